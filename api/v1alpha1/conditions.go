@@ -1,0 +1,44 @@
+package v1alpha1
+
+// Condition types. Every one that applies to a kind is always present in its status.
+const (
+	// ConditionReady is True when the cluster is in its desired state and serves reads and writes.
+	ConditionReady = "Ready"
+	// ConditionAvailable is True while clients can read and write, whatever else is going on.
+	ConditionAvailable = "Available"
+	// ConditionReconciling is True while the operator is changing something or waits for a change to take effect.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled is True when the operator cannot go on without a human; the message says what to do.
+	ConditionStalled = "Stalled"
+	// ConditionTLSReady is True when the certificates that the specification asks for are in place.
+	ConditionTLSReady = "TLSReady"
+	// ConditionQuorumHealthy is True while a majority of the voting etcd members answers and has a leader.
+	ConditionQuorumHealthy = "QuorumHealthy"
+	// ConditionSlotsCovered is True while all 16384 Redis hash slots have one owner that every node agrees on.
+	ConditionSlotsCovered = "SlotsCovered"
+)
+
+// Condition and event reasons shared by all kinds. Reasons that belong to one data store are declared next to
+// its planner.
+const (
+	// ReasonSettled says that nothing is left to do.
+	ReasonSettled = "Settled"
+	// ReasonPaused says that spec.paused is true.
+	ReasonPaused = "Paused"
+	// ReasonWaiting says that the operator waits for something named in the message.
+	ReasonWaiting = "Waiting"
+	// ReasonUnknown says that the state could not be read, so nothing is changed.
+	ReasonUnknown = "Unknown"
+	// ReasonReconcileError says that the last attempt failed; it is tried again.
+	ReasonReconcileError = "ReconcileError"
+	// ReasonInvalidSpec says that the specification cannot be carried out; the message names the field.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonForeignObject says that an object of a needed name belongs to somebody else.
+	ReasonForeignObject = "ForeignObject"
+	// ReasonIssued says that all certificates are in place.
+	ReasonIssued = "Issued"
+	// ReasonDisabled says that the feature is switched off in the specification.
+	ReasonDisabled = "Disabled"
+	// ReasonNotStalled says that nothing needs a human.
+	ReasonNotStalled = "NotStalled"
+)

@@ -1,0 +1,17 @@
+package v1alpha1
+
+// Labels and annotations that Quorate sets on what it makes. The recommended labels of Kubernetes
+// (app.kubernetes.io/...) are listed in internal/cluster.
+const (
+	// LabelShard carries the number of the shard that a Redis pod, claim or StatefulSet belongs to.
+	LabelShard = "quorate.dev/shard"
+	// AnnotationTemplateHash is the hash of everything in a pod template that needs a restart when it changes. It
+	// leaves out the operator's own image, so that an operator upgrade restarts no pod.
+	AnnotationTemplateHash = "quorate.dev/template-hash"
+)
+
+// Component names, the value of app.kubernetes.io/component.
+const (
+	ComponentEtcd  = "etcd"
+	ComponentRedis = "redis"
+)

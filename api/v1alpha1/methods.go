@@ -1,0 +1,60 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// GetConditions returns status.conditions.
+func (c *EtcdCluster) GetConditions() []metav1.Condition { return c.Status.Conditions }
+
+// GetConditions returns status.conditions.
+func (c *RedisCluster) GetConditions() []metav1.Condition { return c.Status.Conditions }
+
+// IsPaused reports whether the operator must not change anything.
+func (c *EtcdCluster) IsPaused() bool { return value(c.Spec.Paused, false) }
+
+// IsPaused reports whether the operator must not change anything.
+func (c *RedisCluster) IsPaused() bool { return value(c.Spec.Paused, false) }
+
+// TLSMode returns the mode with its default applied.
+func (t *TLSSpec) TLSMode() TLSMode {
+	if t == nil {
+		return TLSManaged
+	}
+	return value(t.Mode, TLSManaged)
+}
+
+// Secret returns the name of the Secret of the user, empty when there is none.
+func (t *TLSSpec) Secret() string {
+	if t == nil {
+		return ""
+	}
+	return value(t.SecretName, "")
+}
+
+// AuthMode returns the mode with its default applied.
+func (a *AuthSpec) AuthMode() AuthMode {
+	if a == nil {
+		return AuthPassword
+	}
+	return value(a.Mode, AuthPassword)
+}
+
+// Secret returns the name of the Secret of the user, empty when the operator generates the password.
+func (a *AuthSpec) Secret() string {
+	if a == nil {
+		return ""
+	}
+	return value(a.SecretName, "")
+}
+
+// ServerEngine returns the engine with its default applied.
+func (s *RedisClusterSpec) ServerEngine() RedisEngine { return value(s.Engine, EngineRedis) }
+
+// Replicas returns the replicas of each shard with the default applied.
+func (s *RedisClusterSpec) Replicas() int { return int(value(s.ReplicasPerShard, 1)) }
+
+func value[T any](p *T, def T) T {
+	if p == nil {
+		return def
+	}
+	return *p
+}

@@ -1,0 +1,58 @@
+package cluster
+
+import "fmt"
+
+// Names of the objects that a cluster resource is made of. They are derived from the resource's name alone, so that
+// a cluster created again under the same name finds its retained claims.
+
+// ConfigName is the ConfigMap that the start gate reads.
+func ConfigName(cluster string) string { return cluster + "-config" }
+
+// PeersService is the headless Service through which the pods find each other, ready or not.
+func PeersService(cluster string) string { return cluster + "-peers" }
+
+// ClientService is the Service that clients connect to.
+func ClientService(cluster string) string { return cluster + "-client" }
+
+// ConnectionSecret is the Secret with everything a client needs, in the Service Binding layout.
+func ConnectionSecret(cluster string) string { return cluster + "-connection" }
+
+// AuthSecret holds the generated passwords.
+func AuthSecret(cluster string) string { return cluster + "-auth" }
+
+// CASecret holds the certificate authority of a cluster with managed certificates.
+func CASecret(cluster string) string { return cluster + "-ca" }
+
+// ServerTLSSecret holds the certificate that the servers show to clients.
+func ServerTLSSecret(cluster string) string { return cluster + "-server-tls" }
+
+// PeerTLSSecret holds the certificate that etcd members show to each other.
+func PeerTLSSecret(cluster string) string { return cluster + "-peer-tls" }
+
+// ClientTLSSecret holds the certificate handed out to clients.
+func ClientTLSSecret(cluster string) string { return cluster + "-client-tls" }
+
+// OperatorTLSSecret holds the certificate that the operator itself connects with.
+func OperatorTLSSecret(cluster string) string { return cluster + "-operator-tls" }
+
+// ShardSet is the StatefulSet of one Redis shard.
+func ShardSet(cluster string, shard int) string { return fmt.Sprintf("%s-%d", cluster, shard) }
+
+// Pod is the name that a StatefulSet gives to the pod of an ordinal.
+func Pod(set string, ordinal int) string { return fmt.Sprintf("%s-%d", set, ordinal) }
+
+// VolumeData is the name of the data volume and of its claim template.
+const VolumeData = "data"
+
+// Claim is the name that a StatefulSet gives to the data volume claim of an ordinal.
+func Claim(set string, ordinal int) string { return fmt.Sprintf("%s-%s-%d", VolumeData, set, ordinal) }
+
+// PodHost is the stable DNS name of a pod behind the peers Service: <pod>.<cluster>-peers.<namespace>.svc.<domain>.
+func PodHost(pod, cluster, namespace, domain string) string {
+	return fmt.Sprintf("%s.%s.%s.svc.%s", pod, PeersService(cluster), namespace, domain)
+}
+
+// ServiceHost is the DNS name of a Service.
+func ServiceHost(service, namespace, domain string) string {
+	return fmt.Sprintf("%s.%s.svc.%s", service, namespace, domain)
+}

@@ -1,0 +1,69 @@
+// Package cluster holds what the planners of all data stores share: the shape of a decision and the names of what a
+// cluster is made of. It does no I/O and knows nothing of any one data store.
+package cluster
+
+import (
+	"fmt"
+	"time"
+)
+
+// Step is one change to the world, as plain data. Carrying a step out twice has the same effect as once.
+type Step interface {
+	fmt.Stringer
+	// Reason is the CamelCase word that names the step in events and conditions.
+	Reason() string
+}
+
+// Plan is the decision of a planner: at most one step, and why.
+type Plan struct {
+	// Step to take now; nil: nothing is to be done, or something has to be waited for.
+	Step Step
+	// Reason is the CamelCase word for conditions and events, empty when nothing is left to do; Message says the same
+	// in one sentence.
+	Reason, Message string
+	// After says how long to wait before the world is looked at again when no watch reports a change. Zero with a
+	// step: at once. Zero without a step: the slow health poll.
+	After time.Duration
+	// Stalled says that only a human can change the outcome.
+	Stalled bool
+}
+
+// Settled reports whether nothing is left to do.
+func (p Plan) Settled() bool { return p.Step == nil && p.Reason == "" }
+
+// Rule looks at a state and either decides (true) or leaves the decision to the rules after it (false).
+type Rule[S any] func(S) (Plan, bool)
+
+// Decide returns the plan of the first rule that decides, and a settled plan when none does.
+func Decide[S any](s S, rules ...Rule[S]) Plan {
+	for _, rule := range rules {
+		if p, ok := rule(s); ok {
+			return p
+		}
+	}
+	return Plan{Message: "the cluster is as specified"}
+}
+
+// Do decides on a step; format and args say why in one sentence.
+func Do(step Step, format string, args ...any) (Plan, bool) {
+	return Plan{Step: step, Reason: step.Reason(), Message: fmt.Sprintf(format, args...)}, true
+}
+
+// Wait decides to wait and to look again after the given time.
+func Wait(reason string, after time.Duration, format string, args ...any) (Plan, bool) {
+	return Plan{Reason: reason, Message: fmt.Sprintf(format, args...), After: after}, true
+}
+
+// Refuse decides that a human has to act; the message names the cause and the cure.
+func Refuse(reason, format string, args ...any) (Plan, bool) {
+	return Plan{Reason: reason, Message: fmt.Sprintf(format, args...), Stalled: true}, true
+}
+
+// Pass leaves the decision to the next rule.
+func Pass() (Plan, bool) { return Plan{}, false }
+
+// Refusal is an error that only a human can resolve: it becomes a Stalled condition instead of a retry storm.
+type Refusal struct{ Reason, Message string }
+
+// Error returns the message, which names the cause and the cure.
+func (r Refusal) Error() string { return r.Message }

@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+type jump struct{ high int }
+
+func (j jump) String() string { return fmt.Sprintf("jump %d high", j.high) }
+func (jump) Reason() string   { return "Jump" }
+
+func TestDecideTakesTheFirstRuleThatDecides(t *testing.T) {
+	unknown := func(s int) (Plan, bool) {
+		if s < 0 {
+			return Wait("Unknown", time.Second, "nothing is known")
+		}
+		return Pass()
+	}
+	tooHigh := func(s int) (Plan, bool) {
+		if s > 10 {
+			return Refuse("TooHigh", "%d is too high: choose at most 10", s)
+		}
+		return Pass()
+	}
+	move := func(s int) (Plan, bool) {
+		if s > 0 {
+			return Do(jump{s}, "because %d is above zero", s)
+		}
+		return Pass()
+	}
+	tests := map[string]struct {
+		state   int
+		want    Plan
+		settled bool
+	}{
+		"the first rule wins":            {-1, Plan{Reason: "Unknown", Message: "nothing is known", After: time.Second}, false},
+		"a refusal stalls":               {11, Plan{Reason: "TooHigh", Message: "11 is too high: choose at most 10", Stalled: true}, false},
+		"a step carries its reason":      {3, Plan{Step: jump{3}, Reason: "Jump", Message: "because 3 is above zero"}, false},
+		"no rule decides: it is settled": {0, Plan{Message: "the cluster is as specified"}, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Decide(tc.state, unknown, tooHigh, move)
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(jump{})); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+			if got.Settled() != tc.settled {
+				t.Errorf("Settled() = %v, want %v", got.Settled(), tc.settled)
+			}
+		})
+	}
+}
+
+func TestProgressTellsWhetherTheOperatorWorksWaitsOrIsStuck(t *testing.T) {
+	waiting, _ := Wait("Waiting", time.Second, "waiting for pods")
+	refused, _ := Refuse("Unsafe", "two members are down: bring one back")
+	type want struct {
+		reconciling, stalled metav1.ConditionStatus
+		reason               string
+	}
+	tests := map[string]struct {
+		plan Plan
+		err  error
+		want want
+	}{
+		"settled":           {Decide(0), nil, want{"False", "False", "Settled"}},
+		"waiting":           {waiting, nil, want{"True", "False", "Waiting"}},
+		"refused":           {refused, nil, want{"False", "True", "Unsafe"}},
+		"passing error":     {Plan{}, errors.New("timed out"), want{"True", "False", "ReconcileError"}},
+		"refusal as error":  {Plan{}, Refusal{"InvalidSpec", "no such Secret"}, want{"False", "True", "InvalidSpec"}},
+		"refusal in errors": {Plan{}, errors.Join(errors.New("x"), Refusal{"InvalidSpec", "no"}), want{"False", "True", "InvalidSpec"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Progress(tc.plan, tc.err)
+			have := want{got[0].Status, got[1].Status, got[0].Reason}
+			if have != tc.want {
+				t.Errorf("got %+v, want %+v", have, tc.want)
+			}
+			for _, c := range got {
+				if c.Reason == "" || c.Message == "" {
+					t.Errorf("condition %s has no reason or message: %+v", c.Type, c)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,47 @@
+package cluster
+
+import (
+	"errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Condition types that follow from a plan alone, whatever the data store. See api/v1alpha1 for their meaning.
+const (
+	conditionReconciling = "Reconciling"
+	conditionStalled     = "Stalled"
+)
+
+// Progress returns the conditions Reconciling and Stalled for the outcome of one pass.
+func Progress(p Plan, err error) []metav1.Condition {
+	var refusal Refusal
+	switch {
+	case errors.As(err, &refusal):
+		return progress(metav1.ConditionFalse, refusal.Reason, refusal.Message, true)
+	case err != nil:
+		return progress(metav1.ConditionTrue, "ReconcileError", err.Error(), false)
+	case p.Settled():
+		return progress(metav1.ConditionFalse, "Settled", p.Message, false)
+	case p.Stalled:
+		return progress(metav1.ConditionFalse, p.Reason, p.Message, true)
+	}
+	return progress(metav1.ConditionTrue, p.Reason, p.Message, false)
+}
+
+func progress(reconciling metav1.ConditionStatus, reason, message string, stalled bool) []metav1.Condition {
+	s := metav1.Condition{
+		Type: conditionStalled, Status: metav1.ConditionFalse, Reason: "NotStalled", Message: "nothing needs a human",
+	}
+	if stalled {
+		s.Status, s.Reason, s.Message = metav1.ConditionTrue, reason, message
+	}
+	return []metav1.Condition{{Type: conditionReconciling, Status: reconciling, Reason: reason, Message: message}, s}
+}
+
+// Activity says in one sentence what goes on: the plan's message, or what went wrong.
+func Activity(p Plan, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return p.Message
+}
