@@ -17,42 +17,70 @@ const (
 )
 
 // RedisClusterSpec is the desired state of a Redis or Valkey cluster.
+// +kubebuilder:validation:XValidation:rule=`has(self.storage) == has(oldSelf.storage)`,fieldPath=".storage",message="spec.storage cannot be added or removed: the data of a running cluster stays where it is; create a new cluster"
+// +kubebuilder:validation:XValidation:rule=`self.engine != 'redis' || self.version.matches('^(7[.][024]|8[.](0|[1-9][0-9]?))[.](0|[1-9][0-9]?)$')`,fieldPath=".version",message="spec.version of engine redis must be 7.0.x, 7.2.x, 7.4.x or 8.x.y: write 8.0.2, without a leading v or a suffix"
+// +kubebuilder:validation:XValidation:rule=`self.engine != 'valkey' || self.version.matches('^[89][.](0|[1-9][0-9]?)[.](0|[1-9][0-9]?)$')`,fieldPath=".version",message="spec.version of engine valkey must be 8.x.y or 9.x.y: write 9.1.2, without a leading v or a suffix"
+// +kubebuilder:validation:XValidation:rule=`self.engine == oldSelf.engine`,fieldPath=".engine",message="spec.engine cannot change: create a new cluster with the wanted engine and copy the data"
+// +kubebuilder:validation:XValidation:rule=`self.shards < 3 || self.shards > 500 || self.shards * (1 + self.replicasPerShard) <= 1000`,fieldPath=".shards",message="spec.shards x (1 + spec.replicasPerShard) must be at most 1000: Redis Cluster is made for up to about 1000 nodes"
+// +kubebuilder:validation:XValidation:rule=`!has(self.config) || !has(self.config.maxMemory) || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || !isQuantity(string(self.config.maxMemory)) || !isQuantity(string(self.resources.limits['memory'])) || quantity(string(self.config.maxMemory)).compareTo(quantity(string(self.resources.limits['memory']))) < 0`,fieldPath=".config.maxMemory",message="spec.config.maxMemory must be below spec.resources.limits.memory: the server needs memory beside its data (three quarters of the limit is a good start)"
 type RedisClusterSpec struct {
 	// engine is redis (default) or valkey. It cannot change.
 	// +optional
 	// +default="redis"
 	Engine *RedisEngine `json:"engine,omitempty"`
-	// version of the engine, for example 8.0.2. Supported: redis 7.0 to 8.x, valkey 8.x and 9.x.
+	// version of the engine, for example 8.0.2. Supported: redis 7.0, 7.2, 7.4
+	// and 8.x, valkey 8.x and 9.x. It may change within its minor version.
 	// +required
+	// +kubebuilder:validation:XValidation:rule=`oldSelf.split('.').size() != 3 || self.startsWith(oldSelf.split('.')[0] + '.' + oldSelf.split('.')[1] + '.')`,message="spec.version can change within its minor version only (for example 8.0.1 to 8.0.2): other upgrades are not part of this release"
 	// +kubebuilder:validation:MaxLength=32
 	Version string `json:"version"`
-	// shards is the number of primaries that the 16384 hash slots are spread over.
+	// shards is the number of primaries that the 16384 hash slots are spread
+	// over, from 3 to 500. It cannot change yet.
 	// +required
+	// +kubebuilder:validation:XValidation:rule=`self >= 3`,message="spec.shards must be at least 3: fewer than three primaries cannot elect a replacement by majority"
+	// +kubebuilder:validation:XValidation:rule=`self <= 500`,message="spec.shards must be at most 500"
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="spec.shards cannot change yet: resharding an existing cluster is not part of this release; create a new cluster with the wanted number"
 	Shards int32 `json:"shards"`
-	// replicasPerShard is the number of copies of each primary. Default: 1. With 0, a lost primary takes its slots
-	// out of service until it is back.
+	// replicasPerShard is the number of copies of each primary, from 0 to 5.
+	// With 0, a lost primary takes its slots out of service until it is back. It
+	// cannot change yet. Default: 1.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`self >= 0 && self <= 5`,message="spec.replicasPerShard must be from 0 to 5"
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="spec.replicasPerShard cannot change yet: scaling an existing cluster is not part of this release; create a new cluster with the wanted number"
 	// +default=1
 	ReplicasPerShard *int32 `json:"replicasPerShard,omitempty"`
-	// image overrides the container image. It must hold the engine of the given version.
-	// Default: docker.io/library/redis:<version> or docker.io/valkey/valkey:<version>.
+	// image overrides the container image. It must hold the engine of the given
+	// version. Default: docker.io/library/redis:<version> or
+	// docker.io/valkey/valkey:<version>.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64})?$')`,message="spec.image must be an image reference, for example registry.example.com/team/redis:8.0.2"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Image *string `json:"image,omitempty"`
-	// storage of each pod. Absent: the data lives and dies with the pod.
+	// storage of each pod. Default: none, the data lives and dies with the pod.
+	// It cannot be added or removed later.
 	// +optional
 	Storage *StorageSpec `json:"storage,omitempty"`
-	// resources of the server container. Default: none.
+	// resources of the server container: requests and limits of cpu (cores),
+	// memory and ephemeral-storage (bytes). Default: none.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`!has(self.claims) || self.claims.size() == 0`,fieldPath=".claims",message="spec.resources.claims cannot be set: the pods have no resource claims; use requests and limits"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || self.limits.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])`,fieldPath=".limits",message="spec.resources.limits may hold cpu, memory and ephemeral-storage only"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.requests) || self.requests.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])`,fieldPath=".requests",message="spec.resources.requests may hold cpu, memory and ephemeral-storage only"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.limits) || !isQuantity(string(self.limits[k])) || quantity(string(self.limits[k])).isGreaterThan(quantity('0')))`,fieldPath=".limits",message="spec.resources.limits must be above zero"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || !isQuantity(string(self.requests[k])) || !quantity(string(self.requests[k])).isLessThan(quantity('0')))`,fieldPath=".requests",message="spec.resources.requests cannot be negative"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || !has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)`,fieldPath=".requests",message="spec.resources.requests cannot be above spec.resources.limits: lower the request or raise the limit"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
-	// template changes the pods within what the restricted Pod Security Standard allows.
+	// template changes the pods within what the restricted Pod Security Standard
+	// allows. Default: none.
 	// +optional
 	Template *PodTemplate `json:"template,omitempty"`
-	// config of the server.
+	// config of the server. Default: the server's own values but for those that
+	// a field below names.
 	// +optional
 	Config *RedisConfig `json:"config,omitempty"`
-	// tls of client, replication and cluster bus connections. Default: certificates managed by the operator.
+	// tls of client, replication and cluster bus connections. Default:
+	// certificates managed by the operator.
 	// +optional
 	// +default={}
 	TLS *TLSSpec `json:"tls,omitempty"`
@@ -60,31 +88,53 @@ type RedisClusterSpec struct {
 	// +optional
 	// +default={}
 	Auth *AuthSpec `json:"auth,omitempty"`
-	// paused stops the operator from changing anything of this cluster; its status is still reported. Default: false.
+	// paused stops the operator from changing anything of this cluster; its
+	// status is still reported. Default: false.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 }
 
 // RedisConfig is the configuration of the server: typed known parameters, and any other by its own name in extra.
 type RedisConfig struct {
-	// maxMemory that the data of one server may take, for example 512Mi. Default: no limit.
+	// maxMemory in bytes that the data of one server may take, at least 1Mi and
+	// below resources.limits.memory, for example 512Mi. Default: no limit.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`!isQuantity(string(self)) || (quantity(string(self)).isInteger() && quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Ti')) <= 0)`,message="config.maxMemory must be a whole number of bytes, at least 1Mi, for example 512Mi"
 	MaxMemory *resource.Quantity `json:"maxMemory,omitempty"`
-	// maxMemoryPolicy says which keys go when maxMemory is reached. Default: noeviction (writes fail instead).
+	// maxMemoryPolicy says which keys go when maxMemory is reached. Default:
+	// noeviction (writes fail instead).
 	// +optional
 	// +kubebuilder:validation:Enum=noeviction;allkeys-lru;allkeys-lfu;allkeys-random;volatile-lru;volatile-lfu;volatile-random;volatile-ttl
 	MaxMemoryPolicy *string `json:"maxMemoryPolicy,omitempty"`
-	// nodeTimeout is how long a server may be silent before the others call it failed: between 1s and 60s.
-	// A lost primary is replaced after about 1.5 times as long. Default: 5s.
+	// nodeTimeout is how long a server may be silent before the others call it
+	// failed: between 1s and 60s. A lost primary is replaced after about 1.5
+	// times as long. Default: 5s.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,6}([.][0-9]{1,6})?(ms|s|m))+$') && duration(self) >= duration('1s') && duration(self) <= duration('60s')`,message="config.nodeTimeout must be a duration from 1s to 60s, for example 5s"
 	NodeTimeout *metav1.Duration `json:"nodeTimeout,omitempty"`
-	// appendFsync says how often the append-only file is forced to disk. Default: everysec.
+	// appendFsync says how often the append-only file is forced to disk: always,
+	// everysec or no. Default: everysec.
 	// +optional
 	// +kubebuilder:validation:Enum=always;everysec;no
 	AppendFsync *string `json:"appendFsync,omitempty"`
-	// extra sets further parameters under the names of redis.conf, for example hz: "50". Parameters that identity,
-	// addresses, persistence, certificates or users depend on belong to the operator.
+	// extra sets further parameters under the names of redis.conf, for example
+	// hz: "50". Parameters that identity, addresses, persistence, certificates
+	// or users depend on belong to the operator. Default: none.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`self.all(k, k.size() <= 64 && k.matches('^[a-z][a-z0-9-]*$'))`,message="config.extra: a parameter is written in lower case letters, digits and -, at most 64 of them"
+	// +kubebuilder:validation:XValidation:rule=`!self.exists(k, k in ['replicaof', 'slaveof', 'replica-read-only', 'slave-read-only', 'repl-diskless-sync', 'repl-diskless-sync-delay'] || ['cluster-', 'replica-announce', 'slave-announce', 'sentinel'].exists(p, k.startsWith(p)) && k != 'cluster-node-timeout')`,message="config.extra: cluster-*, replica-announce*, slave-announce*, replicaof, slaveof, replica-read-only, slave-read-only, repl-diskless-sync, repl-diskless-sync-delay and sentinel* belong to the operator: it looks after the shape of the cluster; remove them"
+	// +kubebuilder:validation:XValidation:rule=`!self.exists(k, k in ['port', 'protected-mode'] || ['bind', 'unixsocket', 'rdma-'].exists(p, k.startsWith(p)))`,message="config.extra: port, bind*, protected-mode, unixsocket* and rdma-* belong to the operator: it looks after addresses and ports; remove them"
+	// +kubebuilder:validation:XValidation:rule=`!self.exists(k, k.startsWith('tls-'))`,message="config.extra: tls-* belong to the operator: it looks after certificates; use spec.tls"
+	// +kubebuilder:validation:XValidation:rule=`!self.exists(k, k in ['aclfile', 'requirepass'] || ['user', 'master', 'primary'].exists(p, k.startsWith(p)))`,message="config.extra: aclfile, user*, requirepass, master* and primary* belong to the operator: it looks after users and passwords; use spec.auth"
+	// +kubebuilder:validation:XValidation:rule=`!self.exists(k, k in ['dir', 'dbfilename', 'save', 'appendonly', 'appenddirname', 'appendfilename'])`,message="config.extra: dir, dbfilename, save, appendonly, appenddirname and appendfilename belong to the operator: it looks after files; use spec.storage"
+	// +kubebuilder:validation:XValidation:rule=`!self.exists(k, k in ['include', 'rename-command'] || ['loadmodule', 'module', 'enable-'].exists(p, k.startsWith(p)))`,message="config.extra: include, loadmodule*, module*, rename-command and enable-* belong to the operator: they change what the server executes; remove them"
+	// +kubebuilder:validation:XValidation:rule=`!self.exists(k, k in ['daemonize', 'pidfile', 'logfile', 'supervised'] || ['syslog-', 'shutdown-'].exists(p, k.startsWith(p)))`,message="config.extra: daemonize, pidfile, logfile, syslog-*, supervised and shutdown-* belong to the operator: it looks after the process and its log; remove them"
+	// +kubebuilder:validation:XValidation:rule=`!('appendfsync' in self)`,message="config.extra: instead of appendfsync use spec.config.appendFsync"
+	// +kubebuilder:validation:XValidation:rule=`!('cluster-node-timeout' in self)`,message="config.extra: instead of cluster-node-timeout use spec.config.nodeTimeout"
+	// +kubebuilder:validation:XValidation:rule=`!('maxmemory' in self)`,message="config.extra: instead of maxmemory use spec.config.maxMemory"
+	// +kubebuilder:validation:XValidation:rule=`!('maxmemory-policy' in self)`,message="config.extra: instead of maxmemory-policy use spec.config.maxMemoryPolicy"
 	// +kubebuilder:validation:MaxProperties=64
 	Extra map[string]ConfigValue `json:"extra,omitempty"`
 }
@@ -109,7 +159,8 @@ type RedisNodeStatus struct {
 	ID string `json:"id,omitempty"`
 	// role of the node.
 	Role RedisRole `json:"role"`
-	// ready is true when the node answers, is part of the cluster and, if a replica, is in sync with its primary.
+	// ready is true when the node answers, is part of the cluster and, if a
+	// replica, is in sync with its primary.
 	Ready bool `json:"ready"`
 	// version that the server reports.
 	// +optional
@@ -138,10 +189,12 @@ type RedisShardStatus struct {
 
 // RedisClusterStatus is what the operator last saw. It is output only: the operator never reads it back.
 type RedisClusterStatus struct {
-	// observedGeneration is the generation of the specification that this status speaks of.
+	// observedGeneration is the generation of the specification that this status
+	// speaks of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Available, Reconciling, Stalled, SlotsCovered, TLSReady.
+	// conditions: Ready, Available, Reconciling, Stalled, SlotsCovered,
+	// TLSReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -149,16 +202,19 @@ type RedisClusterStatus struct {
 	// shardCount is the number of shards that own slots.
 	// +optional
 	ShardCount int32 `json:"shardCount,omitempty"`
-	// ready says how many servers are ready out of how many are wanted, for example 6/6.
+	// ready says how many servers are ready out of how many are wanted, for
+	// example 6/6.
 	// +optional
 	Ready string `json:"ready,omitempty"`
-	// slots says how many of the 16384 hash slots have an owner, for example 16384/16384.
+	// slots says how many of the 16384 hash slots have an owner, for example
+	// 16384/16384.
 	// +optional
 	Slots string `json:"slots,omitempty"`
 	// currentVersion is the lowest version among the servers.
 	// +optional
 	CurrentVersion string `json:"currentVersion,omitempty"`
-	// activity says in words what the operator is doing or what it is waiting for.
+	// activity says in words what the operator is doing or what it is waiting
+	// for.
 	// +optional
 	Activity string `json:"activity,omitempty"`
 	// shards of the cluster.
@@ -169,16 +225,18 @@ type RedisClusterStatus struct {
 	// selector of the pods, for the scale subresource.
 	// +optional
 	Selector string `json:"selector,omitempty"`
-	// connectionSecret names the Secret that clients connect with (Service Binding layout).
+	// connectionSecret names the Secret that clients connect with (Service
+	// Binding layout).
 	// +optional
 	ConnectionSecret string `json:"connectionSecret,omitempty"`
 }
 
 // RedisCluster is a Redis or Valkey cluster.
+// +kubebuilder:validation:XValidation:rule=`self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([a-z0-9-]*[a-z0-9])?$')`,fieldPath=".metadata",message="metadata.name must be at most 40 lower case letters, digits and -, begin with a letter and end with a letter or digit: names of pods and Services are made from it"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.shards,statuspath=.status.shardCount,selectorpath=.status.selector
-// +kubebuilder:resource:shortName=rc,categories={all,quorate}
+// +kubebuilder:resource:shortName=rdc,categories={all,quorate}
 // +kubebuilder:printcolumn:name="Engine",type=string,JSONPath=`.spec.engine`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.currentVersion`
 // +kubebuilder:printcolumn:name="Shards",type=integer,JSONPath=`.spec.shards`

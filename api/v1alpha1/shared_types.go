@@ -18,17 +18,26 @@ const (
 )
 
 // StorageSpec describes the persistent volume of each pod.
+// +kubebuilder:validation:XValidation:rule=`!isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity('64Mi')) >= 0`,fieldPath=".size",message="storage.size must be at least 64Mi, for example 10Gi"
+// +kubebuilder:validation:XValidation:rule=`!isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity('64Ti')) <= 0`,fieldPath=".size",message="storage.size must be at most 64Ti"
+// +kubebuilder:validation:XValidation:rule=`!isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0`,fieldPath=".size",message="storage.size cannot shrink: volumes only grow; create a new cluster with smaller volumes and copy the data"
+// +kubebuilder:validation:XValidation:rule=`!isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) <= 0`,fieldPath=".size",message="storage.size cannot grow yet: expanding volumes is not part of this release; create a new cluster with the wanted size"
+// +kubebuilder:validation:XValidation:rule=`has(self.className) == has(oldSelf.className) && (!has(self.className) || self.className == oldSelf.className)`,fieldPath=".className",message="storage.className cannot change: a volume stays in its class; create a new cluster with the wanted class"
 type StorageSpec struct {
-	// size of the volume of each pod, for example 10Gi. It cannot shrink.
+	// size of the volume of each pod in bytes, from 64Mi to 64Ti, for example
+	// 10Gi. It cannot change yet, and can never shrink.
 	// +required
 	Size resource.Quantity `json:"size"`
-	// className is the StorageClass of the volumes. Default: the default class of the Kubernetes cluster.
+	// className is the StorageClass of the volumes. It cannot change. Default:
+	// the default class of the Kubernetes cluster.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$')`,message="storage.className must be the name of a StorageClass: lower case letters, digits, - and ."
 	ClassName *string `json:"className,omitempty"`
-	// deletionPolicy says what becomes of the volume claims when the resource is deleted: Retain (default) keeps
-	// them, and a cluster created again under the same name finds its data; Delete removes them.
+	// deletionPolicy says what becomes of the volume claims when the resource is
+	// deleted: Retain (default) keeps them, and a cluster created again under
+	// the same name finds its data; Delete removes them.
 	// +optional
 	// +default="Retain"
 	DeletionPolicy *DeletionPolicy `json:"deletionPolicy,omitempty"`
@@ -49,15 +58,23 @@ const (
 )
 
 // TLSSpec says how connections between clients and servers, and among servers, are encrypted.
+// +kubebuilder:validation:XValidation:rule=`self.?mode.orValue('Managed') != 'Provided' || has(self.secretName)`,fieldPath=".secretName",message="tls.secretName is required with mode Provided: name a Secret of this namespace with the keys ca.crt, tls.crt and tls.key"
+// +kubebuilder:validation:XValidation:rule=`self.?mode.orValue('Managed') == 'Provided' || !has(self.secretName)`,fieldPath=".secretName",message="tls.secretName is read with mode Provided only: set tls.mode to Provided, or remove tls.secretName"
+// +kubebuilder:validation:XValidation:rule=`has(self.mode) == has(oldSelf.mode) && (!has(self.mode) || self.mode == oldSelf.mode)`,fieldPath=".mode",message="tls.mode cannot change yet: switching the encryption of a running cluster is not part of this release; create a new cluster with the wanted mode"
+// +kubebuilder:validation:XValidation:rule=`has(self.secretName) == has(oldSelf.secretName) && (!has(self.secretName) || self.secretName == oldSelf.secretName)`,fieldPath=".secretName",message="tls.secretName cannot change yet: moving a running cluster to other certificates is not part of this release"
 type TLSSpec struct {
-	// mode is Managed (default: the operator runs a certificate authority for this cluster), Provided (certificates
-	// come from secretName) or Disabled (plain text).
+	// mode is Managed (default: the operator runs a certificate authority for
+	// this cluster), Provided (certificates come from secretName) or Disabled
+	// (plain text). It cannot change yet.
 	// +optional
 	// +default="Managed"
 	Mode *TLSMode `json:"mode,omitempty"`
-	// secretName names a Secret of the same namespace with the keys ca.crt, tls.crt and tls.key. Its certificate
-	// must be valid for server and client authentication and for every name that clients use. Only with mode Provided.
+	// secretName names a Secret of the same namespace with the keys ca.crt,
+	// tls.crt and tls.key. Its certificate must be valid for server and client
+	// authentication and for every name that clients use. Required with mode
+	// Provided, refused with any other. It cannot change yet. Default: none.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$')`,message="tls.secretName must be the name of a Secret of the same namespace: lower case letters, digits, - and ."
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName *string `json:"secretName,omitempty"`
@@ -76,14 +93,20 @@ const (
 )
 
 // AuthSpec says how clients prove who they are.
+// +kubebuilder:validation:XValidation:rule=`self.?mode.orValue('Password') == 'Password' || !has(self.secretName)`,fieldPath=".secretName",message="auth.secretName is read with mode Password only: set auth.mode to Password, or remove auth.secretName"
+// +kubebuilder:validation:XValidation:rule=`has(self.mode) == has(oldSelf.mode) && (!has(self.mode) || self.mode == oldSelf.mode)`,fieldPath=".mode",message="auth.mode cannot change yet: switching the authentication of a running cluster is not part of this release; create a new cluster with the wanted mode"
+// +kubebuilder:validation:XValidation:rule=`has(self.secretName) == has(oldSelf.secretName) && (!has(self.secretName) || self.secretName == oldSelf.secretName)`,fieldPath=".secretName",message="auth.secretName cannot change yet: changing the password of a running cluster is not part of this release"
 type AuthSpec struct {
-	// mode is Password (default: every client needs a user and a password) or Disabled.
+	// mode is Password (default: every client needs a user and a password) or
+	// Disabled. It cannot change yet.
 	// +optional
 	// +default="Password"
 	Mode *AuthMode `json:"mode,omitempty"`
-	// secretName names a Secret of the same namespace whose key "password" holds the password of the administrator
-	// (etcd: root, Redis: default). Default: the operator generates one.
+	// secretName names a Secret of the same namespace whose key "password" holds
+	// the password of the administrator (etcd: root, Redis: default). Only with
+	// mode Password. It cannot change yet. Default: the operator generates one.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$')`,message="auth.secretName must be the name of a Secret of the same namespace: lower case letters, digits, - and ."
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName *string `json:"secretName,omitempty"`
@@ -91,54 +114,90 @@ type AuthSpec struct {
 
 // ConfigValue is the value of such a parameter.
 // +kubebuilder:validation:MaxLength=256
+// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9 ._:/@%+=,*~-]*$')`,message="config.extra: a value may hold letters, digits, spaces and . _ : / @ % + = , * ~ - only"
 type ConfigValue string
 
 // PodTemplate holds what users may change about the pods. What is not listed here belongs to the operator: the
 // pods always meet the restricted Pod Security Standard.
 type PodTemplate struct {
-	// labels are added to the pods. Keys under app.kubernetes.io/ and quorate.dev/ belong to the operator.
+	// labels are added to the pods. Keys under app.kubernetes.io/ and
+	// quorate.dev/ belong to the operator. Default: none.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`self.all(k, k.matches('^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$'))`,message="template.labels: a key must be a valid label key, for example team or example.com/team"
+	// +kubebuilder:validation:XValidation:rule=`self.all(k, self[k].matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$') && self[k].size() <= 63)`,message="template.labels: a value must be a valid label value: at most 63 letters, digits, - _ and ."
+	// +kubebuilder:validation:XValidation:rule=`!self.exists(k, k.startsWith('app.kubernetes.io/') || k.startsWith('quorate.dev/') || k.startsWith('apps.kubernetes.io/') || k.startsWith('statefulset.kubernetes.io/') || k == 'controller-revision-hash')`,message="template.labels: keys under app.kubernetes.io/, apps.kubernetes.io/, statefulset.kubernetes.io/ and quorate.dev/ belong to Kubernetes and the operator; use a prefix of your own"
 	// +kubebuilder:validation:MaxProperties=32
 	Labels map[string]TemplateValue `json:"labels,omitempty"`
-	// annotations are added to the pods. Keys under quorate.dev/ belong to the operator.
+	// annotations are added to the pods. Keys under app.kubernetes.io/ and
+	// quorate.dev/ belong to the operator. Default: none.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`self.all(k, k.matches('^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$'))`,message="template.annotations: a key must be a valid annotation key, for example example.com/team"
+	// +kubebuilder:validation:XValidation:rule=`!self.exists(k, k.startsWith('app.kubernetes.io/') || k.startsWith('quorate.dev/') || k.startsWith('container.apparmor.security.beta.kubernetes.io/') || k.startsWith('container.seccomp.security.alpha.kubernetes.io/') || k == 'seccomp.security.alpha.kubernetes.io/pod')`,message="template.annotations: keys under app.kubernetes.io/ and quorate.dev/, and those that set AppArmor or seccomp profiles, belong to the operator; use a prefix of your own, or template.securityContext"
 	// +kubebuilder:validation:MaxProperties=32
 	Annotations map[string]TemplateValue `json:"annotations,omitempty"`
-	// affinity of the pods. Default: pods of one cluster (Redis: of one shard) prefer different nodes.
+	// affinity of the pods. Default: pods of one cluster (Redis: of one shard)
+	// prefer different nodes.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`(!has(self.nodeAffinity) || !has(self.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution) || self.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution.size() <= 16) && (!has(self.podAffinity) || !has(self.podAffinity.requiredDuringSchedulingIgnoredDuringExecution) || self.podAffinity.requiredDuringSchedulingIgnoredDuringExecution.size() <= 16) && (!has(self.podAffinity) || !has(self.podAffinity.preferredDuringSchedulingIgnoredDuringExecution) || self.podAffinity.preferredDuringSchedulingIgnoredDuringExecution.size() <= 16) && (!has(self.podAntiAffinity) || !has(self.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution) || self.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.size() <= 16) && (!has(self.podAntiAffinity) || !has(self.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution) || self.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution.size() <= 16) && (!has(self.nodeAffinity) || !has(self.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution) || self.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.size() <= 16)`,message="template.affinity: a list may hold at most 16 terms"
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
-	// tolerations of the pods.
+	// tolerations of the pods. Default: none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// nodeSelector of the pods.
+	// nodeSelector of the pods: labels that a node must have. Default: none.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`self.all(k, self[k].size() <= 63)`,message="template.nodeSelector: a value must be a valid label value: at most 63 letters, digits, - _ and ."
 	// +kubebuilder:validation:MaxProperties=32
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// topologySpreadConstraints of the pods. A constraint without labelSelector counts the pods of this cluster.
+	// topologySpreadConstraints of the pods. A constraint without labelSelector
+	// counts the pods of this cluster. Default: chosen by the operator.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
-	// priorityClassName of the pods.
+	// priorityClassName of the pods. Default: the default class of the
+	// Kubernetes cluster.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$')`,message="template.priorityClassName must be the name of a PriorityClass"
+	// +kubebuilder:validation:XValidation:rule=`!self.startsWith('system-')`,message="template.priorityClassName: classes named system-* are for what Kubernetes itself needs; use a PriorityClass of your own"
 	// +kubebuilder:validation:MaxLength=253
 	PriorityClassName *string `json:"priorityClassName,omitempty"`
-	// env is added to the data store's container.
+	// env is added to the data store's container. A value may come from a Secret
+	// or a ConfigMap. Default: none.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`self.all(e, e.name.size() > 0)`,message="template.env: every variable needs a name"
+	// +kubebuilder:validation:XValidation:rule=`!self.exists(e, e.name in ['GODEBUG', 'PATH', 'HOME', 'REDISCLI_AUTH', 'VALKEYCLI_AUTH'] || ['ETCD_', 'ETCDCTL_', 'POD_', 'QUORATE_', 'LD_', 'OPENSSL_', 'SSL_CERT_'].exists(p, e.name.startsWith(p)))`,message="template.env: GODEBUG, HOME, PATH, REDISCLI_AUTH, VALKEYCLI_AUTH and names beginning with ETCD_, ETCDCTL_, POD_, QUORATE_, LD_, OPENSSL_ or SSL_CERT_ belong to the operator; set parameters under spec.config"
+	// +kubebuilder:validation:XValidation:rule=`self.all(e, !has(e.valueFrom) || (!has(e.valueFrom.fieldRef) && !has(e.valueFrom.resourceFieldRef) && !has(e.valueFrom.fileKeyRef) && has(e.valueFrom.secretKeyRef) != has(e.valueFrom.configMapKeyRef)))`,message="template.env: valueFrom must have exactly one of secretKeyRef and configMapKeyRef"
+	// +kubebuilder:validation:XValidation:rule=`self.all(e, !has(e.valueFrom) || !has(e.value) || e.value.size() == 0)`,message="template.env: a variable has either value or valueFrom"
+	// +kubebuilder:validation:XValidation:rule=`self.all(e, !has(e.valueFrom) || ((!has(e.valueFrom.secretKeyRef) || e.valueFrom.secretKeyRef.name.size() > 0) && (!has(e.valueFrom.configMapKeyRef) || e.valueFrom.configMapKeyRef.name.size() > 0)))`,message="template.env: secretKeyRef and configMapKeyRef need a name"
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Env []corev1.EnvVar `json:"env,omitempty"`
-	// imagePullSecrets name Secrets of the same namespace with credentials for the image registry.
+	// imagePullSecrets name Secrets of the same namespace with credentials for
+	// the image registry. Default: none.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`self.all(s, s.name.size() > 0)`,message="template.imagePullSecrets: every entry needs the name of a Secret"
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
-	// securityContext of the pods, within the restricted Pod Security Standard. Default: user, group and fsGroup 65532.
+	// securityContext of the pods, within the restricted Pod Security Standard.
+	// Default: user, group and fsGroup 65532.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`self.?runAsNonRoot.orValue(true)`,fieldPath=".runAsNonRoot",message="template.securityContext.runAsNonRoot must be true: the pods meet the restricted Pod Security Standard"
+	// +kubebuilder:validation:XValidation:rule=`self.?runAsUser.orValue(1) > 0`,fieldPath=".runAsUser",message="template.securityContext.runAsUser must be above 0: the pods never run as root"
+	// +kubebuilder:validation:XValidation:rule=`self.?runAsGroup.orValue(1) > 0`,fieldPath=".runAsGroup",message="template.securityContext.runAsGroup must be above 0: the pods never run as root"
+	// +kubebuilder:validation:XValidation:rule=`self.?fsGroup.orValue(1) > 0`,fieldPath=".fsGroup",message="template.securityContext.fsGroup must be above 0: the pods never run as root"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.supplementalGroups) || self.supplementalGroups.all(g, g > 0)`,fieldPath=".supplementalGroups",message="template.securityContext.supplementalGroups must all be above 0: the pods never run as root"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.seccompProfile) || self.seccompProfile.type in ['RuntimeDefault', 'Localhost']`,fieldPath=".seccompProfile.type",message="template.securityContext.seccompProfile.type must be RuntimeDefault or Localhost: the pods meet the restricted Pod Security Standard"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.appArmorProfile) || self.appArmorProfile.type in ['RuntimeDefault', 'Localhost']`,fieldPath=".appArmorProfile.type",message="template.securityContext.appArmorProfile.type must be RuntimeDefault or Localhost: the pods meet the restricted Pod Security Standard"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.sysctls) || self.sysctls.size() == 0`,fieldPath=".sysctls",message="template.securityContext.sysctls cannot be set: ask the administrator of the nodes"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.windowsOptions)`,fieldPath=".windowsOptions",message="template.securityContext.windowsOptions cannot be set: the pods run on Linux"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.seLinuxOptions) || (!has(self.seLinuxOptions.user) && !has(self.seLinuxOptions.role))`,fieldPath=".seLinuxOptions",message="template.securityContext.seLinuxOptions: user and role cannot be set: the pods meet the restricted Pod Security Standard"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.seLinuxOptions) || self.seLinuxOptions.?type.orValue('container_t') in ['container_t', 'container_init_t', 'container_kvm_t', 'container_engine_t']`,fieldPath=".seLinuxOptions.type",message="template.securityContext.seLinuxOptions.type must be container_t, container_init_t, container_kvm_t or container_engine_t"
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
 }
 

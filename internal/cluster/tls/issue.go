@@ -3,7 +3,6 @@
 package tls
 
 import (
-	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -171,5 +170,5 @@ func sameStrings(a, b []string) bool {
 }
 
 func sameIPs(a, b []net.IP) bool {
-	return slices.EqualFunc(a, b, func(x, y net.IP) bool { return bytes.Equal(x.To16(), y.To16()) })
+	return slices.EqualFunc(a, b, net.IP.Equal)
 }

@@ -1,0 +1,215 @@
+# `make help` lists every target.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+# The version that binaries report and images are tagged with.
+VERSION ?= $(shell git describe --tags --always --dirty --match 'v[0-9]*' 2>/dev/null || echo dev)
+IMAGE := quay.io/quorate/quorate
+IMG ?= $(IMAGE):$(VERSION)
+# The base of the final image where a registry can be reached.
+BASE ?= gcr.io/distroless/static:nonroot
+# auto: multi-stage where the engine can pull BASE and GOLANG, else prebuilt.
+# multi-stage: everything inside Docker.  prebuilt: binaries built here, on an empty base.
+IMAGE_BUILD ?= auto
+GOLANG ?= golang:$(shell sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' go.mod)
+DOCKER ?= docker
+ARCH ?= $(shell go env GOARCH)
+
+KIND := hack/kind/kind.sh
+TOOL := hack/tools.sh
+# kubectl against the current kubeconfig; the one built for kind where PATH has none.
+KUBECTL ?= "$$(command -v kubectl || $(KIND) bin kubectl)"
+# What every target that works on the kind cluster exports.
+KIND_ENV = KUBECONFIG="$$($(KIND) kubeconfig)"; KUBECTL="$$($(KIND) bin kubectl)"; IMG="$(IMG)"; export KUBECONFIG KUBECTL IMG
+# config/ names the image IMAGE; this puts IMG in its place without touching the tree.
+SET_IMAGE := sed -E 's@$(subst .,\.,$(IMAGE))(:[[:alnum:]._-]+)?([^[:alnum:]._/-]|$$)@$(IMG)\2@g'
+
+BINARIES := manager agent
+# The version is stamped by -ldflags; asking git for it as well fails where the checkout belongs to
+# another user, as in many CI systems.
+export GOFLAGS := $(filter-out -buildvcs%,$(shell go env GOFLAGS 2>/dev/null)) -buildvcs=false
+GO_BUILD = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+COMMANDS := $(addprefix ./cmd/,$(BINARIES))
+BUILD_LINUX = GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o bin/linux-$(ARCH)/ $(COMMANDS)
+# Test results as JSON lines, one file per level; .ci/run counts them.
+REPORTS := bin/reports
+GOTESTSUM = mkdir -p $(REPORTS); "$$($(TOOL) gotestsum)" --format $(TEST_FORMAT) --format-hide-empty-pkg
+TEST_FORMAT ?= pkgname
+TEST_FLAGS ?=
+
+##@ General
+
+.PHONY: help
+help: ## List every target
+	@awk 'BEGIN { FS = ":.*## "; print "Usage: make [target] [VARIABLE=value]" } \
+	  /^##@ / { printf "\n\033[1m%s\033[0m\n", substr($$0, 5) } \
+	  /^[a-z0-9-]+:.*## / { printf "  \033[36m%-17s\033[0m %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@printf '\nVariables: IMG=%s\n           TEST_FLAGS=... (passed to go test), IMAGE_BUILD=auto|multi-stage|prebuilt, ARGS=... (run)\n' '$(IMG)'
+
+.PHONY: demo
+demo: ## From a bare machine to a kind cluster with the operator and one cluster of each kind
+	@IMG="$(IMG)" hack/demo.sh
+
+.PHONY: clean
+clean: ## Remove what was built in the tree (not the cache, not the kind cluster)
+	rm -rf bin dist coverage.out coverage.html
+
+##@ Development
+
+.PHONY: manifests
+manifests: ## Generate CRDs (config/crd/bases) and RBAC (config/rbac/role.yaml) from the Go code
+	@rm -rf config/crd/bases
+	"$$($(TOOL) controller-gen)" crd paths=./api/... output:crd:artifacts:config=config/crd/bases
+	"$$($(TOOL) controller-gen)" rbac:roleName=quorate-manager \
+	  $(foreach dir,$(wildcard cmd controllers internal),paths=./$(dir)/...) output:rbac:artifacts:config=config/rbac
+
+.PHONY: generate
+generate: ## Generate deepcopy functions and apply configurations of the API types
+	@rm -rf api/v1alpha1/applyconfiguration
+	"$$($(TOOL) controller-gen)" \
+	  object:headerFile=hack/boilerplate.go.txt \
+	  applyconfiguration:headerFile=hack/boilerplate.go.txt,omitToolVersion=true \
+	  paths=./api/v1alpha1
+
+.PHONY: verify-generate
+verify-generate: ## Fail when `make generate manifests` would change a file
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
+	cp -R $(wildcard go.mod go.sum Makefile api cmd config controllers hack internal) "$$tmp"; \
+	$(MAKE) -s -C "$$tmp" generate manifests; \
+	for dir in api config/crd/bases config/rbac; do \
+	  [[ -e $$dir || -e $$tmp/$$dir ]] || continue; \
+	  diff -ruN "$$dir" "$$tmp/$$dir" || { echo "error: $$dir is out of date: run 'make generate manifests' and commit" >&2; exit 1; }; \
+	done
+
+.PHONY: fmt
+fmt: ## Format the Go code (gofumpt, goimports)
+	"$$($(TOOL) golangci-lint)" fmt ./...
+
+.PHONY: vet
+vet: ## Run go vet
+	go vet ./...
+
+.PHONY: lint
+lint: ## Run golangci-lint, dependency rules included
+	"$$($(TOOL) golangci-lint)" run ./...
+
+.PHONY: govulncheck
+govulncheck: ## Look for known vulnerabilities in what is called (reports only, where its database is unreachable)
+	@rc=0; out=$$("$$($(TOOL) govulncheck)" ./... 2>&1) || rc=$$?; printf '%s\n' "$$out"; \
+	if [[ $$rc -ne 0 && $$rc -ne 3 && $$out == *vuln.go.dev* ]]; then \
+	  echo "WARNING: the vulnerability database cannot be reached: nothing was checked" >&2; rc=0; \
+	fi; exit $$rc
+
+##@ Test
+
+.PHONY: test
+test: ## Run everything: generated code, lint, unit, adapters, envtest, e2e on kind
+	@$(MAKE) verify-generate
+	@$(MAKE) lint
+	@$(MAKE) test-unit
+	@$(MAKE) test-e2e
+
+.PHONY: test-all
+test-all: test govulncheck bench-ready ## Run everything, then govulncheck and the benchmarks
+
+.PHONY: test-unit
+test-unit: ## Run every test that needs no cluster: rules, simulation, loop, adapters on real servers, envtest
+	@hack/install-deps.sh
+	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)"; QUORATE_SERVERS="$$($(KIND) servers)"; \
+	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
+	  -race -timeout 20m $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')
+
+.PHONY: test-e2e
+test-e2e: TEST_FORMAT := standard-verbose
+test-e2e: kind-image ## Run the end-to-end tests on the kind cluster
+	@$(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/e2e.json -- \
+	  -count 1 -p 1 -v -timeout 40m $(TEST_FLAGS) ./test/e2e/...
+
+.PHONY: bench-ready
+bench-ready: kind-image ## Measure on kind the time from apply to Ready against the floor
+	@$(KIND_ENV); go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 60m $(TEST_FLAGS) ./test/bench/...
+
+##@ Build
+
+.PHONY: build
+build: ## Build bin/manager and bin/agent for this machine
+	$(GO_BUILD) -o bin/ $(COMMANDS)
+
+.PHONY: build-linux
+build-linux: ## Build the same for linux/ARCH, where the prebuilt image takes them from
+	$(BUILD_LINUX)
+
+.PHONY: run
+run: build ## Run the manager here, against the current kubeconfig (ARGS="--flags")
+	bin/manager --agent-image=$(IMG) --dial=port-forward --leader-elect=false --metrics-bind-address=0 $(ARGS)
+
+.PHONY: docker-build
+docker-build: ## Build the image IMG (see IMAGE_BUILD)
+	@pulled() { $(DOCKER) image inspect "$$1" >/dev/null 2>&1 || timeout "$$2" $(DOCKER) pull -q "$$1" >/dev/null 2>&1; }; \
+	mode=$(IMAGE_BUILD); \
+	if [[ $$mode == auto ]]; then \
+	  if pulled $(BASE) 60 && pulled $(GOLANG) 600; then mode=multi-stage; else mode=prebuilt; fi; \
+	fi; \
+	echo "build image $(IMG) ($$mode)" >&2; \
+	if [[ $$mode == prebuilt ]]; then \
+	  $(BUILD_LINUX); \
+	  DOCKER_BUILDKIT=0 $(DOCKER) build -q --target prebuilt --build-arg BASE=scratch --build-arg TARGETARCH=$(ARCH) -t $(IMG) .; \
+	else \
+	  DOCKER_BUILDKIT=1 $(DOCKER) build --build-arg BASE=$(BASE) --build-arg GOLANG=$(GOLANG) --build-arg VERSION=$(VERSION) -t $(IMG) .; \
+	fi
+
+.PHONY: docker-push
+docker-push: ## Push the image IMG
+	$(DOCKER) push $(IMG)
+
+.PHONY: build-installer
+build-installer: manifests ## Write dist/install.yaml: everything that `make deploy` applies, in one file
+	@mkdir -p dist
+	$(KUBECTL) kustomize config/default | $(SET_IMAGE) > dist/install.yaml
+
+##@ Deployment (current kubeconfig)
+
+.PHONY: install
+install: manifests ## Install the CRDs
+	$(KUBECTL) apply --server-side -f config/crd/bases
+
+.PHONY: uninstall
+uninstall: no-clusters ## Delete the CRDs (refuses while there are clusters, unless FORCE=1)
+	$(KUBECTL) delete --ignore-not-found -f config/crd/bases
+
+.PHONY: deploy
+deploy: manifests ## Install the CRDs and the operator (image IMG)
+	$(KUBECTL) kustomize config/default | $(SET_IMAGE) | $(KUBECTL) apply --server-side -f -
+
+.PHONY: undeploy
+undeploy: no-clusters ## Delete the operator and the CRDs (refuses while there are clusters, unless FORCE=1)
+	$(KUBECTL) kustomize config/default | $(KUBECTL) delete --ignore-not-found -f -
+
+# Deleting a CRD deletes every resource of that kind, and with it data.
+.PHONY: no-clusters
+no-clusters:
+	@[[ -z "$(FORCE)" ]] || exit 0; \
+	kinds=$$($(KUBECTL) get crds -o name | sed -n 's@.*/\(.*\.quorate\.dev\)$$@\1@p'); \
+	for kind in $$kinds; do \
+	  found=$$($(KUBECTL) get "$$kind" -A --no-headers -o custom-columns=:.kind,:.metadata.namespace,:.metadata.name); \
+	  [[ -z $$found ]] || { printf 'error: this would delete them with their data:\n%s\n  cure: delete them first, or set FORCE=1\n' "$$found" >&2; exit 1; }; \
+	done
+
+##@ Test cluster (kind)
+
+.PHONY: kind-up
+kind-up: ## Bring up the kind cluster: three nodes; installs and builds what is missing
+	@$(KIND) up
+
+.PHONY: kind-down
+kind-down: ## Delete the kind cluster
+	@$(KIND) down
+
+.PHONY: kind-image
+kind-image: kind-up docker-build ## Build the image IMG and load it into the kind cluster
+	@$(KIND) load $(IMG)

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+const (
+	// askPeerTimeout bounds the question to one peer. One that does not answer in time is no information.
+	askPeerTimeout = time.Second
+	// gateRecheck is how often a waiting gate asks again.
+	gateRecheck = 500 * time.Millisecond
+	// gatePatience is how long the gate waits before it ends: its report reaches the operator only then, and the kubelet
+	// gives the next attempt a fresh copy of the ConfigMap.
+	gatePatience = 10 * time.Second
+	// maxPeerAnswer is far more than the list of seven members.
+	maxPeerAnswer = 1 << 20
+)
+
+// etcdGate is the start gate of one etcd member: it gathers what etcd.DecideStart decides on, and carries the
+// decision out.
+type etcdGate struct {
+	self, ip                           string
+	configDir, runDir, dataDir, tlsDir string
+	terminationLog                     string
+	patience                           time.Duration
+	out                                io.Writer
+}
+
+// runGateEtcd writes the configuration of this member and returns when etcd may start.
+func runGateEtcd(ctx context.Context, args []string) error {
+	g := etcdGate{self: os.Getenv("POD_NAME"), ip: os.Getenv("POD_IP"), out: os.Stdout}
+	fs := flag.NewFlagSet("gate etcd", flag.ContinueOnError)
+	fs.StringVar(&g.configDir, "config-dir", etcd.ConfigDir, "directory that the ConfigMap of the cluster is mounted at")
+	fs.StringVar(&g.runDir, "run-dir", etcd.RunDir, "directory that the configuration file is written to")
+	fs.StringVar(&g.dataDir, "data-dir", etcd.DataDir, "data directory of etcd")
+	fs.StringVar(&g.tlsDir, "peer-tls-dir", etcd.PeerTLSDir, "directory with ca.crt, tls.crt and tls.key for peers, if there is one")
+	fs.StringVar(&g.terminationLog, "termination-log", "/dev/termination-log", "file that the reason for waiting is written to")
+	fs.DurationVar(&g.patience, "patience", gatePatience, "time to wait before ending with an error")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if g.self == "" {
+		return errors.New("POD_NAME is not set")
+	}
+	return g.run(ctx)
+}
+
+func (g etcdGate) run(ctx context.Context) error {
+	record, err := g.record()
+	if err != nil {
+		return err
+	}
+	peers, err := g.peerClient()
+	if err != nil {
+		return err
+	}
+	deadline := time.Now().Add(g.patience)
+	last := ""
+	for {
+		d, err := g.decide(ctx, peers, record)
+		if err != nil {
+			return err
+		}
+		if d.Start {
+			return g.release(d)
+		}
+		if d.Report.Message != last {
+			g.say(d.Report)
+			last = d.Report.Message
+		}
+		if time.Now().After(deadline) {
+			return g.giveUp(d.Report)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(gateRecheck):
+		}
+	}
+}
+
+func (g etcdGate) record() (etcd.Record, error) {
+	data := map[string]string{}
+	for _, key := range []string{etcd.KeyBootstrap, etcd.KeyClusterID, etcd.KeyMembers} {
+		raw, err := os.ReadFile(filepath.Join(g.configDir, key))
+		if err != nil {
+			return etcd.Record{}, fmt.Errorf("read the record: %w", err)
+		}
+		data[key] = string(raw)
+	}
+	return etcd.ParseRecord(data)
+}
+
+// decide looks at the disk and, when it is empty, asks the peers.
+func (g etcdGate) decide(ctx context.Context, peers *http.Client, record etcd.Record) (etcd.GateDecision, error) {
+	in := etcd.GateInput{Record: record}
+	var others []etcd.Peer
+	for _, p := range record.Members {
+		if p.Name == g.self {
+			in.Self = p
+		} else {
+			others = append(others, p)
+		}
+	}
+	if in.Self.URL == "" {
+		return etcd.GateDecision{}, fmt.Errorf("the record does not name %s as a member", g.self)
+	}
+	var err error
+	if in.Disk, err = inspectDisk(g.dataDir); err != nil {
+		return etcd.GateDecision{}, err
+	}
+	if in.Disk != etcd.DiskReady {
+		in.Answers = askPeers(ctx, peers, others)
+	}
+	return etcd.DecideStart(in), nil
+}
+
+// inspectDisk tells a data directory with a log from an empty one. etcd writes its first log under another name and
+// renames it, so there is a log or there is none.
+func inspectDisk(dir string) (etcd.Disk, error) {
+	logs, err := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
+	if err != nil {
+		return etcd.DiskEmpty, fmt.Errorf("look for a log in %s: %w", dir, err)
+	}
+	if len(logs) > 0 {
+		return etcd.DiskReady, nil
+	}
+	_, err = os.Stat(filepath.Join(dir, "member"))
+	if errors.Is(err, os.ErrNotExist) {
+		return etcd.DiskEmpty, nil
+	}
+	if err != nil {
+		return etcd.DiskEmpty, fmt.Errorf("inspect %s: %w", dir, err)
+	}
+	return etcd.DiskPartial, nil
+}
+
+// release writes the configuration file.
+func (g etcdGate) release(d etcd.GateDecision) error {
+	if d.Discard {
+		if err := setAside(g.dataDir); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(g.dataDir, 0o700); err != nil {
+		return fmt.Errorf("create the data directory: %w", err)
+	}
+	raw, err := os.ReadFile(filepath.Join(g.configDir, g.self+".yaml"))
+	if err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	text := etcd.FinishConfig(string(raw), d, strings.Contains(g.ip, ":"))
+	if err := os.WriteFile(filepath.Join(g.runDir, "etcd.yaml"), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write the configuration: %w", err)
+	}
+	g.say(etcd.GateReport{Reason: "Start", Message: g.self + " may start, cluster state " + d.State})
+	return nil
+}
+
+// setAside moves away what an interrupted first start left. It never held a vote or a write, but it is not ours to
+// delete.
+func setAside(dir string) error {
+	to := filepath.Join(dir, "interrupted-"+strconv.FormatInt(time.Now().Unix(), 10))
+	if err := os.Rename(filepath.Join(dir, "member"), to); err != nil {
+		return fmt.Errorf("set the leftovers of an interrupted start aside: %w", err)
+	}
+	return nil
+}
+
+func (g etcdGate) giveUp(r etcd.GateReport) error {
+	if err := os.WriteFile(g.terminationLog, []byte(r.Encode()), 0o600); err != nil {
+		return errors.Join(errors.New(r.Message), fmt.Errorf("write the termination message: %w", err))
+	}
+	return errors.New(r.Message)
+}
+
+func (g etcdGate) say(r etcd.GateReport) { _, _ = fmt.Fprintln(g.out, r.Encode()) }
+
+// peerClient is an HTTP client with the member's own certificate, or a plain one without TLS.
+func (g etcdGate) peerClient() (*http.Client, error) {
+	transport := &http.Transport{DisableKeepAlives: true}
+	cert, err := tls.LoadX509KeyPair(filepath.Join(g.tlsDir, "tls.crt"), filepath.Join(g.tlsDir, "tls.key"))
+	if errors.Is(err, os.ErrNotExist) {
+		return &http.Client{Transport: transport}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the peer certificate: %w", err)
+	}
+	ca, err := os.ReadFile(filepath.Join(g.tlsDir, "ca.crt"))
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate authority: %w", err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}
+	return &http.Client{Transport: transport}, nil
+}
+
+// askPeers asks all peers at once for their member list. Who does not answer is left out.
+func askPeers(ctx context.Context, c *http.Client, peers []etcd.Peer) []etcd.PeerAnswer {
+	answers := make([]*etcd.PeerAnswer, len(peers))
+	var wg sync.WaitGroup
+	for i, p := range peers {
+		wg.Go(func() { answers[i] = askPeer(ctx, c, p) })
+	}
+	wg.Wait()
+	var out []etcd.PeerAnswer
+	for _, a := range answers {
+		if a != nil {
+			out = append(out, *a)
+		}
+	}
+	return out
+}
+
+func askPeer(ctx context.Context, c *http.Client, peer etcd.Peer) *etcd.PeerAnswer {
+	ctx, cancel := context.WithTimeout(ctx, askPeerTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, peer.URL+"/members", nil)
+	if err != nil {
+		return nil
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = resp.Body.Close() }()
+	id, err := strconv.ParseUint(resp.Header.Get("X-Etcd-Cluster-ID"), 16, 64)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return nil
+	}
+	a := &etcd.PeerAnswer{From: peer.Name, ClusterID: id}
+	if json.NewDecoder(io.LimitReader(resp.Body, maxPeerAnswer)).Decode(&a.Members) != nil {
+		return nil
+	}
+	return a
+}

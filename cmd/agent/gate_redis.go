@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// terminationLog is where Kubernetes picks up a container's last words.
+const terminationLog = "/dev/termination-log"
+
+// redisGate is what the start gate of a Redis pod works with.
+type redisGate struct {
+	engine, version, domain             string
+	needPassword                        bool
+	configDir, authDir, dataDir, runDir string
+	podName, podIP                      string
+	lastWords                           string
+	now                                 func() time.Time
+}
+
+// runGateRedis writes a server's configuration and decides whether it may start. It runs before the server in every
+// pod, with the environment variables POD_NAME and POD_IP.
+func runGateRedis(_ context.Context, args []string) error {
+	g := redisGate{podName: os.Getenv("POD_NAME"), podIP: os.Getenv("POD_IP"), lastWords: terminationLog, now: time.Now}
+	flags := flag.NewFlagSet("gate redis", flag.ContinueOnError)
+	flags.StringVar(&g.engine, "engine", "redis", "redis or valkey")
+	flags.StringVar(&g.version, "version", "", "version of the server")
+	flags.StringVar(&g.domain, "domain", "", "domain that the pod's name is completed with to a host name")
+	flags.BoolVar(&g.needPassword, "auth", true, "whether clients need a password")
+	flags.StringVar(&g.configDir, "config-dir", redis.GateConfigDir, "directory of the ConfigMap")
+	flags.StringVar(&g.authDir, "auth-dir", redis.GateAuthDir, "directory of the passwords")
+	flags.StringVar(&g.dataDir, "data-dir", redis.GateDataDir, "data directory of the server")
+	flags.StringVar(&g.runDir, "run-dir", redis.GateRunDir, "directory to write the configuration to")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	message, err := g.run()
+	if err != nil {
+		message = err.Error()
+	}
+	if message != "" {
+		fmt.Println(message)
+		g.say(message)
+	}
+	return err
+}
+
+// say leaves a message in the pod's status. It is a courtesy: that it cannot be delivered changes nothing.
+func (g redisGate) say(message string) {
+	if err := os.WriteFile(g.lastWords, []byte(message), 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, "agent: leave a message in the pod's status:", err)
+	}
+}
+
+func (g redisGate) run() (message string, err error) {
+	if g.podName == "" || g.podIP == "" {
+		return "", errors.New("POD_NAME and POD_IP must be set")
+	}
+	disk, err := readDisk(g.dataDir)
+	disk.IP = g.podIP
+	if err != nil {
+		return "", err
+	}
+	decision := redis.Gate(disk)
+	if !decision.Start {
+		return "", fmt.Errorf("the server is held back: %s", decision.Message)
+	}
+	if decision.Retire {
+		aside := filepath.Join(g.dataDir, redis.NodesFile+".retired-"+g.now().UTC().Format("20060102T150405Z"))
+		if err := os.Rename(filepath.Join(g.dataDir, redis.NodesFile), aside); err != nil {
+			return "", fmt.Errorf("set %s aside: %w", redis.NodesFile, err)
+		}
+	}
+	return decision.Message, g.writeConfig()
+}
+
+func (g redisGate) writeConfig() error {
+	common, err := os.ReadFile(filepath.Join(g.configDir, redis.ConfigKey)) //nolint:gosec // a path of our own pod
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	passwords := map[string]string{}
+	for _, key := range []string{redis.PasswordDefault, redis.PasswordOperator, redis.PasswordReplication} {
+		raw, err := os.ReadFile(filepath.Join(g.authDir, key)) //nolint:gosec // a path of our own pod
+		if err != nil {
+			return fmt.Errorf("read password: %w", err)
+		}
+		passwords[key] = string(raw)
+	}
+	users, err := redis.Users(passwords, g.needPassword)
+	if err != nil {
+		return err
+	}
+	config, err := redis.PodConfig(string(common), redis.PodFacts{
+		Name: g.podName, IP: g.podIP, Host: g.podName + "." + g.domain, Engine: g.engine, Version: g.version,
+		ReplicationPassword: passwords[redis.PasswordReplication],
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(g.runDir, redis.UsersFile), []byte(users), 0o600),
+		os.WriteFile(filepath.Join(g.runDir, redis.ConfigKey), []byte(config), 0o600),
+	)
+}
+
+// readDisk looks at what an earlier server left in the data directory.
+func readDisk(dir string) (redis.Disk, error) {
+	nodes, err := os.ReadFile(filepath.Join(dir, redis.NodesFile)) //nolint:gosec // a path of our own pod
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return redis.Disk{}, fmt.Errorf("read %s: %w", redis.NodesFile, err)
+	}
+	data, err := hasData(dir)
+	return redis.Disk{Nodes: strings.TrimSpace(string(nodes)), Data: data}, err
+}
+
+// hasData tells whether there are append-only files that the server would load. The manifest lists them; without it the
+// server starts empty, whatever else lies around. A dump is such a thing: replicas leave one behind when they sync.
+func hasData(dir string) (bool, error) {
+	found, err := filepath.Glob(filepath.Join(dir, redis.AppendDir, "*.manifest"))
+	if err != nil {
+		return false, fmt.Errorf("look for append-only files: %w", err)
+	}
+	for _, name := range found {
+		info, err := os.Stat(name)
+		if err != nil {
+			return false, fmt.Errorf("look at %s: %w", name, err)
+		}
+		if info.Size() > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}

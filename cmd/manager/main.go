@@ -1,0 +1,89 @@
+// Command manager is the operator: it watches EtcdCluster and RedisCluster resources and makes them true.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/controllers"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	err := run(os.Args[1:])
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "manager:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.zap)))
+	cfg, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find a Kubernetes cluster: %w", err)
+	}
+	cfg.QPS, cfg.Burst = 100, 200
+	dial, err := o.dialFunc(cfg)
+	if err != nil {
+		return err
+	}
+	mgrOptions, err := managerOptions(o)
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(cfg, mgrOptions)
+	if err != nil {
+		return fmt.Errorf("set up the manager: %w", err)
+	}
+	err = controllers.SetupAll(mgr, controllers.Options{
+		Domain: o.domain, AgentImage: o.agentImage, Concurrency: o.concurrency, Dial: dial,
+	})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return fmt.Errorf("set up health checks: %w", err)
+	}
+	ctrl.Log.Info("starting", "version", version, "namespaces", o.watched(), "domain", o.domain, "agentImage", o.agentImage)
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func managerOptions(o options) (manager.Options, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return manager.Options{}, fmt.Errorf("build scheme: %w", err)
+	}
+	return manager.Options{
+		Scheme: scheme,
+		Cache:  controllers.CacheOptions(o.watched()),
+		Client: controllers.ClientOptions(),
+		Metrics: metricsserver.Options{
+			BindAddress:    o.metricsAddr,
+			SecureServing:  true,
+			FilterProvider: filters.WithAuthenticationAndAuthorization,
+		},
+		HealthProbeBindAddress:        o.healthAddr,
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              "manager.quorate.dev",
+		LeaderElectionReleaseOnCancel: true,
+	}, nil
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/quorate/quorate/controllers"
+)
+
+// options are the flags of the manager.
+type options struct {
+	namespaces  string
+	metricsAddr string
+	healthAddr  string
+	leaderElect bool
+	concurrency int
+	domain      string
+	agentImage  string
+	dial        string
+	zap         zap.Options
+}
+
+// parse reads the flags. WATCH_NAMESPACE, AGENT_IMAGE and CLUSTER_DOMAIN set defaults where a flag is awkward.
+func parse(args []string) (options, error) {
+	var o options
+	fs := flag.NewFlagSet("manager", flag.ContinueOnError)
+	fs.StringVar(&o.namespaces, "watch-namespaces", os.Getenv("WATCH_NAMESPACE"),
+		"comma-separated namespaces to work in; empty: all (environment: WATCH_NAMESPACE)")
+	fs.StringVar(&o.metricsAddr, "metrics-bind-address", ":8443",
+		"address that serves metrics over HTTPS to authorized clients; 0: none")
+	fs.StringVar(&o.healthAddr, "health-probe-bind-address", ":8081", "address that serves /healthz and /readyz")
+	fs.BoolVar(&o.leaderElect, "leader-elect", true, "let only one of several managers work at a time")
+	fs.IntVar(&o.concurrency, "max-concurrent-reconciles", 8, "resources of a kind worked on at the same time")
+	fs.StringVar(&o.domain, "cluster-domain", os.Getenv("CLUSTER_DOMAIN"),
+		"DNS domain of the cluster; empty: read from /etc/resolv.conf, else cluster.local (environment: CLUSTER_DOMAIN)")
+	fs.StringVar(&o.agentImage, "agent-image", os.Getenv("AGENT_IMAGE"),
+		"this operator's own image, which start gates run from (environment: AGENT_IMAGE)")
+	fs.StringVar(&o.dial, "dial", "direct",
+		"how to reach pods: direct, or port-forward through the API server when the manager runs outside of the cluster")
+	o.zap.BindFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if o.agentImage == "" {
+		return o, fmt.Errorf("--agent-image is empty: set it, or AGENT_IMAGE, to the image that this manager runs from")
+	}
+	if o.domain == "" {
+		o.domain = clusterDomain("/etc/resolv.conf")
+	}
+	return o, nil
+}
+
+// watched returns the namespaces to work in, none for all.
+func (o options) watched() []string {
+	return strings.FieldsFunc(o.namespaces, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+func (o options) dialFunc(cfg *rest.Config) (controllers.DialFunc, error) {
+	switch o.dial {
+	case "direct":
+		return controllers.DialDirect, nil
+	case "port-forward":
+		return controllers.DialThroughAPI(cfg)
+	}
+	return nil, fmt.Errorf("--dial=%s: choose direct or port-forward", o.dial)
+}
+
+// clusterDomain finds the cluster's DNS domain in the search list that kubelet writes: <namespace>.svc.<domain>.
+func clusterDomain(resolvConf string) string {
+	const fallback = "cluster.local"
+	f, err := os.Open(resolvConf) //nolint:gosec // The path is a constant outside of tests.
+	if err != nil {
+		return fallback
+	}
+	defer func() { _ = f.Close() }()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) == 0 || fields[0] != "search" {
+			continue
+		}
+		for _, name := range fields[1:] {
+			if domain, ok := strings.CutPrefix(name, "svc."); ok {
+				return domain
+			}
+		}
+	}
+	return fallback
+}

@@ -1,0 +1,54 @@
+package controllers
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// announce emits an event for a step, and for every condition worth telling that changed its status or reason. What
+// stays as it was is not repeated.
+func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
+	if p.Step != nil {
+		l.Events.Eventf(after, nil, corev1.EventTypeNormal, p.Reason, p.Reason, "%s", p.Message)
+	}
+	for _, typ := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+		was, is := meta.FindStatusCondition(before.GetConditions(), typ), meta.FindStatusCondition(after.GetConditions(), typ)
+		if is == nil || (p.Step != nil && typ == v1alpha1.ConditionReconciling) || !newsworthy(was, is) {
+			continue
+		}
+		l.Events.Eventf(after, nil, eventType(is), is.Reason, typ, "%s", is.Message)
+	}
+}
+
+// newsworthy tells whether a condition says something new: Ready and Stalled when they flip or give another reason,
+// Reconciling when it starts to wait for something else.
+func newsworthy(was, is *metav1.Condition) bool {
+	if was != nil && was.Status == is.Status && was.Reason == is.Reason {
+		return false
+	}
+	switch is.Type {
+	case v1alpha1.ConditionReady:
+		return is.Status == metav1.ConditionTrue || (was != nil && was.Status == metav1.ConditionTrue)
+	default:
+		return is.Status == metav1.ConditionTrue
+	}
+}
+
+func eventType(c *metav1.Condition) string {
+	if c.Type == v1alpha1.ConditionStalled || (c.Type == v1alpha1.ConditionReady && c.Status != metav1.ConditionTrue) {
+		return corev1.EventTypeWarning
+	}
+	return corev1.EventTypeNormal
+}
+
+// setConditions merges conditions into a list, keeping the time of the last transition where nothing changed.
+func setConditions(list *[]metav1.Condition, generation int64, conditions ...metav1.Condition) {
+	for _, c := range conditions {
+		c.ObservedGeneration = generation
+		meta.SetStatusCondition(list, c)
+	}
+}

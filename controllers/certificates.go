@@ -1,0 +1,117 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
+)
+
+// Keys of a certificate Secret. The authority's own Secret holds its key under corev1.TLSPrivateKeyKey too, and is
+// mounted nowhere.
+const caKey = "ca.crt"
+
+// EnsureCertificates brings the certificates of a cluster into place. Managed: an authority of the cluster's own and
+// one Secret per leaf (leafs: name of the Secret -> what it vouches for). Provided: the Secret of the user is checked.
+func (c *Children) EnsureCertificates(
+	ctx context.Context, owner Object, spec *v1alpha1.TLSSpec, labels map[string]string, leafs map[string]clustertls.Leaf,
+) error {
+	switch spec.TLSMode() {
+	case v1alpha1.TLSDisabled:
+		return nil
+	case v1alpha1.TLSProvided:
+		_, _, err := c.Keypair(ctx, owner, spec, "")
+		return err
+	}
+	ca, err := c.ensureCA(ctx, owner, labels)
+	if err != nil {
+		return err
+	}
+	for name, leaf := range leafs {
+		if err := c.ensureLeaf(ctx, owner, labels, ca, name, leaf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Children) ensureCA(ctx context.Context, owner Object, labels map[string]string) (clustertls.Pair, error) {
+	name := cluster.CASecret(owner.GetName())
+	live, err := c.ownSecret(ctx, owner, name)
+	if err != nil {
+		return clustertls.Pair{}, err
+	}
+	if live != nil {
+		ca := pairOf(live)
+		if _, _, err := clustertls.Parse(ca); err != nil {
+			return ca, cluster.Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
+				"Secret %s holds no readable certificate authority (%v): restore it, or delete it to have a new one made", name, err)}
+		}
+		return ca, nil
+	}
+	ca, err := clustertls.NewCA(owner.GetNamespace()+"/"+owner.GetName(), c.Now())
+	if err != nil {
+		return ca, err
+	}
+	return ca, c.EnsureSecret(ctx, owner, name, corev1.SecretTypeTLS, labels, map[string][]byte{
+		corev1.TLSCertKey: ca.Cert, corev1.TLSPrivateKeyKey: ca.Key,
+	})
+}
+
+func (c *Children) ensureLeaf(
+	ctx context.Context, owner Object, labels map[string]string, ca clustertls.Pair, name string, leaf clustertls.Leaf,
+) error {
+	live, err := c.ownSecret(ctx, owner, name)
+	if err != nil {
+		return err
+	}
+	if live != nil && clustertls.NeedsIssue(ca, pairOf(live), leaf, c.Now()) == "" {
+		return nil
+	}
+	pair, err := clustertls.Issue(ca, leaf, c.Now())
+	if err != nil {
+		return err
+	}
+	return c.EnsureSecret(ctx, owner, name, corev1.SecretTypeTLS, labels, map[string][]byte{
+		corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key, caKey: ca.Cert,
+	})
+}
+
+// Keypair reads a certificate back: from the Secret of the given name when certificates are managed, from the Secret
+// of the user when they are provided. It returns nothing when TLS is disabled or the Secret does not exist yet.
+func (c *Children) Keypair(
+	ctx context.Context, owner Object, spec *v1alpha1.TLSSpec, name string,
+) (caPEM []byte, pair clustertls.Pair, err error) {
+	var s *corev1.Secret
+	switch spec.TLSMode() {
+	case v1alpha1.TLSDisabled:
+		return nil, pair, nil
+	case v1alpha1.TLSProvided:
+		s, err = c.userSecret(ctx, owner, "spec.tls.secretName", spec.Secret(), caKey, corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
+	default:
+		s, err = c.ownSecret(ctx, owner, name)
+	}
+	if s == nil || err != nil {
+		return nil, pair, err
+	}
+	return s.Data[caKey], pairOf(s), nil
+}
+
+// TLSSecret returns the Secret that pods mount for a purpose: our own, or that of the user; empty without TLS.
+func TLSSecret(spec *v1alpha1.TLSSpec, managed string) string {
+	switch spec.TLSMode() {
+	case v1alpha1.TLSDisabled:
+		return ""
+	case v1alpha1.TLSProvided:
+		return spec.Secret()
+	}
+	return managed
+}
+
+func pairOf(s *corev1.Secret) clustertls.Pair {
+	return clustertls.Pair{Cert: s.Data[corev1.TLSCertKey], Key: s.Data[corev1.TLSPrivateKeyKey]}
+}

@@ -1,0 +1,132 @@
+package controllers
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/kube"
+)
+
+// DialFunc connects to a port of a pod.
+type DialFunc func(ctx context.Context, pod types.NamespacedName, ip string, port int) (net.Conn, error)
+
+// Children makes and reads the objects that belong to a cluster resource.
+type Children struct {
+	client.Client
+	// Direct reads from the API server itself. The cache holds only what carries our labels, so before an object is made
+	// the server is asked whether somebody else has one of that name.
+	Direct client.Reader
+	// Domain of the Kubernetes cluster's DNS, usually cluster.local.
+	Domain string
+	// AgentImage is the operator's own image, which the start gate runs from.
+	AgentImage string
+	// Now is the clock.
+	Now func() time.Time
+	// Dial connects to the pods.
+	Dial DialFunc
+
+	applied sync.Map // appliedKey -> appliedMark
+}
+
+type appliedKey struct {
+	kind, namespace, name string
+}
+
+// appliedMark remembers what was applied and which version of the object came of it.
+type appliedMark struct {
+	sum             [sha256.Size]byte
+	resourceVersion string
+}
+
+// Apply brings a child into the wanted state by server-side apply. live is an empty object of the child's type with
+// name and namespace set; it is filled from the cache. Nothing is sent when neither the wish nor the object changed
+// since the last apply, so a settled cluster costs no write. An object that somebody else controls is refused.
+func (c *Children) Apply(ctx context.Context, owner Object, live client.Object, want runtime.ApplyConfiguration) error {
+	gvk, err := apiutil.GVKForObject(live, c.Scheme())
+	if err != nil {
+		return fmt.Errorf("apply %T: %w", live, err)
+	}
+	what := fmt.Sprintf("%s %s/%s", gvk.Kind, live.GetNamespace(), live.GetName())
+	key := appliedKey{gvk.Kind, live.GetNamespace(), live.GetName()}
+	if err := c.claim(ctx, owner, live, what); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(want)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", what, err)
+	}
+	sum := sha256.Sum256(raw)
+	if mark, ok := c.applied.Load(key); ok && mark == (appliedMark{sum, live.GetResourceVersion()}) {
+		return nil
+	}
+	if err := c.Client.Apply(ctx, want, client.FieldOwner(cluster.ManagedBy), client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply %s: %w", what, err)
+	}
+	c.applied.Store(key, appliedMark{sum, resourceVersion(want)})
+	return nil
+}
+
+// claim reads an object and refuses it when somebody else controls it; live stays empty when there is none.
+func (c *Children) claim(ctx context.Context, owner Object, live client.Object, what string) error {
+	objectKey := client.ObjectKeyFromObject(live)
+	err := c.Get(ctx, objectKey, live)
+	if apierrors.IsNotFound(err) {
+		err = c.Direct.Get(ctx, objectKey, live)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", what, err)
+	}
+	return ownedBy(owner, live, what)
+}
+
+// ownedBy refuses an object that the owner does not control.
+func ownedBy(owner Object, live client.Object, what string) error {
+	if metav1.IsControlledBy(live, owner) {
+		return nil
+	}
+	return cluster.Refusal{
+		Reason: v1alpha1.ReasonForeignObject,
+		Message: fmt.Sprintf("%s is needed by this cluster but belongs to somebody else: delete it, or give the cluster another name",
+			what),
+	}
+}
+
+// resourceVersion reads the version out of an apply configuration that holds the server's answer.
+func resourceVersion(ac runtime.ApplyConfiguration) string {
+	raw, err := json.Marshal(ac)
+	if err != nil {
+		return ""
+	}
+	var o metav1.PartialObjectMetadata
+	if json.Unmarshal(raw, &o) != nil {
+		return ""
+	}
+	return o.ResourceVersion
+}
+
+// OwnerReference returns the reference that makes an object a child of the owner.
+func (c *Children) OwnerReference(owner Object) (*metav1ac.OwnerReferenceApplyConfiguration, error) {
+	gvk, err := apiutil.GVKForObject(owner, c.Scheme())
+	if err != nil {
+		return nil, fmt.Errorf("owner reference of %T: %w", owner, err)
+	}
+	return kube.Owner(gvk.GroupVersion().String(), gvk.Kind, owner.GetName(), owner.GetUID()), nil
+}

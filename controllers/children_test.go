@@ -1,0 +1,159 @@
+package controllers
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
+)
+
+func applyConfigMap(t *testing.T, c *Children, o Object, value string) error {
+	t.Helper()
+	ref, err := c.OwnerReference(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := corev1ac.ConfigMap("orders-config", "default").WithOwnerReferences(ref).WithData(map[string]string{"k": value})
+	return c.Apply(t.Context(), o, &corev1.ConfigMap{ObjectMeta: objectMeta(o, "orders-config")}, want)
+}
+
+func TestApplySendsOnlyWhatChanged(t *testing.T) {
+	o := etcdCluster()
+	w := newWorld(t, o)
+	c := newChildren(w)
+	apply := func(value string, wantWrites int64, why string) {
+		t.Helper()
+		before := w.writes.Load()
+		if err := applyConfigMap(t, c, o, value); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.writes.Load() - before; got != wantWrites {
+			t.Errorf("%s: %d writes, want %d", why, got, wantWrites)
+		}
+	}
+	apply("1", 1, "there is none yet")
+	apply("1", 0, "nothing changed")
+	apply("2", 1, "the wish changed")
+	live := &corev1.ConfigMap{}
+	if err := w.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "orders-config"}, live); err != nil {
+		t.Fatal(err)
+	}
+	live.Data["k"] = "drifted"
+	if err := w.Update(t.Context(), live); err != nil {
+		t.Fatal(err)
+	}
+	apply("2", 1, "somebody changed the object")
+	apply("2", 0, "nothing changed since")
+}
+
+func TestForeignObjectsAreNotAdopted(t *testing.T) {
+	o := etcdCluster()
+	tests := map[string]client.Object{
+		"a ConfigMap without owner": &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders-config"}},
+		"a ConfigMap of a deleted namesake": &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "orders-config",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "quorate.dev/v1alpha1", Kind: "EtcdCluster", Name: "orders", UID: "u-0", Controller: new(true)}},
+		}},
+	}
+	for name, foreign := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, o, foreign)
+			err := applyConfigMap(t, newChildren(w), o, "1")
+			var refusal cluster.Refusal
+			if !errors.As(err, &refusal) || refusal.Reason != v1alpha1.ReasonForeignObject || w.writes.Load() != 0 {
+				t.Errorf("error %v after %d writes", err, w.writes.Load())
+			}
+		})
+	}
+}
+
+func TestPasswordsAreMadeOnceAndTakenFromTheUserWhereNamed(t *testing.T) {
+	o := etcdCluster()
+	users := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mine"}, Data: map[string][]byte{"password": []byte("s3cret")}}
+	c := newChildren(newWorld(t, o, users))
+	ensure := func(auth *v1alpha1.AuthSpec) (map[string]string, error) {
+		return c.EnsurePasswords(t.Context(), o, auth, nil, "password", "operator")
+	}
+	first, err := ensure(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(first["password"]) < 24 || first["password"] == first["operator"] {
+		t.Errorf("weak or equal passwords of %d and %d characters", len(first["password"]), len(first["operator"]))
+	}
+	if again, err := ensure(nil); err != nil || again["password"] != first["password"] || again["operator"] != first["operator"] {
+		t.Errorf("the passwords changed, or %v", err)
+	}
+	named, err := ensure(&v1alpha1.AuthSpec{SecretName: new("mine")})
+	if err != nil || named["password"] != "s3cret" || named["operator"] != first["operator"] {
+		t.Errorf("the password of the user was not taken, or %v", err)
+	}
+	_, err = ensure(&v1alpha1.AuthSpec{SecretName: new("gone")})
+	var refusal cluster.Refusal
+	if !errors.As(err, &refusal) || !strings.Contains(err.Error(), "spec.auth.secretName") {
+		t.Errorf("a missing Secret gave %v", err)
+	}
+}
+
+func TestCertificatesAreIssuedOnceAndAgainWhenTheirNamesChange(t *testing.T) {
+	o := etcdCluster()
+	w := newWorld(t, o)
+	c := newChildren(w)
+	ensure := func(name string) clustertls.Pair {
+		t.Helper()
+		leafs := map[string]clustertls.Leaf{"orders-server-tls": {CommonName: "server", DNSNames: []string{name}}}
+		if err := c.EnsureCertificates(t.Context(), o, nil, nil, leafs); err != nil {
+			t.Fatal(err)
+		}
+		ca, pair, err := c.Keypair(t.Context(), o, nil, "orders-server-tls")
+		if err != nil || len(ca) == 0 {
+			t.Fatalf("authority of %d bytes, %v", len(ca), err)
+		}
+		return pair
+	}
+	first := ensure("a.example")
+	writes := w.writes.Load()
+	if again := ensure("a.example"); string(again.Cert) != string(first.Cert) || w.writes.Load() != writes {
+		t.Error("the certificate was issued again for no reason")
+	}
+	if other := ensure("b.example"); string(other.Cert) == string(first.Cert) {
+		t.Error("the certificate was kept although its names changed")
+	}
+}
+
+func TestProvidedCertificatesAreChecked(t *testing.T) {
+	mode := v1alpha1.TLSProvided
+	spec := &v1alpha1.TLSSpec{Mode: &mode, SecretName: new("mine")}
+	tests := map[string]struct {
+		data map[string][]byte
+		want string
+	}{
+		"no Secret":       {nil, `there is no Secret "mine"`},
+		"no authority":    {map[string][]byte{"tls.crt": []byte("x"), "tls.key": []byte("y")}, `has no key "ca.crt"`},
+		"everything here": {map[string][]byte{"ca.crt": []byte("z"), "tls.crt": []byte("x"), "tls.key": []byte("y")}, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := etcdCluster()
+			w := newWorld(t, o)
+			if tc.data != nil {
+				s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mine"}, Data: tc.data}
+				if err := w.Create(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := newChildren(w).EnsureCertificates(t.Context(), o, spec, nil, nil)
+			if (err == nil) != (tc.want == "") || (err != nil && !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+		})
+	}
+}

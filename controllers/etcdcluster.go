@@ -1,0 +1,275 @@
+package controllers
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
+)
+
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters/status,verbs=get;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters/finalizers,verbs=update
+
+// typeServiceBinding is the type of a connection Secret.
+const typeServiceBinding corev1.SecretType = "servicebinding.io/etcd"
+
+// authTrust is how long a password that worked is taken to work: asking costs an entry in etcd's log and a bcrypt.
+const authTrust = 10 * time.Minute
+
+// EtcdKind runs etcd clusters.
+type EtcdKind struct {
+	*Children
+	// connect makes a client of a member.
+	connect func(etcdclient.Config) etcd.Client
+
+	clients clientPool
+	mu      sync.Mutex
+	trusted map[types.UID]trust
+}
+
+// trust remembers a password that worked.
+type trust struct {
+	password [sha256.Size]byte
+	at       time.Time
+}
+
+var _ Kind[*v1alpha1.EtcdCluster, etcd.State] = (*EtcdKind)(nil)
+
+// NewEtcdKind returns what the loop needs to run etcd clusters.
+func NewEtcdKind(c *Children) *EtcdKind {
+	return &EtcdKind{
+		Children: c,
+		connect:  func(cfg etcdclient.Config) etcd.Client { return etcdclient.New(cfg) },
+		trusted:  map[types.UID]trust{},
+	}
+}
+
+// certificateError marks an error that keeps the certificates from being ready.
+type certificateError struct{ error }
+
+func (e certificateError) Unwrap() error { return e.error }
+
+// Ensure applies what is safe at any time: certificates, passwords and Services at once, the StatefulSet once the
+// record exists, and what clients need once the identity of the cluster is recorded.
+func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
+	labels := etcd.Labels(o.Name)
+	leafs := etcd.Leafs(o.Name, o.Namespace, k.Domain)
+	if err := k.EnsureCertificates(ctx, o, o.Spec.TLS, labels, leafs); err != nil {
+		return certificateError{err}
+	}
+	password, err := k.ensurePassword(ctx, o)
+	if err != nil {
+		return err
+	}
+	b, err := k.blueprint(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := k.Apply(ctx, o, &corev1.Service{ObjectMeta: objectMeta(o, cluster.PeersService(o.Name))}, b.PeersService()); err != nil {
+		return err
+	}
+	if len(b.Record.Members) == 0 {
+		return nil // The planner writes the record first.
+	}
+	if err := k.ensureMembers(ctx, o, b); err != nil {
+		return err
+	}
+	if b.Record.ClusterID == 0 {
+		return nil
+	}
+	return k.ensureAccess(ctx, o, b, password)
+}
+
+func (k *EtcdKind) ensurePassword(ctx context.Context, o *v1alpha1.EtcdCluster) (string, error) {
+	if o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
+		return "", nil
+	}
+	passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, etcd.Labels(o.Name), PasswordKey)
+	return passwords[PasswordKey], err
+}
+
+// ensureMembers applies what the members run from, the configuration first: a pod reads it when it starts.
+func (k *EtcdKind) ensureMembers(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) error {
+	if err := k.ensureConfig(ctx, o, b); err != nil {
+		return err
+	}
+	set, err := b.StatefulSet()
+	if err != nil {
+		return err
+	}
+	if err := k.Apply(ctx, o, &appsv1.StatefulSet{ObjectMeta: objectMeta(o, o.Name)}, set); err != nil {
+		return err
+	}
+	return k.Apply(ctx, o, &policyv1.PodDisruptionBudget{ObjectMeta: objectMeta(o, o.Name)}, b.DisruptionBudget())
+}
+
+// ensureConfig brings the configuration in the record's ConfigMap up to date. The write depends on the version that
+// was read: the record is in the same object, and an identity recorded meanwhile must not get lost.
+func (k *EtcdKind) ensureConfig(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) error {
+	data, err := etcd.ConfigData(b.Record, b.Common, b.Layout())
+	if err != nil {
+		return err
+	}
+	cm, err := k.configMap(ctx, k.Client, o)
+	if cm == nil || err != nil || maps.Equal(cm.Data, data) {
+		return err
+	}
+	record, err := etcd.ParseRecord(cm.Data)
+	if err != nil || record.ClusterID != b.Record.ClusterID || record.Bootstrap != b.Record.Bootstrap {
+		return err // Changed since it was read for the blueprint: the next pass sees it.
+	}
+	return k.patchConfig(ctx, cm, data)
+}
+
+func (k *EtcdKind) patchConfig(ctx context.Context, cm *corev1.ConfigMap, data map[string]string) error {
+	next := cm.DeepCopy()
+	next.Data = data
+	patch := client.MergeFromWithOptions(cm, client.MergeFromWithOptimisticLock{})
+	err := k.Patch(ctx, next, patch, client.FieldOwner(cluster.ManagedBy))
+	if apierrors.IsConflict(err) {
+		return nil // The cache is behind: the next pass reads the newer version.
+	}
+	if err != nil {
+		return fmt.Errorf("write ConfigMap %s: %w", cm.Name, err)
+	}
+	return nil
+}
+
+// configMap reads the ConfigMap with the record, nil when there is none, and refuses one of somebody else.
+func (k *EtcdKind) configMap(ctx context.Context, r client.Reader, o *v1alpha1.EtcdCluster) (*corev1.ConfigMap, error) {
+	cm := &corev1.ConfigMap{}
+	name := cluster.ConfigName(o.Name)
+	err := r.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, cm)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s: %w", name, err)
+	}
+	return cm, ownedBy(o, cm, "ConfigMap "+o.Namespace+"/"+name)
+}
+
+// ensureAccess applies what lets clients in.
+func (k *EtcdKind) ensureAccess(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint, password string) error {
+	svc := &corev1.Service{ObjectMeta: objectMeta(o, cluster.ClientService(o.Name))}
+	if err := k.Apply(ctx, o, svc, b.ClientService()); err != nil {
+		return err
+	}
+	ca, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ClientTLSSecret(o.Name))
+	if err != nil {
+		return certificateError{err}
+	}
+	return k.EnsureSecret(ctx, o, cluster.ConnectionSecret(o.Name), typeServiceBinding, etcd.Labels(o.Name),
+		b.Connection(password, ca, pair))
+}
+
+// blueprint gathers what the objects of a cluster are built from. Its record is empty while there is none.
+func (k *EtcdKind) blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.Blueprint, error) {
+	version, err := etcd.ParseVersion(o.Spec.Version)
+	if err != nil || !version.Supported() {
+		return etcd.Blueprint{}, invalid("spec.version: %q is not a supported version of etcd: use 3.5 (from 3.5.11), 3.6 or 3.7", o.Spec.Version)
+	}
+	b := etcd.Blueprint{
+		Cluster: o, Version: version, Domain: k.Domain, AgentImage: k.AgentImage,
+		ServerSecret: TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)),
+		PeerSecret:   TLSSecret(o.Spec.TLS, cluster.PeerTLSSecret(o.Name)),
+	}
+	if b.Common, err = etcd.Common(o.Spec.Config, version); err != nil {
+		return b, err
+	}
+	if b.Owner, err = k.OwnerReference(o); err != nil {
+		return b, err
+	}
+	cm, err := k.configMap(ctx, k.Client, o)
+	if err != nil {
+		return b, err
+	}
+	if cm != nil {
+		if b.Record, err = etcd.ParseRecord(cm.Data); err != nil {
+			return b, invalid("ConfigMap %s is damaged (%v): delete it, and it is written anew from what the members say", cm.Name, err)
+		}
+	}
+	set, err := k.statefulSet(ctx, o)
+	b.Storage = storage(o.Spec.Storage, set)
+	return b, err
+}
+
+// statefulSet reads the StatefulSet of a cluster, nil when there is none of its own.
+func (k *EtcdKind) statefulSet(ctx context.Context, o *v1alpha1.EtcdCluster) (*appsv1.StatefulSet, error) {
+	set := &appsv1.StatefulSet{}
+	err := k.Get(ctx, client.ObjectKeyFromObject(o), set)
+	if apierrors.IsNotFound(err) || (err == nil && !metav1.IsControlledBy(set, o)) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read StatefulSet %s: %w", o.Name, err)
+	}
+	return set, nil
+}
+
+// storage is what the claims of an existing StatefulSet were made with, because that cannot change, and what the
+// specification asks for otherwise.
+func storage(spec *v1alpha1.StorageSpec, set *appsv1.StatefulSet) *v1alpha1.StorageSpec {
+	if set == nil {
+		return spec
+	}
+	if len(set.Spec.VolumeClaimTemplates) == 0 {
+		return nil
+	}
+	claim := set.Spec.VolumeClaimTemplates[0].Spec
+	out := &v1alpha1.StorageSpec{Size: claim.Resources.Requests[corev1.ResourceStorage], ClassName: claim.StorageClassName}
+	if spec != nil {
+		out.DeletionPolicy = spec.DeletionPolicy
+	}
+	return out
+}
+
+// Next decides what to do.
+func (k *EtcdKind) Next(s etcd.State) cluster.Plan { return etcd.Next(s) }
+
+// Report fills in the status.
+func (k *EtcdKind) Report(o *v1alpha1.EtcdCluster, s etcd.State, p cluster.Plan, err error) {
+	st := &o.Status
+	st.ObservedGeneration = o.Generation
+	st.Selector = labels.SelectorFromSet(etcd.Selector(o.Name)).String()
+	st.Activity = cluster.Activity(p, err)
+	etcd.Status(st, s)
+	setConditions(&st.Conditions, o.Generation, append(etcd.Conditions(s, p, err), tlsReady(o.Spec.TLS, err))...)
+}
+
+// tlsReady is True when the certificates that the specification asks for are in place.
+func tlsReady(spec *v1alpha1.TLSSpec, err error) metav1.Condition {
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionTLSReady, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonIssued, Message: "all certificates are in place",
+	}
+	var bad certificateError
+	var refusal cluster.Refusal
+	switch {
+	case spec.TLSMode() == v1alpha1.TLSDisabled:
+		c.Reason, c.Message = v1alpha1.ReasonDisabled, "spec.tls.mode is Disabled"
+	case errors.As(err, &refusal) && errors.As(err, &bad):
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, refusal.Reason, refusal.Message
+	case errors.As(err, &bad):
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonReconcileError, bad.Error()
+	}
+	return c
+}

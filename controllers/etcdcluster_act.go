@@ -1,0 +1,188 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=delete
+
+// actTimeout bounds a step that goes to etcd. Switching authentication on hashes a password and goes through the
+// quorum several times.
+const actTimeout = 5 * time.Second
+
+// Act carries out one step of the planner.
+func (k *EtcdKind) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluster.Step) error {
+	switch step := step.(type) {
+	case etcd.WriteBootstrap:
+		return k.writeBootstrap(ctx, o, step.Bootstrap)
+	case etcd.RecordClusterID:
+		return k.recordClusterID(ctx, o, step.ClusterID)
+	case etcd.EnableAuth:
+		return k.withPassword(ctx, o, step.Pod, etcd.Client.EnableAuth)
+	case etcd.SetRootPassword:
+		return k.withPassword(ctx, o, step.Pod, etcd.Client.SetRootPassword)
+	case etcd.MoveLeader:
+		return k.through(ctx, o, step.From, func(ctx context.Context, c etcd.Client) error { return c.MoveLeader(ctx, step.To) })
+	case etcd.DeletePod:
+		return k.deletePod(ctx, o, step.Name, types.UID(step.UID))
+	}
+	return fmt.Errorf("there is no such step as %T", step)
+}
+
+// writeBootstrap writes the record, or turns one that waits for data into one of a new cluster. What decides over
+// founding a cluster is read past the cache.
+func (k *EtcdKind) writeBootstrap(ctx context.Context, o *v1alpha1.EtcdCluster, bootstrap etcd.Bootstrap) error {
+	live, err := k.configMap(ctx, k.Direct, o)
+	if err != nil {
+		return err
+	}
+	b, err := k.blueprint(ctx, o)
+	if err != nil {
+		return err
+	}
+	if live != nil {
+		return k.foundAfterAll(ctx, live, b, bootstrap)
+	}
+	members := etcd.Peers(o.Name, o.Namespace, k.Domain, int(o.Spec.Size), o.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled)
+	if bootstrap == etcd.BootstrapNew {
+		if err := k.noClaims(ctx, o, members); err != nil {
+			return err
+		}
+	}
+	b.Record = etcd.Record{Bootstrap: bootstrap, Members: members}
+	return k.createConfig(ctx, o, b)
+}
+
+// noClaims makes sure that no member has a claim yet.
+func (k *EtcdKind) noClaims(ctx context.Context, o *v1alpha1.EtcdCluster, members []etcd.Peer) error {
+	for i := range members {
+		name := cluster.Claim(o.Name, i)
+		err := k.Direct.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, &corev1.PersistentVolumeClaim{})
+		if err == nil {
+			return fmt.Errorf("claim %s has come up, so the members may have data", name)
+		}
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("read claim %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (k *EtcdKind) foundAfterAll(ctx context.Context, live *corev1.ConfigMap, b etcd.Blueprint, bootstrap etcd.Bootstrap) error {
+	record, err := etcd.ParseRecord(live.Data)
+	if err != nil {
+		return fmt.Errorf("ConfigMap %s: %w", live.Name, err)
+	}
+	if record.Bootstrap == bootstrap || record.ClusterID != 0 || bootstrap != etcd.BootstrapNew {
+		return nil // Already done; the cache has yet to show it.
+	}
+	record.Bootstrap = bootstrap
+	return k.patchRecord(ctx, live, b, record)
+}
+
+func (k *EtcdKind) patchRecord(ctx context.Context, live *corev1.ConfigMap, b etcd.Blueprint, record etcd.Record) error {
+	b.Record = record
+	data, err := etcd.ConfigData(b.Record, b.Common, b.Layout())
+	if err != nil {
+		return err
+	}
+	return k.patchConfig(ctx, live, data)
+}
+
+func (k *EtcdKind) createConfig(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) error {
+	data, err := etcd.ConfigData(b.Record, b.Common, b.Layout())
+	if err != nil {
+		return err
+	}
+	cm := &corev1.ConfigMap{ObjectMeta: objectMeta(o, cluster.ConfigName(o.Name)), Data: data}
+	cm.Labels = etcd.Labels(o.Name)
+	if err := controllerutil.SetControllerReference(o, cm, k.Scheme()); err != nil {
+		return fmt.Errorf("own ConfigMap %s: %w", cm.Name, err)
+	}
+	err = k.Create(ctx, cm, client.FieldOwner(cluster.ManagedBy))
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create ConfigMap %s: %w", cm.Name, err)
+	}
+	return nil
+}
+
+// recordClusterID writes the id of the cluster into the record, once.
+func (k *EtcdKind) recordClusterID(ctx context.Context, o *v1alpha1.EtcdCluster, id uint64) error {
+	live, err := k.configMap(ctx, k.Direct, o)
+	if err != nil {
+		return err
+	}
+	if live == nil {
+		return errors.New("the record is gone")
+	}
+	record, err := etcd.ParseRecord(live.Data)
+	if err != nil {
+		return fmt.Errorf("ConfigMap %s: %w", live.Name, err)
+	}
+	if record.ClusterID == id {
+		return nil
+	}
+	if record.ClusterID != 0 {
+		return fmt.Errorf("this is cluster %s already, not %s", etcd.FormatID(record.ClusterID), etcd.FormatID(id))
+	}
+	b, err := k.blueprint(ctx, o)
+	if err != nil {
+		return err
+	}
+	record.ClusterID = id
+	return k.patchRecord(ctx, live, b, record)
+}
+
+func (k *EtcdKind) withPassword(
+	ctx context.Context, o *v1alpha1.EtcdCluster, pod string, call func(etcd.Client, context.Context, string) error,
+) error {
+	password, err := k.password(ctx, o)
+	if err != nil {
+		return err
+	}
+	k.distrust(o.UID)
+	return k.through(ctx, o, pod, func(ctx context.Context, c etcd.Client) error { return call(c, ctx, password) })
+}
+
+// through runs a call against the member in a pod.
+func (k *EtcdKind) through(
+	ctx context.Context, o *v1alpha1.EtcdCluster, name string, call func(context.Context, etcd.Client) error,
+) error {
+	pod := &corev1.Pod{}
+	if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, pod); err != nil {
+		return fmt.Errorf("read pod %s: %w", name, err)
+	}
+	access, err := k.access(ctx, o)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("%s did not answer within %s", name, actTimeout))
+	defer cancel()
+	return call(ctx, k.client(o, access, pod))
+}
+
+func (k *EtcdKind) deletePod(ctx context.Context, o *v1alpha1.EtcdCluster, name string, uid types.UID) error {
+	pod := &corev1.Pod{ObjectMeta: objectMeta(o, name)}
+	err := k.Delete(ctx, pod, client.Preconditions{UID: &uid})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // It is gone, or another one by now.
+	}
+	if err != nil {
+		return fmt.Errorf("delete pod %s: %w", name, err)
+	}
+	return nil
+}

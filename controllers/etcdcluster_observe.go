@@ -1,0 +1,313 @@
+package controllers
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
+)
+
+const (
+	// statusTimeout bounds the question to one member, which answers from memory.
+	statusTimeout = time.Second
+	// quorumTimeout bounds a read through the quorum.
+	quorumTimeout = 2 * time.Second
+)
+
+// Observe reads the state of a cluster: its objects from the cache, and from the members what they say themselves.
+func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.State, error) {
+	b, err := k.blueprint(ctx, o)
+	if err != nil {
+		return etcd.State{}, err
+	}
+	hash, err := b.TemplateHash()
+	if err != nil {
+		return etcd.State{}, err
+	}
+	set, err := k.statefulSet(ctx, o)
+	if err != nil {
+		return etcd.State{}, err
+	}
+	s := etcd.State{Want: k.want(o, hash, b.Storage), HasSet: set != nil, Now: k.Now()}
+	if len(b.Record.Members) > 0 {
+		s.Record = &b.Record
+	}
+	if s.Claims, err = k.claims(ctx, o, set); err != nil {
+		return etcd.State{}, err
+	}
+	pods, err := k.pods(ctx, o, set)
+	if err != nil {
+		return etcd.State{}, err
+	}
+	for i := range pods {
+		s.Pods = append(s.Pods, podState(&pods[i]))
+	}
+	if len(pods) == 0 || s.Record == nil {
+		return s, nil
+	}
+	return s, k.askMembers(ctx, o, &s, pods)
+}
+
+func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, hash string, made *v1alpha1.StorageSpec) etcd.Want {
+	mode := o.Spec.TLS.TLSMode()
+	return etcd.Want{
+		Name:              o.Name,
+		Members:           etcd.Peers(o.Name, o.Namespace, k.Domain, int(o.Spec.Size), mode != v1alpha1.TLSDisabled),
+		TemplateHash:      hash,
+		Auth:              o.Spec.Auth.AuthMode() == v1alpha1.AuthPassword,
+		CertificateIsRoot: mode == v1alpha1.TLSManaged,
+		Persistent:        made != nil,
+		StorageChanged:    storageChanged(o.Spec.Storage, made),
+	}
+}
+
+func storageChanged(want, made *v1alpha1.StorageSpec) bool {
+	if want == nil || made == nil {
+		return (want == nil) != (made == nil)
+	}
+	otherClass := want.ClassName != nil && (made.ClassName == nil || *made.ClassName != *want.ClassName)
+	return otherClass || want.Size.Cmp(made.Size) != 0
+}
+
+// claims lists the data volume claims of all ordinals, those of an earlier cluster of this name included.
+func (k *EtcdKind) claims(ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet) ([]etcd.Claim, error) {
+	var list corev1.PersistentVolumeClaimList
+	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(etcd.Selector(o.Name))); err != nil {
+		return nil, fmt.Errorf("list claims: %w", err)
+	}
+	var out []etcd.Claim
+	for i := range list.Items {
+		c := &list.Items[i]
+		n, ok := ordinal(c.Name, cluster.VolumeData+"-"+o.Name)
+		if !ok {
+			continue
+		}
+		out = append(out, etcd.Claim{Name: c.Name, Ordinal: n, Leaving: c.DeletionTimestamp != nil || condemned(c, set)})
+	}
+	return out, nil
+}
+
+// condemned reports whether a claim goes with a StatefulSet that is gone or going.
+func condemned(c *corev1.PersistentVolumeClaim, set *appsv1.StatefulSet) bool {
+	return slices.ContainsFunc(c.OwnerReferences, func(r metav1.OwnerReference) bool {
+		return r.Kind == "StatefulSet" && (set == nil || set.UID != r.UID)
+	})
+}
+
+func (k *EtcdKind) pods(ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet) ([]corev1.Pod, error) {
+	if set == nil {
+		return nil, nil
+	}
+	var list corev1.PodList
+	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(etcd.Selector(o.Name))); err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	pods := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, set) })
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return podState(&a).Ordinal - podState(&b).Ordinal })
+	return pods, nil
+}
+
+// ordinal reads the number behind the prefix and a dash.
+func ordinal(name, prefix string) (int, bool) {
+	rest, ok := strings.CutPrefix(name, prefix+"-")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(rest)
+	return n, err == nil && n >= 0
+}
+
+// access is what it takes to talk to the members of a cluster.
+type access struct {
+	tls         *tls.Config
+	password    string
+	fingerprint [sha256.Size]byte
+}
+
+// access reads certificates and password. They are nil and empty while they do not exist.
+func (k *EtcdKind) access(ctx context.Context, o *v1alpha1.EtcdCluster) (access, error) {
+	password, err := k.password(ctx, o)
+	if err != nil {
+		return access{}, err
+	}
+	a := access{password: password}
+	ca, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.OperatorTLSSecret(o.Name))
+	if err != nil {
+		return a, certificateError{err}
+	}
+	a.fingerprint = sha256.Sum256(slices.Concat(ca, []byte{0}, pair.Cert, []byte{0}, pair.Key, []byte{0}, []byte(password)))
+	if o.Spec.TLS.TLSMode() == v1alpha1.TLSDisabled {
+		return a, nil
+	}
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		return a, certificateError{fmt.Errorf("the operator's certificate: %w", err)}
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	a.tls = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}
+	return a, nil
+}
+
+func (k *EtcdKind) password(ctx context.Context, o *v1alpha1.EtcdCluster) (string, error) {
+	if o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
+		return "", nil
+	}
+	passwords, err := k.Passwords(ctx, o)
+	return passwords[PasswordKey], err
+}
+
+// client returns the client of the member in a pod, kept between passes.
+func (k *EtcdKind) client(o *v1alpha1.EtcdCluster, a access, pod *corev1.Pod) etcd.Client {
+	key := clientKey{pod: pod.UID, ip: pod.Status.PodIP, access: a.fingerprint}
+	return k.clients.get(key, k.Now(), func() etcd.Client {
+		name, ip := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.Status.PodIP
+		return k.connect(etcdclient.Config{
+			Host: cluster.PodHost(pod.Name, o.Name, o.Namespace, k.Domain), TLS: a.tls, Password: a.password,
+			Dial: func(ctx context.Context) (net.Conn, error) { return k.Dial(ctx, name, ip, etcd.ClientPort) },
+		})
+	})
+}
+
+// askMembers asks every running member about itself, and one that has a leader about the cluster. What does not
+// answer stays unknown.
+func (k *EtcdKind) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *etcd.State, pods []corev1.Pod) error {
+	a, err := k.access(ctx, o)
+	if err != nil {
+		return err
+	}
+	s.Want.CertificateIsRoot = etcdclient.IsRoot(a.tls)
+	clients := map[string]etcd.Client{}
+	var wg sync.WaitGroup
+	for i := range pods {
+		if !running(&pods[i]) {
+			continue
+		}
+		c := k.client(o, a, &pods[i])
+		clients[pods[i].Name] = c
+		wg.Go(func() { askStatus(ctx, c, &s.Pods[i]) })
+	}
+	wg.Wait()
+	k.clients.sweep(k.Now())
+	if wrongPassword(s.Pods) {
+		s.Auth = &etcd.Auth{Enabled: true}
+		return nil
+	}
+	for _, p := range leaderFirst(s.Pods) {
+		if k.askCluster(ctx, o, s, clients[p.Name], a.password) {
+			break
+		}
+	}
+	return nil
+}
+
+func askStatus(ctx context.Context, c etcd.Client, p *etcd.Pod) {
+	ctx, cancel := context.WithTimeoutCause(ctx, statusTimeout, errors.New("it did not answer in time"))
+	defer cancel()
+	v, err := c.Status(ctx)
+	if err != nil {
+		p.Unreachable = err
+		return
+	}
+	p.View = &v
+}
+
+// wrongPassword reports whether no member answers, and one because of the password.
+func wrongPassword(pods []etcd.Pod) bool {
+	found := false
+	for _, p := range pods {
+		if p.View != nil {
+			return false
+		}
+		found = found || errors.Is(p.Unreachable, etcd.ErrPassword)
+	}
+	return found
+}
+
+// leaderFirst returns the pods whose member follows a leader, the leader's own first.
+func leaderFirst(pods []etcd.Pod) []etcd.Pod {
+	var out []etcd.Pod
+	for _, p := range pods {
+		switch {
+		case p.View == nil || p.View.Leader == 0:
+		case p.View.Leader == p.View.MemberID:
+			out = append([]etcd.Pod{p}, out...)
+		default:
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// askCluster reads the member list through the quorum, and the state of authentication. It reports whether the list
+// could be read.
+func (k *EtcdKind) askCluster(ctx context.Context, o *v1alpha1.EtcdCluster, s *etcd.State, c etcd.Client, password string) bool {
+	ctx, cancel := context.WithTimeoutCause(ctx, quorumTimeout, errors.New("the quorum did not answer in time"))
+	defer cancel()
+	members, err := c.Members(ctx)
+	if err != nil {
+		return false
+	}
+	byURL := map[string]int{}
+	for i, p := range s.Record.Members {
+		byURL[p.URL] = i
+	}
+	slices.SortFunc(members, func(a, b etcd.Member) int { return byURL[a.PeerURL] - byURL[b.PeerURL] })
+	s.Members = members
+	if k.trusts(o.UID, password) {
+		s.Auth = &etcd.Auth{Enabled: true, PasswordWorks: true}
+		return true
+	}
+	auth, err := c.Auth(ctx, password)
+	if err != nil {
+		return true
+	}
+	s.Auth = &auth
+	if auth.Enabled && auth.PasswordWorks {
+		k.trust(o.UID, password)
+	}
+	return true
+}
+
+func (k *EtcdKind) trusts(uid types.UID, password string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t, ok := k.trusted[uid]
+	return ok && t.password == sha256.Sum256([]byte(password)) && k.Now().Sub(t.at) < authTrust
+}
+
+func (k *EtcdKind) trust(uid types.UID, password string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id, t := range k.trusted {
+		if k.Now().Sub(t.at) >= authTrust {
+			delete(k.trusted, id)
+		}
+	}
+	k.trusted[uid] = trust{password: sha256.Sum256([]byte(password)), at: k.Now()}
+}
+
+func (k *EtcdKind) distrust(uid types.UID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.trusted, uid)
+}

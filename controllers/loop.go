@@ -1,0 +1,132 @@
+// Package controllers carries out what the planners decide: it reads the world, takes one step, and reports. It holds
+// no knowledge of quorums or slots.
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+const (
+	// afterStep is how soon the world is looked at again after a step, unless a watch reports something sooner.
+	afterStep = 100 * time.Millisecond
+	// afterRefusal is how soon a refusal is examined again: its cure may be something that is not watched.
+	afterRefusal = 10 * time.Second
+	// healthPoll is how often a settled cluster is looked at.
+	healthPoll = 15 * time.Second
+)
+
+// Object is a cluster resource.
+type Object interface {
+	client.Object
+	IsPaused() bool
+	GetConditions() []metav1.Condition
+}
+
+// Kind is what one kind of cluster brings to the loop: S is the state that its planner decides on.
+type Kind[O Object, S any] interface {
+	// Ensure applies the children that are safe to apply at any time. It is not called while the resource is paused.
+	Ensure(ctx context.Context, o O) error
+	// Observe reads the state of the world. It writes nothing.
+	Observe(ctx context.Context, o O) (S, error)
+	// Next decides what to do. It is pure.
+	Next(s S) cluster.Plan
+	// Act carries out one step.
+	Act(ctx context.Context, o O, step cluster.Step) error
+	// Report fills in the status of o. It is pure.
+	Report(o O, s S, p cluster.Plan, err error)
+}
+
+// Loop is the reconciler of every kind: observe, plan, act one step, report.
+type Loop[O Object, S any] struct {
+	Kind   Kind[O, S]
+	Client client.Client
+	Events events.EventRecorder
+}
+
+// outcome is what one pass over a resource came to.
+type outcome[S any] struct {
+	state S
+	plan  cluster.Plan
+	err   error
+}
+
+// Reconcile makes one pass over a resource. Its status is written on every path, and only when it changed.
+func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
+	if o.GetDeletionTimestamp() != nil {
+		return ctrl.Result{}, nil // The children go by owner reference, the claims by the policy of their StatefulSet.
+	}
+	before, ok := o.DeepCopyObject().(O)
+	if !ok {
+		return ctrl.Result{}, fmt.Errorf("copy of %T has another type", o)
+	}
+	out := l.pass(ctx, o)
+	l.Kind.Report(o, out.state, out.plan, out.err)
+	l.announce(before, o, out.plan)
+	if err := l.writeStatus(ctx, before, o); err != nil {
+		return ctrl.Result{}, errors.Join(out.err, err)
+	}
+	return result(out.plan, out.err)
+}
+
+func (l *Loop[O, S]) pass(ctx context.Context, o O) (out outcome[S]) {
+	var ensureErr error
+	if !o.IsPaused() {
+		ensureErr = l.Kind.Ensure(ctx, o)
+	}
+	out.state, out.err = l.Kind.Observe(ctx, o)
+	if err := errors.Join(ensureErr, out.err); err != nil {
+		out.err = err
+		return out
+	}
+	if o.IsPaused() {
+		out.plan, _ = cluster.Wait("Paused", healthPoll, "spec.paused is true, so nothing is changed")
+		return out
+	}
+	out.plan = l.Kind.Next(out.state)
+	if out.plan.Step == nil {
+		return out
+	}
+	log.FromContext(ctx).Info("step", "step", out.plan.Step.String(), "reason", out.plan.Reason, "why", out.plan.Message)
+	if err := l.Kind.Act(ctx, o, out.plan.Step); err != nil {
+		out.err = fmt.Errorf("%s: %w", out.plan.Step, err)
+	}
+	return out
+}
+
+func (l *Loop[O, S]) writeStatus(ctx context.Context, before, o O) error {
+	if equality.Semantic.DeepEqual(before, o) {
+		return nil
+	}
+	err := l.Client.Status().Patch(ctx, o, client.MergeFrom(before))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	return nil
+}
+
+func result(p cluster.Plan, err error) (ctrl.Result, error) {
+	var refusal cluster.Refusal
+	switch {
+	case errors.As(err, &refusal), err == nil && p.Stalled:
+		return ctrl.Result{RequeueAfter: max(p.After, afterRefusal)}, nil
+	case err != nil:
+		return ctrl.Result{}, err
+	case p.After > 0:
+		return ctrl.Result{RequeueAfter: p.After}, nil
+	case p.Step != nil:
+		return ctrl.Result{RequeueAfter: afterStep}, nil
+	}
+	return ctrl.Result{RequeueAfter: healthPoll}, nil
+}

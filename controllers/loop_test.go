@@ -1,0 +1,166 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+type knock struct{}
+
+func (knock) String() string { return "knock on the door" }
+func (knock) Reason() string { return "Knock" }
+
+// script is a kind whose every answer is given by the test.
+type script struct {
+	plan                        cluster.Plan
+	ensureErr, observeErr, acts error
+	ensured, acted              int
+}
+
+func (s *script) Ensure(context.Context, *v1alpha1.EtcdCluster) error {
+	s.ensured++
+	return s.ensureErr
+}
+
+func (s *script) Observe(context.Context, *v1alpha1.EtcdCluster) (int, error) {
+	return 0, s.observeErr
+}
+func (s *script) Next(int) cluster.Plan { return s.plan }
+func (s *script) Act(context.Context, *v1alpha1.EtcdCluster, cluster.Step) error {
+	s.acted++
+	return s.acts
+}
+
+func (s *script) Report(o *v1alpha1.EtcdCluster, _ int, p cluster.Plan, err error) {
+	o.Status.Activity = cluster.Activity(p, err)
+	setConditions(&o.Status.Conditions, o.Generation, cluster.Progress(p, err)...)
+}
+
+func TestLoopMakesOnePassAndReportsIt(t *testing.T) {
+	step, _ := cluster.Do(knock{}, "nobody knows that we are here")
+	wait, _ := cluster.Wait("Waiting", 3*time.Second, "waiting for an answer")
+	refuse, _ := cluster.Refuse("Unsafe", "the door is locked: unlock it")
+	type want struct {
+		requeue        time.Duration
+		err            bool
+		acted, ensured int
+		activity       string
+		stalled        metav1.ConditionStatus
+		events         []string
+	}
+	tests := map[string]struct {
+		script script
+		paused bool
+		want   want
+	}{
+		"a step is taken and told": {script{plan: step}, false, want{
+			requeue: afterStep, acted: 1, ensured: 1, activity: "nobody knows that we are here", stalled: "False",
+			events: []string{"Normal Knock nobody knows that we are here"},
+		}},
+		"a wait is told once": {script{plan: wait}, false, want{
+			requeue: 3 * time.Second, ensured: 1, activity: "waiting for an answer", stalled: "False",
+			events: []string{"Normal Waiting waiting for an answer"},
+		}},
+		"a refusal stalls": {script{plan: refuse}, false, want{
+			requeue: afterRefusal, ensured: 1, activity: "the door is locked: unlock it", stalled: "True",
+			events: []string{"Warning Unsafe the door is locked: unlock it"},
+		}},
+		"nothing to do": {script{}, false, want{requeue: healthPoll, ensured: 1, stalled: "False"}},
+		"a failed step is told and tried again": {script{plan: step, acts: errors.New("no answer")}, false, want{
+			err: true, acted: 1, ensured: 1, activity: "knock on the door: no answer", stalled: "False",
+			events: []string{"Normal Knock nobody knows that we are here"},
+		}},
+		"no step is taken when the world could not be read": {script{plan: step, observeErr: errors.New("time-out")}, false, want{
+			err: true, ensured: 1, activity: "time-out", stalled: "False", events: []string{"Normal ReconcileError time-out"},
+		}},
+		"no step is taken when the children are not in place": {script{plan: step, ensureErr: errors.New("quota")}, false, want{
+			err: true, ensured: 1, activity: "quota", stalled: "False", events: []string{"Normal ReconcileError quota"},
+		}},
+		"a refusal among the children stalls and is no error": {
+			script{plan: step, ensureErr: cluster.Refusal{Reason: "InvalidSpec", Message: "no Secret: create it"}}, false, want{
+				requeue: afterRefusal, ensured: 1, activity: "no Secret: create it", stalled: "True",
+				events: []string{"Warning InvalidSpec no Secret: create it"},
+			},
+		},
+		"paused: nothing is changed": {script{plan: step}, true, want{
+			requeue: healthPoll, activity: "spec.paused is true, so nothing is changed", stalled: "False",
+			events: []string{"Normal Paused spec.paused is true, so nothing is changed"},
+		}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := etcdCluster()
+			o.Spec.Paused = &tc.paused
+			w := newWorld(t, o)
+			recorder := events.NewFakeRecorder(8)
+			loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: &tc.script, Client: w, Events: recorder}
+			for range 2 { // The second pass finds nothing new to write.
+				res, err := loop.Reconcile(t.Context(), fetch(t, w))
+				if (err != nil) != tc.want.err || res.RequeueAfter != tc.want.requeue {
+					t.Fatalf("result %v, %v; want %v, error %v", res.RequeueAfter, err, tc.want.requeue, tc.want.err)
+				}
+			}
+			if tc.script.acted != 2*tc.want.acted || tc.script.ensured != 2*tc.want.ensured {
+				t.Errorf("acted %d times, ensured %d times", tc.script.acted, tc.script.ensured)
+			}
+			if w.writes.Load() != 1 {
+				t.Errorf("the status was written %d times in two equal passes, want once", w.writes.Load())
+			}
+			got := fetch(t, w)
+			if got.Status.Activity != tc.want.activity {
+				t.Errorf("activity %q, want %q", got.Status.Activity, tc.want.activity)
+			}
+			stalled := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionStalled)
+			if stalled.Status != tc.want.stalled || stalled.ObservedGeneration != got.Generation {
+				t.Errorf("stalled: %+v", stalled)
+			}
+			checkEvents(t, recorder, tc.want.events, tc.want.acted > 0)
+		})
+	}
+}
+
+// checkEvents compares the events of two equal passes: steps are told each time, transitions only once.
+func checkEvents(t *testing.T, r *events.FakeRecorder, want []string, twice bool) {
+	t.Helper()
+	if twice {
+		want = append(want, want...)
+	}
+	close(r.Events)
+	var got []string
+	for e := range r.Events {
+		got = append(got, e)
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("events %q, want %q", got, want)
+	}
+}
+
+func TestLoopLeavesADeletedResourceAlone(t *testing.T) {
+	o := etcdCluster()
+	o.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	s := &script{}
+	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: s, Client: newWorld(t), Events: events.NewFakeRecorder(1)}
+	if _, err := loop.Reconcile(t.Context(), o); err != nil || s.ensured != 0 {
+		t.Errorf("error %v, ensured %d times", err, s.ensured)
+	}
+}
+
+func fetch(t *testing.T, c client.Client) *v1alpha1.EtcdCluster {
+	t.Helper()
+	o := &v1alpha1.EtcdCluster{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "orders"}, o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}

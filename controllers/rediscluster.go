@@ -1,0 +1,174 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
+)
+
+// What the controller itself may do with its resources; rights on children stand beside their use.
+// +kubebuilder:rbac:groups=quorate.dev,resources=redisclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=quorate.dev,resources=redisclusters/status,verbs=get;patch
+
+// RedisKind is what a RedisCluster brings to the loop.
+type RedisKind struct {
+	*Children
+	// Connect opens a client to a server. It is redisclient.New outside of tests.
+	Connect func(redisclient.Options) redis.Client
+}
+
+var _ Kind[*v1alpha1.RedisCluster, redis.State] = (*RedisKind)(nil)
+
+// NewRedisKind returns the kind of RedisCluster.
+func NewRedisKind(c *Children) *RedisKind {
+	return &RedisKind{Children: c, Connect: func(o redisclient.Options) redis.Client { return redisclient.New(o) }}
+}
+
+// Next decides what to do.
+func (k *RedisKind) Next(s redis.State) cluster.Plan { return redis.Next(s) }
+
+// Ensure applies the children in the order in which pods need them: what they mount comes before them.
+func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error {
+	labels := redis.Labels(o)
+	passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, labels,
+		redis.PasswordDefault, redis.PasswordOperator, redis.PasswordReplication)
+	if err != nil {
+		return err
+	}
+	if err := k.EnsureCertificates(ctx, o, o.Spec.TLS, labels, k.leafs(o)); err != nil {
+		return err
+	}
+	b, err := k.builder(o)
+	if err != nil {
+		return err
+	}
+	if err := k.ensureShared(ctx, o, b); err != nil {
+		return err
+	}
+	for shard := range int(o.Spec.Shards) {
+		if err := k.ensureShard(ctx, o, b, shard); err != nil {
+			return err
+		}
+	}
+	return k.ensureConnection(ctx, o, passwords)
+}
+
+func (k *RedisKind) builder(o *v1alpha1.RedisCluster) (redis.Builder, error) {
+	owner, err := k.OwnerReference(o)
+	return redis.Builder{
+		Cluster: o, Owner: owner, Domain: k.Domain, AgentImage: k.AgentImage,
+		TLSSecret: TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)),
+	}, err
+}
+
+// leafs are the certificates of a cluster: one for all servers, whose names share a wildcard, and one for clients.
+func (k *RedisKind) leafs(o *v1alpha1.RedisCluster) map[string]clustertls.Leaf {
+	service := cluster.ClientService(o.Name)
+	peers := cluster.PeersService(o.Name)
+	return map[string]clustertls.Leaf{
+		cluster.ServerTLSSecret(o.Name): {CommonName: o.Name, DNSNames: []string{
+			"localhost", service, service + "." + o.Namespace, service + "." + o.Namespace + ".svc",
+			cluster.ServiceHost(service, o.Namespace, k.Domain),
+			"*." + peers + "." + o.Namespace + ".svc",
+			"*." + cluster.ServiceHost(peers, o.Namespace, k.Domain),
+		}},
+		cluster.ClientTLSSecret(o.Name): {CommonName: o.Name + "-client"},
+	}
+}
+
+func (k *RedisKind) ensureShared(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder) error {
+	config, err := b.Config()
+	if err != nil {
+		return err
+	}
+	if err := k.Apply(ctx, o, &corev1.ConfigMap{ObjectMeta: objectMeta(o, *config.Name)}, config); err != nil {
+		return err
+	}
+	peers, clients := b.Peers(), b.Client()
+	if err := k.Apply(ctx, o, &corev1.Service{ObjectMeta: objectMeta(o, *peers.Name)}, peers); err != nil {
+		return err
+	}
+	return k.Apply(ctx, o, &corev1.Service{ObjectMeta: objectMeta(o, *clients.Name)}, clients)
+}
+
+func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder, shard int) error {
+	budget := b.Budget(shard)
+	if err := k.Apply(ctx, o, &policyv1.PodDisruptionBudget{ObjectMeta: objectMeta(o, *budget.Name)}, budget); err != nil {
+		return err
+	}
+	live := &appsv1.StatefulSet{}
+	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ShardSet(o.Name, shard)}, live)
+	switch {
+	case apierrors.IsNotFound(err):
+		live = nil
+	case err != nil:
+		return fmt.Errorf("read StatefulSet of shard %d: %w", shard, err)
+	case !metav1.IsControlledBy(live, o):
+		live = nil // Apply refuses it.
+	}
+	set, err := b.Set(shard, live)
+	if err != nil {
+		return err
+	}
+	return k.Apply(ctx, o, &appsv1.StatefulSet{ObjectMeta: objectMeta(o, *set.Name)}, set)
+}
+
+// ensureConnection writes the Secret that clients connect with. It may exist before the cluster does: without slots a
+// server takes no write.
+func (k *RedisKind) ensureConnection(ctx context.Context, o *v1alpha1.RedisCluster, passwords map[string]string) error {
+	ca, pair, err := k.clientKeypair(ctx, o)
+	if err != nil {
+		return err
+	}
+	data := redis.Connection(o, k.Domain, passwords[redis.PasswordDefault], ca, pair.Cert, pair.Key)
+	return k.EnsureSecret(ctx, o, cluster.ConnectionSecret(o.Name), corev1.SecretType("servicebinding.io/redis"), redis.Labels(o), data)
+}
+
+// clientKeypair is what clients prove themselves with. The key of a certificate of the user stays where it is: it is the
+// servers' as well.
+func (k *RedisKind) clientKeypair(ctx context.Context, o *v1alpha1.RedisCluster) ([]byte, clustertls.Pair, error) {
+	ca, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ClientTLSSecret(o.Name))
+	if o.Spec.TLS.TLSMode() == v1alpha1.TLSProvided {
+		pair = clustertls.Pair{}
+	}
+	return ca, pair, err
+}
+
+// Report fills in the status.
+func (k *RedisKind) Report(o *v1alpha1.RedisCluster, s redis.State, p cluster.Plan, err error) {
+	o.Status.ObservedGeneration = o.Generation
+	o.Status.Activity = cluster.Activity(p, err)
+	o.Status.Selector = k8slabels.SelectorFromSet(redis.Selector(o)).String()
+	o.Status.ConnectionSecret = cluster.ConnectionSecret(o.Name)
+	redis.Status(s, &o.Status)
+	setConditions(&o.Status.Conditions, o.Generation, redis.Conditions(s, p, err)...)
+	setConditions(&o.Status.Conditions, o.Generation, redisTLSReady(o.Spec.TLS, err))
+}
+
+// redisTLSReady says whether the certificates are in place.
+func redisTLSReady(spec *v1alpha1.TLSSpec, err error) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionTLSReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonIssued,
+		Message: "all certificates are in place"}
+	var refusal cluster.Refusal
+	switch {
+	case spec.TLSMode() == v1alpha1.TLSDisabled:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonDisabled, "spec.tls.mode is Disabled: connections are in plain text"
+	case errors.As(err, &refusal):
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, refusal.Reason, refusal.Message
+	}
+	return c
+}

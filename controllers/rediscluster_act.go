@@ -1,0 +1,88 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// Act carries out one step: commands to servers, or the deletion of pods.
+func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
+	switch s := step.(type) {
+	case redis.Restart:
+		return k.deletePods(ctx, o, s.Pods)
+	case redis.ServerStep:
+		return k.command(ctx, o, s.Calls())
+	}
+	return fmt.Errorf("there is no way to carry out a %T", step)
+}
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=delete
+
+// deletePods deletes just these pods, not others that took their names meanwhile.
+func (k *RedisKind) deletePods(ctx context.Context, o *v1alpha1.RedisCluster, pods []redis.PodRef) error {
+	var errs []error
+	for _, p := range pods {
+		uid := types.UID(p.UID)
+		pod := &corev1.Pod{ObjectMeta: objectMeta(o, p.Name)}
+		err := k.Delete(ctx, pod, client.Preconditions{UID: &uid})
+		if client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("delete pod %s: %w", p.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// command sends commands to servers: those to one server in order over one connection, different servers at once.
+func (k *RedisKind) command(ctx context.Context, o *v1alpha1.RedisCluster, calls []redis.Call) error {
+	connect, err := k.connector(ctx, o)
+	if err != nil {
+		return err
+	}
+	if connect == nil {
+		return errors.New("there are no credentials to connect with yet")
+	}
+	byPod := map[string][]redis.Call{}
+	for _, c := range calls {
+		byPod[c.Pod] = append(byPod[c.Pod], c)
+	}
+	errs := make(chan error, len(byPod))
+	var wg sync.WaitGroup
+	for pod, calls := range byPod {
+		wg.Go(func() { errs <- k.commandPod(ctx, o, connect, pod, calls) })
+	}
+	wg.Wait()
+	close(errs)
+	var all []error
+	for err := range errs {
+		all = append(all, err)
+	}
+	return errors.Join(all...)
+}
+
+func (k *RedisKind) commandPod(
+	ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, name string, calls []redis.Call,
+) error {
+	var pod corev1.Pod
+	if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, &pod); err != nil {
+		return fmt.Errorf("read pod %s: %w", name, err)
+	}
+	c := connect(name, redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort})
+	var errs []error
+	for _, call := range calls {
+		if err := call.Do(ctx, c); err != nil {
+			errs = append(errs, fmt.Errorf("pod %s: %w", name, err))
+			break
+		}
+	}
+	return errors.Join(append(errs, c.Close())...)
+}

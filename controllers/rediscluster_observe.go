@@ -1,0 +1,238 @@
+package controllers
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+)
+
+// Observe reads the StatefulSets and pods, and asks every server for its own account.
+func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
+	s := redis.State{Now: k.Now(), Spec: redis.Spec{
+		Name: o.Name, Shards: int(o.Spec.Shards), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
+		Persistent: o.Spec.Storage != nil,
+	}}
+	if err := k.observeSets(ctx, o, &s); err != nil {
+		return s, err
+	}
+	if err := k.observePods(ctx, o, &s); err != nil {
+		return s, err
+	}
+	connect, err := k.connector(ctx, o)
+	if err != nil || connect == nil {
+		return s, err
+	}
+	var wg sync.WaitGroup
+	for i := range s.Pods {
+		if p := &s.Pods[i]; p.Addr.IP != "" && p.Stuck == "" {
+			wg.Go(func() { readServer(ctx, connect, p) })
+		}
+	}
+	wg.Wait()
+	return s, nil
+}
+
+// readServer fills in a server's account of itself, or why there is none. It is not an error of the observation: that
+// a server does not answer is a fact like others.
+func readServer(ctx context.Context, connect connectFunc, p *redis.Pod) {
+	c := connect(p.Name, p.Addr)
+	defer func() { _ = c.Close() }() // Nothing was written that closing could lose.
+	node, err := c.Read(ctx)
+	if err != nil {
+		p.Error = briefly(err)
+		return
+	}
+	p.Node = node
+}
+
+// briefly is an error without what differs from one attempt to the next, such as local ports: it goes into the status.
+func briefly(err error) string {
+	var op *net.OpError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "the server does not answer"
+	case errors.As(err, &op):
+		return "the server cannot be reached: " + op.Err.Error()
+	}
+	return err.Error()
+}
+
+func (k *RedisKind) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
+	var sets appsv1.StatefulSetList
+	if err := k.List(ctx, &sets, client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))); err != nil {
+		return fmt.Errorf("list StatefulSets: %w", err)
+	}
+	for i := range sets.Items {
+		set := &sets.Items[i]
+		shard, err := strconv.Atoi(set.Labels[v1alpha1.LabelShard])
+		if err != nil || set.DeletionTimestamp != nil {
+			continue
+		}
+		replicas := 1
+		if set.Spec.Replicas != nil {
+			replicas = int(*set.Spec.Replicas)
+		}
+		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: replicas})
+		s.Spec.StorageChanged = s.Spec.StorageChanged || redis.StorageChanged(o.Spec.Storage, set)
+	}
+	return nil
+}
+
+func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
+	var pods corev1.PodList
+	if err := k.List(ctx, &pods, client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))); err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	b, err := k.builder(o)
+	if err != nil {
+		return err
+	}
+	hashes := map[int]string{}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		shard, ordinal, ok := identity(pod)
+		if !ok {
+			continue
+		}
+		if hashes[shard] == "" {
+			tpl, err := b.Template(shard)
+			if err != nil {
+				return err
+			}
+			hashes[shard] = tpl.Annotations[v1alpha1.AnnotationTemplateHash]
+		}
+		p := podOf(pod, shard, ordinal)
+		p.Outdated = pod.Annotations[v1alpha1.AnnotationTemplateHash] != hashes[shard]
+		s.Pods = append(s.Pods, p)
+	}
+	return nil
+}
+
+// identity reads a pod's shard from its label and its ordinal from its name.
+func identity(pod *corev1.Pod) (shard, ordinal int, ok bool) {
+	shard, err := strconv.Atoi(pod.Labels[v1alpha1.LabelShard])
+	if err != nil {
+		return 0, 0, false
+	}
+	ordinal, err = strconv.Atoi(pod.Name[strings.LastIndexByte(pod.Name, '-')+1:])
+	return shard, ordinal, err == nil
+}
+
+func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
+	p := redis.Pod{
+		Name: pod.Name, UID: string(pod.UID), Shard: shard, Ordinal: ordinal,
+		Deleting: pod.DeletionTimestamp != nil,
+		Ready:    podReady(pod),
+		Stuck:    stuck(pod),
+	}
+	if pod.Status.PodIP != "" {
+		p.Addr = redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.Name == redis.ContainerServer {
+			p.HasRun = c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
+		}
+	}
+	for _, c := range pod.Status.InitContainerStatuses {
+		if c.Name == redis.ContainerGate {
+			p.Gate = gateMessage(c)
+		}
+	}
+	return p
+}
+
+// gateMessage is what the gate said at its end, this time or the last.
+func gateMessage(c corev1.ContainerStatus) string {
+	for _, t := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
+		if t != nil && t.Message != "" {
+			return t.Message
+		}
+	}
+	return ""
+}
+
+// stuck says why a pod cannot start, empty when it is on its way or runs.
+func stuck(pod *corev1.Pod) string {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		w := c.State.Waiting
+		if w == nil {
+			continue
+		}
+		switch w.Reason {
+		case "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError":
+			if c.Name == redis.ContainerGate && gateMessage(c) != "" {
+				return w.Reason + ": " + gateMessage(c)
+			}
+			return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return c.Reason + ": " + c.Message
+		}
+	}
+	return ""
+}
+
+// connectFunc makes a client to the server of a pod.
+type connectFunc func(pod string, a redis.Address) redis.Client
+
+// connector returns how to connect to the servers of a cluster; nil while the passwords or certificates do not exist
+// yet.
+func (k *RedisKind) connector(ctx context.Context, o *v1alpha1.RedisCluster) (connectFunc, error) {
+	passwords, err := k.Passwords(ctx, o)
+	if err != nil || passwords == nil {
+		return nil, err
+	}
+	secure, err := k.tlsConfig(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if secure == nil && o.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled {
+		return nil, nil
+	}
+	return func(pod string, a redis.Address) redis.Client {
+		options := redisclient.Options{
+			Username: redis.UserOperator, Password: passwords[redis.PasswordOperator],
+			Dial: func(ctx context.Context) (net.Conn, error) {
+				return k.Dial(ctx, types.NamespacedName{Namespace: o.Namespace, Name: pod}, a.IP, a.Port)
+			},
+		}
+		if secure != nil {
+			options.TLS = secure.Clone()
+			options.TLS.ServerName = cluster.PodHost(pod, o.Name, o.Namespace, k.Domain)
+		}
+		return k.Connect(options)
+	}, nil
+}
+
+// tlsConfig is how the operator connects: the servers prove themselves, the operator does so with its password.
+func (k *RedisKind) tlsConfig(ctx context.Context, o *v1alpha1.RedisCluster) (*tls.Config, error) {
+	ca, _, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
+	if err != nil || ca == nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(ca) {
+		return nil, invalid("spec.tls: the certificate authority (ca.crt) of %s cannot be read: replace it",
+			TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)))
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
+}

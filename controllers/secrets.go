@@ -1,0 +1,135 @@
+package controllers
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// Secrets are read by name from the API server, never listed, watched or cached.
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch
+
+// PasswordKey is the key of the administrator's password in the Secret of the user and in our own.
+const PasswordKey = "password"
+
+// EnsureSecret brings a Secret into the wanted state. data replaces what the operator put there before.
+func (c *Children) EnsureSecret(
+	ctx context.Context, owner Object, name string, typ corev1.SecretType, labels map[string]string, data map[string][]byte,
+) error {
+	live, err := c.ownSecret(ctx, owner, name)
+	if err != nil {
+		return err
+	}
+	if live != nil && reflect.DeepEqual(live.Data, data) {
+		return nil
+	}
+	ref, err := c.OwnerReference(owner)
+	if err != nil {
+		return err
+	}
+	ac := corev1ac.Secret(name, owner.GetNamespace()).
+		WithLabels(labels).WithOwnerReferences(ref).WithType(typ).WithData(data)
+	if err := c.Client.Apply(ctx, ac, client.FieldOwner(cluster.ManagedBy), client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply Secret %s: %w", name, err)
+	}
+	return nil
+}
+
+// ownSecret reads a Secret of the cluster, nil when there is none, and refuses one of somebody else.
+func (c *Children) ownSecret(ctx context.Context, owner Object, name string) (*corev1.Secret, error) {
+	var s corev1.Secret
+	err := c.Get(ctx, client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}, &s)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s: %w", name, err)
+	}
+	return &s, ownedBy(owner, &s, "Secret "+owner.GetNamespace()+"/"+name)
+}
+
+// userSecret reads a Secret that the specification names and checks that it has the wanted keys.
+func (c *Children) userSecret(ctx context.Context, owner Object, field, name string, keys ...string) (*corev1.Secret, error) {
+	var s corev1.Secret
+	err := c.Get(ctx, client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}, &s)
+	if apierrors.IsNotFound(err) {
+		return nil, invalid("%s: there is no Secret %q in namespace %s: create it with the keys %v", field, name, owner.GetNamespace(), keys)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s: %w", name, err)
+	}
+	for _, k := range keys {
+		if len(s.Data[k]) == 0 {
+			return nil, invalid("%s: Secret %q has no key %q: add it", field, name, k)
+		}
+	}
+	return &s, nil
+}
+
+func invalid(format string, args ...any) error {
+	return cluster.Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(format, args...)}
+}
+
+// EnsurePasswords returns a password for each key, generating and storing in the cluster's auth Secret what is
+// missing. The key "password" comes from the Secret of the user where the specification names one.
+func (c *Children) EnsurePasswords(
+	ctx context.Context, owner Object, auth *v1alpha1.AuthSpec, labels map[string]string, keys ...string,
+) (map[string]string, error) {
+	name := cluster.AuthSecret(owner.GetName())
+	live, err := c.ownSecret(ctx, owner, name)
+	if err != nil {
+		return nil, err
+	}
+	data := map[string][]byte{}
+	if live != nil {
+		maps.Copy(data, live.Data)
+	}
+	for _, k := range keys {
+		if len(data[k]) == 0 {
+			data[k] = []byte(rand.Text())
+		}
+	}
+	if auth.Secret() != "" {
+		user, err := c.userSecret(ctx, owner, "spec.auth.secretName", auth.Secret(), PasswordKey)
+		if err != nil {
+			return nil, err
+		}
+		data[PasswordKey] = user.Data[PasswordKey]
+	}
+	if err := c.EnsureSecret(ctx, owner, name, corev1.SecretTypeOpaque, labels, data); err != nil {
+		return nil, err
+	}
+	passwords := map[string]string{}
+	for _, k := range keys {
+		passwords[k] = string(data[k])
+	}
+	return passwords, nil
+}
+
+// Passwords reads the cluster's auth Secret back without writing; nil when it does not exist yet.
+func (c *Children) Passwords(ctx context.Context, owner Object) (map[string]string, error) {
+	s, err := c.ownSecret(ctx, owner, cluster.AuthSecret(owner.GetName()))
+	if s == nil || err != nil {
+		return nil, err
+	}
+	passwords := map[string]string{}
+	for k, v := range s.Data {
+		passwords[k] = string(v)
+	}
+	return passwords, nil
+}
+
+func objectMeta(owner Object, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: owner.GetNamespace(), Name: name}
+}

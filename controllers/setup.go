@@ -1,0 +1,123 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// What the manager itself needs; what a kind needs stands next to its use.
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch
+
+// reconcileTimeout bounds one pass over a resource.
+const reconcileTimeout = 2 * time.Minute
+
+// Options of the controllers.
+type Options struct {
+	// Domain of the Kubernetes cluster's DNS.
+	Domain string
+	// AgentImage is the operator's own image.
+	AgentImage string
+	// Concurrency is the number of resources of a kind that are worked on at the same time.
+	Concurrency int
+	// Dial connects to the pods.
+	Dial DialFunc
+}
+
+// SetupAll registers the controllers of all kinds with the manager.
+func SetupAll(mgr ctrl.Manager, o Options) error {
+	children := &Children{
+		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(),
+		Domain: o.Domain, AgentImage: o.AgentImage, Now: time.Now, Dial: o.Dial,
+	}
+	if err := setup(mgr, o, v1alpha1.ComponentEtcd, &v1alpha1.EtcdCluster{}, NewEtcdKind(children)); err != nil {
+		return err
+	}
+	return setup(mgr, o, v1alpha1.ComponentRedis, &v1alpha1.RedisCluster{}, NewRedisKind(children))
+}
+
+// setup registers the controller of one kind. component tells its pods from those of the other kinds.
+func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, object O, kind Kind[O, S]) error {
+	warm := true
+	loop := &Loop[O, S]{Kind: kind, Client: mgr.GetClient(), Events: mgr.GetEventRecorder("quorate")}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(component).
+		For(object, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&appsv1.StatefulSet{}).
+		Owns(&corev1.ConfigMap{}).
+		Owns(&corev1.Service{}).
+		Owns(&policyv1.PodDisruptionBudget{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component))).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component))).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: o.Concurrency,
+			ReconciliationTimeout:   reconcileTimeout,
+			EnableWarmup:            &warm,
+		}).
+		Complete(reconcile.AsReconciler(mgr.GetClient(), loop))
+	if err != nil {
+		return fmt.Errorf("set up the controller of %s: %w", component, err)
+	}
+	return nil
+}
+
+// clusterOf maps a pod or a claim to the cluster that its labels name.
+func clusterOf(component string) handler.MapFunc {
+	return func(_ context.Context, o client.Object) []reconcile.Request {
+		l := o.GetLabels()
+		if l[cluster.LabelComponent] != component || l[cluster.LabelInstance] == "" {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{
+			Namespace: o.GetNamespace(), Name: l[cluster.LabelInstance],
+		}}}
+	}
+}
+
+// CacheOptions limits the cache to the given namespaces (none: all) and to what carries our labels, so that the
+// manager's memory does not grow with what else runs in the cluster.
+func CacheOptions(namespaces []string) cache.Options {
+	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{cluster.LabelManagedBy: cluster.ManagedBy})}
+	o := cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}: ours, &corev1.PersistentVolumeClaim{}: ours, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours,
+			&appsv1.StatefulSet{}: ours, &policyv1.PodDisruptionBudget{}: ours,
+		},
+	}
+	if len(namespaces) > 0 {
+		o.DefaultNamespaces = map[string]cache.Config{}
+		for _, n := range namespaces {
+			o.DefaultNamespaces[n] = cache.Config{}
+		}
+	}
+	return o
+}
+
+// ClientOptions makes the client read Secrets from the API server by name, so that it needs no right to list them and
+// keeps none in memory.
+func ClientOptions() client.Options {
+	return client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}
+}

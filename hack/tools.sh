@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Prints the path of a development tool, building it first when it is missing.
+#
+#   hack/tools.sh controller-gen      one path on stdout; progress on stderr
+#   hack/tools.sh all                 builds every tool, prints every path
+#
+# Tools come from Go modules at the versions of hack/versions.env and go into
+# $QUORATE_CACHE/tools/<name>-<version>/, so nothing is installed globally and two checkouts
+# that pin different versions do not disturb each other.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=hack/lib.sh
+source "$root/hack/lib.sh"
+# shellcheck source=hack/versions.env
+source "$root/hack/versions.env"
+
+tools=(controller-gen golangci-lint gotestsum govulncheck)
+
+# describe NAME sets package (what to build) and version (from hack/versions.env).
+describe() {
+  case $1 in
+    controller-gen) package=sigs.k8s.io/controller-tools/cmd/controller-gen version=$CONTROLLER_GEN_VERSION ;;
+    golangci-lint) package=github.com/golangci/golangci-lint/v2/cmd/golangci-lint version=$GOLANGCI_LINT_VERSION ;;
+    gotestsum) package=gotest.tools/gotestsum version=$GOTESTSUM_VERSION ;;
+    govulncheck) package=golang.org/x/vuln/cmd/govulncheck version=$GOVULNCHECK_VERSION ;;
+    *) die "unknown tool '$1'" "choose one of: ${tools[*]}" ;;
+  esac
+}
+
+# build DIR PACKAGE VERSION installs one tool into DIR.
+build() {
+  local dir=$1 package=$2 version=$3
+  step "build ${package##*/} $version (once)"
+  mkdir -p "$dir"
+  # A caller that cross-compiles, or sets flags for its own module, must not affect the tool.
+  logged "tool-${package##*/}" env -u GOOS -u GOARCH -C / CGO_ENABLED=0 GOFLAGS= GOBIN="$dir" \
+    go install -trimpath "$package@$version"
+}
+
+path_of() {
+  local name=$1 package version dir
+  describe "$name"
+  dir=$QUORATE_CACHE/tools/$name-$version
+  cached "$dir" build "$package" "$version"
+  printf '%s\n' "$dir/$name"
+}
+
+need go "install Go (the version is in go.mod) from https://go.dev/dl/"
+case ${1:-} in
+  '') die "no tool named" "hack/tools.sh NAME|all; names: ${tools[*]}" ;;
+  all) for tool in "${tools[@]}"; do path_of "$tool"; done ;;
+  *) path_of "$1" ;;
+esac

@@ -1,0 +1,67 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+)
+
+// ErrPassword is what a member answers to a client whose password is not that of root.
+var ErrPassword = errors.New("etcd does not accept the password of root")
+
+// View is what one member says about itself.
+type View struct {
+	MemberID, ClusterID uint64
+	// Leader is the id of the member that it takes for the leader, 0 for none.
+	Leader  uint64
+	Learner bool
+	Version string
+	// DBSize of its database file in bytes.
+	DBSize int64
+	// Applied is the index of the last raft entry that it applied.
+	Applied uint64
+	// Alarms of all members, as far as it knows.
+	Alarms []Alarm
+}
+
+// Alarm is an etcd alarm, which stays until it is disarmed.
+type Alarm struct {
+	MemberID uint64
+	// Type is NOSPACE or CORRUPT.
+	Type string
+}
+
+// Member of the cluster as its members agree on it. Name is empty until it has started for the first time.
+type Member struct {
+	ID      uint64
+	Name    string
+	PeerURL string
+	Learner bool
+	// Published says that it has announced where clients reach it, which it does once it has joined.
+	Published bool
+}
+
+// Auth is what is known about authentication.
+type Auth struct {
+	Enabled bool
+	// PasswordWorks says that root authenticates with the wanted password. It is only meaningful when Enabled.
+	PasswordWorks bool
+}
+
+// Client talks to one member of a cluster. Every call is bound by the time limit of its context.
+type Client interface {
+	// Status of this member. It needs no quorum.
+	Status(ctx context.Context) (View, error)
+	// Members reads the member list through the quorum.
+	Members(ctx context.Context) ([]Member, error)
+	// Auth tells whether authentication is on and the password is right.
+	Auth(ctx context.Context, password string) (Auth, error)
+	// EnableAuth creates the root user with the password and the root role where they are missing, and switches
+	// authentication on.
+	EnableAuth(ctx context.Context, password string) error
+	// SetRootPassword changes the password of root. It works only where the client's certificate proves it to be root.
+	SetRootPassword(ctx context.Context, password string) error
+	// MoveLeader makes another voter the leader. The client must be that of the leader.
+	MoveLeader(ctx context.Context, to uint64) error
+	// Close releases the connection.
+	Close() error
+}

@@ -1,0 +1,184 @@
+package etcd
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// Reasons of conditions that hold.
+const (
+	// ReasonQuorum says that a majority of the members answers and follows one leader.
+	ReasonQuorum = "Quorum"
+	// ReasonServing says that clients are served.
+	ReasonServing = "Serving"
+)
+
+// Conditions returns Ready, Available, QuorumHealthy, Reconciling and Stalled for the outcome of one pass.
+func Conditions(s State, p cluster.Plan, err error) []metav1.Condition {
+	quorum := quorumHealthy(s, err)
+	return append(cluster.Progress(p, err), quorum, available(s, quorum), ready(p, err))
+}
+
+// quorumHealthy follows the members' own words, and where none could be read those of the kubelet: etcd's readiness
+// is a read through the quorum.
+func quorumHealthy(s State, err error) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionQuorumHealthy}
+	if s.Members == nil {
+		return unread(c, s, err)
+	}
+	all, healthy := s.voters()
+	c.Message = fmt.Sprintf("%d of %d voting members are healthy", healthy, all)
+	if healthy < Quorum(all) || s.leader() == nil {
+		c.Status, c.Reason = metav1.ConditionFalse, ReasonNoQuorum
+		return c
+	}
+	c.Status, c.Reason = metav1.ConditionTrue, ReasonQuorum
+	return c
+}
+
+func unread(c metav1.Condition, s State, err error) metav1.Condition {
+	c.Status, c.Reason = metav1.ConditionFalse, ReasonNoQuorum
+	c.Message = "no quorum of members answers"
+	ready := 0
+	for _, p := range s.Pods {
+		if p.Ready && !p.Terminating {
+			ready++
+		}
+	}
+	switch {
+	case s.Want.Name == "" && err != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonUnknown, "the state could not be read"
+	case s.Record == nil:
+		c.Reason, c.Message = ReasonStarting, "no member has been started"
+	case ready >= Quorum(len(s.Record.Members)):
+		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonUnknown
+		c.Message = fmt.Sprintf("%d of %d pods are ready, but no member answers the operator", ready, len(s.Record.Members))
+	case !s.open():
+		c.Reason = ReasonStarting
+	}
+	return c
+}
+
+func available(s State, quorum metav1.Condition) metav1.Condition {
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionAvailable, Status: quorum.Status, Reason: quorum.Reason, Message: quorum.Message,
+	}
+	if quorum.Status != metav1.ConditionTrue {
+		return c
+	}
+	c.Status = metav1.ConditionFalse
+	full := slices.ContainsFunc(s.alarms(), func(a Alarm) bool { return a.Type == "NOSPACE" })
+	anyReady := slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Ready && !p.Terminating })
+	switch {
+	case !s.open():
+		c.Reason, c.Message = ReasonStarting, "clients are let in once the identity of the cluster is recorded"
+	case full:
+		c.Reason, c.Message = ReasonAlarm, "etcd refuses writes: its database has reached the quota"
+	case !anyReady:
+		c.Reason, c.Message = ReasonMembersNotReady, "no pod is ready"
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonServing, "clients can read and write"
+	}
+	return c
+}
+
+// ready is True when the planner finds nothing to do, which implies that every member is well, the identity is
+// recorded, authentication is as wanted and every pod runs with the current settings.
+func ready(p cluster.Plan, err error) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: p.Reason, Message: cluster.Activity(p, err)}
+	switch {
+	case err != nil:
+		c.Reason = v1alpha1.ReasonReconcileError
+	case p.Settled():
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonSettled
+	}
+	return c
+}
+
+// Status fills in everything of a status that was observed, except for the conditions.
+func Status(st *v1alpha1.EtcdClusterStatus, s State) {
+	if s.Want.Name == "" {
+		return // Nothing was observed: what was last seen stands, and the conditions say so.
+	}
+	st.Members = nil
+	st.CurrentVersion = ""
+	ready := 0
+	members := s.Want.Members
+	if s.Record != nil {
+		members = s.Record.Members
+	}
+	var lowest *Version
+	for _, m := range members {
+		ms := memberStatus(s, m)
+		st.Members = append(st.Members, ms)
+		if ms.Ready {
+			ready++
+		}
+		if v, err := ParseVersion(ms.Version); err == nil && (lowest == nil || v.Less(*lowest)) {
+			lowest, st.CurrentVersion = &v, ms.Version
+		}
+	}
+	st.Ready = fmt.Sprintf("%d/%d", ready, len(s.Want.Members))
+	st.Size = int32(len(members)) //nolint:gosec // At most seven.
+	if s.Members != nil {
+		st.Size = int32(len(s.Members)) //nolint:gosec // At most seven.
+	}
+	st.Leader, st.ClusterID = "", ""
+	if l := s.leader(); l != nil {
+		st.Leader = s.name(l.ID)
+	}
+	if s.open() {
+		st.ClusterID = FormatID(s.Record.ClusterID)
+		st.ConnectionSecret = cluster.ConnectionSecret(s.Want.Name)
+	}
+}
+
+func memberStatus(s State, m Peer) v1alpha1.EtcdMemberStatus {
+	out := v1alpha1.EtcdMemberStatus{Name: m.Name, Role: v1alpha1.EtcdRoleUnknown}
+	p := s.podNamed(m.Name)
+	if s.Record != nil {
+		out.Message = trouble(p)
+	}
+	var member *Member
+	for i := range s.Members {
+		if s.Members[i].PeerURL == m.URL {
+			member = &s.Members[i]
+			out.ID = FormatID(member.ID)
+		}
+	}
+	if member != nil && !member.Published {
+		out.Role = v1alpha1.EtcdUnstarted
+	}
+	if p == nil || p.View == nil {
+		return out
+	}
+	v := p.View
+	out.ID, out.Version, out.DBSize = FormatID(v.MemberID), v.Version, roundUp(v.DBSize)
+	out.Ready = p.Ready && !p.Terminating && member != nil && s.healthy(*member)
+	switch {
+	case v.Learner:
+		out.Role = v1alpha1.EtcdLearner
+	case v.Leader == 0:
+		out.Role = v1alpha1.EtcdRoleUnknown
+	case v.Leader == v.MemberID:
+		out.Role = v1alpha1.EtcdLeader
+	default:
+		out.Role = v1alpha1.EtcdFollower
+	}
+	return out
+}
+
+// roundUp writes a number of bytes as the next power of two, so that it changes seldom.
+func roundUp(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	return resource.NewQuantity(int64(1)<<bits.Len64(uint64(n-1)), resource.BinarySI).String() //nolint:gosec // n > 0.
+}

@@ -1,0 +1,357 @@
+package etcd
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// Ports of a member. The metrics port serves the probes too: plain HTTP, and nothing but metrics and health.
+const (
+	ClientPort  = 2379
+	PeerPort    = 2380
+	MetricsPort = 2381
+)
+
+// Where the files are inside a pod.
+const (
+	// ConfigDir is the ConfigMap of the cluster, as mounted into the start gate.
+	ConfigDir = "/etc/quorate"
+	// RunDir is the memory-backed directory that the gate writes the final configuration to.
+	RunDir = "/run/quorate"
+	// ConfigFile is what etcd reads.
+	ConfigFile = RunDir + "/etcd.yaml"
+	// DataMount is the volume; DataDir is below it, because the root of a volume may hold lost+found.
+	DataMount = "/var/lib/etcd"
+	DataDir   = DataMount + "/data"
+	// ServerTLSDir and PeerTLSDir hold ca.crt, tls.crt and tls.key.
+	ServerTLSDir = "/etc/quorate-tls/server"
+	PeerTLSDir   = "/etc/quorate-tls/peer"
+)
+
+// Common names that etcd takes as identities.
+const (
+	// RootUser is the user that etcd grants everything. A client certificate with this common name needs no password.
+	RootUser = "root"
+	// PeerCommonName is what a certificate must carry to act as a member, so that a client's certificate of the same
+	// authority cannot.
+	PeerCommonName = "quorate-peer"
+	// ClientCommonName is the certificate handed out to users. No etcd user has this name: it says nothing about who
+	// they are, which their password does.
+	ClientCommonName = "client"
+	// ServerCommonName is the certificate that members show to clients.
+	ServerCommonName = "quorate-server"
+)
+
+// OwnedConfigKeys are the keys of etcd's configuration file that spec.config.extra must not set: the operator sets
+// them, or leaves them unset for the reason next to them. Sorted.
+var OwnedConfigKeys = []string{
+	"advertise-client-urls",
+	"auth-token", "auth-token-ttl", // A token provider needs keys in the pods; authentication belongs to the operator.
+	"auto-tls",
+	"client-transport-security",
+	"cors",
+	"data-dir",
+	"discovery", "discovery-config", "discovery-proxy", "discovery-srv", "discovery-srv-name",
+	"enable-log-rotation", "enable-pprof",
+	"enable-v2", "experimental-compact-hash-check-enabled", "experimental-enable-v2v3", "experimental-initial-corrupt-check",
+	"experimental-peer-skip-client-san-verification",
+	"force-new-cluster", // Forms a second cluster out of one member.
+	"host-whitelist",
+	"initial-advertise-peer-urls", "initial-cluster", "initial-cluster-state", "initial-cluster-token",
+	"listen-client-http-urls", "listen-client-urls", "listen-metrics-urls", "listen-peer-urls",
+	"log-format",
+	"log-outputs", // Files would land on a read-only file system.
+	"log-rotation-config-json",
+	"logger",
+	"max-learners",
+	"metrics",
+	"name",
+	"peer-transport-security",
+	"self-signed-cert-validity",
+	"socket-options",
+	"strict-reconfig-check", // Refuses membership changes that would lose the quorum.
+	"unsafe-no-fsync",       // Loses acknowledged writes.
+	"v2-deprecation",
+	"wal-dir",
+}
+
+// TypedConfigKeys are the keys that have a field of their own in spec.config, by that field's name.
+var TypedConfigKeys = map[string]string{
+	"quota-backend-bytes":       "quotaBackendBytes",
+	"auto-compaction-mode":      "autoCompactionMode",
+	"auto-compaction-retention": "autoCompactionRetention",
+	"snapshot-count":            "snapshotCount",
+	"heartbeat-interval":        "heartbeatInterval",
+	"election-timeout":          "electionTimeout",
+	"max-request-bytes":         "maxRequestBytes",
+	"log-level":                 "logLevel",
+}
+
+// Defaults where the operator's choice differs from etcd's: etcd does not compact unless told to.
+const (
+	defaultCompactionMode      = "Periodic"
+	defaultPeriodicRetention   = "1h"
+	defaultRevisionedRetention = "10000"
+)
+
+// Common returns what all members have in common: everything that a member must be restarted for when it changes.
+func Common(c *v1alpha1.EtcdConfig, v Version) (map[string]any, error) {
+	if c == nil {
+		c = &v1alpha1.EtcdConfig{}
+	}
+	out := map[string]any{
+		"logger":                "zap",
+		"log-outputs":           []string{"stderr"},
+		"log-level":             "info",
+		"strict-reconfig-check": true,
+	}
+	typed(out, c)
+	for _, key := range slices.Sorted(maps.Keys(c.Extra)) {
+		value, err := extra(key, string(c.Extra[key]), v)
+		if err != nil {
+			return nil, cluster.Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf("spec.config.extra[%s]: %v", key, err)}
+		}
+		out[key] = value
+	}
+	corruptionChecks(out, v)
+	return out, nil
+}
+
+func typed(out map[string]any, c *v1alpha1.EtcdConfig) {
+	quantity(out, "quota-backend-bytes", c.QuotaBackendBytes)
+	quantity(out, "max-request-bytes", c.MaxRequestBytes)
+	milliseconds(out, "heartbeat-interval", c.HeartbeatInterval)
+	milliseconds(out, "election-timeout", c.ElectionTimeout)
+	if c.SnapshotCount != nil {
+		out["snapshot-count"] = *c.SnapshotCount
+	}
+	if c.LogLevel != nil {
+		out["log-level"] = *c.LogLevel
+	}
+	mode := defaultCompactionMode
+	if c.AutoCompactionMode != nil {
+		mode = *c.AutoCompactionMode
+	}
+	retention := defaultPeriodicRetention
+	if mode != defaultCompactionMode {
+		retention = defaultRevisionedRetention
+	}
+	if c.AutoCompactionRetention != nil {
+		retention = *c.AutoCompactionRetention
+	}
+	out["auto-compaction-mode"] = strings.ToLower(mode)
+	out["auto-compaction-retention"] = retention // etcd wants a string even for a number.
+}
+
+func quantity(out map[string]any, key string, q *resource.Quantity) {
+	if q != nil {
+		out[key] = q.Value()
+	}
+}
+
+func milliseconds(out map[string]any, key string, d *metav1.Duration) {
+	if d != nil {
+		out[key] = d.Milliseconds()
+	}
+}
+
+// corruptionChecks switches on the checks that find a member whose data differs, at its start and at each compaction
+// (https://etcd.io/docs/v3.6/op-guide/data_corruption/). 3.6 made feature gates out of the flags.
+func corruptionChecks(out map[string]any, v Version) {
+	if v.Minor < 6 {
+		out["experimental-initial-corrupt-check"] = true
+		out["experimental-compact-hash-check-enabled"] = true
+		return
+	}
+	gates := "CompactHashCheck=true,InitialCorruptCheck=true"
+	if user, ok := out["feature-gates"].(string); ok && user != "" {
+		gates += "," + user // The last word on a gate counts.
+	}
+	out["feature-gates"] = gates
+}
+
+// Layout is what the configuration of a member depends on beside the common part.
+type Layout struct {
+	Name, Namespace, UID string
+	Domain               string
+	TLS                  v1alpha1.TLSMode
+	Version              Version
+	Members              []Peer
+}
+
+// MemberConfig returns the configuration file of one member, without initial-cluster-state, which the start gate adds.
+func MemberConfig(common map[string]any, l Layout, member Peer) (string, error) {
+	scheme := "http"
+	if l.TLS != v1alpha1.TLSDisabled {
+		scheme = "https"
+	}
+	out := maps.Clone(common)
+	maps.Copy(out, map[string]any{
+		"name":                        member.Name,
+		"data-dir":                    DataDir,
+		"initial-cluster":             InitialCluster(l.Members),
+		"initial-cluster-token":       fmt.Sprintf("%s-%s-%s", l.Namespace, l.Name, l.UID),
+		"initial-advertise-peer-urls": member.URL,
+		"advertise-client-urls":       ClientURL(scheme, cluster.PodHost(member.Name, l.Name, l.Namespace, l.Domain)),
+		"listen-peer-urls":            fmt.Sprintf("%s://0.0.0.0:%d", scheme, PeerPort),
+		"listen-client-urls":          fmt.Sprintf("%s://0.0.0.0:%d", scheme, ClientPort),
+		"listen-metrics-urls":         fmt.Sprintf("http://0.0.0.0:%d", MetricsPort),
+	})
+	if l.TLS != v1alpha1.TLSDisabled {
+		out["client-transport-security"] = transportSecurity(ServerTLSDir)
+		out["peer-transport-security"] = peerSecurity(l.TLS, l.Version)
+	}
+	raw, err := yaml.Marshal(out)
+	if err != nil {
+		return "", fmt.Errorf("encode the configuration of %s: %w", member.Name, err)
+	}
+	return string(raw), nil
+}
+
+// InitialCluster writes members the way etcd's initial-cluster wants them.
+func InitialCluster(members []Peer) string {
+	parts := make([]string, len(members))
+	for i, p := range members {
+		parts[i] = p.Name + "=" + p.URL
+	}
+	return strings.Join(parts, ",")
+}
+
+// ClientURL is the URL of the client port of a host.
+func ClientURL(scheme, host string) string {
+	return fmt.Sprintf("%s://%s:%d", scheme, host, ClientPort)
+}
+
+func transportSecurity(dir string) map[string]any {
+	return map[string]any{
+		"cert-file":        dir + "/tls.crt",
+		"key-file":         dir + "/tls.key",
+		"trusted-ca-file":  dir + "/ca.crt",
+		"client-cert-auth": true,
+	}
+}
+
+// peerSecurity demands the peers' common name where the operator issues the certificates. The configuration file can
+// say so since 3.5.14 (one name) and 3.5.15 (a list); before, any certificate of the authority that resolves back to
+// a pod of the cluster passes. Since 3.6 that reverse look-up can be skipped: the name in the certificate is the
+// proof, and DNS that lags behind a new pod address must not keep a member out.
+func peerSecurity(mode v1alpha1.TLSMode, v Version) map[string]any {
+	out := transportSecurity(PeerTLSDir)
+	if mode != v1alpha1.TLSManaged || v.Less(Version{3, 5, 14}) {
+		return out
+	}
+	out["allowed-cn"] = []string{PeerCommonName}
+	if v.Less(Version{3, 5, 15}) {
+		out["allowed-cn"] = PeerCommonName
+	}
+	if v.Minor >= 6 {
+		out["skip-client-san-verification"] = true
+	}
+	return out
+}
+
+// ConfigData returns everything that belongs into the ConfigMap of a cluster.
+func ConfigData(r Record, common map[string]any, l Layout) (map[string]string, error) {
+	data := r.Data()
+	l.Members = r.Members
+	for _, p := range r.Members {
+		text, err := MemberConfig(common, l, p)
+		if err != nil {
+			return nil, err
+		}
+		data[p.Name+".yaml"] = text
+	}
+	return data, nil
+}
+
+// commonHash identifies the common part of the configuration.
+func commonHash(common map[string]any) (string, error) {
+	raw, err := yaml.Marshal(common)
+	if err != nil {
+		return "", fmt.Errorf("encode the configuration: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:4]), nil
+}
+
+// extra checks a free parameter and gives it the type that etcd's decoder expects.
+func extra(key, text string, v Version) (any, error) {
+	if field, ok := TypedConfigKeys[key]; ok {
+		return nil, fmt.Errorf("use spec.config.%s instead", field)
+	}
+	if slices.Contains(OwnedConfigKeys, key) {
+		return nil, fmt.Errorf("this parameter belongs to the operator: remove it")
+	}
+	p, ok := freeParameters[key]
+	if !ok {
+		return nil, fmt.Errorf("etcd has no such parameter that may be set: check the name")
+	}
+	if v.Minor < p.since || (p.until != 0 && v.Minor > p.until) {
+		return nil, fmt.Errorf("etcd %d.%d has no such parameter%s: remove or rename it", v.Major, v.Minor, renamed(key))
+	}
+	return p.kind.parse(text)
+}
+
+func renamed(key string) string {
+	other := "experimental-" + key
+	if name, ok := strings.CutPrefix(key, "experimental-"); ok {
+		other = name
+	}
+	if _, ok := freeParameters[other]; ok {
+		return fmt.Sprintf(" (there it is called %s)", other)
+	}
+	return ""
+}
+
+// parameterKind is the type of a parameter in etcd's configuration file.
+type parameterKind int
+
+const (
+	kindString parameterKind = iota
+	kindInt
+	kindBool
+	kindDuration
+	kindList
+)
+
+func (k parameterKind) parse(text string) (any, error) {
+	switch k {
+	case kindInt:
+		n, err := strconv.ParseUint(text, 10, 63)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a whole number of zero or more", text)
+		}
+		return n, nil
+	case kindBool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return nil, fmt.Errorf("%q is neither true nor false", text)
+		}
+		return b, nil
+	case kindDuration:
+		d, err := time.ParseDuration(text)
+		if err != nil || d < 0 {
+			return nil, fmt.Errorf("%q is not a duration such as 10s", text)
+		}
+		return d.Nanoseconds(), nil // The file is decoded as JSON, where a duration is a number of nanoseconds.
+	case kindList:
+		return strings.Split(text, ","), nil
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return nil, fmt.Errorf("it contains a control character")
+	}
+	return text, nil
+}

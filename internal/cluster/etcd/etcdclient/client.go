@@ -1,0 +1,265 @@
+// Package etcdclient implements etcd.Client with the official Go client. It translates calls and answers, and decides
+// nothing.
+package etcdclient
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// Config says how to reach one member and as whom.
+type Config struct {
+	// Host is the name in the member's certificate.
+	Host string
+	// TLS is nil for plain text. The server name is filled in.
+	TLS *tls.Config
+	// Password of root. It is not used when the certificate in TLS is root's own: that needs no quorum, and works
+	// whether authentication is on or not.
+	Password string
+	// Dial connects to the client port of the member.
+	Dial func(ctx context.Context) (net.Conn, error)
+}
+
+// Client talks to one member. Connections are made at the first call.
+type Client struct {
+	cfg Config
+
+	mu   sync.Mutex
+	conn *clientv3.Client
+}
+
+var _ etcd.Client = (*Client)(nil)
+
+// New returns a client. It connects lazily, so it cannot fail.
+func New(cfg Config) *Client { return &Client{cfg: cfg} }
+
+// IsRoot reports whether the certificate of a TLS configuration makes its holder etcd's root.
+func IsRoot(cfg *tls.Config) bool {
+	return cfg != nil && len(cfg.Certificates) > 0 && cfg.Certificates[0].Leaf != nil &&
+		cfg.Certificates[0].Leaf.Subject.CommonName == etcd.RootUser
+}
+
+// Close releases the connection.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn == nil {
+		return nil
+	}
+	err := c.conn.Close()
+	c.conn = nil
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// connect returns the connection, made on first use: as root by certificate, by password, or as nobody when
+// authentication is off.
+func (c *Client) connect(ctx context.Context) (*clientv3.Client, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		return c.conn, nil
+	}
+	password := c.cfg.Password
+	if IsRoot(c.cfg.TLS) {
+		password = ""
+	}
+	conn, err := c.open(ctx, password)
+	if password != "" && errors.Is(err, rpctypes.ErrAuthFailed) {
+		// A wrong password still lets us read the member list, and find out that it is wrong.
+		conn, err = c.open(ctx, "")
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.conn = conn
+	return conn, nil
+}
+
+func (c *Client) open(ctx context.Context, password string) (*clientv3.Client, error) {
+	scheme := "http"
+	var secure *tls.Config
+	if c.cfg.TLS != nil {
+		scheme = "https"
+		secure = c.cfg.TLS.Clone()
+		secure.ServerName = c.cfg.Host
+	}
+	cfg := clientv3.Config{
+		Endpoints:   []string{etcd.ClientURL(scheme, c.cfg.Host)},
+		TLS:         secure,
+		DialTimeout: timeLeft(ctx),
+		Logger:      zap.NewNop(), // Errors are returned; retries are not worth a line each.
+		DialOptions: []grpc.DialOption{
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return c.cfg.Dial(ctx) }),
+			// A member that comes back must not have to wait for the back-off of its bad days.
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
+				MinConnectTimeout: time.Second,
+			}),
+			grpc.WithNoProxy(),
+		},
+	}
+	if password != "" {
+		cfg.Username, cfg.Password = etcd.RootUser, password
+	}
+	conn, err := clientv3.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", c.cfg.Host, err)
+	}
+	return conn, nil
+}
+
+// timeLeft turns a deadline into the time limit that the client wants for its first authentication.
+func timeLeft(ctx context.Context) time.Duration {
+	if at, ok := ctx.Deadline(); ok {
+		return max(time.Until(at), time.Millisecond)
+	}
+	return 2 * time.Second
+}
+
+// Status of this member.
+func (c *Client) Status(ctx context.Context) (etcd.View, error) {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return etcd.View{}, err
+	}
+	r, err := conn.Status(ctx, conn.Endpoints()[0])
+	if errors.Is(err, rpctypes.ErrUserEmpty) {
+		return etcd.View{}, fmt.Errorf("status of %s: %w", c.cfg.Host, etcd.ErrPassword)
+	}
+	if err != nil {
+		return etcd.View{}, fmt.Errorf("status of %s: %w", c.cfg.Host, err)
+	}
+	return etcd.View{
+		MemberID: r.Header.MemberId, ClusterID: r.Header.ClusterId, Leader: r.Leader, Learner: r.IsLearner,
+		Version: r.Version, DBSize: r.DbSize, Applied: r.RaftAppliedIndex, Alarms: alarms(r.Errors),
+	}, nil
+}
+
+// alarms reads the alarms out of the errors in a status, which holds them as the text of an AlarmMember. Asking for
+// them in so many words would cost an entry in the raft log each time.
+func alarms(errs []string) []etcd.Alarm {
+	var out []etcd.Alarm
+	for _, e := range errs {
+		var id uint64
+		var typ string
+		if _, err := fmt.Sscanf(strings.TrimSpace(e), "memberID:%d alarm:%s", &id, &typ); err == nil {
+			out = append(out, etcd.Alarm{MemberID: id, Type: typ})
+		}
+	}
+	return out
+}
+
+// Members reads the member list through the quorum.
+func (c *Client) Members(ctx context.Context) ([]etcd.Member, error) {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := conn.MemberList(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("member list of %s: %w", c.cfg.Host, err)
+	}
+	out := make([]etcd.Member, 0, len(r.Members))
+	for _, m := range r.Members {
+		out = append(out, member(m))
+	}
+	return out, nil
+}
+
+func member(m *pb.Member) etcd.Member {
+	out := etcd.Member{ID: m.ID, Name: m.Name, Learner: m.IsLearner, Published: len(m.ClientURLs) > 0}
+	if len(m.PeerURLs) > 0 {
+		out.PeerURL = m.PeerURLs[0]
+	}
+	return out
+}
+
+// Auth tells whether authentication is on and the password is right.
+func (c *Client) Auth(ctx context.Context, password string) (etcd.Auth, error) {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return etcd.Auth{}, err
+	}
+	st, err := conn.AuthStatus(ctx)
+	if err != nil {
+		return etcd.Auth{}, fmt.Errorf("auth status: %w", err)
+	}
+	if !st.Enabled || password == "" {
+		return etcd.Auth{Enabled: st.Enabled}, nil
+	}
+	_, err = conn.Authenticate(ctx, etcd.RootUser, password)
+	switch {
+	case err == nil:
+		return etcd.Auth{Enabled: true, PasswordWorks: true}, nil
+	case errors.Is(err, rpctypes.ErrAuthFailed):
+		return etcd.Auth{Enabled: true}, nil
+	}
+	return etcd.Auth{}, fmt.Errorf("authenticate as root: %w", err)
+}
+
+// EnableAuth switches authentication on. What an earlier attempt has done already is not an error.
+func (c *Client) EnableAuth(ctx context.Context, password string) error {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := conn.RoleAdd(ctx, etcd.RootUser); err != nil && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) {
+		return fmt.Errorf("add role root: %w", err)
+	}
+	_, err = conn.UserAdd(ctx, etcd.RootUser, password)
+	if errors.Is(err, rpctypes.ErrUserAlreadyExist) {
+		_, err = conn.UserChangePassword(ctx, etcd.RootUser, password)
+	}
+	if err != nil {
+		return fmt.Errorf("add user root: %w", err)
+	}
+	if _, err := conn.UserGrantRole(ctx, etcd.RootUser, etcd.RootUser); err != nil {
+		return fmt.Errorf("grant role root: %w", err)
+	}
+	if _, err := conn.AuthEnable(ctx); err != nil {
+		return fmt.Errorf("enable authentication: %w", err)
+	}
+	return nil
+}
+
+// SetRootPassword changes the password of root.
+func (c *Client) SetRootPassword(ctx context.Context, password string) error {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := conn.UserChangePassword(ctx, etcd.RootUser, password); err != nil {
+		return fmt.Errorf("change the password of root: %w", err)
+	}
+	return nil
+}
+
+// MoveLeader makes another voter the leader.
+func (c *Client) MoveLeader(ctx context.Context, to uint64) error {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := conn.MoveLeader(ctx, to); err != nil {
+		return fmt.Errorf("move leader: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,282 @@
+package etcdclient_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+var asNew = etcd.GateDecision{Start: true, State: "new"}
+
+// perVersion runs a test against every supported minor version.
+func perVersion(t *testing.T, test func(t *testing.T, version, binary string)) {
+	t.Helper()
+	for version, binary := range servers(t) {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			test(t, version, binary)
+		})
+	}
+}
+
+// leader waits for a leader that all of the given members follow, and returns it.
+func leader(t *testing.T, c *testCluster, who, password string, members ...*testMember) *testMember {
+	t.Helper()
+	var found *testMember
+	eventually(t, "one leader", func(ctx context.Context) error {
+		var id uint64
+		for _, m := range members {
+			v, err := c.as(who, password, m).Status(ctx)
+			if err != nil {
+				return err
+			}
+			if v.Leader == 0 || (id != 0 && v.Leader != id) {
+				return fmt.Errorf("leader %x, then %x", id, v.Leader)
+			}
+			id = v.Leader
+			if v.MemberID == id {
+				found = m
+			}
+		}
+		return nil
+	})
+	return found
+}
+
+func TestAManagedClusterWithRealServers(t *testing.T) {
+	perVersion(t, func(t *testing.T, version, binary string) {
+		c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged)
+		c.start(asNew, c.members...)
+		lead := leader(t, c, "operator", "", c.members...)
+		root := c.as("operator", "unused", lead)
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+		defer cancel()
+
+		v, err := root.Status(ctx)
+		if err != nil || v.Version != version || v.ClusterID == 0 || v.DBSize == 0 || len(v.Alarms) != 0 {
+			t.Fatalf("status %+v, %v", v, err)
+		}
+		eventually(t, "three published members", func(ctx context.Context) error {
+			members, err := root.Members(ctx)
+			if err != nil {
+				return err
+			}
+			for i, m := range members {
+				if !m.Published || m.Learner || !strings.HasPrefix(m.PeerURL, "https://127.0.0.1:") {
+					return fmt.Errorf("member %d: %+v", i, m)
+				}
+			}
+			if len(members) != 3 {
+				return fmt.Errorf("%d members", len(members))
+			}
+			return nil
+		})
+		authLifecycle(ctx, t, root)
+		probesWork(ctx, t, lead)
+		clientsNeedThePassword(ctx, t, c, lead)
+		clientsAreNoPeers(ctx, t, c, lead)
+		leadershipMoves(ctx, t, c, lead)
+		rootNeedsNoQuorum(t, c)
+	})
+}
+
+// authLifecycle switches authentication on from every state that a crash may leave, and changes the password.
+func authLifecycle(ctx context.Context, t *testing.T, root etcd.Client) {
+	t.Helper()
+	if a, err := root.Auth(ctx, "first"); err != nil || a.Enabled {
+		t.Fatalf("before: %+v, %v", a, err)
+	}
+	for range 2 {
+		if err := root.EnableAuth(ctx, "first"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a, err := root.Auth(ctx, "first"); err != nil || !a.Enabled || !a.PasswordWorks {
+		t.Fatalf("enabled: %+v, %v", a, err)
+	}
+	if a, err := root.Auth(ctx, "second"); err != nil || !a.Enabled || a.PasswordWorks {
+		t.Fatalf("wrong password: %+v, %v", a, err)
+	}
+	if err := root.SetRootPassword(ctx, "second"); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := root.Auth(ctx, "second"); err != nil || !a.PasswordWorks {
+		t.Fatalf("new password: %+v, %v", a, err)
+	}
+}
+
+func probesWork(ctx context.Context, t *testing.T, m *testMember) {
+	t.Helper()
+	for _, path := range []string{"/livez", "/readyz"} {
+		code := get(ctx, t, http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d%s", m.metrics, path))
+		if code != http.StatusOK {
+			t.Errorf("%s: %d", path, code)
+		}
+	}
+}
+
+func get(ctx context.Context, t *testing.T, c *http.Client, url string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode
+}
+
+// clientsNeedThePassword shows that the certificate handed out to users opens nothing without the password.
+func clientsNeedThePassword(ctx context.Context, t *testing.T, c *testCluster, m *testMember) {
+	t.Helper()
+	put := func(password string) error {
+		cfg := clientv3.Config{
+			Endpoints: []string{fmt.Sprintf("https://127.0.0.1:%d", m.client)}, TLS: c.tls("client"), DialTimeout: 5 * time.Second,
+		}
+		if password != "" {
+			cfg.Username, cfg.Password = "root", password
+		}
+		user, err := clientv3.New(cfg)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = user.Close() }()
+		_, err = user.Put(ctx, "key", "value")
+		return err
+	}
+	if err := put(""); err == nil {
+		t.Error("a client without a password may write")
+	}
+	if err := put("wrong"); err == nil {
+		t.Error("a client with a wrong password may write")
+	}
+	if err := put("second"); err != nil {
+		t.Errorf("a client with the password may not write: %v", err)
+	}
+}
+
+// clientsAreNoPeers shows that a client's certificate does not open the peer port.
+func clientsAreNoPeers(ctx context.Context, t *testing.T, c *testCluster, m *testMember) {
+	t.Helper()
+	as := func(who string) int {
+		transport := &http.Transport{TLSClientConfig: c.tls(who), DisableKeepAlives: true}
+		return get(ctx, t, &http.Client{Transport: transport}, m.URL+"/members")
+	}
+	if code := as("peer"); code != http.StatusOK {
+		t.Errorf("a peer gets %d", code)
+	}
+	if code := as("client"); code != 0 {
+		t.Errorf("a client gets %d from the peer port", code)
+	}
+}
+
+func leadershipMoves(ctx context.Context, t *testing.T, c *testCluster, lead *testMember) {
+	t.Helper()
+	var to *testMember
+	for _, m := range c.members {
+		if m != lead {
+			to = m
+		}
+	}
+	v, err := c.as("operator", "", to).Status(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.as("operator", "", lead).MoveLeader(ctx, v.MemberID); err != nil {
+		t.Fatal(err)
+	}
+	if now := leader(t, c, "operator", "", c.members...); now != to {
+		t.Errorf("%s leads instead of %s", now.Name, to.Name)
+	}
+}
+
+// rootNeedsNoQuorum shows that the operator can still ask the last member when the others are gone.
+func rootNeedsNoQuorum(t *testing.T, c *testCluster) {
+	t.Helper()
+	c.kill(c.members[0])
+	c.kill(c.members[1])
+	last := c.as("operator", "", c.members[2])
+	eventually(t, "a last member without a leader", func(ctx context.Context) error {
+		v, err := last.Status(ctx)
+		if err == nil && v.Leader != 0 {
+			return errors.New("it still follows a leader")
+		}
+		return err
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if members, err := last.Members(ctx); err == nil {
+		t.Errorf("a member without a quorum lists %v", members)
+	}
+	if code := get(t.Context(), t, http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/livez", c.members[2].metrics)); code != http.StatusOK {
+		t.Errorf("liveness depends on the quorum: %d", code)
+	}
+	if code := get(t.Context(), t, http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/readyz", c.members[2].metrics)); code == http.StatusOK {
+		t.Error("a member without a quorum is ready")
+	}
+}
+
+func TestAClusterInPlainTextWithRealServers(t *testing.T) {
+	perVersion(t, func(t *testing.T, version, binary string) {
+		c := newTestCluster(t, version, binary, 1, v1alpha1.TLSDisabled)
+		c.start(asNew, c.members...)
+		lead := leader(t, c, "", "first", c.members...)
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		defer cancel()
+
+		before := c.as("", "first", lead)
+		if a, err := before.Auth(ctx, "first"); err != nil || a.Enabled {
+			t.Fatalf("before: %+v, %v", a, err)
+		}
+		if err := before.EnableAuth(ctx, "first"); err != nil {
+			t.Fatal(err)
+		}
+		after := c.as("", "first", lead)
+		if _, err := after.Status(ctx); err != nil {
+			t.Errorf("with the password: %v", err)
+		}
+		if a, err := after.Auth(ctx, "first"); err != nil || !a.PasswordWorks {
+			t.Errorf("with the password: %+v, %v", a, err)
+		}
+		if _, err := before.Status(ctx); err != nil {
+			t.Errorf("a client from before authentication was on: %v", err)
+		}
+		wrong := c.as("", "wrong", lead)
+		if _, err := wrong.Status(ctx); !errors.Is(err, etcd.ErrPassword) {
+			t.Errorf("with a wrong password: %v", err)
+		}
+	})
+}
+
+// A member that was late for the bootstrap joins with the members that its peers tell, and one that lost its disk is
+// known to them as started.
+func TestALateMemberJoinsItsPeers(t *testing.T) {
+	perVersion(t, func(t *testing.T, version, binary string) {
+		c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged)
+		early, late := c.members[:2], c.members[2]
+		c.start(asNew, early...)
+		leader(t, c, "operator", "", early...)
+		var peers []etcd.Peer
+		for _, m := range c.members {
+			peers = append(peers, m.Peer)
+		}
+		c.start(etcd.GateDecision{Start: true, State: "existing", Members: peers}, late)
+		leader(t, c, "operator", "", c.members...)
+	})
+}

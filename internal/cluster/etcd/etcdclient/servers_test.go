@@ -1,0 +1,261 @@
+package etcdclient_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
+)
+
+const (
+	testNamespace = "default"
+	testName      = "orders"
+	testDomain    = "cluster.local"
+)
+
+// servers returns the newest etcd of each supported minor version. They are what the tests are about, so their
+// absence is a failure: `make servers` builds them.
+func servers(t *testing.T) map[string]string {
+	t.Helper()
+	dir := os.Getenv("QUORATE_SERVERS")
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir = filepath.Join(cache, "quorate", "servers")
+	}
+	out := map[string]string{}
+	for _, minor := range []string{"3.5", "3.6", "3.7"} {
+		found, err := filepath.Glob(filepath.Join(dir, "etcd-"+minor+".*", "bin", "etcd"))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no etcd %s under %s: run `make servers`, or set QUORATE_SERVERS to the directory that holds them", minor, dir)
+		}
+		path := found[len(found)-1]
+		out[strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(path))), "etcd-")] = path
+	}
+	return out
+}
+
+// testCluster is a cluster of real etcd processes on loopback, with the configuration that the operator renders.
+type testCluster struct {
+	t       *testing.T
+	binary  string
+	dir     string
+	tlsMode v1alpha1.TLSMode
+	members []*testMember
+	ca      clustertls.Pair
+}
+
+type testMember struct {
+	etcd.Peer
+	client, peer, metrics int
+	cmd                   *exec.Cmd
+	config                string
+}
+
+func newTestCluster(t *testing.T, version, binary string, size int, mode v1alpha1.TLSMode) *testCluster {
+	t.Helper()
+	c := &testCluster{t: t, binary: binary, dir: t.TempDir(), tlsMode: mode}
+	scheme := "http"
+	if mode != v1alpha1.TLSDisabled {
+		scheme = "https"
+		c.issue()
+	}
+	var peers []etcd.Peer
+	for i := range size {
+		m := &testMember{client: freePort(t), peer: freePort(t), metrics: freePort(t)}
+		m.Peer = etcd.Peer{Name: fmt.Sprintf("%s-%d", testName, i), URL: fmt.Sprintf("%s://127.0.0.1:%d", scheme, m.peer)}
+		peers = append(peers, m.Peer)
+		c.members = append(c.members, m)
+	}
+	v, err := etcd.ParseVersion(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	common, err := etcd.Common(nil, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := etcd.ConfigData(etcd.Record{Bootstrap: etcd.BootstrapNew, Members: peers}, common, etcd.Layout{
+		Name: testName, Namespace: testNamespace, UID: "u-1", Domain: testDomain, TLS: mode, Version: v,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range c.members {
+		m.config = c.localize(m, data[m.Name+".yaml"])
+	}
+	return c
+}
+
+// localize puts the addresses and directories of a test in the place of those in a pod.
+func (c *testCluster) localize(m *testMember, text string) string {
+	return strings.NewReplacer(
+		etcd.DataDir, filepath.Join(c.dir, m.Name),
+		etcd.ServerTLSDir, filepath.Join(c.dir, "server"), etcd.PeerTLSDir, filepath.Join(c.dir, "peer"),
+		"0.0.0.0:2379", fmt.Sprintf("127.0.0.1:%d", m.client),
+		"0.0.0.0:2380", fmt.Sprintf("127.0.0.1:%d", m.peer),
+		"0.0.0.0:2381", fmt.Sprintf("127.0.0.1:%d", m.metrics),
+	).Replace(text)
+}
+
+func (c *testCluster) issue() {
+	c.t.Helper()
+	var err error
+	if c.ca, err = clustertls.NewCA("test", time.Now()); err != nil {
+		c.t.Fatal(err)
+	}
+	loopback := []net.IP{net.IPv4(127, 0, 0, 1)}
+	leafs := etcd.Leafs(testName, testNamespace, testDomain)
+	for dir, secret := range map[string]string{
+		"server": testName + "-server-tls", "peer": testName + "-peer-tls", "client": testName + "-client-tls",
+		"operator": testName + "-operator-tls",
+	} {
+		leaf := leafs[secret]
+		if dir == "peer" {
+			leaf.IPs = loopback
+		}
+		pair, err := clustertls.Issue(c.ca, leaf, time.Now())
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		path := filepath.Join(c.dir, dir)
+		for name, raw := range map[string][]byte{"tls.crt": pair.Cert, "tls.key": pair.Key, "ca.crt": c.ca.Cert} {
+			c.write(filepath.Join(path, name), raw)
+		}
+	}
+}
+
+func (c *testCluster) write(path string, raw []byte) {
+	c.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// start runs members as the gate would have let them.
+func (c *testCluster) start(d etcd.GateDecision, members ...*testMember) {
+	c.t.Helper()
+	for _, m := range members {
+		path := filepath.Join(c.dir, m.Name+".yaml")
+		c.write(path, []byte(etcd.FinishConfig(m.config, d, false)))
+		log, err := os.Create(filepath.Join(c.dir, m.Name+".log"))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		m.cmd = exec.Command(c.binary, "--config-file="+path) //nolint:noctx // It ends with the test, see below.
+		m.cmd.Stderr, m.cmd.Stdout = log, log
+		if err := m.cmd.Start(); err != nil {
+			c.t.Fatal(err)
+		}
+		cmd := m.cmd
+		c.t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			_ = log.Close()
+			if c.t.Failed() {
+				raw, _ := os.ReadFile(log.Name())
+				c.t.Logf("%s: ...%s", m.Name, raw[max(0, len(raw)-3000):])
+			}
+		})
+	}
+}
+
+func (c *testCluster) kill(m *testMember) {
+	c.t.Helper()
+	if err := m.cmd.Process.Kill(); err != nil {
+		c.t.Fatal(err)
+	}
+	_ = m.cmd.Wait()
+}
+
+// tls returns the configuration of a client that shows the named certificate.
+func (c *testCluster) tls(who string) *tls.Config {
+	c.t.Helper()
+	if c.tlsMode == v1alpha1.TLSDisabled {
+		return nil
+	}
+	cert, err := tls.LoadX509KeyPair(filepath.Join(c.dir, who, "tls.crt"), filepath.Join(c.dir, who, "tls.key"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(c.ca.Cert)
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}
+}
+
+// as returns a client of a member that shows the named certificate and uses the given password.
+func (c *testCluster) as(who, password string, m *testMember) *etcdclient.Client {
+	c.t.Helper()
+	client := etcdclient.New(etcdclient.Config{
+		Host: fmt.Sprintf("%s.%s-peers.%s.svc.%s", m.Name, testName, testNamespace, testDomain),
+		TLS:  c.tls(who), Password: password,
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", m.client))
+		},
+	})
+	c.t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// eventually polls until the condition holds.
+func eventually(t *testing.T, what string, ok func(ctx context.Context) error) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		err := ok(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+var ports = struct {
+	sync.Mutex
+	given map[int]bool
+}{given: map[int]bool{}}
+
+// freePort returns a port that is free and has not been given to another test of this process.
+func freePort(t *testing.T) int {
+	t.Helper()
+	ports.Lock()
+	defer ports.Unlock()
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It is closed at once.
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if !ports.given[port] {
+			ports.given[port] = true
+			return port
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package etcdfake
+
+import (
+	"context"
+	"slices"
+
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// Client is the operator's client of one process.
+type Client struct {
+	Network *Network
+	Process *Process
+	// Root says that its certificate makes it root; otherwise it uses the password.
+	Root     bool
+	Password string
+	// Crash is asked after each change that EnableAuth makes; true ends the call there.
+	Crash func() bool
+}
+
+var _ etcd.Client = (*Client)(nil)
+
+func (c *Client) reachable() bool {
+	return slices.Contains(c.Network.running, c.Process) && !c.Process.Cut && !c.Process.Deaf
+}
+
+// Status answers from the process itself.
+func (c *Client) Status(context.Context) (etcd.View, error) {
+	if !c.reachable() {
+		return etcd.View{}, ErrNoAnswer
+	}
+	p := c.Process
+	if a := p.auth(); a.on && !c.Root && a.password != c.Password {
+		return etcd.View{}, etcd.ErrPassword
+	}
+	v := etcd.View{
+		MemberID: p.Disk.MemberID, ClusterID: p.Disk.ClusterID, Version: p.version,
+		DBSize: int64(len(p.Disk.log)), Applied: uint64(len(p.Disk.log)),
+	}
+	if lead := c.Network.leaders[p.Disk.ClusterID]; lead != nil {
+		v.Leader = lead.Disk.MemberID
+	}
+	return v, nil
+}
+
+// Members answers through the quorum.
+func (c *Client) Members(context.Context) ([]etcd.Member, error) {
+	if !c.reachable() {
+		return nil, ErrNoAnswer
+	}
+	if c.Network.leaders[c.Process.Disk.ClusterID] == nil {
+		return nil, ErrNoQuorum
+	}
+	var out []etcd.Member
+	for _, m := range c.Process.Disk.members {
+		out = append(out, etcd.Member{ID: m.id, Name: m.name, PeerURL: m.url, Published: c.Process.published(m.url)})
+	}
+	return out, nil
+}
+
+// Auth answers through the quorum.
+func (c *Client) Auth(ctx context.Context, password string) (etcd.Auth, error) {
+	if _, err := c.Members(ctx); err != nil {
+		return etcd.Auth{}, err
+	}
+	a := c.Process.auth()
+	return etcd.Auth{Enabled: a.on, PasswordWorks: a.on && a.password == password}, nil
+}
+
+// EnableAuth makes three changes, and may be interrupted between any two.
+func (c *Client) EnableAuth(_ context.Context, password string) error {
+	if !c.reachable() {
+		return ErrNoAnswer
+	}
+	for _, e := range []entry{{entryUser, password}, {entryAuthOn, ""}} {
+		if a := c.Process.auth(); a.on && !c.Root && a.password != c.Password {
+			return ErrDenied
+		}
+		if err := c.Network.propose(c.Process, e); err != nil {
+			return err
+		}
+		if c.Crash != nil && c.Crash() {
+			return context.Canceled
+		}
+	}
+	return nil
+}
+
+// SetRootPassword needs the certificate of root.
+func (c *Client) SetRootPassword(_ context.Context, password string) error {
+	if !c.reachable() {
+		return ErrNoAnswer
+	}
+	if !c.Root {
+		return ErrDenied
+	}
+	return c.Network.propose(c.Process, entry{entryPassword, password})
+}
+
+// MoveLeader hands over to a connected member.
+func (c *Client) MoveLeader(_ context.Context, to uint64) error {
+	id := c.Process.Disk.ClusterID
+	if !c.reachable() || c.Network.leaders[id] != c.Process {
+		return ErrNoQuorum
+	}
+	for _, p := range c.Network.up(id) {
+		if p.Disk.MemberID == to {
+			c.Network.leaders[id] = p
+			return nil
+		}
+	}
+	return ErrNoAnswer
+}
+
+// Close does nothing.
+func (c *Client) Close() error { return nil }

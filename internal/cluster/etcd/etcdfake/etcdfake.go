@@ -1,0 +1,319 @@
+// Package etcdfake is an etcd in memory, with the rules that the planner depends on: who may found a cluster, what a
+// quorum is, what survives on which disk, when a write is acknowledged, and who may do what once authentication is
+// on. It has no clock and no goroutines, so that a simulation can replay it.
+package etcdfake
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// Errors that a start or a call ends with.
+var (
+	ErrBootstrapped = errors.New("member has already been bootstrapped")
+	ErrNoPeers      = errors.New("cannot fetch cluster info from peer urls")
+	ErrNotListed    = errors.New("the peers do not list this member")
+	ErrNoQuorum     = errors.New("no leader")
+	ErrNoAnswer     = errors.New("no answer")
+	ErrDenied       = errors.New("permission denied")
+)
+
+// Disk is the data directory of a member.
+type Disk struct {
+	// HasLog is false for an empty directory.
+	HasLog              bool
+	ClusterID, MemberID uint64
+	members             []member
+	log                 []entry
+}
+
+// member is a member as the log knows it.
+type member struct {
+	id        uint64
+	name, url string
+}
+
+// entry is one committed or proposed change.
+type entry struct {
+	kind  entryKind
+	value string
+}
+
+type entryKind int
+
+const (
+	entryPut entryKind = iota
+	entryPublish
+	entryUser
+	entryPassword
+	entryAuthOn
+)
+
+// Config is what a process is started with.
+type Config struct {
+	Self    etcd.Peer
+	Token   string
+	State   string
+	Members []etcd.Peer
+	Version string
+}
+
+// Process is a running member.
+type Process struct {
+	Name string
+	Disk *Disk
+	// Cut keeps it from its peers and from clients, Deaf from the operator alone: slow, not dead.
+	Cut, Deaf bool
+	version   string
+	url       string
+}
+
+// Network holds the running processes.
+type Network struct {
+	running []*Process
+	leaders map[uint64]*Process
+	// Acked are the writes that were acknowledged, by cluster.
+	Acked map[uint64][]string
+	// Led are the clusters that ever had a leader, in the order in which they got it.
+	Led []uint64
+}
+
+// New returns an empty network.
+func New() *Network {
+	return &Network{leaders: map[uint64]*Process{}, Acked: map[uint64][]string{}}
+}
+
+// Start starts a process on a disk, by etcd's own rules (server/etcdserver/bootstrap.go): a log decides by itself;
+// without one, "new" founds the cluster unless the peers say that this member has lived before, and "existing" joins
+// what the peers have.
+func (n *Network) Start(cfg Config, disk *Disk) (*Process, error) {
+	if !disk.HasLog {
+		if err := n.bootstrap(cfg, disk); err != nil {
+			return nil, err
+		}
+	}
+	p := &Process{Name: cfg.Self.Name, Disk: disk, version: cfg.Version, url: cfg.Self.URL}
+	n.running = append(n.running, p)
+	n.settle(disk.ClusterID)
+	return p, nil
+}
+
+func (n *Network) bootstrap(cfg Config, disk *Disk) error {
+	if cfg.State == "new" {
+		found(cfg, disk)
+		for _, a := range n.Answers(cfg.Self, cfg.Members) {
+			for _, m := range a.Members {
+				if slices.Contains(m.PeerURLs, cfg.Self.URL) && len(m.ClientURLs) > 0 {
+					*disk = Disk{}
+					return ErrBootstrapped
+				}
+			}
+		}
+		return nil
+	}
+	for _, p := range n.running {
+		if p.Cut || p.url == cfg.Self.URL {
+			continue
+		}
+		i := slices.IndexFunc(p.Disk.members, func(m member) bool { return m.url == cfg.Self.URL })
+		if i < 0 {
+			return ErrNotListed
+		}
+		*disk = Disk{HasLog: true, ClusterID: p.Disk.ClusterID, MemberID: p.Disk.members[i].id, members: p.Disk.members}
+		return nil
+	}
+	return ErrNoPeers
+}
+
+func found(cfg Config, disk *Disk) {
+	*disk = Disk{HasLog: true}
+	all := cfg.Token
+	for _, p := range cfg.Members {
+		m := member{id: hash(p.URL, cfg.Token), name: p.Name, url: p.URL}
+		disk.members = append(disk.members, m)
+		all += p.URL
+		if p.URL == cfg.Self.URL {
+			disk.MemberID = m.id
+		}
+	}
+	disk.ClusterID = hash(all)
+}
+
+// hash stands in for etcd's SHA-1 over peer URLs and token.
+func hash(parts ...string) uint64 {
+	h := fnv.New64a()
+	for _, p := range parts {
+		_, _ = h.Write([]byte(p + "\x00"))
+	}
+	return h.Sum64()
+}
+
+// Stop ends a process, at once.
+func (n *Network) Stop(p *Process) {
+	n.running = slices.DeleteFunc(n.running, func(q *Process) bool { return q == p })
+	n.settle(p.Disk.ClusterID)
+}
+
+// Settle lets every cluster elect its leader, and its members catch up and announce themselves.
+func (n *Network) Settle() {
+	var ids []uint64
+	for _, p := range n.running {
+		if !slices.Contains(ids, p.Disk.ClusterID) {
+			ids = append(ids, p.Disk.ClusterID)
+		}
+	}
+	for _, id := range ids {
+		n.settle(id)
+	}
+}
+
+func (n *Network) settle(cluster uint64) {
+	up := n.up(cluster)
+	if len(up) == 0 || len(up) < etcd.Quorum(len(up[0].Disk.members)) {
+		delete(n.leaders, cluster)
+		return
+	}
+	lead := n.leaders[cluster]
+	if lead == nil || !slices.Contains(up, lead) {
+		lead = up[0]
+		for _, p := range up {
+			if len(p.Disk.log) > len(lead.Disk.log) {
+				lead = p
+			}
+		}
+		n.leaders[cluster] = lead
+		if !slices.Contains(n.Led, cluster) {
+			n.Led = append(n.Led, cluster)
+		}
+	}
+	for _, p := range up {
+		e := entry{entryPublish, p.url}
+		if !slices.Contains(lead.Disk.log, e) {
+			lead.Disk.log = append(lead.Disk.log, e)
+		}
+	}
+	n.replicate(cluster)
+}
+
+// up returns the connected processes of a cluster.
+func (n *Network) up(cluster uint64) []*Process {
+	var out []*Process
+	for _, p := range n.running {
+		if p.Disk.ClusterID == cluster && !p.Cut {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// replicate makes every connected log that of the leader.
+func (n *Network) replicate(cluster uint64) {
+	lead := n.leaders[cluster]
+	for _, p := range n.up(cluster) {
+		if p != lead {
+			p.Disk.log = slices.Clone(lead.Disk.log)
+		}
+	}
+}
+
+// propose appends an entry through the quorum.
+func (n *Network) propose(p *Process, e entry) error {
+	n.settle(p.Disk.ClusterID)
+	lead := n.leaders[p.Disk.ClusterID]
+	if lead == nil || p.Cut {
+		return ErrNoQuorum
+	}
+	lead.Disk.log = append(lead.Disk.log, e)
+	n.replicate(p.Disk.ClusterID)
+	return nil
+}
+
+// Put writes a value the way a user does, with a password or without, and remembers what was acknowledged.
+func (n *Network) Put(p *Process, password, value string) error {
+	if !slices.Contains(n.running, p) || p.Cut {
+		return ErrNoAnswer
+	}
+	if a := p.auth(); a.on && a.password != password {
+		return ErrDenied
+	}
+	if err := n.propose(p, entry{entryPut, value}); err != nil {
+		return err
+	}
+	n.Acked[p.Disk.ClusterID] = append(n.Acked[p.Disk.ClusterID], value)
+	return nil
+}
+
+// Lost returns an acknowledged write that the leader of a cluster does not have, empty when there is none.
+func (n *Network) Lost() string {
+	for id, lead := range n.leaders {
+		have := map[string]bool{}
+		for _, e := range lead.Disk.log {
+			if e.kind == entryPut {
+				have[e.value] = true
+			}
+		}
+		for _, v := range n.Acked[id] {
+			if !have[v] {
+				return fmt.Sprintf("%s of cluster %x", v, id)
+			}
+		}
+	}
+	return ""
+}
+
+// AuthOn reports whether the process asks for passwords.
+func (p *Process) AuthOn() bool { return p.auth().on }
+
+// Voting reports whether a process runs, is connected, and follows a leader.
+func (n *Network) Voting(p *Process) bool {
+	return slices.Contains(n.running, p) && !p.Cut && n.leaders[p.Disk.ClusterID] != nil
+}
+
+type authState struct {
+	user, on bool
+	password string
+}
+
+func (p *Process) auth() authState {
+	var a authState
+	for _, e := range p.Disk.log {
+		switch e.kind {
+		case entryUser:
+			a.user, a.password = true, e.value
+		case entryPassword:
+			a.password = e.value
+		case entryAuthOn:
+			a.on = true
+		}
+	}
+	return a
+}
+
+// Answers is what a start gate hears from the peers of a member.
+func (n *Network) Answers(self etcd.Peer, peers []etcd.Peer) []etcd.PeerAnswer {
+	var out []etcd.PeerAnswer
+	for _, p := range n.running {
+		asked := slices.ContainsFunc(peers, func(q etcd.Peer) bool { return q.URL == p.url })
+		if p.Cut || p.url == self.URL || !asked {
+			continue
+		}
+		a := etcd.PeerAnswer{From: p.Name, ClusterID: p.Disk.ClusterID}
+		for _, m := range p.Disk.members {
+			pm := etcd.PeerMember{Name: m.name, PeerURLs: []string{m.url}}
+			if p.published(m.url) {
+				pm.ClientURLs = []string{"http://" + m.name}
+			}
+			a.Members = append(a.Members, pm)
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+func (p *Process) published(url string) bool {
+	return slices.Contains(p.Disk.log, entry{entryPublish, url})
+}

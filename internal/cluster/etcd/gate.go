@@ -1,0 +1,210 @@
+package etcd
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Disk is what the start gate finds in a member's data directory.
+type Disk int
+
+const (
+	// DiskEmpty holds nothing of etcd.
+	DiskEmpty Disk = iota
+	// DiskPartial holds what a first start left that was interrupted before it wrote a log: the member never voted.
+	DiskPartial
+	// DiskReady holds a log.
+	DiskReady
+)
+
+// PeerAnswer is what one peer said when asked for its members.
+type PeerAnswer struct {
+	From      string
+	ClusterID uint64
+	Members   []PeerMember
+}
+
+// PeerMember is a member in such an answer. ClientURLs are published by the member itself, once it has joined.
+type PeerMember struct {
+	Name       string   `json:"name"`
+	PeerURLs   []string `json:"peerURLs"`
+	ClientURLs []string `json:"clientURLs"`
+}
+
+// GateInput is all that the start gate knows.
+type GateInput struct {
+	Self    Peer
+	Record  Record
+	Disk    Disk
+	Answers []PeerAnswer
+}
+
+// GateDecision is either to start etcd or to wait.
+type GateDecision struct {
+	Start bool
+	// State is etcd's initial-cluster-state.
+	State string
+	// Members replace the initial cluster of the configuration when they are not nil.
+	Members []Peer
+	// Discard says that leftovers of an interrupted first start are in the way.
+	Discard bool
+	// Report says why it waits.
+	Report GateReport
+}
+
+// GateReport is what a waiting gate leaves as its termination message: the operator's only way to learn of it.
+type GateReport struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// Reasons to wait. In every one of them the disk is empty.
+const (
+	// GateLostDisk: the cluster knows this member as started, so it has lost its disk.
+	GateLostDisk = "LostDisk"
+	// GateNoPeers: no peer answers that could say whether the member may join.
+	GateNoPeers = "NoPeers"
+	// GateNotMember: the cluster does not list this member.
+	GateNotMember = "NotMember"
+	// GateForeignPeers: the peers belong to another cluster, or to different ones.
+	GateForeignPeers = "ForeignPeers"
+)
+
+// ParseGateReport reads a termination message; ok is false when it is none of the gate's.
+func ParseGateReport(message string) (r GateReport, ok bool) {
+	err := json.Unmarshal([]byte(message), &r)
+	return r, err == nil && r.Reason != ""
+}
+
+// Encode returns the report as a termination message.
+func (r GateReport) Encode() string {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return r.Message
+	}
+	return string(raw)
+}
+
+// DecideStart decides whether a member may start. A member with a log knows which cluster it belongs to. One without
+// may found a cluster only while that cluster has no identity yet, and join one only when its peers expect it.
+//
+// What peers do not say is not taken for a no: an unreachable peer is no information.
+func DecideStart(in GateInput) GateDecision {
+	if in.Disk == DiskReady {
+		return GateDecision{Start: true, State: "existing"}
+	}
+	if d, foreign := refuseForeign(in); foreign {
+		return d
+	}
+	seen := standings(in)
+	switch {
+	case slices.Contains(seen, started):
+		return wait(GateLostDisk, "%s has an empty disk, but its cluster knows it as a started member: the disk was lost. "+
+			"It must not start again under its old identity; it has to be replaced", in.Self.Name)
+	case slices.Contains(seen, absent):
+		return wait(GateNotMember, "%s has an empty disk, and its cluster does not list it as a member", in.Self.Name)
+	case in.Record.Bootstrap == BootstrapNew && in.Record.ClusterID == 0:
+		return GateDecision{Start: true, State: "new", Discard: in.Disk == DiskPartial}
+	case len(seen) == 0:
+		return wait(GateNoPeers, "%s has an empty disk and must not found a new cluster: %s. "+
+			"It waits for a peer that expects it", in.Self.Name, whyNotNew(in.Record))
+	}
+	return GateDecision{
+		Start: true, State: "existing", Members: initialMembers(in), Discard: in.Disk == DiskPartial,
+	}
+}
+
+func whyNotNew(r Record) string {
+	if r.ClusterID != 0 {
+		return "cluster " + FormatID(r.ClusterID) + " exists"
+	}
+	return "volumes of an earlier cluster were found"
+}
+
+// refuseForeign waits when the peers are not those of this cluster.
+func refuseForeign(in GateInput) (GateDecision, bool) {
+	want := in.Record.ClusterID
+	for _, a := range in.Answers {
+		if want == 0 {
+			want = a.ClusterID
+		}
+		if a.ClusterID != want {
+			return wait(GateForeignPeers, "%s has an empty disk, and %s is in cluster %s instead of %s",
+				in.Self.Name, a.From, FormatID(a.ClusterID), FormatID(want)), true
+		}
+	}
+	return GateDecision{}, false
+}
+
+// standing is how a peer lists this member.
+type standing int
+
+const (
+	absent standing = iota
+	expected
+	started
+)
+
+func standings(in GateInput) []standing {
+	var out []standing
+	for _, a := range in.Answers {
+		s := absent
+		for _, m := range a.Members {
+			if !slices.Contains(m.PeerURLs, in.Self.URL) {
+				continue
+			}
+			s = expected
+			if len(m.ClientURLs) > 0 {
+				s = started
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// initialMembers takes the members from the answer of a peer, because etcd compares its initial cluster with what the
+// peers have and starts only when they are the same. A member that has not started has no name yet.
+func initialMembers(in GateInput) []Peer {
+	names := map[string]string{in.Self.URL: in.Self.Name}
+	for _, p := range in.Record.Members {
+		names[p.URL] = p.Name
+	}
+	var out []Peer
+	for _, m := range in.Answers[0].Members {
+		for _, url := range m.PeerURLs {
+			name := m.Name
+			if name == "" {
+				name = names[url]
+			}
+			if name == "" {
+				name = url // etcd needs a name that is unique, and nothing more.
+			}
+			out = append(out, Peer{Name: name, URL: url})
+		}
+	}
+	return out
+}
+
+func wait(reason, format string, args ...any) GateDecision {
+	return GateDecision{Report: GateReport{Reason: reason, Message: fmt.Sprintf(format, args...)}}
+}
+
+// FinishConfig adds to a member's configuration what only the gate knows: whether it founds the cluster, the members
+// that its peers told, and the address family of the pod.
+func FinishConfig(text string, d GateDecision, ipv6 bool) string {
+	if ipv6 {
+		text = strings.ReplaceAll(text, "//0.0.0.0:", "//[::]:")
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if d.Members != nil && strings.HasPrefix(line, "initial-cluster:") {
+			line = "initial-cluster: " + strconv.Quote(InitialCluster(d.Members)) + "\n"
+		}
+		b.WriteString(line)
+	}
+	return b.String() + "initial-cluster-state: " + d.State + "\n"
+}

@@ -1,0 +1,387 @@
+package etcd
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// Reasons for waiting and refusing, for conditions and events.
+const (
+	// ReasonStarting says that members are on their way to their first quorum.
+	ReasonStarting = "MembersStarting"
+	// ReasonNoQuorum says that a majority of the members does not answer.
+	ReasonNoQuorum = "NoQuorum"
+	// ReasonMembersNotReady says that the quorum holds, but not every member is well.
+	ReasonMembersNotReady = "MembersNotReady"
+	// ReasonClaimsLeaving says that claims of an earlier cluster of this name are being deleted.
+	ReasonClaimsLeaving = "ClaimsLeaving"
+	// ReasonRetainedSize says that the claims found belong to a cluster of another size.
+	ReasonRetainedSize = "RetainedSizeMismatch"
+	// ReasonIdentity says that members belong to another cluster than the recorded one.
+	ReasonIdentity = "IdentityMismatch"
+	// ReasonMembership says that the members are not those of the specification.
+	ReasonMembership = "MembershipMismatch"
+	// ReasonMemberLost says that a member lost its disk.
+	ReasonMemberLost = "MemberLost"
+	// ReasonAuth says that the state of authentication is not one that the operator can change.
+	ReasonAuth = "AuthMismatch"
+	// ReasonAlarm says that etcd has raised an alarm.
+	ReasonAlarm = "Alarm"
+	// ReasonRollout says that a needed restart would lose data.
+	ReasonRollout = "RolloutRefused"
+	// ReasonStorage says that the storage cannot be changed.
+	ReasonStorage = "StorageMismatch"
+)
+
+// How soon to look again when no watch is going to tell.
+const (
+	// whileStarting bounds the time between etcd's first quorum and our notice of it.
+	whileStarting = 200 * time.Millisecond
+	// whileWaiting is for what pods and claims announce themselves.
+	whileWaiting = 2 * time.Second
+)
+
+// Next decides what to do. The order is that of the design: unknown, finish what was begun, repair, refuse, roll out,
+// and what later comes: shrink, grow, tune.
+func Next(s State) cluster.Plan {
+	return cluster.Decide(s,
+		writeRecord, nothingWasRetained,
+		restartStuck,
+		refusePassword, waitForMembers, keepIdentity,
+		authenticate, recordIdentity,
+		reportLostMember, refuseMembership, refuseStorage, reportAlarms,
+		waitForHealth,
+		rollOut,
+	)
+}
+
+// writeRecord writes the record before anything can start. Whether an empty disk may found the cluster is decided
+// here, once, from the claims that are there before the first pod.
+func writeRecord(s State) (cluster.Plan, bool) {
+	if s.Record != nil {
+		return cluster.Pass()
+	}
+	for _, c := range s.Claims {
+		if c.Leaving {
+			return cluster.Wait(ReasonClaimsLeaving, whileWaiting,
+				"claim %s of an earlier cluster of this name is being deleted", c.Name)
+		}
+		if c.Ordinal >= len(s.Want.Members) {
+			return cluster.Refuse(ReasonRetainedSize,
+				"claim %s was left by an earlier, larger cluster of this name: set spec.size to %d or more to bring it back, "+
+					"or delete the claims data-%s-* to start empty", c.Name, c.Ordinal+1, s.Want.Name)
+		}
+	}
+	if len(s.Claims) == 0 && !s.HasSet {
+		return cluster.Do(WriteBootstrap{BootstrapNew}, "no volume of an earlier cluster exists: %d members found a new one",
+			len(s.Want.Members))
+	}
+	return cluster.Do(WriteBootstrap{BootstrapRetained},
+		"volumes of an earlier cluster exist: its members start with their data, and none founds a new cluster")
+}
+
+// nothingWasRetained lets the members found a cluster when every claim that was found turned out to be empty: the
+// earlier cluster had never started.
+func nothingWasRetained(s State) (cluster.Plan, bool) {
+	if s.Record.Bootstrap != BootstrapRetained || s.Record.ClusterID != 0 || len(s.Claims) > len(s.Record.Members) {
+		return cluster.Pass()
+	}
+	for _, m := range s.Record.Members {
+		p := s.podNamed(m.Name)
+		if p == nil || p.Terminating || p.Gate == nil || p.Gate.Reason != GateNoPeers {
+			return cluster.Pass()
+		}
+	}
+	return cluster.Do(WriteBootstrap{BootstrapNew},
+		"every volume that was left by an earlier cluster is empty: the members found a new one")
+}
+
+// restartStuck deletes a pod that cannot run and was made from an outdated template: the StatefulSet controller would
+// never do it, and the change that cures the pod would never reach it (Kubernetes issue 67250). Such a pod serves
+// nobody, so this is safe whatever else is known, unless its data would go with it.
+func restartStuck(s State) (cluster.Plan, bool) {
+	for _, p := range s.Pods {
+		if !p.Stuck || p.Ready || p.Terminating || p.View != nil || p.TemplateHash == s.Want.TemplateHash {
+			continue
+		}
+		if p.EverRan && !s.Want.Persistent {
+			continue
+		}
+		return cluster.Do(DeletePod{p.Name, p.UID}, "%s cannot run (%s) and the specification has changed since", p.Name, p.Problem)
+	}
+	return cluster.Pass()
+}
+
+// waitForMembers waits while the members could not be read. Nothing below may decide on a guess.
+func waitForMembers(s State) (cluster.Plan, bool) {
+	if s.Members != nil {
+		return cluster.Pass()
+	}
+	if p, ok := lost(s); ok {
+		return p, true
+	}
+	after := whileWaiting
+	reason, what := ReasonNoQuorum, "no quorum of members answers"
+	if !s.open() {
+		after, reason, what = whileStarting, ReasonStarting, fmt.Sprintf("waiting for the first quorum of %d members", len(s.Record.Members))
+	}
+	return cluster.Wait(reason, after, "%s%s", what, troubles(s))
+}
+
+// keepIdentity refuses to touch anything when a member belongs to another cluster.
+func keepIdentity(s State) (cluster.Plan, bool) {
+	id, agree := s.clusterID()
+	if !agree {
+		return cluster.Refuse(ReasonIdentity, "the members belong to different etcd clusters%s: "+
+			"delete the pod and the claim of the one that is wrong", identities(s))
+	}
+	if s.Record.ClusterID != 0 && id != 0 && id != s.Record.ClusterID {
+		return cluster.Refuse(ReasonIdentity, "the members belong to etcd cluster %s, but this is cluster %s: "+
+			"bring back the volumes of that cluster", FormatID(id), FormatID(s.Record.ClusterID))
+	}
+	return cluster.Pass()
+}
+
+func identities(s State) string {
+	var parts []string
+	for _, p := range s.Pods {
+		if p.View != nil {
+			parts = append(parts, p.Name+" to "+FormatID(p.View.ClusterID))
+		}
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+// authenticate switches authentication on and gets root's password right. It comes before the cluster id is recorded,
+// so that nobody is let in before.
+func authenticate(s State) (cluster.Plan, bool) {
+	leader := s.leader()
+	if leader == nil {
+		return cluster.Wait(ReasonNoQuorum, whileStarting, "the members have no leader that a quorum follows%s", troubles(s))
+	}
+	if s.Auth == nil {
+		return cluster.Wait(ReasonNoQuorum, whileStarting, "waiting for etcd to tell whether authentication is on")
+	}
+	via := s.pod(*leader).Name
+	switch {
+	case !s.Want.Auth && s.Auth.Enabled:
+		return cluster.Refuse(ReasonAuth, "etcd asks for a password, but spec.auth.mode is Disabled: "+
+			"set it to Password, or switch authentication off with etcdctl auth disable")
+	case !s.Want.Auth:
+		return cluster.Pass()
+	case !s.Auth.Enabled:
+		return cluster.Do(EnableAuth{via}, "spec.auth.mode is Password and authentication is off")
+	case s.Auth.PasswordWorks:
+		return cluster.Pass()
+	case s.Want.CertificateIsRoot:
+		return cluster.Do(SetRootPassword{via}, "root has another password than the Secret")
+	}
+	return wrongPassword()
+}
+
+// refusePassword stops where members answer, but only to say that the password is wrong.
+func refusePassword(s State) (cluster.Plan, bool) {
+	if s.Members == nil && s.Auth != nil && s.Auth.Enabled && !s.Auth.PasswordWorks {
+		return wrongPassword()
+	}
+	return cluster.Pass()
+}
+
+func wrongPassword() (cluster.Plan, bool) {
+	return cluster.Refuse(ReasonAuth, "etcd does not accept the password of root: put the right one into a Secret "+
+		"under the key password and name it in spec.auth.secretName")
+}
+
+// recordIdentity writes down the cluster id once the members agree on it.
+func recordIdentity(s State) (cluster.Plan, bool) {
+	if s.Record.ClusterID != 0 {
+		return cluster.Pass()
+	}
+	if p, ok := refuseMembership(s); ok {
+		return p, true
+	}
+	id, _ := s.clusterID()
+	all, healthy := s.voters()
+	if id == 0 || healthy < Quorum(all) {
+		return cluster.Wait(ReasonStarting, whileStarting, "waiting for a quorum of members%s", troubles(s))
+	}
+	return cluster.Do(RecordClusterID{id}, "%d of %d members have formed cluster %s", healthy, all, FormatID(id))
+}
+
+// reportLostMember stops at a member whose disk is gone: it must not come back under its old identity.
+func reportLostMember(s State) (cluster.Plan, bool) { return lost(s) }
+
+func lost(s State) (cluster.Plan, bool) {
+	if !s.open() {
+		return cluster.Pass()
+	}
+	for _, p := range s.Pods {
+		if p.Gate == nil || p.Terminating {
+			continue
+		}
+		switch p.Gate.Reason {
+		case GateLostDisk, GateNotMember, GateForeignPeers:
+			return cluster.Refuse(ReasonMemberLost, "%s", p.Gate.Message)
+		}
+	}
+	for _, m := range s.Record.Members {
+		if p := s.podNamed(m.Name); p == nil || p.Gate == nil {
+			return cluster.Pass()
+		}
+	}
+	return cluster.Refuse(ReasonMemberLost, "every member has lost its disk, and with it the data of cluster %s: "+
+		"bring the volumes back, or delete the cluster and create it again", FormatID(s.Record.ClusterID))
+}
+
+// refuseMembership stops when the members are not those of the specification.
+func refuseMembership(s State) (cluster.Plan, bool) {
+	if !slices.Equal(s.Record.Members, s.Want.Members) {
+		return cluster.Refuse(ReasonMembership, "the cluster was made of %s, and the specification asks for %s: "+
+			"this cannot be changed yet, set spec.size and spec.tls.mode back", describe(s.Record.Members), describe(s.Want.Members))
+	}
+	for _, m := range s.Members {
+		known := slices.ContainsFunc(s.Record.Members, func(p Peer) bool { return p.URL == m.PeerURL })
+		if !known || m.Learner {
+			return cluster.Refuse(ReasonMembership, "etcd has a member %s (%s, learner: %t) that the specification does not: "+
+				"remove it with etcdctl member remove %s", FormatID(m.ID), m.PeerURL, m.Learner, FormatID(m.ID))
+		}
+	}
+	if len(s.Members) != len(s.Record.Members) {
+		return cluster.Refuse(ReasonMembership, "etcd has %d members, and the specification asks for %d: "+
+			"create the cluster again with spec.size %d", len(s.Members), len(s.Record.Members), len(s.Members))
+	}
+	return cluster.Pass()
+}
+
+func describe(peers []Peer) string {
+	if len(peers) == 0 {
+		return "no members"
+	}
+	return fmt.Sprintf("%d members (%s ...)", len(peers), peers[0].URL)
+}
+
+func refuseStorage(s State) (cluster.Plan, bool) {
+	if !s.Want.StorageChanged {
+		return cluster.Pass()
+	}
+	return cluster.Refuse(ReasonStorage, "spec.storage differs from what the volume claims were made with: set it back")
+}
+
+func reportAlarms(s State) (cluster.Plan, bool) {
+	for _, a := range s.alarms() {
+		who := s.name(a.MemberID)
+		if a.Type == "NOSPACE" {
+			return cluster.Refuse(ReasonAlarm, "the database of %s has reached its quota, so etcd refuses writes: delete keys, compact, "+
+				"defragment and disarm with etcdctl, or raise spec.config.quotaBackendBytes", who)
+		}
+		return cluster.Refuse(ReasonAlarm, "etcd has raised the alarm %s for %s: its data may differ from the others", a.Type, who)
+	}
+	return cluster.Pass()
+}
+
+// waitForHealth waits until every member is well. A rollout goes on only from there.
+func waitForHealth(s State) (cluster.Plan, bool) {
+	all, healthy := s.voters()
+	if healthy < Quorum(all) {
+		return cluster.Wait(ReasonNoQuorum, whileWaiting, "%d of %d members are healthy%s", healthy, all, troubles(s))
+	}
+	for _, m := range s.Members {
+		if p := s.pod(m); !s.healthy(m) || !p.Ready {
+			return cluster.Wait(ReasonMembersNotReady, whileWaiting, "%d of %d members are ready%s", readyPods(s), all, troubles(s))
+		}
+	}
+	return cluster.Pass()
+}
+
+// rollOut restarts the members that run with outdated settings, one at a time and only while all are well: followers
+// first, from the highest ordinal down, then the leader after it has handed over.
+func rollOut(s State) (cluster.Plan, bool) {
+	leader := s.leader()
+	var outdated []Pod
+	for _, p := range s.Pods {
+		if p.TemplateHash != s.Want.TemplateHash {
+			outdated = append(outdated, p)
+		}
+	}
+	if len(outdated) == 0 {
+		return cluster.Pass()
+	}
+	if !s.Want.Persistent {
+		return cluster.Refuse(ReasonRollout, "the change needs a restart, and without spec.storage a restarted member "+
+			"loses its data: set the specification back, or create the cluster again")
+	}
+	slices.SortFunc(outdated, func(a, b Pod) int { return b.Ordinal - a.Ordinal })
+	for _, p := range outdated {
+		if p.Name != s.pod(*leader).Name {
+			return cluster.Do(DeletePod{p.Name, p.UID}, "%s, a follower, runs with outdated settings (%d to go)", p.Name, len(outdated))
+		}
+	}
+	p := outdated[0]
+	if to := successor(s, leader.ID); to != nil {
+		return cluster.Do(MoveLeader{From: p.Name, To: to.ID, Pod: s.pod(*to).Name},
+			"%s, the leader, runs with outdated settings: %s takes over first", p.Name, s.pod(*to).Name)
+	}
+	return cluster.Do(DeletePod{p.Name, p.UID}, "%s, the only member, runs with outdated settings", p.Name)
+}
+
+// successor is the voter that is furthest with applying the log, the lowest ordinal among equals.
+func successor(s State, leader uint64) *Member {
+	var best *Member
+	for i, m := range s.Members {
+		if m.ID == leader || m.Learner {
+			continue
+		}
+		if best == nil || s.pod(m).View.Applied > s.pod(*best).View.Applied {
+			best = &s.Members[i]
+		}
+	}
+	return best
+}
+
+func readyPods(s State) int {
+	n := 0
+	for _, m := range s.Members {
+		if p := s.pod(m); p != nil && p.Ready && s.healthy(m) {
+			n++
+		}
+	}
+	return n
+}
+
+// troubles says in words what is wrong with which pod, empty when nothing is known to be.
+func troubles(s State) string {
+	var parts []string
+	for _, m := range s.Record.Members {
+		if t := trouble(s.podNamed(m.Name)); t != "" {
+			parts = append(parts, m.Name+" "+t)
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(parts, "; ")
+}
+
+func trouble(p *Pod) string {
+	switch {
+	case p == nil:
+		return "has no pod yet"
+	case p.Terminating:
+		return "is being deleted"
+	case p.Gate != nil:
+		return "is held back: " + p.Gate.Message
+	case p.Problem != "":
+		return p.Problem
+	case p.View == nil:
+		return "does not answer"
+	case p.View.Leader == 0:
+		return "has no leader"
+	case !p.Ready:
+		return "is not ready yet"
+	}
+	return ""
+}

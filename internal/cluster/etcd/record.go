@@ -1,0 +1,95 @@
+package etcd
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// Bootstrap says how the members of a cluster may start with an empty disk.
+type Bootstrap string
+
+const (
+	// BootstrapNew lets members with an empty disk form the cluster: no claim existed when it was created.
+	BootstrapNew Bootstrap = "new"
+	// BootstrapRetained lets only members with data start: claims of an earlier life of the cluster were found.
+	BootstrapRetained Bootstrap = "retained"
+)
+
+// Keys of the ConfigMap that holds the record, beside one "<member>.yaml" per member.
+const (
+	KeyBootstrap = "bootstrap"
+	KeyClusterID = "cluster-id"
+	KeyMembers   = "members"
+)
+
+// Peer is a member as the specification names it: its pod and its peer URL.
+type Peer struct{ Name, URL string }
+
+// Record is what the ConfigMap of a cluster says about its identity. It is written before the first pod exists and
+// holds what cannot be read back from anywhere else at the time the start gate needs it.
+type Record struct {
+	Bootstrap Bootstrap
+	// ClusterID of etcd, 0 until it is known for good.
+	ClusterID uint64
+	// Members that the pods stand for, by ordinal.
+	Members []Peer
+}
+
+// Data returns the record as ConfigMap data.
+func (r Record) Data() map[string]string {
+	id := ""
+	if r.ClusterID != 0 {
+		id = FormatID(r.ClusterID)
+	}
+	var members strings.Builder
+	for _, p := range r.Members {
+		fmt.Fprintf(&members, "%s=%s\n", p.Name, p.URL)
+	}
+	return map[string]string{KeyBootstrap: string(r.Bootstrap), KeyClusterID: id, KeyMembers: members.String()}
+}
+
+// ParseRecord reads a record out of ConfigMap data.
+func ParseRecord(data map[string]string) (Record, error) {
+	r := Record{Bootstrap: Bootstrap(data[KeyBootstrap])}
+	if r.Bootstrap != BootstrapNew && r.Bootstrap != BootstrapRetained {
+		return r, fmt.Errorf("key %s is %q, neither %s nor %s", KeyBootstrap, r.Bootstrap, BootstrapNew, BootstrapRetained)
+	}
+	if id := data[KeyClusterID]; id != "" {
+		var err error
+		if r.ClusterID, err = strconv.ParseUint(id, 16, 64); err != nil {
+			return r, fmt.Errorf("key %s: %w", KeyClusterID, err)
+		}
+	}
+	for line := range strings.Lines(data[KeyMembers]) {
+		name, url, ok := strings.Cut(strings.TrimSpace(line), "=")
+		if !ok {
+			return r, fmt.Errorf("key %s: line %q is not name=url", KeyMembers, line)
+		}
+		r.Members = append(r.Members, Peer{Name: name, URL: url})
+	}
+	if len(r.Members) == 0 {
+		return r, fmt.Errorf("key %s is empty", KeyMembers)
+	}
+	return r, nil
+}
+
+// Peers are the members that a cluster of the given size has.
+func Peers(name, namespace, domain string, size int, tls bool) []Peer {
+	scheme := "http"
+	if tls {
+		scheme = "https"
+	}
+	peers := make([]Peer, size)
+	for i := range peers {
+		pod := cluster.Pod(name, i)
+		host := cluster.PodHost(pod, name, namespace, domain)
+		peers[i] = Peer{Name: pod, URL: fmt.Sprintf("%s://%s:%d", scheme, host, PeerPort)}
+	}
+	return peers
+}
+
+// FormatID writes a cluster or member id the way etcd's tools do.
+func FormatID(id uint64) string { return strconv.FormatUint(id, 16) }

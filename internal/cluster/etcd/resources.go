@@ -1,0 +1,147 @@
+package etcd
+
+import (
+	"fmt"
+	"net"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	policyv1ac "k8s.io/client-go/applyconfigurations/policy/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
+)
+
+// Blueprint is all that the objects of a cluster are built from.
+type Blueprint struct {
+	Cluster *v1alpha1.EtcdCluster
+	Version Version
+	Record  Record
+	// Common configuration of the members, see Common.
+	Common map[string]any
+	// Storage of the members, nil for ephemeral. A StatefulSet cannot change its claim template, so this is what the
+	// cluster was made with.
+	Storage *v1alpha1.StorageSpec
+	// Domain of the Kubernetes cluster's DNS.
+	Domain string
+	// AgentImage is the operator's own image.
+	AgentImage string
+	// ServerSecret and PeerSecret hold the certificates that the pods mount, empty without TLS.
+	ServerSecret, PeerSecret string
+	Owner                    *metav1ac.OwnerReferenceApplyConfiguration
+}
+
+// Labels of everything that belongs to an etcd cluster.
+func Labels(name string) map[string]string {
+	return cluster.Labels(name, v1alpha1.ComponentEtcd, "etcd")
+}
+
+// Selector of the pods of an etcd cluster.
+func Selector(name string) map[string]string { return cluster.Selector(name, v1alpha1.ComponentEtcd) }
+
+// Layout is what the configuration of the members depends on.
+func (b Blueprint) Layout() Layout {
+	return Layout{
+		Name: b.Cluster.Name, Namespace: b.Cluster.Namespace, UID: string(b.Cluster.UID), Domain: b.Domain,
+		TLS: b.Cluster.Spec.TLS.TLSMode(), Version: b.Version, Members: b.Record.Members,
+	}
+}
+
+// PeersService gives every member a name of its own, ready or not: members must find each other to become ready.
+func (b Blueprint) PeersService() *corev1ac.ServiceApplyConfiguration {
+	name := b.Cluster.Name
+	return corev1ac.Service(cluster.PeersService(name), b.Cluster.Namespace).
+		WithLabels(Labels(name)).WithOwnerReferences(b.Owner).
+		WithSpec(corev1ac.ServiceSpec().
+			WithClusterIP(corev1.ClusterIPNone).WithPublishNotReadyAddresses(true).WithSelector(Selector(name)).
+			WithPorts(
+				corev1ac.ServicePort().WithName("client").WithPort(ClientPort).WithTargetPort(intstr.FromInt32(ClientPort)),
+				corev1ac.ServicePort().WithName("peer").WithPort(PeerPort).WithTargetPort(intstr.FromInt32(PeerPort)),
+				corev1ac.ServicePort().WithName("metrics").WithPort(MetricsPort).WithTargetPort(intstr.FromInt32(MetricsPort)),
+			))
+}
+
+// ClientService leads to the ready members. It must not exist before the identity of the cluster is recorded.
+func (b Blueprint) ClientService() *corev1ac.ServiceApplyConfiguration {
+	name := b.Cluster.Name
+	return corev1ac.Service(cluster.ClientService(name), b.Cluster.Namespace).
+		WithLabels(Labels(name)).WithOwnerReferences(b.Owner).
+		WithSpec(corev1ac.ServiceSpec().
+			WithType(corev1.ServiceTypeClusterIP).WithSelector(Selector(name)).
+			WithPorts(corev1ac.ServicePort().WithName("client").WithPort(ClientPort).
+				WithTargetPort(intstr.FromInt32(ClientPort))))
+}
+
+// DisruptionBudget keeps a quorum of members through drains.
+//
+// An unhealthy pod may be evicted only while the budget is met (IfHealthyBudget, the default, said aloud). With a
+// quorum of healthy members a broken one does not hold up a drain. Without one, AlwaysAllow would let a drain take
+// away the members that are on their way back, and with ephemeral storage their data.
+func (b Blueprint) DisruptionBudget() *policyv1ac.PodDisruptionBudgetApplyConfiguration {
+	name := b.Cluster.Name
+	return policyv1ac.PodDisruptionBudget(name, b.Cluster.Namespace).
+		WithLabels(Labels(name)).WithOwnerReferences(b.Owner).
+		WithSpec(policyv1ac.PodDisruptionBudgetSpec().
+			WithMinAvailable(intstr.FromInt32(int32(Quorum(len(b.Record.Members))))). //nolint:gosec // At most seven.
+			WithUnhealthyPodEvictionPolicy(policyv1.IfHealthyBudget).
+			WithSelector(metav1ac.LabelSelector().WithMatchLabels(Selector(name))))
+}
+
+// Leafs are the certificates of a cluster, by the name of their Secret.
+func Leafs(name, namespace, domain string) map[string]clustertls.Leaf {
+	peers := hostNames(cluster.PeersService(name), namespace, domain)
+	pods := append(wildcards(peers), peers...)
+	servers := append(append([]string{}, pods...), cluster.ClientService(name))
+	servers = append(servers, fmt.Sprintf("%s.%s", cluster.ClientService(name), namespace))
+	servers = append(servers, hostNames(cluster.ClientService(name), namespace, domain)...)
+	return map[string]clustertls.Leaf{
+		cluster.PeerTLSSecret(name): {CommonName: PeerCommonName, DNSNames: pods},
+		cluster.ServerTLSSecret(name): {
+			CommonName: ServerCommonName, DNSNames: append(servers, "localhost"),
+			IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		},
+		// etcd looks a client's address up among the names in its certificate, if there are any. There are none.
+		cluster.ClientTLSSecret(name):   {CommonName: ClientCommonName},
+		cluster.OperatorTLSSecret(name): {CommonName: RootUser},
+	}
+}
+
+func hostNames(service, namespace, domain string) []string {
+	return []string{
+		fmt.Sprintf("%s.%s.svc", service, namespace),
+		cluster.ServiceHost(service, namespace, domain),
+	}
+}
+
+func wildcards(names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = "*." + n
+	}
+	return out
+}
+
+// Connection returns the Secret that clients connect with, in the layout of the Service Binding specification
+// (https://servicebinding.io/spec/core/1.1.0/#well-known-secret-entries). password is empty without authentication,
+// ca and pair without TLS.
+func (b Blueprint) Connection(password string, ca []byte, pair clustertls.Pair) map[string][]byte {
+	host := cluster.ServiceHost(cluster.ClientService(b.Cluster.Name), b.Cluster.Namespace, b.Domain)
+	scheme := "http"
+	data := map[string][]byte{
+		"type": []byte("etcd"), "provider": []byte(cluster.ManagedBy),
+		"host": []byte(host), "port": fmt.Append(nil, ClientPort),
+	}
+	if len(ca) > 0 {
+		scheme = "https"
+		data["ca.crt"], data["tls.crt"], data["tls.key"] = ca, pair.Cert, pair.Key
+	}
+	if password != "" {
+		data["username"], data["password"] = []byte(RootUser), []byte(password)
+	}
+	data["uri"] = []byte(ClientURL(scheme, host))
+	return data
+}

@@ -1,0 +1,177 @@
+package etcd
+
+import (
+	"time"
+)
+
+// State is what was observed of a cluster. Where something could not be read, it says so; it never leaves a gap that
+// could be taken for "there is none".
+type State struct {
+	Want Want
+	// Record is nil until it has been written.
+	Record *Record
+	// HasSet says that the StatefulSet exists.
+	HasSet bool
+	Claims []Claim
+	Pods   []Pod
+	// Members as the quorum has them; nil: unknown, because no member answered.
+	Members []Member
+	// Auth is nil when unknown.
+	Auth *Auth
+	Now  time.Time
+}
+
+// Want is what the specification asks for.
+type Want struct {
+	Name string
+	// Members in the order of their ordinals.
+	Members      []Peer
+	TemplateHash string
+	// Auth says that clients must authenticate.
+	Auth bool
+	// CertificateIsRoot says that the operator's certificate makes it root without a password.
+	CertificateIsRoot bool
+	// Persistent says that the members' disks outlive their pods.
+	Persistent bool
+	// StorageChanged says that spec.storage asks for something else than the claims were made with.
+	StorageChanged bool
+}
+
+// Claim is the volume claim of an ordinal.
+type Claim struct {
+	Name    string
+	Ordinal int
+	// Leaving says that it is being deleted, or will be, together with an earlier cluster of the same name.
+	Leaving bool
+}
+
+// Pod is the pod of a member.
+type Pod struct {
+	Name, UID string
+	Ordinal   int
+	// Ready as the kubelet sees it.
+	Ready        bool
+	Terminating  bool
+	TemplateHash string
+	// EverRan says that etcd has run in this pod, so that its disk may hold data.
+	EverRan bool
+	// Stuck says that the pod does not run and will not by itself.
+	Stuck bool
+	// Problem says in words what keeps the pod from running, empty when nothing does.
+	Problem string
+	// Gate is why the start gate holds the pod back, nil when it does not or has not said so.
+	Gate *GateReport
+	// View is what the member says, nil when it does not answer: it is unknown then, not dead.
+	View *View
+	// Unreachable is why the member does not answer.
+	Unreachable error
+}
+
+// pod returns the pod that stands for a member: the two are the same thing when their peer URL is.
+func (s State) pod(m Member) *Pod {
+	for _, p := range s.Record.Members {
+		if p.URL == m.PeerURL {
+			return s.podNamed(p.Name)
+		}
+	}
+	return nil
+}
+
+func (s State) podNamed(name string) *Pod {
+	for i := range s.Pods {
+		if s.Pods[i].Name == name {
+			return &s.Pods[i]
+		}
+	}
+	return nil
+}
+
+// healthy reports whether a member answers, follows a leader and is the member that its pod should be.
+func (s State) healthy(m Member) bool {
+	p := s.pod(m)
+	return p != nil && !p.Terminating && p.View != nil && p.View.MemberID == m.ID && p.View.Leader != 0
+}
+
+// voters counts the voting members, and those of them that are healthy.
+func (s State) voters() (all, healthy int) {
+	for _, m := range s.Members {
+		if m.Learner {
+			continue
+		}
+		all++
+		if s.healthy(m) {
+			healthy++
+		}
+	}
+	return all, healthy
+}
+
+// leader returns the member that a quorum of the voters follows, nil when there is none.
+func (s State) leader() *Member {
+	votes := map[uint64]int{}
+	all := 0
+	for _, m := range s.Members {
+		if m.Learner {
+			continue
+		}
+		all++
+		if s.healthy(m) {
+			votes[s.pod(m).View.Leader]++
+		}
+	}
+	for i, m := range s.Members {
+		if votes[m.ID] >= Quorum(all) {
+			return &s.Members[i]
+		}
+	}
+	return nil
+}
+
+// clusterID returns the id that the answering members agree on. agree is false when they do not.
+func (s State) clusterID() (id uint64, agree bool) {
+	for _, p := range s.Pods {
+		if p.View == nil {
+			continue
+		}
+		if id != 0 && p.View.ClusterID != id {
+			return 0, false
+		}
+		id = p.View.ClusterID
+	}
+	return id, true
+}
+
+// alarms returns the alarms that any member knows of, each once.
+func (s State) alarms() []Alarm {
+	var out []Alarm
+	seen := map[Alarm]bool{}
+	for _, p := range s.Pods {
+		if p.View == nil {
+			continue
+		}
+		for _, a := range p.View.Alarms {
+			if !seen[a] {
+				seen[a] = true
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+// name of a member for people: its pod.
+func (s State) name(id uint64) string {
+	for _, m := range s.Members {
+		if m.ID == id {
+			if p := s.pod(m); p != nil {
+				return p.Name
+			}
+			return m.Name
+		}
+	}
+	return "member " + FormatID(id)
+}
+
+// open reports whether clients are let in: the identity of the cluster is safe, and authentication is on where it is
+// wanted, because the planner records the id last.
+func (s State) open() bool { return s.Record != nil && s.Record.ClusterID != 0 }

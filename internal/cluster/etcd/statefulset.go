@@ -1,0 +1,230 @@
+package etcd
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/kube"
+)
+
+// Containers of a member's pod.
+const (
+	// ContainerGate is the start gate, an init container from the operator's image.
+	ContainerGate = "gate"
+	// ContainerEtcd is etcd.
+	ContainerEtcd = "etcd"
+)
+
+const (
+	volumeConfig = "config"
+	volumeRun    = "run"
+	volumeServer = "server-tls"
+	volumePeer   = "peer-tls"
+
+	// gracePeriod of a pod in seconds: time to hand over leadership and to close the database.
+	gracePeriod = 60
+	// runDirSize is far more than a configuration file needs.
+	runDirSize = "1Mi"
+)
+
+// Image is the container image of etcd.
+func Image(spec v1alpha1.EtcdClusterSpec, v Version) string {
+	if spec.Image != nil {
+		return *spec.Image
+	}
+	return "quay.io/coreos/etcd:v" + v.String()
+}
+
+// StatefulSet runs the members. All start at once, because they need each other to become ready; none is replaced
+// by the StatefulSet controller, which knows nothing of quorums (OnDelete).
+func (b Blueprint) StatefulSet() (*appsv1ac.StatefulSetApplyConfiguration, error) {
+	name := b.Cluster.Name
+	tpl, err := b.podTemplate()
+	if err != nil {
+		return nil, err
+	}
+	spec := appsv1ac.StatefulSetSpec().
+		WithServiceName(cluster.PeersService(name)).
+		WithReplicas(int32(len(b.Record.Members))). //nolint:gosec // At most seven.
+		WithPodManagementPolicy(appsv1.ParallelPodManagement).
+		WithUpdateStrategy(appsv1ac.StatefulSetUpdateStrategy().WithType(appsv1.OnDeleteStatefulSetStrategyType)).
+		WithSelector(metav1ac.LabelSelector().WithMatchLabels(Selector(name))).
+		WithTemplate(tpl)
+	if s := b.Storage; s != nil {
+		spec.WithVolumeClaimTemplates(b.claimTemplate(s)).WithPersistentVolumeClaimRetentionPolicy(retention(s))
+	}
+	return appsv1ac.StatefulSet(name, b.Cluster.Namespace).
+		WithLabels(Labels(name)).WithOwnerReferences(b.Owner).WithSpec(spec), nil
+}
+
+// TemplateHash identifies everything that a member must be restarted for: the pod template but for the operator's
+// own image, and the common part of the configuration.
+func (b Blueprint) TemplateHash() (string, error) {
+	tpl, err := b.bareTemplate()
+	if err != nil {
+		return "", err
+	}
+	return b.hash(tpl)
+}
+
+func (b Blueprint) hash(tpl *corev1ac.PodTemplateSpecApplyConfiguration) (string, error) {
+	pod, err := kube.TemplateHash(tpl, ContainerGate)
+	if err != nil {
+		return "", err
+	}
+	config, err := commonHash(b.Common)
+	return pod + "-" + config, err
+}
+
+func (b Blueprint) podTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
+	tpl, err := b.bareTemplate()
+	if err != nil {
+		return nil, err
+	}
+	hash, err := b.hash(tpl)
+	if err != nil {
+		return nil, err
+	}
+	return tpl.WithAnnotations(map[string]string{v1alpha1.AnnotationTemplateHash: hash}), nil
+}
+
+func (b Blueprint) bareTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
+	etcd, err := b.etcdContainer()
+	if err != nil {
+		return nil, err
+	}
+	name := b.Cluster.Name
+	spec := corev1ac.PodSpec().
+		WithTerminationGracePeriodSeconds(gracePeriod).
+		WithInitContainers(b.gateContainer()).
+		WithContainers(etcd).
+		WithVolumes(
+			corev1ac.Volume().WithName(volumeConfig).
+				WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(cluster.ConfigName(name))),
+			memoryVolume(volumeRun),
+		)
+	if b.ServerSecret != "" {
+		spec.WithVolumes(secretVolume(volumeServer, b.ServerSecret), secretVolume(volumePeer, b.PeerSecret))
+	}
+	if b.Storage == nil {
+		spec.WithVolumes(corev1ac.Volume().WithName(cluster.VolumeData).WithEmptyDir(corev1ac.EmptyDirVolumeSource()))
+	}
+	tpl := corev1ac.PodTemplateSpec().WithLabels(Labels(name)).WithSpec(spec)
+	err = kube.ApplyTemplate(tpl, b.Cluster.Spec.Template, ContainerEtcd, kube.Defaults{
+		Selector: Selector(name), Affinity: kube.SoftAntiAffinity(Selector(name)),
+	})
+	return tpl, err
+}
+
+// gateContainer writes the member's configuration and decides whether it may start, see DecideStart.
+func (b Blueprint) gateContainer() *corev1ac.ContainerApplyConfiguration {
+	c := corev1ac.Container().WithName(ContainerGate).WithImage(b.AgentImage).
+		WithCommand("/agent").WithArgs("gate", "etcd").
+		WithEnv(fieldEnv("POD_NAME", "metadata.name"), fieldEnv("POD_IP", "status.podIP")).
+		WithSecurityContext(kube.ContainerSecurity()).
+		WithVolumeMounts(
+			corev1ac.VolumeMount().WithName(volumeConfig).WithMountPath(ConfigDir).WithReadOnly(true),
+			corev1ac.VolumeMount().WithName(volumeRun).WithMountPath(RunDir),
+			corev1ac.VolumeMount().WithName(cluster.VolumeData).WithMountPath(DataMount),
+		)
+	if b.PeerSecret != "" {
+		c.WithVolumeMounts(corev1ac.VolumeMount().WithName(volumePeer).WithMountPath(PeerTLSDir).WithReadOnly(true))
+	}
+	return c
+}
+
+func (b Blueprint) etcdContainer() (*corev1ac.ContainerApplyConfiguration, error) {
+	c := corev1ac.Container().WithName(ContainerEtcd).WithImage(Image(b.Cluster.Spec, b.Version)).
+		WithCommand("etcd", "--config-file="+ConfigFile).
+		WithPorts(
+			corev1ac.ContainerPort().WithName("client").WithContainerPort(ClientPort),
+			corev1ac.ContainerPort().WithName("peer").WithContainerPort(PeerPort),
+			corev1ac.ContainerPort().WithName("metrics").WithContainerPort(MetricsPort),
+		).
+		WithSecurityContext(kube.ContainerSecurity()).
+		WithStartupProbe(startupProbe()).WithReadinessProbe(readinessProbe()).WithLivenessProbe(livenessProbe()).
+		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
+		WithVolumeMounts(
+			corev1ac.VolumeMount().WithName(volumeRun).WithMountPath(RunDir).WithReadOnly(true),
+			corev1ac.VolumeMount().WithName(cluster.VolumeData).WithMountPath(DataMount),
+		)
+	if b.ServerSecret != "" {
+		c.WithVolumeMounts(
+			corev1ac.VolumeMount().WithName(volumeServer).WithMountPath(ServerTLSDir).WithReadOnly(true),
+			corev1ac.VolumeMount().WithName(volumePeer).WithMountPath(PeerTLSDir).WithReadOnly(true),
+		)
+	}
+	if b.Cluster.Spec.Resources == nil {
+		return c, nil
+	}
+	r, err := kube.Convert[corev1ac.ResourceRequirementsApplyConfiguration](b.Cluster.Spec.Resources)
+	if err != nil {
+		return nil, err
+	}
+	return c.WithResources(r), nil
+}
+
+// startupProbe gives a member half an hour to read its log and database. It asks every second, because the other
+// probes start only when it has passed.
+func startupProbe() *corev1ac.ProbeApplyConfiguration {
+	return probe("/livez").WithPeriodSeconds(1).WithTimeoutSeconds(1).WithFailureThreshold(1800)
+}
+
+// readinessProbe is etcd's own: the member is a voter, its data is not known to be corrupt, and it can read through
+// the quorum. The NOSPACE alarm does not fail it, which is right: reads and deletes still work.
+func readinessProbe() *corev1ac.ProbeApplyConfiguration {
+	return probe("/readyz").WithPeriodSeconds(1).WithTimeoutSeconds(3).WithFailureThreshold(3)
+}
+
+// livenessProbe reads from the member itself, without the quorum: a restart does not bring a lost quorum back. A
+// defragmentation blocks that read, by about 5 s for each GiB, so a member is given five minutes.
+func livenessProbe() *corev1ac.ProbeApplyConfiguration {
+	return probe("/livez").WithPeriodSeconds(10).WithTimeoutSeconds(5).WithFailureThreshold(30)
+}
+
+func probe(path string) *corev1ac.ProbeApplyConfiguration {
+	return corev1ac.Probe().WithHTTPGet(corev1ac.HTTPGetAction().WithPath(path).WithPort(intstr.FromInt32(MetricsPort)))
+}
+
+func (b Blueprint) claimTemplate(s *v1alpha1.StorageSpec) *corev1ac.PersistentVolumeClaimApplyConfiguration {
+	spec := corev1ac.PersistentVolumeClaimSpec().
+		WithAccessModes(corev1.ReadWriteOnce).
+		WithResources(corev1ac.VolumeResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceStorage: s.Size}))
+	if s.ClassName != nil {
+		spec.WithStorageClassName(*s.ClassName)
+	}
+	c := corev1ac.PersistentVolumeClaim(cluster.VolumeData, "").WithLabels(Labels(b.Cluster.Name)).WithSpec(spec)
+	c.Namespace = nil // The claims are in the namespace of the pods; the API server rejects another word for it.
+	return c
+}
+
+func retention(s *v1alpha1.StorageSpec) *appsv1ac.StatefulSetPersistentVolumeClaimRetentionPolicyApplyConfiguration {
+	deleted := appsv1.RetainPersistentVolumeClaimRetentionPolicyType
+	if s.DeletionPolicy != nil && *s.DeletionPolicy == v1alpha1.DeletionDelete {
+		deleted = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+	}
+	return appsv1ac.StatefulSetPersistentVolumeClaimRetentionPolicy().
+		WithWhenDeleted(deleted).WithWhenScaled(appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+}
+
+func memoryVolume(name string) *corev1ac.VolumeApplyConfiguration {
+	limit := resource.MustParse(runDirSize)
+	return corev1ac.Volume().WithName(name).WithEmptyDir(
+		corev1ac.EmptyDirVolumeSource().WithMedium(corev1.StorageMediumMemory).WithSizeLimit(limit))
+}
+
+func secretVolume(name, secret string) *corev1ac.VolumeApplyConfiguration {
+	return corev1ac.Volume().WithName(name).WithSecret(corev1ac.SecretVolumeSource().WithSecretName(secret))
+}
+
+func fieldEnv(name, path string) *corev1ac.EnvVarApplyConfiguration {
+	return corev1ac.EnvVar().WithName(name).WithValueFrom(corev1ac.EnvVarSource().
+		WithFieldRef(corev1ac.ObjectFieldSelector().WithFieldPath(path)))
+}

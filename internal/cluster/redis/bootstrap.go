@@ -1,0 +1,157 @@
+package redis
+
+import (
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// fullMesh is the largest number of nodes that are all introduced to one another at once. Beyond it everybody meets
+// one node and gossip does the rest, which is slower but costs fewer commands.
+const fullMesh = 32
+
+// setConfigEpochs gives every node of a fresh cluster an epoch of its own while it is alone; afterwards it is too late.
+func setConfigEpochs(v *view) (cluster.Plan, bool) {
+	if v.formed {
+		return cluster.Pass()
+	}
+	var step SetConfigEpochs
+	for _, p := range v.read {
+		if p.Node.Blank() && p.Node.Self().Epoch == 0 {
+			step.Nodes = append(step.Nodes, NodeEpoch{p.Name, v.Spec.bootstrapEpoch(p)})
+		}
+	}
+	if len(step.Nodes) == 0 {
+		return cluster.Pass()
+	}
+	plan, ok := cluster.Do(step, "%d fresh nodes get distinct config epochs", len(step.Nodes))
+	plan.After = soon / 2
+	return plan, ok
+}
+
+// introduce makes the nodes of a fresh cluster meet.
+func introduce(v *view) (cluster.Plan, bool) {
+	if v.formed || v.knowEachOther() {
+		return cluster.Pass()
+	}
+	var step Meet
+	shaking := false
+	for i, p := range v.read {
+		for j, other := range v.read {
+			if j <= i || (len(v.read) > fullMesh && i > 0) {
+				continue
+			}
+			if acquainted(p, other) {
+				continue
+			}
+			if p.Node.shakesHandsWith(other.Addr) || other.Node.shakesHandsWith(p.Addr) {
+				shaking = true
+				continue
+			}
+			step.Pairs = append(step.Pairs, Introduction{p.Name, other.Name, other.Addr})
+		}
+	}
+	if len(step.Pairs) == 0 {
+		return cluster.Wait(ReasonGossip, soon, "%s", gossipMessage(shaking))
+	}
+	plan, ok := cluster.Do(step, "%d nodes of the new cluster are introduced to each other", len(v.read))
+	plan.After = soon
+	return plan, ok
+}
+
+func gossipMessage(shaking bool) string {
+	if shaking {
+		return "the nodes shake hands"
+	}
+	return "the nodes learn of each other"
+}
+
+// shakesHandsWith tells whether the node is about to get to know the one at the address.
+func (n *Node) shakesHandsWith(a Address) bool {
+	for _, p := range n.Peers {
+		if p.Handshake && p.Addr == a {
+			return true
+		}
+	}
+	return false
+}
+
+// acquainted tells whether two nodes know each other.
+func acquainted(a, b *Pod) bool {
+	_, ab := a.Node.Peer(b.Node.ID)
+	_, ba := b.Node.Peer(a.Node.ID)
+	return ab && ba
+}
+
+// addSlots assigns the slots of a fresh cluster, or goes on with it. It acts only where the facts leave no doubt that
+// nobody ever owned what it assigns.
+func addSlots(v *view) (cluster.Plan, bool) {
+	if !v.bootstrapping() {
+		return cluster.Pass()
+	}
+	if !v.knowEachOther() {
+		return cluster.Wait(ReasonGossip, soon, "the nodes learn of each other")
+	}
+	var step AddSlots
+	for shard, pods := range v.shards {
+		if len(v.owners(shard)) == 0 {
+			step.Owners = append(step.Owners, Ownership{pods[0].Name, Share(shard, v.Spec.Shards)})
+		}
+	}
+	if len(step.Owners) == 0 {
+		return cluster.Pass()
+	}
+	plan, ok := cluster.Do(step, "the slots are divided among %d shards", v.Spec.Shards)
+	plan.After = soon / 2
+	return plan, ok
+}
+
+// bootstrapping tells whether slots were never assigned, or not all of them yet: every shard either has just its share
+// or is untouched, nobody replicates, nobody is missing. In a cluster that was formed once, a shard without an owner
+// has lost its data instead, which must not be papered over with an empty one.
+func (v *view) bootstrapping() bool {
+	if len(v.ghosts()) > 0 {
+		return false
+	}
+	for shard, pods := range v.shards {
+		owners := v.owners(shard)
+		if len(owners) > 1 || (len(owners) == 1 && !owners[0].Node.Self().Slots.Equal(Share(shard, v.Spec.Shards))) {
+			return false
+		}
+		if len(owners) == 0 && !untouched(pods) {
+			return false
+		}
+		for _, p := range pods {
+			if p.Node.Self().Replica {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// untouched tells whether the nodes of a shard were made for this cluster and never held anything. A node that joins a
+// formed cluster later never got an epoch.
+func untouched(pods []*Pod) bool {
+	for _, p := range pods {
+		if p.Node.Keys > 0 || p.Node.Loading || p.Node.Self().Epoch == 0 {
+			return false
+		}
+	}
+	return len(pods) > 0 && pods[0].Ordinal == 0
+}
+
+// refuseUnassigned stops when slots of a formed cluster have no owner: giving them to an empty node would hide a loss.
+func refuseUnassigned(v *view) (cluster.Plan, bool) {
+	var owned []Slots
+	for _, p := range v.read {
+		for _, peer := range p.Node.Peers {
+			owned = append(owned, peer.Slots)
+		}
+	}
+	missing := Union(owned...).Missing()
+	if len(missing) == 0 {
+		return cluster.Pass()
+	}
+	return cluster.Refuse(ReasonSlotsUnassigned,
+		"slots %s have no owner although the cluster was formed before: restore the pods or claims that held them, or assign them by hand with CLUSTER ADDSLOTSRANGE",
+		missing)
+}

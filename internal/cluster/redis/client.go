@@ -1,0 +1,30 @@
+package redis
+
+import "context"
+
+// Client is a connection to one server, with the verbs that the planner's steps need. Every call may be repeated.
+type Client interface {
+	// Read returns the server's account of itself and of the others.
+	Read(ctx context.Context) (*Node, error)
+	// SetConfigEpoch gives a fresh node its first config epoch.
+	SetConfigEpoch(ctx context.Context, epoch uint64) error
+	// Meet makes the server shake hands with the one at the address.
+	Meet(ctx context.Context, addr Address) error
+	// AddSlots makes the server the owner of slots that nobody owns.
+	AddSlots(ctx context.Context, slots Slots) error
+	// Replicate makes the server a replica of the node with the id.
+	Replicate(ctx context.Context, id string) error
+	// Forget removes a node from the server's table, and keeps it out for a minute.
+	Forget(ctx context.Context, id string) error
+	// Failover makes a replica take over from its living primary, without losing a write, and returns when it has. With
+	// force it takes over from a dead one, if the majority of the primaries agrees.
+	Failover(ctx context.Context, force bool) error
+	// Close ends the connection.
+	Close() error
+}
+
+// Call is one command to the server of one pod.
+type Call struct {
+	Pod string
+	Do  func(ctx context.Context, c Client) error
+}

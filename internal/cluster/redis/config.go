@@ -1,0 +1,261 @@
+package redis
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// Ports of every server.
+const (
+	ClientPort = 6379
+	BusPort    = ClientPort + 10000
+)
+
+// Paths inside the pods.
+const (
+	dataDir = "/data"
+	runDir  = "/run/quorate"
+	tlsDir  = "/etc/quorate/tls"
+	// NodesFile is the server's own record of the cluster. It lies beside the data, so that a server which lost its
+	// data has lost its identity as well.
+	NodesFile = "nodes.conf"
+	// AppendDir holds the append-only files.
+	AppendDir = "appendonlydir"
+	// ConfigKey is the key of the configuration in the ConfigMap, and the name of the file that the gate makes of it.
+	ConfigKey = "redis.conf"
+	// UsersFile is the file with the users that the gate writes.
+	UsersFile = "users.acl"
+)
+
+const (
+	defaultNodeTimeout = 5 * time.Second
+	// ReasonInvalidConfig says that spec.config holds something that cannot be set.
+	ReasonInvalidConfig = "InvalidSpec"
+)
+
+// OwnedConfigKeys are the parameters that spec.config.extra cannot set: identity, addresses, persistence, users,
+// certificates and what would let a client out of the server depend on them. The rule of the CRD lists the same keys.
+// A key that ends in "*" stands for all that begin so.
+var OwnedConfigKeys = []string{
+	"aclfile", "appenddirname", "appendfilename", "appendfsync", "appendonly", "bind", "bind-source-addr", "cluster-*",
+	"daemonize", "dbfilename", "dir", "enable-debug-command", "enable-module-command", "enable-protected-configs",
+	"include", "loadmodule", "logfile", "masterauth", "masteruser", "maxmemory", "maxmemory-policy", "pidfile", "port",
+	"primaryauth", "primaryuser", "protected-mode", "rdma-*", "rename-command", "repl-diskless-sync",
+	"repl-diskless-sync-delay", "replica-announce-*", "replica-read-only", "replicaof", "requirepass", "save",
+	"slave-announce-*", "slave-read-only", "slaveof", "supervised", "syslog-*", "tls-*", "unixsocket",
+	"unixsocketperm", "user",
+}
+
+// OwnsConfigKey reports whether a parameter belongs to the operator.
+func OwnsConfigKey(key string) bool {
+	return slices.ContainsFunc(OwnedConfigKeys, func(owned string) bool {
+		prefix, wild := strings.CutSuffix(owned, "*")
+		return key == owned || (wild && strings.HasPrefix(key, prefix))
+	})
+}
+
+var configKey = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
+
+// directive is one line of redis.conf: a name and its arguments.
+type directive struct {
+	name string
+	args []string
+}
+
+// Config renders what all servers of a cluster have in common. Each pod's gate adds what is its own, see PodConfig.
+func Config(spec *v1alpha1.RedisClusterSpec) (string, error) {
+	lines := append(fixed(), transport(spec)...)
+	lines = append(lines, tunables(spec.Config)...)
+	extra, err := extras(spec.Config)
+	if err != nil {
+		return "", err
+	}
+	return render(append(lines, extra...))
+}
+
+func fixed() []directive {
+	return []directive{
+		{"dir", []string{dataDir}},
+		{"daemonize", []string{"no"}},
+		{"protected-mode", []string{"no"}}, // It would refuse everybody but loopback; users guard the server instead.
+		{"aclfile", []string{runDir + "/" + UsersFile}},
+		// Data and identity share one fate: a server restarted in place never comes back empty under its old id,
+		// which would make its replicas throw away their copies.
+		{"appendonly", []string{"yes"}},
+		{"appenddirname", []string{AppendDir}},
+		{"save", []string{""}}, // The append-only file holds everything already.
+		{"cluster-enabled", []string{"yes"}},
+		{"cluster-config-file", []string{NodesFile}},
+		{"cluster-allow-replica-migration", []string{"no"}}, // A replica belongs to its shard's StatefulSet.
+		{"cluster-replica-validity-factor", []string{"0"}},  // An old copy beats none; the operator watches the lag.
+		{"cluster-require-full-coverage", []string{"no"}},   // The other shards serve on when one is lost.
+		{"repl-diskless-sync", []string{"yes"}},
+		{"repl-diskless-sync-delay", []string{"0"}}, // Until its first sync a replica protects nothing.
+		{"replica-read-only", []string{"yes"}},
+		{"masteruser", []string{UserReplication}},
+	}
+}
+
+func transport(spec *v1alpha1.RedisClusterSpec) []directive {
+	if spec.TLS.TLSMode() == v1alpha1.TLSDisabled {
+		// Addresses spare clients the lookup of names.
+		return []directive{{"port", []string{strconv.Itoa(ClientPort)}}, {"cluster-preferred-endpoint-type", []string{"ip"}}}
+	}
+	return []directive{
+		{"port", []string{"0"}},
+		{"tls-port", []string{strconv.Itoa(ClientPort)}},
+		{"tls-cert-file", []string{tlsDir + "/tls.crt"}},
+		{"tls-key-file", []string{tlsDir + "/tls.key"}},
+		{"tls-ca-cert-file", []string{tlsDir + "/ca.crt"}},
+		{"tls-replication", []string{"yes"}},
+		{"tls-cluster", []string{"yes"}},
+		{"tls-auth-clients", []string{"optional"}},
+		// Clients verify the name they are sent to, and the certificate cannot list addresses that change.
+		{"cluster-preferred-endpoint-type", []string{"hostname"}},
+	}
+}
+
+func tunables(c *v1alpha1.RedisConfig) []directive {
+	timeout := defaultNodeTimeout
+	if c != nil && c.NodeTimeout != nil {
+		timeout = c.NodeTimeout.Duration
+	}
+	out := []directive{{"cluster-node-timeout", []string{strconv.FormatInt(timeout.Milliseconds(), 10)}}}
+	if c == nil {
+		return out
+	}
+	if c.MaxMemory != nil {
+		out = append(out, directive{"maxmemory", []string{strconv.FormatInt(c.MaxMemory.Value(), 10)}})
+	}
+	if c.MaxMemoryPolicy != nil {
+		out = append(out, directive{"maxmemory-policy", []string{*c.MaxMemoryPolicy}})
+	}
+	if c.AppendFsync != nil {
+		out = append(out, directive{"appendfsync", []string{*c.AppendFsync}})
+	}
+	return out
+}
+
+// extras are the user's own parameters. Admission has checked them; they are checked again, because a line break in one
+// would be a directive of its own.
+func extras(c *v1alpha1.RedisConfig) ([]directive, error) {
+	if c == nil {
+		return nil, nil
+	}
+	var out []directive
+	for _, key := range slices.Sorted(maps.Keys(c.Extra)) {
+		value := string(c.Extra[key])
+		switch {
+		case !configKey.MatchString(key):
+			return nil, invalid("spec.config.extra: %q is no name of a parameter", key)
+		case OwnsConfigKey(key):
+			return nil, invalid("spec.config.extra: %s belongs to the operator or has a field of its own in spec.config: remove it", key)
+		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
+			return nil, invalid("spec.config.extra: the value of %s holds characters other than printable ASCII: remove them", key)
+		}
+		args := strings.Fields(value)
+		if len(args) == 0 {
+			args = []string{""}
+		}
+		out = append(out, directive{key, args})
+	}
+	return out, nil
+}
+
+func invalid(format string, args ...any) error {
+	return cluster.Refusal{Reason: ReasonInvalidConfig, Message: fmt.Sprintf(format, args...)}
+}
+
+// render writes directives in the syntax of redis.conf.
+func render(lines []directive) (string, error) {
+	var b strings.Builder
+	for _, d := range lines {
+		b.WriteString(d.name)
+		for _, a := range d.args {
+			quoted, err := quote(a)
+			if err != nil {
+				return "", fmt.Errorf("parameter %s: %w", d.name, err)
+			}
+			b.WriteString(" " + quoted)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String(), nil
+}
+
+// plainArg needs no quotes.
+var plainArg = regexp.MustCompile(`^[A-Za-z0-9_./:@-]+$`)
+
+// quote writes an argument so that redis.conf reads it back as it was, see sdssplitargs in the server's source.
+func quote(arg string) (string, error) {
+	if plainArg.MatchString(arg) {
+		return arg, nil
+	}
+	var b strings.Builder
+	b.WriteByte('"')
+	for i := range len(arg) {
+		switch c := arg[i]; {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < ' ' || c > '~':
+			if c == '\n' || c == '\r' || c == 0 {
+				return "", fmt.Errorf("a value holds a line break or a zero byte")
+			}
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String(), nil
+}
+
+// PodFacts is what only the pod itself knows.
+type PodFacts struct {
+	// Name, IP and Host (DNS name) of the pod.
+	Name, IP, Host string
+	// Engine and Version of the server.
+	Engine, Version string
+	// ReplicationPassword of the user that replicas connect as.
+	ReplicationPassword string
+}
+
+// PodConfig completes the common configuration for one pod.
+func PodConfig(common string, p PodFacts) (string, error) {
+	lines := []directive{
+		{"cluster-announce-ip", []string{p.IP}},
+		{"cluster-announce-hostname", []string{p.Host}},
+		{"masterauth", []string{p.ReplicationPassword}},
+	}
+	named, err := announcesName(p.Engine, p.Version)
+	if err != nil {
+		return "", err
+	}
+	if named {
+		lines = append(lines, directive{"cluster-announce-human-nodename", []string{p.Name}})
+	}
+	own, err := render(lines)
+	if err != nil {
+		return "", err
+	}
+	return common + own, nil
+}
+
+// announcesName tells whether the server knows cluster-announce-human-nodename: Redis since 7.2, Valkey always. An
+// unknown directive would keep it from starting.
+func announcesName(engine, version string) (bool, error) {
+	if engine == string(v1alpha1.EngineValkey) {
+		return true, nil
+	}
+	v, err := ParseVersion(version)
+	return err == nil && v.AtLeast(7, 2), err
+}

@@ -1,0 +1,47 @@
+package redis
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// Connection is the content of the Secret that clients connect with, in the Service Binding layout
+// (https://servicebinding.io/spec/core/1.1.0/#well-known-secret-entries), with the addresses of all servers besides.
+func Connection(c *v1alpha1.RedisCluster, domain, password string, ca, cert, key []byte) map[string][]byte {
+	host := cluster.ServiceHost(cluster.ClientService(c.Name), c.Namespace, domain)
+	port := strconv.Itoa(ClientPort)
+	uri := url.URL{Scheme: "redis", Host: host + ":" + port}
+	data := map[string][]byte{
+		"type": []byte("redis"), "provider": []byte(c.Spec.ServerEngine()),
+		"host": []byte(host), "port": []byte(port),
+		"nodes": []byte(strings.Join(podAddresses(c, domain), ",")),
+	}
+	if c.Spec.Auth.AuthMode() != v1alpha1.AuthDisabled {
+		uri.User = url.UserPassword("default", password)
+		data["username"], data["password"] = []byte("default"), []byte(password)
+	}
+	if c.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled {
+		uri.Scheme = "rediss"
+		data["ca.crt"] = ca
+		if len(cert) > 0 {
+			data["tls.crt"], data["tls.key"] = cert, key
+		}
+	}
+	data["uri"] = []byte(uri.String())
+	return data
+}
+
+func podAddresses(c *v1alpha1.RedisCluster, domain string) []string {
+	var out []string
+	for shard := range int(c.Spec.Shards) {
+		for ordinal := range 1 + c.Spec.Replicas() {
+			pod := cluster.Pod(cluster.ShardSet(c.Name, shard), ordinal)
+			out = append(out, cluster.PodHost(pod, c.Name, c.Namespace, domain)+":"+strconv.Itoa(ClientPort))
+		}
+	}
+	return out
+}

@@ -1,0 +1,159 @@
+package redis
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ParseNodes reads the answer to CLUSTER NODES, or the file nodes.conf, which has the same lines and one more that
+// starts with "vars". https://redis.io/docs/latest/commands/cluster-nodes/
+func ParseNodes(text string) ([]Peer, error) {
+	var peers []Peer
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] == "vars" {
+			continue
+		}
+		p, err := parseNode(fields)
+		if err != nil {
+			return nil, fmt.Errorf("line %q: %w", strings.TrimSpace(line), err)
+		}
+		peers = append(peers, p)
+	}
+	return peers, nil
+}
+
+// parseNode reads: id addr flags primary ping-sent pong-received config-epoch link-state slot...
+func parseNode(f []string) (Peer, error) {
+	if len(f) < 8 {
+		return Peer{}, fmt.Errorf("%d fields, at least 8 expected", len(f))
+	}
+	p := Peer{ID: f[0], Addr: parseAddress(f[1]), Connected: f[7] == "connected"}
+	for flag := range strings.SplitSeq(f[2], ",") {
+		p.setFlag(flag)
+	}
+	if f[3] != "-" {
+		p.PrimaryID = f[3]
+	}
+	epoch, err := strconv.ParseUint(f[6], 10, 64)
+	if err != nil {
+		return Peer{}, fmt.Errorf("config epoch: %w", err)
+	}
+	p.Epoch = epoch
+	var ranges []Range
+	for _, s := range f[8:] {
+		if strings.HasPrefix(s, "[") {
+			p.Moving = true
+			continue
+		}
+		r, err := ParseRange(s)
+		if err != nil {
+			return Peer{}, err
+		}
+		ranges = append(ranges, r)
+	}
+	p.Slots = NewSlots(ranges...)
+	return p, nil
+}
+
+func (p *Peer) setFlag(flag string) {
+	switch flag {
+	case "myself":
+		p.Myself = true
+	case "slave", "replica":
+		p.Replica = true
+	case "fail?":
+		p.Failing = true
+	case "fail":
+		p.Failed = true
+	case "handshake":
+		p.Handshake = true
+	case "noaddr":
+		p.NoAddr = true
+	}
+}
+
+// parseAddress reads ip:port@busport[,hostname[,key=value...]]; the address may be an IPv6 one, or empty.
+func parseAddress(text string) Address {
+	text, _, _ = strings.Cut(text, ",")
+	text, _, _ = strings.Cut(text, "@")
+	i := strings.LastIndexByte(text, ':')
+	if i < 0 {
+		return Address{}
+	}
+	port, err := strconv.Atoi(text[i+1:])
+	if err != nil {
+		return Address{}
+	}
+	return Address{IP: text[:i], Port: port}
+}
+
+// ParseNode puts the answers of one server together: CLUSTER MYID, CLUSTER NODES, CLUSTER INFO and INFO.
+func ParseNode(id, nodes, clusterInfo, info string) (*Node, error) {
+	peers, err := ParseNodes(nodes)
+	if err != nil {
+		return nil, fmt.Errorf("CLUSTER NODES: %w", err)
+	}
+	n := &Node{ID: strings.TrimSpace(id), Peers: peers}
+	if self := n.Self(); len(peers) == 0 || self.ID != n.ID {
+		return nil, fmt.Errorf("CLUSTER NODES has no line of the node %s itself", n.ID)
+	}
+	n.StateOK = parseInfo(clusterInfo)["cluster_state"] == "ok"
+	n.readInfo(parseInfo(info))
+	return n, nil
+}
+
+func (n *Node) readInfo(info map[string]string) {
+	n.Version = info["redis_version"]
+	if v, ok := info["valkey_version"]; ok {
+		n.Version = v
+	}
+	n.Loading = info["loading"] == "1" || info["async_loading"] == "1"
+	n.LinkUp = info["master_link_status"] == "up" && info["master_sync_in_progress"] != "1"
+	n.Offset = number(info["master_repl_offset"])
+	if info["role"] == "slave" {
+		n.Offset = number(info["slave_repl_offset"])
+	}
+	for key, value := range info {
+		if isDatabase(key) {
+			n.Keys += keysOf(value)
+		}
+	}
+}
+
+// isDatabase matches the keys of the keyspace section: db0, db1, ...
+func isDatabase(key string) bool {
+	digits, ok := strings.CutPrefix(key, "db")
+	_, err := strconv.Atoi(digits)
+	return ok && err == nil
+}
+
+// keysOf reads "keys=3,expires=0,avg_ttl=0".
+func keysOf(value string) int64 {
+	for part := range strings.SplitSeq(value, ",") {
+		if n, ok := strings.CutPrefix(part, "keys="); ok {
+			return number(n)
+		}
+	}
+	return 0
+}
+
+func number(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// parseInfo reads the lines "key:value" that INFO and CLUSTER INFO answer with.
+func parseInfo(text string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			out[key] = value
+		}
+	}
+	return out
+}

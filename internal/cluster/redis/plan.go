@@ -1,0 +1,129 @@
+package redis
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// How soon to look again. The servers' gossip reports nothing to Kubernetes, so that it has to be asked; their own
+// clock ticks every 100 ms.
+const (
+	soon  = 100 * time.Millisecond
+	later = time.Second
+)
+
+// Reasons for waiting and for refusing.
+const (
+	ReasonStarting        = "StartingPods"
+	ReasonUnreachable     = "PodsUnreachable"
+	ReasonGossip          = "WaitingForGossip"
+	ReasonSync            = "WaitingForReplicas"
+	ReasonElection        = "WaitingForElection"
+	ReasonIslands         = "SeparateClusters"
+	ReasonShardLost       = "ShardLost"
+	ReasonNoMajority      = "NoMajority"
+	ReasonSlotsUnassigned = "SlotsUnassigned"
+	ReasonForeignSlots    = "SlotsInForeignShard"
+	ReasonKeysNoSlots     = "KeysWithoutSlots"
+	ReasonLayout          = "LayoutChangeUnsupported"
+	ReasonVersion         = "VersionChangeUnsupported"
+	ReasonStorage         = "StorageChangeUnsupported"
+	ReasonUnsafeRestart   = "RestartWouldLoseData"
+)
+
+// Next decides on the one step to take now, if any. It is pure: the same state always gives the same plan.
+//
+// The order of the rules is the order of urgency. What only makes servers find each other may be done while others
+// cannot be read; everything after waitForAll may rely on every server's own word.
+func Next(s State) cluster.Plan {
+	return cluster.Decide(look(s),
+		replaceStuck,
+		refuseIslands,
+		reintroduce,
+		attachReplicas,
+		waitForAll,
+		setConfigEpochs,
+		introduce,
+		waitForElection,
+		forgetGhosts,
+		addSlots,
+		refuseUnassigned,
+		waitForGossip,
+		waitForReplicas,
+		refuseChange,
+		restartReplicas,
+		failOver,
+		restartPrimary,
+		refuseStorage,
+		waitForReady,
+	)
+}
+
+// waitForAll waits until every wanted pod exists and answers: from here on no rule meets the unknown.
+func waitForAll(v *view) (cluster.Plan, bool) {
+	if v.complete {
+		return cluster.Pass()
+	}
+	for i := range v.Pods {
+		if p := &v.Pods[i]; p.Node == nil && p.Stuck != "" {
+			return cluster.Wait(ReasonUnreachable, later, "pod %s cannot start: %s", p.Name, p.Stuck)
+		}
+	}
+	wanted := v.Spec.Shards * v.Spec.Copies()
+	switch {
+	case v.layoutDiffers() && len(v.read) == len(v.Pods) && v.formed:
+		return refuseLayout(v)
+	case len(v.Pods) < wanted:
+		return cluster.Wait(ReasonStarting, later, "%d of %d pods exist", len(v.Pods), wanted)
+	}
+	missing := ""
+	for i := range v.Pods {
+		if p := &v.Pods[i]; p.Node == nil || p.Deleting {
+			missing = p.Name
+			break
+		}
+	}
+	reason, after := ReasonUnreachable, later
+	if !v.formed {
+		reason, after = ReasonStarting, soon
+	}
+	return cluster.Wait(reason, after, "%d of %d servers answer; the first that does not is %s", len(v.read), wanted, missing)
+}
+
+// waitForReady waits until Kubernetes, too, has noticed that the servers accept connections.
+func waitForReady(v *view) (cluster.Plan, bool) {
+	for i := range v.Pods {
+		if p := &v.Pods[i]; !p.Ready {
+			return cluster.Wait(ReasonStarting, later, "pod %s is not ready", p.Name)
+		}
+	}
+	return cluster.Pass()
+}
+
+// refuseChange stops at changes that this version of the operator does not carry out. Admission refuses them as well.
+func refuseChange(v *view) (cluster.Plan, bool) {
+	if v.layoutDiffers() {
+		return refuseLayout(v)
+	}
+	for _, p := range v.read {
+		if !samePatchLine(p.Node.Version, v.Spec.Version) {
+			return cluster.Refuse(ReasonVersion, "pod %s runs version %s and spec.version is %s: only the patch version can change; set it back",
+				p.Name, p.Node.Version, v.Spec.Version)
+		}
+	}
+	return cluster.Pass()
+}
+
+func refuseLayout(v *view) (cluster.Plan, bool) {
+	return cluster.Refuse(ReasonLayout,
+		"the cluster does not have the %d shards of %d pods that the specification asks for: set spec.shards and spec.replicasPerShard back",
+		v.Spec.Shards, v.Spec.Copies())
+}
+
+func refuseStorage(v *view) (cluster.Plan, bool) {
+	if !v.Spec.StorageChanged {
+		return cluster.Pass()
+	}
+	return cluster.Refuse(ReasonStorage, "spec.storage is not what the cluster was made with: set it back")
+}

@@ -1,0 +1,123 @@
+package redisclient_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// TestRealCluster runs the planner against real servers, from nothing through the faults that a cluster has to survive.
+func TestRealCluster(t *testing.T) {
+	for _, engine := range engines {
+		t.Run(engine, func(t *testing.T) {
+			w := newWorld(t, engine, 3, 1, true)
+			w.startAll()
+			t.Logf("formed and in sync after %s\n%s", w.settle(time.Minute), strings.Join(w.steps, "\n"))
+			c := w.clients()
+			w.write(c, 300, "one")
+			w.expect(c, 300, "one")
+
+			t.Run("all pods come back at once with other addresses", func(t *testing.T) {
+				w.steps = nil
+				w.terminate(slices.Collect(maps.Values(w.pods))...)
+				for _, p := range w.pods {
+					w.recreate(p, false)
+				}
+				t.Logf("after %s\n%s", w.settle(time.Minute), strings.Join(w.steps, "\n"))
+				w.expect(w.clients(), 300, "one")
+			})
+			t.Run("a primary is killed and restarted in place", func(t *testing.T) {
+				w.steps = nil
+				p := w.pods[w.primary(t, 0)]
+				w.kill(p)
+				w.start(p)
+				t.Logf("after %s\n%s", w.settle(time.Minute), strings.Join(w.steps, "\n"))
+				w.expect(w.clients(), 300, "one")
+			})
+			t.Run("a primary loses its disk", func(t *testing.T) {
+				w.steps = nil
+				p := w.pods[w.primary(t, 1)]
+				w.kill(p)
+				w.recreate(p, true)
+				t.Logf("after %s\n%s", w.settle(time.Minute), strings.Join(w.steps, "\n"))
+				w.expect(w.clients(), 300, "one")
+			})
+			t.Run("a primary restarts empty under its old identity", func(t *testing.T) {
+				w.steps = nil
+				p := w.pods[w.primary(t, 2)]
+				w.kill(p)
+				if err := os.RemoveAll(filepath.Join(p.dir, redis.AppendDir)); err != nil {
+					t.Fatal(err)
+				}
+				w.recreate(p, false)
+				if p.gate == "" {
+					t.Fatal("the gate let an empty primary start under its old identity")
+				}
+				t.Logf("after %s\n%s", w.settle(time.Minute), strings.Join(w.steps, "\n"))
+				w.expect(w.clients(), 300, "one")
+			})
+			t.Run("a shard is handed over", func(t *testing.T) {
+				w.steps = nil
+				from := w.primary(t, 0)
+				s := w.observe(t.Context())
+				for i := range s.Pods {
+					s.Pods[i].Outdated = s.Pods[i].Name == from
+				}
+				plan := redis.Next(s)
+				if _, ok := plan.Step.(redis.Failover); !ok {
+					t.Fatalf("planned %s (%s), want a failover", plan.Step, plan.Message)
+				}
+				started := time.Now()
+				if err := w.act(t.Context(), plan.Step); err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%s took %s; settled after %s", plan.Step, time.Since(started), w.settle(time.Minute))
+				if w.primary(t, 0) == from {
+					t.Fatalf("%s is still the primary", from)
+				}
+				w.expect(w.clients(), 300, "one")
+			})
+		})
+	}
+}
+
+// TestRealClusterInPlainText covers what certificates would prevent, and a cluster without passwords for clients.
+func TestRealClusterInPlainText(t *testing.T) {
+	for _, engine := range engines {
+		t.Run(engine, func(t *testing.T) {
+			w := newWorld(t, engine, 3, 1, false)
+			w.startAll()
+			t.Logf("formed and in sync after %s", w.settle(time.Minute))
+			c := w.clients()
+			w.write(c, 300, "one")
+
+			t.Run("another cluster gets the address of a primary that lost its disk", func(t *testing.T) {
+				w.steps = nil
+				p := w.pods[w.primary(t, 1)]
+				w.kill(p)
+				w.squat(p.ip)
+				w.recreate(p, true)
+				t.Logf("after %s\n%s", w.settle(time.Minute), strings.Join(w.steps, "\n"))
+				w.expect(w.clients(), 300, "one")
+			})
+		})
+	}
+}
+
+// primary names the pod that owns the slots of a shard.
+func (w *world) primary(t *testing.T, shard int) string {
+	t.Helper()
+	for _, p := range w.observe(t.Context()).Pods {
+		if p.Shard == shard && p.Node != nil && len(p.Node.Self().Slots) > 0 {
+			return p.Name
+		}
+	}
+	t.Fatalf("shard %d has no primary", shard)
+	return ""
+}

@@ -1,0 +1,181 @@
+// Package redisclient talks to one Redis or Valkey server through github.com/redis/go-redis. It carries out what it is
+// told and decides nothing.
+package redisclient
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+const (
+	// callTimeout bounds one command to a server.
+	callTimeout = 2 * time.Second
+	// failoverTimeout bounds a planned failover. The servers give up after 5 s themselves.
+	failoverTimeout = 6 * time.Second
+	// failoverPoll is how often the role is asked for meanwhile; a failover takes about 50 ms.
+	failoverPoll = 20 * time.Millisecond
+)
+
+// Options say how to reach a server.
+type Options struct {
+	// Dial opens the connection.
+	Dial func(ctx context.Context) (net.Conn, error)
+	// TLS wraps the connection; nil: plain text.
+	TLS *tls.Config
+	// Username and Password, both empty for a server without users.
+	Username, Password string
+}
+
+// Client is a connection to one server.
+type Client struct{ rdb *goredis.Client }
+
+var _ redis.Client = (*Client)(nil)
+
+// quiet drops what go-redis logs by itself: every error it logs is returned as well.
+type quiet struct{}
+
+// Printf does nothing.
+func (quiet) Printf(context.Context, string, ...any) {}
+
+var silence = sync.OnceFunc(func() { goredis.SetLogger(quiet{}) })
+
+// New returns a client. It connects with the first command.
+func New(o Options) *Client {
+	silence()
+	return &Client{goredis.NewClient(&goredis.Options{
+		Addr:     "pod", // Only Dial knows where the pod is.
+		Dialer:   o.dial,
+		Username: o.Username, Password: o.Password,
+		DialTimeout: callTimeout, ReadTimeout: callTimeout, WriteTimeout: callTimeout,
+		ContextTimeoutEnabled: true,
+		// Whether to try again is for the next pass to decide.
+		MaxRetries: -1, DialerRetries: 1,
+		PoolSize:                 1,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})}
+}
+
+func (o Options) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	conn, err := o.Dial(ctx)
+	if err != nil || o.TLS == nil {
+		return conn, err
+	}
+	secure := tls.Client(conn, o.TLS)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("TLS handshake: %w", err), conn.Close())
+	}
+	return secure, nil
+}
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.rdb.Close() }
+
+// Read asks everything in one round trip.
+func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
+	ctx, cancel := timeout(ctx, "read", callTimeout)
+	defer cancel()
+	pipe := c.rdb.Pipeline()
+	id := pipe.Do(ctx, "CLUSTER", "MYID")
+	nodes := pipe.Do(ctx, "CLUSTER", "NODES")
+	clusterInfo := pipe.Do(ctx, "CLUSTER", "INFO")
+	info := pipe.Do(ctx, "INFO", "SERVER", "REPLICATION", "PERSISTENCE", "KEYSPACE")
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("read server: %w", err)
+	}
+	var text [4]string
+	for i, cmd := range []*goredis.Cmd{id, nodes, clusterInfo, info} {
+		var err error
+		if text[i], err = cmd.Text(); err != nil {
+			return nil, fmt.Errorf("read answer to %s: %w", cmd.Name(), err)
+		}
+	}
+	return redis.ParseNode(text[0], text[1], text[2], text[3])
+}
+
+// SetConfigEpoch sends CLUSTER SET-CONFIG-EPOCH.
+func (c *Client) SetConfigEpoch(ctx context.Context, epoch uint64) error {
+	return c.do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", epoch)
+}
+
+// Meet sends CLUSTER MEET. The bus port is 10000 above the other one, as everywhere in these clusters.
+func (c *Client) Meet(ctx context.Context, a redis.Address) error {
+	return c.do(ctx, "CLUSTER", "MEET", a.IP, a.Port)
+}
+
+// AddSlots sends CLUSTER ADDSLOTSRANGE.
+func (c *Client) AddSlots(ctx context.Context, slots redis.Slots) error {
+	args := []any{"CLUSTER", "ADDSLOTSRANGE"}
+	for _, r := range slots {
+		args = append(args, r.From, r.To)
+	}
+	return c.do(ctx, args...)
+}
+
+// Replicate sends CLUSTER REPLICATE.
+func (c *Client) Replicate(ctx context.Context, id string) error {
+	return c.do(ctx, "CLUSTER", "REPLICATE", id)
+}
+
+// Forget sends CLUSTER FORGET. That a node is not known any more is what was asked for.
+func (c *Client) Forget(ctx context.Context, id string) error {
+	err := c.do(ctx, "CLUSTER", "FORGET", id)
+	if err != nil && strings.Contains(err.Error(), "Unknown node") {
+		return nil
+	}
+	return err
+}
+
+// Failover sends CLUSTER FAILOVER [FORCE] and watches the role until the replica is primary. The command only begins the
+// failover, and sending it again would begin it anew, so that its end has to be seen here.
+func (c *Client) Failover(ctx context.Context, force bool) error {
+	ctx, cancel := timeout(ctx, "failover", failoverTimeout)
+	defer cancel()
+	args := []any{"CLUSTER", "FAILOVER"}
+	if force {
+		args = append(args, "FORCE")
+	}
+	if err := c.do(ctx, args...); err != nil {
+		return err
+	}
+	tick := time.NewTicker(failoverPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the replica was not promoted: %w", context.Cause(ctx))
+		case <-tick.C:
+		}
+		role, err := c.rdb.Do(ctx, "ROLE").Slice()
+		if err != nil {
+			return fmt.Errorf("ROLE: %w", err)
+		}
+		if len(role) > 0 && role[0] == "master" {
+			return nil
+		}
+	}
+}
+
+func (c *Client) do(ctx context.Context, args ...any) error {
+	ctx, cancel := timeout(ctx, fmt.Sprint(args[1]), callTimeout)
+	defer cancel()
+	if err := c.rdb.Do(ctx, args...).Err(); err != nil {
+		return fmt.Errorf("%v %v: %w", args[0], args[1], err)
+	}
+	return nil
+}
+
+func timeout(ctx context.Context, what string, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("no answer to %s within %s", what, d))
+}

@@ -1,0 +1,426 @@
+package redisclient_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
+)
+
+// Servers of these engines are tested. QUORATE_SERVERS names the directory that `make servers` fills.
+var engines = []string{"redis-7.0", "redis-8.0", "valkey-8.1", "valkey-9.1"}
+
+// serverBinary finds the newest server of an engine and minor version. A missing one fails the test: the adapter is
+// worth nothing untested.
+func serverBinary(t *testing.T, engine string) (path, version string) {
+	t.Helper()
+	dir := os.Getenv("QUORATE_SERVERS")
+	if dir == "" {
+		cache := os.Getenv("QUORATE_CACHE")
+		if cache == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cache = filepath.Join(home, ".cache", "quorate")
+		}
+		dir = filepath.Join(cache, "servers")
+	}
+	name, _, _ := strings.Cut(engine, "-")
+	found, err := filepath.Glob(filepath.Join(dir, engine+".*", "bin", name+"-server"))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("no %s server under %s: run `make servers`, or set QUORATE_SERVERS to the directory that holds them", engine, dir)
+	}
+	slices.Sort(found)
+	path = found[len(found)-1]
+	return path, strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(path))), name+"-")
+}
+
+// world is a cluster of real servers on loopback: every "pod" has an address of its own in 127.0.0.0/8 and a directory
+// as its volume, and is started the way that the gate and the pod template do it.
+type world struct {
+	t         *testing.T
+	binary    string
+	cluster   *v1alpha1.RedisCluster
+	subnet    string
+	nextIP    int
+	pods      map[string]*process
+	passwords map[string]string
+	ca        clustertls.Pair
+	leaf      clustertls.Pair
+	steps     []string
+}
+
+type process struct {
+	name, ip, dir  string
+	shard, ordinal int
+	cmd            *exec.Cmd
+	gate           string
+}
+
+const domain = "cluster.local"
+
+func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) *world {
+	t.Helper()
+	binary, version := serverBinary(t, engine)
+	name, _, _ := strings.Cut(engine, "-")
+	e, mode := v1alpha1.RedisEngine(name), v1alpha1.TLSManaged
+	if !secure {
+		mode = v1alpha1.TLSDisabled
+	}
+	w := &world{
+		t: t, binary: binary,
+		subnet: fmt.Sprintf("127.%d.%d", 1+rand.IntN(254), rand.IntN(256)),
+		pods:   map[string]*process{},
+		passwords: map[string]string{
+			redis.PasswordDefault: `cl"ient\ pass'word`, redis.PasswordOperator: "operator-secret", redis.PasswordReplication: `repl "\x41`,
+		},
+		cluster: &v1alpha1.RedisCluster{Spec: v1alpha1.RedisClusterSpec{
+			Engine: &e, Version: version, Shards: shards, ReplicasPerShard: &replicas, TLS: &v1alpha1.TLSSpec{Mode: &mode},
+			Config: &v1alpha1.RedisConfig{Extra: map[string]v1alpha1.ConfigValue{
+				"hz": "20", "client-output-buffer-limit": "replica 256mb 64mb 60", "notify-keyspace-events": "KEA",
+			}},
+		}},
+	}
+	w.cluster.Name, w.cluster.Namespace = "carts", "shop"
+	w.certify()
+	t.Cleanup(w.stop)
+	for shard := range int(shards) {
+		for ordinal := range 1 + int(replicas) {
+			p := &process{name: cluster.Pod(cluster.ShardSet("carts", shard), ordinal), dir: t.TempDir(), shard: shard, ordinal: ordinal}
+			w.pods[p.name] = p
+		}
+	}
+	return w
+}
+
+func (w *world) certify() {
+	w.t.Helper()
+	var err error
+	if w.ca, err = clustertls.NewCA("test", time.Now()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.leaf, err = clustertls.Issue(w.ca, clustertls.Leaf{
+		CommonName: "carts", DNSNames: []string{"*." + cluster.ServiceHost(cluster.PeersService("carts"), "shop", domain)},
+	}, time.Now())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) stop() {
+	for _, p := range w.pods {
+		w.kill(p)
+	}
+}
+
+func (w *world) startAll() {
+	w.t.Helper()
+	for _, p := range w.pods {
+		w.newIP(p)
+		w.start(p)
+	}
+}
+
+func (w *world) newIP(p *process) {
+	w.nextIP++
+	p.ip = fmt.Sprintf("%s.%d", w.subnet, w.nextIP)
+}
+
+// kill ends a server as kill -9 does.
+func (w *world) kill(p *process) {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	p.cmd = nil
+}
+
+// terminate ends a server as the deletion of its pod does.
+func (w *world) terminate(pods ...*process) {
+	w.t.Helper()
+	for _, p := range pods {
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	for _, p := range pods {
+		_ = p.cmd.Wait()
+		p.cmd = nil
+	}
+}
+
+// recreate starts the successor of a deleted pod: it has another address, and the volume unless it is lost.
+func (w *world) recreate(p *process, loseDisk bool) {
+	w.t.Helper()
+	if loseDisk {
+		p.dir = w.t.TempDir()
+	}
+	w.newIP(p)
+	w.start(p)
+}
+
+// start does what the gate and then the server's container do.
+func (w *world) start(p *process) {
+	w.t.Helper()
+	nodes, err := os.ReadFile(filepath.Join(p.dir, redis.NodesFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		w.t.Fatal(err)
+	}
+	manifests, err := filepath.Glob(filepath.Join(p.dir, redis.AppendDir, "*.manifest"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	decision := redis.Gate(redis.Disk{Nodes: string(nodes), Data: len(manifests) > 0, IP: p.ip})
+	p.gate = decision.Message
+	if !decision.Start {
+		w.t.Fatalf("the gate holds %s: %s", p.name, decision.Message)
+	}
+	if decision.Retire {
+		if err := os.Remove(filepath.Join(p.dir, redis.NodesFile)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.writeFiles(p)
+	log, err := os.Create(filepath.Join(p.dir, "server.log"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p.cmd = exec.CommandContext(context.Background(), w.binary, filepath.Join(p.dir, redis.ConfigKey)) //nolint:usetesting // killed in Cleanup
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := p.cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) writeFiles(p *process) {
+	w.t.Helper()
+	common, err := redis.Config(&w.cluster.Spec)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	config, err := redis.PodConfig(common, redis.PodFacts{
+		Name: p.name, IP: p.ip, Host: w.host(p.name), Engine: string(w.cluster.Spec.ServerEngine()), Version: w.cluster.Spec.Version,
+		ReplicationPassword: w.passwords[redis.PasswordReplication],
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	// The paths of a pod become those of the test. bind keeps the servers of one machine apart.
+	config = strings.NewReplacer("/run/quorate", p.dir, "dir /data", "dir "+p.dir, "/etc/quorate/tls", p.dir).Replace(config) +
+		"bind " + p.ip + "\nbind-source-addr " + p.ip + "\ncluster-node-timeout 1500\n"
+	users, err := redis.Users(w.passwords, true)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		redis.ConfigKey: config, redis.UsersFile: users,
+		"tls.crt": string(w.leaf.Cert), "tls.key": string(w.leaf.Key), "ca.crt": string(w.ca.Cert),
+	} {
+		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) host(pod string) string { return cluster.PodHost(pod, "carts", "shop", domain) }
+
+func (w *world) secure() bool { return w.cluster.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled }
+
+// tlsFor is the TLS configuration for one server; nil without TLS.
+func (w *world) tlsFor(pod string) *tls.Config {
+	if !w.secure() {
+		return nil
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(w.ca.Cert)
+	return &tls.Config{RootCAs: pool, ServerName: w.host(pod), MinVersion: tls.VersionTLS12}
+}
+
+func (w *world) connect(p *process) *redisclient.Client {
+	return redisclient.New(redisclient.Options{
+		Username: redis.UserOperator, Password: w.passwords[redis.PasswordOperator], TLS: w.tlsFor(p.name),
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", p.ip+":6379")
+		},
+	})
+}
+
+// observe is what the controller does.
+func (w *world) observe(ctx context.Context) redis.State {
+	spec := w.cluster.Spec
+	s := redis.State{Now: time.Now(), Spec: redis.Spec{
+		Name: "carts", Shards: int(spec.Shards), Replicas: spec.Replicas(), Version: spec.Version, Persistent: true,
+	}}
+	for shard := range int(spec.Shards) {
+		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: 1 + spec.Replicas()})
+	}
+	for _, p := range w.pods {
+		pod := redis.Pod{
+			Name: p.name, UID: p.ip, Shard: p.shard, Ordinal: p.ordinal, Addr: redis.Address{IP: p.ip, Port: redis.ClientPort}, Gate: p.gate,
+		}
+		if p.cmd != nil {
+			c := w.connect(p)
+			node, err := c.Read(ctx)
+			pod.Node, pod.Ready = node, err == nil
+			if err != nil {
+				pod.Error = err.Error()
+			}
+			_ = c.Close()
+		}
+		s.Pods = append(s.Pods, pod)
+	}
+	return s
+}
+
+func (w *world) act(ctx context.Context, step cluster.Step) error {
+	s, ok := step.(redis.ServerStep)
+	if !ok {
+		return fmt.Errorf("unexpected step %s", step)
+	}
+	for _, call := range s.Calls() {
+		c := w.connect(w.pods[call.Pod])
+		err := call.Do(ctx, c)
+		_ = c.Close()
+		if err != nil {
+			return fmt.Errorf("%s: %w", call.Pod, err)
+		}
+	}
+	return nil
+}
+
+// settle runs the loop until nothing is left to do, and returns how long it took.
+func (w *world) settle(limit time.Duration) time.Duration {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
+	defer cancel()
+	started := time.Now()
+	var last cluster.Plan
+	for ctx.Err() == nil {
+		p := redis.Next(w.observe(ctx))
+		if p.Message != last.Message {
+			w.steps = append(w.steps, fmt.Sprintf("%6s %s: %s", time.Since(started).Round(time.Millisecond), p.Reason, p.Message))
+		}
+		last = p
+		if p.Settled() {
+			return time.Since(started)
+		}
+		if p.Step != nil {
+			if err := w.act(ctx, p.Step); err != nil {
+				w.steps = append(w.steps, err.Error())
+			}
+		}
+		pause(ctx, max(p.After, 20*time.Millisecond))
+	}
+	w.t.Errorf("not settled within %s; the last plan was %s: %s\n%s", limit, last.Reason, last.Message, strings.Join(w.steps, "\n"))
+	for _, p := range w.pods {
+		log, _ := os.ReadFile(filepath.Join(p.dir, "server.log"))
+		w.t.Logf("log of %s (%s):\n%s", p.name, p.ip, log[max(0, len(log)-2000):])
+	}
+	w.t.FailNow()
+	return 0
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// clients returns a cluster client like that of a user. Names of pods are resolved as the peers Service would.
+func (w *world) clients() *goredis.ClusterClient {
+	var addrs []string
+	for _, p := range w.pods {
+		addrs = append(addrs, w.host(p.name)+":6379")
+	}
+	var conf *tls.Config
+	if w.secure() {
+		conf = w.tlsFor("carts-0-0")
+		conf.ServerName = ""
+	}
+	c := goredis.NewClusterClient(&goredis.ClusterOptions{
+		Addrs: addrs, Username: "default", Password: w.passwords[redis.PasswordDefault],
+		MaxRedirects: 20, MinRetryBackoff: 50 * time.Millisecond,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			host, port, err := net.SplitHostPort(addr)
+			if err != nil {
+				return nil, err
+			}
+			name, _, _ := strings.Cut(host, ".")
+			ip := host
+			if p, ok := w.pods[name]; ok {
+				ip = p.ip
+			}
+			var d net.Dialer
+			conn, err := d.DialContext(ctx, network, net.JoinHostPort(ip, port))
+			if err != nil || conf == nil {
+				return conn, err
+			}
+			own := conf.Clone()
+			own.ServerName = host
+			return tls.Client(conn, own), nil
+		},
+	})
+	w.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (w *world) write(c *goredis.ClusterClient, n int, value string) {
+	w.t.Helper()
+	for i := range n {
+		if err := c.Set(w.t.Context(), fmt.Sprintf("key-%d", i), value, 0).Err(); err != nil {
+			w.t.Fatalf("write: %v", err)
+		}
+	}
+}
+
+func (w *world) expect(c *goredis.ClusterClient, n int, value string) {
+	w.t.Helper()
+	for i := range n {
+		got, err := c.Get(w.t.Context(), fmt.Sprintf("key-%d", i)).Result()
+		if err != nil || got != value {
+			w.t.Fatalf("key-%d is %q (%v), want %q\n%s", i, got, err, value, strings.Join(w.steps, "\n"))
+		}
+	}
+}
+
+// squat starts a server of another cluster at an address.
+func (w *world) squat(ip string) {
+	w.t.Helper()
+	dir := w.t.TempDir()
+	foreign := exec.CommandContext(context.Background(), w.binary, "--bind", ip, "--port", "6379", "--cluster-enabled", "yes", //nolint:usetesting // killed in Cleanup
+		"--dir", dir, "--requirepass", "foreign", "--protected-mode", "no")
+	if err := foreign.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		_ = foreign.Process.Kill()
+		_ = foreign.Wait()
+	})
+}

@@ -1,0 +1,304 @@
+package redis
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// refuseIslands stops when there are groups of nodes that do not know of each other and hold slots or keys each: to let
+// them meet would throw one side's data away.
+func refuseIslands(v *view) (cluster.Plan, bool) {
+	var islands [][]*Pod
+	for _, group := range v.groups() {
+		if slices.ContainsFunc(group, func(p *Pod) bool { return len(p.Node.Self().Slots) > 0 || p.Node.Keys > 0 }) {
+			islands = append(islands, group)
+		}
+	}
+	if len(islands) < 2 {
+		return cluster.Pass()
+	}
+	return cluster.Refuse(ReasonIslands,
+		"the pods %v and %v belong to different clusters that both hold data: keep one and delete the claims and pods of the other",
+		names(islands[0]), names(islands[1]))
+}
+
+// groups divides the servers into those that know of each other, in either direction or through others.
+func (v *view) groups() [][]*Pod {
+	var out [][]*Pod
+	seen := map[*Pod]bool{}
+	for _, p := range v.read {
+		if seen[p] {
+			continue
+		}
+		seen[p] = true
+		group := []*Pod{p}
+		for i := 0; i < len(group); i++ {
+			for _, q := range v.read {
+				if !seen[q] && knows(group[i], q) {
+					seen[q] = true
+					group = append(group, q)
+				}
+			}
+		}
+		out = append(out, group)
+	}
+	return out
+}
+
+// knows tells whether one of two nodes has the other in its table.
+func knows(a, b *Pod) bool {
+	_, ab := a.Node.Peer(b.Node.ID)
+	_, ba := b.Node.Peer(a.Node.ID)
+	return ab || ba
+}
+
+// reintroduce makes the nodes of a formed cluster find each other: those that moved to another address, also when all
+// did at once, and fresh ones that replace a lost disk. It hurts nobody, so that it need not wait for all pods.
+func reintroduce(v *view) (cluster.Plan, bool) {
+	if !v.formed {
+		return cluster.Pass()
+	}
+	var step Meet
+	for i, p := range v.read {
+		for _, other := range v.read[i+1:] {
+			if needIntroduction(p, other) && !p.Node.shakesHandsWith(other.Addr) && !other.Node.shakesHandsWith(p.Addr) {
+				step.Pairs = append(step.Pairs, Introduction{p.Name, other.Name, other.Addr})
+			}
+		}
+	}
+	step.Pairs = thin(step.Pairs, len(v.read))
+	if len(step.Pairs) == 0 {
+		return cluster.Pass()
+	}
+	plan, ok := cluster.Do(step, "nodes moved to another address or are new: they are introduced to the others")
+	plan.After = 2 * soon
+	return plan, ok
+}
+
+// needIntroduction tells whether gossip cannot bring two nodes together by itself: both would look in the wrong place.
+// Where one has the right address it calls, and the other learns from the call. That a link counts as connected proves
+// nothing: it does so from the first attempt on.
+func needIntroduction(a, b *Pod) bool {
+	return !canFind(a.Node, b) && !canFind(b.Node, a)
+}
+
+func canFind(n *Node, p *Pod) bool {
+	peer, ok := n.Peer(p.Node.ID)
+	return ok && !peer.NoAddr && peer.Addr == p.Addr
+}
+
+// thin keeps the introductions of a large cluster to those with one well-known node; gossip does the rest.
+func thin(pairs []Introduction, nodes int) []Introduction {
+	if nodes <= fullMesh || len(pairs) == 0 {
+		return pairs
+	}
+	hub := pairs[0].Pod
+	return slices.DeleteFunc(slices.Clone(pairs), func(i Introduction) bool { return i.Pod != hub })
+}
+
+// attachReplicas makes empty nodes without slots, and replicas of a foreign shard, copy the primary of their own shard.
+func attachReplicas(v *view) (cluster.Plan, bool) {
+	var step Replicate
+	for shard, pods := range v.shards {
+		primary := v.primary(shard)
+		if primary == nil {
+			continue
+		}
+		for _, p := range pods {
+			if p != primary && v.canFollow(p, primary) {
+				step.Replicas = append(step.Replicas, Following{p.Name, primary.Name, primary.Node.ID})
+			}
+		}
+	}
+	// A fresh cluster gets its replicas only after all of its slots: that nobody replicates is how it is recognised.
+	if len(step.Replicas) == 0 || !(v.allOwned() || v.anyReplica()) {
+		return cluster.Pass()
+	}
+	plan, ok := cluster.Do(step, "nodes become replicas of the primary of their shard")
+	plan.After = soon
+	return plan, ok
+}
+
+// canFollow tells whether a pod is to become a replica of its shard's primary, and can: it knows that node.
+func (v *view) canFollow(p, primary *Pod) bool {
+	if p.Node == nil || p.Deleting || p.Node.Loading || p.ownsSlots() {
+		return false
+	}
+	if peer, ok := p.Node.Peer(primary.Node.ID); !ok || peer.Replica {
+		return false // It would refuse to follow a node that it takes for a replica.
+	}
+	self := p.Node.Self()
+	if !self.Replica {
+		return p.Node.Keys == 0
+	}
+	if self.PrimaryID == primary.Node.ID {
+		return false
+	}
+	// Its data may be the last copy of another shard, unless that shard's primary is alive and well.
+	other := v.byID[self.PrimaryID]
+	return other != nil && !other.Deleting && (other.Shard == p.Shard || other.ownsSlots())
+}
+
+// anyReplica tells whether some server knows of a replica.
+func (v *view) anyReplica() bool {
+	for _, p := range v.read {
+		if slices.ContainsFunc(p.Node.Peers, func(peer Peer) bool { return peer.Replica }) {
+			return true
+		}
+	}
+	return false
+}
+
+// allOwned tells whether every shard has an owner of slots.
+func (v *view) allOwned() bool {
+	for shard := range v.shards {
+		if len(v.owners(shard)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// waitForElection deals with slots whose owner no pod has any more: a replica takes over by itself, if there is one
+// and a majority of the primaries is left to vote for it.
+func waitForElection(v *view) (cluster.Plan, bool) {
+	ghosts := v.ghosts()
+	living, lost := v.voters(ghosts)
+	for _, g := range ghosts {
+		slots := v.stillOwned(g)
+		if len(slots) == 0 {
+			continue
+		}
+		switch {
+		case len(g.replicas) == 0:
+			return cluster.Refuse(ReasonShardLost,
+				"slots %s belong to node %s, which is gone with its disk and left no replica: bring its volume back or restore a backup; the other shards keep serving",
+				slots, short(g.id))
+		case 2*living <= living+lost:
+			return cluster.Refuse(ReasonNoMajority,
+				"%d of %d primaries are gone for good, so that their replicas cannot be elected: run CLUSTER FAILOVER TAKEOVER on %v to accept the loss of what was not replicated",
+				lost, living+lost, names(g.replicas))
+		}
+		if best := furthest(g.replicas); g.dead && g.noAddr && best != nil {
+			return cluster.Do(Elect{best.Shard, g.id, best.Name},
+				"node %s is gone and another server has its address, so that its failure goes unnoticed; %s has most of its data", short(g.id), best.Name)
+		}
+		return cluster.Wait(ReasonElection, soon*3, "node %s is gone; a replica among %v takes over its slots", short(g.id), names(g.replicas))
+	}
+	return cluster.Pass()
+}
+
+// furthest is the replica that has applied most of the replication stream.
+func furthest(replicas []*Pod) *Pod {
+	var best *Pod
+	for _, p := range replicas {
+		if !p.Node.Loading && (best == nil || p.Node.Offset > best.Node.Offset) {
+			best = p
+		}
+	}
+	return best
+}
+
+// stillOwned are the slots of a ghost that no living node claims.
+func (v *view) stillOwned(g ghost) Slots {
+	for shard := range v.shards {
+		for _, p := range v.owners(shard) {
+			if p.Node.Self().Slots.Overlaps(g.slots) {
+				return nil
+			}
+		}
+	}
+	return g.slots
+}
+
+// voters counts the primaries with slots: those that live and those that are gone.
+func (v *view) voters(ghosts []ghost) (living, lost int) {
+	for shard := range v.shards {
+		living += len(v.owners(shard))
+	}
+	for _, g := range ghosts {
+		if len(v.stillOwned(g)) > 0 {
+			lost++
+		}
+	}
+	return living, lost
+}
+
+// forgetGhosts removes nodes from all tables that no pod has, that own nothing, that nobody copies, and that are found
+// dead. All pods are known here, so that the id cannot come back at another address.
+func forgetGhosts(v *view) (cluster.Plan, bool) {
+	for _, g := range v.ghosts() {
+		switch {
+		case len(g.replicas) > 0 || len(g.slots) > 0:
+			return cluster.Wait(ReasonGossip, soon*3, "the nodes have yet to learn who took over from node %s", short(g.id))
+		case !g.dead:
+			return cluster.Wait(ReasonGossip, soon*3, "node %s is gone; the others have yet to find out", short(g.id))
+		}
+		return cluster.Do(Forget{g.id, g.knownBy}, "node %s is gone for good, owns nothing and has no replicas", short(g.id))
+	}
+	return cluster.Pass()
+}
+
+// waitForGossip waits until all servers tell the same about who owns what, and all of them are content.
+func waitForGossip(v *view) (cluster.Plan, bool) {
+	for shard := range v.shards {
+		switch owners := v.owners(shard); {
+		case len(owners) > 1:
+			return cluster.Wait(ReasonGossip, soon, "%v both claim the slots of shard %d; the others settle it", names(owners), shard)
+		case len(owners) == 0:
+			return cluster.Refuse(ReasonForeignSlots,
+				"shard %d owns no slots although the cluster was formed: move slots to it or set spec.shards back", shard)
+		}
+	}
+	for _, p := range v.read {
+		if !p.Node.StateOK {
+			return cluster.Wait(ReasonGossip, soon, "%s does not see a working cluster yet", p.Name)
+		}
+		if tableOf(p.Node) != tableOf(v.read[0].Node) {
+			return cluster.Wait(ReasonGossip, soon, "%s and %s do not agree on who owns which slots yet", v.read[0].Name, p.Name)
+		}
+		for _, other := range v.read {
+			if peer, ok := p.Node.Peer(other.Node.ID); !ok || peer.Failed || peer.Failing {
+				return cluster.Wait(ReasonGossip, soon*3, "%s does not see %s yet", p.Name, other.Name)
+			}
+		}
+	}
+	return cluster.Pass()
+}
+
+// tableOf is a node's view of who owns which slots, comparable between nodes.
+func tableOf(n *Node) string {
+	var rows []string
+	for _, p := range n.Peers {
+		if len(p.Slots) > 0 {
+			rows = append(rows, p.ID+" "+p.Slots.String())
+		}
+	}
+	slices.Sort(rows)
+	return strings.Join(rows, "\n")
+}
+
+// waitForReplicas waits until every replica copies its own shard's primary and has caught up with it.
+func waitForReplicas(v *view) (cluster.Plan, bool) {
+	for shard, pods := range v.shards {
+		primary := v.primary(shard)
+		for _, p := range pods {
+			self := p.Node.Self()
+			switch {
+			case p.Node.Loading:
+				return cluster.Wait(ReasonSync, soon*3, "%s loads its data", p.Name)
+			case p == primary:
+			case !self.Replica && p.Node.Keys > 0:
+				return cluster.Refuse(ReasonKeysNoSlots,
+					"%s holds %d keys but owns no slots: save what is needed from it, then delete its claim and pod", p.Name, p.Node.Keys)
+			case self.PrimaryID != primary.Node.ID:
+				return cluster.Wait(ReasonSync, soon, "%s is about to become a replica of %s", p.Name, primary.Name)
+			case !p.Node.LinkUp:
+				return cluster.Wait(ReasonSync, soon, "%s receives the data of %s", p.Name, primary.Name)
+			}
+		}
+	}
+	return cluster.Pass()
+}

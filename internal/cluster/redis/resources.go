@@ -1,0 +1,352 @@
+package redis
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	policyv1ac "k8s.io/client-go/applyconfigurations/policy/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/kube"
+)
+
+// Names of the containers.
+const (
+	ContainerServer = "redis"
+	ContainerGate   = "gate"
+)
+
+// annotationConfig carries the hash of the rendered configuration, so that a change of it changes the template.
+const annotationConfig = "quorate.dev/config-hash"
+
+// gracePeriod is how long a server may take to stop, in seconds: it lets its replicas catch up (10 s at most by
+// default) and flushes its append-only file.
+const gracePeriod = 60
+
+// Builder makes the Kubernetes objects of one cluster.
+type Builder struct {
+	Cluster *v1alpha1.RedisCluster
+	Owner   *metav1ac.OwnerReferenceApplyConfiguration
+	// Domain of the Kubernetes cluster's DNS.
+	Domain string
+	// AgentImage is the image of the start gate.
+	AgentImage string
+	// TLSSecret holds the servers' certificate; empty without TLS.
+	TLSSecret string
+}
+
+// Labels of everything that belongs to a cluster.
+func Labels(c *v1alpha1.RedisCluster) map[string]string {
+	return cluster.Labels(c.Name, v1alpha1.ComponentRedis, string(c.Spec.ServerEngine()))
+}
+
+// Selector selects all pods of a cluster.
+func Selector(c *v1alpha1.RedisCluster) map[string]string {
+	return cluster.Selector(c.Name, v1alpha1.ComponentRedis)
+}
+
+// shardLabels adds the shard to labels.
+func shardLabels(l map[string]string, shard int) map[string]string {
+	out := maps.Clone(l)
+	out[v1alpha1.LabelShard] = strconv.Itoa(shard)
+	return out
+}
+
+// Config is the ConfigMap that the start gates read.
+func (b Builder) Config() (*corev1ac.ConfigMapApplyConfiguration, error) {
+	text, err := Config(&b.Cluster.Spec)
+	if err != nil {
+		return nil, err
+	}
+	return corev1ac.ConfigMap(cluster.ConfigName(b.Cluster.Name), b.Cluster.Namespace).
+		WithLabels(Labels(b.Cluster)).WithOwnerReferences(b.Owner).
+		WithData(map[string]string{ConfigKey: text}), nil
+}
+
+// Peers is the headless Service that gives every pod a name, ready or not.
+func (b Builder) Peers() *corev1ac.ServiceApplyConfiguration {
+	return b.service(cluster.PeersService(b.Cluster.Name), corev1ac.ServiceSpec().
+		WithClusterIP(corev1.ClusterIPNone).
+		WithPublishNotReadyAddresses(true).
+		WithPorts(servicePort("redis", ClientPort), servicePort("bus", BusPort)))
+}
+
+// Client is the Service through which clients find a first server; it tells them about the others.
+func (b Builder) Client() *corev1ac.ServiceApplyConfiguration {
+	return b.service(cluster.ClientService(b.Cluster.Name), corev1ac.ServiceSpec().
+		WithPorts(servicePort("redis", ClientPort)))
+}
+
+func (b Builder) service(name string, spec *corev1ac.ServiceSpecApplyConfiguration) *corev1ac.ServiceApplyConfiguration {
+	return corev1ac.Service(name, b.Cluster.Namespace).
+		WithLabels(Labels(b.Cluster)).WithOwnerReferences(b.Owner).
+		WithSpec(spec.WithSelector(Selector(b.Cluster)))
+}
+
+func servicePort(name string, port int32) *corev1ac.ServicePortApplyConfiguration {
+	return corev1ac.ServicePort().WithName(name).WithPort(port).WithTargetPort(intstr.FromString(name)).WithProtocol(corev1.ProtocolTCP)
+}
+
+// Budget keeps voluntary evictions from taking more than one pod of a shard at a time.
+func (b Builder) Budget(shard int) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
+	return policyv1ac.PodDisruptionBudget(cluster.ShardSet(b.Cluster.Name, shard), b.Cluster.Namespace).
+		WithLabels(shardLabels(Labels(b.Cluster), shard)).WithOwnerReferences(b.Owner).
+		WithSpec(policyv1ac.PodDisruptionBudgetSpec().
+			WithMaxUnavailable(intstr.FromInt32(1)).
+			WithSelector(metav1ac.LabelSelector().WithMatchLabels(shardLabels(Selector(b.Cluster), shard))))
+}
+
+// Set is the StatefulSet of a shard. live is the one that exists, nil when there is none: its number of pods and its
+// claim template stay, because what to do about a change of those is for the planner to decide.
+func (b Builder) Set(shard int, live *appsv1.StatefulSet) (*appsv1ac.StatefulSetApplyConfiguration, error) {
+	tpl, err := b.Template(shard)
+	if err != nil {
+		return nil, err
+	}
+	replicas := int32(1 + b.Cluster.Spec.Replicas()) //nolint:gosec // admission bounds it
+	if live != nil && live.Spec.Replicas != nil {
+		replicas = *live.Spec.Replicas
+	}
+	spec := appsv1ac.StatefulSetSpec().
+		WithServiceName(cluster.PeersService(b.Cluster.Name)).
+		WithReplicas(replicas).
+		WithPodManagementPolicy(appsv1.ParallelPodManagement).
+		WithUpdateStrategy(appsv1ac.StatefulSetUpdateStrategy().WithType(appsv1.OnDeleteStatefulSetStrategyType)).
+		WithSelector(metav1ac.LabelSelector().WithMatchLabels(shardLabels(Selector(b.Cluster), shard))).
+		WithTemplate(tpl)
+	if err := b.claims(spec, shard, live); err != nil {
+		return nil, err
+	}
+	return appsv1ac.StatefulSet(cluster.ShardSet(b.Cluster.Name, shard), b.Cluster.Namespace).
+		WithLabels(shardLabels(Labels(b.Cluster), shard)).WithOwnerReferences(b.Owner).WithSpec(spec), nil
+}
+
+func (b Builder) claims(spec *appsv1ac.StatefulSetSpecApplyConfiguration, shard int, live *appsv1.StatefulSet) error {
+	storage := b.Cluster.Spec.Storage
+	if storage != nil {
+		policy := appsv1.RetainPersistentVolumeClaimRetentionPolicyType
+		if storage.DeletionPolicy != nil && *storage.DeletionPolicy == v1alpha1.DeletionDelete {
+			policy = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+		}
+		spec.WithPersistentVolumeClaimRetentionPolicy(appsv1ac.StatefulSetPersistentVolumeClaimRetentionPolicy().
+			WithWhenDeleted(policy).WithWhenScaled(appsv1.RetainPersistentVolumeClaimRetentionPolicyType))
+	}
+	if live == nil {
+		if storage != nil {
+			spec.WithVolumeClaimTemplates(b.claim(shard))
+		}
+		return nil
+	}
+	for _, c := range live.Spec.VolumeClaimTemplates {
+		kept, err := kube.Convert[corev1ac.PersistentVolumeClaimApplyConfiguration](corev1.PersistentVolumeClaim{
+			TypeMeta: c.TypeMeta, ObjectMeta: c.ObjectMeta, Spec: c.Spec,
+		})
+		if err != nil {
+			return err
+		}
+		kept.Status = nil
+		spec.WithVolumeClaimTemplates(kept)
+	}
+	return nil
+}
+
+func (b Builder) claim(shard int) *corev1ac.PersistentVolumeClaimApplyConfiguration {
+	storage := b.Cluster.Spec.Storage
+	spec := corev1ac.PersistentVolumeClaimSpec().
+		WithAccessModes(corev1.ReadWriteOnce).
+		WithResources(corev1ac.VolumeResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceStorage: storage.Size}))
+	if storage.ClassName != nil {
+		spec.WithStorageClassName(*storage.ClassName)
+	}
+	pvc := corev1ac.PersistentVolumeClaim(cluster.VolumeData, "").
+		WithLabels(shardLabels(Labels(b.Cluster), shard)).WithSpec(spec)
+	pvc.Namespace = nil
+	return pvc
+}
+
+// StorageChanged tells whether a live StatefulSet was made for another storage than the wanted one.
+func StorageChanged(storage *v1alpha1.StorageSpec, live *appsv1.StatefulSet) bool {
+	claims := live.Spec.VolumeClaimTemplates
+	if storage == nil || len(claims) != 1 {
+		return (storage == nil) != (len(claims) == 0)
+	}
+	size := claims[0].Spec.Resources.Requests[corev1.ResourceStorage]
+	class := claims[0].Spec.StorageClassName
+	return size.Cmp(storage.Size) != 0 || (storage.ClassName != nil && (class == nil || *class != *storage.ClassName))
+}
+
+// Template is the pod template of a shard, with its hash.
+func (b Builder) Template(shard int) (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
+	config, err := Config(&b.Cluster.Spec)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(config))
+	server, err := b.server()
+	if err != nil {
+		return nil, err
+	}
+	tpl := corev1ac.PodTemplateSpec().
+		WithLabels(shardLabels(Labels(b.Cluster), shard)).
+		WithAnnotations(map[string]string{annotationConfig: hex.EncodeToString(sum[:8])}).
+		WithSpec(corev1ac.PodSpec().
+			WithTerminationGracePeriodSeconds(gracePeriod).
+			WithInitContainers(b.gate()).
+			WithContainers(server).
+			WithVolumes(b.volumes()...))
+	err = kube.ApplyTemplate(tpl, b.Cluster.Spec.Template, ContainerServer, kube.Defaults{
+		Selector: Selector(b.Cluster),
+		Affinity: kube.SoftAntiAffinity(shardLabels(Selector(b.Cluster), shard)),
+		Spread:   b.spread(shard),
+	})
+	if err != nil {
+		return nil, err
+	}
+	digest, err := kube.TemplateHash(tpl, ContainerGate)
+	if err != nil {
+		return nil, err
+	}
+	return tpl.WithAnnotations(map[string]string{v1alpha1.AnnotationTemplateHash: digest}), nil
+}
+
+// spread keeps the copies of a shard apart and divides primaries among the nodes.
+//
+// The copies of a shard are kept apart by a hard rule that still lets them start where there are fewer nodes than
+// copies: then they are divided as evenly as can be. Nodes that are cordoned or lost do not count, so that they block
+// nobody. The first pods of all shards are the primaries of a fresh cluster.
+func (b Builder) spread(shard int) []*corev1ac.TopologySpreadConstraintApplyConfiguration {
+	firsts := maps.Clone(Selector(b.Cluster))
+	firsts["apps.kubernetes.io/pod-index"] = "0"
+	on := func(l map[string]string, when corev1.UnsatisfiableConstraintAction) *corev1ac.TopologySpreadConstraintApplyConfiguration {
+		return corev1ac.TopologySpreadConstraint().WithMaxSkew(1).WithTopologyKey(corev1.LabelHostname).
+			WithWhenUnsatisfiable(when).WithNodeTaintsPolicy(corev1.NodeInclusionPolicyHonor).
+			WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(l))
+	}
+	return []*corev1ac.TopologySpreadConstraintApplyConfiguration{
+		on(shardLabels(Selector(b.Cluster), shard), corev1.DoNotSchedule),
+		on(firsts, corev1.ScheduleAnyway),
+	}
+}
+
+// Image of the server.
+func Image(spec *v1alpha1.RedisClusterSpec) string {
+	switch {
+	case spec.Image != nil:
+		return *spec.Image
+	case spec.ServerEngine() == v1alpha1.EngineValkey:
+		return "docker.io/valkey/valkey:" + spec.Version
+	}
+	return "docker.io/library/redis:" + spec.Version
+}
+
+// server is the container of the data store. Its probes only open a connection: anything more would need a password,
+// and a server that loads its data or waits for its primary must not be restarted for it. Whether a server is in sync
+// is read by the operator, see Conditions.
+func (b Builder) server() (*corev1ac.ContainerApplyConfiguration, error) {
+	c := corev1ac.Container().WithName(ContainerServer).
+		WithImage(Image(&b.Cluster.Spec)).
+		WithCommand(string(b.Cluster.Spec.ServerEngine())+"-server", runDir+"/"+ConfigKey).
+		WithWorkingDir(dataDir).
+		WithPorts(containerPort("redis", ClientPort), containerPort("bus", BusPort)).
+		WithStartupProbe(probe(1, 600)).
+		WithReadinessProbe(probe(5, 2)).
+		WithLivenessProbe(probe(10, 6)).
+		WithSecurityContext(kube.ContainerSecurity()).
+		WithVolumeMounts(mount(cluster.VolumeData, dataDir, false), mount("run", runDir, false))
+	if b.TLSSecret != "" {
+		c.WithVolumeMounts(mount("tls", tlsDir, true))
+	}
+	if b.Cluster.Spec.Resources != nil {
+		resources, err := kube.Convert[corev1ac.ResourceRequirementsApplyConfiguration](b.Cluster.Spec.Resources)
+		if err != nil {
+			return nil, err
+		}
+		c.WithResources(resources)
+	}
+	return c, nil
+}
+
+func probe(period, failures int32) *corev1ac.ProbeApplyConfiguration {
+	return corev1ac.Probe().WithTCPSocket(corev1ac.TCPSocketAction().WithPort(intstr.FromString("redis"))).
+		WithPeriodSeconds(period).WithTimeoutSeconds(3).WithFailureThreshold(failures)
+}
+
+func containerPort(name string, port int32) *corev1ac.ContainerPortApplyConfiguration {
+	return corev1ac.ContainerPort().WithName(name).WithContainerPort(port).WithProtocol(corev1.ProtocolTCP)
+}
+
+// Environment variables and mounts of the gate, see cmd/agent.
+const (
+	GateConfigDir = "/etc/quorate/config"
+	GateAuthDir   = "/etc/quorate/auth"
+	GateDataDir   = dataDir
+	GateRunDir    = runDir
+)
+
+// gate is the init container that writes the server's configuration and decides whether it may start.
+func (b Builder) gate() *corev1ac.ContainerApplyConfiguration {
+	args := []string{
+		"gate", "redis",
+		"--engine=" + string(b.Cluster.Spec.ServerEngine()),
+		"--version=" + b.Cluster.Spec.Version,
+		"--domain=" + cluster.ServiceHost(cluster.PeersService(b.Cluster.Name), b.Cluster.Namespace, b.Domain),
+	}
+	if b.Cluster.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
+		args = append(args, "--auth=false")
+	}
+	return corev1ac.Container().WithName(ContainerGate).
+		WithImage(b.AgentImage).
+		WithCommand("/agent").WithArgs(args...).
+		WithEnv(fieldEnv("POD_IP", "status.podIP"), fieldEnv("POD_NAME", "metadata.name")).
+		WithTerminationMessagePolicy(corev1.TerminationMessageReadFile).
+		WithSecurityContext(kube.ContainerSecurity()).
+		WithVolumeMounts(
+			mount(cluster.VolumeData, dataDir, false), mount("run", runDir, false),
+			mount("config", GateConfigDir, true), mount("auth", GateAuthDir, true))
+}
+
+func fieldEnv(name, path string) *corev1ac.EnvVarApplyConfiguration {
+	return corev1ac.EnvVar().WithName(name).
+		WithValueFrom(corev1ac.EnvVarSource().WithFieldRef(corev1ac.ObjectFieldSelector().WithFieldPath(path)))
+}
+
+func mount(name, path string, readOnly bool) *corev1ac.VolumeMountApplyConfiguration {
+	m := corev1ac.VolumeMount().WithName(name).WithMountPath(path)
+	if readOnly {
+		m.WithReadOnly(true)
+	}
+	return m
+}
+
+// secretMode lets the group of the pod read a mounted Secret.
+const secretMode = 0o440
+
+func (b Builder) volumes() []*corev1ac.VolumeApplyConfiguration {
+	vols := []*corev1ac.VolumeApplyConfiguration{
+		// In memory: the configuration holds a password.
+		corev1ac.Volume().WithName("run").WithEmptyDir(corev1ac.EmptyDirVolumeSource().
+			WithMedium(corev1.StorageMediumMemory).WithSizeLimit(resource.MustParse("1Mi"))),
+		corev1ac.Volume().WithName("config").WithConfigMap(corev1ac.ConfigMapVolumeSource().
+			WithName(cluster.ConfigName(b.Cluster.Name))),
+		corev1ac.Volume().WithName("auth").WithSecret(corev1ac.SecretVolumeSource().
+			WithSecretName(cluster.AuthSecret(b.Cluster.Name)).WithDefaultMode(secretMode)),
+	}
+	if b.TLSSecret != "" {
+		vols = append(vols, corev1ac.Volume().WithName("tls").WithSecret(corev1ac.SecretVolumeSource().
+			WithSecretName(b.TLSSecret).WithDefaultMode(secretMode)))
+	}
+	if b.Cluster.Spec.Storage == nil {
+		vols = append(vols, corev1ac.Volume().WithName(cluster.VolumeData).WithEmptyDir(corev1ac.EmptyDirVolumeSource()))
+	}
+	return vols
+}

@@ -1,0 +1,120 @@
+package redis
+
+import (
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// maxLag is how many bytes a replica may be behind before it is trusted with its shard. The failover itself loses
+// nothing whatever the lag: the primary holds its clients until the replica has everything. This bounds how long.
+const maxLag = 16 << 20
+
+// replaceStuck deletes pods of an outdated template that cannot start. Without it, setting a bad change back would not
+// help: a StatefulSet never replaces a pod of its own accord under OnDelete.
+func replaceStuck(v *view) (cluster.Plan, bool) {
+	step := Restart{Cause: ReasonReplaceStuck}
+	for i := range v.Pods {
+		p := &v.Pods[i]
+		if !p.Outdated || p.Stuck == "" || p.Node != nil || p.Deleting {
+			continue
+		}
+		if !v.Spec.Persistent && p.HasRun && !v.hasLivingCopy(p) {
+			return cluster.Refuse(ReasonUnsafeRestart,
+				"pod %s cannot start (%s), and deleting it would delete the only copy of its shard: delete the pod yourself to accept that", p.Name, p.Stuck)
+		}
+		step.Pods = append(step.Pods, p.ref())
+	}
+	if len(step.Pods) == 0 {
+		return cluster.Pass()
+	}
+	return cluster.Do(step, "pods of an outdated template cannot start: %s", v.firstStuck())
+}
+
+func (v *view) firstStuck() string {
+	for _, p := range v.Pods {
+		if p.Outdated && p.Stuck != "" {
+			return p.Stuck
+		}
+	}
+	return ""
+}
+
+// hasLivingCopy tells whether another pod of the shard answers and owns the slots.
+func (v *view) hasLivingCopy(p *Pod) bool {
+	return p.Shard < len(v.shards) && v.primary(p.Shard) != nil
+}
+
+func (p *Pod) ref() PodRef { return PodRef{p.Name, p.UID} }
+
+// restartReplicas restarts outdated replicas, one of each shard at a time. Everything is healthy here.
+func restartReplicas(v *view) (cluster.Plan, bool) {
+	step := Restart{Cause: ReasonRestart}
+	for shard, pods := range v.shards {
+		for _, p := range pods {
+			if p.Outdated && p != v.primary(shard) {
+				step.Pods = append(step.Pods, p.ref())
+				break
+			}
+		}
+	}
+	if len(step.Pods) == 0 {
+		return cluster.Pass()
+	}
+	for i := range v.Pods {
+		// A pod that just came back is ready only after its probe: the next one must not go before.
+		if p := &v.Pods[i]; !p.Ready {
+			return cluster.Wait(ReasonStarting, soon*3, "pod %s is not ready", p.Name)
+		}
+	}
+	return cluster.Do(step, "replicas run an outdated pod template")
+}
+
+// failOver hands a shard whose primary is outdated to a replica that is current. One shard at a time: the others are
+// the voters.
+func failOver(v *view) (cluster.Plan, bool) {
+	for shard, pods := range v.shards {
+		primary := v.primary(shard)
+		if !primary.Outdated || len(pods) == 1 {
+			continue
+		}
+		best := bestReplica(pods, primary)
+		if best == nil {
+			return cluster.Wait(ReasonSync, soon*3, "no replica of %s has caught up", primary.Name)
+		}
+		return cluster.Do(Failover{shard, primary.Name, best.Name}, "%s runs an outdated pod template; %s has all of its data", primary.Name, best.Name)
+	}
+	return cluster.Pass()
+}
+
+// bestReplica is the replica that is furthest with the data of its primary, nil when none is near enough.
+func bestReplica(pods []*Pod, primary *Pod) *Pod {
+	var best *Pod
+	for _, p := range pods {
+		self, known := primary.Node.Peer(p.Node.ID)
+		if p == primary || p.Outdated || !p.Ready || !p.Node.LinkUp || !known || !self.Replica {
+			continue
+		}
+		if primary.Node.Offset-p.Node.Offset <= maxLag && (best == nil || p.Node.Offset > best.Node.Offset) {
+			best = p
+		}
+	}
+	return best
+}
+
+// restartPrimary restarts the outdated primary of a shard without replicas: its slots are out of service meanwhile.
+func restartPrimary(v *view) (cluster.Plan, bool) {
+	for i := range v.Pods {
+		p := &v.Pods[i]
+		switch {
+		case !p.Outdated:
+			continue
+		case !v.Spec.Persistent && p.Node.Keys > 0:
+			return cluster.Refuse(ReasonUnsafeRestart,
+				"pod %s runs an outdated template, and restarting it would delete the only copy of its shard: delete the pod yourself to accept that", p.Name)
+		case !p.Ready:
+			return cluster.Wait(ReasonStarting, soon*3, "pod %s is not ready", p.Name)
+		}
+		return cluster.Do(Restart{Pods: []PodRef{p.ref()}, Cause: ReasonRestart},
+			"%s runs an outdated pod template; it has no replica, so its slots are out of service until it is back", p.Name)
+	}
+	return cluster.Pass()
+}

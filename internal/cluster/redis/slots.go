@@ -1,0 +1,113 @@
+package redis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// SlotCount is the number of hash slots of every cluster.
+const SlotCount = 16384
+
+// Range is a run of slots, both ends included.
+type Range struct{ From, To int }
+
+// Slots is a set of slots: ranges in ascending order that neither touch nor overlap.
+type Slots []Range
+
+// NewSlots makes a set of ranges in any order.
+func NewSlots(ranges ...Range) Slots {
+	sorted := slices.Clone(ranges)
+	slices.SortFunc(sorted, func(a, b Range) int { return cmp.Compare(a.From, b.From) })
+	var out Slots
+	for _, r := range sorted {
+		if n := len(out); n > 0 && r.From <= out[n-1].To+1 {
+			out[n-1].To = max(out[n-1].To, r.To)
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// Count is the number of slots in the set.
+func (s Slots) Count() int {
+	n := 0
+	for _, r := range s {
+		n += r.To - r.From + 1
+	}
+	return n
+}
+
+// Equal reports whether two sets hold the same slots.
+func (s Slots) Equal(o Slots) bool { return slices.Equal(s, o) }
+
+// Overlaps reports whether two sets have a slot in common.
+func (s Slots) Overlaps(o Slots) bool {
+	return slices.ContainsFunc(s, func(a Range) bool {
+		return slices.ContainsFunc(o, func(b Range) bool { return a.From <= b.To && b.From <= a.To })
+	})
+}
+
+// Union is the set of the slots of all sets.
+func Union(sets ...Slots) Slots { return NewSlots(slices.Concat(sets...)...) }
+
+// Missing is the set of the slots that are not in s.
+func (s Slots) Missing() Slots {
+	var out Slots
+	next := 0
+	for _, r := range s {
+		if r.From > next {
+			out = append(out, Range{next, r.From - 1})
+		}
+		next = r.To + 1
+	}
+	if next < SlotCount {
+		out = append(out, Range{next, SlotCount - 1})
+	}
+	return out
+}
+
+// String is the form that CLUSTER NODES has: "0-5460 10923".
+func (s Slots) String() string {
+	parts := make([]string, len(s))
+	for i, r := range s {
+		parts[i] = r.String()
+	}
+	return strings.Join(parts, " ")
+}
+
+// String is "from-to", or one number for a single slot.
+func (r Range) String() string {
+	if r.From == r.To {
+		return strconv.Itoa(r.From)
+	}
+	return fmt.Sprintf("%d-%d", r.From, r.To)
+}
+
+// ParseRange reads what Range.String writes.
+func ParseRange(text string) (Range, error) {
+	from, to, found := strings.Cut(text, "-")
+	if !found {
+		to = from
+	}
+	a, errA := strconv.Atoi(from)
+	b, errB := strconv.Atoi(to)
+	if errA != nil || errB != nil || a < 0 || b < a || b >= SlotCount {
+		return Range{}, fmt.Errorf("%q is no range of slots", text)
+	}
+	return Range{a, b}, nil
+}
+
+// Share is the range of slots that a shard of a fresh cluster gets: all shards alike, the remainder over the first.
+func Share(shard, shards int) Slots {
+	size, rest := SlotCount/shards, SlotCount%shards
+	from := shard*size + min(shard, rest)
+	to := from + size - 1
+	if shard < rest {
+		to++
+	}
+	return Slots{{from, to}}
+}

@@ -1,0 +1,148 @@
+// Package redis decides how a Redis or Valkey cluster gets from what it is to what its specification asks for: which
+// nodes meet, who owns which slots, who copies whom, which pod restarts next. It takes values and returns values; it
+// talks to no server and to no Kubernetes. See Next for the decision and REDIS.md for where the rules come from.
+package redis
+
+import (
+	"fmt"
+	"time"
+)
+
+// State is what is known about a cluster at one moment.
+type State struct {
+	Spec Spec
+	// Sets are the StatefulSets that exist, one per shard.
+	Sets []Set
+	// Pods are the pods that exist.
+	Pods []Pod
+	// Now is the time of the observation.
+	Now time.Time
+}
+
+// Spec is what the user wants.
+type Spec struct {
+	// Name of the cluster; the StatefulSet of a shard is <name>-<shard>.
+	Name string
+	// Shards, and Replicas of each.
+	Shards, Replicas int
+	// Version of the server.
+	Version string
+	// Persistent says that the data of a pod outlives the pod.
+	Persistent bool
+	// StorageChanged says that the wanted storage is not what the StatefulSets were made with.
+	StorageChanged bool
+}
+
+// Set is the StatefulSet of a shard.
+type Set struct {
+	Shard, Replicas int
+}
+
+// Pod is a pod of the cluster and, where it could be read, the server in it.
+type Pod struct {
+	Name, UID string
+	// Shard and Ordinal come from the pod's labels and name, never from its place in a list.
+	Shard, Ordinal int
+	// Addr is where the other servers reach this one.
+	Addr Address
+	// Ready is the pod's own readiness: the server accepts connections.
+	Ready bool
+	// Deleting says that the pod is on its way out.
+	Deleting bool
+	// Outdated says that the pod was made from an older template than the wanted one.
+	Outdated bool
+	// Stuck says why the pod cannot start, as Kubernetes puts it (ImagePullBackOff: ...); empty when nothing is wrong.
+	Stuck string
+	// HasRun says that the server of this pod has been running at some time, so that an ephemeral volume may hold data.
+	HasRun bool
+	// Gate is what the start gate had to say, empty when it had nothing to remark.
+	Gate string
+	// Node is the server's own account of itself; nil: unknown, which is never the same as empty.
+	Node *Node
+	// Error says why Node is nil.
+	Error string
+}
+
+// Address of a server: an IP address and the port for clients. The bus port is 10000 higher.
+type Address struct {
+	IP   string
+	Port int
+}
+
+// String is ip:port.
+func (a Address) String() string { return fmt.Sprintf("%s:%d", a.IP, a.Port) }
+
+// Node is the account that one server gives of itself and of the others.
+type Node struct {
+	ID      string
+	Version string
+	// Loading says that the server still reads its data from disk.
+	Loading bool
+	// StateOK says that the server thinks the cluster works (cluster_state:ok).
+	StateOK bool
+	// Keys in the server, of all databases.
+	Keys int64
+	// LinkUp says that a replica is connected to its primary and has all of its data.
+	LinkUp bool
+	// Offset is how far the replication stream was written (primary) or applied (replica), in bytes.
+	Offset int64
+	// Peers are all nodes that this server knows, itself included.
+	Peers []Peer
+}
+
+// Peer is one node as another one sees it: one line of CLUSTER NODES.
+type Peer struct {
+	ID   string
+	Addr Address
+	// Myself marks the line of the node that was asked.
+	Myself bool
+	// Replica says that the node copies PrimaryID; it is a primary otherwise.
+	Replica   bool
+	PrimaryID string
+	// Failing: this server cannot reach the node. Failed: the primaries agree that it is dead.
+	Failing, Failed bool
+	// Handshake marks a node whose name is not known yet. NoAddr marks a node whose address is not known any more.
+	Handshake, NoAddr bool
+	// Connected says that the link to the node works.
+	Connected bool
+	Epoch     uint64
+	Slots     Slots
+	// Moving says that a slot of the node is being imported or migrated.
+	Moving bool
+}
+
+// Self is the node's line about itself.
+func (n *Node) Self() Peer {
+	for _, p := range n.Peers {
+		if p.Myself {
+			return p
+		}
+	}
+	return Peer{ID: n.ID, Myself: true}
+}
+
+// Peer returns the node's line about another node.
+func (n *Node) Peer(id string) (Peer, bool) {
+	for _, p := range n.Peers {
+		if p.ID == id && !p.Handshake {
+			return p, true
+		}
+	}
+	return Peer{}, false
+}
+
+// Alone reports whether the node knows nobody else.
+func (n *Node) Alone() bool {
+	for _, p := range n.Peers {
+		if !p.Myself {
+			return false
+		}
+	}
+	return true
+}
+
+// Blank reports whether the node knows nobody, owns nothing and holds nothing.
+func (n *Node) Blank() bool {
+	self := n.Self()
+	return n.Alone() && !self.Replica && len(self.Slots) == 0 && n.Keys == 0 && !n.Loading
+}

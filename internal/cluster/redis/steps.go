@@ -1,0 +1,223 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// ServerStep is a step that consists of commands to servers.
+type ServerStep interface {
+	fmt.Stringer
+	Reason() string
+	// Calls are the commands. Those to different pods may run at the same time.
+	Calls() []Call
+}
+
+// SetConfigEpochs gives fresh nodes distinct config epochs before they meet, so that they never have to settle a
+// conflict among themselves.
+type SetConfigEpochs struct{ Nodes []NodeEpoch }
+
+// NodeEpoch is a node and the epoch it gets.
+type NodeEpoch struct {
+	Pod   string
+	Epoch uint64
+}
+
+// Meet introduces nodes to each other. Between nodes that know each other it tells a new address.
+type Meet struct{ Pairs []Introduction }
+
+// Introduction is one handshake: Pod calls on the server of the pod Other at Addr.
+type Introduction struct {
+	Pod, Other string
+	Addr       Address
+}
+
+// AddSlots gives slots that nobody owns to primaries that own none.
+type AddSlots struct{ Owners []Ownership }
+
+// Ownership is a node and the slots it gets.
+type Ownership struct {
+	Pod   string
+	Slots Slots
+}
+
+// Replicate makes nodes replicas of the primary of their own shard.
+type Replicate struct{ Replicas []Following }
+
+// Following is a node and the id of the primary it is to copy.
+type Following struct{ Pod, Primary, PrimaryID string }
+
+// Forget removes a node that is gone for good from the tables of all others. All have to hear it within a minute, or
+// they tell each other about it again.
+type Forget struct {
+	ID   string
+	Pods []string
+}
+
+// Failover hands a shard to a replica that has everything.
+type Failover struct {
+	Shard    int
+	From, To string
+}
+
+// Elect makes a replica stand for election in the place of a dead primary.
+type Elect struct {
+	Shard     int
+	PrimaryID string
+	To        string
+}
+
+// Restart deletes pods, which their StatefulSets make again from the current template.
+type Restart struct {
+	Pods []PodRef
+	// Cause is the reason shown to users.
+	Cause string
+}
+
+// PodRef is one very pod, not whichever has its name.
+type PodRef struct{ Name, UID string }
+
+// Reasons of the steps.
+const (
+	ReasonSetConfigEpochs = "SettingConfigEpochs"
+	ReasonMeet            = "MeetingNodes"
+	ReasonAddSlots        = "AssigningSlots"
+	ReasonReplicate       = "AttachingReplicas"
+	ReasonForget          = "ForgettingNode"
+	ReasonFailover        = "FailingOver"
+	ReasonElect           = "ElectingReplica"
+	ReasonRestart         = "RestartingPods"
+	ReasonReplaceStuck    = "ReplacingStuckPods"
+)
+
+// Reason names the step.
+func (SetConfigEpochs) Reason() string { return ReasonSetConfigEpochs }
+
+// Reason names the step.
+func (Meet) Reason() string { return ReasonMeet }
+
+// Reason names the step.
+func (AddSlots) Reason() string { return ReasonAddSlots }
+
+// Reason names the step.
+func (Replicate) Reason() string { return ReasonReplicate }
+
+// Reason names the step.
+func (Forget) Reason() string { return ReasonForget }
+
+// Reason names the step.
+func (Failover) Reason() string { return ReasonFailover }
+
+// Reason names the step.
+func (Elect) Reason() string { return ReasonElect }
+
+// Reason names the step.
+func (r Restart) Reason() string { return r.Cause }
+
+func (s SetConfigEpochs) String() string {
+	return "set config epochs of " + list(s.Nodes, func(n NodeEpoch) string { return fmt.Sprintf("%s (%d)", n.Pod, n.Epoch) })
+}
+
+func (s Meet) String() string {
+	return "introduce " + list(s.Pairs, func(i Introduction) string { return i.Pod + " to " + i.Other })
+}
+
+func (s AddSlots) String() string {
+	return "assign slots " + list(s.Owners, func(o Ownership) string { return fmt.Sprintf("%s to %s", o.Slots, o.Pod) })
+}
+
+func (s Replicate) String() string {
+	return "make " + list(s.Replicas, func(f Following) string { return f.Pod + " a replica of " + f.Primary })
+}
+
+func (s Forget) String() string {
+	return fmt.Sprintf("forget node %s on %d nodes", short(s.ID), len(s.Pods))
+}
+
+func (s Failover) String() string {
+	return fmt.Sprintf("hand shard %d from %s to %s", s.Shard, s.From, s.To)
+}
+
+func (s Elect) String() string {
+	return fmt.Sprintf("elect %s primary of shard %d in the place of node %s", s.To, s.Shard, short(s.PrimaryID))
+}
+
+func (r Restart) String() string {
+	return "restart " + list(r.Pods, func(p PodRef) string { return p.Name })
+}
+
+// Calls sends CLUSTER SET-CONFIG-EPOCH.
+func (s SetConfigEpochs) Calls() []Call {
+	return calls(s.Nodes, func(n NodeEpoch) Call {
+		return Call{n.Pod, func(ctx context.Context, c Client) error { return c.SetConfigEpoch(ctx, n.Epoch) }}
+	})
+}
+
+// Calls sends CLUSTER MEET.
+func (s Meet) Calls() []Call {
+	return calls(s.Pairs, func(i Introduction) Call {
+		return Call{i.Pod, func(ctx context.Context, c Client) error { return c.Meet(ctx, i.Addr) }}
+	})
+}
+
+// Calls sends CLUSTER ADDSLOTSRANGE.
+func (s AddSlots) Calls() []Call {
+	return calls(s.Owners, func(o Ownership) Call {
+		return Call{o.Pod, func(ctx context.Context, c Client) error { return c.AddSlots(ctx, o.Slots) }}
+	})
+}
+
+// Calls sends CLUSTER REPLICATE.
+func (s Replicate) Calls() []Call {
+	return calls(s.Replicas, func(f Following) Call {
+		return Call{f.Pod, func(ctx context.Context, c Client) error { return c.Replicate(ctx, f.PrimaryID) }}
+	})
+}
+
+// Calls sends CLUSTER FORGET.
+func (s Forget) Calls() []Call {
+	return calls(s.Pods, func(pod string) Call {
+		return Call{pod, func(ctx context.Context, c Client) error { return c.Forget(ctx, s.ID) }}
+	})
+}
+
+// Calls sends CLUSTER FAILOVER and waits until it has happened.
+func (s Failover) Calls() []Call {
+	return []Call{{s.To, func(ctx context.Context, c Client) error { return c.Failover(ctx, false) }}}
+}
+
+// Calls sends CLUSTER FAILOVER FORCE and waits until it has happened.
+func (s Elect) Calls() []Call {
+	return []Call{{s.To, func(ctx context.Context, c Client) error { return c.Failover(ctx, true) }}}
+}
+
+func calls[T any](items []T, call func(T) Call) []Call {
+	out := make([]Call, len(items))
+	for i, item := range items {
+		out[i] = call(item)
+	}
+	return out
+}
+
+// list joins descriptions, and cuts a long list short: events and conditions are read by people.
+func list[T any](items []T, describe func(T) string) string {
+	const most = 8
+	var parts []string
+	for i, item := range items {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("and %d more", len(items)-most))
+			break
+		}
+		parts = append(parts, describe(item))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// short is enough of a node id to tell nodes apart.
+func short(id string) string {
+	if len(id) > 8 {
+		return id[:8]
+	}
+	return id
+}

@@ -1,0 +1,59 @@
+package redis
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// Users of every server besides "default", which is the clients'.
+const (
+	// UserOperator is who the operator connects as.
+	UserOperator = "quorate"
+	// UserReplication is who replicas connect to their primary as.
+	UserReplication = "replication"
+)
+
+// Keys of the passwords in the auth Secret.
+const (
+	PasswordDefault     = "password"
+	PasswordOperator    = "operator"
+	PasswordReplication = "replication"
+)
+
+// operatorCommands are all that the operator's user may do: no key, no channel, nothing that reads or writes data.
+var operatorCommands = []string{
+	"hello", "ping", "info", "role", "client|setname",
+	"cluster|myid", "cluster|nodes", "cluster|info",
+	"cluster|set-config-epoch", "cluster|meet", "cluster|addslotsrange", "cluster|replicate", "cluster|forget",
+	"cluster|failover",
+}
+
+// replicationCommands are what a replica sends to its primary.
+var replicationCommands = []string{"ping", "replconf", "psync", "sync"}
+
+// Users renders the file of users. Only hashes of the passwords are in it.
+func Users(passwords map[string]string, clientsNeedPassword bool) (string, error) {
+	for _, key := range []string{PasswordDefault, PasswordOperator, PasswordReplication} {
+		if passwords[key] == "" {
+			return "", fmt.Errorf("no password under the key %q", key)
+		}
+	}
+	guard := "nopass"
+	if clientsNeedPassword {
+		guard = hash(passwords[PasswordDefault])
+	}
+	return fmt.Sprintf("user default on %s ~* &* +@all\n", guard) +
+		user(UserOperator, passwords[PasswordOperator], operatorCommands) +
+		user(UserReplication, passwords[PasswordReplication], replicationCommands), nil
+}
+
+func user(name, password string, commands []string) string {
+	return fmt.Sprintf("user %s on %s resetkeys resetchannels -@all +%s\n", name, hash(password), strings.Join(commands, " +"))
+}
+
+func hash(password string) string {
+	sum := sha256.Sum256([]byte(password))
+	return "#" + hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,124 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/e2e-framework/pkg/features"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+)
+
+// containers of the data stores, by kind.
+const (
+	etcdContainer  = "etcd"
+	redisContainer = "redis"
+)
+
+// deletePods deletes pods at once and waits until all of them are back.
+func deletePods(ctx context.Context, t *testing.T, s *scope, pods ...corev1.Pod) (back []corev1.Pod) {
+	t.Helper()
+	for i := range pods {
+		must(t, client.IgnoreNotFound(s.Delete(ctx, &pods[i])))
+	}
+	for i := range pods {
+		p, err := s.WaitReborn(ctx, &pods[i], readyTimeout)
+		must(t, err)
+		back = append(back, *p)
+	}
+	return back
+}
+
+// killProcess kills the data store in a pod with SIGKILL and waits until it is back.
+func killProcess(ctx context.Context, t *testing.T, s *scope, pod *corev1.Pod, container string) {
+	t.Helper()
+	must(t, s.KillProcess(ctx, pod, container))
+	_, err := s.WaitReborn(ctx, pod, readyTimeout)
+	must(t, err)
+}
+
+func TestEtcdSurvivesFaultsUnderLoad(t *testing.T) {
+	var c *v1alpha1.EtcdCluster
+	faults := map[string]func(ctx context.Context, t *testing.T, s *scope){
+		"the pod of the leader is deleted": func(ctx context.Context, t *testing.T, s *scope) {
+			deletePods(ctx, t, s, *leaderOf(ctx, t, s, c))
+		},
+		"the process of the leader is killed": func(ctx context.Context, t *testing.T, s *scope) {
+			killProcess(ctx, t, s, leaderOf(ctx, t, s, c), etcdContainer)
+		},
+		"all pods are deleted at once": func(ctx context.Context, t *testing.T, s *scope) {
+			deletePods(ctx, t, s, s.pods(ctx, t, c)...)
+		},
+	}
+	feature := features.New("etcd").Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+		c = s.etcdOf(t, "orders", 3)
+		createReady(ctx, t, s, c)
+	}))
+	for _, name := range []string{
+		"the pod of the leader is deleted", "the process of the leader is killed", "all pods are deleted at once",
+	} {
+		feature.Assess(name, step(func(ctx context.Context, t *testing.T, s *scope) {
+			nothingLost(t, underLoad(ctx, t, s, c, name, func() { faults[name](ctx, t, s) }))
+		}))
+	}
+	suite.Test(t, feature.Feature())
+}
+
+// maxRedisLoss is how many acknowledged writes may be gone after a primary died without a word: replication is
+// asynchronous, so a second of the writes of one shard (500/s over three) is generous.
+const maxRedisLoss = 170
+
+func TestRedisSurvivesFaultsUnderLoad(t *testing.T) {
+	var c *v1alpha1.RedisCluster
+	feature := features.New("redis").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			c = s.redisOf(t, "carts", 1)
+			createReady(ctx, t, s, c)
+		})).
+		Assess("the pod of a primary is deleted", step(func(ctx context.Context, t *testing.T, s *scope) {
+			summary := underLoad(ctx, t, s, c, "pod of a primary deleted", func() {
+				deletePods(ctx, t, s, *primaryOf(ctx, t, s, c, 0))
+			})
+			boundedLoss(t, summary.Lost)
+		})).
+		Assess("the process of a primary is killed", step(func(ctx context.Context, t *testing.T, s *scope) {
+			summary := underLoad(ctx, t, s, c, "process of a primary killed", func() {
+				killProcess(ctx, t, s, primaryOf(ctx, t, s, c, 1), redisContainer)
+			})
+			boundedLoss(t, summary.Lost)
+		})).
+		Assess("all pods are deleted at once and come back with all data", step(func(ctx context.Context, t *testing.T, s *scope) {
+			allRedisPods(ctx, t, s, c)
+		}))
+	suite.Test(t, feature.Feature())
+}
+
+func boundedLoss(t *testing.T, lost int) {
+	t.Helper()
+	if lost > maxRedisLoss {
+		t.Errorf("%d acknowledged writes are lost, more than the %d of one second", lost, maxRedisLoss)
+	}
+}
+
+// allRedisPods deletes all pods while nothing is written: then nothing may be lost at all.
+func allRedisPods(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster) {
+	t.Helper()
+	l := startLoad(ctx, t, s, c)
+	must(t, l.Pause(ctx))
+	before := s.pods(ctx, t, c)
+	after := deletePods(ctx, t, s, before...)
+	waitReady(ctx, t, s, c)
+	old := map[string]bool{}
+	for _, p := range before {
+		old[p.Status.PodIP] = true
+	}
+	fresh := 0
+	for _, p := range after {
+		if !old[p.Status.PodIP] {
+			fresh++
+		}
+	}
+	nothingLost(t, stopLoad(ctx, t, l, "all pods deleted at once: %d of %d have an address that none had before; ", fresh, len(after)))
+}

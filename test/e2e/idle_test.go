@@ -1,0 +1,122 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/e2e-framework/pkg/features"
+
+	"github.com/quorate/quorate/test/harness"
+)
+
+// maxIdleMemory of the manager in bytes.
+const maxIdleMemory = 64 << 20
+
+// settleTime passes between Ready and the measurement: what is Ready may still have a last event to write.
+const settleTime = 20 * time.Second
+
+// TestAnIdleOperatorWritesNothing leaves two settled clusters alone for E2E_IDLE (default 60s).
+func TestAnIdleOperatorWritesNothing(t *testing.T) {
+	window := time.Minute
+	if text := os.Getenv("E2E_IDLE"); text != "" {
+		var err error
+		window, err = time.ParseDuration(text)
+		must(t, err)
+	}
+	feature := features.New("idle").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			etcd, redis := s.etcdOf(t, "orders", 3), s.redisOf(t, "carts", 1)
+			s.create(ctx, t, etcd)
+			s.create(ctx, t, redis)
+			waitReady(ctx, t, s, etcd)
+			waitReady(ctx, t, s, redis)
+			rest(ctx, settleTime)
+		})).
+		Assess("no write but the lease", step(func(ctx context.Context, t *testing.T, s *scope) {
+			from := time.Now()
+			rest(ctx, window)
+			requests, err := s.requests(ctx, from, time.Now())
+			must(t, err)
+			writes, renewals, reads := sortRequests(requests)
+			figure(t, "%d writes, %d lease renewals and %d other requests in %s with two settled clusters",
+				len(writes), renewals, reads, window)
+			for _, w := range writes {
+				t.Errorf("an idle operator wrote: %s", w)
+			}
+		})).
+		Assess("little memory", step(func(ctx context.Context, t *testing.T, s *scope) {
+			_, text, err := s.metrics(ctx, s.token(ctx, t, "reader", true))
+			must(t, err)
+			resident, err := metricValue(text, "process_resident_memory_bytes")
+			must(t, err)
+			figure(t, "the manager takes %.1f MiB of memory (limit 64)", resident/(1<<20))
+			if resident > maxIdleMemory {
+				t.Errorf("%.1f MiB is too much", resident/(1<<20))
+			}
+		}))
+	suite.Test(t, feature.Feature())
+}
+
+// rest lets time pass in which nothing is done.
+func rest(ctx context.Context, d time.Duration) {
+	_ = harness.Throughout(ctx, d, func(context.Context) error { return nil })
+}
+
+// request is one line of the API server's audit log.
+type request struct {
+	Verb       string           `json:"verb"`
+	RequestURI string           `json:"requestURI"`
+	Received   metav1.MicroTime `json:"requestReceivedTimestamp"`
+	User       struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	ObjectRef struct {
+		Resource string `json:"resource"`
+	} `json:"objectRef"`
+}
+
+// requests reads what the operator asked of the API server in a window.
+func (s *scope) requests(ctx context.Context, from, to time.Time) ([]request, error) {
+	const log = "/var/log/kubernetes/audit.log"
+	// A file that was just rotated holds the beginning of the window.
+	out, err := s.OnNode(ctx, harness.ControlPlane, "sh", "-c",
+		"cat $(ls -rt /var/log/kubernetes/audit*.log | tail -n 2) | grep -F '"+harness.ManagerUser+"' || test -s "+log)
+	if err != nil {
+		return nil, fmt.Errorf("read the audit log: %w", err)
+	}
+	var found []request
+	for line := range strings.Lines(out) {
+		var r request
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			return nil, fmt.Errorf("read the audit log: %q: %w", line, err)
+		}
+		if r.User.Username == harness.ManagerUser && r.Received.After(from) && r.Received.Time.Before(to) {
+			found = append(found, r)
+		}
+	}
+	return found, nil
+}
+
+// sortRequests tells writes from renewals of the leader election's lease and from everything else.
+func sortRequests(requests []request) (writes []string, renewals, others int) {
+	for _, r := range requests {
+		switch {
+		case !slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, r.Verb):
+			others++
+		case r.ObjectRef.Resource == "leases":
+			renewals++
+		case r.ObjectRef.Resource == "tokenreviews", r.ObjectRef.Resource == "subjectaccessreviews":
+			others++ // Questions, though their verb is create: somebody read the metrics.
+		default:
+			writes = append(writes, fmt.Sprintf("%s %s at %s", r.Verb, r.RequestURI, r.Received.Format(time.TimeOnly)))
+		}
+	}
+	return writes, renewals, others
+}

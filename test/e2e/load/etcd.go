@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+
+	"github.com/quorate/quorate/internal/connection"
+	"github.com/quorate/quorate/test/e2e/load/ledger"
+)
+
+// pageSize bounds one answer when everything is read back.
+const pageSize = 1000
+
+type etcdStore struct{ c *clientv3.Client }
+
+// openEtcd connects to all members, so that the client itself goes on when one of them is lost.
+func openEtcd(ctx context.Context, conn connection.Connection, addrs []string) (store, error) {
+	endpoints := make([]string, len(addrs))
+	for i, addr := range addrs {
+		endpoints[i] = conn.Scheme("https") + "://" + addr
+	}
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: endpoints, TLS: conn.TLS, Username: conn.Username, Password: conn.Password,
+		DialTimeout: 5 * time.Second, DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
+		PermitWithoutStream: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if _, err := c.Get(ctx, "load"); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &etcdStore{c}, nil
+}
+
+func (s *etcdStore) close() { _ = s.c.Close() }
+
+func (s *etcdStore) lanes() []lane {
+	return []lane{{name: "etcd", owns: func(string) bool { return true }}}
+}
+
+func (s *etcdStore) write(ctx context.Context, key, value string) (ledger.Receipt, error) {
+	r, err := s.c.Put(ctx, key, value)
+	if err != nil {
+		return ledger.Receipt{}, err
+	}
+	return ledger.Receipt{Revision: r.Header.Revision, ClusterID: r.Header.ClusterId}, nil
+}
+
+// outcome: the codes below are only returned for a request that was not carried out.
+func (s *etcdStore) outcome(err error) ledger.Outcome {
+	var e rpctypes.EtcdError
+	if !errors.As(err, &e) {
+		return ledger.Unknown
+	}
+	switch e.Code() {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.FailedPrecondition, codes.ResourceExhausted:
+		return ledger.Failed
+	}
+	return ledger.Unknown
+}
+
+// read pages through everything that the run wrote, with linearizable reads at one revision.
+func (s *etcdStore) read(ctx context.Context, keys []string) (map[string]ledger.Found, int64, error) {
+	found := map[string]ledger.Found{}
+	if len(keys) == 0 {
+		return found, 0, nil
+	}
+	prefix := runPrefix(keys[0])
+	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+	var revision int64
+	for {
+		r, err := s.c.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(revision))
+		if err != nil {
+			return nil, 0, fmt.Errorf("read from %s: %w", from, err)
+		}
+		if revision == 0 {
+			revision = r.Header.Revision
+		}
+		for _, kv := range r.Kvs {
+			found[string(kv.Key)] = ledger.Found{Value: string(kv.Value), Revision: kv.ModRevision}
+		}
+		if !r.More {
+			return found, revision, nil
+		}
+		from = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// runPrefix is what all keys of a run begin with: load/<run>/.
+func runPrefix(key string) string {
+	parts := strings.SplitN(key, "/", 3)
+	return strings.Join(parts[:2], "/") + "/"
+}

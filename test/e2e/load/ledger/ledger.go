@@ -1,0 +1,157 @@
+// Package ledger keeps the books of a load: which writes were acknowledged, which were not, how long clients had to wait,
+// and what a final check found. It does no I/O.
+package ledger
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Outcome is what became of one write.
+type Outcome int
+
+const (
+	// Acked means that the data store said yes: the write must be there afterwards.
+	Acked Outcome = iota
+	// Failed means that the data store said no, or was never asked.
+	Failed
+	// Unknown means that the answer never came: the write may or may not be there.
+	Unknown
+)
+
+// Receipt is what the data store said about an acknowledged write. Data stores without revisions leave it empty.
+type Receipt struct {
+	Revision  int64
+	ClusterID uint64
+}
+
+// Ledger collects the outcomes of concurrent writers. A lane is a part of the data store that can stand still on its
+// own, such as a Redis shard.
+type Ledger struct {
+	now func() time.Time
+
+	mu         sync.Mutex
+	acked      map[string]Receipt
+	unknown    []string
+	clusterIDs map[uint64]bool
+	highest    int64
+	s          Summary
+	began      time.Time
+	ended      time.Time
+	all        clock
+	lanes      map[string]*clock
+}
+
+// clock measures the longest time without an acknowledged write.
+type clock struct {
+	last    time.Time
+	longest time.Duration
+}
+
+func (c *clock) tick(now time.Time) {
+	c.longest = max(c.longest, now.Sub(c.last))
+	c.last = now
+}
+
+// New opens a ledger. The clocks of all lanes start at once.
+func New(mode string, lanes []string, now func() time.Time) *Ledger {
+	began := now()
+	l := &Ledger{
+		now: now, began: began, s: Summary{Mode: mode}, all: clock{last: began},
+		acked: map[string]Receipt{}, clusterIDs: map[uint64]bool{}, lanes: map[string]*clock{},
+	}
+	for _, name := range lanes {
+		l.lanes[name] = &clock{last: began}
+	}
+	return l
+}
+
+// Begin notes that a write starts and returns the highest revision acknowledged so far: a write that begins now must
+// get a higher one.
+func (l *Ledger) Begin() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.s.Written++
+	return l.highest
+}
+
+// Ack notes an acknowledged write that began when floor was the highest revision.
+func (l *Ledger) Ack(lane, key string, r Receipt, floor int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	l.all.tick(now)
+	l.lanes[lane].tick(now)
+	l.acked[key] = r
+	l.s.Acked++
+	if r.ClusterID != 0 {
+		l.clusterIDs[r.ClusterID] = true
+	}
+	if r.Revision != 0 && r.Revision <= floor {
+		l.s.OutOfOrder++
+	}
+	l.highest = max(l.highest, r.Revision)
+}
+
+// Miss notes a write that was not acknowledged, and why.
+func (l *Ledger) Miss(key string, o Outcome, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.s.LastError = err.Error()
+	if o == Failed {
+		l.s.Failed++
+		return
+	}
+	l.s.Unknown++
+	l.unknown = append(l.unknown, key)
+}
+
+// Close ends the measurement: silence up to now counts as a stall too.
+func (l *Ledger) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	l.ended = now
+	l.all.tick(now)
+	for _, c := range l.lanes {
+		c.tick(now)
+	}
+}
+
+// Keys returns the acknowledged keys and those of unknown outcome, sorted.
+func (l *Ledger) Keys() (acked, unknown []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.acked)), slices.Sorted(slices.Values(l.unknown))
+}
+
+// Progress returns the figures so far.
+func (l *Ledger) Progress() Summary {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.summary()
+}
+
+func (l *Ledger) summary() Summary {
+	s := l.s
+	end := l.now()
+	if !l.ended.IsZero() {
+		end = l.ended
+	}
+	s.DurationMs = end.Sub(l.began).Milliseconds()
+	s.LongestStallMs = l.all.longest.Milliseconds()
+	s.LastRevision = l.highest
+	if len(l.lanes) > 1 {
+		s.LaneStallMs = map[string]int64{}
+		for name, c := range l.lanes {
+			s.LaneStallMs[name] = c.longest.Milliseconds()
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(l.clusterIDs)) {
+		s.ClusterIDs = append(s.ClusterIDs, strconv.FormatUint(id, 16))
+	}
+	return s
+}

@@ -1,0 +1,88 @@
+package ledger
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+type fakeClock struct{ t time.Time }
+
+func (c *fakeClock) now() time.Time          { return c.t }
+func (c *fakeClock) forward(d time.Duration) { c.t = c.t.Add(d) }
+
+func value(key string) string { return "value of " + key }
+
+func TestTheLongestStallIsMeasuredForEveryLane(t *testing.T) {
+	clock := &fakeClock{time.Unix(0, 0)}
+	l := New("redis", []string{"a", "b"}, clock.now)
+	for range 3 {
+		clock.forward(time.Second)
+		l.Ack("a", "k", Receipt{}, l.Begin())
+	}
+	clock.forward(500 * time.Millisecond)
+	l.Ack("b", "k", Receipt{}, l.Begin())
+	clock.forward(1500 * time.Millisecond)
+	l.Close()
+	s := l.Progress()
+	if s.LongestStallMs != 1500 {
+		t.Errorf("longest stall %d ms, want 1500", s.LongestStallMs)
+	}
+	if diff := cmp.Diff(map[string]int64{"a": 2000, "b": 3500}, s.LaneStallMs); diff != "" {
+		t.Errorf("stall by lane (-want +got):\n%s", diff)
+	}
+}
+
+func TestCheckFindsWhatIsMissingChangedOrTooOld(t *testing.T) {
+	receipt := Receipt{Revision: 5, ClusterID: 0xab}
+	tests := map[string]struct {
+		found               map[string]Found
+		last                int64
+		lost, stale, turned int
+	}{
+		"everything is there":           {map[string]Found{"k": {value("k"), 5}}, 9, 0, 0, 0},
+		"a later revision is fine":      {map[string]Found{"k": {value("k"), 8}}, 9, 0, 0, 0},
+		"the key is gone":               {nil, 9, 1, 0, 0},
+		"the value is another one":      {map[string]Found{"k": {"x", 5}}, 9, 1, 0, 0},
+		"the revision is too old":       {map[string]Found{"k": {value("k"), 4}}, 9, 0, 1, 0},
+		"the store fell back in time":   {map[string]Found{"k": {value("k"), 5}}, 4, 0, 1, 0},
+		"an unknown write has happened": {map[string]Found{"k": {value("k"), 5}, "u": {value("u"), 6}}, 9, 0, 0, 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			l := New("etcd", []string{""}, time.Now)
+			l.Ack("", "k", receipt, l.Begin())
+			l.Begin()
+			l.Miss("u", Unknown, errors.New("timed out"))
+			l.Begin()
+			l.Miss("f", Failed, errors.New("refused"))
+			s := l.Check(tc.found, value, tc.last)
+			if s.Lost != tc.lost || s.Stale != tc.stale || s.UnknownPresent != tc.turned || len(s.LostKeys) != tc.lost {
+				t.Errorf("got %+v", s)
+			}
+			if s.Written != 3 || s.Acked != 1 || s.Unknown != 1 || s.Failed != 1 || !s.Checked {
+				t.Errorf("got %+v", s)
+			}
+		})
+	}
+}
+
+func TestARevisionThatDoesNotGrowIsOutOfOrder(t *testing.T) {
+	l := New("etcd", []string{""}, time.Now)
+	early := l.Begin()
+	l.Ack("", "a", Receipt{Revision: 7, ClusterID: 1}, l.Begin())
+	l.Ack("", "b", Receipt{Revision: 6, ClusterID: 1}, early) // Overlapped with a: any order is fine.
+	if got := l.Progress().OutOfOrder; got != 0 {
+		t.Errorf("%d out of order, want 0", got)
+	}
+	l.Ack("", "c", Receipt{Revision: 7, ClusterID: 2}, l.Begin())
+	s := l.Progress()
+	if s.OutOfOrder != 1 {
+		t.Errorf("%d out of order, want 1", s.OutOfOrder)
+	}
+	if diff := cmp.Diff([]string{"1", "2"}, s.ClusterIDs); diff != "" {
+		t.Errorf("cluster ids (-want +got):\n%s", diff)
+	}
+}

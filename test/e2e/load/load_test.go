@@ -1,0 +1,241 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/test/e2e/load/ledger"
+)
+
+func TestSlotOfAgreesWithTheSpecification(t *testing.T) {
+	for key, want := range map[string]int{
+		"123456789": 0x31c3, "foo": 12182, "hash_tag": 2515, "x{hash_tag}y": 2515, "{}foo": slotOf("{}foo"),
+	} {
+		if got := slotOf(key); got != want {
+			t.Errorf("slotOf(%q) = %d, want %d", key, got, want)
+		}
+	}
+	if slotOf("{}foo") == slotOf("foo") {
+		t.Error("empty braces are no tag")
+	}
+}
+
+func TestEveryKeyBelongsToTheLaneOfItsShard(t *testing.T) {
+	node := func(id string) []redis.ClusterNode { return []redis.ClusterNode{{ID: id}} }
+	lanes := shardsOf([]redis.ClusterSlot{
+		{Start: 8000, End: 16383, Nodes: node("b")}, {Start: 0, End: 99, Nodes: node("a")},
+		{Start: 100, End: 200, Nodes: node("b")}, {Start: 201, End: 7999, Nodes: node("a")},
+	})
+	if len(lanes) != 2 {
+		t.Fatalf("%d lanes, want 2", len(lanes))
+	}
+	for i := range 1000 {
+		key := fmt.Sprintf("key-%d", i)
+		slot := slotOf(key)
+		wantB := slot >= 8000 || (slot >= 100 && slot <= 200)
+		if lanes[1].owns(key) != wantB || lanes[0].owns(key) == wantB {
+			t.Errorf("slot %d is in the wrong lane", slot)
+		}
+	}
+}
+
+func TestUnusableFlagsAreRefused(t *testing.T) {
+	for _, args := range [][]string{nil, {"mongo"}, {"etcd", "-rate=0"}, {"redis", "-workers=-1"}} {
+		if _, err := parse(args); err == nil {
+			t.Errorf("parse(%q) accepts it", args)
+		}
+	}
+}
+
+// A key that is deleted behind the back of the load stands for a write that the data store lost.
+func TestALostWriteOfEtcdIsFound(t *testing.T) {
+	port := freePort(t)
+	url := "http://127.0.0.1:" + port
+	start(t, "etcd-3.6.*", "etcd", "--data-dir", t.TempDir(), "--listen-client-urls", url, "--advertise-client-urls", url,
+		"--listen-peer-urls", "http://127.0.0.1:"+freePort(t), "--log-level", "error")
+	summary := loadAndLose(t, "etcd", port, func(ctx context.Context) error {
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, DialTimeout: 10 * time.Second})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }()
+		_, err = c.Delete(ctx, "load/run/etcd/0/000000")
+		return err
+	})
+	if summary.Lost != 1 || summary.LostKeys[0] != "load/run/etcd/0/000000" || len(summary.ClusterIDs) != 1 {
+		t.Errorf("summary %+v", summary)
+	}
+}
+
+func TestALostWriteOfRedisIsFound(t *testing.T) {
+	port := freePort(t)
+	start(t, "redis-7.0.*", "redis-server", "--port", port, "--cluster-enabled", "yes", "--dir", t.TempDir(), "--save", "")
+	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port})
+	defer func() { _ = c.Close() }()
+	if err := c.ClusterAddSlotsRange(t.Context(), 0, slotCount-1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		info, err := c.ClusterInfo(t.Context()).Result()
+		if err == nil && strings.Contains(info, "cluster_state:ok") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the server does not become a cluster: %q, %v", info, err)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	summary := loadAndLose(t, "redis", port, func(ctx context.Context) error {
+		return c.Del(ctx, "load/run/shard-0/0/000000").Err()
+	})
+	if summary.Lost != 1 || len(summary.LostKeys) != 1 {
+		t.Errorf("summary %+v", summary)
+	}
+}
+
+// loadAndLose runs a load for a while, lets lose destroy something, stops the load and returns its summary.
+func loadAndLose(t *testing.T, mode, port string, lose func(context.Context) error) ledger.Summary {
+	t.Helper()
+	dir := t.TempDir()
+	for key, value := range map[string]string{"host": "127.0.0.1", "port": port} {
+		if err := os.WriteFile(filepath.Join(dir, key), []byte(value), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	lost := make(chan error, 1)
+	var out bytes.Buffer
+	listen := "127.0.0.1:" + freePort(t)
+	go func() {
+		err := waitForAcks(ctx, "http://"+listen+"/progress", 20)
+		lost <- errors.Join(err, lose(ctx))
+		stop()
+	}()
+	err := run(ctx, []string{mode, "-secret-dir", dir, "-run", "run", "-workers", "2", "-listen", listen}, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-lost; err != nil {
+		t.Fatal(err)
+	}
+	var s ledger.Summary
+	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
+		t.Fatalf("read %q: %v", out.String(), err)
+	}
+	t.Log(s)
+	if !s.Checked || s.Acked < 10 || s.Written != s.Acked+s.Failed+s.Unknown || s.OutOfOrder != 0 || s.Stale != 0 {
+		t.Errorf("summary %+v", s)
+	}
+	return s
+}
+
+func waitForAcks(ctx context.Context, url string, n int) error {
+	for ctx.Err() == nil {
+		s, err := progressOf(ctx, url)
+		if err == nil && s.Acked >= n {
+			return nil
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	return ctx.Err()
+}
+
+func progressOf(ctx context.Context, url string) (s ledger.Summary, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return s, err
+	}
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return s, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return s, json.NewDecoder(answer.Body).Decode(&s)
+}
+
+// start runs a data store's program and waits until it listens.
+func start(t *testing.T, version, name string, args ...string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(serversDir(t), version, "bin", name))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("no %s of version %s: hack/kind/kind.sh servers builds it", name, version)
+	}
+	cmd := exec.CommandContext(t.Context(), found[0], args...)
+	cmd.Dir = t.TempDir()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	waitForPort(t, portIn(args))
+}
+
+// portIn finds the port that clients use among the arguments of a data store.
+func portIn(args []string) string {
+	for i, a := range args[:len(args)-1] {
+		switch a {
+		case "--port":
+			return args[i+1]
+		case "--listen-client-urls":
+			return args[i+1][strings.LastIndex(args[i+1], ":")+1:]
+		}
+	}
+	return ""
+}
+
+func waitForPort(t *testing.T, port string) {
+	t.Helper()
+	var d net.Dialer
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		conn, err := d.DialContext(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", port))
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	t.Fatalf("nothing listens on port %s", port)
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+// serversDir is where the data stores' programs are: $QUORATE_SERVERS, else where hack/kind keeps them.
+func serversDir(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("QUORATE_SERVERS"); dir != "" {
+		return dir
+	}
+	out, err := exec.CommandContext(t.Context(), "../../../hack/kind/kind.sh", "servers").Output()
+	if err != nil {
+		t.Fatalf("hack/kind/kind.sh servers: %v", err)
+	}
+	return strings.TrimSpace(string(out))
+}

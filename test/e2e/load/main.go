@@ -1,0 +1,150 @@
+// Command load writes to an etcd or Redis cluster at a bounded rate until it is told to stop, then checks that every
+// acknowledged write is there, and prints what it found as one line of JSON. It knows only what any client is given:
+// a mounted connection Secret, and the addresses of the members.
+//
+// It stops writing on POST /pause, and checks on POST /stop, on SIGTERM, or after -duration. It ends with 0 when it could check, whatever it found, and with 1
+// when it could not.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/quorate/quorate/internal/connection"
+	"github.com/quorate/quorate/test/e2e/load/ledger"
+)
+
+// options are the flags.
+type options struct {
+	mode, secretDir, endpoints, listen, run string
+	rate                                    float64
+	workers                                 int
+	opTimeout, duration, checkTimeout       time.Duration
+}
+
+// defaultRate of each mode in writes per second.
+var defaultRate = map[string]float64{"etcd": 100, "redis": 500}
+
+func parse(args []string) (options, error) {
+	var o options
+	if len(args) == 0 || defaultRate[args[0]] == 0 {
+		return o, errors.New("usage: load etcd|redis [flags]")
+	}
+	o.mode = args[0]
+	fs := flag.NewFlagSet("load "+o.mode, flag.ContinueOnError)
+	fs.StringVar(&o.secretDir, "secret-dir", "/connection", "directory that the connection Secret is mounted at")
+	fs.StringVar(&o.endpoints, "endpoints", "", "comma-separated host:port of the members; empty: what the Secret names")
+	fs.StringVar(&o.listen, "listen", ":8080", "address that serves GET /progress, POST /pause and POST /stop")
+	fs.StringVar(&o.run, "run", strconv.FormatInt(time.Now().UnixNano(), 36), "name of this run, part of every key")
+	fs.Float64Var(&o.rate, "rate", defaultRate[o.mode], "writes per second, over all shards")
+	fs.IntVar(&o.workers, "workers", 8, "concurrent writers, for each shard")
+	fs.DurationVar(&o.opTimeout, "op-timeout", 2*time.Second, "time after which a write counts as unknown")
+	fs.DurationVar(&o.duration, "duration", 30*time.Minute, "longest time to write")
+	fs.DurationVar(&o.checkTimeout, "check-timeout", 2*time.Minute, "longest time to read everything back")
+	if err := fs.Parse(args[1:]); err != nil {
+		return o, err
+	}
+	if o.rate <= 0 || o.workers <= 0 {
+		return o, errors.New("-rate and -workers must be positive")
+	}
+	return o, nil
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(1)
+	}
+}
+
+// run writes until ctx ends, then checks and prints the summary.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	conn, err := connection.Read(o.secretDir)
+	if err != nil {
+		return err
+	}
+	s, err := connect(ctx, o, conn)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var names []string
+	for _, l := range s.lanes() {
+		names = append(names, l.name)
+	}
+	book := ledger.New(o.mode, names, time.Now)
+	if err := writeUntilTold(ctx, o, s, book); err != nil {
+		return err
+	}
+	checkCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.checkTimeout)
+	defer cancel()
+	summary, err := check(checkCtx, s, book)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(summary)
+}
+
+// connect retries until the data store can be reached: at first its name may not even resolve.
+func connect(ctx context.Context, o options, conn connection.Connection) (store, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	open := openEtcd
+	if o.mode == "redis" {
+		open = openRedis
+	}
+	addrs := []string{conn.Addr()}
+	if o.endpoints != "" {
+		addrs = strings.Split(o.endpoints, ",")
+	}
+	for {
+		s, err := open(ctx, conn, addrs)
+		if err == nil {
+			return s, nil
+		}
+		fmt.Fprintln(os.Stderr, "connect:", err)
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("connect to %s: %w", o.mode, err)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// check reads everything back, trying again while the data store does not answer.
+func check(ctx context.Context, s store, book *ledger.Ledger) (ledger.Summary, error) {
+	acked, unknown := book.Keys()
+	keys := append(acked, unknown...)
+	for {
+		found, last, err := s.read(ctx, keys)
+		if err == nil {
+			return book.Check(found, valueOf, last), nil
+		}
+		fmt.Fprintln(os.Stderr, "check:", err)
+		select {
+		case <-ctx.Done():
+			return ledger.Summary{}, fmt.Errorf("read back %d keys: %w", len(keys), err)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// valueOf is the value that a key is written with.
+func valueOf(key string) string { return "value of " + key }

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorate/quorate/internal/connection"
+	"github.com/quorate/quorate/test/e2e/load/ledger"
+)
+
+// batch is how many keys are read back in one pipeline.
+const batch = 500
+
+type redisStore struct {
+	c      *redis.ClusterClient
+	shards []lane
+}
+
+func openRedis(ctx context.Context, conn connection.Connection, addrs []string) (store, error) {
+	c := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: addrs, Username: conn.Username, Password: conn.Password, TLSConfig: conn.TLS,
+		DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second, ContextTimeoutEnabled: true,
+	})
+	slots, err := c.ClusterSlots(ctx).Result()
+	if err == nil && len(slots) == 0 {
+		err = errors.New("no slot has an owner")
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &redisStore{c: c, shards: shardsOf(slots)}, nil
+}
+
+// shardsOf makes a lane of every primary, in the order of their slots. A shard keeps its slots when another node takes
+// over, so the lanes stay what they are.
+func shardsOf(slots []redis.ClusterSlot) []lane {
+	slots = slices.Clone(slots)
+	slices.SortFunc(slots, func(a, b redis.ClusterSlot) int { return cmp.Compare(a.Start, b.Start) })
+	owner, number := [slotCount]int{}, map[string]int{}
+	for _, r := range slots {
+		id := ""
+		if len(r.Nodes) > 0 {
+			id = r.Nodes[0].ID
+		}
+		if _, ok := number[id]; !ok {
+			number[id] = len(number)
+		}
+		for s := r.Start; s <= r.End && s < slotCount; s++ {
+			owner[s] = number[id]
+		}
+	}
+	lanes := make([]lane, len(number))
+	for n := range lanes {
+		lanes[n] = lane{
+			name: fmt.Sprintf("shard-%d", n),
+			owns: func(key string) bool { return owner[slotOf(key)] == n },
+		}
+	}
+	return lanes
+}
+
+func (s *redisStore) close() { _ = s.c.Close() }
+
+func (s *redisStore) lanes() []lane { return s.shards }
+
+func (s *redisStore) write(ctx context.Context, key, value string) (ledger.Receipt, error) {
+	return ledger.Receipt{}, s.c.Set(ctx, key, value, 0).Err()
+}
+
+// outcome: an error reply, or a connection that could not be made, means that nothing was written. The client tries
+// several times and reports the last error only, so a refused write may in truth have happened: it is never counted
+// as acknowledged, which is what the check depends on.
+func (s *redisStore) outcome(err error) ledger.Outcome {
+	var reply redis.Error
+	var op *net.OpError
+	if errors.As(err, &reply) || (errors.As(err, &op) && op.Op == "dial") {
+		return ledger.Failed
+	}
+	return ledger.Unknown
+}
+
+// read asks the primaries for every key.
+func (s *redisStore) read(ctx context.Context, keys []string) (map[string]ledger.Found, int64, error) {
+	found := map[string]ledger.Found{}
+	for part := range slices.Chunk(keys, batch) {
+		answers := make([]*redis.StringCmd, len(part))
+		_, err := s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, key := range part {
+				answers[i] = p.Get(ctx, key)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return nil, 0, err
+		}
+		for i, answer := range answers {
+			value, err := answer.Result()
+			if errors.Is(err, redis.Nil) {
+				continue
+			}
+			if err != nil {
+				return nil, 0, fmt.Errorf("read %s: %w", part[i], err)
+			}
+			found[part[i]] = ledger.Found{Value: value}
+		}
+	}
+	return found, 0, nil
+}
+
+// slotCount is the number of hash slots of every cluster.
+const slotCount = 16384
+
+// slotOf is the hash slot of a key: CRC-16/XMODEM of what stands between the first braces, else of the whole key.
+// https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags
+func slotOf(key string) int {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			key = tag
+		}
+	}
+	var crc uint16
+	for i := range len(key) {
+		crc ^= uint16(key[i]) << 8
+		for range 8 {
+			carry := crc&0x8000 != 0
+			crc <<= 1
+			if carry {
+				crc ^= 0x1021
+			}
+		}
+	}
+	return int(crc) % slotCount
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/quorate/quorate/test/e2e/load/ledger"
+)
+
+// progressEvery is how often a line of progress is printed.
+const progressEvery = 10 * time.Second
+
+// writeUntilTold writes until POST /pause, and returns after POST /stop, or when the context or the duration ends. What
+// happens to the data store between the two is not measured, but checked afterwards.
+func writeUntilTold(ctx context.Context, o options, s store, book *ledger.Ledger) error {
+	ctx, stop := context.WithTimeout(ctx, o.duration)
+	defer stop()
+	writing, pause := context.WithCancel(ctx)
+	defer pause()
+	closeServer, err := serve(ctx, o.listen, book, pause, stop)
+	if err != nil {
+		return err
+	}
+	defer closeServer()
+	writeUntilDone(writing, o, s, book)
+	<-ctx.Done()
+	return nil
+}
+
+// writeUntilDone runs the writers of all lanes and closes the ledger behind them.
+func writeUntilDone(ctx context.Context, o options, s store, book *ledger.Ledger) {
+	var writers sync.WaitGroup
+	for _, l := range s.lanes() {
+		pace := rate.NewLimiter(rate.Limit(o.rate/float64(len(s.lanes()))), 1)
+		for n := range o.workers {
+			prefix := fmt.Sprintf("load/%s/%s/%d", o.run, l.name, n)
+			writers.Go(func() { write(ctx, o, s, l, pace, prefix, book) })
+		}
+	}
+	go report(ctx, book)
+	writers.Wait()
+	book.Close()
+}
+
+// write is one writer: keys of its own, one after the other.
+func write(ctx context.Context, o options, s store, l lane, pace *rate.Limiter, prefix string, book *ledger.Ledger) {
+	for i := 0; ; i++ {
+		key := fmt.Sprintf("%s/%06d", prefix, i)
+		if !l.owns(key) {
+			continue
+		}
+		if pace.Wait(ctx) != nil {
+			return
+		}
+		// A write that has begun is finished, so that its outcome is known.
+		opCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.opTimeout)
+		floor := book.Begin()
+		receipt, err := s.write(opCtx, key, valueOf(key))
+		cancel()
+		if err != nil {
+			book.Miss(key, s.outcome(err), err)
+			continue
+		}
+		book.Ack(l.name, key, receipt, floor)
+	}
+}
+
+func report(ctx context.Context, book *ledger.Ledger) {
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			fmt.Fprintln(os.Stderr, book.Progress())
+		}
+	}
+}
+
+// serve answers GET /progress with the figures so far, and calls pause and stop when told to.
+func serve(ctx context.Context, addr string, book *ledger.Ledger, pause, stop func()) (func(), error) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /progress", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(book.Progress()) // A client that went away is not our concern.
+	})
+	mux.HandleFunc("POST /pause", func(http.ResponseWriter, *http.Request) { pause() })
+	mux.HandleFunc("POST /stop", func(http.ResponseWriter, *http.Request) { stop() })
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for commands: %w", err)
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			fmt.Fprintln(os.Stderr, "serve:", err)
+		}
+	}()
+	return func() { _ = server.Close() }, nil
+}

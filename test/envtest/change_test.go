@@ -1,0 +1,187 @@
+package envtest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// change is an update of a cluster that exists. Without words it is allowed.
+type change struct {
+	from, to     string // YAML of what differs under spec
+	field, words string
+}
+
+var etcdChanges = map[string]change{
+	"patch version up":        {to: `version: 3.6.17`},
+	"patch version down":      {to: `version: 3.6.11`},
+	"next minor version":      {to: `version: 3.7.3`, field: "spec.version", words: "within its minor version only"},
+	"previous minor version":  {to: `version: 3.5.35`, field: "spec.version", words: "within its minor version only"},
+	"scale out":               {to: `size: 5`, field: "spec.size", words: "scaling an existing cluster is not part of this release"},
+	"scale in":                {to: `size: 1`, field: "spec.size", words: "create a new cluster with the wanted size"},
+	"other compaction":        {to: `config: {autoCompactionMode: Revision}`},
+	"experimental key of 3.5": {from: `version: 3.5.35`, to: `config: {extra: {experimental-corrupt-check-time: 1h}}`},
+}
+
+var redisChanges = map[string]change{
+	"patch version up":        {to: `version: 8.0.3`},
+	"next minor version":      {to: `version: 8.2.0`, field: "spec.version", words: "within its minor version only"},
+	"next major version":      {from: `version: 7.4.6`, to: `version: 8.0.2`, field: "spec.version", words: "within its minor version only"},
+	"other engine":            {to: `engine: valkey`, field: "spec.engine", words: "create a new cluster with the wanted engine"},
+	"engine spelled out":      {to: `engine: redis`},
+	"more shards":             {to: `shards: 4`, field: "spec.shards", words: "resharding an existing cluster is not part of this release"},
+	"fewer shards":            {from: `shards: 6`, to: `shards: 3`, field: "spec.shards", words: "create a new cluster with the wanted number"},
+	"more replicas":           {to: `replicasPerShard: 2`, field: "spec.replicasPerShard", words: "not part of this release"},
+	"no replicas":             {to: `replicasPerShard: 0`, field: "spec.replicasPerShard", words: "not part of this release"},
+	"replicas spelled out":    {to: `replicasPerShard: 1`},
+	"other memory and policy": {to: `config: {maxMemory: 1Gi, maxMemoryPolicy: allkeys-lru}`},
+	"memory limit below use":  {from: `config: {maxMemory: 1Gi}`, to: `resources: {limits: {memory: 512Mi}}`, field: "spec.config.maxMemory", words: "must be below spec.resources.limits.memory"},
+}
+
+var bothChanges = map[string]change{
+	"nothing":                   {to: ``},
+	"pause":                     {to: `paused: true`},
+	"image":                     {to: `image: registry.example.com/mirror/store:1`},
+	"resources":                 {to: `resources: {requests: {cpu: 100m}, limits: {memory: 1Gi}}`},
+	"template":                  {to: `template: {labels: {team: a}, env: [{name: A, value: b}]}`},
+	"deletion policy":           {to: `storage: {deletionPolicy: Delete}`},
+	"same storage, other units": {to: `storage: {size: 1024Mi}`},
+	"smaller storage":           {to: `storage: {size: 512Mi}`, field: "spec.storage.size", words: "storage.size cannot shrink"},
+	"larger storage":            {to: `storage: {size: 2Gi}`, field: "spec.storage.size", words: "storage.size cannot grow yet"},
+	"storage taken away":        {to: `storage: <removed>`, field: "spec.storage", words: "cannot be added or removed"},
+	"storage added":             {from: `storage: <removed>`, to: `storage: {size: 1Gi}`, field: "spec.storage", words: "cannot be added or removed"},
+	"storage class":             {to: `storage: {className: fast}`, field: "spec.storage.className", words: "cannot change"},
+	"other storage class":       {from: `storage: {className: slow}`, to: `storage: {className: fast}`, field: "spec.storage.className", words: "cannot change"},
+	"storage class taken away":  {from: `storage: {className: slow}`, to: `storage: {className: <removed>}`, field: "spec.storage.className", words: "cannot change"},
+	"tls off":                   {to: `tls: {mode: Disabled}`, field: "spec.tls.mode", words: "cannot change yet"},
+	"tls on":                    {from: `tls: {mode: Disabled}`, to: `tls: {mode: Managed}`, field: "spec.tls.mode", words: "cannot change yet"},
+	"tls on by default":         {from: `tls: {mode: Disabled}`, to: `tls: <removed>`, field: "spec.tls.mode", words: "cannot change yet"},
+	"tls to own certificates":   {to: `tls: {mode: Provided, secretName: mine}`, field: "spec.tls.mode", words: "cannot change yet"},
+	"tls to other certificates": {from: `tls: {mode: Provided, secretName: mine}`, to: `tls: {secretName: yours}`, field: "spec.tls.secretName", words: "cannot change yet"},
+	"tls left to its default":   {to: `tls: <removed>`},
+	"auth off":                  {to: `auth: {mode: Disabled}`, field: "spec.auth.mode", words: "cannot change yet"},
+	"auth on":                   {from: `auth: {mode: Disabled}`, to: `auth: {mode: Password}`, field: "spec.auth.mode", words: "cannot change yet"},
+	"own password":              {to: `auth: {secretName: mine}`, field: "spec.auth.secretName", words: "cannot change yet"},
+	"generated password again":  {from: `auth: {secretName: mine}`, to: `auth: {secretName: <removed>}`, field: "spec.auth.secretName", words: "cannot change yet"},
+	"an invalid value later":    {to: `config: {extra: {hz: "$(id)"}}`, field: "spec.config.extra[hz]", words: "a value may hold letters"},
+	"an owned label later":      {to: `template: {labels: {quorate.dev/shard: "1"}}`, field: "spec.template.labels", words: "use a prefix of your own"},
+	"a broken version":          {to: `version: latest`, field: "spec.version", words: "without a leading v"},
+}
+
+func TestChangesOfEtcdClusters(t *testing.T) {
+	changeAll(t, etcdKind, merged(etcdChanges, bothChanges))
+}
+
+func TestChangesOfRedisClusters(t *testing.T) {
+	changeAll(t, redisKind, merged(redisChanges, bothChanges))
+}
+
+func changeAll(t *testing.T, k kind, table map[string]change) {
+	t.Helper()
+	s := apiServer(t)
+	refused, allowed, number := 0, 0, 0
+	for name, c := range table {
+		number++
+		t.Run(name, func(t *testing.T) {
+			ctx := testContext(t)
+			from := bad{spec: c.from, whole: fmt.Sprintf(`metadata: {name: change-%d}`, number)}
+			u := toUnstructured(t, from.object(t, k))
+			if err := s.client.Create(ctx, u); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := s.client.Delete(ctx, u); err != nil {
+					t.Error(err)
+				}
+			}()
+			next := toUnstructured(t, overlay(u.Object, object{"spec": parse(t, c.to)}))
+			err := s.client.Update(ctx, next, client.DryRunAll)
+			if c.words != "" {
+				refusal(t, err, c.field, c.words)
+				refused++
+				return
+			}
+			if err != nil {
+				t.Fatalf("refused: %v", err)
+			}
+			allowed++
+		})
+	}
+	t.Logf("%s: %d changes refused with field and cure, %d allowed", k.name, refused, allowed)
+}
+
+func TestScaleSubresource(t *testing.T) {
+	for _, c := range []struct {
+		kind
+		replicas, observed int64
+		status             object
+		field, words       string
+	}{
+		{etcdKind, 3, 2, object{"size": 2, "selector": "a=b"}, "spec.size", "scaling an existing cluster is not part of this release"},
+		{redisKind, 3, 1, object{"shardCount": 1, "selector": "a=b"}, "spec.shards", "resharding an existing cluster is not part of this release"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, ctx := apiServer(t), testContext(t)
+			u := toUnstructured(t, bad{whole: `metadata: {name: scaled}`}.object(t, c.kind))
+			if err := s.client.Create(ctx, u); err != nil {
+				t.Fatal(err)
+			}
+			defer s.client.Delete(ctx, u) //nolint:errcheck // The server goes away with the tests.
+			u.Object["status"] = c.status
+			if err := s.client.Status().Update(ctx, toUnstructured(t, u.Object)); err != nil {
+				t.Fatal(err)
+			}
+			scale := &unstructured.Unstructured{}
+			scale.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
+			if err := s.client.SubResource("scale").Get(ctx, u, scale); err != nil {
+				t.Fatal(err)
+			}
+			got := object{"spec": scale.Object["spec"], "status": scale.Object["status"]}
+			want := object{"spec": object{"replicas": c.replicas}, "status": object{"replicas": c.observed, "selector": "a=b"}}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("/scale (-want +got):\n%s", diff)
+			}
+			scale.Object["spec"] = object{"replicas": int64(5)}
+			err := s.client.SubResource("scale").Update(ctx, u, client.WithSubResourceBody(scale))
+			if err == nil || !strings.Contains(err.Error(), c.field) || !strings.Contains(err.Error(), c.words) {
+				t.Errorf("an update of /scale must be refused for %s with %q: %v", c.field, c.words, err)
+			}
+		})
+	}
+}
+
+// Everything at its bounds at once must stay within the cost that the API server grants to CEL rules at run time.
+func TestTheLargestSpecStaysWithinTheCostBudget(t *testing.T) {
+	s := apiServer(t)
+	for _, k := range kinds {
+		template := object{"labels": object{}, "annotations": object{}, "nodeSelector": object{}}
+		for i := range 32 {
+			for field := range template {
+				size := 63
+				if field == "annotations" {
+					size = 1024
+				}
+				template[field].(object)[fmt.Sprintf("%s.example.com/%s%02d", strings.Repeat("d", 60), strings.Repeat("k", 60), i)] = strings.Repeat("v", size)
+			}
+		}
+		env, extra := []any{}, object{}
+		for i := range 64 {
+			env = append(env, object{"name": fmt.Sprintf("%s%d", strings.Repeat("N", 200), i), "value": strings.Repeat("v", 10000)})
+			extra[fmt.Sprintf("%s%02d", strings.Repeat("k", 62), i)] = strings.Repeat("v", 256)
+		}
+		template["env"] = env
+		spec := object{"template": template}
+		if k.name == redisKind.name { // etcd has fewer parameters than this.
+			spec["config"] = object{"extra": extra}
+		}
+		u := &unstructured.Unstructured{Object: overlay(parse(t, k.base), object{"spec": spec})}
+		if err := s.client.Create(testContext(t), toUnstructured(t, u.Object), client.DryRunAll); err != nil {
+			t.Errorf("%s: %v", k.name, err)
+		}
+	}
+}

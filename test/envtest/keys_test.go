@@ -1,0 +1,148 @@
+package envtest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// Parameters of etcd that users may set, with a value, and the minor versions of etcd 3 that have them.
+var etcdFree = map[string]struct {
+	value       string
+	first, last int
+}{
+	"backend-batch-interval":        {"10s", 5, 7},
+	"backend-batch-limit":           {"1000", 5, 7},
+	"backend-bbolt-freelist-type":   {"map", 5, 7},
+	"bcrypt-cost":                   {"10", 5, 7},
+	"cipher-suites":                 {"TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384", 5, 7},
+	"enable-grpc-gateway":           {"true", 5, 7},
+	"grpc-keepalive-interval":       {"10s", 5, 7},
+	"grpc-keepalive-min-time":       {"10s", 5, 7},
+	"grpc-keepalive-timeout":        {"10s", 5, 7},
+	"initial-election-tick-advance": {"true", 5, 7},
+	"max-concurrent-streams":        {"1000", 5, 7},
+	"max-snapshots":                 {"1000", 5, 7},
+	"max-txn-ops":                   {"1000", 5, 7},
+	"max-wals":                      {"1000", 5, 7},
+	"pre-vote":                      {"true", 5, 7},
+	"tls-max-version":               {"TLS1.3", 5, 7},
+	"tls-min-version":               {"TLS1.2", 5, 7},
+	"experimental-bootstrap-defrag-threshold-megabytes": {"1000", 5, 5},
+	"experimental-compact-hash-check-time":              {"10s", 5, 5},
+	"experimental-compaction-batch-limit":               {"1000", 5, 5},
+	"experimental-compaction-sleep-interval":            {"10s", 5, 5},
+	"experimental-corrupt-check-time":                   {"10s", 5, 5},
+	"experimental-distributed-tracing-address":          {"example.com:4317", 5, 5},
+	"experimental-distributed-tracing-instance-id":      {"example.com:4317", 5, 5},
+	"experimental-distributed-tracing-sampling-rate":    {"1000", 5, 5},
+	"experimental-distributed-tracing-service-name":     {"example.com:4317", 5, 5},
+	"experimental-downgrade-check-time":                 {"10s", 5, 5},
+	"experimental-enable-distributed-tracing":           {"true", 5, 5},
+	"experimental-enable-lease-checkpoint":              {"true", 5, 5},
+	"experimental-enable-lease-checkpoint-persist":      {"true", 5, 5},
+	"experimental-snapshot-catch-up-entries":            {"1000", 5, 5},
+	"experimental-stop-grpc-service-on-defrag":          {"true", 5, 5},
+	"experimental-txn-mode-write-with-shared-buffer":    {"true", 5, 5},
+	"experimental-warning-apply-duration":               {"10s", 5, 5},
+	"experimental-watch-progress-notify-interval":       {"10s", 5, 5},
+	"bootstrap-defrag-threshold-megabytes":              {"1000", 6, 7},
+	"compact-hash-check-time":                           {"10s", 6, 7},
+	"compaction-batch-limit":                            {"1000", 6, 7},
+	"compaction-sleep-interval":                         {"10s", 6, 7},
+	"corrupt-check-time":                                {"10s", 6, 7},
+	"distributed-tracing-address":                       {"example.com:4317", 6, 7},
+	"distributed-tracing-instance-id":                   {"example.com:4317", 6, 7},
+	"distributed-tracing-sampling-rate":                 {"1000", 6, 7},
+	"distributed-tracing-service-name":                  {"example.com:4317", 6, 7},
+	"downgrade-check-time":                              {"10s", 6, 7},
+	"enable-distributed-tracing":                        {"true", 6, 7},
+	"feature-gates":                                     {"StopGRPCServiceOnDefrag=true", 6, 7},
+	"snapshot-catchup-entries":                          {"1000", 6, 7},
+	"warning-apply-duration":                            {"10s", 6, 7},
+	"warning-unary-request-duration":                    {"10s", 6, 7},
+	"watch-progress-notify-interval":                    {"10s", 6, 7},
+}
+
+// More keys that nobody may set, whatever the renderers say.
+var (
+	etcdRefused = []string{
+		"wal-dir", "config-file", "proxy", "proxy-failure-wait", "discovery-token", "initial-cluster-id", "listen-anything",
+		"client-cert-auth", "peer-key-file", "force-new-cluster-bump-amount", "unsafe-anything", "enable-v2v3",
+		"log-rotation-config-json", "no-such-parameter", "auth-token-ttl", "cors", "enable-pprof", "host-whitelist", "metrics", "log-format", "max-learners",
+	}
+	redisRefused = []string{
+		"loadmodule", "module", "user", "masterauth", "primaryauth", "cluster-announce-ip", "cluster-anything", "tls-anything",
+		"replica-announce-ip", "slave-announce-port", "syslog-enabled", "shutdown-timeout", "sentinel", "unixsocketperm",
+		"bind-source-addr", "rdma-port", "enable-anything",
+	}
+)
+
+// admitted asks the API server.
+func admitted(t *testing.T, k kind, spec object) error {
+	t.Helper()
+	o := overlay(parse(t, k.base), object{"spec": spec})
+	return apiServer(t).client.Create(testContext(t), toUnstructured(t, o), client.DryRunAll)
+}
+
+func withExtra(key, value string) object {
+	return object{"config": object{"extra": object{key: value}}}
+}
+
+func TestNoOperatorOwnedKeyOfEtcdIsAdmitted(t *testing.T) {
+	keys := append(slices.Concat(etcd.OwnedConfigKeys, etcdRefused), mapKeys(etcd.TypedConfigKeys)...)
+	for _, key := range keys {
+		refusal(t, admitted(t, etcdKind, withExtra(key, "1")), "spec.config.extra", "config.extra: ")
+	}
+	for key, field := range etcd.TypedConfigKeys {
+		refusal(t, admitted(t, etcdKind, withExtra(key, "1")), "spec.config.extra", "instead of "+key+" use spec.config."+field)
+	}
+	t.Logf("%d keys of etcd refused", len(keys))
+}
+
+func TestNoOperatorOwnedKeyOfRedisIsAdmitted(t *testing.T) {
+	keys := []string{}
+	for _, key := range slices.Concat(redis.OwnedConfigKeys, redisRefused) {
+		keys = append(keys, strings.ReplaceAll(key, "*", "x"))
+	}
+	for _, key := range keys {
+		refusal(t, admitted(t, redisKind, withExtra(key, "1")), "spec.config.extra", "config.extra: ")
+	}
+	t.Logf("%d keys of Redis refused", len(keys))
+}
+
+// What admission lets through, the renderer must be able to write: else the user learns of his mistake only later, from
+// a condition.
+func TestAdmissionAndRendererAgreeOnParametersOfEtcd(t *testing.T) {
+	versions := map[string]int{"3.5.35": 5, "3.6.16": 6, "3.7.3": 7}
+	for key, p := range etcdFree {
+		for version, minor := range versions {
+			want := p.first <= minor && minor <= p.last
+			v, err := etcd.ParseVersion(version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			extra := map[string]v1alpha1.ConfigValue{key: v1alpha1.ConfigValue(p.value)}
+			_, rendered := etcd.Common(&v1alpha1.EtcdConfig{Extra: extra}, v)
+			accepted := admitted(t, etcdKind, overlay(withExtra(key, p.value), object{"version": version}))
+			if (accepted == nil) != want || (rendered == nil) != want {
+				t.Errorf("%s with etcd %s: admission says %v, the renderer %v, want it accepted: %t", key, version, accepted, rendered, want)
+			}
+		}
+	}
+	t.Logf("%d parameters of etcd in %d versions", len(etcdFree), len(versions))
+}
+
+func mapKeys(m map[string]string) []string {
+	out := []string{}
+	for k := range m {
+		out = append(out, k)
+	}
+	return out
+}

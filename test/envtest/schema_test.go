@@ -1,0 +1,189 @@
+package envtest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+type schemaProps = apiextensionsv1.JSONSchemaProps
+
+// embedded are the fields whose types come from Kubernetes: their insides are documented there.
+var embedded = map[string]bool{
+	"spec.resources":                          true,
+	"spec.template.affinity":                  true,
+	"spec.template.tolerations":               true,
+	"spec.template.topologySpreadConstraints": true,
+	"spec.template.env":                       true,
+	"spec.template.imagePullSecrets":          true,
+	"spec.template.securityContext":           true,
+	"status.conditions":                       true,
+}
+
+// maxCRDBytes keeps `kubectl apply` on the client side possible: its annotation may hold 256 KiB.
+const maxCRDBytes = 256 << 10
+
+func loadCRD(t *testing.T, resource string) schemaProps {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(crdDir, "quorate.dev_"+resource+".yaml"))
+	if err != nil {
+		t.Fatalf("%v: run make manifests", err)
+	}
+	if len(raw) > maxCRDBytes {
+		t.Errorf("the CRD of %s has %d bytes, more than %d", resource, len(raw), maxCRDBytes)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(raw, &crd); err != nil {
+		t.Fatal(err)
+	}
+	return *crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+}
+
+// walk visits every property below s, and goes into it if visit says so. Items of lists have the path of the list.
+func walk(path string, s schemaProps, visit func(string, schemaProps) bool) {
+	if s.Items != nil && s.Items.Schema != nil {
+		walk(path, *s.Items.Schema, visit)
+	}
+	for name, p := range s.Properties {
+		below := strings.TrimPrefix(path+"."+name, ".")
+		if visit(below, p) {
+			walk(below, p, visit)
+		}
+	}
+}
+
+var kinds = []kind{etcdKind, redisKind}
+
+func TestEveryFieldIsDocumented(t *testing.T) {
+	for _, k := range kinds {
+		fields, root := 0, loadCRD(t, k.resource)
+		walk("", root, func(path string, p schemaProps) bool {
+			if path == "apiVersion" || path == "kind" || path == "metadata" {
+				return false
+			}
+			fields++
+			documented(t, k, path, p, slices.Contains(parent(root, path).Required, last(path)))
+			return !embedded[path]
+		})
+		t.Logf("%s: %d fields documented", k.name, fields)
+	}
+}
+
+// documented checks one description: it begins with the name of the field, as `kubectl explain` readers expect, and
+// says what an optional field of the specification defaults to.
+func documented(t *testing.T, k kind, path string, p schemaProps, required bool) {
+	t.Helper()
+	text := strings.ReplaceAll(p.Description, "\n", " ")
+	if !strings.HasPrefix(text, last(path)) {
+		t.Errorf("%s: the description of %s must begin with its name: %q", k.name, path, text)
+	}
+	if strings.HasPrefix(path, "spec.") && !required && !strings.Contains(strings.ToLower(text), "default") {
+		t.Errorf("%s: the description of %s does not say its default: %q", k.name, path, text)
+	}
+	if strings.HasPrefix(path, "spec.") && p.XIntOrString && !strings.Contains(text, "byte") {
+		t.Errorf("%s: the description of %s does not say its unit: %q", k.name, path, text)
+	}
+	if strings.Contains(text, "\u2014") {
+		t.Errorf("%s: the description of %s has a long dash", k.name, path)
+	}
+}
+
+func last(path string) string { return path[strings.LastIndex(path, ".")+1:] }
+
+func parent(s schemaProps, path string) schemaProps {
+	parts := strings.Split(path, ".")
+	for _, p := range parts[:len(parts)-1] {
+		s = s.Properties[p]
+		if s.Items != nil {
+			s = *s.Items.Schema
+		}
+	}
+	return s
+}
+
+func TestEveryListHasAListType(t *testing.T) {
+	for _, k := range kinds {
+		lists := 0
+		walk("", loadCRD(t, k.resource), func(path string, p schemaProps) bool {
+			if p.Type == "array" {
+				lists++
+				if p.XListType == nil {
+					t.Errorf("%s: %s has no listType", k.name, path)
+				}
+			}
+			return true
+		})
+		t.Logf("%s: %d lists", k.name, lists)
+	}
+}
+
+// A message without the field's name helps nobody who reads only the end of a long error.
+func TestEveryRuleNamesItsFieldAndAddsACure(t *testing.T) {
+	field := regexp.MustCompile(`\b(spec|storage|tls|auth|config|template|metadata)\.[a-z]`)
+	for _, k := range kinds {
+		rules := 0
+		check := func(path string, s schemaProps) {
+			for _, r := range s.XValidations {
+				rules++
+				if !field.MatchString(r.Message) {
+					t.Errorf("%s: the message of a rule at %s does not name the field: %q", k.name, path, r.Message)
+				}
+			}
+		}
+		root := loadCRD(t, k.resource)
+		check("", root)
+		walk("", root, func(path string, p schemaProps) bool {
+			check(path, p)
+			if p.AdditionalProperties != nil && p.AdditionalProperties.Schema != nil {
+				check(path+"[*]", *p.AdditionalProperties.Schema)
+			}
+			return true
+		})
+		t.Logf("%s: %d CEL rules", k.name, rules)
+	}
+}
+
+// A rule that no case of the tables can trip over would never be missed.
+func TestEveryRuleHasACase(t *testing.T) {
+	for _, k := range kinds {
+		words := map[string]bool{}
+		for _, table := range []map[string]bad{invalidBoth, map[string]map[string]bad{etcdKind.name: invalidEtcd, redisKind.name: invalidRedis}[k.name]} {
+			for _, c := range table {
+				words[c.words] = true
+			}
+		}
+		for _, table := range []map[string]change{bothChanges, map[string]map[string]change{etcdKind.name: etcdChanges, redisKind.name: redisChanges}[k.name]} {
+			for _, c := range table {
+				if c.words != "" {
+					words[c.words] = true
+				}
+			}
+		}
+		tripped := func(message string) bool {
+			if strings.Contains(message, "config.extra: instead of ") {
+				return true // TestNoOperatorOwnedKeyOf... tries each of them.
+			}
+			for w := range words {
+				if strings.Contains(message, w) {
+					return true
+				}
+			}
+			return false
+		}
+		root := loadCRD(t, k.resource)
+		walk("", root, func(path string, p schemaProps) bool {
+			for _, r := range p.XValidations {
+				if !tripped(r.Message) {
+					t.Errorf("%s: no case for the rule of %s: %q", k.name, path, r.Message)
+				}
+			}
+			return true
+		})
+	}
+}

@@ -1,0 +1,158 @@
+package envtest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+var validEtcd = map[string]string{
+	"minimal":                    ``,
+	"one member":                 `size: 1`,
+	"seven members":              `size: 7`,
+	"ephemeral":                  `storage: <removed>`,
+	"first version of 3.5":       `version: 3.5.11`,
+	"version 3.7":                `version: 3.7.3`,
+	"no tls and no auth":         `{tls: {mode: Disabled}, auth: {mode: Disabled}}`,
+	"nulls":                      `{tls: null, auth: {mode: null}, paused: null, image: null}`,
+	"provided secrets":           `{tls: {mode: Provided, secretName: my.certs}, auth: {secretName: root}}`,
+	"durations as Go writes":     `config: {heartbeatInterval: 1.5s, electionTimeout: 50s}`,
+	"longest election":           `config: {heartbeatInterval: 10s, electionTimeout: 0m50s}`,
+	"compaction by revision":     `config: {autoCompactionMode: Revision, autoCompactionRetention: "5000"}`,
+	"compaction off":             `config: {autoCompactionRetention: "0"}`,
+	"quota as a number":          `config: {quotaBackendBytes: 104857600, maxRequestBytes: 65536}`,
+	"extra parameters":           `config: {extra: {max-txn-ops: "256", pre-vote: "true", corrupt-check-time: 1h, cipher-suites: "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384"}}`,
+	"experimental ones with 3.5": `{version: 3.5.35, config: {extra: {experimental-corrupt-check-time: 1h}}}`,
+	"image by digest":            `image: "localhost:5000/a/etcd:v3.6.16@sha256:` + strings.Repeat("0a", 32) + `"`,
+}
+
+var validRedis = map[string]string{
+	"minimal":                     ``,
+	"redis 7.0":                   `version: 7.0.15`,
+	"redis 7.4":                   `version: 7.4.6`,
+	"redis 8.4":                   `version: 8.4.0`,
+	"valkey 8":                    `{engine: valkey, version: 8.1.1}`,
+	"valkey 9":                    `{engine: valkey, version: 9.1.2}`,
+	"no replicas":                 `replicasPerShard: 0`,
+	"as many servers as may be":   `{shards: 500, replicasPerShard: 1}`,
+	"five replicas":               `replicasPerShard: 5`,
+	"ephemeral":                   `storage: <removed>`,
+	"nulls":                       `{engine: null, replicasPerShard: null, tls: null, auth: null}`,
+	"no tls and no auth":          `{tls: {mode: Disabled}, auth: {mode: Disabled}}`,
+	"node timeouts as Go writes":  `config: {nodeTimeout: 1m0s}`,
+	"memory within the limit":     `{config: {maxMemory: 768Mi}, resources: {limits: {memory: 1Gi}}}`,
+	"parameters of several words": `config: {extra: {client-output-buffer-limit: pubsub 64mb 16mb 90, hz: "50", notify-keyspace-events: KEA, proc-title-template: ""}}`,
+}
+
+// validBoth suit either kind.
+var validBoth = map[string]string{
+	"name of 40 letters":    ``, // See baseFor.
+	"resources as numbers":  `resources: {requests: {cpu: 1, memory: 1073741824}, limits: {cpu: 2}}`,
+	"a template":            `template: {labels: {team: "", example.com/a: b-c_d.e}, nodeSelector: {zone: a}, tolerations: [{operator: Exists}], priorityClassName: high}`,
+	"env from everywhere":   `template: {env: [{name: GOGC, value: "50"}, {name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}, {name: B, valueFrom: {configMapKeyRef: {name: c, key: k, optional: true}}}]}`,
+	"restricted":            `template: {securityContext: {runAsNonRoot: true, runAsUser: 1000, supplementalGroups: [2000], seccompProfile: {type: Localhost, localhostProfile: a.json}, seLinuxOptions: {level: "s0:c1,c2", type: container_t}}}`,
+	"storage in odd units":  `storage: {size: 1500M, className: fast.ssd, deletionPolicy: Delete}`,
+	"paused":                `paused: true`,
+	"empty things":          `{resources: {}, template: {}, config: {}}`,
+	"spread over the zones": `template: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule}]}`,
+}
+
+func TestValidEtcdClustersAreAcceptedWithTheirDefaults(t *testing.T) {
+	acceptAll(t, etcdKind, merged(validEtcd, validBoth))
+}
+
+func TestValidRedisClustersAreAcceptedWithTheirDefaults(t *testing.T) {
+	acceptAll(t, redisKind, merged(validRedis, validBoth))
+}
+
+func acceptAll(t *testing.T, k kind, table map[string]string) {
+	t.Helper()
+	s := apiServer(t)
+	golden := map[string]any{}
+	for name, spec := range table {
+		t.Run(name, func(t *testing.T) {
+			c := bad{spec: spec}
+			if name == "name of 40 letters" {
+				c.whole = `metadata: {name: ` + longName[1:] + `}`
+			}
+			u := toUnstructured(t, c.object(t, k))
+			if err := s.client.Create(testContext(t), u, client.DryRunAll); err != nil {
+				t.Fatal(err)
+			}
+			golden[name] = u.Object["spec"]
+		})
+	}
+	if len(golden) == len(table) { // Not when -run chose some of them, or one has failed already.
+		compareGolden(t, k.resource, golden)
+	}
+	t.Logf("%s: %d valid specs accepted with their defaults", k.name, len(golden))
+}
+
+func compareGolden(t *testing.T, name string, got map[string]any) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden.yaml")
+	text, err := yaml.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(text)); diff != "" {
+		t.Errorf("%s differs; if that is meant, run the test with -update (-want +got):\n%s", path, diff)
+	}
+}
+
+func TestSamplesAreAccepted(t *testing.T) {
+	s := apiServer(t)
+	files, err := filepath.Glob(filepath.Join(samplesDir, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied := map[string]int{}
+	for _, file := range files {
+		if filepath.Base(file) == "kustomization.yaml" {
+			continue
+		}
+		s.kubectl(t, "apply", "--server-side", "--validate=strict", "-n", "default", "-f", file)
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &unstructured.Unstructured{Object: parse(t, string(raw))}
+		applied[u.GetKind()]++
+		if strings.HasSuffix(file, "-full.yaml") {
+			showsEveryField(t, u)
+		}
+		s.kubectl(t, "delete", "-n", "default", "-f", file)
+	}
+	s.kubectl(t, "apply", "--dry-run=server", "--validate=strict", "-k", samplesDir)
+	if applied["EtcdCluster"] < 2 || applied["RedisCluster"] < 2 {
+		t.Errorf("want a minimal and a full sample of each kind, got %v", applied)
+	}
+	t.Logf("samples applied: %v", applied)
+}
+
+// showsEveryField checks that a full sample has every field of ours that the CRD knows.
+func showsEveryField(t *testing.T, u *unstructured.Unstructured) {
+	t.Helper()
+	spec := loadCRD(t, strings.ToLower(u.GetKind())+"s").Properties["spec"]
+	walk("spec", spec, func(path string, _ schemaProps) bool {
+		if _, found, _ := unstructured.NestedFieldNoCopy(u.Object, strings.Split(path, ".")...); !found {
+			t.Errorf("the full sample %s lacks %s", u.GetName(), path)
+		}
+		return !embedded[path] && !strings.HasSuffix(path, ".extra")
+	})
+}

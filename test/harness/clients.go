@@ -1,0 +1,69 @@
+package harness
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/connection"
+)
+
+// dialTimeout bounds one attempt to connect to a data store.
+const dialTimeout = 10 * time.Second
+
+// Connection reads the connection Secret of a cluster.
+func (c *Cluster) Connection(ctx context.Context, ns, name string) (connection.Connection, *corev1.Secret, error) {
+	var s corev1.Secret
+	if err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: cluster.ConnectionSecret(name)}, &s); err != nil {
+		return connection.Connection{}, nil, fmt.Errorf("connection Secret of %s: %w", name, err)
+	}
+	conn, err := connection.FromData(s.Data)
+	return conn, &s, err
+}
+
+// Etcd opens a client of one member, through the API server: certificates are checked against the name of the client
+// Service. The caller closes it.
+func (c *Cluster) Etcd(ctx context.Context, ns, pod string, conn connection.Connection) (*clientv3.Client, error) {
+	port, err := strconv.Atoi(conn.Port)
+	if err != nil {
+		return nil, fmt.Errorf("port of the connection Secret: %w", err)
+	}
+	return clientv3.New(clientv3.Config{
+		Endpoints: []string{conn.Scheme("https") + "://" + conn.Addr()}, TLS: conn.TLS,
+		Username: conn.Username, Password: conn.Password, DialTimeout: dialTimeout, Context: ctx,
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return c.Dial(ctx, types.NamespacedName{Namespace: ns, Name: pod}, "", port)
+		})},
+	})
+}
+
+// Redis opens a client of one node, through the API server. The caller closes it.
+func (c *Cluster) Redis(ns, pod string, conn connection.Connection) (*redis.Client, error) {
+	port, err := strconv.Atoi(conn.Port)
+	if err != nil {
+		return nil, fmt.Errorf("port of the connection Secret: %w", err)
+	}
+	return redis.NewClient(&redis.Options{
+		Addr: conn.Addr(), Username: conn.Username, Password: conn.Password, MaxRetries: -1, DialTimeout: dialTimeout,
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			plain, err := c.Dial(ctx, types.NamespacedName{Namespace: ns, Name: pod}, "", port)
+			if err != nil || conn.TLS == nil {
+				return plain, err
+			}
+			cfg := conn.TLS.Clone()
+			cfg.ServerName = conn.Host
+			return tls.Client(plain, cfg), nil
+		},
+	}), nil
+}

@@ -1,0 +1,140 @@
+// Package harness is what the end-to-end tests and the benchmarks share: the way to the kind cluster, the deployment of
+// the operator, waiting on watches, and faults. It holds no assertion about any one feature.
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/controllers"
+)
+
+// kindContext is the only kubeconfig context that is ever touched.
+const kindContext = "kind-quorate"
+
+// Cluster is the kind cluster under test.
+type Cluster struct {
+	client.WithWatch
+	// Clients are for what the typed client cannot do: logs, tokens, proxies.
+	Clients kubernetes.Interface
+	Config  *rest.Config
+	// Dial connects to a port of a pod through the API server.
+	Dial controllers.DialFunc
+	// Kubeconfig is the file, Kubectl the program, Root the repository.
+	Kubeconfig, Kubectl, Root string
+}
+
+// Connect finds the cluster through KUBECONFIG, and refuses any that was not made by hack/kind.
+func Connect(ctx context.Context) (*Cluster, error) {
+	c := &Cluster{Kubeconfig: os.Getenv("KUBECONFIG"), Kubectl: os.Getenv("KUBECTL")}
+	var err error
+	if c.Root, err = repositoryRoot(); err != nil {
+		return nil, err
+	}
+	if c.Kubeconfig == "" {
+		return nil, errors.New(`KUBECONFIG is not set: run "make test-e2e", or export KUBECONFIG="$(hack/kind/kind.sh kubeconfig)"`)
+	}
+	if c.Kubectl == "" {
+		if c.Kubectl, err = c.Kind(ctx, "bin", "kubectl"); err != nil {
+			return nil, err
+		}
+	}
+	if c.Config, err = kindConfig(c.Kubeconfig); err != nil {
+		return nil, err
+	}
+	return c, c.connect()
+}
+
+// kindConfig reads a kubeconfig whose current context is the kind cluster.
+func kindConfig(path string) (*rest.Config, error) {
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: path}, nil)
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", path, err)
+	}
+	if raw.CurrentContext != kindContext {
+		return nil, fmt.Errorf("the current context of %s is %q, not %s: these tests delete what they find, so they run only there",
+			path, raw.CurrentContext, kindContext)
+	}
+	cfg, err := loader.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", path, err)
+	}
+	cfg.QPS, cfg.Burst = 100, 200
+	cfg.WarningHandler = rest.NoWarnings{}
+	return cfg, nil
+}
+
+func (c *Cluster) connect() error {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return fmt.Errorf("build scheme: %w", err)
+	}
+	var err error
+	if c.WithWatch, err = client.NewWithWatch(c.Config, client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("client: %w", err)
+	}
+	if c.Clients, err = kubernetes.NewForConfig(c.Config); err != nil {
+		return fmt.Errorf("client: %w", err)
+	}
+	c.Dial, err = controllers.DialThroughAPI(c.Config)
+	return err
+}
+
+var repositoryRoot = sync.OnceValues(func() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the repository: %w", err)
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", errors.New("find the repository: no go.mod above the working directory")
+})
+
+// Kind runs hack/kind/kind.sh and returns what it prints.
+func (c *Cluster) Kind(ctx context.Context, args ...string) (string, error) {
+	return output(c.command(ctx, filepath.Join(c.Root, "hack/kind/kind.sh"), args...))
+}
+
+// Run runs kubectl against the cluster and returns what it prints.
+func (c *Cluster) Run(ctx context.Context, args ...string) (string, error) {
+	return output(c.command(ctx, c.Kubectl, args...))
+}
+
+// command is a program that works on the cluster, in the repository.
+func (c *Cluster) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = c.Root
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "KUBECTL="+c.Kubectl)
+	return cmd
+}
+
+// output runs a command and returns its standard output; an error carries what it wrote to standard error.
+func output(cmd *exec.Cmd) (string, error) {
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", filepath.Base(cmd.Path), strings.Join(cmd.Args[1:], " "), err,
+			strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(string(out)), nil
+}

@@ -1,0 +1,82 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The operator as config/default deploys it.
+const (
+	SystemNamespace = "quorate-system"
+	Manager         = "quorate-manager"
+	// ManagerUser is who the operator is to the API server.
+	ManagerUser = "system:serviceaccount:" + SystemNamespace + ":" + Manager
+	// LeaderLease is the lock of the managers' leader election.
+	LeaderLease = "manager.quorate.dev"
+	// MetricsPort serves the manager's metrics over HTTPS.
+	MetricsPort = 8443
+)
+
+// Deploy installs the CRDs and the operator with the image in IMG, the way users do, and waits until it runs. Without
+// IMG it takes the operator that is there.
+func (c *Cluster) Deploy(ctx context.Context) error {
+	before, err := c.operator(ctx)
+	if err != nil {
+		return err
+	}
+	image := os.Getenv("IMG")
+	switch {
+	case image == "" && before == nil:
+		return errors.New(`no operator is deployed and IMG is not set: run "make test-e2e"`)
+	case image != "":
+		// What is generated is committed: no need to build the generator first.
+		if _, err := output(c.command(ctx, "make", "-s", "-o", "manifests", "deploy", "IMG="+image, "KUBECTL="+c.Kubectl)); err != nil {
+			return err
+		}
+		if before != nil { // The same tag may now be another image.
+			if _, err := c.Run(ctx, "rollout", "restart", "-n", SystemNamespace, "deployment/"+Manager); err != nil {
+				return err
+			}
+		}
+	}
+	_, err = c.Run(ctx, "rollout", "status", "-n", SystemNamespace, "deployment/"+Manager, "--timeout=3m")
+	return err
+}
+
+// operator returns the operator's Deployment, nil when there is none.
+func (c *Cluster) operator(ctx context.Context) (*appsv1.Deployment, error) {
+	var d appsv1.Deployment
+	err := c.Get(ctx, client.ObjectKey{Namespace: SystemNamespace, Name: Manager}, &d)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for the operator: %w", err)
+	}
+	return &d, nil
+}
+
+// ManagerPods returns the running pods of the operator.
+func (c *Cluster) ManagerPods(ctx context.Context) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := c.List(ctx, &pods, client.InNamespace(SystemNamespace), client.MatchingLabels{
+		"app.kubernetes.io/name": "quorate", "app.kubernetes.io/component": "manager",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the operator's pods: %w", err)
+	}
+	var live []corev1.Pod
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp == nil {
+			live = append(live, p)
+		}
+	}
+	return live, nil
+}
