@@ -10,11 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // DialDirect connects to the pod's address: the way of a manager that runs inside the cluster.
@@ -37,7 +37,7 @@ func DialThroughAPI(cfg *rest.Config) (DialFunc, error) {
 	return func(_ context.Context, pod types.NamespacedName, _ string, port int) (net.Conn, error) {
 		url := clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
 			SubResource("portforward").URL()
-		dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+		dialer := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
 		session, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 		if err != nil {
 			return nil, fmt.Errorf("forward a port of pod %s: %w", pod, err)

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -23,6 +22,9 @@ import (
 // What the controller itself may do with its resources; rights on children stand beside their use.
 // +kubebuilder:rbac:groups=quorate.dev,resources=redisclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=quorate.dev,resources=redisclusters/status,verbs=get;patch
+
+// typeRedisBinding marks the connection Secret for tools that speak Service Binding.
+const typeRedisBinding corev1.SecretType = "servicebinding.io/redis"
 
 // RedisKind is what a RedisCluster brings to the loop.
 type RedisKind struct {
@@ -50,7 +52,7 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 		return err
 	}
 	if err := k.EnsureCertificates(ctx, o, o.Spec.TLS, labels, k.leafs(o)); err != nil {
-		return err
+		return certificateError{err}
 	}
 	b, err := k.builder(o)
 	if err != nil {
@@ -132,10 +134,10 @@ func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b
 func (k *RedisKind) ensureConnection(ctx context.Context, o *v1alpha1.RedisCluster, passwords map[string]string) error {
 	ca, pair, err := k.clientKeypair(ctx, o)
 	if err != nil {
-		return err
+		return certificateError{err}
 	}
 	data := redis.Connection(o, k.Domain, passwords[redis.PasswordDefault], ca, pair.Cert, pair.Key)
-	return k.EnsureSecret(ctx, o, cluster.ConnectionSecret(o.Name), corev1.SecretType("servicebinding.io/redis"), redis.Labels(o), data)
+	return k.EnsureSecret(ctx, o, cluster.ConnectionSecret(o.Name), typeRedisBinding, redis.Labels(o), data)
 }
 
 // clientKeypair is what clients prove themselves with. The key of a certificate of the user stays where it is: it is the
@@ -156,19 +158,5 @@ func (k *RedisKind) Report(o *v1alpha1.RedisCluster, s redis.State, p cluster.Pl
 	o.Status.ConnectionSecret = cluster.ConnectionSecret(o.Name)
 	redis.Status(s, &o.Status)
 	setConditions(&o.Status.Conditions, o.Generation, redis.Conditions(s, p, err)...)
-	setConditions(&o.Status.Conditions, o.Generation, redisTLSReady(o.Spec.TLS, err))
-}
-
-// redisTLSReady says whether the certificates are in place.
-func redisTLSReady(spec *v1alpha1.TLSSpec, err error) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionTLSReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonIssued,
-		Message: "all certificates are in place"}
-	var refusal cluster.Refusal
-	switch {
-	case spec.TLSMode() == v1alpha1.TLSDisabled:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonDisabled, "spec.tls.mode is Disabled: connections are in plain text"
-	case errors.As(err, &refusal):
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, refusal.Reason, refusal.Message
-	}
-	return c
+	setConditions(&o.Status.Conditions, o.Generation, tlsReady(o.Spec.TLS, err))
 }

@@ -226,13 +226,16 @@ func (k *RedisKind) connector(ctx context.Context, o *v1alpha1.RedisCluster) (co
 // tlsConfig is how the operator connects: the servers prove themselves, the operator does so with its password.
 func (k *RedisKind) tlsConfig(ctx context.Context, o *v1alpha1.RedisCluster) (*tls.Config, error) {
 	ca, _, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
-	if err != nil || ca == nil {
-		return nil, err
+	if err != nil {
+		return nil, certificateError{err}
+	}
+	if ca == nil {
+		return nil, nil
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca) {
-		return nil, invalid("spec.tls: the certificate authority (ca.crt) of %s cannot be read: replace it",
-			TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)))
+		return nil, certificateError{invalid("spec.tls: the certificate authority (ca.crt) of %s cannot be read: replace it",
+			TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)))}
 	}
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }

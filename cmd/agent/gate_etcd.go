@@ -77,6 +77,10 @@ func (g etcdGate) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if d.Start && d.State == "new" && last != "" {
+			// What made it wait may have meant that the cluster has an identity by now. The next attempt reads it.
+			return errors.New("start over with a fresh copy of the record")
+		}
 		if d.Start {
 			return g.release(d)
 		}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -192,19 +194,16 @@ func nodesOf(pods []corev1.Pod) []string {
 	return nodes
 }
 
-// etcdStrangers checks that etcd answers neither without certificate, nor without password, nor with a wrong one.
+// etcdStrangers checks that etcd talks to nobody without certificate, and answers neither without password nor with a wrong
+// one.
 func etcdStrangers(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster) {
 	t.Helper()
 	good, _, err := s.Connection(ctx, s.ns, c.Name)
 	must(t, err)
-	nobody, wrong, bare := good, good, good
+	nobody, wrong := good, good
 	nobody.Username, nobody.Password = "", ""
 	wrong.Password = "wrong"
-	bare.TLS = good.TLS.Clone()
-	bare.TLS.Certificates = nil
-	for who, conn := range map[string]connection.Connection{
-		"without password": nobody, "with a wrong password": wrong, "without certificate": bare,
-	} {
+	for who, conn := range map[string]connection.Connection{"without password": nobody, "with a wrong password": wrong} {
 		if err := etcdGet(ctx, s, c, conn); err == nil {
 			t.Errorf("a client %s is let in", who)
 		} else {
@@ -212,6 +211,31 @@ func etcdStrangers(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.Etcd
 		}
 	}
 	must(t, etcdGet(ctx, s, c, good))
+	if err := handshake(ctx, s, c.Name+"-0", good, nil); err == nil || !strings.Contains(err.Error(), "certificate required") {
+		t.Errorf("a client without certificate is not told so: %v", err)
+	}
+	must(t, handshake(ctx, s, c.Name+"-0", good, good.TLS.Certificates))
+}
+
+// handshake opens a TLS connection and says something that the server answers with bytes of whatever kind: a server asks
+// for a certificate only after the client thinks that all is well.
+func handshake(ctx context.Context, s *scope, pod string, conn connection.Connection, certificates []tls.Certificate) error {
+	plain, err := s.Dial(ctx, types.NamespacedName{Namespace: s.ns, Name: pod}, "", 2379)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = plain.Close() }()
+	if err := plain.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
+	cfg := conn.TLS.Clone()
+	cfg.ServerName, cfg.Certificates = conn.Host, certificates
+	secure := tls.Client(plain, cfg)
+	if _, err := fmt.Fprintf(secure, "GET /version HTTP/1.1\r\nHost: %s\r\n\r\n", conn.Host); err != nil {
+		return err
+	}
+	_, err = secure.Read(make([]byte, 1))
+	return err
 }
 
 func etcdGet(ctx context.Context, s *scope, c *v1alpha1.EtcdCluster, conn connection.Connection) error {

@@ -3,7 +3,7 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
-	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -134,7 +134,7 @@ func makeSecrets(ctx context.Context, t *testing.T, s *scope) clustertls.Pair {
 	ca, err := clustertls.NewCA("a user's authority", time.Now())
 	must(t, err)
 	server, err := clustertls.Issue(ca, clustertls.Leaf{
-		CommonName: "my servers", DNSNames: namesOf(ownAuth, s.ns), IPs: []net.IP{net.IPv4(127, 0, 0, 1)},
+		CommonName: "my servers", DNSNames: namesOf(ownAuth, s.ns), IPs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
 	}, time.Now())
 	must(t, err)
 	client, err := clustertls.Issue(ca, clustertls.Leaf{CommonName: "my client"}, time.Now())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,6 +43,7 @@ func (c *Cluster) Etcd(ctx context.Context, ns, pod string, conn connection.Conn
 	return clientv3.New(clientv3.Config{
 		Endpoints: []string{conn.Scheme("https") + "://" + conn.Addr()}, TLS: conn.TLS,
 		Username: conn.Username, Password: conn.Password, DialTimeout: dialTimeout, Context: ctx,
+		Logger: zap.NewNop(), // Refusals are wanted here, and their errors are returned.
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return c.Dial(ctx, types.NamespacedName{Namespace: ns, Name: pod}, "", port)
 		})},

@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
 )
 
 // NewNamespace makes a namespace that refuses every pod outside the restricted Pod Security Standard.
@@ -45,8 +47,25 @@ func namespacePrefix(name string) string {
 	return strings.Trim(b.String()[:min(b.Len(), longest)], "-")
 }
 
-// DeleteNamespace deletes a namespace and waits until it is gone.
+// DeleteNamespace deletes a namespace with all that is in it and waits until it is gone. Pods get no time to stop: their
+// data goes as well, and Kubernetes would wait half of their grace period before it looks again.
 func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
+	for _, kind := range []client.Object{&v1alpha1.EtcdCluster{}, &v1alpha1.RedisCluster{}} {
+		if err := c.DeleteAllOf(ctx, kind, client.InNamespace(name)); err != nil {
+			return fmt.Errorf("delete what is in namespace %s: %w", name, err)
+		}
+	}
+	err := Eventually(ctx, "the pods of "+name+" to be gone", 2*time.Minute, func(ctx context.Context) (bool, string, error) {
+		if err := c.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(name), client.GracePeriodSeconds(1)); err != nil {
+			return false, "", err
+		}
+		var pods corev1.PodList
+		err := c.List(ctx, &pods, client.InNamespace(name))
+		return len(pods.Items) == 0, fmt.Sprintf("%d are left", len(pods.Items)), err
+	})
+	if err != nil {
+		return err
+	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := client.IgnoreNotFound(c.Delete(ctx, ns)); err != nil {
 		return fmt.Errorf("delete namespace %s: %w", name, err)

@@ -27,11 +27,17 @@ type PeerAnswer struct {
 	Members   []PeerMember
 }
 
+// learner reports whether the answer comes from a learner.
+func (a PeerAnswer) learner() bool {
+	return slices.ContainsFunc(a.Members, func(m PeerMember) bool { return m.Name == a.From && m.Learner })
+}
+
 // PeerMember is a member in such an answer. ClientURLs are published by the member itself, once it has joined.
 type PeerMember struct {
 	Name       string   `json:"name"`
 	PeerURLs   []string `json:"peerURLs"`
 	ClientURLs []string `json:"clientURLs"`
+	Learner    bool     `json:"isLearner"`
 }
 
 // GateInput is all that the start gate knows.
@@ -108,13 +114,30 @@ func DecideStart(in GateInput) GateDecision {
 		return wait(GateNotMember, "%s has an empty disk, and its cluster does not list it as a member", in.Self.Name)
 	case in.Record.Bootstrap == BootstrapNew && in.Record.ClusterID == 0:
 		return GateDecision{Start: true, State: "new", Discard: in.Disk == DiskPartial}
-	case len(seen) == 0:
-		return wait(GateNoPeers, "%s has an empty disk and must not found a new cluster: %s. "+
-			"It waits for a peer that expects it", in.Self.Name, whyNotNew(in.Record))
+	case len(seen) == 0 || len(seen) < needed(in):
+		return wait(GateNoPeers, "%s has an empty disk and must not found a new cluster: %s. It waits for enough peers "+
+			"that expect it (%d of %d)", in.Self.Name, whyNotNew(in.Record), len(seen), max(needed(in), 1))
 	}
 	return GateDecision{
 		Start: true, State: "existing", Members: initialMembers(in), Discard: in.Disk == DiskPartial,
 	}
+}
+
+// needed is the number of voters that must list this member as not started before that can be believed. A single one
+// may be behind. That a member has started is committed by a quorum of the voters, of which the member itself may be
+// one; so of the others, all but (voters - quorum) know it.
+func needed(in GateInput) int {
+	need := 0
+	for _, a := range in.Answers {
+		voters := 0
+		for _, m := range a.Members {
+			if !m.Learner {
+				voters++
+			}
+		}
+		need = max(need, voters-Quorum(voters)+1)
+	}
+	return need
 }
 
 func whyNotNew(r Record) string {
@@ -151,6 +174,9 @@ const (
 func standings(in GateInput) []standing {
 	var out []standing
 	for _, a := range in.Answers {
+		if a.learner() {
+			continue // It may be far behind, and has no say.
+		}
 		s := absent
 		for _, m := range a.Members {
 			if !slices.Contains(m.PeerURLs, in.Self.URL) {

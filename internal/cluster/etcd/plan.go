@@ -76,7 +76,10 @@ func writeRecord(s State) (cluster.Plan, bool) {
 					"or delete the claims data-%s-* to start empty", c.Name, c.Ordinal+1, s.Want.Name)
 		}
 	}
-	if len(s.Claims) == 0 && !s.HasSet {
+	if s.HasSet {
+		return cluster.Do(WriteBootstrap{BootstrapRecovered}, "the record was deleted under a living cluster: it is written anew")
+	}
+	if len(s.Claims) == 0 {
 		return cluster.Do(WriteBootstrap{BootstrapNew}, "no volume of an earlier cluster exists: %d members found a new one",
 			len(s.Want.Members))
 	}
@@ -216,25 +219,26 @@ func recordIdentity(s State) (cluster.Plan, bool) {
 func reportLostMember(s State) (cluster.Plan, bool) { return lost(s) }
 
 func lost(s State) (cluster.Plan, bool) {
-	if !s.open() {
+	if !s.open() && s.Record.Bootstrap == BootstrapNew {
 		return cluster.Pass()
 	}
-	for _, p := range s.Pods {
-		if p.Gate == nil || p.Terminating {
+	held := 0
+	for _, m := range s.Record.Members {
+		p := s.podNamed(m.Name)
+		if p == nil || p.Terminating || p.Gate == nil {
 			continue
 		}
-		switch p.Gate.Reason {
-		case GateLostDisk, GateNotMember, GateForeignPeers:
+		held++
+		if s.open() && p.Gate.Reason != GateNoPeers {
 			return cluster.Refuse(ReasonMemberLost, "%s", p.Gate.Message)
 		}
 	}
-	for _, m := range s.Record.Members {
-		if p := s.podNamed(m.Name); p == nil || p.Gate == nil {
-			return cluster.Pass()
-		}
+	all := len(s.Record.Members)
+	if all-held >= Quorum(all) {
+		return cluster.Pass()
 	}
-	return cluster.Refuse(ReasonMemberLost, "every member has lost its disk, and with it the data of cluster %s: "+
-		"bring the volumes back, or delete the cluster and create it again", FormatID(s.Record.ClusterID))
+	return cluster.Refuse(ReasonMemberLost, "%d of %d members have an empty disk, so the others cannot form a quorum: "+
+		"bring the volumes back, or delete the cluster and its claims data-%s-* and create it again", held, all, s.Want.Name)
 }
 
 // refuseMembership stops when the members are not those of the specification.

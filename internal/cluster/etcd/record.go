@@ -16,6 +16,9 @@ const (
 	BootstrapNew Bootstrap = "new"
 	// BootstrapRetained lets only members with data start: claims of an earlier life of the cluster were found.
 	BootstrapRetained Bootstrap = "retained"
+	// BootstrapRecovered is like retained, for a record that was lost while the cluster lived: even if every disk
+	// turns out to be empty, there was data, and nobody founds a cluster in its place.
+	BootstrapRecovered Bootstrap = "recovered"
 )
 
 // Keys of the ConfigMap that holds the record, beside one "<member>.yaml" per member.
@@ -54,8 +57,11 @@ func (r Record) Data() map[string]string {
 // ParseRecord reads a record out of ConfigMap data.
 func ParseRecord(data map[string]string) (Record, error) {
 	r := Record{Bootstrap: Bootstrap(data[KeyBootstrap])}
-	if r.Bootstrap != BootstrapNew && r.Bootstrap != BootstrapRetained {
-		return r, fmt.Errorf("key %s is %q, neither %s nor %s", KeyBootstrap, r.Bootstrap, BootstrapNew, BootstrapRetained)
+	switch r.Bootstrap {
+	case BootstrapNew, BootstrapRetained, BootstrapRecovered:
+	default:
+		return r, fmt.Errorf("key %s is %q, none of %s, %s and %s",
+			KeyBootstrap, r.Bootstrap, BootstrapNew, BootstrapRetained, BootstrapRecovered)
 	}
 	if id := data[KeyClusterID]; id != "" {
 		var err error

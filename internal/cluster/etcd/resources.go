@@ -2,7 +2,7 @@ package etcd
 
 import (
 	"fmt"
-	"net"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -102,7 +102,7 @@ func Leafs(name, namespace, domain string) map[string]clustertls.Leaf {
 		cluster.PeerTLSSecret(name): {CommonName: PeerCommonName, DNSNames: pods},
 		cluster.ServerTLSSecret(name): {
 			CommonName: ServerCommonName, DNSNames: append(servers, "localhost"),
-			IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+			IPs: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()},
 		},
 		// etcd looks a client's address up among the names in its certificate, if there are any. There are none.
 		cluster.ClientTLSSecret(name):   {CommonName: ClientCommonName},

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -35,7 +36,7 @@ type Pair struct{ Cert, Key []byte }
 type Leaf struct {
 	CommonName string
 	DNSNames   []string
-	IPs        []net.IP
+	IPs        []netip.Addr
 }
 
 // NewCA makes a self-signed certificate authority (ECDSA P-256).
@@ -67,7 +68,7 @@ func Issue(ca Pair, leaf Leaf, now time.Time) (Pair, error) {
 	if err != nil {
 		return Pair{}, err
 	}
-	tmpl.DNSNames, tmpl.IPAddresses = leaf.DNSNames, leaf.IPs
+	tmpl.DNSNames, tmpl.IPAddresses = leaf.DNSNames, addresses(leaf.IPs)
 	tmpl.KeyUsage = x509.KeyUsageDigitalSignature
 	tmpl.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	return sign(tmpl, caCert, key, caKey)
@@ -93,7 +94,7 @@ func NeedsIssue(ca, have Pair, want Leaf, now time.Time) string {
 		return "it expires soon"
 	case cert.Subject.CommonName != want.CommonName:
 		return "its common name changed"
-	case !sameStrings(cert.DNSNames, want.DNSNames) || !sameIPs(cert.IPAddresses, want.IPs):
+	case !sameStrings(cert.DNSNames, want.DNSNames) || !slices.EqualFunc(cert.IPAddresses, addresses(want.IPs), net.IP.Equal):
 		return "its names changed"
 	}
 	return ""
@@ -169,6 +170,11 @@ func sameStrings(a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-func sameIPs(a, b []net.IP) bool {
-	return slices.EqualFunc(a, b, net.IP.Equal)
+// addresses are in the form that x509 takes.
+func addresses(in []netip.Addr) []net.IP {
+	var out []net.IP
+	for _, a := range in {
+		out = append(out, a.AsSlice())
+	}
+	return out
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ import (
 
 var (
 	now  = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	leaf = Leaf{CommonName: "server", DNSNames: []string{"a.example", "*.b.example"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	leaf = Leaf{CommonName: "server", DNSNames: []string{"a.example", "*.b.example"}, IPs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
 )
 
 func pairs(t *testing.T) (ca, issued Pair) {

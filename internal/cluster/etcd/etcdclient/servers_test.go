@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,7 +120,7 @@ func (c *testCluster) issue() {
 	if c.ca, err = clustertls.NewCA("test", time.Now()); err != nil {
 		c.t.Fatal(err)
 	}
-	loopback := []net.IP{net.IPv4(127, 0, 0, 1)}
+	loopback := []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 	leafs := etcd.Leafs(testName, testNamespace, testDomain)
 	for dir, secret := range map[string]string{
 		"server": testName + "-server-tls", "peer": testName + "-peer-tls", "client": testName + "-client-tls",

@@ -1,0 +1,647 @@
+package etcd_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
+)
+
+var (
+	simulationSeed = flag.Uint64("simulation.seed", 0, "replay this one seed and say what happens")
+	simulationRuns = flag.Int("simulation.runs", 5000, "number of seeds to run")
+)
+
+// simNow is the time of a simulation, which has no use for one that moves.
+var simNow = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+
+// sim is a world: a Kubernetes with one EtcdCluster in it, an etcd in memory, and the operator's loop in between.
+type sim struct {
+	rng   *rand.Rand
+	trace []string
+	net   *etcdfake.Network
+
+	// The specification.
+	uid, template, size int
+	persistent, auth    bool
+	certRoot            bool
+	password            string
+	// bad are the templates whose pods cannot start.
+	bad map[int]bool
+
+	// What the API server holds.
+	record *etcd.Record
+	set    *simSet
+	claims map[int]*simClaim
+	pods   map[string]*simPod
+	// stale is what the operator's cache showed a while ago.
+	stale *simView
+
+	pods0     int
+	budget    int // writes until the operator crashes; negative: it does not
+	writes    int
+	values    int
+	diskLost  bool
+	recorded  uint64
+	authSeen  map[uint64]bool
+	lineage   int // clusters that may have led when this life of the data began
+	badPolicy string
+}
+
+type simSet struct{ template, members int }
+
+type simClaim struct{ disk *etcdfake.Disk }
+
+type simPod struct {
+	name, uid string
+	ordinal   int
+	template  int
+	disk      *etcdfake.Disk
+	process   *etcdfake.Process
+	everRan   bool
+	gate      *etcd.GateReport
+}
+
+// simView is a copy of what the API server held.
+type simView struct {
+	record *etcd.Record
+	set    *simSet
+	claims []int
+	pods   []simPod
+}
+
+func newSim(seed uint64) *sim {
+	s := &sim{
+		rng: rand.New(rand.NewPCG(seed, 2)), net: etcdfake.New(), bad: map[int]bool{},
+		claims: map[int]*simClaim{}, pods: map[string]*simPod{}, budget: -1, authSeen: map[uint64]bool{},
+	}
+	s.size = []int{1, 3, 3, 3, 5, 7}[s.rng.IntN(6)]
+	s.persistent = s.rng.IntN(5) > 0
+	s.auth = s.rng.IntN(4) > 0
+	s.certRoot = s.rng.IntN(3) > 0
+	s.uid, s.password = 1, "password-1"
+	if s.rng.IntN(6) == 0 {
+		s.bad[0] = true
+	}
+	s.note("size %d, persistent %t, auth %t, root by certificate %t, first template bad %t",
+		s.size, s.persistent, s.auth, s.certRoot, s.bad[0])
+	return s
+}
+
+func (s *sim) note(format string, args ...any) {
+	s.trace = append(s.trace, fmt.Sprintf(format, args...))
+}
+
+func (s *sim) members() []etcd.Peer {
+	return etcd.Peers("orders", "default", "cluster.local", s.size, s.certRoot)
+}
+
+// write counts a write of the operator and reports whether it crashes right after it.
+func (s *sim) write() (crash bool) {
+	s.writes++
+	s.budget--
+	return s.budget == 0
+}
+
+// kubelet is one pass of Kubernetes: claims and pods are made, gates decide, processes start.
+func (s *sim) kubelet() {
+	if s.set == nil {
+		return
+	}
+	for i := range s.set.members {
+		name := cluster.Pod("orders", i)
+		p := s.pods[name]
+		if p == nil {
+			p = s.createPod(name, i)
+		}
+		if p.process == nil && !s.bad[p.template] && s.rng.IntN(3) > 0 {
+			s.runGate(p)
+		}
+	}
+	s.net.Settle()
+}
+
+func (s *sim) createPod(name string, ordinal int) *simPod {
+	s.pods0++
+	p := &simPod{name: name, uid: fmt.Sprint(s.pods0), ordinal: ordinal, template: s.set.template}
+	if s.persistent {
+		if s.claims[ordinal] == nil {
+			s.claims[ordinal] = &simClaim{disk: &etcdfake.Disk{}}
+		}
+		p.disk = s.claims[ordinal].disk
+	} else {
+		p.disk = &etcdfake.Disk{}
+	}
+	s.pods[name] = p
+	return p
+}
+
+func (s *sim) runGate(p *simPod) {
+	if s.record == nil {
+		return // The kubelet waits for the ConfigMap that it is to mount.
+	}
+	record := *s.record
+	in := etcd.GateInput{Self: record.Members[p.ordinal], Record: record}
+	if p.disk.HasLog {
+		in.Disk = etcd.DiskReady
+	} else if s.rng.IntN(8) == 0 {
+		in.Disk = etcd.DiskPartial
+	}
+	in.Answers = s.net.Answers(in.Self, record.Members)
+	d := etcd.DecideStart(in)
+	if !d.Start {
+		if p.gate == nil || *p.gate != d.Report {
+			s.note("gate holds %s: %s", p.name, d.Report.Reason)
+		}
+		p.gate = &d.Report
+		return
+	}
+	members := record.Members
+	if d.Members != nil {
+		members = d.Members
+	}
+	process, err := s.net.Start(etcdfake.Config{
+		Self: in.Self, Token: fmt.Sprint(s.uid), State: d.State, Members: members, Version: "3.6.16",
+	}, p.disk)
+	if err != nil {
+		return // It ends and is started again.
+	}
+	p.process, p.everRan, p.gate = process, true, nil
+	s.note("%s runs (%s)", p.name, d.State)
+}
+
+func (s *sim) view() *simView {
+	v := &simView{claims: slices.Sorted(maps.Keys(s.claims))}
+	if s.record != nil {
+		r := *s.record
+		v.record = &r
+	}
+	if s.set != nil {
+		set := *s.set
+		v.set = &set
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
+		v.pods = append(v.pods, *s.pods[name])
+	}
+	return v
+}
+
+// operator is one pass of the controller, with the semantics of controllers/etcdcluster*.go. It returns the plan, and
+// false when the operator crashed on the way.
+func (s *sim) operator() (cluster.Plan, bool) {
+	v := s.stale
+	if v == nil {
+		v = s.view()
+	}
+	if v.record != nil && !s.ensure(v) {
+		return cluster.Plan{}, false
+	}
+	state := s.observe(v)
+	plan := etcd.Next(state)
+	if plan.Step == nil {
+		return plan, true
+	}
+	s.note("step: %s (%s)", plan.Step, plan.Message)
+	s.judge(plan.Step, v)
+	return plan, s.act(plan.Step)
+}
+
+// ensure applies the StatefulSet.
+func (s *sim) ensure(v *simView) bool {
+	want := simSet{s.template, len(v.record.Members)}
+	if s.record == nil || (s.set != nil && *s.set == want) {
+		return true
+	}
+	s.set = &want
+	return !s.write()
+}
+
+func (s *sim) observe(v *simView) etcd.State {
+	st := etcd.State{
+		Want: etcd.Want{
+			Name: "orders", Members: s.members(), TemplateHash: fmt.Sprint(s.template), Auth: s.auth,
+			CertificateIsRoot: s.certRoot, Persistent: s.persistent,
+		},
+		Record: v.record, HasSet: v.set != nil, Now: simNow,
+	}
+	for _, i := range v.claims {
+		st.Claims = append(st.Claims, etcd.Claim{Name: cluster.Claim("orders", i), Ordinal: i})
+	}
+	for i := range v.pods {
+		st.Pods = append(st.Pods, s.observePod(&v.pods[i]))
+	}
+	if st.Record == nil {
+		return st
+	}
+	for i := range st.Pods {
+		if st.Pods[i].View == nil || st.Pods[i].View.Leader == 0 {
+			continue
+		}
+		c := s.client(v.pods[i].process)
+		members, err := c.Members(context.Background())
+		if err != nil {
+			continue
+		}
+		st.Members = members
+		if a, err := c.Auth(context.Background(), s.password); err == nil {
+			st.Auth = &a
+		}
+		break
+	}
+	if st.Members == nil && slices.ContainsFunc(st.Pods, func(p etcd.Pod) bool { return p.Unreachable == etcd.ErrPassword }) {
+		st.Auth = &etcd.Auth{Enabled: true}
+	}
+	return st
+}
+
+func (s *sim) observePod(p *simPod) etcd.Pod {
+	out := etcd.Pod{
+		Name: p.name, UID: p.uid, Ordinal: p.ordinal, TemplateHash: fmt.Sprint(p.template), EverRan: p.everRan,
+		Stuck: s.bad[p.template] && p.process == nil, Gate: p.gate,
+	}
+	if out.Stuck {
+		out.Problem = "cannot be scheduled"
+	}
+	if p.process == nil {
+		return out
+	}
+	view, err := s.client(p.process).Status(context.Background())
+	if err != nil {
+		out.Unreachable = err
+	} else {
+		out.View = &view
+	}
+	out.Ready = s.net.Voting(p.process)
+	return out
+}
+
+func (s *sim) client(p *etcdfake.Process) *etcdfake.Client {
+	return &etcdfake.Client{Network: s.net, Process: p, Root: s.certRoot, Password: s.password, Crash: s.write}
+}
+
+// act carries out a step against the API server or etcd, and reports whether the operator survived it.
+func (s *sim) act(step cluster.Step) bool {
+	switch step := step.(type) {
+	case etcd.WriteBootstrap:
+		return s.writeBootstrap(step.Bootstrap)
+	case etcd.RecordClusterID:
+		if s.record == nil || s.record.ClusterID != 0 {
+			return true
+		}
+		r := *s.record
+		r.ClusterID = step.ClusterID
+		s.record = &r
+		return !s.write()
+	case etcd.EnableAuth:
+		return s.call(step.Pod, func(c *etcdfake.Client) error { return c.EnableAuth(context.Background(), s.password) })
+	case etcd.SetRootPassword:
+		return s.call(step.Pod, func(c *etcdfake.Client) error { return c.SetRootPassword(context.Background(), s.password) })
+	case etcd.MoveLeader:
+		return s.call(step.From, func(c *etcdfake.Client) error { return c.MoveLeader(context.Background(), step.To) })
+	case etcd.DeletePod:
+		if p := s.pods[step.Name]; p != nil && p.uid == step.UID {
+			s.deletePod(p)
+			return !s.write()
+		}
+		return true
+	}
+	panic(fmt.Sprintf("the simulation knows no step %T", step))
+}
+
+func (s *sim) writeBootstrap(b etcd.Bootstrap) bool {
+	if s.record != nil {
+		if s.record.Bootstrap == b || s.record.ClusterID != 0 || b != etcd.BootstrapNew {
+			return true
+		}
+		r := *s.record
+		r.Bootstrap = b
+		s.record = &r
+		return !s.write()
+	}
+	if b == etcd.BootstrapNew && len(s.claims) > 0 {
+		return true
+	}
+	s.record = &etcd.Record{Bootstrap: b, Members: s.members()}
+	return !s.write()
+}
+
+func (s *sim) call(pod string, do func(*etcdfake.Client) error) bool {
+	if p := s.pods[pod]; p != nil && p.process != nil {
+		if err := do(s.client(p.process)); err == context.Canceled {
+			return false
+		}
+	}
+	return !s.write()
+}
+
+// stopPod ends the process of a pod.
+func (s *sim) stop(p *simPod) {
+	if p.process != nil {
+		s.net.Stop(p.process)
+		p.process = nil
+	}
+}
+
+func (s *sim) deletePod(p *simPod) {
+	s.stop(p)
+	if !s.persistent && p.disk.HasLog {
+		s.diskLost = true
+	}
+	delete(s.pods, p.name)
+}
+
+// judge checks what a step is about to do against the true state of the world.
+func (s *sim) judge(step cluster.Step, v *simView) {
+	del, ok := step.(etcd.DeletePod)
+	if !ok {
+		return
+	}
+	victim := s.pods[del.Name]
+	if victim == nil || victim.uid != del.UID || victim.process == nil || !s.net.Voting(victim.process) {
+		return
+	}
+	voting := 0
+	for _, p := range s.pods {
+		if p.process != nil && s.net.Voting(p.process) {
+			voting++
+		}
+	}
+	if s.size > 1 && voting-1 < etcd.Quorum(s.size) {
+		s.badPolicy = fmt.Sprintf("deleting %s leaves %d of %d voters", del.Name, voting-1, s.size)
+	}
+	if !s.persistent {
+		s.badPolicy = fmt.Sprintf("deleting %s loses its data", del.Name)
+	}
+	_ = v
+}
+
+// user writes through the client Service, which exists once the cluster id is recorded.
+func (s *sim) user() string {
+	if s.record == nil || s.record.ClusterID == 0 {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
+		p := s.pods[name]
+		if p.process == nil || !s.net.Voting(p.process) {
+			continue
+		}
+		s.values++
+		if s.auth && s.net.Put(p.process, "", fmt.Sprint("open-", s.values)) == nil {
+			return "a client without a password was let in"
+		}
+		_ = s.net.Put(p.process, s.password, fmt.Sprint("value-", s.values))
+		return ""
+	}
+	return ""
+}
+
+// fault breaks something at random.
+func (s *sim) fault() {
+	pods := slices.Sorted(maps.Keys(s.pods))
+	pick := func() *simPod {
+		if len(pods) == 0 {
+			return nil
+		}
+		return s.pods[pods[s.rng.IntN(len(pods))]]
+	}
+	p := pick()
+	switch kind := s.rng.IntN(14); {
+	case kind == 0:
+		s.budget = 1 + s.rng.IntN(3)
+	case kind == 1:
+		s.changeTemplate()
+	case kind == 2:
+		s.stale = s.view()
+	case kind == 3 && s.rng.IntN(6) == 0:
+		s.recreate()
+	case kind == 4 && s.rng.IntN(10) == 0 && s.record != nil:
+		s.note("fault: the record is deleted")
+		s.record = nil
+		// A member that had not started yet cannot be told from one that lost its disk any more.
+		s.diskLost = s.diskLost || s.started() < s.size
+	case p == nil:
+	case kind == 5 && s.rng.IntN(4) == 0:
+		s.loseDisk(p)
+	case kind <= 7:
+		s.note("fault: pod %s deleted", p.name)
+		s.deletePod(p)
+	case kind <= 9:
+		s.note("fault: %s killed", p.name)
+		s.stop(p)
+	case p.process == nil:
+	case kind <= 11:
+		p.process.Deaf = !p.process.Deaf
+		s.note("fault: %s deaf to the operator: %t", p.name, p.process.Deaf)
+	default:
+		p.process.Cut = !p.process.Cut
+		s.note("fault: %s cut off: %t", p.name, p.process.Cut)
+		s.net.Settle()
+	}
+}
+
+func (s *sim) changeTemplate() {
+	s.template++
+	if s.rng.IntN(4) == 0 {
+		s.bad[s.template] = true
+	}
+	s.note("the template changes to %d, bad: %t", s.template, s.bad[s.template])
+}
+
+func (s *sim) loseDisk(p *simPod) {
+	s.note("fault: %s loses pod and disk", p.name)
+	lost := p.disk.HasLog
+	s.deletePod(p)
+	delete(s.claims, p.ordinal)
+	s.diskLost = s.diskLost || lost
+	// Volumes deleted by hand before the cluster has come back to life were not wanted: a new one may take its place.
+	if s.record != nil && s.record.ClusterID == 0 && s.record.Bootstrap != etcd.BootstrapRecovered && s.started() == 0 {
+		s.forget()
+	}
+}
+
+// started counts the volumes with data.
+func (s *sim) started() int {
+	n := 0
+	for _, c := range s.claims {
+		if c.disk.HasLog {
+			n++
+		}
+	}
+	return n
+}
+
+// forget begins another life: with the data, all claims on it are gone.
+func (s *sim) forget() {
+	s.lineage, s.net.Acked = len(s.net.Led), map[uint64][]string{}
+}
+
+// recreate deletes the resource with all that belongs to it but the claims, and creates it again.
+func (s *sim) recreate() {
+	s.note("fault: the resource is deleted and created again")
+	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
+		s.deletePod(s.pods[name])
+	}
+	s.record, s.set, s.stale, s.recorded = nil, nil, nil, 0
+	s.uid++
+	if s.rng.IntN(2) == 0 {
+		s.password = fmt.Sprint("password-", s.uid)
+	}
+	// Members that were to found the cluster and did not get to it cannot be told from members without their disk.
+	s.diskLost = s.diskLost || s.started() < s.size
+	if s.started() == 0 {
+		s.diskLost = false
+		s.forget()
+	}
+}
+
+// broken names the invariant that does not hold, empty when all do.
+func (s *sim) broken() string {
+	if s.badPolicy != "" {
+		return s.badPolicy
+	}
+	if led := s.net.Led[s.lineage:]; len(led) > 1 {
+		return fmt.Sprintf("two clusters have led: %x", led)
+	}
+	if v := s.net.Lost(); v != "" {
+		return "an acknowledged write is lost: " + v
+	}
+	if s.record != nil && s.recorded != 0 && s.record.ClusterID != 0 && s.record.ClusterID != s.recorded {
+		return fmt.Sprintf("the cluster id changed from %x to %x", s.recorded, s.record.ClusterID)
+	}
+	if s.record != nil && s.record.ClusterID != 0 {
+		s.recorded = s.record.ClusterID
+	}
+	for _, p := range s.pods {
+		if p.process == nil || !s.net.Voting(p.process) {
+			continue
+		}
+		id := p.disk.ClusterID
+		if s.authSeen[id] && !p.process.AuthOn() {
+			return "authentication was switched off"
+		}
+		// Before the id is recorded nobody is let in, and a lost disk may still found the cluster again.
+		s.authSeen[id] = s.authSeen[id] || (s.recorded != 0 && p.process.AuthOn())
+	}
+	return ""
+}
+
+// run drives one world and returns what went wrong.
+func (s *sim) run() string {
+	for range 40 {
+		if s.rng.IntN(3) == 0 {
+			s.fault()
+		}
+		if bad := s.turn(); bad != "" {
+			return bad
+		}
+	}
+	return s.quiet()
+}
+
+// turn lets everybody act once. An operator that crashed starts over with a fresh cache.
+func (s *sim) turn() string {
+	if _, alive := s.operator(); !alive {
+		s.note("the operator crashed")
+		s.budget, s.stale = -1, nil
+	}
+	if s.rng.IntN(4) == 0 {
+		s.stale = nil
+	}
+	if bad := s.broken(); bad != "" {
+		return bad
+	}
+	s.kubelet()
+	if bad := s.user(); bad != "" {
+		return bad
+	}
+	return s.broken()
+}
+
+// quiet ends all faults and expects the world to come to rest as specified, or with a reason why not.
+func (s *sim) quiet() string {
+	s.note("all faults end")
+	s.budget, s.stale = -1, nil
+	s.template++ // A good template: whatever was bad has been repaired.
+	for _, p := range s.pods {
+		if p.process != nil {
+			p.process.Cut, p.process.Deaf = false, false
+		}
+	}
+	for range 150 {
+		if bad := s.turn(); bad != "" {
+			return bad
+		}
+	}
+	before := s.writes
+	plan, _ := s.operator()
+	switch {
+	case s.writes != before:
+		return "it does not come to rest: " + plan.Message
+	case plan.Settled():
+		return s.unfit()
+	case plan.Reason == "" || plan.Message == "":
+		return "it waits without a reason"
+	case !s.diskLost && s.persistent && plan.Reason != etcd.ReasonAuth:
+		return "it gave up although every disk is there: " + plan.Message
+	}
+	return ""
+}
+
+// unfit says how a world that the planner calls settled is not as specified.
+func (s *sim) unfit() string {
+	if s.record.ClusterID == 0 {
+		return "settled without a recorded cluster id"
+	}
+	if len(s.pods) != s.size {
+		return "settled with missing pods"
+	}
+	for _, p := range s.pods {
+		switch {
+		case p.process == nil || !s.net.Voting(p.process):
+			return "settled with a member that does not vote"
+		case p.template != s.template:
+			return "settled with an outdated pod"
+		case s.auth != p.process.AuthOn():
+			return "settled with the wrong authentication"
+		}
+	}
+	return ""
+}
+
+func TestSimulation(t *testing.T) {
+	if *simulationSeed != 0 {
+		s := newSim(*simulationSeed)
+		bad := s.run()
+		t.Log(strings.Join(s.trace, "\n"))
+		if bad != "" {
+			t.Fatal(bad)
+		}
+		return
+	}
+	base := uint64(1)
+	t.Logf("seeds %d to %d", base, base+uint64(*simulationRuns)-1)
+	settled := map[string]int{}
+	for seed := base; seed < base+uint64(*simulationRuns); seed++ {
+		s := newSim(seed)
+		if bad := s.run(); bad != "" {
+			tail := s.trace[max(0, len(s.trace)-40):]
+			t.Fatalf("seed %d: %s\nreplay: go test ./internal/cluster/etcd -run Simulation -simulation.seed=%d\n%s",
+				seed, bad, seed, strings.Join(tail, "\n"))
+		}
+		plan, _ := s.operator()
+		settled[plan.Reason]++
+	}
+	t.Logf("ends (empty: settled): %v", settled)
+	if settled[""] < *simulationRuns/2 {
+		t.Errorf("only %d of %d worlds settled: the faults drown what is to be seen", settled[""], *simulationRuns)
+	}
+}

@@ -1,0 +1,166 @@
+package redisfake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// Errors of the fake, worded like those of the server.
+var (
+	errDown       = errors.New("dial tcp: i/o timeout")
+	errNotMaster  = errors.New("ERR I can only replicate a master, not a replica")
+	errUnknown    = errors.New("ERR Unknown node")
+	errEpoch      = errors.New("ERR The user can assign a config epoch only when the node does not know any other node")
+	errBusy       = errors.New("ERR Slot is already busy")
+	errNotEmpty   = errors.New("ERR To set a master the node must be empty and without assigned slots")
+	errMyMaster   = errors.New("ERR Can't forget my master!")
+	errNotReplica = errors.New("ERR You should send CLUSTER FAILOVER to a replica")
+	errMasterDown = errors.New("the replica was not promoted")
+)
+
+var _ redis.Client = (*Server)(nil)
+
+func (s *Server) reachable() error {
+	if !s.Up || s.Cut {
+		return errDown
+	}
+	return nil
+}
+
+// Read returns the node's account.
+func (s *Server) Read(context.Context) (*redis.Node, error) {
+	if err := s.reachable(); err != nil {
+		return nil, err
+	}
+	n := &redis.Node{ID: s.ID, Version: "8.0.2", StateOK: s.StateOK(), LinkUp: s.linkUp}
+	for _, count := range s.Data {
+		n.Keys += int64(min(count, 1))
+		n.Offset += int64(count)
+	}
+	n.Peers = append(n.Peers, redis.Peer{
+		ID: s.ID, Addr: s.Addr, Myself: true, Connected: true, Replica: s.replicaOf != "", PrimaryID: s.replicaOf,
+		Epoch: s.epoch, Slots: redis.NewSlots(s.claims(s.ID)...),
+	})
+	for _, id := range s.known() {
+		p := s.peers[id]
+		occupant := s.net.at(p.addr)
+		n.Peers = append(n.Peers, redis.Peer{
+			ID: id, Addr: p.addr, Connected: occupant != nil && occupant.ID == id, Replica: p.replicaOf != "", PrimaryID: p.replicaOf,
+			Epoch: p.epoch, Slots: redis.NewSlots(s.claims(id)...), Failing: p.failing && !p.failed, Failed: p.failed,
+		})
+	}
+	for _, a := range slices.SortedFunc(maps.Keys(s.greeting), compareAddr) {
+		n.Peers = append(n.Peers, redis.Peer{ID: "handshake-" + a.IP, Addr: a, Handshake: true})
+	}
+	return n, nil
+}
+
+// SetConfigEpoch works on a node that is alone and has no epoch.
+func (s *Server) SetConfigEpoch(_ context.Context, epoch uint64) error {
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	if len(s.peers) > 0 || s.epoch != 0 {
+		return errEpoch
+	}
+	s.epoch = epoch
+	s.current = max(s.current, epoch)
+	return nil
+}
+
+// Meet begins a handshake.
+func (s *Server) Meet(_ context.Context, a redis.Address) error {
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	s.greeting[a] = s.net.now.Add(handshakeFor)
+	return nil
+}
+
+// AddSlots refuses slots that have an owner.
+func (s *Server) AddSlots(_ context.Context, slots redis.Slots) error {
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	for _, r := range slots {
+		if s.owner[r] != "" {
+			return errBusy
+		}
+	}
+	for _, r := range slots {
+		s.owner[r] = s.ID
+	}
+	return nil
+}
+
+// Replicate refuses what the server refuses.
+func (s *Server) Replicate(_ context.Context, id string) error {
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	p := s.peers[id]
+	switch {
+	case p == nil:
+		return errUnknown
+	case p.replicaOf != "":
+		return errNotMaster
+	case s.replicaOf == "" && (len(s.claims(s.ID)) > 0 || len(s.Data) > 0):
+		return errNotEmpty
+	}
+	s.follow(id)
+	return nil
+}
+
+// Forget removes a node, and its slots from this node's table.
+func (s *Server) Forget(_ context.Context, id string) error {
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	if s.replicaOf == id {
+		return errMyMaster
+	}
+	delete(s.peers, id)
+	for r, owner := range s.owner {
+		if owner == id {
+			delete(s.owner, r)
+		}
+	}
+	s.banned[id] = s.net.now.Add(banTime)
+	return nil
+}
+
+// Failover takes over: from a living primary with all of its data, or by force with what there is.
+func (s *Server) Failover(_ context.Context, force bool) error {
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	p := s.peers[s.replicaOf]
+	if p == nil {
+		return errNotReplica
+	}
+	if force {
+		if !s.elect(true) {
+			return errMasterDown
+		}
+		return nil
+	}
+	primary := s.net.at(p.addr)
+	if primary == nil || !s.linkUp || s.net.Rand.IntN(10) == 0 {
+		return errMasterDown
+	}
+	s.Data = maps.Clone(primary.Data)
+	s.current++
+	s.promote(true)
+	return nil
+}
+
+// Close does nothing.
+func (s *Server) Close() error { return nil }
+
+// String names the node in messages of tests.
+func (s *Server) String() string { return fmt.Sprintf("%s at %s", s.ID[:8], s.Addr) }

@@ -1,0 +1,447 @@
+// Package redisfake is a Redis Cluster in memory, for tests: nodes with identity, config epochs, slots, handshakes,
+// gossip, failure detection, elections and asynchronous replication. Time passes only when Tick is called, and chance
+// comes from the caller, so that every run can be repeated.
+//
+// It keeps to what Redis does where the operator depends on it: a node believes the owner with the highest epoch, a
+// replica connects to an address and not to a name, a node that lost its slots follows the winner, a forgotten node
+// is kept out for a minute. Slots are handled as the whole ranges that they were assigned as.
+package redisfake
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// Cron is the step of time.
+const Cron = 100 * time.Millisecond
+
+const (
+	banTime      = time.Minute
+	handshakeFor = 2 * time.Second
+)
+
+// Network holds all servers that can reach each other.
+type Network struct {
+	// Timeout is cluster-node-timeout.
+	Timeout time.Duration
+	Rand    *rand.Rand
+	// Promoted is called when an election, planned or not, has made a node the owner of a range.
+	Promoted func(winner *Server, slots redis.Range, planned bool)
+
+	now     time.Time
+	servers []*Server
+	ids     int
+}
+
+// Server is one node with its disk. It keeps both when it is stopped and started.
+type Server struct {
+	ID   string
+	Addr redis.Address
+	// Up says that the process runs. Cut says that the operator cannot reach it, while the others can.
+	Up, Cut bool
+	// Data counts the writes that each range of slots holds.
+	Data map[redis.Range]int
+
+	net         *Network
+	replicaOf   string
+	epoch       uint64
+	current     uint64
+	voted       uint64
+	peers       map[string]*peer
+	owner       map[redis.Range]string
+	greeting    map[redis.Address]time.Time
+	banned      map[string]time.Time
+	synced      bool
+	syncFrom    time.Time
+	linkUp      bool
+	electAt     time.Time
+	startedAt   time.Time
+	reports     map[string]map[string]time.Time
+	transferred time.Duration
+}
+
+type peer struct {
+	addr      redis.Address
+	replicaOf string
+	epoch     uint64
+	heard     time.Time
+	failing   bool
+	failed    bool
+	failedAt  time.Time
+}
+
+// NewNetwork returns an empty network.
+func NewNetwork(timeout time.Duration, r *rand.Rand) *Network {
+	return &Network{Timeout: timeout, Rand: r, now: time.Unix(0, 0)}
+}
+
+// Now is the time in the network.
+func (n *Network) Now() time.Time { return n.now }
+
+// Add starts a new, empty server.
+func (n *Network) Add(a redis.Address) *Server {
+	n.ids++
+	s := &Server{
+		ID: fmt.Sprintf("%08x", n.Rand.Uint32()) + fmt.Sprintf("%032d", n.ids), net: n, Addr: a,
+		Data: map[redis.Range]int{}, peers: map[string]*peer{}, owner: map[redis.Range]string{},
+		greeting: map[redis.Address]time.Time{}, banned: map[string]time.Time{}, reports: map[string]map[string]time.Time{},
+	}
+	n.servers = append(n.servers, s)
+	s.Start(a)
+	return s
+}
+
+// Remove makes a server and its disk vanish.
+func (n *Network) Remove(s *Server) {
+	s.Up = false
+	n.servers = slices.DeleteFunc(n.servers, func(o *Server) bool { return o == s })
+}
+
+// Stop ends the process.
+func (s *Server) Stop() { s.Up, s.linkUp = false, false }
+
+// Start runs the process again, at an address.
+func (s *Server) Start(a redis.Address) {
+	s.Up, s.Addr, s.linkUp, s.startedAt, s.electAt = true, a, false, s.net.now, time.Time{}
+	s.syncFrom = time.Time{}
+	for _, p := range s.peers {
+		p.heard = s.net.now
+	}
+}
+
+func (n *Network) at(a redis.Address) *Server {
+	for _, s := range n.servers {
+		if s.Up && s.Addr == a {
+			return s
+		}
+	}
+	return nil
+}
+
+// Tick lets one Cron pass.
+func (n *Network) Tick() {
+	n.now = n.now.Add(Cron)
+	for _, s := range n.servers {
+		if s.Up {
+			s.shakeHands()
+			s.gossip()
+			s.detectFailures()
+		}
+	}
+	for _, s := range n.servers {
+		if s.Up {
+			s.replicate()
+			s.elect(false)
+		}
+	}
+}
+
+func (s *Server) shakeHands() {
+	for _, a := range slices.SortedFunc(maps.Keys(s.greeting), compareAddr) {
+		other := s.net.at(a)
+		switch {
+		case s.net.now.After(s.greeting[a]):
+			delete(s.greeting, a)
+		case other != nil && other != s && s.net.Rand.IntN(3) > 0:
+			delete(s.greeting, a)
+			s.learn(other)
+			other.learn(s)
+		}
+	}
+}
+
+func compareAddr(a, b redis.Address) int {
+	return cmp.Or(cmp.Compare(a.IP, b.IP), cmp.Compare(a.Port, b.Port))
+}
+
+// learn puts another server into the table, or corrects its address.
+func (s *Server) learn(o *Server) {
+	if until, ok := s.banned[o.ID]; ok && s.net.now.Before(until) {
+		return
+	}
+	p := s.peers[o.ID]
+	if p == nil {
+		p = &peer{heard: s.net.now}
+		s.peers[o.ID] = p
+	}
+	p.addr = o.Addr
+}
+
+// gossip exchanges a ping and a pong with every known node that answers at its address.
+func (s *Server) gossip() {
+	for _, id := range s.known() {
+		o := s.net.at(s.peers[id].addr)
+		if o == nil || o.ID != id {
+			continue
+		}
+		if _, ok := o.peers[s.ID]; ok {
+			o.hear(s)
+		}
+		if s.peers[id] != nil {
+			s.hear(o)
+		}
+	}
+}
+
+func (s *Server) known() []string { return slices.Sorted(maps.Keys(s.peers)) }
+
+// hear takes in what another node says of itself and of third ones.
+func (s *Server) hear(o *Server) {
+	p := s.peers[o.ID]
+	p.heard, p.addr, p.failing = s.net.now, o.Addr, false
+	p.epoch, p.replicaOf = o.epoch, o.replicaOf
+	s.current = max(s.current, o.current)
+	if p.failed && (o.replicaOf != "" || len(s.claims(o.ID)) == 0 || s.net.now.Sub(p.failedAt) > 2*s.net.Timeout) {
+		p.failed = false
+	}
+	if o.replicaOf == "" {
+		s.settleEpochs(o)
+		s.believe(o.ID, o.epoch, o.claims(o.ID))
+		s.correct(o)
+	}
+	for _, id := range o.known() {
+		third := o.peers[id]
+		if id == s.ID {
+			continue
+		}
+		if o.votes() && s.peers[id] != nil && (third.failing || third.failed) {
+			s.report(id, o.ID)
+		}
+		if _, ok := s.peers[id]; !ok && !third.failing && !third.failed {
+			if t := s.net.at(third.addr); t != nil && t.ID == id && s.net.Rand.IntN(2) == 0 {
+				s.greeting[third.addr] = s.net.now.Add(handshakeFor)
+			}
+		} else if ok && s.peers[id].failing && !third.failing {
+			s.peers[id].addr = third.addr
+		}
+	}
+}
+
+// settleEpochs bumps the epoch of one of two primaries that have the same.
+func (s *Server) settleEpochs(o *Server) {
+	if s.replicaOf == "" && s.epoch == o.epoch && s.ID < o.ID {
+		s.current++
+		s.epoch = s.current
+	}
+}
+
+// claims are the ranges that a node owns in the eyes of this one.
+func (s *Server) claims(id string) []redis.Range {
+	var out []redis.Range
+	for r, owner := range s.owner {
+		if owner == id {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b redis.Range) int { return cmp.Compare(a.From, b.From) })
+	return out
+}
+
+func (s *Server) epochOf(id string) uint64 {
+	if id == s.ID {
+		return s.epoch
+	}
+	if p := s.peers[id]; p != nil {
+		return p.epoch
+	}
+	return 0
+}
+
+// believe follows the owner with the highest epoch.
+func (s *Server) believe(id string, epoch uint64, ranges []redis.Range) {
+	for _, r := range ranges {
+		was, owned := s.owner[r]
+		if was == id || (owned && s.epochOf(was) >= epoch) {
+			continue
+		}
+		s.owner[r] = id
+		if was != "" && (was == s.ID && s.replicaOf == "" || was == s.replicaOf) && len(s.claims(was)) == 0 {
+			s.follow(id)
+		}
+	}
+}
+
+// correct tells a node about ranges that it lost to somebody with a higher epoch.
+func (s *Server) correct(o *Server) {
+	for _, r := range o.claims(o.ID) {
+		id := s.owner[r]
+		if id == o.ID || id == "" || s.epochOf(id) <= o.epoch {
+			continue
+		}
+		if _, ok := o.peers[id]; ok {
+			o.peers[id].epoch = s.epochOf(id)
+			o.believe(id, s.epochOf(id), []redis.Range{r})
+		}
+	}
+}
+
+func (s *Server) follow(id string) {
+	s.replicaOf, s.linkUp, s.syncFrom, s.electAt = id, false, time.Time{}, time.Time{}
+}
+
+// votes tells whether the node is a primary with slots.
+func (s *Server) votes() bool { return s.replicaOf == "" && len(s.claims(s.ID)) > 0 }
+
+// voters are all nodes that own slots in the eyes of this one.
+func (s *Server) voters() map[string]bool {
+	out := map[string]bool{}
+	for _, id := range s.owner {
+		out[id] = true
+	}
+	return out
+}
+
+func (s *Server) majority() int { return len(s.voters())/2 + 1 }
+
+func (s *Server) report(id, by string) {
+	if s.reports[id] == nil {
+		s.reports[id] = map[string]time.Time{}
+	}
+	s.reports[id][by] = s.net.now
+}
+
+func (s *Server) detectFailures() {
+	for _, id := range s.known() {
+		p := s.peers[id]
+		if s.net.now.Sub(p.heard) <= s.net.Timeout {
+			continue
+		}
+		p.failing = true
+		votes := 0
+		if s.votes() || len(s.voters()) == 0 {
+			votes++
+		}
+		for _, at := range s.reports[id] {
+			if s.net.now.Sub(at) <= 2*s.net.Timeout {
+				votes++
+			}
+		}
+		if votes >= s.majority() && !p.failed {
+			s.spread(id)
+		}
+	}
+}
+
+// spread tells everybody that a node has failed.
+func (s *Server) spread(id string) {
+	for _, o := range s.net.servers {
+		p, ok := o.peers[id]
+		if _, knows := s.peers[o.ID]; o.Up && ok && (o == s || knows) {
+			p.failed, p.failing, p.failedAt = true, true, s.net.now
+		}
+	}
+}
+
+// replicate copies from whoever answers at the address of the primary.
+func (s *Server) replicate() {
+	p := s.peers[s.replicaOf]
+	if s.replicaOf == "" || p == nil {
+		s.linkUp = false
+		return
+	}
+	source := s.net.at(p.addr)
+	if source == nil || source == s {
+		s.linkUp, s.syncFrom = false, time.Time{}
+		return
+	}
+	if !s.linkUp {
+		if s.syncFrom.IsZero() {
+			s.syncFrom = s.net.now
+			s.transferred = time.Duration(s.net.Rand.IntN(6)) * Cron
+		}
+		if s.net.now.Sub(s.syncFrom) < s.transferred {
+			return
+		}
+		s.linkUp, s.synced = true, true
+	}
+	s.Data = maps.Clone(source.Data)
+}
+
+// elect makes a replica stand for election when its primary has failed, or at once when it is told to.
+func (s *Server) elect(force bool) bool {
+	p := s.peers[s.replicaOf]
+	if s.replicaOf == "" || p == nil || len(s.claims(s.replicaOf)) == 0 || !s.synced || (!p.failed && !force) {
+		s.electAt = time.Time{}
+		return false
+	}
+	if s.electAt.IsZero() && !force {
+		s.electAt = s.net.now.Add(5*Cron + time.Duration(s.net.Rand.IntN(15))*Cron)
+	}
+	if !force && s.net.now.Before(s.electAt) {
+		return false
+	}
+	s.electAt = time.Time{}
+	s.current++
+	votes := 0
+	for _, o := range s.net.servers {
+		if !o.Up || o == s || !s.voters()[o.ID] || !o.votes() || o.voted >= s.current {
+			continue
+		}
+		view := o.peers[s.replicaOf]
+		if view == nil || o.peers[s.ID] == nil || (!view.failed && !force) {
+			continue
+		}
+		o.current, o.voted = max(o.current, s.current), s.current
+		votes++
+	}
+	if votes < s.majority() {
+		return false
+	}
+	s.promote(false)
+	return true
+}
+
+// promote makes the replica the owner of its primary's slots, under the highest epoch.
+func (s *Server) promote(planned bool) {
+	ranges := s.claims(s.replicaOf)
+	s.epoch, s.replicaOf, s.linkUp = s.current, "", false
+	for _, r := range ranges {
+		s.owner[r] = s.ID
+		if s.net.Promoted != nil {
+			s.net.Promoted(s, r, planned)
+		}
+	}
+	for _, id := range s.known() {
+		if o := s.net.at(s.peers[id].addr); o != nil && o.ID == id && o.peers[s.ID] != nil {
+			o.hear(s)
+		}
+	}
+}
+
+// StateOK is cluster_state: the node sees a majority of the voters, and has run for a moment.
+func (s *Server) StateOK() bool {
+	reached := 0
+	voters := s.voters()
+	for id := range voters {
+		if p := s.peers[id]; id == s.ID || (p != nil && !p.failing && !p.failed) {
+			reached++
+		}
+	}
+	return len(voters) > 0 && reached >= s.majority() && (s.replicaOf != "" || s.net.now.Sub(s.startedAt) >= 2*time.Second)
+}
+
+// Owns tells whether the server would take a write to a range.
+func (s *Server) Owns(r redis.Range) bool {
+	return s.Up && s.replicaOf == "" && s.owner[r] == s.ID
+}
+
+// Epoch is the node's config epoch.
+func (s *Server) Epoch() uint64 { return s.epoch }
+
+// Primary is the id of the primary that the node copies, empty for a primary.
+func (s *Server) Primary() string { return s.replicaOf }
+
+// LinkUp says that a replica follows its primary.
+func (s *Server) LinkUp() bool { return s.linkUp }
+
+// Remembers tells whether the node, or its disk, knows of an owner of a range.
+func (s *Server) Remembers(r redis.Range) bool { return s.owner[r] != "" }
+
+// Synced says that the node has had all data of a primary at some time.
+func (s *Server) Synced() bool { return s.synced }

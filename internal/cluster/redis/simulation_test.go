@@ -1,0 +1,496 @@
+package redis_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
+)
+
+var (
+	seeds    = flag.Int("seeds", 3000, "number of simulated runs")
+	oneSeed  = flag.Uint64("seed", 0, "the one seed to run, with its full trace")
+	giveUp   = 5 * time.Minute
+	nodeTime = 5 * time.Second
+)
+
+// simulation is a cluster, the Kubernetes around it, an operator that may crash after every command, and clients that
+// remember what was acknowledged to them.
+type simulation struct {
+	rnd   *rand.Rand
+	net   *redisfake.Network
+	spec  redis.Spec
+	pods  []*simPod
+	acked map[redis.Range]int
+	// bereft says that a fault took more than the cluster can be expected to get over without a human.
+	bereft bool
+	ips    int
+	crash  int // the number of commands after which the operator dies, counted over the whole run; 0: by chance
+	calls  int
+	trace  []string
+	broken string
+}
+
+type simPod struct {
+	name           string
+	shard, ordinal int
+	exists         bool
+	outdated       bool
+	server         *redisfake.Server
+	backAt         time.Time
+	// restart says that only the process is down, so that it comes back at the same address.
+	restart bool
+	cutTill time.Time
+}
+
+func newSimulation(seed uint64, faults bool) *simulation {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	s := &simulation{rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), acked: map[redis.Range]int{}}
+	s.spec = redis.Spec{Name: "c", Shards: 1 + rnd.IntN(4), Replicas: rnd.IntN(3), Version: "8.0.2", Persistent: rnd.IntN(2) == 0}
+	if !faults {
+		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", Persistent: true}
+	}
+	s.net.Promoted = s.promoted
+	for shard := range s.spec.Shards {
+		for ordinal := range s.spec.Copies() {
+			p := &simPod{name: cluster.Pod(cluster.ShardSet("c", shard), ordinal), shard: shard, ordinal: ordinal}
+			s.pods = append(s.pods, p)
+			p.backAt = s.soon(20)
+		}
+	}
+	return s
+}
+
+// soon is some time within the next so many ticks.
+func (s *simulation) soon(ticks int) time.Time {
+	return s.net.Now().Add(time.Duration(1+s.rnd.IntN(ticks)) * redisfake.Cron)
+}
+
+func (s *simulation) log(format string, args ...any) {
+	s.trace = append(s.trace, fmt.Sprintf("%6.1fs ", s.net.Now().Sub(time.Unix(0, 0)).Seconds())+fmt.Sprintf(format, args...))
+}
+
+func (s *simulation) fail(format string, args ...any) {
+	if s.broken == "" {
+		s.broken = fmt.Sprintf(format, args...)
+		s.log("BROKEN: %s", s.broken)
+	}
+}
+
+func (s *simulation) unit(shard int) redis.Range { return redis.Share(shard, s.spec.Shards)[0] }
+
+// promoted writes off what the winner of an unplanned election never received, and insists on everything otherwise.
+func (s *simulation) promoted(w *redisfake.Server, r redis.Range, planned bool) {
+	if planned && w.Data[r] < s.acked[r] {
+		s.fail("planned failover lost %d acknowledged writes", s.acked[r]-w.Data[r])
+	}
+	s.log("%s becomes owner of %s (planned %v), %d writes of %d", s.podOf(w), r, planned, w.Data[r], s.acked[r])
+	s.acked[r] = w.Data[r]
+}
+
+func (s *simulation) podOf(w *redisfake.Server) string {
+	for _, p := range s.pods {
+		if p.server == w {
+			return p.name
+		}
+	}
+	return "nobody"
+}
+
+// pass lets some time go by: servers gossip, pods come back, clients write.
+func (s *simulation) pass() {
+	for range 1 + s.rnd.IntN(4) {
+		s.net.Tick()
+		for _, p := range s.pods {
+			s.revive(p)
+		}
+		for shard := range s.spec.Shards {
+			s.write(s.unit(shard))
+		}
+	}
+	s.checkData()
+}
+
+func (s *simulation) revive(p *simPod) {
+	now := s.net.Now()
+	if p.server != nil && now.After(p.cutTill) {
+		p.server.Cut = false
+	}
+	if p.backAt.IsZero() || now.Before(p.backAt) {
+		return
+	}
+	p.backAt = time.Time{}
+	if !p.restart {
+		s.ips++
+		p.outdated = false
+	}
+	addr := redis.Address{IP: fmt.Sprintf("10.0.%d.%d", s.ips/250, s.ips%250), Port: 6379}
+	if p.restart {
+		addr = p.server.Addr
+	}
+	p.exists, p.restart = true, false
+	if p.server == nil {
+		p.server = s.net.Add(addr)
+	} else {
+		p.server.Start(addr)
+	}
+}
+
+func (s *simulation) write(r redis.Range) {
+	for _, p := range s.pods {
+		if p.server != nil && p.server.Owns(r) && p.server.StateOK() && s.rnd.IntN(2) == 0 {
+			p.server.Data[r]++
+			s.acked[r] = max(s.acked[r], p.server.Data[r])
+			return
+		}
+	}
+}
+
+// checkData insists that whoever serves a range has every write that was acknowledged.
+func (s *simulation) checkData() {
+	for shard := range s.spec.Shards {
+		r := s.unit(shard)
+		epochs := map[uint64]string{}
+		for _, p := range s.pods {
+			if p.server == nil || !p.server.Owns(r) || !p.server.StateOK() {
+				continue
+			}
+			if p.server.Data[r] < s.acked[r] {
+				s.fail("%s serves %s with %d of %d acknowledged writes", p.name, r, p.server.Data[r], s.acked[r])
+			}
+			if other, ok := epochs[p.server.Epoch()]; ok {
+				s.fail("%s and %s own %s under the same epoch", other, p.name, r)
+			}
+			epochs[p.server.Epoch()] = p.name
+		}
+	}
+}
+
+func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
+	if p.server != nil {
+		p.server.Stop()
+		if loseDisk {
+			s.mourn(p)
+			s.net.Remove(p.server)
+			p.server = nil
+		}
+	}
+	p.exists, p.restart, p.backAt = false, false, s.soon(ticks)
+}
+
+// mourn judges whether a cluster can get over the loss of a disk.
+func (s *simulation) mourn(p *simPod) {
+	r := s.unit(p.shard)
+	living, copies := 0, 0
+	for shard := range s.spec.Shards {
+		if slices.ContainsFunc(s.pods, func(o *simPod) bool {
+			return o != p && o.server != nil && o.server.Primary() == "" && o.server.Remembers(s.unit(shard)) && owns(o.server, s.unit(shard))
+		}) {
+			living++
+		}
+	}
+	for _, o := range s.pods {
+		if o != p && o.shard == p.shard && o.server != nil && (owns(o.server, r) || (o.server.Primary() != "" && o.server.Synced())) {
+			copies++
+		}
+	}
+	if copies == 0 || 2*living <= s.spec.Shards {
+		s.bereft = true
+	}
+}
+
+func owns(v *redisfake.Server, r redis.Range) bool {
+	up := v.Up
+	v.Up = true
+	defer func() { v.Up = up }()
+	return v.Owns(r)
+}
+
+// fault does one random bad thing.
+func (s *simulation) fault() {
+	p := s.pods[s.rnd.IntN(len(s.pods))]
+	ephemeral := !s.spec.Persistent
+	switch s.rnd.IntN(8) {
+	case 0, 1:
+		s.log("fault: pod %s is deleted", p.name)
+		s.delete(p, ephemeral, 30)
+	case 2:
+		if p.server != nil && p.exists {
+			s.log("fault: the server of %s is killed", p.name)
+			p.server.Stop()
+			p.restart, p.backAt = true, s.soon(20)
+		}
+	case 3:
+		s.log("fault: the node of %s is lost for a while", p.name)
+		s.delete(p, ephemeral, 400)
+	case 4:
+		if p.server != nil {
+			s.log("fault: the operator cannot reach %s", p.name)
+			p.server.Cut, p.cutTill = true, s.soon(100)
+		}
+	case 5:
+		if s.rnd.IntN(3) == 0 {
+			s.log("fault: pod %s and its disk are lost", p.name)
+			s.delete(p, true, 30)
+		}
+	case 6:
+		if s.rnd.IntN(4) == 0 {
+			s.log("fault: all pods are deleted at once")
+			for _, p := range s.pods {
+				s.delete(p, ephemeral, 30)
+			}
+		}
+	case 7:
+		s.log("the template changes")
+		for _, p := range s.pods {
+			p.outdated = true
+		}
+	}
+}
+
+func (s *simulation) observe() redis.State {
+	state := redis.State{Spec: s.spec, Now: s.net.Now()}
+	for shard := range s.spec.Shards {
+		state.Sets = append(state.Sets, redis.Set{Shard: shard, Replicas: s.spec.Copies()})
+	}
+	for _, p := range s.pods {
+		if !p.exists {
+			continue
+		}
+		if s.rnd.IntN(20) == 0 {
+			s.net.Tick() // The answers of an observation are never all of the same moment.
+		}
+		pod := redis.Pod{
+			Name: p.name, UID: p.server.Addr.String(), Shard: p.shard, Ordinal: p.ordinal, Addr: p.server.Addr,
+			Ready: p.server.Up, Outdated: p.outdated, HasRun: true,
+		}
+		pod.Node, _ = p.server.Read(context.Background())
+		state.Pods = append(state.Pods, pod)
+	}
+	return state
+}
+
+func (s *simulation) pod(name string) *simPod {
+	return s.pods[slices.IndexFunc(s.pods, func(p *simPod) bool { return p.name == name })]
+}
+
+// check judges a step by what the world knows and the planner cannot.
+func (s *simulation) check(step cluster.Step) {
+	switch st := step.(type) {
+	case redis.AddSlots:
+		for _, o := range st.Owners {
+			s.checkAssignment(s.pod(o.Pod), o.Slots[0])
+		}
+	case redis.Forget:
+		for _, p := range s.pods {
+			if p.server != nil && p.server.ID == st.ID {
+				s.fail("%s forgets the node of %s, which still exists", st, p.name)
+			}
+		}
+	case redis.Replicate:
+		for _, f := range st.Replicas {
+			if p := s.pod(f.Pod); s.pod(f.Primary).shard != p.shard {
+				s.fail("%s: that is another shard", st)
+			}
+		}
+	case redis.Failover:
+		to, from := s.pod(st.To), s.pod(st.From)
+		if to.shard != from.shard {
+			s.fail("%s: that is another shard", st)
+		}
+	case redis.Restart:
+		s.checkRestart(st)
+	}
+}
+
+func (s *simulation) checkAssignment(p *simPod, r redis.Range) {
+	if r != s.unit(p.shard) {
+		s.fail("slots %s are not those of %s", r, p.name)
+	}
+	for _, o := range s.pods {
+		if o.server != nil && o.server.Remembers(r) {
+			s.fail("slots %s are assigned to %s, but %s remembers an owner", r, p.name, o.name)
+		}
+	}
+}
+
+func (s *simulation) checkRestart(st redis.Restart) {
+	shards := map[int]bool{}
+	for _, ref := range st.Pods {
+		p := s.pod(ref.Name)
+		if shards[p.shard] {
+			s.fail("%s: two pods of one shard", st)
+		}
+		shards[p.shard] = true
+		if p.server == nil || !p.server.Owns(s.unit(p.shard)) {
+			continue
+		}
+		if s.spec.Replicas > 0 {
+			s.fail("%s: %s is the primary", st, p.name)
+		}
+		if !s.spec.Persistent && p.server.Data[s.unit(p.shard)] > 0 {
+			s.fail("%s: the only copy of a shard", st)
+		}
+	}
+}
+
+// act carries a step out, and dies after some command now and then.
+func (s *simulation) act(step cluster.Step) {
+	s.check(step)
+	s.log("step: %s", step)
+	if st, ok := step.(redis.Restart); ok {
+		for _, ref := range st.Pods {
+			if s.dies() {
+				return
+			}
+			if p := s.pod(ref.Name); p.exists && p.server.Addr.String() == ref.UID {
+				s.delete(p, !s.spec.Persistent, 30)
+			}
+		}
+		return
+	}
+	for _, call := range step.(redis.ServerStep).Calls() {
+		if s.dies() {
+			return
+		}
+		p := s.pod(call.Pod)
+		if !p.exists || p.server == nil {
+			continue
+		}
+		if err := call.Do(context.Background(), p.server); err != nil {
+			s.log("%s: %v", call.Pod, err)
+		}
+	}
+}
+
+func (s *simulation) dies() bool {
+	s.calls++
+	dead := s.calls == s.crash
+	if s.crash == 0 {
+		dead = s.rnd.IntN(12) == 0
+	}
+	if dead {
+		s.log("the operator dies after command %d", s.calls)
+	}
+	return dead
+}
+
+// turn is one pass of the operator.
+func (s *simulation) turn() cluster.Plan {
+	p := redis.Next(s.observe())
+	if p.Step != nil {
+		s.act(p.Step)
+	}
+	return p
+}
+
+// run has a time of faults, and then a time in which the cluster has to recover.
+func (s *simulation) run(faults int) {
+	for i := 0; i < faults && s.broken == ""; {
+		s.pass()
+		s.turn()
+		if s.rnd.IntN(25) == 0 {
+			s.fault()
+			i++
+		}
+	}
+	s.converge()
+}
+
+func (s *simulation) converge() {
+	end := s.net.Now().Add(giveUp)
+	settled := 0
+	var last cluster.Plan
+	for s.broken == "" && s.net.Now().Before(end) {
+		s.pass()
+		p := s.turn()
+		if p.Message != last.Message {
+			s.log("%s: %s", p.Reason, p.Message)
+		}
+		last = p
+		if settled++; !p.Settled() {
+			settled = 0
+		}
+		if settled == 10 {
+			s.checkSettled()
+			return
+		}
+	}
+	switch {
+	case s.broken != "" || (last.Stalled && s.bereft):
+	case last.Stalled && last.Reason == redis.ReasonUnsafeRestart && s.spec.Replicas == 0 && !s.spec.Persistent:
+	default:
+		s.fail("does not converge (stalled %v): %s: %s", last.Stalled, last.Reason, last.Message)
+	}
+}
+
+func (s *simulation) checkSettled() {
+	for _, p := range s.pods {
+		r := s.unit(p.shard)
+		if p.outdated {
+			s.fail("settled with %s outdated", p.name)
+		}
+		if p.server.Owns(r) {
+			continue
+		}
+		primary := slices.IndexFunc(s.pods, func(o *simPod) bool { return o.server.ID == p.server.Primary() })
+		if primary < 0 || !s.pods[primary].server.Owns(r) || !p.server.LinkUp() {
+			s.fail("settled, but %s neither owns %s nor copies who does", p.name, r)
+		}
+	}
+}
+
+// TestSimulation runs the planner against clusters that faults happen to.
+func TestSimulation(t *testing.T) {
+	if *oneSeed != 0 {
+		s := newSimulation(*oneSeed, true)
+		s.run(6)
+		t.Logf("%+v\n%s", s.spec, strings.Join(s.trace, "\n"))
+		if s.broken != "" {
+			t.Fatal(s.broken)
+		}
+		return
+	}
+	first := rand.Uint64N(1 << 40)
+	t.Logf("seeds %d to %d", first, first+uint64(*seeds))
+	stalled, bereft := 0, 0
+	for seed := first; seed < first+uint64(*seeds); seed++ {
+		s := newSimulation(seed, true)
+		s.run(6)
+		if s.broken != "" {
+			t.Fatalf("seed %d (repeat with -run TestSimulation -seed %d): %s\n%+v\n%s", seed, seed, s.broken, s.spec, strings.Join(s.trace[max(0, len(s.trace)-60):], "\n"))
+		}
+		if s.bereft {
+			bereft++
+		}
+		_ = stalled
+	}
+	t.Logf("%d runs; in %d of them more was lost than a cluster can get over", *seeds, bereft)
+}
+
+// TestSimulationOfCrashes lets the operator die after each command of a bootstrap in turn.
+func TestSimulationOfCrashes(t *testing.T) {
+	whole := newSimulation(1, false)
+	whole.crash = -1
+	whole.converge()
+	if whole.broken != "" {
+		t.Fatalf("%s\n%s", whole.broken, strings.Join(whole.trace, "\n"))
+	}
+	for k := 1; k <= whole.calls; k++ {
+		s := newSimulation(1, false)
+		s.crash = k
+		s.converge()
+		if s.broken != "" {
+			t.Fatalf("crash after command %d: %s\n%s", k, s.broken, strings.Join(s.trace, "\n"))
+		}
+	}
+	t.Logf("%d crash points", whole.calls)
+}
