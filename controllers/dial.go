@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
@@ -26,17 +25,16 @@ func DialDirect(ctx context.Context, _ types.NamespacedName, ip string, port int
 // DialThroughAPI connects through the API server's port forwarding: the way of a manager on a laptop, which cannot
 // reach the pods' addresses. It needs the verb create on pods/portforward, which the deployed manager does not have.
 func DialThroughAPI(cfg *rest.Config) (DialFunc, error) {
-	clients, err := kubernetes.NewForConfig(cfg)
+	server, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("client for port forwarding: %w", err)
+		return nil, fmt.Errorf("address of the API server: %w", err)
 	}
 	transport, upgrader, err := spdy.RoundTripperFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("transport for port forwarding: %w", err)
 	}
 	return func(_ context.Context, pod types.NamespacedName, _ string, port int) (net.Conn, error) {
-		url := clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
-			SubResource("portforward").URL()
+		url := server.JoinPath("api/v1/namespaces", pod.Namespace, "pods", pod.Name, "portforward")
 		dialer := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
 		session, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 		if err != nil {

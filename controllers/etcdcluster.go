@@ -31,7 +31,8 @@ import (
 // typeServiceBinding is the type of a connection Secret.
 const typeServiceBinding corev1.SecretType = "servicebinding.io/etcd"
 
-// authTrust is how long a password that worked is taken to work: asking costs an entry in etcd's log and a bcrypt.
+// authTrust is how long authentication that was found as wanted is taken to stay so: asking costs an entry in etcd's
+// log and a bcrypt.
 const authTrust = 10 * time.Minute
 
 // EtcdKind runs etcd clusters.
@@ -45,7 +46,7 @@ type EtcdKind struct {
 	trusted map[types.UID]trust
 }
 
-// trust remembers a password that worked.
+// trust remembers with which password, or without any, authentication was found as wanted.
 type trust struct {
 	password [sha256.Size]byte
 	at       time.Time
@@ -67,8 +68,8 @@ type certificateError struct{ error }
 
 func (e certificateError) Unwrap() error { return e.error }
 
-// Ensure applies what is safe at any time: certificates, passwords and Services at once, the StatefulSet once the
-// record exists, and what clients need once the identity of the cluster is recorded.
+// Ensure applies what is safe at any time: certificates, passwords and the peers' Service at once, the StatefulSet once
+// the record exists, and what clients need once the planner has let them in.
 func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
 	labels := etcd.Labels(o.Name)
 	leafs := etcd.Leafs(o.Name, o.Namespace, k.Domain)
@@ -92,8 +93,8 @@ func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
 	if err := k.ensureMembers(ctx, o, b); err != nil {
 		return err
 	}
-	if b.Record.ClusterID == 0 {
-		return nil
+	if open, err := k.open(ctx, o); err != nil || !open {
+		return err
 	}
 	return k.ensureAccess(ctx, o, b, password)
 }
@@ -167,10 +168,23 @@ func (k *EtcdKind) configMap(ctx context.Context, r client.Reader, o *v1alpha1.E
 	return cm, ownedBy(o, cm, "ConfigMap "+o.Namespace+"/"+name)
 }
 
-// ensureAccess applies what lets clients in.
+// open reports whether clients are let in.
+func (k *EtcdKind) open(ctx context.Context, o *v1alpha1.EtcdCluster) (bool, error) {
+	svc := &corev1.Service{}
+	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ClientService(o.Name)}, svc)
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return metav1.IsControlledBy(svc, o), nil
+}
+
+func (k *EtcdKind) applyClientService(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) error {
+	return k.Apply(ctx, o, &corev1.Service{ObjectMeta: objectMeta(o, cluster.ClientService(o.Name))}, b.ClientService())
+}
+
+// ensureAccess applies what clients need.
 func (k *EtcdKind) ensureAccess(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint, password string) error {
-	svc := &corev1.Service{ObjectMeta: objectMeta(o, cluster.ClientService(o.Name))}
-	if err := k.Apply(ctx, o, svc, b.ClientService()); err != nil {
+	if err := k.applyClientService(ctx, o, b); err != nil {
 		return err
 	}
 	ca, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ClientTLSSecret(o.Name))

@@ -31,6 +31,12 @@ func (k *EtcdKind) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluste
 		return k.writeBootstrap(ctx, o, step.Bootstrap)
 	case etcd.RecordClusterID:
 		return k.recordClusterID(ctx, o, step.ClusterID)
+	case etcd.LetClientsIn:
+		b, err := k.blueprint(ctx, o)
+		if err != nil {
+			return err
+		}
+		return k.applyClientService(ctx, o, b)
 	case etcd.EnableAuth:
 		return k.withPassword(ctx, o, step.Pod, etcd.Client.EnableAuth)
 	case etcd.SetRootPassword:

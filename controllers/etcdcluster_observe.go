@@ -51,6 +51,9 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	if len(b.Record.Members) > 0 {
 		s.Record = &b.Record
 	}
+	if s.Open, err = k.open(ctx, o); err != nil {
+		return etcd.State{}, err
+	}
 	if s.Claims, err = k.claims(ctx, o, set); err != nil {
 		return etcd.State{}, err
 	}
@@ -273,16 +276,18 @@ func (k *EtcdKind) askCluster(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 	}
 	slices.SortFunc(members, func(a, b etcd.Member) int { return byURL[a.PeerURL] - byURL[b.PeerURL] })
 	s.Members = members
+	asWanted := etcd.Auth{Enabled: s.Want.Auth, PasswordWorks: s.Want.Auth}
 	if k.trusts(o.UID, password) {
-		s.Auth = &etcd.Auth{Enabled: true, PasswordWorks: true}
+		s.Auth = &asWanted
 		return true
 	}
 	auth, err := c.Auth(ctx, password)
 	if err != nil {
+		s.AuthError = err
 		return true
 	}
 	s.Auth = &auth
-	if auth.Enabled && auth.PasswordWorks {
+	if auth == asWanted {
 		k.trust(o.UID, password)
 	}
 	return true

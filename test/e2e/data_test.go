@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/connection"
+	"github.com/quorate/quorate/test/harness"
 )
 
 // marks is how many keys are written to find out whether data is still there.
@@ -64,9 +66,9 @@ type markStore interface {
 
 func openMarks[O target](ctx context.Context, t *testing.T, s *scope, o O, conn connection.Connection) markStore {
 	t.Helper()
-	pods := s.pods(ctx, t, o)
+	pods := slices.DeleteFunc(s.pods(ctx, t, o), func(p corev1.Pod) bool { return !harness.IsReady(&p) })
 	if len(pods) == 0 {
-		t.Fatalf("%s has no pods", o.GetName())
+		t.Fatalf("%s has no ready pod", o.GetName())
 	}
 	if _, ok := any(o).(*v1alpha1.EtcdCluster); ok {
 		c, err := s.Etcd(ctx, s.ns, pods[0].Name, conn)

@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,23 +124,43 @@ func endpoints(c *v1alpha1.EtcdCluster) []string {
 	return out
 }
 
-// primaryOf is the pod of the primary of a shard as the status has it.
+// primaryOf is the pod of the primary of a shard, in the words of the servers themselves.
 func primaryOf(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster, shard int) *corev1.Pod {
 	t.Helper()
-	refresh(ctx, t, s, c)
-	if len(c.Status.Shards) <= shard || c.Status.Shards[shard].Primary == "" {
-		t.Fatalf("the status names no primary of shard %d: %+v", shard, c.Status.Shards)
+	conn, _, err := s.Connection(ctx, s.ns, c.Name)
+	must(t, err)
+	for _, p := range s.pods(ctx, t, c) {
+		if !strings.HasPrefix(p.Name, cluster.ShardSet(c.Name, shard)+"-") {
+			continue
+		}
+		node, err := s.Redis(s.ns, p.Name, conn)
+		must(t, err)
+		info, err := node.Info(ctx, "replication").Result()
+		must(t, errors.Join(err, node.Close()))
+		if strings.Contains(info, "role:master") {
+			return &p
+		}
 	}
-	return s.pod(ctx, t, c.Status.Shards[shard].Primary)
+	t.Fatalf("no server of shard %d is a primary", shard)
+	return nil
 }
 
-// leaderOf is the pod of the leader as the status has it.
+// leaderOf is the pod of the leader, in the words of the members themselves.
 func leaderOf(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster) *corev1.Pod {
 	t.Helper()
-	if refresh(ctx, t, s, c).Status.Leader == "" {
-		t.Fatal("the status names no leader")
+	conn, _, err := s.Connection(ctx, s.ns, c.Name)
+	must(t, err)
+	for _, p := range s.pods(ctx, t, c) {
+		member, err := s.Etcd(ctx, s.ns, p.Name, conn)
+		must(t, err)
+		status, err := member.Status(ctx, conn.Scheme("https")+"://"+conn.Addr())
+		must(t, errors.Join(err, member.Close()))
+		if status.Leader == status.Header.MemberId {
+			return &p
+		}
 	}
-	return s.pod(ctx, t, c.Status.Leader)
+	t.Fatal("no member is the leader")
+	return nil
 }
 
 // conditionText is the message of a condition, for messages of tests.

@@ -42,16 +42,18 @@ func Eventually(ctx context.Context, what string, timeout time.Duration, check f
 
 // Throughout asks again and again for the whole window and fails as soon as check reports an error.
 func Throughout(ctx context.Context, window time.Duration, check func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, window)
-	defer cancel()
+	over := time.NewTimer(window)
+	defer over.Stop()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		if err := check(ctx); err != nil && ctx.Err() == nil {
+		if err := check(ctx); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-over.C:
 			return nil
 		case <-tick.C:
 		}

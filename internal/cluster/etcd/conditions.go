@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -60,7 +61,7 @@ func unread(c metav1.Condition, s State, err error) metav1.Condition {
 	case ready >= Quorum(len(s.Record.Members)):
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonUnknown
 		c.Message = fmt.Sprintf("%d of %d pods are ready, but no member answers the operator", ready, len(s.Record.Members))
-	case !s.open():
+	case !s.known():
 		c.Reason = ReasonStarting
 	}
 	return c
@@ -77,8 +78,8 @@ func available(s State, quorum metav1.Condition) metav1.Condition {
 	full := slices.ContainsFunc(s.alarms(), func(a Alarm) bool { return a.Type == "NOSPACE" })
 	anyReady := slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Ready && !p.Terminating })
 	switch {
-	case !s.open():
-		c.Reason, c.Message = ReasonStarting, "clients are let in once the identity of the cluster is recorded"
+	case !s.Open:
+		c.Reason, c.Message = ReasonStarting, "clients are not let in yet"
 	case full:
 		c.Reason, c.Message = ReasonAlarm, "etcd refuses writes: its database has reached the quota"
 	case !anyReady:
@@ -93,7 +94,10 @@ func available(s State, quorum metav1.Condition) metav1.Condition {
 // recorded, authentication is as wanted and every pod runs with the current settings.
 func ready(p cluster.Plan, err error) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: p.Reason, Message: cluster.Activity(p, err)}
+	var refusal cluster.Refusal
 	switch {
+	case errors.As(err, &refusal):
+		c.Reason = refusal.Reason
 	case err != nil:
 		c.Reason = v1alpha1.ReasonReconcileError
 	case p.Settled():
@@ -134,8 +138,10 @@ func Status(st *v1alpha1.EtcdClusterStatus, s State) {
 	if l := s.leader(); l != nil {
 		st.Leader = s.name(l.ID)
 	}
-	if s.open() {
+	if s.known() {
 		st.ClusterID = FormatID(s.Record.ClusterID)
+	}
+	if s.Open {
 		st.ConnectionSecret = cluster.ConnectionSecret(s.Want.Name)
 	}
 }

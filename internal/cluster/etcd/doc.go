@@ -4,7 +4,7 @@
 //
 // A cluster comes to life in this order, each arrow being one step that can be repeated after a crash:
 //
-//	record written -> StatefulSet -> members form a quorum -> authentication on -> cluster id recorded -> open to clients
+//	record written -> StatefulSet -> members form a quorum -> cluster id recorded -> authentication on -> clients let in
 //
 // The record (a ConfigMap) is there before the first pod, and says whether an empty disk may form a cluster. Nobody
 // but the operator can write to the cluster before its id is recorded, so nothing acknowledged can be lost before the

@@ -52,7 +52,7 @@ func Next(s State) cluster.Plan {
 		writeRecord, nothingWasRetained,
 		restartStuck,
 		refusePassword, waitForMembers, keepIdentity,
-		authenticate, recordIdentity,
+		recordIdentity, authenticate, letClientsIn,
 		reportLostMember, refuseMembership, refuseStorage, reportAlarms,
 		waitForHealth,
 		rollOut,
@@ -129,7 +129,7 @@ func waitForMembers(s State) (cluster.Plan, bool) {
 	}
 	after := whileWaiting
 	reason, what := ReasonNoQuorum, "no quorum of members answers"
-	if !s.open() {
+	if !s.known() {
 		after, reason, what = whileStarting, ReasonStarting, fmt.Sprintf("waiting for the first quorum of %d members", len(s.Record.Members))
 	}
 	return cluster.Wait(reason, after, "%s%s", what, troubles(s))
@@ -159,15 +159,14 @@ func identities(s State) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// authenticate switches authentication on and gets root's password right. It comes before the cluster id is recorded,
-// so that nobody is let in before.
+// authenticate switches authentication on and gets root's password right.
 func authenticate(s State) (cluster.Plan, bool) {
 	leader := s.leader()
 	if leader == nil {
 		return cluster.Wait(ReasonNoQuorum, whileStarting, "the members have no leader that a quorum follows%s", troubles(s))
 	}
 	if s.Auth == nil {
-		return cluster.Wait(ReasonNoQuorum, whileStarting, "waiting for etcd to tell whether authentication is on")
+		return cluster.Wait(ReasonAuth, whileStarting, "waiting for etcd to tell whether authentication is on (%v)", s.AuthError)
 	}
 	via := s.pod(*leader).Name
 	switch {
@@ -199,9 +198,10 @@ func wrongPassword() (cluster.Plan, bool) {
 		"under the key password and name it in spec.auth.secretName")
 }
 
-// recordIdentity writes down the cluster id once the members agree on it.
+// recordIdentity writes down the cluster id as soon as a quorum follows one leader: before anything is written to etcd,
+// so that no member can found the cluster again once there is something to lose.
 func recordIdentity(s State) (cluster.Plan, bool) {
-	if s.Record.ClusterID != 0 {
+	if s.known() {
 		return cluster.Pass()
 	}
 	if p, ok := refuseMembership(s); ok {
@@ -209,19 +209,25 @@ func recordIdentity(s State) (cluster.Plan, bool) {
 	}
 	id, _ := s.clusterID()
 	all, healthy := s.voters()
-	if id == 0 || healthy < Quorum(all) {
+	if id == 0 || s.leader() == nil {
 		return cluster.Wait(ReasonStarting, whileStarting, "waiting for a quorum of members%s", troubles(s))
 	}
 	return cluster.Do(RecordClusterID{id}, "%d of %d members have formed cluster %s", healthy, all, FormatID(id))
+}
+
+// letClientsIn opens the cluster, last: nobody gets a write acknowledged before its identity is safe, and nobody gets
+// in without a password.
+func letClientsIn(s State) (cluster.Plan, bool) {
+	if s.Open {
+		return cluster.Pass()
+	}
+	return cluster.Do(LetClientsIn{}, "the identity of the cluster is recorded and authentication is as specified")
 }
 
 // reportLostMember stops at a member whose disk is gone: it must not come back under its old identity.
 func reportLostMember(s State) (cluster.Plan, bool) { return lost(s) }
 
 func lost(s State) (cluster.Plan, bool) {
-	if !s.open() && s.Record.Bootstrap == BootstrapNew {
-		return cluster.Pass()
-	}
 	held := 0
 	for _, m := range s.Record.Members {
 		p := s.podNamed(m.Name)
@@ -229,7 +235,7 @@ func lost(s State) (cluster.Plan, bool) {
 			continue
 		}
 		held++
-		if s.open() && p.Gate.Reason != GateNoPeers {
+		if s.known() && p.Gate.Reason != GateNoPeers {
 			return cluster.Refuse(ReasonMemberLost, "%s", p.Gate.Message)
 		}
 	}

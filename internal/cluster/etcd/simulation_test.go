@@ -41,6 +41,7 @@ type sim struct {
 	// What the API server holds.
 	record *etcd.Record
 	set    *simSet
+	open   bool
 	claims map[int]*simClaim
 	pods   map[string]*simPod
 	// stale is what the operator's cache showed a while ago.
@@ -55,6 +56,8 @@ type sim struct {
 	authSeen  map[uint64]bool
 	lineage   int // clusters that may have led when this life of the data began
 	badPolicy string
+	plan      cluster.Plan
+	turns     int
 }
 
 type simSet struct{ template, members int }
@@ -75,6 +78,7 @@ type simPod struct {
 type simView struct {
 	record *etcd.Record
 	set    *simSet
+	open   bool
 	claims []int
 	pods   []simPod
 }
@@ -180,7 +184,7 @@ func (s *sim) runGate(p *simPod) {
 }
 
 func (s *sim) view() *simView {
-	v := &simView{claims: slices.Sorted(maps.Keys(s.claims))}
+	v := &simView{open: s.open, claims: slices.Sorted(maps.Keys(s.claims))}
 	if s.record != nil {
 		r := *s.record
 		v.record = &r
@@ -211,7 +215,7 @@ func (s *sim) operator() (cluster.Plan, bool) {
 		return plan, true
 	}
 	s.note("step: %s (%s)", plan.Step, plan.Message)
-	s.judge(plan.Step, v)
+	s.judge(plan.Step)
 	return plan, s.act(plan.Step)
 }
 
@@ -231,7 +235,7 @@ func (s *sim) observe(v *simView) etcd.State {
 			Name: "orders", Members: s.members(), TemplateHash: fmt.Sprint(s.template), Auth: s.auth,
 			CertificateIsRoot: s.certRoot, Persistent: s.persistent,
 		},
-		Record: v.record, HasSet: v.set != nil, Now: simNow,
+		Record: v.record, HasSet: v.set != nil, Open: v.open, Now: simNow,
 	}
 	for _, i := range v.claims {
 		st.Claims = append(st.Claims, etcd.Claim{Name: cluster.Claim("orders", i), Ordinal: i})
@@ -301,6 +305,9 @@ func (s *sim) act(step cluster.Step) bool {
 		r.ClusterID = step.ClusterID
 		s.record = &r
 		return !s.write()
+	case etcd.LetClientsIn:
+		s.open = true
+		return !s.write()
 	case etcd.EnableAuth:
 		return s.call(step.Pod, func(c *etcdfake.Client) error { return c.EnableAuth(context.Background(), s.password) })
 	case etcd.SetRootPassword:
@@ -360,7 +367,10 @@ func (s *sim) deletePod(p *simPod) {
 }
 
 // judge checks what a step is about to do against the true state of the world.
-func (s *sim) judge(step cluster.Step, v *simView) {
+func (s *sim) judge(step cluster.Step) {
+	if _, opens := step.(etcd.LetClientsIn); opens && s.recorded == 0 {
+		s.badPolicy = "clients are let in before the identity of the cluster is recorded"
+	}
 	del, ok := step.(etcd.DeletePod)
 	if !ok {
 		return
@@ -381,12 +391,11 @@ func (s *sim) judge(step cluster.Step, v *simView) {
 	if !s.persistent {
 		s.badPolicy = fmt.Sprintf("deleting %s loses its data", del.Name)
 	}
-	_ = v
 }
 
-// user writes through the client Service, which exists once the cluster id is recorded.
+// user writes through the client Service.
 func (s *sim) user() string {
-	if s.record == nil || s.record.ClusterID == 0 {
+	if !s.open || s.rng.IntN(3) > 0 {
 		return ""
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
@@ -490,7 +499,7 @@ func (s *sim) recreate() {
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
 		s.deletePod(s.pods[name])
 	}
-	s.record, s.set, s.stale, s.recorded = nil, nil, nil, 0
+	s.record, s.set, s.stale, s.recorded, s.open = nil, nil, nil, 0, false
 	s.uid++
 	if s.rng.IntN(2) == 0 {
 		s.password = fmt.Sprint("password-", s.uid)
@@ -549,7 +558,10 @@ func (s *sim) run() string {
 
 // turn lets everybody act once. An operator that crashed starts over with a fresh cache.
 func (s *sim) turn() string {
-	if _, alive := s.operator(); !alive {
+	s.turns++
+	plan, alive := s.operator()
+	s.plan = plan
+	if !alive {
 		s.note("the operator crashed")
 		s.budget, s.stale = -1, nil
 	}
@@ -576,9 +588,14 @@ func (s *sim) quiet() string {
 			p.process.Cut, p.process.Deaf = false, false
 		}
 	}
-	for range 150 {
+	s.net.Settle()
+	for rest := 0; rest < 10 && s.turns < 300; {
 		if bad := s.turn(); bad != "" {
 			return bad
+		}
+		rest++
+		if !s.plan.Settled() && !s.plan.Stalled {
+			rest = 0
 		}
 	}
 	before := s.writes
@@ -598,8 +615,8 @@ func (s *sim) quiet() string {
 
 // unfit says how a world that the planner calls settled is not as specified.
 func (s *sim) unfit() string {
-	if s.record.ClusterID == 0 {
-		return "settled without a recorded cluster id"
+	if s.record.ClusterID == 0 || !s.open {
+		return "settled without a recorded cluster id, or closed"
 	}
 	if len(s.pods) != s.size {
 		return "settled with missing pods"

@@ -16,8 +16,11 @@ type State struct {
 	Pods   []Pod
 	// Members as the quorum has them; nil: unknown, because no member answered.
 	Members []Member
-	// Auth is nil when unknown.
-	Auth *Auth
+	// Auth is nil when unknown; AuthError says why.
+	Auth      *Auth
+	AuthError error
+	// Open says that clients are let in: the client Service exists.
+	Open bool
 	Now  time.Time
 }
 
@@ -172,6 +175,5 @@ func (s State) name(id uint64) string {
 	return "member " + FormatID(id)
 }
 
-// open reports whether clients are let in: the identity of the cluster is safe, and authentication is on where it is
-// wanted, because the planner records the id last.
-func (s State) open() bool { return s.Record != nil && s.Record.ClusterID != 0 }
+// known reports whether the identity of the cluster is recorded.
+func (s State) known() bool { return s.Record != nil && s.Record.ClusterID != 0 }

@@ -6,7 +6,7 @@ import "fmt"
 // cluster id.
 type WriteBootstrap struct{ Bootstrap Bootstrap }
 
-// RecordClusterID writes down which cluster this is, which lets clients in and forbids founding it again.
+// RecordClusterID writes down which cluster this is, which forbids founding it again.
 type RecordClusterID struct{ ClusterID uint64 }
 
 // EnableAuth switches authentication on, through the given pod.
@@ -14,6 +14,9 @@ type EnableAuth struct{ Pod string }
 
 // SetRootPassword gives root the password of the Secret, through the given pod.
 type SetRootPassword struct{ Pod string }
+
+// LetClientsIn makes the client Service, and with it the connection Secret.
+type LetClientsIn struct{}
 
 // MoveLeader hands leadership from the member in one pod to another member.
 type MoveLeader struct {
@@ -31,6 +34,7 @@ func (s WriteBootstrap) String() string {
 func (s RecordClusterID) String() string { return "record cluster id " + FormatID(s.ClusterID) }
 func (s EnableAuth) String() string      { return "enable authentication through " + s.Pod }
 func (s SetRootPassword) String() string { return "set the root password through " + s.Pod }
+func (LetClientsIn) String() string      { return "let clients in" }
 func (s MoveLeader) String() string {
 	return fmt.Sprintf("move leadership from %s to %s", s.From, s.Pod)
 }
@@ -47,6 +51,9 @@ func (EnableAuth) Reason() string { return "EnablingAuth" }
 
 // Reason names the step in events and conditions.
 func (SetRootPassword) Reason() string { return "SettingRootPassword" }
+
+// Reason names the step in events and conditions.
+func (LetClientsIn) Reason() string { return "LettingClientsIn" }
 
 // Reason names the step in events and conditions.
 func (MoveLeader) Reason() string { return "MovingLeader" }

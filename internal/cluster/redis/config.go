@@ -95,8 +95,11 @@ func fixed() []directive {
 		{"cluster-enabled", []string{"yes"}},
 		{"cluster-config-file", []string{NodesFile}},
 		{"cluster-allow-replica-migration", []string{"no"}}, // A replica belongs to its shard's StatefulSet.
-		{"cluster-replica-validity-factor", []string{"0"}},  // An old copy beats none; the operator watches the lag.
-		{"cluster-require-full-coverage", []string{"no"}},   // The other shards serve on when one is lost.
+		// Not 0: with 0 a replica that never got its first copy may be elected while its primary restarts, and the
+		// primary then throws its data away to copy the emptiness. Any other value keeps those out; this large one
+		// keeps nobody else out, because an old copy beats none.
+		{"cluster-replica-validity-factor", []string{"1000"}},
+		{"cluster-require-full-coverage", []string{"no"}}, // The other shards serve on when one is lost.
 		{"repl-diskless-sync", []string{"yes"}},
 		{"repl-diskless-sync-delay", []string{"0"}}, // Until its first sync a replica protects nothing.
 		{"replica-read-only", []string{"yes"}},

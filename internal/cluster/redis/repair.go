@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -161,40 +162,50 @@ func (v *view) allOwned() bool {
 	return true
 }
 
-// waitForElection deals with slots whose owner no pod has any more: a replica takes over by itself, if there is one
-// and a majority of the primaries is left to vote for it.
+// waitForElection deals with slots whose owner no pod has any more: a replica takes over by itself, if one may and a
+// majority of the primaries is left to vote for it.
 func waitForElection(v *view) (cluster.Plan, bool) {
 	ghosts := v.ghosts()
-	living, lost := v.voters(ghosts)
 	for _, g := range ghosts {
 		slots := v.stillOwned(g)
 		if len(slots) == 0 {
 			continue
 		}
+		living, lost := v.voters(g, ghosts)
+		best := furthest(g.replicas)
 		switch {
-		case len(g.replicas) == 0:
+		case best == nil:
 			return cluster.Refuse(ReasonShardLost,
-				"slots %s belong to node %s, which is gone with its disk and left no replica: bring its volume back or restore a backup; the other shards keep serving",
+				"slots %s belong to node %s, which is gone with its disk and left no replica with data: bring its volume back or restore a backup; the other shards keep serving",
 				slots, short(g.id))
 		case 2*living <= living+lost:
 			return cluster.Refuse(ReasonNoMajority,
-				"%d of %d primaries are gone for good, so that their replicas cannot be elected: run CLUSTER FAILOVER TAKEOVER on %v to accept the loss of what was not replicated",
-				lost, living+lost, names(g.replicas))
-		}
-		if best := furthest(g.replicas); g.dead && g.noAddr && best != nil {
+				"only %d of %d primaries can vote on who replaces node %s, which is gone for good: run CLUSTER FAILOVER TAKEOVER on %s to accept the loss of what was not replicated",
+				living, living+lost, short(g.id), best.Name)
+		case g.dead && g.unelectable():
 			return cluster.Do(Elect{best.Shard, g.id, best.Name},
-				"node %s is gone and another server has its address, so that its failure goes unnoticed; %s has most of its data", short(g.id), best.Name)
+				"node %s is gone and no replica stands for election by itself; %s has most of its data", short(g.id), best.Name)
 		}
 		return cluster.Wait(ReasonElection, soon*3, "node %s is gone; a replica among %v takes over its slots", short(g.id), names(g.replicas))
 	}
 	return cluster.Pass()
 }
 
-// furthest is the replica that has applied most of the replication stream.
+// unelectable tells whether gossip will not replace a dead node: its failure goes unnoticed, or its replicas have not
+// been connected to it since they started.
+func (g ghost) unelectable() bool {
+	return g.noAddr || !slices.ContainsFunc(g.replicas, func(p *Pod) bool { return p.Node.EverLinked })
+}
+
+// furthest is the replica that has applied most of the replication stream; nil when none has a copy of the data. One
+// that has been connected since its start has all; one that has not may have what it loaded from its disk.
 func furthest(replicas []*Pod) *Pod {
 	var best *Pod
 	for _, p := range replicas {
-		if !p.Node.Loading && (best == nil || p.Node.Offset > best.Node.Offset) {
+		if p.Node.Loading || (!p.Node.EverLinked && p.Node.Keys == 0) {
+			continue
+		}
+		if best == nil || cmp.Or(cmp.Compare(p.Node.Offset, best.Node.Offset), cmp.Compare(p.Node.Keys, best.Node.Keys)) > 0 {
 			best = p
 		}
 	}
@@ -213,17 +224,24 @@ func (v *view) stillOwned(g ghost) Slots {
 	return g.slots
 }
 
-// voters counts the primaries with slots: those that live and those that are gone.
-func (v *view) voters(ghosts []ghost) (living, lost int) {
+// voters counts the primaries with slots: those that can vote on who replaces a ghost, and the others. One that was
+// elected after the ghost died has never met it, and votes on nothing that concerns it.
+func (v *view) voters(g ghost, ghosts []ghost) (can, cannot int) {
 	for shard := range v.shards {
-		living += len(v.owners(shard))
-	}
-	for _, g := range ghosts {
-		if len(v.stillOwned(g)) > 0 {
-			lost++
+		for _, p := range v.owners(shard) {
+			if _, ok := p.Node.Peer(g.id); ok {
+				can++
+			} else {
+				cannot++
+			}
 		}
 	}
-	return living, lost
+	for _, other := range ghosts {
+		if len(v.stillOwned(other)) > 0 {
+			cannot++
+		}
+	}
+	return can, cannot
 }
 
 // forgetGhosts removes nodes from all tables that no pod has, that own nothing, that nobody copies, and that are found

@@ -54,7 +54,7 @@ type simPod struct {
 func newSimulation(seed uint64, faults bool) *simulation {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	s := &simulation{rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), acked: map[redis.Range]int{}}
-	s.spec = redis.Spec{Name: "c", Shards: 1 + rnd.IntN(4), Replicas: rnd.IntN(3), Version: "8.0.2", Persistent: rnd.IntN(2) == 0}
+	s.spec = redis.Spec{Name: "c", Shards: 1 + rnd.IntN(4), Replicas: rnd.IntN(3), Version: "8.0.2", Persistent: rnd.IntN(3) > 0}
 	if !faults {
 		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", Persistent: true}
 	}
@@ -144,32 +144,39 @@ func (s *simulation) revive(p *simPod) {
 	}
 }
 
+// write is a client's: it follows redirections to the owner with the highest epoch.
 func (s *simulation) write(r redis.Range) {
+	var owner *redisfake.Server
 	for _, p := range s.pods {
-		if p.server != nil && p.server.Owns(r) && p.server.StateOK() && s.rnd.IntN(2) == 0 {
-			p.server.Data[r]++
-			s.acked[r] = max(s.acked[r], p.server.Data[r])
-			return
+		if p.server != nil && owns(p.server, r) && (owner == nil || p.server.Epoch() > owner.Epoch()) {
+			owner = p.server
 		}
+	}
+	if owner != nil && owner.Up && owner.StateOK() && s.rnd.IntN(2) == 0 {
+		owner.Data[r]++
+		s.acked[r] = owner.Data[r]
 	}
 }
 
-// checkData insists that whoever serves a range has every write that was acknowledged.
+// checkData insists that the rightful owner of a range has every write that was acknowledged. An old primary that comes
+// back at a time when all addresses have changed believes for a moment that it still is one; Redis has no cure for that.
 func (s *simulation) checkData() {
 	for shard := range s.spec.Shards {
 		r := s.unit(shard)
-		epochs := map[uint64]string{}
+		var owner *simPod
 		for _, p := range s.pods {
-			if p.server == nil || !p.server.Owns(r) || !p.server.StateOK() {
+			if p.server == nil || !owns(p.server, r) {
 				continue
 			}
-			if p.server.Data[r] < s.acked[r] {
-				s.fail("%s serves %s with %d of %d acknowledged writes", p.name, r, p.server.Data[r], s.acked[r])
+			if owner != nil && owner.server.Epoch() == p.server.Epoch() {
+				s.fail("%s and %s own %s under the same epoch", owner.name, p.name, r)
 			}
-			if other, ok := epochs[p.server.Epoch()]; ok {
-				s.fail("%s and %s own %s under the same epoch", other, p.name, r)
+			if owner == nil || p.server.Epoch() > owner.server.Epoch() {
+				owner = p
 			}
-			epochs[p.server.Epoch()] = p.name
+		}
+		if owner != nil && owner.server.Data[r] < s.acked[r] {
+			s.fail("%s owns %s with %d of %d acknowledged writes", owner.name, r, owner.server.Data[r], s.acked[r])
 		}
 	}
 }
@@ -198,15 +205,20 @@ func (s *simulation) mourn(p *simPod) {
 		}
 	}
 	for _, o := range s.pods {
-		if o != p && o.shard == p.shard && o.server != nil && (owns(o.server, r) || (o.server.Primary() != "" && o.server.Synced())) {
+		if o != p && o.shard == p.shard && o.server != nil && (owns(o.server, r) || (o.server.Primary() != "" && o.server.HasCopy())) {
 			copies++
 		}
 	}
-	if copies == 0 || 2*living <= s.spec.Shards {
+	if copies == 0 {
+		s.acked[r] = 0
+	}
+	// A second primary lost before the first was replaced may leave an election without a majority.
+	if copies == 0 || 2*living <= s.spec.Shards || living < s.spec.Shards-1 {
 		s.bereft = true
 	}
 }
 
+// owns tells whether a server, or its disk while it is down, owns a range.
 func owns(v *redisfake.Server, r redis.Range) bool {
 	up := v.Up
 	v.Up = true
@@ -397,7 +409,7 @@ func (s *simulation) run(faults int) {
 	for i := 0; i < faults && s.broken == ""; {
 		s.pass()
 		s.turn()
-		if s.rnd.IntN(25) == 0 {
+		if s.rnd.IntN(15) == 0 {
 			s.fault()
 			i++
 		}
@@ -407,7 +419,7 @@ func (s *simulation) run(faults int) {
 
 func (s *simulation) converge() {
 	end := s.net.Now().Add(giveUp)
-	settled := 0
+	settled, stalled := 0, 0
 	var last cluster.Plan
 	for s.broken == "" && s.net.Now().Before(end) {
 		s.pass()
@@ -415,7 +427,13 @@ func (s *simulation) converge() {
 		if p.Message != last.Message {
 			s.log("%s: %s", p.Reason, p.Message)
 		}
+		if stalled++; !p.Stalled {
+			stalled = 0
+		}
 		last = p
+		if stalled > 60 {
+			break // About 15 s: whatever the cluster can do by itself, it has done.
+		}
 		if settled++; !p.Settled() {
 			settled = 0
 		}
@@ -426,10 +444,21 @@ func (s *simulation) converge() {
 	}
 	switch {
 	case s.broken != "" || (last.Stalled && s.bereft):
+	case last.Reason == redis.ReasonShardLost && s.unwritten():
 	case last.Stalled && last.Reason == redis.ReasonUnsafeRestart && s.spec.Replicas == 0 && !s.spec.Persistent:
 	default:
 		s.fail("does not converge (stalled %v): %s: %s", last.Stalled, last.Reason, last.Message)
 	}
+}
+
+// unwritten tells whether some shard never took a write: a replica of it cannot be told from one without a copy.
+func (s *simulation) unwritten() bool {
+	for shard := range s.spec.Shards {
+		if s.acked[s.unit(shard)] == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *simulation) checkSettled() {
@@ -461,7 +490,7 @@ func TestSimulation(t *testing.T) {
 	}
 	first := rand.Uint64N(1 << 40)
 	t.Logf("seeds %d to %d", first, first+uint64(*seeds))
-	stalled, bereft := 0, 0
+	bereft := 0
 	for seed := first; seed < first+uint64(*seeds); seed++ {
 		s := newSimulation(seed, true)
 		s.run(6)
@@ -471,7 +500,6 @@ func TestSimulation(t *testing.T) {
 		if s.bereft {
 			bereft++
 		}
-		_ = stalled
 	}
 	t.Logf("%d runs; in %d of them more was lost than a cluster can get over", *seeds, bereft)
 }

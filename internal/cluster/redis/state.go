@@ -84,6 +84,9 @@ type Node struct {
 	Keys int64
 	// LinkUp says that a replica is connected to its primary and has all of its data.
 	LinkUp bool
+	// EverLinked says that a replica has been connected to its primary since it started. One that has not never stands for
+	// election by itself, see cluster-replica-validity-factor in config.go.
+	EverLinked bool
 	// Offset is how far the replication stream was written (primary) or applied (replica), in bytes.
 	Offset int64
 	// Peers are all nodes that this server knows, itself included.

@@ -56,7 +56,7 @@ func TestEveryKeyBelongsToTheLaneOfItsShard(t *testing.T) {
 }
 
 func TestUnusableFlagsAreRefused(t *testing.T) {
-	for _, args := range [][]string{nil, {"mongo"}, {"etcd", "-rate=0"}, {"redis", "-workers=-1"}} {
+	for _, args := range [][]string{nil, {"mongo"}, {"etcd", "-rate=0"}, {"redis", "-in-flight=-1"}} {
 		if _, err := parse(args); err == nil {
 			t.Errorf("parse(%q) accepts it", args)
 		}
@@ -75,10 +75,10 @@ func TestALostWriteOfEtcdIsFound(t *testing.T) {
 			return err
 		}
 		defer func() { _ = c.Close() }()
-		_, err = c.Delete(ctx, "load/run/etcd/0/000000")
+		_, err = c.Delete(ctx, "load/run/etcd/00000000")
 		return err
 	})
-	if summary.Lost != 1 || summary.LostKeys[0] != "load/run/etcd/0/000000" || len(summary.ClusterIDs) != 1 {
+	if summary.Lost != 1 || summary.LostKeys[0] != "load/run/etcd/00000000" || len(summary.ClusterIDs) != 1 {
 		t.Errorf("summary %+v", summary)
 	}
 }
@@ -102,7 +102,7 @@ func TestALostWriteOfRedisIsFound(t *testing.T) {
 		<-time.After(20 * time.Millisecond)
 	}
 	summary := loadAndLose(t, "redis", port, func(ctx context.Context) error {
-		return c.Del(ctx, "load/run/shard-0/0/000000").Err()
+		return c.Del(ctx, "load/run/shard-0/00000000").Err()
 	})
 	if summary.Lost != 1 || len(summary.LostKeys) != 1 {
 		t.Errorf("summary %+v", summary)
@@ -128,7 +128,7 @@ func loadAndLose(t *testing.T, mode, port string, lose func(context.Context) err
 		lost <- errors.Join(err, lose(ctx))
 		stop()
 	}()
-	err := run(ctx, []string{mode, "-secret-dir", dir, "-run", "run", "-workers", "2", "-listen", listen}, &out)
+	err := run(ctx, []string{mode, "-secret-dir", dir, "-run", "run", "-listen", listen}, &out)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ import (
 type options struct {
 	mode, secretDir, endpoints, listen, run string
 	rate                                    float64
-	workers                                 int
+	inFlight                                int
 	opTimeout, duration, checkTimeout       time.Duration
 }
 
@@ -47,15 +47,15 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.listen, "listen", ":8080", "address that serves GET /progress, POST /pause and POST /stop")
 	fs.StringVar(&o.run, "run", strconv.FormatInt(time.Now().UnixNano(), 36), "name of this run, part of every key")
 	fs.Float64Var(&o.rate, "rate", defaultRate[o.mode], "writes per second, over all shards")
-	fs.IntVar(&o.workers, "workers", 8, "concurrent writers, for each shard")
+	fs.IntVar(&o.inFlight, "in-flight", 256, "writes that may wait for their answer at a time, for each shard")
 	fs.DurationVar(&o.opTimeout, "op-timeout", 2*time.Second, "time after which a write counts as unknown")
 	fs.DurationVar(&o.duration, "duration", 30*time.Minute, "longest time to write")
 	fs.DurationVar(&o.checkTimeout, "check-timeout", 2*time.Minute, "longest time to read everything back")
 	if err := fs.Parse(args[1:]); err != nil {
 		return o, err
 	}
-	if o.rate <= 0 || o.workers <= 0 {
-		return o, errors.New("-rate and -workers must be positive")
+	if o.rate <= 0 || o.inFlight <= 0 {
+		return o, errors.New("-rate and -in-flight must be positive")
 	}
 	return o, nil
 }

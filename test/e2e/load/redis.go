@@ -19,6 +19,9 @@ import (
 // batch is how many keys are read back in one pipeline.
 const batch = 500
 
+// poolSize is the number of connections to each server: writes to a server that hangs hold theirs until they time out.
+const poolSize = 128
+
 type redisStore struct {
 	c      *redis.ClusterClient
 	shards []lane
@@ -26,7 +29,7 @@ type redisStore struct {
 
 func openRedis(ctx context.Context, conn connection.Connection, addrs []string) (store, error) {
 	c := redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: addrs, Username: conn.Username, Password: conn.Password, TLSConfig: conn.TLS,
+		PoolSize: poolSize, Addrs: addrs, Username: conn.Username, Password: conn.Password, TLSConfig: conn.TLS,
 		DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second, ContextTimeoutEnabled: true,
 	})
 	slots, err := c.ClusterSlots(ctx).Result()

@@ -40,38 +40,52 @@ func writeUntilTold(ctx context.Context, o options, s store, book *ledger.Ledger
 func writeUntilDone(ctx context.Context, o options, s store, book *ledger.Ledger) {
 	var writers sync.WaitGroup
 	for _, l := range s.lanes() {
-		pace := rate.NewLimiter(rate.Limit(o.rate/float64(len(s.lanes()))), 1)
-		for n := range o.workers {
-			prefix := fmt.Sprintf("load/%s/%s/%d", o.run, l.name, n)
-			writers.Go(func() { write(ctx, o, s, l, pace, prefix, book) })
-		}
+		writers.Go(func() { writeLane(ctx, o, s, l, book) })
 	}
 	go report(ctx, book)
 	writers.Wait()
 	book.Close()
 }
 
-// write is one writer: keys of its own, one after the other.
-func write(ctx context.Context, o options, s store, l lane, pace *rate.Limiter, prefix string, book *ledger.Ledger) {
+// writeLane starts a write at every tick of its pace, whether or not those before it were answered. A writer that waits
+// for one answer before the next question would not notice how long the silence really was.
+func writeLane(ctx context.Context, o options, s store, l lane, book *ledger.Ledger) {
+	pace := rate.NewLimiter(rate.Limit(o.rate/float64(len(s.lanes()))), 1)
+	open := make(chan struct{}, o.inFlight)
+	var pending sync.WaitGroup
+	defer pending.Wait()
 	for i := 0; ; i++ {
-		key := fmt.Sprintf("%s/%06d", prefix, i)
+		key := fmt.Sprintf("load/%s/%s/%08d", o.run, l.name, i)
 		if !l.owns(key) {
 			continue
 		}
 		if pace.Wait(ctx) != nil {
 			return
 		}
-		// A write that has begun is finished, so that its outcome is known.
-		opCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.opTimeout)
-		floor := book.Begin()
-		receipt, err := s.write(opCtx, key, valueOf(key))
-		cancel()
-		if err != nil {
-			book.Miss(key, s.outcome(err), err)
-			continue
+		select {
+		case <-ctx.Done():
+			return
+		case open <- struct{}{}:
 		}
-		book.Ack(l.name, key, receipt, floor)
+		pending.Go(func() {
+			defer func() { <-open }()
+			// A write that has begun is finished, so that its outcome is known.
+			opCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.opTimeout)
+			defer cancel()
+			write(opCtx, s, l, key, book)
+		})
 	}
+}
+
+// write makes one write and notes its outcome.
+func write(ctx context.Context, s store, l lane, key string, book *ledger.Ledger) {
+	floor := book.Begin()
+	receipt, err := s.write(ctx, key, valueOf(key))
+	if err != nil {
+		book.Miss(key, s.outcome(err), err)
+		return
+	}
+	book.Ack(l.name, key, receipt, floor)
 }
 
 func report(ctx context.Context, book *ledger.Ledger) {

@@ -93,6 +93,33 @@ func (c *Client) connect(ctx context.Context) (*clientv3.Client, error) {
 	return conn, nil
 }
 
+// asRoot runs a call that only root may make. A connection from before authentication was on has no token, and etcd
+// then goes by the name in the certificate, which may be anybody's: it is made anew once.
+func (c *Client) asRoot(ctx context.Context, call func(*clientv3.Client) error) error {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	err = call(conn)
+	if c.cfg.Password == "" || IsRoot(c.cfg.TLS) || !denied(err) {
+		return err
+	}
+	_ = c.Close() // The connection is of no use.
+	if conn, err = c.connect(ctx); err != nil {
+		return err
+	}
+	return call(conn)
+}
+
+func denied(err error) bool {
+	for _, e := range []error{rpctypes.ErrPermissionDenied, rpctypes.ErrUserNotFound, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
 func (c *Client) open(ctx context.Context, password string) (*clientv3.Client, error) {
 	scheme := "http"
 	var secure *tls.Config
@@ -192,39 +219,44 @@ func member(m *pb.Member) etcd.Member {
 	return out
 }
 
-// Auth tells whether authentication is on and the password is right.
+// Auth tells whether authentication is on and the password is right. Only root may ask, so being denied is an answer.
 func (c *Client) Auth(ctx context.Context, password string) (etcd.Auth, error) {
-	conn, err := c.connect(ctx)
-	if err != nil {
-		return etcd.Auth{}, err
-	}
-	st, err := conn.AuthStatus(ctx)
-	if err != nil {
-		return etcd.Auth{}, fmt.Errorf("auth status: %w", err)
-	}
-	if !st.Enabled || password == "" {
-		return etcd.Auth{Enabled: st.Enabled}, nil
-	}
-	_, err = conn.Authenticate(ctx, etcd.RootUser, password)
-	switch {
-	case err == nil:
-		return etcd.Auth{Enabled: true, PasswordWorks: true}, nil
-	case errors.Is(err, rpctypes.ErrAuthFailed):
+	var out etcd.Auth
+	err := c.asRoot(ctx, func(conn *clientv3.Client) error {
+		st, err := conn.AuthStatus(ctx)
+		if err != nil {
+			return err
+		}
+		out = etcd.Auth{Enabled: st.Enabled}
+		if !st.Enabled || password == "" {
+			return nil
+		}
+		_, err = conn.Authenticate(ctx, etcd.RootUser, password)
+		if errors.Is(err, rpctypes.ErrAuthFailed) {
+			return nil
+		}
+		out.PasswordWorks = err == nil
+		return err
+	})
+	if denied(err) {
 		return etcd.Auth{Enabled: true}, nil
 	}
-	return etcd.Auth{}, fmt.Errorf("authenticate as root: %w", err)
+	if err != nil {
+		return etcd.Auth{}, fmt.Errorf("ask %s about authentication: %w", c.cfg.Host, err)
+	}
+	return out, nil
 }
 
 // EnableAuth switches authentication on. What an earlier attempt has done already is not an error.
 func (c *Client) EnableAuth(ctx context.Context, password string) error {
-	conn, err := c.connect(ctx)
-	if err != nil {
-		return err
-	}
+	return c.asRoot(ctx, func(conn *clientv3.Client) error { return enableAuth(ctx, conn, password) })
+}
+
+func enableAuth(ctx context.Context, conn *clientv3.Client, password string) error {
 	if _, err := conn.RoleAdd(ctx, etcd.RootUser); err != nil && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) {
 		return fmt.Errorf("add role root: %w", err)
 	}
-	_, err = conn.UserAdd(ctx, etcd.RootUser, password)
+	_, err := conn.UserAdd(ctx, etcd.RootUser, password)
 	if errors.Is(err, rpctypes.ErrUserAlreadyExist) {
 		_, err = conn.UserChangePassword(ctx, etcd.RootUser, password)
 	}
@@ -242,24 +274,20 @@ func (c *Client) EnableAuth(ctx context.Context, password string) error {
 
 // SetRootPassword changes the password of root.
 func (c *Client) SetRootPassword(ctx context.Context, password string) error {
-	conn, err := c.connect(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err := conn.UserChangePassword(ctx, etcd.RootUser, password); err != nil {
-		return fmt.Errorf("change the password of root: %w", err)
-	}
-	return nil
+	return c.asRoot(ctx, func(conn *clientv3.Client) error {
+		if _, err := conn.UserChangePassword(ctx, etcd.RootUser, password); err != nil {
+			return fmt.Errorf("change the password of root: %w", err)
+		}
+		return nil
+	})
 }
 
 // MoveLeader makes another voter the leader.
 func (c *Client) MoveLeader(ctx context.Context, to uint64) error {
-	conn, err := c.connect(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err := conn.MoveLeader(ctx, to); err != nil {
-		return fmt.Errorf("move leader: %w", err)
-	}
-	return nil
+	return c.asRoot(ctx, func(conn *clientv3.Client) error {
+		if _, err := conn.MoveLeader(ctx, to); err != nil {
+			return fmt.Errorf("move leader: %w", err)
+		}
+		return nil
+	})
 }

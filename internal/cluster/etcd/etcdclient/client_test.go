@@ -11,6 +11,9 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/etcd"
@@ -260,6 +263,67 @@ func TestAClusterInPlainTextWithRealServers(t *testing.T) {
 		wrong := c.as("", "wrong", lead)
 		if _, err := wrong.Status(ctx); !errors.Is(err, etcd.ErrPassword) {
 			t.Errorf("with a wrong password: %v", err)
+		}
+	})
+}
+
+// Each kind of value is decoded by each version: a wrong type would end etcd at its start.
+func TestEveryKindOfParameterIsUnderstood(t *testing.T) {
+	perVersion(t, func(t *testing.T, version, binary string) {
+		prefix := ""
+		if strings.HasPrefix(version, "3.5.") {
+			prefix = "experimental-"
+		}
+		config := &v1alpha1.EtcdConfig{
+			QuotaBackendBytes:       ptr.To(resource.MustParse("4Gi")),
+			AutoCompactionMode:      ptr.To("Revision"),
+			AutoCompactionRetention: ptr.To("5000"),
+			SnapshotCount:           ptr.To(int64(20000)),
+			HeartbeatInterval:       &metav1.Duration{Duration: 50 * time.Millisecond},
+			ElectionTimeout:         &metav1.Duration{Duration: 500 * time.Millisecond},
+			MaxRequestBytes:         ptr.To(resource.MustParse("2Mi")),
+			LogLevel:                ptr.To("warn"),
+			Extra: map[string]v1alpha1.ConfigValue{
+				"max-txn-ops": "256", "grpc-keepalive-interval": "2h", "pre-vote": "true", "tls-min-version": "TLS1.3",
+				prefix + "watch-progress-notify-interval": "30s",
+				prefix + "compaction-batch-limit":         "500",
+			},
+		}
+		c := newTestCluster(t, version, binary, 1, v1alpha1.TLSManaged, config)
+		c.start(asNew, c.members...)
+		leader(t, c, "operator", "", c.members...)
+	})
+}
+
+// A certificate of the user's making carries any name: the password makes the operator root.
+func TestACertificateOfSomebodyNeedsThePassword(t *testing.T) {
+	perVersion(t, func(t *testing.T, version, binary string) {
+		c := newTestCluster(t, version, binary, 1, v1alpha1.TLSManaged)
+		c.start(asNew, c.members...)
+		lead := leader(t, c, "client", "first", c.members...)
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		defer cancel()
+
+		other := c.as("client", "first", lead)
+		if _, err := other.Status(ctx); err != nil {
+			t.Fatal(err)
+		}
+		somebody := c.as("client", "first", lead)
+		for range 2 {
+			if err := somebody.EnableAuth(ctx, "first"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, client := range map[string]etcd.Client{"the same client": somebody, "one from before": other} {
+			if a, err := client.Auth(ctx, "first"); err != nil || !a.Enabled || !a.PasswordWorks {
+				t.Errorf("%s: %+v, %v", name, a, err)
+			}
+			if _, err := client.Status(ctx); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if a, err := c.as("client", "wrong", lead).Auth(ctx, "wrong"); err != nil || !a.Enabled || a.PasswordWorks {
+			t.Errorf("a wrong password: %+v, %v", a, err)
 		}
 	})
 }

@@ -68,7 +68,7 @@ type testMember struct {
 	config                string
 }
 
-func newTestCluster(t *testing.T, version, binary string, size int, mode v1alpha1.TLSMode) *testCluster {
+func newTestCluster(t *testing.T, version, binary string, size int, mode v1alpha1.TLSMode, config ...*v1alpha1.EtcdConfig) *testCluster {
 	t.Helper()
 	c := &testCluster{t: t, binary: binary, dir: t.TempDir(), tlsMode: mode}
 	scheme := "http"
@@ -87,7 +87,7 @@ func newTestCluster(t *testing.T, version, binary string, size int, mode v1alpha
 	if err != nil {
 		t.Fatal(err)
 	}
-	common, err := etcd.Common(nil, v)
+	common, err := etcd.Common(append(config, nil)[0], v)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,6 +62,23 @@ func TestRealCluster(t *testing.T) {
 				t.Logf("after %s\n%s", w.settle(time.Minute), strings.Join(w.steps, "\n"))
 				w.expect(w.clients(), 300, "one")
 			})
+			t.Run("a replica without a copy is not elected while its primary restarts", func(t *testing.T) {
+				w.steps = nil
+				primary := w.pods[w.primary(t, 0)]
+				replica := w.pods["carts-0-0"]
+				if primary == replica {
+					replica = w.pods["carts-0-1"]
+				}
+				w.refuseReplicas(primary)
+				w.kill(replica)
+				w.recreate(replica, true)
+				w.settleUntil(time.Minute, redis.ReasonSync)
+				w.kill(primary)
+				time.Sleep(6 * time.Second) // Four times the node timeout: the others find out, and nobody may be elected.
+				w.start(primary)
+				t.Logf("after %s\n%s", w.settle(time.Minute), strings.Join(w.steps, "\n"))
+				w.expect(w.clients(), 300, "one")
+			})
 			t.Run("a shard is handed over", func(t *testing.T) {
 				w.steps = nil
 				from := w.primary(t, 0)

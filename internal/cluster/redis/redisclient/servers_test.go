@@ -314,6 +314,25 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 // settle runs the loop until nothing is left to do, and returns how long it took.
 func (w *world) settle(limit time.Duration) time.Duration {
 	w.t.Helper()
+	return w.settleUntil(limit, "")
+}
+
+// refuseReplicas keeps a primary from serving replicas, as a network or a full disk might.
+func (w *world) refuseReplicas(p *process) {
+	w.t.Helper()
+	c := goredis.NewClient(&goredis.Options{
+		Addr: p.ip + ":6379", Username: "default", Password: w.passwords[redis.PasswordDefault], TLSConfig: w.tlsFor(p.name),
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	defer func() { _ = c.Close() }()
+	if err := c.Do(w.t.Context(), "ACL", "SETUSER", redis.UserReplication, "off").Err(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// settleUntil runs the loop until the plan has a reason; the empty one is that of a settled cluster.
+func (w *world) settleUntil(limit time.Duration, reason string) time.Duration {
+	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
 	defer cancel()
 	started := time.Now()
@@ -324,7 +343,7 @@ func (w *world) settle(limit time.Duration) time.Duration {
 			w.steps = append(w.steps, fmt.Sprintf("%6s %s: %s", time.Since(started).Round(time.Millisecond), p.Reason, p.Message))
 		}
 		last = p
-		if p.Settled() {
+		if p.Step == nil && p.Reason == reason {
 			return time.Since(started)
 		}
 		if p.Step != nil {

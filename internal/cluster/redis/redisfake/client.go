@@ -37,7 +37,7 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 	if err := s.reachable(); err != nil {
 		return nil, err
 	}
-	n := &redis.Node{ID: s.ID, Version: "8.0.2", StateOK: s.StateOK(), LinkUp: s.linkUp}
+	n := &redis.Node{ID: s.ID, Version: "8.0.2", StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced}
 	for _, count := range s.Data {
 		n.Keys += int64(min(count, 1))
 		n.Offset += int64(count)
@@ -88,12 +88,12 @@ func (s *Server) AddSlots(_ context.Context, slots redis.Slots) error {
 		return err
 	}
 	for _, r := range slots {
-		if s.owner[r] != "" {
+		if s.owner(r) != "" {
 			return errBusy
 		}
 	}
 	for _, r := range slots {
-		s.owner[r] = s.ID
+		s.setOwner(r, s.ID)
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (s *Server) Replicate(_ context.Context, id string) error {
 		return errUnknown
 	case p.replicaOf != "":
 		return errNotMaster
-	case s.replicaOf == "" && (len(s.claims(s.ID)) > 0 || len(s.Data) > 0):
+	case s.replicaOf == "" && (s.hasSlots(s.ID) || len(s.Data) > 0):
 		return errNotEmpty
 	}
 	s.follow(id)
@@ -125,11 +125,8 @@ func (s *Server) Forget(_ context.Context, id string) error {
 		return errMyMaster
 	}
 	delete(s.peers, id)
-	for r, owner := range s.owner {
-		if owner == id {
-			delete(s.owner, r)
-		}
-	}
+	s.order = nil
+	s.slots = slices.DeleteFunc(s.slots, func(c slot) bool { return c.owner == id })
 	s.banned[id] = s.net.now.Add(banTime)
 	return nil
 }

@@ -54,7 +54,8 @@ type Server struct {
 	current     uint64
 	voted       uint64
 	peers       map[string]*peer
-	owner       map[redis.Range]string
+	order       []string // the keys of peers, sorted; nil when it has to be made again
+	slots       []slot   // by range
 	greeting    map[redis.Address]time.Time
 	banned      map[string]time.Time
 	synced      bool
@@ -64,6 +65,12 @@ type Server struct {
 	startedAt   time.Time
 	reports     map[string]map[string]time.Time
 	transferred time.Duration
+}
+
+// slot is a range and its owner in the eyes of one node.
+type slot struct {
+	of    redis.Range
+	owner string
 }
 
 type peer struct {
@@ -89,7 +96,7 @@ func (n *Network) Add(a redis.Address) *Server {
 	n.ids++
 	s := &Server{
 		ID: fmt.Sprintf("%08x", n.Rand.Uint32()) + fmt.Sprintf("%032d", n.ids), net: n, Addr: a,
-		Data: map[redis.Range]int{}, peers: map[string]*peer{}, owner: map[redis.Range]string{},
+		Data: map[redis.Range]int{}, peers: map[string]*peer{},
 		greeting: map[redis.Address]time.Time{}, banned: map[string]time.Time{}, reports: map[string]map[string]time.Time{},
 	}
 	n.servers = append(n.servers, s)
@@ -109,7 +116,7 @@ func (s *Server) Stop() { s.Up, s.linkUp = false, false }
 // Start runs the process again, at an address.
 func (s *Server) Start(a redis.Address) {
 	s.Up, s.Addr, s.linkUp, s.startedAt, s.electAt = true, a, false, s.net.now, time.Time{}
-	s.syncFrom = time.Time{}
+	s.syncFrom, s.synced = time.Time{}, false
 	for _, p := range s.peers {
 		p.heard = s.net.now
 	}
@@ -169,6 +176,7 @@ func (s *Server) learn(o *Server) {
 	if p == nil {
 		p = &peer{heard: s.net.now}
 		s.peers[o.ID] = p
+		s.order = nil
 	}
 	p.addr = o.Addr
 }
@@ -189,7 +197,37 @@ func (s *Server) gossip() {
 	}
 }
 
-func (s *Server) known() []string { return slices.Sorted(maps.Keys(s.peers)) }
+// known are the ids of all known nodes, sorted, so that a run can be repeated.
+func (s *Server) known() []string {
+	if s.order == nil {
+		s.order = slices.Sorted(maps.Keys(s.peers))
+	}
+	return s.order
+}
+
+// owner of a range in the eyes of this node, empty when there is none.
+func (s *Server) owner(r redis.Range) string {
+	for _, c := range s.slots {
+		if c.of == r {
+			return c.owner
+		}
+	}
+	return ""
+}
+
+// setOwner records the owner of a range; an empty one clears it.
+func (s *Server) setOwner(r redis.Range, id string) {
+	s.slots = slices.DeleteFunc(s.slots, func(c slot) bool { return c.of == r })
+	if id != "" {
+		s.slots = append(s.slots, slot{r, id})
+		slices.SortFunc(s.slots, func(a, b slot) int { return cmp.Compare(a.of.From, b.of.From) })
+	}
+}
+
+// hasSlots tells whether a node owns something in the eyes of this one.
+func (s *Server) hasSlots(id string) bool {
+	return slices.ContainsFunc(s.slots, func(c slot) bool { return c.owner == id })
+}
 
 // hear takes in what another node says of itself and of third ones.
 func (s *Server) hear(o *Server) {
@@ -197,13 +235,16 @@ func (s *Server) hear(o *Server) {
 	p.heard, p.addr, p.failing = s.net.now, o.Addr, false
 	p.epoch, p.replicaOf = o.epoch, o.replicaOf
 	s.current = max(s.current, o.current)
-	if p.failed && (o.replicaOf != "" || len(s.claims(o.ID)) == 0 || s.net.now.Sub(p.failedAt) > 2*s.net.Timeout) {
+	if p.failed && (o.replicaOf != "" || !s.hasSlots(o.ID) || s.net.now.Sub(p.failedAt) > 2*s.net.Timeout) {
 		p.failed = false
 	}
 	if o.replicaOf == "" {
 		s.settleEpochs(o)
 		s.believe(o.ID, o.epoch, o.claims(o.ID))
 		s.correct(o)
+	}
+	if s.net.Rand.IntN(3) > 0 {
+		return // Not every message speaks of everybody.
 	}
 	for _, id := range o.known() {
 		third := o.peers[id]
@@ -234,12 +275,11 @@ func (s *Server) settleEpochs(o *Server) {
 // claims are the ranges that a node owns in the eyes of this one.
 func (s *Server) claims(id string) []redis.Range {
 	var out []redis.Range
-	for r, owner := range s.owner {
-		if owner == id {
-			out = append(out, r)
+	for _, c := range s.slots {
+		if c.owner == id {
+			out = append(out, c.of)
 		}
 	}
-	slices.SortFunc(out, func(a, b redis.Range) int { return cmp.Compare(a.From, b.From) })
 	return out
 }
 
@@ -256,12 +296,12 @@ func (s *Server) epochOf(id string) uint64 {
 // believe follows the owner with the highest epoch.
 func (s *Server) believe(id string, epoch uint64, ranges []redis.Range) {
 	for _, r := range ranges {
-		was, owned := s.owner[r]
-		if was == id || (owned && s.epochOf(was) >= epoch) {
+		was := s.owner(r)
+		if was == id || (was != "" && s.epochOf(was) >= epoch) {
 			continue
 		}
-		s.owner[r] = id
-		if was != "" && (was == s.ID && s.replicaOf == "" || was == s.replicaOf) && len(s.claims(was)) == 0 {
+		s.setOwner(r, id)
+		if was != "" && (was == s.ID && s.replicaOf == "" || was == s.replicaOf) && !s.hasSlots(was) {
 			s.follow(id)
 		}
 	}
@@ -270,7 +310,7 @@ func (s *Server) believe(id string, epoch uint64, ranges []redis.Range) {
 // correct tells a node about ranges that it lost to somebody with a higher epoch.
 func (s *Server) correct(o *Server) {
 	for _, r := range o.claims(o.ID) {
-		id := s.owner[r]
+		id := s.owner(r)
 		if id == o.ID || id == "" || s.epochOf(id) <= o.epoch {
 			continue
 		}
@@ -282,17 +322,20 @@ func (s *Server) correct(o *Server) {
 }
 
 func (s *Server) follow(id string) {
+	if s.replicaOf == "" {
+		s.synced = false
+	}
 	s.replicaOf, s.linkUp, s.syncFrom, s.electAt = id, false, time.Time{}, time.Time{}
 }
 
 // votes tells whether the node is a primary with slots.
-func (s *Server) votes() bool { return s.replicaOf == "" && len(s.claims(s.ID)) > 0 }
+func (s *Server) votes() bool { return s.replicaOf == "" && s.hasSlots(s.ID) }
 
 // voters are all nodes that own slots in the eyes of this one.
 func (s *Server) voters() map[string]bool {
 	out := map[string]bool{}
-	for _, id := range s.owner {
-		out[id] = true
+	for _, c := range s.slots {
+		out[c.owner] = true
 	}
 	return out
 }
@@ -366,7 +409,7 @@ func (s *Server) replicate() {
 // elect makes a replica stand for election when its primary has failed, or at once when it is told to.
 func (s *Server) elect(force bool) bool {
 	p := s.peers[s.replicaOf]
-	if s.replicaOf == "" || p == nil || len(s.claims(s.replicaOf)) == 0 || !s.synced || (!p.failed && !force) {
+	if s.replicaOf == "" || p == nil || !s.hasSlots(s.replicaOf) || (!force && (!s.synced || !p.failed)) {
 		s.electAt = time.Time{}
 		return false
 	}
@@ -402,7 +445,7 @@ func (s *Server) promote(planned bool) {
 	ranges := s.claims(s.replicaOf)
 	s.epoch, s.replicaOf, s.linkUp = s.current, "", false
 	for _, r := range ranges {
-		s.owner[r] = s.ID
+		s.setOwner(r, s.ID)
 		if s.net.Promoted != nil {
 			s.net.Promoted(s, r, planned)
 		}
@@ -428,7 +471,7 @@ func (s *Server) StateOK() bool {
 
 // Owns tells whether the server would take a write to a range.
 func (s *Server) Owns(r redis.Range) bool {
-	return s.Up && s.replicaOf == "" && s.owner[r] == s.ID
+	return s.Up && s.replicaOf == "" && s.owner(r) == s.ID
 }
 
 // Epoch is the node's config epoch.
@@ -441,7 +484,7 @@ func (s *Server) Primary() string { return s.replicaOf }
 func (s *Server) LinkUp() bool { return s.linkUp }
 
 // Remembers tells whether the node, or its disk, knows of an owner of a range.
-func (s *Server) Remembers(r redis.Range) bool { return s.owner[r] != "" }
+func (s *Server) Remembers(r redis.Range) bool { return s.owner(r) != "" }
 
-// Synced says that the node has had all data of a primary at some time.
-func (s *Server) Synced() bool { return s.synced }
+// HasCopy says that the node has had all data of a primary at some time.
+func (s *Server) HasCopy() bool { return s.synced || len(s.Data) > 0 }

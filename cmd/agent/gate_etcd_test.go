@@ -1,0 +1,179 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// gateFixture is the file system of a gate: record, configuration and an empty data directory.
+type gateFixture struct {
+	etcdGate
+	t *testing.T
+}
+
+func newGate(t *testing.T, r etcd.Record) gateFixture {
+	t.Helper()
+	dir := t.TempDir()
+	g := gateFixture{t: t, etcdGate: etcdGate{
+		self: "orders-0", configDir: filepath.Join(dir, "config"), runDir: filepath.Join(dir, "run"),
+		dataDir: filepath.Join(dir, "volume", "data"), tlsDir: filepath.Join(dir, "no-tls"),
+		terminationLog: filepath.Join(dir, "termination-log"), patience: 10 * time.Millisecond, out: io.Discard,
+	}}
+	for key, value := range r.Data() {
+		g.write(filepath.Join(g.configDir, key), value)
+	}
+	g.write(filepath.Join(g.configDir, "orders-0.yaml"), "name: orders-0\n")
+	g.write(filepath.Join(g.runDir, ".keep"), "")
+	return g
+}
+
+func (g gateFixture) write(path, text string) {
+	g.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		g.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g gateFixture) read(path string) string {
+	g.t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// peer answers for the members of a cluster the way etcd's peer port does.
+func peer(t *testing.T, id string, members []etcd.PeerMember) string {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/members" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("X-Etcd-Cluster-ID", id)
+		if err := json.NewEncoder(w).Encode(members); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+func TestTheGateLetsAFounderStart(t *testing.T) {
+	g := newGate(t, etcd.Record{Bootstrap: etcd.BootstrapNew, Members: []etcd.Peer{
+		{Name: "orders-0", URL: "http://127.0.0.1:1"}, {Name: "orders-1", URL: "http://127.0.0.1:1"},
+	}})
+	if err := g.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.read(filepath.Join(g.runDir, "etcd.yaml")); got != "name: orders-0\ninitial-cluster-state: new\n" {
+		t.Errorf("%s", got)
+	}
+	if _, err := os.Stat(g.dataDir); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheGateHoldsAMemberThatLostItsDisk(t *testing.T) {
+	self := etcd.Peer{Name: "orders-0", URL: "http://orders-0:2380"}
+	other := etcd.Peer{Name: "orders-1"}
+	other.URL = peer(t, "c1", []etcd.PeerMember{
+		{Name: self.Name, PeerURLs: []string{self.URL}, ClientURLs: []string{"http://orders-0:2379"}},
+	})
+	g := newGate(t, etcd.Record{Bootstrap: etcd.BootstrapNew, Members: []etcd.Peer{self, other}})
+	err := g.run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "the disk was lost") {
+		t.Fatalf("%v", err)
+	}
+	report, ok := etcd.ParseGateReport(g.read(g.terminationLog))
+	if !ok || report.Reason != etcd.GateLostDisk {
+		t.Errorf("%+v", report)
+	}
+	if _, err := os.Stat(filepath.Join(g.runDir, "etcd.yaml")); err == nil {
+		t.Error("it wrote a configuration all the same")
+	}
+}
+
+func TestAGateThatWaitedNeverFounds(t *testing.T) {
+	self := etcd.Peer{Name: "orders-0", URL: "http://orders-0:2380"}
+	started := []etcd.PeerMember{{Name: self.Name, PeerURLs: []string{self.URL}, ClientURLs: []string{"http://orders-0:2379"}}}
+	asked := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked++; asked > 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("X-Etcd-Cluster-ID", "c1")
+		if err := json.NewEncoder(w).Encode(started); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	g := newGate(t, etcd.Record{Bootstrap: etcd.BootstrapNew, Members: []etcd.Peer{self, {Name: "orders-1", URL: srv.URL}}})
+	g.patience = 10 * time.Second
+	if err := g.run(t.Context()); err == nil || !strings.Contains(err.Error(), "fresh copy") {
+		t.Errorf("%v after %d questions", err, asked)
+	}
+}
+
+func TestTheGateAsksNobodyAboutADiskWithALog(t *testing.T) {
+	asked := false
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	t.Cleanup(srv.Close)
+	g := newGate(t, etcd.Record{Bootstrap: etcd.BootstrapRetained, Members: []etcd.Peer{
+		{Name: "orders-0", URL: "http://orders-0:2380"}, {Name: "orders-1", URL: srv.URL},
+	}})
+	g.write(filepath.Join(g.dataDir, "member", "wal", "0000000000000000-0000000000000000.wal"), "x")
+	if err := g.run(t.Context()); err != nil || asked {
+		t.Errorf("%v, asked: %t", err, asked)
+	}
+}
+
+func TestTheGateSetsAnInterruptedStartAside(t *testing.T) {
+	g := newGate(t, etcd.Record{Bootstrap: etcd.BootstrapNew, Members: []etcd.Peer{{Name: "orders-0", URL: "http://127.0.0.1:1"}}})
+	g.write(filepath.Join(g.dataDir, "member", "snap", "db"), "half a database")
+	g.write(filepath.Join(g.dataDir, "member", "wal.tmp", "0.wal"), "half a log")
+	if err := g.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(g.dataDir, "interrupted-*", "snap", "db"))
+	if err != nil || len(left) != 1 {
+		t.Errorf("%v, %v", left, err)
+	}
+	if disk, err := inspectDisk(g.dataDir); err != nil || disk != etcd.DiskEmpty {
+		t.Errorf("%v, %v", disk, err)
+	}
+}
+
+func TestAPeerThatTalksNonsenseIsNoInformation(t *testing.T) {
+	for name, handler := range map[string]http.HandlerFunc{
+		"no cluster id": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[]")) },
+		"an error": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Etcd-Cluster-ID", "c1")
+			w.WriteHeader(http.StatusInternalServerError)
+		},
+		"no JSON": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Etcd-Cluster-ID", "c1")
+			_, _ = w.Write([]byte("<html>"))
+		},
+	} {
+		srv := httptest.NewServer(handler)
+		if a := askPeer(t.Context(), srv.Client(), etcd.Peer{Name: "p", URL: srv.URL}); a != nil {
+			t.Errorf("%s: %+v", name, a)
+		}
+		srv.Close()
+	}
+}

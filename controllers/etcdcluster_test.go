@@ -1,0 +1,462 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
+	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
+)
+
+var errCrash = errors.New("the operator crashed")
+
+// stage is a Kubernetes without a kubelet and an etcd without a network, and the loop in between. It survives its
+// operators: newOperator starts another one.
+type stage struct {
+	t     *testing.T
+	api   client.WithWatch
+	net   *etcdfake.Network
+	procs map[string]*etcdfake.Process
+	disks map[string]*etcdfake.Disk
+	name  types.NamespacedName
+	// writes counts all writes, crashAt is the one after which the operator crashes; 0: it does not.
+	writes, crashAt int
+	kinds           map[string]int
+}
+
+func newStage(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *stage {
+	t.Helper()
+	w := newWorld(t, append(more, o)...)
+	s := &stage{
+		t: t, net: etcdfake.New(), procs: map[string]*etcdfake.Process{}, disks: map[string]*etcdfake.Disk{},
+		name: client.ObjectKeyFromObject(o), kinds: map[string]int{},
+	}
+	inner, ok := w.Client.(client.WithWatch)
+	if !ok {
+		t.Fatalf("%T cannot be watched", w.Client)
+	}
+	s.api = interceptor.NewClient(inner, interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, ac runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return s.wrote(fmt.Sprintf("%T", ac), c.Apply(ctx, ac, opts...))
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return s.wrote(fmt.Sprintf("create %T", o), c.Create(ctx, o, opts...))
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return s.wrote(fmt.Sprintf("patch %T", o), c.Patch(ctx, o, p, opts...))
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return s.wrote(fmt.Sprintf("delete %T", o), c.Delete(ctx, o, opts...))
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return s.wrote("status", c.SubResource(sub).Patch(ctx, o, p, opts...))
+		},
+	})
+	return s
+}
+
+// wrote counts a write that reached the API server. At the chosen one the operator never hears of it.
+func (s *stage) wrote(what string, err error) error {
+	if err != nil {
+		return err
+	}
+	s.writes++
+	s.kinds[what]++
+	if s.writes == s.crashAt {
+		return errCrash
+	}
+	return nil
+}
+
+func (s *stage) newOperator() *Loop[*v1alpha1.EtcdCluster, etcd.State] {
+	children := newChildren(&world{Client: s.api})
+	kind := NewEtcdKind(children)
+	kind.connect = func(cfg etcdclient.Config) etcd.Client {
+		pod, _, _ := strings.Cut(cfg.Host, ".")
+		return &lazyClient{s: s, pod: pod, root: etcdclient.IsRoot(cfg.TLS), password: cfg.Password}
+	}
+	return &Loop[*v1alpha1.EtcdCluster, etcd.State]{Kind: kind, Client: s.api, Events: events.NewFakeRecorder(1000)}
+}
+
+// lazyClient finds the process of its pod at each call.
+type lazyClient struct {
+	s        *stage
+	pod      string
+	root     bool
+	password string
+}
+
+func (l *lazyClient) c() *etcdfake.Client {
+	return &etcdfake.Client{
+		Network: l.s.net, Process: l.s.procs[l.pod], Root: l.root, Password: l.password,
+		Crash: func() bool { return l.s.wrote("etcd", nil) != nil },
+	}
+}
+
+func (l *lazyClient) Status(ctx context.Context) (etcd.View, error)      { return l.c().Status(ctx) }
+func (l *lazyClient) Members(ctx context.Context) ([]etcd.Member, error) { return l.c().Members(ctx) }
+func (l *lazyClient) Auth(ctx context.Context, p string) (etcd.Auth, error) {
+	return l.c().Auth(ctx, p)
+}
+func (l *lazyClient) EnableAuth(ctx context.Context, p string) error { return l.c().EnableAuth(ctx, p) }
+func (l *lazyClient) SetRootPassword(ctx context.Context, p string) error {
+	return l.c().SetRootPassword(ctx, p)
+}
+func (l *lazyClient) MoveLeader(ctx context.Context, to uint64) error {
+	return l.c().MoveLeader(ctx, to)
+}
+func (l *lazyClient) Close() error { return nil }
+
+// kubelet makes claims and pods and starts what the gate lets start.
+func (s *stage) kubelet() {
+	s.t.Helper()
+	ctx := s.t.Context()
+	set := &appsv1.StatefulSet{}
+	if err := s.api.Get(ctx, s.name, set); err != nil {
+		return
+	}
+	cm := &corev1.ConfigMap{}
+	if err := s.api.Get(ctx, types.NamespacedName{Namespace: s.name.Namespace, Name: cluster.ConfigName(s.name.Name)}, cm); err != nil {
+		return
+	}
+	record, err := etcd.ParseRecord(cm.Data)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	writes, crash := s.writes, s.crashAt
+	s.crashAt = 0
+	defer func() { s.writes, s.crashAt = writes, crash }()
+	for i := range int(*set.Spec.Replicas) {
+		s.runPod(set, record, i)
+	}
+	s.net.Settle()
+}
+
+func (s *stage) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	name := cluster.Pod(set.Name, i)
+	pod := &corev1.Pod{}
+	if err := s.api.Get(ctx, types.NamespacedName{Namespace: set.Namespace, Name: name}, pod); err == nil {
+		return
+	}
+	if s.disks[name] == nil {
+		s.disks[name] = &etcdfake.Disk{}
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: cluster.Claim(set.Name, i), Labels: etcd.Selector(set.Name),
+		}}
+		if err := s.api.Create(ctx, claim); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	d := etcd.DecideStart(etcd.GateInput{
+		Self: record.Members[i], Record: record, Answers: s.net.Answers(record.Members[i], record.Members),
+		Disk: map[bool]etcd.Disk{true: etcd.DiskReady}[s.disks[name].HasLog],
+	})
+	if !d.Start {
+		s.t.Fatalf("%s is held back: %s", name, d.Report.Message)
+	}
+	if old := s.procs[name]; old != nil {
+		s.net.Stop(old)
+	}
+	var err error
+	s.procs[name], err = s.net.Start(etcdfake.Config{
+		Self: record.Members[i], Token: string(set.UID), State: d.State, Members: record.Members, Version: "3.6.16",
+	}, s.disks[name])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.createPod(set, name, i)
+}
+
+func (s *stage) createPod(set *appsv1.StatefulSet, name string, i int) {
+	s.t.Helper()
+	yes := true
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: name, Labels: set.Spec.Template.Labels, Annotations: set.Spec.Template.Annotations,
+			UID: types.UID(fmt.Sprintf("%s-%d", name, s.writes)),
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "StatefulSet", Name: set.Name, UID: set.UID, Controller: &yes,
+			}},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: etcd.ContainerEtcd}}},
+	}
+	if err := s.api.Create(s.t.Context(), pod); err != nil {
+		s.t.Fatal(err)
+	}
+	pod.Status = corev1.PodStatus{
+		PodIP:      fmt.Sprintf("10.0.0.%d", i),
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: etcd.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}},
+	}
+	if err := s.api.Status().Update(s.t.Context(), pod); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stage) cluster() *v1alpha1.EtcdCluster {
+	s.t.Helper()
+	o := &v1alpha1.EtcdCluster{}
+	if err := s.api.Get(s.t.Context(), s.name, o); err != nil {
+		s.t.Fatal(err)
+	}
+	return o
+}
+
+// untilReady runs operators until the cluster is Ready, a new one after each crash.
+func (s *stage) untilReady() {
+	s.t.Helper()
+	op := s.newOperator()
+	for range 60 {
+		if _, err := op.Reconcile(s.t.Context(), s.cluster()); err != nil {
+			if s.crashAt == 0 || s.writes < s.crashAt {
+				s.t.Fatal(err)
+			}
+			op, s.crashAt = s.newOperator(), 0
+		}
+		s.kubelet()
+		if meta.IsStatusConditionTrue(s.cluster().Status.Conditions, v1alpha1.ConditionReady) {
+			return
+		}
+	}
+	s.t.Fatalf("not ready after 60 passes: %s", s.cluster().Status.Activity)
+}
+
+// objects lists what there is, and of the record what it says.
+func (s *stage) objects() []string {
+	s.t.Helper()
+	var out []string
+	for _, list := range []client.ObjectList{
+		&corev1.ServiceList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}, &appsv1.StatefulSetList{},
+		&policyv1.PodDisruptionBudgetList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{},
+	} {
+		if err := s.api.List(s.t.Context(), list, client.InNamespace(s.name.Namespace)); err != nil {
+			s.t.Fatal(err)
+		}
+		items, err := meta.ExtractList(list)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, item := range items {
+			o, err := meta.Accessor(item)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			out = append(out, fmt.Sprintf("%T %s", item, o.GetName()))
+			if cm, ok := item.(*corev1.ConfigMap); ok {
+				out = append(out, fmt.Sprintf("%v", cm.Data))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func persistent() *v1alpha1.EtcdCluster {
+	o := etcdCluster()
+	o.Spec.Storage = &v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")}
+	return o
+}
+
+func TestAnEtcdClusterBecomesReadyAndThenCostsNoWrite(t *testing.T) {
+	s := newStage(t, persistent())
+	s.untilReady()
+	o := s.cluster()
+	if o.Status.Ready != "3/3" || o.Status.ClusterID == "" || o.Status.Leader == "" || o.Status.ConnectionSecret != "orders-connection" {
+		t.Errorf("%+v", o.Status)
+	}
+	for _, typ := range []string{"Ready", "Available", "QuorumHealthy", "TLSReady"} {
+		if !meta.IsStatusConditionTrue(o.Status.Conditions, typ) {
+			t.Errorf("%s is not true", typ)
+		}
+	}
+	op := s.newOperator()
+	for range 2 {
+		if _, err := op.Reconcile(t.Context(), s.cluster()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, kinds := s.writes, fmt.Sprint(s.kinds)
+	for range 5 {
+		if _, err := op.Reconcile(t.Context(), s.cluster()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.writes != before {
+		t.Errorf("a settled cluster costs %d writes:\n%s\n%v", s.writes-before, kinds, s.kinds)
+	}
+}
+
+// A crash after every single write, of the API server and of etcd, ends in the same world.
+func TestAnOperatorThatCrashesAfterAnyWriteIsResumed(t *testing.T) {
+	reference := newStage(t, persistent())
+	reference.untilReady()
+	want, total := reference.objects(), reference.writes
+	if total < 15 {
+		t.Fatalf("only %d writes", total)
+	}
+	for k := 1; k <= total; k++ {
+		s := newStage(t, persistent())
+		s.crashAt = k
+		s.untilReady()
+		if diff := cmp.Diff(want, s.objects()); diff != "" {
+			t.Errorf("after a crash at write %d of %d (-want +got):\n%s", k, total, diff)
+		}
+		if len(s.net.Led) != 1 {
+			t.Errorf("after a crash at write %d, %d clusters have led", k, len(s.net.Led))
+		}
+	}
+	t.Logf("%d crash points", total)
+}
+
+func TestAChangeIsRolledOutOneMemberAtATime(t *testing.T) {
+	s := newStage(t, persistent())
+	s.untilReady()
+	leader := s.cluster().Status.Leader
+	o := s.cluster()
+	o.Spec.Config = &v1alpha1.EtcdConfig{SnapshotCount: func() *int64 { n := int64(5000); return &n }()}
+	o.Generation++
+	if err := s.api.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	op := s.newOperator()
+	var order []string
+	for range 30 {
+		if _, err := op.Reconcile(t.Context(), s.cluster()); err != nil {
+			t.Fatal(err)
+		}
+		missing := s.missing()
+		if len(missing) > 1 {
+			t.Fatalf("%v are down at the same time", missing)
+		}
+		order = append(order, missing...)
+		s.kubelet()
+	}
+	if len(order) != 3 || order[2] != leader {
+		t.Errorf("restarted in the order %v, the leader was %s", order, leader)
+	}
+	if !meta.IsStatusConditionTrue(s.cluster().Status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("not ready: %s", s.cluster().Status.Activity)
+	}
+}
+
+func (s *stage) missing() []string {
+	s.t.Helper()
+	var out []string
+	for i := range 3 {
+		name := cluster.Pod(s.name.Name, i)
+		if err := s.api.Get(s.t.Context(), types.NamespacedName{Namespace: s.name.Namespace, Name: name}, &corev1.Pod{}); err != nil {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func TestARetainedClusterComesBackWithItsIdentity(t *testing.T) {
+	s := newStage(t, persistent())
+	s.untilReady()
+	id := s.cluster().Status.ClusterID
+	for _, o := range []client.Object{
+		&corev1.ConfigMap{}, &appsv1.StatefulSet{}, &corev1.Pod{}, &corev1.Service{}, &corev1.Secret{}, &policyv1.PodDisruptionBudget{},
+	} {
+		if err := s.api.DeleteAllOf(t.Context(), o, client.InNamespace(s.name.Namespace)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.untilNotReady()
+	s.untilReady()
+	if got := s.cluster().Status.ClusterID; got != id {
+		t.Errorf("cluster %s came back as %s", id, got)
+	}
+	if len(s.net.Led) != 1 {
+		t.Errorf("%d clusters have led", len(s.net.Led))
+	}
+}
+
+func (s *stage) untilNotReady() {
+	s.t.Helper()
+	if _, err := s.newOperator().Reconcile(s.t.Context(), s.cluster()); err != nil {
+		s.t.Fatal(err)
+	}
+	if meta.IsStatusConditionTrue(s.cluster().Status.Conditions, v1alpha1.ConditionReady) {
+		s.t.Fatal("it is still ready")
+	}
+}
+
+func TestAConfigMapOfSomebodyElseIsRefused(t *testing.T) {
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders-config"}}
+	s := newStage(t, persistent(), foreign)
+	if _, err := s.newOperator().Reconcile(t.Context(), s.cluster()); err != nil {
+		t.Fatal(err)
+	}
+	c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
+	if c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonForeignObject {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestPodState(t *testing.T) {
+	gate := func(state corev1.ContainerState, last string) corev1.PodStatus {
+		st := corev1.ContainerStatus{Name: etcd.ContainerGate, State: state}
+		if last != "" {
+			st.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Message: last}
+		}
+		return corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{st}}
+	}
+	report := etcd.GateReport{Reason: etcd.GateLostDisk, Message: "gone"}
+	waiting := func(name, reason string) corev1.PodStatus {
+		return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}},
+		}}}
+	}
+	for name, tc := range map[string]struct {
+		status corev1.PodStatus
+		stuck  bool
+		gate   *etcd.GateReport
+	}{
+		"starting":                {status: waiting(etcd.ContainerEtcd, "PodInitializing")},
+		"without an image":        {status: waiting(etcd.ContainerEtcd, "ImagePullBackOff"), stuck: true},
+		"crashing":                {status: waiting(etcd.ContainerEtcd, "CrashLoopBackOff"), stuck: true},
+		"held back":               {status: gate(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, report.Encode()), gate: &report},
+		"with a word from others": {status: gate(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, "panic")},
+		"let go": {status: gate(corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: 0},
+		}, report.Encode())},
+		"without a node": {status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		}}}, stuck: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := podState(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "my-orders-2"}, Status: tc.status})
+			if got.Stuck != tc.stuck || (got.Problem == "") == tc.stuck || got.Ordinal != 2 {
+				t.Errorf("%+v", got)
+			}
+			if diff := cmp.Diff(tc.gate, got.Gate); diff != "" {
+				t.Errorf("gate (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,150 @@
+package etcd_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+func TestConditions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state etcd.State
+		err   error
+		want  map[string]string
+	}{
+		"settled": {
+			state: settled(nil),
+			want: map[string]string{
+				"Ready": "True Settled", "Available": "True Serving", "QuorumHealthy": "True Quorum",
+				"Reconciling": "False Settled", "Stalled": "False NotStalled",
+			},
+		},
+		"one member down": {
+			state: settled(func(s *etcd.State) { s.Pods[0].View, s.Pods[0].Ready = nil, false }),
+			want: map[string]string{
+				"Ready": "False MembersNotReady", "Available": "True Serving", "QuorumHealthy": "True Quorum",
+				"Reconciling": "True MembersNotReady", "Stalled": "False NotStalled",
+			},
+		},
+		"two members down": {
+			state: settled(func(s *etcd.State) {
+				s.Members = nil
+				for i := range s.Pods {
+					s.Pods[i].Ready = false
+				}
+				s.Pods[0].View, s.Pods[1].View = nil, nil
+			}),
+			want: map[string]string{
+				"Ready": "False NoQuorum", "Available": "False NoQuorum", "QuorumHealthy": "False NoQuorum",
+				"Reconciling": "True NoQuorum", "Stalled": "False NotStalled",
+			},
+		},
+		"the operator cannot reach ready pods": {
+			state: settled(func(s *etcd.State) {
+				s.Members = nil
+				for i := range s.Pods {
+					s.Pods[i].View = nil
+				}
+			}),
+			want: map[string]string{
+				"Ready": "False NoQuorum", "Available": "Unknown Unknown", "QuorumHealthy": "Unknown Unknown",
+				"Reconciling": "True NoQuorum", "Stalled": "False NotStalled",
+			},
+		},
+		"starting": {
+			state: fresh(nil),
+			want: map[string]string{
+				"Ready": "False Bootstrapping", "Available": "False MembersStarting", "QuorumHealthy": "False MembersStarting",
+				"Reconciling": "True Bootstrapping", "Stalled": "False NotStalled",
+			},
+		},
+		"before clients are let in": {
+			state: settled(func(s *etcd.State) { s.Open = false }),
+			want: map[string]string{
+				"Ready": "False LettingClientsIn", "Available": "False MembersStarting", "QuorumHealthy": "True Quorum",
+				"Reconciling": "True LettingClientsIn", "Stalled": "False NotStalled",
+			},
+		},
+		"out of space": {
+			state: settled(func(s *etcd.State) { s.Pods[0].View.Alarms = []etcd.Alarm{{MemberID: 1, Type: "NOSPACE"}} }),
+			want: map[string]string{
+				"Ready": "False Alarm", "Available": "False Alarm", "QuorumHealthy": "True Quorum",
+				"Reconciling": "False Alarm", "Stalled": "True Alarm",
+			},
+		},
+		"a lost member": {
+			state: settled(func(s *etcd.State) {
+				s.Pods[0].View, s.Pods[0].Ready, s.Pods[0].Gate = nil, false, held(etcd.GateLostDisk)
+			}),
+			want: map[string]string{
+				"Ready": "False MemberLost", "Available": "True Serving", "QuorumHealthy": "True Quorum",
+				"Reconciling": "False MemberLost", "Stalled": "True MemberLost",
+			},
+		},
+		"nothing could be read": {
+			err: errors.New("no answer"),
+			want: map[string]string{
+				"Ready": "False ReconcileError", "Available": "Unknown Unknown", "QuorumHealthy": "Unknown Unknown",
+				"Reconciling": "True ReconcileError", "Stalled": "False NotStalled",
+			},
+		},
+		"refused": {
+			state: settled(nil), err: cluster.Refusal{Reason: "InvalidSpec", Message: "spec.version is wrong"},
+			want: map[string]string{
+				"Ready": "False InvalidSpec", "Available": "True Serving", "QuorumHealthy": "True Quorum",
+				"Reconciling": "False InvalidSpec", "Stalled": "True InvalidSpec",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p cluster.Plan
+			if tc.err == nil {
+				p = etcd.Next(tc.state)
+			}
+			got := map[string]string{}
+			for _, c := range etcd.Conditions(tc.state, p, tc.err) {
+				got[c.Type] = string(c.Status) + " " + c.Reason
+				if c.Message == "" {
+					t.Errorf("%s says nothing", c.Type)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestStatus(t *testing.T) {
+	s := settled(func(s *etcd.State) {
+		s.Pods[0].View, s.Pods[0].Ready = nil, false
+		s.Pods[2].View.Version = "3.6.15"
+	})
+	var got v1alpha1.EtcdClusterStatus
+	etcd.Status(&got, s)
+	want := v1alpha1.EtcdClusterStatus{
+		ClusterID: "c1", Leader: "orders-1", Size: 3, Ready: "2/3", CurrentVersion: "3.6.15", ConnectionSecret: "orders-connection",
+		Members: []v1alpha1.EtcdMemberStatus{
+			{Name: "orders-0", ID: "1", Role: v1alpha1.EtcdRoleUnknown, Message: "does not answer"},
+			{Name: "orders-1", ID: "2", Role: v1alpha1.EtcdLeader, Ready: true, Version: "3.6.16", DBSize: "32Ki"},
+			{Name: "orders-2", ID: "3", Role: v1alpha1.EtcdFollower, Ready: true, Version: "3.6.15", DBSize: "32Ki"},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatWasSeenStandsWhenNothingCanBeRead(t *testing.T) {
+	got := v1alpha1.EtcdClusterStatus{Leader: "orders-1", Conditions: []metav1.Condition{{Type: "Ready"}}}
+	etcd.Status(&got, etcd.State{})
+	if got.Leader != "orders-1" {
+		t.Errorf("%+v", got)
+	}
+}

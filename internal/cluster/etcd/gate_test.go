@@ -1,0 +1,157 @@
+package etcd_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+func TestDecideStart(t *testing.T) {
+	peers := etcd.Peers("orders", "default", "cluster.local", 3, true)
+	// answer is a member list in which the given members have not started.
+	answer := func(from int, id uint64, unstarted ...int) etcd.PeerAnswer {
+		a := etcd.PeerAnswer{From: peers[from].Name, ClusterID: id}
+		for i, p := range peers {
+			m := etcd.PeerMember{Name: p.Name, PeerURLs: []string{p.URL}, ClientURLs: []string{"https://" + p.Name}}
+			for _, u := range unstarted {
+				if u == i {
+					m.ClientURLs = nil
+				}
+			}
+			a.Members = append(a.Members, m)
+		}
+		return a
+	}
+	added := func(a etcd.PeerAnswer) etcd.PeerAnswer {
+		a.Members[0].Name = ""
+		return a
+	}
+	without := func(a etcd.PeerAnswer) etcd.PeerAnswer {
+		a.Members = a.Members[1:]
+		return a
+	}
+	for name, tc := range map[string]struct {
+		bootstrap etcd.Bootstrap
+		id        uint64
+		disk      etcd.Disk
+		answers   []etcd.PeerAnswer
+		state     string
+		members   []etcd.Peer
+		discard   bool
+		waits     string
+	}{
+		"a log decides by itself": {
+			bootstrap: etcd.BootstrapNew, id: 7, disk: etcd.DiskReady, state: "existing",
+		},
+		"a log decides by itself in a retained cluster": {
+			bootstrap: etcd.BootstrapRetained, disk: etcd.DiskReady, state: "existing",
+		},
+		"an empty disk founds a new cluster": {
+			bootstrap: etcd.BootstrapNew, state: "new",
+		},
+		"an empty disk founds a new cluster together with peers": {
+			bootstrap: etcd.BootstrapNew, state: "new", answers: []etcd.PeerAnswer{answer(1, 7, 0, 1, 2)},
+		},
+		"an interrupted first start is set aside": {
+			bootstrap: etcd.BootstrapNew, disk: etcd.DiskPartial, state: "new", discard: true,
+		},
+		"a disk lost before the id was recorded": {
+			bootstrap: etcd.BootstrapNew, answers: []etcd.PeerAnswer{answer(1, 7), answer(2, 7, 0)}, waits: etcd.GateLostDisk,
+		},
+		"a disk lost afterwards": {
+			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{answer(1, 7)}, waits: etcd.GateLostDisk,
+		},
+		"an empty disk with nobody to ask": {
+			bootstrap: etcd.BootstrapNew, id: 7, waits: etcd.GateNoPeers,
+		},
+		"an empty disk in a retained cluster": {
+			bootstrap: etcd.BootstrapRetained, waits: etcd.GateNoPeers,
+		},
+		"an empty disk in a recovered cluster": {
+			bootstrap: etcd.BootstrapRecovered, waits: etcd.GateNoPeers,
+		},
+		"a late member that all expect": {
+			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{answer(1, 7, 0), answer(2, 7, 0)},
+			state: "existing", members: peers,
+		},
+		"a member that was added and has no name yet": {
+			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{added(answer(1, 7, 0)), added(answer(2, 7, 0))},
+			state: "existing", members: peers,
+		},
+		"a single peer may be behind": {
+			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{answer(1, 7, 0)}, waits: etcd.GateNoPeers,
+		},
+		"a member that the cluster does not list": {
+			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{without(answer(1, 7))}, waits: etcd.GateNotMember,
+		},
+		"peers of another cluster": {
+			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{answer(1, 8, 0)}, waits: etcd.GateForeignPeers,
+		},
+		"peers of different clusters": {
+			bootstrap: etcd.BootstrapNew, answers: []etcd.PeerAnswer{answer(1, 8, 0), answer(2, 9, 0)}, waits: etcd.GateForeignPeers,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := etcd.DecideStart(etcd.GateInput{
+				Self: peers[0], Disk: tc.disk, Answers: tc.answers,
+				Record: etcd.Record{Bootstrap: tc.bootstrap, ClusterID: tc.id, Members: peers},
+			})
+			if got.Start != (tc.waits == "") || got.State != tc.state || got.Discard != tc.discard || got.Report.Reason != tc.waits {
+				t.Errorf("%+v", got)
+			}
+			if diff := cmp.Diff(tc.members, got.Members); diff != "" {
+				t.Errorf("members (-want +got):\n%s", diff)
+			}
+			if back, ok := etcd.ParseGateReport(got.Report.Encode()); ok != (tc.waits != "") || back != got.Report {
+				t.Errorf("the report does not survive its encoding: %+v", back)
+			}
+		})
+	}
+}
+
+func TestTheGateFinishesTheConfiguration(t *testing.T) {
+	text := "initial-cluster: a=http://a:2380\nlisten-peer-urls: http://0.0.0.0:2380\nname: a\n"
+	d := etcd.GateDecision{State: "existing", Members: []etcd.Peer{{Name: "a", URL: "http://a:2380"}, {Name: "b", URL: "http://b:2380"}}}
+	want := "initial-cluster: \"a=http://a:2380,b=http://b:2380\"\nlisten-peer-urls: http://[::]:2380\nname: a\ninitial-cluster-state: existing\n"
+	if diff := cmp.Diff(want, etcd.FinishConfig(text, d, true)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := etcd.FinishConfig(text, etcd.GateDecision{State: "new"}, false); got != text+"initial-cluster-state: new\n" {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestTheRecordSurvivesItsConfigMap(t *testing.T) {
+	for _, r := range []etcd.Record{
+		{Bootstrap: etcd.BootstrapNew, Members: etcd.Peers("orders", "default", "cluster.local", 3, true)},
+		{Bootstrap: etcd.BootstrapRetained, ClusterID: 1<<63 + 5, Members: etcd.Peers("orders", "default", "cluster.local", 1, false)},
+	} {
+		got, err := etcd.ParseRecord(r.Data())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(r, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestADamagedRecordIsRefused(t *testing.T) {
+	good := etcd.Record{Bootstrap: etcd.BootstrapNew, Members: etcd.Peers("orders", "default", "cluster.local", 1, true)}
+	for name, change := range map[string]func(map[string]string){
+		"no bootstrap":      func(d map[string]string) { delete(d, etcd.KeyBootstrap) },
+		"another bootstrap": func(d map[string]string) { d[etcd.KeyBootstrap] = "maybe" },
+		"no members":        func(d map[string]string) { d[etcd.KeyMembers] = "" },
+		"garbled members":   func(d map[string]string) { d[etcd.KeyMembers] = "orders-0" },
+		"garbled id":        func(d map[string]string) { d[etcd.KeyClusterID] = strings.Repeat("f", 17) },
+	} {
+		data := good.Data()
+		change(data)
+		if r, err := etcd.ParseRecord(data); err == nil {
+			t.Errorf("%s: read as %+v", name, r)
+		}
+	}
+}

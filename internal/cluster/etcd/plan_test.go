@@ -1,0 +1,301 @@
+package etcd_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+const clusterID = 0xc1
+
+// settled is a cluster of three members as specified; orders-1 leads. Tests change what they are about.
+func settled(change func(*etcd.State)) etcd.State {
+	s := fresh(nil)
+	s.Record = &etcd.Record{Bootstrap: etcd.BootstrapNew, ClusterID: clusterID, Members: s.Want.Members}
+	s.HasSet, s.Open = true, true
+	s.Auth = &etcd.Auth{Enabled: true, PasswordWorks: true}
+	for i, m := range s.Want.Members {
+		id := uint64(i + 1)
+		s.Claims = append(s.Claims, etcd.Claim{Name: cluster.Claim("orders", i), Ordinal: i})
+		s.Members = append(s.Members, etcd.Member{ID: id, Name: m.Name, PeerURL: m.URL, Published: true})
+		s.Pods = append(s.Pods, etcd.Pod{
+			Name: m.Name, UID: "uid-" + m.Name, Ordinal: i, Ready: true, TemplateHash: "now", EverRan: true,
+			View: &etcd.View{MemberID: id, ClusterID: clusterID, Leader: 2, Version: "3.6.16", DBSize: 20000, Applied: 9},
+		})
+	}
+	if change != nil {
+		change(&s)
+	}
+	return s
+}
+
+// fresh is a resource that was just created.
+func fresh(change func(*etcd.State)) etcd.State {
+	s := etcd.State{Now: simNow, Want: etcd.Want{
+		Name: "orders", Members: etcd.Peers("orders", "default", "cluster.local", 3, true), TemplateHash: "now",
+		Auth: true, CertificateIsRoot: true, Persistent: true,
+	}}
+	if change != nil {
+		change(&s)
+	}
+	return s
+}
+
+func held(reason string) *etcd.GateReport {
+	return &etcd.GateReport{Reason: reason, Message: "the gate says " + reason}
+}
+
+func TestNext(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state etcd.State
+		step  cluster.Step
+		// reason of a plan without a step; empty: settled.
+		reason  string
+		stalled bool
+		says    string
+	}{
+		"a new cluster gets its record first": {
+			state: fresh(nil), step: etcd.WriteBootstrap{Bootstrap: etcd.BootstrapNew},
+		},
+		"claims of an earlier cluster forbid founding": {
+			state: fresh(func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-2", Ordinal: 2}} }),
+			step:  etcd.WriteBootstrap{Bootstrap: etcd.BootstrapRetained},
+		},
+		"claims that are on their way out are waited for": {
+			state:  fresh(func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-0", Leaving: true}} }),
+			reason: etcd.ReasonClaimsLeaving, says: "data-orders-0",
+		},
+		"claims of a larger cluster are refused": {
+			state:  fresh(func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-4", Ordinal: 4}} }),
+			reason: etcd.ReasonRetainedSize, stalled: true, says: "spec.size to 5",
+		},
+		"a record deleted under a living cluster never founds": {
+			state: fresh(func(s *etcd.State) { s.HasSet, s.Want.Persistent = true, false }),
+			step:  etcd.WriteBootstrap{Bootstrap: etcd.BootstrapRecovered},
+		},
+		"retained volumes that are all empty found a cluster": {
+			state: settled(func(s *etcd.State) {
+				s.Record.Bootstrap, s.Record.ClusterID, s.Members = etcd.BootstrapRetained, 0, nil
+				for i := range s.Pods {
+					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
+				}
+			}),
+			step: etcd.WriteBootstrap{Bootstrap: etcd.BootstrapNew},
+		},
+		"retained volumes of which one may have data do not": {
+			state: settled(func(s *etcd.State) {
+				s.Record.Bootstrap, s.Record.ClusterID, s.Members = etcd.BootstrapRetained, 0, nil
+				for i := range s.Pods[:2] {
+					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
+				}
+				s.Pods[2].View = nil
+			}),
+			reason: etcd.ReasonMemberLost, stalled: true, says: "2 of 3 members have an empty disk",
+		},
+		"members without a quorum are waited for": {
+			state: settled(func(s *etcd.State) {
+				s.Record.ClusterID, s.Members, s.Auth, s.Open = 0, nil, nil, false
+				for i := range s.Pods {
+					s.Pods[i].View = nil
+				}
+			}),
+			reason: etcd.ReasonStarting, says: "orders-0 does not answer",
+		},
+		"the identity is recorded before anything is written": {
+			state: settled(func(s *etcd.State) {
+				s.Record.ClusterID, s.Auth, s.Open = 0, &etcd.Auth{}, false
+			}),
+			step: etcd.RecordClusterID{ClusterID: clusterID},
+		},
+		"a quorum is enough to record the identity": {
+			state: settled(func(s *etcd.State) {
+				s.Record.ClusterID, s.Open, s.Pods[0].View = 0, false, nil
+			}),
+			step: etcd.RecordClusterID{ClusterID: clusterID},
+		},
+		"less than a quorum is not": {
+			state: settled(func(s *etcd.State) {
+				s.Record.ClusterID, s.Open, s.Pods[0].View, s.Pods[2].View = 0, false, nil, nil
+			}),
+			reason: etcd.ReasonStarting,
+		},
+		"authentication comes next": {
+			state: settled(func(s *etcd.State) { s.Auth, s.Open = &etcd.Auth{}, false }),
+			step:  etcd.EnableAuth{Pod: "orders-1"},
+		},
+		"authentication unknown changes nothing": {
+			state:  settled(func(s *etcd.State) { s.Auth, s.Open = nil, false }),
+			reason: etcd.ReasonAuth,
+		},
+		"then clients are let in": {
+			state: settled(func(s *etcd.State) { s.Open = false }),
+			step:  etcd.LetClientsIn{},
+		},
+		"without authentication clients are let in at once": {
+			state: settled(func(s *etcd.State) { s.Want.Auth, s.Auth, s.Open = false, &etcd.Auth{}, false }),
+			step:  etcd.LetClientsIn{},
+		},
+		"another password is set where the certificate is root": {
+			state: settled(func(s *etcd.State) { s.Auth.PasswordWorks = false }),
+			step:  etcd.SetRootPassword{Pod: "orders-1"},
+		},
+		"another password cannot be set otherwise": {
+			state:  settled(func(s *etcd.State) { s.Auth.PasswordWorks, s.Want.CertificateIsRoot = false, false }),
+			reason: etcd.ReasonAuth, stalled: true, says: "spec.auth.secretName",
+		},
+		"members that only say that the password is wrong": {
+			state: settled(func(s *etcd.State) {
+				s.Members, s.Auth = nil, &etcd.Auth{Enabled: true}
+				for i := range s.Pods {
+					s.Pods[i].View, s.Pods[i].Unreachable = nil, etcd.ErrPassword
+				}
+			}),
+			reason: etcd.ReasonAuth, stalled: true,
+		},
+		"authentication is never switched off": {
+			state:  settled(func(s *etcd.State) { s.Want.Auth = false }),
+			reason: etcd.ReasonAuth, stalled: true, says: "spec.auth.mode",
+		},
+		"nothing is left to do": {state: settled(nil)},
+		"members of two clusters are refused": {
+			state:  settled(func(s *etcd.State) { s.Pods[2].View.ClusterID = 7 }),
+			reason: etcd.ReasonIdentity, stalled: true, says: "orders-2 to 7",
+		},
+		"members of another cluster than the recorded one are refused": {
+			state:  settled(func(s *etcd.State) { s.Record.ClusterID = 7 }),
+			reason: etcd.ReasonIdentity, stalled: true,
+		},
+		"a member that lost its disk is reported": {
+			state: settled(func(s *etcd.State) {
+				s.Pods[0].View, s.Pods[0].Ready, s.Pods[0].Gate = nil, false, held(etcd.GateLostDisk)
+			}),
+			reason: etcd.ReasonMemberLost, stalled: true, says: "the gate says LostDisk",
+		},
+		"a member whose peers have not answered yet is waited for": {
+			state: settled(func(s *etcd.State) {
+				s.Pods[0].View, s.Pods[0].Ready, s.Pods[0].Gate = nil, false, held(etcd.GateNoPeers)
+			}),
+			reason: etcd.ReasonMembersNotReady, says: "is held back",
+		},
+		"a loss of all disks is reported": {
+			state: settled(func(s *etcd.State) {
+				s.Members = nil
+				for i := range s.Pods {
+					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
+				}
+			}),
+			reason: etcd.ReasonMemberLost, stalled: true,
+		},
+		"another size is refused": {
+			state: settled(func(s *etcd.State) {
+				s.Want.Members = etcd.Peers("orders", "default", "cluster.local", 5, true)
+			}),
+			reason: etcd.ReasonMembership, stalled: true, says: "set spec.size",
+		},
+		"a member that somebody added is refused": {
+			state: settled(func(s *etcd.State) {
+				s.Members = append(s.Members, etcd.Member{ID: 9, PeerURL: "https://elsewhere:2380", Learner: true})
+			}),
+			reason: etcd.ReasonMembership, stalled: true, says: "etcdctl member remove 9",
+		},
+		"a member that somebody removed is refused": {
+			state:  settled(func(s *etcd.State) { s.Members = s.Members[:2] }),
+			reason: etcd.ReasonMembership, stalled: true,
+		},
+		"other storage is refused": {
+			state:  settled(func(s *etcd.State) { s.Want.StorageChanged = true }),
+			reason: etcd.ReasonStorage, stalled: true,
+		},
+		"an alarm is reported with its cure": {
+			state: settled(func(s *etcd.State) {
+				s.Pods[1].View.Alarms = []etcd.Alarm{{MemberID: 3, Type: "NOSPACE"}}
+			}),
+			reason: etcd.ReasonAlarm, stalled: true, says: "orders-2",
+		},
+		"a member that is not ready is waited for": {
+			state:  settled(func(s *etcd.State) { s.Pods[2].Ready = false }),
+			reason: etcd.ReasonMembersNotReady, says: "2 of 3 members are ready: orders-2 is not ready yet",
+		},
+		"followers are restarted first, from the highest ordinal": {
+			state: settled(func(s *etcd.State) { s.Want.TemplateHash = "next" }),
+			step:  etcd.DeletePod{Name: "orders-2", UID: "uid-orders-2"},
+		},
+		"one at a time": {
+			state: settled(func(s *etcd.State) {
+				s.Want.TemplateHash = "next"
+				s.Pods[2].TemplateHash, s.Pods[2].Ready = "next", false
+			}),
+			reason: etcd.ReasonMembersNotReady,
+		},
+		"a leader hands over before it is restarted": {
+			state: settled(func(s *etcd.State) {
+				s.Want.TemplateHash = "next"
+				s.Pods[0].TemplateHash, s.Pods[2].TemplateHash = "next", "next"
+				s.Pods[2].View.Applied = 12
+			}),
+			step: etcd.MoveLeader{From: "orders-1", To: 3, Pod: "orders-2"},
+		},
+		"without a claim a restart loses data": {
+			state:  settled(func(s *etcd.State) { s.Want.TemplateHash, s.Want.Persistent = "next", false }),
+			reason: etcd.ReasonRollout, stalled: true,
+		},
+		"an outdated pod that is stuck is deleted whatever else is known": {
+			state: settled(func(s *etcd.State) {
+				s.Want.TemplateHash, s.Members = "next", nil
+				for i := range s.Pods {
+					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Stuck = nil, false, true
+				}
+			}),
+			step: etcd.DeletePod{Name: "orders-0", UID: "uid-orders-0"},
+		},
+		"a stuck pod with the current settings is left alone": {
+			state: settled(func(s *etcd.State) {
+				s.Pods[0].View, s.Pods[0].Ready, s.Pods[0].Stuck, s.Pods[0].Problem = nil, false, true, "cannot be scheduled"
+			}),
+			reason: etcd.ReasonMembersNotReady, says: "orders-0 cannot be scheduled",
+		},
+		"a stuck pod whose data would go with it is left alone": {
+			state: settled(func(s *etcd.State) {
+				s.Want.TemplateHash, s.Want.Persistent, s.Members = "next", false, nil
+				for i := range s.Pods {
+					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Stuck = nil, false, true
+				}
+			}),
+			reason: etcd.ReasonNoQuorum,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := etcd.Next(tc.state)
+			if diff := cmp.Diff(tc.step, got.Step); diff != "" {
+				t.Errorf("step (-want +got):\n%s\n%s", diff, got.Message)
+			}
+			if tc.step == nil && (got.Reason != tc.reason || got.Stalled != tc.stalled) {
+				t.Errorf("%s (stalled %t): %s", got.Reason, got.Stalled, got.Message)
+			}
+			if !strings.Contains(got.Message, tc.says) {
+				t.Errorf("%q does not say %q", got.Message, tc.says)
+			}
+			if tc.reason != "" && !tc.stalled && got.After == 0 {
+				t.Error("it waits without a time limit")
+			}
+		})
+	}
+}
+
+func TestTheOnlyMemberIsRestartedWithoutASuccessor(t *testing.T) {
+	s := settled(func(s *etcd.State) {
+		s.Want.Members = etcd.Peers("orders", "default", "cluster.local", 1, true)
+		s.Record.Members = s.Want.Members
+		s.Members, s.Pods, s.Claims = s.Members[:1], s.Pods[:1], s.Claims[:1]
+		s.Pods[0].View.Leader = 1
+		s.Want.TemplateHash = "next"
+	})
+	want := etcd.DeletePod{Name: "orders-0", UID: "uid-orders-0"}
+	if got := etcd.Next(s); got.Step != want {
+		t.Errorf("%v: %s", got.Step, got.Message)
+	}
+}

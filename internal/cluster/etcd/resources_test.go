@@ -1,0 +1,229 @@
+package etcd_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/kube"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
+)
+
+func blueprint(t *testing.T, change func(*etcd.Blueprint)) etcd.Blueprint {
+	t.Helper()
+	b := etcd.Blueprint{
+		Cluster: &v1alpha1.EtcdCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop", UID: "u-1"},
+			Spec:       v1alpha1.EtcdClusterSpec{Size: 3, Version: "3.6.16"},
+		},
+		Version:    version(t, "3.6.16"),
+		Record:     etcd.Record{Bootstrap: etcd.BootstrapNew, Members: etcd.Peers("orders", "shop", "cluster.local", 3, true)},
+		Storage:    &v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
+		Domain:     "cluster.local",
+		AgentImage: "quorate/operator:1", ServerSecret: "orders-server-tls", PeerSecret: "orders-peer-tls",
+		Owner: kube.Owner("quorate.dev/v1alpha1", "EtcdCluster", "orders", "u-1"),
+	}
+	var err error
+	if b.Common, err = etcd.Common(nil, b.Version); err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(&b)
+	}
+	return b
+}
+
+func statefulSet(t *testing.T, b etcd.Blueprint) *appsv1.StatefulSet {
+	t.Helper()
+	ac, err := b.StatefulSet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := kube.Convert[appsv1.StatefulSet](ac)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func TestTheStatefulSetOnlyMakesPods(t *testing.T) {
+	set := statefulSet(t, blueprint(t, nil))
+	if *set.Spec.Replicas != 3 || set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement ||
+		set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType || set.Spec.ServiceName != "orders-peers" {
+		t.Errorf("%+v", set.Spec)
+	}
+	want := &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: "Retain", WhenScaled: "Retain"}
+	if diff := cmp.Diff(want, set.Spec.PersistentVolumeClaimRetentionPolicy); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	deleting := statefulSet(t, blueprint(t, func(b *etcd.Blueprint) { b.Storage.DeletionPolicy = ptr.To(v1alpha1.DeletionDelete) }))
+	want.WhenDeleted = "Delete"
+	if diff := cmp.Diff(want, deleting.Spec.PersistentVolumeClaimRetentionPolicy); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPodsMeetTheRestrictedStandard(t *testing.T) {
+	pod := statefulSet(t, blueprint(t, nil)).Spec.Template.Spec
+	if sc := pod.SecurityContext; !*sc.RunAsNonRoot || sc.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("%+v", sc)
+	}
+	if *pod.AutomountServiceAccountToken || *pod.EnableServiceLinks {
+		t.Error("the pod gets a token or service links")
+	}
+	for _, c := range append(pod.InitContainers, pod.Containers...) {
+		sc := c.SecurityContext
+		if *sc.AllowPrivilegeEscalation || !*sc.ReadOnlyRootFilesystem || sc.Capabilities.Drop[0] != "ALL" {
+			t.Errorf("%s: %+v", c.Name, sc)
+		}
+	}
+}
+
+func TestEphemeralMembersHaveNoClaims(t *testing.T) {
+	set := statefulSet(t, blueprint(t, func(b *etcd.Blueprint) { b.Storage = nil }))
+	if len(set.Spec.VolumeClaimTemplates) != 0 || set.Spec.PersistentVolumeClaimRetentionPolicy != nil {
+		t.Errorf("%+v", set.Spec.VolumeClaimTemplates)
+	}
+	for _, v := range set.Spec.Template.Spec.Volumes {
+		if v.Name == cluster.VolumeData && v.EmptyDir != nil {
+			return
+		}
+	}
+	t.Error("there is no data volume")
+}
+
+func hash(t *testing.T, b etcd.Blueprint) string {
+	t.Helper()
+	h, err := b.TemplateHash()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// An operator upgrade must restart no pod, and neither must what changes while a cluster comes to life.
+func TestWhatRestartsMembers(t *testing.T) {
+	before := hash(t, blueprint(t, nil))
+	annotated := statefulSet(t, blueprint(t, nil)).Spec.Template.Annotations[v1alpha1.AnnotationTemplateHash]
+	if annotated != before {
+		t.Errorf("pods carry %q instead of %q", annotated, before)
+	}
+	for name, tc := range map[string]struct {
+		change   func(*etcd.Blueprint)
+		restarts bool
+	}{
+		"another image of the operator": {func(b *etcd.Blueprint) { b.AgentImage = "quorate/operator:2" }, false},
+		"the cluster id":                {func(b *etcd.Blueprint) { b.Record.ClusterID = 7 }, false},
+		"another deletion policy":       {func(b *etcd.Blueprint) { b.Storage.DeletionPolicy = ptr.To(v1alpha1.DeletionDelete) }, false},
+		"another patch version":         {func(b *etcd.Blueprint) { b.Version.Patch++ }, true},
+		"another configuration":         {func(b *etcd.Blueprint) { b.Common["log-level"] = "debug" }, true},
+		"resources": {func(b *etcd.Blueprint) {
+			b.Cluster.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}}
+		}, true},
+		"a toleration": {func(b *etcd.Blueprint) {
+			b.Cluster.Spec.Template = &v1alpha1.PodTemplate{Tolerations: []corev1.Toleration{{Key: "k", Operator: "Exists"}}}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if after := hash(t, blueprint(t, tc.change)); (after != before) != tc.restarts {
+				t.Errorf("%s, then %s", before, after)
+			}
+		})
+	}
+}
+
+// The hash of a given specification is part of the contract between releases: if it changes, an operator upgrade
+// restarts every member of every cluster. Change it only with a reason for the release notes.
+func TestTheHashOfARelease(t *testing.T) {
+	golden(t, "template-hash", hash(t, blueprint(t, nil))+"\n")
+}
+
+func TestTheBudgetKeepsAQuorum(t *testing.T) {
+	for size, want := range map[int]int{1: 1, 3: 2, 5: 3, 7: 4} {
+		b := blueprint(t, func(b *etcd.Blueprint) { b.Record.Members = etcd.Peers("orders", "shop", "cluster.local", size, true) })
+		pdb, err := kube.Convert[policyv1.PodDisruptionBudget](b.DisruptionBudget())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := pdb.Spec.MinAvailable.IntValue(); got != want {
+			t.Errorf("%d of %d", got, size)
+		}
+	}
+}
+
+func TestCertificatesCoverEveryNameOfAClient(t *testing.T) {
+	leafs := etcd.Leafs("orders", "shop", "example.org")
+	for _, name := range []string{
+		"orders-client", "orders-client.shop", "orders-client.shop.svc", "orders-client.shop.svc.example.org", "localhost",
+		"*.orders-peers.shop.svc", "*.orders-peers.shop.svc.example.org",
+	} {
+		if !strings.Contains(strings.Join(leafs["orders-server-tls"].DNSNames, " ")+" ", name+" ") {
+			t.Errorf("the server's certificate lacks %s", name)
+		}
+	}
+	for secret, cn := range map[string]string{
+		"orders-operator-tls": "root", "orders-client-tls": "client", "orders-peer-tls": "quorate-peer",
+	} {
+		if leafs[secret].CommonName != cn {
+			t.Errorf("%s is %s", secret, leafs[secret].CommonName)
+		}
+	}
+	if leafs["orders-client-tls"].DNSNames != nil || leafs["orders-operator-tls"].DNSNames != nil {
+		t.Error("a client's certificate has names, which etcd would compare with its address")
+	}
+}
+
+func TestTheConnectionSecret(t *testing.T) {
+	b := blueprint(t, nil)
+	keys := func(data map[string][]byte) map[string]string {
+		out := map[string]string{}
+		for k, v := range data {
+			out[k] = string(v)
+		}
+		return out
+	}
+	want := map[string]string{
+		"type": "etcd", "provider": "quorate", "host": "orders-client.shop.svc.cluster.local", "port": "2379",
+		"uri": "https://orders-client.shop.svc.cluster.local:2379", "username": "root", "password": "secret",
+		"ca.crt": "CA", "tls.crt": "C", "tls.key": "K",
+	}
+	got := keys(b.Connection("secret", []byte("CA"), clustertls.Pair{Cert: []byte("C"), Key: []byte("K")}))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	want = map[string]string{
+		"type": "etcd", "provider": "quorate", "host": "orders-client.shop.svc.cluster.local", "port": "2379",
+		"uri": "http://orders-client.shop.svc.cluster.local:2379",
+	}
+	if diff := cmp.Diff(want, keys(b.Connection("", nil, clustertls.Pair{}))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTheConfigMapNamesEveryMember(t *testing.T) {
+	b := blueprint(t, nil)
+	data, err := etcd.ConfigData(b.Record, b.Common, b.Layout())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"bootstrap", "cluster-id", "members", "orders-0.yaml", "orders-1.yaml", "orders-2.yaml"} {
+		if _, ok := data[key]; !ok {
+			t.Errorf("there is no %s", key)
+		}
+	}
+	raw, err := json.Marshal(data)
+	if err != nil || !strings.Contains(data["orders-2.yaml"], "initial-cluster-token: shop-orders-u-1") {
+		t.Errorf("%v: %s", err, raw)
+	}
+}
