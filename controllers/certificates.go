@@ -3,6 +3,8 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -27,7 +29,7 @@ func (c *Children) EnsureCertificates(
 		_, _, err := c.Keypair(ctx, owner, spec, "")
 		return err
 	}
-	ca, err := c.ensureCA(ctx, owner, labels)
+	ca, err := c.ensureCA(ctx, owner, labels, slices.Sorted(maps.Keys(leafs)))
 	if err != nil {
 		return err
 	}
@@ -39,7 +41,11 @@ func (c *Children) EnsureCertificates(
 	return nil
 }
 
-func (c *Children) ensureCA(ctx context.Context, owner Object, labels map[string]string) (clustertls.Pair, error) {
+// ensureCA reads the authority of a cluster, and makes one only when nothing was signed by an earlier one: members
+// trust the authority that they started with, and would reject each other and us.
+func (c *Children) ensureCA(
+	ctx context.Context, owner Object, labels map[string]string, leafs []string,
+) (clustertls.Pair, error) {
 	name := cluster.CASecret(owner.GetName())
 	live, err := c.ownSecret(ctx, owner, name)
 	if err != nil {
@@ -49,9 +55,19 @@ func (c *Children) ensureCA(ctx context.Context, owner Object, labels map[string
 		ca := pairOf(live)
 		if _, _, err := clustertls.Parse(ca); err != nil {
 			return ca, cluster.Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
-				"Secret %s holds no readable certificate authority (%v): restore it, or delete it to have a new one made", name, err)}
+				"Secret %s holds no readable certificate authority (%v): restore it", name, err)}
 		}
 		return ca, nil
+	}
+	for _, leaf := range leafs {
+		signed, err := c.ownSecret(ctx, owner, leaf)
+		if err != nil {
+			return clustertls.Pair{}, err
+		}
+		if signed != nil {
+			return clustertls.Pair{}, invalid("Secret %s, the certificate authority of this cluster, is gone: restore it. "+
+				"The certificates in use stay valid, but none can be renewed", name)
+		}
 	}
 	ca, err := clustertls.NewCA(owner.GetNamespace()+"/"+owner.GetName(), c.Now())
 	if err != nil {

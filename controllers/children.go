@@ -97,16 +97,37 @@ func (c *Children) claim(ctx context.Context, owner Object, live client.Object, 
 	return ownedBy(owner, live, what)
 }
 
-// ownedBy refuses an object that the owner does not control.
+// ownedBy refuses an object that the owner does not control. What an earlier cluster of this name left behind is waited
+// for: Kubernetes deletes it.
 func ownedBy(owner Object, live client.Object, what string) error {
-	if metav1.IsControlledBy(live, owner) {
+	if metav1.IsControlledBy(live, owner) && live.GetDeletionTimestamp() == nil {
 		return nil
+	}
+	if ref := metav1.GetControllerOf(live); live.GetDeletionTimestamp() != nil || leftBehind(owner, ref) {
+		return cluster.Hold{
+			Reason:  v1alpha1.ReasonPreviousCluster,
+			Message: fmt.Sprintf("%s of an earlier cluster of this name is being deleted", what),
+		}
 	}
 	return cluster.Refusal{
 		Reason: v1alpha1.ReasonForeignObject,
 		Message: fmt.Sprintf("%s is needed by this cluster but belongs to somebody else: delete it, or give the cluster another name",
 			what),
 	}
+}
+
+// leftBehind tells whether a controller reference names an earlier resource of the owner's kind and name.
+func leftBehind(owner Object, ref *metav1.OwnerReference) bool {
+	if ref == nil || ref.Name != owner.GetName() || ref.UID == owner.GetUID() {
+		return false
+	}
+	switch owner.(type) {
+	case *v1alpha1.EtcdCluster:
+		return ref.Kind == "EtcdCluster"
+	case *v1alpha1.RedisCluster:
+		return ref.Kind == "RedisCluster"
+	}
+	return false
 }
 
 // resourceVersion reads the version out of an apply configuration that holds the server's answer.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,22 +57,50 @@ func TestApplySendsOnlyWhatChanged(t *testing.T) {
 
 func TestForeignObjectsAreNotAdopted(t *testing.T) {
 	o := etcdCluster()
-	tests := map[string]client.Object{
-		"a ConfigMap without owner": &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders-config"}},
-		"a ConfigMap of a deleted namesake": &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "orders-config",
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "quorate.dev/v1alpha1", Kind: "EtcdCluster", Name: "orders", UID: "u-0", Controller: new(true)}},
-		}},
+	owned := func(kind, name string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: "quorate.dev/v1alpha1", Kind: kind, Name: name, UID: "u-0", Controller: new(true)}}
 	}
-	for name, foreign := range tests {
+	tests := map[string]struct {
+		owners  []metav1.OwnerReference
+		leaving bool
+		want    string
+	}{
+		"nobody owns it":                        {nil, false, v1alpha1.ReasonForeignObject},
+		"a cluster of another kind owns it":     {owned("RedisCluster", "orders"), false, v1alpha1.ReasonForeignObject},
+		"a cluster of another name owns it":     {owned("EtcdCluster", "other"), false, v1alpha1.ReasonForeignObject},
+		"a deleted namesake owned it":           {owned("EtcdCluster", "orders"), false, v1alpha1.ReasonPreviousCluster},
+		"it is being deleted, whose ever it is": {nil, true, v1alpha1.ReasonPreviousCluster},
+	}
+	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
+			foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders-config", OwnerReferences: tc.owners}}
+			if tc.leaving {
+				foreign.DeletionTimestamp, foreign.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"x/y"}
+			}
 			w := newWorld(t, o, foreign)
 			err := applyConfigMap(t, newChildren(w), o, "1")
-			var refusal cluster.Refusal
-			if !errors.As(err, &refusal) || refusal.Reason != v1alpha1.ReasonForeignObject || w.writes.Load() != 0 {
-				t.Errorf("error %v after %d writes", err, w.writes.Load())
+			if got := cluster.Progress(cluster.Plan{}, err)[0].Reason; got != tc.want || w.writes.Load() != 0 {
+				t.Errorf("reason %s (%v) after %d writes, want %s", got, err, w.writes.Load(), tc.want)
 			}
 		})
+	}
+}
+
+func TestALostAuthorityIsNotReplacedWhileItsCertificatesAreInUse(t *testing.T) {
+	o := etcdCluster()
+	w := newWorld(t, o)
+	c := newChildren(w)
+	leafs := map[string]clustertls.Leaf{"orders-server-tls": {CommonName: "server"}}
+	ensure := func() error { return c.EnsureCertificates(t.Context(), o, nil, nil, leafs) }
+	if err := ensure(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Delete(t.Context(), &corev1.Secret{ObjectMeta: objectMeta(o, "orders-ca")}); err != nil {
+		t.Fatal(err)
+	}
+	var refusal cluster.Refusal
+	if err := ensure(); !errors.As(err, &refusal) || !strings.Contains(err.Error(), "restore it") {
+		t.Errorf("a lost authority gave %v", err)
 	}
 }
 

@@ -24,10 +24,6 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 )
 
-// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters,verbs=get;list;watch
-// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters/status,verbs=get;patch
-// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters/finalizers,verbs=update
-
 // typeServiceBinding is the type of a connection Secret.
 const typeServiceBinding corev1.SecretType = "servicebinding.io/etcd"
 

@@ -113,15 +113,20 @@ func (l *lazyClient) c() *etcdfake.Client {
 	}
 }
 
-func (l *lazyClient) Status(ctx context.Context) (etcd.View, error)      { return l.c().Status(ctx) }
+func (l *lazyClient) Status(ctx context.Context) (etcd.View, error) { return l.c().Status(ctx) }
+
 func (l *lazyClient) Members(ctx context.Context) ([]etcd.Member, error) { return l.c().Members(ctx) }
+
 func (l *lazyClient) Auth(ctx context.Context, p string) (etcd.Auth, error) {
 	return l.c().Auth(ctx, p)
 }
+
 func (l *lazyClient) EnableAuth(ctx context.Context, p string) error { return l.c().EnableAuth(ctx, p) }
+
 func (l *lazyClient) SetRootPassword(ctx context.Context, p string) error {
 	return l.c().SetRootPassword(ctx, p)
 }
+
 func (l *lazyClient) MoveLeader(ctx context.Context, to uint64) error {
 	return l.c().MoveLeader(ctx, to)
 }

@@ -23,6 +23,8 @@ const (
 	afterStep = 100 * time.Millisecond
 	// afterRefusal is how soon a refusal is examined again: its cure may be something that is not watched.
 	afterRefusal = 10 * time.Second
+	// afterHold is how soon something is looked at again that passes by itself.
+	afterHold = time.Second
 	// healthPoll is how often a settled cluster is looked at.
 	healthPoll = 15 * time.Second
 )
@@ -90,11 +92,10 @@ func (l *Loop[O, S]) pass(ctx context.Context, o O) (out outcome[S]) {
 		out.err = err
 		return out
 	}
-	if o.IsPaused() {
-		out.plan, _ = cluster.Wait("Paused", healthPoll, "spec.paused is true, so nothing is changed")
-		return out
-	}
 	out.plan = l.Kind.Next(out.state)
+	if o.IsPaused() {
+		out.plan = cluster.Pause(out.plan)
+	}
 	if out.plan.Step == nil {
 		return out
 	}
@@ -117,10 +118,15 @@ func (l *Loop[O, S]) writeStatus(ctx context.Context, before, o O) error {
 }
 
 func result(p cluster.Plan, err error) (ctrl.Result, error) {
-	var refusal cluster.Refusal
+	var (
+		refusal cluster.Refusal
+		hold    cluster.Hold
+	)
 	switch {
 	case errors.As(err, &refusal), err == nil && p.Stalled:
 		return ctrl.Result{RequeueAfter: max(p.After, afterRefusal)}, nil
+	case errors.As(err, &hold):
+		return ctrl.Result{RequeueAfter: afterHold}, nil
 	case err != nil:
 		return ctrl.Result{}, err
 	case p.After > 0:

@@ -94,9 +94,14 @@ func TestLoopMakesOnePassAndReportsIt(t *testing.T) {
 			},
 		},
 		"paused: nothing is changed": {script{plan: step}, true, want{
-			requeue: healthPoll, activity: "spec.paused is true, so nothing is changed", stalled: "False",
-			events: []string{"Normal Paused spec.paused is true, so nothing is changed"},
+			requeue: healthPoll, activity: "spec.paused is true, so nothing is changed; pending: nobody knows that we are here", stalled: "False",
 		}},
+		"something is in the way that goes by itself": {
+			script{plan: step, ensureErr: cluster.Hold{Reason: "PreviousCluster", Message: "an old Secret is being deleted"}}, false, want{
+				requeue: afterHold, ensured: 1, activity: "an old Secret is being deleted", stalled: "False",
+				events: []string{"Normal PreviousCluster an old Secret is being deleted"},
+			},
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

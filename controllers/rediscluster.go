@@ -19,10 +19,6 @@ import (
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
-// What the controller itself may do with its resources; rights on children stand beside their use.
-// +kubebuilder:rbac:groups=quorate.dev,resources=redisclusters,verbs=get;list;watch
-// +kubebuilder:rbac:groups=quorate.dev,resources=redisclusters/status,verbs=get;patch
-
 // typeRedisBinding marks the connection Secret for tools that speak Service Binding.
 const typeRedisBinding corev1.SecretType = "servicebinding.io/redis"
 

@@ -1,11 +1,11 @@
 package controllers
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
 	"maps"
-	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +23,7 @@ import (
 // PasswordKey is the key of the administrator's password in the Secret of the user and in our own.
 const PasswordKey = "password"
 
-// EnsureSecret brings a Secret into the wanted state. data replaces what the operator put there before.
+// EnsureSecret brings a Secret into the wanted state. Keys that others added to it stay.
 func (c *Children) EnsureSecret(
 	ctx context.Context, owner Object, name string, typ corev1.SecretType, labels map[string]string, data map[string][]byte,
 ) error {
@@ -31,7 +31,7 @@ func (c *Children) EnsureSecret(
 	if err != nil {
 		return err
 	}
-	if live != nil && reflect.DeepEqual(live.Data, data) {
+	if live != nil && holds(live.Data, data) {
 		return nil
 	}
 	ref, err := c.OwnerReference(owner)
@@ -44,6 +44,15 @@ func (c *Children) EnsureSecret(
 		return fmt.Errorf("apply Secret %s: %w", name, err)
 	}
 	return nil
+}
+
+func holds(have, want map[string][]byte) bool {
+	for k, v := range want {
+		if got, ok := have[k]; !ok || !bytes.Equal(got, v) {
+			return false
+		}
+	}
+	return true
 }
 
 // ownSecret reads a Secret of the cluster, nil when there is none, and refuses one of somebody else.

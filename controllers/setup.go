@@ -10,6 +10,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -24,6 +25,9 @@ import (
 )
 
 // What the manager itself needs; what a kind needs stands next to its use.
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters;redisclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters/status;redisclusters/status,verbs=get;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters/finalizers;redisclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;patch
@@ -33,6 +37,13 @@ import (
 
 // reconcileTimeout bounds one pass over a resource.
 const reconcileTimeout = 2 * time.Minute
+
+// How soon a failed pass is tried again. What heals inside a data store is not told to Kubernetes, so the longest pause
+// is no longer than the health poll.
+const (
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = healthPoll
+)
 
 // Options of the controllers.
 type Options struct {
@@ -75,6 +86,7 @@ func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, objec
 			MaxConcurrentReconciles: o.Concurrency,
 			ReconciliationTimeout:   reconcileTimeout,
 			EnableWarmup:            &warm,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
 		}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), loop))
 	if err != nil {

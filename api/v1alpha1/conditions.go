@@ -35,6 +35,8 @@ const (
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonForeignObject says that an object of a needed name belongs to somebody else.
 	ReasonForeignObject = "ForeignObject"
+	// ReasonPreviousCluster says that objects of an earlier cluster of the same name are still being deleted.
+	ReasonPreviousCluster = "PreviousCluster"
 	// ReasonIssued says that all certificates are in place.
 	ReasonIssued = "Issued"
 	// ReasonDisabled says that the feature is switched off in the specification.

@@ -62,6 +62,12 @@ func Refuse(reason, format string, args ...any) (Plan, bool) {
 // Pass leaves the decision to the next rule.
 func Pass() (Plan, bool) { return Plan{}, false }
 
+// Hold is an error that passes by itself: it becomes a wait instead of a failure.
+type Hold struct{ Reason, Message string }
+
+// Error returns the message, which names what is waited for.
+func (h Hold) Error() string { return h.Message }
+
 // Refusal is an error that only a human can resolve: it becomes a Stalled condition instead of a retry storm.
 type Refusal struct{ Reason, Message string }
 

@@ -12,16 +12,34 @@ const (
 	conditionStalled     = "Stalled"
 )
 
+// ReasonPaused is the reason of a plan whose step is not taken because spec.paused is true.
+const ReasonPaused = "Paused"
+
+// Pause returns what becomes of a plan while spec.paused is true: nothing is done, and what would be is told.
+func Pause(p Plan) Plan {
+	if p.Settled() {
+		return Plan{Message: "the cluster is as specified; spec.paused is true"}
+	}
+	return Plan{Reason: ReasonPaused, Message: "spec.paused is true, so nothing is changed; pending: " + p.Message}
+}
+
 // Progress returns the conditions Reconciling and Stalled for the outcome of one pass.
 func Progress(p Plan, err error) []metav1.Condition {
-	var refusal Refusal
+	var (
+		refusal Refusal
+		hold    Hold
+	)
 	switch {
 	case errors.As(err, &refusal):
 		return progress(metav1.ConditionFalse, refusal.Reason, refusal.Message, true)
+	case errors.As(err, &hold):
+		return progress(metav1.ConditionTrue, hold.Reason, hold.Message, false)
 	case err != nil:
 		return progress(metav1.ConditionTrue, "ReconcileError", err.Error(), false)
 	case p.Settled():
 		return progress(metav1.ConditionFalse, "Settled", p.Message, false)
+	case p.Reason == ReasonPaused:
+		return progress(metav1.ConditionFalse, p.Reason, p.Message, false)
 	case p.Stalled:
 		return progress(metav1.ConditionFalse, p.Reason, p.Message, true)
 	}

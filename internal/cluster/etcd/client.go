@@ -23,10 +23,13 @@ type View struct {
 	Alarms []Alarm
 }
 
+// AlarmNoSpace is raised when the database has reached its quota.
+const AlarmNoSpace = "NOSPACE"
+
 // Alarm is an etcd alarm, which stays until it is disarmed.
 type Alarm struct {
 	MemberID uint64
-	// Type is NOSPACE or CORRUPT.
+	// Type is AlarmNoSpace or CORRUPT.
 	Type string
 }
 

@@ -75,7 +75,7 @@ func available(s State, quorum metav1.Condition) metav1.Condition {
 		return c
 	}
 	c.Status = metav1.ConditionFalse
-	full := slices.ContainsFunc(s.alarms(), func(a Alarm) bool { return a.Type == "NOSPACE" })
+	full := slices.ContainsFunc(s.alarms(), func(a Alarm) bool { return a.Type == AlarmNoSpace })
 	anyReady := slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Ready && !p.Terminating })
 	switch {
 	case !s.Open:
@@ -186,5 +186,5 @@ func roundUp(n int64) string {
 	if n <= 0 {
 		return ""
 	}
-	return resource.NewQuantity(int64(1)<<bits.Len64(uint64(n-1)), resource.BinarySI).String() //nolint:gosec // n > 0.
+	return resource.NewQuantity(int64(1)<<bits.Len64(uint64(n-1)), resource.BinarySI).String()
 }

@@ -281,16 +281,18 @@ func refuseStorage(s State) (cluster.Plan, bool) {
 	return cluster.Refuse(ReasonStorage, "spec.storage differs from what the volume claims were made with: set it back")
 }
 
+// reportAlarms stops at the first alarm and says what cures it.
 func reportAlarms(s State) (cluster.Plan, bool) {
-	for _, a := range s.alarms() {
-		who := s.name(a.MemberID)
-		if a.Type == "NOSPACE" {
-			return cluster.Refuse(ReasonAlarm, "the database of %s has reached its quota, so etcd refuses writes: delete keys, compact, "+
-				"defragment and disarm with etcdctl, or raise spec.config.quotaBackendBytes", who)
-		}
-		return cluster.Refuse(ReasonAlarm, "etcd has raised the alarm %s for %s: its data may differ from the others", a.Type, who)
+	alarms := s.alarms()
+	if len(alarms) == 0 {
+		return cluster.Pass()
 	}
-	return cluster.Pass()
+	who := s.name(alarms[0].MemberID)
+	if alarms[0].Type == AlarmNoSpace {
+		return cluster.Refuse(ReasonAlarm, "the database of %s has reached its quota, so etcd refuses writes: delete keys, compact, "+
+			"defragment and disarm with etcdctl, or raise spec.config.quotaBackendBytes", who)
+	}
+	return cluster.Refuse(ReasonAlarm, "etcd has raised the alarm %s for %s: its data may differ from the others", alarms[0].Type, who)
 }
 
 // waitForHealth waits until every member is well. A rollout goes on only from there.

@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -261,7 +262,7 @@ func (s *sim) observe(v *simView) etcd.State {
 		}
 		break
 	}
-	if st.Members == nil && slices.ContainsFunc(st.Pods, func(p etcd.Pod) bool { return p.Unreachable == etcd.ErrPassword }) {
+	if st.Members == nil && slices.ContainsFunc(st.Pods, func(p etcd.Pod) bool { return errors.Is(p.Unreachable, etcd.ErrPassword) }) {
 		st.Auth = &etcd.Auth{Enabled: true}
 	}
 	return st
@@ -343,7 +344,7 @@ func (s *sim) writeBootstrap(b etcd.Bootstrap) bool {
 
 func (s *sim) call(pod string, do func(*etcdfake.Client) error) bool {
 	if p := s.pods[pod]; p != nil && p.process != nil {
-		if err := do(s.client(p.process)); err == context.Canceled {
+		if err := do(s.client(p.process)); errors.Is(err, context.Canceled) {
 			return false
 		}
 	}
@@ -414,7 +415,7 @@ func (s *sim) user() string {
 }
 
 // fault breaks something at random.
-func (s *sim) fault() {
+func (s *sim) fault() { //nolint:gocyclo // One line per fault.
 	pods := slices.Sorted(maps.Keys(s.pods))
 	pick := func() *simPod {
 		if len(pods) == 0 {
@@ -529,6 +530,11 @@ func (s *sim) broken() string {
 	if s.record != nil && s.record.ClusterID != 0 {
 		s.recorded = s.record.ClusterID
 	}
+	return s.authOff()
+}
+
+// authOff notices a member that lets in everybody after it did not.
+func (s *sim) authOff() string {
 	for _, p := range s.pods {
 		if p.process == nil || !s.net.Voting(p.process) {
 			continue

@@ -30,6 +30,8 @@ type simulation struct {
 	spec  redis.Spec
 	pods  []*simPod
 	acked map[redis.Range]int
+	// won is the epoch under which a range last changed hands. Who claims it under an older one has not heard of that.
+	won map[redis.Range]uint64
 	// bereft says that a fault took more than the cluster can be expected to get over without a human.
 	bereft bool
 	ips    int
@@ -53,7 +55,7 @@ type simPod struct {
 
 func newSimulation(seed uint64, faults bool) *simulation {
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	s := &simulation{rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), acked: map[redis.Range]int{}}
+	s := &simulation{rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), acked: map[redis.Range]int{}, won: map[redis.Range]uint64{}}
 	s.spec = redis.Spec{Name: "c", Shards: 1 + rnd.IntN(4), Replicas: rnd.IntN(3), Version: "8.0.2", Persistent: rnd.IntN(3) > 0}
 	if !faults {
 		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", Persistent: true}
@@ -93,7 +95,7 @@ func (s *simulation) promoted(w *redisfake.Server, r redis.Range, planned bool) 
 		s.fail("planned failover lost %d acknowledged writes", s.acked[r]-w.Data[r])
 	}
 	s.log("%s becomes owner of %s (planned %v), %d writes of %d", s.podOf(w), r, planned, w.Data[r], s.acked[r])
-	s.acked[r] = w.Data[r]
+	s.acked[r], s.won[r] = w.Data[r], w.Epoch()
 }
 
 func (s *simulation) podOf(w *redisfake.Server) string {
@@ -146,12 +148,7 @@ func (s *simulation) revive(p *simPod) {
 
 // write is a client's: it follows redirections to the owner with the highest epoch.
 func (s *simulation) write(r redis.Range) {
-	var owner *redisfake.Server
-	for _, p := range s.pods {
-		if p.server != nil && owns(p.server, r) && (owner == nil || p.server.Epoch() > owner.Epoch()) {
-			owner = p.server
-		}
-	}
+	owner := s.owner(r)
 	if owner != nil && owner.Up && owner.StateOK() && s.rnd.IntN(2) == 0 {
 		owner.Data[r]++
 		s.acked[r] = owner.Data[r]
@@ -163,22 +160,27 @@ func (s *simulation) write(r redis.Range) {
 func (s *simulation) checkData() {
 	for shard := range s.spec.Shards {
 		r := s.unit(shard)
-		var owner *simPod
-		for _, p := range s.pods {
-			if p.server == nil || !owns(p.server, r) {
-				continue
-			}
-			if owner != nil && owner.server.Epoch() == p.server.Epoch() {
-				s.fail("%s and %s own %s under the same epoch", owner.name, p.name, r)
-			}
-			if owner == nil || p.server.Epoch() > owner.server.Epoch() {
-				owner = p
-			}
-		}
-		if owner != nil && owner.server.Data[r] < s.acked[r] {
-			s.fail("%s owns %s with %d of %d acknowledged writes", owner.name, r, owner.server.Data[r], s.acked[r])
+		if o := s.owner(r); o != nil && o.Data[r] < s.acked[r] {
+			s.fail("%s owns %s with %d of %d acknowledged writes", s.podOf(o), r, o.Data[r], s.acked[r])
 		}
 	}
+}
+
+// owner is who rightfully owns a range, running or not.
+func (s *simulation) owner(r redis.Range) *redisfake.Server {
+	var owner *redisfake.Server
+	for _, p := range s.pods {
+		if p.server == nil || !owns(p.server, r) || p.server.Epoch() < s.won[r] {
+			continue
+		}
+		if owner != nil && owner.Epoch() == p.server.Epoch() {
+			s.fail("%s and %s own %s under the same epoch", s.podOf(owner), p.name, r)
+		}
+		if owner == nil || p.server.Epoch() > owner.Epoch() {
+			owner = p.server
+		}
+	}
+	return owner
 }
 
 func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
@@ -193,10 +195,10 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 	p.exists, p.restart, p.backAt = false, false, s.soon(ticks)
 }
 
-// mourn judges whether a cluster can get over the loss of a disk.
+// mourn judges whether a cluster can get over the loss of a disk, and writes off what nobody else has.
 func (s *simulation) mourn(p *simPod) {
 	r := s.unit(p.shard)
-	living, copies := 0, 0
+	living, copies, best := 0, 0, 0
 	for shard := range s.spec.Shards {
 		if slices.ContainsFunc(s.pods, func(o *simPod) bool {
 			return o != p && o.server != nil && o.server.Primary() == "" && o.server.Remembers(s.unit(shard)) && owns(o.server, s.unit(shard))
@@ -208,10 +210,11 @@ func (s *simulation) mourn(p *simPod) {
 		if o != p && o.shard == p.shard && o.server != nil && (owns(o.server, r) || (o.server.Primary() != "" && o.server.HasCopy())) {
 			copies++
 		}
+		if o != p && o.shard == p.shard && o.server != nil {
+			best = max(best, o.server.Data[r])
+		}
 	}
-	if copies == 0 {
-		s.acked[r] = 0
-	}
+	s.acked[r] = min(s.acked[r], best)
 	// A second primary lost before the first was replaced may leave an election without a majority.
 	if copies == 0 || 2*living <= s.spec.Shards || living < s.spec.Shards-1 {
 		s.bereft = true

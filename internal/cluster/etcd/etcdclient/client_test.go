@@ -21,17 +21,6 @@ import (
 
 var asNew = etcd.GateDecision{Start: true, State: "new"}
 
-// perVersion runs a test against every supported minor version.
-func perVersion(t *testing.T, test func(t *testing.T, version, binary string)) {
-	t.Helper()
-	for version, binary := range servers(t) {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			test(t, version, binary)
-		})
-	}
-}
-
 // leader waits for a leader that all of the given members follow, and returns it.
 func leader(t *testing.T, c *testCluster, who, password string, members ...*testMember) *testMember {
 	t.Helper()
@@ -57,40 +46,43 @@ func leader(t *testing.T, c *testCluster, who, password string, members ...*test
 }
 
 func TestAManagedClusterWithRealServers(t *testing.T) {
-	perVersion(t, func(t *testing.T, version, binary string) {
-		c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged)
-		c.start(asNew, c.members...)
-		lead := leader(t, c, "operator", "", c.members...)
-		root := c.as("operator", "unused", lead)
-		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
-		defer cancel()
+	for version, binary := range servers(t) {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged)
+			c.start(asNew, c.members...)
+			lead := leader(t, c, "operator", "", c.members...)
+			root := c.as("operator", "unused", lead)
+			ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+			defer cancel()
 
-		v, err := root.Status(ctx)
-		if err != nil || v.Version != version || v.ClusterID == 0 || v.DBSize == 0 || len(v.Alarms) != 0 {
-			t.Fatalf("status %+v, %v", v, err)
-		}
-		eventually(t, "three published members", func(ctx context.Context) error {
-			members, err := root.Members(ctx)
-			if err != nil {
-				return err
+			v, err := root.Status(ctx)
+			if err != nil || v.Version != version || v.ClusterID == 0 || v.DBSize == 0 || len(v.Alarms) != 0 {
+				t.Fatalf("status %+v, %v", v, err)
 			}
-			for i, m := range members {
-				if !m.Published || m.Learner || !strings.HasPrefix(m.PeerURL, "https://127.0.0.1:") {
-					return fmt.Errorf("member %d: %+v", i, m)
+			eventually(t, "three published members", func(ctx context.Context) error {
+				members, err := root.Members(ctx)
+				if err != nil {
+					return err
 				}
-			}
-			if len(members) != 3 {
-				return fmt.Errorf("%d members", len(members))
-			}
-			return nil
+				for i, m := range members {
+					if !m.Published || m.Learner || !strings.HasPrefix(m.PeerURL, "https://127.0.0.1:") {
+						return fmt.Errorf("member %d: %+v", i, m)
+					}
+				}
+				if len(members) != 3 {
+					return fmt.Errorf("%d members", len(members))
+				}
+				return nil
+			})
+			authLifecycle(ctx, t, root)
+			probesWork(ctx, t, lead)
+			clientsNeedThePassword(ctx, t, c, lead)
+			clientsAreNoPeers(ctx, t, c, lead)
+			leadershipMoves(ctx, t, c, lead)
+			rootNeedsNoQuorum(t, c)
 		})
-		authLifecycle(ctx, t, root)
-		probesWork(ctx, t, lead)
-		clientsNeedThePassword(ctx, t, c, lead)
-		clientsAreNoPeers(ctx, t, c, lead)
-		leadershipMoves(ctx, t, c, lead)
-		rootNeedsNoQuorum(t, c)
-	})
+	}
 }
 
 // authLifecycle switches authentication on from every state that a crash may leave, and changes the password.
@@ -204,7 +196,7 @@ func leadershipMoves(ctx context.Context, t *testing.T, c *testCluster, lead *te
 	if err := c.as("operator", "", lead).MoveLeader(ctx, v.MemberID); err != nil {
 		t.Fatal(err)
 	}
-	if now := leader(t, c, "operator", "", c.members...); now != to {
+	if now := leader(t, c, "operator", "", c.members...); now != to { //nolint:contextcheck // Each of its calls has a limit of its own.
 		t.Errorf("%s leads instead of %s", now.Name, to.Name)
 	}
 }
@@ -236,111 +228,123 @@ func rootNeedsNoQuorum(t *testing.T, c *testCluster) {
 }
 
 func TestAClusterInPlainTextWithRealServers(t *testing.T) {
-	perVersion(t, func(t *testing.T, version, binary string) {
-		c := newTestCluster(t, version, binary, 1, v1alpha1.TLSDisabled)
-		c.start(asNew, c.members...)
-		lead := leader(t, c, "", "first", c.members...)
-		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-		defer cancel()
+	for version, binary := range servers(t) {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			c := newTestCluster(t, version, binary, 1, v1alpha1.TLSDisabled)
+			c.start(asNew, c.members...)
+			lead := leader(t, c, "", "first", c.members...)
+			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+			defer cancel()
 
-		before := c.as("", "first", lead)
-		if a, err := before.Auth(ctx, "first"); err != nil || a.Enabled {
-			t.Fatalf("before: %+v, %v", a, err)
-		}
-		if err := before.EnableAuth(ctx, "first"); err != nil {
-			t.Fatal(err)
-		}
-		after := c.as("", "first", lead)
-		if _, err := after.Status(ctx); err != nil {
-			t.Errorf("with the password: %v", err)
-		}
-		if a, err := after.Auth(ctx, "first"); err != nil || !a.PasswordWorks {
-			t.Errorf("with the password: %+v, %v", a, err)
-		}
-		if _, err := before.Status(ctx); err != nil {
-			t.Errorf("a client from before authentication was on: %v", err)
-		}
-		wrong := c.as("", "wrong", lead)
-		if _, err := wrong.Status(ctx); !errors.Is(err, etcd.ErrPassword) {
-			t.Errorf("with a wrong password: %v", err)
-		}
-	})
+			before := c.as("", "first", lead)
+			if a, err := before.Auth(ctx, "first"); err != nil || a.Enabled {
+				t.Fatalf("before: %+v, %v", a, err)
+			}
+			if err := before.EnableAuth(ctx, "first"); err != nil {
+				t.Fatal(err)
+			}
+			after := c.as("", "first", lead)
+			if _, err := after.Status(ctx); err != nil {
+				t.Errorf("with the password: %v", err)
+			}
+			if a, err := after.Auth(ctx, "first"); err != nil || !a.PasswordWorks {
+				t.Errorf("with the password: %+v, %v", a, err)
+			}
+			if _, err := before.Status(ctx); err != nil {
+				t.Errorf("a client from before authentication was on: %v", err)
+			}
+			wrong := c.as("", "wrong", lead)
+			if _, err := wrong.Status(ctx); !errors.Is(err, etcd.ErrPassword) {
+				t.Errorf("with a wrong password: %v", err)
+			}
+		})
+	}
 }
 
 // Each kind of value is decoded by each version: a wrong type would end etcd at its start.
 func TestEveryKindOfParameterIsUnderstood(t *testing.T) {
-	perVersion(t, func(t *testing.T, version, binary string) {
-		prefix := ""
-		if strings.HasPrefix(version, "3.5.") {
-			prefix = "experimental-"
-		}
-		config := &v1alpha1.EtcdConfig{
-			QuotaBackendBytes:       ptr.To(resource.MustParse("4Gi")),
-			AutoCompactionMode:      ptr.To("Revision"),
-			AutoCompactionRetention: ptr.To("5000"),
-			SnapshotCount:           ptr.To(int64(20000)),
-			HeartbeatInterval:       &metav1.Duration{Duration: 50 * time.Millisecond},
-			ElectionTimeout:         &metav1.Duration{Duration: 500 * time.Millisecond},
-			MaxRequestBytes:         ptr.To(resource.MustParse("2Mi")),
-			LogLevel:                ptr.To("warn"),
-			Extra: map[string]v1alpha1.ConfigValue{
-				"max-txn-ops": "256", "grpc-keepalive-interval": "2h", "pre-vote": "true", "tls-min-version": "TLS1.3",
-				prefix + "watch-progress-notify-interval": "30s",
-				prefix + "compaction-batch-limit":         "500",
-			},
-		}
-		c := newTestCluster(t, version, binary, 1, v1alpha1.TLSManaged, config)
-		c.start(asNew, c.members...)
-		leader(t, c, "operator", "", c.members...)
-	})
+	for version, binary := range servers(t) {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			prefix := ""
+			if strings.HasPrefix(version, "3.5.") {
+				prefix = "experimental-"
+			}
+			config := &v1alpha1.EtcdConfig{
+				QuotaBackendBytes:       ptr.To(resource.MustParse("4Gi")),
+				AutoCompactionMode:      ptr.To("Revision"),
+				AutoCompactionRetention: ptr.To("5000"),
+				SnapshotCount:           ptr.To(int64(20000)),
+				HeartbeatInterval:       &metav1.Duration{Duration: 50 * time.Millisecond},
+				ElectionTimeout:         &metav1.Duration{Duration: 500 * time.Millisecond},
+				MaxRequestBytes:         ptr.To(resource.MustParse("2Mi")),
+				LogLevel:                ptr.To("warn"),
+				Extra: map[string]v1alpha1.ConfigValue{
+					"max-txn-ops": "256", "grpc-keepalive-interval": "2h", "pre-vote": "true", "tls-min-version": "TLS1.3",
+					prefix + "watch-progress-notify-interval": "30s",
+					prefix + "compaction-batch-limit":         "500",
+				},
+			}
+			c := newTestCluster(t, version, binary, 1, v1alpha1.TLSManaged, config)
+			c.start(asNew, c.members...)
+			leader(t, c, "operator", "", c.members...)
+		})
+	}
 }
 
 // A certificate of the user's making carries any name: the password makes the operator root.
 func TestACertificateOfSomebodyNeedsThePassword(t *testing.T) {
-	perVersion(t, func(t *testing.T, version, binary string) {
-		c := newTestCluster(t, version, binary, 1, v1alpha1.TLSManaged)
-		c.start(asNew, c.members...)
-		lead := leader(t, c, "client", "first", c.members...)
-		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-		defer cancel()
+	for version, binary := range servers(t) {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			c := newTestCluster(t, version, binary, 1, v1alpha1.TLSManaged)
+			c.start(asNew, c.members...)
+			lead := leader(t, c, "client", "first", c.members...)
+			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+			defer cancel()
 
-		other := c.as("client", "first", lead)
-		if _, err := other.Status(ctx); err != nil {
-			t.Fatal(err)
-		}
-		somebody := c.as("client", "first", lead)
-		for range 2 {
-			if err := somebody.EnableAuth(ctx, "first"); err != nil {
+			other := c.as("client", "first", lead)
+			if _, err := other.Status(ctx); err != nil {
 				t.Fatal(err)
 			}
-		}
-		for name, client := range map[string]etcd.Client{"the same client": somebody, "one from before": other} {
-			if a, err := client.Auth(ctx, "first"); err != nil || !a.Enabled || !a.PasswordWorks {
-				t.Errorf("%s: %+v, %v", name, a, err)
+			somebody := c.as("client", "first", lead)
+			for range 2 {
+				if err := somebody.EnableAuth(ctx, "first"); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if _, err := client.Status(ctx); err != nil {
-				t.Errorf("%s: %v", name, err)
+			for name, client := range map[string]etcd.Client{"the same client": somebody, "one from before": other} {
+				if a, err := client.Auth(ctx, "first"); err != nil || !a.Enabled || !a.PasswordWorks {
+					t.Errorf("%s: %+v, %v", name, a, err)
+				}
+				if _, err := client.Status(ctx); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
 			}
-		}
-		if a, err := c.as("client", "wrong", lead).Auth(ctx, "wrong"); err != nil || !a.Enabled || a.PasswordWorks {
-			t.Errorf("a wrong password: %+v, %v", a, err)
-		}
-	})
+			if a, err := c.as("client", "wrong", lead).Auth(ctx, "wrong"); err != nil || !a.Enabled || a.PasswordWorks {
+				t.Errorf("a wrong password: %+v, %v", a, err)
+			}
+		})
+	}
 }
 
 // A member that was late for the bootstrap joins with the members that its peers tell, and one that lost its disk is
 // known to them as started.
 func TestALateMemberJoinsItsPeers(t *testing.T) {
-	perVersion(t, func(t *testing.T, version, binary string) {
-		c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged)
-		early, late := c.members[:2], c.members[2]
-		c.start(asNew, early...)
-		leader(t, c, "operator", "", early...)
-		var peers []etcd.Peer
-		for _, m := range c.members {
-			peers = append(peers, m.Peer)
-		}
-		c.start(etcd.GateDecision{Start: true, State: "existing", Members: peers}, late)
-		leader(t, c, "operator", "", c.members...)
-	})
+	for version, binary := range servers(t) {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged)
+			early, late := c.members[:2], c.members[2]
+			c.start(asNew, early...)
+			leader(t, c, "operator", "", early...)
+			var peers []etcd.Peer
+			for _, m := range c.members {
+				peers = append(peers, m.Peer)
+			}
+			c.start(etcd.GateDecision{Start: true, State: "existing", Members: peers}, late)
+			leader(t, c, "operator", "", c.members...)
+		})
+	}
 }
