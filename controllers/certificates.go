@@ -117,6 +117,16 @@ func (c *Children) Keypair(
 	return s.Data[caKey], pairOf(s), nil
 }
 
+// ClientKeypair reads the authority and the certificate that clients are handed. The key of a certificate of the user
+// stays where it is: it is the servers' as well, so clients need one of their own.
+func (c *Children) ClientKeypair(ctx context.Context, owner Object, spec *v1alpha1.TLSSpec) ([]byte, clustertls.Pair, error) {
+	ca, pair, err := c.Keypair(ctx, owner, spec, cluster.ClientTLSSecret(owner.GetName()))
+	if spec.TLSMode() == v1alpha1.TLSProvided {
+		pair = clustertls.Pair{}
+	}
+	return ca, pair, err
+}
+
 // TLSSecret returns the Secret that pods mount for a purpose: our own, or that of the user; empty without TLS.
 func TLSSecret(spec *v1alpha1.TLSSpec, managed string) string {
 	switch spec.TLSMode() {

@@ -183,7 +183,7 @@ func (k *EtcdKind) ensureAccess(ctx context.Context, o *v1alpha1.EtcdCluster, b 
 	if err := k.applyClientService(ctx, o, b); err != nil {
 		return err
 	}
-	ca, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ClientTLSSecret(o.Name))
+	ca, pair, err := k.ClientKeypair(ctx, o, o.Spec.TLS)
 	if err != nil {
 		return certificateError{err}
 	}

@@ -166,7 +166,10 @@ func (k *EtcdKind) access(ctx context.Context, o *v1alpha1.EtcdCluster) (access,
 		return a, certificateError{fmt.Errorf("the operator's certificate: %w", err)}
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
+	if !roots.AppendCertsFromPEM(ca) {
+		return a, certificateError{invalid("spec.tls: the certificate authority (ca.crt) of %s cannot be read: replace it",
+			TLSSecret(o.Spec.TLS, cluster.OperatorTLSSecret(o.Name)))}
+	}
 	a.tls = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}
 	return a, nil
 }

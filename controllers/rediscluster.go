@@ -42,6 +42,9 @@ func (k *RedisKind) Next(s redis.State) cluster.Plan { return redis.Next(s) }
 // Ensure applies the children in the order in which pods need them: what they mount comes before them.
 func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error {
 	labels := redis.Labels(o)
+	if err := k.keepPasswords(ctx, o); err != nil {
+		return err
+	}
 	passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, labels,
 		redis.PasswordDefault, redis.PasswordOperator, redis.PasswordReplication)
 	if err != nil {
@@ -63,6 +66,35 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 		}
 	}
 	return k.ensureConnection(ctx, o, passwords)
+}
+
+// keepPasswords refuses to go on with other passwords than those that running servers were started with: they read
+// them only then.
+func (k *RedisKind) keepPasswords(ctx context.Context, o *v1alpha1.RedisCluster) error {
+	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ShardSet(o.Name, 0)}, &appsv1.StatefulSet{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read StatefulSet of shard 0: %w", err)
+	}
+	have, err := k.Passwords(ctx, o)
+	if err != nil {
+		return err
+	}
+	if have == nil {
+		return invalid("Secret %s with the passwords of the running servers is gone: restore it, or delete the cluster and create it again",
+			cluster.AuthSecret(o.Name))
+	}
+	want, err := k.userPassword(ctx, o, o.Spec.Auth)
+	if err != nil {
+		return err
+	}
+	if want != "" && want != have[PasswordKey] {
+		return invalid("spec.auth.secretName: the password in Secret %q has changed, and the password of a running cluster "+
+			"cannot be changed yet: set it back", o.Spec.Auth.Secret())
+	}
+	return nil
 }
 
 func (k *RedisKind) builder(o *v1alpha1.RedisCluster) (redis.Builder, error) {
@@ -128,22 +160,12 @@ func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b
 // ensureConnection writes the Secret that clients connect with. It may exist before the cluster does: without slots a
 // server takes no write.
 func (k *RedisKind) ensureConnection(ctx context.Context, o *v1alpha1.RedisCluster, passwords map[string]string) error {
-	ca, pair, err := k.clientKeypair(ctx, o)
+	ca, pair, err := k.ClientKeypair(ctx, o, o.Spec.TLS)
 	if err != nil {
 		return certificateError{err}
 	}
 	data := redis.Connection(o, k.Domain, passwords[redis.PasswordDefault], ca, pair.Cert, pair.Key)
 	return k.EnsureSecret(ctx, o, cluster.ConnectionSecret(o.Name), typeRedisBinding, redis.Labels(o), data)
-}
-
-// clientKeypair is what clients prove themselves with. The key of a certificate of the user stays where it is: it is the
-// servers' as well.
-func (k *RedisKind) clientKeypair(ctx context.Context, o *v1alpha1.RedisCluster) ([]byte, clustertls.Pair, error) {
-	ca, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ClientTLSSecret(o.Name))
-	if o.Spec.TLS.TLSMode() == v1alpha1.TLSProvided {
-		pair = clustertls.Pair{}
-	}
-	return ca, pair, err
 }
 
 // Report fills in the status.

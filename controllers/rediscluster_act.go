@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,18 +57,15 @@ func (k *RedisKind) command(ctx context.Context, o *v1alpha1.RedisCluster, calls
 	for _, c := range calls {
 		byPod[c.Pod] = append(byPod[c.Pod], c)
 	}
-	errs := make(chan error, len(byPod))
+	// In the order of the pods: the errors go into the status, which should not change with every attempt.
+	pods := slices.Sorted(maps.Keys(byPod))
+	errs := make([]error, len(pods))
 	var wg sync.WaitGroup
-	for pod, calls := range byPod {
-		wg.Go(func() { errs <- k.commandPod(ctx, o, connect, pod, calls) })
+	for i, pod := range pods {
+		wg.Go(func() { errs[i] = k.commandPod(ctx, o, connect, pod, byPod[pod]) })
 	}
 	wg.Wait()
-	close(errs)
-	var all []error
-	for err := range errs {
-		all = append(all, err)
-	}
-	return errors.Join(all...)
+	return errors.Join(errs...)
 }
 
 func (k *RedisKind) commandPod(
@@ -77,12 +76,19 @@ func (k *RedisKind) commandPod(
 		return fmt.Errorf("read pod %s: %w", name, err)
 	}
 	c := connect(name, redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort})
-	var errs []error
+	defer func() { _ = c.Close() }() // The commands have been answered by then.
+	// A command to the wrong server could make it give up its data, so its identity is asked for once more.
+	node, err := c.Read(ctx)
+	if err != nil {
+		return fmt.Errorf("pod %s: %s", name, briefly(err))
+	}
+	if !node.RunsIn(name) {
+		return fmt.Errorf("pod %s: another server answers at its address", name)
+	}
 	for _, call := range calls {
 		if err := call.Do(ctx, c); err != nil {
-			errs = append(errs, fmt.Errorf("pod %s: %w", name, err))
-			break
+			return fmt.Errorf("pod %s: %s", name, briefly(err))
 		}
 	}
-	return errors.Join(append(errs, c.Close())...)
+	return nil
 }

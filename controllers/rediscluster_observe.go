@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,6 +56,10 @@ func readServer(ctx context.Context, connect connectFunc, p *redis.Pod) {
 	node, err := c.Read(ctx)
 	if err != nil {
 		p.Error = briefly(err)
+		return
+	}
+	if !node.RunsIn(p.Name) {
+		p.Error = "another server answers at its address"
 		return
 	}
 	p.Node = node
@@ -141,51 +144,21 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		Deleting: pod.DeletionTimestamp != nil,
 		Ready:    podReady(pod),
 		Stuck:    stuck(pod),
+		HasRun:   hasRun(pod, redis.ContainerServer),
+		Gate:     gateRemark(pod),
 	}
 	if pod.Status.PodIP != "" {
 		p.Addr = redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}
 	}
-	for _, c := range pod.Status.ContainerStatuses {
-		if c.Name == redis.ContainerServer {
-			p.HasRun = c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
-		}
-	}
-	for _, c := range pod.Status.InitContainerStatuses {
-		if c.Name == redis.ContainerGate {
-			p.Gate = gateMessage(c)
-		}
-	}
 	return p
 }
 
-// gateMessage is what the gate said at its end, this time or the last.
-func gateMessage(c corev1.ContainerStatus) string {
-	for _, t := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
+// gateRemark is what the start gate said at its end, this time or the last, empty when it had nothing to remark.
+func gateRemark(pod *corev1.Pod) string {
+	gate := containerStatus(pod.Status.InitContainerStatuses, redis.ContainerGate)
+	for _, t := range []*corev1.ContainerStateTerminated{gate.State.Terminated, gate.LastTerminationState.Terminated} {
 		if t != nil && t.Message != "" {
 			return t.Message
-		}
-	}
-	return ""
-}
-
-// stuck says why a pod cannot start, empty when it is on its way or runs.
-func stuck(pod *corev1.Pod) string {
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		w := c.State.Waiting
-		if w == nil {
-			continue
-		}
-		switch w.Reason {
-		case "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError":
-			if c.Name == redis.ContainerGate && gateMessage(c) != "" {
-				return w.Reason + ": " + gateMessage(c)
-			}
-			return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
-		}
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return c.Reason + ": " + c.Message
 		}
 	}
 	return ""

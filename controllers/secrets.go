@@ -109,12 +109,12 @@ func (c *Children) EnsurePasswords(
 			data[k] = []byte(rand.Text())
 		}
 	}
-	if auth.Secret() != "" {
-		user, err := c.userSecret(ctx, owner, "spec.auth.secretName", auth.Secret(), PasswordKey)
-		if err != nil {
-			return nil, err
-		}
-		data[PasswordKey] = user.Data[PasswordKey]
+	users, err := c.userPassword(ctx, owner, auth)
+	if err != nil {
+		return nil, err
+	}
+	if users != "" {
+		data[PasswordKey] = []byte(users)
 	}
 	if err := c.EnsureSecret(ctx, owner, name, corev1.SecretTypeOpaque, labels, data); err != nil {
 		return nil, err
@@ -124,6 +124,18 @@ func (c *Children) EnsurePasswords(
 		passwords[k] = string(data[k])
 	}
 	return passwords, nil
+}
+
+// userPassword reads the password that the specification names, empty when it names none.
+func (c *Children) userPassword(ctx context.Context, owner Object, auth *v1alpha1.AuthSpec) (string, error) {
+	if auth.Secret() == "" {
+		return "", nil
+	}
+	s, err := c.userSecret(ctx, owner, "spec.auth.secretName", auth.Secret(), PasswordKey)
+	if err != nil {
+		return "", err
+	}
+	return string(s.Data[PasswordKey]), nil
 }
 
 // Passwords reads the cluster's auth Secret back without writing; nil when it does not exist yet.

@@ -112,9 +112,10 @@ func restartStuck(s State) (cluster.Plan, bool) {
 			continue
 		}
 		if p.EverRan && !s.Want.Persistent {
-			continue
+			return cluster.Refuse(ReasonRollout, "%s %s, and the change that may cure it needs a restart, which would "+
+				"delete the data of a member without spec.storage: delete the pod yourself to accept that", p.Name, p.Problem)
 		}
-		return cluster.Do(DeletePod{p.Name, p.UID}, "%s cannot run (%s) and the specification has changed since", p.Name, p.Problem)
+		return cluster.Do(DeletePod{p.Name, p.UID}, "%s %s, and the specification has changed since", p.Name, p.Problem)
 	}
 	return cluster.Pass()
 }
@@ -130,9 +131,24 @@ func waitForMembers(s State) (cluster.Plan, bool) {
 	after := whileWaiting
 	reason, what := ReasonNoQuorum, "no quorum of members answers"
 	if !s.known() {
-		after, reason, what = whileStarting, ReasonStarting, fmt.Sprintf("waiting for the first quorum of %d members", len(s.Record.Members))
+		reason, what = ReasonStarting, fmt.Sprintf("waiting for the first quorum of %d members", len(s.Record.Members))
+		if s.wakingUp() {
+			after = whileStarting
+		}
 	}
 	return cluster.Wait(reason, after, "%s%s", what, troubles(s))
+}
+
+// wakingUp reports whether enough members have been started for a quorum to form any moment. Until then pods report
+// by themselves what happens to them.
+func (s State) wakingUp() bool {
+	started := 0
+	for _, p := range s.Pods {
+		if p.EverRan && !p.Stuck && !p.Terminating {
+			started++
+		}
+	}
+	return started >= Quorum(len(s.Record.Members))
 }
 
 // keepIdentity refuses to touch anything when a member belongs to another cluster.
@@ -256,8 +272,8 @@ func refuseMembership(s State) (cluster.Plan, bool) {
 	for _, m := range s.Members {
 		known := slices.ContainsFunc(s.Record.Members, func(p Peer) bool { return p.URL == m.PeerURL })
 		if !known || m.Learner {
-			return cluster.Refuse(ReasonMembership, "etcd has a member %s (%s, learner: %t) that the specification does not: "+
-				"remove it with etcdctl member remove %s", FormatID(m.ID), m.PeerURL, m.Learner, FormatID(m.ID))
+			return cluster.Refuse(ReasonMembership, "etcd has a member %s (%s, learner: %t) that the specification does not%s",
+				FormatID(m.ID), m.PeerURL, m.Learner, s.cureOf(m))
 		}
 	}
 	if len(s.Members) != len(s.Record.Members) {
@@ -265,6 +281,17 @@ func refuseMembership(s State) (cluster.Plan, bool) {
 			"create the cluster again with spec.size %d", len(s.Members), len(s.Record.Members), len(s.Members))
 	}
 	return cluster.Pass()
+}
+
+// cureOf names what to do about a member that should not be there. To remove it is right only while all that should be
+// there are: otherwise the members are known by other names than those of the specification.
+func (s State) cureOf(stranger Member) string {
+	for _, p := range s.Record.Members {
+		if !slices.ContainsFunc(s.Members, func(m Member) bool { return m.PeerURL == p.URL }) {
+			return ": the members were made with another spec.tls.mode or another DNS domain of the Kubernetes cluster; set it back"
+		}
+	}
+	return ": remove it with etcdctl member remove " + FormatID(stranger.ID)
 }
 
 func describe(peers []Peer) string {

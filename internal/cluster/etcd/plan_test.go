@@ -258,14 +258,14 @@ func TestNext(t *testing.T) { //nolint:gocyclo // A table.
 			}),
 			reason: etcd.ReasonMembersNotReady, says: "orders-0 cannot be scheduled",
 		},
-		"a stuck pod whose data would go with it is left alone": {
+		"a stuck pod whose data would go with it is left to its owner": {
 			state: settled(func(s *etcd.State) {
 				s.Want.TemplateHash, s.Want.Persistent, s.Members = "next", false, nil
 				for i := range s.Pods {
-					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Stuck = nil, false, true
+					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Stuck, s.Pods[i].Problem = nil, false, true, "cannot run: OOMKilled"
 				}
 			}),
-			reason: etcd.ReasonNoQuorum,
+			reason: etcd.ReasonRollout, stalled: true, says: "orders-0 cannot run: OOMKilled, and the change that may cure it",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -137,7 +137,10 @@ func (b Blueprint) Connection(password string, ca []byte, pair clustertls.Pair) 
 	}
 	if len(ca) > 0 {
 		scheme = "https"
-		data["ca.crt"], data["tls.crt"], data["tls.key"] = ca, pair.Cert, pair.Key
+		data["ca.crt"] = ca
+	}
+	if len(pair.Key) > 0 {
+		data["tls.crt"], data["tls.key"] = pair.Cert, pair.Key
 	}
 	if password != "" {
 		data["username"], data["password"] = []byte(RootUser), []byte(password)

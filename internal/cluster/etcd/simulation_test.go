@@ -19,7 +19,7 @@ import (
 
 var (
 	simulationSeed = flag.Uint64("simulation.seed", 0, "replay this one seed and say what happens")
-	simulationRuns = flag.Int("simulation.runs", 5000, "number of seeds to run")
+	simulationRuns = flag.Int("simulation.runs", 3000, "number of seeds to run")
 )
 
 // simNow is the time of a simulation, which has no use for one that moves.

@@ -38,7 +38,7 @@ func (v *view) ready(p cluster.Plan, err error) metav1.Condition {
 		if errors.As(err, &refusal) {
 			c.Reason = refusal.Reason
 		}
-	case p.Reason == v1alpha1.ReasonPaused && Next(v.State).Settled(), p.Settled():
+	case p.Settled():
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonSettled
 		c.Message = fmt.Sprintf("%d shards with %d replicas each serve all slots, and every replica is in sync", v.Spec.Shards, v.Spec.Replicas)
 	}

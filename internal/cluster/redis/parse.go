@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -29,7 +30,7 @@ func parseNode(f []string) (Peer, error) {
 	if len(f) < 8 {
 		return Peer{}, fmt.Errorf("%d fields, at least 8 expected", len(f))
 	}
-	p := Peer{ID: f[0], Addr: parseAddress(f[1]), Connected: f[7] == "connected"}
+	p := Peer{ID: f[0], Addr: parseAddress(f[1]), Host: parseHost(f[1]), Connected: f[7] == "connected"}
 	for flag := range strings.SplitSeq(f[2], ",") {
 		p.setFlag(flag)
 	}
@@ -89,6 +90,16 @@ func parseAddress(text string) Address {
 	return Address{IP: text[:i], Port: port}
 }
 
+// parseHost reads the announced hostname of the same field, empty when there is none.
+func parseHost(text string) string {
+	_, rest, _ := strings.Cut(text, ",")
+	host, _, _ := strings.Cut(rest, ",")
+	if strings.Contains(host, "=") {
+		return "" // A key=value pair: no hostname was announced.
+	}
+	return host
+}
+
 // ParseNode puts the answers of one server together: CLUSTER MYID, CLUSTER NODES, CLUSTER INFO and INFO.
 func ParseNode(id, nodes, clusterInfo, info string) (*Node, error) {
 	peers, err := ParseNodes(nodes)
@@ -96,7 +107,7 @@ func ParseNode(id, nodes, clusterInfo, info string) (*Node, error) {
 		return nil, fmt.Errorf("CLUSTER NODES: %w", err)
 	}
 	n := &Node{ID: strings.TrimSpace(id), Peers: peers}
-	if self := n.Self(); len(peers) == 0 || self.ID != n.ID {
+	if self := n.Self(); !slices.ContainsFunc(peers, func(p Peer) bool { return p.Myself }) || self.ID != n.ID {
 		return nil, fmt.Errorf("CLUSTER NODES has no line of the node %s itself", n.ID)
 	}
 	n.StateOK = parseInfo(clusterInfo)["cluster_state"] == "ok"

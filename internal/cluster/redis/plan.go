@@ -1,6 +1,9 @@
 package redis
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/quorate/quorate/internal/cluster"
@@ -80,15 +83,26 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 	missing := ""
 	for i := range v.Pods {
 		if p := &v.Pods[i]; p.Node == nil || p.Deleting {
-			missing = p.Name
+			missing = strings.TrimSuffix(p.Name+": "+cmp.Or(p.Error, p.Gate), ": ")
 			break
 		}
 	}
 	reason, after := ReasonUnreachable, later
 	if !v.formed {
-		reason, after = ReasonStarting, soon
+		reason = ReasonStarting
+	}
+	if v.wakingUp() {
+		after = soon
 	}
 	return cluster.Wait(reason, after, "%d of %d servers answer; the first that does not is %s", len(v.read), wanted, missing)
+}
+
+// wakingUp tells whether a server of a cluster that is not formed yet has been started and is about to answer. Until
+// then pods report by themselves what happens to them.
+func (v *view) wakingUp() bool {
+	return !v.formed && slices.ContainsFunc(v.Pods, func(p Pod) bool {
+		return p.HasRun && p.Node == nil && p.Stuck == "" && !p.Deleting
+	})
 }
 
 // waitForReady waits until Kubernetes, too, has noticed that the servers accept connections.

@@ -106,8 +106,8 @@ func (b Builder) Budget(shard int) *policyv1ac.PodDisruptionBudgetApplyConfigura
 			WithSelector(metav1ac.LabelSelector().WithMatchLabels(shardLabels(Selector(b.Cluster), shard))))
 }
 
-// Set is the StatefulSet of a shard. live is the one that exists, nil when there is none: its number of pods and its
-// claim template stay, because what to do about a change of those is for the planner to decide.
+// Set is the StatefulSet of a shard. live is the one that exists, nil when there is none: pods too many and its claim
+// template stay, because what to do about those is for the planner to decide.
 func (b Builder) Set(shard int, live *appsv1.StatefulSet) (*appsv1ac.StatefulSetApplyConfiguration, error) {
 	tpl, err := b.Template(shard)
 	if err != nil {
@@ -115,7 +115,7 @@ func (b Builder) Set(shard int, live *appsv1.StatefulSet) (*appsv1ac.StatefulSet
 	}
 	replicas := int32(1 + b.Cluster.Spec.Replicas()) //nolint:gosec // admission bounds it
 	if live != nil && live.Spec.Replicas != nil {
-		replicas = *live.Spec.Replicas
+		replicas = max(replicas, *live.Spec.Replicas)
 	}
 	spec := appsv1ac.StatefulSetSpec().
 		WithServiceName(cluster.PeersService(b.Cluster.Name)).
@@ -261,6 +261,7 @@ func (b Builder) server() (*corev1ac.ContainerApplyConfiguration, error) {
 		WithStartupProbe(probe(1, 600)).
 		WithReadinessProbe(probe(5, 2)).
 		WithLivenessProbe(probe(10, 6)).
+		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
 		WithSecurityContext(kube.ContainerSecurity()).
 		WithVolumeMounts(mount(cluster.VolumeData, dataDir, false), mount("run", runDir, false))
 	if b.TLSSecret != "" {

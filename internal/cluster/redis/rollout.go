@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"slices"
+
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -45,7 +47,8 @@ func (v *view) hasLivingCopy(p *Pod) bool {
 
 func (p *Pod) ref() PodRef { return PodRef{p.Name, p.UID} }
 
-// restartReplicas restarts outdated replicas, one of each shard at a time. Everything is healthy here.
+// restartReplicas restarts outdated replicas, one of each shard at a time. Everything is healthy here. While no pod has
+// proved yet that the new template works, only one goes.
 func restartReplicas(v *view) (cluster.Plan, bool) {
 	step := Restart{Cause: ReasonRestart}
 	for shard, pods := range v.shards {
@@ -58,6 +61,9 @@ func restartReplicas(v *view) (cluster.Plan, bool) {
 	}
 	if len(step.Pods) == 0 {
 		return cluster.Pass()
+	}
+	if !slices.ContainsFunc(v.Pods, func(p Pod) bool { return !p.Outdated }) {
+		step.Pods = step.Pods[:1]
 	}
 	for i := range v.Pods {
 		// A pod that just came back is ready only after its probe: the next one must not go before.

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	seeds    = flag.Int("seeds", 3000, "number of simulated runs")
+	seeds    = flag.Int("seeds", 2000, "number of simulated runs")
 	oneSeed  = flag.Uint64("seed", 0, "the one seed to run, with its full trace")
 	giveUp   = 5 * time.Minute
 	nodeTime = 5 * time.Second
@@ -32,6 +32,8 @@ type simulation struct {
 	acked map[redis.Range]int
 	// won is the epoch under which a range last changed hands. Who claims it under an older one has not heard of that.
 	won map[redis.Range]uint64
+	// assigned are the ranges that the operator has assigned at some time.
+	assigned map[redis.Range]bool
 	// bereft says that a fault took more than the cluster can be expected to get over without a human.
 	bereft bool
 	ips    int
@@ -55,7 +57,7 @@ type simPod struct {
 
 func newSimulation(seed uint64, faults bool) *simulation {
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	s := &simulation{rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), acked: map[redis.Range]int{}, won: map[redis.Range]uint64{}}
+	s := &simulation{rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), acked: map[redis.Range]int{}, won: map[redis.Range]uint64{}, assigned: map[redis.Range]bool{}}
 	s.spec = redis.Spec{Name: "c", Shards: 1 + rnd.IntN(4), Replicas: rnd.IntN(3), Version: "8.0.2", Persistent: rnd.IntN(3) > 0}
 	if !faults {
 		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", Persistent: true}
@@ -190,6 +192,9 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 			s.mourn(p)
 			s.net.Remove(p.server)
 			p.server = nil
+			if !slices.ContainsFunc(s.pods, func(o *simPod) bool { return o.server != nil }) {
+				clear(s.assigned) // Nothing is left of the cluster: the next one is a new one.
+			}
 		}
 	}
 	p.exists, p.restart, p.backAt = false, false, s.soon(ticks)
@@ -233,7 +238,7 @@ func owns(v *redisfake.Server, r redis.Range) bool {
 func (s *simulation) fault() {
 	p := s.pods[s.rnd.IntN(len(s.pods))]
 	ephemeral := !s.spec.Persistent
-	switch s.rnd.IntN(8) {
+	switch s.rnd.IntN(9) {
 	case 0, 1:
 		s.log("fault: pod %s is deleted", p.name)
 		s.delete(p, ephemeral, 30)
@@ -263,12 +268,51 @@ func (s *simulation) fault() {
 				s.delete(p, ephemeral, 30)
 			}
 		}
+	case 8:
+		s.meddle()
 	case 7:
 		s.log("the template changes")
 		for _, p := range s.pods {
 			p.outdated = true
 		}
 	}
+}
+
+// meddle is a human who makes all servers forget a node that is gone, slots and all.
+func (s *simulation) meddle() {
+	if s.rnd.IntN(2) == 0 {
+		return
+	}
+	for _, g := range s.gone() {
+		s.log("fault: a human forgets %s", g)
+		s.bereft = true
+		for _, p := range s.pods {
+			if p.server != nil {
+				_ = p.server.Forget(context.Background(), g)
+			}
+		}
+	}
+}
+
+// gone are the nodes that some server knows and that exist no more.
+func (s *simulation) gone() []string {
+	var out []string
+	for _, p := range s.pods {
+		if p.server == nil || !p.server.Up || p.server.Cut {
+			continue
+		}
+		node, err := p.server.Read(context.Background())
+		if err != nil {
+			continue
+		}
+		for _, peer := range node.Peers {
+			exists := slices.ContainsFunc(s.pods, func(o *simPod) bool { return o.server != nil && o.server.ID == peer.ID })
+			if !exists && !peer.Handshake && !slices.Contains(out, peer.ID) {
+				out = append(out, peer.ID)
+			}
+		}
+	}
+	return out
 }
 
 func (s *simulation) observe() redis.State {
@@ -334,6 +378,9 @@ func (s *simulation) checkAssignment(p *simPod, r redis.Range) {
 		if o.server != nil && o.server.Remembers(r) {
 			s.fail("slots %s are assigned to %s, but %s remembers an owner", r, p.name, o.name)
 		}
+		if o.server != nil && len(o.server.Data) > 0 && s.assigned[r] {
+			s.fail("slots %s are assigned to %s as if they were new, but %s holds data from before", r, p.name, o.name)
+		}
 	}
 }
 
@@ -345,6 +392,11 @@ func (s *simulation) checkRestart(st redis.Restart) {
 			s.fail("%s: two pods of one shard", st)
 		}
 		shards[p.shard] = true
+		for _, o := range s.pods {
+			if o != p && o.shard == p.shard && o.server != nil && o.server.Primary() != "" && !o.server.LinkUp() {
+				s.fail("%s: %s is not in sync", st, o.name)
+			}
+		}
 		if p.server == nil || !p.server.Owns(s.unit(p.shard)) {
 			continue
 		}
@@ -382,6 +434,8 @@ func (s *simulation) act(step cluster.Step) {
 		}
 		if err := call.Do(context.Background(), p.server); err != nil {
 			s.log("%s: %v", call.Pod, err)
+		} else if _, ok := step.(redis.AddSlots); ok {
+			s.assigned[s.unit(p.shard)] = true
 		}
 	}
 }

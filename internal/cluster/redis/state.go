@@ -5,6 +5,7 @@ package redis
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -97,6 +98,8 @@ type Node struct {
 type Peer struct {
 	ID   string
 	Addr Address
+	// Host is the DNS name that the node announces.
+	Host string
 	// Myself marks the line of the node that was asked.
 	Myself bool
 	// Replica says that the node copies PrimaryID; it is a primary otherwise.
@@ -122,6 +125,14 @@ func (n *Node) Self() Peer {
 		}
 	}
 	return Peer{ID: n.ID, Myself: true}
+}
+
+// RunsIn reports whether the server is that of the pod. The address of a pod may be out of date and belong to another
+// pod of the cluster by now, whose password and certificate are as good; the name that a server announces is its own.
+func (n *Node) RunsIn(pod string) bool {
+	host := n.Self().Host
+	name, _, _ := strings.Cut(host, ".")
+	return host == "" || name == pod
 }
 
 // Peer returns the node's line about another node.

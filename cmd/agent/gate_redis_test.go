@@ -1,0 +1,134 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// redisPod is the file system of a Redis pod, with the gate in it.
+func redisPod(t *testing.T) redisGate {
+	t.Helper()
+	dir := t.TempDir()
+	g := redisGate{
+		engine: "redis", version: "8.0.2", domain: "carts-peers.shop.svc.cluster.local", needPassword: true,
+		podName: "carts-0-0", podIP: "10.0.0.2", now: time.Now,
+		configDir: filepath.Join(dir, "config"), authDir: filepath.Join(dir, "auth"), dataDir: filepath.Join(dir, "data"), runDir: filepath.Join(dir, "run"),
+		lastWords: filepath.Join(dir, "termination-log"),
+	}
+	write(t, filepath.Join(g.configDir, redis.ConfigKey), "appendonly yes\n")
+	for _, key := range []string{redis.PasswordDefault, redis.PasswordOperator, redis.PasswordReplication} {
+		write(t, filepath.Join(g.authDir, key), "secret-"+key)
+	}
+	for _, d := range []string{g.dataDir, g.runDir} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return g
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const ownsSlots = "0123456789 10.0.0.1:6379@16379 myself,master - 0 0 3 connected 0-5460\n"
+
+func TestRedisGateWritesPrivateFiles(t *testing.T) {
+	g := redisPod(t)
+	if message, err := g.run(); err != nil || message != "" {
+		t.Fatalf("%q, %v", message, err)
+	}
+	for name, wants := range map[string][]string{
+		redis.ConfigKey: {"appendonly yes\n", "cluster-announce-ip 10.0.0.2\n", "cluster-announce-hostname carts-0-0.carts-peers.shop.svc.cluster.local\n", "masterauth secret-replication\n"},
+		redis.UsersFile: {"user default on #", "user quorate on #"},
+	} {
+		path := filepath.Join(g.runDir, name)
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range wants {
+			if !strings.Contains(string(raw), want) {
+				t.Errorf("%s has no %q:\n%s", name, want, raw)
+			}
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: mode %v, %v", name, info.Mode(), err)
+		}
+	}
+}
+
+func TestRedisGateRetiresAnEmptyPrimary(t *testing.T) {
+	g := redisPod(t)
+	write(t, filepath.Join(g.dataDir, redis.NodesFile), ownsSlots)
+	message, err := g.run()
+	if err != nil || !strings.Contains(message, "its data is gone") {
+		t.Fatalf("%q, %v", message, err)
+	}
+	if _, err := os.Stat(filepath.Join(g.dataDir, redis.NodesFile)); err == nil {
+		t.Error("the old identity is still in place")
+	}
+	if aside, _ := filepath.Glob(filepath.Join(g.dataDir, redis.NodesFile+".retired-*")); len(aside) != 1 {
+		t.Errorf("set aside: %v", aside)
+	}
+}
+
+func TestRedisGateStartsAPrimaryWithItsData(t *testing.T) {
+	g := redisPod(t)
+	write(t, filepath.Join(g.dataDir, redis.NodesFile), ownsSlots)
+	write(t, filepath.Join(g.dataDir, redis.AppendDir, "appendonly.aof.manifest"), "file appendonly.aof.1.base.rdb seq 1 type b\n")
+	if message, err := g.run(); err != nil || message != "" {
+		t.Fatalf("%q, %v", message, err)
+	}
+	if _, err := os.Stat(filepath.Join(g.dataDir, redis.NodesFile)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRedisGateHolds(t *testing.T) {
+	tests := map[string]struct {
+		spoil func(t *testing.T, g *redisGate)
+		want  string
+	}{
+		"an empty primary at its old address": {func(t *testing.T, g *redisGate) {
+			t.Helper()
+			write(t, filepath.Join(g.dataDir, redis.NodesFile), ownsSlots)
+			g.podIP = "10.0.0.1"
+		}, "delete the pod"},
+		"a server whose password is missing": {func(t *testing.T, g *redisGate) {
+			t.Helper()
+			if err := os.Remove(filepath.Join(g.authDir, redis.PasswordOperator)); err != nil {
+				t.Fatal(err)
+			}
+		}, "read password"},
+		"a pod without an address": {func(_ *testing.T, g *redisGate) { g.podIP = "" }, "POD_IP"},
+		"a manifest without the identity": {func(t *testing.T, g *redisGate) {
+			t.Helper()
+			write(t, filepath.Join(g.dataDir, redis.AppendDir, "appendonly.aof.manifest"), "file x\n")
+		}, "held back"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := redisPod(t)
+			tc.spoil(t, &g)
+			_, err := g.run()
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("error %v, want one with %q", err, tc.want)
+			}
+			if _, err := os.Stat(filepath.Join(g.runDir, redis.ConfigKey)); err == nil {
+				t.Error("the configuration was written all the same")
+			}
+		})
+	}
+}

@@ -1,0 +1,78 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// lastWordsLimit keeps what a container said at its end short enough for a status.
+const lastWordsLimit = 300
+
+func podReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// hasRun reports whether a container of the pod has been started at some time.
+func hasRun(p *corev1.Pod, container string) bool {
+	c := containerStatus(p.Status.ContainerStatuses, container)
+	return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil || c.RestartCount > 0
+}
+
+func containerStatus(list []corev1.ContainerStatus, name string) corev1.ContainerStatus {
+	for _, c := range list {
+		if c.Name == name {
+			return c
+		}
+	}
+	return corev1.ContainerStatus{}
+}
+
+// stuck says what keeps a pod from running that will not change by itself, empty when nothing does: the kubelet goes on
+// trying, but with the same image and the same settings. It leaves out what differs from one attempt to the next,
+// because it goes into the status.
+func stuck(p *corev1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return describe(c.Reason, c.Message)
+		}
+	}
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		w := c.State.Waiting
+		if w == nil || w.Reason == "" || w.Reason == "PodInitializing" || w.Reason == "ContainerCreating" {
+			continue
+		}
+		if w.Reason == "CrashLoopBackOff" {
+			return describe(w.Reason, lastWords(c))
+		}
+		return describe(w.Reason, w.Message)
+	}
+	if p.Status.Phase == corev1.PodFailed {
+		return describe("Failed", p.Status.Reason)
+	}
+	return ""
+}
+
+func describe(reason, message string) string { return strings.TrimSuffix(reason+": "+message, ": ") }
+
+// lastWords is what a container said at its end, this time or the last, or how it ended when it said nothing.
+func lastWords(c corev1.ContainerStatus) string {
+	t := c.State.Terminated
+	if t == nil {
+		t = c.LastTerminationState.Terminated
+	}
+	if t == nil {
+		return ""
+	}
+	if t.Reason == "OOMKilled" {
+		return "container " + c.Name + " needs more memory than its limit"
+	}
+	if text := strings.TrimSpace(t.Message); text != "" {
+		return text[max(0, len(text)-lastWordsLimit):]
+	}
+	return fmt.Sprintf("container %s ended with exit code %d", c.Name, t.ExitCode)
+}

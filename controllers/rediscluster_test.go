@@ -1,0 +1,278 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
+)
+
+// redisStage is a fake API server, servers in memory, a kubelet that connects the two, and the loop.
+type redisStage struct {
+	t       *testing.T
+	api     *world
+	net     *redisfake.Network
+	servers map[string]*redisfake.Server
+	loop    *Loop[*v1alpha1.RedisCluster, redis.State]
+	name    types.NamespacedName
+	ips     int
+}
+
+func redisCluster() *v1alpha1.RedisCluster {
+	replicas := int32(1)
+	return &v1alpha1.RedisCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "carts", UID: "u-1", Generation: 1},
+		Spec: v1alpha1.RedisClusterSpec{
+			Version: "8.0.2", Shards: 3, ReplicasPerShard: &replicas, Storage: &v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
+		},
+	}
+}
+
+func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object) *redisStage {
+	t.Helper()
+	w := newWorld(t, append(more, o)...)
+	s := &redisStage{
+		t: t, api: w, servers: map[string]*redisfake.Server{}, name: client.ObjectKeyFromObject(o),
+		net: redisfake.NewNetwork(5*time.Second, rand.New(rand.NewPCG(1, 2))),
+	}
+	kind := NewRedisKind(newChildren(w))
+	kind.Connect = s.connect
+	s.loop = &Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: w, Events: events.NewFakeRecorder(1000)}
+	return s
+}
+
+// connect finds the server by the name that the operator wants to see in its certificate.
+func (s *redisStage) connect(o redisclient.Options) redis.Client {
+	if o.Username != redis.UserOperator || o.Password == "" || o.TLS == nil {
+		s.t.Errorf("connection as %q, TLS %v", o.Username, o.TLS != nil)
+	}
+	pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
+	if server := s.servers[pod]; server != nil {
+		return server
+	}
+	return &redisfake.Server{}
+}
+
+func (s *redisStage) cluster() *v1alpha1.RedisCluster {
+	s.t.Helper()
+	var o v1alpha1.RedisCluster
+	if err := s.api.Get(s.t.Context(), s.name, &o); err != nil {
+		s.t.Fatal(err)
+	}
+	return &o
+}
+
+// kubelet creates the pods that the StatefulSets ask for and keeps a server in each.
+func (s *redisStage) kubelet(ctx context.Context) {
+	s.t.Helper()
+	var sets appsv1.StatefulSetList
+	if err := s.api.List(ctx, &sets); err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range sets.Items {
+		set := &sets.Items[i]
+		for ordinal := range int(*set.Spec.Replicas) {
+			name := cluster.Pod(set.Name, ordinal)
+			var pod corev1.Pod
+			err := s.api.Get(ctx, types.NamespacedName{Namespace: set.Namespace, Name: name}, &pod)
+			if apierrors.IsNotFound(err) {
+				s.run(ctx, set, name)
+			} else if err != nil {
+				s.t.Fatal(err)
+			}
+		}
+	}
+}
+
+func (s *redisStage) run(ctx context.Context, set *appsv1.StatefulSet, name string) {
+	s.t.Helper()
+	s.ips++
+	ip := fmt.Sprintf("10.0.0.%d", s.ips)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: name, UID: types.UID(fmt.Sprintf("uid-%d", s.ips)),
+			Labels: set.Spec.Template.Labels, Annotations: set.Spec.Template.Annotations,
+		},
+		Status: corev1.PodStatus{PodIP: ip, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+	if err := s.api.Create(ctx, pod); err != nil {
+		s.t.Fatal(err)
+	}
+	addr := redis.Address{IP: ip, Port: redis.ClientPort}
+	if server := s.servers[name]; server != nil {
+		server.Stop()
+		server.Start(addr)
+		return
+	}
+	s.servers[name] = s.net.Add(addr)
+}
+
+func (s *redisStage) pass() {
+	s.t.Helper()
+	ctx := s.t.Context()
+	s.kubelet(ctx)
+	for range 2 {
+		s.net.Tick()
+	}
+	if _, err := s.loop.Reconcile(ctx, s.cluster()); err != nil {
+		s.t.Logf("reconcile: %v", err)
+	}
+}
+
+func (s *redisStage) settle() {
+	s.t.Helper()
+	for range 300 {
+		s.pass()
+		if meta.IsStatusConditionTrue(s.cluster().Status.Conditions, v1alpha1.ConditionReady) {
+			return
+		}
+	}
+	s.t.Fatalf("not ready: %+v", s.cluster().Status)
+}
+
+func TestARedisClusterBecomesReadyAndIsThenLeftAlone(t *testing.T) {
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	status := s.cluster().Status
+	if status.Ready != "6/6" || status.Slots != "16384/16384" || status.ConnectionSecret != "carts-connection" {
+		t.Errorf("status %+v", status)
+	}
+	for _, typ := range []string{v1alpha1.ConditionAvailable, v1alpha1.ConditionSlotsCovered, v1alpha1.ConditionTLSReady} {
+		if !meta.IsStatusConditionTrue(status.Conditions, typ) {
+			t.Errorf("%s is not true", typ)
+		}
+	}
+	before := s.api.writes.Load()
+	for range 20 {
+		s.pass()
+	}
+	if n := s.api.writes.Load() - before; n != 0 {
+		t.Errorf("%d writes to a settled cluster", n)
+	}
+}
+
+func TestRedisPodsThatAllComeBackAtOnceFindEachOther(t *testing.T) {
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	id := s.cluster().Status.Shards[0].Nodes[0].ID
+	if err := s.api.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace("default")); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		s.pass()
+	}
+	s.settle()
+	if got := s.cluster().Status.Shards[0].Nodes[0].ID; got != id {
+		t.Errorf("node %s became %s", id, got)
+	}
+}
+
+func TestARedisRolloutRestartsEveryPodAndNoPrimary(t *testing.T) {
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	o := s.cluster()
+	fsync := "always"
+	o.Spec.Config = &v1alpha1.RedisConfig{AppendFsync: &fsync}
+	if err := s.api.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	old := s.uids()
+	for range 10 {
+		s.pass()
+	}
+	s.settle()
+	for pod, uid := range s.uids() {
+		if old[pod] == uid {
+			t.Errorf("pod %s was not restarted", pod)
+		}
+	}
+}
+
+func (s *redisStage) uids() map[string]types.UID {
+	s.t.Helper()
+	var pods corev1.PodList
+	if err := s.api.List(s.t.Context(), &pods); err != nil {
+		s.t.Fatal(err)
+	}
+	out := map[string]types.UID{}
+	for _, p := range pods.Items {
+		out[p.Name] = p.UID
+	}
+	return out
+}
+
+func TestARedisClusterDoesNotTakeWhatBelongsToOthers(t *testing.T) {
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "carts-config"}}
+	s := newRedisStage(t, redisCluster(), foreign)
+	s.pass()
+	c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonForeignObject {
+		t.Errorf("stalled: %+v", c)
+	}
+}
+
+func TestTheNumberOfPodsOfALiveRedisShardStays(t *testing.T) {
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	o := s.cluster()
+	none := int32(0)
+	o.Spec.ReplicasPerShard = &none
+	if err := s.api.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		s.pass()
+	}
+	if n := len(s.uids()); n != 6 {
+		t.Errorf("%d pods are left of 6", n)
+	}
+	c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != redis.ReasonLayout {
+		t.Errorf("stalled: %+v", c)
+	}
+}
+
+func TestWhyAPodIsStuck(t *testing.T) {
+	waiting := func(name, reason string) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}}}
+	}
+	held := waiting(redis.ContainerGate, "CrashLoopBackOff")
+	held[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Message: "the server is held back"}
+	tests := map[string]struct {
+		status corev1.PodStatus
+		want   string
+	}{
+		"running":          {corev1.PodStatus{}, ""},
+		"creating":         {corev1.PodStatus{ContainerStatuses: waiting(redis.ContainerServer, "ContainerCreating")}, ""},
+		"no image":         {corev1.PodStatus{ContainerStatuses: waiting(redis.ContainerServer, "ImagePullBackOff")}, "ImagePullBackOff: why"},
+		"held by the gate": {corev1.PodStatus{InitContainerStatuses: held}, "CrashLoopBackOff: the server is held back"},
+		"no node": {corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes"},
+		}}, "Unschedulable: 0/3 nodes"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := stuck(&corev1.Pod{Status: tc.status}); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}

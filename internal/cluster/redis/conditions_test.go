@@ -1,0 +1,171 @@
+package redis
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+func TestConditions(t *testing.T) {
+	type result map[string]string
+	tests := map[string]struct {
+		state *fixture
+		spoil func(f *fixture)
+		err   error
+		want  result
+	}{
+		"settled": {
+			state: formed(),
+			want: result{
+				"Ready": "True/Settled", "Available": "True/Serving", "SlotsCovered": "True/AllSlotsCovered",
+				"Reconciling": "False/Settled", "Stalled": "False/NotStalled",
+			},
+		},
+		"a replica out of sync does not stop anybody from writing": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-2-1").Node.LinkUp = false },
+			want: result{
+				"Ready": "False/WaitingForReplicas", "Available": "True/Serving", "SlotsCovered": "True/AllSlotsCovered",
+				"Reconciling": "True/WaitingForReplicas", "Stalled": "False/NotStalled",
+			},
+		},
+		"a primary that does not answer": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-0").Node = nil },
+			want: result{
+				"Ready": "False/PodsUnreachable", "Available": "False/NotServing", "SlotsCovered": "True/AllSlotsCovered",
+				"Reconciling": "True/PodsUnreachable", "Stalled": "False/NotStalled",
+			},
+		},
+		"nothing known": {
+			state: formed(), spoil: func(f *fixture) {
+				for i := range f.Pods {
+					f.Pods[i].Node = nil
+				}
+			},
+			want: result{
+				"Ready": "False/StartingPods", "Available": "False/NotServing", "SlotsCovered": "Unknown/Unknown",
+				"Reconciling": "True/StartingPods", "Stalled": "False/NotStalled",
+			},
+		},
+		"not formed yet": {
+			state: fresh(),
+			want: result{
+				"Ready": "False/SettingConfigEpochs", "Available": "False/NotServing", "SlotsCovered": "False/NotFormed",
+				"Reconciling": "True/SettingConfigEpochs", "Stalled": "False/NotStalled",
+			},
+		},
+		"a human is needed": {
+			state: formed(), spoil: func(f *fixture) { f.Spec.StorageChanged = true },
+			want: result{
+				"Ready": "False/StorageChangeUnsupported", "Available": "True/Serving", "SlotsCovered": "True/AllSlotsCovered",
+				"Reconciling": "False/StorageChangeUnsupported", "Stalled": "True/StorageChangeUnsupported",
+			},
+		},
+		"an error": {
+			state: formed(), err: errors.New("boom"),
+			want: result{
+				"Ready": "False/ReconcileError", "Available": "True/Serving", "SlotsCovered": "True/AllSlotsCovered",
+				"Reconciling": "True/ReconcileError", "Stalled": "False/NotStalled",
+			},
+		},
+		"a refusal": {
+			state: formed(), err: cluster.Refusal{Reason: "InvalidSpec", Message: "spec.config.extra: no"},
+			want: result{
+				"Ready": "False/InvalidSpec", "Available": "True/Serving", "SlotsCovered": "True/AllSlotsCovered",
+				"Reconciling": "False/InvalidSpec", "Stalled": "True/InvalidSpec",
+			},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tc.spoil != nil {
+				tc.spoil(tc.state)
+			}
+			got := result{}
+			for _, c := range Conditions(tc.state.State, Next(tc.state.State), tc.err) {
+				got[c.Type] = string(c.Status) + "/" + c.Reason
+				if c.Message == "" {
+					t.Errorf("%s has no message", c.Type)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestStatusHoldsNothingThatMoves pins that traffic alone never changes the status.
+func TestStatusHoldsNothingThatMoves(t *testing.T) {
+	var before, after v1alpha1.RedisClusterStatus
+	f := formed()
+	Status(f.State, &before)
+	for i := range f.Pods {
+		f.Pods[i].Node.Offset += 1000
+		f.Pods[i].Node.Keys++
+	}
+	Status(f.State, &after)
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
+	}
+	want := v1alpha1.RedisShardStatus{
+		Name: "c-0", Slots: "0-5461", Primary: "c-0-0", Nodes: []v1alpha1.RedisNodeStatus{
+			{Name: "c-0-0", ID: id("c-0-0"), Role: v1alpha1.RedisPrimary, Ready: true, Version: "8.0.2"},
+			{Name: "c-0-1", ID: id("c-0-1"), Role: v1alpha1.RedisReplica, Ready: true, Version: "8.0.2"},
+		},
+	}
+	if diff := cmp.Diff(want, after.Shards[0]); diff != "" {
+		t.Errorf("shard (-want +got):\n%s", diff)
+	}
+	if after.Ready != "6/6" || after.Slots != "16384/16384" || after.ShardCount != 3 || after.CurrentVersion != "8.0.2" {
+		t.Errorf("status %+v", after)
+	}
+}
+
+func TestConnection(t *testing.T) {
+	c := testCluster(v1alpha1.EngineValkey, "9.1.2")
+	got := Connection(c, "cluster.local", "p@ss:word/", []byte("ca"), []byte("cert"), []byte("key"))
+	for key, want := range map[string]string{
+		"type": "redis", "provider": "valkey", "host": "carts-client.shop.svc.cluster.local", "port": "6379", "username": "default",
+		"password": "p@ss:word/", "uri": "rediss://default:p%40ss%3Aword%2F@carts-client.shop.svc.cluster.local:6379",
+		"ca.crt": "ca", "tls.crt": "cert", "tls.key": "key",
+	} {
+		if string(got[key]) != want {
+			t.Errorf("%s is %q, want %q", key, got[key], want)
+		}
+	}
+	c.Spec.TLS, c.Spec.Auth = &v1alpha1.TLSSpec{Mode: ptr(v1alpha1.TLSDisabled)}, &v1alpha1.AuthSpec{Mode: ptr(v1alpha1.AuthDisabled)}
+	got = Connection(c, "cluster.local", "secret", nil, nil, nil)
+	for _, key := range []string{"username", "password", "ca.crt", "tls.crt", "tls.key"} {
+		if v, ok := got[key]; ok {
+			t.Errorf("%s is %q without authentication and TLS", key, v)
+		}
+	}
+	if string(got["uri"]) != "redis://carts-client.shop.svc.cluster.local:6379" {
+		t.Errorf("uri %s", got["uri"])
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for text, want := range map[string]Version{"8.0.2": {8, 0, 2}, "7.2": {7, 2, 0}, "8.0.2-bookworm": {8, 0, 2}} {
+		if got, err := ParseVersion(text); err != nil || got != want {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "8", "latest", "8.x.1", "1.2.3.4", "8.-1.0"} {
+		if v, err := ParseVersion(text); err == nil {
+			t.Errorf("%q was read as %v", text, v)
+		}
+	}
+	for _, tc := range []struct {
+		engine, version string
+		want            bool
+	}{{"redis", "7.0.15", false}, {"redis", "7.2.0", true}, {"redis", "8.0.2", true}, {"valkey", "8.1.1", true}} {
+		if got, err := announcesName(tc.engine, tc.version); err != nil || got != tc.want {
+			t.Errorf("%s %s: %v, %v", tc.engine, tc.version, got, err)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package redis
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func ptr[T any](v T) *T { return &v }
+
+func testCluster(engine v1alpha1.RedisEngine, version string) *v1alpha1.RedisCluster {
+	c := &v1alpha1.RedisCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "carts", Namespace: "shop", UID: "u"},
+		Spec: v1alpha1.RedisClusterSpec{
+			Engine: &engine, Version: version, Shards: 3, ReplicasPerShard: ptr(int32(1)),
+			Storage: &v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
+		},
+	}
+	return c
+}
+
+func TestConfigIsWhatItWas(t *testing.T) {
+	full := &v1alpha1.RedisConfig{
+		MaxMemory: ptr(resource.MustParse("512Mi")), MaxMemoryPolicy: ptr("allkeys-lru"), AppendFsync: ptr("always"),
+		NodeTimeout: &metav1.Duration{Duration: 2 * time.Second},
+		Extra: map[string]v1alpha1.ConfigValue{
+			"hz": "50", "client-output-buffer-limit": "replica 256mb 64mb 60", "proc-title-template": `a"b\c`, "notify-keyspace-events": "",
+		},
+	}
+	tests := map[string]struct {
+		engine  v1alpha1.RedisEngine
+		version string
+		plain   bool
+		config  *v1alpha1.RedisConfig
+	}{
+		"redis-7.0":        {engine: v1alpha1.EngineRedis, version: "7.0.15"},
+		"redis-8.0":        {engine: v1alpha1.EngineRedis, version: "8.0.2"},
+		"redis-8.0-full":   {engine: v1alpha1.EngineRedis, version: "8.0.2", config: full},
+		"valkey-8.1-plain": {engine: v1alpha1.EngineValkey, version: "8.1.1", plain: true},
+		"valkey-9.1":       {engine: v1alpha1.EngineValkey, version: "9.1.2"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := testCluster(tc.engine, tc.version)
+			c.Spec.Config = tc.config
+			if tc.plain {
+				c.Spec.TLS = &v1alpha1.TLSSpec{Mode: ptr(v1alpha1.TLSDisabled)}
+			}
+			common, err := Config(&c.Spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := PodConfig(common, PodFacts{
+				Name: "carts-0-0", IP: "10.0.0.1", Host: "carts-0-0.carts-peers.shop.svc.cluster.local",
+				Engine: string(tc.engine), Version: tc.version, ReplicationPassword: "s3cret",
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name+".conf", got)
+		})
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (write it with -update)", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+func TestConfigRefuses(t *testing.T) {
+	tests := map[string]struct{ key, value string }{
+		"a line break in a value":           {"hz", "10\nloadmodule /tmp/x.so"},
+		"a carriage return":                 {"hz", "10\rsave 1 1"},
+		"a zero byte":                       {"hz", "10\x00"},
+		"other than ASCII":                  {"hz", "zehn…ä"},
+		"a line break in a key":             {"hz 10\nloadmodule", "/tmp/x.so"},
+		"a space in a key":                  {"hz 10", "x"},
+		"an upper case key":                 {"Port", "1"},
+		"an empty key":                      {"", "1"},
+		"a parameter of the operator":       {"appendonly", "no"},
+		"a parameter owned by its prefix":   {"tls-port", "1"},
+		"another one owned by its prefix":   {"cluster-announce-ip", "1.2.3.4"},
+		"a parameter with a field":          {"maxmemory", "1gb"},
+		"what loads code into the server":   {"loadmodule", "/tmp/x.so"},
+		"what would open a door":            {"enable-debug-command", "yes"},
+		"the renaming of a needed command":  {"rename-command", "CLUSTER x"},
+		"a configuration from another file": {"include", "/etc/passwd"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := testCluster(v1alpha1.EngineRedis, "8.0.2")
+			c.Spec.Config = &v1alpha1.RedisConfig{Extra: map[string]v1alpha1.ConfigValue{tc.key: v1alpha1.ConfigValue(tc.value)}}
+			_, err := Config(&c.Spec)
+			var refusal cluster.Refusal
+			if !errors.As(err, &refusal) || !strings.Contains(refusal.Message, "spec.config.extra") {
+				t.Errorf("error %v, want a refusal that names the field", err)
+			}
+		})
+	}
+}
+
+// TestOwnedConfigKeys pins what the rule in the CRD mirrors.
+func TestOwnedConfigKeys(t *testing.T) {
+	if !slices.IsSorted(OwnedConfigKeys) {
+		t.Error("OwnedConfigKeys are not sorted")
+	}
+	common, err := Config(&testCluster(v1alpha1.EngineRedis, "8.0.2").Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(common) {
+		key, _, _ := strings.Cut(line, " ")
+		if !OwnsConfigKey(key) {
+			t.Errorf("the operator sets %s, and so could the user", key)
+		}
+	}
+}
+
+func TestUsers(t *testing.T) {
+	passwords := map[string]string{PasswordDefault: "a", PasswordOperator: "b", PasswordReplication: "c"}
+	for name, guarded := range map[string]bool{"users.acl": true, "users-open.acl": false} {
+		got, err := Users(passwords, guarded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, got)
+	}
+	delete(passwords, PasswordReplication)
+	if _, err := Users(passwords, true); err == nil {
+		t.Error("a user without a password was accepted")
+	}
+}
+
+func testBuilder(c *v1alpha1.RedisCluster) Builder {
+	return Builder{
+		Cluster: c, Owner: metav1ac.OwnerReference().WithName(c.Name), Domain: "cluster.local", AgentImage: "quorate:1", TLSSecret: "carts-server-tls",
+	}
+}
+
+func hashOf(t *testing.T, b Builder) string {
+	t.Helper()
+	tpl, err := b.Template(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tpl.Annotations[v1alpha1.AnnotationTemplateHash]
+}
+
+// TestAnOperatorUpgradeRestartsNoPod pins that the template's hash does not depend on the operator's own image.
+func TestAnOperatorUpgradeRestartsNoPod(t *testing.T) {
+	before := testBuilder(testCluster(v1alpha1.EngineRedis, "8.0.2"))
+	after := before
+	after.AgentImage = "quorate:2"
+	if hashOf(t, before) != hashOf(t, after) {
+		t.Error("another agent image changes the hash")
+	}
+}
+
+func TestWhatNeedsARestartChangesTheHash(t *testing.T) {
+	base := hashOf(t, testBuilder(testCluster(v1alpha1.EngineRedis, "8.0.2")))
+	changes := map[string]func(c *v1alpha1.RedisCluster){
+		"the version":       func(c *v1alpha1.RedisCluster) { c.Spec.Version = "8.0.3" },
+		"the image":         func(c *v1alpha1.RedisCluster) { c.Spec.Image = ptr("example.com/redis:1") },
+		"the configuration": func(c *v1alpha1.RedisCluster) { c.Spec.Config = &v1alpha1.RedisConfig{AppendFsync: ptr("always")} },
+		"authentication":    func(c *v1alpha1.RedisCluster) { c.Spec.Auth = &v1alpha1.AuthSpec{Mode: ptr(v1alpha1.AuthDisabled)} },
+		"a pod label": func(c *v1alpha1.RedisCluster) {
+			c.Spec.Template = &v1alpha1.PodTemplate{Labels: map[string]v1alpha1.TemplateValue{"team": "a"}}
+		},
+	}
+	for name, change := range changes {
+		t.Run(name, func(t *testing.T) {
+			c := testCluster(v1alpha1.EngineRedis, "8.0.2")
+			change(c)
+			if hashOf(t, testBuilder(c)) == base {
+				t.Errorf("%s does not change the hash", name)
+			}
+		})
+	}
+}

@@ -1,0 +1,129 @@
+package redis
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const nodesText = `07c37dfeb235213a872192d90877d0cd55635b91 10.0.0.1:6379@16379,carts-0-0.carts-peers.shop.svc.cluster.local,shard-id=ab,tls-port=6379 myself,master - 0 1426238317239 4 connected 0-5460 10923 [93-<-292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f]
+67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1 fd00::2:6379@16379 slave,fail 07c37dfeb235213a872192d90877d0cd55635b91 1426238316232 0 2 disconnected
+292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f :0@0 master,fail?,noaddr - 1426238318243 1426238317000 3 disconnected 10924-16383
+e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca 10.0.0.4:6379@16379 handshake - 0 0 0 connected
+vars currentEpoch 6 lastVoteEpoch 0
+`
+
+func TestParseNodes(t *testing.T) {
+	got, err := ParseNodes(nodesText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Peer{
+		{
+			ID: "07c37dfeb235213a872192d90877d0cd55635b91", Addr: Address{"10.0.0.1", 6379}, Myself: true,
+			Host: "carts-0-0.carts-peers.shop.svc.cluster.local", Connected: true, Epoch: 4,
+			Slots: Slots{{0, 5460}, {10923, 10923}}, Moving: true,
+		},
+		{
+			ID: "67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1", Addr: Address{"fd00::2", 6379}, Replica: true,
+			PrimaryID: "07c37dfeb235213a872192d90877d0cd55635b91", Failed: true, Epoch: 2,
+		},
+		{ID: "292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f", Failing: true, NoAddr: true, Epoch: 3, Slots: Slots{{10924, 16383}}},
+		{ID: "e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca", Addr: Address{"10.0.0.4", 6379}, Handshake: true, Connected: true},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestParseNode(t *testing.T) {
+	self := "aa 10.0.0.1:6379@16379 myself,slave bb 0 0 4 connected\n"
+	tests := map[string]struct {
+		info string
+		want Node
+	}{
+		"a replica in sync": {
+			"redis_version:7.0.15\r\nrole:slave\r\nmaster_link_status:up\r\nmaster_sync_in_progress:0\r\nslave_repl_offset:77\r\nmaster_repl_offset:78\r\ndb0:keys=3,expires=0,avg_ttl=0\r\n",
+			Node{Version: "7.0.15", LinkUp: true, EverLinked: true, Offset: 77, Keys: 3},
+		},
+		"a replica that never was": {
+			"role:slave\r\nmaster_link_status:down\r\nmaster_link_down_since_seconds:-1\r\nslave_repl_offset:1\r\n",
+			Node{Offset: 1},
+		},
+		"a replica that lost its primary": {
+			"role:slave\r\nmaster_link_status:down\r\nmaster_link_down_since_seconds:12\r\nslave_repl_offset:9\r\n",
+			Node{Offset: 9, EverLinked: true},
+		},
+		"valkey, while it loads": {
+			"redis_version:7.2.4\r\nvalkey_version:9.1.2\r\nloading:1\r\nrole:slave\r\nmaster_link_down_since_seconds:-1\r\ndb0:keys=3\r\ndb12:keys=4,expires=1\r\ndbx:keys=9\r\n",
+			Node{Version: "9.1.2", Loading: true, Keys: 7},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseNode("aa", self, "cluster_state:ok\r\n", tc.info)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc.want.ID, tc.want.StateOK, tc.want.Peers = "aa", true, got.Peers
+			if diff := cmp.Diff(&tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseNodeInsistsOnItself(t *testing.T) {
+	for _, nodes := range []string{"", "bb 10.0.0.1:6379@16379 master - 0 0 4 connected\n", "aa 10.0.0.1:6379 myself"} {
+		if _, err := ParseNode("aa", nodes, "", ""); err == nil {
+			t.Errorf("%q was accepted", nodes)
+		}
+	}
+}
+
+func FuzzParseNodes(f *testing.F) {
+	f.Add(nodesText)
+	f.Add("a b c d e f 1 h 5-3")
+	f.Add("a :@ myself - 0 0 1 connected 99999")
+	f.Fuzz(func(t *testing.T, text string) {
+		peers, err := ParseNodes(text)
+		if err != nil {
+			return
+		}
+		for _, p := range peers {
+			for _, r := range p.Slots {
+				if r.From < 0 || r.To < r.From || r.To >= SlotCount {
+					t.Errorf("range %v out of %q", r, text)
+				}
+			}
+		}
+		Gate(Disk{Nodes: text})
+	})
+}
+
+func TestAServerIsKnownByTheNameThatItAnnounces(t *testing.T) {
+	const line = "07c37dfeb235213a872192d90877d0cd55635b91 10.0.0.1:6379@16379%s myself,master - 0 0 1 connected 0-5460"
+	tests := map[string]struct {
+		aux  string
+		want bool
+	}{
+		"its own name":             {",c-0-1.c-peers.ns.svc.cluster.local", true},
+		"its own name and more":    {",c-0-1.c-peers.ns.svc.cluster.local,shard-id=69bc080733d1355567173199cff4a6a039a2f024", true},
+		"that of another pod":      {",c-0-10.c-peers.ns.svc.cluster.local", false},
+		"no name":                  {"", true},
+		"no name but a shard's id": {",,shard-id=69bc080733d1355567173199cff4a6a039a2f024", true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			peers, err := ParseNodes(fmt.Sprintf(line, tc.aux))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := Node{ID: peers[0].ID, Peers: peers}
+			if got := n.RunsIn("c-0-1"); got != tc.want {
+				t.Errorf("RunsIn = %v with announced name %q, want %v", got, peers[0].Host, tc.want)
+			}
+		})
+	}
+}

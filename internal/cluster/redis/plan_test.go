@@ -1,0 +1,397 @@
+package redis
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// fixture builds a state of three shards with one replica each, which a test then spoils.
+type fixture struct{ State }
+
+func id(pod string) string { return "id-" + pod }
+
+// formed is a settled cluster.
+func formed() *fixture {
+	f := fresh()
+	for i := range f.Pods {
+		p := &f.Pods[i]
+		p.Node.Peers = nil
+		for j := range f.Pods {
+			o := &f.Pods[j]
+			peer := Peer{ID: o.Node.ID, Addr: o.Addr, Myself: i == j, Connected: true, Epoch: f.Spec.bootstrapEpoch(o)}
+			if o.Ordinal == 0 {
+				peer.Slots = Share(o.Shard, f.Spec.Shards)
+			} else {
+				peer.Replica, peer.PrimaryID = true, id(fmt.Sprintf("c-%d-0", o.Shard))
+			}
+			p.Node.Peers = append(p.Node.Peers, peer)
+		}
+		p.Node.StateOK, p.Node.LinkUp, p.Node.EverLinked = true, p.Ordinal > 0, p.Ordinal > 0
+		p.Node.Keys, p.Node.Offset = 10, 1000
+	}
+	return f
+}
+
+// fresh is a cluster whose servers have just started for the first time.
+func fresh() *fixture {
+	f := &fixture{State{Spec: Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", Persistent: true}}}
+	for shard := range 3 {
+		f.Sets = append(f.Sets, Set{Shard: shard, Replicas: 2})
+		for ordinal := range 2 {
+			name := cluster.Pod(cluster.ShardSet("c", shard), ordinal)
+			addr := Address{IP: fmt.Sprintf("10.0.%d.%d", shard, ordinal), Port: ClientPort}
+			f.Pods = append(f.Pods, Pod{
+				Name: name, UID: "uid-" + name, Shard: shard, Ordinal: ordinal, Addr: addr, Ready: true, HasRun: true,
+				Node: &Node{ID: id(name), Version: "8.0.2", Peers: []Peer{{ID: id(name), Addr: addr, Myself: true, Connected: true}}},
+			})
+		}
+	}
+	return f
+}
+
+func (f *fixture) pod(name string) *Pod {
+	for i := range f.Pods {
+		if f.Pods[i].Name == name {
+			return &f.Pods[i]
+		}
+	}
+	panic("no pod " + name)
+}
+
+// views calls do on the line that every server has about a node.
+func (f *fixture) views(node string, do func(*Peer)) {
+	for i := range f.Pods {
+		if n := f.Pods[i].Node; n != nil {
+			for j := range n.Peers {
+				if n.Peers[j].ID == node {
+					do(&n.Peers[j])
+				}
+			}
+		}
+	}
+}
+
+// replaceDisk makes a pod a new, isolated node, and its old id a ghost that the others know.
+func (f *fixture) replaceDisk(name string) {
+	p := f.pod(name)
+	p.Addr.IP = "10.9.9.9"
+	p.Node = &Node{ID: "new-" + name, Version: "8.0.2", Peers: []Peer{{ID: "new-" + name, Addr: p.Addr, Myself: true, Connected: true}}}
+	f.views(id(name), func(peer *Peer) { peer.Connected, peer.Failed = false, true })
+}
+
+// join puts a new node into the tables of all, and all into its own.
+func (f *fixture) join(name string) {
+	p := f.pod(name)
+	self := p.Node.Self()
+	for i := range f.Pods {
+		o := &f.Pods[i]
+		if o == p {
+			continue
+		}
+		line := self
+		line.Myself = false
+		o.Node.Peers = append(o.Node.Peers, line)
+		other := o.Node.Self()
+		other.Myself = false
+		p.Node.Peers = append(p.Node.Peers, other)
+	}
+	p.Node.StateOK = true
+}
+
+func TestNext(t *testing.T) {
+	tests := map[string]struct {
+		state *fixture
+		spoil func(f *fixture)
+		// step that is planned, or the reason for none.
+		step    cluster.Step
+		reason  string
+		stalled bool
+	}{
+		"a settled cluster is left alone": {state: formed()},
+		"fresh nodes get epochs first": {
+			state: fresh(),
+			step: SetConfigEpochs{[]NodeEpoch{
+				{"c-0-0", 1}, {"c-0-1", 4}, {"c-1-0", 2}, {"c-1-1", 5}, {"c-2-0", 3}, {"c-2-1", 6},
+			}},
+		},
+		"a bootstrap waits for the last server": {
+			state: fresh(), spoil: func(f *fixture) { f.pod("c-2-1").Node = nil }, reason: ReasonStarting,
+		},
+		"a bootstrap waits for the last pod": {
+			state: fresh(), spoil: func(f *fixture) { f.Pods = f.Pods[:5] }, reason: ReasonStarting,
+		},
+		"a bootstrap goes on with the epochs that are missing": {
+			state: fresh(), spoil: func(f *fixture) {
+				for i := range 5 {
+					f.Pods[i].Node.Peers[0].Epoch = f.Spec.bootstrapEpoch(&f.Pods[i])
+				}
+			},
+			step: SetConfigEpochs{[]NodeEpoch{{"c-2-1", 6}}},
+		},
+		"slots that are missing after an interrupted assignment are assigned": {
+			state: formed(), spoil: func(f *fixture) {
+				unreplicate(f)
+				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+			},
+			step: AddSlots{[]Ownership{{"c-1-0", Share(1, 3)}}},
+		},
+		"slots without an owner are not assigned once there are replicas": {
+			state: formed(), spoil: func(f *fixture) { f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil }) },
+			reason: ReasonSlotsUnassigned, stalled: true,
+		},
+		"slots without an owner are not assigned to a node that holds keys": {
+			state: formed(), spoil: func(f *fixture) {
+				unreplicate(f)
+				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+				f.pod("c-1-0").Node.Keys = 5
+			},
+			reason: ReasonSlotsUnassigned, stalled: true,
+		},
+		"replicas are attached after the slots": {
+			state: formed(), spoil: unreplicate,
+			step: Replicate{[]Following{
+				{"c-0-1", "c-0-0", id("c-0-0")}, {"c-1-1", "c-1-0", id("c-1-0")}, {"c-2-1", "c-2-0", id("c-2-0")},
+			}},
+		},
+		"a replica of another shard is brought home": {
+			state: formed(), spoil: func(f *fixture) {
+				f.views(id("c-2-1"), func(p *Peer) { p.PrimaryID = id("c-0-0") })
+			},
+			step: Replicate{[]Following{{"c-2-1", "c-2-0", id("c-2-0")}}},
+		},
+		"two nodes that both moved are introduced": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-0-0").Addr.IP = "10.9.0.1"
+				f.pod("c-2-1").Addr.IP = "10.9.0.2"
+			},
+			step: Meet{[]Introduction{{"c-0-0", "c-2-1", Address{"10.9.0.2", ClientPort}}}},
+		},
+		"a node that lost its disk is introduced": {
+			state: formed(), spoil: func(f *fixture) { f.replaceDisk("c-1-1") },
+			step: Meet{[]Introduction{
+				{"c-0-0", "c-1-1", Address{"10.9.9.9", ClientPort}}, {"c-0-1", "c-1-1", Address{"10.9.9.9", ClientPort}},
+				{"c-1-0", "c-1-1", Address{"10.9.9.9", ClientPort}}, {"c-1-1", "c-2-0", Address{"10.0.2.0", ClientPort}},
+				{"c-1-1", "c-2-1", Address{"10.0.2.1", ClientPort}},
+			}},
+		},
+		"a replica that lost its disk is attached again": {
+			state: formed(), spoil: func(f *fixture) { f.replaceDisk("c-1-1"); f.join("c-1-1") },
+			step: Replicate{[]Following{{"c-1-1", "c-1-0", id("c-1-0")}}},
+		},
+		"an empty node does not get in the way of an election": {
+			state: formed(), spoil: func(f *fixture) { f.replaceDisk("c-1-0"); f.join("c-1-0") },
+			reason: ReasonElection,
+		},
+		"a shard without a copy is reported and left alone": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaceDisk("c-1-0")
+				f.replaceDisk("c-1-1")
+				f.pod("c-1-1").Addr.IP, f.pod("c-1-1").Node.Peers[0].Addr.IP = "10.9.9.8", "10.9.9.8"
+				f.join("c-1-0")
+				f.join("c-1-1")
+			},
+			reason: ReasonShardLost, stalled: true,
+		},
+		"a replica that never had a copy is not elected": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaceDisk("c-1-0")
+				f.join("c-1-0")
+				n := f.pod("c-1-1").Node
+				n.EverLinked, n.LinkUp, n.Keys = false, false, 0
+			},
+			reason: ReasonShardLost, stalled: true,
+		},
+		"a replica with an old copy is elected when it does not stand by itself": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaceDisk("c-1-0")
+				f.join("c-1-0")
+				n := f.pod("c-1-1").Node
+				n.EverLinked, n.LinkUp = false, false
+			},
+			step: Elect{1, id("c-1-0"), "c-1-1"},
+		},
+		"a replica is elected when another server has its primary's address": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaceDisk("c-1-0")
+				f.join("c-1-0")
+				f.views(id("c-1-0"), func(p *Peer) { p.Failed, p.NoAddr = false, true })
+			},
+			step: Elect{1, id("c-1-0"), "c-1-1"},
+		},
+		"without a majority a human has to decide": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaceDisk("c-1-0")
+				f.replaceDisk("c-2-0")
+				f.pod("c-2-0").Addr.IP, f.pod("c-2-0").Node.Peers[0].Addr.IP = "10.9.9.8", "10.9.9.8"
+				f.join("c-1-0")
+				f.join("c-2-0")
+			},
+			reason: ReasonNoMajority, stalled: true,
+		},
+		"a dead node without slots and replicas is forgotten": {
+			state: formed(), spoil: ghostOfReplica,
+			step: Forget{"ghost", []string{"c-0-0", "c-0-1", "c-1-0", "c-1-1", "c-2-0", "c-2-1"}},
+		},
+		"a node that may be alive is not forgotten": {
+			state: formed(), spoil: func(f *fixture) {
+				ghostOfReplica(f)
+				f.pod("c-0-0").Node.Peers[6].Failed = false
+			},
+			reason: ReasonGossip,
+		},
+		"nobody is forgotten while a server is unknown": {
+			state: formed(), spoil: func(f *fixture) { ghostOfReplica(f); f.pod("c-2-1").Node = nil },
+			reason: ReasonUnreachable,
+		},
+		"two clusters with data are not merged": {
+			state: formed(), spoil: func(f *fixture) {
+				for i := range f.Pods {
+					n := f.Pods[i].Node
+					var own []Peer
+					for _, p := range n.Peers {
+						if (f.Pods[i].Shard == 2) == (p.ID == id("c-2-0") || p.ID == id("c-2-1")) {
+							own = append(own, p)
+						}
+					}
+					n.Peers = own
+				}
+			},
+			reason: ReasonIslands, stalled: true,
+		},
+		"a cluster is not settled while a server does not agree": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-2-1").Node.Peers[0].Slots = nil }, reason: ReasonGossip,
+		},
+		"a cluster is not settled before its replicas are in sync": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-2-1").Node.LinkUp = false }, reason: ReasonSync,
+		},
+		"a cluster is not settled before its pods are ready": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-2-1").Ready = false }, reason: ReasonStarting,
+		},
+		"the first replica to be restarted has to prove the new template alone": {
+			state: formed(), spoil: outdate,
+			step: Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-0-1", "uid-c-0-1"}}},
+		},
+		"then replicas are restarted, one of each shard": {
+			state: formed(), spoil: func(f *fixture) { outdate(f); f.pod("c-0-1").Outdated = false },
+			step: Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-1-1", "uid-c-1-1"}, {"c-2-1", "uid-c-2-1"}}},
+		},
+		"no replica is restarted before the last one is back": {
+			state: formed(), spoil: func(f *fixture) { outdate(f); f.pod("c-1-1").Node.LinkUp = false }, reason: ReasonSync,
+		},
+		"an outdated primary hands over": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-0").Outdated = true },
+			step: Failover{1, "c-1-0", "c-1-1"},
+		},
+		"an outdated primary waits for a replica that is far behind": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-0").Outdated = true
+				f.pod("c-1-0").Node.Offset = 1 << 30
+			},
+			reason: ReasonSync,
+		},
+		"a pod that cannot start is replaced when it is outdated": {
+			state: formed(), spoil: func(f *fixture) {
+				p := f.pod("c-1-1")
+				p.Node, p.Outdated, p.Stuck = nil, true, "ImagePullBackOff"
+			},
+			step: Restart{Cause: ReasonReplaceStuck, Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}},
+		},
+		"a pod that cannot start is left alone when it is current": {
+			state: formed(), spoil: func(f *fixture) {
+				p := f.pod("c-1-1")
+				p.Node, p.Stuck = nil, "ImagePullBackOff"
+			},
+			reason: ReasonUnreachable,
+		},
+		"the only copy on an ephemeral volume is not deleted to replace a stuck pod": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Spec.Persistent = false
+				p := f.pod("c-1-0")
+				p.Node, p.Outdated, p.Stuck = nil, true, "CrashLoopBackOff"
+			},
+			reason: ReasonUnsafeRestart, stalled: true,
+		},
+		"another number of shards is refused": {
+			state: formed(), spoil: func(f *fixture) { f.Spec.Shards = 2 }, reason: ReasonLayout, stalled: true,
+		},
+		"another number of replicas is refused": {
+			state: formed(), spoil: func(f *fixture) { f.Spec.Replicas = 2 }, reason: ReasonLayout, stalled: true,
+		},
+		"another minor version is refused": {
+			state: formed(), spoil: func(f *fixture) { f.Spec.Version = "8.2.0"; outdate(f) }, reason: ReasonVersion, stalled: true,
+		},
+		"another patch version is rolled out": {
+			state: formed(), spoil: func(f *fixture) { f.Spec.Version = "8.0.3"; f.pod("c-0-1").Outdated = true },
+			step: Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-0-1", "uid-c-0-1"}}},
+		},
+		"another storage is refused": {
+			state: formed(), spoil: func(f *fixture) { f.Spec.StorageChanged = true }, reason: ReasonStorage, stalled: true,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tc.spoil != nil {
+				tc.spoil(tc.state)
+			}
+			got := Next(tc.state.State)
+			if diff := cmp.Diff(tc.step, got.Step); diff != "" {
+				t.Errorf("step (-want +got):\n%s\n%s", diff, got.Message)
+			}
+			if got.Step == nil && got.Reason != tc.reason || got.Stalled != tc.stalled {
+				t.Errorf("reason %q, stalled %v; want %q, %v (%s)", got.Reason, got.Stalled, tc.reason, tc.stalled, got.Message)
+			}
+			if !got.Settled() && got.Message == "" {
+				t.Error("the plan does not say why")
+			}
+		})
+	}
+}
+
+// TestRestartOfShardsWithoutReplicas: with storage the primary is restarted, without it that would lose the data.
+func TestRestartOfShardsWithoutReplicas(t *testing.T) {
+	single := func(persistent bool) State {
+		f := formed()
+		f.Spec.Replicas, f.Spec.Persistent = 0, persistent
+		for i := range f.Sets {
+			f.Sets[i].Replicas = 1
+		}
+		f.Pods = []Pod{*f.pod("c-0-0"), *f.pod("c-1-0"), *f.pod("c-2-0")}
+		for i := range f.Pods {
+			n := f.Pods[i].Node
+			n.Peers = []Peer{n.Peers[0], n.Peers[2], n.Peers[4]}
+			f.Pods[i].Outdated = true
+		}
+		return f.State
+	}
+	want := Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-0-0", "uid-c-0-0"}}}
+	if diff := cmp.Diff(cluster.Step(want), Next(single(true)).Step); diff != "" {
+		t.Errorf("persistent (-want +got):\n%s", diff)
+	}
+	if p := Next(single(false)); p.Reason != ReasonUnsafeRestart || !p.Stalled {
+		t.Errorf("ephemeral: %s: %s", p.Reason, p.Message)
+	}
+}
+
+func unreplicate(f *fixture) {
+	for i := range f.Pods {
+		p := &f.Pods[i]
+		f.views(p.Node.ID, func(peer *Peer) { peer.Replica, peer.PrimaryID = false, "" })
+		p.Node.LinkUp, p.Node.Keys = false, 0
+	}
+}
+
+func outdate(f *fixture) {
+	for i := range f.Pods {
+		f.Pods[i].Outdated = true
+	}
+}
+
+func ghostOfReplica(f *fixture) {
+	for i := range f.Pods {
+		f.Pods[i].Node.Peers = append(f.Pods[i].Node.Peers, Peer{ID: "ghost", Replica: true, PrimaryID: id("c-1-0"), Failed: true})
+	}
+}
