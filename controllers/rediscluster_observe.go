@@ -28,15 +28,15 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 		Name: o.Name, Shards: int(o.Spec.Shards), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
 		Persistent: o.Spec.Storage != nil,
 	}}
-	if err := k.observeSets(ctx, o, &s); err != nil {
-		return s, err
-	}
-	if err := k.observePods(ctx, o, &s); err != nil {
-		return s, err
+	if err := errors.Join(k.observeSets(ctx, o, &s), k.observePods(ctx, o, &s)); err != nil {
+		return redis.State{}, err // Half a state would look like lost servers.
 	}
 	connect, err := k.connector(ctx, o)
-	if err != nil || connect == nil {
-		return s, err
+	if err != nil {
+		return redis.State{}, err
+	}
+	if connect == nil {
+		return s, nil
 	}
 	var wg sync.WaitGroup
 	for i := range s.Pods {

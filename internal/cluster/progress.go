@@ -8,6 +8,7 @@ import (
 
 // Condition types that follow from a plan alone, whatever the data store. See api/v1alpha1 for their meaning.
 const (
+	conditionReady       = "Ready"
 	conditionReconciling = "Reconciling"
 	conditionStalled     = "Stalled"
 )
@@ -44,6 +45,17 @@ func Progress(p Plan, err error) []metav1.Condition {
 		return progress(metav1.ConditionFalse, p.Reason, p.Message, true)
 	}
 	return progress(metav1.ConditionTrue, p.Reason, p.Message, false)
+}
+
+// Ready returns the condition Ready for the outcome of one pass: True only when the planner, which looks at everything,
+// has nothing to do and nothing to wait for. settled is the message then.
+func Ready(p Plan, err error, settled string) metav1.Condition {
+	c := Progress(p, err)[0]
+	c.Type, c.Status = conditionReady, metav1.ConditionFalse
+	if err == nil && p.Settled() {
+		c.Status, c.Message = metav1.ConditionTrue, settled
+	}
+	return c
 }
 
 func progress(reconciling metav1.ConditionStatus, reason, message string, stalled bool) []metav1.Condition {

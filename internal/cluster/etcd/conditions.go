@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -24,7 +23,7 @@ const (
 // Conditions returns Ready, Available, QuorumHealthy, Reconciling and Stalled for the outcome of one pass.
 func Conditions(s State, p cluster.Plan, err error) []metav1.Condition {
 	quorum := quorumHealthy(s, err)
-	return append(cluster.Progress(p, err), quorum, available(s, quorum), ready(p, err))
+	return append(cluster.Progress(p, err), quorum, available(s, quorum), cluster.Ready(p, err, "the cluster is as specified"))
 }
 
 // quorumHealthy follows the members' own words, and where none could be read those of the kubelet: etcd's readiness
@@ -86,22 +85,6 @@ func available(s State, quorum metav1.Condition) metav1.Condition {
 		c.Reason, c.Message = ReasonMembersNotReady, "no pod is ready"
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonServing, "clients can read and write"
-	}
-	return c
-}
-
-// ready is True when the planner finds nothing to do, which implies that every member is well, the identity is
-// recorded, authentication is as wanted and every pod runs with the current settings.
-func ready(p cluster.Plan, err error) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: p.Reason, Message: cluster.Activity(p, err)}
-	var refusal cluster.Refusal
-	switch {
-	case errors.As(err, &refusal):
-		c.Reason = refusal.Reason
-	case err != nil:
-		c.Reason = v1alpha1.ReasonReconcileError
-	case p.Settled():
-		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonSettled
 	}
 	return c
 }

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -25,24 +24,9 @@ const (
 // Conditions says how a cluster is, given what was decided about it and what went wrong.
 func Conditions(s State, p cluster.Plan, err error) []metav1.Condition {
 	v := look(s)
-	return append(cluster.Progress(p, err), v.ready(p, err), v.available(), v.covered())
-}
-
-// ready is True when the planner, which looks at everything, has nothing to do and nothing to wait for.
-func (v *view) ready(p cluster.Plan, err error) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: p.Reason, Message: p.Message}
-	switch {
-	case err != nil:
-		c.Reason, c.Message = v1alpha1.ReasonReconcileError, err.Error()
-		var refusal cluster.Refusal
-		if errors.As(err, &refusal) {
-			c.Reason = refusal.Reason
-		}
-	case p.Settled():
-		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonSettled
-		c.Message = fmt.Sprintf("%d shards with %d replicas each serve all slots, and every replica is in sync", v.Spec.Shards, v.Spec.Replicas)
-	}
-	return c
+	ready := cluster.Ready(p, err, fmt.Sprintf(
+		"%d shards with %d replicas each serve all slots, and every replica is in sync", s.Spec.Shards, s.Spec.Replicas))
+	return append(cluster.Progress(p, err), ready, v.available(), v.covered())
 }
 
 // available is True while every slot is served by a primary that answers, whatever else goes on.
@@ -50,6 +34,10 @@ func (v *view) available() metav1.Condition {
 	c := metav1.Condition{
 		Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionTrue, Reason: ReasonServing,
 		Message: "all slots are served by a primary that answers",
+	}
+	if v.Spec.Name == "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonUnknown, "the state could not be read"
+		return c
 	}
 	var served []Slots
 	for shard := range v.shards {
@@ -110,6 +98,9 @@ func (v *view) agreedSlots() Slots {
 
 // Status fills in what a cluster's status says about its servers. It holds nothing that changes on every pass.
 func Status(s State, out *v1alpha1.RedisClusterStatus) {
+	if s.Spec.Name == "" {
+		return // Nothing was observed: what was last seen stands, and the conditions say so.
+	}
 	v := look(s)
 	out.Shards, out.ShardCount = nil, 0
 	ready, covered := 0, []Slots{}

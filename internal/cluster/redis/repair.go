@@ -114,7 +114,7 @@ func attachReplicas(v *view) (cluster.Plan, bool) {
 		}
 	}
 	// A fresh cluster gets its replicas only after all of its slots: that nobody replicates is how it is recognised.
-	if len(step.Replicas) == 0 || !(v.allOwned() || v.anyReplica()) {
+	if len(step.Replicas) == 0 || (!v.allOwned() && !v.anyReplica()) {
 		return cluster.Pass()
 	}
 	plan, ok := cluster.Do(step, "nodes become replicas of the primary of their shard")
@@ -247,16 +247,18 @@ func (v *view) voters(g ghost, ghosts []ghost) (can, cannot int) {
 // forgetGhosts removes nodes from all tables that no pod has, that own nothing, that nobody copies, and that are found
 // dead. All pods are known here, so that the id cannot come back at another address.
 func forgetGhosts(v *view) (cluster.Plan, bool) {
-	for _, g := range v.ghosts() {
-		switch {
-		case len(g.replicas) > 0 || len(g.slots) > 0:
-			return cluster.Wait(ReasonGossip, soon*3, "the nodes have yet to learn who took over from node %s", short(g.id))
-		case !g.dead:
-			return cluster.Wait(ReasonGossip, soon*3, "node %s is gone; the others have yet to find out", short(g.id))
-		}
-		return cluster.Do(Forget{g.id, g.knownBy}, "node %s is gone for good, owns nothing and has no replicas", short(g.id))
+	ghosts := v.ghosts()
+	if len(ghosts) == 0 {
+		return cluster.Pass()
 	}
-	return cluster.Pass()
+	g := ghosts[0] // One at a time; the others have their turn.
+	switch {
+	case len(g.replicas) > 0 || len(g.slots) > 0:
+		return cluster.Wait(ReasonGossip, soon*3, "the nodes have yet to learn who took over from node %s", short(g.id))
+	case !g.dead:
+		return cluster.Wait(ReasonGossip, soon*3, "node %s is gone; the others have yet to find out", short(g.id))
+	}
+	return cluster.Do(Forget{g.id, g.knownBy}, "node %s is gone for good, owns nothing and has no replicas", short(g.id))
 }
 
 // waitForGossip waits until all servers tell the same about who owns what, and all of them are content.

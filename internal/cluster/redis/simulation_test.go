@@ -203,27 +203,38 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 // mourn judges whether a cluster can get over the loss of a disk, and writes off what nobody else has.
 func (s *simulation) mourn(p *simPod) {
 	r := s.unit(p.shard)
-	living, copies, best := 0, 0, 0
-	for shard := range s.spec.Shards {
-		if slices.ContainsFunc(s.pods, func(o *simPod) bool {
-			return o != p && o.server != nil && o.server.Primary() == "" && o.server.Remembers(s.unit(shard)) && owns(o.server, s.unit(shard))
-		}) {
-			living++
+	copies, best := 0, 0
+	for _, o := range s.others(p) {
+		if o.shard != p.shard {
+			continue
 		}
-	}
-	for _, o := range s.pods {
-		if o != p && o.shard == p.shard && o.server != nil && (owns(o.server, r) || (o.server.Primary() != "" && o.server.HasCopy())) {
+		best = max(best, o.server.Data[r])
+		if owns(o.server, r) || (o.server.Primary() != "" && o.server.HasCopy()) {
 			copies++
 		}
-		if o != p && o.shard == p.shard && o.server != nil {
-			best = max(best, o.server.Data[r])
-		}
 	}
+	living := s.living(p)
 	s.acked[r] = min(s.acked[r], best)
 	// A second primary lost before the first was replaced may leave an election without a majority.
 	if copies == 0 || 2*living <= s.spec.Shards || living < s.spec.Shards-1 {
 		s.bereft = true
 	}
+}
+
+// others are the pods besides p that have a disk.
+func (s *simulation) others(p *simPod) []*simPod {
+	return slices.DeleteFunc(slices.Clone(s.pods), func(o *simPod) bool { return o == p || o.server == nil })
+}
+
+// living counts the shards with an owner, not counting p.
+func (s *simulation) living(p *simPod) int {
+	n := 0
+	for shard := range s.spec.Shards {
+		if slices.ContainsFunc(s.others(p), func(o *simPod) bool { return owns(o.server, s.unit(shard)) }) {
+			n++
+		}
+	}
+	return n
 }
 
 // owns tells whether a server, or its disk while it is down, owns a range.
@@ -243,19 +254,12 @@ func (s *simulation) fault() {
 		s.log("fault: pod %s is deleted", p.name)
 		s.delete(p, ephemeral, 30)
 	case 2:
-		if p.server != nil && p.exists {
-			s.log("fault: the server of %s is killed", p.name)
-			p.server.Stop()
-			p.restart, p.backAt = true, s.soon(20)
-		}
+		s.kill(p)
 	case 3:
 		s.log("fault: the node of %s is lost for a while", p.name)
 		s.delete(p, ephemeral, 400)
 	case 4:
-		if p.server != nil {
-			s.log("fault: the operator cannot reach %s", p.name)
-			p.server.Cut, p.cutTill = true, s.soon(100)
-		}
+		s.cutOff(p)
 	case 5:
 		if s.rnd.IntN(3) == 0 {
 			s.log("fault: pod %s and its disk are lost", p.name)
@@ -268,14 +272,31 @@ func (s *simulation) fault() {
 				s.delete(p, ephemeral, 30)
 			}
 		}
-	case 8:
-		s.meddle()
 	case 7:
 		s.log("the template changes")
 		for _, p := range s.pods {
 			p.outdated = true
 		}
+	case 8:
+		s.meddle()
 	}
+}
+
+func (s *simulation) kill(p *simPod) {
+	if p.server == nil || !p.exists {
+		return
+	}
+	s.log("fault: the server of %s is killed", p.name)
+	p.server.Stop()
+	p.restart, p.backAt = true, s.soon(20)
+}
+
+func (s *simulation) cutOff(p *simPod) {
+	if p.server == nil {
+		return
+	}
+	s.log("fault: the operator cannot reach %s", p.name)
+	p.server.Cut, p.cutTill = true, s.soon(100)
 }
 
 // meddle is a human who makes all servers forget a node that is gone, slots and all.
@@ -478,7 +499,8 @@ func (s *simulation) converge() {
 	end := s.net.Now().Add(giveUp)
 	settled, stalled := 0, 0
 	var last cluster.Plan
-	for s.broken == "" && s.net.Now().Before(end) {
+	// Stalled for about 15 s: whatever the cluster can do by itself, it has done.
+	for s.broken == "" && s.net.Now().Before(end) && stalled <= 60 {
 		s.pass()
 		p := s.turn()
 		if p.Message != last.Message {
@@ -488,9 +510,6 @@ func (s *simulation) converge() {
 			stalled = 0
 		}
 		last = p
-		if stalled > 60 {
-			break // About 15 s: whatever the cluster can do by itself, it has done.
-		}
 		if settled++; !p.Settled() {
 			settled = 0
 		}
@@ -499,13 +518,16 @@ func (s *simulation) converge() {
 			return
 		}
 	}
-	switch {
-	case s.broken != "" || (last.Stalled && s.bereft):
-	case last.Reason == redis.ReasonShardLost && s.unwritten():
-	case last.Stalled && last.Reason == redis.ReasonUnsafeRestart && s.spec.Replicas == 0 && !s.spec.Persistent:
-	default:
+	if s.broken == "" && !s.mayStall(last) {
 		s.fail("does not converge (stalled %v): %s: %s", last.Stalled, last.Reason, last.Message)
 	}
+}
+
+// mayStall tells whether a cluster has good reason to wait for a human.
+func (s *simulation) mayStall(p cluster.Plan) bool {
+	ephemeralSingles := s.spec.Replicas == 0 && !s.spec.Persistent
+	return p.Stalled && (s.bereft || (p.Reason == redis.ReasonShardLost && s.unwritten()) ||
+		(p.Reason == redis.ReasonUnsafeRestart && ephemeralSingles))
 }
 
 // unwritten tells whether some shard never took a write: a replica of it cannot be told from one without a copy.

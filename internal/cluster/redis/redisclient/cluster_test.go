@@ -18,10 +18,10 @@ func TestRealCluster(t *testing.T) {
 		t.Run(engine, func(t *testing.T) {
 			w := newWorld(t, engine, 3, 1, true)
 			w.startAll()
-			t.Logf("formed and in sync after %s\n%s", w.settle(time.Minute), strings.Join(w.steps, "\n"))
+			t.Logf("formed and in sync after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
 			c := w.clients()
-			w.write(c, 300, "one")
-			w.expect(c, 300, "one")
+			w.write(c, "one")
+			w.expect(c, "one")
 
 			t.Run("all pods come back at once with other addresses", func(t *testing.T) {
 				w.steps = nil
@@ -29,24 +29,24 @@ func TestRealCluster(t *testing.T) {
 				for _, p := range w.pods {
 					w.recreate(p, false)
 				}
-				t.Logf("after %s\n%s", w.settle(time.Minute), strings.Join(w.steps, "\n"))
-				w.expect(w.clients(), 300, "one")
+				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+				w.expect(w.clients(), "one")
 			})
 			t.Run("a primary is killed and restarted in place", func(t *testing.T) {
 				w.steps = nil
 				p := w.pods[w.primary(t, 0)]
 				w.kill(p)
 				w.start(p)
-				t.Logf("after %s\n%s", w.settle(time.Minute), strings.Join(w.steps, "\n"))
-				w.expect(w.clients(), 300, "one")
+				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+				w.expect(w.clients(), "one")
 			})
 			t.Run("a primary loses its disk", func(t *testing.T) {
 				w.steps = nil
 				p := w.pods[w.primary(t, 1)]
 				w.kill(p)
 				w.recreate(p, true)
-				t.Logf("after %s\n%s", w.settle(time.Minute), strings.Join(w.steps, "\n"))
-				w.expect(w.clients(), 300, "one")
+				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+				w.expect(w.clients(), "one")
 			})
 			t.Run("a primary restarts empty under its old identity", func(t *testing.T) {
 				w.steps = nil
@@ -59,8 +59,8 @@ func TestRealCluster(t *testing.T) {
 				if p.gate == "" {
 					t.Fatal("the gate let an empty primary start under its old identity")
 				}
-				t.Logf("after %s\n%s", w.settle(time.Minute), strings.Join(w.steps, "\n"))
-				w.expect(w.clients(), 300, "one")
+				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+				w.expect(w.clients(), "one")
 			})
 			t.Run("a replica without a copy is not elected while its primary restarts", func(t *testing.T) {
 				w.steps = nil
@@ -72,12 +72,12 @@ func TestRealCluster(t *testing.T) {
 				w.refuseReplicas(primary)
 				w.kill(replica)
 				w.recreate(replica, true)
-				w.settleUntil(time.Minute, redis.ReasonSync)
+				w.settleUntil(redis.ReasonSync)
 				w.kill(primary)
 				time.Sleep(6 * time.Second) // Four times the node timeout: the others find out, and nobody may be elected.
 				w.start(primary)
-				t.Logf("after %s\n%s", w.settle(time.Minute), strings.Join(w.steps, "\n"))
-				w.expect(w.clients(), 300, "one")
+				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+				w.expect(w.clients(), "one")
 			})
 			t.Run("a shard is handed over", func(t *testing.T) {
 				w.steps = nil
@@ -94,11 +94,11 @@ func TestRealCluster(t *testing.T) {
 				if err := w.act(t.Context(), plan.Step); err != nil {
 					t.Fatal(err)
 				}
-				t.Logf("%s took %s; settled after %s", plan.Step, time.Since(started), w.settle(time.Minute))
+				t.Logf("%s took %s; settled after %s", plan.Step, time.Since(started), w.settle())
 				if w.primary(t, 0) == from {
 					t.Fatalf("%s is still the primary", from)
 				}
-				w.expect(w.clients(), 300, "one")
+				w.expect(w.clients(), "one")
 			})
 		})
 	}
@@ -110,9 +110,9 @@ func TestRealClusterInPlainText(t *testing.T) {
 		t.Run(engine, func(t *testing.T) {
 			w := newWorld(t, engine, 3, 1, false)
 			w.startAll()
-			t.Logf("formed and in sync after %s", w.settle(time.Minute))
+			t.Logf("formed and in sync after %s", w.settle())
 			c := w.clients()
-			w.write(c, 300, "one")
+			w.write(c, "one")
 
 			t.Run("another cluster gets the address of a primary that lost its disk", func(t *testing.T) {
 				w.steps = nil
@@ -120,8 +120,8 @@ func TestRealClusterInPlainText(t *testing.T) {
 				w.kill(p)
 				w.squat(p.ip)
 				w.recreate(p, true)
-				t.Logf("after %s\n%s", w.settle(time.Minute), strings.Join(w.steps, "\n"))
-				w.expect(w.clients(), 300, "one")
+				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+				w.expect(w.clients(), "one")
 			})
 		})
 	}

@@ -312,9 +312,9 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 }
 
 // settle runs the loop until nothing is left to do, and returns how long it took.
-func (w *world) settle(limit time.Duration) time.Duration {
+func (w *world) settle() time.Duration {
 	w.t.Helper()
-	return w.settleUntil(limit, "")
+	return w.settleUntil("")
 }
 
 // refuseReplicas keeps a primary from serving replicas, as a network or a full disk might.
@@ -331,8 +331,9 @@ func (w *world) refuseReplicas(p *process) {
 }
 
 // settleUntil runs the loop until the plan has a reason; the empty one is that of a settled cluster.
-func (w *world) settleUntil(limit time.Duration, reason string) time.Duration {
+func (w *world) settleUntil(reason string) time.Duration {
 	w.t.Helper()
+	const limit = time.Minute
 	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
 	defer cancel()
 	started := time.Now()
@@ -410,18 +411,21 @@ func (w *world) clients() *goredis.ClusterClient {
 	return c
 }
 
-func (w *world) write(c *goredis.ClusterClient, n int, value string) {
+// keys is how many keys the tests write, over all shards.
+const keys = 300
+
+func (w *world) write(c *goredis.ClusterClient, value string) {
 	w.t.Helper()
-	for i := range n {
+	for i := range keys {
 		if err := c.Set(w.t.Context(), fmt.Sprintf("key-%d", i), value, 0).Err(); err != nil {
 			w.t.Fatalf("write: %v", err)
 		}
 	}
 }
 
-func (w *world) expect(c *goredis.ClusterClient, n int, value string) {
+func (w *world) expect(c *goredis.ClusterClient, value string) {
 	w.t.Helper()
-	for i := range n {
+	for i := range keys {
 		got, err := c.Get(w.t.Context(), fmt.Sprintf("key-%d", i)).Result()
 		if err != nil || got != value {
 			w.t.Fatalf("key-%d is %q (%v), want %q\n%s", i, got, err, value, strings.Join(w.steps, "\n"))

@@ -18,7 +18,7 @@ var (
 	errEpoch      = errors.New("ERR The user can assign a config epoch only when the node does not know any other node")
 	errBusy       = errors.New("ERR Slot is already busy")
 	errNotEmpty   = errors.New("ERR To set a master the node must be empty and without assigned slots")
-	errMyMaster   = errors.New("ERR Can't forget my master!")
+	errMyMaster   = errors.New("ERR Can't forget my master")
 	errNotReplica = errors.New("ERR You should send CLUSTER FAILOVER to a replica")
 	errMasterDown = errors.New("the replica was not promoted")
 )

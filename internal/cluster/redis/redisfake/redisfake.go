@@ -247,20 +247,26 @@ func (s *Server) hear(o *Server) {
 		return // Not every message speaks of everybody.
 	}
 	for _, id := range o.known() {
-		third := o.peers[id]
-		if id == s.ID {
-			continue
+		if id != s.ID {
+			s.hearOf(id, o)
 		}
-		if o.votes() && s.peers[id] != nil && (third.failing || third.failed) {
-			s.report(id, o.ID)
+	}
+}
+
+// hearOf takes in what one node says of another: that it fails, that it exists, or where it has moved to.
+func (s *Server) hearOf(id string, from *Server) {
+	third, mine := from.peers[id], s.peers[id]
+	ailing := third.failing || third.failed
+	switch {
+	case mine == nil && !ailing:
+		if t := s.net.at(third.addr); t != nil && t.ID == id && s.net.Rand.IntN(2) == 0 {
+			s.greeting[third.addr] = s.net.now.Add(handshakeFor)
 		}
-		if _, ok := s.peers[id]; !ok && !third.failing && !third.failed {
-			if t := s.net.at(third.addr); t != nil && t.ID == id && s.net.Rand.IntN(2) == 0 {
-				s.greeting[third.addr] = s.net.now.Add(handshakeFor)
-			}
-		} else if ok && s.peers[id].failing && !third.failing {
-			s.peers[id].addr = third.addr
-		}
+	case mine == nil:
+	case ailing && from.votes():
+		s.report(id, from.ID)
+	case mine.failing && !third.failing:
+		mine.addr = third.addr
 	}
 }
 
@@ -421,22 +427,29 @@ func (s *Server) elect(force bool) bool {
 	}
 	s.electAt = time.Time{}
 	s.current++
-	votes := 0
+	votes, voters := 0, s.voters()
 	for _, o := range s.net.servers {
-		if !o.Up || o == s || !s.voters()[o.ID] || !o.votes() || o.voted >= s.current {
-			continue
+		if voters[o.ID] && o.votesFor(s, force) {
+			votes++
 		}
-		view := o.peers[s.replicaOf]
-		if view == nil || o.peers[s.ID] == nil || (!view.failed && !force) {
-			continue
-		}
-		o.current, o.voted = max(o.current, s.current), s.current
-		votes++
 	}
 	if votes < s.majority() {
 		return false
 	}
 	s.promote(false)
+	return true
+}
+
+// votesFor is a primary's answer to a replica that stands for election: once per epoch, and only if it knows both the
+// replica and its primary, which it has to hold for failed unless the replica was told to stand.
+func (s *Server) votesFor(candidate *Server, force bool) bool {
+	if !s.Up || s == candidate || !s.votes() || s.voted >= candidate.current || s.peers[candidate.ID] == nil {
+		return false
+	}
+	if primary := s.peers[candidate.replicaOf]; primary == nil || (!primary.failed && !force) {
+		return false
+	}
+	s.current, s.voted = max(s.current, candidate.current), candidate.current
 	return true
 }
 
