@@ -61,7 +61,7 @@ type scope struct {
 
 type scopeKey struct{}
 
-func enterScope(ctx context.Context, _ *envconf.Config, t *testing.T) (context.Context, error) {
+func enterScope(ctx context.Context, _ *envconf.Config, t *testing.T) (context.Context, error) { //nolint:thelper // The framework wants this order.
 	ns, err := kind.NewNamespace(ctx, t.Name())
 	if err != nil {
 		return ctx, err
@@ -70,7 +70,7 @@ func enterScope(ctx context.Context, _ *envconf.Config, t *testing.T) (context.C
 }
 
 // leaveScope shows what a person would look at when the test failed, and removes its namespace unless E2E_KEEP is set.
-func leaveScope(ctx context.Context, _ *envconf.Config, t *testing.T) (context.Context, error) {
+func leaveScope(ctx context.Context, _ *envconf.Config, t *testing.T) (context.Context, error) { //nolint:thelper // The framework wants this order.
 	s := ctx.Value(scopeKey{}).(*scope)
 	if t.Failed() {
 		t.Logf("what was there when %s failed:\n%s", t.Name(), s.Dump(ctx, s.ns))

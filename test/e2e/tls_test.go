@@ -3,7 +3,9 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,29 +25,26 @@ import (
 const (
 	plainText   = "plain"
 	noPassword  = "open"
-	ownAuth     = "byo-tls"
+	ownTLS      = "byo-tls"
 	nothingOn   = "bare"
 	ownPassword = "byo-auth"
 )
 
-var (
-	tlsOff  = &v1alpha1.TLSSpec{Mode: ptr.To(v1alpha1.TLSDisabled)}
-	authOff = &v1alpha1.AuthSpec{Mode: ptr.To(v1alpha1.AuthDisabled)}
-)
-
-// modes are the combinations under test, by the name of the cluster.
-func modes() map[string]struct {
+// mode is one way to be secured.
+type mode struct {
 	tls  *v1alpha1.TLSSpec
 	auth *v1alpha1.AuthSpec
-} {
-	return map[string]struct {
-		tls  *v1alpha1.TLSSpec
-		auth *v1alpha1.AuthSpec
-	}{
+}
+
+// modes are the combinations under test, by the name of the cluster.
+func modes() map[string]mode {
+	tlsOff := &v1alpha1.TLSSpec{Mode: ptr.To(v1alpha1.TLSDisabled)}
+	authOff := &v1alpha1.AuthSpec{Mode: ptr.To(v1alpha1.AuthDisabled)}
+	return map[string]mode{
 		plainText:   {tls: tlsOff},
 		noPassword:  {auth: authOff},
 		nothingOn:   {tls: tlsOff, auth: authOff},
-		ownAuth:     {tls: &v1alpha1.TLSSpec{Mode: ptr.To(v1alpha1.TLSProvided), SecretName: ptr.To("my-certificate")}},
+		ownTLS:      {tls: &v1alpha1.TLSSpec{Mode: ptr.To(v1alpha1.TLSProvided), SecretName: ptr.To("my-certificate")}},
 		ownPassword: {auth: &v1alpha1.AuthSpec{SecretName: ptr.To("my-password")}},
 	}
 }
@@ -63,14 +62,14 @@ func TestEtcdTLSAndAuthModes(t *testing.T) {
 			s.create(ctx, t, clusters[name])
 		}
 	}))
-	for name := range modes() {
+	for _, name := range slices.Sorted(maps.Keys(modes())) {
 		feature.Assess(name, step(func(ctx context.Context, t *testing.T, s *scope) {
 			c := clusters[name]
 			waitReady(ctx, t, s, c)
 			conn, _, err := s.Connection(ctx, s.ns, name)
 			must(t, err)
 			wantMode(t, name, conn)
-			if name == ownAuth && len(conn.TLS.Certificates) == 0 {
+			if name == ownTLS && len(conn.TLS.Certificates) == 0 {
 				pair, err := tls.X509KeyPair(client.Cert, client.Key)
 				must(t, err)
 				conn.TLS.Certificates = []tls.Certificate{pair}
@@ -85,8 +84,9 @@ func TestRedisTLSAndAuthModes(t *testing.T) {
 	t.Parallel()
 	feature := features.New("redis").Setup(step(func(ctx context.Context, t *testing.T, s *scope) { makeSecrets(ctx, t, s) }))
 	// One at a time: each has three servers.
-	for name, mode := range modes() {
+	for _, name := range slices.Sorted(maps.Keys(modes())) {
 		feature.Assess(name, step(func(ctx context.Context, t *testing.T, s *scope) {
+			mode := modes()[name]
 			c := s.redisOf(t, name, 0, func(r *v1alpha1.RedisClusterSpec) { r.TLS, r.Auth, r.Storage = mode.tls, mode.auth, nil })
 			createReady(ctx, t, s, c)
 			conn, _, err := s.Connection(ctx, s.ns, name)
@@ -134,7 +134,7 @@ func makeSecrets(ctx context.Context, t *testing.T, s *scope) clustertls.Pair {
 	ca, err := clustertls.NewCA("a user's authority", time.Now())
 	must(t, err)
 	server, err := clustertls.Issue(ca, clustertls.Leaf{
-		CommonName: "my servers", DNSNames: namesOf(ownAuth, s.ns), IPs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
+		CommonName: "my servers", DNSNames: namesOf(ownTLS, s.ns), IPs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
 	}, time.Now())
 	must(t, err)
 	client, err := clustertls.Issue(ca, clustertls.Leaf{CommonName: "my client"}, time.Now())

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"testing"
 
 	"k8s.io/utils/ptr"
@@ -48,10 +50,10 @@ func TestEveryRedisAndValkeyVersionBecomesReady(t *testing.T) {
 		"Valkey 8.1 and 9.1": {{"VALKEY_8_1", v1alpha1.EngineValkey, 0}, {"VALKEY_9_1", v1alpha1.EngineValkey, 1}},
 	}
 	feature := features.New("versions")
-	for name, batch := range batches {
+	for _, name := range slices.Sorted(maps.Keys(batches)) {
 		feature.Assess(name, step(func(ctx context.Context, t *testing.T, s *scope) {
 			var clusters []*v1alpha1.RedisCluster
-			for _, e := range batch {
+			for _, e := range batches[name] {
 				version := s.version(t, e.key)
 				c := s.redisOf(t, string(e.engine)+digits(version), e.replicas, func(r *v1alpha1.RedisClusterSpec) {
 					r.Engine, r.Version = ptr.To(e.engine), version

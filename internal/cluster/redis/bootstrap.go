@@ -116,7 +116,7 @@ func (v *view) bootstrapping() bool {
 		if len(owners) > 1 || (len(owners) == 1 && !owners[0].Node.Self().Slots.Equal(Share(shard, v.Spec.Shards))) {
 			return false
 		}
-		if len(owners) == 0 && !untouched(pods) {
+		if len(owners) == 0 && !v.untouched(pods) {
 			return false
 		}
 		for _, p := range pods {
@@ -129,14 +129,14 @@ func (v *view) bootstrapping() bool {
 }
 
 // untouched tells whether the nodes of a shard were made for this cluster and never held anything. A node that joins a
-// formed cluster later never got an epoch.
-func untouched(pods []*Pod) bool {
+// formed cluster later has no epoch, or the next free one after a collision, but never the one of the bootstrap.
+func (v *view) untouched(pods []*Pod) bool {
 	for _, p := range pods {
-		if p.Node.Keys > 0 || p.Node.Loading || p.Node.Self().Epoch == 0 {
+		if p.Node.Keys > 0 || p.Node.Loading {
 			return false
 		}
 	}
-	return len(pods) > 0 && pods[0].Ordinal == 0
+	return len(pods) > 0 && pods[0].Ordinal == 0 && pods[0].Node.Self().Epoch == v.Spec.bootstrapEpoch(pods[0])
 }
 
 // refuseUnassigned stops when slots of a formed cluster have no owner: giving them to an empty node would hide a loss.

@@ -45,13 +45,12 @@ const (
 // certificates and what would let a client out of the server depend on them. The rule of the CRD lists the same keys.
 // A key that ends in "*" stands for all that begin so.
 var OwnedConfigKeys = []string{
-	"aclfile", "appenddirname", "appendfilename", "appendfsync", "appendonly", "bind", "bind-source-addr", "cluster-*",
-	"daemonize", "dbfilename", "dir", "enable-debug-command", "enable-module-command", "enable-protected-configs",
-	"include", "loadmodule", "logfile", "masterauth", "masteruser", "maxmemory", "maxmemory-policy", "pidfile", "port",
-	"primaryauth", "primaryuser", "protected-mode", "rdma-*", "rename-command", "repl-diskless-sync",
-	"repl-diskless-sync-delay", "replica-announce-*", "replica-read-only", "replicaof", "requirepass", "save",
-	"slave-announce-*", "slave-read-only", "slaveof", "supervised", "syslog-*", "tls-*", "unixsocket",
-	"unixsocketperm", "user",
+	"aclfile", "appenddirname", "appendfilename", "appendfsync", "appendonly", "bind*", "cluster-*", "daemonize",
+	"dbfilename", "dir", "enable-*", "include", "loadmodule*", "logfile", "master*", "maxmemory",
+	"maxmemory-policy", "module*", "pidfile", "port", "primary*", "protected-mode", "rdma-*", "rename-command",
+	"repl-diskless-sync", "repl-diskless-sync-delay", "replica-announce*", "replica-read-only", "replicaof",
+	"requirepass", "save", "sentinel*", "shutdown-*", "slave-announce*", "slave-read-only", "slaveof",
+	"supervised", "syslog-*", "tls-*", "unixsocket*", "user*",
 }
 
 // OwnsConfigKey reports whether a parameter belongs to the operator.

@@ -143,6 +143,13 @@ func TestNext(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) { f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil }) },
 			reason: ReasonSlotsUnassigned, stalled: true,
 		},
+		"slots without an owner are not assigned to a node that came later": {
+			state: formed(), spoil: func(f *fixture) {
+				unreplicate(f)
+				f.views(id("c-1-0"), func(p *Peer) { p.Slots, p.Epoch = nil, 7 })
+			},
+			reason: ReasonSlotsUnassigned, stalled: true,
+		},
 		"slots without an owner are not assigned to a node that holds keys": {
 			state: formed(), spoil: func(f *fixture) {
 				unreplicate(f)

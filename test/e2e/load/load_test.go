@@ -37,10 +37,10 @@ func TestSlotOfAgreesWithTheSpecification(t *testing.T) {
 }
 
 func TestEveryKeyBelongsToTheLaneOfItsShard(t *testing.T) {
-	node := func(id string) []redis.ClusterNode { return []redis.ClusterNode{{ID: id}} }
-	lanes := shardsOf([]redis.ClusterSlot{
-		{Start: 8000, End: 16383, Nodes: node("b")}, {Start: 0, End: 99, Nodes: node("a")},
-		{Start: 100, End: 200, Nodes: node("b")}, {Start: 201, End: 7999, Nodes: node("a")},
+	lanes := lanesOf([]redis.ClusterShard{
+		{Slots: []redis.SlotRange{{Start: 8000, End: 16383}, {Start: 100, End: 200}}},
+		{}, // A server that is not part of the cluster yet.
+		{Slots: []redis.SlotRange{{Start: 0, End: 99}, {Start: 201, End: 7999}}},
 	})
 	if len(lanes) != 2 {
 		t.Fatalf("%d lanes, want 2", len(lanes))
@@ -219,7 +219,8 @@ func waitForPort(t *testing.T, port string) {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

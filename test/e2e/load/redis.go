@@ -32,40 +32,31 @@ func openRedis(ctx context.Context, conn connection.Connection, addrs []string) 
 		PoolSize: poolSize, Addrs: addrs, Username: conn.Username, Password: conn.Password, TLSConfig: conn.TLS,
 		DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second, ContextTimeoutEnabled: true,
 	})
-	slots, err := c.ClusterSlots(ctx).Result()
-	if err == nil && len(slots) == 0 {
-		err = errors.New("no slot has an owner")
-	}
+	shards, err := c.ClusterShards(ctx).Result()
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &redisStore{c: c, shards: shardsOf(slots)}, nil
+	lanes := lanesOf(shards)
+	if len(lanes) == 0 {
+		return nil, errors.Join(errors.New("no slot has an owner"), c.Close())
+	}
+	return &redisStore{c: c, shards: lanes}, nil
 }
 
-// shardsOf makes a lane of every primary, in the order of their slots. A shard keeps its slots when another node takes
-// over, so the lanes stay what they are.
-func shardsOf(slots []redis.ClusterSlot) []lane {
-	slots = slices.Clone(slots)
-	slices.SortFunc(slots, func(a, b redis.ClusterSlot) int { return cmp.Compare(a.Start, b.Start) })
-	owner, number := [slotCount]int{}, map[string]int{}
-	for _, r := range slots {
-		id := ""
-		if len(r.Nodes) > 0 {
-			id = r.Nodes[0].ID
-		}
-		if _, ok := number[id]; !ok {
-			number[id] = len(number)
-		}
-		for s := r.Start; s <= r.End && s < slotCount; s++ {
-			owner[s] = number[id]
-		}
+// lanesOf makes a lane of every shard that has slots, in the order of their slots. A shard keeps its slots when another
+// node takes over, so the lanes stay what they are.
+func lanesOf(shards []redis.ClusterShard) []lane {
+	shards = slices.DeleteFunc(slices.Clone(shards), func(s redis.ClusterShard) bool { return len(s.Slots) == 0 })
+	first := func(s redis.ClusterShard) int64 {
+		return slices.MinFunc(s.Slots, func(a, b redis.SlotRange) int { return cmp.Compare(a.Start, b.Start) }).Start
 	}
-	lanes := make([]lane, len(number))
-	for n := range lanes {
-		lanes[n] = lane{
-			name: fmt.Sprintf("shard-%d", n),
-			owns: func(key string) bool { return owner[slotOf(key)] == n },
-		}
+	slices.SortFunc(shards, func(a, b redis.ClusterShard) int { return cmp.Compare(first(a), first(b)) })
+	lanes := make([]lane, len(shards))
+	for n, s := range shards {
+		lanes[n] = lane{name: fmt.Sprintf("shard-%d", n), owns: func(key string) bool {
+			slot := int64(slotOf(key))
+			return slices.ContainsFunc(s.Slots, func(r redis.SlotRange) bool { return r.Start <= slot && slot <= r.End })
+		}}
 	}
 	return lanes
 }

@@ -20,8 +20,8 @@ func TestRealCluster(t *testing.T) {
 			w.startAll()
 			t.Logf("formed and in sync after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
 			c := w.clients()
-			w.write(c, "one")
-			w.expect(c, "one")
+			w.write(c)
+			w.expect(c)
 
 			t.Run("all pods come back at once with other addresses", func(t *testing.T) {
 				w.steps = nil
@@ -30,7 +30,7 @@ func TestRealCluster(t *testing.T) {
 					w.recreate(p, false)
 				}
 				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-				w.expect(w.clients(), "one")
+				w.expect(w.clients())
 			})
 			t.Run("a primary is killed and restarted in place", func(t *testing.T) {
 				w.steps = nil
@@ -38,7 +38,7 @@ func TestRealCluster(t *testing.T) {
 				w.kill(p)
 				w.start(p)
 				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-				w.expect(w.clients(), "one")
+				w.expect(w.clients())
 			})
 			t.Run("a primary loses its disk", func(t *testing.T) {
 				w.steps = nil
@@ -46,7 +46,7 @@ func TestRealCluster(t *testing.T) {
 				w.kill(p)
 				w.recreate(p, true)
 				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-				w.expect(w.clients(), "one")
+				w.expect(w.clients())
 			})
 			t.Run("a primary restarts empty under its old identity", func(t *testing.T) {
 				w.steps = nil
@@ -60,7 +60,7 @@ func TestRealCluster(t *testing.T) {
 					t.Fatal("the gate let an empty primary start under its old identity")
 				}
 				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-				w.expect(w.clients(), "one")
+				w.expect(w.clients())
 			})
 			t.Run("a replica without a copy is not elected while its primary restarts", func(t *testing.T) {
 				w.steps = nil
@@ -77,7 +77,7 @@ func TestRealCluster(t *testing.T) {
 				time.Sleep(6 * time.Second) // Four times the node timeout: the others find out, and nobody may be elected.
 				w.start(primary)
 				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-				w.expect(w.clients(), "one")
+				w.expect(w.clients())
 			})
 			t.Run("a shard is handed over", func(t *testing.T) {
 				w.steps = nil
@@ -98,7 +98,7 @@ func TestRealCluster(t *testing.T) {
 				if w.primary(t, 0) == from {
 					t.Fatalf("%s is still the primary", from)
 				}
-				w.expect(w.clients(), "one")
+				w.expect(w.clients())
 			})
 		})
 	}
@@ -112,7 +112,7 @@ func TestRealClusterInPlainText(t *testing.T) {
 			w.startAll()
 			t.Logf("formed and in sync after %s", w.settle())
 			c := w.clients()
-			w.write(c, "one")
+			w.write(c)
 
 			t.Run("another cluster gets the address of a primary that lost its disk", func(t *testing.T) {
 				w.steps = nil
@@ -121,7 +121,7 @@ func TestRealClusterInPlainText(t *testing.T) {
 				w.squat(p.ip)
 				w.recreate(p, true)
 				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-				w.expect(w.clients(), "one")
+				w.expect(w.clients())
 			})
 		})
 	}

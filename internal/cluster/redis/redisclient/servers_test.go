@@ -411,10 +411,13 @@ func (w *world) clients() *goredis.ClusterClient {
 	return c
 }
 
-// keys is how many keys the tests write, over all shards.
-const keys = 300
+// The tests write so many keys, over all shards, and this value.
+const (
+	keys  = 300
+	value = "one"
+)
 
-func (w *world) write(c *goredis.ClusterClient, value string) {
+func (w *world) write(c *goredis.ClusterClient) {
 	w.t.Helper()
 	for i := range keys {
 		if err := c.Set(w.t.Context(), fmt.Sprintf("key-%d", i), value, 0).Err(); err != nil {
@@ -423,7 +426,7 @@ func (w *world) write(c *goredis.ClusterClient, value string) {
 	}
 }
 
-func (w *world) expect(c *goredis.ClusterClient, value string) {
+func (w *world) expect(c *goredis.ClusterClient) {
 	w.t.Helper()
 	for i := range keys {
 		got, err := c.Get(w.t.Context(), fmt.Sprintf("key-%d", i)).Result()
