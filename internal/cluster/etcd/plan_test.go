@@ -49,7 +49,7 @@ func held(reason string) *etcd.GateReport {
 	return &etcd.GateReport{Reason: reason, Message: "the gate says " + reason}
 }
 
-func TestNext(t *testing.T) { //nolint:gocyclo // A table.
+func TestNext(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state etcd.State
 		step  cluster.Step

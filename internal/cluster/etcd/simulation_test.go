@@ -415,7 +415,7 @@ func (s *sim) user() string {
 }
 
 // fault breaks something at random.
-func (s *sim) fault() { //nolint:gocyclo // One line per fault.
+func (s *sim) fault() {
 	pods := slices.Sorted(maps.Keys(s.pods))
 	pick := func() *simPod {
 		if len(pods) == 0 {
