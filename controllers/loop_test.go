@@ -169,3 +169,28 @@ func fetch(t *testing.T, c client.Client) *v1alpha1.EtcdCluster {
 	}
 	return o
 }
+
+// The planner's core cannot import the API, so it spells the common reasons itself.
+func TestTheCommonReasonsAreThoseOfTheAPI(t *testing.T) {
+	wait, _ := cluster.Wait("x", time.Second, "y")
+	tests := map[string]metav1.Condition{
+		v1alpha1.ReasonSettled:        cluster.Progress(cluster.Plan{}, nil)[0],
+		v1alpha1.ReasonNotStalled:     cluster.Progress(cluster.Plan{}, nil)[1],
+		v1alpha1.ReasonPaused:         cluster.Progress(cluster.Pause(wait), nil)[0],
+		v1alpha1.ReasonReconcileError: cluster.Progress(cluster.Plan{}, errors.New("z"))[0],
+	}
+	for want, got := range tests {
+		if got.Reason != want {
+			t.Errorf("%s gives the reason %s, want %s", got.Type, got.Reason, want)
+		}
+	}
+	types := []string{v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled}
+	for i, c := range cluster.Progress(cluster.Plan{}, nil) {
+		if c.Type != types[i] {
+			t.Errorf("condition %s, want %s", c.Type, types[i])
+		}
+	}
+	if c := cluster.Ready(cluster.Plan{}, nil, "fine"); c.Type != v1alpha1.ConditionReady || c.Status != metav1.ConditionTrue {
+		t.Errorf("%+v", c)
+	}
+}

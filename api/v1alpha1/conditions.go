@@ -25,8 +25,6 @@ const (
 	ReasonSettled = "Settled"
 	// ReasonPaused says that spec.paused is true.
 	ReasonPaused = "Paused"
-	// ReasonWaiting says that the operator waits for something named in the message.
-	ReasonWaiting = "Waiting"
 	// ReasonUnknown says that the state could not be read, so nothing is changed.
 	ReasonUnknown = "Unknown"
 	// ReasonReconcileError says that the last attempt failed; it is tried again.

@@ -35,11 +35,7 @@ const (
 	UsersFile = "users.acl"
 )
 
-const (
-	defaultNodeTimeout = 5 * time.Second
-	// ReasonInvalidConfig says that spec.config holds something that cannot be set.
-	ReasonInvalidConfig = "InvalidSpec"
-)
+const defaultNodeTimeout = 5 * time.Second
 
 // OwnedConfigKeys are the parameters that spec.config.extra cannot set: identity, addresses, persistence, users,
 // certificates and what would let a client out of the server depend on them. The rule of the CRD lists the same keys.
@@ -173,7 +169,7 @@ func extras(c *v1alpha1.RedisConfig) ([]directive, error) {
 }
 
 func invalid(format string, args ...any) error {
-	return cluster.Refusal{Reason: ReasonInvalidConfig, Message: fmt.Sprintf(format, args...)}
+	return cluster.Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(format, args...)}
 }
 
 // render writes directives in the syntax of redis.conf.
