@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,15 +15,27 @@ import (
 // stays as it was is not repeated.
 func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
 	if p.Step != nil {
-		l.Events.Eventf(after, nil, corev1.EventTypeNormal, p.Reason, p.Reason, "%s", p.Message)
+		l.Events.Eventf(after, nil, corev1.EventTypeNormal, p.Reason, p.Reason, "%s", note(p.Message))
 	}
 	for _, typ := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		was, is := meta.FindStatusCondition(before.GetConditions(), typ), meta.FindStatusCondition(after.GetConditions(), typ)
 		if is == nil || (p.Step != nil && typ == v1alpha1.ConditionReconciling) || !newsworthy(was, is) {
 			continue
 		}
-		l.Events.Eventf(after, nil, eventType(is), is.Reason, typ, "%s", is.Message)
+		l.Events.Eventf(after, nil, eventType(is), is.Reason, typ, "%s", note(is.Message))
 	}
+}
+
+// maxNote is how long the note of an event may be, in bytes, by the rules of events.k8s.io/v1.
+const maxNote = 1024
+
+// note cuts a message to what an event may hold. The conditions have all of it.
+func note(message string) string {
+	const more = " ..."
+	if len(message) <= maxNote {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxNote-len(more)], "") + more
 }
 
 // newsworthy tells whether a condition says something new: Ready and Stalled when they flip or give another reason,

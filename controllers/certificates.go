@@ -17,35 +17,64 @@ import (
 // mounted nowhere.
 const caKey = "ca.crt"
 
+// Certificates are what a cluster needs.
+type Certificates struct {
+	Spec   *v1alpha1.TLSSpec
+	Labels map[string]string
+	// Leafs that the operator issues, by the name of their Secret.
+	Leafs map[string]clustertls.Leaf
+	// Hosts that a certificate of the user must vouch for.
+	Hosts []string
+	// InUse says that servers may have been started with certificates.
+	InUse bool
+}
+
 // EnsureCertificates brings the certificates of a cluster into place. Managed: an authority of the cluster's own and
-// one Secret per leaf (leafs: name of the Secret -> what it vouches for). Provided: the Secret of the user is checked.
-func (c *Children) EnsureCertificates(
-	ctx context.Context, owner Object, spec *v1alpha1.TLSSpec, labels map[string]string, leafs map[string]clustertls.Leaf,
-) error {
-	switch spec.TLSMode() {
+// one Secret per leaf. Provided: the Secret of the user is checked. The error is a certificateError.
+func (c *Children) EnsureCertificates(ctx context.Context, owner Object, want Certificates) error {
+	var err error
+	switch want.Spec.TLSMode() {
 	case v1alpha1.TLSDisabled:
-		return nil
 	case v1alpha1.TLSProvided:
-		_, _, err := c.Keypair(ctx, owner, spec, "")
-		return err
+		err = c.checkProvided(ctx, owner, want)
+	default:
+		err = c.ensureManaged(ctx, owner, want)
 	}
-	ca, err := c.ensureCA(ctx, owner, labels, slices.Sorted(maps.Keys(leafs)))
+	if err != nil {
+		return certificateError{err}
+	}
+	return nil
+}
+
+func (c *Children) checkProvided(ctx context.Context, owner Object, want Certificates) error {
+	ca, pair, err := c.Keypair(ctx, owner, want.Spec, "")
 	if err != nil {
 		return err
 	}
-	for name, leaf := range leafs {
-		if err := c.ensureLeaf(ctx, owner, labels, ca, name, leaf); err != nil {
+	for _, host := range want.Hosts {
+		if flaw := clustertls.Check(ca, pair, host, c.Now()); flaw != "" {
+			return invalid("spec.tls.secretName: in Secret %q, %s: replace it", want.Spec.Secret(), flaw)
+		}
+	}
+	return nil
+}
+
+func (c *Children) ensureManaged(ctx context.Context, owner Object, want Certificates) error {
+	ca, err := c.ensureCA(ctx, owner, want)
+	if err != nil {
+		return err
+	}
+	for name, leaf := range want.Leafs {
+		if err := c.ensureLeaf(ctx, owner, want.Labels, ca, name, leaf); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ensureCA reads the authority of a cluster, and makes one only when nothing was signed by an earlier one: members
-// trust the authority that they started with, and would reject each other and us.
-func (c *Children) ensureCA(
-	ctx context.Context, owner Object, labels map[string]string, leafs []string,
-) (clustertls.Pair, error) {
+// ensureCA reads the authority of a cluster, and makes one only when nothing can have been signed by an earlier one:
+// members trust the authority that they started with, and would reject each other and us.
+func (c *Children) ensureCA(ctx context.Context, owner Object, want Certificates) (clustertls.Pair, error) {
 	name := cluster.CASecret(owner.GetName())
 	live, err := c.ownSecret(ctx, owner, name)
 	if err != nil {
@@ -59,23 +88,32 @@ func (c *Children) ensureCA(
 		}
 		return ca, nil
 	}
-	for _, leaf := range leafs {
-		signed, err := c.ownSecret(ctx, owner, leaf)
-		if err != nil {
-			return clustertls.Pair{}, err
-		}
-		if signed != nil {
-			return clustertls.Pair{}, invalid("Secret %s, the certificate authority of this cluster, is gone: restore it. "+
-				"The certificates in use stay valid, but none can be renewed", name)
-		}
+	signed, err := c.anySecret(ctx, owner, slices.Sorted(maps.Keys(want.Leafs)))
+	if err != nil {
+		return clustertls.Pair{}, err
+	}
+	if signed || want.InUse {
+		return clustertls.Pair{}, invalid("Secret %s, the certificate authority of this cluster, is gone: restore it. "+
+			"The certificates in use stay valid, but none can be renewed", name)
 	}
 	ca, err := clustertls.NewCA(owner.GetNamespace()+"/"+owner.GetName(), c.Now())
 	if err != nil {
 		return ca, err
 	}
-	return ca, c.EnsureSecret(ctx, owner, name, corev1.SecretTypeTLS, labels, map[string][]byte{
+	return ca, c.EnsureSecret(ctx, owner, name, corev1.SecretTypeTLS, want.Labels, map[string][]byte{
 		corev1.TLSCertKey: ca.Cert, corev1.TLSPrivateKeyKey: ca.Key,
 	})
+}
+
+// anySecret reports whether the cluster has a Secret of any of the names.
+func (c *Children) anySecret(ctx context.Context, owner Object, names []string) (bool, error) {
+	for _, name := range names {
+		s, err := c.ownSecret(ctx, owner, name)
+		if s != nil || err != nil {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 func (c *Children) ensureLeaf(
@@ -85,12 +123,14 @@ func (c *Children) ensureLeaf(
 	if err != nil {
 		return err
 	}
-	if live != nil && clustertls.NeedsIssue(ca, pairOf(live), leaf, c.Now()) == "" {
-		return nil
+	var pair clustertls.Pair
+	if live != nil {
+		pair = pairOf(live)
 	}
-	pair, err := clustertls.Issue(ca, leaf, c.Now())
-	if err != nil {
-		return err
+	if clustertls.NeedsIssue(ca, pair, leaf, c.Now()) != "" {
+		if pair, err = clustertls.Issue(ca, leaf, c.Now()); err != nil {
+			return err
+		}
 	}
 	return c.EnsureSecret(ctx, owner, name, corev1.SecretTypeTLS, labels, map[string][]byte{
 		corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key, caKey: ca.Cert,

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -100,7 +101,7 @@ func (c *Children) claim(ctx context.Context, owner Object, live client.Object, 
 // ownedBy refuses an object that the owner does not control. What an earlier cluster of this name left behind is waited
 // for: Kubernetes deletes it.
 func ownedBy(owner Object, live client.Object, what string) error {
-	if metav1.IsControlledBy(live, owner) && live.GetDeletionTimestamp() == nil {
+	if live.GetDeletionTimestamp() == nil && (metav1.IsControlledBy(live, owner) || keptWithClaims(owner, live)) {
 		return nil
 	}
 	if ref := metav1.GetControllerOf(live); live.GetDeletionTimestamp() != nil || leftBehind(owner, ref) {
@@ -114,6 +115,14 @@ func ownedBy(owner Object, live client.Object, what string) error {
 		Message: fmt.Sprintf("%s is needed by this cluster but belongs to somebody else: delete it, or give the cluster another name",
 			what),
 	}
+}
+
+// keptWithClaims tells whether an object of an earlier cluster of this name was left because of its retained claims.
+func keptWithClaims(owner Object, live client.Object) bool {
+	return live.GetLabels()[cluster.LabelInstance] == owner.GetName() && live.GetLabels()[cluster.LabelManagedBy] == cluster.ManagedBy &&
+		metav1.GetControllerOf(live) == nil && slices.ContainsFunc(live.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
+		return r.Kind == "PersistentVolumeClaim"
+	})
 }
 
 // leftBehind tells whether a controller reference names an earlier resource of the owner's kind and name.

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -91,16 +93,64 @@ func TestALostAuthorityIsNotReplacedWhileItsCertificatesAreInUse(t *testing.T) {
 	w := newWorld(t, o)
 	c := newChildren(w)
 	leafs := map[string]clustertls.Leaf{"orders-server-tls": {CommonName: "server"}}
-	ensure := func() error { return c.EnsureCertificates(t.Context(), o, nil, nil, leafs) }
-	if err := ensure(); err != nil {
+	ensure := func(inUse bool) error {
+		return c.EnsureCertificates(t.Context(), o, Certificates{Leafs: leafs, InUse: inUse})
+	}
+	refused := func(inUse bool) {
+		t.Helper()
+		var refusal cluster.Refusal
+		if err := ensure(inUse); !errors.As(err, &refusal) || !strings.Contains(err.Error(), "restore it") {
+			t.Errorf("a lost authority gave %v", err)
+		}
+	}
+	if err := ensure(false); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Delete(t.Context(), &corev1.Secret{ObjectMeta: objectMeta(o, "orders-ca")}); err != nil {
+	remove(t, w, o, "orders-ca")
+	refused(false)
+	remove(t, w, o, "orders-server-tls")
+	refused(true)
+	if err := ensure(false); err != nil {
+		t.Errorf("nothing is in use, and still: %v", err)
+	}
+}
+
+func remove(t *testing.T, w *world, o Object, secret string) {
+	t.Helper()
+	if err := w.Delete(t.Context(), &corev1.Secret{ObjectMeta: objectMeta(o, secret)}); err != nil {
 		t.Fatal(err)
 	}
-	var refusal cluster.Refusal
-	if err := ensure(); !errors.As(err, &refusal) || !strings.Contains(err.Error(), "restore it") {
-		t.Errorf("a lost authority gave %v", err)
+}
+
+func TestWhatWasKeptWithItsClaimsIsAdopted(t *testing.T) {
+	o := etcdCluster()
+	w := newWorld(t, o)
+	c := newChildren(w)
+	claim := metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("PersistentVolumeClaim").WithName("data-orders-0").WithUID("c-0")
+	ensure := func() (map[string]string, error) {
+		return c.EnsurePasswords(t.Context(), o, nil, cluster.Labels("orders", "etcd", "etcd"),
+			[]*metav1ac.OwnerReferenceApplyConfiguration{claim}, PasswordKey)
+	}
+	first, err := ensure()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := &corev1.Secret{}
+	if err := w.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "orders-auth"}, kept); err != nil {
+		t.Fatal(err)
+	}
+	// The garbage collector drops owners that are gone.
+	kept.OwnerReferences = slices.DeleteFunc(kept.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == "EtcdCluster" })
+	if err := w.Update(t.Context(), kept); err != nil || len(kept.OwnerReferences) != 1 {
+		t.Fatalf("owners %v, %v", kept.OwnerReferences, err)
+	}
+	o.UID = "u-2"
+	again, err := ensure()
+	if err != nil || again[PasswordKey] != first[PasswordKey] {
+		t.Errorf("the password is %q and was %q, %v", again[PasswordKey], first[PasswordKey], err)
+	}
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(kept), kept); err != nil || !metav1.IsControlledBy(kept, o) {
+		t.Errorf("owners %v, %v", kept.OwnerReferences, err)
 	}
 }
 
@@ -109,7 +159,7 @@ func TestPasswordsAreMadeOnceAndTakenFromTheUserWhereNamed(t *testing.T) {
 	users := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mine"}, Data: map[string][]byte{"password": []byte("s3cret")}}
 	c := newChildren(newWorld(t, o, users))
 	ensure := func(auth *v1alpha1.AuthSpec) (map[string]string, error) {
-		return c.EnsurePasswords(t.Context(), o, auth, nil, "password", "operator")
+		return c.EnsurePasswords(t.Context(), o, auth, nil, nil, "password", "operator")
 	}
 	first, err := ensure(nil)
 	if err != nil {
@@ -139,7 +189,7 @@ func TestCertificatesAreIssuedOnceAndAgainWhenTheirNamesChange(t *testing.T) {
 	ensure := func(name string) clustertls.Pair {
 		t.Helper()
 		leafs := map[string]clustertls.Leaf{"orders-server-tls": {CommonName: "server", DNSNames: []string{name}}}
-		if err := c.EnsureCertificates(t.Context(), o, nil, nil, leafs); err != nil {
+		if err := c.EnsureCertificates(t.Context(), o, Certificates{Leafs: leafs}); err != nil {
 			t.Fatal(err)
 		}
 		ca, pair, err := c.Keypair(t.Context(), o, nil, "orders-server-tls")
@@ -161,13 +211,34 @@ func TestCertificatesAreIssuedOnceAndAgainWhenTheirNamesChange(t *testing.T) {
 func TestProvidedCertificatesAreChecked(t *testing.T) {
 	mode := v1alpha1.TLSProvided
 	spec := &v1alpha1.TLSSpec{Mode: &mode, SecretName: new("mine")}
+	now := newChildren(newWorld(t)).Now()
+	secret := func(at time.Time, host string, change func(map[string][]byte)) map[string][]byte {
+		t.Helper()
+		ca, err := clustertls.NewCA("mine", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair, err := clustertls.Issue(ca, clustertls.Leaf{DNSNames: []string{host}}, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := map[string][]byte{"ca.crt": ca.Cert, "tls.crt": pair.Cert, "tls.key": pair.Key}
+		if change != nil {
+			change(data)
+		}
+		return data
+	}
 	tests := map[string]struct {
 		data map[string][]byte
 		want string
 	}{
-		"no Secret":       {nil, `there is no Secret "mine"`},
-		"no authority":    {map[string][]byte{"tls.crt": []byte("x"), "tls.key": []byte("y")}, `has no key "ca.crt"`},
-		"everything here": {map[string][]byte{"ca.crt": []byte("z"), "tls.crt": []byte("x"), "tls.key": []byte("y")}, ""},
+		"no Secret":         {nil, `there is no Secret "mine"`},
+		"no authority":      {secret(now, "a.example", func(d map[string][]byte) { delete(d, "ca.crt") }), `has no key "ca.crt"`},
+		"rubbish":           {secret(now, "a.example", func(d map[string][]byte) { d["tls.crt"] = []byte("x") }), "tls.crt and tls.key cannot be used"},
+		"another authority": {secret(now, "a.example", func(d map[string][]byte) { d["ca.crt"] = secret(now, "a.example", nil)["ca.crt"] }), "does not serve"},
+		"another host":      {secret(now, "b.example", nil), "not a.example"},
+		"expired":           {secret(now.Add(-2*clustertls.LeafValidity), "a.example", nil), "is valid from"},
+		"everything here":   {secret(now, "a.example", nil), ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +250,7 @@ func TestProvidedCertificatesAreChecked(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := newChildren(w).EnsureCertificates(t.Context(), o, spec, nil, nil)
+			err := newChildren(w).EnsureCertificates(t.Context(), o, Certificates{Spec: spec, Hosts: []string{"a.example"}})
 			if (err == nil) != (tc.want == "") || (err != nil && !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}

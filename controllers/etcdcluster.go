@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -37,7 +38,7 @@ type EtcdKind struct {
 	// connect makes a client of a member.
 	connect func(etcdclient.Config) etcd.Client
 
-	clients clientPool
+	clients *clientPool
 	mu      sync.Mutex
 	trusted map[types.UID]trust
 }
@@ -55,6 +56,7 @@ func NewEtcdKind(c *Children) *EtcdKind {
 	return &EtcdKind{
 		Children: c,
 		connect:  func(cfg etcdclient.Config) etcd.Client { return etcdclient.New(cfg) },
+		clients:  newClientPool(clientIdle),
 		trusted:  map[types.UID]trust{},
 	}
 }
@@ -67,16 +69,17 @@ func (e certificateError) Unwrap() error { return e.error }
 // Ensure applies what is safe at any time: certificates, passwords and the peers' Service at once, the StatefulSet once
 // the record exists, and what clients need once the planner has let them in.
 func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
-	labels := etcd.Labels(o.Name)
-	leafs := etcd.Leafs(o.Name, o.Namespace, k.Domain)
-	if err := k.EnsureCertificates(ctx, o, o.Spec.TLS, labels, leafs); err != nil {
-		return certificateError{err}
-	}
-	password, err := k.ensurePassword(ctx, o)
+	b, err := k.blueprint(ctx, o)
 	if err != nil {
 		return err
 	}
-	b, err := k.blueprint(ctx, o)
+	if err := k.EnsureCertificates(ctx, o, Certificates{
+		Spec: o.Spec.TLS, Labels: etcd.Labels(o.Name), Leafs: etcd.Leafs(o.Name, o.Namespace, b.Domain), Hosts: b.Hosts(),
+		InUse: b.Record.ClusterID != 0,
+	}); err != nil {
+		return err
+	}
+	password, err := k.ensurePassword(ctx, o, b)
 	if err != nil {
 		return err
 	}
@@ -95,12 +98,38 @@ func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
 	return k.ensureAccess(ctx, o, b, password)
 }
 
-func (k *EtcdKind) ensurePassword(ctx context.Context, o *v1alpha1.EtcdCluster) (string, error) {
+// ensurePassword returns the password of root, empty without authentication. One that was generated lives as long as the
+// volumes: where the operator's certificate does not make it root, nobody could open a retained cluster without it.
+func (k *EtcdKind) ensurePassword(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) (string, error) {
 	if o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
 		return "", nil
 	}
-	passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, etcd.Labels(o.Name), PasswordKey)
+	if o.Spec.TLS.TLSMode() == v1alpha1.TLSManaged {
+		passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, etcd.Labels(o.Name), nil, PasswordKey)
+		return passwords[PasswordKey], err
+	}
+	if err := k.keepPassword(ctx, o, b); err != nil {
+		return "", err
+	}
+	claims, err := k.claimRefs(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, etcd.Labels(o.Name), claims, PasswordKey)
 	return passwords[PasswordKey], err
+}
+
+// keepPassword refuses to replace the password of a living cluster by another one.
+func (k *EtcdKind) keepPassword(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) error {
+	if b.Record.ClusterID == 0 || o.Spec.Auth.Secret() != "" {
+		return nil
+	}
+	have, err := k.Passwords(ctx, o)
+	if err != nil || have[PasswordKey] != "" {
+		return err
+	}
+	return invalid("Secret %s with the password of root is gone: restore it with the password of Secret %s under the key %s",
+		cluster.AuthSecret(o.Name), cluster.ConnectionSecret(o.Name), PasswordKey)
 }
 
 // ensureMembers applies what the members run from, the configuration first: a pod reads it when it starts.
@@ -126,14 +155,26 @@ func (k *EtcdKind) ensureConfig(ctx context.Context, o *v1alpha1.EtcdCluster, b 
 		return err
 	}
 	cm, err := k.configMap(ctx, k.Client, o)
-	if cm == nil || err != nil || maps.Equal(cm.Data, data) {
+	if err != nil {
 		return err
+	}
+	if cm == nil {
+		return configMoved
+	}
+	if maps.Equal(cm.Data, data) {
+		return nil
 	}
 	record, err := etcd.ParseRecord(cm.Data)
 	if err != nil || record.ClusterID != b.Record.ClusterID || record.Bootstrap != b.Record.Bootstrap {
-		return err // Changed since it was read for the blueprint: the next pass sees it.
+		return configMoved
 	}
 	return k.patchConfig(ctx, cm, data)
+}
+
+// configMoved says that the record changed since it was read. Nothing may be made from the old one: a pod with the new
+// template and the old configuration would pass for current.
+var configMoved = cluster.Hold{
+	Reason: v1alpha1.ReasonReconcileError, Message: "the record of the cluster has changed meanwhile and is read again",
 }
 
 func (k *EtcdKind) patchConfig(ctx context.Context, cm *corev1.ConfigMap, data map[string]string) error {
@@ -142,7 +183,7 @@ func (k *EtcdKind) patchConfig(ctx context.Context, cm *corev1.ConfigMap, data m
 	patch := client.MergeFromWithOptions(cm, client.MergeFromWithOptimisticLock{})
 	err := k.Patch(ctx, next, patch, client.FieldOwner(cluster.ManagedBy))
 	if apierrors.IsConflict(err) {
-		return nil // The cache is behind: the next pass reads the newer version.
+		return configMoved
 	}
 	if err != nil {
 		return fmt.Errorf("write ConfigMap %s: %w", cm.Name, err)
@@ -198,7 +239,7 @@ func (k *EtcdKind) blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd
 		return etcd.Blueprint{}, invalid("spec.version: %q is not a supported version of etcd: use 3.5 (from 3.5.11), 3.6 or 3.7", o.Spec.Version)
 	}
 	b := etcd.Blueprint{
-		Cluster: o, Version: version, Domain: k.Domain, AgentImage: k.AgentImage,
+		Cluster: o, Version: version, AgentImage: k.AgentImage,
 		ServerSecret: TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)),
 		PeerSecret:   TLSSecret(o.Spec.TLS, cluster.PeerTLSSecret(o.Name)),
 	}
@@ -208,18 +249,31 @@ func (k *EtcdKind) blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd
 	if b.Owner, err = k.OwnerReference(o); err != nil {
 		return b, err
 	}
-	cm, err := k.configMap(ctx, k.Client, o)
-	if err != nil {
+	if b.Record, err = k.record(ctx, o); err != nil {
 		return b, err
 	}
-	if cm != nil {
-		if b.Record, err = etcd.ParseRecord(cm.Data); err != nil {
-			return b, invalid("ConfigMap %s is damaged (%v): delete it, and it is written anew from what the members say", cm.Name, err)
-		}
-	}
+	b.Domain = k.domain(o, b.Record)
 	set, err := k.statefulSet(ctx, o)
 	b.Storage = storage(o.Spec.Storage, set)
 	return b, err
+}
+
+// record reads the record of a cluster, empty while there is none.
+func (k *EtcdKind) record(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.Record, error) {
+	cm, err := k.configMap(ctx, k.Client, o)
+	if cm == nil || err != nil {
+		return etcd.Record{}, err
+	}
+	r, err := etcd.ParseRecord(cm.Data)
+	if err != nil {
+		return r, invalid("ConfigMap %s is damaged (%v): delete it, and it is written anew from what the members say", cm.Name, err)
+	}
+	return r, nil
+}
+
+// domain is the DNS domain that the members were named in, and before there are any that of the Kubernetes cluster.
+func (k *EtcdKind) domain(o *v1alpha1.EtcdCluster, r etcd.Record) string {
+	return cmp.Or(r.Domain(o.Name, o.Namespace), k.Domain)
 }
 
 // statefulSet reads the StatefulSet of a cluster, nil when there is none of its own.

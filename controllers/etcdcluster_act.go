@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,7 +45,7 @@ func (k *EtcdKind) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluste
 	case etcd.MoveLeader:
 		return k.through(ctx, o, step.From, func(ctx context.Context, c etcd.Client) error { return c.MoveLeader(ctx, step.To) })
 	case etcd.DeletePod:
-		return k.deletePod(ctx, o, step.Name, types.UID(step.UID))
+		return k.deletePod(ctx, o, step)
 	}
 	return fmt.Errorf("there is no such step as %T", step)
 }
@@ -61,31 +62,54 @@ func (k *EtcdKind) writeBootstrap(ctx context.Context, o *v1alpha1.EtcdCluster, 
 		return err
 	}
 	if live != nil {
-		return k.foundAfterAll(ctx, live, b, bootstrap)
-	}
-	members := etcd.Peers(o.Name, o.Namespace, k.Domain, int(o.Spec.Size), o.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled)
-	if bootstrap == etcd.BootstrapNew {
-		if err := k.noClaims(ctx, o, members); err != nil {
+		if err := k.label(ctx, live, etcd.Labels(o.Name)); err != nil {
 			return err
 		}
+		return k.foundAfterAll(ctx, live, b, bootstrap)
 	}
-	b.Record = etcd.Record{Bootstrap: bootstrap, Members: members}
+	b.Record = etcd.Record{Bootstrap: bootstrap, Members: b.Peers()}
+	if bootstrap == etcd.BootstrapNew {
+		found, err := k.anyClaim(ctx, o, b.Record.Members)
+		if err != nil {
+			return err
+		}
+		if found {
+			b.Record.Bootstrap = etcd.BootstrapRetained
+		}
+	}
 	return k.createConfig(ctx, o, b)
 }
 
-// noClaims makes sure that no member has a claim yet.
-func (k *EtcdKind) noClaims(ctx context.Context, o *v1alpha1.EtcdCluster, members []etcd.Peer) error {
+// label puts the labels back without which an object is not seen: the cache holds only what carries them.
+func (k *EtcdKind) label(ctx context.Context, live *corev1.ConfigMap, labels map[string]string) error {
+	next := live.DeepCopy()
+	next.Labels = map[string]string{}
+	maps.Copy(next.Labels, live.Labels)
+	maps.Copy(next.Labels, labels)
+	if maps.Equal(next.Labels, live.Labels) {
+		return nil
+	}
+	if err := k.Patch(ctx, next, client.MergeFrom(live), client.FieldOwner(cluster.ManagedBy)); err != nil {
+		return fmt.Errorf("label ConfigMap %s: %w", live.Name, err)
+	}
+	*live = *next
+	return nil
+}
+
+// anyClaim reports whether a member has a claim. The cache shows only those with our labels, and one that was restored by
+// hand may have none.
+func (k *EtcdKind) anyClaim(ctx context.Context, o *v1alpha1.EtcdCluster, members []etcd.Peer) (bool, error) {
 	for i := range members {
 		name := cluster.Claim(o.Name, i)
 		err := k.Direct.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, &corev1.PersistentVolumeClaim{})
 		if err == nil {
-			return fmt.Errorf("claim %s has come up, so the members may have data", name)
+			return true, nil
 		}
 		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("read claim %s: %w", name, err)
+			return false, fmt.Errorf("read claim %s: %w", name, err)
 		}
 	}
-	return nil
+	return false, nil
 }
 
 func (k *EtcdKind) foundAfterAll(ctx context.Context, live *corev1.ConfigMap, b etcd.Blueprint, bootstrap etcd.Bootstrap) error {
@@ -181,14 +205,15 @@ func (k *EtcdKind) through(
 	return call(ctx, k.client(o, access, pod))
 }
 
-func (k *EtcdKind) deletePod(ctx context.Context, o *v1alpha1.EtcdCluster, name string, uid types.UID) error {
-	pod := &corev1.Pod{ObjectMeta: objectMeta(o, name)}
-	err := k.Delete(ctx, pod, client.Preconditions{UID: &uid})
+func (k *EtcdKind) deletePod(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.DeletePod) error {
+	pod := &corev1.Pod{ObjectMeta: objectMeta(o, step.Name)}
+	uid := types.UID(step.UID)
+	err := k.Delete(ctx, pod, client.Preconditions{UID: &uid, ResourceVersion: &step.ResourceVersion})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // It is gone, or another one by now.
+		return nil // It is gone, or not what was decided on any more.
 	}
 	if err != nil {
-		return fmt.Errorf("delete pod %s: %w", name, err)
+		return fmt.Errorf("delete pod %s: %w", step.Name, err)
 	}
 	return nil
 }

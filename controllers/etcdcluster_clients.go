@@ -10,7 +10,8 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
-// clientIdle is how long a client that nobody asks for is kept: several polls of a settled cluster.
+// clientIdle is how long a client that nobody asks for is kept: several polls of a settled cluster, and far longer than
+// any call.
 const clientIdle = time.Minute
 
 // clientKey tells clients apart by everything that they were made from.
@@ -23,38 +24,41 @@ type clientKey struct {
 // clientPool keeps the clients of members between passes, so that a settled cluster costs no handshakes.
 type clientPool struct {
 	mu   sync.Mutex
+	idle time.Duration
 	open map[clientKey]*pooledClient
 }
 
 type pooledClient struct {
 	client etcd.Client
-	used   time.Time
+	// expiry closes the client when nobody has asked for it for long enough.
+	expiry *time.Timer
+}
+
+func newClientPool(idle time.Duration) *clientPool {
+	return &clientPool{idle: idle, open: map[clientKey]*pooledClient{}}
 }
 
 // get returns the client for a key, made by open when there is none.
-func (p *clientPool) get(key clientKey, now time.Time, open func() etcd.Client) etcd.Client {
+func (p *clientPool) get(key clientKey, open func() etcd.Client) etcd.Client {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.open == nil {
-		p.open = map[clientKey]*pooledClient{}
-	}
 	c, ok := p.open[key]
-	if !ok {
+	if !ok || !c.expiry.Stop() {
 		c = &pooledClient{client: open()}
+		c.expiry = time.AfterFunc(p.idle, func() { p.expire(key, c) })
 		p.open[key] = c
+		return c.client
 	}
-	c.used = now
+	c.expiry.Reset(p.idle)
 	return c.client
 }
 
-// sweep closes the clients that nobody has asked for.
-func (p *clientPool) sweep(now time.Time) {
+// expire closes a client, and forgets it unless another has taken its place.
+func (p *clientPool) expire(key clientKey, c *pooledClient) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key, c := range p.open {
-		if now.Sub(c.used) > clientIdle {
-			_ = c.client.Close() // Nothing is lost with a connection that nobody uses.
-			delete(p.open, key)
-		}
+	if p.open[key] == c {
+		delete(p.open, key)
 	}
+	_ = c.client.Close() // Nothing is lost with a connection that nobody uses.
 }

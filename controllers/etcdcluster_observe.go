@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -47,7 +48,7 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	if err != nil {
 		return etcd.State{}, err
 	}
-	s := etcd.State{Want: k.want(o, hash, b.Storage), HasSet: set != nil, Now: k.Now()}
+	s := etcd.State{Want: k.want(o, b, hash), HasSet: set != nil, Now: k.Now()}
 	if len(b.Record.Members) > 0 {
 		s.Record = &b.Record
 	}
@@ -62,7 +63,9 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 		return etcd.State{}, err
 	}
 	for i := range pods {
-		s.Pods = append(s.Pods, podState(&pods[i]))
+		p := podState(&pods[i])
+		p.OldRevision = oldRevision(&pods[i], set)
+		s.Pods = append(s.Pods, p)
 	}
 	if len(pods) == 0 || s.Record == nil {
 		return s, nil
@@ -70,17 +73,28 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	return s, k.askMembers(ctx, o, &s, pods)
 }
 
-func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, hash string, made *v1alpha1.StorageSpec) etcd.Want {
-	mode := o.Spec.TLS.TLSMode()
+func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint, hash string) etcd.Want {
+	secret := o.Spec.Auth.Secret()
+	if secret == "" {
+		secret = cluster.AuthSecret(o.Name)
+	}
 	return etcd.Want{
 		Name:              o.Name,
-		Members:           etcd.Peers(o.Name, o.Namespace, k.Domain, int(o.Spec.Size), mode != v1alpha1.TLSDisabled),
+		Members:           b.Peers(),
 		TemplateHash:      hash,
+		Version:           b.Version,
 		Auth:              o.Spec.Auth.AuthMode() == v1alpha1.AuthPassword,
-		CertificateIsRoot: mode == v1alpha1.TLSManaged,
-		Persistent:        made != nil,
-		StorageChanged:    storageChanged(o.Spec.Storage, made),
+		PasswordSecret:    secret,
+		CertificateIsRoot: o.Spec.TLS.TLSMode() == v1alpha1.TLSManaged,
+		Persistent:        b.Storage != nil,
+		StorageChanged:    storageChanged(o.Spec.Storage, b.Storage),
 	}
+}
+
+// oldRevision reports whether the StatefulSet controller would make the pod from another template by now.
+func oldRevision(p *corev1.Pod, set *appsv1.StatefulSet) bool {
+	return set.Status.ObservedGeneration == set.Generation && set.Status.UpdateRevision != "" &&
+		p.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision
 }
 
 func storageChanged(want, made *v1alpha1.StorageSpec) bool {
@@ -105,6 +119,22 @@ func (k *EtcdKind) claims(ctx context.Context, o *v1alpha1.EtcdCluster, set *app
 			continue
 		}
 		out = append(out, etcd.Claim{Name: c.Name, Ordinal: n, Leaving: c.DeletionTimestamp != nil || condemned(c, set)})
+	}
+	return out, nil
+}
+
+// claimRefs refer to the claims of a cluster that its StatefulSet does not take along when it goes.
+func (k *EtcdKind) claimRefs(ctx context.Context, o *v1alpha1.EtcdCluster) ([]*metav1ac.OwnerReferenceApplyConfiguration, error) {
+	var list corev1.PersistentVolumeClaimList
+	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(etcd.Selector(o.Name))); err != nil {
+		return nil, fmt.Errorf("list claims: %w", err)
+	}
+	var out []*metav1ac.OwnerReferenceApplyConfiguration
+	for _, c := range list.Items {
+		if c.DeletionTimestamp == nil {
+			out = append(out, metav1ac.OwnerReference().
+				WithAPIVersion("v1").WithKind("PersistentVolumeClaim").WithName(c.Name).WithUID(c.UID))
+		}
 	}
 	return out, nil
 }
@@ -143,6 +173,7 @@ func ordinal(name, prefix string) (int, bool) {
 type access struct {
 	tls         *tls.Config
 	password    string
+	domain      string
 	fingerprint [sha256.Size]byte
 }
 
@@ -152,7 +183,11 @@ func (k *EtcdKind) access(ctx context.Context, o *v1alpha1.EtcdCluster) (access,
 	if err != nil {
 		return access{}, err
 	}
-	a := access{password: password}
+	record, err := k.record(ctx, o)
+	if err != nil {
+		return access{}, err
+	}
+	a := access{password: password, domain: k.domain(o, record)}
 	ca, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.OperatorTLSSecret(o.Name))
 	if err != nil {
 		return a, certificateError{err}
@@ -185,10 +220,10 @@ func (k *EtcdKind) password(ctx context.Context, o *v1alpha1.EtcdCluster) (strin
 // client returns the client of the member in a pod, kept between passes.
 func (k *EtcdKind) client(o *v1alpha1.EtcdCluster, a access, pod *corev1.Pod) etcd.Client {
 	key := clientKey{pod: pod.UID, ip: pod.Status.PodIP, access: a.fingerprint}
-	return k.clients.get(key, k.Now(), func() etcd.Client {
+	return k.clients.get(key, func() etcd.Client {
 		name, ip := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.Status.PodIP
 		return k.connect(etcdclient.Config{
-			Host: cluster.PodHost(pod.Name, o.Name, o.Namespace, k.Domain), TLS: a.tls, Password: a.password,
+			Host: cluster.PodHost(pod.Name, o.Name, o.Namespace, a.domain), TLS: a.tls, Password: a.password,
 			Dial: func(ctx context.Context) (net.Conn, error) { return k.Dial(ctx, name, ip, etcd.ClientPort) },
 		})
 	})
@@ -213,7 +248,6 @@ func (k *EtcdKind) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 		wg.Go(func() { askStatus(ctx, c, &s.Pods[i]) })
 	}
 	wg.Wait()
-	k.clients.sweep(k.Now())
 	if wrongPassword(s.Pods) {
 		s.Auth = &etcd.Auth{Enabled: true}
 		return nil

@@ -20,11 +20,12 @@ func podState(p *corev1.Pod) etcd.Pod {
 		problem = "cannot run: " + cause
 	}
 	return etcd.Pod{
-		Name: p.Name, UID: string(p.UID), Ordinal: n,
+		Name: p.Name, UID: string(p.UID), ResourceVersion: p.ResourceVersion, Ordinal: n,
 		Ready:        podReady(p),
 		Terminating:  p.DeletionTimestamp != nil,
 		TemplateHash: p.Annotations[v1alpha1.AnnotationTemplateHash],
 		EverRan:      hasRun(p, etcd.ContainerEtcd),
+		Started:      startOf(p, etcd.ContainerEtcd),
 		Stuck:        problem != "",
 		Problem:      problem,
 		Gate:         gateReport(p),

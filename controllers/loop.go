@@ -88,22 +88,34 @@ func (l *Loop[O, S]) pass(ctx context.Context, o O) (out outcome[S]) {
 		ensureErr = l.Kind.Ensure(ctx, o)
 	}
 	out.state, out.err = l.Kind.Observe(ctx, o)
-	if err := errors.Join(ensureErr, out.err); err != nil {
-		out.err = err
+	if out.err != nil {
+		out.err = both(ensureErr, out.err)
 		return out
 	}
+	out.err = ensureErr
 	out.plan = l.Kind.Next(out.state)
 	if o.IsPaused() {
 		out.plan = cluster.Pause(out.plan)
+	}
+	if _, repair := out.plan.Step.(cluster.Repair); ensureErr != nil && !repair {
+		out.plan.Step = nil // It may build on what could not be brought into place.
 	}
 	if out.plan.Step == nil {
 		return out
 	}
 	log.FromContext(ctx).Info("step", "step", out.plan.Step.String(), "reason", out.plan.Reason, "why", out.plan.Message)
 	if err := l.Kind.Act(ctx, o, out.plan.Step); err != nil {
-		out.err = fmt.Errorf("%s: %w", out.plan.Step, err)
+		out.err = both(ensureErr, fmt.Errorf("%s: %w", out.plan.Step, err))
 	}
 	return out
+}
+
+// both joins two errors, of which the first may be nil or say the same as the second.
+func both(first, second error) error {
+	if first != nil && first.Error() == second.Error() {
+		return first
+	}
+	return errors.Join(first, second)
 }
 
 func (l *Loop[O, S]) writeStatus(ctx context.Context, before, o O) error {
@@ -123,6 +135,8 @@ func result(p cluster.Plan, err error) (ctrl.Result, error) {
 		hold    cluster.Hold
 	)
 	switch {
+	case p.Step != nil && (errors.As(err, &refusal) || errors.As(err, &hold)):
+		return ctrl.Result{RequeueAfter: afterHold}, nil // A repair was made, and there may be more to do.
 	case errors.As(err, &refusal), err == nil && p.Stalled:
 		return ctrl.Result{RequeueAfter: max(p.After, afterRefusal)}, nil
 	case errors.As(err, &hold):

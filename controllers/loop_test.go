@@ -21,6 +21,11 @@ type knock struct{}
 func (knock) String() string { return "knock on the door" }
 func (knock) Reason() string { return "Knock" }
 
+// mend is a repair.
+type mend struct{ knock }
+
+func (mend) Repairs() {}
+
 // script is a kind whose every answer is given by the test.
 type script struct {
 	plan                        cluster.Plan
@@ -49,6 +54,7 @@ func (s *script) Report(o *v1alpha1.EtcdCluster, _ int, p cluster.Plan, err erro
 
 func TestLoopMakesOnePassAndReportsIt(t *testing.T) {
 	step, _ := cluster.Do(knock{}, "nobody knows that we are here")
+	repair, _ := cluster.Do(mend{}, "the door is broken")
 	wait, _ := cluster.Wait("Waiting", 3*time.Second, "waiting for an answer")
 	refuse, _ := cluster.Refuse("Unsafe", "the door is locked: unlock it")
 	type want struct {
@@ -86,6 +92,16 @@ func TestLoopMakesOnePassAndReportsIt(t *testing.T) {
 		}},
 		"no step is taken when the children are not in place": {script{plan: step, ensureErr: errors.New("quota")}, false, want{
 			err: true, ensured: 1, activity: "quota", stalled: "False", events: []string{"Normal ReconcileError quota"},
+		}},
+		"what runs is repaired all the same": {
+			script{plan: repair, ensureErr: cluster.Refusal{Reason: "InvalidSpec", Message: "no Secret: create it"}}, false, want{
+				requeue: afterHold, acted: 1, ensured: 1, activity: "no Secret: create it", stalled: "True",
+				events: []string{"Normal Knock the door is broken", "Warning InvalidSpec no Secret: create it"},
+			},
+		},
+		"paused: what needs a human is told": {script{plan: refuse}, true, want{
+			requeue: afterRefusal, activity: "the door is locked: unlock it (spec.paused is true)", stalled: "True",
+			events: []string{"Warning Unsafe the door is locked: unlock it (spec.paused is true)"},
 		}},
 		"a refusal among the children stalls and is no error": {
 			script{plan: step, ensureErr: cluster.Refusal{Reason: "InvalidSpec", Message: "no Secret: create it"}}, false, want{
@@ -135,11 +151,12 @@ func TestLoopMakesOnePassAndReportsIt(t *testing.T) {
 	}
 }
 
-// checkEvents compares the events of two equal passes: steps are told each time, transitions only once.
-func checkEvents(t *testing.T, r *events.FakeRecorder, want []string, twice bool) {
+// checkEvents compares the events of two equal passes: a step, which comes first, is told each time, transitions only
+// once.
+func checkEvents(t *testing.T, r *events.FakeRecorder, want []string, step bool) {
 	t.Helper()
-	if twice {
-		want = append(want, want...)
+	if step {
+		want = append(want, want[0])
 	}
 	close(r.Events)
 	var got []string

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -21,6 +22,14 @@ func podReady(p *corev1.Pod) bool {
 func hasRun(p *corev1.Pod, container string) bool {
 	c := containerStatus(p.Status.ContainerStatuses, container)
 	return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil || c.RestartCount > 0
+}
+
+// startOf is when a container of the pod was last started, zero when it does not run.
+func startOf(p *corev1.Pod, container string) time.Time {
+	if r := containerStatus(p.Status.ContainerStatuses, container).State.Running; r != nil {
+		return r.StartedAt.Time
+	}
+	return time.Time{}
 }
 
 func containerStatus(list []corev1.ContainerStatus, name string) corev1.ContainerStatus {
@@ -72,7 +81,7 @@ func lastWords(c corev1.ContainerStatus) string {
 		return "container " + c.Name + " needs more memory than its limit"
 	}
 	if text := strings.TrimSpace(t.Message); text != "" {
-		return text[max(0, len(text)-lastWordsLimit):]
+		return strings.ToValidUTF8(text[max(0, len(text)-lastWordsLimit):], "")
 	}
 	return fmt.Sprintf("container %s ended with exit code %d", c.Name, t.ExitCode)
 }

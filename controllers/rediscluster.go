@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -45,13 +46,19 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	if err := k.keepPasswords(ctx, o); err != nil {
 		return err
 	}
-	passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, labels,
+	passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, labels, nil,
 		redis.PasswordDefault, redis.PasswordOperator, redis.PasswordReplication)
 	if err != nil {
 		return err
 	}
-	if err := k.EnsureCertificates(ctx, o, o.Spec.TLS, labels, k.leafs(o)); err != nil {
-		return certificateError{err}
+	inUse, err := k.started(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := k.EnsureCertificates(ctx, o, Certificates{
+		Spec: o.Spec.TLS, Labels: labels, Leafs: k.leafs(o), Hosts: k.hosts(o), InUse: inUse,
+	}); err != nil {
+		return err
 	}
 	b, err := k.builder(o)
 	if err != nil {
@@ -71,12 +78,8 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 // keepPasswords refuses to go on with other passwords than those that running servers were started with: they read
 // them only then.
 func (k *RedisKind) keepPasswords(ctx context.Context, o *v1alpha1.RedisCluster) error {
-	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ShardSet(o.Name, 0)}, &appsv1.StatefulSet{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read StatefulSet of shard 0: %w", err)
+	if started, err := k.started(ctx, o); err != nil || !started {
+		return err
 	}
 	have, err := k.Passwords(ctx, o)
 	if err != nil {
@@ -97,6 +100,19 @@ func (k *RedisKind) keepPasswords(ctx context.Context, o *v1alpha1.RedisCluster)
 	return nil
 }
 
+// started reports whether servers may have been started: their StatefulSets come after all that they mount.
+func (k *RedisKind) started(ctx context.Context, o *v1alpha1.RedisCluster) (bool, error) {
+	set := &appsv1.StatefulSet{}
+	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ShardSet(o.Name, 0)}, set)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read StatefulSet of shard 0: %w", err)
+	}
+	return metav1.IsControlledBy(set, o), nil
+}
+
 func (k *RedisKind) builder(o *v1alpha1.RedisCluster) (redis.Builder, error) {
 	owner, err := k.OwnerReference(o)
 	return redis.Builder{
@@ -107,17 +123,25 @@ func (k *RedisKind) builder(o *v1alpha1.RedisCluster) (redis.Builder, error) {
 
 // leafs are the certificates of a cluster: one for all servers, whose names share a wildcard, and one for clients.
 func (k *RedisKind) leafs(o *v1alpha1.RedisCluster) map[string]clustertls.Leaf {
-	service := cluster.ClientService(o.Name)
-	peers := cluster.PeersService(o.Name)
+	peers := cluster.ServiceNames(cluster.PeersService(o.Name), o.Namespace, k.Domain)
+	service := cluster.ServiceNames(cluster.ClientService(o.Name), o.Namespace, k.Domain)
 	return map[string]clustertls.Leaf{
-		cluster.ServerTLSSecret(o.Name): {CommonName: o.Name, DNSNames: []string{
-			"localhost", service, service + "." + o.Namespace, service + "." + o.Namespace + ".svc",
-			cluster.ServiceHost(service, o.Namespace, k.Domain),
-			"*." + peers + "." + o.Namespace + ".svc",
-			"*." + cluster.ServiceHost(peers, o.Namespace, k.Domain),
-		}},
+		cluster.ServerTLSSecret(o.Name): {
+			CommonName: o.Name, DNSNames: slices.Concat(service, cluster.Wildcards(peers), []string{"localhost"}), IPs: clustertls.Loopback,
+		},
 		cluster.ClientTLSSecret(o.Name): {CommonName: o.Name + "-client"},
 	}
+}
+
+// hosts are the names under which clients and the operator reach the servers.
+func (k *RedisKind) hosts(o *v1alpha1.RedisCluster) []string {
+	hosts := []string{cluster.ServiceHost(cluster.ClientService(o.Name), o.Namespace, k.Domain)}
+	for shard := range int(o.Spec.Shards) {
+		for ordinal := range 1 + o.Spec.Replicas() {
+			hosts = append(hosts, cluster.PodHost(cluster.Pod(cluster.ShardSet(o.Name, shard), ordinal), o.Name, o.Namespace, k.Domain))
+		}
+	}
+	return hosts
 }
 
 func (k *RedisKind) ensureShared(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder) error {

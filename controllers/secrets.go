@@ -6,11 +6,13 @@ import (
 	"crypto/rand"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -23,27 +25,36 @@ import (
 // PasswordKey is the key of the administrator's password in the Secret of the user and in our own.
 const PasswordKey = "password"
 
-// EnsureSecret brings a Secret into the wanted state. Keys that others added to it stay.
+// EnsureSecret brings a Secret into the wanted state. Keys that others added to it stay. With further owners it stays
+// when the cluster goes, until they are gone as well.
 func (c *Children) EnsureSecret(
 	ctx context.Context, owner Object, name string, typ corev1.SecretType, labels map[string]string, data map[string][]byte,
+	further ...*metav1ac.OwnerReferenceApplyConfiguration,
 ) error {
 	live, err := c.ownSecret(ctx, owner, name)
 	if err != nil {
 		return err
 	}
-	if live != nil && holds(live.Data, data) {
-		return nil
-	}
 	ref, err := c.OwnerReference(owner)
 	if err != nil {
 		return err
 	}
+	refs := append(further, ref)
+	if live != nil && holds(live.Data, data) && ownedByAll(live, refs) {
+		return nil
+	}
 	ac := corev1ac.Secret(name, owner.GetNamespace()).
-		WithLabels(labels).WithOwnerReferences(ref).WithType(typ).WithData(data)
+		WithLabels(labels).WithOwnerReferences(refs...).WithType(typ).WithData(data)
 	if err := c.Client.Apply(ctx, ac, client.FieldOwner(cluster.ManagedBy), client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply Secret %s: %w", name, err)
 	}
 	return nil
+}
+
+func ownedByAll(s *corev1.Secret, refs []*metav1ac.OwnerReferenceApplyConfiguration) bool {
+	return !slices.ContainsFunc(refs, func(want *metav1ac.OwnerReferenceApplyConfiguration) bool {
+		return !slices.ContainsFunc(s.OwnerReferences, func(have metav1.OwnerReference) bool { return have.UID == *want.UID })
+	})
 }
 
 func holds(have, want map[string][]byte) bool {
@@ -91,9 +102,11 @@ func invalid(format string, args ...any) error {
 }
 
 // EnsurePasswords returns a password for each key, generating and storing in the cluster's auth Secret what is
-// missing. The key "password" comes from the Secret of the user where the specification names one.
+// missing. The key "password" comes from the Secret of the user where the specification names one. The Secret lives as
+// long as any of its further owners.
 func (c *Children) EnsurePasswords(
-	ctx context.Context, owner Object, auth *v1alpha1.AuthSpec, labels map[string]string, keys ...string,
+	ctx context.Context, owner Object, auth *v1alpha1.AuthSpec, labels map[string]string,
+	further []*metav1ac.OwnerReferenceApplyConfiguration, keys ...string,
 ) (map[string]string, error) {
 	name := cluster.AuthSecret(owner.GetName())
 	live, err := c.ownSecret(ctx, owner, name)
@@ -116,7 +129,7 @@ func (c *Children) EnsurePasswords(
 	if users != "" {
 		data[PasswordKey] = []byte(users)
 	}
-	if err := c.EnsureSecret(ctx, owner, name, corev1.SecretTypeOpaque, labels, data); err != nil {
+	if err := c.EnsureSecret(ctx, owner, name, corev1.SecretTypeOpaque, labels, data, further...); err != nil {
 		return nil, err
 	}
 	passwords := map[string]string{}

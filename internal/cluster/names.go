@@ -56,3 +56,20 @@ func PodHost(pod, cluster, namespace, domain string) string {
 func ServiceHost(service, namespace, domain string) string {
 	return fmt.Sprintf("%s.%s.svc.%s", service, namespace, domain)
 }
+
+// ServiceNames are all names under which clients may look a Service up: from its own namespace, from another one, and in
+// full.
+func ServiceNames(service, namespace, domain string) []string {
+	return []string{
+		service, service + "." + namespace, service + "." + namespace + ".svc", ServiceHost(service, namespace, domain),
+	}
+}
+
+// Wildcards stand for every pod behind the given names of a headless Service.
+func Wildcards(names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = "*." + n
+	}
+	return out
+}

@@ -14,6 +14,13 @@ type Step interface {
 	Reason() string
 }
 
+// Repair is a step that heals what runs already. It does not depend on the objects that the specification asks for, and
+// is taken even while those cannot be brought into place.
+type Repair interface {
+	Step
+	Repairs()
+}
+
 // Plan is the decision of a planner: at most one step, and why.
 type Plan struct {
 	// Step to take now; nil: nothing is to be done, or something has to be waited for.

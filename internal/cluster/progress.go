@@ -16,10 +16,15 @@ const (
 // ReasonPaused is the reason of a plan whose step is not taken because spec.paused is true.
 const ReasonPaused = "Paused"
 
-// Pause returns what becomes of a plan while spec.paused is true: nothing is done, and what would be is told.
+// Pause returns what becomes of a plan while spec.paused is true: nothing is done, and what would be is told. What needs a
+// human needs one all the same.
 func Pause(p Plan) Plan {
-	if p.Settled() {
+	switch {
+	case p.Settled():
 		return Plan{Message: "the cluster is as specified; spec.paused is true"}
+	case p.Stalled:
+		p.Message += " (spec.paused is true)"
+		return p
 	}
 	return Plan{Reason: ReasonPaused, Message: "spec.paused is true, so nothing is changed; pending: " + p.Message}
 }

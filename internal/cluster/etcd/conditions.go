@@ -35,7 +35,12 @@ func quorumHealthy(s State, err error) metav1.Condition {
 	}
 	all, healthy := s.voters()
 	c.Message = fmt.Sprintf("%d of %d voting members are healthy", healthy, all)
-	if healthy < Quorum(all) || s.leader() == nil {
+	switch {
+	case healthy < Quorum(all) && s.readyPods() >= Quorum(all):
+		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonUnknown
+		c.Message = fmt.Sprintf("%d pods are ready, but only %d of %d members answer the operator", s.readyPods(), healthy, all)
+		return c
+	case healthy < Quorum(all) || s.leader() == nil:
 		c.Status, c.Reason = metav1.ConditionFalse, ReasonNoQuorum
 		return c
 	}
@@ -46,12 +51,7 @@ func quorumHealthy(s State, err error) metav1.Condition {
 func unread(c metav1.Condition, s State, err error) metav1.Condition {
 	c.Status, c.Reason = metav1.ConditionFalse, ReasonNoQuorum
 	c.Message = "no quorum of members answers"
-	ready := 0
-	for _, p := range s.Pods {
-		if p.Ready && !p.Terminating {
-			ready++
-		}
-	}
+	ready := s.readyPods()
 	switch {
 	case s.Want.Name == "" && err != nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonUnknown, "the state could not be read"

@@ -57,6 +57,13 @@ func TestConditions(t *testing.T) {
 				"Reconciling": "True NoQuorum", "Stalled": "False NotStalled",
 			},
 		},
+		"the operator reaches only one of three ready pods": {
+			state: settled(func(s *etcd.State) { s.Pods[0].View, s.Pods[2].View = nil, nil }),
+			want: map[string]string{
+				"Ready": "False NoQuorum", "Available": "Unknown Unknown", "QuorumHealthy": "Unknown Unknown",
+				"Reconciling": "True NoQuorum", "Stalled": "False NotStalled",
+			},
+		},
 		"starting": {
 			state: fresh(nil),
 			want: map[string]string{

@@ -35,6 +35,8 @@ const (
 	ReasonRollout = "RolloutRefused"
 	// ReasonStorage says that the storage cannot be changed.
 	ReasonStorage = "StorageMismatch"
+	// ReasonVersion says that a member runs another minor version than the wanted one.
+	ReasonVersion = "VersionMismatch"
 )
 
 // How soon to look again when no watch is going to tell.
@@ -43,6 +45,8 @@ const (
 	whileStarting = 200 * time.Millisecond
 	// whileWaiting is for what pods and claims announce themselves.
 	whileWaiting = 2 * time.Second
+	// youth is how long after its start a member may still be on its way to its leader.
+	youth = 30 * time.Second
 )
 
 // Next decides what to do. The order is that of the design: unknown, finish what was begun, repair, refuse, roll out,
@@ -51,11 +55,12 @@ func Next(s State) cluster.Plan {
 	return cluster.Decide(s,
 		writeRecord, nothingWasRetained,
 		restartStuck,
-		refusePassword, waitForMembers, keepIdentity,
+		refusePassword, restartLeaderless, waitForMembers, keepIdentity,
 		recordIdentity, authenticate, letClientsIn,
-		reportLostMember, refuseMembership, refuseStorage, reportAlarms,
-		waitForHealth,
-		rollOut,
+		reportLostMember, refuseMembership, refuseStorage, refuseCorruption,
+		restartSick, waitForHealth,
+		refuseVersion, rollOut,
+		reportNoSpace,
 	)
 }
 
@@ -72,8 +77,9 @@ func writeRecord(s State) (cluster.Plan, bool) {
 		}
 		if c.Ordinal >= len(s.Want.Members) {
 			return cluster.Refuse(ReasonRetainedSize,
-				"claim %s was left by an earlier, larger cluster of this name: set spec.size to %d or more to bring it back, "+
-					"or delete the claims data-%s-* to start empty", c.Name, c.Ordinal+1, s.Want.Name)
+				"claim %s was left by an earlier, larger cluster of this name: delete this resource and create it with the "+
+					"spec.size of that cluster (at least %d), or delete the claims data-%s-* to start empty",
+				c.Name, c.Ordinal+1, s.Want.Name)
 		}
 	}
 	if s.HasSet {
@@ -108,16 +114,50 @@ func nothingWasRetained(s State) (cluster.Plan, bool) {
 // nobody, so this is safe whatever else is known, unless its data would go with it.
 func restartStuck(s State) (cluster.Plan, bool) {
 	for _, p := range s.Pods {
-		if !p.Stuck || p.Ready || p.Terminating || p.View != nil || p.TemplateHash == s.Want.TemplateHash {
+		if !p.Stuck || p.Ready || p.Terminating || p.View != nil || !(s.outdated(p) || p.OldRevision) {
 			continue
 		}
-		if p.EverRan && !s.Want.Persistent {
+		if p.EverRan && !s.Want.Persistent && s.known() {
 			return cluster.Refuse(ReasonRollout, "%s %s, and the change that may cure it needs a restart, which would "+
 				"delete the data of a member without spec.storage: delete the pod yourself to accept that", p.Name, p.Problem)
 		}
-		return cluster.Do(DeletePod{p.Name, p.UID}, "%s %s, and the specification has changed since", p.Name, p.Problem)
+		return cluster.Do(p.deletion(), "%s %s, and the specification has changed since", p.Name, p.Problem)
 	}
 	return cluster.Pass()
+}
+
+// restartLeaderless restarts a member that runs with outdated settings where there is no quorum by both accounts, the
+// members' and the kubelets': the settings may be the cause, and a quorum that is not there cannot be lost. One at a
+// time, because the first may be all that was missing.
+func restartLeaderless(s State) (cluster.Plan, bool) {
+	if s.Members != nil || !s.Want.Persistent || s.readyPods() >= Quorum(len(s.Record.Members)) {
+		return cluster.Pass()
+	}
+	var victim *Pod
+	for i, p := range s.Pods {
+		switch {
+		case p.Terminating || (!p.Started.IsZero() && s.Now.Sub(p.Started) < youth):
+			return cluster.Pass()
+		case victim == nil && s.outdated(p) && p.EverRan && !p.Ready && (p.View == nil || p.View.Leader == 0):
+			victim = &s.Pods[i]
+		}
+	}
+	if victim == nil {
+		return cluster.Pass()
+	}
+	return cluster.Do(victim.deletion(), "no quorum of members answers; %s %s, and the specification has changed since",
+		victim.Name, trouble(victim))
+}
+
+// readyPods counts the pods that the kubelet finds ready.
+func (s State) readyPods() int {
+	n := 0
+	for _, p := range s.Pods {
+		if p.Ready && !p.Terminating {
+			n++
+		}
+	}
+	return n
 }
 
 // waitForMembers waits while the members could not be read. Nothing below may decide on a guess.
@@ -128,27 +168,29 @@ func waitForMembers(s State) (cluster.Plan, bool) {
 	if p, ok := lost(s); ok {
 		return p, true
 	}
-	after := whileWaiting
 	reason, what := ReasonNoQuorum, "no quorum of members answers"
 	if !s.known() {
 		reason, what = ReasonStarting, fmt.Sprintf("waiting for the first quorum of %d members", len(s.Record.Members))
-		if s.wakingUp() {
-			after = whileStarting
-		}
 	}
-	return cluster.Wait(reason, after, "%s%s", what, troubles(s))
+	return cluster.Wait(reason, s.pace(), "%s%s", what, troubles(s))
 }
 
-// wakingUp reports whether enough members have been started for a quorum to form any moment. Until then pods report
-// by themselves what happens to them.
-func (s State) wakingUp() bool {
-	started := 0
+// pace is how soon to look again for what the members settle among themselves: often while enough of them run for a
+// quorum and one has just been started, so that it may come true any moment. Before, pods report by themselves what
+// happens to them; and what has not come true for a while has a cause that takes longer to go.
+func (s State) pace() time.Duration {
+	run, young := 0, false
 	for _, p := range s.Pods {
-		if p.EverRan && !p.Stuck && !p.Terminating {
-			started++
+		if p.Started.IsZero() || p.Terminating {
+			continue
 		}
+		run++
+		young = young || s.Now.Sub(p.Started) < youth
 	}
-	return started >= Quorum(len(s.Record.Members))
+	if young && run >= Quorum(len(s.Record.Members)) {
+		return whileStarting
+	}
+	return whileWaiting
 }
 
 // keepIdentity refuses to touch anything when a member belongs to another cluster.
@@ -179,12 +221,12 @@ func identities(s State) string {
 func authenticate(s State) (cluster.Plan, bool) {
 	leader := s.leader()
 	if leader == nil {
-		return cluster.Wait(ReasonNoQuorum, whileStarting, "the members have no leader that a quorum follows%s", troubles(s))
+		return cluster.Wait(ReasonNoQuorum, s.pace(), "the members have no leader that a quorum follows%s", troubles(s))
 	}
 	if s.Auth == nil {
-		return cluster.Wait(ReasonAuth, whileStarting, "waiting for etcd to tell whether authentication is on (%v)", s.AuthError)
+		return cluster.Wait(ReasonAuth, s.pace(), "waiting for etcd to tell whether authentication is on (%v)", s.AuthError)
 	}
-	via := s.pod(*leader).Name
+	via := s.speaker(leader).Name
 	switch {
 	case !s.Want.Auth && s.Auth.Enabled:
 		return cluster.Refuse(ReasonAuth, "etcd asks for a password, but spec.auth.mode is Disabled: "+
@@ -198,20 +240,20 @@ func authenticate(s State) (cluster.Plan, bool) {
 	case s.Want.CertificateIsRoot:
 		return cluster.Do(SetRootPassword{via}, "root has another password than the Secret")
 	}
-	return wrongPassword()
+	return s.wrongPassword()
 }
 
 // refusePassword stops where members answer, but only to say that the password is wrong.
 func refusePassword(s State) (cluster.Plan, bool) {
 	if s.Members == nil && s.Auth != nil && s.Auth.Enabled && !s.Auth.PasswordWorks {
-		return wrongPassword()
+		return s.wrongPassword()
 	}
 	return cluster.Pass()
 }
 
-func wrongPassword() (cluster.Plan, bool) {
-	return cluster.Refuse(ReasonAuth, "etcd does not accept the password of root: put the right one into a Secret "+
-		"under the key password and name it in spec.auth.secretName")
+func (s State) wrongPassword() (cluster.Plan, bool) {
+	return cluster.Refuse(ReasonAuth, "etcd does not accept the password of root: put the right one under the key password "+
+		"into Secret %s", s.Want.PasswordSecret)
 }
 
 // recordIdentity writes down the cluster id as soon as a quorum follows one leader: before anything is written to etcd,
@@ -226,7 +268,7 @@ func recordIdentity(s State) (cluster.Plan, bool) {
 	id, _ := s.clusterID()
 	all, healthy := s.voters()
 	if id == 0 || s.leader() == nil {
-		return cluster.Wait(ReasonStarting, whileStarting, "waiting for a quorum of members%s", troubles(s))
+		return cluster.Wait(ReasonStarting, s.pace(), "waiting for a quorum of members%s", troubles(s))
 	}
 	return cluster.Do(RecordClusterID{id}, "%d of %d members have formed cluster %s", healthy, all, FormatID(id))
 }
@@ -308,18 +350,48 @@ func refuseStorage(s State) (cluster.Plan, bool) {
 	return cluster.Refuse(ReasonStorage, "spec.storage differs from what the volume claims were made with: set it back")
 }
 
-// reportAlarms stops at the first alarm and says what cures it.
-func reportAlarms(s State) (cluster.Plan, bool) {
+// refuseCorruption stops at the alarm that members differ: a restart could spread what is wrong.
+func refuseCorruption(s State) (cluster.Plan, bool) {
+	for _, a := range s.alarms() {
+		if a.Type != AlarmNoSpace {
+			return cluster.Refuse(ReasonAlarm, "etcd has raised the alarm %s for %s: its data may differ from the others", a.Type, s.name(a.MemberID))
+		}
+	}
+	return cluster.Pass()
+}
+
+// reportNoSpace says what cures a full database. It comes after the rollout, which may bring a larger quota.
+func reportNoSpace(s State) (cluster.Plan, bool) {
 	alarms := s.alarms()
 	if len(alarms) == 0 {
 		return cluster.Pass()
 	}
-	who := s.name(alarms[0].MemberID)
-	if alarms[0].Type == AlarmNoSpace {
-		return cluster.Refuse(ReasonAlarm, "the database of %s has reached its quota, so etcd refuses writes: delete keys, compact, "+
-			"defragment and disarm with etcdctl, or raise spec.config.quotaBackendBytes", who)
+	return cluster.Refuse(ReasonAlarm, "the database of %s has reached its quota, so etcd refuses writes: delete keys, compact and "+
+		"defragment, or raise spec.config.quotaBackendBytes; then disarm with etcdctl alarm disarm", s.name(alarms[0].MemberID))
+}
+
+// restartSick restarts a member that runs with outdated settings and is not well: they may be what makes it so, and a
+// rollout waits for every member. It does no harm, because those that are well are a quorum without it. While a member
+// with the wanted settings is not well, these are not proved yet.
+func restartSick(s State) (cluster.Plan, bool) {
+	well := 0
+	var sick []Pod
+	for _, m := range s.Members {
+		p := s.pod(m)
+		switch {
+		case s.healthy(m) && p.Ready:
+			well++
+		case p == nil || p.Terminating || !s.outdated(*p):
+			return cluster.Pass()
+		default:
+			sick = append(sick, *p)
+		}
 	}
-	return cluster.Refuse(ReasonAlarm, "etcd has raised the alarm %s for %s: its data may differ from the others", alarms[0].Type, who)
+	if len(sick) == 0 || well < Quorum(len(s.Members)) || !s.Want.Persistent {
+		return cluster.Pass()
+	}
+	p := sick[0]
+	return cluster.Do(p.deletion(), "%s %s, and the specification has changed since", p.Name, trouble(&p))
 }
 
 // waitForHealth waits until every member is well. A rollout goes on only from there.
@@ -330,11 +402,28 @@ func waitForHealth(s State) (cluster.Plan, bool) {
 	}
 	for _, m := range s.Members {
 		if p := s.pod(m); !s.healthy(m) || !p.Ready {
-			return cluster.Wait(ReasonMembersNotReady, whileWaiting, "%d of %d members are ready%s", readyPods(s), all, troubles(s))
+			return cluster.Wait(ReasonMembersNotReady, whileWaiting, "%d of %d members are ready%s", readyMembers(s), all, troubles(s))
 		}
 	}
 	return cluster.Pass()
 }
+
+// refuseVersion stops a rollout whose first member turns out to run another minor version, as spec.image can make it:
+// once all have it, etcd does not go back.
+func refuseVersion(s State) (cluster.Plan, bool) {
+	for _, m := range s.Members {
+		p := s.pod(m)
+		v, err := ParseVersion(p.View.Version)
+		if err != nil || s.outdated(*p) || (v.Major == s.Want.Version.Major && v.Minor == s.Want.Version.Minor) {
+			continue
+		}
+		return cluster.Refuse(ReasonVersion, "%s runs etcd %s, and spec.version is %s: set spec.image to an image of that version",
+			p.Name, v, s.Want.Version)
+	}
+	return cluster.Pass()
+}
+
+func (p Pod) deletion() DeletePod { return DeletePod{p.Name, p.UID, p.ResourceVersion} }
 
 // rollOut restarts the members that run with outdated settings, one at a time and only while all are well: followers
 // first, from the highest ordinal down, then the leader after it has handed over.
@@ -342,7 +431,7 @@ func rollOut(s State) (cluster.Plan, bool) {
 	leader := s.leader()
 	var outdated []Pod
 	for _, p := range s.Pods {
-		if p.TemplateHash != s.Want.TemplateHash {
+		if s.outdated(p) {
 			outdated = append(outdated, p)
 		}
 	}
@@ -356,7 +445,7 @@ func rollOut(s State) (cluster.Plan, bool) {
 	slices.SortFunc(outdated, func(a, b Pod) int { return b.Ordinal - a.Ordinal })
 	for _, p := range outdated {
 		if p.Name != s.pod(*leader).Name {
-			return cluster.Do(DeletePod{p.Name, p.UID}, "%s, a follower, runs with outdated settings (%d to go)", p.Name, len(outdated))
+			return cluster.Do(p.deletion(), "%s, a follower, runs with outdated settings (%d to go)", p.Name, len(outdated))
 		}
 	}
 	p := outdated[0]
@@ -364,7 +453,7 @@ func rollOut(s State) (cluster.Plan, bool) {
 		return cluster.Do(MoveLeader{From: p.Name, To: to.ID, Pod: s.pod(*to).Name},
 			"%s, the leader, runs with outdated settings: %s takes over first", p.Name, s.pod(*to).Name)
 	}
-	return cluster.Do(DeletePod{p.Name, p.UID}, "%s, the only member, runs with outdated settings", p.Name)
+	return cluster.Do(p.deletion(), "%s, the only member, runs with outdated settings", p.Name)
 }
 
 // successor is the voter that is furthest with applying the log, the lowest ordinal among equals.
@@ -381,7 +470,7 @@ func successor(s State, leader uint64) *Member {
 	return best
 }
 
-func readyPods(s State) int {
+func readyMembers(s State) int {
 	n := 0
 	for _, m := range s.Members {
 		if p := s.pod(m); p != nil && p.Ready && s.healthy(m) {

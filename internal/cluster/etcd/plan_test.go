@@ -3,6 +3,7 @@ package etcd_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -23,7 +24,7 @@ func settled(change func(*etcd.State)) etcd.State {
 		s.Claims = append(s.Claims, etcd.Claim{Name: cluster.Claim("orders", i), Ordinal: i})
 		s.Members = append(s.Members, etcd.Member{ID: id, Name: m.Name, PeerURL: m.URL, Published: true})
 		s.Pods = append(s.Pods, etcd.Pod{
-			Name: m.Name, UID: "uid-" + m.Name, Ordinal: i, Ready: true, TemplateHash: "now", EverRan: true,
+			Name: m.Name, UID: "uid-" + m.Name, ResourceVersion: "7", Ordinal: i, Ready: true, TemplateHash: "now", EverRan: true,
 			View: &etcd.View{MemberID: id, ClusterID: clusterID, Leader: 2, Version: "3.6.16", DBSize: 20000, Applied: 9},
 		})
 	}
@@ -37,7 +38,8 @@ func settled(change func(*etcd.State)) etcd.State {
 func fresh(change func(*etcd.State)) etcd.State {
 	s := etcd.State{Now: simNow, Want: etcd.Want{
 		Name: "orders", Members: etcd.Peers("orders", "default", "cluster.local", 3, true), TemplateHash: "now",
-		Auth: true, CertificateIsRoot: true, Persistent: true,
+		Version: etcd.Version{Major: 3, Minor: 6, Patch: 16},
+		Auth:    true, PasswordSecret: "orders-auth", CertificateIsRoot: true, Persistent: true,
 	}}
 	if change != nil {
 		change(&s)
@@ -71,7 +73,7 @@ func TestNext(t *testing.T) {
 		},
 		"claims of a larger cluster are refused": {
 			state:  fresh(func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-4", Ordinal: 4}} }),
-			reason: etcd.ReasonRetainedSize, stalled: true, says: "spec.size to 5",
+			reason: etcd.ReasonRetainedSize, stalled: true, says: "at least 5",
 		},
 		"a record deleted under a living cluster never founds": {
 			state: fresh(func(s *etcd.State) { s.HasSet, s.Want.Persistent = true, false }),
@@ -127,6 +129,10 @@ func TestNext(t *testing.T) {
 			state: settled(func(s *etcd.State) { s.Auth, s.Open = &etcd.Auth{}, false }),
 			step:  etcd.EnableAuth{Pod: "orders-1"},
 		},
+		"a leader without a pod is spoken to through another member": {
+			state: settled(func(s *etcd.State) { s.Auth, s.Open, s.Pods = &etcd.Auth{}, false, append(s.Pods[:1], s.Pods[2]) }),
+			step:  etcd.EnableAuth{Pod: "orders-0"},
+		},
 		"authentication unknown changes nothing": {
 			state:  settled(func(s *etcd.State) { s.Auth, s.Open = nil, false }),
 			reason: etcd.ReasonAuth,
@@ -145,7 +151,7 @@ func TestNext(t *testing.T) {
 		},
 		"another password cannot be set otherwise": {
 			state:  settled(func(s *etcd.State) { s.Auth.PasswordWorks, s.Want.CertificateIsRoot = false, false }),
-			reason: etcd.ReasonAuth, stalled: true, says: "spec.auth.secretName",
+			reason: etcd.ReasonAuth, stalled: true, says: "Secret orders-auth",
 		},
 		"members that only say that the password is wrong": {
 			state: settled(func(s *etcd.State) {
@@ -210,11 +216,23 @@ func TestNext(t *testing.T) {
 			state:  settled(func(s *etcd.State) { s.Want.StorageChanged = true }),
 			reason: etcd.ReasonStorage, stalled: true,
 		},
-		"an alarm is reported with its cure": {
+		"a full database is reported with its cure": {
+			state:  settled(alarm("NOSPACE")),
+			reason: etcd.ReasonAlarm, stalled: true, says: "orders-2 has reached its quota",
+		},
+		"a full database does not hold up the larger quota": {
 			state: settled(func(s *etcd.State) {
-				s.Pods[1].View.Alarms = []etcd.Alarm{{MemberID: 3, Type: "NOSPACE"}}
+				alarm("NOSPACE")(s)
+				s.Want.TemplateHash = "next"
 			}),
-			reason: etcd.ReasonAlarm, stalled: true, says: "orders-2",
+			step: deletion("orders-2"),
+		},
+		"members that differ stop everything": {
+			state: settled(func(s *etcd.State) {
+				alarm("CORRUPT")(s)
+				s.Want.TemplateHash = "next"
+			}),
+			reason: etcd.ReasonAlarm, stalled: true, says: "CORRUPT for orders-2",
 		},
 		"a member that is not ready is waited for": {
 			state:  settled(func(s *etcd.State) { s.Pods[2].Ready = false }),
@@ -222,7 +240,7 @@ func TestNext(t *testing.T) {
 		},
 		"followers are restarted first, from the highest ordinal": {
 			state: settled(func(s *etcd.State) { s.Want.TemplateHash = "next" }),
-			step:  etcd.DeletePod{Name: "orders-2", UID: "uid-orders-2"},
+			step:  deletion("orders-2"),
 		},
 		"one at a time": {
 			state: settled(func(s *etcd.State) {
@@ -230,6 +248,56 @@ func TestNext(t *testing.T) {
 				s.Pods[2].TemplateHash, s.Pods[2].Ready = "next", false
 			}),
 			reason: etcd.ReasonMembersNotReady,
+		},
+		"a change is undone on the member that it made sick": {
+			state: settled(func(s *etcd.State) {
+				s.Pods[2].TemplateHash, s.Pods[2].Ready, s.Pods[2].View = "bad", false, nil
+			}),
+			step: deletion("orders-2"),
+		},
+		"a change that took the quorum away is undone one member at a time": {
+			state: settled(quorumless),
+			step:  deletion("orders-1"),
+		},
+		"members that the kubelet finds ready are not restarted, even if none answers": {
+			state: settled(func(s *etcd.State) {
+				quorumless(s)
+				s.Pods[0].Ready, s.Pods[2].Ready = true, true
+			}),
+			reason: etcd.ReasonNoQuorum,
+		},
+		"a member that was just restarted gets its time": {
+			state: settled(func(s *etcd.State) {
+				quorumless(s)
+				s.Pods[2].Started = simNow.Add(-time.Second)
+			}),
+			reason: etcd.ReasonNoQuorum,
+		},
+		"a sick member is left alone while the new settings are not proved": {
+			state: settled(func(s *etcd.State) {
+				s.Want.TemplateHash = "next"
+				s.Pods[0].Ready, s.Pods[0].View = false, nil
+				s.Pods[2].TemplateHash, s.Pods[2].Ready, s.Pods[2].View = "next", false, nil
+			}),
+			reason: etcd.ReasonNoQuorum,
+		},
+		"a sick member is left alone where the others are no quorum": {
+			state: settled(func(s *etcd.State) {
+				s.Want.TemplateHash = "next"
+				s.Pods[0].Ready, s.Pods[2].Ready = false, false
+			}),
+			reason: etcd.ReasonMembersNotReady,
+		},
+		"an image of another minor version stops with the first member": {
+			state: settled(func(s *etcd.State) {
+				s.Want.TemplateHash = "next"
+				s.Pods[2].TemplateHash, s.Pods[2].View.Version = "next", "3.7.3"
+			}),
+			reason: etcd.ReasonVersion, stalled: true, says: "orders-2 runs etcd 3.7.3, and spec.version is 3.6.16",
+		},
+		"an image of another minor version is undone": {
+			state: settled(func(s *etcd.State) { s.Pods[2].TemplateHash, s.Pods[2].View.Version = "bad", "3.7.3" }),
+			step:  deletion("orders-2"),
 		},
 		"a leader hands over before it is restarted": {
 			state: settled(func(s *etcd.State) {
@@ -250,13 +318,28 @@ func TestNext(t *testing.T) {
 					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Stuck = nil, false, true
 				}
 			}),
-			step: etcd.DeletePod{Name: "orders-0", UID: "uid-orders-0"},
+			step: deletion("orders-0"),
 		},
 		"a stuck pod with the current settings is left alone": {
 			state: settled(func(s *etcd.State) {
 				s.Pods[0].View, s.Pods[0].Ready, s.Pods[0].Stuck, s.Pods[0].Problem = nil, false, true, "cannot be scheduled"
 			}),
 			reason: etcd.ReasonMembersNotReady, says: "orders-0 cannot be scheduled",
+		},
+		"a stuck pod whose gate runs from an outdated image is deleted": {
+			state: settled(func(s *etcd.State) {
+				s.Pods[0].View, s.Pods[0].Ready, s.Pods[0].Stuck, s.Pods[0].OldRevision = nil, false, true, true
+			}),
+			step: deletion("orders-0"),
+		},
+		"a stuck pod of a cluster that never formed has nothing to lose": {
+			state: settled(func(s *etcd.State) {
+				s.Want.TemplateHash, s.Want.Persistent, s.Members, s.Record.ClusterID, s.Open = "next", false, nil, 0, false
+				for i := range s.Pods {
+					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Stuck = nil, false, true
+				}
+			}),
+			step: deletion("orders-0"),
 		},
 		"a stuck pod whose data would go with it is left to its owner": {
 			state: settled(func(s *etcd.State) {
@@ -286,6 +369,41 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// quorumless is a cluster of which two members got settings that have been taken back since.
+func quorumless(s *etcd.State) {
+	s.Members, s.Auth = nil, nil
+	for i := range s.Pods {
+		s.Pods[i].Ready, s.Pods[i].View = false, nil
+	}
+	s.Pods[1].TemplateHash, s.Pods[2].TemplateHash = "bad", "bad"
+}
+
+func deletion(pod string) etcd.DeletePod {
+	return etcd.DeletePod{Name: pod, UID: "uid-" + pod, ResourceVersion: "7"}
+}
+
+func alarm(typ string) func(*etcd.State) {
+	return func(s *etcd.State) { s.Pods[1].View.Alarms = []etcd.Alarm{{MemberID: 3, Type: typ}} }
+}
+
+func TestWaitingForMembersIsPatient(t *testing.T) {
+	started := func(ago time.Duration, pods int) etcd.State {
+		return settled(func(s *etcd.State) {
+			s.Members, s.Record.ClusterID, s.Open = nil, 0, false
+			for i := range s.Pods {
+				s.Pods[i].View = nil
+				if i < pods {
+					s.Pods[i].Started = simNow.Add(-ago)
+				}
+			}
+		})
+	}
+	young, alone, old := etcd.Next(started(time.Second, 2)), etcd.Next(started(time.Second, 1)), etcd.Next(started(time.Hour, 3))
+	if young.After >= time.Second || alone.After < time.Second || old.After < time.Second {
+		t.Errorf("it looks again after %s, with a single member after %s, after an hour after %s", young.After, alone.After, old.After)
+	}
+}
+
 func TestTheOnlyMemberIsRestartedWithoutASuccessor(t *testing.T) {
 	s := settled(func(s *etcd.State) {
 		s.Want.Members = etcd.Peers("orders", "default", "cluster.local", 1, true)
@@ -294,7 +412,7 @@ func TestTheOnlyMemberIsRestartedWithoutASuccessor(t *testing.T) {
 		s.Pods[0].View.Leader = 1
 		s.Want.TemplateHash = "next"
 	})
-	want := etcd.DeletePod{Name: "orders-0", UID: "uid-orders-0"}
+	want := deletion("orders-0")
 	if got := etcd.Next(s); got.Step != want {
 		t.Errorf("%v: %s", got.Step, got.Message)
 	}

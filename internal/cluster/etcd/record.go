@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -95,6 +96,23 @@ func Peers(name, namespace, domain string, size int, tls bool) []Peer {
 		peers[i] = Peer{Name: pod, URL: fmt.Sprintf("%s://%s:%d", scheme, host, PeerPort)}
 	}
 	return peers
+}
+
+// Domain returns the DNS domain that the members of a record were named in, empty when there are none or they were named
+// otherwise. It stays theirs whatever the operator takes for the domain later: the members know each other by it.
+func (r Record) Domain(name, namespace string) string {
+	if len(r.Members) == 0 {
+		return ""
+	}
+	u, err := url.Parse(r.Members[0].URL)
+	if err != nil {
+		return ""
+	}
+	domain, ok := strings.CutPrefix(u.Hostname(), cluster.PodHost(r.Members[0].Name, name, namespace, ""))
+	if !ok {
+		return ""
+	}
+	return domain
 }
 
 // FormatID writes a cluster or member id the way etcd's tools do.

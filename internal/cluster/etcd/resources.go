@@ -2,7 +2,7 @@ package etcd
 
 import (
 	"fmt"
-	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -42,6 +42,12 @@ func Labels(name string) map[string]string {
 
 // Selector of the pods of an etcd cluster.
 func Selector(name string) map[string]string { return cluster.Selector(name, v1alpha1.ComponentEtcd) }
+
+// Peers are the members that the specification asks for.
+func (b Blueprint) Peers() []Peer {
+	c := b.Cluster
+	return Peers(c.Name, c.Namespace, b.Domain, int(c.Spec.Size), c.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled)
+}
 
 // Layout is what the configuration of the members depends on.
 func (b Blueprint) Layout() Layout {
@@ -93,16 +99,14 @@ func (b Blueprint) DisruptionBudget() *policyv1ac.PodDisruptionBudgetApplyConfig
 
 // Leafs are the certificates of a cluster, by the name of their Secret.
 func Leafs(name, namespace, domain string) map[string]clustertls.Leaf {
-	peers := hostNames(cluster.PeersService(name), namespace, domain)
-	pods := append(wildcards(peers), peers...)
-	servers := append(append([]string{}, pods...), cluster.ClientService(name))
-	servers = append(servers, fmt.Sprintf("%s.%s", cluster.ClientService(name), namespace))
-	servers = append(servers, hostNames(cluster.ClientService(name), namespace, domain)...)
+	peers := cluster.ServiceNames(cluster.PeersService(name), namespace, domain)
+	pods := slices.Concat(cluster.Wildcards(peers), peers)
 	return map[string]clustertls.Leaf{
 		cluster.PeerTLSSecret(name): {CommonName: PeerCommonName, DNSNames: pods},
 		cluster.ServerTLSSecret(name): {
-			CommonName: ServerCommonName, DNSNames: append(servers, "localhost"),
-			IPs: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()},
+			CommonName: ServerCommonName,
+			DNSNames:   slices.Concat(pods, cluster.ServiceNames(cluster.ClientService(name), namespace, domain), []string{"localhost"}),
+			IPs:        clustertls.Loopback,
 		},
 		// etcd looks a client's address up among the names in its certificate, if there are any. There are none.
 		cluster.ClientTLSSecret(name):   {CommonName: ClientCommonName},
@@ -110,19 +114,14 @@ func Leafs(name, namespace, domain string) map[string]clustertls.Leaf {
 	}
 }
 
-func hostNames(service, namespace, domain string) []string {
-	return []string{
-		fmt.Sprintf("%s.%s.svc", service, namespace),
-		cluster.ServiceHost(service, namespace, domain),
+// Hosts are the names under which the members reach each other, and clients and the operator reach them.
+func (b Blueprint) Hosts() []string {
+	c := b.Cluster
+	hosts := []string{cluster.ServiceHost(cluster.ClientService(c.Name), c.Namespace, b.Domain)}
+	for _, p := range b.Peers() {
+		hosts = append(hosts, cluster.PodHost(p.Name, c.Name, c.Namespace, b.Domain))
 	}
-}
-
-func wildcards(names []string) []string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = "*." + n
-	}
-	return out
+	return hosts
 }
 
 // Connection returns the Secret that clients connect with, in the layout of the Service Binding specification

@@ -36,8 +36,8 @@ type sim struct {
 	persistent, auth    bool
 	certRoot            bool
 	password            string
-	// bad are the templates whose pods cannot start.
-	bad map[int]bool
+	// bad are the templates whose pods cannot start, weak those whose members run and never get well.
+	bad, weak map[int]bool
 
 	// What the API server holds.
 	record *etcd.Record
@@ -45,6 +45,8 @@ type sim struct {
 	open   bool
 	claims map[int]*simClaim
 	pods   map[string]*simPod
+	// orphans are pods whose process lives on although the API server has forgotten them, by name.
+	orphans map[string]*simPod
 	// stale is what the operator's cache showed a while ago.
 	stale *simView
 
@@ -67,12 +69,15 @@ type simClaim struct{ disk *etcdfake.Disk }
 
 type simPod struct {
 	name, uid string
-	ordinal   int
-	template  int
-	disk      *etcdfake.Disk
-	process   *etcdfake.Process
-	everRan   bool
-	gate      *etcd.GateReport
+	// starts counts the processes it has had; version is what a copy of it was, see sim.version.
+	starts   int
+	version  string
+	ordinal  int
+	template int
+	disk     *etcdfake.Disk
+	process  *etcdfake.Process
+	everRan  bool
+	gate     *etcd.GateReport
 }
 
 // simView is a copy of what the API server held.
@@ -86,8 +91,8 @@ type simView struct {
 
 func newSim(seed uint64) *sim {
 	s := &sim{
-		rng: rand.New(rand.NewPCG(seed, 2)), net: etcdfake.New(), bad: map[int]bool{},
-		claims: map[int]*simClaim{}, pods: map[string]*simPod{}, budget: -1, authSeen: map[uint64]bool{},
+		rng: rand.New(rand.NewPCG(seed, 2)), net: etcdfake.New(), bad: map[int]bool{}, weak: map[int]bool{},
+		orphans: map[string]*simPod{}, claims: map[int]*simClaim{}, pods: map[string]*simPod{}, budget: -1, authSeen: map[uint64]bool{},
 	}
 	s.size = []int{1, 3, 3, 3, 5, 7}[s.rng.IntN(6)]
 	s.persistent = s.rng.IntN(5) > 0
@@ -125,6 +130,13 @@ func (s *sim) kubelet() {
 	for i := range s.set.members {
 		name := cluster.Pod("orders", i)
 		p := s.pods[name]
+		if o := s.orphans[name]; o != nil {
+			if s.rng.IntN(3) > 0 {
+				continue // Nothing else may have its disk.
+			}
+			s.stop(o)
+			delete(s.orphans, name)
+		}
 		if p == nil {
 			p = s.createPod(name, i)
 		}
@@ -181,6 +193,8 @@ func (s *sim) runGate(p *simPod) {
 		return // It ends and is started again.
 	}
 	p.process, p.everRan, p.gate = process, true, nil
+	p.starts++
+	process.Cut = s.weak[p.template]
 	s.note("%s runs (%s)", p.name, d.State)
 }
 
@@ -195,9 +209,16 @@ func (s *sim) view() *simView {
 		v.set = &set
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
-		v.pods = append(v.pods, *s.pods[name])
+		p := *s.pods[name]
+		p.version = s.version(&p)
+		v.pods = append(v.pods, p)
 	}
 	return v
+}
+
+// version stands in for the resource version of a pod: whatever the kubelet reports changes it.
+func (s *sim) version(p *simPod) string {
+	return fmt.Sprint(p.uid, p.starts, p.process != nil, p.process != nil && s.net.Voting(p.process))
 }
 
 // operator is one pass of the controller, with the semantics of controllers/etcdcluster*.go. It returns the plan, and
@@ -234,7 +255,7 @@ func (s *sim) observe(v *simView) etcd.State {
 	st := etcd.State{
 		Want: etcd.Want{
 			Name: "orders", Members: s.members(), TemplateHash: fmt.Sprint(s.template), Auth: s.auth,
-			CertificateIsRoot: s.certRoot, Persistent: s.persistent,
+			CertificateIsRoot: s.certRoot, Persistent: s.persistent, Version: etcd.Version{Major: 3, Minor: 6, Patch: 16},
 		},
 		Record: v.record, HasSet: v.set != nil, Open: v.open, Now: simNow,
 	}
@@ -270,7 +291,7 @@ func (s *sim) observe(v *simView) etcd.State {
 
 func (s *sim) observePod(p *simPod) etcd.Pod {
 	out := etcd.Pod{
-		Name: p.name, UID: p.uid, Ordinal: p.ordinal, TemplateHash: fmt.Sprint(p.template), EverRan: p.everRan,
+		Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: fmt.Sprint(p.template), EverRan: p.everRan,
 		Stuck: s.bad[p.template] && p.process == nil, Gate: p.gate,
 	}
 	if out.Stuck {
@@ -316,7 +337,7 @@ func (s *sim) act(step cluster.Step) bool {
 	case etcd.MoveLeader:
 		return s.call(step.From, func(c *etcdfake.Client) error { return c.MoveLeader(context.Background(), step.To) })
 	case etcd.DeletePod:
-		if p := s.pods[step.Name]; p != nil && p.uid == step.UID {
+		if p := s.pods[step.Name]; p != nil && s.version(p) == step.ResourceVersion {
 			s.deletePod(p)
 			return !s.write()
 		}
@@ -377,20 +398,23 @@ func (s *sim) judge(step cluster.Step) {
 		return
 	}
 	victim := s.pods[del.Name]
-	if victim == nil || victim.uid != del.UID || victim.process == nil || !s.net.Voting(victim.process) {
+	if victim == nil || s.version(victim) != del.ResourceVersion {
+		return
+	}
+	if !s.persistent && victim.disk.HasLog && s.recorded != 0 {
+		s.badPolicy = fmt.Sprintf("deleting %s loses its data", del.Name)
+	}
+	if victim.process == nil || !s.net.Voting(victim.process) {
 		return
 	}
 	voting := 0
-	for _, p := range s.pods {
+	for _, p := range slices.Concat(slices.Collect(maps.Values(s.pods)), slices.Collect(maps.Values(s.orphans))) {
 		if p.process != nil && s.net.Voting(p.process) {
 			voting++
 		}
 	}
 	if s.size > 1 && voting-1 < etcd.Quorum(s.size) {
 		s.badPolicy = fmt.Sprintf("deleting %s leaves %d of %d voters", del.Name, voting-1, s.size)
-	}
-	if !s.persistent {
-		s.badPolicy = fmt.Sprintf("deleting %s loses its data", del.Name)
 	}
 }
 
@@ -441,6 +465,10 @@ func (s *sim) fault() {
 	case p == nil:
 	case kind == 5 && s.rng.IntN(4) == 0:
 		s.loseDisk(p)
+	case kind == 5 && p.process != nil && s.persistent:
+		s.note("fault: pod %s is forgotten, its process lives on", p.name)
+		s.orphans[p.name] = p
+		delete(s.pods, p.name)
 	case kind <= 7:
 		s.note("fault: pod %s deleted", p.name)
 		s.deletePod(p)
@@ -451,6 +479,7 @@ func (s *sim) fault() {
 	case kind <= 11:
 		p.process.Deaf = !p.process.Deaf
 		s.note("fault: %s deaf to the operator: %t", p.name, p.process.Deaf)
+	case s.weak[p.template]:
 	default:
 		p.process.Cut = !p.process.Cut
 		s.note("fault: %s cut off: %t", p.name, p.process.Cut)
@@ -460,10 +489,13 @@ func (s *sim) fault() {
 
 func (s *sim) changeTemplate() {
 	s.template++
-	if s.rng.IntN(4) == 0 {
+	switch s.rng.IntN(8) {
+	case 0, 1:
 		s.bad[s.template] = true
+	case 2:
+		s.weak[s.template] = true
 	}
-	s.note("the template changes to %d, bad: %t", s.template, s.bad[s.template])
+	s.note("the template changes to %d, bad: %t, weak: %t", s.template, s.bad[s.template], s.weak[s.template])
 }
 
 func (s *sim) loseDisk(p *simPod) {
@@ -497,6 +529,10 @@ func (s *sim) forget() {
 // recreate deletes the resource with all that belongs to it but the claims, and creates it again.
 func (s *sim) recreate() {
 	s.note("fault: the resource is deleted and created again")
+	for _, name := range slices.Sorted(maps.Keys(s.orphans)) {
+		s.stop(s.orphans[name])
+	}
+	clear(s.orphans)
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
 		s.deletePod(s.pods[name])
 	}
@@ -591,8 +627,11 @@ func (s *sim) quiet() string {
 	s.template++ // A good template: whatever was bad has been repaired.
 	for _, p := range s.pods {
 		if p.process != nil {
-			p.process.Cut, p.process.Deaf = false, false
+			p.process.Cut, p.process.Deaf = s.weak[p.template], false
 		}
+	}
+	for _, p := range s.orphans {
+		p.process.Cut, p.process.Deaf = s.weak[p.template], false
 	}
 	s.net.Settle()
 	for rest := 0; rest < 10 && s.turns < 300; {

@@ -30,8 +30,11 @@ type Want struct {
 	// Members in the order of their ordinals.
 	Members      []Peer
 	TemplateHash string
-	// Auth says that clients must authenticate.
-	Auth bool
+	// Version of etcd.
+	Version Version
+	// Auth says that clients must authenticate, with the password in PasswordSecret.
+	Auth           bool
+	PasswordSecret string
 	// CertificateIsRoot says that the operator's certificate makes it root without a password.
 	CertificateIsRoot bool
 	// Persistent says that the members' disks outlive their pods.
@@ -50,14 +53,19 @@ type Claim struct {
 
 // Pod is the pod of a member.
 type Pod struct {
-	Name, UID string
-	Ordinal   int
+	Name, UID, ResourceVersion string
+	Ordinal                    int
 	// Ready as the kubelet sees it.
 	Ready        bool
 	Terminating  bool
 	TemplateHash string
+	// OldRevision says that the StatefulSet has another template by now. Unlike the hash, which leaves the operator's own
+	// image out, it tells a gate that runs from an outdated image.
+	OldRevision bool
 	// EverRan says that etcd has run in this pod, so that its disk may hold data.
 	EverRan bool
+	// Started is when etcd was last started in this pod, zero when it does not run.
+	Started time.Time
 	// Stuck says that the pod does not run and will not by itself.
 	Stuck bool
 	// Problem says in words what keeps the pod from running, empty when nothing does.
@@ -129,6 +137,23 @@ func (s State) leader() *Member {
 	}
 	return nil
 }
+
+// speaker is a pod whose member follows the leader: the leader's own, or another's while that has no pod. There is one
+// whenever there is a leader.
+func (s State) speaker(leader *Member) *Pod {
+	if p := s.pod(*leader); p != nil {
+		return p
+	}
+	for _, m := range s.Members {
+		if s.healthy(m) {
+			return s.pod(m)
+		}
+	}
+	return nil
+}
+
+// outdated reports whether the pod runs with other settings than the wanted ones.
+func (s State) outdated(p Pod) bool { return p.TemplateHash != s.Want.TemplateHash }
 
 // clusterID returns the id that the answering members agree on. agree is false when they do not.
 func (s State) clusterID() (id uint64, agree bool) {

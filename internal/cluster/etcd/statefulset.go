@@ -118,7 +118,7 @@ func (b Blueprint) bareTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, 
 	}
 	tpl := corev1ac.PodTemplateSpec().WithLabels(Labels(name)).WithSpec(spec)
 	err = kube.ApplyTemplate(tpl, b.Cluster.Spec.Template, ContainerEtcd, kube.Defaults{
-		Selector: Selector(name), Affinity: kube.SoftAntiAffinity(Selector(name)),
+		Selector: Selector(name), AntiAffinity: kube.SoftAntiAffinity(Selector(name)),
 	})
 	return tpl, err
 }

@@ -25,8 +25,9 @@ type MoveLeader struct {
 	Pod  string
 }
 
-// DeletePod deletes a pod, if it still is the same, so that the StatefulSet makes it anew from its current template.
-type DeletePod struct{ Name, UID string }
+// DeletePod deletes a pod so that the StatefulSet makes it anew from its current template, if it still is what the
+// decision was made on: another pod of the name, or one that has got well meanwhile, is left alone.
+type DeletePod struct{ Name, UID, ResourceVersion string }
 
 func (s WriteBootstrap) String() string {
 	return "write bootstrap record (" + string(s.Bootstrap) + ")"

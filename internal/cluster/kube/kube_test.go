@@ -54,7 +54,7 @@ func TestApplyTemplateFillsInDefaultsAndKeepsWhatTheUserSet(t *testing.T) {
 			Labels:          map[string]v1alpha1.TemplateValue{"team": "a"},
 			SecurityContext: &corev1.PodSecurityContext{RunAsUser: &user},
 			Env:             []corev1.EnvVar{{Name: "GOGC", Value: "50"}},
-			Affinity:        &corev1.Affinity{},
+			Affinity:        &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}},
 		}, func(t *testing.T, tpl *corev1ac.PodTemplateSpecApplyConfiguration) {
 			t.Helper()
 			if *tpl.Spec.SecurityContext.RunAsUser != user || !*tpl.Spec.SecurityContext.RunAsNonRoot {
@@ -63,8 +63,29 @@ func TestApplyTemplateFillsInDefaultsAndKeepsWhatTheUserSet(t *testing.T) {
 			if tpl.Labels["team"] != "a" || *tpl.Spec.Containers[0].Env[0].Name != "GOGC" {
 				t.Errorf("labels %v, env %v", tpl.Labels, tpl.Spec.Containers[0].Env)
 			}
-			if tpl.Spec.Affinity.PodAntiAffinity != nil || len(tpl.Spec.InitContainers[0].Env) != 0 {
+			if len(tpl.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 || len(tpl.Spec.InitContainers[0].Env) != 0 {
 				t.Error("a default replaced what the user set, or the start gate got the user's variables")
+			}
+		}},
+		"wishes about nodes and zones leave the copies apart": {&v1alpha1.PodTemplate{
+			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}},
+			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{
+				{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway},
+			},
+		}, func(t *testing.T, tpl *corev1ac.PodTemplateSpecApplyConfiguration) {
+			t.Helper()
+			if a := tpl.Spec.Affinity; a.NodeAffinity == nil || a.PodAntiAffinity == nil || len(tpl.Spec.TopologySpreadConstraints) != 2 {
+				t.Errorf("affinity %+v, %d spread constraints", a, len(tpl.Spec.TopologySpreadConstraints))
+			}
+		}},
+		"a wish about hosts replaces ours": {&v1alpha1.PodTemplate{
+			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{
+				{MaxSkew: 2, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway},
+			},
+		}, func(t *testing.T, tpl *corev1ac.PodTemplateSpecApplyConfiguration) {
+			t.Helper()
+			if c := tpl.Spec.TopologySpreadConstraints; len(c) != 1 || *c[0].MaxSkew != 2 {
+				t.Errorf("spread constraints %+v", c)
 			}
 		}},
 		"a spread constraint without selector counts the cluster's pods": {&v1alpha1.PodTemplate{
@@ -81,7 +102,12 @@ func TestApplyTemplateFillsInDefaultsAndKeepsWhatTheUserSet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tpl := podTemplate("db:1", "agent:1")
 			selector := map[string]string{"app": "x"}
-			if err := ApplyTemplate(tpl, tc.in, "db", Defaults{Selector: selector, Affinity: SoftAntiAffinity(selector)}); err != nil {
+			if err := ApplyTemplate(tpl, tc.in, "db", Defaults{
+				Selector: selector, AntiAffinity: SoftAntiAffinity(selector),
+				Spread: []*corev1ac.TopologySpreadConstraintApplyConfiguration{
+					corev1ac.TopologySpreadConstraint().WithTopologyKey(corev1.LabelHostname),
+				},
+			}); err != nil {
 				t.Fatal(err)
 			}
 			tc.want(t, tpl)

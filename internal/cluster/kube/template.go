@@ -12,9 +12,10 @@ import (
 type Defaults struct {
 	// Selector selects the pods of the cluster. Topology spread constraints of the user without a selector count these.
 	Selector map[string]string
-	// Affinity of the pods when the user sets none.
-	Affinity *corev1ac.AffinityApplyConfiguration
-	// Spread are the topology spread constraints when the user sets none.
+	// AntiAffinity of the pods unless the user sets one. A node affinity of the user leaves it in place.
+	AntiAffinity *corev1ac.PodAntiAffinityApplyConfiguration
+	// Spread are topology spread constraints that hold besides those of the user, except for the topology keys that the
+	// user names.
 	Spread []*corev1ac.TopologySpreadConstraintApplyConfiguration
 }
 
@@ -48,14 +49,17 @@ func ApplyTemplate(
 }
 
 func applyPlacement(spec *corev1ac.PodSpecApplyConfiguration, user *v1alpha1.PodTemplate, def Defaults) error {
-	spec.Affinity = def.Affinity
+	affinity := corev1ac.Affinity()
 	if user.Affinity != nil {
-		affinity, err := Convert[corev1ac.AffinityApplyConfiguration](user.Affinity)
-		if err != nil {
+		var err error
+		if affinity, err = Convert[corev1ac.AffinityApplyConfiguration](user.Affinity); err != nil {
 			return err
 		}
-		spec.Affinity = affinity
 	}
+	if affinity.PodAntiAffinity == nil {
+		affinity.PodAntiAffinity = def.AntiAffinity
+	}
+	spec.WithAffinity(affinity)
 	for _, t := range user.Tolerations {
 		toleration, err := Convert[corev1ac.TolerationApplyConfiguration](t)
 		if err != nil {
@@ -63,10 +67,13 @@ func applyPlacement(spec *corev1ac.PodSpecApplyConfiguration, user *v1alpha1.Pod
 		}
 		spec.WithTolerations(toleration)
 	}
-	if len(user.TopologySpreadConstraints) == 0 {
-		spec.WithTopologySpreadConstraints(def.Spread...)
-	}
-	for _, c := range user.TopologySpreadConstraints {
+	return applySpread(spec, user.TopologySpreadConstraints, def)
+}
+
+func applySpread(spec *corev1ac.PodSpecApplyConfiguration, user []corev1.TopologySpreadConstraint, def Defaults) error {
+	named := map[string]bool{}
+	for _, c := range user {
+		named[c.TopologyKey] = true
 		constraint, err := Convert[corev1ac.TopologySpreadConstraintApplyConfiguration](c)
 		if err != nil {
 			return err
@@ -75,6 +82,11 @@ func applyPlacement(spec *corev1ac.PodSpecApplyConfiguration, user *v1alpha1.Pod
 			constraint.WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(def.Selector))
 		}
 		spec.WithTopologySpreadConstraints(constraint)
+	}
+	for _, c := range def.Spread {
+		if !named[*c.TopologyKey] {
+			spec.WithTopologySpreadConstraints(c)
+		}
 	}
 	return nil
 }
@@ -97,11 +109,11 @@ func applyEnv(spec *corev1ac.PodSpecApplyConfiguration, env []corev1.EnvVar, con
 }
 
 // SoftAntiAffinity prefers different nodes for the pods that the labels select.
-func SoftAntiAffinity(labels map[string]string) *corev1ac.AffinityApplyConfiguration {
-	return corev1ac.Affinity().WithPodAntiAffinity(corev1ac.PodAntiAffinity().
+func SoftAntiAffinity(labels map[string]string) *corev1ac.PodAntiAffinityApplyConfiguration {
+	return corev1ac.PodAntiAffinity().
 		WithPreferredDuringSchedulingIgnoredDuringExecution(corev1ac.WeightedPodAffinityTerm().WithWeight(100).
 			WithPodAffinityTerm(corev1ac.PodAffinityTerm().WithTopologyKey(corev1.LabelHostname).
-				WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(labels)))))
+				WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(labels))))
 }
 
 func plain(m map[string]v1alpha1.TemplateValue) map[string]string {

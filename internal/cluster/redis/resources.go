@@ -205,9 +205,9 @@ func (b Builder) Template(shard int) (*corev1ac.PodTemplateSpecApplyConfiguratio
 			WithContainers(server).
 			WithVolumes(b.volumes()...))
 	err = kube.ApplyTemplate(tpl, b.Cluster.Spec.Template, ContainerServer, kube.Defaults{
-		Selector: Selector(b.Cluster),
-		Affinity: kube.SoftAntiAffinity(shardLabels(Selector(b.Cluster), shard)),
-		Spread:   b.spread(shard),
+		Selector:     Selector(b.Cluster),
+		AntiAffinity: kube.SoftAntiAffinity(shardLabels(Selector(b.Cluster), shard)),
+		Spread:       b.spread(shard),
 	})
 	if err != nil {
 		return nil, err

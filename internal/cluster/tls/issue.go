@@ -8,6 +8,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -27,6 +28,9 @@ const (
 	// backdate allows for clocks that are a little behind.
 	backdate = 5 * time.Minute
 )
+
+// Loopback are the addresses under which a server is reached through a forwarded port.
+var Loopback = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()}
 
 // Pair is a certificate and its private key, PEM encoded; Key is in PKCS #8 form.
 type Pair struct{ Cert, Key []byte }
@@ -103,6 +107,33 @@ func NeedsIssue(ca, have Pair, want Leaf, now time.Time) string {
 // RenewAt is the time at which a third of a certificate's life is left.
 func RenewAt(c *x509.Certificate) time.Time {
 	return c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 3)
+}
+
+// Check says what is wrong with a certificate that the user provides, or returns an empty string: it must belong to its
+// key, be signed by the authority, vouch for the host and be valid now.
+func Check(caPEM []byte, have Pair, host string, now time.Time) string {
+	pair, err := tls.X509KeyPair(have.Cert, have.Key)
+	if err != nil {
+		return fmt.Sprintf("tls.crt and tls.key cannot be used: %v", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(caPEM) {
+		return "ca.crt holds no certificate"
+	}
+	between := x509.NewCertPool()
+	for _, der := range pair.Certificate[1:] {
+		if c, err := x509.ParseCertificate(der); err == nil {
+			between.AddCert(c)
+		}
+	}
+	_, err = pair.Leaf.Verify(x509.VerifyOptions{DNSName: host, Roots: roots, Intermediates: between, CurrentTime: now})
+	if invalid := (x509.CertificateInvalidError{}); errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		return fmt.Sprintf("tls.crt is valid from %s to %s only", pair.Leaf.NotBefore.Format(time.RFC3339), pair.Leaf.NotAfter.Format(time.RFC3339))
+	}
+	if err != nil {
+		return fmt.Sprintf("tls.crt does not serve: %v", err)
+	}
+	return ""
 }
 
 // Parse decodes a pair.

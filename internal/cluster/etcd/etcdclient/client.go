@@ -167,8 +167,11 @@ func (c *Client) Status(ctx context.Context) (etcd.View, error) {
 	if err != nil {
 		return etcd.View{}, err
 	}
-	r, err := conn.Status(ctx, conn.Endpoints()[0])
+	// Not conn.Status: it makes a connection of its own each time, to be able to ask any endpoint.
+	r, err := clientv3.RetryMaintenanceClient(conn, conn.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
+	err = clientv3.ContextError(ctx, err)
 	if errors.Is(err, rpctypes.ErrUserEmpty) {
+		_ = c.Close() // Made without a password, because etcd did not take ours. It may by now.
 		return etcd.View{}, fmt.Errorf("status of %s: %w", c.cfg.Host, etcd.ErrPassword)
 	}
 	if err != nil {
