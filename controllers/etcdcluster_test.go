@@ -12,10 +12,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,6 +44,9 @@ type stage struct {
 	// writes counts all writes, crashAt is the one after which the operator crashes; 0: it does not.
 	writes, crashAt int
 	kinds           map[string]int
+	// refusal is what the API server answers to the write refuseAt instead of carrying it out.
+	refuseAt int
+	refusal  error
 }
 
 func newStage(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *stage {
@@ -57,22 +62,31 @@ func newStage(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *sta
 	}
 	s.api = interceptor.NewClient(inner, interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, ac runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			return s.wrote(fmt.Sprintf("%T", ac), c.Apply(ctx, ac, opts...))
+			return s.write(fmt.Sprintf("%T", ac), func() error { return c.Apply(ctx, ac, opts...) })
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return s.wrote(fmt.Sprintf("create %T", o), c.Create(ctx, o, opts...))
+			return s.write(fmt.Sprintf("create %T", o), func() error { return c.Create(ctx, o, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return s.wrote(fmt.Sprintf("patch %T", o), c.Patch(ctx, o, p, opts...))
+			return s.write(fmt.Sprintf("patch %T", o), func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return s.wrote(fmt.Sprintf("delete %T", o), c.Delete(ctx, o, opts...))
+			return s.write(fmt.Sprintf("delete %T", o), func() error { return c.Delete(ctx, o, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return s.wrote("status", c.SubResource(sub).Patch(ctx, o, p, opts...))
+			return s.write("status", func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	})
 	return s
+}
+
+// write carries out a write, unless it is the one that is refused.
+func (s *stage) write(what string, do func() error) error {
+	if s.refuseAt > 0 && s.writes+1 == s.refuseAt {
+		s.refuseAt = 0
+		return s.refusal
+	}
+	return s.wrote(what, do())
 }
 
 // wrote counts a write that reached the API server. At the chosen one the operator never hears of it.
@@ -148,9 +162,9 @@ func (s *stage) kubelet() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	writes, crash := s.writes, s.crashAt
-	s.crashAt = 0
-	defer func() { s.writes, s.crashAt = writes, crash }()
+	writes, crash, refuse := s.writes, s.crashAt, s.refuseAt
+	s.crashAt, s.refuseAt = 0, 0
+	defer func() { s.writes, s.crashAt, s.refuseAt = writes, crash, refuse }()
 	for i := range int(*set.Spec.Replicas) {
 		s.runPod(set, record, i)
 	}
@@ -236,11 +250,12 @@ func (s *stage) untilReady() {
 	s.t.Helper()
 	op := s.newOperator()
 	for range 60 {
-		if _, err := op.Reconcile(s.t.Context(), s.cluster()); err != nil {
-			if s.crashAt == 0 || s.writes < s.crashAt {
-				s.t.Fatal(err)
-			}
+		switch _, err := op.Reconcile(s.t.Context(), s.cluster()); {
+		case err == nil, s.refusal != nil && errors.Is(err, s.refusal):
+		case s.crashAt > 0 && s.writes >= s.crashAt:
 			op, s.crashAt = s.newOperator(), 0
+		default:
+			s.t.Fatal(err)
 		}
 		s.kubelet()
 		if meta.IsStatusConditionTrue(s.cluster().Status.Conditions, v1alpha1.ConditionReady) {
@@ -315,38 +330,97 @@ func TestAnEtcdClusterBecomesReadyAndThenCostsNoWrite(t *testing.T) {
 	}
 }
 
+// workloads are what users do, from nothing to a cluster that is Ready.
+var workloads = map[string]func(*stage){
+	"created": (*stage).untilReady,
+	"created and changed": func(s *stage) {
+		s.untilReady()
+		s.change()
+		s.untilReady()
+	},
+	"deleted and created again": func(s *stage) {
+		s.untilReady()
+		s.recreate()
+		s.untilReady()
+	},
+}
+
 // A crash after every single write, of the API server and of etcd, ends in the same world.
 func TestAnOperatorThatCrashesAfterAnyWriteIsResumed(t *testing.T) {
+	for name, work := range workloads {
+		t.Run(name, func(t *testing.T) {
+			sweep(t, work, func(s *stage, k int) { s.crashAt = k })
+		})
+	}
+}
+
+// Whatever the API server refuses is tried again, and ends in the same world.
+func TestAnOperatorWhoseWriteIsRefusedGoesOn(t *testing.T) {
+	orders := schema.GroupResource{Group: "quorate.dev", Resource: "etcdclusters"}
+	refusals := []error{
+		apierrors.NewConflict(orders, "orders", errors.New("somebody else was faster")),
+		apierrors.NewTooManyRequests("later", 1),
+		apierrors.NewInternalError(errors.New("etcdserver: leader changed")),
+		apierrors.NewTimeoutError("it took too long", 1),
+		apierrors.NewForbidden(orders, "orders", errors.New("the role is being changed")),
+	}
+	sweep(t, workloads["created and changed"], func(s *stage, k int) { s.refuseAt, s.refusal = k, refusals[k%len(refusals)] })
+}
+
+// sweep does the work once undisturbed, and then once for each of its writes with something that happens there.
+func sweep(t *testing.T, work func(*stage), happens func(s *stage, k int)) {
+	t.Helper()
 	reference := newStage(t, persistent())
-	reference.untilReady()
+	work(reference)
 	want, total := reference.objects(), reference.writes
 	if total < 15 {
 		t.Fatalf("only %d writes", total)
 	}
 	for k := 1; k <= total; k++ {
 		s := newStage(t, persistent())
-		s.crashAt = k
-		s.untilReady()
+		happens(s, k)
+		work(s)
+		if s.crashAt != 0 || s.refuseAt != 0 {
+			t.Errorf("nothing happened at write %d of %d", k, total)
+		}
 		if diff := cmp.Diff(want, s.objects()); diff != "" {
-			t.Errorf("after a crash at write %d of %d (-want +got):\n%s", k, total, diff)
+			t.Errorf("at write %d of %d (-want +got):\n%s", k, total, diff)
 		}
 		if len(s.net.Led) != 1 {
-			t.Errorf("after a crash at write %d, %d clusters have led", k, len(s.net.Led))
+			t.Errorf("at write %d, %d clusters have led", k, len(s.net.Led))
 		}
 	}
-	t.Logf("%d crash points", total)
+	t.Logf("%d writes", total)
+}
+
+// change asks for something that needs a restart of every member.
+func (s *stage) change() {
+	s.t.Helper()
+	o := s.cluster()
+	o.Spec.Config = &v1alpha1.EtcdConfig{SnapshotCount: new(int64(5000))}
+	o.Generation++
+	if err := s.api.Update(s.t.Context(), o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// recreate takes away all that belongs to the cluster but its claims, as Kubernetes does when the resource is deleted.
+func (s *stage) recreate() {
+	s.t.Helper()
+	for _, o := range []client.Object{
+		&corev1.ConfigMap{}, &appsv1.StatefulSet{}, &corev1.Pod{}, &corev1.Service{}, &corev1.Secret{}, &policyv1.PodDisruptionBudget{},
+	} {
+		if err := s.api.DeleteAllOf(s.t.Context(), o, client.InNamespace(s.name.Namespace)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 func TestAChangeIsRolledOutOneMemberAtATime(t *testing.T) {
 	s := newStage(t, persistent())
 	s.untilReady()
 	leader := s.cluster().Status.Leader
-	o := s.cluster()
-	o.Spec.Config = &v1alpha1.EtcdConfig{SnapshotCount: func() *int64 { n := int64(5000); return &n }()}
-	o.Generation++
-	if err := s.api.Update(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	s.change()
 	op := s.newOperator()
 	var order []string
 	for range 30 {
@@ -384,13 +458,7 @@ func TestARetainedClusterComesBackWithItsIdentity(t *testing.T) {
 	s := newStage(t, persistent())
 	s.untilReady()
 	id := s.cluster().Status.ClusterID
-	for _, o := range []client.Object{
-		&corev1.ConfigMap{}, &appsv1.StatefulSet{}, &corev1.Pod{}, &corev1.Service{}, &corev1.Secret{}, &policyv1.PodDisruptionBudget{},
-	} {
-		if err := s.api.DeleteAllOf(t.Context(), o, client.InNamespace(s.name.Namespace)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.recreate()
 	s.untilNotReady()
 	s.untilReady()
 	if got := s.cluster().Status.ClusterID; got != id {

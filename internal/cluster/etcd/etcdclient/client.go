@@ -161,17 +161,16 @@ func timeLeft(ctx context.Context) time.Duration {
 	return 2 * time.Second
 }
 
-// Status of this member.
+// Status of this member. A client whose password was wrong tries it again at the next call: it may be right by then.
 func (c *Client) Status(ctx context.Context) (etcd.View, error) {
-	conn, err := c.connect(ctx)
-	if err != nil {
-		return etcd.View{}, err
-	}
-	// Not conn.Status: it makes a connection of its own each time, to be able to ask any endpoint.
-	r, err := clientv3.RetryMaintenanceClient(conn, conn.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
-	err = clientv3.ContextError(ctx, err)
+	var r *pb.StatusResponse
+	err := c.asRoot(ctx, func(conn *clientv3.Client) (err error) {
+		// Not conn.Status: it makes a connection of its own each time, to be able to ask any endpoint.
+		r, err = clientv3.RetryMaintenanceClient(conn, conn.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
+		return clientv3.ContextError(ctx, err)
+	})
 	if errors.Is(err, rpctypes.ErrUserEmpty) {
-		_ = c.Close() // Made without a password, because etcd did not take ours. It may by now.
+		_ = c.Close() // It was made without the password.
 		return etcd.View{}, fmt.Errorf("status of %s: %w", c.cfg.Host, etcd.ErrPassword)
 	}
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -257,6 +259,58 @@ func TestAClusterInPlainTextWithRealServers(t *testing.T) {
 			wrong := c.as("", "wrong", lead)
 			if _, err := wrong.Status(ctx); !errors.Is(err, etcd.ErrPassword) {
 				t.Errorf("with a wrong password: %v", err)
+			}
+			giveRoot(ctx, t, lead, "first", "wrong")
+			if _, err := wrong.Status(ctx); err != nil {
+				t.Errorf("with a password that has become right: %v", err)
+			}
+		})
+	}
+}
+
+// giveRoot changes the password of root as a person would.
+func giveRoot(ctx context.Context, t *testing.T, m *testMember, from, to string) {
+	t.Helper()
+	user, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{fmt.Sprintf("http://127.0.0.1:%d", m.client)}, Username: "root", Password: from, DialTimeout: 5 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = user.Close() }()
+	if _, err := user.UserChangePassword(ctx, "root", to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFullDatabaseIsTold(t *testing.T) {
+	for version, binary := range servers(t) {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			quota := resource.MustParse("1Mi")
+			c := newTestCluster(t, version, binary, 1, v1alpha1.TLSDisabled, &v1alpha1.EtcdConfig{QuotaBackendBytes: &quota})
+			c.start(asNew, c.members...)
+			lead := leader(t, c, "", "", c.members...)
+			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+			defer cancel()
+			user, err := clientv3.New(clientv3.Config{Endpoints: []string{fmt.Sprintf("http://127.0.0.1:%d", lead.client)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = user.Close() }()
+			for i := 0; err == nil; i++ {
+				_, err = user.Put(ctx, fmt.Sprint(i), strings.Repeat("x", 100_000))
+			}
+			if !errors.Is(err, rpctypes.ErrNoSpace) {
+				t.Fatal(err)
+			}
+			v, err := c.as("", "", lead).Status(ctx)
+			want := []etcd.Alarm{{MemberID: v.MemberID, Type: etcd.AlarmNoSpace}}
+			if diff := cmp.Diff(want, v.Alarms); err != nil || diff != "" {
+				t.Errorf("alarms (-want +got):\n%s\n%v", diff, err)
+			}
+			if code := get(ctx, t, http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/readyz", lead.metrics)); code != http.StatusOK {
+				t.Errorf("readiness is %d: clients could not delete anything", code)
 			}
 		})
 	}
