@@ -144,9 +144,12 @@ build: ## Build bin/manager and bin/agent for this machine
 build-linux: ## Build the same for linux/ARCH, where the prebuilt image takes them from
 	$(BUILD_LINUX)
 
+# With the lease of the deployed manager: two that work would undo each other's changes.
 .PHONY: run
-run: build ## Run the manager here, against the current kubeconfig (ARGS="--flags")
-	bin/manager --agent-image=$(IMG) --dial=port-forward --leader-elect=false --metrics-bind-address=0 $(ARGS)
+run: build ## Run the manager here, against the current kubeconfig, while no deployed one works (ARGS="--flags")
+	$(KUBECTL) apply --server-side -f config/manager/namespace.yaml
+	@echo "to take over from a deployed manager: kubectl -n quorate-system scale deployment quorate-manager --replicas=0" >&2
+	bin/manager --agent-image=$(IMG) --dial=port-forward --leader-election-namespace=quorate-system --metrics-bind-address=0 $(ARGS)
 
 .PHONY: docker-build
 docker-build: ## Build the image IMG (see IMAGE_BUILD)
