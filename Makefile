@@ -63,6 +63,7 @@ clean: ## Remove what was built in the tree (not the cache, not the kind cluster
 
 .PHONY: manifests
 manifests: ## Generate CRDs (config/crd/bases) and RBAC (config/rbac/role.yaml) from the Go code
+	@$(TOOL) controller-gen >/dev/null # before anything is removed
 	@rm -rf config/crd/bases
 	"$$($(TOOL) controller-gen)" crd paths=./api/... output:crd:artifacts:config=config/crd/bases
 	"$$($(TOOL) controller-gen)" rbac:roleName=quorate-manager \
@@ -70,6 +71,7 @@ manifests: ## Generate CRDs (config/crd/bases) and RBAC (config/rbac/role.yaml) 
 
 .PHONY: generate
 generate: ## Generate deepcopy functions and apply configurations of the API types
+	@$(TOOL) controller-gen >/dev/null # before anything is removed
 	@rm -rf api/v1alpha1/applyconfiguration
 	"$$($(TOOL) controller-gen)" \
 	  object:headerFile=hack/boilerplate.go.txt \
