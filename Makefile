@@ -26,8 +26,9 @@ TOOL := hack/tools.sh
 KUBECTL ?= "$$(command -v kubectl || $(KIND) bin kubectl)"
 # What every target that works on the kind cluster exports.
 KIND_ENV = KUBECONFIG="$$($(KIND) kubeconfig)"; KUBECTL="$$($(KIND) bin kubectl)"; IMG="$(IMG)"; export KUBECONFIG KUBECTL IMG
-# config/ names the image IMAGE; this puts IMG in its place without touching the tree.
-SET_IMAGE := sed -E 's@$(subst .,\.,$(IMAGE))(:[[:alnum:]._-]+)?([^[:alnum:]._/-]|$$)@$(IMG)\2@g'
+# config/ names the image IMAGE; this puts IMG in its place without touching the tree. No reference
+# holds a comma; one with a digest holds an @.
+SET_IMAGE := sed -E 's,$(subst .,\.,$(IMAGE))(:[[:alnum:]._-]+)?([^[:alnum:]._/-]|$$),$(IMG)\2,g'
 
 BINARIES := manager agent
 # The version is stamped by -ldflags; asking git for it as well fails where the checkout belongs to
