@@ -25,23 +25,34 @@ cluster_containers() {
 
 # --- which path --------------------------------------------------------------------------------
 
-# image_source prints "public" where a registry answers for the node image, else "built".
+# image_source prints "public" where a registry has the node image, else "built", and says why.
 # QUORATE_KIND_IMAGES=public|built decides without asking.
 image_source() {
   case ${QUORATE_KIND_IMAGES:-auto} in
     public | built) printf '%s\n' "$QUORATE_KIND_IMAGES" ;;
-    auto)
-      if timeout 8 docker manifest inspect "$(public_node_image)" >/dev/null 2>&1; then
-        printf 'public\n'
-      else
-        printf 'built\n'
-      fi
-      ;;
+    auto) ask_registry ;;
     *) die "QUORATE_KIND_IMAGES=$QUORATE_KIND_IMAGES is unknown" "use public, built or auto" ;;
   esac
 }
 
-public_node_image() { printf 'docker.io/kindest/node:%s\n' "$KUBERNETES_VERSION"; }
+ask_registry() {
+  local answer rc=0
+  step "ask the registry for $KIND_NODE_IMAGE"
+  answer=$(timeout 8 docker manifest inspect "$KIND_NODE_IMAGE" 2>&1) || rc=$?
+  case $rc:$answer in
+    0:*)
+      step "the registry has it: public images"
+      printf 'public\n'
+      return
+      ;;
+    124:*) step "no registry answers within 8 seconds" ;;
+    *"no such manifest"* | *"manifest unknown"*)
+      warn "the registry answers but has no such image: is KIND_NODE_IMAGE in hack/versions.env that of kind $KIND_VERSION?"
+      ;;
+    *) step "no registry answers: ${answer##*$'\n'}" ;;
+  esac
+  printf 'built\n'
+}
 
 # --- create ------------------------------------------------------------------------------------
 
@@ -77,7 +88,7 @@ create_cluster() {
   local source=$1 image config
   config=$QUORATE_CACHE/kind/$cluster.yaml
   if [[ $source == public ]]; then
-    image=$(public_node_image)
+    image=$KIND_NODE_IMAGE
     cluster_config false >"$config"
   else
     image=$(node_image)
@@ -214,13 +225,11 @@ up() {
 
 create_from_source() {
   local source
-  step "ask the registry for $(public_node_image)"
   source=$(image_source)
   if [[ $source == public ]]; then
-    step "a registry answers: public images"
     write_public_datastores_env
   else
-    step "no registry answers: everything is built here, once (about 20 minutes on 2 cores), and kept in $QUORATE_CACHE"
+    step "everything is built here, once (about 20 minutes on 2 cores), and kept in $QUORATE_CACHE"
     ensure_node_image
   fi
   create_cluster "$source"
