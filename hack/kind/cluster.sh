@@ -152,6 +152,33 @@ cluster_complete() {
   [[ $(cluster_containers | wc -l) -eq 3 ]] && docker cp "$control_plane:$created_mark" - >/dev/null 2>&1
 }
 
+# cluster_versions prints the lines of hack/versions.env that shape a cluster: all but the tools', which come last.
+cluster_versions() { sed '/^# Development tools/,$d; /^#/d; /^$/d' "$here/../versions.env"; }
+
+mark_created() { cluster_versions | docker exec -i "$control_plane" sh -c "cat >$created_mark"; }
+
+# changed_versions prints which versions the cluster was not made with.
+changed_versions() {
+  local made
+  made=$(docker cp "$control_plane:$created_mark" - | tar -xO)
+  comm -13 <(sort <<<"$made") <(cluster_versions | sort)
+}
+
+# remove_unfit deletes a cluster that cannot be repaired. It is a throw-away, and from the cache made again in half a minute.
+remove_unfit() {
+  local changed
+  if ! cluster_complete; then
+    step "remove what an interrupted run left"
+    delete_cluster
+    return
+  fi
+  changed=$(changed_versions)
+  if [[ -n $changed ]]; then
+    step "make the cluster again: it was made without $(paste -sd' ' <<<"$changed") (hack/versions.env)"
+    delete_cluster
+  fi
+}
+
 start_stopped_nodes() {
   local node
   for node in $(cluster_containers --filter status=paused); do
@@ -209,10 +236,7 @@ up() {
   prepare_host
   ensure_kind
   place_audit_policy
-  if cluster_exists && ! cluster_complete; then
-    step "remove what an interrupted run left"
-    delete_cluster
-  fi
+  if cluster_exists; then remove_unfit; fi
   if cluster_exists; then
     start_stopped_nodes
   else
@@ -233,7 +257,7 @@ create_from_source() {
     ensure_node_image
   fi
   create_cluster "$source"
-  docker exec "$control_plane" touch "$created_mark"
+  mark_created
 }
 
 delete_cluster() {
