@@ -22,7 +22,7 @@ ARCH ?= $(shell go env GOARCH)
 
 KIND := hack/kind/kind.sh
 TOOL := hack/tools.sh
-# kubectl against the current kubeconfig; the one built for kind where PATH has none.
+# kubectl against the current kubeconfig; the one of the kind cluster where PATH has none.
 KUBECTL ?= "$$(command -v kubectl || $(KIND) bin kubectl)"
 # What every target that works on the kind cluster exports.
 KIND_ENV = KUBECONFIG="$$($(KIND) kubeconfig)"; KUBECTL="$$($(KIND) bin kubectl)"; IMG="$(IMG)"; export KUBECONFIG KUBECTL IMG
