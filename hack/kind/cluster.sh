@@ -308,6 +308,7 @@ load() {
   local work node pids=() pid failed=0
   [[ $# -gt 0 ]] || die "load needs at least one image" "kind.sh load quorate:dev"
   cluster_exists || die "there is no cluster $cluster" "kind.sh up"
+  [[ -n $(cluster_containers --filter status=running) ]] || die "no node of cluster $cluster runs" "kind.sh up starts them"
   work=$(scratch load)
   # shellcheck disable=SC2064 # the value of now is the one to remove
   trap "rm -rf '$work'" EXIT
