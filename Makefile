@@ -11,6 +11,8 @@ MAKEFLAGS += --no-print-directory
 VERSION ?= $(shell git describe --tags --always --dirty --match 'v[0-9]*' 2>/dev/null || echo dev)
 IMAGE := quay.io/quorate/quorate
 IMG ?= $(IMAGE):$(VERSION)
+# What deploy, undeploy and build-installer work with; another one is config/namespaced, or an overlay.
+CONFIG := config/default
 # The base of the final image where a registry can be reached.
 BASE ?= gcr.io/distroless/static:nonroot
 # auto: multi-stage where the engine can pull BASE and GOLANG, else prebuilt.
@@ -50,7 +52,7 @@ help: ## List every target
 	@awk 'BEGIN { FS = ":.*## "; print "Usage: make [target] [VARIABLE=value]" } \
 	  /^##@ / { printf "\n\033[1m%s\033[0m\n", substr($$0, 5) } \
 	  /^[a-z0-9-]+:.*## / { printf "  \033[36m%-17s\033[0m %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nVariables: IMG=%s\n           TEST_FLAGS=... (passed to go test), IMAGE_BUILD=auto|multi-stage|prebuilt, ARGS=... (run)\n' '$(IMG)'
+	@printf '\nVariables: IMG=%s\n           CONFIG=config/default|config/namespaced|... (deploy, undeploy, build-installer)\n           TEST_FLAGS=... (passed to go test), IMAGE_BUILD=auto|multi-stage|prebuilt, ARGS=... (run)\n' '$(IMG)'
 
 .PHONY: demo
 demo: ## From a bare machine to a kind cluster with the operator and one cluster of each kind
@@ -176,7 +178,7 @@ docker-push: ## Push the image IMG
 .PHONY: build-installer
 build-installer: manifests ## Write dist/install.yaml: everything that `make deploy` applies, in one file
 	@mkdir -p dist
-	$(KUBECTL) kustomize config/default | $(SET_IMAGE) > dist/install.yaml
+	$(KUBECTL) kustomize $(CONFIG) | $(SET_IMAGE) > dist/install.yaml
 
 ##@ Deployment (current kubeconfig)
 
@@ -190,11 +192,11 @@ uninstall: no-clusters ## Delete the CRDs (refuses while there are clusters, unl
 
 .PHONY: deploy
 deploy: manifests ## Install the CRDs and the operator (image IMG)
-	$(KUBECTL) kustomize config/default | $(SET_IMAGE) | $(KUBECTL) apply --server-side -f -
+	$(KUBECTL) kustomize $(CONFIG) | $(SET_IMAGE) | $(KUBECTL) apply --server-side -f -
 
 .PHONY: undeploy
 undeploy: no-clusters ## Delete the operator and the CRDs (refuses while there are clusters, unless FORCE=1)
-	$(KUBECTL) kustomize config/default | $(KUBECTL) delete --ignore-not-found -f -
+	$(KUBECTL) kustomize $(CONFIG) | $(KUBECTL) delete --ignore-not-found -f -
 
 # Deleting a CRD deletes every resource of that kind, and with it data.
 .PHONY: no-clusters
