@@ -11,6 +11,8 @@ MAKEFLAGS += --no-print-directory
 VERSION ?= $(shell git describe --tags --always --dirty --match 'v[0-9]*' 2>/dev/null || echo dev)
 IMAGE := quay.io/quorate/quorate
 IMG ?= $(IMAGE):$(VERSION)
+# What deploy, undeploy and build-installer work with; another one is config/namespaced, or an overlay.
+CONFIG := config/default
 # The base of the final image where a registry can be reached.
 BASE ?= gcr.io/distroless/static:nonroot
 # auto: multi-stage where the engine can pull BASE and GOLANG, else prebuilt.
@@ -22,12 +24,13 @@ ARCH ?= $(shell go env GOARCH)
 
 KIND := hack/kind/kind.sh
 TOOL := hack/tools.sh
-# kubectl against the current kubeconfig; the one built for kind where PATH has none.
+# kubectl against the current kubeconfig; the one of the kind cluster where PATH has none.
 KUBECTL ?= "$$(command -v kubectl || $(KIND) bin kubectl)"
 # What every target that works on the kind cluster exports.
 KIND_ENV = KUBECONFIG="$$($(KIND) kubeconfig)"; KUBECTL="$$($(KIND) bin kubectl)"; IMG="$(IMG)"; export KUBECONFIG KUBECTL IMG
-# config/ names the image IMAGE; this puts IMG in its place without touching the tree.
-SET_IMAGE := sed -E 's@$(subst .,\.,$(IMAGE))(:[[:alnum:]._-]+)?([^[:alnum:]._/-]|$$)@$(IMG)\2@g'
+# config/ names the image IMAGE; this puts IMG in its place without touching the tree. No reference
+# holds a comma; one with a digest holds an @.
+SET_IMAGE := sed -E 's,$(subst .,\.,$(IMAGE))(:[[:alnum:]._-]+)?([^[:alnum:]._/-]|$$),$(IMG)\2,g'
 
 BINARIES := manager agent
 # The version is stamped by -ldflags; asking git for it as well fails where the checkout belongs to
@@ -49,7 +52,7 @@ help: ## List every target
 	@awk 'BEGIN { FS = ":.*## "; print "Usage: make [target] [VARIABLE=value]" } \
 	  /^##@ / { printf "\n\033[1m%s\033[0m\n", substr($$0, 5) } \
 	  /^[a-z0-9-]+:.*## / { printf "  \033[36m%-17s\033[0m %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nVariables: IMG=%s\n           TEST_FLAGS=... (passed to go test), IMAGE_BUILD=auto|multi-stage|prebuilt, ARGS=... (run)\n' '$(IMG)'
+	@printf '\nVariables: IMG=%s\n           CONFIG=config/default|config/namespaced|... (deploy, undeploy, build-installer)\n           TEST_FLAGS=... (passed to go test), IMAGE_BUILD=auto|multi-stage|prebuilt, ARGS=... (run)\n' '$(IMG)'
 
 .PHONY: demo
 demo: ## From a bare machine to a kind cluster with the operator and one cluster of each kind
@@ -63,6 +66,7 @@ clean: ## Remove what was built in the tree (not the cache, not the kind cluster
 
 .PHONY: manifests
 manifests: ## Generate CRDs (config/crd/bases) and RBAC (config/rbac/role.yaml) from the Go code
+	@$(TOOL) controller-gen >/dev/null # before anything is removed
 	@rm -rf config/crd/bases
 	"$$($(TOOL) controller-gen)" crd paths=./api/... output:crd:artifacts:config=config/crd/bases
 	"$$($(TOOL) controller-gen)" rbac:roleName=quorate-manager \
@@ -70,6 +74,7 @@ manifests: ## Generate CRDs (config/crd/bases) and RBAC (config/rbac/role.yaml) 
 
 .PHONY: generate
 generate: ## Generate deepcopy functions and apply configurations of the API types
+	@$(TOOL) controller-gen >/dev/null # before anything is removed
 	@rm -rf api/v1alpha1/applyconfiguration
 	"$$($(TOOL) controller-gen)" \
 	  object:headerFile=hack/boilerplate.go.txt \
@@ -144,9 +149,12 @@ build: ## Build bin/manager and bin/agent for this machine
 build-linux: ## Build the same for linux/ARCH, where the prebuilt image takes them from
 	$(BUILD_LINUX)
 
+# With the lease of the deployed manager: two that work would undo each other's changes.
 .PHONY: run
-run: build ## Run the manager here, against the current kubeconfig (ARGS="--flags")
-	bin/manager --agent-image=$(IMG) --dial=port-forward --leader-elect=false --metrics-bind-address=0 $(ARGS)
+run: build ## Run the manager here, against the current kubeconfig, while no deployed one works (ARGS="--flags")
+	$(KUBECTL) apply --server-side -f config/manager/namespace.yaml
+	@echo "to take over from a deployed manager: kubectl -n quorate-system scale deployment quorate-manager --replicas=0" >&2
+	bin/manager --agent-image=$(IMG) --dial=port-forward --leader-election-namespace=quorate-system --metrics-bind-address=0 $(ARGS)
 
 .PHONY: docker-build
 docker-build: ## Build the image IMG (see IMAGE_BUILD)
@@ -170,7 +178,7 @@ docker-push: ## Push the image IMG
 .PHONY: build-installer
 build-installer: manifests ## Write dist/install.yaml: everything that `make deploy` applies, in one file
 	@mkdir -p dist
-	$(KUBECTL) kustomize config/default | $(SET_IMAGE) > dist/install.yaml
+	$(KUBECTL) kustomize $(CONFIG) | $(SET_IMAGE) > dist/install.yaml
 
 ##@ Deployment (current kubeconfig)
 
@@ -184,11 +192,11 @@ uninstall: no-clusters ## Delete the CRDs (refuses while there are clusters, unl
 
 .PHONY: deploy
 deploy: manifests ## Install the CRDs and the operator (image IMG)
-	$(KUBECTL) kustomize config/default | $(SET_IMAGE) | $(KUBECTL) apply --server-side -f -
+	$(KUBECTL) kustomize $(CONFIG) | $(SET_IMAGE) | $(KUBECTL) apply --server-side -f -
 
 .PHONY: undeploy
 undeploy: no-clusters ## Delete the operator and the CRDs (refuses while there are clusters, unless FORCE=1)
-	$(KUBECTL) kustomize config/default | $(KUBECTL) delete --ignore-not-found -f -
+	$(KUBECTL) kustomize $(CONFIG) | $(KUBECTL) delete --ignore-not-found -f -
 
 # Deleting a CRD deletes every resource of that kind, and with it data.
 .PHONY: no-clusters

@@ -63,7 +63,7 @@ YAML
 
 data() {
   kubectl delete job -n "$namespace" write-and-read --ignore-not-found
-  sed "s@image: quay.io/quorate/quorate:latest.*@image: $IMG@" hack/demo-job.yaml |
+  sed "s,image: quay.io/quorate/quorate:latest.*,image: $IMG," hack/demo-job.yaml |
     kubectl apply --server-side -n "$namespace" -f -
   kubectl wait --for=condition=Complete -n "$namespace" job/write-and-read --timeout=3m
   kubectl logs -n "$namespace" job/write-and-read

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -22,6 +23,12 @@ import (
 
 // version is set by the linker.
 var version = "dev"
+
+// lease is held by the one manager that works.
+const lease = "manager.quorate.dev"
+
+// patience passes before a manager says that it waits: one that is alone leads within moments.
+const patience = 3 * time.Second
 
 func main() {
 	err := run(os.Args[1:])
@@ -64,7 +71,19 @@ func run(args []string) error {
 		return fmt.Errorf("set up health checks: %w", err)
 	}
 	ctrl.Log.Info("starting", "version", version, "namespaces", o.watched(), "domain", o.domain, "agentImage", o.agentImage)
+	if o.leaderElect {
+		go sayWaiting(ctrl.Log.Info, mgr.Elected(), time.After(patience))
+	}
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// sayWaiting tells why nothing happens while another manager works: this one does nothing until the lease is free.
+func sayWaiting(say func(string, ...any), elected <-chan struct{}, late <-chan time.Time) {
+	select {
+	case <-elected:
+	case <-late:
+		say("waiting for another manager to stop: only the one that holds the lease works", "lease", lease)
+	}
 }
 
 func managerOptions(o options) (manager.Options, error) {
@@ -83,7 +102,8 @@ func managerOptions(o options) (manager.Options, error) {
 		},
 		HealthProbeBindAddress:        o.healthAddr,
 		LeaderElection:                o.leaderElect,
-		LeaderElectionID:              "manager.quorate.dev",
+		LeaderElectionID:              lease,
+		LeaderElectionNamespace:       o.leaseNamespace,
 		LeaderElectionReleaseOnCancel: true,
 	}, nil
 }

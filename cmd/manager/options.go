@@ -15,15 +15,16 @@ import (
 
 // options are the flags of the manager.
 type options struct {
-	namespaces  string
-	metricsAddr string
-	healthAddr  string
-	leaderElect bool
-	concurrency int
-	domain      string
-	agentImage  string
-	dial        string
-	zap         zap.Options
+	namespaces     string
+	metricsAddr    string
+	healthAddr     string
+	leaderElect    bool
+	leaseNamespace string
+	concurrency    int
+	domain         string
+	agentImage     string
+	dial           string
+	zap            zap.Options
 }
 
 // parse reads the flags. WATCH_NAMESPACE, AGENT_IMAGE and CLUSTER_DOMAIN set defaults where a flag is awkward.
@@ -36,6 +37,8 @@ func parse(args []string) (options, error) {
 		"address that serves metrics over HTTPS to authorized clients; 0: none")
 	fs.StringVar(&o.healthAddr, "health-probe-bind-address", ":8081", "address that serves /healthz and /readyz")
 	fs.BoolVar(&o.leaderElect, "leader-elect", true, "let only one of several managers work at a time")
+	fs.StringVar(&o.leaseNamespace, "leader-election-namespace", "",
+		"namespace of the lease that the working manager holds; empty: the one that the manager's pod runs in")
 	fs.IntVar(&o.concurrency, "max-concurrent-reconciles", 8, "resources of a kind worked on at the same time")
 	fs.StringVar(&o.domain, "cluster-domain", os.Getenv("CLUSTER_DOMAIN"),
 		"DNS domain of the cluster; empty: read from /etc/resolv.conf, else cluster.local (environment: CLUSTER_DOMAIN)")

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseSaysWhatIsMissingAndReadsTheEnvironment(t *testing.T) {
@@ -27,6 +28,36 @@ func TestParseSaysWhatIsMissingAndReadsTheEnvironment(t *testing.T) {
 	}
 	if _, err := o.dialFunc(nil); err == nil || !strings.Contains(err.Error(), "port-forward") {
 		t.Errorf("an unknown way to dial gave %v", err)
+	}
+}
+
+func TestManagersOfOneLeaseNamespaceLetOnlyOneWork(t *testing.T) {
+	o, err := parse([]string{"--agent-image=x", "--leader-election-namespace=quorate-system"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := managerOptions(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !got.LeaderElection || got.LeaderElectionNamespace != "quorate-system" || got.LeaderElectionID != "manager.quorate.dev" {
+		t.Errorf("leader election %v with lease %s/%s", got.LeaderElection, got.LeaderElectionNamespace, got.LeaderElectionID)
+	}
+}
+
+func TestAManagerThatDoesNotLeadSaysSo(t *testing.T) {
+	var said []string
+	say := func(text string, _ ...any) { said = append(said, text) }
+	closed, late := make(chan struct{}), make(chan time.Time, 1)
+	close(closed)
+	sayWaiting(say, closed, nil)
+	if len(said) != 0 {
+		t.Errorf("a leader says %q", said)
+	}
+	late <- time.Time{}
+	sayWaiting(say, nil, late)
+	if len(said) != 1 || !strings.Contains(said[0], "waiting for another manager") {
+		t.Errorf("a manager that waits says %q", said)
 	}
 }
 

@@ -25,23 +25,34 @@ cluster_containers() {
 
 # --- which path --------------------------------------------------------------------------------
 
-# image_source prints "public" where a registry answers for the node image, else "built".
+# image_source prints "public" where a registry has the node image, else "built", and says why.
 # QUORATE_KIND_IMAGES=public|built decides without asking.
 image_source() {
   case ${QUORATE_KIND_IMAGES:-auto} in
     public | built) printf '%s\n' "$QUORATE_KIND_IMAGES" ;;
-    auto)
-      if timeout 8 docker manifest inspect "$(public_node_image)" >/dev/null 2>&1; then
-        printf 'public\n'
-      else
-        printf 'built\n'
-      fi
-      ;;
+    auto) ask_registry ;;
     *) die "QUORATE_KIND_IMAGES=$QUORATE_KIND_IMAGES is unknown" "use public, built or auto" ;;
   esac
 }
 
-public_node_image() { printf 'docker.io/kindest/node:%s\n' "$KUBERNETES_VERSION"; }
+ask_registry() {
+  local answer rc=0
+  step "ask the registry for $KIND_NODE_IMAGE"
+  answer=$(timeout 8 docker manifest inspect "$KIND_NODE_IMAGE" 2>&1) || rc=$?
+  case $rc:$answer in
+    0:*)
+      step "the registry has it: public images"
+      printf 'public\n'
+      return
+      ;;
+    124:*) step "no registry answers within 8 seconds" ;;
+    *"no such manifest"* | *"manifest unknown"*)
+      warn "the registry answers but has no such image: is KIND_NODE_IMAGE in hack/versions.env that of kind $KIND_VERSION?"
+      ;;
+    *) step "no registry answers: ${answer##*$'\n'}" ;;
+  esac
+  printf 'built\n'
+}
 
 # --- create ------------------------------------------------------------------------------------
 
@@ -77,7 +88,7 @@ create_cluster() {
   local source=$1 image config
   config=$QUORATE_CACHE/kind/$cluster.yaml
   if [[ $source == public ]]; then
-    image=$(public_node_image)
+    image=$KIND_NODE_IMAGE
     cluster_config false >"$config"
   else
     image=$(node_image)
@@ -141,6 +152,33 @@ cluster_complete() {
   [[ $(cluster_containers | wc -l) -eq 3 ]] && docker cp "$control_plane:$created_mark" - >/dev/null 2>&1
 }
 
+# cluster_versions prints the lines of hack/versions.env that shape a cluster: all but the tools', which come last.
+cluster_versions() { sed '/^# Development tools/,$d; /^#/d; /^$/d' "$here/../versions.env"; }
+
+mark_created() { cluster_versions | docker exec -i "$control_plane" sh -c "cat >$created_mark"; }
+
+# changed_versions prints which versions the cluster was not made with.
+changed_versions() {
+  local made
+  made=$(docker cp "$control_plane:$created_mark" - | tar -xO)
+  comm -13 <(sort <<<"$made") <(cluster_versions | sort)
+}
+
+# remove_unfit deletes a cluster that cannot be repaired. It is a throw-away, and from the cache made again in half a minute.
+remove_unfit() {
+  local changed
+  if ! cluster_complete; then
+    step "remove what an interrupted run left"
+    delete_cluster
+    return
+  fi
+  changed=$(changed_versions)
+  if [[ -n $changed ]]; then
+    step "make the cluster again: it was made without $(paste -sd' ' <<<"$changed") (hack/versions.env)"
+    delete_cluster
+  fi
+}
+
 start_stopped_nodes() {
   local node
   for node in $(cluster_containers --filter status=paused); do
@@ -198,10 +236,7 @@ up() {
   prepare_host
   ensure_kind
   place_audit_policy
-  if cluster_exists && ! cluster_complete; then
-    step "remove what an interrupted run left"
-    delete_cluster
-  fi
+  if cluster_exists; then remove_unfit; fi
   if cluster_exists; then
     start_stopped_nodes
   else
@@ -214,17 +249,15 @@ up() {
 
 create_from_source() {
   local source
-  step "ask the registry for $(public_node_image)"
   source=$(image_source)
   if [[ $source == public ]]; then
-    step "a registry answers: public images"
     write_public_datastores_env
   else
-    step "no registry answers: everything is built here, once (about 20 minutes on 2 cores), and kept in $QUORATE_CACHE"
+    step "everything is built here, once (about 20 minutes on 2 cores), and kept in $QUORATE_CACHE"
     ensure_node_image
   fi
   create_cluster "$source"
-  docker exec "$control_plane" touch "$created_mark"
+  mark_created
 }
 
 delete_cluster() {
@@ -275,6 +308,7 @@ load() {
   local work node pids=() pid failed=0
   [[ $# -gt 0 ]] || die "load needs at least one image" "kind.sh load quorate:dev"
   cluster_exists || die "there is no cluster $cluster" "kind.sh up"
+  [[ -n $(cluster_containers --filter status=running) ]] || die "no node of cluster $cluster runs" "kind.sh up starts them"
   work=$(scratch load)
   # shellcheck disable=SC2064 # the value of now is the one to remove
   trap "rm -rf '$work'" EXIT

@@ -10,6 +10,7 @@ engine_answers() { timeout 10 docker version --format '{{.Server.Version}}' >/de
 ensure_engine() {
   if engine_answers; then
     restore_bounded_runtime
+    check_runtime
     return
   fi
   [[ -z ${DOCKER_HOST:-} ]] || die "the Docker engine at DOCKER_HOST=$DOCKER_HOST does not answer" "start it, or unset DOCKER_HOST"
@@ -18,6 +19,8 @@ ensure_engine() {
   need_root "starting the Docker engine"
   install_engine
   start_engine
+  # The package may have started an engine of its own.
+  check_runtime
 }
 
 install_engine() {
@@ -96,11 +99,11 @@ capability_names=(CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID S
   SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG
   WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE)
 
-# missing_capabilities prints the capabilities that this machine can never have: runc fails with
-# "unable to apply caps" when --privileged asks for one of them.
+# missing_capabilities [PID] prints the capabilities that a process, by default this one, can never
+# have: runc fails with "unable to apply caps" when --privileged asks for one of them.
 missing_capabilities() {
   local bounding number last
-  bounding=$((16#$(awk '/^CapBnd:/ { print $2 }' /proc/self/status)))
+  bounding=$((16#$(awk '/^CapBnd:/ { print $2 }' "/proc/${1:-self}/status")))
   last=$(</proc/sys/kernel/cap_last_cap)
   for ((number = 0; number <= last && number < ${#capability_names[@]}; number++)); do
     if (((bounding >> number & 1) == 0)); then printf 'CAP_%s\n' "${capability_names[number]}"; fi
@@ -115,6 +118,17 @@ restore_bounded_runtime() {
   local path
   path=$(docker info --format '{{with index .Runtimes "bounded"}}{{.Path}}{{end}}' 2>/dev/null) || true
   if [[ $path == *runc-bounded && ! -x $path ]]; then write_bounded_runtime "$path"; fi
+}
+
+# check_runtime: an engine that was started otherwise may lack capabilities and have no runtime that does without. It may
+# have other containers, so it is not restarted here. Of an engine elsewhere nothing is known.
+check_runtime() {
+  local missing
+  if [[ -n ${DOCKER_HOST:-} ]] || ! is_alive /var/run/docker.pid dockerd; then return 0; fi
+  missing=$(missing_capabilities "$(</var/run/docker.pid)" | paste -sd' ')
+  if [[ -z $missing || $(docker info --format '{{.DefaultRuntime}}') != runc ]]; then return 0; fi
+  die "the Docker engine that runs lacks $missing, so that no privileged container, and no kind node, can start" \
+    "stop it (systemctl stop docker.socket docker, or kill $(</var/run/docker.pid)) and repeat this as root on Debian: it is started again with a runtime that does without; elsewhere give dockerd such a default runtime (write_bounded_runtime in hack/kind/engine.sh)"
 }
 
 # write_bounded_runtime FILE writes an OCI runtime that takes the missing capabilities out of what it

@@ -27,7 +27,7 @@ usage: hack/kind/kind.sh COMMAND
   images           make the data-store images present in the local engine
   servers          print the directory of data-store programs for this host, building them if needed
   envtest-assets   print the directory with kube-apiserver, etcd and kubectl, building them if needed
-  bin NAME         print the path of a built program: kubectl, kind, kubeadm, etcd, etcdctl, ...
+  bin NAME         print the path of a program: kubectl (a recent one on PATH will do), or built: kind, kubeadm, etcdctl, ...
 
 Everything expensive is kept in $QUORATE_CACHE (default ~/.cache/quorate).
 QUORATE_KIND_IMAGES=public|built chooses the image source instead of asking the registry.
@@ -35,7 +35,7 @@ QUORATE_CLUSTER=NAME works on another cluster than "quorate", beside it.
 TEXT
 }
 
-# bin NAME builds the one module that a program comes from.
+# bin NAME builds the one module that a program comes from, unless it is there.
 bin() {
   case ${1:-} in
     kind)
@@ -46,7 +46,8 @@ bin() {
       ensure_etcd "$ETCD_3_6"
       printf '%s\n' "$(etcd_dir "$ETCD_3_6")/$1"
       ;;
-    kubectl | kubeadm | kube-apiserver | kube-controller-manager | kube-scheduler | kube-proxy | kubelet)
+    kubectl) kubectl_program ;;
+    kubeadm | kube-apiserver | kube-controller-manager | kube-scheduler | kube-proxy | kubelet)
       ensure_kubernetes
       printf '%s\n' "$(kubernetes_dir)/$1"
       ;;

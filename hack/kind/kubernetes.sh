@@ -170,6 +170,26 @@ build_pause() { logged build-pause in_new_module build_pause_here "$1"; }
 
 # --- what callers ask for ---------------------------------------------------------------------
 
+# kubectl_program prints a kubectl: the one built for the cluster, else the one on PATH where it is recent enough, else one
+# built now. Where images are public nothing else needs Kubernetes built.
+kubectl_program() {
+  local found
+  found=$(command -v kubectl || true)
+  if [[ ! -e $(kubernetes_dir) && -n $found ]] && is_recent "$found"; then
+    printf '%s\n' "$found"
+    return
+  fi
+  ensure_kubernetes
+  printf '%s\n' "$(kubernetes_dir)/kubectl"
+}
+
+# is_recent KUBECTL: what config/ asks of kustomize, and explain by OpenAPI v3, came with 1.27.
+is_recent() {
+  local version
+  version=$("$1" version --client -o json 2>/dev/null | sed -n 's/.*"gitVersion": *"v\([0-9.]*\).*/\1/p' | head -n 1)
+  [[ -n $version && $(printf '%s\n' 1.27 "$version" | sort -V | head -n 1) == 1.27 ]]
+}
+
 ensure_kubernetes() {
   need_go
   cached "$(kubernetes_dir)" build_kubernetes

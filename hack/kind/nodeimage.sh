@@ -197,18 +197,26 @@ build_bare_node() {
 
 # --- stages ------------------------------------------------------------------------------------
 
+# preloader names the container of preload after the cache, for a run on another cache may be at work; `exclusively` allows
+# one on each. Not a label: docker commit would put it on the image, and so on the nodes of the cluster.
+preloader() { printf 'quorate-preload-%s\n' "$(digest <<<"$QUORATE_CACHE")"; }
+
+remove_preloader() { docker rm -f -v "$(preloader)" 2>/dev/null || true; }
+
 # preload FROM TAR TO commits image FROM with the images of TAR in its containerd as image TO.
-preload() {
-  local from=$1 tar=$2 to=$3 container
-  container=$(docker run -d --privileged --entrypoint sleep "$from" infinity)
+preload() (
+  from=$1 tar=$2 to=$3
+  # A killed run had no time to clean up.
+  remove_preloader
+  trap remove_preloader EXIT
+  container=$(docker run -d --privileged --name "$(preloader)" --entrypoint sleep "$from" infinity)
   docker exec -d "$container" containerd
   docker exec "$container" timeout 60 bash -c 'until ctr version >/dev/null 2>&1; do sleep 0.2; done'
   docker exec -i "$container" ctr -n k8s.io images import --label=io.cri-containerd.pinned=pinned \
     --all-platforms --no-unpack --digests - <"$tar"
   docker exec "$container" bash -c 'pkill -x containerd; while pgrep -x containerd >/dev/null; do sleep 0.2; done'
   docker commit --change 'ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]' "$container" "$to"
-  docker rm -f -v "$container"
-}
+)
 
 build_node_base() {
   local image=$1 tar

@@ -51,6 +51,10 @@ func TestAnIdleOperatorWritesNothing(t *testing.T) {
 			writes, renewals, reads := sortRequests(requests)
 			figure(t, "%d writes, %d lease renewals and %d other requests in %s with settled clusters of both kinds",
 				len(writes), renewals, reads, window)
+			if renewals == 0 {
+				t.Errorf("among %d requests there is no renewal of the lease, which every leader sends: this looks at the wrong log "+
+					"or the wrong user", len(requests))
+			}
 			if len(writes) > 0 {
 				t.Errorf("an idle operator wrote:\n%s", strings.Join(writes[:min(len(writes), maxWritesShown)], "\n"))
 			}

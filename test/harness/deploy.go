@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +48,48 @@ func (c *Cluster) Deploy(ctx context.Context) error {
 		}
 	}
 	_, err = c.Run(ctx, "rollout", "status", "-n", SystemNamespace, "deployment/"+Manager, "--timeout=3m")
+	return err
+}
+
+// namespacedOverlay puts config/namespaced into a namespace, as the comment there says.
+const namespacedOverlay = `resources: [%[1]s]
+namespace: %[2]s
+patches:
+- target: {kind: ClusterRoleBinding, name: quorate-metrics-auth}
+  options: {allowNameChange: true}
+  patch: "- {op: replace, path: /metadata/name, value: quorate-metrics-auth-%[2]s}"
+`
+
+// DeployNamespaced installs an operator that works in one namespace alone, with the image of the one that is deployed, and
+// waits until it runs. dir is an empty directory.
+func (c *Cluster) DeployNamespaced(ctx context.Context, dir, ns string) error {
+	deployed, err := c.operator(ctx)
+	if err != nil {
+		return err
+	}
+	if deployed == nil {
+		return errors.New("no operator is deployed whose image could be taken")
+	}
+	base, err := filepath.Rel(dir, filepath.Join(c.Root, "config/namespaced")) // kustomize takes no absolute path.
+	if err != nil {
+		return fmt.Errorf("find config/namespaced: %w", err)
+	}
+	overlay := fmt.Sprintf(namespacedOverlay, base, ns)
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
+		return fmt.Errorf("write the overlay: %w", err)
+	}
+	_, err = output(c.command(ctx, "make", "-s", "-o", "manifests", "deploy", "CONFIG="+dir, "KUBECTL="+c.Kubectl,
+		"IMG="+deployed.Spec.Template.Spec.Containers[0].Image))
+	if err != nil {
+		return err
+	}
+	_, err = c.Run(ctx, "rollout", "status", "-n", ns, "deployment/"+Manager, "--timeout=3m")
+	return err
+}
+
+// UndeployNamespaced removes what DeployNamespaced leaves outside of the namespace and does not share with other operators.
+func (c *Cluster) UndeployNamespaced(ctx context.Context, ns string) error {
+	_, err := c.Run(ctx, "delete", "clusterrolebinding", "quorate-metrics-auth-"+ns, "--ignore-not-found")
 	return err
 }
 

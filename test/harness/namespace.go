@@ -51,7 +51,7 @@ func namespacePrefix(name string) string {
 // DeleteNamespace deletes a namespace with all that is in it and waits until it is gone. Pods get no time to stop: their
 // data goes as well, and Kubernetes would wait half of their grace period before it looks again.
 func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
-	for _, kind := range []client.Object{&v1alpha1.EtcdCluster{}, &v1alpha1.RedisCluster{}, &appsv1.StatefulSet{}} {
+	for _, kind := range []client.Object{&v1alpha1.EtcdCluster{}, &v1alpha1.RedisCluster{}, &appsv1.StatefulSet{}, &appsv1.Deployment{}} {
 		if err := c.DeleteAllOf(ctx, kind, client.InNamespace(name)); err != nil {
 			return fmt.Errorf("delete what is in namespace %s: %w", name, err)
 		}

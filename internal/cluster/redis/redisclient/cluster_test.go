@@ -73,8 +73,9 @@ func TestRealCluster(t *testing.T) {
 				w.kill(replica)
 				w.recreate(replica, true)
 				w.settleUntil(redis.ReasonSync)
+				id := w.nodeID(primary)
 				w.kill(primary)
-				time.Sleep(6 * time.Second) // Four times the node timeout: the others find out, and nobody may be elected.
+				w.expectNoSuccessor(primary, id)
 				w.start(primary)
 				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
 				w.expect(w.clients())

@@ -80,6 +80,9 @@ type process struct {
 
 const domain = "cluster.local"
 
+// nodeTimeout is how long a server may be silent before the others suspect it.
+const nodeTimeout = 1500 * time.Millisecond
+
 func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) *world {
 	t.Helper()
 	binary, version := serverBinary(t, engine)
@@ -229,7 +232,7 @@ func (w *world) writeFiles(p *process) {
 	}
 	// The paths of a pod become those of the test. bind keeps the servers of one machine apart.
 	config = strings.NewReplacer("/run/quorate", p.dir, "dir /data", "dir "+p.dir, "/etc/quorate/tls", p.dir).Replace(config) +
-		"bind " + p.ip + "\nbind-source-addr " + p.ip + "\ncluster-node-timeout 1500\n"
+		"bind " + p.ip + "\nbind-source-addr " + p.ip + fmt.Sprintf("\ncluster-node-timeout %d\n", nodeTimeout.Milliseconds())
 	users, err := redis.Users(w.passwords, true)
 	if err != nil {
 		w.t.Fatal(err)
@@ -361,6 +364,61 @@ func (w *world) settleUntil(reason string) time.Duration {
 	}
 	w.t.FailNow()
 	return 0
+}
+
+// nodeID is the identity of a server that runs.
+func (w *world) nodeID(p *process) string {
+	w.t.Helper()
+	for _, pod := range w.observe(w.t.Context()).Pods {
+		if pod.Name == p.name && pod.Node != nil {
+			return pod.Node.ID
+		}
+	}
+	w.t.Fatalf("%s does not say who it is", p.name)
+	return ""
+}
+
+// expectNoSuccessor waits until all others agree that a primary is dead, and then for as long as an election takes:
+// within a second of the agreement a replica asks for votes, and it waits for them twice the node timeout
+// (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#replica-election-and-promotion). Nobody of
+// its shard may win.
+func (w *world) expectNoSuccessor(dead *process, id string) {
+	w.t.Helper()
+	const limit = time.Minute
+	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
+	defer cancel()
+	var agreed time.Time
+	for ctx.Err() == nil {
+		s := w.observe(ctx)
+		for _, p := range s.Pods {
+			if p.Shard == dead.shard && p.Name != dead.name && p.Node != nil && len(p.Node.Self().Slots) > 0 {
+				w.t.Fatalf("%s succeeds %s", p.Name, dead.name)
+			}
+		}
+		switch {
+		case agreed.IsZero() && allSeeDead(s, id):
+			agreed = time.Now()
+		case !agreed.IsZero() && time.Since(agreed) > time.Second+2*nodeTimeout:
+			return
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+	w.t.Fatalf("the others do not agree within %s that %s is dead", limit, dead.name)
+}
+
+// allSeeDead reports whether every server but the dead one was read and takes that one for dead.
+func allSeeDead(s redis.State, dead string) bool {
+	alive := 0
+	for _, p := range s.Pods {
+		if p.Node == nil || p.Node.ID == dead {
+			continue
+		}
+		if peer, ok := p.Node.Peer(dead); !ok || !peer.Failed {
+			return false
+		}
+		alive++
+	}
+	return alive == len(s.Pods)-1
 }
 
 func pause(ctx context.Context, d time.Duration) {
