@@ -24,11 +24,19 @@ import (
 
 func TestRetainedClaimsBringTheDataBack(t *testing.T) {
 	t.Parallel()
+	plain := v1alpha1.TLSDisabled
 	feature := features.New("deletionPolicy Retain").
 		Assess("etcd", step(func(ctx context.Context, t *testing.T, s *scope) {
 			deleteAndRecreate(ctx, t, s, 3, func() *v1alpha1.EtcdCluster {
 				return s.etcdOf(t, "orders", 3, func(e *v1alpha1.EtcdClusterSpec) { e.Storage = volume(v1alpha1.DeletionRetain) })
 			})
+		})).
+		Assess("etcd, with a password that is all that opens it", step(func(ctx context.Context, t *testing.T, s *scope) {
+			deleteAndRecreate(ctx, t, s, 1, func() *v1alpha1.EtcdCluster {
+				return s.etcdOf(t, "plain", 1, func(e *v1alpha1.EtcdClusterSpec) {
+					e.Storage, e.TLS = volume(v1alpha1.DeletionRetain), &v1alpha1.TLSSpec{Mode: &plain}
+				})
+			}, "*v1.Secret plain-auth")
 		})).
 		Assess("redis", step(func(ctx context.Context, t *testing.T, s *scope) {
 			deleteAndRecreate(ctx, t, s, 6, func() *v1alpha1.RedisCluster {
@@ -38,13 +46,15 @@ func TestRetainedClaimsBringTheDataBack(t *testing.T) {
 	suite.Test(t, feature.Feature())
 }
 
-func deleteAndRecreate[O target](ctx context.Context, t *testing.T, s *scope, claims int, fresh func() O) {
+// deleteAndRecreate checks that the claims, and what else is named, are all that stays of a deleted cluster, and that it is
+// enough.
+func deleteAndRecreate[O target](ctx context.Context, t *testing.T, s *scope, claims int, fresh func() O, kept ...string) {
 	t.Helper()
 	first := fresh()
 	createReady(ctx, t, s, first)
 	writeMarks(ctx, t, s, first)
 	must(t, s.Delete(ctx, first))
-	waitRemains(ctx, t, s, first.GetName(), claims)
+	waitRemains(ctx, t, s, first.GetName(), claims, kept...)
 	second := fresh()
 	began := time.Now()
 	createReady(ctx, t, s, second)
@@ -71,8 +81,8 @@ func TestDeletedClaimsGoWithTheCluster(t *testing.T) {
 	suite.Test(t, feature.Feature())
 }
 
-// waitRemains waits until nothing of a deleted cluster is left but so many claims.
-func waitRemains(ctx context.Context, t *testing.T, s *scope, name string, claims int) {
+// waitRemains waits until nothing of a deleted cluster is left but so many claims and what is named.
+func waitRemains(ctx context.Context, t *testing.T, s *scope, name string, claims int, named ...string) {
 	t.Helper()
 	what := fmt.Sprintf("only %d claims to remain of %s", claims, name)
 	must(t, harness.Eventually(ctx, what, 3*time.Minute, func(ctx context.Context) (bool, string, error) {
@@ -82,7 +92,7 @@ func waitRemains(ctx context.Context, t *testing.T, s *scope, name string, claim
 			return false, "unknown", err
 		}
 		kept, err := s.remains(ctx, name, &corev1.PersistentVolumeClaimList{})
-		return len(rest) == 0 && len(kept) == claims, fmt.Sprintf("there are %v and the claims %v", rest, kept), err
+		return slices.Equal(rest, named) && len(kept) == claims, fmt.Sprintf("there are %v and the claims %v", rest, kept), err
 	}))
 	// What is gone stays gone: no claim follows its pod a little later.
 	must(t, harness.Throughout(ctx, 5*time.Second, func(ctx context.Context) error {
