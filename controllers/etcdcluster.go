@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -69,6 +71,10 @@ func (e certificateError) Unwrap() error { return e.error }
 // Ensure applies what is safe at any time: certificates, passwords and the peers' Service at once, the StatefulSet once
 // the record exists, and what clients need once the planner has let them in.
 func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
+	password, err := k.ensurePassword(ctx, o)
+	if err != nil {
+		return err
+	}
 	b, err := k.blueprint(ctx, o)
 	if err != nil {
 		return err
@@ -77,10 +83,6 @@ func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
 		Spec: o.Spec.TLS, Labels: etcd.Labels(o.Name), Leafs: etcd.Leafs(o.Name, o.Namespace, b.Domain), Hosts: b.Hosts(),
 		InUse: b.Record.ClusterID != 0,
 	}); err != nil {
-		return err
-	}
-	password, err := k.ensurePassword(ctx, o, b)
-	if err != nil {
 		return err
 	}
 	if err := k.Apply(ctx, o, &corev1.Service{ObjectMeta: objectMeta(o, cluster.PeersService(o.Name))}, b.PeersService()); err != nil {
@@ -100,29 +102,29 @@ func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
 
 // ensurePassword returns the password of root, empty without authentication. One that was generated lives as long as the
 // volumes: where the operator's certificate does not make it root, nobody could open a retained cluster without it.
-func (k *EtcdKind) ensurePassword(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) (string, error) {
+func (k *EtcdKind) ensurePassword(ctx context.Context, o *v1alpha1.EtcdCluster) (string, error) {
 	if o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
 		return "", nil
 	}
-	if o.Spec.TLS.TLSMode() == v1alpha1.TLSManaged {
-		passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, etcd.Labels(o.Name), nil, PasswordKey)
-		return passwords[PasswordKey], err
+	var claims []*metav1ac.OwnerReferenceApplyConfiguration
+	if o.Spec.TLS.TLSMode() != v1alpha1.TLSManaged {
+		if err := k.keepPassword(ctx, o); err != nil {
+			return "", err
+		}
+		var err error
+		if claims, err = k.claimRefs(ctx, o); err != nil {
+			return "", err
+		}
 	}
-	if err := k.keepPassword(ctx, o, b); err != nil {
-		return "", err
-	}
-	claims, err := k.claimRefs(ctx, o)
-	if err != nil {
-		return "", err
-	}
-	passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, etcd.Labels(o.Name), claims, PasswordKey)
+	passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, etcd.Labels(o.Name), claims, PasswordKey, etcd.TokenKey)
 	return passwords[PasswordKey], err
 }
 
 // keepPassword refuses to replace the password of a living cluster by another one.
-func (k *EtcdKind) keepPassword(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) error {
-	if b.Record.ClusterID == 0 || o.Spec.Auth.Secret() != "" {
-		return nil
+func (k *EtcdKind) keepPassword(ctx context.Context, o *v1alpha1.EtcdCluster) error {
+	record, err := k.record(ctx, o)
+	if err != nil || record.ClusterID == 0 || o.Spec.Auth.Secret() != "" {
+		return err
 	}
 	have, err := k.Passwords(ctx, o)
 	if err != nil || have[PasswordKey] != "" {
@@ -253,9 +255,25 @@ func (k *EtcdKind) blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd
 		return b, err
 	}
 	b.Domain = k.domain(o, b.Record)
+	if b.TokenSum, err = k.tokenSum(ctx, o); err != nil {
+		return b, err
+	}
 	set, err := k.statefulSet(ctx, o)
 	b.Storage = storage(o.Spec.Storage, set)
 	return b, err
+}
+
+// tokenSum tells keys apart that tokens are signed with, empty while there is none.
+func (k *EtcdKind) tokenSum(ctx context.Context, o *v1alpha1.EtcdCluster) (string, error) {
+	if o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
+		return "", nil
+	}
+	passwords, err := k.Passwords(ctx, o)
+	if err != nil || passwords[etcd.TokenKey] == "" {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(passwords[etcd.TokenKey]))
+	return hex.EncodeToString(sum[:8]), nil
 }
 
 // record reads the record of a cluster, empty while there is none.

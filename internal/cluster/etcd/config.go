@@ -39,7 +39,12 @@ const (
 	// ServerTLSDir and PeerTLSDir hold ca.crt, tls.crt and tls.key.
 	ServerTLSDir = "/etc/quorate-tls/server"
 	PeerTLSDir   = "/etc/quorate-tls/peer"
+	// TokenDir holds the key that members sign tokens with.
+	TokenDir = "/etc/quorate-token"
 )
+
+// TokenKey is the key in the auth Secret, and the file in TokenDir, of what members sign tokens with.
+const TokenKey = "token-key"
 
 // Common names that etcd takes as identities.
 const (
@@ -189,8 +194,10 @@ type Layout struct {
 	Name, Namespace, UID string
 	Domain               string
 	TLS                  v1alpha1.TLSMode
-	Version              Version
-	Members              []Peer
+	// Auth says that clients must authenticate.
+	Auth    bool
+	Version Version
+	Members []Peer
 }
 
 // MemberConfig returns the configuration file of one member, without initial-cluster-state, which the start gate adds.
@@ -215,12 +222,21 @@ func MemberConfig(common map[string]any, l Layout, member Peer) (string, error) 
 		out["client-transport-security"] = transportSecurity(ServerTLSDir)
 		out["peer-transport-security"] = peerSecurity(l.TLS, l.Version)
 	}
+	if l.Auth {
+		out["auth-token"] = authToken
+	}
 	raw, err := yaml.Marshal(out)
 	if err != nil {
 		return "", fmt.Errorf("encode the configuration of %s: %w", member.Name, err)
 	}
 	return string(raw), nil
 }
+
+// authToken makes members hand out tokens that are signed with a key of the cluster, so that any member takes those of any
+// other, also after a restart. etcd's default keeps them in the memory of the members: after a restart every request in
+// flight asks for a new one, and each costs a bcrypt, which can keep a small cluster from coming back for minutes. A
+// change of passwords or rights makes all tokens invalid before their time.
+var authToken = "jwt,sign-method=HS256,priv-key=" + TokenDir + "/" + TokenKey + ",ttl=1h"
 
 // InitialCluster writes members the way etcd's initial-cluster wants them.
 func InitialCluster(members []Peer) string {

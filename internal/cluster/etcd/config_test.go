@@ -72,7 +72,8 @@ func TestMemberConfig(t *testing.T) {
 			}
 			members := etcd.Peers("orders", "shop", "cluster.local", 3, tc.tls != v1alpha1.TLSDisabled)
 			got, err := etcd.MemberConfig(common, etcd.Layout{
-				Name: "orders", Namespace: "shop", UID: "u-1", Domain: "cluster.local", TLS: tc.tls, Version: v, Members: members,
+				Name: "orders", Namespace: "shop", UID: "u-1", Domain: "cluster.local", TLS: tc.tls,
+				Auth: tc.tls != v1alpha1.TLSDisabled, Version: v, Members: members,
 			}, members[1])
 			if err != nil {
 				t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -280,6 +281,45 @@ func giveRoot(ctx context.Context, t *testing.T, m *testMember, from, to string)
 	defer func() { _ = user.Close() }()
 	if _, err := user.UserChangePassword(ctx, "root", to); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// With tokens that a restart makes invalid, every client would authenticate anew at once.
+func TestATokenOutlivesTheMemberThatGaveIt(t *testing.T) {
+	for version, binary := range servers(t) {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			c := newTestCluster(t, version, binary, 1, v1alpha1.TLSDisabled)
+			c.start(asNew, c.members...)
+			lead := leader(t, c, "", "first", c.members...)
+			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+			defer cancel()
+			if err := c.as("", "first", lead).EnableAuth(ctx, "first"); err != nil {
+				t.Fatal(err)
+			}
+			nobody, err := clientv3.New(clientv3.Config{Endpoints: []string{fmt.Sprintf("http://127.0.0.1:%d", lead.client)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = nobody.Close() }()
+			answer, err := nobody.Authenticate(ctx, etcd.RootUser, "first")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.kill(lead)
+			c.start(etcd.GateDecision{Start: true, State: "existing"}, lead)
+			leader(t, c, "", "first", lead)
+			put := func(token string) error {
+				_, err := nobody.Put(metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, token), "key", "value")
+				return err
+			}
+			if err := put(answer.Token); err != nil {
+				t.Errorf("a token from before the restart: %v", err)
+			}
+			if err := put(answer.Token + "x"); err == nil {
+				t.Error("a forged token was taken")
+			}
+		})
 	}
 }
 
