@@ -18,10 +18,11 @@ const (
 )
 
 // StorageSpec describes the persistent volume of each pod.
-// +kubebuilder:validation:XValidation:rule=`!isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity('64Mi')) >= 0`,fieldPath=".size",message="storage.size must be at least 64Mi, for example 10Gi"
-// +kubebuilder:validation:XValidation:rule=`!isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity('64Ti')) <= 0`,fieldPath=".size",message="storage.size must be at most 64Ti"
-// +kubebuilder:validation:XValidation:rule=`!isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0`,fieldPath=".size",message="storage.size cannot shrink: volumes only grow; create a new cluster with smaller volumes and copy the data"
-// +kubebuilder:validation:XValidation:rule=`!isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) <= 0`,fieldPath=".size",message="storage.size cannot grow yet: expanding volumes is not part of this release; create a new cluster with the wanted size"
+// +kubebuilder:validation:XValidation:rule=`!string(self.size).matches('[-+eE]') && isQuantity(string(self.size))`,fieldPath=".size",message="storage.size must be a number with or without a unit, for example 10Gi: no sign, no exponent"
+// +kubebuilder:validation:XValidation:rule=`string(self.size).matches('[-+eE]') || !isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity('64Mi')) >= 0`,fieldPath=".size",message="storage.size must be at least 64Mi, for example 10Gi"
+// +kubebuilder:validation:XValidation:rule=`string(self.size).matches('[-+eE]') || !isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity('64Ti')) <= 0`,fieldPath=".size",message="storage.size must be at most 64Ti"
+// +kubebuilder:validation:XValidation:rule=`string(self.size).matches('[-+eE]') || !isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0`,fieldPath=".size",message="storage.size cannot shrink: volumes only grow; create a new cluster with smaller volumes and copy the data"
+// +kubebuilder:validation:XValidation:rule=`string(self.size).matches('[-+eE]') || !isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) <= 0`,fieldPath=".size",message="storage.size cannot grow yet: expanding volumes is not part of this release; create a new cluster with the wanted size"
 // +kubebuilder:validation:XValidation:rule=`has(self.className) == has(oldSelf.className) && (!has(self.className) || self.className == oldSelf.className)`,fieldPath=".className",message="storage.className cannot change: a volume stays in its class; create a new cluster with the wanted class"
 type StorageSpec struct {
 	// size of the volume of each pod in bytes, from 64Mi to 64Ti, for example
