@@ -8,7 +8,7 @@ import (
 
 // EtcdClusterSpec is the desired state of an etcd cluster.
 // +kubebuilder:validation:XValidation:rule=`has(self.storage) == has(oldSelf.storage)`,fieldPath=".storage",message="spec.storage cannot be added or removed: the data of a running cluster stays where it is; create a new cluster"
-// +kubebuilder:validation:XValidation:rule=`!has(self.storage) || !has(self.config) || !has(self.config.quotaBackendBytes) || string(self.storage.size).matches('[-+eE]') || !isQuantity(string(self.storage.size)) || string(self.config.quotaBackendBytes).matches('[-+eE]') || !isQuantity(string(self.config.quotaBackendBytes)) || quantity(string(self.config.quotaBackendBytes)).compareTo(quantity(string(self.storage.size))) < 0`,fieldPath=".config.quotaBackendBytes",message="spec.config.quotaBackendBytes must be below spec.storage.size: the disk would be full before the quota is reached"
+// +kubebuilder:validation:XValidation:rule=`!has(self.storage) || !has(self.config) || !has(self.config.quotaBackendBytes) || string(self.storage.size).matches('[-+eE]') || !isQuantity(string(self.storage.size)) || string(self.config.quotaBackendBytes).matches('[-+eE]') || !isQuantity(string(self.config.quotaBackendBytes)) || quantity(string(self.config.quotaBackendBytes)).add(quantity('384Mi')).compareTo(quantity(string(self.storage.size))) <= 0`,fieldPath=".config.quotaBackendBytes",message="spec.config.quotaBackendBytes must leave 384Mi of spec.storage.size to the write-ahead log: else the disk is full before the quota is reached; lower the quota or choose a larger volume"
 // +kubebuilder:validation:XValidation:rule=`self.version.startsWith('3.5.') || !has(self.config) || !has(self.config.extra) || !self.config.extra.exists(k, k.startsWith('experimental-'))`,fieldPath=".config.extra",message="spec.config.extra: parameters named experimental-* end with etcd 3.5; later versions know them without that prefix or as a feature gate"
 // +kubebuilder:validation:XValidation:rule=`!self.version.startsWith('3.5.') || !has(self.config) || !has(self.config.extra) || !self.config.extra.exists(k, k in ['bootstrap-defrag-threshold-megabytes', 'compact-hash-check-time', 'compaction-batch-limit', 'compaction-sleep-interval', 'corrupt-check-time', 'distributed-tracing-address', 'distributed-tracing-instance-id', 'distributed-tracing-sampling-rate', 'distributed-tracing-service-name', 'downgrade-check-time', 'enable-distributed-tracing', 'feature-gates', 'snapshot-catchup-entries', 'warning-apply-duration', 'warning-unary-request-duration', 'watch-progress-notify-interval'])`,fieldPath=".config.extra",message="spec.config.extra: this parameter comes with etcd 3.6; in 3.5 its name may begin with experimental-"
 type EtcdClusterSpec struct {
@@ -33,9 +33,10 @@ type EtcdClusterSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Image *string `json:"image,omitempty"`
-	// storage of each member. Default: none, the data lives and dies with the
-	// pod. It cannot be added or removed later.
+	// storage of each member, of at least 512Mi. Default: none, the data lives
+	// and dies with the pod. It cannot be added or removed later.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`string(self.size).matches('[-+eE]') || !isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity('512Mi')) >= 0`,fieldPath=".size",message="spec.storage.size of etcd must be at least 512Mi: the write-ahead log alone takes up to 384Mi"
 	Storage *StorageSpec `json:"storage,omitempty"`
 	// resources of the etcd container: requests and limits of cpu (cores),
 	// memory and ephemeral-storage (bytes). Default: none.
@@ -79,7 +80,10 @@ type EtcdClusterSpec struct {
 type EtcdConfig struct {
 	// quotaBackendBytes is the size of the database in bytes at which etcd stops
 	// accepting writes, from 1Mi to 100Gi, for example 4Gi. Up to 8Gi is
-	// recommended. Default: etcd's own, 2Gi.
+	// recommended. It must leave 384Mi of the volume to the write-ahead log.
+	// Default: etcd's own, 2Gi; on a volume below 4480Mi half of what the log
+	// leaves, because a defragmentation or a received snapshot needs the room of
+	// a second database (1Gi: 320Mi).
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`!string(self).matches('[-+eE]') && isQuantity(string(self))`,message="config.quotaBackendBytes must be a number with or without a unit, for example 4Gi: no sign, no exponent"
 	// +kubebuilder:validation:XValidation:rule=`string(self).matches('[-+eE]') || !isQuantity(string(self)) || (quantity(string(self)).isInteger() && quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('100Gi')) <= 0)`,message="config.quotaBackendBytes must be a whole number of bytes from 1Mi to 100Gi (up to 8Gi is recommended), for example 4Gi"

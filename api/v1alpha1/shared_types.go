@@ -25,8 +25,8 @@ const (
 // +kubebuilder:validation:XValidation:rule=`string(self.size).matches('[-+eE]') || !isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) <= 0`,fieldPath=".size",message="storage.size cannot grow yet: expanding volumes is not part of this release; create a new cluster with the wanted size"
 // +kubebuilder:validation:XValidation:rule=`has(self.className) == has(oldSelf.className) && (!has(self.className) || self.className == oldSelf.className)`,fieldPath=".className",message="storage.className cannot change: a volume stays in its class; create a new cluster with the wanted class"
 type StorageSpec struct {
-	// size of the volume of each pod in bytes, from 64Mi to 64Ti, for example
-	// 10Gi. It cannot change yet, and can never shrink.
+	// size of the volume of each pod in bytes, from 64Mi (etcd: 512Mi) to 64Ti,
+	// for example 10Gi. It cannot change yet, and can never shrink.
 	// +required
 	Size resource.Quantity `json:"size"`
 	// className is the StorageClass of the volumes. It cannot change. Default:

@@ -27,6 +27,8 @@ var validEtcd = map[string]string{
 	"compaction by revision":     `config: {autoCompactionMode: Revision, autoCompactionRetention: "5000"}`,
 	"compaction off":             `config: {autoCompactionRetention: "0"}`,
 	"quota as a number":          `config: {quotaBackendBytes: 104857600, maxRequestBytes: 65536}`,
+	"smallest volume":            `storage: {size: 512Mi}`,
+	"largest quota of a volume":  `config: {quotaBackendBytes: 640Mi}`,
 	"extra parameters":           `config: {extra: {max-txn-ops: "256", pre-vote: "true", corrupt-check-time: 1h, cipher-suites: "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384"}}`,
 	"experimental ones with 3.5": `{version: 3.5.35, config: {extra: {experimental-corrupt-check-time: 1h}}}`,
 	"image by digest":            `image: "localhost:5000/a/etcd:v3.6.16@sha256:` + strings.Repeat("0a", 32) + `"`,

@@ -88,9 +88,11 @@ var OwnedConfigKeys = []string{
 	"wal-dir",
 }
 
+const quotaKey = "quota-backend-bytes"
+
 // TypedConfigKeys are the keys that have a field of their own in spec.config, by that field's name.
 var TypedConfigKeys = map[string]string{
-	"quota-backend-bytes":       "quotaBackendBytes",
+	quotaKey:                    "quotaBackendBytes",
 	"auto-compaction-mode":      "autoCompactionMode",
 	"auto-compaction-retention": "autoCompactionRetention",
 	"snapshot-count":            "snapshotCount",
@@ -105,6 +107,14 @@ const (
 	defaultCompactionMode      = "Periodic"
 	defaultPeriodicRetention   = "1h"
 	defaultRevisionedRetention = "10000"
+)
+
+const (
+	// logReserve is what the write-ahead log may take: etcd keeps five files of 64 MB and has a sixth ready
+	// (max-wals and SegmentSizeBytes in server/storage/wal). The rules of the CRD say the same.
+	logReserve = 384 << 20
+	// etcdQuota is etcd's own default (DefaultQuotaBytes in server/storage/quota.go).
+	etcdQuota = 2 << 30
 )
 
 // Common returns what all members have in common: everything that a member must be restarted for when it changes.
@@ -131,7 +141,7 @@ func Common(c *v1alpha1.EtcdConfig, v Version) (map[string]any, error) {
 }
 
 func typed(out map[string]any, c *v1alpha1.EtcdConfig) {
-	quantity(out, "quota-backend-bytes", c.QuotaBackendBytes)
+	quantity(out, quotaKey, c.QuotaBackendBytes)
 	quantity(out, "max-request-bytes", c.MaxRequestBytes)
 	milliseconds(out, "heartbeat-interval", c.HeartbeatInterval)
 	milliseconds(out, "election-timeout", c.ElectionTimeout)
@@ -191,6 +201,8 @@ type Layout struct {
 	TLS                  v1alpha1.TLSMode
 	Version              Version
 	Members              []Peer
+	// VolumeSize in bytes of each member's volume, 0 without one.
+	VolumeSize int64
 }
 
 // MemberConfig returns the configuration file of one member, without initial-cluster-state, which the start gate adds.
@@ -200,6 +212,9 @@ func MemberConfig(common map[string]any, l Layout, member Peer) (string, error) 
 		scheme = "https"
 	}
 	out := maps.Clone(common)
+	if quota := defaultQuota(l.VolumeSize); out[quotaKey] == nil && quota > 0 {
+		out[quotaKey] = quota
+	}
 	maps.Copy(out, map[string]any{
 		"name":                        member.Name,
 		"data-dir":                    DataDir,
@@ -220,6 +235,17 @@ func MemberConfig(common map[string]any, l Layout, member Peer) (string, error) 
 		return "", fmt.Errorf("encode the configuration of %s: %w", member.Name, err)
 	}
 	return string(raw), nil
+}
+
+// defaultQuota keeps the database of a small volume from filling it, 0 where etcd's own default does. It is half of what
+// the log leaves: a defragmentation writes the database a second time, and so does a snapshot from the leader. The
+// quota is no part of the common configuration: the size of a volume cannot change, so that no member need be restarted
+// for it.
+func defaultQuota(volume int64) int64 {
+	if quota := (volume - logReserve) / 2; quota < etcdQuota {
+		return max(quota, 0)
+	}
+	return 0
 }
 
 // InitialCluster writes members the way etcd's initial-cluster wants them.

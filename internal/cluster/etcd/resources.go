@@ -45,10 +45,14 @@ func Selector(name string) map[string]string { return cluster.Selector(name, v1a
 
 // Layout is what the configuration of the members depends on.
 func (b Blueprint) Layout() Layout {
-	return Layout{
+	l := Layout{
 		Name: b.Cluster.Name, Namespace: b.Cluster.Namespace, UID: string(b.Cluster.UID), Domain: b.Domain,
 		TLS: b.Cluster.Spec.TLS.TLSMode(), Version: b.Version, Members: b.Record.Members,
 	}
+	if b.Storage != nil {
+		l.VolumeSize = b.Storage.Size.Value()
+	}
+	return l
 }
 
 // PeersService gives every member a name of its own, ready or not: members must find each other to become ready.

@@ -222,6 +222,9 @@ func TestTheConfigMapNamesEveryMember(t *testing.T) {
 			t.Errorf("there is no %s", key)
 		}
 	}
+	if !strings.Contains(data["orders-0.yaml"], "quota-backend-bytes: 335544320") {
+		t.Errorf("the size of the volume is not heeded: %s", data["orders-0.yaml"])
+	}
 	raw, err := json.Marshal(data)
 	if err != nil || !strings.Contains(data["orders-2.yaml"], "initial-cluster-token: shop-orders-u-1") {
 		t.Errorf("%v: %s", err, raw)
