@@ -101,6 +101,9 @@ var invalidEtcd = map[string]bad{
 	"time without unit":               {spec: `config: {extra: {corrupt-check-time: "60"}}`, field: "spec.config.extra", words: "for example 10s"},
 	"bcrypt cost of a day":            {spec: `config: {extra: {bcrypt-cost: "31"}}`, field: "spec.config.extra", words: "bcrypt-cost from 4 to 14"},
 	"old TLS":                         {spec: `config: {extra: {tls-min-version: TLS1.0}}`, field: "spec.config.extra", words: "TLS1.2 or TLS1.3"},
+	"corruption check switched off":   {spec: `config: {extra: {feature-gates: "CompactHashCheck=false"}}`, field: "spec.config.extra", words: "CompactHashCheck and InitialCorruptCheck belong to the operator"},
+	"corruption check among others":   {spec: `{version: 3.7.3, config: {extra: {feature-gates: "LeaseCheckpoint=true, InitialCorruptCheck=true"}}}`, field: "spec.config.extra", words: "name other gates one by one"},
+	"all gates at once":               {spec: `config: {extra: {feature-gates: "AllBeta=false"}}`, field: "spec.config.extra", words: "AllAlpha and AllBeta"},
 	"key in capitals":                 {spec: `config: {extra: {Max-Txn-Ops: "1"}}`, field: "spec.config.extra", words: "lower case letters"},
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -188,10 +189,10 @@ func corruptionChecks(out map[string]any, v Version) {
 		return
 	}
 	gates := "CompactHashCheck=true"
-	if user, ok := out["feature-gates"].(string); ok && user != "" {
-		gates += "," + user // The last word on a gate counts.
+	if user, ok := out[gatesKey].(string); ok && user != "" {
+		gates += "," + user
 	}
-	out["feature-gates"] = gates
+	out[gatesKey] = gates
 }
 
 // Layout is what the configuration of a member depends on beside the common part.
@@ -329,8 +330,17 @@ func extra(key, text string, v Version) (any, error) {
 	if v.Minor < p.since || (p.until != 0 && v.Minor > p.until) {
 		return nil, fmt.Errorf("etcd %d.%d has no such parameter%s: remove or rename it", v.Major, v.Minor, renamed(key))
 	}
+	if key == gatesKey && ownedGate.MatchString(text) {
+		return nil, fmt.Errorf("CompactHashCheck and InitialCorruptCheck belong to the operator, and AllAlpha and AllBeta would change them too: " +
+			"remove them, and name other gates one by one")
+	}
 	return p.kind.parse(text)
 }
+
+const gatesKey = "feature-gates"
+
+// ownedGate finds a gate that the operator decides on, see corruptionChecks. The rule of the CRD is the same.
+var ownedGate = regexp.MustCompile(`(^|[, ])(CompactHashCheck|InitialCorruptCheck|AllAlpha|AllBeta)[ =]`)
 
 func renamed(key string) string {
 	other := "experimental-" + key

@@ -134,6 +134,9 @@ func TestParametersThatAreRefused(t *testing.T) {
 		"two lines":          {"3.6.16", "tls-min-version", "TLS1.2\nname: x", "control character"},
 		"a name of 3.5":      {"3.6.16", "experimental-corrupt-check-time", "1m", "there it is called corrupt-check-time"},
 		"a name of 3.6":      {"3.5.35", "corrupt-check-time", "1m", "there it is called experimental-corrupt-check-time"},
+		"the check off":      {"3.6.16", "feature-gates", "LeaseCheckpoint=true,CompactHashCheck=false", "belong to the operator"},
+		"the check at start": {"3.7.3", "feature-gates", "InitialCorruptCheck = true", "belong to the operator"},
+		"all gates":          {"3.7.3", "feature-gates", "AllBeta=false", "one by one"},
 		"nothing of the old": {"3.5.35", "feature-gates", "X=true", "etcd 3.5 has no such parameter"},
 	} {
 		t.Run(name, func(t *testing.T) {
