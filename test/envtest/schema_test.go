@@ -14,7 +14,8 @@ import (
 
 type schemaProps = apiextensionsv1.JSONSchemaProps
 
-// embedded are the fields whose types come from Kubernetes: their insides are documented there.
+// embedded are the fields whose types come from Kubernetes, or have the shape of those: their insides are documented
+// there, and no sample shows them all.
 var embedded = map[string]bool{
 	"spec.resources":                          true,
 	"spec.template.affinity":                  true,

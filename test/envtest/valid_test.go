@@ -62,6 +62,9 @@ var validBoth = map[string]string{
 	"storage in odd units":  `storage: {size: 1500M, className: fast.ssd, deletionPolicy: Delete}`,
 	"paused":                `paused: true`,
 	"empty things":          `{resources: {}, template: {}, config: {}}`,
+	"every toleration":      `template: {tolerations: [{key: example.com/a, value: b}, {key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 5}, {key: a, operator: Equal, value: "", effect: PreferNoSchedule}]}`,
+	"affinity of all kinds": `template: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: cores, operator: Gt, values: ["4"]}, {key: a, operator: Exists}, {key: a, operator: In, values: [b]}]}]}}, podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: topology.kubernetes.io/zone, namespaces: [a], namespaceSelector: {}, labelSelector: {matchLabels: {a.b/c: d}, matchExpressions: [{key: a, operator: NotIn, values: [""]}, {key: a, operator: DoesNotExist}]}}]}}}`,
+	"highest numbers":       `template: {securityContext: {runAsUser: 2147483647, supplementalGroups: [2147483647]}}`,
 	"spread over the zones": `template: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule}]}`,
 }
 

@@ -53,8 +53,8 @@ func TestApplyTemplateFillsInDefaultsAndKeepsWhatTheUserSet(t *testing.T) {
 		"a user, a variable, a label and an affinity of the user": {&v1alpha1.PodTemplate{
 			Labels:          map[string]v1alpha1.TemplateValue{"team": "a"},
 			SecurityContext: &corev1.PodSecurityContext{RunAsUser: &user},
-			Env:             []corev1.EnvVar{{Name: "GOGC", Value: "50"}},
-			Affinity:        &corev1.Affinity{},
+			Env:             []v1alpha1.EnvVar{{Name: "GOGC", Value: "50"}},
+			Affinity:        &v1alpha1.Affinity{},
 		}, func(t *testing.T, tpl *corev1ac.PodTemplateSpecApplyConfiguration) {
 			t.Helper()
 			if *tpl.Spec.SecurityContext.RunAsUser != user || !*tpl.Spec.SecurityContext.RunAsNonRoot {
@@ -68,7 +68,7 @@ func TestApplyTemplateFillsInDefaultsAndKeepsWhatTheUserSet(t *testing.T) {
 			}
 		}},
 		"a spread constraint without selector counts the cluster's pods": {&v1alpha1.PodTemplate{
-			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule}},
+			TopologySpreadConstraints: []v1alpha1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule}},
 		}, func(t *testing.T, tpl *corev1ac.PodTemplateSpecApplyConfiguration) {
 			t.Helper()
 			got := tpl.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels

@@ -33,7 +33,7 @@ func ApplyTemplate(
 	}
 	tpl.Spec.WithSecurityContext(sc).WithAutomountServiceAccountToken(false).WithEnableServiceLinks(false)
 	if len(user.NodeSelector) > 0 {
-		tpl.Spec.WithNodeSelector(user.NodeSelector)
+		tpl.Spec.WithNodeSelector(plain(user.NodeSelector))
 	}
 	if user.PriorityClassName != nil {
 		tpl.Spec.WithPriorityClassName(*user.PriorityClassName)
@@ -79,7 +79,7 @@ func applyPlacement(spec *corev1ac.PodSpecApplyConfiguration, user *v1alpha1.Pod
 	return nil
 }
 
-func applyEnv(spec *corev1ac.PodSpecApplyConfiguration, env []corev1.EnvVar, container string) error {
+func applyEnv(spec *corev1ac.PodSpecApplyConfiguration, env []v1alpha1.EnvVar, container string) error {
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
 		if c.Name == nil || *c.Name != container {
@@ -104,7 +104,7 @@ func SoftAntiAffinity(labels map[string]string) *corev1ac.AffinityApplyConfigura
 				WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(labels)))))
 }
 
-func plain(m map[string]v1alpha1.TemplateValue) map[string]string {
+func plain[V ~string](m map[string]V) map[string]string {
 	out := make(map[string]string, len(m))
 	for k, v := range m {
 		out[k] = string(v)
