@@ -155,6 +155,9 @@ var invalidRedis = map[string]bad{
 	"debug commands":               {spec: `config: {extra: {enable-debug-command: "yes"}}`, field: "spec.config.extra", words: "enable-*"},
 	"a daemon":                     {spec: `config: {extra: {daemonize: "yes"}}`, field: "spec.config.extra", words: "the process and its log"},
 	"typed key again":              {spec: `config: {extra: {maxmemory: "1"}}`, field: "spec.config.extra", words: "use spec.config.maxMemory"},
+	"key that no server knows":     {spec: `config: {extra: {no-such-key: x}}`, field: "spec.config.extra", words: "check the name"},
+	"key before its time":          {spec: `{version: 7.0.15, config: {extra: {set-max-listpack-entries: "1"}}}`, field: "spec.config.extra", words: "come with redis 7.2"},
+	"hz in letters":                {spec: `config: {extra: {hz: abc}}`, field: "spec.config.extra", words: "write a whole number below 1000000000"},
 	"typed key of an owned prefix": {spec: `config: {extra: {cluster-node-timeout: "1"}}`, field: "spec.config.extra", words: "use spec.config.nodeTimeout"},
 }
 

@@ -165,8 +165,8 @@ func TestEveryRuleHasACase(t *testing.T) {
 	for _, k := range kinds {
 		words := refusedWords(k)
 		eachRule(loadCRD(t, k.resource), func(path string, r apiextensionsv1.ValidationRule) {
-			if strings.Contains(r.Message, "config.extra: instead of ") {
-				return // TestNoOperatorOwnedKeyOf... tries each of them.
+			if strings.Contains(r.Message, "config.extra: instead of ") || slices.Contains(redisRules(), r) {
+				return // TestNoOperatorOwnedKeyOf... and TestAdmissionAndRendererAgree... try each of them.
 			}
 			if !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(r.Message, w) }) {
 				t.Errorf("%s: no case for the rule at %q: %q", k.name, path, r.Message)

@@ -49,7 +49,9 @@ var validRedis = map[string]string{
 	"no tls and no auth":          `{tls: {mode: Disabled}, auth: {mode: Disabled}}`,
 	"node timeouts as Go writes":  `config: {nodeTimeout: 1m0s}`,
 	"memory within the limit":     `{config: {maxMemory: 768Mi}, resources: {limits: {memory: 1Gi}}}`,
-	"parameters of several words": `config: {extra: {client-output-buffer-limit: pubsub 64mb 16mb 90, hz: "50", notify-keyspace-events: KEA, proc-title-template: ""}}`,
+	"set entries since redis 7.2": `{version: 7.2.5, config: {extra: {set-max-listpack-entries: "256"}}}`,
+	"set entries of valkey":       `{engine: valkey, version: 8.1.1, config: {extra: {set-max-listpack-entries: "256"}}}`,
+	"parameters of several words": `config: {extra: {client-output-buffer-limit: pubsub 64mb 16mb 90, hz: "50", notify-keyspace-events: KEA, latency-tracking-info-percentiles: "50 99.9"}}`,
 }
 
 // validBoth suit either kind.
