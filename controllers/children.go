@@ -76,10 +76,21 @@ func (c *Children) Apply(ctx context.Context, owner Object, live client.Object, 
 		return nil
 	}
 	if err := c.Client.Apply(ctx, want, client.FieldOwner(cluster.ManagedBy), client.ForceOwnership); err != nil {
-		return fmt.Errorf("apply %s: %w", what, err)
+		return applyError(what, err)
 	}
 	c.applied.Store(key, appliedMark{sum, resourceVersion(want)})
 	return nil
+}
+
+// applyError refuses what the API server calls invalid: it comes from the specification, and trying again does not help.
+func applyError(what string, err error) error {
+	if apierrors.IsInvalid(err) {
+		return cluster.Refusal{
+			Reason:  v1alpha1.ReasonInvalidSpec,
+			Message: fmt.Sprintf("%s that the specification asks for is invalid: correct the field that is named here: %v", what, err),
+		}
+	}
+	return fmt.Errorf("apply %s: %w", what, err)
 }
 
 // claim reads an object and refuses it when somebody else controls it; live stays empty when there is none.

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,6 +58,37 @@ func TestApplySendsOnlyWhatChanged(t *testing.T) {
 	}
 	apply("2", 1, "somebody changed the object")
 	apply("2", 0, "nothing changed since")
+}
+
+func TestWhatTheAPIServerCallsInvalidIsARefusalOfTheSpecification(t *testing.T) {
+	path := field.NewPath("spec", "template", "spec", "tolerations")
+	tests := map[string]struct {
+		answer  error
+		refused bool
+	}{
+		"an invalid field": {apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "orders-config", field.ErrorList{field.Invalid(path, "x", "no such operator")}), true},
+		"a conflict":       {apierrors.NewConflict(schema.GroupResource{}, "orders-config", errors.New("changed")), false},
+		"a busy server":    {apierrors.NewTooManyRequestsError("later"), false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := etcdCluster()
+			w := newWorld(t, o)
+			w.fail = tc.answer
+			err := applyConfigMap(t, newChildren(w), o, "1")
+			var refusal cluster.Refusal
+			if errors.As(err, &refusal) != tc.refused {
+				t.Fatalf("%v: refused is not %t", err, tc.refused)
+			}
+			if tc.refused && (refusal.Reason != v1alpha1.ReasonInvalidSpec || !strings.Contains(err.Error(), "ConfigMap default/orders-config") ||
+				!strings.Contains(err.Error(), "spec.template.spec.tolerations") || !strings.Contains(err.Error(), "no such operator")) {
+				t.Errorf("%s: %v", refusal.Reason, err)
+			}
+			if !tc.refused && !errors.Is(err, tc.answer) {
+				t.Errorf("%v, want it to wrap %v", err, tc.answer)
+			}
+		})
+	}
 }
 
 func TestForeignObjectsAreNotAdopted(t *testing.T) {

@@ -16,10 +16,19 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 )
 
-// world is a fake API server that counts writes.
+// world is a fake API server that counts writes and fails them on request.
 type world struct {
 	client.Client
 	writes atomic.Int64
+	fail   error
+}
+
+func (w *world) write() error {
+	if w.fail != nil {
+		return w.fail
+	}
+	w.writes.Add(1)
+	return nil
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -35,11 +44,15 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		WithStatusSubresource(&v1alpha1.EtcdCluster{}, &v1alpha1.RedisCluster{}).Build()
 	w.Client = interceptor.NewClient(inner, interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			w.writes.Add(1)
+			if err := w.write(); err != nil {
+				return err
+			}
 			return c.Apply(ctx, o, opts...)
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			w.writes.Add(1)
+			if err := w.write(); err != nil {
+				return err
+			}
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
 	})

@@ -2,6 +2,8 @@ package envtest
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +11,8 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // change is an update of a cluster that exists. Without words it is allowed.
@@ -170,9 +174,11 @@ func TestTheLargestSpecStaysWithinTheCostBudget(t *testing.T) {
 			}
 		}
 		env, extra := []any{}, object{}
+		for _, name := range slices.Sorted(maps.Keys(redis.FreeParameters))[:64] {
+			extra[name] = redis.FreeParameters[name].Value.Good[0]
+		}
 		for i := range 64 {
 			env = append(env, object{"name": fmt.Sprintf("%s%d", strings.Repeat("N", 200), i), "value": strings.Repeat("v", 10000)})
-			extra[fmt.Sprintf("%s%02d", strings.Repeat("k", 62), i)] = strings.Repeat("v", 256)
 		}
 		template["env"] = env
 		spec := object{"template": template}

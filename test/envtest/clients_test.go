@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -15,15 +14,8 @@ import (
 
 // The Go types and the generated apply configurations, as a user's own program would use them.
 func TestGoTypesAndApplyConfigurationsRoundTrip(t *testing.T) {
-	s, ctx := apiServer(t), testContext(t)
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(s.config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx := testContext(t)
+	c := typedClient(t)
 	want := ac.RedisCluster("typed", "default").WithSpec(ac.RedisClusterSpec().
 		WithVersion("8.0.2").WithShards(3).
 		WithStorage(ac.StorageSpec().WithSize(resource.MustParse("1Gi"))))

@@ -1,10 +1,13 @@
 package envtest
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -137,6 +140,81 @@ func TestAdmissionAndRendererAgreeOnParametersOfEtcd(t *testing.T) {
 		}
 	}
 	t.Logf("%d parameters of etcd in %d versions", len(etcdFree), len(versions))
+}
+
+// redisRules are the rules that the table of the renderer comes to: one for the names, and one for each kind of value,
+// which says what it is for. To name only what it refuses would cost more than the budget of CEL allows.
+func redisRules() []apiextensionsv1.ValidationRule {
+	names := map[*redis.Value][]string{}
+	for _, name := range slices.Sorted(maps.Keys(redis.FreeParameters)) {
+		v := redis.FreeParameters[name].Value
+		names[v] = append(names[v], name)
+	}
+	out := []apiextensionsv1.ValidationRule{namesRule()}
+	for v, of := range names {
+		out = append(out, apiextensionsv1.ValidationRule{
+			Rule:    fmt.Sprintf("%s.all(k, !(k in self) || self[k].matches('%s'))", list(of), v.Pattern),
+			Message: fmt.Sprintf("config.extra: %s (%s)", v.Says, strings.Join(of, ", ")),
+		})
+	}
+	return out
+}
+
+func namesRule() apiextensionsv1.ValidationRule {
+	exact, prefixes := []string{}, []string{}
+	for _, key := range append(slices.Clone(redis.OwnedConfigKeys), "cluster-node-timeout") {
+		if prefix, wild := strings.CutSuffix(key, "*"); wild {
+			prefixes = append(prefixes, prefix)
+		} else {
+			exact = append(exact, key)
+		}
+	}
+	return apiextensionsv1.ValidationRule{
+		Rule: fmt.Sprintf("self.all(k, k in %s || k in %s || %s.exists(p, k.startsWith(p)) || !k.matches('^[a-z][a-z0-9-]*$'))",
+			list(slices.Sorted(maps.Keys(redis.FreeParameters))), list(exact), list(prefixes)),
+		Message: "config.extra: there is no such parameter that may be set, and the server would not start with it; check the name",
+	}
+}
+
+func list(names []string) string { return "['" + strings.Join(names, "', '") + "']" }
+
+// The rules and the table say the same because the rules are made from it.
+func TestTheRulesOfRedisParametersAreThoseOfTheRenderer(t *testing.T) {
+	extra := loadCRD(t, redisKind.resource).Properties["spec"].Properties["config"].Properties["extra"]
+	for _, r := range redisRules() {
+		if slices.Contains(extra.XValidations, r) {
+			continue
+		}
+		t.Errorf("config.extra needs, in the place of what it has of this kind:\n\t// +kubebuilder:validation:XValidation:rule=`%s`,message=%q",
+			r.Rule, r.Message)
+	}
+}
+
+func TestAdmissionAndRendererAgreeOnParametersOfRedis(t *testing.T) {
+	for key, p := range redis.FreeParameters {
+		for _, value := range p.Value.Good {
+			if err := admitted(t, redisKind, withExtra(key, value)); err != nil {
+				t.Errorf("%s %q: %v", key, value, err)
+			}
+		}
+		for _, value := range p.Value.Bad {
+			refusal(t, admitted(t, redisKind, withExtra(key, value)), "spec.config.extra", "config.extra: "+p.Value.Says)
+		}
+		for _, server := range []object{
+			{"engine": "redis", "version": "7.0.15"}, {"engine": "redis", "version": "7.2.5"}, {"engine": "valkey", "version": "8.1.1"},
+		} {
+			v, err := redis.ParseVersion(server["version"].(string))
+			if err != nil {
+				t.Fatal(err)
+			}
+			since, later := p.Since[v1alpha1.RedisEngine(server["engine"].(string))]
+			want := !later || v.AtLeast(since.Major, since.Minor)
+			if err := admitted(t, redisKind, overlay(withExtra(key, p.Value.Good[0]), server)); (err == nil) != want {
+				t.Errorf("%s with %v: %v, want it accepted: %t", key, server, err, want)
+			}
+		}
+	}
+	t.Logf("%d parameters of Redis", len(redis.FreeParameters))
 }
 
 func mapKeys(m map[string]string) []string {

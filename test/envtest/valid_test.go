@@ -27,6 +27,8 @@ var validEtcd = map[string]string{
 	"compaction by revision":     `config: {autoCompactionMode: Revision, autoCompactionRetention: "5000"}`,
 	"compaction off":             `config: {autoCompactionRetention: "0"}`,
 	"quota as a number":          `config: {quotaBackendBytes: 104857600, maxRequestBytes: 65536}`,
+	"smallest volume":            `storage: {size: 512Mi}`,
+	"largest quota of a volume":  `config: {quotaBackendBytes: 640Mi}`,
 	"extra parameters":           `config: {extra: {max-txn-ops: "256", pre-vote: "true", corrupt-check-time: 1h, cipher-suites: "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384"}}`,
 	"experimental ones with 3.5": `{version: 3.5.35, config: {extra: {experimental-corrupt-check-time: 1h}}}`,
 	"image by digest":            `image: "localhost:5000/a/etcd:v3.6.16@sha256:` + strings.Repeat("0a", 32) + `"`,
@@ -47,7 +49,9 @@ var validRedis = map[string]string{
 	"no tls and no auth":          `{tls: {mode: Disabled}, auth: {mode: Disabled}}`,
 	"node timeouts as Go writes":  `config: {nodeTimeout: 1m0s}`,
 	"memory within the limit":     `{config: {maxMemory: 768Mi}, resources: {limits: {memory: 1Gi}}}`,
-	"parameters of several words": `config: {extra: {client-output-buffer-limit: pubsub 64mb 16mb 90, hz: "50", notify-keyspace-events: KEA, proc-title-template: ""}}`,
+	"set entries since redis 7.2": `{version: 7.2.5, config: {extra: {set-max-listpack-entries: "256"}}}`,
+	"set entries of valkey":       `{engine: valkey, version: 8.1.1, config: {extra: {set-max-listpack-entries: "256"}}}`,
+	"parameters of several words": `config: {extra: {client-output-buffer-limit: pubsub 64mb 16mb 90, hz: "50", notify-keyspace-events: KEA, latency-tracking-info-percentiles: "50 99.9"}}`,
 }
 
 // validBoth suit either kind.
@@ -60,6 +64,9 @@ var validBoth = map[string]string{
 	"storage in odd units":  `storage: {size: 1500M, className: fast.ssd, deletionPolicy: Delete}`,
 	"paused":                `paused: true`,
 	"empty things":          `{resources: {}, template: {}, config: {}}`,
+	"every toleration":      `template: {tolerations: [{key: example.com/a, value: b}, {key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 5}, {key: a, operator: Equal, value: "", effect: PreferNoSchedule}]}`,
+	"affinity of all kinds": `template: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: cores, operator: Gt, values: ["4"]}, {key: a, operator: Exists}, {key: a, operator: In, values: [b]}]}]}}, podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: topology.kubernetes.io/zone, namespaces: [a], namespaceSelector: {}, labelSelector: {matchLabels: {a.b/c: d}, matchExpressions: [{key: a, operator: NotIn, values: [""]}, {key: a, operator: DoesNotExist}]}}]}}}`,
+	"highest numbers":       `template: {securityContext: {runAsUser: 2147483647, supplementalGroups: [2147483647]}}`,
 	"spread over the zones": `template: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule}]}`,
 }
 

@@ -19,8 +19,12 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=quorate.dev, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("Affinity"):
+		return &apiv1alpha1.AffinityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AuthSpec"):
 		return &apiv1alpha1.AuthSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EnvVar"):
+		return &apiv1alpha1.EnvVarApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdCluster"):
 		return &apiv1alpha1.EtcdClusterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdClusterSpec"):
@@ -31,8 +35,26 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EtcdConfigApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdMemberStatus"):
 		return &apiv1alpha1.EtcdMemberStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("LabelSelector"):
+		return &apiv1alpha1.LabelSelectorApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("LabelSelectorRequirement"):
+		return &apiv1alpha1.LabelSelectorRequirementApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeAffinity"):
+		return &apiv1alpha1.NodeAffinityApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeSelector"):
+		return &apiv1alpha1.NodeSelectorApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeSelectorRequirement"):
+		return &apiv1alpha1.NodeSelectorRequirementApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeSelectorTerm"):
+		return &apiv1alpha1.NodeSelectorTermApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PodAffinity"):
+		return &apiv1alpha1.PodAffinityApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PodAffinityTerm"):
+		return &apiv1alpha1.PodAffinityTermApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodTemplate"):
 		return &apiv1alpha1.PodTemplateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PreferredSchedulingTerm"):
+		return &apiv1alpha1.PreferredSchedulingTermApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisCluster"):
 		return &apiv1alpha1.RedisClusterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisClusterSpec"):
@@ -49,6 +71,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.StorageSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TLSSpec"):
 		return &apiv1alpha1.TLSSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Toleration"):
+		return &apiv1alpha1.TolerationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TopologySpreadConstraint"):
+		return &apiv1alpha1.TopologySpreadConstraintApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("WeightedPodAffinityTerm"):
+		return &apiv1alpha1.WeightedPodAffinityTermApplyConfiguration{}
 
 	}
 	return nil

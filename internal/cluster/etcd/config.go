@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,9 +94,11 @@ var OwnedConfigKeys = []string{
 	"wal-dir",
 }
 
+const quotaKey = "quota-backend-bytes"
+
 // TypedConfigKeys are the keys that have a field of their own in spec.config, by that field's name.
 var TypedConfigKeys = map[string]string{
-	"quota-backend-bytes":       "quotaBackendBytes",
+	quotaKey:                    "quotaBackendBytes",
 	"auto-compaction-mode":      "autoCompactionMode",
 	"auto-compaction-retention": "autoCompactionRetention",
 	"snapshot-count":            "snapshotCount",
@@ -110,6 +113,14 @@ const (
 	defaultCompactionMode      = "Periodic"
 	defaultPeriodicRetention   = "1h"
 	defaultRevisionedRetention = "10000"
+)
+
+const (
+	// logReserve is what the write-ahead log may take: etcd keeps five files of 64 MB and has a sixth ready
+	// (max-wals and SegmentSizeBytes in server/storage/wal). The rules of the CRD say the same.
+	logReserve = 384 << 20
+	// etcdQuota is etcd's own default (DefaultQuotaBytes in server/storage/quota.go).
+	etcdQuota = 2 << 30
 )
 
 // Common returns what all members have in common: everything that a member must be restarted for when it changes.
@@ -136,7 +147,7 @@ func Common(c *v1alpha1.EtcdConfig, v Version) (map[string]any, error) {
 }
 
 func typed(out map[string]any, c *v1alpha1.EtcdConfig) {
-	quantity(out, "quota-backend-bytes", c.QuotaBackendBytes)
+	quantity(out, quotaKey, c.QuotaBackendBytes)
 	quantity(out, "max-request-bytes", c.MaxRequestBytes)
 	milliseconds(out, "heartbeat-interval", c.HeartbeatInterval)
 	milliseconds(out, "election-timeout", c.ElectionTimeout)
@@ -183,10 +194,10 @@ func corruptionChecks(out map[string]any, v Version) {
 		return
 	}
 	gates := "CompactHashCheck=true"
-	if user, ok := out["feature-gates"].(string); ok && user != "" {
-		gates += "," + user // The last word on a gate counts.
+	if user, ok := out[gatesKey].(string); ok && user != "" {
+		gates += "," + user
 	}
-	out["feature-gates"] = gates
+	out[gatesKey] = gates
 }
 
 // Layout is what the configuration of a member depends on beside the common part.
@@ -198,6 +209,8 @@ type Layout struct {
 	Auth    bool
 	Version Version
 	Members []Peer
+	// VolumeSize in bytes of each member's volume, 0 without one.
+	VolumeSize int64
 }
 
 // MemberConfig returns the configuration file of one member, without initial-cluster-state, which the start gate adds.
@@ -207,6 +220,9 @@ func MemberConfig(common map[string]any, l Layout, member Peer) (string, error) 
 		scheme = "https"
 	}
 	out := maps.Clone(common)
+	if quota := defaultQuota(l.VolumeSize); out[quotaKey] == nil && quota > 0 {
+		out[quotaKey] = quota
+	}
 	maps.Copy(out, map[string]any{
 		"name":                        member.Name,
 		"data-dir":                    DataDir,
@@ -237,6 +253,17 @@ func MemberConfig(common map[string]any, l Layout, member Peer) (string, error) 
 // flight asks for a new one, and each costs a bcrypt, which can keep a small cluster from coming back for minutes. A
 // change of passwords or rights makes all tokens invalid before their time.
 var authToken = "jwt,sign-method=HS256,priv-key=" + TokenDir + "/" + TokenKey + ",ttl=1h"
+
+// defaultQuota keeps the database of a small volume from filling it, 0 where etcd's own default does. It is half of what
+// the log leaves: a defragmentation writes the database a second time, and so does a snapshot from the leader. The
+// quota is no part of the common configuration: the size of a volume cannot change, so that no member need be restarted
+// for it.
+func defaultQuota(volume int64) int64 {
+	if quota := (volume - logReserve) / 2; quota < etcdQuota {
+		return max(quota, 0)
+	}
+	return 0
+}
 
 // InitialCluster writes members the way etcd's initial-cluster wants them.
 func InitialCluster(members []Peer) string {
@@ -319,8 +346,17 @@ func extra(key, text string, v Version) (any, error) {
 	if v.Minor < p.since || (p.until != 0 && v.Minor > p.until) {
 		return nil, fmt.Errorf("etcd %d.%d has no such parameter%s: remove or rename it", v.Major, v.Minor, renamed(key))
 	}
+	if key == gatesKey && ownedGate.MatchString(text) {
+		return nil, fmt.Errorf("CompactHashCheck and InitialCorruptCheck belong to the operator, and AllAlpha and AllBeta would change them too: " +
+			"remove them, and name other gates one by one")
+	}
 	return p.kind.parse(text)
 }
+
+const gatesKey = "feature-gates"
+
+// ownedGate finds a gate that the operator decides on, see corruptionChecks. The rule of the CRD is the same.
+var ownedGate = regexp.MustCompile(`(^|[, ])(CompactHashCheck|InitialCorruptCheck|AllAlpha|AllBeta)[ =]`)
 
 func renamed(key string) string {
 	other := "experimental-" + key

@@ -53,13 +53,15 @@ func TestMemberConfig(t *testing.T) {
 		version string
 		tls     v1alpha1.TLSMode
 		config  *v1alpha1.EtcdConfig
+		volume  string
 	}{
-		"3.5.11-managed": {version: "3.5.11", tls: v1alpha1.TLSManaged},
-		"3.5.14-managed": {version: "3.5.14", tls: v1alpha1.TLSManaged},
-		"3.5.35-full":    {version: "3.5.35", tls: v1alpha1.TLSManaged, config: fullConfig()},
-		"3.6.16-full":    {version: "3.6.16", tls: v1alpha1.TLSManaged, config: fullConfig()},
-		"3.7.3-provided": {version: "3.7.3", tls: v1alpha1.TLSProvided},
-		"3.7.3-disabled": {version: "3.7.3", tls: v1alpha1.TLSDisabled},
+		"3.7.3-small-volume": {version: "3.7.3", tls: v1alpha1.TLSDisabled, volume: "1Gi"},
+		"3.5.11-managed":     {version: "3.5.11", tls: v1alpha1.TLSManaged},
+		"3.5.14-managed":     {version: "3.5.14", tls: v1alpha1.TLSManaged},
+		"3.5.35-full":        {version: "3.5.35", tls: v1alpha1.TLSManaged, config: fullConfig()},
+		"3.6.16-full":        {version: "3.6.16", tls: v1alpha1.TLSManaged, config: fullConfig(), volume: "2Gi"},
+		"3.7.3-provided":     {version: "3.7.3", tls: v1alpha1.TLSProvided},
+		"3.7.3-disabled":     {version: "3.7.3", tls: v1alpha1.TLSDisabled},
 		"3.6.16-other-gates": {version: "3.6.16", tls: v1alpha1.TLSDisabled, config: &v1alpha1.EtcdConfig{
 			Extra: map[string]v1alpha1.ConfigValue{"feature-gates": "LeaseCheckpoint=true"},
 		}},
@@ -71,15 +73,33 @@ func TestMemberConfig(t *testing.T) {
 				t.Fatal(err)
 			}
 			members := etcd.Peers("orders", "shop", "cluster.local", 3, tc.tls != v1alpha1.TLSDisabled)
+			volume := resource.MustParse("0" + tc.volume)
 			got, err := etcd.MemberConfig(common, etcd.Layout{
 				Name: "orders", Namespace: "shop", UID: "u-1", Domain: "cluster.local", TLS: tc.tls,
-				Auth: tc.tls != v1alpha1.TLSDisabled, Version: v, Members: members,
+				Auth: tc.tls != v1alpha1.TLSDisabled, Version: v, Members: members, VolumeSize: volume.Value(),
 			}, members[1])
 			if err != nil {
 				t.Fatal(err)
 			}
 			golden(t, name+".yaml", got)
 		})
+	}
+}
+
+func TestTheDefaultQuotaLeavesRoomOnTheVolume(t *testing.T) {
+	members := etcd.Peers("orders", "shop", "cluster.local", 1, false)
+	for volume, want := range map[string]string{
+		"0": "", "512Mi": "67108864", "1Gi": "335544320", "4479Mi": "2146959360", "4480Mi": "", "1Ti": "",
+	} {
+		size := resource.MustParse(volume)
+		text, err := etcd.MemberConfig(map[string]any{}, etcd.Layout{Name: "orders", TLS: v1alpha1.TLSDisabled, Members: members, VolumeSize: size.Value()}, members[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(text, "quota-backend-bytes: ")
+		if got, _, _ := strings.Cut(after, "\n"); got != want {
+			t.Errorf("quota %q on a volume of %s, want %q", got, volume, want)
+		}
 	}
 }
 
@@ -114,6 +134,9 @@ func TestParametersThatAreRefused(t *testing.T) {
 		"two lines":          {"3.6.16", "tls-min-version", "TLS1.2\nname: x", "control character"},
 		"a name of 3.5":      {"3.6.16", "experimental-corrupt-check-time", "1m", "there it is called corrupt-check-time"},
 		"a name of 3.6":      {"3.5.35", "corrupt-check-time", "1m", "there it is called experimental-corrupt-check-time"},
+		"the check off":      {"3.6.16", "feature-gates", "LeaseCheckpoint=true,CompactHashCheck=false", "belong to the operator"},
+		"the check at start": {"3.7.3", "feature-gates", "InitialCorruptCheck = true", "belong to the operator"},
+		"all gates":          {"3.7.3", "feature-gates", "AllBeta=false", "one by one"},
 		"nothing of the old": {"3.5.35", "feature-gates", "X=true", "etcd 3.5 has no such parameter"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -53,10 +53,14 @@ func (b Blueprint) Peers() []Peer {
 
 // Layout is what the configuration of the members depends on.
 func (b Blueprint) Layout() Layout {
-	return Layout{
+	l := Layout{
 		Name: b.Cluster.Name, Namespace: b.Cluster.Namespace, UID: string(b.Cluster.UID), Domain: b.Domain,
 		TLS: b.Cluster.Spec.TLS.TLSMode(), Auth: b.TokenSum != "", Version: b.Version, Members: b.Record.Members,
 	}
+	if b.Storage != nil {
+		l.VolumeSize = b.Storage.Size.Value()
+	}
+	return l
 }
 
 // PeersService gives every member a name of its own, ready or not: members must find each other to become ready.

@@ -132,7 +132,7 @@ func TestWhatRestartsMembers(t *testing.T) {
 			b.Cluster.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}}
 		}, true},
 		"a toleration": {func(b *etcd.Blueprint) {
-			b.Cluster.Spec.Template = &v1alpha1.PodTemplate{Tolerations: []corev1.Toleration{{Key: "k", Operator: "Exists"}}}
+			b.Cluster.Spec.Template = &v1alpha1.PodTemplate{Tolerations: []v1alpha1.Toleration{{Key: ptr.To(v1alpha1.LabelKey("k")), Operator: ptr.To(corev1.TolerationOpExists)}}}
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,6 +221,9 @@ func TestTheConfigMapNamesEveryMember(t *testing.T) {
 		if _, ok := data[key]; !ok {
 			t.Errorf("there is no %s", key)
 		}
+	}
+	if !strings.Contains(data["orders-0.yaml"], "quota-backend-bytes: 335544320") {
+		t.Errorf("the size of the volume is not heeded: %s", data["orders-0.yaml"])
 	}
 	raw, err := json.Marshal(data)
 	if err != nil || !strings.Contains(data["orders-2.yaml"], "initial-cluster-token: shop-orders-u-1") {

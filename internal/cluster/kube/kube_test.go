@@ -53,8 +53,8 @@ func TestApplyTemplateFillsInDefaultsAndKeepsWhatTheUserSet(t *testing.T) {
 		"a user, a variable, a label and an affinity of the user": {&v1alpha1.PodTemplate{
 			Labels:          map[string]v1alpha1.TemplateValue{"team": "a"},
 			SecurityContext: &corev1.PodSecurityContext{RunAsUser: &user},
-			Env:             []corev1.EnvVar{{Name: "GOGC", Value: "50"}},
-			Affinity:        &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}},
+			Env:             []v1alpha1.EnvVar{{Name: "GOGC", Value: "50"}},
+			Affinity:        &v1alpha1.Affinity{PodAntiAffinity: &v1alpha1.PodAffinity{}},
 		}, func(t *testing.T, tpl *corev1ac.PodTemplateSpecApplyConfiguration) {
 			t.Helper()
 			if *tpl.Spec.SecurityContext.RunAsUser != user || !*tpl.Spec.SecurityContext.RunAsNonRoot {
@@ -68,8 +68,8 @@ func TestApplyTemplateFillsInDefaultsAndKeepsWhatTheUserSet(t *testing.T) {
 			}
 		}},
 		"wishes about nodes and zones leave the copies apart": {&v1alpha1.PodTemplate{
-			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}},
-			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{
+			Affinity: &v1alpha1.Affinity{NodeAffinity: &v1alpha1.NodeAffinity{}},
+			TopologySpreadConstraints: []v1alpha1.TopologySpreadConstraint{
 				{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway},
 			},
 		}, func(t *testing.T, tpl *corev1ac.PodTemplateSpecApplyConfiguration) {
@@ -79,7 +79,7 @@ func TestApplyTemplateFillsInDefaultsAndKeepsWhatTheUserSet(t *testing.T) {
 			}
 		}},
 		"a wish about hosts replaces ours": {&v1alpha1.PodTemplate{
-			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{
+			TopologySpreadConstraints: []v1alpha1.TopologySpreadConstraint{
 				{MaxSkew: 2, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway},
 			},
 		}, func(t *testing.T, tpl *corev1ac.PodTemplateSpecApplyConfiguration) {
@@ -89,7 +89,7 @@ func TestApplyTemplateFillsInDefaultsAndKeepsWhatTheUserSet(t *testing.T) {
 			}
 		}},
 		"a spread constraint without selector counts the cluster's pods": {&v1alpha1.PodTemplate{
-			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule}},
+			TopologySpreadConstraints: []v1alpha1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule}},
 		}, func(t *testing.T, tpl *corev1ac.PodTemplateSpecApplyConfiguration) {
 			t.Helper()
 			got := tpl.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels

@@ -34,7 +34,7 @@ func ApplyTemplate(
 	}
 	tpl.Spec.WithSecurityContext(sc).WithAutomountServiceAccountToken(false).WithEnableServiceLinks(false)
 	if len(user.NodeSelector) > 0 {
-		tpl.Spec.WithNodeSelector(user.NodeSelector)
+		tpl.Spec.WithNodeSelector(plain(user.NodeSelector))
 	}
 	if user.PriorityClassName != nil {
 		tpl.Spec.WithPriorityClassName(*user.PriorityClassName)
@@ -70,10 +70,10 @@ func applyPlacement(spec *corev1ac.PodSpecApplyConfiguration, user *v1alpha1.Pod
 	return applySpread(spec, user.TopologySpreadConstraints, def)
 }
 
-func applySpread(spec *corev1ac.PodSpecApplyConfiguration, user []corev1.TopologySpreadConstraint, def Defaults) error {
+func applySpread(spec *corev1ac.PodSpecApplyConfiguration, user []v1alpha1.TopologySpreadConstraint, def Defaults) error {
 	named := map[string]bool{}
 	for _, c := range user {
-		named[c.TopologyKey] = true
+		named[string(c.TopologyKey)] = true
 		constraint, err := Convert[corev1ac.TopologySpreadConstraintApplyConfiguration](c)
 		if err != nil {
 			return err
@@ -91,7 +91,7 @@ func applySpread(spec *corev1ac.PodSpecApplyConfiguration, user []corev1.Topolog
 	return nil
 }
 
-func applyEnv(spec *corev1ac.PodSpecApplyConfiguration, env []corev1.EnvVar, container string) error {
+func applyEnv(spec *corev1ac.PodSpecApplyConfiguration, env []v1alpha1.EnvVar, container string) error {
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
 		if c.Name == nil || *c.Name != container {
@@ -116,7 +116,7 @@ func SoftAntiAffinity(labels map[string]string) *corev1ac.PodAntiAffinityApplyCo
 				WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(labels))))
 }
 
-func plain(m map[string]v1alpha1.TemplateValue) map[string]string {
+func plain[V ~string](m map[string]V) map[string]string {
 	out := make(map[string]string, len(m))
 	for k, v := range m {
 		out[k] = string(v)

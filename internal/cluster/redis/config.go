@@ -69,7 +69,7 @@ type directive struct {
 func Config(spec *v1alpha1.RedisClusterSpec) (string, error) {
 	lines := append(fixed(), transport(spec)...)
 	lines = append(lines, tunables(spec.Config)...)
-	extra, err := extras(spec.Config)
+	extra, err := extras(spec)
 	if err != nil {
 		return "", err
 	}
@@ -144,9 +144,14 @@ func tunables(c *v1alpha1.RedisConfig) []directive {
 
 // extras are the user's own parameters. Admission has checked them; they are checked again, because a line break in one
 // would be a directive of its own.
-func extras(c *v1alpha1.RedisConfig) ([]directive, error) {
-	if c == nil {
+func extras(spec *v1alpha1.RedisClusterSpec) ([]directive, error) {
+	c := spec.Config
+	if c == nil || len(c.Extra) == 0 {
 		return nil, nil
+	}
+	version, err := ParseVersion(spec.Version)
+	if err != nil {
+		return nil, invalid("spec.version: %v", err)
 	}
 	var out []directive
 	for _, key := range slices.Sorted(maps.Keys(c.Extra)) {
@@ -158,6 +163,9 @@ func extras(c *v1alpha1.RedisConfig) ([]directive, error) {
 			return nil, invalid("spec.config.extra: %s belongs to the operator or has a field of its own in spec.config: remove it", key)
 		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
 			return nil, invalid("spec.config.extra: the value of %s holds characters other than printable ASCII: remove them", key)
+		}
+		if err := checkParameter(key, value, spec.ServerEngine(), version); err != nil {
+			return nil, invalid("spec.config.extra[%s]: %v", key, err)
 		}
 		args := strings.Fields(value)
 		if len(args) == 0 {

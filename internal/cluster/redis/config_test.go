@@ -39,7 +39,7 @@ func TestConfigIsWhatItWas(t *testing.T) {
 		MaxMemory: ptr(resource.MustParse("512Mi")), MaxMemoryPolicy: ptr("allkeys-lru"), AppendFsync: ptr("always"),
 		NodeTimeout: &metav1.Duration{Duration: 2 * time.Second},
 		Extra: map[string]v1alpha1.ConfigValue{
-			"hz": "50", "client-output-buffer-limit": "replica 256mb 64mb 60", "proc-title-template": `a"b\c`, "notify-keyspace-events": "",
+			"hz": "50", "client-output-buffer-limit": "replica 256mb 64mb 60", "latency-tracking-info-percentiles": "50 99.9", "notify-keyspace-events": "",
 		},
 	}
 	tests := map[string]struct {
@@ -96,6 +96,10 @@ func golden(t *testing.T, name, got string) {
 
 func TestConfigRefuses(t *testing.T) {
 	tests := map[string]struct{ key, value string }{
+		"a parameter that does not exist":   {"no-such-key", "x"},
+		"a number in letters":               {"hz", "abc"},
+		"a switch that is neither":          {"activedefrag", "true"},
+		"a size in the units of Kubernetes": {"repl-backlog-size", "64Mi"},
 		"a line break in a value":           {"hz", "10\nloadmodule /tmp/x.so"},
 		"a carriage return":                 {"hz", "10\rsave 1 1"},
 		"a zero byte":                       {"hz", "10\x00"},
@@ -123,6 +127,35 @@ func TestConfigRefuses(t *testing.T) {
 				t.Errorf("error %v, want a refusal that names the field", err)
 			}
 		})
+	}
+}
+
+func TestParametersAreCheckedForTheirVersionAndKind(t *testing.T) {
+	for name, p := range FreeParameters {
+		if OwnsConfigKey(name) {
+			t.Errorf("%s is free and owned at once", name)
+		}
+		for _, value := range p.Value.Good {
+			if err := checkParameter(name, value, v1alpha1.EngineRedis, Version{8, 0, 2}); err != nil {
+				t.Errorf("%s %q: %v", name, value, err)
+			}
+		}
+		for _, value := range p.Value.Bad {
+			if checkParameter(name, value, v1alpha1.EngineRedis, Version{8, 0, 2}) == nil {
+				t.Errorf("%s %q is let in", name, value)
+			}
+		}
+	}
+	for _, tc := range []struct {
+		engine  v1alpha1.RedisEngine
+		version Version
+		known   bool
+	}{
+		{v1alpha1.EngineRedis, Version{7, 0, 15}, false}, {v1alpha1.EngineRedis, Version{7, 2, 0}, true}, {v1alpha1.EngineValkey, Version{8, 0, 0}, true},
+	} {
+		if err := checkParameter("set-max-listpack-entries", "1", tc.engine, tc.version); (err == nil) != tc.known {
+			t.Errorf("%s %v: %v", tc.engine, tc.version, err)
+		}
 	}
 }
 

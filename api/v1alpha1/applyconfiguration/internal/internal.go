@@ -26,6 +26,18 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.quorate.quorate.api.v1alpha1.Affinity
+  map:
+    fields:
+    - name: nodeAffinity
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.NodeAffinity
+    - name: podAffinity
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.PodAffinity
+    - name: podAntiAffinity
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.PodAffinity
 - name: com.github.quorate.quorate.api.v1alpha1.AuthMode
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.AuthSpec
@@ -42,6 +54,18 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.DeletionPolicy
   scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.EnvVar
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: value
+      type:
+        scalar: string
+    - name: valueFrom
+      type:
+        namedType: io.k8s.api.core.v1.EnvVarSource
 - name: com.github.quorate.quorate.api.v1alpha1.EtcdCluster
   map:
     fields:
@@ -199,12 +223,125 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: version
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.LabelKey
+  scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.LabelSelector
+  map:
+    fields:
+    - name: matchExpressions
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.LabelSelectorRequirement
+          elementRelationship: atomic
+    - name: matchLabels
+      type:
+        map:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.LabelValue
+- name: com.github.quorate.quorate.api.v1alpha1.LabelSelectorRequirement
+  map:
+    fields:
+    - name: key
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.LabelKey
+    - name: operator
+      type:
+        scalar: string
+    - name: values
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.LabelValue
+          elementRelationship: atomic
+- name: com.github.quorate.quorate.api.v1alpha1.LabelValue
+  scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.NamespaceName
+  scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.NodeAffinity
+  map:
+    fields:
+    - name: preferredDuringSchedulingIgnoredDuringExecution
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.PreferredSchedulingTerm
+          elementRelationship: atomic
+    - name: requiredDuringSchedulingIgnoredDuringExecution
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.NodeSelector
+- name: com.github.quorate.quorate.api.v1alpha1.NodeSelector
+  map:
+    fields:
+    - name: nodeSelectorTerms
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.NodeSelectorTerm
+          elementRelationship: atomic
+- name: com.github.quorate.quorate.api.v1alpha1.NodeSelectorRequirement
+  map:
+    fields:
+    - name: key
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.LabelKey
+    - name: operator
+      type:
+        namedType: io.k8s.api.core.v1.NodeSelectorOperator
+    - name: values
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.LabelValue
+          elementRelationship: atomic
+- name: com.github.quorate.quorate.api.v1alpha1.NodeSelectorTerm
+  map:
+    fields:
+    - name: matchExpressions
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.NodeSelectorRequirement
+          elementRelationship: atomic
+- name: com.github.quorate.quorate.api.v1alpha1.PodAffinity
+  map:
+    fields:
+    - name: preferredDuringSchedulingIgnoredDuringExecution
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.WeightedPodAffinityTerm
+          elementRelationship: atomic
+    - name: requiredDuringSchedulingIgnoredDuringExecution
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.PodAffinityTerm
+          elementRelationship: atomic
+- name: com.github.quorate.quorate.api.v1alpha1.PodAffinityTerm
+  map:
+    fields:
+    - name: labelSelector
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.LabelSelector
+    - name: namespaceSelector
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.LabelSelector
+    - name: namespaces
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.NamespaceName
+          elementRelationship: atomic
+    - name: topologyKey
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.LabelKey
 - name: com.github.quorate.quorate.api.v1alpha1.PodTemplate
   map:
     fields:
     - name: affinity
       type:
-        namedType: io.k8s.api.core.v1.Affinity
+        namedType: com.github.quorate.quorate.api.v1alpha1.Affinity
     - name: annotations
       type:
         map:
@@ -214,7 +351,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         list:
           elementType:
-            namedType: io.k8s.api.core.v1.EnvVar
+            namedType: com.github.quorate.quorate.api.v1alpha1.EnvVar
           elementRelationship: associative
           keys:
           - name
@@ -235,7 +372,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         map:
           elementType:
-            scalar: string
+            namedType: com.github.quorate.quorate.api.v1alpha1.LabelValue
     - name: priorityClassName
       type:
         scalar: string
@@ -246,14 +383,26 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         list:
           elementType:
-            namedType: io.k8s.api.core.v1.Toleration
+            namedType: com.github.quorate.quorate.api.v1alpha1.Toleration
           elementRelationship: atomic
     - name: topologySpreadConstraints
       type:
         list:
           elementType:
-            namedType: io.k8s.api.core.v1.TopologySpreadConstraint
-          elementRelationship: atomic
+            namedType: com.github.quorate.quorate.api.v1alpha1.TopologySpreadConstraint
+          elementRelationship: associative
+          keys:
+          - topologyKey
+          - whenUnsatisfiable
+- name: com.github.quorate.quorate.api.v1alpha1.PreferredSchedulingTerm
+  map:
+    fields:
+    - name: preference
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.NodeSelectorTerm
+    - name: weight
+      type:
+        scalar: numeric
 - name: com.github.quorate.quorate.api.v1alpha1.RedisCluster
   map:
     fields:
@@ -450,18 +599,63 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.TemplateValue
   scalar: string
-- name: io.k8s.api.core.v1.Affinity
+- name: com.github.quorate.quorate.api.v1alpha1.Toleration
   map:
     fields:
-    - name: nodeAffinity
+    - name: effect
       type:
-        namedType: io.k8s.api.core.v1.NodeAffinity
-    - name: podAffinity
+        namedType: io.k8s.api.core.v1.TaintEffect
+    - name: key
       type:
-        namedType: io.k8s.api.core.v1.PodAffinity
-    - name: podAntiAffinity
+        namedType: com.github.quorate.quorate.api.v1alpha1.LabelKey
+    - name: operator
       type:
-        namedType: io.k8s.api.core.v1.PodAntiAffinity
+        namedType: io.k8s.api.core.v1.TolerationOperator
+    - name: tolerationSeconds
+      type:
+        scalar: numeric
+    - name: value
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.LabelValue
+- name: com.github.quorate.quorate.api.v1alpha1.TopologySpreadConstraint
+  map:
+    fields:
+    - name: labelSelector
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.LabelSelector
+    - name: matchLabelKeys
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.LabelKey
+          elementRelationship: atomic
+    - name: maxSkew
+      type:
+        scalar: numeric
+    - name: minDomains
+      type:
+        scalar: numeric
+    - name: nodeAffinityPolicy
+      type:
+        namedType: io.k8s.api.core.v1.NodeInclusionPolicy
+    - name: nodeTaintsPolicy
+      type:
+        namedType: io.k8s.api.core.v1.NodeInclusionPolicy
+    - name: topologyKey
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.LabelKey
+    - name: whenUnsatisfiable
+      type:
+        namedType: io.k8s.api.core.v1.UnsatisfiableConstraintAction
+- name: com.github.quorate.quorate.api.v1alpha1.WeightedPodAffinityTerm
+  map:
+    fields:
+    - name: podAffinityTerm
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.PodAffinityTerm
+    - name: weight
+      type:
+        scalar: numeric
 - name: io.k8s.api.core.v1.AppArmorProfile
   map:
     fields:
@@ -487,18 +681,6 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: boolean
     elementRelationship: atomic
-- name: io.k8s.api.core.v1.EnvVar
-  map:
-    fields:
-    - name: name
-      type:
-        scalar: string
-    - name: value
-      type:
-        scalar: string
-    - name: valueFrom
-      type:
-        namedType: io.k8s.api.core.v1.EnvVarSource
 - name: io.k8s.api.core.v1.EnvVarSource
   map:
     fields:
@@ -542,63 +724,10 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
       default: ""
     elementRelationship: atomic
-- name: io.k8s.api.core.v1.NodeAffinity
-  map:
-    fields:
-    - name: preferredDuringSchedulingIgnoredDuringExecution
-      type:
-        list:
-          elementType:
-            namedType: io.k8s.api.core.v1.PreferredSchedulingTerm
-          elementRelationship: atomic
-    - name: requiredDuringSchedulingIgnoredDuringExecution
-      type:
-        namedType: io.k8s.api.core.v1.NodeSelector
 - name: io.k8s.api.core.v1.NodeInclusionPolicy
   scalar: string
-- name: io.k8s.api.core.v1.NodeSelector
-  map:
-    fields:
-    - name: nodeSelectorTerms
-      type:
-        list:
-          elementType:
-            namedType: io.k8s.api.core.v1.NodeSelectorTerm
-          elementRelationship: atomic
-    elementRelationship: atomic
 - name: io.k8s.api.core.v1.NodeSelectorOperator
   scalar: string
-- name: io.k8s.api.core.v1.NodeSelectorRequirement
-  map:
-    fields:
-    - name: key
-      type:
-        scalar: string
-    - name: operator
-      type:
-        namedType: io.k8s.api.core.v1.NodeSelectorOperator
-    - name: values
-      type:
-        list:
-          elementType:
-            scalar: string
-          elementRelationship: atomic
-- name: io.k8s.api.core.v1.NodeSelectorTerm
-  map:
-    fields:
-    - name: matchExpressions
-      type:
-        list:
-          elementType:
-            namedType: io.k8s.api.core.v1.NodeSelectorRequirement
-          elementRelationship: atomic
-    - name: matchFields
-      type:
-        list:
-          elementType:
-            namedType: io.k8s.api.core.v1.NodeSelectorRequirement
-          elementRelationship: atomic
-    elementRelationship: atomic
 - name: io.k8s.api.core.v1.ObjectFieldSelector
   map:
     fields:
@@ -609,66 +738,6 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
     elementRelationship: atomic
-- name: io.k8s.api.core.v1.PodAffinity
-  map:
-    fields:
-    - name: preferredDuringSchedulingIgnoredDuringExecution
-      type:
-        list:
-          elementType:
-            namedType: io.k8s.api.core.v1.WeightedPodAffinityTerm
-          elementRelationship: atomic
-    - name: requiredDuringSchedulingIgnoredDuringExecution
-      type:
-        list:
-          elementType:
-            namedType: io.k8s.api.core.v1.PodAffinityTerm
-          elementRelationship: atomic
-- name: io.k8s.api.core.v1.PodAffinityTerm
-  map:
-    fields:
-    - name: labelSelector
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
-    - name: matchLabelKeys
-      type:
-        list:
-          elementType:
-            scalar: string
-          elementRelationship: atomic
-    - name: mismatchLabelKeys
-      type:
-        list:
-          elementType:
-            scalar: string
-          elementRelationship: atomic
-    - name: namespaceSelector
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
-    - name: namespaces
-      type:
-        list:
-          elementType:
-            scalar: string
-          elementRelationship: atomic
-    - name: topologyKey
-      type:
-        scalar: string
-- name: io.k8s.api.core.v1.PodAntiAffinity
-  map:
-    fields:
-    - name: preferredDuringSchedulingIgnoredDuringExecution
-      type:
-        list:
-          elementType:
-            namedType: io.k8s.api.core.v1.WeightedPodAffinityTerm
-          elementRelationship: atomic
-    - name: requiredDuringSchedulingIgnoredDuringExecution
-      type:
-        list:
-          elementType:
-            namedType: io.k8s.api.core.v1.PodAffinityTerm
-          elementRelationship: atomic
 - name: io.k8s.api.core.v1.PodFSGroupChangePolicy
   scalar: string
 - name: io.k8s.api.core.v1.PodSELinuxChangePolicy
@@ -721,15 +790,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: windowsOptions
       type:
         namedType: io.k8s.api.core.v1.WindowsSecurityContextOptions
-- name: io.k8s.api.core.v1.PreferredSchedulingTerm
-  map:
-    fields:
-    - name: preference
-      type:
-        namedType: io.k8s.api.core.v1.NodeSelectorTerm
-    - name: weight
-      type:
-        scalar: numeric
 - name: io.k8s.api.core.v1.ResourceClaim
   map:
     fields:
@@ -826,67 +886,10 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: io.k8s.api.core.v1.TaintEffect
   scalar: string
-- name: io.k8s.api.core.v1.Toleration
-  map:
-    fields:
-    - name: effect
-      type:
-        namedType: io.k8s.api.core.v1.TaintEffect
-    - name: key
-      type:
-        scalar: string
-    - name: operator
-      type:
-        namedType: io.k8s.api.core.v1.TolerationOperator
-    - name: tolerationSeconds
-      type:
-        scalar: numeric
-    - name: value
-      type:
-        scalar: string
 - name: io.k8s.api.core.v1.TolerationOperator
   scalar: string
-- name: io.k8s.api.core.v1.TopologySpreadConstraint
-  map:
-    fields:
-    - name: labelSelector
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
-    - name: matchLabelKeys
-      type:
-        list:
-          elementType:
-            scalar: string
-          elementRelationship: atomic
-    - name: maxSkew
-      type:
-        scalar: numeric
-    - name: minDomains
-      type:
-        scalar: numeric
-    - name: nodeAffinityPolicy
-      type:
-        namedType: io.k8s.api.core.v1.NodeInclusionPolicy
-    - name: nodeTaintsPolicy
-      type:
-        namedType: io.k8s.api.core.v1.NodeInclusionPolicy
-    - name: topologyKey
-      type:
-        scalar: string
-    - name: whenUnsatisfiable
-      type:
-        namedType: io.k8s.api.core.v1.UnsatisfiableConstraintAction
 - name: io.k8s.api.core.v1.UnsatisfiableConstraintAction
   scalar: string
-- name: io.k8s.api.core.v1.WeightedPodAffinityTerm
-  map:
-    fields:
-    - name: podAffinityTerm
-      type:
-        namedType: io.k8s.api.core.v1.PodAffinityTerm
-    - name: weight
-      type:
-        scalar: numeric
 - name: io.k8s.api.core.v1.WindowsSecurityContextOptions
   map:
     fields:
@@ -949,38 +952,6 @@ var schemaYAML = typed.YAMLObject(`types:
         elementType:
           namedType: __untyped_deduced_
         elementRelationship: separable
-- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
-  map:
-    fields:
-    - name: matchExpressions
-      type:
-        list:
-          elementType:
-            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement
-          elementRelationship: atomic
-    - name: matchLabels
-      type:
-        map:
-          elementType:
-            scalar: string
-    elementRelationship: atomic
-- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorOperator
-  scalar: string
-- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement
-  map:
-    fields:
-    - name: key
-      type:
-        scalar: string
-    - name: operator
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorOperator
-    - name: values
-      type:
-        list:
-          elementType:
-            scalar: string
-          elementRelationship: atomic
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry
   map:
     fields:

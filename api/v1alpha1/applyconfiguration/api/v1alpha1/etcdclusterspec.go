@@ -24,8 +24,8 @@ type EtcdClusterSpecApplyConfiguration struct {
 	// image overrides the container image. It must hold etcd of the given
 	// version. Default: quay.io/coreos/etcd:v<version>.
 	Image *string `json:"image,omitempty"`
-	// storage of each member. Default: none, the data lives and dies with the
-	// pod. It cannot be added or removed later.
+	// storage of each member, of at least 512Mi. Default: none, the data lives
+	// and dies with the pod. It cannot be added or removed later.
 	Storage *StorageSpecApplyConfiguration `json:"storage,omitempty"`
 	// resources of the etcd container: requests and limits of cpu (cores),
 	// memory and ephemeral-storage (bytes). Default: none.

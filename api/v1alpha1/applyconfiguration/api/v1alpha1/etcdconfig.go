@@ -18,7 +18,10 @@ import (
 type EtcdConfigApplyConfiguration struct {
 	// quotaBackendBytes is the size of the database in bytes at which etcd stops
 	// accepting writes, from 1Mi to 100Gi, for example 4Gi. Up to 8Gi is
-	// recommended. Default: etcd's own, 2Gi.
+	// recommended. It must leave 384Mi of the volume to the write-ahead log.
+	// Default: etcd's own, 2Gi; on a volume below 4480Mi half of what the log
+	// leaves, because a defragmentation or a received snapshot needs the room of
+	// a second database (1Gi: 320Mi).
 	QuotaBackendBytes *resource.Quantity `json:"quotaBackendBytes,omitempty"`
 	// autoCompactionMode is Periodic or Revision. Default: Periodic.
 	AutoCompactionMode *string `json:"autoCompactionMode,omitempty"`

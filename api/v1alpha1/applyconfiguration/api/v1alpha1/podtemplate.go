@@ -22,22 +22,25 @@ type PodTemplateApplyConfiguration struct {
 	// annotations are added to the pods. Keys under app.kubernetes.io/ and
 	// quorate.dev/ belong to the operator. Default: none.
 	Annotations map[string]apiv1alpha1.TemplateValue `json:"annotations,omitempty"`
-	// affinity of the pods. Default: pods of one cluster (Redis: of one shard)
-	// prefer different nodes.
-	Affinity *v1.Affinity `json:"affinity,omitempty"`
+	// affinity of the pods. Unless podAntiAffinity is set, if only to {}, the
+	// pods of one cluster (Redis: of one shard) prefer different nodes. Default:
+	// none but that.
+	Affinity *AffinityApplyConfiguration `json:"affinity,omitempty"`
 	// tolerations of the pods. Default: none.
-	Tolerations []v1.Toleration `json:"tolerations,omitempty"`
+	Tolerations []TolerationApplyConfiguration `json:"tolerations,omitempty"`
 	// nodeSelector of the pods: labels that a node must have. Default: none.
-	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	NodeSelector map[string]apiv1alpha1.LabelValue `json:"nodeSelector,omitempty"`
 	// topologySpreadConstraints of the pods. A constraint without labelSelector
-	// counts the pods of this cluster. Default: chosen by the operator.
-	TopologySpreadConstraints []v1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+	// counts the pods of this cluster. Unless one names kubernetes.io/hostname,
+	// the copies of a Redis shard are kept on different nodes. Default: none but
+	// that.
+	TopologySpreadConstraints []TopologySpreadConstraintApplyConfiguration `json:"topologySpreadConstraints,omitempty"`
 	// priorityClassName of the pods. Default: the default class of the
 	// Kubernetes cluster.
 	PriorityClassName *string `json:"priorityClassName,omitempty"`
 	// env is added to the data store's container. A value may come from a Secret
 	// or a ConfigMap. Default: none.
-	Env []v1.EnvVar `json:"env,omitempty"`
+	Env []EnvVarApplyConfiguration `json:"env,omitempty"`
 	// imagePullSecrets name Secrets of the same namespace with credentials for
 	// the image registry. Default: none.
 	ImagePullSecrets []v1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
@@ -83,17 +86,20 @@ func (b *PodTemplateApplyConfiguration) WithAnnotations(entries map[string]apiv1
 // WithAffinity sets the Affinity field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Affinity field is set to the value of the last call.
-func (b *PodTemplateApplyConfiguration) WithAffinity(value v1.Affinity) *PodTemplateApplyConfiguration {
-	b.Affinity = &value
+func (b *PodTemplateApplyConfiguration) WithAffinity(value *AffinityApplyConfiguration) *PodTemplateApplyConfiguration {
+	b.Affinity = value
 	return b
 }
 
 // WithTolerations adds the given value to the Tolerations field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Tolerations field.
-func (b *PodTemplateApplyConfiguration) WithTolerations(values ...v1.Toleration) *PodTemplateApplyConfiguration {
+func (b *PodTemplateApplyConfiguration) WithTolerations(values ...*TolerationApplyConfiguration) *PodTemplateApplyConfiguration {
 	for i := range values {
-		b.Tolerations = append(b.Tolerations, values[i])
+		if values[i] == nil {
+			panic("nil value passed to WithTolerations")
+		}
+		b.Tolerations = append(b.Tolerations, *values[i])
 	}
 	return b
 }
@@ -102,9 +108,9 @@ func (b *PodTemplateApplyConfiguration) WithTolerations(values ...v1.Toleration)
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, the entries provided by each call will be put on the NodeSelector field,
 // overwriting an existing map entries in NodeSelector field with the same key.
-func (b *PodTemplateApplyConfiguration) WithNodeSelector(entries map[string]string) *PodTemplateApplyConfiguration {
+func (b *PodTemplateApplyConfiguration) WithNodeSelector(entries map[string]apiv1alpha1.LabelValue) *PodTemplateApplyConfiguration {
 	if b.NodeSelector == nil && len(entries) > 0 {
-		b.NodeSelector = make(map[string]string, len(entries))
+		b.NodeSelector = make(map[string]apiv1alpha1.LabelValue, len(entries))
 	}
 	for k, v := range entries {
 		b.NodeSelector[k] = v
@@ -115,9 +121,12 @@ func (b *PodTemplateApplyConfiguration) WithNodeSelector(entries map[string]stri
 // WithTopologySpreadConstraints adds the given value to the TopologySpreadConstraints field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the TopologySpreadConstraints field.
-func (b *PodTemplateApplyConfiguration) WithTopologySpreadConstraints(values ...v1.TopologySpreadConstraint) *PodTemplateApplyConfiguration {
+func (b *PodTemplateApplyConfiguration) WithTopologySpreadConstraints(values ...*TopologySpreadConstraintApplyConfiguration) *PodTemplateApplyConfiguration {
 	for i := range values {
-		b.TopologySpreadConstraints = append(b.TopologySpreadConstraints, values[i])
+		if values[i] == nil {
+			panic("nil value passed to WithTopologySpreadConstraints")
+		}
+		b.TopologySpreadConstraints = append(b.TopologySpreadConstraints, *values[i])
 	}
 	return b
 }
@@ -133,9 +142,12 @@ func (b *PodTemplateApplyConfiguration) WithPriorityClassName(value string) *Pod
 // WithEnv adds the given value to the Env field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Env field.
-func (b *PodTemplateApplyConfiguration) WithEnv(values ...v1.EnvVar) *PodTemplateApplyConfiguration {
+func (b *PodTemplateApplyConfiguration) WithEnv(values ...*EnvVarApplyConfiguration) *PodTemplateApplyConfiguration {
 	for i := range values {
-		b.Env = append(b.Env, values[i])
+		if values[i] == nil {
+			panic("nil value passed to WithEnv")
+		}
+		b.Env = append(b.Env, *values[i])
 	}
 	return b
 }

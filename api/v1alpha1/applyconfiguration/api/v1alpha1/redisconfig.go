@@ -31,7 +31,8 @@ type RedisConfigApplyConfiguration struct {
 	AppendFsync *string `json:"appendFsync,omitempty"`
 	// extra sets further parameters under the names of redis.conf, for example
 	// hz: "50". Parameters that identity, addresses, persistence, certificates
-	// or users depend on belong to the operator. Default: none.
+	// or users depend on belong to the operator. A name or a value that no server
+	// of this version would start with is refused. Default: none.
 	Extra map[string]apiv1alpha1.ConfigValue `json:"extra,omitempty"`
 }
 

@@ -15,8 +15,8 @@ import (
 //
 // StorageSpec describes the persistent volume of each pod.
 type StorageSpecApplyConfiguration struct {
-	// size of the volume of each pod in bytes, from 64Mi to 64Ti, for example
-	// 10Gi. It cannot change yet, and can never shrink.
+	// size of the volume of each pod in bytes, from 64Mi (etcd: 512Mi) to 64Ti,
+	// for example 10Gi. It cannot change yet, and can never shrink.
 	Size *resource.Quantity `json:"size,omitempty"`
 	// className is the StorageClass of the volumes. It cannot change. Default:
 	// the default class of the Kubernetes cluster.
