@@ -22,8 +22,8 @@ type NamespaceName string
 
 // Toleration lets a pod on nodes with a taint.
 // +kubebuilder:validation:XValidation:rule=`has(self.key) || self.?operator.orValue('Equal') == 'Exists'`,message="template.tolerations: without a key the operator must be Exists: name the key, or set operator to Exists to tolerate every taint"
-// +kubebuilder:validation:XValidation:rule=`self.?operator.orValue('Equal') != 'Exists' || self.?value.orValue('') == ''`,message="template.tolerations: operator Exists compares no value: remove the value, or set operator to Equal"
-// +kubebuilder:validation:XValidation:rule=`!has(self.tolerationSeconds) || self.?effect.orValue('') == 'NoExecute'`,message="template.tolerations: tolerationSeconds is heeded with effect NoExecute only: set effect to NoExecute, or remove tolerationSeconds"
+// +kubebuilder:validation:XValidation:rule=`self.?operator.orValue('Equal') != 'Exists' || !has(self.value) || self.value.size() == 0`,message="template.tolerations: operator Exists compares no value: remove the value, or set operator to Equal"
+// +kubebuilder:validation:XValidation:rule=`!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')`,message="template.tolerations: tolerationSeconds is heeded with effect NoExecute only: set effect to NoExecute, or remove tolerationSeconds"
 type Toleration struct {
 	// key of the taint. Default: every key, with operator Exists.
 	// +optional

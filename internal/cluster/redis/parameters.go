@@ -29,41 +29,92 @@ const size = `[1-9][0-9]{0,11}([kmg]b?)?`
 
 // Kinds of values.
 var (
-	whole = &Value{`^(0|[1-9][0-9]{0,8})$`, "write a whole number below 1000000000, for example 50",
-		[]string{"0", "999999999"}, []string{"abc", "-1", "1.5", "", "01", "1000000000"}}
-	positive = &Value{`^[1-9][0-9]{0,8}$`, "write a whole number from 1, for example 60",
-		[]string{"1", "999999999"}, []string{"0", "1m", "-1"}}
-	connections = &Value{`^[1-9][0-9]{0,5}$`, "write a whole number from 1 to 999999",
-		[]string{"100", "999999"}, []string{"0", "1000000"}}
-	small = &Value{`^([1-9]|[1-5][0-9]|6[0-4])$`, "write a whole number from 1 to 64",
-		[]string{"1", "64"}, []string{"0", "65"}}
-	threads = &Value{`^([1-9]|1[0-6])$`, "write a whole number from 1 to 16",
-		[]string{"1", "2"}, []string{"0", "17"}}
-	effort = &Value{`^([1-9]|[1-9][0-9])$`, "write a percentage from 1 to 99, without a sign",
-		[]string{"10", "20"}, []string{"0", "100", "10%"}}
-	percentage = &Value{`^(0|[1-9][0-9]?|100)$`, "write a percentage from 0 to 100, without a sign",
-		[]string{"0", "100"}, []string{"101", "10%"}}
-	signed = &Value{`^-?[1-9][0-9]{0,4}$`, "write a number of entries, or from -1 to -5 for 4 to 64 KiB",
-		[]string{"-5", "128"}, []string{"0", "many"}}
-	micros = &Value{`^(-1|0|[1-9][0-9]{0,11})$`, "write a number of microseconds, or -1 to switch it off",
-		[]string{"-1", "0", "999999999999"}, []string{"-2", "10ms"}}
-	toggle = &Value{`^(yes|no)$`, "write yes or no",
-		[]string{"yes", "no"}, []string{"true", "1", "on", ""}}
-	bytes = &Value{`^` + size + `$`, "write a number of bytes, for example 64mb",
-		[]string{"1048576", "64mb", "1g"}, []string{"0", "64Mi", "-1", "mb"}}
-	large = &Value{`^[1-9][0-9]{0,5}[mg]b$`, "write a number of mb or gb, for example 512mb",
-		[]string{"1mb", "1gb"}, []string{"1048576", "512", "1kb"}}
-	clients = &Value{`^(0|` + size + `|[1-9][0-9]?%)$`, "write a number of bytes or a percentage of maxMemory, for example 5%",
-		[]string{"0", "1gb", "5%"}, []string{"100%", "5Gi"}}
-	level = &Value{`^(debug|verbose|notice|warning)$`, "write debug, verbose, notice or warning",
-		[]string{"debug", "notice", "warning"}, []string{"info", ""}}
-	events = &Value{`^[KEglshzxetdmnA]*$`, "write letters out of KEglshzxetdmnA, or nothing",
-		[]string{"", "KEA", "Kgl"}, []string{"all", "K E"}}
-	percentiles = &Value{`^([0-9]{1,2}([.][0-9]{1,3})?( |$))*$`, "write percentiles below 100 with spaces between them, for example 50 99 99.9",
-		[]string{"", "50 99 99.9"}, []string{"p99", "100"}}
-	buffers = &Value{`^((normal|replica|pubsub) (0|` + size + `) (0|` + size + `) [0-9]{1,6}( |$))+$`,
+	whole = &Value{
+		`^(0|[1-9][0-9]{0,8})$`, "write a whole number below 1000000000, for example 50",
+		[]string{"0", "999999999"},
+		[]string{"abc", "-1", "1.5", "", "01", "1000000000"},
+	}
+	positive = &Value{
+		`^[1-9][0-9]{0,8}$`, "write a whole number from 1, for example 60",
+		[]string{"1", "999999999"},
+		[]string{"0", "1m", "-1"},
+	}
+	connections = &Value{
+		`^[1-9][0-9]{0,5}$`, "write a whole number from 1 to 999999",
+		[]string{"100", "999999"},
+		[]string{"0", "1000000"},
+	}
+	small = &Value{
+		`^([1-9]|[1-5][0-9]|6[0-4])$`, "write a whole number from 1 to 64",
+		[]string{"1", "64"},
+		[]string{"0", "65"},
+	}
+	threads = &Value{
+		`^([1-9]|1[0-6])$`, "write a whole number from 1 to 16",
+		[]string{"1", "2"},
+		[]string{"0", "17"},
+	}
+	effort = &Value{
+		`^([1-9]|[1-9][0-9])$`, "write a percentage from 1 to 99, without a sign",
+		[]string{"10", "20"},
+		[]string{"0", "100", "10%"},
+	}
+	percentage = &Value{
+		`^(0|[1-9][0-9]?|100)$`, "write a percentage from 0 to 100, without a sign",
+		[]string{"0", "100"},
+		[]string{"101", "10%"},
+	}
+	signed = &Value{
+		`^-?[1-9][0-9]{0,4}$`, "write a number of entries, or from -1 to -5 for 4 to 64 KiB",
+		[]string{"-5", "128"},
+		[]string{"0", "many"},
+	}
+	micros = &Value{
+		`^(-1|0|[1-9][0-9]{0,11})$`, "write a number of microseconds, or -1 to switch it off",
+		[]string{"-1", "0", "999999999999"},
+		[]string{"-2", "10ms"},
+	}
+	toggle = &Value{
+		`^(yes|no)$`, "write yes or no",
+		[]string{"yes", "no"},
+		[]string{"true", "1", "on", ""},
+	}
+	bytes = &Value{
+		`^` + size + `$`, "write a number of bytes, for example 64mb",
+		[]string{"1048576", "64mb", "1g"},
+		[]string{"0", "64Mi", "-1", "mb"},
+	}
+	large = &Value{
+		`^[1-9][0-9]{0,5}[mg]b$`, "write a number of mb or gb, for example 512mb",
+		[]string{"1mb", "1gb"},
+		[]string{"1048576", "512", "1kb"},
+	}
+	clients = &Value{
+		`^(0|` + size + `|[1-9][0-9]?%)$`, "write a number of bytes or a percentage of maxMemory, for example 5%",
+		[]string{"0", "1gb", "5%"},
+		[]string{"100%", "5Gi"},
+	}
+	level = &Value{
+		`^(debug|verbose|notice|warning)$`, "write debug, verbose, notice or warning",
+		[]string{"debug", "notice", "warning"},
+		[]string{"info", ""},
+	}
+	events = &Value{
+		`^[KEglshzxetdmnA]*$`, "write letters out of KEglshzxetdmnA, or nothing",
+		[]string{"", "KEA", "Kgl"},
+		[]string{"all", "K E"},
+	}
+	percentiles = &Value{
+		`^([0-9]{1,2}([.][0-9]{1,3})?( |$))*$`, "write percentiles below 100 with spaces between them, for example 50 99 99.9",
+		[]string{"", "50 99 99.9"},
+		[]string{"p99", "100"},
+	}
+	buffers = &Value{
+		`^((normal|replica|pubsub) (0|` + size + `) (0|` + size + `) [0-9]{1,6}( |$))+$`,
 		"write a class, a hard limit, a soft limit and seconds, for example pubsub 64mb 16mb 90",
-		[]string{"replica 256mb 64mb 60", "normal 0 0 0 pubsub 64mb 16mb 90"}, []string{"pubsub 64mb", "64mb", ""}}
+		[]string{"replica 256mb 64mb 60", "normal 0 0 0 pubsub 64mb 16mb 90"},
+		[]string{"pubsub 64mb", "64mb", ""},
+	}
 )
 
 // Parameter is a directive of redis.conf that users may set. Since holds the first version of each engine that has it,
