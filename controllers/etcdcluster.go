@@ -116,7 +116,7 @@ func (k *EtcdKind) ensurePassword(ctx context.Context, o *v1alpha1.EtcdCluster) 
 			return "", err
 		}
 	}
-	passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, etcd.Labels(o.Name), claims, PasswordKey, etcd.TokenKey)
+	passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, etcd.Labels(o.Name), claims, PasswordKey, etcd.SigningKey)
 	return passwords[PasswordKey], err
 }
 
@@ -255,7 +255,7 @@ func (k *EtcdKind) blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd
 		return b, err
 	}
 	b.Domain = k.domain(o, b.Record)
-	if b.TokenSum, err = k.tokenSum(ctx, o); err != nil {
+	if b.SigningSum, err = k.signingSum(ctx, o); err != nil {
 		return b, err
 	}
 	set, err := k.statefulSet(ctx, o)
@@ -263,16 +263,16 @@ func (k *EtcdKind) blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd
 	return b, err
 }
 
-// tokenSum tells keys apart that tokens are signed with, empty while there is none.
-func (k *EtcdKind) tokenSum(ctx context.Context, o *v1alpha1.EtcdCluster) (string, error) {
+// signingSum tells keys apart that tokens are signed with, empty while there is none.
+func (k *EtcdKind) signingSum(ctx context.Context, o *v1alpha1.EtcdCluster) (string, error) {
 	if o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
 		return "", nil
 	}
 	passwords, err := k.Passwords(ctx, o)
-	if err != nil || passwords[etcd.TokenKey] == "" {
+	if err != nil || passwords[etcd.SigningKey] == "" {
 		return "", err
 	}
-	sum := sha256.Sum256([]byte(passwords[etcd.TokenKey]))
+	sum := sha256.Sum256([]byte(passwords[etcd.SigningKey]))
 	return hex.EncodeToString(sum[:8]), nil
 }
 

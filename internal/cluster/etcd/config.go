@@ -40,12 +40,12 @@ const (
 	// ServerTLSDir and PeerTLSDir hold ca.crt, tls.crt and tls.key.
 	ServerTLSDir = "/etc/quorate-tls/server"
 	PeerTLSDir   = "/etc/quorate-tls/peer"
-	// TokenDir holds the key that members sign tokens with.
-	TokenDir = "/etc/quorate-token"
+	// SigningDir holds the key that members sign tokens with.
+	SigningDir = "/etc/quorate-signing"
 )
 
-// TokenKey is the key in the auth Secret, and the file in TokenDir, of what members sign tokens with.
-const TokenKey = "token-key"
+// SigningKey is the key in the auth Secret, and the file in SigningDir, of what members sign tokens with.
+const SigningKey = "signing-key"
 
 // Common names that etcd takes as identities.
 const (
@@ -252,7 +252,7 @@ func MemberConfig(common map[string]any, l Layout, member Peer) (string, error) 
 // other, also after a restart. etcd's default keeps them in the memory of the members: after a restart every request in
 // flight asks for a new one, and each costs a bcrypt, which can keep a small cluster from coming back for minutes. A
 // change of passwords or rights makes all tokens invalid before their time.
-var authToken = "jwt,sign-method=HS256,priv-key=" + TokenDir + "/" + TokenKey + ",ttl=1h"
+var authToken = "jwt,sign-method=HS256,priv-key=" + SigningDir + "/" + SigningKey + ",ttl=1h"
 
 // defaultQuota keeps the database of a small volume from filling it, 0 where etcd's own default does. It is half of what
 // the log leaves: a defragmentation writes the database a second time, and so does a snapshot from the leader. The

@@ -114,7 +114,7 @@ func nothingWasRetained(s State) (cluster.Plan, bool) {
 // nobody, so this is safe whatever else is known, unless its data would go with it.
 func restartStuck(s State) (cluster.Plan, bool) {
 	for _, p := range s.Pods {
-		if !p.Stuck || p.Ready || p.Terminating || p.View != nil || !(s.outdated(p) || p.OldRevision) {
+		if !p.Stuck || p.Ready || p.Terminating || p.View != nil || (!s.outdated(p) && !p.OldRevision) {
 			continue
 		}
 		if p.EverRan && !s.Want.Persistent && s.known() {

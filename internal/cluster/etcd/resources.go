@@ -30,8 +30,8 @@ type Blueprint struct {
 	Domain string
 	// AgentImage is the operator's own image.
 	AgentImage string
-	// TokenSum tells keys apart that members sign tokens with, empty without authentication.
-	TokenSum string
+	// SigningSum tells keys apart that members sign tokens with, empty without authentication.
+	SigningSum string
 	// ServerSecret and PeerSecret hold the certificates that the pods mount, empty without TLS.
 	ServerSecret, PeerSecret string
 	Owner                    *metav1ac.OwnerReferenceApplyConfiguration
@@ -55,7 +55,7 @@ func (b Blueprint) Peers() []Peer {
 func (b Blueprint) Layout() Layout {
 	l := Layout{
 		Name: b.Cluster.Name, Namespace: b.Cluster.Namespace, UID: string(b.Cluster.UID), Domain: b.Domain,
-		TLS: b.Cluster.Spec.TLS.TLSMode(), Auth: b.TokenSum != "", Version: b.Version, Members: b.Record.Members,
+		TLS: b.Cluster.Spec.TLS.TLSMode(), Auth: b.SigningSum != "", Version: b.Version, Members: b.Record.Members,
 	}
 	if b.Storage != nil {
 		l.VolumeSize = b.Storage.Size.Value()

@@ -31,7 +31,7 @@ func blueprint(t *testing.T, change func(*etcd.Blueprint)) etcd.Blueprint {
 		Record:     etcd.Record{Bootstrap: etcd.BootstrapNew, Members: etcd.Peers("orders", "shop", "cluster.local", 3, true)},
 		Storage:    &v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
 		Domain:     "cluster.local",
-		AgentImage: "quorate/operator:1", TokenSum: "t-1", ServerSecret: "orders-server-tls", PeerSecret: "orders-peer-tls",
+		AgentImage: "quorate/operator:1", SigningSum: "t-1", ServerSecret: "orders-server-tls", PeerSecret: "orders-peer-tls",
 		Owner: kube.Owner("quorate.dev/v1alpha1", "EtcdCluster", "orders", "u-1"),
 	}
 	var err error

@@ -22,15 +22,15 @@ const (
 	ContainerEtcd = "etcd"
 )
 
-// annotationToken tells which key the members sign tokens with: all have to use the same.
-const annotationToken = "quorate.dev/token-key"
+// annotationSigning tells which key the members sign tokens with: all have to use the same.
+const annotationSigning = "quorate.dev/signing-key"
 
 const (
-	volumeConfig = "config"
-	volumeRun    = "run"
-	volumeServer = "server-tls"
-	volumePeer   = "peer-tls"
-	volumeToken  = "token"
+	volumeConfig  = "config"
+	volumeRun     = "run"
+	volumeServer  = "server-tls"
+	volumePeer    = "peer-tls"
+	volumeSigning = "signing"
 
 	// gracePeriod of a pod in seconds: time to hand over leadership and to close the database.
 	gracePeriod = 60
@@ -117,16 +117,16 @@ func (b Blueprint) bareTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, 
 	if b.ServerSecret != "" {
 		spec.WithVolumes(secretVolume(volumeServer, b.ServerSecret), secretVolume(volumePeer, b.PeerSecret))
 	}
-	if b.TokenSum != "" {
-		spec.WithVolumes(corev1ac.Volume().WithName(volumeToken).WithSecret(corev1ac.SecretVolumeSource().
-			WithSecretName(cluster.AuthSecret(name)).WithItems(corev1ac.KeyToPath().WithKey(TokenKey).WithPath(TokenKey))))
+	if b.SigningSum != "" {
+		spec.WithVolumes(corev1ac.Volume().WithName(volumeSigning).WithSecret(corev1ac.SecretVolumeSource().
+			WithSecretName(cluster.AuthSecret(name)).WithItems(corev1ac.KeyToPath().WithKey(SigningKey).WithPath(SigningKey))))
 	}
 	if b.Storage == nil {
 		spec.WithVolumes(corev1ac.Volume().WithName(cluster.VolumeData).WithEmptyDir(corev1ac.EmptyDirVolumeSource()))
 	}
 	tpl := corev1ac.PodTemplateSpec().WithLabels(Labels(name)).WithSpec(spec)
-	if b.TokenSum != "" {
-		tpl.WithAnnotations(map[string]string{annotationToken: b.TokenSum})
+	if b.SigningSum != "" {
+		tpl.WithAnnotations(map[string]string{annotationSigning: b.SigningSum})
 	}
 	err = kube.ApplyTemplate(tpl, b.Cluster.Spec.Template, ContainerEtcd, kube.Defaults{
 		Selector: Selector(name), AntiAffinity: kube.SoftAntiAffinity(Selector(name)),
@@ -172,8 +172,8 @@ func (b Blueprint) etcdContainer() (*corev1ac.ContainerApplyConfiguration, error
 			corev1ac.VolumeMount().WithName(volumePeer).WithMountPath(PeerTLSDir).WithReadOnly(true),
 		)
 	}
-	if b.TokenSum != "" {
-		c.WithVolumeMounts(corev1ac.VolumeMount().WithName(volumeToken).WithMountPath(TokenDir).WithReadOnly(true))
+	if b.SigningSum != "" {
+		c.WithVolumeMounts(corev1ac.VolumeMount().WithName(volumeSigning).WithMountPath(SigningDir).WithReadOnly(true))
 	}
 	if b.Cluster.Spec.Resources == nil {
 		return c, nil

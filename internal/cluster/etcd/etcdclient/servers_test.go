@@ -100,7 +100,7 @@ func newTestCluster(t *testing.T, version, binary string, size int, mode v1alpha
 	for _, m := range c.members {
 		m.config = c.localize(m, data[m.Name+".yaml"])
 	}
-	c.write(filepath.Join(c.dir, "token", etcd.TokenKey), []byte("a key that all members share"))
+	c.write(filepath.Join(c.dir, "token", etcd.SigningKey), []byte("a key that all members share"))
 	return c
 }
 
@@ -109,7 +109,7 @@ func (c *testCluster) localize(m *testMember, text string) string {
 	return strings.NewReplacer(
 		etcd.DataDir, filepath.Join(c.dir, m.Name),
 		etcd.ServerTLSDir, filepath.Join(c.dir, "server"), etcd.PeerTLSDir, filepath.Join(c.dir, "peer"),
-		etcd.TokenDir, filepath.Join(c.dir, "token"),
+		etcd.SigningDir, filepath.Join(c.dir, "token"),
 		"0.0.0.0:2379", fmt.Sprintf("127.0.0.1:%d", m.client),
 		"0.0.0.0:2380", fmt.Sprintf("127.0.0.1:%d", m.peer),
 		"0.0.0.0:2381", fmt.Sprintf("127.0.0.1:%d", m.metrics),
