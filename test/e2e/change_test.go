@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -20,47 +19,44 @@ import (
 const noImage = "registry.invalid/no/such:1"
 
 func TestEtcdIsChangedUnderLoad(t *testing.T) {
-	var c *v1alpha1.EtcdCluster
-	feature := features.New("etcd").
-		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
-			c = s.etcdOf(t, "orders", 3)
-			createReady(ctx, t, s, c)
-		})).
-		Assess("every member restarts with other settings", step(func(ctx context.Context, t *testing.T, s *scope) {
-			nothingLost(t, underLoad(ctx, t, s, c, "rolling restart", func() {
-				change(ctx, t, s, c, func() {
-					c.Spec.Config = &v1alpha1.EtcdConfig{QuotaBackendBytes: ptr.To(resource.MustParse("512Mi"))}
-				})
-			}))
-			wantCurrent(ctx, t, s, c)
-		})).
-		Assess("an image that cannot be had is set back", step(func(ctx context.Context, t *testing.T, s *scope) {
-			nothingLost(t, underLoad(ctx, t, s, c, "bad image set back", func() {
-				setBack(ctx, t, s, c, func(image *string) { c.Spec.Image = image })
-			}))
-			wantCurrent(ctx, t, s, c)
-		}))
-	suite.Test(t, feature.Feature())
+	changedUnderLoad(t, func(t *testing.T, s *scope) *v1alpha1.EtcdCluster {
+		t.Helper()
+		return s.etcdOf(t, "orders", 3)
+	}, func(c *v1alpha1.EtcdCluster) {
+		c.Spec.Config = &v1alpha1.EtcdConfig{QuotaBackendBytes: ptr.To(resource.MustParse("512Mi"))}
+	}, func(c *v1alpha1.EtcdCluster, image *string) { c.Spec.Image = image })
 }
 
 func TestRedisIsChangedUnderLoad(t *testing.T) {
-	var c *v1alpha1.RedisCluster
-	feature := features.New("redis").
+	changedUnderLoad(t, func(t *testing.T, s *scope) *v1alpha1.RedisCluster {
+		t.Helper()
+		return s.redisOf(t, "carts", 1)
+	}, func(c *v1alpha1.RedisCluster) {
+		c.Spec.Config = &v1alpha1.RedisConfig{Extra: map[string]v1alpha1.ConfigValue{"hz": "20"}}
+	}, func(c *v1alpha1.RedisCluster, image *string) { c.Spec.Image = image })
+}
+
+// changedUnderLoad changes a setting of a cluster while a writer runs, and then its image to a bad one and back. What is
+// planned loses nothing, of either kind.
+func changedUnderLoad[O target](
+	t *testing.T, fresh func(*testing.T, *scope) O, setting func(O), image func(O, *string),
+) {
+	t.Helper()
+	var c O
+	feature := features.New("changes").
 		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
-			c = s.redisOf(t, "carts", 1)
+			c = fresh(t, s)
 			createReady(ctx, t, s, c)
 		})).
-		Assess("every server restarts with other settings", step(func(ctx context.Context, t *testing.T, s *scope) {
+		Assess("everything restarts with another setting", step(func(ctx context.Context, t *testing.T, s *scope) {
 			nothingLost(t, underLoad(ctx, t, s, c, "rolling restart", func() {
-				change(ctx, t, s, c, func() {
-					c.Spec.Config = &v1alpha1.RedisConfig{Extra: map[string]v1alpha1.ConfigValue{"hz": "20"}}
-				})
+				change(ctx, t, s, c, func() { setting(c) })
 			}))
 			wantCurrent(ctx, t, s, c)
 		})).
 		Assess("an image that cannot be had is set back", step(func(ctx context.Context, t *testing.T, s *scope) {
 			nothingLost(t, underLoad(ctx, t, s, c, "bad image set back", func() {
-				setBack(ctx, t, s, c, func(image *string) { c.Spec.Image = image })
+				setBack(ctx, t, s, c, func(name *string) { image(c, name) })
 			}))
 			wantCurrent(ctx, t, s, c)
 		}))
@@ -90,22 +86,19 @@ func setBack[O target](ctx context.Context, t *testing.T, s *scope, o O, set fun
 	must(t, s.Patch(ctx, o, client.MergeFrom(before)))
 }
 
-// wantCurrent checks that all pods were made from one template and none is left over from another.
+// wantCurrent checks that the pods of each set were made from one template, and none is left over from another.
 func wantCurrent[O target](ctx context.Context, t *testing.T, s *scope, o O) {
 	t.Helper()
-	hashes := map[string][]string{}
+	hashes := map[string]string{}
 	for _, p := range s.pods(ctx, t, o) {
 		set := p.Name[:strings.LastIndexByte(p.Name, '-')]
 		hash := p.Annotations[v1alpha1.AnnotationTemplateHash]
-		if known := hashes[set]; len(known) > 0 && known[0] != hash {
-			t.Errorf("pods of %s have the templates %s and %s", set, known[0], hash)
+		if known, ok := hashes[set]; ok && known != hash {
+			t.Errorf("pods of %s have the templates %s and %s", set, known, hash)
 		}
-		hashes[set] = append(hashes[set], hash)
+		hashes[set] = hash
 	}
-	if _, ok := any(o).(*v1alpha1.EtcdCluster); ok && len(hashes[o.GetName()]) != 3 {
-		t.Errorf("pods %v", hashes)
-	}
-	if _, ok := any(o).(*v1alpha1.RedisCluster); ok && len(hashes[cluster.ShardSet(o.GetName(), 2)]) != 2 {
-		t.Errorf("pods %v", hashes)
+	if len(hashes) == 0 {
+		t.Error("there are no pods")
 	}
 }

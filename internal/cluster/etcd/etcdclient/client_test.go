@@ -230,130 +230,127 @@ func rootNeedsNoQuorum(t *testing.T, c *testCluster) {
 	}
 }
 
-func TestAClusterInPlainTextWithRealServers(t *testing.T) {
+// inPlainText runs a test with a cluster of one member without TLS, for each version.
+func inPlainText(
+	t *testing.T, config *v1alpha1.EtcdConfig, run func(ctx context.Context, t *testing.T, c *testCluster, only *testMember),
+) {
+	t.Helper()
 	for version, binary := range servers(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			c := newTestCluster(t, version, binary, 1, v1alpha1.TLSDisabled)
+			c := newTestCluster(t, version, binary, 1, v1alpha1.TLSDisabled, config)
 			c.start(asNew, c.members...)
-			lead := leader(t, c, "", "first", c.members...)
+			only := leader(t, c, "", "", c.members...)
 			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 			defer cancel()
-
-			before := c.as("", "first", lead)
-			if a, err := before.Auth(ctx, "first"); err != nil || a.Enabled {
-				t.Fatalf("before: %+v, %v", a, err)
-			}
-			if err := before.EnableAuth(ctx, "first"); err != nil {
-				t.Fatal(err)
-			}
-			after := c.as("", "first", lead)
-			if _, err := after.Status(ctx); err != nil {
-				t.Errorf("with the password: %v", err)
-			}
-			if a, err := after.Auth(ctx, "first"); err != nil || !a.PasswordWorks {
-				t.Errorf("with the password: %+v, %v", a, err)
-			}
-			if _, err := before.Status(ctx); err != nil {
-				t.Errorf("a client from before authentication was on: %v", err)
-			}
-			wrong := c.as("", "wrong", lead)
-			if _, err := wrong.Status(ctx); !errors.Is(err, etcd.ErrPassword) {
-				t.Errorf("with a wrong password: %v", err)
-			}
-			giveRoot(ctx, t, lead, "first", "wrong")
-			if _, err := wrong.Status(ctx); err != nil {
-				t.Errorf("with a password that has become right: %v", err)
-			}
+			run(ctx, t, c, only)
 		})
 	}
+}
+
+func TestAClusterInPlainTextWithRealServers(t *testing.T) {
+	inPlainText(t, nil, func(ctx context.Context, t *testing.T, c *testCluster, only *testMember) {
+		t.Helper()
+		before := c.as("", "first", only)
+		if a, err := before.Auth(ctx, "first"); err != nil || a.Enabled {
+			t.Fatalf("before: %+v, %v", a, err)
+		}
+		if err := before.EnableAuth(ctx, "first"); err != nil {
+			t.Fatal(err)
+		}
+		after := c.as("", "first", only)
+		if _, err := after.Status(ctx); err != nil {
+			t.Errorf("with the password: %v", err)
+		}
+		if a, err := after.Auth(ctx, "first"); err != nil || !a.PasswordWorks {
+			t.Errorf("with the password: %+v, %v", a, err)
+		}
+		if _, err := before.Status(ctx); err != nil {
+			t.Errorf("a client from before authentication was on: %v", err)
+		}
+		wrong := c.as("", "wrong", only)
+		if _, err := wrong.Status(ctx); !errors.Is(err, etcd.ErrPassword) {
+			t.Errorf("with a wrong password: %v", err)
+		}
+		giveRoot(ctx, t, only, "first", "wrong")
+		if _, err := wrong.Status(ctx); err != nil {
+			t.Errorf("with a password that has become right: %v", err)
+		}
+	})
+}
+
+// user is a client of somebody, as root with a password or as nobody without.
+func user(t *testing.T, m *testMember, password string) *clientv3.Client {
+	t.Helper()
+	cfg := clientv3.Config{Endpoints: []string{fmt.Sprintf("http://127.0.0.1:%d", m.client)}, DialTimeout: 5 * time.Second}
+	if password != "" {
+		cfg.Username, cfg.Password = etcd.RootUser, password
+	}
+	c, err := clientv3.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 // giveRoot changes the password of root as a person would.
 func giveRoot(ctx context.Context, t *testing.T, m *testMember, from, to string) {
 	t.Helper()
-	user, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{fmt.Sprintf("http://127.0.0.1:%d", m.client)}, Username: "root", Password: from, DialTimeout: 5 * time.Second,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = user.Close() }()
-	if _, err := user.UserChangePassword(ctx, "root", to); err != nil {
+	if _, err := user(t, m, from).UserChangePassword(ctx, etcd.RootUser, to); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // With tokens that a restart makes invalid, every client would authenticate anew at once.
 func TestATokenOutlivesTheMemberThatGaveIt(t *testing.T) {
-	for version, binary := range servers(t) {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			c := newTestCluster(t, version, binary, 1, v1alpha1.TLSDisabled)
-			c.start(asNew, c.members...)
-			lead := leader(t, c, "", "first", c.members...)
-			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-			defer cancel()
-			if err := c.as("", "first", lead).EnableAuth(ctx, "first"); err != nil {
-				t.Fatal(err)
-			}
-			nobody, err := clientv3.New(clientv3.Config{Endpoints: []string{fmt.Sprintf("http://127.0.0.1:%d", lead.client)}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = nobody.Close() }()
-			answer, err := nobody.Authenticate(ctx, etcd.RootUser, "first")
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.kill(lead)
-			c.start(etcd.GateDecision{Start: true, State: "existing"}, lead)
-			leader(t, c, "", "first", lead)
-			put := func(token string) error {
-				_, err := nobody.Put(metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, token), "key", "value")
-				return err
-			}
-			if err := put(answer.Token); err != nil {
-				t.Errorf("a token from before the restart: %v", err)
-			}
-			if err := put(answer.Token + "x"); err == nil {
-				t.Error("a forged token was taken")
-			}
-		})
-	}
+	inPlainText(t, nil, func(ctx context.Context, t *testing.T, c *testCluster, only *testMember) {
+		t.Helper()
+		if err := c.as("", "first", only).EnableAuth(ctx, "first"); err != nil {
+			t.Fatal(err)
+		}
+		nobody := user(t, only, "")
+		answer, err := nobody.Authenticate(ctx, etcd.RootUser, "first")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.kill(only)
+		c.start(etcd.GateDecision{Start: true, State: "existing"}, only)
+		leader(t, c, "", "first", only) //nolint:contextcheck // Each of its calls has a limit of its own.
+		put := func(token string) error {
+			_, err := nobody.Put(metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, token), "key", "value")
+			return err
+		}
+		if err := put(answer.Token); err != nil {
+			t.Errorf("a token from before the restart: %v", err)
+		}
+		if err := put(answer.Token + "x"); err == nil {
+			t.Error("a forged token was taken")
+		}
+	})
 }
 
 func TestAFullDatabaseIsTold(t *testing.T) {
-	for version, binary := range servers(t) {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			quota := resource.MustParse("1Mi")
-			c := newTestCluster(t, version, binary, 1, v1alpha1.TLSDisabled, &v1alpha1.EtcdConfig{QuotaBackendBytes: &quota})
-			c.start(asNew, c.members...)
-			lead := leader(t, c, "", "", c.members...)
-			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-			defer cancel()
-			user, err := clientv3.New(clientv3.Config{Endpoints: []string{fmt.Sprintf("http://127.0.0.1:%d", lead.client)}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = user.Close() }()
-			for i := 0; err == nil; i++ {
-				_, err = user.Put(ctx, fmt.Sprint(i), strings.Repeat("x", 100_000))
-			}
-			if !errors.Is(err, rpctypes.ErrNoSpace) {
-				t.Fatal(err)
-			}
-			v, err := c.as("", "", lead).Status(ctx)
-			want := []etcd.Alarm{{MemberID: v.MemberID, Type: etcd.AlarmNoSpace}}
-			if diff := cmp.Diff(want, v.Alarms); err != nil || diff != "" {
-				t.Errorf("alarms (-want +got):\n%s\n%v", diff, err)
-			}
-			if code := get(ctx, t, http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/readyz", lead.metrics)); code != http.StatusOK {
-				t.Errorf("readiness is %d: clients could not delete anything", code)
-			}
-		})
-	}
+	quota := resource.MustParse("1Mi")
+	inPlainText(t, &v1alpha1.EtcdConfig{QuotaBackendBytes: &quota}, func(ctx context.Context, t *testing.T, c *testCluster, only *testMember) {
+		t.Helper()
+		writer := user(t, only, "")
+		var err error
+		for i := 0; err == nil; i++ {
+			_, err = writer.Put(ctx, fmt.Sprint(i), strings.Repeat("x", 100_000))
+		}
+		if !errors.Is(err, rpctypes.ErrNoSpace) {
+			t.Fatal(err)
+		}
+		v, err := c.as("", "", only).Status(ctx)
+		want := []etcd.Alarm{{MemberID: v.MemberID, Type: etcd.AlarmNoSpace}}
+		if diff := cmp.Diff(want, v.Alarms); err != nil || diff != "" {
+			t.Errorf("alarms (-want +got):\n%s\n%v", diff, err)
+		}
+		if code := get(ctx, t, http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/readyz", only.metrics)); code != http.StatusOK {
+			t.Errorf("readiness is %d: clients could not delete anything", code)
+		}
+	})
 }
 
 // Each kind of value is decoded by each version: a wrong type would end etcd at its start.
