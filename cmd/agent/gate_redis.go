@@ -96,6 +96,7 @@ func (g redisGate) writeConfig() error {
 		}
 		passwords[key] = string(raw)
 	}
+	passwords[redis.PasswordReplication] = redis.ShardPassword(passwords[redis.PasswordReplication], g.podName)
 	users, err := redis.Users(passwords, g.needPassword)
 	if err != nil {
 		return err

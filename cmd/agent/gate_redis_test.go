@@ -50,7 +50,7 @@ func TestRedisGateWritesPrivateFiles(t *testing.T) {
 		t.Fatalf("%q, %v", message, err)
 	}
 	for name, wants := range map[string][]string{
-		redis.ConfigKey: {"appendonly yes\n", "cluster-announce-ip 10.0.0.2\n", "cluster-announce-hostname carts-0-0.carts-peers.shop.svc.cluster.local\n", "masterauth secret-replication\n"},
+		redis.ConfigKey: {"appendonly yes\n", "cluster-announce-ip 10.0.0.2\n", "cluster-announce-hostname carts-0-0.carts-peers.shop.svc.cluster.local\n", "masterauth " + redis.ShardPassword("secret-replication", "carts-0-1") + "\n"},
 		redis.UsersFile: {"user default on #", "user quorate on #"},
 	} {
 		path := filepath.Join(g.runDir, name)

@@ -158,6 +158,18 @@ func TestUsers(t *testing.T) {
 	}
 }
 
+func TestOnlyPodsOfOneShardShareAPassword(t *testing.T) {
+	own := ShardPassword("secret", "carts-1-0")
+	for pod, same := range map[string]bool{"carts-1-1": true, "carts-1-10": true, "carts-11-0": false, "carts-0-0": false} {
+		if got := ShardPassword("secret", pod); (got == own) != same {
+			t.Errorf("that of %s is %s, that of carts-1-0 %s", pod, got, own)
+		}
+	}
+	if ShardPassword("other", "carts-1-0") == own {
+		t.Error("it does not depend on the secret")
+	}
+}
+
 func testBuilder(c *v1alpha1.RedisCluster) Builder {
 	return Builder{
 		Cluster: c, Owner: metav1ac.OwnerReference().WithName(c.Name), Domain: "cluster.local", AgentImage: "quorate:1", TLSSecret: "carts-server-tls",

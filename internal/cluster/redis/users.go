@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -33,7 +34,16 @@ var operatorCommands = []string{
 // replicationCommands are what a replica sends to its primary.
 var replicationCommands = []string{"ping", "replconf", "psync", "sync"}
 
-// Users renders the file of users. Only hashes of the passwords are in it.
+// ShardPassword is the password under which the servers of one shard copy each other. A replica connects to an address
+// and does not ask who answers: where a pod of another shard has got the address of its primary, this keeps it out.
+func ShardPassword(password, pod string) string {
+	sum := hmac.New(sha256.New, []byte(password))
+	_, _ = sum.Write([]byte(pod[:max(0, strings.LastIndexByte(pod, '-'))])) // The shard's StatefulSet. A hash never fails.
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// Users renders the file of users. Only hashes of the passwords are in it. The password of the replication user is that
+// of the shard.
 func Users(passwords map[string]string, clientsNeedPassword bool) (string, error) {
 	for _, key := range []string{PasswordDefault, PasswordOperator, PasswordReplication} {
 		if passwords[key] == "" {

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -220,9 +221,11 @@ func (w *world) writeFiles(p *process) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	passwords := maps.Clone(w.passwords)
+	passwords[redis.PasswordReplication] = redis.ShardPassword(passwords[redis.PasswordReplication], p.name)
 	config, err := redis.PodConfig(common, redis.PodFacts{
 		Name: p.name, IP: p.ip, Host: w.host(p.name), Engine: string(w.cluster.Spec.ServerEngine()), Version: w.cluster.Spec.Version,
-		ReplicationPassword: w.passwords[redis.PasswordReplication],
+		ReplicationPassword: passwords[redis.PasswordReplication],
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -230,7 +233,7 @@ func (w *world) writeFiles(p *process) {
 	// The paths of a pod become those of the test. bind keeps the servers of one machine apart.
 	config = strings.NewReplacer("/run/quorate", p.dir, "dir /data", "dir "+p.dir, "/etc/quorate/tls", p.dir).Replace(config) +
 		"bind " + p.ip + "\nbind-source-addr " + p.ip + "\ncluster-node-timeout 1500\n"
-	users, err := redis.Users(w.passwords, true)
+	users, err := redis.Users(passwords, true)
 	if err != nil {
 		w.t.Fatal(err)
 	}
