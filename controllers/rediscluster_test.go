@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -122,7 +123,11 @@ func (s *redisStage) run(ctx context.Context, set *appsv1.StatefulSet, name stri
 		server.Start(addr)
 		return
 	}
-	s.servers[name] = s.net.Add(addr)
+	shard, err := strconv.Atoi(set.Labels[v1alpha1.LabelShard])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.servers[name] = s.net.Add(addr, shard)
 }
 
 func (s *redisStage) pass() {

@@ -145,15 +145,17 @@ func TestOwnedConfigKeys(t *testing.T) {
 
 func TestUsers(t *testing.T) {
 	passwords := map[string]string{PasswordDefault: "a", PasswordOperator: "b", PasswordReplication: "c"}
-	for name, guarded := range map[string]bool{"users.acl": true, "users-open.acl": false} {
-		got, err := Users(passwords, guarded)
+	for name, tc := range map[string]struct{ guarded, admit bool }{
+		"users.acl": {true, true}, "users-open.acl": {false, true}, "users-closed.acl": {true, false},
+	} {
+		got, err := Users(passwords, tc.guarded, tc.admit)
 		if err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, got)
 	}
 	delete(passwords, PasswordReplication)
-	if _, err := Users(passwords, true); err == nil {
+	if _, err := Users(passwords, true, true); err == nil {
 		t.Error("a user without a password was accepted")
 	}
 }

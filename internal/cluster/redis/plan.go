@@ -45,6 +45,8 @@ func Next(s State) cluster.Plan {
 		refuseIslands,
 		reintroduce,
 		attachReplicas,
+		admitReplicas,
+		deposeEmpty,
 		waitForAll,
 		setConfigEpochs,
 		introduce,

@@ -31,7 +31,7 @@ func formed() *fixture {
 			p.Node.Peers = append(p.Node.Peers, peer)
 		}
 		p.Node.StateOK, p.Node.LinkUp, p.Node.EverLinked = true, p.Ordinal > 0, p.Ordinal > 0
-		p.Node.Keys, p.Node.Offset = 10, 1000
+		p.Node.Keys, p.Node.Offset, p.Node.AdmitsReplicas = 10, 1000, true
 	}
 	return f
 }
@@ -228,6 +228,69 @@ func TestNext(t *testing.T) {
 				f.replaceDisk("c-1-0")
 				f.join("c-1-0")
 				f.views(id("c-1-0"), func(p *Peer) { p.Failed, p.NoAddr = false, true })
+				f.pod("c-1-1").Node.LinkUp = false
+			},
+			step: Elect{1, id("c-1-0"), "c-1-1"},
+		},
+		"a replica that copied an empty server at its primary's address is not elected": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaceDisk("c-1-0")
+				f.join("c-1-0")
+				f.views(id("c-1-0"), func(p *Peer) { p.Failed, p.NoAddr = false, true })
+				f.pod("c-1-1").Node.Keys = 0
+			},
+			reason: ReasonShardLost, stalled: true,
+		},
+		"a primary that started empty and restarted in place admits replicas again": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-0").Node.AdmitsReplicas, f.pod("c-1-1").Node.LinkUp = false, false
+			},
+			step: AdmitReplicas{[]string{"c-1-0"}},
+		},
+		"one that holds keys admits replicas while another pod is unknown": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-0").Node.AdmitsReplicas, f.pod("c-1-1").Node = false, nil
+			},
+			step: AdmitReplicas{[]string{"c-1-0"}},
+		},
+		"a few keys more on the replica do not matter": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-0").Node.AdmitsReplicas, f.pod("c-1-1").Node.Keys = false, 12
+			},
+			step: AdmitReplicas{[]string{"c-1-0"}},
+		},
+		"a replica admits replicas": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-1").Node.AdmitsReplicas = false },
+			step: AdmitReplicas{[]string{"c-1-1"}},
+		},
+		"an empty primary of an empty shard admits replicas": {
+			state: formed(), spoil: func(f *fixture) {
+				n := f.pod("c-1-0").Node
+				n.AdmitsReplicas, n.Keys, f.pod("c-1-1").Node.Keys = false, 0, 0
+			},
+			step: AdmitReplicas{[]string{"c-1-0"}},
+		},
+		"an empty primary does not admit replicas that may hold more": {
+			state: formed(), spoil: func(f *fixture) {
+				n := f.pod("c-1-0").Node
+				n.AdmitsReplicas, n.Keys, f.pod("c-1-1").Node = false, 0, nil
+			},
+			reason: ReasonUnreachable,
+		},
+		"a node without slots admits nobody": {
+			state: fresh(), spoil: func(f *fixture) { f.Pods = f.Pods[:5] }, reason: ReasonStarting,
+		},
+		"a primary that came back empty in place is deposed": {
+			state: formed(), spoil: func(f *fixture) {
+				n := f.pod("c-1-0").Node
+				n.AdmitsReplicas, n.Keys, f.pod("c-1-1").Node.LinkUp = false, 0, false
+			},
+			step: Elect{1, id("c-1-0"), "c-1-1"},
+		},
+		"so is one that took writes meanwhile": {
+			state: formed(), spoil: func(f *fixture) {
+				n := f.pod("c-1-0").Node
+				n.AdmitsReplicas, n.Keys, f.pod("c-1-1").Node.LinkUp = false, 2, false
 			},
 			step: Elect{1, id("c-1-0"), "c-1-1"},
 		},

@@ -172,7 +172,7 @@ func waitForElection(v *view) (cluster.Plan, bool) {
 			continue
 		}
 		living, lost := v.voters(g, ghosts)
-		best := furthest(g.replicas)
+		best := furthest(slices.DeleteFunc(slices.Clone(g.replicas), g.wiped))
 		switch {
 		case best == nil:
 			return cluster.Refuse(ReasonShardLost,
@@ -196,6 +196,9 @@ func waitForElection(v *view) (cluster.Plan, bool) {
 func (g ghost) unelectable() bool {
 	return g.noAddr || !slices.ContainsFunc(g.replicas, func(p *Pod) bool { return p.Node.EverLinked })
 }
+
+// wiped tells whether a replica copies an empty server that has got the address of its primary, which is gone.
+func (g ghost) wiped(p *Pod) bool { return g.noAddr && p.Node.LinkUp && p.Node.Keys == 0 }
 
 // furthest is the replica that has applied most of the replication stream; nil when none has a copy of the data. One
 // that has been connected since its start has all; one that has not may have what it loaded from its disk.

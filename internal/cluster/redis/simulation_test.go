@@ -37,6 +37,9 @@ type simulation struct {
 	// bereft says that a fault took more than the cluster can be expected to get over without a human.
 	bereft bool
 	ips    int
+	uids   int
+	// freed are addresses of pods that are gone; another pod may get them.
+	freed  []redis.Address
 	crash  int // the number of commands after which the operator dies, counted over the whole run; 0: by chance
 	calls  int
 	trace  []string
@@ -44,7 +47,7 @@ type simulation struct {
 }
 
 type simPod struct {
-	name           string
+	name, uid      string
 	shard, ordinal int
 	exists         bool
 	outdated       bool
@@ -53,6 +56,8 @@ type simPod struct {
 	// restart says that only the process is down, so that it comes back at the same address.
 	restart bool
 	cutTill time.Time
+	// emptied says that the server lost its data and kept its identity, while others have copies.
+	emptied bool
 }
 
 func newSimulation(seed uint64, faults bool) *simulation {
@@ -98,6 +103,14 @@ func (s *simulation) promoted(w *redisfake.Server, r redis.Range, planned bool) 
 	}
 	s.log("%s becomes owner of %s (planned %v), %d writes of %d", s.podOf(w), r, planned, w.Data[r], s.acked[r])
 	s.acked[r], s.won[r] = w.Data[r], w.Epoch()
+	s.fill(r)
+}
+
+// fill takes note that nobody has more of a range any more than its owner.
+func (s *simulation) fill(r redis.Range) {
+	for _, p := range s.pods {
+		p.emptied = p.emptied && s.unit(p.shard) != r
+	}
 }
 
 func (s *simulation) podOf(w *redisfake.Server) string {
@@ -132,25 +145,39 @@ func (s *simulation) revive(p *simPod) {
 		return
 	}
 	p.backAt = time.Time{}
-	if !p.restart {
-		s.ips++
-		p.outdated = false
-	}
-	addr := redis.Address{IP: fmt.Sprintf("10.0.%d.%d", s.ips/250, s.ips%250), Port: 6379}
 	if p.restart {
-		addr = p.server.Addr
+		p.restart = false
+		p.server.Restart()
+		return
 	}
-	p.exists, p.restart = true, false
-	if p.server == nil {
-		p.server = s.net.Add(addr)
+	p.exists, p.outdated, p.emptied = true, false, false
+	s.uids++
+	p.uid = fmt.Sprint(s.uids)
+	if addr := s.address(); p.server == nil {
+		p.server = s.net.Add(addr, p.shard)
 	} else {
 		p.server.Start(addr)
 	}
 }
 
+// address is one that no pod has: a new one or that of a pod that is gone.
+func (s *simulation) address() redis.Address {
+	if n := len(s.freed); n > 0 && s.rnd.IntN(2) == 0 {
+		i := s.rnd.IntN(n)
+		a := s.freed[i]
+		s.freed = slices.Delete(s.freed, i, i+1)
+		return a
+	}
+	s.ips++
+	return redis.Address{IP: fmt.Sprintf("10.0.%d.%d", s.ips/250, s.ips%250), Port: 6379}
+}
+
 // write is a client's: it follows redirections to the owner with the highest epoch.
 func (s *simulation) write(r redis.Range) {
 	owner := s.owner(r)
+	if owner != nil && s.emptied(owner) {
+		return // What it takes is lost when it is deposed.
+	}
 	if owner != nil && owner.Up && owner.StateOK() && s.rnd.IntN(2) == 0 {
 		owner.Data[r]++
 		s.acked[r] = owner.Data[r]
@@ -162,10 +189,21 @@ func (s *simulation) write(r redis.Range) {
 func (s *simulation) checkData() {
 	for shard := range s.spec.Shards {
 		r := s.unit(shard)
-		if o := s.owner(r); o != nil && o.Data[r] < s.acked[r] {
+		if o := s.owner(r); o != nil && !s.emptied(o) && o.Data[r] < s.acked[r] {
 			s.fail("%s owns %s with %d of %d acknowledged writes", s.podOf(o), r, o.Data[r], s.acked[r])
 		}
 	}
+	for _, p := range s.pods {
+		for shard := range s.spec.Shards {
+			if p.server != nil && shard != p.shard && p.server.Data[s.unit(shard)] > 0 {
+				s.fail("%s has copied shard %d", p.name, shard)
+			}
+		}
+	}
+}
+
+func (s *simulation) emptied(w *redisfake.Server) bool {
+	return slices.ContainsFunc(s.pods, func(p *simPod) bool { return p.server == w && p.emptied })
 }
 
 // owner is who rightfully owns a range, running or not.
@@ -188,7 +226,10 @@ func (s *simulation) owner(r redis.Range) *redisfake.Server {
 func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 	if p.server != nil {
 		p.server.Stop()
-		if loseDisk {
+		if p.exists {
+			s.freed = append(s.freed, p.server.Addr)
+		}
+		if loseDisk || p.emptied {
 			s.mourn(p)
 			s.net.Remove(p.server)
 			p.server = nil
@@ -214,7 +255,9 @@ func (s *simulation) mourn(p *simPod) {
 		}
 	}
 	living := s.living(p)
-	s.acked[r] = min(s.acked[r], best)
+	if s.acked[r] = min(s.acked[r], best); s.acked[r] == 0 {
+		s.fill(r)
+	}
 	// A second primary lost before the first was replaced may leave an election without a majority.
 	if copies == 0 || 2*living <= s.spec.Shards || living < s.spec.Shards-1 {
 		s.bereft = true
@@ -289,6 +332,12 @@ func (s *simulation) kill(p *simPod) {
 	s.log("fault: the server of %s is killed", p.name)
 	p.server.Stop()
 	p.restart, p.backAt = true, s.soon(20)
+	if p.server.StartedEmpty() && s.rnd.IntN(4) == 0 {
+		s.log("fault: so is its data")
+		s.mourn(p)
+		p.emptied = s.acked[s.unit(p.shard)] > 0
+		clear(p.server.Data)
+	}
 }
 
 func (s *simulation) cutOff(p *simPod) {
@@ -349,7 +398,7 @@ func (s *simulation) observe() redis.State {
 			s.net.Tick() // The answers of an observation are never all of the same moment.
 		}
 		pod := redis.Pod{
-			Name: p.name, UID: p.server.Addr.String(), Shard: p.shard, Ordinal: p.ordinal, Addr: p.server.Addr,
+			Name: p.name, UID: p.uid, Shard: p.shard, Ordinal: p.ordinal, Addr: p.server.Addr,
 			Ready: p.server.Up, Outdated: p.outdated, HasRun: true,
 		}
 		pod.Node, _ = p.server.Read(context.Background())
@@ -365,6 +414,10 @@ func (s *simulation) pod(name string) *simPod {
 // check judges a step by what the world knows and the planner cannot.
 func (s *simulation) check(step cluster.Step) {
 	switch st := step.(type) {
+	case redis.SetConfigEpochs:
+		if !slices.ContainsFunc(s.pods, func(p *simPod) bool { return p.server != nil && len(p.server.Data) > 0 }) {
+			clear(s.assigned) // Faults and humans have left nothing of the cluster: the next one is a new one.
+		}
 	case redis.AddSlots:
 		for _, o := range st.Owners {
 			s.checkAssignment(s.pod(o.Pod), o.Slots[0])
@@ -386,6 +439,8 @@ func (s *simulation) check(step cluster.Step) {
 		if to.shard != from.shard {
 			s.fail("%s: that is another shard", st)
 		}
+	case redis.Elect:
+		s.checkElect(st)
 	case redis.Restart:
 		s.checkRestart(st)
 	}
@@ -401,6 +456,16 @@ func (s *simulation) checkAssignment(p *simPod, r redis.Range) {
 		}
 		if o.server != nil && len(o.server.Data) > 0 && s.assigned[r] {
 			s.fail("slots %s are assigned to %s as if they were new, but %s holds data from before", r, p.name, o.name)
+		}
+	}
+}
+
+// checkElect insists that the operator votes for nobody who has less than another replica that it can reach.
+func (s *simulation) checkElect(st redis.Elect) {
+	r, to := s.unit(st.Shard), s.pod(st.To)
+	for _, o := range s.pods {
+		if o.exists && o.shard == st.Shard && o.server.Up && !o.server.Cut && o.server.Primary() != "" && o.server.Data[r] > to.server.Data[r] {
+			s.fail("%s: %s has %d writes, %s has %d", st, o.name, o.server.Data[r], to.name, to.server.Data[r])
 		}
 	}
 }
@@ -439,7 +504,7 @@ func (s *simulation) act(step cluster.Step) {
 			if s.dies() {
 				return
 			}
-			if p := s.pod(ref.Name); p.exists && p.server.Addr.String() == ref.UID {
+			if p := s.pod(ref.Name); p.exists && p.uid == ref.UID {
 				s.delete(p, !s.spec.Persistent, 30)
 			}
 		}
@@ -547,6 +612,9 @@ func (s *simulation) checkSettled() {
 			s.fail("settled with %s outdated", p.name)
 		}
 		if p.server.Owns(r) {
+			if p.emptied {
+				s.fail("settled with %s, which came back empty", p.name)
+			}
 			continue
 		}
 		primary := slices.IndexFunc(s.pods, func(o *simPod) bool { return o.server.ID == p.server.Primary() })

@@ -88,6 +88,8 @@ type Node struct {
 	// EverLinked says that a replica has been connected to its primary since it started. One that has not never stands for
 	// election by itself, see cluster-replica-validity-factor in config.go.
 	EverLinked bool
+	// AdmitsReplicas says that others may copy this server, see Decision.Admit.
+	AdmitsReplicas bool
 	// Offset is how far the replication stream was written (primary) or applied (replica), in bytes.
 	Offset int64
 	// Peers are all nodes that this server knows, itself included.

@@ -62,6 +62,45 @@ func TestRealCluster(t *testing.T) {
 				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
 				w.expect(w.clients())
 			})
+			t.Run("a primary that was started empty restarts in place", func(t *testing.T) {
+				w.steps = nil
+				p := w.pods[w.primary(t, 2)]
+				w.kill(p)
+				w.writeFiles(p, false)
+				w.run(p)
+				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+				w.expect(w.clients())
+			})
+			t.Run("a primary comes back empty in place", func(t *testing.T) {
+				w.steps = nil
+				p := w.pods[w.primary(t, 2)]
+				w.kill(p)
+				if err := os.RemoveAll(filepath.Join(p.dir, redis.AppendDir)); err != nil {
+					t.Fatal(err)
+				}
+				w.writeFiles(p, false)
+				w.run(p)
+				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+				w.expect(w.clients())
+			})
+			t.Run("an empty server gets the address of the primary that it replaces", func(t *testing.T) {
+				w.steps = nil
+				p := w.pods[w.primary(t, 1)]
+				w.kill(p)
+				w.recreateAt(p, p.ip, true)
+				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+				w.expect(w.clients())
+			})
+			t.Run("a server of another shard gets the address of a dead primary", func(t *testing.T) {
+				w.steps = nil
+				p, other := w.pods[w.primary(t, 1)], w.pods[w.primary(t, 0)]
+				w.kill(p)
+				w.kill(other)
+				w.recreateAt(other, p.ip, false)
+				w.recreate(p, true)
+				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+				w.expect(w.clients())
+			})
 			t.Run("a replica without a copy is not elected while its primary restarts", func(t *testing.T) {
 				w.steps = nil
 				primary := w.pods[w.primary(t, 0)]

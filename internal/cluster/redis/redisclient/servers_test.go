@@ -175,10 +175,17 @@ func (w *world) terminate(pods ...*process) {
 // recreate starts the successor of a deleted pod: it has another address, and the volume unless it is lost.
 func (w *world) recreate(p *process, loseDisk bool) {
 	w.t.Helper()
+	w.newIP(p)
+	w.recreateAt(p, p.ip, loseDisk)
+}
+
+// recreateAt does so at an address that another server may have had before.
+func (w *world) recreateAt(p *process, ip string, loseDisk bool) {
+	w.t.Helper()
 	if loseDisk {
 		p.dir = w.t.TempDir()
 	}
-	w.newIP(p)
+	p.ip = ip
 	w.start(p)
 }
 
@@ -193,7 +200,7 @@ func (w *world) start(p *process) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	decision := redis.Gate(redis.Disk{Nodes: string(nodes), Data: len(manifests) > 0, IP: p.ip})
+	decision := redis.Gate(redis.Disk{Nodes: string(nodes), Data: len(manifests) > 0})
 	p.gate = decision.Message
 	if !decision.Start {
 		w.t.Fatalf("the gate holds %s: %s", p.name, decision.Message)
@@ -203,7 +210,13 @@ func (w *world) start(p *process) {
 			w.t.Fatal(err)
 		}
 	}
-	w.writeFiles(p)
+	w.writeFiles(p, decision.Admit)
+	w.run(p)
+}
+
+// run starts the process alone, as a restart in place does.
+func (w *world) run(p *process) {
+	w.t.Helper()
 	log, err := os.Create(filepath.Join(p.dir, "server.log"))
 	if err != nil {
 		w.t.Fatal(err)
@@ -215,7 +228,7 @@ func (w *world) start(p *process) {
 	}
 }
 
-func (w *world) writeFiles(p *process) {
+func (w *world) writeFiles(p *process, admit bool) {
 	w.t.Helper()
 	common, err := redis.Config(&w.cluster.Spec)
 	if err != nil {
@@ -233,7 +246,7 @@ func (w *world) writeFiles(p *process) {
 	// The paths of a pod become those of the test. bind keeps the servers of one machine apart.
 	config = strings.NewReplacer("/run/quorate", p.dir, "dir /data", "dir "+p.dir, "/etc/quorate/tls", p.dir).Replace(config) +
 		"bind " + p.ip + "\nbind-source-addr " + p.ip + "\ncluster-node-timeout 1500\n"
-	users, err := redis.Users(passwords, true)
+	users, err := redis.Users(passwords, true, admit)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -282,7 +295,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 	}
 	for _, p := range w.pods {
 		pod := redis.Pod{
-			Name: p.name, UID: p.ip, Shard: p.shard, Ordinal: p.ordinal, Addr: redis.Address{IP: p.ip, Port: redis.ClientPort}, Gate: p.gate,
+			Name: p.name, UID: p.name + "/" + p.ip, Shard: p.shard, Ordinal: p.ordinal, Addr: redis.Address{IP: p.ip, Port: redis.ClientPort}, Gate: p.gate,
 		}
 		if p.cmd != nil {
 			c := w.connect(p)
@@ -328,7 +341,7 @@ func (w *world) refuseReplicas(p *process) {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	defer func() { _ = c.Close() }()
-	if err := c.Do(w.t.Context(), "ACL", "SETUSER", redis.UserReplication, "off").Err(); err != nil {
+	if err := c.Do(w.t.Context(), "ACL", "SETUSER", redis.UserReplication, "-psync", "-sync").Err(); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -37,7 +37,7 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 	if err := s.reachable(); err != nil {
 		return nil, err
 	}
-	n := &redis.Node{ID: s.ID, Version: "8.0.2", StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced}
+	n := &redis.Node{ID: s.ID, Version: "8.0.2", StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits}
 	for _, count := range s.Data {
 		n.Keys += int64(min(count, 1))
 		n.Offset += int64(count)
@@ -51,7 +51,7 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 		occupant := s.net.at(p.addr)
 		n.Peers = append(n.Peers, redis.Peer{
 			ID: id, Addr: p.addr, Connected: occupant != nil && occupant.ID == id, Replica: p.replicaOf != "", PrimaryID: p.replicaOf,
-			Epoch: p.epoch, Slots: redis.NewSlots(s.claims(id)...), Failing: p.failing && !p.failed, Failed: p.failed,
+			Epoch: p.epoch, Slots: redis.NewSlots(s.claims(id)...), Failing: p.failing && !p.failed, Failed: p.failed, NoAddr: p.noAddr,
 		})
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(s.greeting), compareAddr) {
@@ -116,6 +116,15 @@ func (s *Server) Replicate(_ context.Context, id string) error {
 	return nil
 }
 
+// AdmitReplicas lasts until the server restarts.
+func (s *Server) AdmitReplicas(context.Context) error {
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	s.admits = true
+	return nil
+}
+
 // Forget removes a node, and its slots from this node's table.
 func (s *Server) Forget(_ context.Context, id string) error {
 	if err := s.reachable(); err != nil {
@@ -147,7 +156,7 @@ func (s *Server) Failover(_ context.Context, force bool) error {
 		return nil
 	}
 	primary := s.net.at(p.addr)
-	if primary == nil || !s.linkUp || s.net.Rand.IntN(10) == 0 {
+	if primary == nil || primary.ID != s.replicaOf || !s.linkUp || s.net.Rand.IntN(10) == 0 {
 		return errMasterDown
 	}
 	s.Data = maps.Clone(primary.Data)

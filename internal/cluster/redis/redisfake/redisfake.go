@@ -45,6 +45,8 @@ type Server struct {
 	Addr redis.Address
 	// Up says that the process runs. Cut says that the operator cannot reach it, while the others can.
 	Up, Cut bool
+	// Shard is the one whose replication password the server has.
+	Shard int
 	// Data counts the writes that each range of slots holds.
 	Data map[redis.Range]int
 
@@ -65,6 +67,10 @@ type Server struct {
 	startedAt   time.Time
 	reports     map[string]map[string]time.Time
 	transferred time.Duration
+	// master is the address that a replica copies from. It does not ask who answers there.
+	master redis.Address
+	// admits says that others may copy the server; rendered is what the start gate decided about that.
+	admits, rendered bool
 }
 
 // slot is a range and its owner in the eyes of one node.
@@ -81,6 +87,8 @@ type peer struct {
 	failing   bool
 	failed    bool
 	failedAt  time.Time
+	// noAddr says that another node was found at the address of this one.
+	noAddr bool
 }
 
 // NewNetwork returns an empty network.
@@ -91,11 +99,12 @@ func NewNetwork(timeout time.Duration, r *rand.Rand) *Network {
 // Now is the time in the network.
 func (n *Network) Now() time.Time { return n.now }
 
-// Add starts a new, empty server.
-func (n *Network) Add(a redis.Address) *Server {
+// Add starts a new, empty server of a shard.
+func (n *Network) Add(a redis.Address, shard int) *Server {
 	n.ids++
 	s := &Server{
-		ID: fmt.Sprintf("%08x", n.Rand.Uint32()) + fmt.Sprintf("%032d", n.ids), net: n, Addr: a,
+		Shard: shard,
+		ID:    fmt.Sprintf("%08x", n.Rand.Uint32()) + fmt.Sprintf("%032d", n.ids), net: n, Addr: a,
 		Data: map[redis.Range]int{}, peers: map[string]*peer{},
 		greeting: map[redis.Address]time.Time{}, banned: map[string]time.Time{}, reports: map[string]map[string]time.Time{},
 	}
@@ -113,14 +122,29 @@ func (n *Network) Remove(s *Server) {
 // Stop ends the process.
 func (s *Server) Stop() { s.Up, s.linkUp = false, false }
 
-// Start runs the process again, at an address.
+// Start runs the server in a new pod: the gate looks at its disk first.
 func (s *Server) Start(a redis.Address) {
-	s.Up, s.Addr, s.linkUp, s.startedAt, s.electAt = true, a, false, s.net.now, time.Time{}
-	s.syncFrom, s.synced = time.Time{}, false
+	s.rendered = s.replicaOf != "" || s.hasSlots(s.ID)
+	s.Addr = a
+	s.Restart()
+}
+
+// Restart runs the process again in the same pod.
+func (s *Server) Restart() {
+	s.Up, s.linkUp, s.startedAt, s.electAt = true, false, s.net.now, time.Time{}
+	s.syncFrom, s.synced, s.admits = time.Time{}, false, s.rendered
 	for _, p := range s.peers {
 		p.heard = s.net.now
 	}
+	s.master = redis.Address{}
+	if p := s.peers[s.replicaOf]; p != nil {
+		s.master = p.addr
+	}
 }
+
+// StartedEmpty says that the gate found nothing worth copying, so that the server begins without admitting replicas
+// each time it restarts in place.
+func (s *Server) StartedEmpty() bool { return !s.rendered }
 
 func (n *Network) at(a redis.Address) *Server {
 	for _, s := range n.servers {
@@ -178,14 +202,18 @@ func (s *Server) learn(o *Server) {
 		s.peers[o.ID] = p
 		s.order = nil
 	}
-	p.addr = o.Addr
+	p.addr, p.noAddr = o.Addr, false
 }
 
 // gossip exchanges a ping and a pong with every known node that answers at its address.
 func (s *Server) gossip() {
 	for _, id := range s.known() {
 		o := s.net.at(s.peers[id].addr)
-		if o == nil || o.ID != id {
+		if o == nil {
+			continue
+		}
+		if o.ID != id {
+			s.peers[id].addr, s.peers[id].noAddr = redis.Address{}, true
 			continue
 		}
 		if _, ok := o.peers[s.ID]; ok {
@@ -232,7 +260,7 @@ func (s *Server) hasSlots(id string) bool {
 // hear takes in what another node says of itself and of third ones.
 func (s *Server) hear(o *Server) {
 	p := s.peers[o.ID]
-	p.heard, p.addr, p.failing = s.net.now, o.Addr, false
+	p.heard, p.addr, p.failing, p.noAddr = s.net.now, o.Addr, false, false
 	p.epoch, p.replicaOf = o.epoch, o.replicaOf
 	s.current = max(s.current, o.current)
 	if p.failed && (o.replicaOf != "" || !s.hasSlots(o.ID) || s.net.now.Sub(p.failedAt) > 2*s.net.Timeout) {
@@ -258,6 +286,7 @@ func (s *Server) hearOf(id string, from *Server) {
 	third, mine := from.peers[id], s.peers[id]
 	ailing := third.failing || third.failed
 	switch {
+	case mine == nil && (third.noAddr || third.addr == s.Addr):
 	case mine == nil && !ailing:
 		if t := s.net.at(third.addr); t != nil && t.ID == id && s.net.Rand.IntN(2) == 0 {
 			s.greeting[third.addr] = s.net.now.Add(handshakeFor)
@@ -265,8 +294,8 @@ func (s *Server) hearOf(id string, from *Server) {
 	case mine == nil:
 	case ailing && from.votes():
 		s.report(id, from.ID)
-	case mine.failing && !third.failing:
-		mine.addr = third.addr
+	case (mine.failing || mine.failed) && !third.noAddr && mine.addr != third.addr:
+		mine.addr, mine.noAddr = third.addr, false
 	}
 }
 
@@ -332,6 +361,10 @@ func (s *Server) follow(id string) {
 		s.synced = false
 	}
 	s.replicaOf, s.linkUp, s.syncFrom, s.electAt = id, false, time.Time{}, time.Time{}
+	s.master = redis.Address{}
+	if p := s.peers[id]; p != nil {
+		s.master = p.addr
+	}
 }
 
 // votes tells whether the node is a primary with slots.
@@ -358,8 +391,8 @@ func (s *Server) report(id, by string) {
 func (s *Server) detectFailures() {
 	for _, id := range s.known() {
 		p := s.peers[id]
-		if s.net.now.Sub(p.heard) <= s.net.Timeout {
-			continue
+		if p.noAddr || s.net.now.Sub(p.heard) <= s.net.Timeout {
+			continue // Nobody calls on a node whose address is not known.
 		}
 		p.failing = true
 		votes := 0
@@ -394,8 +427,11 @@ func (s *Server) replicate() {
 		s.linkUp = false
 		return
 	}
-	source := s.net.at(p.addr)
-	if source == nil || source == s {
+	if !p.noAddr && p.addr != s.master {
+		s.master, s.linkUp = p.addr, false
+	}
+	source := s.net.at(s.master)
+	if source == nil || source == s || (!s.linkUp && !source.serves(s)) {
 		s.linkUp, s.syncFrom = false, time.Time{}
 		return
 	}
@@ -410,6 +446,11 @@ func (s *Server) replicate() {
 		s.linkUp, s.synced = true, true
 	}
 	s.Data = maps.Clone(source.Data)
+}
+
+// serves tells whether a server lets another one copy it. A replica has nothing to give before it is linked itself.
+func (s *Server) serves(o *Server) bool {
+	return s.admits && s.Shard == o.Shard && (s.replicaOf == "" || s.linkUp)
 }
 
 // elect makes a replica stand for election when its primary has failed, or at once when it is told to.
@@ -446,7 +487,10 @@ func (s *Server) votesFor(candidate *Server, force bool) bool {
 	if !s.Up || s == candidate || !s.votes() || s.voted >= candidate.current || s.peers[candidate.ID] == nil {
 		return false
 	}
-	if primary := s.peers[candidate.replicaOf]; primary == nil || (!primary.failed && !force) {
+	primary := s.peers[candidate.replicaOf]
+	switch {
+	case candidate.replicaOf == s.ID && force: // It votes for its own successor.
+	case primary == nil, !primary.failed && !force:
 		return false
 	}
 	s.current, s.voted = max(s.current, candidate.current), candidate.current
