@@ -82,8 +82,8 @@ func fixed() []directive {
 		{"daemonize", []string{"no"}},
 		{"protected-mode", []string{"no"}}, // It would refuse everybody but loopback; users guard the server instead.
 		{"aclfile", []string{runDir + "/" + UsersFile}},
-		// Data and identity share one fate: a server restarted in place never comes back empty under its old id,
-		// which would make its replicas throw away their copies.
+		// Data and identity share one fate: both lie on the volume. After a copy of its primary a server has its new data
+		// on disk only when the rewrite of the file has ended, see Node.OnDisk.
 		{"appendonly", []string{"yes"}},
 		{"appenddirname", []string{AppendDir}},
 		{"save", []string{""}}, // The append-only file holds everything already.

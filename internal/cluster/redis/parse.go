@@ -123,6 +123,8 @@ func (n *Node) readInfo(info map[string]string) {
 	n.Loading = info["loading"] == "1" || info["async_loading"] == "1"
 	n.LinkUp = info["master_link_status"] == "up" && info["master_sync_in_progress"] != "1"
 	n.EverLinked = n.LinkUp || (info["role"] == "slave" && info["master_link_down_since_seconds"] != "-1")
+	n.OnDisk = info["aof_enabled"] == "1" && info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0" &&
+		info["aof_last_bgrewrite_status"] == "ok"
 	n.Offset = number(info["master_repl_offset"])
 	if info["role"] == "slave" {
 		n.Offset = number(info["slave_repl_offset"])

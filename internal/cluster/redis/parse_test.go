@@ -47,6 +47,22 @@ func TestParseNode(t *testing.T) {
 			"redis_version:7.0.15\r\nrole:slave\r\nmaster_link_status:up\r\nmaster_sync_in_progress:0\r\nslave_repl_offset:77\r\nmaster_repl_offset:78\r\ndb0:keys=3,expires=0,avg_ttl=0\r\n",
 			Node{Version: "7.0.15", LinkUp: true, EverLinked: true, Offset: 77, Keys: 3},
 		},
+		"a server with all of its data on disk": {
+			"aof_enabled:1\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\n",
+			Node{OnDisk: true},
+		},
+		"a server that rewrites its file": {
+			"aof_enabled:1\r\naof_rewrite_in_progress:1\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\n", Node{},
+		},
+		"a server that is about to": {
+			"aof_enabled:1\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:1\r\naof_last_bgrewrite_status:ok\r\n", Node{},
+		},
+		"a server that failed to": {
+			"aof_enabled:1\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:err\r\n", Node{},
+		},
+		"a server that copies its primary": {
+			"aof_enabled:0\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\n", Node{},
+		},
 		"a replica that never was": {
 			"role:slave\r\nmaster_link_status:down\r\nmaster_link_down_since_seconds:-1\r\nslave_repl_offset:1\r\n",
 			Node{Offset: 1},

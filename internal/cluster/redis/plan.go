@@ -22,6 +22,7 @@ const (
 	ReasonUnreachable     = "PodsUnreachable"
 	ReasonGossip          = "WaitingForGossip"
 	ReasonSync            = "WaitingForReplicas"
+	ReasonDisk            = "WaitingForDisk"
 	ReasonElection        = "WaitingForElection"
 	ReasonIslands         = "SeparateClusters"
 	ReasonShardLost       = "ShardLost"

@@ -31,7 +31,7 @@ func formed() *fixture {
 			p.Node.Peers = append(p.Node.Peers, peer)
 		}
 		p.Node.StateOK, p.Node.LinkUp, p.Node.EverLinked = true, p.Ordinal > 0, p.Ordinal > 0
-		p.Node.Keys, p.Node.Offset, p.Node.AdmitsReplicas = 10, 1000, true
+		p.Node.Keys, p.Node.Offset, p.Node.AdmitsReplicas, p.Node.OnDisk = 10, 1000, true, true
 	}
 	return f
 }
@@ -364,6 +364,27 @@ func TestNext(t *testing.T) {
 				f.pod("c-1-0").Node.Offset = 1 << 30
 			},
 			reason: ReasonSync,
+		},
+		"an outdated primary waits for a replica whose copy is not on disk yet": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-0").Outdated, f.pod("c-1-1").Node.OnDisk = true, false
+			},
+			reason: ReasonDisk,
+		},
+		"no replica is restarted while its shard has data that is not on disk": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-1").Outdated, f.pod("c-1-0").Node.OnDisk = true, false
+			},
+			reason: ReasonDisk,
+		},
+		"a replica is restarted whatever the disks of other shards do": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-1").Outdated, f.pod("c-0-0").Node.OnDisk = true, false
+			},
+			step: Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}},
+		},
+		"a cluster is settled while copies are written to disk": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-1").Node.OnDisk = false },
 		},
 		"a pod that cannot start is replaced when it is outdated": {
 			state: formed(), spoil: func(f *fixture) {

@@ -51,15 +51,22 @@ func (p *Pod) ref() PodRef { return PodRef{p.Name, p.UID} }
 // proved yet that the new template works, only one goes.
 func restartReplicas(v *view) (cluster.Plan, bool) {
 	step := Restart{Cause: ReasonRestart}
+	var unsaved *Pod
 	for shard, pods := range v.shards {
-		for _, p := range pods {
-			if p.Outdated && p != v.primary(shard) {
-				step.Pods = append(step.Pods, p.ref())
-				break
-			}
+		i := slices.IndexFunc(pods, func(p *Pod) bool { return p.Outdated && p != v.primary(shard) })
+		if i < 0 {
+			continue
 		}
+		if p := v.unsaved(shard); p != nil {
+			unsaved = p
+			continue
+		}
+		step.Pods = append(step.Pods, pods[i].ref())
 	}
-	if len(step.Pods) == 0 {
+	switch {
+	case len(step.Pods) == 0 && unsaved != nil:
+		return waitForDisk(unsaved)
+	case len(step.Pods) == 0:
 		return cluster.Pass()
 	}
 	if !slices.ContainsFunc(v.Pods, func(p Pod) bool { return !p.Outdated }) {
@@ -74,6 +81,21 @@ func restartReplicas(v *view) (cluster.Plan, bool) {
 	return cluster.Do(step, "replicas run an outdated pod template")
 }
 
+// unsaved is a pod of the shard whose data is not all on its disk; nil when there is none. Until it is, a crash of this
+// pod may cost what only the pod to be restarted has.
+func (v *view) unsaved(shard int) *Pod {
+	for _, p := range v.shards[shard] {
+		if !p.Node.OnDisk {
+			return p
+		}
+	}
+	return nil
+}
+
+func waitForDisk(p *Pod) (cluster.Plan, bool) {
+	return cluster.Wait(ReasonDisk, later, "%s has yet to write the data that it copied to its disk (the rewrite of its append-only file)", p.Name)
+}
+
 // failOver hands a shard whose primary is outdated to a replica that is current. One shard at a time: the others are
 // the voters.
 func failOver(v *view) (cluster.Plan, bool) {
@@ -83,6 +105,9 @@ func failOver(v *view) (cluster.Plan, bool) {
 			continue
 		}
 		best := bestReplica(pods, primary)
+		if p := v.unsaved(shard); best == nil && p != nil {
+			return waitForDisk(p)
+		}
 		if best == nil {
 			return cluster.Wait(ReasonSync, soon*3, "no replica of %s has caught up", primary.Name)
 		}
@@ -96,7 +121,7 @@ func bestReplica(pods []*Pod, primary *Pod) *Pod {
 	var best *Pod
 	for _, p := range pods {
 		self, known := primary.Node.Peer(p.Node.ID)
-		if p == primary || p.Outdated || !p.Ready || !p.Node.LinkUp || !known || !self.Replica {
+		if p == primary || p.Outdated || !p.Ready || !p.Node.LinkUp || !p.Node.OnDisk || !known || !self.Replica {
 			continue
 		}
 		if primary.Node.Offset-p.Node.Offset <= maxLag && (best == nil || p.Node.Offset > best.Node.Offset) {
@@ -118,6 +143,8 @@ func restartPrimary(v *view) (cluster.Plan, bool) {
 				"pod %s runs an outdated template, and restarting it would delete the only copy of its shard: delete the pod yourself to accept that", p.Name)
 		case !p.Ready:
 			return cluster.Wait(ReasonStarting, soon*3, "pod %s is not ready", p.Name)
+		case !p.Node.OnDisk:
+			return waitForDisk(p)
 		}
 		return cluster.Do(Restart{Pods: []PodRef{p.ref()}, Cause: ReasonRestart},
 			"%s runs an outdated pod template; it has no replica, so its slots are out of service until it is back", p.Name)

@@ -241,6 +241,18 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 	p.exists, p.restart, p.backAt = false, false, s.soon(ticks)
 }
 
+// strike is what a fault does to a pod. What its server had not on disk is written off, which is for no step to do.
+func (s *simulation) strike(p *simPod, loseDisk bool, ticks int) {
+	s.delete(p, loseDisk, ticks)
+	s.crashed(p)
+}
+
+func (s *simulation) crashed(p *simPod) {
+	if r := s.unit(p.shard); p.server != nil && owns(p.server, r) && p.server.Epoch() >= s.won[r] {
+		s.acked[r] = min(s.acked[r], p.server.Data[r])
+	}
+}
+
 // mourn judges whether a cluster can get over the loss of a disk, and writes off what nobody else has.
 func (s *simulation) mourn(p *simPod) {
 	r := s.unit(p.shard)
@@ -295,24 +307,24 @@ func (s *simulation) fault() {
 	switch s.rnd.IntN(9) {
 	case 0, 1:
 		s.log("fault: pod %s is deleted", p.name)
-		s.delete(p, ephemeral, 30)
+		s.strike(p, ephemeral, 30)
 	case 2:
 		s.kill(p)
 	case 3:
 		s.log("fault: the node of %s is lost for a while", p.name)
-		s.delete(p, ephemeral, 400)
+		s.strike(p, ephemeral, 400)
 	case 4:
 		s.cutOff(p)
 	case 5:
 		if s.rnd.IntN(3) == 0 {
 			s.log("fault: pod %s and its disk are lost", p.name)
-			s.delete(p, true, 30)
+			s.strike(p, true, 30)
 		}
 	case 6:
 		if s.rnd.IntN(4) == 0 {
 			s.log("fault: all pods are deleted at once")
 			for _, p := range s.pods {
-				s.delete(p, ephemeral, 30)
+				s.strike(p, ephemeral, 30)
 			}
 		}
 	case 7:
@@ -331,6 +343,7 @@ func (s *simulation) kill(p *simPod) {
 	}
 	s.log("fault: the server of %s is killed", p.name)
 	p.server.Stop()
+	s.crashed(p)
 	p.restart, p.backAt = true, s.soon(20)
 	if p.server.StartedEmpty() && s.rnd.IntN(4) == 0 {
 		s.log("fault: so is its data")
@@ -439,6 +452,9 @@ func (s *simulation) check(step cluster.Step) {
 		if to.shard != from.shard {
 			s.fail("%s: that is another shard", st)
 		}
+		if !to.server.OnDisk() {
+			s.fail("%s: its copy is not on disk", st)
+		}
 	case redis.Elect:
 		s.checkElect(st)
 	case redis.Restart:
@@ -481,6 +497,9 @@ func (s *simulation) checkRestart(st redis.Restart) {
 		for _, o := range s.pods {
 			if o != p && o.shard == p.shard && o.server != nil && o.server.Primary() != "" && !o.server.LinkUp() {
 				s.fail("%s: %s is not in sync", st, o.name)
+			}
+			if o.exists && o.shard == p.shard && !o.server.OnDisk() {
+				s.fail("%s: the data of %s is not on disk", st, o.name)
 			}
 		}
 		if p.server == nil || !p.server.Owns(s.unit(p.shard)) {

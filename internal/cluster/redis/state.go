@@ -88,6 +88,9 @@ type Node struct {
 	// EverLinked says that a replica has been connected to its primary since it started. One that has not never stands for
 	// election by itself, see cluster-replica-validity-factor in config.go.
 	EverLinked bool
+	// OnDisk says that what the server holds is on its disk as well. After it has copied its primary, a server keeps the
+	// append-only file of the time before until the rewrite of that file ends: a crash meanwhile brings the old data back.
+	OnDisk bool
 	// AdmitsReplicas says that others may copy this server, see Decision.Admit.
 	AdmitsReplicas bool
 	// Offset is how far the replication stream was written (primary) or applied (replica), in bytes.

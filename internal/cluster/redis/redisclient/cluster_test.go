@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
@@ -118,14 +119,39 @@ func TestRealCluster(t *testing.T) {
 				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
 				w.expect(w.clients())
 			})
+			t.Run("a shard is handed to a copy only when that is on disk", func(t *testing.T) {
+				w.steps = nil
+				from := w.primary(t, 0)
+				replica := w.pods["carts-0-0"]
+				if replica.name == from {
+					replica = w.pods["carts-0-1"]
+				}
+				w.kill(replica)
+				w.recreate(replica, true)
+				for w.do(replica, "CONFIG", "SET", "rdb-key-save-delay", 20000) != nil { // 20 ms for each key.
+					pause(t.Context(), 50*time.Millisecond)
+				}
+				w.settle()
+				plan := w.planRestart(t, from)
+				if plan.Reason != redis.ReasonDisk {
+					t.Fatalf("planned %s: %s, want to wait for the disk", plan.Reason, plan.Message)
+				}
+				for end := time.Now().Add(time.Minute); plan.Reason == redis.ReasonDisk && time.Now().Before(end); {
+					pause(t.Context(), 100*time.Millisecond)
+					plan = w.planRestart(t, from)
+				}
+				if _, ok := plan.Step.(redis.Failover); !ok {
+					t.Fatalf("planned %s: %s, want a failover", plan.Reason, plan.Message)
+				}
+				w.kill(replica)
+				w.run(replica)
+				w.settle()
+				w.expect(w.clients())
+			})
 			t.Run("a shard is handed over", func(t *testing.T) {
 				w.steps = nil
 				from := w.primary(t, 0)
-				s := w.observe(t.Context())
-				for i := range s.Pods {
-					s.Pods[i].Outdated = s.Pods[i].Name == from
-				}
-				plan := redis.Next(s)
+				plan := w.planRestart(t, from)
 				if _, ok := plan.Step.(redis.Failover); !ok {
 					t.Fatalf("planned %s (%s), want a failover", plan.Step, plan.Message)
 				}
@@ -164,6 +190,16 @@ func TestRealClusterInPlainText(t *testing.T) {
 			})
 		})
 	}
+}
+
+// planRestart is what is planned while the template of a pod is outdated.
+func (w *world) planRestart(t *testing.T, pod string) cluster.Plan {
+	t.Helper()
+	s := w.observe(t.Context())
+	for i := range s.Pods {
+		s.Pods[i].Outdated = s.Pods[i].Name == pod
+	}
+	return redis.Next(s)
 }
 
 // primary names the pod that owns the slots of a shard.

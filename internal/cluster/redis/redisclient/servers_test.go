@@ -336,14 +336,20 @@ func (w *world) settle() time.Duration {
 // refuseReplicas keeps a primary from serving replicas, as a network or a full disk might.
 func (w *world) refuseReplicas(p *process) {
 	w.t.Helper()
+	if err := w.do(p, "ACL", "SETUSER", redis.UserReplication, "-psync", "-sync"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// do sends a command as a client that may do anything.
+func (w *world) do(p *process, args ...any) error {
+	w.t.Helper()
 	c := goredis.NewClient(&goredis.Options{
 		Addr: p.ip + ":6379", Username: "default", Password: w.passwords[redis.PasswordDefault], TLSConfig: w.tlsFor(p.name),
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	defer func() { _ = c.Close() }()
-	if err := c.Do(w.t.Context(), "ACL", "SETUSER", redis.UserReplication, "-psync", "-sync").Err(); err != nil {
-		w.t.Fatal(err)
-	}
+	return c.Do(w.t.Context(), args...).Err()
 }
 
 // settleUntil runs the loop until the plan has a reason; the empty one is that of a settled cluster.

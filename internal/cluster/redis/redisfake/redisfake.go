@@ -71,6 +71,10 @@ type Server struct {
 	master redis.Address
 	// admits says that others may copy the server; rendered is what the start gate decided about that.
 	admits, rendered bool
+	// disk is what the server will find there when it starts again, and savedAt when that is no longer less than what it
+	// holds; nil when it is not.
+	disk    map[redis.Range]int
+	savedAt time.Time
 }
 
 // slot is a range and its owner in the eyes of one node.
@@ -120,7 +124,15 @@ func (n *Network) Remove(s *Server) {
 }
 
 // Stop ends the process.
-func (s *Server) Stop() { s.Up, s.linkUp = false, false }
+func (s *Server) Stop() {
+	s.Up, s.linkUp = false, false
+	if s.disk != nil {
+		s.Data, s.disk = s.disk, nil
+	}
+}
+
+// OnDisk says that the disk holds what the server does.
+func (s *Server) OnDisk() bool { return s.disk == nil }
 
 // Start runs the server in a new pod: the gate looks at its disk first.
 func (s *Server) Start(a redis.Address) {
@@ -168,6 +180,9 @@ func (n *Network) Tick() {
 	for _, s := range n.servers {
 		if s.Up {
 			s.replicate()
+			if s.net.now.After(s.savedAt) {
+				s.disk = nil
+			}
 			s.elect(false)
 		}
 	}
@@ -444,8 +459,17 @@ func (s *Server) replicate() {
 			return
 		}
 		s.linkUp, s.synced = true, true
+		s.rewrite()
 	}
 	s.Data = maps.Clone(source.Data)
+}
+
+// rewrite begins to write a copy of the primary to disk, where the data of the time before stays until it is done.
+func (s *Server) rewrite() {
+	if s.disk == nil {
+		s.disk = maps.Clone(s.Data)
+	}
+	s.savedAt = s.net.now.Add(time.Duration(1+s.net.Rand.IntN(30)) * Cron)
 }
 
 // serves tells whether a server lets another one copy it. A replica has nothing to give before it is linked itself.
