@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -144,6 +145,7 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		Deleting: pod.DeletionTimestamp != nil,
 		Ready:    podReady(pod),
 		Stuck:    stuck(pod),
+		Started:  startedAt(pod, redis.ContainerServer),
 		HasRun:   hasRun(pod, redis.ContainerServer),
 		Gate:     gateRemark(pod),
 	}
@@ -151,6 +153,14 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		p.Addr = redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}
 	}
 	return p
+}
+
+// startedAt is when a container that runs was started; zero when it does not run.
+func startedAt(pod *corev1.Pod, container string) time.Time {
+	if r := containerStatus(pod.Status.ContainerStatuses, container).State.Running; r != nil {
+		return r.StartedAt.Time
+	}
+	return time.Time{}
 }
 
 // gateRemark is what the start gate said at its end, this time or the last, empty when it had nothing to remark.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // ParseNodes reads the answer to CLUSTER NODES, or the file nodes.conf, which has the same lines and one more that
@@ -123,6 +124,9 @@ func (n *Node) readInfo(info map[string]string) {
 	n.Loading = info["loading"] == "1" || info["async_loading"] == "1"
 	n.LinkUp = info["master_link_status"] == "up" && info["master_sync_in_progress"] != "1"
 	n.EverLinked = n.LinkUp || (info["role"] == "slave" && info["master_link_down_since_seconds"] != "-1")
+	if n.EverLinked && !n.LinkUp {
+		n.LinkDown = time.Duration(number(info["master_link_down_since_seconds"])) * time.Second
+	}
 	n.OnDisk = info["aof_enabled"] == "1" && info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0" &&
 		info["aof_last_bgrewrite_status"] == "ok"
 	n.Offset = number(info["master_repl_offset"])

@@ -3,6 +3,7 @@ package redis
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -69,7 +70,7 @@ func TestParseNode(t *testing.T) {
 		},
 		"a replica that lost its primary": {
 			"role:slave\r\nmaster_link_status:down\r\nmaster_link_down_since_seconds:12\r\nslave_repl_offset:9\r\n",
-			Node{Offset: 9, EverLinked: true},
+			Node{Offset: 9, EverLinked: true, LinkDown: 12 * time.Second},
 		},
 		"valkey, while it loads": {
 			"redis_version:7.2.4\r\nvalkey_version:9.1.2\r\nloading:1\r\nrole:slave\r\nmaster_link_down_since_seconds:-1\r\ndb0:keys=3\r\ndb12:keys=4,expires=1\r\ndbx:keys=9\r\n",

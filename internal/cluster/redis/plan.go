@@ -48,6 +48,7 @@ func Next(s State) cluster.Plan {
 		attachReplicas,
 		admitReplicas,
 		deposeEmpty,
+		restartBroken,
 		waitForAll,
 		setConfigEpochs,
 		introduce,
@@ -123,13 +124,32 @@ func refuseChange(v *view) (cluster.Plan, bool) {
 	if v.layoutDiffers() {
 		return refuseLayout(v)
 	}
-	for _, p := range v.read {
-		if !samePatchLine(p.Node.Version, v.Spec.Version) {
-			return cluster.Refuse(ReasonVersion, "pod %s runs version %s and spec.version is %s: only the patch version can change; set it back",
-				p.Name, p.Node.Version, v.Spec.Version)
-		}
+	if p := v.otherLine(); p != nil {
+		return cluster.Refuse(ReasonVersion, "pod %s runs version %s and spec.version is %s: only the patch version can change; set it back",
+			p.Name, p.Node.Version, v.Spec.Version)
 	}
 	return cluster.Pass()
+}
+
+// otherLine is a pod that shows that the specification asks for another minor version than the cluster has; nil when
+// there is none. An outdated pod that differs from the others is what is left of a change that was set back.
+func (v *view) otherLine() *Pod {
+	var other *Pod
+	same := false
+	for _, p := range v.read {
+		switch {
+		case samePatchLine(p.Node.Version, v.Spec.Version):
+			same = true
+		case !p.Outdated:
+			return p
+		default:
+			other = p
+		}
+	}
+	if same {
+		return nil
+	}
+	return other
 }
 
 func refuseLayout(v *view) (cluster.Plan, bool) {

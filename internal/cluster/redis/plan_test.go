@@ -3,6 +3,7 @@ package redis
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -11,6 +12,9 @@ import (
 
 // fixture builds a state of three shards with one replica each, which a test then spoils.
 type fixture struct{ State }
+
+// now is the time of all states; their servers have been running for an hour.
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func id(pod string) string { return "id-" + pod }
 
@@ -38,14 +42,14 @@ func formed() *fixture {
 
 // fresh is a cluster whose servers have just started for the first time.
 func fresh() *fixture {
-	f := &fixture{State{Spec: Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", Persistent: true}}}
+	f := &fixture{State{Now: now, Spec: Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", Persistent: true}}}
 	for shard := range 3 {
 		f.Sets = append(f.Sets, Set{Shard: shard, Replicas: 2})
 		for ordinal := range 2 {
 			name := cluster.Pod(cluster.ShardSet("c", shard), ordinal)
 			addr := Address{IP: fmt.Sprintf("10.0.%d.%d", shard, ordinal), Port: ClientPort}
 			f.Pods = append(f.Pods, Pod{
-				Name: name, UID: "uid-" + name, Shard: shard, Ordinal: ordinal, Addr: addr, Ready: true, HasRun: true,
+				Name: name, UID: "uid-" + name, Shard: shard, Ordinal: ordinal, Addr: addr, Ready: true, HasRun: true, Started: now.Add(-time.Hour),
 				Node: &Node{ID: id(name), Version: "8.0.2", Peers: []Peer{{ID: id(name), Addr: addr, Myself: true, Connected: true}}},
 			})
 		}
@@ -60,6 +64,12 @@ func (f *fixture) pod(name string) *Pod {
 		}
 	}
 	panic("no pod " + name)
+}
+
+// unlink cuts a replica off from its primary, a minute ago.
+func (f *fixture) unlink(name string) {
+	n := f.pod(name).Node
+	n.LinkUp, n.LinkDown = false, time.Minute
 }
 
 // views calls do on the line that every server has about a node.
@@ -352,7 +362,50 @@ func TestNext(t *testing.T) {
 			step: Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-1-1", "uid-c-1-1"}, {"c-2-1", "uid-c-2-1"}}},
 		},
 		"no replica is restarted before the last one is back": {
-			state: formed(), spoil: func(f *fixture) { outdate(f); f.pod("c-1-1").Node.LinkUp = false }, reason: ReasonSync,
+			state: formed(), spoil: func(f *fixture) {
+				outdate(f)
+				f.pod("c-1-1").Outdated, f.pod("c-1-1").Node.LinkUp = false, false
+			}, reason: ReasonSync,
+		},
+		"an outdated replica that is not in sync is restarted": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-1").Outdated = true; f.unlink("c-1-1") },
+			step: Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}},
+		},
+		"an outdated replica is given time to get into sync": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-1").Outdated = true
+				f.unlink("c-1-1")
+				f.pod("c-1-1").Node.LinkDown = 2 * time.Second
+			}, reason: ReasonSync,
+		},
+		"an outdated replica that neither answers nor is ready is restarted": {
+			state: formed(), spoil: func(f *fixture) {
+				p := f.pod("c-1-1")
+				p.Outdated, p.Ready, p.Node = true, false, nil
+			},
+			step: Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}},
+		},
+		"an outdated replica that is ready is not restarted because it cannot be reached": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-1").Outdated, f.pod("c-1-1").Node = true, nil },
+			reason: ReasonUnreachable,
+		},
+		"an outdated replica is not restarted while its primary is not well": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-1").Outdated, f.pod("c-1-0").Node.StateOK = true, false
+				f.unlink("c-1-1")
+			},
+			reason: ReasonGossip,
+		},
+		"the wrong version that was set back is rolled back": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-0-1").Outdated, f.pod("c-0-1").Node.Version = true, "8.2.1" },
+			step: Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-0-1", "uid-c-0-1"}}},
+		},
+		"the wrong version is not rolled out": {
+			state: formed(), spoil: func(f *fixture) {
+				outdate(f)
+				f.pod("c-0-1").Outdated, f.pod("c-0-1").Node.Version = false, "8.2.1"
+			},
+			reason: ReasonVersion, stalled: true,
 		},
 		"an outdated primary hands over": {
 			state: formed(), spoil: func(f *fixture) { f.pod("c-1-0").Outdated = true },

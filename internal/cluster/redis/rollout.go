@@ -2,6 +2,7 @@ package redis
 
 import (
 	"slices"
+	"time"
 
 	"github.com/quorate/quorate/internal/cluster"
 )
@@ -47,6 +48,67 @@ func (v *view) hasLivingCopy(p *Pod) bool {
 
 func (p *Pod) ref() PodRef { return PodRef{p.Name, p.UID} }
 
+// restartBroken restarts outdated pods that are the very ones which are not well, while the primary of their shard is.
+// The rules after it wait for every server: without this one, setting back what broke a replica would not help.
+func restartBroken(v *view) (cluster.Plan, bool) {
+	step := Restart{Cause: ReasonRestart}
+	for shard, pods := range v.shards {
+		if !v.thrives(shard) || slices.ContainsFunc(pods, func(p *Pod) bool { return p.Deleting }) {
+			continue
+		}
+		if i := slices.IndexFunc(pods, func(p *Pod) bool { return p.Outdated && v.ails(p) }); i >= 0 {
+			step.Pods = append(step.Pods, pods[i].ref())
+		}
+	}
+	if len(step.Pods) == 0 {
+		return cluster.Pass()
+	}
+	if !v.proven() {
+		step.Pods = step.Pods[:1]
+	}
+	return cluster.Do(step, "pods of an outdated template are not in sync or not ready, and the primaries of their shards are well")
+}
+
+// patience is how long a server is given to get into sync or to become ready before it counts as broken.
+const patience = 30 * time.Second
+
+// ails tells whether a pod has not done for a while what a replica is for. One that is ready and cannot be read may be a
+// good one.
+func (v *view) ails(p *Pod) bool {
+	up := v.Now.Sub(p.Started)
+	switch {
+	case p.Node == nil:
+		return !p.Ready && up >= patience
+	case p.ownsSlots():
+		return false
+	case !p.Ready:
+		return up >= patience
+	}
+	if !p.Node.Self().Replica || p.Node.LinkUp || up < patience {
+		return false
+	}
+	return p.Node.LinkDown >= patience || (!p.Node.EverLinked && v.othersFollow(p))
+}
+
+// othersFollow tells whether all current replicas of a pod's shard are in sync. What never was connected to its primary may
+// have been the primary itself a moment ago, and then the others come first.
+func (v *view) othersFollow(p *Pod) bool {
+	return !slices.ContainsFunc(v.shards[p.Shard], func(o *Pod) bool {
+		return o != p && !o.Outdated && (o.Node == nil || (o.Node.Self().Replica && (!o.Node.LinkUp || !o.Node.OnDisk)))
+	})
+}
+
+// thrives tells whether a shard has a primary that could do without the others for a while.
+func (v *view) thrives(shard int) bool {
+	p := v.primary(shard)
+	return p != nil && p.Ready && p.Node.StateOK && p.Node.OnDisk && p.Node.AdmitsReplicas && !p.Node.Loading
+}
+
+// proven tells whether some pod was made from the current template.
+func (v *view) proven() bool {
+	return slices.ContainsFunc(v.Pods, func(p Pod) bool { return !p.Outdated })
+}
+
 // restartReplicas restarts outdated replicas, one of each shard at a time. Everything is healthy here. While no pod has
 // proved yet that the new template works, only one goes.
 func restartReplicas(v *view) (cluster.Plan, bool) {
@@ -69,7 +131,7 @@ func restartReplicas(v *view) (cluster.Plan, bool) {
 	case len(step.Pods) == 0:
 		return cluster.Pass()
 	}
-	if !slices.ContainsFunc(v.Pods, func(p Pod) bool { return !p.Outdated }) {
+	if !v.proven() {
 		step.Pods = step.Pods[:1]
 	}
 	for i := range v.Pods {

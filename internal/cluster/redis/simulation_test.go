@@ -53,6 +53,7 @@ type simPod struct {
 	outdated       bool
 	server         *redisfake.Server
 	backAt         time.Time
+	started        time.Time
 	// restart says that only the process is down, so that it comes back at the same address.
 	restart bool
 	cutTill time.Time
@@ -145,6 +146,7 @@ func (s *simulation) revive(p *simPod) {
 		return
 	}
 	p.backAt = time.Time{}
+	p.started = now
 	if p.restart {
 		p.restart = false
 		p.server.Restart()
@@ -412,7 +414,7 @@ func (s *simulation) observe() redis.State {
 		}
 		pod := redis.Pod{
 			Name: p.name, UID: p.uid, Shard: p.shard, Ordinal: p.ordinal, Addr: p.server.Addr,
-			Ready: p.server.Up, Outdated: p.outdated, HasRun: true,
+			Ready: p.server.Up, Outdated: p.outdated, HasRun: true, Started: p.started,
 		}
 		pod.Node, _ = p.server.Read(context.Background())
 		state.Pods = append(state.Pods, pod)
@@ -494,11 +496,15 @@ func (s *simulation) checkRestart(st redis.Restart) {
 			s.fail("%s: two pods of one shard", st)
 		}
 		shards[p.shard] = true
+		if p.server.Primary() != "" && !p.server.LinkUp() {
+			s.checkBroken(st, p)
+			continue
+		}
 		for _, o := range s.pods {
 			if o != p && o.shard == p.shard && o.server != nil && o.server.Primary() != "" && !o.server.LinkUp() {
 				s.fail("%s: %s is not in sync", st, o.name)
 			}
-			if o.exists && o.shard == p.shard && !o.server.OnDisk() {
+			if o != p && o.exists && o.shard == p.shard && !o.server.OnDisk() {
 				s.fail("%s: the data of %s is not on disk", st, o.name)
 			}
 		}
@@ -511,6 +517,13 @@ func (s *simulation) checkRestart(st redis.Restart) {
 		if !s.spec.Persistent && p.server.Data[s.unit(p.shard)] > 0 {
 			s.fail("%s: the only copy of a shard", st)
 		}
+	}
+}
+
+// checkBroken insists that a pod which is not in sync is restarted only while its primary is well.
+func (s *simulation) checkBroken(st redis.Restart, p *simPod) {
+	if o := s.owner(s.unit(p.shard)); o == nil || !o.Up || !o.OnDisk() {
+		s.fail("%s: %s has no primary that is well", st, p.name)
 	}
 }
 

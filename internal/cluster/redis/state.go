@@ -54,6 +54,8 @@ type Pod struct {
 	Outdated bool
 	// Stuck says why the pod cannot start, as Kubernetes puts it (ImagePullBackOff: ...); empty when nothing is wrong.
 	Stuck string
+	// Started is when the server's container was started; zero: it does not run.
+	Started time.Time
 	// HasRun says that the server of this pod has been running at some time, so that an ephemeral volume may hold data.
 	HasRun bool
 	// Gate is what the start gate had to say, empty when it had nothing to remark.
@@ -88,6 +90,8 @@ type Node struct {
 	// EverLinked says that a replica has been connected to its primary since it started. One that has not never stands for
 	// election by itself, see cluster-replica-validity-factor in config.go.
 	EverLinked bool
+	// LinkDown is for how long a replica that has been connected is not, in whole seconds.
+	LinkDown time.Duration
 	// OnDisk says that what the server holds is on its disk as well. After it has copied its primary, a server keeps the
 	// append-only file of the time before until the rewrite of that file ends: a crash meanwhile brings the old data back.
 	OnDisk bool

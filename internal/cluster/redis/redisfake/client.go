@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
@@ -38,6 +39,9 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 		return nil, err
 	}
 	n := &redis.Node{ID: s.ID, Version: "8.0.2", StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk()}
+	if s.synced && !s.linkUp {
+		n.LinkDown = s.net.now.Sub(s.linkedAt).Truncate(time.Second)
+	}
 	for _, count := range s.Data {
 		n.Keys += int64(min(count, 1))
 		n.Offset += int64(count)

@@ -63,6 +63,7 @@ type Server struct {
 	synced      bool
 	syncFrom    time.Time
 	linkUp      bool
+	linkedAt    time.Time // when the link was last up
 	electAt     time.Time
 	startedAt   time.Time
 	reports     map[string]map[string]time.Time
@@ -180,6 +181,9 @@ func (n *Network) Tick() {
 	for _, s := range n.servers {
 		if s.Up {
 			s.replicate()
+			if s.linkUp {
+				s.linkedAt = n.now
+			}
 			if s.net.now.After(s.savedAt) {
 				s.disk = nil
 			}
