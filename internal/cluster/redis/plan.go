@@ -26,6 +26,7 @@ const (
 	ReasonElection        = "WaitingForElection"
 	ReasonIslands         = "SeparateClusters"
 	ReasonShardLost       = "ShardLost"
+	ReasonNotElected      = "ReplicaNotElected"
 	ReasonNoMajority      = "NoMajority"
 	ReasonSlotsUnassigned = "SlotsUnassigned"
 	ReasonForeignSlots    = "SlotsInForeignShard"
@@ -49,6 +50,7 @@ func Next(s State) cluster.Plan {
 		admitReplicas,
 		deposeEmpty,
 		restartBroken,
+		refuseUnelected,
 		waitForAll,
 		setConfigEpochs,
 		introduce,

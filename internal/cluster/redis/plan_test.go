@@ -26,7 +26,7 @@ func formed() *fixture {
 		p.Node.Peers = nil
 		for j := range f.Pods {
 			o := &f.Pods[j]
-			peer := Peer{ID: o.Node.ID, Addr: o.Addr, Myself: i == j, Connected: true, Epoch: f.Spec.bootstrapEpoch(o)}
+			peer := Peer{ID: o.Node.ID, Addr: o.Addr, Host: o.Name + ".c-peers", Myself: i == j, Connected: true, Epoch: f.Spec.bootstrapEpoch(o)}
 			if o.Ordinal == 0 {
 				peer.Slots = Share(o.Shard, f.Spec.Shards)
 			} else {
@@ -42,7 +42,7 @@ func formed() *fixture {
 
 // fresh is a cluster whose servers have just started for the first time.
 func fresh() *fixture {
-	f := &fixture{State{Now: now, Spec: Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", Persistent: true}}}
+	f := &fixture{State{Now: now, Spec: Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", NodeTimeout: 5 * time.Second, Persistent: true}}}
 	for shard := range 3 {
 		f.Sets = append(f.Sets, Set{Shard: shard, Replicas: 2})
 		for ordinal := range 2 {
@@ -50,7 +50,7 @@ func fresh() *fixture {
 			addr := Address{IP: fmt.Sprintf("10.0.%d.%d", shard, ordinal), Port: ClientPort}
 			f.Pods = append(f.Pods, Pod{
 				Name: name, UID: "uid-" + name, Shard: shard, Ordinal: ordinal, Addr: addr, Ready: true, HasRun: true, Started: now.Add(-time.Hour),
-				Node: &Node{ID: id(name), Version: "8.0.2", Peers: []Peer{{ID: id(name), Addr: addr, Myself: true, Connected: true}}},
+				Node: &Node{ID: id(name), Version: "8.0.2", Peers: []Peer{{ID: id(name), Addr: addr, Host: name + ".c-peers", Myself: true, Connected: true}}},
 			})
 		}
 	}
@@ -70,6 +70,13 @@ func (f *fixture) pod(name string) *Pod {
 func (f *fixture) unlink(name string) {
 	n := f.pod(name).Node
 	n.LinkUp, n.LinkDown = false, time.Minute
+}
+
+// loseNode is what the loss of the node that a pod runs on looks like a minute later.
+func (f *fixture) loseNode(name string) {
+	p := f.pod(name)
+	p.Ready, p.Node = false, nil
+	f.views(id(name), func(peer *Peer) { peer.Failed = true })
 }
 
 // views calls do on the line that every server has about a node.
@@ -303,6 +310,80 @@ func TestNext(t *testing.T) {
 				n.AdmitsReplicas, n.Keys, f.pod("c-1-1").Node.LinkUp = false, 2, false
 			},
 			step: Elect{1, id("c-1-0"), "c-1-1"},
+		},
+		"a replica with a very old copy is elected when it does not stand by itself": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaceDisk("c-1-0")
+				f.join("c-1-0")
+				f.unlink("c-1-1")
+				f.pod("c-1-1").Node.LinkDown = 2 * time.Hour
+			},
+			step: Elect{1, id("c-1-0"), "c-1-1"},
+		},
+		"a replica that loads its data is waited for": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaceDisk("c-1-0")
+				f.join("c-1-0")
+				n := f.pod("c-1-1").Node
+				n.Loading, n.EverLinked, n.LinkUp, n.Keys = true, false, false, 0
+			},
+			reason: ReasonSync,
+		},
+		"a primary on a lost node is replaced by a replica of its own accord": {
+			state: formed(), spoil: func(f *fixture) { f.loseNode("c-1-0"); f.unlink("c-1-1") }, reason: ReasonUnreachable,
+		},
+		"a replica that was never connected does not replace a primary on a lost node": {
+			state: formed(), spoil: func(f *fixture) {
+				f.loseNode("c-1-0")
+				n := f.pod("c-1-1").Node
+				n.EverLinked, n.LinkUp = false, false
+			},
+			reason: ReasonNotElected, stalled: true,
+		},
+		"nor does one with a very old copy": {
+			state: formed(), spoil: func(f *fixture) {
+				f.loseNode("c-1-0")
+				f.unlink("c-1-1")
+				f.pod("c-1-1").Node.LinkDown = 2 * time.Hour
+			},
+			reason: ReasonNotElected, stalled: true,
+		},
+		"a primary that is about to come back is waited for": {
+			state: formed(), spoil: func(f *fixture) {
+				f.loseNode("c-1-0")
+				p := f.pod("c-1-1")
+				p.Node.EverLinked, p.Node.LinkUp, p.Started = false, false, now.Add(-10*time.Second)
+			},
+			reason: ReasonUnreachable,
+		},
+		"so is one that Kubernetes finds ready": {
+			state: formed(), spoil: func(f *fixture) {
+				f.loseNode("c-1-0")
+				p := f.pod("c-1-1")
+				f.pod("c-1-0").Ready, p.Node.EverLinked, p.Node.LinkUp = true, false, false
+			},
+			reason: ReasonUnreachable,
+		},
+		"a primary whose data goes with its pod is replaced by whoever has most": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Spec.Persistent = false
+				f.loseNode("c-1-0")
+				f.pod("c-1-0").Deleting = true
+				n := f.pod("c-1-1").Node
+				n.EverLinked, n.LinkUp = false, false
+			},
+			step: Elect{1, id("c-1-0"), "c-1-1"},
+		},
+		"without a majority nobody replaces a primary on a lost node": {
+			state: formed(), spoil: func(f *fixture) {
+				for _, name := range []string{"c-1-0", "c-2-0"} {
+					f.loseNode(name)
+					f.views(id(name), func(p *Peer) { p.Failing, p.Failed = true, false })
+				}
+				f.unlink("c-1-1")
+				f.unlink("c-2-1")
+			},
+			reason: ReasonNoMajority, stalled: true,
 		},
 		"without a majority a human has to decide": {
 			state: formed(), spoil: func(f *fixture) {

@@ -174,6 +174,8 @@ func waitForElection(v *view) (cluster.Plan, bool) {
 		living, lost := v.voters(g, ghosts)
 		best := furthest(slices.DeleteFunc(slices.Clone(g.replicas), g.wiped))
 		switch {
+		case slices.ContainsFunc(g.replicas, func(p *Pod) bool { return p.Node.Loading }):
+			return cluster.Wait(ReasonSync, later, "node %s is gone; one of %v loads its data", short(g.id), names(g.replicas))
 		case best == nil:
 			return cluster.Refuse(ReasonShardLost,
 				"slots %s belong to node %s, which is gone with its disk and left no replica with data: bring its volume back or restore a backup; the other shards keep serving",
@@ -182,7 +184,7 @@ func waitForElection(v *view) (cluster.Plan, bool) {
 			return cluster.Refuse(ReasonNoMajority,
 				"only %d of %d primaries can vote on who replaces node %s, which is gone for good: run CLUSTER FAILOVER TAKEOVER on %s to accept the loss of what was not replicated",
 				living, living+lost, short(g.id), best.Name)
-		case g.dead && g.unelectable():
+		case g.dead && v.unelectable(g):
 			return cluster.Do(Elect{best.Shard, g.id, best.Name},
 				"node %s is gone and no replica stands for election by itself; %s has most of its data", short(g.id), best.Name)
 		}
@@ -191,10 +193,16 @@ func waitForElection(v *view) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// unelectable tells whether gossip will not replace a dead node: its failure goes unnoticed, or its replicas have not
-// been connected to it since they started.
-func (g ghost) unelectable() bool {
-	return g.noAddr || !slices.ContainsFunc(g.replicas, func(p *Pod) bool { return p.Node.EverLinked })
+// unelectable tells whether gossip will not replace a dead node: its failure goes unnoticed, or none of its replicas stands
+// for election.
+func (v *view) unelectable(g ghost) bool {
+	return g.noAddr || !slices.ContainsFunc(g.replicas, v.stands)
+}
+
+// stands tells whether a replica stands for election by itself: it has been connected to its primary since it started,
+// and not too long ago.
+func (v *view) stands(p *Pod) bool {
+	return p.Node.EverLinked && p.Node.LinkDown <= validityFactor*v.Spec.NodeTimeout
 }
 
 // wiped tells whether a replica copies an empty server that has got the address of its primary, which is gone.

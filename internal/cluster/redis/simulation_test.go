@@ -64,9 +64,9 @@ type simPod struct {
 func newSimulation(seed uint64, faults bool) *simulation {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	s := &simulation{rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), acked: map[redis.Range]int{}, won: map[redis.Range]uint64{}, assigned: map[redis.Range]bool{}}
-	s.spec = redis.Spec{Name: "c", Shards: 1 + rnd.IntN(4), Replicas: rnd.IntN(3), Version: "8.0.2", Persistent: rnd.IntN(3) > 0}
+	s.spec = redis.Spec{Name: "c", Shards: 1 + rnd.IntN(4), Replicas: rnd.IntN(3), Version: "8.0.2", NodeTimeout: nodeTime, Persistent: rnd.IntN(3) > 0}
 	if !faults {
-		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", Persistent: true}
+		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", NodeTimeout: nodeTime, Persistent: true}
 	}
 	s.net.Promoted = s.promoted
 	for shard := range s.spec.Shards {
@@ -157,6 +157,7 @@ func (s *simulation) revive(p *simPod) {
 	p.uid = fmt.Sprint(s.uids)
 	if addr := s.address(); p.server == nil {
 		p.server = s.net.Add(addr, p.shard)
+		p.server.Host = p.name + ".c-peers"
 	} else {
 		p.server.Start(addr)
 	}
@@ -311,10 +312,14 @@ func (s *simulation) fault() {
 		s.log("fault: pod %s is deleted", p.name)
 		s.strike(p, ephemeral, 30)
 	case 2:
-		s.kill(p)
+		s.kill(p, 20)
 	case 3:
 		s.log("fault: the node of %s is lost for a while", p.name)
-		s.strike(p, ephemeral, 400)
+		if s.rnd.IntN(3) == 0 {
+			s.kill(p, 1200) // Its pod stays.
+		} else {
+			s.strike(p, ephemeral, 400)
+		}
 	case 4:
 		s.cutOff(p)
 	case 5:
@@ -339,14 +344,14 @@ func (s *simulation) fault() {
 	}
 }
 
-func (s *simulation) kill(p *simPod) {
+func (s *simulation) kill(p *simPod, ticks int) {
 	if p.server == nil || !p.exists {
 		return
 	}
 	s.log("fault: the server of %s is killed", p.name)
 	p.server.Stop()
 	s.crashed(p)
-	p.restart, p.backAt = true, s.soon(20)
+	p.restart, p.backAt = true, s.soon(ticks)
 	if p.server.StartedEmpty() && s.rnd.IntN(4) == 0 {
 		s.log("fault: so is its data")
 		s.mourn(p)
@@ -496,7 +501,7 @@ func (s *simulation) checkRestart(st redis.Restart) {
 			s.fail("%s: two pods of one shard", st)
 		}
 		shards[p.shard] = true
-		if p.server.Primary() != "" && !p.server.LinkUp() {
+		if !p.server.Up || (p.server.Primary() != "" && !p.server.LinkUp()) {
 			s.checkBroken(st, p)
 			continue
 		}
@@ -603,7 +608,7 @@ func (s *simulation) converge() {
 		if p.Message != last.Message {
 			s.log("%s: %s", p.Reason, p.Message)
 		}
-		if stalled++; !p.Stalled {
+		if stalled++; !p.Stalled || slices.ContainsFunc(s.pods, func(p *simPod) bool { return !p.backAt.IsZero() }) {
 			stalled = 0
 		}
 		last = p

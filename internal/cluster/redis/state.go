@@ -28,6 +28,8 @@ type Spec struct {
 	Shards, Replicas int
 	// Version of the server.
 	Version string
+	// NodeTimeout is cluster-node-timeout.
+	NodeTimeout time.Duration
 	// Persistent says that the data of a pod outlives the pod.
 	Persistent bool
 	// StorageChanged says that the wanted storage is not what the StatefulSets were made with.

@@ -43,6 +43,8 @@ type Network struct {
 type Server struct {
 	ID   string
 	Addr redis.Address
+	// Host is the DNS name that the node announces.
+	Host string
 	// Up says that the process runs. Cut says that the operator cannot reach it, while the others can.
 	Up, Cut bool
 	// Shard is the one whose replication password the server has.
@@ -86,6 +88,7 @@ type slot struct {
 
 type peer struct {
 	addr      redis.Address
+	host      string
 	replicaOf string
 	epoch     uint64
 	heard     time.Time
@@ -221,7 +224,7 @@ func (s *Server) learn(o *Server) {
 		s.peers[o.ID] = p
 		s.order = nil
 	}
-	p.addr, p.noAddr = o.Addr, false
+	p.addr, p.host, p.noAddr = o.Addr, o.Host, false
 }
 
 // gossip exchanges a ping and a pong with every known node that answers at its address.
