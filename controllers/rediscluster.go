@@ -145,6 +145,9 @@ func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b
 	switch {
 	case apierrors.IsNotFound(err):
 		live = nil
+		if err := k.waitForClaims(ctx, o, shard); err != nil {
+			return err
+		}
 	case err != nil:
 		return fmt.Errorf("read StatefulSet of shard %d: %w", shard, err)
 	case !metav1.IsControlledBy(live, o):
@@ -155,6 +158,21 @@ func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b
 		return err
 	}
 	return k.Apply(ctx, o, &appsv1.StatefulSet{ObjectMeta: objectMeta(o, *set.Name)}, set)
+}
+
+// waitForClaims holds a new StatefulSet back while claims of its pods are on their way out: a pod that took one would
+// lose its disk at the next restart.
+func (k *RedisKind) waitForClaims(ctx context.Context, o *v1alpha1.RedisCluster, shard int) error {
+	claims, err := k.claims(ctx, o)
+	if err != nil {
+		return err
+	}
+	for _, c := range claims {
+		if c.Shard == shard && c.Leaving {
+			return cluster.Hold{Reason: v1alpha1.ReasonPreviousCluster, Message: fmt.Sprintf("claim %s of an earlier cluster of this name is being deleted", c.Name)}
+		}
+	}
+	return nil
 }
 
 // ensureConnection writes the Secret that clients connect with. It may exist before the cluster does: without slots a

@@ -2,8 +2,12 @@ package controllers
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -252,6 +256,62 @@ func TestTheNumberOfPodsOfALiveRedisShardStays(t *testing.T) {
 	c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
 	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != redis.ReasonLayout {
 		t.Errorf("stalled: %+v", c)
+	}
+}
+
+func redisClaim(o *v1alpha1.RedisCluster, name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: redis.Selector(o)}}
+}
+
+func TestARedisClusterIsNotMadeBesideTheClaimsOfALargerOne(t *testing.T) {
+	o := redisCluster()
+	s := newRedisStage(t, o, redisClaim(o, "data-carts-0-0"), redisClaim(o, "data-carts-0-2"))
+	for range 20 {
+		s.pass()
+	}
+	c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
+	if c == nil || c.Reason != redis.ReasonRetained || !strings.Contains(c.Message, "data-carts-0-2") || strings.Contains(c.Message, "data-carts-0-0") {
+		t.Fatalf("stalled: %+v", c)
+	}
+	if err := s.api.Delete(t.Context(), redisClaim(o, "data-carts-0-2")); err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+}
+
+func TestARedisShardWaitsForTheClaimsOfAnEarlierCluster(t *testing.T) {
+	o := redisCluster()
+	claim := redisClaim(o, "data-carts-1-0")
+	claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "carts-1", UID: "earlier"}}
+	s := newRedisStage(t, o, claim)
+	s.pass()
+	var sets appsv1.StatefulSetList
+	if err := s.api.List(t.Context(), &sets); err != nil || len(sets.Items) != 1 {
+		t.Fatalf("%d StatefulSets, %v; want only that of the shard before", len(sets.Items), err)
+	}
+	if c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionReady); c == nil || !strings.Contains(c.Message, "data-carts-1-0") {
+		t.Errorf("ready: %+v", c)
+	}
+	if err := s.api.Delete(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+}
+
+// TestTheErrorsOfCertificatesAreTheSameEveryTime: what differs would be written to the status on every pass.
+func TestTheErrorsOfCertificatesAreTheSameEveryTime(t *testing.T) {
+	for want, err := range map[string]error{
+		"the server's certificate has expired or is not valid yet":               x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.Expired, Detail: "current time 12:00 is after 11:00"},
+		"the server's certificate cannot be verified":                            x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.TooManyIntermediates},
+		"the server's certificate is not for its name":                           x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"},
+		"the server's certificate is not of the cluster's certificate authority": x509.UnknownAuthorityError{},
+		"the server does not speak TLS":                                          tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"},
+		"the server does not answer":                                             context.DeadlineExceeded,
+		"the server cannot be reached: connection refused":                       &net.OpError{Op: "dial", Err: errors.New("connection refused")},
+	} {
+		if got := briefly(fmt.Errorf("read server: %w", err)); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ const (
 	ReasonElection        = "WaitingForElection"
 	ReasonIslands         = "SeparateClusters"
 	ReasonShardLost       = "ShardLost"
+	ReasonRetained        = "RetainedSizeMismatch"
 	ReasonNotElected      = "ReplicaNotElected"
 	ReasonNoMajority      = "NoMajority"
 	ReasonSlotsUnassigned = "SlotsUnassigned"
@@ -52,6 +53,7 @@ func Next(s State) cluster.Plan {
 		restartBroken,
 		refuseUnelected,
 		waitForAll,
+		settleClaims,
 		setConfigEpochs,
 		introduce,
 		waitForElection,

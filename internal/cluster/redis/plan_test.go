@@ -129,6 +129,40 @@ func TestNext(t *testing.T) {
 		stalled bool
 	}{
 		"a settled cluster is left alone": {state: formed()},
+		"a settled cluster does not mind a claim that no pod has": {
+			state: formed(), spoil: func(f *fixture) { f.Claims = []Claim{{Name: "data-c-1-2", Shard: 1, Ordinal: 2}} },
+		},
+		"no replica is elected while the claim of a pod that is not wanted may have more": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaceDisk("c-1-0")
+				f.join("c-1-0")
+				f.Claims = []Claim{{Name: "data-c-1-2", Shard: 1, Ordinal: 2}}
+			},
+			reason: ReasonRetained, stalled: true,
+		},
+		"a shard that is not wanted any more is not lost while its claims are there": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Spec.Shards, f.Sets, f.Pods = 2, f.Sets[:2], f.Pods[:4]
+				f.Claims = []Claim{{Name: "data-c-2-0", Shard: 2}, {Name: "data-c-2-1", Shard: 2, Ordinal: 1}}
+			},
+			reason: ReasonRetained, stalled: true,
+		},
+		"a new cluster is not made beside a claim of a larger one": {
+			state: fresh(), spoil: func(f *fixture) { f.Claims = []Claim{{Name: "data-c-3-0", Shard: 3}} },
+			reason: ReasonRetained, stalled: true,
+		},
+		"a new cluster is not made of claims that are being deleted": {
+			state: fresh(), spoil: func(f *fixture) { f.Claims = []Claim{{Name: "data-c-0-0", Leaving: true}} },
+			reason: ReasonStarting,
+		},
+		"the claims of wanted pods are in nobody's way": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaceDisk("c-1-0")
+				f.join("c-1-0")
+				f.Claims = []Claim{{Name: "data-c-1-0", Shard: 1}, {Name: "data-c-1-1", Shard: 1, Ordinal: 1}}
+			},
+			reason: ReasonElection,
+		},
 		"fresh nodes get epochs first": {
 			state: fresh(),
 			step: SetConfigEpochs{[]NodeEpoch{

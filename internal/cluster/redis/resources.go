@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"maps"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -172,6 +173,15 @@ func (b Builder) claim(shard int) *corev1ac.PersistentVolumeClaimApplyConfigurat
 		WithLabels(shardLabels(Labels(b.Cluster), shard)).WithSpec(spec)
 	pvc.Namespace = nil
 	return pvc
+}
+
+// ParseClaim reads the shard and the ordinal out of the name of a data volume claim, data-<cluster>-<shard>-<ordinal>.
+func ParseClaim(name, claim string) (shard, ordinal int, ok bool) {
+	rest, found := strings.CutPrefix(claim, cluster.VolumeData+"-"+name+"-")
+	first, second, cut := strings.Cut(rest, "-")
+	shard, errShard := strconv.Atoi(first)
+	ordinal, errOrdinal := strconv.Atoi(second)
+	return shard, ordinal, found && cut && errShard == nil && errOrdinal == nil && shard >= 0 && ordinal >= 0
 }
 
 // StorageChanged tells whether a live StatefulSet was made for another storage than the wanted one.

@@ -16,6 +16,8 @@ type State struct {
 	Sets []Set
 	// Pods are the pods that exist.
 	Pods []Pod
+	// Claims are the data volume claims that exist, those of an earlier cluster of this name included.
+	Claims []Claim
 	// Now is the time of the observation.
 	Now time.Time
 }
@@ -39,6 +41,15 @@ type Spec struct {
 // Set is the StatefulSet of a shard.
 type Set struct {
 	Shard, Replicas int
+}
+
+// Claim is the claim of a pod's data volume.
+type Claim struct {
+	Name string
+	// Shard and Ordinal of the pod that it is for.
+	Shard, Ordinal int
+	// Leaving says that the claim is being deleted, or will be with the StatefulSet of an earlier cluster.
+	Leaving bool
 }
 
 // Pod is a pod of the cluster and, where it could be read, the server in it.
