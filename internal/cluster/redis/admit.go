@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"slices"
+
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -29,12 +31,13 @@ func (v *view) mayBeCopied(p *Pod) bool {
 	return p.ownsSlots() && len(v.richer(p)) == 0 && (p.Node.Keys > 0 || v.shardRead(p.Shard))
 }
 
-// richer are the replicas of a primary's shard that hold far more than it does. A few keys more prove nothing: writes
-// and expiry go on, and a crash may have cost the primary the last second of them.
+// richer are the pods of a primary's shard that hold far more than it does, whatever they take themselves for: one that
+// was the primary before learns only later that it is a replica now. A few keys more prove nothing: writes and expiry go
+// on, and a crash may have cost the primary the last second of them.
 func (v *view) richer(primary *Pod) []*Pod {
 	var out []*Pod
 	for _, p := range v.read {
-		if p.Shard == primary.Shard && p.Node.Self().Replica && p.Node.Keys > 2*primary.Node.Keys {
+		if p != primary && p.Shard == primary.Shard && p.Node.Keys > 2*primary.Node.Keys {
 			out = append(out, p)
 		}
 	}
@@ -62,9 +65,9 @@ func deposeEmpty(v *view) (cluster.Plan, bool) {
 		if primary == nil || primary.Node.AdmitsReplicas || primary.Node.Loading || !v.shardRead(shard) {
 			continue
 		}
-		best := furthest(v.richer(primary))
+		best := furthest(slices.DeleteFunc(v.richer(primary), func(p *Pod) bool { return p.Node.Self().PrimaryID != primary.Node.ID }))
 		switch {
-		case best == nil || best.Node.Self().PrimaryID != primary.Node.ID:
+		case best == nil:
 			continue
 		case 2*v.primaries() <= v.Spec.Shards:
 			return cluster.Refuse(ReasonNoMajority,

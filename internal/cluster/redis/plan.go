@@ -14,7 +14,23 @@ import (
 const (
 	soon  = 100 * time.Millisecond
 	later = time.Second
+	// slowly is for copies of large data, which take minutes.
+	slowly = 2 * time.Second
 )
+
+// lively is how long after the start of a server it is worth asking at the pace of the servers' clock.
+const lively = 30 * time.Second
+
+// pace is how soon what the servers do by themselves may be over: any moment after one of them has started, and less and
+// less likely so the longer it takes.
+func (v *view) pace(fast, slow time.Duration) time.Duration {
+	for i := range v.Pods {
+		if p := &v.Pods[i]; !p.Started.IsZero() && v.Now.Sub(p.Started) < lively {
+			return fast
+		}
+	}
+	return slow
+}
 
 // Reasons for waiting and for refusing.
 const (
@@ -109,7 +125,7 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 // then pods report by themselves what happens to them.
 func (v *view) wakingUp() bool {
 	return !v.formed && slices.ContainsFunc(v.Pods, func(p Pod) bool {
-		return p.HasRun && p.Node == nil && p.Stuck == "" && !p.Deleting
+		return !p.Started.IsZero() && v.Now.Sub(p.Started) < lively && p.Node == nil && p.Stuck == "" && !p.Deleting
 	})
 }
 

@@ -331,6 +331,14 @@ func TestNext(t *testing.T) {
 		"a node without slots admits nobody": {
 			state: fresh(), spoil: func(f *fixture) { f.Pods = f.Pods[:5] }, reason: ReasonStarting,
 		},
+		"an empty primary does not admit the one before it, which holds more and does not know yet": {
+			state: formed(), spoil: func(f *fixture) {
+				n, old := f.pod("c-1-0").Node, f.pod("c-1-1").Node
+				n.AdmitsReplicas, n.Keys = false, 0
+				old.Peers[3].Replica, old.Peers[3].PrimaryID, old.Peers[3].Slots = false, "", Share(1, 3)
+			},
+			reason: ReasonGossip,
+		},
 		"a primary that came back empty in place is deposed": {
 			state: formed(), spoil: func(f *fixture) {
 				n := f.pod("c-1-0").Node
@@ -529,7 +537,7 @@ func TestNext(t *testing.T) {
 		"an outdated primary waits for a replica that is far behind": {
 			state: formed(), spoil: func(f *fixture) {
 				f.pod("c-1-0").Outdated = true
-				f.pod("c-1-0").Node.Offset = 1 << 30
+				f.pod("c-1-0").Node.Offset = 1000 + maxLag + 1
 			},
 			reason: ReasonSync,
 		},
@@ -553,6 +561,12 @@ func TestNext(t *testing.T) {
 		},
 		"a cluster is settled while copies are written to disk": {
 			state: formed(), spoil: func(f *fixture) { f.pod("c-1-1").Node.OnDisk = false },
+		},
+		"a replica that is far behind is not in sync": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-0").Node.Offset = 1000 + farBehind + 1 }, reason: ReasonSync,
+		},
+		"a replica that is behind by what a busy primary writes in a moment is": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-0").Node.Offset = 1000 + farBehind },
 		},
 		"a pod that cannot start is replaced when it is outdated": {
 			state: formed(), spoil: func(f *fixture) {
@@ -609,6 +623,17 @@ func TestNext(t *testing.T) {
 				t.Error("the plan does not say why")
 			}
 		})
+	}
+}
+
+func TestWaitingIsBusyOnlyAfterAStart(t *testing.T) {
+	for since, want := range map[time.Duration]time.Duration{5 * time.Second: soon, time.Minute: slowly} {
+		f := formed()
+		f.pod("c-2-1").Node.LinkUp = false
+		f.pod("c-0-1").Started = now.Add(-since)
+		if got := Next(f.State); got.Reason != ReasonSync || got.After != want {
+			t.Errorf("%s after a start: %s again in %s, want %s", since, got.Reason, got.After, want)
+		}
 	}
 }
 

@@ -188,7 +188,7 @@ func waitForElection(v *view) (cluster.Plan, bool) {
 			return cluster.Do(Elect{best.Shard, g.id, best.Name},
 				"node %s is gone and no replica stands for election by itself; %s has most of its data", short(g.id), best.Name)
 		}
-		return cluster.Wait(ReasonElection, soon*3, "node %s is gone; a replica among %v takes over its slots", short(g.id), names(g.replicas))
+		return cluster.Wait(ReasonElection, v.pace(soon*3, later), "node %s is gone; a replica among %v takes over its slots", short(g.id), names(g.replicas))
 	}
 	return cluster.Pass()
 }
@@ -265,9 +265,9 @@ func forgetGhosts(v *view) (cluster.Plan, bool) {
 	g := ghosts[0] // One at a time; the others have their turn.
 	switch {
 	case len(g.replicas) > 0 || len(g.slots) > 0:
-		return cluster.Wait(ReasonGossip, soon*3, "the nodes have yet to learn who took over from node %s", short(g.id))
+		return cluster.Wait(ReasonGossip, v.pace(soon*3, later), "the nodes have yet to learn who took over from node %s", short(g.id))
 	case !g.dead:
-		return cluster.Wait(ReasonGossip, soon*3, "node %s is gone; the others have yet to find out", short(g.id))
+		return cluster.Wait(ReasonGossip, v.pace(soon*3, later), "node %s is gone; the others have yet to find out", short(g.id))
 	}
 	return cluster.Do(Forget{g.id, g.knownBy}, "node %s is gone for good, owns nothing and has no replicas", short(g.id))
 }
@@ -277,7 +277,7 @@ func waitForGossip(v *view) (cluster.Plan, bool) {
 	for shard := range v.shards {
 		switch owners := v.owners(shard); {
 		case len(owners) > 1:
-			return cluster.Wait(ReasonGossip, soon, "%v both claim the slots of shard %d; the others settle it", names(owners), shard)
+			return cluster.Wait(ReasonGossip, v.pace(soon, later), "%v both claim the slots of shard %d; the others settle it", names(owners), shard)
 		case len(owners) == 0:
 			return cluster.Refuse(ReasonForeignSlots,
 				"shard %d owns no slots although the cluster was formed: move slots to it or set spec.shards back", shard)
@@ -285,14 +285,14 @@ func waitForGossip(v *view) (cluster.Plan, bool) {
 	}
 	for _, p := range v.read {
 		if !p.Node.StateOK {
-			return cluster.Wait(ReasonGossip, soon, "%s does not see a working cluster yet", p.Name)
+			return cluster.Wait(ReasonGossip, v.pace(soon, later), "%s does not see a working cluster yet", p.Name)
 		}
 		if tableOf(p.Node) != tableOf(v.read[0].Node) {
-			return cluster.Wait(ReasonGossip, soon, "%s and %s do not agree on who owns which slots yet", v.read[0].Name, p.Name)
+			return cluster.Wait(ReasonGossip, v.pace(soon, later), "%s and %s do not agree on who owns which slots yet", v.read[0].Name, p.Name)
 		}
 		for _, other := range v.read {
 			if peer, ok := p.Node.Peer(other.Node.ID); !ok || peer.Failed || peer.Failing {
-				return cluster.Wait(ReasonGossip, soon*3, "%s does not see %s yet", p.Name, other.Name)
+				return cluster.Wait(ReasonGossip, v.pace(soon*3, later), "%s does not see %s yet", p.Name, other.Name)
 			}
 		}
 	}
@@ -319,15 +319,17 @@ func waitForReplicas(v *view) (cluster.Plan, bool) {
 			self := p.Node.Self()
 			switch {
 			case p.Node.Loading:
-				return cluster.Wait(ReasonSync, soon*3, "%s loads its data", p.Name)
+				return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", p.Name)
 			case p == primary:
 			case !self.Replica && p.Node.Keys > 0:
 				return cluster.Refuse(ReasonKeysNoSlots,
 					"%s holds %d keys but owns no slots: save what is needed from it, then delete its claim and pod", p.Name, p.Node.Keys)
 			case self.PrimaryID != primary.Node.ID:
-				return cluster.Wait(ReasonSync, soon, "%s is about to become a replica of %s", p.Name, primary.Name)
+				return cluster.Wait(ReasonSync, v.pace(soon, slowly), "%s is about to become a replica of %s", p.Name, primary.Name)
 			case !p.Node.LinkUp:
-				return cluster.Wait(ReasonSync, soon, "%s receives the data of %s", p.Name, primary.Name)
+				return cluster.Wait(ReasonSync, v.pace(soon, slowly), "%s receives the data of %s", p.Name, primary.Name)
+			case primary.Node.Offset-p.Node.Offset > farBehind:
+				return cluster.Wait(ReasonSync, v.pace(soon, slowly), "%s is far behind %s, by more than %d MiB", p.Name, primary.Name, farBehind>>20)
 			}
 		}
 	}

@@ -11,6 +11,10 @@ import (
 // nothing whatever the lag: the primary holds its clients until the replica has everything. This bounds how long.
 const maxLag = 16 << 20
 
+// farBehind is how many bytes a replica may be behind and still count as in sync. It is larger, because the servers are
+// not read at the same moment: a busy primary must not look out of sync for what it wrote in between.
+const farBehind = 4 * maxLag
+
 // replaceStuck deletes pods of an outdated template that cannot start. Without it, setting a bad change back would not
 // help: a StatefulSet never replaces a pod of its own accord under OnDelete.
 func replaceStuck(v *view) (cluster.Plan, bool) {
@@ -137,7 +141,7 @@ func restartReplicas(v *view) (cluster.Plan, bool) {
 	for i := range v.Pods {
 		// A pod that just came back is ready only after its probe: the next one must not go before.
 		if p := &v.Pods[i]; !p.Ready {
-			return cluster.Wait(ReasonStarting, soon*3, "pod %s is not ready", p.Name)
+			return cluster.Wait(ReasonStarting, v.pace(soon*3, later), "pod %s is not ready", p.Name)
 		}
 	}
 	return cluster.Do(step, "replicas run an outdated pod template")
@@ -171,7 +175,7 @@ func failOver(v *view) (cluster.Plan, bool) {
 			return waitForDisk(p)
 		}
 		if best == nil {
-			return cluster.Wait(ReasonSync, soon*3, "no replica of %s has caught up", primary.Name)
+			return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "no replica of %s has caught up", primary.Name)
 		}
 		return cluster.Do(Failover{shard, primary.Name, best.Name}, "%s runs an outdated pod template; %s has all of its data", primary.Name, best.Name)
 	}
@@ -204,7 +208,7 @@ func restartPrimary(v *view) (cluster.Plan, bool) {
 			return cluster.Refuse(ReasonUnsafeRestart,
 				"pod %s runs an outdated template, and restarting it would delete the only copy of its shard: delete the pod yourself to accept that", p.Name)
 		case !p.Ready:
-			return cluster.Wait(ReasonStarting, soon*3, "pod %s is not ready", p.Name)
+			return cluster.Wait(ReasonStarting, v.pace(soon*3, later), "pod %s is not ready", p.Name)
 		case !p.Node.OnDisk:
 			return waitForDisk(p)
 		}

@@ -57,6 +57,8 @@ type simPod struct {
 	// restart says that only the process is down, so that it comes back at the same address.
 	restart bool
 	cutTill time.Time
+	// linkSeen says that the server was in sync when it was observed last.
+	linkSeen bool
 	// emptied says that the server lost its data and kept its identity, while others have copies.
 	emptied bool
 }
@@ -237,7 +239,7 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 			s.net.Remove(p.server)
 			p.server = nil
 			if !slices.ContainsFunc(s.pods, func(o *simPod) bool { return o.server != nil }) {
-				clear(s.assigned) // Nothing is left of the cluster: the next one is a new one.
+				s.bury() // Nothing is left of the cluster: the next one is a new one.
 			}
 		}
 	}
@@ -254,6 +256,12 @@ func (s *simulation) crashed(p *simPod) {
 	if r := s.unit(p.shard); p.server != nil && owns(p.server, r) && p.server.Epoch() >= s.won[r] {
 		s.acked[r] = min(s.acked[r], p.server.Data[r])
 	}
+}
+
+// bury forgets a cluster of which nothing is left.
+func (s *simulation) bury() {
+	clear(s.assigned)
+	clear(s.won)
 }
 
 // mourn judges whether a cluster can get over the loss of a disk, and writes off what nobody else has.
@@ -422,6 +430,7 @@ func (s *simulation) observe() redis.State {
 			Ready: p.server.Up, Outdated: p.outdated, HasRun: true, Started: p.started,
 		}
 		pod.Node, _ = p.server.Read(context.Background())
+		p.linkSeen = pod.Node != nil && pod.Node.LinkUp
 		state.Pods = append(state.Pods, pod)
 	}
 	return state
@@ -436,7 +445,7 @@ func (s *simulation) check(step cluster.Step) {
 	switch st := step.(type) {
 	case redis.SetConfigEpochs:
 		if !slices.ContainsFunc(s.pods, func(p *simPod) bool { return p.server != nil && len(p.server.Data) > 0 }) {
-			clear(s.assigned) // Faults and humans have left nothing of the cluster: the next one is a new one.
+			s.bury() // Faults and humans have left nothing of the cluster: the next one is a new one.
 		}
 	case redis.AddSlots:
 		for _, o := range st.Owners {
@@ -501,7 +510,7 @@ func (s *simulation) checkRestart(st redis.Restart) {
 			s.fail("%s: two pods of one shard", st)
 		}
 		shards[p.shard] = true
-		if !p.server.Up || (p.server.Primary() != "" && !p.server.LinkUp()) {
+		if !p.server.Up || (p.server.Primary() != "" && !p.linkSeen) {
 			s.checkBroken(st, p)
 			continue
 		}

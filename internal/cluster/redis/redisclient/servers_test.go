@@ -77,6 +77,7 @@ type process struct {
 	shard, ordinal int
 	cmd            *exec.Cmd
 	gate           string
+	started        time.Time
 }
 
 const domain = "cluster.local"
@@ -223,6 +224,7 @@ func (w *world) run(p *process) {
 	}
 	p.cmd = exec.CommandContext(context.Background(), w.binary, filepath.Join(p.dir, redis.ConfigKey)) //nolint:usetesting // killed in Cleanup
 	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.started = time.Now()
 	if err := p.cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -289,6 +291,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 	spec := w.cluster.Spec
 	s := redis.State{Now: time.Now(), Spec: redis.Spec{
 		Name: "carts", Shards: int(spec.Shards), Replicas: spec.Replicas(), Version: spec.Version, Persistent: true,
+		NodeTimeout: 1500 * time.Millisecond,
 	}}
 	for shard := range int(spec.Shards) {
 		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: 1 + spec.Replicas()})
@@ -296,6 +299,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 	for _, p := range w.pods {
 		pod := redis.Pod{
 			Name: p.name, UID: p.name + "/" + p.ip, Shard: p.shard, Ordinal: p.ordinal, Addr: redis.Address{IP: p.ip, Port: redis.ClientPort}, Gate: p.gate,
+			Started: p.started,
 		}
 		if p.cmd != nil {
 			c := w.connect(p)
