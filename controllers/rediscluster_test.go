@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -39,6 +40,8 @@ type redisStage struct {
 	loop    *Loop[*v1alpha1.RedisCluster, redis.State]
 	name    types.NamespacedName
 	ips     int
+	// deleted is what the server of each pod was when the operator deleted the pod.
+	deleted map[string]v1alpha1.RedisRole
 }
 
 func redisCluster() *v1alpha1.RedisCluster {
@@ -58,6 +61,22 @@ func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object
 		t: t, api: w, servers: map[string]*redisfake.Server{}, name: client.ObjectKeyFromObject(o),
 		net: redisfake.NewNetwork(5*time.Second, rand.New(rand.NewPCG(1, 2))),
 	}
+	s.deleted = map[string]v1alpha1.RedisRole{}
+	inner, ok := w.Client.(client.WithWatch)
+	if !ok {
+		t.Fatalf("%T cannot be watched", w.Client)
+	}
+	w.Client = interceptor.NewClient(inner, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if server := s.servers[o.GetName()]; server != nil {
+				s.deleted[o.GetName()] = v1alpha1.RedisPrimary
+				if server.Primary() != "" {
+					s.deleted[o.GetName()] = v1alpha1.RedisReplica
+				}
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+	})
 	kind := NewRedisKind(newChildren(w))
 	kind.Connect = s.connect
 	s.loop = &Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: w, Events: events.NewFakeRecorder(1000)}
@@ -206,8 +225,16 @@ func TestARedisRolloutRestartsEveryPodAndNoPrimary(t *testing.T) {
 	old := s.uids()
 	for range 10 {
 		s.pass()
+		for pod, role := range s.deleted {
+			if role != v1alpha1.RedisReplica {
+				t.Errorf("pod %s was deleted while it was a %s", pod, role)
+			}
+		}
 	}
 	s.settle()
+	if len(s.deleted) != 6 {
+		t.Errorf("deleted: %v", s.deleted)
+	}
 	for pod, uid := range s.uids() {
 		if old[pod] == uid {
 			t.Errorf("pod %s was not restarted", pod)

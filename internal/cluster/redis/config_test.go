@@ -216,6 +216,12 @@ func TestAnOperatorUpgradeRestartsNoPod(t *testing.T) {
 	}
 }
 
+// The hash of a given specification is part of the contract between releases: if it changes, an operator upgrade
+// restarts every server of every cluster. Change it only with a reason for the release notes.
+func TestTheHashOfARelease(t *testing.T) {
+	golden(t, "template-hash", hashOf(t, testBuilder(testCluster(v1alpha1.EngineRedis, "8.0.2")))+"\n")
+}
+
 func TestWhatNeedsARestartChangesTheHash(t *testing.T) {
 	base := hashOf(t, testBuilder(testCluster(v1alpha1.EngineRedis, "8.0.2")))
 	changes := map[string]func(c *v1alpha1.RedisCluster){

@@ -31,7 +31,7 @@ func parseNode(f []string) (Peer, error) {
 	if len(f) < 8 {
 		return Peer{}, fmt.Errorf("%d fields, at least 8 expected", len(f))
 	}
-	p := Peer{ID: f[0], Addr: parseAddress(f[1]), Host: parseHost(f[1]), Connected: f[7] == "connected"}
+	p := Peer{ID: f[0], Addr: parseAddress(f[1]), Host: parseHost(f[1])}
 	for flag := range strings.SplitSeq(f[2], ",") {
 		p.setFlag(flag)
 	}
@@ -46,8 +46,7 @@ func parseNode(f []string) (Peer, error) {
 	var ranges []Range
 	for _, s := range f[8:] {
 		if strings.HasPrefix(s, "[") {
-			p.Moving = true
-			continue
+			continue // A slot that is being imported or migrated.
 		}
 		r, err := ParseRange(s)
 		if err != nil {

@@ -106,8 +106,11 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 	}
 	missing := ""
 	for i := range v.Pods {
-		if p := &v.Pods[i]; p.Node == nil || p.Deleting {
-			missing = strings.TrimSuffix(p.Name+": "+cmp.Or(p.Error, p.Gate), ": ")
+		if p := &v.Pods[i]; p.Deleting {
+			missing = "; " + p.Name + " is being deleted"
+			break
+		} else if p.Node == nil {
+			missing = "; the first that does not is " + strings.TrimSuffix(p.Name+": "+cmp.Or(p.Error, p.Gate), ": ")
 			break
 		}
 	}
@@ -118,7 +121,7 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 	if v.wakingUp() {
 		after = soon
 	}
-	return cluster.Wait(reason, after, "%d of %d servers answer; the first that does not is %s", len(v.read), wanted, missing)
+	return cluster.Wait(reason, after, "%d of %d servers answer%s", len(v.read), wanted, missing)
 }
 
 // wakingUp tells whether a server of a cluster that is not formed yet has been started and is about to answer. Until
@@ -172,7 +175,15 @@ func (v *view) otherLine() *Pod {
 	return other
 }
 
+// refuseLayout names what differs: a StatefulSet that somebody scaled is scaled back, a specification is set back.
 func refuseLayout(v *view) (cluster.Plan, bool) {
+	for _, set := range v.Sets {
+		if len(v.Sets) == v.Spec.Shards && set.Replicas != v.Spec.Copies() {
+			return cluster.Refuse(ReasonLayout,
+				"StatefulSet %[1]s has %[2]d pods and the specification asks for %[3]d: scale it back to %[3]d, or set spec.replicasPerShard back if that was changed",
+				cluster.ShardSet(v.Spec.Name, set.Shard), set.Replicas, v.Spec.Copies())
+		}
+	}
 	return cluster.Refuse(ReasonLayout,
 		"the cluster does not have the %d shards of %d pods that the specification asks for: set spec.shards and spec.replicasPerShard back",
 		v.Spec.Shards, v.Spec.Copies())

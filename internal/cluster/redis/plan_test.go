@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func formed() *fixture {
 		p.Node.Peers = nil
 		for j := range f.Pods {
 			o := &f.Pods[j]
-			peer := Peer{ID: o.Node.ID, Addr: o.Addr, Host: o.Name + ".c-peers", Myself: i == j, Connected: true, Epoch: f.Spec.bootstrapEpoch(o)}
+			peer := Peer{ID: o.Node.ID, Addr: o.Addr, Host: o.Name + ".c-peers", Myself: i == j, Epoch: f.Spec.bootstrapEpoch(o)}
 			if o.Ordinal == 0 {
 				peer.Slots = Share(o.Shard, f.Spec.Shards)
 			} else {
@@ -50,7 +51,7 @@ func fresh() *fixture {
 			addr := Address{IP: fmt.Sprintf("10.0.%d.%d", shard, ordinal), Port: ClientPort}
 			f.Pods = append(f.Pods, Pod{
 				Name: name, UID: "uid-" + name, Shard: shard, Ordinal: ordinal, Addr: addr, Ready: true, HasRun: true, Started: now.Add(-time.Hour),
-				Node: &Node{ID: id(name), Version: "8.0.2", Peers: []Peer{{ID: id(name), Addr: addr, Host: name + ".c-peers", Myself: true, Connected: true}}},
+				Node: &Node{ID: id(name), Version: "8.0.2", Peers: []Peer{{ID: id(name), Addr: addr, Host: name + ".c-peers", Myself: true}}},
 			})
 		}
 	}
@@ -96,8 +97,8 @@ func (f *fixture) views(node string, do func(*Peer)) {
 func (f *fixture) replaceDisk(name string) {
 	p := f.pod(name)
 	p.Addr.IP = "10.9.9.9"
-	p.Node = &Node{ID: "new-" + name, Version: "8.0.2", Peers: []Peer{{ID: "new-" + name, Addr: p.Addr, Myself: true, Connected: true}}}
-	f.views(id(name), func(peer *Peer) { peer.Connected, peer.Failed = false, true })
+	p.Node = &Node{ID: "new-" + name, Version: "8.0.2", Peers: []Peer{{ID: "new-" + name, Addr: p.Addr, Myself: true}}}
+	f.views(id(name), func(peer *Peer) { peer.Failed = true })
 }
 
 // join puts a new node into the tables of all, and all into its own.
@@ -127,6 +128,8 @@ func TestNext(t *testing.T) {
 		step    cluster.Step
 		reason  string
 		stalled bool
+		// message is part of what is said.
+		message string
 	}{
 		"a settled cluster is left alone": {state: formed()},
 		"a settled cluster does not mind a claim that no pod has": {
@@ -593,6 +596,24 @@ func TestNext(t *testing.T) {
 		"another number of shards is refused": {
 			state: formed(), spoil: func(f *fixture) { f.Spec.Shards = 2 }, reason: ReasonLayout, stalled: true,
 		},
+		"a StatefulSet that was scaled is named": {
+			state: formed(), spoil: func(f *fixture) { f.Sets[1].Replicas = 3 }, reason: ReasonLayout, stalled: true,
+			message: "StatefulSet c-1 has 3 pods and the specification asks for 2: scale it back to 2",
+		},
+		"a pod that is being deleted is named": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-1").Deleting = true }, reason: ReasonUnreachable, message: "c-1-1 is being deleted",
+		},
+		"a shard whose slots only others know of is waited for": {
+			state: formed(), spoil: func(f *fixture) {
+				n := f.pod("c-1-0").Node
+				for i := range n.Peers {
+					if n.Peers[i].Myself {
+						n.Peers[i].Slots = nil
+					}
+				}
+			},
+			reason: ReasonGossip,
+		},
 		"another number of replicas is refused": {
 			state: formed(), spoil: func(f *fixture) { f.Spec.Replicas = 2 }, reason: ReasonLayout, stalled: true,
 		},
@@ -619,8 +640,8 @@ func TestNext(t *testing.T) {
 			if got.Step == nil && got.Reason != tc.reason || got.Stalled != tc.stalled {
 				t.Errorf("reason %q, stalled %v; want %q, %v (%s)", got.Reason, got.Stalled, tc.reason, tc.stalled, got.Message)
 			}
-			if !got.Settled() && got.Message == "" {
-				t.Error("the plan does not say why")
+			if got.Message == "" || !strings.Contains(got.Message, tc.message) {
+				t.Errorf("the plan says %q, want %q", got.Message, tc.message)
 			}
 		})
 	}

@@ -278,6 +278,8 @@ func waitForGossip(v *view) (cluster.Plan, bool) {
 		switch owners := v.owners(shard); {
 		case len(owners) > 1:
 			return cluster.Wait(ReasonGossip, v.pace(soon, later), "%v both claim the slots of shard %d; the others settle it", names(owners), shard)
+		case len(owners) == 0 && v.believed(shard):
+			return cluster.Wait(ReasonGossip, v.pace(soon, later), "the servers have yet to agree on who owns the slots of shard %d", shard)
 		case len(owners) == 0:
 			return cluster.Refuse(ReasonForeignSlots,
 				"shard %d owns no slots although the cluster was formed: move slots to it or set spec.shards back", shard)
@@ -297,6 +299,16 @@ func waitForGossip(v *view) (cluster.Plan, bool) {
 		}
 	}
 	return cluster.Pass()
+}
+
+// believed tells whether some server takes a pod of the shard for the owner of slots.
+func (v *view) believed(shard int) bool {
+	return slices.ContainsFunc(v.read, func(p *Pod) bool {
+		return slices.ContainsFunc(p.Node.Peers, func(peer Peer) bool {
+			owner := v.byID[peer.ID]
+			return owner != nil && owner.Shard == shard && len(peer.Slots) > 0
+		})
+	})
 }
 
 // tableOf is a node's view of who owns which slots, comparable between nodes.

@@ -32,6 +32,8 @@ type simulation struct {
 	acked map[redis.Range]int
 	// won is the epoch under which a range last changed hands. Who claims it under an older one has not heard of that.
 	won map[redis.Range]uint64
+	// struck are the ranges whose owner a fault has hit since they changed hands. Only those may lose what was acknowledged.
+	struck map[redis.Range]bool
 	// assigned are the ranges that the operator has assigned at some time.
 	assigned map[redis.Range]bool
 	// bereft says that a fault took more than the cluster can be expected to get over without a human.
@@ -65,7 +67,7 @@ type simPod struct {
 
 func newSimulation(seed uint64, faults bool) *simulation {
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	s := &simulation{rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), acked: map[redis.Range]int{}, won: map[redis.Range]uint64{}, assigned: map[redis.Range]bool{}}
+	s := &simulation{rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), acked: map[redis.Range]int{}, won: map[redis.Range]uint64{}, assigned: map[redis.Range]bool{}, struck: map[redis.Range]bool{}}
 	s.spec = redis.Spec{Name: "c", Shards: 1 + rnd.IntN(4), Replicas: rnd.IntN(3), Version: "8.0.2", NodeTimeout: nodeTime, Persistent: rnd.IntN(3) > 0}
 	if !faults {
 		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", NodeTimeout: nodeTime, Persistent: true}
@@ -104,6 +106,10 @@ func (s *simulation) promoted(w *redisfake.Server, r redis.Range, planned bool) 
 	if planned && w.Data[r] < s.acked[r] {
 		s.fail("planned failover lost %d acknowledged writes", s.acked[r]-w.Data[r])
 	}
+	if lost := s.acked[r] - w.Data[r]; lost > 0 && !s.struck[r] {
+		s.fail("%d acknowledged writes are lost without a fault", lost)
+	}
+	s.struck[r] = false
 	s.log("%s becomes owner of %s (planned %v), %d writes of %d", s.podOf(w), r, planned, w.Data[r], s.acked[r])
 	s.acked[r], s.won[r] = w.Data[r], w.Epoch()
 	s.fill(r)
@@ -248,8 +254,15 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 
 // strike is what a fault does to a pod. What its server had not on disk is written off, which is for no step to do.
 func (s *simulation) strike(p *simPod, loseDisk bool, ticks int) {
+	s.hit(p)
 	s.delete(p, loseDisk, ticks)
 	s.crashed(p)
+}
+
+func (s *simulation) hit(p *simPod) {
+	if r := s.unit(p.shard); p.server != nil && owns(p.server, r) {
+		s.struck[r] = true
+	}
 }
 
 func (s *simulation) crashed(p *simPod) {
@@ -292,11 +305,12 @@ func (s *simulation) others(p *simPod) []*simPod {
 	return slices.DeleteFunc(slices.Clone(s.pods), func(o *simPod) bool { return o == p || o.server == nil })
 }
 
-// living counts the shards with an owner, not counting p.
+// living counts the shards with an owner, not counting p, nor one that has not heard of its successor.
 func (s *simulation) living(p *simPod) int {
 	n := 0
 	for shard := range s.spec.Shards {
-		if slices.ContainsFunc(s.others(p), func(o *simPod) bool { return owns(o.server, s.unit(shard)) }) {
+		r := s.unit(shard)
+		if slices.ContainsFunc(s.others(p), func(o *simPod) bool { return owns(o.server, r) && o.server.Epoch() >= s.won[r] }) {
 			n++
 		}
 	}
@@ -357,6 +371,7 @@ func (s *simulation) kill(p *simPod, ticks int) {
 		return
 	}
 	s.log("fault: the server of %s is killed", p.name)
+	s.hit(p)
 	p.server.Stop()
 	s.crashed(p)
 	p.restart, p.backAt = true, s.soon(ticks)
@@ -510,6 +525,9 @@ func (s *simulation) checkRestart(st redis.Restart) {
 			s.fail("%s: two pods of one shard", st)
 		}
 		shards[p.shard] = true
+		if !s.spec.Persistent && !s.copied(p) {
+			s.fail("%s: %s has the last copy of its shard", st, p.name)
+		}
 		if !p.server.Up || (p.server.Primary() != "" && !p.linkSeen) {
 			s.checkBroken(st, p)
 			continue
@@ -528,10 +546,15 @@ func (s *simulation) checkRestart(st redis.Restart) {
 		if s.spec.Replicas > 0 {
 			s.fail("%s: %s is the primary", st, p.name)
 		}
-		if !s.spec.Persistent && p.server.Data[s.unit(p.shard)] > 0 {
-			s.fail("%s: the only copy of a shard", st)
-		}
 	}
+}
+
+// copied tells whether some other server that runs has all that a pod has and that was not written off.
+func (s *simulation) copied(p *simPod) bool {
+	r := s.unit(p.shard)
+	return p.server.Data[r] == 0 || slices.ContainsFunc(s.others(p), func(o *simPod) bool {
+		return o.shard == p.shard && o.server.Up && o.server.Data[r] >= min(p.server.Data[r], s.acked[r])
+	})
 }
 
 // checkBroken insists that a pod which is not in sync is restarted only while its primary is well.

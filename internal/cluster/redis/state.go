@@ -131,12 +131,8 @@ type Peer struct {
 	Failing, Failed bool
 	// Handshake marks a node whose name is not known yet. NoAddr marks a node whose address is not known any more.
 	Handshake, NoAddr bool
-	// Connected says that the link to the node works.
-	Connected bool
-	Epoch     uint64
-	Slots     Slots
-	// Moving says that a slot of the node is being imported or migrated.
-	Moving bool
+	Epoch             uint64
+	Slots             Slots
 }
 
 // Self is the node's line about itself.

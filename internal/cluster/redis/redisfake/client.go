@@ -47,14 +47,13 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 		n.Offset += int64(count)
 	}
 	n.Peers = append(n.Peers, redis.Peer{
-		ID: s.ID, Addr: s.Addr, Host: s.Host, Myself: true, Connected: true, Replica: s.replicaOf != "", PrimaryID: s.replicaOf,
+		ID: s.ID, Addr: s.Addr, Host: s.Host, Myself: true, Replica: s.replicaOf != "", PrimaryID: s.replicaOf,
 		Epoch: s.epoch, Slots: redis.NewSlots(s.claims(s.ID)...),
 	})
 	for _, id := range s.known() {
 		p := s.peers[id]
-		occupant := s.net.at(p.addr)
 		n.Peers = append(n.Peers, redis.Peer{
-			ID: id, Addr: p.addr, Host: p.host, Connected: occupant != nil && occupant.ID == id, Replica: p.replicaOf != "", PrimaryID: p.replicaOf,
+			ID: id, Addr: p.addr, Host: p.host, Replica: p.replicaOf != "", PrimaryID: p.replicaOf,
 			Epoch: p.epoch, Slots: redis.NewSlots(s.claims(id)...), Failing: p.failing && !p.failed, Failed: p.failed, NoAddr: p.noAddr,
 		})
 	}
