@@ -266,7 +266,12 @@ func (s *simulation) hit(p *simPod) {
 }
 
 func (s *simulation) crashed(p *simPod) {
-	if r := s.unit(p.shard); p.server != nil && owns(p.server, r) && p.server.Epoch() >= s.won[r] {
+	r := s.unit(p.shard)
+	if !slices.ContainsFunc(s.pods, func(o *simPod) bool { return o.shard == p.shard && o.server != nil && o.server.Data[r] > 0 }) {
+		s.acked[r] = 0
+		s.fill(r)
+	}
+	if p.server != nil && owns(p.server, r) && p.server.Epoch() >= s.won[r] {
 		s.acked[r] = min(s.acked[r], p.server.Data[r])
 	}
 }
