@@ -123,7 +123,11 @@ func (k *RedisKind) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, s
 		if set.Spec.Replicas != nil {
 			replicas = int(*set.Spec.Replicas)
 		}
-		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: replicas})
+		guarded, err := k.guarded(ctx, o, shard)
+		if err != nil {
+			return err
+		}
+		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: replicas, Guarded: guarded})
 		s.Spec.StorageChanged = s.Spec.StorageChanged || redis.StorageChanged(o.Spec.Storage, set)
 	}
 	return nil

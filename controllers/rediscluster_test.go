@@ -15,6 +15,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -283,6 +284,42 @@ func TestTheNumberOfPodsOfALiveRedisShardStays(t *testing.T) {
 	c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
 	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != redis.ReasonLayout {
 		t.Errorf("stalled: %+v", c)
+	}
+}
+
+// TestABudgetAllowsNoEvictionsWhileAReplicaIsNotInSync: neither does Ensure take that back, nor does it cost a write when
+// nothing changes.
+func TestABudgetAllowsNoEvictionsWhileAReplicaIsNotInSync(t *testing.T) {
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	most := func(shard string) int {
+		t.Helper()
+		var b policyv1.PodDisruptionBudget
+		if err := s.api.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "carts-" + shard}, &b); err != nil {
+			t.Fatal(err)
+		}
+		return b.Spec.MaxUnavailable.IntValue()
+	}
+	primary, replica := s.servers["carts-1-0"], s.servers["carts-1-1"]
+	primary.Data[redis.Share(1, 3)[0]] = 5
+	replica.Refused = true
+	for range 3 {
+		s.pass()
+	}
+	if most("1") != 0 || most("0") != 1 {
+		t.Errorf("carts-1 allows %d, carts-0 %d; want 0 and 1", most("1"), most("0"))
+	}
+	before := s.api.writes.Load()
+	for range 10 {
+		s.pass()
+	}
+	if n := s.api.writes.Load() - before; n > 1 {
+		t.Errorf("%d writes while nothing changed", n)
+	}
+	replica.Refused = false
+	s.settle()
+	if most("1") != 1 {
+		t.Errorf("carts-1 still allows %d", most("1"))
 	}
 }
 

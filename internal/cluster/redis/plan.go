@@ -67,6 +67,7 @@ func Next(s State) cluster.Plan {
 		admitReplicas,
 		deposeEmpty,
 		restartBroken,
+		guard,
 		refuseUnelected,
 		waitForAll,
 		settleClaims,

@@ -67,10 +67,11 @@ func (f *fixture) pod(name string) *Pod {
 	panic("no pod " + name)
 }
 
-// unlink cuts a replica off from its primary, a minute ago.
+// unlink cuts a replica off from its primary, a minute ago. Its shard has been guarded since.
 func (f *fixture) unlink(name string) {
-	n := f.pod(name).Node
-	n.LinkUp, n.LinkDown = false, time.Minute
+	p := f.pod(name)
+	p.Node.LinkUp, p.Node.LinkDown = false, time.Minute
+	f.Sets[p.Shard].Guarded = true
 }
 
 // loseNode is what the loss of the node that a pod runs on looks like a minute later.
@@ -474,7 +475,28 @@ func TestNext(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) { f.pod("c-2-1").Node.Peers[0].Slots = nil }, reason: ReasonGossip,
 		},
 		"a cluster is not settled before its replicas are in sync": {
-			state: formed(), spoil: func(f *fixture) { f.pod("c-2-1").Node.LinkUp = false }, reason: ReasonSync,
+			state: formed(), spoil: func(f *fixture) { f.unlink("c-2-1") }, reason: ReasonSync,
+		},
+		"evictions are kept from shards with ready replicas that are not in sync, all at once": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-1").Node.LinkUp, f.pod("c-2-1").Node.LinkUp = false, false
+			},
+			step: Guard{Protect: []int{1, 2}},
+		},
+		"an empty shard need not be guarded": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-0").Node.Keys, f.pod("c-1-1").Node.Keys, f.pod("c-1-1").Node.LinkUp = 0, 0, false
+			},
+			reason: ReasonSync,
+		},
+		"a budget counts a replica that is not ready by itself": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-1").Node.LinkUp, f.pod("c-1-1").Ready = false, false }, reason: ReasonSync,
+		},
+		"evictions are allowed again when all replicas are in sync": {
+			state: formed(), spoil: func(f *fixture) { f.Sets[1].Guarded = true }, step: Guard{Release: []int{1}},
+		},
+		"evictions are not allowed while a replica is unknown": {
+			state: formed(), spoil: func(f *fixture) { f.Sets[1].Guarded, f.pod("c-1-1").Node = true, nil }, reason: ReasonUnreachable,
 		},
 		"a cluster is not settled before its pods are ready": {
 			state: formed(), spoil: func(f *fixture) { f.pod("c-2-1").Ready = false }, reason: ReasonStarting,
@@ -490,7 +512,8 @@ func TestNext(t *testing.T) {
 		"no replica is restarted before the last one is back": {
 			state: formed(), spoil: func(f *fixture) {
 				outdate(f)
-				f.pod("c-1-1").Outdated, f.pod("c-1-1").Node.LinkUp = false, false
+				f.pod("c-1-1").Outdated = false
+				f.unlink("c-1-1")
 			}, reason: ReasonSync,
 		},
 		"an outdated replica that is not in sync is restarted": {
@@ -650,7 +673,7 @@ func TestNext(t *testing.T) {
 func TestWaitingIsBusyOnlyAfterAStart(t *testing.T) {
 	for since, want := range map[time.Duration]time.Duration{5 * time.Second: soon, time.Minute: slowly} {
 		f := formed()
-		f.pod("c-2-1").Node.LinkUp = false
+		f.unlink("c-2-1")
 		f.pod("c-0-1").Started = now.Add(-since)
 		if got := Next(f.State); got.Reason != ReasonSync || got.After != want {
 			t.Errorf("%s after a start: %s again in %s, want %s", since, got.Reason, got.After, want)

@@ -98,12 +98,16 @@ func servicePort(name string, port int32) *corev1ac.ServicePortApplyConfiguratio
 	return corev1ac.ServicePort().WithName(name).WithPort(port).WithTargetPort(intstr.FromString(name)).WithProtocol(corev1.ProtocolTCP)
 }
 
-// Budget keeps voluntary evictions from taking more than one pod of a shard at a time.
-func (b Builder) Budget(shard int) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
+// Budget keeps voluntary evictions from taking more than one pod of a shard at a time, and none of a guarded one.
+func (b Builder) Budget(shard int, guarded bool) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
+	most := int32(1)
+	if guarded {
+		most = 0
+	}
 	return policyv1ac.PodDisruptionBudget(cluster.ShardSet(b.Cluster.Name, shard), b.Cluster.Namespace).
 		WithLabels(shardLabels(Labels(b.Cluster), shard)).WithOwnerReferences(b.Owner).
 		WithSpec(policyv1ac.PodDisruptionBudgetSpec().
-			WithMaxUnavailable(intstr.FromInt32(1)).
+			WithMaxUnavailable(intstr.FromInt32(most)).
 			WithSelector(metav1ac.LabelSelector().WithMatchLabels(shardLabels(Selector(b.Cluster), shard))))
 }
 

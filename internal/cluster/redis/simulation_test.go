@@ -34,6 +34,8 @@ type simulation struct {
 	won map[redis.Range]uint64
 	// struck are the ranges whose owner a fault has hit since they changed hands. Only those may lose what was acknowledged.
 	struck map[redis.Range]bool
+	// guarded are the shards that allow no evictions.
+	guarded map[int]bool
 	// assigned are the ranges that the operator has assigned at some time.
 	assigned map[redis.Range]bool
 	// bereft says that a fault took more than the cluster can be expected to get over without a human.
@@ -67,7 +69,7 @@ type simPod struct {
 
 func newSimulation(seed uint64, faults bool) *simulation {
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	s := &simulation{rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), acked: map[redis.Range]int{}, won: map[redis.Range]uint64{}, assigned: map[redis.Range]bool{}, struck: map[redis.Range]bool{}}
+	s := &simulation{rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), acked: map[redis.Range]int{}, won: map[redis.Range]uint64{}, assigned: map[redis.Range]bool{}, struck: map[redis.Range]bool{}, guarded: map[int]bool{}}
 	s.spec = redis.Spec{Name: "c", Shards: 1 + rnd.IntN(4), Replicas: rnd.IntN(3), Version: "8.0.2", NodeTimeout: nodeTime, Persistent: rnd.IntN(3) > 0}
 	if !faults {
 		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", NodeTimeout: nodeTime, Persistent: true}
@@ -436,7 +438,7 @@ func (s *simulation) gone() []string {
 func (s *simulation) observe() redis.State {
 	state := redis.State{Spec: s.spec, Now: s.net.Now()}
 	for shard := range s.spec.Shards {
-		state.Sets = append(state.Sets, redis.Set{Shard: shard, Replicas: s.spec.Copies()})
+		state.Sets = append(state.Sets, redis.Set{Shard: shard, Replicas: s.spec.Copies(), Guarded: s.guarded[shard]})
 	}
 	for _, p := range s.pods {
 		if !p.exists {
@@ -584,6 +586,15 @@ func (s *simulation) act(step cluster.Step) {
 		}
 		return
 	}
+	if st, ok := step.(redis.Guard); ok {
+		for _, shard := range st.Protect {
+			s.guarded[shard] = true
+		}
+		for _, shard := range st.Release {
+			delete(s.guarded, shard)
+		}
+		return
+	}
 	for _, call := range step.(redis.ServerStep).Calls() {
 		if s.dies() {
 			return
@@ -680,6 +691,9 @@ func (s *simulation) unwritten() bool {
 }
 
 func (s *simulation) checkSettled() {
+	if len(s.guarded) > 0 {
+		s.fail("settled, but shards %v allow no evictions", s.guarded)
+	}
 	for _, p := range s.pods {
 		r := s.unit(p.shard)
 		if p.outdated {

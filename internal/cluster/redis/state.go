@@ -41,6 +41,8 @@ type Spec struct {
 // Set is the StatefulSet of a shard.
 type Set struct {
 	Shard, Replicas int
+	// Guarded says that the shard's budget allows no evictions.
+	Guarded bool
 }
 
 // Claim is the claim of a pod's data volume.

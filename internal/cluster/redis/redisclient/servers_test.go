@@ -70,6 +70,7 @@ type world struct {
 	ca        clustertls.Pair
 	leaf      clustertls.Pair
 	steps     []string
+	guarded   map[int]bool
 }
 
 type process struct {
@@ -93,7 +94,7 @@ func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) 
 	w := &world{
 		t: t, binary: binary,
 		subnet: fmt.Sprintf("127.%d.%d", 1+rand.IntN(254), rand.IntN(256)),
-		pods:   map[string]*process{},
+		pods:   map[string]*process{}, guarded: map[int]bool{},
 		passwords: map[string]string{
 			redis.PasswordDefault: `cl"ient\ pass'word`, redis.PasswordOperator: "operator-secret", redis.PasswordReplication: `repl "\x41`,
 		},
@@ -294,7 +295,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 		NodeTimeout: 1500 * time.Millisecond,
 	}}
 	for shard := range int(spec.Shards) {
-		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: 1 + spec.Replicas()})
+		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: 1 + spec.Replicas(), Guarded: w.guarded[shard]})
 	}
 	for _, p := range w.pods {
 		pod := redis.Pod{
@@ -316,6 +317,15 @@ func (w *world) observe(ctx context.Context) redis.State {
 }
 
 func (w *world) act(ctx context.Context, step cluster.Step) error {
+	if g, ok := step.(redis.Guard); ok {
+		for _, shard := range g.Protect {
+			w.guarded[shard] = true
+		}
+		for _, shard := range g.Release {
+			delete(w.guarded, shard)
+		}
+		return nil
+	}
 	s, ok := step.(redis.ServerStep)
 	if !ok {
 		return fmt.Errorf("unexpected step %s", step)

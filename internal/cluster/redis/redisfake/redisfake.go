@@ -47,6 +47,8 @@ type Server struct {
 	Host string
 	// Up says that the process runs. Cut says that the operator cannot reach it, while the others can.
 	Up, Cut bool
+	// Refused keeps the server from copying its primary, as a network might.
+	Refused bool
 	// Shard is the one whose replication password the server has.
 	Shard int
 	// Data counts the writes that each range of slots holds.
@@ -453,7 +455,7 @@ func (s *Server) replicate() {
 		s.master, s.linkUp = p.addr, false
 	}
 	source := s.net.at(s.master)
-	if source == nil || source == s || (!s.linkUp && !source.serves(s)) {
+	if source == nil || source == s || s.Refused || (!s.linkUp && !source.serves(s)) {
 		s.linkUp, s.syncFrom = false, time.Time{}
 		return
 	}
