@@ -285,11 +285,16 @@ func waitForGossip(v *view) (cluster.Plan, bool) {
 				"shard %d owns no slots although the cluster was formed: move slots to it or set spec.shards back", shard)
 		}
 	}
-	for _, p := range v.read {
+	var first string
+	for i, p := range v.read {
+		table := tableOf(p.Node)
+		if i == 0 {
+			first = table
+		}
 		if !p.Node.StateOK {
 			return cluster.Wait(ReasonGossip, v.pace(soon, later), "%s does not see a working cluster yet", p.Name)
 		}
-		if tableOf(p.Node) != tableOf(v.read[0].Node) {
+		if table != first {
 			return cluster.Wait(ReasonGossip, v.pace(soon, later), "%s and %s do not agree on who owns which slots yet", v.read[0].Name, p.Name)
 		}
 		for _, other := range v.read {

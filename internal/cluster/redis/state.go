@@ -116,6 +116,8 @@ type Node struct {
 	Offset int64
 	// Peers are all nodes that this server knows, itself included.
 	Peers []Peer
+	// index finds a peer that is known by name; nil: not made yet. Every rule asks every node about every other one.
+	index map[string]int
 }
 
 // Peer is one node as another one sees it: one line of CLUSTER NODES.
@@ -157,12 +159,34 @@ func (n *Node) RunsIn(pod string) bool {
 
 // Peer returns the node's line about another node.
 func (n *Node) Peer(id string) (Peer, bool) {
+	if n.index != nil {
+		i, ok := n.index[id]
+		if !ok {
+			return Peer{}, false
+		}
+		return n.Peers[i], true
+	}
 	for _, p := range n.Peers {
 		if p.ID == id && !p.Handshake {
 			return p, true
 		}
 	}
 	return Peer{}, false
+}
+
+// indexed is a copy of the node that finds its peers at once.
+func (n *Node) indexed() *Node {
+	if n == nil {
+		return nil
+	}
+	out := *n
+	out.index = make(map[string]int, len(n.Peers))
+	for i := range n.Peers {
+		if _, ok := out.index[n.Peers[i].ID]; !ok && !n.Peers[i].Handshake {
+			out.index[n.Peers[i].ID] = i
+		}
+	}
+	return &out
 }
 
 // Alone reports whether the node knows nobody else.

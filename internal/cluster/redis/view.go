@@ -27,6 +27,7 @@ func look(s State) *view {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Ordinal, b.Ordinal))
 	})
 	for i := range v.Pods {
+		v.Pods[i].Node = v.Pods[i].Node.indexed()
 		v.add(&v.Pods[i])
 	}
 	wanted := s.Spec.Shards * s.Spec.Copies()

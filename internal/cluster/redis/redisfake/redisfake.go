@@ -310,16 +310,22 @@ func (s *Server) hearOf(id string, from *Server) {
 	third, mine := from.peers[id], s.peers[id]
 	ailing := third.failing || third.failed
 	switch {
-	case mine == nil && (third.noAddr || third.addr == s.Addr):
-	case mine == nil && !ailing:
-		if t := s.net.at(third.addr); t != nil && t.ID == id && s.net.Rand.IntN(2) == 0 {
-			s.greeting[third.addr] = s.net.now.Add(handshakeFor)
-		}
 	case mine == nil:
+		s.hearOfNew(id, third)
 	case ailing && from.votes():
 		s.report(id, from.ID)
 	case (mine.failing || mine.failed) && !third.noAddr && mine.addr != third.addr:
 		mine.addr, mine.noAddr = third.addr, false
+	}
+}
+
+// hearOfNew greets a node that is said to be well, if it is where it is said to be.
+func (s *Server) hearOfNew(id string, third *peer) {
+	if third.failing || third.failed || third.noAddr || third.addr == s.Addr {
+		return
+	}
+	if t := s.net.at(third.addr); t != nil && t.ID == id && s.net.Rand.IntN(2) == 0 {
+		s.greeting[third.addr] = s.net.now.Add(handshakeFor)
 	}
 }
 
