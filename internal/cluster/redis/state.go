@@ -109,6 +109,7 @@ type Node struct {
 	LinkDown time.Duration
 	// OnDisk says that what the server holds is on its disk as well. After it has copied its primary, a server keeps the
 	// append-only file of the time before until the rewrite of that file ends: a crash meanwhile brings the old data back.
+	// (Valkey 9 makes the file that it received the new one, and has no such time.)
 	OnDisk bool
 	// AdmitsReplicas says that others may copy this server, see Decision.Admit.
 	AdmitsReplicas bool
