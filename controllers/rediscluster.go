@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -28,6 +30,14 @@ type RedisKind struct {
 	*Children
 	// Connect opens a client to a server. It is redisclient.New outside of tests.
 	Connect func(redisclient.Options) redis.Client
+	// budgets remembers which shards were guarded last (by budgetKey). The cache may not have heard of it yet, and to apply
+	// what it says would undo the step.
+	budgets sync.Map
+}
+
+type budgetKey struct {
+	cluster types.UID
+	shard   int
 }
 
 var _ Kind[*v1alpha1.RedisCluster, redis.State] = (*RedisKind)(nil)
@@ -160,15 +170,21 @@ func (k *RedisKind) ensureShared(ctx context.Context, o *v1alpha1.RedisCluster, 
 }
 
 func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder, shard int) error {
-	budget := b.Budget(shard)
-	if err := k.Apply(ctx, o, &policyv1.PodDisruptionBudget{ObjectMeta: objectMeta(o, *budget.Name)}, budget); err != nil {
+	guarded, err := k.guarded(ctx, o, shard)
+	if err != nil {
+		return err
+	}
+	if err := k.ensureBudget(ctx, o, b, shard, guarded); err != nil {
 		return err
 	}
 	live := &appsv1.StatefulSet{}
-	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ShardSet(o.Name, shard)}, live)
+	err = k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ShardSet(o.Name, shard)}, live)
 	switch {
 	case apierrors.IsNotFound(err):
 		live = nil
+		if err := k.waitForClaims(ctx, o, shard); err != nil {
+			return err
+		}
 	case err != nil:
 		return fmt.Errorf("read StatefulSet of shard %d: %w", shard, err)
 	case !metav1.IsControlledBy(live, o):
@@ -179,6 +195,40 @@ func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b
 		return err
 	}
 	return k.Apply(ctx, o, &appsv1.StatefulSet{ObjectMeta: objectMeta(o, *set.Name)}, set)
+}
+
+func (k *RedisKind) ensureBudget(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder, shard int, guarded bool) error {
+	budget := b.Budget(shard, guarded)
+	return k.Apply(ctx, o, &policyv1.PodDisruptionBudget{ObjectMeta: objectMeta(o, *budget.Name)}, budget)
+}
+
+// guarded tells whether a shard's budget allows no evictions. That is for the planner to change, see redis.Guard.
+func (k *RedisKind) guarded(ctx context.Context, o *v1alpha1.RedisCluster, shard int) (bool, error) {
+	if last, ok := k.budgets.Load(budgetKey{o.UID, shard}); ok {
+		return last == true, nil
+	}
+	var live policyv1.PodDisruptionBudget
+	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ShardSet(o.Name, shard)}, &live)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read budget of shard %d: %w", shard, err)
+	}
+	most := live.Spec.MaxUnavailable
+	return most != nil && most.IntValue() == 0, nil
+}
+
+// waitForClaims holds a new StatefulSet back while claims of its pods are on their way out: a pod that took one would
+// lose its disk at the next restart.
+func (k *RedisKind) waitForClaims(ctx context.Context, o *v1alpha1.RedisCluster, shard int) error {
+	claims, err := k.claims(ctx, o)
+	if err != nil {
+		return err
+	}
+	for _, c := range claims {
+		if c.Shard == shard && c.Leaving {
+			return cluster.Hold{Reason: v1alpha1.ReasonPreviousCluster, Message: fmt.Sprintf("claim %s of an earlier cluster of this name is being deleted", c.Name)}
+		}
+	}
+	return nil
 }
 
 // ensureConnection writes the Secret that clients connect with. It may exist before the cluster does: without slots a

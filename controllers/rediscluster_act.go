@@ -17,11 +17,13 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
-// Act carries out one step: commands to servers, or the deletion of pods.
+// Act carries out one step: commands to servers, the deletion of pods, or a change of budgets.
 func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
 	case redis.Restart:
 		return k.deletePods(ctx, o, s.Pods)
+	case redis.Guard:
+		return k.guard(ctx, o, s)
 	case redis.ServerStep:
 		return k.command(ctx, o, s.Calls())
 	}
@@ -41,6 +43,27 @@ func (k *RedisKind) deletePods(ctx context.Context, o *v1alpha1.RedisCluster, po
 			errs = append(errs, fmt.Errorf("delete pod %s: %w", p.Name, err))
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// guard changes the budgets of shards.
+func (k *RedisKind) guard(ctx context.Context, o *v1alpha1.RedisCluster, s redis.Guard) error {
+	b, err := k.builder(o)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	change := func(shards []int, guarded bool) {
+		for _, shard := range shards {
+			if err := k.ensureBudget(ctx, o, b, shard, guarded); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			k.budgets.Store(budgetKey{o.UID, shard}, guarded)
+		}
+	}
+	change(s.Protect, true)
+	change(s.Release, false)
 	return errors.Join(errs...)
 }
 

@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,9 +29,9 @@ import (
 func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
 	s := redis.State{Now: k.Now(), Spec: redis.Spec{
 		Name: o.Name, Shards: int(o.Spec.Shards), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
-		Persistent: o.Spec.Storage != nil,
+		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil,
 	}}
-	if err := errors.Join(k.observeSets(ctx, o, &s), k.observePods(ctx, o, &s)); err != nil {
+	if err := errors.Join(k.observeSets(ctx, o, &s), k.observeClaims(ctx, o, &s), k.observePods(ctx, o, &s)); err != nil {
 		return redis.State{}, err // Half a state would look like lost servers.
 	}
 	connect, err := k.connector(ctx, o)
@@ -68,6 +71,9 @@ func readServer(ctx context.Context, connect connectFunc, p *redis.Pod) {
 // briefly is an error without what differs from one attempt to the next, such as local ports: it goes into the status.
 func briefly(err error) string {
 	var op *net.OpError
+	if text := certificateProblem(err); text != "" {
+		return text
+	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "the server does not answer"
@@ -75,6 +81,31 @@ func briefly(err error) string {
 		return "the server cannot be reached: " + op.Err.Error()
 	}
 	return err.Error()
+}
+
+// certificateProblem says what is wrong with a server's certificate, empty when nothing is. The errors of crypto/x509 hold
+// the time of day.
+func certificateProblem(err error) string {
+	var (
+		invalid   x509.CertificateInvalidError
+		host      x509.HostnameError
+		authority x509.UnknownAuthorityError
+		unproved  *tls.CertificateVerificationError
+		record    tls.RecordHeaderError
+	)
+	switch {
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "the server's certificate has expired or is not valid yet"
+	case errors.As(err, &host):
+		return "the server's certificate is not for its name"
+	case errors.As(err, &authority):
+		return "the server's certificate is not of the cluster's certificate authority"
+	case errors.As(err, &invalid), errors.As(err, &unproved):
+		return "the server's certificate cannot be verified"
+	case errors.As(err, &record):
+		return "the server does not speak TLS"
+	}
+	return ""
 }
 
 func (k *RedisKind) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
@@ -92,10 +123,48 @@ func (k *RedisKind) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, s
 		if set.Spec.Replicas != nil {
 			replicas = int(*set.Spec.Replicas)
 		}
-		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: replicas})
+		guarded, err := k.guarded(ctx, o, shard)
+		if err != nil {
+			return err
+		}
+		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: replicas, Guarded: guarded})
 		s.Spec.StorageChanged = s.Spec.StorageChanged || redis.StorageChanged(o.Spec.Storage, set)
 	}
 	return nil
+}
+
+// observeClaims lists the claims of all data volumes, those of an earlier cluster of this name included.
+func (k *RedisKind) observeClaims(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
+	claims, err := k.claims(ctx, o)
+	s.Claims = claims
+	return err
+}
+
+func (k *RedisKind) claims(ctx context.Context, o *v1alpha1.RedisCluster) ([]redis.Claim, error) {
+	var sets appsv1.StatefulSetList
+	in, ours := client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))
+	if err := k.List(ctx, &sets, in, ours); err != nil {
+		return nil, fmt.Errorf("list StatefulSets: %w", err)
+	}
+	live := map[types.UID]bool{}
+	for i := range sets.Items {
+		live[sets.Items[i].UID] = sets.Items[i].DeletionTimestamp == nil
+	}
+	var list corev1.PersistentVolumeClaimList
+	if err := k.List(ctx, &list, in, ours); err != nil {
+		return nil, fmt.Errorf("list claims: %w", err)
+	}
+	var out []redis.Claim
+	for i := range list.Items {
+		c := &list.Items[i]
+		shard, ordinal, ok := redis.ParseClaim(o.Name, c.Name)
+		if !ok {
+			continue
+		}
+		orphan := slices.ContainsFunc(c.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == "StatefulSet" && !live[r.UID] })
+		out = append(out, redis.Claim{Name: c.Name, Shard: shard, Ordinal: ordinal, Leaving: c.DeletionTimestamp != nil || orphan})
+	}
+	return out, nil
 }
 
 func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
@@ -144,6 +213,7 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		Deleting: pod.DeletionTimestamp != nil,
 		Ready:    podReady(pod),
 		Stuck:    stuck(pod),
+		Started:  startedAt(pod, redis.ContainerServer),
 		HasRun:   hasRun(pod, redis.ContainerServer),
 		Gate:     gateRemark(pod),
 	}
@@ -151,6 +221,14 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		p.Addr = redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}
 	}
 	return p
+}
+
+// startedAt is when a container that runs was started; zero when it does not run.
+func startedAt(pod *corev1.Pod, container string) time.Time {
+	if r := containerStatus(pod.Status.ContainerStatuses, container).State.Running; r != nil {
+		return r.StartedAt.Time
+	}
+	return time.Time{}
 }
 
 // gateRemark is what the start gate said at its end, this time or the last, empty when it had nothing to remark.

@@ -2,14 +2,20 @@ package controllers
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -34,6 +41,8 @@ type redisStage struct {
 	loop    *Loop[*v1alpha1.RedisCluster, redis.State]
 	name    types.NamespacedName
 	ips     int
+	// deleted is what the server of each pod was when the operator deleted the pod.
+	deleted map[string]v1alpha1.RedisRole
 }
 
 func redisCluster() *v1alpha1.RedisCluster {
@@ -53,6 +62,22 @@ func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object
 		t: t, api: w, servers: map[string]*redisfake.Server{}, name: client.ObjectKeyFromObject(o),
 		net: redisfake.NewNetwork(5*time.Second, rand.New(rand.NewPCG(1, 2))),
 	}
+	s.deleted = map[string]v1alpha1.RedisRole{}
+	inner, ok := w.Client.(client.WithWatch)
+	if !ok {
+		t.Fatalf("%T cannot be watched", w.Client)
+	}
+	w.Client = interceptor.NewClient(inner, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if server := s.servers[o.GetName()]; server != nil {
+				s.deleted[o.GetName()] = v1alpha1.RedisPrimary
+				if server.Primary() != "" {
+					s.deleted[o.GetName()] = v1alpha1.RedisReplica
+				}
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+	})
 	kind := NewRedisKind(newChildren(w))
 	kind.Connect = s.connect
 	s.loop = &Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: w, Events: events.NewFakeRecorder(1000)}
@@ -122,7 +147,11 @@ func (s *redisStage) run(ctx context.Context, set *appsv1.StatefulSet, name stri
 		server.Start(addr)
 		return
 	}
-	s.servers[name] = s.net.Add(addr)
+	shard, err := strconv.Atoi(set.Labels[v1alpha1.LabelShard])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.servers[name] = s.net.Add(addr, shard)
 }
 
 func (s *redisStage) pass() {
@@ -197,8 +226,16 @@ func TestARedisRolloutRestartsEveryPodAndNoPrimary(t *testing.T) {
 	old := s.uids()
 	for range 10 {
 		s.pass()
+		for pod, role := range s.deleted {
+			if role != v1alpha1.RedisReplica {
+				t.Errorf("pod %s was deleted while it was a %s", pod, role)
+			}
+		}
 	}
 	s.settle()
+	if len(s.deleted) != 6 {
+		t.Errorf("deleted: %v", s.deleted)
+	}
 	for pod, uid := range s.uids() {
 		if old[pod] == uid {
 			t.Errorf("pod %s was not restarted", pod)
@@ -247,6 +284,98 @@ func TestTheNumberOfPodsOfALiveRedisShardStays(t *testing.T) {
 	c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
 	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != redis.ReasonLayout {
 		t.Errorf("stalled: %+v", c)
+	}
+}
+
+// TestABudgetAllowsNoEvictionsWhileAReplicaIsNotInSync: neither does Ensure take that back, nor does it cost a write when
+// nothing changes.
+func TestABudgetAllowsNoEvictionsWhileAReplicaIsNotInSync(t *testing.T) {
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	most := func(shard string) int {
+		t.Helper()
+		var b policyv1.PodDisruptionBudget
+		if err := s.api.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "carts-" + shard}, &b); err != nil {
+			t.Fatal(err)
+		}
+		return b.Spec.MaxUnavailable.IntValue()
+	}
+	primary, replica := s.servers["carts-1-0"], s.servers["carts-1-1"]
+	primary.Data[redis.Share(1, 3)[0]] = 5
+	replica.Refused = true
+	for range 3 {
+		s.pass()
+	}
+	if most("1") != 0 || most("0") != 1 {
+		t.Errorf("carts-1 allows %d, carts-0 %d; want 0 and 1", most("1"), most("0"))
+	}
+	before := s.api.writes.Load()
+	for range 10 {
+		s.pass()
+	}
+	if n := s.api.writes.Load() - before; n > 1 {
+		t.Errorf("%d writes while nothing changed", n)
+	}
+	replica.Refused = false
+	s.settle()
+	if most("1") != 1 {
+		t.Errorf("carts-1 still allows %d", most("1"))
+	}
+}
+
+func redisClaim(o *v1alpha1.RedisCluster, name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: redis.Selector(o)}}
+}
+
+func TestARedisClusterIsNotMadeBesideTheClaimsOfALargerOne(t *testing.T) {
+	o := redisCluster()
+	s := newRedisStage(t, o, redisClaim(o, "data-carts-0-0"), redisClaim(o, "data-carts-0-2"))
+	for range 20 {
+		s.pass()
+	}
+	c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
+	if c == nil || c.Reason != redis.ReasonRetained || !strings.Contains(c.Message, "data-carts-0-2") || strings.Contains(c.Message, "data-carts-0-0") {
+		t.Fatalf("stalled: %+v", c)
+	}
+	if err := s.api.Delete(t.Context(), redisClaim(o, "data-carts-0-2")); err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+}
+
+func TestARedisShardWaitsForTheClaimsOfAnEarlierCluster(t *testing.T) {
+	o := redisCluster()
+	claim := redisClaim(o, "data-carts-1-0")
+	claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "carts-1", UID: "earlier"}}
+	s := newRedisStage(t, o, claim)
+	s.pass()
+	var sets appsv1.StatefulSetList
+	if err := s.api.List(t.Context(), &sets); err != nil || len(sets.Items) != 1 {
+		t.Fatalf("%d StatefulSets, %v; want only that of the shard before", len(sets.Items), err)
+	}
+	if c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionReady); c == nil || !strings.Contains(c.Message, "data-carts-1-0") {
+		t.Errorf("ready: %+v", c)
+	}
+	if err := s.api.Delete(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+}
+
+// TestTheErrorsOfCertificatesAreTheSameEveryTime: what differs would be written to the status on every pass.
+func TestTheErrorsOfCertificatesAreTheSameEveryTime(t *testing.T) {
+	for want, err := range map[string]error{
+		"the server's certificate has expired or is not valid yet":               x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.Expired, Detail: "current time 12:00 is after 11:00"},
+		"the server's certificate cannot be verified":                            x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.TooManyIntermediates},
+		"the server's certificate is not for its name":                           x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"},
+		"the server's certificate is not of the cluster's certificate authority": x509.UnknownAuthorityError{},
+		"the server does not speak TLS":                                          tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"},
+		"the server does not answer":                                             context.DeadlineExceeded,
+		"the server cannot be reached: connection refused":                       &net.OpError{Op: "dial", Err: errors.New("connection refused")},
+	} {
+		if got := briefly(fmt.Errorf("read server: %w", err)); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
 	}
 }
 

@@ -66,7 +66,6 @@ func (g redisGate) run() (message string, err error) {
 		return "", errors.New("POD_NAME and POD_IP must be set")
 	}
 	disk, err := readDisk(g.dataDir)
-	disk.IP = g.podIP
 	if err != nil {
 		return "", err
 	}
@@ -80,10 +79,10 @@ func (g redisGate) run() (message string, err error) {
 			return "", fmt.Errorf("set %s aside: %w", redis.NodesFile, err)
 		}
 	}
-	return decision.Message, g.writeConfig()
+	return decision.Message, g.writeConfig(decision.Admit)
 }
 
-func (g redisGate) writeConfig() error {
+func (g redisGate) writeConfig(admitReplicas bool) error {
 	common, err := os.ReadFile(filepath.Join(g.configDir, redis.ConfigKey))
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
@@ -96,7 +95,8 @@ func (g redisGate) writeConfig() error {
 		}
 		passwords[key] = string(raw)
 	}
-	users, err := redis.Users(passwords, g.needPassword)
+	passwords[redis.PasswordReplication] = redis.ShardPassword(passwords[redis.PasswordReplication], g.podName)
+	users, err := redis.Users(passwords, g.needPassword, admitReplicas)
 	if err != nil {
 		return err
 	}

@@ -50,8 +50,8 @@ func TestRedisGateWritesPrivateFiles(t *testing.T) {
 		t.Fatalf("%q, %v", message, err)
 	}
 	for name, wants := range map[string][]string{
-		redis.ConfigKey: {"appendonly yes\n", "cluster-announce-ip 10.0.0.2\n", "cluster-announce-hostname carts-0-0.carts-peers.shop.svc.cluster.local\n", "masterauth secret-replication\n"},
-		redis.UsersFile: {"user default on #", "user quorate on #"},
+		redis.ConfigKey: {"appendonly yes\n", "cluster-announce-ip 10.0.0.2\n", "cluster-announce-hostname carts-0-0.carts-peers.shop.svc.cluster.local\n", "masterauth " + redis.ShardPassword("secret-replication", "carts-0-1") + "\n"},
+		redis.UsersFile: {"user default on #", "user quorate on #", "user replication off #"},
 	} {
 		path := filepath.Join(g.runDir, name)
 		raw, err := os.ReadFile(path)
@@ -94,6 +94,10 @@ func TestRedisGateStartsAPrimaryWithItsData(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(g.dataDir, redis.NodesFile)); err != nil {
 		t.Error(err)
 	}
+	users, err := os.ReadFile(filepath.Join(g.runDir, redis.UsersFile))
+	if err != nil || !strings.Contains(string(users), "user replication on #") {
+		t.Errorf("its replicas are not let in: %v\n%s", err, users)
+	}
 }
 
 func TestRedisGateHolds(t *testing.T) {
@@ -101,11 +105,6 @@ func TestRedisGateHolds(t *testing.T) {
 		spoil func(t *testing.T, g *redisGate)
 		want  string
 	}{
-		"an empty primary at its old address": {func(t *testing.T, g *redisGate) {
-			t.Helper()
-			write(t, filepath.Join(g.dataDir, redis.NodesFile), ownsSlots)
-			g.podIP = "10.0.0.1"
-		}, "delete the pod"},
 		"a server whose password is missing": {func(t *testing.T, g *redisGate) {
 			t.Helper()
 			if err := os.Remove(filepath.Join(g.authDir, redis.PasswordOperator)); err != nil {

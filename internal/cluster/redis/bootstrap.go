@@ -50,7 +50,7 @@ func introduce(v *view) (cluster.Plan, bool) {
 		}
 	}
 	if len(step.Pairs) == 0 {
-		return cluster.Wait(ReasonGossip, soon, "%s", gossipMessage(shaking))
+		return cluster.Wait(ReasonGossip, v.pace(soon, later), "%s", gossipMessage(shaking))
 	}
 	plan, ok := cluster.Do(step, "%d nodes of the new cluster are introduced to each other", len(v.read))
 	plan.After = soon
@@ -88,7 +88,7 @@ func addSlots(v *view) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	if !v.knowEachOther() {
-		return cluster.Wait(ReasonGossip, soon, "the nodes learn of each other")
+		return cluster.Wait(ReasonGossip, v.pace(soon, later), "the nodes learn of each other")
 	}
 	var step AddSlots
 	for shard, pods := range v.shards {

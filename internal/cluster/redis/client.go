@@ -14,6 +14,8 @@ type Client interface {
 	AddSlots(ctx context.Context, slots Slots) error
 	// Replicate makes the server a replica of the node with the id.
 	Replicate(ctx context.Context, id string) error
+	// AdmitReplicas lets other servers copy this one.
+	AdmitReplicas(ctx context.Context) error
 	// Forget removes a node from the server's table, and keeps it out for a minute.
 	Forget(ctx context.Context, id string) error
 	// Failover makes a replica take over from its living primary, without losing a write, and returns when it has. With

@@ -77,8 +77,9 @@ func (v *view) covered() metav1.Condition {
 }
 
 func (v *view) agreed() bool {
+	first := tableOf(v.read[0].Node)
 	for _, p := range v.read {
-		if tableOf(p.Node) != tableOf(v.read[0].Node) {
+		if tableOf(p.Node) != first {
 			return false
 		}
 	}

@@ -26,7 +26,7 @@ func TestConditions(t *testing.T) {
 			},
 		},
 		"a replica out of sync does not stop anybody from writing": {
-			state: formed(), spoil: func(f *fixture) { f.pod("c-2-1").Node.LinkUp = false },
+			state: formed(), spoil: func(f *fixture) { f.unlink("c-2-1") },
 			want: result{
 				"Ready": "False/WaitingForReplicas", "Available": "True/Serving", "SlotsCovered": "True/AllSlotsCovered",
 				"Reconciling": "True/WaitingForReplicas", "Stalled": "False/NotStalled",

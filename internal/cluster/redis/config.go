@@ -37,6 +37,17 @@ const (
 
 const defaultNodeTimeout = 5 * time.Second
 
+// validityFactor times cluster-node-timeout is how old a replica's data may be for it to stand for election by itself.
+const validityFactor = 1000
+
+// NodeTimeout is how long a server may be out of reach before the others suspect it.
+func NodeTimeout(c *v1alpha1.RedisConfig) time.Duration {
+	if c != nil && c.NodeTimeout != nil {
+		return c.NodeTimeout.Duration
+	}
+	return defaultNodeTimeout
+}
+
 // OwnedConfigKeys are the parameters that spec.config.extra cannot set: identity, addresses, persistence, users,
 // certificates and what would let a client out of the server depend on them. The rule of the CRD lists the same keys.
 // A key that ends in "*" stands for all that begin so.
@@ -82,8 +93,8 @@ func fixed() []directive {
 		{"daemonize", []string{"no"}},
 		{"protected-mode", []string{"no"}}, // It would refuse everybody but loopback; users guard the server instead.
 		{"aclfile", []string{runDir + "/" + UsersFile}},
-		// Data and identity share one fate: a server restarted in place never comes back empty under its old id,
-		// which would make its replicas throw away their copies.
+		// Data and identity share one fate: both lie on the volume. After a copy of its primary a server has its new data
+		// on disk only when the rewrite of the file has ended, see Node.OnDisk.
 		{"appendonly", []string{"yes"}},
 		{"appenddirname", []string{AppendDir}},
 		{"save", []string{""}}, // The append-only file holds everything already.
@@ -93,7 +104,7 @@ func fixed() []directive {
 		// Not 0: with 0 a replica that never got its first copy may be elected while its primary restarts, and the
 		// primary then throws its data away to copy the emptiness. Any other value keeps those out; this large one
 		// keeps nobody else out, because an old copy beats none.
-		{"cluster-replica-validity-factor", []string{"1000"}},
+		{"cluster-replica-validity-factor", []string{strconv.Itoa(validityFactor)}},
 		{"cluster-require-full-coverage", []string{"no"}}, // The other shards serve on when one is lost.
 		{"repl-diskless-sync", []string{"yes"}},
 		{"repl-diskless-sync-delay", []string{"0"}}, // Until its first sync a replica protects nothing.
@@ -122,11 +133,7 @@ func transport(spec *v1alpha1.RedisClusterSpec) []directive {
 }
 
 func tunables(c *v1alpha1.RedisConfig) []directive {
-	timeout := defaultNodeTimeout
-	if c != nil && c.NodeTimeout != nil {
-		timeout = c.NodeTimeout.Duration
-	}
-	out := []directive{{"cluster-node-timeout", []string{strconv.FormatInt(timeout.Milliseconds(), 10)}}}
+	out := []directive{{"cluster-node-timeout", []string{strconv.FormatInt(NodeTimeout(c).Milliseconds(), 10)}}}
 	if c == nil {
 		return out
 	}

@@ -178,16 +178,49 @@ func TestOwnedConfigKeys(t *testing.T) {
 
 func TestUsers(t *testing.T) {
 	passwords := map[string]string{PasswordDefault: "a", PasswordOperator: "b", PasswordReplication: "c"}
-	for name, guarded := range map[string]bool{"users.acl": true, "users-open.acl": false} {
-		got, err := Users(passwords, guarded)
+	for name, tc := range map[string]struct{ guarded, admit bool }{
+		"users.acl": {true, true}, "users-open.acl": {false, true}, "users-closed.acl": {true, false},
+	} {
+		got, err := Users(passwords, tc.guarded, tc.admit)
 		if err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, got)
 	}
 	delete(passwords, PasswordReplication)
-	if _, err := Users(passwords, true); err == nil {
+	if _, err := Users(passwords, true, true); err == nil {
 		t.Error("a user without a password was accepted")
+	}
+}
+
+func TestOnlyPodsOfOneShardShareAPassword(t *testing.T) {
+	own := ShardPassword("secret", "carts-1-0")
+	for pod, same := range map[string]bool{"carts-1-1": true, "carts-1-10": true, "carts-11-0": false, "carts-0-0": false} {
+		if got := ShardPassword("secret", pod); (got == own) != same {
+			t.Errorf("that of %s is %s, that of carts-1-0 %s", pod, got, own)
+		}
+	}
+	if ShardPassword("other", "carts-1-0") == own {
+		t.Error("it does not depend on the secret")
+	}
+}
+
+func TestParseClaim(t *testing.T) {
+	type claim struct {
+		shard, ordinal int
+		ok             bool
+	}
+	for name, want := range map[string]claim{
+		"data-carts-2-10":   {2, 10, true},
+		"data-carts-2":      {2, 0, false},
+		"data-carts-x-1":    {0, 1, false},
+		"data-carts-1-2-3":  {1, 0, false},
+		"data-carts-old-12": {0, 12, false},
+		"logs-carts-0-0":    {0, 0, false},
+	} {
+		if shard, ordinal, ok := ParseClaim("carts", name); ok != want.ok || ok && (claim{shard, ordinal, ok}) != want {
+			t.Errorf("%s: %d, %d, %v", name, shard, ordinal, ok)
+		}
 	}
 }
 
@@ -214,6 +247,12 @@ func TestAnOperatorUpgradeRestartsNoPod(t *testing.T) {
 	if hashOf(t, before) != hashOf(t, after) {
 		t.Error("another agent image changes the hash")
 	}
+}
+
+// The hash of a given specification is part of the contract between releases: if it changes, an operator upgrade
+// restarts every server of every cluster. Change it only with a reason for the release notes.
+func TestTheHashOfARelease(t *testing.T) {
+	golden(t, "template-hash", hashOf(t, testBuilder(testCluster(v1alpha1.EngineRedis, "8.0.2")))+"\n")
 }
 
 func TestWhatNeedsARestartChangesTheHash(t *testing.T) {

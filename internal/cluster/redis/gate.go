@@ -8,8 +8,6 @@ type Disk struct {
 	Nodes string
 	// Data says that there are append-only files.
 	Data bool
-	// IP is the address that the server will have.
-	IP string
 }
 
 // Decision is what the start gate does about a pod.
@@ -18,6 +16,9 @@ type Decision struct {
 	Start bool
 	// Retire sets nodes.conf aside first, so that the server starts as a new, empty node.
 	Retire bool
+	// Admit lets other servers copy this one from the start. One that has nothing to give must wait until the operator
+	// has decided what it is: at the address of a dead primary, the replicas of that one would copy its emptiness.
+	Admit bool
 	// Message says why, when it is not the ordinary start.
 	Message string
 }
@@ -27,8 +28,6 @@ type Decision struct {
 //
 // A primary that lost its data must not come back under its old id: its replicas would copy the emptiness. Without the
 // identity nobody takes the empty server for the old one: a replica is elected, and the newcomer becomes its replica.
-// Only at the very address of the old server it must not even do that, because replicas connect to an address and do not
-// ask who answers.
 func Gate(d Disk) Decision {
 	if d.Nodes == "" {
 		if d.Data {
@@ -42,12 +41,7 @@ func Gate(d Disk) Decision {
 	case err != nil:
 		return Decision{Message: fmt.Sprintf("%s cannot be read (%v): restore the file, or empty the volume to have the data copied from the shard's other servers", NodesFile, err)}
 	case d.Data || self.Replica || len(self.Slots) == 0:
-		return Decision{Start: true}
-	}
-	if self.Addr.IP == d.IP {
-		return Decision{Message: fmt.Sprintf(
-			"node %s owned slots %s but its data is gone, and at its old address its replicas would copy the empty server: delete the pod, so that it gets another address",
-			short(self.ID), self.Slots)}
+		return Decision{Start: true, Admit: d.Data && (self.Replica || len(self.Slots) > 0)}
 	}
 	return Decision{Start: true, Retire: true, Message: fmt.Sprintf(
 		"node %s owned slots %s but its data is gone: it starts as a new empty node, so that its replicas keep their copies", short(self.ID), self.Slots)}

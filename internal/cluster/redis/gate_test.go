@@ -6,31 +6,35 @@ import (
 )
 
 func TestGate(t *testing.T) {
-	line := func(ip, flags, slots string) string {
-		return "0123456789abcdef " + ip + ":6379@16379 myself," + flags + " - 0 0 3 connected " + slots + "\nvars currentEpoch 6 lastVoteEpoch 0\n"
+	line := func(flags, slots string) string {
+		return "0123456789abcdef 10.0.0.1:6379@16379 myself," + flags + " - 0 0 3 connected " + slots + "\nvars currentEpoch 6 lastVoteEpoch 0\n"
 	}
 	tests := map[string]struct {
-		disk          Disk
-		start, retire bool
-		message       string
+		disk    Disk
+		want    Decision
+		message string
 	}{
-		"an empty disk starts a new node":                         {Disk{}, true, false, ""},
-		"a primary with its data starts":                          {Disk{line("10.0.0.1", "master", "0-5460"), true, "10.0.0.2"}, true, false, ""},
-		"a primary with its data starts at the same address":      {Disk{line("10.0.0.1", "master", "0-5460"), true, "10.0.0.1"}, true, false, ""},
-		"a replica without data starts and copies":                {Disk{line("10.0.0.1", "slave", ""), false, "10.0.0.1"}, true, false, ""},
-		"a node without slots and data starts":                    {Disk{line("10.0.0.1", "master", ""), false, "10.0.0.1"}, true, false, ""},
-		"a primary without its data gives up its identity":        {Disk{line("10.0.0.1", "master", "0-5460"), false, "10.0.0.2"}, true, true, "its data is gone"},
-		"a primary without its data is held at its old address":   {Disk{line("10.0.0.1", "master", "0-5460"), false, "10.0.0.1"}, false, false, "delete the pod"},
-		"data without identity is held":                           {Disk{"", true, "10.0.0.1"}, false, false, "no nodes.conf"},
-		"an identity that cannot be read is held":                 {Disk{"garbage", true, "10.0.0.1"}, false, false, "cannot be read"},
-		"an identity without the node itself is held":             {Disk{"vars currentEpoch 6 lastVoteEpoch 0", true, "10.0.0.1"}, false, false, "cannot be read"},
-		"a primary that was migrating slots keeps them with data": {Disk{line("10.0.0.1", "master", "0-5460 [93->-ab]"), true, "10.0.0.2"}, true, false, ""},
+		"an empty disk starts a new node that nobody copies yet":  {Disk{}, Decision{Start: true}, ""},
+		"a primary with its data starts":                          {Disk{line("master", "0-5460"), true}, Decision{Start: true, Admit: true}, ""},
+		"a replica with its data starts":                          {Disk{line("slave", ""), true}, Decision{Start: true, Admit: true}, ""},
+		"a replica without data starts and copies":                {Disk{line("slave", ""), false}, Decision{Start: true}, ""},
+		"a node without slots and data starts":                    {Disk{line("master", ""), false}, Decision{Start: true}, ""},
+		"a node without slots starts as it did the first time":    {Disk{line("master", ""), true}, Decision{Start: true}, ""},
+		"a primary without its data gives up its identity":        {Disk{line("master", "0-5460"), false}, Decision{Start: true, Retire: true}, "its data is gone"},
+		"data without identity is held":                           {Disk{"", true}, Decision{}, "no nodes.conf"},
+		"an identity that cannot be read is held":                 {Disk{"garbage", true}, Decision{}, "cannot be read"},
+		"an identity without the node itself is held":             {Disk{"vars currentEpoch 6 lastVoteEpoch 0", true}, Decision{}, "cannot be read"},
+		"a primary that was migrating slots keeps them with data": {Disk{line("master", "0-5460 [93->-ab]"), true}, Decision{Start: true, Admit: true}, ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := Gate(tc.disk)
-			if got.Start != tc.start || got.Retire != tc.retire || !strings.Contains(got.Message, tc.message) || (tc.message == "") != (got.Message == "") {
-				t.Errorf("%+v; want start %v, retire %v, message with %q", got, tc.start, tc.retire, tc.message)
+			if !strings.Contains(got.Message, tc.message) || (tc.message == "") != (got.Message == "") {
+				t.Errorf("message %q, want one with %q", got.Message, tc.message)
+			}
+			got.Message = ""
+			if got != tc.want {
+				t.Errorf("%+v, want %+v", got, tc.want)
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // ParseNodes reads the answer to CLUSTER NODES, or the file nodes.conf, which has the same lines and one more that
@@ -30,7 +31,7 @@ func parseNode(f []string) (Peer, error) {
 	if len(f) < 8 {
 		return Peer{}, fmt.Errorf("%d fields, at least 8 expected", len(f))
 	}
-	p := Peer{ID: f[0], Addr: parseAddress(f[1]), Host: parseHost(f[1]), Connected: f[7] == "connected"}
+	p := Peer{ID: f[0], Addr: parseAddress(f[1]), Host: parseHost(f[1])}
 	for flag := range strings.SplitSeq(f[2], ",") {
 		p.setFlag(flag)
 	}
@@ -45,8 +46,7 @@ func parseNode(f []string) (Peer, error) {
 	var ranges []Range
 	for _, s := range f[8:] {
 		if strings.HasPrefix(s, "[") {
-			p.Moving = true
-			continue
+			continue // A slot that is being imported or migrated.
 		}
 		r, err := ParseRange(s)
 		if err != nil {
@@ -123,9 +123,15 @@ func (n *Node) readInfo(info map[string]string) {
 	n.Loading = info["loading"] == "1" || info["async_loading"] == "1"
 	n.LinkUp = info["master_link_status"] == "up" && info["master_sync_in_progress"] != "1"
 	n.EverLinked = n.LinkUp || (info["role"] == "slave" && info["master_link_down_since_seconds"] != "-1")
+	if n.EverLinked && !n.LinkUp {
+		n.LinkDown = time.Duration(number(info["master_link_down_since_seconds"])) * time.Second
+	}
+	n.OnDisk = info["aof_enabled"] == "1" && info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0" &&
+		info["aof_last_bgrewrite_status"] == "ok"
 	n.Offset = number(info["master_repl_offset"])
 	if info["role"] == "slave" {
 		n.Offset = number(info["slave_repl_offset"])
+		n.Asks = Address{info["master_host"], int(number(info["master_port"]))}
 	}
 	for key, value := range info {
 		if isDatabase(key) {

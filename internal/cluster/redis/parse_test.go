@@ -3,8 +3,10 @@ package redis
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 const nodesText = `07c37dfeb235213a872192d90877d0cd55635b91 10.0.0.1:6379@16379,carts-0-0.carts-peers.shop.svc.cluster.local,shard-id=ab,tls-port=6379 myself,master - 0 1426238317239 4 connected 0-5460 10923 [93-<-292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f]
@@ -22,15 +24,15 @@ func TestParseNodes(t *testing.T) {
 	want := []Peer{
 		{
 			ID: "07c37dfeb235213a872192d90877d0cd55635b91", Addr: Address{"10.0.0.1", 6379}, Myself: true,
-			Host: "carts-0-0.carts-peers.shop.svc.cluster.local", Connected: true, Epoch: 4,
-			Slots: Slots{{0, 5460}, {10923, 10923}}, Moving: true,
+			Host: "carts-0-0.carts-peers.shop.svc.cluster.local", Epoch: 4,
+			Slots: Slots{{0, 5460}, {10923, 10923}},
 		},
 		{
 			ID: "67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1", Addr: Address{"fd00::2", 6379}, Replica: true,
 			PrimaryID: "07c37dfeb235213a872192d90877d0cd55635b91", Failed: true, Epoch: 2,
 		},
 		{ID: "292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f", Failing: true, NoAddr: true, Epoch: 3, Slots: Slots{{10924, 16383}}},
-		{ID: "e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca", Addr: Address{"10.0.0.4", 6379}, Handshake: true, Connected: true},
+		{ID: "e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca", Addr: Address{"10.0.0.4", 6379}, Handshake: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -44,8 +46,24 @@ func TestParseNode(t *testing.T) {
 		want Node
 	}{
 		"a replica in sync": {
-			"redis_version:7.0.15\r\nrole:slave\r\nmaster_link_status:up\r\nmaster_sync_in_progress:0\r\nslave_repl_offset:77\r\nmaster_repl_offset:78\r\ndb0:keys=3,expires=0,avg_ttl=0\r\n",
-			Node{Version: "7.0.15", LinkUp: true, EverLinked: true, Offset: 77, Keys: 3},
+			"redis_version:7.0.15\r\nrole:slave\r\nmaster_host:10.0.0.2\r\nmaster_port:6379\r\nmaster_link_status:up\r\nmaster_sync_in_progress:0\r\nslave_repl_offset:77\r\nmaster_repl_offset:78\r\ndb0:keys=3,expires=0,avg_ttl=0\r\n",
+			Node{Version: "7.0.15", LinkUp: true, Asks: Address{"10.0.0.2", 6379}, EverLinked: true, Offset: 77, Keys: 3},
+		},
+		"a server with all of its data on disk": {
+			"aof_enabled:1\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\n",
+			Node{OnDisk: true},
+		},
+		"a server that rewrites its file": {
+			"aof_enabled:1\r\naof_rewrite_in_progress:1\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\n", Node{},
+		},
+		"a server that is about to": {
+			"aof_enabled:1\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:1\r\naof_last_bgrewrite_status:ok\r\n", Node{},
+		},
+		"a server that failed to": {
+			"aof_enabled:1\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:err\r\n", Node{},
+		},
+		"a server that copies its primary": {
+			"aof_enabled:0\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\n", Node{},
 		},
 		"a replica that never was": {
 			"role:slave\r\nmaster_link_status:down\r\nmaster_link_down_since_seconds:-1\r\nslave_repl_offset:1\r\n",
@@ -53,7 +71,7 @@ func TestParseNode(t *testing.T) {
 		},
 		"a replica that lost its primary": {
 			"role:slave\r\nmaster_link_status:down\r\nmaster_link_down_since_seconds:12\r\nslave_repl_offset:9\r\n",
-			Node{Offset: 9, EverLinked: true},
+			Node{Offset: 9, EverLinked: true, LinkDown: 12 * time.Second},
 		},
 		"valkey, while it loads": {
 			"redis_version:7.2.4\r\nvalkey_version:9.1.2\r\nloading:1\r\nrole:slave\r\nmaster_link_down_since_seconds:-1\r\ndb0:keys=3\r\ndb12:keys=4,expires=1\r\ndbx:keys=9\r\n",
@@ -67,7 +85,7 @@ func TestParseNode(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.want.ID, tc.want.StateOK, tc.want.Peers = "aa", true, got.Peers
-			if diff := cmp.Diff(&tc.want, got); diff != "" {
+			if diff := cmp.Diff(&tc.want, got, cmpopts.IgnoreUnexported(Node{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

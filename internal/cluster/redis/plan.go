@@ -14,7 +14,23 @@ import (
 const (
 	soon  = 100 * time.Millisecond
 	later = time.Second
+	// slowly is for copies of large data, which take minutes.
+	slowly = 2 * time.Second
 )
+
+// lively is how long after the start of a server it is worth asking at the pace of the servers' clock.
+const lively = 30 * time.Second
+
+// pace is how soon what the servers do by themselves may be over: any moment after one of them has started, and less and
+// less likely so the longer it takes.
+func (v *view) pace(fast, slow time.Duration) time.Duration {
+	for i := range v.Pods {
+		if p := &v.Pods[i]; !p.Started.IsZero() && v.Now.Sub(p.Started) < lively {
+			return fast
+		}
+	}
+	return slow
+}
 
 // Reasons for waiting and for refusing.
 const (
@@ -22,9 +38,12 @@ const (
 	ReasonUnreachable     = "PodsUnreachable"
 	ReasonGossip          = "WaitingForGossip"
 	ReasonSync            = "WaitingForReplicas"
+	ReasonDisk            = "WaitingForDisk"
 	ReasonElection        = "WaitingForElection"
 	ReasonIslands         = "SeparateClusters"
 	ReasonShardLost       = "ShardLost"
+	ReasonRetained        = "RetainedSizeMismatch"
+	ReasonNotElected      = "ReplicaNotElected"
 	ReasonNoMajority      = "NoMajority"
 	ReasonSlotsUnassigned = "SlotsUnassigned"
 	ReasonForeignSlots    = "SlotsInForeignShard"
@@ -45,7 +64,13 @@ func Next(s State) cluster.Plan {
 		refuseIslands,
 		reintroduce,
 		attachReplicas,
+		admitReplicas,
+		deposeEmpty,
+		restartBroken, restartMisled,
+		guard,
+		refuseUnelected,
 		waitForAll,
+		settleClaims,
 		setConfigEpochs,
 		introduce,
 		waitForElection,
@@ -82,8 +107,11 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 	}
 	missing := ""
 	for i := range v.Pods {
-		if p := &v.Pods[i]; p.Node == nil || p.Deleting {
-			missing = strings.TrimSuffix(p.Name+": "+cmp.Or(p.Error, p.Gate), ": ")
+		if p := &v.Pods[i]; p.Deleting {
+			missing = "; " + p.Name + " is being deleted"
+			break
+		} else if p.Node == nil {
+			missing = "; the first that does not is " + strings.TrimSuffix(p.Name+": "+cmp.Or(p.Error, p.Gate), ": ")
 			break
 		}
 	}
@@ -94,14 +122,14 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 	if v.wakingUp() {
 		after = soon
 	}
-	return cluster.Wait(reason, after, "%d of %d servers answer; the first that does not is %s", len(v.read), wanted, missing)
+	return cluster.Wait(reason, after, "%d of %d servers answer%s", len(v.read), wanted, missing)
 }
 
 // wakingUp tells whether a server of a cluster that is not formed yet has been started and is about to answer. Until
 // then pods report by themselves what happens to them.
 func (v *view) wakingUp() bool {
 	return !v.formed && slices.ContainsFunc(v.Pods, func(p Pod) bool {
-		return p.HasRun && p.Node == nil && p.Stuck == "" && !p.Deleting
+		return !p.Started.IsZero() && v.Now.Sub(p.Started) < lively && p.Node == nil && p.Stuck == "" && !p.Deleting
 	})
 }
 
@@ -120,16 +148,43 @@ func refuseChange(v *view) (cluster.Plan, bool) {
 	if v.layoutDiffers() {
 		return refuseLayout(v)
 	}
-	for _, p := range v.read {
-		if !samePatchLine(p.Node.Version, v.Spec.Version) {
-			return cluster.Refuse(ReasonVersion, "pod %s runs version %s and spec.version is %s: only the patch version can change; set it back",
-				p.Name, p.Node.Version, v.Spec.Version)
-		}
+	if p := v.otherLine(); p != nil {
+		return cluster.Refuse(ReasonVersion, "pod %s runs version %s and spec.version is %s: only the patch version can change; set it back",
+			p.Name, p.Node.Version, v.Spec.Version)
 	}
 	return cluster.Pass()
 }
 
+// otherLine is a pod that shows that the specification asks for another minor version than the cluster has; nil when
+// there is none. An outdated pod that differs from the others is what is left of a change that was set back.
+func (v *view) otherLine() *Pod {
+	var other *Pod
+	same := false
+	for _, p := range v.read {
+		switch {
+		case samePatchLine(p.Node.Version, v.Spec.Version):
+			same = true
+		case !p.Outdated:
+			return p
+		default:
+			other = p
+		}
+	}
+	if same {
+		return nil
+	}
+	return other
+}
+
+// refuseLayout names what differs: a StatefulSet that somebody scaled is scaled back, a specification is set back.
 func refuseLayout(v *view) (cluster.Plan, bool) {
+	for _, set := range v.Sets {
+		if len(v.Sets) == v.Spec.Shards && set.Replicas != v.Spec.Copies() {
+			return cluster.Refuse(ReasonLayout,
+				"StatefulSet %[1]s has %[2]d pods and the specification asks for %[3]d: scale it back to %[3]d, or set spec.replicasPerShard back if that was changed",
+				cluster.ShardSet(v.Spec.Name, set.Shard), set.Replicas, v.Spec.Copies())
+		}
+	}
 	return cluster.Refuse(ReasonLayout,
 		"the cluster does not have the %d shards of %d pods that the specification asks for: set spec.shards and spec.replicasPerShard back",
 		v.Spec.Shards, v.Spec.Copies())

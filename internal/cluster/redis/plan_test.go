@@ -2,7 +2,9 @@ package redis
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -11,6 +13,9 @@ import (
 
 // fixture builds a state of three shards with one replica each, which a test then spoils.
 type fixture struct{ State }
+
+// now is the time of all states; their servers have been running for an hour.
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func id(pod string) string { return "id-" + pod }
 
@@ -22,7 +27,7 @@ func formed() *fixture {
 		p.Node.Peers = nil
 		for j := range f.Pods {
 			o := &f.Pods[j]
-			peer := Peer{ID: o.Node.ID, Addr: o.Addr, Myself: i == j, Connected: true, Epoch: f.Spec.bootstrapEpoch(o)}
+			peer := Peer{ID: o.Node.ID, Addr: o.Addr, Host: o.Name + ".c-peers", Myself: i == j, Epoch: f.Spec.bootstrapEpoch(o)}
 			if o.Ordinal == 0 {
 				peer.Slots = Share(o.Shard, f.Spec.Shards)
 			} else {
@@ -31,22 +36,22 @@ func formed() *fixture {
 			p.Node.Peers = append(p.Node.Peers, peer)
 		}
 		p.Node.StateOK, p.Node.LinkUp, p.Node.EverLinked = true, p.Ordinal > 0, p.Ordinal > 0
-		p.Node.Keys, p.Node.Offset = 10, 1000
+		p.Node.Keys, p.Node.Offset, p.Node.AdmitsReplicas, p.Node.OnDisk = 10, 1000, true, true
 	}
 	return f
 }
 
 // fresh is a cluster whose servers have just started for the first time.
 func fresh() *fixture {
-	f := &fixture{State{Spec: Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", Persistent: true}}}
+	f := &fixture{State{Now: now, Spec: Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", NodeTimeout: 5 * time.Second, Persistent: true}}}
 	for shard := range 3 {
 		f.Sets = append(f.Sets, Set{Shard: shard, Replicas: 2})
 		for ordinal := range 2 {
 			name := cluster.Pod(cluster.ShardSet("c", shard), ordinal)
 			addr := Address{IP: fmt.Sprintf("10.0.%d.%d", shard, ordinal), Port: ClientPort}
 			f.Pods = append(f.Pods, Pod{
-				Name: name, UID: "uid-" + name, Shard: shard, Ordinal: ordinal, Addr: addr, Ready: true, HasRun: true,
-				Node: &Node{ID: id(name), Version: "8.0.2", Peers: []Peer{{ID: id(name), Addr: addr, Myself: true, Connected: true}}},
+				Name: name, UID: "uid-" + name, Shard: shard, Ordinal: ordinal, Addr: addr, Ready: true, HasRun: true, Started: now.Add(-time.Hour),
+				Node: &Node{ID: id(name), Version: "8.0.2", Peers: []Peer{{ID: id(name), Addr: addr, Host: name + ".c-peers", Myself: true}}},
 			})
 		}
 	}
@@ -60,6 +65,26 @@ func (f *fixture) pod(name string) *Pod {
 		}
 	}
 	panic("no pod " + name)
+}
+
+// unlink cuts a replica off from its primary, a minute ago. Its shard has been guarded since.
+func (f *fixture) unlink(name string) {
+	p := f.pod(name)
+	p.Node.LinkUp, p.Node.LinkDown = false, time.Minute
+	f.Sets[p.Shard].Guarded = true
+}
+
+// mislead makes a replica that lost its primary some time ago ask for it at another address.
+func (f *fixture) mislead(name string, ago time.Duration) {
+	p := f.pod(name)
+	p.Node.LinkUp, p.Node.LinkDown, p.Node.Asks = false, ago, Address{"10.9.9.9", 6379}
+}
+
+// loseNode is what the loss of the node that a pod runs on looks like a minute later.
+func (f *fixture) loseNode(name string) {
+	p := f.pod(name)
+	p.Ready, p.Node = false, nil
+	f.views(id(name), func(peer *Peer) { peer.Failed = true })
 }
 
 // views calls do on the line that every server has about a node.
@@ -79,8 +104,8 @@ func (f *fixture) views(node string, do func(*Peer)) {
 func (f *fixture) replaceDisk(name string) {
 	p := f.pod(name)
 	p.Addr.IP = "10.9.9.9"
-	p.Node = &Node{ID: "new-" + name, Version: "8.0.2", Peers: []Peer{{ID: "new-" + name, Addr: p.Addr, Myself: true, Connected: true}}}
-	f.views(id(name), func(peer *Peer) { peer.Connected, peer.Failed = false, true })
+	p.Node = &Node{ID: "new-" + name, Version: "8.0.2", Peers: []Peer{{ID: "new-" + name, Addr: p.Addr, Myself: true}}}
+	f.views(id(name), func(peer *Peer) { peer.Failed = true })
 }
 
 // join puts a new node into the tables of all, and all into its own.
@@ -110,8 +135,44 @@ func TestNext(t *testing.T) {
 		step    cluster.Step
 		reason  string
 		stalled bool
+		// message is part of what is said.
+		message string
 	}{
 		"a settled cluster is left alone": {state: formed()},
+		"a settled cluster does not mind a claim that no pod has": {
+			state: formed(), spoil: func(f *fixture) { f.Claims = []Claim{{Name: "data-c-1-2", Shard: 1, Ordinal: 2}} },
+		},
+		"no replica is elected while the claim of a pod that is not wanted may have more": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaceDisk("c-1-0")
+				f.join("c-1-0")
+				f.Claims = []Claim{{Name: "data-c-1-2", Shard: 1, Ordinal: 2}}
+			},
+			reason: ReasonRetained, stalled: true,
+		},
+		"a shard that is not wanted any more is not lost while its claims are there": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Spec.Shards, f.Sets, f.Pods = 2, f.Sets[:2], f.Pods[:4]
+				f.Claims = []Claim{{Name: "data-c-2-0", Shard: 2}, {Name: "data-c-2-1", Shard: 2, Ordinal: 1}}
+			},
+			reason: ReasonRetained, stalled: true,
+		},
+		"a new cluster is not made beside a claim of a larger one": {
+			state: fresh(), spoil: func(f *fixture) { f.Claims = []Claim{{Name: "data-c-3-0", Shard: 3}} },
+			reason: ReasonRetained, stalled: true,
+		},
+		"a new cluster is not made of claims that are being deleted": {
+			state: fresh(), spoil: func(f *fixture) { f.Claims = []Claim{{Name: "data-c-0-0", Leaving: true}} },
+			reason: ReasonStarting,
+		},
+		"the claims of wanted pods are in nobody's way": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaceDisk("c-1-0")
+				f.join("c-1-0")
+				f.Claims = []Claim{{Name: "data-c-1-0", Shard: 1}, {Name: "data-c-1-1", Shard: 1, Ordinal: 1}}
+			},
+			reason: ReasonElection,
+		},
 		"fresh nodes get epochs first": {
 			state: fresh(),
 			step: SetConfigEpochs{[]NodeEpoch{
@@ -191,6 +252,25 @@ func TestNext(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) { f.replaceDisk("c-1-1"); f.join("c-1-1") },
 			step: Replicate{[]Following{{"c-1-1", "c-1-0", id("c-1-0")}}},
 		},
+		"a replica that looks for its primary at an address that this has left is told once more": {
+			state: formed(), spoil: func(f *fixture) { f.mislead("c-1-1", 10*time.Second) },
+			step: Replicate{[]Following{{"c-1-1", "c-1-0", id("c-1-0")}}},
+		},
+		"a replica that does not take the address of its primary is restarted": {
+			state: formed(), spoil: func(f *fixture) { f.mislead("c-1-1", time.Minute) },
+			step: Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}}, message: "at 10.9.9.9:6379, where it is no more",
+		},
+		"a replica that does not know better has to hear of it first": {
+			state: formed(), spoil: func(f *fixture) {
+				f.mislead("c-1-1", time.Minute)
+				for i, p := range f.pod("c-1-1").Node.Peers {
+					if p.ID == id("c-1-0") {
+						f.pod("c-1-1").Node.Peers[i].Addr.IP = "10.9.9.9"
+					}
+				}
+			},
+			reason: ReasonSync,
+		},
 		"an empty node does not get in the way of an election": {
 			state: formed(), spoil: func(f *fixture) { f.replaceDisk("c-1-0"); f.join("c-1-0") },
 			reason: ReasonElection,
@@ -228,8 +308,153 @@ func TestNext(t *testing.T) {
 				f.replaceDisk("c-1-0")
 				f.join("c-1-0")
 				f.views(id("c-1-0"), func(p *Peer) { p.Failed, p.NoAddr = false, true })
+				f.pod("c-1-1").Node.LinkUp = false
 			},
 			step: Elect{1, id("c-1-0"), "c-1-1"},
+		},
+		"a replica that copied an empty server at its primary's address is not elected": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaceDisk("c-1-0")
+				f.join("c-1-0")
+				f.views(id("c-1-0"), func(p *Peer) { p.Failed, p.NoAddr = false, true })
+				f.pod("c-1-1").Node.Keys = 0
+			},
+			reason: ReasonShardLost, stalled: true,
+		},
+		"a primary that started empty and restarted in place admits replicas again": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-0").Node.AdmitsReplicas, f.pod("c-1-1").Node.LinkUp = false, false
+			},
+			step: AdmitReplicas{[]string{"c-1-0"}},
+		},
+		"one that holds keys admits replicas while another pod is unknown": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-0").Node.AdmitsReplicas, f.pod("c-1-1").Node = false, nil
+			},
+			step: AdmitReplicas{[]string{"c-1-0"}},
+		},
+		"a few keys more on the replica do not matter": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-0").Node.AdmitsReplicas, f.pod("c-1-1").Node.Keys = false, 12
+			},
+			step: AdmitReplicas{[]string{"c-1-0"}},
+		},
+		"a replica admits replicas": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-1").Node.AdmitsReplicas = false },
+			step: AdmitReplicas{[]string{"c-1-1"}},
+		},
+		"an empty primary of an empty shard admits replicas": {
+			state: formed(), spoil: func(f *fixture) {
+				n := f.pod("c-1-0").Node
+				n.AdmitsReplicas, n.Keys, f.pod("c-1-1").Node.Keys = false, 0, 0
+			},
+			step: AdmitReplicas{[]string{"c-1-0"}},
+		},
+		"an empty primary does not admit replicas that may hold more": {
+			state: formed(), spoil: func(f *fixture) {
+				n := f.pod("c-1-0").Node
+				n.AdmitsReplicas, n.Keys, f.pod("c-1-1").Node = false, 0, nil
+			},
+			reason: ReasonUnreachable,
+		},
+		"a node without slots admits nobody": {
+			state: fresh(), spoil: func(f *fixture) { f.Pods = f.Pods[:5] }, reason: ReasonStarting,
+		},
+		"an empty primary does not admit the one before it, which holds more and does not know yet": {
+			state: formed(), spoil: func(f *fixture) {
+				n, old := f.pod("c-1-0").Node, f.pod("c-1-1").Node
+				n.AdmitsReplicas, n.Keys = false, 0
+				old.Peers[3].Replica, old.Peers[3].PrimaryID, old.Peers[3].Slots = false, "", Share(1, 3)
+			},
+			reason: ReasonGossip,
+		},
+		"a primary that came back empty in place is deposed": {
+			state: formed(), spoil: func(f *fixture) {
+				n := f.pod("c-1-0").Node
+				n.AdmitsReplicas, n.Keys, f.pod("c-1-1").Node.LinkUp = false, 0, false
+			},
+			step: Elect{1, id("c-1-0"), "c-1-1"},
+		},
+		"so is one that took writes meanwhile": {
+			state: formed(), spoil: func(f *fixture) {
+				n := f.pod("c-1-0").Node
+				n.AdmitsReplicas, n.Keys, f.pod("c-1-1").Node.LinkUp = false, 2, false
+			},
+			step: Elect{1, id("c-1-0"), "c-1-1"},
+		},
+		"a replica with a very old copy is elected when it does not stand by itself": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaceDisk("c-1-0")
+				f.join("c-1-0")
+				f.unlink("c-1-1")
+				f.pod("c-1-1").Node.LinkDown = 2 * time.Hour
+			},
+			step: Elect{1, id("c-1-0"), "c-1-1"},
+		},
+		"a replica that loads its data is waited for": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaceDisk("c-1-0")
+				f.join("c-1-0")
+				n := f.pod("c-1-1").Node
+				n.Loading, n.EverLinked, n.LinkUp, n.Keys = true, false, false, 0
+			},
+			reason: ReasonSync,
+		},
+		"a primary on a lost node is replaced by a replica of its own accord": {
+			state: formed(), spoil: func(f *fixture) { f.loseNode("c-1-0"); f.unlink("c-1-1") }, reason: ReasonUnreachable,
+		},
+		"a replica that was never connected does not replace a primary on a lost node": {
+			state: formed(), spoil: func(f *fixture) {
+				f.loseNode("c-1-0")
+				n := f.pod("c-1-1").Node
+				n.EverLinked, n.LinkUp = false, false
+			},
+			reason: ReasonNotElected, stalled: true,
+		},
+		"nor does one with a very old copy": {
+			state: formed(), spoil: func(f *fixture) {
+				f.loseNode("c-1-0")
+				f.unlink("c-1-1")
+				f.pod("c-1-1").Node.LinkDown = 2 * time.Hour
+			},
+			reason: ReasonNotElected, stalled: true,
+		},
+		"a primary that is about to come back is waited for": {
+			state: formed(), spoil: func(f *fixture) {
+				f.loseNode("c-1-0")
+				p := f.pod("c-1-1")
+				p.Node.EverLinked, p.Node.LinkUp, p.Started = false, false, now.Add(-10*time.Second)
+			},
+			reason: ReasonUnreachable,
+		},
+		"so is one that Kubernetes finds ready": {
+			state: formed(), spoil: func(f *fixture) {
+				f.loseNode("c-1-0")
+				p := f.pod("c-1-1")
+				f.pod("c-1-0").Ready, p.Node.EverLinked, p.Node.LinkUp = true, false, false
+			},
+			reason: ReasonUnreachable,
+		},
+		"a primary whose data goes with its pod is replaced by whoever has most": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Spec.Persistent = false
+				f.loseNode("c-1-0")
+				f.pod("c-1-0").Deleting = true
+				n := f.pod("c-1-1").Node
+				n.EverLinked, n.LinkUp = false, false
+			},
+			step: Elect{1, id("c-1-0"), "c-1-1"},
+		},
+		"without a majority nobody replaces a primary on a lost node": {
+			state: formed(), spoil: func(f *fixture) {
+				for _, name := range []string{"c-1-0", "c-2-0"} {
+					f.loseNode(name)
+					f.views(id(name), func(p *Peer) { p.Failing, p.Failed = true, false })
+				}
+				f.unlink("c-1-1")
+				f.unlink("c-2-1")
+			},
+			reason: ReasonNoMajority, stalled: true,
 		},
 		"without a majority a human has to decide": {
 			state: formed(), spoil: func(f *fixture) {
@@ -275,7 +500,28 @@ func TestNext(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) { f.pod("c-2-1").Node.Peers[0].Slots = nil }, reason: ReasonGossip,
 		},
 		"a cluster is not settled before its replicas are in sync": {
-			state: formed(), spoil: func(f *fixture) { f.pod("c-2-1").Node.LinkUp = false }, reason: ReasonSync,
+			state: formed(), spoil: func(f *fixture) { f.unlink("c-2-1") }, reason: ReasonSync,
+		},
+		"evictions are kept from shards with ready replicas that are not in sync, all at once": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-1").Node.LinkUp, f.pod("c-2-1").Node.LinkUp = false, false
+			},
+			step: Guard{Protect: []int{1, 2}},
+		},
+		"an empty shard need not be guarded": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-0").Node.Keys, f.pod("c-1-1").Node.Keys, f.pod("c-1-1").Node.LinkUp = 0, 0, false
+			},
+			reason: ReasonSync,
+		},
+		"a budget counts a replica that is not ready by itself": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-1").Node.LinkUp, f.pod("c-1-1").Ready = false, false }, reason: ReasonSync,
+		},
+		"evictions are allowed again when all replicas are in sync": {
+			state: formed(), spoil: func(f *fixture) { f.Sets[1].Guarded = true }, step: Guard{Release: []int{1}},
+		},
+		"evictions are not allowed while a replica is unknown": {
+			state: formed(), spoil: func(f *fixture) { f.Sets[1].Guarded, f.pod("c-1-1").Node = true, nil }, reason: ReasonUnreachable,
 		},
 		"a cluster is not settled before its pods are ready": {
 			state: formed(), spoil: func(f *fixture) { f.pod("c-2-1").Ready = false }, reason: ReasonStarting,
@@ -289,7 +535,51 @@ func TestNext(t *testing.T) {
 			step: Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-1-1", "uid-c-1-1"}, {"c-2-1", "uid-c-2-1"}}},
 		},
 		"no replica is restarted before the last one is back": {
-			state: formed(), spoil: func(f *fixture) { outdate(f); f.pod("c-1-1").Node.LinkUp = false }, reason: ReasonSync,
+			state: formed(), spoil: func(f *fixture) {
+				outdate(f)
+				f.pod("c-1-1").Outdated = false
+				f.unlink("c-1-1")
+			}, reason: ReasonSync,
+		},
+		"an outdated replica that is not in sync is restarted": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-1").Outdated = true; f.unlink("c-1-1") },
+			step: Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}},
+		},
+		"an outdated replica is given time to get into sync": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-1").Outdated = true
+				f.unlink("c-1-1")
+				f.pod("c-1-1").Node.LinkDown = 2 * time.Second
+			}, reason: ReasonSync,
+		},
+		"an outdated replica that neither answers nor is ready is restarted": {
+			state: formed(), spoil: func(f *fixture) {
+				p := f.pod("c-1-1")
+				p.Outdated, p.Ready, p.Node = true, false, nil
+			},
+			step: Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}},
+		},
+		"an outdated replica that is ready is not restarted because it cannot be reached": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-1").Outdated, f.pod("c-1-1").Node = true, nil },
+			reason: ReasonUnreachable,
+		},
+		"an outdated replica is not restarted while its primary is not well": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-1").Outdated, f.pod("c-1-0").Node.StateOK = true, false
+				f.unlink("c-1-1")
+			},
+			reason: ReasonGossip,
+		},
+		"the wrong version that was set back is rolled back": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-0-1").Outdated, f.pod("c-0-1").Node.Version = true, "8.2.1" },
+			step: Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-0-1", "uid-c-0-1"}}},
+		},
+		"the wrong version is not rolled out": {
+			state: formed(), spoil: func(f *fixture) {
+				outdate(f)
+				f.pod("c-0-1").Outdated, f.pod("c-0-1").Node.Version = false, "8.2.1"
+			},
+			reason: ReasonVersion, stalled: true,
 		},
 		"an outdated primary hands over": {
 			state: formed(), spoil: func(f *fixture) { f.pod("c-1-0").Outdated = true },
@@ -298,9 +588,36 @@ func TestNext(t *testing.T) {
 		"an outdated primary waits for a replica that is far behind": {
 			state: formed(), spoil: func(f *fixture) {
 				f.pod("c-1-0").Outdated = true
-				f.pod("c-1-0").Node.Offset = 1 << 30
+				f.pod("c-1-0").Node.Offset = 1000 + maxLag + 1
 			},
 			reason: ReasonSync,
+		},
+		"an outdated primary waits for a replica whose copy is not on disk yet": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-0").Outdated, f.pod("c-1-1").Node.OnDisk = true, false
+			},
+			reason: ReasonDisk,
+		},
+		"no replica is restarted while its shard has data that is not on disk": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-1").Outdated, f.pod("c-1-0").Node.OnDisk = true, false
+			},
+			reason: ReasonDisk,
+		},
+		"a replica is restarted whatever the disks of other shards do": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-1").Outdated, f.pod("c-0-0").Node.OnDisk = true, false
+			},
+			step: Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}},
+		},
+		"a cluster is settled while copies are written to disk": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-1").Node.OnDisk = false },
+		},
+		"a replica that is far behind is not in sync": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-0").Node.Offset = 1000 + farBehind + 1 }, reason: ReasonSync,
+		},
+		"a replica that is behind by what a busy primary writes in a moment is": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-0").Node.Offset = 1000 + farBehind },
 		},
 		"a pod that cannot start is replaced when it is outdated": {
 			state: formed(), spoil: func(f *fixture) {
@@ -326,6 +643,24 @@ func TestNext(t *testing.T) {
 		},
 		"another number of shards is refused": {
 			state: formed(), spoil: func(f *fixture) { f.Spec.Shards = 2 }, reason: ReasonLayout, stalled: true,
+		},
+		"a StatefulSet that was scaled is named": {
+			state: formed(), spoil: func(f *fixture) { f.Sets[1].Replicas = 3 }, reason: ReasonLayout, stalled: true,
+			message: "StatefulSet c-1 has 3 pods and the specification asks for 2: scale it back to 2",
+		},
+		"a pod that is being deleted is named": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-1").Deleting = true }, reason: ReasonUnreachable, message: "c-1-1 is being deleted",
+		},
+		"a shard whose slots only others know of is waited for": {
+			state: formed(), spoil: func(f *fixture) {
+				n := f.pod("c-1-0").Node
+				for i := range n.Peers {
+					if n.Peers[i].Myself {
+						n.Peers[i].Slots = nil
+					}
+				}
+			},
+			reason: ReasonGossip,
 		},
 		"another number of replicas is refused": {
 			state: formed(), spoil: func(f *fixture) { f.Spec.Replicas = 2 }, reason: ReasonLayout, stalled: true,
@@ -353,10 +688,21 @@ func TestNext(t *testing.T) {
 			if got.Step == nil && got.Reason != tc.reason || got.Stalled != tc.stalled {
 				t.Errorf("reason %q, stalled %v; want %q, %v (%s)", got.Reason, got.Stalled, tc.reason, tc.stalled, got.Message)
 			}
-			if !got.Settled() && got.Message == "" {
-				t.Error("the plan does not say why")
+			if got.Message == "" || !strings.Contains(got.Message, tc.message) {
+				t.Errorf("the plan says %q, want %q", got.Message, tc.message)
 			}
 		})
+	}
+}
+
+func TestWaitingIsBusyOnlyAfterAStart(t *testing.T) {
+	for since, want := range map[time.Duration]time.Duration{5 * time.Second: soon, time.Minute: slowly} {
+		f := formed()
+		f.unlink("c-2-1")
+		f.pod("c-0-1").Started = now.Add(-since)
+		if got := Next(f.State); got.Reason != ReasonSync || got.After != want {
+			t.Errorf("%s after a start: %s again in %s, want %s", since, got.Reason, got.After, want)
+		}
 	}
 }
 

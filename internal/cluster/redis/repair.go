@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/quorate/quorate/internal/cluster"
 )
@@ -108,7 +109,7 @@ func attachReplicas(v *view) (cluster.Plan, bool) {
 			continue
 		}
 		for _, p := range pods {
-			if p != primary && v.canFollow(p, primary) {
+			if p != primary && (v.canFollow(p, primary) || (misled(p, primary) && v.unlinked(p) < patience)) {
 				step.Replicas = append(step.Replicas, Following{p.Name, primary.Name, primary.Node.ID})
 			}
 		}
@@ -120,6 +121,40 @@ func attachReplicas(v *view) (cluster.Plan, bool) {
 	plan, ok := cluster.Do(step, "nodes become replicas of the primary of their shard")
 	plan.After = soon
 	return plan, ok
+}
+
+// misled tells whether a replica looks for its primary at an address that this has left, although it knows better. Told
+// once more whom to follow, Redis looks at the right one; Valkey takes that for nothing new.
+func misled(p, primary *Pod) bool {
+	if p.Node == nil || p.Deleting || p.Node.Loading || p.Node.LinkUp || p.Node.Asks.IP == "" {
+		return false
+	}
+	self := p.Node.Self()
+	return self.Replica && self.PrimaryID == primary.Node.ID && p.Node.Asks != primary.Addr && canFind(p.Node, primary)
+}
+
+// unlinked is for how long a replica has not been connected to its primary.
+func (v *view) unlinked(p *Pod) time.Duration {
+	if p.Node.EverLinked {
+		return p.Node.LinkDown
+	}
+	return v.Now.Sub(p.Started)
+}
+
+// restartMisled restarts a replica that does not find its primary by itself: it reads the right address at its start.
+func restartMisled(v *view) (cluster.Plan, bool) {
+	for shard, pods := range v.shards {
+		if !v.thrives(shard) {
+			continue
+		}
+		for _, p := range pods {
+			if misled(p, v.primary(shard)) && v.unlinked(p) >= patience {
+				return cluster.Do(Restart{Pods: []PodRef{p.ref()}, Cause: ReasonRestart},
+					"%s looks for its primary %s at %s, where it is no more", p.Name, v.primary(shard).Name, p.Node.Asks)
+			}
+		}
+	}
+	return cluster.Pass()
 }
 
 // canFollow tells whether a pod is to become a replica of its shard's primary, and can: it knows that node.
@@ -172,8 +207,10 @@ func waitForElection(v *view) (cluster.Plan, bool) {
 			continue
 		}
 		living, lost := v.voters(g, ghosts)
-		best := furthest(g.replicas)
+		best := furthest(slices.DeleteFunc(slices.Clone(g.replicas), g.wiped))
 		switch {
+		case slices.ContainsFunc(g.replicas, func(p *Pod) bool { return p.Node.Loading }):
+			return cluster.Wait(ReasonSync, later, "node %s is gone; one of %v loads its data", short(g.id), names(g.replicas))
 		case best == nil:
 			return cluster.Refuse(ReasonShardLost,
 				"slots %s belong to node %s, which is gone with its disk and left no replica with data: bring its volume back or restore a backup; the other shards keep serving",
@@ -182,20 +219,29 @@ func waitForElection(v *view) (cluster.Plan, bool) {
 			return cluster.Refuse(ReasonNoMajority,
 				"only %d of %d primaries can vote on who replaces node %s, which is gone for good: run CLUSTER FAILOVER TAKEOVER on %s to accept the loss of what was not replicated",
 				living, living+lost, short(g.id), best.Name)
-		case g.dead && g.unelectable():
+		case g.dead && v.unelectable(g):
 			return cluster.Do(Elect{best.Shard, g.id, best.Name},
 				"node %s is gone and no replica stands for election by itself; %s has most of its data", short(g.id), best.Name)
 		}
-		return cluster.Wait(ReasonElection, soon*3, "node %s is gone; a replica among %v takes over its slots", short(g.id), names(g.replicas))
+		return cluster.Wait(ReasonElection, v.pace(soon*3, later), "node %s is gone; a replica among %v takes over its slots", short(g.id), names(g.replicas))
 	}
 	return cluster.Pass()
 }
 
-// unelectable tells whether gossip will not replace a dead node: its failure goes unnoticed, or its replicas have not
-// been connected to it since they started.
-func (g ghost) unelectable() bool {
-	return g.noAddr || !slices.ContainsFunc(g.replicas, func(p *Pod) bool { return p.Node.EverLinked })
+// unelectable tells whether gossip will not replace a dead node: its failure goes unnoticed, or none of its replicas stands
+// for election.
+func (v *view) unelectable(g ghost) bool {
+	return g.noAddr || !slices.ContainsFunc(g.replicas, v.stands)
 }
+
+// stands tells whether a replica stands for election by itself: it has been connected to its primary since it started,
+// and not too long ago.
+func (v *view) stands(p *Pod) bool {
+	return p.Node.EverLinked && p.Node.LinkDown <= validityFactor*v.Spec.NodeTimeout
+}
+
+// wiped tells whether a replica copies an empty server that has got the address of its primary, which is gone.
+func (g ghost) wiped(p *Pod) bool { return g.noAddr && p.Node.LinkUp && p.Node.Keys == 0 }
 
 // furthest is the replica that has applied most of the replication stream; nil when none has a copy of the data. One
 // that has been connected since its start has all; one that has not may have what it loaded from its disk.
@@ -254,9 +300,9 @@ func forgetGhosts(v *view) (cluster.Plan, bool) {
 	g := ghosts[0] // One at a time; the others have their turn.
 	switch {
 	case len(g.replicas) > 0 || len(g.slots) > 0:
-		return cluster.Wait(ReasonGossip, soon*3, "the nodes have yet to learn who took over from node %s", short(g.id))
+		return cluster.Wait(ReasonGossip, v.pace(soon*3, later), "the nodes have yet to learn who took over from node %s", short(g.id))
 	case !g.dead:
-		return cluster.Wait(ReasonGossip, soon*3, "node %s is gone; the others have yet to find out", short(g.id))
+		return cluster.Wait(ReasonGossip, v.pace(soon*3, later), "node %s is gone; the others have yet to find out", short(g.id))
 	}
 	return cluster.Do(Forget{g.id, g.knownBy}, "node %s is gone for good, owns nothing and has no replicas", short(g.id))
 }
@@ -266,26 +312,43 @@ func waitForGossip(v *view) (cluster.Plan, bool) {
 	for shard := range v.shards {
 		switch owners := v.owners(shard); {
 		case len(owners) > 1:
-			return cluster.Wait(ReasonGossip, soon, "%v both claim the slots of shard %d; the others settle it", names(owners), shard)
+			return cluster.Wait(ReasonGossip, v.pace(soon, later), "%v both claim the slots of shard %d; the others settle it", names(owners), shard)
+		case len(owners) == 0 && v.believed(shard):
+			return cluster.Wait(ReasonGossip, v.pace(soon, later), "the servers have yet to agree on who owns the slots of shard %d", shard)
 		case len(owners) == 0:
 			return cluster.Refuse(ReasonForeignSlots,
 				"shard %d owns no slots although the cluster was formed: move slots to it or set spec.shards back", shard)
 		}
 	}
-	for _, p := range v.read {
-		if !p.Node.StateOK {
-			return cluster.Wait(ReasonGossip, soon, "%s does not see a working cluster yet", p.Name)
+	var first string
+	for i, p := range v.read {
+		table := tableOf(p.Node)
+		if i == 0 {
+			first = table
 		}
-		if tableOf(p.Node) != tableOf(v.read[0].Node) {
-			return cluster.Wait(ReasonGossip, soon, "%s and %s do not agree on who owns which slots yet", v.read[0].Name, p.Name)
+		if !p.Node.StateOK {
+			return cluster.Wait(ReasonGossip, v.pace(soon, later), "%s does not see a working cluster yet", p.Name)
+		}
+		if table != first {
+			return cluster.Wait(ReasonGossip, v.pace(soon, later), "%s and %s do not agree on who owns which slots yet", v.read[0].Name, p.Name)
 		}
 		for _, other := range v.read {
 			if peer, ok := p.Node.Peer(other.Node.ID); !ok || peer.Failed || peer.Failing {
-				return cluster.Wait(ReasonGossip, soon*3, "%s does not see %s yet", p.Name, other.Name)
+				return cluster.Wait(ReasonGossip, v.pace(soon*3, later), "%s does not see %s yet", p.Name, other.Name)
 			}
 		}
 	}
 	return cluster.Pass()
+}
+
+// believed tells whether some server takes a pod of the shard for the owner of slots.
+func (v *view) believed(shard int) bool {
+	return slices.ContainsFunc(v.read, func(p *Pod) bool {
+		return slices.ContainsFunc(p.Node.Peers, func(peer Peer) bool {
+			owner := v.byID[peer.ID]
+			return owner != nil && owner.Shard == shard && len(peer.Slots) > 0
+		})
+	})
 }
 
 // tableOf is a node's view of who owns which slots, comparable between nodes.
@@ -308,15 +371,17 @@ func waitForReplicas(v *view) (cluster.Plan, bool) {
 			self := p.Node.Self()
 			switch {
 			case p.Node.Loading:
-				return cluster.Wait(ReasonSync, soon*3, "%s loads its data", p.Name)
+				return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", p.Name)
 			case p == primary:
 			case !self.Replica && p.Node.Keys > 0:
 				return cluster.Refuse(ReasonKeysNoSlots,
 					"%s holds %d keys but owns no slots: save what is needed from it, then delete its claim and pod", p.Name, p.Node.Keys)
 			case self.PrimaryID != primary.Node.ID:
-				return cluster.Wait(ReasonSync, soon, "%s is about to become a replica of %s", p.Name, primary.Name)
+				return cluster.Wait(ReasonSync, v.pace(soon, slowly), "%s is about to become a replica of %s", p.Name, primary.Name)
 			case !p.Node.LinkUp:
-				return cluster.Wait(ReasonSync, soon, "%s receives the data of %s", p.Name, primary.Name)
+				return cluster.Wait(ReasonSync, v.pace(soon, slowly), "%s receives the data of %s", p.Name, primary.Name)
+			case primary.Node.Offset-p.Node.Offset > farBehind:
+				return cluster.Wait(ReasonSync, v.pace(soon, slowly), "%s is far behind %s, by more than %d MiB", p.Name, primary.Name, farBehind>>20)
 			}
 		}
 	}

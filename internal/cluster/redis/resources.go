@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"maps"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -97,12 +98,16 @@ func servicePort(name string, port int32) *corev1ac.ServicePortApplyConfiguratio
 	return corev1ac.ServicePort().WithName(name).WithPort(port).WithTargetPort(intstr.FromString(name)).WithProtocol(corev1.ProtocolTCP)
 }
 
-// Budget keeps voluntary evictions from taking more than one pod of a shard at a time.
-func (b Builder) Budget(shard int) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
+// Budget keeps voluntary evictions from taking more than one pod of a shard at a time, and none of a guarded one.
+func (b Builder) Budget(shard int, guarded bool) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
+	most := int32(1)
+	if guarded {
+		most = 0
+	}
 	return policyv1ac.PodDisruptionBudget(cluster.ShardSet(b.Cluster.Name, shard), b.Cluster.Namespace).
 		WithLabels(shardLabels(Labels(b.Cluster), shard)).WithOwnerReferences(b.Owner).
 		WithSpec(policyv1ac.PodDisruptionBudgetSpec().
-			WithMaxUnavailable(intstr.FromInt32(1)).
+			WithMaxUnavailable(intstr.FromInt32(most)).
 			WithSelector(metav1ac.LabelSelector().WithMatchLabels(shardLabels(Selector(b.Cluster), shard))))
 }
 
@@ -172,6 +177,15 @@ func (b Builder) claim(shard int) *corev1ac.PersistentVolumeClaimApplyConfigurat
 		WithLabels(shardLabels(Labels(b.Cluster), shard)).WithSpec(spec)
 	pvc.Namespace = nil
 	return pvc
+}
+
+// ParseClaim reads the shard and the ordinal out of the name of a data volume claim, data-<cluster>-<shard>-<ordinal>.
+func ParseClaim(name, claim string) (shard, ordinal int, ok bool) {
+	rest, found := strings.CutPrefix(claim, cluster.VolumeData+"-"+name+"-")
+	first, second, cut := strings.Cut(rest, "-")
+	shard, errShard := strconv.Atoi(first)
+	ordinal, errOrdinal := strconv.Atoi(second)
+	return shard, ordinal, found && cut && errShard == nil && errOrdinal == nil && shard >= 0 && ordinal >= 0
 }
 
 // StorageChanged tells whether a live StatefulSet was made for another storage than the wanted one.

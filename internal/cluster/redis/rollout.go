@@ -2,6 +2,7 @@ package redis
 
 import (
 	"slices"
+	"time"
 
 	"github.com/quorate/quorate/internal/cluster"
 )
@@ -9,6 +10,10 @@ import (
 // maxLag is how many bytes a replica may be behind before it is trusted with its shard. The failover itself loses
 // nothing whatever the lag: the primary holds its clients until the replica has everything. This bounds how long.
 const maxLag = 16 << 20
+
+// farBehind is how many bytes a replica may be behind and still count as in sync. It is larger, because the servers are
+// not read at the same moment: a busy primary must not look out of sync for what it wrote in between.
+const farBehind = 4 * maxLag
 
 // replaceStuck deletes pods of an outdated template that cannot start. Without it, setting a bad change back would not
 // help: a StatefulSet never replaces a pod of its own accord under OnDelete.
@@ -47,31 +52,114 @@ func (v *view) hasLivingCopy(p *Pod) bool {
 
 func (p *Pod) ref() PodRef { return PodRef{p.Name, p.UID} }
 
-// restartReplicas restarts outdated replicas, one of each shard at a time. Everything is healthy here. While no pod has
-// proved yet that the new template works, only one goes.
-func restartReplicas(v *view) (cluster.Plan, bool) {
+// restartBroken restarts outdated pods that are the very ones which are not well, while the primary of their shard is.
+// The rules after it wait for every server: without this one, setting back what broke a replica would not help.
+func restartBroken(v *view) (cluster.Plan, bool) {
 	step := Restart{Cause: ReasonRestart}
 	for shard, pods := range v.shards {
-		for _, p := range pods {
-			if p.Outdated && p != v.primary(shard) {
-				step.Pods = append(step.Pods, p.ref())
-				break
-			}
+		if !v.thrives(shard) || slices.ContainsFunc(pods, func(p *Pod) bool { return p.Deleting }) {
+			continue
+		}
+		if i := slices.IndexFunc(pods, func(p *Pod) bool { return p.Outdated && v.ails(p) }); i >= 0 {
+			step.Pods = append(step.Pods, pods[i].ref())
 		}
 	}
 	if len(step.Pods) == 0 {
 		return cluster.Pass()
 	}
-	if !slices.ContainsFunc(v.Pods, func(p Pod) bool { return !p.Outdated }) {
+	if !v.proven() {
+		step.Pods = step.Pods[:1]
+	}
+	return cluster.Do(step, "pods of an outdated template are not in sync or not ready, and the primaries of their shards are well")
+}
+
+// patience is how long a server is given to get into sync or to become ready before it counts as broken.
+const patience = 30 * time.Second
+
+// ails tells whether a pod has not done for a while what a replica is for. One that is ready and cannot be read may be a
+// good one.
+func (v *view) ails(p *Pod) bool {
+	up := v.Now.Sub(p.Started)
+	switch {
+	case p.Node == nil:
+		return !p.Ready && up >= patience
+	case p.ownsSlots():
+		return false
+	case !p.Ready:
+		return up >= patience
+	}
+	if !p.Node.Self().Replica || p.Node.LinkUp || up < patience {
+		return false
+	}
+	return p.Node.LinkDown >= patience || (!p.Node.EverLinked && v.othersFollow(p))
+}
+
+// othersFollow tells whether all current replicas of a pod's shard are in sync. What never was connected to its primary may
+// have been the primary itself a moment ago, and then the others come first.
+func (v *view) othersFollow(p *Pod) bool {
+	return !slices.ContainsFunc(v.shards[p.Shard], func(o *Pod) bool {
+		return o != p && !o.Outdated && (o.Node == nil || (o.Node.Self().Replica && (!o.Node.LinkUp || !o.Node.OnDisk)))
+	})
+}
+
+// thrives tells whether a shard has a primary that could do without the others for a while.
+func (v *view) thrives(shard int) bool {
+	p := v.primary(shard)
+	return p != nil && p.Ready && p.Node.StateOK && p.Node.OnDisk && p.Node.AdmitsReplicas && !p.Node.Loading
+}
+
+// proven tells whether some pod was made from the current template.
+func (v *view) proven() bool {
+	return slices.ContainsFunc(v.Pods, func(p Pod) bool { return !p.Outdated })
+}
+
+// restartReplicas restarts outdated replicas, one of each shard at a time. Everything is healthy here. While no pod has
+// proved yet that the new template works, only one goes.
+func restartReplicas(v *view) (cluster.Plan, bool) {
+	step := Restart{Cause: ReasonRestart}
+	var unsaved *Pod
+	for shard, pods := range v.shards {
+		i := slices.IndexFunc(pods, func(p *Pod) bool { return p.Outdated && p != v.primary(shard) })
+		if i < 0 {
+			continue
+		}
+		if p := v.unsaved(shard); p != nil {
+			unsaved = p
+			continue
+		}
+		step.Pods = append(step.Pods, pods[i].ref())
+	}
+	switch {
+	case len(step.Pods) == 0 && unsaved != nil:
+		return waitForDisk(unsaved)
+	case len(step.Pods) == 0:
+		return cluster.Pass()
+	}
+	if !v.proven() {
 		step.Pods = step.Pods[:1]
 	}
 	for i := range v.Pods {
 		// A pod that just came back is ready only after its probe: the next one must not go before.
 		if p := &v.Pods[i]; !p.Ready {
-			return cluster.Wait(ReasonStarting, soon*3, "pod %s is not ready", p.Name)
+			return cluster.Wait(ReasonStarting, v.pace(soon*3, later), "pod %s is not ready", p.Name)
 		}
 	}
 	return cluster.Do(step, "replicas run an outdated pod template")
+}
+
+// unsaved is a pod of the shard whose data is not all on its disk; nil when there is none. Until it is, a crash of this
+// pod may cost what only the pod to be restarted has.
+func (v *view) unsaved(shard int) *Pod {
+	for _, p := range v.shards[shard] {
+		if !p.Node.OnDisk {
+			return p
+		}
+	}
+	return nil
+}
+
+func waitForDisk(p *Pod) (cluster.Plan, bool) {
+	return cluster.Wait(ReasonDisk, later, "%s has yet to write the data that it copied to its disk (the rewrite of its append-only file)", p.Name)
 }
 
 // failOver hands a shard whose primary is outdated to a replica that is current. One shard at a time: the others are
@@ -83,8 +171,11 @@ func failOver(v *view) (cluster.Plan, bool) {
 			continue
 		}
 		best := bestReplica(pods, primary)
+		if p := v.unsaved(shard); best == nil && p != nil {
+			return waitForDisk(p)
+		}
 		if best == nil {
-			return cluster.Wait(ReasonSync, soon*3, "no replica of %s has caught up", primary.Name)
+			return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "no replica of %s has caught up", primary.Name)
 		}
 		return cluster.Do(Failover{shard, primary.Name, best.Name}, "%s runs an outdated pod template; %s has all of its data", primary.Name, best.Name)
 	}
@@ -96,7 +187,7 @@ func bestReplica(pods []*Pod, primary *Pod) *Pod {
 	var best *Pod
 	for _, p := range pods {
 		self, known := primary.Node.Peer(p.Node.ID)
-		if p == primary || p.Outdated || !p.Ready || !p.Node.LinkUp || !known || !self.Replica {
+		if p == primary || p.Outdated || !p.Ready || !p.Node.LinkUp || !p.Node.OnDisk || !known || !self.Replica {
 			continue
 		}
 		if primary.Node.Offset-p.Node.Offset <= maxLag && (best == nil || p.Node.Offset > best.Node.Offset) {
@@ -117,7 +208,9 @@ func restartPrimary(v *view) (cluster.Plan, bool) {
 			return cluster.Refuse(ReasonUnsafeRestart,
 				"pod %s runs an outdated template, and restarting it would delete the only copy of its shard: delete the pod yourself to accept that", p.Name)
 		case !p.Ready:
-			return cluster.Wait(ReasonStarting, soon*3, "pod %s is not ready", p.Name)
+			return cluster.Wait(ReasonStarting, v.pace(soon*3, later), "pod %s is not ready", p.Name)
+		case !p.Node.OnDisk:
+			return waitForDisk(p)
 		}
 		return cluster.Do(Restart{Pods: []PodRef{p.ref()}, Cause: ReasonRestart},
 			"%s runs an outdated pod template; it has no replica, so its slots are out of service until it is back", p.Name)

@@ -32,11 +32,18 @@ type simulation struct {
 	acked map[redis.Range]int
 	// won is the epoch under which a range last changed hands. Who claims it under an older one has not heard of that.
 	won map[redis.Range]uint64
+	// struck are the ranges whose owner a fault has hit since they changed hands. Only those may lose what was acknowledged.
+	struck map[redis.Range]bool
+	// guarded are the shards that allow no evictions.
+	guarded map[int]bool
 	// assigned are the ranges that the operator has assigned at some time.
 	assigned map[redis.Range]bool
 	// bereft says that a fault took more than the cluster can be expected to get over without a human.
 	bereft bool
 	ips    int
+	uids   int
+	// freed are addresses of pods that are gone; another pod may get them.
+	freed  []redis.Address
 	crash  int // the number of commands after which the operator dies, counted over the whole run; 0: by chance
 	calls  int
 	trace  []string
@@ -44,23 +51,28 @@ type simulation struct {
 }
 
 type simPod struct {
-	name           string
+	name, uid      string
 	shard, ordinal int
 	exists         bool
 	outdated       bool
 	server         *redisfake.Server
 	backAt         time.Time
+	started        time.Time
 	// restart says that only the process is down, so that it comes back at the same address.
 	restart bool
 	cutTill time.Time
+	// linkSeen says that the server was in sync when it was observed last.
+	linkSeen bool
+	// emptied says that the server lost its data and kept its identity, while others have copies.
+	emptied bool
 }
 
 func newSimulation(seed uint64, faults bool) *simulation {
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	s := &simulation{rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), acked: map[redis.Range]int{}, won: map[redis.Range]uint64{}, assigned: map[redis.Range]bool{}}
-	s.spec = redis.Spec{Name: "c", Shards: 1 + rnd.IntN(4), Replicas: rnd.IntN(3), Version: "8.0.2", Persistent: rnd.IntN(3) > 0}
+	s := &simulation{rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), acked: map[redis.Range]int{}, won: map[redis.Range]uint64{}, assigned: map[redis.Range]bool{}, struck: map[redis.Range]bool{}, guarded: map[int]bool{}}
+	s.spec = redis.Spec{Name: "c", Shards: 1 + rnd.IntN(4), Replicas: rnd.IntN(3), Version: "8.0.2", NodeTimeout: nodeTime, Persistent: rnd.IntN(3) > 0}
 	if !faults {
-		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", Persistent: true}
+		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", NodeTimeout: nodeTime, Persistent: true}
 	}
 	s.net.Promoted = s.promoted
 	for shard := range s.spec.Shards {
@@ -96,8 +108,20 @@ func (s *simulation) promoted(w *redisfake.Server, r redis.Range, planned bool) 
 	if planned && w.Data[r] < s.acked[r] {
 		s.fail("planned failover lost %d acknowledged writes", s.acked[r]-w.Data[r])
 	}
+	if lost := s.acked[r] - w.Data[r]; lost > 0 && !s.struck[r] {
+		s.fail("%d acknowledged writes are lost without a fault", lost)
+	}
+	s.struck[r] = false
 	s.log("%s becomes owner of %s (planned %v), %d writes of %d", s.podOf(w), r, planned, w.Data[r], s.acked[r])
 	s.acked[r], s.won[r] = w.Data[r], w.Epoch()
+	s.fill(r)
+}
+
+// fill takes note that nobody has more of a range any more than its owner.
+func (s *simulation) fill(r redis.Range) {
+	for _, p := range s.pods {
+		p.emptied = p.emptied && s.unit(p.shard) != r
+	}
 }
 
 func (s *simulation) podOf(w *redisfake.Server) string {
@@ -132,25 +156,41 @@ func (s *simulation) revive(p *simPod) {
 		return
 	}
 	p.backAt = time.Time{}
-	if !p.restart {
-		s.ips++
-		p.outdated = false
-	}
-	addr := redis.Address{IP: fmt.Sprintf("10.0.%d.%d", s.ips/250, s.ips%250), Port: 6379}
+	p.started = now
 	if p.restart {
-		addr = p.server.Addr
+		p.restart = false
+		p.server.Restart()
+		return
 	}
-	p.exists, p.restart = true, false
-	if p.server == nil {
-		p.server = s.net.Add(addr)
+	p.exists, p.outdated, p.emptied = true, false, false
+	s.uids++
+	p.uid = fmt.Sprint(s.uids)
+	if addr := s.address(); p.server == nil {
+		p.server = s.net.Add(addr, p.shard)
+		p.server.Host = p.name + ".c-peers"
 	} else {
 		p.server.Start(addr)
 	}
 }
 
+// address is one that no pod has: a new one or that of a pod that is gone.
+func (s *simulation) address() redis.Address {
+	if n := len(s.freed); n > 0 && s.rnd.IntN(2) == 0 {
+		i := s.rnd.IntN(n)
+		a := s.freed[i]
+		s.freed = slices.Delete(s.freed, i, i+1)
+		return a
+	}
+	s.ips++
+	return redis.Address{IP: fmt.Sprintf("10.0.%d.%d", s.ips/250, s.ips%250), Port: 6379}
+}
+
 // write is a client's: it follows redirections to the owner with the highest epoch.
 func (s *simulation) write(r redis.Range) {
 	owner := s.owner(r)
+	if owner != nil && s.emptied(owner) {
+		return // What it takes is lost when it is deposed.
+	}
 	if owner != nil && owner.Up && owner.StateOK() && s.rnd.IntN(2) == 0 {
 		owner.Data[r]++
 		s.acked[r] = owner.Data[r]
@@ -162,10 +202,21 @@ func (s *simulation) write(r redis.Range) {
 func (s *simulation) checkData() {
 	for shard := range s.spec.Shards {
 		r := s.unit(shard)
-		if o := s.owner(r); o != nil && o.Data[r] < s.acked[r] {
+		if o := s.owner(r); o != nil && !s.emptied(o) && o.Data[r] < s.acked[r] {
 			s.fail("%s owns %s with %d of %d acknowledged writes", s.podOf(o), r, o.Data[r], s.acked[r])
 		}
 	}
+	for _, p := range s.pods {
+		for shard := range s.spec.Shards {
+			if p.server != nil && shard != p.shard && p.server.Data[s.unit(shard)] > 0 {
+				s.fail("%s has copied shard %d", p.name, shard)
+			}
+		}
+	}
+}
+
+func (s *simulation) emptied(w *redisfake.Server) bool {
+	return slices.ContainsFunc(s.pods, func(p *simPod) bool { return p.server == w && p.emptied })
 }
 
 // owner is who rightfully owns a range, running or not.
@@ -188,16 +239,49 @@ func (s *simulation) owner(r redis.Range) *redisfake.Server {
 func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 	if p.server != nil {
 		p.server.Stop()
-		if loseDisk {
+		if p.exists {
+			s.freed = append(s.freed, p.server.Addr)
+		}
+		if loseDisk || p.emptied {
 			s.mourn(p)
 			s.net.Remove(p.server)
 			p.server = nil
 			if !slices.ContainsFunc(s.pods, func(o *simPod) bool { return o.server != nil }) {
-				clear(s.assigned) // Nothing is left of the cluster: the next one is a new one.
+				s.bury() // Nothing is left of the cluster: the next one is a new one.
 			}
 		}
 	}
 	p.exists, p.restart, p.backAt = false, false, s.soon(ticks)
+}
+
+// strike is what a fault does to a pod. What its server had not on disk is written off, which is for no step to do.
+func (s *simulation) strike(p *simPod, loseDisk bool, ticks int) {
+	s.hit(p)
+	s.delete(p, loseDisk, ticks)
+	s.crashed(p)
+}
+
+func (s *simulation) hit(p *simPod) {
+	if r := s.unit(p.shard); p.server != nil && owns(p.server, r) {
+		s.struck[r] = true
+	}
+}
+
+func (s *simulation) crashed(p *simPod) {
+	r := s.unit(p.shard)
+	if !slices.ContainsFunc(s.pods, func(o *simPod) bool { return o.shard == p.shard && o.server != nil && o.server.Data[r] > 0 }) {
+		s.acked[r] = 0
+		s.fill(r)
+	}
+	if p.server != nil && owns(p.server, r) && p.server.Epoch() >= s.won[r] {
+		s.acked[r] = min(s.acked[r], p.server.Data[r])
+	}
+}
+
+// bury forgets a cluster of which nothing is left.
+func (s *simulation) bury() {
+	clear(s.assigned)
+	clear(s.won)
 }
 
 // mourn judges whether a cluster can get over the loss of a disk, and writes off what nobody else has.
@@ -214,7 +298,9 @@ func (s *simulation) mourn(p *simPod) {
 		}
 	}
 	living := s.living(p)
-	s.acked[r] = min(s.acked[r], best)
+	if s.acked[r] = min(s.acked[r], best); s.acked[r] == 0 {
+		s.fill(r)
+	}
 	// A second primary lost before the first was replaced may leave an election without a majority.
 	if copies == 0 || 2*living <= s.spec.Shards || living < s.spec.Shards-1 {
 		s.bereft = true
@@ -226,11 +312,12 @@ func (s *simulation) others(p *simPod) []*simPod {
 	return slices.DeleteFunc(slices.Clone(s.pods), func(o *simPod) bool { return o == p || o.server == nil })
 }
 
-// living counts the shards with an owner, not counting p.
+// living counts the shards with an owner, not counting p, nor one that has not heard of its successor.
 func (s *simulation) living(p *simPod) int {
 	n := 0
 	for shard := range s.spec.Shards {
-		if slices.ContainsFunc(s.others(p), func(o *simPod) bool { return owns(o.server, s.unit(shard)) }) {
+		r := s.unit(shard)
+		if slices.ContainsFunc(s.others(p), func(o *simPod) bool { return owns(o.server, r) && o.server.Epoch() >= s.won[r] }) {
 			n++
 		}
 	}
@@ -252,24 +339,28 @@ func (s *simulation) fault() {
 	switch s.rnd.IntN(9) {
 	case 0, 1:
 		s.log("fault: pod %s is deleted", p.name)
-		s.delete(p, ephemeral, 30)
+		s.strike(p, ephemeral, 30)
 	case 2:
-		s.kill(p)
+		s.kill(p, 20)
 	case 3:
 		s.log("fault: the node of %s is lost for a while", p.name)
-		s.delete(p, ephemeral, 400)
+		if s.rnd.IntN(3) == 0 {
+			s.kill(p, 1200) // Its pod stays.
+		} else {
+			s.strike(p, ephemeral, 400)
+		}
 	case 4:
 		s.cutOff(p)
 	case 5:
 		if s.rnd.IntN(3) == 0 {
 			s.log("fault: pod %s and its disk are lost", p.name)
-			s.delete(p, true, 30)
+			s.strike(p, true, 30)
 		}
 	case 6:
 		if s.rnd.IntN(4) == 0 {
 			s.log("fault: all pods are deleted at once")
 			for _, p := range s.pods {
-				s.delete(p, ephemeral, 30)
+				s.strike(p, ephemeral, 30)
 			}
 		}
 	case 7:
@@ -282,13 +373,21 @@ func (s *simulation) fault() {
 	}
 }
 
-func (s *simulation) kill(p *simPod) {
+func (s *simulation) kill(p *simPod, ticks int) {
 	if p.server == nil || !p.exists {
 		return
 	}
 	s.log("fault: the server of %s is killed", p.name)
+	s.hit(p)
 	p.server.Stop()
-	p.restart, p.backAt = true, s.soon(20)
+	s.crashed(p)
+	p.restart, p.backAt = true, s.soon(ticks)
+	if p.server.StartedEmpty() && s.rnd.IntN(4) == 0 {
+		s.log("fault: so is its data")
+		s.mourn(p)
+		p.emptied = s.acked[s.unit(p.shard)] > 0
+		clear(p.server.Data)
+	}
 }
 
 func (s *simulation) cutOff(p *simPod) {
@@ -339,7 +438,7 @@ func (s *simulation) gone() []string {
 func (s *simulation) observe() redis.State {
 	state := redis.State{Spec: s.spec, Now: s.net.Now()}
 	for shard := range s.spec.Shards {
-		state.Sets = append(state.Sets, redis.Set{Shard: shard, Replicas: s.spec.Copies()})
+		state.Sets = append(state.Sets, redis.Set{Shard: shard, Replicas: s.spec.Copies(), Guarded: s.guarded[shard]})
 	}
 	for _, p := range s.pods {
 		if !p.exists {
@@ -349,10 +448,11 @@ func (s *simulation) observe() redis.State {
 			s.net.Tick() // The answers of an observation are never all of the same moment.
 		}
 		pod := redis.Pod{
-			Name: p.name, UID: p.server.Addr.String(), Shard: p.shard, Ordinal: p.ordinal, Addr: p.server.Addr,
-			Ready: p.server.Up, Outdated: p.outdated, HasRun: true,
+			Name: p.name, UID: p.uid, Shard: p.shard, Ordinal: p.ordinal, Addr: p.server.Addr,
+			Ready: p.server.Up, Outdated: p.outdated, HasRun: true, Started: p.started,
 		}
 		pod.Node, _ = p.server.Read(context.Background())
+		p.linkSeen = pod.Node != nil && pod.Node.LinkUp
 		state.Pods = append(state.Pods, pod)
 	}
 	return state
@@ -365,6 +465,10 @@ func (s *simulation) pod(name string) *simPod {
 // check judges a step by what the world knows and the planner cannot.
 func (s *simulation) check(step cluster.Step) {
 	switch st := step.(type) {
+	case redis.SetConfigEpochs:
+		if !slices.ContainsFunc(s.pods, func(p *simPod) bool { return p.server != nil && len(p.server.Data) > 0 }) {
+			s.bury() // Faults and humans have left nothing of the cluster: the next one is a new one.
+		}
 	case redis.AddSlots:
 		for _, o := range st.Owners {
 			s.checkAssignment(s.pod(o.Pod), o.Slots[0])
@@ -386,6 +490,11 @@ func (s *simulation) check(step cluster.Step) {
 		if to.shard != from.shard {
 			s.fail("%s: that is another shard", st)
 		}
+		if !to.server.OnDisk() {
+			s.fail("%s: its copy is not on disk", st)
+		}
+	case redis.Elect:
+		s.checkElect(st)
 	case redis.Restart:
 		s.checkRestart(st)
 	}
@@ -405,6 +514,16 @@ func (s *simulation) checkAssignment(p *simPod, r redis.Range) {
 	}
 }
 
+// checkElect insists that the operator votes for nobody who has less than another replica that it can reach.
+func (s *simulation) checkElect(st redis.Elect) {
+	r, to := s.unit(st.Shard), s.pod(st.To)
+	for _, o := range s.pods {
+		if o.exists && o.shard == st.Shard && o.server.Up && !o.server.Cut && o.server.Primary() != "" && o.server.Data[r] > to.server.Data[r] {
+			s.fail("%s: %s has %d writes, %s has %d", st, o.name, o.server.Data[r], to.name, to.server.Data[r])
+		}
+	}
+}
+
 func (s *simulation) checkRestart(st redis.Restart) {
 	shards := map[int]bool{}
 	for _, ref := range st.Pods {
@@ -413,9 +532,19 @@ func (s *simulation) checkRestart(st redis.Restart) {
 			s.fail("%s: two pods of one shard", st)
 		}
 		shards[p.shard] = true
+		if !s.spec.Persistent && !s.copied(p) {
+			s.fail("%s: %s has the last copy of its shard", st, p.name)
+		}
+		if !p.server.Up || (p.server.Primary() != "" && !p.linkSeen) {
+			s.checkBroken(st, p)
+			continue
+		}
 		for _, o := range s.pods {
 			if o != p && o.shard == p.shard && o.server != nil && o.server.Primary() != "" && !o.server.LinkUp() {
 				s.fail("%s: %s is not in sync", st, o.name)
+			}
+			if o != p && o.exists && o.shard == p.shard && !o.server.OnDisk() {
+				s.fail("%s: the data of %s is not on disk", st, o.name)
 			}
 		}
 		if p.server == nil || !p.server.Owns(s.unit(p.shard)) {
@@ -424,9 +553,21 @@ func (s *simulation) checkRestart(st redis.Restart) {
 		if s.spec.Replicas > 0 {
 			s.fail("%s: %s is the primary", st, p.name)
 		}
-		if !s.spec.Persistent && p.server.Data[s.unit(p.shard)] > 0 {
-			s.fail("%s: the only copy of a shard", st)
-		}
+	}
+}
+
+// copied tells whether some other server that runs has all that a pod has and that was not written off.
+func (s *simulation) copied(p *simPod) bool {
+	r := s.unit(p.shard)
+	return p.server.Data[r] == 0 || slices.ContainsFunc(s.others(p), func(o *simPod) bool {
+		return o.shard == p.shard && o.server.Up && o.server.Data[r] >= min(p.server.Data[r], s.acked[r])
+	})
+}
+
+// checkBroken insists that a pod which is not in sync is restarted only while its primary is well.
+func (s *simulation) checkBroken(st redis.Restart, p *simPod) {
+	if o := s.owner(s.unit(p.shard)); o == nil || !o.Up || !o.OnDisk() {
+		s.fail("%s: %s has no primary that is well", st, p.name)
 	}
 }
 
@@ -439,9 +580,18 @@ func (s *simulation) act(step cluster.Step) {
 			if s.dies() {
 				return
 			}
-			if p := s.pod(ref.Name); p.exists && p.server.Addr.String() == ref.UID {
+			if p := s.pod(ref.Name); p.exists && p.uid == ref.UID {
 				s.delete(p, !s.spec.Persistent, 30)
 			}
+		}
+		return
+	}
+	if st, ok := step.(redis.Guard); ok {
+		for _, shard := range st.Protect {
+			s.guarded[shard] = true
+		}
+		for _, shard := range st.Release {
+			delete(s.guarded, shard)
 		}
 		return
 	}
@@ -506,7 +656,7 @@ func (s *simulation) converge() {
 		if p.Message != last.Message {
 			s.log("%s: %s", p.Reason, p.Message)
 		}
-		if stalled++; !p.Stalled {
+		if stalled++; !p.Stalled || slices.ContainsFunc(s.pods, func(p *simPod) bool { return !p.backAt.IsZero() }) {
 			stalled = 0
 		}
 		last = p
@@ -541,12 +691,18 @@ func (s *simulation) unwritten() bool {
 }
 
 func (s *simulation) checkSettled() {
+	if len(s.guarded) > 0 {
+		s.fail("settled, but shards %v allow no evictions", s.guarded)
+	}
 	for _, p := range s.pods {
 		r := s.unit(p.shard)
 		if p.outdated {
 			s.fail("settled with %s outdated", p.name)
 		}
 		if p.server.Owns(r) {
+			if p.emptied {
+				s.fail("settled with %s, which came back empty", p.name)
+			}
 			continue
 		}
 		primary := slices.IndexFunc(s.pods, func(o *simPod) bool { return o.server.ID == p.server.Primary() })

@@ -16,6 +16,8 @@ type State struct {
 	Sets []Set
 	// Pods are the pods that exist.
 	Pods []Pod
+	// Claims are the data volume claims that exist, those of an earlier cluster of this name included.
+	Claims []Claim
 	// Now is the time of the observation.
 	Now time.Time
 }
@@ -28,6 +30,8 @@ type Spec struct {
 	Shards, Replicas int
 	// Version of the server.
 	Version string
+	// NodeTimeout is cluster-node-timeout.
+	NodeTimeout time.Duration
 	// Persistent says that the data of a pod outlives the pod.
 	Persistent bool
 	// StorageChanged says that the wanted storage is not what the StatefulSets were made with.
@@ -37,6 +41,17 @@ type Spec struct {
 // Set is the StatefulSet of a shard.
 type Set struct {
 	Shard, Replicas int
+	// Guarded says that the shard's budget allows no evictions.
+	Guarded bool
+}
+
+// Claim is the claim of a pod's data volume.
+type Claim struct {
+	Name string
+	// Shard and Ordinal of the pod that it is for.
+	Shard, Ordinal int
+	// Leaving says that the claim is being deleted, or will be with the StatefulSet of an earlier cluster.
+	Leaving bool
 }
 
 // Pod is a pod of the cluster and, where it could be read, the server in it.
@@ -54,6 +69,8 @@ type Pod struct {
 	Outdated bool
 	// Stuck says why the pod cannot start, as Kubernetes puts it (ImagePullBackOff: ...); empty when nothing is wrong.
 	Stuck string
+	// Started is when the server's container was started; zero: it does not run.
+	Started time.Time
 	// HasRun says that the server of this pod has been running at some time, so that an ephemeral volume may hold data.
 	HasRun bool
 	// Gate is what the start gate had to say, empty when it had nothing to remark.
@@ -88,10 +105,23 @@ type Node struct {
 	// EverLinked says that a replica has been connected to its primary since it started. One that has not never stands for
 	// election by itself, see cluster-replica-validity-factor in config.go.
 	EverLinked bool
+	// Asks is the address that a replica asks for its primary's data. It may be one that the primary has left: a server
+	// that learns the new one from the gossip of a third does not take it over (Redis issue 15136).
+	Asks Address
+	// LinkDown is for how long a replica that has been connected is not, in whole seconds.
+	LinkDown time.Duration
+	// OnDisk says that what the server holds is on its disk as well. After it has copied its primary, a server keeps the
+	// append-only file of the time before until the rewrite of that file ends: a crash meanwhile brings the old data back.
+	// (Valkey 9 makes the file that it received the new one, and has no such time.)
+	OnDisk bool
+	// AdmitsReplicas says that others may copy this server, see Decision.Admit.
+	AdmitsReplicas bool
 	// Offset is how far the replication stream was written (primary) or applied (replica), in bytes.
 	Offset int64
 	// Peers are all nodes that this server knows, itself included.
 	Peers []Peer
+	// index finds a peer that is known by name; nil: not made yet. Every rule asks every node about every other one.
+	index map[string]int
 }
 
 // Peer is one node as another one sees it: one line of CLUSTER NODES.
@@ -109,12 +139,8 @@ type Peer struct {
 	Failing, Failed bool
 	// Handshake marks a node whose name is not known yet. NoAddr marks a node whose address is not known any more.
 	Handshake, NoAddr bool
-	// Connected says that the link to the node works.
-	Connected bool
-	Epoch     uint64
-	Slots     Slots
-	// Moving says that a slot of the node is being imported or migrated.
-	Moving bool
+	Epoch             uint64
+	Slots             Slots
 }
 
 // Self is the node's line about itself.
@@ -137,12 +163,34 @@ func (n *Node) RunsIn(pod string) bool {
 
 // Peer returns the node's line about another node.
 func (n *Node) Peer(id string) (Peer, bool) {
+	if n.index != nil {
+		i, ok := n.index[id]
+		if !ok {
+			return Peer{}, false
+		}
+		return n.Peers[i], true
+	}
 	for _, p := range n.Peers {
 		if p.ID == id && !p.Handshake {
 			return p, true
 		}
 	}
 	return Peer{}, false
+}
+
+// indexed is a copy of the node that finds its peers at once.
+func (n *Node) indexed() *Node {
+	if n == nil {
+		return nil
+	}
+	out := *n
+	out.index = make(map[string]int, len(n.Peers))
+	for i := range n.Peers {
+		if _, ok := out.index[n.Peers[i].ID]; !ok && !n.Peers[i].Handshake {
+			out.index[n.Peers[i].ID] = i
+		}
+	}
+	return &out
 }
 
 // Alone reports whether the node knows nobody else.

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -48,6 +49,9 @@ type Replicate struct{ Replicas []Following }
 // Following is a node and the id of the primary it is to copy.
 type Following struct{ Pod, Primary, PrimaryID string }
 
+// AdmitReplicas lets others copy servers that started with nothing to give.
+type AdmitReplicas struct{ Pods []string }
+
 // Forget removes a node that is gone for good from the tables of all others. All have to hear it within a minute, or
 // they tell each other about it again.
 type Forget struct {
@@ -61,7 +65,8 @@ type Failover struct {
 	From, To string
 }
 
-// Elect makes a replica stand for election in the place of a dead primary.
+// Elect makes a replica stand for election in the place of a primary that is dead or lost its data. The majority of the
+// primaries has to agree.
 type Elect struct {
 	Shard     int
 	PrimaryID string
@@ -84,12 +89,28 @@ const (
 	ReasonMeet            = "MeetingNodes"
 	ReasonAddSlots        = "AssigningSlots"
 	ReasonReplicate       = "AttachingReplicas"
+	ReasonAdmitReplicas   = "AdmittingReplicas"
 	ReasonForget          = "ForgettingNode"
 	ReasonFailover        = "FailingOver"
 	ReasonElect           = "ElectingReplica"
 	ReasonRestart         = "RestartingPods"
 	ReasonReplaceStuck    = "ReplacingStuckPods"
 )
+
+// Repairs marks the step.
+func (Meet) Repairs() {}
+
+// Repairs marks the step.
+func (Replicate) Repairs() {}
+
+// Repairs marks the step.
+func (AdmitReplicas) Repairs() {}
+
+// Repairs marks the step.
+func (Forget) Repairs() {}
+
+// Repairs marks the step.
+func (Elect) Repairs() {}
 
 // Reason names the step.
 func (SetConfigEpochs) Reason() string { return ReasonSetConfigEpochs }
@@ -102,6 +123,9 @@ func (AddSlots) Reason() string { return ReasonAddSlots }
 
 // Reason names the step.
 func (Replicate) Reason() string { return ReasonReplicate }
+
+// Reason names the step.
+func (AdmitReplicas) Reason() string { return ReasonAdmitReplicas }
 
 // Reason names the step.
 func (Forget) Reason() string { return ReasonForget }
@@ -129,6 +153,10 @@ func (s AddSlots) String() string {
 
 func (s Replicate) String() string {
 	return "make " + list(s.Replicas, func(f Following) string { return f.Pod + " a replica of " + f.Primary })
+}
+
+func (s AdmitReplicas) String() string {
+	return "admit replicas to " + list(s.Pods, func(p string) string { return p })
 }
 
 func (s Forget) String() string {
@@ -161,18 +189,26 @@ func (s Meet) Calls() []Call {
 	})
 }
 
-// Calls sends CLUSTER ADDSLOTSRANGE.
+// Calls sends CLUSTER ADDSLOTSRANGE, and then lets the shard's replicas in.
 func (s AddSlots) Calls() []Call {
-	return calls(s.Owners, func(o Ownership) Call {
+	return slices.Concat(calls(s.Owners, func(o Ownership) Call {
 		return Call{o.Pod, func(ctx context.Context, c Client) error { return c.AddSlots(ctx, o.Slots) }}
-	})
+	}), calls(s.Owners, func(o Ownership) Call { return admit(o.Pod) }))
 }
 
-// Calls sends CLUSTER REPLICATE.
+// Calls sends CLUSTER REPLICATE, and only then lets others in: a replica refuses to be copied until it has copied its
+// own primary (NOMASTERLINK), a primary never does.
 func (s Replicate) Calls() []Call {
-	return calls(s.Replicas, func(f Following) Call {
+	return slices.Concat(calls(s.Replicas, func(f Following) Call {
 		return Call{f.Pod, func(ctx context.Context, c Client) error { return c.Replicate(ctx, f.PrimaryID) }}
-	})
+	}), calls(s.Replicas, func(f Following) Call { return admit(f.Pod) }))
+}
+
+// Calls sends ACL SETUSER.
+func (s AdmitReplicas) Calls() []Call { return calls(s.Pods, admit) }
+
+func admit(pod string) Call {
+	return Call{pod, func(ctx context.Context, c Client) error { return c.AdmitReplicas(ctx) }}
 }
 
 // Calls sends CLUSTER FORGET.

@@ -27,6 +27,7 @@ func look(s State) *view {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Ordinal, b.Ordinal))
 	})
 	for i := range v.Pods {
+		v.Pods[i].Node = v.Pods[i].Node.indexed()
 		v.add(&v.Pods[i])
 	}
 	wanted := s.Spec.Shards * s.Spec.Copies()
@@ -103,6 +104,10 @@ type ghost struct {
 	replicas []*Pod
 	// dead says that every server that knows it has found that it does not answer.
 	dead bool
+	// failed says that some server has heard that the majority of the primaries holds it for dead.
+	failed bool
+	// host is the DNS name that it announced.
+	host string
 	// noAddr says that some server found another one at its address. Such a node is never voted to have failed: the
 	// servers do not call on it any more (clusterCron skips nodes without an address).
 	noAddr bool
@@ -126,6 +131,8 @@ func (v *view) ghosts() []ghost {
 			g.knownBy = append(g.knownBy, p.Name)
 			g.slots = Union(g.slots, peer.Slots)
 			g.noAddr = g.noAddr || peer.NoAddr
+			g.failed = g.failed || peer.Failed
+			g.host = cmp.Or(g.host, peer.Host)
 			g.dead = g.dead && (peer.Failing || peer.Failed || peer.NoAddr)
 		}
 	}

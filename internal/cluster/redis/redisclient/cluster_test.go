@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
@@ -62,6 +63,45 @@ func TestRealCluster(t *testing.T) {
 				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
 				w.expect(w.clients())
 			})
+			t.Run("a primary that was started empty restarts in place", func(t *testing.T) {
+				w.steps = nil
+				p := w.pods[w.primary(t, 2)]
+				w.kill(p)
+				w.writeFiles(p, false)
+				w.run(p)
+				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+				w.expect(w.clients())
+			})
+			t.Run("a primary comes back empty in place", func(t *testing.T) {
+				w.steps = nil
+				p := w.pods[w.primary(t, 2)]
+				w.kill(p)
+				if err := os.RemoveAll(filepath.Join(p.dir, redis.AppendDir)); err != nil {
+					t.Fatal(err)
+				}
+				w.writeFiles(p, false)
+				w.run(p)
+				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+				w.expect(w.clients())
+			})
+			t.Run("an empty server gets the address of the primary that it replaces", func(t *testing.T) {
+				w.steps = nil
+				p := w.pods[w.primary(t, 1)]
+				w.kill(p)
+				w.recreateAt(p, p.ip, true)
+				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+				w.expect(w.clients())
+			})
+			t.Run("a server of another shard gets the address of a dead primary", func(t *testing.T) {
+				w.steps = nil
+				p, other := w.pods[w.primary(t, 1)], w.pods[w.primary(t, 0)]
+				w.kill(p)
+				w.kill(other)
+				w.recreateAt(other, p.ip, false)
+				w.recreate(p, true)
+				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+				w.expect(w.clients())
+			})
 			t.Run("a replica without a copy is not elected while its primary restarts", func(t *testing.T) {
 				w.steps = nil
 				primary := w.pods[w.primary(t, 0)]
@@ -80,14 +120,43 @@ func TestRealCluster(t *testing.T) {
 				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
 				w.expect(w.clients())
 			})
+			t.Run("a shard is handed to a copy only when that is on disk", func(t *testing.T) {
+				w.steps = nil
+				from := w.primary(t, 0)
+				replica := w.pods["carts-0-0"]
+				if replica.name == from {
+					replica = w.pods["carts-0-1"]
+				}
+				w.kill(replica)
+				w.recreate(replica, true)
+				for w.do(replica, "CONFIG", "SET", "rdb-key-save-delay", 100000) != nil { // 100 ms for each key: 10 s, longer than it takes to settle.
+					pause(t.Context(), 50*time.Millisecond)
+				}
+				w.settle()
+				plan := w.planRestart(t, from)
+				// Valkey 9 keeps the file that it received, and has everything on disk at once.
+				if plan.Reason != redis.ReasonDisk && !strings.HasPrefix(engine, "valkey-9") {
+					t.Fatalf("planned %s: %s, want to wait for the disk", plan.Reason, plan.Message)
+				}
+				for end := time.Now().Add(time.Minute); plan.Reason == redis.ReasonDisk && time.Now().Before(end); {
+					pause(t.Context(), 100*time.Millisecond)
+					plan = w.planRestart(t, from)
+				}
+				if _, ok := plan.Step.(redis.Failover); !ok {
+					t.Fatalf("planned %s: %s, want a failover", plan.Reason, plan.Message)
+				}
+				if err := w.act(t.Context(), plan.Step); err != nil {
+					t.Fatal(err)
+				}
+				w.kill(replica)
+				w.run(replica)
+				w.settle()
+				w.expect(w.clients())
+			})
 			t.Run("a shard is handed over", func(t *testing.T) {
 				w.steps = nil
 				from := w.primary(t, 0)
-				s := w.observe(t.Context())
-				for i := range s.Pods {
-					s.Pods[i].Outdated = s.Pods[i].Name == from
-				}
-				plan := redis.Next(s)
+				plan := w.planRestart(t, from)
 				if _, ok := plan.Step.(redis.Failover); !ok {
 					t.Fatalf("planned %s (%s), want a failover", plan.Step, plan.Message)
 				}
@@ -126,6 +195,16 @@ func TestRealClusterInPlainText(t *testing.T) {
 			})
 		})
 	}
+}
+
+// planRestart is what is planned while the template of a pod is outdated.
+func (w *world) planRestart(t *testing.T, pod string) cluster.Plan {
+	t.Helper()
+	s := w.observe(t.Context())
+	for i := range s.Pods {
+		s.Pods[i].Outdated = s.Pods[i].Name == pod
+	}
+	return redis.Next(s)
 }
 
 // primary names the pod that owns the slots of a shard.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -91,6 +92,7 @@ func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
 	nodes := pipe.Do(ctx, "CLUSTER", "NODES")
 	clusterInfo := pipe.Do(ctx, "CLUSTER", "INFO")
 	info := pipe.Do(ctx, "INFO", "SERVER", "REPLICATION", "PERSISTENCE", "KEYSPACE")
+	user := pipe.Do(ctx, "ACL", "GETUSER", redis.UserReplication)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("read server: %w", err)
 	}
@@ -101,7 +103,25 @@ func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
 			return nil, fmt.Errorf("read answer to %s: %w", cmd.Name(), err)
 		}
 	}
-	return redis.ParseNode(text[0], text[1], text[2], text[3])
+	n, err := redis.ParseNode(text[0], text[1], text[2], text[3])
+	if err != nil {
+		return nil, err
+	}
+	n.AdmitsReplicas, err = enabled(user)
+	return n, err
+}
+
+// enabled reads the flags out of the answer to ACL GETUSER, which also holds "on" or "off".
+func enabled(user *goredis.Cmd) (bool, error) {
+	answer, ok := user.Val().(map[any]any)
+	if !ok {
+		return false, fmt.Errorf("read answer to ACL GETUSER: it is a %T", user.Val())
+	}
+	flags, ok := answer["flags"].([]any)
+	if !ok {
+		return false, fmt.Errorf("read answer to ACL GETUSER: the flags are a %T", answer["flags"])
+	}
+	return slices.Contains(flags, any("on")), nil
 }
 
 // SetConfigEpoch sends CLUSTER SET-CONFIG-EPOCH.
@@ -121,6 +141,11 @@ func (c *Client) AddSlots(ctx context.Context, slots redis.Slots) error {
 		args = append(args, r.From, r.To)
 	}
 	return c.do(ctx, args...)
+}
+
+// AdmitReplicas switches the replication user on. It lasts until the server restarts.
+func (c *Client) AdmitReplicas(ctx context.Context) error {
+	return c.do(ctx, "ACL", "SETUSER", redis.UserReplication, "on")
 }
 
 // Replicate sends CLUSTER REPLICATE.

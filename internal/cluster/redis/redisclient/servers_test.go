@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -69,6 +70,7 @@ type world struct {
 	ca        clustertls.Pair
 	leaf      clustertls.Pair
 	steps     []string
+	guarded   map[int]bool
 }
 
 type process struct {
@@ -76,6 +78,7 @@ type process struct {
 	shard, ordinal int
 	cmd            *exec.Cmd
 	gate           string
+	started        time.Time
 }
 
 const domain = "cluster.local"
@@ -94,7 +97,7 @@ func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) 
 	w := &world{
 		t: t, binary: binary,
 		subnet: fmt.Sprintf("127.%d.%d", 1+rand.IntN(254), rand.IntN(256)),
-		pods:   map[string]*process{},
+		pods:   map[string]*process{}, guarded: map[int]bool{},
 		passwords: map[string]string{
 			redis.PasswordDefault: `cl"ient\ pass'word`, redis.PasswordOperator: "operator-secret", redis.PasswordReplication: `repl "\x41`,
 		},
@@ -177,10 +180,17 @@ func (w *world) terminate(pods ...*process) {
 // recreate starts the successor of a deleted pod: it has another address, and the volume unless it is lost.
 func (w *world) recreate(p *process, loseDisk bool) {
 	w.t.Helper()
+	w.newIP(p)
+	w.recreateAt(p, p.ip, loseDisk)
+}
+
+// recreateAt does so at an address that another server may have had before.
+func (w *world) recreateAt(p *process, ip string, loseDisk bool) {
+	w.t.Helper()
 	if loseDisk {
 		p.dir = w.t.TempDir()
 	}
-	w.newIP(p)
+	p.ip = ip
 	w.start(p)
 }
 
@@ -195,7 +205,7 @@ func (w *world) start(p *process) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	decision := redis.Gate(redis.Disk{Nodes: string(nodes), Data: len(manifests) > 0, IP: p.ip})
+	decision := redis.Gate(redis.Disk{Nodes: string(nodes), Data: len(manifests) > 0})
 	p.gate = decision.Message
 	if !decision.Start {
 		w.t.Fatalf("the gate holds %s: %s", p.name, decision.Message)
@@ -205,27 +215,36 @@ func (w *world) start(p *process) {
 			w.t.Fatal(err)
 		}
 	}
-	w.writeFiles(p)
+	w.writeFiles(p, decision.Admit)
+	w.run(p)
+}
+
+// run starts the process alone, as a restart in place does.
+func (w *world) run(p *process) {
+	w.t.Helper()
 	log, err := os.Create(filepath.Join(p.dir, "server.log"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	p.cmd = exec.CommandContext(context.Background(), w.binary, filepath.Join(p.dir, redis.ConfigKey)) //nolint:usetesting // killed in Cleanup
 	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.started = time.Now()
 	if err := p.cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) writeFiles(p *process) {
+func (w *world) writeFiles(p *process, admit bool) {
 	w.t.Helper()
 	common, err := redis.Config(&w.cluster.Spec)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	passwords := maps.Clone(w.passwords)
+	passwords[redis.PasswordReplication] = redis.ShardPassword(passwords[redis.PasswordReplication], p.name)
 	config, err := redis.PodConfig(common, redis.PodFacts{
 		Name: p.name, IP: p.ip, Host: w.host(p.name), Engine: string(w.cluster.Spec.ServerEngine()), Version: w.cluster.Spec.Version,
-		ReplicationPassword: w.passwords[redis.PasswordReplication],
+		ReplicationPassword: passwords[redis.PasswordReplication],
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -233,7 +252,7 @@ func (w *world) writeFiles(p *process) {
 	// The paths of a pod become those of the test. bind keeps the servers of one machine apart.
 	config = strings.NewReplacer("/run/quorate", p.dir, "dir /data", "dir "+p.dir, "/etc/quorate/tls", p.dir).Replace(config) +
 		"bind " + p.ip + "\nbind-source-addr " + p.ip + fmt.Sprintf("\ncluster-node-timeout %d\n", nodeTimeout.Milliseconds())
-	users, err := redis.Users(w.passwords, true)
+	users, err := redis.Users(passwords, true, admit)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -276,13 +295,15 @@ func (w *world) observe(ctx context.Context) redis.State {
 	spec := w.cluster.Spec
 	s := redis.State{Now: time.Now(), Spec: redis.Spec{
 		Name: "carts", Shards: int(spec.Shards), Replicas: spec.Replicas(), Version: spec.Version, Persistent: true,
+		NodeTimeout: 1500 * time.Millisecond,
 	}}
 	for shard := range int(spec.Shards) {
-		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: 1 + spec.Replicas()})
+		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: 1 + spec.Replicas(), Guarded: w.guarded[shard]})
 	}
 	for _, p := range w.pods {
 		pod := redis.Pod{
-			Name: p.name, UID: p.ip, Shard: p.shard, Ordinal: p.ordinal, Addr: redis.Address{IP: p.ip, Port: redis.ClientPort}, Gate: p.gate,
+			Name: p.name, UID: p.name + "/" + p.ip, Shard: p.shard, Ordinal: p.ordinal, Addr: redis.Address{IP: p.ip, Port: redis.ClientPort}, Gate: p.gate,
+			Started: p.started,
 		}
 		if p.cmd != nil {
 			c := w.connect(p)
@@ -299,6 +320,15 @@ func (w *world) observe(ctx context.Context) redis.State {
 }
 
 func (w *world) act(ctx context.Context, step cluster.Step) error {
+	if g, ok := step.(redis.Guard); ok {
+		for _, shard := range g.Protect {
+			w.guarded[shard] = true
+		}
+		for _, shard := range g.Release {
+			delete(w.guarded, shard)
+		}
+		return nil
+	}
 	s, ok := step.(redis.ServerStep)
 	if !ok {
 		return fmt.Errorf("unexpected step %s", step)
@@ -323,14 +353,20 @@ func (w *world) settle() time.Duration {
 // refuseReplicas keeps a primary from serving replicas, as a network or a full disk might.
 func (w *world) refuseReplicas(p *process) {
 	w.t.Helper()
+	if err := w.do(p, "ACL", "SETUSER", redis.UserReplication, "-psync", "-sync"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// do sends a command as a client that may do anything.
+func (w *world) do(p *process, args ...any) error {
+	w.t.Helper()
 	c := goredis.NewClient(&goredis.Options{
 		Addr: p.ip + ":6379", Username: "default", Password: w.passwords[redis.PasswordDefault], TLSConfig: w.tlsFor(p.name),
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	defer func() { _ = c.Close() }()
-	if err := c.Do(w.t.Context(), "ACL", "SETUSER", redis.UserReplication, "off").Err(); err != nil {
-		w.t.Fatal(err)
-	}
+	return c.Do(w.t.Context(), args...).Err()
 }
 
 // settleUntil runs the loop until the plan has a reason; the empty one is that of a settled cluster.

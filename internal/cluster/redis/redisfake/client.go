@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
@@ -37,21 +38,23 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 	if err := s.reachable(); err != nil {
 		return nil, err
 	}
-	n := &redis.Node{ID: s.ID, Version: "8.0.2", StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced}
+	n := &redis.Node{ID: s.ID, Version: "8.0.2", StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk()}
+	if s.synced && !s.linkUp {
+		n.LinkDown = s.net.now.Sub(s.linkedAt).Truncate(time.Second)
+	}
 	for _, count := range s.Data {
 		n.Keys += int64(min(count, 1))
 		n.Offset += int64(count)
 	}
 	n.Peers = append(n.Peers, redis.Peer{
-		ID: s.ID, Addr: s.Addr, Myself: true, Connected: true, Replica: s.replicaOf != "", PrimaryID: s.replicaOf,
+		ID: s.ID, Addr: s.Addr, Host: s.Host, Myself: true, Replica: s.replicaOf != "", PrimaryID: s.replicaOf,
 		Epoch: s.epoch, Slots: redis.NewSlots(s.claims(s.ID)...),
 	})
 	for _, id := range s.known() {
 		p := s.peers[id]
-		occupant := s.net.at(p.addr)
 		n.Peers = append(n.Peers, redis.Peer{
-			ID: id, Addr: p.addr, Connected: occupant != nil && occupant.ID == id, Replica: p.replicaOf != "", PrimaryID: p.replicaOf,
-			Epoch: p.epoch, Slots: redis.NewSlots(s.claims(id)...), Failing: p.failing && !p.failed, Failed: p.failed,
+			ID: id, Addr: p.addr, Host: p.host, Replica: p.replicaOf != "", PrimaryID: p.replicaOf,
+			Epoch: p.epoch, Slots: redis.NewSlots(s.claims(id)...), Failing: p.failing && !p.failed, Failed: p.failed, NoAddr: p.noAddr,
 		})
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(s.greeting), compareAddr) {
@@ -116,6 +119,15 @@ func (s *Server) Replicate(_ context.Context, id string) error {
 	return nil
 }
 
+// AdmitReplicas lasts until the server restarts.
+func (s *Server) AdmitReplicas(context.Context) error {
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	s.admits = true
+	return nil
+}
+
 // Forget removes a node, and its slots from this node's table.
 func (s *Server) Forget(_ context.Context, id string) error {
 	if err := s.reachable(); err != nil {
@@ -147,7 +159,7 @@ func (s *Server) Failover(_ context.Context, force bool) error {
 		return nil
 	}
 	primary := s.net.at(p.addr)
-	if primary == nil || !s.linkUp || s.net.Rand.IntN(10) == 0 {
+	if primary == nil || primary.ID != s.replicaOf || !s.linkUp || s.net.Rand.IntN(10) == 0 {
 		return errMasterDown
 	}
 	s.Data = maps.Clone(primary.Data)

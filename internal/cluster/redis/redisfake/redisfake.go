@@ -43,8 +43,14 @@ type Network struct {
 type Server struct {
 	ID   string
 	Addr redis.Address
+	// Host is the DNS name that the node announces.
+	Host string
 	// Up says that the process runs. Cut says that the operator cannot reach it, while the others can.
 	Up, Cut bool
+	// Refused keeps the server from copying its primary, as a network might.
+	Refused bool
+	// Shard is the one whose replication password the server has.
+	Shard int
 	// Data counts the writes that each range of slots holds.
 	Data map[redis.Range]int
 
@@ -61,10 +67,19 @@ type Server struct {
 	synced      bool
 	syncFrom    time.Time
 	linkUp      bool
+	linkedAt    time.Time // when the link was last up
 	electAt     time.Time
 	startedAt   time.Time
 	reports     map[string]map[string]time.Time
 	transferred time.Duration
+	// master is the address that a replica copies from. It does not ask who answers there.
+	master redis.Address
+	// admits says that others may copy the server; rendered is what the start gate decided about that.
+	admits, rendered bool
+	// disk is what the server will find there when it starts again, and savedAt when that is no longer less than what it
+	// holds; nil when it is not.
+	disk    map[redis.Range]int
+	savedAt time.Time
 }
 
 // slot is a range and its owner in the eyes of one node.
@@ -75,12 +90,15 @@ type slot struct {
 
 type peer struct {
 	addr      redis.Address
+	host      string
 	replicaOf string
 	epoch     uint64
 	heard     time.Time
 	failing   bool
 	failed    bool
 	failedAt  time.Time
+	// noAddr says that another node was found at the address of this one.
+	noAddr bool
 }
 
 // NewNetwork returns an empty network.
@@ -91,11 +109,12 @@ func NewNetwork(timeout time.Duration, r *rand.Rand) *Network {
 // Now is the time in the network.
 func (n *Network) Now() time.Time { return n.now }
 
-// Add starts a new, empty server.
-func (n *Network) Add(a redis.Address) *Server {
+// Add starts a new, empty server of a shard.
+func (n *Network) Add(a redis.Address, shard int) *Server {
 	n.ids++
 	s := &Server{
-		ID: fmt.Sprintf("%08x", n.Rand.Uint32()) + fmt.Sprintf("%032d", n.ids), net: n, Addr: a,
+		Shard: shard,
+		ID:    fmt.Sprintf("%08x", n.Rand.Uint32()) + fmt.Sprintf("%032d", n.ids), net: n, Addr: a,
 		Data: map[redis.Range]int{}, peers: map[string]*peer{},
 		greeting: map[redis.Address]time.Time{}, banned: map[string]time.Time{}, reports: map[string]map[string]time.Time{},
 	}
@@ -111,16 +130,39 @@ func (n *Network) Remove(s *Server) {
 }
 
 // Stop ends the process.
-func (s *Server) Stop() { s.Up, s.linkUp = false, false }
+func (s *Server) Stop() {
+	s.Up, s.linkUp = false, false
+	if s.disk != nil {
+		s.Data, s.disk = s.disk, nil
+	}
+}
 
-// Start runs the process again, at an address.
+// OnDisk says that the disk holds what the server does.
+func (s *Server) OnDisk() bool { return s.disk == nil }
+
+// Start runs the server in a new pod: the gate looks at its disk first.
 func (s *Server) Start(a redis.Address) {
-	s.Up, s.Addr, s.linkUp, s.startedAt, s.electAt = true, a, false, s.net.now, time.Time{}
-	s.syncFrom, s.synced = time.Time{}, false
+	s.rendered = s.replicaOf != "" || s.hasSlots(s.ID)
+	s.Addr = a
+	s.Restart()
+}
+
+// Restart runs the process again in the same pod.
+func (s *Server) Restart() {
+	s.Up, s.linkUp, s.startedAt, s.electAt = true, false, s.net.now, time.Time{}
+	s.syncFrom, s.synced, s.admits = time.Time{}, false, s.rendered
 	for _, p := range s.peers {
 		p.heard = s.net.now
 	}
+	s.master = redis.Address{}
+	if p := s.peers[s.replicaOf]; p != nil {
+		s.master = p.addr
+	}
 }
+
+// StartedEmpty says that the gate found nothing worth copying, so that the server begins without admitting replicas
+// each time it restarts in place.
+func (s *Server) StartedEmpty() bool { return !s.rendered }
 
 func (n *Network) at(a redis.Address) *Server {
 	for _, s := range n.servers {
@@ -144,6 +186,12 @@ func (n *Network) Tick() {
 	for _, s := range n.servers {
 		if s.Up {
 			s.replicate()
+			if s.linkUp {
+				s.linkedAt = n.now
+			}
+			if s.net.now.After(s.savedAt) {
+				s.disk = nil
+			}
 			s.elect(false)
 		}
 	}
@@ -178,14 +226,18 @@ func (s *Server) learn(o *Server) {
 		s.peers[o.ID] = p
 		s.order = nil
 	}
-	p.addr = o.Addr
+	p.addr, p.host, p.noAddr = o.Addr, o.Host, false
 }
 
 // gossip exchanges a ping and a pong with every known node that answers at its address.
 func (s *Server) gossip() {
 	for _, id := range s.known() {
 		o := s.net.at(s.peers[id].addr)
-		if o == nil || o.ID != id {
+		if o == nil {
+			continue
+		}
+		if o.ID != id {
+			s.peers[id].addr, s.peers[id].noAddr = redis.Address{}, true
 			continue
 		}
 		if _, ok := o.peers[s.ID]; ok {
@@ -232,7 +284,7 @@ func (s *Server) hasSlots(id string) bool {
 // hear takes in what another node says of itself and of third ones.
 func (s *Server) hear(o *Server) {
 	p := s.peers[o.ID]
-	p.heard, p.addr, p.failing = s.net.now, o.Addr, false
+	p.heard, p.addr, p.failing, p.noAddr = s.net.now, o.Addr, false, false
 	p.epoch, p.replicaOf = o.epoch, o.replicaOf
 	s.current = max(s.current, o.current)
 	if p.failed && (o.replicaOf != "" || !s.hasSlots(o.ID) || s.net.now.Sub(p.failedAt) > 2*s.net.Timeout) {
@@ -258,15 +310,22 @@ func (s *Server) hearOf(id string, from *Server) {
 	third, mine := from.peers[id], s.peers[id]
 	ailing := third.failing || third.failed
 	switch {
-	case mine == nil && !ailing:
-		if t := s.net.at(third.addr); t != nil && t.ID == id && s.net.Rand.IntN(2) == 0 {
-			s.greeting[third.addr] = s.net.now.Add(handshakeFor)
-		}
 	case mine == nil:
+		s.hearOfNew(id, third)
 	case ailing && from.votes():
 		s.report(id, from.ID)
-	case mine.failing && !third.failing:
-		mine.addr = third.addr
+	case (mine.failing || mine.failed) && !third.noAddr && mine.addr != third.addr:
+		mine.addr, mine.noAddr = third.addr, false
+	}
+}
+
+// hearOfNew greets a node that is said to be well, if it is where it is said to be.
+func (s *Server) hearOfNew(id string, third *peer) {
+	if third.failing || third.failed || third.noAddr || third.addr == s.Addr {
+		return
+	}
+	if t := s.net.at(third.addr); t != nil && t.ID == id && s.net.Rand.IntN(2) == 0 {
+		s.greeting[third.addr] = s.net.now.Add(handshakeFor)
 	}
 }
 
@@ -332,6 +391,10 @@ func (s *Server) follow(id string) {
 		s.synced = false
 	}
 	s.replicaOf, s.linkUp, s.syncFrom, s.electAt = id, false, time.Time{}, time.Time{}
+	s.master = redis.Address{}
+	if p := s.peers[id]; p != nil {
+		s.master = p.addr
+	}
 }
 
 // votes tells whether the node is a primary with slots.
@@ -358,8 +421,8 @@ func (s *Server) report(id, by string) {
 func (s *Server) detectFailures() {
 	for _, id := range s.known() {
 		p := s.peers[id]
-		if s.net.now.Sub(p.heard) <= s.net.Timeout {
-			continue
+		if p.noAddr || s.net.now.Sub(p.heard) <= s.net.Timeout {
+			continue // Nobody calls on a node whose address is not known.
 		}
 		p.failing = true
 		votes := 0
@@ -394,8 +457,11 @@ func (s *Server) replicate() {
 		s.linkUp = false
 		return
 	}
-	source := s.net.at(p.addr)
-	if source == nil || source == s {
+	if !p.noAddr && p.addr != s.master {
+		s.master, s.linkUp = p.addr, false
+	}
+	source := s.net.at(s.master)
+	if source == nil || source == s || s.Refused || (!s.linkUp && !source.serves(s)) {
 		s.linkUp, s.syncFrom = false, time.Time{}
 		return
 	}
@@ -408,8 +474,22 @@ func (s *Server) replicate() {
 			return
 		}
 		s.linkUp, s.synced = true, true
+		s.rewrite()
 	}
 	s.Data = maps.Clone(source.Data)
+}
+
+// rewrite begins to write a copy of the primary to disk, where the data of the time before stays until it is done.
+func (s *Server) rewrite() {
+	if s.disk == nil {
+		s.disk = maps.Clone(s.Data)
+	}
+	s.savedAt = s.net.now.Add(time.Duration(1+s.net.Rand.IntN(30)) * Cron)
+}
+
+// serves tells whether a server lets another one copy it. A replica has nothing to give before it is linked itself.
+func (s *Server) serves(o *Server) bool {
+	return s.admits && s.Shard == o.Shard && (s.replicaOf == "" || s.linkUp)
 }
 
 // elect makes a replica stand for election when its primary has failed, or at once when it is told to.
@@ -446,7 +526,10 @@ func (s *Server) votesFor(candidate *Server, force bool) bool {
 	if !s.Up || s == candidate || !s.votes() || s.voted >= candidate.current || s.peers[candidate.ID] == nil {
 		return false
 	}
-	if primary := s.peers[candidate.replicaOf]; primary == nil || (!primary.failed && !force) {
+	primary := s.peers[candidate.replicaOf]
+	switch {
+	case candidate.replicaOf == s.ID && force: // It votes for its own successor.
+	case primary == nil, !primary.failed && !force:
 		return false
 	}
 	s.current, s.voted = max(s.current, candidate.current), candidate.current

@@ -1,0 +1,92 @@
+package redis
+
+import (
+	"slices"
+
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// admitReplicas lets others copy the servers that restarted in place after they had been started with nothing to give,
+// see Decision.Admit: the gate runs once in a pod's life, so that they begin as they did then. AddSlots and Replicate
+// admit them otherwise. It need not wait for all pods, because until it is done their shards have no second copy.
+func admitReplicas(v *view) (cluster.Plan, bool) {
+	var step AdmitReplicas
+	for _, p := range v.read {
+		if !p.Node.AdmitsReplicas && !p.Node.Loading && v.mayBeCopied(p) {
+			step.Pods = append(step.Pods, p.Name)
+		}
+	}
+	if len(step.Pods) == 0 {
+		return cluster.Pass()
+	}
+	return cluster.Do(step, "servers that started empty have got their place in the cluster, and may be copied from now on")
+}
+
+// mayBeCopied tells whether nobody loses anything by copying a server: it is a replica, which is copied only once it has
+// all of its primary's data, or a primary that has as much as any other pod of its shard.
+func (v *view) mayBeCopied(p *Pod) bool {
+	if p.Node.Self().Replica {
+		return true
+	}
+	return p.ownsSlots() && len(v.richer(p)) == 0 && (p.Node.Keys > 0 || v.shardRead(p.Shard))
+}
+
+// richer are the pods of a primary's shard that hold far more than it does, whatever they take themselves for: one that
+// was the primary before learns only later that it is a replica now. A few keys more prove nothing: writes and expiry go
+// on, and a crash may have cost the primary the last second of them.
+func (v *view) richer(primary *Pod) []*Pod {
+	var out []*Pod
+	for _, p := range v.read {
+		if p != primary && p.Shard == primary.Shard && p.Node.Keys > 2*primary.Node.Keys {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// shardRead tells whether every pod of a shard could be read to the end.
+func (v *view) shardRead(shard int) bool {
+	if shard < 0 || shard >= len(v.shards) {
+		return false
+	}
+	for _, p := range v.shards[shard] {
+		if p.Node == nil || p.Node.Loading {
+			return false
+		}
+	}
+	return len(v.shards[shard]) >= v.Spec.Copies()
+}
+
+// deposeEmpty hands a shard whose primary came back empty in place to the replica that has most of its data. An ordinary
+// failover would have it copy the empty one first.
+func deposeEmpty(v *view) (cluster.Plan, bool) {
+	for shard := range v.shards {
+		primary := v.primary(shard)
+		if primary == nil || primary.Node.AdmitsReplicas || primary.Node.Loading || !v.shardRead(shard) {
+			continue
+		}
+		best := furthest(slices.DeleteFunc(v.richer(primary), func(p *Pod) bool { return p.Node.Self().PrimaryID != primary.Node.ID }))
+		switch {
+		case best == nil:
+			continue
+		case 2*v.primaries() <= v.Spec.Shards:
+			return cluster.Refuse(ReasonNoMajority,
+				"%s came back with %d keys and %s holds %d, but only %d of %d primaries can vote on who is to own shard %d: run CLUSTER FAILOVER TAKEOVER on %s",
+				primary.Name, primary.Node.Keys, best.Name, best.Node.Keys, v.primaries(), v.Spec.Shards, shard, best.Name)
+		}
+		return cluster.Do(Elect{shard, primary.Node.ID, best.Name},
+			"%s owns the slots of shard %d and came back with %d keys; %s holds %d", primary.Name, shard, primary.Node.Keys, best.Name, best.Node.Keys)
+	}
+	return cluster.Pass()
+}
+
+// primaries counts the shards whose primary could be read.
+func (v *view) primaries() int {
+	n := 0
+	for shard := range v.shards {
+		if v.primary(shard) != nil {
+			n++
+		}
+	}
+	return n
+}
