@@ -46,10 +46,13 @@ func guard(v *view) (cluster.Plan, bool) {
 			step.Release = append(step.Release, set.Shard)
 		}
 	}
-	if len(step.Protect)+len(step.Release) == 0 {
-		return cluster.Pass()
+	switch {
+	case len(step.Protect) > 0:
+		return cluster.Do(step, "evictions wait while a replica that is ready does not have all data")
+	case len(step.Release) > 0:
+		return cluster.Do(step, "the replicas have all data again")
 	}
-	return cluster.Do(step, "evictions wait while a replica that is ready does not have all data")
+	return cluster.Pass()
 }
 
 // looksCopiedBy tells whether a pod counts as a copy of a primary and is none.

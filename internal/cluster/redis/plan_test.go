@@ -263,6 +263,7 @@ func TestNext(t *testing.T) {
 		"a replica that does not know better has to hear of it first": {
 			state: formed(), spoil: func(f *fixture) {
 				f.mislead("c-1-1", time.Minute)
+				f.Sets[1].Guarded = true
 				for i, p := range f.pod("c-1-1").Node.Peers {
 					if p.ID == id("c-1-0") {
 						f.pod("c-1-1").Node.Peers[i].Addr.IP = "10.9.9.9"
