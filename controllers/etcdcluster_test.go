@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -35,8 +37,10 @@ var errCrash = errors.New("the operator crashed")
 // stage is a Kubernetes without a kubelet and an etcd without a network, and the loop in between. It survives its
 // operators: newOperator starts another one.
 type stage struct {
-	t     *testing.T
+	t *testing.T
+	// api is the API server, cache what the operator sees of it: only what carries our labels.
 	api   client.WithWatch
+	cache client.WithWatch
 	net   *etcdfake.Network
 	procs map[string]*etcdfake.Process
 	disks map[string]*etcdfake.Disk
@@ -79,6 +83,15 @@ func newStage(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *sta
 			return s.write("status", func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	})
+	s.cache = interceptor.NewClient(s.api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			err := c.Get(ctx, key, o, opts...)
+			if _, ok := o.(*corev1.ConfigMap); ok && err == nil && o.GetLabels()[cluster.LabelManagedBy] != cluster.ManagedBy {
+				return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key.Name)
+			}
+			return err
+		},
+	})
 	return s
 }
 
@@ -106,7 +119,8 @@ func (s *stage) wrote(what string, err error) error {
 }
 
 func (s *stage) newOperator() *Loop[*v1alpha1.EtcdCluster, etcd.State] {
-	children := newChildren(&world{Client: s.api})
+	children := newChildren(&world{Client: s.cache})
+	children.Direct = s.api
 	kind := NewEtcdKind(children)
 	kind.connect = func(cfg etcdclient.Config) etcd.Client {
 		pod, _, _ := strings.Cut(cfg.Host, ".")
@@ -480,6 +494,66 @@ func (s *stage) untilNotReady() {
 	if meta.IsStatusConditionTrue(s.cluster().Status.Conditions, v1alpha1.ConditionReady) {
 		s.t.Fatal("it is still ready")
 	}
+}
+
+func TestARecordThatLostItsLabelsGetsThemBack(t *testing.T) {
+	s := newStage(t, persistent())
+	s.untilReady()
+	id := s.cluster().Status.ClusterID
+	cm := &corev1.ConfigMap{}
+	if err := s.api.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "orders-config"}, cm); err != nil {
+		t.Fatal(err)
+	}
+	cm.Labels = nil
+	if err := s.api.Update(t.Context(), cm); err != nil {
+		t.Fatal(err)
+	}
+	s.untilNotReady()
+	s.untilReady()
+	if got := s.cluster().Status.ClusterID; got != id {
+		t.Errorf("cluster %s came back as %s", id, got)
+	}
+}
+
+func TestClientsThatNobodyAsksForAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := newClientPool(time.Minute)
+		made := 0
+		get := func() *closing {
+			t.Helper()
+			c, ok := pool.get(clientKey{pod: "p-1"}, func() etcd.Client { made++; return &closing{} }).(*closing)
+			if !ok {
+				t.Fatal("it is another client")
+			}
+			return c
+		}
+		first := get()
+		for range 5 {
+			time.Sleep(50 * time.Second)
+			if get() != first || first.closed {
+				t.Fatal("a client that is used was closed")
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		if !first.closed || len(pool.open) != 0 {
+			t.Errorf("closed %t, %d are kept", first.closed, len(pool.open))
+		}
+		if get() == first || made != 2 {
+			t.Errorf("a closed client is handed out again; %d were made", made)
+		}
+		time.Sleep(2 * time.Minute)
+	})
+}
+
+// closing remembers that it was closed.
+type closing struct {
+	etcdfake.Client
+	closed bool
+}
+
+func (c *closing) Close() error {
+	c.closed = true
+	return nil
 }
 
 func TestAConfigMapOfSomebodyElseIsRefused(t *testing.T) {
