@@ -2,28 +2,64 @@ package controllers
 
 import (
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
 // announce emits an event for a step, and for every condition worth telling that changed its status or reason. What
-// stays as it was is not repeated.
+// stays as it was is not repeated, and neither is what it waits for when it comes back to that on its way to Ready: a
+// repeated event becomes a series, which the recorder closes with a write minutes later, when all should be silent.
 func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
 	if p.Step != nil {
 		l.Events.Eventf(after, nil, corev1.EventTypeNormal, p.Reason, p.Reason, "%s", note(p.Message))
+	}
+	if meta.IsStatusConditionTrue(after.GetConditions(), v1alpha1.ConditionReady) {
+		l.told.forget(after.GetUID())
 	}
 	for _, typ := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		was, is := meta.FindStatusCondition(before.GetConditions(), typ), meta.FindStatusCondition(after.GetConditions(), typ)
 		if is == nil || (p.Step != nil && typ == v1alpha1.ConditionReconciling) || !newsworthy(was, is) {
 			continue
 		}
+		if typ == v1alpha1.ConditionReconciling && !l.told.first(after.GetUID(), is.Reason) {
+			continue
+		}
 		l.Events.Eventf(after, nil, eventType(is), is.Reason, typ, "%s", note(is.Message))
 	}
+}
+
+// told remembers what a resource was said to wait for since it was last Ready.
+type told struct {
+	mu      sync.Mutex
+	reasons map[types.UID]map[string]bool
+}
+
+// first reports whether the reason is told for the first time.
+func (t *told) first(uid types.UID, reason string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.reasons == nil {
+		t.reasons = map[types.UID]map[string]bool{}
+	}
+	if t.reasons[uid] == nil {
+		t.reasons[uid] = map[string]bool{}
+	}
+	known := t.reasons[uid][reason]
+	t.reasons[uid][reason] = true
+	return !known
+}
+
+func (t *told) forget(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.reasons, uid)
 }
 
 // maxNote is how long the note of an event may be, in bytes, by the rules of events.k8s.io/v1.

@@ -55,6 +55,8 @@ type Loop[O Object, S any] struct {
 	Kind   Kind[O, S]
 	Client client.Client
 	Events events.EventRecorder
+
+	told told
 }
 
 // outcome is what one pass over a resource came to.

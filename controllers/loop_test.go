@@ -29,6 +29,7 @@ func (mend) Repairs() {}
 // script is a kind whose every answer is given by the test.
 type script struct {
 	plan                        cluster.Plan
+	ready                       bool
 	ensureErr, observeErr, acts error
 	ensured, acted              int
 }
@@ -50,6 +51,9 @@ func (s *script) Act(context.Context, *v1alpha1.EtcdCluster, cluster.Step) error
 func (s *script) Report(o *v1alpha1.EtcdCluster, _ int, p cluster.Plan, err error) {
 	o.Status.Activity = cluster.Activity(p, err)
 	setConditions(&o.Status.Conditions, o.Generation, cluster.Progress(p, err)...)
+	if s.ready {
+		setConditions(&o.Status.Conditions, o.Generation, cluster.Ready(p, err, p.Message))
+	}
 }
 
 func TestLoopMakesOnePassAndReportsIt(t *testing.T) {
@@ -166,6 +170,27 @@ func checkEvents(t *testing.T, r *events.FakeRecorder, want []string, step bool)
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("events %q, want %q", got, want)
 	}
+}
+
+func TestWhatIsWaitedForAgainOnTheWayToReadyIsToldOnce(t *testing.T) {
+	wait := func(reason string) cluster.Plan {
+		p, _ := cluster.Wait(reason, time.Second, "waiting for %s", reason)
+		return p
+	}
+	o := etcdCluster()
+	w := newWorld(t, o)
+	recorder := events.NewFakeRecorder(20)
+	s := &script{ready: true}
+	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: s, Client: w, Events: recorder}
+	for _, p := range []cluster.Plan{wait("A"), wait("B"), wait("A"), {Message: "fine"}, wait("A")} {
+		s.plan = p
+		if _, err := loop.Reconcile(t.Context(), fetch(t, w)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkEvents(t, recorder, []string{
+		"Normal A waiting for A", "Normal B waiting for B", "Normal Settled fine", "Warning A waiting for A", "Normal A waiting for A",
+	}, false)
 }
 
 func TestLoopLeavesADeletedResourceAlone(t *testing.T) {
