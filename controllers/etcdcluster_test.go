@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -530,29 +531,37 @@ func TestClientsThatNobodyAsksForAreClosed(t *testing.T) {
 		first := get()
 		for range 5 {
 			time.Sleep(50 * time.Second)
-			if get() != first || first.closed {
+			if get() != first || first.closed.Load() {
 				t.Fatal("a client that is used was closed")
 			}
 		}
 		time.Sleep(2 * time.Minute)
-		if !first.closed || len(pool.open) != 0 {
-			t.Errorf("closed %t, %d are kept", first.closed, len(pool.open))
+		synctest.Wait()
+		if !first.closed.Load() || pool.len() != 0 {
+			t.Errorf("closed %t, %d are kept", first.closed.Load(), pool.len())
 		}
 		if get() == first || made != 2 {
 			t.Errorf("a closed client is handed out again; %d were made", made)
 		}
 		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 	})
 }
 
-// closing remembers that it was closed.
+func (p *clientPool) len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.open)
+}
+
+// closing remembers that it was closed. A timer closes it, which orders nothing before or after what the test does.
 type closing struct {
 	etcdfake.Client
-	closed bool
+	closed atomic.Bool
 }
 
 func (c *closing) Close() error {
-	c.closed = true
+	c.closed.Store(true)
 	return nil
 }
 
