@@ -162,6 +162,23 @@ func (l *lazyClient) SetRootPassword(ctx context.Context, p string) error {
 func (l *lazyClient) MoveLeader(ctx context.Context, to uint64) error {
 	return l.c().MoveLeader(ctx, to)
 }
+
+func (l *lazyClient) AddLearner(ctx context.Context, url string) error {
+	return l.s.wrote("add learner", l.c().AddLearner(ctx, url))
+}
+
+func (l *lazyClient) Promote(ctx context.Context, id uint64) error {
+	return l.s.wrote("promote", l.c().Promote(ctx, id))
+}
+
+func (l *lazyClient) RemoveMember(ctx context.Context, id uint64) error {
+	return l.s.wrote("remove member", l.c().RemoveMember(ctx, id))
+}
+
+func (l *lazyClient) ClusterVersion(ctx context.Context) (etcd.Version, error) {
+	return l.c().ClusterVersion(ctx)
+}
+
 func (l *lazyClient) Close() error { return nil }
 
 // kubelet makes claims and pods and starts what the gate lets start.

@@ -5,6 +5,14 @@ import (
 	"errors"
 )
 
+// ErrNotInSync is what a promotion ends with while the learner is behind: etcd demands nine tenths of the leader's log
+// (readyPercentThreshold in server/etcdserver/server.go).
+var ErrNotInSync = errors.New("the learner has not caught up with the leader")
+
+// ErrNotNow is what a change of the membership ends with that etcd considers too dangerous at the moment: a member was not
+// connected throughout the last five seconds, or there is a learner already (strict-reconfig-check).
+var ErrNotNow = errors.New("etcd does not allow a change of its members at the moment")
+
 // ErrPassword is what a member answers to a client whose password is not that of root.
 var ErrPassword = errors.New("etcd does not accept the password of root")
 
@@ -15,8 +23,8 @@ type View struct {
 	Leader  uint64
 	Learner bool
 	Version string
-	// DBSize of its database file in bytes.
-	DBSize int64
+	// DBSize of its database file in bytes, and how much of it is in use: the rest is freed by a defragmentation.
+	DBSize, DBInUse int64
 	// Applied is the index of the last raft entry that it applied.
 	Applied uint64
 	// Alarms of all members, as far as it knows.
@@ -65,6 +73,16 @@ type Client interface {
 	SetRootPassword(ctx context.Context, password string) error
 	// MoveLeader makes another voter the leader. The client must be that of the leader.
 	MoveLeader(ctx context.Context, to uint64) error
+	// AddLearner adds a member that gets the log but has no vote. One that is listed with this peer URL is no error. Like the
+	// two that follow, it may end with ErrNotNow.
+	AddLearner(ctx context.Context, peerURL string) error
+	// Promote gives a learner its vote. One that has it is no error; ErrNotInSync says that it is too early.
+	Promote(ctx context.Context, id uint64) error
+	// RemoveMember takes a member out of the cluster, for good. One that is not listed is no error.
+	RemoveMember(ctx context.Context, id uint64) error
+	// ClusterVersion is the version that the members have agreed on, 3.6.0 for example. It needs no quorum. It stays behind
+	// until the last member has been upgraded, and follows a few seconds later.
+	ClusterVersion(ctx context.Context) (Version, error)
 	// Close releases the connection.
 	Close() error
 }

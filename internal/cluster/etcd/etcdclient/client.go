@@ -5,9 +5,12 @@ package etcdclient
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -178,7 +181,7 @@ func (c *Client) Status(ctx context.Context) (etcd.View, error) {
 	}
 	return etcd.View{
 		MemberID: r.Header.MemberId, ClusterID: r.Header.ClusterId, Leader: r.Leader, Learner: r.IsLearner,
-		Version: r.Version, DBSize: r.DbSize, Applied: r.RaftAppliedIndex, Alarms: alarms(r.Errors),
+		Version: r.Version, DBSize: r.DbSize, DBInUse: r.DbSizeInUse, Applied: r.RaftAppliedIndex, Alarms: alarms(r.Errors),
 	}, nil
 }
 
@@ -292,4 +295,93 @@ func (c *Client) MoveLeader(ctx context.Context, to uint64) error {
 		}
 		return nil
 	})
+}
+
+// AddLearner adds a member without a vote.
+func (c *Client) AddLearner(ctx context.Context, peerURL string) error {
+	return c.asRoot(ctx, func(conn *clientv3.Client) error {
+		_, err := conn.MemberAddAsLearner(ctx, []string{peerURL})
+		if errors.Is(err, rpctypes.ErrPeerURLExist) || errors.Is(err, rpctypes.ErrMemberExist) {
+			return nil
+		}
+		return reconfiguration(err, "add "+peerURL+" as learner")
+	})
+}
+
+// Promote gives a learner its vote.
+func (c *Client) Promote(ctx context.Context, id uint64) error {
+	return c.asRoot(ctx, func(conn *clientv3.Client) error {
+		_, err := conn.MemberPromote(ctx, id)
+		switch {
+		case errors.Is(err, rpctypes.ErrMemberNotLearner):
+			return nil
+		case errors.Is(err, rpctypes.ErrMemberLearnerNotReady):
+			return etcd.ErrNotInSync
+		}
+		return reconfiguration(err, "promote "+etcd.FormatID(id))
+	})
+}
+
+// RemoveMember takes a member out of the cluster.
+func (c *Client) RemoveMember(ctx context.Context, id uint64) error {
+	return c.asRoot(ctx, func(conn *clientv3.Client) error {
+		_, err := conn.MemberRemove(ctx, id)
+		if errors.Is(err, rpctypes.ErrMemberNotFound) {
+			return nil
+		}
+		return reconfiguration(err, "remove member "+etcd.FormatID(id))
+	})
+}
+
+// reconfiguration says what failed, and tells apart what etcd refuses for the moment only.
+func reconfiguration(err error, what string) error {
+	for _, e := range []error{rpctypes.ErrUnhealthy, rpctypes.ErrMemberNotEnoughStarted, rpctypes.ErrTooManyLearners} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%s: %w: %w", what, etcd.ErrNotNow, err)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// maxVersionAnswer is far more than three version numbers.
+const maxVersionAnswer = 4096
+
+// ClusterVersion asks for /version, because the gRPC API does not tell it.
+func (c *Client) ClusterVersion(ctx context.Context) (etcd.Version, error) {
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.cfg.Dial(ctx) },
+	}
+	scheme := "http"
+	if c.cfg.TLS != nil {
+		scheme, transport.TLSClientConfig = "https", c.cfg.TLS.Clone()
+		transport.TLSClientConfig.ServerName = c.cfg.Host
+	}
+	v, err := clusterVersion(ctx, &http.Client{Transport: transport}, etcd.ClientURL(scheme, c.cfg.Host)+"/version")
+	if err != nil {
+		return etcd.Version{}, fmt.Errorf("version of the cluster of %s: %w", c.cfg.Host, err)
+	}
+	return v, nil
+}
+
+func clusterVersion(ctx context.Context, web *http.Client, url string) (etcd.Version, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return etcd.Version{}, err
+	}
+	resp, err := web.Do(req)
+	if err != nil {
+		return etcd.Version{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var answer struct {
+		Cluster string `json:"etcdcluster"`
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxVersionAnswer)).Decode(&answer); err != nil {
+		return etcd.Version{}, fmt.Errorf("answer %s: %w", resp.Status, err)
+	}
+	return etcd.ParseVersion(answer.Cluster)
 }

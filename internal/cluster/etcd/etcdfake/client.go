@@ -2,6 +2,7 @@ package etcdfake
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/quorate/quorate/internal/cluster/etcd"
@@ -38,7 +39,7 @@ func (c *Client) Status(context.Context) (etcd.View, error) {
 		DBSize: int64(len(p.Disk.log)), Applied: uint64(len(p.Disk.log)),
 	}
 	if lead := c.Network.leaders[p.Disk.ClusterID]; lead != nil {
-		v.Leader = lead.Disk.MemberID
+		v.Leader, v.Learner = lead.Disk.MemberID, !lead.Disk.voter(p.Disk.MemberID)
 	}
 	return v, nil
 }
@@ -52,8 +53,11 @@ func (c *Client) Members(context.Context) ([]etcd.Member, error) {
 		return nil, ErrNoQuorum
 	}
 	var out []etcd.Member
-	for _, m := range c.Process.Disk.members {
-		out = append(out, etcd.Member{ID: m.id, Name: m.name, PeerURL: m.url, Published: c.Process.published(m.url)})
+	lead := c.Network.leaders[c.Process.Disk.ClusterID]
+	for _, m := range lead.Disk.members() {
+		out = append(out, etcd.Member{
+			ID: m.id, Name: m.name, PeerURL: m.url, Learner: m.learner, Published: lead.published(m.id),
+		})
 	}
 	return out, nil
 }
@@ -72,7 +76,7 @@ func (c *Client) EnableAuth(_ context.Context, password string) error {
 	if !c.reachable() {
 		return ErrNoAnswer
 	}
-	for _, e := range []entry{{entryUser, password}, {entryAuthOn, ""}} {
+	for _, e := range []entry{{kind: entryUser, value: password}, {kind: entryAuthOn}} {
 		if a := c.Process.auth(); a.on && !c.Root && a.password != c.Password {
 			return ErrDenied
 		}
@@ -94,7 +98,7 @@ func (c *Client) SetRootPassword(_ context.Context, password string) error {
 	if !c.Root {
 		return ErrDenied
 	}
-	return c.Network.propose(c.Process, entry{entryPassword, password})
+	return c.Network.propose(c.Process, entry{kind: entryPassword, value: password})
 }
 
 // MoveLeader hands over to a connected member.
@@ -104,12 +108,93 @@ func (c *Client) MoveLeader(_ context.Context, to uint64) error {
 		return ErrNoQuorum
 	}
 	for _, p := range c.Network.up(id) {
-		if p.Disk.MemberID == to {
+		if p.Disk.MemberID == to && c.Process.Disk.voter(to) {
 			c.Network.leaders[id] = p
 			return nil
 		}
 	}
 	return ErrNoAnswer
+}
+
+// AddLearner wants every voter to be connected, and no other learner.
+func (c *Client) AddLearner(_ context.Context, peerURL string) error {
+	lead, err := c.lead()
+	if err != nil {
+		return err
+	}
+	for _, m := range lead.Disk.members() {
+		switch {
+		case m.url == peerURL:
+			return nil
+		case m.learner || !c.Network.connected(lead.Disk.ClusterID, m.id):
+			return etcd.ErrNotNow
+		}
+	}
+	id := hash(peerURL, fmt.Sprint(len(lead.Disk.log)))
+	return c.Network.propose(lead, entry{kind: entryAdd, value: peerURL, id: id})
+}
+
+// Promote wants the learner to have the whole log.
+func (c *Client) Promote(_ context.Context, id uint64) error {
+	lead, err := c.lead()
+	if err != nil {
+		return err
+	}
+	if lead.Disk.voter(id) {
+		return nil
+	}
+	for _, p := range c.Network.up(lead.Disk.ClusterID) {
+		if p.Disk.MemberID == id && p.Behind == 0 {
+			return c.Network.propose(lead, entry{kind: entryPromote, id: id})
+		}
+	}
+	return etcd.ErrNotInSync
+}
+
+// RemoveMember wants those that remain to be a quorum.
+func (c *Client) RemoveMember(_ context.Context, id uint64) error {
+	lead, err := c.lead()
+	if err != nil {
+		return err
+	}
+	members := lead.Disk.members()
+	i := slices.IndexFunc(members, func(m member) bool { return m.id == id })
+	if i < 0 {
+		return nil
+	}
+	voters, connected := 0, 0
+	for _, m := range members {
+		if m.learner || m.id == id {
+			continue
+		}
+		voters++
+		if c.Network.connected(lead.Disk.ClusterID, m.id) {
+			connected++
+		}
+	}
+	if !members[i].learner && connected < etcd.Quorum(voters) {
+		return etcd.ErrNotNow
+	}
+	return c.Network.propose(lead, entry{kind: entryRemove, id: id})
+}
+
+func (c *Client) lead() (*Process, error) {
+	if !c.reachable() {
+		return nil, ErrNoAnswer
+	}
+	lead := c.Network.leaders[c.Process.Disk.ClusterID]
+	if lead == nil || c.Process.Cut {
+		return nil, ErrNoQuorum
+	}
+	return lead, nil
+}
+
+// ClusterVersion is that of the process: there is only one version here.
+func (c *Client) ClusterVersion(context.Context) (etcd.Version, error) {
+	if !c.reachable() {
+		return etcd.Version{}, ErrNoAnswer
+	}
+	return etcd.ParseVersion(c.Process.version)
 }
 
 // Close does nothing.

@@ -17,6 +17,7 @@ var (
 	ErrBootstrapped = errors.New("member has already been bootstrapped")
 	ErrNoPeers      = errors.New("cannot fetch cluster info from peer urls")
 	ErrNotListed    = errors.New("the peers do not list this member")
+	ErrRemoved      = errors.New("the member has been permanently removed from the cluster")
 	ErrNoQuorum     = errors.New("no leader")
 	ErrNoAnswer     = errors.New("no answer")
 	ErrDenied       = errors.New("permission denied")
@@ -27,7 +28,7 @@ type Disk struct {
 	// HasLog is false for an empty directory.
 	HasLog              bool
 	ClusterID, MemberID uint64
-	members             []member
+	founders            []member
 	log                 []entry
 }
 
@@ -35,12 +36,44 @@ type Disk struct {
 type member struct {
 	id        uint64
 	name, url string
+	learner   bool
 }
 
-// entry is one committed or proposed change.
+// entry is one committed or proposed change. id is the member that it is about.
 type entry struct {
 	kind  entryKind
 	value string
+	id    uint64
+}
+
+// members are the founders and what became of them by the log.
+func (d *Disk) members() []member {
+	out := slices.Clone(d.founders)
+	for _, e := range d.log {
+		i := slices.IndexFunc(out, func(m member) bool { return m.id == e.id })
+		switch e.kind {
+		case entryAdd:
+			out = append(out, member{id: e.id, url: e.value, learner: true})
+		case entryPublish:
+			if i >= 0 {
+				out[i].name = e.value
+			}
+		case entryPromote:
+			if i >= 0 {
+				out[i].learner = false
+			}
+		case entryRemove:
+			if i >= 0 {
+				out = slices.Delete(out, i, i+1)
+			}
+		}
+	}
+	return out
+}
+
+// voter reports whether a member has a vote.
+func (d *Disk) voter(id uint64) bool {
+	return slices.ContainsFunc(d.members(), func(m member) bool { return m.id == id && !m.learner })
 }
 
 type entryKind int
@@ -51,6 +84,9 @@ const (
 	entryUser
 	entryPassword
 	entryAuthOn
+	entryAdd
+	entryPromote
+	entryRemove
 )
 
 // Config is what a process is started with.
@@ -60,6 +96,8 @@ type Config struct {
 	State   string
 	Members []etcd.Peer
 	Version string
+	// Behind is how many rounds a member that joins takes to get the log.
+	Behind int
 }
 
 // Process is a running member.
@@ -68,8 +106,10 @@ type Process struct {
 	Disk *Disk
 	// Cut keeps it from its peers and from clients, Deaf from the operator alone: slow, not dead.
 	Cut, Deaf bool
-	version   string
-	url       string
+	// Behind is how many rounds it still lacks the log.
+	Behind  int
+	version string
+	url     string
 }
 
 // Network holds the running processes.
@@ -91,14 +131,20 @@ func New() *Network {
 // without one, "new" founds the cluster unless the peers say that this member has lived before, and "existing" joins
 // what the peers have.
 func (n *Network) Start(cfg Config, disk *Disk) (*Process, error) {
+	p := &Process{Name: cfg.Self.Name, Disk: disk, version: cfg.Version, url: cfg.Self.URL}
 	if !disk.HasLog {
+		if cfg.State != "new" {
+			p.Behind = cfg.Behind
+		}
 		if err := n.bootstrap(cfg, disk); err != nil {
 			return nil, err
 		}
 	}
-	p := &Process{Name: cfg.Self.Name, Disk: disk, version: cfg.Version, url: cfg.Self.URL}
 	n.running = append(n.running, p)
 	n.settle(disk.ClusterID)
+	if !n.Running(p) {
+		return nil, ErrRemoved
+	}
 	return p, nil
 }
 
@@ -119,11 +165,12 @@ func (n *Network) bootstrap(cfg Config, disk *Disk) error {
 		if p.Cut || p.url == cfg.Self.URL {
 			continue
 		}
-		i := slices.IndexFunc(p.Disk.members, func(m member) bool { return m.url == cfg.Self.URL })
+		members := p.Disk.members()
+		i := slices.IndexFunc(members, func(m member) bool { return m.url == cfg.Self.URL })
 		if i < 0 {
 			return ErrNotListed
 		}
-		*disk = Disk{HasLog: true, ClusterID: p.Disk.ClusterID, MemberID: p.Disk.members[i].id, members: p.Disk.members}
+		*disk = Disk{HasLog: true, ClusterID: p.Disk.ClusterID, MemberID: members[i].id, founders: p.Disk.founders}
 		return nil
 	}
 	return ErrNoPeers
@@ -134,7 +181,7 @@ func found(cfg Config, disk *Disk) {
 	all := cfg.Token
 	for _, p := range cfg.Members {
 		m := member{id: hash(p.URL, cfg.Token), name: p.Name, url: p.URL}
-		disk.members = append(disk.members, m)
+		disk.founders = append(disk.founders, m)
 		all += p.URL
 		if p.URL == cfg.Self.URL {
 			disk.MemberID = m.id
@@ -172,31 +219,56 @@ func (n *Network) Settle() {
 }
 
 func (n *Network) settle(cluster uint64) {
-	up := n.up(cluster)
-	if len(up) == 0 || len(up) < etcd.Quorum(len(up[0].Disk.members)) {
+	lead := n.elect(cluster)
+	if lead == nil {
 		delete(n.leaders, cluster)
 		return
 	}
-	lead := n.leaders[cluster]
-	if lead == nil || !slices.Contains(up, lead) {
-		lead = up[0]
-		for _, p := range up {
-			if len(p.Disk.log) > len(lead.Disk.log) {
-				lead = p
-			}
-		}
-		n.leaders[cluster] = lead
-		if !slices.Contains(n.Led, cluster) {
-			n.Led = append(n.Led, cluster)
-		}
+	n.leaders[cluster] = lead
+	if !slices.Contains(n.Led, cluster) {
+		n.Led = append(n.Led, cluster)
 	}
-	for _, p := range up {
-		e := entry{entryPublish, p.url}
-		if !slices.Contains(lead.Disk.log, e) {
+	for _, p := range n.up(cluster) {
+		if p != lead && p.Behind > 0 {
+			p.Behind--
+			continue
+		}
+		e := entry{kind: entryPublish, value: p.Name, id: p.Disk.MemberID}
+		if lead.Disk.listed(e.id) && !slices.Contains(lead.Disk.log, e) {
 			lead.Disk.log = append(lead.Disk.log, e)
 		}
 	}
 	n.replicate(cluster)
+}
+
+// elect returns the leader that is, or the connected voter with the longest log that a quorum can follow.
+func (n *Network) elect(cluster uint64) *Process {
+	up := n.up(cluster)
+	if lead := n.leaders[cluster]; lead != nil && slices.Contains(up, lead) && electable(lead, up) {
+		return lead
+	}
+	var best *Process
+	for _, p := range up {
+		if electable(p, up) && (best == nil || len(p.Disk.log) > len(best.Disk.log)) {
+			best = p
+		}
+	}
+	return best
+}
+
+// electable reports whether a process is a voter and has a quorum of the voters that it knows.
+func electable(p *Process, up []*Process) bool {
+	voters, votes := 0, 0
+	for _, m := range p.Disk.members() {
+		if m.learner {
+			continue
+		}
+		voters++
+		if slices.ContainsFunc(up, func(q *Process) bool { return q.Disk.MemberID == m.id }) {
+			votes++
+		}
+	}
+	return p.Disk.voter(p.Disk.MemberID) && votes >= etcd.Quorum(voters)
 }
 
 // up returns the connected processes of a cluster.
@@ -210,14 +282,33 @@ func (n *Network) up(cluster uint64) []*Process {
 	return out
 }
 
-// replicate makes every connected log that of the leader.
+// connected reports whether a member runs and reaches the others.
+func (n *Network) connected(cluster, id uint64) bool {
+	return slices.ContainsFunc(n.up(cluster), func(p *Process) bool { return p.Disk.MemberID == id })
+}
+
+// Running reports whether a process has not ended, by itself or not.
+func (n *Network) Running(p *Process) bool { return slices.Contains(n.running, p) }
+
+// replicate makes every connected log that of the leader. Who is no member any more ends.
 func (n *Network) replicate(cluster uint64) {
 	lead := n.leaders[cluster]
 	for _, p := range n.up(cluster) {
-		if p != lead {
+		switch {
+		case !lead.Disk.listed(p.Disk.MemberID):
+			n.running = slices.DeleteFunc(n.running, func(q *Process) bool { return q == p })
+		case p != lead && p.Behind == 0:
 			p.Disk.log = slices.Clone(lead.Disk.log)
 		}
 	}
+	if !n.Running(lead) {
+		delete(n.leaders, cluster)
+		n.settle(cluster)
+	}
+}
+
+func (d *Disk) listed(id uint64) bool {
+	return slices.ContainsFunc(d.members(), func(m member) bool { return m.id == id })
 }
 
 // propose appends an entry through the quorum.
@@ -240,7 +331,7 @@ func (n *Network) Put(p *Process, password, value string) error {
 	if a := p.auth(); a.on && a.password != password {
 		return ErrDenied
 	}
-	if err := n.propose(p, entry{entryPut, value}); err != nil {
+	if err := n.propose(p, entry{kind: entryPut, value: value}); err != nil {
 		return err
 	}
 	n.Acked[p.Disk.ClusterID] = append(n.Acked[p.Disk.ClusterID], value)
@@ -268,9 +359,14 @@ func (n *Network) Lost() string {
 // AuthOn reports whether the process asks for passwords.
 func (p *Process) AuthOn() bool { return p.auth().on }
 
-// Voting reports whether a process runs, is connected, and follows a leader.
+// Follows reports whether a process runs, is connected, and has a leader.
+func (n *Network) Follows(p *Process) bool {
+	return slices.Contains(n.running, p) && !p.Cut && p.Behind == 0 && n.leaders[p.Disk.ClusterID] != nil
+}
+
+// Voting reports whether a process follows a leader and has a vote.
 func (n *Network) Voting(p *Process) bool {
-	return slices.Contains(n.running, p) && !p.Cut && n.leaders[p.Disk.ClusterID] != nil
+	return n.Follows(p) && n.leaders[p.Disk.ClusterID].Disk.voter(p.Disk.MemberID)
 }
 
 type authState struct {
@@ -302,9 +398,9 @@ func (n *Network) Answers(self etcd.Peer, peers []etcd.Peer) []etcd.PeerAnswer {
 			continue
 		}
 		a := etcd.PeerAnswer{From: p.Name, ClusterID: p.Disk.ClusterID}
-		for _, m := range p.Disk.members {
-			pm := etcd.PeerMember{Name: m.name, PeerURLs: []string{m.url}}
-			if p.published(m.url) {
+		for _, m := range p.Disk.members() {
+			pm := etcd.PeerMember{Name: m.name, PeerURLs: []string{m.url}, Learner: m.learner}
+			if p.published(m.id) {
 				pm.ClientURLs = []string{"http://" + m.name}
 			}
 			a.Members = append(a.Members, pm)
@@ -314,6 +410,6 @@ func (n *Network) Answers(self etcd.Peer, peers []etcd.Peer) []etcd.PeerAnswer {
 	return out
 }
 
-func (p *Process) published(url string) bool {
-	return slices.Contains(p.Disk.log, entry{entryPublish, url})
+func (p *Process) published(id uint64) bool {
+	return slices.ContainsFunc(p.Disk.log, func(e entry) bool { return e.kind == entryPublish && e.id == id })
 }
