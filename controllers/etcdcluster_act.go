@@ -29,7 +29,17 @@ const actTimeout = 5 * time.Second
 func (k *EtcdKind) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluster.Step) error {
 	switch step := step.(type) {
 	case etcd.WriteBootstrap:
-		return k.writeBootstrap(ctx, o, step.Bootstrap)
+		return k.writeBootstrap(ctx, o, step)
+	case etcd.Resize:
+		return k.resize(ctx, o, step)
+	case etcd.AddLearner:
+		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.AddLearner(ctx, step.URL) })
+	case etcd.Promote:
+		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.Promote(ctx, step.ID) })
+	case etcd.RemoveMember:
+		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.RemoveMember(ctx, step.ID) })
+	case etcd.DeleteClaim:
+		return k.deleteClaim(ctx, o, step)
 	case etcd.RecordClusterID:
 		return k.recordClusterID(ctx, o, step.ClusterID)
 	case etcd.LetClientsIn:
@@ -52,7 +62,7 @@ func (k *EtcdKind) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluste
 
 // writeBootstrap writes the record, or turns one that waits for data into one of a new cluster. What decides over
 // founding a cluster is read past the cache.
-func (k *EtcdKind) writeBootstrap(ctx context.Context, o *v1alpha1.EtcdCluster, bootstrap etcd.Bootstrap) error {
+func (k *EtcdKind) writeBootstrap(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.WriteBootstrap) error {
 	live, err := k.configMap(ctx, k.Direct, o)
 	if err != nil {
 		return err
@@ -65,11 +75,11 @@ func (k *EtcdKind) writeBootstrap(ctx context.Context, o *v1alpha1.EtcdCluster, 
 		if err := k.label(ctx, live, etcd.Labels(o.Name)); err != nil {
 			return err
 		}
-		return k.foundAfterAll(ctx, live, b, bootstrap)
+		return k.foundAfterAll(ctx, live, b, step.Bootstrap)
 	}
-	b.Record = etcd.Record{Bootstrap: bootstrap, Members: b.Peers()}
-	if bootstrap == etcd.BootstrapNew {
-		found, err := k.anyClaim(ctx, o, b.Record.Members)
+	b.Record = etcd.Record{Bootstrap: step.Bootstrap, Members: b.Peers()[:step.Size]}
+	if step.Bootstrap == etcd.BootstrapNew {
+		found, err := k.anyClaim(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -96,10 +106,10 @@ func (k *EtcdKind) label(ctx context.Context, live *corev1.ConfigMap, labels map
 	return nil
 }
 
-// anyClaim reports whether a member has a claim. The cache shows only those with our labels, and one that was restored by
+// anyClaim reports whether there is a claim of any ordinal. The cache shows only those with our labels, and one that was restored by
 // hand may have none.
-func (k *EtcdKind) anyClaim(ctx context.Context, o *v1alpha1.EtcdCluster, members []etcd.Peer) (bool, error) {
-	for i := range members {
+func (k *EtcdKind) anyClaim(ctx context.Context, o *v1alpha1.EtcdCluster) (bool, error) {
+	for i := range etcd.MaxSize {
 		name := cluster.Claim(o.Name, i)
 		err := k.Direct.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, &corev1.PersistentVolumeClaim{})
 		if err == nil {
@@ -208,12 +218,20 @@ func (k *EtcdKind) through(
 func (k *EtcdKind) deletePod(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.DeletePod) error {
 	pod := &corev1.Pod{ObjectMeta: objectMeta(o, step.Name)}
 	uid := types.UID(step.UID)
-	err := k.Delete(ctx, pod, client.Preconditions{UID: &uid, ResourceVersion: &step.ResourceVersion})
+	opts := []client.DeleteOption{client.Preconditions{UID: &uid, ResourceVersion: &step.ResourceVersion}}
+	if step.Gone {
+		opts = append(opts, client.GracePeriodSeconds(0))
+	}
+	return deleted(k.Delete(ctx, pod, opts...), "pod "+step.Name)
+}
+
+// deleted takes it for done when the object is gone, or is not what was decided on any more.
+func deleted(err error, what string) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // It is gone, or not what was decided on any more.
+		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("delete pod %s: %w", step.Name, err)
+		return fmt.Errorf("delete %s: %w", what, err)
 	}
 	return nil
 }

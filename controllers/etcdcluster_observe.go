@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -48,7 +49,10 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	if err != nil {
 		return etcd.State{}, err
 	}
-	s := etcd.State{Want: k.want(o, b, hash), HasSet: set != nil, Now: k.Now()}
+	s := etcd.State{Want: k.want(o, b, hash), Now: k.Now()}
+	if set != nil {
+		s.Set = &etcd.Set{Replicas: int(ptr.Deref(set.Spec.Replicas, 1))}
+	}
 	if len(b.Record.Members) > 0 {
 		s.Record = &b.Record
 	}
@@ -67,6 +71,9 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 		p.OldRevision = oldRevision(&pods[i], set)
 		s.Pods = append(s.Pods, p)
 	}
+	if err := k.findLosses(ctx, o, &s, pods); err != nil {
+		return etcd.State{}, err
+	}
 	if len(pods) == 0 || s.Record == nil {
 		return s, nil
 	}
@@ -80,7 +87,8 @@ func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint, hash string) 
 	}
 	return etcd.Want{
 		Name:              o.Name,
-		Members:           b.Peers(),
+		Size:              int(o.Spec.Size),
+		Peers:             b.Peers(),
 		TemplateHash:      hash,
 		Version:           b.Version,
 		Auth:              o.Spec.Auth.AuthMode() == v1alpha1.AuthPassword,
@@ -118,7 +126,10 @@ func (k *EtcdKind) claims(ctx context.Context, o *v1alpha1.EtcdCluster, set *app
 		if !ok {
 			continue
 		}
-		out = append(out, etcd.Claim{Name: c.Name, Ordinal: n, Leaving: c.DeletionTimestamp != nil || condemned(c, set)})
+		out = append(out, etcd.Claim{
+			Name: c.Name, UID: string(c.UID), Ordinal: n, Leaving: c.DeletionTimestamp != nil || condemned(c, set),
+			Age: k.Now().Sub(c.CreationTimestamp.Time),
+		})
 	}
 	return out, nil
 }
@@ -308,7 +319,7 @@ func (k *EtcdKind) askCluster(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 		return false
 	}
 	byURL := map[string]int{}
-	for i, p := range s.Record.Members {
+	for i, p := range s.Want.Peers {
 		byURL[p.URL] = i
 	}
 	slices.SortFunc(members, func(a, b etcd.Member) int { return byURL[a.PeerURL] - byURL[b.PeerURL] })

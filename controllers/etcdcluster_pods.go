@@ -27,9 +27,30 @@ func podState(p *corev1.Pod) etcd.Pod {
 		EverRan:      hasRun(p, etcd.ContainerEtcd),
 		Started:      startOf(p, etcd.ContainerEtcd),
 		Stuck:        problem != "",
+		Fatal:        fatalStart(p),
 		Problem:      problem,
 		Gate:         gateReport(p),
 	}
+}
+
+// fatalTries is how often etcd must have ended over its data before that is believed.
+const fatalTries = 2
+
+// fatalStart says why etcd will never start from the data in a pod, empty while it may.
+func fatalStart(p *corev1.Pod) string {
+	c := containerStatus(p.Status.ContainerStatuses, etcd.ContainerEtcd)
+	if c.RestartCount < fatalTries || c.Ready {
+		return ""
+	}
+	for _, t := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
+		if t == nil || t.ExitCode == 0 {
+			continue
+		}
+		if word := etcd.FatalStart(t.Message); word != "" {
+			return word
+		}
+	}
+	return ""
 }
 
 func lastDash(name string) int {

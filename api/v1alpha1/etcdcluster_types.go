@@ -14,10 +14,11 @@ import (
 type EtcdClusterSpec struct {
 	// size is the number of members: 1, 3, 5 or 7. Half of them (rounded down)
 	// may fail at a time. An even size costs a member more and bears no more
-	// failures. It cannot change yet.
+	// failures. Members join one at a time, without a vote until they have the
+	// data, and leave one at a time, the highest ordinal first, together with
+	// their volume.
 	// +required
 	// +kubebuilder:validation:XValidation:rule=`self in [1, 3, 5, 7]`,message="spec.size must be 1, 3, 5 or 7: an even number of members bears no more failures than one member less, and more than 7 slow every write down"
-	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="spec.size cannot change yet: scaling an existing cluster is not part of this release; create a new cluster with the wanted size"
 	Size int32 `json:"size"`
 	// version of etcd, for example 3.6.16. Supported: 3.5 (from 3.5.11), 3.6 and
 	// 3.7. It may change within its minor version.

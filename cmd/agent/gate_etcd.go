@@ -27,7 +27,9 @@ const (
 	gateRecheck = 500 * time.Millisecond
 	// gatePatience is how long the gate waits before it ends: its report reaches the operator only then, and the kubelet
 	// gives the next attempt a fresh copy of the ConfigMap.
-	gatePatience = 10 * time.Second
+	gatePatience = 20 * time.Second
+	// finalPatience is the same where only the operator can change the verdict.
+	finalPatience = time.Second
 	// maxPeerAnswer is far more than the list of seven members.
 	maxPeerAnswer = 1 << 20
 )
@@ -70,7 +72,8 @@ func (g etcdGate) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	deadline := time.Now().Add(g.patience)
+	asked := time.Now()
+	deadline := asked.Add(g.patience)
 	last := ""
 	for {
 		d, err := g.decide(ctx, peers, record)
@@ -88,7 +91,7 @@ func (g etcdGate) run(ctx context.Context) error {
 			g.say(d.Report)
 			last = d.Report.Message
 		}
-		if time.Now().After(deadline) {
+		if time.Now().After(deadline) || (d.Report.Final() && time.Since(asked) >= finalPatience) {
 			return g.giveUp(d.Report)
 		}
 		select {

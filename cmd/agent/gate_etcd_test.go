@@ -92,6 +92,7 @@ func TestTheGateHoldsAMemberThatLostItsDisk(t *testing.T) {
 	other := etcd.Peer{Name: "orders-1"}
 	other.URL = peer(t, "c1", []etcd.PeerMember{
 		{Name: self.Name, PeerURLs: []string{self.URL}, ClientURLs: []string{"http://orders-0:2379"}},
+		{Name: other.Name, ClientURLs: []string{"http://orders-1:2379"}},
 	})
 	g := newGate(t, etcd.Record{Bootstrap: etcd.BootstrapNew, Members: []etcd.Peer{self, other}})
 	err := g.run(t.Context())
@@ -109,7 +110,10 @@ func TestTheGateHoldsAMemberThatLostItsDisk(t *testing.T) {
 
 func TestAGateThatWaitedNeverFounds(t *testing.T) {
 	self := etcd.Peer{Name: "orders-0", URL: "http://orders-0:2380"}
-	started := []etcd.PeerMember{{Name: self.Name, PeerURLs: []string{self.URL}, ClientURLs: []string{"http://orders-0:2379"}}}
+	started := []etcd.PeerMember{
+		{Name: self.Name, PeerURLs: []string{self.URL}, ClientURLs: []string{"http://orders-0:2379"}},
+		{Name: "orders-1", ClientURLs: []string{"http://orders-1:2379"}},
+	}
 	asked := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked++; asked > 1 {

@@ -26,8 +26,9 @@ var etcdChanges = map[string]change{
 	"patch version down":      {to: `version: 3.6.11`},
 	"next minor version":      {to: `version: 3.7.3`, field: "spec.version", words: "within its minor version only"},
 	"previous minor version":  {to: `version: 3.5.35`, field: "spec.version", words: "within its minor version only"},
-	"scale out":               {to: `size: 5`, field: "spec.size", words: "scaling an existing cluster is not part of this release"},
-	"scale in":                {to: `size: 1`, field: "spec.size", words: "create a new cluster with the wanted size"},
+	"scale out":               {to: `size: 5`},
+	"scale in":                {to: `size: 1`},
+	"an even size":            {to: `size: 4`, field: "spec.size", words: "must be 1, 3, 5 or 7"},
 	"other compaction":        {to: `config: {autoCompactionMode: Revision}`},
 	"experimental key of 3.5": {from: `version: 3.5.35`, to: `config: {extra: {experimental-corrupt-check-time: 1h}}`},
 }

@@ -97,7 +97,7 @@ func Status(st *v1alpha1.EtcdClusterStatus, s State) {
 	st.Members = nil
 	st.CurrentVersion = ""
 	ready := 0
-	members := s.Want.Members
+	members := s.Want.members(s.Want.Size)
 	if s.Record != nil {
 		members = s.Record.Members
 	}
@@ -112,7 +112,7 @@ func Status(st *v1alpha1.EtcdClusterStatus, s State) {
 			lowest, st.CurrentVersion = &v, ms.Version
 		}
 	}
-	st.Ready = fmt.Sprintf("%d/%d", ready, len(s.Want.Members))
+	st.Ready = fmt.Sprintf("%d/%d", ready, s.Want.Size)
 	st.Size = int32(len(members)) //nolint:gosec // At most seven.
 	if s.Members != nil {
 		st.Size = int32(len(s.Members)) //nolint:gosec // At most seven.
@@ -135,12 +135,9 @@ func memberStatus(s State, m Peer) v1alpha1.EtcdMemberStatus {
 	if s.Record != nil {
 		out.Message = trouble(p)
 	}
-	var member *Member
-	for i := range s.Members {
-		if s.Members[i].PeerURL == m.URL {
-			member = &s.Members[i]
-			out.ID = FormatID(member.ID)
-		}
+	member := s.member(m.URL)
+	if member != nil {
+		out.ID = FormatID(member.ID)
 	}
 	if member != nil && !member.Published {
 		out.Role = v1alpha1.EtcdUnstarted

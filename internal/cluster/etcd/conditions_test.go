@@ -90,8 +90,8 @@ func TestConditions(t *testing.T) {
 				s.Pods[0].View, s.Pods[0].Ready, s.Pods[0].Gate = nil, false, held(etcd.GateLostDisk)
 			}),
 			want: map[string]string{
-				"Ready": "False MemberLost", "Available": "True Serving", "QuorumHealthy": "True Quorum",
-				"Reconciling": "False MemberLost", "Stalled": "True MemberLost",
+				"Ready": "False RemovingMember", "Available": "True Serving", "QuorumHealthy": "True Quorum",
+				"Reconciling": "True RemovingMember", "Stalled": "False NotStalled",
 			},
 		},
 		"nothing could be read": {

@@ -27,9 +27,13 @@ type PeerAnswer struct {
 	Members   []PeerMember
 }
 
-// learner reports whether the answer comes from a learner.
-func (a PeerAnswer) learner() bool {
-	return slices.ContainsFunc(a.Members, func(m PeerMember) bool { return m.Name == a.From && m.Learner })
+// counts reports whether the answer is worth anything: a learner may be far behind and has no say, and a member that has not
+// joined yet repeats what it was started with, without a word on who has started and who may vote
+// (ValidateClusterAndAssignIDs in server/etcdserver/api/membership/cluster.go).
+func (a PeerAnswer) counts() bool {
+	return slices.ContainsFunc(a.Members, func(m PeerMember) bool {
+		return m.Name == a.From && !m.Learner && len(m.ClientURLs) > 0
+	})
 }
 
 // PeerMember is a member in such an answer. ClientURLs are published by the member itself, once it has joined.
@@ -79,6 +83,9 @@ const (
 	GateForeignPeers = "ForeignPeers"
 )
 
+// Final reports whether waiting alone will not change the verdict.
+func (r GateReport) Final() bool { return r.Reason == GateLostDisk || r.Reason == GateForeignPeers }
+
 // ParseGateReport reads a termination message; ok is false when it is none of the gate's.
 func ParseGateReport(message string) (r GateReport, ok bool) {
 	err := json.Unmarshal([]byte(message), &r)
@@ -105,6 +112,7 @@ func DecideStart(in GateInput) GateDecision {
 	if d, foreign := refuseForeign(in); foreign {
 		return d
 	}
+	in.Answers = slices.DeleteFunc(slices.Clone(in.Answers), func(a PeerAnswer) bool { return !a.counts() })
 	seen := standings(in)
 	switch {
 	case slices.Contains(seen, started):
@@ -174,9 +182,6 @@ const (
 func standings(in GateInput) []standing {
 	var out []standing
 	for _, a := range in.Answers {
-		if a.learner() {
-			continue // It may be far behind, and has no say.
-		}
 		s := absent
 		for _, m := range a.Members {
 			if !slices.Contains(m.PeerURLs, in.Self.URL) {

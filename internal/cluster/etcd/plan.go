@@ -19,14 +19,18 @@ const (
 	ReasonMembersNotReady = "MembersNotReady"
 	// ReasonClaimsLeaving says that claims of an earlier cluster of this name are being deleted.
 	ReasonClaimsLeaving = "ClaimsLeaving"
-	// ReasonRetainedSize says that the claims found belong to a cluster of another size.
-	ReasonRetainedSize = "RetainedSizeMismatch"
 	// ReasonIdentity says that members belong to another cluster than the recorded one.
 	ReasonIdentity = "IdentityMismatch"
 	// ReasonMembership says that the members are not those of the specification.
 	ReasonMembership = "MembershipMismatch"
-	// ReasonMemberLost says that a member lost its disk.
+	// ReasonMemberLost says that a member lost its data.
 	ReasonMemberLost = "MemberLost"
+	// ReasonJoining says that a member is on its way into the cluster.
+	ReasonJoining = "MemberJoining"
+	// ReasonCatchingUp says that a learner does not have enough of the log to vote.
+	ReasonCatchingUp = "LearnerCatchingUp"
+	// ReasonLeaving says that what a member leaves behind is being deleted.
+	ReasonLeaving = "MemberLeaving"
 	// ReasonAuth says that the state of authentication is not one that the operator can change.
 	ReasonAuth = "AuthMismatch"
 	// ReasonAlarm says that etcd has raised an alarm.
@@ -43,6 +47,8 @@ const (
 const (
 	// whileStarting bounds the time between etcd's first quorum and our notice of it.
 	whileStarting = 200 * time.Millisecond
+	// whileJoining bounds the time between a learner's having the data and our notice of it.
+	whileJoining = 500 * time.Millisecond
 	// whileWaiting is for what pods and claims announce themselves.
 	whileWaiting = 2 * time.Second
 	// youth is how long after its start a member may still be on its way to its leader.
@@ -57,10 +63,13 @@ func Next(s State) cluster.Plan {
 		restartStuck,
 		refusePassword, restartLeaderless, waitForMembers, keepIdentity,
 		recordIdentity, authenticate, letClientsIn,
-		reportLostMember, refuseMembership, refuseStorage, refuseCorruption,
-		restartSick, waitForHealth,
+		refuseStrangers, adopt, replaceLost, promote, rejoin,
+		reportForeignPeers, refuseStorage, refuseCorruption,
+		dropSick, restartSick, waitForHealth,
 		refuseVersion, rollOut,
+		shrink, discard,
 		reportNoSpace,
+		grow,
 	)
 }
 
@@ -70,26 +79,22 @@ func writeRecord(s State) (cluster.Plan, bool) {
 	if s.Record != nil {
 		return cluster.Pass()
 	}
+	if s.Set != nil {
+		return cluster.Do(WriteBootstrap{BootstrapRecovered, max(s.Set.Replicas, 1)},
+			"the record was deleted under a living cluster: it is written anew")
+	}
+	size := s.Want.Size
 	for _, c := range s.Claims {
 		if c.Leaving {
 			return cluster.Wait(ReasonClaimsLeaving, whileWaiting,
 				"claim %s of an earlier cluster of this name is being deleted", c.Name)
 		}
-		if c.Ordinal >= len(s.Want.Members) {
-			return cluster.Refuse(ReasonRetainedSize,
-				"claim %s was left by an earlier, larger cluster of this name: delete this resource and create it with the "+
-					"spec.size of that cluster (at least %d), or delete the claims data-%s-* to start empty",
-				c.Name, c.Ordinal+1, s.Want.Name)
-		}
-	}
-	if s.HasSet {
-		return cluster.Do(WriteBootstrap{BootstrapRecovered}, "the record was deleted under a living cluster: it is written anew")
+		size = max(size, min(c.Ordinal+1, len(s.Want.Peers))) // A smaller cluster comes of it by scaling in.
 	}
 	if len(s.Claims) == 0 {
-		return cluster.Do(WriteBootstrap{BootstrapNew}, "no volume of an earlier cluster exists: %d members found a new one",
-			len(s.Want.Members))
+		return cluster.Do(WriteBootstrap{BootstrapNew, size}, "no volume of an earlier cluster exists: %d members found a new one", size)
 	}
-	return cluster.Do(WriteBootstrap{BootstrapRetained},
+	return cluster.Do(WriteBootstrap{BootstrapRetained, size},
 		"volumes of an earlier cluster exist: its members start with their data, and none founds a new cluster")
 }
 
@@ -105,7 +110,7 @@ func nothingWasRetained(s State) (cluster.Plan, bool) {
 			return cluster.Pass()
 		}
 	}
-	return cluster.Do(WriteBootstrap{BootstrapNew},
+	return cluster.Do(WriteBootstrap{BootstrapNew, len(s.Record.Members)},
 		"every volume that was left by an earlier cluster is empty: the members found a new one")
 }
 
@@ -118,6 +123,9 @@ func restartStuck(s State) (cluster.Plan, bool) {
 			continue
 		}
 		if p.EverRan && !s.Want.Persistent && s.known() {
+			if s.Members != nil {
+				continue // Its data would go with it: see restartSick.
+			}
 			return cluster.Refuse(ReasonRollout, "%s %s, and the change that may cure it needs a restart, which would "+
 				"delete the data of a member without spec.storage: delete the pod yourself to accept that", p.Name, p.Problem)
 		}
@@ -130,7 +138,8 @@ func restartStuck(s State) (cluster.Plan, bool) {
 // members' and the kubelets': the settings may be the cause, and a quorum that is not there cannot be lost. One at a
 // time, because the first may be all that was missing.
 func restartLeaderless(s State) (cluster.Plan, bool) {
-	if s.Members != nil || !s.Want.Persistent || s.readyPods() >= Quorum(len(s.Record.Members)) {
+	founding := !s.known() && s.Record.Bootstrap == BootstrapNew
+	if s.Members != nil || (!s.Want.Persistent && !founding) || s.readyPods() >= Quorum(len(s.Record.Members)) {
 		return cluster.Pass()
 	}
 	var victim *Pod
@@ -262,7 +271,7 @@ func recordIdentity(s State) (cluster.Plan, bool) {
 	if s.known() {
 		return cluster.Pass()
 	}
-	if p, ok := refuseMembership(s); ok {
+	if p, ok := refuseStrangers(s); ok {
 		return p, true
 	}
 	id, _ := s.clusterID()
@@ -282,22 +291,31 @@ func letClientsIn(s State) (cluster.Plan, bool) {
 	return cluster.Do(LetClientsIn{}, "the identity of the cluster is recorded and authentication is as specified")
 }
 
-// reportLostMember stops at a member whose disk is gone: it must not come back under its old identity.
-func reportLostMember(s State) (cluster.Plan, bool) { return lost(s) }
-
-func lost(s State) (cluster.Plan, bool) {
-	held := 0
-	for _, m := range s.Record.Members {
-		p := s.podNamed(m.Name)
-		if p == nil || p.Terminating || p.Gate == nil {
-			continue
-		}
-		held++
-		if s.known() && p.Gate.Reason != GateNoPeers {
-			return cluster.Refuse(ReasonMemberLost, "%s", p.Gate.Message)
+// reportForeignPeers stops at a member without data whose peers are those of another cluster.
+func reportForeignPeers(s State) (cluster.Plan, bool) {
+	for _, p := range s.Pods {
+		if !p.Terminating && p.Gate != nil && p.Gate.Reason == GateForeignPeers {
+			return cluster.Refuse(ReasonIdentity, "%s", p.Gate.Message)
 		}
 	}
-	all := len(s.Record.Members)
+	return cluster.Pass()
+}
+
+// lost stops where too many members have an empty disk for the others to be a quorum. One that its peers do not list yet
+// is none of them.
+func lost(s State) (cluster.Plan, bool) {
+	all, held := 0, 0
+	for _, m := range s.Record.Members {
+		p := s.podNamed(m.Name)
+		empty := p != nil && !p.Terminating && p.Gate != nil
+		if empty && p.Gate.Reason == GateNotMember {
+			continue
+		}
+		all++
+		if empty {
+			held++
+		}
+	}
 	if all-held >= Quorum(all) {
 		return cluster.Pass()
 	}
@@ -305,31 +323,11 @@ func lost(s State) (cluster.Plan, bool) {
 		"bring the volumes back, or delete the cluster and its claims data-%s-* and create it again", held, all, s.Want.Name)
 }
 
-// refuseMembership stops when the members are not those of the specification.
-func refuseMembership(s State) (cluster.Plan, bool) {
-	if !slices.Equal(s.Record.Members, s.Want.Members) {
-		return cluster.Refuse(ReasonMembership, "the cluster was made of %s, and the specification asks for %s: "+
-			"this cannot be changed yet, set spec.size and spec.tls.mode back", describe(s.Record.Members), describe(s.Want.Members))
-	}
-	for _, m := range s.Members {
-		known := slices.ContainsFunc(s.Record.Members, func(p Peer) bool { return p.URL == m.PeerURL })
-		if !known || m.Learner {
-			return cluster.Refuse(ReasonMembership, "etcd has a member %s (%s, learner: %t) that the specification does not%s",
-				FormatID(m.ID), m.PeerURL, m.Learner, s.cureOf(m))
-		}
-	}
-	if len(s.Members) != len(s.Record.Members) {
-		return cluster.Refuse(ReasonMembership, "etcd has %d members, and the specification asks for %d: "+
-			"create the cluster again with spec.size %d", len(s.Members), len(s.Record.Members), len(s.Members))
-	}
-	return cluster.Pass()
-}
-
 // cureOf names what to do about a member that should not be there. To remove it is right only while all that should be
 // there are: otherwise the members are known by other names than those of the specification.
 func (s State) cureOf(stranger Member) string {
 	for _, p := range s.Record.Members {
-		if !slices.ContainsFunc(s.Members, func(m Member) bool { return m.PeerURL == p.URL }) {
+		if s.member(p.URL) == nil {
 			return ": the members were made with another spec.tls.mode or another DNS domain of the Kubernetes cluster; set it back"
 		}
 	}
@@ -374,24 +372,30 @@ func reportNoSpace(s State) (cluster.Plan, bool) {
 // rollout waits for every member. It does no harm, because those that are well are a quorum without it. While a member
 // with the wanted settings is not well, these are not proved yet.
 func restartSick(s State) (cluster.Plan, bool) {
-	well := 0
+	voters, well := 0, 0
 	var sick []Pod
 	for _, m := range s.Members {
 		p := s.pod(m)
+		fine := s.healthy(m) && p.Ready
+		if !m.Learner {
+			voters++
+			if fine {
+				well++
+			}
+		}
 		switch {
-		case s.healthy(m) && p.Ready:
-			well++
+		case fine:
 		case p == nil || p.Terminating || !s.outdated(*p):
 			return cluster.Pass()
 		default:
 			sick = append(sick, *p)
 		}
 	}
-	if len(sick) == 0 || well < Quorum(len(s.Members)) || !s.Want.Persistent {
+	if len(sick) == 0 || well < Quorum(voters) {
 		return cluster.Pass()
 	}
 	p := sick[0]
-	return cluster.Do(p.deletion(), "%s %s, and the specification has changed since", p.Name, trouble(&p))
+	return s.restart(p, "%s %s, and the specification has changed since", p.Name, trouble(&p))
 }
 
 // waitForHealth waits until every member is well. A rollout goes on only from there.
@@ -423,47 +427,61 @@ func refuseVersion(s State) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-func (p Pod) deletion() DeletePod { return DeletePod{p.Name, p.UID, p.ResourceVersion} }
+func (p Pod) deletion() DeletePod { return DeletePod{p.Name, p.UID, p.ResourceVersion, p.Gone} }
 
 // rollOut restarts the members that run with outdated settings, one at a time and only while all are well: followers
 // first, from the highest ordinal down, then the leader after it has handed over.
 func rollOut(s State) (cluster.Plan, bool) {
 	leader := s.leader()
 	var outdated []Pod
-	for _, p := range s.Pods {
-		if s.outdated(p) {
-			outdated = append(outdated, p)
+	for _, m := range s.Members {
+		if p := s.pod(m); s.outdated(*p) {
+			outdated = append(outdated, *p)
 		}
 	}
-	if len(outdated) == 0 {
-		return cluster.Pass()
+	if len(outdated) == 0 || (len(s.Members) < 3 && s.Want.Size != len(s.Members)) {
+		return cluster.Pass() // None of two members can be spared; with another size there are more, or only one is left.
 	}
-	if !s.Want.Persistent {
-		return cluster.Refuse(ReasonRollout, "the change needs a restart, and without spec.storage a restarted member "+
-			"loses its data: set the specification back, or create the cluster again")
+	if !s.Want.Persistent && len(s.Members) == 1 {
+		return cluster.Refuse(ReasonRollout, "the change needs a restart, and without spec.storage the only member loses its "+
+			"data with it: set the specification back, scale out first, or create the cluster again")
 	}
 	slices.SortFunc(outdated, func(a, b Pod) int { return b.Ordinal - a.Ordinal })
 	for _, p := range outdated {
 		if p.Name != s.pod(*leader).Name {
-			return cluster.Do(p.deletion(), "%s, a follower, runs with outdated settings (%d to go)", p.Name, len(outdated))
+			return s.restart(p, "%s, a follower, runs with outdated settings (%d to go)", p.Name, len(outdated))
 		}
 	}
-	p := outdated[0]
-	if to := successor(s, leader.ID); to != nil {
-		return cluster.Do(MoveLeader{From: p.Name, To: to.ID, Pod: s.pod(*to).Name},
-			"%s, the leader, runs with outdated settings: %s takes over first", p.Name, s.pod(*to).Name)
+	if plan, ok := s.handOver(*leader, "runs with outdated settings"); ok {
+		return plan, true
 	}
+	p := outdated[0]
 	return cluster.Do(p.deletion(), "%s, the only member, runs with outdated settings", p.Name)
 }
 
-// successor is the voter that is furthest with applying the log, the lowest ordinal among equals.
+// restart deletes the pod of a member. Without a disk that outlives it, the member leaves and joins again.
+func (s State) restart(p Pod, format string, args ...any) (cluster.Plan, bool) {
+	if s.Want.Persistent {
+		return cluster.Do(p.deletion(), format, args...)
+	}
+	m := s.member(s.Want.Peers[p.Ordinal].URL)
+	return cluster.Do(RemoveMember{ID: m.ID, Name: p.Name, Via: s.via(*m)}, format, args...)
+}
+
+// successor is the healthy voter that is furthest with applying the log, the lowest ordinal among equals. One that stays is
+// better than one that spec.size does not ask for.
 func successor(s State, leader uint64) *Member {
 	var best *Member
 	for i, m := range s.Members {
-		if m.ID == leader || m.Learner {
+		if m.ID == leader || m.Learner || !s.healthy(m) {
 			continue
 		}
-		if best == nil || s.pod(m).View.Applied > s.pod(*best).View.Applied {
+		leaves := s.ordinal(m) >= s.Want.Size
+		switch {
+		case best == nil, !leaves && s.ordinal(*best) >= s.Want.Size:
+			best = &s.Members[i]
+		case leaves && s.ordinal(*best) < s.Want.Size:
+		case s.pod(m).View.Applied > s.pod(*best).View.Applied:
 			best = &s.Members[i]
 		}
 	}

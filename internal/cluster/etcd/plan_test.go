@@ -1,6 +1,7 @@
 package etcd_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,12 +17,12 @@ const clusterID = 0xc1
 // settled is a cluster of three members as specified; orders-1 leads. Tests change what they are about.
 func settled(change func(*etcd.State)) etcd.State {
 	s := fresh(nil)
-	s.Record = &etcd.Record{Bootstrap: etcd.BootstrapNew, ClusterID: clusterID, Members: s.Want.Members}
-	s.HasSet, s.Open = true, true
+	s.Record = &etcd.Record{Bootstrap: etcd.BootstrapNew, ClusterID: clusterID, Members: s.Want.Peers[:3]}
+	s.Set, s.Open = &etcd.Set{Replicas: 3}, true
 	s.Auth = &etcd.Auth{Enabled: true, PasswordWorks: true}
-	for i, m := range s.Want.Members {
+	for i, m := range s.Want.Peers[:3] {
 		id := uint64(i + 1)
-		s.Claims = append(s.Claims, etcd.Claim{Name: cluster.Claim("orders", i), Ordinal: i})
+		s.Claims = append(s.Claims, etcd.Claim{Name: cluster.Claim("orders", i), UID: fmt.Sprint("claim-", i), Ordinal: i, Age: time.Hour})
 		s.Members = append(s.Members, etcd.Member{ID: id, Name: m.Name, PeerURL: m.URL, Published: true})
 		s.Pods = append(s.Pods, etcd.Pod{
 			Name: m.Name, UID: "uid-" + m.Name, ResourceVersion: "7", Ordinal: i, Ready: true, TemplateHash: "now", EverRan: true,
@@ -37,7 +38,7 @@ func settled(change func(*etcd.State)) etcd.State {
 // fresh is a resource that was just created.
 func fresh(change func(*etcd.State)) etcd.State {
 	s := etcd.State{Now: simNow, Want: etcd.Want{
-		Name: "orders", Members: etcd.Peers("orders", "default", "cluster.local", 3, true), TemplateHash: "now",
+		Name: "orders", Size: 3, Peers: etcd.Peers("orders", "default", "cluster.local", etcd.MaxSize, true), TemplateHash: "now",
 		Version: etcd.Version{Major: 3, Minor: 6, Patch: 16},
 		Auth:    true, PasswordSecret: "orders-auth", CertificateIsRoot: true, Persistent: true,
 	}}
@@ -51,33 +52,53 @@ func held(reason string) *etcd.GateReport {
 	return &etcd.GateReport{Reason: reason, Message: "the gate says " + reason}
 }
 
+// planRow is a state and what is decided on it.
+type planRow struct {
+	state etcd.State
+	step  cluster.Step
+	// reason of a plan without a step; empty: settled.
+	reason  string
+	stalled bool
+	says    string
+}
+
+func (tc planRow) check(t *testing.T) {
+	t.Helper()
+	got := etcd.Next(tc.state)
+	if diff := cmp.Diff(tc.step, got.Step); diff != "" {
+		t.Errorf("step (-want +got):\n%s\n%s", diff, got.Message)
+	}
+	if tc.step == nil && (got.Reason != tc.reason || got.Stalled != tc.stalled) {
+		t.Errorf("%s (stalled %t): %s", got.Reason, got.Stalled, got.Message)
+	}
+	if !strings.Contains(got.Message, tc.says) {
+		t.Errorf("%q does not say %q", got.Message, tc.says)
+	}
+	if tc.reason != "" && !tc.stalled && got.After == 0 {
+		t.Error("it waits without a time limit")
+	}
+}
+
 func TestNext(t *testing.T) {
-	for name, tc := range map[string]struct {
-		state etcd.State
-		step  cluster.Step
-		// reason of a plan without a step; empty: settled.
-		reason  string
-		stalled bool
-		says    string
-	}{
+	for name, tc := range map[string]planRow{
 		"a new cluster gets its record first": {
-			state: fresh(nil), step: etcd.WriteBootstrap{Bootstrap: etcd.BootstrapNew},
+			state: fresh(nil), step: etcd.WriteBootstrap{Bootstrap: etcd.BootstrapNew, Size: 3},
 		},
 		"claims of an earlier cluster forbid founding": {
 			state: fresh(func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-2", Ordinal: 2}} }),
-			step:  etcd.WriteBootstrap{Bootstrap: etcd.BootstrapRetained},
+			step:  etcd.WriteBootstrap{Bootstrap: etcd.BootstrapRetained, Size: 3},
 		},
 		"claims that are on their way out are waited for": {
 			state:  fresh(func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-0", Leaving: true}} }),
 			reason: etcd.ReasonClaimsLeaving, says: "data-orders-0",
 		},
-		"claims of a larger cluster are refused": {
-			state:  fresh(func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-4", Ordinal: 4}} }),
-			reason: etcd.ReasonRetainedSize, stalled: true, says: "at least 5",
+		"claims of a larger cluster bring all its members back": {
+			state: fresh(func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-4", Ordinal: 4}} }),
+			step:  etcd.WriteBootstrap{Bootstrap: etcd.BootstrapRetained, Size: 5},
 		},
-		"a record deleted under a living cluster never founds": {
-			state: fresh(func(s *etcd.State) { s.HasSet, s.Want.Persistent = true, false }),
-			step:  etcd.WriteBootstrap{Bootstrap: etcd.BootstrapRecovered},
+		"a record deleted under a living cluster never founds, and keeps all its pods": {
+			state: fresh(func(s *etcd.State) { s.Set, s.Want.Persistent = &etcd.Set{Replicas: 5}, false }),
+			step:  etcd.WriteBootstrap{Bootstrap: etcd.BootstrapRecovered, Size: 5},
 		},
 		"retained volumes that are all empty found a cluster": {
 			state: settled(func(s *etcd.State) {
@@ -86,7 +107,7 @@ func TestNext(t *testing.T) {
 					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
 				}
 			}),
-			step: etcd.WriteBootstrap{Bootstrap: etcd.BootstrapNew},
+			step: etcd.WriteBootstrap{Bootstrap: etcd.BootstrapNew, Size: 3},
 		},
 		"retained volumes of which one may have data do not": {
 			state: settled(func(s *etcd.State) {
@@ -175,12 +196,6 @@ func TestNext(t *testing.T) {
 			state:  settled(func(s *etcd.State) { s.Record.ClusterID = 7 }),
 			reason: etcd.ReasonIdentity, stalled: true,
 		},
-		"a member that lost its disk is reported": {
-			state: settled(func(s *etcd.State) {
-				s.Pods[0].View, s.Pods[0].Ready, s.Pods[0].Gate = nil, false, held(etcd.GateLostDisk)
-			}),
-			reason: etcd.ReasonMemberLost, stalled: true, says: "the gate says LostDisk",
-		},
 		"a member whose peers have not answered yet is waited for": {
 			state: settled(func(s *etcd.State) {
 				s.Pods[0].View, s.Pods[0].Ready, s.Pods[0].Gate = nil, false, held(etcd.GateNoPeers)
@@ -196,21 +211,18 @@ func TestNext(t *testing.T) {
 			}),
 			reason: etcd.ReasonMemberLost, stalled: true,
 		},
-		"another size is refused": {
+		"another spelling of the members is refused": {
 			state: settled(func(s *etcd.State) {
-				s.Want.Members = etcd.Peers("orders", "default", "cluster.local", 5, true)
+				s.Want.Peers = etcd.Peers("orders", "default", "cluster.local", etcd.MaxSize, false)
+				s.Record.ClusterID = 0
 			}),
-			reason: etcd.ReasonMembership, stalled: true, says: "set spec.size",
+			reason: etcd.ReasonMembership, stalled: true, says: "set spec.tls.mode back",
 		},
 		"a member that somebody added is refused": {
 			state: settled(func(s *etcd.State) {
 				s.Members = append(s.Members, etcd.Member{ID: 9, PeerURL: "https://elsewhere:2380", Learner: true})
 			}),
 			reason: etcd.ReasonMembership, stalled: true, says: "etcdctl member remove 9",
-		},
-		"a member that somebody removed is refused": {
-			state:  settled(func(s *etcd.State) { s.Members = s.Members[:2] }),
-			reason: etcd.ReasonMembership, stalled: true,
 		},
 		"other storage is refused": {
 			state:  settled(func(s *etcd.State) { s.Want.StorageChanged = true }),
@@ -307,8 +319,15 @@ func TestNext(t *testing.T) {
 			}),
 			step: etcd.MoveLeader{From: "orders-1", To: 3, Pod: "orders-2"},
 		},
-		"without a claim a restart loses data": {
-			state:  settled(func(s *etcd.State) { s.Want.TemplateHash, s.Want.Persistent = "next", false }),
+		"without a claim a member is replaced instead of restarted": {
+			state: settled(func(s *etcd.State) { s.Want.TemplateHash, s.Want.Persistent = "next", false }),
+			step:  etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1"},
+		},
+		"without a claim the only member cannot be restarted": {
+			state: settled(func(s *etcd.State) {
+				single(s)
+				s.Want.TemplateHash, s.Want.Persistent = "next", false
+			}),
 			reason: etcd.ReasonRollout, stalled: true,
 		},
 		"an outdated pod that is stuck is deleted whatever else is known": {
@@ -351,21 +370,7 @@ func TestNext(t *testing.T) {
 			reason: etcd.ReasonRollout, stalled: true, says: "orders-0 cannot run: OOMKilled, and the change that may cure it",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			got := etcd.Next(tc.state)
-			if diff := cmp.Diff(tc.step, got.Step); diff != "" {
-				t.Errorf("step (-want +got):\n%s\n%s", diff, got.Message)
-			}
-			if tc.step == nil && (got.Reason != tc.reason || got.Stalled != tc.stalled) {
-				t.Errorf("%s (stalled %t): %s", got.Reason, got.Stalled, got.Message)
-			}
-			if !strings.Contains(got.Message, tc.says) {
-				t.Errorf("%q does not say %q", got.Message, tc.says)
-			}
-			if tc.reason != "" && !tc.stalled && got.After == 0 {
-				t.Error("it waits without a time limit")
-			}
-		})
+		t.Run(name, tc.check)
 	}
 }
 
@@ -404,12 +409,16 @@ func TestWaitingForMembersIsPatient(t *testing.T) {
 	}
 }
 
+// single makes a cluster of one member.
+func single(s *etcd.State) {
+	s.Want.Size, s.Record.Members = 1, s.Want.Peers[:1]
+	s.Members, s.Pods, s.Claims = s.Members[:1], s.Pods[:1], s.Claims[:1]
+	s.Pods[0].View.Leader = 1
+}
+
 func TestTheOnlyMemberIsRestartedWithoutASuccessor(t *testing.T) {
 	s := settled(func(s *etcd.State) {
-		s.Want.Members = etcd.Peers("orders", "default", "cluster.local", 1, true)
-		s.Record.Members = s.Want.Members
-		s.Members, s.Pods, s.Claims = s.Members[:1], s.Pods[:1], s.Claims[:1]
-		s.Pods[0].View.Leader = 1
+		single(s)
 		s.Want.TemplateHash = "next"
 	})
 	want := deletion("orders-0")

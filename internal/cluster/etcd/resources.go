@@ -45,10 +45,10 @@ func Labels(name string) map[string]string {
 // Selector of the pods of an etcd cluster.
 func Selector(name string) map[string]string { return cluster.Selector(name, v1alpha1.ComponentEtcd) }
 
-// Peers are the members that the specification asks for.
+// Peers are the members of all ordinals that there can be.
 func (b Blueprint) Peers() []Peer {
 	c := b.Cluster
-	return Peers(c.Name, c.Namespace, b.Domain, int(c.Spec.Size), c.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled)
+	return Peers(c.Name, c.Namespace, b.Domain, MaxSize, c.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled)
 }
 
 // Layout is what the configuration of the members depends on.
@@ -124,7 +124,7 @@ func Leafs(name, namespace, domain string) map[string]clustertls.Leaf {
 func (b Blueprint) Hosts() []string {
 	c := b.Cluster
 	hosts := []string{cluster.ServiceHost(cluster.ClientService(c.Name), c.Namespace, b.Domain)}
-	for _, p := range b.Peers() {
+	for _, p := range b.Peers()[:max(int(c.Spec.Size), len(b.Record.Members))] {
 		hosts = append(hosts, cluster.PodHost(p.Name, c.Name, c.Namespace, b.Domain))
 	}
 	return hosts

@@ -49,6 +49,8 @@ type sim struct {
 	orphans map[string]*simPod
 	// stale is what the operator's cache showed a while ago.
 	stale *simView
+	// seen is what it decided on last.
+	seen *simView
 
 	pods0     int
 	budget    int // writes until the operator crashes; negative: it does not
@@ -65,7 +67,12 @@ type sim struct {
 
 type simSet struct{ template, members int }
 
-type simClaim struct{ disk *etcdfake.Disk }
+type simClaim struct {
+	disk *etcdfake.Disk
+	uid  int
+	// leaving: it goes when no pod uses it any more; lost: its node is gone; corrupt: etcd cannot start from it.
+	leaving, lost, corrupt bool
+}
 
 type simPod struct {
 	name, uid string
@@ -77,6 +84,7 @@ type simPod struct {
 	disk     *etcdfake.Disk
 	process  *etcdfake.Process
 	everRan  bool
+	fatal    string
 	gate     *etcd.GateReport
 }
 
@@ -85,7 +93,7 @@ type simView struct {
 	record *etcd.Record
 	set    *simSet
 	open   bool
-	claims []int
+	claims []etcd.Claim
 	pods   []simPod
 }
 
@@ -111,8 +119,8 @@ func (s *sim) note(format string, args ...any) {
 	s.trace = append(s.trace, fmt.Sprintf(format, args...))
 }
 
-func (s *sim) members() []etcd.Peer {
-	return etcd.Peers("orders", "default", "cluster.local", s.size, s.certRoot)
+func (s *sim) members(n int) []etcd.Peer {
+	return etcd.Peers("orders", "default", "cluster.local", n, s.certRoot)
 }
 
 // write counts a write of the operator and reports whether it crashes right after it.
@@ -124,8 +132,21 @@ func (s *sim) write() (crash bool) {
 
 // kubelet is one pass of Kubernetes: claims and pods are made, gates decide, processes start.
 func (s *sim) kubelet() {
+	for _, i := range slices.Sorted(maps.Keys(s.claims)) {
+		if s.claims[i].leaving && s.pods[cluster.Pod("orders", i)] == nil {
+			delete(s.claims, i)
+		}
+	}
 	if s.set == nil {
 		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
+		p := s.pods[name]
+		if p.ordinal >= s.set.members {
+			s.deletePod(p)
+		} else if p.process != nil && !s.net.Running(p.process) {
+			p.process = nil // It ended by itself.
+		}
 	}
 	for i := range s.set.members {
 		name := cluster.Pod("orders", i)
@@ -140,7 +161,7 @@ func (s *sim) kubelet() {
 		if p == nil {
 			p = s.createPod(name, i)
 		}
-		if p.process == nil && !s.bad[p.template] && s.rng.IntN(3) > 0 {
+		if p.process == nil && !s.bad[p.template] && !s.lostClaim(p) && s.rng.IntN(3) > 0 {
 			s.runGate(p)
 		}
 	}
@@ -152,7 +173,7 @@ func (s *sim) createPod(name string, ordinal int) *simPod {
 	p := &simPod{name: name, uid: fmt.Sprint(s.pods0), ordinal: ordinal, template: s.set.template}
 	if s.persistent {
 		if s.claims[ordinal] == nil {
-			s.claims[ordinal] = &simClaim{disk: &etcdfake.Disk{}}
+			s.claims[ordinal] = &simClaim{disk: &etcdfake.Disk{}, uid: s.pods0}
 		}
 		p.disk = s.claims[ordinal].disk
 	} else {
@@ -162,11 +183,20 @@ func (s *sim) createPod(name string, ordinal int) *simPod {
 	return p
 }
 
+func (s *sim) lostClaim(p *simPod) bool {
+	c := s.claims[p.ordinal]
+	return s.persistent && c != nil && c.lost
+}
+
 func (s *sim) runGate(p *simPod) {
-	if s.record == nil {
-		return // The kubelet waits for the ConfigMap that it is to mount.
+	if s.record == nil || p.ordinal >= len(s.record.Members) {
+		return // The kubelet waits for the ConfigMap that it is to mount, and the gate for its name in it.
 	}
 	record := *s.record
+	if c := s.claims[p.ordinal]; s.persistent && c.corrupt {
+		p.everRan, p.gate, p.fatal = true, nil, "wal: crc mismatch"
+		return
+	}
 	in := etcd.GateInput{Self: record.Members[p.ordinal], Record: record}
 	if p.disk.HasLog {
 		in.Disk = etcd.DiskReady
@@ -187,19 +217,31 @@ func (s *sim) runGate(p *simPod) {
 		members = d.Members
 	}
 	process, err := s.net.Start(etcdfake.Config{
-		Self: in.Self, Token: fmt.Sprint(s.uid), State: d.State, Members: members, Version: "3.6.16",
+		Self: in.Self, Token: fmt.Sprint(s.uid), State: d.State, Members: members, Version: "3.6.16", Behind: s.rng.IntN(4),
 	}, p.disk)
+	if errors.Is(err, etcdfake.ErrRemoved) {
+		p.fatal = err.Error()
+	}
 	if err != nil {
+		p.everRan = true
 		return // It ends and is started again.
 	}
-	p.process, p.everRan, p.gate = process, true, nil
+	p.process, p.everRan, p.gate, p.fatal = process, true, nil, ""
 	p.starts++
 	process.Cut = s.weak[p.template]
 	s.note("%s runs (%s)", p.name, d.State)
 }
 
 func (s *sim) view() *simView {
-	v := &simView{open: s.open, claims: slices.Sorted(maps.Keys(s.claims))}
+	v := &simView{open: s.open}
+	for _, i := range slices.Sorted(maps.Keys(s.claims)) {
+		c := s.claims[i]
+		o := etcd.Claim{Name: cluster.Claim("orders", i), UID: fmt.Sprint(c.uid), Ordinal: i, Leaving: c.leaving, Age: time.Hour}
+		if c.lost {
+			o.Lost = "its node is gone"
+		}
+		v.claims = append(v.claims, o)
+	}
 	if s.record != nil {
 		r := *s.record
 		v.record = &r
@@ -231,6 +273,7 @@ func (s *sim) operator() (cluster.Plan, bool) {
 	if v.record != nil && !s.ensure(v) {
 		return cluster.Plan{}, false
 	}
+	s.seen = v
 	state := s.observe(v)
 	plan := etcd.Next(state)
 	if plan.Step == nil {
@@ -254,13 +297,13 @@ func (s *sim) ensure(v *simView) bool {
 func (s *sim) observe(v *simView) etcd.State {
 	st := etcd.State{
 		Want: etcd.Want{
-			Name: "orders", Members: s.members(), TemplateHash: fmt.Sprint(s.template), Auth: s.auth,
+			Name: "orders", Size: s.size, Peers: s.members(etcd.MaxSize), TemplateHash: fmt.Sprint(s.template), Auth: s.auth,
 			CertificateIsRoot: s.certRoot, Persistent: s.persistent, Version: etcd.Version{Major: 3, Minor: 6, Patch: 16},
 		},
-		Record: v.record, HasSet: v.set != nil, Open: v.open, Now: simNow,
+		Record: v.record, Claims: v.claims, Open: v.open, Now: simNow,
 	}
-	for _, i := range v.claims {
-		st.Claims = append(st.Claims, etcd.Claim{Name: cluster.Claim("orders", i), Ordinal: i})
+	if v.set != nil {
+		st.Set = &etcd.Set{Replicas: v.set.members}
 	}
 	for i := range v.pods {
 		st.Pods = append(st.Pods, s.observePod(&v.pods[i]))
@@ -292,7 +335,7 @@ func (s *sim) observe(v *simView) etcd.State {
 func (s *sim) observePod(p *simPod) etcd.Pod {
 	out := etcd.Pod{
 		Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: fmt.Sprint(p.template), EverRan: p.everRan,
-		Stuck: s.bad[p.template] && p.process == nil, Gate: p.gate,
+		Stuck: (s.bad[p.template] || s.lostClaim(p)) && p.process == nil, Gate: p.gate, Fatal: p.fatal,
 	}
 	if out.Stuck {
 		out.Problem = "cannot be scheduled"
@@ -318,7 +361,17 @@ func (s *sim) client(p *etcdfake.Process) *etcdfake.Client {
 func (s *sim) act(step cluster.Step) bool {
 	switch step := step.(type) {
 	case etcd.WriteBootstrap:
-		return s.writeBootstrap(step.Bootstrap)
+		return s.writeBootstrap(step)
+	case etcd.Resize:
+		return s.resize(step)
+	case etcd.AddLearner:
+		return s.reconfigure(step.Via, func(c *etcdfake.Client) error { return c.AddLearner(context.Background(), step.URL) })
+	case etcd.Promote:
+		return s.reconfigure(step.Via, func(c *etcdfake.Client) error { return c.Promote(context.Background(), step.ID) })
+	case etcd.RemoveMember:
+		return s.reconfigure(step.Via, func(c *etcdfake.Client) error { return c.RemoveMember(context.Background(), step.ID) })
+	case etcd.DeleteClaim:
+		return s.deleteClaim(step)
 	case etcd.RecordClusterID:
 		if s.record == nil || s.record.ClusterID != 0 {
 			return true
@@ -346,7 +399,8 @@ func (s *sim) act(step cluster.Step) bool {
 	panic(fmt.Sprintf("the simulation knows no step %T", step))
 }
 
-func (s *sim) writeBootstrap(b etcd.Bootstrap) bool {
+func (s *sim) writeBootstrap(step etcd.WriteBootstrap) bool {
+	b := step.Bootstrap
 	if s.record != nil {
 		if s.record.Bootstrap == b || s.record.ClusterID != 0 || b != etcd.BootstrapNew {
 			return true
@@ -359,7 +413,44 @@ func (s *sim) writeBootstrap(b etcd.Bootstrap) bool {
 	if b == etcd.BootstrapNew && len(s.claims) > 0 {
 		return true
 	}
-	s.record = &etcd.Record{Bootstrap: b, Members: s.members()}
+	s.record = &etcd.Record{Bootstrap: b, Members: s.members(step.Size)}
+	return !s.write()
+}
+
+// moved reports whether what a change of the members was decided on is not so any more.
+func (s *sim) moved() bool {
+	seen := s.seen
+	return s.record == nil || seen.record == nil || len(seen.record.Members) != len(s.record.Members) ||
+		seen.record.ClusterID != s.record.ClusterID
+}
+
+func (s *sim) resize(step etcd.Resize) bool {
+	if s.moved() || len(s.record.Members) != step.From {
+		return true
+	}
+	r := *s.record
+	r.Members = s.members(step.To)
+	s.record = &r
+	return !s.write()
+}
+
+func (s *sim) reconfigure(via string, change func(*etcdfake.Client) error) bool {
+	if s.moved() {
+		return true
+	}
+	return s.call(via, change)
+}
+
+func (s *sim) deleteClaim(step etcd.DeleteClaim) bool {
+	if s.moved() {
+		return true
+	}
+	for i, c := range s.claims {
+		if cluster.Claim("orders", i) != step.Name || fmt.Sprint(c.uid) != step.UID {
+			continue
+		}
+		c.leaving = true
+	}
 	return !s.write()
 }
 
@@ -393,28 +484,67 @@ func (s *sim) judge(step cluster.Step) {
 	if _, opens := step.(etcd.LetClientsIn); opens && s.recorded == 0 {
 		s.badPolicy = "clients are let in before the identity of the cluster is recorded"
 	}
-	del, ok := step.(etcd.DeletePod)
-	if !ok {
+	switch step := step.(type) {
+	case etcd.DeletePod:
+		s.judgePod(step)
+	case etcd.DeleteClaim:
+		s.judgeClaim(step)
+	case etcd.RemoveMember:
+		s.judgeRemoval(step)
+	}
+}
+
+func (s *sim) judgePod(step etcd.DeletePod) {
+	victim := s.pods[step.Name]
+	if victim == nil || s.version(victim) != step.ResourceVersion {
 		return
 	}
-	victim := s.pods[del.Name]
-	if victim == nil || s.version(victim) != del.ResourceVersion {
-		return
-	}
-	if !s.persistent && victim.disk.HasLog && s.recorded != 0 {
-		s.badPolicy = fmt.Sprintf("deleting %s loses its data", del.Name)
+	known, listed, _ := s.net.Members(victim.disk)
+	if !s.persistent && victim.disk.HasLog && s.recorded != 0 && (!known || listed) {
+		s.badPolicy = fmt.Sprintf("deleting %s loses its data", step.Name)
 	}
 	if victim.process == nil || !s.net.Voting(victim.process) {
 		return
 	}
-	voting := 0
+	if voters := len(victim.disk.Voters()); voters > 1 && s.voting(victim)-1 < etcd.Quorum(voters) {
+		s.badPolicy = fmt.Sprintf("deleting %s leaves %d of %d voters", step.Name, s.voting(victim)-1, voters)
+	}
+}
+
+// voting counts the voters of a pod's cluster that follow its leader.
+func (s *sim) voting(of *simPod) int {
+	n := 0
 	for _, p := range slices.Concat(slices.Collect(maps.Values(s.pods)), slices.Collect(maps.Values(s.orphans))) {
-		if p.process != nil && s.net.Voting(p.process) {
-			voting++
+		if p.process != nil && s.net.Voting(p.process) && p.disk.ClusterID == of.disk.ClusterID {
+			n++
 		}
 	}
-	if s.size > 1 && voting-1 < etcd.Quorum(s.size) {
-		s.badPolicy = fmt.Sprintf("deleting %s leaves %d of %d voters", del.Name, voting-1, s.size)
+	return n
+}
+
+// judgeClaim wants no data to be deleted that a member of the quorum still has.
+func (s *sim) judgeClaim(step etcd.DeleteClaim) {
+	for i, c := range s.claims {
+		if cluster.Claim("orders", i) != step.Name || fmt.Sprint(c.uid) != step.UID || s.moved() || !c.disk.HasLog {
+			continue
+		}
+		if known, listed, _ := s.net.Members(c.disk); !known || listed {
+			s.badPolicy = fmt.Sprintf("deleting %s loses the data of a member", step.Name)
+		}
+	}
+}
+
+// judgeRemoval wants the members that stay to be a quorum, and one with its data to leave only because of the size.
+func (s *sim) judgeRemoval(step etcd.RemoveMember) {
+	p := s.pods[step.Name]
+	if p == nil || p.process == nil || !s.net.Voting(p.process) || s.moved() {
+		return
+	}
+	if p.ordinal < s.size && s.persistent {
+		s.badPolicy = fmt.Sprintf("%s is removed although it is well and wanted", step.Name)
+	}
+	if voters := len(p.disk.Voters()); s.voting(p)-1 < etcd.Quorum(voters-1) {
+		s.badPolicy = fmt.Sprintf("removing %s leaves %d of %d voters", step.Name, s.voting(p)-1, voters-1)
 	}
 }
 
@@ -448,7 +578,7 @@ func (s *sim) fault() {
 		return s.pods[pods[s.rng.IntN(len(pods))]]
 	}
 	p := pick()
-	switch kind := s.rng.IntN(14); {
+	switch kind := s.rng.IntN(17); {
 	case kind == 0:
 		s.budget = 1 + s.rng.IntN(3)
 	case kind == 1:
@@ -462,7 +592,13 @@ func (s *sim) fault() {
 		s.record = nil
 		// A member that had not started yet cannot be told from one that lost its disk any more.
 		s.diskLost = s.diskLost || s.started() < s.size
+	case kind == 14:
+		s.size = []int{1, 3, 5, 7}[s.rng.IntN(4)]
+		s.note("spec.size changes to %d", s.size)
 	case p == nil:
+	case kind == 15 && s.rng.IntN(3) == 0:
+		s.breakDisk(p)
+	case kind >= 15:
 	case kind == 5 && s.rng.IntN(4) == 0:
 		s.loseDisk(p)
 	case kind == 5 && p.process != nil && s.persistent:
@@ -496,6 +632,24 @@ func (s *sim) changeTemplate() {
 		s.weak[s.template] = true
 	}
 	s.note("the template changes to %d, bad: %t, weak: %t", s.template, s.bad[s.template], s.weak[s.template])
+}
+
+// breakDisk makes the data of a member unreadable, or takes its node away.
+func (s *sim) breakDisk(p *simPod) {
+	c := s.claims[p.ordinal]
+	if !s.persistent || c == nil {
+		return
+	}
+	if s.rng.IntN(2) == 0 {
+		s.note("fault: the node of %s is gone", p.name)
+		s.deletePod(p)
+		c.lost = true
+	} else if c.disk.HasLog {
+		s.note("fault: the data of %s is corrupt", p.name)
+		s.stop(p)
+		c.corrupt = true
+	}
+	s.diskLost = s.diskLost || s.recorded == 0
 }
 
 func (s *sim) loseDisk(p *simPod) {
@@ -538,6 +692,9 @@ func (s *sim) recreate() {
 	}
 	s.record, s.set, s.stale, s.recorded, s.open = nil, nil, nil, 0, false
 	s.uid++
+	if s.rng.IntN(3) == 0 {
+		s.size = []int{1, 3, 5, 7}[s.rng.IntN(4)]
+	}
 	if s.rng.IntN(2) == 0 {
 		s.password = fmt.Sprint("password-", s.uid)
 	}
@@ -652,10 +809,42 @@ func (s *sim) quiet() string {
 		return s.unfit()
 	case plan.Reason == "" || plan.Message == "":
 		return "it waits without a reason"
-	case !s.diskLost && s.persistent && plan.Reason != etcd.ReasonAuth:
-		return "it gave up although every disk is there: " + plan.Message
+	case !s.persistent && len(s.record.Members) == 1 && plan.Reason == etcd.ReasonRollout:
+	case !s.diskLost && !s.hopeless() && plan.Reason != etcd.ReasonAuth:
+		return "it gave up although a quorum of disks is there: " + plan.Message
 	}
 	return ""
+}
+
+// hopeless reports whether fewer than a quorum of the voters, by the longest log, have their data.
+func (s *sim) hopeless() bool {
+	var disks []*etcdfake.Disk
+	for _, c := range s.claims {
+		if !c.lost && !c.corrupt {
+			disks = append(disks, c.disk)
+		}
+	}
+	for _, p := range s.pods {
+		if !s.persistent {
+			disks = append(disks, p.disk)
+		}
+	}
+	var best *etcdfake.Disk
+	for _, d := range disks {
+		if d.HasLog && (best == nil || d.Len() > best.Len()) {
+			best = d
+		}
+	}
+	if best == nil {
+		return true
+	}
+	have := 0
+	for _, id := range best.Voters() {
+		if slices.ContainsFunc(disks, func(d *etcdfake.Disk) bool { return d.HasLog && d.MemberID == id }) {
+			have++
+		}
+	}
+	return have < etcd.Quorum(len(best.Voters()))
 }
 
 // unfit says how a world that the planner calls settled is not as specified.

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"slices"
 	"time"
 )
 
@@ -10,8 +11,8 @@ type State struct {
 	Want Want
 	// Record is nil until it has been written.
 	Record *Record
-	// HasSet says that the StatefulSet exists.
-	HasSet bool
+	// Set is nil while there is no StatefulSet.
+	Set    *Set
 	Claims []Claim
 	Pods   []Pod
 	// Members as the quorum has them; nil: unknown, because no member answered.
@@ -27,8 +28,10 @@ type State struct {
 // Want is what the specification asks for.
 type Want struct {
 	Name string
-	// Members in the order of their ordinals.
-	Members      []Peer
+	// Size is the number of members.
+	Size int
+	// Peers are the members of all ordinals that there can be, whatever the size.
+	Peers        []Peer
 	TemplateHash string
 	// Version of etcd.
 	Version Version
@@ -43,10 +46,20 @@ type Want struct {
 	StorageChanged bool
 }
 
+// Set is the StatefulSet.
+type Set struct {
+	// Replicas is the number of pods that it makes.
+	Replicas int
+}
+
 // Claim is the volume claim of an ordinal.
 type Claim struct {
-	Name    string
-	Ordinal int
+	Name, UID string
+	Ordinal   int
+	// Age is how long ago it was made.
+	Age time.Duration
+	// Lost says in words why its volume cannot come back, empty while it can.
+	Lost string
 	// Leaving says that it is being deleted, or will be, together with an earlier cluster of the same name.
 	Leaving bool
 }
@@ -68,6 +81,12 @@ type Pod struct {
 	Started time.Time
 	// Stuck says that the pod does not run and will not by itself.
 	Stuck bool
+	// Fatal says in words why etcd will never start from the data in this pod, empty while it may.
+	Fatal string
+	// Corrupt says that its data is confirmed to differ from that of the majority.
+	Corrupt bool
+	// Gone says that its node is proven to be gone, so that nothing of the pod runs any more.
+	Gone bool
 	// Problem says in words what keeps the pod from running, empty when nothing does.
 	Problem string
 	// Gate is why the start gate holds the pod back, nil when it does not or has not said so.
@@ -78,11 +97,37 @@ type Pod struct {
 	Unreachable error
 }
 
-// pod returns the pod that stands for a member: the two are the same thing when their peer URL is.
+// members are the peers of the first n ordinals.
+func (w Want) members(n int) []Peer { return w.Peers[:min(n, len(w.Peers))] }
+
+// ordinal of a member, -1 for one that is not ours. A member and a pod are the same thing when their peer URL is.
+func (s State) ordinal(m Member) int {
+	return slices.IndexFunc(s.Want.Peers, func(p Peer) bool { return p.URL == m.PeerURL })
+}
+
+// pod returns the pod that stands for a member.
 func (s State) pod(m Member) *Pod {
-	for _, p := range s.Record.Members {
-		if p.URL == m.PeerURL {
-			return s.podNamed(p.Name)
+	if i := s.ordinal(m); i >= 0 {
+		return s.podNamed(s.Want.Peers[i].Name)
+	}
+	return nil
+}
+
+// member returns the member with a peer URL, nil when the quorum lists none.
+func (s State) member(url string) *Member {
+	for i := range s.Members {
+		if s.Members[i].PeerURL == url {
+			return &s.Members[i]
+		}
+	}
+	return nil
+}
+
+// claim returns the claim of an ordinal.
+func (s State) claim(ordinal int) *Claim {
+	for i := range s.Claims {
+		if s.Claims[i].Ordinal == ordinal {
+			return &s.Claims[i]
 		}
 	}
 	return nil

@@ -2,9 +2,34 @@ package etcd
 
 import "fmt"
 
-// WriteBootstrap writes the record of a cluster before its first pod, or after it got lost. It never overwrites a
-// cluster id.
-type WriteBootstrap struct{ Bootstrap Bootstrap }
+// WriteBootstrap writes the record of a cluster of so many members before its first pod, or after it got lost. It never
+// overwrites a cluster id.
+type WriteBootstrap struct {
+	Bootstrap Bootstrap
+	Size      int
+}
+
+// Resize makes the pods of so many ordinals, instead of those that the decision was made on. It changes the record; the
+// StatefulSet follows.
+type Resize struct{ From, To int }
+
+// AddLearner adds the member of a pod without a vote, through another pod.
+type AddLearner struct{ Name, URL, Via string }
+
+// Promote gives the learner in a pod its vote.
+type Promote struct {
+	ID        uint64
+	Name, Via string
+}
+
+// RemoveMember takes the member of a pod out of the cluster, through another pod.
+type RemoveMember struct {
+	ID        uint64
+	Name, Via string
+}
+
+// DeleteClaim deletes a claim whose data no member needs any more, if it still is the one that was decided on.
+type DeleteClaim struct{ Name, UID string }
 
 // RecordClusterID writes down which cluster this is, which forbids founding it again.
 type RecordClusterID struct{ ClusterID uint64 }
@@ -27,11 +52,21 @@ type MoveLeader struct {
 
 // DeletePod deletes a pod so that the StatefulSet makes it anew from its current template, if it still is what the
 // decision was made on: another pod of the name, or one that has got well meanwhile, is left alone.
-type DeletePod struct{ Name, UID, ResourceVersion string }
+//
+// Gone says that the node is proven to be gone: nobody is left there to confirm that the pod has ended.
+type DeletePod struct {
+	Name, UID, ResourceVersion string
+	Gone                       bool
+}
 
 func (s WriteBootstrap) String() string {
-	return "write bootstrap record (" + string(s.Bootstrap) + ")"
+	return fmt.Sprintf("write bootstrap record (%s, %d members)", s.Bootstrap, s.Size)
 }
+func (s Resize) String() string          { return fmt.Sprintf("make %d pods instead of %d", s.To, s.From) }
+func (s AddLearner) String() string      { return "add " + s.Name + " as learner through " + s.Via }
+func (s Promote) String() string         { return "promote " + s.Name }
+func (s RemoveMember) String() string    { return "remove member " + s.Name + " through " + s.Via }
+func (s DeleteClaim) String() string     { return "delete claim " + s.Name }
 func (s RecordClusterID) String() string { return "record cluster id " + FormatID(s.ClusterID) }
 func (s EnableAuth) String() string      { return "enable authentication through " + s.Pod }
 func (s SetRootPassword) String() string { return "set the root password through " + s.Pod }
@@ -43,6 +78,26 @@ func (s DeletePod) String() string { return "delete pod " + s.Name }
 
 // Reason names the step in events and conditions.
 func (WriteBootstrap) Reason() string { return "Bootstrapping" }
+
+// Reason names the step in events and conditions.
+func (s Resize) Reason() string {
+	if s.To > s.From {
+		return "ScalingOut"
+	}
+	return "ScalingIn"
+}
+
+// Reason names the step in events and conditions.
+func (AddLearner) Reason() string { return "AddingLearner" }
+
+// Reason names the step in events and conditions.
+func (Promote) Reason() string { return "PromotingLearner" }
+
+// Reason names the step in events and conditions.
+func (RemoveMember) Reason() string { return "RemovingMember" }
+
+// Reason names the step in events and conditions.
+func (DeleteClaim) Reason() string { return "DeletingClaim" }
 
 // Reason names the step in events and conditions.
 func (RecordClusterID) Reason() string { return "RecordingClusterID" }

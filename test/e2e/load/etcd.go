@@ -29,7 +29,7 @@ func openEtcd(ctx context.Context, conn connection.Connection, addrs []string) (
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints: endpoints, TLS: conn.TLS, Username: conn.Username, Password: conn.Password,
 		DialTimeout: 5 * time.Second, DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
-		PermitWithoutStream: true,
+		PermitWithoutStream: true, AutoSyncInterval: time.Second, // Members come and go.
 	})
 	if err != nil {
 		return nil, err

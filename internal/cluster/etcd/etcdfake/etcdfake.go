@@ -30,6 +30,8 @@ type Disk struct {
 	ClusterID, MemberID uint64
 	founders            []member
 	log                 []entry
+	// blank says that it has joined and got nothing yet, not even who may vote.
+	blank bool
 }
 
 // member is a member as the log knows it.
@@ -170,7 +172,7 @@ func (n *Network) bootstrap(cfg Config, disk *Disk) error {
 		if i < 0 {
 			return ErrNotListed
 		}
-		*disk = Disk{HasLog: true, ClusterID: p.Disk.ClusterID, MemberID: members[i].id, founders: p.Disk.founders}
+		*disk = Disk{HasLog: true, ClusterID: p.Disk.ClusterID, MemberID: members[i].id, founders: p.Disk.founders, blank: true}
 		return nil
 	}
 	return ErrNoPeers
@@ -264,11 +266,14 @@ func electable(p *Process, up []*Process) bool {
 			continue
 		}
 		voters++
-		if slices.ContainsFunc(up, func(q *Process) bool { return q.Disk.MemberID == m.id }) {
+		// Nobody votes for a log that is behind its own, or for a member that it knows to be removed.
+		if slices.ContainsFunc(up, func(q *Process) bool {
+			return q.Disk.MemberID == m.id && q.Disk.Len() <= p.Disk.Len() && q.Disk.listed(p.Disk.MemberID)
+		}) {
 			votes++
 		}
 	}
-	return p.Disk.voter(p.Disk.MemberID) && votes >= etcd.Quorum(voters)
+	return !p.Disk.blank && p.Disk.voter(p.Disk.MemberID) && votes >= etcd.Quorum(voters)
 }
 
 // up returns the connected processes of a cluster.
@@ -298,7 +303,7 @@ func (n *Network) replicate(cluster uint64) {
 		case !lead.Disk.listed(p.Disk.MemberID):
 			n.running = slices.DeleteFunc(n.running, func(q *Process) bool { return q == p })
 		case p != lead && p.Behind == 0:
-			p.Disk.log = slices.Clone(lead.Disk.log)
+			p.Disk.log, p.Disk.blank = slices.Clone(lead.Disk.log), false
 		}
 	}
 	if !n.Running(lead) {
@@ -337,6 +342,30 @@ func (n *Network) Put(p *Process, password, value string) error {
 	n.Acked[p.Disk.ClusterID] = append(n.Acked[p.Disk.ClusterID], value)
 	return nil
 }
+
+// Members reports whether a disk is that of a member by the log of its leader, and whether it has a vote; known is false
+// without a leader.
+func (n *Network) Members(d *Disk) (known, listed, voter bool) {
+	lead := n.leaders[d.ClusterID]
+	if lead == nil {
+		return false, false, false
+	}
+	return true, lead.Disk.listed(d.MemberID), lead.Disk.voter(d.MemberID)
+}
+
+// Voters returns the ids of the voters by a disk's own log.
+func (d *Disk) Voters() []uint64 {
+	var out []uint64
+	for _, m := range d.members() {
+		if !m.learner {
+			out = append(out, m.id)
+		}
+	}
+	return out
+}
+
+// Len is the length of a disk's log.
+func (d *Disk) Len() int { return len(d.log) }
 
 // Lost returns an acknowledged write that the leader of a cluster does not have, empty when there is none.
 func (n *Network) Lost() string {

@@ -16,7 +16,9 @@ import (
 type EtcdClusterSpecApplyConfiguration struct {
 	// size is the number of members: 1, 3, 5 or 7. Half of them (rounded down)
 	// may fail at a time. An even size costs a member more and bears no more
-	// failures. It cannot change yet.
+	// failures. Members join one at a time, without a vote until they have the
+	// data, and leave one at a time, the highest ordinal first, together with
+	// their volume.
 	Size *int32 `json:"size,omitempty"`
 	// version of etcd, for example 3.6.16. Supported: 3.5 (from 3.5.11), 3.6 and
 	// 3.7. It may change within its minor version.

@@ -1,0 +1,91 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=delete
+
+// resize changes the members that the record has, if it still has those that were decided on.
+func (k *EtcdKind) resize(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.Resize) error {
+	live, record, err := k.unmoved(ctx, o)
+	if err != nil {
+		return err
+	}
+	b, err := k.blueprint(ctx, o)
+	if err != nil {
+		return err
+	}
+	if len(record.Members) != step.From {
+		return configMoved
+	}
+	record.Members = b.Peers()[:step.To]
+	return k.patchRecord(ctx, live, b, record)
+}
+
+// unmoved reads what a change of the members was decided on past the cache, and holds when it has changed since: the record, and
+// the specification, which may ask for the opposite by now.
+func (k *EtcdKind) unmoved(ctx context.Context, o *v1alpha1.EtcdCluster) (*corev1.ConfigMap, etcd.Record, error) {
+	seen, err := k.record(ctx, o)
+	if err != nil {
+		return nil, seen, err
+	}
+	now := &v1alpha1.EtcdCluster{}
+	if err := k.Direct.Get(ctx, client.ObjectKeyFromObject(o), now); err != nil {
+		return nil, seen, fmt.Errorf("read the specification again: %w", err)
+	}
+	if now.UID != o.UID || now.Generation != o.Generation || now.DeletionTimestamp != nil {
+		return nil, seen, cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: "the specification has changed meanwhile and is read again"}
+	}
+	live, err := k.configMap(ctx, k.Direct, o)
+	if err != nil {
+		return nil, seen, err
+	}
+	if live == nil {
+		return nil, seen, configMoved
+	}
+	record, err := etcd.ParseRecord(live.Data)
+	if err != nil {
+		return nil, record, fmt.Errorf("ConfigMap %s: %w", live.Name, err)
+	}
+	if len(record.Members) != len(seen.Members) || record.ClusterID != seen.ClusterID {
+		return nil, record, configMoved
+	}
+	return live, record, nil
+}
+
+// reconfigure changes the members of the quorum. What etcd does not allow at the moment is waited for.
+func (k *EtcdKind) reconfigure(
+	ctx context.Context, o *v1alpha1.EtcdCluster, via string, change func(context.Context, etcd.Client) error,
+) error {
+	if _, _, err := k.unmoved(ctx, o); err != nil {
+		return err
+	}
+	err := k.through(ctx, o, via, change)
+	switch {
+	case errors.Is(err, etcd.ErrNotInSync):
+		return cluster.Hold{Reason: etcd.ReasonCatchingUp, Message: "a learner has not caught up with the leader yet"}
+	case errors.Is(err, etcd.ErrNotNow):
+		return cluster.Hold{Reason: etcd.ReasonJoining, Message: "etcd changes its members only after all have been connected for five seconds"}
+	}
+	return err
+}
+
+func (k *EtcdKind) deleteClaim(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.DeleteClaim) error {
+	if _, _, err := k.unmoved(ctx, o); err != nil {
+		return err
+	}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: objectMeta(o, step.Name)}
+	uid := types.UID(step.UID)
+	return deleted(k.Delete(ctx, claim, client.Preconditions{UID: &uid}), "claim "+step.Name)
+}

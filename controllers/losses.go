@@ -1,0 +1,132 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// Nodes and volumes are read only while a member is in trouble, and never watched. An installation that may not read them
+// at all has to be told of a lost disk by deleting its claim.
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list
+// +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get
+
+// taintOutOfService is how an administrator says that a node is shut down for good
+// (https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown).
+const taintOutOfService = "node.kubernetes.io/out-of-service"
+
+// findLosses looks for the proof that a node or a volume is gone for good, for the members whose pods do not run.
+func (k *EtcdKind) findLosses(ctx context.Context, o *v1alpha1.EtcdCluster, s *etcd.State, pods []corev1.Pod) error {
+	for i := range pods {
+		if podReady(&pods[i]) && pods[i].DeletionTimestamp == nil {
+			continue
+		}
+		gone, err := k.nodeGone(ctx, pods[i].Spec.NodeName)
+		if err != nil {
+			return err
+		}
+		s.Pods[i].Gone = gone
+		j := slices.IndexFunc(s.Claims, func(c etcd.Claim) bool { return c.Ordinal == s.Pods[i].Ordinal })
+		if j < 0 {
+			continue
+		}
+		if s.Claims[j].Lost, err = k.volumeLost(ctx, o, s.Claims[j].Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nodeGone reports whether nothing can run on a node any more: it was deleted, or an administrator vouches for it.
+func (c *Children) nodeGone(ctx context.Context, name string) (bool, error) {
+	if name == "" {
+		return false, nil
+	}
+	node := &corev1.Node{}
+	err := c.Direct.Get(ctx, client.ObjectKey{Name: name}, node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case apierrors.IsForbidden(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read node %s: %w", name, err)
+	}
+	return outOfService(node), nil
+}
+
+func outOfService(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taintOutOfService })
+}
+
+// volumeLost says why the volume behind a claim cannot come back, empty while it can.
+func (c *Children) volumeLost(ctx context.Context, owner Object, name string) (string, error) {
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}, claim); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	if claim.Status.Phase == corev1.ClaimLost {
+		return "claim " + name + " is lost", nil
+	}
+	if claim.Spec.VolumeName == "" {
+		return "", nil
+	}
+	volume := &corev1.PersistentVolume{}
+	err := c.Direct.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "volume " + claim.Spec.VolumeName + " does not exist any more", nil
+	case apierrors.IsForbidden(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("read volume %s: %w", claim.Spec.VolumeName, err)
+	}
+	return c.hostsLost(ctx, volume)
+}
+
+// hostsLost says why a volume that is local to certain nodes is lost with them.
+func (c *Children) hostsLost(ctx context.Context, volume *corev1.PersistentVolume) (string, error) {
+	hosts := localTo(volume)
+	for _, host := range hosts {
+		var nodes corev1.NodeList
+		err := c.Direct.List(ctx, &nodes, client.MatchingLabels{corev1.LabelHostname: host})
+		if apierrors.IsForbidden(err) {
+			return "", nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("look for node %s: %w", host, err)
+		}
+		if slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return !outOfService(&n) }) {
+			return "", nil
+		}
+	}
+	if len(hosts) == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("volume %s is on node %s, which is gone", volume.Name, hosts[0]), nil
+}
+
+// localTo returns the host names that a volume is bound to, none for one that can be reached from elsewhere.
+func localTo(volume *corev1.PersistentVolume) []string {
+	if volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
+		return nil
+	}
+	var hosts []string
+	for _, term := range volume.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		i := slices.IndexFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
+			return r.Key == corev1.LabelHostname && r.Operator == corev1.NodeSelectorOpIn
+		})
+		if i < 0 {
+			return nil // The terms are alternatives, and this one names no host.
+		}
+		hosts = append(hosts, term.MatchExpressions[i].Values...)
+	}
+	return hosts
+}

@@ -1,0 +1,28 @@
+package etcd
+
+import "strings"
+
+// fatalWords are what etcd says when it cannot start from the data that it finds, however often it tries. From 3.5.35, 3.6.16
+// and 3.7.3: server/storage/wal, server/etcdserver/api/snap, server/etcdserver/bootstrap.go and raft.go, bbolt's db.go and
+// freelist.go, api/v3/membership. A full disk, a wrong configuration and missing memory are not among them.
+var fatalWords = []string{
+	"walpb: crc mismatch", "wal: crc mismatch", "wal: slice bounds out of range", "wal: snapshot mismatch", "wal: snapshot not found",
+	"[wal] max entry size limit exceeded", "wal: file not found",
+	"snap: crc mismatch", "snap: snapshot file doesn't exist",
+	"failed to recover v3 backend from snapshot", "failed to find database snapshot file",
+	"invalid database", "checksum error", "file size too small",
+	"freepages: failed to get all reachable pages", "bbolt.(*freelist)", "bbolt.(*shared)", "assertion failed: Page expected to be",
+	"the member has been permanently removed from the cluster",
+	"has already been bootstrapped", "member count is unequal",
+}
+
+// FatalStart returns the word for which etcd will never start from its data, out of what it said at its end; empty when there is
+// none.
+func FatalStart(lastWords string) string {
+	for _, w := range fatalWords {
+		if strings.Contains(lastWords, w) {
+			return w
+		}
+	}
+	return ""
+}

@@ -1,0 +1,278 @@
+package etcd
+
+import (
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// A change of the membership, whichever way it was begun, is finished from what is there:
+//
+//	record       quorum lists       what follows
+//	------------------------------------------------------------------------------
+//	has it       nothing            its old disk and pod go, it is added as learner
+//	has it       a learner          it catches up and is promoted
+//	has it       a voter            nothing, unless its data is lost: it is removed
+//	has it not   anything           the record gets it back, so that it has a pod
+//
+// and of what spec.size does not ask for, the highest ordinal leaves first: the member, then the record, the pod, the claim.
+
+// between is the least time between two replacements of a member that had a disk to lose: what breaks a disk once a
+// minute is not cured by another one.
+const between = 10 * time.Minute
+
+// refuseStrangers stops when the quorum lists members that cannot be ours.
+func refuseStrangers(s State) (cluster.Plan, bool) {
+	made := s.Want.members(len(s.Record.Members))
+	if !slices.Equal(s.Record.Members, made) {
+		return cluster.Refuse(ReasonMembership, "the cluster was made of %s, and the specification asks for %s: "+
+			"this cannot be changed yet, set spec.tls.mode back", describe(s.Record.Members), describe(made))
+	}
+	for _, m := range s.Members {
+		if s.ordinal(m) < 0 {
+			return cluster.Refuse(ReasonMembership, "etcd has a member %s (%s, learner: %t) that the specification does not%s",
+				FormatID(m.ID), m.PeerURL, m.Learner, s.cureOf(m))
+		}
+	}
+	return cluster.Pass()
+}
+
+// adopt gives every member that the quorum lists a place in the record, and so a pod.
+func adopt(s State) (cluster.Plan, bool) {
+	have := len(s.Record.Members)
+	for _, m := range s.Members {
+		if i := s.ordinal(m); i >= have {
+			return cluster.Do(Resize{From: have, To: i + 1}, "etcd has a member %s that has no pod", s.Want.Peers[i].Name)
+		}
+	}
+	return cluster.Pass()
+}
+
+// replaceLost removes a member whose data is proven to be lost. It comes back with an empty disk, as a learner: to add it
+// first would raise the quorum while it cannot vote (Cluster API issue 3676). Slow is not lost.
+func replaceLost(s State) (cluster.Plan, bool) {
+	for _, m := range s.Members {
+		why, loses := s.evidence(m)
+		if why == "" {
+			continue
+		}
+		name := s.pod(m).Name
+		if !s.canSpare(m) {
+			return cluster.Wait(ReasonMemberLost, whileWaiting, "%s %s; it is replaced once enough others are healthy%s", name, why, troubles(s))
+		}
+		c := s.claim(s.ordinal(m))
+		if loses && c != nil && c.Age < between {
+			return cluster.Wait(ReasonMemberLost, between-c.Age, "%s %s; its volume is only %s old, so it is not replaced again before %s have passed",
+				name, why, c.Age.Round(time.Second), between)
+		}
+		if p, ok := s.handOver(m, why); ok {
+			return p, true
+		}
+		return cluster.Do(RemoveMember{ID: m.ID, Name: name, Via: s.via(m)},
+			"%s %s: the member is removed, and added again with an empty disk", name, why)
+	}
+	return cluster.Pass()
+}
+
+// evidence says why a member's data is proven to be lost, empty when it is not. loses tells whether there is a disk that
+// would be lost with it.
+func (s State) evidence(m Member) (why string, loses bool) {
+	p, c := s.pod(m), s.claim(s.ordinal(m))
+	switch {
+	case p == nil:
+		return "", false
+	case p.Corrupt:
+		return "has other data than the majority", s.Want.Persistent
+	case p.View != nil:
+		return "", false
+	case c != nil && c.Lost != "":
+		return "has lost its volume: " + c.Lost, false
+	case !s.Want.Persistent && p.Gone:
+		return "was on a node that is gone, without spec.storage", false
+	case p.Terminating:
+		return "", false
+	case p.Gate != nil && p.Gate.Reason == GateLostDisk && m.Published:
+		return "has an empty disk", false
+	case p.Fatal != "":
+		return "cannot start from its data: " + p.Fatal, s.Want.Persistent
+	}
+	return "", false
+}
+
+// canSpare reports whether the healthy members are a quorum of those that there are without the given one. That goes without
+// saying for one that is not healthy: the leader has its quorum without it.
+func (s State) canSpare(m Member) bool {
+	if m.Learner {
+		return true
+	}
+	voters, well := 0, 0
+	for _, other := range s.Members {
+		if other.Learner || other.ID == m.ID {
+			continue
+		}
+		voters++
+		if s.healthy(other) {
+			well++
+		}
+	}
+	return voters > 0 && well >= Quorum(voters)
+}
+
+// handOver moves leadership away from a member, if it has it.
+func (s State) handOver(from Member, why string) (cluster.Plan, bool) {
+	leader := s.leader()
+	if leader == nil || leader.ID != from.ID || !s.healthy(*leader) {
+		return cluster.Pass()
+	}
+	to := successor(s, leader.ID)
+	if to == nil {
+		return cluster.Pass()
+	}
+	name, next := s.pod(from).Name, s.pod(*to).Name
+	return cluster.Do(MoveLeader{From: name, To: to.ID, Pod: next}, "%s, the leader, %s: %s takes over first", name, why, next)
+}
+
+// via is a pod to speak to the quorum through, other than that of the given member where there is one.
+func (s State) via(but Member) string {
+	if leader := s.leader(); leader != nil && leader.ID != but.ID && s.healthy(*leader) {
+		return s.pod(*leader).Name
+	}
+	for _, m := range s.Members {
+		if m.ID != but.ID && !m.Learner && s.healthy(m) {
+			return s.pod(m).Name
+		}
+	}
+	return ""
+}
+
+// promote gives a learner that has caught up its vote.
+func promote(s State) (cluster.Plan, bool) {
+	leader := s.leader()
+	for _, m := range s.Members {
+		if !m.Learner || !s.healthy(m) || !s.healthy(*leader) || s.ordinal(m) >= s.Want.Size {
+			continue
+		}
+		p, have, all := s.pod(m), s.pod(m).View.Applied, s.pod(*leader).View.Applied
+		if float64(have) < inSync*float64(all) {
+			return cluster.Wait(ReasonCatchingUp, whileJoining, "%s is catching up: it has %d of %d log entries", p.Name, have, all)
+		}
+		return cluster.Do(Promote{ID: m.ID, Name: p.Name, Via: s.pod(*leader).Name}, "%s has caught up with the leader", p.Name)
+	}
+	return cluster.Pass()
+}
+
+// inSync is the part of the leader's log that etcd demands of a learner before it is promoted.
+const inSync = 0.9
+
+// rejoin brings a member back that the record has and the quorum does not. What the disk of such a member holds is of a
+// member that was removed for good: etcd would not start from it.
+func rejoin(s State) (cluster.Plan, bool) {
+	for i, r := range s.Record.Members[:min(len(s.Record.Members), s.Want.Size)] {
+		if s.member(r.URL) != nil {
+			continue
+		}
+		if p, ok := s.clear(i); ok {
+			return p, true
+		}
+		p := s.podNamed(r.Name)
+		switch {
+		case p == nil:
+			return cluster.Wait(ReasonJoining, whileWaiting, "%s joins: it has no pod yet", r.Name)
+		case p.Stuck && p.Gate == nil:
+			return cluster.Wait(ReasonJoining, whileWaiting, "%s does not join yet: it %s", r.Name, p.Problem)
+		case !s.allVote():
+			return cluster.Pass()
+		}
+		return cluster.Do(AddLearner{Name: r.Name, URL: r.URL, Via: s.via(Member{})}, "%s joins, without a vote until it has the data", r.Name)
+	}
+	return cluster.Pass()
+}
+
+// clear removes what an earlier member of an ordinal left.
+func (s State) clear(ordinal int) (cluster.Plan, bool) {
+	name := s.Want.Peers[ordinal].Name
+	p, c := s.podNamed(name), s.claim(ordinal)
+	used := p != nil && (p.EverRan || p.Terminating)
+	switch {
+	case c != nil && !c.Leaving && (c.Lost != "" || used):
+		return cluster.Do(DeleteClaim{c.Name, c.UID}, "%s holds the data of a member that has left the cluster", c.Name)
+	case p != nil && (!p.Terminating || p.Gone) && (used || c.leaving() || p.Gate.lost()):
+		return cluster.Do(p.deletion(), "%s belongs to a member that has left the cluster", p.Name)
+	case p != nil && p.Terminating:
+		return cluster.Wait(ReasonJoining, whileWaiting, "the former pod %s is being deleted", p.Name)
+	case c.leaving():
+		return cluster.Wait(ReasonJoining, whileWaiting, "the former claim %s is being deleted", c.Name)
+	}
+	return cluster.Pass()
+}
+
+func (c *Claim) leaving() bool { return c != nil && c.Leaving }
+
+func (r *GateReport) lost() bool { return r != nil && r.Reason == GateLostDisk }
+
+// allVote reports whether every member is a healthy voter: etcd adds a member only then, and one at a time.
+func (s State) allVote() bool {
+	return !slices.ContainsFunc(s.Members, func(m Member) bool { return m.Learner || !s.healthy(m) })
+}
+
+// dropSick takes a member out that spec.size does not ask for and that the cluster would not miss, before anything waits
+// for it.
+func dropSick(s State) (cluster.Plan, bool) {
+	m := s.surplus()
+	if m != nil && !m.Learner && s.healthy(*m) {
+		return cluster.Pass()
+	}
+	return shrink(s)
+}
+
+// surplus is the member of the highest ordinal, nil when the quorum lists none.
+func (s State) surplus() *Member { return s.member(s.Record.Members[len(s.Record.Members)-1].URL) }
+
+// shrink takes the member of the highest ordinal out that spec.size does not ask for: the member first, after it has
+// handed leadership over, then its pod.
+func shrink(s State) (cluster.Plan, bool) {
+	have := len(s.Record.Members)
+	if have <= s.Want.Size {
+		return cluster.Pass()
+	}
+	m := s.surplus()
+	if m == nil {
+		return cluster.Do(Resize{From: have, To: have - 1}, "spec.size is %d: %s has left the cluster", s.Want.Size, s.Want.Peers[have-1].Name)
+	}
+	name := s.Want.Peers[have-1].Name
+	if p, ok := s.handOver(*m, "is to leave"); ok {
+		return p, true
+	}
+	return cluster.Do(RemoveMember{ID: m.ID, Name: name, Via: s.via(*m)}, "spec.size is %d, and the cluster has %d members", s.Want.Size, len(s.Members))
+}
+
+// discard deletes the claim of a member that left. It comes before such a claim could be taken for that of a new member.
+func discard(s State) (cluster.Plan, bool) {
+	for _, c := range s.Claims {
+		if c.Ordinal < len(s.Record.Members) || c.Ordinal >= len(s.Want.Peers) {
+			continue
+		}
+		name := s.Want.Peers[c.Ordinal].Name
+		switch p := s.podNamed(name); {
+		case p != nil:
+			return cluster.Wait(ReasonLeaving, whileWaiting, "%s has left the cluster; its pod is being deleted", name)
+		case c.Leaving:
+			return cluster.Wait(ReasonLeaving, whileWaiting, "claim %s of a member that has left is being deleted", c.Name)
+		}
+		return cluster.Do(DeleteClaim{c.Name, c.UID}, "%s holds the data of a member that has left the cluster", c.Name)
+	}
+	return cluster.Pass()
+}
+
+// grow makes room for one more member.
+func grow(s State) (cluster.Plan, bool) {
+	have := len(s.Record.Members)
+	if have >= s.Want.Size {
+		return cluster.Pass()
+	}
+	if p := s.podNamed(s.Want.Peers[have].Name); p != nil {
+		return cluster.Wait(ReasonLeaving, whileWaiting, "the former pod %s is being deleted", p.Name)
+	}
+	return cluster.Do(Resize{From: have, To: have + 1}, "spec.size is %d, and the cluster has %d members", s.Want.Size, have)
+}

@@ -1,0 +1,296 @@
+package etcd_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// of is a settled cluster of n members, of which orders-1 leads, or the only one.
+func of(n int, change func(*etcd.State)) etcd.State {
+	return settled(func(s *etcd.State) {
+		if n == 1 {
+			single(s)
+		} else {
+			s.Want.Size, s.Record.Members, s.Set.Replicas = n, s.Want.Peers[:n], n
+			for i := len(s.Pods); i < n; i++ {
+				p, m, c := s.Pods[0], s.Members[0], s.Claims[0]
+				peer, id := s.Want.Peers[i], uint64(i+1)
+				v := *p.View
+				v.MemberID = id
+				p.Name, p.UID, p.Ordinal, p.View = peer.Name, "uid-"+peer.Name, i, &v
+				m.ID, m.Name, m.PeerURL = id, peer.Name, peer.URL
+				c.Name, c.UID, c.Ordinal = "data-"+peer.Name, "claim-of-"+peer.Name, i
+				s.Pods, s.Members, s.Claims = append(s.Pods, p), append(s.Members, m), append(s.Claims, c)
+			}
+			s.Pods, s.Members, s.Claims = s.Pods[:n], s.Members[:n], s.Claims[:n]
+		}
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+// down makes a member not answer.
+func down(s *etcd.State, i int) *etcd.Pod {
+	p := &s.Pods[i]
+	p.Ready, p.View = false, nil
+	return p
+}
+
+// joining is a cluster of two members whose third is on its way in: a learner with a pod.
+func joining(change func(*etcd.State)) etcd.State {
+	return of(3, func(s *etcd.State) {
+		s.Members[2].Learner, s.Members[2].Name, s.Members[2].Published = true, "", false
+		p := down(s, 2)
+		p.EverRan = false
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+// left is a cluster of three members of which the third is not listed any more, but has everything else.
+func left(change func(*etcd.State)) etcd.State {
+	return of(3, func(s *etcd.State) {
+		s.Members = s.Members[:2]
+		down(s, 2)
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+func TestScale(t *testing.T) {
+	for name, tc := range map[string]planRow{
+		"a larger size makes room for one member": {
+			state: of(1, func(s *etcd.State) { s.Want.Size = 5 }),
+			step:  etcd.Resize{From: 1, To: 2},
+		},
+		"what an earlier member of the ordinal left goes first": {
+			state: of(1, func(s *etcd.State) {
+				s.Want.Size = 3
+				s.Claims = append(s.Claims, etcd.Claim{Name: "data-orders-1", UID: "old", Ordinal: 1})
+			}),
+			step: etcd.DeleteClaim{Name: "data-orders-1", UID: "old"},
+		},
+		"it is waited for": {
+			state: of(1, func(s *etcd.State) {
+				s.Want.Size = 3
+				s.Claims = append(s.Claims, etcd.Claim{Name: "data-orders-1", UID: "old", Ordinal: 1, Leaving: true})
+			}),
+			reason: etcd.ReasonLeaving, says: "data-orders-1",
+		},
+		"a former pod is waited for": {
+			state: of(3, func(s *etcd.State) {
+				s.Record.Members, s.Members, s.Claims, s.Pods[2].Terminating = s.Record.Members[:2], s.Members[:2], s.Claims[:2], true
+			}),
+			reason: etcd.ReasonLeaving, says: "the former pod orders-2",
+		},
+		"a new member joins once it has a pod": {
+			state: left(func(s *etcd.State) { s.Pods, s.Claims = s.Pods[:2], s.Claims[:2] }), reason: etcd.ReasonJoining,
+			says: "orders-2 joins: it has no pod yet",
+		},
+		"without a vote": {
+			state: left(func(s *etcd.State) { s.Pods[2].EverRan = false }),
+			step:  etcd.AddLearner{Name: "orders-2", URL: "https://orders-2.orders-peers.default.svc.cluster.local:2380", Via: "orders-1"},
+		},
+		"a pod that cannot run does not join": {
+			state: left(func(s *etcd.State) {
+				s.Pods[2].EverRan, s.Pods[2].Stuck, s.Pods[2].Problem = false, true, "cannot run: Unschedulable"
+			}),
+			reason: etcd.ReasonJoining, says: "orders-2 does not join yet: it cannot run: Unschedulable",
+		},
+		"a gate that waits to be let in is no obstacle": {
+			state: left(func(s *etcd.State) {
+				s.Pods[2].EverRan, s.Pods[2].Stuck, s.Pods[2].Gate = false, true, held(etcd.GateNotMember)
+			}),
+			step: etcd.AddLearner{Name: "orders-2", URL: "https://orders-2.orders-peers.default.svc.cluster.local:2380", Via: "orders-1"},
+		},
+		"none joins while another is not well": {
+			state: left(func(s *etcd.State) {
+				s.Pods[2].EverRan = false
+				down(s, 0)
+			}),
+			reason: etcd.ReasonNoQuorum, says: "orders-0 does not answer",
+		},
+		"a learner that does not run is waited for": {
+			state: joining(nil), reason: etcd.ReasonMembersNotReady, says: "orders-2 does not answer",
+		},
+		"a learner is promoted when it has the log": {
+			state: joining(func(s *etcd.State) {
+				s.Pods[2].View = &etcd.View{MemberID: 3, ClusterID: clusterID, Leader: 2, Learner: true, Applied: 9}
+			}),
+			step: etcd.Promote{ID: 3, Name: "orders-2", Via: "orders-1"},
+		},
+		"and not before": {
+			state: joining(func(s *etcd.State) {
+				s.Pods[1].View.Applied = 1000
+				s.Pods[2].View = &etcd.View{MemberID: 3, ClusterID: clusterID, Leader: 2, Learner: true, Applied: 899}
+			}),
+			reason: etcd.ReasonCatchingUp, says: "it has 899 of 1000 log entries",
+		},
+		"a size that is taken back takes the learner out again": {
+			state: joining(func(s *etcd.State) { s.Want.Size = 1 }),
+			step:  etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1"},
+		},
+		"and the room that nobody has taken": {
+			state: left(func(s *etcd.State) { s.Want.Size = 1 }),
+			step:  etcd.Resize{From: 3, To: 2},
+		},
+		"a smaller size lets the highest ordinal go": {
+			state: of(5, func(s *etcd.State) { s.Want.Size = 3 }),
+			step:  etcd.RemoveMember{ID: 5, Name: "orders-4", Via: "orders-1"},
+		},
+		"a leader hands over to one that stays": {
+			state: of(5, func(s *etcd.State) {
+				s.Want.Size = 3
+				for i := range s.Pods {
+					s.Pods[i].View.Leader = 5
+				}
+				s.Pods[3].View.Applied, s.Pods[2].View.Applied = 20, 11
+			}),
+			step: etcd.MoveLeader{From: "orders-4", To: 3, Pod: "orders-2"},
+		},
+		"of two members one can go": {
+			state: of(2, func(s *etcd.State) { s.Want.Size = 1 }),
+			step:  etcd.MoveLeader{From: "orders-1", To: 1, Pod: "orders-0"},
+		},
+		"members restart before one leaves": {
+			state: of(3, func(s *etcd.State) { s.Want.Size, s.Want.TemplateHash = 1, "next" }),
+			step:  deletion("orders-2"),
+		},
+		"a member that is down leaves first of all": {
+			state: of(3, func(s *etcd.State) {
+				s.Want.Size, s.Want.TemplateHash = 1, "next"
+				down(s, 2)
+			}),
+			step: etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1"},
+		},
+		"none of two members is restarted": {
+			state: of(2, func(s *etcd.State) { s.Want.Size, s.Want.TemplateHash = 3, "next" }),
+			step:  etcd.Resize{From: 2, To: 3},
+		},
+		"the only member is restarted when it is not the only one any more": {
+			state: of(1, func(s *etcd.State) { s.Want.Size, s.Want.TemplateHash = 3, "next" }),
+			step:  etcd.Resize{From: 1, To: 2},
+		},
+		"a pod goes when its member has": {
+			state: of(5, func(s *etcd.State) {
+				s.Want.Size, s.Members = 3, s.Members[:4]
+				down(s, 4)
+			}),
+			step: etcd.Resize{From: 5, To: 4},
+		},
+		"and its claim when the pod has": {
+			state: of(5, func(s *etcd.State) {
+				s.Want.Size, s.Members, s.Record.Members, s.Pods = 4, s.Members[:4], s.Record.Members[:4], s.Pods[:4]
+			}),
+			step: etcd.DeleteClaim{Name: "data-orders-4", UID: "claim-of-orders-4"},
+		},
+		"the claim of a member that is listed stays": {
+			state: of(5, func(s *etcd.State) { s.Want.Size, s.Record.Members = 3, s.Record.Members[:4] }),
+			step:  etcd.Resize{From: 4, To: 5},
+		},
+		"a size that is raised again brings the member back that has left": {
+			state: of(5, func(s *etcd.State) {
+				s.Members = s.Members[:4]
+				down(s, 4)
+			}),
+			step: etcd.DeleteClaim{Name: "data-orders-4", UID: "claim-of-orders-4"},
+		},
+	} {
+		t.Run(name, tc.check)
+	}
+}
+
+func TestReplacement(t *testing.T) {
+	removed := etcd.RemoveMember{ID: 1, Name: "orders-0", Via: "orders-1"}
+	for name, tc := range map[string]planRow{
+		"a member with an empty disk is removed": {
+			state: of(3, func(s *etcd.State) { down(s, 0).Gate = held(etcd.GateLostDisk) }), step: removed,
+		},
+		"so is one whose volume is lost": {
+			state: of(3, func(s *etcd.State) {
+				down(s, 0).Terminating = true
+				s.Claims[0].Lost = "its node is gone"
+			}),
+			step: removed,
+		},
+		"so is one that cannot start from its data": {
+			state: of(3, func(s *etcd.State) { down(s, 0).Fatal = "wal: crc mismatch" }), step: removed,
+		},
+		"so is one without storage whose node is gone": {
+			state: of(3, func(s *etcd.State) {
+				down(s, 0).Gone = true
+				s.Want.Persistent, s.Claims = false, nil
+			}),
+			step: removed,
+		},
+		"one that only does not answer is left alone": {
+			state: of(3, func(s *etcd.State) { down(s, 0) }), reason: etcd.ReasonMembersNotReady,
+		},
+		"one that answers is not lost, whatever its gate said once": {
+			state: of(3, func(s *etcd.State) { s.Pods[0].Gate = held(etcd.GateLostDisk) }),
+		},
+		"one whose node is gone and whose volume is elsewhere comes back by itself": {
+			state:  of(3, func(s *etcd.State) { down(s, 0).Gone = true }),
+			reason: etcd.ReasonMembersNotReady,
+		},
+		"a learner that has not started is not lost": {
+			state:  joining(func(s *etcd.State) { s.Pods[2].Gate = held(etcd.GateLostDisk) }),
+			reason: etcd.ReasonMembersNotReady,
+		},
+		"so is one whose data is confirmed to be corrupt": {
+			state: of(3, func(s *etcd.State) { s.Pods[0].Corrupt = true }), step: removed,
+		},
+		"a leader with corrupt data hands over first": {
+			state: of(3, func(s *etcd.State) { s.Pods[1].Corrupt = true }),
+			step:  etcd.MoveLeader{From: "orders-1", To: 1, Pod: "orders-0"},
+		},
+		"corrupt data stays while the quorum needs it": {
+			state: of(3, func(s *etcd.State) {
+				s.Pods[0].Corrupt = true
+				down(s, 2)
+			}),
+			reason: etcd.ReasonMemberLost, says: "replaced once enough others are healthy",
+		},
+		"data that breaks again and again is not replaced again and again": {
+			state: of(3, func(s *etcd.State) {
+				down(s, 0).Fatal = "wal: crc mismatch"
+				s.Claims[0].Age = time.Minute
+			}),
+			reason: etcd.ReasonMemberLost, says: "only 1m0s old",
+		},
+		"its claim goes next": {
+			state: left(nil), step: etcd.DeleteClaim{Name: "data-orders-2", UID: "claim-2"},
+		},
+		"then its pod": {
+			state: left(func(s *etcd.State) { s.Claims[2].Leaving = true }), step: deletion("orders-2"),
+		},
+		"then both are waited for": {
+			state: left(func(s *etcd.State) { s.Claims[2].Leaving, s.Pods[2].Terminating = true, true }), reason: etcd.ReasonJoining,
+		},
+		"but not for the word of a node that is gone": {
+			state: left(func(s *etcd.State) { s.Claims[2].Leaving, s.Pods[2].Terminating, s.Pods[2].Gone = true, true, true }),
+			step:  etcd.DeletePod{Name: "orders-2", UID: "uid-orders-2", ResourceVersion: "7", Gone: true},
+		},
+		"a claim without a pod is waited for": {
+			state:  left(func(s *etcd.State) { s.Claims[2].Leaving, s.Pods = true, s.Pods[:2] }),
+			reason: etcd.ReasonJoining, says: "claim data-orders-2",
+		},
+		"a gate that has seen the lost member starts over": {
+			state: left(func(s *etcd.State) {
+				s.Pods[2].EverRan, s.Pods[2].Stuck, s.Pods[2].Gate = false, true, held(etcd.GateLostDisk)
+			}),
+			step: deletion("orders-2"),
+		},
+		"a learner that cannot start is taken out again": {
+			state: joining(func(s *etcd.State) { s.Pods[2].Fatal, s.Claims[2].Age = "member count is unequal", time.Hour }),
+			step:  etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1"},
+		},
+	} {
+		t.Run(name, tc.check)
+	}
+}

@@ -1,0 +1,82 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/e2e-framework/pkg/features"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/test/e2e/load/ledger"
+	"github.com/quorate/quorate/test/harness"
+)
+
+// TestEtcdIsScaledUnderLoad takes a cluster from one member to five and back while a writer runs.
+func TestEtcdIsScaledUnderLoad(t *testing.T) {
+	var c *v1alpha1.EtcdCluster
+	feature := features.New("scale").Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+		c = s.etcdOf(t, "orders", 1)
+		createReady(ctx, t, s, c)
+	}))
+	for _, sizes := range [][2]int32{{1, 3}, {3, 5}, {5, 3}, {3, 1}} {
+		feature.Assess(fmt.Sprintf("%d to %d", sizes[0], sizes[1]), step(func(ctx context.Context, t *testing.T, s *scope) {
+			what := fmt.Sprintf("scale %d to %d", sizes[0], sizes[1])
+			summary := underLoad(ctx, t, s, c, what, func() { scale(ctx, t, s, c, sizes[1]) })
+			nothingLost(t, summary)
+			noErrors(t, summary)
+			wantSize(ctx, t, s, c, sizes[1])
+		}))
+	}
+	feature.Assess("a size that is taken back midway", step(func(ctx context.Context, t *testing.T, s *scope) {
+		summary := underLoad(ctx, t, s, c, "scale 1 to 3 to 1 midway", func() {
+			scale(ctx, t, s, c, 3)
+			must(t, harness.Until(ctx, s.Cluster, c, "a second member", time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+				return len(c.Status.Members) > 1, c.Status.Activity
+			}))
+			scale(ctx, t, s, c, 1)
+		})
+		nothingLost(t, summary)
+		wantSize(ctx, t, s, c, 1)
+	}))
+	suite.Test(t, feature.Feature())
+}
+
+// scale sets the size through the scale subresource, as kubectl scale does, and waits until the operator is at it.
+func scale(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster, size int32) {
+	t.Helper()
+	_, err := s.Run(ctx, "kubectl", "--namespace", s.ns, "scale", "etcdcluster", c.Name, fmt.Sprintf("--replicas=%d", size))
+	must(t, err)
+	must(t, harness.Until(ctx, s.Cluster, c, "the operator to notice", time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+		return c.Spec.Size == size && c.Status.ObservedGeneration == c.Generation, c.Status.Activity
+	}))
+}
+
+// noErrors fails when a client was told that a write failed.
+func noErrors(t *testing.T, summary ledger.Summary) {
+	t.Helper()
+	if summary.Failed+summary.Unknown > 0 {
+		t.Errorf("%d writes failed and %d had an unknown outcome, the last because of: %s", summary.Failed, summary.Unknown, summary.LastError)
+	}
+}
+
+// wantSize checks that the cluster has so many voters, pods and claims, and no more.
+func wantSize(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster, size int32) {
+	t.Helper()
+	waitReady(ctx, t, s, c)
+	if len(c.Status.Members) != int(size) || c.Status.Size != size {
+		t.Errorf("the status has %d members and size %d instead of %d", len(c.Status.Members), c.Status.Size, size)
+	}
+	if pods := s.pods(ctx, t, c); len(pods) != int(size) {
+		t.Errorf("there are %d pods instead of %d", len(pods), size)
+	}
+	var claims corev1.PersistentVolumeClaimList
+	must(t, s.List(ctx, &claims, client.InNamespace(s.ns), client.MatchingLabels{cluster.LabelInstance: c.Name}))
+	if len(claims.Items) != int(size) {
+		t.Errorf("there are %d claims instead of %d", len(claims.Items), size)
+	}
+}
