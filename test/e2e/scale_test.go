@@ -49,7 +49,7 @@ func TestEtcdIsScaledUnderLoad(t *testing.T) {
 // scale sets the size through the scale subresource, as kubectl scale does, and waits until the operator is at it.
 func scale(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster, size int32) {
 	t.Helper()
-	_, err := s.Run(ctx, "kubectl", "--namespace", s.ns, "scale", "etcdcluster", c.Name, fmt.Sprintf("--replicas=%d", size))
+	_, err := s.Run(ctx, "--namespace", s.ns, "scale", "etcdcluster", c.Name, fmt.Sprintf("--replicas=%d", size))
 	must(t, err)
 	must(t, harness.Until(ctx, s.Cluster, c, "the operator to notice", time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
 		return c.Spec.Size == size && c.Status.ObservedGeneration == c.Generation, c.Status.Activity

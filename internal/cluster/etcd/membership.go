@@ -193,7 +193,7 @@ func rejoin(s State) (cluster.Plan, bool) {
 func (s State) clear(ordinal int) (cluster.Plan, bool) {
 	name := s.Want.Peers[ordinal].Name
 	p, c := s.podNamed(name), s.claim(ordinal)
-	used := p != nil && (p.EverRan || p.Terminating)
+	used := p != nil && p.EverRan
 	switch {
 	case c != nil && !c.Leaving && (c.Lost != "" || used):
 		return cluster.Do(DeleteClaim{c.Name, c.UID}, "%s holds the data of a member that has left the cluster", c.Name)
