@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -152,7 +153,7 @@ func (k *EtcdKind) ensureMembers(ctx context.Context, o *v1alpha1.EtcdCluster, b
 // ensureConfig brings the configuration in the record's ConfigMap up to date. The write depends on the version that
 // was read: the record is in the same object, and an identity recorded meanwhile must not get lost.
 func (k *EtcdKind) ensureConfig(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) error {
-	data, err := etcd.ConfigData(b.Record, b.Common, b.Layout())
+	data, err := b.ConfigData(b.Record)
 	if err != nil {
 		return err
 	}
@@ -236,22 +237,15 @@ func (k *EtcdKind) ensureAccess(ctx context.Context, o *v1alpha1.EtcdCluster, b 
 
 // blueprint gathers what the objects of a cluster are built from. Its record is empty while there is none.
 func (k *EtcdKind) blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.Blueprint, error) {
-	version, err := etcd.ParseVersion(o.Spec.Version)
-	if err != nil || !version.Supported() {
-		return etcd.Blueprint{}, invalid("spec.version: %q is not a supported version of etcd: use 3.5 (from 3.5.11), 3.6 or 3.7", o.Spec.Version)
+	record, err := k.record(ctx, o)
+	if err != nil {
+		return etcd.Blueprint{}, err
 	}
-	b := etcd.Blueprint{
-		Cluster: o, Version: version, AgentImage: k.AgentImage,
-		ServerSecret: TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)),
-		PeerSecret:   TLSSecret(o.Spec.TLS, cluster.PeerTLSSecret(o.Name)),
-	}
-	if b.Common, err = etcd.Common(o.Spec.Config, version); err != nil {
+	b, err := k.planned(o, record)
+	if err != nil {
 		return b, err
 	}
 	if b.Owner, err = k.OwnerReference(o); err != nil {
-		return b, err
-	}
-	if b.Record, err = k.record(ctx, o); err != nil {
 		return b, err
 	}
 	b.Domain = k.domain(o, b.Record)
@@ -259,8 +253,58 @@ func (k *EtcdKind) blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd
 		return b, err
 	}
 	set, err := k.statefulSet(ctx, o)
+	if err != nil {
+		return b, err
+	}
 	b.Storage = storage(o.Spec.Storage, set)
+	b.InUse, err = k.versionsInUse(ctx, o, set)
 	return b, err
+}
+
+// planned returns what follows from the specification and the record alone: the settings that pods are made with, which are the
+// proven ones while those of the specification are rejected.
+func (k *EtcdKind) planned(o *v1alpha1.EtcdCluster, record etcd.Record) (etcd.Blueprint, error) {
+	made := o.DeepCopy()
+	asked, err := etcd.SettingsOf(o.Spec).Encode()
+	if err != nil {
+		return etcd.Blueprint{}, err
+	}
+	if record.Rejected != "" && record.Rejected == etcd.Sum(asked) {
+		proven, err := etcd.DecodeSettings(record.Proven)
+		if err != nil {
+			return etcd.Blueprint{}, err
+		}
+		proven.Into(&made.Spec)
+	}
+	target, err := etcd.ParseVersion(made.Spec.Version)
+	if err != nil || !target.Supported() {
+		return etcd.Blueprint{}, invalid("spec.version: %q is not a supported version of etcd: use 3.5 (from 3.5.11), 3.6 or 3.7", o.Spec.Version)
+	}
+	b := etcd.Blueprint{
+		Cluster: made, Target: target, Version: target, Record: record, AgentImage: k.AgentImage, Asked: etcd.Sum(asked),
+		ServerSecret: TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)),
+		PeerSecret:   TLSSecret(o.Spec.TLS, cluster.PeerTLSSecret(o.Name)),
+	}
+	if len(record.Members) > 0 {
+		b.Version = record.Version
+	}
+	b.Common, err = etcd.Common(made.Spec.Config, b.Version, target)
+	return b, err
+}
+
+// versionsInUse are the versions that the pods of a cluster were made with.
+func (k *EtcdKind) versionsInUse(ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet) ([]etcd.Version, error) {
+	pods, err := k.pods(ctx, o, set)
+	if err != nil {
+		return nil, err
+	}
+	var out []etcd.Version
+	for _, p := range pods {
+		if v, err := etcd.ParseVersion(p.Annotations[v1alpha1.AnnotationVersion]); err == nil && !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out, nil
 }
 
 // signingSum tells keys apart that tokens are signed with, empty while there is none.

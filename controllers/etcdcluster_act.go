@@ -32,6 +32,16 @@ func (k *EtcdKind) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluste
 		return k.writeBootstrap(ctx, o, step)
 	case etcd.Resize:
 		return k.resize(ctx, o, step)
+	case etcd.SetVersion:
+		return k.setVersion(ctx, o, step)
+	case etcd.Reject:
+		return k.note(ctx, o, func(r *etcd.Record) { r.Rejected, r.Verdict = step.Asked, step.Verdict })
+	case etcd.Prove:
+		return k.note(ctx, o, func(r *etcd.Record) { r.Proven = step.Settings })
+	case etcd.Downgrade:
+		return k.through(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.Downgrade(ctx, step.To) })
+	case etcd.CancelDowngrade:
+		return k.through(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.CancelDowngrade(ctx) })
 	case etcd.AddLearner:
 		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.AddLearner(ctx, step.URL) })
 	case etcd.Promote:
@@ -77,7 +87,7 @@ func (k *EtcdKind) writeBootstrap(ctx context.Context, o *v1alpha1.EtcdCluster, 
 		}
 		return k.foundAfterAll(ctx, live, b, step.Bootstrap)
 	}
-	b.Record = etcd.Record{Bootstrap: step.Bootstrap, Members: b.Peers()[:step.Size]}
+	b.Record = etcd.Record{Bootstrap: step.Bootstrap, Members: b.Peers()[:step.Size], Version: step.Version}
 	if step.Bootstrap == etcd.BootstrapNew {
 		found, err := k.anyClaim(ctx, o)
 		if err != nil {
@@ -136,7 +146,7 @@ func (k *EtcdKind) foundAfterAll(ctx context.Context, live *corev1.ConfigMap, b 
 
 func (k *EtcdKind) patchRecord(ctx context.Context, live *corev1.ConfigMap, b etcd.Blueprint, record etcd.Record) error {
 	b.Record = record
-	data, err := etcd.ConfigData(b.Record, b.Common, b.Layout())
+	data, err := b.ConfigData(b.Record)
 	if err != nil {
 		return err
 	}
@@ -144,7 +154,7 @@ func (k *EtcdKind) patchRecord(ctx context.Context, live *corev1.ConfigMap, b et
 }
 
 func (k *EtcdKind) createConfig(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) error {
-	data, err := etcd.ConfigData(b.Record, b.Common, b.Layout())
+	data, err := b.ConfigData(b.Record)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,30 @@ import (
 
 // resize changes the members that the record has, if it still has those that were decided on.
 func (k *EtcdKind) resize(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.Resize) error {
+	b, err := k.blueprint(ctx, o)
+	if err != nil {
+		return err
+	}
+	if len(b.Record.Members) != step.From {
+		return configMoved
+	}
+	return k.note(ctx, o, func(r *etcd.Record) { r.Members = b.Peers()[:step.To] })
+}
+
+// setVersion changes the version that pods are made with, if it still is the one that was decided on.
+func (k *EtcdKind) setVersion(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.SetVersion) error {
+	seen, err := k.record(ctx, o)
+	if err != nil {
+		return err
+	}
+	if seen.Version != step.From {
+		return configMoved
+	}
+	return k.note(ctx, o, func(r *etcd.Record) { r.Version = step.To })
+}
+
+// note changes the record, if it still is the one that was decided on.
+func (k *EtcdKind) note(ctx context.Context, o *v1alpha1.EtcdCluster, change func(*etcd.Record)) error {
 	live, record, err := k.unmoved(ctx, o)
 	if err != nil {
 		return err
@@ -26,10 +51,7 @@ func (k *EtcdKind) resize(ctx context.Context, o *v1alpha1.EtcdCluster, step etc
 	if err != nil {
 		return err
 	}
-	if len(record.Members) != step.From {
-		return configMoved
-	}
-	record.Members = b.Peers()[:step.To]
+	change(&record)
 	return k.patchRecord(ctx, live, b, record)
 }
 
@@ -58,7 +80,7 @@ func (k *EtcdKind) unmoved(ctx context.Context, o *v1alpha1.EtcdCluster) (*corev
 	if err != nil {
 		return nil, record, fmt.Errorf("ConfigMap %s: %w", live.Name, err)
 	}
-	if len(record.Members) != len(seen.Members) || record.ClusterID != seen.ClusterID {
+	if !reflect.DeepEqual(record, seen) {
 		return nil, record, configMoved
 	}
 	return live, record, nil

@@ -49,9 +49,14 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	if err != nil {
 		return etcd.State{}, err
 	}
-	s := etcd.State{Want: k.want(o, b, hash), Now: k.Now()}
+	want, err := k.want(o, b, hash)
+	if err != nil {
+		return etcd.State{}, err
+	}
+	s := etcd.State{Want: want, Now: k.Now()}
 	if set != nil {
-		s.Set = &etcd.Set{Replicas: int(ptr.Deref(set.Spec.Replicas, 1))}
+		made, _ := etcd.ParseVersion(set.Spec.Template.Annotations[v1alpha1.AnnotationVersion]) // Or it does not say.
+		s.Set = &etcd.Set{Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), Version: made}
 	}
 	if len(b.Record.Members) > 0 {
 		s.Record = &b.Record
@@ -68,7 +73,7 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	}
 	for i := range pods {
 		p := podState(&pods[i])
-		p.OldRevision = oldRevision(&pods[i], set)
+		p.OldRevision, p.Age = oldRevision(&pods[i], set), k.Now().Sub(pods[i].CreationTimestamp.Time)
 		s.Pods = append(s.Pods, p)
 	}
 	if err := k.findLosses(ctx, o, &s, pods); err != nil {
@@ -80,7 +85,13 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	return s, k.askMembers(ctx, o, &s, pods)
 }
 
-func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint, hash string) etcd.Want {
+func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint, hash string) (etcd.Want, error) {
+	settings := etcd.SettingsOf(b.Cluster.Spec)
+	settings.Version = b.Version.String()
+	made, err := settings.Encode()
+	if err != nil {
+		return etcd.Want{}, err
+	}
 	secret := o.Spec.Auth.Secret()
 	if secret == "" {
 		secret = cluster.AuthSecret(o.Name)
@@ -90,13 +101,16 @@ func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint, hash string) 
 		Size:              int(o.Spec.Size),
 		Peers:             b.Peers(),
 		TemplateHash:      hash,
-		Version:           b.Version,
+		Version:           b.Target,
+		Settings:          made,
+		Asked:             b.Asked,
+		ImageOverridden:   b.Cluster.Spec.Image != nil,
 		Auth:              o.Spec.Auth.AuthMode() == v1alpha1.AuthPassword,
 		PasswordSecret:    secret,
 		CertificateIsRoot: o.Spec.TLS.TLSMode() == v1alpha1.TLSManaged,
 		Persistent:        b.Storage != nil,
 		StorageChanged:    storageChanged(o.Spec.Storage, b.Storage),
-	}
+	}, nil
 }
 
 // oldRevision reports whether the StatefulSet controller would make the pod from another template by now.
@@ -263,7 +277,11 @@ func (k *EtcdKind) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 		s.Auth = &etcd.Auth{Enabled: true}
 		return nil
 	}
-	for _, p := range leaderFirst(s.Pods) {
+	follow := leaderFirst(s.Pods)
+	if len(follow) > 0 && s.VersionMoves() {
+		s.ClusterVersion = askVersion(ctx, clients[follow[0].Name])
+	}
+	for _, p := range follow {
 		if k.askCluster(ctx, o, s, clients[p.Name], a.password) {
 			break
 		}
@@ -280,6 +298,17 @@ func askStatus(ctx context.Context, c etcd.Client, p *etcd.Pod) {
 		return
 	}
 	p.View = &v
+}
+
+// askVersion asks for the version that the members have agreed on, zero when there is no answer.
+func askVersion(ctx context.Context, c etcd.Client) etcd.Version {
+	ctx, cancel := context.WithTimeoutCause(ctx, statusTimeout, errors.New("it did not answer in time"))
+	defer cancel()
+	v, err := c.ClusterVersion(ctx)
+	if err != nil {
+		return etcd.Version{}
+	}
+	return v
 }
 
 // wrongPassword reports whether no member answers, and one because of the password.

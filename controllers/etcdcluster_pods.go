@@ -19,8 +19,10 @@ func podState(p *corev1.Pod) etcd.Pod {
 	if cause := stuck(p); cause != "" {
 		problem = "cannot run: " + cause
 	}
+	made, _ := etcd.ParseVersion(p.Annotations[v1alpha1.AnnotationVersion]) // Zero for one that was made by hand.
 	return etcd.Pod{
-		Name: p.Name, UID: string(p.UID), ResourceVersion: p.ResourceVersion, Ordinal: n,
+		Version: made,
+		Name:    p.Name, UID: string(p.UID), ResourceVersion: p.ResourceVersion, Ordinal: n,
 		Ready:        podReady(p),
 		Terminating:  p.DeletionTimestamp != nil,
 		TemplateHash: p.Annotations[v1alpha1.AnnotationTemplateHash],

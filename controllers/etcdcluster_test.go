@@ -175,6 +175,12 @@ func (l *lazyClient) RemoveMember(ctx context.Context, id uint64) error {
 	return l.s.wrote("remove member", l.c().RemoveMember(ctx, id))
 }
 
+func (l *lazyClient) Downgrade(ctx context.Context, v etcd.Version) error {
+	return l.s.wrote("downgrade", l.c().Downgrade(ctx, v))
+}
+
+func (l *lazyClient) CancelDowngrade(ctx context.Context) error { return l.c().CancelDowngrade(ctx) }
+
 func (l *lazyClient) ClusterVersion(ctx context.Context) (etcd.Version, error) {
 	return l.c().ClusterVersion(ctx)
 }
@@ -285,7 +291,8 @@ func (s *stage) untilReady() {
 	s.t.Helper()
 	op := s.newOperator()
 	for range 60 {
-		switch _, err := op.Reconcile(s.t.Context(), s.cluster()); {
+		_, err := op.Reconcile(s.t.Context(), s.cluster())
+		switch {
 		case err == nil, s.refusal != nil && errors.Is(err, s.refusal):
 		case s.crashAt > 0 && s.writes >= s.crashAt:
 			op, s.crashAt = s.newOperator(), 0
@@ -293,7 +300,7 @@ func (s *stage) untilReady() {
 			s.t.Fatal(err)
 		}
 		s.kubelet()
-		if meta.IsStatusConditionTrue(s.cluster().Status.Conditions, v1alpha1.ConditionReady) {
+		if err == nil && meta.IsStatusConditionTrue(s.cluster().Status.Conditions, v1alpha1.ConditionReady) {
 			return
 		}
 	}

@@ -21,10 +21,11 @@ type EtcdClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`self in [1, 3, 5, 7]`,message="spec.size must be 1, 3, 5 or 7: an even number of members bears no more failures than one member less, and more than 7 slow every write down"
 	Size int32 `json:"size"`
 	// version of etcd, for example 3.6.16. Supported: 3.5 (from 3.5.11), 3.6 and
-	// 3.7. It may change within its minor version.
+	// 3.7. A newer one is reached minor version by minor version, one member at
+	// a time; the first that does not get well is set back. An older one is
+	// reached by one minor version, or by setting back what is not finished.
 	// +required
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^3[.](5[.](1[1-9]|[2-9][0-9])|[67][.](0|[1-9][0-9]?))$')`,message="spec.version must be 3.5.x (x from 11), 3.6.x or 3.7.x: write 3.6.16, without a leading v or a suffix"
-	// +kubebuilder:validation:XValidation:rule=`oldSelf.split('.').size() != 3 || self.startsWith(oldSelf.split('.')[0] + '.' + oldSelf.split('.')[1] + '.')`,message="spec.version can change within its minor version only (for example 3.6.15 to 3.6.16): other upgrades are not part of this release"
 	// +kubebuilder:validation:MaxLength=32
 	Version string `json:"version"`
 	// image overrides the container image. It must hold etcd of the given

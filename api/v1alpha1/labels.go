@@ -8,6 +8,8 @@ const (
 	// AnnotationTemplateHash is the hash of everything in a pod template that needs a restart when it changes. It
 	// leaves out the operator's own image, so that an operator upgrade restarts no pod.
 	AnnotationTemplateHash = "quorate.dev/template-hash"
+	// AnnotationVersion is the version of the data store that a pod was made with.
+	AnnotationVersion = "quorate.dev/version"
 )
 
 // Component names, the value of app.kubernetes.io/component.

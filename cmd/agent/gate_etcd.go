@@ -37,7 +37,7 @@ const (
 // etcdGate is the start gate of one etcd member: it gathers what etcd.DecideStart decides on, and carries the
 // decision out.
 type etcdGate struct {
-	self, ip                           string
+	self, ip, version                  string
 	configDir, runDir, dataDir, tlsDir string
 	terminationLog                     string
 	patience                           time.Duration
@@ -48,6 +48,7 @@ type etcdGate struct {
 func runGateEtcd(ctx context.Context, args []string) error {
 	g := etcdGate{self: os.Getenv("POD_NAME"), ip: os.Getenv("POD_IP"), out: os.Stdout}
 	fs := flag.NewFlagSet("gate etcd", flag.ContinueOnError)
+	fs.StringVar(&g.version, "version", "", "version of etcd that the configuration is for")
 	fs.StringVar(&g.configDir, "config-dir", etcd.ConfigDir, "directory that the ConfigMap of the cluster is mounted at")
 	fs.StringVar(&g.runDir, "run-dir", etcd.RunDir, "directory that the configuration file is written to")
 	fs.StringVar(&g.dataDir, "data-dir", etcd.DataDir, "data directory of etcd")
@@ -111,7 +112,7 @@ func (g etcdGate) record() (etcd.Record, error) {
 		}
 		data[key] = string(raw)
 	}
-	return etcd.ParseRecord(data)
+	return etcd.ParseIdentity(data)
 }
 
 // decide looks at the disk and, when it is empty, asks the peers.
@@ -168,7 +169,11 @@ func (g etcdGate) release(d etcd.GateDecision) error {
 	if err := os.MkdirAll(g.dataDir, 0o700); err != nil {
 		return fmt.Errorf("create the data directory: %w", err)
 	}
-	raw, err := os.ReadFile(filepath.Join(g.configDir, g.self+".yaml"))
+	v, err := etcd.ParseVersion(g.version)
+	if err != nil {
+		return err
+	}
+	raw, err := os.ReadFile(filepath.Join(g.configDir, etcd.ConfigKey(g.self, v)))
 	if err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
 	}

@@ -26,12 +26,12 @@ func newGate(t *testing.T, r etcd.Record) gateFixture {
 	g := gateFixture{t: t, etcdGate: etcdGate{
 		self: "orders-0", configDir: filepath.Join(dir, "config"), runDir: filepath.Join(dir, "run"),
 		dataDir: filepath.Join(dir, "volume", "data"), tlsDir: filepath.Join(dir, "no-tls"),
-		terminationLog: filepath.Join(dir, "termination-log"), patience: 10 * time.Millisecond, out: io.Discard,
+		terminationLog: filepath.Join(dir, "termination-log"), patience: 10 * time.Millisecond, version: "3.6.16", out: io.Discard,
 	}}
 	for key, value := range r.Data() {
 		g.write(filepath.Join(g.configDir, key), value)
 	}
-	g.write(filepath.Join(g.configDir, "orders-0.yaml"), "name: orders-0\n")
+	g.write(filepath.Join(g.configDir, "orders-0.3.6.16.yaml"), "name: orders-0\n")
 	g.write(filepath.Join(g.runDir, ".keep"), "")
 	return g
 }

@@ -24,8 +24,9 @@ type change struct {
 var etcdChanges = map[string]change{
 	"patch version up":        {to: `version: 3.6.17`},
 	"patch version down":      {to: `version: 3.6.11`},
-	"next minor version":      {to: `version: 3.7.3`, field: "spec.version", words: "within its minor version only"},
-	"previous minor version":  {to: `version: 3.5.35`, field: "spec.version", words: "within its minor version only"},
+	"next minor version":      {to: `version: 3.7.3`},
+	"previous minor version":  {to: `version: 3.5.35`},
+	"a suffix":                {to: `version: 3.7.3-rc.1`, field: "spec.version", words: "without a leading v or a suffix"},
 	"scale out":               {to: `size: 5`},
 	"scale in":                {to: `size: 1`},
 	"an even size":            {to: `size: 4`, field: "spec.size", words: "must be 1, 3, 5 or 7"},
@@ -125,10 +126,11 @@ func TestScaleSubresource(t *testing.T) {
 		kind
 		replicas, observed int64
 		status             object
+		refused            int64
 		field, words       string
 	}{
-		{etcdKind, 3, 2, object{"size": 2, "selector": "a=b"}, "spec.size", "scaling an existing cluster is not part of this release"},
-		{redisKind, 3, 1, object{"shardCount": 1, "selector": "a=b"}, "spec.shards", "resharding an existing cluster is not part of this release"},
+		{etcdKind, 3, 2, object{"size": 2, "selector": "a=b"}, 4, "spec.size", "must be 1, 3, 5 or 7"},
+		{redisKind, 3, 1, object{"shardCount": 1, "selector": "a=b"}, 5, "spec.shards", "resharding an existing cluster is not part of this release"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, ctx := apiServer(t), testContext(t)
@@ -151,7 +153,7 @@ func TestScaleSubresource(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("/scale (-want +got):\n%s", diff)
 			}
-			scale.Object["spec"] = object{"replicas": int64(5)}
+			scale.Object["spec"] = object{"replicas": c.refused}
 			err := s.client.SubResource("scale").Update(ctx, u, client.WithSubResourceBody(scale))
 			if err == nil || !strings.Contains(err.Error(), c.field) || !strings.Contains(err.Error(), c.words) {
 				t.Errorf("an update of /scale must be refused for %s with %q: %v", c.field, c.words, err)

@@ -132,7 +132,7 @@ func TestAdmissionAndRendererAgreeOnParametersOfEtcd(t *testing.T) {
 				t.Fatal(err)
 			}
 			extra := map[string]v1alpha1.ConfigValue{key: v1alpha1.ConfigValue(p.value)}
-			_, rendered := etcd.Common(&v1alpha1.EtcdConfig{Extra: extra}, v)
+			_, rendered := etcd.Common(&v1alpha1.EtcdConfig{Extra: extra}, v, v)
 			accepted := admitted(t, etcdKind, overlay(withExtra(key, p.value), object{"version": version}))
 			if (accepted == nil) != want || (rendered == nil) != want {
 				t.Errorf("%s with etcd %s: admission says %v, the renderer %v, want it accepted: %t", key, version, accepted, rendered, want)

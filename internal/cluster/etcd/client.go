@@ -23,6 +23,10 @@ type View struct {
 	Leader  uint64
 	Learner bool
 	Version string
+	// Storage is the version of the format that it writes its data in, zero before 3.6.
+	Storage Version
+	// Downgrade is the version that the members prepare to go back to, empty when they do not.
+	Downgrade string
 	// DBSize of its database file in bytes, and how much of it is in use: the rest is freed by a defragmentation.
 	DBSize, DBInUse int64
 	// Applied is the index of the last raft entry that it applied.
@@ -83,6 +87,11 @@ type Client interface {
 	// ClusterVersion is the version that the members have agreed on, 3.6.0 for example. It needs no quorum. It stays behind
 	// until the last member has been upgraded, and follows a few seconds later.
 	ClusterVersion(ctx context.Context) (Version, error)
+	// Downgrade tells the members to go back to an earlier minor version, after etcd has checked that it can be done. One that
+	// is under way is no error.
+	Downgrade(ctx context.Context, to Version) error
+	// CancelDowngrade ends that. It is no error when there is none.
+	CancelDowngrade(ctx context.Context) error
 	// Close releases the connection.
 	Close() error
 }

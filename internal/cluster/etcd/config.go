@@ -123,8 +123,10 @@ const (
 	etcdQuota = 2 << 30
 )
 
-// Common returns what all members have in common: everything that a member must be restarted for when it changes.
-func Common(c *v1alpha1.EtcdConfig, v Version) (map[string]any, error) {
+// Common returns what all members of a version have in common: everything that a member must be restarted for when it changes.
+// The keys are those of the wanted version. On the way there, they are written under the names that v knows them by, and left
+// out where it has none.
+func Common(c *v1alpha1.EtcdConfig, v, wanted Version) (map[string]any, error) {
 	if c == nil {
 		c = &v1alpha1.EtcdConfig{}
 	}
@@ -136,11 +138,13 @@ func Common(c *v1alpha1.EtcdConfig, v Version) (map[string]any, error) {
 	}
 	typed(out, c)
 	for _, key := range slices.Sorted(maps.Keys(c.Extra)) {
-		value, err := extra(key, string(c.Extra[key]), v)
+		value, err := extra(key, string(c.Extra[key]), wanted)
 		if err != nil {
 			return nil, cluster.Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf("spec.config.extra[%s]: %v", key, err)}
 		}
-		out[key] = value
+		if name := nameIn(key, v); name != "" {
+			out[name] = value
+		}
 	}
 	corruptionChecks(out, v)
 	return out, nil
@@ -307,16 +311,25 @@ func peerSecurity(mode v1alpha1.TLSMode, v Version) map[string]any {
 	return out
 }
 
-// ConfigData returns everything that belongs into the ConfigMap of a cluster.
-func ConfigData(r Record, common map[string]any, l Layout) (map[string]string, error) {
+// ConfigKey is the key of a member's configuration for a version.
+func ConfigKey(member string, v Version) string { return member + "." + v.String() + ".yaml" }
+
+// ConfigData returns everything that belongs into the ConfigMap of a cluster: the record, and for every version that there are
+// pods of the configuration of every member.
+func (b Blueprint) ConfigData(r Record) (map[string]string, error) {
 	data := r.Data()
-	l.Members = r.Members
-	for _, p := range r.Members {
-		text, err := MemberConfig(common, l, p)
+	for _, v := range slices.Concat(b.InUse, []Version{r.Version}) {
+		common, err := Common(b.Cluster.Spec.Config, v, b.Target)
 		if err != nil {
 			return nil, err
 		}
-		data[p.Name+".yaml"] = text
+		l := b.Layout()
+		l.Members, l.Version = r.Members, v
+		for _, p := range r.Members {
+			if data[ConfigKey(p.Name, v)], err = MemberConfig(common, l, p); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return data, nil
 }
@@ -359,12 +372,30 @@ const gatesKey = "feature-gates"
 var ownedGate = regexp.MustCompile(`(^|[, ])(CompactHashCheck|InitialCorruptCheck|AllAlpha|AllBeta)[ =]`)
 
 func renamed(key string) string {
+	if other := otherName(key); other != "" {
+		return fmt.Sprintf(" (there it is called %s)", other)
+	}
+	return ""
+}
+
+// otherName is what a parameter was called before 3.6 or is called since, empty when there is no such name.
+func otherName(key string) string {
 	other := "experimental-" + key
 	if name, ok := strings.CutPrefix(key, "experimental-"); ok {
 		other = name
 	}
 	if _, ok := freeParameters[other]; ok {
-		return fmt.Sprintf(" (there it is called %s)", other)
+		return other
+	}
+	return ""
+}
+
+// nameIn is the name of a parameter in a version, empty when that has no such parameter.
+func nameIn(key string, v Version) string {
+	for _, name := range []string{key, otherName(key)} {
+		if p, ok := freeParameters[name]; ok && v.Minor >= p.since && (p.until == 0 || v.Minor <= p.until) {
+			return name
+		}
 	}
 	return ""
 }

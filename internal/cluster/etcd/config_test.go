@@ -68,7 +68,7 @@ func TestMemberConfig(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := version(t, tc.version)
-			common, err := etcd.Common(tc.config, v)
+			common, err := etcd.Common(tc.config, v, v)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +142,7 @@ func TestParametersThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := etcd.Common(&v1alpha1.EtcdConfig{
 				Extra: map[string]v1alpha1.ConfigValue{tc.key: v1alpha1.ConfigValue(tc.value)},
-			}, version(t, tc.version))
+			}, version(t, tc.version), version(t, tc.version))
 			var refusal cluster.Refusal
 			if !errors.As(err, &refusal) || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), tc.key) {
 				t.Errorf("%v", err)
@@ -161,7 +161,7 @@ func TestEveryOwnedParameterIsRefused(t *testing.T) {
 	}
 	for _, key := range owned {
 		for _, v := range []string{"3.5.35", "3.6.16", "3.7.3"} {
-			_, err := etcd.Common(&v1alpha1.EtcdConfig{Extra: map[string]v1alpha1.ConfigValue{key: "1"}}, version(t, v))
+			_, err := etcd.Common(&v1alpha1.EtcdConfig{Extra: map[string]v1alpha1.ConfigValue{key: "1"}}, version(t, v), version(t, v))
 			if err == nil {
 				t.Errorf("%s may be set for %s", key, v)
 			}
@@ -171,7 +171,7 @@ func TestEveryOwnedParameterIsRefused(t *testing.T) {
 
 func TestEveryKeyThatIsWrittenIsOwnedOrTyped(t *testing.T) {
 	v := version(t, "3.6.16")
-	common, err := etcd.Common(nil, v)
+	common, err := etcd.Common(nil, v, v)
 	if err != nil {
 		t.Fatal(err)
 	}

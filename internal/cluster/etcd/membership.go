@@ -216,14 +216,19 @@ func (s State) allVote() bool {
 	return !slices.ContainsFunc(s.Members, func(m Member) bool { return m.Learner || !s.healthy(m) })
 }
 
-// dropSick takes a member out that spec.size does not ask for and that the cluster would not miss, before anything waits
-// for it.
+// dropSick takes the members out that spec.size does not ask for and that the cluster does not miss, before anything waits for
+// them.
 func dropSick(s State) (cluster.Plan, bool) {
-	m := s.surplus()
-	if m != nil && !m.Learner && s.healthy(*m) {
-		return cluster.Pass()
+	for _, m := range s.Members {
+		if i := s.ordinal(m); i >= s.Want.Size && (m.Learner || !s.healthy(m)) {
+			name := s.Want.Peers[i].Name
+			return cluster.Do(RemoveMember{ID: m.ID, Name: name, Via: s.via(m)}, "spec.size is %d, and %s has no vote or is not well", s.Want.Size, name)
+		}
 	}
-	return shrink(s)
+	if s.surplus() == nil {
+		return shrink(s)
+	}
+	return cluster.Pass()
 }
 
 // surplus is the member of the highest ordinal, nil when the quorum lists none.

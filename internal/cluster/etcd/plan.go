@@ -60,16 +60,17 @@ const (
 func Next(s State) cluster.Plan {
 	return cluster.Decide(s,
 		writeRecord, nothingWasRetained,
-		restartStuck,
+		setVersion, neverBehind, reject, restartStuck,
 		refusePassword, restartLeaderless, waitForMembers, keepIdentity,
 		recordIdentity, authenticate, letClientsIn,
 		refuseStrangers, adopt, replaceLost, promote, rejoin,
 		reportForeignPeers, refuseStorage, refuseCorruption,
-		dropSick, restartSick, waitForHealth,
-		refuseVersion, rollOut,
+		dropSick, waitForVersion, restartSick, waitForHealth,
+		refuseVersion, waitForLag, rollOut, prove,
 		shrink, discard,
 		reportNoSpace,
-		grow,
+		upgrade, grow,
+		reportRejected,
 	)
 }
 
@@ -80,7 +81,7 @@ func writeRecord(s State) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	if s.Set != nil {
-		return cluster.Do(WriteBootstrap{BootstrapRecovered, max(s.Set.Replicas, 1)},
+		return cluster.Do(WriteBootstrap{BootstrapRecovered, max(s.Set.Replicas, 1), s.Set.madeWith(s.Want.Version)},
 			"the record was deleted under a living cluster: it is written anew")
 	}
 	size := s.Want.Size
@@ -92,9 +93,9 @@ func writeRecord(s State) (cluster.Plan, bool) {
 		size = max(size, min(c.Ordinal+1, len(s.Want.Peers))) // A smaller cluster comes of it by scaling in.
 	}
 	if len(s.Claims) == 0 {
-		return cluster.Do(WriteBootstrap{BootstrapNew, size}, "no volume of an earlier cluster exists: %d members found a new one", size)
+		return cluster.Do(WriteBootstrap{BootstrapNew, size, s.Want.Version}, "no volume of an earlier cluster exists: %d members found a new one", size)
 	}
-	return cluster.Do(WriteBootstrap{BootstrapRetained, size},
+	return cluster.Do(WriteBootstrap{BootstrapRetained, size, s.Want.Version},
 		"volumes of an earlier cluster exist: its members start with their data, and none founds a new cluster")
 }
 
@@ -110,7 +111,7 @@ func nothingWasRetained(s State) (cluster.Plan, bool) {
 			return cluster.Pass()
 		}
 	}
-	return cluster.Do(WriteBootstrap{BootstrapNew, len(s.Record.Members)},
+	return cluster.Do(WriteBootstrap{BootstrapNew, len(s.Record.Members), s.Record.Version},
 		"every volume that was left by an earlier cluster is empty: the members found a new one")
 }
 
@@ -147,6 +148,7 @@ func restartLeaderless(s State) (cluster.Plan, bool) {
 		switch {
 		case p.Terminating || (!p.Started.IsZero() && s.Now.Sub(p.Started) < youth):
 			return cluster.Pass()
+		case p.Version.Minor != s.Record.Version.Minor: // It may not start at all with another one.
 		case victim == nil && s.outdated(p) && p.EverRan && !p.Ready && (p.View == nil || p.View.Leader == 0):
 			victim = &s.Pods[i]
 		}
@@ -418,11 +420,11 @@ func refuseVersion(s State) (cluster.Plan, bool) {
 	for _, m := range s.Members {
 		p := s.pod(m)
 		v, err := ParseVersion(p.View.Version)
-		if err != nil || s.outdated(*p) || (v.Major == s.Want.Version.Major && v.Minor == s.Want.Version.Minor) {
+		if err != nil || s.outdated(*p) || (v.Major == s.Record.Version.Major && v.Minor == s.Record.Version.Minor) {
 			continue
 		}
 		return cluster.Refuse(ReasonVersion, "%s runs etcd %s, and spec.version is %s: set spec.image to an image of that version",
-			p.Name, v, s.Want.Version)
+			p.Name, v, s.Record.Version)
 	}
 	return cluster.Pass()
 }

@@ -14,10 +14,18 @@ import (
 
 const clusterID = 0xc1
 
+var (
+	v35 = etcd.Version{Major: 3, Minor: 5, Patch: 35}
+	v36 = etcd.Version{Major: 3, Minor: 6, Patch: 16}
+	v37 = etcd.Version{Major: 3, Minor: 7, Patch: 3}
+)
+
 // settled is a cluster of three members as specified; orders-1 leads. Tests change what they are about.
 func settled(change func(*etcd.State)) etcd.State {
 	s := fresh(nil)
-	s.Record = &etcd.Record{Bootstrap: etcd.BootstrapNew, ClusterID: clusterID, Members: s.Want.Peers[:3]}
+	s.Record = &etcd.Record{
+		Bootstrap: etcd.BootstrapNew, ClusterID: clusterID, Members: s.Want.Peers[:3], Version: s.Want.Version, Proven: s.Want.Settings,
+	}
 	s.Set, s.Open = &etcd.Set{Replicas: 3}, true
 	s.Auth = &etcd.Auth{Enabled: true, PasswordWorks: true}
 	for i, m := range s.Want.Peers[:3] {
@@ -25,7 +33,7 @@ func settled(change func(*etcd.State)) etcd.State {
 		s.Claims = append(s.Claims, etcd.Claim{Name: cluster.Claim("orders", i), UID: fmt.Sprint("claim-", i), Ordinal: i, Age: time.Hour})
 		s.Members = append(s.Members, etcd.Member{ID: id, Name: m.Name, PeerURL: m.URL, Published: true})
 		s.Pods = append(s.Pods, etcd.Pod{
-			Name: m.Name, UID: "uid-" + m.Name, ResourceVersion: "7", Ordinal: i, Ready: true, TemplateHash: "now", EverRan: true,
+			Version: v36, Name: m.Name, UID: "uid-" + m.Name, ResourceVersion: "7", Ordinal: i, Ready: true, TemplateHash: "now", EverRan: true,
 			View: &etcd.View{MemberID: id, ClusterID: clusterID, Leader: 2, Version: "3.6.16", DBSize: 20000, Applied: 9},
 		})
 	}
@@ -39,8 +47,8 @@ func settled(change func(*etcd.State)) etcd.State {
 func fresh(change func(*etcd.State)) etcd.State {
 	s := etcd.State{Now: simNow, Want: etcd.Want{
 		Name: "orders", Size: 3, Peers: etcd.Peers("orders", "default", "cluster.local", etcd.MaxSize, true), TemplateHash: "now",
-		Version: etcd.Version{Major: 3, Minor: 6, Patch: 16},
-		Auth:    true, PasswordSecret: "orders-auth", CertificateIsRoot: true, Persistent: true,
+		Version: etcd.Version{Major: 3, Minor: 6, Patch: 16}, Settings: "settings", Asked: "asked",
+		Auth: true, PasswordSecret: "orders-auth", CertificateIsRoot: true, Persistent: true,
 	}}
 	if change != nil {
 		change(&s)
@@ -82,11 +90,11 @@ func (tc planRow) check(t *testing.T) {
 func TestNext(t *testing.T) {
 	for name, tc := range map[string]planRow{
 		"a new cluster gets its record first": {
-			state: fresh(nil), step: etcd.WriteBootstrap{Bootstrap: etcd.BootstrapNew, Size: 3},
+			state: fresh(nil), step: etcd.WriteBootstrap{Bootstrap: etcd.BootstrapNew, Size: 3, Version: v36},
 		},
 		"claims of an earlier cluster forbid founding": {
 			state: fresh(func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-2", Ordinal: 2}} }),
-			step:  etcd.WriteBootstrap{Bootstrap: etcd.BootstrapRetained, Size: 3},
+			step:  etcd.WriteBootstrap{Bootstrap: etcd.BootstrapRetained, Size: 3, Version: v36},
 		},
 		"claims that are on their way out are waited for": {
 			state:  fresh(func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-0", Leaving: true}} }),
@@ -94,11 +102,11 @@ func TestNext(t *testing.T) {
 		},
 		"claims of a larger cluster bring all its members back": {
 			state: fresh(func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-4", Ordinal: 4}} }),
-			step:  etcd.WriteBootstrap{Bootstrap: etcd.BootstrapRetained, Size: 5},
+			step:  etcd.WriteBootstrap{Bootstrap: etcd.BootstrapRetained, Size: 5, Version: v36},
 		},
 		"a record deleted under a living cluster never founds, and keeps all its pods": {
 			state: fresh(func(s *etcd.State) { s.Set, s.Want.Persistent = &etcd.Set{Replicas: 5}, false }),
-			step:  etcd.WriteBootstrap{Bootstrap: etcd.BootstrapRecovered, Size: 5},
+			step:  etcd.WriteBootstrap{Bootstrap: etcd.BootstrapRecovered, Size: 5, Version: v36},
 		},
 		"retained volumes that are all empty found a cluster": {
 			state: settled(func(s *etcd.State) {
@@ -107,7 +115,7 @@ func TestNext(t *testing.T) {
 					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
 				}
 			}),
-			step: etcd.WriteBootstrap{Bootstrap: etcd.BootstrapNew, Size: 3},
+			step: etcd.WriteBootstrap{Bootstrap: etcd.BootstrapNew, Size: 3, Version: v36},
 		},
 		"retained volumes of which one may have data do not": {
 			state: settled(func(s *etcd.State) {
@@ -303,13 +311,16 @@ func TestNext(t *testing.T) {
 		"an image of another minor version stops with the first member": {
 			state: settled(func(s *etcd.State) {
 				s.Want.TemplateHash = "next"
-				s.Pods[2].TemplateHash, s.Pods[2].View.Version = "next", "3.7.3"
+				s.Pods[2].TemplateHash, s.Pods[2].View.Version, s.Want.ImageOverridden = "next", "3.7.3", true
+				s.ClusterVersion = v36
 			}),
 			reason: etcd.ReasonVersion, stalled: true, says: "orders-2 runs etcd 3.7.3, and spec.version is 3.6.16",
 		},
 		"an image of another minor version is undone": {
-			state: settled(func(s *etcd.State) { s.Pods[2].TemplateHash, s.Pods[2].View.Version = "bad", "3.7.3" }),
-			step:  deletion("orders-2"),
+			state: settled(func(s *etcd.State) {
+				s.Pods[2].TemplateHash, s.Pods[2].View.Version, s.ClusterVersion = "bad", "3.7.3", v36
+			}),
+			step: deletion("orders-2"),
 		},
 		"a leader hands over before it is restarted": {
 			state: settled(func(s *etcd.State) {

@@ -27,6 +27,10 @@ const (
 	KeyBootstrap = "bootstrap"
 	KeyClusterID = "cluster-id"
 	KeyMembers   = "members"
+	keyVersion   = "version"
+	keyProven    = "proven"
+	keyRejected  = "rejected"
+	keyVerdict   = "verdict"
 )
 
 // Peer is a member as the specification names it: its pod and its peer URL.
@@ -40,6 +44,12 @@ type Record struct {
 	ClusterID uint64
 	// Members that the pods stand for, by ordinal.
 	Members []Peer
+	// Version that pods are made with.
+	Version Version
+	// Proven are the encoded settings with which all members were well last, empty before.
+	Proven string
+	// Rejected tells the settings apart that were set back, and Verdict says why; empty when none were.
+	Rejected, Verdict string
 }
 
 // Data returns the record as ConfigMap data.
@@ -52,11 +62,27 @@ func (r Record) Data() map[string]string {
 	for _, p := range r.Members {
 		fmt.Fprintf(&members, "%s=%s\n", p.Name, p.URL)
 	}
-	return map[string]string{KeyBootstrap: string(r.Bootstrap), KeyClusterID: id, KeyMembers: members.String()}
+	return map[string]string{
+		KeyBootstrap: string(r.Bootstrap), KeyClusterID: id, KeyMembers: members.String(), keyVersion: r.Version.String(),
+		keyProven: r.Proven, keyRejected: r.Rejected, keyVerdict: r.Verdict,
+	}
 }
 
 // ParseRecord reads a record out of ConfigMap data.
 func ParseRecord(data map[string]string) (Record, error) {
+	r, err := ParseIdentity(data)
+	if err != nil {
+		return r, err
+	}
+	if r.Version, err = ParseVersion(data[keyVersion]); err != nil {
+		return r, fmt.Errorf("key %s: %w", keyVersion, err)
+	}
+	r.Proven, r.Rejected, r.Verdict = data[keyProven], data[keyRejected], data[keyVerdict]
+	return r, nil
+}
+
+// ParseIdentity reads what the start gate needs of a record: bootstrap, cluster id and members.
+func ParseIdentity(data map[string]string) (Record, error) {
 	r := Record{Bootstrap: Bootstrap(data[KeyBootstrap])}
 	switch r.Bootstrap {
 	case BootstrapNew, BootstrapRetained, BootstrapRecovered:

@@ -18,9 +18,15 @@ import (
 
 // Blueprint is all that the objects of a cluster are built from.
 type Blueprint struct {
+	// Cluster has the settings that pods are made with, which may not be those that the specification asks for.
 	Cluster *v1alpha1.EtcdCluster
-	Version Version
-	Record  Record
+	// Version that pods are made with, on the way to Target.
+	Version, Target Version
+	// InUse are the versions that there are pods of.
+	InUse  []Version
+	Record Record
+	// Asked tells the settings apart that the specification asks for.
+	Asked string
 	// Common configuration of the members, see Common.
 	Common map[string]any
 	// Storage of the members, nil for ephemeral. A StatefulSet cannot change its claim template, so this is what the

@@ -28,14 +28,15 @@ func blueprint(t *testing.T, change func(*etcd.Blueprint)) etcd.Blueprint {
 			Spec:       v1alpha1.EtcdClusterSpec{Size: 3, Version: "3.6.16"},
 		},
 		Version:    version(t, "3.6.16"),
-		Record:     etcd.Record{Bootstrap: etcd.BootstrapNew, Members: etcd.Peers("orders", "shop", "cluster.local", 3, true)},
+		Target:     version(t, "3.6.16"),
+		Record:     etcd.Record{Bootstrap: etcd.BootstrapNew, Version: version(t, "3.6.16"), Members: etcd.Peers("orders", "shop", "cluster.local", 3, true)},
 		Storage:    &v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
 		Domain:     "cluster.local",
 		AgentImage: "quorate/operator:1", SigningSum: "t-1", ServerSecret: "orders-server-tls", PeerSecret: "orders-peer-tls",
 		Owner: kube.Owner("quorate.dev/v1alpha1", "EtcdCluster", "orders", "u-1"),
 	}
 	var err error
-	if b.Common, err = etcd.Common(nil, b.Version); err != nil {
+	if b.Common, err = etcd.Common(nil, b.Version, b.Version); err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {
@@ -212,21 +213,21 @@ func TestTheConnectionSecret(t *testing.T) {
 }
 
 func TestTheConfigMapNamesEveryMember(t *testing.T) {
-	b := blueprint(t, nil)
-	data, err := etcd.ConfigData(b.Record, b.Common, b.Layout())
+	b := blueprint(t, func(b *etcd.Blueprint) { b.InUse = []etcd.Version{version(t, "3.5.35")} })
+	data, err := b.ConfigData(b.Record)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"bootstrap", "cluster-id", "members", "orders-0.yaml", "orders-1.yaml", "orders-2.yaml"} {
+	for _, key := range []string{"bootstrap", "cluster-id", "members", "orders-0.3.6.16.yaml", "orders-1.3.6.16.yaml", "orders-2.3.5.35.yaml"} {
 		if _, ok := data[key]; !ok {
 			t.Errorf("there is no %s", key)
 		}
 	}
-	if !strings.Contains(data["orders-0.yaml"], "quota-backend-bytes: 335544320") {
-		t.Errorf("the size of the volume is not heeded: %s", data["orders-0.yaml"])
+	if !strings.Contains(data["orders-0.3.6.16.yaml"], "quota-backend-bytes: 335544320") {
+		t.Errorf("the size of the volume is not heeded: %s", data["orders-0.3.6.16.yaml"])
 	}
 	raw, err := json.Marshal(data)
-	if err != nil || !strings.Contains(data["orders-2.yaml"], "initial-cluster-token: shop-orders-u-1") {
+	if err != nil || !strings.Contains(data["orders-2.3.6.16.yaml"], "initial-cluster-token: shop-orders-u-1") {
 		t.Errorf("%v: %s", err, raw)
 	}
 }

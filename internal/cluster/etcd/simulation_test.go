@@ -8,9 +8,12 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
@@ -33,6 +36,7 @@ type sim struct {
 
 	// The specification.
 	uid, template, size int
+	release             etcd.Version
 	persistent, auth    bool
 	certRoot            bool
 	password            string
@@ -65,7 +69,25 @@ type sim struct {
 	turns     int
 }
 
-type simSet struct{ template, members int }
+type simSet struct {
+	made    simSettings
+	members int
+}
+
+// simSettings are what pods are made with.
+type simSettings struct {
+	release  etcd.Version
+	template int
+}
+
+func (s simSettings) String() string { return fmt.Sprintf("%s/%d", s.release, s.template) }
+
+func parseSettings(text string) (s simSettings) {
+	release, template, _ := strings.Cut(text, "/")
+	s.release, _ = etcd.ParseVersion(release)
+	s.template, _ = strconv.Atoi(template)
+	return s
+}
 
 type simClaim struct {
 	disk *etcdfake.Disk
@@ -77,15 +99,16 @@ type simClaim struct {
 type simPod struct {
 	name, uid string
 	// starts counts the processes it has had; version is what a copy of it was, see sim.version.
-	starts   int
-	version  string
-	ordinal  int
-	template int
-	disk     *etcdfake.Disk
-	process  *etcdfake.Process
-	everRan  bool
-	fatal    string
-	gate     *etcd.GateReport
+	starts  int
+	version string
+	ordinal int
+	simSettings
+	born    int
+	disk    *etcdfake.Disk
+	process *etcdfake.Process
+	everRan bool
+	fatal   string
+	gate    *etcd.GateReport
 }
 
 // simView is a copy of what the API server held.
@@ -107,6 +130,7 @@ func newSim(seed uint64) *sim {
 	s.auth = s.rng.IntN(4) > 0
 	s.certRoot = s.rng.IntN(3) > 0
 	s.uid, s.password = 1, "password-1"
+	s.release = releases[s.rng.IntN(len(releases))]
 	if s.rng.IntN(6) == 0 {
 		s.bad[0] = true
 	}
@@ -114,6 +138,8 @@ func newSim(seed uint64) *sim {
 		s.size, s.persistent, s.auth, s.certRoot, s.bad[0])
 	return s
 }
+
+var releases = []etcd.Version{{Major: 3, Minor: 5, Patch: 20}, v35, v36, v37}
 
 func (s *sim) note(format string, args ...any) {
 	s.trace = append(s.trace, fmt.Sprintf(format, args...))
@@ -170,7 +196,7 @@ func (s *sim) kubelet() {
 
 func (s *sim) createPod(name string, ordinal int) *simPod {
 	s.pods0++
-	p := &simPod{name: name, uid: fmt.Sprint(s.pods0), ordinal: ordinal, template: s.set.template}
+	p := &simPod{name: name, uid: fmt.Sprint(s.pods0), ordinal: ordinal, simSettings: s.set.made, born: s.turns}
 	if s.persistent {
 		if s.claims[ordinal] == nil {
 			s.claims[ordinal] = &simClaim{disk: &etcdfake.Disk{}, uid: s.pods0}
@@ -217,7 +243,7 @@ func (s *sim) runGate(p *simPod) {
 		members = d.Members
 	}
 	process, err := s.net.Start(etcdfake.Config{
-		Self: in.Self, Token: fmt.Sprint(s.uid), State: d.State, Members: members, Version: "3.6.16", Behind: s.rng.IntN(4),
+		Self: in.Self, Token: fmt.Sprint(s.uid), State: d.State, Members: members, Version: p.release.String(), Behind: s.rng.IntN(4),
 	}, p.disk)
 	if errors.Is(err, etcdfake.ErrRemoved) {
 		p.fatal = err.Error()
@@ -284,9 +310,25 @@ func (s *sim) operator() (cluster.Plan, bool) {
 	return plan, s.act(plan.Step)
 }
 
+// asked are the settings of the specification.
+func (s *sim) asked() simSettings { return simSettings{s.release, s.template} }
+
+// target are the settings that are to be reached: those of the specification, unless they were rejected.
+func (s *sim) target(r etcd.Record) simSettings {
+	if r.Rejected != "" && r.Rejected == s.asked().String() {
+		return parseSettings(r.Proven)
+	}
+	return s.asked()
+}
+
+// made are the settings that pods are made with.
+func (s *sim) made(r etcd.Record) simSettings {
+	return simSettings{r.Version, s.target(r).template}
+}
+
 // ensure applies the StatefulSet.
 func (s *sim) ensure(v *simView) bool {
-	want := simSet{s.template, len(v.record.Members)}
+	want := simSet{s.made(*v.record), len(v.record.Members)}
 	if s.record == nil || (s.set != nil && *s.set == want) {
 		return true
 	}
@@ -297,19 +339,26 @@ func (s *sim) ensure(v *simView) bool {
 func (s *sim) observe(v *simView) etcd.State {
 	st := etcd.State{
 		Want: etcd.Want{
-			Name: "orders", Size: s.size, Peers: s.members(etcd.MaxSize), TemplateHash: fmt.Sprint(s.template), Auth: s.auth,
-			CertificateIsRoot: s.certRoot, Persistent: s.persistent, Version: etcd.Version{Major: 3, Minor: 6, Patch: 16},
+			Name: "orders", Size: s.size, Peers: s.members(etcd.MaxSize), Auth: s.auth, CertificateIsRoot: s.certRoot, Persistent: s.persistent,
+			Version: s.release, Asked: s.asked().String(),
 		},
 		Record: v.record, Claims: v.claims, Open: v.open, Now: simNow,
 	}
 	if v.set != nil {
-		st.Set = &etcd.Set{Replicas: v.set.members}
+		st.Set = &etcd.Set{Replicas: v.set.members, Version: v.set.made.release}
+	}
+	if v.record != nil {
+		made := s.made(*v.record).String()
+		st.Want.Version, st.Want.Settings, st.Want.TemplateHash = s.target(*v.record).release, made, made
 	}
 	for i := range v.pods {
 		st.Pods = append(st.Pods, s.observePod(&v.pods[i]))
 	}
 	if st.Record == nil {
 		return st
+	}
+	if i := slices.IndexFunc(st.Pods, func(p etcd.Pod) bool { return p.View != nil && p.View.Leader != 0 }); i >= 0 && st.VersionMoves() {
+		st.ClusterVersion, _ = s.client(v.pods[i].process).ClusterVersion(context.Background())
 	}
 	for i := range st.Pods {
 		if st.Pods[i].View == nil || st.Pods[i].View.Leader == 0 {
@@ -334,7 +383,7 @@ func (s *sim) observe(v *simView) etcd.State {
 
 func (s *sim) observePod(p *simPod) etcd.Pod {
 	out := etcd.Pod{
-		Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: fmt.Sprint(p.template), EverRan: p.everRan,
+		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: p.simSettings.String(), Age: time.Duration(s.turns-p.born) * time.Minute, EverRan: p.everRan,
 		Stuck: (s.bad[p.template] || s.lostClaim(p)) && p.process == nil, Gate: p.gate, Fatal: p.fatal,
 	}
 	if out.Stuck {
@@ -363,7 +412,17 @@ func (s *sim) act(step cluster.Step) bool {
 	case etcd.WriteBootstrap:
 		return s.writeBootstrap(step)
 	case etcd.Resize:
-		return s.resize(step)
+		return s.change(func(r *etcd.Record) { r.Members = s.members(step.To) })
+	case etcd.SetVersion:
+		return s.change(func(r *etcd.Record) { r.Version = step.To })
+	case etcd.Prove:
+		return s.change(func(r *etcd.Record) { r.Proven = step.Settings })
+	case etcd.Reject:
+		return s.change(func(r *etcd.Record) { r.Rejected, r.Verdict = step.Asked, step.Verdict })
+	case etcd.Downgrade:
+		return s.call(step.Via, func(c *etcdfake.Client) error { return c.Downgrade(context.Background(), step.To) })
+	case etcd.CancelDowngrade:
+		return s.call(step.Via, func(c *etcdfake.Client) error { return c.CancelDowngrade(context.Background()) })
 	case etcd.AddLearner:
 		return s.reconfigure(step.Via, func(c *etcdfake.Client) error { return c.AddLearner(context.Background(), step.URL) })
 	case etcd.Promote:
@@ -413,23 +472,22 @@ func (s *sim) writeBootstrap(step etcd.WriteBootstrap) bool {
 	if b == etcd.BootstrapNew && len(s.claims) > 0 {
 		return true
 	}
-	s.record = &etcd.Record{Bootstrap: b, Members: s.members(step.Size)}
+	s.record = &etcd.Record{Bootstrap: b, Members: s.members(step.Size), Version: step.Version}
 	return !s.write()
 }
 
-// moved reports whether what a change of the members was decided on is not so any more.
+// moved reports whether what a step was decided on is not so any more.
 func (s *sim) moved() bool {
-	seen := s.seen
-	return s.record == nil || seen.record == nil || len(seen.record.Members) != len(s.record.Members) ||
-		seen.record.ClusterID != s.record.ClusterID
+	return s.record == nil || s.seen.record == nil || !cmp.Equal(*s.seen.record, *s.record)
 }
 
-func (s *sim) resize(step etcd.Resize) bool {
-	if s.moved() || len(s.record.Members) != step.From {
+// change changes the record.
+func (s *sim) change(edit func(*etcd.Record)) bool {
+	if s.moved() {
 		return true
 	}
 	r := *s.record
-	r.Members = s.members(step.To)
+	edit(&r)
 	s.record = &r
 	return !s.write()
 }
@@ -598,7 +656,12 @@ func (s *sim) fault() {
 	case p == nil:
 	case kind == 15 && s.rng.IntN(3) == 0:
 		s.breakDisk(p)
-	case kind >= 15:
+	case kind == 15:
+	case kind == 16 && s.recorded == 0 && s.started() > 0:
+		// Whoever brings old data back knows its version.
+	case kind == 16:
+		s.release = releases[s.rng.IntN(len(releases))]
+		s.note("spec.version changes to %s", s.release)
 	case kind == 5 && s.rng.IntN(4) == 0:
 		s.loseDisk(p)
 	case kind == 5 && p.process != nil && s.persistent:
@@ -689,6 +752,9 @@ func (s *sim) recreate() {
 	clear(s.orphans)
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
 		s.deletePod(s.pods[name])
+	}
+	if s.record != nil {
+		s.release = s.record.Version
 	}
 	s.record, s.set, s.stale, s.recorded, s.open = nil, nil, nil, 0, false
 	s.uid++
@@ -809,6 +875,7 @@ func (s *sim) quiet() string {
 		return s.unfit()
 	case plan.Reason == "" || plan.Message == "":
 		return "it waits without a reason"
+	case plan.Reason == etcd.ReasonVersion && plan.Stalled && s.release.Minor < s.record.Version.Minor-1:
 	case !s.persistent && len(s.record.Members) == 1 && plan.Reason == etcd.ReasonRollout:
 	case !s.diskLost && !s.hopeless() && plan.Reason != etcd.ReasonAuth:
 		return "it gave up although a quorum of disks is there: " + plan.Message
@@ -859,7 +926,7 @@ func (s *sim) unfit() string {
 		switch {
 		case p.process == nil || !s.net.Voting(p.process):
 			return "settled with a member that does not vote"
-		case p.template != s.template:
+		case p.simSettings != s.asked():
 			return "settled with an outdated pod"
 		case s.auth != p.process.AuthOn():
 			return "settled with the wrong authentication"

@@ -17,6 +17,8 @@ type State struct {
 	Pods   []Pod
 	// Members as the quorum has them; nil: unknown, because no member answered.
 	Members []Member
+	// ClusterVersion is what the members have agreed on, zero when unknown. It is asked for while the version changes only.
+	ClusterVersion Version
 	// Auth is nil when unknown; AuthError says why.
 	Auth      *Auth
 	AuthError error
@@ -33,8 +35,12 @@ type Want struct {
 	// Peers are the members of all ordinals that there can be, whatever the size.
 	Peers        []Peer
 	TemplateHash string
-	// Version of etcd.
+	// Version of etcd that is to be reached.
 	Version Version
+	// Settings are the encoded settings that pods are made with now, Asked tells those apart that the specification asks for.
+	Settings, Asked string
+	// ImageOverridden says that the image does not follow the version.
+	ImageOverridden bool
 	// Auth says that clients must authenticate, with the password in PasswordSecret.
 	Auth           bool
 	PasswordSecret string
@@ -50,6 +56,16 @@ type Want struct {
 type Set struct {
 	// Replicas is the number of pods that it makes.
 	Replicas int
+	// Version that it makes them with, zero when it does not say.
+	Version Version
+}
+
+// madeWith is the version of the pods, as far as the set says.
+func (s Set) madeWith(otherwise Version) Version {
+	if s.Version == (Version{}) {
+		return otherwise
+	}
+	return s.Version
 }
 
 // Claim is the volume claim of an ordinal.
@@ -68,6 +84,8 @@ type Claim struct {
 type Pod struct {
 	Name, UID, ResourceVersion string
 	Ordinal                    int
+	// Version that it was made with.
+	Version Version
 	// Ready as the kubelet sees it.
 	Ready        bool
 	Terminating  bool
@@ -77,6 +95,8 @@ type Pod struct {
 	OldRevision bool
 	// EverRan says that etcd has run in this pod, so that its disk may hold data.
 	EverRan bool
+	// Age is how long ago it was made.
+	Age time.Duration
 	// Started is when etcd was last started in this pod, zero when it does not run.
 	Started time.Time
 	// Stuck says that the pod does not run and will not by itself.

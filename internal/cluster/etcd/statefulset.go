@@ -124,7 +124,8 @@ func (b Blueprint) bareTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, 
 	if b.Storage == nil {
 		spec.WithVolumes(corev1ac.Volume().WithName(cluster.VolumeData).WithEmptyDir(corev1ac.EmptyDirVolumeSource()))
 	}
-	tpl := corev1ac.PodTemplateSpec().WithLabels(Labels(name)).WithSpec(spec)
+	tpl := corev1ac.PodTemplateSpec().WithLabels(Labels(name)).WithSpec(spec).
+		WithAnnotations(map[string]string{v1alpha1.AnnotationVersion: b.Version.String()})
 	if b.SigningSum != "" {
 		tpl.WithAnnotations(map[string]string{annotationSigning: b.SigningSum})
 	}
@@ -137,7 +138,7 @@ func (b Blueprint) bareTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, 
 // gateContainer writes the member's configuration and decides whether it may start, see DecideStart.
 func (b Blueprint) gateContainer() *corev1ac.ContainerApplyConfiguration {
 	c := corev1ac.Container().WithName(ContainerGate).WithImage(b.AgentImage).
-		WithCommand("/agent").WithArgs("gate", "etcd").
+		WithCommand("/agent").WithArgs("gate", "etcd", "--version="+b.Version.String()).
 		WithEnv(fieldEnv("POD_NAME", "metadata.name"), fieldEnv("POD_IP", "status.podIP")).
 		WithSecurityContext(kube.ContainerSecurity()).
 		WithVolumeMounts(

@@ -7,11 +7,30 @@ import "fmt"
 type WriteBootstrap struct {
 	Bootstrap Bootstrap
 	Size      int
+	Version   Version
 }
 
 // Resize makes the pods of so many ordinals, instead of those that the decision was made on. It changes the record; the
 // StatefulSet follows.
 type Resize struct{ From, To int }
+
+// SetVersion makes pods with another version from now on, if they still are made with the one that was decided on.
+type SetVersion struct{ From, To Version }
+
+// Reject sets the settings back to those that are proven, for as long as the specification asks for the rejected ones.
+type Reject struct{ Asked, Verdict string }
+
+// Prove remembers settings with which all members are well.
+type Prove struct{ Settings string }
+
+// Downgrade tells the members to go back to an earlier minor version, through the given pod.
+type Downgrade struct {
+	To  Version
+	Via string
+}
+
+// CancelDowngrade ends that.
+type CancelDowngrade struct{ Via string }
 
 // AddLearner adds the member of a pod without a vote, through another pod.
 type AddLearner struct{ Name, URL, Via string }
@@ -62,6 +81,13 @@ type DeletePod struct {
 func (s WriteBootstrap) String() string {
 	return fmt.Sprintf("write bootstrap record (%s, %d members)", s.Bootstrap, s.Size)
 }
+func (s SetVersion) String() string {
+	return fmt.Sprintf("make pods with %s instead of %s", s.To, s.From)
+}
+func (s Reject) String() string          { return "set settings " + s.Asked + " back" }
+func (s Prove) String() string           { return "remember settings " + Sum(s.Settings) }
+func (s Downgrade) String() string       { return "prepare to go back to " + s.To.String() }
+func (s CancelDowngrade) String() string { return "stop preparing to go back" }
 func (s Resize) String() string          { return fmt.Sprintf("make %d pods instead of %d", s.To, s.From) }
 func (s AddLearner) String() string      { return "add " + s.Name + " as learner through " + s.Via }
 func (s Promote) String() string         { return "promote " + s.Name }
@@ -86,6 +112,26 @@ func (s Resize) Reason() string {
 	}
 	return "ScalingIn"
 }
+
+// Reason names the step in events and conditions.
+func (s SetVersion) Reason() string {
+	if s.To.Less(s.From) {
+		return "SettingVersionBack"
+	}
+	return "Upgrading"
+}
+
+// Reason names the step in events and conditions.
+func (Reject) Reason() string { return ReasonCanary }
+
+// Reason names the step in events and conditions.
+func (Prove) Reason() string { return "SettingsProven" }
+
+// Reason names the step in events and conditions.
+func (Downgrade) Reason() string { return "Downgrading" }
+
+// Reason names the step in events and conditions.
+func (CancelDowngrade) Reason() string { return "CancellingDowngrade" }
 
 // Reason names the step in events and conditions.
 func (AddLearner) Reason() string { return "AddingLearner" }

@@ -179,7 +179,13 @@ func (c *Client) Status(ctx context.Context) (etcd.View, error) {
 	if err != nil {
 		return etcd.View{}, fmt.Errorf("status of %s: %w", c.cfg.Host, err)
 	}
+	storage, _ := etcd.ParseVersion(r.StorageVersion) // Before 3.6 there is none.
+	downgrade := ""
+	if r.DowngradeInfo != nil && r.DowngradeInfo.Enabled {
+		downgrade = r.DowngradeInfo.TargetVersion
+	}
 	return etcd.View{
+		Storage: storage, Downgrade: downgrade,
 		MemberID: r.Header.MemberId, ClusterID: r.Header.ClusterId, Leader: r.Leader, Learner: r.IsLearner,
 		Version: r.Version, DBSize: r.DbSize, DBInUse: r.DbSizeInUse, Applied: r.RaftAppliedIndex, Alarms: alarms(r.Errors),
 	}, nil
@@ -384,4 +390,31 @@ func clusterVersion(ctx context.Context, web *http.Client, url string) (etcd.Ver
 		return etcd.Version{}, fmt.Errorf("answer %s: %w", resp.Status, err)
 	}
 	return etcd.ParseVersion(answer.Cluster)
+}
+
+// Downgrade tells the members to go back.
+func (c *Client) Downgrade(ctx context.Context, to etcd.Version) error {
+	return c.asRoot(ctx, func(conn *clientv3.Client) error {
+		for _, action := range []clientv3.DowngradeAction{clientv3.DowngradeValidate, clientv3.DowngradeEnable} {
+			_, err := conn.Downgrade(ctx, action, fmt.Sprintf("%d.%d.0", to.Major, to.Minor))
+			if errors.Is(err, rpctypes.ErrDowngradeInProcess) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("downgrade to %s: %w", to, err)
+			}
+		}
+		return nil
+	})
+}
+
+// CancelDowngrade ends a downgrade.
+func (c *Client) CancelDowngrade(ctx context.Context) error {
+	return c.asRoot(ctx, func(conn *clientv3.Client) error {
+		_, err := conn.Downgrade(ctx, clientv3.DowngradeCancel, "")
+		if err != nil && !errors.Is(err, rpctypes.ErrNoInflightDowngrade) {
+			return fmt.Errorf("cancel the downgrade: %w", err)
+		}
+		return nil
+	})
 }

@@ -87,18 +87,19 @@ func newTestCluster(t *testing.T, version, binary string, size int, mode v1alpha
 	if err != nil {
 		t.Fatal(err)
 	}
-	common, err := etcd.Common(append(config, nil)[0], v)
+	common, err := etcd.Common(append(config, nil)[0], v, v)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := etcd.ConfigData(etcd.Record{Bootstrap: etcd.BootstrapNew, Members: peers}, common, etcd.Layout{
-		Name: testName, Namespace: testNamespace, UID: "u-1", Domain: testDomain, TLS: mode, Auth: true, Version: v,
-	})
-	if err != nil {
-		t.Fatal(err)
+	layout := etcd.Layout{
+		Name: testName, Namespace: testNamespace, UID: "u-1", Domain: testDomain, TLS: mode, Auth: true, Version: v, Members: peers,
 	}
-	for _, m := range c.members {
-		m.config = c.localize(m, data[m.Name+".yaml"])
+	for i, m := range c.members {
+		text, err := etcd.MemberConfig(common, layout, peers[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.config = c.localize(m, text)
 	}
 	c.write(filepath.Join(c.dir, "token", etcd.SigningKey), []byte("a key that all members share"))
 	return c

@@ -38,6 +38,13 @@ func (c *Client) Status(context.Context) (etcd.View, error) {
 		MemberID: p.Disk.MemberID, ClusterID: p.Disk.ClusterID, Version: p.version,
 		DBSize: int64(len(p.Disk.log)), Applied: uint64(len(p.Disk.log)),
 	}
+	agreed, downgrade := p.Disk.agreed()
+	if parse(p.version).Minor >= 6 {
+		v.Storage = agreed
+		if downgrade.Minor != 0 {
+			v.Downgrade = downgrade.String()
+		}
+	}
 	if lead := c.Network.leaders[p.Disk.ClusterID]; lead != nil {
 		v.Leader, v.Learner = lead.Disk.MemberID, !lead.Disk.voter(p.Disk.MemberID)
 	}
@@ -189,12 +196,41 @@ func (c *Client) lead() (*Process, error) {
 	return lead, nil
 }
 
-// ClusterVersion is that of the process: there is only one version here.
+// ClusterVersion is what the log says.
 func (c *Client) ClusterVersion(context.Context) (etcd.Version, error) {
 	if !c.reachable() {
 		return etcd.Version{}, ErrNoAnswer
 	}
-	return etcd.ParseVersion(c.Process.version)
+	v, _ := c.Process.Disk.agreed()
+	return v, nil
+}
+
+// Downgrade goes back by one minor version.
+func (c *Client) Downgrade(_ context.Context, to etcd.Version) error {
+	lead, err := c.lead()
+	if err != nil {
+		return err
+	}
+	agreed, under := lead.Disk.agreed()
+	if under.Minor != 0 {
+		return nil
+	}
+	if to.Minor != agreed.Minor-1 {
+		return ErrVersion
+	}
+	return c.Network.propose(lead, entry{kind: entryDowngrade, value: etcd.Version{Major: 3, Minor: to.Minor}.String()})
+}
+
+// CancelDowngrade forgets about it.
+func (c *Client) CancelDowngrade(context.Context) error {
+	lead, err := c.lead()
+	if err != nil {
+		return err
+	}
+	if _, under := lead.Disk.agreed(); under.Minor == 0 {
+		return nil
+	}
+	return c.Network.propose(lead, entry{kind: entryDowngrade})
 }
 
 // Close does nothing.

@@ -17,6 +17,7 @@ var (
 	ErrBootstrapped = errors.New("member has already been bootstrapped")
 	ErrNoPeers      = errors.New("cannot fetch cluster info from peer urls")
 	ErrNotListed    = errors.New("the peers do not list this member")
+	ErrVersion      = errors.New("this version cannot take part in the cluster")
 	ErrRemoved      = errors.New("the member has been permanently removed from the cluster")
 	ErrNoQuorum     = errors.New("no leader")
 	ErrNoAnswer     = errors.New("no answer")
@@ -73,6 +74,24 @@ func (d *Disk) members() []member {
 	return out
 }
 
+// agreed is the version that the members have agreed on, and the one that they prepare to go back to, zero for none.
+func (d *Disk) agreed() (version, downgrade etcd.Version) {
+	for _, e := range d.log {
+		switch e.kind {
+		case entryVersion:
+			version = parse(e.value)
+		case entryDowngrade:
+			downgrade = parse(e.value)
+		}
+	}
+	return version, downgrade
+}
+
+func parse(text string) etcd.Version {
+	v, _ := etcd.ParseVersion(text) // Zero for none.
+	return v
+}
+
 // voter reports whether a member has a vote.
 func (d *Disk) voter(id uint64) bool {
 	return slices.ContainsFunc(d.members(), func(m member) bool { return m.id == id && !m.learner })
@@ -89,6 +108,8 @@ const (
 	entryAdd
 	entryPromote
 	entryRemove
+	entryVersion
+	entryDowngrade
 )
 
 // Config is what a process is started with.
@@ -142,12 +163,56 @@ func (n *Network) Start(cfg Config, disk *Disk) (*Process, error) {
 			return nil, err
 		}
 	}
+	if !n.compatible(disk, parse(cfg.Version)) {
+		return nil, ErrVersion
+	}
 	n.running = append(n.running, p)
 	n.settle(disk.ClusterID)
 	if !n.Running(p) {
 		return nil, ErrRemoved
 	}
 	return p, nil
+}
+
+// compatible reports whether a version may take part: no minor version older than what the members have agreed on, and at most one
+// newer (server/etcdserver/api/membership/cluster.go, server/etcdserver/version).
+func (n *Network) compatible(disk *Disk, v etcd.Version) bool {
+	agreed, _ := disk.agreed()
+	if lead := n.leaders[disk.ClusterID]; lead != nil {
+		agreed, _ = lead.Disk.agreed()
+	}
+	return agreed.Minor == 0 || (v.Minor >= agreed.Minor && v.Minor <= agreed.Minor+1)
+}
+
+// agree lets the leader raise or lower the version of the cluster, once it hears from every member.
+func (n *Network) agree(lead *Process) {
+	agreed, downgrade := lead.Disk.agreed()
+	var lowest, highest etcd.Version
+	for _, m := range lead.Disk.members() {
+		i := slices.IndexFunc(n.running, func(p *Process) bool { return p.Disk.MemberID == m.id && !p.Cut })
+		if i < 0 {
+			return
+		}
+		v := parse(n.running[i].version)
+		if lowest.Major == 0 || v.Minor < lowest.Minor {
+			lowest = v
+		}
+		if v.Minor > highest.Minor {
+			highest = v
+		}
+	}
+	write := func(kind entryKind, value string) {
+		lead.Disk.log = append(lead.Disk.log, entry{kind: kind, value: value})
+	}
+	common := etcd.Version{Major: 3, Minor: lowest.Minor}
+	switch {
+	case downgrade.Minor != 0 && highest.Minor == downgrade.Minor:
+		write(entryDowngrade, "")
+	case downgrade.Minor != 0 && agreed.Minor > downgrade.Minor:
+		write(entryVersion, downgrade.String())
+	case downgrade.Minor == 0 && common.Minor > agreed.Minor:
+		write(entryVersion, common.String())
+	}
 }
 
 func (n *Network) bootstrap(cfg Config, disk *Disk) error {
@@ -240,6 +305,7 @@ func (n *Network) settle(cluster uint64) {
 			lead.Disk.log = append(lead.Disk.log, e)
 		}
 	}
+	n.agree(lead)
 	n.replicate(cluster)
 }
 

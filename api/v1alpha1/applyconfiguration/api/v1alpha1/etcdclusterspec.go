@@ -21,7 +21,9 @@ type EtcdClusterSpecApplyConfiguration struct {
 	// their volume.
 	Size *int32 `json:"size,omitempty"`
 	// version of etcd, for example 3.6.16. Supported: 3.5 (from 3.5.11), 3.6 and
-	// 3.7. It may change within its minor version.
+	// 3.7. A newer one is reached minor version by minor version, one member at
+	// a time; the first that does not get well is set back. An older one is
+	// reached by one minor version, or by setting back what is not finished.
 	Version *string `json:"version,omitempty"`
 	// image overrides the container image. It must hold etcd of the given
 	// version. Default: quay.io/coreos/etcd:v<version>.

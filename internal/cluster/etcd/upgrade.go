@@ -1,0 +1,281 @@
+package etcd
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// The version that pods are made with, in the record, follows spec.version in steps of one minor version, and never leaves the
+// minor version that the members have agreed on behind before all of them have arrived there:
+//
+//	3.5.20 ──> 3.5.35 ──> 3.6.16 ──> 3.7.3        spec.version 3.7.3
+//	          (patch)    (minor)    (minor)
+//
+// While one member is old the agreed version stays old too, so that a half-done upgrade can be set back by the image alone
+// (https://etcd.io/docs/v3.6/upgrades/upgrade_3_6/). Afterwards only etcd's downgrade leads back, by one minor version
+// (https://etcd.io/docs/v3.6/downgrades/downgrading-etcd/).
+
+const (
+	// ReasonUpgrade says that an upgrade waits for the members.
+	ReasonUpgrade = "UpgradeWaits"
+	// ReasonDowngrade says that a downgrade waits for the members.
+	ReasonDowngrade = "DowngradeWaits"
+	// ReasonCanary says that the first member did not get well with new settings, which were set back.
+	ReasonCanary = "CanaryFailed"
+)
+
+const (
+	// stuckPatience is how long the first member with new settings may fail to run before they are set back: longer than the
+	// download of an image that can be had takes to begin.
+	stuckPatience = 90 * time.Second
+	// sickPatience is the same for one that runs and is not ready: it may have a long log to read.
+	sickPatience = 10 * time.Minute
+)
+
+// maxLag is how many log entries a member may be behind before another one is restarted.
+const maxLag = 5000
+
+// firstTo36 is the oldest 3.5 whose members survive the upgrade to 3.6: before, voters may come up as learners and removed
+// members may come back (etcd issues 19557, 20793 and 20967).
+var firstTo36 = Version{3, 5, 26}
+
+// newest are the releases that an upgrade over several minor versions passes through. They are tested with every release of the
+// operator.
+var newest = map[int]Version{5: {3, 5, 35}, 6: {3, 6, 16}, 7: {3, 7, 3}}
+
+// Hop returns the next version on the way from one version to another, later one.
+func Hop(from, to Version) Version {
+	switch {
+	case from.Minor == to.Minor:
+		return to
+	case from.Minor == firstTo36.Minor && from.Less(firstTo36):
+		return newest[from.Minor]
+	case from.Minor+1 == to.Minor:
+		return to
+	}
+	return newest[from.Minor+1]
+}
+
+// setVersion follows spec.version at once where that stays within the minor version that pods are made with, or nothing has come
+// of it: what is not well may need exactly that. A half-done upgrade is set back while a member of the old version runs, because
+// the members cannot agree on the new one as long as it does.
+func setVersion(s State) (cluster.Plan, bool) {
+	from, to := s.Record.Version, s.Want.Version
+	switch {
+	case from == to:
+		return cluster.Pass()
+	case to.Minor == from.Minor:
+	case !s.known() && s.Record.Bootstrap != BootstrapRecovered && !slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.View != nil }):
+	case to.Minor == s.ClusterVersion.Minor && to.Minor < from.Minor && (s.runs(to.Minor) || s.goingBack()):
+	default:
+		return cluster.Pass()
+	}
+	for _, p := range s.Pods {
+		if p.View != nil && to.Minor < p.View.Storage.Minor {
+			return cluster.Wait(ReasonDowngrade, whileWaiting, "%s still writes its data in the format of %s", p.Name, p.View.Storage)
+		}
+	}
+	return cluster.Do(SetVersion{From: from, To: to}, "spec.version is %s, and the pods are made with %s", to, from)
+}
+
+// runs reports whether a member of a minor version runs and is not about to end.
+func (s State) runs(minor int) bool {
+	return slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.running().Minor == minor && !p.Terminating && p.Version.Minor == minor })
+}
+
+// goingBack reports whether the members go back to an earlier version.
+func (s State) goingBack() bool {
+	return slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.View != nil && p.View.Downgrade != "" })
+}
+
+// VersionMoves reports whether the plan depends on the version that the members have agreed on.
+func (s State) VersionMoves() bool {
+	return s.Record.Version != s.Want.Version || slices.ContainsFunc(s.Pods, func(p Pod) bool {
+		return p.View != nil && p.running().Minor != s.Record.Version.Minor
+	})
+}
+
+// running is the version of the member in a pod, zero when it does not answer.
+func (p Pod) running() Version {
+	if p.View == nil {
+		return Version{}
+	}
+	v, _ := ParseVersion(p.View.Version) // Zero for one that cannot be read.
+	return v
+}
+
+// neverBehind keeps the version of the pods at what the members have agreed on: an older one cannot start any more. That they
+// agree can come between the decision to go back and the first pod that does.
+func neverBehind(s State) (cluster.Plan, bool) {
+	from, latest := s.Record.Version, s.latest()
+	if latest.Minor <= from.Minor || s.Want.ImageOverridden || s.ClusterVersion.Minor <= from.Minor {
+		return cluster.Pass() // For an image of another version, see refuseVersion.
+	}
+	return cluster.Do(SetVersion{From: from, To: latest}, "the members have agreed on version %s of the cluster: %s cannot start any more", s.ClusterVersion, from)
+}
+
+// waitForVersion lets no member go back by a minor version while it is not known whether it could.
+func waitForVersion(s State) (cluster.Plan, bool) {
+	if s.latest().Minor > s.Record.Version.Minor && s.ClusterVersion.Minor == 0 {
+		return cluster.Wait(ReasonUpgrade, whileWaiting, "waiting for a member to tell the version of the cluster")
+	}
+	return cluster.Pass()
+}
+
+// latest is the newest version that runs.
+func (s State) latest() (v Version) {
+	for _, p := range s.Pods {
+		if r := p.running(); v.Less(r) {
+			v = r
+		}
+	}
+	return v
+}
+
+// upgrade takes the next step towards a version of another minor version. It is the last word on the members: all of them are
+// well and run what they should.
+func upgrade(s State) (cluster.Plan, bool) {
+	from, to, agreed := s.Record.Version, s.Want.Version, s.ClusterVersion
+	if to.Minor >= from.Minor {
+		if p, ok := s.stay(); ok || from == to {
+			return p, ok
+		}
+	}
+	switch {
+	case s.anyOutdated():
+		return cluster.Pass() // They are restarted when there are more of them.
+	case agreed.Minor == 0:
+		return cluster.Wait(ReasonUpgrade, whileWaiting, "waiting for a member to tell the version of the cluster")
+	case agreed.Minor < from.Minor && !s.goingBack():
+		return cluster.Wait(ReasonUpgrade, whileWaiting, "all members run %s; waiting for them to agree on version 3.%d of the cluster, which is %s",
+			from, from.Minor, agreed)
+	case to.Minor < from.Minor:
+		return s.downgrade()
+	}
+	next := Hop(from, to)
+	if next != to && s.Want.ImageOverridden {
+		return cluster.Refuse(ReasonVersion, "spec.version %s is reached through %s, but spec.image is an image of one version only: "+
+			"remove it, or set spec.version to %s and spec.image to an image of that first", to, next, next)
+	}
+	for _, m := range s.Members {
+		p := s.pod(m)
+		if v, err := ParseVersion(p.View.Version); err == nil && next.Minor > v.Minor && v.Minor == firstTo36.Minor && v.Less(firstTo36) {
+			return cluster.Refuse(ReasonVersion, "%s runs etcd %s, and 3.6 can only follow %s or later: set spec.image to such a version",
+				p.Name, v, firstTo36)
+		}
+	}
+	return cluster.Do(SetVersion{From: from, To: next}, "all members run %s and are well: %s is next%s", from, next, onTheWay(next, to))
+}
+
+func onTheWay(next, to Version) string {
+	if next == to {
+		return ""
+	}
+	return fmt.Sprintf(", on the way to %s", to)
+}
+
+// downgrade tells the members to go back by one minor version. When they have agreed and their data has the older format,
+// setVersion takes over.
+func (s State) downgrade() (cluster.Plan, bool) {
+	from, to := s.Record.Version, s.Want.Version
+	if to.Minor < from.Minor-1 {
+		return cluster.Refuse(ReasonVersion, "spec.version is %s and the members run %s, but etcd goes back by one minor version only: "+
+			"set spec.version to a 3.%d first", to, from, from.Minor-1)
+	}
+	via := s.via(Member{})
+	for _, p := range s.Pods {
+		if p.View != nil && p.View.Downgrade != "" {
+			return cluster.Wait(ReasonDowngrade, whileWaiting, "the members prepare to go back to %s", p.View.Downgrade)
+		}
+	}
+	return cluster.Do(Downgrade{To: to, Via: via}, "spec.version is %s, and the members have agreed on %s", to, s.ClusterVersion)
+}
+
+// stay ends a downgrade that is not wanted any more.
+func (s State) stay() (cluster.Plan, bool) {
+	for _, p := range s.Pods {
+		if p.View == nil || p.View.Downgrade == "" {
+			continue
+		}
+		if v, err := ParseVersion(p.View.Downgrade); err == nil && v.Minor < s.Record.Version.Minor {
+			return cluster.Do(CancelDowngrade{Via: s.via(Member{})}, "spec.version is %s, and the members prepare to go back to %s",
+				s.Want.Version, v)
+		}
+	}
+	return cluster.Pass()
+}
+
+// reject sets new settings back when the first member that got them does not get well: the canary. The others still run with
+// those that are proven.
+func reject(s State) (cluster.Plan, bool) {
+	if s.Record.Proven == "" || s.Record.Proven == s.Want.Settings || s.Record.Rejected == s.Want.Asked {
+		return cluster.Pass()
+	}
+	var canary *Pod
+	for _, r := range s.Record.Members {
+		p := s.podNamed(r.Name)
+		switch {
+		case p == nil || p.Terminating:
+			return cluster.Pass()
+		case !s.outdated(*p) && (canary != nil || p.Ready):
+			return cluster.Pass() // It is not the first, or it is well.
+		case !s.outdated(*p):
+			canary = p
+		case !p.Ready:
+			return cluster.Pass() // The settings may not be what is wrong.
+		}
+	}
+	if canary == nil || canary.Gate != nil || canary.Fatal != "" {
+		return cluster.Pass() // What it lacks is its data.
+	}
+	if c := s.claim(canary.Ordinal); c != nil && c.Lost != "" {
+		return cluster.Pass()
+	}
+	patience := sickPatience
+	if canary.Stuck {
+		patience = stuckPatience
+	}
+	if canary.Age < patience {
+		return cluster.Pass()
+	}
+	verdict := fmt.Sprintf("%s, the first member that got the new settings, %s after %s", canary.Name, trouble(canary), patience)
+	return cluster.Do(Reject{Asked: s.Want.Asked, Verdict: verdict}, "%s: it gets the former ones back", verdict)
+}
+
+// prove remembers the settings with which all members are well, to be able to go back to them.
+func prove(s State) (cluster.Plan, bool) {
+	if s.Record.Proven == s.Want.Settings || s.anyOutdated() {
+		return cluster.Pass()
+	}
+	return cluster.Do(Prove{Settings: s.Want.Settings}, "all members are well with these settings")
+}
+
+func (s State) anyOutdated() bool {
+	return slices.ContainsFunc(s.Members, func(m Member) bool { return s.outdated(*s.pod(m)) })
+}
+
+// reportRejected says why the cluster is not as specified.
+func reportRejected(s State) (cluster.Plan, bool) {
+	if s.Record.Rejected == "" || s.Record.Rejected != s.Want.Asked {
+		return cluster.Pass()
+	}
+	return cluster.Refuse(ReasonCanary, "the specification was set back: %s. Change the specification; the cluster runs on with its former settings",
+		s.Record.Verdict)
+}
+
+// waitForLag waits until no member is far behind: the next to be restarted may be one that the others need.
+func waitForLag(s State) (cluster.Plan, bool) {
+	var most uint64
+	for _, m := range s.Members {
+		most = max(most, s.pod(m).View.Applied)
+	}
+	for _, m := range s.Members {
+		if p := s.pod(m); most-p.View.Applied > maxLag {
+			return cluster.Wait(ReasonMembersNotReady, whileWaiting, "%s is %d log entries behind", p.Name, most-p.View.Applied)
+		}
+	}
+	return cluster.Pass()
+}

@@ -1,0 +1,226 @@
+package etcd_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+var old35 = etcd.Version{Major: 3, Minor: 5, Patch: 20}
+
+// running is a settled cluster of a version, in which spec.version has changed to another one.
+func running(have, want etcd.Version, change func(*etcd.State)) etcd.State {
+	return settled(func(s *etcd.State) {
+		s.Record.Version, s.Want.Version = have, want
+		s.ClusterVersion = etcd.Version{Major: 3, Minor: have.Minor}
+		for i := range s.Pods {
+			s.Pods[i].Version, s.Pods[i].View.Version = have, have.String()
+			if have.Minor >= 6 {
+				s.Pods[i].View.Storage = s.ClusterVersion
+			}
+		}
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+func TestHop(t *testing.T) {
+	for name, tc := range map[string]struct{ from, to, want etcd.Version }{
+		"a patch":                               {v36, etcd.Version{Major: 3, Minor: 6, Patch: 17}, etcd.Version{Major: 3, Minor: 6, Patch: 17}},
+		"the next minor version":                {v36, v37, v37},
+		"two minor versions":                    {v35, v37, v36},
+		"an early 3.5 gets its last patch":      {old35, v36, v35},
+		"on the way to 3.7 too":                 {old35, v37, v35},
+		"a 3.5 that is new enough goes at once": {etcd.Version{Major: 3, Minor: 5, Patch: 26}, v36, v36},
+	} {
+		if got := etcd.Hop(tc.from, tc.to); got != tc.want {
+			t.Errorf("%s: from %s to %s comes %s", name, tc.from, tc.to, got)
+		}
+	}
+}
+
+// canary is a cluster of which the first member got new settings some time ago and is not well.
+func canary(age time.Duration, change func(*etcd.State)) etcd.State {
+	return settled(func(s *etcd.State) {
+		s.Want.Settings, s.Want.TemplateHash, s.Want.Asked = "new settings", "next", "what is asked for"
+		p := down(s, 2)
+		p.TemplateHash, p.Age, p.Stuck, p.Problem = "next", age, true, "cannot run: ImagePullBackOff"
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+func TestUpgrade(t *testing.T) {
+	for name, tc := range map[string]planRow{
+		"a patch is followed at once": {
+			state: running(v36, etcd.Version{Major: 3, Minor: 6, Patch: 17}, func(s *etcd.State) { down(s, 0) }),
+			step:  etcd.SetVersion{From: v36, To: etcd.Version{Major: 3, Minor: 6, Patch: 17}},
+		},
+		"the next minor version comes when all is well": {
+			state: running(v36, v37, nil), step: etcd.SetVersion{From: v36, To: v37},
+		},
+		"and not before": {
+			state: running(v36, v37, func(s *etcd.State) { down(s, 0) }), reason: etcd.ReasonMembersNotReady,
+		},
+		"nor while a member restarts with the version before": {
+			state: running(v36, v37, func(s *etcd.State) { s.Pods[2].TemplateHash = "before" }), step: deletion("orders-2"),
+		},
+		"nor while the members have not agreed on that": {
+			state:  running(v36, v37, func(s *etcd.State) { s.ClusterVersion.Minor = 5 }),
+			reason: etcd.ReasonUpgrade, says: "waiting for them to agree on version 3.6",
+		},
+		"nor while that is unknown": {
+			state: running(v36, v37, func(s *etcd.State) { s.ClusterVersion = etcd.Version{} }), reason: etcd.ReasonUpgrade,
+		},
+		"nor with an alarm": {
+			state: running(v36, v37, alarm("NOSPACE")), reason: etcd.ReasonAlarm, stalled: true,
+		},
+		"two minor versions are two steps": {
+			state: running(v35, v37, nil), step: etcd.SetVersion{From: v35, To: v36}, says: "on the way to 3.7.3",
+		},
+		"not with an image of one version": {
+			state:  running(v35, v37, func(s *etcd.State) { s.Want.ImageOverridden = true }),
+			reason: etcd.ReasonVersion, stalled: true, says: "spec.image is an image of one version only",
+		},
+		"an early 3.5 is brought up to date first": {
+			state: running(old35, v36, nil), step: etcd.SetVersion{From: old35, To: v35},
+		},
+		"an image that turns out to be an early 3.5 stops the upgrade": {
+			state:  running(v35, v36, func(s *etcd.State) { s.Pods[1].View.Version = "3.5.20" }),
+			reason: etcd.ReasonVersion, stalled: true, says: "orders-1 runs etcd 3.5.20",
+		},
+		"a half-done upgrade is set back while an old member runs": {
+			state: running(v36, v35, func(s *etcd.State) {
+				s.ClusterVersion.Minor = 5
+				s.Pods[0].Version, s.Pods[0].View.Version, s.Pods[0].TemplateHash = v35, "3.5.35", "before"
+				for i := range s.Pods {
+					s.Pods[i].View.Storage = etcd.Version{}
+				}
+			}),
+			step: etcd.SetVersion{From: v36, To: v35},
+		},
+		"and not when the last one is on its way out": {
+			state: running(v36, v35, func(s *etcd.State) {
+				s.ClusterVersion.Minor = 5
+				p := down(s, 0)
+				p.Version, p.Terminating = v35, true
+			}),
+			reason: etcd.ReasonMembersNotReady,
+		},
+		"members that have agreed meanwhile are followed": {
+			state: running(v36, v35, func(s *etcd.State) { s.Record.Version = v35 }),
+			step:  etcd.SetVersion{From: v35, To: v36},
+		},
+		"a full downgrade is etcd's own": {
+			state: running(v37, v36, nil), step: etcd.Downgrade{To: v36, Via: "orders-1"},
+		},
+		"the members prepare for it": {
+			state: running(v37, v36, func(s *etcd.State) {
+				for i := range s.Pods {
+					s.Pods[i].View.Downgrade = "3.6.0"
+				}
+			}),
+			reason: etcd.ReasonDowngrade, says: "prepare to go back to 3.6.0",
+		},
+		"until all write the older format": {
+			state: running(v37, v36, func(s *etcd.State) {
+				s.ClusterVersion.Minor = 6
+				for i := range s.Pods {
+					s.Pods[i].View.Downgrade = "3.6.0"
+				}
+			}),
+			reason: etcd.ReasonDowngrade, says: "in the format of 3.7.0",
+		},
+		"then the pods follow": {
+			state: running(v37, v36, func(s *etcd.State) {
+				s.ClusterVersion.Minor = 6
+				for i := range s.Pods {
+					s.Pods[i].View.Downgrade, s.Pods[i].View.Storage.Minor = "3.6.0", 6
+				}
+			}),
+			step: etcd.SetVersion{From: v37, To: v36},
+		},
+		"a downgrade that is taken back is stopped": {
+			state: running(v37, v37, func(s *etcd.State) { s.Pods[0].View.Downgrade = "3.6.0" }),
+			step:  etcd.CancelDowngrade{Via: "orders-1"},
+		},
+		"two minor versions back are refused": {
+			state: running(v37, v35, nil), reason: etcd.ReasonVersion, stalled: true, says: "set spec.version to a 3.6 first",
+		},
+		"a member that is far behind holds up the next restart": {
+			state: settled(func(s *etcd.State) {
+				s.Want.TemplateHash = "next"
+				s.Pods[0].View.Applied = 100_000
+			}),
+			reason: etcd.ReasonMembersNotReady, says: "orders-1 is 99991 log entries behind",
+		},
+		"settings that all are well with are remembered": {
+			state: settled(func(s *etcd.State) { s.Want.Settings = "new settings" }), step: etcd.Prove{Settings: "new settings"},
+		},
+		"a first member that cannot run is set back": {
+			state: canary(2*time.Minute, nil),
+			step: etcd.Reject{Asked: "what is asked for", Verdict: "orders-2, the first member that got the new settings, " +
+				"cannot run: ImagePullBackOff after 1m30s"},
+		},
+		"after a while": {
+			state: canary(time.Minute, nil), reason: etcd.ReasonMembersNotReady,
+		},
+		"one that runs gets more time": {
+			state:  canary(2*time.Minute, func(s *etcd.State) { s.Pods[2].Stuck = false }),
+			reason: etcd.ReasonMembersNotReady,
+		},
+		"what is no change of settings is not set back": {
+			state:  canary(2*time.Minute, func(s *etcd.State) { s.Record.Proven = s.Want.Settings }),
+			reason: etcd.ReasonMembersNotReady,
+		},
+		"a second member is no canary": {
+			state:  canary(2*time.Minute, func(s *etcd.State) { s.Pods[0].TemplateHash = "next" }),
+			reason: etcd.ReasonMembersNotReady,
+		},
+		"nothing is set back while another member is not well": {
+			state:  canary(2*time.Minute, func(s *etcd.State) { s.Pods[0].Ready = false }),
+			reason: etcd.ReasonMembersNotReady,
+		},
+		"a member without its data says nothing about the settings": {
+			state:  canary(2*time.Minute, func(s *etcd.State) { s.Pods[2].Gate = held(etcd.GateNoPeers) }),
+			reason: etcd.ReasonMembersNotReady,
+		},
+		"what was rejected is told": {
+			state: settled(func(s *etcd.State) {
+				s.Want.Asked, s.Record.Rejected, s.Record.Verdict = "what is asked for", "what is asked for", "orders-2 cannot run"
+			}),
+			reason: etcd.ReasonCanary, stalled: true, says: "set back: orders-2 cannot run",
+		},
+		"until something else is asked for": {
+			state: settled(func(s *etcd.State) { s.Record.Rejected = "something else" }),
+		},
+	} {
+		t.Run(name, tc.check)
+	}
+}
+
+func TestSettingsAreReadBack(t *testing.T) {
+	b := blueprint(t, nil)
+	b.Cluster.Spec.Config = fullConfig()
+	before := etcd.SettingsOf(b.Cluster.Spec)
+	text, err := before.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := etcd.DecodeSettings(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := after.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(text, again); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
