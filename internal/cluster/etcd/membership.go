@@ -14,9 +14,10 @@ import (
 //	has it       nothing            its old disk and pod go, it is added as learner
 //	has it       a learner          it catches up and is promoted
 //	has it       a voter            nothing, unless its data is lost: it is removed
-//	has it not   anything           the record gets it back, so that it has a pod
+//	has it not   one that is wanted  the record gets it back, so that it has a pod
+//	has it not   one that is not     it is removed when its pod has ended
 //
-// and of what spec.size does not ask for, the highest ordinal leaves first: the member, then the record, the pod, the claim.
+// and of what spec.size does not ask for, the highest ordinal leaves first: the record and the pod, then the member, then the claim.
 
 // between is the least time between two replacements of a member that had a disk to lose: what breaks a disk once a
 // minute is not cured by another one.
@@ -38,13 +39,23 @@ func refuseStrangers(s State) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// adopt gives every member that the quorum lists a place in the record, and so a pod.
+// adopt gives every member that the quorum lists a place in the record, and so a pod, unless it is leaving: that one is removed as
+// soon as its pod has ended and let its clients go.
 func adopt(s State) (cluster.Plan, bool) {
 	have := len(s.Record.Members)
 	for _, m := range s.Members {
-		if i := s.ordinal(m); i >= have {
-			return cluster.Do(Resize{From: have, To: i + 1}, "etcd has a member %s that has no pod", s.Want.Peers[i].Name)
+		i := s.ordinal(m)
+		if i < have {
+			continue
 		}
+		name := s.Want.Peers[i].Name
+		if i < s.Want.Size {
+			return cluster.Do(Resize{From: have, To: i + 1}, "etcd has a member %s that has no pod", name)
+		}
+		if p := s.podNamed(name); p != nil && (!p.Terminating || p.View != nil) {
+			return cluster.Wait(ReasonLeaving, whileLeaving, "%s is leaving: its pod hands its clients over and ends", name)
+		}
+		return cluster.Do(RemoveMember{ID: m.ID, Name: name, Via: s.via(m)}, "spec.size is %d, and %s has ended", s.Want.Size, name)
 	}
 	return cluster.Pass()
 }
@@ -231,25 +242,40 @@ func dropSick(s State) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
+// recall brings the pod of a leaving member back when the others lost their quorum before it was removed: it has its data and its
+// vote still.
+func recall(s State) (cluster.Plan, bool) {
+	have := len(s.Record.Members)
+	c := s.claim(have)
+	if s.Members != nil || !s.known() || s.readyPods() >= Quorum(have) || c == nil || c.Leaving || s.anyYoung() {
+		return cluster.Pass()
+	}
+	return cluster.Do(Resize{From: have, To: have + 1}, "no quorum of members answers, and %s, which was leaving, may still have a vote%s",
+		s.Want.Peers[have].Name, troubles(s))
+}
+
 // surplus is the member of the highest ordinal, nil when the quorum lists none.
 func (s State) surplus() *Member { return s.member(s.Record.Members[len(s.Record.Members)-1].URL) }
 
-// shrink takes the member of the highest ordinal out that spec.size does not ask for: the member first, after it has
-// handed leadership over, then its pod.
+// shrink takes the member of the highest ordinal out that spec.size does not ask for, after it has handed leadership over. Its
+// pod ends first, because a member that is removed drops its clients. Of two members none can be spared: there it is removed
+// first.
 func shrink(s State) (cluster.Plan, bool) {
 	have := len(s.Record.Members)
 	if have <= s.Want.Size {
 		return cluster.Pass()
 	}
-	m := s.surplus()
+	m, name := s.surplus(), s.Want.Peers[have-1].Name
 	if m == nil {
-		return cluster.Do(Resize{From: have, To: have - 1}, "spec.size is %d: %s has left the cluster", s.Want.Size, s.Want.Peers[have-1].Name)
+		return cluster.Do(Resize{From: have, To: have - 1}, "spec.size is %d: %s has left the cluster", s.Want.Size, name)
 	}
-	name := s.Want.Peers[have-1].Name
 	if p, ok := s.handOver(*m, "is to leave"); ok {
 		return p, true
 	}
-	return cluster.Do(RemoveMember{ID: m.ID, Name: name, Via: s.via(*m)}, "spec.size is %d, and the cluster has %d members", s.Want.Size, len(s.Members))
+	if len(s.Members) > 2 {
+		return cluster.Do(Resize{From: have, To: have - 1}, "spec.size is %d, and the cluster has %d members: %s ends first", s.Want.Size, have, name)
+	}
+	return cluster.Do(RemoveMember{ID: m.ID, Name: name, Via: s.via(*m)}, "spec.size is %d, and the cluster has %d members", s.Want.Size, have)
 }
 
 // discard deletes the claim of a member that left. It comes before such a claim could be taken for that of a new member.

@@ -139,9 +139,26 @@ func TestScale(t *testing.T) {
 			state: left(func(s *etcd.State) { s.Want.Size = 1 }),
 			step:  etcd.Resize{From: 3, To: 2},
 		},
-		"a smaller size lets the highest ordinal go": {
+		"a smaller size ends the pod of the highest ordinal": {
 			state: of(5, func(s *etcd.State) { s.Want.Size = 3 }),
+			step:  etcd.Resize{From: 5, To: 4},
+		},
+		"it gets the time to hand its clients over": {
+			state: of(5, func(s *etcd.State) {
+				s.Want.Size, s.Record.Members, s.Pods[4].Terminating = 3, s.Record.Members[:4], true
+			}),
+			reason: etcd.ReasonLeaving, says: "orders-4 is leaving",
+		},
+		"then the member is removed": {
+			state: of(5, func(s *etcd.State) { s.Want.Size, s.Record.Members, s.Pods = 3, s.Record.Members[:4], s.Pods[:4] }),
 			step:  etcd.RemoveMember{ID: 5, Name: "orders-4", Via: "orders-1"},
+		},
+		"of two members one is removed first": {
+			state: of(2, func(s *etcd.State) {
+				s.Want.Size = 1
+				s.Pods[0].View.Leader, s.Pods[1].View.Leader = 1, 1
+			}),
+			step: etcd.RemoveMember{ID: 2, Name: "orders-1", Via: "orders-0"},
 		},
 		"a leader hands over to one that stays": {
 			state: of(5, func(s *etcd.State) {
@@ -189,8 +206,24 @@ func TestScale(t *testing.T) {
 			}),
 			step: etcd.DeleteClaim{Name: "data-orders-4", UID: "claim-of-orders-4"},
 		},
-		"the claim of a member that is listed stays": {
-			state: of(5, func(s *etcd.State) { s.Want.Size, s.Record.Members = 3, s.Record.Members[:4] }),
+		"a leaving member comes back when the others lose their quorum": {
+			state: of(3, func(s *etcd.State) {
+				s.Want.Size, s.Record.Members, s.Pods, s.Members = 1, s.Record.Members[:2], s.Pods[:2], nil
+				down(s, 0)
+				s.Pods[1].Ready, s.Pods[1].View.Leader = false, 0
+			}),
+			step: etcd.Resize{From: 2, To: 3},
+		},
+		"but not at the first sign of it": {
+			state: of(3, func(s *etcd.State) {
+				s.Want.Size, s.Record.Members, s.Pods, s.Members = 1, s.Record.Members[:2], s.Pods[:2], nil
+				down(s, 0).Started = simNow.Add(-time.Second)
+				s.Pods[1].Ready, s.Pods[1].View.Leader = false, 0
+			}),
+			reason: etcd.ReasonNoQuorum,
+		},
+		"a member that is wanted again gets its pod back": {
+			state: of(5, func(s *etcd.State) { s.Record.Members, s.Pods = s.Record.Members[:4], s.Pods[:4] }),
 			step:  etcd.Resize{From: 4, To: 5},
 		},
 		"a size that is raised again brings the member back that has left": {

@@ -47,6 +47,8 @@ const (
 const (
 	// whileStarting bounds the time between etcd's first quorum and our notice of it.
 	whileStarting = 200 * time.Millisecond
+	// whileLeaving bounds the time between the end of a leaving member and our notice of it.
+	whileLeaving = 200 * time.Millisecond
 	// whileJoining bounds the time between a learner's having the data and our notice of it.
 	whileJoining = 500 * time.Millisecond
 	// whileWaiting is for what pods and claims announce themselves.
@@ -61,7 +63,7 @@ func Next(s State) cluster.Plan {
 	return cluster.Decide(s,
 		writeRecord, nothingWasRetained,
 		setVersion, neverBehind, reject, restartStuck,
-		refusePassword, restartLeaderless, waitForMembers, keepIdentity,
+		refusePassword, restartLeaderless, recall, waitForMembers, keepIdentity,
 		recordIdentity, authenticate, letClientsIn,
 		refuseStrangers, adopt, replaceLost, promote, rejoin,
 		reportForeignPeers, refuseStorage, refuseCorruption,
@@ -143,11 +145,12 @@ func restartLeaderless(s State) (cluster.Plan, bool) {
 	if s.Members != nil || (!s.Want.Persistent && !founding) || s.readyPods() >= Quorum(len(s.Record.Members)) {
 		return cluster.Pass()
 	}
+	if s.anyYoung() {
+		return cluster.Pass()
+	}
 	var victim *Pod
 	for i, p := range s.Pods {
 		switch {
-		case p.Terminating || (!p.Started.IsZero() && s.Now.Sub(p.Started) < youth):
-			return cluster.Pass()
 		case p.Version.Minor != s.Record.Version.Minor: // It may not start at all with another one.
 		case victim == nil && s.outdated(p) && p.EverRan && !p.Ready && (p.View == nil || p.View.Leader == 0):
 			victim = &s.Pods[i]
@@ -158,6 +161,13 @@ func restartLeaderless(s State) (cluster.Plan, bool) {
 	}
 	return cluster.Do(victim.deletion(), "no quorum of members answers; %s %s, and the specification has changed since",
 		victim.Name, trouble(victim))
+}
+
+// anyYoung reports whether a pod is about to end, or etcd was started so recently that it may still find its leader.
+func (s State) anyYoung() bool {
+	return slices.ContainsFunc(s.Pods, func(p Pod) bool {
+		return p.Terminating || (!p.Started.IsZero() && s.Now.Sub(p.Started) < youth)
+	})
 }
 
 // readyPods counts the pods that the kubelet finds ready.

@@ -657,8 +657,8 @@ func (s *sim) fault() {
 	case kind == 15 && s.rng.IntN(3) == 0:
 		s.breakDisk(p)
 	case kind == 15:
-	case kind == 16 && s.recorded == 0 && s.started() > 0:
-		// Whoever brings old data back knows its version.
+	case kind == 16 && s.recorded == 0 && s.record != nil:
+		// Whoever brings old data back knows its version, and an older one may come too late for what is just being founded.
 	case kind == 16:
 		s.release = releases[s.rng.IntN(len(releases))]
 		s.note("spec.version changes to %s", s.release)
