@@ -25,7 +25,7 @@ func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
 	}
 	for _, typ := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		was, is := meta.FindStatusCondition(before.GetConditions(), typ), meta.FindStatusCondition(after.GetConditions(), typ)
-		if is == nil || (p.Step != nil && typ == v1alpha1.ConditionReconciling) || !newsworthy(was, is) {
+		if is == nil || (p.Step != nil && is.Reason == p.Reason) || !newsworthy(was, is) {
 			continue
 		}
 		if typ == v1alpha1.ConditionReconciling && !l.told.first(after.GetUID(), is.Reason) {

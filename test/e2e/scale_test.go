@@ -56,10 +56,15 @@ func scale(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster,
 	}))
 }
 
-// noErrors fails when a client was told that a write failed.
+// maxUnknown is how many writes may get no answer in a planned operation. raft drops the proposals that reach a leader while it
+// hands over (ErrProposalDropped in go.etcd.io/raft), and the member that forwarded them waits in vain. That takes one round trip,
+// and clients write a hundred times a second here.
+const maxUnknown = 5
+
+// noErrors fails when a client was told that a write failed, or when more than a handful got no answer.
 func noErrors(t *testing.T, summary ledger.Summary) {
 	t.Helper()
-	if summary.Failed+summary.Unknown > 0 {
+	if summary.Failed > 0 || summary.Unknown > maxUnknown {
 		t.Errorf("%d writes failed and %d had an unknown outcome, the last because of: %s", summary.Failed, summary.Unknown, summary.LastError)
 	}
 }
