@@ -10,8 +10,12 @@ const (
 	AnnotationTemplateHash = "quorate.dev/template-hash"
 )
 
+// Finalizer keeps a resource until what it made outside Kubernetes is removed.
+const Finalizer = "quorate.dev/finalizer"
+
 // Component names, the value of app.kubernetes.io/component.
 const (
-	ComponentEtcd  = "etcd"
-	ComponentRedis = "redis"
+	ComponentEtcd     = "etcd"
+	ComponentRedis    = "redis"
+	ComponentEtcdUser = "etcd-user"
 )
