@@ -116,13 +116,10 @@ func waitUntilOpen(s State) (cluster.Plan, bool) {
 }
 
 func waitForEtcd(s State) (cluster.Plan, bool) {
-	switch {
-	case s.Etcd != nil:
+	if s.Etcd != nil {
 		return cluster.Pass()
-	case s.Unreachable != nil:
-		return cluster.Wait(ReasonUnreachable, whileWaiting, "no member of EtcdCluster %s answers: %v", s.Want.ClusterName, s.Unreachable)
 	}
-	return cluster.Wait(ReasonUnreachable, whileWaiting, "no member of EtcdCluster %s is ready", s.Want.ClusterName)
+	return cluster.Wait(ReasonUnreachable, whileWaiting, "EtcdCluster %s does not answer: %v", s.Want.ClusterName, s.Unreachable)
 }
 
 func waitForAuth(s State) (cluster.Plan, bool) {

@@ -153,11 +153,8 @@ func TestNext(t *testing.T) {
 		"a cluster that is not open": {
 			state: fresh(func(s *users.State) { s.Cluster.Open, s.Etcd = false, nil }), reason: users.ReasonNotOpen,
 		},
-		"a cluster without a ready member": {
-			state: fresh(func(s *users.State) { s.Etcd = nil }), reason: users.ReasonUnreachable, says: "no member of EtcdCluster orders is ready",
-		},
 		"a cluster that does not answer": {
-			state: fresh(func(s *users.State) { s.Etcd, s.Unreachable = nil, errors.New("timed out") }), reason: users.ReasonUnreachable, says: "timed out",
+			state: fresh(func(s *users.State) { s.Etcd, s.Unreachable = nil, errors.New("timed out") }), reason: users.ReasonUnreachable, says: "EtcdCluster orders does not answer: timed out",
 		},
 		"the older of two has the user": {
 			state:  fresh(func(s *users.State) { s.Rival = &users.Rival{Name: "elder"} }),
@@ -178,7 +175,7 @@ func TestNext(t *testing.T) {
 		"deleted: a pause is waited out": {state: leaving(inPlace(func(s *users.State) { s.Cluster.Paused = true })), reason: v1alpha1.ReasonPaused},
 		"deleted: so is a silence": {
 			state:  leaving(inPlace(func(s *users.State) { s.Etcd, s.Unreachable = nil, errors.New("timed out") })),
-			reason: users.ReasonUnreachable, says: "timed out",
+			reason: users.ReasonUnreachable, says: "EtcdCluster orders does not answer: timed out",
 		},
 		"deleted: a user just added goes too": {
 			state: leaving(inPlace(func(s *users.State) { s.Want.Generated, s.Etcd.User.Roles = false, nil })), step: users.DeleteUser{User: "app"},
