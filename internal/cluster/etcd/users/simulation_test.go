@@ -493,7 +493,11 @@ func simulate(seed uint64) (w *world, stalled int, err error) {
 
 // farewell deletes everything: nothing of ours is left, and everything of others is.
 func (w *world) farewell() error {
+	var placed []string
 	for _, r := range w.resources {
+		if !r.gone && users.Next(w.observe(r)).Settled() {
+			placed = append(placed, r.username)
+		}
 		r.deleting = true
 	}
 	if err := w.calm(); err != nil {
@@ -501,6 +505,11 @@ func (w *world) farewell() error {
 	}
 	if err := w.asSpecified(); err != nil {
 		return err
+	}
+	for _, name := range placed {
+		if w.etcd.Accounts[name] != nil {
+			return fmt.Errorf("user %s is left", name)
+		}
 	}
 	return w.unharmed()
 }
@@ -517,7 +526,8 @@ func TestSimulation(t *testing.T) {
 	for _, seed := range seeds {
 		w, n, err := simulate(seed)
 		if err != nil {
-			t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(w.trace, "\n"))
+			t.Fatalf("seed %d: %v\nreplay: go test ./internal/cluster/etcd/users -run Simulation -simulation.seed=%d\n%s",
+				seed, err, seed, strings.Join(w.trace, "\n"))
 		}
 		if *simulationSeed != 0 {
 			t.Log("\n" + strings.Join(w.trace, "\n"))
