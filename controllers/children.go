@@ -118,14 +118,22 @@ func ownedBy(owner Object, live client.Object, what string) error {
 	if ref := metav1.GetControllerOf(live); live.GetDeletionTimestamp() != nil || leftBehind(owner, ref) {
 		return cluster.Hold{
 			Reason:  v1alpha1.ReasonPreviousCluster,
-			Message: fmt.Sprintf("%s of an earlier cluster of this name is being deleted", what),
+			Message: fmt.Sprintf("%s of an earlier %s of this name is being deleted", what, noun(owner)),
 		}
 	}
 	return cluster.Refusal{
 		Reason: v1alpha1.ReasonForeignObject,
-		Message: fmt.Sprintf("%s is needed by this cluster but belongs to somebody else: delete it, or give the cluster another name",
-			what),
+		Message: fmt.Sprintf("%s is needed by this %s but belongs to somebody else: delete it, or give the %[2]s another name",
+			what, noun(owner)),
 	}
+}
+
+// noun is what people call the owner.
+func noun(owner Object) string {
+	if _, ok := owner.(*v1alpha1.EtcdUser); ok {
+		return "user"
+	}
+	return "cluster"
 }
 
 // keptWithClaims tells whether an object of an earlier cluster of this name was left because of its retained claims.
@@ -146,6 +154,8 @@ func leftBehind(owner Object, ref *metav1.OwnerReference) bool {
 		return ref.Kind == "EtcdCluster"
 	case *v1alpha1.RedisCluster:
 		return ref.Kind == "RedisCluster"
+	case *v1alpha1.EtcdUser:
+		return ref.Kind == "EtcdUser"
 	}
 	return false
 }

@@ -39,7 +39,7 @@ const authTrust = 10 * time.Minute
 type EtcdKind struct {
 	*Children
 	// connect makes a client of a member.
-	connect func(etcdclient.Config) etcd.Client
+	connect func(etcdclient.Config) memberClient
 
 	clients *clientPool
 	mu      sync.Mutex
@@ -58,7 +58,7 @@ var _ Kind[*v1alpha1.EtcdCluster, etcd.State] = (*EtcdKind)(nil)
 func NewEtcdKind(c *Children) *EtcdKind {
 	return &EtcdKind{
 		Children: c,
-		connect:  func(cfg etcdclient.Config) etcd.Client { return etcdclient.New(cfg) },
+		connect:  func(cfg etcdclient.Config) memberClient { return etcdclient.New(cfg) },
 		clients:  newClientPool(clientIdle),
 		trusted:  map[types.UID]trust{},
 	}

@@ -8,11 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/users"
 )
 
 // clientIdle is how long a client that nobody asks for is kept: several polls of a settled cluster, and far longer than
 // any call.
 const clientIdle = time.Minute
+
+// memberClient talks to a member about its cluster, and about the users.
+type memberClient interface {
+	etcd.Client
+	users.Client
+}
 
 // clientKey tells clients apart by everything that they were made from.
 type clientKey struct {
@@ -29,7 +36,7 @@ type clientPool struct {
 }
 
 type pooledClient struct {
-	client etcd.Client
+	client memberClient
 	// expiry closes the client when nobody has asked for it for long enough.
 	expiry *time.Timer
 }
@@ -39,7 +46,7 @@ func newClientPool(idle time.Duration) *clientPool {
 }
 
 // get returns the client for a key, made by open when there is none.
-func (p *clientPool) get(key clientKey, open func() etcd.Client) etcd.Client {
+func (p *clientPool) get(key clientKey, open func() memberClient) memberClient {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c, ok := p.open[key]

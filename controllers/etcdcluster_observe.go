@@ -243,9 +243,9 @@ func (k *EtcdKind) password(ctx context.Context, o *v1alpha1.EtcdCluster) (strin
 }
 
 // client returns the client of the member in a pod, kept between passes.
-func (k *EtcdKind) client(o *v1alpha1.EtcdCluster, a access, pod *corev1.Pod) etcd.Client {
+func (k *EtcdKind) client(o *v1alpha1.EtcdCluster, a access, pod *corev1.Pod) memberClient {
 	key := clientKey{pod: pod.UID, ip: pod.Status.PodIP, access: a.fingerprint}
-	return k.clients.get(key, func() etcd.Client {
+	return k.clients.get(key, func() memberClient {
 		name, ip := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.Status.PodIP
 		return k.connect(etcdclient.Config{
 			Host: cluster.PodHost(pod.Name, o.Name, o.Namespace, a.domain), TLS: a.tls, Password: a.password,

@@ -31,6 +31,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
+	"github.com/quorate/quorate/internal/cluster/etcd/users"
 )
 
 var errCrash = errors.New("the operator crashed")
@@ -123,7 +124,7 @@ func (s *stage) newOperator() *Loop[*v1alpha1.EtcdCluster, etcd.State] {
 	children := newChildren(&world{Client: s.cache})
 	children.Direct = s.api
 	kind := NewEtcdKind(children)
-	kind.connect = func(cfg etcdclient.Config) etcd.Client {
+	kind.connect = func(cfg etcdclient.Config) memberClient {
 		pod, _, _ := strings.Cut(cfg.Host, ".")
 		return &lazyClient{s: s, pod: pod, root: etcdclient.IsRoot(cfg.TLS), password: cfg.Password}
 	}
@@ -132,6 +133,7 @@ func (s *stage) newOperator() *Loop[*v1alpha1.EtcdCluster, etcd.State] {
 
 // lazyClient finds the process of its pod at each call.
 type lazyClient struct {
+	users.Client
 	s        *stage
 	pod      string
 	root     bool
@@ -546,7 +548,7 @@ func TestClientsThatNobodyAsksForAreClosed(t *testing.T) {
 		made := 0
 		get := func() *closing {
 			t.Helper()
-			c, ok := pool.get(clientKey{pod: "p-1"}, func() etcd.Client { made++; return &closing{} }).(*closing)
+			c, ok := pool.get(clientKey{pod: "p-1"}, func() memberClient { made++; return &closing{} }).(*closing)
 			if !ok {
 				t.Fatal("it is another client")
 			}
@@ -581,6 +583,7 @@ func (p *clientPool) len() int {
 // closing remembers that it was closed. A timer closes it, which orders nothing before or after what the test does.
 type closing struct {
 	etcdfake.Client
+	etcdfake.Users
 	closed atomic.Bool
 }
 

@@ -13,8 +13,10 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -29,16 +31,17 @@ const (
 	healthPoll = 15 * time.Second
 )
 
-// Object is a cluster resource.
+// Object is a resource of ours.
 type Object interface {
 	client.Object
 	IsPaused() bool
 	GetConditions() []metav1.Condition
 }
 
-// Kind is what one kind of cluster brings to the loop: S is the state that its planner decides on.
+// Kind is what one kind of resource brings to the loop: S is the state that its planner decides on.
 type Kind[O Object, S any] interface {
-	// Ensure applies the children that are safe to apply at any time. It is not called while the resource is paused.
+	// Ensure applies the children that are safe to apply at any time. It is not called while the resource is paused or
+	// being deleted.
 	Ensure(ctx context.Context, o O) error
 	// Observe reads the state of the world. It writes nothing.
 	Observe(ctx context.Context, o O) (S, error)
@@ -68,7 +71,7 @@ type outcome[S any] struct {
 
 // Reconcile makes one pass over a resource. Its status is written on every path, and only when it changed.
 func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
-	if o.GetDeletionTimestamp() != nil {
+	if o.GetDeletionTimestamp() != nil && !controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer) {
 		return ctrl.Result{}, nil // The children go by owner reference, the claims by the policy of their StatefulSet.
 	}
 	before, ok := o.DeepCopyObject().(O)
@@ -86,7 +89,7 @@ func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 
 func (l *Loop[O, S]) pass(ctx context.Context, o O) (out outcome[S]) {
 	var ensureErr error
-	if !o.IsPaused() {
+	if !o.IsPaused() && o.GetDeletionTimestamp() == nil {
 		ensureErr = l.Kind.Ensure(ctx, o)
 	}
 	out.state, out.err = l.Kind.Observe(ctx, o)

@@ -63,34 +63,46 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(),
 		Domain: o.Domain, AgentImage: o.AgentImage, Now: time.Now, Dial: o.Dial,
 	}
-	if err := setup(mgr, o, v1alpha1.ComponentEtcd, &v1alpha1.EtcdCluster{}, NewEtcdKind(children)); err != nil {
+	etcd := NewEtcdKind(children)
+	if err := setup(mgr, o, v1alpha1.ComponentEtcd, &v1alpha1.EtcdCluster{}, etcd); err != nil {
+		return err
+	}
+	if err := setupEtcdUsers(mgr, o, NewEtcdUserKind(children, etcd)); err != nil {
 		return err
 	}
 	return setup(mgr, o, v1alpha1.ComponentRedis, &v1alpha1.RedisCluster{}, NewRedisKind(children))
 }
 
-// setup registers the controller of one kind. component tells its pods from those of the other kinds.
+// setup registers the controller of one kind of cluster. component tells its pods from those of the other kinds.
 func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, object O, kind Kind[O, S]) error {
+	return register(mgr, o, component, object, kind, func(b *builder.Builder) {
+		b.Owns(&appsv1.StatefulSet{}).
+			Owns(&corev1.ConfigMap{}).
+			Owns(&corev1.Service{}).
+			Owns(&policyv1.PodDisruptionBudget{}).
+			Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component))).
+			Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component)))
+	})
+}
+
+// register registers the controller of one kind of resource. watch adds what else it looks at.
+func register[O Object, S any](
+	mgr ctrl.Manager, o Options, name string, object O, kind Kind[O, S], watch func(*builder.Builder),
+) error {
 	warm := true
 	loop := &Loop[O, S]{Kind: kind, Client: mgr.GetClient(), Events: mgr.GetEventRecorder("quorate")}
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named(component).
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named(name).
 		For(object, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Owns(&appsv1.StatefulSet{}).
-		Owns(&corev1.ConfigMap{}).
-		Owns(&corev1.Service{}).
-		Owns(&policyv1.PodDisruptionBudget{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component))).
-		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.Concurrency,
 			ReconciliationTimeout:   reconcileTimeout,
 			EnableWarmup:            &warm,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
-		}).
-		Complete(reconcile.AsReconciler(mgr.GetClient(), loop))
-	if err != nil {
-		return fmt.Errorf("set up the controller of %s: %w", component, err)
+		})
+	watch(b)
+	if err := b.Complete(reconcile.AsReconciler(mgr.GetClient(), loop)); err != nil {
+		return fmt.Errorf("set up the controller of %s: %w", name, err)
 	}
 	return nil
 }

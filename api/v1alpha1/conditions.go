@@ -2,7 +2,7 @@ package v1alpha1
 
 // Condition types. Every one that applies to a kind is always present in its status.
 const (
-	// ConditionReady is True when the cluster is in its desired state and serves reads and writes.
+	// ConditionReady is True when the cluster is in its desired state and serves reads and writes, or the user is in place.
 	ConditionReady = "Ready"
 	// ConditionAvailable is True while clients can read and write, whatever else is going on.
 	ConditionAvailable = "Available"

@@ -30,6 +30,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&EtcdCluster{}, &EtcdClusterList{},
 		&RedisCluster{}, &RedisClusterList{},
+		&EtcdUser{}, &EtcdUserList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

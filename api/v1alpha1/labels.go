@@ -12,8 +12,12 @@ const (
 	AnnotationVersion = "quorate.dev/version"
 )
 
+// Finalizer keeps a resource until what it made outside Kubernetes is removed.
+const Finalizer = "quorate.dev/finalizer"
+
 // Component names, the value of app.kubernetes.io/component.
 const (
-	ComponentEtcd  = "etcd"
-	ComponentRedis = "redis"
+	ComponentEtcd     = "etcd"
+	ComponentRedis    = "redis"
+	ComponentEtcdUser = "etcd-user"
 )

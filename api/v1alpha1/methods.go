@@ -14,6 +14,15 @@ func (c *EtcdCluster) IsPaused() bool { return value(c.Spec.Paused, false) }
 // IsPaused reports whether the operator must not change anything.
 func (c *RedisCluster) IsPaused() bool { return value(c.Spec.Paused, false) }
 
+// GetConditions returns status.conditions.
+func (u *EtcdUser) GetConditions() []metav1.Condition { return u.Status.Conditions }
+
+// IsPaused is false: a user has no such field. Where its cluster is paused, the planner waits.
+func (u *EtcdUser) IsPaused() bool { return false }
+
+// Username returns the name in etcd with its default applied.
+func (u *EtcdUser) Username() string { return value(u.Spec.Username, u.Name) }
+
 // TLSMode returns the mode with its default applied.
 func (t *TLSSpec) TLSMode() TLSMode {
 	if t == nil {

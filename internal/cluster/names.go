@@ -20,6 +20,13 @@ func ConnectionSecret(cluster string) string { return cluster + "-connection" }
 // AuthSecret holds the generated passwords.
 func AuthSecret(cluster string) string { return cluster + "-auth" }
 
+// UserSecret is the Secret with everything that a client of one user needs. No Secret of a cluster ends like this, so the
+// two cannot meet.
+func UserSecret(user string) string { return user + "-etcd-user" }
+
+// UserPasswordSecret holds the generated password of a user.
+func UserPasswordSecret(user string) string { return user + "-etcd-user-password" }
+
 // CASecret holds the certificate authority of a cluster with managed certificates.
 func CASecret(cluster string) string { return cluster + "-ca" }
 

@@ -44,6 +44,11 @@ func TestANamespacedOperatorKeepsToItsNamespace(t *testing.T) {
 			waitReady(ctx, t, s, redis)
 			writeMarks(ctx, t, s, etcd)
 			writeMarks(ctx, t, s, redis)
+			user := s.userOf("orders-app", nil)
+			s.create(ctx, t, user)
+			must(t, harness.WaitReady(ctx, s.Cluster, user, time.Minute))
+			must(t, s.Delete(ctx, user))
+			must(t, s.WaitGone(ctx, user, time.Minute))
 		})).
 		Assess("a cluster elsewhere is left alone", step(func(ctx context.Context, t *testing.T, s *scope) {
 			// It is older than the two that are Ready by now.

@@ -21,6 +21,10 @@ func TestKubectlShowsTheClusters(t *testing.T) {
 			redisKind, "rdc", `{shardCount: 3, ready: 6/6, slots: 16384/16384, currentVersion: 8.0.2, activity: settled}`,
 			"NAME ENGINE VERSION SHARDS REPLICAS READY NODES SLOTS AGE", "shown redis 8.0.2 3 1 True 6/6 16384/16384", "ACTIVITY",
 		},
+		{
+			userKind, "eu", `{username: shown, secretName: shown-etcd-user, activity: settled}`,
+			"NAME CLUSTER USERNAME READY AGE", "shown orders shown True", "ACTIVITY",
+		},
 	} {
 		u := toUnstructured(t, bad{whole: `metadata: {name: shown}`}.object(t, c.kind))
 		if err := s.client.Create(ctx, u); err != nil {
@@ -56,8 +60,8 @@ func TestKubectlShowsTheClusters(t *testing.T) {
 		}
 		s.kubectl(t, "wait", "--for=condition=Ready", "--timeout=5s", "-n", "default", c.resource+"/shown")
 	}
-	t.Log("\n" + s.kubectl(t, "get", "etcdclusters,redisclusters", "-A"))
-	s.kubectl(t, "delete", "etcdclusters,redisclusters", "--all", "-n", "default")
+	t.Log("\n" + s.kubectl(t, "get", "etcdclusters,etcdusers,redisclusters", "-A"))
+	s.kubectl(t, "delete", "etcdclusters,etcdusers,redisclusters", "--all", "-n", "default")
 }
 
 func TestKubectlExplainsTheFields(t *testing.T) {
@@ -67,6 +71,7 @@ func TestKubectlExplainsTheFields(t *testing.T) {
 		"etcdcluster.spec":                         {"size <integer> -required-", "version <string> -required-", "tls <Object>"},
 		"etcdcluster.spec.size":                    {"1, 3, 5 or 7"},
 		"etcdcluster.spec.config.electionTimeout":  {"Default: 1s"},
+		"etcduser.spec":                            {"clusterName <string> -required-", "permissions <[]Object>"},
 		"rediscluster.spec":                        {"shards <integer> -required-", "engine <string>", "enum: redis, valkey"},
 		"rediscluster.spec.storage.deletionPolicy": {"ENUM: Retain Delete"},
 		"rediscluster.status":                      {"conditions <[]Object>"},

@@ -59,10 +59,14 @@ func walk(path string, s schemaProps, visit func(string, schemaProps) bool) {
 	}
 }
 
-var kinds = []kind{etcdKind, redisKind}
+// kinds are those of clusters, which have much in common; allKinds are all that there are.
+var (
+	kinds    = []kind{etcdKind, redisKind}
+	allKinds = append(kinds, userKind)
+)
 
 func TestEveryFieldIsDocumented(t *testing.T) {
-	for _, k := range kinds {
+	for _, k := range allKinds {
 		fields, root := 0, loadCRD(t, k.resource)
 		walk("", root, func(path string, p schemaProps) bool {
 			if path == "apiVersion" || path == "kind" || path == "metadata" {
@@ -109,7 +113,7 @@ func parent(s schemaProps, path string) schemaProps {
 }
 
 func TestEveryListHasAListType(t *testing.T) {
-	for _, k := range kinds {
+	for _, k := range allKinds {
 		lists := 0
 		walk("", loadCRD(t, k.resource), func(path string, p schemaProps) bool {
 			if p.Type == "array" {
@@ -148,7 +152,7 @@ func eachRule(root schemaProps, visit func(path string, r apiextensionsv1.Valida
 // A message without the field's name helps nobody who reads only the end of a long error.
 func TestEveryRuleNamesItsFieldAndAddsACure(t *testing.T) {
 	field := regexp.MustCompile(`\b(spec|storage|tls|auth|config|template|metadata)\.[a-z]`)
-	for _, k := range kinds {
+	for _, k := range allKinds {
 		rules := 0
 		eachRule(loadCRD(t, k.resource), func(path string, r apiextensionsv1.ValidationRule) {
 			rules++
@@ -162,7 +166,7 @@ func TestEveryRuleNamesItsFieldAndAddsACure(t *testing.T) {
 
 // A rule that no case of the tables can trip over would never be missed.
 func TestEveryRuleHasACase(t *testing.T) {
-	for _, k := range kinds {
+	for _, k := range allKinds {
 		words := refusedWords(k)
 		eachRule(loadCRD(t, k.resource), func(path string, r apiextensionsv1.ValidationRule) {
 			if strings.Contains(r.Message, "config.extra: instead of ") || slices.Contains(redisRules(), r) {
@@ -177,11 +181,17 @@ func TestEveryRuleHasACase(t *testing.T) {
 
 // refusedWords are what the tables of a kind want refusals to say.
 func refusedWords(k kind) []string {
+	invalid := map[string]map[string]bad{
+		etcdKind.name: merged(invalidEtcd, invalidBoth), redisKind.name: merged(invalidRedis, invalidBoth), userKind.name: invalidUsers,
+	}
+	changes := map[string]map[string]change{
+		etcdKind.name: merged(etcdChanges, bothChanges), redisKind.name: merged(redisChanges, bothChanges), userKind.name: userChanges,
+	}
 	words := []string{}
-	for _, c := range merged(map[string]map[string]bad{etcdKind.name: invalidEtcd, redisKind.name: invalidRedis}[k.name], invalidBoth) {
+	for _, c := range invalid[k.name] {
 		words = append(words, c.words)
 	}
-	for _, c := range merged(map[string]map[string]change{etcdKind.name: etcdChanges, redisKind.name: redisChanges}[k.name], bothChanges) {
+	for _, c := range changes[k.name] {
 		if c.words != "" {
 			words = append(words, c.words)
 		}

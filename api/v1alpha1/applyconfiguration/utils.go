@@ -33,8 +33,18 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EtcdClusterStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdConfig"):
 		return &apiv1alpha1.EtcdConfigApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EtcdKeyRange"):
+		return &apiv1alpha1.EtcdKeyRangeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdMemberStatus"):
 		return &apiv1alpha1.EtcdMemberStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EtcdPermission"):
+		return &apiv1alpha1.EtcdPermissionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EtcdUser"):
+		return &apiv1alpha1.EtcdUserApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EtcdUserSpec"):
+		return &apiv1alpha1.EtcdUserSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EtcdUserStatus"):
+		return &apiv1alpha1.EtcdUserStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LabelSelector"):
 		return &apiv1alpha1.LabelSelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LabelSelectorRequirement"):
@@ -67,6 +77,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisNodeStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisShardStatus"):
 		return &apiv1alpha1.RedisShardStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):
+		return &apiv1alpha1.SecretReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("StorageSpec"):
 		return &apiv1alpha1.StorageSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TLSSpec"):

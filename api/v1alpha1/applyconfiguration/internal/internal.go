@@ -66,6 +66,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: valueFrom
       type:
         namedType: io.k8s.api.core.v1.EnvVarSource
+- name: com.github.quorate.quorate.api.v1alpha1.EtcdAccess
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.EtcdCluster
   map:
     fields:
@@ -197,6 +199,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: snapshotCount
       type:
         scalar: numeric
+- name: com.github.quorate.quorate.api.v1alpha1.EtcdKeyRange
+  map:
+    fields:
+    - name: from
+      type:
+        scalar: string
+    - name: to
+      type:
+        scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.EtcdMemberRole
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.EtcdMemberStatus
@@ -221,6 +232,80 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.EtcdMemberRole
     - name: version
+      type:
+        scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.EtcdPermission
+  map:
+    fields:
+    - name: access
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.EtcdAccess
+    - name: key
+      type:
+        scalar: string
+    - name: prefix
+      type:
+        scalar: string
+    - name: range
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.EtcdKeyRange
+- name: com.github.quorate.quorate.api.v1alpha1.EtcdUser
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.EtcdUserSpec
+    - name: status
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.EtcdUserStatus
+- name: com.github.quorate.quorate.api.v1alpha1.EtcdUserSpec
+  map:
+    fields:
+    - name: clusterName
+      type:
+        scalar: string
+    - name: passwordSecret
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.SecretReference
+    - name: permissions
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.EtcdPermission
+          elementRelationship: atomic
+    - name: username
+      type:
+        scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.EtcdUserStatus
+  map:
+    fields:
+    - name: activity
+      type:
+        scalar: string
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: secretName
+      type:
+        scalar: string
+    - name: username
       type:
         scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.LabelKey
@@ -570,6 +655,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
     - name: slots
+      type:
+        scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.SecretReference
+  map:
+    fields:
+    - name: name
       type:
         scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.StorageSpec

@@ -1,0 +1,167 @@
+package controllers
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/users"
+)
+
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdusers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdusers/status,verbs=get;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdusers/finalizers,verbs=update
+
+// maxPassword is how many bytes of a password etcd takes: bcrypt refuses more.
+const maxPassword = 72
+
+// EtcdUserKind looks after the users of etcd clusters.
+type EtcdUserKind struct {
+	*Children
+	etcd *EtcdKind
+
+	mu   sync.Mutex
+	seen map[types.UID]seen
+}
+
+// seen remembers what a cluster knew of a user, and when that was.
+type seen struct {
+	store    users.Store
+	password [sha256.Size]byte
+	etcd     users.Etcd
+}
+
+var _ Kind[*v1alpha1.EtcdUser, users.State] = (*EtcdUserKind)(nil)
+
+// NewEtcdUserKind returns what the loop needs to look after users. They are reached the way their clusters are.
+func NewEtcdUserKind(c *Children, k *EtcdKind) *EtcdUserKind {
+	return &EtcdUserKind{Children: c, etcd: k, seen: map[types.UID]seen{}}
+}
+
+// setupEtcdUsers registers the controller of users. It looks again when anything changes about their cluster.
+func setupEtcdUsers(mgr ctrl.Manager, o Options, kind *EtcdUserKind) error {
+	return register(mgr, o, v1alpha1.ComponentEtcdUser, &v1alpha1.EtcdUser{}, kind, func(b *builder.Builder) {
+		b.Watches(&v1alpha1.EtcdCluster{}, handler.EnqueueRequestsFromMapFunc(kind.usersOf))
+	})
+}
+
+// usersOf maps a cluster to the resources of its users.
+func (k *EtcdUserKind) usersOf(ctx context.Context, c client.Object) []reconcile.Request {
+	var list v1alpha1.EtcdUserList
+	if err := k.List(ctx, &list, client.InNamespace(c.GetNamespace())); err != nil {
+		return nil // The cache has no errors but the end of the manager; and every user is looked at from time to time.
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		if list.Items[i].Spec.ClusterName == c.GetName() {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return out
+}
+
+// Ensure makes the Secret with the generated password, unless the user brings one.
+func (k *EtcdUserKind) Ensure(ctx context.Context, o *v1alpha1.EtcdUser) error {
+	if o.Spec.PasswordSecret != nil {
+		return nil
+	}
+	name := cluster.UserPasswordSecret(o.Name)
+	live, err := k.ownSecret(ctx, o, name)
+	if err != nil || (live != nil && len(live.Data[PasswordKey]) > 0) {
+		return err
+	}
+	return k.EnsureSecret(ctx, o, name, corev1.SecretTypeOpaque, userLabels(o), map[string][]byte{PasswordKey: []byte(rand.Text())})
+}
+
+func userLabels(o *v1alpha1.EtcdUser) map[string]string {
+	return cluster.Labels(o.Spec.ClusterName, v1alpha1.ComponentEtcdUser, "etcd")
+}
+
+// password reads the wanted password, from the Secret of the user where the specification names one.
+func (k *EtcdUserKind) password(ctx context.Context, o *v1alpha1.EtcdUser) (string, error) {
+	if ref := o.Spec.PasswordSecret; ref != nil {
+		const field = "spec.passwordSecret.name"
+		s, err := k.userSecret(ctx, o, field, ref.Name, PasswordKey)
+		if err != nil {
+			return "", err
+		}
+		if n := len(s.Data[PasswordKey]); n > maxPassword {
+			return "", invalid("%s: the password in Secret %q has %d bytes, and etcd takes at most %d: shorten it", field, ref.Name, n, maxPassword)
+		}
+		return string(s.Data[PasswordKey]), nil
+	}
+	s, err := k.ownSecret(ctx, o, cluster.UserPasswordSecret(o.Name))
+	if s == nil || err != nil {
+		return "", err
+	}
+	return string(s.Data[PasswordKey]), nil
+}
+
+// clusterOf reads the cluster of a user, nil when there is none.
+func (k *EtcdUserKind) clusterOf(ctx context.Context, o *v1alpha1.EtcdUser) (*v1alpha1.EtcdCluster, error) {
+	c := &v1alpha1.EtcdCluster{}
+	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: o.Spec.ClusterName}, c)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read EtcdCluster %s: %w", o.Spec.ClusterName, err)
+	}
+	return c, nil
+}
+
+// connection is what the Secret of a user says: that of the cluster, but for who connects.
+func (k *EtcdUserKind) connection(
+	ctx context.Context, o *v1alpha1.EtcdUser, c *v1alpha1.EtcdCluster, password string,
+) (map[string][]byte, error) {
+	record, err := k.etcd.record(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	ca, pair, err := k.ClientKeypair(ctx, c, c.Spec.TLS)
+	if err != nil {
+		return nil, err
+	}
+	data := etcd.Blueprint{Cluster: c, Domain: k.etcd.domain(c, record)}.Connection(password, ca, pair)
+	data["username"] = []byte(o.Username())
+	return data, nil
+}
+
+// published reports whether the connection Secret says what it should.
+func (k *EtcdUserKind) published(ctx context.Context, o *v1alpha1.EtcdUser, c *v1alpha1.EtcdCluster, password string) (bool, error) {
+	live, err := k.ownSecret(ctx, o, cluster.UserSecret(o.Name))
+	if live == nil || err != nil {
+		return false, err
+	}
+	want, err := k.connection(ctx, o, c, password)
+	return err == nil && holds(live.Data, want), err
+}
+
+// Next decides what to do.
+func (k *EtcdUserKind) Next(s users.State) cluster.Plan { return users.Next(s) }
+
+// Report fills in the status.
+func (k *EtcdUserKind) Report(o *v1alpha1.EtcdUser, s users.State, p cluster.Plan, err error) {
+	st := &o.Status
+	st.ObservedGeneration = o.Generation
+	st.Username = o.Username()
+	st.Activity = cluster.Activity(p, err)
+	if s.Published {
+		st.SecretName = cluster.UserSecret(o.Name)
+	}
+	setConditions(&st.Conditions, o.Generation, users.Conditions(p, err)...)
+}
