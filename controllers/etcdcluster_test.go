@@ -50,6 +50,8 @@ type stage struct {
 	// writes counts all writes, crashAt is the one after which the operator crashes; 0: it does not.
 	writes, crashAt int
 	kinds           map[string]int
+	// readyAt are the numbers of writes after which the cluster was Ready.
+	readyAt []int
 	// log is what was written, in order.
 	log []string
 	// refusal is what the API server answers to the write refuseAt instead of carrying it out.
@@ -208,10 +210,28 @@ func (s *stage) kubelet() {
 	writes, log, crash, refuse := s.writes, s.log, s.crashAt, s.refuseAt
 	s.crashAt, s.refuseAt = 0, 0
 	defer func() { s.writes, s.log, s.crashAt, s.refuseAt = writes, log, crash, refuse }()
+	s.endPods(int(*set.Spec.Replicas))
 	for i := range int(*set.Spec.Replicas) {
 		s.runPod(set, record, i)
 	}
 	s.net.Settle()
+}
+
+// endPods takes the pods away that the set does not make any more, and the claims that are being deleted.
+func (s *stage) endPods(replicas int) {
+	s.t.Helper()
+	for i := range etcd.MaxSize {
+		name := cluster.Pod(s.name.Name, i)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: name}}
+		if i >= replicas && s.api.Delete(s.t.Context(), pod) == nil && s.procs[name] != nil {
+			s.net.Stop(s.procs[name])
+		}
+		claim := &corev1.PersistentVolumeClaim{}
+		err := s.api.Get(s.t.Context(), types.NamespacedName{Namespace: s.name.Namespace, Name: cluster.Claim(s.name.Name, i)}, claim)
+		if apierrors.IsNotFound(err) {
+			delete(s.disks, name)
+		}
+	}
 }
 
 func (s *stage) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
@@ -220,7 +240,12 @@ func (s *stage) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 	name := cluster.Pod(set.Name, i)
 	pod := &corev1.Pod{}
 	if err := s.api.Get(ctx, types.NamespacedName{Namespace: set.Namespace, Name: name}, pod); err == nil {
-		return
+		if len(pod.Status.InitContainerStatuses) == 0 {
+			return
+		}
+		if err := s.api.Delete(ctx, pod); err != nil { // It is held back: its gate looks again.
+			s.t.Fatal(err)
+		}
 	}
 	if s.disks[name] == nil {
 		s.disks[name] = &etcdfake.Disk{}
@@ -235,23 +260,28 @@ func (s *stage) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 		Self: record.Members[i], Record: record, Answers: s.net.Answers(record.Members[i], record.Members),
 		Disk: map[bool]etcd.Disk{true: etcd.DiskReady}[s.disks[name].HasLog],
 	})
-	if !d.Start {
+	if !d.Start && d.Report.Reason != etcd.GateNotMember {
 		s.t.Fatalf("%s is held back: %s", name, d.Report.Message)
+	}
+	if !d.Start {
+		s.createPod(set, name, i, &d.Report)
+		return
 	}
 	if old := s.procs[name]; old != nil {
 		s.net.Stop(old)
 	}
 	var err error
 	s.procs[name], err = s.net.Start(etcdfake.Config{
-		Self: record.Members[i], Token: string(set.UID), State: d.State, Members: record.Members, Version: "3.6.16",
+		Self: record.Members[i], Token: string(set.UID), State: d.State, Members: record.Members,
+		Version: set.Spec.Template.Annotations[v1alpha1.AnnotationVersion],
 	}, s.disks[name])
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.createPod(set, name, i)
+	s.createPod(set, name, i, nil)
 }
 
-func (s *stage) createPod(set *appsv1.StatefulSet, name string, i int) {
+func (s *stage) createPod(set *appsv1.StatefulSet, name string, i int, held *etcd.GateReport) {
 	s.t.Helper()
 	yes := true
 	pod := &corev1.Pod{
@@ -266,6 +296,15 @@ func (s *stage) createPod(set *appsv1.StatefulSet, name string, i int) {
 	}
 	if err := s.api.Create(s.t.Context(), pod); err != nil {
 		s.t.Fatal(err)
+	}
+	if held != nil {
+		pod.Status = corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{
+			Name: etcd.ContainerGate, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}}}
+		if err := s.api.Status().Update(s.t.Context(), pod); err != nil {
+			s.t.Fatal(err)
+		}
+		return
 	}
 	pod.Status = corev1.PodStatus{
 		PodIP:      fmt.Sprintf("10.0.0.%d", i),
@@ -303,6 +342,7 @@ func (s *stage) untilReady() {
 		}
 		s.kubelet()
 		if err == nil && meta.IsStatusConditionTrue(s.cluster().Status.Conditions, v1alpha1.ConditionReady) {
+			s.readyAt = append(s.readyAt, s.writes)
 			return
 		}
 	}
@@ -382,6 +422,19 @@ var workloads = map[string]func(*stage){
 		s.change()
 		s.untilReady()
 	},
+	"scaled out and in": func(s *stage) {
+		s.untilReady()
+		s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 5 })
+		s.untilReady()
+		s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 1 })
+		s.untilReady()
+	},
+	"upgraded": func(s *stage) {
+		s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Version = "3.5.35" })
+		s.untilReady()
+		s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Version = "3.7.3" })
+		s.untilReady()
+	},
 	"deleted and created again": func(s *stage) {
 		s.untilReady()
 		s.recreate()
@@ -420,7 +473,12 @@ func sweep(t *testing.T, work func(*stage), happens func(s *stage, k int)) {
 	if total < 15 {
 		t.Fatalf("only %d writes", total)
 	}
-	for k := 1; k <= total; k++ {
+	// Up to the first time that the cluster is Ready all workloads are the same: one sweep of that is enough.
+	first := 1
+	if reference.readyAt[0] < total {
+		first = reference.readyAt[0]
+	}
+	for k := first; k <= total; k++ {
 		s := newStage(t, persistent())
 		happens(s, k)
 		work(s)
@@ -434,14 +492,21 @@ func sweep(t *testing.T, work func(*stage), happens func(s *stage, k int)) {
 			t.Errorf("at write %d, %d clusters have led", k, len(s.net.Led))
 		}
 	}
-	t.Logf("%d writes", total)
+	t.Logf("writes %d to %d", first, total)
 }
 
 // change asks for something that needs a restart of every member.
 func (s *stage) change() {
 	s.t.Helper()
+	s.edit(func(spec *v1alpha1.EtcdClusterSpec) {
+		spec.Config = &v1alpha1.EtcdConfig{SnapshotCount: new(int64(5000))}
+	})
+}
+
+func (s *stage) edit(change func(*v1alpha1.EtcdClusterSpec)) {
+	s.t.Helper()
 	o := s.cluster()
-	o.Spec.Config = &v1alpha1.EtcdConfig{SnapshotCount: new(int64(5000))}
+	change(&o.Spec)
 	o.Generation++
 	if err := s.api.Update(s.t.Context(), o); err != nil {
 		s.t.Fatal(err)
