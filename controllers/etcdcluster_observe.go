@@ -49,6 +49,9 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 		return etcd.State{}, err
 	}
 	s := etcd.State{Want: k.want(o, b, hash), HasSet: set != nil, Now: k.Now()}
+	if s.Want.Maintenance, err = b.Policy(); err != nil {
+		return etcd.State{}, err
+	}
 	if len(b.Record.Members) > 0 {
 		s.Record = &b.Record
 	}
@@ -248,12 +251,14 @@ func (k *EtcdKind) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 		wg.Go(func() { askStatus(ctx, c, &s.Pods[i]) })
 	}
 	wg.Wait()
+	k.recall(o, s)
 	if wrongPassword(s.Pods) {
 		s.Auth = &etcd.Auth{Enabled: true}
 		return nil
 	}
 	for _, p := range leaderFirst(s.Pods) {
 		if k.askCluster(ctx, o, s, clients[p.Name], a.password) {
+			k.examine(ctx, o, s, clients[p.Name], clients)
 			break
 		}
 	}

@@ -29,6 +29,7 @@ func podState(p *corev1.Pod) etcd.Pod {
 		Stuck:        problem != "",
 		Problem:      problem,
 		Gate:         gateReport(p),
+		Drained:      p.Labels[v1alpha1.LabelServing] != "true",
 	}
 }
 

@@ -25,6 +25,8 @@ type View struct {
 	Version string
 	// DBSize of its database file in bytes, and how much of it is in use: the rest is freed by a defragmentation.
 	DBSize, DBInUse int64
+	// Revision of its data.
+	Revision int64
 	// Applied is the index of the last raft entry that it applied.
 	Applied uint64
 	// Alarms of all members, as far as it knows.
@@ -83,6 +85,7 @@ type Client interface {
 	// ClusterVersion is the version that the members have agreed on, 3.6.0 for example. It needs no quorum. It stays behind
 	// until the last member has been upgraded, and follows a few seconds later.
 	ClusterVersion(ctx context.Context) (Version, error)
+	Maintainer
 	// Close releases the connection.
 	Close() error
 }

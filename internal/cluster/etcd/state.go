@@ -20,8 +20,9 @@ type State struct {
 	Auth      *Auth
 	AuthError error
 	// Open says that clients are let in: the client Service exists.
-	Open bool
-	Now  time.Time
+	Open   bool
+	Upkeep Upkeep
+	Now    time.Time
 }
 
 // Want is what the specification asks for.
@@ -41,6 +42,7 @@ type Want struct {
 	Persistent bool
 	// StorageChanged says that spec.storage asks for something else than the claims were made with.
 	StorageChanged bool
+	Maintenance    Policy
 }
 
 // Claim is the volume claim of an ordinal.
@@ -76,6 +78,14 @@ type Pod struct {
 	View *View
 	// Unreachable is why the member does not answer.
 	Unreachable error
+	// Drained says that the client Service leaves the pod out.
+	Drained bool
+	// Defragmentation is the last one that this operator began, nil when it remembers none.
+	Defragmentation *Defragmentation
+	// Hash of its data, nil when unknown: it is asked for only while there is an alarm. Corrupt says that it differs from
+	// that of the majority.
+	Hash    *Hash
+	Corrupt bool
 }
 
 // pod returns the pod that stands for a member: the two are the same thing when their peer URL is.

@@ -36,7 +36,8 @@ func (c *Client) Status(context.Context) (etcd.View, error) {
 	}
 	v := etcd.View{
 		MemberID: p.Disk.MemberID, ClusterID: p.Disk.ClusterID, Version: p.version,
-		DBSize: int64(len(p.Disk.log)), Applied: uint64(len(p.Disk.log)),
+		DBSize: p.Disk.Size() * c.Network.Unit, DBInUse: p.Disk.InUse() * c.Network.Unit,
+		Revision: p.Disk.usage().revision, Applied: uint64(len(p.Disk.log)), Alarms: p.Alarms(),
 	}
 	if lead := c.Network.leaders[p.Disk.ClusterID]; lead != nil {
 		v.Leader, v.Learner = lead.Disk.MemberID, !lead.Disk.voter(p.Disk.MemberID)

@@ -30,6 +30,10 @@ type Disk struct {
 	ClusterID, MemberID uint64
 	founders            []member
 	log                 []entry
+	// peak is the largest database that it held since the last defragmentation, in writes.
+	peak int64
+	// Differs says that its data is not what the log says.
+	Differs bool
 }
 
 // member is a member as the log knows it.
@@ -87,6 +91,10 @@ const (
 	entryAdd
 	entryPromote
 	entryRemove
+	entryDelete
+	entryCompact
+	entryAlarm
+	entryDisarm
 )
 
 // Config is what a process is started with.
@@ -118,13 +126,15 @@ type Network struct {
 	leaders map[uint64]*Process
 	// Acked are the writes that were acknowledged, by cluster.
 	Acked map[uint64][]string
+	// Quota is how many writes a database holds, 0: any number. Unit is what a write takes in bytes.
+	Quota, Unit int64
 	// Led are the clusters that ever had a leader, in the order in which they got it.
 	Led []uint64
 }
 
 // New returns an empty network.
 func New() *Network {
-	return &Network{leaders: map[uint64]*Process{}, Acked: map[uint64][]string{}}
+	return &Network{Unit: 1, leaders: map[uint64]*Process{}, Acked: map[uint64][]string{}}
 }
 
 // Start starts a process on a disk, by etcd's own rules (server/etcdserver/bootstrap.go): a log decides by itself;
@@ -299,6 +309,7 @@ func (n *Network) replicate(cluster uint64) {
 			n.running = slices.DeleteFunc(n.running, func(q *Process) bool { return q == p })
 		case p != lead && p.Behind == 0:
 			p.Disk.log = slices.Clone(lead.Disk.log)
+			p.Disk.Size()
 		}
 	}
 	if !n.Running(lead) {
@@ -319,6 +330,7 @@ func (n *Network) propose(p *Process, e entry) error {
 		return ErrNoQuorum
 	}
 	lead.Disk.log = append(lead.Disk.log, e)
+	lead.Disk.Size()
 	n.replicate(p.Disk.ClusterID)
 	return nil
 }
@@ -330,6 +342,9 @@ func (n *Network) Put(p *Process, password, value string) error {
 	}
 	if a := p.auth(); a.on && a.password != password {
 		return ErrDenied
+	}
+	if err := n.admit(p); err != nil {
+		return err
 	}
 	if err := n.propose(p, entry{kind: entryPut, value: value}); err != nil {
 		return err
