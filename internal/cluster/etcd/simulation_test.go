@@ -61,6 +61,7 @@ type sim struct {
 	badPolicy string
 	plan      cluster.Plan
 	turns     int
+	upkeep    simUpkeep
 }
 
 type simSet struct{ template, members int }
@@ -78,6 +79,7 @@ type simPod struct {
 	process  *etcdfake.Process
 	everRan  bool
 	gate     *etcd.GateReport
+	drained  bool
 }
 
 // simView is a copy of what the API server held.
@@ -102,6 +104,7 @@ func newSim(seed uint64) *sim {
 	if s.rng.IntN(6) == 0 {
 		s.bad[0] = true
 	}
+	s.upkeep = s.newUpkeep()
 	s.note("size %d, persistent %t, auth %t, root by certificate %t, first template bad %t",
 		s.size, s.persistent, s.auth, s.certRoot, s.bad[0])
 	return s
@@ -259,6 +262,7 @@ func (s *sim) observe(v *simView) etcd.State {
 		},
 		Record: v.record, HasSet: v.set != nil, Open: v.open, Now: simNow,
 	}
+	st.Want.Maintenance = s.upkeep.policy
 	for _, i := range v.claims {
 		st.Claims = append(st.Claims, etcd.Claim{Name: cluster.Claim("orders", i), Ordinal: i})
 	}
@@ -281,6 +285,7 @@ func (s *sim) observe(v *simView) etcd.State {
 		if a, err := c.Auth(context.Background(), s.password); err == nil {
 			st.Auth = &a
 		}
+		s.examine(&st, v, c)
 		break
 	}
 	if st.Members == nil && slices.ContainsFunc(st.Pods, func(p etcd.Pod) bool { return errors.Is(p.Unreachable, etcd.ErrPassword) }) {
@@ -292,7 +297,7 @@ func (s *sim) observe(v *simView) etcd.State {
 func (s *sim) observePod(p *simPod) etcd.Pod {
 	out := etcd.Pod{
 		Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: fmt.Sprint(p.template), EverRan: p.everRan,
-		Stuck: s.bad[p.template] && p.process == nil, Gate: p.gate,
+		Stuck: s.bad[p.template] && p.process == nil, Gate: p.gate, Drained: p.drained, Defragmentation: s.upkeep.begun[p.uid],
 	}
 	if out.Stuck {
 		out.Problem = "cannot be scheduled"
@@ -343,7 +348,7 @@ func (s *sim) act(step cluster.Step) bool {
 		}
 		return true
 	}
-	panic(fmt.Sprintf("the simulation knows no step %T", step))
+	return s.maintain(step)
 }
 
 func (s *sim) writeBootstrap(b etcd.Bootstrap) bool {
@@ -375,6 +380,7 @@ func (s *sim) call(pod string, do func(*etcdfake.Client) error) bool {
 // stopPod ends the process of a pod.
 func (s *sim) stop(p *simPod) {
 	if p.process != nil {
+		p.process.Busy = false
 		s.net.Stop(p.process)
 		p.process = nil
 	}
@@ -393,6 +399,7 @@ func (s *sim) judge(step cluster.Step) {
 	if _, opens := step.(etcd.LetClientsIn); opens && s.recorded == 0 {
 		s.badPolicy = "clients are let in before the identity of the cluster is recorded"
 	}
+	s.judgeUpkeep(step)
 	del, ok := step.(etcd.DeletePod)
 	if !ok {
 		return
@@ -425,14 +432,18 @@ func (s *sim) user() string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
 		p := s.pods[name]
-		if p.process == nil || !s.net.Voting(p.process) {
+		if p.process == nil || p.drained || !s.net.Voting(p.process) {
 			continue
+		}
+		if s.upkeep.calm && p.disk.Size() >= s.net.Quota {
+			return "" // It would be full again.
 		}
 		s.values++
 		if s.auth && s.net.Put(p.process, "", fmt.Sprint("open-", s.values)) == nil {
 			return "a client without a password was let in"
 		}
 		_ = s.net.Put(p.process, s.password, fmt.Sprint("value-", s.values))
+		s.disturb(p)
 		return ""
 	}
 	return ""
@@ -605,7 +616,7 @@ func (s *sim) turn() string {
 	s.plan = plan
 	if !alive {
 		s.note("the operator crashed")
-		s.budget, s.stale = -1, nil
+		s.budget, s.stale, s.upkeep.begun = -1, nil, map[string]*etcd.Defragmentation{}
 	}
 	if s.rng.IntN(4) == 0 {
 		s.stale = nil
@@ -614,6 +625,7 @@ func (s *sim) turn() string {
 		return bad
 	}
 	s.kubelet()
+	s.finishDefragmentations()
 	if bad := s.user(); bad != "" {
 		return bad
 	}
@@ -623,7 +635,7 @@ func (s *sim) turn() string {
 // quiet ends all faults and expects the world to come to rest as specified, or with a reason why not.
 func (s *sim) quiet() string {
 	s.note("all faults end")
-	s.budget, s.stale = -1, nil
+	s.budget, s.stale, s.upkeep.calm = -1, nil, true
 	s.template++ // A good template: whatever was bad has been repaired.
 	for _, p := range s.pods {
 		if p.process != nil {
@@ -652,6 +664,8 @@ func (s *sim) quiet() string {
 		return s.unfit()
 	case plan.Reason == "" || plan.Message == "":
 		return "it waits without a reason"
+	case plan.Reason == etcd.ReasonAlarm && !s.curable():
+		return ""
 	case !s.diskLost && s.persistent && plan.Reason != etcd.ReasonAuth:
 		return "it gave up although every disk is there: " + plan.Message
 	}
@@ -674,6 +688,10 @@ func (s *sim) unfit() string {
 			return "settled with an outdated pod"
 		case s.auth != p.process.AuthOn():
 			return "settled with the wrong authentication"
+		case p.drained:
+			return "settled with a member that gets no clients"
+		case len(p.process.Alarms()) > 0:
+			return "settled with an alarm"
 		}
 	}
 	return ""

@@ -22,7 +22,7 @@ type Client struct {
 var _ etcd.Client = (*Client)(nil)
 
 func (c *Client) reachable() bool {
-	return slices.Contains(c.Network.running, c.Process) && !c.Process.Cut && !c.Process.Deaf
+	return slices.Contains(c.Network.running, c.Process) && !c.Process.Cut && !c.Process.Deaf && !c.Process.Busy
 }
 
 // Status answers from the process itself.

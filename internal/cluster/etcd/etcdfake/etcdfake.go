@@ -114,6 +114,8 @@ type Process struct {
 	Disk *Disk
 	// Cut keeps it from its peers and from clients, Deaf from the operator alone: slow, not dead.
 	Cut, Deaf bool
+	// Busy with a defragmentation, it answers nobody but its peers.
+	Busy bool
 	// Behind is how many rounds it still lacks the log.
 	Behind  int
 	version string
@@ -337,7 +339,7 @@ func (n *Network) propose(p *Process, e entry) error {
 
 // Put writes a value the way a user does, with a password or without, and remembers what was acknowledged.
 func (n *Network) Put(p *Process, password, value string) error {
-	if !slices.Contains(n.running, p) || p.Cut {
+	if !slices.Contains(n.running, p) || p.Cut || p.Busy {
 		return ErrNoAnswer
 	}
 	if a := p.auth(); a.on && a.password != password {

@@ -83,7 +83,7 @@ func (n *Network) admit(p *Process) error {
 // Delete deletes all keys, as a user with the password would. The writes themselves stay known to Lost: it is the log that
 // must not lose them.
 func (n *Network) Delete(p *Process, password string) error {
-	if a := p.auth(); !slices.Contains(n.running, p) || p.Cut || (a.on && a.password != password) {
+	if a := p.auth(); !slices.Contains(n.running, p) || p.Cut || p.Busy || (a.on && a.password != password) {
 		return ErrNoAnswer
 	}
 	return n.propose(p, entry{kind: entryDelete})
@@ -95,14 +95,22 @@ func (n *Network) RaiseCorrupt(p *Process, differs bool) error {
 	return n.propose(p, entry{kind: entryAlarm, value: alarmCorrupt, id: p.Disk.MemberID})
 }
 
-// Defragment needs no quorum.
+// Defragment is done at once, and needs no quorum. FinishDefragmentation is for one that takes its time.
 func (c *Client) Defragment(context.Context) error {
 	if !c.reachable() {
 		return ErrNoAnswer
 	}
-	c.Process.Disk.peak = c.Process.Disk.InUse()
+	c.Process.FinishDefragmentation()
 	return nil
 }
+
+// FinishDefragmentation ends the time in which the process is Busy with that.
+func (p *Process) FinishDefragmentation() {
+	p.Busy, p.Disk.peak = false, p.Disk.InUse()
+}
+
+// Leads reports whether a process is the leader of its cluster.
+func (n *Network) Leads(p *Process) bool { return n.leaders[p.Disk.ClusterID] == p }
 
 // Compact goes through the quorum.
 func (c *Client) Compact(_ context.Context, revision int64) error {
@@ -140,10 +148,14 @@ func (c *Client) HashKV(_ context.Context, revision int64) (etcd.Hash, error) {
 	if !c.reachable() {
 		return etcd.Hash{}, ErrNoAnswer
 	}
-	parts := []string{fmt.Sprint(c.Process.Disk.Differs)}
+	parts, at := []string{fmt.Sprint(c.Process.Disk.Differs)}, int64(1)
 	for _, e := range c.Process.Disk.log {
-		if e.kind == entryPut && int64(len(parts)) < revision {
+		if e.kind == entryPut || e.kind == entryDelete {
+			at++
 			parts = append(parts, e.value)
+		}
+		if at == revision {
+			break
 		}
 	}
 	sum := uint32(hash(parts...)) //nolint:gosec // Half of a hash is a hash.
@@ -158,3 +170,6 @@ func (c *Client) Largest(context.Context) ([]etcd.KeyGroup, error) {
 	live := c.Process.Disk.usage().live
 	return []etcd.KeyGroup{{Prefix: "value-", Keys: live, Bytes: live * c.Network.Unit}}, nil
 }
+
+// Live is what a compaction and a defragmentation would leave of the database, in writes.
+func (d *Disk) Live() int64 { return d.usage().live }
