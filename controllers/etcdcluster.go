@@ -61,7 +61,7 @@ func NewEtcdKind(c *Children) *EtcdKind {
 		connect:  func(cfg etcdclient.Config) etcd.Client { return etcdclient.New(cfg) },
 		clients:  newClientPool(clientIdle),
 		trusted:  map[types.UID]trust{},
-		upkeep:   newUpkeep(drainTime),
+		upkeep:   newUpkeep(drainTime, func(run func()) { go run() }),
 	}
 }
 

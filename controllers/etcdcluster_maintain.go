@@ -39,8 +39,9 @@ const (
 type upkeep struct {
 	mu       sync.Mutex
 	clusters map[types.UID]*clusterUpkeep
-	// drain is how long a defragmentation waits for clients to stay away.
+	// drain is how long a defragmentation waits for clients to stay away, spawn runs it in the background.
 	drain time.Duration
+	spawn func(func())
 }
 
 type clusterUpkeep struct {
@@ -60,8 +61,8 @@ type memo[T any] struct {
 	answer T
 }
 
-func newUpkeep(drain time.Duration) *upkeep {
-	return &upkeep{clusters: map[types.UID]*clusterUpkeep{}, drain: drain}
+func newUpkeep(drain time.Duration, spawn func(func())) *upkeep {
+	return &upkeep{clusters: map[types.UID]*clusterUpkeep{}, drain: drain, spawn: spawn}
 }
 
 // with calls a function on the memory of a cluster, and forgets clusters that are gone.
@@ -161,11 +162,13 @@ func (k *EtcdKind) defragment(ctx context.Context, o *v1alpha1.EtcdCluster, step
 	if pod.Labels[v1alpha1.LabelServing] == "true" {
 		drain = 0 // It is the only member, and its clients have nowhere to go.
 	}
-	go func(ctx context.Context) {
-		d := k.waitFor(ctx, c, step, drain)
+	background := context.WithoutCancel(ctx)
+	k.upkeep.spawn(func() {
+		d := k.waitFor(background, c, step, drain)
 		k.upkeep.with(o.UID, d.End, func(u *clusterUpkeep) { u.defragmentations[uid] = d })
-		log.FromContext(ctx).Info("defragmented", "pod", step.Pod, "took", d.End.Sub(d.Begin).String(), "before", d.Before, "after", d.After, "err", d.Err)
-	}(context.WithoutCancel(ctx))
+		log.FromContext(background).Info("defragmented", "pod", step.Pod, "seconds", d.End.Sub(d.Begin).Seconds(),
+			"beforeBytes", d.Before, "afterBytes", d.After, "failure", fmt.Sprint(d.Err))
+	})
 	return nil
 }
 

@@ -24,19 +24,19 @@ type MaintenanceWindow struct {
 	// start of the window in hours and minutes, for example 02:30.
 	// +required
 	// +kubebuilder:validation:MaxLength=5
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]$')`,message="maintenance.window.start must be a time from 00:00 to 23:59, for example 02:30"
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]$')`,message="spec.maintenance.window.start must be a time from 00:00 to 23:59, for example 02:30"
 	Start string `json:"start"`
 	// duration of the window, from 15m to 24h. It may go beyond midnight.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,6}(s|m|h))+$') && duration(self) >= duration('15m') && duration(self) <= duration('24h')`,message="maintenance.window.duration must be a duration from 15m to 24h, for example 2h"
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,6}(s|m|h))+$') && duration(self) >= duration('15m') && duration(self) <= duration('24h')`,message="spec.maintenance.window.duration must be a duration from 15m to 24h, for example 2h"
 	Duration metav1.Duration `json:"duration"`
 	// timeZone of start and days, a name of the IANA time zone database, for
 	// example Europe/Berlin. Default: UTC.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z][A-Za-z0-9+_-]*(/[A-Za-z0-9+_-]+)*$') && self != 'Local'`,message="maintenance.window.timeZone must be a name of the IANA time zone database, for example Europe/Berlin"
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z][A-Za-z0-9+_-]*(/[A-Za-z0-9+_-]+)*$') && self != 'Local'`,message="spec.maintenance.window.timeZone must be a name of the IANA time zone database, for example Europe/Berlin"
 	TimeZone *string `json:"timeZone,omitempty"`
 	// days of the week on which the window opens. Default: every day.
 	// +optional
@@ -75,7 +75,7 @@ type DefragmentationSpec struct {
 	// A file above 80 % of the quota is defragmented for 32Mi already. Default:
 	// 200Mi.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`!string(self).matches('[-+eE]') && isQuantity(string(self))`,message="maintenance.defragmentation.minFree must be a number with or without a unit, for example 200Mi: no sign, no exponent"
-	// +kubebuilder:validation:XValidation:rule=`string(self).matches('[-+eE]') || !isQuantity(string(self)) || (quantity(string(self)).isInteger() && quantity(string(self)).compareTo(quantity('32Mi')) >= 0 && quantity(string(self)).compareTo(quantity('100Gi')) <= 0)`,message="maintenance.defragmentation.minFree must be a whole number of bytes from 32Mi to 100Gi, for example 200Mi"
+	// +kubebuilder:validation:XValidation:rule=`!string(self).matches('[-+eE]') && isQuantity(string(self))`,message="spec.maintenance.defragmentation.minFree must be a number with or without a unit, for example 200Mi: no sign, no exponent"
+	// +kubebuilder:validation:XValidation:rule=`string(self).matches('[-+eE]') || !isQuantity(string(self)) || (quantity(string(self)).isInteger() && quantity(string(self)).compareTo(quantity('32Mi')) >= 0 && quantity(string(self)).compareTo(quantity('100Gi')) <= 0)`,message="spec.maintenance.defragmentation.minFree must be a whole number of bytes from 32Mi to 100Gi, for example 200Mi"
 	MinFree *resource.Quantity `json:"minFree,omitempty"`
 }

@@ -168,7 +168,7 @@ func defragmentWhereWorthIt(s State) (cluster.Plan, bool) {
 	if len(due) == 0 || s.Upkeep.Elsewhere >= maxAtOnce {
 		return cluster.Pass()
 	}
-	return s.defragment(due, "")
+	return s.defragment(due, true, "")
 }
 
 // rested reports whether a member has been left alone for long enough since its last defragmentation.
@@ -178,8 +178,8 @@ func (s State) rested(p Pod, rest time.Duration) bool {
 }
 
 // defragment takes the next of the given members: followers from the lowest ordinal, and the leader once it has handed over.
-// Before, the member gets no clients any more, unless there is no other.
-func (s State) defragment(due []Pod, why string) (cluster.Plan, bool) {
+// drain keeps clients away before, unless there is no other member: where no member takes writes that would only cost time.
+func (s State) defragment(due []Pod, drain bool, why string) (cluster.Plan, bool) {
 	if p := s.laggard(); p != nil {
 		return cluster.Wait(ReasonMembersNotReady, whileWaiting, "%s has yet to apply what the others have, before a member is defragmented%s", p.Name, why)
 	}
@@ -196,7 +196,7 @@ func (s State) defragment(due []Pod, why string) (cluster.Plan, bool) {
 			"%s, the leader, is to be defragmented%s: %s takes over first", p.Name, why, s.pod(*to).Name)
 	}
 	gain := fmt.Sprintf("%s of %s is free", bytes(p.View.DBSize-p.View.DBInUse), bytes(p.View.DBSize))
-	if len(s.Members) > 1 && !p.Drained {
+	if drain && len(s.Members) > 1 && !p.Drained {
 		return cluster.Do(DrainMember{p.Name, p.UID}, "%s is to be defragmented%s: %s", p.Name, why, gain)
 	}
 	return cluster.Do(Defragment{p.Name, p.View.DBSize}, "%s is defragmented%s: %s", p.Name, why, gain)
@@ -260,7 +260,7 @@ func healSpace(s State) (cluster.Plan, bool) {
 	case len(curable) > 0 && s.Upkeep.Elsewhere >= maxAtOnce:
 		return cluster.Wait(ReasonDefragmenting, whileWaiting, "%s is full and waits while other clusters are defragmented", curable[0].Name)
 	case len(curable) > 0:
-		return s.defragment(curable, ", because its quota is reached")
+		return s.defragment(curable, false, ", because its quota is reached")
 	}
 	return s.makeRoom(full[0])
 }
@@ -335,7 +335,7 @@ func judgeCorruption(s State) (cluster.Plan, bool) {
 		return cluster.Refuse(ReasonCorrupt, "the data of %s differs from that of the majority (%s): it has to be replaced",
 			s.Pods[differ].Name, s.hashes())
 	case s.agree():
-		return cluster.Do(Disarm{s.pod(*s.leader()).Name, a}, "the data of all members is the same (%s), so the alarm %s is over", s.hashes(), a.Type)
+		return cluster.Do(Disarm{s.speaker(s.leader()).Name, a}, "the data of all members is the same (%s), so the alarm %s is over", s.hashes(), a.Type)
 	case s.compared():
 		return cluster.Refuse(ReasonCorrupt, "etcd has raised the alarm %s, and no majority of the members has the same data (%s): "+
 			"find out which of them is right and create the cluster again from it", a.Type, s.hashes())
@@ -360,8 +360,8 @@ func Compare(s *State) {
 		for i := range s.Pods {
 			h := s.Pods[i].Hash
 			// What was hashed at another revision says nothing.
-			comparable := h != nil && h.Revision == right.Revision && h.CompactRevision == right.CompactRevision
-			s.Pods[i].Corrupt = comparable && h.Sum != right.Sum
+			same := h != nil && h.Revision == right.Revision && h.CompactRevision == right.CompactRevision
+			s.Pods[i].Corrupt = same && h.Sum != right.Sum
 		}
 	}
 }

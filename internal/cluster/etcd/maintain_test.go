@@ -199,7 +199,7 @@ func TestNextInMaintenance(t *testing.T) {
 		},
 		"one that can be defragmented is, window or not": {
 			state: full(1000, func(s *etcd.State) { s.Want.Maintenance.Window = nightly }),
-			step:  drain("orders-0"), says: "because its quota is reached",
+			step:  etcd.Defragment{Pod: "orders-0", Size: 2048 * mib}, says: "because its quota is reached",
 		},
 		"a sweep goes on where it ended": {
 			state: full(1000, func(s *etcd.State) { sized(s, [2]int64{1000, 1000}, [2]int64{2048, 1000}, [2]int64{1000, 1000}) }),
@@ -244,7 +244,7 @@ func TestNextInMaintenance(t *testing.T) {
 		},
 		"one that failed does not keep the others from theirs": {
 			state: full(1000, func(s *etcd.State) { s.Pods[0].Defragmentation = done(time.Minute, errors.New("disk full")) }),
-			step:  drain("orders-2"),
+			step:  etcd.Defragment{Pod: "orders-2", Size: 2048 * mib},
 		},
 		"but is told when it is the last": {
 			state: full(1000, func(s *etcd.State) {

@@ -23,7 +23,7 @@ type simUpkeep struct {
 }
 
 func (s *sim) newUpkeep() simUpkeep {
-	s.net.Unit, s.net.Quota = simUnit, int64(10+s.rng.IntN(20))
+	s.net.Unit, s.net.Quota = simUnit, int64(5+s.rng.IntN(12))
 	p := etcd.Policy{Defragment: s.rng.IntN(6) > 0, MinFree: 2 * simUnit, Quota: s.net.Quota * simUnit, KeepsHistory: s.rng.IntN(6) == 0}
 	s.note("quota %d writes, defragment %t, keeps history %t", s.net.Quota, p.Defragment, p.KeepsHistory)
 	return simUpkeep{policy: p, begun: map[string]*etcd.Defragmentation{}}
@@ -103,7 +103,8 @@ func (s *sim) judgeUpkeep(step cluster.Step) {
 	if victim == nil || victim.process == nil || s.stale != nil {
 		return
 	}
-	if s.size > 1 && (!victim.drained || s.net.Leads(victim.process)) {
+	full := len(victim.process.Alarms()) > 0
+	if s.size > 1 && (s.net.Leads(victim.process) || (!full && !victim.drained)) {
 		s.badPolicy = fmt.Sprintf("%s is defragmented with its clients, or as leader", d.Pod)
 	}
 	for _, p := range s.pods {
@@ -119,11 +120,16 @@ func (s *sim) disturb(p *simPod) {
 		return
 	}
 	switch s.rng.IntN(20) {
-	case 0, 1:
+	case 0, 1, 2, 3, 4:
 		if s.net.Delete(p.process, s.password) == nil {
 			s.note("a user deletes everything")
 		}
-	case 2:
+	case 5, 6, 7, 8:
+		c := s.client(p.process)
+		if v, err := c.Status(context.Background()); err == nil && c.Compact(context.Background(), v.Revision) == nil {
+			s.note("etcd compacts by itself")
+		}
+	case 9:
 		s.note("etcd raises CORRUPT for nothing")
 		_ = s.net.RaiseCorrupt(p.process, false)
 	}
