@@ -23,7 +23,7 @@ func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
 	if meta.IsStatusConditionTrue(after.GetConditions(), v1alpha1.ConditionReady) {
 		l.told.forget(after.GetUID())
 	}
-	for _, typ := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+	for _, typ := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionSpaceHealthy} {
 		was, is := meta.FindStatusCondition(before.GetConditions(), typ), meta.FindStatusCondition(after.GetConditions(), typ)
 		if is == nil || (p.Step != nil && is.Reason == p.Reason) || !newsworthy(was, is) {
 			continue
@@ -75,12 +75,14 @@ func note(message string) string {
 }
 
 // newsworthy tells whether a condition says something new: Ready and Stalled when they flip or give another reason,
-// Reconciling when it starts to wait for something else.
+// Reconciling when it starts to wait for something else, SpaceHealthy when space is short.
 func newsworthy(was, is *metav1.Condition) bool {
 	if was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return false
 	}
 	switch is.Type {
+	case v1alpha1.ConditionSpaceHealthy:
+		return is.Status == metav1.ConditionFalse
 	case v1alpha1.ConditionReady:
 		return is.Status == metav1.ConditionTrue || (was != nil && was.Status == metav1.ConditionTrue)
 	default:
@@ -89,7 +91,8 @@ func newsworthy(was, is *metav1.Condition) bool {
 }
 
 func eventType(c *metav1.Condition) string {
-	if c.Type == v1alpha1.ConditionStalled || (c.Type == v1alpha1.ConditionReady && c.Status != metav1.ConditionTrue) {
+	bad := c.Status != metav1.ConditionTrue && (c.Type == v1alpha1.ConditionReady || c.Type == v1alpha1.ConditionSpaceHealthy)
+	if c.Type == v1alpha1.ConditionStalled || bad {
 		return corev1.EventTypeWarning
 	}
 	return corev1.EventTypeNormal

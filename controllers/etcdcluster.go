@@ -44,6 +44,7 @@ type EtcdKind struct {
 	clients *clientPool
 	mu      sync.Mutex
 	trusted map[types.UID]trust
+	upkeep  *upkeep
 }
 
 // trust remembers with which password, or without any, authentication was found as wanted.
@@ -61,6 +62,7 @@ func NewEtcdKind(c *Children) *EtcdKind {
 		connect:  func(cfg etcdclient.Config) memberClient { return etcdclient.New(cfg) },
 		clients:  newClientPool(clientIdle),
 		trusted:  map[types.UID]trust{},
+		upkeep:   newUpkeep(drainTime, func(run func()) { go run() }),
 	}
 }
 

@@ -38,6 +38,8 @@ func (k *EtcdKind) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluste
 		return k.note(ctx, o, func(r *etcd.Record) { r.Rejected, r.Verdict = step.Asked, step.Verdict })
 	case etcd.Prove:
 		return k.note(ctx, o, func(r *etcd.Record) { r.Proven = step.Settings })
+	case etcd.NoteFlushed:
+		return k.note(ctx, o, func(r *etcd.Record) { r.Flushed = true })
 	case etcd.Downgrade:
 		return k.through(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.Downgrade(ctx, step.To) })
 	case etcd.CancelDowngrade:
@@ -67,7 +69,7 @@ func (k *EtcdKind) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluste
 	case etcd.DeletePod:
 		return k.deletePod(ctx, o, step)
 	}
-	return fmt.Errorf("there is no such step as %T", step)
+	return k.maintain(ctx, o, step)
 }
 
 // writeBootstrap writes the record, or turns one that waits for data into one of a new cluster. What decides over
@@ -212,17 +214,26 @@ func (k *EtcdKind) withPassword(
 func (k *EtcdKind) through(
 	ctx context.Context, o *v1alpha1.EtcdCluster, name string, call func(context.Context, etcd.Client) error,
 ) error {
-	pod := &corev1.Pod{}
-	if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, pod); err != nil {
-		return fmt.Errorf("read pod %s: %w", name, err)
-	}
-	access, err := k.access(ctx, o)
+	_, c, err := k.member(ctx, o, name)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("%s did not answer within %s", name, actTimeout))
 	defer cancel()
-	return call(ctx, k.client(o, access, pod))
+	return call(ctx, c)
+}
+
+// member returns a pod and the client of the member in it.
+func (k *EtcdKind) member(ctx context.Context, o *v1alpha1.EtcdCluster, name string) (*corev1.Pod, etcd.Client, error) {
+	pod := &corev1.Pod{}
+	if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, pod); err != nil {
+		return nil, nil, fmt.Errorf("read pod %s: %w", name, err)
+	}
+	access, err := k.access(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pod, k.client(o, access, pod), nil
 }
 
 func (k *EtcdKind) deletePod(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.DeletePod) error {

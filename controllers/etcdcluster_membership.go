@@ -38,7 +38,7 @@ func (k *EtcdKind) setVersion(ctx context.Context, o *v1alpha1.EtcdCluster, step
 	if seen.Version != step.From {
 		return configMoved
 	}
-	return k.note(ctx, o, func(r *etcd.Record) { r.Version = step.To })
+	return k.note(ctx, o, func(r *etcd.Record) { *r = r.With(step.To) })
 }
 
 // note changes the record, if it still is the one that was decided on.

@@ -54,6 +54,9 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 		return etcd.State{}, err
 	}
 	s := etcd.State{Want: want, Now: k.Now()}
+	if s.Want.Maintenance, err = b.Policy(); err != nil {
+		return etcd.State{}, err
+	}
 	if set != nil {
 		made, _ := etcd.ParseVersion(set.Spec.Template.Annotations[v1alpha1.AnnotationVersion]) // Or it does not say.
 		s.Set = &etcd.Set{Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), Version: made}
@@ -273,6 +276,7 @@ func (k *EtcdKind) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 		wg.Go(func() { askStatus(ctx, c, &s.Pods[i]) })
 	}
 	wg.Wait()
+	k.recall(o, s)
 	if wrongPassword(s.Pods) {
 		s.Auth = &etcd.Auth{Enabled: true}
 		return nil
@@ -283,6 +287,7 @@ func (k *EtcdKind) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 	}
 	for _, p := range follow {
 		if k.askCluster(ctx, o, s, clients[p.Name], a.password) {
+			k.examine(ctx, o, s, clients[p.Name], clients)
 			break
 		}
 	}

@@ -32,6 +32,7 @@ func podState(p *corev1.Pod) etcd.Pod {
 		Fatal:        fatalStart(p),
 		Problem:      problem,
 		Gate:         gateReport(p),
+		Drained:      p.Labels[v1alpha1.LabelServing] != "true",
 	}
 }
 

@@ -126,6 +126,7 @@ func (s *stage) newOperator() *Loop[*v1alpha1.EtcdCluster, etcd.State] {
 	children := newChildren(&world{Client: s.cache})
 	children.Direct = s.api
 	kind := NewEtcdKind(children)
+	kind.upkeep = newUpkeep(0, func(run func()) { run() }) // The etcd in memory knows no two things at a time.
 	kind.connect = func(cfg etcdclient.Config) memberClient {
 		pod, _, _ := strings.Cut(cfg.Host, ".")
 		return &lazyClient{s: s, pod: pod, root: etcdclient.IsRoot(cfg.TLS), password: cfg.Password}
@@ -440,6 +441,7 @@ var workloads = map[string]func(*stage){
 		s.recreate()
 		s.untilReady()
 	},
+	"fragmented and full": (*stage).fragmentedAndFull,
 }
 
 // A crash after every single write, of the API server and of etcd, ends in the same world.

@@ -14,6 +14,8 @@ const (
 	ConditionTLSReady = "TLSReady"
 	// ConditionQuorumHealthy is True while a majority of the voting etcd members answers and has a leader.
 	ConditionQuorumHealthy = "QuorumHealthy"
+	// ConditionSpaceHealthy is True while no etcd database is full or about to be.
+	ConditionSpaceHealthy = "SpaceHealthy"
 	// ConditionSlotsCovered is True while all 16384 Redis hash slots have one owner that every node agrees on.
 	ConditionSlotsCovered = "SlotsCovered"
 )

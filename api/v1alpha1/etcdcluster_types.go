@@ -69,6 +69,10 @@ type EtcdClusterSpec struct {
 	// +optional
 	// +default={}
 	Auth *AuthSpec `json:"auth,omitempty"`
+	// maintenance says when the databases are defragmented. Default: whenever it
+	// is worth it.
+	// +optional
+	Maintenance *EtcdMaintenanceSpec `json:"maintenance,omitempty"`
 	// paused stops the operator from changing anything of this cluster; its
 	// status is still reported. Default: false.
 	// +optional
@@ -207,7 +211,7 @@ type EtcdClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions: Ready, Available, Reconciling, Stalled, QuorumHealthy,
-	// TLSReady.
+	// SpaceHealthy, TLSReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

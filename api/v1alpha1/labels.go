@@ -5,6 +5,9 @@ package v1alpha1
 const (
 	// LabelShard carries the number of the shard that a Redis pod, claim or StatefulSet belongs to.
 	LabelShard = "quorate.dev/shard"
+	// LabelServing is "true" on an etcd pod that the client Service may send clients to, and "false" while its member is
+	// defragmented. It has no part in whether the pod is ready.
+	LabelServing = "quorate.dev/serving"
 	// AnnotationTemplateHash is the hash of everything in a pod template that needs a restart when it changes. It
 	// leaves out the operator's own image, so that an operator upgrade restarts no pod.
 	AnnotationTemplateHash = "quorate.dev/template-hash"

@@ -104,6 +104,17 @@ var invalidEtcd = map[string]bad{
 	"corruption check switched off":   {spec: `config: {extra: {feature-gates: "CompactHashCheck=false"}}`, field: "spec.config.extra", words: "CompactHashCheck and InitialCorruptCheck belong to the operator"},
 	"corruption check among others":   {spec: `{version: 3.7.3, config: {extra: {feature-gates: "LeaseCheckpoint=true, InitialCorruptCheck=true"}}}`, field: "spec.config.extra", words: "name other gates one by one"},
 	"all gates at once":               {spec: `config: {extra: {feature-gates: "AllBeta=false"}}`, field: "spec.config.extra", words: "AllAlpha and AllBeta"},
+	"window at no time":               {spec: `maintenance: {window: {start: "24:00", duration: 1h}}`, field: "spec.maintenance.window.start", words: "for example 02:30"},
+	"window without a duration":       {spec: `maintenance: {window: {start: "02:30"}}`, field: "spec.maintenance.window.duration", words: "Required"},
+	"window of a minute":              {spec: `maintenance: {window: {start: "02:30", duration: 1m}}`, field: "spec.maintenance.window.duration", words: "from 15m to 24h"},
+	"window of a week":                {spec: `maintenance: {window: {start: "02:30", duration: 168h}}`, field: "spec.maintenance.window.duration", words: "from 15m to 24h"},
+	"window on another planet":        {spec: `maintenance: {window: {start: "02:30", duration: 1h, timeZone: "Mars/../Olympus"}}`, field: "spec.maintenance.window.timeZone", words: "for example Europe/Berlin"},
+	"window on no day":                {spec: `maintenance: {window: {start: "02:30", duration: 1h, days: []}}`, field: "spec.maintenance.window.days", words: "at least 1"},
+	"window on a short day":           {spec: `maintenance: {window: {start: "02:30", duration: 1h, days: [Mon]}}`, field: "spec.maintenance.window.days[0]", words: "supported values"},
+	"window twice on a day":           {spec: `maintenance: {window: {start: "02:30", duration: 1h, days: [Monday, Monday]}}`, field: "spec.maintenance.window.days[1]", words: "Duplicate"},
+	"defragmentation by hand":         {spec: `maintenance: {defragmentation: {mode: Manual}}`, field: "spec.maintenance.defragmentation.mode", words: "supported values"},
+	"defragmentation for nothing":     {spec: `maintenance: {defragmentation: {minFree: 1Mi}}`, field: "spec.maintenance.defragmentation.minFree", words: "from 32Mi to 100Gi"},
+	"negative free space":             {spec: `maintenance: {defragmentation: {minFree: "-1Gi"}}`, field: "spec.maintenance.defragmentation.minFree", words: "no sign"},
 	"key in capitals":                 {spec: `config: {extra: {Max-Txn-Ops: "1"}}`, field: "spec.config.extra", words: "lower case letters"},
 }
 

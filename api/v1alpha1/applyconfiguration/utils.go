@@ -23,6 +23,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.AffinityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AuthSpec"):
 		return &apiv1alpha1.AuthSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("DefragmentationSpec"):
+		return &apiv1alpha1.DefragmentationSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EnvVar"):
 		return &apiv1alpha1.EnvVarApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdCluster"):
@@ -35,6 +37,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EtcdConfigApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdKeyRange"):
 		return &apiv1alpha1.EtcdKeyRangeApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EtcdMaintenanceSpec"):
+		return &apiv1alpha1.EtcdMaintenanceSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdMemberStatus"):
 		return &apiv1alpha1.EtcdMemberStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdPermission"):
@@ -49,6 +53,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.LabelSelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LabelSelectorRequirement"):
 		return &apiv1alpha1.LabelSelectorRequirementApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("MaintenanceWindow"):
+		return &apiv1alpha1.MaintenanceWindowApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodeAffinity"):
 		return &apiv1alpha1.NodeAffinityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodeSelector"):

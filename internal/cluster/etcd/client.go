@@ -29,6 +29,8 @@ type View struct {
 	Downgrade string
 	// DBSize of its database file in bytes, and how much of it is in use: the rest is freed by a defragmentation.
 	DBSize, DBInUse int64
+	// Revision of its data.
+	Revision int64
 	// Applied is the index of the last raft entry that it applied.
 	Applied uint64
 	// Alarms of all members, as far as it knows.
@@ -92,6 +94,7 @@ type Client interface {
 	Downgrade(ctx context.Context, to Version) error
 	// CancelDowngrade ends that. It is no error when there is none.
 	CancelDowngrade(ctx context.Context) error
+	Maintainer
 	// Close releases the connection.
 	Close() error
 }

@@ -20,10 +20,11 @@ const (
 	ReasonServing = "Serving"
 )
 
-// Conditions returns Ready, Available, QuorumHealthy, Reconciling and Stalled for the outcome of one pass.
+// Conditions returns Ready, Available, QuorumHealthy, SpaceHealthy, Reconciling and Stalled for the outcome of one pass.
 func Conditions(s State, p cluster.Plan, err error) []metav1.Condition {
 	quorum := quorumHealthy(s, err)
-	return append(cluster.Progress(p, err), quorum, available(s, quorum), cluster.Ready(p, err, "the cluster is as specified"))
+	return append(cluster.Progress(p, err), quorum, available(s, quorum), spaceHealthy(s),
+		cluster.Ready(p, err, "the cluster is as specified"))
 }
 
 // quorumHealthy follows the members' own words, and where none could be read those of the kubelet: etcd's readiness

@@ -22,14 +22,14 @@ func TestConditions(t *testing.T) {
 			state: settled(nil),
 			want: map[string]string{
 				"Ready": "True Settled", "Available": "True Serving", "QuorumHealthy": "True Quorum",
-				"Reconciling": "False Settled", "Stalled": "False NotStalled",
+				"Reconciling": "False Settled", "SpaceHealthy": "True SpaceLeft", "Stalled": "False NotStalled",
 			},
 		},
 		"one member down": {
 			state: settled(func(s *etcd.State) { s.Pods[0].View, s.Pods[0].Ready = nil, false }),
 			want: map[string]string{
 				"Ready": "False MembersNotReady", "Available": "True Serving", "QuorumHealthy": "True Quorum",
-				"Reconciling": "True MembersNotReady", "Stalled": "False NotStalled",
+				"Reconciling": "True MembersNotReady", "SpaceHealthy": "True SpaceLeft", "Stalled": "False NotStalled",
 			},
 		},
 		"two members down": {
@@ -42,7 +42,7 @@ func TestConditions(t *testing.T) {
 			}),
 			want: map[string]string{
 				"Ready": "False NoQuorum", "Available": "False NoQuorum", "QuorumHealthy": "False NoQuorum",
-				"Reconciling": "True NoQuorum", "Stalled": "False NotStalled",
+				"Reconciling": "True NoQuorum", "SpaceHealthy": "True SpaceLeft", "Stalled": "False NotStalled",
 			},
 		},
 		"the operator cannot reach ready pods": {
@@ -54,35 +54,35 @@ func TestConditions(t *testing.T) {
 			}),
 			want: map[string]string{
 				"Ready": "False NoQuorum", "Available": "Unknown Unknown", "QuorumHealthy": "Unknown Unknown",
-				"Reconciling": "True NoQuorum", "Stalled": "False NotStalled",
+				"Reconciling": "True NoQuorum", "SpaceHealthy": "Unknown Unknown", "Stalled": "False NotStalled",
 			},
 		},
 		"the operator reaches only one of three ready pods": {
 			state: settled(func(s *etcd.State) { s.Pods[0].View, s.Pods[2].View = nil, nil }),
 			want: map[string]string{
 				"Ready": "False NoQuorum", "Available": "Unknown Unknown", "QuorumHealthy": "Unknown Unknown",
-				"Reconciling": "True NoQuorum", "Stalled": "False NotStalled",
+				"Reconciling": "True NoQuorum", "SpaceHealthy": "True SpaceLeft", "Stalled": "False NotStalled",
 			},
 		},
 		"starting": {
 			state: fresh(nil),
 			want: map[string]string{
 				"Ready": "False Bootstrapping", "Available": "False MembersStarting", "QuorumHealthy": "False MembersStarting",
-				"Reconciling": "True Bootstrapping", "Stalled": "False NotStalled",
+				"Reconciling": "True Bootstrapping", "SpaceHealthy": "Unknown Unknown", "Stalled": "False NotStalled",
 			},
 		},
 		"before clients are let in": {
 			state: settled(func(s *etcd.State) { s.Open = false }),
 			want: map[string]string{
 				"Ready": "False LettingClientsIn", "Available": "False MembersStarting", "QuorumHealthy": "True Quorum",
-				"Reconciling": "True LettingClientsIn", "Stalled": "False NotStalled",
+				"Reconciling": "True LettingClientsIn", "SpaceHealthy": "True SpaceLeft", "Stalled": "False NotStalled",
 			},
 		},
 		"out of space": {
 			state: settled(func(s *etcd.State) { s.Pods[0].View.Alarms = []etcd.Alarm{{MemberID: 1, Type: "NOSPACE"}} }),
 			want: map[string]string{
-				"Ready": "False Alarm", "Available": "False Alarm", "QuorumHealthy": "True Quorum",
-				"Reconciling": "False Alarm", "Stalled": "True Alarm",
+				"Ready": "False DisarmingAlarm", "Available": "False Alarm", "QuorumHealthy": "True Quorum",
+				"Reconciling": "True DisarmingAlarm", "SpaceHealthy": "False Alarm", "Stalled": "False NotStalled",
 			},
 		},
 		"a lost member": {
@@ -91,21 +91,21 @@ func TestConditions(t *testing.T) {
 			}),
 			want: map[string]string{
 				"Ready": "False RemovingMember", "Available": "True Serving", "QuorumHealthy": "True Quorum",
-				"Reconciling": "True RemovingMember", "Stalled": "False NotStalled",
+				"Reconciling": "True RemovingMember", "SpaceHealthy": "True SpaceLeft", "Stalled": "False NotStalled",
 			},
 		},
 		"nothing could be read": {
 			err: errors.New("no answer"),
 			want: map[string]string{
 				"Ready": "False ReconcileError", "Available": "Unknown Unknown", "QuorumHealthy": "Unknown Unknown",
-				"Reconciling": "True ReconcileError", "Stalled": "False NotStalled",
+				"Reconciling": "True ReconcileError", "SpaceHealthy": "Unknown Unknown", "Stalled": "False NotStalled",
 			},
 		},
 		"refused": {
 			state: settled(nil), err: cluster.Refusal{Reason: "InvalidSpec", Message: "spec.version is wrong"},
 			want: map[string]string{
 				"Ready": "False InvalidSpec", "Available": "True Serving", "QuorumHealthy": "True Quorum",
-				"Reconciling": "False InvalidSpec", "Stalled": "True InvalidSpec",
+				"Reconciling": "False InvalidSpec", "SpaceHealthy": "True SpaceLeft", "Stalled": "True InvalidSpec",
 			},
 		},
 	} {

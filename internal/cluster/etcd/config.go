@@ -204,6 +204,20 @@ func corruptionChecks(out map[string]any, v Version) {
 	out[gatesKey] = gates
 }
 
+// stopOnDefrag makes a member tell clients that check its health (https://grpc.io/docs/guides/health-checking/) that it does
+// not serve while it is defragmented, unless the user decides otherwise. They go on with the other members then. Nobody
+// need be restarted for it, so it is no part of the common configuration.
+func stopOnDefrag(out map[string]any, v Version) {
+	const flag, gate = "experimental-stop-grpc-service-on-defrag", "StopGRPCServiceOnDefrag"
+	gates, _ := out[gatesKey].(string)
+	switch {
+	case v.Minor < 6 && out[flag] == nil:
+		out[flag] = true
+	case v.Minor >= 6 && !strings.Contains(gates, gate):
+		out[gatesKey] = gates + "," + gate + "=true"
+	}
+}
+
 // Layout is what the configuration of a member depends on beside the common part.
 type Layout struct {
 	Name, Namespace, UID string
@@ -238,6 +252,7 @@ func MemberConfig(common map[string]any, l Layout, member Peer) (string, error) 
 		"listen-client-urls":          fmt.Sprintf("%s://0.0.0.0:%d", scheme, ClientPort),
 		"listen-metrics-urls":         fmt.Sprintf("http://0.0.0.0:%d", MetricsPort),
 	})
+	stopOnDefrag(out, l.Version)
 	if l.TLS != v1alpha1.TLSDisabled {
 		out["client-transport-security"] = transportSecurity(ServerTLSDir)
 		out["peer-transport-security"] = peerSecurity(l.TLS, l.Version)

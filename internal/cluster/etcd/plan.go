@@ -60,20 +60,20 @@ const (
 // Next decides what to do. The order is that of the design: unknown, finish what was begun, repair, refuse, roll out,
 // and what later comes: shrink, grow, tune.
 func Next(s State) cluster.Plan {
-	return cluster.Decide(s,
+	return keepServing(s, cluster.Decide(s,
 		writeRecord, nothingWasRetained,
 		setVersion, neverBehind, reject, restartStuck,
 		refusePassword, restartLeaderless, recall, waitForMembers, keepIdentity,
 		recordIdentity, authenticate, letClientsIn,
-		refuseStrangers, adopt, replaceLost, promote, rejoin,
-		reportForeignPeers, refuseStorage, refuseCorruption,
+		refuseStrangers, adopt, replaceLost, judgeCorruption, promote, rejoin,
+		reportForeignPeers, refuseStorage,
 		dropSick, waitForVersion, restartSick, waitForHealth,
 		refuseVersion, waitForLag, rollOut, prove,
 		shrink, discard,
-		reportNoSpace,
+		healSpace,
 		upgrade, grow,
-		reportRejected,
-	)
+		reportRejected, defragmentWhereWorthIt,
+	))
 }
 
 // writeRecord writes the record before anything can start. Whether an empty disk may found the cluster is decided
@@ -358,26 +358,6 @@ func refuseStorage(s State) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	return cluster.Refuse(ReasonStorage, "spec.storage differs from what the volume claims were made with: set it back")
-}
-
-// refuseCorruption stops at the alarm that members differ: a restart could spread what is wrong.
-func refuseCorruption(s State) (cluster.Plan, bool) {
-	for _, a := range s.alarms() {
-		if a.Type != AlarmNoSpace {
-			return cluster.Refuse(ReasonAlarm, "etcd has raised the alarm %s for %s: its data may differ from the others", a.Type, s.name(a.MemberID))
-		}
-	}
-	return cluster.Pass()
-}
-
-// reportNoSpace says what cures a full database. It comes after the rollout, which may bring a larger quota.
-func reportNoSpace(s State) (cluster.Plan, bool) {
-	alarms := s.alarms()
-	if len(alarms) == 0 {
-		return cluster.Pass()
-	}
-	return cluster.Refuse(ReasonAlarm, "the database of %s has reached its quota, so etcd refuses writes: delete keys, compact and "+
-		"defragment, or raise spec.config.quotaBackendBytes; then disarm with etcdctl alarm disarm", s.name(alarms[0].MemberID))
 }
 
 // restartSick restarts a member that runs with outdated settings and is not well: they may be what makes it so, and a

@@ -31,6 +31,7 @@ const (
 	keyProven    = "proven"
 	keyRejected  = "rejected"
 	keyVerdict   = "verdict"
+	keyFlushed   = "flushed"
 )
 
 // Peer is a member as the specification names it: its pod and its peer URL.
@@ -50,6 +51,14 @@ type Record struct {
 	Proven string
 	// Rejected tells the settings apart that were set back, and Verdict says why; empty when none were.
 	Rejected, Verdict string
+	// Flushed says that no member has entries of 3.5 in its log.
+	Flushed bool
+}
+
+// With returns the record for pods of another version.
+func (r Record) With(v Version) Record {
+	r.Version, r.Flushed = v, r.Flushed && v.Minor >= beforeTheLogEnds
+	return r
 }
 
 // Data returns the record as ConfigMap data.
@@ -65,6 +74,7 @@ func (r Record) Data() map[string]string {
 	return map[string]string{
 		KeyBootstrap: string(r.Bootstrap), KeyClusterID: id, KeyMembers: members.String(), keyVersion: r.Version.String(),
 		keyProven: r.Proven, keyRejected: r.Rejected, keyVerdict: r.Verdict,
+		keyFlushed: strconv.FormatBool(r.Flushed),
 	}
 }
 
@@ -77,7 +87,7 @@ func ParseRecord(data map[string]string) (Record, error) {
 	if r.Version, err = ParseVersion(data[keyVersion]); err != nil {
 		return r, fmt.Errorf("key %s: %w", keyVersion, err)
 	}
-	r.Proven, r.Rejected, r.Verdict = data[keyProven], data[keyRejected], data[keyVerdict]
+	r.Proven, r.Rejected, r.Verdict, r.Flushed = data[keyProven], data[keyRejected], data[keyVerdict], data[keyFlushed] == "true"
 	return r, nil
 }
 

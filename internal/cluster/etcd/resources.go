@@ -83,13 +83,20 @@ func (b Blueprint) PeersService() *corev1ac.ServiceApplyConfiguration {
 			))
 }
 
+// servingPods selects the pods that clients may be sent to: all but one that is being defragmented.
+func servingPods(name string) map[string]string {
+	l := Selector(name)
+	l[v1alpha1.LabelServing] = "true"
+	return l
+}
+
 // ClientService leads to the ready members. It must not exist before the identity of the cluster is recorded.
 func (b Blueprint) ClientService() *corev1ac.ServiceApplyConfiguration {
 	name := b.Cluster.Name
 	return corev1ac.Service(cluster.ClientService(name), b.Cluster.Namespace).
 		WithLabels(Labels(name)).WithOwnerReferences(b.Owner).
 		WithSpec(corev1ac.ServiceSpec().
-			WithType(corev1.ServiceTypeClusterIP).WithSelector(Selector(name)).
+			WithType(corev1.ServiceTypeClusterIP).WithSelector(servingPods(name)).
 			WithPorts(corev1ac.ServicePort().WithName("client").WithPort(ClientPort).
 				WithTargetPort(intstr.FromInt32(ClientPort))))
 }

@@ -67,6 +67,7 @@ type sim struct {
 	badPolicy string
 	plan      cluster.Plan
 	turns     int
+	upkeep    simUpkeep
 }
 
 type simSet struct {
@@ -107,6 +108,7 @@ type simPod struct {
 	disk    *etcdfake.Disk
 	process *etcdfake.Process
 	everRan bool
+	drained bool
 	fatal   string
 	gate    *etcd.GateReport
 }
@@ -134,6 +136,7 @@ func newSim(seed uint64) *sim {
 	if s.rng.IntN(6) == 0 {
 		s.bad[0] = true
 	}
+	s.upkeep = s.newUpkeep()
 	s.note("size %d, persistent %t, auth %t, root by certificate %t, first template bad %t",
 		s.size, s.persistent, s.auth, s.certRoot, s.bad[0])
 	return s
@@ -344,6 +347,7 @@ func (s *sim) observe(v *simView) etcd.State {
 		},
 		Record: v.record, Claims: v.claims, Open: v.open, Now: simNow,
 	}
+	st.Want.Maintenance = s.upkeep.policy
 	if v.set != nil {
 		st.Set = &etcd.Set{Replicas: v.set.members, Version: v.set.made.release}
 	}
@@ -373,6 +377,7 @@ func (s *sim) observe(v *simView) etcd.State {
 		if a, err := c.Auth(context.Background(), s.password); err == nil {
 			st.Auth = &a
 		}
+		s.examine(&st, v, c)
 		break
 	}
 	if st.Members == nil && slices.ContainsFunc(st.Pods, func(p etcd.Pod) bool { return errors.Is(p.Unreachable, etcd.ErrPassword) }) {
@@ -383,8 +388,10 @@ func (s *sim) observe(v *simView) etcd.State {
 
 func (s *sim) observePod(p *simPod) etcd.Pod {
 	out := etcd.Pod{
-		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: p.simSettings.String(), Age: time.Duration(s.turns-p.born) * time.Minute, EverRan: p.everRan,
+		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: p.simSettings.String(),
+		Age: time.Duration(s.turns-p.born) * time.Minute, EverRan: p.everRan,
 		Stuck: (s.bad[p.template] || s.lostClaim(p)) && p.process == nil, Gate: p.gate, Fatal: p.fatal,
+		Drained: p.drained, Defragmentation: s.upkeep.begun[p.uid],
 	}
 	if out.Stuck {
 		out.Problem = "cannot be scheduled"
@@ -414,7 +421,9 @@ func (s *sim) act(step cluster.Step) bool {
 	case etcd.Resize:
 		return s.change(func(r *etcd.Record) { r.Members = s.members(step.To) })
 	case etcd.SetVersion:
-		return s.change(func(r *etcd.Record) { r.Version = step.To })
+		return s.change(func(r *etcd.Record) { *r = r.With(step.To) })
+	case etcd.NoteFlushed:
+		return s.change(func(r *etcd.Record) { r.Flushed = true })
 	case etcd.Prove:
 		return s.change(func(r *etcd.Record) { r.Proven = step.Settings })
 	case etcd.Reject:
@@ -455,7 +464,7 @@ func (s *sim) act(step cluster.Step) bool {
 		}
 		return true
 	}
-	panic(fmt.Sprintf("the simulation knows no step %T", step))
+	return s.maintain(step)
 }
 
 func (s *sim) writeBootstrap(step etcd.WriteBootstrap) bool {
@@ -524,6 +533,7 @@ func (s *sim) call(pod string, do func(*etcdfake.Client) error) bool {
 // stopPod ends the process of a pod.
 func (s *sim) stop(p *simPod) {
 	if p.process != nil {
+		p.process.Busy = false
 		s.net.Stop(p.process)
 		p.process = nil
 	}
@@ -542,6 +552,7 @@ func (s *sim) judge(step cluster.Step) {
 	if _, opens := step.(etcd.LetClientsIn); opens && s.recorded == 0 {
 		s.badPolicy = "clients are let in before the identity of the cluster is recorded"
 	}
+	s.judgeUpkeep(step)
 	switch step := step.(type) {
 	case etcd.DeletePod:
 		s.judgePod(step)
@@ -613,14 +624,18 @@ func (s *sim) user() string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
 		p := s.pods[name]
-		if p.process == nil || !s.net.Voting(p.process) {
+		if p.process == nil || p.drained || !s.net.Voting(p.process) {
 			continue
+		}
+		if s.upkeep.calm && p.disk.Size() >= s.net.Quota {
+			return "" // It would be full again.
 		}
 		s.values++
 		if s.auth && s.net.Put(p.process, "", fmt.Sprint("open-", s.values)) == nil {
 			return "a client without a password was let in"
 		}
 		_ = s.net.Put(p.process, s.password, fmt.Sprint("value-", s.values))
+		s.disturb(p)
 		return ""
 	}
 	return ""
@@ -828,7 +843,7 @@ func (s *sim) turn() string {
 	s.plan = plan
 	if !alive {
 		s.note("the operator crashed")
-		s.budget, s.stale = -1, nil
+		s.budget, s.stale, s.upkeep.begun = -1, nil, map[string]*etcd.Defragmentation{}
 	}
 	if s.rng.IntN(4) == 0 {
 		s.stale = nil
@@ -837,6 +852,7 @@ func (s *sim) turn() string {
 		return bad
 	}
 	s.kubelet()
+	s.finishDefragmentations()
 	if bad := s.user(); bad != "" {
 		return bad
 	}
@@ -846,7 +862,7 @@ func (s *sim) turn() string {
 // quiet ends all faults and expects the world to come to rest as specified, or with a reason why not.
 func (s *sim) quiet() string {
 	s.note("all faults end")
-	s.budget, s.stale = -1, nil
+	s.budget, s.stale, s.upkeep.calm = -1, nil, true
 	s.template++ // A good template: whatever was bad has been repaired.
 	for _, p := range s.pods {
 		if p.process != nil {
@@ -875,6 +891,7 @@ func (s *sim) quiet() string {
 		return s.unfit()
 	case plan.Reason == "" || plan.Message == "":
 		return "it waits without a reason"
+	case plan.Reason == etcd.ReasonAlarm && !s.curable():
 	case plan.Reason == etcd.ReasonVersion && plan.Stalled && s.release.Minor < s.record.Version.Minor-1:
 	case !s.persistent && len(s.record.Members) == 1 && plan.Reason == etcd.ReasonRollout:
 	case !s.diskLost && !s.hopeless() && plan.Reason != etcd.ReasonAuth:
@@ -930,6 +947,10 @@ func (s *sim) unfit() string {
 			return "settled with an outdated pod"
 		case s.auth != p.process.AuthOn():
 			return "settled with the wrong authentication"
+		case p.drained:
+			return "settled with a member that gets no clients"
+		case len(p.process.Alarms()) > 0:
+			return "settled with an alarm"
 		}
 	}
 	return ""

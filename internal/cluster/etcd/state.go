@@ -23,8 +23,9 @@ type State struct {
 	Auth      *Auth
 	AuthError error
 	// Open says that clients are let in: the client Service exists.
-	Open bool
-	Now  time.Time
+	Open   bool
+	Upkeep Upkeep
+	Now    time.Time
 }
 
 // Want is what the specification asks for.
@@ -50,6 +51,7 @@ type Want struct {
 	Persistent bool
 	// StorageChanged says that spec.storage asks for something else than the claims were made with.
 	StorageChanged bool
+	Maintenance    Policy
 }
 
 // Set is the StatefulSet.
@@ -103,8 +105,6 @@ type Pod struct {
 	Stuck bool
 	// Fatal says in words why etcd will never start from the data in this pod, empty while it may.
 	Fatal string
-	// Corrupt says that its data is confirmed to differ from that of the majority.
-	Corrupt bool
 	// Gone says that its node is proven to be gone, so that nothing of the pod runs any more.
 	Gone bool
 	// Problem says in words what keeps the pod from running, empty when nothing does.
@@ -115,6 +115,14 @@ type Pod struct {
 	View *View
 	// Unreachable is why the member does not answer.
 	Unreachable error
+	// Drained says that the client Service leaves the pod out.
+	Drained bool
+	// Defragmentation is the last one that this operator began, nil when it remembers none.
+	Defragmentation *Defragmentation
+	// Hash of its data, nil when unknown: it is asked for only while there is an alarm. Corrupt says that it differs from
+	// that of the majority.
+	Hash    *Hash
+	Corrupt bool
 }
 
 // members are the peers of the first n ordinals.

@@ -96,6 +96,7 @@ func (b Blueprint) podTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, e
 	if err != nil {
 		return nil, err
 	}
+	tpl.WithLabels(map[string]string{v1alpha1.LabelServing: "true"}) // No reason to restart a pod, see servingPods.
 	return tpl.WithAnnotations(map[string]string{v1alpha1.AnnotationTemplateHash: hash}), nil
 }
 

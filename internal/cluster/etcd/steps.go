@@ -23,6 +23,9 @@ type Reject struct{ Asked, Verdict string }
 // Prove remembers settings with which all members are well.
 type Prove struct{ Settings string }
 
+// NoteFlushed remembers that no member has entries of 3.5 in its log any more.
+type NoteFlushed struct{}
+
 // Downgrade tells the members to go back to an earlier minor version, through the given pod.
 type Downgrade struct {
 	To  Version
@@ -86,6 +89,7 @@ func (s SetVersion) String() string {
 }
 func (s Reject) String() string          { return "set settings " + s.Asked + " back" }
 func (s Prove) String() string           { return "remember settings " + Sum(s.Settings) }
+func (NoteFlushed) String() string       { return "note that all members have written a snapshot" }
 func (s Downgrade) String() string       { return "prepare to go back to " + s.To.String() }
 func (s CancelDowngrade) String() string { return "stop preparing to go back" }
 func (s Resize) String() string          { return fmt.Sprintf("make %d pods instead of %d", s.To, s.From) }
@@ -126,6 +130,9 @@ func (Reject) Reason() string { return ReasonCanary }
 
 // Reason names the step in events and conditions.
 func (Prove) Reason() string { return "SettingsProven" }
+
+// Reason names the step in events and conditions.
+func (NoteFlushed) Reason() string { return "SnapshotsWritten" }
 
 // Reason names the step in events and conditions.
 func (Downgrade) Reason() string { return "Downgrading" }

@@ -35,9 +35,6 @@ const (
 	sickPatience = 10 * time.Minute
 )
 
-// maxLag is how many log entries a member may be behind before another one is restarted.
-const maxLag = 5000
-
 // firstTo36 is the oldest 3.5 whose members survive the upgrade to 3.6: before, voters may come up as learners and removed
 // members may come back (etcd issues 19557, 20793 and 20967).
 var firstTo36 = Version{3, 5, 26}
@@ -139,7 +136,8 @@ func (s State) latest() (v Version) {
 // well and run what they should.
 func upgrade(s State) (cluster.Plan, bool) {
 	from, to, agreed := s.Record.Version, s.Want.Version, s.ClusterVersion
-	if to.Minor >= from.Minor {
+	flush := from.Minor == beforeTheLogEnds && to.Minor > from.Minor && !s.Record.Flushed && !s.Want.ImageOverridden
+	if to.Minor >= from.Minor && !flush {
 		if p, ok := s.stay(); ok || from == to {
 			return p, ok
 		}
@@ -155,6 +153,9 @@ func upgrade(s State) (cluster.Plan, bool) {
 	case to.Minor < from.Minor:
 		return s.downgrade()
 	}
+	if flush {
+		return s.flush()
+	}
 	next := Hop(from, to)
 	if next != to && s.Want.ImageOverridden {
 		return cluster.Refuse(ReasonVersion, "spec.version %s is reached through %s, but spec.image is an image of one version only: "+
@@ -168,6 +169,27 @@ func upgrade(s State) (cluster.Plan, bool) {
 		}
 	}
 	return cluster.Do(SetVersion{From: from, To: next}, "all members run %s and are well: %s is next%s", from, next, onTheWay(next, to))
+}
+
+// beforeTheLogEnds is the last minor version that can read what 3.5 wrote into the log: 3.7 ends with a panic when it finds such
+// an entry behind the last snapshot on the disk (seen with 3.5.35, 3.6.16 and 3.7.3), and 3.6 writes one snapshot in ten
+// thousand entries only.
+const beforeTheLogEnds = 6
+
+// flush makes the members write a snapshot, before they are upgraded to a version that cannot read older entries of their log. They
+// do so when they agree on an older version of the cluster (applierMembership in server/etcdserver/apply), which is taken
+// back at once.
+func (s State) flush() (cluster.Plan, bool) {
+	if !s.goingBack() {
+		return cluster.Do(Downgrade{To: Version{3, beforeTheLogEnds - 1, 0}, Via: s.via(Member{})},
+			"%s cannot read what 3.5 wrote into the log: the members are made to write a snapshot, by a downgrade that is taken back", s.Want.Version)
+	}
+	for _, p := range s.Pods {
+		if p.View != nil && p.View.Storage.Minor >= beforeTheLogEnds {
+			return cluster.Wait(ReasonUpgrade, whileWaiting, "waiting for %s to write a snapshot", p.Name)
+		}
+	}
+	return cluster.Do(NoteFlushed{}, "every member has written a snapshot")
 }
 
 func onTheWay(next, to Version) string {

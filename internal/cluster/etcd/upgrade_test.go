@@ -14,7 +14,7 @@ var old35 = etcd.Version{Major: 3, Minor: 5, Patch: 20}
 // running is a settled cluster of a version, in which spec.version has changed to another one.
 func running(have, want etcd.Version, change func(*etcd.State)) etcd.State {
 	return settled(func(s *etcd.State) {
-		s.Record.Version, s.Want.Version = have, want
+		s.Record.Version, s.Want.Version, s.Record.Flushed = have, want, true
 		s.ClusterVersion = etcd.Version{Major: 3, Minor: have.Minor}
 		for i := range s.Pods {
 			s.Pods[i].Version, s.Pods[i].View.Version = have, have.String()
@@ -78,7 +78,40 @@ func TestUpgrade(t *testing.T) {
 			state: running(v36, v37, func(s *etcd.State) { s.ClusterVersion = etcd.Version{} }), reason: etcd.ReasonUpgrade,
 		},
 		"nor with an alarm": {
-			state: running(v36, v37, alarm("NOSPACE")), reason: etcd.ReasonAlarm, stalled: true,
+			state: running(v36, v37, alarm("NOSPACE")),
+			step:  etcd.Disarm{Pod: "orders-1", Alarm: etcd.Alarm{MemberID: 3, Type: "NOSPACE"}},
+		},
+		"what 3.7 cannot read is written to a snapshot first": {
+			state: running(v36, v37, func(s *etcd.State) { s.Record.Flushed = false }),
+			step:  etcd.Downgrade{To: etcd.Version{Major: 3, Minor: 5}, Via: "orders-1"},
+		},
+		"by every member": {
+			state: running(v36, v37, func(s *etcd.State) {
+				s.Record.Flushed, s.ClusterVersion.Minor = false, 5
+				for i := range s.Pods {
+					s.Pods[i].View.Downgrade = "3.5.0"
+				}
+				s.Pods[0].View.Storage.Minor, s.Pods[1].View.Storage.Minor = 5, 5
+			}),
+			reason: etcd.ReasonUpgrade, says: "waiting for orders-2 to write a snapshot",
+		},
+		"which is noted": {
+			state: running(v36, v37, func(s *etcd.State) {
+				s.Record.Flushed, s.ClusterVersion.Minor = false, 5
+				for i := range s.Pods {
+					s.Pods[i].View.Downgrade, s.Pods[i].View.Storage.Minor = "3.5.0", 5
+				}
+			}),
+			step: etcd.NoteFlushed{},
+		},
+		"then the downgrade is taken back": {
+			state: running(v36, v37, func(s *etcd.State) {
+				s.ClusterVersion.Minor = 5
+				for i := range s.Pods {
+					s.Pods[i].View.Downgrade, s.Pods[i].View.Storage.Minor = "3.5.0", 5
+				}
+			}),
+			step: etcd.CancelDowngrade{Via: "orders-1"},
 		},
 		"two minor versions are two steps": {
 			state: running(v35, v37, nil), step: etcd.SetVersion{From: v35, To: v36}, says: "on the way to 3.7.3",

@@ -52,6 +52,17 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.ConfigValue
   scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.DefragmentationMode
+  scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.DefragmentationSpec
+  map:
+    fields:
+    - name: minFree
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: mode
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.DefragmentationMode
 - name: com.github.quorate.quorate.api.v1alpha1.DeletionPolicy
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.EnvVar
@@ -99,6 +110,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: image
       type:
         scalar: string
+    - name: maintenance
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.EtcdMaintenanceSpec
     - name: paused
       type:
         scalar: boolean
@@ -208,6 +222,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: to
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.EtcdMaintenanceSpec
+  map:
+    fields:
+    - name: defragmentation
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.DefragmentationSpec
+    - name: window
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.MaintenanceWindow
 - name: com.github.quorate.quorate.api.v1alpha1.EtcdMemberRole
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.EtcdMemberStatus
@@ -341,6 +364,24 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: atomic
 - name: com.github.quorate.quorate.api.v1alpha1.LabelValue
   scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.MaintenanceWindow
+  map:
+    fields:
+    - name: days
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.Weekday
+          elementRelationship: associative
+    - name: duration
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+    - name: start
+      type:
+        scalar: string
+    - name: timeZone
+      type:
+        scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.NamespaceName
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.NodeAffinity
@@ -738,6 +779,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: whenUnsatisfiable
       type:
         namedType: io.k8s.api.core.v1.UnsatisfiableConstraintAction
+- name: com.github.quorate.quorate.api.v1alpha1.Weekday
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.WeightedPodAffinityTerm
   map:
     fields:

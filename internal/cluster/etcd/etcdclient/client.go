@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -187,19 +188,28 @@ func (c *Client) Status(ctx context.Context) (etcd.View, error) {
 	return etcd.View{
 		Storage: storage, Downgrade: downgrade,
 		MemberID: r.Header.MemberId, ClusterID: r.Header.ClusterId, Leader: r.Leader, Learner: r.IsLearner,
-		Version: r.Version, DBSize: r.DbSize, DBInUse: r.DbSizeInUse, Applied: r.RaftAppliedIndex, Alarms: alarms(r.Errors),
+		Version: r.Version, DBSize: r.DbSize, DBInUse: r.DbSizeInUse,
+		Revision: r.Header.Revision, Applied: r.RaftAppliedIndex, Alarms: alarms(r.Errors),
 	}, nil
 }
 
 // alarms reads the alarms out of the errors in a status, which holds them as the text of an AlarmMember. Asking for
-// them in so many words would cost an entry in the raft log each time.
+// them in so many words would cost an entry in the raft log each time. An alarm without a member id is one of the whole
+// cluster: no majority of the members has the same data.
 func alarms(errs []string) []etcd.Alarm {
 	var out []etcd.Alarm
 	for _, e := range errs {
-		var id uint64
-		var typ string
-		if _, err := fmt.Sscanf(strings.TrimSpace(e), "memberID:%d alarm:%s", &id, &typ); err == nil {
-			out = append(out, etcd.Alarm{MemberID: id, Type: typ})
+		var a etcd.Alarm
+		for _, field := range strings.Fields(e) {
+			if id, ok := strings.CutPrefix(field, "memberID:"); ok {
+				a.MemberID, _ = strconv.ParseUint(id, 10, 64)
+			}
+			if typ, ok := strings.CutPrefix(field, "alarm:"); ok {
+				a.Type = typ
+			}
+		}
+		if a.Type != "" {
+			out = append(out, a)
 		}
 	}
 	return out

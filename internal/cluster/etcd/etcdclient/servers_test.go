@@ -59,6 +59,8 @@ type testCluster struct {
 	tlsMode v1alpha1.TLSMode
 	members []*testMember
 	ca      clustertls.Pair
+	// drained is the member that a planner keeps clients away from.
+	drained string
 }
 
 type testMember struct {

@@ -22,7 +22,7 @@ type Client struct {
 var _ etcd.Client = (*Client)(nil)
 
 func (c *Client) reachable() bool {
-	return slices.Contains(c.Network.running, c.Process) && !c.Process.Cut && !c.Process.Deaf
+	return slices.Contains(c.Network.running, c.Process) && !c.Process.Cut && !c.Process.Deaf && !c.Process.Busy
 }
 
 // Status answers from the process itself.
@@ -36,7 +36,8 @@ func (c *Client) Status(context.Context) (etcd.View, error) {
 	}
 	v := etcd.View{
 		MemberID: p.Disk.MemberID, ClusterID: p.Disk.ClusterID, Version: p.version,
-		DBSize: int64(len(p.Disk.log)), Applied: uint64(len(p.Disk.log)),
+		DBSize: p.Disk.Size() * c.Network.Unit, DBInUse: p.Disk.InUse() * c.Network.Unit,
+		Revision: p.Disk.usage().revision, Applied: uint64(len(p.Disk.log)), Alarms: p.Alarms(),
 	}
 	agreed, downgrade := p.Disk.agreed()
 	if parse(p.version).Minor >= 6 {

@@ -33,6 +33,12 @@ type Disk struct {
 	log                 []entry
 	// blank says that it has joined and got nothing yet, not even who may vote.
 	blank bool
+	// legacy says that there are entries of 3.5 behind its last snapshot, which 3.7 cannot read.
+	legacy bool
+	// peak is the largest database that it held since the last defragmentation, in writes.
+	peak int64
+	// Differs says that its data is not what the log says.
+	Differs bool
 }
 
 // member is a member as the log knows it.
@@ -110,6 +116,10 @@ const (
 	entryRemove
 	entryVersion
 	entryDowngrade
+	entryDelete
+	entryCompact
+	entryAlarm
+	entryDisarm
 )
 
 // Config is what a process is started with.
@@ -129,6 +139,8 @@ type Process struct {
 	Disk *Disk
 	// Cut keeps it from its peers and from clients, Deaf from the operator alone: slow, not dead.
 	Cut, Deaf bool
+	// Busy with a defragmentation, it answers nobody but its peers.
+	Busy bool
 	// Behind is how many rounds it still lacks the log.
 	Behind  int
 	version string
@@ -141,13 +153,15 @@ type Network struct {
 	leaders map[uint64]*Process
 	// Acked are the writes that were acknowledged, by cluster.
 	Acked map[uint64][]string
+	// Quota is how many writes a database holds, 0: any number. Unit is what a write takes in bytes.
+	Quota, Unit int64
 	// Led are the clusters that ever had a leader, in the order in which they got it.
 	Led []uint64
 }
 
 // New returns an empty network.
 func New() *Network {
-	return &Network{leaders: map[uint64]*Process{}, Acked: map[uint64][]string{}}
+	return &Network{Unit: 1, leaders: map[uint64]*Process{}, Acked: map[uint64][]string{}}
 }
 
 // Start starts a process on a disk, by etcd's own rules (server/etcdserver/bootstrap.go): a log decides by itself;
@@ -163,9 +177,11 @@ func (n *Network) Start(cfg Config, disk *Disk) (*Process, error) {
 			return nil, err
 		}
 	}
-	if !n.compatible(disk, parse(cfg.Version)) {
+	v := parse(cfg.Version)
+	if !n.compatible(disk, v) || (v.Minor > 6 && disk.legacy) {
 		return nil, ErrVersion
 	}
+	disk.legacy = disk.legacy || v.Minor < 6
 	n.running = append(n.running, p)
 	n.settle(disk.ClusterID)
 	if !n.Running(p) {
@@ -210,6 +226,9 @@ func (n *Network) agree(lead *Process) {
 		write(entryDowngrade, "")
 	case downgrade.Minor != 0 && agreed.Minor > downgrade.Minor:
 		write(entryVersion, downgrade.String())
+		for _, p := range n.up(lead.Disk.ClusterID) {
+			p.Disk.legacy = false // Each writes a snapshot.
+		}
 	case downgrade.Minor == 0 && common.Minor > agreed.Minor:
 		write(entryVersion, common.String())
 	}
@@ -369,7 +388,9 @@ func (n *Network) replicate(cluster uint64) {
 		case !lead.Disk.listed(p.Disk.MemberID):
 			n.running = slices.DeleteFunc(n.running, func(q *Process) bool { return q == p })
 		case p != lead && p.Behind == 0:
+			p.Disk.legacy = p.Disk.legacy || lead.Disk.legacy
 			p.Disk.log, p.Disk.blank = slices.Clone(lead.Disk.log), false
+			p.Disk.Size()
 		}
 	}
 	if !n.Running(lead) {
@@ -390,17 +411,21 @@ func (n *Network) propose(p *Process, e entry) error {
 		return ErrNoQuorum
 	}
 	lead.Disk.log = append(lead.Disk.log, e)
+	lead.Disk.Size()
 	n.replicate(p.Disk.ClusterID)
 	return nil
 }
 
 // Put writes a value the way a user does, with a password or without, and remembers what was acknowledged.
 func (n *Network) Put(p *Process, password, value string) error {
-	if !slices.Contains(n.running, p) || p.Cut {
+	if !slices.Contains(n.running, p) || p.Cut || p.Busy {
 		return ErrNoAnswer
 	}
 	if a := p.auth(); a.on && a.password != password {
 		return ErrDenied
+	}
+	if err := n.admit(p); err != nil {
+		return err
 	}
 	if err := n.propose(p, entry{kind: entryPut, value: value}); err != nil {
 		return err

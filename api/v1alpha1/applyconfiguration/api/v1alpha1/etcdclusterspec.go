@@ -45,6 +45,9 @@ type EtcdClusterSpecApplyConfiguration struct {
 	TLS *TLSSpecApplyConfiguration `json:"tls,omitempty"`
 	// auth of clients. Default: a root user with a generated password.
 	Auth *AuthSpecApplyConfiguration `json:"auth,omitempty"`
+	// maintenance says when the databases are defragmented. Default: whenever it
+	// is worth it.
+	Maintenance *EtcdMaintenanceSpecApplyConfiguration `json:"maintenance,omitempty"`
 	// paused stops the operator from changing anything of this cluster; its
 	// status is still reported. Default: false.
 	Paused *bool `json:"paused,omitempty"`
@@ -125,6 +128,14 @@ func (b *EtcdClusterSpecApplyConfiguration) WithTLS(value *TLSSpecApplyConfigura
 // If called multiple times, the Auth field is set to the value of the last call.
 func (b *EtcdClusterSpecApplyConfiguration) WithAuth(value *AuthSpecApplyConfiguration) *EtcdClusterSpecApplyConfiguration {
 	b.Auth = value
+	return b
+}
+
+// WithMaintenance sets the Maintenance field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Maintenance field is set to the value of the last call.
+func (b *EtcdClusterSpecApplyConfiguration) WithMaintenance(value *EtcdMaintenanceSpecApplyConfiguration) *EtcdClusterSpecApplyConfiguration {
+	b.Maintenance = value
 	return b
 }
 
