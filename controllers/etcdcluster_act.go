@@ -30,26 +30,6 @@ func (k *EtcdKind) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluste
 	switch step := step.(type) {
 	case etcd.WriteBootstrap:
 		return k.writeBootstrap(ctx, o, step)
-	case etcd.Resize:
-		return k.resize(ctx, o, step)
-	case etcd.SetVersion:
-		return k.setVersion(ctx, o, step)
-	case etcd.Reject:
-		return k.note(ctx, o, func(r *etcd.Record) { r.Rejected, r.Verdict = step.Asked, step.Verdict })
-	case etcd.Prove:
-		return k.note(ctx, o, func(r *etcd.Record) { r.Proven = step.Settings })
-	case etcd.NoteFlushed:
-		return k.note(ctx, o, func(r *etcd.Record) { r.Flushed = true })
-	case etcd.Downgrade:
-		return k.through(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.Downgrade(ctx, step.To) })
-	case etcd.CancelDowngrade:
-		return k.through(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.CancelDowngrade(ctx) })
-	case etcd.AddLearner:
-		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.AddLearner(ctx, step.URL) })
-	case etcd.Promote:
-		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.Promote(ctx, step.ID) })
-	case etcd.RemoveMember:
-		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.RemoveMember(ctx, step.ID) })
 	case etcd.DeleteClaim:
 		return k.deleteClaim(ctx, o, step)
 	case etcd.RecordClusterID:
@@ -69,7 +49,7 @@ func (k *EtcdKind) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluste
 	case etcd.DeletePod:
 		return k.deletePod(ctx, o, step)
 	}
-	return k.maintain(ctx, o, step)
+	return k.change(ctx, o, step)
 }
 
 // writeBootstrap writes the record, or turns one that waits for data into one of a new cluster. What decides over

@@ -17,6 +17,33 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=delete
 
+// change carries out the steps that change the members or what they run.
+func (k *EtcdKind) change(ctx context.Context, o *v1alpha1.EtcdCluster, step cluster.Step) error {
+	switch step := step.(type) {
+	case etcd.Resize:
+		return k.resize(ctx, o, step)
+	case etcd.AddLearner:
+		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.AddLearner(ctx, step.URL) })
+	case etcd.Promote:
+		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.Promote(ctx, step.ID) })
+	case etcd.RemoveMember:
+		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.RemoveMember(ctx, step.ID) })
+	case etcd.SetVersion:
+		return k.setVersion(ctx, o, step)
+	case etcd.Reject:
+		return k.note(ctx, o, func(r *etcd.Record) { r.Rejected, r.Verdict = step.Asked, step.Verdict })
+	case etcd.Prove:
+		return k.note(ctx, o, func(r *etcd.Record) { r.Proven = step.Settings })
+	case etcd.NoteFlushed:
+		return k.note(ctx, o, func(r *etcd.Record) { r.Flushed = true })
+	case etcd.Downgrade:
+		return k.through(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.Downgrade(ctx, step.To) })
+	case etcd.CancelDowngrade:
+		return k.through(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.CancelDowngrade(ctx) })
+	}
+	return k.maintain(ctx, o, step)
+}
+
 // resize changes the members that the record has, if it still has those that were decided on.
 func (k *EtcdKind) resize(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.Resize) error {
 	b, err := k.blueprint(ctx, o)

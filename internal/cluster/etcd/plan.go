@@ -71,7 +71,7 @@ func Next(s State) cluster.Plan {
 		refuseVersion, waitForLag, rollOut, prove,
 		shrink, discard,
 		healSpace,
-		upgrade, grow,
+		stay, awaitAgreement, downgrade, flush, upgrade, grow,
 		reportRejected, defragmentWhereWorthIt,
 	))
 }
@@ -142,25 +142,20 @@ func restartStuck(s State) (cluster.Plan, bool) {
 // time, because the first may be all that was missing.
 func restartLeaderless(s State) (cluster.Plan, bool) {
 	founding := !s.known() && s.Record.Bootstrap == BootstrapNew
-	if s.Members != nil || (!s.Want.Persistent && !founding) || s.readyPods() >= Quorum(len(s.Record.Members)) {
+	noQuorum := s.Members == nil && s.readyPods() < Quorum(len(s.Record.Members))
+	if !noQuorum || (!s.Want.Persistent && !founding) || s.anyYoung() {
 		return cluster.Pass()
 	}
-	if s.anyYoung() {
+	i := slices.IndexFunc(s.Pods, func(p Pod) bool {
+		sameMinor := p.Version.Minor == s.Record.Version.Minor // With another one it may not start at all.
+		return sameMinor && s.outdated(p) && p.EverRan && !p.Ready && (p.View == nil || p.View.Leader == 0)
+	})
+	if i < 0 {
 		return cluster.Pass()
 	}
-	var victim *Pod
-	for i, p := range s.Pods {
-		switch {
-		case p.Version.Minor != s.Record.Version.Minor: // It may not start at all with another one.
-		case victim == nil && s.outdated(p) && p.EverRan && !p.Ready && (p.View == nil || p.View.Leader == 0):
-			victim = &s.Pods[i]
-		}
-	}
-	if victim == nil {
-		return cluster.Pass()
-	}
+	victim := s.Pods[i]
 	return cluster.Do(victim.deletion(), "no quorum of members answers; %s %s, and the specification has changed since",
-		victim.Name, trouble(victim))
+		victim.Name, trouble(&victim))
 }
 
 // anyYoung reports whether a pod is about to end, or etcd was started so recently that it may still find its leader.

@@ -388,7 +388,7 @@ func (s *sim) observe(v *simView) etcd.State {
 
 func (s *sim) observePod(p *simPod) etcd.Pod {
 	out := etcd.Pod{
-		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: p.simSettings.String(),
+		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: p.String(),
 		Age: time.Duration(s.turns-p.born) * time.Minute, EverRan: p.everRan,
 		Stuck: (s.bad[p.template] || s.lostClaim(p)) && p.process == nil, Gate: p.gate, Fatal: p.fatal,
 		Drained: p.drained, Defragmentation: s.upkeep.begun[p.uid],

@@ -84,6 +84,7 @@ type DeletePod struct {
 func (s WriteBootstrap) String() string {
 	return fmt.Sprintf("write bootstrap record (%s, %d members)", s.Bootstrap, s.Size)
 }
+
 func (s SetVersion) String() string {
 	return fmt.Sprintf("make pods with %s instead of %s", s.To, s.From)
 }

@@ -132,29 +132,29 @@ func (s State) latest() (v Version) {
 	return v
 }
 
-// upgrade takes the next step towards a version of another minor version. It is the last word on the members: all of them are
-// well and run what they should.
-func upgrade(s State) (cluster.Plan, bool) {
-	from, to, agreed := s.Record.Version, s.Want.Version, s.ClusterVersion
-	flush := from.Minor == beforeTheLogEnds && to.Minor > from.Minor && !s.Record.Flushed && !s.Want.ImageOverridden
-	if to.Minor >= from.Minor && !flush {
-		if p, ok := s.stay(); ok || from == to {
-			return p, ok
-		}
-	}
+// moves reports whether another version is to be reached, from one that all members run.
+func (s State) moves() bool { return s.Record.Version != s.Want.Version && !s.anyOutdated() }
+
+// awaitAgreement waits until the members have agreed on the version that all of them run.
+func awaitAgreement(s State) (cluster.Plan, bool) {
+	from, agreed := s.Record.Version, s.ClusterVersion
 	switch {
-	case s.anyOutdated():
-		return cluster.Pass() // They are restarted when there are more of them.
+	case !s.moves():
+		return cluster.Pass()
 	case agreed.Minor == 0:
 		return cluster.Wait(ReasonUpgrade, whileWaiting, "waiting for a member to tell the version of the cluster")
 	case agreed.Minor < from.Minor && !s.goingBack():
 		return cluster.Wait(ReasonUpgrade, whileWaiting, "all members run %s; waiting for them to agree on version 3.%d of the cluster, which is %s",
 			from, from.Minor, agreed)
-	case to.Minor < from.Minor:
-		return s.downgrade()
 	}
-	if flush {
-		return s.flush()
+	return cluster.Pass()
+}
+
+// upgrade takes the next step towards a later version, when all members are well and run what they should.
+func upgrade(s State) (cluster.Plan, bool) {
+	from, to := s.Record.Version, s.Want.Version
+	if !s.moves() {
+		return cluster.Pass()
 	}
 	next := Hop(from, to)
 	if next != to && s.Want.ImageOverridden {
@@ -163,7 +163,7 @@ func upgrade(s State) (cluster.Plan, bool) {
 	}
 	for _, m := range s.Members {
 		p := s.pod(m)
-		if v, err := ParseVersion(p.View.Version); err == nil && next.Minor > v.Minor && v.Minor == firstTo36.Minor && v.Less(firstTo36) {
+		if v := p.running(); next.Minor > v.Minor && v.Minor == firstTo36.Minor && v.Less(firstTo36) {
 			return cluster.Refuse(ReasonVersion, "%s runs etcd %s, and 3.6 can only follow %s or later: set spec.image to such a version",
 				p.Name, v, firstTo36)
 		}
@@ -176,11 +176,18 @@ func upgrade(s State) (cluster.Plan, bool) {
 // thousand entries only.
 const beforeTheLogEnds = 6
 
+func (s State) mustFlush() bool {
+	return s.Record.Version.Minor == beforeTheLogEnds && s.Want.Version.Minor > beforeTheLogEnds && !s.Record.Flushed && !s.Want.ImageOverridden
+}
+
 // flush makes the members write a snapshot, before they are upgraded to a version that cannot read older entries of their log. They
 // do so when they agree on an older version of the cluster (applierMembership in server/etcdserver/apply), which is taken
 // back at once.
-func (s State) flush() (cluster.Plan, bool) {
-	if !s.goingBack() {
+func flush(s State) (cluster.Plan, bool) {
+	switch {
+	case !s.moves() || !s.mustFlush():
+		return cluster.Pass()
+	case !s.goingBack():
 		return cluster.Do(Downgrade{To: Version{3, beforeTheLogEnds - 1, 0}, Via: s.via(Member{})},
 			"%s cannot read what 3.5 wrote into the log: the members are made to write a snapshot, by a downgrade that is taken back", s.Want.Version)
 	}
@@ -201,9 +208,12 @@ func onTheWay(next, to Version) string {
 
 // downgrade tells the members to go back by one minor version. When they have agreed and their data has the older format,
 // setVersion takes over.
-func (s State) downgrade() (cluster.Plan, bool) {
+func downgrade(s State) (cluster.Plan, bool) {
 	from, to := s.Record.Version, s.Want.Version
-	if to.Minor < from.Minor-1 {
+	switch {
+	case !s.moves() || to.Minor >= from.Minor:
+		return cluster.Pass()
+	case to.Minor < from.Minor-1:
 		return cluster.Refuse(ReasonVersion, "spec.version is %s and the members run %s, but etcd goes back by one minor version only: "+
 			"set spec.version to a 3.%d first", to, from, from.Minor-1)
 	}
@@ -217,7 +227,10 @@ func (s State) downgrade() (cluster.Plan, bool) {
 }
 
 // stay ends a downgrade that is not wanted any more.
-func (s State) stay() (cluster.Plan, bool) {
+func stay(s State) (cluster.Plan, bool) {
+	if s.Want.Version.Minor < s.Record.Version.Minor || s.mustFlush() {
+		return cluster.Pass()
+	}
 	for _, p := range s.Pods {
 		if p.View == nil || p.View.Downgrade == "" {
 			continue
@@ -230,41 +243,49 @@ func (s State) stay() (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// reject sets new settings back when the first member that got them does not get well: the canary. The others still run with
-// those that are proven.
+// reject sets new settings back when the first member that got them does not get well. The others still run with those that are
+// proven.
 func reject(s State) (cluster.Plan, bool) {
 	if s.Record.Proven == "" || s.Record.Proven == s.Want.Settings || s.Record.Rejected == s.Want.Asked {
 		return cluster.Pass()
 	}
-	var canary *Pod
-	for _, r := range s.Record.Members {
-		p := s.podNamed(r.Name)
-		switch {
-		case p == nil || p.Terminating:
-			return cluster.Pass()
-		case !s.outdated(*p) && (canary != nil || p.Ready):
-			return cluster.Pass() // It is not the first, or it is well.
-		case !s.outdated(*p):
-			canary = p
-		case !p.Ready:
-			return cluster.Pass() // The settings may not be what is wrong.
-		}
-	}
-	if canary == nil || canary.Gate != nil || canary.Fatal != "" {
-		return cluster.Pass() // What it lacks is its data.
-	}
-	if c := s.claim(canary.Ordinal); c != nil && c.Lost != "" {
+	c := s.canary()
+	if c == nil {
 		return cluster.Pass()
 	}
 	patience := sickPatience
-	if canary.Stuck {
+	if c.Stuck {
 		patience = stuckPatience
 	}
-	if canary.Age < patience {
+	if c.Age < patience {
 		return cluster.Pass()
 	}
-	verdict := fmt.Sprintf("%s, the first member that got the new settings, %s after %s", canary.Name, trouble(canary), patience)
+	verdict := fmt.Sprintf("%s, the first member that got the new settings, %s after %s", c.Name, trouble(c), patience)
 	return cluster.Do(Reject{Asked: s.Want.Asked, Verdict: verdict}, "%s: it gets the former ones back", verdict)
+}
+
+// canary is the first and only member with the new settings, if it is not well and nothing but them can be the cause: all others
+// are well, and it has its data.
+func (s State) canary() *Pod {
+	var first *Pod
+	for _, r := range s.Record.Members {
+		p := s.podNamed(r.Name)
+		switch {
+		case p == nil || p.Terminating || s.outdated(*p) != p.Ready:
+			return nil // A member with the old settings is not well, or one with the new ones is.
+		case !p.Ready && first != nil:
+			return nil
+		case !p.Ready:
+			first = p
+		}
+	}
+	if first == nil || first.Gate != nil || first.Fatal != "" {
+		return nil
+	}
+	if c := s.claim(first.Ordinal); c != nil && c.Lost != "" {
+		return nil
+	}
+	return first
 }
 
 // prove remembers the settings with which all members are well, to be able to go back to them.
