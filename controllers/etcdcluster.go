@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -79,10 +78,10 @@ func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
 	if err != nil {
 		return err
 	}
-	if err := k.EnsureCertificates(ctx, o, Certificates{
-		Spec: o.Spec.TLS, Labels: etcd.Labels(o.Name), Leafs: etcd.Leafs(o.Name, o.Namespace, b.Domain), Hosts: b.Hosts(),
-		InUse: b.Record.ClusterID != 0,
-	}); err != nil {
+	if err := k.EnsureCertificates(ctx, o, k.certificates(o, b)); err != nil {
+		return err
+	}
+	if b.TrustSum, err = k.trustSum(ctx, o); err != nil {
 		return err
 	}
 	if err := k.Apply(ctx, o, &corev1.Service{ObjectMeta: objectMeta(o, cluster.PeersService(o.Name))}, b.PeersService()); err != nil {
@@ -226,6 +225,10 @@ func (k *EtcdKind) ensureAccess(ctx context.Context, o *v1alpha1.EtcdCluster, b 
 	if err := k.applyClientService(ctx, o, b); err != nil {
 		return err
 	}
+	return k.ensureConnection(ctx, o, b, password)
+}
+
+func (k *EtcdKind) ensureConnection(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint, password string) error {
 	ca, pair, err := k.ClientKeypair(ctx, o, o.Spec.TLS)
 	if err != nil {
 		return certificateError{err}
@@ -334,24 +337,8 @@ func (k *EtcdKind) Report(o *v1alpha1.EtcdCluster, s etcd.State, p cluster.Plan,
 	st.Selector = labels.SelectorFromSet(etcd.Selector(o.Name)).String()
 	st.Activity = cluster.Activity(p, err)
 	etcd.Status(st, s)
-	setConditions(&st.Conditions, o.Generation, append(etcd.Conditions(s, p, err), tlsReady(o.Spec.TLS, err))...)
-}
-
-// tlsReady is True when the certificates that the specification asks for are in place.
-func tlsReady(spec *v1alpha1.TLSSpec, err error) metav1.Condition {
-	c := metav1.Condition{
-		Type: v1alpha1.ConditionTLSReady, Status: metav1.ConditionTrue,
-		Reason: v1alpha1.ReasonIssued, Message: "all certificates are in place",
+	if s.Want.Name != "" {
+		st.Certificates = certificateStatus(s.Certificates)
 	}
-	var bad certificateError
-	var refusal cluster.Refusal
-	switch {
-	case spec.TLSMode() == v1alpha1.TLSDisabled:
-		c.Reason, c.Message = v1alpha1.ReasonDisabled, "spec.tls.mode is Disabled"
-	case errors.As(err, &refusal) && errors.As(err, &bad):
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, refusal.Reason, refusal.Message
-	case errors.As(err, &bad):
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonReconcileError, bad.Error()
-	}
-	return c
+	setConditions(&st.Conditions, o.Generation, append(etcd.Conditions(s, p, err), tlsReady(o.Spec.TLS, s.Certificates, err))...)
 }

@@ -40,15 +40,19 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	if err != nil {
 		return etcd.State{}, err
 	}
-	hash, err := b.TemplateHash()
-	if err != nil {
-		return etcd.State{}, err
-	}
 	set, err := k.statefulSet(ctx, o)
 	if err != nil {
 		return etcd.State{}, err
 	}
-	s := etcd.State{Want: k.want(o, b, hash), HasSet: set != nil, Now: k.Now()}
+	report, err := k.observeCertificates(ctx, o, &b, set)
+	if err != nil {
+		return etcd.State{}, err
+	}
+	hash, err := b.TemplateHash()
+	if err != nil {
+		return etcd.State{}, err
+	}
+	s := etcd.State{Want: k.want(o, b, hash), HasSet: set != nil, Certificates: report, Now: k.Now()}
 	if len(b.Record.Members) > 0 {
 		s.Record = &b.Record
 	}

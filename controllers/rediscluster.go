@@ -65,9 +65,7 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	if err != nil {
 		return err
 	}
-	if err := k.EnsureCertificates(ctx, o, Certificates{
-		Spec: o.Spec.TLS, Labels: labels, Leafs: k.leafs(o), Hosts: k.hosts(o), InUse: inUse,
-	}); err != nil {
+	if err := k.EnsureCertificates(ctx, o, k.certificates(o, inUse)); err != nil {
 		return err
 	}
 	b, err := k.builder(o)
@@ -83,6 +81,29 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 		}
 	}
 	return k.ensureConnection(ctx, o, passwords)
+}
+
+// certificates are what a cluster needs.
+func (k *RedisKind) certificates(o *v1alpha1.RedisCluster, inUse bool) Certificates {
+	return Certificates{Spec: o.Spec.TLS, Labels: redis.Labels(o), Leafs: k.leafs(o), Hosts: k.hosts(o), InUse: inUse}
+}
+
+// Upkeep renews leafs, also that of the clients.
+func (k *RedisKind) Upkeep(ctx context.Context, o *v1alpha1.RedisCluster) error {
+	inUse, err := k.started(ctx, o)
+	if err != nil {
+		return err
+	}
+	want := k.certificates(o, inUse)
+	want.RenewOnly = true
+	if err := k.EnsureCertificates(ctx, o, want); err != nil {
+		return err
+	}
+	live, err := k.ownSecret(ctx, o, cluster.ConnectionSecret(o.Name))
+	if live == nil || err != nil {
+		return err
+	}
+	return k.ensureConnection(ctx, o, map[string]string{redis.PasswordDefault: string(live.Data[PasswordKey])})
 }
 
 // keepPasswords refuses to go on with other passwords than those that running servers were started with: they read
@@ -250,5 +271,8 @@ func (k *RedisKind) Report(o *v1alpha1.RedisCluster, s redis.State, p cluster.Pl
 	o.Status.ConnectionSecret = cluster.ConnectionSecret(o.Name)
 	redis.Status(s, &o.Status)
 	setConditions(&o.Status.Conditions, o.Generation, redis.Conditions(s, p, err)...)
-	setConditions(&o.Status.Conditions, o.Generation, tlsReady(o.Spec.TLS, err))
+	if s.Spec.Name != "" {
+		o.Status.Certificates = certificateStatus(s.Certificates)
+	}
+	setConditions(&o.Status.Conditions, o.Generation, tlsReady(o.Spec.TLS, s.Certificates, err))
 }

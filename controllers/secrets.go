@@ -35,6 +35,14 @@ func (c *Children) EnsureSecret(
 	if err != nil {
 		return err
 	}
+	return c.bringSecret(ctx, owner, live, name, typ, labels, data, further...)
+}
+
+// bringSecret does the same to a Secret that was read already, nil when there is none.
+func (c *Children) bringSecret(
+	ctx context.Context, owner Object, live *corev1.Secret, name string, typ corev1.SecretType, labels map[string]string,
+	data map[string][]byte, further ...*metav1ac.OwnerReferenceApplyConfiguration,
+) error {
 	ref, err := c.OwnerReference(owner)
 	if err != nil {
 		return err

@@ -242,6 +242,9 @@ type EtcdClusterStatus struct {
 	// Binding layout).
 	// +optional
 	ConnectionSecret string `json:"connectionSecret,omitempty"`
+	// certificates says until when they are valid. Absent without TLS.
+	// +optional
+	Certificates *CertificateStatus `json:"certificates,omitempty"`
 }
 
 // EtcdCluster is an etcd cluster.

@@ -86,6 +86,7 @@ type RedisClusterSpec struct {
 	// certificates managed by the operator.
 	// +optional
 	// +default={}
+	// +kubebuilder:validation:XValidation:rule=`!has(self.rotation)`,fieldPath=".rotation",message="tls.rotation is not part of this release for a RedisCluster: its servers read certificates when they start only; remove it"
 	TLS *TLSSpec `json:"tls,omitempty"`
 	// auth of clients. Default: the user "default" has a generated password.
 	// +optional
@@ -252,6 +253,9 @@ type RedisClusterStatus struct {
 	// Binding layout).
 	// +optional
 	ConnectionSecret string `json:"connectionSecret,omitempty"`
+	// certificates says until when they are valid. Absent without TLS.
+	// +optional
+	Certificates *CertificateStatus `json:"certificates,omitempty"`
 }
 
 // RedisCluster is a Redis or Valkey cluster.

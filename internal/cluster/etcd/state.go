@@ -2,6 +2,8 @@ package etcd
 
 import (
 	"time"
+
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
 // State is what was observed of a cluster. Where something could not be read, it says so; it never leaves a gap that
@@ -21,7 +23,9 @@ type State struct {
 	AuthError error
 	// Open says that clients are let in: the client Service exists.
 	Open bool
-	Now  time.Time
+	// Certificates in use, for the status.
+	Certificates clustertls.Report
+	Now          time.Time
 }
 
 // Want is what the specification asks for.

@@ -164,6 +164,36 @@ func ExpiryOf(bundle, leaf []byte, now time.Time) (e Expiry, due bool) {
 	return e, late(cert, now) || late(root, now)
 }
 
+// Report is what is to be told about the certificates of a cluster.
+type Report struct {
+	// Phase of a replacement of the authority, empty where the authority is not ours.
+	Phase Phase
+	// Expiry of the certificate that expires first, and of the authority that does.
+	Expiry
+	// Expiring names the Secret with a certificate that nobody has renewed in time, empty when there is none.
+	Expiring string
+}
+
+// Add takes the certificates of a Secret into the report.
+func (r *Report) Add(secret string, bundle, leaf []byte, now time.Time) {
+	e, due := ExpiryOf(bundle, leaf, now)
+	r.CA, r.Leaf = earliest(r.CA, e.CA), earliest(r.Leaf, e.Leaf)
+	if due && r.Expiring == "" {
+		r.Expiring = secret
+	}
+}
+
+// First is when the first of all certificates expires.
+func (r Report) First() time.Time { return earliest(r.CA, r.Leaf) }
+
+// earliest of two times of which either may be zero: unknown.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
+
 // rootOf is the authority in a bundle that a leaf leads to, nil when there is none. The question is who it is, not
 // whether the leaf is still valid, so it is asked at a time at which the leaf was.
 func rootOf(bundle []byte, leaf *x509.Certificate, chain [][]byte) *x509.Certificate {

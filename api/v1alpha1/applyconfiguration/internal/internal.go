@@ -50,6 +50,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: secretName
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.CertificateStatus
+  map:
+    fields:
+    - name: caNotAfter
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: notAfter
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: com.github.quorate.quorate.api.v1alpha1.ConfigValue
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.DeletionPolicy
@@ -125,6 +134,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: activity
       type:
         scalar: string
+    - name: certificates
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.CertificateStatus
     - name: clusterID
       type:
         scalar: string
@@ -470,6 +482,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: activity
       type:
         scalar: string
+    - name: certificates
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.CertificateStatus
     - name: conditions
       type:
         list:
@@ -572,6 +587,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: slots
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RotationSpec
+  map:
+    fields:
+    - name: after
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: hold
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
 - name: com.github.quorate.quorate.api.v1alpha1.StorageSpec
   map:
     fields:
@@ -594,6 +618,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.TLSMode
       default: Managed
+    - name: rotation
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RotationSpec
     - name: secretName
       type:
         scalar: string
