@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -97,40 +96,6 @@ func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
 		return err
 	}
 	return k.ensureAccess(ctx, o, b, password)
-}
-
-// ensurePassword returns the password of root, empty without authentication. One that was generated lives as long as the
-// volumes: where the operator's certificate does not make it root, nobody could open a retained cluster without it.
-func (k *EtcdKind) ensurePassword(ctx context.Context, o *v1alpha1.EtcdCluster) (string, error) {
-	if o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
-		return "", nil
-	}
-	var claims []*metav1ac.OwnerReferenceApplyConfiguration
-	if o.Spec.TLS.TLSMode() != v1alpha1.TLSManaged {
-		if err := k.keepPassword(ctx, o); err != nil {
-			return "", err
-		}
-		var err error
-		if claims, err = k.claimRefs(ctx, o); err != nil {
-			return "", err
-		}
-	}
-	passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, etcd.Labels(o.Name), claims, PasswordKey, etcd.SigningKey)
-	return passwords[PasswordKey], err
-}
-
-// keepPassword refuses to replace the password of a living cluster by another one.
-func (k *EtcdKind) keepPassword(ctx context.Context, o *v1alpha1.EtcdCluster) error {
-	record, err := k.record(ctx, o)
-	if err != nil || record.ClusterID == 0 || o.Spec.Auth.Secret() != "" {
-		return err
-	}
-	have, err := k.Passwords(ctx, o)
-	if err != nil || have[PasswordKey] != "" {
-		return err
-	}
-	return invalid("Secret %s with the password of root is gone: restore it with the password of Secret %s under the key %s",
-		cluster.AuthSecret(o.Name), cluster.ConnectionSecret(o.Name), PasswordKey)
 }
 
 // ensureMembers applies what the members run from, the configuration first: a pod reads it when it starts.

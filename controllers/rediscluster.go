@@ -56,7 +56,15 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	if err := k.keepPasswords(ctx, o); err != nil {
 		return err
 	}
-	passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, labels, nil,
+	given := map[string]string{}
+	users, err := k.userPassword(ctx, o, o.Spec.Auth)
+	if err != nil {
+		return err
+	}
+	if users != "" {
+		given[PasswordKey] = users
+	}
+	passwords, err := k.EnsurePasswords(ctx, o, given, labels, nil,
 		redis.PasswordDefault, redis.PasswordOperator, redis.PasswordReplication)
 	if err != nil {
 		return err

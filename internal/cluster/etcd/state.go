@@ -39,6 +39,8 @@ type Want struct {
 	// Auth says that clients must authenticate, with the password in PasswordSecret.
 	Auth           bool
 	PasswordSecret string
+	// NewPassword says that the wanted password is to replace another one, which root may still have.
+	NewPassword bool
 	// CertificateIsRoot says that the operator's certificate makes it root without a password.
 	CertificateIsRoot bool
 	// Persistent says that the members' disks outlive their pods.
