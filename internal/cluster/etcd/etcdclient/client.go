@@ -244,12 +244,13 @@ func (c *Client) Auth(ctx context.Context, password string) (etcd.Auth, error) {
 		if !st.Enabled || password == "" {
 			return nil
 		}
-		_, err = conn.Authenticate(ctx, etcd.RootUser, password)
-		if errors.Is(err, rpctypes.ErrAuthFailed) {
-			out.Root = true // Nobody else may ask whether authentication is on.
-			return nil
+		if out.PasswordWorks, err = accepts(ctx, conn, password); err != nil || out.PasswordWorks {
+			return err
 		}
-		out.PasswordWorks = err == nil
+		out.Root = IsRoot(c.cfg.TLS)
+		if !out.Root && c.cfg.Former != "" {
+			out.Root, err = accepts(ctx, conn, c.cfg.Former)
+		}
 		return err
 	})
 	if denied(err) {
@@ -259,6 +260,16 @@ func (c *Client) Auth(ctx context.Context, password string) (etcd.Auth, error) {
 		return etcd.Auth{}, fmt.Errorf("ask %s about authentication: %w", c.cfg.Host, err)
 	}
 	return out, nil
+}
+
+// accepts tells whether root has a password. The token of a connection does not: one from before a change stays that of
+// root.
+func accepts(ctx context.Context, conn *clientv3.Client, password string) (bool, error) {
+	_, err := conn.Authenticate(ctx, etcd.RootUser, password)
+	if errors.Is(err, rpctypes.ErrAuthFailed) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // EnableAuth switches authentication on. What an earlier attempt has done already is not an error.
