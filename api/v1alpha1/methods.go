@@ -16,10 +16,10 @@ func (c *EtcdCluster) GetConditions() []metav1.Condition { return c.Status.Condi
 // GetConditions returns status.conditions.
 func (c *RedisCluster) GetConditions() []metav1.Condition { return c.Status.Conditions }
 
-// IsPaused reports whether the operator must not change anything.
+// IsPaused reports whether the operator must not change anything but certificates that would expire.
 func (c *EtcdCluster) IsPaused() bool { return value(c.Spec.Paused, false) }
 
-// IsPaused reports whether the operator must not change anything.
+// IsPaused reports whether the operator must not change anything but certificates that would expire.
 func (c *RedisCluster) IsPaused() bool { return value(c.Spec.Paused, false) }
 
 // TLSMode returns the mode with its default applied.

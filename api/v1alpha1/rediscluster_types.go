@@ -92,8 +92,9 @@ type RedisClusterSpec struct {
 	// +optional
 	// +default={}
 	Auth *AuthSpec `json:"auth,omitempty"`
-	// paused stops the operator from changing anything of this cluster; its
-	// status is still reported. Default: false.
+	// paused stops the operator from changing anything of this cluster, but for
+	// certificates that would expire; its status is still reported. Default:
+	// false.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 }

@@ -143,7 +143,8 @@ type AuthSpec struct {
 	Mode *AuthMode `json:"mode,omitempty"`
 	// secretName names a Secret of the same namespace whose key "password" holds
 	// the password of the administrator (etcd: root, Redis: default). Only with
-	// mode Password. It cannot change yet. Default: the operator generates one.
+	// mode Password. The name cannot change yet; the password of an EtcdCluster
+	// may, at any time. Default: the operator generates one.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')`,message="auth.secretName must be the name of a Secret of the same namespace: lower case letters, digits, - and ."
 	// +kubebuilder:validation:MinLength=1

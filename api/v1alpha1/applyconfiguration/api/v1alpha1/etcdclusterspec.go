@@ -41,8 +41,9 @@ type EtcdClusterSpecApplyConfiguration struct {
 	TLS *TLSSpecApplyConfiguration `json:"tls,omitempty"`
 	// auth of clients. Default: a root user with a generated password.
 	Auth *AuthSpecApplyConfiguration `json:"auth,omitempty"`
-	// paused stops the operator from changing anything of this cluster; its
-	// status is still reported. Default: false.
+	// paused stops the operator from changing anything of this cluster, but for
+	// certificates that would expire; its status is still reported. Default:
+	// false.
 	Paused *bool `json:"paused,omitempty"`
 }
 
