@@ -26,8 +26,7 @@ type Certificates struct {
 	Hosts []string
 	// InUse says that servers may have been started with certificates.
 	InUse bool
-	// Servers tells about the servers that run with the authorities of a fingerprint. Nil: those of this kind are not
-	// restarted for another authority, so it is never replaced.
+	// Servers tells about the servers that run with the authorities of a fingerprint. Nil: the authority is never replaced.
 	Servers func(ctx context.Context, fingerprint string) (Servers, error)
 	// RenewOnly leaves everything as it is but for leafs that would expire.
 	RenewOnly bool

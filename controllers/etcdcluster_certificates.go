@@ -49,18 +49,7 @@ func (k *EtcdKind) trusting(ctx context.Context, o *v1alpha1.EtcdCluster, record
 		return Servers{}, err
 	}
 	pods, err := k.pods(ctx, o, set)
-	if err != nil || len(pods) == 0 || len(pods) < len(record.Members) {
-		return Servers{}, err
-	}
-	out := Servers{InForce: true}
-	for i := range pods {
-		p := &pods[i]
-		out.InForce = out.InForce && p.DeletionTimestamp == nil && podReady(p) && p.Annotations[etcd.AnnotationTrust] == fingerprint
-		if since := readySince(p); since.After(out.Calm) {
-			out.Calm = since
-		}
-	}
-	return out, nil
+	return startedWith(pods, len(record.Members), etcd.AnnotationTrust, fingerprint), err
 }
 
 // trustSum is the fingerprint of the authorities in the Secret that the members mount, empty without TLS or before there

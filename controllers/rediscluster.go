@@ -76,7 +76,7 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	if err := k.EnsureCertificates(ctx, o, k.certificates(o, inUse)); err != nil {
 		return err
 	}
-	b, err := k.builder(o)
+	b, err := k.builder(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -89,29 +89,6 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 		}
 	}
 	return k.ensureConnection(ctx, o, passwords)
-}
-
-// certificates are what a cluster needs.
-func (k *RedisKind) certificates(o *v1alpha1.RedisCluster, inUse bool) Certificates {
-	return Certificates{Spec: o.Spec.TLS, Labels: redis.Labels(o), Leafs: k.leafs(o), Hosts: k.hosts(o), InUse: inUse}
-}
-
-// Upkeep renews leafs, also that of the clients.
-func (k *RedisKind) Upkeep(ctx context.Context, o *v1alpha1.RedisCluster) error {
-	inUse, err := k.started(ctx, o)
-	if err != nil {
-		return err
-	}
-	want := k.certificates(o, inUse)
-	want.RenewOnly = true
-	if err := k.EnsureCertificates(ctx, o, want); err != nil {
-		return err
-	}
-	live, err := k.ownSecret(ctx, o, cluster.ConnectionSecret(o.Name))
-	if live == nil || err != nil {
-		return err
-	}
-	return k.ensureConnection(ctx, o, map[string]string{redis.PasswordDefault: string(live.Data[PasswordKey])})
 }
 
 // keepPasswords refuses to go on with other passwords than those that running servers were started with: they read
@@ -152,12 +129,16 @@ func (k *RedisKind) started(ctx context.Context, o *v1alpha1.RedisCluster) (bool
 	return metav1.IsControlledBy(set, o), nil
 }
 
-func (k *RedisKind) builder(o *v1alpha1.RedisCluster) (redis.Builder, error) {
-	owner, err := k.OwnerReference(o)
-	return redis.Builder{
-		Cluster: o, Owner: owner, Domain: k.Domain, AgentImage: k.AgentImage,
-		TLSSecret: TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)),
-	}, err
+func (k *RedisKind) builder(ctx context.Context, o *v1alpha1.RedisCluster) (redis.Builder, error) {
+	b := redis.Builder{
+		Cluster: o, Domain: k.Domain, AgentImage: k.AgentImage, TLSSecret: TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)),
+	}
+	var err error
+	if b.Owner, err = k.OwnerReference(o); err != nil {
+		return b, err
+	}
+	b.CertificateSum, err = k.certificateSum(ctx, o)
+	return b, err
 }
 
 // leafs are the certificates of a cluster: one for all servers, whose names share a wildcard, and one for clients.

@@ -176,7 +176,7 @@ func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s
 	if err := k.List(ctx, &pods, client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))); err != nil {
 		return fmt.Errorf("list pods: %w", err)
 	}
-	b, err := k.builder(o)
+	b, err := k.builder(ctx, o)
 	if err != nil {
 		return err
 	}

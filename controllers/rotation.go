@@ -35,6 +35,19 @@ type Servers struct {
 	Calm time.Time
 }
 
+// startedWith tells whether as many pods as are wanted exist, and all are ready and were made with an annotation.
+func startedWith(pods []corev1.Pod, wanted int, annotation, value string) Servers {
+	out := Servers{InForce: len(pods) > 0 && len(pods) >= wanted}
+	for i := range pods {
+		p := &pods[i]
+		out.InForce = out.InForce && p.DeletionTimestamp == nil && podReady(p) && p.Annotations[annotation] == value
+		if since := readySince(p); since.After(out.Calm) {
+			out.Calm = since
+		}
+	}
+	return out
+}
+
 // authorityOf reads an authority out of its Secret.
 func authorityOf(s *corev1.Secret) (clustertls.Authority, error) {
 	a := clustertls.Authority{

@@ -86,7 +86,6 @@ type RedisClusterSpec struct {
 	// certificates managed by the operator.
 	// +optional
 	// +default={}
-	// +kubebuilder:validation:XValidation:rule=`!has(self.rotation)`,fieldPath=".rotation",message="tls.rotation is not part of this release for a RedisCluster: its servers read certificates when they start only; remove it"
 	TLS *TLSSpec `json:"tls,omitempty"`
 	// auth of clients. Default: the user "default" has a generated password.
 	// +optional

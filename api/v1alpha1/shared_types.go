@@ -81,9 +81,9 @@ type TLSSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName *string `json:"secretName,omitempty"`
-	// rotation says when the certificate authority of an EtcdCluster is
-	// replaced, and at what pace. Only with mode Managed. Default: when a third
-	// of its life of ten years is left.
+	// rotation says when the certificate authority is replaced, and at what
+	// pace. Only with mode Managed. Default: when a third of its life of ten
+	// years is left.
 	// +optional
 	Rotation *RotationSpec `json:"rotation,omitempty"`
 }

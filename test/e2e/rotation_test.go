@@ -19,23 +19,39 @@ import (
 	"github.com/quorate/quorate/test/harness"
 )
 
-// A writer that follows its Secret does not notice that the authority of its servers is replaced, but for the restarts.
 func TestEtcdAuthorityIsReplacedUnderLoad(t *testing.T) {
-	var c *v1alpha1.EtcdCluster
+	authorityIsReplaced(t, func(t *testing.T, s *scope) *v1alpha1.EtcdCluster {
+		t.Helper()
+		return s.etcdOf(t, "orders", 3)
+	}, func(c *v1alpha1.EtcdCluster, tls *v1alpha1.TLSSpec) { c.Spec.TLS = tls })
+}
+
+func TestRedisAuthorityIsReplacedUnderLoad(t *testing.T) {
+	authorityIsReplaced(t, func(t *testing.T, s *scope) *v1alpha1.RedisCluster {
+		t.Helper()
+		return s.redisOf(t, "carts", 1)
+	}, func(c *v1alpha1.RedisCluster, tls *v1alpha1.TLSSpec) { c.Spec.TLS = tls })
+}
+
+// authorityIsReplaced replaces the authority of a cluster while a writer runs that follows its Secret. The writer does not
+// notice it, but for the restarts.
+func authorityIsReplaced[O target](t *testing.T, fresh func(*testing.T, *scope) O, set func(O, *v1alpha1.TLSSpec)) {
+	t.Helper()
+	var c O
 	var before []byte
 	feature := features.New("rotation").
 		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
-			c = s.etcdOf(t, "orders", 3)
+			c = fresh(t, s)
 			createReady(ctx, t, s, c)
-			before = s.secretOf(ctx, t, cluster.CASecret(c.Name))[corev1.TLSCertKey]
+			before = s.secretOf(ctx, t, cluster.CASecret(c.GetName()))[corev1.TLSCertKey]
 		})).
 		Assess("the authority is replaced under a writer", step(func(ctx context.Context, t *testing.T, s *scope) {
 			l := startLoad(ctx, t, s, c)
 			began := time.Now()
-			old := refresh(ctx, t, s, c).DeepCopy()
-			c.Spec.TLS = &v1alpha1.TLSSpec{Mode: ptr.To(v1alpha1.TLSManaged), Rotation: &v1alpha1.RotationSpec{
+			old := refresh(ctx, t, s, c).DeepCopyObject().(O)
+			set(c, &v1alpha1.TLSSpec{Mode: ptr.To(v1alpha1.TLSManaged), Rotation: &v1alpha1.RotationSpec{
 				After: ptr.To(metav1.Now()), Hold: &metav1.Duration{Duration: 90 * time.Second},
-			}}
+			}})
 			must(t, s.Patch(ctx, c, client.MergeFrom(old)))
 			for _, reason := range []string{
 				v1alpha1.ReasonIntroducingCA, v1alpha1.ReasonReplacingCertificates, v1alpha1.ReasonIssued,
@@ -53,15 +69,15 @@ func TestEtcdAuthorityIsReplacedUnderLoad(t *testing.T) {
 			}
 		})).
 		Assess("nothing of the old authority is left", step(func(ctx context.Context, t *testing.T, s *scope) {
-			ca := s.secretOf(ctx, t, cluster.CASecret(c.Name))
+			ca := s.secretOf(ctx, t, cluster.CASecret(c.GetName()))
 			if bytes.Equal(ca[corev1.TLSCertKey], before) || len(ca) != 2 {
 				t.Errorf("the Secret of the authority holds %d keys, or the old one", len(ca))
 			}
-			handed := s.secretOf(ctx, t, cluster.ConnectionSecret(c.Name))
+			handed := s.secretOf(ctx, t, cluster.ConnectionSecret(c.GetName()))
 			if !bytes.Equal(handed[connection.KeyCA], ca[corev1.TLSCertKey]) {
 				t.Error("clients are handed another authority")
 			}
-			conn, _, err := s.Connection(ctx, s.ns, c.Name)
+			conn, _, err := s.Connection(ctx, s.ns, c.GetName())
 			must(t, err)
 			roundTrip(ctx, t, s, c, conn)
 			wantCurrent(ctx, t, s, c)
@@ -69,16 +85,16 @@ func TestEtcdAuthorityIsReplacedUnderLoad(t *testing.T) {
 	suite.Test(t, feature.Feature())
 }
 
-// waitCertificates waits until TLSReady gives a reason. On the way no more than one member is ever missing.
-func waitCertificates(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster, reason string) {
+// waitCertificates waits until TLSReady gives a reason. On the way no more than one etcd member is ever missing.
+func waitCertificates[O target](ctx context.Context, t *testing.T, s *scope, c O, reason string) {
 	t.Helper()
-	must(t, harness.Until(ctx, s.Cluster, c, "TLSReady with reason "+reason, 8*time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
-		if c.Status.Ready != "2/3" && c.Status.Ready != "3/3" {
-			t.Errorf("%s members are ready: %s", c.Status.Ready, c.Status.Activity)
+	must(t, harness.Until(ctx, s.Cluster, c, "TLSReady with reason "+reason, 10*time.Minute, func(c O) (bool, string) {
+		if e, ok := any(c).(*v1alpha1.EtcdCluster); ok && e.Status.Ready != "2/3" && e.Status.Ready != "3/3" {
+			t.Errorf("%s members are ready: %s", e.Status.Ready, e.Status.Activity)
 		}
-		for _, cond := range c.Status.Conditions {
+		for _, cond := range c.GetConditions() {
 			if cond.Type == v1alpha1.ConditionTLSReady {
-				return cond.Reason == reason, cond.Reason + ": " + c.Status.Activity
+				return cond.Reason == reason, cond.Reason
 			}
 		}
 		return false, "there is no such condition"

@@ -148,7 +148,6 @@ var invalidRedis = map[string]bad{
 	"owned shape":                  {spec: `config: {extra: {cluster-enabled: "no"}}`, field: "spec.config.extra", words: "the shape of the cluster"},
 	"owned replicaof":              {spec: `config: {extra: {replicaof: evil.example.com 6379}}`, field: "spec.config.extra", words: "the shape of the cluster"},
 	"owned directory":              {spec: `config: {extra: {dir: /etc}}`, field: "spec.config.extra", words: "use spec.storage"},
-	"rotation of the authority":    {spec: `tls: {rotation: {hold: 5m}}`, field: "spec.tls.rotation", words: "not part of this release for a RedisCluster"},
 	"owned certificate":            {spec: `config: {extra: {tls-cert-file: /tmp/x}}`, field: "spec.config.extra", words: "use spec.tls"},
 	"a module":                     {spec: `config: {extra: {loadmodule: /tmp/evil.so}}`, field: "spec.config.extra", words: "what the server executes"},
 	"an include":                   {spec: `config: {extra: {include: /tmp/evil.conf}}`, field: "spec.config.extra", words: "what the server executes"},

@@ -31,6 +31,8 @@ type follower struct {
 
 type simServer struct {
 	follower
+	// shows is the leafs that the process uses, by Secret.
+	shows map[string]simSecret
 	// trusts is what the process read at its start, by Secret; nil: it does not run.
 	trusts map[string]string
 	// fingerprint of the bundle in the template that the pod was made from.
@@ -48,6 +50,8 @@ type rotationSim struct {
 	stored  Authority
 	secrets map[string]simSecret
 	tmpl    string
+	// atStart says that servers read leafs, too, only when they start, and that the template knows them.
+	atStart bool
 	servers []*simServer
 	client  follower
 	// known and sums remember what takes long to work out.
@@ -67,6 +71,7 @@ func newRotationSim(t *testing.T, seed uint64) *rotationSim {
 		rng: rand.New(rand.NewPCG(seed, 1)), now: now, secrets: map[string]simSecret{}, known: map[[2]string]bool{}, sums: map[string]string{},
 		client: follower{secrets: []string{"connection"}},
 	}
+	s.atStart = s.rng.IntN(3) == 0
 	made := now.Add(-time.Hour)
 	if s.rng.IntN(2) == 0 {
 		made = now.Add(-CAValidity / 100 * 67)
@@ -118,6 +123,10 @@ func (s *rotationSim) run(m *simServer) {
 	for _, name := range m.secrets {
 		m.trusts[name] = m.volume[name].bundle
 	}
+	m.shows = m.volume
+	if s.atStart {
+		m.shows = maps.Clone(m.volume)
+	}
 	m.readyAt = s.now.Add(time.Duration(s.rng.IntN(20)) * time.Second)
 }
 
@@ -140,7 +149,7 @@ func (s *rotationSim) facts() Facts {
 	}
 	f.HandedOut = f.HandedOut && s.secrets["connection"] == s.secrets["client"]
 	for _, m := range s.servers {
-		f.InForce = f.InForce && s.ready(m) && m.fingerprint == s.sum(bundle)
+		f.InForce = f.InForce && s.ready(m) && m.fingerprint == s.fingerprint(bundle)
 		f.Calm = latest(f.Calm, m.readyAt)
 	}
 	return f
@@ -183,7 +192,7 @@ func (s *rotationSim) handOut(t *testing.T) bool {
 			return false
 		}
 	}
-	if sum := s.sum(bundle); sum != s.tmpl {
+	if sum := s.fingerprint(bundle); sum != s.tmpl {
 		s.tmpl = sum
 		if !s.wrote("template") {
 			return false
@@ -254,6 +263,14 @@ func (s *rotationSim) covers(bundle string, leaf simSecret) bool {
 	})
 }
 
+// fingerprint of what a server has to be restarted for.
+func (s *rotationSim) fingerprint(bundle string) string {
+	if s.atStart {
+		return s.sum(bundle + s.secrets["peer"].cert + s.secrets["server"].cert)
+	}
+	return s.sum(bundle)
+}
+
 func (s *rotationSim) sum(bundle string) string {
 	if s.sums[bundle] == "" {
 		s.sums[bundle] = Fingerprint([]byte(bundle))
@@ -278,11 +295,11 @@ func (s *rotationSim) misunderstanding() string {
 			continue
 		}
 		for j, other := range s.servers {
-			if other.trusts != nil && !s.covers(m.trusts["peer"], other.volume["peer"]) {
+			if other.trusts != nil && !s.covers(m.trusts["peer"], other.shows["peer"]) {
 				return fmt.Sprintf("server %d rejects its peer %d", i, j)
 			}
 		}
-		shown := m.volume["server"]
+		shown := m.shows["server"]
 		switch {
 		case !s.covers(m.trusts["server"], shown):
 			return fmt.Sprintf("server %d rejects itself", i)

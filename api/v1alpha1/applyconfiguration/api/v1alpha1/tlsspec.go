@@ -23,9 +23,9 @@ type TLSSpecApplyConfiguration struct {
 	// authentication and for every name that clients use. Required with mode
 	// Provided, refused with any other. It cannot change yet. Default: none.
 	SecretName *string `json:"secretName,omitempty"`
-	// rotation says when the certificate authority of an EtcdCluster is
-	// replaced, and at what pace. Only with mode Managed. Default: when a third
-	// of its life of ten years is left.
+	// rotation says when the certificate authority is replaced, and at what
+	// pace. Only with mode Managed. Default: when a third of its life of ten
+	// years is left.
 	Rotation *RotationSpecApplyConfiguration `json:"rotation,omitempty"`
 }
 
