@@ -23,7 +23,10 @@ func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
 	if meta.IsStatusConditionTrue(after.GetConditions(), v1alpha1.ConditionReady) {
 		l.told.forget(after.GetUID())
 	}
-	for _, typ := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionSpaceHealthy} {
+	for _, typ := range []string{
+		v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled,
+		v1alpha1.ConditionSpaceHealthy, v1alpha1.ConditionTLSReady,
+	} {
 		was, is := meta.FindStatusCondition(before.GetConditions(), typ), meta.FindStatusCondition(after.GetConditions(), typ)
 		if is == nil || (p.Step != nil && is.Reason == p.Reason) || !newsworthy(was, is) {
 			continue
@@ -75,7 +78,9 @@ func note(message string) string {
 }
 
 // newsworthy tells whether a condition says something new: Ready and Stalled when they flip or give another reason,
-// Reconciling when it starts to wait for something else, SpaceHealthy when space is short.
+// Reconciling when it starts to wait for something else, SpaceHealthy when space is short, TLSReady when certificates soon
+// expire or their authority is being replaced, and when that is over. What is wrong with it otherwise makes the cluster not
+// Ready.
 func newsworthy(was, is *metav1.Condition) bool {
 	if was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return false
@@ -85,14 +90,25 @@ func newsworthy(was, is *metav1.Condition) bool {
 		return is.Status == metav1.ConditionFalse
 	case v1alpha1.ConditionReady:
 		return is.Status == metav1.ConditionTrue || (was != nil && was.Status == metav1.ConditionTrue)
+	case v1alpha1.ConditionTLSReady:
+		return onTheMove(is) || (is.Status == metav1.ConditionTrue && was != nil && onTheMove(was))
 	default:
 		return is.Status == metav1.ConditionTrue
 	}
 }
 
+// onTheMove reports whether certificates are in place, but not for long.
+func onTheMove(c *metav1.Condition) bool {
+	switch c.Reason {
+	case v1alpha1.ReasonExpiring, v1alpha1.ReasonIntroducingCA, v1alpha1.ReasonReplacingCertificates:
+		return true
+	}
+	return false
+}
+
 func eventType(c *metav1.Condition) string {
 	bad := c.Status != metav1.ConditionTrue && (c.Type == v1alpha1.ConditionReady || c.Type == v1alpha1.ConditionSpaceHealthy)
-	if c.Type == v1alpha1.ConditionStalled || bad {
+	if c.Type == v1alpha1.ConditionStalled || c.Reason == v1alpha1.ReasonExpiring || bad {
 		return corev1.EventTypeWarning
 	}
 	return corev1.EventTypeNormal

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -27,6 +26,10 @@ type Certificates struct {
 	Hosts []string
 	// InUse says that servers may have been started with certificates.
 	InUse bool
+	// Servers tells about the servers that run with the authorities of a fingerprint. Nil: the authority is never replaced.
+	Servers func(ctx context.Context, fingerprint string) (Servers, error)
+	// RenewOnly leaves everything as it is but for leafs that would expire.
+	RenewOnly bool
 }
 
 // EnsureCertificates brings the certificates of a cluster into place. Managed: an authority of the cluster's own and
@@ -60,49 +63,51 @@ func (c *Children) checkProvided(ctx context.Context, owner Object, want Certifi
 }
 
 func (c *Children) ensureManaged(ctx context.Context, owner Object, want Certificates) error {
-	ca, err := c.ensureCA(ctx, owner, want)
-	if err != nil {
+	a, err := c.ensureAuthority(ctx, owner, want)
+	if err != nil || len(a.Signing.Cert) == 0 {
 		return err
 	}
 	for name, leaf := range want.Leafs {
-		if err := c.ensureLeaf(ctx, owner, want.Labels, ca, name, leaf); err != nil {
+		if err := c.ensureLeaf(ctx, owner, want, a, name, leaf); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ensureCA reads the authority of a cluster, and makes one only when nothing can have been signed by an earlier one:
-// members trust the authority that they started with, and would reject each other and us.
-func (c *Children) ensureCA(ctx context.Context, owner Object, want Certificates) (clustertls.Pair, error) {
+// ensureAuthority reads the authority of a cluster and lets its replacement go on. It makes one only when nothing can
+// have been signed by an earlier one: members trust the authority that they started with, and would reject each other and
+// us. It returns none where there is none to renew with.
+func (c *Children) ensureAuthority(ctx context.Context, owner Object, want Certificates) (clustertls.Authority, error) {
 	name := cluster.CASecret(owner.GetName())
 	live, err := c.ownSecret(ctx, owner, name)
 	if err != nil {
-		return clustertls.Pair{}, err
+		return clustertls.Authority{}, err
 	}
 	if live != nil {
-		ca := pairOf(live)
-		if _, _, err := clustertls.Parse(ca); err != nil {
-			return ca, cluster.Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
-				"Secret %s holds no readable certificate authority (%v): restore it", name, err)}
+		a, err := authorityOf(live)
+		if err != nil || want.RenewOnly || want.Servers == nil {
+			return a, err
 		}
-		return ca, nil
+		return c.advance(ctx, owner, want, live, a)
 	}
 	signed, err := c.anySecret(ctx, owner, slices.Sorted(maps.Keys(want.Leafs)))
 	if err != nil {
-		return clustertls.Pair{}, err
+		return clustertls.Authority{}, err
 	}
 	if signed || want.InUse {
-		return clustertls.Pair{}, invalid("Secret %s, the certificate authority of this cluster, is gone: restore it. "+
+		return clustertls.Authority{}, invalid("Secret %s, the certificate authority of this cluster, is gone: restore it. "+
 			"The certificates in use stay valid, but none can be renewed", name)
+	}
+	if want.RenewOnly {
+		return clustertls.Authority{}, nil
 	}
 	ca, err := clustertls.NewCA(owner.GetNamespace()+"/"+owner.GetName(), c.Now())
 	if err != nil {
-		return ca, err
+		return clustertls.Authority{}, err
 	}
-	return ca, c.EnsureSecret(ctx, owner, name, corev1.SecretTypeTLS, want.Labels, map[string][]byte{
-		corev1.TLSCertKey: ca.Cert, corev1.TLSPrivateKeyKey: ca.Key,
-	})
+	a := clustertls.Authority{Signing: ca}
+	return a, c.EnsureSecret(ctx, owner, name, corev1.SecretTypeTLS, want.Labels, authorityData(a))
 }
 
 // anySecret reports whether the cluster has a Secret of any of the names.
@@ -117,24 +122,26 @@ func (c *Children) anySecret(ctx context.Context, owner Object, names []string) 
 }
 
 func (c *Children) ensureLeaf(
-	ctx context.Context, owner Object, labels map[string]string, ca clustertls.Pair, name string, leaf clustertls.Leaf,
+	ctx context.Context, owner Object, want Certificates, a clustertls.Authority, name string, leaf clustertls.Leaf,
 ) error {
 	live, err := c.ownSecret(ctx, owner, name)
-	if err != nil {
+	if err != nil || (live == nil && want.RenewOnly) {
 		return err
 	}
 	var pair clustertls.Pair
 	if live != nil {
 		pair = pairOf(live)
 	}
-	if clustertls.NeedsIssue(ca, pair, leaf, c.Now()) != "" {
-		if pair, err = clustertls.Issue(ca, leaf, c.Now()); err != nil {
+	if clustertls.NeedsIssue(a.Signing, pair, leaf, c.Now()) != "" {
+		if pair, err = clustertls.Issue(a.Signing, leaf, c.Now()); err != nil {
 			return err
 		}
 	}
-	return c.EnsureSecret(ctx, owner, name, corev1.SecretTypeTLS, labels, map[string][]byte{
-		corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key, caKey: ca.Cert,
-	})
+	return c.bringSecret(ctx, owner, live, name, corev1.SecretTypeTLS, want.Labels, leafData(a, pair))
+}
+
+func leafData(a clustertls.Authority, pair clustertls.Pair) map[string][]byte {
+	return map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key, caKey: a.Bundle()}
 }
 
 // Keypair reads a certificate back: from the Secret of the given name when certificates are managed, from the Secret

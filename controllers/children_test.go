@@ -193,7 +193,15 @@ func TestPasswordsAreMadeOnceAndTakenFromTheUserWhereNamed(t *testing.T) {
 	users := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mine"}, Data: map[string][]byte{"password": []byte("s3cret")}}
 	c := newChildren(newWorld(t, o, users))
 	ensure := func(auth *v1alpha1.AuthSpec) (map[string]string, error) {
-		return c.EnsurePasswords(t.Context(), o, auth, nil, nil, "password", "operator")
+		users, err := c.userPassword(t.Context(), o, auth)
+		if err != nil {
+			return nil, err
+		}
+		given := map[string]string{}
+		if users != "" {
+			given[PasswordKey] = users
+		}
+		return c.EnsurePasswords(t.Context(), o, given, nil, nil, "password", "operator")
 	}
 	first, err := ensure(nil)
 	if err != nil {

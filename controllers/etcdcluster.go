@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -82,10 +80,10 @@ func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
 	if err != nil {
 		return err
 	}
-	if err := k.EnsureCertificates(ctx, o, Certificates{
-		Spec: o.Spec.TLS, Labels: etcd.Labels(o.Name), Leafs: etcd.Leafs(o.Name, o.Namespace, b.Domain), Hosts: b.Hosts(),
-		InUse: b.Record.ClusterID != 0,
-	}); err != nil {
+	if err := k.EnsureCertificates(ctx, o, k.certificates(o, b)); err != nil {
+		return err
+	}
+	if b.TrustSum, err = k.trustSum(ctx, o); err != nil {
 		return err
 	}
 	if err := k.Apply(ctx, o, &corev1.Service{ObjectMeta: objectMeta(o, cluster.PeersService(o.Name))}, b.PeersService()); err != nil {
@@ -101,40 +99,6 @@ func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
 		return err
 	}
 	return k.ensureAccess(ctx, o, b, password)
-}
-
-// ensurePassword returns the password of root, empty without authentication. One that was generated lives as long as the
-// volumes: where the operator's certificate does not make it root, nobody could open a retained cluster without it.
-func (k *EtcdKind) ensurePassword(ctx context.Context, o *v1alpha1.EtcdCluster) (string, error) {
-	if o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
-		return "", nil
-	}
-	var claims []*metav1ac.OwnerReferenceApplyConfiguration
-	if o.Spec.TLS.TLSMode() != v1alpha1.TLSManaged {
-		if err := k.keepPassword(ctx, o); err != nil {
-			return "", err
-		}
-		var err error
-		if claims, err = k.claimRefs(ctx, o); err != nil {
-			return "", err
-		}
-	}
-	passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, etcd.Labels(o.Name), claims, PasswordKey, etcd.SigningKey)
-	return passwords[PasswordKey], err
-}
-
-// keepPassword refuses to replace the password of a living cluster by another one.
-func (k *EtcdKind) keepPassword(ctx context.Context, o *v1alpha1.EtcdCluster) error {
-	record, err := k.record(ctx, o)
-	if err != nil || record.ClusterID == 0 || o.Spec.Auth.Secret() != "" {
-		return err
-	}
-	have, err := k.Passwords(ctx, o)
-	if err != nil || have[PasswordKey] != "" {
-		return err
-	}
-	return invalid("Secret %s with the password of root is gone: restore it with the password of Secret %s under the key %s",
-		cluster.AuthSecret(o.Name), cluster.ConnectionSecret(o.Name), PasswordKey)
 }
 
 // ensureMembers applies what the members run from, the configuration first: a pod reads it when it starts.
@@ -229,6 +193,10 @@ func (k *EtcdKind) ensureAccess(ctx context.Context, o *v1alpha1.EtcdCluster, b 
 	if err := k.applyClientService(ctx, o, b); err != nil {
 		return err
 	}
+	return k.ensureConnection(ctx, o, b, password)
+}
+
+func (k *EtcdKind) ensureConnection(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint, password string) error {
 	ca, pair, err := k.ClientKeypair(ctx, o, o.Spec.TLS)
 	if err != nil {
 		return certificateError{err}
@@ -380,24 +348,8 @@ func (k *EtcdKind) Report(o *v1alpha1.EtcdCluster, s etcd.State, p cluster.Plan,
 	st.Selector = labels.SelectorFromSet(etcd.Selector(o.Name)).String()
 	st.Activity = cluster.Activity(p, err)
 	etcd.Status(st, s)
-	setConditions(&st.Conditions, o.Generation, append(etcd.Conditions(s, p, err), tlsReady(o.Spec.TLS, err))...)
-}
-
-// tlsReady is True when the certificates that the specification asks for are in place.
-func tlsReady(spec *v1alpha1.TLSSpec, err error) metav1.Condition {
-	c := metav1.Condition{
-		Type: v1alpha1.ConditionTLSReady, Status: metav1.ConditionTrue,
-		Reason: v1alpha1.ReasonIssued, Message: "all certificates are in place",
+	if s.Want.Name != "" {
+		st.Certificates = certificateStatus(s.Certificates)
 	}
-	var bad certificateError
-	var refusal cluster.Refusal
-	switch {
-	case spec.TLSMode() == v1alpha1.TLSDisabled:
-		c.Reason, c.Message = v1alpha1.ReasonDisabled, "spec.tls.mode is Disabled"
-	case errors.As(err, &refusal) && errors.As(err, &bad):
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, refusal.Reason, refusal.Message
-	case errors.As(err, &bad):
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonReconcileError, bad.Error()
-	}
-	return c
+	setConditions(&st.Conditions, o.Generation, append(etcd.Conditions(s, p, err), tlsReady(o.Spec.TLS, s.Certificates, err))...)
 }

@@ -44,6 +44,8 @@ func (k *EtcdKind) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluste
 		return k.withPassword(ctx, o, step.Pod, etcd.Client.EnableAuth)
 	case etcd.SetRootPassword:
 		return k.withPassword(ctx, o, step.Pod, etcd.Client.SetRootPassword)
+	case etcd.RecordPassword:
+		return k.recordPassword(ctx, o)
 	case etcd.MoveLeader:
 		return k.through(ctx, o, step.From, func(ctx context.Context, c etcd.Client) error { return c.MoveLeader(ctx, step.To) })
 	case etcd.DeletePod:
@@ -182,7 +184,7 @@ func (k *EtcdKind) recordClusterID(ctx context.Context, o *v1alpha1.EtcdCluster,
 func (k *EtcdKind) withPassword(
 	ctx context.Context, o *v1alpha1.EtcdCluster, pod string, call func(etcd.Client, context.Context, string) error,
 ) error {
-	password, err := k.password(ctx, o)
+	password, _, err := k.password(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -41,11 +41,15 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	if err != nil {
 		return etcd.State{}, err
 	}
-	hash, err := b.TemplateHash()
+	set, err := k.statefulSet(ctx, o)
 	if err != nil {
 		return etcd.State{}, err
 	}
-	set, err := k.statefulSet(ctx, o)
+	report, err := k.observeCertificates(ctx, o, &b, set)
+	if err != nil {
+		return etcd.State{}, err
+	}
+	hash, err := b.TemplateHash()
 	if err != nil {
 		return etcd.State{}, err
 	}
@@ -53,7 +57,7 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	if err != nil {
 		return etcd.State{}, err
 	}
-	s := etcd.State{Want: want, Now: k.Now()}
+	s := etcd.State{Want: want, Certificates: report, Now: k.Now()}
 	if s.Want.Maintenance, err = b.Policy(); err != nil {
 		return etcd.State{}, err
 	}
@@ -201,13 +205,14 @@ func ordinal(name, prefix string) (int, bool) {
 type access struct {
 	tls         *tls.Config
 	password    string
+	former      string
 	domain      string
 	fingerprint [sha256.Size]byte
 }
 
 // access reads certificates and password. They are nil and empty while they do not exist.
 func (k *EtcdKind) access(ctx context.Context, o *v1alpha1.EtcdCluster) (access, error) {
-	password, err := k.password(ctx, o)
+	password, former, err := k.password(ctx, o)
 	if err != nil {
 		return access{}, err
 	}
@@ -215,12 +220,12 @@ func (k *EtcdKind) access(ctx context.Context, o *v1alpha1.EtcdCluster) (access,
 	if err != nil {
 		return access{}, err
 	}
-	a := access{password: password, domain: k.domain(o, record)}
+	a := access{password: password, former: former, domain: k.domain(o, record)}
 	ca, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.OperatorTLSSecret(o.Name))
 	if err != nil {
 		return a, certificateError{err}
 	}
-	a.fingerprint = sha256.Sum256(slices.Concat(ca, []byte{0}, pair.Cert, []byte{0}, pair.Key, []byte{0}, []byte(password)))
+	a.fingerprint = sha256.Sum256(slices.Concat(ca, []byte{0}, pair.Cert, []byte{0}, pair.Key, []byte{0}, []byte(password), []byte{0}, []byte(former)))
 	if o.Spec.TLS.TLSMode() == v1alpha1.TLSDisabled {
 		return a, nil
 	}
@@ -237,21 +242,13 @@ func (k *EtcdKind) access(ctx context.Context, o *v1alpha1.EtcdCluster) (access,
 	return a, nil
 }
 
-func (k *EtcdKind) password(ctx context.Context, o *v1alpha1.EtcdCluster) (string, error) {
-	if o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
-		return "", nil
-	}
-	passwords, err := k.Passwords(ctx, o)
-	return passwords[PasswordKey], err
-}
-
 // client returns the client of the member in a pod, kept between passes.
 func (k *EtcdKind) client(o *v1alpha1.EtcdCluster, a access, pod *corev1.Pod) memberClient {
 	key := clientKey{pod: pod.UID, ip: pod.Status.PodIP, access: a.fingerprint}
 	return k.clients.get(key, func() memberClient {
 		name, ip := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.Status.PodIP
 		return k.connect(etcdclient.Config{
-			Host: cluster.PodHost(pod.Name, o.Name, o.Namespace, a.domain), TLS: a.tls, Password: a.password,
+			Host: cluster.PodHost(pod.Name, o.Name, o.Namespace, a.domain), TLS: a.tls, Password: a.password, Former: a.former,
 			Dial: func(ctx context.Context) (net.Conn, error) { return k.Dial(ctx, name, ip, etcd.ClientPort) },
 		})
 	})
@@ -265,6 +262,9 @@ func (k *EtcdKind) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 		return err
 	}
 	s.Want.CertificateIsRoot = etcdclient.IsRoot(a.tls)
+	if a.former != "" {
+		s.Want.NewPassword, s.Want.PasswordSecret = true, cluster.AuthSecret(o.Name)
+	}
 	clients := map[string]etcd.Client{}
 	var wg sync.WaitGroup
 	for i := range pods {

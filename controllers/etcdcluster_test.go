@@ -129,7 +129,7 @@ func (s *stage) newOperator() *Loop[*v1alpha1.EtcdCluster, etcd.State] {
 	kind.upkeep = newUpkeep(0, func(run func()) { run() }) // The etcd in memory knows no two things at a time.
 	kind.connect = func(cfg etcdclient.Config) memberClient {
 		pod, _, _ := strings.Cut(cfg.Host, ".")
-		return &lazyClient{s: s, pod: pod, root: etcdclient.IsRoot(cfg.TLS), password: cfg.Password}
+		return &lazyClient{s: s, pod: pod, root: etcdclient.IsRoot(cfg.TLS), password: cfg.Password, former: cfg.Former}
 	}
 	return &Loop[*v1alpha1.EtcdCluster, etcd.State]{Kind: kind, Client: s.api, Events: events.NewFakeRecorder(1000)}
 }
@@ -141,11 +141,12 @@ type lazyClient struct {
 	pod      string
 	root     bool
 	password string
+	former   string
 }
 
 func (l *lazyClient) c() *etcdfake.Client {
 	return &etcdfake.Client{
-		Network: l.s.net, Process: l.s.procs[l.pod], Root: l.root, Password: l.password,
+		Network: l.s.net, Process: l.s.procs[l.pod], Root: l.root, Password: l.password, Former: l.former,
 		Crash: func() bool { return l.s.wrote("etcd", nil) != nil },
 	}
 }
@@ -252,6 +253,7 @@ func (s *stage) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 		s.disks[name] = &etcdfake.Disk{}
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 			Namespace: set.Namespace, Name: cluster.Claim(set.Name, i), Labels: etcd.Selector(set.Name),
+			UID: types.UID(cluster.Claim(set.Name, i)),
 		}}
 		if err := s.api.Create(ctx, claim); err != nil {
 			s.t.Fatal(err)

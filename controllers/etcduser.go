@@ -26,9 +26,6 @@ import (
 // +kubebuilder:rbac:groups=quorate.dev,resources=etcdusers/status,verbs=get;patch
 // +kubebuilder:rbac:groups=quorate.dev,resources=etcdusers/finalizers,verbs=update
 
-// maxPassword is how many bytes of a password etcd takes: bcrypt refuses more.
-const maxPassword = 72
-
 // EtcdUserKind looks after the users of etcd clusters.
 type EtcdUserKind struct {
 	*Children
@@ -165,3 +162,6 @@ func (k *EtcdUserKind) Report(o *v1alpha1.EtcdUser, s users.State, p cluster.Pla
 	}
 	setConditions(&st.Conditions, o.Generation, users.Conditions(p, err)...)
 }
+
+// Upkeep does nothing: a user has no certificates of its own.
+func (k *EtcdUserKind) Upkeep(context.Context, *v1alpha1.EtcdUser) error { return nil }

@@ -43,6 +43,9 @@ type Kind[O Object, S any] interface {
 	// Ensure applies the children that are safe to apply at any time. It is not called while the resource is paused or
 	// being deleted.
 	Ensure(ctx context.Context, o O) error
+	// Upkeep takes the place of Ensure while the resource is paused: it renews what is there and would expire, and changes
+	// nothing else.
+	Upkeep(ctx context.Context, o O) error
 	// Observe reads the state of the world. It writes nothing.
 	Observe(ctx context.Context, o O) (S, error)
 	// Next decides what to do. It is pure.
@@ -89,7 +92,11 @@ func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 
 func (l *Loop[O, S]) pass(ctx context.Context, o O) (out outcome[S]) {
 	var ensureErr error
-	if !o.IsPaused() && o.GetDeletionTimestamp() == nil {
+	switch {
+	case o.GetDeletionTimestamp() != nil:
+	case o.IsPaused():
+		ensureErr = l.Kind.Upkeep(ctx, o)
+	default:
 		ensureErr = l.Kind.Ensure(ctx, o)
 	}
 	out.state, out.err = l.Kind.Observe(ctx, o)

@@ -31,12 +31,17 @@ type script struct {
 	plan                        cluster.Plan
 	ready                       bool
 	ensureErr, observeErr, acts error
-	ensured, acted              int
+	ensured, kept, acted        int
 }
 
 func (s *script) Ensure(context.Context, *v1alpha1.EtcdCluster) error {
 	s.ensured++
 	return s.ensureErr
+}
+
+func (s *script) Upkeep(context.Context, *v1alpha1.EtcdCluster) error {
+	s.kept++
+	return nil
 }
 
 func (s *script) Observe(context.Context, *v1alpha1.EtcdCluster) (int, error) {
@@ -138,6 +143,9 @@ func TestLoopMakesOnePassAndReportsIt(t *testing.T) {
 			}
 			if tc.script.acted != 2*tc.want.acted || tc.script.ensured != 2*tc.want.ensured {
 				t.Errorf("acted %d times, ensured %d times", tc.script.acted, tc.script.ensured)
+			}
+			if kept := tc.script.kept == 2; kept != tc.paused {
+				t.Errorf("kept up %d times", tc.script.kept)
 			}
 			if w.writes.Load() != 1 {
 				t.Errorf("the status was written %d times in two equal passes, want once", w.writes.Load())

@@ -18,6 +18,16 @@ func podReady(p *corev1.Pod) bool {
 	})
 }
 
+// readySince is when the pod got ready, zero when it is not.
+func readySince(p *corev1.Pod) time.Time {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
 // hasRun reports whether a container of the pod has been started at some time.
 func hasRun(p *corev1.Pod, container string) bool {
 	c := containerStatus(p.Status.ContainerStatuses, container)

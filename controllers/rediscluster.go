@@ -56,7 +56,15 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	if err := k.keepPasswords(ctx, o); err != nil {
 		return err
 	}
-	passwords, err := k.EnsurePasswords(ctx, o, o.Spec.Auth, labels, nil,
+	given := map[string]string{}
+	users, err := k.userPassword(ctx, o, o.Spec.Auth)
+	if err != nil {
+		return err
+	}
+	if users != "" {
+		given[PasswordKey] = users
+	}
+	passwords, err := k.EnsurePasswords(ctx, o, given, labels, nil,
 		redis.PasswordDefault, redis.PasswordOperator, redis.PasswordReplication)
 	if err != nil {
 		return err
@@ -65,12 +73,10 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	if err != nil {
 		return err
 	}
-	if err := k.EnsureCertificates(ctx, o, Certificates{
-		Spec: o.Spec.TLS, Labels: labels, Leafs: k.leafs(o), Hosts: k.hosts(o), InUse: inUse,
-	}); err != nil {
+	if err := k.EnsureCertificates(ctx, o, k.certificates(o, inUse)); err != nil {
 		return err
 	}
-	b, err := k.builder(o)
+	b, err := k.builder(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -123,12 +129,16 @@ func (k *RedisKind) started(ctx context.Context, o *v1alpha1.RedisCluster) (bool
 	return metav1.IsControlledBy(set, o), nil
 }
 
-func (k *RedisKind) builder(o *v1alpha1.RedisCluster) (redis.Builder, error) {
-	owner, err := k.OwnerReference(o)
-	return redis.Builder{
-		Cluster: o, Owner: owner, Domain: k.Domain, AgentImage: k.AgentImage,
-		TLSSecret: TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)),
-	}, err
+func (k *RedisKind) builder(ctx context.Context, o *v1alpha1.RedisCluster) (redis.Builder, error) {
+	b := redis.Builder{
+		Cluster: o, Domain: k.Domain, AgentImage: k.AgentImage, TLSSecret: TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)),
+	}
+	var err error
+	if b.Owner, err = k.OwnerReference(o); err != nil {
+		return b, err
+	}
+	b.CertificateSum, err = k.certificateSum(ctx, o)
+	return b, err
 }
 
 // leafs are the certificates of a cluster: one for all servers, whose names share a wildcard, and one for clients.
@@ -250,5 +260,8 @@ func (k *RedisKind) Report(o *v1alpha1.RedisCluster, s redis.State, p cluster.Pl
 	o.Status.ConnectionSecret = cluster.ConnectionSecret(o.Name)
 	redis.Status(s, &o.Status)
 	setConditions(&o.Status.Conditions, o.Generation, redis.Conditions(s, p, err)...)
-	setConditions(&o.Status.Conditions, o.Generation, tlsReady(o.Spec.TLS, err))
+	if s.Spec.Name != "" {
+		o.Status.Certificates = certificateStatus(s.Certificates)
+	}
+	setConditions(&o.Status.Conditions, o.Generation, tlsReady(o.Spec.TLS, s.Certificates, err))
 }

@@ -48,7 +48,7 @@ func (k *RedisKind) deletePods(ctx context.Context, o *v1alpha1.RedisCluster, po
 
 // guard changes the budgets of shards.
 func (k *RedisKind) guard(ctx context.Context, o *v1alpha1.RedisCluster, s redis.Guard) error {
-	b, err := k.builder(o)
+	b, err := k.builder(ctx, o)
 	if err != nil {
 		return err
 	}

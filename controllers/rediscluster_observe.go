@@ -34,6 +34,10 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	if err := errors.Join(k.observeSets(ctx, o, &s), k.observeClaims(ctx, o, &s), k.observePods(ctx, o, &s)); err != nil {
 		return redis.State{}, err // Half a state would look like lost servers.
 	}
+	var err error
+	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o)); err != nil {
+		return redis.State{}, certificateError{err}
+	}
 	connect, err := k.connector(ctx, o)
 	if err != nil {
 		return redis.State{}, err
@@ -172,7 +176,7 @@ func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s
 	if err := k.List(ctx, &pods, client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))); err != nil {
 		return fmt.Errorf("list pods: %w", err)
 	}
-	b, err := k.builder(o)
+	b, err := k.builder(ctx, o)
 	if err != nil {
 		return err
 	}

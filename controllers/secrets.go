@@ -22,8 +22,12 @@ import (
 // Secrets are read by name from the API server, never listed, watched or cached.
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch
 
-// PasswordKey is the key of the administrator's password in the Secret of the user and in our own.
-const PasswordKey = "password"
+const (
+	// PasswordKey is the key of the administrator's password in the Secret of the user and in our own.
+	PasswordKey = "password"
+	// NextPasswordKey is the key in our own of the one that is to take its place.
+	NextPasswordKey = "next-password"
+)
 
 // EnsureSecret brings a Secret into the wanted state. Keys that others added to it stay. With further owners it stays
 // when the cluster goes, until they are gone as well.
@@ -35,6 +39,14 @@ func (c *Children) EnsureSecret(
 	if err != nil {
 		return err
 	}
+	return c.bringSecret(ctx, owner, live, name, typ, labels, data, further...)
+}
+
+// bringSecret does the same to a Secret that was read already, nil when there is none.
+func (c *Children) bringSecret(
+	ctx context.Context, owner Object, live *corev1.Secret, name string, typ corev1.SecretType, labels map[string]string,
+	data map[string][]byte, further ...*metav1ac.OwnerReferenceApplyConfiguration,
+) error {
 	ref, err := c.OwnerReference(owner)
 	if err != nil {
 		return err
@@ -101,11 +113,10 @@ func invalid(format string, args ...any) error {
 	return cluster.Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(format, args...)}
 }
 
-// EnsurePasswords returns a password for each key, generating and storing in the cluster's auth Secret what is
-// missing. The key "password" comes from the Secret of the user where the specification names one. The Secret lives as
-// long as any of its further owners.
+// EnsurePasswords returns a password for each key, storing in the cluster's auth Secret what is given and generating what
+// is missing. The Secret lives as long as any of its further owners.
 func (c *Children) EnsurePasswords(
-	ctx context.Context, owner Object, auth *v1alpha1.AuthSpec, labels map[string]string,
+	ctx context.Context, owner Object, given map[string]string, labels map[string]string,
 	further []*metav1ac.OwnerReferenceApplyConfiguration, keys ...string,
 ) (map[string]string, error) {
 	name := cluster.AuthSecret(owner.GetName())
@@ -117,17 +128,13 @@ func (c *Children) EnsurePasswords(
 	if live != nil {
 		maps.Copy(data, live.Data)
 	}
+	for k, password := range given {
+		data[k] = []byte(password)
+	}
 	for _, k := range keys {
 		if len(data[k]) == 0 {
 			data[k] = []byte(rand.Text())
 		}
-	}
-	users, err := c.userPassword(ctx, owner, auth)
-	if err != nil {
-		return nil, err
-	}
-	if users != "" {
-		data[PasswordKey] = []byte(users)
 	}
 	if err := c.EnsureSecret(ctx, owner, name, corev1.SecretTypeOpaque, labels, data, further...); err != nil {
 		return nil, err

@@ -39,6 +39,13 @@ const (
 	ReasonPreviousCluster = "PreviousCluster"
 	// ReasonIssued says that all certificates are in place.
 	ReasonIssued = "Issued"
+	// ReasonIntroducingCA says that a new certificate authority is trusted beside the old one, and signs nothing yet.
+	ReasonIntroducingCA = "IntroducingCA"
+	// ReasonReplacingCertificates says that certificates of the new authority are handed out, and the old one is still
+	// trusted.
+	ReasonReplacingCertificates = "ReplacingCertificates"
+	// ReasonExpiring says that certificates are in place, and that nobody has renewed one which soon expires.
+	ReasonExpiring = "Expiring"
 	// ReasonDisabled says that the feature is switched off in the specification.
 	ReasonDisabled = "Disabled"
 	// ReasonNotStalled says that nothing needs a human.

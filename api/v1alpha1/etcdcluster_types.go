@@ -73,8 +73,9 @@ type EtcdClusterSpec struct {
 	// is worth it.
 	// +optional
 	Maintenance *EtcdMaintenanceSpec `json:"maintenance,omitempty"`
-	// paused stops the operator from changing anything of this cluster; its
-	// status is still reported. Default: false.
+	// paused stops the operator from changing anything of this cluster, but for
+	// certificates that would expire; its status is still reported. Default:
+	// false.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 }
@@ -248,6 +249,9 @@ type EtcdClusterStatus struct {
 	// Binding layout).
 	// +optional
 	ConnectionSecret string `json:"connectionSecret,omitempty"`
+	// certificates says until when they are valid. Absent without TLS.
+	// +optional
+	Certificates *CertificateStatus `json:"certificates,omitempty"`
 }
 
 // EtcdCluster is an etcd cluster.

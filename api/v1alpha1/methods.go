@@ -1,6 +1,14 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// DefaultRotationHold is how long clients may take to follow their Secret: three times what a mounted Secret takes, which
+// the kubelet looks at every minute and a half at the latest.
+const DefaultRotationHold = 5 * time.Minute
 
 // GetConditions returns status.conditions.
 func (c *EtcdCluster) GetConditions() []metav1.Condition { return c.Status.Conditions }
@@ -8,10 +16,10 @@ func (c *EtcdCluster) GetConditions() []metav1.Condition { return c.Status.Condi
 // GetConditions returns status.conditions.
 func (c *RedisCluster) GetConditions() []metav1.Condition { return c.Status.Conditions }
 
-// IsPaused reports whether the operator must not change anything.
+// IsPaused reports whether the operator must not change anything but certificates that would expire.
 func (c *EtcdCluster) IsPaused() bool { return value(c.Spec.Paused, false) }
 
-// IsPaused reports whether the operator must not change anything.
+// IsPaused reports whether the operator must not change anything but certificates that would expire.
 func (c *RedisCluster) IsPaused() bool { return value(c.Spec.Paused, false) }
 
 // GetConditions returns status.conditions.
@@ -37,6 +45,22 @@ func (t *TLSSpec) Secret() string {
 		return ""
 	}
 	return value(t.SecretName, "")
+}
+
+// RotateAfter returns the time before which the certificate authority must not have been made, zero when there is none.
+func (t *TLSSpec) RotateAfter() time.Time {
+	if t == nil || t.Rotation == nil {
+		return time.Time{}
+	}
+	return value(t.Rotation.After, metav1.Time{}).Time
+}
+
+// RotationHold returns how long clients may take to follow their Secret, with the default applied.
+func (t *TLSSpec) RotationHold() time.Duration {
+	if t == nil || t.Rotation == nil {
+		return DefaultRotationHold
+	}
+	return value(t.Rotation.Hold, metav1.Duration{Duration: DefaultRotationHold}).Duration
 }
 
 // AuthMode returns the mode with its default applied.

@@ -91,8 +91,9 @@ type RedisClusterSpec struct {
 	// +optional
 	// +default={}
 	Auth *AuthSpec `json:"auth,omitempty"`
-	// paused stops the operator from changing anything of this cluster; its
-	// status is still reported. Default: false.
+	// paused stops the operator from changing anything of this cluster, but for
+	// certificates that would expire; its status is still reported. Default:
+	// false.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 }
@@ -252,6 +253,9 @@ type RedisClusterStatus struct {
 	// Binding layout).
 	// +optional
 	ConnectionSecret string `json:"connectionSecret,omitempty"`
+	// certificates says until when they are valid. Absent without TLS.
+	// +optional
+	Certificates *CertificateStatus `json:"certificates,omitempty"`
 }
 
 // RedisCluster is a Redis or Valkey cluster.

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // DeletionPolicy says what becomes of volume claims when their cluster is deleted.
@@ -63,6 +64,7 @@ const (
 // +kubebuilder:validation:XValidation:rule=`self.?mode.orValue('Managed') == 'Provided' || !has(self.secretName)`,fieldPath=".secretName",message="tls.secretName is read with mode Provided only: set tls.mode to Provided, or remove tls.secretName"
 // +kubebuilder:validation:XValidation:rule=`has(self.mode) == has(oldSelf.mode) && (!has(self.mode) || self.mode == oldSelf.mode)`,fieldPath=".mode",message="tls.mode cannot change yet: switching the encryption of a running cluster is not part of this release; create a new cluster with the wanted mode"
 // +kubebuilder:validation:XValidation:rule=`has(self.secretName) == has(oldSelf.secretName) && (!has(self.secretName) || self.secretName == oldSelf.secretName)`,fieldPath=".secretName",message="tls.secretName cannot change yet: moving a running cluster to other certificates is not part of this release"
+// +kubebuilder:validation:XValidation:rule=`self.?mode.orValue('Managed') == 'Managed' || !has(self.rotation)`,fieldPath=".rotation",message="tls.rotation is read with mode Managed only: certificates of yours are replaced in your Secret; remove tls.rotation"
 type TLSSpec struct {
 	// mode is Managed (default: the operator runs a certificate authority for
 	// this cluster), Provided (certificates come from secretName) or Disabled
@@ -79,6 +81,42 @@ type TLSSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName *string `json:"secretName,omitempty"`
+	// rotation says when the certificate authority is replaced, and at what
+	// pace. Only with mode Managed. Default: when a third of its life of ten
+	// years is left.
+	// +optional
+	Rotation *RotationSpec `json:"rotation,omitempty"`
+}
+
+// RotationSpec says when a certificate authority is replaced, and at what pace.
+type RotationSpec struct {
+	// after asks for a certificate authority that was not made before this time,
+	// in RFC 3339, for example 2026-12-01T00:00:00Z. An older one is replaced
+	// once the time has come; to replace it again, set a later time. Default:
+	// none.
+	// +optional
+	After *metav1.Time `json:"after,omitempty"`
+	// hold is how long clients may take to follow their Secret: so long both
+	// certificate authorities are trusted before the new one signs, and again
+	// before the old one is trusted no more. A mounted Secret follows within
+	// 90s; to that comes the time that clients take to read it. From 90s to
+	// 720h. Default: 5m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,6}([.][0-9]{1,6})?(s|m|h))+$') && duration(self) >= duration('90s') && duration(self) <= duration('720h')`,message="tls.rotation.hold must be a duration from 90s to 720h, for example 10m"
+	Hold *metav1.Duration `json:"hold,omitempty"`
+}
+
+// CertificateStatus says until when certificates are valid.
+type CertificateStatus struct {
+	// caNotAfter is when the certificate authority ceases to be valid.
+	// +optional
+	CANotAfter *metav1.Time `json:"caNotAfter,omitempty"`
+	// notAfter is when the first of the certificates that it has signed ceases
+	// to be valid.
+	// +optional
+	NotAfter *metav1.Time `json:"notAfter,omitempty"`
 }
 
 // AuthMode says how clients prove who they are.
@@ -105,7 +143,8 @@ type AuthSpec struct {
 	Mode *AuthMode `json:"mode,omitempty"`
 	// secretName names a Secret of the same namespace whose key "password" holds
 	// the password of the administrator (etcd: root, Redis: default). Only with
-	// mode Password. It cannot change yet. Default: the operator generates one.
+	// mode Password. The name cannot change yet; the password of an EtcdCluster
+	// may, at any time. Default: the operator generates one.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')`,message="auth.secretName must be the name of a Secret of the same namespace: lower case letters, digits, - and ."
 	// +kubebuilder:validation:MinLength=1

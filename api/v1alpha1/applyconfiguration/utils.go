@@ -23,6 +23,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.AffinityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AuthSpec"):
 		return &apiv1alpha1.AuthSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("CertificateStatus"):
+		return &apiv1alpha1.CertificateStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DefragmentationSpec"):
 		return &apiv1alpha1.DefragmentationSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EnvVar"):
@@ -83,6 +85,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisNodeStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisShardStatus"):
 		return &apiv1alpha1.RedisShardStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RotationSpec"):
+		return &apiv1alpha1.RotationSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):
 		return &apiv1alpha1.SecretReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("StorageSpec"):

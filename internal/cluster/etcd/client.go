@@ -62,6 +62,9 @@ type Auth struct {
 	Enabled bool
 	// PasswordWorks says that root authenticates with the wanted password. It is only meaningful when Enabled.
 	PasswordWorks bool
+	// Root says that the password does not work, but that the client is root all the same: by its certificate, or by the
+	// password from before.
+	Root bool
 }
 
 // Client talks to one member of a cluster. Every call is bound by the time limit of its context.
@@ -75,7 +78,8 @@ type Client interface {
 	// EnableAuth creates the root user with the password and the root role where they are missing, and switches
 	// authentication on.
 	EnableAuth(ctx context.Context, password string) error
-	// SetRootPassword changes the password of root. It works only where the client's certificate proves it to be root.
+	// SetRootPassword changes the password of root. It works only where the client's certificate or the password from before
+	// proves it to be root.
 	SetRootPassword(ctx context.Context, password string) error
 	// MoveLeader makes another voter the leader. The client must be that of the leader.
 	MoveLeader(ctx context.Context, to uint64) error

@@ -251,9 +251,11 @@ func authenticate(s State) (cluster.Plan, bool) {
 		return cluster.Pass()
 	case !s.Auth.Enabled:
 		return cluster.Do(EnableAuth{via}, "spec.auth.mode is Password and authentication is off")
+	case s.Auth.PasswordWorks && s.Want.NewPassword:
+		return cluster.Do(RecordPassword{}, "root has its new password: clients get it too")
 	case s.Auth.PasswordWorks:
 		return cluster.Pass()
-	case s.Want.CertificateIsRoot:
+	case s.Want.CertificateIsRoot || s.Auth.Root:
 		return cluster.Do(SetRootPassword{via}, "root has another password than the Secret")
 	}
 	return s.wrongPassword()

@@ -179,6 +179,20 @@ func TestNext(t *testing.T) {
 			state: settled(func(s *etcd.State) { s.Auth.PasswordWorks = false }),
 			step:  etcd.SetRootPassword{Pod: "orders-1"},
 		},
+		"another password is set where the one from before works": {
+			state: settled(func(s *etcd.State) {
+				s.Auth, s.Want.CertificateIsRoot, s.Want.NewPassword = &etcd.Auth{Enabled: true, Root: true}, false, true
+			}),
+			step: etcd.SetRootPassword{Pod: "orders-1"},
+		},
+		"a password that was set is recorded": {
+			state: settled(func(s *etcd.State) { s.Want.NewPassword = true }),
+			step:  etcd.RecordPassword{},
+		},
+		"a password that was switched on with authentication is recorded": {
+			state: settled(func(s *etcd.State) { s.Want.NewPassword, s.Open = true, false }),
+			step:  etcd.RecordPassword{},
+		},
 		"another password cannot be set otherwise": {
 			state:  settled(func(s *etcd.State) { s.Auth.PasswordWorks, s.Want.CertificateIsRoot = false, false }),
 			reason: etcd.ReasonAuth, stalled: true, says: "Secret orders-auth",

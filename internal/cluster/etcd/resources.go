@@ -38,6 +38,8 @@ type Blueprint struct {
 	AgentImage string
 	// SigningSum tells keys apart that members sign tokens with, empty without authentication.
 	SigningSum string
+	// TrustSum tells apart the sets of authorities that members trust, empty without TLS.
+	TrustSum string
 	// ServerSecret and PeerSecret hold the certificates that the pods mount, empty without TLS.
 	ServerSecret, PeerSecret string
 	Owner                    *metav1ac.OwnerReferenceApplyConfiguration

@@ -32,7 +32,7 @@ func blueprint(t *testing.T, change func(*etcd.Blueprint)) etcd.Blueprint {
 		Record:     etcd.Record{Bootstrap: etcd.BootstrapNew, Version: version(t, "3.6.16"), Members: etcd.Peers("orders", "shop", "cluster.local", 3, true)},
 		Storage:    &v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
 		Domain:     "cluster.local",
-		AgentImage: "quorate/operator:1", SigningSum: "t-1", ServerSecret: "orders-server-tls", PeerSecret: "orders-peer-tls",
+		AgentImage: "quorate/operator:1", SigningSum: "t-1", TrustSum: "a-1", ServerSecret: "orders-server-tls", PeerSecret: "orders-peer-tls",
 		Owner: kube.Owner("quorate.dev/v1alpha1", "EtcdCluster", "orders", "u-1"),
 	}
 	var err error
@@ -127,6 +127,7 @@ func TestWhatRestartsMembers(t *testing.T) {
 		"another image of the operator": {func(b *etcd.Blueprint) { b.AgentImage = "quorate/operator:2" }, false},
 		"the cluster id":                {func(b *etcd.Blueprint) { b.Record.ClusterID = 7 }, false},
 		"another deletion policy":       {func(b *etcd.Blueprint) { b.Storage.DeletionPolicy = ptr.To(v1alpha1.DeletionDelete) }, false},
+		"another set of authorities":    {func(b *etcd.Blueprint) { b.TrustSum = "a-2" }, true},
 		"another patch version":         {func(b *etcd.Blueprint) { b.Version.Patch++ }, true},
 		"another configuration":         {func(b *etcd.Blueprint) { b.Common["log-level"] = "debug" }, true},
 		"resources": {func(b *etcd.Blueprint) {

@@ -3,6 +3,8 @@ package etcd
 import (
 	"slices"
 	"time"
+
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
 // State is what was observed of a cluster. Where something could not be read, it says so; it never leaves a gap that
@@ -25,7 +27,9 @@ type State struct {
 	// Open says that clients are let in: the client Service exists.
 	Open   bool
 	Upkeep Upkeep
-	Now    time.Time
+	// Certificates in use, for the status.
+	Certificates clustertls.Report
+	Now          time.Time
 }
 
 // Want is what the specification asks for.
@@ -45,6 +49,8 @@ type Want struct {
 	// Auth says that clients must authenticate, with the password in PasswordSecret.
 	Auth           bool
 	PasswordSecret string
+	// NewPassword says that the wanted password is to replace another one, which root may still have.
+	NewPassword bool
 	// CertificateIsRoot says that the operator's certificate makes it root without a password.
 	CertificateIsRoot bool
 	// Persistent says that the members' disks outlive their pods.

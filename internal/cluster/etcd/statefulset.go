@@ -25,6 +25,10 @@ const (
 // annotationSigning tells which key the members sign tokens with: all have to use the same.
 const annotationSigning = "quorate.dev/signing-key"
 
+// AnnotationTrust is the fingerprint of the authorities that a member trusts: etcd reads them when it starts. It reads
+// its certificates at each handshake, so that they may be renewed without a restart.
+const AnnotationTrust = "quorate.dev/trusted-authorities"
+
 const (
 	volumeConfig  = "config"
 	volumeRun     = "run"
@@ -129,6 +133,9 @@ func (b Blueprint) bareTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, 
 		WithAnnotations(map[string]string{v1alpha1.AnnotationVersion: b.Version.String()})
 	if b.SigningSum != "" {
 		tpl.WithAnnotations(map[string]string{annotationSigning: b.SigningSum})
+	}
+	if b.TrustSum != "" {
+		tpl.WithAnnotations(map[string]string{AnnotationTrust: b.TrustSum})
 	}
 	err = kube.ApplyTemplate(tpl, b.Cluster.Spec.Template, ContainerEtcd, kube.Defaults{
 		Selector: Selector(name), AntiAffinity: kube.SoftAntiAffinity(Selector(name)),

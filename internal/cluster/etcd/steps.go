@@ -62,6 +62,9 @@ type EnableAuth struct{ Pod string }
 // SetRootPassword gives root the password of the Secret, through the given pod.
 type SetRootPassword struct{ Pod string }
 
+// RecordPassword writes down that root has the password that was set, so that clients get it as well.
+type RecordPassword struct{}
+
 // LetClientsIn makes the client Service, and with it the connection Secret.
 type LetClientsIn struct{}
 
@@ -101,6 +104,7 @@ func (s DeleteClaim) String() string     { return "delete claim " + s.Name }
 func (s RecordClusterID) String() string { return "record cluster id " + FormatID(s.ClusterID) }
 func (s EnableAuth) String() string      { return "enable authentication through " + s.Pod }
 func (s SetRootPassword) String() string { return "set the root password through " + s.Pod }
+func (RecordPassword) String() string    { return "record the new password of root" }
 func (LetClientsIn) String() string      { return "let clients in" }
 func (s MoveLeader) String() string {
 	return fmt.Sprintf("move leadership from %s to %s", s.From, s.Pod)
@@ -161,6 +165,9 @@ func (EnableAuth) Reason() string { return "EnablingAuth" }
 
 // Reason names the step in events and conditions.
 func (SetRootPassword) Reason() string { return "SettingRootPassword" }
+
+// Reason names the step in events and conditions.
+func (RecordPassword) Reason() string { return "RecordingRootPassword" }
 
 // Reason names the step in events and conditions.
 func (LetClientsIn) Reason() string { return "LettingClientsIn" }

@@ -227,6 +227,7 @@ func TestParseClaim(t *testing.T) {
 func testBuilder(c *v1alpha1.RedisCluster) Builder {
 	return Builder{
 		Cluster: c, Owner: metav1ac.OwnerReference().WithName(c.Name), Domain: "cluster.local", AgentImage: "quorate:1", TLSSecret: "carts-server-tls",
+		CertificateSum: "c-1",
 	}
 }
 

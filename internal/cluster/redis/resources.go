@@ -30,6 +30,10 @@ const (
 // annotationConfig carries the hash of the rendered configuration, so that a change of it changes the template.
 const annotationConfig = "quorate.dev/config-hash"
 
+// AnnotationCertificates is the fingerprint of the certificate of the servers and of the authorities that they trust:
+// they read both only when they start.
+const AnnotationCertificates = "quorate.dev/certificates"
+
 // gracePeriod is how long a server may take to stop, in seconds: it lets its replicas catch up (10 s at most by
 // default) and flushes its append-only file.
 const gracePeriod = 60
@@ -44,6 +48,8 @@ type Builder struct {
 	AgentImage string
 	// TLSSecret holds the servers' certificate; empty without TLS.
 	TLSSecret string
+	// CertificateSum tells apart what that Secret holds; empty without TLS.
+	CertificateSum string
 }
 
 // Labels of everything that belongs to a cluster.
@@ -218,6 +224,9 @@ func (b Builder) Template(shard int) (*corev1ac.PodTemplateSpecApplyConfiguratio
 			WithInitContainers(b.gate()).
 			WithContainers(server).
 			WithVolumes(b.volumes()...))
+	if b.CertificateSum != "" {
+		tpl.WithAnnotations(map[string]string{AnnotationCertificates: b.CertificateSum})
+	}
 	err = kube.ApplyTemplate(tpl, b.Cluster.Spec.Template, ContainerServer, kube.Defaults{
 		Selector:     Selector(b.Cluster),
 		AntiAffinity: kube.SoftAntiAffinity(shardLabels(Selector(b.Cluster), shard)),

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
 // State is what is known about a cluster at one moment.
@@ -18,6 +20,8 @@ type State struct {
 	Pods []Pod
 	// Claims are the data volume claims that exist, those of an earlier cluster of this name included.
 	Claims []Claim
+	// Certificates in use, for the status.
+	Certificates clustertls.Report
 	// Now is the time of the observation.
 	Now time.Time
 }

@@ -80,6 +80,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	follow(o.secretDir, &conn)
 	s, err := connect(ctx, o, conn)
 	if err != nil {
 		return err

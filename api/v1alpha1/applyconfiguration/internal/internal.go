@@ -50,6 +50,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: secretName
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.CertificateStatus
+  map:
+    fields:
+    - name: caNotAfter
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: notAfter
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: com.github.quorate.quorate.api.v1alpha1.ConfigValue
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.DefragmentationMode
@@ -141,6 +150,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: activity
       type:
         scalar: string
+    - name: certificates
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.CertificateStatus
     - name: clusterID
       type:
         scalar: string
@@ -596,6 +608,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: activity
       type:
         scalar: string
+    - name: certificates
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.CertificateStatus
     - name: conditions
       type:
         list:
@@ -698,6 +713,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: slots
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RotationSpec
+  map:
+    fields:
+    - name: after
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: hold
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
 - name: com.github.quorate.quorate.api.v1alpha1.SecretReference
   map:
     fields:
@@ -726,6 +750,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.TLSMode
       default: Managed
+    - name: rotation
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RotationSpec
     - name: secretName
       type:
         scalar: string

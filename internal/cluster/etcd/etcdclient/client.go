@@ -35,6 +35,8 @@ type Config struct {
 	// Password of root. It is not used when the certificate in TLS is root's own: that needs no quorum, and works
 	// whether authentication is on or not.
 	Password string
+	// Former password of root, used where Password is refused: etcd may not have got the new one yet. Empty: there is none.
+	Former string
 	// Dial connects to the client port of the member.
 	Dial func(ctx context.Context) (net.Conn, error)
 }
@@ -86,6 +88,9 @@ func (c *Client) connect(ctx context.Context) (*clientv3.Client, error) {
 		password = ""
 	}
 	conn, err := c.open(ctx, password)
+	if password != "" && c.cfg.Former != "" && errors.Is(err, rpctypes.ErrAuthFailed) {
+		conn, err = c.open(ctx, c.cfg.Former)
+	}
 	if password != "" && errors.Is(err, rpctypes.ErrAuthFailed) {
 		// A wrong password still lets us read the member list, and find out that it is wrong.
 		conn, err = c.open(ctx, "")
@@ -98,7 +103,8 @@ func (c *Client) connect(ctx context.Context) (*clientv3.Client, error) {
 }
 
 // asRoot runs a call that only root may make. A connection from before authentication was on has no token, and etcd
-// then goes by the name in the certificate, which may be anybody's: it is made anew once.
+// then goes by the name in the certificate, which may be anybody's; one from before the password changed has another
+// password. Either is made anew once.
 func (c *Client) asRoot(ctx context.Context, call func(*clientv3.Client) error) error {
 	conn, err := c.connect(ctx)
 	if err != nil {
@@ -116,7 +122,9 @@ func (c *Client) asRoot(ctx context.Context, call func(*clientv3.Client) error) 
 }
 
 func denied(err error) bool {
-	for _, e := range []error{rpctypes.ErrPermissionDenied, rpctypes.ErrUserNotFound, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken} {
+	for _, e := range []error{
+		rpctypes.ErrPermissionDenied, rpctypes.ErrUserNotFound, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthFailed,
+	} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -252,11 +260,13 @@ func (c *Client) Auth(ctx context.Context, password string) (etcd.Auth, error) {
 		if !st.Enabled || password == "" {
 			return nil
 		}
-		_, err = conn.Authenticate(ctx, etcd.RootUser, password)
-		if errors.Is(err, rpctypes.ErrAuthFailed) {
-			return nil
+		if out.PasswordWorks, err = accepts(ctx, conn, password); err != nil || out.PasswordWorks {
+			return err
 		}
-		out.PasswordWorks = err == nil
+		out.Root = IsRoot(c.cfg.TLS)
+		if !out.Root && c.cfg.Former != "" {
+			out.Root, err = accepts(ctx, conn, c.cfg.Former)
+		}
 		return err
 	})
 	if denied(err) {
@@ -266,6 +276,16 @@ func (c *Client) Auth(ctx context.Context, password string) (etcd.Auth, error) {
 		return etcd.Auth{}, fmt.Errorf("ask %s about authentication: %w", c.cfg.Host, err)
 	}
 	return out, nil
+}
+
+// accepts tells whether root has a password. The token of a connection does not: one from before a change stays that of
+// root.
+func accepts(ctx context.Context, conn *clientv3.Client, password string) (bool, error) {
+	_, err := conn.Authenticate(ctx, etcd.RootUser, password)
+	if errors.Is(err, rpctypes.ErrAuthFailed) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // EnableAuth switches authentication on. What an earlier attempt has done already is not an error.

@@ -15,6 +15,8 @@ type Client struct {
 	// Root says that its certificate makes it root; otherwise it uses the password.
 	Root     bool
 	Password string
+	// Former password, used where Password does not work.
+	Former string
 	// Crash is asked after each change that EnableAuth makes; true ends the call there.
 	Crash func() bool
 }
@@ -25,13 +27,18 @@ func (c *Client) reachable() bool {
 	return slices.Contains(c.Network.running, c.Process) && !c.Process.Cut && !c.Process.Deaf && !c.Process.Busy
 }
 
+// isRoot reports whether the client may do what only root may.
+func (c *Client) isRoot(a authState) bool {
+	return !a.on || c.Root || a.password == c.Password || (c.Former != "" && a.password == c.Former)
+}
+
 // Status answers from the process itself.
 func (c *Client) Status(context.Context) (etcd.View, error) {
 	if !c.reachable() {
 		return etcd.View{}, ErrNoAnswer
 	}
 	p := c.Process
-	if a := p.auth(); a.on && !c.Root && a.password != c.Password {
+	if !c.isRoot(p.auth()) {
 		return etcd.View{}, etcd.ErrPassword
 	}
 	v := etcd.View{
@@ -76,7 +83,8 @@ func (c *Client) Auth(ctx context.Context, password string) (etcd.Auth, error) {
 		return etcd.Auth{}, err
 	}
 	a := c.Process.auth()
-	return etcd.Auth{Enabled: a.on, PasswordWorks: a.on && a.password == password}, nil
+	works := a.on && a.password == password
+	return etcd.Auth{Enabled: a.on, PasswordWorks: works, Root: a.on && !works && c.isRoot(a)}, nil
 }
 
 // EnableAuth makes three changes, and may be interrupted between any two.
@@ -85,7 +93,7 @@ func (c *Client) EnableAuth(_ context.Context, password string) error {
 		return ErrNoAnswer
 	}
 	for _, e := range []entry{{kind: entryUser, value: password}, {kind: entryAuthOn}} {
-		if a := c.Process.auth(); a.on && !c.Root && a.password != c.Password {
+		if !c.isRoot(c.Process.auth()) {
 			return ErrDenied
 		}
 		if err := c.Network.propose(c.Process, e); err != nil {
@@ -98,12 +106,12 @@ func (c *Client) EnableAuth(_ context.Context, password string) error {
 	return nil
 }
 
-// SetRootPassword needs the certificate of root.
+// SetRootPassword needs the certificate or the password of root.
 func (c *Client) SetRootPassword(_ context.Context, password string) error {
 	if !c.reachable() {
 		return ErrNoAnswer
 	}
-	if !c.Root {
+	if !c.isRoot(c.Process.auth()) {
 		return ErrDenied
 	}
 	return c.Network.propose(c.Process, entry{kind: entryPassword, value: password})

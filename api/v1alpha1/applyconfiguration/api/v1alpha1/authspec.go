@@ -19,7 +19,8 @@ type AuthSpecApplyConfiguration struct {
 	Mode *apiv1alpha1.AuthMode `json:"mode,omitempty"`
 	// secretName names a Secret of the same namespace whose key "password" holds
 	// the password of the administrator (etcd: root, Redis: default). Only with
-	// mode Password. It cannot change yet. Default: the operator generates one.
+	// mode Password. The name cannot change yet; the password of an EtcdCluster
+	// may, at any time. Default: the operator generates one.
 	SecretName *string `json:"secretName,omitempty"`
 }
 

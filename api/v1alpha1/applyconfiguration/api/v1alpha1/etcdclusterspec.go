@@ -48,8 +48,9 @@ type EtcdClusterSpecApplyConfiguration struct {
 	// maintenance says when the databases are defragmented. Default: whenever it
 	// is worth it.
 	Maintenance *EtcdMaintenanceSpecApplyConfiguration `json:"maintenance,omitempty"`
-	// paused stops the operator from changing anything of this cluster; its
-	// status is still reported. Default: false.
+	// paused stops the operator from changing anything of this cluster, but for
+	// certificates that would expire; its status is still reported. Default:
+	// false.
 	Paused *bool `json:"paused,omitempty"`
 }
 

@@ -41,6 +41,8 @@ type EtcdClusterStatusApplyConfiguration struct {
 	// connectionSecret names the Secret that clients connect with (Service
 	// Binding layout).
 	ConnectionSecret *string `json:"connectionSecret,omitempty"`
+	// certificates says until when they are valid. Absent without TLS.
+	Certificates *CertificateStatusApplyConfiguration `json:"certificates,omitempty"`
 }
 
 // EtcdClusterStatusApplyConfiguration constructs a declarative configuration of the EtcdClusterStatus type for use with
@@ -144,5 +146,13 @@ func (b *EtcdClusterStatusApplyConfiguration) WithSelector(value string) *EtcdCl
 // If called multiple times, the ConnectionSecret field is set to the value of the last call.
 func (b *EtcdClusterStatusApplyConfiguration) WithConnectionSecret(value string) *EtcdClusterStatusApplyConfiguration {
 	b.ConnectionSecret = &value
+	return b
+}
+
+// WithCertificates sets the Certificates field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Certificates field is set to the value of the last call.
+func (b *EtcdClusterStatusApplyConfiguration) WithCertificates(value *CertificateStatusApplyConfiguration) *EtcdClusterStatusApplyConfiguration {
+	b.Certificates = value
 	return b
 }

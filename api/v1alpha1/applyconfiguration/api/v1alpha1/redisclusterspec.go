@@ -48,8 +48,9 @@ type RedisClusterSpecApplyConfiguration struct {
 	TLS *TLSSpecApplyConfiguration `json:"tls,omitempty"`
 	// auth of clients. Default: the user "default" has a generated password.
 	Auth *AuthSpecApplyConfiguration `json:"auth,omitempty"`
-	// paused stops the operator from changing anything of this cluster; its
-	// status is still reported. Default: false.
+	// paused stops the operator from changing anything of this cluster, but for
+	// certificates that would expire; its status is still reported. Default:
+	// false.
 	Paused *bool `json:"paused,omitempty"`
 }
 

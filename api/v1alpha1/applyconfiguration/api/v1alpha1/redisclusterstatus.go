@@ -40,6 +40,8 @@ type RedisClusterStatusApplyConfiguration struct {
 	// connectionSecret names the Secret that clients connect with (Service
 	// Binding layout).
 	ConnectionSecret *string `json:"connectionSecret,omitempty"`
+	// certificates says until when they are valid. Absent without TLS.
+	Certificates *CertificateStatusApplyConfiguration `json:"certificates,omitempty"`
 }
 
 // RedisClusterStatusApplyConfiguration constructs a declarative configuration of the RedisClusterStatus type for use with
@@ -135,5 +137,13 @@ func (b *RedisClusterStatusApplyConfiguration) WithSelector(value string) *Redis
 // If called multiple times, the ConnectionSecret field is set to the value of the last call.
 func (b *RedisClusterStatusApplyConfiguration) WithConnectionSecret(value string) *RedisClusterStatusApplyConfiguration {
 	b.ConnectionSecret = &value
+	return b
+}
+
+// WithCertificates sets the Certificates field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Certificates field is set to the value of the last call.
+func (b *RedisClusterStatusApplyConfiguration) WithCertificates(value *CertificateStatusApplyConfiguration) *RedisClusterStatusApplyConfiguration {
+	b.Certificates = value
 	return b
 }

@@ -23,6 +23,10 @@ type TLSSpecApplyConfiguration struct {
 	// authentication and for every name that clients use. Required with mode
 	// Provided, refused with any other. It cannot change yet. Default: none.
 	SecretName *string `json:"secretName,omitempty"`
+	// rotation says when the certificate authority is replaced, and at what
+	// pace. Only with mode Managed. Default: when a third of its life of ten
+	// years is left.
+	Rotation *RotationSpecApplyConfiguration `json:"rotation,omitempty"`
 }
 
 // TLSSpecApplyConfiguration constructs a declarative configuration of the TLSSpec type for use with
@@ -44,5 +48,13 @@ func (b *TLSSpecApplyConfiguration) WithMode(value apiv1alpha1.TLSMode) *TLSSpec
 // If called multiple times, the SecretName field is set to the value of the last call.
 func (b *TLSSpecApplyConfiguration) WithSecretName(value string) *TLSSpecApplyConfiguration {
 	b.SecretName = &value
+	return b
+}
+
+// WithRotation sets the Rotation field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Rotation field is set to the value of the last call.
+func (b *TLSSpecApplyConfiguration) WithRotation(value *RotationSpecApplyConfiguration) *TLSSpecApplyConfiguration {
+	b.Rotation = value
 	return b
 }

@@ -1,0 +1,82 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
+)
+
+// certificates are what a cluster needs.
+func (k *EtcdKind) certificates(o *v1alpha1.EtcdCluster, b etcd.Blueprint) Certificates {
+	return Certificates{
+		Spec: o.Spec.TLS, Labels: etcd.Labels(o.Name), Leafs: etcd.Leafs(o.Name, o.Namespace, b.Domain), Hosts: b.Hosts(),
+		InUse: b.Record.ClusterID != 0,
+		Servers: func(ctx context.Context, fingerprint string) (Servers, error) {
+			return k.trusting(ctx, o, b.Record, fingerprint)
+		},
+	}
+}
+
+// Upkeep renews leafs, also that of the clients.
+func (k *EtcdKind) Upkeep(ctx context.Context, o *v1alpha1.EtcdCluster) error {
+	b, err := k.blueprint(ctx, o)
+	if err != nil {
+		return err
+	}
+	want := k.certificates(o, b)
+	want.RenewOnly = true
+	if err := k.EnsureCertificates(ctx, o, want); err != nil {
+		return err
+	}
+	live, err := k.ownSecret(ctx, o, cluster.ConnectionSecret(o.Name))
+	if live == nil || err != nil {
+		return err
+	}
+	return k.ensureConnection(ctx, o, b, string(live.Data[PasswordKey]))
+}
+
+// trusting tells whether every member is ready and was started with the authorities of a fingerprint: its pod was made
+// from a template that carries it, and what a template speaks of was written before.
+func (k *EtcdKind) trusting(ctx context.Context, o *v1alpha1.EtcdCluster, record etcd.Record, fingerprint string) (Servers, error) {
+	set, err := k.statefulSet(ctx, o)
+	if err != nil {
+		return Servers{}, err
+	}
+	pods, err := k.pods(ctx, o, set)
+	return startedWith(pods, len(record.Members), etcd.AnnotationTrust, fingerprint), err
+}
+
+// trustSum is the fingerprint of the authorities in the Secret that the members mount, empty without TLS or before there
+// is one.
+func (k *EtcdKind) trustSum(ctx context.Context, o *v1alpha1.EtcdCluster) (string, error) {
+	ca, _, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.PeerTLSSecret(o.Name))
+	if err != nil {
+		return "", certificateError{err}
+	}
+	return clustertls.Fingerprint(ca), nil
+}
+
+// observeCertificates completes a blueprint with the authorities that members are to trust, and reports on the
+// certificates. A Secret that was taken from under the members is no reason to restart them.
+func (k *EtcdKind) observeCertificates(
+	ctx context.Context, o *v1alpha1.EtcdCluster, b *etcd.Blueprint, set *appsv1.StatefulSet,
+) (r clustertls.Report, err error) {
+	if b.TrustSum, err = k.trustSum(ctx, o); err != nil {
+		return r, err
+	}
+	if b.TrustSum == "" && b.PeerSecret != "" && set != nil {
+		return r, certificateError{cluster.Hold{
+			Reason: v1alpha1.ReasonReconcileError, Message: fmt.Sprintf("Secret %s is gone, and is written anew", b.PeerSecret),
+		}}
+	}
+	if r, err = k.CertificateReport(ctx, o, o.Spec.TLS, etcd.Leafs(o.Name, o.Namespace, b.Domain)); err != nil {
+		return r, certificateError{err}
+	}
+	return r, nil
+}

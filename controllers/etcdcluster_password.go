@@ -1,0 +1,119 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// maxPassword is how many bytes of a password bcrypt takes; etcd refuses longer ones.
+const maxPassword = 72
+
+// ensurePassword returns the password that root is known to have, empty without authentication. One that was generated
+// lives as long as the volumes: where the operator's certificate does not make it root, nobody could open a retained
+// cluster without it.
+func (k *EtcdKind) ensurePassword(ctx context.Context, o *v1alpha1.EtcdCluster) (string, error) {
+	if o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
+		return "", nil
+	}
+	given, err := k.givenPasswords(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	var claims []*metav1ac.OwnerReferenceApplyConfiguration
+	if o.Spec.TLS.TLSMode() != v1alpha1.TLSManaged {
+		if claims, err = k.claimRefs(ctx, o); err != nil {
+			return "", err
+		}
+	}
+	passwords, err := k.EnsurePasswords(ctx, o, given, etcd.Labels(o.Name), claims, PasswordKey, etcd.SigningKey)
+	return passwords[PasswordKey], err
+}
+
+// givenPasswords are the passwords of root that are not to be generated. To replace a password takes three writes, so
+// that it is in our Secret whenever root may have it: the next one is written down, root gets it, and it is written down
+// as the one that root has.
+func (k *EtcdKind) givenPasswords(ctx context.Context, o *v1alpha1.EtcdCluster) (map[string]string, error) {
+	users, err := k.userPassword(ctx, o, o.Spec.Auth)
+	if err != nil {
+		return nil, err
+	}
+	if len(users) > maxPassword {
+		return nil, invalid("spec.auth.secretName: the password in Secret %q has more than %d bytes, which etcd does not take: shorten it",
+			o.Spec.Auth.Secret(), maxPassword)
+	}
+	have, err := k.Passwords(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case have[PasswordKey] == "":
+		return k.firstPassword(ctx, o, cmp.Or(have[NextPasswordKey], users))
+	case have[NextPasswordKey] != "":
+		return nil, nil // What was begun is finished first.
+	case users != "" && users != have[PasswordKey]:
+		return map[string]string{NextPasswordKey: users}, nil
+	}
+	return nil, nil
+}
+
+// firstPassword is what a Secret without a password gets. In that of a living cluster somebody has deleted it: root has
+// the one that clients were given, and gets another one.
+func (k *EtcdKind) firstPassword(ctx context.Context, o *v1alpha1.EtcdCluster, wanted string) (map[string]string, error) {
+	live, err := k.ownSecret(ctx, o, cluster.ConnectionSecret(o.Name))
+	if err != nil {
+		return nil, err
+	}
+	if live != nil && len(live.Data[PasswordKey]) > 0 {
+		return map[string]string{PasswordKey: string(live.Data[PasswordKey]), NextPasswordKey: cmp.Or(wanted, rand.Text())}, nil
+	}
+	if wanted != "" {
+		return map[string]string{PasswordKey: wanted}, nil
+	}
+	record, err := k.record(ctx, o)
+	if err != nil || record.ClusterID == 0 || o.Spec.TLS.TLSMode() == v1alpha1.TLSManaged {
+		return nil, err
+	}
+	return nil, invalid("Secret %s with the password of root is gone: restore it with that password under the key %s",
+		cluster.AuthSecret(o.Name), PasswordKey)
+}
+
+// password returns the wanted password of root, and the one that it may still have: empty when that is no other.
+func (k *EtcdKind) password(ctx context.Context, o *v1alpha1.EtcdCluster) (wanted, former string, err error) {
+	if o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
+		return "", "", nil
+	}
+	passwords, err := k.Passwords(ctx, o)
+	if next := passwords[NextPasswordKey]; next != "" {
+		return next, passwords[PasswordKey], err
+	}
+	return passwords[PasswordKey], "", err
+}
+
+// recordPassword writes down that root has the next password.
+func (k *EtcdKind) recordPassword(ctx context.Context, o *v1alpha1.EtcdCluster) error {
+	live, err := k.ownSecret(ctx, o, cluster.AuthSecret(o.Name))
+	if err != nil {
+		return err
+	}
+	if live == nil || len(live.Data[NextPasswordKey]) == 0 {
+		return errors.New("the new password is gone")
+	}
+	next := live.DeepCopy()
+	next.Data[PasswordKey] = live.Data[NextPasswordKey]
+	delete(next.Data, NextPasswordKey)
+	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
+	if err := k.Patch(ctx, next, patch, client.FieldOwner(cluster.ManagedBy)); err != nil {
+		return fmt.Errorf("write Secret %s: %w", live.Name, err)
+	}
+	return nil
+}
