@@ -28,7 +28,7 @@ func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
 		v1alpha1.ConditionSpaceHealthy, v1alpha1.ConditionTLSReady,
 	} {
 		was, is := meta.FindStatusCondition(before.GetConditions(), typ), meta.FindStatusCondition(after.GetConditions(), typ)
-		if is == nil || (p.Step != nil && is.Reason == p.Reason) || !newsworthy(was, is) {
+		if is == nil || (p.Step != nil && (typ == v1alpha1.ConditionReconciling || is.Reason == p.Reason)) || !newsworthy(was, is) {
 			continue
 		}
 		if typ == v1alpha1.ConditionReconciling && !l.told.first(after.GetUID(), is.Reason) {

@@ -49,41 +49,16 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	if err != nil {
 		return etcd.State{}, err
 	}
-	hash, err := b.TemplateHash()
-	if err != nil {
-		return etcd.State{}, err
-	}
-	want, err := k.want(o, b, hash)
+	want, err := k.want(o, b)
 	if err != nil {
 		return etcd.State{}, err
 	}
 	s := etcd.State{Want: want, Certificates: report, Now: k.Now()}
-	if s.Want.Maintenance, err = b.Policy(); err != nil {
-		return etcd.State{}, err
-	}
-	if set != nil {
-		made, _ := etcd.ParseVersion(set.Spec.Template.Annotations[v1alpha1.AnnotationVersion]) // Or it does not say.
-		s.Set = &etcd.Set{Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), Version: made}
-	}
 	if len(b.Record.Members) > 0 {
 		s.Record = &b.Record
 	}
-	if s.Open, err = k.open(ctx, o); err != nil {
-		return etcd.State{}, err
-	}
-	if s.Claims, err = k.claims(ctx, o, set); err != nil {
-		return etcd.State{}, err
-	}
-	pods, err := k.pods(ctx, o, set)
+	pods, err := k.observeObjects(ctx, o, set, &s)
 	if err != nil {
-		return etcd.State{}, err
-	}
-	for i := range pods {
-		p := podState(&pods[i])
-		p.OldRevision, p.Age = oldRevision(&pods[i], set), k.Now().Sub(pods[i].CreationTimestamp.Time)
-		s.Pods = append(s.Pods, p)
-	}
-	if err := k.findLosses(ctx, o, &s, pods); err != nil {
 		return etcd.State{}, err
 	}
 	if len(pods) == 0 || s.Record == nil {
@@ -92,7 +67,40 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	return s, k.askMembers(ctx, o, &s, pods)
 }
 
-func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint, hash string) (etcd.Want, error) {
+// observeObjects fills in what Kubernetes knows, and returns the pods.
+func (k *EtcdKind) observeObjects(
+	ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet, s *etcd.State,
+) (pods []corev1.Pod, err error) {
+	if set != nil {
+		made, _ := etcd.ParseVersion(set.Spec.Template.Annotations[v1alpha1.AnnotationVersion]) // Or it does not say.
+		s.Set = &etcd.Set{Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), Version: made}
+	}
+	if s.Open, err = k.open(ctx, o); err != nil {
+		return nil, err
+	}
+	if s.Claims, err = k.claims(ctx, o, set); err != nil {
+		return nil, err
+	}
+	if pods, err = k.pods(ctx, o, set); err != nil {
+		return nil, err
+	}
+	for i := range pods {
+		p := podState(&pods[i])
+		p.OldRevision, p.Age = oldRevision(&pods[i], set), k.Now().Sub(pods[i].CreationTimestamp.Time)
+		s.Pods = append(s.Pods, p)
+	}
+	return pods, k.findLosses(ctx, o, s, pods)
+}
+
+func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint) (etcd.Want, error) {
+	hash, err := b.TemplateHash()
+	if err != nil {
+		return etcd.Want{}, err
+	}
+	policy, err := b.Policy()
+	if err != nil {
+		return etcd.Want{}, err
+	}
 	settings := etcd.SettingsOf(b.Cluster.Spec)
 	settings.Version = b.Version.String()
 	made, err := settings.Encode()
@@ -108,6 +116,7 @@ func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint, hash string) 
 		Size:              int(o.Spec.Size),
 		Peers:             b.Peers(),
 		TemplateHash:      hash,
+		Maintenance:       policy,
 		Version:           b.Target,
 		Settings:          made,
 		Asked:             b.Asked,

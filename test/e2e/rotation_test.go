@@ -20,6 +20,7 @@ import (
 )
 
 func TestEtcdAuthorityIsReplacedUnderLoad(t *testing.T) {
+	t.Parallel()
 	authorityIsReplaced(t, func(t *testing.T, s *scope) *v1alpha1.EtcdCluster {
 		t.Helper()
 		return s.etcdOf(t, "orders", 3)
@@ -27,6 +28,7 @@ func TestEtcdAuthorityIsReplacedUnderLoad(t *testing.T) {
 }
 
 func TestRedisAuthorityIsReplacedUnderLoad(t *testing.T) {
+	t.Parallel()
 	authorityIsReplaced(t, func(t *testing.T, s *scope) *v1alpha1.RedisCluster {
 		t.Helper()
 		return s.redisOf(t, "carts", 1)
