@@ -12,7 +12,6 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/test/e2e/load/ledger"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -54,19 +53,6 @@ func scale(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster,
 	must(t, harness.Until(ctx, s.Cluster, c, "the operator to notice", time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
 		return c.Spec.Size == size && c.Status.ObservedGeneration == c.Generation, c.Status.Activity
 	}))
-}
-
-// maxUnknown is how many writes may get no answer in a planned operation. raft drops the proposals that reach a leader while it
-// hands over (ErrProposalDropped in go.etcd.io/raft), and the member that forwarded them waits in vain. That takes one round trip,
-// and clients write a hundred times a second here.
-const maxUnknown = 5
-
-// noErrors fails when a client was told that a write failed, or when more than a handful got no answer.
-func noErrors(t *testing.T, summary ledger.Summary) {
-	t.Helper()
-	if summary.Failed > 0 || summary.Unknown > maxUnknown {
-		t.Errorf("%d writes failed and %d had an unknown outcome, the last because of: %s", summary.Failed, summary.Unknown, summary.LastError)
-	}
 }
 
 // wantSize checks that the cluster has so many voters, pods and claims, and no more.
