@@ -85,6 +85,7 @@ func TestThePasswordOfTheUserBecomesThatOfRoot(t *testing.T) {
 
 // Whatever crashes when, and even if the user changes his mind meanwhile, nobody is locked out.
 func TestNobodyIsLockedOutByACrashWhileThePasswordChanges(t *testing.T) {
+	t.Parallel()
 	for _, mode := range passwordModes {
 		t.Run(string(mode), func(t *testing.T) {
 			for k := 1; k <= 6; k++ {

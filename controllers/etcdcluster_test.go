@@ -425,11 +425,11 @@ var workloads = map[string]func(*stage){
 		s.change()
 		s.untilReady()
 	},
-	"scaled out and in": func(s *stage) {
-		s.untilReady()
-		s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 5 })
+	"scaled in and out": func(s *stage) {
 		s.untilReady()
 		s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 1 })
+		s.untilReady()
+		s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 3 })
 		s.untilReady()
 	},
 	"upgraded": func(s *stage) {
@@ -448,8 +448,10 @@ var workloads = map[string]func(*stage){
 
 // A crash after every single write, of the API server and of etcd, ends in the same world.
 func TestAnOperatorThatCrashesAfterAnyWriteIsResumed(t *testing.T) {
+	t.Parallel()
 	for name, work := range workloads {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			sweep(t, work, func(s *stage, k int) { s.crashAt = k })
 		})
 	}
@@ -457,6 +459,7 @@ func TestAnOperatorThatCrashesAfterAnyWriteIsResumed(t *testing.T) {
 
 // Whatever the API server refuses is tried again, and ends in the same world.
 func TestAnOperatorWhoseWriteIsRefusedGoesOn(t *testing.T) {
+	t.Parallel()
 	orders := schema.GroupResource{Group: "quorate.dev", Resource: "etcdclusters"}
 	refusals := []error{
 		apierrors.NewConflict(orders, "orders", errors.New("somebody else was faster")),

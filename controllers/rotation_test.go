@@ -226,6 +226,7 @@ func (s *timed) told(reasons ...string) int {
 
 // A crash after every single write of a replacement ends in the same world, and on the way nobody is left behind.
 func TestAnOperatorThatCrashesWhileTheAuthorityIsReplacedGoesOn(t *testing.T) {
+	t.Parallel()
 	reference := newTimed(t, persistent())
 	reference.rotate()
 	want := reference.objects()
