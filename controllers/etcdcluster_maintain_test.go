@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 
@@ -151,30 +150,19 @@ func TestAMemberIsDrainedWhileItIsDefragmented(t *testing.T) {
 	}
 }
 
-func TestAMemberThatDiffersFromTheMajorityIsNamed(t *testing.T) {
+func TestAMemberThatDiffersFromTheMajorityIsReplaced(t *testing.T) {
 	s := newStage(t, persistent())
 	s.untilReady()
 	s.put(3)
 	odd := s.procs["orders-1"]
+	was := odd.Disk.MemberID
 	if err := s.net.RaiseCorrupt(odd, true); err != nil {
 		t.Fatal(err)
 	}
-	op := s.newOperator()
-	pass := func() *v1alpha1.EtcdCluster {
-		if _, err := op.Reconcile(t.Context(), s.cluster()); err != nil {
-			t.Fatal(err)
-		}
-		return s.cluster()
-	}
-	if got := pass().Status.Activity; !strings.Contains(got, "the data of orders-1 differs from that of the majority") {
-		t.Error(got)
-	}
-	odd.Disk.Differs = false // Somebody has put it right.
-	op = s.newOperator()     // What was hashed is asked for again after ten minutes, or by another operator.
-	pass()
-	pass()
-	if got := pass(); !meta.IsStatusConditionTrue(got.Status.Conditions, v1alpha1.ConditionReady) {
-		t.Errorf("it is not Ready: %s", got.Status.Activity)
+	s.untilNotReady()
+	s.untilReady()
+	if now := s.procs["orders-1"].Disk; now.MemberID == was || now.Differs {
+		t.Errorf("orders-1 is still member %x with its own data", was)
 	}
 }
 

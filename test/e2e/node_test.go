@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -20,16 +21,16 @@ func TestEtcdOutlivesItsNodes(t *testing.T) {
 	var c *v1alpha1.EtcdCluster
 	feature := features.New("nodes").
 		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
-			c = s.etcdOf(t, "orders", 3)
+			c = s.etcdOf(t, "shelter", 3) // Nobody else's pods are drained: kubectl tells them by their labels only.
 			createReady(ctx, t, s, c)
 		})).
 		Assess("the node of the leader is drained", step(func(ctx context.Context, t *testing.T, s *scope) {
 			node := leaderOf(ctx, t, s, c).Spec.NodeName
 			summary := underLoad(ctx, t, s, c, "node of the leader drained", func() {
-				_, err := s.Run(ctx, "drain", node, "--ignore-daemonsets", "--pod-selector=app.kubernetes.io/instance="+c.Name, "--timeout=2m")
-				must(t, err)
-				_, err = s.Run(ctx, "uncordon", node)
-				must(t, err)
+				_, drained := s.Run(ctx, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data",
+					"--pod-selector=app.kubernetes.io/instance="+c.Name, "--timeout=2m")
+				_, err := s.Run(ctx, "uncordon", node)
+				must(t, errors.Join(drained, err))
 			})
 			nothingLost(t, summary)
 			noErrors(t, summary)
