@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -42,16 +41,15 @@ func TestEtcdOutlivesItsNodes(t *testing.T) {
 // loseNode stops a node that runs a member and nothing that the test or Kubernetes depend on, and sees the member replaced.
 func loseNode(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster) {
 	t.Helper()
-	victim := dispensable(ctx, t, s, c)
+	victim := onWorker(ctx, t, s, c)
 	was := memberID(refresh(ctx, t, s, c), podOrdinal(victim))
-	_, err := s.Run(ctx, "cordon", victim.Spec.NodeName) // So that the load runs elsewhere.
-	must(t, err)
 	defer func() {
 		ctx := context.WithoutCancel(ctx)
 		must(t, s.StartNode(ctx, victim.Spec.NodeName))
 		_, err := s.Run(ctx, "uncordon", victim.Spec.NodeName)
 		must(t, err)
 	}()
+	vacate(ctx, t, s, victim.Spec.NodeName)
 	load := startLoad(ctx, t, s, c)
 	must(t, s.StopNode(ctx, victim.Spec.NodeName))
 	began := time.Now()
@@ -60,7 +58,7 @@ func loseNode(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdClust
 	}))
 	waitReady(ctx, t, s, c)
 	whole := time.Since(began)
-	_, err = load.WaitAcked(ctx, 50, time.Minute)
+	_, err := load.WaitAcked(ctx, 50, time.Minute)
 	must(t, err)
 	nothingLost(t, stopLoad(ctx, t, load, "node of %s lost: whole again after %.1f s; ", victim.Name, whole.Seconds()))
 	if whole > wholeAgain {
@@ -68,27 +66,34 @@ func loseNode(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdClust
 	}
 }
 
-// dispensable is the pod of a member on a node without the API server, the operator, and what makes volumes and names.
-func dispensable(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster) corev1.Pod {
+// vacate moves what Kubernetes and the test depend on to other nodes, and waits until it runs there.
+func vacate(ctx context.Context, t *testing.T, s *scope, node string) {
 	t.Helper()
-	needed := map[string]bool{harness.ControlPlane: true}
-	for _, ns := range []string{"kube-system", "local-path-storage", harness.SystemNamespace, s.ns} {
+	_, err := s.Run(ctx, "cordon", node)
+	must(t, err)
+	for _, ns := range []string{"kube-system", "local-path-storage", harness.SystemNamespace} {
 		var pods corev1.PodList
 		must(t, s.List(ctx, &pods, client.InNamespace(ns)))
-		for _, p := range pods.Items {
-			owner := metav1.GetControllerOf(&p)
-			everywhere := owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "Node")
-			if !everywhere && p.Labels[cluster.LabelInstance] != c.Name && p.Status.Phase == corev1.PodRunning {
-				needed[p.Spec.NodeName] = true
+		for i := range pods.Items {
+			owner := metav1.GetControllerOf(&pods.Items[i])
+			if owner != nil && owner.Kind == "ReplicaSet" && pods.Items[i].Spec.NodeName == node {
+				must(t, client.IgnoreNotFound(s.Delete(ctx, &pods.Items[i])))
 			}
 		}
+		_, err := s.Run(ctx, "--namespace", ns, "wait", "deployment", "--all", "--for=condition=Available", "--timeout=2m")
+		must(t, err)
 	}
+}
+
+// onWorker is the pod of a member on a node without the API server.
+func onWorker(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster) corev1.Pod {
+	t.Helper()
 	for _, p := range s.pods(ctx, t, c) {
-		if !needed[p.Spec.NodeName] {
+		if p.Spec.NodeName != harness.ControlPlane {
 			return p
 		}
 	}
-	t.Fatalf("every node runs something that cannot be missed: %v", needed)
+	t.Fatal("all members are on the node of the API server")
 	return corev1.Pod{}
 }
 
