@@ -72,18 +72,29 @@ func TestAFullDatabaseIsCured(t *testing.T) {
 		w := c.writer(lead)
 		fill(ctx, t, w, func(int) string { return "the-same-key" })
 		steps := c.cure(ctx, t, quota.Value())
+		if steps["refused"] > 0 { // A member may tell of a compaction after its next write only: a delete, as the message advises.
+			if _, err := w.Delete(ctx, "another-key"); err != nil {
+				t.Fatal(err)
+			}
+			for reason, n := range c.cure(ctx, t, quota.Value()) {
+				steps[reason] += n
+			}
+		}
 		// A member whose compaction is not over yet has little to gain the first time.
-		if steps["Compacting"] == 0 || steps["DefragmentingMember"] < 3 || steps["DefragmentingMember"] > 6 || steps["MovingLeader"] == 0 || steps["DisarmingAlarm"] == 0 {
+		if steps["Compacting"] == 0 || steps["DefragmentingMember"] < 3 || steps["DefragmentingMember"] > 9 || steps["DisarmingAlarm"] == 0 {
 			t.Errorf("steps %v", steps)
 		}
 		if _, err := w.Put(ctx, "the-same-key", "small"); err != nil {
 			t.Errorf("write after the cure: %v", err)
 		}
-		fill(ctx, t, w, func(i int) string { return fmt.Sprintf("/data/%d/x", i%2) + fmt.Sprint(i) })
-		steps = c.cure(ctx, t, quota.Value())
-		if steps["DefragmentingMember"] != 0 || steps["refused"] != 1 {
-			t.Errorf("a database full of data is defragmented for nothing: %v", steps)
+		// Data has no history that could go: what a defragmentation still gains is soon used up.
+		for round := range 10 {
+			fill(ctx, t, w, func(i int) string { return fmt.Sprintf("/data/%d/%d/x%d", i%2, round, i) })
+			if c.cure(ctx, t, quota.Value())["refused"] > 0 {
+				return
+			}
 		}
+		t.Error("a database full of data is cured again and again")
 	})
 }
 
