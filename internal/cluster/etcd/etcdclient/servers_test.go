@@ -28,7 +28,7 @@ const (
 )
 
 // servers returns the newest etcd of each supported minor version. They are what the tests are about, so their
-// absence is a failure: `make servers` builds them.
+// absence is a failure: `make test-unit` builds them.
 func servers(t *testing.T) map[string]string {
 	t.Helper()
 	dir := os.Getenv("QUORATE_SERVERS")
@@ -43,7 +43,7 @@ func servers(t *testing.T) map[string]string {
 	for _, minor := range []string{"3.5", "3.6", "3.7"} {
 		found, err := filepath.Glob(filepath.Join(dir, "etcd-"+minor+".*", "bin", "etcd"))
 		if err != nil || len(found) == 0 {
-			t.Fatalf("no etcd %s under %s: run `make servers`, or set QUORATE_SERVERS to the directory that holds them", minor, dir)
+			t.Fatalf("no etcd %s under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", minor, dir)
 		}
 		path := found[len(found)-1]
 		out[strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(path))), "etcd-")] = path

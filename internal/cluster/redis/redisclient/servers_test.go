@@ -28,7 +28,7 @@ import (
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
-// Servers of these engines are tested. QUORATE_SERVERS names the directory that `make servers` fills.
+// Servers of these engines are tested. QUORATE_SERVERS names the directory that `make test-unit` fills.
 var engines = []string{"redis-7.0", "redis-8.0", "valkey-8.1", "valkey-9.1"}
 
 // serverBinary finds the newest server of an engine and minor version. A missing one fails the test: the adapter is
@@ -50,7 +50,7 @@ func serverBinary(t *testing.T, engine string) (path, version string) {
 	name, _, _ := strings.Cut(engine, "-")
 	found, err := filepath.Glob(filepath.Join(dir, engine+".*", "bin", name+"-server"))
 	if err != nil || len(found) == 0 {
-		t.Fatalf("no %s server under %s: run `make servers`, or set QUORATE_SERVERS to the directory that holds them", engine, dir)
+		t.Fatalf("no %s server under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", engine, dir)
 	}
 	slices.Sort(found)
 	path = found[len(found)-1]
