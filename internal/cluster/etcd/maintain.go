@@ -23,6 +23,8 @@ const (
 	// fullShare of the quota is what a database may have at most for a NOSPACE alarm to be disarmed: right below the quota
 	// the next few writes would raise it again.
 	fullShare = 0.9
+	// curableShare of the quota is what may be in use at most for a defragmentation to be worth its while.
+	curableShare = 0.85
 	// restBetween is how long a member is left alone after a defragmentation, and restInNeed while its quota is reached. A
 	// database that fills up again at once keeps some of its history for that long, too.
 	restBetween = time.Hour
@@ -235,7 +237,7 @@ func healSpace(s State) (cluster.Plan, bool) {
 	}
 	var curable []Pod
 	for _, p := range full {
-		if !s.tooMuch(p.View.DBInUse) && s.rested(p, restInNeed) {
+		if s.curable(p) {
 			curable = append(curable, p)
 		}
 	}
@@ -246,6 +248,22 @@ func healSpace(s State) (cluster.Plan, bool) {
 		return s.defragment(curable, false, ", because its quota is reached")
 	}
 	return s.makeRoom(full[0])
+}
+
+// curable reports whether a defragmentation makes a database small enough. After a compaction it is tried whatever the member
+// says is in use: with 3.5 it may tell of the compaction after its next write only, and writes are refused.
+func (s State) curable(p Pod) bool {
+	up := s.Upkeep
+	compacted := up.Compacted != nil && *up.Compacted && !up.LastCompaction.IsZero() && s.Now.Sub(up.LastCompaction) >= compactionTime
+	if compacted && (p.Defragmentation == nil || p.Defragmentation.End.Before(up.LastCompaction)) {
+		return true
+	}
+	return s.hasRoom(p) && s.rested(p, restInNeed)
+}
+
+// hasRoom reports whether enough of the quota is free inside the database.
+func (s State) hasRoom(p Pod) bool {
+	return float64(p.View.DBInUse) < curableShare*float64(s.Want.Maintenance.Quota)
 }
 
 // full are the pods whose database is too large for its quota, and would be as it is.
@@ -262,9 +280,9 @@ func (s State) tooMuch(size int64) bool {
 func (s State) makeRoom(p Pod) (cluster.Plan, bool) {
 	up := s.Upkeep
 	switch {
-	case !s.tooMuch(p.View.DBInUse) && p.Defragmentation.Err != nil:
+	case s.hasRoom(p) && p.Defragmentation.Err != nil:
 		return s.refuseSpace(p, fmt.Sprintf("its defragmentation failed and is tried again after %s (%v)", restInNeed, p.Defragmentation.Err))
-	case !s.tooMuch(p.View.DBInUse):
+	case s.hasRoom(p):
 		return s.refuseSpace(p, fmt.Sprintf("it was defragmented less than %s ago", restInNeed))
 	case s.Want.Maintenance.KeepsHistory:
 		return s.refuseSpace(p, `spec.config.autoCompactionRetention is "0", so its history is kept: compact by hand`)

@@ -213,6 +213,25 @@ func TestNextInMaintenance(t *testing.T) {
 			}),
 			reason: etcd.ReasonAlarm, stalled: true, says: "less than 10m0s ago",
 		},
+		"one that a defragmentation makes hardly smaller loses its history": {
+			state: full(1800, func(s *etcd.State) { s.Upkeep.Compacted = ptr.To(false) }),
+			step:  etcd.Compact{Pod: "orders-1", Revision: 900},
+		},
+		"3.5 may not tell what a compaction freed before the next write, and there is none": {
+			state: full(2040, func(s *etcd.State) {
+				s.Upkeep.Compacted, s.Upkeep.LastCompaction = ptr.To(true), simNow.Add(-2*time.Minute)
+			}),
+			step: etcd.Defragment{Pod: "orders-0", Size: 2048 * mib},
+		},
+		"that is tried once": {
+			state: full(2040, func(s *etcd.State) {
+				s.Upkeep.Compacted, s.Upkeep.LastCompaction = ptr.To(true), simNow.Add(-2*time.Minute)
+				for i := range s.Pods {
+					s.Pods[i].Defragmentation = done(time.Minute, nil)
+				}
+			}),
+			reason: etcd.ReasonAlarm, stalled: true, says: "no history is left to throw away",
+		},
 		"unknown history is waited for": {
 			state: full(2040, nil), reason: etcd.ReasonAlarm, says: "whether history is left",
 		},
