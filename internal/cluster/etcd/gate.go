@@ -239,3 +239,9 @@ func FinishConfig(text string, d GateDecision, ipv6 bool) string {
 	}
 	return b.String() + "initial-cluster-state: " + d.State + "\n"
 }
+
+// LogEnd is how far the log of a member goes, committed or not.
+type LogEnd struct {
+	Term  uint64 `json:"term"`
+	Index uint64 `json:"index"`
+}
