@@ -47,6 +47,7 @@ type upkeep struct {
 type clusterUpkeep struct {
 	seen      time.Time
 	trend     etcd.Trend
+	newest    etcd.Sighting
 	compacted time.Time
 	// defragmentations by the UID of the pod.
 	defragmentations map[string]etcd.Defragmentation
@@ -212,8 +213,11 @@ func (k *EtcdKind) recall(o *v1alpha1.EtcdCluster, s *etcd.State) {
 			if p.View != nil {
 				inUse = max(inUse, p.View.DBInUse)
 			}
+			if p.View != nil && p.View.Leader != 0 {
+				u.newest = etcd.Sighting{Revision: p.View.Revision, At: s.Now}
+			}
 		}
-		u.defragmentations = known
+		u.defragmentations, s.Upkeep.Newest = known, u.newest
 		if inUse > 0 {
 			s.Upkeep.Forecast = u.trend.Next(s.Now, inUse, s.Want.Maintenance.Quota)
 		}

@@ -34,6 +34,8 @@ func (k *EtcdKind) change(ctx context.Context, o *v1alpha1.EtcdCluster, step clu
 		return k.note(ctx, o, func(r *etcd.Record) { r.Rejected, r.Verdict = step.Asked, step.Verdict })
 	case etcd.Prove:
 		return k.note(ctx, o, func(r *etcd.Record) { r.Proven = step.Settings })
+	case etcd.SetRecovery:
+		return k.note(ctx, o, func(r *etcd.Record) { r.Recovery = step.To })
 	case etcd.NoteFlushed:
 		return k.note(ctx, o, func(r *etcd.Record) { r.Flushed = true })
 	case etcd.Downgrade:

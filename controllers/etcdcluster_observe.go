@@ -126,6 +126,8 @@ func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint) (etcd.Want, e
 		CertificateIsRoot: o.Spec.TLS.TLSMode() == v1alpha1.TLSManaged,
 		Persistent:        b.Storage != nil,
 		StorageChanged:    storageChanged(o.Spec.Storage, b.Storage),
+		Approved:          o.Annotations[v1alpha1.AnnotationRecover],
+		RecoverAfter:      o.Spec.Recovery.After(),
 	}, nil
 }
 

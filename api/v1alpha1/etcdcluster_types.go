@@ -73,6 +73,10 @@ type EtcdClusterSpec struct {
 	// is worth it.
 	// +optional
 	Maintenance *EtcdMaintenanceSpec `json:"maintenance,omitempty"`
+	// recovery of a quorum whose members have lost their data. Default: a plan is
+	// reported, and carried out when it is approved.
+	// +optional
+	Recovery *RecoverySpec `json:"recovery,omitempty"`
 	// paused stops the operator from changing anything of this cluster, but for
 	// certificates that would expire; its status is still reported. Default:
 	// false.
@@ -166,6 +170,20 @@ type EtcdConfig struct {
 	// +kubebuilder:validation:XValidation:rule=`!('snapshot-count' in self)`,message="config.extra: instead of snapshot-count use spec.config.snapshotCount"
 	// +kubebuilder:validation:MaxProperties=64
 	Extra map[string]ConfigValue `json:"extra,omitempty"`
+}
+
+// RecoverySpec says what may be done by itself about a quorum that is lost for good.
+type RecoverySpec struct {
+	// automaticAfter is how long after a majority of the members has lost its
+	// data the survivor with the longest log goes on alone, from 10s to 24h. What
+	// was acknowledged by members that are lost, and never reached the survivor,
+	// is lost then. Default: never, only by annotating the cluster with
+	// quorate.dev/recover and the name of the plan.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,6}(s|m|h))+$') && duration(self) >= duration('10s') && duration(self) <= duration('24h')`,message="spec.recovery.automaticAfter must be a duration from 10s to 24h, for example 10m"
+	AutomaticAfter *metav1.Duration `json:"automaticAfter,omitempty"`
 }
 
 // EtcdMemberRole is the part that a member plays.

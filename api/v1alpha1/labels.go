@@ -13,6 +13,9 @@ const (
 	AnnotationTemplateHash = "quorate.dev/template-hash"
 	// AnnotationVersion is the version of the data store that a pod was made with.
 	AnnotationVersion = "quorate.dev/version"
+	// AnnotationRecover approves of the plan to recover a quorum that was lost for good. Its value is the incident that the
+	// plan names, so that what is approved is what was read.
+	AnnotationRecover = "quorate.dev/recover"
 )
 
 // Finalizer keeps a resource until what it made outside Kubernetes is removed.

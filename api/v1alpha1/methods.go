@@ -91,3 +91,11 @@ func value[T any](p *T, def T) T {
 	}
 	return *p
 }
+
+// After returns how long after its loss a quorum is recovered without approval, zero for never.
+func (r *RecoverySpec) After() time.Duration {
+	if r == nil || r.AutomaticAfter == nil {
+		return 0
+	}
+	return r.AutomaticAfter.Duration
+}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/etcdlog"
 )
 
 const (
@@ -85,6 +86,12 @@ func (g etcdGate) run(ctx context.Context) error {
 			// What made it wait may have meant that the cluster has an identity by now. The next attempt reads it.
 			return errors.New("start over with a fresh copy of the record")
 		}
+		if d.SetAside {
+			if err := g.setAsideFor(record.Recovery.Incident); err != nil {
+				return err
+			}
+			continue
+		}
 		if d.Start {
 			return g.release(d)
 		}
@@ -105,7 +112,7 @@ func (g etcdGate) run(ctx context.Context) error {
 
 func (g etcdGate) record() (etcd.Record, error) {
 	data := map[string]string{}
-	for _, key := range []string{etcd.KeyBootstrap, etcd.KeyClusterID, etcd.KeyMembers} {
+	for _, key := range []string{etcd.KeyBootstrap, etcd.KeyClusterID, etcd.KeyMembers, etcd.KeyRecovery} {
 		raw, err := os.ReadFile(filepath.Join(g.configDir, key)) //nolint:gosec // The directory is an argument of ours.
 		if err != nil {
 			return etcd.Record{}, fmt.Errorf("read the record: %w", err)
@@ -133,8 +140,14 @@ func (g etcdGate) decide(ctx context.Context, peers *http.Client, record etcd.Re
 	if in.Disk, err = inspectDisk(g.dataDir); err != nil {
 		return etcd.GateDecision{}, err
 	}
+	if in.Epoch, err = g.epoch(); err != nil {
+		return etcd.GateDecision{}, err
+	}
 	if in.Disk != etcd.DiskReady {
 		in.Answers = askPeers(ctx, peers, others)
+	} else if in.Recovers() {
+		end, err := etcdlog.End(g.dataDir)
+		in.Log, in.LogError = &end, err
 	}
 	return etcd.DecideStart(in), nil
 }
@@ -159,7 +172,7 @@ func inspectDisk(dir string) (etcd.Disk, error) {
 	return etcd.DiskPartial, nil
 }
 
-// release writes the configuration file.
+// release makes the disk ready and writes the configuration file.
 func (g etcdGate) release(d etcd.GateDecision) error {
 	if d.Discard {
 		if err := setAside(g.dataDir); err != nil {
@@ -168,6 +181,20 @@ func (g etcdGate) release(d etcd.GateDecision) error {
 	}
 	if err := os.MkdirAll(g.dataDir, 0o700); err != nil {
 		return fmt.Errorf("create the data directory: %w", err)
+	}
+	if d.Alone {
+		err := g.goOnAlone(d.Epoch)
+		if held := (gateHolds{}); errors.As(err, &held) {
+			return g.giveUp(held.GateReport)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if d.Epoch != "" {
+		if err := g.begin(d.Epoch); err != nil {
+			return err
+		}
 	}
 	v, err := etcd.ParseVersion(g.version)
 	if err != nil {

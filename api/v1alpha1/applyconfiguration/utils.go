@@ -73,6 +73,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PodTemplateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PreferredSchedulingTerm"):
 		return &apiv1alpha1.PreferredSchedulingTermApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RecoverySpec"):
+		return &apiv1alpha1.RecoverySpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisCluster"):
 		return &apiv1alpha1.RedisClusterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisClusterSpec"):

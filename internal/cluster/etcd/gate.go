@@ -50,6 +50,17 @@ type GateInput struct {
 	Record  Record
 	Disk    Disk
 	Answers []PeerAnswer
+	// Epoch is the incident that the volume bears, empty for none.
+	Epoch string
+	// Log is how far the log on the disk goes, LogError why that cannot be told.
+	Log      *LogEnd
+	LogError error
+}
+
+// Recovers reports whether the disk is from before a recovery that has begun.
+func (in GateInput) Recovers() bool {
+	r := in.Record.Recovery
+	return r.Phase != "" && r.Phase != RecoveryReported && in.Epoch != r.Incident
 }
 
 // GateDecision is either to start etcd or to wait.
@@ -61,6 +72,12 @@ type GateDecision struct {
 	Members []Peer
 	// Discard says that leftovers of an interrupted first start are in the way.
 	Discard bool
+	// Alone says that the member is to go on as the only one, with all that its log holds and a copy of its data kept.
+	Alone bool
+	// SetAside says that the data on the disk is to be kept out of the way, before anything else is decided.
+	SetAside bool
+	// Epoch is what the volume is to bear when the member starts.
+	Epoch string
 	// Report says why it waits.
 	Report GateReport
 }
@@ -69,9 +86,11 @@ type GateDecision struct {
 type GateReport struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+	// Log is how far the log of a member goes that is held back by a recovery, nil when it has none that can be read.
+	Log *LogEnd `json:"log,omitempty"`
 }
 
-// Reasons to wait. In every one of them the disk is empty.
+// Reasons to wait. In all but the last two of them the disk is empty.
 const (
 	// GateLostDisk: the cluster knows this member as started, so it has lost its disk.
 	GateLostDisk = "LostDisk"
@@ -81,10 +100,16 @@ const (
 	GateNotMember = "NotMember"
 	// GateForeignPeers: the peers belong to another cluster, or to different ones.
 	GateForeignPeers = "ForeignPeers"
+	// GateHeld: a lost quorum is being recovered, and the operator has yet to say who goes on.
+	GateHeld = "Held"
+	// GateNoRoom: there is no room on the volume for a copy of the data.
+	GateNoRoom = "NoRoom"
 )
 
 // Final reports whether waiting alone will not change the verdict.
-func (r GateReport) Final() bool { return r.Reason == GateLostDisk || r.Reason == GateForeignPeers }
+func (r GateReport) Final() bool {
+	return slices.Contains([]string{GateLostDisk, GateForeignPeers, GateHeld, GateNoRoom}, r.Reason)
+}
 
 // ParseGateReport reads a termination message; ok is false when it is none of the gate's.
 func ParseGateReport(message string) (r GateReport, ok bool) {
@@ -106,6 +131,35 @@ func (r GateReport) Encode() string {
 //
 // What peers do not say is not taken for a no: an unreachable peer is no information.
 func DecideStart(in GateInput) GateDecision {
+	if in.Recovers() && (in.Disk == DiskReady || in.Record.Recovery.Phase == RecoveryHeld) {
+		return recoverStart(in)
+	}
+	d := decideStart(in)
+	if r := in.Record.Recovery; r.Phase == RecoveryStarted || r.Phase == RecoveryOver {
+		d.Epoch = r.Incident
+	}
+	return d
+}
+
+// recoverStart decides where the disk is from before a recovery that has begun.
+func recoverStart(in GateInput) GateDecision {
+	r, self := in.Record.Recovery, in.Self.Name
+	switch {
+	case r.Phase == RecoveryHeld && in.Disk != DiskReady:
+		return wait(GateHeld, "%s has an empty disk and waits for recovery %s", self, r.Incident)
+	case r.Phase == RecoveryHeld && in.LogError != nil:
+		return wait(GateHeld, "%s waits for recovery %s, and its log cannot be read: %v", self, r.Incident, in.LogError)
+	case r.Phase == RecoveryHeld:
+		d := wait(GateHeld, "%s waits for recovery %s", self, r.Incident)
+		d.Report.Log = in.Log
+		return d
+	case r.Survivor == self:
+		return GateDecision{Start: true, State: "existing", Alone: true, Epoch: r.Incident}
+	}
+	return GateDecision{SetAside: true}
+}
+
+func decideStart(in GateInput) GateDecision {
 	if in.Disk == DiskReady {
 		return GateDecision{Start: true, State: "existing"}
 	}

@@ -38,7 +38,13 @@ const (
 	maxAtOnce = 4
 )
 
-// Upkeep is what was observed for maintenance beside what the members say. All but Forecast is of use with an alarm only.
+// Sighting is a revision that a cluster was seen to have.
+type Sighting struct {
+	Revision int64
+	At       time.Time
+}
+
+// Upkeep is what was observed for maintenance beside what the members say. All but Forecast and Newest is of use with an alarm only.
 type Upkeep struct {
 	// Elsewhere is how many other clusters are being defragmented.
 	Elsewhere int
@@ -49,6 +55,8 @@ type Upkeep struct {
 	// Largest groups of keys.
 	Largest  []KeyGroup
 	Forecast Forecast
+	// Newest is what was last seen of a cluster with a leader, for a human to judge what is lost with a quorum.
+	Newest Sighting
 }
 
 // Defragmentation is one that this operator began.

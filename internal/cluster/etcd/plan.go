@@ -61,7 +61,7 @@ const (
 // and what later comes: shrink, grow, tune.
 func Next(s State) cluster.Plan {
 	return keepServing(s, cluster.Decide(s,
-		writeRecord, nothingWasRetained,
+		writeRecord, nothingWasRetained, recoverQuorum,
 		setVersion, neverBehind, reject, restartStuck,
 		refusePassword, restartLeaderless, recall, waitForMembers, keepIdentity,
 		recordIdentity, authenticate, letClientsIn,
@@ -181,7 +181,7 @@ func waitForMembers(s State) (cluster.Plan, bool) {
 	if s.Members != nil {
 		return cluster.Pass()
 	}
-	if p, ok := lost(s); ok {
+	if p, ok := quorumLost(s); ok {
 		return p, true
 	}
 	reason, what := ReasonNoQuorum, "no quorum of members answers"
@@ -308,28 +308,6 @@ func reportForeignPeers(s State) (cluster.Plan, bool) {
 		}
 	}
 	return cluster.Pass()
-}
-
-// lost stops where too many members have an empty disk for the others to be a quorum. One that its peers do not list yet
-// is none of them.
-func lost(s State) (cluster.Plan, bool) {
-	all, held := 0, 0
-	for _, m := range s.Record.Members {
-		p := s.podNamed(m.Name)
-		empty := p != nil && !p.Terminating && p.Gate != nil
-		if empty && p.Gate.Reason == GateNotMember {
-			continue
-		}
-		all++
-		if empty {
-			held++
-		}
-	}
-	if all-held >= Quorum(all) {
-		return cluster.Pass()
-	}
-	return cluster.Refuse(ReasonMemberLost, "%d of %d members have an empty disk, so the others cannot form a quorum: "+
-		"bring the volumes back, or delete the cluster and its claims data-%s-* and create it again", held, all, s.Want.Name)
 }
 
 // cureOf names what to do about a member that should not be there. To remove it is right only while all that should be

@@ -126,7 +126,7 @@ func TestNext(t *testing.T) {
 				}
 				s.Pods[2].View = nil
 			}),
-			reason: etcd.ReasonMemberLost, stalled: true, says: "2 of 3 members have an empty disk",
+			reason: etcd.ReasonQuorumLost, says: "What orders-2 has is not known, because it does not answer; if",
 		},
 		"members without a quorum are waited for": {
 			state: settled(func(s *etcd.State) {
@@ -232,7 +232,7 @@ func TestNext(t *testing.T) {
 					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
 				}
 			}),
-			reason: etcd.ReasonMemberLost, stalled: true,
+			reason: etcd.ReasonQuorumLost, stalled: true, says: "no member has data",
 		},
 		"another spelling of the members is refused": {
 			state: settled(func(s *etcd.State) {

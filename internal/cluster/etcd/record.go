@@ -27,6 +27,7 @@ const (
 	KeyBootstrap = "bootstrap"
 	KeyClusterID = "cluster-id"
 	KeyMembers   = "members"
+	KeyRecovery  = "recovery"
 	keyVersion   = "version"
 	keyProven    = "proven"
 	keyRejected  = "rejected"
@@ -45,6 +46,8 @@ type Record struct {
 	ClusterID uint64
 	// Members that the pods stand for, by ordinal.
 	Members []Peer
+	// Recovery of a quorum that was lost for good.
+	Recovery Recovery
 	// Version that pods are made with.
 	Version Version
 	// Proven are the encoded settings with which all members were well last, empty before.
@@ -74,7 +77,7 @@ func (r Record) Data() map[string]string {
 	return map[string]string{
 		KeyBootstrap: string(r.Bootstrap), KeyClusterID: id, KeyMembers: members.String(), keyVersion: r.Version.String(),
 		keyProven: r.Proven, keyRejected: r.Rejected, keyVerdict: r.Verdict,
-		keyFlushed: strconv.FormatBool(r.Flushed),
+		keyFlushed: strconv.FormatBool(r.Flushed), KeyRecovery: r.Recovery.encode(),
 	}
 }
 
@@ -91,7 +94,7 @@ func ParseRecord(data map[string]string) (Record, error) {
 	return r, nil
 }
 
-// ParseIdentity reads what the start gate needs of a record: bootstrap, cluster id and members.
+// ParseIdentity reads what the start gate needs of a record: bootstrap, cluster id, members and recovery.
 func ParseIdentity(data map[string]string) (Record, error) {
 	r := Record{Bootstrap: Bootstrap(data[KeyBootstrap])}
 	switch r.Bootstrap {
@@ -116,7 +119,9 @@ func ParseIdentity(data map[string]string) (Record, error) {
 	if len(r.Members) == 0 {
 		return r, fmt.Errorf("key %s is empty", KeyMembers)
 	}
-	return r, nil
+	var err error
+	r.Recovery, err = parseRecovery(data[KeyRecovery])
+	return r, err
 }
 
 // Peers are the members that a cluster of the given size has.

@@ -151,7 +151,7 @@ func (s *sim) curable() bool {
 		if s.upkeep.policy.KeepsHistory {
 			left = p.disk.InUse()
 		}
-		if 10*left >= 9*s.net.Quota {
+		if 100*left >= 85*s.net.Quota {
 			return false
 		}
 	}

@@ -38,6 +38,8 @@ type sim struct {
 	uid, template, size int
 	release             etcd.Version
 	persistent, auth    bool
+	// approves says that somebody approves of every plan to recover a lost quorum.
+	approves bool
 	certRoot            bool
 	password            string
 	// bad are the templates whose pods cannot start, weak those whose members run and never get well.
@@ -95,6 +97,8 @@ type simClaim struct {
 	uid  int
 	// leaving: it goes when no pod uses it any more; lost: its node is gone; corrupt: etcd cannot start from it.
 	leaving, lost, corrupt bool
+	// epoch is the incident that the volume bears.
+	epoch string
 }
 
 type simPod struct {
@@ -130,6 +134,7 @@ func newSim(seed uint64) *sim {
 	s.size = []int{1, 3, 3, 3, 5, 7}[s.rng.IntN(6)]
 	s.persistent = s.rng.IntN(5) > 0
 	s.auth = s.rng.IntN(4) > 0
+	s.approves = s.rng.IntN(3) > 0
 	s.certRoot = s.rng.IntN(3) > 0
 	s.uid, s.password = 1, "password-1"
 	s.release = releases[s.rng.IntN(len(releases))]
@@ -222,11 +227,8 @@ func (s *sim) runGate(p *simPod) {
 		return // The kubelet waits for the ConfigMap that it is to mount, and the gate for its name in it.
 	}
 	record := *s.record
-	if c := s.claims[p.ordinal]; s.persistent && c.corrupt {
-		p.everRan, p.gate, p.fatal = true, nil, "wal: crc mismatch"
-		return
-	}
 	in := etcd.GateInput{Self: record.Members[p.ordinal], Record: record}
+	s.inspectVolume(p, &in)
 	if p.disk.HasLog {
 		in.Disk = etcd.DiskReady
 	} else if s.rng.IntN(8) == 0 {
@@ -234,11 +236,21 @@ func (s *sim) runGate(p *simPod) {
 	}
 	in.Answers = s.net.Answers(in.Self, record.Members)
 	d := etcd.DecideStart(in)
+	if d.SetAside {
+		s.note("%s has its data set aside", p.name)
+		p.disk = &etcdfake.Disk{}
+		s.claims[p.ordinal].disk, s.claims[p.ordinal].corrupt = p.disk, false
+		return
+	}
 	if !d.Start {
 		if p.gate == nil || *p.gate != d.Report {
 			s.note("gate holds %s: %s", p.name, d.Report.Reason)
 		}
 		p.gate = &d.Report
+		return
+	}
+	if s.persistent && !s.prepare(p, d, record.Recovery) {
+		p.everRan, p.gate, p.fatal = true, nil, "wal: crc mismatch"
 		return
 	}
 	members := record.Members
@@ -259,6 +271,49 @@ func (s *sim) runGate(p *simPod) {
 	p.starts++
 	process.Cut = s.weak[p.template]
 	s.note("%s runs (%s)", p.name, d.State)
+}
+
+// inspectVolume is what the gate learns from the volume beside the disk.
+func (s *sim) inspectVolume(p *simPod, in *etcd.GateInput) {
+	if !s.persistent {
+		return
+	}
+	c := s.claims[p.ordinal]
+	in.Epoch = c.epoch
+	in.Log = &etcd.LogEnd{Term: 1, Index: uint64(p.disk.Len())} //nolint:gosec // A length.
+	if c.corrupt {
+		in.LogError = errors.New("wal: crc mismatch")
+	}
+}
+
+// prepare does with a volume what the gate decided, and reports whether etcd can start from it.
+func (s *sim) prepare(p *simPod, d etcd.GateDecision, r etcd.Recovery) bool {
+	c := s.claims[p.ordinal]
+	if d.Alone {
+		s.judgeSurvivor(p, r)
+		s.note("%s goes on alone", p.name)
+		p.disk.GoOnAlone()
+		s.net.Acked[p.disk.ClusterID] = p.disk.Writes()
+	}
+	if d.Epoch != "" {
+		c.epoch = d.Epoch
+	}
+	return !c.corrupt
+}
+
+// judgeSurvivor wants what any candidate has to be in the log that goes on.
+func (s *sim) judgeSurvivor(p *simPod, r etcd.Recovery) {
+	kept := p.disk.Writes()
+	for i, c := range s.claims {
+		if !slices.Contains(r.Candidates, cluster.Pod("orders", i)) || c.lost || c.corrupt || c.disk.ClusterID != p.disk.ClusterID {
+			continue
+		}
+		for _, v := range c.disk.Writes() {
+			if !slices.Contains(kept, v) && slices.Contains(s.net.Acked[p.disk.ClusterID], v) {
+				s.badPolicy = fmt.Sprintf("%s goes on without %s, which member %d has", p.name, v, i)
+			}
+		}
+	}
 }
 
 func (s *sim) view() *simView {
@@ -354,6 +409,9 @@ func (s *sim) observe(v *simView) etcd.State {
 	if v.record != nil {
 		made := s.made(*v.record).String()
 		st.Want.Version, st.Want.Settings, st.Want.TemplateHash = s.target(*v.record).release, made, made
+		if s.approves {
+			st.Want.Approved = v.record.Recovery.Incident
+		}
 	}
 	for i := range v.pods {
 		st.Pods = append(st.Pods, s.observePod(&v.pods[i]))
@@ -422,6 +480,8 @@ func (s *sim) act(step cluster.Step) bool {
 		return s.change(func(r *etcd.Record) { r.Members = s.members(step.To) })
 	case etcd.SetVersion:
 		return s.change(func(r *etcd.Record) { *r = r.With(step.To) })
+	case etcd.SetRecovery:
+		return s.change(func(r *etcd.Record) { r.Recovery = step.To })
 	case etcd.NoteFlushed:
 		return s.change(func(r *etcd.Record) { r.Flushed = true })
 	case etcd.Prove:
@@ -554,6 +614,10 @@ func (s *sim) judge(step cluster.Step) {
 	}
 	s.judgeUpkeep(step)
 	switch step := step.(type) {
+	case etcd.SetRecovery:
+		if step.To.Phase == etcd.RecoveryHeld && !s.hopeless() {
+			s.badPolicy = "a quorum is given up although its disks are there"
+		}
 	case etcd.DeletePod:
 		s.judgePod(step)
 	case etcd.DeleteClaim:
@@ -891,6 +955,8 @@ func (s *sim) quiet() string {
 		return s.unfit()
 	case plan.Reason == "" || plan.Message == "":
 		return "it waits without a reason"
+	case s.approves && s.rescuable() && (plan.Reason == etcd.ReasonQuorumLost || plan.Reason == etcd.ReasonRecovering):
+		return "a survivor is there, and it does not go on: " + plan.Message
 	case plan.Reason == etcd.ReasonAlarm && !s.curable():
 	case plan.Reason == etcd.ReasonVersion && plan.Stalled && s.release.Minor < s.record.Version.Minor-1:
 	case !s.persistent && len(s.record.Members) == 1 && plan.Reason == etcd.ReasonRollout:
@@ -931,10 +997,23 @@ func (s *sim) hopeless() bool {
 	return have < etcd.Quorum(len(best.Voters()))
 }
 
+// rescuable reports whether a member with a vote has its data.
+func (s *sim) rescuable() bool {
+	for _, c := range s.claims {
+		if s.persistent && !c.lost && !c.corrupt && c.disk.HasLog && slices.Contains(c.disk.Voters(), c.disk.MemberID) {
+			return true
+		}
+	}
+	return false
+}
+
 // unfit says how a world that the planner calls settled is not as specified.
 func (s *sim) unfit() string {
 	if s.record.ClusterID == 0 || !s.open {
 		return "settled without a recorded cluster id, or closed"
+	}
+	if p := s.record.Recovery.Phase; p != "" && p != etcd.RecoveryOver {
+		return "settled within a recovery"
 	}
 	if len(s.pods) != s.size {
 		return "settled with missing pods"

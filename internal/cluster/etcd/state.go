@@ -58,6 +58,9 @@ type Want struct {
 	// StorageChanged says that spec.storage asks for something else than the claims were made with.
 	StorageChanged bool
 	Maintenance    Policy
+	// Approved is the incident that a human wants the quorum to be recovered from, RecoverAfter when it is without one; zero: never.
+	Approved     string
+	RecoverAfter time.Duration
 }
 
 // Set is the StatefulSet.

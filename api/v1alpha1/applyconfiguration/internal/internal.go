@@ -125,6 +125,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: paused
       type:
         scalar: boolean
+    - name: recovery
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RecoverySpec
     - name: resources
       type:
         namedType: io.k8s.api.core.v1.ResourceRequirements
@@ -541,6 +544,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: weight
       type:
         scalar: numeric
+- name: com.github.quorate.quorate.api.v1alpha1.RecoverySpec
+  map:
+    fields:
+    - name: automaticAfter
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
 - name: com.github.quorate.quorate.api.v1alpha1.RedisCluster
   map:
     fields:

@@ -458,14 +458,33 @@ func (d *Disk) Voters() []uint64 {
 // Len is the length of a disk's log.
 func (d *Disk) Len() int { return len(d.log) }
 
+// GoOnAlone makes the member of a disk the only one of its cluster, with all that its log holds.
+func (d *Disk) GoOnAlone() {
+	for _, m := range d.members() {
+		if m.id != d.MemberID {
+			d.log = append(d.log, entry{kind: entryRemove, id: m.id})
+		}
+	}
+	d.blank = false
+}
+
+// Writes are the values that the log of a disk has.
+func (d *Disk) Writes() []string {
+	var out []string
+	for _, e := range d.log {
+		if e.kind == entryPut {
+			out = append(out, e.value)
+		}
+	}
+	return out
+}
+
 // Lost returns an acknowledged write that the leader of a cluster does not have, empty when there is none.
 func (n *Network) Lost() string {
 	for id, lead := range n.leaders {
 		have := map[string]bool{}
-		for _, e := range lead.Disk.log {
-			if e.kind == entryPut {
-				have[e.value] = true
-			}
+		for _, v := range lead.Disk.Writes() {
+			have[v] = true
 		}
 		for _, v := range n.Acked[id] {
 			if !have[v] {

@@ -1,0 +1,308 @@
+package etcd
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// A quorum that is lost for good comes back in four phases, each of which is written down before anything is done:
+//
+//	Reported  too many members have lost their data. Nothing is done until somebody approves of the plan, by naming the
+//	          incident, or until spec.recovery.automaticAfter has passed.
+//	Held      every member ends, and none starts: each start gate reads how far the log of its member goes.
+//	Started   the survivor whose log goes furthest keeps a copy of its data and goes on alone (see package etcdlog). The
+//	          other gates set aside what their members have.
+//	Over      the survivor leads. The others join again with empty disks, like any member that is replaced.
+//
+// A volume bears the incident that its data is from after (its epoch), so that every gate does its part once.
+
+// Reasons for waiting and refusing, for conditions and events.
+const (
+	// ReasonQuorumLost says that too many members have lost their data for the others to be a quorum.
+	ReasonQuorumLost = "QuorumLost"
+	// ReasonRecovering says that a lost quorum is being recovered.
+	ReasonRecovering = "RecoveringQuorum"
+)
+
+// RecoveryPhase is how far the recovery of a lost quorum has got.
+type RecoveryPhase string
+
+// Phases of a recovery, in their order.
+const (
+	RecoveryReported RecoveryPhase = "Reported"
+	RecoveryHeld     RecoveryPhase = "Held"
+	RecoveryStarted  RecoveryPhase = "Started"
+	RecoveryOver     RecoveryPhase = "Over"
+)
+
+// Recovery of a quorum that was lost for good, the zero value when there was none.
+type Recovery struct {
+	// Incident tells losses apart: another one follows when another member loses its data.
+	Incident string        `json:"incident,omitempty"`
+	Phase    RecoveryPhase `json:"phase,omitempty"`
+	// Since is when the loss was noticed.
+	Since time.Time `json:"since,omitzero"`
+	// Candidates have their data, by the names of their pods; Survivor is the one that goes on.
+	Candidates []string `json:"candidates,omitempty"`
+	Survivor   string   `json:"survivor,omitempty"`
+}
+
+// encode returns the recovery for the record, empty for none.
+func (r Recovery) encode() string {
+	if r.Incident == "" {
+		return ""
+	}
+	raw, _ := json.Marshal(r) // Strings and a time.
+	return string(raw)
+}
+
+func parseRecovery(text string) (r Recovery, err error) {
+	if text == "" {
+		return r, nil
+	}
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return r, fmt.Errorf("key %s: %w", KeyRecovery, err)
+	}
+	return r, nil
+}
+
+// SetRecovery writes down how far a recovery has got, if the record still is what the decision was made on.
+type SetRecovery struct{ To Recovery }
+
+func (s SetRecovery) String() string {
+	if s.To.Incident == "" {
+		return "forget that the quorum was lost"
+	}
+	return fmt.Sprintf("recovery %s: %s %s", s.To.Incident, s.To.Phase, s.To.Survivor)
+}
+
+// Reason names the step in events and conditions.
+func (s SetRecovery) Reason() string {
+	switch s.To.Phase {
+	case RecoveryReported:
+		return ReasonQuorumLost
+	case RecoveryHeld, RecoveryStarted:
+		return ReasonRecovering
+	case RecoveryOver:
+	}
+	return "QuorumRecovered"
+}
+
+// loss is what is left of a cluster when its quorum is lost for good.
+type loss struct {
+	incident string
+	// lost says why, one member after the other.
+	lost []string
+	// survivors have their data and answer.
+	survivors []*Pod
+	// silent may have theirs and do not answer, by the names of their pods.
+	silent []string
+}
+
+// assess finds out what each member that has a vote has left. A member that its peers do not list, or that is a learner, has none.
+func (s State) assess() (l loss, forGood bool) {
+	voters := 0
+	sum := sha256.New()
+	_, _ = fmt.Fprint(sum, FormatID(s.Record.ClusterID))
+	for i, m := range s.Record.Members {
+		p := s.podNamed(m.Name)
+		why := s.whyLost(p, s.claim(i))
+		switch {
+		case p != nil && p.Gate != nil && p.Gate.Reason == GateNotMember, p != nil && p.View != nil && p.View.Learner:
+			continue
+		case why != "":
+			l.lost = append(l.lost, m.Name+" "+why)
+			uid := ""
+			if c := s.claim(i); c != nil {
+				uid = c.UID
+			}
+			_, _ = fmt.Fprint(sum, " ", m.Name, "=", uid)
+		case p != nil && p.View != nil && !p.Terminating:
+			l.survivors = append(l.survivors, p)
+		default:
+			l.silent = append(l.silent, m.Name)
+		}
+		voters++
+	}
+	l.incident = hex.EncodeToString(sum.Sum(nil))[:6]
+	return l, len(l.lost) > voters-Quorum(voters)
+}
+
+// whyLost says why the data of a member cannot come back, empty while it can. Unlike evidence, it has no quorum to ask.
+func (s State) whyLost(p *Pod, c *Claim) string {
+	switch {
+	case p != nil && p.View != nil:
+		return ""
+	case c != nil && c.Lost != "":
+		return "has lost its volume: " + c.Lost
+	case p == nil || p.Terminating:
+		return ""
+	case p.Gate != nil && p.Gate.Reason != GateHeld:
+		return "has an empty disk"
+	case p.Fatal != "":
+		return "cannot start from its data: " + p.Fatal
+	}
+	return ""
+}
+
+// quorumLost stops where too many members have lost their data for the others to be a quorum: that does not heal by itself.
+// What it would take to go on is said in full, and done only when somebody has read it, or has said beforehand that it may be.
+func quorumLost(s State) (cluster.Plan, bool) {
+	l, forGood := s.assess()
+	if !forGood {
+		return cluster.Pass()
+	}
+	what := fmt.Sprintf("the quorum is lost for good: %s", strings.Join(l.lost, ", "))
+	switch r := s.Record.Recovery; {
+	case len(l.survivors)+len(l.silent) == 0:
+		return cluster.Refuse(ReasonQuorumLost, "%s, and no member has data. Bring the volumes back, or delete the cluster and its claims "+
+			"data-%s-* and create it again", what, s.Want.Name)
+	case len(l.silent) > 0:
+		return cluster.Wait(ReasonQuorumLost, whileWaiting, "%s. What %s has is not known, because it %s; if its data cannot come back, delete its claim",
+			what, l.silent[0], trouble(s.podNamed(l.silent[0])))
+	case slices.ContainsFunc(l.survivors, func(p *Pod) bool { return p.View.Leader != 0 || s.Now.Sub(p.Started) < youth }):
+		return cluster.Pass() // They may be about to find each other.
+	case !s.Want.Persistent:
+		return cluster.Refuse(ReasonQuorumLost, "%s. Without spec.storage the data of %s goes with its pod, so it cannot be made to go on "+
+			"alone: read what is left there, delete the cluster and create it again", what, l.survivors[0].Name)
+	case r.Incident != l.incident:
+		return cluster.Do(SetRecovery{Recovery{Incident: l.incident, Phase: RecoveryReported, Since: s.Now.UTC().Truncate(time.Second), Candidates: names(l.survivors)}}, "%s", what)
+	default:
+		return s.propose(r, l, what)
+	}
+}
+
+// propose says what would be done, and does it when that is approved.
+func (s State) propose(r Recovery, l loss, what string) (cluster.Plan, bool) {
+	after, wait := s.Want.RecoverAfter, time.Duration(0)
+	held := r
+	held.Phase = RecoveryHeld
+	if after > 0 {
+		wait = after - s.Now.Sub(r.Since)
+	}
+	switch {
+	case s.Want.Approved == r.Incident:
+		return cluster.Do(SetRecovery{held}, "plan %s is approved: all members end, and what they have is compared", r.Incident)
+	case after > 0 && wait <= 0:
+		return cluster.Do(SetRecovery{held}, "%s have passed since the quorum was lost (spec.recovery.automaticAfter): all members end, "+
+			"and what they have is compared", after)
+	}
+	p, ok := cluster.Refuse(ReasonQuorumLost, "%s. Plan %s: %s%s; a copy of its data is kept, and the others join again with empty "+
+		"disks, next to what they have now. %s. %s", what, r.Incident, strings.Join(names(l.survivors), " or "), s.goesOn(l), s.wouldLose(l), s.howToApprove(r, wait))
+	p.After = wait
+	return p, ok
+}
+
+func (s State) goesOn(l loss) string {
+	if len(l.survivors) > 1 {
+		return ", whichever has the longest log, goes on as the only member"
+	}
+	return " goes on as the only member"
+}
+
+// wouldLose compares what the survivors have with what was seen of the cluster before.
+func (s State) wouldLose(l loss) string {
+	have := int64(0)
+	for _, p := range l.survivors {
+		have = max(have, p.View.Revision)
+	}
+	seen := s.Upkeep.Newest
+	switch {
+	case seen.Revision > have:
+		return fmt.Sprintf("It has revision %d, %d less than was seen at %s: those changes are lost", have, seen.Revision-have, seen.At.UTC().Format(time.TimeOnly))
+	case seen.Revision > 0:
+		return fmt.Sprintf("It has revision %d, and no later one was seen", have)
+	}
+	return fmt.Sprintf("It has revision %d; whether there was a later one is not known", have)
+}
+
+func (s State) howToApprove(r Recovery, wait time.Duration) string {
+	how := fmt.Sprintf("To do that: kubectl annotate etcdcluster %s %s=%s --overwrite", s.Want.Name, v1alpha1.AnnotationRecover, r.Incident)
+	if wait > 0 {
+		return how + fmt.Sprintf("; it is done by itself at %s (spec.recovery.automaticAfter)", s.Now.Add(wait).UTC().Format(time.TimeOnly))
+	}
+	return how + ". Or bring the volumes back"
+}
+
+func names(pods []*Pod) []string {
+	var out []string
+	for _, p := range pods {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+// recoverQuorum carries on with a recovery that has begun. Until it is over, nothing else is done.
+func recoverQuorum(s State) (cluster.Plan, bool) {
+	r := s.Record.Recovery
+	switch {
+	case r.Phase == RecoveryReported && s.Members != nil:
+		return cluster.Do(SetRecovery{}, "the quorum is back")
+	case r.Phase == RecoveryHeld:
+		return s.hold(r)
+	case r.Phase == RecoveryStarted && s.Members != nil:
+		over := r
+		over.Phase = RecoveryOver
+		return cluster.Do(SetRecovery{over}, "%s goes on as the only member, and the others join it again. A copy of its data from before is "+
+			"in %s of its volume, and what others had in the same place of theirs", r.Survivor, CopyName(r.Incident))
+	case r.Phase == RecoveryStarted:
+		return s.awaitSurvivor(r)
+	}
+	return cluster.Pass()
+}
+
+// hold ends every member and waits until the start gates have told what there is. A member that lost its data has nothing to tell.
+func (s State) hold(r Recovery) (cluster.Plan, bool) {
+	var best *Pod
+	for i, m := range s.Record.Members {
+		p, c := s.podNamed(m.Name), s.claim(i)
+		switch {
+		case p != nil && p.EverRan && (!p.Terminating || p.Gone):
+			return cluster.Do(p.deletion(), "%s ends, because recovery %s compares what the members have", p.Name, r.Incident)
+		case c != nil && c.Lost != "":
+			continue
+		case p == nil || p.Terminating || p.Gate == nil:
+			return cluster.Wait(ReasonRecovering, whileWaiting, "recovery %s waits for the start gate of %s to say what there is: it %s", r.Incident, m.Name, trouble(p))
+		}
+		if p.Gate.Log != nil && slices.Contains(r.Candidates, p.Name) && (best == nil || best.Gate.Log.less(*p.Gate.Log)) {
+			best = p
+		}
+	}
+	if best == nil {
+		return cluster.Refuse(ReasonRecovering, "recovery %s finds no log that it could go on from: bring volumes back, or delete the cluster and "+
+			"its claims data-%s-* and create it again", r.Incident, s.Want.Name)
+	}
+	next := r
+	next.Phase, next.Survivor = RecoveryStarted, best.Name
+	return cluster.Do(SetRecovery{next}, "%s has the longest log (entry %d of term %d) and goes on alone", best.Name, best.Gate.Log.Index, best.Gate.Log.Term)
+}
+
+func (a LogEnd) less(b LogEnd) bool {
+	return a.Term < b.Term || (a.Term == b.Term && a.Index < b.Index)
+}
+
+// awaitSurvivor replaces the pods whose gates do not know yet who the survivor is.
+func (s State) awaitSurvivor(r Recovery) (cluster.Plan, bool) {
+	for _, p := range s.Pods {
+		if p.Gate != nil && p.Gate.Reason == GateHeld && (!p.Terminating || p.Gone) {
+			return cluster.Do(p.deletion(), "%s was held back by recovery %s, which goes on with %s", p.Name, r.Incident, r.Survivor)
+		}
+	}
+	survivor := s.podNamed(r.Survivor)
+	if survivor != nil && survivor.Fatal != "" {
+		return cluster.Refuse(ReasonRecovering, "%s cannot start as the only member: %s. A copy of its data from before is in %s of its volume",
+			r.Survivor, survivor.Fatal, CopyName(r.Incident))
+	}
+	return cluster.Wait(ReasonRecovering, whileStarting, "%s starts as the only member; for now it %s", r.Survivor, trouble(survivor))
+}
+
+// CopyName is the directory, next to the data directory, that a start gate keeps data in from before a recovery.
+func CopyName(incident string) string { return "before-" + incident }

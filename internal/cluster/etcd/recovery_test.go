@@ -1,0 +1,210 @@
+package etcd_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// lostQuorum is a cluster of which orders-0 and orders-1 have lost their disks.
+func lostQuorum(change func(*etcd.State)) etcd.State {
+	return settled(func(s *etcd.State) {
+		s.Members, s.Auth = nil, nil
+		for i := range s.Pods[:2] {
+			s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].EverRan, s.Pods[i].Gate = nil, false, false, held(etcd.GateLostDisk)
+		}
+		s.Pods[2].Ready, s.Pods[2].Started = false, simNow.Add(-time.Hour)
+		s.Pods[2].View.Leader, s.Pods[2].View.Revision = 0, 41
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+// incident is what such a loss is called.
+var incident = etcd.Next(lostQuorum(nil)).Step.(etcd.SetRecovery).To.Incident
+
+// recovering is such a cluster in a phase of its recovery.
+func recovering(phase etcd.RecoveryPhase, change func(*etcd.State)) etcd.State {
+	return lostQuorum(func(s *etcd.State) {
+		s.Record.Recovery = etcd.Recovery{Incident: incident, Phase: phase, Since: simNow.Add(-time.Minute), Candidates: []string{"orders-2"}}
+		if phase == etcd.RecoveryStarted || phase == etcd.RecoveryOver {
+			s.Record.Recovery.Survivor = "orders-2"
+		}
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+// allHeld is one whose members have ended, and whose gates have told what there is.
+func allHeld(ends ...*etcd.LogEnd) etcd.State {
+	return recovering(etcd.RecoveryHeld, func(s *etcd.State) {
+		s.Record.Recovery.Candidates = []string{"orders-0", "orders-1", "orders-2"}
+		for i, end := range ends {
+			s.Pods[i].View, s.Pods[i].EverRan, s.Pods[i].Gate = nil, false, held(etcd.GateHeld)
+			s.Pods[i].Gate.Log = end
+		}
+	})
+}
+
+func TestNextWithoutAQuorumForGood(t *testing.T) {
+	reported := etcd.SetRecovery{To: etcd.Recovery{Incident: incident, Phase: etcd.RecoveryReported, Since: simNow, Candidates: []string{"orders-2"}}}
+	heldNow := etcd.SetRecovery{To: recovering(etcd.RecoveryHeld, nil).Record.Recovery}
+	goesOn := func(i int) etcd.SetRecovery {
+		r := allHeld().Record.Recovery
+		r.Phase, r.Survivor = etcd.RecoveryStarted, r.Candidates[i]
+		return etcd.SetRecovery{To: r}
+	}
+	for name, tc := range map[string]planRow{
+		"it is written down first": {state: lostQuorum(nil), step: reported, says: "orders-0 has an empty disk, orders-1 has an empty disk"},
+		"then there is a plan, and nothing is done": {
+			state:  recovering(etcd.RecoveryReported, nil),
+			reason: etcd.ReasonQuorumLost, stalled: true,
+			says: "Plan " + incident + ": orders-2 goes on as the only member; a copy of its data is kept, and the others join again with empty disks",
+		},
+		"which says how to approve of it": {
+			state:  recovering(etcd.RecoveryReported, nil),
+			reason: etcd.ReasonQuorumLost, stalled: true, says: "kubectl annotate etcdcluster orders quorate.dev/recover=" + incident,
+		},
+		"and what would be lost": {
+			state: recovering(etcd.RecoveryReported, func(s *etcd.State) {
+				s.Upkeep.Newest = etcd.Sighting{Revision: 44, At: simNow.Add(-time.Minute)}
+			}),
+			reason: etcd.ReasonQuorumLost, stalled: true, says: "It has revision 41, 3 less than was seen at 23:59:00: those changes are lost",
+		},
+		"approved, all members end":              {state: recovering(etcd.RecoveryReported, func(s *etcd.State) { s.Want.Approved = incident }), step: heldNow},
+		"the approval of another plan is none":   {state: recovering(etcd.RecoveryReported, func(s *etcd.State) { s.Want.Approved = "abcdef" }), reason: etcd.ReasonQuorumLost, stalled: true},
+		"after a time it may be done by itself":  {state: recovering(etcd.RecoveryReported, func(s *etcd.State) { s.Want.RecoverAfter = time.Minute }), step: heldNow},
+		"which is said while there is time left": {state: recovering(etcd.RecoveryReported, func(s *etcd.State) { s.Want.RecoverAfter = 3 * time.Minute }), reason: etcd.ReasonQuorumLost, stalled: true, says: "by itself at 00:02:00"},
+		"when another member loses its data, that is another plan": {
+			state: recovering(etcd.RecoveryReported, func(s *etcd.State) {
+				s.Record.Recovery.Incident, s.Want.Approved = "abcdef", "abcdef"
+			}),
+			step: reported,
+		},
+		"a quorum that comes back needs no plan": {
+			state: settled(func(s *etcd.State) { s.Record.Recovery = recovering(etcd.RecoveryReported, nil).Record.Recovery }),
+			step:  etcd.SetRecovery{},
+		},
+		"a member that does not answer may have newer data": {
+			state:  lostQuorum(func(s *etcd.State) { s.Pods[2].View = nil }),
+			reason: etcd.ReasonQuorumLost, says: "What orders-2 has is not known, because it does not answer; if its data cannot come back, delete its claim",
+		},
+		"one that was just started may find the others": {
+			state:  lostQuorum(func(s *etcd.State) { s.Pods[2].Started = simNow.Add(-time.Second) }),
+			reason: etcd.ReasonNoQuorum,
+		},
+		"without storage there is nothing to stop and start again": {
+			state: lostQuorum(func(s *etcd.State) { s.Want.Persistent = false }), reason: etcd.ReasonQuorumLost, stalled: true, says: "Without spec.storage",
+		},
+		"data that cannot be started from is lost": {
+			state: lostQuorum(func(s *etcd.State) { s.Pods[1].Gate, s.Pods[1].EverRan, s.Pods[1].Fatal = nil, true, "wal: crc mismatch" }),
+			step:  reported, says: "orders-1 cannot start from its data: wal: crc mismatch",
+		},
+		"a minority of lost disks is no loss of the quorum": {
+			state:  lostQuorum(func(s *etcd.State) { s.Pods[1].Gate, s.Pods[1].EverRan = nil, true }),
+			reason: etcd.ReasonNoQuorum,
+		},
+		"a member that runs is ended": {
+			state: recovering(etcd.RecoveryHeld, nil),
+			step:  etcd.DeletePod{Name: "orders-2", UID: "uid-orders-2", ResourceVersion: "7"},
+		},
+		"a gate that has not said what is there is waited for": {
+			state: recovering(etcd.RecoveryHeld, func(s *etcd.State) {
+				s.Pods[2].View, s.Pods[2].EverRan = nil, false
+			}),
+			reason: etcd.ReasonRecovering, says: "waits for the start gate of orders-2",
+		},
+		"a claim that is lost has nothing to say": {
+			state: func() etcd.State {
+				s := allHeld(nil, nil, &etcd.LogEnd{Term: 2, Index: 9})
+				s.Claims[0].Lost, s.Pods[0].Gate = "its node is gone", nil
+				return s
+			}(),
+			step: goesOn(2),
+		},
+		"the longest log goes on":              {state: allHeld(&etcd.LogEnd{Term: 2, Index: 8}, &etcd.LogEnd{Term: 2, Index: 9}, nil), step: goesOn(1)},
+		"a later term counts more than length": {state: allHeld(&etcd.LogEnd{Term: 3, Index: 8}, &etcd.LogEnd{Term: 2, Index: 9}, nil), step: goesOn(0)},
+		"without a log there is nothing to go on from": {
+			state: allHeld(nil, nil, nil), reason: etcd.ReasonRecovering, stalled: true, says: "finds no log",
+		},
+		"a log of a member that was not well before does not go on": {
+			state: func() etcd.State {
+				s := allHeld(&etcd.LogEnd{Term: 2, Index: 99}, nil, &etcd.LogEnd{Term: 2, Index: 9})
+				s.Record.Recovery.Candidates = []string{"orders-2"}
+				return s
+			}(),
+			step: etcd.SetRecovery{To: etcd.Recovery{
+				Incident: incident, Phase: etcd.RecoveryStarted, Since: simNow.Add(-time.Minute), Candidates: []string{"orders-2"}, Survivor: "orders-2",
+			}},
+		},
+		"a gate that was held gets to know the survivor": {
+			state: recovering(etcd.RecoveryStarted, func(s *etcd.State) {
+				s.Pods[2].View, s.Pods[2].EverRan, s.Pods[2].Gate = nil, false, held(etcd.GateHeld)
+			}),
+			step: etcd.DeletePod{Name: "orders-2", UID: "uid-orders-2", ResourceVersion: "7"},
+		},
+		"the survivor is waited for": {
+			state:  recovering(etcd.RecoveryStarted, nil),
+			reason: etcd.ReasonRecovering, says: "orders-2 starts as the only member; for now it has no leader",
+		},
+		"a survivor that cannot start is a matter for a human": {
+			state:  recovering(etcd.RecoveryStarted, func(s *etcd.State) { s.Pods[2].View, s.Pods[2].Fatal = nil, "invalid database" }),
+			reason: etcd.ReasonRecovering, stalled: true, says: "before-" + incident,
+		},
+	} {
+		t.Run(name, func(t *testing.T) { tc.check(t) })
+	}
+}
+
+func TestTheSurvivorLeadsAndTheOthersJoinAgain(t *testing.T) {
+	s := recovering(etcd.RecoveryStarted, func(s *etcd.State) {
+		s.Members = []etcd.Member{{ID: 3, Name: "orders-2", PeerURL: s.Want.Peers[2].URL, Published: true}}
+		s.Auth = &etcd.Auth{Enabled: true, PasswordWorks: true}
+		s.Pods[2].View.Leader, s.Pods[2].Ready = 3, true
+	})
+	over, ok := etcd.Next(s).Step.(etcd.SetRecovery)
+	if !ok || over.To.Phase != etcd.RecoveryOver || over.To.Survivor != "orders-2" {
+		t.Fatalf("%+v", etcd.Next(s))
+	}
+	s.Record.Recovery = over.To
+	for i := range s.Pods[:2] {
+		s.Pods[i].Gate = held(etcd.GateNotMember)
+	}
+	if p := etcd.Next(s); p.Step != (etcd.AddLearner{Name: "orders-0", URL: s.Want.Peers[0].URL, Via: "orders-2"}) {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestGateInARecovery(t *testing.T) {
+	in := func(phase etcd.RecoveryPhase, disk etcd.Disk, epoch string) etcd.GateInput {
+		s := recovering(phase, nil)
+		return etcd.GateInput{Self: s.Want.Peers[2], Record: *s.Record, Disk: disk, Epoch: epoch, Log: &etcd.LogEnd{Term: 2, Index: 9}}
+	}
+	other := in(etcd.RecoveryStarted, etcd.DiskReady, "")
+	other.Self = other.Record.Members[1]
+	broken := in(etcd.RecoveryHeld, etcd.DiskReady, "")
+	broken.LogError = errors.New("crc mismatch")
+	for name, tc := range map[string]struct {
+		in   etcd.GateInput
+		want func(etcd.GateDecision) bool
+	}{
+		"a plan changes nothing":   {in(etcd.RecoveryReported, etcd.DiskReady, ""), func(d etcd.GateDecision) bool { return d.Start && !d.Alone && d.Epoch == "" }},
+		"a held member tells":      {in(etcd.RecoveryHeld, etcd.DiskReady, ""), func(d etcd.GateDecision) bool { return !d.Start && d.Report.Log.Index == 9 && d.Report.Final() }},
+		"one without a log too":    {in(etcd.RecoveryHeld, etcd.DiskEmpty, ""), func(d etcd.GateDecision) bool { return !d.Start && d.Report.Reason == etcd.GateHeld && d.Report.Log == nil }},
+		"and one that is broken":   {broken, func(d etcd.GateDecision) bool { return !d.Start && d.Report.Reason == etcd.GateHeld && d.Report.Log == nil }},
+		"the survivor goes on":     {in(etcd.RecoveryStarted, etcd.DiskReady, ""), func(d etcd.GateDecision) bool { return d.Start && d.Alone && d.Epoch == incident }},
+		"later, too":               {in(etcd.RecoveryOver, etcd.DiskReady, "earlier"), func(d etcd.GateDecision) bool { return d.Start && d.Alone && d.Epoch == incident }},
+		"but only once":            {in(etcd.RecoveryOver, etcd.DiskReady, incident), func(d etcd.GateDecision) bool { return d.Start && !d.Alone }},
+		"the others' data is kept": {other, func(d etcd.GateDecision) bool { return d.SetAside && !d.Start }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if d := etcd.DecideStart(tc.in); !tc.want(d) {
+				t.Errorf("%+v", d)
+			}
+		})
+	}
+}
