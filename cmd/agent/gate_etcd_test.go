@@ -181,3 +181,72 @@ func TestAPeerThatTalksNonsenseIsNoInformation(t *testing.T) {
 		srv.Close()
 	}
 }
+
+// recoveredWithout is the record of a cluster that goes on without the member of the fixture.
+func recoveredWithout(self etcd.Peer, other etcd.Peer) etcd.Record {
+	return etcd.Record{
+		Bootstrap: etcd.BootstrapNew, ClusterID: 0xc1, Members: []etcd.Peer{self, other},
+		Recovery: etcd.Recovery{Incident: "3f9a2c", Phase: etcd.RecoveryOver, Survivor: other.Name},
+	}
+}
+
+func TestTheGateKeepsWhatAMemberHadBeforeARecovery(t *testing.T) {
+	self, other := etcd.Peer{Name: "orders-0", URL: "http://orders-0:2380"}, etcd.Peer{Name: "orders-1"}
+	other.URL = peer(t, "c1", []etcd.PeerMember{
+		{PeerURLs: []string{self.URL}},
+		{Name: other.Name, PeerURLs: []string{"http://orders-1:2380"}, ClientURLs: []string{"http://orders-1:2379"}},
+	})
+	g := newGate(t, recoveredWithout(self, other))
+	log := filepath.Join("member", "wal", "0000000000000000-0000000000000000.wal")
+	g.write(filepath.Join(g.dataDir, log), "what it had")
+	if err := g.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.read(filepath.Join(g.volume(), "before-3f9a2c", log)); got != "what it had" {
+		t.Errorf("kept: %q", got)
+	}
+	if got := g.read(filepath.Join(g.runDir, "etcd.yaml")); !strings.Contains(got, "initial-cluster-state: existing") {
+		t.Errorf("%s", got)
+	}
+	g.write(filepath.Join(g.dataDir, log), "what it got since")
+	if err := g.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.read(filepath.Join(g.dataDir, log)); got != "what it got since" {
+		t.Errorf("after a restart it has %q", got)
+	}
+}
+
+func TestTheGateHoldsEverybodyWhileARecoveryLooksForASurvivor(t *testing.T) {
+	r := recoveredWithout(etcd.Peer{Name: "orders-0", URL: "http://127.0.0.1:1"}, etcd.Peer{Name: "orders-1", URL: "http://127.0.0.1:1"})
+	r.Recovery.Phase, r.Recovery.Survivor = etcd.RecoveryHeld, ""
+	g := newGate(t, r)
+	g.write(filepath.Join(g.dataDir, "member", "wal", "0000000000000000-0000000000000000.wal"), "no log at all")
+	if err := g.run(t.Context()); err == nil {
+		t.Fatal("it starts")
+	}
+	report, ok := etcd.ParseGateReport(g.read(g.terminationLog))
+	if !ok || report.Reason != etcd.GateHeld || report.Log != nil || !strings.Contains(report.Message, "cannot be read") {
+		t.Errorf("%+v", report)
+	}
+	if _, err := os.Stat(filepath.Join(g.volume(), epochFile)); err == nil {
+		t.Error("the volume bears an incident that is not over")
+	}
+}
+
+func TestACopyIsComplete(t *testing.T) {
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	g := gateFixture{t: t}
+	g.write(filepath.Join(from, "member", "snap", "db"), strings.Repeat("x", 100_000))
+	g.write(filepath.Join(from, "member", "wal", "0.wal"), "log")
+	size, err := treeSize(from)
+	if err != nil || size != 100_003 {
+		t.Errorf("%d, %v", size, err)
+	}
+	if err := copyTree(from, to); err != nil {
+		t.Fatal(err)
+	}
+	if g.read(filepath.Join(to, "member", "wal", "0.wal")) != "log" || len(g.read(filepath.Join(to, "member", "snap", "db"))) != 100_000 {
+		t.Error("the copy differs")
+	}
+}

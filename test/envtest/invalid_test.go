@@ -112,6 +112,8 @@ var invalidEtcd = map[string]bad{
 	"window on no day":                {spec: `maintenance: {window: {start: "02:30", duration: 1h, days: []}}`, field: "spec.maintenance.window.days", words: "at least 1"},
 	"window on a short day":           {spec: `maintenance: {window: {start: "02:30", duration: 1h, days: [Mon]}}`, field: "spec.maintenance.window.days[0]", words: "supported values"},
 	"window twice on a day":           {spec: `maintenance: {window: {start: "02:30", duration: 1h, days: [Monday, Monday]}}`, field: "spec.maintenance.window.days[1]", words: "Duplicate"},
+	"recovery at once":                {spec: `recovery: {automaticAfter: 1s}`, field: "spec.recovery.automaticAfter", words: "from 10s to 24h"},
+	"recovery in a while":             {spec: `recovery: {automaticAfter: soon}`, field: "spec.recovery.automaticAfter", words: "for example 10m"},
 	"defragmentation by hand":         {spec: `maintenance: {defragmentation: {mode: Manual}}`, field: "spec.maintenance.defragmentation.mode", words: "supported values"},
 	"defragmentation for nothing":     {spec: `maintenance: {defragmentation: {minFree: 1Mi}}`, field: "spec.maintenance.defragmentation.minFree", words: "from 32Mi to 100Gi"},
 	"negative free space":             {spec: `maintenance: {defragmentation: {minFree: "-1Gi"}}`, field: "spec.maintenance.defragmentation.minFree", words: "no sign"},

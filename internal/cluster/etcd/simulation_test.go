@@ -999,8 +999,8 @@ func (s *sim) hopeless() bool {
 
 // rescuable reports whether a member with a vote has its data.
 func (s *sim) rescuable() bool {
-	for _, c := range s.claims {
-		if s.persistent && !c.lost && !c.corrupt && c.disk.HasLog && slices.Contains(c.disk.Voters(), c.disk.MemberID) {
+	for i, c := range s.claims {
+		if s.persistent && i < len(s.record.Members) && !c.lost && !c.corrupt && c.disk.HasLog && slices.Contains(c.disk.Voters(), c.disk.MemberID) {
 			return true
 		}
 	}
