@@ -942,7 +942,7 @@ func (s *sim) quiet() string {
 			return bad
 		}
 		rest++
-		if !s.plan.Settled() && !s.plan.Stalled {
+		if (!s.plan.Settled() && !s.plan.Stalled) || s.haunted() {
 			rest = 0
 		}
 	}
@@ -964,6 +964,16 @@ func (s *sim) quiet() string {
 		return "it gave up although a quorum of disks is there: " + plan.Message
 	}
 	return ""
+}
+
+// haunted reports whether a process that the API server has forgotten is in the way of a pod.
+func (s *sim) haunted() bool {
+	for _, o := range s.orphans {
+		if s.set != nil && o.ordinal < s.set.members {
+			return true
+		}
+	}
+	return false
 }
 
 // hopeless reports whether fewer than a quorum of the voters, by the longest log, have their data.
