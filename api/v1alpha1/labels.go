@@ -13,6 +13,8 @@ const (
 	AnnotationTemplateHash = "quorate.dev/template-hash"
 	// AnnotationVersion is the version of the data store that a pod was made with.
 	AnnotationVersion = "quorate.dev/version"
+	// AnnotationTargetVersion is the version that the Job of a snapshot was made on the way to.
+	AnnotationTargetVersion = "quorate.dev/target-version"
 )
 
 // Finalizer keeps a resource until what it made outside Kubernetes is removed.
@@ -23,4 +25,6 @@ const (
 	ComponentEtcd     = "etcd"
 	ComponentRedis    = "redis"
 	ComponentEtcdUser = "etcd-user"
+	// ComponentEtcdSnapshot is what takes and keeps the snapshots of an etcd cluster.
+	ComponentEtcdSnapshot = "etcd-snapshot"
 )

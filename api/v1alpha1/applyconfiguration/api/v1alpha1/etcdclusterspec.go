@@ -48,6 +48,9 @@ type EtcdClusterSpecApplyConfiguration struct {
 	// maintenance says when the databases are defragmented. Default: whenever it
 	// is worth it.
 	Maintenance *EtcdMaintenanceSpecApplyConfiguration `json:"maintenance,omitempty"`
+	// upgrade says how a newer version is reached. Default: with a snapshot
+	// before the first pod.
+	Upgrade *EtcdUpgradeSpecApplyConfiguration `json:"upgrade,omitempty"`
 	// paused stops the operator from changing anything of this cluster, but for
 	// certificates that would expire; its status is still reported. Default:
 	// false.
@@ -137,6 +140,14 @@ func (b *EtcdClusterSpecApplyConfiguration) WithAuth(value *AuthSpecApplyConfigu
 // If called multiple times, the Maintenance field is set to the value of the last call.
 func (b *EtcdClusterSpecApplyConfiguration) WithMaintenance(value *EtcdMaintenanceSpecApplyConfiguration) *EtcdClusterSpecApplyConfiguration {
 	b.Maintenance = value
+	return b
+}
+
+// WithUpgrade sets the Upgrade field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Upgrade field is set to the value of the last call.
+func (b *EtcdClusterSpecApplyConfiguration) WithUpgrade(value *EtcdUpgradeSpecApplyConfiguration) *EtcdClusterSpecApplyConfiguration {
+	b.Upgrade = value
 	return b
 }
 
