@@ -101,8 +101,11 @@ func TestSnapshotBeforeAnUpgrade(t *testing.T) {
 			state: saving(nil, func(s *etcd.State) { s.Record.Snapshot = snapshotFor(next) }), step: etcd.TakeSnapshot{From: v36, For: v37},
 		},
 		"nor after an hour": {
-			state: saving(nil, func(s *etcd.State) { s.Record.Snapshot = snapshotFor(v37); s.Record.Snapshot.Time = ago(61 * time.Minute) }),
-			step:  etcd.TakeSnapshot{From: v36, For: v37},
+			state: saving(nil, func(s *etcd.State) {
+				s.Record.Snapshot = snapshotFor(v37)
+				s.Record.Snapshot.Time = ago(61 * time.Minute)
+			}),
+			step: etcd.TakeSnapshot{From: v36, For: v37},
 		},
 		"takes its time": {
 			state:  saving(&etcd.SnapshotJob{Age: 10 * time.Minute}, nil),
