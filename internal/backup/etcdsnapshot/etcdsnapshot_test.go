@@ -24,7 +24,7 @@ import (
 )
 
 func TestASnapshotOfARealServerIsWhole(t *testing.T) {
-	eachServer(t, func(t *testing.T, version string, c *clientv3.Client) {
+	eachServer(t, func(t *testing.T, s server, c *clientv3.Client) {
 		t.Helper()
 		revision := write(t, c, 200)
 		dir := etcdsnapshot.Dir{Path: t.TempDir()}
@@ -32,11 +32,11 @@ func TestASnapshotOfARealServerIsWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		name, content, err := dir.Save(t.Context(), c, etcdsnapshot.Wanted{Version: version, Size: status.DbSize, Revision: revision})
+		name, content, err := dir.Save(t.Context(), c, etcdsnapshot.Wanted{Version: s.version, Size: status.DbSize, Revision: revision})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name != fmt.Sprintf("%s-%d.db", version, revision) || content.Revision != revision {
+		if name != fmt.Sprintf("%s-%d.db", s.version, revision) || content.Revision != revision {
 			t.Errorf("%s, %+v; the newest revision is %d", name, content, revision)
 		}
 		again, err := etcdsnapshot.Verify(filepath.Join(dir.Path, name))
@@ -47,12 +47,17 @@ func TestASnapshotOfARealServerIsWhole(t *testing.T) {
 			t.Errorf("the directory holds %v", got)
 		}
 		t.Logf("%s: %+v", name, content)
+		restored := s.start(t, s.restore(t, filepath.Join(dir.Path, name)))
+		got, err := restored.Get(t.Context(), "key-", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil || got.Count != 200 || got.Header.Revision != revision {
+			t.Errorf("after a restore there are %d keys at revision %d, %v", got.Count, got.Header.Revision, err)
+		}
 	})
 }
 
 // The newest change of all may be a deletion that a compaction has thrown away.
 func TestTheRevisionIsKnownAfterACompaction(t *testing.T) {
-	eachServer(t, func(t *testing.T, version string, c *clientv3.Client) {
+	eachServer(t, func(t *testing.T, s server, c *clientv3.Client) {
 		t.Helper()
 		write(t, c, 10)
 		r, err := c.Delete(t.Context(), "key-", clientv3.WithPrefix())
@@ -63,7 +68,7 @@ func TestTheRevisionIsKnownAfterACompaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, content, err := etcdsnapshot.Dir{Path: t.TempDir()}.Save(t.Context(), c,
-			etcdsnapshot.Wanted{Version: version, Revision: r.Header.Revision})
+			etcdsnapshot.Wanted{Version: s.version, Revision: r.Header.Revision})
 		if err != nil || content.Revision != r.Header.Revision {
 			t.Errorf("%+v, %v; the newest revision is %d", content, err, r.Header.Revision)
 		}
@@ -71,7 +76,7 @@ func TestTheRevisionIsKnownAfterACompaction(t *testing.T) {
 }
 
 func TestDamageIsFound(t *testing.T) {
-	eachServer(t, func(t *testing.T, _ string, c *clientv3.Client) {
+	eachServer(t, func(t *testing.T, _ server, c *clientv3.Client) {
 		t.Helper()
 		write(t, c, 200)
 		var whole bytes.Buffer

@@ -17,7 +17,7 @@ import (
 
 // eachServer runs a test with the newest etcd of each supported minor version. They are what the tests are about, so their absence is
 // a failure: `make test-unit` builds them.
-func eachServer(t *testing.T, run func(t *testing.T, version string, c *clientv3.Client)) {
+func eachServer(t *testing.T, run func(t *testing.T, s server, c *clientv3.Client)) {
 	t.Helper()
 	dir := os.Getenv("QUORATE_SERVERS")
 	if dir == "" {
@@ -33,22 +33,35 @@ func eachServer(t *testing.T, run func(t *testing.T, version string, c *clientv3
 			t.Fatalf("no etcd %s under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", minor, dir)
 		}
 		path := found[len(found)-1]
-		version := strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(path))), "etcd-")
-		t.Run(version, func(t *testing.T) {
+		s := server{binary: path, version: strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(path))), "etcd-")}
+		t.Run(s.version, func(t *testing.T) {
 			t.Parallel()
-			run(t, version, start(t, path))
+			run(t, s, s.start(t, filepath.Join(t.TempDir(), "data")))
 		})
 	}
 }
 
+// server is an etcd to run.
+type server struct{ version, binary string }
+
+// restore makes a data directory out of a snapshot, with etcd's own tool.
+func (s server) restore(t *testing.T, snapshot string) (data string) {
+	t.Helper()
+	data = filepath.Join(t.TempDir(), "restored")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(s.binary), "etcdutl"), "snapshot", "restore", snapshot, "--data-dir="+data)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("etcdutl: %v\n%s", err, out)
+	}
+	return data
+}
+
 // start runs one member and returns its client.
-func start(t *testing.T, binary string, more ...string) *clientv3.Client {
+func (s server) start(t *testing.T, data string) *clientv3.Client {
 	t.Helper()
 	client, peer := address(t), address(t)
-	cmd := exec.Command(binary, append([]string{ //nolint:noctx // It ends with the test, see below.
-		"--data-dir=" + t.TempDir(), "--listen-client-urls=" + client, "--advertise-client-urls=" + client,
-		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer,
-	}, more...)...)
+	cmd := exec.Command(s.binary, "--data-dir="+data, //nolint:noctx // It ends with the test, see below.
+		"--listen-client-urls="+client, "--advertise-client-urls="+client,
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer)
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
