@@ -102,11 +102,11 @@ func (s etcdSnapshot) choose(ctx context.Context) (chosen *clientv3.Client, best
 	if err != nil {
 		return nil, nil, err
 	}
-	var flaws []error
+	var flaws []string
 	for _, url := range s.members {
 		c, status, err := ask(ctx, url, secure, password)
 		if err != nil {
-			flaws = append(flaws, fmt.Errorf("%s: %w", podOf(url), err))
+			flaws = append(flaws, fmt.Sprintf("%s: %v", podOf(url), err))
 			continue
 		}
 		if best != nil && !better(status, best) {
@@ -119,7 +119,7 @@ func (s etcdSnapshot) choose(ctx context.Context) (chosen *clientv3.Client, best
 		chosen, best = c, status
 	}
 	if chosen == nil {
-		return nil, nil, fmt.Errorf("no member is well enough for a snapshot: %w", errors.Join(flaws...))
+		return nil, nil, fmt.Errorf("no member is well enough for a snapshot (%s)", strings.Join(flaws, "; "))
 	}
 	return chosen, best, nil
 }

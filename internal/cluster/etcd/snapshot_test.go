@@ -289,6 +289,7 @@ func TestThePodOfASnapshotIsNoMember(t *testing.T) {
 		b.Cluster.Spec.Template = &v1alpha1.PodTemplate{
 			Tolerations:  []v1alpha1.Toleration{{Operator: ptr.To(corev1.TolerationOpExists)}},
 			NodeSelector: map[string]v1alpha1.LabelValue{"pool": "etcd"},
+			Labels:       map[string]v1alpha1.TemplateValue{"team": "orders"},
 			Affinity:     &v1alpha1.Affinity{PodAntiAffinity: &v1alpha1.PodAffinity{}},
 		}
 	})
@@ -297,7 +298,7 @@ func TestThePodOfASnapshotIsNoMember(t *testing.T) {
 	for k, v := range etcd.Selector("orders") {
 		matches = matches && tpl.Labels[k] == v
 	}
-	if matches || tpl.Labels["app.kubernetes.io/instance"] == "orders" {
+	if matches || tpl.Labels["app.kubernetes.io/instance"] == "orders" || tpl.Labels["team"] != "" {
 		t.Errorf("labels %v", tpl.Labels)
 	}
 	if a := tpl.Spec.Affinity; a != nil && (a.PodAntiAffinity != nil || a.PodAffinity != nil) {

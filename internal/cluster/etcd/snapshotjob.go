@@ -142,13 +142,13 @@ func (b Blueprint) snapshotResources() *corev1ac.ResourceRequirementsApplyConfig
 }
 
 // placeOnly is what of the user's template is for this pod as well: where it may run, and with what rights. Where members run in
-// relation to each other is not.
+// relation to each other is not, and neither are the labels that they may be told apart by.
 func placeOnly(user *v1alpha1.PodTemplate) *v1alpha1.PodTemplate {
 	if user == nil {
 		return nil
 	}
 	out := user.DeepCopy()
-	out.Env, out.TopologySpreadConstraints = nil, nil
+	out.Labels, out.Env, out.TopologySpreadConstraints = nil, nil, nil
 	if out.Affinity != nil {
 		out.Affinity.PodAffinity, out.Affinity.PodAntiAffinity = nil, nil
 	}
