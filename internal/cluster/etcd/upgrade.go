@@ -62,10 +62,8 @@ func Hop(from, to Version) Version {
 func setVersion(s State) (cluster.Plan, bool) {
 	from, to := s.Record.Version, s.Want.Version
 	switch {
-	case from == to:
+	case from == to, to.Minor == from.Minor && s.unsaved(): // See snapshotFirst.
 		return cluster.Pass()
-	case to.Minor == from.Minor && s.unsaved():
-		return cluster.Pass() // See snapshotFirst.
 	case to.Minor == from.Minor:
 	case !s.known() && s.Record.Bootstrap != BootstrapRecovered && !slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.View != nil }):
 	case to.Minor == s.ClusterVersion.Minor && to.Minor < from.Minor && (s.runs(to.Minor) || s.goingBack()):
