@@ -100,13 +100,12 @@ func upgrading(t *testing.T, policy v1alpha1.DeletionPolicy) *stage {
 	return s
 }
 
-func (s *stage) pass() *v1alpha1.EtcdCluster {
+func (s *stage) pass() {
 	s.t.Helper()
 	if _, err := s.newOperator().Reconcile(s.t.Context(), s.cluster()); err != nil {
 		s.t.Fatal(err)
 	}
 	s.kubelet()
-	return s.cluster()
 }
 
 func (s *stage) claim() *corev1.PersistentVolumeClaim {

@@ -60,7 +60,7 @@ func runSnapshotEtcd(ctx context.Context, args []string) error {
 	if err != nil {
 		text = err.Error()
 	}
-	if writeErr := os.WriteFile(s.terminationLog, []byte(text), 0o600); writeErr != nil { //nolint:gosec // The path is an argument of ours.
+	if writeErr := os.WriteFile(s.terminationLog, []byte(text), 0o600); writeErr != nil {
 		return errors.Join(err, fmt.Errorf("write the termination message: %w", writeErr))
 	}
 	return err

@@ -215,10 +215,12 @@ func TestTheJobOfASnapshot(t *testing.T) {
 	job := snapshotJob(t, "orders-operator-tls", nil)
 	pod := job.Spec.Template.Spec
 	c := pod.Containers[0]
-	wantArgs := []string{"snapshot", "etcd", "--version=3.6.16",
+	wantArgs := []string{
+		"snapshot", "etcd", "--version=3.6.16",
 		"--member=https://orders-0.orders-peers.shop.svc.cluster.local:2379",
 		"--member=https://orders-1.orders-peers.shop.svc.cluster.local:2379",
-		"--member=https://orders-2.orders-peers.shop.svc.cluster.local:2379"}
+		"--member=https://orders-2.orders-peers.shop.svc.cluster.local:2379",
+	}
 	if diff := cmp.Diff(wantArgs, c.Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
