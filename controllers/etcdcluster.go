@@ -95,6 +95,9 @@ func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
 	if err := k.ensureMembers(ctx, o, b); err != nil {
 		return err
 	}
+	if err := k.keepSnapshots(ctx, o, b); err != nil {
+		return err
+	}
 	if open, err := k.open(ctx, o); err != nil || !open {
 		return err
 	}

@@ -38,6 +38,12 @@ func (k *EtcdKind) change(ctx context.Context, o *v1alpha1.EtcdCluster, step clu
 		return k.note(ctx, o, func(r *etcd.Record) { r.Recovery = step.To })
 	case etcd.NoteFlushed:
 		return k.note(ctx, o, func(r *etcd.Record) { r.Flushed = true })
+	case etcd.TakeSnapshot:
+		return k.takeSnapshot(ctx, o, step)
+	case etcd.RecordSnapshot:
+		return k.note(ctx, o, func(r *etcd.Record) { r.Snapshot = step.Snapshot })
+	case etcd.DropSnapshotJob:
+		return k.dropSnapshotJob(ctx, o, step)
 	case etcd.Downgrade:
 		return k.through(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.Downgrade(ctx, step.To) })
 	case etcd.CancelDowngrade:

@@ -64,6 +64,9 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	if len(pods) == 0 || s.Record == nil {
 		return s, nil
 	}
+	if err := k.observeSnapshot(ctx, o, &s); err != nil {
+		return etcd.State{}, err
+	}
 	return s, k.askMembers(ctx, o, &s, pods)
 }
 
@@ -120,6 +123,7 @@ func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint) (etcd.Want, e
 		Version:           b.Target,
 		Settings:          made,
 		Asked:             b.Asked,
+		Snapshot:          o.Spec.Upgrade.NeedsSnapshot(),
 		ImageOverridden:   b.Cluster.Spec.Image != nil,
 		Auth:              o.Spec.Auth.AuthMode() == v1alpha1.AuthPassword,
 		PasswordSecret:    secret,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,6 +53,8 @@ type stage struct {
 	kinds           map[string]int
 	// readyAt are the numbers of writes after which the cluster was Ready.
 	readyAt []int
+	// snapshots are how the next Jobs end, one after the other; what is beyond them ends well.
+	snapshots []string
 	// log is what was written, in order.
 	log []string
 	// refusal is what the API server answers to the write refuseAt instead of carrying it out.
@@ -213,6 +216,7 @@ func (s *stage) kubelet() {
 	s.crashAt, s.refuseAt = 0, 0
 	defer func() { s.writes, s.log, s.crashAt, s.refuseAt = writes, log, crash, refuse }()
 	s.endPods(int(*set.Spec.Replicas))
+	s.runJob()
 	for i := range int(*set.Spec.Replicas) {
 		s.runPod(set, record, i)
 	}
@@ -358,7 +362,7 @@ func (s *stage) objects() []string {
 	var out []string
 	for _, list := range []client.ObjectList{
 		&corev1.ServiceList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}, &appsv1.StatefulSetList{},
-		&policyv1.PodDisruptionBudgetList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{},
+		&policyv1.PodDisruptionBudgetList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{}, &batchv1.JobList{},
 	} {
 		if err := s.api.List(s.t.Context(), list, client.InNamespace(s.name.Namespace)); err != nil {
 			s.t.Fatal(err)

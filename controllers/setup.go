@@ -6,6 +6,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -80,6 +81,7 @@ func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, objec
 			Owns(&corev1.ConfigMap{}).
 			Owns(&corev1.Service{}).
 			Owns(&policyv1.PodDisruptionBudget{}).
+			Owns(&batchv1.Job{}).
 			Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component))).
 			Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component)))
 	})
@@ -128,7 +130,7 @@ func CacheOptions(namespaces []string) cache.Options {
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: ours, &corev1.PersistentVolumeClaim{}: ours, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours,
-			&appsv1.StatefulSet{}: ours, &policyv1.PodDisruptionBudget{}: ours,
+			&appsv1.StatefulSet{}: ours, &policyv1.PodDisruptionBudget{}: ours, &batchv1.Job{}: ours,
 		},
 	}
 	if len(namespaces) > 0 {

@@ -77,6 +77,10 @@ type EtcdClusterSpec struct {
 	// reported, and carried out when it is approved.
 	// +optional
 	Recovery *RecoverySpec `json:"recovery,omitempty"`
+	// upgrade says how a newer version is reached. Default: with a snapshot
+	// before the first pod.
+	// +optional
+	Upgrade *EtcdUpgradeSpec `json:"upgrade,omitempty"`
 	// paused stops the operator from changing anything of this cluster, but for
 	// certificates that would expire; its status is still reported. Default:
 	// false.
@@ -270,6 +274,9 @@ type EtcdClusterStatus struct {
 	// certificates says until when they are valid. Absent without TLS.
 	// +optional
 	Certificates *CertificateStatus `json:"certificates,omitempty"`
+	// snapshot that was taken last before an upgrade. Absent before the first.
+	// +optional
+	Snapshot *EtcdSnapshotStatus `json:"snapshot,omitempty"`
 }
 
 // EtcdCluster is an etcd cluster.

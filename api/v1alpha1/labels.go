@@ -16,6 +16,8 @@ const (
 	// AnnotationRecover approves of the plan to recover a quorum that was lost for good. Its value is the incident that the
 	// plan names, so that what is approved is what was read.
 	AnnotationRecover = "quorate.dev/recover"
+	// AnnotationTargetVersion is the version that the Job of a snapshot was made on the way to.
+	AnnotationTargetVersion = "quorate.dev/target-version"
 )
 
 // Finalizer keeps a resource until what it made outside Kubernetes is removed.
@@ -26,4 +28,6 @@ const (
 	ComponentEtcd     = "etcd"
 	ComponentRedis    = "redis"
 	ComponentEtcdUser = "etcd-user"
+	// ComponentEtcdSnapshot is what takes and keeps the snapshots of an etcd cluster.
+	ComponentEtcdSnapshot = "etcd-snapshot"
 )

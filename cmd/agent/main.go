@@ -1,5 +1,5 @@
 // Command agent runs inside the pods of the clusters, from the operator's own image: as the start gate in front of a
-// data store, and as a small client in the demonstration.
+// data store, to take snapshots, and as a small client in the demonstration.
 package main
 
 import (
@@ -15,6 +15,8 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"gate etcd":  runGateEtcd,
 	"gate redis": runGateRedis,
 	"demo":       runDemo,
+
+	"snapshot etcd": runSnapshotEtcd,
 }
 
 func main() {
@@ -37,5 +39,5 @@ func run(ctx context.Context, args []string) error {
 			return command(ctx, args[words:])
 		}
 	}
-	return fmt.Errorf("unknown command %q: use gate etcd, gate redis or demo", args)
+	return fmt.Errorf("unknown command %q: use gate etcd, gate redis, snapshot etcd or demo", args)
 }

@@ -42,6 +42,9 @@ func ClientTLSSecret(cluster string) string { return cluster + "-client-tls" }
 // OperatorTLSSecret holds the certificate that the operator itself connects with.
 func OperatorTLSSecret(cluster string) string { return cluster + "-operator-tls" }
 
+// Snapshot is the claim that the snapshots of an etcd cluster are kept on, and the Job that takes one.
+func Snapshot(cluster string) string { return cluster + "-snapshot" }
+
 // ShardSet is the StatefulSet of one Redis shard.
 func ShardSet(cluster string, shard int) string { return fmt.Sprintf("%s-%d", cluster, shard) }
 

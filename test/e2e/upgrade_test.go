@@ -26,7 +26,9 @@ func TestEtcdIsUpgradedUnderLoad(t *testing.T) {
 			createReady(ctx, t, s, c)
 		})).
 		Assess("from 3.5 to 3.7 in one edit", step(func(ctx context.Context, t *testing.T, s *scope) {
+			from, began := c.Spec.Version, time.Now()
 			moves(ctx, t, s, c, s.version(t, "ETCD_3_7"))
+			savedFirst(ctx, t, s, c, from, began)
 		})).
 		Assess("a version that cannot be had is set back", step(func(ctx context.Context, t *testing.T, s *scope) {
 			summary := underLoad(ctx, t, s, c, "version that cannot be had", func() { rejected(ctx, t, s, c) })

@@ -45,6 +45,7 @@ var invalidEtcd = map[string]bad{
 	"negative size":                   {spec: `size: -3`, field: "spec.size", words: "must be 1, 3, 5 or 7"},
 	"size nine":                       {spec: `size: 9`, field: "spec.size", words: "more than 7 slow every write down"},
 	"size beyond 32 bits":             {spec: `size: 4294967299`, field: "spec.size", words: "must be 1, 3, 5 or 7"},
+	"a snapshot now and then":         {spec: `upgrade: {snapshot: Sometimes}`, field: "spec.upgrade.snapshot", words: "Unsupported value"},
 	"size in words":                   {spec: `size: three`, field: "spec.size", words: "must be of type integer"},
 	"size and a half":                 {spec: `size: 3.5`, field: "spec.size", words: "must be of type int32"},
 	"version with a v":                {spec: `version: v3.6.16`, field: "spec.version", words: "write 3.6.16, without a leading v"},

@@ -31,6 +31,8 @@ var validEtcd = map[string]string{
 	"largest quota of a volume":  `config: {quotaBackendBytes: 640Mi}`,
 	"maintenance at weekends":    `maintenance: {window: {start: "23:30", duration: 2h, timeZone: Europe/Berlin, days: [Saturday, Sunday]}, defragmentation: {mode: Auto, minFree: 1Gi}}`,
 	"maintenance at any time":    `maintenance: {window: {start: "00:00", duration: 24h0m0s}}`,
+	"no snapshot at an upgrade":  `upgrade: {snapshot: Skip}`,
+	"a snapshot at an upgrade":   `upgrade: {snapshot: Required}`,
 	"no defragmentation":         `maintenance: {window: null, defragmentation: {mode: Disabled}}`,
 	"extra parameters":           `config: {extra: {max-txn-ops: "256", pre-vote: "true", corrupt-check-time: 1h, cipher-suites: "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384"}}`,
 	"experimental ones with 3.5": `{version: 3.5.35, config: {extra: {experimental-corrupt-check-time: 1h}}}`,

@@ -45,6 +45,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EtcdMemberStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdPermission"):
 		return &apiv1alpha1.EtcdPermissionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EtcdSnapshotStatus"):
+		return &apiv1alpha1.EtcdSnapshotStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EtcdUpgradeSpec"):
+		return &apiv1alpha1.EtcdUpgradeSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdUser"):
 		return &apiv1alpha1.EtcdUserApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdUserSpec"):

@@ -125,6 +125,7 @@ func Status(st *v1alpha1.EtcdClusterStatus, s State) {
 	if s.known() {
 		st.ClusterID = FormatID(s.Record.ClusterID)
 	}
+	st.Snapshot = snapshotStatus(s)
 	if s.Open {
 		st.ConnectionSecret = cluster.ConnectionSecret(s.Want.Name)
 	}

@@ -128,6 +128,8 @@ func TestTheRecordSurvivesItsConfigMap(t *testing.T) {
 	for _, r := range []etcd.Record{
 		{Bootstrap: etcd.BootstrapNew, Members: etcd.Peers("orders", "default", "cluster.local", 3, true)},
 		{Bootstrap: etcd.BootstrapRetained, ClusterID: 1<<63 + 5, Members: etcd.Peers("orders", "default", "cluster.local", 1, false)},
+		{Bootstrap: etcd.BootstrapNew, Members: etcd.Peers("orders", "default", "cluster.local", 1, false), Snapshot: snapshotFor(v37)},
+		{Bootstrap: etcd.BootstrapNew, Members: etcd.Peers("orders", "default", "cluster.local", 1, false), Snapshot: snapshotFor(etcd.Version{})},
 	} {
 		got, err := etcd.ParseRecord(r.Data())
 		if err != nil {
@@ -146,6 +148,7 @@ func TestADamagedRecordIsRefused(t *testing.T) {
 		"another bootstrap": func(d map[string]string) { d[etcd.KeyBootstrap] = "maybe" },
 		"no members":        func(d map[string]string) { d[etcd.KeyMembers] = "" },
 		"garbled members":   func(d map[string]string) { d[etcd.KeyMembers] = "orders-0" },
+		"garbled snapshot":  func(d map[string]string) { d["snapshot"] = "yes" },
 		"garbled id":        func(d map[string]string) { d[etcd.KeyClusterID] = strings.Repeat("f", 17) },
 	} {
 		data := good.Data()

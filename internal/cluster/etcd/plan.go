@@ -67,11 +67,11 @@ func Next(s State) cluster.Plan {
 		recordIdentity, authenticate, letClientsIn,
 		refuseStrangers, adopt, replaceLost, judgeCorruption, promote, rejoin,
 		reportForeignPeers, refuseStorage,
-		dropSick, waitForVersion, restartSick, waitForHealth,
+		dropSick, waitForVersion, restartSick, snapshotOfTheSick, waitForHealth,
 		refuseVersion, waitForLag, rollOut, prove,
 		shrink, discard,
 		healSpace,
-		stay, awaitAgreement, downgrade, flush, upgrade, grow,
+		stay, awaitAgreement, downgrade, flush, upgrade, grow, snapshotFirst,
 		reportRejected, defragmentWhereWorthIt,
 	))
 }
@@ -188,7 +188,7 @@ func waitForMembers(s State) (cluster.Plan, bool) {
 	if !s.known() {
 		reason, what = ReasonStarting, fmt.Sprintf("waiting for the first quorum of %d members", len(s.Record.Members))
 	}
-	return cluster.Wait(reason, s.pace(), "%s%s", what, troubles(s))
+	return cluster.Wait(reason, s.pace(), "%s%s%s", what, troubles(s), s.unheard())
 }
 
 // pace is how soon to look again for what the members settle among themselves: often while enough of them run for a

@@ -33,6 +33,7 @@ const (
 	keyRejected  = "rejected"
 	keyVerdict   = "verdict"
 	keyFlushed   = "flushed"
+	keySnapshot  = "snapshot"
 )
 
 // Peer is a member as the specification names it: its pod and its peer URL.
@@ -56,11 +57,13 @@ type Record struct {
 	Rejected, Verdict string
 	// Flushed says that no member has entries of 3.5 in its log.
 	Flushed bool
+	// Snapshot that was taken last before an upgrade, zero before the first.
+	Snapshot Snapshot
 }
 
 // With returns the record for pods of another version.
 func (r Record) With(v Version) Record {
-	r.Version, r.Flushed = v, r.Flushed && v.Minor >= beforeTheLogEnds
+	r.Version, r.Flushed, r.Snapshot = v, r.Flushed && v.Minor >= beforeTheLogEnds, r.Snapshot.arrived(v)
 	return r
 }
 
@@ -77,7 +80,7 @@ func (r Record) Data() map[string]string {
 	return map[string]string{
 		KeyBootstrap: string(r.Bootstrap), KeyClusterID: id, KeyMembers: members.String(), keyVersion: r.Version.String(),
 		keyProven: r.Proven, keyRejected: r.Rejected, keyVerdict: r.Verdict,
-		keyFlushed: strconv.FormatBool(r.Flushed), KeyRecovery: r.Recovery.encode(),
+		keyFlushed: strconv.FormatBool(r.Flushed), keySnapshot: r.Snapshot.encode(), KeyRecovery: r.Recovery.encode(),
 	}
 }
 
@@ -91,6 +94,9 @@ func ParseRecord(data map[string]string) (Record, error) {
 		return r, fmt.Errorf("key %s: %w", keyVersion, err)
 	}
 	r.Proven, r.Rejected, r.Verdict, r.Flushed = data[keyProven], data[keyRejected], data[keyVerdict], data[keyFlushed] == "true"
+	if r.Snapshot, err = decodeSnapshot(data[keySnapshot]); err != nil {
+		return r, fmt.Errorf("key %s: %w", keySnapshot, err)
+	}
 	return r, nil
 }
 

@@ -70,6 +70,7 @@ type sim struct {
 	plan      cluster.Plan
 	turns     int
 	upkeep    simUpkeep
+	snapshots simSnapshots
 }
 
 type simSet struct {
@@ -124,6 +125,7 @@ type simView struct {
 	open   bool
 	claims []etcd.Claim
 	pods   []simPod
+	job    *simJob
 }
 
 func newSim(seed uint64) *sim {
@@ -141,7 +143,7 @@ func newSim(seed uint64) *sim {
 	if s.rng.IntN(6) == 0 {
 		s.bad[0] = true
 	}
-	s.upkeep = s.newUpkeep()
+	s.upkeep, s.snapshots = s.newUpkeep(), s.newSnapshots()
 	s.note("size %d, persistent %t, auth %t, root by certificate %t, first template bad %t",
 		s.size, s.persistent, s.auth, s.certRoot, s.bad[0])
 	return s
@@ -339,6 +341,7 @@ func (s *sim) view() *simView {
 		p.version = s.version(&p)
 		v.pods = append(v.pods, p)
 	}
+	v.job = s.snapshots.copyJob()
 	return v
 }
 
@@ -413,6 +416,7 @@ func (s *sim) observe(v *simView) etcd.State {
 			st.Want.Approved = v.record.Recovery.Incident
 		}
 	}
+	s.observeSnapshot(&st, v)
 	for i := range v.pods {
 		st.Pods = append(st.Pods, s.observePod(&v.pods[i]))
 	}
@@ -478,10 +482,12 @@ func (s *sim) act(step cluster.Step) bool {
 		return s.writeBootstrap(step)
 	case etcd.Resize:
 		return s.change(func(r *etcd.Record) { r.Members = s.members(step.To) })
-	case etcd.SetVersion:
-		return s.change(func(r *etcd.Record) { *r = r.With(step.To) })
 	case etcd.SetRecovery:
 		return s.change(func(r *etcd.Record) { r.Recovery = step.To })
+	case etcd.SetVersion:
+		return s.setVersion(step)
+	case etcd.TakeSnapshot, etcd.RecordSnapshot, etcd.DropSnapshotJob:
+		return s.save(step)
 	case etcd.NoteFlushed:
 		return s.change(func(r *etcd.Record) { r.Flushed = true })
 	case etcd.Prove:
@@ -624,6 +630,8 @@ func (s *sim) judge(step cluster.Step) {
 		s.judgeClaim(step)
 	case etcd.RemoveMember:
 		s.judgeRemoval(step)
+	case etcd.SetVersion:
+		s.judgeUpgrade(step)
 	}
 }
 
@@ -715,7 +723,7 @@ func (s *sim) fault() {
 		return s.pods[pods[s.rng.IntN(len(pods))]]
 	}
 	p := pick()
-	switch kind := s.rng.IntN(17); {
+	switch kind := s.rng.IntN(18); {
 	case kind == 0:
 		s.budget = 1 + s.rng.IntN(3)
 	case kind == 1:
@@ -732,6 +740,9 @@ func (s *sim) fault() {
 	case kind == 14:
 		s.size = []int{1, 3, 5, 7}[s.rng.IntN(4)]
 		s.note("spec.size changes to %d", s.size)
+	case kind == 17:
+		s.snapshots.required = s.rng.IntN(4) > 0
+		s.note("upgrades need a snapshot: %t", s.snapshots.required)
 	case p == nil:
 	case kind == 15 && s.rng.IntN(3) == 0:
 		s.breakDisk(p)
@@ -836,6 +847,7 @@ func (s *sim) recreate() {
 		s.release = s.record.Version
 	}
 	s.record, s.set, s.stale, s.recorded, s.open = nil, nil, nil, 0, false
+	s.snapshots.job = nil
 	s.uid++
 	if s.rng.IntN(3) == 0 {
 		s.size = []int{1, 3, 5, 7}[s.rng.IntN(4)]
@@ -917,6 +929,7 @@ func (s *sim) turn() string {
 	}
 	s.kubelet()
 	s.finishDefragmentations()
+	s.runJob()
 	if bad := s.user(); bad != "" {
 		return bad
 	}

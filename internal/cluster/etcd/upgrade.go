@@ -62,7 +62,7 @@ func Hop(from, to Version) Version {
 func setVersion(s State) (cluster.Plan, bool) {
 	from, to := s.Record.Version, s.Want.Version
 	switch {
-	case from == to:
+	case from == to, to.Minor == from.Minor && s.unsaved(): // See snapshotFirst.
 		return cluster.Pass()
 	case to.Minor == from.Minor:
 	case !s.known() && s.Record.Bootstrap != BootstrapRecovered && !slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.View != nil }):
@@ -75,7 +75,7 @@ func setVersion(s State) (cluster.Plan, bool) {
 			return cluster.Wait(ReasonDowngrade, whileWaiting, "%s still writes its data in the format of %s", p.Name, p.View.Storage)
 		}
 	}
-	return cluster.Do(SetVersion{From: from, To: to}, "spec.version is %s, and the pods are made with %s", to, from)
+	return cluster.Do(SetVersion{From: from, To: to}, "spec.version is %s, and the pods are made with %s%s", to, from, s.withoutSnapshot())
 }
 
 // runs reports whether a member of a minor version runs and is not about to end.
@@ -168,7 +168,11 @@ func upgrade(s State) (cluster.Plan, bool) {
 				p.Name, v, firstTo36)
 		}
 	}
-	return cluster.Do(SetVersion{From: from, To: next}, "all members run %s and are well: %s is next%s", from, next, onTheWay(next, to))
+	if s.unsaved() {
+		return cluster.Pass() // See snapshotFirst.
+	}
+	return cluster.Do(SetVersion{From: from, To: next}, "all members run %s and are well: %s is next%s%s",
+		from, next, onTheWay(next, to), s.withoutSnapshot())
 }
 
 // beforeTheLogEnds is the last minor version that can read what 3.5 wrote into the log: 3.7 ends with a panic when it finds such
@@ -187,6 +191,8 @@ func flush(s State) (cluster.Plan, bool) {
 	switch {
 	case !s.moves() || !s.mustFlush():
 		return cluster.Pass()
+	case !s.goingBack() && s.unsaved():
+		return cluster.Pass() // See snapshotFirst.
 	case !s.goingBack():
 		return cluster.Do(Downgrade{To: Version{3, beforeTheLogEnds - 1, 0}, Via: s.via(Member{})},
 			"%s cannot read what 3.5 wrote into the log: the members are made to write a snapshot, by a downgrade that is taken back", s.Want.Version)

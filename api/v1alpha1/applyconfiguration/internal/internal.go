@@ -144,6 +144,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.TLSSpec
       default: {}
+    - name: upgrade
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.EtcdUpgradeSpec
     - name: version
       type:
         scalar: string
@@ -196,6 +199,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: size
       type:
         scalar: numeric
+    - name: snapshot
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.EtcdSnapshotStatus
 - name: com.github.quorate.quorate.api.v1alpha1.EtcdConfig
   map:
     fields:
@@ -287,6 +293,36 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: range
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.EtcdKeyRange
+- name: com.github.quorate.quorate.api.v1alpha1.EtcdSnapshotStatus
+  map:
+    fields:
+    - name: claim
+      type:
+        scalar: string
+    - name: file
+      type:
+        scalar: string
+    - name: revision
+      type:
+        scalar: numeric
+    - name: sha256
+      type:
+        scalar: string
+    - name: size
+      type:
+        scalar: numeric
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: version
+      type:
+        scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.EtcdUpgradeSpec
+  map:
+    fields:
+    - name: snapshot
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.UpgradeSnapshot
 - name: com.github.quorate.quorate.api.v1alpha1.EtcdUser
   map:
     fields:
@@ -815,6 +851,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: whenUnsatisfiable
       type:
         namedType: io.k8s.api.core.v1.UnsatisfiableConstraintAction
+- name: com.github.quorate.quorate.api.v1alpha1.UpgradeSnapshot
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.Weekday
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.WeightedPodAffinityTerm

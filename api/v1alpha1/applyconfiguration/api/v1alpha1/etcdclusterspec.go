@@ -51,6 +51,9 @@ type EtcdClusterSpecApplyConfiguration struct {
 	// recovery of a quorum whose members have lost their data. Default: a plan is
 	// reported, and carried out when it is approved.
 	Recovery *RecoverySpecApplyConfiguration `json:"recovery,omitempty"`
+	// upgrade says how a newer version is reached. Default: with a snapshot
+	// before the first pod.
+	Upgrade *EtcdUpgradeSpecApplyConfiguration `json:"upgrade,omitempty"`
 	// paused stops the operator from changing anything of this cluster, but for
 	// certificates that would expire; its status is still reported. Default:
 	// false.
@@ -148,6 +151,14 @@ func (b *EtcdClusterSpecApplyConfiguration) WithMaintenance(value *EtcdMaintenan
 // If called multiple times, the Recovery field is set to the value of the last call.
 func (b *EtcdClusterSpecApplyConfiguration) WithRecovery(value *RecoverySpecApplyConfiguration) *EtcdClusterSpecApplyConfiguration {
 	b.Recovery = value
+	return b
+}
+
+// WithUpgrade sets the Upgrade field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Upgrade field is set to the value of the last call.
+func (b *EtcdClusterSpecApplyConfiguration) WithUpgrade(value *EtcdUpgradeSpecApplyConfiguration) *EtcdClusterSpecApplyConfiguration {
+	b.Upgrade = value
 	return b
 }
 

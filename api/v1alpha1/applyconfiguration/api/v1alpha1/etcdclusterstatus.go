@@ -43,6 +43,8 @@ type EtcdClusterStatusApplyConfiguration struct {
 	ConnectionSecret *string `json:"connectionSecret,omitempty"`
 	// certificates says until when they are valid. Absent without TLS.
 	Certificates *CertificateStatusApplyConfiguration `json:"certificates,omitempty"`
+	// snapshot that was taken last before an upgrade. Absent before the first.
+	Snapshot *EtcdSnapshotStatusApplyConfiguration `json:"snapshot,omitempty"`
 }
 
 // EtcdClusterStatusApplyConfiguration constructs a declarative configuration of the EtcdClusterStatus type for use with
@@ -154,5 +156,13 @@ func (b *EtcdClusterStatusApplyConfiguration) WithConnectionSecret(value string)
 // If called multiple times, the Certificates field is set to the value of the last call.
 func (b *EtcdClusterStatusApplyConfiguration) WithCertificates(value *CertificateStatusApplyConfiguration) *EtcdClusterStatusApplyConfiguration {
 	b.Certificates = value
+	return b
+}
+
+// WithSnapshot sets the Snapshot field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Snapshot field is set to the value of the last call.
+func (b *EtcdClusterStatusApplyConfiguration) WithSnapshot(value *EtcdSnapshotStatusApplyConfiguration) *EtcdClusterStatusApplyConfiguration {
+	b.Snapshot = value
 	return b
 }
