@@ -62,17 +62,17 @@ const (
 func Next(s State) cluster.Plan {
 	return keepServing(s, cluster.Decide(s,
 		writeRecord, nothingWasRetained,
-		setVersion, neverBehind, reject, restartStuck,
+		setVersion, neverBehind, reject, restartStuck, remakeSet, dropPending, expand,
 		refusePassword, restartLeaderless, recall, waitForMembers, keepIdentity,
 		recordIdentity, authenticate, letClientsIn,
 		refuseStrangers, adopt, replaceLost, judgeCorruption, promote, rejoin,
 		reportForeignPeers, refuseStorage,
 		dropSick, waitForVersion, restartSick, waitForHealth,
 		refuseVersion, waitForLag, rollOut, prove,
-		shrink, discard,
+		shrink, discard, replaceVolumes,
 		healSpace,
 		stay, awaitAgreement, downgrade, flush, upgrade, grow,
-		reportRejected, defragmentWhereWorthIt,
+		reportRejected, defragmentWhereWorthIt, awaitVolumes,
 	))
 }
 
@@ -354,7 +354,7 @@ func refuseStorage(s State) (cluster.Plan, bool) {
 	if !s.Want.StorageChanged {
 		return cluster.Pass()
 	}
-	return cluster.Refuse(ReasonStorage, "spec.storage differs from what the volume claims were made with: set it back")
+	return cluster.Refuse(ReasonStorage, "spec.storage was added or removed, and the data of a running cluster stays where it is: set it back")
 }
 
 // restartSick restarts a member that runs with outdated settings and is not well: they may be what makes it so, and a
