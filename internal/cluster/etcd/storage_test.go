@@ -240,7 +240,7 @@ func TestResizeWords(t *testing.T) {
 		return corev1.PersistentVolumeClaimCondition{Type: typ, Status: status, Message: message}
 	}
 	for want, conditions := range map[string][]corev1.PersistentVolumeClaimCondition{
-		"": {c(corev1.PersistentVolumeClaimResizing, corev1.ConditionFalse, "")},
+		"":                             {c(corev1.PersistentVolumeClaimResizing, corev1.ConditionFalse, "")},
 		"the volume is being expanded": {c(corev1.PersistentVolumeClaimResizing, corev1.ConditionTrue, "")},
 		"the volume has grown, and its node is to expand the file system: waiting for the node": {
 			c(corev1.PersistentVolumeClaimFileSystemResizePending, corev1.ConditionTrue, "waiting for the node"),
