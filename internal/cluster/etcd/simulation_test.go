@@ -37,6 +37,7 @@ type sim struct {
 	// The specification.
 	uid, template, size int
 	release             etcd.Version
+	storage             etcd.Storage
 	persistent, auth    bool
 	certRoot            bool
 	password            string
@@ -73,6 +74,9 @@ type sim struct {
 type simSet struct {
 	made    simSettings
 	members int
+	uid     int
+	storage etcd.Storage
+	quota   int64
 }
 
 // simSettings are what pods are made with.
@@ -93,6 +97,9 @@ func parseSettings(text string) (s simSettings) {
 type simClaim struct {
 	disk *etcdfake.Disk
 	uid  int
+
+	request, capacity int64
+	class             string
 	// leaving: it goes when no pod uses it any more; lost: its node is gone; corrupt: etcd cannot start from it.
 	leaving, lost, corrupt bool
 }
@@ -104,6 +111,7 @@ type simPod struct {
 	version string
 	ordinal int
 	simSettings
+	quota   int64
 	born    int
 	disk    *etcdfake.Disk
 	process *etcdfake.Process
@@ -137,6 +145,9 @@ func newSim(seed uint64) *sim {
 		s.bad[0] = true
 	}
 	s.upkeep = s.newUpkeep()
+	if s.persistent {
+		s.storage = s.anyStorage()
+	}
 	s.note("size %d, persistent %t, auth %t, root by certificate %t, first template bad %t",
 		s.size, s.persistent, s.auth, s.certRoot, s.bad[0])
 	return s
@@ -166,7 +177,9 @@ func (s *sim) kubelet() {
 			delete(s.claims, i)
 		}
 	}
+	s.growVolumes()
 	if s.set == nil {
+		s.net.Settle()
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
@@ -199,10 +212,11 @@ func (s *sim) kubelet() {
 
 func (s *sim) createPod(name string, ordinal int) *simPod {
 	s.pods0++
-	p := &simPod{name: name, uid: fmt.Sprint(s.pods0), ordinal: ordinal, simSettings: s.set.made, born: s.turns}
+	p := &simPod{name: name, uid: fmt.Sprint(s.pods0), ordinal: ordinal, simSettings: s.set.made, quota: s.set.quota, born: s.turns}
 	if s.persistent {
 		if s.claims[ordinal] == nil {
-			s.claims[ordinal] = &simClaim{disk: &etcdfake.Disk{}, uid: s.pods0}
+			s.claims[ordinal] = s.newClaim(s.pods0)
+			s.claims[ordinal].disk = &etcdfake.Disk{}
 		}
 		p.disk = s.claims[ordinal].disk
 	} else {
@@ -266,6 +280,7 @@ func (s *sim) view() *simView {
 	for _, i := range slices.Sorted(maps.Keys(s.claims)) {
 		c := s.claims[i]
 		o := etcd.Claim{Name: cluster.Claim("orders", i), UID: fmt.Sprint(c.uid), Ordinal: i, Leaving: c.leaving, Age: time.Hour}
+		c.fill(&o)
 		if c.lost {
 			o.Lost = "its node is gone"
 		}
@@ -302,6 +317,9 @@ func (s *sim) operator() (cluster.Plan, bool) {
 	if v.record != nil && !s.ensure(v) {
 		return cluster.Plan{}, false
 	}
+	if v.set != nil && s.set != nil && v.set.storage != s.set.storage {
+		return cluster.Plan{}, true // The API server refuses to change the claim template, and the pass ends there.
+	}
 	s.seen = v
 	state := s.observe(v)
 	plan := etcd.Next(state)
@@ -331,8 +349,15 @@ func (s *sim) made(r etcd.Record) simSettings {
 
 // ensure applies the StatefulSet.
 func (s *sim) ensure(v *simView) bool {
-	want := simSet{s.made(*v.record), len(v.record.Members)}
-	if s.record == nil || (s.set != nil && *s.set == want) {
+	want := simSet{made: s.made(*v.record), members: len(v.record.Members), storage: s.storage, uid: s.writes}
+	if v.set != nil {
+		want.storage = v.set.storage
+	}
+	if s.set != nil {
+		want.uid = s.set.uid
+	}
+	want.quota = v.quota(want.storage, want.members)
+	if s.record == nil || (s.set != nil && (*s.set == want || s.set.storage != want.storage)) {
 		return true
 	}
 	s.set = &want
@@ -348,12 +373,16 @@ func (s *sim) observe(v *simView) etcd.State {
 		Record: v.record, Claims: v.claims, Open: v.open, Now: simNow,
 	}
 	st.Want.Maintenance = s.upkeep.policy
+	st.Want.Storage, st.Want.StorageQuota = s.storage, s.storage.Size
+	made := s.storage
 	if v.set != nil {
-		st.Set = &etcd.Set{Replicas: v.set.members, Version: v.set.made.release}
+		made = v.set.storage
+		st.Set = &etcd.Set{UID: fmt.Sprint(v.set.uid), Storage: made, Replicas: v.set.members, Version: v.set.made.release}
 	}
 	if v.record != nil {
-		made := s.made(*v.record).String()
-		st.Want.Version, st.Want.Settings, st.Want.TemplateHash = s.target(*v.record).release, made, made
+		settings := s.made(*v.record).String()
+		st.Want.Version, st.Want.Settings = s.target(*v.record).release, settings
+		st.Want.TemplateHash = fmt.Sprint(settings, "/", v.quota(made, len(v.record.Members)))
 	}
 	for i := range v.pods {
 		st.Pods = append(st.Pods, s.observePod(&v.pods[i]))
@@ -388,7 +417,7 @@ func (s *sim) observe(v *simView) etcd.State {
 
 func (s *sim) observePod(p *simPod) etcd.Pod {
 	out := etcd.Pod{
-		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: p.String(),
+		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: fmt.Sprint(p.simSettings, "/", p.quota),
 		Age: time.Duration(s.turns-p.born) * time.Minute, EverRan: p.everRan,
 		Stuck: (s.bad[p.template] || s.lostClaim(p)) && p.process == nil, Gate: p.gate, Fatal: p.fatal,
 		Drained: p.drained, Defragmentation: s.upkeep.begun[p.uid],
@@ -440,6 +469,10 @@ func (s *sim) act(step cluster.Step) bool {
 		return s.reconfigure(step.Via, func(c *etcdfake.Client) error { return c.RemoveMember(context.Background(), step.ID) })
 	case etcd.DeleteClaim:
 		return s.deleteClaim(step)
+	case etcd.RemakeSet:
+		return s.remakeSet(step)
+	case etcd.ExpandClaim:
+		return s.expandClaim(step)
 	case etcd.RecordClusterID:
 		if s.record == nil || s.record.ClusterID != 0 {
 			return true
@@ -513,7 +546,7 @@ func (s *sim) deleteClaim(step etcd.DeleteClaim) bool {
 		return true
 	}
 	for i, c := range s.claims {
-		if cluster.Claim("orders", i) != step.Name || fmt.Sprint(c.uid) != step.UID {
+		if cluster.Claim("orders", i) != step.Name || c.version() != step.ResourceVersion {
 			continue
 		}
 		c.leaving = true
@@ -609,7 +642,7 @@ func (s *sim) judgeRemoval(step etcd.RemoveMember) {
 	if p == nil || p.process == nil || !s.net.Voting(p.process) || s.moved() {
 		return
 	}
-	if p.ordinal < s.size && s.persistent {
+	if p.ordinal < s.size && s.persistent && !s.misfits(p.ordinal) {
 		s.badPolicy = fmt.Sprintf("%s is removed although it is well and wanted", step.Name)
 	}
 	if voters := len(p.disk.Voters()); s.voting(p)-1 < etcd.Quorum(voters-1) {
@@ -651,7 +684,7 @@ func (s *sim) fault() {
 		return s.pods[pods[s.rng.IntN(len(pods))]]
 	}
 	p := pick()
-	switch kind := s.rng.IntN(17); {
+	switch kind := s.rng.IntN(18); {
 	case kind == 0:
 		s.budget = 1 + s.rng.IntN(3)
 	case kind == 1:
@@ -668,6 +701,8 @@ func (s *sim) fault() {
 	case kind == 14:
 		s.size = []int{1, 3, 5, 7}[s.rng.IntN(4)]
 		s.note("spec.size changes to %d", s.size)
+	case kind == 17:
+		s.changeStorage()
 	case p == nil:
 	case kind == 15 && s.rng.IntN(3) == 0:
 		s.breakDisk(p)
@@ -891,6 +926,7 @@ func (s *sim) quiet() string {
 		return s.unfit()
 	case plan.Reason == "" || plan.Message == "":
 		return "it waits without a reason"
+	case plan.Reason == etcd.ReasonStorage && plan.Stalled && s.size == 1:
 	case plan.Reason == etcd.ReasonAlarm && !s.curable():
 	case plan.Reason == etcd.ReasonVersion && plan.Stalled && s.release.Minor < s.record.Version.Minor-1:
 	case !s.persistent && len(s.record.Members) == 1 && plan.Reason == etcd.ReasonRollout:
@@ -951,9 +987,11 @@ func (s *sim) unfit() string {
 			return "settled with a member that gets no clients"
 		case len(p.process.Alarms()) > 0:
 			return "settled with an alarm"
+		case s.persistent && p.quota != s.storage.Size:
+			return "settled with another quota than that of the volumes"
 		}
 	}
-	return ""
+	return s.otherVolume()
 }
 
 func TestSimulation(t *testing.T) {
