@@ -17,7 +17,11 @@ func (s *sim) changeStorage() {
 	if !s.persistent {
 		return
 	}
+	class := s.storage.Class
 	s.storage = s.anyStorage()
+	if s.rng.IntN(2) == 0 {
+		s.storage.Class = class
+	}
 	s.note("spec.storage changes to %s", s.storage)
 }
 
