@@ -43,7 +43,7 @@ func (s *stage) growVolumes() {
 			continue
 		}
 		claim.Status.Capacity = claim.Spec.Resources.Requests
-		if err := s.api.Update(s.t.Context(), &claim); err != nil {
+		if err := s.api.Status().Update(s.t.Context(), &claim); err != nil {
 			s.t.Fatal(err)
 		}
 	}
