@@ -31,8 +31,8 @@ type StorageSpec struct {
 	Size resource.Quantity `json:"size"`
 	// className is the StorageClass of the volumes. That of an EtcdCluster can
 	// change: the volumes are replaced one member at a time. That of a
-	// RedisCluster cannot. Default: the default class of the Kubernetes cluster
-	// for new volumes, while those that exist stay where they are.
+	// RedisCluster cannot. Default: the default class of the Kubernetes cluster;
+	// volumes of any class stay where they are.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

@@ -43,6 +43,9 @@ func (s Storage) String() string {
 	return bytes(s.Size) + " of StorageClass " + s.Class
 }
 
+// madeBy reports whether claims that are made with the other storage are as asked for.
+func (s Storage) madeBy(other Storage) bool { return s.Size == other.Size && s.takes(other.Class) }
+
 // takes reports whether a volume of the given class is of the one that is asked for. Without one asked for, any is: a default
 // class that changes moves no data.
 func (s Storage) takes(class string) bool { return s.Class == "" || s.Class == class }
@@ -96,7 +99,7 @@ func ResizeWords(conditions []corev1.PersistentVolumeClaimCondition) string {
 
 // MovesTo is the StorageClass that volumes are to be moved to, empty when they are not.
 func (s State) MovesTo() string {
-	moves := s.Set != nil && s.Set.Storage.Class != s.Want.Storage.Class
+	moves := s.Set != nil && !s.Want.Storage.takes(s.Set.Storage.Class)
 	for _, c := range s.Claims {
 		moves = moves || (c.Ordinal < s.Want.Size && !s.Want.Storage.takes(c.Class))
 	}
@@ -180,25 +183,25 @@ func (s State) largest() (size int64) {
 // cannot be made, or that is too small, may be what keeps members from running. Smaller volumes mean a smaller quota, so these
 // wait until every database is known to be below it.
 func remakeSet(s State) (cluster.Plan, bool) {
-	if s.Set == nil || s.Set.Storage == s.Want.Storage || s.Want.StorageChanged || s.refusedStorage() != "" {
+	if s.Set == nil || s.Want.Storage.madeBy(s.Set.Storage) || s.Want.StorageChanged || s.refusedStorage() != "" {
 		return cluster.Pass()
 	}
 	if s.shrinks() && s.known() && (s.Members == nil || !s.allVote()) {
 		return cluster.Pass()
 	}
-	return cluster.Do(RemakeSet{s.Set.UID}, "spec.storage asks for %s, and the StatefulSet makes volumes of %s: it is made anew around its pods, "+
-		"which run on", s.Want.Storage, s.Set.Storage)
+	return cluster.Do(RemakeSet{s.Set.UID}, "spec.storage asks for %s, and the StatefulSet makes volumes of %s: it is made anew around "+
+		"its pods, which run on", s.Want.Storage, s.Set.Storage)
 }
 
 // dropPending deletes a claim that has no volume yet, and so no data, and asks for another one than is wanted: its pod would wait
 // for what cannot be had. One that is younger than the set was made as wanted, whatever became of it.
 func dropPending(s State) (cluster.Plan, bool) {
-	if s.Set == nil || s.Set.Storage != s.Want.Storage {
+	if s.Set == nil || !s.Want.Storage.madeBy(s.Set.Storage) {
 		return cluster.Pass()
 	}
 	for _, c := range s.staying() {
 		asks := Storage{c.Request, c.Class}
-		if c.Pending && !c.Leaving && c.Age > s.Set.Age && (c.Request != s.Want.Storage.Size || !s.Want.Storage.takes(c.Class)) {
+		if c.Pending && !c.Leaving && c.Age > s.Set.Age && !s.Want.Storage.madeBy(asks) {
 			return cluster.Do(c.deletion(), "%s waits for a volume of %s, and spec.storage asks for %s", c.Name, asks, s.Want.Storage)
 		}
 	}
@@ -218,11 +221,11 @@ func expand(s State) (cluster.Plan, bool) {
 }
 
 // replaceVolumes makes a member whose volume only another one can take the place of leave, so that it joins again with a new
-// volume: see rejoin. One at a time and only while all are well and vote, followers first, from the highest ordinal down, then the leader
-// after it has handed over. Fewer than three members cannot spare one: grow comes first, or nothing does.
+// volume: see rejoin. One at a time and only while all are well and vote, followers first, from the highest ordinal down, then
+// the leader after it has handed over. Fewer than three members cannot spare one: grow comes first, or nothing does.
 func replaceVolumes(s State) (cluster.Plan, bool) {
 	misfits := s.misfits()
-	ready := s.Set != nil && s.Set.Storage == s.Want.Storage && len(s.Members) >= enough && s.allVote() && !s.moves() && !s.goingBack()
+	ready := s.Set != nil && s.Want.Storage.madeBy(s.Set.Storage) && len(s.Members) >= enough && s.allVote() && !s.moves() && !s.goingBack()
 	if len(misfits) == 0 || !ready || s.refusedStorage() != "" {
 		return cluster.Pass()
 	}
@@ -248,7 +251,7 @@ func awaitVolumes(s State) (cluster.Plan, bool) {
 	if why := s.refusedStorage(); why != "" {
 		return cluster.Refuse(ReasonStorage, "%s", why)
 	}
-	if s.Set == nil || s.Set.Storage != s.Want.Storage {
+	if s.Set == nil || !s.Want.Storage.madeBy(s.Set.Storage) {
 		return cluster.Wait(ReasonVolumes, whileWaiting, "waiting for the StatefulSet to be made anew")
 	}
 	var parts []string

@@ -125,7 +125,7 @@ func TestStorageIsChanged(t *testing.T) {
 				}
 			}),
 		},
-		"without a class any will do": {state: stored(etcd.Storage{Size: gi}, nil)},
+		"without a class any will do": {state: stored(etcd.Storage{Size: gi}, func(s *etcd.State) { s.Set.Storage = slow(1) })},
 		"volumes that cannot grow are replaced, the highest ordinal first": {
 			state: stored(slow(2), rigid), step: remove(2, "orders-1"), says: "data-orders-2 has 1Gi and cannot be expanded, and spec.storage asks for 2Gi",
 		},

@@ -22,8 +22,8 @@ type StorageSpecApplyConfiguration struct {
 	Size *resource.Quantity `json:"size,omitempty"`
 	// className is the StorageClass of the volumes. That of an EtcdCluster can
 	// change: the volumes are replaced one member at a time. That of a
-	// RedisCluster cannot. Default: the default class of the Kubernetes cluster
-	// for new volumes, while those that exist stay where they are.
+	// RedisCluster cannot. Default: the default class of the Kubernetes cluster;
+	// volumes of any class stay where they are.
 	ClassName *string `json:"className,omitempty"`
 	// deletionPolicy says what becomes of the volume claims when the resource is
 	// deleted: Retain (default) keeps them, and a cluster created again under
