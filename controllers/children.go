@@ -115,6 +115,9 @@ func ownedBy(owner Object, live client.Object, what string) error {
 	if live.GetDeletionTimestamp() == nil && (metav1.IsControlledBy(live, owner) || keptWithClaims(owner, live)) {
 		return nil
 	}
+	if live.GetDeletionTimestamp() != nil && metav1.IsControlledBy(live, owner) {
+		return cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: what + " is being deleted, and made anew then"}
+	}
 	if ref := metav1.GetControllerOf(live); live.GetDeletionTimestamp() != nil || leftBehind(owner, ref) {
 		return cluster.Hold{
 			Reason:  v1alpha1.ReasonPreviousCluster,

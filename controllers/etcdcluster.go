@@ -230,6 +230,11 @@ func (k *EtcdKind) blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd
 		return b, err
 	}
 	b.Storage = storage(o.Spec.Storage, set)
+	claims, err := k.claims(ctx, o, set)
+	if err != nil {
+		return b, err
+	}
+	b.Smallest = smallest(claims, len(b.Record.Members))
 	b.InUse, err = k.versionsInUse(ctx, o, set)
 	return b, err
 }
@@ -324,8 +329,8 @@ func (k *EtcdKind) statefulSet(ctx context.Context, o *v1alpha1.EtcdCluster) (*a
 	return set, nil
 }
 
-// storage is what the claims of an existing StatefulSet were made with, because that cannot change, and what the
-// specification asks for otherwise.
+// storage is what an existing StatefulSet makes claims with, because that cannot change before the planner has it made anew, and
+// what the specification asks for otherwise.
 func storage(spec *v1alpha1.StorageSpec, set *appsv1.StatefulSet) *v1alpha1.StorageSpec {
 	if set == nil {
 		return spec

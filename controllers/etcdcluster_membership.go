@@ -48,6 +48,10 @@ func (k *EtcdKind) change(ctx context.Context, o *v1alpha1.EtcdCluster, step clu
 		return k.through(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.Downgrade(ctx, step.To) })
 	case etcd.CancelDowngrade:
 		return k.through(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.CancelDowngrade(ctx) })
+	case etcd.RemakeSet:
+		return k.remakeSet(ctx, o, step)
+	case etcd.ExpandClaim:
+		return k.expandClaim(ctx, o, step)
 	}
 	return k.maintain(ctx, o, step)
 }
@@ -144,5 +148,5 @@ func (k *EtcdKind) deleteClaim(ctx context.Context, o *v1alpha1.EtcdCluster, ste
 	}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: objectMeta(o, step.Name)}
 	uid := types.UID(step.UID)
-	return deleted(k.Delete(ctx, claim, client.Preconditions{UID: &uid}), "claim "+step.Name)
+	return deleted(k.Delete(ctx, claim, client.Preconditions{UID: &uid, ResourceVersion: &step.ResourceVersion}), "claim "+step.Name)
 }

@@ -76,12 +76,18 @@ func (k *EtcdKind) observeObjects(
 ) (pods []corev1.Pod, err error) {
 	if set != nil {
 		made, _ := etcd.ParseVersion(set.Spec.Template.Annotations[v1alpha1.AnnotationVersion]) // Or it does not say.
-		s.Set = &etcd.Set{Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), Version: made}
+		s.Set = &etcd.Set{
+			UID: string(set.UID), Age: k.Now().Sub(set.CreationTimestamp.Time), Storage: storageState(storage(o.Spec.Storage, set)),
+			Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), Version: made,
+		}
 	}
 	if s.Open, err = k.open(ctx, o); err != nil {
 		return nil, err
 	}
 	if s.Claims, err = k.claims(ctx, o, set); err != nil {
+		return nil, err
+	}
+	if err := k.judgeStorage(ctx, o, s); err != nil {
 		return nil, err
 	}
 	if pods, err = k.pods(ctx, o, set); err != nil {
@@ -129,24 +135,18 @@ func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint) (etcd.Want, e
 		PasswordSecret:    secret,
 		CertificateIsRoot: o.Spec.TLS.TLSMode() == v1alpha1.TLSManaged,
 		Persistent:        b.Storage != nil,
-		StorageChanged:    storageChanged(o.Spec.Storage, b.Storage),
 		Approved:          o.Annotations[v1alpha1.AnnotationRecover],
 		RecoverAfter:      o.Spec.Recovery.After(),
+		StorageChanged:    (o.Spec.Storage == nil) != (b.Storage == nil),
+		Storage:           storageState(o.Spec.Storage),
+		StorageQuota:      b.QuotaOn(storageState(o.Spec.Storage).Size),
 	}, nil
 }
 
 // oldRevision reports whether the StatefulSet controller would make the pod from another template by now.
 func oldRevision(p *corev1.Pod, set *appsv1.StatefulSet) bool {
-	return set.Status.ObservedGeneration == set.Generation && set.Status.UpdateRevision != "" &&
+	return set != nil && set.Status.ObservedGeneration == set.Generation && set.Status.UpdateRevision != "" &&
 		p.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision
-}
-
-func storageChanged(want, made *v1alpha1.StorageSpec) bool {
-	if want == nil || made == nil {
-		return (want == nil) != (made == nil)
-	}
-	otherClass := want.ClassName != nil && (made.ClassName == nil || *made.ClassName != *want.ClassName)
-	return otherClass || want.Size.Cmp(made.Size) != 0
 }
 
 // claims lists the data volume claims of all ordinals, those of an earlier cluster of this name included.
@@ -162,10 +162,10 @@ func (k *EtcdKind) claims(ctx context.Context, o *v1alpha1.EtcdCluster, set *app
 		if !ok {
 			continue
 		}
-		out = append(out, etcd.Claim{
-			Name: c.Name, UID: string(c.UID), Ordinal: n, Leaving: c.DeletionTimestamp != nil || condemned(c, set),
-			Age: k.Now().Sub(c.CreationTimestamp.Time),
-		})
+		state := claimState(c)
+		state.Ordinal, state.Leaving = n, c.DeletionTimestamp != nil || condemned(c, set)
+		state.Age = k.Now().Sub(c.CreationTimestamp.Time)
+		out = append(out, state)
 	}
 	return out, nil
 }
@@ -194,16 +194,27 @@ func condemned(c *corev1.PersistentVolumeClaim, set *appsv1.StatefulSet) bool {
 }
 
 func (k *EtcdKind) pods(ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet) ([]corev1.Pod, error) {
-	if set == nil {
-		return nil, nil
-	}
 	var list corev1.PodList
 	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(etcd.Selector(o.Name))); err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
-	pods := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, set) })
+	pods := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !belongs(&p, o, set) })
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return podState(&a).Ordinal - podState(&b).Ordinal })
 	return pods, nil
+}
+
+// belongs reports whether a pod is one of the set. While the set is made anew its pods run on without one, and the new one adopts
+// them.
+func belongs(p *corev1.Pod, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet) bool {
+	ref := metav1.GetControllerOf(p)
+	switch {
+	case ref == nil:
+		_, ours := ordinal(p.Name, o.Name)
+		return ours
+	case set == nil:
+		return ref.Kind == "StatefulSet" && ref.Name == o.Name
+	}
+	return ref.UID == set.UID
 }
 
 // ordinal reads the number behind the prefix and a dash.

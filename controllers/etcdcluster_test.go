@@ -217,6 +217,7 @@ func (s *stage) kubelet() {
 	defer func() { s.writes, s.log, s.crashAt, s.refuseAt = writes, log, crash, refuse }()
 	s.endPods(int(*set.Spec.Replicas))
 	s.runJob()
+	s.growVolumes()
 	for i := range int(*set.Spec.Replicas) {
 		s.runPod(set, record, i)
 	}
@@ -255,13 +256,7 @@ func (s *stage) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 	}
 	if s.disks[name] == nil {
 		s.disks[name] = &etcdfake.Disk{}
-		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-			Namespace: set.Namespace, Name: cluster.Claim(set.Name, i), Labels: etcd.Selector(set.Name),
-			UID: types.UID(cluster.Claim(set.Name, i)),
-		}}
-		if err := s.api.Create(ctx, claim); err != nil {
-			s.t.Fatal(err)
-		}
+		s.createClaim(set, i)
 	}
 	d := etcd.DecideStart(etcd.GateInput{
 		Self: record.Members[i], Record: record, Answers: s.net.Answers(record.Members[i], record.Members),
@@ -448,6 +443,7 @@ var workloads = map[string]func(*stage){
 		s.untilReady()
 	},
 	"fragmented and full": (*stage).fragmentedAndFull,
+	"stored elsewhere":    (*stage).storedElsewhere,
 }
 
 // A crash after every single write, of the API server and of etcd, ends in the same world.

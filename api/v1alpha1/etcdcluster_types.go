@@ -36,7 +36,9 @@ type EtcdClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=512
 	Image *string `json:"image,omitempty"`
 	// storage of each member, of at least 512Mi. Default: none, the data lives
-	// and dies with the pod. It cannot be added or removed later.
+	// and dies with the pod. It cannot be added or removed later, but its size
+	// and class can change: a cluster of three members or more serves on
+	// meanwhile, and one of one member can only grow, in place.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`string(self.size).matches('[-+eE]') || !isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity('512Mi')) >= 0`,fieldPath=".size",message="spec.storage.size of etcd must be at least 512Mi: the write-ahead log alone takes up to 384Mi"
 	Storage *StorageSpec `json:"storage,omitempty"`

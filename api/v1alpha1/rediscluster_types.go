@@ -61,6 +61,9 @@ type RedisClusterSpec struct {
 	// storage of each pod. Default: none, the data lives and dies with the pod.
 	// It cannot be added or removed later.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`string(self.size).matches('[-+eE]') || !isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0`,fieldPath=".size",message="storage.size cannot shrink: volumes only grow; create a new cluster with smaller volumes and copy the data"
+	// +kubebuilder:validation:XValidation:rule=`string(self.size).matches('[-+eE]') || !isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) <= 0`,fieldPath=".size",message="storage.size cannot grow yet: expanding volumes is not part of this release; create a new cluster with the wanted size"
+	// +kubebuilder:validation:XValidation:rule=`has(self.className) == has(oldSelf.className) && (!has(self.className) || self.className == oldSelf.className)`,fieldPath=".className",message="storage.className cannot change: a volume stays in its class; create a new cluster with the wanted class"
 	Storage *StorageSpec `json:"storage,omitempty"`
 	// resources of the server container: requests and limits of cpu (cores),
 	// memory and ephemeral-storage (bytes). Default: none.

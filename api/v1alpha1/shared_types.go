@@ -22,16 +22,17 @@ const (
 // +kubebuilder:validation:XValidation:rule=`!string(self.size).matches('[-+eE]') && isQuantity(string(self.size))`,fieldPath=".size",message="storage.size must be a number with or without a unit, for example 10Gi: no sign, no exponent"
 // +kubebuilder:validation:XValidation:rule=`string(self.size).matches('[-+eE]') || !isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity('64Mi')) >= 0`,fieldPath=".size",message="storage.size must be at least 64Mi, for example 10Gi"
 // +kubebuilder:validation:XValidation:rule=`string(self.size).matches('[-+eE]') || !isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity('64Ti')) <= 0`,fieldPath=".size",message="storage.size must be at most 64Ti"
-// +kubebuilder:validation:XValidation:rule=`string(self.size).matches('[-+eE]') || !isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0`,fieldPath=".size",message="storage.size cannot shrink: volumes only grow; create a new cluster with smaller volumes and copy the data"
-// +kubebuilder:validation:XValidation:rule=`string(self.size).matches('[-+eE]') || !isQuantity(string(self.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) <= 0`,fieldPath=".size",message="storage.size cannot grow yet: expanding volumes is not part of this release; create a new cluster with the wanted size"
-// +kubebuilder:validation:XValidation:rule=`has(self.className) == has(oldSelf.className) && (!has(self.className) || self.className == oldSelf.className)`,fieldPath=".className",message="storage.className cannot change: a volume stays in its class; create a new cluster with the wanted class"
 type StorageSpec struct {
 	// size of the volume of each pod in bytes, from 64Mi (etcd: 512Mi) to 64Ti,
-	// for example 10Gi. It cannot change yet, and can never shrink.
+	// for example 10Gi. That of an EtcdCluster can change: volumes grow in place
+	// where their StorageClass allows it, and are replaced one member at a time
+	// otherwise. That of a RedisCluster cannot change yet.
 	// +required
 	Size resource.Quantity `json:"size"`
-	// className is the StorageClass of the volumes. It cannot change. Default:
-	// the default class of the Kubernetes cluster.
+	// className is the StorageClass of the volumes. That of an EtcdCluster can
+	// change: the volumes are replaced one member at a time. That of a
+	// RedisCluster cannot. Default: the default class of the Kubernetes cluster;
+	// volumes of any class stay where they are.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

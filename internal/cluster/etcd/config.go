@@ -227,7 +227,7 @@ type Layout struct {
 	Auth    bool
 	Version Version
 	Members []Peer
-	// VolumeSize in bytes of each member's volume, 0 without one.
+	// VolumeSize in bytes that each member's volume has at least, 0 without volumes.
 	VolumeSize int64
 }
 
@@ -237,10 +237,7 @@ func MemberConfig(common map[string]any, l Layout, member Peer) (string, error) 
 	if l.TLS != v1alpha1.TLSDisabled {
 		scheme = "https"
 	}
-	out := maps.Clone(common)
-	if quota := defaultQuota(l.VolumeSize); out[quotaKey] == nil && quota > 0 {
-		out[quotaKey] = quota
-	}
+	out := withQuota(common, l.VolumeSize)
 	maps.Copy(out, map[string]any{
 		"name":                        member.Name,
 		"data-dir":                    DataDir,
@@ -273,10 +270,22 @@ func MemberConfig(common map[string]any, l Layout, member Peer) (string, error) 
 // change of passwords or rights makes all tokens invalid before their time.
 var authToken = "jwt,sign-method=HS256,priv-key=" + SigningDir + "/" + SigningKey + ",ttl=1h"
 
+// withQuota adds what the volume means for the quota of the database to the common configuration. A quota that the user has
+// set stands, but the log keeps its room until the volume is as large as the specification says: larger ones come later.
+func withQuota(common map[string]any, volume int64) map[string]any {
+	out := maps.Clone(common)
+	set, ok := out[quotaKey].(int64)
+	switch quota := defaultQuota(volume); {
+	case ok && volume > 0:
+		out[quotaKey] = min(set, volume-logReserve)
+	case !ok && quota > 0:
+		out[quotaKey] = quota
+	}
+	return out
+}
+
 // defaultQuota keeps the database of a small volume from filling it, 0 where etcd's own default does. It is half of what
-// the log leaves: a defragmentation writes the database a second time, and so does a snapshot from the leader. The
-// quota is no part of the common configuration: the size of a volume cannot change, so that no member need be restarted
-// for it.
+// the log leaves: a defragmentation writes the database a second time, and so does a snapshot from the leader.
 func defaultQuota(volume int64) int64 {
 	if quota := (volume - logReserve) / 2; quota < etcdQuota {
 		return max(quota, 0)

@@ -59,7 +59,7 @@ func TestMemberConfig(t *testing.T) {
 		"3.5.11-managed":     {version: "3.5.11", tls: v1alpha1.TLSManaged},
 		"3.5.14-managed":     {version: "3.5.14", tls: v1alpha1.TLSManaged},
 		"3.5.35-full":        {version: "3.5.35", tls: v1alpha1.TLSManaged, config: fullConfig()},
-		"3.6.16-full":        {version: "3.6.16", tls: v1alpha1.TLSManaged, config: fullConfig(), volume: "2Gi"},
+		"3.6.16-full":        {version: "3.6.16", tls: v1alpha1.TLSManaged, config: fullConfig(), volume: "8Gi"},
 		"3.7.3-provided":     {version: "3.7.3", tls: v1alpha1.TLSProvided},
 		"3.7.3-disabled":     {version: "3.7.3", tls: v1alpha1.TLSDisabled},
 		"3.6.16-other-gates": {version: "3.6.16", tls: v1alpha1.TLSDisabled, config: &v1alpha1.EtcdConfig{
@@ -83,6 +83,17 @@ func TestMemberConfig(t *testing.T) {
 			}
 			golden(t, name+".yaml", got)
 		})
+	}
+}
+
+// A quota for volumes that are yet to come must not fill those that are there.
+func TestTheQuotaOfTheUserLeavesRoomToTheLog(t *testing.T) {
+	for volume, want := range map[string]int64{"1Gi": 640 << 20, "4479Mi": 4095 << 20, "4480Mi": 4 << 30, "8Gi": 4 << 30} {
+		size := resource.MustParse(volume)
+		b := blueprint(t, func(b *etcd.Blueprint) { b.Common["quota-backend-bytes"] = int64(4 << 30) })
+		if got := b.QuotaOn(size.Value()); got != want {
+			t.Errorf("%s: quota %d, want %d", volume, got, want)
+		}
 	}
 }
 

@@ -207,7 +207,7 @@ func (s State) clear(ordinal int) (cluster.Plan, bool) {
 	used := p != nil && p.EverRan
 	switch {
 	case c != nil && !c.Leaving && (c.Lost != "" || used):
-		return cluster.Do(DeleteClaim{c.Name, c.UID}, "%s holds the data of a member that has left the cluster", c.Name)
+		return cluster.Do(c.deletion(), "%s holds the data of a member that has left the cluster", c.Name)
 	case p != nil && (!p.Terminating || p.Gone) && (used || c.leaving() || p.Gate.lost()):
 		return cluster.Do(p.deletion(), "%s belongs to a member that has left the cluster", p.Name)
 	case p != nil && p.Terminating:
@@ -291,7 +291,7 @@ func discard(s State) (cluster.Plan, bool) {
 		case c.Leaving:
 			return cluster.Wait(ReasonLeaving, whileWaiting, "claim %s of a member that has left is being deleted", c.Name)
 		}
-		return cluster.Do(DeleteClaim{c.Name, c.UID}, "%s holds the data of a member that has left the cluster", c.Name)
+		return cluster.Do(c.deletion(), "%s holds the data of a member that has left the cluster", c.Name)
 	}
 	return cluster.Pass()
 }

@@ -61,18 +61,18 @@ const (
 // and what later comes: shrink, grow, tune.
 func Next(s State) cluster.Plan {
 	return keepServing(s, cluster.Decide(s,
-		writeRecord, nothingWasRetained, recoverQuorum,
-		setVersion, neverBehind, reject, restartStuck,
+		writeRecord, nothingWasRetained,
+		setVersion, neverBehind, reject, restartStuck, remakeSet, dropPending, expand, recoverQuorum,
 		refusePassword, restartLeaderless, recall, waitForMembers, keepIdentity,
 		recordIdentity, authenticate, letClientsIn,
 		refuseStrangers, adopt, replaceLost, judgeCorruption, promote, rejoin,
 		reportForeignPeers, refuseStorage,
 		dropSick, waitForVersion, restartSick, snapshotOfTheSick, waitForHealth,
 		refuseVersion, waitForLag, rollOut, prove,
-		shrink, discard,
+		shrink, discard, replaceVolumes,
 		healSpace,
 		stay, awaitAgreement, downgrade, flush, upgrade, grow, snapshotFirst,
-		reportRejected, defragmentWhereWorthIt,
+		reportRejected, defragmentWhereWorthIt, awaitVolumes,
 	))
 }
 
@@ -332,7 +332,7 @@ func refuseStorage(s State) (cluster.Plan, bool) {
 	if !s.Want.StorageChanged {
 		return cluster.Pass()
 	}
-	return cluster.Refuse(ReasonStorage, "spec.storage differs from what the volume claims were made with: set it back")
+	return cluster.Refuse(ReasonStorage, "spec.storage was added or removed, and the data of a running cluster stays where it is: set it back")
 }
 
 // restartSick restarts a member that runs with outdated settings and is not well: they may be what makes it so, and a

@@ -52,11 +52,11 @@ func (b Blueprint) Policy() (Policy, error) {
 }
 
 // quota is what the configuration of the members says, or what etcd takes where it says nothing.
-func (b Blueprint) quota() int64 {
-	if quota, ok := b.Common[quotaKey].(int64); ok {
-		return quota
-	}
-	if quota := defaultQuota(b.Layout().VolumeSize); quota > 0 && b.Storage != nil {
+func (b Blueprint) quota() int64 { return b.QuotaOn(b.Layout().VolumeSize) }
+
+// QuotaOn is the quota of the database on volumes of the given size in bytes, 0 without volumes.
+func (b Blueprint) QuotaOn(volume int64) int64 {
+	if quota, ok := withQuota(b.Common, volume)[quotaKey].(int64); ok {
 		return quota
 	}
 	return etcdQuota

@@ -240,15 +240,10 @@ func names(pods []*Pod) []string {
 	return out
 }
 
-// recoverQuorum carries on with a recovery that has begun. Until it is over, nothing else is done, but that a pod gets settings that
-// let it run.
+// recoverQuorum carries on with a recovery that has begun. Until it is over, nothing else is done but what the rules before it do: to
+// let a pod run that cannot, and to give a volume more room.
 func recoverQuorum(s State) (cluster.Plan, bool) {
 	r := s.Record.Recovery
-	if r.Phase == RecoveryHeld || r.Phase == RecoveryStarted {
-		if p, ok := restartStuck(s); ok {
-			return p, true
-		}
-	}
 	switch {
 	case r.Phase == RecoveryReported && s.Members != nil:
 		return cluster.Do(SetRecovery{}, "the quorum is back")

@@ -101,8 +101,10 @@ func TestNextWithoutAQuorumForGood(t *testing.T) {
 			state: lostQuorum(func(s *etcd.State) { s.Want.Persistent = false }), reason: etcd.ReasonQuorumLost, stalled: true, says: "Without spec.storage",
 		},
 		"data that cannot be started from is lost": {
-			state: lostQuorum(func(s *etcd.State) { s.Pods[1].Gate, s.Pods[1].EverRan, s.Pods[1].Fatal = nil, true, "wal: crc mismatch" }),
-			step:  reported, says: "orders-1 cannot start from its data: wal: crc mismatch",
+			state: lostQuorum(func(s *etcd.State) {
+				s.Pods[1].Gate, s.Pods[1].EverRan, s.Pods[1].Fatal = nil, true, "wal: crc mismatch"
+			}),
+			step: reported, says: "orders-1 cannot start from its data: wal: crc mismatch",
 		},
 		"a minority of lost disks is no loss of the quorum": {
 			state:  lostQuorum(func(s *etcd.State) { s.Pods[1].Gate, s.Pods[1].EverRan = nil, true }),
@@ -192,10 +194,14 @@ func TestGateInARecovery(t *testing.T) {
 		in   etcd.GateInput
 		want func(etcd.GateDecision) bool
 	}{
-		"a plan changes nothing":   {in(etcd.RecoveryReported, etcd.DiskReady, ""), func(d etcd.GateDecision) bool { return d.Start && !d.Alone && d.Epoch == "" }},
-		"a held member tells":      {in(etcd.RecoveryHeld, etcd.DiskReady, ""), func(d etcd.GateDecision) bool { return !d.Start && d.Report.Log.Index == 9 && d.Report.Final() }},
-		"one without a log too":    {in(etcd.RecoveryHeld, etcd.DiskEmpty, ""), func(d etcd.GateDecision) bool { return !d.Start && d.Report.Reason == etcd.GateHeld && d.Report.Log == nil }},
-		"and one that is broken":   {broken, func(d etcd.GateDecision) bool { return !d.Start && d.Report.Reason == etcd.GateHeld && d.Report.Log == nil }},
+		"a plan changes nothing": {in(etcd.RecoveryReported, etcd.DiskReady, ""), func(d etcd.GateDecision) bool { return d.Start && !d.Alone && d.Epoch == "" }},
+		"a held member tells":    {in(etcd.RecoveryHeld, etcd.DiskReady, ""), func(d etcd.GateDecision) bool { return !d.Start && d.Report.Log.Index == 9 && d.Report.Final() }},
+		"one without a log too": {in(etcd.RecoveryHeld, etcd.DiskEmpty, ""), func(d etcd.GateDecision) bool {
+			return !d.Start && d.Report.Reason == etcd.GateHeld && d.Report.Log == nil
+		}},
+		"and one that is broken": {broken, func(d etcd.GateDecision) bool {
+			return !d.Start && d.Report.Reason == etcd.GateHeld && d.Report.Log == nil
+		}},
 		"the survivor goes on":     {in(etcd.RecoveryStarted, etcd.DiskReady, ""), func(d etcd.GateDecision) bool { return d.Start && d.Alone && d.Epoch == incident }},
 		"later, too":               {in(etcd.RecoveryOver, etcd.DiskReady, "earlier"), func(d etcd.GateDecision) bool { return d.Start && d.Alone && d.Epoch == incident }},
 		"but only once":            {in(etcd.RecoveryOver, etcd.DiskReady, incident), func(d etcd.GateDecision) bool { return d.Start && !d.Alone }},

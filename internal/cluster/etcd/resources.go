@@ -29,9 +29,11 @@ type Blueprint struct {
 	Asked string
 	// Common configuration of the members, see Common.
 	Common map[string]any
-	// Storage of the members, nil for ephemeral. A StatefulSet cannot change its claim template, so this is what the
-	// cluster was made with.
+	// Storage that claims are made with, nil for ephemeral. A StatefulSet cannot change its claim template, so this is what it
+	// was made with.
 	Storage *v1alpha1.StorageSpec
+	// Smallest is the size in bytes of the smallest volume of a member, 0 when there is none.
+	Smallest int64
 	// Domain of the Kubernetes cluster's DNS.
 	Domain string
 	// AgentImage is the operator's own image.
@@ -67,6 +69,9 @@ func (b Blueprint) Layout() Layout {
 	}
 	if b.Storage != nil {
 		l.VolumeSize = b.Storage.Size.Value()
+		if b.Smallest > 0 {
+			l.VolumeSize = min(l.VolumeSize, b.Smallest) // Others are on their way.
+		}
 	}
 	return l
 }

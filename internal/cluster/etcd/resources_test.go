@@ -128,8 +128,14 @@ func TestWhatRestartsMembers(t *testing.T) {
 		"the cluster id":                {func(b *etcd.Blueprint) { b.Record.ClusterID = 7 }, false},
 		"another deletion policy":       {func(b *etcd.Blueprint) { b.Storage.DeletionPolicy = ptr.To(v1alpha1.DeletionDelete) }, false},
 		"another set of authorities":    {func(b *etcd.Blueprint) { b.TrustSum = "a-2" }, true},
-		"another patch version":         {func(b *etcd.Blueprint) { b.Version.Patch++ }, true},
-		"another configuration":         {func(b *etcd.Blueprint) { b.Common["log-level"] = "debug" }, true},
+		"larger volumes":                {func(b *etcd.Blueprint) { b.Storage.Size = resource.MustParse("2Gi") }, true},
+		"larger volumes that are to come": {func(b *etcd.Blueprint) {
+			b.Storage.Size, b.Smallest = resource.MustParse("2Gi"), 1<<30
+		}, false},
+		"a volume that is larger than asked for": {func(b *etcd.Blueprint) { b.Smallest = 2 << 30 }, false},
+		"another StorageClass":                   {func(b *etcd.Blueprint) { b.Storage.ClassName = ptr.To("fast") }, false},
+		"another patch version":                  {func(b *etcd.Blueprint) { b.Version.Patch++ }, true},
+		"another configuration":                  {func(b *etcd.Blueprint) { b.Common["log-level"] = "debug" }, true},
 		"resources": {func(b *etcd.Blueprint) {
 			b.Cluster.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}}
 		}, true},
@@ -142,6 +148,16 @@ func TestWhatRestartsMembers(t *testing.T) {
 				t.Errorf("%s, then %s", before, after)
 			}
 		})
+	}
+}
+
+// The quota of a large volume is etcd's own, so that a larger one needs no restart.
+func TestALargeVolumeThatGrowsRestartsNobody(t *testing.T) {
+	of := func(size string) string {
+		return hash(t, blueprint(t, func(b *etcd.Blueprint) { b.Storage.Size = resource.MustParse(size) }))
+	}
+	if of("4480Mi") != of("1Ti") || of("4479Mi") == of("4480Mi") {
+		t.Errorf("4479Mi: %s, 4480Mi: %s, 1Ti: %s", of("4479Mi"), of("4480Mi"), of("1Ti"))
 	}
 }
 

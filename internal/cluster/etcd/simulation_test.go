@@ -37,11 +37,12 @@ type sim struct {
 	// The specification.
 	uid, template, size int
 	release             etcd.Version
+	storage             etcd.Storage
 	persistent, auth    bool
 	// approves says that somebody approves of every plan to recover a lost quorum.
 	approves bool
-	certRoot            bool
-	password            string
+	certRoot bool
+	password string
 	// bad are the templates whose pods cannot start, weak those whose members run and never get well.
 	bad, weak map[int]bool
 
@@ -76,6 +77,9 @@ type sim struct {
 type simSet struct {
 	made    simSettings
 	members int
+	uid     int
+	storage etcd.Storage
+	quota   int64
 }
 
 // simSettings are what pods are made with.
@@ -96,6 +100,9 @@ func parseSettings(text string) (s simSettings) {
 type simClaim struct {
 	disk *etcdfake.Disk
 	uid  int
+
+	request, capacity int64
+	class             string
 	// leaving: it goes when no pod uses it any more; lost: its node is gone; corrupt: etcd cannot start from it.
 	leaving, lost, corrupt bool
 	// epoch is the incident that the volume bears.
@@ -109,6 +116,7 @@ type simPod struct {
 	version string
 	ordinal int
 	simSettings
+	quota   int64
 	born    int
 	disk    *etcdfake.Disk
 	process *etcdfake.Process
@@ -144,6 +152,9 @@ func newSim(seed uint64) *sim {
 		s.bad[0] = true
 	}
 	s.upkeep, s.snapshots = s.newUpkeep(), s.newSnapshots()
+	if s.persistent {
+		s.storage = s.anyStorage()
+	}
 	s.note("size %d, persistent %t, auth %t, root by certificate %t, first template bad %t",
 		s.size, s.persistent, s.auth, s.certRoot, s.bad[0])
 	return s
@@ -173,7 +184,9 @@ func (s *sim) kubelet() {
 			delete(s.claims, i)
 		}
 	}
+	s.growVolumes()
 	if s.set == nil {
+		s.net.Settle()
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
@@ -206,10 +219,11 @@ func (s *sim) kubelet() {
 
 func (s *sim) createPod(name string, ordinal int) *simPod {
 	s.pods0++
-	p := &simPod{name: name, uid: fmt.Sprint(s.pods0), ordinal: ordinal, simSettings: s.set.made, born: s.turns}
+	p := &simPod{name: name, uid: fmt.Sprint(s.pods0), ordinal: ordinal, simSettings: s.set.made, quota: s.set.quota, born: s.turns}
 	if s.persistent {
 		if s.claims[ordinal] == nil {
-			s.claims[ordinal] = &simClaim{disk: &etcdfake.Disk{}, uid: s.pods0}
+			s.claims[ordinal] = s.newClaim(s.pods0)
+			s.claims[ordinal].disk = &etcdfake.Disk{}
 		}
 		p.disk = s.claims[ordinal].disk
 	} else {
@@ -323,6 +337,7 @@ func (s *sim) view() *simView {
 	for _, i := range slices.Sorted(maps.Keys(s.claims)) {
 		c := s.claims[i]
 		o := etcd.Claim{Name: cluster.Claim("orders", i), UID: fmt.Sprint(c.uid), Ordinal: i, Leaving: c.leaving, Age: time.Hour}
+		c.fill(&o)
 		if c.lost {
 			o.Lost = "its node is gone"
 		}
@@ -360,6 +375,9 @@ func (s *sim) operator() (cluster.Plan, bool) {
 	if v.record != nil && !s.ensure(v) {
 		return cluster.Plan{}, false
 	}
+	if v.set != nil && s.set != nil && v.set.storage != s.set.storage {
+		return cluster.Plan{}, true // The API server refuses to change the claim template, and the pass ends there.
+	}
 	s.seen = v
 	state := s.observe(v)
 	plan := etcd.Next(state)
@@ -389,8 +407,15 @@ func (s *sim) made(r etcd.Record) simSettings {
 
 // ensure applies the StatefulSet.
 func (s *sim) ensure(v *simView) bool {
-	want := simSet{s.made(*v.record), len(v.record.Members)}
-	if s.record == nil || (s.set != nil && *s.set == want) {
+	want := simSet{made: s.made(*v.record), members: len(v.record.Members), storage: s.storage, uid: s.writes}
+	if v.set != nil {
+		want.storage = v.set.storage
+	}
+	if s.set != nil {
+		want.uid = s.set.uid
+	}
+	want.quota = v.quota(want.storage, want.members)
+	if s.record == nil || (s.set != nil && (*s.set == want || s.set.storage != want.storage)) {
 		return true
 	}
 	s.set = &want
@@ -406,15 +431,19 @@ func (s *sim) observe(v *simView) etcd.State {
 		Record: v.record, Claims: v.claims, Open: v.open, Now: simNow,
 	}
 	st.Want.Maintenance = s.upkeep.policy
+	st.Want.Storage, st.Want.StorageQuota = s.storage, s.storage.Size
+	made := s.storage
 	if v.set != nil {
-		st.Set = &etcd.Set{Replicas: v.set.members, Version: v.set.made.release}
+		made = v.set.storage
+		st.Set = &etcd.Set{UID: fmt.Sprint(v.set.uid), Storage: made, Replicas: v.set.members, Version: v.set.made.release}
 	}
 	if v.record != nil {
-		made := s.made(*v.record).String()
-		st.Want.Version, st.Want.Settings, st.Want.TemplateHash = s.target(*v.record).release, made, made
 		if s.approves {
 			st.Want.Approved = v.record.Recovery.Incident
 		}
+		settings := s.made(*v.record).String()
+		st.Want.Version, st.Want.Settings = s.target(*v.record).release, settings
+		st.Want.TemplateHash = fmt.Sprint(settings, "/", v.quota(made, len(v.record.Members)))
 	}
 	s.observeSnapshot(&st, v)
 	for i := range v.pods {
@@ -450,7 +479,7 @@ func (s *sim) observe(v *simView) etcd.State {
 
 func (s *sim) observePod(p *simPod) etcd.Pod {
 	out := etcd.Pod{
-		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: p.String(),
+		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: fmt.Sprint(p.simSettings, "/", p.quota),
 		Age: time.Duration(s.turns-p.born) * time.Minute, EverRan: p.everRan,
 		Stuck: (s.bad[p.template] || s.lostClaim(p)) && p.process == nil, Gate: p.gate, Fatal: p.fatal,
 		Drained: p.drained, Defragmentation: s.upkeep.begun[p.uid],
@@ -506,6 +535,10 @@ func (s *sim) act(step cluster.Step) bool {
 		return s.reconfigure(step.Via, func(c *etcdfake.Client) error { return c.RemoveMember(context.Background(), step.ID) })
 	case etcd.DeleteClaim:
 		return s.deleteClaim(step)
+	case etcd.RemakeSet:
+		return s.remakeSet(step)
+	case etcd.ExpandClaim:
+		return s.expandClaim(step)
 	case etcd.RecordClusterID:
 		if s.record == nil || s.record.ClusterID != 0 {
 			return true
@@ -579,7 +612,7 @@ func (s *sim) deleteClaim(step etcd.DeleteClaim) bool {
 		return true
 	}
 	for i, c := range s.claims {
-		if cluster.Claim("orders", i) != step.Name || fmt.Sprint(c.uid) != step.UID {
+		if cluster.Claim("orders", i) != step.Name || c.version() != step.ResourceVersion {
 			continue
 		}
 		c.leaving = true
@@ -681,7 +714,7 @@ func (s *sim) judgeRemoval(step etcd.RemoveMember) {
 	if p == nil || p.process == nil || !s.net.Voting(p.process) || s.moved() {
 		return
 	}
-	if p.ordinal < s.size && s.persistent {
+	if p.ordinal < s.size && s.persistent && !s.misfits(p.ordinal) {
 		s.badPolicy = fmt.Sprintf("%s is removed although it is well and wanted", step.Name)
 	}
 	if voters := len(p.disk.Voters()); s.voting(p)-1 < etcd.Quorum(voters-1) {
@@ -743,6 +776,7 @@ func (s *sim) fault() {
 	case kind == 17:
 		s.snapshots.required = s.rng.IntN(4) > 0
 		s.note("upgrades need a snapshot: %t", s.snapshots.required)
+		s.changeStorage()
 	case p == nil:
 	case kind == 15 && s.rng.IntN(3) == 0:
 		s.breakDisk(p)
@@ -970,6 +1004,7 @@ func (s *sim) quiet() string {
 		return "it waits without a reason"
 	case s.approves && s.rescuable() && (plan.Reason == etcd.ReasonQuorumLost || plan.Reason == etcd.ReasonRecovering):
 		return "a survivor is there, and it does not go on: " + plan.Message
+	case plan.Reason == etcd.ReasonStorage && plan.Stalled && s.size == 1:
 	case plan.Reason == etcd.ReasonAlarm && !s.curable():
 	case plan.Reason == etcd.ReasonVersion && plan.Stalled && s.release.Minor < s.record.Version.Minor-1:
 	case !s.persistent && len(s.record.Members) == 1 && plan.Reason == etcd.ReasonRollout:
@@ -1053,9 +1088,11 @@ func (s *sim) unfit() string {
 			return "settled with a member that gets no clients"
 		case len(p.process.Alarms()) > 0:
 			return "settled with an alarm"
+		case s.persistent && p.quota != s.storage.Size:
+			return "settled with another quota than that of the volumes"
 		}
 	}
-	return ""
+	return s.otherVolume()
 }
 
 func TestSimulation(t *testing.T) {

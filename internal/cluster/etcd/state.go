@@ -59,16 +59,26 @@ type Want struct {
 	CertificateIsRoot bool
 	// Persistent says that the members' disks outlive their pods.
 	Persistent bool
-	// StorageChanged says that spec.storage asks for something else than the claims were made with.
+	// StorageChanged says that spec.storage was added or removed.
 	StorageChanged bool
-	Maintenance    Policy
 	// Approved is the incident that a human wants the quorum to be recovered from, RecoverAfter when it is without one; zero: never.
 	Approved     string
 	RecoverAfter time.Duration
+	// Storage that spec.storage asks for. NoClass says that its StorageClass does not exist, StorageQuota is what it leaves to
+	// the database.
+	Storage      Storage
+	NoClass      bool
+	StorageQuota int64
+	Maintenance  Policy
 }
 
 // Set is the StatefulSet.
 type Set struct {
+	UID string
+	// Age is how long ago it was made.
+	Age time.Duration
+	// Storage that it makes claims with.
+	Storage Storage
 	// Replicas is the number of pods that it makes.
 	Replicas int
 	// Version that it makes them with, zero when it does not say.
@@ -85,8 +95,20 @@ func (s Set) madeWith(otherwise Version) Version {
 
 // Claim is the volume claim of an ordinal.
 type Claim struct {
-	Name, UID string
-	Ordinal   int
+	Name, UID, ResourceVersion string
+	Ordinal                    int
+	// Pending says that it has no volume yet.
+	Pending bool
+	// Request is the size in bytes that it asks for, Capacity that of its volume, 0 while it has none.
+	Request, Capacity int64
+	// Class is its StorageClass.
+	Class string
+	// Resizing says in words what Kubernetes tells of its expansion, empty when it tells nothing.
+	Resizing string
+	// Rigid says that its StorageClass does not allow to expand it, Refused why the API server does not let it be expanded
+	// otherwise, empty when it does. They are asked for only when it is to grow.
+	Rigid   bool
+	Refused string
 	// Age is how long ago it was made.
 	Age time.Duration
 	// Lost says in words why its volume cannot come back, empty while it can.
@@ -94,6 +116,8 @@ type Claim struct {
 	// Leaving says that it is being deleted, or will be, together with an earlier cluster of the same name.
 	Leaving bool
 }
+
+func (c Claim) deletion() DeleteClaim { return DeleteClaim{c.Name, c.UID, c.ResourceVersion} }
 
 // Pod is the pod of a member.
 type Pod struct {

@@ -87,7 +87,7 @@ func (b Blueprint) hash(tpl *corev1ac.PodTemplateSpecApplyConfiguration) (string
 	if err != nil {
 		return "", err
 	}
-	config, err := commonHash(b.Common)
+	config, err := commonHash(withQuota(b.Common, b.Layout().VolumeSize))
 	return pod + "-" + config, err
 }
 

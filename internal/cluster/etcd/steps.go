@@ -51,7 +51,7 @@ type RemoveMember struct {
 }
 
 // DeleteClaim deletes a claim whose data no member needs any more, if it still is the one that was decided on.
-type DeleteClaim struct{ Name, UID string }
+type DeleteClaim struct{ Name, UID, ResourceVersion string }
 
 // RecordClusterID writes down which cluster this is, which forbids founding it again.
 type RecordClusterID struct{ ClusterID uint64 }

@@ -29,7 +29,9 @@ type EtcdClusterSpecApplyConfiguration struct {
 	// version. Default: quay.io/coreos/etcd:v<version>.
 	Image *string `json:"image,omitempty"`
 	// storage of each member, of at least 512Mi. Default: none, the data lives
-	// and dies with the pod. It cannot be added or removed later.
+	// and dies with the pod. It cannot be added or removed later, but its size
+	// and class can change: a cluster of three members or more serves on
+	// meanwhile, and one of one member can only grow, in place.
 	Storage *StorageSpecApplyConfiguration `json:"storage,omitempty"`
 	// resources of the etcd container: requests and limits of cpu (cores),
 	// memory and ephemeral-storage (bytes). Default: none.

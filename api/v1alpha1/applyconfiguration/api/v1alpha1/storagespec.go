@@ -16,10 +16,14 @@ import (
 // StorageSpec describes the persistent volume of each pod.
 type StorageSpecApplyConfiguration struct {
 	// size of the volume of each pod in bytes, from 64Mi (etcd: 512Mi) to 64Ti,
-	// for example 10Gi. It cannot change yet, and can never shrink.
+	// for example 10Gi. That of an EtcdCluster can change: volumes grow in place
+	// where their StorageClass allows it, and are replaced one member at a time
+	// otherwise. That of a RedisCluster cannot change yet.
 	Size *resource.Quantity `json:"size,omitempty"`
-	// className is the StorageClass of the volumes. It cannot change. Default:
-	// the default class of the Kubernetes cluster.
+	// className is the StorageClass of the volumes. That of an EtcdCluster can
+	// change: the volumes are replaced one member at a time. That of a
+	// RedisCluster cannot. Default: the default class of the Kubernetes cluster;
+	// volumes of any class stay where they are.
 	ClassName *string `json:"className,omitempty"`
 	// deletionPolicy says what becomes of the volume claims when the resource is
 	// deleted: Retain (default) keeps them, and a cluster created again under

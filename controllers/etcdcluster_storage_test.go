@@ -1,0 +1,176 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// createClaim makes the claim of an ordinal from the template of the set, with a volume at once.
+func (s *stage) createClaim(set *appsv1.StatefulSet, i int) {
+	s.t.Helper()
+	name := cluster.Claim(set.Name, i)
+	claim := set.Spec.VolumeClaimTemplates[0].DeepCopy()
+	claim.ObjectMeta = metav1.ObjectMeta{Namespace: set.Namespace, Name: name, Labels: etcd.Selector(set.Name), UID: types.UID(name)}
+	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: claim.Spec.Resources.Requests}
+	if err := s.api.Create(s.t.Context(), claim); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// growVolumes is what a CSI driver does.
+func (s *stage) growVolumes() {
+	s.t.Helper()
+	for _, claim := range s.claims() {
+		if claim.Spec.Resources.Requests.Storage().Cmp(*claim.Status.Capacity.Storage()) == 0 {
+			continue
+		}
+		claim.Status.Capacity = claim.Spec.Resources.Requests
+		if err := s.api.Status().Update(s.t.Context(), &claim); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func (s *stage) claims() []corev1.PersistentVolumeClaim {
+	s.t.Helper()
+	var list corev1.PersistentVolumeClaimList
+	if err := s.api.List(s.t.Context(), &list, client.InNamespace(s.name.Namespace)); err != nil {
+		s.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// store asks for other volumes.
+func (s *stage) store(size, class string) {
+	s.t.Helper()
+	s.edit(func(spec *v1alpha1.EtcdClusterSpec) {
+		spec.Storage = &v1alpha1.StorageSpec{Size: resource.MustParse(size)}
+		if class != "" {
+			spec.Storage.ClassName = &class
+		}
+	})
+}
+
+func (s *stage) createClass(name string) {
+	s.t.Helper()
+	writes, log, crash, refuse := s.writes, s.log, s.crashAt, s.refuseAt
+	s.crashAt, s.refuseAt = 0, 0
+	defer func() { s.writes, s.log, s.crashAt, s.refuseAt = writes, log, crash, refuse }()
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "example.com/disk"}
+	if err := s.api.Create(s.t.Context(), class); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// storedElsewhere expands the volumes of a cluster, and moves them to smaller ones of another class.
+func (s *stage) storedElsewhere() {
+	s.t.Helper()
+	s.createClass("fast")
+	s.untilReady()
+	s.store("2Gi", "")
+	s.untilReady()
+	s.wantVolumes("2Gi", "")
+	s.store("1Gi", "fast")
+	s.untilReady()
+	s.wantVolumes("1Gi", "fast")
+}
+
+func (s *stage) wantVolumes(size, class string) {
+	s.t.Helper()
+	for _, c := range s.claims() {
+		st := claimState(&c)
+		want := resource.MustParse(size)
+		if st.Capacity != want.Value() || st.Class != class {
+			s.t.Errorf("%s has %d of class %q instead of %s of %q", c.Name, st.Capacity, st.Class, size, class)
+		}
+	}
+	record := &corev1.ConfigMap{}
+	if err := s.api.Get(s.t.Context(), types.NamespacedName{Namespace: s.name.Namespace, Name: cluster.ConfigName(s.name.Name)}, record); err != nil {
+		s.t.Fatal(err)
+	}
+	quota := map[string]string{"1Gi": "quota-backend-bytes: 335544320", "2Gi": "quota-backend-bytes: 872415232"}[size]
+	for key, text := range record.Data {
+		if strings.HasSuffix(key, ".yaml") && !strings.Contains(text, quota) {
+			s.t.Errorf("%s does not say %s:\n%s", key, quota, text)
+		}
+	}
+}
+
+func (s *stage) stalled() string {
+	s.t.Helper()
+	op := s.newOperator()
+	for range 5 {
+		if _, err := op.Reconcile(s.t.Context(), s.cluster()); err != nil {
+			s.t.Fatal(err)
+		}
+		s.kubelet()
+	}
+	c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return ""
+	}
+	return c.Message
+}
+
+func TestStorageThatCannotBeHad(t *testing.T) {
+	for name, tc := range map[string]struct {
+		size, class string
+		refuse      error
+		says        string
+	}{
+		"a class that does not exist": {"1Gi", "fast", nil, "StorageClass fast does not exist"},
+		"no room in the namespace":    {"2Gi", "", errors.New("exceeded quota: all"), "exceeded quota: all"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, persistent())
+			s.untilReady()
+			s.refuseExpansion(tc.refuse)
+			s.store(tc.size, tc.class)
+			if got := s.stalled(); !strings.Contains(got, tc.says) {
+				t.Errorf("%q does not say %q", got, tc.says)
+			}
+			s.wantVolumes("1Gi", "")
+		})
+	}
+}
+
+// A class that does not allow an expansion is found out by asking the API server for one, in any installation.
+func TestVolumesThatCannotGrowAreReplaced(t *testing.T) {
+	s := newStage(t, persistent())
+	s.untilReady()
+	s.refuseExpansion(errors.New(notExpandable + " and the storageclass that provisions the pvc must support resize"))
+	s.store("2Gi", "")
+	s.untilReady()
+	s.wantVolumes("2Gi", "")
+}
+
+// refuseExpansion makes the API server refuse to change a claim.
+func (s *stage) refuseExpansion(why error) {
+	inner := s.cache
+	s.cache = interceptor.NewClient(inner, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if _, ok := o.(*corev1.PersistentVolumeClaim); ok && why != nil {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, o.GetName(), why)
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+}
