@@ -24,14 +24,16 @@ const (
 
 // Keys of the ConfigMap that holds the record, beside one "<member>.yaml" per member.
 const (
-	KeyBootstrap = "bootstrap"
-	KeyClusterID = "cluster-id"
-	KeyMembers   = "members"
-	keyVersion   = "version"
-	keyProven    = "proven"
-	keyRejected  = "rejected"
-	keyVerdict   = "verdict"
-	keyFlushed   = "flushed"
+	KeyBootstrap  = "bootstrap"
+	KeyClusterID  = "cluster-id"
+	KeyMembers    = "members"
+	keyVersion    = "version"
+	keyProven     = "proven"
+	keyRejected   = "rejected"
+	keyVerdict    = "verdict"
+	keyFlushed    = "flushed"
+	keyBudget     = "min-available"
+	keyHibernated = "hibernated"
 )
 
 // Peer is a member as the specification names it: its pod and its peer URL.
@@ -53,6 +55,18 @@ type Record struct {
 	Rejected, Verdict string
 	// Flushed says that no member has entries of 3.5 in its log.
 	Flushed bool
+	// MinAvailable is how many pods the disruption budget keeps.
+	MinAvailable int
+	// Hibernated says that there are to be no pods.
+	Hibernated bool
+}
+
+// Replicas is the number of pods that there are to be.
+func (r Record) Replicas() int {
+	if r.Hibernated {
+		return 0
+	}
+	return len(r.Members)
 }
 
 // With returns the record for pods of another version.
@@ -74,7 +88,7 @@ func (r Record) Data() map[string]string {
 	return map[string]string{
 		KeyBootstrap: string(r.Bootstrap), KeyClusterID: id, KeyMembers: members.String(), keyVersion: r.Version.String(),
 		keyProven: r.Proven, keyRejected: r.Rejected, keyVerdict: r.Verdict,
-		keyFlushed: strconv.FormatBool(r.Flushed),
+		keyFlushed: strconv.FormatBool(r.Flushed), keyBudget: strconv.Itoa(r.MinAvailable), keyHibernated: strconv.FormatBool(r.Hibernated),
 	}
 }
 
@@ -88,6 +102,10 @@ func ParseRecord(data map[string]string) (Record, error) {
 		return r, fmt.Errorf("key %s: %w", keyVersion, err)
 	}
 	r.Proven, r.Rejected, r.Verdict, r.Flushed = data[keyProven], data[keyRejected], data[keyVerdict], data[keyFlushed] == "true"
+	r.Hibernated = data[keyHibernated] == "true"
+	if r.MinAvailable, err = strconv.Atoi(data[keyBudget]); err != nil {
+		return r, fmt.Errorf("key %s: %w", keyBudget, err)
+	}
 	return r, nil
 }
 
