@@ -68,11 +68,17 @@ type sim struct {
 	plan      cluster.Plan
 	turns     int
 	upkeep    simUpkeep
+
+	hibernated bool
+	// cordoned are the ordinals whose node is being emptied.
+	cordoned map[int]bool
 }
 
 type simSet struct {
 	made    simSettings
 	members int
+	// budget of the disruption budget, which is written along with it.
+	budget int
 }
 
 // simSettings are what pods are made with.
@@ -126,6 +132,7 @@ func newSim(seed uint64) *sim {
 	s := &sim{
 		rng: rand.New(rand.NewPCG(seed, 2)), net: etcdfake.New(), bad: map[int]bool{}, weak: map[int]bool{},
 		orphans: map[string]*simPod{}, claims: map[int]*simClaim{}, pods: map[string]*simPod{}, budget: -1, authSeen: map[uint64]bool{},
+		cordoned: map[int]bool{},
 	}
 	s.size = []int{1, 3, 3, 3, 5, 7}[s.rng.IntN(6)]
 	s.persistent = s.rng.IntN(5) > 0
@@ -331,7 +338,7 @@ func (s *sim) made(r etcd.Record) simSettings {
 
 // ensure applies the StatefulSet.
 func (s *sim) ensure(v *simView) bool {
-	want := simSet{s.made(*v.record), len(v.record.Members)}
+	want := simSet{s.made(*v.record), v.record.Replicas(), v.record.MinAvailable}
 	if s.record == nil || (s.set != nil && *s.set == want) {
 		return true
 	}
@@ -343,7 +350,7 @@ func (s *sim) observe(v *simView) etcd.State {
 	st := etcd.State{
 		Want: etcd.Want{
 			Name: "orders", Size: s.size, Peers: s.members(etcd.MaxSize), Auth: s.auth, CertificateIsRoot: s.certRoot, Persistent: s.persistent,
-			Version: s.release, Asked: s.asked().String(),
+			Version: s.release, Asked: s.asked().String(), Hibernated: s.hibernated,
 		},
 		Record: v.record, Claims: v.claims, Open: v.open, Now: simNow,
 	}
@@ -356,9 +363,9 @@ func (s *sim) observe(v *simView) etcd.State {
 		st.Want.Version, st.Want.Settings, st.Want.TemplateHash = s.target(*v.record).release, made, made
 	}
 	for i := range v.pods {
-		st.Pods = append(st.Pods, s.observePod(&v.pods[i]))
+		st.Pods = append(st.Pods, s.observePod(&v.pods[i], st.Record))
 	}
-	if st.Record == nil {
+	if st.Record == nil || st.Record.Hibernated {
 		return st
 	}
 	if i := slices.IndexFunc(st.Pods, func(p etcd.Pod) bool { return p.View != nil && p.View.Leader != 0 }); i >= 0 && st.VersionMoves() {
@@ -386,7 +393,7 @@ func (s *sim) observe(v *simView) etcd.State {
 	return st
 }
 
-func (s *sim) observePod(p *simPod) etcd.Pod {
+func (s *sim) observePod(p *simPod, record *etcd.Record) etcd.Pod {
 	out := etcd.Pod{
 		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: p.String(),
 		Age: time.Duration(s.turns-p.born) * time.Minute, EverRan: p.everRan,
@@ -396,7 +403,10 @@ func (s *sim) observePod(p *simPod) etcd.Pod {
 	if out.Stuck {
 		out.Problem = "cannot be scheduled"
 	}
-	if p.process == nil {
+	if s.cordoned[p.ordinal] {
+		out.Cordoned = "is on a cordoned node"
+	}
+	if p.process == nil || (record != nil && record.Hibernated) {
 		return out
 	}
 	view, err := s.client(p.process).Status(context.Background())
@@ -422,6 +432,12 @@ func (s *sim) act(step cluster.Step) bool {
 		return s.change(func(r *etcd.Record) { r.Members = s.members(step.To) })
 	case etcd.SetVersion:
 		return s.change(func(r *etcd.Record) { *r = r.With(step.To) })
+	case etcd.SetBudget:
+		return s.change(func(r *etcd.Record) { r.MinAvailable = step.MinAvailable })
+	case etcd.Hibernate:
+		return s.change(func(r *etcd.Record) { r.Hibernated = true })
+	case etcd.Wake:
+		return s.change(func(r *etcd.Record) { r.Hibernated = false })
 	case etcd.NoteFlushed:
 		return s.change(func(r *etcd.Record) { r.Flushed = true })
 	case etcd.Prove:
@@ -481,7 +497,7 @@ func (s *sim) writeBootstrap(step etcd.WriteBootstrap) bool {
 	if b == etcd.BootstrapNew && len(s.claims) > 0 {
 		return true
 	}
-	s.record = &etcd.Record{Bootstrap: b, Members: s.members(step.Size), Version: step.Version}
+	s.record = &etcd.Record{Bootstrap: b, Members: s.members(step.Size), Version: step.Version, MinAvailable: etcd.Quorum(step.Size)}
 	return !s.write()
 }
 
@@ -554,6 +570,10 @@ func (s *sim) judge(step cluster.Step) {
 	}
 	s.judgeUpkeep(step)
 	switch step := step.(type) {
+	case etcd.Hibernate:
+		if !s.persistent {
+			s.badPolicy = "the pods are to end, and the data with them"
+		}
 	case etcd.DeletePod:
 		s.judgePod(step)
 	case etcd.DeleteClaim:
@@ -651,7 +671,7 @@ func (s *sim) fault() {
 		return s.pods[pods[s.rng.IntN(len(pods))]]
 	}
 	p := pick()
-	switch kind := s.rng.IntN(17); {
+	switch kind := s.rng.IntN(21); {
 	case kind == 0:
 		s.budget = 1 + s.rng.IntN(3)
 	case kind == 1:
@@ -668,6 +688,7 @@ func (s *sim) fault() {
 	case kind == 14:
 		s.size = []int{1, 3, 5, 7}[s.rng.IntN(4)]
 		s.note("spec.size changes to %d", s.size)
+	case kind >= 17 && s.disrupt(kind-17, p):
 	case p == nil:
 	case kind == 15 && s.rng.IntN(3) == 0:
 		s.breakDisk(p)
@@ -873,6 +894,9 @@ func (s *sim) quiet() string {
 		p.process.Cut, p.process.Deaf = s.weak[p.template], false
 	}
 	s.net.Settle()
+	if bad := s.night(); bad != "" {
+		return bad
+	}
 	for rest := 0; rest < 10 && s.turns < 300; {
 		if bad := s.turn(); bad != "" {
 			return bad
@@ -939,7 +963,13 @@ func (s *sim) unfit() string {
 	if len(s.pods) != s.size {
 		return "settled with missing pods"
 	}
+	if s.record.MinAvailable != etcd.Quorum(s.size) || s.set.budget != s.record.MinAvailable {
+		return fmt.Sprintf("settled with a disruption budget of %d", s.set.budget)
+	}
 	for _, p := range s.pods {
+		if s.net.Leads(p.process) && s.cordoned[p.ordinal] && !s.cordoned[s.bestPlace()] {
+			return "settled with a leader on a cordoned node"
+		}
 		switch {
 		case p.process == nil || !s.net.Voting(p.process):
 			return "settled with a member that does not vote"
