@@ -45,14 +45,17 @@ func TestTheLeaderLeavesACordonedNode(t *testing.T) {
 			}
 		})).
 		Assess("it stays where all nodes are cordoned", step(func(ctx context.Context, t *testing.T, s *scope) {
-			before := refresh(ctx, t, s, c).Status.Leader
-			for _, node := range nodesOf(s.pods(ctx, t, c)) {
-				s.cordon(ctx, t, node)
+			before := leaderOf(ctx, t, s, c)
+			for _, p := range s.pods(ctx, t, c) {
+				if p.Name != before.Name {
+					s.cordon(ctx, t, p.Spec.NodeName)
+				}
 			}
-			rest(ctx, 2*movesWithin/3)
+			s.cordon(ctx, t, before.Spec.NodeName)
+			rest(ctx, movesWithin)
 			waitReady(ctx, t, s, c)
-			if now := leaderOf(ctx, t, s, c).Name; now != before {
-				t.Errorf("%s led before all nodes were cordoned, and now %s", before, now)
+			if now := leaderOf(ctx, t, s, c).Name; now != before.Name {
+				t.Errorf("%s led before all nodes were cordoned, and now %s", before.Name, now)
 			}
 		}))
 	suite.Test(t, feature.Feature())

@@ -104,7 +104,7 @@ func ParseRecord(data map[string]string) (Record, error) {
 	r.Proven, r.Rejected, r.Verdict, r.Flushed = data[keyProven], data[keyRejected], data[keyVerdict], data[keyFlushed] == "true"
 	r.Hibernated = data[keyHibernated] == "true"
 	if r.MinAvailable, err = strconv.Atoi(data[keyBudget]); err != nil {
-		return r, fmt.Errorf("key %s: %w", keyBudget, err)
+		r.MinAvailable = Quorum(len(r.Members)) // As it begins.
 	}
 	return r, nil
 }
