@@ -22,15 +22,20 @@ type change struct {
 }
 
 var etcdChanges = map[string]change{
-	"patch version up":        {to: `version: 3.6.17`},
-	"patch version down":      {to: `version: 3.6.11`},
-	"next minor version":      {to: `version: 3.7.3`},
-	"previous minor version":  {to: `version: 3.5.35`},
-	"a suffix":                {to: `version: 3.7.3-rc.1`, field: "spec.version", words: "without a leading v or a suffix"},
-	"scale out":               {to: `size: 5`},
-	"scale in":                {to: `size: 1`},
-	"an even size":            {to: `size: 4`, field: "spec.size", words: "must be 1, 3, 5 or 7"},
-	"other compaction":        {to: `config: {autoCompactionMode: Revision}`},
+	"patch version up":       {to: `version: 3.6.17`},
+	"patch version down":     {to: `version: 3.6.11`},
+	"next minor version":     {to: `version: 3.7.3`},
+	"previous minor version": {to: `version: 3.5.35`},
+	"a suffix":               {to: `version: 3.7.3-rc.1`, field: "spec.version", words: "without a leading v or a suffix"},
+	"scale out":              {to: `size: 5`},
+	"scale in":               {to: `size: 1`},
+	"an even size":           {to: `size: 4`, field: "spec.size", words: "must be 1, 3, 5 or 7"},
+	"other compaction":       {to: `config: {autoCompactionMode: Revision}`},
+	"hibernation":            {from: `storage: {size: 1Gi}`, to: `hibernated: true`},
+	"waking up":              {from: `{storage: {size: 1Gi}, hibernated: true}`, to: `hibernated: false`},
+	"hibernation without storage": {
+		from: `storage: <removed>`, to: `hibernated: true`, field: "spec.hibernated", words: "needs spec.storage",
+	},
 	"experimental key of 3.5": {from: `version: 3.5.35`, to: `config: {extra: {experimental-corrupt-check-time: 1h}}`},
 }
 
