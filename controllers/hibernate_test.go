@@ -16,16 +16,15 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
-func init() {
-	workloads["hibernated on the way to another size"] = func(s *stage) {
-		s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 1 })
-		s.untilReady()
-		s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 3 })
-		s.passes(3)
-		s.hibernate()
-		s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Hibernated = new(false) })
-		s.untilReady()
-	}
+// hibernatedMidway hibernates on the way to another size.
+func (s *stage) hibernatedMidway() {
+	s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 1 })
+	s.untilReady()
+	s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 3 })
+	s.passes(3)
+	s.hibernate()
+	s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Hibernated = new(false) })
+	s.untilReady()
 }
 
 // passes lets an operator look so many times, and another one where it crashes.

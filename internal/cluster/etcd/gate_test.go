@@ -128,6 +128,7 @@ func TestTheRecordSurvivesItsConfigMap(t *testing.T) {
 	for _, r := range []etcd.Record{
 		{Bootstrap: etcd.BootstrapNew, Members: etcd.Peers("orders", "default", "cluster.local", 3, true)},
 		{Bootstrap: etcd.BootstrapRetained, ClusterID: 1<<63 + 5, Members: etcd.Peers("orders", "default", "cluster.local", 1, false)},
+		{Bootstrap: etcd.BootstrapNew, Members: etcd.Peers("orders", "default", "cluster.local", 3, true), MinAvailable: 3, Hibernated: true},
 	} {
 		got, err := etcd.ParseRecord(r.Data())
 		if err != nil {
