@@ -32,6 +32,8 @@ type Children struct {
 	// Direct reads from the API server itself. The cache holds only what carries our labels, so before an object is made
 	// the server is asked whether somebody else has one of that name.
 	Direct client.Reader
+	// Nodes reads nodes from the cache, nil where they may not be watched.
+	Nodes client.Reader
 	// Domain of the Kubernetes cluster's DNS, usually cluster.local.
 	Domain string
 	// AgentImage is the operator's own image, which the start gate runs from.

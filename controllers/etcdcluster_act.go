@@ -71,7 +71,9 @@ func (k *EtcdKind) writeBootstrap(ctx context.Context, o *v1alpha1.EtcdCluster, 
 		}
 		return k.foundAfterAll(ctx, live, b, step.Bootstrap)
 	}
-	b.Record = etcd.Record{Bootstrap: step.Bootstrap, Members: b.Peers()[:step.Size], Version: step.Version}
+	b.Record = etcd.Record{
+		Bootstrap: step.Bootstrap, Members: b.Peers()[:step.Size], Version: step.Version, MinAvailable: etcd.Quorum(step.Size),
+	}
 	if step.Bootstrap == etcd.BootstrapNew {
 		found, err := k.anyClaim(ctx, o)
 		if err != nil {

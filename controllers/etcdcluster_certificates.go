@@ -42,13 +42,17 @@ func (k *EtcdKind) Upkeep(ctx context.Context, o *v1alpha1.EtcdCluster) error {
 }
 
 // trusting tells whether every member is ready and was started with the authorities of a fingerprint: its pod was made
-// from a template that carries it, and what a template speaks of was written before.
+// from a template that carries it, and what a template speaks of was written before. So will be those of a cluster that
+// hibernates, when it wakes up.
 func (k *EtcdKind) trusting(ctx context.Context, o *v1alpha1.EtcdCluster, record etcd.Record, fingerprint string) (Servers, error) {
 	set, err := k.statefulSet(ctx, o)
 	if err != nil {
 		return Servers{}, err
 	}
 	pods, err := k.pods(ctx, o, set)
+	if err == nil && record.Hibernated && len(pods) == 0 {
+		return Servers{InForce: true}, nil
+	}
 	return startedWith(pods, len(record.Members), etcd.AnnotationTrust, fingerprint), err
 }
 

@@ -36,6 +36,12 @@ func (k *EtcdKind) change(ctx context.Context, o *v1alpha1.EtcdCluster, step clu
 		return k.note(ctx, o, func(r *etcd.Record) { r.Proven = step.Settings })
 	case etcd.SetRecovery:
 		return k.note(ctx, o, func(r *etcd.Record) { r.Recovery = step.To })
+	case etcd.SetBudget:
+		return k.note(ctx, o, func(r *etcd.Record) { r.MinAvailable = step.MinAvailable })
+	case etcd.Hibernate:
+		return k.note(ctx, o, func(r *etcd.Record) { r.Hibernated = true })
+	case etcd.Wake:
+		return k.note(ctx, o, func(r *etcd.Record) { r.Hibernated = false })
 	case etcd.NoteFlushed:
 		return k.note(ctx, o, func(r *etcd.Record) { r.Flushed = true })
 	case etcd.TakeSnapshot:

@@ -61,7 +61,7 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	if err != nil {
 		return etcd.State{}, err
 	}
-	if len(pods) == 0 || s.Record == nil {
+	if len(pods) == 0 || s.Record == nil || s.Record.Hibernated {
 		return s, nil
 	}
 	if err := k.observeSnapshot(ctx, o, &s); err != nil {
@@ -97,6 +97,9 @@ func (k *EtcdKind) observeObjects(
 		p := podState(&pods[i])
 		p.OldRevision, p.Age = oldRevision(&pods[i], set), k.Now().Sub(pods[i].CreationTimestamp.Time)
 		s.Pods = append(s.Pods, p)
+	}
+	if err := k.findCordons(ctx, s, pods); err != nil {
+		return nil, err
 	}
 	return pods, k.findLosses(ctx, o, s, pods)
 }
@@ -140,6 +143,7 @@ func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint) (etcd.Want, e
 		StorageChanged:    (o.Spec.Storage == nil) != (b.Storage == nil),
 		Storage:           storageState(o.Spec.Storage),
 		StorageQuota:      b.QuotaOn(storageState(o.Spec.Storage).Size),
+		Hibernated:        o.IsHibernated(),
 	}, nil
 }
 

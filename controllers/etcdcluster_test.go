@@ -444,6 +444,7 @@ var workloads = map[string]func(*stage){
 	},
 	"fragmented and full": (*stage).fragmentedAndFull,
 	"stored elsewhere":    (*stage).storedElsewhere,
+	"hibernated midway":   (*stage).hibernatedMidway,
 }
 
 // A crash after every single write, of the API server and of etcd, ends in the same world.

@@ -26,7 +26,8 @@ func (k *EtcdUserKind) Observe(ctx context.Context, o *v1alpha1.EtcdUser) (users
 		return s, err
 	}
 	s.Cluster = &users.Cluster{
-		Leaving: c.DeletionTimestamp != nil, Paused: c.IsPaused(), Auth: c.Spec.Auth.AuthMode() == v1alpha1.AuthPassword,
+		Leaving: c.DeletionTimestamp != nil, Paused: c.IsPaused(), Hibernated: c.IsHibernated(),
+		Auth: c.Spec.Auth.AuthMode() == v1alpha1.AuthPassword,
 	}
 	if s.Cluster.Open, err = k.etcd.open(ctx, c); err != nil {
 		return s, err

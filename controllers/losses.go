@@ -13,9 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
-// Nodes and volumes are read only while a member is in trouble, and never watched. An installation that may not read them
-// at all has to be told of a lost disk by deleting its claim.
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list
+// That a node or a volume is gone is asked of the API server itself, and only while a member is in trouble. An installation that
+// may not read them at all has to be told of a lost disk by deleting its claim.
 // +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get
 
 // taintOutOfService is how an administrator says that a node is shut down for good

@@ -54,6 +54,8 @@ type Options struct {
 	AgentImage string
 	// Concurrency is the number of resources of a kind that are worked on at the same time.
 	Concurrency int
+	// WatchNodes says that the operator may watch nodes.
+	WatchNodes bool
 	// Dial connects to the pods.
 	Dial DialFunc
 }
@@ -64,18 +66,22 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(),
 		Domain: o.Domain, AgentImage: o.AgentImage, Now: time.Now, Dial: o.Dial,
 	}
+	if o.WatchNodes {
+		children.Nodes = mgr.GetClient()
+	}
 	etcd := NewEtcdKind(children)
-	if err := setup(mgr, o, v1alpha1.ComponentEtcd, &v1alpha1.EtcdCluster{}, etcd); err != nil {
+	if err := setup(mgr, o, v1alpha1.ComponentEtcd, &v1alpha1.EtcdCluster{}, etcd, o.WatchNodes); err != nil {
 		return err
 	}
 	if err := setupEtcdUsers(mgr, o, NewEtcdUserKind(children, etcd)); err != nil {
 		return err
 	}
-	return setup(mgr, o, v1alpha1.ComponentRedis, &v1alpha1.RedisCluster{}, NewRedisKind(children))
+	return setup(mgr, o, v1alpha1.ComponentRedis, &v1alpha1.RedisCluster{}, NewRedisKind(children), false)
 }
 
-// setup registers the controller of one kind of cluster. component tells its pods from those of the other kinds.
-func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, object O, kind Kind[O, S]) error {
+// setup registers the controller of one kind of cluster. component tells its pods from those of the other kinds; nodes says that
+// it depends on the nodes that its pods are on.
+func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, object O, kind Kind[O, S], nodes bool) error {
 	return register(mgr, o, component, object, kind, func(b *builder.Builder) {
 		b.Owns(&appsv1.StatefulSet{}).
 			Owns(&corev1.ConfigMap{}).
@@ -84,6 +90,9 @@ func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, objec
 			Owns(&batchv1.Job{}).
 			Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component))).
 			Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component)))
+		if nodes {
+			watchNodes(b, mgr.GetClient(), component)
+		}
 	})
 }
 
@@ -131,6 +140,7 @@ func CacheOptions(namespaces []string) cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: ours, &corev1.PersistentVolumeClaim{}: ours, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours,
 			&appsv1.StatefulSet{}: ours, &policyv1.PodDisruptionBudget{}: ours, &batchv1.Job{}: ours,
+			&corev1.Node{}: {Transform: onlyScheduling},
 		},
 	}
 	if len(namespaces) > 0 {

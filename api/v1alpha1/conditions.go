@@ -27,6 +27,8 @@ const (
 	ReasonSettled = "Settled"
 	// ReasonPaused says that spec.paused is true.
 	ReasonPaused = "Paused"
+	// ReasonHibernated says that spec.hibernated is true and no member runs.
+	ReasonHibernated = "Hibernated"
 	// ReasonUnknown says that the state could not be read, so nothing is changed.
 	ReasonUnknown = "Unknown"
 	// ReasonReconcileError says that the last attempt failed; it is tried again.

@@ -7,6 +7,7 @@ import (
 )
 
 // EtcdClusterSpec is the desired state of an etcd cluster.
+// +kubebuilder:validation:XValidation:rule=`!self.?hibernated.orValue(false) || has(self.storage)`,fieldPath=".hibernated",message="spec.hibernated needs spec.storage: without it the data would end with the pods; remove spec.hibernated"
 // +kubebuilder:validation:XValidation:rule=`has(self.storage) == has(oldSelf.storage)`,fieldPath=".storage",message="spec.storage cannot be added or removed: the data of a running cluster stays where it is; create a new cluster"
 // +kubebuilder:validation:XValidation:rule=`!has(self.storage) || !has(self.config) || !has(self.config.quotaBackendBytes) || string(self.storage.size).matches('[-+eE]') || !isQuantity(string(self.storage.size)) || string(self.config.quotaBackendBytes).matches('[-+eE]') || !isQuantity(string(self.config.quotaBackendBytes)) || quantity(string(self.config.quotaBackendBytes)).add(quantity('384Mi')).compareTo(quantity(string(self.storage.size))) <= 0`,fieldPath=".config.quotaBackendBytes",message="spec.config.quotaBackendBytes must leave 384Mi of spec.storage.size to the write-ahead log: else the disk is full before the quota is reached; lower the quota or choose a larger volume"
 // +kubebuilder:validation:XValidation:rule=`self.version.startsWith('3.5.') || !has(self.config) || !has(self.config.extra) || !self.config.extra.exists(k, k.startsWith('experimental-'))`,fieldPath=".config.extra",message="spec.config.extra: parameters named experimental-* end with etcd 3.5; later versions know them without that prefix or as a feature gate"
@@ -88,6 +89,11 @@ type EtcdClusterSpec struct {
 	// false.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
+	// hibernated ends all pods of the cluster and keeps everything else: volumes,
+	// Secrets, certificates and Services. Set back to false it brings the same
+	// cluster back, with all its data. It needs spec.storage. Default: false.
+	// +optional
+	Hibernated *bool `json:"hibernated,omitempty"`
 }
 
 // EtcdConfig is the configuration of etcd: typed known parameters, and any other by its own name in extra.

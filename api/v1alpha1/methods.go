@@ -22,6 +22,9 @@ func (c *EtcdCluster) IsPaused() bool { return value(c.Spec.Paused, false) }
 // IsPaused reports whether the operator must not change anything but certificates that would expire.
 func (c *RedisCluster) IsPaused() bool { return value(c.Spec.Paused, false) }
 
+// IsHibernated reports whether no member of the cluster is to run.
+func (c *EtcdCluster) IsHibernated() bool { return value(c.Spec.Hibernated, false) }
+
 // GetConditions returns status.conditions.
 func (u *EtcdUser) GetConditions() []metav1.Condition { return u.Status.Conditions }
 

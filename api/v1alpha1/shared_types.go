@@ -193,8 +193,9 @@ type PodTemplate struct {
 	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
 	// topologySpreadConstraints of the pods. A constraint without labelSelector
 	// counts the pods of this cluster. Unless one names kubernetes.io/hostname,
-	// the copies of a Redis shard are kept on different nodes. Default: none but
-	// that.
+	// the copies of a Redis shard are kept on different nodes. Default: that, and
+	// etcd members on nodes of different zones (topology.kubernetes.io/zone)
+	// where possible.
 	// +optional
 	// +listType=map
 	// +listMapKey=topologyKey

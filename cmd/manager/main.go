@@ -63,6 +63,7 @@ func run(args []string) error {
 	}
 	err = controllers.SetupAll(mgr, controllers.Options{
 		Domain: o.domain, AgentImage: o.agentImage, Concurrency: o.concurrency, Dial: dial,
+		WatchNodes: len(o.watched()) == 0, // Nodes belong to no namespace.
 	})
 	if err != nil {
 		return err

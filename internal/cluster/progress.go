@@ -16,6 +16,9 @@ const (
 // ReasonPaused is the reason of a plan whose step is not taken because spec.paused is true.
 const ReasonPaused = "Paused"
 
+// ReasonHibernated is the reason of a plan that has nothing left to do because spec.hibernated is true.
+const ReasonHibernated = "Hibernated"
+
 // Pause returns what becomes of a plan while spec.paused is true: nothing is done, and what would be is told. What needs a
 // human needs one all the same.
 func Pause(p Plan) Plan {
@@ -23,6 +26,9 @@ func Pause(p Plan) Plan {
 	case p.Settled():
 		return Plan{Message: "the cluster is as specified; spec.paused is true"}
 	case p.Stalled:
+		p.Message += " (spec.paused is true)"
+		return p
+	case p.Reason == ReasonHibernated:
 		p.Message += " (spec.paused is true)"
 		return p
 	}
@@ -44,7 +50,7 @@ func Progress(p Plan, err error) []metav1.Condition {
 		return progress(metav1.ConditionTrue, "ReconcileError", err.Error(), false)
 	case p.Settled():
 		return progress(metav1.ConditionFalse, "Settled", p.Message, false)
-	case p.Reason == ReasonPaused:
+	case p.Reason == ReasonPaused, p.Reason == ReasonHibernated:
 		return progress(metav1.ConditionFalse, p.Reason, p.Message, false)
 	case p.Stalled:
 		return progress(metav1.ConditionFalse, p.Reason, p.Message, true)

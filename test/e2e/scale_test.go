@@ -7,11 +7,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -64,6 +67,10 @@ func wantSize(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdClust
 	}
 	if pods := s.pods(ctx, t, c); len(pods) != int(size) {
 		t.Errorf("there are %d pods instead of %d", len(pods), size)
+	}
+	budget := refresh(ctx, t, s, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: c.Name}})
+	if got, want := budget.Spec.MinAvailable.IntValue(), etcd.Quorum(int(size)); got != want {
+		t.Errorf("the disruption budget keeps %d pods instead of %d", got, want)
 	}
 	var claims corev1.PersistentVolumeClaimList
 	must(t, s.List(ctx, &claims, client.InNamespace(s.ns), client.MatchingLabels{cluster.LabelInstance: c.Name}))

@@ -39,6 +39,11 @@ var etcdChanges = map[string]change{
 	"a class with a slash":    {to: `storage: {className: a/b}`, field: "spec.storage.className", words: "name of a StorageClass"},
 	"storage below the quota": {from: `{storage: {size: 4Gi}, config: {quotaBackendBytes: 2Gi}}`, to: `storage: {size: 2Gi}`, field: "spec.config.quotaBackendBytes", words: "must leave 384Mi of spec.storage.size"},
 	"other compaction":        {to: `config: {autoCompactionMode: Revision}`},
+	"hibernation":             {from: `storage: {size: 1Gi}`, to: `hibernated: true`},
+	"waking up":               {from: `{storage: {size: 1Gi}, hibernated: true}`, to: `hibernated: false`},
+	"hibernation without storage": {
+		from: `storage: <removed>`, to: `hibernated: true`, field: "spec.hibernated", words: "needs spec.storage",
+	},
 	"experimental key of 3.5": {from: `version: 3.5.35`, to: `config: {extra: {experimental-corrupt-check-time: 1h}}`},
 }
 

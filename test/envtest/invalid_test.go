@@ -69,6 +69,8 @@ var invalidEtcd = map[string]bad{
 	"quota above the volume":          {spec: `config: {quotaBackendBytes: 2Gi}`, field: "spec.config.quotaBackendBytes", words: "must leave 384Mi of spec.storage.size"},
 	"quota without room for the log":  {spec: `config: {quotaBackendBytes: 641Mi}`, field: "spec.config.quotaBackendBytes", words: "lower the quota or choose a larger volume"},
 	"storage without room for a log":  {spec: `storage: {size: 511Mi}`, field: "spec.storage.size", words: "must be at least 512Mi"},
+	"hibernation without storage":     {spec: `{storage: <removed>, hibernated: true}`, field: "spec.hibernated", words: "spec.hibernated needs spec.storage: without it the data would end with the pods"},
+	"hibernated as text":              {spec: `hibernated: "yes"`, field: "spec.hibernated", words: "must be of type boolean"},
 	"heartbeat too short":             {spec: `config: {heartbeatInterval: 1ms}`, field: "spec.config.heartbeatInterval", words: "from 10ms to 10s"},
 	"heartbeat without unit":          {spec: `config: {heartbeatInterval: "100"}`, field: "spec.config.heartbeatInterval", words: "for example 100ms"},
 	"heartbeat as a number":           {spec: `config: {heartbeatInterval: 100}`, field: "spec.config.heartbeatInterval", words: "must be of type string"},

@@ -36,6 +36,8 @@ var validEtcd = map[string]string{
 	"no defragmentation":         `maintenance: {window: null, defragmentation: {mode: Disabled}}`,
 	"extra parameters":           `config: {extra: {max-txn-ops: "256", pre-vote: "true", corrupt-check-time: 1h, cipher-suites: "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384"}}`,
 	"experimental ones with 3.5": `{version: 3.5.35, config: {extra: {experimental-corrupt-check-time: 1h}}}`,
+	"hibernated from the start":  `hibernated: true`,
+	"awake without storage":      `{storage: <removed>, hibernated: false}`,
 	"image by digest":            `image: "localhost:5000/a/etcd:v3.6.16@sha256:` + strings.Repeat("0a", 32) + `"`,
 }
 

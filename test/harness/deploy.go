@@ -37,8 +37,7 @@ func (c *Cluster) Deploy(ctx context.Context) error {
 	case image == "" && before == nil:
 		return errors.New(`no operator is deployed and IMG is not set: run "make test-e2e"`)
 	case image != "":
-		// What is generated is committed: no need to build the generator first.
-		if _, err := output(c.command(ctx, "make", "-s", "-o", "manifests", "deploy", "IMG="+image, "KUBECTL="+c.Kubectl)); err != nil {
+		if err := c.apply(ctx, image); err != nil {
 			return err
 		}
 		if before != nil { // The same tag may now be another image.
@@ -47,7 +46,52 @@ func (c *Cluster) Deploy(ctx context.Context) error {
 			}
 		}
 	}
-	_, err = c.Run(ctx, "rollout", "status", "-n", SystemNamespace, "deployment/"+Manager, "--timeout=3m")
+	return c.rolledOut(ctx)
+}
+
+// apply installs the operator with an image.
+func (c *Cluster) apply(ctx context.Context, image string) error {
+	// What is generated is committed: no need to build the generator first.
+	_, err := output(c.command(ctx, "make", "-s", "-o", "manifests", "deploy", "IMG="+image, "KUBECTL="+c.Kubectl))
+	return err
+}
+
+func (c *Cluster) rolledOut(ctx context.Context) error {
+	_, err := c.Run(ctx, "rollout", "status", "-n", SystemNamespace, "deployment/"+Manager, "--timeout=3m")
+	return err
+}
+
+// RestartOperator replaces the operator's pods as an update of its Deployment does.
+func (c *Cluster) RestartOperator(ctx context.Context) error {
+	if _, err := c.Run(ctx, "rollout", "restart", "-n", SystemNamespace, "deployment/"+Manager); err != nil {
+		return err
+	}
+	return c.rolledOut(ctx)
+}
+
+// OperatorImage is the image that the operator runs from.
+func (c *Cluster) OperatorImage(ctx context.Context) (string, error) {
+	d, err := c.operator(ctx)
+	if d == nil || err != nil {
+		return "", errors.Join(err, errors.New("no operator is deployed"))
+	}
+	return d.Spec.Template.Spec.Containers[0].Image, nil
+}
+
+// UpgradeOperator installs the operator with another image and waits until it runs.
+func (c *Cluster) UpgradeOperator(ctx context.Context, image string) error {
+	if err := c.apply(ctx, image); err != nil {
+		return err
+	}
+	return c.rolledOut(ctx)
+}
+
+// Rename gives an image of this machine a second name and loads it into the nodes under that one.
+func (c *Cluster) Rename(ctx context.Context, image, name string) error {
+	if _, err := output(c.command(ctx, "docker", "tag", image, name)); err != nil {
+		return err
+	}
+	_, err := c.Kind(ctx, "load", name)
 	return err
 }
 

@@ -31,6 +31,9 @@ func Conditions(s State, p cluster.Plan, err error) []metav1.Condition {
 // is a read through the quorum.
 func quorumHealthy(s State, err error) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionQuorumHealthy}
+	if s.hibernates() {
+		return asleep(c.Type, metav1.ConditionFalse)
+	}
 	if s.Members == nil {
 		return unread(c, s, err)
 	}
@@ -134,7 +137,7 @@ func Status(st *v1alpha1.EtcdClusterStatus, s State) {
 func memberStatus(s State, m Peer) v1alpha1.EtcdMemberStatus {
 	out := v1alpha1.EtcdMemberStatus{Name: m.Name, Role: v1alpha1.EtcdRoleUnknown}
 	p := s.podNamed(m.Name)
-	if s.Record != nil {
+	if s.Record != nil && !s.hibernates() {
 		out.Message = trouble(p)
 	}
 	member := s.member(m.URL)

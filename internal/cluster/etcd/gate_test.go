@@ -130,6 +130,7 @@ func TestTheRecordSurvivesItsConfigMap(t *testing.T) {
 		{Bootstrap: etcd.BootstrapRetained, ClusterID: 1<<63 + 5, Members: etcd.Peers("orders", "default", "cluster.local", 1, false)},
 		{Bootstrap: etcd.BootstrapNew, Members: etcd.Peers("orders", "default", "cluster.local", 1, false), Snapshot: snapshotFor(v37)},
 		{Bootstrap: etcd.BootstrapNew, Members: etcd.Peers("orders", "default", "cluster.local", 1, false), Snapshot: snapshotFor(etcd.Version{})},
+		{Bootstrap: etcd.BootstrapNew, Members: etcd.Peers("orders", "default", "cluster.local", 3, true), MinAvailable: 3, Hibernated: true},
 	} {
 		got, err := etcd.ParseRecord(r.Data())
 		if err != nil {

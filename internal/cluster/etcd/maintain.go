@@ -175,10 +175,18 @@ func defragmentWhereWorthIt(s State) (cluster.Plan, bool) {
 			due = append(due, p)
 		}
 	}
-	if len(due) == 0 || s.Upkeep.Elsewhere >= maxAtOnce {
+	if len(due) == 0 || s.Upkeep.Elsewhere >= maxAtOnce || s.leadsAlone(due) {
 		return cluster.Pass()
 	}
 	return s.defragment(due, true, "")
+}
+
+// leadsAlone reports whether only the leader is due and all others are on nodes that are being emptied: it could hand over to
+// nobody who would not give leadership back.
+func (s State) leadsAlone(due []Pod) bool {
+	leader := s.leader()
+	to := successor(s, leader.ID)
+	return len(due) == 1 && due[0].Name == s.pod(*leader).Name && due[0].Cordoned == "" && to != nil && s.pod(*to).Cordoned != ""
 }
 
 // rested reports whether a member has been left alone for long enough since its last defragmentation.

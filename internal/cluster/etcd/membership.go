@@ -247,7 +247,7 @@ func dropSick(s State) (cluster.Plan, bool) {
 func recall(s State) (cluster.Plan, bool) {
 	have := len(s.Record.Members)
 	c := s.claim(have)
-	if s.Members != nil || !s.known() || s.readyPods() >= Quorum(have) || c == nil || c.Leaving || s.anyYoung() {
+	if s.Members != nil || !s.known() || s.readyPods() >= Quorum(have) || c == nil || c.Leaving || s.anyYoung() || s.starting() {
 		return cluster.Pass()
 	}
 	return cluster.Do(Resize{From: have, To: have + 1}, "no quorum of members answers, and %s, which was leaving, may still have a vote%s",

@@ -61,16 +61,17 @@ const (
 // and what later comes: shrink, grow, tune.
 func Next(s State) cluster.Plan {
 	return keepServing(s, cluster.Decide(s,
+		hibernate,
 		writeRecord, nothingWasRetained,
 		setVersion, neverBehind, reject, restartStuck, remakeSet, dropPending, expand, recoverQuorum,
 		refusePassword, restartLeaderless, recall, waitForMembers, keepIdentity,
 		recordIdentity, authenticate, letClientsIn,
-		refuseStrangers, adopt, replaceLost, judgeCorruption, promote, rejoin,
+		refuseStrangers, keepBudget, adopt, replaceLost, judgeCorruption, promote, rejoin,
 		reportForeignPeers, refuseStorage,
 		dropSick, waitForVersion, restartSick, snapshotOfTheSick, waitForHealth,
 		refuseVersion, waitForLag, rollOut, prove,
 		shrink, discard, replaceVolumes,
-		healSpace,
+		healSpace, leaveNode,
 		stay, awaitAgreement, downgrade, flush, upgrade, grow, snapshotFirst,
 		reportRejected, defragmentWhereWorthIt, awaitVolumes,
 	))
@@ -83,22 +84,38 @@ func writeRecord(s State) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	if s.Set != nil {
-		return cluster.Do(WriteBootstrap{BootstrapRecovered, max(s.Set.Replicas, 1), s.Set.madeWith(s.Want.Version)},
+		return cluster.Do(WriteBootstrap{BootstrapRecovered, s.made(), s.Set.madeWith(s.Want.Version)},
 			"the record was deleted under a living cluster: it is written anew")
 	}
-	size := s.Want.Size
 	for _, c := range s.Claims {
 		if c.Leaving {
 			return cluster.Wait(ReasonClaimsLeaving, whileWaiting,
 				"claim %s of an earlier cluster of this name is being deleted", c.Name)
 		}
-		size = max(size, min(c.Ordinal+1, len(s.Want.Peers))) // A smaller cluster comes of it by scaling in.
 	}
+	size := max(s.Want.Size, s.claimed()) // A smaller cluster comes of it by scaling in.
 	if len(s.Claims) == 0 {
 		return cluster.Do(WriteBootstrap{BootstrapNew, size, s.Want.Version}, "no volume of an earlier cluster exists: %d members found a new one", size)
 	}
 	return cluster.Do(WriteBootstrap{BootstrapRetained, size, s.Want.Version},
 		"volumes of an earlier cluster exist: its members start with their data, and none founds a new cluster")
+}
+
+// made is the number of members of a cluster whose record is gone: that of its pods, or of its claims where it hibernated.
+func (s State) made() int {
+	if s.Set.Replicas > 0 {
+		return s.Set.Replicas
+	}
+	return max(s.claimed(), 1)
+}
+
+// claimed is the number of ordinals up to the highest that has a claim.
+func (s State) claimed() int {
+	n := 0
+	for _, c := range s.Claims {
+		n = max(n, min(c.Ordinal+1, len(s.Want.Peers)))
+	}
+	return n
 }
 
 // nothingWasRetained lets the members found a cluster when every claim that was found turned out to be empty: the
@@ -185,10 +202,18 @@ func waitForMembers(s State) (cluster.Plan, bool) {
 		return p, true
 	}
 	reason, what := ReasonNoQuorum, "no quorum of members answers"
-	if !s.known() {
+	switch {
+	case !s.known():
 		reason, what = ReasonStarting, fmt.Sprintf("waiting for the first quorum of %d members", len(s.Record.Members))
+	case s.starting():
+		reason, what = ReasonStarting, "the members are starting"
 	}
 	return cluster.Wait(reason, s.pace(), "%s%s%s", what, troubles(s), s.unheard())
+}
+
+// starting reports whether all pods have just been made, or are about to be: after hibernation, or when they were deleted.
+func (s State) starting() bool {
+	return !slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Age >= youth })
 }
 
 // pace is how soon to look again for what the members settle among themselves: often while enough of them run for a
@@ -436,23 +461,30 @@ func (s State) restart(p Pod, format string, args ...any) (cluster.Plan, bool) {
 }
 
 // successor is the healthy voter that is furthest with applying the log, the lowest ordinal among equals. One that stays is
-// better than one that spec.size does not ask for.
+// better than one that spec.size does not ask for, and then one whose node stays than one whose node is being emptied.
 func successor(s State, leader uint64) *Member {
 	var best *Member
 	for i, m := range s.Members {
 		if m.ID == leader || m.Learner || !s.healthy(m) {
 			continue
 		}
-		leaves := s.ordinal(m) >= s.Want.Size
-		switch {
-		case best == nil, !leaves && s.ordinal(*best) >= s.Want.Size:
-			best = &s.Members[i]
-		case leaves && s.ordinal(*best) < s.Want.Size:
-		case s.pod(m).View.Applied > s.pod(*best).View.Applied:
+		if best == nil || s.goesFirst(m, *best) {
 			best = &s.Members[i]
 		}
 	}
 	return best
+}
+
+// goesFirst reports whether one member is a better leader than another.
+func (s State) goesFirst(a, b Member) bool {
+	if stays, other := s.ordinal(a) < s.Want.Size, s.ordinal(b) < s.Want.Size; stays != other {
+		return stays
+	}
+	pa, pb := s.pod(a), s.pod(b)
+	if stays, other := pa.Cordoned == "", pb.Cordoned == ""; stays != other {
+		return stays
+	}
+	return pa.View.Applied > pb.View.Applied
 }
 
 func readyMembers(s State) int {

@@ -24,16 +24,18 @@ const (
 
 // Keys of the ConfigMap that holds the record, beside one "<member>.yaml" per member.
 const (
-	KeyBootstrap = "bootstrap"
-	KeyClusterID = "cluster-id"
-	KeyMembers   = "members"
-	KeyRecovery  = "recovery"
-	keyVersion   = "version"
-	keyProven    = "proven"
-	keyRejected  = "rejected"
-	keyVerdict   = "verdict"
-	keyFlushed   = "flushed"
-	keySnapshot  = "snapshot"
+	KeyBootstrap  = "bootstrap"
+	KeyClusterID  = "cluster-id"
+	KeyMembers    = "members"
+	KeyRecovery   = "recovery"
+	keyVersion    = "version"
+	keyProven     = "proven"
+	keyRejected   = "rejected"
+	keyVerdict    = "verdict"
+	keyFlushed    = "flushed"
+	keySnapshot   = "snapshot"
+	keyBudget     = "min-available"
+	keyHibernated = "hibernated"
 )
 
 // Peer is a member as the specification names it: its pod and its peer URL.
@@ -59,6 +61,18 @@ type Record struct {
 	Flushed bool
 	// Snapshot that was taken last before an upgrade, zero before the first.
 	Snapshot Snapshot
+	// MinAvailable is how many pods the disruption budget keeps.
+	MinAvailable int
+	// Hibernated says that there are to be no pods.
+	Hibernated bool
+}
+
+// Replicas is the number of pods that there are to be.
+func (r Record) Replicas() int {
+	if r.Hibernated {
+		return 0
+	}
+	return len(r.Members)
 }
 
 // With returns the record for pods of another version.
@@ -81,6 +95,7 @@ func (r Record) Data() map[string]string {
 		KeyBootstrap: string(r.Bootstrap), KeyClusterID: id, KeyMembers: members.String(), keyVersion: r.Version.String(),
 		keyProven: r.Proven, keyRejected: r.Rejected, keyVerdict: r.Verdict,
 		keyFlushed: strconv.FormatBool(r.Flushed), keySnapshot: r.Snapshot.encode(), KeyRecovery: r.Recovery.encode(),
+		keyBudget: strconv.Itoa(r.MinAvailable), keyHibernated: strconv.FormatBool(r.Hibernated),
 	}
 }
 
@@ -96,6 +111,10 @@ func ParseRecord(data map[string]string) (Record, error) {
 	r.Proven, r.Rejected, r.Verdict, r.Flushed = data[keyProven], data[keyRejected], data[keyVerdict], data[keyFlushed] == "true"
 	if r.Snapshot, err = decodeSnapshot(data[keySnapshot]); err != nil {
 		return r, fmt.Errorf("key %s: %w", keySnapshot, err)
+	}
+	r.Hibernated = data[keyHibernated] == "true"
+	if r.MinAvailable, err = strconv.Atoi(data[keyBudget]); err != nil {
+		r.MinAvailable = Quorum(len(r.Members)) // As it begins.
 	}
 	return r, nil
 }

@@ -108,7 +108,7 @@ func (b Blueprint) ClientService() *corev1ac.ServiceApplyConfiguration {
 				WithTargetPort(intstr.FromInt32(ClientPort))))
 }
 
-// DisruptionBudget keeps a quorum of members through drains.
+// DisruptionBudget keeps a quorum of members through drains, see keepBudget for how many that are.
 //
 // An unhealthy pod may be evicted only while the budget is met (IfHealthyBudget, the default, said aloud). With a
 // quorum of healthy members a broken one does not hold up a drain. Without one, AlwaysAllow would let a drain take
@@ -118,7 +118,7 @@ func (b Blueprint) DisruptionBudget() *policyv1ac.PodDisruptionBudgetApplyConfig
 	return policyv1ac.PodDisruptionBudget(name, b.Cluster.Namespace).
 		WithLabels(Labels(name)).WithOwnerReferences(b.Owner).
 		WithSpec(policyv1ac.PodDisruptionBudgetSpec().
-			WithMinAvailable(intstr.FromInt32(int32(Quorum(len(b.Record.Members))))). //nolint:gosec // At most seven.
+			WithMinAvailable(intstr.FromInt32(int32(b.Record.MinAvailable))). //nolint:gosec // At most seven.
 			WithUnhealthyPodEvictionPolicy(policyv1.IfHealthyBudget).
 			WithSelector(metav1ac.LabelSelector().WithMatchLabels(Selector(name))))
 }

@@ -167,16 +167,50 @@ func TestTheHashOfARelease(t *testing.T) {
 	golden(t, "template-hash", hash(t, blueprint(t, nil))+"\n")
 }
 
-func TestTheBudgetKeepsAQuorum(t *testing.T) {
-	for size, want := range map[int]int{1: 1, 3: 2, 5: 3, 7: 4} {
-		b := blueprint(t, func(b *etcd.Blueprint) { b.Record.Members = etcd.Peers("orders", "shop", "cluster.local", size, true) })
-		pdb, err := kube.Convert[policyv1.PodDisruptionBudget](b.DisruptionBudget())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := pdb.Spec.MinAvailable.IntValue(); got != want {
-			t.Errorf("%d of %d", got, size)
-		}
+func TestTheBudgetKeepsWhatTheRecordSays(t *testing.T) {
+	b := blueprint(t, func(b *etcd.Blueprint) { b.Record.MinAvailable = 3 })
+	pdb, err := kube.Convert[policyv1.PodDisruptionBudget](b.DisruptionBudget())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := pdb.Spec.MinAvailable.IntValue(); got != 3 || *pdb.Spec.UnhealthyPodEvictionPolicy != policyv1.IfHealthyBudget {
+		t.Errorf("%+v", pdb.Spec)
+	}
+	if diff := cmp.Diff(etcd.Selector("orders"), pdb.Spec.Selector.MatchLabels); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAClusterThatHibernatesHasNoPodsAndTheSameTemplate(t *testing.T) {
+	awake := statefulSet(t, blueprint(t, nil))
+	asleep := statefulSet(t, blueprint(t, func(b *etcd.Blueprint) { b.Record.Hibernated = true }))
+	if *asleep.Spec.Replicas != 0 {
+		t.Errorf("%d replicas", *asleep.Spec.Replicas)
+	}
+	if diff := cmp.Diff(awake.Spec.Template, asleep.Spec.Template); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestMembersSpreadOverZonesUnlessTheUserSaysHow(t *testing.T) {
+	spread := statefulSet(t, blueprint(t, nil)).Spec.Template.Spec.TopologySpreadConstraints
+	want := []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: "topology.kubernetes.io/zone", WhenUnsatisfiable: corev1.ScheduleAnyway,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: etcd.Selector("orders")},
+	}}
+	if diff := cmp.Diff(want, spread); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	own := statefulSet(t, blueprint(t, func(b *etcd.Blueprint) {
+		b.Cluster.Spec.Template = &v1alpha1.PodTemplate{TopologySpreadConstraints: []v1alpha1.TopologySpreadConstraint{
+			{MaxSkew: 2, TopologyKey: "rack", WhenUnsatisfiable: corev1.DoNotSchedule},
+		}}
+	})).Spec.Template.Spec
+	if c := own.TopologySpreadConstraints; len(c) != 1 || c[0].TopologyKey != "rack" {
+		t.Errorf("%+v", c)
+	}
+	if own.Affinity.PodAntiAffinity == nil {
+		t.Error("the members do not avoid each other's nodes")
 	}
 }
 

@@ -72,6 +72,10 @@ type sim struct {
 	turns     int
 	upkeep    simUpkeep
 	snapshots simSnapshots
+
+	hibernated bool
+	// cordoned are the ordinals whose node is being emptied.
+	cordoned map[int]bool
 }
 
 type simSet struct {
@@ -80,6 +84,8 @@ type simSet struct {
 	uid     int
 	storage etcd.Storage
 	quota   int64
+	// budget of the disruption budget, which is written along with it.
+	budget int
 }
 
 // simSettings are what pods are made with.
@@ -140,6 +146,7 @@ func newSim(seed uint64) *sim {
 	s := &sim{
 		rng: rand.New(rand.NewPCG(seed, 2)), net: etcdfake.New(), bad: map[int]bool{}, weak: map[int]bool{},
 		orphans: map[string]*simPod{}, claims: map[int]*simClaim{}, pods: map[string]*simPod{}, budget: -1, authSeen: map[uint64]bool{},
+		cordoned: map[int]bool{},
 	}
 	s.size = []int{1, 3, 3, 3, 5, 7}[s.rng.IntN(6)]
 	s.persistent = s.rng.IntN(5) > 0
@@ -310,6 +317,7 @@ func (s *sim) prepare(p *simPod, d etcd.GateDecision, r etcd.Recovery) bool {
 		s.note("%s goes on alone", p.name)
 		p.disk.GoOnAlone()
 		s.net.Acked[p.disk.ClusterID] = p.disk.Writes()
+		delete(s.authSeen, p.disk.ClusterID) // Its data may be from before.
 	}
 	if d.Epoch != "" {
 		c.epoch = d.Epoch
@@ -407,14 +415,16 @@ func (s *sim) made(r etcd.Record) simSettings {
 
 // ensure applies the StatefulSet.
 func (s *sim) ensure(v *simView) bool {
-	want := simSet{made: s.made(*v.record), members: len(v.record.Members), storage: s.storage, uid: s.writes}
+	want := simSet{
+		made: s.made(*v.record), members: v.record.Replicas(), budget: v.record.MinAvailable, storage: s.storage, uid: s.writes,
+	}
 	if v.set != nil {
 		want.storage = v.set.storage
 	}
 	if s.set != nil {
 		want.uid = s.set.uid
 	}
-	want.quota = v.quota(want.storage, want.members)
+	want.quota = v.quota(want.storage, len(v.record.Members))
 	if s.record == nil || (s.set != nil && (*s.set == want || s.set.storage != want.storage)) {
 		return true
 	}
@@ -426,7 +436,7 @@ func (s *sim) observe(v *simView) etcd.State {
 	st := etcd.State{
 		Want: etcd.Want{
 			Name: "orders", Size: s.size, Peers: s.members(etcd.MaxSize), Auth: s.auth, CertificateIsRoot: s.certRoot, Persistent: s.persistent,
-			Version: s.release, Asked: s.asked().String(),
+			Version: s.release, Asked: s.asked().String(), Hibernated: s.hibernated,
 		},
 		Record: v.record, Claims: v.claims, Open: v.open, Now: simNow,
 	}
@@ -447,9 +457,9 @@ func (s *sim) observe(v *simView) etcd.State {
 	}
 	s.observeSnapshot(&st, v)
 	for i := range v.pods {
-		st.Pods = append(st.Pods, s.observePod(&v.pods[i]))
+		st.Pods = append(st.Pods, s.observePod(&v.pods[i], st.Record))
 	}
-	if st.Record == nil {
+	if st.Record == nil || st.Record.Hibernated {
 		return st
 	}
 	if i := slices.IndexFunc(st.Pods, func(p etcd.Pod) bool { return p.View != nil && p.View.Leader != 0 }); i >= 0 && st.VersionMoves() {
@@ -477,7 +487,7 @@ func (s *sim) observe(v *simView) etcd.State {
 	return st
 }
 
-func (s *sim) observePod(p *simPod) etcd.Pod {
+func (s *sim) observePod(p *simPod, record *etcd.Record) etcd.Pod {
 	out := etcd.Pod{
 		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: fmt.Sprint(p.simSettings, "/", p.quota),
 		Age: time.Duration(s.turns-p.born) * time.Minute, EverRan: p.everRan,
@@ -487,7 +497,10 @@ func (s *sim) observePod(p *simPod) etcd.Pod {
 	if out.Stuck {
 		out.Problem = "cannot be scheduled"
 	}
-	if p.process == nil {
+	if s.cordoned[p.ordinal] {
+		out.Cordoned = "is on a cordoned node"
+	}
+	if p.process == nil || (record != nil && record.Hibernated) {
 		return out
 	}
 	view, err := s.client(p.process).Status(context.Background())
@@ -517,6 +530,12 @@ func (s *sim) act(step cluster.Step) bool {
 		return s.setVersion(step)
 	case etcd.TakeSnapshot, etcd.RecordSnapshot, etcd.DropSnapshotJob:
 		return s.save(step)
+	case etcd.SetBudget:
+		return s.change(func(r *etcd.Record) { r.MinAvailable = step.MinAvailable })
+	case etcd.Hibernate:
+		return s.change(func(r *etcd.Record) { r.Hibernated = true })
+	case etcd.Wake:
+		return s.change(func(r *etcd.Record) { r.Hibernated = false })
 	case etcd.NoteFlushed:
 		return s.change(func(r *etcd.Record) { r.Flushed = true })
 	case etcd.Prove:
@@ -580,7 +599,7 @@ func (s *sim) writeBootstrap(step etcd.WriteBootstrap) bool {
 	if b == etcd.BootstrapNew && len(s.claims) > 0 {
 		return true
 	}
-	s.record = &etcd.Record{Bootstrap: b, Members: s.members(step.Size), Version: step.Version}
+	s.record = &etcd.Record{Bootstrap: b, Members: s.members(step.Size), Version: step.Version, MinAvailable: etcd.Quorum(step.Size)}
 	return !s.write()
 }
 
@@ -656,6 +675,10 @@ func (s *sim) judge(step cluster.Step) {
 	case etcd.SetRecovery:
 		if step.To.Phase == etcd.RecoveryHeld && !s.hopeless() {
 			s.badPolicy = "a quorum is given up although its disks are there"
+		}
+	case etcd.Hibernate:
+		if !s.persistent {
+			s.badPolicy = "the pods are to end, and the data with them"
 		}
 	case etcd.DeletePod:
 		s.judgePod(step)
@@ -756,7 +779,7 @@ func (s *sim) fault() {
 		return s.pods[pods[s.rng.IntN(len(pods))]]
 	}
 	p := pick()
-	switch kind := s.rng.IntN(18); {
+	switch kind := s.rng.IntN(22); {
 	case kind == 0:
 		s.budget = 1 + s.rng.IntN(3)
 	case kind == 1:
@@ -777,6 +800,7 @@ func (s *sim) fault() {
 		s.snapshots.required = s.rng.IntN(4) > 0
 		s.note("upgrades need a snapshot: %t", s.snapshots.required)
 		s.changeStorage()
+	case kind >= 18 && s.disrupt(kind-18, p):
 	case p == nil:
 	case kind == 15 && s.rng.IntN(3) == 0:
 		s.breakDisk(p)
@@ -984,6 +1008,9 @@ func (s *sim) quiet() string {
 		p.process.Cut, p.process.Deaf = s.weak[p.template], false
 	}
 	s.net.Settle()
+	if bad := s.night(); bad != "" {
+		return bad
+	}
 	for rest := 0; rest < 10 && s.turns < 300; {
 		if bad := s.turn(); bad != "" {
 			return bad
@@ -1076,7 +1103,13 @@ func (s *sim) unfit() string {
 	if len(s.pods) != s.size {
 		return "settled with missing pods"
 	}
+	if s.record.MinAvailable != etcd.Quorum(s.size) || s.set.budget != s.record.MinAvailable {
+		return fmt.Sprintf("settled with a disruption budget of %d", s.set.budget)
+	}
 	for _, p := range s.pods {
+		if s.net.Leads(p.process) && s.cordoned[p.ordinal] && !s.cordoned[s.bestPlace()] {
+			return "settled with a leader on a cordoned node"
+		}
 		switch {
 		case p.process == nil || !s.net.Voting(p.process):
 			return "settled with a member that does not vote"

@@ -114,6 +114,8 @@ func spaceHealthy(s State) metav1.Condition {
 	quota, forecast := bytes(s.Want.Maintenance.Quota), s.Upkeep.Forecast
 	const cure = "delete keys, keep less history (spec.config.autoCompactionRetention), or raise spec.config.quotaBackendBytes"
 	switch {
+	case s.hibernates():
+		return asleep(c.Type, metav1.ConditionUnknown)
 	case !answered:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonUnknown, "no member answers"
 	case s.raised(AlarmNoSpace) != nil:

@@ -69,7 +69,9 @@ type Want struct {
 	Storage      Storage
 	NoClass      bool
 	StorageQuota int64
-	Maintenance  Policy
+	// Hibernated says that no member is to run.
+	Hibernated  bool
+	Maintenance Policy
 }
 
 // Set is the StatefulSet.
@@ -144,6 +146,8 @@ type Pod struct {
 	Fatal string
 	// Gone says that its node is proven to be gone, so that nothing of the pod runs any more.
 	Gone bool
+	// Cordoned says in words why its node is being emptied, empty when it is not, or nobody can tell.
+	Cordoned string
 	// Problem says in words what keeps the pod from running, empty when nothing does.
 	Problem string
 	// Gate is why the start gate holds the pod back, nil when it does not or has not said so.

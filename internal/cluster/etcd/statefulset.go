@@ -60,7 +60,7 @@ func (b Blueprint) StatefulSet() (*appsv1ac.StatefulSetApplyConfiguration, error
 	}
 	spec := appsv1ac.StatefulSetSpec().
 		WithServiceName(cluster.PeersService(name)).
-		WithReplicas(int32(len(b.Record.Members))). //nolint:gosec // At most seven.
+		WithReplicas(int32(b.Record.Replicas())). //nolint:gosec // At most seven.
 		WithPodManagementPolicy(appsv1.ParallelPodManagement).
 		WithUpdateStrategy(appsv1ac.StatefulSetUpdateStrategy().WithType(appsv1.OnDeleteStatefulSetStrategyType)).
 		WithSelector(metav1ac.LabelSelector().WithMatchLabels(Selector(name))).
@@ -138,9 +138,21 @@ func (b Blueprint) bareTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, 
 		tpl.WithAnnotations(map[string]string{AnnotationTrust: b.TrustSum})
 	}
 	err = kube.ApplyTemplate(tpl, b.Cluster.Spec.Template, ContainerEtcd, kube.Defaults{
-		Selector: Selector(name), AntiAffinity: kube.SoftAntiAffinity(Selector(name)),
+		Selector: Selector(name), AntiAffinity: kube.SoftAntiAffinity(Selector(name)), Spread: b.spread(),
 	})
 	return tpl, err
+}
+
+// spread prefers different zones for the members, unless the user says how to spread them.
+func (b Blueprint) spread() []*corev1ac.TopologySpreadConstraintApplyConfiguration {
+	if t := b.Cluster.Spec.Template; t != nil && len(t.TopologySpreadConstraints) > 0 {
+		return nil
+	}
+	return []*corev1ac.TopologySpreadConstraintApplyConfiguration{
+		corev1ac.TopologySpreadConstraint().WithMaxSkew(1).WithTopologyKey(corev1.LabelTopologyZone).
+			WithWhenUnsatisfiable(corev1.ScheduleAnyway).
+			WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(Selector(b.Cluster.Name))),
+	}
 }
 
 // gateContainer writes the member's configuration and decides whether it may start, see DecideStart.

@@ -116,6 +116,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: config
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.EtcdConfig
+    - name: hibernated
+      type:
+        scalar: boolean
     - name: image
       type:
         scalar: string

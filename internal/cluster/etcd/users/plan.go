@@ -41,10 +41,10 @@ const settled = "the user is as specified"
 // should be: nobody ever has more rights than specified.
 func Next(s State) cluster.Plan {
 	if s.Deleting {
-		return cluster.Decide(s, releaseWithCluster, waitWhilePaused, waitForEtcd, deleteUser, deleteRole, release)
+		return cluster.Decide(s, releaseWithCluster, waitWhilePaused, waitWhileHibernated, waitForEtcd, deleteUser, deleteRole, release)
 	}
 	p := cluster.Decide(s,
-		waitForCluster, refuseWithoutAuth, refuseRival, waitWhilePaused, waitUntilOpen, waitForEtcd, waitForAuth,
+		waitForCluster, refuseWithoutAuth, refuseRival, waitWhilePaused, waitWhileHibernated, waitUntilOpen, waitForEtcd, waitForAuth,
 		refuseForeign,
 		protect, addRole, setPermissions, addUser, setPassword, setRoles,
 		publish,
@@ -106,6 +106,13 @@ func waitWhilePaused(s State) (cluster.Plan, bool) {
 	}
 	return cluster.Wait(cluster.ReasonPaused, 0, "spec.paused of EtcdCluster %s is true, so its users are not changed either",
 		s.Want.ClusterName)
+}
+
+func waitWhileHibernated(s State) (cluster.Plan, bool) {
+	if !s.Cluster.Hibernated {
+		return cluster.Pass()
+	}
+	return cluster.Wait(cluster.ReasonHibernated, 0, "spec.hibernated of EtcdCluster %s is true, so no member runs", s.Want.ClusterName)
 }
 
 func waitUntilOpen(s State) (cluster.Plan, bool) {

@@ -150,6 +150,10 @@ func TestNext(t *testing.T) {
 		"a paused cluster": {
 			state: fresh(func(s *users.State) { s.Cluster.Paused = true }), reason: v1alpha1.ReasonPaused, says: "spec.paused of EtcdCluster orders",
 		},
+		"a cluster that hibernates": {
+			state:  fresh(func(s *users.State) { s.Cluster.Hibernated, s.Etcd = true, nil }),
+			reason: v1alpha1.ReasonHibernated, says: "spec.hibernated of EtcdCluster orders is true",
+		},
 		"a cluster that is not open": {
 			state: fresh(func(s *users.State) { s.Cluster.Open, s.Etcd = false, nil }), reason: users.ReasonNotOpen,
 		},
@@ -173,6 +177,9 @@ func TestNext(t *testing.T) {
 		"deleted: rivals do not matter":  {state: leaving(inPlace(func(s *users.State) { s.Rival = &users.Rival{Name: "elder"} })), step: users.DeleteUser{User: "app"}},
 		"deleted: nor does the switch":   {state: leaving(inPlace(func(s *users.State) { s.Cluster.Auth, s.Etcd.Enabled = false, false })), step: users.DeleteUser{User: "app"}},
 		"deleted: a pause is waited out": {state: leaving(inPlace(func(s *users.State) { s.Cluster.Paused = true })), reason: v1alpha1.ReasonPaused},
+		"deleted: so is a night": {
+			state: leaving(inPlace(func(s *users.State) { s.Cluster.Hibernated, s.Etcd = true, nil })), reason: v1alpha1.ReasonHibernated,
+		},
 		"deleted: so is a silence": {
 			state:  leaving(inPlace(func(s *users.State) { s.Etcd, s.Unreachable = nil, errors.New("timed out") })),
 			reason: users.ReasonUnreachable, says: "EtcdCluster orders does not answer: timed out",

@@ -47,6 +47,8 @@ type Cluster struct {
 	Leaving bool
 	// Paused says that nothing of it may be changed.
 	Paused bool
+	// Hibernated says that none of its members is to run.
+	Hibernated bool
 	// Auth says that its clients must authenticate.
 	Auth bool
 	// Open says that clients are let in.

@@ -60,6 +60,10 @@ type EtcdClusterSpecApplyConfiguration struct {
 	// certificates that would expire; its status is still reported. Default:
 	// false.
 	Paused *bool `json:"paused,omitempty"`
+	// hibernated ends all pods of the cluster and keeps everything else: volumes,
+	// Secrets, certificates and Services. Set back to false it brings the same
+	// cluster back, with all its data. It needs spec.storage. Default: false.
+	Hibernated *bool `json:"hibernated,omitempty"`
 }
 
 // EtcdClusterSpecApplyConfiguration constructs a declarative configuration of the EtcdClusterSpec type for use with
@@ -169,5 +173,13 @@ func (b *EtcdClusterSpecApplyConfiguration) WithUpgrade(value *EtcdUpgradeSpecAp
 // If called multiple times, the Paused field is set to the value of the last call.
 func (b *EtcdClusterSpecApplyConfiguration) WithPaused(value bool) *EtcdClusterSpecApplyConfiguration {
 	b.Paused = &value
+	return b
+}
+
+// WithHibernated sets the Hibernated field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Hibernated field is set to the value of the last call.
+func (b *EtcdClusterSpecApplyConfiguration) WithHibernated(value bool) *EtcdClusterSpecApplyConfiguration {
+	b.Hibernated = &value
 	return b
 }

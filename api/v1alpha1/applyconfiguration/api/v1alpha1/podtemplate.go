@@ -32,8 +32,9 @@ type PodTemplateApplyConfiguration struct {
 	NodeSelector map[string]apiv1alpha1.LabelValue `json:"nodeSelector,omitempty"`
 	// topologySpreadConstraints of the pods. A constraint without labelSelector
 	// counts the pods of this cluster. Unless one names kubernetes.io/hostname,
-	// the copies of a Redis shard are kept on different nodes. Default: none but
-	// that.
+	// the copies of a Redis shard are kept on different nodes. Default: that, and
+	// etcd members on nodes of different zones (topology.kubernetes.io/zone)
+	// where possible.
 	TopologySpreadConstraints []TopologySpreadConstraintApplyConfiguration `json:"topologySpreadConstraints,omitempty"`
 	// priorityClassName of the pods. Default: the default class of the
 	// Kubernetes cluster.

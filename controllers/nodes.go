@@ -1,0 +1,117 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// Nodes are watched for what says that they are being emptied, which an installation in namespaces has no right to.
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+
+// findCordons says of the pods whose node is being emptied why that is known.
+func (k *EtcdKind) findCordons(ctx context.Context, s *etcd.State, pods []corev1.Pod) error {
+	if k.Nodes == nil {
+		return nil
+	}
+	for i := range pods {
+		if pods[i].Spec.NodeName == "" {
+			continue
+		}
+		node := &corev1.Node{}
+		err := k.Nodes.Get(ctx, client.ObjectKey{Name: pods[i].Spec.NodeName}, node)
+		if apierrors.IsNotFound(err) {
+			continue // See findLosses.
+		}
+		if err != nil {
+			return fmt.Errorf("read node %s: %w", pods[i].Spec.NodeName, err)
+		}
+		s.Pods[i].Cordoned = cordoned(log.FromContext(ctx), node, pods[i].Spec.Tolerations)
+	}
+	return nil
+}
+
+// cordoned says in words why a pod on a node is expected to go: a new one like it would not be put there. Empty: it is not.
+// What a pod tolerates for a while only ends with its eviction.
+func cordoned(logger klog.Logger, node *corev1.Node, tolerations []corev1.Toleration) string {
+	if node.Spec.Unschedulable {
+		return "is on node " + node.Name + ", which is cordoned"
+	}
+	for i := range node.Spec.Taints {
+		taint := &node.Spec.Taints[i]
+		if repels(taint) && !slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
+			return t.TolerationSeconds == nil && t.ToleratesTaint(logger, taint, true)
+		}) {
+			return fmt.Sprintf("is on node %s, which has the taint %s", node.Name, taint.ToString())
+		}
+	}
+	return ""
+}
+
+func repels(t *corev1.Taint) bool {
+	return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+}
+
+// nodeNews lets through what changes where pods may be. A node reports on itself all the time.
+func nodeNews() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false }, // Nothing of ours runs there yet, or all of it is looked at anyway.
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			was, isNode := e.ObjectOld.(*corev1.Node)
+			is, stillNode := e.ObjectNew.(*corev1.Node)
+			return isNode && stillNode && (was.Spec.Unschedulable != is.Spec.Unschedulable || !slices.EqualFunc(was.Spec.Taints, is.Spec.Taints,
+				func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }))
+		},
+	}
+}
+
+// watchNodes lets a controller notice when a node with pods of its component is to be emptied, or is gone.
+func watchNodes(b *builder.Builder, pods client.Reader, component string) {
+	b.Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(clustersOn(pods, component)), builder.WithPredicates(nodeNews()))
+}
+
+// clustersOn maps a node to the clusters that have pods there.
+func clustersOn(pods client.Reader, component string) handler.MapFunc {
+	owner := clusterOf(component)
+	return func(ctx context.Context, node client.Object) []reconcile.Request {
+		var list corev1.PodList
+		if err := pods.List(ctx, &list); err != nil {
+			log.FromContext(ctx).Error(err, "list the pods of a node", "node", node.GetName())
+			return nil // The next health poll finds it.
+		}
+		var out []reconcile.Request
+		for i := range list.Items {
+			if list.Items[i].Spec.NodeName == node.GetName() {
+				out = append(out, owner(ctx, &list.Items[i])...)
+			}
+		}
+		return out
+	}
+}
+
+// onlyScheduling leaves of a node what findCordons needs, so that the memory of the manager does not grow with the images on the
+// nodes.
+func onlyScheduling(o any) (any, error) {
+	node, ok := o.(*corev1.Node)
+	if !ok {
+		return o, nil
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
+		Spec:       corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
+	}, nil
+}
