@@ -38,6 +38,7 @@ func byCertManager() *v1alpha1.TLSSpec {
 
 // These two are not parallel: they install the CRD of cert-manager and take it away again.
 func TestCertManagerIssuesCertificates(t *testing.T) {
+	whole := t // A step's own test is over before the next one.
 	var orders *v1alpha1.EtcdCluster
 	var carts *v1alpha1.RedisCluster
 	var player *certmanager.Player
@@ -51,13 +52,13 @@ func TestCertManagerIssuesCertificates(t *testing.T) {
 		Assess("without its CRD the clusters say so, and go on once it is there", step(func(ctx context.Context, t *testing.T, s *scope) {
 			waitStalled(ctx, t, s, orders, "cert-manager is not installed")
 			waitStalled(ctx, t, s, carts, "cert-manager is not installed")
-			installCRD(ctx, t, s)
+			installCRD(ctx, whole, s)
 			waitTLS(ctx, t, s, orders, "waiting for cert-manager: Certificate orders-client: ")
 			waitTLS(ctx, t, s, carts, "waiting for cert-manager: Certificate carts-client: ")
 		})).
 		Assess("with certificates they become Ready", step(func(ctx context.Context, t *testing.T, s *scope) {
 			began := time.Now()
-			player = play(ctx, t, s)
+			player = play(ctx, whole, s)
 			waitReady(ctx, t, s, orders)
 			waitReady(ctx, t, s, carts)
 			figure(t, "both Ready %.1f s after the issuer", time.Since(began).Seconds())
@@ -89,12 +90,13 @@ func TestCertManagerIssuesCertificates(t *testing.T) {
 }
 
 func TestCertManagerReplacesItsAuthorityUnderLoad(t *testing.T) {
+	whole := t
 	var orders *v1alpha1.EtcdCluster
 	var player *certmanager.Player
 	feature := features.New("authority of an issuer").
 		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
-			installCRD(ctx, t, s)
-			player = play(ctx, t, s)
+			installCRD(ctx, whole, s)
+			player = play(ctx, whole, s)
 			orders = s.etcdOf(t, "orders", 3, func(e *v1alpha1.EtcdClusterSpec) { e.TLS = byCertManager() })
 			createReady(ctx, t, s, orders)
 		})).
@@ -160,7 +162,7 @@ func play(ctx context.Context, t *testing.T, s *scope) *certmanager.Player {
 	t.Helper()
 	p, err := certmanager.New(s.WithWatch, "ours", time.Now)
 	must(t, err)
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
