@@ -43,6 +43,8 @@ type stage struct {
 	// api is the API server, cache what the operator sees of it: only what carries our labels.
 	api   client.WithWatch
 	cache client.WithWatch
+	// others is the API server as everybody else uses it: their writes are not counted.
+	others client.WithWatch
 	net   *etcdfake.Network
 	procs map[string]*etcdfake.Process
 	disks map[string]*etcdfake.Disk
@@ -70,6 +72,7 @@ func newStage(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *sta
 	if !ok {
 		t.Fatalf("%T cannot be watched", w.Client)
 	}
+	s.others = inner
 	s.api = interceptor.NewClient(inner, interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, ac runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			return s.write(fmt.Sprintf("%T", ac), func() error { return c.Apply(ctx, ac, opts...) })

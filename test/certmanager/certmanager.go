@@ -208,9 +208,7 @@ func (p *Player) say(ctx context.Context, u *unstructured.Unstructured, status m
 		"type": "Ready", "status": string(status), "reason": "Played", "message": message,
 		"observedGeneration": u.GetGeneration(), "lastTransitionTime": p.Now().UTC().Format(time.RFC3339),
 	}
-	if err := unstructured.SetNestedSlice(u.Object, []any{condition}, "status", "conditions"); err != nil {
-		return err
-	}
+	u.Object["status"] = map[string]any{"conditions": []any{condition}}
 	return p.Client.Status().Update(ctx, u)
 }
 

@@ -66,8 +66,7 @@ func (t Trust) Advance(seen []byte, f Facts) Trust {
 		return Trust{Proven: slices.Concat(t.Proven, t.Retired)} // The issuer came back to one that was to go.
 	}
 	if t.Phase() == Settled {
-		idle := without(t.Proven, seen)
-		return Trust{Proven: without(t.Proven, idle), Retired: idle}
+		return t.retire(seen)
 	}
 	switch {
 	case !f.HandedOut:
@@ -76,11 +75,17 @@ func (t Trust) Advance(seen []byte, f Facts) Trust {
 		t.HandedOut = f.Now.Truncate(time.Second)
 	case !f.InForce || f.Now.Before(latest(t.HandedOut, f.Calm).Add(f.Hold)):
 	case t.Phase() == Introduced:
-		return Trust{Proven: slices.Concat(t.Next, t.Proven)}
+		return Trust{Proven: slices.Concat(t.Next, t.Proven)}.retire(seen)
 	default:
 		return Trust{Proven: t.Proven}
 	}
 	return t
+}
+
+// retire takes the authorities out of which no leaf was signed last.
+func (t Trust) retire(seen []byte) Trust {
+	idle := without(t.Proven, seen)
+	return Trust{Proven: without(t.Proven, idle), Retired: idle}
 }
 
 // Hand is the pair that is to be shown: the one that was issued last, and until its authority is trusted the one that is
