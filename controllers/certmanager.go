@@ -242,8 +242,10 @@ func (c *Children) verdict(live *unstructured.Unstructured, s *corev1.Secret, wa
 		waiting = fmt.Sprintf("its Secret %s is not there", cluster.IssuedSecret(name))
 	}
 	if waiting != "" {
-		return cluster.Hold{Reason: v1alpha1.ReasonCertManager, After: afterCertManager,
-			Message: fmt.Sprintf("waiting for cert-manager: Certificate %s: %s", live.GetName(), waiting)}
+		return cluster.Hold{
+			Reason: v1alpha1.ReasonCertManager, After: afterCertManager,
+			Message: fmt.Sprintf("waiting for cert-manager: Certificate %s: %s", live.GetName(), waiting),
+		}
 	}
 	if flaw := clustertls.Flaw(s.Data[caKey], pairOf(s), want.Leafs[name], c.Now()); flaw != "" {
 		i := issuerOf(want.Spec)

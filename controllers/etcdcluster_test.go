@@ -45,10 +45,10 @@ type stage struct {
 	cache client.WithWatch
 	// others is the API server as everybody else uses it: their writes are not counted.
 	others client.WithWatch
-	net   *etcdfake.Network
-	procs map[string]*etcdfake.Process
-	disks map[string]*etcdfake.Disk
-	name  types.NamespacedName
+	net    *etcdfake.Network
+	procs  map[string]*etcdfake.Process
+	disks  map[string]*etcdfake.Disk
+	name   types.NamespacedName
 	// writes counts all writes, crashAt is the one after which the operator crashes; 0: it does not.
 	writes, crashAt int
 	kinds           map[string]int

@@ -151,7 +151,7 @@ func installCRD(ctx context.Context, t *testing.T, s *scope) {
 			t.Error(err)
 		}
 	})
-	must(t, harness.Eventually(ctx, "Certificates to be served", time.Minute, func(ctx context.Context) (bool, string, error) {
+	must(t, harness.Eventually(ctx, "Certificates to be served", time.Minute, func(context.Context) (bool, string, error) {
 		_, err := s.Clients.Discovery().ServerResourcesForGroupVersion(certmanager.Kind.GroupVersion().String())
 		return err == nil, "not yet", nil
 	}))
@@ -228,7 +228,8 @@ func (s *scope) shown(ctx context.Context, t *testing.T, pod string) []byte {
 	mine := s.secretOf(ctx, t, cluster.ClientTLSSecret("orders"))
 	pair, err := tls.X509KeyPair(mine[certKey], mine[corev1.TLSPrivateKeyKey])
 	must(t, err)
-	secure := tls.Client(plain, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}}) //nolint:gosec // It is looked at, not trusted.
+	// It is looked at, not trusted.
+	secure := tls.Client(plain, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}})
 	must(t, secure.HandshakeContext(ctx))
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.ConnectionState().PeerCertificates[0].Raw})
 }

@@ -54,7 +54,7 @@ func TestCertificatesOfCertManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.client.Delete(ctx, certmanager.CRD()) //nolint:errcheck // The server goes away with the tests.
-	err = ensure() // The API server takes a moment to serve what a CRD defines.
+	err = ensure()                                // The API server takes a moment to serve what a CRD defines.
 	for until := time.Now().Add(30 * time.Second); err != nil && strings.Contains(err.Error(), "not installed") && time.Now().Before(until); {
 		err = ensure()
 	}
