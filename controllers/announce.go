@@ -79,7 +79,7 @@ func note(message string) string {
 
 // newsworthy tells whether a condition says something new: Ready and Stalled when they flip or give another reason,
 // Reconciling when it starts to wait for something else, SpaceHealthy when space is short, TLSReady when certificates soon
-// expire or their authority is being replaced, and when that is over. What is wrong with it otherwise makes the cluster not
+// expire, cert-manager is waited for or their authority is being replaced, and when that is over. What is wrong with it otherwise makes the cluster not
 // Ready.
 func newsworthy(was, is *metav1.Condition) bool {
 	if was != nil && was.Status == is.Status && was.Reason == is.Reason {
@@ -97,10 +97,10 @@ func newsworthy(was, is *metav1.Condition) bool {
 	}
 }
 
-// onTheMove reports whether certificates are in place, but not for long.
+// onTheMove reports whether certificates are not in place yet, or not for long.
 func onTheMove(c *metav1.Condition) bool {
 	switch c.Reason {
-	case v1alpha1.ReasonExpiring, v1alpha1.ReasonIntroducingCA, v1alpha1.ReasonReplacingCertificates:
+	case v1alpha1.ReasonExpiring, v1alpha1.ReasonIntroducingCA, v1alpha1.ReasonReplacingCertificates, v1alpha1.ReasonCertManager:
 		return true
 	}
 	return false

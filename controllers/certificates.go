@@ -33,13 +33,15 @@ type Certificates struct {
 }
 
 // EnsureCertificates brings the certificates of a cluster into place. Managed: an authority of the cluster's own and
-// one Secret per leaf. Provided: the Secret of the user is checked. The error is a certificateError.
+// one Secret per leaf. CertManager: the same leafs, signed by an issuer. Provided: the Secret of the user is checked. The error is a certificateError.
 func (c *Children) EnsureCertificates(ctx context.Context, owner Object, want Certificates) error {
 	var err error
 	switch want.Spec.TLSMode() {
 	case v1alpha1.TLSDisabled:
 	case v1alpha1.TLSProvided:
 		err = c.checkProvided(ctx, owner, want)
+	case v1alpha1.TLSCertManager:
+		err = c.ensureIssued(ctx, owner, want)
 	default:
 		err = c.ensureManaged(ctx, owner, want)
 	}
@@ -137,14 +139,14 @@ func (c *Children) ensureLeaf(
 			return err
 		}
 	}
-	return c.bringSecret(ctx, owner, live, name, corev1.SecretTypeTLS, want.Labels, leafData(a, pair))
+	return c.bringSecret(ctx, owner, live, name, corev1.SecretTypeTLS, want.Labels, leafData(a.Bundle(), pair))
 }
 
-func leafData(a clustertls.Authority, pair clustertls.Pair) map[string][]byte {
-	return map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key, caKey: a.Bundle()}
+func leafData(bundle []byte, pair clustertls.Pair) map[string][]byte {
+	return map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key, caKey: bundle}
 }
 
-// Keypair reads a certificate back: from the Secret of the given name when certificates are managed, from the Secret
+// Keypair reads a certificate back: from the Secret of the given name when certificates are issued, from the Secret
 // of the user when they are provided. It returns nothing when TLS is disabled or the Secret does not exist yet.
 func (c *Children) Keypair(
 	ctx context.Context, owner Object, spec *v1alpha1.TLSSpec, name string,

@@ -136,7 +136,7 @@ func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint) (etcd.Want, e
 		ImageOverridden:   b.Cluster.Spec.Image != nil,
 		Auth:              o.Spec.Auth.AuthMode() == v1alpha1.AuthPassword,
 		PasswordSecret:    secret,
-		CertificateIsRoot: o.Spec.TLS.TLSMode() == v1alpha1.TLSManaged,
+		CertificateIsRoot: o.Spec.TLS.Issued(),
 		Persistent:        b.Storage != nil,
 		Approved:          o.Annotations[v1alpha1.AnnotationRecover],
 		RecoverAfter:      o.Spec.Recovery.After(),

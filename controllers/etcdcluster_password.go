@@ -30,7 +30,7 @@ func (k *EtcdKind) ensurePassword(ctx context.Context, o *v1alpha1.EtcdCluster) 
 		return "", err
 	}
 	var claims []*metav1ac.OwnerReferenceApplyConfiguration
-	if o.Spec.TLS.TLSMode() != v1alpha1.TLSManaged {
+	if !o.Spec.TLS.Issued() {
 		if claims, err = k.claimRefs(ctx, o); err != nil {
 			return "", err
 		}
@@ -80,7 +80,7 @@ func (k *EtcdKind) firstPassword(ctx context.Context, o *v1alpha1.EtcdCluster, w
 		return map[string]string{PasswordKey: wanted}, nil
 	}
 	record, err := k.record(ctx, o)
-	if err != nil || record.ClusterID == 0 || o.Spec.TLS.TLSMode() == v1alpha1.TLSManaged {
+	if err != nil || record.ClusterID == 0 || o.Spec.TLS.Issued() {
 		return nil, err
 	}
 	return nil, invalid("Secret %s with the password of root is gone: restore it with that password under the key %s",

@@ -44,10 +44,12 @@ type stage struct {
 	// api is the API server, cache what the operator sees of it: only what carries our labels.
 	api   client.WithWatch
 	cache client.WithWatch
-	net   *etcdfake.Network
-	procs map[string]*etcdfake.Process
-	disks map[string]*etcdfake.Disk
-	name  types.NamespacedName
+	// others is the API server as everybody else uses it: their writes are not counted.
+	others client.WithWatch
+	net    *etcdfake.Network
+	procs  map[string]*etcdfake.Process
+	disks  map[string]*etcdfake.Disk
+	name   types.NamespacedName
 	// writes counts all writes, crashAt is the one after which the operator crashes; 0: it does not.
 	writes, crashAt int
 	kinds           map[string]int
@@ -73,6 +75,7 @@ func newStage(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *sta
 	if !ok {
 		t.Fatalf("%T cannot be watched", w.Client)
 	}
+	s.others = inner
 	s.api = interceptor.NewClient(inner, interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, ac runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			return s.write(fmt.Sprintf("%T", ac), func() error { return c.Apply(ctx, ac, opts...) })

@@ -152,7 +152,7 @@ func result(p cluster.Plan, err error) (ctrl.Result, error) {
 	case errors.As(err, &refusal), err == nil && p.Stalled:
 		return ctrl.Result{RequeueAfter: max(p.After, afterRefusal)}, nil
 	case errors.As(err, &hold):
-		return ctrl.Result{RequeueAfter: afterHold}, nil
+		return ctrl.Result{RequeueAfter: max(hold.After, afterHold)}, nil
 	case err != nil:
 		return ctrl.Result{}, err
 	case p.After > 0:

@@ -93,16 +93,23 @@ func (c *Children) advance(
 	if err != nil || reflect.DeepEqual(authorityData(a), authorityData(next)) {
 		return next, err
 	}
+	return next, c.replaceSecret(ctx, owner, want.Labels, live, authorityData(next))
+}
+
+// replaceSecret writes all that a Secret of ours is to hold, if it is still as it was read.
+func (c *Children) replaceSecret(
+	ctx context.Context, owner Object, labels map[string]string, live *corev1.Secret, data map[string][]byte,
+) error {
 	ref, err := c.OwnerReference(owner)
 	if err != nil {
-		return a, err
+		return err
 	}
 	ac := corev1ac.Secret(live.Name, live.Namespace).WithResourceVersion(live.ResourceVersion).
-		WithLabels(want.Labels).WithOwnerReferences(ref).WithType(live.Type).WithData(authorityData(next))
+		WithLabels(labels).WithOwnerReferences(ref).WithType(live.Type).WithData(data)
 	if err := c.Client.Apply(ctx, ac, client.FieldOwner(cluster.ManagedBy), client.ForceOwnership); err != nil {
-		return a, fmt.Errorf("apply Secret %s: %w", live.Name, err)
+		return fmt.Errorf("apply Secret %s: %w", live.Name, err)
 	}
-	return next, nil
+	return nil
 }
 
 // rotationFacts reads what a replacement depends on. At rest that is the specification alone.
@@ -131,11 +138,11 @@ func (c *Children) handedOut(ctx context.Context, owner Object, want Certificate
 		if s == nil || err != nil {
 			return false, err
 		}
-		if clustertls.NeedsIssue(a.Signing, pairOf(s), leaf, c.Now()) != "" || !holds(s.Data, leafData(a, pairOf(s))) {
+		if clustertls.NeedsIssue(a.Signing, pairOf(s), leaf, c.Now()) != "" || !holds(s.Data, leafData(a.Bundle(), pairOf(s))) {
 			return false, nil
 		}
 		if name == cluster.ClientTLSSecret(owner.GetName()) {
-			clients = leafData(a, pairOf(s))
+			clients = leafData(a.Bundle(), pairOf(s))
 		}
 	}
 	s, err := c.ownSecret(ctx, owner, cluster.ConnectionSecret(owner.GetName()))
@@ -153,6 +160,10 @@ func (c *Children) CertificateReport(
 		return report, nil
 	case v1alpha1.TLSProvided:
 		names = []string{spec.Secret()}
+	case v1alpha1.TLSCertManager:
+		if err := c.reportIssued(ctx, owner, spec, leafs, &report); err != nil {
+			return report, err
+		}
 	default:
 		s, err := c.ownSecret(ctx, owner, cluster.CASecret(owner.GetName()))
 		if err != nil {
@@ -181,17 +192,25 @@ func tlsReady(spec *v1alpha1.TLSSpec, r clustertls.Report, err error) metav1.Con
 	}
 	var bad certificateError
 	var refusal cluster.Refusal
+	var hold cluster.Hold
 	switch {
 	case spec.TLSMode() == v1alpha1.TLSDisabled:
 		c.Reason, c.Message = v1alpha1.ReasonDisabled, "spec.tls.mode is Disabled"
 	case errors.As(err, &refusal) && errors.As(err, &bad):
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, refusal.Reason, refusal.Message
+	case errors.As(err, &hold) && errors.As(err, &bad):
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, hold.Reason, hold.Message
 	case errors.As(err, &bad):
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonReconcileError, bad.Error()
 	case r.Expiring != "":
 		c.Reason = v1alpha1.ReasonExpiring
 		c.Message = fmt.Sprintf("the certificates in Secret %s expire at %s, and nobody has renewed them: do so before then",
 			r.Expiring, r.First().UTC().Format(time.RFC3339))
+		if r.Pending != "" {
+			c.Message += "; " + r.Pending
+		}
+	case r.Pending != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonCertManager, "those in place stay in use; "+r.Pending
 	case r.Phase == clustertls.Introduced:
 		c.Reason, c.Message = v1alpha1.ReasonIntroducingCA, "a new certificate authority is trusted beside the old one: "+
 			"it signs when every server was restarted and clients have had spec.tls.rotation.hold to follow their Secret"

@@ -48,6 +48,8 @@ const (
 	ReasonReplacingCertificates = "ReplacingCertificates"
 	// ReasonExpiring says that certificates are in place, and that nobody has renewed one which soon expires.
 	ReasonExpiring = "Expiring"
+	// ReasonCertManager says that cert-manager has not issued what it was asked for; the message says what it lacks.
+	ReasonCertManager = "WaitingForCertManager"
 	// ReasonDisabled says that the feature is switched off in the specification.
 	ReasonDisabled = "Disabled"
 	// ReasonNotStalled says that nothing needs a human.

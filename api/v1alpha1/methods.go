@@ -42,6 +42,11 @@ func (t *TLSSpec) TLSMode() TLSMode {
 	return value(t.Mode, TLSManaged)
 }
 
+// Issued reports whether certificates are issued for this cluster alone, one for each purpose: the common name tells which.
+func (t *TLSSpec) Issued() bool {
+	return t.TLSMode() == TLSManaged || t.TLSMode() == TLSCertManager
+}
+
 // Secret returns the name of the Secret of the user, empty when there is none.
 func (t *TLSSpec) Secret() string {
 	if t == nil {

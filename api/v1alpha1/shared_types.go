@@ -47,13 +47,15 @@ type StorageSpec struct {
 }
 
 // TLSMode says where certificates come from.
-// +kubebuilder:validation:Enum=Managed;Provided;Disabled
+// +kubebuilder:validation:Enum=Managed;CertManager;Provided;Disabled
 type TLSMode string
 
 // TLS modes.
 const (
 	// TLSManaged makes the operator run a certificate authority for the cluster.
 	TLSManaged TLSMode = "Managed"
+	// TLSCertManager has certificates issued by an issuer of cert-manager.
+	TLSCertManager TLSMode = "CertManager"
 	// TLSProvided uses certificates from a Secret of the user.
 	TLSProvided TLSMode = "Provided"
 	// TLSDisabled serves plain text.
@@ -65,10 +67,14 @@ const (
 // +kubebuilder:validation:XValidation:rule=`self.?mode.orValue('Managed') == 'Provided' || !has(self.secretName)`,fieldPath=".secretName",message="tls.secretName is read with mode Provided only: set tls.mode to Provided, or remove tls.secretName"
 // +kubebuilder:validation:XValidation:rule=`has(self.mode) == has(oldSelf.mode) && (!has(self.mode) || self.mode == oldSelf.mode)`,fieldPath=".mode",message="tls.mode cannot change yet: switching the encryption of a running cluster is not part of this release; create a new cluster with the wanted mode"
 // +kubebuilder:validation:XValidation:rule=`has(self.secretName) == has(oldSelf.secretName) && (!has(self.secretName) || self.secretName == oldSelf.secretName)`,fieldPath=".secretName",message="tls.secretName cannot change yet: moving a running cluster to other certificates is not part of this release"
-// +kubebuilder:validation:XValidation:rule=`self.?mode.orValue('Managed') == 'Managed' || !has(self.rotation)`,fieldPath=".rotation",message="tls.rotation is read with mode Managed only: certificates of yours are replaced in your Secret; remove tls.rotation"
+// +kubebuilder:validation:XValidation:rule=`self.?mode.orValue('Managed') in ['Managed', 'CertManager'] || !has(self.rotation)`,fieldPath=".rotation",message="tls.rotation is read with modes Managed and CertManager only: certificates of yours are replaced in your Secret; remove tls.rotation"
+// +kubebuilder:validation:XValidation:rule=`self.?mode.orValue('Managed') != 'CertManager' || !has(self.rotation) || !has(self.rotation.after)`,fieldPath=".rotation.after",message="tls.rotation.after is read with mode Managed only: with CertManager the issuer says when its certificate authority is another one; remove tls.rotation.after"
+// +kubebuilder:validation:XValidation:rule=`self.?mode.orValue('Managed') != 'CertManager' || has(self.issuerRef)`,fieldPath=".issuerRef",message="tls.issuerRef is required with mode CertManager: name an Issuer of this namespace, or a ClusterIssuer"
+// +kubebuilder:validation:XValidation:rule=`self.?mode.orValue('Managed') == 'CertManager' || !has(self.issuerRef)`,fieldPath=".issuerRef",message="tls.issuerRef is read with mode CertManager only: set tls.mode to CertManager, or remove tls.issuerRef"
 type TLSSpec struct {
 	// mode is Managed (default: the operator runs a certificate authority for
-	// this cluster), Provided (certificates come from secretName) or Disabled
+	// this cluster), CertManager (cert-manager issues the certificates, see
+	// issuerRef), Provided (certificates come from secretName) or Disabled
 	// (plain text). It cannot change yet.
 	// +optional
 	// +default="Managed"
@@ -82,19 +88,51 @@ type TLSSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName *string `json:"secretName,omitempty"`
+	// issuerRef names the issuer of cert-manager that signs the certificates. It
+	// must tell its certificate authority, as those of type CA and Vault do and
+	// those of type ACME do not. Required with mode CertManager, refused with any
+	// other. It may change at any time. Default: none.
+	// +optional
+	IssuerRef *IssuerReference `json:"issuerRef,omitempty"`
 	// rotation says when the certificate authority is replaced, and at what
-	// pace. Only with mode Managed. Default: when a third of its life of ten
-	// years is left.
+	// pace. Only with modes Managed and CertManager. Default: when a third of its
+	// life of ten years is left; with CertManager, when the issuer has another
+	// one.
 	// +optional
 	Rotation *RotationSpec `json:"rotation,omitempty"`
+}
+
+// IssuerReference names an issuer of cert-manager.
+// +kubebuilder:validation:XValidation:rule=`self.?group.orValue('cert-manager.io') != 'cert-manager.io' || self.?kind.orValue('Issuer') in ['Issuer', 'ClusterIssuer']`,fieldPath=".kind",message="tls.issuerRef.kind must be Issuer or ClusterIssuer in the group cert-manager.io; for another kind of issuer set tls.issuerRef.group, too"
+type IssuerReference struct {
+	// name of the issuer. An Issuer is looked for in the namespace of the
+	// cluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')`,message="tls.issuerRef.name must be the name of an issuer: lower case letters, digits, - and ."
+	Name string `json:"name"`
+	// kind of the issuer: Issuer (default) or ClusterIssuer, or the kind of an
+	// external issuer, see group.
+	// +optional
+	// +default="Issuer"
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Z][A-Za-z0-9]*$')`,message="tls.issuerRef.kind must be the kind of an issuer, for example ClusterIssuer"
+	Kind *string `json:"kind,omitempty"`
+	// group of the issuer's kind. Default: cert-manager.io.
+	// +optional
+	// +default="cert-manager.io"
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')`,message="tls.issuerRef.group must be the API group of an issuer, for example cert-manager.io"
+	Group *string `json:"group,omitempty"`
 }
 
 // RotationSpec says when a certificate authority is replaced, and at what pace.
 type RotationSpec struct {
 	// after asks for a certificate authority that was not made before this time,
 	// in RFC 3339, for example 2026-12-01T00:00:00Z. An older one is replaced
-	// once the time has come; to replace it again, set a later time. Default:
-	// none.
+	// once the time has come; to replace it again, set a later time. Only with
+	// mode Managed. Default: none.
 	// +optional
 	After *metav1.Time `json:"after,omitempty"`
 	// hold is how long clients may take to follow their Secret: so long both

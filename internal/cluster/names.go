@@ -1,6 +1,9 @@
 package cluster
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Names of the objects that a cluster resource is made of. They are derived from the resource's name alone, so that
 // a cluster created again under the same name finds its retained claims.
@@ -44,6 +47,12 @@ func OperatorTLSSecret(cluster string) string { return cluster + "-operator-tls"
 
 // Snapshot is the claim that the snapshots of an etcd cluster are kept on, and the Job that takes one.
 func Snapshot(cluster string) string { return cluster + "-snapshot" }
+
+// Certificate is the object of cert-manager that asks for what is in one of the Secrets above.
+func Certificate(secret string) string { return strings.TrimSuffix(secret, "-tls") }
+
+// IssuedSecret is where cert-manager writes what it has issued for one of the Secrets above.
+func IssuedSecret(secret string) string { return secret + "-issued" }
 
 // ShardSet is the StatefulSet of one Redis shard.
 func ShardSet(cluster string, shard int) string { return fmt.Sprintf("%s-%d", cluster, shard) }

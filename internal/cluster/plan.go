@@ -70,7 +70,11 @@ func Refuse(reason, format string, args ...any) (Plan, bool) {
 func Pass() (Plan, bool) { return Plan{}, false }
 
 // Hold is an error that passes by itself: it becomes a wait instead of a failure.
-type Hold struct{ Reason, Message string }
+type Hold struct {
+	Reason, Message string
+	// After says how long to wait before it is looked at again, zero: a second.
+	After time.Duration
+}
 
 // Error returns the message, which names what is waited for.
 func (h Hold) Error() string { return h.Message }

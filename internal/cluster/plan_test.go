@@ -74,7 +74,7 @@ func TestProgressTellsWhetherTheOperatorWorksWaitsOrIsStuck(t *testing.T) {
 		"refused":           {refused, nil, want{"False", "True", "Unsafe"}},
 		"paused at rest":    {Pause(Decide(0)), nil, want{"False", "False", "Settled"}},
 		"paused in work":    {Pause(waiting), nil, want{"False", "False", "Paused"}},
-		"on hold":           {Plan{}, fmt.Errorf("x: %w", Hold{"Leaving", "it leaves"}), want{"True", "False", "Leaving"}},
+		"on hold":           {Plan{}, fmt.Errorf("x: %w", Hold{Reason: "Leaving", Message: "it leaves"}), want{"True", "False", "Leaving"}},
 		"passing error":     {Plan{}, errors.New("timed out"), want{"True", "False", "ReconcileError"}},
 		"refusal as error":  {Plan{}, Refusal{"InvalidSpec", "no such Secret"}, want{"False", "True", "InvalidSpec"}},
 		"refusal in errors": {Plan{}, errors.Join(errors.New("x"), Refusal{"InvalidSpec", "no"}), want{"False", "True", "InvalidSpec"}},

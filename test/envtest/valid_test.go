@@ -71,6 +71,9 @@ var validBoth = map[string]string{
 	"rotation on demand":    `tls: {rotation: {after: "2026-12-01T00:00:00Z", hold: 1h30m}}`,
 	"rotation at any pace":  `tls: {mode: Managed, rotation: {hold: 90s}}`,
 	"slowest rotation":      `tls: {rotation: {hold: 720h0m0s}}`,
+	"an issuer":             `tls: {mode: CertManager, issuerRef: {name: ours}}`,
+	"a cluster issuer":      `tls: {mode: CertManager, issuerRef: {name: our.ca, kind: ClusterIssuer}, rotation: {hold: 10m}}`,
+	"an external issuer":    `tls: {mode: CertManager, issuerRef: {name: ours, kind: AWSPCAIssuer, group: awspca.cert-manager.io}}`,
 	"storage in odd units":  `storage: {size: 1500M, className: fast.ssd, deletionPolicy: Delete}`,
 	"paused":                `paused: true`,
 	"empty things":          `{resources: {}, template: {}, config: {}}`,
@@ -163,7 +166,7 @@ func TestSamplesAreAccepted(t *testing.T) {
 }
 
 // exclusive are the fields that exclude another one, which the full samples show. A comment beside that shows them.
-var exclusive = map[string]bool{"spec.tls.rotation": true}
+var exclusive = map[string]bool{"spec.tls.rotation": true, "spec.tls.issuerRef": true}
 
 // showsEveryField checks that a full sample has every field of ours that the CRD knows.
 func showsEveryField(t *testing.T, u *unstructured.Unstructured) {

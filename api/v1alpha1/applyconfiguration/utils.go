@@ -55,6 +55,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EtcdUserSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdUserStatus"):
 		return &apiv1alpha1.EtcdUserStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("IssuerReference"):
+		return &apiv1alpha1.IssuerReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LabelSelector"):
 		return &apiv1alpha1.LabelSelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LabelSelectorRequirement"):

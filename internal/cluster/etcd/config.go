@@ -316,13 +316,13 @@ func transportSecurity(dir string) map[string]any {
 	}
 }
 
-// peerSecurity demands the peers' common name where the operator issues the certificates. The configuration file can
+// peerSecurity demands the peers' common name where the certificates are issued for the cluster. The configuration file can
 // say so since 3.5.14 (one name) and 3.5.15 (a list); before, any certificate of the authority that resolves back to
 // a pod of the cluster passes. Since 3.6 that reverse look-up can be skipped: the name in the certificate is the
 // proof, and DNS that lags behind a new pod address must not keep a member out.
 func peerSecurity(mode v1alpha1.TLSMode, v Version) map[string]any {
 	out := transportSecurity(PeerTLSDir)
-	if mode != v1alpha1.TLSManaged || v.Less(Version{3, 5, 14}) {
+	if mode == v1alpha1.TLSProvided || v.Less(Version{3, 5, 14}) {
 		return out
 	}
 	out["allowed-cn"] = []string{PeerCommonName}

@@ -901,8 +901,11 @@ func (s *sim) recreate() {
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
 		s.deletePod(s.pods[name])
 	}
-	if s.record != nil {
+	switch { // Whoever brings old data back knows its version.
+	case s.record != nil:
 		s.release = s.record.Version
+	case s.set != nil:
+		s.release = s.set.made.release
 	}
 	s.record, s.set, s.stale, s.recorded, s.open = nil, nil, nil, 0, false
 	s.snapshots.job = nil

@@ -172,6 +172,8 @@ type Report struct {
 	Expiry
 	// Expiring names the Secret with a certificate that nobody has renewed in time, empty when there is none.
 	Expiring string
+	// Pending says what an issuer that is not ours has not done, empty when it has done all.
+	Pending string
 }
 
 // Add takes the certificates of a Secret into the report.

@@ -385,6 +385,20 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: username
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.IssuerReference
+  map:
+    fields:
+    - name: group
+      type:
+        scalar: string
+      default: cert-manager.io
+    - name: kind
+      type:
+        scalar: string
+      default: Issuer
+    - name: name
+      type:
+        scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.LabelKey
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.LabelSelector
@@ -794,6 +808,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.quorate.quorate.api.v1alpha1.TLSSpec
   map:
     fields:
+    - name: issuerRef
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.IssuerReference
     - name: mode
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.TLSMode

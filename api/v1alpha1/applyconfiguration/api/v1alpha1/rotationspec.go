@@ -16,8 +16,8 @@ import (
 type RotationSpecApplyConfiguration struct {
 	// after asks for a certificate authority that was not made before this time,
 	// in RFC 3339, for example 2026-12-01T00:00:00Z. An older one is replaced
-	// once the time has come; to replace it again, set a later time. Default:
-	// none.
+	// once the time has come; to replace it again, set a later time. Only with
+	// mode Managed. Default: none.
 	After *v1.Time `json:"after,omitempty"`
 	// hold is how long clients may take to follow their Secret: so long both
 	// certificate authorities are trusted before the new one signs, and again

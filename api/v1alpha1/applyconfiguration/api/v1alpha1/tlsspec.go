@@ -15,7 +15,8 @@ import (
 // TLSSpec says how connections between clients and servers, and among servers, are encrypted.
 type TLSSpecApplyConfiguration struct {
 	// mode is Managed (default: the operator runs a certificate authority for
-	// this cluster), Provided (certificates come from secretName) or Disabled
+	// this cluster), CertManager (cert-manager issues the certificates, see
+	// issuerRef), Provided (certificates come from secretName) or Disabled
 	// (plain text). It cannot change yet.
 	Mode *apiv1alpha1.TLSMode `json:"mode,omitempty"`
 	// secretName names a Secret of the same namespace with the keys ca.crt,
@@ -23,9 +24,15 @@ type TLSSpecApplyConfiguration struct {
 	// authentication and for every name that clients use. Required with mode
 	// Provided, refused with any other. It cannot change yet. Default: none.
 	SecretName *string `json:"secretName,omitempty"`
+	// issuerRef names the issuer of cert-manager that signs the certificates. It
+	// must tell its certificate authority, as those of type CA and Vault do and
+	// those of type ACME do not. Required with mode CertManager, refused with any
+	// other. It may change at any time. Default: none.
+	IssuerRef *IssuerReferenceApplyConfiguration `json:"issuerRef,omitempty"`
 	// rotation says when the certificate authority is replaced, and at what
-	// pace. Only with mode Managed. Default: when a third of its life of ten
-	// years is left.
+	// pace. Only with modes Managed and CertManager. Default: when a third of its
+	// life of ten years is left; with CertManager, when the issuer has another
+	// one.
 	Rotation *RotationSpecApplyConfiguration `json:"rotation,omitempty"`
 }
 
@@ -48,6 +55,14 @@ func (b *TLSSpecApplyConfiguration) WithMode(value apiv1alpha1.TLSMode) *TLSSpec
 // If called multiple times, the SecretName field is set to the value of the last call.
 func (b *TLSSpecApplyConfiguration) WithSecretName(value string) *TLSSpecApplyConfiguration {
 	b.SecretName = &value
+	return b
+}
+
+// WithIssuerRef sets the IssuerRef field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the IssuerRef field is set to the value of the last call.
+func (b *TLSSpecApplyConfiguration) WithIssuerRef(value *IssuerReferenceApplyConfiguration) *TLSSpecApplyConfiguration {
+	b.IssuerRef = value
 	return b
 }
 
