@@ -1019,7 +1019,7 @@ func (s *sim) quiet() string {
 			return bad
 		}
 		rest++
-		if (!s.plan.Settled() && !s.plan.Stalled) || s.haunted() {
+		if (!s.plan.Settled() && !s.plan.Stalled) || s.moves() {
 			rest = 0
 		}
 	}
@@ -1044,8 +1044,14 @@ func (s *sim) quiet() string {
 	return ""
 }
 
-// haunted reports whether a process that the API server has forgotten is in the way of a pod.
-func (s *sim) haunted() bool {
+// moves reports whether the world goes on by itself: a process that the API server has forgotten is in the way of a pod, or a volume
+// grows.
+func (s *sim) moves() bool {
+	for _, c := range s.claims {
+		if c.capacity > 0 && c.capacity < c.request {
+			return true
+		}
+	}
 	for _, o := range s.orphans {
 		if s.set != nil && o.ordinal < s.set.members {
 			return true

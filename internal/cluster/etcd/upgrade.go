@@ -285,8 +285,8 @@ func (s State) canary() *Pod {
 			first = p
 		}
 	}
-	if first == nil || first.Gate != nil || first.Fatal != "" {
-		return nil
+	if first == nil || first.Gate != nil || first.Fatal != "" || (first.View != nil && first.View.Learner) {
+		return nil // What a learner lacks is data, and its settings have no part in how long that takes.
 	}
 	if c := s.claim(first.Ordinal); c != nil && c.Lost != "" {
 		return nil

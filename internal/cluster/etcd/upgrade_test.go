@@ -211,6 +211,12 @@ func TestUpgrade(t *testing.T) {
 			state:  canary(2*time.Minute, func(s *etcd.State) { s.Record.Proven = s.Want.Settings }),
 			reason: etcd.ReasonMembersNotReady,
 		},
+		"a learner that lacks data is no canary": {
+			state: canary(time.Hour, func(s *etcd.State) {
+				s.Pods[2].Stuck, s.Pods[2].View = false, &etcd.View{MemberID: 3, ClusterID: clusterID, Leader: 2, Learner: true, Version: "3.6.16"}
+			}),
+			reason: etcd.ReasonMembersNotReady,
+		},
 		"a second member is no canary": {
 			state:  canary(2*time.Minute, func(s *etcd.State) { s.Pods[0].TemplateHash = "next" }),
 			reason: etcd.ReasonMembersNotReady,
