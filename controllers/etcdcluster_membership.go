@@ -30,24 +30,10 @@ func (k *EtcdKind) change(ctx context.Context, o *v1alpha1.EtcdCluster, step clu
 		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.RemoveMember(ctx, step.ID) })
 	case etcd.SetVersion:
 		return k.setVersion(ctx, o, step)
-	case etcd.Reject:
-		return k.note(ctx, o, func(r *etcd.Record) { r.Rejected, r.Verdict = step.Asked, step.Verdict })
-	case etcd.Prove:
-		return k.note(ctx, o, func(r *etcd.Record) { r.Proven = step.Settings })
-	case etcd.SetRecovery:
-		return k.note(ctx, o, func(r *etcd.Record) { r.Recovery = step.To })
-	case etcd.SetBudget:
-		return k.note(ctx, o, func(r *etcd.Record) { r.MinAvailable = step.MinAvailable })
-	case etcd.Hibernate:
-		return k.note(ctx, o, func(r *etcd.Record) { r.Hibernated = true })
-	case etcd.Wake:
-		return k.note(ctx, o, func(r *etcd.Record) { r.Hibernated = false })
-	case etcd.NoteFlushed:
-		return k.note(ctx, o, func(r *etcd.Record) { r.Flushed = true })
+	case etcd.Edit:
+		return k.note(ctx, o, step.Edit)
 	case etcd.TakeSnapshot:
 		return k.takeSnapshot(ctx, o, step)
-	case etcd.RecordSnapshot:
-		return k.note(ctx, o, func(r *etcd.Record) { r.Snapshot = step.Snapshot })
 	case etcd.DropSnapshotJob:
 		return k.dropSnapshotJob(ctx, o, step)
 	case etcd.Downgrade:

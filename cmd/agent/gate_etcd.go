@@ -86,12 +86,6 @@ func (g etcdGate) run(ctx context.Context) error {
 			// What made it wait may have meant that the cluster has an identity by now. The next attempt reads it.
 			return errors.New("start over with a fresh copy of the record")
 		}
-		if d.SetAside {
-			if err := g.setAsideFor(record.Recovery.Incident); err != nil {
-				return err
-			}
-			continue
-		}
 		if d.Start {
 			return g.release(d)
 		}
@@ -149,6 +143,14 @@ func (g etcdGate) decide(ctx context.Context, peers *http.Client, record etcd.Re
 		end, err := etcdlog.End(g.dataDir)
 		in.Log, in.LogError = &end, err
 	}
+	d := etcd.DecideStart(in)
+	if !d.SetAside {
+		return d, nil
+	}
+	if err := g.setAsideFor(record.Recovery.Incident); err != nil {
+		return d, err
+	}
+	in.Disk, in.Answers = etcd.DiskEmpty, askPeers(ctx, peers, others)
 	return etcd.DecideStart(in), nil
 }
 

@@ -90,6 +90,7 @@ func TestCertManagerIssuesCertificates(t *testing.T) {
 }
 
 func TestCertManagerReplacesItsAuthorityUnderLoad(t *testing.T) {
+	t.Parallel()
 	whole := t
 	var orders *v1alpha1.EtcdCluster
 	var player *certmanager.Player
@@ -138,19 +139,26 @@ const (
 // installCRD installs the CRD for the time of the test, unless it is there.
 func installCRD(ctx context.Context, t *testing.T, s *scope) {
 	t.Helper()
-	crd := certmanager.CRD()
-	err := s.Create(ctx, crd)
-	if apierrors.IsAlreadyExists(err) {
-		return
-	}
-	must(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		if err := s.Delete(ctx, certmanager.CRD()); err != nil {
-			t.Error(err)
+	mine := false
+	must(t, harness.Eventually(ctx, "the CRD of Certificates", time.Minute, func(ctx context.Context) (bool, string, error) {
+		err := s.Create(ctx, certmanager.CRD())
+		if !apierrors.IsAlreadyExists(err) {
+			mine = err == nil
+			return mine, "not created", err
 		}
-	})
+		there := certmanager.CRD()
+		err = s.Get(ctx, client.ObjectKeyFromObject(there), there)
+		return err == nil && there.GetDeletionTimestamp() == nil, "an earlier one is being deleted", client.IgnoreNotFound(err)
+	}))
+	if mine {
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+			defer cancel()
+			if err := s.Delete(ctx, certmanager.CRD()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 	must(t, harness.Eventually(ctx, "Certificates to be served", time.Minute, func(context.Context) (bool, string, error) {
 		_, err := s.Clients.Discovery().ServerResourcesForGroupVersion(certmanager.Kind.GroupVersion().String())
 		return err == nil, "not yet", nil

@@ -152,10 +152,10 @@ func (s *scope) resize(ctx context.Context, name string) error {
 }
 
 func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 func (s *scope) resizeClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {

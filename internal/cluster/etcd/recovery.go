@@ -262,21 +262,17 @@ func recoverQuorum(s State) (cluster.Plan, bool) {
 
 // hold ends every member and waits until the start gates have told what there is. A member that lost its data has nothing to tell.
 func (s State) hold(r Recovery) (cluster.Plan, bool) {
-	var best *Pod
 	for i, m := range s.Record.Members {
 		p, c := s.podNamed(m.Name), s.claim(i)
 		switch {
 		case p != nil && p.EverRan && (!p.Terminating || p.Gone):
 			return cluster.Do(p.deletion(), "%s ends, because recovery %s compares what the members have", p.Name, r.Incident)
 		case c != nil && c.Lost != "":
-			continue
 		case p == nil || p.Terminating || p.Gate == nil:
 			return cluster.Wait(ReasonRecovering, whileWaiting, "recovery %s waits for the start gate of %s to say what there is: it %s", r.Incident, m.Name, trouble(p))
 		}
-		if p.Gate.Log != nil && slices.Contains(r.Candidates, p.Name) && (best == nil || best.Gate.Log.less(*p.Gate.Log)) {
-			best = p
-		}
 	}
+	best := s.longest(r.Candidates)
 	if best == nil {
 		return cluster.Refuse(ReasonRecovering, "recovery %s finds no log that it could go on from: bring volumes back, or delete the cluster and "+
 			"its claims data-%s-* and create it again", r.Incident, s.Want.Name)
@@ -284,6 +280,20 @@ func (s State) hold(r Recovery) (cluster.Plan, bool) {
 	next := r
 	next.Phase, next.Survivor = RecoveryStarted, best.Name
 	return cluster.Do(SetRecovery{next}, "%s has the longest log (entry %d of term %d) and goes on alone", best.Name, best.Gate.Log.Index, best.Gate.Log.Term)
+}
+
+// longest is the pod whose gate tells of the longest log, of those that may go on.
+func (s State) longest(candidates []string) *Pod {
+	var best *Pod
+	for i, p := range s.Pods {
+		if p.Gate == nil || p.Gate.Log == nil || !slices.Contains(candidates, p.Name) {
+			continue
+		}
+		if best == nil || best.Gate.Log.less(*p.Gate.Log) {
+			best = &s.Pods[i]
+		}
+	}
+	return best
 }
 
 func (a LogEnd) less(b LogEnd) bool {

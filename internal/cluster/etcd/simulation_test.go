@@ -303,7 +303,7 @@ func (s *sim) inspectVolume(p *simPod, in *etcd.GateInput) {
 	}
 	c := s.claims[p.ordinal]
 	in.Epoch = c.epoch
-	in.Log = &etcd.LogEnd{Term: 1, Index: uint64(p.disk.Len())} //nolint:gosec // A length.
+	in.Log = &etcd.LogEnd{Term: 1, Index: uint64(p.disk.Len())}
 	if c.corrupt {
 		in.LogError = errors.New("wal: crc mismatch")
 	}
@@ -524,24 +524,12 @@ func (s *sim) act(step cluster.Step) bool {
 		return s.writeBootstrap(step)
 	case etcd.Resize:
 		return s.change(func(r *etcd.Record) { r.Members = s.members(step.To) })
-	case etcd.SetRecovery:
-		return s.change(func(r *etcd.Record) { r.Recovery = step.To })
 	case etcd.SetVersion:
 		return s.setVersion(step)
 	case etcd.TakeSnapshot, etcd.RecordSnapshot, etcd.DropSnapshotJob:
 		return s.save(step)
-	case etcd.SetBudget:
-		return s.change(func(r *etcd.Record) { r.MinAvailable = step.MinAvailable })
-	case etcd.Hibernate:
-		return s.change(func(r *etcd.Record) { r.Hibernated = true })
-	case etcd.Wake:
-		return s.change(func(r *etcd.Record) { r.Hibernated = false })
-	case etcd.NoteFlushed:
-		return s.change(func(r *etcd.Record) { r.Flushed = true })
-	case etcd.Prove:
-		return s.change(func(r *etcd.Record) { r.Proven = step.Settings })
-	case etcd.Reject:
-		return s.change(func(r *etcd.Record) { r.Rejected, r.Verdict = step.Asked, step.Verdict })
+	case etcd.Edit:
+		return s.change(step.Edit)
 	case etcd.Downgrade:
 		return s.call(step.Via, func(c *etcdfake.Client) error { return c.Downgrade(context.Background(), step.To) })
 	case etcd.CancelDowngrade:

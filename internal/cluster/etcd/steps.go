@@ -1,6 +1,40 @@
 package etcd
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// Edit is a step that changes the record and nothing else, if the record still is the one that was decided on.
+type Edit interface {
+	cluster.Step
+	Edit(r *Record)
+}
+
+// Edit sets settings back.
+func (s Reject) Edit(r *Record) { r.Rejected, r.Verdict = s.Asked, s.Verdict }
+
+// Edit remembers settings.
+func (s Prove) Edit(r *Record) { r.Proven = s.Settings }
+
+// Edit remembers that logs are free of 3.5.
+func (NoteFlushed) Edit(r *Record) { r.Flushed = true }
+
+// Edit writes down how far a recovery has got.
+func (s SetRecovery) Edit(r *Record) { r.Recovery = s.To }
+
+// Edit changes how many pods the disruption budget keeps.
+func (s SetBudget) Edit(r *Record) { r.MinAvailable = s.MinAvailable }
+
+// Edit ends all pods.
+func (Hibernate) Edit(r *Record) { r.Hibernated = true }
+
+// Edit makes the pods again.
+func (Wake) Edit(r *Record) { r.Hibernated = false }
+
+// Edit remembers what snapshot there is.
+func (s RecordSnapshot) Edit(r *Record) { r.Snapshot = s.Snapshot }
 
 // WriteBootstrap writes the record of a cluster of so many members before its first pod, or after it got lost. It never
 // overwrites a cluster id.

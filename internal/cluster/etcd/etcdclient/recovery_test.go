@@ -21,9 +21,9 @@ func TestASurvivorGoesOnAlone(t *testing.T) {
 			c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged)
 			c.start(asNew, c.members...)
 			lead := leader(t, c, "operator", "", c.members...)
-			survivor, other := c.members[0], c.members[1]
+			survivor := c.members[0]
 			if lead == survivor {
-				survivor, other = other, survivor
+				survivor = c.members[1]
 			}
 			id := clusterID(t, c, lead)
 			w := c.writer(lead)

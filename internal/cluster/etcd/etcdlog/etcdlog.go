@@ -175,7 +175,7 @@ func (j *journal) removals() ([]*raftpb.Entry, error) {
 		}
 		typ := raftpb.EntryConfChange
 		out = append(out, &raftpb.Entry{
-			Type: &typ, Term: proto.Uint64(j.term()), Index: proto.Uint64(j.end.Index + uint64(i) + 1), Data: data, //nolint:gosec // At most seven.
+			Type: &typ, Term: proto.Uint64(j.term()), Index: proto.Uint64(j.end.Index + uint64(i) + 1), Data: data,
 		})
 	}
 	return out, nil
