@@ -113,14 +113,14 @@ govulncheck: ## Look for known vulnerabilities in what is called (reports only, 
 ##@ Test
 
 .PHONY: test
-test: ## Run everything: generated code, lint, unit, adapters, envtest, e2e on kind
+test: ## Run what every change has to pass: generated code, lint, unit, adapters, envtest, e2e on kind
 	@$(MAKE) verify-generate
 	@$(MAKE) lint
 	@$(MAKE) test-unit
 	@$(MAKE) test-e2e
 
 .PHONY: test-all
-test-all: test govulncheck bench-ready ## Run everything, then govulncheck and the benchmarks
+test-all: test test-e2e-long govulncheck bench-ready ## Run everything, the long end-to-end tests, govulncheck and the benchmarks too
 
 .PHONY: test-unit
 test-unit: ## Run every test that needs no cluster: rules, simulation, loop, adapters on real servers, envtest
@@ -129,11 +129,19 @@ test-unit: ## Run every test that needs no cluster: rules, simulation, loop, ada
 	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
 	  -race -timeout 20m $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')
 
+# End-to-end tests that mostly wait, for what clients are given time to follow. test-all has them.
+LONG := TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad
+E2E = $(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/$(@:test-%=%).json -- -count 1 -p 1 -v -timeout 70m
+
 .PHONY: test-e2e
 test-e2e: TEST_FORMAT := standard-verbose
-test-e2e: kind-image ## Run the end-to-end tests on the kind cluster
-	@$(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/e2e.json -- \
-	  -count 1 -p 1 -v -timeout 40m $(TEST_FLAGS) ./test/e2e/...
+test-e2e: kind-image ## Run the end-to-end tests on the kind cluster, without the long ones
+	@$(E2E) $(or $(TEST_FLAGS),-skip '^($(LONG))$$') ./test/e2e/...
+
+.PHONY: test-e2e-long
+test-e2e-long: TEST_FORMAT := standard-verbose
+test-e2e-long: kind-image ## Run the long end-to-end tests on the kind cluster, at the same time
+	@$(E2E) -run '^($(LONG))$$' ./test/e2e
 
 .PHONY: bench-ready
 bench-ready: kind-image ## Measure on kind the time from apply to Ready against the floor
