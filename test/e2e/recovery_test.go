@@ -31,9 +31,8 @@ func TestALostQuorumIsRecovered(t *testing.T) {
 	for i := range 3 {
 		feature.Assess(fmt.Sprintf("of all but ordinal %d", i), step(func(ctx context.Context, t *testing.T, s *scope) {
 			if i == 2 {
-				change(ctx, t, s, c, func() {
-					c.Spec.Recovery = &v1alpha1.RecoverySpec{AutomaticAfter: &metav1.Duration{Duration: 10 * time.Second}}
-				})
+				patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"recovery":{"automaticAfter":"10s"}}}`))
+				must(t, s.Patch(ctx, c, patch))
 			}
 			loseQuorum(ctx, t, s, c, i)
 		}))
