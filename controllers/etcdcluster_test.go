@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -475,6 +477,20 @@ func TestAnOperatorWhoseWriteIsRefusedGoesOn(t *testing.T) {
 	sweep(t, workloads["created and changed"], func(s *stage, k int) { s.refuseAt, s.refusal = k, refusals[k%len(refusals)] })
 }
 
+// stride is how many writes a sweep goes on from one crash to the next: one in make test-all, and a few where time is short.
+func stride(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("QUORATE_SWEEP_STRIDE")
+	if text == "" {
+		return 3
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("QUORATE_SWEEP_STRIDE is %q, which is no number of writes", text)
+	}
+	return n
+}
+
 // sweep does the work once undisturbed, and then once for each of its writes with something that happens there.
 func sweep(t *testing.T, work func(*stage), happens func(s *stage, k int)) {
 	t.Helper()
@@ -489,7 +505,7 @@ func sweep(t *testing.T, work func(*stage), happens func(s *stage, k int)) {
 	if reference.readyAt[0] < total {
 		first = reference.readyAt[0]
 	}
-	for k := first; k <= total; k++ {
+	for k := first + len(t.Name())%stride(t); k <= total; k += stride(t) {
 		s := newStage(t, persistent())
 		happens(s, k)
 		work(s)

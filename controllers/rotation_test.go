@@ -230,7 +230,7 @@ func TestAnOperatorThatCrashesWhileTheAuthorityIsReplacedGoesOn(t *testing.T) {
 	reference := newTimed(t, persistent())
 	reference.rotate()
 	want := reference.objects()
-	for k := reference.begun + 1; k <= reference.writes; k++ {
+	for k := reference.begun + 1; k <= reference.writes; k += stride(t) {
 		s := newTimed(t, persistent())
 		s.crashAt = k
 		s.rotate()
