@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -340,8 +341,12 @@ func storage(spec *v1alpha1.StorageSpec, set *appsv1.StatefulSet) *v1alpha1.Stor
 	}
 	claim := set.Spec.VolumeClaimTemplates[0].Spec
 	out := &v1alpha1.StorageSpec{Size: claim.Resources.Requests[corev1.ResourceStorage], ClassName: claim.StorageClassName}
-	if spec != nil {
-		out.DeletionPolicy = spec.DeletionPolicy
+	if spec == nil {
+		return out
+	}
+	out.DeletionPolicy = spec.DeletionPolicy
+	if storageState(out) != storageState(spec) {
+		out.DeletionPolicy = ptr.To(v1alpha1.DeletionRetain) // The set is to be made anew, and must not take claims along.
 	}
 	return out
 }

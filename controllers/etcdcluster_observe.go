@@ -78,7 +78,7 @@ func (k *EtcdKind) observeObjects(
 		made, _ := etcd.ParseVersion(set.Spec.Template.Annotations[v1alpha1.AnnotationVersion]) // Or it does not say.
 		s.Set = &etcd.Set{
 			UID: string(set.UID), Age: k.Now().Sub(set.CreationTimestamp.Time), Storage: storageState(storage(o.Spec.Storage, set)),
-			Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), Version: made,
+			Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), Version: made, KeepsClaims: keepsClaims(set),
 		}
 	}
 	if s.Open, err = k.open(ctx, o); err != nil {
@@ -168,6 +168,7 @@ func (k *EtcdKind) claims(ctx context.Context, o *v1alpha1.EtcdCluster, set *app
 		}
 		state := claimState(c)
 		state.Ordinal, state.Leaving = n, c.DeletionTimestamp != nil || condemned(c, set)
+		state.Owned = slices.ContainsFunc(c.OwnerReferences, func(r metav1.OwnerReference) bool { return set != nil && r.UID == set.UID })
 		state.Age = k.Now().Sub(c.CreationTimestamp.Time)
 		out = append(out, state)
 	}
@@ -188,6 +189,14 @@ func (k *EtcdKind) claimRefs(ctx context.Context, o *v1alpha1.EtcdCluster) ([]*m
 		}
 	}
 	return out, nil
+}
+
+// keepsClaims reports whether the StatefulSet controller knows that the claims do not go with the set. It takes its references to
+// it off them then.
+func keepsClaims(set *appsv1.StatefulSet) bool {
+	p := set.Spec.PersistentVolumeClaimRetentionPolicy
+	kept := p == nil || p.WhenDeleted != appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+	return kept && set.Status.ObservedGeneration >= set.Generation
 }
 
 // condemned reports whether a claim goes with a StatefulSet that is gone or going.

@@ -26,7 +26,7 @@ func settled(change func(*etcd.State)) etcd.State {
 	s.Record = &etcd.Record{
 		Bootstrap: etcd.BootstrapNew, ClusterID: clusterID, Members: s.Want.Peers[:3], Version: s.Want.Version, Proven: s.Want.Settings,
 	}
-	s.Set, s.Open = &etcd.Set{Replicas: 3}, true
+	s.Set, s.Open = &etcd.Set{Replicas: 3, KeepsClaims: true}, true
 	s.Auth = &etcd.Auth{Enabled: true, PasswordWorks: true}
 	for i, m := range s.Want.Peers[:3] {
 		id := uint64(i + 1)

@@ -445,7 +445,7 @@ func (s *sim) observe(v *simView) etcd.State {
 	made := s.storage
 	if v.set != nil {
 		made = v.set.storage
-		st.Set = &etcd.Set{UID: fmt.Sprint(v.set.uid), Storage: made, Replicas: v.set.members, Version: v.set.made.release}
+		st.Set = &etcd.Set{UID: fmt.Sprint(v.set.uid), Storage: made, KeepsClaims: true, Replicas: v.set.members, Version: v.set.made.release}
 	}
 	if v.record != nil {
 		if s.approves {

@@ -81,6 +81,8 @@ type Set struct {
 	Age time.Duration
 	// Storage that it makes claims with.
 	Storage Storage
+	// KeepsClaims says that it has no claim deleted when it is.
+	KeepsClaims bool
 	// Replicas is the number of pods that it makes.
 	Replicas int
 	// Version that it makes them with, zero when it does not say.
@@ -99,6 +101,8 @@ func (s Set) madeWith(otherwise Version) Version {
 type Claim struct {
 	Name, UID, ResourceVersion string
 	Ordinal                    int
+	// Owned says that it goes with the StatefulSet.
+	Owned bool
 	// Pending says that it has no volume yet.
 	Pending bool
 	// Request is the size in bytes that it asks for, Capacity that of its volume, 0 while it has none.

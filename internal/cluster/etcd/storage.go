@@ -181,13 +181,17 @@ func (s State) largest() (size int64) {
 
 // remakeSet gives the StatefulSet the claim template that is asked for. It restarts nobody and needs no quorum: a volume that
 // cannot be made, or that is too small, may be what keeps members from running. Smaller volumes mean a smaller quota, so these
-// wait until every database is known to be below it.
+// wait until every database is known to be below it. With spec.storage.deletionPolicy Delete the claims refer to the set as their
+// owner; it lets go of them first, or Kubernetes would delete them with it.
 func remakeSet(s State) (cluster.Plan, bool) {
 	if s.Set == nil || s.Want.Storage.madeBy(s.Set.Storage) || s.Want.StorageChanged || s.refusedStorage() != "" {
 		return cluster.Pass()
 	}
 	if s.shrinks() && s.known() && (s.Members == nil || !s.allVote()) {
 		return cluster.Pass()
+	}
+	if i := slices.IndexFunc(s.staying(), func(c Claim) bool { return c.Owned && !c.Leaving }); i >= 0 || !s.Set.KeepsClaims {
+		return cluster.Wait(ReasonVolumes, whileWaiting, "waiting until no claim goes with the StatefulSet, which is to be made anew around its pods")
 	}
 	return cluster.Do(RemakeSet{s.Set.UID}, "spec.storage asks for %s, and the StatefulSet makes volumes of %s: it is made anew around "+
 		"its pods, which run on", s.Want.Storage, s.Set.Storage)

@@ -57,6 +57,14 @@ func TestStorageIsChanged(t *testing.T) {
 		"the set needs no quorum: the volumes may be why there is none": {
 			state: stored(slow(2), func(s *etcd.State) { remake(s); s.Members = nil }), step: etcd.RemakeSet{UID: "set-1"},
 		},
+		"a set that would take its claims along is waited for": {
+			state:  stored(slow(2), func(s *etcd.State) { remake(s); s.Set.KeepsClaims = false }),
+			reason: etcd.ReasonVolumes, says: "no claim goes with the StatefulSet",
+		},
+		"and a claim that it has not let go of": {
+			state:  stored(slow(2), func(s *etcd.State) { remake(s); s.Claims[1].Owned = true }),
+			reason: etcd.ReasonVolumes, says: "no claim goes with the StatefulSet",
+		},
 		"a smaller quota waits for all databases to be known": {
 			state:  stored(slow(1), func(s *etcd.State) { s.Set.Storage, s.Pods[0].View = slow(2), nil }),
 			reason: etcd.ReasonMembersNotReady,
