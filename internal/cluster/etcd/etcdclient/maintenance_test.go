@@ -70,11 +70,21 @@ func TestAFullDatabaseIsCured(t *testing.T) {
 	inThree(t, &v1alpha1.EtcdConfig{QuotaBackendBytes: &quota}, func(ctx context.Context, t *testing.T, c *testCluster, lead *testMember) {
 		t.Helper()
 		w := c.writer(lead)
-		fill(ctx, t, w, func(int) string { return "the-same-key" })
-		steps := c.cure(ctx, t, quota.Value())
-		// A member whose compaction is not over yet has little to gain the first time.
-		if steps["Compacting"] == 0 || steps["DefragmentingMember"] < 3 || steps["DefragmentingMember"] > 9 || steps["DisarmingAlarm"] == 0 {
-			t.Errorf("steps %v", steps)
+		// What bbolt has free by chance may be enough for once; then the history has to go.
+		steps := map[string]int{}
+		for range 5 {
+			fill(ctx, t, w, func(int) string { return "the-same-key" })
+			steps = c.cure(ctx, t, quota.Value())
+			// A member whose compaction is not over yet has little to gain the first time.
+			if steps["DefragmentingMember"] < 3 || steps["DefragmentingMember"] > 9 || steps["DisarmingAlarm"] == 0 || steps["refused"] > 0 {
+				t.Fatalf("steps %v", steps)
+			}
+			if steps["Compacting"] > 0 {
+				break
+			}
+		}
+		if steps["Compacting"] == 0 {
+			t.Error("the history is never thrown away")
 		}
 		if _, err := w.Put(ctx, "the-same-key", "small"); err != nil {
 			t.Errorf("write after the cure: %v", err)
@@ -172,7 +182,9 @@ func (c *testCluster) observe(ctx context.Context, t *testing.T, quota int64) et
 		if s.Want.Version, err = etcd.ParseVersion(v.Version); err != nil {
 			t.Fatal(err)
 		}
-		s.Record = &etcd.Record{Bootstrap: etcd.BootstrapNew, ClusterID: v.ClusterID, Members: peers, Version: s.Want.Version}
+		s.Record = &etcd.Record{
+			Bootstrap: etcd.BootstrapNew, ClusterID: v.ClusterID, Members: peers, Version: s.Want.Version, MinAvailable: etcd.Quorum(len(peers)),
+		}
 		s.Pods = append(s.Pods, etcd.Pod{Name: m.Name, UID: m.Name, Ordinal: i, Ready: true, View: &v, Drained: m.Name == c.drained})
 		if v.Leader == v.MemberID {
 			compacted, err := c.as("operator", "", m).Compacted(ctx)
