@@ -56,7 +56,7 @@ func (g etcdGate) goOnAlone(incident string) error {
 	return nil
 }
 
-// setAside keeps the data of a member that has to join again, next to where it was.
+// setAsideFor keeps the data of a member that has to join again, next to where it was.
 func (g etcdGate) setAsideFor(incident string) error {
 	kept := filepath.Join(g.volume(), etcd.CopyName(incident))
 	if err := os.Rename(g.dataDir, kept); err != nil {
