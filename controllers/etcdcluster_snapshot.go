@@ -59,7 +59,7 @@ func (k *EtcdKind) snapshotJob(job *batchv1.Job, pods []corev1.Pod) *etcd.Snapsh
 		if c.Status != corev1.ConditionTrue {
 			continue
 		}
-		switch c.Type { //nolint:exhaustive // The others are on the way to these two.
+		switch c.Type { // The others are on the way to these two.
 		case batchv1.JobComplete:
 			out.Ended = c.LastTransitionTime.Time
 		case batchv1.JobFailed:

@@ -126,7 +126,7 @@ func freeSpace(dir string) (uint64, error) {
 
 // copyTree copies files and directories, and returns when they are on the disk.
 func copyTree(from, to string) error {
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error { //nolint:wrapcheck // Its errors are ours.
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error { // Its errors are ours.
 		if err != nil {
 			return fmt.Errorf("copy %s: %w", from, err)
 		}
@@ -174,5 +174,5 @@ func syncDir(dir string) error {
 	if err := f.Sync(); err != nil {
 		return errors.Join(fmt.Errorf("sync %s: %w", dir, err), f.Close())
 	}
-	return f.Close() //nolint:wrapcheck // It was only read.
+	return f.Close() // It was only read.
 }

@@ -104,7 +104,7 @@ func clusterID(t *testing.T, c *testCluster, m *testMember) uint64 {
 	eventually(t, "the cluster id", func(ctx context.Context) error {
 		v, err := c.as("operator", "", m).Status(ctx)
 		id = v.ClusterID
-		return err //nolint:wrapcheck // It is shown as it is.
+		return err // It is shown as it is.
 	})
 	return id
 }
