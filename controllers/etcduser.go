@@ -129,7 +129,7 @@ func (k *EtcdUserKind) connection(
 	if err != nil {
 		return nil, err
 	}
-	ca, pair, err := k.ClientKeypair(ctx, c, c.Spec.TLS)
+	ca, pair, err := k.etcd.clientKeypair(ctx, c, record.Reach())
 	if err != nil {
 		return nil, err
 	}

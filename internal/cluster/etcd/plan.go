@@ -62,16 +62,16 @@ const (
 func Next(s State) cluster.Plan {
 	return keepServing(s, cluster.Decide(s,
 		writeRecord, nothingWasRetained,
-		setVersion, neverBehind, reject, restartStuck,
+		setVersion, neverBehind, turnBack, reject, restartStuck,
 		refusePassword, restartLeaderless, recall, waitForMembers, keepIdentity,
 		recordIdentity, authenticate, letClientsIn,
 		refuseStrangers, adopt, replaceLost, judgeCorruption, promote, rejoin,
 		reportForeignPeers, refuseStorage,
 		dropSick, waitForVersion, restartSick, waitForHealth,
-		refuseVersion, waitForLag, rollOut, prove,
+		refuseVersion, waitForLag, tellMembers, closeOther, rollOut, prove, tellClients,
 		shrink, discard,
 		healSpace,
-		stay, awaitAgreement, downgrade, flush, upgrade, grow,
+		stay, awaitAgreement, downgrade, flush, upgrade, grow, beginSwitch,
 		reportRejected, defragmentWhereWorthIt,
 	))
 }
@@ -337,7 +337,7 @@ func lost(s State) (cluster.Plan, bool) {
 func (s State) cureOf(stranger Member) string {
 	for _, p := range s.Record.Members {
 		if s.member(p.URL) == nil {
-			return ": the members were made with another spec.tls.mode or another DNS domain of the Kubernetes cluster; set it back"
+			return ": the members were made with another DNS domain of the Kubernetes cluster; set it back"
 		}
 	}
 	return ": remove it with etcdctl member remove " + FormatID(stranger.ID)
@@ -465,11 +465,11 @@ func successor(s State, leader uint64) *Member {
 		if m.ID == leader || m.Learner || !s.healthy(m) {
 			continue
 		}
-		leaves := s.ordinal(m) >= s.Want.Size
+		leaves := s.Ordinal(m) >= s.Want.Size
 		switch {
-		case best == nil, !leaves && s.ordinal(*best) >= s.Want.Size:
+		case best == nil, !leaves && s.Ordinal(*best) >= s.Want.Size:
 			best = &s.Members[i]
-		case leaves && s.ordinal(*best) < s.Want.Size:
+		case leaves && s.Ordinal(*best) < s.Want.Size:
 		case s.pod(m).View.Applied > s.pod(*best).View.Applied:
 			best = &s.Members[i]
 		}

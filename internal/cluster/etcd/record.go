@@ -32,6 +32,7 @@ const (
 	keyRejected  = "rejected"
 	keyVerdict   = "verdict"
 	keyFlushed   = "flushed"
+	keyTransport = "transport"
 )
 
 // Peer is a member as the specification names it: its pod and its peer URL.
@@ -52,7 +53,8 @@ type Record struct {
 	// Rejected tells the settings apart that were set back, and Verdict says why; empty when none were.
 	Rejected, Verdict string
 	// Flushed says that no member has entries of 3.5 in its log.
-	Flushed bool
+	Flushed   bool
+	Transport Transport
 }
 
 // With returns the record for pods of another version.
@@ -74,7 +76,7 @@ func (r Record) Data() map[string]string {
 	return map[string]string{
 		KeyBootstrap: string(r.Bootstrap), KeyClusterID: id, KeyMembers: members.String(), keyVersion: r.Version.String(),
 		keyProven: r.Proven, keyRejected: r.Rejected, keyVerdict: r.Verdict,
-		keyFlushed: strconv.FormatBool(r.Flushed),
+		keyFlushed: strconv.FormatBool(r.Flushed), keyTransport: r.Transport.encode(),
 	}
 }
 
@@ -88,7 +90,8 @@ func ParseRecord(data map[string]string) (Record, error) {
 		return r, fmt.Errorf("key %s: %w", keyVersion, err)
 	}
 	r.Proven, r.Rejected, r.Verdict, r.Flushed = data[keyProven], data[keyRejected], data[keyVerdict], data[keyFlushed] == "true"
-	return r, nil
+	r.Transport, err = parseTransport(data[keyTransport])
+	return r, err
 }
 
 // ParseIdentity reads what the start gate needs of a record: bootstrap, cluster id and members.
@@ -121,15 +124,15 @@ func ParseIdentity(data map[string]string) (Record, error) {
 
 // Peers are the members that a cluster of the given size has.
 func Peers(name, namespace, domain string, size int, tls bool) []Peer {
-	scheme := "http"
+	scheme, port := "http", PlainPeerPort
 	if tls {
-		scheme = "https"
+		scheme, port = "https", PeerPort
 	}
 	peers := make([]Peer, size)
 	for i := range peers {
 		pod := cluster.Pod(name, i)
 		host := cluster.PodHost(pod, name, namespace, domain)
-		peers[i] = Peer{Name: pod, URL: fmt.Sprintf("%s://%s:%d", scheme, host, PeerPort)}
+		peers[i] = Peer{Name: pod, URL: fmt.Sprintf("%s://%s:%d", scheme, host, port)}
 	}
 	return peers
 }

@@ -38,7 +38,8 @@ type sim struct {
 	uid, template, size int
 	release             etcd.Version
 	persistent, auth    bool
-	certRoot            bool
+	// certs is the TLS of the specification; its certificate makes the operator root.
+	certs bool
 	password            string
 	// bad are the templates whose pods cannot start, weak those whose members run and never get well.
 	bad, weak map[int]bool
@@ -73,6 +74,7 @@ type sim struct {
 type simSet struct {
 	made    simSettings
 	members int
+	reach   etcd.Reach
 }
 
 // simSettings are what pods are made with.
@@ -82,6 +84,9 @@ type simSettings struct {
 }
 
 func (s simSettings) String() string { return fmt.Sprintf("%s/%d", s.release, s.template) }
+
+// hash stands in for that of a pod template: settings, and what is listened for.
+func (s simSettings) hash(plain, tls bool) string { return fmt.Sprintf("%s/%t/%t", s, plain, tls) }
 
 func parseSettings(text string) (s simSettings) {
 	release, template, _ := strings.Cut(text, "/")
@@ -104,6 +109,8 @@ type simPod struct {
 	version string
 	ordinal int
 	simSettings
+	// plain and tls say what it was made to listen for.
+	plain, tls bool
 	born    int
 	disk    *etcdfake.Disk
 	process *etcdfake.Process
@@ -130,15 +137,15 @@ func newSim(seed uint64) *sim {
 	s.size = []int{1, 3, 3, 3, 5, 7}[s.rng.IntN(6)]
 	s.persistent = s.rng.IntN(5) > 0
 	s.auth = s.rng.IntN(4) > 0
-	s.certRoot = s.rng.IntN(3) > 0
+	s.certs = s.rng.IntN(3) > 0
 	s.uid, s.password = 1, "password-1"
 	s.release = releases[s.rng.IntN(len(releases))]
 	if s.rng.IntN(6) == 0 {
 		s.bad[0] = true
 	}
 	s.upkeep = s.newUpkeep()
-	s.note("size %d, persistent %t, auth %t, root by certificate %t, first template bad %t",
-		s.size, s.persistent, s.auth, s.certRoot, s.bad[0])
+	s.note("size %d, persistent %t, auth %t, TLS %t, first template bad %t",
+		s.size, s.persistent, s.auth, s.certs, s.bad[0])
 	return s
 }
 
@@ -148,8 +155,19 @@ func (s *sim) note(format string, args ...any) {
 	s.trace = append(s.trace, fmt.Sprintf(format, args...))
 }
 
-func (s *sim) members(n int) []etcd.Peer {
-	return etcd.Peers("orders", "default", "cluster.local", n, s.certRoot)
+func (s *sim) members(n int, tls bool) []etcd.Peer {
+	return etcd.Peers("orders", "default", "cluster.local", n, tls)
+}
+
+// reach is how members are reached by the record, and without one by the StatefulSet or the specification.
+func (s *sim) reach(r *etcd.Record) etcd.Reach {
+	switch {
+	case r != nil:
+		return r.Reach()
+	case s.set != nil:
+		return s.set.reach
+	}
+	return etcd.Reach{Secure: s.certs}
 }
 
 // write counts a write of the operator and reports whether it crashes right after it.
@@ -200,6 +218,7 @@ func (s *sim) kubelet() {
 func (s *sim) createPod(name string, ordinal int) *simPod {
 	s.pods0++
 	p := &simPod{name: name, uid: fmt.Sprint(s.pods0), ordinal: ordinal, simSettings: s.set.made, born: s.turns}
+	p.plain, p.tls = !s.set.reach.Secure || s.set.reach.Both, s.set.reach.UsesTLS()
 	if s.persistent {
 		if s.claims[ordinal] == nil {
 			s.claims[ordinal] = &simClaim{disk: &etcdfake.Disk{}, uid: s.pods0}
@@ -246,7 +265,8 @@ func (s *sim) runGate(p *simPod) {
 		members = d.Members
 	}
 	process, err := s.net.Start(etcdfake.Config{
-		Self: in.Self, Token: fmt.Sprint(s.uid), State: d.State, Members: members, Version: p.release.String(), Behind: s.rng.IntN(4),
+		Self: in.Self, Token: fmt.Sprint(s.uid), State: d.State, Members: members, Version: p.release.String(), Plain: p.plain, TLS: p.tls,
+		Behind: s.rng.IntN(4),
 	}, p.disk)
 	if errors.Is(err, etcdfake.ErrRemoved) {
 		p.fatal = err.Error()
@@ -331,7 +351,7 @@ func (s *sim) made(r etcd.Record) simSettings {
 
 // ensure applies the StatefulSet.
 func (s *sim) ensure(v *simView) bool {
-	want := simSet{s.made(*v.record), len(v.record.Members)}
+	want := simSet{s.made(*v.record), len(v.record.Members), v.record.Reach()}
 	if s.record == nil || (s.set != nil && *s.set == want) {
 		return true
 	}
@@ -342,7 +362,8 @@ func (s *sim) ensure(v *simView) bool {
 func (s *sim) observe(v *simView) etcd.State {
 	st := etcd.State{
 		Want: etcd.Want{
-			Name: "orders", Size: s.size, Peers: s.members(etcd.MaxSize), Auth: s.auth, CertificateIsRoot: s.certRoot, Persistent: s.persistent,
+			Name: "orders", Size: s.size, Peers: s.members(etcd.MaxSize, s.reach(v.record).Secure), TLS: s.certs, Auth: s.auth, Persistent: s.persistent,
+			CertificateIsRoot: s.reach(v.record).Secure,
 			Version: s.release, Asked: s.asked().String(),
 		},
 		Record: v.record, Claims: v.claims, Open: v.open, Now: simNow,
@@ -353,7 +374,9 @@ func (s *sim) observe(v *simView) etcd.State {
 	}
 	if v.record != nil {
 		made := s.made(*v.record).String()
-		st.Want.Version, st.Want.Settings, st.Want.TemplateHash = s.target(*v.record).release, made, made
+		r := v.record.Reach()
+		st.Want.Version, st.Want.Settings = s.target(*v.record).release, made
+		st.Want.TemplateHash = s.made(*v.record).hash(!r.Secure || r.Both, r.UsesTLS())
 	}
 	for i := range v.pods {
 		st.Pods = append(st.Pods, s.observePod(&v.pods[i]))
@@ -388,7 +411,8 @@ func (s *sim) observe(v *simView) etcd.State {
 
 func (s *sim) observePod(p *simPod) etcd.Pod {
 	out := etcd.Pod{
-		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: p.String(),
+		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: p.hash(p.plain, p.tls),
+		Plain: p.plain, TLS: p.tls,
 		Age: time.Duration(s.turns-p.born) * time.Minute, EverRan: p.everRan,
 		Stuck: (s.bad[p.template] || s.lostClaim(p)) && p.process == nil, Gate: p.gate, Fatal: p.fatal,
 		Drained: p.drained, Defragmentation: s.upkeep.begun[p.uid],
@@ -410,7 +434,8 @@ func (s *sim) observePod(p *simPod) etcd.Pod {
 }
 
 func (s *sim) client(p *etcdfake.Process) *etcdfake.Client {
-	return &etcdfake.Client{Network: s.net, Process: p, Root: s.certRoot, Password: s.password, Crash: s.write}
+	tls := s.reach(s.record).Secure
+	return &etcdfake.Client{Network: s.net, Process: p, TLS: tls, Root: tls, Password: s.password, Crash: s.write}
 }
 
 // act carries out a step against the API server or etcd, and reports whether the operator survived it.
@@ -419,7 +444,14 @@ func (s *sim) act(step cluster.Step) bool {
 	case etcd.WriteBootstrap:
 		return s.writeBootstrap(step)
 	case etcd.Resize:
-		return s.change(func(r *etcd.Record) { r.Members = s.members(step.To) })
+		return s.change(func(r *etcd.Record) { r.Members = s.members(step.To, r.Secure()) })
+	case etcd.SetTransport:
+		return s.change(func(r *etcd.Record) {
+			r.Transport = r.Reach().With(step, nil).Transport
+			r.Members = s.members(len(r.Members), step.Secure)
+		})
+	case etcd.UpdatePeer:
+		return s.reconfigure(step.Via, func(c *etcdfake.Client) error { return c.UpdatePeer(context.Background(), step.ID, step.URL) })
 	case etcd.SetVersion:
 		return s.change(func(r *etcd.Record) { *r = r.With(step.To) })
 	case etcd.NoteFlushed:
@@ -481,7 +513,7 @@ func (s *sim) writeBootstrap(step etcd.WriteBootstrap) bool {
 	if b == etcd.BootstrapNew && len(s.claims) > 0 {
 		return true
 	}
-	s.record = &etcd.Record{Bootstrap: b, Members: s.members(step.Size), Version: step.Version}
+	s.record = &etcd.Record{Bootstrap: b, Members: s.members(step.Size, s.reach(nil).Secure), Version: step.Version, Transport: s.reach(nil).Transport}
 	return !s.write()
 }
 
@@ -651,7 +683,7 @@ func (s *sim) fault() {
 		return s.pods[pods[s.rng.IntN(len(pods))]]
 	}
 	p := pick()
-	switch kind := s.rng.IntN(17); {
+	switch kind := s.rng.IntN(18); {
 	case kind == 0:
 		s.budget = 1 + s.rng.IntN(3)
 	case kind == 1:
@@ -665,6 +697,9 @@ func (s *sim) fault() {
 		s.record = nil
 		// A member that had not started yet cannot be told from one that lost its disk any more.
 		s.diskLost = s.diskLost || s.started() < s.size
+	case kind == 17:
+		s.certs = !s.certs
+		s.note("TLS is asked for: %t", s.certs)
 	case kind == 14:
 		s.size = []int{1, 3, 5, 7}[s.rng.IntN(4)]
 		s.note("spec.size changes to %d", s.size)
@@ -804,7 +839,27 @@ func (s *sim) broken() string {
 	if s.record != nil && s.record.ClusterID != 0 {
 		s.recorded = s.record.ClusterID
 	}
+	if bad := s.deafToClients(); bad != "" {
+		return bad
+	}
 	return s.authOff()
+}
+
+// deafToClients notices a member that does not listen for what the record tells peers and clients to use.
+func (s *sim) deafToClients() string {
+	if s.record == nil {
+		return ""
+	}
+	for _, p := range s.pods {
+		if p.process == nil {
+			continue
+		}
+		_, listed, _ := s.net.Members(p.disk)
+		if tls := s.record.Secure(); listed && ((tls && !p.tls) || (!tls && !p.plain)) {
+			return fmt.Sprintf("TLS is told: %t, and %s does not listen for that", tls, p.name)
+		}
+	}
+	return ""
 }
 
 // authOff notices a member that lets in everybody after it did not.
@@ -943,7 +998,7 @@ func (s *sim) unfit() string {
 		switch {
 		case p.process == nil || !s.net.Voting(p.process):
 			return "settled with a member that does not vote"
-		case p.simSettings != s.asked():
+		case p.simSettings != s.asked() || p.tls != s.certs || p.plain == s.certs:
 			return "settled with an outdated pod"
 		case s.auth != p.process.AuthOn():
 			return "settled with the wrong authentication"
