@@ -27,8 +27,8 @@ func podState(p *corev1.Pod) etcd.Pod {
 		Name:    p.Name, UID: string(p.UID), ResourceVersion: p.ResourceVersion, Ordinal: n,
 		Ready:        podReady(p),
 		Terminating:  p.DeletionTimestamp != nil,
-		Plain:        hasPort(p, etcd.PlainPeerPort),
-		TLS:          hasPort(p, etcd.PeerPort),
+		Plain:        hasPort(p.Spec, etcd.PlainPeerPort),
+		TLS:          hasPort(p.Spec, etcd.PeerPort),
 		TemplateHash: p.Annotations[v1alpha1.AnnotationTemplateHash],
 		EverRan:      hasRun(p, etcd.ContainerEtcd),
 		Started:      startOf(p, etcd.ContainerEtcd),
@@ -41,8 +41,8 @@ func podState(p *corev1.Pod) etcd.Pod {
 }
 
 // hasPort reports whether etcd was made to listen at a port.
-func hasPort(p *corev1.Pod, port int32) bool {
-	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+func hasPort(p corev1.PodSpec, port int32) bool {
+	return slices.ContainsFunc(p.Containers, func(c corev1.Container) bool {
 		return slices.ContainsFunc(c.Ports, func(o corev1.ContainerPort) bool { return o.ContainerPort == port })
 	})
 }

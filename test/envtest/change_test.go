@@ -49,6 +49,18 @@ var redisChanges = map[string]change{
 	"memory limit below use":  {from: `config: {maxMemory: 1Gi}`, to: `resources: {limits: {memory: 512Mi}}`, field: "spec.config.maxMemory", words: "must be below spec.resources.limits.memory"},
 }
 
+// tlsChanges are the changes of spec.tls.mode.
+var tlsChanges = map[string]change{
+	"tls off":                        {to: `tls: {mode: Disabled}`},
+	"tls on":                         {from: `tls: {mode: Disabled}`, to: `tls: {mode: Managed}`},
+	"tls on by default":              {from: `tls: {mode: Disabled}`, to: `tls: <removed>`},
+	"tls on with rotation":           {from: `tls: {mode: Disabled}`, to: `tls: {mode: Managed, rotation: {hold: 90s}}`},
+	"tls on with own certificates":   {from: `tls: {mode: Disabled}`, to: `tls: {mode: Provided, secretName: mine}`},
+	"own certificates away":          {from: `tls: {mode: Provided, secretName: mine}`, to: `tls: {mode: Disabled, secretName: <removed>}`},
+	"tls off, its certificates kept": {from: `tls: {mode: Provided, secretName: mine}`, to: `tls: {mode: Disabled}`, field: "spec.tls.secretName", words: "remove tls.secretName"},
+	"tls off, its rotation kept":     {from: `tls: {mode: Managed, rotation: {hold: 90s}}`, to: `tls: {mode: Disabled}`, field: "spec.tls.rotation", words: "remove tls.rotation"},
+}
+
 var bothChanges = map[string]change{
 	"nothing":                   {to: ``},
 	"pause":                     {to: `paused: true`},
@@ -64,10 +76,6 @@ var bothChanges = map[string]change{
 	"storage class":             {to: `storage: {className: fast}`, field: "spec.storage.className", words: "cannot change"},
 	"other storage class":       {from: `storage: {className: slow}`, to: `storage: {className: fast}`, field: "spec.storage.className", words: "cannot change"},
 	"storage class taken away":  {from: `storage: {className: slow}`, to: `storage: {className: <removed>}`, field: "spec.storage.className", words: "cannot change"},
-	"tls off":                   {to: `tls: {mode: Disabled}`, field: "spec.tls.mode", words: "cannot change yet"},
-	"tls on":                    {from: `tls: {mode: Disabled}`, to: `tls: {mode: Managed}`, field: "spec.tls.mode", words: "cannot change yet"},
-	"tls on by default":         {from: `tls: {mode: Disabled}`, to: `tls: <removed>`, field: "spec.tls.mode", words: "cannot change yet"},
-	"tls to own certificates":   {to: `tls: {mode: Provided, secretName: mine}`, field: "spec.tls.mode", words: "cannot change yet"},
 	"tls to other certificates": {from: `tls: {mode: Provided, secretName: mine}`, to: `tls: {secretName: yours}`, field: "spec.tls.secretName", words: "cannot change yet"},
 	"tls left to its default":   {to: `tls: <removed>`},
 	"auth off":                  {to: `auth: {mode: Disabled}`, field: "spec.auth.mode", words: "cannot change yet"},
@@ -80,11 +88,20 @@ var bothChanges = map[string]change{
 }
 
 func TestChangesOfEtcdClusters(t *testing.T) {
-	changeAll(t, etcdKind, merged(etcdChanges, bothChanges))
+	changeAll(t, etcdKind, merged(etcdChanges, bothChanges, tlsChanges, map[string]change{
+		"tls to own certificates":     {to: `tls: {mode: Provided, secretName: mine}`, field: "spec.tls.mode", words: "set it to Disabled first"},
+		"tls to managed certificates": {from: `tls: {mode: Provided, secretName: mine}`, to: `tls: {mode: Managed, secretName: <removed>}`, field: "spec.tls.mode", words: "set it to Disabled first"},
+		"tls by default to own":       {from: `tls: <removed>`, to: `tls: {mode: Provided, secretName: mine}`, field: "spec.tls.mode", words: "set it to Disabled first"},
+	}))
 }
 
 func TestChangesOfRedisClusters(t *testing.T) {
-	changeAll(t, redisKind, merged(redisChanges, bothChanges))
+	changeAll(t, redisKind, merged(redisChanges, bothChanges, map[string]change{
+		"tls off":                 {to: `tls: {mode: Disabled}`, field: "spec.tls.mode", words: "cannot change yet"},
+		"tls on":                  {from: `tls: {mode: Disabled}`, to: `tls: {mode: Managed}`, field: "spec.tls.mode", words: "cannot change yet"},
+		"tls on by default":       {from: `tls: {mode: Disabled}`, to: `tls: <removed>`, field: "spec.tls.mode", words: "cannot change yet"},
+		"tls to own certificates": {to: `tls: {mode: Provided, secretName: mine}`, field: "spec.tls.mode", words: "cannot change yet"},
+	}))
 }
 
 func changeAll(t *testing.T, k kind, table map[string]change) {

@@ -16,7 +16,9 @@ import (
 type TLSSpecApplyConfiguration struct {
 	// mode is Managed (default: the operator runs a certificate authority for
 	// this cluster), Provided (certificates come from secretName) or Disabled
-	// (plain text). It cannot change yet.
+	// (plain text). An EtcdCluster changes to and from Disabled while it serves:
+	// members listen for both as long as that takes, and clients follow the
+	// connection Secret. That of a RedisCluster cannot change yet.
 	Mode *apiv1alpha1.TLSMode `json:"mode,omitempty"`
 	// secretName names a Secret of the same namespace with the keys ca.crt,
 	// tls.crt and tls.key. Its certificate must be valid for server and client
