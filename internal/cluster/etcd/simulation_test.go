@@ -806,6 +806,8 @@ func (s *sim) recreate() {
 	if s.record != nil {
 		s.release = s.record.Version
 	}
+	// Whoever brings old data back knows whether it was encrypted, too.
+	s.certs = s.reach(s.record).UsesTLS()
 	s.record, s.set, s.stale, s.recorded, s.open = nil, nil, nil, 0, false
 	s.uid++
 	if s.rng.IntN(3) == 0 {

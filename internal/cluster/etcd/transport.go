@@ -115,6 +115,44 @@ func beginSwitch(s State) (cluster.Plan, bool) {
 	return openBoth(s)
 }
 
+// openRetained lets members find each other that an earlier cluster of this name has left, or that lost their record while TLS was
+// being switched: what their disks say of their peers may be what nobody listens for. Once the identity of the cluster is
+// recorded, they have found each other.
+func openRetained(s State) (cluster.Plan, bool) {
+	r, lonely := s.Record, 0
+	for _, p := range s.Pods {
+		if p.View != nil && p.View.Leader == 0 {
+			lonely++
+		}
+	}
+	if s.Members != nil || s.known() || r.Bootstrap == BootstrapNew || r.Transport.Both || s.anyYoung() || lonely < Quorum(len(r.Members)) {
+		return cluster.Pass()
+	}
+	if !r.Secure() && !s.Want.TLS {
+		return cluster.Wait(ReasonNoQuorum, whileWaiting, "the members do not find each other%s: where their volumes are of a cluster with TLS, "+
+			"set spec.tls.mode to Managed until it is Ready", troubles(s))
+	}
+	return cluster.Do(SetTransport{Secure: r.Secure(), Both: true, Told: s.Now},
+		"the members do not find each other: they are made to listen for plain text and TLS, because their volumes may know either")
+}
+
+// tellDeaf brings the URL of a member into line that does not listen for what its peers use any more.
+func tellDeaf(s State) (cluster.Plan, bool) {
+	for _, m := range s.Members {
+		if p := s.pod(m); p != nil && !p.Terminating && p.View != nil && !m.Learner && !p.listens(secure(m.PeerURL)) && p.listens(s.Record.Secure()) {
+			return s.tell(m)
+		}
+	}
+	return cluster.Pass()
+}
+
+// tell tells the quorum the URL of a member that the record has.
+func (s State) tell(m Member) (cluster.Plan, bool) {
+	p, peer := s.pod(m), s.Want.Peers[s.Ordinal(m)]
+	return cluster.Do(UpdatePeer{ID: m.ID, Name: p.Name, URL: peer.URL, Via: s.via(Member{})},
+		"%s: %s listens for %s, and its peers are told to use that", s.switching(), p.Name, wordFor(secure(peer.URL)))
+}
+
 // tellMembers brings the URLs in the member list into line with the record, one at a time. It waits for a learner: an update of
 // one would give it a vote before it has the data (etcd issue 21694).
 func tellMembers(s State) (cluster.Plan, bool) {
@@ -128,8 +166,7 @@ func tellMembers(s State) (cluster.Plan, bool) {
 		case !p.listens(tls):
 			return cluster.Wait(ReasonTransport, whileWaiting, "%s: %s does not listen for %s", s.switching(), p.Name, wordFor(tls))
 		default:
-			return cluster.Do(UpdatePeer{ID: m.ID, Name: p.Name, URL: peer.URL, Via: s.via(Member{})},
-				"%s: %s listens for %s too, and its peers are told to use that", s.switching(), p.Name, wordFor(tls))
+			return s.tell(m)
 		}
 	}
 	return cluster.Pass()
