@@ -39,8 +39,8 @@ type sim struct {
 	release             etcd.Version
 	persistent, auth    bool
 	// certs is the TLS of the specification; its certificate makes the operator root.
-	certs bool
-	password            string
+	certs    bool
+	password string
 	// bad are the templates whose pods cannot start, weak those whose members run and never get well.
 	bad, weak map[int]bool
 
@@ -111,13 +111,13 @@ type simPod struct {
 	simSettings
 	// plain and tls say what it was made to listen for.
 	plain, tls bool
-	born    int
-	disk    *etcdfake.Disk
-	process *etcdfake.Process
-	everRan bool
-	drained bool
-	fatal   string
-	gate    *etcd.GateReport
+	born       int
+	disk       *etcdfake.Disk
+	process    *etcdfake.Process
+	everRan    bool
+	drained    bool
+	fatal      string
+	gate       *etcd.GateReport
 }
 
 // simView is a copy of what the API server held.
@@ -364,7 +364,7 @@ func (s *sim) observe(v *simView) etcd.State {
 		Want: etcd.Want{
 			Name: "orders", Size: s.size, Peers: s.members(etcd.MaxSize, s.reach(v.record).Secure), TLS: s.certs, Auth: s.auth, Persistent: s.persistent,
 			CertificateIsRoot: s.reach(v.record).Secure,
-			Version: s.release, Asked: s.asked().String(),
+			Version:           s.release, Asked: s.asked().String(),
 		},
 		Record: v.record, Claims: v.claims, Open: v.open, Now: simNow,
 	}
