@@ -32,6 +32,9 @@ func firstReach(o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet) etcd.Reach {
 func (k *EtcdKind) secured(o *v1alpha1.EtcdCluster, b etcd.Blueprint) etcd.Blueprint {
 	reach := b.Reach()
 	from := reach.Certificates(o.Spec.TLS)
+	if from == nil {
+		from = &v1alpha1.TLSSpec{} // What it is by default, said aloud.
+	}
 	b.Cluster.Spec.TLS = from
 	if !reach.UsesTLS() {
 		return b

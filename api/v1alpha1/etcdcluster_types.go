@@ -11,7 +11,6 @@ import (
 // +kubebuilder:validation:XValidation:rule=`!has(self.storage) || !has(self.config) || !has(self.config.quotaBackendBytes) || string(self.storage.size).matches('[-+eE]') || !isQuantity(string(self.storage.size)) || string(self.config.quotaBackendBytes).matches('[-+eE]') || !isQuantity(string(self.config.quotaBackendBytes)) || quantity(string(self.config.quotaBackendBytes)).add(quantity('384Mi')).compareTo(quantity(string(self.storage.size))) <= 0`,fieldPath=".config.quotaBackendBytes",message="spec.config.quotaBackendBytes must leave 384Mi of spec.storage.size to the write-ahead log: else the disk is full before the quota is reached; lower the quota or choose a larger volume"
 // +kubebuilder:validation:XValidation:rule=`self.version.startsWith('3.5.') || !has(self.config) || !has(self.config.extra) || !self.config.extra.exists(k, k.startsWith('experimental-'))`,fieldPath=".config.extra",message="spec.config.extra: parameters named experimental-* end with etcd 3.5; later versions know them without that prefix or as a feature gate"
 // +kubebuilder:validation:XValidation:rule=`!self.version.startsWith('3.5.') || !has(self.config) || !has(self.config.extra) || !self.config.extra.exists(k, k in ['bootstrap-defrag-threshold-megabytes', 'compact-hash-check-time', 'compaction-batch-limit', 'compaction-sleep-interval', 'corrupt-check-time', 'distributed-tracing-address', 'distributed-tracing-instance-id', 'distributed-tracing-sampling-rate', 'distributed-tracing-service-name', 'downgrade-check-time', 'enable-distributed-tracing', 'feature-gates', 'snapshot-catchup-entries', 'warning-apply-duration', 'warning-unary-request-duration', 'watch-progress-notify-interval'])`,fieldPath=".config.extra",message="spec.config.extra: this parameter comes with etcd 3.6; in 3.5 its name may begin with experimental-"
-// +kubebuilder:validation:XValidation:rule=`self.?tls.?mode.orValue('Managed') == oldSelf.?tls.?mode.orValue('Managed') || self.?tls.?mode.orValue('Managed') == 'Disabled' || oldSelf.?tls.?mode.orValue('Managed') == 'Disabled'`,fieldPath=".tls.mode",message="spec.tls.mode can change to Disabled and from Disabled, not from one source of certificates to another: set it to Disabled first if plain text meanwhile is acceptable, or create a new cluster"
 type EtcdClusterSpec struct {
 	// size is the number of members: 1, 3, 5 or 7. Half of them (rounded down)
 	// may fail at a time. An even size costs a member more and bears no more
@@ -65,6 +64,7 @@ type EtcdClusterSpec struct {
 	// operator.
 	// +optional
 	// +default={}
+	// +kubebuilder:validation:XValidation:rule=`!has(self.mode) || !has(oldSelf.mode) || self.mode == oldSelf.mode || self.mode == 'Disabled' || oldSelf.mode == 'Disabled'`,fieldPath=".mode",message="spec.tls.mode can change to Disabled and from Disabled, not from one source of certificates to another: set it to Disabled first if plain text meanwhile is acceptable, or create a new cluster"
 	TLS *TLSSpec `json:"tls,omitempty"`
 	// auth of clients. Default: a root user with a generated password.
 	// +optional

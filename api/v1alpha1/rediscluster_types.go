@@ -24,7 +24,6 @@ const (
 // +kubebuilder:validation:XValidation:rule=`self.shards < 3 || self.shards > 500 || self.shards * (1 + self.replicasPerShard) <= 1000`,fieldPath=".shards",message="spec.shards x (1 + spec.replicasPerShard) must be at most 1000: Redis Cluster is made for up to about 1000 nodes"
 // +kubebuilder:validation:XValidation:rule=`!has(self.config) || !has(self.config.maxMemory) || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || string(self.config.maxMemory).matches('[-+eE]') || !isQuantity(string(self.config.maxMemory)) || string(self.resources.limits['memory']).matches('[-+eE]') || !isQuantity(string(self.resources.limits['memory'])) || quantity(string(self.config.maxMemory)).compareTo(quantity(string(self.resources.limits['memory']))) < 0`,fieldPath=".config.maxMemory",message="spec.config.maxMemory must be below spec.resources.limits.memory: the server needs memory beside its data (three quarters of the limit is a good start)"
 // +kubebuilder:validation:XValidation:rule=`self.engine != 'redis' || !self.version.startsWith('7.0.') || !has(self.config) || !has(self.config.extra) || !self.config.extra.exists(k, k in ['set-max-listpack-entries', 'set-max-listpack-value'])`,fieldPath=".config.extra",message="spec.config.extra: set-max-listpack-entries and set-max-listpack-value come with redis 7.2: remove them"
-// +kubebuilder:validation:XValidation:rule=`self.?tls.?mode.orValue('Managed') == oldSelf.?tls.?mode.orValue('Managed')`,fieldPath=".tls.mode",message="spec.tls.mode cannot change yet: switching the encryption of a running cluster is not part of this release; create a new cluster with the wanted mode"
 type RedisClusterSpec struct {
 	// engine is redis (default) or valkey. It cannot change.
 	// +optional
@@ -87,6 +86,7 @@ type RedisClusterSpec struct {
 	// certificates managed by the operator.
 	// +optional
 	// +default={}
+	// +kubebuilder:validation:XValidation:rule=`!has(self.mode) || !has(oldSelf.mode) || self.mode == oldSelf.mode`,fieldPath=".mode",message="spec.tls.mode cannot change yet: switching the encryption of a running cluster is not part of this release; create a new cluster with the wanted mode"
 	TLS *TLSSpec `json:"tls,omitempty"`
 	// auth of clients. Default: the user "default" has a generated password.
 	// +optional

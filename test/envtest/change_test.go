@@ -22,16 +22,27 @@ type change struct {
 }
 
 var etcdChanges = map[string]change{
-	"patch version up":        {to: `version: 3.6.17`},
-	"patch version down":      {to: `version: 3.6.11`},
-	"next minor version":      {to: `version: 3.7.3`},
-	"previous minor version":  {to: `version: 3.5.35`},
-	"a suffix":                {to: `version: 3.7.3-rc.1`, field: "spec.version", words: "without a leading v or a suffix"},
-	"scale out":               {to: `size: 5`},
-	"scale in":                {to: `size: 1`},
-	"an even size":            {to: `size: 4`, field: "spec.size", words: "must be 1, 3, 5 or 7"},
-	"other compaction":        {to: `config: {autoCompactionMode: Revision}`},
-	"experimental key of 3.5": {from: `version: 3.5.35`, to: `config: {extra: {experimental-corrupt-check-time: 1h}}`},
+	"patch version up":               {to: `version: 3.6.17`},
+	"patch version down":             {to: `version: 3.6.11`},
+	"next minor version":             {to: `version: 3.7.3`},
+	"previous minor version":         {to: `version: 3.5.35`},
+	"a suffix":                       {to: `version: 3.7.3-rc.1`, field: "spec.version", words: "without a leading v or a suffix"},
+	"scale out":                      {to: `size: 5`},
+	"scale in":                       {to: `size: 1`},
+	"an even size":                   {to: `size: 4`, field: "spec.size", words: "must be 1, 3, 5 or 7"},
+	"other compaction":               {to: `config: {autoCompactionMode: Revision}`},
+	"experimental key of 3.5":        {from: `version: 3.5.35`, to: `config: {extra: {experimental-corrupt-check-time: 1h}}`},
+	"tls off":                        {to: `tls: {mode: Disabled}`},
+	"tls on":                         {from: `tls: {mode: Disabled}`, to: `tls: {mode: Managed}`},
+	"tls on by default":              {from: `tls: {mode: Disabled}`, to: `tls: <removed>`},
+	"tls on with rotation":           {from: `tls: {mode: Disabled}`, to: `tls: {mode: Managed, rotation: {hold: 90s}}`},
+	"tls on with own certificates":   {from: `tls: {mode: Disabled}`, to: `tls: {mode: Provided, secretName: mine}`},
+	"own certificates away":          {from: `tls: {mode: Provided, secretName: mine}`, to: `tls: {mode: Disabled, secretName: <removed>}`},
+	"tls off, its certificates kept": {from: `tls: {mode: Provided, secretName: mine}`, to: `tls: {mode: Disabled}`, field: "spec.tls.secretName", words: "remove tls.secretName"},
+	"tls off, its rotation kept":     {from: `tls: {mode: Managed, rotation: {hold: 90s}}`, to: `tls: {mode: Disabled}`, field: "spec.tls.rotation", words: "remove tls.rotation"},
+	"tls to own certificates":        {to: `tls: {mode: Provided, secretName: mine}`, field: "spec.tls.mode", words: "set it to Disabled first"},
+	"tls to managed certificates":    {from: `tls: {mode: Provided, secretName: mine}`, to: `tls: {mode: Managed, secretName: <removed>}`, field: "spec.tls.mode", words: "set it to Disabled first"},
+	"tls by default to own":          {from: `tls: <removed>`, to: `tls: {mode: Provided, secretName: mine}`, field: "spec.tls.mode", words: "set it to Disabled first"},
 }
 
 var redisChanges = map[string]change{
@@ -47,18 +58,10 @@ var redisChanges = map[string]change{
 	"replicas spelled out":    {to: `replicasPerShard: 1`},
 	"other memory and policy": {to: `config: {maxMemory: 1Gi, maxMemoryPolicy: allkeys-lru}`},
 	"memory limit below use":  {from: `config: {maxMemory: 1Gi}`, to: `resources: {limits: {memory: 512Mi}}`, field: "spec.config.maxMemory", words: "must be below spec.resources.limits.memory"},
-}
-
-// tlsChanges are the changes of spec.tls.mode.
-var tlsChanges = map[string]change{
-	"tls off":                        {to: `tls: {mode: Disabled}`},
-	"tls on":                         {from: `tls: {mode: Disabled}`, to: `tls: {mode: Managed}`},
-	"tls on by default":              {from: `tls: {mode: Disabled}`, to: `tls: <removed>`},
-	"tls on with rotation":           {from: `tls: {mode: Disabled}`, to: `tls: {mode: Managed, rotation: {hold: 90s}}`},
-	"tls on with own certificates":   {from: `tls: {mode: Disabled}`, to: `tls: {mode: Provided, secretName: mine}`},
-	"own certificates away":          {from: `tls: {mode: Provided, secretName: mine}`, to: `tls: {mode: Disabled, secretName: <removed>}`},
-	"tls off, its certificates kept": {from: `tls: {mode: Provided, secretName: mine}`, to: `tls: {mode: Disabled}`, field: "spec.tls.secretName", words: "remove tls.secretName"},
-	"tls off, its rotation kept":     {from: `tls: {mode: Managed, rotation: {hold: 90s}}`, to: `tls: {mode: Disabled}`, field: "spec.tls.rotation", words: "remove tls.rotation"},
+	"tls off":                 {to: `tls: {mode: Disabled}`, field: "spec.tls.mode", words: "cannot change yet"},
+	"tls on":                  {from: `tls: {mode: Disabled}`, to: `tls: {mode: Managed}`, field: "spec.tls.mode", words: "cannot change yet"},
+	"tls on by default":       {from: `tls: {mode: Disabled}`, to: `tls: <removed>`, field: "spec.tls.mode", words: "cannot change yet"},
+	"tls to own certificates": {to: `tls: {mode: Provided, secretName: mine}`, field: "spec.tls.mode", words: "cannot change yet"},
 }
 
 var bothChanges = map[string]change{
@@ -88,20 +91,11 @@ var bothChanges = map[string]change{
 }
 
 func TestChangesOfEtcdClusters(t *testing.T) {
-	changeAll(t, etcdKind, merged(etcdChanges, bothChanges, tlsChanges, map[string]change{
-		"tls to own certificates":     {to: `tls: {mode: Provided, secretName: mine}`, field: "spec.tls.mode", words: "set it to Disabled first"},
-		"tls to managed certificates": {from: `tls: {mode: Provided, secretName: mine}`, to: `tls: {mode: Managed, secretName: <removed>}`, field: "spec.tls.mode", words: "set it to Disabled first"},
-		"tls by default to own":       {from: `tls: <removed>`, to: `tls: {mode: Provided, secretName: mine}`, field: "spec.tls.mode", words: "set it to Disabled first"},
-	}))
+	changeAll(t, etcdKind, merged(etcdChanges, bothChanges))
 }
 
 func TestChangesOfRedisClusters(t *testing.T) {
-	changeAll(t, redisKind, merged(redisChanges, bothChanges, map[string]change{
-		"tls off":                 {to: `tls: {mode: Disabled}`, field: "spec.tls.mode", words: "cannot change yet"},
-		"tls on":                  {from: `tls: {mode: Disabled}`, to: `tls: {mode: Managed}`, field: "spec.tls.mode", words: "cannot change yet"},
-		"tls on by default":       {from: `tls: {mode: Disabled}`, to: `tls: <removed>`, field: "spec.tls.mode", words: "cannot change yet"},
-		"tls to own certificates": {to: `tls: {mode: Provided, secretName: mine}`, field: "spec.tls.mode", words: "cannot change yet"},
-	}))
+	changeAll(t, redisKind, merged(redisChanges, bothChanges))
 }
 
 func changeAll(t *testing.T, k kind, table map[string]change) {
