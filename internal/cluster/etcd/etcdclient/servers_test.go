@@ -72,8 +72,8 @@ type testCluster struct {
 type testMember struct {
 	etcd.Peer
 	client, peer, plain, metrics int
-	cmd                   *exec.Cmd
-	config                string
+	cmd                          *exec.Cmd
+	config                       string
 }
 
 func newTestCluster(t *testing.T, version, binary string, size int, mode v1alpha1.TLSMode, config ...*v1alpha1.EtcdConfig) *testCluster {

@@ -94,7 +94,9 @@ func (c *testCluster) switchTLS(version string, tls bool, password string) {
 		id := c.idByURL(m, password)
 		m.URL = m.url(tls)
 		for range 2 {
-			if err := within(c.t, func(ctx context.Context) error { return c.as("operator", password, c.members[0]).UpdatePeer(ctx, id, m.URL) }); err != nil {
+			if err := within(c.t, func(ctx context.Context) error {
+				return c.as("operator", password, c.members[0]).UpdatePeer(ctx, id, m.URL)
+			}); err != nil {
 				c.t.Fatal(err)
 			}
 		}
