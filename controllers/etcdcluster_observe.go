@@ -231,11 +231,15 @@ func (k *EtcdKind) access(ctx context.Context, o *v1alpha1.EtcdCluster) (access,
 		return access{}, err
 	}
 	a := access{password: password, former: former, domain: k.domain(o, record)}
-	if !record.Secure() {
+	reach, err := k.reach(ctx, o, record)
+	if err != nil {
+		return a, err
+	}
+	if !reach.Secure {
 		a.fingerprint = sha256.Sum256(slices.Concat([]byte(password), []byte{0}, []byte(former)))
 		return a, nil
 	}
-	from := record.Reach().Certificates(o.Spec.TLS)
+	from := reach.Certificates(o.Spec.TLS)
 	ca, pair, err := k.Keypair(ctx, o, from, cluster.OperatorTLSSecret(o.Name))
 	if err != nil {
 		return a, certificateError{err}

@@ -27,6 +27,18 @@ func firstReach(o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet) etcd.Reach {
 	return r
 }
 
+// reach is how the members of a cluster are reached, with or without a record.
+func (k *EtcdKind) reach(ctx context.Context, o *v1alpha1.EtcdCluster, record etcd.Record) (etcd.Reach, error) {
+	if len(record.Members) > 0 {
+		return record.Reach(), nil
+	}
+	set, err := k.statefulSet(ctx, o)
+	if err != nil {
+		return etcd.Reach{}, err
+	}
+	return firstReach(o, set), nil
+}
+
 // secured completes a blueprint with the certificates that the members use, which may not be those that the specification asks
 // for by now. They are remembered: where TLS is to be switched off, the specification says nothing of them.
 func (k *EtcdKind) secured(o *v1alpha1.EtcdCluster, b etcd.Blueprint) etcd.Blueprint {

@@ -107,12 +107,14 @@ func (s WriteBootstrap) String() string {
 func (s SetVersion) String() string {
 	return fmt.Sprintf("make pods with %s instead of %s", s.To, s.From)
 }
+
 func (s SetTransport) String() string {
 	if s.Both {
 		return "listen for plain text and TLS, use " + wordFor(s.Secure)
 	}
 	return "listen for " + wordFor(s.Secure) + " alone"
 }
+
 func (s UpdatePeer) String() string      { return "tell the peers of " + s.Name + " to use " + s.URL }
 func (s Reject) String() string          { return "set settings " + s.Asked + " back" }
 func (s Prove) String() string           { return "remember settings " + Sum(s.Settings) }
