@@ -52,7 +52,7 @@ func (r *reopening) look(ctx context.Context, o options) {
 		fmt.Fprintln(os.Stderr, "reopen:", err)
 		return
 	}
-	fmt.Fprintf(os.Stderr, "the Secret says TLS: %t; connected anew\n", secure)
+	fmt.Fprintf(os.Stderr, "%s: the Secret says TLS: %t; connected anew\n", time.Now().UTC().Format(time.TimeOnly), secure)
 	r.mu.Lock()
 	former := r.store
 	r.store, r.secure = next, secure
