@@ -52,6 +52,18 @@ func TestTLSIsSwitched(t *testing.T) {
 		"a change waits for another size": {
 			state: transported(true, false, false, func(s *etcd.State) { s.Want.Size = 5 }), step: etcd.Resize{From: 3, To: 4},
 		},
+		"a change comes before the snapshot of an upgrade": {
+			state: transported(true, false, false, func(s *etcd.State) {
+				s.Want.Version, s.Want.Snapshot, s.ClusterVersion = v37, true, etcd.Version{Major: 3, Minor: 6}
+			}),
+			step: etcd.SetTransport{Secure: true, Both: true},
+		},
+		"a change waits for a quorum that is recovered": {
+			state: transported(true, false, false, func(s *etcd.State) {
+				s.Record.Recovery, s.Members = etcd.Recovery{Incident: "abc123", Phase: etcd.RecoveryStarted, Survivor: "orders-1"}, nil
+			}),
+			reason: etcd.ReasonRecovering,
+		},
 		"a change waits for another version": {
 			state: transported(true, false, false, func(s *etcd.State) {
 				s.Want.Version, s.ClusterVersion = v37, etcd.Version{Major: 3, Minor: 6}
@@ -160,11 +172,13 @@ func TestWhatIsSaidWhileTLSIsSwitched(t *testing.T) {
 }
 
 func TestCertificatesComeFromWhereMembersHaveThem(t *testing.T) {
-	managed, disabled, provided := v1alpha1.TLSManaged, v1alpha1.TLSDisabled, v1alpha1.TLSProvided
+	managed, disabled, provided, issued := v1alpha1.TLSManaged, v1alpha1.TLSDisabled, v1alpha1.TLSProvided, v1alpha1.TLSCertManager
 	secret := "mine"
 	spec := map[string]*v1alpha1.TLSSpec{
 		"managed": {Mode: &managed}, "default": nil, "rotated": {Mode: &managed, Rotation: &v1alpha1.RotationSpec{}},
 		"off": {Mode: &disabled}, "own": {Mode: &provided, SecretName: &secret},
+		"issued":  {Mode: &issued, IssuerRef: &v1alpha1.IssuerReference{Name: "ours"}},
+		"another": {Mode: &issued, IssuerRef: &v1alpha1.IssuerReference{Name: "theirs"}},
 	}
 	for name, tc := range map[string]struct {
 		reach     etcd.Reach
@@ -176,6 +190,7 @@ func TestCertificatesComeFromWhereMembersHaveThem(t *testing.T) {
 		"managed, with new rotation":   {etcd.Reach{Secure: true, Transport: etcd.Transport{TLS: spec["default"]}}, "rotated", "rotated", true},
 		"managed, spelled out":         {etcd.Reach{Secure: true, Transport: etcd.Transport{TLS: spec["managed"]}}, "default", "default", true},
 		"own ones, to be switched off": {etcd.Reach{Secure: true, Transport: etcd.Transport{TLS: spec["own"]}}, "off", "own", false},
+		"another issuer":               {etcd.Reach{Secure: true, Transport: etcd.Transport{TLS: spec["issued"]}}, "another", "another", true},
 		"others are asked for":         {etcd.Reach{Transport: etcd.Transport{Both: true, TLS: spec["own"]}}, "managed", "own", false},
 	} {
 		t.Run(name, func(t *testing.T) {
