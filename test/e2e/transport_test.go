@@ -22,7 +22,7 @@ func TestTLSIsSwitchedOffAndOnUnderLoad(t *testing.T) {
 	var l *harness.Load
 	// A kubelet takes up to a minute and a half to bring a Secret into a pod, and the members restart soon after the hold.
 	managed := &v1alpha1.TLSSpec{
-		Mode: ptr.To(v1alpha1.TLSManaged), Rotation: &v1alpha1.RotationSpec{Hold: &metav1.Duration{Duration: 150 * time.Second}},
+		Mode: ptr.To(v1alpha1.TLSManaged), Rotation: &v1alpha1.RotationSpec{Hold: &metav1.Duration{Duration: 120 * time.Second}},
 	}
 	feature := features.New("transport").
 		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
