@@ -84,7 +84,7 @@ func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
 	if err := k.EnsureCertificates(ctx, o, k.certificates(o, b)); err != nil {
 		return err
 	}
-	if b.TrustSum, err = k.trustSum(ctx, o); err != nil {
+	if b.TrustSum, err = k.trustSum(ctx, o, b); err != nil {
 		return err
 	}
 	if err := k.Apply(ctx, o, &corev1.Service{ObjectMeta: objectMeta(o, cluster.PeersService(o.Name))}, b.PeersService()); err != nil {
@@ -201,9 +201,9 @@ func (k *EtcdKind) ensureAccess(ctx context.Context, o *v1alpha1.EtcdCluster, b 
 }
 
 func (k *EtcdKind) ensureConnection(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint, password string) error {
-	ca, pair, err := k.ClientKeypair(ctx, o, o.Spec.TLS)
+	ca, pair, err := k.clientKeypair(ctx, o, b.Reach())
 	if err != nil {
-		return certificateError{err}
+		return err
 	}
 	return k.EnsureSecret(ctx, o, cluster.ConnectionSecret(o.Name), typeServiceBinding, etcd.Labels(o.Name),
 		b.Connection(password, ca, pair))
@@ -215,7 +215,11 @@ func (k *EtcdKind) blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd
 	if err != nil {
 		return etcd.Blueprint{}, err
 	}
-	b, err := k.planned(o, record)
+	set, err := k.statefulSet(ctx, o)
+	if err != nil {
+		return etcd.Blueprint{}, err
+	}
+	b, err := k.planned(o, record, firstReach(o, set))
 	if err != nil {
 		return b, err
 	}
@@ -224,10 +228,6 @@ func (k *EtcdKind) blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd
 	}
 	b.Domain = k.domain(o, b.Record)
 	if b.SigningSum, err = k.signingSum(ctx, o); err != nil {
-		return b, err
-	}
-	set, err := k.statefulSet(ctx, o)
-	if err != nil {
 		return b, err
 	}
 	b.Storage = storage(o.Spec.Storage, set)
@@ -242,7 +242,7 @@ func (k *EtcdKind) blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd
 
 // planned returns what follows from the specification and the record alone: the settings that pods are made with, which are the
 // proven ones while those of the specification are rejected.
-func (k *EtcdKind) planned(o *v1alpha1.EtcdCluster, record etcd.Record) (etcd.Blueprint, error) {
+func (k *EtcdKind) planned(o *v1alpha1.EtcdCluster, record etcd.Record, first etcd.Reach) (etcd.Blueprint, error) {
 	made := o.DeepCopy()
 	asked, err := etcd.SettingsOf(o.Spec).Encode()
 	if err != nil {
@@ -260,10 +260,9 @@ func (k *EtcdKind) planned(o *v1alpha1.EtcdCluster, record etcd.Record) (etcd.Bl
 		return etcd.Blueprint{}, invalid("spec.version: %q is not a supported version of etcd: use 3.5 (from 3.5.11), 3.6 or 3.7", o.Spec.Version)
 	}
 	b := etcd.Blueprint{
-		Cluster: made, Target: target, Version: target, Record: record, AgentImage: k.AgentImage, Asked: etcd.Sum(asked),
-		ServerSecret: TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)),
-		PeerSecret:   TLSSecret(o.Spec.TLS, cluster.PeerTLSSecret(o.Name)),
+		Cluster: made, Target: target, Version: target, Record: record, First: first, AgentImage: k.AgentImage, Asked: etcd.Sum(asked),
 	}
+	b = k.secured(o, b)
 	if len(record.Members) > 0 {
 		b.Version = record.Version
 	}
@@ -364,5 +363,5 @@ func (k *EtcdKind) Report(o *v1alpha1.EtcdCluster, s etcd.State, p cluster.Plan,
 	if s.Want.Name != "" {
 		st.Certificates = certificateStatus(s.Certificates)
 	}
-	setConditions(&st.Conditions, o.Generation, append(etcd.Conditions(s, p, err), tlsReady(o.Spec.TLS, s.Certificates, err))...)
+	setConditions(&st.Conditions, o.Generation, append(etcd.Conditions(s, p, err), switching(tlsReady(o.Spec.TLS, s.Certificates, err), s))...)
 }

@@ -69,10 +69,11 @@ func (k *EtcdKind) writeBootstrap(ctx context.Context, o *v1alpha1.EtcdCluster, 
 		if err := k.label(ctx, live, etcd.Labels(o.Name)); err != nil {
 			return err
 		}
-		return k.foundAfterAll(ctx, live, b, step.Bootstrap)
+		return k.foundAfterAll(ctx, o, live, b, step.Bootstrap)
 	}
 	b.Record = etcd.Record{
 		Bootstrap: step.Bootstrap, Members: b.Peers()[:step.Size], Version: step.Version, MinAvailable: etcd.Quorum(step.Size),
+		Transport: b.Reach().Transport,
 	}
 	if step.Bootstrap == etcd.BootstrapNew {
 		found, err := k.anyClaim(ctx, o)
@@ -118,7 +119,9 @@ func (k *EtcdKind) anyClaim(ctx context.Context, o *v1alpha1.EtcdCluster) (bool,
 	return false, nil
 }
 
-func (k *EtcdKind) foundAfterAll(ctx context.Context, live *corev1.ConfigMap, b etcd.Blueprint, bootstrap etcd.Bootstrap) error {
+func (k *EtcdKind) foundAfterAll(
+	ctx context.Context, o *v1alpha1.EtcdCluster, live *corev1.ConfigMap, b etcd.Blueprint, bootstrap etcd.Bootstrap,
+) error {
 	record, err := etcd.ParseRecord(live.Data)
 	if err != nil {
 		return fmt.Errorf("ConfigMap %s: %w", live.Name, err)
@@ -127,11 +130,12 @@ func (k *EtcdKind) foundAfterAll(ctx context.Context, live *corev1.ConfigMap, b 
 		return nil // Already done; the cache has yet to show it.
 	}
 	record.Bootstrap = bootstrap
-	return k.patchRecord(ctx, live, b, record)
+	return k.patchRecord(ctx, o, live, b, record)
 }
 
-func (k *EtcdKind) patchRecord(ctx context.Context, live *corev1.ConfigMap, b etcd.Blueprint, record etcd.Record) error {
+func (k *EtcdKind) patchRecord(ctx context.Context, o *v1alpha1.EtcdCluster, live *corev1.ConfigMap, b etcd.Blueprint, record etcd.Record) error {
 	b.Record = record
+	b = k.secured(o, b)
 	data, err := b.ConfigData(b.Record)
 	if err != nil {
 		return err
@@ -180,7 +184,7 @@ func (k *EtcdKind) recordClusterID(ctx context.Context, o *v1alpha1.EtcdCluster,
 		return err
 	}
 	record.ClusterID = id
-	return k.patchRecord(ctx, live, b, record)
+	return k.patchRecord(ctx, o, live, b, record)
 }
 
 func (k *EtcdKind) withPassword(

@@ -15,8 +15,8 @@ import (
 // certificates are what a cluster needs.
 func (k *EtcdKind) certificates(o *v1alpha1.EtcdCluster, b etcd.Blueprint) Certificates {
 	return Certificates{
-		Spec: o.Spec.TLS, Labels: etcd.Labels(o.Name), Leafs: etcd.Leafs(o.Name, o.Namespace, b.Domain), Hosts: b.Hosts(),
-		InUse: b.Record.ClusterID != 0,
+		Spec: b.Cluster.Spec.TLS, Labels: etcd.Labels(o.Name), Leafs: etcd.Leafs(o.Name, o.Namespace, b.Domain), Hosts: b.Hosts(),
+		InUse: b.Record.ClusterID != 0 && b.Reach().UsesTLS(),
 		Servers: func(ctx context.Context, fingerprint string) (Servers, error) {
 			return k.trusting(ctx, o, b.Record, fingerprint)
 		},
@@ -58,8 +58,11 @@ func (k *EtcdKind) trusting(ctx context.Context, o *v1alpha1.EtcdCluster, record
 
 // trustSum is the fingerprint of the authorities in the Secret that the members mount, empty without TLS or before there
 // is one.
-func (k *EtcdKind) trustSum(ctx context.Context, o *v1alpha1.EtcdCluster) (string, error) {
-	ca, _, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.PeerTLSSecret(o.Name))
+func (k *EtcdKind) trustSum(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) (string, error) {
+	if !b.Reach().UsesTLS() {
+		return "", nil
+	}
+	ca, _, err := k.Keypair(ctx, o, b.Cluster.Spec.TLS, cluster.PeerTLSSecret(o.Name))
 	if err != nil {
 		return "", certificateError{err}
 	}
@@ -71,7 +74,7 @@ func (k *EtcdKind) trustSum(ctx context.Context, o *v1alpha1.EtcdCluster) (strin
 func (k *EtcdKind) observeCertificates(
 	ctx context.Context, o *v1alpha1.EtcdCluster, b *etcd.Blueprint, set *appsv1.StatefulSet,
 ) (r clustertls.Report, err error) {
-	if b.TrustSum, err = k.trustSum(ctx, o); err != nil {
+	if b.TrustSum, err = k.trustSum(ctx, o, *b); err != nil {
 		return r, err
 	}
 	if b.TrustSum == "" && b.PeerSecret != "" && set != nil {
@@ -79,7 +82,7 @@ func (k *EtcdKind) observeCertificates(
 			Reason: v1alpha1.ReasonReconcileError, Message: fmt.Sprintf("Secret %s is gone, and is written anew", b.PeerSecret),
 		}}
 	}
-	if r, err = k.CertificateReport(ctx, o, o.Spec.TLS, etcd.Leafs(o.Name, o.Namespace, b.Domain)); err != nil {
+	if r, err = k.CertificateReport(ctx, o, b.Cluster.Spec.TLS, etcd.Leafs(o.Name, o.Namespace, b.Domain)); err != nil {
 		return r, certificateError{err}
 	}
 	return r, nil

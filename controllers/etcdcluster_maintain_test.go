@@ -79,7 +79,7 @@ func (s *stage) fragment() {
 	s.t.Helper()
 	s.put(9)
 	s.deleteAll()
-	c := &etcdfake.Client{Network: s.net, Process: s.procs["orders-0"], Root: true}
+	c := &etcdfake.Client{Network: s.net, Process: s.procs["orders-0"], TLS: true, Root: true}
 	v, err := c.Status(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)

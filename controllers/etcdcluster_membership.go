@@ -28,6 +28,10 @@ func (k *EtcdKind) change(ctx context.Context, o *v1alpha1.EtcdCluster, step clu
 		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.Promote(ctx, step.ID) })
 	case etcd.RemoveMember:
 		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.RemoveMember(ctx, step.ID) })
+	case etcd.SetTransport:
+		return k.setTransport(ctx, o, step)
+	case etcd.UpdatePeer:
+		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.UpdatePeer(ctx, step.ID, step.URL) })
 	case etcd.SetVersion:
 		return k.setVersion(ctx, o, step)
 	case etcd.Edit:
@@ -83,7 +87,7 @@ func (k *EtcdKind) note(ctx context.Context, o *v1alpha1.EtcdCluster, change fun
 		return err
 	}
 	change(&record)
-	return k.patchRecord(ctx, live, b, record)
+	return k.patchRecord(ctx, o, live, b, record)
 }
 
 // unmoved reads what a change of the members was decided on past the cache, and holds when it has changed since: the record, and

@@ -124,26 +124,27 @@ func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint) (etcd.Want, e
 		secret = cluster.AuthSecret(o.Name)
 	}
 	return etcd.Want{
-		Name:              o.Name,
-		Size:              int(o.Spec.Size),
-		Peers:             b.Peers(),
-		TemplateHash:      hash,
-		Maintenance:       policy,
-		Version:           b.Target,
-		Settings:          made,
-		Asked:             b.Asked,
-		Snapshot:          o.Spec.Upgrade.NeedsSnapshot(),
-		ImageOverridden:   b.Cluster.Spec.Image != nil,
-		Auth:              o.Spec.Auth.AuthMode() == v1alpha1.AuthPassword,
-		PasswordSecret:    secret,
-		CertificateIsRoot: o.Spec.TLS.Issued(),
-		Persistent:        b.Storage != nil,
-		Approved:          o.Annotations[v1alpha1.AnnotationRecover],
-		RecoverAfter:      o.Spec.Recovery.After(),
-		StorageChanged:    (o.Spec.Storage == nil) != (b.Storage == nil),
-		Storage:           storageState(o.Spec.Storage),
-		StorageQuota:      b.QuotaOn(storageState(o.Spec.Storage).Size),
-		Hibernated:        o.IsHibernated(),
+		Name:            o.Name,
+		Size:            int(o.Spec.Size),
+		Peers:           b.Peers(),
+		TLS:             b.Reach().WantsTLS(o.Spec.TLS),
+		Hold:            b.Cluster.Spec.TLS.RotationHold(),
+		TemplateHash:    hash,
+		Maintenance:     policy,
+		Version:         b.Target,
+		Settings:        made,
+		Asked:           b.Asked,
+		Snapshot:        o.Spec.Upgrade.NeedsSnapshot(),
+		ImageOverridden: b.Cluster.Spec.Image != nil,
+		Auth:            o.Spec.Auth.AuthMode() == v1alpha1.AuthPassword,
+		PasswordSecret:  secret,
+		Persistent:      b.Storage != nil,
+		Approved:        o.Annotations[v1alpha1.AnnotationRecover],
+		RecoverAfter:    o.Spec.Recovery.After(),
+		StorageChanged:  (o.Spec.Storage == nil) != (b.Storage == nil),
+		Storage:         storageState(o.Spec.Storage),
+		StorageQuota:    b.QuotaOn(storageState(o.Spec.Storage).Size),
+		Hibernated:      o.IsHibernated(),
 	}, nil
 }
 
@@ -260,14 +261,20 @@ func (k *EtcdKind) access(ctx context.Context, o *v1alpha1.EtcdCluster) (access,
 		return access{}, err
 	}
 	a := access{password: password, former: former, domain: k.domain(o, record)}
-	ca, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.OperatorTLSSecret(o.Name))
+	reach, err := k.reach(ctx, o, record)
+	if err != nil {
+		return a, err
+	}
+	if !reach.Secure {
+		a.fingerprint = sha256.Sum256(slices.Concat([]byte(password), []byte{0}, []byte(former)))
+		return a, nil
+	}
+	from := reach.Certificates(o.Spec.TLS)
+	ca, pair, err := k.Keypair(ctx, o, from, cluster.OperatorTLSSecret(o.Name))
 	if err != nil {
 		return a, certificateError{err}
 	}
 	a.fingerprint = sha256.Sum256(slices.Concat(ca, []byte{0}, pair.Cert, []byte{0}, pair.Key, []byte{0}, []byte(password), []byte{0}, []byte(former)))
-	if o.Spec.TLS.TLSMode() == v1alpha1.TLSDisabled {
-		return a, nil
-	}
 	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
 		return a, certificateError{fmt.Errorf("the operator's certificate: %w", err)}
@@ -275,7 +282,7 @@ func (k *EtcdKind) access(ctx context.Context, o *v1alpha1.EtcdCluster) (access,
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
 		return a, certificateError{invalid("spec.tls: the certificate authority (ca.crt) of %s cannot be read: replace it",
-			TLSSecret(o.Spec.TLS, cluster.OperatorTLSSecret(o.Name)))}
+			TLSSecret(from, cluster.OperatorTLSSecret(o.Name)))}
 	}
 	a.tls = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}
 	return a, nil
@@ -391,12 +398,8 @@ func (k *EtcdKind) askCluster(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 	if err != nil {
 		return false
 	}
-	byURL := map[string]int{}
-	for i, p := range s.Want.Peers {
-		byURL[p.URL] = i
-	}
-	slices.SortFunc(members, func(a, b etcd.Member) int { return byURL[a.PeerURL] - byURL[b.PeerURL] })
 	s.Members = members
+	slices.SortStableFunc(s.Members, func(a, b etcd.Member) int { return s.Ordinal(a) - s.Ordinal(b) })
 	asWanted := etcd.Auth{Enabled: s.Want.Auth, PasswordWorks: s.Want.Auth}
 	if k.trusts(o.UID, password) {
 		s.Auth = &asWanted

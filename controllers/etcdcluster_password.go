@@ -30,7 +30,11 @@ func (k *EtcdKind) ensurePassword(ctx context.Context, o *v1alpha1.EtcdCluster) 
 		return "", err
 	}
 	var claims []*metav1ac.OwnerReferenceApplyConfiguration
-	if !o.Spec.TLS.Issued() {
+	byCertificate, err := k.rootByCertificate(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	if !byCertificate {
 		if claims, err = k.claimRefs(ctx, o); err != nil {
 			return "", err
 		}
@@ -80,11 +84,24 @@ func (k *EtcdKind) firstPassword(ctx context.Context, o *v1alpha1.EtcdCluster, w
 		return map[string]string{PasswordKey: wanted}, nil
 	}
 	record, err := k.record(ctx, o)
-	if err != nil || record.ClusterID == 0 || o.Spec.TLS.Issued() {
+	if err != nil || record.ClusterID == 0 {
+		return nil, err
+	}
+	if byCertificate, err := k.rootByCertificate(ctx, o); byCertificate || err != nil {
 		return nil, err
 	}
 	return nil, invalid("Secret %s with the password of root is gone: restore it with that password under the key %s",
 		cluster.AuthSecret(o.Name), PasswordKey)
+}
+
+// rootByCertificate reports whether the operator's certificate makes it root, now and when the specification has come true.
+func (k *EtcdKind) rootByCertificate(ctx context.Context, o *v1alpha1.EtcdCluster) (bool, error) {
+	record, err := k.record(ctx, o)
+	if err != nil || !o.Spec.TLS.Issued() {
+		return false, err
+	}
+	r := record.Reach()
+	return len(record.Members) == 0 || (r.Secure && r.Certificates(o.Spec.TLS) == o.Spec.TLS), nil
 }
 
 // password returns the wanted password of root, and the one that it may still have: empty when that is no other.

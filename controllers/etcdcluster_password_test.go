@@ -47,7 +47,7 @@ func (s *timed) password() string {
 	s.t.Helper()
 	given := string(s.secret("orders-connection").Data[PasswordKey])
 	for name, p := range s.procs {
-		c := &etcdfake.Client{Network: s.net, Process: p, Password: given}
+		c := &etcdfake.Client{Network: s.net, Process: p, TLS: s.cluster().Spec.TLS.TLSMode() != v1alpha1.TLSDisabled, Password: given}
 		if a, err := c.Auth(s.t.Context(), given); err != nil || !a.PasswordWorks {
 			s.t.Fatalf("%s does not take the password that clients are given: %+v, %v", name, a, err)
 		}

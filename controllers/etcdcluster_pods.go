@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -25,6 +27,8 @@ func podState(p *corev1.Pod) etcd.Pod {
 		Name:    p.Name, UID: string(p.UID), ResourceVersion: p.ResourceVersion, Ordinal: n,
 		Ready:        podReady(p),
 		Terminating:  p.DeletionTimestamp != nil,
+		Plain:        hasPort(p.Spec, etcd.PlainPeerPort),
+		TLS:          hasPort(p.Spec, etcd.PeerPort),
 		TemplateHash: p.Annotations[v1alpha1.AnnotationTemplateHash],
 		EverRan:      hasRun(p, etcd.ContainerEtcd),
 		Started:      startOf(p, etcd.ContainerEtcd),
@@ -34,6 +38,13 @@ func podState(p *corev1.Pod) etcd.Pod {
 		Gate:         gateReport(p),
 		Drained:      p.Labels[v1alpha1.LabelServing] != "true",
 	}
+}
+
+// hasPort reports whether etcd was made to listen at a port.
+func hasPort(p corev1.PodSpec, port int32) bool {
+	return slices.ContainsFunc(p.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Ports, func(o corev1.ContainerPort) bool { return o.ContainerPort == port })
+	})
 }
 
 // fatalTries is how often etcd must have ended over its data before that is believed.

@@ -97,7 +97,11 @@ func (k *EtcdKind) takeSnapshot(ctx context.Context, o *v1alpha1.EtcdCluster, st
 	if b.Storage == nil {
 		return nil // It was decided on another cluster.
 	}
-	job, err := b.SnapshotJob(step, TLSSecret(o.Spec.TLS, cluster.OperatorTLSSecret(o.Name)))
+	secret := ""
+	if b.Reach().Secure {
+		secret = TLSSecret(b.Cluster.Spec.TLS, cluster.OperatorTLSSecret(o.Name))
+	}
+	job, err := b.SnapshotJob(step, secret)
 	if err != nil {
 		return err
 	}

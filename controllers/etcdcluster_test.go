@@ -137,7 +137,7 @@ func (s *stage) newOperator() *Loop[*v1alpha1.EtcdCluster, etcd.State] {
 	kind.upkeep = newUpkeep(0, func(run func()) { run() }) // The etcd in memory knows no two things at a time.
 	kind.connect = func(cfg etcdclient.Config) memberClient {
 		pod, _, _ := strings.Cut(cfg.Host, ".")
-		return &lazyClient{s: s, pod: pod, root: etcdclient.IsRoot(cfg.TLS), password: cfg.Password, former: cfg.Former}
+		return &lazyClient{s: s, pod: pod, tls: cfg.TLS != nil, root: etcdclient.IsRoot(cfg.TLS), password: cfg.Password, former: cfg.Former}
 	}
 	return &Loop[*v1alpha1.EtcdCluster, etcd.State]{Kind: kind, Client: s.api, Events: events.NewFakeRecorder(1000)}
 }
@@ -147,6 +147,7 @@ type lazyClient struct {
 	users.Client
 	s        *stage
 	pod      string
+	tls      bool
 	root     bool
 	password string
 	former   string
@@ -154,7 +155,7 @@ type lazyClient struct {
 
 func (l *lazyClient) c() *etcdfake.Client {
 	return &etcdfake.Client{
-		Network: l.s.net, Process: l.s.procs[l.pod], Root: l.root, Password: l.password, Former: l.former,
+		Network: l.s.net, Process: l.s.procs[l.pod], TLS: l.tls, Root: l.root, Password: l.password, Former: l.former,
 		Crash: func() bool { return l.s.wrote("etcd", nil) != nil },
 	}
 }
@@ -183,6 +184,10 @@ func (l *lazyClient) AddLearner(ctx context.Context, url string) error {
 
 func (l *lazyClient) Promote(ctx context.Context, id uint64) error {
 	return l.s.wrote("promote", l.c().Promote(ctx, id))
+}
+
+func (l *lazyClient) UpdatePeer(ctx context.Context, id uint64, url string) error {
+	return l.s.wrote("update peer", l.c().UpdatePeer(ctx, id, url))
 }
 
 func (l *lazyClient) RemoveMember(ctx context.Context, id uint64) error {
@@ -281,6 +286,7 @@ func (s *stage) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 	s.procs[name], err = s.net.Start(etcdfake.Config{
 		Self: record.Members[i], Token: string(set.UID), State: d.State, Members: record.Members,
 		Version: set.Spec.Template.Annotations[v1alpha1.AnnotationVersion],
+		Plain:   hasPort(set.Spec.Template.Spec, etcd.PlainPeerPort), TLS: hasPort(set.Spec.Template.Spec, etcd.PeerPort),
 	}, s.disks[name])
 	if err != nil {
 		s.t.Fatal(err)
@@ -299,7 +305,7 @@ func (s *stage) createPod(set *appsv1.StatefulSet, name string, i int, held *etc
 				APIVersion: "apps/v1", Kind: "StatefulSet", Name: set.Name, UID: set.UID, Controller: &yes,
 			}},
 		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: etcd.ContainerEtcd}}},
+		Spec: corev1.PodSpec{Containers: set.Spec.Template.Spec.Containers},
 	}
 	if err := s.api.Create(s.t.Context(), pod); err != nil {
 		s.t.Fatal(err)

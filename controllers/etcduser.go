@@ -129,7 +129,11 @@ func (k *EtcdUserKind) connection(
 	if err != nil {
 		return nil, err
 	}
-	ca, pair, err := k.ClientKeypair(ctx, c, c.Spec.TLS)
+	reach, err := k.etcd.reach(ctx, c, record)
+	if err != nil {
+		return nil, err
+	}
+	ca, pair, err := k.etcd.clientKeypair(ctx, c, reach)
 	if err != nil {
 		return nil, err
 	}

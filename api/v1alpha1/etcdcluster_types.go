@@ -67,6 +67,8 @@ type EtcdClusterSpec struct {
 	// operator.
 	// +optional
 	// +default={}
+	// +kubebuilder:validation:XValidation:rule=`!has(self.mode) || !has(oldSelf.mode) || (self.mode == 'CertManager') == (oldSelf.mode == 'CertManager')`,fieldPath=".mode",message="spec.tls.mode cannot change from or to CertManager yet: set it back, or create a new cluster with the wanted mode"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.mode) || !has(oldSelf.mode) || self.mode == oldSelf.mode || 'Disabled' in [self.mode, oldSelf.mode] || 'CertManager' in [self.mode, oldSelf.mode]`,fieldPath=".mode",message="spec.tls.mode can change to Disabled and from Disabled, not from one source of certificates to another: set it to Disabled first if plain text meanwhile is acceptable, or create a new cluster"
 	TLS *TLSSpec `json:"tls,omitempty"`
 	// auth of clients. Default: a root user with a generated password.
 	// +optional

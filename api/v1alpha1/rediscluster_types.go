@@ -89,6 +89,7 @@ type RedisClusterSpec struct {
 	// certificates managed by the operator.
 	// +optional
 	// +default={}
+	// +kubebuilder:validation:XValidation:rule=`!has(self.mode) || !has(oldSelf.mode) || self.mode == oldSelf.mode`,fieldPath=".mode",message="spec.tls.mode cannot change yet: switching the encryption of a running cluster is not part of this release; create a new cluster with the wanted mode"
 	TLS *TLSSpec `json:"tls,omitempty"`
 	// auth of clients. Default: the user "default" has a generated password.
 	// +optional

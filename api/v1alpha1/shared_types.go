@@ -65,8 +65,7 @@ const (
 // TLSSpec says how connections between clients and servers, and among servers, are encrypted.
 // +kubebuilder:validation:XValidation:rule=`self.?mode.orValue('Managed') != 'Provided' || has(self.secretName)`,fieldPath=".secretName",message="tls.secretName is required with mode Provided: name a Secret of this namespace with the keys ca.crt, tls.crt and tls.key"
 // +kubebuilder:validation:XValidation:rule=`self.?mode.orValue('Managed') == 'Provided' || !has(self.secretName)`,fieldPath=".secretName",message="tls.secretName is read with mode Provided only: set tls.mode to Provided, or remove tls.secretName"
-// +kubebuilder:validation:XValidation:rule=`has(self.mode) == has(oldSelf.mode) && (!has(self.mode) || self.mode == oldSelf.mode)`,fieldPath=".mode",message="tls.mode cannot change yet: switching the encryption of a running cluster is not part of this release; create a new cluster with the wanted mode"
-// +kubebuilder:validation:XValidation:rule=`has(self.secretName) == has(oldSelf.secretName) && (!has(self.secretName) || self.secretName == oldSelf.secretName)`,fieldPath=".secretName",message="tls.secretName cannot change yet: moving a running cluster to other certificates is not part of this release"
+// +kubebuilder:validation:XValidation:rule=`!has(self.secretName) || !has(oldSelf.secretName) || self.secretName == oldSelf.secretName`,fieldPath=".secretName",message="tls.secretName cannot change yet: moving a running cluster to other certificates is not part of this release"
 // +kubebuilder:validation:XValidation:rule=`self.?mode.orValue('Managed') in ['Managed', 'CertManager'] || !has(self.rotation)`,fieldPath=".rotation",message="tls.rotation is read with modes Managed and CertManager only: certificates of yours are replaced in your Secret; remove tls.rotation"
 // +kubebuilder:validation:XValidation:rule=`self.?mode.orValue('Managed') != 'CertManager' || !has(self.rotation) || !has(self.rotation.after)`,fieldPath=".rotation.after",message="tls.rotation.after is read with mode Managed only: with CertManager the issuer says when its certificate authority is another one; remove tls.rotation.after"
 // +kubebuilder:validation:XValidation:rule=`self.?mode.orValue('Managed') != 'CertManager' || has(self.issuerRef)`,fieldPath=".issuerRef",message="tls.issuerRef is required with mode CertManager: name an Issuer of this namespace, or a ClusterIssuer"
@@ -75,7 +74,10 @@ type TLSSpec struct {
 	// mode is Managed (default: the operator runs a certificate authority for
 	// this cluster), CertManager (cert-manager issues the certificates, see
 	// issuerRef), Provided (certificates come from secretName) or Disabled
-	// (plain text). It cannot change yet.
+	// (plain text). An EtcdCluster changes from Managed and Provided to Disabled
+	// and back while it serves: members listen for both as long as that takes,
+	// and clients follow the connection Secret. From and to CertManager it cannot
+	// change yet, and that of a RedisCluster not at all.
 	// +optional
 	// +default="Managed"
 	Mode *TLSMode `json:"mode,omitempty"`

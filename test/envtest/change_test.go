@@ -44,7 +44,23 @@ var etcdChanges = map[string]change{
 	"hibernation without storage": {
 		from: `storage: <removed>`, to: `hibernated: true`, field: "spec.hibernated", words: "needs spec.storage",
 	},
-	"experimental key of 3.5": {from: `version: 3.5.35`, to: `config: {extra: {experimental-corrupt-check-time: 1h}}`},
+	"experimental key of 3.5":          {from: `version: 3.5.35`, to: `config: {extra: {experimental-corrupt-check-time: 1h}}`},
+	"tls off":                          {to: `tls: {mode: Disabled}`},
+	"tls on":                           {from: `tls: {mode: Disabled}`, to: `tls: {mode: Managed}`},
+	"tls on by default":                {from: `tls: {mode: Disabled}`, to: `tls: <removed>`},
+	"tls on with rotation":             {from: `tls: {mode: Disabled}`, to: `tls: {mode: Managed, rotation: {hold: 90s}}`},
+	"tls on with own certificates":     {from: `tls: {mode: Disabled}`, to: `tls: {mode: Provided, secretName: mine}`},
+	"own certificates away":            {from: `tls: {mode: Provided, secretName: mine}`, to: `tls: {mode: Disabled, secretName: <removed>}`},
+	"tls off, its certificates kept":   {from: `tls: {mode: Provided, secretName: mine}`, to: `tls: {mode: Disabled}`, field: "spec.tls.secretName", words: "remove tls.secretName"},
+	"tls off, its rotation kept":       {from: `tls: {mode: Managed, rotation: {hold: 90s}}`, to: `tls: {mode: Disabled}`, field: "spec.tls.rotation", words: "remove tls.rotation"},
+	"tls to own certificates":          {to: `tls: {mode: Provided, secretName: mine}`, field: "spec.tls.mode", words: "set it to Disabled first"},
+	"tls to managed certificates":      {from: `tls: {mode: Provided, secretName: mine}`, to: `tls: {mode: Managed, secretName: <removed>}`, field: "spec.tls.mode", words: "set it to Disabled first"},
+	"tls by default to own":            {from: `tls: <removed>`, to: `tls: {mode: Provided, secretName: mine}`, field: "spec.tls.mode", words: "set it to Disabled first"},
+	"tls off to cert-manager":          {from: `tls: {mode: Disabled}`, to: `tls: {mode: CertManager, issuerRef: {name: ours}}`, field: "spec.tls.mode", words: "cannot change from or to CertManager yet"},
+	"cert-manager to tls off":          {from: `tls: {mode: CertManager, issuerRef: {name: ours}}`, to: `tls: {mode: Disabled, issuerRef: <removed>}`, field: "spec.tls.mode", words: "cannot change from or to CertManager yet"},
+	"tls to cert-manager":              {to: `tls: {mode: CertManager, issuerRef: {name: ours}}`, field: "spec.tls.mode", words: "cannot change from or to CertManager yet"},
+	"tls from cert-manager":            {from: `tls: {mode: CertManager, issuerRef: {name: ours}}`, to: `tls: {mode: Managed, issuerRef: <removed>}`, field: "spec.tls.mode", words: "cannot change from or to CertManager yet"},
+	"own certificates to cert-manager": {from: `tls: {mode: Provided, secretName: mine}`, to: `tls: {mode: CertManager, secretName: <removed>, issuerRef: {name: ours}}`, field: "spec.tls.mode", words: "cannot change from or to CertManager yet"},
 }
 
 var redisChanges = map[string]change{
@@ -65,6 +81,13 @@ var redisChanges = map[string]change{
 	"storage class taken away": {from: `storage: {className: slow}`, to: `storage: {className: <removed>}`, field: "spec.storage.className", words: "cannot change"},
 	"other memory and policy":  {to: `config: {maxMemory: 1Gi, maxMemoryPolicy: allkeys-lru}`},
 	"memory limit below use":   {from: `config: {maxMemory: 1Gi}`, to: `resources: {limits: {memory: 512Mi}}`, field: "spec.config.maxMemory", words: "must be below spec.resources.limits.memory"},
+	"tls off":                  {to: `tls: {mode: Disabled}`, field: "spec.tls.mode", words: "cannot change yet"},
+	"tls on":                   {from: `tls: {mode: Disabled}`, to: `tls: {mode: Managed}`, field: "spec.tls.mode", words: "cannot change yet"},
+	"tls on by default":        {from: `tls: {mode: Disabled}`, to: `tls: <removed>`, field: "spec.tls.mode", words: "cannot change yet"},
+	"tls to own certificates":  {to: `tls: {mode: Provided, secretName: mine}`, field: "spec.tls.mode", words: "cannot change yet"},
+	"tls to cert-manager":      {to: `tls: {mode: CertManager, issuerRef: {name: ours}}`, field: "spec.tls.mode", words: "cannot change yet"},
+	"tls from cert-manager":    {from: `tls: {mode: CertManager, issuerRef: {name: ours}}`, to: `tls: {mode: Managed, issuerRef: <removed>}`, field: "spec.tls.mode", words: "cannot change yet"},
+	"cert-manager to tls off":  {from: `tls: {mode: CertManager, issuerRef: {name: ours}}`, to: `tls: {mode: Disabled, issuerRef: <removed>}`, field: "spec.tls.mode", words: "cannot change yet"},
 }
 
 var bothChanges = map[string]change{
@@ -77,13 +100,7 @@ var bothChanges = map[string]change{
 	"same storage, other units": {to: `storage: {size: 1024Mi}`},
 	"storage taken away":        {to: `storage: <removed>`, field: "spec.storage", words: "cannot be added or removed"},
 	"storage added":             {from: `storage: <removed>`, to: `storage: {size: 1Gi}`, field: "spec.storage", words: "cannot be added or removed"},
-	"tls off":                   {to: `tls: {mode: Disabled}`, field: "spec.tls.mode", words: "cannot change yet"},
-	"tls on":                    {from: `tls: {mode: Disabled}`, to: `tls: {mode: Managed}`, field: "spec.tls.mode", words: "cannot change yet"},
-	"tls on by default":         {from: `tls: {mode: Disabled}`, to: `tls: <removed>`, field: "spec.tls.mode", words: "cannot change yet"},
-	"tls to own certificates":   {to: `tls: {mode: Provided, secretName: mine}`, field: "spec.tls.mode", words: "cannot change yet"},
 	"tls to other certificates": {from: `tls: {mode: Provided, secretName: mine}`, to: `tls: {secretName: yours}`, field: "spec.tls.secretName", words: "cannot change yet"},
-	"tls to cert-manager":       {to: `tls: {mode: CertManager, issuerRef: {name: ours}}`, field: "spec.tls.mode", words: "cannot change yet"},
-	"tls from cert-manager":     {from: `tls: {mode: CertManager, issuerRef: {name: ours}}`, to: `tls: {mode: Managed, issuerRef: <removed>}`, field: "spec.tls.mode", words: "cannot change yet"},
 	"another issuer":            {from: `tls: {mode: CertManager, issuerRef: {name: ours}}`, to: `tls: {issuerRef: {name: theirs, kind: ClusterIssuer}}`},
 	"tls left to its default":   {to: `tls: <removed>`},
 	"auth off":                  {to: `auth: {mode: Disabled}`, field: "spec.auth.mode", words: "cannot change yet"},

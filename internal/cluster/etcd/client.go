@@ -90,6 +90,8 @@ type Client interface {
 	Promote(ctx context.Context, id uint64) error
 	// RemoveMember takes a member out of the cluster, for good. One that is not listed is no error.
 	RemoveMember(ctx context.Context, id uint64) error
+	// UpdatePeer changes the peer URL of a member that has a vote: etcd would give a learner one (etcd issue 21694).
+	UpdatePeer(ctx context.Context, id uint64, peerURL string) error
 	// ClusterVersion is the version that the members have agreed on, 3.6.0 for example. It needs no quorum. It stays behind
 	// until the last member has been upgraded, and follows a few seconds later.
 	ClusterVersion(ctx context.Context) (Version, error)

@@ -19,11 +19,12 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// Ports of a member. The metrics port serves the probes too: plain HTTP, and nothing but metrics and health.
+// Ports of a member. Peers have another port for plain text, see Transport. The metrics port serves the probes too: plain HTTP, and nothing but metrics and health.
 const (
-	ClientPort  = 2379
-	PeerPort    = 2380
-	MetricsPort = 2381
+	ClientPort    = 2379
+	PeerPort      = 2380
+	MetricsPort   = 2381
+	PlainPeerPort = 2382
 )
 
 // Where the files are inside a pod.
@@ -222,7 +223,10 @@ func stopOnDefrag(out map[string]any, v Version) {
 type Layout struct {
 	Name, Namespace, UID string
 	Domain               string
-	TLS                  v1alpha1.TLSMode
+	// TLS is where the certificates come from, Disabled without any.
+	TLS v1alpha1.TLSMode
+	// Plain says that members listen for plain text; without TLS they do.
+	Plain bool
 	// Auth says that clients must authenticate.
 	Auth    bool
 	Version Version
@@ -234,7 +238,7 @@ type Layout struct {
 // MemberConfig returns the configuration file of one member, without initial-cluster-state, which the start gate adds.
 func MemberConfig(common map[string]any, l Layout, member Peer) (string, error) {
 	scheme := "http"
-	if l.TLS != v1alpha1.TLSDisabled {
+	if secure(member.URL) {
 		scheme = "https"
 	}
 	out := withQuota(common, l.VolumeSize)
@@ -245,8 +249,8 @@ func MemberConfig(common map[string]any, l Layout, member Peer) (string, error) 
 		"initial-cluster-token":       fmt.Sprintf("%s-%s-%s", l.Namespace, l.Name, l.UID),
 		"initial-advertise-peer-urls": member.URL,
 		"advertise-client-urls":       ClientURL(scheme, cluster.PodHost(member.Name, l.Name, l.Namespace, l.Domain)),
-		"listen-peer-urls":            fmt.Sprintf("%s://0.0.0.0:%d", scheme, PeerPort),
-		"listen-client-urls":          fmt.Sprintf("%s://0.0.0.0:%d", scheme, ClientPort),
+		"listen-peer-urls":            l.listeners(PlainPeerPort, PeerPort),
+		"listen-client-urls":          l.listeners(ClientPort, ClientPort),
 		"listen-metrics-urls":         fmt.Sprintf("http://0.0.0.0:%d", MetricsPort),
 	})
 	stopOnDefrag(out, l.Version)
@@ -262,6 +266,18 @@ func MemberConfig(common map[string]any, l Layout, member Peer) (string, error) 
 		return "", fmt.Errorf("encode the configuration of %s: %w", member.Name, err)
 	}
 	return string(raw), nil
+}
+
+// listeners are the URLs to listen at, given the ports for plain text and TLS.
+func (l Layout) listeners(plain, tls int) string {
+	var urls []string
+	if l.Plain || l.TLS == v1alpha1.TLSDisabled {
+		urls = append(urls, fmt.Sprintf("http://0.0.0.0:%d", plain))
+	}
+	if l.TLS != v1alpha1.TLSDisabled {
+		urls = append(urls, fmt.Sprintf("https://0.0.0.0:%d", tls))
+	}
+	return strings.Join(urls, ",")
 }
 
 // authToken makes members hand out tokens that are signed with a key of the cluster, so that any member takes those of any

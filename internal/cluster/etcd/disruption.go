@@ -44,7 +44,7 @@ func leaveNode(s State) (cluster.Plan, bool) {
 	leader := s.leader()
 	from := s.pod(*leader)
 	to := successor(s, leader.ID)
-	if from.Cordoned == "" || to == nil || s.pod(*to).Cordoned != "" || s.ordinal(*to) >= s.Want.Size {
+	if from.Cordoned == "" || to == nil || s.pod(*to).Cordoned != "" || s.Ordinal(*to) >= s.Want.Size {
 		return cluster.Pass()
 	}
 	return s.handOver(*leader, from.Cordoned)

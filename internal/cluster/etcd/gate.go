@@ -238,7 +238,7 @@ func standings(in GateInput) []standing {
 	for _, a := range in.Answers {
 		s := absent
 		for _, m := range a.Members {
-			if !slices.Contains(m.PeerURLs, in.Self.URL) {
+			if !slices.ContainsFunc(m.PeerURLs, func(url string) bool { return sameHost(url, in.Self.URL) }) {
 				continue
 			}
 			s = expected
@@ -254,16 +254,16 @@ func standings(in GateInput) []standing {
 // initialMembers takes the members from the answer of a peer, because etcd compares its initial cluster with what the
 // peers have and starts only when they are the same. A member that has not started has no name yet.
 func initialMembers(in GateInput) []Peer {
-	names := map[string]string{in.Self.URL: in.Self.Name}
+	names := map[string]string{host(in.Self.URL): in.Self.Name}
 	for _, p := range in.Record.Members {
-		names[p.URL] = p.Name
+		names[host(p.URL)] = p.Name
 	}
 	var out []Peer
 	for _, m := range in.Answers[0].Members {
 		for _, url := range m.PeerURLs {
 			name := m.Name
 			if name == "" {
-				name = names[url]
+				name = names[host(url)]
 			}
 			if name == "" {
 				name = url // etcd needs a name that is unique, and nothing more.

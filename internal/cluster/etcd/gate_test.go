@@ -29,6 +29,12 @@ func TestDecideStart(t *testing.T) {
 		a.Members[0].Name = ""
 		return a
 	}
+	// toldOtherwise is an answer of a peer that has not been told yet of other URLs of the first and the last member.
+	before := etcd.Peers("orders", "default", "cluster.local", 3, false)
+	toldOtherwise := func(a etcd.PeerAnswer) etcd.PeerAnswer {
+		a.Members[0].PeerURLs, a.Members[2].PeerURLs = []string{before[0].URL}, []string{before[2].URL}
+		return a
+	}
 	without := func(a etcd.PeerAnswer) etcd.PeerAnswer {
 		a.Members = a.Members[1:]
 		return a
@@ -80,6 +86,15 @@ func TestDecideStart(t *testing.T) {
 		"a member that was added and has no name yet": {
 			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{added(answer(1, 7, 0)), added(answer(2, 7, 0))},
 			state: "existing", members: peers,
+		},
+		"a disk lost while TLS is being switched": {
+			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{toldOtherwise(answer(1, 7)), toldOtherwise(answer(2, 7))},
+			waits: etcd.GateLostDisk,
+		},
+		"a member that was added while TLS is being switched takes its peers at their word": {
+			bootstrap: etcd.BootstrapNew, id: 7,
+			answers: []etcd.PeerAnswer{toldOtherwise(added(answer(1, 7, 0))), toldOtherwise(added(answer(2, 7, 0)))},
+			state:   "existing", members: []etcd.Peer{before[0], peers[1], before[2]},
 		},
 		"a single peer may be behind": {
 			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{answer(1, 7, 0)}, waits: etcd.GateNoPeers,

@@ -28,10 +28,10 @@ func refuseStrangers(s State) (cluster.Plan, bool) {
 	made := s.Want.members(len(s.Record.Members))
 	if !slices.Equal(s.Record.Members, made) {
 		return cluster.Refuse(ReasonMembership, "the cluster was made of %s, and the specification asks for %s: "+
-			"this cannot be changed yet, set spec.tls.mode back", describe(s.Record.Members), describe(made))
+			"a member cannot get another name; set the DNS domain of the Kubernetes cluster back", describe(s.Record.Members), describe(made))
 	}
 	for _, m := range s.Members {
-		if s.ordinal(m) < 0 {
+		if s.Ordinal(m) < 0 {
 			return cluster.Refuse(ReasonMembership, "etcd has a member %s (%s, learner: %t) that the specification does not%s",
 				FormatID(m.ID), m.PeerURL, m.Learner, s.cureOf(m))
 		}
@@ -44,7 +44,7 @@ func refuseStrangers(s State) (cluster.Plan, bool) {
 func adopt(s State) (cluster.Plan, bool) {
 	have := len(s.Record.Members)
 	for _, m := range s.Members {
-		i := s.ordinal(m)
+		i := s.Ordinal(m)
 		if i < have {
 			continue
 		}
@@ -72,7 +72,7 @@ func replaceLost(s State) (cluster.Plan, bool) {
 		if !s.canSpare(m) {
 			return cluster.Wait(ReasonMemberLost, whileWaiting, "%s %s; it is replaced once enough others are healthy%s", name, why, troubles(s))
 		}
-		c := s.claim(s.ordinal(m))
+		c := s.claim(s.Ordinal(m))
 		if loses && c != nil && c.Age < between {
 			return cluster.Wait(ReasonMemberLost, between-c.Age, "%s %s; its volume is only %s old, so it is not replaced again before %s have passed",
 				name, why, c.Age.Round(time.Second), between)
@@ -89,7 +89,7 @@ func replaceLost(s State) (cluster.Plan, bool) {
 // evidence says why a member's data is proven to be lost, empty when it is not. loses tells whether there is a disk that
 // would be lost with it.
 func (s State) evidence(m Member) (why string, loses bool) {
-	p, c := s.pod(m), s.claim(s.ordinal(m))
+	p, c := s.pod(m), s.claim(s.Ordinal(m))
 	switch {
 	case p == nil:
 		return "", false
@@ -161,7 +161,7 @@ func (s State) via(but Member) string {
 func promote(s State) (cluster.Plan, bool) {
 	leader := s.leader()
 	for _, m := range s.Members {
-		if !m.Learner || !s.healthy(m) || !s.healthy(*leader) || s.ordinal(m) >= s.Want.Size {
+		if !m.Learner || !s.healthy(m) || !s.healthy(*leader) || s.Ordinal(m) >= s.Want.Size {
 			continue
 		}
 		p, have, all := s.pod(m), s.pod(m).View.Applied, s.pod(*leader).View.Applied
@@ -231,7 +231,7 @@ func (s State) allVote() bool {
 // them.
 func dropSick(s State) (cluster.Plan, bool) {
 	for _, m := range s.Members {
-		if i := s.ordinal(m); i >= s.Want.Size && (m.Learner || !s.healthy(m)) {
+		if i := s.Ordinal(m); i >= s.Want.Size && (m.Learner || !s.healthy(m)) {
 			name := s.Want.Peers[i].Name
 			return cluster.Do(RemoveMember{ID: m.ID, Name: name, Via: s.via(m)}, "spec.size is %d, and %s has no vote or is not well", s.Want.Size, name)
 		}

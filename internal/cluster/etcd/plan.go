@@ -63,16 +63,16 @@ func Next(s State) cluster.Plan {
 	return keepServing(s, cluster.Decide(s,
 		hibernate,
 		writeRecord, nothingWasRetained,
-		setVersion, neverBehind, reject, restartStuck, remakeSet, dropPending, expand, recoverQuorum,
-		refusePassword, restartLeaderless, recall, waitForMembers, keepIdentity,
+		setVersion, neverBehind, turnBack, reject, restartStuck, remakeSet, dropPending, expand, recoverQuorum,
+		refusePassword, restartLeaderless, recall, openRetained, waitForMembers, keepIdentity,
 		recordIdentity, authenticate, letClientsIn,
 		refuseStrangers, keepBudget, adopt, replaceLost, judgeCorruption, promote, rejoin,
 		reportForeignPeers, refuseStorage,
-		dropSick, waitForVersion, restartSick, snapshotOfTheSick, waitForHealth,
-		refuseVersion, waitForLag, rollOut, prove,
+		tellDeaf, dropSick, waitForVersion, restartSick, snapshotOfTheSick, waitForHealth,
+		refuseVersion, waitForLag, tellMembers, closeOther, rollOut, prove, tellClients,
 		shrink, discard, replaceVolumes,
 		healSpace, leaveNode,
-		stay, awaitAgreement, downgrade, flush, upgrade, grow, snapshotFirst,
+		stay, awaitAgreement, downgrade, flush, upgrade, grow, beginSwitch, snapshotFirst,
 		reportRejected, defragmentWhereWorthIt, awaitVolumes,
 	))
 }
@@ -340,7 +340,7 @@ func reportForeignPeers(s State) (cluster.Plan, bool) {
 func (s State) cureOf(stranger Member) string {
 	for _, p := range s.Record.Members {
 		if s.member(p.URL) == nil {
-			return ": the members were made with another spec.tls.mode or another DNS domain of the Kubernetes cluster; set it back"
+			return ": the members were made with another DNS domain of the Kubernetes cluster; set it back"
 		}
 	}
 	return ": remove it with etcdctl member remove " + FormatID(stranger.ID)
@@ -477,7 +477,7 @@ func successor(s State, leader uint64) *Member {
 
 // goesFirst reports whether one member is a better leader than another.
 func (s State) goesFirst(a, b Member) bool {
-	if stays, other := s.ordinal(a) < s.Want.Size, s.ordinal(b) < s.Want.Size; stays != other {
+	if stays, other := s.Ordinal(a) < s.Want.Size, s.Ordinal(b) < s.Want.Size; stays != other {
 		return stays
 	}
 	pa, pb := s.pod(a), s.pod(b)

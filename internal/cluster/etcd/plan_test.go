@@ -33,7 +33,7 @@ func settled(change func(*etcd.State)) etcd.State {
 		s.Claims = append(s.Claims, etcd.Claim{Name: cluster.Claim("orders", i), UID: fmt.Sprint("claim-", i), Ordinal: i, Age: time.Hour})
 		s.Members = append(s.Members, etcd.Member{ID: id, Name: m.Name, PeerURL: m.URL, Published: true})
 		s.Pods = append(s.Pods, etcd.Pod{
-			Version: v36, Name: m.Name, UID: "uid-" + m.Name, ResourceVersion: "7", Ordinal: i, Ready: true, TemplateHash: "now", EverRan: true, Age: time.Hour,
+			Version: v36, Name: m.Name, UID: "uid-" + m.Name, ResourceVersion: "7", Ordinal: i, Ready: true, TLS: true, TemplateHash: "now", EverRan: true, Age: time.Hour,
 			View: &etcd.View{MemberID: id, ClusterID: clusterID, Leader: 2, Version: "3.6.16", DBSize: 20000, Applied: 9},
 		})
 	}
@@ -63,7 +63,7 @@ func budget(s etcd.State) int {
 // fresh is a resource that was just created.
 func fresh(change func(*etcd.State)) etcd.State {
 	s := etcd.State{Now: simNow, Want: etcd.Want{
-		Name: "orders", Size: 3, Peers: etcd.Peers("orders", "default", "cluster.local", etcd.MaxSize, true), TemplateHash: "now",
+		Name: "orders", Size: 3, Peers: etcd.Peers("orders", "default", "cluster.local", etcd.MaxSize, true), TLS: true, Hold: time.Minute, TemplateHash: "now",
 		Version: etcd.Version{Major: 3, Minor: 6, Patch: 16}, Settings: "settings", Asked: "asked",
 		Auth: true, PasswordSecret: "orders-auth", CertificateIsRoot: true, Persistent: true,
 		Maintenance: etcd.Policy{Defragment: true, MinFree: 200 << 20, Quota: 2 << 30},
@@ -253,10 +253,10 @@ func TestNext(t *testing.T) {
 		},
 		"another spelling of the members is refused": {
 			state: settled(func(s *etcd.State) {
-				s.Want.Peers = etcd.Peers("orders", "default", "cluster.local", etcd.MaxSize, false)
+				s.Want.Peers = etcd.Peers("orders", "default", "example.org", etcd.MaxSize, true)
 				s.Record.ClusterID = 0
 			}),
-			reason: etcd.ReasonMembership, stalled: true, says: "set spec.tls.mode back",
+			reason: etcd.ReasonMembership, stalled: true, says: "set the DNS domain of the Kubernetes cluster back",
 		},
 		"a member that somebody added is refused": {
 			state: settled(func(s *etcd.State) {

@@ -36,6 +36,7 @@ const (
 	keySnapshot   = "snapshot"
 	keyBudget     = "min-available"
 	keyHibernated = "hibernated"
+	keyTransport  = "transport"
 )
 
 // Peer is a member as the specification names it: its pod and its peer URL.
@@ -65,6 +66,7 @@ type Record struct {
 	MinAvailable int
 	// Hibernated says that there are to be no pods.
 	Hibernated bool
+	Transport  Transport
 }
 
 // Replicas is the number of pods that there are to be.
@@ -95,7 +97,7 @@ func (r Record) Data() map[string]string {
 		KeyBootstrap: string(r.Bootstrap), KeyClusterID: id, KeyMembers: members.String(), keyVersion: r.Version.String(),
 		keyProven: r.Proven, keyRejected: r.Rejected, keyVerdict: r.Verdict,
 		keyFlushed: strconv.FormatBool(r.Flushed), keySnapshot: r.Snapshot.encode(), KeyRecovery: r.Recovery.encode(),
-		keyBudget: strconv.Itoa(r.MinAvailable), keyHibernated: strconv.FormatBool(r.Hibernated),
+		keyBudget: strconv.Itoa(r.MinAvailable), keyHibernated: strconv.FormatBool(r.Hibernated), keyTransport: r.Transport.encode(),
 	}
 }
 
@@ -116,7 +118,8 @@ func ParseRecord(data map[string]string) (Record, error) {
 	if r.MinAvailable, err = strconv.Atoi(data[keyBudget]); err != nil {
 		r.MinAvailable = Quorum(len(r.Members)) // As it begins.
 	}
-	return r, nil
+	r.Transport, err = parseTransport(data[keyTransport])
+	return r, err
 }
 
 // ParseIdentity reads what the start gate needs of a record: bootstrap, cluster id, members and recovery.
@@ -151,15 +154,15 @@ func ParseIdentity(data map[string]string) (Record, error) {
 
 // Peers are the members that a cluster of the given size has.
 func Peers(name, namespace, domain string, size int, tls bool) []Peer {
-	scheme := "http"
+	scheme, port := "http", PlainPeerPort
 	if tls {
-		scheme = "https"
+		scheme, port = "https", PeerPort
 	}
 	peers := make([]Peer, size)
 	for i := range peers {
 		pod := cluster.Pod(name, i)
 		host := cluster.PodHost(pod, name, namespace, domain)
-		peers[i] = Peer{Name: pod, URL: fmt.Sprintf("%s://%s:%d", scheme, host, PeerPort)}
+		peers[i] = Peer{Name: pod, URL: fmt.Sprintf("%s://%s:%d", scheme, host, port)}
 	}
 	return peers
 }

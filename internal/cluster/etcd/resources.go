@@ -22,6 +22,8 @@ type Blueprint struct {
 	Cluster *v1alpha1.EtcdCluster
 	// Version that pods are made with, on the way to Target.
 	Version, Target Version
+	// First is how the members are reached of which there is no record yet.
+	First Reach
 	// InUse are the versions that there are pods of.
 	InUse  []Version
 	Record Record
@@ -58,14 +60,26 @@ func Selector(name string) map[string]string { return cluster.Selector(name, v1a
 // Peers are the members of all ordinals that there can be.
 func (b Blueprint) Peers() []Peer {
 	c := b.Cluster
-	return Peers(c.Name, c.Namespace, b.Domain, MaxSize, c.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled)
+	return Peers(c.Name, c.Namespace, b.Domain, MaxSize, b.Reach().Secure)
+}
+
+// Reach is how the members are reached.
+func (b Blueprint) Reach() Reach {
+	if len(b.Record.Members) > 0 {
+		return b.Record.Reach()
+	}
+	return b.First
 }
 
 // Layout is what the configuration of the members depends on.
 func (b Blueprint) Layout() Layout {
+	reach := b.Reach()
 	l := Layout{
 		Name: b.Cluster.Name, Namespace: b.Cluster.Namespace, UID: string(b.Cluster.UID), Domain: b.Domain,
-		TLS: b.Cluster.Spec.TLS.TLSMode(), Auth: b.SigningSum != "", Version: b.Version, Members: b.Record.Members,
+		TLS: v1alpha1.TLSDisabled, Plain: !reach.Secure || reach.Both, Auth: b.SigningSum != "", Version: b.Version, Members: b.Record.Members,
+	}
+	if reach.UsesTLS() {
+		l.TLS = b.Cluster.Spec.TLS.TLSMode()
 	}
 	if b.Storage != nil {
 		l.VolumeSize = b.Storage.Size.Value()
@@ -86,6 +100,7 @@ func (b Blueprint) PeersService() *corev1ac.ServiceApplyConfiguration {
 			WithPorts(
 				corev1ac.ServicePort().WithName("client").WithPort(ClientPort).WithTargetPort(intstr.FromInt32(ClientPort)),
 				corev1ac.ServicePort().WithName("peer").WithPort(PeerPort).WithTargetPort(intstr.FromInt32(PeerPort)),
+				corev1ac.ServicePort().WithName("peer-plain").WithPort(PlainPeerPort).WithTargetPort(intstr.FromInt32(PlainPeerPort)),
 				corev1ac.ServicePort().WithName("metrics").WithPort(MetricsPort).WithTargetPort(intstr.FromInt32(MetricsPort)),
 			))
 }

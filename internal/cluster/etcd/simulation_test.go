@@ -39,9 +39,10 @@ type sim struct {
 	release             etcd.Version
 	storage             etcd.Storage
 	persistent, auth    bool
+	// certs is the TLS of the specification; its certificate makes the operator root.
+	certs bool
 	// approves says that somebody approves of every plan to recover a lost quorum.
 	approves bool
-	certRoot bool
 	password string
 	// bad are the templates whose pods cannot start, weak those whose members run and never get well.
 	bad, weak map[int]bool
@@ -86,6 +87,7 @@ type simSet struct {
 	quota   int64
 	// budget of the disruption budget, which is written along with it.
 	budget int
+	reach  etcd.Reach
 }
 
 // simSettings are what pods are made with.
@@ -95,6 +97,11 @@ type simSettings struct {
 }
 
 func (s simSettings) String() string { return fmt.Sprintf("%s/%d", s.release, s.template) }
+
+// hash stands in for that of a pod template: settings, the quota, and what is listened for.
+func (s simSettings) hash(quota int64, plain, tls bool) string {
+	return fmt.Sprintf("%s/%d/%t/%t", s, quota, plain, tls)
+}
 
 func parseSettings(text string) (s simSettings) {
 	release, template, _ := strings.Cut(text, "/")
@@ -122,14 +129,16 @@ type simPod struct {
 	version string
 	ordinal int
 	simSettings
-	quota   int64
-	born    int
-	disk    *etcdfake.Disk
-	process *etcdfake.Process
-	everRan bool
-	drained bool
-	fatal   string
-	gate    *etcd.GateReport
+	quota int64
+	// plain and tls say what it was made to listen for.
+	plain, tls bool
+	born       int
+	disk       *etcdfake.Disk
+	process    *etcdfake.Process
+	everRan    bool
+	drained    bool
+	fatal      string
+	gate       *etcd.GateReport
 }
 
 // simView is a copy of what the API server held.
@@ -152,7 +161,7 @@ func newSim(seed uint64) *sim {
 	s.persistent = s.rng.IntN(5) > 0
 	s.auth = s.rng.IntN(4) > 0
 	s.approves = s.rng.IntN(3) > 0
-	s.certRoot = s.rng.IntN(3) > 0
+	s.certs = s.rng.IntN(3) > 0
 	s.uid, s.password = 1, "password-1"
 	s.release = releases[s.rng.IntN(len(releases))]
 	if s.rng.IntN(6) == 0 {
@@ -162,8 +171,8 @@ func newSim(seed uint64) *sim {
 	if s.persistent {
 		s.storage = s.anyStorage()
 	}
-	s.note("size %d, persistent %t, auth %t, root by certificate %t, first template bad %t",
-		s.size, s.persistent, s.auth, s.certRoot, s.bad[0])
+	s.note("size %d, persistent %t, auth %t, TLS %t, first template bad %t",
+		s.size, s.persistent, s.auth, s.certs, s.bad[0])
 	return s
 }
 
@@ -173,8 +182,19 @@ func (s *sim) note(format string, args ...any) {
 	s.trace = append(s.trace, fmt.Sprintf(format, args...))
 }
 
-func (s *sim) members(n int) []etcd.Peer {
-	return etcd.Peers("orders", "default", "cluster.local", n, s.certRoot)
+func (s *sim) members(n int, tls bool) []etcd.Peer {
+	return etcd.Peers("orders", "default", "cluster.local", n, tls)
+}
+
+// reach is how members are reached by the record, and without one by the StatefulSet or the specification.
+func (s *sim) reach(r *etcd.Record) etcd.Reach {
+	switch {
+	case r != nil:
+		return r.Reach()
+	case s.set != nil:
+		return s.set.reach
+	}
+	return etcd.Reach{Secure: s.certs}
 }
 
 // write counts a write of the operator and reports whether it crashes right after it.
@@ -227,6 +247,7 @@ func (s *sim) kubelet() {
 func (s *sim) createPod(name string, ordinal int) *simPod {
 	s.pods0++
 	p := &simPod{name: name, uid: fmt.Sprint(s.pods0), ordinal: ordinal, simSettings: s.set.made, quota: s.set.quota, born: s.turns}
+	p.plain, p.tls = !s.set.reach.Secure || s.set.reach.Both, s.set.reach.UsesTLS()
 	if s.persistent {
 		if s.claims[ordinal] == nil {
 			s.claims[ordinal] = s.newClaim(s.pods0)
@@ -281,7 +302,8 @@ func (s *sim) runGate(p *simPod) {
 		members = d.Members
 	}
 	process, err := s.net.Start(etcdfake.Config{
-		Self: in.Self, Token: fmt.Sprint(s.uid), State: d.State, Members: members, Version: p.release.String(), Behind: s.rng.IntN(4),
+		Self: in.Self, Token: fmt.Sprint(s.uid), State: d.State, Members: members, Version: p.release.String(), Plain: p.plain, TLS: p.tls,
+		Behind: s.rng.IntN(4),
 	}, p.disk)
 	if errors.Is(err, etcdfake.ErrRemoved) {
 		p.fatal = err.Error()
@@ -417,6 +439,7 @@ func (s *sim) made(r etcd.Record) simSettings {
 func (s *sim) ensure(v *simView) bool {
 	want := simSet{
 		made: s.made(*v.record), members: v.record.Replicas(), budget: v.record.MinAvailable, storage: s.storage, uid: s.writes,
+		reach: v.record.Reach(),
 	}
 	if v.set != nil {
 		want.storage = v.set.storage
@@ -435,8 +458,9 @@ func (s *sim) ensure(v *simView) bool {
 func (s *sim) observe(v *simView) etcd.State {
 	st := etcd.State{
 		Want: etcd.Want{
-			Name: "orders", Size: s.size, Peers: s.members(etcd.MaxSize), Auth: s.auth, CertificateIsRoot: s.certRoot, Persistent: s.persistent,
-			Version: s.release, Asked: s.asked().String(), Hibernated: s.hibernated,
+			Name: "orders", Size: s.size, Peers: s.members(etcd.MaxSize, s.reach(v.record).Secure), TLS: s.certs, Auth: s.auth, Persistent: s.persistent,
+			CertificateIsRoot: s.reach(v.record).Secure,
+			Version:           s.release, Asked: s.asked().String(), Hibernated: s.hibernated,
 		},
 		Record: v.record, Claims: v.claims, Open: v.open, Now: simNow,
 	}
@@ -451,9 +475,9 @@ func (s *sim) observe(v *simView) etcd.State {
 		if s.approves {
 			st.Want.Approved = v.record.Recovery.Incident
 		}
-		settings := s.made(*v.record).String()
-		st.Want.Version, st.Want.Settings = s.target(*v.record).release, settings
-		st.Want.TemplateHash = fmt.Sprint(settings, "/", v.quota(made, len(v.record.Members)))
+		settings, r := s.made(*v.record), v.record.Reach()
+		st.Want.Version, st.Want.Settings = s.target(*v.record).release, settings.String()
+		st.Want.TemplateHash = settings.hash(v.quota(made, len(v.record.Members)), !r.Secure || r.Both, r.UsesTLS())
 	}
 	s.observeSnapshot(&st, v)
 	for i := range v.pods {
@@ -489,7 +513,8 @@ func (s *sim) observe(v *simView) etcd.State {
 
 func (s *sim) observePod(p *simPod, record *etcd.Record) etcd.Pod {
 	out := etcd.Pod{
-		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: fmt.Sprint(p.simSettings, "/", p.quota),
+		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: p.hash(p.quota, p.plain, p.tls),
+		Plain: p.plain, TLS: p.tls,
 		Age: time.Duration(s.turns-p.born) * time.Minute, EverRan: p.everRan,
 		Stuck: (s.bad[p.template] || s.lostClaim(p)) && p.process == nil, Gate: p.gate, Fatal: p.fatal,
 		Drained: p.drained, Defragmentation: s.upkeep.begun[p.uid],
@@ -514,7 +539,8 @@ func (s *sim) observePod(p *simPod, record *etcd.Record) etcd.Pod {
 }
 
 func (s *sim) client(p *etcdfake.Process) *etcdfake.Client {
-	return &etcdfake.Client{Network: s.net, Process: p, Root: s.certRoot, Password: s.password, Crash: s.write}
+	tls := s.reach(s.record).Secure
+	return &etcdfake.Client{Network: s.net, Process: p, TLS: tls, Root: tls, Password: s.password, Crash: s.write}
 }
 
 // act carries out a step against the API server or etcd, and reports whether the operator survived it.
@@ -523,7 +549,14 @@ func (s *sim) act(step cluster.Step) bool {
 	case etcd.WriteBootstrap:
 		return s.writeBootstrap(step)
 	case etcd.Resize:
-		return s.change(func(r *etcd.Record) { r.Members = s.members(step.To) })
+		return s.change(func(r *etcd.Record) { r.Members = s.members(step.To, r.Secure()) })
+	case etcd.SetTransport:
+		return s.change(func(r *etcd.Record) {
+			r.Transport = r.Reach().With(step, nil).Transport
+			r.Members = s.members(len(r.Members), step.Secure)
+		})
+	case etcd.UpdatePeer:
+		return s.reconfigure(step.Via, func(c *etcdfake.Client) error { return c.UpdatePeer(context.Background(), step.ID, step.URL) })
 	case etcd.SetVersion:
 		return s.setVersion(step)
 	case etcd.TakeSnapshot, etcd.RecordSnapshot, etcd.DropSnapshotJob:
@@ -587,7 +620,10 @@ func (s *sim) writeBootstrap(step etcd.WriteBootstrap) bool {
 	if b == etcd.BootstrapNew && len(s.claims) > 0 {
 		return true
 	}
-	s.record = &etcd.Record{Bootstrap: b, Members: s.members(step.Size), Version: step.Version, MinAvailable: etcd.Quorum(step.Size)}
+	reach := s.reach(nil)
+	s.record = &etcd.Record{
+		Bootstrap: b, Members: s.members(step.Size, reach.Secure), Version: step.Version, MinAvailable: etcd.Quorum(step.Size), Transport: reach.Transport,
+	}
 	return !s.write()
 }
 
@@ -767,7 +803,7 @@ func (s *sim) fault() {
 		return s.pods[pods[s.rng.IntN(len(pods))]]
 	}
 	p := pick()
-	switch kind := s.rng.IntN(22); {
+	switch kind := s.rng.IntN(23); {
 	case kind == 0:
 		s.budget = 1 + s.rng.IntN(3)
 	case kind == 1:
@@ -788,6 +824,11 @@ func (s *sim) fault() {
 		s.snapshots.required = s.rng.IntN(4) > 0
 		s.note("upgrades need a snapshot: %t", s.snapshots.required)
 		s.changeStorage()
+	case kind == 22 && s.certs && s.record == nil && s.set == nil && s.started() > 0:
+		// Whoever brings old data back gives it the certificates that it needs: see recreate.
+	case kind == 22:
+		s.certs = !s.certs
+		s.note("TLS is asked for: %t", s.certs)
 	case kind >= 18 && s.disrupt(kind-18, p):
 	case p == nil:
 	case kind == 15 && s.rng.IntN(3) == 0:
@@ -895,6 +936,8 @@ func (s *sim) recreate() {
 	case s.set != nil:
 		s.release = s.set.made.release
 	}
+	// Whoever brings old data back knows whether it was encrypted, too.
+	s.certs = s.reach(s.record).UsesTLS()
 	s.record, s.set, s.stale, s.recorded, s.open = nil, nil, nil, 0, false
 	s.snapshots.job = nil
 	s.uid++
@@ -929,7 +972,27 @@ func (s *sim) broken() string {
 	if s.record != nil && s.record.ClusterID != 0 {
 		s.recorded = s.record.ClusterID
 	}
+	if bad := s.deafToClients(); bad != "" {
+		return bad
+	}
 	return s.authOff()
+}
+
+// deafToClients notices a member that does not listen for what the record tells peers and clients to use.
+func (s *sim) deafToClients() string {
+	if s.record == nil {
+		return ""
+	}
+	for _, p := range s.pods {
+		if p.process == nil {
+			continue
+		}
+		_, listed, _ := s.net.Members(p.disk)
+		if tls := s.record.Secure(); listed && ((tls && !p.tls) || (!tls && !p.plain)) {
+			return fmt.Sprintf("TLS is told: %t, and %s does not listen for that", tls, p.name)
+		}
+	}
+	return ""
 }
 
 // authOff notices a member that lets in everybody after it did not.
@@ -1002,7 +1065,7 @@ func (s *sim) quiet() string {
 	if bad := s.night(); bad != "" {
 		return bad
 	}
-	for rest := 0; rest < 10 && s.turns < 300; {
+	for rest := 0; rest < 10 && s.turns < 600; {
 		if bad := s.turn(); bad != "" {
 			return bad
 		}
@@ -1110,7 +1173,7 @@ func (s *sim) unfit() string {
 		switch {
 		case p.process == nil || !s.net.Voting(p.process):
 			return "settled with a member that does not vote"
-		case p.simSettings != s.asked():
+		case p.simSettings != s.asked() || p.tls != s.certs || p.plain == s.certs:
 			return "settled with an outdated pod"
 		case s.auth != p.process.AuthOn():
 			return "settled with the wrong authentication"

@@ -261,15 +261,18 @@ func TestTheJobOfASnapshotGetsWhatItNeeds(t *testing.T) {
 	mode := func(m v1alpha1.TLSMode) func(*etcd.Blueprint) {
 		return func(b *etcd.Blueprint) { b.Cluster.Spec.TLS = &v1alpha1.TLSSpec{Mode: ptr.To(m)} }
 	}
+	// TLS is asked for, and members do not listen for it yet.
+	plain := func(b *etcd.Blueprint) { b.Record.Members = etcd.Peers("orders", "shop", "cluster.local", 3, false) }
 	for name, tc := range map[string]struct {
 		secret string
 		change func(*etcd.Blueprint)
 		want   []string
 	}{
 		"a certificate of the user and the password": {"mine", mode(v1alpha1.TLSProvided), []string{"mine", "orders-auth", "orders-snapshot"}},
-		"the password without TLS":                   {"", mode(v1alpha1.TLSDisabled), []string{"orders-auth", "orders-snapshot"}},
+		"the password without TLS":                   {"", plain, []string{"orders-auth", "orders-snapshot"}},
+		"a certificate of cert-manager":              {"orders-operator-tls", mode(v1alpha1.TLSCertManager), []string{"orders-operator-tls", "orders-snapshot"}},
 		"nothing without either": {"", func(b *etcd.Blueprint) {
-			mode(v1alpha1.TLSDisabled)(b)
+			plain(b)
 			b.SigningSum = ""
 		}, []string{"orders-snapshot"}},
 	} {

@@ -101,9 +101,9 @@ func (b Blueprint) SnapshotJob(take TakeSnapshot, secret string) (*batchv1ac.Job
 			WithTemplate(tpl)), nil
 }
 
-// snapshotPassword reports whether the certificate of the Job does not make it root.
+// snapshotPassword reports whether the Job has no certificate that makes it root.
 func (b Blueprint) snapshotPassword() bool {
-	return b.SigningSum != "" && b.Cluster.Spec.TLS.TLSMode() != v1alpha1.TLSManaged
+	return b.SigningSum != "" && (!b.Reach().Secure || !b.Cluster.Spec.TLS.Issued())
 }
 
 func (b Blueprint) snapshotContainer(take TakeSnapshot, secret string) *corev1ac.ContainerApplyConfiguration {

@@ -39,8 +39,12 @@ type Want struct {
 	Name string
 	// Size is the number of members.
 	Size int
-	// Peers are the members of all ordinals that there can be, whatever the size.
-	Peers        []Peer
+	// Peers are the members of all ordinals that there can be, whatever the size, with the URLs that the record tells.
+	Peers []Peer
+	// TLS says that connections are to be encrypted.
+	TLS bool
+	// Hold is how long clients may take to follow their Secret.
+	Hold         time.Duration
 	TemplateHash string
 	// Version of etcd that is to be reached.
 	Version Version
@@ -138,6 +142,8 @@ type Pod struct {
 	// OldRevision says that the StatefulSet has another template by now. Unlike the hash, which leaves the operator's own
 	// image out, it tells a gate that runs from an outdated image.
 	OldRevision bool
+	// Plain and TLS say what it was made to listen for.
+	Plain, TLS bool
 	// EverRan says that etcd has run in this pod, so that its disk may hold data.
 	EverRan bool
 	// Age is how long ago it was made.
@@ -173,23 +179,23 @@ type Pod struct {
 // members are the peers of the first n ordinals.
 func (w Want) members(n int) []Peer { return w.Peers[:min(n, len(w.Peers))] }
 
-// ordinal of a member, -1 for one that is not ours. A member and a pod are the same thing when their peer URL is.
-func (s State) ordinal(m Member) int {
-	return slices.IndexFunc(s.Want.Peers, func(p Peer) bool { return p.URL == m.PeerURL })
+// Ordinal of a member, -1 for one that is not ours. A member and a pod are the same thing when the host in their peer URL is.
+func (s State) Ordinal(m Member) int {
+	return slices.IndexFunc(s.Want.Peers, func(p Peer) bool { return sameHost(p.URL, m.PeerURL) })
 }
 
 // pod returns the pod that stands for a member.
 func (s State) pod(m Member) *Pod {
-	if i := s.ordinal(m); i >= 0 {
+	if i := s.Ordinal(m); i >= 0 {
 		return s.podNamed(s.Want.Peers[i].Name)
 	}
 	return nil
 }
 
-// member returns the member with a peer URL, nil when the quorum lists none.
+// member returns the member that a peer URL leads to, nil when the quorum lists none.
 func (s State) member(url string) *Member {
 	for i := range s.Members {
-		if s.Members[i].PeerURL == url {
+		if sameHost(s.Members[i].PeerURL, url) {
 			return &s.Members[i]
 		}
 	}

@@ -29,6 +29,9 @@ const annotationSigning = "quorate.dev/signing-key"
 // its certificates at each handshake, so that they may be renewed without a restart.
 const AnnotationTrust = "quorate.dev/trusted-authorities"
 
+// AnnotationReach of the StatefulSet repeats how the members are reached, see Reach. A change restarts nobody.
+const AnnotationReach = "quorate.dev/reach"
+
 const (
 	volumeConfig  = "config"
 	volumeRun     = "run"
@@ -69,7 +72,8 @@ func (b Blueprint) StatefulSet() (*appsv1ac.StatefulSetApplyConfiguration, error
 		spec.WithVolumeClaimTemplates(b.claimTemplate(s)).WithPersistentVolumeClaimRetentionPolicy(retention(s))
 	}
 	return appsv1ac.StatefulSet(name, b.Cluster.Namespace).
-		WithLabels(Labels(name)).WithOwnerReferences(b.Owner).WithSpec(spec), nil
+		WithLabels(Labels(name)).WithAnnotations(map[string]string{AnnotationReach: b.Reach().Encode()}).
+		WithOwnerReferences(b.Owner).WithSpec(spec), nil
 }
 
 // TemplateHash identifies everything that a member must be restarted for: the pod template but for the operator's
@@ -175,11 +179,9 @@ func (b Blueprint) gateContainer() *corev1ac.ContainerApplyConfiguration {
 func (b Blueprint) etcdContainer() (*corev1ac.ContainerApplyConfiguration, error) {
 	c := corev1ac.Container().WithName(ContainerEtcd).WithImage(Image(b.Cluster.Spec, b.Version)).
 		WithCommand("etcd", "--config-file="+ConfigFile).
-		WithPorts(
-			corev1ac.ContainerPort().WithName("client").WithContainerPort(ClientPort),
-			corev1ac.ContainerPort().WithName("peer").WithContainerPort(PeerPort),
-			corev1ac.ContainerPort().WithName("metrics").WithContainerPort(MetricsPort),
-		).
+		WithPorts(corev1ac.ContainerPort().WithName("client").WithContainerPort(ClientPort)).
+		WithPorts(b.peerPorts()...).
+		WithPorts(corev1ac.ContainerPort().WithName("metrics").WithContainerPort(MetricsPort)).
 		WithSecurityContext(kube.ContainerSecurity()).
 		WithStartupProbe(startupProbe()).WithReadinessProbe(readinessProbe()).WithLivenessProbe(livenessProbe()).
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
@@ -204,6 +206,19 @@ func (b Blueprint) etcdContainer() (*corev1ac.ContainerApplyConfiguration, error
 		return nil, err
 	}
 	return c.WithResources(r), nil
+}
+
+// peerPorts are what members listen at for their peers. They tell which pods were made for what, see Pod.
+func (b Blueprint) peerPorts() []*corev1ac.ContainerPortApplyConfiguration {
+	var out []*corev1ac.ContainerPortApplyConfiguration
+	reach := b.Reach()
+	if reach.UsesTLS() {
+		out = append(out, corev1ac.ContainerPort().WithName("peer").WithContainerPort(PeerPort))
+	}
+	if !reach.Secure || reach.Both {
+		out = append(out, corev1ac.ContainerPort().WithName("peer-plain").WithContainerPort(PlainPeerPort))
+	}
+	return out
 }
 
 // startupProbe gives a member half an hour to read its log and database. It asks every second, because the other

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/quorate/quorate/internal/cluster"
 )
@@ -69,6 +70,19 @@ type Downgrade struct {
 // CancelDowngrade ends that.
 type CancelDowngrade struct{ Via string }
 
+// SetTransport makes members listen for plain text and TLS or only for what they are told to use, which is TLS or plain text from
+// now on. Told is when they and the clients were told, zero when that does not change.
+type SetTransport struct {
+	Secure, Both bool
+	Told         time.Time
+}
+
+// UpdatePeer tells the quorum another URL of the member in a pod, through another pod.
+type UpdatePeer struct {
+	ID             uint64
+	Name, URL, Via string
+}
+
 // AddLearner adds the member of a pod without a vote, through another pod.
 type AddLearner struct{ Name, URL, Via string }
 
@@ -125,6 +139,15 @@ func (s WriteBootstrap) String() string {
 func (s SetVersion) String() string {
 	return fmt.Sprintf("make pods with %s instead of %s", s.To, s.From)
 }
+
+func (s SetTransport) String() string {
+	if s.Both {
+		return "listen for plain text and TLS, use " + wordFor(s.Secure)
+	}
+	return "listen for " + wordFor(s.Secure) + " alone"
+}
+
+func (s UpdatePeer) String() string      { return "tell the peers of " + s.Name + " to use " + s.URL }
 func (s Reject) String() string          { return "set settings " + s.Asked + " back" }
 func (s Prove) String() string           { return "remember settings " + Sum(s.Settings) }
 func (NoteFlushed) String() string       { return "note that all members have written a snapshot" }
@@ -163,6 +186,12 @@ func (s SetVersion) Reason() string {
 	}
 	return "Upgrading"
 }
+
+// Reason names the step in events and conditions.
+func (SetTransport) Reason() string { return ReasonTransport }
+
+// Reason names the step in events and conditions.
+func (UpdatePeer) Reason() string { return ReasonTransport }
 
 // Reason names the step in events and conditions.
 func (Reject) Reason() string { return ReasonCanary }

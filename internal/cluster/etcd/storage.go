@@ -235,7 +235,7 @@ func replaceVolumes(s State) (cluster.Plan, bool) {
 	}
 	slices.SortFunc(misfits, func(a, b Claim) int { return b.Ordinal - a.Ordinal })
 	leader := s.leader()
-	i := max(0, slices.IndexFunc(misfits, func(c Claim) bool { return s.Want.Peers[c.Ordinal].URL != leader.PeerURL }))
+	i := max(0, slices.IndexFunc(misfits, func(c Claim) bool { return c.Ordinal != s.Ordinal(*leader) }))
 	c := misfits[i]
 	m, name, why := s.member(s.Want.Peers[c.Ordinal].URL), s.Want.Peers[c.Ordinal].Name, s.Want.misfit(c)
 	if c.Age < s.Set.Age && c.Age < between {

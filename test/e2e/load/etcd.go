@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	_ "google.golang.org/grpc/health" // The client side of health checks.
 
@@ -23,6 +24,13 @@ const pageSize = 1000
 // healthChecked makes the client leave a member alone that says that it does not serve, as it does while it is defragmented.
 const healthChecked = `{"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}`
 
+// patience is how a connection is tried again. What is sent to the address of a pod that has ended is answered by nobody, and gRPC
+// waits 20 s for that by default: longer than its member is away, while the others restart one after the other.
+var patience = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+	MinConnectTimeout: time.Second,
+}
+
 type etcdStore struct{ c *clientv3.Client }
 
 // openEtcd connects to all members, so that the client itself goes on when one of them is lost.
@@ -35,7 +43,9 @@ func openEtcd(ctx context.Context, conn connection.Connection, addrs []string) (
 		Endpoints: endpoints, TLS: conn.TLS, Username: conn.Username, Password: conn.Password,
 		DialTimeout: 5 * time.Second, DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
 		PermitWithoutStream: true, AutoSyncInterval: time.Second, // Members come and go.
-		DialOptions: []grpc.DialOption{grpc.WithDisableServiceConfig(), grpc.WithDefaultServiceConfig(healthChecked)},
+		DialOptions: []grpc.DialOption{
+			grpc.WithDisableServiceConfig(), grpc.WithDefaultServiceConfig(healthChecked), grpc.WithConnectParams(patience),
+		},
 	})
 	if err != nil {
 		return nil, err

@@ -81,10 +81,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	follow(o.secretDir, &conn)
-	s, err := connect(ctx, o, conn)
+	first, err := connect(ctx, o, conn)
 	if err != nil {
 		return err
 	}
+	s := reopen(ctx, o, first, conn.TLS != nil)
 	defer s.close()
 	var names []string
 	for _, l := range s.lanes() {
@@ -107,16 +108,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 func connect(ctx context.Context, o options, conn connection.Connection) (store, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	open := openEtcd
-	if o.mode == "redis" {
-		open = openRedis
-	}
-	addrs := []string{conn.Addr()}
-	if o.endpoints != "" {
-		addrs = strings.Split(o.endpoints, ",")
-	}
 	for {
-		s, err := open(ctx, conn, addrs)
+		s, err := dial(ctx, o, conn)
 		if err == nil {
 			return s, nil
 		}
@@ -127,6 +120,19 @@ func connect(ctx context.Context, o options, conn connection.Connection) (store,
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// dial connects once.
+func dial(ctx context.Context, o options, conn connection.Connection) (store, error) {
+	open := openEtcd
+	if o.mode == "redis" {
+		open = openRedis
+	}
+	addrs := []string{conn.Addr()}
+	if o.endpoints != "" {
+		addrs = strings.Split(o.endpoints, ",")
+	}
+	return open(ctx, conn, addrs)
 }
 
 // check reads everything back, trying again while the data store does not answer.

@@ -369,6 +369,14 @@ func (c *Client) RemoveMember(ctx context.Context, id uint64) error {
 	})
 }
 
+// UpdatePeer changes the peer URL of a member.
+func (c *Client) UpdatePeer(ctx context.Context, id uint64, peerURL string) error {
+	return c.asRoot(ctx, func(conn *clientv3.Client) error {
+		_, err := conn.MemberUpdate(ctx, id, []string{peerURL})
+		return reconfiguration(err, "change the peer URL of "+etcd.FormatID(id))
+	})
+}
+
 // reconfiguration says what failed, and tells apart what etcd refuses for the moment only.
 func reconfiguration(err error, what string) error {
 	for _, e := range []error{rpctypes.ErrUnhealthy, rpctypes.ErrMemberNotEnoughStarted, rpctypes.ErrTooManyLearners} {

@@ -168,10 +168,11 @@ func (c *testCluster) asOperator(pod string) etcd.Client {
 // observe makes a state of what the members say; everything else is as it should be.
 func (c *testCluster) observe(ctx context.Context, t *testing.T, quota int64) etcd.State {
 	t.Helper()
-	peers := peersOf(c.members...)
+	// Members of a cluster are told apart by their hosts, and those of a test have one host.
+	peers := etcd.Peers(testName, testNamespace, testDomain, len(c.members), true)
 	s := etcd.State{
 		Want: etcd.Want{
-			Name: testName, Size: len(peers), Peers: peers, Version: etcd.Version{Major: 3, Minor: 6}, Persistent: true,
+			Name: testName, Size: len(peers), Peers: peers, TLS: true, Version: etcd.Version{Major: 3, Minor: 6}, Persistent: true,
 			Maintenance: etcd.Policy{Defragment: true, MinFree: 200 << 20, Quota: quota},
 		},
 		Set: &etcd.Set{Replicas: len(peers)}, Open: true, Auth: &etcd.Auth{}, Now: time.Now(),
@@ -185,7 +186,9 @@ func (c *testCluster) observe(ctx context.Context, t *testing.T, quota int64) et
 		s.Record = &etcd.Record{
 			Bootstrap: etcd.BootstrapNew, ClusterID: v.ClusterID, Members: peers, Version: s.Want.Version, MinAvailable: etcd.Quorum(len(peers)),
 		}
-		s.Pods = append(s.Pods, etcd.Pod{Name: m.Name, UID: m.Name, Ordinal: i, Ready: true, View: &v, Drained: m.Name == c.drained})
+		s.Pods = append(s.Pods, etcd.Pod{
+			Name: m.Name, UID: m.Name, Ordinal: i, Ready: true, TLS: true, View: &v, Drained: m.Name == c.drained,
+		})
 		if v.Leader == v.MemberID {
 			compacted, err := c.as("operator", "", m).Compacted(ctx)
 			check(t, err)
@@ -194,9 +197,10 @@ func (c *testCluster) observe(ctx context.Context, t *testing.T, quota int64) et
 	}
 	members, err := c.as("operator", "", c.members[0]).Members(ctx)
 	check(t, err)
-	for _, p := range peers {
+	for i, p := range c.members {
 		for _, m := range members {
 			if m.PeerURL == p.URL {
+				m.PeerURL = peers[i].URL
 				s.Members = append(s.Members, m)
 			}
 		}

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
@@ -61,30 +64,46 @@ type testCluster struct {
 	ca      clustertls.Pair
 	// drained is the member that a planner keeps clients away from.
 	drained string
+	// told says whether clients are to use TLS, guarded by secret.
+	secret sync.Mutex
+	told   bool
 }
 
 type testMember struct {
 	etcd.Peer
-	client, peer, metrics int
-	cmd                   *exec.Cmd
-	config                string
+	client, peer, plain, metrics int
+	cmd                          *exec.Cmd
+	config                       string
 }
 
 func newTestCluster(t *testing.T, version, binary string, size int, mode v1alpha1.TLSMode, config ...*v1alpha1.EtcdConfig) *testCluster {
 	t.Helper()
 	c := &testCluster{t: t, binary: binary, dir: t.TempDir(), tlsMode: mode}
-	scheme := "http"
 	if mode != v1alpha1.TLSDisabled {
-		scheme = "https"
 		c.issue()
 	}
-	var peers []etcd.Peer
 	for i := range size {
-		m := &testMember{client: freePort(t), peer: freePort(t), metrics: freePort(t)}
-		m.Peer = etcd.Peer{Name: fmt.Sprintf("%s-%d", testName, i), URL: fmt.Sprintf("%s://127.0.0.1:%d", scheme, m.peer)}
-		peers = append(peers, m.Peer)
+		m := &testMember{client: freePort(t), peer: freePort(t), plain: freePort(t), metrics: freePort(t)}
+		m.Name = fmt.Sprintf("%s-%d", testName, i)
+		m.URL = m.url(mode != v1alpha1.TLSDisabled)
 		c.members = append(c.members, m)
 	}
+	c.configure(version, mode == v1alpha1.TLSDisabled, config...)
+	return c
+}
+
+// url is where a member listens for its peers.
+func (m *testMember) url(tls bool) string {
+	if tls {
+		return fmt.Sprintf("https://127.0.0.1:%d", m.peer)
+	}
+	return fmt.Sprintf("http://127.0.0.1:%d", m.plain)
+}
+
+// configure renders the configuration of the members for their URLs.
+func (c *testCluster) configure(version string, plain bool, config ...*v1alpha1.EtcdConfig) {
+	c.t.Helper()
+	t, peers := c.t, peersOf(c.members...)
 	v, err := etcd.ParseVersion(version)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +113,8 @@ func newTestCluster(t *testing.T, version, binary string, size int, mode v1alpha
 		t.Fatal(err)
 	}
 	layout := etcd.Layout{
-		Name: testName, Namespace: testNamespace, UID: "u-1", Domain: testDomain, TLS: mode, Auth: true, Version: v, Members: peers,
+		Name: testName, Namespace: testNamespace, UID: "u-1", Domain: testDomain, TLS: c.tlsMode, Plain: plain, Auth: true, Version: v,
+		Members: peers,
 	}
 	for i, m := range c.members {
 		text, err := etcd.MemberConfig(common, layout, peers[i])
@@ -104,7 +124,6 @@ func newTestCluster(t *testing.T, version, binary string, size int, mode v1alpha
 		m.config = c.localize(m, text)
 	}
 	c.write(filepath.Join(c.dir, "token", etcd.SigningKey), []byte("a key that all members share"))
-	return c
 }
 
 // localize puts the addresses and directories of a test in the place of those in a pod.
@@ -116,6 +135,7 @@ func (c *testCluster) localize(m *testMember, text string) string {
 		"0.0.0.0:2379", fmt.Sprintf("127.0.0.1:%d", m.client),
 		"0.0.0.0:2380", fmt.Sprintf("127.0.0.1:%d", m.peer),
 		"0.0.0.0:2381", fmt.Sprintf("127.0.0.1:%d", m.metrics),
+		"0.0.0.0:2382", fmt.Sprintf("127.0.0.1:%d", m.plain),
 	).Replace(text)
 }
 
@@ -192,12 +212,49 @@ func (c *testCluster) kill(m *testMember) {
 	_ = m.cmd.Wait()
 }
 
+// end ends a member the way its pod does: it hands leadership over.
+func (c *testCluster) end(m *testMember) {
+	c.t.Helper()
+	if err := m.cmd.Process.Signal(os.Interrupt); err != nil {
+		c.t.Fatal(err)
+	}
+	_ = m.cmd.Wait()
+}
+
+// dialAs connects a client to a member, with the certificate of users or without TLS.
+func (c *testCluster) dialAs(m *testMember, secure bool, password string) *clientv3.Client {
+	c.t.Helper()
+	cfg := clientv3.Config{
+		Endpoints: []string{fmt.Sprintf("http://127.0.0.1:%d", m.client)}, DialTimeout: 2 * time.Second, Logger: zap.NewNop(),
+	}
+	if secure {
+		cfg.Endpoints, cfg.TLS = []string{fmt.Sprintf("https://127.0.0.1:%d", m.client)}, c.tlsOf("client")
+	}
+	if password != "" {
+		cfg.Username, cfg.Password = etcd.RootUser, password
+	}
+	w, err := clientv3.New(cfg)
+	if err != nil {
+		cfg.Username = "" // Only the first authentication can fail; without it, calls do.
+		cfg.Password = ""
+		if w, err = clientv3.New(cfg); err != nil {
+			c.t.Error(err)
+		}
+	}
+	return w
+}
+
 // tls returns the configuration of a client that shows the named certificate.
 func (c *testCluster) tls(who string) *tls.Config {
 	c.t.Helper()
 	if c.tlsMode == v1alpha1.TLSDisabled {
 		return nil
 	}
+	return c.tlsOf(who)
+}
+
+func (c *testCluster) tlsOf(who string) *tls.Config {
+	c.t.Helper()
 	cert, err := tls.LoadX509KeyPair(filepath.Join(c.dir, who, "tls.crt"), filepath.Join(c.dir, who, "tls.key"))
 	if err != nil {
 		c.t.Fatal(err)

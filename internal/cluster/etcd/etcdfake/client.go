@@ -17,6 +17,8 @@ type Client struct {
 	Password string
 	// Former password, used where Password does not work.
 	Former string
+	// TLS says that it connects so.
+	TLS bool
 	// Crash is asked after each change that EnableAuth makes; true ends the call there.
 	Crash func() bool
 }
@@ -24,7 +26,8 @@ type Client struct {
 var _ etcd.Client = (*Client)(nil)
 
 func (c *Client) reachable() bool {
-	return slices.Contains(c.Network.running, c.Process) && !c.Process.Cut && !c.Process.Deaf && !c.Process.Busy
+	return slices.Contains(c.Network.running, c.Process) && !c.Process.Cut && !c.Process.Deaf && !c.Process.Busy &&
+		c.Process.takes(c.TLS)
 }
 
 // isRoot reports whether the client may do what only root may.
@@ -140,7 +143,7 @@ func (c *Client) AddLearner(_ context.Context, peerURL string) error {
 	}
 	for _, m := range lead.Disk.members() {
 		switch {
-		case m.url == peerURL:
+		case Host(m.url) == Host(peerURL):
 			return nil
 		case m.learner || !c.Network.connected(lead.Disk.ClusterID, m.id):
 			return etcd.ErrNotNow
@@ -192,6 +195,23 @@ func (c *Client) RemoveMember(_ context.Context, id uint64) error {
 		return etcd.ErrNotNow
 	}
 	return c.Network.propose(lead, entry{kind: entryRemove, id: id})
+}
+
+// UpdatePeer changes the URL of a member, and gives a learner a vote (etcd issue 21694).
+func (c *Client) UpdatePeer(_ context.Context, id uint64, peerURL string) error {
+	lead, err := c.lead()
+	if err != nil {
+		return err
+	}
+	for _, m := range lead.Disk.members() {
+		if m.url == peerURL && m.id != id {
+			return ErrTaken
+		}
+	}
+	if !lead.Disk.listed(id) {
+		return ErrNotListed
+	}
+	return c.Network.propose(lead, entry{kind: entryUpdate, value: peerURL, id: id})
 }
 
 func (c *Client) lead() (*Process, error) {

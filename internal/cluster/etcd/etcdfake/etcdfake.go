@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
@@ -22,6 +24,7 @@ var (
 	ErrNoQuorum     = errors.New("no leader")
 	ErrNoAnswer     = errors.New("no answer")
 	ErrDenied       = errors.New("permission denied")
+	ErrTaken        = errors.New("another member has this peer URL")
 )
 
 // Disk is the data directory of a member.
@@ -66,6 +69,10 @@ func (d *Disk) members() []member {
 		case entryPublish:
 			if i >= 0 {
 				out[i].name = e.value
+			}
+		case entryUpdate:
+			if i >= 0 {
+				out[i].url, out[i].learner = e.value, false
 			}
 		case entryPromote:
 			if i >= 0 {
@@ -113,6 +120,7 @@ const (
 	entryAuthOn
 	entryAdd
 	entryPromote
+	entryUpdate
 	entryRemove
 	entryVersion
 	entryDowngrade
@@ -129,6 +137,8 @@ type Config struct {
 	State   string
 	Members []etcd.Peer
 	Version string
+	// Plain and TLS say what it listens for.
+	Plain, TLS bool
 	// Behind is how many rounds a member that joins takes to get the log.
 	Behind int
 }
@@ -145,6 +155,8 @@ type Process struct {
 	Behind  int
 	version string
 	url     string
+	// plain and tls say what it listens for.
+	plain, tls bool
 }
 
 // Network holds the running processes.
@@ -168,7 +180,7 @@ func New() *Network {
 // without one, "new" founds the cluster unless the peers say that this member has lived before, and "existing" joins
 // what the peers have.
 func (n *Network) Start(cfg Config, disk *Disk) (*Process, error) {
-	p := &Process{Name: cfg.Self.Name, Disk: disk, version: cfg.Version, url: cfg.Self.URL}
+	p := &Process{Name: cfg.Self.Name, Disk: disk, version: cfg.Version, url: cfg.Self.URL, plain: cfg.Plain, tls: cfg.TLS}
 	if !disk.HasLog {
 		if cfg.State != "new" {
 			p.Behind = cfg.Behind
@@ -248,7 +260,7 @@ func (n *Network) bootstrap(cfg Config, disk *Disk) error {
 		return nil
 	}
 	for _, p := range n.running {
-		if p.Cut || p.url == cfg.Self.URL {
+		if p.Cut || Host(p.url) == Host(cfg.Self.URL) {
 			continue
 		}
 		members := p.Disk.members()
@@ -365,11 +377,47 @@ func electable(p *Process, up []*Process) bool {
 func (n *Network) up(cluster uint64) []*Process {
 	var out []*Process
 	for _, p := range n.running {
-		if p.Disk.ClusterID == cluster && !p.Cut {
+		if p.Disk.ClusterID == cluster && !p.Cut && n.reached(p) {
 			out = append(out, p)
 		}
 	}
 	return out
+}
+
+// takes reports whether a process listens for TLS, or for plain text.
+func (p *Process) takes(tls bool) bool {
+	if tls {
+		return p.tls
+	}
+	return p.plain
+}
+
+// reached reports whether a process listens for what its peers know it by: those with the longest log.
+func (n *Network) reached(p *Process) bool {
+	var best *Disk
+	for _, q := range n.running {
+		if q.Disk.ClusterID == p.Disk.ClusterID && !q.Disk.blank && !q.Cut && (best == nil || q.Disk.Len() > best.Len()) {
+			best = q.Disk
+		}
+	}
+	if best == nil {
+		return true
+	}
+	for _, m := range best.members() {
+		if m.id == p.Disk.MemberID {
+			return p.takes(strings.HasPrefix(m.url, "https:"))
+		}
+	}
+	return true // It is no member any more, and is to learn of that.
+}
+
+// Host is who a URL leads to, without scheme and port.
+func Host(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return rawURL
+	}
+	return u.Hostname()
 }
 
 // connected reports whether a member runs and reaches the others.
@@ -500,7 +548,7 @@ func (p *Process) AuthOn() bool { return p.auth().on }
 
 // Follows reports whether a process runs, is connected, and has a leader.
 func (n *Network) Follows(p *Process) bool {
-	return slices.Contains(n.running, p) && !p.Cut && p.Behind == 0 && n.leaders[p.Disk.ClusterID] != nil
+	return slices.Contains(n.up(p.Disk.ClusterID), p) && p.Behind == 0 && n.leaders[p.Disk.ClusterID] != nil
 }
 
 // Voting reports whether a process follows a leader and has a vote.
@@ -532,8 +580,10 @@ func (p *Process) auth() authState {
 func (n *Network) Answers(self etcd.Peer, peers []etcd.Peer) []etcd.PeerAnswer {
 	var out []etcd.PeerAnswer
 	for _, p := range n.running {
-		asked := slices.ContainsFunc(peers, func(q etcd.Peer) bool { return q.URL == p.url })
-		if p.Cut || p.url == self.URL || !asked {
+		asked := slices.ContainsFunc(peers, func(q etcd.Peer) bool {
+			return Host(q.URL) == Host(p.url) && p.takes(strings.HasPrefix(q.URL, "https:"))
+		})
+		if p.Cut || Host(p.url) == Host(self.URL) || !asked {
 			continue
 		}
 		a := etcd.PeerAnswer{From: p.Name, ClusterID: p.Disk.ClusterID}

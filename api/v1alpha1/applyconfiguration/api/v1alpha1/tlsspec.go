@@ -17,7 +17,10 @@ type TLSSpecApplyConfiguration struct {
 	// mode is Managed (default: the operator runs a certificate authority for
 	// this cluster), CertManager (cert-manager issues the certificates, see
 	// issuerRef), Provided (certificates come from secretName) or Disabled
-	// (plain text). It cannot change yet.
+	// (plain text). An EtcdCluster changes from Managed and Provided to Disabled
+	// and back while it serves: members listen for both as long as that takes,
+	// and clients follow the connection Secret. From and to CertManager it cannot
+	// change yet, and that of a RedisCluster not at all.
 	Mode *apiv1alpha1.TLSMode `json:"mode,omitempty"`
 	// secretName names a Secret of the same namespace with the keys ca.crt,
 	// tls.crt and tls.key. Its certificate must be valid for server and client
