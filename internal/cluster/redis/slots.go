@@ -3,6 +3,7 @@ package redis
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,4 +111,63 @@ func Share(shard, shards int) Slots {
 		to++
 	}
 	return Slots{{from, to}}
+}
+
+// Has reports whether a slot is in the set.
+func (s Slots) Has(slot int) bool {
+	return slices.ContainsFunc(s, func(r Range) bool { return r.From <= slot && slot <= r.To })
+}
+
+// Minus is the set of the slots of s that are not in o.
+func (s Slots) Minus(o Slots) Slots {
+	var out Slots
+	for _, r := range s {
+		next := r.From
+		for _, gone := range o {
+			if gone.To < next || gone.From > r.To {
+				continue
+			}
+			if gone.From > next {
+				out = append(out, Range{next, gone.From - 1})
+			}
+			next = gone.To + 1
+		}
+		if next <= r.To {
+			out = append(out, Range{next, r.To})
+		}
+	}
+	return out
+}
+
+// And is the set of the slots that are in both.
+func (s Slots) And(o Slots) Slots { return s.Minus(s.Minus(o)) }
+
+// First is the set of the first n slots, or of all when there are fewer.
+func (s Slots) First(n int) Slots {
+	var out Slots
+	for _, r := range s {
+		if n <= 0 {
+			break
+		}
+		r.To = min(r.To, r.From+n-1)
+		n -= r.To - r.From + 1
+		out = append(out, r)
+	}
+	return out
+}
+
+// Last is the set of the last n slots, or of all when there are fewer.
+func (s Slots) Last(n int) Slots { return s.Minus(s.First(s.Count() - n)) }
+
+// All yields every slot of the set in ascending order.
+func (s Slots) All() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for _, r := range s {
+			for slot := r.From; slot <= r.To; slot++ {
+				if !yield(slot) {
+					return
+				}
+			}
+		}
+	}
 }
