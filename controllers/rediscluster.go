@@ -64,8 +64,7 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	if users != "" {
 		given[PasswordKey] = users
 	}
-	passwords, err := k.EnsurePasswords(ctx, o, given, labels, nil,
-		redis.PasswordDefault, redis.PasswordOperator, redis.PasswordReplication)
+	passwords, err := k.EnsurePasswords(ctx, o, given, labels, nil, redis.PasswordKeys...)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,11 @@ func (k *RedisKind) guard(ctx context.Context, o *v1alpha1.RedisCluster, s redis
 
 // command sends commands to servers: those to one server in order over one connection, different servers at once.
 func (k *RedisKind) command(ctx context.Context, o *v1alpha1.RedisCluster, calls []redis.Call) error {
-	connect, err := k.connector(ctx, o)
+	passwords, err := k.Passwords(ctx, o)
+	if err != nil {
+		return err
+	}
+	connect, err := k.connector(ctx, o, passwords)
 	if err != nil {
 		return err
 	}

@@ -38,13 +38,18 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o)); err != nil {
 		return redis.State{}, certificateError{err}
 	}
-	connect, err := k.connector(ctx, o)
+	passwords, err := k.Passwords(ctx, o)
+	if err != nil {
+		return redis.State{}, err
+	}
+	connect, err := k.connector(ctx, o, passwords)
 	if err != nil {
 		return redis.State{}, err
 	}
 	if connect == nil {
 		return s, nil
 	}
+	s.Spec.Access = &redis.Access{Passwords: passwords, Open: o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled}
 	var wg sync.WaitGroup
 	for i := range s.Pods {
 		if p := &s.Pods[i]; p.Addr.IP != "" && p.Stuck == "" {
@@ -251,10 +256,9 @@ type connectFunc func(pod string, a redis.Address) redis.Client
 
 // connector returns how to connect to the servers of a cluster; nil while the passwords or certificates do not exist
 // yet.
-func (k *RedisKind) connector(ctx context.Context, o *v1alpha1.RedisCluster) (connectFunc, error) {
-	passwords, err := k.Passwords(ctx, o)
-	if err != nil || passwords == nil {
-		return nil, err
+func (k *RedisKind) connector(ctx context.Context, o *v1alpha1.RedisCluster, passwords map[string]string) (connectFunc, error) {
+	if passwords == nil {
+		return nil, nil
 	}
 	secure, err := k.tlsConfig(ctx, o)
 	if err != nil {

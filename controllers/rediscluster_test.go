@@ -151,7 +151,7 @@ func (s *redisStage) run(ctx context.Context, set *appsv1.StatefulSet, name stri
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.servers[name] = s.net.Add(addr, shard)
+	s.servers[name] = s.net.Add(addr, shard, name+".carts-peers")
 }
 
 func (s *redisStage) pass() {

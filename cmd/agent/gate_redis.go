@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
@@ -88,29 +89,32 @@ func (g redisGate) writeConfig(admitReplicas bool) error {
 		return fmt.Errorf("read configuration: %w", err)
 	}
 	passwords := map[string]string{}
-	for _, key := range []string{redis.PasswordDefault, redis.PasswordOperator, redis.PasswordReplication} {
+	for _, key := range redis.PasswordKeys {
 		raw, err := os.ReadFile(filepath.Join(g.authDir, key)) //nolint:gosec // a path of our own pod
 		if err != nil {
 			return fmt.Errorf("read password: %w", err)
 		}
 		passwords[key] = string(raw)
 	}
-	passwords[redis.PasswordReplication] = redis.ShardPassword(passwords[redis.PasswordReplication], g.podName)
-	users, err := redis.Users(passwords, g.needPassword, admitReplicas)
+	users, err := redis.Access{Passwords: passwords, Open: !g.needPassword}.Users(g.podName, g.software())
 	if err != nil {
 		return err
 	}
 	config, err := redis.PodConfig(string(common), redis.PodFacts{
 		Name: g.podName, IP: g.podIP, Host: g.podName + "." + g.domain, Engine: g.engine, Version: g.version,
-		ReplicationPassword: passwords[redis.PasswordReplication],
+		ReplicationPassword: redis.ShardPassword(passwords[redis.PasswordReplication], g.podName),
 	})
 	if err != nil {
 		return err
 	}
 	return errors.Join(
-		os.WriteFile(filepath.Join(g.runDir, redis.UsersFile), []byte(users), 0o600),
+		os.WriteFile(filepath.Join(g.runDir, redis.UsersFile), []byte(redis.UsersText(users, admitReplicas)), 0o600),
 		os.WriteFile(filepath.Join(g.runDir, redis.ConfigKey), []byte(config), 0o600), //nolint:gosec // a path of our own pod
 	)
+}
+
+func (g redisGate) software() redis.Software {
+	return redis.Software{Engine: v1alpha1.RedisEngine(g.engine), Version: g.version}
 }
 
 // readDisk looks at what an earlier server left in the data directory.

@@ -21,7 +21,7 @@ func redisPod(t *testing.T) redisGate {
 		lastWords: filepath.Join(dir, "termination-log"),
 	}
 	write(t, filepath.Join(g.configDir, redis.ConfigKey), "appendonly yes\n")
-	for _, key := range []string{redis.PasswordDefault, redis.PasswordOperator, redis.PasswordReplication} {
+	for _, key := range redis.PasswordKeys {
 		write(t, filepath.Join(g.authDir, key), "secret-"+key)
 	}
 	for _, d := range []string{g.dataDir, g.runDir} {
@@ -51,7 +51,7 @@ func TestRedisGateWritesPrivateFiles(t *testing.T) {
 	}
 	for name, wants := range map[string][]string{
 		redis.ConfigKey: {"appendonly yes\n", "cluster-announce-ip 10.0.0.2\n", "cluster-announce-hostname carts-0-0.carts-peers.shop.svc.cluster.local\n", "masterauth " + redis.ShardPassword("secret-replication", "carts-0-1") + "\n"},
-		redis.UsersFile: {"user default on #", "user quorate on #", "user replication off #"},
+		redis.UsersFile: {"user default on resetpass #", "user quorate on resetpass #", "user replication off resetpass #", "user migration on resetpass #"},
 	} {
 		path := filepath.Join(g.runDir, name)
 		raw, err := os.ReadFile(path)
@@ -95,7 +95,7 @@ func TestRedisGateStartsAPrimaryWithItsData(t *testing.T) {
 		t.Error(err)
 	}
 	users, err := os.ReadFile(filepath.Join(g.runDir, redis.UsersFile))
-	if err != nil || !strings.Contains(string(users), "user replication on #") {
+	if err != nil || !strings.Contains(string(users), "user replication on resetpass #") {
 		t.Errorf("its replicas are not let in: %v\n%s", err, users)
 	}
 }

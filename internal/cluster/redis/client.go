@@ -16,6 +16,8 @@ type Client interface {
 	Replicate(ctx context.Context, id string) error
 	// AdmitReplicas lets other servers copy this one.
 	AdmitReplicas(ctx context.Context) error
+	// SetUser makes a user, or makes it what it is to be, at once.
+	SetUser(ctx context.Context, u User) error
 	// Forget removes a node from the server's table, and keeps it out for a minute.
 	Forget(ctx context.Context, id string) error
 	// Failover makes a replica take over from its living primary, without losing a write, and returns when it has. With

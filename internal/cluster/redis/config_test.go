@@ -176,23 +176,6 @@ func TestOwnedConfigKeys(t *testing.T) {
 	}
 }
 
-func TestUsers(t *testing.T) {
-	passwords := map[string]string{PasswordDefault: "a", PasswordOperator: "b", PasswordReplication: "c"}
-	for name, tc := range map[string]struct{ guarded, admit bool }{
-		"users.acl": {true, true}, "users-open.acl": {false, true}, "users-closed.acl": {true, false},
-	} {
-		got, err := Users(passwords, tc.guarded, tc.admit)
-		if err != nil {
-			t.Fatal(err)
-		}
-		golden(t, name, got)
-	}
-	delete(passwords, PasswordReplication)
-	if _, err := Users(passwords, true, true); err == nil {
-		t.Error("a user without a password was accepted")
-	}
-}
-
 func TestOnlyPodsOfOneShardShareAPassword(t *testing.T) {
 	own := ShardPassword("secret", "carts-1-0")
 	for pod, same := range map[string]bool{"carts-1-1": true, "carts-1-10": true, "carts-11-0": false, "carts-0-0": false} {

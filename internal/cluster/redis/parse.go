@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/quorate/quorate/api/v1alpha1"
 )
 
 // ParseNodes reads the answer to CLUSTER NODES, or the file nodes.conf, which has the same lines and one more that
@@ -116,9 +118,9 @@ func ParseNode(id, nodes, clusterInfo, info string) (*Node, error) {
 }
 
 func (n *Node) readInfo(info map[string]string) {
-	n.Version = info["redis_version"]
+	n.Engine, n.Version = v1alpha1.EngineRedis, info["redis_version"]
 	if v, ok := info["valkey_version"]; ok {
-		n.Version = v
+		n.Engine, n.Version = v1alpha1.EngineValkey, v
 	}
 	n.Loading = info["loading"] == "1" || info["async_loading"] == "1"
 	n.LinkUp = info["master_link_status"] == "up" && info["master_sync_in_progress"] != "1"

@@ -1,12 +1,15 @@
 package redis
 
 import (
+	stdcmp "cmp"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/quorate/quorate/api/v1alpha1"
 )
 
 const nodesText = `07c37dfeb235213a872192d90877d0cd55635b91 10.0.0.1:6379@16379,carts-0-0.carts-peers.shop.svc.cluster.local,shard-id=ab,tls-port=6379 myself,master - 0 1426238317239 4 connected 0-5460 10923 [93-<-292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f]
@@ -75,7 +78,7 @@ func TestParseNode(t *testing.T) {
 		},
 		"valkey, while it loads": {
 			"redis_version:7.2.4\r\nvalkey_version:9.1.2\r\nloading:1\r\nrole:slave\r\nmaster_link_down_since_seconds:-1\r\ndb0:keys=3\r\ndb12:keys=4,expires=1\r\ndbx:keys=9\r\n",
-			Node{Version: "9.1.2", Loading: true, Keys: 7},
+			Node{Engine: v1alpha1.EngineValkey, Version: "9.1.2", Loading: true, Keys: 7},
 		},
 	}
 	for name, tc := range tests {
@@ -85,6 +88,7 @@ func TestParseNode(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.want.ID, tc.want.StateOK, tc.want.Peers = "aa", true, got.Peers
+			tc.want.Engine = stdcmp.Or(tc.want.Engine, v1alpha1.EngineRedis)
 			if diff := cmp.Diff(&tc.want, got, cmpopts.IgnoreUnexported(Node{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -60,6 +60,7 @@ const (
 // cannot be read; everything after waitForAll may rely on every server's own word.
 func Next(s State) cluster.Plan {
 	return cluster.Decide(look(s),
+		setUsers,
 		replaceStuck,
 		refuseIslands,
 		reintroduce,

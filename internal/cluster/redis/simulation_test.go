@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
@@ -75,6 +76,10 @@ func newSimulation(seed uint64, faults bool) *simulation {
 		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", NodeTimeout: nodeTime, Persistent: true}
 	}
 	s.net.Promoted = s.promoted
+	if rnd.IntN(4) == 0 { // Hashes take more time than all the rest.
+		s.spec.Access = &redis.Access{Passwords: simPasswords}
+		s.net.Gate = s.users
+	}
 	for shard := range s.spec.Shards {
 		for ordinal := range s.spec.Copies() {
 			p := &simPod{name: cluster.Pod(cluster.ShardSet("c", shard), ordinal), shard: shard, ordinal: ordinal}
@@ -83,6 +88,34 @@ func newSimulation(seed uint64, faults bool) *simulation {
 		}
 	}
 	return s
+}
+
+var simPasswords = map[string]string{
+	redis.PasswordDefault: "a", redis.PasswordOperator: "b", redis.PasswordReplication: "c", redis.PasswordMigration: "d",
+}
+
+// wantedUsers are those that the server of a pod is to have.
+func (s *simulation) wantedUsers(w *redisfake.Server) []redis.User {
+	name, _, _ := strings.Cut(w.Host, ".")
+	users, err := s.spec.Access.Users(name, redis.Software{Engine: v1alpha1.EngineRedis, Version: "8.0.2"})
+	if err != nil {
+		s.fail("%v", err)
+	}
+	return users
+}
+
+// users are those that a start gate writes: of this version of the operator, of one whose users could do less, or of one
+// that could not even list them.
+func (s *simulation) users(w *redisfake.Server) []redis.User {
+	users := s.wantedUsers(w)
+	switch s.rnd.IntN(3) {
+	case 0:
+		return nil
+	case 1:
+		users[1].Commands = users[1].Commands[:3]
+		return users[:3]
+	}
+	return users
 }
 
 // soon is some time within the next so many ticks.
@@ -166,8 +199,7 @@ func (s *simulation) revive(p *simPod) {
 	s.uids++
 	p.uid = fmt.Sprint(s.uids)
 	if addr := s.address(); p.server == nil {
-		p.server = s.net.Add(addr, p.shard)
-		p.server.Host = p.name + ".c-peers"
+		p.server = s.net.Add(addr, p.shard, p.name+".c-peers")
 	} else {
 		p.server.Start(addr)
 	}
@@ -401,6 +433,7 @@ func (s *simulation) cutOff(p *simPod) {
 // meddle is a human who makes all servers forget a node that is gone, slots and all.
 func (s *simulation) meddle() {
 	if s.rnd.IntN(2) == 0 {
+		s.changeUser()
 		return
 	}
 	for _, g := range s.gone() {
@@ -411,6 +444,22 @@ func (s *simulation) meddle() {
 				_ = p.server.Forget(context.Background(), g)
 			}
 		}
+	}
+}
+
+// changeUser is a human who takes a right from a user of some server, or a user from it.
+func (s *simulation) changeUser() {
+	p := s.pods[s.rnd.IntN(len(s.pods))]
+	if p.server == nil || len(p.server.Users) == 0 {
+		return
+	}
+	s.log("fault: a human changes a user of %s", p.name)
+	i := s.rnd.IntN(len(p.server.Users))
+	u := p.server.Users[i]
+	u.Commands = u.Commands[:1]
+	p.server.Users = slices.Delete(slices.Clone(p.server.Users), i, i+1)
+	if s.rnd.IntN(2) == 0 {
+		p.server.Users = append(p.server.Users, u)
 	}
 }
 
@@ -696,6 +745,7 @@ func (s *simulation) checkSettled() {
 	}
 	for _, p := range s.pods {
 		r := s.unit(p.shard)
+		s.checkUsers(p)
 		if p.outdated {
 			s.fail("settled with %s outdated", p.name)
 		}
@@ -708,6 +758,17 @@ func (s *simulation) checkSettled() {
 		primary := slices.IndexFunc(s.pods, func(o *simPod) bool { return o.server.ID == p.server.Primary() })
 		if primary < 0 || !s.pods[primary].server.Owns(r) || !p.server.LinkUp() {
 			s.fail("settled, but %s neither owns %s nor copies who does", p.name, r)
+		}
+	}
+}
+
+func (s *simulation) checkUsers(p *simPod) {
+	if s.spec.Access == nil {
+		return
+	}
+	for _, want := range s.wantedUsers(p.server) {
+		if !slices.ContainsFunc(p.server.Users, func(u redis.User) bool { return u.Is(want) }) {
+			s.fail("settled, but user %s of %s is not as it should be", want.Name, p.name)
 		}
 	}
 }

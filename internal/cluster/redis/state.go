@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/api/v1alpha1"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
@@ -38,6 +39,8 @@ type Spec struct {
 	NodeTimeout time.Duration
 	// Persistent says that the data of a pod outlives the pod.
 	Persistent bool
+	// Access is who may connect; nil: unknown.
+	Access *Access
 	// StorageChanged says that the wanted storage is not what the StatefulSets were made with.
 	StorageChanged bool
 }
@@ -97,7 +100,10 @@ func (a Address) String() string { return fmt.Sprintf("%s:%d", a.IP, a.Port) }
 // Node is the account that one server gives of itself and of the others.
 type Node struct {
 	ID      string
+	Engine  v1alpha1.RedisEngine
 	Version string
+	// Users of the server; nil: the operator may not list them yet.
+	Users []User
 	// Loading says that the server still reads its data from disk.
 	Loading bool
 	// StateOK says that the server thinks the cluster works (cluster_state:ok).

@@ -5,15 +5,22 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/quorate/quorate/api/v1alpha1"
 )
 
 // Users of every server besides "default", which is the clients'.
 const (
+	UserDefault = "default"
 	// UserOperator is who the operator connects as.
 	UserOperator = "quorate"
 	// UserReplication is who replicas connect to their primary as.
 	UserReplication = "replication"
+	// UserMigration is who moves the keys of slots from one server to another: the operator on the one that gives them,
+	// and that one on the other (MIGRATE ... AUTH2).
+	UserMigration = "migration"
 )
 
 // Keys of the passwords in the auth Secret.
@@ -21,7 +28,11 @@ const (
 	PasswordDefault     = "password"
 	PasswordOperator    = "operator"
 	PasswordReplication = "replication"
+	PasswordMigration   = "migration"
 )
+
+// PasswordKeys are all of them.
+var PasswordKeys = []string{PasswordDefault, PasswordOperator, PasswordReplication, PasswordMigration}
 
 // operatorCommands are all that the operator's user may do: no key, no channel, nothing that reads or writes data.
 var operatorCommands = []string{
@@ -29,13 +40,106 @@ var operatorCommands = []string{
 	"cluster|myid", "cluster|nodes", "cluster|info",
 	"cluster|set-config-epoch", "cluster|meet", "cluster|addslotsrange", "cluster|replicate", "cluster|forget",
 	"cluster|failover",
-	// To switch the replication user on, see Decision.Admit. Whoever may do that may do anything to users, which gives the
-	// operator nothing that it does not have: it made all passwords.
-	"acl|getuser", "acl|setuser",
+	// To keep users in line, and to switch the replication user on, see Decision.Admit. Whoever may do that may do
+	// anything to users, which gives the operator nothing that it does not have: it made all passwords.
+	"acl|getuser", "acl|setuser", "acl|list",
 }
 
 // replicationCommands are what a replica sends to its primary.
 var replicationCommands = []string{"ping", "replconf", "psync", "sync"}
+
+// migrationCommands are what it takes to move a slot by hand: on the server that gives it, on the one that MIGRATE sends
+// the keys to, and to find out what became of keys that both have.
+var migrationCommands = []string{
+	"hello", "ping", "select", "asking",
+	"cluster|getkeysinslot", "cluster|countkeysinslot", "cluster|setslot",
+	"migrate", "restore", "restore-asking",
+	"memory|usage", "object", "dump", "del", "unlink",
+}
+
+// Servers that move slots by themselves have commands for that. An unknown command in its rules keeps a user from being
+// made, and a server from starting.
+var (
+	valkeyMigrationCommands = []string{"cluster|migrateslots", "cluster|getslotmigrations", "cluster|cancelslotmigrations"}
+	redisMigrationCommands  = []string{"cluster|migration"}
+)
+
+// Software is what a server runs.
+type Software struct {
+	Engine v1alpha1.RedisEngine
+	// Version as the server tells it. From one that cannot be read nothing is expected that not all have.
+	Version string
+}
+
+func (s Software) migrationCommands() []string {
+	version, err := ParseVersion(s.Version)
+	switch {
+	case err != nil:
+	case s.Engine == v1alpha1.EngineValkey && version.AtLeast(9, 0):
+		return slices.Concat(migrationCommands, valkeyMigrationCommands)
+	case s.Engine == v1alpha1.EngineRedis && version.AtLeast(8, 4):
+		return slices.Concat(migrationCommands, redisMigrationCommands)
+	}
+	return migrationCommands
+}
+
+// Access is who may connect to the servers of a cluster, and with what.
+type Access struct {
+	// Passwords is the content of the auth Secret.
+	Passwords map[string]string
+	// Open lets clients in without a password.
+	Open bool
+}
+
+// String hides the passwords.
+func (a Access) String() string { return fmt.Sprintf("%d passwords", len(a.Passwords)) }
+
+// GoString hides them as well.
+func (a Access) GoString() string { return a.String() }
+
+// User is a user of a server, in the terms of ACL LIST. Of its password there are only hashes.
+type User struct {
+	Name string
+	// On says that clients may connect as this user.
+	On bool
+	// NoPassword lets clients connect with any password.
+	NoPassword bool
+	// Passwords are the hashes of those that work.
+	Passwords []string
+	// Keys and Channels are patterns with the prefixes that ACL LIST shows: ~* &*.
+	Keys, Channels []string
+	// Commands begin with +@all or -@all.
+	Commands []string
+	// Selectors are further sets of rules, each in parentheses.
+	Selectors []string
+}
+
+// Users are the users that the server of a pod is to have. The password of the replication user is that of the shard.
+func (a Access) Users(pod string, s Software) ([]User, error) {
+	for _, key := range PasswordKeys {
+		if a.Passwords[key] == "" {
+			return nil, fmt.Errorf("no password under the key %q", key)
+		}
+	}
+	clients := User{Name: UserDefault, On: true, NoPassword: a.Open, Keys: []string{"~*"}, Channels: []string{"&*"}, Commands: []string{"+@all"}}
+	if !a.Open {
+		clients.Passwords = []string{Hash(a.Passwords[PasswordDefault])}
+	}
+	return []User{
+		clients,
+		internal(UserOperator, a.Passwords[PasswordOperator], operatorCommands),
+		internal(UserReplication, ShardPassword(a.Passwords[PasswordReplication], pod), replicationCommands),
+		internal(UserMigration, a.Passwords[PasswordMigration], s.migrationCommands(), "~*"),
+	}, nil
+}
+
+func internal(name, password string, commands []string, keys ...string) User {
+	u := User{Name: name, On: true, Passwords: []string{Hash(password)}, Keys: keys, Commands: []string{"-@all"}}
+	for _, c := range commands {
+		u.Commands = append(u.Commands, "+"+c)
+	}
+	return u
+}
 
 // ShardPassword is the password under which the servers of one shard copy each other. A replica connects to an address
 // and does not ask who answers: where a pod of another shard has got the address of its primary, this keeps it out.
@@ -45,32 +149,110 @@ func ShardPassword(password, pod string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// Users renders the file of users. Only hashes of the passwords are in it. The password of the replication user is that
-// of the shard, and the user is switched off where nobody may copy the server yet.
-func Users(passwords map[string]string, clientsNeedPassword, admitReplicas bool) (string, error) {
-	for _, key := range []string{PasswordDefault, PasswordOperator, PasswordReplication} {
-		if passwords[key] == "" {
-			return "", fmt.Errorf("no password under the key %q", key)
-		}
-	}
-	guard := "nopass"
-	if clientsNeedPassword {
-		guard = hash(passwords[PasswordDefault])
-	}
-	return fmt.Sprintf("user default on %s ~* &* +@all\n", guard) +
-		user(UserOperator, true, passwords[PasswordOperator], operatorCommands) +
-		user(UserReplication, admitReplicas, passwords[PasswordReplication], replicationCommands), nil
-}
-
-func user(name string, on bool, password string, commands []string) string {
-	state := "off"
-	if on {
-		state = "on"
-	}
-	return fmt.Sprintf("user %s %s %s resetkeys resetchannels -@all +%s\n", name, state, hash(password), strings.Join(commands, " +"))
-}
-
-func hash(password string) string {
+// Hash is how a server tells of a password.
+func Hash(password string) string {
 	sum := sha256.Sum256([]byte(password))
 	return "#" + hex.EncodeToString(sum[:])
+}
+
+// UsersText renders the file of users that a server starts with. The replication user is switched off where nobody may
+// copy the server yet.
+func UsersText(users []User, admitReplicas bool) string {
+	var b strings.Builder
+	for _, u := range users {
+		state := "on"
+		if !u.On || (u.Name == UserReplication && !admitReplicas) {
+			state = "off"
+		}
+		b.WriteString("user " + u.Name + " " + state + " " + strings.Join(u.permissions(), " ") + "\n")
+	}
+	return b.String()
+}
+
+// Rules are the arguments of ACL SETUSER that make a server's user the wanted one. The server takes all of them over at
+// once or none: no client is locked out between two of them, and who is connected stays so. Whether replicas may connect
+// is decided elsewhere, see Decision.Admit.
+func (u User) Rules() []string {
+	switch {
+	case u.Name == UserReplication:
+		return u.permissions()
+	case u.On:
+		return append([]string{"on"}, u.permissions()...)
+	}
+	return append([]string{"off"}, u.permissions()...)
+}
+
+func (u User) permissions() []string {
+	rules := []string{"resetpass"}
+	if u.NoPassword {
+		rules = append(rules, "nopass")
+	}
+	rules = append(rules, u.Passwords...)
+	rules = append(append(rules, "resetkeys"), u.Keys...)
+	rules = append(append(rules, "resetchannels"), u.Channels...)
+	return slices.Concat(rules, []string{"clearselectors"}, u.Selectors, u.Commands)
+}
+
+// Is reports whether a server's user is the wanted one. Redis 7.0 tells commands in an order of its own.
+func (u User) Is(want User) bool {
+	return u.Name == want.Name && (u.On == want.On || u.Name == UserReplication) && u.NoPassword == want.NoPassword &&
+		sameWords(u.Passwords, want.Passwords) && sameWords(u.Keys, want.Keys) && sameWords(u.Channels, want.Channels) &&
+		sameWords(u.Commands, want.Commands) && sameWords(u.Selectors, want.Selectors)
+}
+
+func sameWords(a, b []string) bool {
+	return slices.Equal(a, b) || slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
+// ParseUsers reads the lines of ACL LIST. https://redis.io/docs/latest/commands/acl-list/
+func ParseUsers(lines []string) ([]User, error) {
+	out := make([]User, 0, len(lines))
+	for _, line := range lines {
+		u, err := parseUser(line)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, u)
+	}
+	return out, nil
+}
+
+// parseUser reads "user <name> <rule>...". Rules of no concern here, such as those about payloads and databases, are
+// passed over. The message of an error must not hold the line: there are hashes of passwords in it.
+func parseUser(line string) (User, error) {
+	line, selectors := cutSelectors(line)
+	words := strings.Fields(line)
+	if len(words) < 2 || words[0] != "user" {
+		return User{}, fmt.Errorf("a line of ACL LIST does not begin with a user's name")
+	}
+	u := User{Name: words[1], Selectors: selectors}
+	for _, word := range words[2:] {
+		switch {
+		case word == "on":
+			u.On = true
+		case word == "nopass":
+			u.NoPassword = true
+		case word[0] == '#':
+			u.Passwords = append(u.Passwords, word)
+		case word[0] == '~' || word[0] == '%':
+			u.Keys = append(u.Keys, word)
+		case word[0] == '&':
+			u.Channels = append(u.Channels, word)
+		case word[0] == '+' || word[0] == '-':
+			u.Commands = append(u.Commands, word)
+		}
+	}
+	return u, nil
+}
+
+// cutSelectors takes the rules in parentheses out of a line, which end it. Patterns may hold parentheses but no space.
+func cutSelectors(line string) (rest string, selectors []string) {
+	rest, tail, found := strings.Cut(line, " (")
+	if !found {
+		return line, nil
+	}
+	for s := range strings.SplitSeq(strings.TrimSuffix(tail, ")"), ") (") {
+		selectors = append(selectors, "("+s+")")
+	}
+	return rest, selectors
 }

@@ -93,7 +93,8 @@ func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
 	clusterInfo := pipe.Do(ctx, "CLUSTER", "INFO")
 	info := pipe.Do(ctx, "INFO", "SERVER", "REPLICATION", "PERSISTENCE", "KEYSPACE")
 	user := pipe.Do(ctx, "ACL", "GETUSER", redis.UserReplication)
-	if _, err := pipe.Exec(ctx); err != nil {
+	users := pipe.Do(ctx, "ACL", "LIST")
+	if _, err := pipe.Exec(ctx); err != nil && !denied(err) {
 		return nil, fmt.Errorf("read server: %w", err)
 	}
 	var text [4]string
@@ -107,8 +108,26 @@ func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.AdmitsReplicas, err = enabled(user)
+	if n.AdmitsReplicas, err = enabled(user); err != nil {
+		return nil, err
+	}
+	n.Users, err = listed(users)
 	return n, err
+}
+
+// denied tells whether the server knows the operator's user and does not let it do something.
+func denied(err error) bool { return strings.HasPrefix(err.Error(), "NOPERM") }
+
+// listed reads the answer to ACL LIST. A user of an earlier version of the operator may not ask for it.
+func listed(users *goredis.Cmd) ([]redis.User, error) {
+	if err := users.Err(); err != nil && denied(err) {
+		return nil, nil
+	}
+	lines, err := users.StringSlice()
+	if err != nil {
+		return nil, fmt.Errorf("read answer to ACL LIST: %w", err)
+	}
+	return redis.ParseUsers(lines)
 }
 
 // enabled reads the flags out of the answer to ACL GETUSER, which also holds "on" or "off".
@@ -146,6 +165,15 @@ func (c *Client) AddSlots(ctx context.Context, slots redis.Slots) error {
 // AdmitReplicas switches the replication user on. It lasts until the server restarts.
 func (c *Client) AdmitReplicas(ctx context.Context) error {
 	return c.do(ctx, "ACL", "SETUSER", redis.UserReplication, "on")
+}
+
+// SetUser sends ACL SETUSER.
+func (c *Client) SetUser(ctx context.Context, u redis.User) error {
+	args := []any{"ACL", "SETUSER", u.Name}
+	for _, rule := range u.Rules() {
+		args = append(args, rule)
+	}
+	return c.do(ctx, args...)
 }
 
 // Replicate sends CLUSTER REPLICATE.

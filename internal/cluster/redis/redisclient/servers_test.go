@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -100,6 +99,7 @@ func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) 
 		pods:   map[string]*process{}, guarded: map[int]bool{},
 		passwords: map[string]string{
 			redis.PasswordDefault: `cl"ient\ pass'word`, redis.PasswordOperator: "operator-secret", redis.PasswordReplication: `repl "\x41`,
+			redis.PasswordMigration: "migration-secret",
 		},
 		cluster: &v1alpha1.RedisCluster{Spec: v1alpha1.RedisClusterSpec{
 			Engine: &e, Version: version, Shards: shards, ReplicasPerShard: &replicas, TLS: &v1alpha1.TLSSpec{Mode: &mode},
@@ -240,11 +240,9 @@ func (w *world) writeFiles(p *process, admit bool) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	passwords := maps.Clone(w.passwords)
-	passwords[redis.PasswordReplication] = redis.ShardPassword(passwords[redis.PasswordReplication], p.name)
 	config, err := redis.PodConfig(common, redis.PodFacts{
 		Name: p.name, IP: p.ip, Host: w.host(p.name), Engine: string(w.cluster.Spec.ServerEngine()), Version: w.cluster.Spec.Version,
-		ReplicationPassword: passwords[redis.PasswordReplication],
+		ReplicationPassword: redis.ShardPassword(w.passwords[redis.PasswordReplication], p.name),
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -252,12 +250,12 @@ func (w *world) writeFiles(p *process, admit bool) {
 	// The paths of a pod become those of the test. bind keeps the servers of one machine apart.
 	config = strings.NewReplacer("/run/quorate", p.dir, "dir /data", "dir "+p.dir, "/etc/quorate/tls", p.dir).Replace(config) +
 		"bind " + p.ip + "\nbind-source-addr " + p.ip + fmt.Sprintf("\ncluster-node-timeout %d\n", nodeTimeout.Milliseconds())
-	users, err := redis.Users(passwords, true, admit)
+	users, err := w.access().Users(p.name, redis.Software{Engine: w.cluster.Spec.ServerEngine(), Version: w.cluster.Spec.Version})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		redis.ConfigKey: config, redis.UsersFile: users,
+		redis.ConfigKey: config, redis.UsersFile: redis.UsersText(users, admit),
 		"tls.crt": string(w.leaf.Cert), "tls.key": string(w.leaf.Key), "ca.crt": string(w.ca.Cert),
 	} {
 		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600); err != nil {
@@ -265,6 +263,8 @@ func (w *world) writeFiles(p *process, admit bool) {
 		}
 	}
 }
+
+func (w *world) access() *redis.Access { return &redis.Access{Passwords: w.passwords} }
 
 func (w *world) host(pod string) string { return cluster.PodHost(pod, "carts", "shop", domain) }
 
@@ -295,7 +295,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 	spec := w.cluster.Spec
 	s := redis.State{Now: time.Now(), Spec: redis.Spec{
 		Name: "carts", Shards: int(spec.Shards), Replicas: spec.Replicas(), Version: spec.Version, Persistent: true,
-		NodeTimeout: 1500 * time.Millisecond,
+		NodeTimeout: 1500 * time.Millisecond, Access: w.access(),
 	}}
 	for shard := range int(spec.Shards) {
 		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: 1 + spec.Replicas(), Guarded: w.guarded[shard]})

@@ -38,7 +38,8 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 	if err := s.reachable(); err != nil {
 		return nil, err
 	}
-	n := &redis.Node{ID: s.ID, Version: "8.0.2", StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk()}
+	n := &redis.Node{ID: s.ID, Version: "8.0.2", StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk(),
+		Engine: "redis", Users: s.Users}
 	if s.synced && !s.linkUp {
 		n.LinkDown = s.net.now.Sub(s.linkedAt).Truncate(time.Second)
 	}
@@ -125,6 +126,15 @@ func (s *Server) AdmitReplicas(context.Context) error {
 		return err
 	}
 	s.admits = true
+	return nil
+}
+
+// SetUser replaces a user. It lasts until the server restarts.
+func (s *Server) SetUser(_ context.Context, u redis.User) error {
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	s.Users = append(slices.DeleteFunc(slices.Clone(s.Users), func(o redis.User) bool { return o.Name == u.Name }), u)
 	return nil
 }
 

@@ -33,6 +33,8 @@ type Network struct {
 	Rand    *rand.Rand
 	// Promoted is called when an election, planned or not, has made a node the owner of a range.
 	Promoted func(winner *Server, slots redis.Range, planned bool)
+	// Gate tells which users a server starts with; nil: none.
+	Gate func(s *Server) []redis.User
 
 	now     time.Time
 	servers []*Server
@@ -51,6 +53,8 @@ type Server struct {
 	Refused bool
 	// Shard is the one whose replication password the server has.
 	Shard int
+	// Users of the server, lost when it restarts; nil: the operator may not list them.
+	Users []redis.User
 	// Data counts the writes that each range of slots holds.
 	Data map[redis.Range]int
 
@@ -76,6 +80,8 @@ type Server struct {
 	master redis.Address
 	// admits says that others may copy the server; rendered is what the start gate decided about that.
 	admits, rendered bool
+	// users are those that the start gate wrote.
+	users []redis.User
 	// disk is what the server will find there when it starts again, and savedAt when that is no longer less than what it
 	// holds; nil when it is not.
 	disk    map[redis.Range]int
@@ -109,12 +115,12 @@ func NewNetwork(timeout time.Duration, r *rand.Rand) *Network {
 // Now is the time in the network.
 func (n *Network) Now() time.Time { return n.now }
 
-// Add starts a new, empty server of a shard.
-func (n *Network) Add(a redis.Address, shard int) *Server {
+// Add starts a new, empty server of a shard, which announces a DNS name.
+func (n *Network) Add(a redis.Address, shard int, host string) *Server {
 	n.ids++
 	s := &Server{
-		Shard: shard,
-		ID:    fmt.Sprintf("%08x", n.Rand.Uint32()) + fmt.Sprintf("%032d", n.ids), net: n, Addr: a,
+		Shard: shard, Host: host,
+		ID: fmt.Sprintf("%08x", n.Rand.Uint32()) + fmt.Sprintf("%032d", n.ids), net: n, Addr: a,
 		Data: map[redis.Range]int{}, peers: map[string]*peer{},
 		greeting: map[redis.Address]time.Time{}, banned: map[string]time.Time{}, reports: map[string]map[string]time.Time{},
 	}
@@ -143,6 +149,10 @@ func (s *Server) OnDisk() bool { return s.disk == nil }
 // Start runs the server in a new pod: the gate looks at its disk first.
 func (s *Server) Start(a redis.Address) {
 	s.rendered = s.replicaOf != "" || s.hasSlots(s.ID)
+	s.users = []redis.User{}
+	if s.net.Gate != nil {
+		s.users = s.net.Gate(s)
+	}
 	s.Addr = a
 	s.Restart()
 }
@@ -151,6 +161,7 @@ func (s *Server) Start(a redis.Address) {
 func (s *Server) Restart() {
 	s.Up, s.linkUp, s.startedAt, s.electAt = true, false, s.net.now, time.Time{}
 	s.syncFrom, s.synced, s.admits = time.Time{}, false, s.rendered
+	s.Users = s.users
 	for _, p := range s.peers {
 		p.heard = s.net.now
 	}

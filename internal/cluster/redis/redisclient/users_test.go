@@ -1,0 +1,223 @@
+package redisclient_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// earlierUsers is the file of users that an earlier version of the operator wrote: nobody migrates slots, and the operator
+// may not list users.
+const earlierUsers = `user default on %s ~* &* +@all
+user quorate on %s resetkeys resetchannels -@all +hello +ping +info +role +client|setname +cluster|myid +cluster|nodes +cluster|info +cluster|set-config-epoch +cluster|meet +cluster|addslotsrange +cluster|replicate +cluster|forget +cluster|failover +acl|getuser +acl|setuser
+user replication on %s resetkeys resetchannels -@all +ping +replconf +psync +sync
+`
+
+// TestRealUsers keeps users of real servers in line while a client writes.
+func TestRealUsers(t *testing.T) {
+	for _, engine := range engines {
+		t.Run(engine, func(t *testing.T) {
+			w := newWorld(t, engine, 3, 1, true)
+			w.startAll()
+			w.settle()
+			for _, s := range w.steps {
+				if strings.Contains(s, redis.ReasonSetUsers) {
+					t.Errorf("the users that the start gate writes are not those that the planner wants: %s", s)
+				}
+			}
+			w.write(w.clients())
+			t.Run("of an operator that was upgraded", w.upgradesUsers)
+			t.Run("that somebody changed", w.restoresUsers)
+			t.Run("who move slots", w.movesSlot)
+		})
+	}
+}
+
+// writer writes until it is stopped, over one client that stays connected, and counts what was refused.
+type writer struct {
+	stop         chan struct{}
+	done         chan struct{}
+	acked, fails atomic.Int64
+	last         atomic.Value
+}
+
+func (w *world) startWriter() *writer {
+	c := w.clients()
+	out := &writer{stop: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(out.done)
+		for i := 0; ; i++ {
+			select {
+			case <-out.stop:
+				return
+			default:
+			}
+			if err := c.Set(w.t.Context(), fmt.Sprintf("key-%d", i%keys), value, 0).Err(); err != nil {
+				out.fails.Add(1)
+				out.last.Store(err.Error())
+				continue
+			}
+			out.acked.Add(1)
+		}
+	}()
+	return out
+}
+
+// expectNoRefusal ends the writer, which must have written something and met no error.
+func (o *writer) expectNoRefusal(t *testing.T) {
+	t.Helper()
+	close(o.stop)
+	<-o.done
+	if o.fails.Load() > 0 || o.acked.Load() == 0 {
+		t.Errorf("%d writes failed, %d succeeded; the last error: %v", o.fails.Load(), o.acked.Load(), o.last.Load())
+	}
+	t.Logf("%d writes, none refused", o.acked.Load())
+}
+
+func (w *world) usersOf(p *process) []redis.User {
+	w.t.Helper()
+	c := w.connect(p)
+	defer func() { _ = c.Close() }()
+	node, err := c.Read(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return node.Users
+}
+
+// upgradesUsers gives all servers the users of an earlier operator, as if they had been started by it.
+func (w *world) upgradesUsers(t *testing.T) {
+	for _, p := range w.pods {
+		w.kill(p)
+		text := fmt.Sprintf(earlierUsers, redis.Hash(w.passwords[redis.PasswordDefault]), redis.Hash(w.passwords[redis.PasswordOperator]),
+			redis.Hash(redis.ShardPassword(w.passwords[redis.PasswordReplication], p.name)))
+		if err := os.WriteFile(filepath.Join(p.dir, redis.UsersFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.run(p)
+	}
+	w.steps = nil
+	var pids []int
+	for _, p := range w.pods {
+		pids = append(pids, p.cmd.Process.Pid)
+	}
+	w.settle()
+	writing := w.startWriter()
+	for _, p := range w.pods {
+		if users := w.usersOf(p); len(users) != 4 {
+			t.Errorf("%s has %d users", p.name, len(users))
+		}
+		if !slices.Contains(pids, p.cmd.Process.Pid) {
+			t.Errorf("%s was restarted", p.name)
+		}
+	}
+	w.settleFor(time.Second)
+	writing.expectNoRefusal(t)
+}
+
+// settleFor insists that nothing is planned for a while.
+func (w *world) settleFor(d time.Duration) {
+	w.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); pause(w.t.Context(), 50*time.Millisecond) {
+		if p := redis.Next(w.observe(w.t.Context())); p.Step != nil {
+			w.t.Fatalf("planned %s: %s", p.Step, p.Message)
+		}
+	}
+}
+
+// restoresUsers has somebody change users by hand.
+func (w *world) restoresUsers(t *testing.T) {
+	w.steps = nil
+	writing := w.startWriter()
+	p := w.pods["carts-0-0"]
+	for _, args := range [][]any{
+		{"ACL", "SETUSER", "quorate", "-acl|list", "+get"},
+		{"ACL", "SETUSER", "replication", "resetpass"},
+		{"ACL", "SETUSER", "default", ">another", "(+get ~x)", "-flushall"},
+		{"ACL", "DELUSER", "migration"},
+		{"ACL", "SETUSER", "app", "on", ">app", "~app:*", "+@read"},
+	} {
+		if err := w.do(p, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.settle()
+	if !strings.Contains(strings.Join(w.steps, "\n"), redis.ReasonSetUsers) {
+		t.Errorf("no users were set:\n%s", strings.Join(w.steps, "\n"))
+	}
+	var found []string
+	for _, u := range w.usersOf(p) {
+		found = append(found, u.Name)
+	}
+	slices.Sort(found)
+	if want := []string{"app", "default", "migration", "quorate", "replication"}; !slices.Equal(found, want) {
+		t.Errorf("users %v, want %v", found, want)
+	}
+	w.settleFor(time.Second)
+	writing.expectNoRefusal(t)
+}
+
+// as connects to a server as one of its users.
+func (w *world) as(p *process, user, password string) *goredis.Client {
+	c := goredis.NewClient(&goredis.Options{
+		Addr: p.ip + ":6379", Username: user, Password: password, TLSConfig: w.tlsFor(p.name), DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	w.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// movesSlot moves the slot of a key by hand, with what the user for it may do.
+func (w *world) movesSlot(t *testing.T) {
+	ctx := t.Context()
+	from, to := w.pods[w.primary(t, 0)], w.pods[w.primary(t, 1)]
+	fromID, toID := w.nodeID(from), w.nodeID(to)
+	const slot = 5 // Of the first shard; no key of the test is in it.
+	key := ""
+	for i := 0; key == ""; i++ {
+		if n := w.as(from, "default", w.passwords[redis.PasswordDefault]).ClusterKeySlot(ctx, fmt.Sprintf("moved-%d", i)).Val(); n == slot {
+			key = fmt.Sprintf("moved-%d", i)
+		}
+	}
+	if err := w.clients().Set(ctx, key, value, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	secret := w.passwords[redis.PasswordMigration]
+	source, target := w.as(from, redis.UserMigration, secret), w.as(to, redis.UserMigration, secret)
+	for _, c := range []struct {
+		on   *goredis.Client
+		args []any
+	}{
+		{target, []any{"CLUSTER", "SETSLOT", slot, "IMPORTING", fromID}},
+		{source, []any{"CLUSTER", "SETSLOT", slot, "MIGRATING", toID}},
+		{source, []any{"CLUSTER", "COUNTKEYSINSLOT", slot}},
+		{source, []any{"CLUSTER", "GETKEYSINSLOT", slot, 10}},
+		{source, []any{"MEMORY", "USAGE", key}},
+		{source, []any{"OBJECT", "ENCODING", key}},
+		{source, []any{"DUMP", key}},
+		{source, []any{"MIGRATE", to.ip, 6379, "", 0, 2000, "REPLACE", "AUTH2", redis.UserMigration, secret, "KEYS", key}},
+		{target, []any{"CLUSTER", "SETSLOT", slot, "NODE", toID}},
+		{source, []any{"CLUSTER", "SETSLOT", slot, "NODE", toID}},
+		{target, []any{"UNLINK", key}},
+		{target, []any{"DEL", key}},
+	} {
+		if err := c.on.Do(ctx, c.args...).Err(); err != nil {
+			t.Fatalf("%v: %v", c.args[:2], err)
+		}
+	}
+	for _, args := range [][]any{{"GET", key}, {"FLUSHALL"}, {"ACL", "LIST"}, {"CLUSTER", "NODES"}, {"CONFIG", "GET", "*"}} {
+		if err := source.Do(ctx, args...).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package redis
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+)
+
+func testPasswords() map[string]string {
+	return map[string]string{PasswordDefault: "a", PasswordOperator: "b", PasswordReplication: "c", PasswordMigration: "d"}
+}
+
+var redis80 = Software{Engine: v1alpha1.EngineRedis, Version: "8.0.2"}
+
+func TestUsersText(t *testing.T) {
+	for name, tc := range map[string]struct{ open, admit bool }{
+		"users.acl": {false, true}, "users-open.acl": {true, true}, "users-closed.acl": {false, false},
+	} {
+		users, err := Access{Passwords: testPasswords(), Open: tc.open}.Users("carts-1-0", redis80)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, UsersText(users, tc.admit))
+	}
+}
+
+func TestAUserWithoutAPasswordIsNotMade(t *testing.T) {
+	for _, key := range PasswordKeys {
+		passwords := testPasswords()
+		delete(passwords, key)
+		if _, err := (Access{Passwords: passwords}).Users("carts-1-0", redis80); err == nil {
+			t.Errorf("a user without the password %s was made", key)
+		}
+	}
+}
+
+func TestTheMigrationUserHasTheCommandsOfItsServer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		software Software
+		has      []string
+	}{
+		"redis 7.0":                   {Software{v1alpha1.EngineRedis, "7.0.15"}, nil},
+		"redis 8.2":                   {Software{v1alpha1.EngineRedis, "8.2.1"}, nil},
+		"redis 8.4":                   {Software{v1alpha1.EngineRedis, "8.4.0"}, []string{"+cluster|migration"}},
+		"redis 9":                     {Software{v1alpha1.EngineRedis, "9.0.0"}, []string{"+cluster|migration"}},
+		"valkey 8.1":                  {Software{v1alpha1.EngineValkey, "8.1.1"}, nil},
+		"valkey 9.0":                  {Software{v1alpha1.EngineValkey, "9.0.0"}, []string{"+cluster|migrateslots", "+cluster|getslotmigrations", "+cluster|cancelslotmigrations"}},
+		"a version that is not known": {Software{v1alpha1.EngineValkey, "unstable"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			users, err := Access{Passwords: testPasswords()}.Users("carts-1-0", tc.software)
+			if err != nil {
+				t.Fatal(err)
+			}
+			own := slices.DeleteFunc(users[3].Commands, func(c string) bool {
+				return c == "-@all" || slices.Contains(migrationCommands, strings.TrimPrefix(c, "+"))
+			})
+			if !slices.Equal(own, tc.has) {
+				t.Errorf("it has %v beside the usual ones, want %v", own, tc.has)
+			}
+		})
+	}
+}
+
+// The lines are those of Redis 7.0, Redis 8.0 and Valkey 9.1.
+func TestParseUsers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		line string
+		want User
+	}{
+		"open": {"user default on nopass ~* &* +@all", User{Name: "default", On: true, NoPassword: true, Keys: []string{"~*"}, Channels: []string{"&*"}, Commands: []string{"+@all"}}},
+		"switched off": {
+			"user r off sanitize-payload #a1 #b2 resetchannels -@all +ping +memory|usage",
+			User{Name: "r", Passwords: []string{"#a1", "#b2"}, Commands: []string{"-@all", "+ping", "+memory|usage"}},
+		},
+		"with selectors": {
+			"user s on nopass ~a* %R~b(* resetchannels &c* -@all +@read -get (~x resetchannels -@all +@write) (%W~y resetchannels -@all +set)",
+			User{
+				Name: "s", On: true, NoPassword: true, Keys: []string{"~a*", "%R~b(*"}, Channels: []string{"&c*"}, Commands: []string{"-@all", "+@read", "-get"},
+				Selectors: []string{"(~x resetchannels -@all +@write)", "(%W~y resetchannels -@all +set)"},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseUsers([]string{tc.line})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]User{tc.want}, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	if _, err := ParseUsers([]string{"nonsense #a1"}); err == nil || strings.Contains(err.Error(), "#a1") {
+		t.Errorf("%v", err)
+	}
+}
+
+// guarded is a settled cluster whose servers have the users that they are to have.
+func guarded() *fixture {
+	f := formed()
+	f.Spec.Access = &Access{Passwords: testPasswords()}
+	for i := range f.Pods {
+		n := f.Pods[i].Node
+		n.Engine = v1alpha1.EngineRedis
+		var err error
+		if n.Users, err = f.Spec.Access.Users(f.Pods[i].Name, n.Software()); err != nil {
+			panic(err)
+		}
+	}
+	return f
+}
+
+func TestUsersAreKeptInLine(t *testing.T) {
+	user := func(f *fixture, pod, name string) *User {
+		users := f.pod(pod).Node.Users
+		return &users[slices.IndexFunc(users, func(u User) bool { return u.Name == name })]
+	}
+	for name, tc := range map[string]struct {
+		spoil func(*fixture)
+		want  string
+	}{
+		"as they should be":          {func(*fixture) {}, ""},
+		"nobody knows the passwords": {func(f *fixture) { f.Spec.Access = nil; f.pod("c-1-0").Node.Users = []User{} }, ""},
+		"the Secret lacks one": {func(f *fixture) {
+			delete(f.Spec.Access.Passwords, PasswordMigration)
+			f.pod("c-1-0").Node.Users = []User{}
+		}, ""},
+		"a server that may not list users": {
+			func(f *fixture) { f.pod("c-1-0").Node.Users = nil }, "set users quorate of c-1-0",
+		},
+		"a server of an earlier operator": {
+			func(f *fixture) {
+				n := f.pod("c-1-0").Node
+				n.Users = n.Users[:3]
+				n.Users[1].Commands = n.Users[1].Commands[:5]
+			},
+			"set users quorate, migration of c-1-0",
+		},
+		"replicas may not connect yet": {func(f *fixture) { user(f, "c-1-0", UserReplication).On = false }, ""},
+		"clients may not connect":      {func(f *fixture) { user(f, "c-1-0", UserDefault).On = false }, "set users default of c-1-0"},
+		"clients may do less":          {func(f *fixture) { user(f, "c-1-0", UserDefault).Commands = []string{"+@all", "-flushall"} }, "set users default of c-1-0"},
+		"clients may see fewer keys":   {func(f *fixture) { user(f, "c-1-0", UserDefault).Keys = []string{"~app:*"} }, "set users default of c-1-0"},
+		"clients get in without a password": {
+			func(f *fixture) { u := user(f, "c-1-0", UserDefault); u.Passwords, u.NoPassword = nil, true }, "set users default of c-1-0",
+		},
+		"a password more":               {func(f *fixture) { u := user(f, "c-1-0", UserOperator); u.Passwords = append(u.Passwords, "#00") }, "set users quorate of c-1-0"},
+		"the password of another shard": {func(f *fixture) { *user(f, "c-1-0", UserReplication) = *user(f, "c-0-0", UserReplication) }, "set users replication of c-1-0"},
+		"in another order":              {func(f *fixture) { slices.Reverse(user(f, "c-1-0", UserMigration).Commands) }, ""},
+		"users of somebody else":        {func(f *fixture) { n := f.pod("c-1-0").Node; n.Users = append(n.Users, User{Name: "app"}) }, ""},
+		"while a server does not answer": {
+			func(f *fixture) { f.pod("c-0-0").Node = nil; user(f, "c-1-0", UserDefault).On = false }, "set users default of c-1-0",
+		},
+		"of a pod that goes": {func(f *fixture) { user(f, "c-1-0", UserDefault).On = false; f.pod("c-1-0").Deleting = true }, ""},
+		"another version has other commands": {
+			func(f *fixture) { f.pod("c-1-0").Node.Version = "8.4.0" }, "set users migration of c-1-0",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := guarded()
+			tc.spoil(f)
+			got := ""
+			if s, ok := Next(f.State).Step.(SetUsers); ok {
+				got = s.String()
+			}
+			if got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestRulesDoNotSwitchReplicationOnOrOff(t *testing.T) {
+	f := guarded()
+	for _, u := range f.pod("c-0-0").Node.Users {
+		rules := u.Rules()
+		if on := slices.Contains(rules, "on"); on == (u.Name == UserReplication) || slices.Contains(rules, "off") || slices.Contains(rules, "reset") {
+			t.Errorf("%s: %v", u.Name, rules)
+		}
+	}
+}
+
+func TestPasswordsAreNotPrinted(t *testing.T) {
+	a := Access{Passwords: map[string]string{PasswordDefault: "hunter2"}}
+	for _, text := range []string{a.String(), a.GoString()} {
+		if strings.Contains(text, "hunter2") {
+			t.Error(text)
+		}
+	}
+}
