@@ -17,7 +17,7 @@ import (
 // stays as it was is not repeated, and neither is what it waits for when it comes back to that on its way to Ready: a
 // repeated event becomes a series, which the recorder closes with a write minutes later, when all should be silent.
 func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
-	if p.Step != nil {
+	if _, piece := p.Step.(cluster.Piece); p.Step != nil && (!piece || l.told.first(after.GetUID(), p.Reason)) {
 		l.Events.Eventf(after, nil, corev1.EventTypeNormal, p.Reason, p.Reason, "%s", note(p.Message))
 	}
 	if meta.IsStatusConditionTrue(after.GetConditions(), v1alpha1.ConditionReady) {

@@ -30,9 +30,13 @@ type RedisKind struct {
 	*Children
 	// Connect opens a client to a server. It is redisclient.New outside of tests.
 	Connect func(redisclient.Options) redis.Client
+	// ConnectMover opens one that moves keys. It is redisclient.NewMover outside of tests.
+	ConnectMover func(redisclient.Options) redis.Mover
 	// budgets remembers which shards were guarded last (by budgetKey). The cache may not have heard of it yet, and to apply
 	// what it says would undo the step.
 	budgets sync.Map
+	// meters count what has been moved in each cluster (by UID).
+	meters sync.Map
 }
 
 type budgetKey struct {
@@ -44,7 +48,11 @@ var _ Kind[*v1alpha1.RedisCluster, redis.State] = (*RedisKind)(nil)
 
 // NewRedisKind returns the kind of RedisCluster.
 func NewRedisKind(c *Children) *RedisKind {
-	return &RedisKind{Children: c, Connect: func(o redisclient.Options) redis.Client { return redisclient.New(o) }}
+	return &RedisKind{
+		Children:     c,
+		Connect:      func(o redisclient.Options) redis.Client { return redisclient.New(o) },
+		ConnectMover: func(o redisclient.Options) redis.Mover { return redisclient.NewMover(o) },
+	}
 }
 
 // Next decides what to do.
@@ -82,7 +90,11 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	if err := k.ensureShared(ctx, o, b); err != nil {
 		return err
 	}
-	for shard := range int(o.Spec.Shards) {
+	shards, err := k.shards(ctx, o)
+	if err != nil {
+		return err
+	}
+	for _, shard := range shards {
 		if err := k.ensureShard(ctx, o, b, shard); err != nil {
 			return err
 		}

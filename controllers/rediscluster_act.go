@@ -24,6 +24,14 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.deletePods(ctx, o, s.Pods)
 	case redis.Guard:
 		return k.guard(ctx, o, s)
+	case redis.MoveSlots:
+		return k.moveSlots(ctx, o, s)
+	case redis.CloseSlots:
+		return k.withMovers(ctx, o, []server{{s.Pod, ""}}, func(m []redis.Mover) error { return s.Run(ctx, m[0]) })
+	case redis.Adopt:
+		return k.withMovers(ctx, o, []server{{s.Pod, s.ID}}, func(m []redis.Mover) error { return s.Run(ctx, m[0]) })
+	case redis.DropShard:
+		return k.dropShard(ctx, o, s)
 	case redis.ServerStep:
 		return k.command(ctx, o, s.Calls())
 	}
@@ -102,7 +110,7 @@ func (k *RedisKind) commandPod(
 	if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, &pod); err != nil {
 		return fmt.Errorf("read pod %s: %w", name, err)
 	}
-	c := connect(name, redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort})
+	c := k.Connect(connect(redis.UserOperator, name, redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}))
 	defer func() { _ = c.Close() }() // The commands have been answered by then.
 	// A command to the wrong server could make it give up its data, so its identity is asked for once more.
 	node, err := c.Read(ctx)

@@ -27,7 +27,7 @@ import (
 
 // Observe reads the StatefulSets and pods, and asks every server for its own account.
 func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
-	s := redis.State{Now: k.Now(), Spec: redis.Spec{
+	s := redis.State{Now: k.Now(), Progress: k.meterOf(o).read(), Spec: redis.Spec{
 		Name: o.Name, Shards: int(o.Spec.Shards), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
 		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil,
 	}}
@@ -53,7 +53,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	var wg sync.WaitGroup
 	for i := range s.Pods {
 		if p := &s.Pods[i]; p.Addr.IP != "" && p.Stuck == "" {
-			wg.Go(func() { readServer(ctx, connect, p) })
+			wg.Go(func() { k.readServer(ctx, connect, p) })
 		}
 	}
 	wg.Wait()
@@ -62,8 +62,8 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 
 // readServer fills in a server's account of itself, or why there is none. It is not an error of the observation: that
 // a server does not answer is a fact like others.
-func readServer(ctx context.Context, connect connectFunc, p *redis.Pod) {
-	c := connect(p.Name, p.Addr)
+func (k *RedisKind) readServer(ctx context.Context, connect connectFunc, p *redis.Pod) {
+	c := k.Connect(connect(redis.UserOperator, p.Name, p.Addr))
 	defer func() { _ = c.Close() }() // Nothing was written that closing could lose.
 	node, err := c.Read(ctx)
 	if err != nil {
@@ -136,7 +136,7 @@ func (k *RedisKind) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, s
 		if err != nil {
 			return err
 		}
-		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: replicas, Guarded: guarded})
+		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: replicas, UID: string(set.UID), Guarded: guarded})
 		s.Spec.StorageChanged = s.Spec.StorageChanged || redis.StorageChanged(o.Spec.Storage, set)
 	}
 	return nil
@@ -251,8 +251,8 @@ func gateRemark(pod *corev1.Pod) string {
 	return ""
 }
 
-// connectFunc makes a client to the server of a pod.
-type connectFunc func(pod string, a redis.Address) redis.Client
+// connectFunc says how to connect to the server of a pod as one of the operator's users.
+type connectFunc func(user, pod string, a redis.Address) redisclient.Options
 
 // connector returns how to connect to the servers of a cluster; nil while the passwords or certificates do not exist
 // yet.
@@ -267,9 +267,10 @@ func (k *RedisKind) connector(ctx context.Context, o *v1alpha1.RedisCluster, pas
 	if secure == nil && o.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled {
 		return nil, nil
 	}
-	return func(pod string, a redis.Address) redis.Client {
+	keys := map[string]string{redis.UserOperator: redis.PasswordOperator, redis.UserMigration: redis.PasswordMigration}
+	return func(user, pod string, a redis.Address) redisclient.Options {
 		options := redisclient.Options{
-			Username: redis.UserOperator, Password: passwords[redis.PasswordOperator],
+			Username: user, Password: passwords[keys[user]],
 			Dial: func(ctx context.Context) (net.Conn, error) {
 				return k.Dial(ctx, types.NamespacedName{Namespace: o.Namespace, Name: pod}, a.IP, a.Port)
 			},
@@ -278,7 +279,7 @@ func (k *RedisKind) connector(ctx context.Context, o *v1alpha1.RedisCluster, pas
 			options.TLS = secure.Clone()
 			options.TLS.ServerName = cluster.PodHost(pod, o.Name, o.Namespace, k.Domain)
 		}
-		return k.Connect(options)
+		return options
 	}, nil
 }
 

@@ -80,6 +80,7 @@ func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object
 	})
 	kind := NewRedisKind(newChildren(w))
 	kind.Connect = s.connect
+	kind.ConnectMover = s.connectMover
 	s.loop = &Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: w, Events: events.NewFakeRecorder(1000)}
 	return s
 }
@@ -94,6 +95,14 @@ func (s *redisStage) connect(o redisclient.Options) redis.Client {
 		return server
 	}
 	return &redisfake.Server{}
+}
+
+func (s *redisStage) connectMover(o redisclient.Options) redis.Mover {
+	if o.Username != redis.UserMigration || o.Password == "" {
+		s.t.Errorf("keys are moved as %q", o.Username)
+	}
+	pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
+	return s.servers[pod]
 }
 
 func (s *redisStage) cluster() *v1alpha1.RedisCluster {
@@ -301,7 +310,7 @@ func TestABudgetAllowsNoEvictionsWhileAReplicaIsNotInSync(t *testing.T) {
 		return b.Spec.MaxUnavailable.IntValue()
 	}
 	primary, replica := s.servers["carts-1-0"], s.servers["carts-1-1"]
-	primary.Data[redis.Share(1, 3)[0]] = 5
+	primary.Data[redisfake.Key{Slot: 8000}] = 5
 	replica.Refused = true
 	for range 3 {
 		s.pass()

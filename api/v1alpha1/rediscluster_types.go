@@ -36,11 +36,12 @@ type RedisClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	Version string `json:"version"`
 	// shards is the number of primaries that the 16384 hash slots are spread
-	// over, from 3 to 500. It cannot change yet.
+	// over, from 3 to 500. When it changes, slots and their keys move between
+	// servers while all of them serve; a shard that is to go gives its own away
+	// first.
 	// +required
 	// +kubebuilder:validation:XValidation:rule=`self >= 3`,message="spec.shards must be at least 3: fewer than three primaries cannot elect a replacement by majority"
 	// +kubebuilder:validation:XValidation:rule=`self <= 500`,message="spec.shards must be at most 500"
-	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="spec.shards cannot change yet: resharding an existing cluster is not part of this release; create a new cluster with the wanted number"
 	Shards int32 `json:"shards"`
 	// replicasPerShard is the number of copies of each primary, from 0 to 5.
 	// With 0, a lost primary takes its slots out of service until it is back. It
@@ -215,6 +216,28 @@ type RedisShardStatus struct {
 	Nodes []RedisNodeStatus `json:"nodes,omitempty"`
 }
 
+// RedisReshardingStatus says how far a move of slots has got. What was moved is counted by the operator that runs, and begins anew
+// when that restarts.
+type RedisReshardingStatus struct {
+	// slotsLeft is how many slots are yet to move.
+	SlotsLeft int32 `json:"slotsLeft"`
+	// slotsMoved, since the operator began or was restarted.
+	// +optional
+	SlotsMoved int32 `json:"slotsMoved,omitempty"`
+	// keysMoved with them.
+	// +optional
+	KeysMoved int64 `json:"keysMoved,omitempty"`
+	// bytesMoved is what those keys take in memory.
+	// +optional
+	BytesMoved int64 `json:"bytesMoved,omitempty"`
+	// bytesPerSecond is the average rate.
+	// +optional
+	BytesPerSecond int64 `json:"bytesPerSecond,omitempty"`
+	// timeLeft at the rate at which slots have moved so far.
+	// +optional
+	TimeLeft *metav1.Duration `json:"timeLeft,omitempty"`
+}
+
 // RedisClusterStatus is what the operator last saw. It is output only: the operator never reads it back.
 type RedisClusterStatus struct {
 	// observedGeneration is the generation of the specification that this status
@@ -245,6 +268,10 @@ type RedisClusterStatus struct {
 	// for.
 	// +optional
 	Activity string `json:"activity,omitempty"`
+	// resharding says how far the move of slots between shards has got. Absent
+	// while none are to move.
+	// +optional
+	Resharding *RedisReshardingStatus `json:"resharding,omitempty"`
 	// shards of the cluster.
 	// +optional
 	// +listType=map

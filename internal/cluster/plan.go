@@ -14,6 +14,12 @@ type Step interface {
 	Reason() string
 }
 
+// Piece marks a step that carries out a part of something, and is followed by others of its kind: one event is enough.
+type Piece interface {
+	Step
+	Pieces()
+}
+
 // Repair is a step that heals what runs already. It does not depend on the objects that the specification asks for, and
 // is taken even while those cannot be brought into place.
 type Repair interface {

@@ -91,6 +91,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisConfigApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisNodeStatus"):
 		return &apiv1alpha1.RedisNodeStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisReshardingStatus"):
+		return &apiv1alpha1.RedisReshardingStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisShardStatus"):
 		return &apiv1alpha1.RedisShardStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RotationSpec"):

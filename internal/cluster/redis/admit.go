@@ -28,7 +28,8 @@ func (v *view) mayBeCopied(p *Pod) bool {
 	if p.Node.Self().Replica {
 		return true
 	}
-	return p.ownsSlots() && len(v.richer(p)) == 0 && (p.Node.Keys > 0 || v.shardRead(p.Shard))
+	heads := p.ownsSlots() || (len(v.unassigned()) == 0 && p.Shard < len(v.shards) && p == v.head(p.Shard))
+	return heads && len(v.richer(p)) == 0 && (p.Node.Keys > 0 || v.shardRead(p.Shard))
 }
 
 // richer are the pods of a primary's shard that hold far more than it does, whatever they take themselves for: one that
@@ -69,10 +70,10 @@ func deposeEmpty(v *view) (cluster.Plan, bool) {
 		switch {
 		case best == nil:
 			continue
-		case 2*v.primaries() <= v.Spec.Shards:
+		case 2*v.primaries() <= v.voting():
 			return cluster.Refuse(ReasonNoMajority,
 				"%s came back with %d keys and %s holds %d, but only %d of %d primaries can vote on who is to own shard %d: run CLUSTER FAILOVER TAKEOVER on %s",
-				primary.Name, primary.Node.Keys, best.Name, best.Node.Keys, v.primaries(), v.Spec.Shards, shard, best.Name)
+				primary.Name, primary.Node.Keys, best.Name, best.Node.Keys, v.primaries(), v.voting(), shard, best.Name)
 		}
 		return cluster.Do(Elect{shard, primary.Node.ID, best.Name},
 			"%s owns the slots of shard %d and came back with %d keys; %s holds %d", primary.Name, shard, primary.Node.Keys, best.Name, best.Node.Keys)
@@ -85,6 +86,17 @@ func (v *view) primaries() int {
 	n := 0
 	for shard := range v.shards {
 		if v.primary(shard) != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// voting counts the shards that have slots, as far as can be told, and so a vote.
+func (v *view) voting() int {
+	n := 0
+	for shard := range v.shards {
+		if !v.slotless(shard) {
 			n++
 		}
 	}

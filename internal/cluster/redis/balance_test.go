@@ -31,9 +31,9 @@ func apply(t *testing.T, owned []redis.Slots, moves []redis.Move) []redis.Slots 
 
 func TestBalance(t *testing.T) {
 	for _, c := range []struct {
-		name           string
-		owned          []redis.Slots
-		shards         int
+		name             string
+		owned            []redis.Slots
+		shards           int
 		moved, maxRanges int
 	}{
 		{"nothing to do", even(3), 3, 0, 3},

@@ -16,7 +16,7 @@ func setConfigEpochs(v *view) (cluster.Plan, bool) {
 	var step SetConfigEpochs
 	for _, p := range v.read {
 		if p.Node.Blank() && p.Node.Self().Epoch == 0 {
-			step.Nodes = append(step.Nodes, NodeEpoch{p.Name, v.Spec.bootstrapEpoch(p)})
+			step.Nodes = append(step.Nodes, NodeEpoch{p.Name, bootstrapEpoch(p)})
 		}
 	}
 	if len(step.Nodes) == 0 {
@@ -91,17 +91,33 @@ func addSlots(v *view) (cluster.Plan, bool) {
 		return cluster.Wait(ReasonGossip, v.pace(soon, later), "the nodes learn of each other")
 	}
 	var step AddSlots
-	for shard, pods := range v.shards {
+	shards := v.founders()
+	for shard, pods := range v.shards[:shards] {
 		if len(v.owners(shard)) == 0 {
-			step.Owners = append(step.Owners, Ownership{pods[0].Name, Share(shard, v.Spec.Shards)})
+			step.Owners = append(step.Owners, Ownership{pods[0].Name, Share(shard, shards)})
 		}
 	}
 	if len(step.Owners) == 0 {
 		return cluster.Pass()
 	}
-	plan, ok := cluster.Do(step, "the slots are divided among %d shards", v.Spec.Shards)
+	plan, ok := cluster.Do(step, "the slots are divided among %d shards", shards)
 	plan.After = soon / 2
 	return plan, ok
+}
+
+// founders is the number of shards among which the slots of a new cluster are divided. The specification may have changed
+// since some of them got theirs; the others are moved later.
+func (v *view) founders() int {
+	for shard := range v.shards {
+		for _, p := range v.owners(shard) {
+			for n := shard + 1; n <= len(v.shards); n++ {
+				if p.Node.Self().Slots.Equal(Share(shard, n)) {
+					return n
+				}
+			}
+		}
+	}
+	return v.Spec.Shards
 }
 
 // bootstrapping tells whether slots were never assigned, or not all of them yet: every shard either has just its share
@@ -111,12 +127,15 @@ func (v *view) bootstrapping() bool {
 	if len(v.ghosts()) > 0 {
 		return false
 	}
+	founders := v.founders()
 	for shard, pods := range v.shards {
 		owners := v.owners(shard)
-		if len(owners) > 1 || (len(owners) == 1 && !owners[0].Node.Self().Slots.Equal(Share(shard, v.Spec.Shards))) {
+		switch {
+		case len(owners) > 1 || (len(owners) == 1 && (shard >= founders || !owners[0].Node.Self().Slots.Equal(Share(shard, founders)))):
 			return false
-		}
-		if len(owners) == 0 && !v.untouched(pods) {
+		case len(owners) == 0 && shard < founders && !v.untouched(pods):
+			return false
+		case len(owners) == 0 && shard >= founders && !v.slotless(shard):
 			return false
 		}
 		for _, p := range pods {
@@ -136,22 +155,27 @@ func (v *view) untouched(pods []*Pod) bool {
 			return false
 		}
 	}
-	return len(pods) > 0 && pods[0].Ordinal == 0 && pods[0].Node.Self().Epoch == v.Spec.bootstrapEpoch(pods[0])
+	return len(pods) > 0 && pods[0].Ordinal == 0 && pods[0].Node.Self().Epoch == bootstrapEpoch(pods[0])
 }
 
 // refuseUnassigned stops when slots of a formed cluster have no owner: giving them to an empty node would hide a loss.
 func refuseUnassigned(v *view) (cluster.Plan, bool) {
-	var owned []Slots
-	for _, p := range v.read {
-		for _, peer := range p.Node.Peers {
-			owned = append(owned, peer.Slots)
-		}
-	}
-	missing := Union(owned...).Missing()
+	missing := v.unassigned()
 	if len(missing) == 0 {
 		return cluster.Pass()
 	}
 	return cluster.Refuse(ReasonSlotsUnassigned,
 		"slots %s have no owner although the cluster was formed before: restore the pods or claims that held them, or assign them by hand with CLUSTER ADDSLOTSRANGE",
 		missing)
+}
+
+// unassigned are the slots that no server knows an owner of.
+func (v *view) unassigned() Slots {
+	var owned []Slots
+	for _, p := range v.read {
+		for _, peer := range p.Node.Peers {
+			owned = append(owned, peer.Slots)
+		}
+	}
+	return Union(owned...).Missing()
 }

@@ -20,12 +20,23 @@ type Client interface {
 	SetUser(ctx context.Context, u User) error
 	// Forget removes a node from the server's table, and keeps it out for a minute.
 	Forget(ctx context.Context, id string) error
-	// Failover makes a replica take over from its living primary, without losing a write, and returns when it has. With
-	// force it takes over from a dead one, if the majority of the primaries agrees.
-	Failover(ctx context.Context, force bool) error
+	// Failover makes a replica take over from its primary, and returns when it has.
+	Failover(ctx context.Context, how FailoverMode) error
 	// Close ends the connection.
 	Close() error
 }
+
+// FailoverMode is how a replica takes over, as the server spells it.
+type FailoverMode string
+
+const (
+	// FailoverPlanned takes over from a living primary, without losing a write.
+	FailoverPlanned FailoverMode = ""
+	// FailoverForce takes over from a dead primary, if the majority of the primaries agrees.
+	FailoverForce FailoverMode = "FORCE"
+	// FailoverTakeover asks nobody.
+	FailoverTakeover FailoverMode = "TAKEOVER"
+)
 
 // Call is one command to the server of one pod.
 type Call struct {

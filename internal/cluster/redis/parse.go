@@ -48,6 +48,11 @@ func parseNode(f []string) (Peer, error) {
 	var ranges []Range
 	for _, s := range f[8:] {
 		if strings.HasPrefix(s, "[") {
+			open, err := parseOpen(s)
+			if err != nil {
+				return Peer{}, err
+			}
+			p.open(open)
 			continue // A slot that is being imported or migrated.
 		}
 		r, err := ParseRange(s)
@@ -58,6 +63,29 @@ func parseNode(f []string) (Peer, error) {
 	}
 	p.Slots = NewSlots(ranges...)
 	return p, nil
+}
+
+// parseOpen reads [77->-id] of a slot that goes to a node, or [93-<-id] of one that comes from there.
+func parseOpen(text string) (Open, error) {
+	text = strings.Trim(text, "[]")
+	for _, arrow := range []string{"->-", "-<-"} {
+		if slot, id, found := strings.Cut(text, arrow); found {
+			r, err := ParseRange(slot)
+			return Open{Slots{r}, id, arrow == "-<-"}, err
+		}
+	}
+	return Open{}, fmt.Errorf("%q is no open slot", text)
+}
+
+// open adds an open slot to those that go the same way.
+func (p *Peer) open(o Open) {
+	for i := range p.Open {
+		if p.Open[i].Other == o.Other && p.Open[i].Importing == o.Importing {
+			p.Open[i].Slots = Union(p.Open[i].Slots, o.Slots)
+			return
+		}
+	}
+	p.Open = append(p.Open, o)
 }
 
 func (p *Peer) setFlag(flag string) {

@@ -29,6 +29,7 @@ func TestParseNodes(t *testing.T) {
 			ID: "07c37dfeb235213a872192d90877d0cd55635b91", Addr: Address{"10.0.0.1", 6379}, Myself: true,
 			Host: "carts-0-0.carts-peers.shop.svc.cluster.local", Epoch: 4,
 			Slots: Slots{{0, 5460}, {10923, 10923}},
+			Open:  []Open{{Slots{{93, 93}}, "292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f", true}},
 		},
 		{
 			ID: "67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1", Addr: Address{"fd00::2", 6379}, Replica: true,

@@ -75,17 +75,23 @@ func Next(s State) cluster.Plan {
 		setConfigEpochs,
 		introduce,
 		waitForElection,
+		promoteHeir,
+		mergeOwners,
+		closeSlots,
+		finishMoves,
 		forgetGhosts,
 		addSlots,
 		refuseUnassigned,
 		waitForGossip,
 		waitForReplicas,
 		refuseChange,
+		dropShard,
 		restartReplicas,
 		failOver,
 		restartPrimary,
-		refuseStorage,
 		waitForReady,
+		moveSlots,
+		refuseStorage,
 	)
 }
 
@@ -99,7 +105,7 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 			return cluster.Wait(ReasonUnreachable, later, "pod %s cannot start: %s", p.Name, p.Stuck)
 		}
 	}
-	wanted := v.Spec.Shards * v.Spec.Copies()
+	wanted := v.expected()
 	switch {
 	case v.layoutDiffers() && len(v.read) == len(v.Pods) && v.formed:
 		return refuseLayout(v)
@@ -180,7 +186,7 @@ func (v *view) otherLine() *Pod {
 // refuseLayout names what differs: a StatefulSet that somebody scaled is scaled back, a specification is set back.
 func refuseLayout(v *view) (cluster.Plan, bool) {
 	for _, set := range v.Sets {
-		if len(v.Sets) == v.Spec.Shards && set.Replicas != v.Spec.Copies() {
+		if set.Replicas != v.Spec.Copies() {
 			return cluster.Refuse(ReasonLayout,
 				"StatefulSet %[1]s has %[2]d pods and the specification asks for %[3]d: scale it back to %[3]d, or set spec.replicasPerShard back if that was changed",
 				cluster.ShardSet(v.Spec.Name, set.Shard), set.Replicas, v.Spec.Copies())

@@ -27,7 +27,7 @@ func formed() *fixture {
 		p.Node.Peers = nil
 		for j := range f.Pods {
 			o := &f.Pods[j]
-			peer := Peer{ID: o.Node.ID, Addr: o.Addr, Host: o.Name + ".c-peers", Myself: i == j, Epoch: f.Spec.bootstrapEpoch(o)}
+			peer := Peer{ID: o.Node.ID, Addr: o.Addr, Host: o.Name + ".c-peers", Myself: i == j, Epoch: bootstrapEpoch(o)}
 			if o.Ordinal == 0 {
 				peer.Slots = Share(o.Shard, f.Spec.Shards)
 			} else {
@@ -127,6 +127,46 @@ func (f *fixture) join(name string) {
 	p.Node.StateOK = true
 }
 
+// grow adds a fourth shard, whose two servers have met the others and own nothing.
+func (f *fixture) grow() {
+	f.Spec.Shards = 4
+	f.Sets = append(f.Sets, Set{Shard: 3, Replicas: 2, UID: "set-3"})
+	for ordinal := range 2 {
+		name := fmt.Sprintf("c-3-%d", ordinal)
+		addr := Address{IP: fmt.Sprintf("10.0.3.%d", ordinal), Port: ClientPort}
+		f.Pods = append(f.Pods, Pod{
+			Name: name, UID: "uid-" + name, Shard: 3, Ordinal: ordinal, Addr: addr, Ready: true, HasRun: true, Started: now.Add(-time.Hour),
+			Node: &Node{
+				ID: id(name), Version: "8.0.2", OnDisk: true, AdmitsReplicas: true,
+				Peers: []Peer{{ID: id(name), Addr: addr, Host: name + ".c-peers", Myself: true}},
+			},
+		})
+		f.join(name)
+	}
+}
+
+// follow makes a server a replica of another one, in its own eyes and in those of all others.
+func (f *fixture) follow(name, primary string) {
+	f.views(id(name), func(peer *Peer) { peer.Replica, peer.PrimaryID = true, id(primary) })
+	n := f.pod(name).Node
+	n.LinkUp, n.EverLinked = true, true
+}
+
+// open says that slots are on their way from one server to another, as either sees it.
+func (f *fixture) open(name string, slots Slots, other string, importing bool) {
+	n := f.pod(name).Node
+	for i := range n.Peers {
+		if n.Peers[i].Myself {
+			n.Peers[i].Open = append(n.Peers[i].Open, Open{slots, id(other), importing})
+		}
+	}
+}
+
+// moveOf is what a plan says that moves slots between two pods of the fixture.
+func (f *fixture) moveOf(from, to string, slots Slots) SlotMove {
+	return SlotMove{From: from, To: to, FromID: id(from), ToID: id(to), ToAddr: f.pod(to).Addr, Slots: slots}
+}
+
 func TestNext(t *testing.T) {
 	tests := map[string]struct {
 		state *fixture
@@ -176,7 +216,7 @@ func TestNext(t *testing.T) {
 		"fresh nodes get epochs first": {
 			state: fresh(),
 			step: SetConfigEpochs{[]NodeEpoch{
-				{"c-0-0", 1}, {"c-0-1", 4}, {"c-1-0", 2}, {"c-1-1", 5}, {"c-2-0", 3}, {"c-2-1", 6},
+				{"c-0-0", 1}, {"c-0-1", 1025}, {"c-1-0", 2}, {"c-1-1", 1026}, {"c-2-0", 3}, {"c-2-1", 1027},
 			}},
 		},
 		"a bootstrap waits for the last server": {
@@ -188,10 +228,10 @@ func TestNext(t *testing.T) {
 		"a bootstrap goes on with the epochs that are missing": {
 			state: fresh(), spoil: func(f *fixture) {
 				for i := range 5 {
-					f.Pods[i].Node.Peers[0].Epoch = f.Spec.bootstrapEpoch(&f.Pods[i])
+					f.Pods[i].Node.Peers[0].Epoch = bootstrapEpoch(&f.Pods[i])
 				}
 			},
-			step: SetConfigEpochs{[]NodeEpoch{{"c-2-1", 6}}},
+			step: SetConfigEpochs{[]NodeEpoch{{"c-2-1", 1027}}},
 		},
 		"slots that are missing after an interrupted assignment are assigned": {
 			state: formed(), spoil: func(f *fixture) {
@@ -642,8 +682,111 @@ func TestNext(t *testing.T) {
 			},
 			reason: ReasonUnsafeRestart, stalled: true,
 		},
-		"another number of shards is refused": {
-			state: formed(), spoil: func(f *fixture) { f.Spec.Shards = 2 }, reason: ReasonLayout, stalled: true,
+		"slots of a shard that is to leave move to the others": {
+			state: formed(), spoil: func(f *fixture) { f.Spec.Shards = 2 },
+			step: MoveSlots{For: moveFor, Moves: []SlotMove{{
+				From: "c-2-0", To: "c-1-0", FromID: id("c-2-0"), ToID: id("c-1-0"), ToAddr: Address{"10.0.1.0", ClientPort}, Slots: Slots{{10923, 13653}},
+			}}},
+			reason: ReasonMoveSlots,
+		},
+		"a server of a new shard copies its first": {
+			state: formed(), spoil: func(f *fixture) { f.grow() },
+			step: Replicate{[]Following{{"c-3-1", "c-3-0", id("c-3-0")}}}, reason: ReasonReplicate,
+		},
+		"a new shard gets slots when it has its copies": {
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.follow("c-3-1", "c-3-0") },
+			step: MoveSlots{For: moveFor, Moves: []SlotMove{
+				{From: "c-0-0", To: "c-3-0", FromID: id("c-0-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{4096, 5461}}},
+				{From: "c-1-0", To: "c-3-0", FromID: id("c-1-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{5462, 6826}}},
+				{From: "c-2-0", To: "c-3-0", FromID: id("c-2-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{15019, 16383}}},
+			}},
+			reason: ReasonMoveSlots, message: "4096 slots are to move so that 4 shards share them evenly",
+		},
+		"and none before": {
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.follow("c-3-1", "c-3-0"); f.unlink("c-3-1"); f.Sets[3].Guarded = false },
+			reason: ReasonSync, message: "c-3-1 receives the data of c-3-0",
+		},
+		"a slot that is open is moved to the end, wherever it is to be": {
+			state: formed(), spoil: func(f *fixture) {
+				f.open("c-0-0", Slots{{7, 8}}, "c-1-0", false)
+				f.open("c-1-0", Slots{{7, 8}}, "c-0-0", true)
+			},
+			step:   MoveSlots{For: moveFor, Moves: []SlotMove{formed().moveOf("c-0-0", "c-1-0", Slots{{7, 8}})}},
+			reason: ReasonMoveSlots,
+		},
+		"also when the primary that sent it has been replaced": {
+			state: formed(), spoil: func(f *fixture) { f.open("c-1-0", Slots{{7, 8}}, "c-0-1", true) },
+			step:   MoveSlots{For: moveFor, Moves: []SlotMove{formed().moveOf("c-0-0", "c-1-0", Slots{{7, 8}})}},
+			reason: ReasonMoveSlots,
+		},
+		"and before anything restarts": {
+			state: formed(), spoil: func(f *fixture) {
+				f.open("c-1-0", Slots{{7, 8}}, "c-0-1", true)
+				f.pod("c-2-1").Outdated = true
+			},
+			step:   MoveSlots{For: moveFor, Moves: []SlotMove{formed().moveOf("c-0-0", "c-1-0", Slots{{7, 8}})}},
+			reason: ReasonMoveSlots,
+		},
+		"a slot that has arrived is not on its way": {
+			state: formed(), spoil: func(f *fixture) { f.open("c-1-0", Slots{{7, 8}}, "c-0-0", false) },
+			step: CloseSlots{"c-1-0", Slots{{7, 8}}}, reason: ReasonCloseSlots,
+		},
+		"a slot does not go to a node that nobody knows": {
+			state: formed(), spoil: func(f *fixture) { f.open("c-1-0", Slots{{6000, 6001}}, "stranger", false) },
+			step: CloseSlots{"c-1-0", Slots{{6000, 6001}}}, reason: ReasonCloseSlots,
+		},
+		"a shard that has given everything away goes": {
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.follow("c-3-1", "c-3-0"); f.Spec.Shards = 3 },
+			step: DropShard{3, "set-3"}, reason: ReasonDropShard,
+		},
+		"and does not restart before": {
+			state: formed(), spoil: func(f *fixture) {
+				f.grow()
+				f.follow("c-3-1", "c-3-0")
+				f.Spec.Shards = 3
+				f.pod("c-3-1").Outdated = true
+			},
+			step: DropShard{3, "set-3"}, reason: ReasonDropShard,
+		},
+		"a shard that awaits a slot stays until it has passed that on": {
+			state: formed(), spoil: func(f *fixture) {
+				f.grow()
+				f.follow("c-3-1", "c-3-0")
+				f.Spec.Shards = 3
+				f.open("c-3-0", Slots{{7, 8}}, "c-0-0", true)
+			},
+			step: MoveSlots{For: moveFor, Moves: []SlotMove{
+				{From: "c-0-0", To: "c-3-0", FromID: id("c-0-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{7, 8}}},
+			}},
+			reason: ReasonMoveSlots,
+		},
+		"the primary of a shard without slots is replaced by its replica": {
+			state: formed(), spoil: func(f *fixture) {
+				f.grow()
+				f.follow("c-3-1", "c-3-0")
+				f.replaceDisk("c-3-0")
+				f.join("c-3-0")
+			},
+			step: TakeOver{3, id("c-3-0"), "c-3-1"}, reason: ReasonElect,
+		},
+		"two servers that share the slots of a shard become one owner": {
+			state: formed(), spoil: func(f *fixture) {
+				f.views(id("c-0-0"), func(peer *Peer) { peer.Slots = Slots{{0, 5400}} })
+				f.views(id("c-0-1"), func(peer *Peer) { peer.Replica, peer.PrimaryID, peer.Slots = false, "", Slots{{5401, 5461}} })
+			},
+			step:   MoveSlots{For: moveFor, Moves: []SlotMove{formed().moveOf("c-0-1", "c-0-0", Slots{{5401, 5461}})}},
+			reason: ReasonMoveSlots,
+		},
+		"slots that a server was given right before it died go to its successor": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaceDisk("c-0-0")
+				f.join("c-0-0")
+				f.views(id("c-0-0"), func(peer *Peer) { peer.Slots = Slots{{5460, 5461}} })
+				f.views(id("c-0-1"), func(peer *Peer) { peer.Replica, peer.PrimaryID, peer.Slots = false, "", Slots{{0, 5459}} })
+				f.views("new-c-0-0", func(peer *Peer) { peer.Replica, peer.PrimaryID = true, id("c-0-1") })
+				f.pod("c-0-0").Node.LinkUp, f.pod("c-0-0").Node.AdmitsReplicas = true, true
+			},
+			step: Adopt{"c-0-1", id("c-0-1"), id("c-0-0"), Slots{{5460, 5461}}}, reason: ReasonMoveSlots,
 		},
 		"a StatefulSet that was scaled is named": {
 			state: formed(), spoil: func(f *fixture) { f.Sets[1].Replicas = 3 }, reason: ReasonLayout, stalled: true,

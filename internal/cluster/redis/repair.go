@@ -80,10 +80,12 @@ func reintroduce(v *view) (cluster.Plan, bool) {
 }
 
 // needIntroduction tells whether gossip cannot bring two nodes together by itself: both would look in the wrong place.
-// Where one has the right address it calls, and the other learns from the call. That a link counts as connected proves
-// nothing: it does so from the first attempt on.
+// Where one has the right address it calls, and the other learns from the call, if it knows the caller: it may have been told to
+// forget it. That a link counts as connected proves nothing: it does so from the first attempt on.
 func needIntroduction(a, b *Pod) bool {
-	return !canFind(a.Node, b) && !canFind(b.Node, a)
+	_, knowsA := b.Node.Peer(a.Node.ID)
+	_, knowsB := a.Node.Peer(b.Node.ID)
+	return (!canFind(a.Node, b) || !knowsA) && (!canFind(b.Node, a) || !knowsB)
 }
 
 func canFind(n *Node, p *Pod) bool {
@@ -104,7 +106,7 @@ func thin(pairs []Introduction, nodes int) []Introduction {
 func attachReplicas(v *view) (cluster.Plan, bool) {
 	var step Replicate
 	for shard, pods := range v.shards {
-		primary := v.primary(shard)
+		primary := v.head(shard)
 		if primary == nil {
 			continue
 		}
@@ -115,7 +117,7 @@ func attachReplicas(v *view) (cluster.Plan, bool) {
 		}
 	}
 	// A fresh cluster gets its replicas only after all of its slots: that nobody replicates is how it is recognised.
-	if len(step.Replicas) == 0 || (!v.allOwned() && !v.anyReplica()) {
+	if len(step.Replicas) == 0 || (len(v.unassigned()) > 0 && !v.anyReplica()) {
 		return cluster.Pass()
 	}
 	plan, ok := cluster.Do(step, "nodes become replicas of the primary of their shard")
@@ -187,16 +189,6 @@ func (v *view) anyReplica() bool {
 	return false
 }
 
-// allOwned tells whether every shard has an owner of slots.
-func (v *view) allOwned() bool {
-	for shard := range v.shards {
-		if len(v.owners(shard)) == 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // waitForElection deals with slots whose owner no pod has any more: a replica takes over by itself, if one may and a
 // majority of the primaries is left to vote for it.
 func waitForElection(v *view) (cluster.Plan, bool) {
@@ -211,6 +203,9 @@ func waitForElection(v *view) (cluster.Plan, bool) {
 		switch {
 		case slices.ContainsFunc(g.replicas, func(p *Pod) bool { return p.Node.Loading }):
 			return cluster.Wait(ReasonSync, later, "node %s is gone; one of %v loads its data", short(g.id), names(g.replicas))
+		case v.heir(g) != nil:
+			return cluster.Do(Adopt{v.heir(g).Name, v.heir(g).Node.ID, g.id, slots},
+				"slots %s had just been moved to node %s when it died, and %s, which was elected in its place, has not heard of that", slots, short(g.id), v.heir(g).Name)
 		case best == nil:
 			return cluster.Refuse(ReasonShardLost,
 				"slots %s belong to node %s, which is gone with its disk and left no replica with data: bring its volume back or restore a backup; the other shards keep serving",
@@ -226,6 +221,15 @@ func waitForElection(v *view) (cluster.Plan, bool) {
 		return cluster.Wait(ReasonElection, v.pace(soon*3, later), "node %s is gone; a replica among %v takes over its slots", short(g.id), names(g.replicas))
 	}
 	return cluster.Pass()
+}
+
+// heir is the server that owns the slots of a ghost's shard in its place; nil when there is none.
+func (v *view) heir(g ghost) *Pod {
+	shard := v.shardOf(g.id)
+	if shard < 0 || shard >= len(v.shards) || len(g.replicas) > 0 {
+		return nil
+	}
+	return v.primary(shard)
 }
 
 // unelectable tells whether gossip will not replace a dead node: its failure goes unnoticed, or none of its replicas stands
@@ -293,7 +297,7 @@ func (v *view) voters(g ghost, ghosts []ghost) (can, cannot int) {
 // forgetGhosts removes nodes from all tables that no pod has, that own nothing, that nobody copies, and that are found
 // dead. All pods are known here, so that the id cannot come back at another address.
 func forgetGhosts(v *view) (cluster.Plan, bool) {
-	ghosts := v.ghosts()
+	ghosts := slices.DeleteFunc(v.ghosts(), v.awaited)
 	if len(ghosts) == 0 {
 		return cluster.Pass()
 	}
@@ -307,6 +311,13 @@ func forgetGhosts(v *view) (cluster.Plan, bool) {
 	return cluster.Do(Forget{g.id, g.knownBy}, "node %s is gone for good, owns nothing and has no replicas", short(g.id))
 }
 
+// awaited tells whether some slot is on its way to or from a ghost: its name says which shard goes on with that.
+func (v *view) awaited(g ghost) bool {
+	return slices.ContainsFunc(v.read, func(p *Pod) bool {
+		return slices.ContainsFunc(p.Node.Self().Open, func(o Open) bool { return o.Other == g.id && !o.Importing })
+	})
+}
+
 // waitForGossip waits until all servers tell the same about who owns what, and all of them are content.
 func waitForGossip(v *view) (cluster.Plan, bool) {
 	for shard := range v.shards {
@@ -315,9 +326,9 @@ func waitForGossip(v *view) (cluster.Plan, bool) {
 			return cluster.Wait(ReasonGossip, v.pace(soon, later), "%v both claim the slots of shard %d; the others settle it", names(owners), shard)
 		case len(owners) == 0 && v.believed(shard):
 			return cluster.Wait(ReasonGossip, v.pace(soon, later), "the servers have yet to agree on who owns the slots of shard %d", shard)
-		case len(owners) == 0:
+		case len(owners) == 0 && v.head(shard) == nil:
 			return cluster.Refuse(ReasonForeignSlots,
-				"shard %d owns no slots although the cluster was formed: move slots to it or set spec.shards back", shard)
+				"shard %d owns no slots, and its servers hold keys or copy those of another shard: save what is needed from them, then delete their claims and pods", shard)
 		}
 	}
 	var first string
@@ -366,10 +377,11 @@ func tableOf(n *Node) string {
 // waitForReplicas waits until every replica copies its own shard's primary and has caught up with it.
 func waitForReplicas(v *view) (cluster.Plan, bool) {
 	for shard, pods := range v.shards {
-		primary := v.primary(shard)
+		primary := v.head(shard)
 		for _, p := range pods {
 			self := p.Node.Self()
 			switch {
+			case v.idle(shard):
 			case p.Node.Loading:
 				return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", p.Name)
 			case p == primary:

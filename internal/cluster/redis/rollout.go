@@ -120,7 +120,7 @@ func restartReplicas(v *view) (cluster.Plan, bool) {
 	var unsaved *Pod
 	for shard, pods := range v.shards {
 		i := slices.IndexFunc(pods, func(p *Pod) bool { return p.Outdated && p != v.primary(shard) })
-		if i < 0 {
+		if i < 0 || v.idle(shard) {
 			continue
 		}
 		if p := v.unsaved(shard); p != nil {
@@ -167,7 +167,7 @@ func waitForDisk(p *Pod) (cluster.Plan, bool) {
 func failOver(v *view) (cluster.Plan, bool) {
 	for shard, pods := range v.shards {
 		primary := v.primary(shard)
-		if !primary.Outdated || len(pods) == 1 {
+		if primary == nil || !primary.Outdated || len(pods) == 1 {
 			continue
 		}
 		best := bestReplica(pods, primary)
@@ -202,7 +202,7 @@ func restartPrimary(v *view) (cluster.Plan, bool) {
 	for i := range v.Pods {
 		p := &v.Pods[i]
 		switch {
-		case !p.Outdated:
+		case !p.Outdated || v.idle(p.Shard):
 			continue
 		case !v.Spec.Persistent && p.Node.Keys > 0:
 			return cluster.Refuse(ReasonUnsafeRestart,

@@ -2,8 +2,10 @@ package redis_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -26,19 +28,31 @@ var (
 // simulation is a cluster, the Kubernetes around it, an operator that may crash after every command, and clients that
 // remember what was acknowledged to them.
 type simulation struct {
-	rnd   *rand.Rand
-	net   *redisfake.Network
-	spec  redis.Spec
-	pods  []*simPod
-	acked map[redis.Range]int
-	// won is the epoch under which a range last changed hands. Who claims it under an older one has not heard of that.
-	won map[redis.Range]uint64
-	// struck are the ranges whose owner a fault has hit since they changed hands. Only those may lose what was acknowledged.
-	struck map[redis.Range]bool
+	rnd  *rand.Rand
+	net  *redisfake.Network
+	spec redis.Spec
+	pods []*simPod
+	// sets are the StatefulSets that exist, by shard.
+	sets map[int]string
+	// acked is what was last written to each key and acknowledged, and version what is written next: every write is larger than
+	// all before.
+	acked   map[redisfake.Key]int
+	version int
+	// home is the shard that each slot with keys was last seen to belong to.
+	home map[int]int
+	// won is the epoch under which a slot last changed hands by an election. Who claims it under an older one has not heard of that.
+	won map[int]uint64
+	// struck are the slots of which a fault has hit a server that holds them since they changed hands. Only those may lose what was
+	// acknowledged.
+	struck map[int]bool
 	// guarded are the shards that allow no evictions.
 	guarded map[int]bool
-	// assigned are the ranges that the operator has assigned at some time.
-	assigned map[redis.Range]bool
+	// assigned are the slots that the operator has assigned at some time.
+	assigned redis.Slots
+	// resharded says that the number of shards has changed, so that a shard may hold what belongs to another one.
+	resharded bool
+	// retains says that claims outlive their StatefulSets.
+	retains bool
 	// bereft says that a fault took more than the cluster can be expected to get over without a human.
 	bereft bool
 	ips    int
@@ -68,9 +82,35 @@ type simPod struct {
 	emptied bool
 }
 
+// samples are the slots that have keys, and keys of each.
+const samples, keysOfSlot = 12, 2
+
+// sampleSlots yields the slots that have keys.
+func sampleSlots(yield func(int) bool) {
+	for i := range samples {
+		if !yield(i * redis.SlotCount / samples) {
+			return
+		}
+	}
+}
+
+// sampleKeys yields all keys.
+func sampleKeys(yield func(redisfake.Key) bool) {
+	for slot := range sampleSlots {
+		for n := range keysOfSlot {
+			if !yield(redisfake.Key{Slot: slot, N: n}) {
+				return
+			}
+		}
+	}
+}
+
 func newSimulation(seed uint64, faults bool) *simulation {
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	s := &simulation{rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), acked: map[redis.Range]int{}, won: map[redis.Range]uint64{}, assigned: map[redis.Range]bool{}, struck: map[redis.Range]bool{}, guarded: map[int]bool{}}
+	s := &simulation{
+		rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), sets: map[int]string{}, acked: map[redisfake.Key]int{}, home: map[int]int{},
+		won: map[int]uint64{}, struck: map[int]bool{}, guarded: map[int]bool{}, retains: rnd.IntN(2) == 0,
+	}
 	s.spec = redis.Spec{Name: "c", Shards: 1 + rnd.IntN(4), Replicas: rnd.IntN(3), Version: "8.0.2", NodeTimeout: nodeTime, Persistent: rnd.IntN(3) > 0}
 	if !faults {
 		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", NodeTimeout: nodeTime, Persistent: true}
@@ -80,14 +120,43 @@ func newSimulation(seed uint64, faults bool) *simulation {
 		s.spec.Access = &redis.Access{Passwords: simPasswords}
 		s.net.Gate = s.users
 	}
+	s.ensure()
+	return s
+}
+
+// ensure makes the StatefulSets that are missing, and they their pods.
+func (s *simulation) ensure() {
 	for shard := range s.spec.Shards {
+		if s.sets[shard] != "" {
+			continue
+		}
+		s.uids++
+		s.sets[shard] = fmt.Sprintf("set-%d", s.uids)
 		for ordinal := range s.spec.Copies() {
-			p := &simPod{name: cluster.Pod(cluster.ShardSet("c", shard), ordinal), shard: shard, ordinal: ordinal}
-			s.pods = append(s.pods, p)
-			p.backAt = s.soon(20)
+			name := cluster.Pod(cluster.ShardSet("c", shard), ordinal)
+			i := slices.IndexFunc(s.pods, func(p *simPod) bool { return p.name == name })
+			if i < 0 {
+				i = len(s.pods)
+				s.pods = append(s.pods, &simPod{name: name, shard: shard, ordinal: ordinal})
+			}
+			s.pods[i].backAt = s.soon(20)
 		}
 	}
-	return s
+}
+
+// drop deletes a StatefulSet, and with it its pods, and their claims unless they are to stay.
+func (s *simulation) drop(step redis.DropShard) {
+	if s.sets[step.Shard] != step.UID {
+		return
+	}
+	delete(s.sets, step.Shard)
+	delete(s.guarded, step.Shard)
+	for _, p := range s.pods {
+		if p.shard == step.Shard {
+			s.delete(p, !s.retains || !s.spec.Persistent, 1)
+			p.backAt = time.Time{}
+		}
+	}
 }
 
 var simPasswords = map[string]string{
@@ -134,26 +203,67 @@ func (s *simulation) fail(format string, args ...any) {
 	}
 }
 
-func (s *simulation) unit(shard int) redis.Range { return redis.Share(shard, s.spec.Shards)[0] }
-
 // promoted writes off what the winner of an unplanned election never received, and insists on everything otherwise.
-func (s *simulation) promoted(w *redisfake.Server, r redis.Range, planned bool) {
-	if planned && w.Data[r] < s.acked[r] {
-		s.fail("planned failover lost %d acknowledged writes", s.acked[r]-w.Data[r])
+func (s *simulation) promoted(w *redisfake.Server, slots redis.Slots, planned bool) {
+	for k := range sampleKeys {
+		if slots.Has(k.Slot) {
+			s.won[k.Slot] = w.Epoch()
+		}
 	}
-	if lost := s.acked[r] - w.Data[r]; lost > 0 && !s.struck[r] {
-		s.fail("%d acknowledged writes are lost without a fault", lost)
+	s.log("%s becomes owner of %s (planned %v)", s.podOf(w), slots, planned)
+	for k := range sampleKeys {
+		if !slots.Has(k.Slot) && !s.imported(w.Shard, k.Slot) {
+			continue
+		}
+		lost := s.acked[k] - s.visible(k)
+		switch {
+		case lost > 0 && planned:
+			s.fail("a planned failover lost %v", k)
+		case lost > 0 && !s.struck[k.Slot]:
+			s.fail("%v is lost without a fault", k)
+		}
+		s.acked[k] = s.visible(k)
 	}
-	s.struck[r] = false
-	s.log("%s becomes owner of %s (planned %v), %d writes of %d", s.podOf(w), r, planned, w.Data[r], s.acked[r])
-	s.acked[r], s.won[r] = w.Data[r], w.Epoch()
-	s.fill(r)
+	for slot := range sampleSlots {
+		if slots.Has(slot) {
+			s.struck[slot] = false
+		}
+	}
+	s.fill()
 }
 
-// fill takes note that nobody has more of a range any more than its owner.
-func (s *simulation) fill(r redis.Range) {
+// imported tells whether a slot is on its way to a shard.
+func (s *simulation) imported(shard, slot int) bool {
+	return slices.ContainsFunc(s.pods, func(p *simPod) bool {
+		return p.server != nil && p.shard == shard && p.server.ImportingFrom(slot) != ""
+	})
+}
+
+// visible is what clients will read of a key when no slot is on its way any more: what its owner has, and what is left elsewhere of
+// a slot that is on its way.
+func (s *simulation) visible(k redisfake.Key) int {
+	owner := s.owner(k.Slot)
+	if owner != nil && owner.Data[k] > 0 {
+		return owner.Data[k]
+	}
+	best := 0
 	for _, p := range s.pods {
-		p.emptied = p.emptied && s.unit(p.shard) != r
+		if p.server == nil || p.server.Primary() != "" || (owner != nil && p.shard == owner.Shard) {
+			continue
+		}
+		if len(p.server.Slots()) == 0 || s.ownsAny(p) { // Who has been replaced will throw away what it has.
+			best = max(best, p.server.Data[k])
+		}
+	}
+	return best
+}
+
+// fill takes note of who has as much again of what it owns as anybody else.
+func (s *simulation) fill() {
+	for _, p := range s.pods {
+		p.emptied = p.emptied && p.server != nil && slices.ContainsFunc(slices.Collect(sampleKeys), func(k redisfake.Key) bool {
+			return s.owner(k.Slot) == p.server && p.server.Data[k] < s.acked[k]
+		})
 	}
 }
 
@@ -173,8 +283,10 @@ func (s *simulation) pass() {
 		for _, p := range s.pods {
 			s.revive(p)
 		}
-		for shard := range s.spec.Shards {
-			s.write(s.unit(shard))
+		for k := range sampleKeys {
+			if s.rnd.IntN(2) == 0 {
+				s.write(k)
+			}
 		}
 	}
 	s.checkData()
@@ -217,31 +329,44 @@ func (s *simulation) address() redis.Address {
 	return redis.Address{IP: fmt.Sprintf("10.0.%d.%d", s.ips/250, s.ips%250), Port: 6379}
 }
 
-// write is a client's: it follows redirections to the owner with the highest epoch.
-func (s *simulation) write(r redis.Range) {
-	owner := s.owner(r)
-	if owner != nil && s.emptied(owner) {
-		return // What it takes is lost when it is deposed.
+// write is a client's: it follows redirections to the owner with the highest epoch, and from there to where the slot goes.
+func (s *simulation) write(k redisfake.Key) {
+	owner := s.owner(k.Slot)
+	if owner == nil || s.emptied(owner) || !owner.Up || !owner.StateOK() {
+		return // What an emptied one takes is lost when it is deposed.
 	}
-	if owner != nil && owner.Up && owner.StateOK() && s.rnd.IntN(2) == 0 {
-		owner.Data[r]++
-		s.acked[r] = owner.Data[r]
+	taker := owner
+	if to := owner.MigratingTo(k.Slot); to != "" && owner.Data[k] == 0 {
+		i := slices.IndexFunc(s.pods, func(p *simPod) bool { return p.server != nil && p.server.ID == to })
+		if i < 0 || !s.pods[i].server.Up || !s.pods[i].server.StateOK() || s.pods[i].server.Primary() != "" || s.pods[i].server.ImportingFrom(k.Slot) == "" {
+			return
+		}
+		taker = s.pods[i].server
 	}
+	s.version++
+	taker.Data[k] = s.version
+	s.acked[k] = s.version
 }
 
-// checkData insists that the rightful owner of a range has every write that was acknowledged. An old primary that comes
-// back at a time when all addresses have changed believes for a moment that it still is one; Redis has no cure for that.
+// checkData insists that every write that was acknowledged is there. An old primary that comes back at a time when all addresses
+// have changed believes for a moment that it still is one; Redis has no cure for that.
 func (s *simulation) checkData() {
-	for shard := range s.spec.Shards {
-		r := s.unit(shard)
-		if o := s.owner(r); o != nil && !s.emptied(o) && o.Data[r] < s.acked[r] {
-			s.fail("%s owns %s with %d of %d acknowledged writes", s.podOf(o), r, o.Data[r], s.acked[r])
+	for slot := range sampleSlots {
+		o := s.owner(slot)
+		if o == nil || s.emptied(o) {
+			continue
+		}
+		s.home[slot] = o.Shard
+		for n := range keysOfSlot {
+			if k := (redisfake.Key{Slot: slot, N: n}); s.visible(k) < s.acked[k] {
+				s.fail("%s owns slot %d, and %v is %d where %d was acknowledged", s.podOf(o), slot, k, s.visible(k), s.acked[k])
+			}
 		}
 	}
 	for _, p := range s.pods {
-		for shard := range s.spec.Shards {
-			if p.server != nil && shard != p.shard && p.server.Data[s.unit(shard)] > 0 {
-				s.fail("%s has copied shard %d", p.name, shard)
+		for k := range sampleKeys {
+			if home, known := s.home[k.Slot]; known && !s.resharded && p.server != nil && home != p.shard && p.server.Data[k] > 0 {
+				s.fail("%s has copied shard %d", p.name, home)
 			}
 		}
 	}
@@ -251,15 +376,15 @@ func (s *simulation) emptied(w *redisfake.Server) bool {
 	return slices.ContainsFunc(s.pods, func(p *simPod) bool { return p.server == w && p.emptied })
 }
 
-// owner is who rightfully owns a range, running or not.
-func (s *simulation) owner(r redis.Range) *redisfake.Server {
+// owner is who rightfully owns a slot, running or not.
+func (s *simulation) owner(slot int) *redisfake.Server {
 	var owner *redisfake.Server
 	for _, p := range s.pods {
-		if p.server == nil || !owns(p.server, r) || p.server.Epoch() < s.won[r] {
+		if p.server == nil || !p.server.Slots().Has(slot) || p.server.Epoch() < s.won[slot] {
 			continue
 		}
 		if owner != nil && owner.Epoch() == p.server.Epoch() {
-			s.fail("%s and %s own %s under the same epoch", s.podOf(owner), p.name, r)
+			s.fail("%s and %s own slot %d under the same epoch", s.podOf(owner), p.name, slot)
 		}
 		if owner == nil || p.server.Epoch() > owner.Epoch() {
 			owner = p.server
@@ -293,50 +418,82 @@ func (s *simulation) strike(p *simPod, loseDisk bool, ticks int) {
 	s.crashed(p)
 }
 
+// hit takes note that a fault hits the slots that a pod owns or imports.
 func (s *simulation) hit(p *simPod) {
-	if r := s.unit(p.shard); p.server != nil && owns(p.server, r) {
-		s.struck[r] = true
+	for slot := range sampleSlots {
+		if p.server != nil && (p.server.Slots().Has(slot) || p.server.ImportingFrom(slot) != "") {
+			s.struck[slot] = true
+		}
 	}
 }
 
+// crashed writes off what nobody has any more.
 func (s *simulation) crashed(p *simPod) {
-	r := s.unit(p.shard)
-	if !slices.ContainsFunc(s.pods, func(o *simPod) bool { return o.shard == p.shard && o.server != nil && o.server.Data[r] > 0 }) {
-		s.acked[r] = 0
-		s.fill(r)
+	for k := range sampleKeys {
+		held := slices.ContainsFunc(s.pods, func(o *simPod) bool { return o.server != nil && o.server.Data[k] > 0 })
+		if !held {
+			s.acked[k] = 0
+		}
+		if p.server != nil && (s.owner(k.Slot) == p.server || p.server.ImportingFrom(k.Slot) != "") {
+			s.acked[k] = min(s.acked[k], s.visible(k))
+		}
 	}
-	if p.server != nil && owns(p.server, r) && p.server.Epoch() >= s.won[r] {
-		s.acked[r] = min(s.acked[r], p.server.Data[r])
-	}
+	s.fill()
 }
 
 // bury forgets a cluster of which nothing is left.
 func (s *simulation) bury() {
-	clear(s.assigned)
+	s.assigned = nil
 	clear(s.won)
+	clear(s.home)
 }
 
 // mourn judges whether a cluster can get over the loss of a disk, and writes off what nobody else has.
 func (s *simulation) mourn(p *simPod) {
-	r := s.unit(p.shard)
-	copies, best := 0, 0
+	copies := 0
+	owned := s.ownsAny(p)
 	for _, o := range s.others(p) {
-		if o.shard != p.shard {
-			continue
-		}
-		best = max(best, o.server.Data[r])
-		if owns(o.server, r) || (o.server.Primary() != "" && o.server.HasCopy()) {
+		if o.shard == p.shard && (s.ownsAny(o) || (o.server.Primary() != "" && o.server.HasCopy())) {
 			copies++
 		}
 	}
-	living := s.living(p)
-	if s.acked[r] = min(s.acked[r], best); s.acked[r] == 0 {
-		s.fill(r)
+	for k := range sampleKeys {
+		best := 0
+		for _, o := range s.others(p) {
+			best = max(best, o.server.Data[k])
+		}
+		s.acked[k] = min(s.acked[k], best)
 	}
+	s.fill()
 	// A second primary lost before the first was replaced may leave an election without a majority.
-	if copies == 0 || 2*living <= s.spec.Shards || living < s.spec.Shards-1 {
+	living, voters := s.living(p), s.voters()
+	if (copies == 0 && (owned || s.isHome(p.shard) || s.assigned.Count() < redis.SlotCount)) || 2*living <= voters || living < voters-1 {
 		s.bereft = true
 	}
+}
+
+// isHome tells whether a shard was last seen to own slots.
+func (s *simulation) isHome(shard int) bool {
+	for slot := range sampleSlots {
+		if home, known := s.home[slot]; known && home == shard {
+			return true
+		}
+	}
+	return false
+}
+
+// ownsAny tells whether a pod's server owns slots by right: nobody claims them under a higher epoch.
+func (s *simulation) ownsAny(p *simPod) bool {
+	if p.server == nil {
+		return false
+	}
+	slots := p.server.Slots()
+	for _, o := range s.others(p) {
+		if o.server.Epoch() > p.server.Epoch() {
+			slots = slots.Minus(o.server.Slots())
+		}
+	}
+	return len(slots) > 0
 }
 
 // others are the pods besides p that have a disk.
@@ -344,31 +501,38 @@ func (s *simulation) others(p *simPod) []*simPod {
 	return slices.DeleteFunc(slices.Clone(s.pods), func(o *simPod) bool { return o == p || o.server == nil })
 }
 
-// living counts the shards with an owner, not counting p, nor one that has not heard of its successor.
+// living counts the shards with an owner, not counting p, nor one that has not heard of its successor; voters all that have slots.
 func (s *simulation) living(p *simPod) int {
-	n := 0
-	for shard := range s.spec.Shards {
-		r := s.unit(shard)
-		if slices.ContainsFunc(s.others(p), func(o *simPod) bool { return owns(o.server, r) && o.server.Epoch() >= s.won[r] }) {
-			n++
+	shards := map[int]bool{}
+	for _, o := range s.others(p) {
+		if s.ownsAny(o) {
+			shards[o.shard] = true
 		}
 	}
-	return n
+	return len(shards)
 }
 
-// owns tells whether a server, or its disk while it is down, owns a range.
-func owns(v *redisfake.Server, r redis.Range) bool {
-	up := v.Up
-	v.Up = true
-	defer func() { v.Up = up }()
-	return v.Owns(r)
+func (s *simulation) voters() int {
+	shards := map[int]bool{}
+	for slot := range sampleSlots {
+		if home, known := s.home[slot]; known {
+			shards[home] = true
+		}
+	}
+	return max(len(shards), 1)
+}
+
+// wanted are the pods that have a StatefulSet.
+func (s *simulation) wanted() []*simPod {
+	return slices.DeleteFunc(slices.Clone(s.pods), func(p *simPod) bool { return s.sets[p.shard] == "" })
 }
 
 // fault does one random bad thing.
 func (s *simulation) fault() {
-	p := s.pods[s.rnd.IntN(len(s.pods))]
+	wanted := s.wanted()
+	p := wanted[s.rnd.IntN(len(wanted))]
 	ephemeral := !s.spec.Persistent
-	switch s.rnd.IntN(9) {
+	switch s.rnd.IntN(10) {
 	case 0, 1:
 		s.log("fault: pod %s is deleted", p.name)
 		s.strike(p, ephemeral, 30)
@@ -391,17 +555,21 @@ func (s *simulation) fault() {
 	case 6:
 		if s.rnd.IntN(4) == 0 {
 			s.log("fault: all pods are deleted at once")
-			for _, p := range s.pods {
+			for _, p := range wanted {
 				s.strike(p, ephemeral, 30)
 			}
 		}
 	case 7:
 		s.log("the template changes")
-		for _, p := range s.pods {
+		for _, p := range wanted {
 			p.outdated = true
 		}
 	case 8:
 		s.meddle()
+	case 9:
+		s.spec.Shards = 1 + s.rnd.IntN(5)
+		s.resharded = true
+		s.log("spec.shards is %d now", s.spec.Shards)
 	}
 }
 
@@ -417,7 +585,9 @@ func (s *simulation) kill(p *simPod, ticks int) {
 	if p.server.StartedEmpty() && s.rnd.IntN(4) == 0 {
 		s.log("fault: so is its data")
 		s.mourn(p)
-		p.emptied = s.acked[s.unit(p.shard)] > 0
+		for k := range sampleKeys {
+			p.emptied = p.emptied || (s.owner(k.Slot) == p.server && s.acked[k] > 0)
+		}
 		clear(p.server.Data)
 	}
 }
@@ -486,8 +656,9 @@ func (s *simulation) gone() []string {
 
 func (s *simulation) observe() redis.State {
 	state := redis.State{Spec: s.spec, Now: s.net.Now()}
-	for shard := range s.spec.Shards {
-		state.Sets = append(state.Sets, redis.Set{Shard: shard, Replicas: s.spec.Copies(), Guarded: s.guarded[shard]})
+	s.ensure()
+	for _, shard := range slices.Sorted(maps.Keys(s.sets)) {
+		state.Sets = append(state.Sets, redis.Set{Shard: shard, Replicas: s.spec.Copies(), Guarded: s.guarded[shard], UID: s.sets[shard]})
 	}
 	for _, p := range s.pods {
 		if !p.exists {
@@ -520,11 +691,11 @@ func (s *simulation) check(step cluster.Step) {
 		}
 	case redis.AddSlots:
 		for _, o := range st.Owners {
-			s.checkAssignment(s.pod(o.Pod), o.Slots[0])
+			s.checkAssignment(s.pod(o.Pod), o.Slots)
 		}
 	case redis.Forget:
 		for _, p := range s.pods {
-			if p.server != nil && p.server.ID == st.ID {
+			if p.server != nil && p.server.ID == st.ID && s.sets[p.shard] != "" {
 				s.fail("%s forgets the node of %s, which still exists", st, p.name)
 			}
 		}
@@ -546,31 +717,56 @@ func (s *simulation) check(step cluster.Step) {
 		s.checkElect(st)
 	case redis.Restart:
 		s.checkRestart(st)
+	case redis.DropShard:
+		s.checkDrop(st)
 	}
 }
 
-func (s *simulation) checkAssignment(p *simPod, r redis.Range) {
-	if r != s.unit(p.shard) {
-		s.fail("slots %s are not those of %s", r, p.name)
-	}
-	for _, o := range s.pods {
-		if o.server != nil && o.server.Remembers(r) {
-			s.fail("slots %s are assigned to %s, but %s remembers an owner", r, p.name, o.name)
+func (s *simulation) checkAssignment(p *simPod, slots redis.Slots) {
+	for _, o := range s.wanted() {
+		if o.server != nil && o.server.Remembers().Overlaps(slots) {
+			s.fail("slots %s are assigned to %s, but %s remembers an owner", slots, p.name, o.name)
 		}
-		if o.server != nil && len(o.server.Data) > 0 && s.assigned[r] {
-			s.fail("slots %s are assigned to %s as if they were new, but %s holds data from before", r, p.name, o.name)
+		if o.server != nil && len(o.server.Data) > 0 && s.assigned.Overlaps(slots) {
+			s.fail("slots %s are assigned to %s as if they were new, but %s holds data from before", slots, p.name, o.name)
+		}
+	}
+}
+
+// checkDrop insists that a shard which goes has nothing that anybody could miss.
+func (s *simulation) checkDrop(st redis.DropShard) {
+	if st.Shard < s.spec.Shards {
+		s.fail("%s: it is wanted", st)
+	}
+	for k := range sampleKeys {
+		if o := s.owner(k.Slot); o != nil && (o.Shard == st.Shard || o.Data[k] < s.acked[k]) {
+			s.fail("%s: %s owns slot %d and has %d of %v, of which %d was acknowledged", st, s.podOf(o), k.Slot, o.Data[k], k, s.acked[k])
 		}
 	}
 }
 
 // checkElect insists that the operator votes for nobody who has less than another replica that it can reach.
 func (s *simulation) checkElect(st redis.Elect) {
-	r, to := s.unit(st.Shard), s.pod(st.To)
-	for _, o := range s.pods {
-		if o.exists && o.shard == st.Shard && o.server.Up && !o.server.Cut && o.server.Primary() != "" && o.server.Data[r] > to.server.Data[r] {
-			s.fail("%s: %s has %d writes, %s has %d", st, o.name, o.server.Data[r], to.name, to.server.Data[r])
+	to := s.pod(st.To)
+	for k := range sampleKeys {
+		for _, o := range s.pods {
+			if s.home[k.Slot] == st.Shard && o.exists && o.shard == st.Shard && o.server.Up && !o.server.Cut && o.server.Primary() != "" && newer(o.server, to.server) {
+				s.fail("%s: %s has more than %s", st, o.name, to.name)
+				return
+			}
 		}
 	}
+}
+
+// newer tells whether one server has a later write than any of another.
+func newer(a, b *redisfake.Server) bool {
+	last := func(v *redisfake.Server) int {
+		if len(v.Data) == 0 {
+			return 0
+		}
+		return slices.Max(slices.Collect(maps.Values(v.Data)))
+	}
+	return last(a) > last(b)
 }
 
 func (s *simulation) checkRestart(st redis.Restart) {
@@ -596,7 +792,7 @@ func (s *simulation) checkRestart(st redis.Restart) {
 				s.fail("%s: the data of %s is not on disk", st, o.name)
 			}
 		}
-		if p.server == nil || !p.server.Owns(s.unit(p.shard)) {
+		if p.server == nil || len(p.server.Slots()) == 0 {
 			continue
 		}
 		if s.spec.Replicas > 0 {
@@ -605,18 +801,23 @@ func (s *simulation) checkRestart(st redis.Restart) {
 	}
 }
 
-// copied tells whether some other server that runs has all that a pod has and that was not written off.
+// copied tells whether other servers that run have all that a pod has and that was not written off.
 func (s *simulation) copied(p *simPod) bool {
-	r := s.unit(p.shard)
-	return p.server.Data[r] == 0 || slices.ContainsFunc(s.others(p), func(o *simPod) bool {
-		return o.shard == p.shard && o.server.Up && o.server.Data[r] >= min(p.server.Data[r], s.acked[r])
-	})
+	for k, value := range p.server.Data {
+		if !slices.ContainsFunc(s.others(p), func(o *simPod) bool { return o.server.Up && o.server.Data[k] >= min(value, s.acked[k]) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // checkBroken insists that a pod which is not in sync is restarted only while its primary is well.
 func (s *simulation) checkBroken(st redis.Restart, p *simPod) {
-	if o := s.owner(s.unit(p.shard)); o == nil || !o.Up || !o.OnDisk() {
-		s.fail("%s: %s has no primary that is well", st, p.name)
+	for slot := range sampleSlots {
+		if o := s.owner(slot); s.home[slot] == p.shard && (o == nil || !o.Up || !o.OnDisk()) {
+			s.fail("%s: %s has no primary that is well", st, p.name)
+			return
+		}
 	}
 }
 
@@ -624,7 +825,20 @@ func (s *simulation) checkBroken(st redis.Restart, p *simPod) {
 func (s *simulation) act(step cluster.Step) {
 	s.check(step)
 	s.log("step: %s", step)
-	if st, ok := step.(redis.Restart); ok {
+	switch st := step.(type) {
+	case redis.MoveSlots:
+		s.move(st)
+		return
+	case redis.DropShard:
+		s.drop(st)
+		return
+	case redis.CloseSlots:
+		s.logError(st.Run(context.Background(), &mortal{s, s.pod(st.Pod).server}))
+		return
+	case redis.Adopt:
+		s.logError(st.Run(context.Background(), &mortal{s, s.pod(st.Pod).server}))
+		return
+	case redis.Restart:
 		for _, ref := range st.Pods {
 			if s.dies() {
 				return
@@ -634,8 +848,7 @@ func (s *simulation) act(step cluster.Step) {
 			}
 		}
 		return
-	}
-	if st, ok := step.(redis.Guard); ok {
+	case redis.Guard:
 		for _, shard := range st.Protect {
 			s.guarded[shard] = true
 		}
@@ -654,10 +867,72 @@ func (s *simulation) act(step cluster.Step) {
 		}
 		if err := call.Do(context.Background(), p.server); err != nil {
 			s.log("%s: %v", call.Pod, err)
-		} else if _, ok := step.(redis.AddSlots); ok {
-			s.assigned[s.unit(p.shard)] = true
+		} else if add, ok := step.(redis.AddSlots); ok {
+			for _, o := range add.Owners {
+				if o.Pod == call.Pod {
+					s.assigned = redis.Union(s.assigned, o.Slots)
+				}
+			}
 		}
 	}
+}
+
+func (s *simulation) logError(err error) {
+	if err != nil {
+		s.log("%v", err)
+	}
+}
+
+// move moves slots, with time and faults between the commands.
+func (s *simulation) move(st redis.MoveSlots) {
+	for _, m := range st.Moves {
+		from, to := s.pod(m.From), s.pod(m.To)
+		if !from.exists || !to.exists || from.server == nil || to.server == nil {
+			continue
+		}
+		rounds := 1 + s.rnd.IntN(200)
+		done, err := m.Run(context.Background(), &mortal{s, from.server}, &mortal{s, to.server}, func() bool { rounds--; return rounds >= 0 })
+		s.log("%s to %s: %+v, %v", m.From, m.To, done, err)
+		if errors.Is(err, errDies) {
+			return
+		}
+	}
+}
+
+// mortal is a connection of an operator that may die before and after each command.
+type mortal struct {
+	s *simulation
+	*redisfake.Server
+}
+
+var errDies = errors.New("the operator dies")
+
+// around has time pass, clients write and the operator die around a command.
+func (m *mortal) around(do func() error) error {
+	if m.s.rnd.IntN(20) == 0 {
+		m.s.pass()
+	}
+	if m.s.rnd.IntN(300) == 0 {
+		m.s.fault()
+	}
+	if m.s.crash == 0 && m.s.rnd.IntN(200) == 0 || m.s.crash != 0 && m.s.dies() {
+		return errDies
+	}
+	return do()
+}
+
+func (m *mortal) SetSlots(ctx context.Context, slots redis.Slots, state redis.SlotState, id string) error {
+	return m.around(func() error { return m.Server.SetSlots(ctx, slots, state, id) })
+}
+
+func (m *mortal) Keys(ctx context.Context, slots redis.Slots, limit int) (out map[int][]redis.Key, err error) {
+	err = m.around(func() error { out, err = m.Server.Keys(ctx, slots, limit); return err })
+	return out, err
+}
+
+func (m *mortal) Send(ctx context.Context, to redis.Address, batches [][]redis.Key, replace bool) (busy [][]redis.Key, err error) {
+	err = m.around(func() error { busy, err = m.Server.Send(ctx, to, batches, replace); return err })
+	return busy, err
 }
 
 func (s *simulation) dies() bool {
@@ -725,14 +1000,15 @@ func (s *simulation) converge() {
 // mayStall tells whether a cluster has good reason to wait for a human.
 func (s *simulation) mayStall(p cluster.Plan) bool {
 	ephemeralSingles := s.spec.Replicas == 0 && !s.spec.Persistent
-	return p.Stalled && (s.bereft || (p.Reason == redis.ReasonShardLost && s.unwritten()) ||
+	// Of two shards with slots none can outvote the other, and the third may have given its last ones away when one was lost.
+	return p.Stalled && (s.bereft || (p.Reason == redis.ReasonNoMajority && s.voters() < 3) || (p.Reason == redis.ReasonShardLost && s.unwritten()) ||
 		(p.Reason == redis.ReasonUnsafeRestart && ephemeralSingles))
 }
 
 // unwritten tells whether some shard never took a write: a replica of it cannot be told from one without a copy.
 func (s *simulation) unwritten() bool {
-	for shard := range s.spec.Shards {
-		if s.acked[s.unit(shard)] == 0 {
+	for k := range sampleKeys {
+		if s.acked[k] == 0 {
 			return true
 		}
 	}
@@ -743,21 +1019,41 @@ func (s *simulation) checkSettled() {
 	if len(s.guarded) > 0 {
 		s.fail("settled, but shards %v allow no evictions", s.guarded)
 	}
+	if len(s.sets) != s.spec.Shards {
+		s.fail("settled with %d shards, not %d", len(s.sets), s.spec.Shards)
+	}
+	for slot := range sampleSlots {
+		o := s.owner(slot)
+		if o == nil || !o.Owns(slot) || o.MigratingTo(slot) != "" {
+			s.fail("settled, but slot %d has no owner, or goes elsewhere", slot)
+			return
+		}
+		for n := range keysOfSlot {
+			if k := (redisfake.Key{Slot: slot, N: n}); o.Data[k] != s.acked[k] {
+				s.fail("settled, but %v is %d at its owner %s and %d was acknowledged", k, o.Data[k], s.podOf(o), s.acked[k])
+			}
+		}
+	}
 	for _, p := range s.pods {
-		r := s.unit(p.shard)
+		if s.sets[p.shard] == "" {
+			continue
+		}
 		s.checkUsers(p)
 		if p.outdated {
 			s.fail("settled with %s outdated", p.name)
 		}
-		if p.server.Owns(r) {
+		if n := p.server.Slots().Count(); n > 0 {
 			if p.emptied {
 				s.fail("settled with %s, which came back empty", p.name)
 			}
+			if even := redis.SlotCount / s.spec.Shards; n != even && n != even+1 {
+				s.fail("settled, but %s has %d slots", p.name, n)
+			}
 			continue
 		}
-		primary := slices.IndexFunc(s.pods, func(o *simPod) bool { return o.server.ID == p.server.Primary() })
-		if primary < 0 || !s.pods[primary].server.Owns(r) || !p.server.LinkUp() {
-			s.fail("settled, but %s neither owns %s nor copies who does", p.name, r)
+		primary := slices.IndexFunc(s.pods, func(o *simPod) bool { return o.server != nil && o.server.ID == p.server.Primary() })
+		if primary < 0 || s.pods[primary].shard != p.shard || len(s.pods[primary].server.Slots()) == 0 || !p.server.LinkUp() {
+			s.fail("settled, but %s neither owns slots nor copies who does", p.name)
 		}
 	}
 }

@@ -23,8 +23,17 @@ type State struct {
 	Claims []Claim
 	// Certificates in use, for the status.
 	Certificates clustertls.Report
+	// Progress of a move of slots, for the status.
+	Progress Progress
 	// Now is the time of the observation.
 	Now time.Time
+}
+
+// Progress is what was moved, since when. It is not known after the operator has restarted.
+type Progress struct {
+	Since       time.Time
+	Slots       int
+	Keys, Bytes int64
 }
 
 // Spec is what the user wants.
@@ -48,6 +57,8 @@ type Spec struct {
 // Set is the StatefulSet of a shard.
 type Set struct {
 	Shard, Replicas int
+	// UID tells the set apart from another one of its name.
+	UID string
 	// Guarded says that the shard's budget allows no evictions.
 	Guarded bool
 }
@@ -151,6 +162,16 @@ type Peer struct {
 	Handshake, NoAddr bool
 	Epoch             uint64
 	Slots             Slots
+	// Open are the slots that the server itself says are on their way to or from another one. Only its own line has them.
+	Open []Open
+}
+
+// Open is slots on their way from one server to another, as one of the two says.
+type Open struct {
+	Slots Slots
+	// Other is the id of the other server: the target, or with Importing the source.
+	Other     string
+	Importing bool
 }
 
 // Self is the node's line about itself.

@@ -10,7 +10,7 @@ type view struct {
 	State
 	// byID finds the pod of a node id.
 	byID map[string]*Pod
-	// shards holds the pods of each wanted shard, by ordinal.
+	// shards holds the pods of each shard, by ordinal: of the wanted ones, and of those that are to leave.
 	shards [][]*Pod
 	// read are the pods whose server could be read and which are not on their way out.
 	read []*Pod
@@ -21,7 +21,7 @@ type view struct {
 }
 
 func look(s State) *view {
-	v := &view{State: s, byID: map[string]*Pod{}, shards: make([][]*Pod, s.Spec.Shards), complete: true}
+	v := &view{State: s, byID: map[string]*Pod{}, shards: make([][]*Pod, s.shards())}
 	v.Pods = slices.Clone(s.Pods)
 	slices.SortFunc(v.Pods, func(a, b Pod) int {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Ordinal, b.Ordinal))
@@ -30,10 +30,24 @@ func look(s State) *view {
 		v.Pods[i].Node = v.Pods[i].Node.indexed()
 		v.add(&v.Pods[i])
 	}
-	wanted := s.Spec.Shards * s.Spec.Copies()
-	v.complete = len(v.read) == wanted && len(v.Pods) == wanted && !v.layoutDiffers()
+	v.complete = len(v.read) == v.expected() && len(v.Pods) == v.expected() && !v.layoutDiffers()
 	return v
 }
+
+// shards is how many shards there are: those that are wanted, and those that are to leave.
+func (s State) shards() int {
+	n := s.Spec.Shards
+	for _, set := range s.Sets {
+		n = max(n, set.Shard+1)
+	}
+	return n
+}
+
+// expected is how many pods there should be now.
+func (v *view) expected() int { return len(v.shards) * v.Spec.Copies() }
+
+// leaving tells whether a shard is to give its slots away and go.
+func (v *view) leaving(shard int) bool { return shard >= v.Spec.Shards }
 
 func (v *view) add(p *Pod) {
 	if p.Shard >= 0 && p.Shard < len(v.shards) {
@@ -55,20 +69,23 @@ func (v *view) add(p *Pod) {
 // Copies is the number of pods of a shard.
 func (s Spec) Copies() int { return 1 + s.Replicas }
 
-// bootstrapEpoch is the config epoch that a pod of a fresh cluster starts with: distinct for all pods, and for the
-// first pod of a shard the same whatever the number of replicas.
-func (s Spec) bootstrapEpoch(p *Pod) uint64 {
-	return uint64(p.Ordinal)*uint64(s.Shards) + uint64(p.Shard) + 1 //nolint:gosec // small positive numbers
+// maxShards is more than any cluster has.
+const maxShards = 1024
+
+// bootstrapEpoch is the config epoch that a pod of a fresh cluster starts with: distinct for all pods, whatever the numbers of
+// shards and replicas are and become.
+func bootstrapEpoch(p *Pod) uint64 {
+	return uint64(p.Ordinal*maxShards + p.Shard + 1) //nolint:gosec // small positive numbers
 }
 
 // layoutDiffers tells whether the StatefulSets that exist do not add up to the specification.
 func (v *view) layoutDiffers() bool {
 	for _, set := range v.Sets {
-		if set.Shard >= v.Spec.Shards || set.Replicas != v.Spec.Copies() {
+		if set.Replicas != v.Spec.Copies() {
 			return true
 		}
 	}
-	return len(v.Sets) != v.Spec.Shards
+	return len(v.Sets) != len(v.shards)
 }
 
 // owners are the pods of a shard whose servers say that they are primaries with slots.
@@ -88,6 +105,68 @@ func (v *view) primary(shard int) *Pod {
 		return o[0]
 	}
 	return nil
+}
+
+// idle tells whether a shard is to go and has given everything away: nobody needs its servers any more.
+func (v *view) idle(shard int) bool { return v.leaving(shard) && v.slotless(shard) }
+
+// slotless tells whether a shard owns nothing and never did in the eyes of anybody: it is new, or has given everything away. It
+// may hold keys of slots that others own: a replica that is elected while slots move has not heard of the last ones.
+func (v *view) slotless(shard int) bool {
+	if len(v.shards[shard]) == 0 || v.believed(shard) || v.mayHaveLost(shard) {
+		return false
+	}
+	owned := len(v.unassigned()) == 0
+	for _, p := range v.shards[shard] {
+		if p.Node == nil || p.Deleting || p.Node.Loading || (p.Node.Keys > 0 && !owned) || p.ownsSlots() {
+			return false
+		}
+		primary := v.byID[p.Node.Self().PrimaryID]
+		if p.Node.Self().Replica && (primary == nil || primary.Shard != shard) {
+			return false
+		}
+	}
+	return true
+}
+
+// importer is the server of a shard without slots that has been told to expect some.
+func (v *view) importer(shard int) *Pod {
+	for _, p := range v.shards[shard] {
+		if p.Node != nil && !p.Deleting && !p.Node.Self().Replica && slices.ContainsFunc(p.Node.Self().Open, func(o Open) bool { return o.Importing }) {
+			return p
+		}
+	}
+	return nil
+}
+
+// mayHaveLost tells whether a node that no server answers for owns slots and is of a shard, as far as can be told.
+func (v *view) mayHaveLost(shard int) bool {
+	return slices.ContainsFunc(v.ghosts(), func(g ghost) bool {
+		of := v.shardOf(g.id)
+		return len(g.slots) > 0 && (of == shard || of < 0)
+	})
+}
+
+// head is the server that the others of a shard copy: the owner of its slots, or in a shard without slots the one that is to get
+// some. It is nil when there is none, or when that is not certain.
+func (v *view) head(shard int) *Pod {
+	if p := v.primary(shard); p != nil {
+		return p
+	}
+	if p := v.importer(shard); p != nil || !v.slotless(shard) {
+		return p
+	}
+	var first *Pod
+	for _, p := range v.shards[shard] {
+		switch {
+		case p.Node.Self().Replica:
+		case slices.ContainsFunc(v.shards[shard], func(o *Pod) bool { return o.Node.Self().PrimaryID == p.Node.ID }):
+			return p
+		case first == nil || p.Node.Keys > first.Node.Keys:
+			first = p
+		}
+	}
+	return first
 }
 
 func (p *Pod) ownsSlots() bool {

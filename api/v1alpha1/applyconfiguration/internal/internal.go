@@ -693,6 +693,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: ready
       type:
         scalar: string
+    - name: resharding
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisReshardingStatus
     - name: selector
       type:
         scalar: string
@@ -753,6 +756,27 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: version
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisReshardingStatus
+  map:
+    fields:
+    - name: bytesMoved
+      type:
+        scalar: numeric
+    - name: bytesPerSecond
+      type:
+        scalar: numeric
+    - name: keysMoved
+      type:
+        scalar: numeric
+    - name: slotsLeft
+      type:
+        scalar: numeric
+    - name: slotsMoved
+      type:
+        scalar: numeric
+    - name: timeLeft
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
 - name: com.github.quorate.quorate.api.v1alpha1.RedisRole
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RedisShardStatus

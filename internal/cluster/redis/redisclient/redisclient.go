@@ -3,6 +3,7 @@
 package redisclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -36,10 +37,17 @@ type Options struct {
 	TLS *tls.Config
 	// Username and Password, both empty for a server without users.
 	Username, Password string
+	// timeout of one command; zero: callTimeout.
+	timeout time.Duration
+	// connections at a time; zero: one.
+	connections int
 }
 
 // Client is a connection to one server.
-type Client struct{ rdb *goredis.Client }
+type Client struct {
+	rdb                *goredis.Client
+	username, password string
+}
 
 var _ redis.Client = (*Client)(nil)
 
@@ -54,18 +62,20 @@ var silence = sync.OnceFunc(func() { goredis.SetLogger(quiet{}) })
 // New returns a client. It connects with the first command.
 func New(o Options) *Client {
 	silence()
-	return &Client{goredis.NewClient(&goredis.Options{
+	wait := cmp.Or(o.timeout, callTimeout)
+	rdb := goredis.NewClient(&goredis.Options{
 		Addr:     "pod", // Only Dial knows where the pod is.
 		Dialer:   o.dial,
 		Username: o.Username, Password: o.Password,
-		DialTimeout: callTimeout, ReadTimeout: callTimeout, WriteTimeout: callTimeout,
+		DialTimeout: callTimeout, ReadTimeout: wait, WriteTimeout: wait,
 		ContextTimeoutEnabled: true,
 		// Whether to try again is for the next pass to decide.
 		MaxRetries: -1, DialerRetries: 1,
-		PoolSize:                 1,
+		PoolSize:                 max(1, o.connections),
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})}
+	})
+	return &Client{rdb, o.Username, o.Password}
 }
 
 func (o Options) dial(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -190,14 +200,14 @@ func (c *Client) Forget(ctx context.Context, id string) error {
 	return err
 }
 
-// Failover sends CLUSTER FAILOVER [FORCE] and watches the role until the replica is primary. The command only begins the
+// Failover sends CLUSTER FAILOVER [FORCE|TAKEOVER] and watches the role until the replica is primary. The command only begins the
 // failover, and sending it again would begin it anew, so that its end has to be seen here.
-func (c *Client) Failover(ctx context.Context, force bool) error {
+func (c *Client) Failover(ctx context.Context, how redis.FailoverMode) error {
 	ctx, cancel := timeout(ctx, "failover", failoverTimeout)
 	defer cancel()
 	args := []any{"CLUSTER", "FAILOVER"}
-	if force {
-		args = append(args, "FORCE")
+	if how != redis.FailoverPlanned {
+		args = append(args, string(how))
 	}
 	if err := c.do(ctx, args...); err != nil {
 		return err

@@ -290,6 +290,44 @@ func (w *world) connect(p *process) *redisclient.Client {
 	})
 }
 
+// mover connects as the user that moves keys.
+func (w *world) mover(p *process) *redisclient.Client {
+	return redisclient.NewMover(redisclient.Options{
+		Username: redis.UserMigration, Password: w.passwords[redis.PasswordMigration], TLS: w.tlsFor(p.name),
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", p.ip+":6379")
+		},
+	})
+}
+
+// reshard changes the number of shards, and makes the servers that are missing.
+func (w *world) reshard(shards int32) {
+	w.t.Helper()
+	w.cluster.Spec.Shards = shards
+	for shard := range int(shards) {
+		for ordinal := range 1 + w.cluster.Spec.Replicas() {
+			name := cluster.Pod(cluster.ShardSet("carts", shard), ordinal)
+			if w.pods[name] != nil {
+				continue
+			}
+			w.pods[name] = &process{name: name, dir: w.t.TempDir(), shard: shard, ordinal: ordinal}
+			w.newIP(w.pods[name])
+			w.start(w.pods[name])
+		}
+	}
+}
+
+// drop ends the servers of a shard, as the deletion of its StatefulSet does.
+func (w *world) drop(shard int) {
+	for name, p := range w.pods {
+		if p.shard == shard {
+			w.terminate(p)
+			delete(w.pods, name)
+		}
+	}
+}
+
 // observe is what the controller does.
 func (w *world) observe(ctx context.Context) redis.State {
 	spec := w.cluster.Spec
@@ -297,7 +335,11 @@ func (w *world) observe(ctx context.Context) redis.State {
 		Name: "carts", Shards: int(spec.Shards), Replicas: spec.Replicas(), Version: spec.Version, Persistent: true,
 		NodeTimeout: 1500 * time.Millisecond, Access: w.access(),
 	}}
-	for shard := range int(spec.Shards) {
+	shards := map[int]bool{}
+	for _, p := range w.pods {
+		shards[p.shard] = true
+	}
+	for shard := range shards {
 		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: 1 + spec.Replicas(), Guarded: w.guarded[shard]})
 	}
 	for _, p := range w.pods {
@@ -327,6 +369,31 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 		for _, shard := range g.Release {
 			delete(w.guarded, shard)
 		}
+		return nil
+	}
+	switch s := step.(type) {
+	case redis.MoveSlots:
+		for _, m := range s.Moves {
+			from, to := w.mover(w.pods[m.From]), w.mover(w.pods[m.To])
+			end := time.Now().Add(s.For)
+			done, err := m.Run(ctx, from, to, func() bool { return time.Now().Before(end) })
+			w.steps = append(w.steps, fmt.Sprintf("%s to %s: %+v %v", m.From, m.To, done, err))
+			_, _ = from.Close(), to.Close()
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	case redis.CloseSlots:
+		m := w.mover(w.pods[s.Pod])
+		defer func() { _ = m.Close() }()
+		return s.Run(ctx, m)
+	case redis.Adopt:
+		m := w.mover(w.pods[s.Pod])
+		defer func() { _ = m.Close() }()
+		return s.Run(ctx, m)
+	case redis.DropShard:
+		w.drop(s.Shard)
 		return nil
 	}
 	s, ok := step.(redis.ServerStep)

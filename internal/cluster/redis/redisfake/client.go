@@ -49,13 +49,13 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 	}
 	n.Peers = append(n.Peers, redis.Peer{
 		ID: s.ID, Addr: s.Addr, Host: s.Host, Myself: true, Replica: s.replicaOf != "", PrimaryID: s.replicaOf,
-		Epoch: s.epoch, Slots: redis.NewSlots(s.claims(s.ID)...),
+		Epoch: s.epoch, Slots: s.claims(s.ID), Open: s.open(),
 	})
 	for _, id := range s.known() {
 		p := s.peers[id]
 		n.Peers = append(n.Peers, redis.Peer{
 			ID: id, Addr: p.addr, Host: p.host, Replica: p.replicaOf != "", PrimaryID: p.replicaOf,
-			Epoch: p.epoch, Slots: redis.NewSlots(s.claims(id)...), Failing: p.failing && !p.failed, Failed: p.failed, NoAddr: p.noAddr,
+			Epoch: p.epoch, Slots: s.claims(id), Failing: p.failing && !p.failed, Failed: p.failed, NoAddr: p.noAddr,
 		})
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(s.greeting), compareAddr) {
@@ -91,13 +91,11 @@ func (s *Server) AddSlots(_ context.Context, slots redis.Slots) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}
-	for _, r := range slots {
-		if s.owner(r) != "" {
-			return errBusy
-		}
+	if s.Remembers().Overlaps(slots) {
+		return errBusy
 	}
 	for _, r := range slots {
-		s.setOwner(r, s.ID)
+		s.slots.set(r, s.ID)
 	}
 	return nil
 }
@@ -148,13 +146,13 @@ func (s *Server) Forget(_ context.Context, id string) error {
 	}
 	delete(s.peers, id)
 	s.order = nil
-	s.slots = slices.DeleteFunc(s.slots, func(c slot) bool { return c.owner == id })
+	s.slots = slices.DeleteFunc(s.slots, func(r run) bool { return r.value == id })
 	s.banned[id] = s.net.now.Add(banTime)
 	return nil
 }
 
-// Failover takes over: from a living primary with all of its data, or by force with what there is.
-func (s *Server) Failover(_ context.Context, force bool) error {
+// Failover takes over: from a living primary with all of its data, or else with what there is.
+func (s *Server) Failover(_ context.Context, how redis.FailoverMode) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}
@@ -162,7 +160,12 @@ func (s *Server) Failover(_ context.Context, force bool) error {
 	if p == nil {
 		return errNotReplica
 	}
-	if force {
+	switch how {
+	case redis.FailoverTakeover:
+		s.current++
+		s.promote(false)
+		return nil
+	case redis.FailoverForce:
 		if !s.elect(true) {
 			return errMasterDown
 		}
@@ -183,3 +186,15 @@ func (s *Server) Close() error { return nil }
 
 // String names the node in messages of tests.
 func (s *Server) String() string { return fmt.Sprintf("%s at %s", s.ID[:8], s.Addr) }
+
+// open are the slots that are on their way to or from the node.
+func (s *Server) open() []redis.Open {
+	var out []redis.Open
+	for _, r := range s.migrating {
+		out = append(out, redis.Open{Slots: redis.Slots{r.of}, Other: r.value})
+	}
+	for _, r := range s.importing {
+		out = append(out, redis.Open{Slots: redis.Slots{r.of}, Other: r.value, Importing: true})
+	}
+	return out
+}

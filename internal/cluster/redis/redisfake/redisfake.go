@@ -4,7 +4,7 @@
 //
 // It keeps to what Redis does where the operator depends on it: a node believes the owner with the highest epoch, a
 // replica connects to an address and not to a name, a node that lost its slots follows the winner, a forgotten node
-// is kept out for a minute. Slots are handled as the whole ranges that they were assigned as.
+// is kept out for a minute, a slot that is open keeps to its server until it is closed.
 package redisfake
 
 import (
@@ -31,8 +31,8 @@ type Network struct {
 	// Timeout is cluster-node-timeout.
 	Timeout time.Duration
 	Rand    *rand.Rand
-	// Promoted is called when an election, planned or not, has made a node the owner of a range.
-	Promoted func(winner *Server, slots redis.Range, planned bool)
+	// Promoted is called when an election, planned or not, has made a node the owner of slots.
+	Promoted func(winner *Server, slots redis.Slots, planned bool)
 	// Gate tells which users a server starts with; nil: none.
 	Gate func(s *Server) []redis.User
 
@@ -55,27 +55,29 @@ type Server struct {
 	Shard int
 	// Users of the server, lost when it restarts; nil: the operator may not list them.
 	Users []redis.User
-	// Data counts the writes that each range of slots holds.
-	Data map[redis.Range]int
+	// Data counts the writes to each key.
+	Data map[Key]int
 
-	net         *Network
-	replicaOf   string
-	epoch       uint64
-	current     uint64
-	voted       uint64
-	peers       map[string]*peer
-	order       []string // the keys of peers, sorted; nil when it has to be made again
-	slots       []slot   // by range
-	greeting    map[redis.Address]time.Time
-	banned      map[string]time.Time
-	synced      bool
-	syncFrom    time.Time
-	linkUp      bool
-	linkedAt    time.Time // when the link was last up
-	electAt     time.Time
-	startedAt   time.Time
-	reports     map[string]map[string]time.Time
-	transferred time.Duration
+	net       *Network
+	replicaOf string
+	epoch     uint64
+	current   uint64
+	voted     uint64
+	peers     map[string]*peer
+	order     []string // the keys of peers, sorted; nil when it has to be made again
+	slots     slotMap  // the owners
+	// importing and migrating are the open slots, with the ids of the nodes that they come from or go to.
+	importing, migrating slotMap
+	greeting             map[redis.Address]time.Time
+	banned               map[string]time.Time
+	synced               bool
+	syncFrom             time.Time
+	linkUp               bool
+	linkedAt             time.Time // when the link was last up
+	electAt              time.Time
+	startedAt            time.Time
+	reports              map[string]map[string]time.Time
+	transferred          time.Duration
 	// master is the address that a replica copies from. It does not ask who answers there.
 	master redis.Address
 	// admits says that others may copy the server; rendered is what the start gate decided about that.
@@ -84,15 +86,12 @@ type Server struct {
 	users []redis.User
 	// disk is what the server will find there when it starts again, and savedAt when that is no longer less than what it
 	// holds; nil when it is not.
-	disk    map[redis.Range]int
+	disk    map[Key]int
 	savedAt time.Time
 }
 
-// slot is a range and its owner in the eyes of one node.
-type slot struct {
-	of    redis.Range
-	owner string
-}
+// Key is one of the keys of a slot.
+type Key struct{ Slot, N int }
 
 type peer struct {
 	addr      redis.Address
@@ -121,7 +120,7 @@ func (n *Network) Add(a redis.Address, shard int, host string) *Server {
 	s := &Server{
 		Shard: shard, Host: host,
 		ID: fmt.Sprintf("%08x", n.Rand.Uint32()) + fmt.Sprintf("%032d", n.ids), net: n, Addr: a,
-		Data: map[redis.Range]int{}, peers: map[string]*peer{},
+		Data: map[Key]int{}, peers: map[string]*peer{},
 		greeting: map[redis.Address]time.Time{}, banned: map[string]time.Time{}, reports: map[string]map[string]time.Time{},
 	}
 	n.servers = append(n.servers, s)
@@ -268,28 +267,9 @@ func (s *Server) known() []string {
 	return s.order
 }
 
-// owner of a range in the eyes of this node, empty when there is none.
-func (s *Server) owner(r redis.Range) string {
-	for _, c := range s.slots {
-		if c.of == r {
-			return c.owner
-		}
-	}
-	return ""
-}
-
-// setOwner records the owner of a range; an empty one clears it.
-func (s *Server) setOwner(r redis.Range, id string) {
-	s.slots = slices.DeleteFunc(s.slots, func(c slot) bool { return c.of == r })
-	if id != "" {
-		s.slots = append(s.slots, slot{r, id})
-		slices.SortFunc(s.slots, func(a, b slot) int { return cmp.Compare(a.of.From, b.of.From) })
-	}
-}
-
 // hasSlots tells whether a node owns something in the eyes of this one.
 func (s *Server) hasSlots(id string) bool {
-	return slices.ContainsFunc(s.slots, func(c slot) bool { return c.owner == id })
+	return s.slots.has(id)
 }
 
 // hear takes in what another node says of itself and of third ones.
@@ -348,16 +328,8 @@ func (s *Server) settleEpochs(o *Server) {
 	}
 }
 
-// claims are the ranges that a node owns in the eyes of this one.
-func (s *Server) claims(id string) []redis.Range {
-	var out []redis.Range
-	for _, c := range s.slots {
-		if c.owner == id {
-			out = append(out, c.of)
-		}
-	}
-	return out
-}
+// claims are the slots that a node owns in the eyes of this one.
+func (s *Server) claims(id string) redis.Slots { return s.slots.with(id) }
 
 func (s *Server) epochOf(id string) uint64 {
 	if id == s.ID {
@@ -369,30 +341,55 @@ func (s *Server) epochOf(id string) uint64 {
 	return 0
 }
 
-// believe follows the owner with the highest epoch.
-func (s *Server) believe(id string, epoch uint64, ranges []redis.Range) {
-	for _, r := range ranges {
-		was := s.owner(r)
-		if was == id || (was != "" && s.epochOf(was) >= epoch) {
-			continue
-		}
-		s.setOwner(r, id)
-		if was != "" && (was == s.ID && s.replicaOf == "" || was == s.replicaOf) && !s.hasSlots(was) {
-			s.follow(id)
+// believe follows the owner with the highest epoch, but for slots that this node imports. claimed is what it says to own.
+func (s *Server) believe(id string, epoch uint64, claimed redis.Slots) {
+	current := s.ID
+	if s.replicaOf != "" {
+		current = s.replicaOf
+	}
+	had, taken := s.hasSlots(current), 0
+	var dirty redis.Slots
+	for _, r := range claimed {
+		for _, part := range s.slots.within(r) {
+			was := part.value
+			if was == id || (was != "" && s.epochOf(was) >= epoch) {
+				continue
+			}
+			of := redis.Slots{part.of}
+			for _, in := range s.importing {
+				of = of.Minus(redis.Slots{in.of})
+			}
+			for _, r := range of {
+				s.slots.set(r, id)
+			}
+			if was == current {
+				taken += of.Count()
+			}
+			if was == s.ID {
+				dirty = redis.Union(dirty, of)
+			}
 		}
 	}
+	// Only who takes everything, and has nothing else, is a successor: slots may just as well have been moved.
+	if had && !s.hasSlots(current) && taken == claimed.Count() {
+		s.follow(id)
+		return
+	}
+	maps.DeleteFunc(s.Data, func(k Key, _ int) bool { return s.replicaOf == "" && dirty.Has(k.Slot) })
 }
 
-// correct tells a node about ranges that it lost to somebody with a higher epoch.
+// correct tells a node about slots that it lost to somebody with a higher epoch.
 func (s *Server) correct(o *Server) {
 	for _, r := range o.claims(o.ID) {
-		id := s.owner(r)
-		if id == o.ID || id == "" || s.epochOf(id) <= o.epoch {
-			continue
-		}
-		if _, ok := o.peers[id]; ok {
-			o.peers[id].epoch = s.epochOf(id)
-			o.believe(id, s.epochOf(id), []redis.Range{r})
+		for _, part := range s.slots.within(r) {
+			id := part.value
+			if id == o.ID || id == "" || s.epochOf(id) <= o.epoch {
+				continue
+			}
+			if _, ok := o.peers[id]; ok {
+				o.peers[id].epoch = s.epochOf(id)
+				o.believe(id, s.epochOf(id), s.claims(id))
+			}
 		}
 	}
 }
@@ -402,6 +399,7 @@ func (s *Server) follow(id string) {
 		s.synced = false
 	}
 	s.replicaOf, s.linkUp, s.syncFrom, s.electAt = id, false, time.Time{}, time.Time{}
+	s.importing, s.migrating = nil, nil
 	s.master = redis.Address{}
 	if p := s.peers[id]; p != nil {
 		s.master = p.addr
@@ -414,8 +412,8 @@ func (s *Server) votes() bool { return s.replicaOf == "" && s.hasSlots(s.ID) }
 // voters are all nodes that own slots in the eyes of this one.
 func (s *Server) voters() map[string]bool {
 	out := map[string]bool{}
-	for _, c := range s.slots {
-		out[c.owner] = true
+	for _, r := range s.slots {
+		out[r.value] = true
 	}
 	return out
 }
@@ -549,14 +547,19 @@ func (s *Server) votesFor(candidate *Server, force bool) bool {
 
 // promote makes the replica the owner of its primary's slots, under the highest epoch.
 func (s *Server) promote(planned bool) {
-	ranges := s.claims(s.replicaOf)
+	slots := s.claims(s.replicaOf)
 	s.epoch, s.replicaOf, s.linkUp = s.current, "", false
-	for _, r := range ranges {
-		s.setOwner(r, s.ID)
-		if s.net.Promoted != nil {
-			s.net.Promoted(s, r, planned)
-		}
+	for _, r := range slots {
+		s.slots.set(r, s.ID)
 	}
+	if s.net.Promoted != nil {
+		s.net.Promoted(s, slots, planned)
+	}
+	s.tellAll()
+}
+
+// tellAll tells everybody what the node owns, without waiting for the next round of gossip.
+func (s *Server) tellAll() {
 	for _, id := range s.known() {
 		if o := s.net.at(s.peers[id].addr); o != nil && o.ID == id && o.peers[s.ID] != nil {
 			o.hear(s)
@@ -576,10 +579,24 @@ func (s *Server) StateOK() bool {
 	return len(voters) > 0 && reached >= s.majority() && (s.replicaOf != "" || s.net.now.Sub(s.startedAt) >= 2*time.Second)
 }
 
-// Owns tells whether the server would take a write to a range.
-func (s *Server) Owns(r redis.Range) bool {
-	return s.Up && s.replicaOf == "" && s.owner(r) == s.ID
+// Owns tells whether the server would take a write to a slot.
+func (s *Server) Owns(slot int) bool {
+	return s.Up && s.replicaOf == "" && s.slots.get(slot) == s.ID
 }
+
+// Slots are what the node owns, running or not.
+func (s *Server) Slots() redis.Slots {
+	if s.replicaOf != "" {
+		return nil
+	}
+	return s.claims(s.ID)
+}
+
+// MigratingTo is the id of the node that a slot goes to, empty when it does not; ImportingFrom is where it comes from.
+func (s *Server) MigratingTo(slot int) string { return s.migrating.get(slot) }
+
+// ImportingFrom is the id of the node that a slot comes from, empty when it does not.
+func (s *Server) ImportingFrom(slot int) string { return s.importing.get(slot) }
 
 // Epoch is the node's config epoch.
 func (s *Server) Epoch() uint64 { return s.epoch }
@@ -590,8 +607,14 @@ func (s *Server) Primary() string { return s.replicaOf }
 // LinkUp says that a replica follows its primary.
 func (s *Server) LinkUp() bool { return s.linkUp }
 
-// Remembers tells whether the node, or its disk, knows of an owner of a range.
-func (s *Server) Remembers(r redis.Range) bool { return s.owner(r) != "" }
+// Remembers are the slots that the node, or its disk, knows an owner of.
+func (s *Server) Remembers() redis.Slots {
+	var out redis.Slots
+	for _, r := range s.slots {
+		out = append(out, r.of)
+	}
+	return redis.NewSlots(out...)
+}
 
 // HasCopy says that the node has had all data of a primary at some time.
 func (s *Server) HasCopy() bool { return s.synced || len(s.Data) > 0 }

@@ -21,7 +21,9 @@ type RedisClusterSpecApplyConfiguration struct {
 	// and 8.x, valkey 8.x and 9.x. It may change within its minor version.
 	Version *string `json:"version,omitempty"`
 	// shards is the number of primaries that the 16384 hash slots are spread
-	// over, from 3 to 500. It cannot change yet.
+	// over, from 3 to 500. When it changes, slots and their keys move between
+	// servers while all of them serve; a shard that is to go gives its own away
+	// first.
 	Shards *int32 `json:"shards,omitempty"`
 	// replicasPerShard is the number of copies of each primary, from 0 to 5.
 	// With 0, a lost primary takes its slots out of service until it is back. It

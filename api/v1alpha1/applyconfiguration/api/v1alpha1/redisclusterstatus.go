@@ -33,6 +33,9 @@ type RedisClusterStatusApplyConfiguration struct {
 	// activity says in words what the operator is doing or what it is waiting
 	// for.
 	Activity *string `json:"activity,omitempty"`
+	// resharding says how far the move of slots between shards has got. Absent
+	// while none are to move.
+	Resharding *RedisReshardingStatusApplyConfiguration `json:"resharding,omitempty"`
 	// shards of the cluster.
 	Shards []RedisShardStatusApplyConfiguration `json:"shards,omitempty"`
 	// selector of the pods, for the scale subresource.
@@ -108,6 +111,14 @@ func (b *RedisClusterStatusApplyConfiguration) WithCurrentVersion(value string) 
 // If called multiple times, the Activity field is set to the value of the last call.
 func (b *RedisClusterStatusApplyConfiguration) WithActivity(value string) *RedisClusterStatusApplyConfiguration {
 	b.Activity = &value
+	return b
+}
+
+// WithResharding sets the Resharding field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Resharding field is set to the value of the last call.
+func (b *RedisClusterStatusApplyConfiguration) WithResharding(value *RedisReshardingStatusApplyConfiguration) *RedisClusterStatusApplyConfiguration {
+	b.Resharding = value
 	return b
 }
 

@@ -1,0 +1,159 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// meter counts what has been moved in a cluster since slots were last at rest. It is for the status only.
+type meter struct {
+	mu    sync.Mutex
+	moved redis.Progress
+	last  time.Time
+}
+
+// standstill is how long nothing has been moved when a new count begins.
+const standstill = time.Minute
+
+// add counts what a move has achieved.
+func (m *meter) add(done redis.Moved, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now.Sub(m.last) > standstill {
+		m.moved = redis.Progress{Since: now}
+	}
+	m.last = now
+	m.moved.Slots += done.Slots
+	m.moved.Keys += int64(done.Keys)
+	m.moved.Bytes += done.Bytes
+}
+
+func (m *meter) read() redis.Progress {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.moved
+}
+
+// meterOf is the meter of a cluster.
+func (k *RedisKind) meterOf(o *v1alpha1.RedisCluster) *meter {
+	found, _ := k.meters.LoadOrStore(o.UID, &meter{})
+	return found.(*meter) //nolint:forcetypeassert // nothing else is stored
+}
+
+// shards are the wanted ones, and those that exist and are to leave: they are looked after until they go.
+func (k *RedisKind) shards(ctx context.Context, o *v1alpha1.RedisCluster) ([]int, error) {
+	var s redis.State
+	if err := k.observeSets(ctx, o, &s); err != nil {
+		return nil, err
+	}
+	var out []int
+	for shard := range int(o.Spec.Shards) {
+		out = append(out, shard)
+	}
+	for _, set := range s.Sets {
+		if !slices.Contains(out, set.Shard) {
+			out = append(out, set.Shard)
+		}
+	}
+	return out, nil
+}
+
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=delete
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=delete
+
+// dropShard deletes the StatefulSet of a shard, just the one that was decided on, after its budget.
+func (k *RedisKind) dropShard(ctx context.Context, o *v1alpha1.RedisCluster, s redis.DropShard) error {
+	uid, name := types.UID(s.UID), cluster.ShardSet(o.Name, s.Shard)
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: objectMeta(o, name)}
+	if err := k.Delete(ctx, budget); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete budget of shard %d: %w", s.Shard, err)
+	}
+	k.budgets.Delete(budgetKey{o.UID, s.Shard})
+	set := &appsv1.StatefulSet{ObjectMeta: objectMeta(o, name)}
+	if err := k.Delete(ctx, set, client.Preconditions{UID: &uid}, client.PropagationPolicy("Background")); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete StatefulSet of shard %d: %w", s.Shard, err)
+	}
+	return nil
+}
+
+// moveSlots moves slots between pairs of servers, all pairs at once.
+func (k *RedisKind) moveSlots(ctx context.Context, o *v1alpha1.RedisCluster, s redis.MoveSlots) error {
+	end := k.Now().Add(s.For)
+	errs := make([]error, len(s.Moves))
+	var wg sync.WaitGroup
+	for i, m := range s.Moves {
+		wg.Go(func() {
+			errs[i] = k.withMovers(ctx, o, []server{{m.From, m.FromID}, {m.To, m.ToID}}, func(movers []redis.Mover) error {
+				done, err := m.Run(ctx, movers[0], movers[1], func() bool { return k.Now().Before(end) })
+				k.meterOf(o).add(done, k.Now())
+				return err
+			})
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// server is the server of a pod, by its name and id.
+type server struct{ pod, id string }
+
+// withMovers connects to servers as the user that moves keys.
+func (k *RedisKind) withMovers(ctx context.Context, o *v1alpha1.RedisCluster, servers []server, do func([]redis.Mover) error) error {
+	passwords, err := k.Passwords(ctx, o)
+	if err != nil {
+		return err
+	}
+	connect, err := k.connector(ctx, o, passwords)
+	if err != nil {
+		return err
+	}
+	if connect == nil {
+		return errors.New("there are no credentials to connect with yet")
+	}
+	movers := make([]redis.Mover, len(servers))
+	for i, s := range servers {
+		addr, err := k.identify(ctx, o, connect, s)
+		if err != nil {
+			return fmt.Errorf("pod %s: %s", s.pod, briefly(err))
+		}
+		movers[i] = k.ConnectMover(connect(redis.UserMigration, s.pod, addr))
+		defer func() { _ = movers[i].Close() }() // The commands have been answered by then.
+	}
+	if err := do(movers); err != nil {
+		return errors.New(briefly(err))
+	}
+	return nil
+}
+
+// identify returns the address of a pod, if it is its server that answers there.
+func (k *RedisKind) identify(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, s server) (redis.Address, error) {
+	var pod corev1.Pod
+	if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: s.pod}, &pod); err != nil {
+		return redis.Address{}, err
+	}
+	addr := redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}
+	c := k.Connect(connect(redis.UserOperator, s.pod, addr))
+	defer func() { _ = c.Close() }()
+	node, err := c.Read(ctx)
+	if err != nil {
+		return addr, err
+	}
+	if !node.RunsIn(s.pod) || (s.id != "" && node.ID != s.id) {
+		return addr, errors.New("another server answers at its address")
+	}
+	return addr, nil
+}

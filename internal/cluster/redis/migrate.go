@@ -1,0 +1,164 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// SlotState is what CLUSTER SETSLOT says of a slot.
+type SlotState string
+
+// States of a slot, as the server spells them.
+const (
+	SlotImporting SlotState = "IMPORTING"
+	SlotMigrating SlotState = "MIGRATING"
+	SlotStable    SlotState = "STABLE"
+	SlotOwner     SlotState = "NODE"
+)
+
+// Key is a key and what it takes in memory, in bytes.
+type Key struct {
+	Name  string
+	Bytes int64
+}
+
+// Mover is a connection to one server as the user that moves keys. Every call is one or two round trips, whatever the number of
+// slots and keys.
+type Mover interface {
+	// SetSlots sends CLUSTER SETSLOT for each of the slots. id is that of the other node, or of the owner; empty for SlotStable.
+	SetSlots(ctx context.Context, slots Slots, state SlotState, id string) error
+	// Keys returns up to limit keys of each of the slots that has any.
+	Keys(ctx context.Context, slots Slots, limit int) (map[int][]Key, error)
+	// Send moves keys to the server at the address, those of one batch by one MIGRATE, which holds up both servers as long as it
+	// takes. Every batch is of one slot. With replace, keys that are there already are overwritten; without it they stay where they
+	// are, and Send returns them.
+	Send(ctx context.Context, to Address, batches [][]Key, replace bool) (busy [][]Key, err error)
+	// Close ends the connection.
+	Close() error
+}
+
+const (
+	// openSlots is how many slots of a pair of servers are open at a time. Clients are redirected twice for those.
+	openSlots = 64
+	// keysPerSlot is how many keys of one slot are looked at at a time.
+	keysPerSlot = 200
+	// batchBytes is how much one MIGRATE moves, and sendBytes how much is sent in a row, during which other clients of the
+	// source wait: some milliseconds. A larger key goes alone.
+	batchBytes = 256 << 10
+	sendBytes  = 2 << 20
+	// certain is for how long it is believed that a slot is empty. What was not written to the source by then never is, unless
+	// its slots were taken over by somebody else, which takes longer.
+	certain = 500 * time.Millisecond
+)
+
+// SlotMove is slots that go from one server to another.
+type SlotMove struct {
+	From, To     string // pods
+	FromID, ToID string
+	ToAddr       Address
+	Slots        Slots
+}
+
+// Moved counts what a move has achieved.
+type Moved struct {
+	Slots, Keys int
+	Bytes       int64
+	// Replaced are keys that were on both servers: what is left of a move that was interrupted by a failover. The source has
+	// served them since.
+	Replaced int
+}
+
+// Run moves slots as long as more says so, and leaves none open then. It may be repeated, also after it has failed midway.
+//
+// The order is that of the cluster specification: the target learns first that a slot comes, and first that it has come.
+// https://redis.io/docs/latest/commands/cluster-setslot/
+func (m SlotMove) Run(ctx context.Context, source, target Mover, more func() bool) (done Moved, err error) {
+	for left := m.Slots; len(left) > 0 && more(); {
+		open := left.First(openSlots)
+		left = left.Minus(open)
+		if err := target.SetSlots(ctx, open, SlotImporting, m.FromID); err != nil {
+			return done, fmt.Errorf("pod %s: %w", m.To, err)
+		}
+		if err := source.SetSlots(ctx, open, SlotMigrating, m.ToID); err != nil {
+			return done, fmt.Errorf("pod %s: %w", m.From, err)
+		}
+		if err := m.empty(ctx, source, open, &done); err != nil {
+			return done, fmt.Errorf("pod %s: %w", m.From, err)
+		}
+		if err := target.SetSlots(ctx, open, SlotOwner, m.ToID); err != nil {
+			return done, fmt.Errorf("pod %s: %w", m.To, err)
+		}
+		if err := source.SetSlots(ctx, open, SlotOwner, m.ToID); err != nil {
+			return done, fmt.Errorf("pod %s: %w", m.From, err)
+		}
+		done.Slots += open.Count()
+	}
+	return done, nil
+}
+
+// empty sends keys until the slots have none.
+func (m SlotMove) empty(ctx context.Context, source Mover, slots Slots, done *Moved) error {
+	for {
+		asked := time.Now()
+		keys, err := source.Keys(ctx, slots, keysPerSlot)
+		if err != nil {
+			return err
+		}
+		if len(keys) == 0 && time.Since(asked) < certain {
+			return nil
+		}
+		for _, round := range rounds(keys) {
+			busy, err := source.Send(ctx, m.ToAddr, round, false)
+			if err != nil {
+				return err
+			}
+			if len(busy) > 0 {
+				if _, err := source.Send(ctx, m.ToAddr, busy, true); err != nil {
+					return err
+				}
+			}
+			for _, batch := range round {
+				done.Keys += len(batch)
+				for _, key := range batch {
+					done.Bytes += key.Bytes
+				}
+			}
+			for _, batch := range busy {
+				done.Replaced += len(batch)
+			}
+		}
+	}
+}
+
+// rounds divides keys into batches of one slot each, and those into rounds, by their sizes.
+func rounds(keys map[int][]Key) [][][]Key {
+	var out [][][]Key
+	room := int64(0)
+	add := func(batch []Key, size int64) {
+		if len(batch) == 0 {
+			return
+		}
+		if len(out) == 0 || room < size {
+			out, room = append(out, nil), sendBytes
+		}
+		out[len(out)-1] = append(out[len(out)-1], batch)
+		room -= size
+	}
+	for _, slot := range slices.Sorted(maps.Keys(keys)) {
+		var batch []Key
+		size := int64(0)
+		for _, key := range keys[slot] {
+			if len(batch) > 0 && size+key.Bytes > batchBytes {
+				add(batch, size)
+				batch, size = nil, 0
+			}
+			batch = append(batch, key)
+			size += key.Bytes
+		}
+		add(batch, size)
+	}
+	return out
+}

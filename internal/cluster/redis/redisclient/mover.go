@@ -1,0 +1,166 @@
+package redisclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+const (
+	// moveTimeout bounds one round trip of a Mover, in which a server may have to write out or take in a very large key.
+	moveTimeout = 2 * time.Minute
+	// silence is how long a source waits for a target that says nothing, during which it serves nobody. A target that takes in
+	// a large key says nothing either: slowest is what it is expected to manage, in bytes a second.
+	targetSilence = time.Second
+	slowest       = 50 << 20
+	// lanes is how many slots are set at the same time. Valkey answers only when the replicas have heard of it, too.
+	lanes = 16
+	// asked is how many commands are sent in a row that only ask for something.
+	asked = 2000
+)
+
+var _ redis.Mover = (*Client)(nil)
+
+// NewMover returns a client that moves keys. It connects with the first command.
+func NewMover(o Options) *Client {
+	o.timeout, o.connections = moveTimeout, lanes
+	return New(o)
+}
+
+// SetSlots sends CLUSTER SETSLOT for every slot.
+func (c *Client) SetSlots(ctx context.Context, slots redis.Slots, state redis.SlotState, id string) error {
+	each := (slots.Count() + lanes - 1) / lanes
+	errs := make([]error, lanes)
+	var wg sync.WaitGroup
+	for lane := 0; len(slots) > 0; lane++ {
+		part := slots.First(each)
+		slots = slots.Minus(part)
+		wg.Go(func() { errs[lane] = c.setSlots(ctx, part, state, id) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (c *Client) setSlots(ctx context.Context, slots redis.Slots, state redis.SlotState, id string) error {
+	pipe := c.rdb.Pipeline()
+	for slot := range slots.All() {
+		args := []any{"CLUSTER", "SETSLOT", slot, string(state)}
+		if id != "" {
+			args = append(args, id)
+		}
+		pipe.Do(ctx, args...)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("CLUSTER SETSLOT %s %s: %w", slots, state, err)
+	}
+	return nil
+}
+
+// Keys sends CLUSTER GETKEYSINSLOT for every slot, and MEMORY USAGE for every key.
+func (c *Client) Keys(ctx context.Context, slots redis.Slots, limit int) (map[int][]redis.Key, error) {
+	pipe := c.rdb.Pipeline()
+	answers := map[int]*goredis.StringSliceCmd{}
+	for slot := range slots.All() {
+		answers[slot] = pipe.ClusterGetKeysInSlot(ctx, slot, limit)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("CLUSTER GETKEYSINSLOT: %w", err)
+	}
+	out := map[int][]redis.Key{}
+	var all []*redis.Key
+	for slot := range slots.All() {
+		names := answers[slot].Val()
+		if len(names) == 0 {
+			continue
+		}
+		keys := make([]redis.Key, len(names))
+		for i, name := range names {
+			keys[i].Name = name
+			all = append(all, &keys[i])
+		}
+		out[slot] = keys
+	}
+	for len(all) > 0 {
+		n := min(len(all), asked)
+		if err := c.measure(ctx, all[:n]); err != nil {
+			return nil, err
+		}
+		all = all[n:]
+	}
+	return out, nil
+}
+
+// measure asks how large keys are. One that has expired meanwhile is not.
+func (c *Client) measure(ctx context.Context, keys []*redis.Key) error {
+	pipe := c.rdb.Pipeline()
+	sizes := make([]*goredis.IntCmd, len(keys))
+	for i, key := range keys {
+		sizes[i] = pipe.MemoryUsage(ctx, key.Name)
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, goredis.Nil) {
+		return fmt.Errorf("MEMORY USAGE: %w", err)
+	}
+	for i, key := range keys {
+		if err := sizes[i].Err(); err != nil && !errors.Is(err, goredis.Nil) {
+			return fmt.Errorf("MEMORY USAGE: %w", err)
+		}
+		key.Bytes = sizes[i].Val()
+	}
+	return nil
+}
+
+// Send sends MIGRATE for every batch. The target is told the same user and password that this connection has.
+func (c *Client) Send(ctx context.Context, to redis.Address, batches [][]redis.Key, replace bool) (busy [][]redis.Key, err error) {
+	pipe := c.rdb.Pipeline()
+	answers := make([]*goredis.Cmd, len(batches))
+	for i, batch := range batches {
+		answers[i] = pipe.Do(ctx, c.migrate(to, batch, replace)...)
+	}
+	// The first error of all is returned here, and looked at below.
+	if _, err := pipe.Exec(ctx); err != nil && !isReply(err) {
+		return nil, fmt.Errorf("MIGRATE: %w", err)
+	}
+	for i, answer := range answers {
+		switch err := answer.Err(); {
+		case err == nil:
+		case strings.Contains(err.Error(), "BUSYKEY") && !replace:
+			busy = append(busy, batches[i])
+		default:
+			return busy, fmt.Errorf("MIGRATE: %w", err)
+		}
+	}
+	return busy, nil
+}
+
+func (c *Client) migrate(to redis.Address, batch []redis.Key, replace bool) []any {
+	bytes := int64(0)
+	for _, key := range batch {
+		bytes += key.Bytes
+	}
+	wait := targetSilence + time.Duration(bytes)*time.Second/slowest
+	args := []any{"MIGRATE", to.IP, to.Port, "", 0, wait.Milliseconds()}
+	if replace {
+		args = append(args, "REPLACE")
+	}
+	if c.password != "" {
+		args = append(args, "AUTH2", c.username, c.password)
+	}
+	args = append(args, "KEYS")
+	for _, key := range batch {
+		args = append(args, key.Name)
+	}
+	return args
+}
+
+// isReply tells whether the server answered, if only with an error.
+func isReply(err error) bool {
+	var reply goredis.Error
+	return errors.As(err, &reply)
+}

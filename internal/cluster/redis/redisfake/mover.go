@@ -1,0 +1,158 @@
+package redisfake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+var (
+	errNotOwner   = errors.New("ERR I'm not the owner of hash slot")
+	errOwner      = errors.New("ERR I'm already the owner of hash slot")
+	errHoldsKeys  = errors.New("ERR Can't assign hashslot to a different node while I still hold keys for this hash slot")
+	errReplica    = errors.New("ERR You can use SETSLOT only with masters.")
+	errUnknownID  = errors.New("ERR I don't know about node")
+	errMoved      = errors.New("MOVED")
+	errIO         = errors.New("IOERR error or timeout reading to target instance")
+	errNotAllowed = errors.New("ERR Target instance replied with error: MOVED")
+)
+
+var _ redis.Mover = (*Server)(nil)
+
+// name is how a key is called.
+func (k Key) name() string { return fmt.Sprintf("%d/%d", k.Slot, k.N) }
+
+func parseKey(name string) (k Key) {
+	if _, err := fmt.Sscanf(name, "%d/%d", &k.Slot, &k.N); err != nil {
+		panic(err) // Only names that the fake gave out come here.
+	}
+	return k
+}
+
+// SetSlots does what CLUSTER SETSLOT does, for one slot after the other.
+func (s *Server) SetSlots(_ context.Context, slots redis.Slots, state redis.SlotState, id string) error {
+	switch _, known := s.peers[id]; {
+	case s.reachable() != nil:
+		return errDown
+	case s.replicaOf != "":
+		return errReplica
+	case id != "" && id != s.ID && !known:
+		return errUnknownID
+	}
+	for _, r := range slots {
+		for _, part := range s.slots.within(r) {
+			if err := s.setSlots(part, state, id); err != nil {
+				return err
+			}
+		}
+	}
+	if state == redis.SlotOwner && id == s.ID && s.net.Rand.IntN(10) > 0 { // A server may die before it has told anybody.
+		s.tellAll()
+	}
+	return nil
+}
+
+func (s *Server) setSlots(part run, state redis.SlotState, id string) error {
+	mine := part.value == s.ID
+	switch state {
+	case redis.SlotStable:
+		s.importing.set(part.of, "")
+		s.migrating.set(part.of, "")
+	case redis.SlotImporting:
+		if mine {
+			return errOwner
+		}
+		s.importing.set(part.of, id)
+	case redis.SlotMigrating:
+		if !mine {
+			return errNotOwner
+		}
+		s.migrating.set(part.of, id)
+	case redis.SlotOwner:
+		if mine && id != s.ID && s.holds(redis.Slots{part.of}) {
+			return errHoldsKeys
+		}
+		s.migrating.set(part.of, "")
+		if id == s.ID && len(s.importing) > 0 {
+			s.importing.set(part.of, "")
+			s.bump()
+		}
+		s.slots.set(part.of, id)
+	}
+	return nil
+}
+
+// bump gives the node the highest epoch, if it does not have it.
+func (s *Server) bump() {
+	highest := s.epoch
+	same := false
+	for _, p := range s.peers {
+		highest = max(highest, p.epoch)
+		same = same || p.epoch == s.epoch
+	}
+	if s.epoch == 0 || s.epoch < highest || same {
+		s.current++
+		s.epoch = s.current
+	}
+}
+
+// holds tells whether the server has keys of slots.
+func (s *Server) holds(slots redis.Slots) bool {
+	for k := range s.Data {
+		if slots.Has(k.Slot) {
+			return true
+		}
+	}
+	return false
+}
+
+// Keys returns the keys of slots, each of which takes one byte for every write.
+func (s *Server) Keys(_ context.Context, slots redis.Slots, _ int) (map[int][]redis.Key, error) {
+	if err := s.reachable(); err != nil {
+		return nil, err
+	}
+	out := map[int][]redis.Key{}
+	for k, writes := range s.Data {
+		if slots.Has(k.Slot) {
+			out[k.Slot] = append(out[k.Slot], redis.Key{Name: k.name(), Bytes: int64(writes)})
+		}
+	}
+	return out, nil
+}
+
+// Send moves keys. Now and then the answer of the target is lost, and the key is on both servers then.
+func (s *Server) Send(_ context.Context, to redis.Address, batches [][]redis.Key, replace bool) (busy [][]redis.Key, err error) {
+	if err := s.reachable(); err != nil {
+		return nil, err
+	}
+	target := s.net.at(to)
+	for _, batch := range batches {
+		var stays []redis.Key
+		for _, key := range batch {
+			k := parseKey(key.Name)
+			switch {
+			case target == nil:
+				return nil, errIO
+			case s.replicaOf != "":
+				return nil, errMoved
+			case target.replicaOf != "" || (target.importing.get(k.Slot) == "" && !target.Owns(k.Slot)):
+				return nil, errNotAllowed
+			}
+			if _, there := target.Data[k]; there && !replace {
+				stays = append(stays, key)
+				continue
+			}
+			target.Data[k] = s.Data[k]
+			if s.net.Rand.IntN(20) == 0 {
+				return nil, errIO
+			}
+			delete(s.Data, k)
+		}
+		if len(stays) > 0 {
+			busy = append(busy, stays)
+		}
+	}
+	return busy, nil
+}

@@ -1,0 +1,324 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// Reasons of the steps that change the number of shards.
+const (
+	ReasonMoveSlots  = "MovingSlots"
+	ReasonCloseSlots = "ClosingSlots"
+	ReasonDropShard  = "DroppingShard"
+)
+
+const (
+	// moveFor is how long slots are moved before the world is looked at again.
+	moveFor = 2 * time.Second
+	// movesAtOnce is how many pairs of servers move slots at the same time.
+	movesAtOnce = 8
+)
+
+// MoveSlots moves slots and their keys between servers, until all are moved or so much time has passed. The pairs move at the same
+// time, and none leaves a slot open unless it fails.
+type MoveSlots struct {
+	Moves []SlotMove
+	For   time.Duration
+}
+
+// CloseSlots makes a server forget that slots are on their way, which its own table says they are not.
+type CloseSlots struct {
+	Pod   string
+	Slots Slots
+}
+
+// DropShard deletes the StatefulSet of a shard that owns nothing any more, and with it its pods.
+type DropShard struct {
+	Shard int
+	UID   string
+}
+
+// TakeOver makes a replica primary in the place of one that is gone for good and owned nothing: nobody votes on that.
+type TakeOver struct {
+	Shard     int
+	PrimaryID string
+	To        string
+}
+
+// Reason names the step.
+func (TakeOver) Reason() string { return ReasonElect }
+
+// Repairs marks the step.
+func (TakeOver) Repairs() {}
+
+func (s TakeOver) String() string {
+	return fmt.Sprintf("make %s primary of shard %d, which owns no slots yet, in the place of node %s", s.To, s.Shard, short(s.PrimaryID))
+}
+
+// Calls sends CLUSTER FAILOVER TAKEOVER and waits until it has happened.
+func (s TakeOver) Calls() []Call {
+	return []Call{{s.To, func(ctx context.Context, c Client) error { return c.Failover(ctx, FailoverTakeover) }}}
+}
+
+// Adopt makes a server the owner of slots that its predecessor had been given, which is gone.
+type Adopt struct {
+	Pod, ID string
+	// From is the id of the predecessor.
+	From  string
+	Slots Slots
+}
+
+// Reason names the step.
+func (Adopt) Reason() string { return ReasonMoveSlots }
+
+// Repairs marks the step.
+func (Adopt) Repairs() {}
+
+func (s Adopt) String() string {
+	return fmt.Sprintf("give slots %s of node %s to %s", s.Slots, short(s.From), s.Pod)
+}
+
+// Run makes the server import the slots, so that its claim counts for more than any other, and then own them.
+func (s Adopt) Run(ctx context.Context, m Mover) error {
+	if err := m.SetSlots(ctx, s.Slots, SlotImporting, s.From); err != nil {
+		return err
+	}
+	return m.SetSlots(ctx, s.Slots, SlotOwner, s.ID)
+}
+
+// Pieces marks the step.
+func (MoveSlots) Pieces() {}
+
+// Reason names the step.
+func (MoveSlots) Reason() string { return ReasonMoveSlots }
+
+// Reason names the step.
+func (CloseSlots) Reason() string { return ReasonCloseSlots }
+
+// Reason names the step.
+func (DropShard) Reason() string { return ReasonDropShard }
+
+func (s MoveSlots) String() string {
+	return "move " + list(s.Moves, func(m SlotMove) string { return fmt.Sprintf("%d slots from %s to %s", m.Slots.Count(), m.From, m.To) })
+}
+
+// Run sends CLUSTER SETSLOT STABLE.
+func (s CloseSlots) Run(ctx context.Context, m Mover) error {
+	return m.SetSlots(ctx, s.Slots, SlotStable, "")
+}
+
+func (s CloseSlots) String() string { return fmt.Sprintf("close slots %s of %s", s.Slots, s.Pod) }
+
+func (s DropShard) String() string { return fmt.Sprintf("delete the StatefulSet of shard %d", s.Shard) }
+
+// promoteHeir replaces the primary of a shard without slots that is gone with its disk. It may have held keys of a slot that was on
+// its way to it, and its replicas do.
+func promoteHeir(v *view) (cluster.Plan, bool) {
+	for _, g := range v.ghosts() {
+		best := furthest(g.replicas)
+		if best == nil && len(g.replicas) > 0 {
+			best = g.replicas[0]
+		}
+		if best == nil || len(g.slots) > 0 || len(v.owners(best.Shard)) > 0 {
+			continue
+		}
+		return cluster.Do(TakeOver{best.Shard, g.id, best.Name}, "node %s is gone, and owned no slots that a replica could be elected for", short(g.id))
+	}
+	return cluster.Pass()
+}
+
+// closeSlots cleans up after a slot that has got where it was to go: a server that learned of it from the others still says that
+// it sends or awaits it. So does one that sends a slot to a node that nobody knows any more.
+func closeSlots(v *view) (cluster.Plan, bool) {
+	for shard := range v.shards {
+		p := v.primary(shard)
+		if p == nil {
+			continue
+		}
+		var stale Slots
+		for _, open := range p.Node.Self().Open {
+			own := p.Node.Self().Slots.And(open.Slots)
+			if open.Importing {
+				stale = Union(stale, own)
+				continue
+			}
+			stale = Union(stale, open.Slots.Minus(own))
+			if v.shardOf(open.Other) < 0 {
+				stale = Union(stale, own)
+			}
+		}
+		if len(stale) > 0 {
+			return cluster.Do(CloseSlots{p.Name, stale}, "slots %s of %s are not on their way any more", stale, p.Name)
+		}
+	}
+	return cluster.Pass()
+}
+
+// shardOf is the shard that a node belongs to, or did when it was alive: it announced the name of its pod. It is negative when
+// nobody knows.
+func (v *view) shardOf(id string) int {
+	if p := v.byID[id]; p != nil {
+		return p.Shard
+	}
+	for _, p := range v.read {
+		peer, _ := p.Node.Peer(id)
+		pod, _, _ := strings.Cut(peer.Host, ".")
+		if shard, _, ok := ParseClaim(v.Spec.Name, cluster.VolumeData+"-"+pod); ok {
+			return shard
+		}
+	}
+	return -1
+}
+
+// finishMoves finishes what was begun: clients are redirected twice for an open slot, and whoever takes over from a server that had
+// some does not know of them. It goes by both ends: the server that has died, or was replaced, said so on its own disk alone.
+func finishMoves(v *view) (cluster.Plan, bool) {
+	var moves []Move
+	add := func(from, to int, slots Slots) {
+		if len(slots) == 0 || from == to {
+			return
+		}
+		if i := slices.IndexFunc(moves, func(m Move) bool { return m.From == from && m.To == to }); i >= 0 {
+			moves[i].Slots = Union(moves[i].Slots, slots)
+			return
+		}
+		moves = append(moves, Move{from, to, slots})
+	}
+	for shard := range v.shards {
+		p := v.head(shard)
+		if p == nil {
+			continue
+		}
+		for _, open := range p.Node.Self().Open {
+			if to := v.shardOf(open.Other); !open.Importing {
+				add(shard, to, open.Slots.Minus(v.owned(to)))
+				continue
+			}
+			for from := range v.shards {
+				if owner := v.primary(from); owner != nil {
+					add(from, shard, open.Slots.And(owner.Node.Self().Slots))
+				}
+			}
+		}
+	}
+	return v.move(moves, "slots that are open from before are moved to the end")
+}
+
+// owned are the slots that the servers of a shard say they own.
+func (v *view) owned(shard int) Slots {
+	var all []Slots
+	if shard >= 0 && shard < len(v.shards) {
+		for _, p := range v.owners(shard) {
+			all = append(all, p.Node.Self().Slots)
+		}
+	}
+	return Union(all...)
+}
+
+// mergeOwners makes one owner of two that share the slots of a shard: a server died that had just been given some, its replica was
+// elected before it heard of them, and the dead one came back.
+func mergeOwners(v *view) (cluster.Plan, bool) {
+	for shard := range v.shards {
+		owners := v.owners(shard)
+		if len(owners) < 2 {
+			continue
+		}
+		slices.SortStableFunc(owners, func(a, b *Pod) int { return cmp.Compare(b.Node.Self().Slots.Count(), a.Node.Self().Slots.Count()) })
+		to, from := owners[0], owners[1]
+		if to.Node.Self().Slots.Overlaps(from.Node.Self().Slots) {
+			continue
+		}
+		return cluster.Do(MoveSlots{For: moveFor, Moves: []SlotMove{moveBetween(from, to, from.Node.Self().Slots)}},
+			"%s and %s each own slots of shard %d", to.Name, from.Name, shard)
+	}
+	return cluster.Pass()
+}
+
+func moveBetween(from, to *Pod, slots Slots) SlotMove {
+	return SlotMove{From: from.Name, To: to.Name, FromID: from.Node.ID, ToID: to.Node.ID, ToAddr: to.Addr, Slots: slots}
+}
+
+// moveSlots divides the slots among the wanted shards.
+func moveSlots(v *view) (cluster.Plan, bool) {
+	moves := v.balance()
+	return v.move(moves, "%d slots are to move so that %d shards share them evenly", slotsOf(moves), v.Spec.Shards)
+}
+
+// balance returns the moves that divide the slots evenly among the wanted shards.
+func (v *view) balance() []Move {
+	owned := make([]Slots, len(v.shards))
+	for shard := range v.shards {
+		owned[shard] = v.owned(shard)
+	}
+	return Balance(owned, v.Spec.Shards)
+}
+
+func slotsOf(moves []Move) int {
+	n := 0
+	for _, m := range moves {
+		n += m.Slots.Count()
+	}
+	return n
+}
+
+// resharding says how far a move of slots has got, nil when none are to move.
+func (v *view) resharding() *v1alpha1.RedisReshardingStatus {
+	if !v.formed || len(v.unassigned()) > 0 {
+		return nil
+	}
+	left := slotsOf(v.balance())
+	if left == 0 {
+		return nil
+	}
+	done := v.Progress
+	out := &v1alpha1.RedisReshardingStatus{
+		SlotsLeft: int32(left), SlotsMoved: int32(done.Slots), KeysMoved: done.Keys, BytesMoved: done.Bytes, //nolint:gosec // at most 16384
+	}
+	if took := v.Now.Sub(done.Since); done.Slots > 0 && took > 0 {
+		out.BytesPerSecond = int64(float64(done.Bytes) / took.Seconds())
+		out.TimeLeft = &metav1.Duration{Duration: (took / time.Duration(done.Slots) * time.Duration(left)).Round(time.Second)}
+	}
+	return out
+}
+
+// move carries moves out, one from every shard at a time, because a server that sends keys does nothing else meanwhile.
+func (v *view) move(moves []Move, why string, args ...any) (cluster.Plan, bool) {
+	step := MoveSlots{For: moveFor}
+	busy := map[int]bool{}
+	for _, m := range moves {
+		if busy[m.From] || len(step.Moves) == movesAtOnce {
+			continue
+		}
+		from, to := v.primary(m.From), v.head(m.To)
+		if from == nil || to == nil {
+			return cluster.Wait(ReasonGossip, v.pace(soon*3, later), "slots of shard %d go to shard %d, and one of the two has no primary", m.From, m.To)
+		}
+		busy[m.From] = true
+		step.Moves = append(step.Moves, moveBetween(from, to, m.Slots))
+	}
+	if len(step.Moves) == 0 {
+		return cluster.Pass()
+	}
+	plan, ok := cluster.Do(step, why, args...)
+	plan.After = soon / 2
+	return plan, ok
+}
+
+// dropShard removes a shard that has given everything away, the last one first. Its nodes are forgotten when their pods are gone.
+func dropShard(v *view) (cluster.Plan, bool) {
+	shard := len(v.shards) - 1
+	i := slices.IndexFunc(v.Sets, func(s Set) bool { return s.Shard == shard })
+	if !v.idle(shard) || v.importer(shard) != nil || i < 0 {
+		return cluster.Pass()
+	}
+	return cluster.Do(DropShard{shard, v.Sets[i].UID}, "shard %d is not wanted any more, and owns nothing", shard)
+}
