@@ -29,7 +29,7 @@ import (
 func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
 	s := redis.State{Now: k.Now(), Progress: k.meterOf(o).read(), Spec: redis.Spec{
 		Name: o.Name, Shards: int(o.Spec.Shards), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
-		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil,
+		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: memoryLimit(o.Spec.Resources),
 	}}
 	if err := errors.Join(k.observeSets(ctx, o, &s), k.observeClaims(ctx, o, &s), k.observePods(ctx, o, &s)); err != nil {
 		return redis.State{}, err // Half a state would look like lost servers.
@@ -58,6 +58,14 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	}
 	wg.Wait()
 	return s, nil
+}
+
+// memoryLimit of a server's container in bytes; 0: none.
+func memoryLimit(r *corev1.ResourceRequirements) int64 {
+	if r == nil {
+		return 0
+	}
+	return r.Limits.Memory().Value()
 }
 
 // readServer fills in a server's account of itself, or why there is none. It is not an error of the observation: that

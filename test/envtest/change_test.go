@@ -69,8 +69,9 @@ var redisChanges = map[string]change{
 	"next major version":       {from: `version: 7.4.6`, to: `version: 8.0.2`, field: "spec.version", words: "within its minor version only"},
 	"other engine":             {to: `engine: valkey`, field: "spec.engine", words: "create a new cluster with the wanted engine"},
 	"engine spelled out":       {to: `engine: redis`},
-	"more shards":              {to: `shards: 4`, field: "spec.shards", words: "resharding an existing cluster is not part of this release"},
-	"fewer shards":             {from: `shards: 6`, to: `shards: 3`, field: "spec.shards", words: "create a new cluster with the wanted number"},
+	"more shards":              {to: `shards: 4`},
+	"fewer shards":             {from: `shards: 6`, to: `shards: 3`},
+	"too few shards":           {to: `shards: 2`, field: "spec.shards", words: "fewer than three primaries cannot elect a replacement by majority"},
 	"more replicas":            {to: `replicasPerShard: 2`, field: "spec.replicasPerShard", words: "not part of this release"},
 	"no replicas":              {to: `replicasPerShard: 0`, field: "spec.replicasPerShard", words: "not part of this release"},
 	"replicas spelled out":     {to: `replicasPerShard: 1`},
@@ -163,7 +164,7 @@ func TestScaleSubresource(t *testing.T) {
 		field, words       string
 	}{
 		{etcdKind, 3, 2, object{"size": 2, "selector": "a=b"}, 4, "spec.size", "must be 1, 3, 5 or 7"},
-		{redisKind, 3, 1, object{"shardCount": 1, "selector": "a=b"}, 5, "spec.shards", "resharding an existing cluster is not part of this release"},
+		{redisKind, 3, 1, object{"shardCount": 1, "selector": "a=b"}, 2, "spec.shards", "fewer than three primaries cannot elect a replacement by majority"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, ctx := apiServer(t), testContext(t)

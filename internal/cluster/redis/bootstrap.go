@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"slices"
+
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -127,13 +129,16 @@ func (v *view) bootstrapping() bool {
 	if len(v.ghosts()) > 0 {
 		return false
 	}
+	if !v.formed && slices.ContainsFunc(v.read, func(p *Pod) bool { return p.Node.Keys > 0 || p.Node.Loading }) {
+		return false
+	}
 	founders := v.founders()
 	for shard, pods := range v.shards {
 		owners := v.owners(shard)
 		switch {
 		case len(owners) > 1 || (len(owners) == 1 && (shard >= founders || !owners[0].Node.Self().Slots.Equal(Share(shard, founders)))):
 			return false
-		case len(owners) == 0 && shard < founders && !v.untouched(pods):
+		case len(owners) == 0 && shard < founders && v.formed && !v.untouched(pods):
 			return false
 		case len(owners) == 0 && shard >= founders && !v.slotless(shard):
 			return false

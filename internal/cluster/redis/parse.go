@@ -158,6 +158,10 @@ func (n *Node) readInfo(info map[string]string) {
 	}
 	n.OnDisk = info["aof_enabled"] == "1" && info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0" &&
 		info["aof_last_bgrewrite_status"] == "ok"
+	n.Memory = Memory{
+		Used: number(info["used_memory"]), Empty: number(info["used_memory_startup"]), Max: number(info["maxmemory"]),
+		Evicts: strings.HasPrefix(info["maxmemory_policy"], "allkeys-"),
+	}
 	n.Offset = number(info["master_repl_offset"])
 	if info["role"] == "slave" {
 		n.Offset = number(info["slave_repl_offset"])

@@ -714,6 +714,34 @@ func TestNext(t *testing.T) {
 			step:   MoveSlots{For: moveFor, Moves: []SlotMove{formed().moveOf("c-0-0", "c-1-0", Slots{{7, 8}})}},
 			reason: ReasonMoveSlots,
 		},
+		"slots do not move to where there is no room for their keys": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Spec.Shards = 2
+				for i := range f.Pods {
+					f.Pods[i].Node.Memory = Memory{Used: 601 << 20, Empty: 1 << 20, Max: 800 << 20}
+				}
+			},
+			reason: ReasonNoRoom, stalled: true,
+			message: "2 shards would need about 900 MiB of memory on c-0-0, which may use 800 MiB: raise spec.config.maxMemory",
+		},
+		"but to a cache they do": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Spec.Shards, f.Spec.MemoryLimit = 2, 800<<20
+				for i := range f.Pods {
+					f.Pods[i].Node.Memory = Memory{Used: 601 << 20, Empty: 1 << 20, Evicts: true}
+				}
+			},
+			step: MoveSlots{For: moveFor, Moves: []SlotMove{formed().moveOf("c-2-0", "c-1-0", Slots{{10923, 13653}})}}, reason: ReasonMoveSlots,
+		},
+		"the limit of the container counts where there is no other": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Spec.Shards, f.Spec.MemoryLimit = 2, 800<<20
+				for i := range f.Pods {
+					f.Pods[i].Node.Memory = Memory{Used: 601 << 20, Empty: 1 << 20}
+				}
+			},
+			reason: ReasonNoRoom, stalled: true,
+		},
 		"also when the primary that sent it has been replaced": {
 			state: formed(), spoil: func(f *fixture) { f.open("c-1-0", Slots{{7, 8}}, "c-0-1", true) },
 			step:   MoveSlots{For: moveFor, Moves: []SlotMove{formed().moveOf("c-0-0", "c-1-0", Slots{{7, 8}})}},

@@ -326,7 +326,7 @@ func waitForGossip(v *view) (cluster.Plan, bool) {
 			return cluster.Wait(ReasonGossip, v.pace(soon, later), "%v both claim the slots of shard %d; the others settle it", names(owners), shard)
 		case len(owners) == 0 && v.believed(shard):
 			return cluster.Wait(ReasonGossip, v.pace(soon, later), "the servers have yet to agree on who owns the slots of shard %d", shard)
-		case len(owners) == 0 && v.head(shard) == nil:
+		case len(owners) == 0 && v.head(shard) == nil && !v.idle(shard):
 			return cluster.Refuse(ReasonForeignSlots,
 				"shard %d owns no slots, and its servers hold keys or copy those of another shard: save what is needed from them, then delete their claims and pods", shard)
 		}

@@ -19,6 +19,7 @@ const (
 	ReasonMoveSlots  = "MovingSlots"
 	ReasonCloseSlots = "ClosingSlots"
 	ReasonDropShard  = "DroppingShard"
+	ReasonNoRoom     = "NotEnoughMemory"
 )
 
 const (
@@ -250,7 +251,41 @@ func moveBetween(from, to *Pod, slots Slots) SlotMove {
 // moveSlots divides the slots among the wanted shards.
 func moveSlots(v *view) (cluster.Plan, bool) {
 	moves := v.balance()
+	if plan, refused := v.refuseTight(moves); refused {
+		return plan, true
+	}
 	return v.move(moves, "%d slots are to move so that %d shards share them evenly", slotsOf(moves), v.Spec.Shards)
+}
+
+// headroom is how much of what a server may use is filled with moved keys at most.
+const headroom = 0.9
+
+// refuseTight stops before keys are moved that their target has no room for. A server that may throw any key away when it is full
+// is a cache, and takes them.
+func (v *view) refuseTight(moves []Move) (cluster.Plan, bool) {
+	for shard := range v.shards {
+		to := v.head(shard)
+		if to == nil || to.Node.Memory.Evicts {
+			continue
+		}
+		limit := to.Node.Memory.Max
+		if limit == 0 {
+			limit = v.Spec.MemoryLimit
+		}
+		room, need := int64(float64(limit)*headroom), to.Node.Memory.Used
+		for _, m := range moves {
+			if from := v.primary(m.From); m.To == shard && from != nil {
+				mem := from.Node.Memory
+				need += (mem.Used - mem.Empty) * int64(m.Slots.Count()) / int64(from.Node.Self().Slots.Count())
+			}
+		}
+		if limit > 0 && need > room && need > to.Node.Memory.Used {
+			return cluster.Refuse(ReasonNoRoom,
+				"%d shards would need about %d MiB of memory on %s, which may use %d MiB: raise spec.config.maxMemory and spec.resources.limits.memory, or keep more shards",
+				v.Spec.Shards, need>>20, to.Name, limit>>20)
+		}
+	}
+	return cluster.Pass()
 }
 
 // balance returns the moves that divide the slots evenly among the wanted shards.

@@ -50,6 +50,8 @@ type Spec struct {
 	Persistent bool
 	// Access is who may connect; nil: unknown.
 	Access *Access
+	// MemoryLimit of a server's container, in bytes; 0: none.
+	MemoryLimit int64
 	// StorageChanged says that the wanted storage is not what the StatefulSets were made with.
 	StorageChanged bool
 }
@@ -137,12 +139,24 @@ type Node struct {
 	OnDisk bool
 	// AdmitsReplicas says that others may copy this server, see Decision.Admit.
 	AdmitsReplicas bool
+	// Memory that the server uses, and may use.
+	Memory Memory
 	// Offset is how far the replication stream was written (primary) or applied (replica), in bytes.
 	Offset int64
 	// Peers are all nodes that this server knows, itself included.
 	Peers []Peer
 	// index finds a peer that is known by name; nil: not made yet. Every rule asks every node about every other one.
 	index map[string]int
+}
+
+// Memory of a server, in bytes.
+type Memory struct {
+	// Used by all, and by an empty server.
+	Used, Empty int64
+	// Max is maxmemory; 0: no limit.
+	Max int64
+	// Evicts says that any key may be thrown away when there is no more room.
+	Evicts bool
 }
 
 // Peer is one node as another one sees it: one line of CLUSTER NODES.

@@ -107,26 +107,23 @@ func (v *view) primary(shard int) *Pod {
 	return nil
 }
 
-// idle tells whether a shard is to go and has given everything away: nobody needs its servers any more.
-func (v *view) idle(shard int) bool { return v.leaving(shard) && v.slotless(shard) }
+// idle tells whether a shard is to go and has given everything away: nobody needs its servers any more, whatever they hold or copy.
+func (v *view) idle(shard int) bool { return v.leaving(shard) && v.unowned(shard) }
+
+// unowned tells whether nobody says that a shard owns slots. All of its servers could be read.
+func (v *view) unowned(shard int) bool {
+	return len(v.shards[shard]) > 0 && !v.believed(shard) && !v.mayHaveLost(shard) &&
+		!slices.ContainsFunc(v.shards[shard], func(p *Pod) bool { return p.Node == nil || p.Deleting || p.Node.Loading || p.ownsSlots() })
+}
 
 // slotless tells whether a shard owns nothing and never did in the eyes of anybody: it is new, or has given everything away. It
 // may hold keys of slots that others own: a replica that is elected while slots move has not heard of the last ones.
 func (v *view) slotless(shard int) bool {
-	if len(v.shards[shard]) == 0 || v.believed(shard) || v.mayHaveLost(shard) {
-		return false
-	}
-	owned := len(v.unassigned()) == 0
-	for _, p := range v.shards[shard] {
-		if p.Node == nil || p.Deleting || p.Node.Loading || (p.Node.Keys > 0 && !owned) || p.ownsSlots() {
-			return false
-		}
+	return v.unowned(shard) && !slices.ContainsFunc(v.shards[shard], func(p *Pod) bool {
 		primary := v.byID[p.Node.Self().PrimaryID]
-		if p.Node.Self().Replica && (primary == nil || primary.Shard != shard) {
-			return false
-		}
-	}
-	return true
+		stranger := p.Node.Self().Replica && (primary == nil || primary.Shard != shard)
+		return stranger || (p.Node.Keys > 0 && len(v.unassigned()) > 0)
+	})
 }
 
 // importer is the server of a shard without slots that has been told to expect some.

@@ -101,7 +101,7 @@ func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
 	id := pipe.Do(ctx, "CLUSTER", "MYID")
 	nodes := pipe.Do(ctx, "CLUSTER", "NODES")
 	clusterInfo := pipe.Do(ctx, "CLUSTER", "INFO")
-	info := pipe.Do(ctx, "INFO", "SERVER", "REPLICATION", "PERSISTENCE", "KEYSPACE")
+	info := pipe.Do(ctx, "INFO", "SERVER", "REPLICATION", "PERSISTENCE", "KEYSPACE", "MEMORY")
 	user := pipe.Do(ctx, "ACL", "GETUSER", redis.UserReplication)
 	users := pipe.Do(ctx, "ACL", "LIST")
 	if _, err := pipe.Exec(ctx); err != nil && !denied(err) {
