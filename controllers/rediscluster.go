@@ -33,6 +33,8 @@ type RedisKind struct {
 	// budgets remembers which shards were guarded last (by budgetKey). The cache may not have heard of it yet, and to apply
 	// what it says would undo the step.
 	budgets sync.Map
+	// scaled remembers how many pods each StatefulSet was given last, for the same reason (types.UID -> scaledSet).
+	scaled sync.Map
 }
 
 type budgetKey struct {
@@ -199,6 +201,8 @@ func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b
 		return fmt.Errorf("read StatefulSet of shard %d: %w", shard, err)
 	case !metav1.IsControlledBy(live, o):
 		live = nil // Apply refuses it.
+	default:
+		k.correctSize(live)
 	}
 	set, err := b.Set(shard, live)
 	if err != nil {

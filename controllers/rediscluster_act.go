@@ -17,13 +17,17 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
-// Act carries out one step: commands to servers, the deletion of pods, or a change of budgets.
+// Act carries out one step: commands to servers, the deletion of pods and claims, or a change of budgets and StatefulSets.
 func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
 	case redis.Restart:
 		return k.deletePods(ctx, o, s.Pods)
 	case redis.Guard:
 		return k.guard(ctx, o, s)
+	case redis.ScaleShard:
+		return k.scaleShard(ctx, o, s)
+	case redis.DeleteClaim:
+		return k.deleteClaim(ctx, o, s)
 	case redis.ServerStep:
 		return k.command(ctx, o, s.Calls())
 	}

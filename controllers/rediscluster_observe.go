@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -30,6 +31,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	s := redis.State{Now: k.Now(), Spec: redis.Spec{
 		Name: o.Name, Shards: int(o.Spec.Shards), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
 		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil,
+		DiscardClaims: redis.DiscardsClaims(o.Spec.Storage),
 	}}
 	if err := errors.Join(k.observeSets(ctx, o, &s), k.observeClaims(ctx, o, &s), k.observePods(ctx, o, &s)); err != nil {
 		return redis.State{}, err // Half a state would look like lost servers.
@@ -123,15 +125,14 @@ func (k *RedisKind) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, s
 		if err != nil || set.DeletionTimestamp != nil {
 			continue
 		}
-		replicas := 1
-		if set.Spec.Replicas != nil {
-			replicas = int(*set.Spec.Replicas)
-		}
+		k.correctSize(set)
 		guarded, err := k.guarded(ctx, o, shard)
 		if err != nil {
 			return err
 		}
-		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: replicas, Guarded: guarded})
+		s.Sets = append(s.Sets, redis.Set{
+			Shard: shard, Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), UID: string(set.UID), ResourceVersion: set.ResourceVersion, Guarded: guarded,
+		})
 		s.Spec.StorageChanged = s.Spec.StorageChanged || redis.StorageChanged(o.Spec.Storage, set)
 	}
 	return nil
@@ -166,7 +167,10 @@ func (k *RedisKind) claims(ctx context.Context, o *v1alpha1.RedisCluster) ([]red
 			continue
 		}
 		orphan := slices.ContainsFunc(c.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == "StatefulSet" && !live[r.UID] })
-		out = append(out, redis.Claim{Name: c.Name, Shard: shard, Ordinal: ordinal, Leaving: c.DeletionTimestamp != nil || orphan})
+		out = append(out, redis.Claim{
+			Name: c.Name, UID: string(c.UID), ResourceVersion: c.ResourceVersion,
+			Shard: shard, Ordinal: ordinal, Leaving: c.DeletionTimestamp != nil || orphan,
+		})
 	}
 	return out, nil
 }

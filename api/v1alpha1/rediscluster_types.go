@@ -44,10 +44,10 @@ type RedisClusterSpec struct {
 	Shards int32 `json:"shards"`
 	// replicasPerShard is the number of copies of each primary, from 0 to 5.
 	// With 0, a lost primary takes its slots out of service until it is back. It
-	// cannot change yet. Default: 1.
+	// may change at any time; the pods with the highest ordinals leave. Default:
+	// 1.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self >= 0 && self <= 5`,message="spec.replicasPerShard must be from 0 to 5"
-	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="spec.replicasPerShard cannot change yet: scaling an existing cluster is not part of this release; create a new cluster with the wanted number"
 	// +default=1
 	ReplicasPerShard *int32 `json:"replicasPerShard,omitempty"`
 	// image overrides the container image. It must hold the engine of the given

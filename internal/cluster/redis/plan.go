@@ -39,6 +39,7 @@ const (
 	ReasonGossip          = "WaitingForGossip"
 	ReasonSync            = "WaitingForReplicas"
 	ReasonDisk            = "WaitingForDisk"
+	ReasonLeaving         = "PodsLeaving"
 	ReasonElection        = "WaitingForElection"
 	ReasonIslands         = "SeparateClusters"
 	ReasonShardLost       = "ShardLost"
@@ -69,22 +70,26 @@ func Next(s State) cluster.Plan {
 		restartBroken, restartMisled,
 		guard,
 		refuseUnelected,
+		shrink,
 		waitForAll,
 		settleClaims,
 		setConfigEpochs,
 		introduce,
+		reacquaint,
 		waitForElection,
 		forgetGhosts,
 		addSlots,
 		refuseUnassigned,
 		waitForGossip,
 		waitForReplicas,
+		discardClaims,
 		refuseChange,
 		restartReplicas,
 		failOver,
 		restartPrimary,
 		refuseStorage,
 		waitForReady,
+		waitForLeavers,
 	)
 }
 
@@ -98,7 +103,7 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 			return cluster.Wait(ReasonUnreachable, later, "pod %s cannot start: %s", p.Name, p.Stuck)
 		}
 	}
-	wanted := v.Spec.Shards * v.Spec.Copies()
+	wanted := v.pods()
 	switch {
 	case v.layoutDiffers() && len(v.read) == len(v.Pods) && v.formed:
 		return refuseLayout(v)
@@ -176,18 +181,10 @@ func (v *view) otherLine() *Pod {
 	return other
 }
 
-// refuseLayout names what differs: a StatefulSet that somebody scaled is scaled back, a specification is set back.
+// refuseLayout names what differs.
 func refuseLayout(v *view) (cluster.Plan, bool) {
-	for _, set := range v.Sets {
-		if len(v.Sets) == v.Spec.Shards && set.Replicas != v.Spec.Copies() {
-			return cluster.Refuse(ReasonLayout,
-				"StatefulSet %[1]s has %[2]d pods and the specification asks for %[3]d: scale it back to %[3]d, or set spec.replicasPerShard back if that was changed",
-				cluster.ShardSet(v.Spec.Name, set.Shard), set.Replicas, v.Spec.Copies())
-		}
-	}
 	return cluster.Refuse(ReasonLayout,
-		"the cluster does not have the %d shards of %d pods that the specification asks for: set spec.shards and spec.replicasPerShard back",
-		v.Spec.Shards, v.Spec.Copies())
+		"the cluster does not have the %d shards that the specification asks for: set spec.shards back", v.Spec.Shards)
 }
 
 func refuseStorage(v *view) (cluster.Plan, bool) {

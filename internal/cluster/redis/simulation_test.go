@@ -36,6 +36,8 @@ type simulation struct {
 	struck map[redis.Range]bool
 	// guarded are the shards that allow no evictions.
 	guarded map[int]bool
+	// sets are the numbers of pods of the StatefulSets, by shard.
+	sets []int
 	// assigned are the ranges that the operator has assigned at some time.
 	assigned map[redis.Range]bool
 	// bereft says that a fault took more than the cluster can be expected to get over without a human.
@@ -74,14 +76,10 @@ func newSimulation(seed uint64, faults bool) *simulation {
 	if !faults {
 		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", NodeTimeout: nodeTime, Persistent: true}
 	}
+	s.spec.DiscardClaims = faults && rnd.IntN(2) == 0
 	s.net.Promoted = s.promoted
-	for shard := range s.spec.Shards {
-		for ordinal := range s.spec.Copies() {
-			p := &simPod{name: cluster.Pod(cluster.ShardSet("c", shard), ordinal), shard: shard, ordinal: ordinal}
-			s.pods = append(s.pods, p)
-			p.backAt = s.soon(20)
-		}
-	}
+	s.sets = make([]int, s.spec.Shards)
+	s.ensure()
 	return s
 }
 
@@ -140,6 +138,7 @@ func (s *simulation) pass() {
 		for _, p := range s.pods {
 			s.revive(p)
 		}
+		s.leave()
 		for shard := range s.spec.Shards {
 			s.write(s.unit(shard))
 		}
@@ -152,7 +151,7 @@ func (s *simulation) revive(p *simPod) {
 	if p.server != nil && now.After(p.cutTill) {
 		p.server.Cut = false
 	}
-	if p.backAt.IsZero() || now.Before(p.backAt) {
+	if p.backAt.IsZero() || now.Before(p.backAt) || (!p.exists && p.ordinal >= s.sets[p.shard]) {
 		return
 	}
 	p.backAt = time.Time{}
@@ -246,7 +245,7 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 			s.mourn(p)
 			s.net.Remove(p.server)
 			p.server = nil
-			if !slices.ContainsFunc(s.pods, func(o *simPod) bool { return o.server != nil }) {
+			if !slices.ContainsFunc(s.present(), func(o *simPod) bool { return o.server != nil }) {
 				s.bury() // Nothing is left of the cluster: the next one is a new one.
 			}
 		}
@@ -269,7 +268,7 @@ func (s *simulation) hit(p *simPod) {
 
 func (s *simulation) crashed(p *simPod) {
 	r := s.unit(p.shard)
-	if !slices.ContainsFunc(s.pods, func(o *simPod) bool { return o.shard == p.shard && o.server != nil && o.server.Data[r] > 0 }) {
+	if !slices.ContainsFunc(s.present(), func(o *simPod) bool { return o.shard == p.shard && o.server != nil && o.server.Data[r] > 0 }) {
 		s.acked[r] = 0
 		s.fill(r)
 	}
@@ -309,7 +308,7 @@ func (s *simulation) mourn(p *simPod) {
 
 // others are the pods besides p that have a disk.
 func (s *simulation) others(p *simPod) []*simPod {
-	return slices.DeleteFunc(slices.Clone(s.pods), func(o *simPod) bool { return o == p || o.server == nil })
+	return slices.DeleteFunc(s.present(), func(o *simPod) bool { return o == p || o.server == nil })
 }
 
 // living counts the shards with an owner, not counting p, nor one that has not heard of its successor.
@@ -334,9 +333,9 @@ func owns(v *redisfake.Server, r redis.Range) bool {
 
 // fault does one random bad thing.
 func (s *simulation) fault() {
-	p := s.pods[s.rnd.IntN(len(s.pods))]
+	p := s.present()[s.rnd.IntN(len(s.present()))]
 	ephemeral := !s.spec.Persistent
-	switch s.rnd.IntN(9) {
+	switch s.rnd.IntN(11) {
 	case 0, 1:
 		s.log("fault: pod %s is deleted", p.name)
 		s.strike(p, ephemeral, 30)
@@ -359,7 +358,7 @@ func (s *simulation) fault() {
 	case 6:
 		if s.rnd.IntN(4) == 0 {
 			s.log("fault: all pods are deleted at once")
-			for _, p := range s.pods {
+			for _, p := range s.present() {
 				s.strike(p, ephemeral, 30)
 			}
 		}
@@ -370,6 +369,9 @@ func (s *simulation) fault() {
 		}
 	case 8:
 		s.meddle()
+	case 9, 10:
+		s.spec.Replicas = s.rnd.IntN(3)
+		s.log("%d replicas are asked for", s.spec.Replicas)
 	}
 }
 
@@ -438,9 +440,12 @@ func (s *simulation) gone() []string {
 func (s *simulation) observe() redis.State {
 	state := redis.State{Spec: s.spec, Now: s.net.Now()}
 	for shard := range s.spec.Shards {
-		state.Sets = append(state.Sets, redis.Set{Shard: shard, Replicas: s.spec.Copies(), Guarded: s.guarded[shard]})
+		state.Sets = append(state.Sets, redis.Set{Shard: shard, Replicas: s.sets[shard], Guarded: s.guarded[shard]})
 	}
 	for _, p := range s.pods {
+		if p.server != nil && s.spec.Persistent {
+			state.Claims = append(state.Claims, redis.Claim{Name: "data-" + p.name, UID: p.server.ID, Shard: p.shard, Ordinal: p.ordinal})
+		}
 		if !p.exists {
 			continue
 		}
@@ -475,7 +480,7 @@ func (s *simulation) check(step cluster.Step) {
 		}
 	case redis.Forget:
 		for _, p := range s.pods {
-			if p.server != nil && p.server.ID == st.ID {
+			if p.server != nil && p.server.ID == st.ID && !s.left(p) {
 				s.fail("%s forgets the node of %s, which still exists", st, p.name)
 			}
 		}
@@ -493,6 +498,8 @@ func (s *simulation) check(step cluster.Step) {
 		if !to.server.OnDisk() {
 			s.fail("%s: its copy is not on disk", st)
 		}
+	case redis.ScaleShard:
+		s.checkScale(st)
 	case redis.Elect:
 		s.checkElect(st)
 	case redis.Restart:
@@ -504,7 +511,7 @@ func (s *simulation) checkAssignment(p *simPod, r redis.Range) {
 	if r != s.unit(p.shard) {
 		s.fail("slots %s are not those of %s", r, p.name)
 	}
-	for _, o := range s.pods {
+	for _, o := range s.present() {
 		if o.server != nil && o.server.Remembers(r) {
 			s.fail("slots %s are assigned to %s, but %s remembers an owner", r, p.name, o.name)
 		}
@@ -539,7 +546,7 @@ func (s *simulation) checkRestart(st redis.Restart) {
 			s.checkBroken(st, p)
 			continue
 		}
-		for _, o := range s.pods {
+		for _, o := range s.staff() {
 			if o != p && o.shard == p.shard && o.server != nil && o.server.Primary() != "" && !o.server.LinkUp() {
 				s.fail("%s: %s is not in sync", st, o.name)
 			}
@@ -550,7 +557,7 @@ func (s *simulation) checkRestart(st redis.Restart) {
 		if p.server == nil || !p.server.Owns(s.unit(p.shard)) {
 			continue
 		}
-		if s.spec.Replicas > 0 {
+		if s.sets[p.shard] > 1 {
 			s.fail("%s: %s is the primary", st, p.name)
 		}
 	}
@@ -584,6 +591,14 @@ func (s *simulation) act(step cluster.Step) {
 				s.delete(p, !s.spec.Persistent, 30)
 			}
 		}
+		return
+	}
+	switch st := step.(type) {
+	case redis.ScaleShard:
+		s.sets[st.Shard] = st.To
+		return
+	case redis.DeleteClaim:
+		s.discard(st)
 		return
 	}
 	if st, ok := step.(redis.Guard); ok {
@@ -625,6 +640,7 @@ func (s *simulation) dies() bool {
 
 // turn is one pass of the operator.
 func (s *simulation) turn() cluster.Plan {
+	s.ensure()
 	p := redis.Next(s.observe())
 	if p.Step != nil {
 		s.act(p.Step)
@@ -676,7 +692,8 @@ func (s *simulation) converge() {
 // mayStall tells whether a cluster has good reason to wait for a human.
 func (s *simulation) mayStall(p cluster.Plan) bool {
 	ephemeralSingles := s.spec.Replicas == 0 && !s.spec.Persistent
-	return p.Stalled && (s.bereft || (p.Reason == redis.ReasonShardLost && s.unwritten()) ||
+	leftBehind := slices.ContainsFunc(s.pods, func(p *simPod) bool { return s.left(p) && p.server != nil })
+	return p.Stalled && (s.bereft || (p.Reason == redis.ReasonShardLost && s.unwritten()) || (p.Reason == redis.ReasonRetained && leftBehind) ||
 		(p.Reason == redis.ReasonUnsafeRestart && ephemeralSingles))
 }
 
@@ -694,7 +711,8 @@ func (s *simulation) checkSettled() {
 	if len(s.guarded) > 0 {
 		s.fail("settled, but shards %v allow no evictions", s.guarded)
 	}
-	for _, p := range s.pods {
+	s.checkSizes()
+	for _, p := range s.present() {
 		r := s.unit(p.shard)
 		if p.outdated {
 			s.fail("settled with %s outdated", p.name)
@@ -705,7 +723,7 @@ func (s *simulation) checkSettled() {
 			}
 			continue
 		}
-		primary := slices.IndexFunc(s.pods, func(o *simPod) bool { return o.server.ID == p.server.Primary() })
+		primary := slices.IndexFunc(s.pods, func(o *simPod) bool { return o.server != nil && o.server.ID == p.server.Primary() })
 		if primary < 0 || !s.pods[primary].server.Owns(r) || !p.server.LinkUp() {
 			s.fail("settled, but %s neither owns %s nor copies who does", p.name, r)
 		}

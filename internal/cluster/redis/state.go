@@ -38,6 +38,8 @@ type Spec struct {
 	NodeTimeout time.Duration
 	// Persistent says that the data of a pod outlives the pod.
 	Persistent bool
+	// DiscardClaims says that the claim of a pod that leaves goes with it.
+	DiscardClaims bool
 	// StorageChanged says that the wanted storage is not what the StatefulSets were made with.
 	StorageChanged bool
 }
@@ -45,13 +47,15 @@ type Spec struct {
 // Set is the StatefulSet of a shard.
 type Set struct {
 	Shard, Replicas int
+	// UID and ResourceVersion are those of the object that was read.
+	UID, ResourceVersion string
 	// Guarded says that the shard's budget allows no evictions.
 	Guarded bool
 }
 
 // Claim is the claim of a pod's data volume.
 type Claim struct {
-	Name string
+	Name, UID, ResourceVersion string
 	// Shard and Ordinal of the pod that it is for.
 	Shard, Ordinal int
 	// Leaving says that the claim is being deleted, or will be with the StatefulSet of an earlier cluster.

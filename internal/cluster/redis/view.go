@@ -10,8 +10,12 @@ type view struct {
 	State
 	// byID finds the pod of a node id.
 	byID map[string]*Pod
-	// shards holds the pods of each wanted shard, by ordinal.
+	// sets are the StatefulSets by shard.
+	sets map[int]Set
+	// shards holds the pods of each wanted shard that its StatefulSet has room for, by ordinal.
 	shards [][]*Pod
+	// leavers are the pods that no StatefulSet has room for any more: Kubernetes deletes them. To the rules they are gone.
+	leavers []Pod
 	// read are the pods whose server could be read and which are not on their way out.
 	read []*Pod
 	// formed says that some slot has an owner, as far as any server knows.
@@ -21,18 +25,33 @@ type view struct {
 }
 
 func look(s State) *view {
-	v := &view{State: s, byID: map[string]*Pod{}, shards: make([][]*Pod, s.Spec.Shards), complete: true}
+	v := &view{State: s, byID: map[string]*Pod{}, sets: map[int]Set{}, shards: make([][]*Pod, s.Spec.Shards)}
+	for _, set := range s.Sets {
+		v.sets[set.Shard] = set
+	}
 	v.Pods = slices.Clone(s.Pods)
 	slices.SortFunc(v.Pods, func(a, b Pod) int {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Ordinal, b.Ordinal))
 	})
+	v.Pods = slices.DeleteFunc(v.Pods, v.setAside)
 	for i := range v.Pods {
 		v.Pods[i].Node = v.Pods[i].Node.indexed()
 		v.add(&v.Pods[i])
 	}
-	wanted := s.Spec.Shards * s.Spec.Copies()
-	v.complete = len(v.read) == wanted && len(v.Pods) == wanted && !v.layoutDiffers()
+	v.complete = len(v.read) == v.pods() && len(v.Pods) == v.pods() && !v.layoutDiffers()
 	return v
+}
+
+// setAside keeps a pod that leaves out of the way of the rules. Its node exists as long as it does.
+func (v *view) setAside(p Pod) bool {
+	if p.Shard < 0 || p.Shard >= len(v.shards) || p.Ordinal < v.size(p.Shard) {
+		return false
+	}
+	v.leavers = append(v.leavers, p)
+	if p.Node != nil {
+		v.byID[p.Node.ID] = &p
+	}
+	return true
 }
 
 func (v *view) add(p *Pod) {
@@ -55,16 +74,29 @@ func (v *view) add(p *Pod) {
 // Copies is the number of pods of a shard.
 func (s Spec) Copies() int { return 1 + s.Replicas }
 
+// size is the number of pods that a shard has or is about to get: at least those that are asked for, and more until the
+// others have left.
+func (v *view) size(shard int) int { return max(v.sets[shard].Replicas, v.Spec.Copies()) }
+
+// pods is the number of pods of all wanted shards.
+func (v *view) pods() int {
+	n := 0
+	for shard := range v.shards {
+		n += v.size(shard)
+	}
+	return n
+}
+
 // bootstrapEpoch is the config epoch that a pod of a fresh cluster starts with: distinct for all pods, and for the
 // first pod of a shard the same whatever the number of replicas.
 func (s Spec) bootstrapEpoch(p *Pod) uint64 {
 	return uint64(p.Ordinal)*uint64(s.Shards) + uint64(p.Shard) + 1 //nolint:gosec // small positive numbers
 }
 
-// layoutDiffers tells whether the StatefulSets that exist do not add up to the specification.
+// layoutDiffers tells whether there is not just one StatefulSet for each shard of the specification.
 func (v *view) layoutDiffers() bool {
 	for _, set := range v.Sets {
-		if set.Shard >= v.Spec.Shards || set.Replicas != v.Spec.Copies() {
+		if set.Shard >= v.Spec.Shards {
 			return true
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -71,6 +72,12 @@ type world struct {
 	leaf      clustertls.Pair
 	steps     []string
 	guarded   map[int]bool
+	// sets are the numbers of pods of the StatefulSets, by shard.
+	sets map[int]int
+	// disks are the volumes of pods that have left, by name.
+	disks map[string]string
+	// change guards pods and their addresses against a client that runs meanwhile.
+	change sync.RWMutex
 }
 
 type process struct {
@@ -97,7 +104,7 @@ func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) 
 	w := &world{
 		t: t, binary: binary,
 		subnet: fmt.Sprintf("127.%d.%d", 1+rand.IntN(254), rand.IntN(256)),
-		pods:   map[string]*process{}, guarded: map[int]bool{},
+		pods:   map[string]*process{}, guarded: map[int]bool{}, sets: map[int]int{}, disks: map[string]string{},
 		passwords: map[string]string{
 			redis.PasswordDefault: `cl"ient\ pass'word`, redis.PasswordOperator: "operator-secret", redis.PasswordReplication: `repl "\x41`,
 		},
@@ -111,13 +118,29 @@ func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) 
 	w.cluster.Name, w.cluster.Namespace = "carts", "shop"
 	w.certify()
 	t.Cleanup(w.stop)
-	for shard := range int(shards) {
-		for ordinal := range 1 + int(replicas) {
-			p := &process{name: cluster.Pod(cluster.ShardSet("carts", shard), ordinal), dir: t.TempDir(), shard: shard, ordinal: ordinal}
-			w.pods[p.name] = p
+	w.ensure()
+	return w
+}
+
+// ensure does what the controller and then Kubernetes do: sets get the pods that are asked for at least, and new pods the
+// volumes of those of their name.
+func (w *world) ensure() (fresh []*process) {
+	for shard := range int(w.cluster.Spec.Shards) {
+		w.sets[shard] = max(w.sets[shard], 1+w.cluster.Spec.Replicas())
+		for ordinal := range w.sets[shard] {
+			name := cluster.Pod(cluster.ShardSet("carts", shard), ordinal)
+			if w.pods[name] != nil {
+				continue
+			}
+			p := &process{name: name, dir: w.disks[name], shard: shard, ordinal: ordinal}
+			if p.dir == "" {
+				p.dir = w.t.TempDir()
+			}
+			w.pods[name] = p
+			fresh = append(fresh, p)
 		}
 	}
-	return w
+	return fresh
 }
 
 func (w *world) certify() {
@@ -149,6 +172,8 @@ func (w *world) startAll() {
 }
 
 func (w *world) newIP(p *process) {
+	w.change.Lock()
+	defer w.change.Unlock()
 	w.nextIP++
 	p.ip = fmt.Sprintf("%s.%d", w.subnet, w.nextIP)
 }
@@ -190,7 +215,9 @@ func (w *world) recreateAt(p *process, ip string, loseDisk bool) {
 	if loseDisk {
 		p.dir = w.t.TempDir()
 	}
+	w.change.Lock()
 	p.ip = ip
+	w.change.Unlock()
 	w.start(p)
 }
 
@@ -298,7 +325,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 		NodeTimeout: 1500 * time.Millisecond,
 	}}
 	for shard := range int(spec.Shards) {
-		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: 1 + spec.Replicas(), Guarded: w.guarded[shard]})
+		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: w.sets[shard], Guarded: w.guarded[shard]})
 	}
 	for _, p := range w.pods {
 		pod := redis.Pod{
@@ -328,6 +355,9 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 			delete(w.guarded, shard)
 		}
 		return nil
+	}
+	if change, ok := step.(redis.ScaleShard); ok {
+		return w.scale(change)
 	}
 	s, ok := step.(redis.ServerStep)
 	if !ok {
@@ -372,7 +402,7 @@ func (w *world) do(p *process, args ...any) error {
 // settleUntil runs the loop until the plan has a reason; the empty one is that of a settled cluster.
 func (w *world) settleUntil(reason string) time.Duration {
 	w.t.Helper()
-	const limit = time.Minute
+	const limit = 2 * time.Minute
 	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
 	defer cancel()
 	started := time.Now()
@@ -488,9 +518,11 @@ func (w *world) clients() *goredis.ClusterClient {
 			}
 			name, _, _ := strings.Cut(host, ".")
 			ip := host
+			w.change.RLock()
 			if p, ok := w.pods[name]; ok {
 				ip = p.ip
 			}
+			w.change.RUnlock()
 			var d net.Dialer
 			conn, err := d.DialContext(ctx, network, net.JoinHostPort(ip, port))
 			if err != nil || conf == nil {

@@ -582,5 +582,8 @@ func (s *Server) LinkUp() bool { return s.linkUp }
 // Remembers tells whether the node, or its disk, knows of an owner of a range.
 func (s *Server) Remembers(r redis.Range) bool { return s.owner(r) != "" }
 
+// Knows is the number of other nodes that the node knows.
+func (s *Server) Knows() int { return len(s.peers) }
+
 // HasCopy says that the node has had all data of a primary at some time.
 func (s *Server) HasCopy() bool { return s.synced || len(s.Data) > 0 }

@@ -25,7 +25,8 @@ type RedisClusterSpecApplyConfiguration struct {
 	Shards *int32 `json:"shards,omitempty"`
 	// replicasPerShard is the number of copies of each primary, from 0 to 5.
 	// With 0, a lost primary takes its slots out of service until it is back. It
-	// cannot change yet. Default: 1.
+	// may change at any time; the pods with the highest ordinals leave. Default:
+	// 1.
 	ReplicasPerShard *int32 `json:"replicasPerShard,omitempty"`
 	// image overrides the container image. It must hold the engine of the given
 	// version. Default: docker.io/library/redis:<version> or

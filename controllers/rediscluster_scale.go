@@ -1,0 +1,61 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// scaledSet is a StatefulSet as it was before it was scaled, and the number of pods that it was given.
+type scaledSet struct {
+	before string // its resourceVersion
+	pods   int32
+}
+
+// scaleShard changes the number of pods of a StatefulSet. One that has changed since it was read is decided on anew.
+func (k *RedisKind) scaleShard(ctx context.Context, o *v1alpha1.RedisCluster, step redis.ScaleShard) error {
+	set := &appsv1.StatefulSet{ObjectMeta: objectMeta(o, cluster.ShardSet(o.Name, step.Shard))}
+	if err := k.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if string(set.UID) != step.UID || set.ResourceVersion != step.ResourceVersion {
+		return nil
+	}
+	before := set.DeepCopy()
+	set.Spec.Replicas = ptr.To(int32(step.To)) //nolint:gosec // admission bounds it
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	err := k.Patch(ctx, set, patch, client.FieldOwner(cluster.ManagedBy))
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("scale StatefulSet %s: %w", set.Name, err)
+	}
+	k.scaled.Store(before.UID, scaledSet{before.ResourceVersion, int32(step.To)}) //nolint:gosec // as above
+	return nil
+}
+
+// correctSize gives a StatefulSet out of the cache the number of pods that it was scaled to, where the cache has not heard of
+// it yet: to apply what the cache says would undo the step.
+func (k *RedisKind) correctSize(set *appsv1.StatefulSet) {
+	if last, ok := k.scaled.Load(set.UID); ok && last.(scaledSet).before == set.ResourceVersion {
+		set.Spec.Replicas = ptr.To(last.(scaledSet).pods)
+	}
+}
+
+// deleteClaim deletes just this claim, not another that took its name meanwhile.
+func (k *RedisKind) deleteClaim(ctx context.Context, o *v1alpha1.RedisCluster, step redis.DeleteClaim) error {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: objectMeta(o, step.Name)}
+	uid := types.UID(step.UID)
+	return deleted(k.Delete(ctx, claim, client.Preconditions{UID: &uid, ResourceVersion: &step.ResourceVersion}), "claim "+step.Name)
+}
