@@ -33,7 +33,7 @@ type RedisKind struct {
 	// budgets remembers which shards were guarded last (by budgetKey). The cache may not have heard of it yet, and to apply
 	// what it says would undo the step.
 	budgets sync.Map
-	// scaled remembers how many pods each StatefulSet was given last, for the same reason (types.UID -> scaledSet).
+	// scaled remembers how many pods each StatefulSet was given last, for the same reason (scaledKey -> scaledSet).
 	scaled sync.Map
 }
 

@@ -24,8 +24,8 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.deletePods(ctx, o, s.Pods)
 	case redis.Guard:
 		return k.guard(ctx, o, s)
-	case redis.ScaleShard:
-		return k.scaleShard(ctx, o, s)
+	case redis.ScaleShards:
+		return k.scaleShards(ctx, o, s)
 	case redis.DeleteClaim:
 		return k.deleteClaim(ctx, o, s)
 	case redis.ServerStep:

@@ -221,6 +221,7 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		Deleting: pod.DeletionTimestamp != nil,
 		Ready:    podReady(pod),
 		Stuck:    stuck(pod),
+		Unready:  unreadySince(pod),
 		Started:  startedAt(pod, redis.ContainerServer),
 		HasRun:   hasRun(pod, redis.ContainerServer),
 		Gate:     gateRemark(pod),
@@ -229,6 +230,21 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		p.Addr = redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}
 	}
 	return p
+}
+
+// unreadySince is when a pod became what it is when it is not ready; zero when it is.
+func unreadySince(pod *corev1.Pod) time.Time {
+	since := pod.CreationTimestamp.Time
+	for _, c := range pod.Status.Conditions {
+		switch {
+		case c.Type != corev1.PodReady:
+		case c.Status == corev1.ConditionTrue:
+			return time.Time{}
+		case !c.LastTransitionTime.IsZero():
+			since = c.LastTransitionTime.Time
+		}
+	}
+	return since
 }
 
 // startedAt is when a container that runs was started; zero when it does not run.

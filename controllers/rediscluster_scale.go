@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,23 +17,39 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
+type scaledKey struct {
+	name types.NamespacedName
+	uid  types.UID
+}
+
+func scaledKeyOf(set *appsv1.StatefulSet) scaledKey { return scaledKey{client.ObjectKeyFromObject(set), set.UID} }
+
 // scaledSet is a StatefulSet as it was before it was scaled, and the number of pods that it was given.
 type scaledSet struct {
 	before string // its resourceVersion
 	pods   int32
 }
 
-// scaleShard changes the number of pods of a StatefulSet. One that has changed since it was read is decided on anew.
-func (k *RedisKind) scaleShard(ctx context.Context, o *v1alpha1.RedisCluster, step redis.ScaleShard) error {
-	set := &appsv1.StatefulSet{ObjectMeta: objectMeta(o, cluster.ShardSet(o.Name, step.Shard))}
+// scaleShards changes the number of pods of StatefulSets.
+func (k *RedisKind) scaleShards(ctx context.Context, o *v1alpha1.RedisCluster, step redis.ScaleShards) error {
+	var errs []error
+	for _, size := range step.Sets {
+		errs = append(errs, k.scaleShard(ctx, o, size))
+	}
+	return errors.Join(errs...)
+}
+
+// scaleShard changes that of one. A set that has changed since it was read is decided on anew.
+func (k *RedisKind) scaleShard(ctx context.Context, o *v1alpha1.RedisCluster, size redis.SetSize) error {
+	set := &appsv1.StatefulSet{ObjectMeta: objectMeta(o, cluster.ShardSet(o.Name, size.Shard))}
 	if err := k.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if string(set.UID) != step.UID || set.ResourceVersion != step.ResourceVersion {
+	if string(set.UID) != size.UID || set.ResourceVersion != size.ResourceVersion {
 		return nil
 	}
 	before := set.DeepCopy()
-	set.Spec.Replicas = ptr.To(int32(step.To)) //nolint:gosec // admission bounds it
+	set.Spec.Replicas = ptr.To(int32(size.To)) //nolint:gosec // admission bounds it
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	err := k.Patch(ctx, set, patch, client.FieldOwner(cluster.ManagedBy))
 	switch {
@@ -41,14 +58,14 @@ func (k *RedisKind) scaleShard(ctx context.Context, o *v1alpha1.RedisCluster, st
 	case err != nil:
 		return fmt.Errorf("scale StatefulSet %s: %w", set.Name, err)
 	}
-	k.scaled.Store(before.UID, scaledSet{before.ResourceVersion, int32(step.To)}) //nolint:gosec // as above
+	k.scaled.Store(scaledKeyOf(before), scaledSet{before.ResourceVersion, *set.Spec.Replicas})
 	return nil
 }
 
 // correctSize gives a StatefulSet out of the cache the number of pods that it was scaled to, where the cache has not heard of
 // it yet: to apply what the cache says would undo the step.
 func (k *RedisKind) correctSize(set *appsv1.StatefulSet) {
-	if last, ok := k.scaled.Load(set.UID); ok && last.(scaledSet).before == set.ResourceVersion {
+	if last, ok := k.scaled.Load(scaledKeyOf(set)); ok && last.(scaledSet).before == set.ResourceVersion {
 		set.Spec.Replicas = ptr.To(last.(scaledSet).pods)
 	}
 }

@@ -160,6 +160,7 @@ func (s *redisStage) run(ctx context.Context, set *appsv1.StatefulSet, name stri
 	if server := s.servers[name]; server != nil {
 		server.Stop()
 		server.Start(addr)
+		server.Version = versionOf(set)
 		return
 	}
 	shard, err := strconv.Atoi(set.Labels[v1alpha1.LabelShard])
@@ -167,6 +168,17 @@ func (s *redisStage) run(ctx context.Context, set *appsv1.StatefulSet, name stri
 		s.t.Fatal(err)
 	}
 	s.servers[name] = s.net.Add(addr, shard)
+	s.servers[name].Version = versionOf(set)
+}
+
+// versionOf is the version that the template of a StatefulSet is for.
+func versionOf(set *appsv1.StatefulSet) string {
+	for _, arg := range set.Spec.Template.Spec.InitContainers[0].Args {
+		if version, ok := strings.CutPrefix(arg, "--version="); ok {
+			return version
+		}
+	}
+	return ""
 }
 
 func (s *redisStage) pass() {
@@ -315,13 +327,44 @@ func TestTheReplicasOfARedisClusterChange(t *testing.T) {
 	}
 }
 
+// TestARedisClusterWithoutReplicasIsUpgraded: no primary is restarted, and no pod is left over.
+func TestARedisClusterWithoutReplicasIsUpgraded(t *testing.T) {
+	o := redisCluster()
+	none := int32(0)
+	o.Spec.ReplicasPerShard, o.Spec.Storage = &none, nil
+	s := newRedisStage(t, o)
+	s.settle()
+	o = s.cluster()
+	o.Spec.Version = "8.2.1"
+	if err := s.api.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	old := s.uids()
+	s.pass()
+	s.settle()
+	for pod, role := range s.deleted {
+		if role != v1alpha1.RedisReplica {
+			t.Errorf("pod %s was deleted while it was a %s", pod, role)
+		}
+	}
+	now := s.uids()
+	if len(now) != 3 || s.cluster().Status.CurrentVersion != "8.2.1" || s.cluster().Status.Ready != "3/3" {
+		t.Errorf("%d pods of version %s, %s ready", len(now), s.cluster().Status.CurrentVersion, s.cluster().Status.Ready)
+	}
+	for pod, uid := range now {
+		if old[pod] == uid {
+			t.Errorf("pod %s was not restarted", pod)
+		}
+	}
+}
+
 // TestAStatefulSetOfTheCacheHasTheSizeThatItWasGiven: to apply what an old one says would undo the step.
 func TestAStatefulSetOfTheCacheHasTheSizeThatItWasGiven(t *testing.T) {
 	s := newRedisStage(t, redisCluster())
 	s.settle()
 	old := s.set("carts-0")
 	kind := s.loop.Kind.(*RedisKind)
-	err := kind.scaleShard(t.Context(), s.cluster(), redis.ScaleShard{Shard: 0, From: 2, To: 1, UID: string(old.UID), ResourceVersion: old.ResourceVersion})
+	err := kind.scaleShard(t.Context(), s.cluster(), redis.SetSize{Shard: 0, From: 2, To: 1, UID: string(old.UID), ResourceVersion: old.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +373,7 @@ func TestAStatefulSetOfTheCacheHasTheSizeThatItWasGiven(t *testing.T) {
 		t.Errorf("the set of the cache has %d pods, the real one %d; want 1", *old.Spec.Replicas, *s.set("carts-0").Spec.Replicas)
 	}
 	// What was decided on an old set is not done to a newer one.
-	err = kind.scaleShard(t.Context(), s.cluster(), redis.ScaleShard{Shard: 0, From: 2, To: 3, UID: string(old.UID), ResourceVersion: old.ResourceVersion})
+	err = kind.scaleShard(t.Context(), s.cluster(), redis.SetSize{Shard: 0, From: 2, To: 3, UID: string(old.UID), ResourceVersion: old.ResourceVersion})
 	if got := s.set("carts-0"); err != nil || *got.Spec.Replicas != 1 {
 		t.Errorf("%d pods, %v", *got.Spec.Replicas, err)
 	}

@@ -30,9 +30,9 @@ type RedisClusterSpec struct {
 	// +default="redis"
 	Engine *RedisEngine `json:"engine,omitempty"`
 	// version of the engine, for example 8.0.2. Supported: redis 7.0, 7.2, 7.4
-	// and 8.x, valkey 8.x and 9.x. It may change within its minor version.
+	// and 8.x, valkey 8.x and 9.x. It may change to any later one, and back to
+	// an earlier minor version while no primary runs the later one.
 	// +required
-	// +kubebuilder:validation:XValidation:rule=`oldSelf.split('.').size() != 3 || self.startsWith(oldSelf.split('.')[0] + '.' + oldSelf.split('.')[1] + '.')`,message="spec.version can change within its minor version only (for example 8.0.1 to 8.0.2): other upgrades are not part of this release"
 	// +kubebuilder:validation:MaxLength=32
 	Version string `json:"version"`
 	// shards is the number of primaries that the 16384 hash slots are spread

@@ -65,8 +65,11 @@ var etcdChanges = map[string]change{
 
 var redisChanges = map[string]change{
 	"patch version up":         {to: `version: 8.0.3`},
-	"next minor version":       {to: `version: 8.2.0`, field: "spec.version", words: "within its minor version only"},
-	"next major version":       {from: `version: 7.4.6`, to: `version: 8.0.2`, field: "spec.version", words: "within its minor version only"},
+	"next minor version":       {to: `version: 8.2.0`},
+	"next major version":       {from: `version: 7.0.15`, to: `version: 8.0.2`},
+	"previous minor version":   {from: `version: 8.2.1`, to: `version: 8.0.2`},
+	"a version of nobody":      {to: `version: 6.2.0`, field: "spec.version", words: "must be 7.0.x"},
+	"a key of a later version": {from: `{version: 7.2.5, config: {extra: {set-max-listpack-entries: "64"}}}`, to: `version: 7.0.15`, field: "spec.config.extra", words: "come with redis 7.2"},
 	"other engine":             {to: `engine: valkey`, field: "spec.engine", words: "create a new cluster with the wanted engine"},
 	"engine spelled out":       {to: `engine: redis`},
 	"more shards":              {to: `shards: 4`, field: "spec.shards", words: "resharding an existing cluster is not part of this release"},

@@ -50,7 +50,8 @@ const (
 	ReasonForeignSlots    = "SlotsInForeignShard"
 	ReasonKeysNoSlots     = "KeysWithoutSlots"
 	ReasonLayout          = "LayoutChangeUnsupported"
-	ReasonVersion         = "VersionChangeUnsupported"
+	ReasonVersion         = "VersionMismatch"
+	ReasonCanary          = "CanaryFailed"
 	ReasonStorage         = "StorageChangeUnsupported"
 	ReasonUnsafeRestart   = "RestartWouldLoseData"
 )
@@ -71,6 +72,7 @@ func Next(s State) cluster.Plan {
 		guard,
 		refuseUnelected,
 		shrink,
+		refuseCanary,
 		waitForAll,
 		settleClaims,
 		setConfigEpochs,
@@ -81,12 +83,13 @@ func Next(s State) cluster.Plan {
 		addSlots,
 		refuseUnassigned,
 		waitForGossip,
+		refuseVersion, refuseUnsynced,
 		waitForReplicas,
 		discardClaims,
 		refuseChange,
 		restartReplicas,
 		failOver,
-		restartPrimary,
+		surge,
 		refuseStorage,
 		waitForReady,
 		waitForLeavers,
@@ -153,32 +156,7 @@ func refuseChange(v *view) (cluster.Plan, bool) {
 	if v.layoutDiffers() {
 		return refuseLayout(v)
 	}
-	if p := v.otherLine(); p != nil {
-		return cluster.Refuse(ReasonVersion, "pod %s runs version %s and spec.version is %s: only the patch version can change; set it back",
-			p.Name, p.Node.Version, v.Spec.Version)
-	}
 	return cluster.Pass()
-}
-
-// otherLine is a pod that shows that the specification asks for another minor version than the cluster has; nil when
-// there is none. An outdated pod that differs from the others is what is left of a change that was set back.
-func (v *view) otherLine() *Pod {
-	var other *Pod
-	same := false
-	for _, p := range v.read {
-		switch {
-		case samePatchLine(p.Node.Version, v.Spec.Version):
-			same = true
-		case !p.Outdated:
-			return p
-		default:
-			other = p
-		}
-	}
-	if same {
-		return nil
-	}
-	return other
 }
 
 // refuseLayout names what differs.

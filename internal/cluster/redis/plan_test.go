@@ -679,9 +679,6 @@ func TestNext(t *testing.T) {
 			},
 			reason: ReasonGossip,
 		},
-		"another minor version is refused": {
-			state: formed(), spoil: func(f *fixture) { f.Spec.Version = "8.2.0"; outdate(f) }, reason: ReasonVersion, stalled: true,
-		},
 		"another patch version is rolled out": {
 			state: formed(), spoil: func(f *fixture) { f.Spec.Version = "8.0.3"; f.pod("c-0-1").Outdated = true },
 			step: Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-0-1", "uid-c-0-1"}}},
@@ -703,31 +700,6 @@ func TestWaitingIsBusyOnlyAfterAStart(t *testing.T) {
 		if got := Next(f.State); got.Reason != ReasonSync || got.After != want {
 			t.Errorf("%s after a start: %s again in %s, want %s", since, got.Reason, got.After, want)
 		}
-	}
-}
-
-// TestRestartOfShardsWithoutReplicas: with storage the primary is restarted, without it that would lose the data.
-func TestRestartOfShardsWithoutReplicas(t *testing.T) {
-	single := func(persistent bool) State {
-		f := formed()
-		f.Spec.Replicas, f.Spec.Persistent = 0, persistent
-		for i := range f.Sets {
-			f.Sets[i].Replicas = 1
-		}
-		f.Pods = []Pod{*f.pod("c-0-0"), *f.pod("c-1-0"), *f.pod("c-2-0")}
-		for i := range f.Pods {
-			n := f.Pods[i].Node
-			n.Peers = []Peer{n.Peers[0], n.Peers[2], n.Peers[4]}
-			f.Pods[i].Outdated = true
-		}
-		return f.State
-	}
-	want := Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-0-0", "uid-c-0-0"}}}
-	if diff := cmp.Diff(cluster.Step(want), Next(single(true)).Step); diff != "" {
-		t.Errorf("persistent (-want +got):\n%s", diff)
-	}
-	if p := Next(single(false)); p.Reason != ReasonUnsafeRestart || !p.Stalled {
-		t.Errorf("ephemeral: %s: %s", p.Reason, p.Message)
 	}
 }
 

@@ -21,7 +21,7 @@ func replaceStuck(v *view) (cluster.Plan, bool) {
 	step := Restart{Cause: ReasonReplaceStuck}
 	for i := range v.Pods {
 		p := &v.Pods[i]
-		if !p.Outdated || p.Stuck == "" || p.Node != nil || p.Deleting {
+		if !p.Outdated || p.Stuck == "" || p.Node != nil || p.Deleting || (p.Shard < len(v.shards) && v.goesBack(p.Shard)) {
 			continue
 		}
 		if !v.Spec.Persistent && p.HasRun && !v.hasLivingCopy(p) {
@@ -57,7 +57,7 @@ func (p *Pod) ref() PodRef { return PodRef{p.Name, p.UID} }
 func restartBroken(v *view) (cluster.Plan, bool) {
 	step := Restart{Cause: ReasonRestart}
 	for shard, pods := range v.shards {
-		if !v.thrives(shard) || slices.ContainsFunc(pods, func(p *Pod) bool { return p.Deleting }) {
+		if !v.thrives(shard) || v.goesBack(shard) || slices.ContainsFunc(pods, func(p *Pod) bool { return p.Deleting }) {
 			continue
 		}
 		if i := slices.IndexFunc(pods, func(p *Pod) bool { return p.Outdated && v.ails(p) }); i >= 0 {
@@ -85,6 +85,8 @@ func (v *view) ails(p *Pod) bool {
 		return !p.Ready && up >= patience
 	case p.ownsSlots():
 		return false
+	case v.leftBehind(p):
+		return true
 	case !p.Ready:
 		return up >= patience
 	}
@@ -195,25 +197,4 @@ func bestReplica(pods []*Pod, primary *Pod) *Pod {
 		}
 	}
 	return best
-}
-
-// restartPrimary restarts the outdated primary of a shard without replicas: its slots are out of service meanwhile.
-func restartPrimary(v *view) (cluster.Plan, bool) {
-	for i := range v.Pods {
-		p := &v.Pods[i]
-		switch {
-		case !p.Outdated:
-			continue
-		case !v.Spec.Persistent && p.Node.Keys > 0:
-			return cluster.Refuse(ReasonUnsafeRestart,
-				"pod %s runs an outdated template, and restarting it would delete the only copy of its shard: delete the pod yourself to accept that", p.Name)
-		case !p.Ready:
-			return cluster.Wait(ReasonStarting, v.pace(soon*3, later), "pod %s is not ready", p.Name)
-		case !p.Node.OnDisk:
-			return waitForDisk(p)
-		}
-		return cluster.Do(Restart{Pods: []PodRef{p.ref()}, Cause: ReasonRestart},
-			"%s runs an outdated pod template; it has no replica, so its slots are out of service until it is back", p.Name)
-	}
-	return cluster.Pass()
 }

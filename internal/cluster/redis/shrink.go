@@ -18,57 +18,73 @@ import (
 // More pods are simpler: the set gets them when it is applied, and they are servers without a place in the cluster like any
 // other, see reintroduce and attachReplicas.
 
-// ScaleShard changes the number of pods of a shard's StatefulSet, if it still is the one that was decided on.
-type ScaleShard struct {
+// ScaleShards changes the number of pods of StatefulSets, of those that still are the ones that were decided on.
+type ScaleShards struct{ Sets []SetSize }
+
+// SetSize is the StatefulSet of a shard, with the number of pods that it has and that it gets.
+type SetSize struct {
 	Shard, From, To      int
 	UID, ResourceVersion string
 }
 
-// ReasonScaleShard is the reason of ScaleShard.
-const ReasonScaleShard = "ScalingShard"
+// ReasonScaleShards is the reason of ScaleShards.
+const ReasonScaleShards = "ScalingShards"
 
 // Reason names the step.
-func (ScaleShard) Reason() string { return ReasonScaleShard }
+func (ScaleShards) Reason() string { return ReasonScaleShards }
 
-func (s ScaleShard) String() string {
-	return fmt.Sprintf("scale shard %d from %d pods to %d", s.Shard, s.From, s.To)
+func (s ScaleShards) String() string {
+	return "scale " + list(s.Sets, func(c SetSize) string { return fmt.Sprintf("shard %d from %d pods to %d", c.Shard, c.From, c.To) })
 }
 
-// shrink lets the pods go that a shard has too many of. It asks nothing of them but that they own no slots, and nothing of
+// shrink lets the pods go that shards have too many of. It asks nothing of them but that they own no slots, and nothing of
 // the other shards, so that what is wrong with a pod does not keep it from leaving.
 func shrink(v *view) (cluster.Plan, bool) {
+	var step ScaleShards
+	var leave []string
 	for shard := range v.shards {
-		from, to := v.size(shard), v.Spec.Copies()
-		if from <= to || !v.staysWhole(shard) {
+		to := v.target(shard)
+		if v.size(shard) <= to || !v.staysWhole(shard) {
 			continue
 		}
 		primary := v.primary(shard)
 		if primary.Ordinal >= to {
-			if best := bestReplica(v.staying(shard), primary); best != nil {
+			if best := bestReplica(v.staying(shard), primary); best != nil && !v.leavesBehind(best) {
 				return cluster.Do(Failover{shard, primary.Name, best.Name}, "%s is one pod too many and leaves; %s has all of its data", primary.Name, best.Name)
 			}
 			continue
 		}
-		if slices.ContainsFunc(v.shards[shard][to:], func(p *Pod) bool { return !v.mayLeave(p, primary) }) {
-			continue
+		if !slices.ContainsFunc(v.shards[shard], func(p *Pod) bool { return p.Ordinal >= to && !v.mayLeave(p, primary) }) {
+			step.Sets = append(step.Sets, v.resize(shard, to))
+			leave = append(leave, v.leaving(shard)...)
 		}
-		set := v.sets[shard]
-		return cluster.Do(ScaleShard{shard, from, to, set.UID, set.ResourceVersion},
-			"%s leave: shard %d has %d pods and the specification asks for %d", strings.Join(names(v.shards[shard][to:]), ", "), shard, from, to)
 	}
-	return cluster.Pass()
+	if len(step.Sets) == 0 {
+		return cluster.Pass()
+	}
+	return cluster.Do(step, "pods that are too many leave, and own nothing: %s", list(leave, func(n string) string { return n }))
 }
 
-// staying are the pods of a shard that the specification asks for.
+func (v *view) resize(shard, to int) SetSize {
+	set := v.sets[shard]
+	return SetSize{shard, set.Replicas, to, set.UID, set.ResourceVersion}
+}
+
+// staying are the pods of a shard that are not to leave.
 func (v *view) staying(shard int) []*Pod {
-	return slices.DeleteFunc(slices.Clone(v.shards[shard]), func(p *Pod) bool { return p.Ordinal >= v.Spec.Copies() })
+	return slices.DeleteFunc(slices.Clone(v.shards[shard]), func(p *Pod) bool { return p.Ordinal >= v.target(shard) })
+}
+
+// leaving are the names of the other ones.
+func (v *view) leaving(shard int) []string {
+	return names(slices.DeleteFunc(slices.Clone(v.shards[shard]), func(p *Pod) bool { return p.Ordinal < v.target(shard) }))
 }
 
 // staysWhole tells whether a shard has all the copies that it is to have, on disk, without those that leave. The servers have to
 // know each copy, or it could not be elected.
 func (v *view) staysWhole(shard int) bool {
 	primary, staying := v.primary(shard), v.staying(shard)
-	if !v.thrives(shard) || len(staying) < v.Spec.Copies() {
+	if !v.thrives(shard) || len(staying) < v.target(shard) {
 		return false
 	}
 	return !slices.ContainsFunc(staying, func(p *Pod) bool {
@@ -108,10 +124,10 @@ func (v *view) stayingAgree(table string) bool {
 
 // waitForLeavers waits until the pods that are too many are gone.
 func waitForLeavers(v *view) (cluster.Plan, bool) {
-	for shard, pods := range v.shards {
-		if to := v.Spec.Copies(); len(pods) > to {
+	for shard := range v.shards {
+		if leaving := v.leaving(shard); len(leaving) > 0 {
 			return cluster.Wait(ReasonLeaving, later, "%s leave as soon as the others of shard %d have everything on their disks",
-				strings.Join(names(pods[to:]), ", "), shard)
+				strings.Join(leaving, ", "), shard)
 		}
 	}
 	if len(v.leavers) > 0 {

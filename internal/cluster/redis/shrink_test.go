@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -54,7 +56,7 @@ func (f *fixture) leave(name string) {
 }
 
 // scaled is the step that takes the third pod of shard 1 away.
-var scaled cluster.Step = ScaleShard{Shard: 1, From: 3, To: 2}
+var scaled cluster.Step = ScaleShards{[]SetSize{{Shard: 1, From: 3, To: 2}}}
 
 func TestTheNumberOfReplicasChanges(t *testing.T) {
 	for name, tc := range map[string]row{
@@ -71,7 +73,7 @@ func TestTheNumberOfReplicasChanges(t *testing.T) {
 			},
 			step: Replicate{[]Following{{"c-1-2", "c-1-0", id("c-1-0")}}},
 		},
-		"a pod too many leaves": {state: formed(), spoil: func(f *fixture) { f.withThird() }, step: scaled, message: "c-1-2 leave: shard 1 has 3 pods and the specification asks for 2"},
+		"a pod too many leaves": {state: formed(), spoil: func(f *fixture) { f.withThird() }, step: scaled, message: "too many leave, and own nothing: c-1-2"},
 		"so does one that never ran": {
 			state: formed(), spoil: func(f *fixture) {
 				p := f.withThird()
@@ -168,18 +170,18 @@ func TestTheNumberOfReplicasChanges(t *testing.T) {
 	}
 }
 
-// TestTheLastReplicaLeaves: afterwards there is one copy of each shard, as was asked for.
-func TestTheLastReplicaLeaves(t *testing.T) {
+// TestTheLastReplicasLeave: afterwards there is one copy of each shard, as was asked for.
+func TestTheLastReplicasLeave(t *testing.T) {
 	f := formed()
 	f.Spec.Replicas = 0
 	f.lead("c-1-1")
-	for i, want := range []cluster.Step{
-		ScaleShard{Shard: 0, From: 2, To: 1}, Failover{1, "c-1-1", "c-1-0"},
-	} {
-		got := Next(f.State)
-		if got.Step != want {
-			t.Fatalf("%s: %s; want %s", got.Reason, got.Message, want)
-		}
-		f.Sets[i].Replicas = 1
+	want := cluster.Step(Failover{1, "c-1-1", "c-1-0"})
+	if diff := cmp.Diff(want, Next(f.State).Step); diff != "" {
+		t.Errorf("first (-want +got):\n%s", diff)
+	}
+	f.lead("c-1-0")
+	want = ScaleShards{[]SetSize{{Shard: 0, From: 2, To: 1}, {Shard: 1, From: 2, To: 1}, {Shard: 2, From: 2, To: 1}}}
+	if diff := cmp.Diff(want, Next(f.State).Step); diff != "" {
+		t.Errorf("then (-want +got):\n%s", diff)
 	}
 }

@@ -55,7 +55,7 @@ func (s *simulation) discard(st redis.DeleteClaim) {
 			continue
 		}
 		if !s.left(p) || !s.spec.DiscardClaims {
-			s.fail("%s: %s needs it", st, p.name)
+			s.fail("%+v: %s needs it", st, p.name)
 		}
 		s.net.Remove(p.server)
 		p.server = nil
@@ -63,21 +63,24 @@ func (s *simulation) discard(st redis.DeleteClaim) {
 }
 
 // checkScale insists that no pod leaves that has what nobody else has, and that the others are in sync with each other.
-func (s *simulation) checkScale(st redis.ScaleShard) {
+func (s *simulation) checkScale(st redis.SetSize) {
+	if st.To > st.From {
+		return
+	}
 	r := s.unit(st.Shard)
 	owner := s.owner(r)
 	if owner == nil || owner.Data[r] < s.acked[r] {
-		s.fail("%s: its primary does not have everything", st)
+		s.fail("%+v: its primary does not have everything", st)
 	}
 	for _, p := range s.pods {
 		switch stays := p.ordinal < st.To; {
 		case p.shard != st.Shard || p.server == nil:
 		case !stays && p.server == owner:
-			s.fail("%s: %s is the primary", st, p.name)
+			s.fail("%+v: %s is the primary", st, p.name)
 		case stays && !p.exists, stays && !p.server.OnDisk():
-			s.fail("%s: %s is not there or not on disk", st, p.name)
+			s.fail("%+v: %s is not there or not on disk", st, p.name)
 		case stays && p.server != owner && !p.linkSeen:
-			s.fail("%s: %s is not in sync", st, p.name)
+			s.fail("%+v: %s is not in sync", st, p.name)
 		}
 	}
 }

@@ -38,6 +38,8 @@ type simulation struct {
 	guarded map[int]bool
 	// sets are the numbers of pods of the StatefulSets, by shard.
 	sets []int
+	// changes counts the changes of the template that are none of the version.
+	changes int
 	// assigned are the ranges that the operator has assigned at some time.
 	assigned map[redis.Range]bool
 	// bereft says that a fault took more than the cluster can be expected to get over without a human.
@@ -56,10 +58,11 @@ type simPod struct {
 	name, uid      string
 	shard, ordinal int
 	exists         bool
-	outdated       bool
-	server         *redisfake.Server
-	backAt         time.Time
-	started        time.Time
+	// template that the pod was made from, and why it cannot start.
+	template, stuck string
+	server          *redisfake.Server
+	backAt          time.Time
+	started         time.Time
 	// restart says that only the process is down, so that it comes back at the same address.
 	restart bool
 	cutTill time.Time
@@ -161,15 +164,20 @@ func (s *simulation) revive(p *simPod) {
 		p.server.Restart()
 		return
 	}
-	p.exists, p.outdated, p.emptied = true, false, false
+	p.exists, p.emptied = true, false
 	s.uids++
 	p.uid = fmt.Sprint(s.uids)
+	p.template = s.template()
+	if p.stuck = s.hold(p); p.stuck != "" {
+		return
+	}
 	if addr := s.address(); p.server == nil {
 		p.server = s.net.Add(addr, p.shard)
 		p.server.Host = p.name + ".c-peers"
 	} else {
 		p.server.Start(addr)
 	}
+	p.server.Version = s.spec.Version
 }
 
 // address is one that no pod has: a new one or that of a pod that is gone.
@@ -238,7 +246,7 @@ func (s *simulation) owner(r redis.Range) *redisfake.Server {
 func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 	if p.server != nil {
 		p.server.Stop()
-		if p.exists {
+		if p.exists && p.stuck == "" {
 			s.freed = append(s.freed, p.server.Addr)
 		}
 		if loseDisk || p.emptied {
@@ -250,7 +258,7 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 			}
 		}
 	}
-	p.exists, p.restart, p.backAt = false, false, s.soon(ticks)
+	p.exists, p.restart, p.stuck, p.backAt = false, false, "", s.soon(ticks)
 }
 
 // strike is what a fault does to a pod. What its server had not on disk is written off, which is for no step to do.
@@ -335,7 +343,7 @@ func owns(v *redisfake.Server, r redis.Range) bool {
 func (s *simulation) fault() {
 	p := s.present()[s.rnd.IntN(len(s.present()))]
 	ephemeral := !s.spec.Persistent
-	switch s.rnd.IntN(11) {
+	switch s.rnd.IntN(14) {
 	case 0, 1:
 		s.log("fault: pod %s is deleted", p.name)
 		s.strike(p, ephemeral, 30)
@@ -364,19 +372,20 @@ func (s *simulation) fault() {
 		}
 	case 7:
 		s.log("the template changes")
-		for _, p := range s.pods {
-			p.outdated = true
-		}
+		s.changes++
 	case 8:
 		s.meddle()
 	case 9, 10:
 		s.spec.Replicas = s.rnd.IntN(3)
 		s.log("%d replicas are asked for", s.spec.Replicas)
+	case 11, 12, 13:
+		s.spec.Version = simVersions[s.rnd.IntN(len(simVersions))]
+		s.log("version %s is asked for", s.spec.Version)
 	}
 }
 
 func (s *simulation) kill(p *simPod, ticks int) {
-	if p.server == nil || !p.exists {
+	if p.server == nil || !p.exists || p.stuck != "" {
 		return
 	}
 	s.log("fault: the server of %s is killed", p.name)
@@ -452,9 +461,15 @@ func (s *simulation) observe() redis.State {
 		if s.rnd.IntN(20) == 0 {
 			s.net.Tick() // The answers of an observation are never all of the same moment.
 		}
+		if p.stuck != "" {
+			state.Pods = append(state.Pods, redis.Pod{
+				Name: p.name, UID: p.uid, Shard: p.shard, Ordinal: p.ordinal, Outdated: s.outdated(p), Stuck: p.stuck, Unready: p.started,
+			})
+			continue
+		}
 		pod := redis.Pod{
 			Name: p.name, UID: p.uid, Shard: p.shard, Ordinal: p.ordinal, Addr: p.server.Addr,
-			Ready: p.server.Up, Outdated: p.outdated, HasRun: true, Started: p.started,
+			Ready: p.server.Up, Outdated: s.outdated(p), HasRun: true, Started: p.started,
 		}
 		pod.Node, _ = p.server.Read(context.Background())
 		p.linkSeen = pod.Node != nil && pod.Node.LinkUp
@@ -498,8 +513,11 @@ func (s *simulation) check(step cluster.Step) {
 		if !to.server.OnDisk() {
 			s.fail("%s: its copy is not on disk", st)
 		}
-	case redis.ScaleShard:
-		s.checkScale(st)
+		s.checkLeftBehind(st, to)
+	case redis.ScaleShards:
+		for _, size := range st.Sets {
+			s.checkScale(size)
+		}
 	case redis.Elect:
 		s.checkElect(st)
 	case redis.Restart:
@@ -525,7 +543,7 @@ func (s *simulation) checkAssignment(p *simPod, r redis.Range) {
 func (s *simulation) checkElect(st redis.Elect) {
 	r, to := s.unit(st.Shard), s.pod(st.To)
 	for _, o := range s.pods {
-		if o.exists && o.shard == st.Shard && o.server.Up && !o.server.Cut && o.server.Primary() != "" && o.server.Data[r] > to.server.Data[r] {
+		if o.exists && o.shard == st.Shard && o.server != nil && o.server.Up && !o.server.Cut && o.server.Primary() != "" && o.server.Data[r] > to.server.Data[r] {
 			s.fail("%s: %s has %d writes, %s has %d", st, o.name, o.server.Data[r], to.name, to.server.Data[r])
 		}
 	}
@@ -535,6 +553,9 @@ func (s *simulation) checkRestart(st redis.Restart) {
 	shards := map[int]bool{}
 	for _, ref := range st.Pods {
 		p := s.pod(ref.Name)
+		if p.stuck != "" {
+			continue
+		}
 		if shards[p.shard] {
 			s.fail("%s: two pods of one shard", st)
 		}
@@ -550,16 +571,14 @@ func (s *simulation) checkRestart(st redis.Restart) {
 			if o != p && o.shard == p.shard && o.server != nil && o.server.Primary() != "" && !o.server.LinkUp() {
 				s.fail("%s: %s is not in sync", st, o.name)
 			}
-			if o != p && o.exists && o.shard == p.shard && !o.server.OnDisk() {
+			if o != p && o.exists && o.shard == p.shard && o.server != nil && !o.server.OnDisk() {
 				s.fail("%s: the data of %s is not on disk", st, o.name)
 			}
 		}
 		if p.server == nil || !p.server.Owns(s.unit(p.shard)) {
 			continue
 		}
-		if s.sets[p.shard] > 1 {
-			s.fail("%s: %s is the primary", st, p.name)
-		}
+		s.fail("%s: %s is the primary", st, p.name)
 	}
 }
 
@@ -594,8 +613,13 @@ func (s *simulation) act(step cluster.Step) {
 		return
 	}
 	switch st := step.(type) {
-	case redis.ScaleShard:
-		s.sets[st.Shard] = st.To
+	case redis.ScaleShards:
+		for _, size := range st.Sets {
+			if s.dies() {
+				return
+			}
+			s.sets[size.Shard] = size.To
+		}
 		return
 	case redis.DeleteClaim:
 		s.discard(st)
@@ -669,6 +693,7 @@ func (s *simulation) converge() {
 	for s.broken == "" && s.net.Now().Before(end) && stalled <= 60 {
 		s.pass()
 		p := s.turn()
+		s.correctVersion(p)
 		if p.Message != last.Message {
 			s.log("%s: %s", p.Reason, p.Message)
 		}
@@ -714,7 +739,7 @@ func (s *simulation) checkSettled() {
 	s.checkSizes()
 	for _, p := range s.present() {
 		r := s.unit(p.shard)
-		if p.outdated {
+		if s.outdated(p) || p.server.Version != s.spec.Version {
 			s.fail("settled with %s outdated", p.name)
 		}
 		if p.server.Owns(r) {

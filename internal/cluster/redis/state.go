@@ -77,6 +77,8 @@ type Pod struct {
 	Outdated bool
 	// Stuck says why the pod cannot start, as Kubernetes puts it (ImagePullBackOff: ...); empty when nothing is wrong.
 	Stuck string
+	// Unready is since when the pod is not ready; zero: it is.
+	Unready time.Time
 	// Started is when the server's container was started; zero: it does not run.
 	Started time.Time
 	// HasRun says that the server of this pod has been running at some time, so that an ephemeral volume may hold data.

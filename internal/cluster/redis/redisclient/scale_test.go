@@ -16,23 +16,25 @@ import (
 )
 
 // scale does what the StatefulSet controller does: pods without room end, and their volumes stay.
-func (w *world) scale(step redis.ScaleShard) error {
-	w.sets[step.Shard] = step.To
-	for ordinal := step.To; ordinal < step.From; ordinal++ {
-		p := w.pods[cluster.Pod(cluster.ShardSet("carts", step.Shard), ordinal)]
-		w.terminate(p)
-		w.disks[p.name] = p.dir
-		w.change.Lock()
-		delete(w.pods, p.name)
-		w.change.Unlock()
+func (w *world) scale(step redis.ScaleShards) error {
+	for _, size := range step.Sets {
+		w.sets[size.Shard] = size.To
+		for ordinal := size.To; ordinal < size.From; ordinal++ {
+			p := w.pods[cluster.Pod(cluster.ShardSet("carts", size.Shard), ordinal)]
+			w.terminate(p)
+			w.disks[p.name] = p.dir
+			w.change.Lock()
+			delete(w.pods, p.name)
+			w.change.Unlock()
+		}
 	}
+	w.grow()
 	return nil
 }
 
-// replicas asks for another number of replicas and starts the pods that the sets get.
-func (w *world) replicas(n int32) {
+// grow starts the pods that the sets have got.
+func (w *world) grow() {
 	w.t.Helper()
-	w.cluster.Spec.ReplicasPerShard = ptr.To(n)
 	w.change.Lock()
 	fresh := w.ensure()
 	w.change.Unlock()
@@ -40,6 +42,13 @@ func (w *world) replicas(n int32) {
 		w.newIP(p)
 		w.start(p)
 	}
+}
+
+// replicas asks for another number of replicas and starts the pods that the sets get.
+func (w *world) replicas(n int32) {
+	w.t.Helper()
+	w.cluster.Spec.ReplicasPerShard = ptr.To(n)
+	w.grow()
 }
 
 // load is a client that writes one key after another over all shards, each once, and remembers what was acknowledged.

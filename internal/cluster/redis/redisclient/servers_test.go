@@ -86,6 +86,8 @@ type process struct {
 	cmd            *exec.Cmd
 	gate           string
 	started        time.Time
+	// version of the template that the pod was made from.
+	version string
 }
 
 const domain = "cluster.local"
@@ -232,7 +234,11 @@ func (w *world) start(p *process) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	decision := redis.Gate(redis.Disk{Nodes: string(nodes), Data: len(manifests) > 0})
+	disk := redis.Disk{Nodes: string(nodes), Data: len(manifests) > 0, Server: w.cluster.Spec.Version}
+	if disk.Data {
+		disk.Writer = w.writerOf(p, manifests[0])
+	}
+	decision := redis.Gate(disk)
 	p.gate = decision.Message
 	if !decision.Start {
 		w.t.Fatalf("the gate holds %s: %s", p.name, decision.Message)
@@ -242,8 +248,32 @@ func (w *world) start(p *process) {
 			w.t.Fatal(err)
 		}
 	}
+	if decision.SetAside {
+		if err := os.RemoveAll(filepath.Join(p.dir, redis.AppendDir)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 	w.writeFiles(p, decision.Admit)
+	p.version = w.cluster.Spec.Version
 	w.run(p)
+}
+
+// writerOf reads which version wrote what lies on the volume of a pod.
+func (w *world) writerOf(p *process, manifest string) string {
+	w.t.Helper()
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	head, err := os.ReadFile(filepath.Join(p.dir, redis.AppendDir, redis.BaseFile(string(text))))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	writer := redis.RDBWriter(head)
+	if writer == "" {
+		w.t.Errorf("%s does not tell who wrote it: %q", manifest, head[:min(len(head), 64)])
+	}
+	return writer
 }
 
 // run starts the process alone, as a restart in place does.
@@ -330,7 +360,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 	for _, p := range w.pods {
 		pod := redis.Pod{
 			Name: p.name, UID: p.name + "/" + p.ip, Shard: p.shard, Ordinal: p.ordinal, Addr: redis.Address{IP: p.ip, Port: redis.ClientPort}, Gate: p.gate,
-			Started: p.started,
+			Started: p.started, Outdated: p.version != w.cluster.Spec.Version, HasRun: true,
 		}
 		if p.cmd != nil {
 			c := w.connect(p)
@@ -356,8 +386,12 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 		}
 		return nil
 	}
-	if change, ok := step.(redis.ScaleShard); ok {
-		return w.scale(change)
+	switch s := step.(type) {
+	case redis.ScaleShards:
+		return w.scale(s)
+	case redis.Restart:
+		w.restart(s)
+		return nil
 	}
 	s, ok := step.(redis.ServerStep)
 	if !ok {

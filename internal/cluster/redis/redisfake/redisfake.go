@@ -49,6 +49,8 @@ type Server struct {
 	Up, Cut bool
 	// Refused keeps the server from copying its primary, as a network might.
 	Refused bool
+	// Version of the server. One cannot copy a primary of a later minor version, and loses what it has over the attempt.
+	Version string
 	// Shard is the one whose replication password the server has.
 	Shard int
 	// Data counts the writes that each range of slots holds.
@@ -113,8 +115,8 @@ func (n *Network) Now() time.Time { return n.now }
 func (n *Network) Add(a redis.Address, shard int) *Server {
 	n.ids++
 	s := &Server{
-		Shard: shard,
-		ID:    fmt.Sprintf("%08x", n.Rand.Uint32()) + fmt.Sprintf("%032d", n.ids), net: n, Addr: a,
+		Shard: shard, Version: "8.0.2",
+		ID: fmt.Sprintf("%08x", n.Rand.Uint32()) + fmt.Sprintf("%032d", n.ids), net: n, Addr: a,
 		Data: map[redis.Range]int{}, peers: map[string]*peer{},
 		greeting: map[redis.Address]time.Time{}, banned: map[string]time.Time{}, reports: map[string]map[string]time.Time{},
 	}
@@ -471,6 +473,10 @@ func (s *Server) replicate() {
 			s.transferred = time.Duration(s.net.Rand.IntN(6)) * Cron
 		}
 		if s.net.now.Sub(s.syncFrom) < s.transferred {
+			return
+		}
+		if redis.Older(s.Version, source.Version) && (len(s.Data) == 0 || s.net.Rand.IntN(2) == 0) {
+			s.Data, s.disk, s.synced, s.syncFrom = map[redis.Range]int{}, nil, false, time.Time{} // It takes no part of the stream, and cannot load the whole.
 			return
 		}
 		s.linkUp, s.synced = true, true
