@@ -37,6 +37,8 @@ type RedisKind struct {
 	budgets sync.Map
 	// meters count what has been moved in each cluster (by UID).
 	meters sync.Map
+	// scaled remembers how many pods each StatefulSet was given last, for the same reason (scaledKey -> scaledSet).
+	scaled sync.Map
 }
 
 type budgetKey struct {
@@ -210,6 +212,8 @@ func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b
 		return fmt.Errorf("read StatefulSet of shard %d: %w", shard, err)
 	case !metav1.IsControlledBy(live, o):
 		live = nil // Apply refuses it.
+	default:
+		k.correctSize(live)
 	}
 	set, err := b.Set(shard, live)
 	if err != nil {

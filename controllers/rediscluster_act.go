@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
-// Act carries out one step: commands to servers, the deletion of pods, or a change of budgets.
+// Act carries out one step: commands to servers, the deletion of pods and claims, or a change of budgets and StatefulSets.
 func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
 	case redis.Restart:
@@ -32,6 +32,10 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.withMovers(ctx, o, []server{{s.Pod, s.ID}}, func(m []redis.Mover) error { return s.Run(ctx, m[0]) })
 	case redis.DropShard:
 		return k.dropShard(ctx, o, s)
+	case redis.ScaleShards:
+		return k.scaleShards(ctx, o, s)
+	case redis.DeleteClaim:
+		return k.deleteClaim(ctx, o, s)
 	case redis.ServerStep:
 		return k.command(ctx, o, s.Calls())
 	}

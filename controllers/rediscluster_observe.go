@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -30,6 +31,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	s := redis.State{Now: k.Now(), Progress: k.meterOf(o).read(), Spec: redis.Spec{
 		Name: o.Name, Shards: int(o.Spec.Shards), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
 		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: memoryLimit(o.Spec.Resources),
+		DiscardClaims: redis.DiscardsClaims(o.Spec.Storage),
 	}}
 	if err := errors.Join(k.observeSets(ctx, o, &s), k.observeClaims(ctx, o, &s), k.observePods(ctx, o, &s)); err != nil {
 		return redis.State{}, err // Half a state would look like lost servers.
@@ -136,15 +138,14 @@ func (k *RedisKind) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, s
 		if err != nil || set.DeletionTimestamp != nil {
 			continue
 		}
-		replicas := 1
-		if set.Spec.Replicas != nil {
-			replicas = int(*set.Spec.Replicas)
-		}
+		k.correctSize(set)
 		guarded, err := k.guarded(ctx, o, shard)
 		if err != nil {
 			return err
 		}
-		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: replicas, UID: string(set.UID), Guarded: guarded})
+		s.Sets = append(s.Sets, redis.Set{
+			Shard: shard, Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), UID: string(set.UID), ResourceVersion: set.ResourceVersion, Guarded: guarded,
+		})
 		s.Spec.StorageChanged = s.Spec.StorageChanged || redis.StorageChanged(o.Spec.Storage, set)
 	}
 	return nil
@@ -179,7 +180,10 @@ func (k *RedisKind) claims(ctx context.Context, o *v1alpha1.RedisCluster) ([]red
 			continue
 		}
 		orphan := slices.ContainsFunc(c.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == "StatefulSet" && !live[r.UID] })
-		out = append(out, redis.Claim{Name: c.Name, Shard: shard, Ordinal: ordinal, Leaving: c.DeletionTimestamp != nil || orphan})
+		out = append(out, redis.Claim{
+			Name: c.Name, UID: string(c.UID), ResourceVersion: c.ResourceVersion,
+			Shard: shard, Ordinal: ordinal, Leaving: c.DeletionTimestamp != nil || orphan,
+		})
 	}
 	return out, nil
 }
@@ -230,6 +234,7 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		Deleting: pod.DeletionTimestamp != nil,
 		Ready:    podReady(pod),
 		Stuck:    stuck(pod),
+		Unready:  unreadySince(pod),
 		Started:  startedAt(pod, redis.ContainerServer),
 		HasRun:   hasRun(pod, redis.ContainerServer),
 		Gate:     gateRemark(pod),
@@ -238,6 +243,21 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		p.Addr = redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}
 	}
 	return p
+}
+
+// unreadySince is when a pod became what it is when it is not ready; zero when it is.
+func unreadySince(pod *corev1.Pod) time.Time {
+	since := pod.CreationTimestamp.Time
+	for _, c := range pod.Status.Conditions {
+		switch {
+		case c.Type != corev1.PodReady:
+		case c.Status == corev1.ConditionTrue:
+			return time.Time{}
+		case !c.LastTransitionTime.IsZero():
+			since = c.LastTransitionTime.Time
+		}
+	}
+	return since
 }
 
 // startedAt is when a container that runs was started; zero when it does not run.

@@ -74,9 +74,23 @@ func (k *RedisKind) shards(ctx context.Context, o *v1alpha1.RedisCluster) ([]int
 
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=delete
 
-// dropShard deletes the StatefulSet of a shard, just the one that was decided on, after its budget.
+// dropShard deletes the StatefulSet of a shard, just the one that was decided on, after its claims and its budget: all keys are
+// elsewhere, and what is left on the disks could only be mistaken for them. Kubernetes keeps the claims until the pods have ended.
 func (k *RedisKind) dropShard(ctx context.Context, o *v1alpha1.RedisCluster, s redis.DropShard) error {
+	claims, err := k.claims(ctx, o)
+	if err != nil {
+		return err
+	}
+	for _, c := range claims {
+		if c.Shard != s.Shard || c.Leaving {
+			continue
+		}
+		if err := k.deleteClaim(ctx, o, redis.DeleteClaim{Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion}); err != nil {
+			return err
+		}
+	}
 	uid, name := types.UID(s.UID), cluster.ShardSet(o.Name, s.Shard)
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: objectMeta(o, name)}
 	if err := k.Delete(ctx, budget); client.IgnoreNotFound(err) != nil {

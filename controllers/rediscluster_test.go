@@ -123,6 +123,7 @@ func (s *redisStage) kubelet(ctx context.Context) {
 	}
 	for i := range sets.Items {
 		set := &sets.Items[i]
+		s.evict(ctx, set)
 		for ordinal := range int(*set.Spec.Replicas) {
 			name := cluster.Pod(set.Name, ordinal)
 			var pod corev1.Pod
@@ -133,6 +134,20 @@ func (s *redisStage) kubelet(ctx context.Context) {
 				s.t.Fatal(err)
 			}
 		}
+	}
+}
+
+// evict deletes the pods that a StatefulSet has no room for.
+func (s *redisStage) evict(ctx context.Context, set *appsv1.StatefulSet) {
+	s.t.Helper()
+	for ordinal := int(*set.Spec.Replicas); s.servers[cluster.Pod(set.Name, ordinal)] != nil; ordinal++ {
+		name := cluster.Pod(set.Name, ordinal)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: name}}
+		if err := client.IgnoreNotFound(s.api.Client.Delete(ctx, pod)); err != nil {
+			s.t.Fatal(err)
+		}
+		s.net.Remove(s.servers[name])
+		delete(s.servers, name)
 	}
 }
 
@@ -154,6 +169,7 @@ func (s *redisStage) run(ctx context.Context, set *appsv1.StatefulSet, name stri
 	if server := s.servers[name]; server != nil {
 		server.Stop()
 		server.Start(addr)
+		server.Version = versionOf(set)
 		return
 	}
 	shard, err := strconv.Atoi(set.Labels[v1alpha1.LabelShard])
@@ -161,6 +177,17 @@ func (s *redisStage) run(ctx context.Context, set *appsv1.StatefulSet, name stri
 		s.t.Fatal(err)
 	}
 	s.servers[name] = s.net.Add(addr, shard, name+".carts-peers")
+	s.servers[name].Version = versionOf(set)
+}
+
+// versionOf is the version that the template of a StatefulSet is for.
+func versionOf(set *appsv1.StatefulSet) string {
+	for _, arg := range set.Spec.Template.Spec.InitContainers[0].Args {
+		if version, ok := strings.CutPrefix(arg, "--version="); ok {
+			return version
+		}
+	}
+	return ""
 }
 
 func (s *redisStage) pass() {
@@ -275,25 +302,99 @@ func TestARedisClusterDoesNotTakeWhatBelongsToOthers(t *testing.T) {
 	}
 }
 
-func TestTheNumberOfPodsOfALiveRedisShardStays(t *testing.T) {
-	s := newRedisStage(t, redisCluster())
+// TestTheReplicasOfARedisClusterChange: the sets follow, the claims of pods that left go as well, and the spec is followed also
+// where the cache has not heard of the last step yet.
+func TestTheReplicasOfARedisClusterChange(t *testing.T) {
+	o := redisCluster()
+	policy := v1alpha1.DeletionDelete
+	o.Spec.Storage.DeletionPolicy = &policy
+	s := newRedisStage(t, o)
 	s.settle()
-	o := s.cluster()
+	if err := s.api.Create(t.Context(), redisClaim(o, "data-carts-1-1")); err != nil {
+		t.Fatal(err)
+	}
+	for _, replicas := range []int32{2, 0, 1} {
+		o := s.cluster()
+		o.Spec.ReplicasPerShard = &replicas
+		if err := s.api.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		s.pass()
+		s.settle()
+		if n := len(s.uids()); n != 3*(1+int(replicas)) {
+			t.Errorf("%d pods with %d replicas", n, replicas)
+		}
+		if got, want := s.cluster().Status.Ready, fmt.Sprintf("%[1]d/%[1]d", 3*(1+replicas)); got != want {
+			t.Errorf("ready %s, want %s", got, want)
+		}
+		if replicas > 0 {
+			continue
+		}
+		if err := s.api.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "data-carts-1-1"}, &corev1.PersistentVolumeClaim{}); !apierrors.IsNotFound(err) {
+			t.Errorf("the claim of a pod that left: %v", err)
+		}
+	}
+}
+
+// TestARedisClusterWithoutReplicasIsUpgraded: no primary is restarted, and no pod is left over.
+func TestARedisClusterWithoutReplicasIsUpgraded(t *testing.T) {
+	o := redisCluster()
 	none := int32(0)
-	o.Spec.ReplicasPerShard = &none
+	o.Spec.ReplicasPerShard, o.Spec.Storage = &none, nil
+	s := newRedisStage(t, o)
+	s.settle()
+	o = s.cluster()
+	o.Spec.Version = "8.2.1"
 	if err := s.api.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	for range 5 {
-		s.pass()
+	old := s.uids()
+	s.pass()
+	s.settle()
+	for pod, role := range s.deleted {
+		if role != v1alpha1.RedisReplica {
+			t.Errorf("pod %s was deleted while it was a %s", pod, role)
+		}
 	}
-	if n := len(s.uids()); n != 6 {
-		t.Errorf("%d pods are left of 6", n)
+	now := s.uids()
+	if len(now) != 3 || s.cluster().Status.CurrentVersion != "8.2.1" || s.cluster().Status.Ready != "3/3" {
+		t.Errorf("%d pods of version %s, %s ready", len(now), s.cluster().Status.CurrentVersion, s.cluster().Status.Ready)
 	}
-	c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
-	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != redis.ReasonLayout {
-		t.Errorf("stalled: %+v", c)
+	for pod, uid := range now {
+		if old[pod] == uid {
+			t.Errorf("pod %s was not restarted", pod)
+		}
 	}
+}
+
+// TestAStatefulSetOfTheCacheHasTheSizeThatItWasGiven: to apply what an old one says would undo the step.
+func TestAStatefulSetOfTheCacheHasTheSizeThatItWasGiven(t *testing.T) {
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	old := s.set("carts-0")
+	kind := s.loop.Kind.(*RedisKind)
+	err := kind.scaleShard(t.Context(), s.cluster(), redis.SetSize{Shard: 0, From: 2, To: 1, UID: string(old.UID), ResourceVersion: old.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind.correctSize(old)
+	if *old.Spec.Replicas != 1 || *s.set("carts-0").Spec.Replicas != 1 {
+		t.Errorf("the set of the cache has %d pods, the real one %d; want 1", *old.Spec.Replicas, *s.set("carts-0").Spec.Replicas)
+	}
+	// What was decided on an old set is not done to a newer one.
+	err = kind.scaleShard(t.Context(), s.cluster(), redis.SetSize{Shard: 0, From: 2, To: 3, UID: string(old.UID), ResourceVersion: old.ResourceVersion})
+	if got := s.set("carts-0"); err != nil || *got.Spec.Replicas != 1 {
+		t.Errorf("%d pods, %v", *got.Spec.Replicas, err)
+	}
+}
+
+func (s *redisStage) set(name string) *appsv1.StatefulSet {
+	s.t.Helper()
+	var set appsv1.StatefulSet
+	if err := s.api.Get(s.t.Context(), types.NamespacedName{Namespace: "default", Name: name}, &set); err != nil {
+		s.t.Fatal(err)
+	}
+	return &set
 }
 
 // TestABudgetAllowsNoEvictionsWhileAReplicaIsNotInSync: neither does Ensure take that back, nor does it cost a write when

@@ -30,9 +30,9 @@ type RedisClusterSpec struct {
 	// +default="redis"
 	Engine *RedisEngine `json:"engine,omitempty"`
 	// version of the engine, for example 8.0.2. Supported: redis 7.0, 7.2, 7.4
-	// and 8.x, valkey 8.x and 9.x. It may change within its minor version.
+	// and 8.x, valkey 8.x and 9.x. It may change to any later one, and back to
+	// an earlier minor version while no primary runs the later one.
 	// +required
-	// +kubebuilder:validation:XValidation:rule=`oldSelf.split('.').size() != 3 || self.startsWith(oldSelf.split('.')[0] + '.' + oldSelf.split('.')[1] + '.')`,message="spec.version can change within its minor version only (for example 8.0.1 to 8.0.2): other upgrades are not part of this release"
 	// +kubebuilder:validation:MaxLength=32
 	Version string `json:"version"`
 	// shards is the number of primaries that the 16384 hash slots are spread
@@ -45,10 +45,10 @@ type RedisClusterSpec struct {
 	Shards int32 `json:"shards"`
 	// replicasPerShard is the number of copies of each primary, from 0 to 5.
 	// With 0, a lost primary takes its slots out of service until it is back. It
-	// cannot change yet. Default: 1.
+	// may change at any time; the pods with the highest ordinals leave. Default:
+	// 1.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self >= 0 && self <= 5`,message="spec.replicasPerShard must be from 0 to 5"
-	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="spec.replicasPerShard cannot change yet: scaling an existing cluster is not part of this release; create a new cluster with the wanted number"
 	// +default=1
 	ReplicasPerShard *int32 `json:"replicasPerShard,omitempty"`
 	// image overrides the container image. It must hold the engine of the given

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -70,6 +71,7 @@ func (g redisGate) run() (message string, err error) {
 	if err != nil {
 		return "", err
 	}
+	disk.Server = g.version
 	decision := redis.Gate(disk)
 	if !decision.Start {
 		return "", fmt.Errorf("the server is held back: %s", decision.Message)
@@ -80,7 +82,22 @@ func (g redisGate) run() (message string, err error) {
 			return "", fmt.Errorf("set %s aside: %w", redis.NodesFile, err)
 		}
 	}
+	if decision.SetAside {
+		if err := setAppendFilesAside(g.dataDir); err != nil {
+			return "", err
+		}
+	}
 	return decision.Message, g.writeConfig(decision.Admit)
+}
+
+// setAppendFilesAside moves append-only files out of the way of the server. There is room for one such copy at a time.
+func setAppendFilesAside(dir string) error {
+	from := filepath.Join(dir, redis.AppendDir)
+	to := from + ".set-aside"
+	if err := errors.Join(os.RemoveAll(to), os.Rename(from, to)); err != nil {
+		return fmt.Errorf("set the append-only files aside: %w", err)
+	}
+	return nil
 }
 
 func (g redisGate) writeConfig(admitReplicas bool) error {
@@ -123,25 +140,51 @@ func readDisk(dir string) (redis.Disk, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return redis.Disk{}, fmt.Errorf("read %s: %w", redis.NodesFile, err)
 	}
-	data, err := hasData(dir)
-	return redis.Disk{Nodes: strings.TrimSpace(string(nodes)), Data: data}, err
+	disk := redis.Disk{Nodes: strings.TrimSpace(string(nodes))}
+	disk.Data, disk.Writer, err = readData(dir)
+	return disk, err
 }
 
-// hasData tells whether there are append-only files that the server would load. The manifest lists them; without it the
-// server starts empty, whatever else lies around. A dump is such a thing: replicas leave one behind when they sync.
-func hasData(dir string) (bool, error) {
-	found, err := filepath.Glob(filepath.Join(dir, redis.AppendDir, "*.manifest"))
+// readData tells whether there are append-only files that the server would load, and which version wrote them. The manifest
+// lists them; without it the server starts empty, whatever else lies around. A dump is such a thing: replicas leave one
+// behind when they sync.
+func readData(dir string) (found bool, writer string, err error) {
+	manifests, err := filepath.Glob(filepath.Join(dir, redis.AppendDir, "*.manifest"))
 	if err != nil {
-		return false, fmt.Errorf("look for append-only files: %w", err)
+		return false, "", fmt.Errorf("look for append-only files: %w", err)
 	}
-	for _, name := range found {
-		info, err := os.Stat(name)
+	for _, name := range manifests {
+		manifest, err := os.ReadFile(name) //nolint:gosec // a path of our own pod
 		if err != nil {
-			return false, fmt.Errorf("look at %s: %w", name, err)
+			return false, "", fmt.Errorf("read %s: %w", name, err)
 		}
-		if info.Size() > 0 {
-			return true, nil
+		if len(manifest) == 0 {
+			continue
 		}
+		writer, err := writerOf(filepath.Join(dir, redis.AppendDir), string(manifest))
+		return true, writer, err
 	}
-	return false, nil
+	return false, "", nil
+}
+
+// writerOf reads the version of the server that wrote the base of the append-only files, empty when it does not tell.
+func writerOf(dir, manifest string) (string, error) {
+	base := redis.BaseFile(manifest)
+	if base == "" {
+		return "", nil
+	}
+	f, err := os.Open(filepath.Join(dir, filepath.Base(base))) //nolint:gosec // a path of our own pod
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil // What is missing is for the server to complain about.
+	}
+	if err != nil {
+		return "", fmt.Errorf("open %s: %w", base, err)
+	}
+	defer func() { _ = f.Close() }() // Nothing was written.
+	head := make([]byte, 128)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return "", fmt.Errorf("read %s: %w", base, err)
+	}
+	return redis.RDBWriter(head[:n]), nil
 }

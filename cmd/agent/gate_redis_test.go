@@ -131,3 +131,24 @@ func TestRedisGateHolds(t *testing.T) {
 		})
 	}
 }
+
+// TestRedisGateSetsAsideWhatTheServerCannotRead: a replica whose upgrade was set back.
+func TestRedisGateSetsAsideWhatTheServerCannotRead(t *testing.T) {
+	g := redisPod(t)
+	files := filepath.Join(g.dataDir, redis.AppendDir)
+	for range 2 { // The second time something has been set aside before.
+		write(t, filepath.Join(g.dataDir, redis.NodesFile), strings.Replace(ownsSlots, "master - 0 0 3 connected 0-5460", "slave ab 0 0 3 connected", 1))
+		write(t, filepath.Join(files, "appendonly.aof.manifest"), "file appendonly.aof.1.base.rdb seq 1 type b\n")
+		write(t, filepath.Join(files, "appendonly.aof.1.base.rdb"), "REDIS0012\xfa\x09redis-ver\x058.2.1\xff")
+		message, err := g.run()
+		if err != nil || !strings.Contains(message, "written by version 8.2.1, which 8.0.2 cannot read") {
+			t.Fatalf("%q, %v", message, err)
+		}
+		if _, err := os.Stat(files); err == nil {
+			t.Error("the files are still in place")
+		}
+		if _, err := os.Stat(filepath.Join(files+".set-aside", "appendonly.aof.1.base.rdb")); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -55,7 +55,7 @@ func (v *view) shardRead(shard int) bool {
 			return false
 		}
 	}
-	return len(v.shards[shard]) >= v.Spec.Copies()
+	return len(v.shards[shard]) >= v.size(shard)
 }
 
 // deposeEmpty hands a shard whose primary came back empty in place to the replica that has most of its data. An ordinary
@@ -74,11 +74,26 @@ func deposeEmpty(v *view) (cluster.Plan, bool) {
 			return cluster.Refuse(ReasonNoMajority,
 				"%s came back with %d keys and %s holds %d, but only %d of %d primaries can vote on who is to own shard %d: run CLUSTER FAILOVER TAKEOVER on %s",
 				primary.Name, primary.Node.Keys, best.Name, best.Node.Keys, v.primaries(), v.voting(), shard, best.Name)
+		case !v.knownToVoters(best):
+			continue
 		}
 		return cluster.Do(Elect{shard, primary.Node.ID, best.Name},
 			"%s owns the slots of shard %d and came back with %d keys; %s holds %d", primary.Name, shard, primary.Node.Keys, best.Name, best.Node.Keys)
 	}
 	return cluster.Pass()
+}
+
+// knownToVoters tells whether a majority of the primaries knows a replica: nobody votes for a stranger.
+func (v *view) knownToVoters(replica *Pod) bool {
+	n := 0
+	for shard := range v.shards {
+		if p := v.primary(shard); p != nil {
+			if _, ok := p.Node.Peer(replica.Node.ID); ok {
+				n++
+			}
+		}
+	}
+	return 2*n > v.voting()
 }
 
 // primaries counts the shards whose primary could be read.

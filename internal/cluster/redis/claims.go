@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"slices"
+
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -17,7 +19,7 @@ func settleClaims(v *view) (cluster.Plan, bool) {
 		switch {
 		case c.Leaving:
 			return cluster.Wait(ReasonStarting, later, "claim %s is being deleted; a pod that holds it has to be deleted, too", c.Name)
-		case c.Shard >= v.Spec.Shards || c.Ordinal >= v.Spec.Copies():
+		case c.Shard >= len(v.shards) || c.Ordinal >= v.size(c.Shard):
 			over = append(over, c)
 		}
 	}
@@ -37,4 +39,36 @@ func (v *view) anyOwnerMissing() bool {
 		}
 	}
 	return false
+}
+
+// DeleteClaim deletes the claim of a pod that has left, if it still is the one that was decided on.
+type DeleteClaim struct{ Name, UID, ResourceVersion string }
+
+// ReasonDeleteClaim is the reason of DeleteClaim.
+const ReasonDeleteClaim = "DeletingClaim"
+
+// Reason names the step.
+func (DeleteClaim) Reason() string { return ReasonDeleteClaim }
+
+func (s DeleteClaim) String() string { return "delete claim " + s.Name }
+
+// discardClaims deletes the claims of pods that have left, where the data is to go with its pods. All servers are well here,
+// so that nobody needs what is in them. Where it is to stay, a pod that comes back finds its old disk, and copies its
+// primary anew.
+func discardClaims(v *view) (cluster.Plan, bool) {
+	if !v.Spec.DiscardClaims {
+		return cluster.Pass()
+	}
+	for _, c := range v.Claims {
+		if c.Shard >= len(v.shards) || c.Ordinal < v.size(c.Shard) || c.Leaving || v.leaves(c.Shard, c.Ordinal) {
+			continue
+		}
+		return cluster.Do(DeleteClaim{c.Name, c.UID, c.ResourceVersion}, "claim %s holds a copy of the data whose pod has left", c.Name)
+	}
+	return cluster.Pass()
+}
+
+// leaves tells whether a pod that no StatefulSet has room for exists yet.
+func (v *view) leaves(shard, ordinal int) bool {
+	return slices.ContainsFunc(v.leavers, func(p Pod) bool { return p.Shard == shard && p.Ordinal == ordinal })
 }

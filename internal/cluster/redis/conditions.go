@@ -122,7 +122,7 @@ func Status(s State, out *v1alpha1.RedisClusterStatus) {
 		out.Shards = append(out.Shards, row)
 	}
 	out.Resharding = v.resharding()
-	out.Ready = fmt.Sprintf("%d/%d", ready, v.expected())
+	out.Ready = fmt.Sprintf("%d/%d", ready, v.pods())
 	out.Slots = fmt.Sprintf("%d/%d", Union(covered...).Count(), SlotCount)
 	out.CurrentVersion = cmp.Or(v.lowestVersion(), out.CurrentVersion)
 }

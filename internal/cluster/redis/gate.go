@@ -1,6 +1,9 @@
 package redis
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Disk is what the start gate finds in the data directory.
 type Disk struct {
@@ -8,6 +11,8 @@ type Disk struct {
 	Nodes string
 	// Data says that there are append-only files.
 	Data bool
+	// Writer is the version of the server that wrote them, empty when it is not known. Server is the version to be started.
+	Writer, Server string
 }
 
 // Decision is what the start gate does about a pod.
@@ -16,6 +21,8 @@ type Decision struct {
 	Start bool
 	// Retire sets nodes.conf aside first, so that the server starts as a new, empty node.
 	Retire bool
+	// SetAside moves the append-only files out of the way first, because the server cannot read them.
+	SetAside bool
 	// Admit lets other servers copy this one from the start. One that has nothing to give must wait until the operator
 	// has decided what it is: at the address of a dead primary, the replicas of that one would copy its emptiness.
 	Admit bool
@@ -40,6 +47,12 @@ func Gate(d Disk) Decision {
 	switch {
 	case err != nil:
 		return Decision{Message: fmt.Sprintf("%s cannot be read (%v): restore the file, or empty the volume to have the data copied from the shard's other servers", NodesFile, err)}
+	case d.Data && Older(d.Server, d.Writer) && !self.Replica && len(self.Slots) > 0:
+		return Decision{Message: fmt.Sprintf("node %s owns slots %s, and its data was written by version %s, which %s cannot read: set spec.version to %s or later",
+			short(self.ID), self.Slots, d.Writer, d.Server, d.Writer)}
+	case d.Data && Older(d.Server, d.Writer):
+		return Decision{Start: true, SetAside: true, Message: fmt.Sprintf(
+			"its copy was written by version %s, which %s cannot read: it is set aside, and the primary's data is copied anew", d.Writer, d.Server)}
 	case d.Data || self.Replica || len(self.Slots) == 0:
 		return Decision{Start: true, Admit: d.Data && (self.Replica || len(self.Slots) > 0)}
 	}
@@ -58,4 +71,38 @@ func ownLine(text string) (Peer, error) {
 		}
 	}
 	return Peer{}, fmt.Errorf("no line is marked myself")
+}
+
+// BaseFile finds the name of the base file in a manifest of append-only files: "file NAME seq NUMBER type b".
+func BaseFile(manifest string) string {
+	for line := range strings.Lines(manifest) {
+		if f := strings.Fields(line); len(f) >= 6 && f[0] == "file" && f[4] == "type" && f[5] == "b" {
+			return f[1]
+		}
+	}
+	return ""
+}
+
+// RDBWriter reads the version of the server that wrote a dump out of the beginning of it: the first of its auxiliary fields
+// (rdbSaveInfoAuxFields in the server's source), after a magic of nine bytes. It is empty where there is none.
+func RDBWriter(head []byte) string {
+	const magic, auxiliary = 9, 0xfa
+	if len(head) <= magic || head[magic] != auxiliary {
+		return ""
+	}
+	name, rest := shortString(head[magic+1:])
+	value, _ := shortString(rest)
+	if name != "redis-ver" && name != "valkey-ver" {
+		return ""
+	}
+	return value
+}
+
+// shortString reads a string of up to 63 bytes as a dump holds it: its length in one byte, and its bytes.
+func shortString(b []byte) (text string, rest []byte) {
+	if len(b) == 0 || b[0] > 63 || len(b) <= int(b[0]) {
+		return "", nil
+	}
+	n := 1 + int(b[0])
+	return string(b[1:n]), b[n:]
 }

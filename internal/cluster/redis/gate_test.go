@@ -15,16 +15,22 @@ func TestGate(t *testing.T) {
 		message string
 	}{
 		"an empty disk starts a new node that nobody copies yet":  {Disk{}, Decision{Start: true}, ""},
-		"a primary with its data starts":                          {Disk{line("master", "0-5460"), true}, Decision{Start: true, Admit: true}, ""},
-		"a replica with its data starts":                          {Disk{line("slave", ""), true}, Decision{Start: true, Admit: true}, ""},
-		"a replica without data starts and copies":                {Disk{line("slave", ""), false}, Decision{Start: true}, ""},
-		"a node without slots and data starts":                    {Disk{line("master", ""), false}, Decision{Start: true}, ""},
-		"a node without slots starts as it did the first time":    {Disk{line("master", ""), true}, Decision{Start: true}, ""},
-		"a primary without its data gives up its identity":        {Disk{line("master", "0-5460"), false}, Decision{Start: true, Retire: true}, "its data is gone"},
-		"data without identity is held":                           {Disk{"", true}, Decision{}, "no nodes.conf"},
-		"an identity that cannot be read is held":                 {Disk{"garbage", true}, Decision{}, "cannot be read"},
-		"an identity without the node itself is held":             {Disk{"vars currentEpoch 6 lastVoteEpoch 0", true}, Decision{}, "cannot be read"},
-		"a primary that was migrating slots keeps them with data": {Disk{line("master", "0-5460 [93->-ab]"), true}, Decision{Start: true, Admit: true}, ""},
+		"a primary with its data starts":                          {Disk{Nodes: line("master", "0-5460"), Data: true}, Decision{Start: true, Admit: true}, ""},
+		"a replica with its data starts":                          {Disk{Nodes: line("slave", ""), Data: true}, Decision{Start: true, Admit: true}, ""},
+		"a replica without data starts and copies":                {Disk{Nodes: line("slave", ""), Data: false}, Decision{Start: true}, ""},
+		"a node without slots and data starts":                    {Disk{Nodes: line("master", ""), Data: false}, Decision{Start: true}, ""},
+		"a node without slots starts as it did the first time":    {Disk{Nodes: line("master", ""), Data: true}, Decision{Start: true}, ""},
+		"a primary without its data gives up its identity":        {Disk{Nodes: line("master", "0-5460"), Data: false}, Decision{Start: true, Retire: true}, "its data is gone"},
+		"data without identity is held":                           {Disk{Nodes: "", Data: true}, Decision{}, "no nodes.conf"},
+		"an identity that cannot be read is held":                 {Disk{Nodes: "garbage", Data: true}, Decision{}, "cannot be read"},
+		"an identity without the node itself is held":             {Disk{Nodes: "vars currentEpoch 6 lastVoteEpoch 0", Data: true}, Decision{}, "cannot be read"},
+		"a primary that was migrating slots keeps them with data": {Disk{Nodes: line("master", "0-5460 [93->-ab]"), Data: true}, Decision{Start: true, Admit: true}, ""},
+		"a replica starts anew over a copy that it cannot read": {
+			Disk{line("slave", ""), true, "8.2.1", "8.0.2"}, Decision{Start: true, SetAside: true}, "written by version 8.2.1, which 8.0.2 cannot read",
+		},
+		"a primary is held over data that it cannot read": {Disk{line("master", "0-5460"), true, "9.0.1", "8.1.1"}, Decision{}, "set spec.version to 9.0.1 or later"},
+		"a patch is no other version":                     {Disk{line("slave", ""), true, "8.0.3", "8.0.2"}, Decision{Start: true, Admit: true}, ""},
+		"newer servers read older data":                   {Disk{line("slave", ""), true, "7.0.15", "8.0.2"}, Decision{Start: true, Admit: true}, ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -37,5 +43,27 @@ func TestGate(t *testing.T) {
 				t.Errorf("%+v, want %+v", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestWhoWroteADump(t *testing.T) {
+	for name, tc := range map[string]struct{ head, want string }{
+		"redis":          {"REDIS0012\xfa\x09redis-ver\x058.0.2\xfa\x0aredis-bits", "8.0.2"},
+		"valkey":         {"VALKEY080\xfa\x0avalkey-ver\x059.1.2\xfa\x0aredis-bits", "9.1.2"},
+		"another field":  {"REDIS0012\xfa\x0aredis-bits\x0264", ""},
+		"no field":       {"REDIS0012\xff", ""},
+		"cut short":      {"REDIS0012\xfa\x09redis-ver\x058.0", ""},
+		"commands":       {"*2\r\n$6\r\nSELECT\r\n", ""},
+		"nothing at all": {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := RDBWriter([]byte(tc.head)); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+	manifest := "file appendonly.aof.1.base.rdb seq 1 type h\nfile appendonly.aof.2.base.rdb seq 2 type b\nfile appendonly.aof.2.incr.aof seq 2 type i startoffset 0\n"
+	if got := BaseFile(manifest); got != "appendonly.aof.2.base.rdb" {
+		t.Errorf("base file %q", got)
 	}
 }

@@ -60,7 +60,7 @@ func (p *Pod) looksCopiedBy(o *Pod) bool { return o != p && o.Ready && o.Node !=
 
 // copied tells whether a shard has all of its pods, and all replicas follow the primary.
 func (v *view) copied(shard int, primary *Pod) bool {
-	return len(v.shards[shard]) >= v.Spec.Copies() && !slices.ContainsFunc(v.shards[shard], func(p *Pod) bool {
+	return len(v.shards[shard]) >= v.size(shard) && !slices.ContainsFunc(v.shards[shard], func(p *Pod) bool {
 		return p != primary && (p.Node == nil || !p.follows(primary))
 	})
 }

@@ -39,6 +39,7 @@ const (
 	ReasonGossip          = "WaitingForGossip"
 	ReasonSync            = "WaitingForReplicas"
 	ReasonDisk            = "WaitingForDisk"
+	ReasonLeaving         = "PodsLeaving"
 	ReasonElection        = "WaitingForElection"
 	ReasonIslands         = "SeparateClusters"
 	ReasonShardLost       = "ShardLost"
@@ -49,7 +50,8 @@ const (
 	ReasonForeignSlots    = "SlotsInForeignShard"
 	ReasonKeysNoSlots     = "KeysWithoutSlots"
 	ReasonLayout          = "LayoutChangeUnsupported"
-	ReasonVersion         = "VersionChangeUnsupported"
+	ReasonVersion         = "VersionMismatch"
+	ReasonCanary          = "CanaryFailed"
 	ReasonStorage         = "StorageChangeUnsupported"
 	ReasonUnsafeRestart   = "RestartWouldLoseData"
 )
@@ -70,10 +72,13 @@ func Next(s State) cluster.Plan {
 		restartBroken, restartMisled,
 		guard,
 		refuseUnelected,
+		shrink,
+		refuseCanary,
 		waitForAll,
 		settleClaims,
 		setConfigEpochs,
 		introduce,
+		reacquaint,
 		waitForElection,
 		promoteHeir,
 		mergeOwners,
@@ -83,14 +88,17 @@ func Next(s State) cluster.Plan {
 		addSlots,
 		refuseUnassigned,
 		waitForGossip,
+		refuseVersion, refuseUnsynced,
 		waitForReplicas,
+		discardClaims,
 		refuseChange,
 		dropShard,
 		restartReplicas,
 		failOver,
-		restartPrimary,
+		surge,
 		waitForReady,
 		moveSlots,
+		waitForLeavers,
 		refuseStorage,
 	)
 }
@@ -105,7 +113,7 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 			return cluster.Wait(ReasonUnreachable, later, "pod %s cannot start: %s", p.Name, p.Stuck)
 		}
 	}
-	wanted := v.expected()
+	wanted := v.pods()
 	switch {
 	case v.layoutDiffers() && len(v.read) == len(v.Pods) && v.formed:
 		return refuseLayout(v)
@@ -155,46 +163,13 @@ func refuseChange(v *view) (cluster.Plan, bool) {
 	if v.layoutDiffers() {
 		return refuseLayout(v)
 	}
-	if p := v.otherLine(); p != nil {
-		return cluster.Refuse(ReasonVersion, "pod %s runs version %s and spec.version is %s: only the patch version can change; set it back",
-			p.Name, p.Node.Version, v.Spec.Version)
-	}
 	return cluster.Pass()
 }
 
-// otherLine is a pod that shows that the specification asks for another minor version than the cluster has; nil when
-// there is none. An outdated pod that differs from the others is what is left of a change that was set back.
-func (v *view) otherLine() *Pod {
-	var other *Pod
-	same := false
-	for _, p := range v.read {
-		switch {
-		case samePatchLine(p.Node.Version, v.Spec.Version):
-			same = true
-		case !p.Outdated:
-			return p
-		default:
-			other = p
-		}
-	}
-	if same {
-		return nil
-	}
-	return other
-}
-
-// refuseLayout names what differs: a StatefulSet that somebody scaled is scaled back, a specification is set back.
+// refuseLayout names what differs.
 func refuseLayout(v *view) (cluster.Plan, bool) {
-	for _, set := range v.Sets {
-		if set.Replicas != v.Spec.Copies() {
-			return cluster.Refuse(ReasonLayout,
-				"StatefulSet %[1]s has %[2]d pods and the specification asks for %[3]d: scale it back to %[3]d, or set spec.replicasPerShard back if that was changed",
-				cluster.ShardSet(v.Spec.Name, set.Shard), set.Replicas, v.Spec.Copies())
-		}
-	}
 	return cluster.Refuse(ReasonLayout,
-		"the cluster does not have the %d shards of %d pods that the specification asks for: set spec.shards and spec.replicasPerShard back",
-		v.Spec.Shards, v.Spec.Copies())
+		"the cluster does not have the %d shards that the specification asks for: set spec.shards back", v.Spec.Shards)
 }
 
 func refuseStorage(v *view) (cluster.Plan, bool) {

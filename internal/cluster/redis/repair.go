@@ -80,12 +80,33 @@ func reintroduce(v *view) (cluster.Plan, bool) {
 }
 
 // needIntroduction tells whether gossip cannot bring two nodes together by itself: both would look in the wrong place.
-// Where one has the right address it calls, and the other learns from the call, if it knows the caller: it may have been told to
-// forget it. That a link counts as connected proves nothing: it does so from the first attempt on.
+// Where one has the right address it calls, and the other learns from the call. That a link counts as connected proves
+// nothing: it does so from the first attempt on.
 func needIntroduction(a, b *Pod) bool {
-	_, knowsA := b.Node.Peer(a.Node.ID)
-	_, knowsB := a.Node.Peer(b.Node.ID)
-	return (!canFind(a.Node, b) || !knowsA) && (!canFind(b.Node, a) || !knowsB)
+	return !canFind(a.Node, b) && !canFind(b.Node, a)
+}
+
+// reacquaint introduces a node that was told to be forgotten and is back with its old disk: it calls on the others, and they
+// do not listen to a stranger. The ban lasts for a minute, in which the servers drop it again (since Redis 7.2 they tell each
+// other about bans), so that nothing more urgent may wait for this.
+func reacquaint(v *view) (cluster.Plan, bool) {
+	var step Meet
+	for i, p := range v.read {
+		for _, other := range v.read[i+1:] {
+			_, knows := p.Node.Peer(other.Node.ID)
+			_, known := other.Node.Peer(p.Node.ID)
+			if knows != known && !p.Node.shakesHandsWith(other.Addr) && !other.Node.shakesHandsWith(p.Addr) {
+				step.Pairs = append(step.Pairs, Introduction{p.Name, other.Name, other.Addr})
+			}
+		}
+	}
+	step.Pairs = thin(step.Pairs, len(v.read))
+	if len(step.Pairs) == 0 {
+		return cluster.Pass()
+	}
+	plan, ok := cluster.Do(step, "nodes that had left are back: the others know them again a minute after they had forgotten them at the latest")
+	plan.After = later
+	return plan, ok
 }
 
 func canFind(n *Node, p *Pod) bool {
@@ -150,9 +171,9 @@ func restartMisled(v *view) (cluster.Plan, bool) {
 			continue
 		}
 		for _, p := range pods {
-			if misled(p, v.primary(shard)) && v.unlinked(p) >= patience {
+			if misled(p, v.head(shard)) && v.unlinked(p) >= patience {
 				return cluster.Do(Restart{Pods: []PodRef{p.ref()}, Cause: ReasonRestart},
-					"%s looks for its primary %s at %s, where it is no more", p.Name, v.primary(shard).Name, p.Node.Asks)
+					"%s looks for its primary %s at %s, where it is no more", p.Name, v.head(shard).Name, p.Node.Asks)
 			}
 		}
 	}
@@ -295,9 +316,9 @@ func (v *view) voters(g ghost, ghosts []ghost) (can, cannot int) {
 }
 
 // forgetGhosts removes nodes from all tables that no pod has, that own nothing, that nobody copies, and that are found
-// dead. All pods are known here, so that the id cannot come back at another address.
+// dead or whose pod has left for good. All other pods are known here, so that the id cannot come back at another address.
 func forgetGhosts(v *view) (cluster.Plan, bool) {
-	ghosts := slices.DeleteFunc(v.ghosts(), v.awaited)
+	ghosts := slices.DeleteFunc(v.ghosts(), func(g ghost) bool { return v.awaited(g) || v.isLeaving(g) })
 	if len(ghosts) == 0 {
 		return cluster.Pass()
 	}
@@ -305,7 +326,7 @@ func forgetGhosts(v *view) (cluster.Plan, bool) {
 	switch {
 	case len(g.replicas) > 0 || len(g.slots) > 0:
 		return cluster.Wait(ReasonGossip, v.pace(soon*3, later), "the nodes have yet to learn who took over from node %s", short(g.id))
-	case !g.dead:
+	case !g.dead && !v.hasLeft(g):
 		return cluster.Wait(ReasonGossip, v.pace(soon*3, later), "node %s is gone; the others have yet to find out", short(g.id))
 	}
 	return cluster.Do(Forget{g.id, g.knownBy}, "node %s is gone for good, owns nothing and has no replicas", short(g.id))

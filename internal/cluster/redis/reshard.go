@@ -141,7 +141,7 @@ func promoteHeir(v *view) (cluster.Plan, bool) {
 // it sends or awaits it. So does one that sends a slot to a node that nobody knows any more.
 func closeSlots(v *view) (cluster.Plan, bool) {
 	for shard := range v.shards {
-		p := v.primary(shard)
+		p := v.head(shard)
 		if p == nil {
 			continue
 		}
@@ -153,7 +153,7 @@ func closeSlots(v *view) (cluster.Plan, bool) {
 				continue
 			}
 			stale = Union(stale, open.Slots.Minus(own))
-			if v.shardOf(open.Other) < 0 {
+			if to := v.shardOf(open.Other); to < 0 || to >= len(v.shards) {
 				stale = Union(stale, own)
 			}
 		}
@@ -173,11 +173,17 @@ func (v *view) shardOf(id string) int {
 	for _, p := range v.read {
 		peer, _ := p.Node.Peer(id)
 		pod, _, _ := strings.Cut(peer.Host, ".")
-		if shard, _, ok := ParseClaim(v.Spec.Name, cluster.VolumeData+"-"+pod); ok {
+		if shard, _, ok := parsePod(v.Spec.Name, pod); ok {
 			return shard
 		}
 	}
 	return -1
+}
+
+// atRest tells whether no slot is on its way, and all servers think the same of who owns what. Who takes over a shard claims what
+// it thinks that this owns: a slot that has just left it would come back, without its keys.
+func (v *view) atRest() bool {
+	return v.agreed() && !slices.ContainsFunc(v.read, func(p *Pod) bool { return len(p.Node.Self().Open) > 0 })
 }
 
 // finishMoves finishes what was begun: clients are redirected twice for an open slot, and whoever takes over from a server that had

@@ -146,7 +146,7 @@ func (b Builder) claims(spec *appsv1ac.StatefulSetSpecApplyConfiguration, shard 
 	storage := b.Cluster.Spec.Storage
 	if storage != nil {
 		policy := appsv1.RetainPersistentVolumeClaimRetentionPolicyType
-		if storage.DeletionPolicy != nil && *storage.DeletionPolicy == v1alpha1.DeletionDelete {
+		if DiscardsClaims(storage) {
 			policy = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 		}
 		spec.WithPersistentVolumeClaimRetentionPolicy(appsv1ac.StatefulSetPersistentVolumeClaimRetentionPolicy().
@@ -171,6 +171,11 @@ func (b Builder) claims(spec *appsv1ac.StatefulSetSpecApplyConfiguration, shard 
 	return nil
 }
 
+// DiscardsClaims reports whether data goes with the pods and the cluster that it belongs to.
+func DiscardsClaims(s *v1alpha1.StorageSpec) bool {
+	return s != nil && s.DeletionPolicy != nil && *s.DeletionPolicy == v1alpha1.DeletionDelete
+}
+
 func (b Builder) claim(shard int) *corev1ac.PersistentVolumeClaimApplyConfiguration {
 	storage := b.Cluster.Spec.Storage
 	spec := corev1ac.PersistentVolumeClaimSpec().
@@ -187,7 +192,14 @@ func (b Builder) claim(shard int) *corev1ac.PersistentVolumeClaimApplyConfigurat
 
 // ParseClaim reads the shard and the ordinal out of the name of a data volume claim, data-<cluster>-<shard>-<ordinal>.
 func ParseClaim(name, claim string) (shard, ordinal int, ok bool) {
-	rest, found := strings.CutPrefix(claim, cluster.VolumeData+"-"+name+"-")
+	pod, found := strings.CutPrefix(claim, cluster.VolumeData+"-")
+	shard, ordinal, ok = parsePod(name, pod)
+	return shard, ordinal, ok && found
+}
+
+// parsePod reads them out of the name of a pod, <cluster>-<shard>-<ordinal>.
+func parsePod(name, pod string) (shard, ordinal int, ok bool) {
+	rest, found := strings.CutPrefix(pod, name+"-")
 	first, second, cut := strings.Cut(rest, "-")
 	shard, errShard := strconv.Atoi(first)
 	ordinal, errOrdinal := strconv.Atoi(second)

@@ -21,7 +21,7 @@ func replaceStuck(v *view) (cluster.Plan, bool) {
 	step := Restart{Cause: ReasonReplaceStuck}
 	for i := range v.Pods {
 		p := &v.Pods[i]
-		if !p.Outdated || p.Stuck == "" || p.Node != nil || p.Deleting {
+		if !p.Outdated || p.Stuck == "" || p.Node != nil || p.Deleting || (p.Shard < len(v.shards) && v.goesBack(p.Shard)) {
 			continue
 		}
 		if !v.Spec.Persistent && p.HasRun && !v.hasLivingCopy(p) {
@@ -57,10 +57,10 @@ func (p *Pod) ref() PodRef { return PodRef{p.Name, p.UID} }
 func restartBroken(v *view) (cluster.Plan, bool) {
 	step := Restart{Cause: ReasonRestart}
 	for shard, pods := range v.shards {
-		if !v.thrives(shard) || slices.ContainsFunc(pods, func(p *Pod) bool { return p.Deleting }) {
+		if !v.thrives(shard) || v.goesBack(shard) || slices.ContainsFunc(pods, func(p *Pod) bool { return p.Deleting }) {
 			continue
 		}
-		if i := slices.IndexFunc(pods, func(p *Pod) bool { return p.Outdated && v.ails(p) }); i >= 0 {
+		if i := slices.IndexFunc(pods, func(p *Pod) bool { return p.Outdated && (v.ails(p) || v.outgrew(p)) }); i >= 0 {
 			step.Pods = append(step.Pods, pods[i].ref())
 		}
 	}
@@ -71,6 +71,11 @@ func restartBroken(v *view) (cluster.Plan, bool) {
 		step.Pods = step.Pods[:1]
 	}
 	return cluster.Do(step, "pods of an outdated template are not in sync or not ready, and the primaries of their shards are well")
+}
+
+// outgrew tells whether a pod is the head of a shard without slots, and runs a version that the wanted one cannot copy.
+func (v *view) outgrew(p *Pod) bool {
+	return v.slotless(p.Shard) && p == v.head(p.Shard) && Older(v.Spec.Version, p.Node.Version)
 }
 
 // patience is how long a server is given to get into sync or to become ready before it counts as broken.
@@ -85,6 +90,8 @@ func (v *view) ails(p *Pod) bool {
 		return !p.Ready && up >= patience
 	case p.ownsSlots():
 		return false
+	case v.leftBehind(p):
+		return true
 	case !p.Ready:
 		return up >= patience
 	}
@@ -104,7 +111,7 @@ func (v *view) othersFollow(p *Pod) bool {
 
 // thrives tells whether a shard has a primary that could do without the others for a while.
 func (v *view) thrives(shard int) bool {
-	p := v.primary(shard)
+	p := v.head(shard)
 	return p != nil && p.Ready && p.Node.StateOK && p.Node.OnDisk && p.Node.AdmitsReplicas && !p.Node.Loading
 }
 
@@ -119,7 +126,11 @@ func restartReplicas(v *view) (cluster.Plan, bool) {
 	step := Restart{Cause: ReasonRestart}
 	var unsaved *Pod
 	for shard, pods := range v.shards {
-		i := slices.IndexFunc(pods, func(p *Pod) bool { return p.Outdated && p != v.primary(shard) })
+		head := v.head(shard)
+		i := slices.IndexFunc(pods, func(p *Pod) bool { return p.Outdated && p != head })
+		if i < 0 && v.slotless(shard) {
+			i = slices.IndexFunc(pods, func(p *Pod) bool { return p.Outdated }) // There is nothing to hand over.
+		}
 		if i < 0 || v.idle(shard) {
 			continue
 		}
@@ -195,25 +206,4 @@ func bestReplica(pods []*Pod, primary *Pod) *Pod {
 		}
 	}
 	return best
-}
-
-// restartPrimary restarts the outdated primary of a shard without replicas: its slots are out of service meanwhile.
-func restartPrimary(v *view) (cluster.Plan, bool) {
-	for i := range v.Pods {
-		p := &v.Pods[i]
-		switch {
-		case !p.Outdated || v.idle(p.Shard):
-			continue
-		case !v.Spec.Persistent && p.Node.Keys > 0:
-			return cluster.Refuse(ReasonUnsafeRestart,
-				"pod %s runs an outdated template, and restarting it would delete the only copy of its shard: delete the pod yourself to accept that", p.Name)
-		case !p.Ready:
-			return cluster.Wait(ReasonStarting, v.pace(soon*3, later), "pod %s is not ready", p.Name)
-		case !p.Node.OnDisk:
-			return waitForDisk(p)
-		}
-		return cluster.Do(Restart{Pods: []PodRef{p.ref()}, Cause: ReasonRestart},
-			"%s runs an outdated pod template; it has no replica, so its slots are out of service until it is back", p.Name)
-	}
-	return cluster.Pass()
 }

@@ -33,7 +33,9 @@ type simulation struct {
 	spec redis.Spec
 	pods []*simPod
 	// sets are the StatefulSets that exist, by shard.
-	sets map[int]string
+	sets map[int]redis.Set
+	// changes counts the changes of the template that are none of the version.
+	changes int
 	// acked is what was last written to each key and acknowledged, and version what is written next: every write is larger than
 	// all before.
 	acked   map[redisfake.Key]int
@@ -51,8 +53,6 @@ type simulation struct {
 	assigned redis.Slots
 	// resharded says that the number of shards has changed, so that a shard may hold what belongs to another one.
 	resharded bool
-	// retains says that claims outlive their StatefulSets.
-	retains bool
 	// bereft says that a fault took more than the cluster can be expected to get over without a human.
 	bereft bool
 	ips    int
@@ -69,10 +69,11 @@ type simPod struct {
 	name, uid      string
 	shard, ordinal int
 	exists         bool
-	outdated       bool
-	server         *redisfake.Server
-	backAt         time.Time
-	started        time.Time
+	// template that the pod was made from, and why it cannot start.
+	template, stuck string
+	server          *redisfake.Server
+	backAt          time.Time
+	started         time.Time
 	// restart says that only the process is down, so that it comes back at the same address.
 	restart bool
 	cutTill time.Time
@@ -108,13 +109,14 @@ func sampleKeys(yield func(redisfake.Key) bool) {
 func newSimulation(seed uint64, faults bool) *simulation {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	s := &simulation{
-		rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), sets: map[int]string{}, acked: map[redisfake.Key]int{}, home: map[int]int{},
-		won: map[int]uint64{}, struck: map[int]bool{}, guarded: map[int]bool{}, retains: rnd.IntN(2) == 0,
+		rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), sets: map[int]redis.Set{}, acked: map[redisfake.Key]int{}, home: map[int]int{},
+		won: map[int]uint64{}, struck: map[int]bool{}, guarded: map[int]bool{},
 	}
 	s.spec = redis.Spec{Name: "c", Shards: 1 + rnd.IntN(4), Replicas: rnd.IntN(3), Version: "8.0.2", NodeTimeout: nodeTime, Persistent: rnd.IntN(3) > 0}
 	if !faults {
 		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", NodeTimeout: nodeTime, Persistent: true}
 	}
+	s.spec.DiscardClaims = faults && rnd.IntN(2) == 0
 	s.net.Promoted = s.promoted
 	if rnd.IntN(4) == 0 { // Hashes take more time than all the rest.
 		s.spec.Access = &redis.Access{Passwords: simPasswords}
@@ -124,41 +126,6 @@ func newSimulation(seed uint64, faults bool) *simulation {
 	return s
 }
 
-// ensure makes the StatefulSets that are missing, and they their pods.
-func (s *simulation) ensure() {
-	for shard := range s.spec.Shards {
-		if s.sets[shard] != "" {
-			continue
-		}
-		s.uids++
-		s.sets[shard] = fmt.Sprintf("set-%d", s.uids)
-		for ordinal := range s.spec.Copies() {
-			name := cluster.Pod(cluster.ShardSet("c", shard), ordinal)
-			i := slices.IndexFunc(s.pods, func(p *simPod) bool { return p.name == name })
-			if i < 0 {
-				i = len(s.pods)
-				s.pods = append(s.pods, &simPod{name: name, shard: shard, ordinal: ordinal})
-			}
-			s.pods[i].backAt = s.soon(20)
-		}
-	}
-}
-
-// drop deletes a StatefulSet, and with it its pods, and their claims unless they are to stay.
-func (s *simulation) drop(step redis.DropShard) {
-	if s.sets[step.Shard] != step.UID {
-		return
-	}
-	delete(s.sets, step.Shard)
-	delete(s.guarded, step.Shard)
-	for _, p := range s.pods {
-		if p.shard == step.Shard {
-			s.delete(p, !s.retains || !s.spec.Persistent, 1)
-			p.backAt = time.Time{}
-		}
-	}
-}
-
 var simPasswords = map[string]string{
 	redis.PasswordDefault: "a", redis.PasswordOperator: "b", redis.PasswordReplication: "c", redis.PasswordMigration: "d",
 }
@@ -166,7 +133,7 @@ var simPasswords = map[string]string{
 // wantedUsers are those that the server of a pod is to have.
 func (s *simulation) wantedUsers(w *redisfake.Server) []redis.User {
 	name, _, _ := strings.Cut(w.Host, ".")
-	users, err := s.spec.Access.Users(name, redis.Software{Engine: v1alpha1.EngineRedis, Version: "8.0.2"})
+	users, err := s.spec.Access.Users(name, redis.Software{Engine: v1alpha1.EngineRedis, Version: w.Version})
 	if err != nil {
 		s.fail("%v", err)
 	}
@@ -200,6 +167,11 @@ func (s *simulation) fail(format string, args ...any) {
 	if s.broken == "" {
 		s.broken = fmt.Sprintf(format, args...)
 		s.log("BROKEN: %s", s.broken)
+		for _, p := range s.present() {
+			if p.server != nil {
+				s.log("%s: %s", p.name, p.server.Table())
+			}
+		}
 	}
 }
 
@@ -248,7 +220,7 @@ func (s *simulation) visible(k redisfake.Key) int {
 	}
 	best := 0
 	for _, p := range s.pods {
-		if p.server == nil || p.server.Primary() != "" || (owner != nil && p.shard == owner.Shard) {
+		if p.server == nil || p.server.Primary() != "" {
 			continue
 		}
 		if len(p.server.Slots()) == 0 || s.ownsAny(p) { // Who has been replaced will throw away what it has.
@@ -283,6 +255,7 @@ func (s *simulation) pass() {
 		for _, p := range s.pods {
 			s.revive(p)
 		}
+		s.leave()
 		for k := range sampleKeys {
 			if s.rnd.IntN(2) == 0 {
 				s.write(k)
@@ -297,7 +270,7 @@ func (s *simulation) revive(p *simPod) {
 	if p.server != nil && now.After(p.cutTill) {
 		p.server.Cut = false
 	}
-	if p.backAt.IsZero() || now.Before(p.backAt) {
+	if p.backAt.IsZero() || now.Before(p.backAt) || (!p.exists && p.ordinal >= s.sets[p.shard].Replicas) {
 		return
 	}
 	p.backAt = time.Time{}
@@ -307,14 +280,19 @@ func (s *simulation) revive(p *simPod) {
 		p.server.Restart()
 		return
 	}
-	p.exists, p.outdated, p.emptied = true, false, false
+	p.exists, p.emptied = true, false
 	s.uids++
 	p.uid = fmt.Sprint(s.uids)
+	p.template = s.template()
+	if p.stuck = s.hold(p); p.stuck != "" {
+		return
+	}
 	if addr := s.address(); p.server == nil {
 		p.server = s.net.Add(addr, p.shard, p.name+".c-peers")
 	} else {
 		p.server.Start(addr)
 	}
+	p.server.Version = s.spec.Version
 }
 
 // address is one that no pod has: a new one or that of a pod that is gone.
@@ -396,19 +374,19 @@ func (s *simulation) owner(slot int) *redisfake.Server {
 func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 	if p.server != nil {
 		p.server.Stop()
-		if p.exists {
+		if p.exists && p.stuck == "" {
 			s.freed = append(s.freed, p.server.Addr)
 		}
 		if loseDisk || p.emptied {
 			s.mourn(p)
 			s.net.Remove(p.server)
 			p.server = nil
-			if !slices.ContainsFunc(s.pods, func(o *simPod) bool { return o.server != nil }) {
+			if !slices.ContainsFunc(s.present(), func(o *simPod) bool { return o.server != nil }) {
 				s.bury() // Nothing is left of the cluster: the next one is a new one.
 			}
 		}
 	}
-	p.exists, p.restart, p.backAt = false, false, s.soon(ticks)
+	p.exists, p.restart, p.stuck, p.backAt = false, false, "", s.soon(ticks)
 }
 
 // strike is what a fault does to a pod. What its server had not on disk is written off, which is for no step to do.
@@ -430,7 +408,7 @@ func (s *simulation) hit(p *simPod) {
 // crashed writes off what nobody has any more.
 func (s *simulation) crashed(p *simPod) {
 	for k := range sampleKeys {
-		held := slices.ContainsFunc(s.pods, func(o *simPod) bool { return o.server != nil && o.server.Data[k] > 0 })
+		held := slices.ContainsFunc(s.present(), func(o *simPod) bool { return o.server != nil && o.server.Data[k] > 0 })
 		if !held {
 			s.acked[k] = 0
 		}
@@ -498,7 +476,7 @@ func (s *simulation) ownsAny(p *simPod) bool {
 
 // others are the pods besides p that have a disk.
 func (s *simulation) others(p *simPod) []*simPod {
-	return slices.DeleteFunc(slices.Clone(s.pods), func(o *simPod) bool { return o == p || o.server == nil })
+	return slices.DeleteFunc(s.present(), func(o *simPod) bool { return o == p || o.server == nil })
 }
 
 // living counts the shards with an owner, not counting p, nor one that has not heard of its successor; voters all that have slots.
@@ -522,17 +500,12 @@ func (s *simulation) voters() int {
 	return max(len(shards), 1)
 }
 
-// wanted are the pods that have a StatefulSet.
-func (s *simulation) wanted() []*simPod {
-	return slices.DeleteFunc(slices.Clone(s.pods), func(p *simPod) bool { return s.sets[p.shard] == "" })
-}
-
 // fault does one random bad thing.
 func (s *simulation) fault() {
-	wanted := s.wanted()
-	p := wanted[s.rnd.IntN(len(wanted))]
+	present := s.present()
+	p := present[s.rnd.IntN(len(present))]
 	ephemeral := !s.spec.Persistent
-	switch s.rnd.IntN(10) {
+	switch s.rnd.IntN(16) {
 	case 0, 1:
 		s.log("fault: pod %s is deleted", p.name)
 		s.strike(p, ephemeral, 30)
@@ -555,18 +528,22 @@ func (s *simulation) fault() {
 	case 6:
 		if s.rnd.IntN(4) == 0 {
 			s.log("fault: all pods are deleted at once")
-			for _, p := range wanted {
+			for _, p := range present {
 				s.strike(p, ephemeral, 30)
 			}
 		}
 	case 7:
 		s.log("the template changes")
-		for _, p := range wanted {
-			p.outdated = true
-		}
+		s.changes++
 	case 8:
 		s.meddle()
-	case 9:
+	case 9, 10:
+		s.spec.Replicas = s.rnd.IntN(3)
+		s.log("%d replicas are asked for", s.spec.Replicas)
+	case 11, 12, 13:
+		s.spec.Version = simVersions[s.rnd.IntN(len(simVersions))]
+		s.log("version %s is asked for", s.spec.Version)
+	case 14, 15:
 		s.spec.Shards = 1 + s.rnd.IntN(5)
 		s.resharded = true
 		s.log("spec.shards is %d now", s.spec.Shards)
@@ -574,7 +551,7 @@ func (s *simulation) fault() {
 }
 
 func (s *simulation) kill(p *simPod, ticks int) {
-	if p.server == nil || !p.exists {
+	if p.server == nil || !p.exists || p.stuck != "" {
 		return
 	}
 	s.log("fault: the server of %s is killed", p.name)
@@ -656,20 +633,30 @@ func (s *simulation) gone() []string {
 
 func (s *simulation) observe() redis.State {
 	state := redis.State{Spec: s.spec, Now: s.net.Now()}
-	s.ensure()
 	for _, shard := range slices.Sorted(maps.Keys(s.sets)) {
-		state.Sets = append(state.Sets, redis.Set{Shard: shard, Replicas: s.spec.Copies(), Guarded: s.guarded[shard], UID: s.sets[shard]})
+		set := s.sets[shard]
+		set.Guarded = s.guarded[shard]
+		state.Sets = append(state.Sets, set)
 	}
 	for _, p := range s.pods {
+		if p.server != nil && s.spec.Persistent {
+			state.Claims = append(state.Claims, redis.Claim{Name: "data-" + p.name, UID: p.server.ID, Shard: p.shard, Ordinal: p.ordinal})
+		}
 		if !p.exists {
 			continue
 		}
 		if s.rnd.IntN(20) == 0 {
 			s.net.Tick() // The answers of an observation are never all of the same moment.
 		}
+		if p.stuck != "" {
+			state.Pods = append(state.Pods, redis.Pod{
+				Name: p.name, UID: p.uid, Shard: p.shard, Ordinal: p.ordinal, Outdated: s.outdated(p), Stuck: p.stuck, Unready: p.started,
+			})
+			continue
+		}
 		pod := redis.Pod{
 			Name: p.name, UID: p.uid, Shard: p.shard, Ordinal: p.ordinal, Addr: p.server.Addr,
-			Ready: p.server.Up, Outdated: p.outdated, HasRun: true, Started: p.started,
+			Ready: p.server.Up, Outdated: s.outdated(p), HasRun: true, Started: p.started,
 		}
 		pod.Node, _ = p.server.Read(context.Background())
 		p.linkSeen = pod.Node != nil && pod.Node.LinkUp
@@ -695,7 +682,7 @@ func (s *simulation) check(step cluster.Step) {
 		}
 	case redis.Forget:
 		for _, p := range s.pods {
-			if p.server != nil && p.server.ID == st.ID && s.sets[p.shard] != "" {
+			if p.server != nil && p.server.ID == st.ID && !s.left(p) {
 				s.fail("%s forgets the node of %s, which still exists", st, p.name)
 			}
 		}
@@ -713,6 +700,11 @@ func (s *simulation) check(step cluster.Step) {
 		if !to.server.OnDisk() {
 			s.fail("%s: its copy is not on disk", st)
 		}
+		s.checkLeftBehind(st, to)
+	case redis.ScaleShards:
+		for _, size := range st.Sets {
+			s.checkScale(size)
+		}
 	case redis.Elect:
 		s.checkElect(st)
 	case redis.Restart:
@@ -723,7 +715,7 @@ func (s *simulation) check(step cluster.Step) {
 }
 
 func (s *simulation) checkAssignment(p *simPod, slots redis.Slots) {
-	for _, o := range s.wanted() {
+	for _, o := range s.present() {
 		if o.server != nil && o.server.Remembers().Overlaps(slots) {
 			s.fail("slots %s are assigned to %s, but %s remembers an owner", slots, p.name, o.name)
 		}
@@ -750,7 +742,7 @@ func (s *simulation) checkElect(st redis.Elect) {
 	to := s.pod(st.To)
 	for k := range sampleKeys {
 		for _, o := range s.pods {
-			if s.home[k.Slot] == st.Shard && o.exists && o.shard == st.Shard && o.server.Up && !o.server.Cut && o.server.Primary() != "" && newer(o.server, to.server) {
+			if s.home[k.Slot] == st.Shard && o.exists && o.shard == st.Shard && o.server != nil && o.server.Up && !o.server.Cut && o.server.Primary() != "" && newer(o.server, to.server) {
 				s.fail("%s: %s has more than %s", st, o.name, to.name)
 				return
 			}
@@ -773,6 +765,9 @@ func (s *simulation) checkRestart(st redis.Restart) {
 	shards := map[int]bool{}
 	for _, ref := range st.Pods {
 		p := s.pod(ref.Name)
+		if p.stuck != "" || !s.isHome(p.shard) {
+			continue // A shard without slots has nothing to lose.
+		}
 		if shards[p.shard] {
 			s.fail("%s: two pods of one shard", st)
 		}
@@ -784,20 +779,18 @@ func (s *simulation) checkRestart(st redis.Restart) {
 			s.checkBroken(st, p)
 			continue
 		}
-		for _, o := range s.pods {
+		for _, o := range s.staff() {
 			if o != p && o.shard == p.shard && o.server != nil && o.server.Primary() != "" && !o.server.LinkUp() {
 				s.fail("%s: %s is not in sync", st, o.name)
 			}
-			if o != p && o.exists && o.shard == p.shard && !o.server.OnDisk() {
+			if o != p && o.exists && o.shard == p.shard && o.server != nil && !o.server.OnDisk() {
 				s.fail("%s: the data of %s is not on disk", st, o.name)
 			}
 		}
 		if p.server == nil || len(p.server.Slots()) == 0 {
 			continue
 		}
-		if s.spec.Replicas > 0 {
-			s.fail("%s: %s is the primary", st, p.name)
-		}
+		s.fail("%s: %s is the primary", st, p.name)
 	}
 }
 
@@ -831,6 +824,19 @@ func (s *simulation) act(step cluster.Step) {
 		return
 	case redis.DropShard:
 		s.drop(st)
+		return
+	case redis.ScaleShards:
+		for _, size := range st.Sets {
+			if s.dies() {
+				return
+			}
+			set := s.sets[size.Shard]
+			set.Replicas = size.To
+			s.sets[size.Shard] = set
+		}
+		return
+	case redis.DeleteClaim:
+		s.discard(st)
 		return
 	case redis.CloseSlots:
 		s.logError(st.Run(context.Background(), &mortal{s, s.pod(st.Pod).server}))
@@ -949,6 +955,7 @@ func (s *simulation) dies() bool {
 
 // turn is one pass of the operator.
 func (s *simulation) turn() cluster.Plan {
+	s.ensure()
 	p := redis.Next(s.observe())
 	if p.Step != nil {
 		s.act(p.Step)
@@ -977,6 +984,7 @@ func (s *simulation) converge() {
 	for s.broken == "" && s.net.Now().Before(end) && stalled <= 60 {
 		s.pass()
 		p := s.turn()
+		s.correctVersion(p)
 		if p.Message != last.Message {
 			s.log("%s: %s", p.Reason, p.Message)
 		}
@@ -1000,8 +1008,9 @@ func (s *simulation) converge() {
 // mayStall tells whether a cluster has good reason to wait for a human.
 func (s *simulation) mayStall(p cluster.Plan) bool {
 	ephemeralSingles := s.spec.Replicas == 0 && !s.spec.Persistent
+	leftBehind := slices.ContainsFunc(s.pods, func(p *simPod) bool { return s.left(p) && p.server != nil })
 	// Of two shards with slots none can outvote the other, and the third may have given its last ones away when one was lost.
-	return p.Stalled && (s.bereft || (p.Reason == redis.ReasonNoMajority && s.voters() < 3) || (p.Reason == redis.ReasonShardLost && s.unwritten()) ||
+	return p.Stalled && (s.bereft || (p.Reason == redis.ReasonNoMajority && s.voters() < 3) || (p.Reason == redis.ReasonShardLost && s.unwritten()) || (p.Reason == redis.ReasonRetained && leftBehind) ||
 		(p.Reason == redis.ReasonUnsafeRestart && ephemeralSingles))
 }
 
@@ -1034,12 +1043,10 @@ func (s *simulation) checkSettled() {
 			}
 		}
 	}
-	for _, p := range s.pods {
-		if s.sets[p.shard] == "" {
-			continue
-		}
+	s.checkSizes()
+	for _, p := range s.present() {
 		s.checkUsers(p)
-		if p.outdated {
+		if s.outdated(p) || p.server.Version != s.spec.Version {
 			s.fail("settled with %s outdated", p.name)
 		}
 		if n := p.server.Slots().Count(); n > 0 {

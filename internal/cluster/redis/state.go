@@ -52,6 +52,8 @@ type Spec struct {
 	Access *Access
 	// MemoryLimit of a server's container, in bytes; 0: none.
 	MemoryLimit int64
+	// DiscardClaims says that the claim of a pod that leaves goes with it.
+	DiscardClaims bool
 	// StorageChanged says that the wanted storage is not what the StatefulSets were made with.
 	StorageChanged bool
 }
@@ -59,15 +61,15 @@ type Spec struct {
 // Set is the StatefulSet of a shard.
 type Set struct {
 	Shard, Replicas int
-	// UID tells the set apart from another one of its name.
-	UID string
+	// UID and ResourceVersion are those of the object that was read.
+	UID, ResourceVersion string
 	// Guarded says that the shard's budget allows no evictions.
 	Guarded bool
 }
 
 // Claim is the claim of a pod's data volume.
 type Claim struct {
-	Name string
+	Name, UID, ResourceVersion string
 	// Shard and Ordinal of the pod that it is for.
 	Shard, Ordinal int
 	// Leaving says that the claim is being deleted, or will be with the StatefulSet of an earlier cluster.
@@ -89,6 +91,8 @@ type Pod struct {
 	Outdated bool
 	// Stuck says why the pod cannot start, as Kubernetes puts it (ImagePullBackOff: ...); empty when nothing is wrong.
 	Stuck string
+	// Unready is since when the pod is not ready; zero: it is.
+	Unready time.Time
 	// Started is when the server's container was started; zero: it does not run.
 	Started time.Time
 	// HasRun says that the server of this pod has been running at some time, so that an ephemeral volume may hold data.

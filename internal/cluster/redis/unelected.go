@@ -32,7 +32,7 @@ func refuseUnelected(v *view) (cluster.Plan, bool) {
 			return cluster.Refuse(ReasonNoMajority,
 				"pod %s does not answer, and only %d of %d primaries can vote on who replaces it: bring it back, or run CLUSTER FAILOVER TAKEOVER on %s to accept the loss of what was not replicated",
 				pod.Name, living, living+lost, best.Name)
-		case !g.failed || !v.unelectable(g):
+		case !g.failed || !v.unelectable(g) || !v.knownToVoters(best):
 			continue
 		case !v.Spec.Persistent && pod.Deleting: // Its data goes with it.
 			return cluster.Do(Elect{best.Shard, g.id, best.Name}, "pod %s is gone with its data and no replica stands for election by itself; %s has most of it", pod.Name, best.Name)

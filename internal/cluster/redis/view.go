@@ -10,8 +10,13 @@ type view struct {
 	State
 	// byID finds the pod of a node id.
 	byID map[string]*Pod
-	// shards holds the pods of each shard, by ordinal: of the wanted ones, and of those that are to leave.
+	// sets are the StatefulSets by shard.
+	sets map[int]Set
+	// shards holds the pods of each shard that its StatefulSet has room for, by ordinal: of the wanted ones, and of those that are
+	// to leave.
 	shards [][]*Pod
+	// leavers are the pods that no StatefulSet has room for any more: Kubernetes deletes them. To the rules they are gone.
+	leavers []Pod
 	// read are the pods whose server could be read and which are not on their way out.
 	read []*Pod
 	// formed says that some slot has an owner, as far as any server knows.
@@ -21,16 +26,20 @@ type view struct {
 }
 
 func look(s State) *view {
-	v := &view{State: s, byID: map[string]*Pod{}, shards: make([][]*Pod, s.shards())}
+	v := &view{State: s, byID: map[string]*Pod{}, sets: map[int]Set{}, shards: make([][]*Pod, s.shards())}
+	for _, set := range s.Sets {
+		v.sets[set.Shard] = set
+	}
 	v.Pods = slices.Clone(s.Pods)
 	slices.SortFunc(v.Pods, func(a, b Pod) int {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Ordinal, b.Ordinal))
 	})
+	v.Pods = slices.DeleteFunc(v.Pods, v.setAside)
 	for i := range v.Pods {
 		v.Pods[i].Node = v.Pods[i].Node.indexed()
 		v.add(&v.Pods[i])
 	}
-	v.complete = len(v.read) == v.expected() && len(v.Pods) == v.expected() && !v.layoutDiffers()
+	v.complete = len(v.read) == v.pods() && len(v.Pods) == v.pods() && !v.layoutDiffers()
 	return v
 }
 
@@ -43,11 +52,20 @@ func (s State) shards() int {
 	return n
 }
 
-// expected is how many pods there should be now.
-func (v *view) expected() int { return len(v.shards) * v.Spec.Copies() }
+// unwanted tells whether a shard is to give its slots away and go.
+func (v *view) unwanted(shard int) bool { return shard >= v.Spec.Shards }
 
-// leaving tells whether a shard is to give its slots away and go.
-func (v *view) leaving(shard int) bool { return shard >= v.Spec.Shards }
+// setAside keeps a pod that leaves out of the way of the rules. Its node exists as long as it does.
+func (v *view) setAside(p Pod) bool {
+	if p.Shard < 0 || p.Shard >= len(v.shards) || p.Ordinal < v.size(p.Shard) {
+		return false
+	}
+	v.leavers = append(v.leavers, p)
+	if p.Node != nil {
+		v.byID[p.Node.ID] = &p
+	}
+	return true
+}
 
 func (v *view) add(p *Pod) {
 	if p.Shard >= 0 && p.Shard < len(v.shards) {
@@ -69,6 +87,19 @@ func (v *view) add(p *Pod) {
 // Copies is the number of pods of a shard.
 func (s Spec) Copies() int { return 1 + s.Replicas }
 
+// size is the number of pods that a shard has or is about to get: at least those that are asked for, and more until the
+// others have left.
+func (v *view) size(shard int) int { return max(v.sets[shard].Replicas, v.Spec.Copies()) }
+
+// pods is the number of pods of all shards.
+func (v *view) pods() int {
+	n := 0
+	for shard := range v.shards {
+		n += v.size(shard)
+	}
+	return n
+}
+
 // maxShards is more than any cluster has.
 const maxShards = 1024
 
@@ -78,13 +109,8 @@ func bootstrapEpoch(p *Pod) uint64 {
 	return uint64(p.Ordinal*maxShards + p.Shard + 1) //nolint:gosec // small positive numbers
 }
 
-// layoutDiffers tells whether the StatefulSets that exist do not add up to the specification.
+// layoutDiffers tells whether there is not just one StatefulSet for each shard.
 func (v *view) layoutDiffers() bool {
-	for _, set := range v.Sets {
-		if set.Replicas != v.Spec.Copies() {
-			return true
-		}
-	}
 	return len(v.Sets) != len(v.shards)
 }
 
@@ -108,7 +134,7 @@ func (v *view) primary(shard int) *Pod {
 }
 
 // idle tells whether a shard is to go and has given everything away: nobody needs its servers any more, whatever they hold or copy.
-func (v *view) idle(shard int) bool { return v.leaving(shard) && v.unowned(shard) }
+func (v *view) idle(shard int) bool { return v.unwanted(shard) && v.unowned(shard) }
 
 // unowned tells whether nobody says that a shard owns slots. All of its servers could be read.
 func (v *view) unowned(shard int) bool {
@@ -147,8 +173,8 @@ func (v *view) mayHaveLost(shard int) bool {
 // head is the server that the others of a shard copy: the owner of its slots, or in a shard without slots the one that is to get
 // some. It is nil when there is none, or when that is not certain.
 func (v *view) head(shard int) *Pod {
-	if p := v.primary(shard); p != nil {
-		return p
+	if len(v.owners(shard)) > 0 {
+		return v.primary(shard)
 	}
 	if p := v.importer(shard); p != nil || !v.slotless(shard) {
 		return p

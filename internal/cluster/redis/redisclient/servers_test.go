@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -70,6 +71,12 @@ type world struct {
 	leaf      clustertls.Pair
 	steps     []string
 	guarded   map[int]bool
+	// sets are the numbers of pods of the StatefulSets, by shard.
+	sets map[int]int
+	// disks are the volumes of pods that have left, by name.
+	disks map[string]string
+	// change guards pods and their addresses against a client that runs meanwhile.
+	change sync.RWMutex
 }
 
 type process struct {
@@ -78,6 +85,8 @@ type process struct {
 	cmd            *exec.Cmd
 	gate           string
 	started        time.Time
+	// version of the template that the pod was made from.
+	version string
 }
 
 const domain = "cluster.local"
@@ -96,7 +105,7 @@ func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) 
 	w := &world{
 		t: t, binary: binary,
 		subnet: fmt.Sprintf("127.%d.%d", 1+rand.IntN(254), rand.IntN(256)),
-		pods:   map[string]*process{}, guarded: map[int]bool{},
+		pods:   map[string]*process{}, guarded: map[int]bool{}, sets: map[int]int{}, disks: map[string]string{},
 		passwords: map[string]string{
 			redis.PasswordDefault: `cl"ient\ pass'word`, redis.PasswordOperator: "operator-secret", redis.PasswordReplication: `repl "\x41`,
 			redis.PasswordMigration: "migration-secret",
@@ -111,13 +120,29 @@ func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) 
 	w.cluster.Name, w.cluster.Namespace = "carts", "shop"
 	w.certify()
 	t.Cleanup(w.stop)
-	for shard := range int(shards) {
-		for ordinal := range 1 + int(replicas) {
-			p := &process{name: cluster.Pod(cluster.ShardSet("carts", shard), ordinal), dir: t.TempDir(), shard: shard, ordinal: ordinal}
-			w.pods[p.name] = p
+	w.ensure()
+	return w
+}
+
+// ensure does what the controller and then Kubernetes do: sets get the pods that are asked for at least, and new pods the
+// volumes of those of their name.
+func (w *world) ensure() (fresh []*process) {
+	for shard := range int(w.cluster.Spec.Shards) {
+		w.sets[shard] = max(w.sets[shard], 1+w.cluster.Spec.Replicas())
+		for ordinal := range w.sets[shard] {
+			name := cluster.Pod(cluster.ShardSet("carts", shard), ordinal)
+			if w.pods[name] != nil {
+				continue
+			}
+			p := &process{name: name, dir: w.disks[name], shard: shard, ordinal: ordinal}
+			if p.dir == "" {
+				p.dir = w.t.TempDir()
+			}
+			w.pods[name] = p
+			fresh = append(fresh, p)
 		}
 	}
-	return w
+	return fresh
 }
 
 func (w *world) certify() {
@@ -149,6 +174,8 @@ func (w *world) startAll() {
 }
 
 func (w *world) newIP(p *process) {
+	w.change.Lock()
+	defer w.change.Unlock()
 	w.nextIP++
 	p.ip = fmt.Sprintf("%s.%d", w.subnet, w.nextIP)
 }
@@ -190,7 +217,9 @@ func (w *world) recreateAt(p *process, ip string, loseDisk bool) {
 	if loseDisk {
 		p.dir = w.t.TempDir()
 	}
+	w.change.Lock()
 	p.ip = ip
+	w.change.Unlock()
 	w.start(p)
 }
 
@@ -205,7 +234,11 @@ func (w *world) start(p *process) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	decision := redis.Gate(redis.Disk{Nodes: string(nodes), Data: len(manifests) > 0})
+	disk := redis.Disk{Nodes: string(nodes), Data: len(manifests) > 0, Server: w.cluster.Spec.Version}
+	if disk.Data {
+		disk.Writer = w.writerOf(p, manifests[0])
+	}
+	decision := redis.Gate(disk)
 	p.gate = decision.Message
 	if !decision.Start {
 		w.t.Fatalf("the gate holds %s: %s", p.name, decision.Message)
@@ -215,8 +248,32 @@ func (w *world) start(p *process) {
 			w.t.Fatal(err)
 		}
 	}
+	if decision.SetAside {
+		if err := os.RemoveAll(filepath.Join(p.dir, redis.AppendDir)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 	w.writeFiles(p, decision.Admit)
+	p.version = w.cluster.Spec.Version
 	w.run(p)
+}
+
+// writerOf reads which version wrote what lies on the volume of a pod.
+func (w *world) writerOf(p *process, manifest string) string {
+	w.t.Helper()
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	head, err := os.ReadFile(filepath.Join(p.dir, redis.AppendDir, redis.BaseFile(string(text))))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	writer := redis.RDBWriter(head)
+	if writer == "" {
+		w.t.Errorf("%s does not tell who wrote it: %q", manifest, head[:min(len(head), 64)])
+	}
+	return writer
 }
 
 // run starts the process alone, as a restart in place does.
@@ -335,17 +392,13 @@ func (w *world) observe(ctx context.Context) redis.State {
 		Name: "carts", Shards: int(spec.Shards), Replicas: spec.Replicas(), Version: spec.Version, Persistent: true,
 		NodeTimeout: 1500 * time.Millisecond, Access: w.access(),
 	}}
-	shards := map[int]bool{}
-	for _, p := range w.pods {
-		shards[p.shard] = true
-	}
-	for shard := range shards {
-		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: 1 + spec.Replicas(), Guarded: w.guarded[shard]})
+	for shard := range w.sets {
+		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: w.sets[shard], Guarded: w.guarded[shard]})
 	}
 	for _, p := range w.pods {
 		pod := redis.Pod{
 			Name: p.name, UID: p.name + "/" + p.ip, Shard: p.shard, Ordinal: p.ordinal, Addr: redis.Address{IP: p.ip, Port: redis.ClientPort}, Gate: p.gate,
-			Started: p.started,
+			Started: p.started, Outdated: p.version != w.cluster.Spec.Version, HasRun: true,
 		}
 		if p.cmd != nil {
 			c := w.connect(p)
@@ -394,6 +447,10 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 		return s.Run(ctx, m)
 	case redis.DropShard:
 		w.drop(s.Shard)
+	case redis.ScaleShards:
+		return w.scale(s)
+	case redis.Restart:
+		w.restart(s)
 		return nil
 	}
 	s, ok := step.(redis.ServerStep)
@@ -439,7 +496,7 @@ func (w *world) do(p *process, args ...any) error {
 // settleUntil runs the loop until the plan has a reason; the empty one is that of a settled cluster.
 func (w *world) settleUntil(reason string) time.Duration {
 	w.t.Helper()
-	const limit = time.Minute
+	const limit = 2 * time.Minute
 	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
 	defer cancel()
 	started := time.Now()
@@ -555,9 +612,11 @@ func (w *world) clients() *goredis.ClusterClient {
 			}
 			name, _, _ := strings.Cut(host, ".")
 			ip := host
+			w.change.RLock()
 			if p, ok := w.pods[name]; ok {
 				ip = p.ip
 			}
+			w.change.RUnlock()
 			var d net.Dialer
 			conn, err := d.DialContext(ctx, network, net.JoinHostPort(ip, port))
 			if err != nil || conf == nil {

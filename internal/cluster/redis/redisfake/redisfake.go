@@ -51,6 +51,8 @@ type Server struct {
 	Up, Cut bool
 	// Refused keeps the server from copying its primary, as a network might.
 	Refused bool
+	// Version of the server. One cannot copy a primary of a later minor version, and loses what it has over the attempt.
+	Version string
 	// Shard is the one whose replication password the server has.
 	Shard int
 	// Users of the server, lost when it restarts; nil: the operator may not list them.
@@ -68,6 +70,8 @@ type Server struct {
 	slots     slotMap  // the owners
 	// importing and migrating are the open slots, with the ids of the nodes that they come from or go to.
 	importing, migrating slotMap
+	// unclaimed are the slots whose owner, in the eyes of this node, does not say so itself any more. Whoever claims them is believed.
+	unclaimed slotMap
 	greeting             map[redis.Address]time.Time
 	banned               map[string]time.Time
 	synced               bool
@@ -118,7 +122,7 @@ func (n *Network) Now() time.Time { return n.now }
 func (n *Network) Add(a redis.Address, shard int, host string) *Server {
 	n.ids++
 	s := &Server{
-		Shard: shard, Host: host,
+		Shard: shard, Host: host, Version: "8.0.2",
 		ID: fmt.Sprintf("%08x", n.Rand.Uint32()) + fmt.Sprintf("%032d", n.ids), net: n, Addr: a,
 		Data: map[Key]int{}, peers: map[string]*peer{},
 		greeting: map[redis.Address]time.Time{}, banned: map[string]time.Time{}, reports: map[string]map[string]time.Time{},
@@ -284,6 +288,9 @@ func (s *Server) hear(o *Server) {
 	if o.replicaOf == "" {
 		s.settleEpochs(o)
 		s.believe(o.ID, o.epoch, o.claims(o.ID))
+		for _, r := range s.claims(o.ID).Minus(o.claims(o.ID)) {
+			s.unclaimed.set(r, o.ID)
+		}
 		s.correct(o)
 	}
 	if s.net.Rand.IntN(3) > 0 {
@@ -352,15 +359,20 @@ func (s *Server) believe(id string, epoch uint64, claimed redis.Slots) {
 	for _, r := range claimed {
 		for _, part := range s.slots.within(r) {
 			was := part.value
-			if was == id || (was != "" && s.epochOf(was) >= epoch) {
+			if was == id {
+				s.unclaimed.set(part.of, "")
 				continue
 			}
 			of := redis.Slots{part.of}
+			if was != "" && s.epochOf(was) >= epoch {
+				of = of.And(s.unclaimed.with(was))
+			}
 			for _, in := range s.importing {
 				of = of.Minus(redis.Slots{in.of})
 			}
 			for _, r := range of {
 				s.slots.set(r, id)
+				s.unclaimed.set(r, "")
 			}
 			if was == current {
 				taken += of.Count()
@@ -383,7 +395,7 @@ func (s *Server) correct(o *Server) {
 	for _, r := range o.claims(o.ID) {
 		for _, part := range s.slots.within(r) {
 			id := part.value
-			if id == o.ID || id == "" || s.epochOf(id) <= o.epoch {
+			if id == o.ID || id == "" || s.epochOf(id) <= o.epoch || s.unclaimed.get(part.of.From) != "" {
 				continue
 			}
 			if _, ok := o.peers[id]; ok {
@@ -480,6 +492,10 @@ func (s *Server) replicate() {
 			s.transferred = time.Duration(s.net.Rand.IntN(6)) * Cron
 		}
 		if s.net.now.Sub(s.syncFrom) < s.transferred {
+			return
+		}
+		if redis.Older(s.Version, source.Version) && (len(s.Data) == 0 || s.net.Rand.IntN(2) == 0) {
+			s.Data, s.disk, s.synced, s.syncFrom = map[Key]int{}, nil, false, time.Time{} // It takes no part of the stream, and cannot load the whole.
 			return
 		}
 		s.linkUp, s.synced = true, true
@@ -615,6 +631,24 @@ func (s *Server) Remembers() redis.Slots {
 	}
 	return redis.NewSlots(out...)
 }
+
+// Table is what the node thinks of who owns what, in words.
+func (s *Server) Table() string {
+	text := fmt.Sprintf("%s (epoch %d)", s.ID[:8], s.epoch)
+	if s.replicaOf != "" {
+		text += ", replica of " + s.replicaOf[:8]
+	}
+	for _, r := range s.slots {
+		text += fmt.Sprintf(", %s of %s", r.of, r.value[:8])
+	}
+	for _, o := range s.open() {
+		text += fmt.Sprintf(", %s open with %s (importing %v)", o.Slots, o.Other[:8], o.Importing)
+	}
+	return text
+}
+
+// Knows is the number of other nodes that the node knows.
+func (s *Server) Knows() int { return len(s.peers) }
 
 // HasCopy says that the node has had all data of a primary at some time.
 func (s *Server) HasCopy() bool { return s.synced || len(s.Data) > 0 }

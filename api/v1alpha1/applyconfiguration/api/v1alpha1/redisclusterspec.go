@@ -18,7 +18,8 @@ type RedisClusterSpecApplyConfiguration struct {
 	// engine is redis (default) or valkey. It cannot change.
 	Engine *apiv1alpha1.RedisEngine `json:"engine,omitempty"`
 	// version of the engine, for example 8.0.2. Supported: redis 7.0, 7.2, 7.4
-	// and 8.x, valkey 8.x and 9.x. It may change within its minor version.
+	// and 8.x, valkey 8.x and 9.x. It may change to any later one, and back to
+	// an earlier minor version while no primary runs the later one.
 	Version *string `json:"version,omitempty"`
 	// shards is the number of primaries that the 16384 hash slots are spread
 	// over, from 3 to 500. When it changes, slots and their keys move between
@@ -27,7 +28,8 @@ type RedisClusterSpecApplyConfiguration struct {
 	Shards *int32 `json:"shards,omitempty"`
 	// replicasPerShard is the number of copies of each primary, from 0 to 5.
 	// With 0, a lost primary takes its slots out of service until it is back. It
-	// cannot change yet. Default: 1.
+	// may change at any time; the pods with the highest ordinals leave. Default:
+	// 1.
 	ReplicasPerShard *int32 `json:"replicasPerShard,omitempty"`
 	// image overrides the container image. It must hold the engine of the given
 	// version. Default: docker.io/library/redis:<version> or
