@@ -79,7 +79,8 @@ func TestSlotsMoveBetweenRealServers(t *testing.T) {
 			for _, shards := range []int32{4, 5, 3} {
 				w.steps = nil
 				began := time.Now()
-				w.reshard(shards)
+				w.cluster.Spec.Shards = shards
+				w.grow()
 				w.settle()
 				t.Logf("%d shards after %s\n%s", shards, time.Since(began).Round(time.Millisecond), last(w.steps, 25))
 				for _, p := range w.pods {

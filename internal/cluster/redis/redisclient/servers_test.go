@@ -358,31 +358,20 @@ func (w *world) mover(p *process) *redisclient.Client {
 	})
 }
 
-// reshard changes the number of shards, and makes the servers that are missing.
-func (w *world) reshard(shards int32) {
-	w.t.Helper()
-	w.cluster.Spec.Shards = shards
-	for shard := range int(shards) {
-		for ordinal := range 1 + w.cluster.Spec.Replicas() {
-			name := cluster.Pod(cluster.ShardSet("carts", shard), ordinal)
-			if w.pods[name] != nil {
-				continue
-			}
-			w.pods[name] = &process{name: name, dir: w.t.TempDir(), shard: shard, ordinal: ordinal}
-			w.newIP(w.pods[name])
-			w.start(w.pods[name])
-		}
-	}
-}
-
 // drop ends the servers of a shard, as the deletion of its StatefulSet does.
 func (w *world) drop(shard int) {
+	w.t.Helper()
+	var gone []*process
+	w.change.Lock()
+	delete(w.sets, shard)
 	for name, p := range w.pods {
 		if p.shard == shard {
-			w.terminate(p)
+			gone = append(gone, p)
 			delete(w.pods, name)
 		}
 	}
+	w.change.Unlock()
+	w.terminate(gone...)
 }
 
 // observe is what the controller does.
