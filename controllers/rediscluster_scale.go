@@ -22,7 +22,9 @@ type scaledKey struct {
 	uid  types.UID
 }
 
-func scaledKeyOf(set *appsv1.StatefulSet) scaledKey { return scaledKey{client.ObjectKeyFromObject(set), set.UID} }
+func scaledKeyOf(set *appsv1.StatefulSet) scaledKey {
+	return scaledKey{client.ObjectKeyFromObject(set), set.UID}
+}
 
 // scaledSet is a StatefulSet as it was before it was scaled, and the number of pods that it was given.
 type scaledSet struct {
