@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -245,8 +246,7 @@ func TestARedisRolloutRestartsEveryPodAndNoPrimary(t *testing.T) {
 	s := newRedisStage(t, redisCluster())
 	s.settle()
 	o := s.cluster()
-	fsync := "always"
-	o.Spec.Config = &v1alpha1.RedisConfig{AppendFsync: &fsync}
+	o.Spec.Config = &v1alpha1.RedisConfig{Extra: map[string]v1alpha1.ConfigValue{"tcp-backlog": "100"}}
 	if err := s.api.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -352,6 +352,52 @@ func TestARedisClusterWithoutReplicasIsUpgraded(t *testing.T) {
 		t.Errorf("%d pods of version %s, %s ready", len(now), s.cluster().Status.CurrentVersion, s.cluster().Status.Ready)
 	}
 	for pod, uid := range now {
+		if old[pod] == uid {
+			t.Errorf("pod %s was not restarted", pod)
+		}
+	}
+}
+
+// TestSettingsTakeEffectWithoutARestart: but for those that are taken out of spec.config.extra again.
+func TestSettingsTakeEffectWithoutARestart(t *testing.T) {
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	for name := range s.servers {
+		s.servers[name].Config = map[string]string{"appendfsync": "everysec", "hz": "10", "timeout": "0"}
+	}
+	old := s.uids()
+	set := func(edit func(c *v1alpha1.RedisConfig)) {
+		t.Helper()
+		o := s.cluster()
+		if o.Spec.Config == nil {
+			o.Spec.Config = &v1alpha1.RedisConfig{}
+		}
+		edit(o.Spec.Config)
+		if err := s.api.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			s.pass()
+		}
+		s.settle()
+	}
+	fsync := "always"
+	set(func(c *v1alpha1.RedisConfig) {
+		c.AppendFsync, c.Extra = &fsync, map[string]v1alpha1.ConfigValue{"hz": "20", "timeout": "60"}
+	})
+	set(func(c *v1alpha1.RedisConfig) { c.Extra["hz"] = "30" })
+	want := map[string]string{"appendfsync": "always", "hz": "30", "timeout": "60"}
+	for name, server := range s.servers {
+		if diff := cmp.Diff(want, server.Config); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	set(func(c *v1alpha1.RedisConfig) { c.AppendFsync = nil })
+	if diff := cmp.Diff(old, s.uids()); diff != "" {
+		t.Errorf("pods were restarted (-before +after):\n%s", diff)
+	}
+	set(func(c *v1alpha1.RedisConfig) { delete(c.Extra, "timeout") })
+	for pod, uid := range s.uids() {
 		if old[pod] == uid {
 			t.Errorf("pod %s was not restarted", pod)
 		}

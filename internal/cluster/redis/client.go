@@ -16,6 +16,8 @@ type Client interface {
 	Replicate(ctx context.Context, id string) error
 	// AdmitReplicas lets other servers copy this one.
 	AdmitReplicas(ctx context.Context) error
+	// Configure sets parameters of the running server. They last until it restarts.
+	Configure(ctx context.Context, values map[string]string) error
 	// Forget removes a node from the server's table, and keeps it out for a minute.
 	Forget(ctx context.Context, id string) error
 	// Failover makes a replica take over from its living primary, without losing a write, and returns when it has. With

@@ -71,6 +71,7 @@ func Next(s State) cluster.Plan {
 		restartBroken, restartMisled,
 		guard,
 		refuseUnelected,
+		configure,
 		shrink,
 		refuseCanary,
 		waitForAll,

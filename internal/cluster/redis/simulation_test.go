@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -60,9 +61,11 @@ type simPod struct {
 	exists         bool
 	// template that the pod was made from, and why it cannot start.
 	template, stuck string
-	server          *redisfake.Server
-	backAt          time.Time
-	started         time.Time
+	// config is what the server was started with.
+	config  map[string]string
+	server  *redisfake.Server
+	backAt  time.Time
+	started time.Time
 	// restart says that only the process is down, so that it comes back at the same address.
 	restart bool
 	cutTill time.Time
@@ -79,6 +82,7 @@ func newSimulation(seed uint64, faults bool) *simulation {
 	if !faults {
 		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", NodeTimeout: nodeTime, Persistent: true}
 	}
+	s.spec.Live = map[string]string{"hz": "10"}
 	s.spec.DiscardClaims = faults && rnd.IntN(2) == 0
 	s.net.Promoted = s.promoted
 	s.sets = make([]int, s.spec.Shards)
@@ -162,6 +166,7 @@ func (s *simulation) revive(p *simPod) {
 	if p.restart {
 		p.restart = false
 		p.server.Restart()
+		p.server.Config = p.config
 		return
 	}
 	p.exists, p.emptied = true, false
@@ -178,6 +183,8 @@ func (s *simulation) revive(p *simPod) {
 		p.server.Start(addr)
 	}
 	p.server.Version = s.spec.Version
+	p.config = maps.Clone(s.spec.Live)
+	p.server.Config = p.config
 }
 
 // address is one that no pod has: a new one or that of a pod that is gone.
@@ -373,6 +380,7 @@ func (s *simulation) fault() {
 	case 7:
 		s.log("the template changes")
 		s.changes++
+		s.spec.Live = map[string]string{"hz": fmt.Sprint(10 + s.rnd.IntN(3))}
 	case 8:
 		s.meddle()
 	case 9, 10:
@@ -741,6 +749,9 @@ func (s *simulation) checkSettled() {
 		r := s.unit(p.shard)
 		if s.outdated(p) || p.server.Version != s.spec.Version {
 			s.fail("settled with %s outdated", p.name)
+		}
+		if p.server.Config["hz"] != s.spec.Live["hz"] {
+			s.fail("settled, but hz of %s is %s instead of %s", p.name, p.server.Config["hz"], s.spec.Live["hz"])
 		}
 		if p.server.Owns(r) {
 			if p.emptied {

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -93,7 +94,9 @@ func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
 	clusterInfo := pipe.Do(ctx, "CLUSTER", "INFO")
 	info := pipe.Do(ctx, "INFO", "SERVER", "REPLICATION", "PERSISTENCE", "KEYSPACE")
 	user := pipe.Do(ctx, "ACL", "GETUSER", redis.UserReplication)
-	if _, err := pipe.Exec(ctx); err != nil {
+	config := goredis.NewMapStringStringCmd(ctx, configGet...)
+	_ = pipe.Process(ctx, config) // It is only put in line; what becomes of it is in the command.
+	if _, err := pipe.Exec(ctx); err != nil && !refused(config) {
 		return nil, fmt.Errorf("read server: %w", err)
 	}
 	var text [4]string
@@ -107,8 +110,29 @@ func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	for name, value := range config.Val() {
+		if n.Config == nil {
+			n.Config = map[string]string{}
+		}
+		n.Config[name] = redis.Normal(name, value)
+	}
 	n.AdmitsReplicas, err = enabled(user)
 	return n, err
+}
+
+// configGet asks for the parameters that take effect in a running server.
+var configGet = func() []any {
+	args := []any{"CONFIG", "GET"}
+	for _, name := range redis.LiveParameters() {
+		args = append(args, name)
+	}
+	return args
+}()
+
+// refused reports whether the server was started when the operator's user might not ask for its settings yet. Everything
+// else is known then.
+func refused(config *goredis.MapStringStringCmd) bool {
+	return config.Err() != nil && strings.HasPrefix(config.Err().Error(), "NOPERM")
 }
 
 // enabled reads the flags out of the answer to ACL GETUSER, which also holds "on" or "off".
@@ -146,6 +170,15 @@ func (c *Client) AddSlots(ctx context.Context, slots redis.Slots) error {
 // AdmitReplicas switches the replication user on. It lasts until the server restarts.
 func (c *Client) AdmitReplicas(ctx context.Context) error {
 	return c.do(ctx, "ACL", "SETUSER", redis.UserReplication, "on")
+}
+
+// Configure sends CONFIG SET with all parameters: the server takes all of them or none.
+func (c *Client) Configure(ctx context.Context, values map[string]string) error {
+	args := []any{"CONFIG", "SET"}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		args = append(args, name, values[name])
+	}
+	return c.do(ctx, args...)
 }
 
 // Replicate sends CLUSTER REPLICATE.

@@ -42,6 +42,7 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 	if s.synced && !s.linkUp {
 		n.LinkDown = s.net.now.Sub(s.linkedAt).Truncate(time.Second)
 	}
+	n.Config = maps.Clone(s.Config)
 	for _, count := range s.Data {
 		n.Keys += int64(min(count, 1))
 		n.Offset += int64(count)
@@ -125,6 +126,16 @@ func (s *Server) AdmitReplicas(context.Context) error {
 		return err
 	}
 	s.admits = true
+	return nil
+}
+
+// Configure lasts until the server restarts.
+func (s *Server) Configure(_ context.Context, values map[string]string) error {
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	s.Config = maps.Clone(s.Config)
+	maps.Copy(s.Config, values)
 	return nil
 }
 

@@ -51,6 +51,8 @@ type Server struct {
 	Refused bool
 	// Version of the server. One cannot copy a primary of a later minor version, and loses what it has over the attempt.
 	Version string
+	// Config is what the server has set. It begins with what the pod was made with.
+	Config map[string]string
 	// Shard is the one whose replication password the server has.
 	Shard int
 	// Data counts the writes that each range of slots holds.
