@@ -135,7 +135,7 @@ func (s *redisStage) evict(ctx context.Context, set *appsv1.StatefulSet) {
 	for ordinal := int(*set.Spec.Replicas); s.servers[cluster.Pod(set.Name, ordinal)] != nil; ordinal++ {
 		name := cluster.Pod(set.Name, ordinal)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: name}}
-		if err := client.IgnoreNotFound(s.api.Client.Delete(ctx, pod)); err != nil {
+		if err := client.IgnoreNotFound(s.api.Delete(ctx, pod)); err != nil {
 			s.t.Fatal(err)
 		}
 		s.net.Remove(s.servers[name])
@@ -408,27 +408,27 @@ func TestSettingsTakeEffectWithoutARestart(t *testing.T) {
 func TestAStatefulSetOfTheCacheHasTheSizeThatItWasGiven(t *testing.T) {
 	s := newRedisStage(t, redisCluster())
 	s.settle()
-	old := s.set("carts-0")
+	old := s.firstSet()
 	kind := s.loop.Kind.(*RedisKind)
 	err := kind.scaleShard(t.Context(), s.cluster(), redis.SetSize{Shard: 0, From: 2, To: 1, UID: string(old.UID), ResourceVersion: old.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
 	kind.correctSize(old)
-	if *old.Spec.Replicas != 1 || *s.set("carts-0").Spec.Replicas != 1 {
-		t.Errorf("the set of the cache has %d pods, the real one %d; want 1", *old.Spec.Replicas, *s.set("carts-0").Spec.Replicas)
+	if *old.Spec.Replicas != 1 || *s.firstSet().Spec.Replicas != 1 {
+		t.Errorf("the set of the cache has %d pods, the real one %d; want 1", *old.Spec.Replicas, *s.firstSet().Spec.Replicas)
 	}
 	// What was decided on an old set is not done to a newer one.
 	err = kind.scaleShard(t.Context(), s.cluster(), redis.SetSize{Shard: 0, From: 2, To: 3, UID: string(old.UID), ResourceVersion: old.ResourceVersion})
-	if got := s.set("carts-0"); err != nil || *got.Spec.Replicas != 1 {
+	if got := s.firstSet(); err != nil || *got.Spec.Replicas != 1 {
 		t.Errorf("%d pods, %v", *got.Spec.Replicas, err)
 	}
 }
 
-func (s *redisStage) set(name string) *appsv1.StatefulSet {
+func (s *redisStage) firstSet() *appsv1.StatefulSet {
 	s.t.Helper()
 	var set appsv1.StatefulSet
-	if err := s.api.Get(s.t.Context(), types.NamespacedName{Namespace: "default", Name: name}, &set); err != nil {
+	if err := s.api.Get(s.t.Context(), types.NamespacedName{Namespace: "default", Name: "carts-0"}, &set); err != nil {
 		s.t.Fatal(err)
 	}
 	return &set

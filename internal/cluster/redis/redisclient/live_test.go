@@ -74,7 +74,7 @@ func TestTheDocumentTellsWhatIsLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := map[string]bool{}
-	row := regexp.MustCompile("(?m)^\\| (live|restart) \\| (.*) \\|$")
+	row := regexp.MustCompile(`(?m)^\| (live|restart) \| (.*) \|$`)
 	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
 		for name := range strings.SplitSeq(m[2], ", ") {
 			got[strings.Trim(name, "`")] = m[1] == "live"

@@ -394,9 +394,9 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 	}
 	switch s := step.(type) {
 	case redis.ScaleShards:
-		return w.scale(s)
+		return w.scale(s) //nolint:contextcheck // Servers outlive the step.
 	case redis.Restart:
-		w.restart(s)
+		w.restart(s) //nolint:contextcheck // Servers outlive the step.
 		return nil
 	}
 	s, ok := step.(redis.ServerStep)

@@ -477,14 +477,23 @@ func (s *Server) replicate() {
 		if s.net.now.Sub(s.syncFrom) < s.transferred {
 			return
 		}
-		if redis.Older(s.Version, source.Version) && (len(s.Data) == 0 || s.net.Rand.IntN(2) == 0) {
-			s.Data, s.disk, s.synced, s.syncFrom = map[redis.Range]int{}, nil, false, time.Time{} // It takes no part of the stream, and cannot load the whole.
+		if s.chokesOn(source) {
 			return
 		}
 		s.linkUp, s.synced = true, true
 		s.rewrite()
 	}
 	s.Data = maps.Clone(source.Data)
+}
+
+// chokesOn is the end of an attempt to copy a primary of a later version: now and then the replica goes on with the stream, and
+// otherwise it has thrown away what it had and cannot load the whole.
+func (s *Server) chokesOn(source *Server) bool {
+	if !redis.Older(s.Version, source.Version) || (len(s.Data) > 0 && s.net.Rand.IntN(2) > 0) {
+		return false
+	}
+	s.Data, s.disk, s.synced, s.syncFrom = map[redis.Range]int{}, nil, false, time.Time{}
+	return true
 }
 
 // rewrite begins to write a copy of the primary to disk, where the data of the time before stays until it is done.
