@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,13 +37,15 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.scaleShards(ctx, o, s)
 	case redis.DeleteClaim:
 		return k.deleteClaim(ctx, o, s)
+	case redis.Configure:
+		return k.configure(ctx, o, s)
 	case redis.ServerStep:
 		return k.command(ctx, o, s.Calls())
 	}
 	return fmt.Errorf("there is no way to carry out a %T", step)
 }
 
-// +kubebuilder:rbac:groups="",resources=pods,verbs=delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=delete;patch
 
 // deletePods deletes just these pods, not others that took their names meanwhile.
 func (k *RedisKind) deletePods(ctx context.Context, o *v1alpha1.RedisCluster, pods []redis.PodRef) error {
@@ -56,6 +59,26 @@ func (k *RedisKind) deletePods(ctx context.Context, o *v1alpha1.RedisCluster, po
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// configure takes down on each pod what its server is about to be told, and tells it.
+func (k *RedisKind) configure(ctx context.Context, o *v1alpha1.RedisCluster, s redis.Configure) error {
+	for _, p := range s.Pods {
+		var pod corev1.Pod
+		if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: p.Pod}, &pod); err != nil {
+			return fmt.Errorf("read pod %s: %w", p.Pod, err)
+		}
+		names := redis.JoinNames(pod.Annotations[redis.AnnotationLive], s.Names)
+		if names == pod.Annotations[redis.AnnotationLive] {
+			continue
+		}
+		before := pod.DeepCopy()
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, redis.AnnotationLive, names)
+		if err := k.Patch(ctx, &pod, client.MergeFrom(before), client.FieldOwner(cluster.ManagedBy)); err != nil {
+			return fmt.Errorf("annotate pod %s: %w", p.Pod, err)
+		}
+	}
+	return k.command(ctx, o, s.Calls())
 }
 
 // guard changes the budgets of shards.

@@ -33,10 +33,14 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: memoryLimit(o.Spec.Resources),
 		DiscardClaims: redis.DiscardsClaims(o.Spec.Storage),
 	}}
+	live, err := redis.LiveConfig(&o.Spec)
+	if err != nil {
+		return redis.State{}, err
+	}
+	s.Spec.Live, s.Spec.LiveNames = live, redis.LiveNames(o.Spec.Config)
 	if err := errors.Join(k.observeSets(ctx, o, &s), k.observeClaims(ctx, o, &s), k.observePods(ctx, o, &s)); err != nil {
 		return redis.State{}, err // Half a state would look like lost servers.
 	}
-	var err error
 	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o)); err != nil {
 		return redis.State{}, certificateError{err}
 	}
@@ -212,7 +216,8 @@ func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s
 			hashes[shard] = tpl.Annotations[v1alpha1.AnnotationTemplateHash]
 		}
 		p := podOf(pod, shard, ordinal)
-		p.Outdated = pod.Annotations[v1alpha1.AnnotationTemplateHash] != hashes[shard]
+		p.Outdated = pod.Annotations[v1alpha1.AnnotationTemplateHash] != hashes[shard] ||
+			redis.Retired(pod.Annotations[redis.AnnotationLive], s.Spec.LiveNames)
 		s.Pods = append(s.Pods, p)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -143,7 +144,7 @@ func (s *redisStage) evict(ctx context.Context, set *appsv1.StatefulSet) {
 	for ordinal := int(*set.Spec.Replicas); s.servers[cluster.Pod(set.Name, ordinal)] != nil; ordinal++ {
 		name := cluster.Pod(set.Name, ordinal)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: name}}
-		if err := client.IgnoreNotFound(s.api.Client.Delete(ctx, pod)); err != nil {
+		if err := client.IgnoreNotFound(s.api.Delete(ctx, pod)); err != nil {
 			s.t.Fatal(err)
 		}
 		s.net.Remove(s.servers[name])
@@ -254,8 +255,7 @@ func TestARedisRolloutRestartsEveryPodAndNoPrimary(t *testing.T) {
 	s := newRedisStage(t, redisCluster())
 	s.settle()
 	o := s.cluster()
-	fsync := "always"
-	o.Spec.Config = &v1alpha1.RedisConfig{AppendFsync: &fsync}
+	o.Spec.Config = &v1alpha1.RedisConfig{Extra: map[string]v1alpha1.ConfigValue{"tcp-backlog": "100"}}
 	if err := s.api.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -367,31 +367,77 @@ func TestARedisClusterWithoutReplicasIsUpgraded(t *testing.T) {
 	}
 }
 
+// TestSettingsTakeEffectWithoutARestart: but for those that are taken out of spec.config.extra again.
+func TestSettingsTakeEffectWithoutARestart(t *testing.T) {
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	for name := range s.servers {
+		s.servers[name].Config = map[string]string{"appendfsync": "everysec", "hz": "10", "timeout": "0"}
+	}
+	old := s.uids()
+	set := func(edit func(c *v1alpha1.RedisConfig)) {
+		t.Helper()
+		o := s.cluster()
+		if o.Spec.Config == nil {
+			o.Spec.Config = &v1alpha1.RedisConfig{}
+		}
+		edit(o.Spec.Config)
+		if err := s.api.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			s.pass()
+		}
+		s.settle()
+	}
+	fsync := "always"
+	set(func(c *v1alpha1.RedisConfig) {
+		c.AppendFsync, c.Extra = &fsync, map[string]v1alpha1.ConfigValue{"hz": "20", "timeout": "60"}
+	})
+	set(func(c *v1alpha1.RedisConfig) { c.Extra["hz"] = "30" })
+	want := map[string]string{"appendfsync": "always", "hz": "30", "timeout": "60"}
+	for name, server := range s.servers {
+		if diff := cmp.Diff(want, server.Config); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	set(func(c *v1alpha1.RedisConfig) { c.AppendFsync = nil })
+	if diff := cmp.Diff(old, s.uids()); diff != "" {
+		t.Errorf("pods were restarted (-before +after):\n%s", diff)
+	}
+	set(func(c *v1alpha1.RedisConfig) { delete(c.Extra, "timeout") })
+	for pod, uid := range s.uids() {
+		if old[pod] == uid {
+			t.Errorf("pod %s was not restarted", pod)
+		}
+	}
+}
+
 // TestAStatefulSetOfTheCacheHasTheSizeThatItWasGiven: to apply what an old one says would undo the step.
 func TestAStatefulSetOfTheCacheHasTheSizeThatItWasGiven(t *testing.T) {
 	s := newRedisStage(t, redisCluster())
 	s.settle()
-	old := s.set("carts-0")
+	old := s.firstSet()
 	kind := s.loop.Kind.(*RedisKind)
 	err := kind.scaleShard(t.Context(), s.cluster(), redis.SetSize{Shard: 0, From: 2, To: 1, UID: string(old.UID), ResourceVersion: old.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
 	kind.correctSize(old)
-	if *old.Spec.Replicas != 1 || *s.set("carts-0").Spec.Replicas != 1 {
-		t.Errorf("the set of the cache has %d pods, the real one %d; want 1", *old.Spec.Replicas, *s.set("carts-0").Spec.Replicas)
+	if *old.Spec.Replicas != 1 || *s.firstSet().Spec.Replicas != 1 {
+		t.Errorf("the set of the cache has %d pods, the real one %d; want 1", *old.Spec.Replicas, *s.firstSet().Spec.Replicas)
 	}
 	// What was decided on an old set is not done to a newer one.
 	err = kind.scaleShard(t.Context(), s.cluster(), redis.SetSize{Shard: 0, From: 2, To: 3, UID: string(old.UID), ResourceVersion: old.ResourceVersion})
-	if got := s.set("carts-0"); err != nil || *got.Spec.Replicas != 1 {
+	if got := s.firstSet(); err != nil || *got.Spec.Replicas != 1 {
 		t.Errorf("%d pods, %v", *got.Spec.Replicas, err)
 	}
 }
 
-func (s *redisStage) set(name string) *appsv1.StatefulSet {
+func (s *redisStage) firstSet() *appsv1.StatefulSet {
 	s.t.Helper()
 	var set appsv1.StatefulSet
-	if err := s.api.Get(s.t.Context(), types.NamespacedName{Namespace: "default", Name: name}, &set); err != nil {
+	if err := s.api.Get(s.t.Context(), types.NamespacedName{Namespace: "default", Name: "carts-0"}, &set); err != nil {
 		s.t.Fatal(err)
 	}
 	return &set

@@ -82,8 +82,8 @@ type RedisClusterSpec struct {
 	// allows. Default: none.
 	// +optional
 	Template *PodTemplate `json:"template,omitempty"`
-	// config of the server. Default: the server's own values but for those that
-	// a field below names.
+	// config of the server. Most of it takes effect without a restart. Default:
+	// the server's own values but for those that a field below names.
 	// +optional
 	Config *RedisConfig `json:"config,omitempty"`
 	// tls of client, replication and cluster bus connections. Default:

@@ -32,7 +32,7 @@ func TestRedisIsChangedUnderLoad(t *testing.T) {
 		t.Helper()
 		return s.redisOf(t, "carts", 1)
 	}, func(c *v1alpha1.RedisCluster) {
-		c.Spec.Config = &v1alpha1.RedisConfig{Extra: map[string]v1alpha1.ConfigValue{"hz": "20"}}
+		c.Spec.Config = &v1alpha1.RedisConfig{Extra: map[string]v1alpha1.ConfigValue{"tcp-backlog": "500"}}
 	}, func(c *v1alpha1.RedisCluster, image *string) { c.Spec.Image = image })
 }
 

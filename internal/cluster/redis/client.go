@@ -18,6 +18,8 @@ type Client interface {
 	AdmitReplicas(ctx context.Context) error
 	// SetUser makes a user, or makes it what it is to be, at once.
 	SetUser(ctx context.Context, u User) error
+	// Configure sets parameters of the running server. They last until it restarts.
+	Configure(ctx context.Context, values map[string]string) error
 	// Forget removes a node from the server's table, and keeps it out for a minute.
 	Forget(ctx context.Context, id string) error
 	// Failover makes a replica take over from its primary, and returns when it has.

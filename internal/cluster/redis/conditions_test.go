@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -137,7 +138,7 @@ func TestConnection(t *testing.T) {
 			t.Errorf("%s is %q, want %q", key, got[key], want)
 		}
 	}
-	c.Spec.TLS, c.Spec.Auth = &v1alpha1.TLSSpec{Mode: ptr(v1alpha1.TLSDisabled)}, &v1alpha1.AuthSpec{Mode: ptr(v1alpha1.AuthDisabled)}
+	c.Spec.TLS, c.Spec.Auth = &v1alpha1.TLSSpec{Mode: ptr.To(v1alpha1.TLSDisabled)}, &v1alpha1.AuthSpec{Mode: ptr.To(v1alpha1.AuthDisabled)}
 	got = Connection(c, "cluster.local", "secret", nil, nil, nil)
 	for _, key := range []string{"username", "password", "ca.crt", "tls.crt", "tls.key"} {
 		if v, ok := got[key]; ok {

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 )
@@ -78,13 +81,27 @@ type directive struct {
 
 // Config renders what all servers of a cluster have in common. Each pod's gate adds what is its own, see PodConfig.
 func Config(spec *v1alpha1.RedisClusterSpec) (string, error) {
-	lines := append(fixed(), transport(spec)...)
-	lines = append(lines, tunables(spec.Config)...)
-	extra, err := extras(spec)
+	lines, err := settings(spec)
 	if err != nil {
 		return "", err
 	}
-	return render(append(lines, extra...))
+	return render(lines)
+}
+
+// startConfig is the part of it that servers read only when they start.
+func startConfig(spec *v1alpha1.RedisClusterSpec) (string, error) {
+	lines, err := settings(spec)
+	if err != nil {
+		return "", err
+	}
+	return render(slices.DeleteFunc(lines, func(d directive) bool { return Live(d.name) }))
+}
+
+func settings(spec *v1alpha1.RedisClusterSpec) ([]directive, error) {
+	lines := append(fixed(), transport(spec)...)
+	lines = append(lines, tunables(spec.Config)...)
+	extra, err := extras(spec)
+	return append(lines, extra...), err
 }
 
 func fixed() []directive {
@@ -132,21 +149,18 @@ func transport(spec *v1alpha1.RedisClusterSpec) []directive {
 	}
 }
 
+// tunables are always set, so that a field that is removed takes effect in running servers too.
 func tunables(c *v1alpha1.RedisConfig) []directive {
-	out := []directive{{"cluster-node-timeout", []string{strconv.FormatInt(NodeTimeout(c).Milliseconds(), 10)}}}
 	if c == nil {
-		return out
+		c = &v1alpha1.RedisConfig{}
 	}
-	if c.MaxMemory != nil {
-		out = append(out, directive{"maxmemory", []string{strconv.FormatInt(c.MaxMemory.Value(), 10)}})
+	maxMemory := ptr.Deref(c.MaxMemory, resource.Quantity{})
+	return []directive{
+		{"cluster-node-timeout", []string{strconv.FormatInt(NodeTimeout(c).Milliseconds(), 10)}},
+		{"maxmemory", []string{strconv.FormatInt(maxMemory.Value(), 10)}},
+		{"maxmemory-policy", []string{ptr.Deref(c.MaxMemoryPolicy, "noeviction")}},
+		{"appendfsync", []string{ptr.Deref(c.AppendFsync, "everysec")}},
 	}
-	if c.MaxMemoryPolicy != nil {
-		out = append(out, directive{"maxmemory-policy", []string{*c.MaxMemoryPolicy}})
-	}
-	if c.AppendFsync != nil {
-		out = append(out, directive{"appendfsync", []string{*c.AppendFsync}})
-	}
-	return out
 }
 
 // extras are the user's own parameters. Admission has checked them; they are checked again, because a line break in one

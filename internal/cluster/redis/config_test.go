@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -21,13 +22,11 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func ptr[T any](v T) *T { return &v }
-
 func testCluster(engine v1alpha1.RedisEngine, version string) *v1alpha1.RedisCluster {
 	c := &v1alpha1.RedisCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "carts", Namespace: "shop", UID: "u"},
 		Spec: v1alpha1.RedisClusterSpec{
-			Engine: &engine, Version: version, Shards: 3, ReplicasPerShard: ptr(int32(1)),
+			Engine: &engine, Version: version, Shards: 3, ReplicasPerShard: ptr.To(int32(1)),
 			Storage: &v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
 		},
 	}
@@ -36,7 +35,7 @@ func testCluster(engine v1alpha1.RedisEngine, version string) *v1alpha1.RedisClu
 
 func TestConfigIsWhatItWas(t *testing.T) {
 	full := &v1alpha1.RedisConfig{
-		MaxMemory: ptr(resource.MustParse("512Mi")), MaxMemoryPolicy: ptr("allkeys-lru"), AppendFsync: ptr("always"),
+		MaxMemory: ptr.To(resource.MustParse("512Mi")), MaxMemoryPolicy: ptr.To("allkeys-lru"), AppendFsync: ptr.To("always"),
 		NodeTimeout: &metav1.Duration{Duration: 2 * time.Second},
 		Extra: map[string]v1alpha1.ConfigValue{
 			"hz": "50", "client-output-buffer-limit": "replica 256mb 64mb 60", "latency-tracking-info-percentiles": "50 99.9", "notify-keyspace-events": "",
@@ -59,7 +58,7 @@ func TestConfigIsWhatItWas(t *testing.T) {
 			c := testCluster(tc.engine, tc.version)
 			c.Spec.Config = tc.config
 			if tc.plain {
-				c.Spec.TLS = &v1alpha1.TLSSpec{Mode: ptr(v1alpha1.TLSDisabled)}
+				c.Spec.TLS = &v1alpha1.TLSSpec{Mode: ptr.To(v1alpha1.TLSDisabled)}
 			}
 			common, err := Config(&c.Spec)
 			if err != nil {
@@ -242,10 +241,12 @@ func TestTheHashOfARelease(t *testing.T) {
 func TestWhatNeedsARestartChangesTheHash(t *testing.T) {
 	base := hashOf(t, testBuilder(testCluster(v1alpha1.EngineRedis, "8.0.2")))
 	changes := map[string]func(c *v1alpha1.RedisCluster){
-		"the version":       func(c *v1alpha1.RedisCluster) { c.Spec.Version = "8.0.3" },
-		"the image":         func(c *v1alpha1.RedisCluster) { c.Spec.Image = ptr("example.com/redis:1") },
-		"the configuration": func(c *v1alpha1.RedisCluster) { c.Spec.Config = &v1alpha1.RedisConfig{AppendFsync: ptr("always")} },
-		"authentication":    func(c *v1alpha1.RedisCluster) { c.Spec.Auth = &v1alpha1.AuthSpec{Mode: ptr(v1alpha1.AuthDisabled)} },
+		"the version": func(c *v1alpha1.RedisCluster) { c.Spec.Version = "8.0.3" },
+		"the image":   func(c *v1alpha1.RedisCluster) { c.Spec.Image = ptr.To("example.com/redis:1") },
+		"the configuration": func(c *v1alpha1.RedisCluster) {
+			c.Spec.Config = &v1alpha1.RedisConfig{Extra: map[string]v1alpha1.ConfigValue{"io-threads": "2"}}
+		},
+		"authentication": func(c *v1alpha1.RedisCluster) { c.Spec.Auth = &v1alpha1.AuthSpec{Mode: ptr.To(v1alpha1.AuthDisabled)} },
 		"a pod label": func(c *v1alpha1.RedisCluster) {
 			c.Spec.Template = &v1alpha1.PodTemplate{Labels: map[string]v1alpha1.TemplateValue{"team": "a"}}
 		},

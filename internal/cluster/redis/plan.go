@@ -72,6 +72,7 @@ func Next(s State) cluster.Plan {
 		restartBroken, restartMisled,
 		guard,
 		refuseUnelected,
+		configure,
 		shrink,
 		refuseCanary,
 		waitForAll,
@@ -91,7 +92,6 @@ func Next(s State) cluster.Plan {
 		refuseVersion, refuseUnsynced,
 		waitForReplicas,
 		discardClaims,
-		refuseChange,
 		dropShard,
 		restartReplicas,
 		failOver,
@@ -158,15 +158,7 @@ func waitForReady(v *view) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// refuseChange stops at changes that this version of the operator does not carry out. Admission refuses them as well.
-func refuseChange(v *view) (cluster.Plan, bool) {
-	if v.layoutDiffers() {
-		return refuseLayout(v)
-	}
-	return cluster.Pass()
-}
-
-// refuseLayout names what differs.
+// refuseLayout stops at a change that this version of the operator does not carry out. Admission refuses it as well.
 func refuseLayout(v *view) (cluster.Plan, bool) {
 	return cluster.Refuse(ReasonLayout,
 		"the cluster does not have the %d shards that the specification asks for: set spec.shards back", v.Spec.Shards)

@@ -95,7 +95,7 @@ func reacquaint(v *view) (cluster.Plan, bool) {
 		for _, other := range v.read[i+1:] {
 			_, knows := p.Node.Peer(other.Node.ID)
 			_, known := other.Node.Peer(p.Node.ID)
-			if knows != known && !p.Node.shakesHandsWith(other.Addr) && !other.Node.shakesHandsWith(p.Addr) {
+			if knows != known && v.settledIn(p) && v.settledIn(other) && !p.Node.shakesHandsWith(other.Addr) && !other.Node.shakesHandsWith(p.Addr) {
 				step.Pairs = append(step.Pairs, Introduction{p.Name, other.Name, other.Addr})
 			}
 		}
@@ -122,6 +122,9 @@ func thin(pairs []Introduction, nodes int) []Introduction {
 	hub := pairs[0].Pod
 	return slices.DeleteFunc(slices.Clone(pairs), func(i Introduction) bool { return i.Pod != hub })
 }
+
+// settledIn tells whether a server has run for longer than gossip takes to make it known.
+func (v *view) settledIn(p *Pod) bool { return v.Now.Sub(p.Started) >= 2*time.Second }
 
 // attachReplicas makes empty nodes without slots, and replicas of a foreign shard, copy the primary of their own shard.
 func attachReplicas(v *view) (cluster.Plan, bool) {

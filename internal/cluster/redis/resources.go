@@ -27,7 +27,8 @@ const (
 	ContainerGate   = "gate"
 )
 
-// annotationConfig carries the hash of the rendered configuration, so that a change of it changes the template.
+// annotationConfig carries the hash of the part of the configuration that takes a restart, so that a change of it changes
+// the template.
 const annotationConfig = "quorate.dev/config-hash"
 
 // AnnotationCertificates is the fingerprint of the certificate of the servers and of the authorities that they trust:
@@ -219,7 +220,7 @@ func StorageChanged(storage *v1alpha1.StorageSpec, live *appsv1.StatefulSet) boo
 
 // Template is the pod template of a shard, with its hash.
 func (b Builder) Template(shard int) (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
-	config, err := Config(&b.Cluster.Spec)
+	config, err := startConfig(&b.Cluster.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +252,7 @@ func (b Builder) Template(shard int) (*corev1ac.PodTemplateSpecApplyConfiguratio
 	if err != nil {
 		return nil, err
 	}
-	return tpl.WithAnnotations(map[string]string{v1alpha1.AnnotationTemplateHash: digest}), nil
+	return tpl.WithAnnotations(map[string]string{v1alpha1.AnnotationTemplateHash: digest, AnnotationLive: LiveNames(b.Cluster.Spec.Config)}), nil
 }
 
 // spread keeps the copies of a shard apart and divides primaries among the nodes.

@@ -43,16 +43,11 @@ func (f *fixture) lead(name string) {
 	}
 }
 
-// leave is what a pod that has left leaves behind: a node that the others know, and a claim.
-func (f *fixture) leave(name string) {
-	f.Claims = []Claim{{Name: "data-" + name, UID: "u", ResourceVersion: "7", Shard: 1, Ordinal: 2}}
+// leave is what the third pod of shard 1 leaves behind: a node that the others know, and a claim.
+func (f *fixture) leave() {
+	f.Claims = []Claim{{Name: "data-c-1-2", UID: "u", ResourceVersion: "7", Shard: 1, Ordinal: 2}}
 	f.Sets[1].Replicas = 2
-	for i := range f.Pods {
-		if f.Pods[i].Name == name {
-			f.Pods = append(f.Pods[:i], f.Pods[i+1:]...)
-			return
-		}
-	}
+	f.Pods = slices.DeleteFunc(f.Pods, func(p Pod) bool { return p.Name == "c-1-2" })
 }
 
 // scaled is the step that takes the third pod of shard 1 away.
@@ -136,34 +131,34 @@ func TestTheNumberOfReplicasChanges(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) { f.withThird(); f.loseNode("c-1-2"); f.Sets[1].Replicas = 2 }, reason: ReasonLeaving,
 		},
 		"then it is, at once": {
-			state: formed(), spoil: func(f *fixture) { f.withThird(); f.leave("c-1-2") },
+			state: formed(), spoil: func(f *fixture) { f.withThird(); f.leave() },
 			step: Forget{id("c-1-2"), []string{"c-0-0", "c-0-1", "c-1-0", "c-1-1", "c-2-0", "c-2-1"}},
 		},
 		"a pod that is wanted again is waited for": {
 			state: formed(), spoil: func(f *fixture) {
 				f.withThird()
-				f.leave("c-1-2")
+				f.leave()
 				f.Spec.Replicas = 2
 			},
 			reason: ReasonStarting,
 		},
 		"the claim of a pod that left stays": {
-			state: formed(), spoil: func(f *fixture) { f.leave("c-1-2") },
+			state: formed(), spoil: func(f *fixture) { f.leave() },
 		},
 		"it goes where data goes with its pods": {
-			state: formed(), spoil: func(f *fixture) { f.leave("c-1-2"); f.Spec.DiscardClaims = true },
+			state: formed(), spoil: func(f *fixture) { f.leave(); f.Spec.DiscardClaims = true },
 			step: DeleteClaim{"data-c-1-2", "u", "7"},
 		},
 		"not while the pod is there": {
 			state: formed(), spoil: func(f *fixture) {
-				f.leave("c-1-2")
+				f.leave()
 				f.withThird().Deleting = true
 				f.Sets[1].Replicas, f.Spec.DiscardClaims = 2, true
 			},
 			reason: ReasonLeaving,
 		},
 		"nor while the shard is not well": {
-			state: formed(), spoil: func(f *fixture) { f.leave("c-1-2"); f.Spec.DiscardClaims = true; f.unlink("c-1-1") }, reason: ReasonSync,
+			state: formed(), spoil: func(f *fixture) { f.leave(); f.Spec.DiscardClaims = true; f.unlink("c-1-1") }, reason: ReasonSync,
 		},
 	} {
 		t.Run(name, tc.check)

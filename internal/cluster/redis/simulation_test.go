@@ -71,9 +71,11 @@ type simPod struct {
 	exists         bool
 	// template that the pod was made from, and why it cannot start.
 	template, stuck string
-	server          *redisfake.Server
-	backAt          time.Time
-	started         time.Time
+	// config is what the server was started with.
+	config  map[string]string
+	server  *redisfake.Server
+	backAt  time.Time
+	started time.Time
 	// restart says that only the process is down, so that it comes back at the same address.
 	restart bool
 	cutTill time.Time
@@ -116,6 +118,7 @@ func newSimulation(seed uint64, faults bool) *simulation {
 	if !faults {
 		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", NodeTimeout: nodeTime, Persistent: true}
 	}
+	s.spec.Live = map[string]string{"hz": "10"}
 	s.spec.DiscardClaims = faults && rnd.IntN(2) == 0
 	s.net.Promoted = s.promoted
 	if rnd.IntN(4) == 0 { // Hashes take more time than all the rest.
@@ -278,6 +281,7 @@ func (s *simulation) revive(p *simPod) {
 	if p.restart {
 		p.restart = false
 		p.server.Restart()
+		p.server.Config = p.config
 		return
 	}
 	p.exists, p.emptied = true, false
@@ -293,6 +297,8 @@ func (s *simulation) revive(p *simPod) {
 		p.server.Start(addr)
 	}
 	p.server.Version = s.spec.Version
+	p.config = maps.Clone(s.spec.Live)
+	p.server.Config = p.config
 }
 
 // address is one that no pod has: a new one or that of a pod that is gone.
@@ -535,6 +541,7 @@ func (s *simulation) fault() {
 	case 7:
 		s.log("the template changes")
 		s.changes++
+		s.spec.Live = map[string]string{"hz": fmt.Sprint(10 + s.rnd.IntN(3))}
 	case 8:
 		s.meddle()
 	case 9, 10:
@@ -1048,6 +1055,9 @@ func (s *simulation) checkSettled() {
 		s.checkUsers(p)
 		if s.outdated(p) || p.server.Version != s.spec.Version {
 			s.fail("settled with %s outdated", p.name)
+		}
+		if p.server.Config["hz"] != s.spec.Live["hz"] {
+			s.fail("settled, but hz of %s is %s instead of %s", p.name, p.server.Config["hz"], s.spec.Live["hz"])
 		}
 		if n := p.server.Slots().Count(); n > 0 {
 			if p.emptied {

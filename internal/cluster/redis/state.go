@@ -44,6 +44,9 @@ type Spec struct {
 	Shards, Replicas int
 	// Version of the server.
 	Version string
+	// Live is what all servers are to have set, and LiveNames which of it comes from spec.config.extra, see LiveConfig.
+	Live      map[string]string
+	LiveNames string
 	// NodeTimeout is cluster-node-timeout.
 	NodeTimeout time.Duration
 	// Persistent says that the data of a pod outlives the pod.
@@ -145,6 +148,8 @@ type Node struct {
 	AdmitsReplicas bool
 	// Memory that the server uses, and may use.
 	Memory Memory
+	// Config is what CONFIG GET says of LiveParameters, in the form of Normal; nil: unknown.
+	Config map[string]string
 	// Offset is how far the replication stream was written (primary) or applied (replica), in bytes.
 	Offset int64
 	// Peers are all nodes that this server knows, itself included.

@@ -26,9 +26,9 @@ func (f *fixture) setBack() {
 	}
 }
 
-// neverAnswers makes a pod unreadable that has not been ready for some time.
-func (f *fixture) neverAnswers(name string, since time.Duration) {
-	p := f.pod(name)
+// neverAnswers makes c-0-1 unreadable, which has not been ready for some time.
+func (f *fixture) neverAnswers(since time.Duration) {
+	p := f.pod("c-0-1")
 	p.Node, p.Ready, p.Unready, p.Error = nil, false, now.Add(-since), "the server does not answer"
 }
 
@@ -54,10 +54,10 @@ func TestVersionsChange(t *testing.T) {
 			message: "pod c-0-1 runs version 8.0.2 and spec.version is 9.0.1",
 		},
 		"a replica that does not start is waited for": {
-			state: formed(), spoil: func(f *fixture) { f.upgraded("c-0-1"); f.neverAnswers("c-0-1", time.Minute) }, reason: ReasonUnreachable,
+			state: formed(), spoil: func(f *fixture) { f.upgraded("c-0-1"); f.neverAnswers(time.Minute) }, reason: ReasonUnreachable,
 		},
 		"but not for ever": {
-			state: formed(), spoil: func(f *fixture) { f.upgraded("c-0-1"); f.neverAnswers("c-0-1", 5*time.Minute) }, reason: ReasonCanary, stalled: true,
+			state: formed(), spoil: func(f *fixture) { f.upgraded("c-0-1"); f.neverAnswers(5 * time.Minute) }, reason: ReasonCanary, stalled: true,
 			message: "c-0-1 has new settings and does not get well (the server does not answer); no other pod gets them: set spec.version back to 8.0.2",
 		},
 		"nor is one that does not get into sync": {
@@ -72,12 +72,12 @@ func TestVersionsChange(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) {
 				outdate(f)
 				f.pod("c-0-1").Outdated = false
-				f.neverAnswers("c-0-1", 5*time.Minute)
+				f.neverAnswers(5 * time.Minute)
 			},
 			reason: ReasonCanary, stalled: true, message: "set the last change of the specification back",
 		},
 		"a pod that dies later is no canary": {
-			state: formed(), spoil: func(f *fixture) { f.neverAnswers("c-0-1", 5*time.Minute) }, reason: ReasonUnreachable,
+			state: formed(), spoil: func(f *fixture) { f.neverAnswers(5 * time.Minute) }, reason: ReasonUnreachable,
 		},
 		"then all replicas go, one of each shard": {
 			state: formed(), spoil: func(f *fixture) { f.upgraded("c-0-1") }, step: restartOf("c-1-1", "c-2-1"),
@@ -121,7 +121,7 @@ func TestVersionsChange(t *testing.T) {
 		"a replica that is newer and did not start goes back": {
 			state: formed(), spoil: func(f *fixture) {
 				f.upgraded("c-0-1")
-				f.neverAnswers("c-0-1", 5*time.Minute)
+				f.neverAnswers(5 * time.Minute)
 				f.pod("c-0-1").Stuck = "ImagePullBackOff: no such image"
 				f.setBack()
 			},

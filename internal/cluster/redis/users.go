@@ -43,6 +43,8 @@ var operatorCommands = []string{
 	// To keep users in line, and to switch the replication user on, see Decision.Admit. Whoever may do that may do
 	// anything to users, which gives the operator nothing that it does not have: it made all passwords.
 	"acl|getuser", "acl|setuser", "acl|list",
+	// For the settings that take effect without a restart.
+	"config|get", "config|set",
 }
 
 // replicationCommands are what a replica sends to its primary.

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -104,6 +105,8 @@ func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
 	info := pipe.Do(ctx, "INFO", "SERVER", "REPLICATION", "PERSISTENCE", "KEYSPACE", "MEMORY")
 	user := pipe.Do(ctx, "ACL", "GETUSER", redis.UserReplication)
 	users := pipe.Do(ctx, "ACL", "LIST")
+	config := goredis.NewMapStringStringCmd(ctx, configGet...)
+	_ = pipe.Process(ctx, config) // It is only put in line; what becomes of it is in the command.
 	if _, err := pipe.Exec(ctx); err != nil && !denied(err) {
 		return nil, fmt.Errorf("read server: %w", err)
 	}
@@ -118,6 +121,12 @@ func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	for name, value := range config.Val() {
+		if n.Config == nil {
+			n.Config = map[string]string{}
+		}
+		n.Config[name] = redis.Normal(name, value)
+	}
 	if n.AdmitsReplicas, err = enabled(user); err != nil {
 		return nil, err
 	}
@@ -125,7 +134,16 @@ func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
 	return n, err
 }
 
-// denied tells whether the server knows the operator's user and does not let it do something.
+// configGet asks for the parameters that take effect in a running server.
+var configGet = func() []any {
+	args := []any{"CONFIG", "GET"}
+	for _, name := range redis.LiveParameters() {
+		args = append(args, name)
+	}
+	return args
+}()
+
+// denied tells whether the server was started when the operator's user might not ask for everything yet: the rest is known then.
 func denied(err error) bool { return strings.HasPrefix(err.Error(), "NOPERM") }
 
 // listed reads the answer to ACL LIST. A user of an earlier version of the operator may not ask for it.
@@ -182,6 +200,15 @@ func (c *Client) SetUser(ctx context.Context, u redis.User) error {
 	args := []any{"ACL", "SETUSER", u.Name}
 	for _, rule := range u.Rules() {
 		args = append(args, rule)
+	}
+	return c.do(ctx, args...)
+}
+
+// Configure sends CONFIG SET with all parameters: the server takes all of them or none.
+func (c *Client) Configure(ctx context.Context, values map[string]string) error {
+	args := []any{"CONFIG", "SET"}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		args = append(args, name, values[name])
 	}
 	return c.do(ctx, args...)
 }

@@ -20,6 +20,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -112,7 +113,7 @@ func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) 
 		},
 		cluster: &v1alpha1.RedisCluster{Spec: v1alpha1.RedisClusterSpec{
 			Engine: &e, Version: version, Shards: shards, ReplicasPerShard: &replicas, TLS: &v1alpha1.TLSSpec{Mode: &mode},
-			Config: &v1alpha1.RedisConfig{Extra: map[string]v1alpha1.ConfigValue{
+			Config: &v1alpha1.RedisConfig{NodeTimeout: &metav1.Duration{Duration: nodeTimeout}, Extra: map[string]v1alpha1.ConfigValue{
 				"hz": "20", "client-output-buffer-limit": "replica 256mb 64mb 60", "notify-keyspace-events": "KEA",
 			}},
 		}},
@@ -306,7 +307,7 @@ func (w *world) writeFiles(p *process, admit bool) {
 	}
 	// The paths of a pod become those of the test. bind keeps the servers of one machine apart.
 	config = strings.NewReplacer("/run/quorate", p.dir, "dir /data", "dir "+p.dir, "/etc/quorate/tls", p.dir).Replace(config) +
-		"bind " + p.ip + "\nbind-source-addr " + p.ip + fmt.Sprintf("\ncluster-node-timeout %d\n", nodeTimeout.Milliseconds())
+		"bind " + p.ip + "\nbind-source-addr " + p.ip + "\n"
 	users, err := w.access().Users(p.name, redis.Software{Engine: w.cluster.Spec.ServerEngine(), Version: w.cluster.Spec.Version})
 	if err != nil {
 		w.t.Fatal(err)
@@ -381,6 +382,11 @@ func (w *world) observe(ctx context.Context) redis.State {
 		Name: "carts", Shards: int(spec.Shards), Replicas: spec.Replicas(), Version: spec.Version, Persistent: true,
 		NodeTimeout: 1500 * time.Millisecond, Access: w.access(),
 	}}
+	live, err := redis.LiveConfig(&spec)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s.Spec.Live, s.Spec.LiveNames = live, redis.LiveNames(spec.Config)
 	for shard := range w.sets {
 		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: w.sets[shard], Guarded: w.guarded[shard]})
 	}
@@ -437,9 +443,9 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 	case redis.DropShard:
 		w.drop(s.Shard)
 	case redis.ScaleShards:
-		return w.scale(s)
+		return w.scale(s) //nolint:contextcheck // Servers outlive the step.
 	case redis.Restart:
-		w.restart(s)
+		w.restart(s) //nolint:contextcheck // Servers outlive the step.
 		return nil
 	}
 	s, ok := step.(redis.ServerStep)

@@ -43,6 +43,7 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 	if s.synced && !s.linkUp {
 		n.LinkDown = s.net.now.Sub(s.linkedAt).Truncate(time.Second)
 	}
+	n.Config = maps.Clone(s.Config)
 	for _, count := range s.Data {
 		n.Keys += int64(min(count, 1))
 		n.Offset += int64(count)
@@ -133,6 +134,16 @@ func (s *Server) SetUser(_ context.Context, u redis.User) error {
 		return err
 	}
 	s.Users = append(slices.DeleteFunc(slices.Clone(s.Users), func(o redis.User) bool { return o.Name == u.Name }), u)
+	return nil
+}
+
+// Configure lasts until the server restarts.
+func (s *Server) Configure(_ context.Context, values map[string]string) error {
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	s.Config = maps.Clone(s.Config)
+	maps.Copy(s.Config, values)
 	return nil
 }
 

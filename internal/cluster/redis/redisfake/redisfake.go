@@ -53,6 +53,8 @@ type Server struct {
 	Refused bool
 	// Version of the server. One cannot copy a primary of a later minor version, and loses what it has over the attempt.
 	Version string
+	// Config is what the server has set. It begins with what the pod was made with.
+	Config map[string]string
 	// Shard is the one whose replication password the server has.
 	Shard int
 	// Users of the server, lost when it restarts; nil: the operator may not list them.
@@ -71,17 +73,17 @@ type Server struct {
 	// importing and migrating are the open slots, with the ids of the nodes that they come from or go to.
 	importing, migrating slotMap
 	// unclaimed are the slots whose owner, in the eyes of this node, does not say so itself any more. Whoever claims them is believed.
-	unclaimed slotMap
-	greeting             map[redis.Address]time.Time
-	banned               map[string]time.Time
-	synced               bool
-	syncFrom             time.Time
-	linkUp               bool
-	linkedAt             time.Time // when the link was last up
-	electAt              time.Time
-	startedAt            time.Time
-	reports              map[string]map[string]time.Time
-	transferred          time.Duration
+	unclaimed   slotMap
+	greeting    map[redis.Address]time.Time
+	banned      map[string]time.Time
+	synced      bool
+	syncFrom    time.Time
+	linkUp      bool
+	linkedAt    time.Time // when the link was last up
+	electAt     time.Time
+	startedAt   time.Time
+	reports     map[string]map[string]time.Time
+	transferred time.Duration
 	// master is the address that a replica copies from. It does not ask who answers there.
 	master redis.Address
 	// admits says that others may copy the server; rendered is what the start gate decided about that.
@@ -494,14 +496,23 @@ func (s *Server) replicate() {
 		if s.net.now.Sub(s.syncFrom) < s.transferred {
 			return
 		}
-		if redis.Older(s.Version, source.Version) && (len(s.Data) == 0 || s.net.Rand.IntN(2) == 0) {
-			s.Data, s.disk, s.synced, s.syncFrom = map[Key]int{}, nil, false, time.Time{} // It takes no part of the stream, and cannot load the whole.
+		if s.chokesOn(source) {
 			return
 		}
 		s.linkUp, s.synced = true, true
 		s.rewrite()
 	}
 	s.Data = maps.Clone(source.Data)
+}
+
+// chokesOn is the end of an attempt to copy a primary of a later version: now and then the replica goes on with the stream, and
+// otherwise it has thrown away what it had and cannot load the whole.
+func (s *Server) chokesOn(source *Server) bool {
+	if !redis.Older(s.Version, source.Version) || (len(s.Data) > 0 && s.net.Rand.IntN(2) > 0) {
+		return false
+	}
+	s.Data, s.disk, s.synced, s.syncFrom = map[Key]int{}, nil, false, time.Time{}
+	return true
 }
 
 // rewrite begins to write a copy of the primary to disk, where the data of the time before stays until it is done.

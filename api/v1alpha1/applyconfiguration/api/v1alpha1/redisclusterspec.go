@@ -44,8 +44,8 @@ type RedisClusterSpecApplyConfiguration struct {
 	// template changes the pods within what the restricted Pod Security Standard
 	// allows. Default: none.
 	Template *PodTemplateApplyConfiguration `json:"template,omitempty"`
-	// config of the server. Default: the server's own values but for those that
-	// a field below names.
+	// config of the server. Most of it takes effect without a restart. Default:
+	// the server's own values but for those that a field below names.
 	Config *RedisConfigApplyConfiguration `json:"config,omitempty"`
 	// tls of client, replication and cluster bus connections. Default:
 	// certificates managed by the operator.

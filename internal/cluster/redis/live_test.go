@@ -1,0 +1,130 @@
+package redis
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+)
+
+func TestValuesAreComparedInTheFormOfTheServers(t *testing.T) {
+	for _, tc := range []struct{ name, wanted, answer string }{
+		{"repl-backlog-size", "64mb", "67108864"},
+		{"repl-backlog-size", "64m", "64000000"},
+		{"repl-backlog-size", "1g", "1000000000"},
+		{"client-query-buffer-limit", "1gb", "1073741824"},
+		{"maxmemory-clients", "5%", "5%"},
+		{"maxmemory-clients", "1kb", "1024"},
+		{"hz", "0", "1"},
+		{"hz", "1000", "500"},
+		{"hz", "50", "50"},
+		{"notify-keyspace-events", "KEA", "AKE"},
+		{"notify-keyspace-events", "Kgl", "glK"},
+		{"notify-keyspace-events", "", ""},
+		{"latency-tracking-info-percentiles", "50 99  99.9 ", "50 99 99.9"},
+		{"client-output-buffer-limit", "replica 256mb 64mb 60", "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"},
+		{"client-output-buffer-limit", "pubsub 64mb 16mb 90 normal 1mb 0 0", "normal 1048576 0 0 slave 268435456 67108864 60 pubsub 67108864 16777216 90"},
+	} {
+		if got, want := Normal(tc.name, tc.wanted), Normal(tc.name, tc.answer); got != want {
+			t.Errorf("%s %q is compared as %q, the answer %q as %q", tc.name, tc.wanted, got, tc.answer, want)
+		}
+	}
+	if Normal("notify-keyspace-events", "KE") == Normal("notify-keyspace-events", "KEA") || Normal("repl-backlog-size", "64mb") == Normal("repl-backlog-size", "64m") {
+		t.Error("different values count as the same")
+	}
+}
+
+func TestWhatIsSetInRunningServers(t *testing.T) {
+	c := testCluster(v1alpha1.EngineRedis, "8.0.2")
+	hash := hashOf(t, testBuilder(c))
+	got, err := LiveConfig(&c.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"appendfsync": "everysec", "cluster-node-timeout": "5000", "maxmemory": "0", "maxmemory-policy": "noeviction"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("without a configuration (-want +got):\n%s", diff)
+	}
+	c.Spec.Config = &v1alpha1.RedisConfig{
+		MaxMemory: ptr.To(resource.MustParse("512Mi")), AppendFsync: ptr.To("always"),
+		Extra: map[string]v1alpha1.ConfigValue{"hz": "20", "lua-time-limit": "100", "timeout": "60"},
+	}
+	if got, err = LiveConfig(&c.Spec); err != nil {
+		t.Fatal(err)
+	}
+	want = map[string]string{
+		"appendfsync": "always", "cluster-node-timeout": "5000", "maxmemory": "536870912", "maxmemory-policy": "noeviction",
+		"hz": "20", "busy-reply-threshold": "100", "timeout": "60",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("with one (-want +got):\n%s", diff)
+	}
+	if hashOf(t, testBuilder(c)) != hash {
+		t.Error("what takes no restart changes the hash")
+	}
+	if got := LiveNames(c.Spec.Config); got != "hz,lua-time-limit,timeout" {
+		t.Errorf("names %q", got)
+	}
+	c.Spec.Config.Extra["tcp-backlog"] = "100"
+	if hashOf(t, testBuilder(c)) == hash || strings.Contains(LiveNames(c.Spec.Config), "tcp-backlog") {
+		t.Error("what takes a restart does not change the hash")
+	}
+	if got := JoinNames("hz,timeout", "activedefrag,hz"); got != "activedefrag,hz,timeout" {
+		t.Errorf("names %q", got)
+	}
+}
+
+func TestAParameterThatIsRemovedTakesARestart(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pod, wanted string
+		want        bool
+	}{
+		"nothing":       {"", "", false},
+		"another value": {"hz,timeout", "hz,timeout", false},
+		"one more":      {"hz", "hz,timeout", false},
+		"one less":      {"hz,timeout", "hz", true},
+		"none left":     {"hz", "", true},
+	} {
+		if got := Retired(tc.pod, tc.wanted); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+func TestServersAreConfigured(t *testing.T) {
+	differ := func(f *fixture) {
+		f.Spec.Live, f.Spec.LiveNames = map[string]string{"hz": "20", "maxmemory": "100", "set-max-listpack-entries": "5"}, "hz"
+		for i := range f.Pods {
+			f.Pods[i].Node.Config = map[string]string{"hz": "20", "maxmemory": "100"}
+		}
+	}
+	for name, tc := range map[string]row{
+		"settings that are as wanted, or not known to the server": {state: formed(), spoil: differ},
+		"settings that differ": {
+			state: formed(), spoil: func(f *fixture) {
+				differ(f)
+				f.pod("c-0-1").Node.Config["hz"] = "10"
+				f.pod("c-2-0").Node.Config["maxmemory"] = "0"
+			},
+			step: Configure{[]PodSettings{{"c-0-1", map[string]string{"hz": "20"}}, {"c-2-0", map[string]string{"maxmemory": "100"}}}, "hz"},
+		},
+		"while another server is unknown and a replica is not in sync": {
+			state: formed(), spoil: func(f *fixture) {
+				differ(f)
+				f.unlink("c-0-1")
+				f.pod("c-0-1").Node.Config["hz"] = "10"
+				f.pod("c-2-0").Node = nil
+			},
+			step: Configure{[]PodSettings{{"c-0-1", map[string]string{"hz": "20"}}}, "hz"},
+		},
+		"a server that may not be asked": {
+			state: formed(), spoil: func(f *fixture) { differ(f); f.pod("c-0-1").Node.Config = nil },
+		},
+	} {
+		t.Run(name, tc.check)
+	}
+}
