@@ -130,8 +130,8 @@ test-unit: ## Run every test that needs no cluster: rules, simulation, loop, ada
 	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
 	  -race -timeout 30m $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')
 
-# End-to-end tests that mostly wait, for what clients are given time to follow. test-all has them.
-LONG := TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad
+# End-to-end tests that take minutes each. test-all has them.
+LONG := TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad
 E2E = $(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/$(@:test-%=%).json -- -count 1 -p 1 -v -timeout 70m
 
 .PHONY: test-e2e
