@@ -134,22 +134,24 @@ func (v *view) bootstrapping() bool {
 	}
 	founders := v.founders()
 	for shard, pods := range v.shards {
-		owners := v.owners(shard)
-		switch {
-		case len(owners) > 1 || (len(owners) == 1 && (shard >= founders || !owners[0].Node.Self().Slots.Equal(Share(shard, founders)))):
+		if !v.founding(shard, founders) || slices.ContainsFunc(pods, func(p *Pod) bool { return p.Node.Self().Replica }) {
 			return false
-		case len(owners) == 0 && shard < founders && v.formed && !v.untouched(pods):
-			return false
-		case len(owners) == 0 && shard >= founders && !v.slotless(shard):
-			return false
-		}
-		for _, p := range pods {
-			if p.Node.Self().Replica {
-				return false
-			}
 		}
 	}
 	return true
+}
+
+// founding tells whether a shard is as it is while the slots are divided among so many.
+func (v *view) founding(shard, founders int) bool {
+	switch owners := v.owners(shard); {
+	case len(owners) > 1:
+		return false
+	case len(owners) == 1:
+		return shard < founders && owners[0].Node.Self().Slots.Equal(Share(shard, founders))
+	case shard >= founders:
+		return v.slotless(shard)
+	}
+	return !v.formed || v.untouched(v.shards[shard])
 }
 
 // untouched tells whether the nodes of a shard were made for this cluster and never held anything. A node that joins a

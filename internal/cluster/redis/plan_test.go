@@ -145,10 +145,10 @@ func (f *fixture) grow() {
 	}
 }
 
-// follow makes a server a replica of another one, in its own eyes and in those of all others.
-func (f *fixture) follow(name, primary string) {
-	f.views(id(name), func(peer *Peer) { peer.Replica, peer.PrimaryID = true, id(primary) })
-	n := f.pod(name).Node
+// pair makes the second server of the fourth shard a replica of the first.
+func (f *fixture) pair() {
+	f.views(id("c-3-1"), func(peer *Peer) { peer.Replica, peer.PrimaryID = true, id("c-3-0") })
+	n := f.pod("c-3-1").Node
 	n.LinkUp, n.EverLinked = true, true
 }
 
@@ -714,7 +714,7 @@ func TestNext(t *testing.T) {
 			step: Replicate{[]Following{{"c-3-1", "c-3-0", id("c-3-0")}}}, reason: ReasonReplicate,
 		},
 		"a new shard gets slots when it has its copies": {
-			state: formed(), spoil: func(f *fixture) { f.grow(); f.follow("c-3-1", "c-3-0") },
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair() },
 			step: MoveSlots{For: moveFor, Moves: []SlotMove{
 				{From: "c-0-0", To: "c-3-0", FromID: id("c-0-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{4096, 5461}}},
 				{From: "c-1-0", To: "c-3-0", FromID: id("c-1-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{5462, 6826}}},
@@ -723,7 +723,7 @@ func TestNext(t *testing.T) {
 			reason: ReasonMoveSlots, message: "4096 slots are to move so that 4 shards share them evenly",
 		},
 		"and none before": {
-			state: formed(), spoil: func(f *fixture) { f.grow(); f.follow("c-3-1", "c-3-0"); f.unlink("c-3-1"); f.Sets[3].Guarded = false },
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.unlink("c-3-1"); f.Sets[3].Guarded = false },
 			reason: ReasonSync, message: "c-3-1 receives the data of c-3-0",
 		},
 		"a slot that is open is moved to the end, wherever it is to be": {
@@ -784,13 +784,13 @@ func TestNext(t *testing.T) {
 			step: CloseSlots{"c-1-0", Slots{{6000, 6001}}}, reason: ReasonCloseSlots,
 		},
 		"a shard that has given everything away goes": {
-			state: formed(), spoil: func(f *fixture) { f.grow(); f.follow("c-3-1", "c-3-0"); f.Spec.Shards = 3 },
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.Spec.Shards = 3 },
 			step: DropShard{3, "set-3"}, reason: ReasonDropShard,
 		},
 		"and does not restart before": {
 			state: formed(), spoil: func(f *fixture) {
 				f.grow()
-				f.follow("c-3-1", "c-3-0")
+				f.pair()
 				f.Spec.Shards = 3
 				f.pod("c-3-1").Outdated = true
 			},
@@ -799,7 +799,7 @@ func TestNext(t *testing.T) {
 		"a shard that awaits a slot stays until it has passed that on": {
 			state: formed(), spoil: func(f *fixture) {
 				f.grow()
-				f.follow("c-3-1", "c-3-0")
+				f.pair()
 				f.Spec.Shards = 3
 				f.open("c-3-0", Slots{{7, 8}}, "c-0-0", true)
 			},
@@ -811,7 +811,7 @@ func TestNext(t *testing.T) {
 		"the primary of a shard without slots is replaced by its replica": {
 			state: formed(), spoil: func(f *fixture) {
 				f.grow()
-				f.follow("c-3-1", "c-3-0")
+				f.pair()
 				f.replaceDisk("c-3-0")
 				f.join("c-3-0")
 			},

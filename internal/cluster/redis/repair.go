@@ -342,8 +342,8 @@ func (v *view) awaited(g ghost) bool {
 	})
 }
 
-// waitForGossip waits until all servers tell the same about who owns what, and all of them are content.
-func waitForGossip(v *view) (cluster.Plan, bool) {
+// waitForOwners waits until every shard has one owner, or none that anybody knows of.
+func (v *view) waitForOwners() (cluster.Plan, bool) {
 	for shard := range v.shards {
 		switch owners := v.owners(shard); {
 		case len(owners) > 1:
@@ -354,6 +354,14 @@ func waitForGossip(v *view) (cluster.Plan, bool) {
 			return cluster.Refuse(ReasonForeignSlots,
 				"shard %d owns no slots, and its servers hold keys or copy those of another shard: save what is needed from them, then delete their claims and pods", shard)
 		}
+	}
+	return cluster.Pass()
+}
+
+// waitForGossip waits until all servers tell the same about who owns what, and all of them are content.
+func waitForGossip(v *view) (cluster.Plan, bool) {
+	if plan, waits := v.waitForOwners(); waits {
+		return plan, true
 	}
 	var first string
 	for i, p := range v.read {

@@ -223,14 +223,19 @@ func (s *simulation) visible(k redisfake.Key) int {
 	}
 	best := 0
 	for _, p := range s.pods {
-		if p.server == nil || p.server.Primary() != "" {
-			continue
+		if p.server == nil || (p.server.Primary() != "" && s.exists(p.server.Primary())) {
+			continue // A replica's word counts when its primary is gone for good.
 		}
 		if len(p.server.Slots()) == 0 || s.ownsAny(p) { // Who has been replaced will throw away what it has.
 			best = max(best, p.server.Data[k])
 		}
 	}
 	return best
+}
+
+// exists tells whether a node is there, running or not.
+func (s *simulation) exists(id string) bool {
+	return slices.ContainsFunc(s.pods, func(p *simPod) bool { return p.server != nil && p.server.ID == id })
 }
 
 // fill takes note of who has as much again of what it owns as anybody else.
@@ -935,16 +940,16 @@ func (m *mortal) around(do func() error) error {
 }
 
 func (m *mortal) SetSlots(ctx context.Context, slots redis.Slots, state redis.SlotState, id string) error {
-	return m.around(func() error { return m.Server.SetSlots(ctx, slots, state, id) })
+	return m.around(func() error { return m.Server.SetSlots(ctx, slots, state, id) }) //nolint:contextcheck // Faults need none.
 }
 
 func (m *mortal) Keys(ctx context.Context, slots redis.Slots, limit int) (out map[int][]redis.Key, err error) {
-	err = m.around(func() error { out, err = m.Server.Keys(ctx, slots, limit); return err })
+	err = m.around(func() error { out, err = m.Server.Keys(ctx, slots, limit); return err }) //nolint:contextcheck // Faults need none.
 	return out, err
 }
 
 func (m *mortal) Send(ctx context.Context, to redis.Address, batches [][]redis.Key, replace bool) (busy [][]redis.Key, err error) {
-	err = m.around(func() error { busy, err = m.Server.Send(ctx, to, batches, replace); return err })
+	err = m.around(func() error { busy, err = m.Server.Send(ctx, to, batches, replace); return err }) //nolint:contextcheck // Faults need none.
 	return busy, err
 }
 

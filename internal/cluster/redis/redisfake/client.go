@@ -38,8 +38,10 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 	if err := s.reachable(); err != nil {
 		return nil, err
 	}
-	n := &redis.Node{ID: s.ID, Version: s.Version, StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk(),
-		Engine: "redis", Users: s.Users}
+	n := &redis.Node{
+		ID: s.ID, Version: s.Version, StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk(),
+		Engine: "redis", Users: s.Users,
+	}
 	if s.synced && !s.linkUp {
 		n.LinkDown = s.net.now.Sub(s.linkedAt).Truncate(time.Second)
 	}

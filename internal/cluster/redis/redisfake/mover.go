@@ -12,7 +12,7 @@ var (
 	errNotOwner   = errors.New("ERR I'm not the owner of hash slot")
 	errOwner      = errors.New("ERR I'm already the owner of hash slot")
 	errHoldsKeys  = errors.New("ERR Can't assign hashslot to a different node while I still hold keys for this hash slot")
-	errReplica    = errors.New("ERR You can use SETSLOT only with masters.")
+	errReplica    = errors.New("ERR You can use SETSLOT only with masters")
 	errUnknownID  = errors.New("ERR I don't know about node")
 	errMoved      = errors.New("MOVED")
 	errIO         = errors.New("IOERR error or timeout reading to target instance")
