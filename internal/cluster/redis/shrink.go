@@ -48,8 +48,11 @@ func shrink(v *view) (cluster.Plan, bool) {
 			continue
 		}
 		primary := v.head(shard)
-		if primary.Ordinal >= to {
-			if best := bestReplica(v.staying(shard), primary); best != nil && !v.leavesBehind(best) && v.atRest() {
+		if primary.Ordinal >= to && !v.atRest() {
+			continue // Who takes over must know what it owns.
+		}
+		if primary.Ordinal >= to && !v.slotless(shard) {
+			if best := bestReplica(v.staying(shard), primary); best != nil && !v.leavesBehind(best) {
 				return cluster.Do(Failover{shard, primary.Name, best.Name}, "%s is one pod too many and leaves; %s has all of its data", primary.Name, best.Name)
 			}
 			continue

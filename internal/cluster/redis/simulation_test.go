@@ -403,8 +403,17 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 // strike is what a fault does to a pod. What its server had not on disk is written off, which is for no step to do.
 func (s *simulation) strike(p *simPod, loseDisk bool, ticks int) {
 	s.hit(p)
+	imported := map[int]bool{}
+	for slot := range sampleSlots {
+		imported[slot] = p.server != nil && p.server.ImportingFrom(slot) != ""
+	}
 	s.delete(p, loseDisk, ticks)
 	s.crashed(p)
+	for k := range sampleKeys {
+		if imported[k.Slot] { // What had come so far is where it came from no more, and perhaps nowhere else yet.
+			s.acked[k] = min(s.acked[k], s.visible(k))
+		}
+	}
 }
 
 // hit takes note that a fault hits the slots that a pod owns or imports.
@@ -1026,14 +1035,15 @@ func (s *simulation) mayStall(p cluster.Plan) bool {
 		(p.Reason == redis.ReasonUnsafeRestart && ephemeralSingles))
 }
 
-// unwritten tells whether some shard never took a write: a replica of it cannot be told from one without a copy.
+// unwritten tells whether nothing that was acknowledged is in slots whose owner is gone: a replica of it cannot be told from one
+// without a copy.
 func (s *simulation) unwritten() bool {
 	for k := range sampleKeys {
-		if s.acked[k] == 0 {
-			return true
+		if s.acked[k] > 0 && s.owner(k.Slot) == nil {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 func (s *simulation) checkSettled() {
