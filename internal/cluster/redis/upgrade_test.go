@@ -110,7 +110,7 @@ func TestVersionsChange(t *testing.T) {
 				f.lead("c-1-1")
 				f.upgraded("c-0-1", "c-1-1", "c-2-1")
 				n := f.pod("c-1-0").Node
-				n.LinkUp, n.LinkDown = false, 0
+				n.LinkUp, n.LinkDown, n.EverLinked = false, 0, true
 				f.Sets[1].Guarded = true
 			},
 			step: restartOf("c-1-0"),
