@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	seeds    = flag.Int("seeds", 2000, "number of simulated runs")
+	seeds    = flag.Int("seeds", 1000, "number of simulated runs")
 	oneSeed  = flag.Uint64("seed", 0, "the one seed to run, with its full trace")
 	giveUp   = 5 * time.Minute
 	nodeTime = 5 * time.Second
@@ -511,13 +511,13 @@ func (s *simulation) living(p *simPod) int {
 }
 
 func (s *simulation) voters() int {
-	shards := map[int]bool{}
-	for slot := range sampleSlots {
-		if home, known := s.home[slot]; known {
-			shards[home] = true
+	n := 1
+	for _, p := range s.present() {
+		if p.server != nil {
+			n = max(n, p.server.Voters())
 		}
 	}
-	return max(len(shards), 1)
+	return n
 }
 
 // fault does one random bad thing.
@@ -583,10 +583,10 @@ func (s *simulation) kill(p *simPod, ticks int) {
 	if p.server.StartedEmpty() && s.rnd.IntN(4) == 0 {
 		s.log("fault: so is its data")
 		s.mourn(p)
-		for k := range sampleKeys {
-			p.emptied = p.emptied || (s.owner(k.Slot) == p.server && s.acked[k] > 0)
-		}
 		clear(p.server.Data)
+		for k := range sampleKeys {
+			p.emptied = p.emptied || (s.owner(k.Slot) == p.server && s.visible(k) < s.acked[k])
+		}
 	}
 }
 

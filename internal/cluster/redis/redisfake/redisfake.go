@@ -658,6 +658,9 @@ func (s *Server) Table() string {
 	return text
 }
 
+// Voters is the number of nodes that own slots in the eyes of this one.
+func (s *Server) Voters() int { return len(s.voters()) }
+
 // Knows is the number of other nodes that the node knows.
 func (s *Server) Knows() int { return len(s.peers) }
 
