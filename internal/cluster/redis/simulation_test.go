@@ -20,6 +20,7 @@ import (
 
 var (
 	seeds    = flag.Int("seeds", 1000, "number of simulated runs")
+	first    = flag.Uint64("first", 1, "the first seed; 0: by chance")
 	oneSeed  = flag.Uint64("seed", 0, "the one seed to run, with its full trace")
 	giveUp   = 5 * time.Minute
 	nodeTime = 5 * time.Second
@@ -586,6 +587,9 @@ func (s *simulation) kill(p *simPod, ticks int) {
 		clear(p.server.Data)
 		for k := range sampleKeys {
 			p.emptied = p.emptied || (s.owner(k.Slot) == p.server && s.visible(k) < s.acked[k])
+			if p.server.ImportingFrom(k.Slot) != "" { // Its replicas may have it, and be elected, or not.
+				s.acked[k] = min(s.acked[k], s.visible(k))
+			}
 		}
 	}
 }
@@ -1060,7 +1064,7 @@ func (s *simulation) checkSettled() {
 			return
 		}
 		for n := range keysOfSlot {
-			if k := (redisfake.Key{Slot: slot, N: n}); o.Data[k] != s.acked[k] {
+			if k := (redisfake.Key{Slot: slot, N: n}); o.Data[k] < s.acked[k] {
 				s.fail("settled, but %v is %d at its owner %s and %d was acknowledged", k, o.Data[k], s.podOf(o), s.acked[k])
 			}
 		}
@@ -1112,10 +1116,13 @@ func TestSimulation(t *testing.T) {
 		}
 		return
 	}
-	first := rand.Uint64N(1 << 40)
-	t.Logf("seeds %d to %d", first, first+uint64(*seeds))
+	from := *first
+	if from == 0 {
+		from = rand.Uint64N(1 << 40)
+	}
+	t.Logf("seeds %d to %d", from, from+uint64(*seeds))
 	bereft := 0
-	for seed := first; seed < first+uint64(*seeds); seed++ {
+	for seed := from; seed < from+uint64(*seeds); seed++ {
 		s := newSimulation(seed, true)
 		s.run(6)
 		if s.broken != "" {
