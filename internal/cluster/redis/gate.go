@@ -50,6 +50,9 @@ func Gate(d Disk) Decision {
 	case d.Data && Older(d.Server, d.Writer) && !self.Replica && len(self.Slots) > 0:
 		return Decision{Message: fmt.Sprintf("node %s owns slots %s, and its data was written by version %s, which %s cannot read: set spec.version to %s or later",
 			short(self.ID), self.Slots, d.Writer, d.Server, d.Writer)}
+	case d.Data && Older(d.Server, d.Writer) && len(self.Open) > 0:
+		return Decision{Message: fmt.Sprintf("node %s has keys of slots that are on their way to it, and they were written by version %s, which %s cannot read: set spec.version to %s or later",
+			short(self.ID), d.Writer, d.Server, d.Writer)}
 	case d.Data && Older(d.Server, d.Writer):
 		return Decision{Start: true, SetAside: true, Message: fmt.Sprintf(
 			"its copy was written by version %s, which %s cannot read: it is set aside, and the primary's data is copied anew", d.Writer, d.Server)}

@@ -29,6 +29,7 @@ func TestGate(t *testing.T) {
 			Disk{line("slave", ""), true, "8.2.1", "8.0.2"}, Decision{Start: true, SetAside: true}, "written by version 8.2.1, which 8.0.2 cannot read",
 		},
 		"a primary is held over data that it cannot read": {Disk{line("master", "0-5460"), true, "9.0.1", "8.1.1"}, Decision{}, "set spec.version to 9.0.1 or later"},
+		"so is one that was being given its first slots":  {Disk{line("master", "[93-<-ab]"), true, "9.0.1", "8.1.1"}, Decision{}, "on their way to it"},
 		"a patch is no other version":                     {Disk{line("slave", ""), true, "8.0.3", "8.0.2"}, Decision{Start: true, Admit: true}, ""},
 		"newer servers read older data":                   {Disk{line("slave", ""), true, "7.0.15", "8.0.2"}, Decision{Start: true, Admit: true}, ""},
 	}

@@ -808,6 +808,18 @@ func TestNext(t *testing.T) {
 			}},
 			reason: ReasonMoveSlots,
 		},
+		"nothing restarts a server that awaits slots, however new it is": {
+			state: formed(), spoil: func(f *fixture) {
+				f.grow()
+				f.pair()
+				f.open("c-3-0", Slots{{7, 8}}, "c-0-0", true)
+				f.pod("c-3-0").Outdated, f.pod("c-3-0").Node.Version = true, "8.4.0"
+			},
+			step: MoveSlots{For: moveFor, Moves: []SlotMove{
+				{From: "c-0-0", To: "c-3-0", FromID: id("c-0-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{7, 8}}},
+			}},
+			reason: ReasonMoveSlots,
+		},
 		"the primary of a shard without slots is replaced by its replica": {
 			state: formed(), spoil: func(f *fixture) {
 				f.grow()

@@ -75,7 +75,7 @@ func restartBroken(v *view) (cluster.Plan, bool) {
 
 // outgrew tells whether a pod is the head of a shard without slots, and runs a version that the wanted one cannot copy.
 func (v *view) outgrew(p *Pod) bool {
-	return v.slotless(p.Shard) && p == v.head(p.Shard) && Older(v.Spec.Version, p.Node.Version)
+	return v.slotless(p.Shard) && v.importer(p.Shard) == nil && p == v.head(p.Shard) && Older(v.Spec.Version, p.Node.Version)
 }
 
 // patience is how long a server is given to get into sync or to become ready before it counts as broken.

@@ -26,7 +26,7 @@ func (s *simulation) hold(p *simPod) string {
 		return "ImagePullBackOff: no such image"
 	case p.server == nil || !redis.Older(s.spec.Version, p.server.Version):
 		return ""
-	case len(p.server.Slots()) > 0:
+	case len(p.server.Slots()) > 0 || p.server.Imports():
 		return "CrashLoopBackOff: held back over data of a later version"
 	}
 	s.log("the gate sets the data of %s aside", p.name)

@@ -658,6 +658,9 @@ func (s *Server) Table() string {
 	return text
 }
 
+// Imports tells whether any slot is on its way to the node.
+func (s *Server) Imports() bool { return len(s.importing) > 0 }
+
 // Voters is the number of nodes that own slots in the eyes of this one.
 func (s *Server) Voters() int { return len(s.voters()) }
 
