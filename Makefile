@@ -128,7 +128,7 @@ test-unit: ## Run every test that needs no cluster: rules, simulation, loop, ada
 	@hack/install-deps.sh
 	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)"; QUORATE_SERVERS="$$($(KIND) servers)"; \
 	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
-	  -race -timeout 30m $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')
+	  -race -timeout 40m $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')
 
 # End-to-end tests that take minutes each. test-all has them.
 LONG := TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad

@@ -86,7 +86,12 @@ func (l *load) end(w *world, c *goredis.ClusterClient) {
 	<-l.done
 	lost := 0
 	for i := range l.acked.Load() {
-		if n, err := c.Exists(w.t.Context(), fmt.Sprintf("load-%d", i)).Result(); err != nil || n != 1 {
+		n, err := c.Exists(w.t.Context(), fmt.Sprintf("load-%d", i)).Result()
+		for tries := 0; err != nil && tries < 10; tries++ {
+			pause(w.t.Context(), time.Second) // That nobody answers now does not mean that it is lost.
+			n, err = c.Exists(w.t.Context(), fmt.Sprintf("load-%d", i)).Result()
+		}
+		if err != nil || n != 1 {
 			lost++
 		}
 	}
