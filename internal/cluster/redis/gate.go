@@ -47,20 +47,27 @@ func Gate(d Disk) Decision {
 	switch {
 	case err != nil:
 		return Decision{Message: fmt.Sprintf("%s cannot be read (%v): restore the file, or empty the volume to have the data copied from the shard's other servers", NodesFile, err)}
-	case d.Data && Older(d.Server, d.Writer) && !self.Replica && len(self.Slots) > 0:
-		return Decision{Message: fmt.Sprintf("node %s owns slots %s, and its data was written by version %s, which %s cannot read: set spec.version to %s or later",
-			short(self.ID), self.Slots, d.Writer, d.Server, d.Writer)}
-	case d.Data && Older(d.Server, d.Writer) && len(self.Open) > 0:
-		return Decision{Message: fmt.Sprintf("node %s has keys of slots that are on their way to it, and they were written by version %s, which %s cannot read: set spec.version to %s or later",
-			short(self.ID), d.Writer, d.Server, d.Writer)}
 	case d.Data && Older(d.Server, d.Writer):
-		return Decision{Start: true, SetAside: true, Message: fmt.Sprintf(
-			"its copy was written by version %s, which %s cannot read: it is set aside, and the primary's data is copied anew", d.Writer, d.Server)}
+		return tooNew(d, self)
 	case d.Data || self.Replica || len(self.Slots) == 0:
 		return Decision{Start: true, Admit: d.Data && (self.Replica || len(self.Slots) > 0)}
 	}
 	return Decision{Start: true, Retire: true, Message: fmt.Sprintf(
 		"node %s owned slots %s but its data is gone: it starts as a new empty node, so that its replicas keep their copies", short(self.ID), self.Slots)}
+}
+
+// tooNew decides about data that the server is too old to read.
+func tooNew(d Disk, self Peer) Decision {
+	switch {
+	case !self.Replica && len(self.Slots) > 0:
+		return Decision{Message: fmt.Sprintf("node %s owns slots %s, and its data was written by version %s, which %s cannot read: set spec.version to %s or later",
+			short(self.ID), self.Slots, d.Writer, d.Server, d.Writer)}
+	case len(self.Open) > 0:
+		return Decision{Message: fmt.Sprintf("node %s has keys of slots that are on their way to it, and they were written by version %s, which %s cannot read: set spec.version to %s or later",
+			short(self.ID), d.Writer, d.Server, d.Writer)}
+	}
+	return Decision{Start: true, SetAside: true, Message: fmt.Sprintf(
+		"its copy was written by version %s, which %s cannot read: it is set aside, and the primary's data is copied anew", d.Writer, d.Server)}
 }
 
 func ownLine(text string) (Peer, error) {
