@@ -104,16 +104,9 @@ func (k *RedisKind) guard(ctx context.Context, o *v1alpha1.RedisCluster, s redis
 
 // command sends commands to servers: those to one server in order over one connection, different servers at once.
 func (k *RedisKind) command(ctx context.Context, o *v1alpha1.RedisCluster, calls []redis.Call) error {
-	passwords, err := k.Passwords(ctx, o)
+	connect, err := k.credentials(ctx, o)
 	if err != nil {
 		return err
-	}
-	connect, err := k.connector(ctx, o, passwords)
-	if err != nil {
-		return err
-	}
-	if connect == nil {
-		return errors.New("there are no credentials to connect with yet")
 	}
 	byPod := map[string][]redis.Call{}
 	for _, c := range calls {
@@ -133,24 +126,52 @@ func (k *RedisKind) command(ctx context.Context, o *v1alpha1.RedisCluster, calls
 func (k *RedisKind) commandPod(
 	ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, name string, calls []redis.Call,
 ) error {
-	var pod corev1.Pod
-	if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, &pod); err != nil {
-		return fmt.Errorf("read pod %s: %w", name, err)
-	}
-	c := k.Connect(connect(redis.UserOperator, name, redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}))
-	defer func() { _ = c.Close() }() // The commands have been answered by then.
-	// A command to the wrong server could make it give up its data, so its identity is asked for once more.
-	node, err := c.Read(ctx)
+	c, _, err := k.open(ctx, o, connect, server{pod: name})
 	if err != nil {
-		return fmt.Errorf("pod %s: %s", name, briefly(err))
+		return err
 	}
-	if !node.RunsIn(name) {
-		return fmt.Errorf("pod %s: another server answers at its address", name)
-	}
+	defer func() { _ = c.Close() }() // The commands have been answered by then.
 	for _, call := range calls {
 		if err := call.Do(ctx, c); err != nil {
 			return fmt.Errorf("pod %s: %s", name, briefly(err))
 		}
 	}
 	return nil
+}
+
+// credentials says how to connect to the servers of a cluster; an error while that is not known yet.
+func (k *RedisKind) credentials(ctx context.Context, o *v1alpha1.RedisCluster) (connectFunc, error) {
+	passwords, err := k.Passwords(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	connect, err := k.connector(ctx, o, passwords)
+	if err == nil && connect == nil {
+		err = errors.New("there are no credentials to connect with yet")
+	}
+	return connect, err
+}
+
+// server is the server of a pod, and its id where only that one will do.
+type server struct{ pod, id string }
+
+// open connects to a server. A command to the wrong one could make it give up its data, so its identity is asked for once more.
+func (k *RedisKind) open(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, s server) (redis.Client, redis.Address, error) {
+	var pod corev1.Pod
+	if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: s.pod}, &pod); err != nil {
+		return nil, redis.Address{}, fmt.Errorf("read pod %s: %w", s.pod, err)
+	}
+	addr := redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}
+	c := k.Connect(connect(redis.UserOperator, s.pod, addr))
+	node, err := c.Read(ctx)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("pod %s: %s", s.pod, briefly(err))
+	case !node.RunsIn(s.pod) || (s.id != "" && node.ID != s.id):
+		err = fmt.Errorf("pod %s: another server answers at its address", s.pod)
+	default:
+		return c, addr, nil
+	}
+	_ = c.Close() // Nothing was written that closing could lose.
+	return nil, addr, err
 }

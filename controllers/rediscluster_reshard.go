@@ -9,7 +9,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -122,28 +121,19 @@ func (k *RedisKind) moveSlots(ctx context.Context, o *v1alpha1.RedisCluster, s r
 	return errors.Join(errs...)
 }
 
-// server is the server of a pod, by its name and id.
-type server struct{ pod, id string }
-
 // withMovers connects to servers as the user that moves keys.
 func (k *RedisKind) withMovers(ctx context.Context, o *v1alpha1.RedisCluster, servers []server, do func([]redis.Mover) error) error {
-	passwords, err := k.Passwords(ctx, o)
+	connect, err := k.credentials(ctx, o)
 	if err != nil {
 		return err
-	}
-	connect, err := k.connector(ctx, o, passwords)
-	if err != nil {
-		return err
-	}
-	if connect == nil {
-		return errors.New("there are no credentials to connect with yet")
 	}
 	movers := make([]redis.Mover, len(servers))
 	for i, s := range servers {
-		addr, err := k.identify(ctx, o, connect, s)
+		c, addr, err := k.open(ctx, o, connect, s)
 		if err != nil {
-			return fmt.Errorf("pod %s: %s", s.pod, briefly(err))
+			return err
 		}
+		_ = c.Close() // Only who answers was in question.
 		movers[i] = k.ConnectMover(connect(redis.UserMigration, s.pod, addr))
 		defer func() { _ = movers[i].Close() }() // The commands have been answered by then.
 	}
@@ -151,23 +141,4 @@ func (k *RedisKind) withMovers(ctx context.Context, o *v1alpha1.RedisCluster, se
 		return errors.New(briefly(err))
 	}
 	return nil
-}
-
-// identify returns the address of a pod, if it is its server that answers there.
-func (k *RedisKind) identify(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, s server) (redis.Address, error) {
-	var pod corev1.Pod
-	if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: s.pod}, &pod); err != nil {
-		return redis.Address{}, err
-	}
-	addr := redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}
-	c := k.Connect(connect(redis.UserOperator, s.pod, addr))
-	defer func() { _ = c.Close() }()
-	node, err := c.Read(ctx)
-	if err != nil {
-		return addr, err
-	}
-	if !node.RunsIn(s.pod) || (s.id != "" && node.ID != s.id) {
-		return addr, errors.New("another server answers at its address")
-	}
-	return addr, nil
 }
