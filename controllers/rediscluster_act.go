@@ -17,11 +17,13 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
-// Act carries out one step: commands to servers, the deletion of pods, or a change of budgets.
+// Act carries out one step: commands to servers, the deletion of pods, a change of budgets or of passwords.
 func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
 	case redis.Restart:
 		return k.deletePods(ctx, o, s.Pods)
+	case redis.RotatePasswords:
+		return k.rotatePasswords(ctx, o, s)
 	case redis.Guard:
 		return k.guard(ctx, o, s)
 	case redis.ServerStep:

@@ -38,7 +38,7 @@ func newTimedRedis(t *testing.T) *timedRedis {
 	return s
 }
 
-func (s *timedRedis) secret(name string) map[string][]byte {
+func (s *timedRedis) content(name string) map[string][]byte {
 	s.t.Helper()
 	out := &corev1.Secret{}
 	if err := s.api.Get(s.t.Context(), types.NamespacedName{Namespace: "default", Name: name}, out); err != nil {
@@ -50,7 +50,7 @@ func (s *timedRedis) secret(name string) map[string][]byte {
 // pass fails when a server meets one whose certificate it does not trust: both are those of its start.
 func (s *timedRedis) pass() {
 	s.t.Helper()
-	mounted := s.secret("carts-server-tls")
+	mounted := s.content("carts-server-tls")
 	s.redisStage.pass()
 	s.now = s.now.Add(20 * time.Second)
 	uids := s.uids()
@@ -59,7 +59,7 @@ func (s *timedRedis) pass() {
 			s.started[uid] = mounted
 		}
 	}
-	clients := s.secret("carts-connection")
+	clients := s.content("carts-connection")
 	for name, uid := range uids {
 		for other, id := range uids {
 			if e, _ := clustertls.ExpiryOf(s.started[uid][caKey], s.started[id][corev1.TLSCertKey], s.now); e.CA.IsZero() {
@@ -97,15 +97,15 @@ func (s *timedRedis) settle() {
 func TestRedisServersRestartForARenewedCertificateOneAfterTheOther(t *testing.T) {
 	s := newTimedRedis(t)
 	s.settle()
-	before, old := s.secret("carts-server-tls")[corev1.TLSCertKey], s.uids()
+	before, old := s.content("carts-server-tls")[corev1.TLSCertKey], s.uids()
 	s.now = s.now.Add(clustertls.LeafValidity / 100 * 67)
 	s.pass()
 	s.settle()
-	if bytes.Equal(before, s.secret("carts-server-tls")[corev1.TLSCertKey]) {
+	if bytes.Equal(before, s.content("carts-server-tls")[corev1.TLSCertKey]) {
 		t.Error("the certificate was not renewed")
 	}
 	for pod, uid := range s.uids() {
-		if old[pod] == uid || !bytes.Equal(s.started[uid][corev1.TLSCertKey], s.secret("carts-server-tls")[corev1.TLSCertKey]) {
+		if old[pod] == uid || !bytes.Equal(s.started[uid][corev1.TLSCertKey], s.content("carts-server-tls")[corev1.TLSCertKey]) {
 			t.Errorf("pod %s runs with the old certificate", pod)
 		}
 	}
@@ -119,7 +119,7 @@ func TestRedisServersRestartForARenewedCertificateOneAfterTheOther(t *testing.T)
 func TestTheAuthorityOfARedisClusterIsReplacedWhileAllUnderstandEachOther(t *testing.T) {
 	s := newTimedRedis(t)
 	s.settle()
-	before := s.secret("carts-ca")[corev1.TLSCertKey]
+	before := s.content("carts-ca")[corev1.TLSCertKey]
 	o := s.cluster()
 	o.Spec.TLS = &v1alpha1.TLSSpec{Rotation: &v1alpha1.RotationSpec{
 		After: &metav1.Time{Time: s.now}, Hold: &metav1.Duration{Duration: 2 * time.Minute},
@@ -129,7 +129,7 @@ func TestTheAuthorityOfARedisClusterIsReplacedWhileAllUnderstandEachOther(t *tes
 	}
 	s.pass()
 	s.settle()
-	ca := s.secret("carts-ca")
+	ca := s.content("carts-ca")
 	if bytes.Equal(before, ca[corev1.TLSCertKey]) || len(ca) != 2 {
 		t.Errorf("the Secret of the authority holds %d keys, or the old one", len(ca))
 	}

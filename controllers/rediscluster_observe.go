@@ -50,6 +50,10 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 		return s, nil
 	}
 	s.Spec.Access = &redis.Access{Passwords: passwords, Open: o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled}
+	s.Spec.Hold = o.Spec.Auth.RotationHold()
+	if s.Spec.HandedOut, err = k.handedOut(ctx, o, s.Spec.Access); err != nil {
+		return redis.State{}, err
+	}
 	var wg sync.WaitGroup
 	for i := range s.Pods {
 		if p := &s.Pods[i]; p.Addr.IP != "" && p.Stuck == "" {
@@ -267,9 +271,13 @@ func (k *RedisKind) connector(ctx context.Context, o *v1alpha1.RedisCluster, pas
 	if secure == nil && o.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled {
 		return nil, nil
 	}
+	who := logins(redis.Access{Passwords: passwords}, secure != nil)
+	if len(who) == 0 {
+		return nil, nil
+	}
 	return func(pod string, a redis.Address) redis.Client {
 		options := redisclient.Options{
-			Username: redis.UserOperator, Password: passwords[redis.PasswordOperator],
+			Username: who[0].Username, Password: who[0].Password, Others: who[1:],
 			Dial: func(ctx context.Context) (net.Conn, error) {
 				return k.Dial(ctx, types.NamespacedName{Namespace: o.Namespace, Name: pod}, a.IP, a.Port)
 			},

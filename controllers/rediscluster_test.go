@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -80,6 +81,7 @@ func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object
 	})
 	kind := NewRedisKind(newChildren(w))
 	kind.Connect = s.connect
+	s.net.Gate = s.users
 	s.loop = &Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: w, Events: events.NewFakeRecorder(1000)}
 	return s
 }
@@ -90,10 +92,34 @@ func (s *redisStage) connect(o redisclient.Options) redis.Client {
 		s.t.Errorf("connection as %q, TLS %v", o.Username, o.TLS != nil)
 	}
 	pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
-	if server := s.servers[pod]; server != nil {
+	logins := append([]redisclient.Login{{Username: o.Username, Password: o.Password}}, o.Others...)
+	if server := s.servers[pod]; server != nil && slices.ContainsFunc(logins, func(l redisclient.Login) bool { return lets(server, l) }) {
 		return server
 	}
 	return &redisfake.Server{}
+}
+
+// lets tells whether a server takes a user and a password; one without a list of users takes any.
+func lets(server *redisfake.Server, l redisclient.Login) bool {
+	return len(server.Users) == 0 || slices.ContainsFunc(server.Users, func(u redis.User) bool {
+		return u.Name == l.Username && (u.NoPassword || slices.Contains(u.Passwords, redis.Hash(l.Password)))
+	})
+}
+
+// users are what the start gate makes of the auth Secret.
+func (s *redisStage) users(w *redisfake.Server) []redis.User {
+	s.t.Helper()
+	passwords := map[string]string{}
+	for key, value := range s.secret(cluster.AuthSecret("carts")).Data {
+		passwords[key] = string(value)
+	}
+	name, _, _ := strings.Cut(w.Host, ".")
+	w.ReplicationPassword = redis.Hash(redis.ShardPassword(passwords[redis.PasswordReplication], name))
+	users, err := redis.Access{Passwords: passwords}.Users(name, redis.Software{Engine: v1alpha1.EngineRedis, Version: "8.0.2"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return users
 }
 
 func (s *redisStage) cluster() *v1alpha1.RedisCluster {

@@ -63,6 +63,14 @@ func (t *TLSSpec) RotateAfter() time.Time {
 	return value(t.Rotation.After, metav1.Time{}).Time
 }
 
+// RotationHold returns how long the former passwords work beside the new ones, with the default applied.
+func (a *AuthSpec) RotationHold() time.Duration {
+	if a == nil || a.Rotation == nil {
+		return DefaultRotationHold
+	}
+	return value(a.Rotation.Hold, metav1.Duration{Duration: DefaultRotationHold}).Duration
+}
+
 // RotationHold returns how long clients may take to follow their Secret, with the default applied.
 func (t *TLSSpec) RotationHold() time.Duration {
 	if t == nil || t.Rotation == nil {

@@ -165,8 +165,9 @@ func TestSamplesAreAccepted(t *testing.T) {
 	t.Logf("samples applied: %v", applied)
 }
 
-// exclusive are the fields that exclude another one, which the full samples show. A comment beside that shows them.
-var exclusive = map[string]bool{"spec.tls.rotation": true, "spec.tls.issuerRef": true}
+// exclusive are the fields that exclude another one, which the full samples show, and those of one kind only. A comment beside
+// that shows them.
+var exclusive = map[string]bool{"spec.auth.rotation": true, "spec.tls.rotation": true, "spec.tls.issuerRef": true}
 
 // showsEveryField checks that a full sample has every field of ours that the CRD knows.
 func showsEveryField(t *testing.T, u *unstructured.Unstructured) {

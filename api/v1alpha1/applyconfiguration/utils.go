@@ -71,6 +71,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.NodeSelectorRequirementApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodeSelectorTerm"):
 		return &apiv1alpha1.NodeSelectorTermApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PasswordRotationSpec"):
+		return &apiv1alpha1.PasswordRotationSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodAffinity"):
 		return &apiv1alpha1.PodAffinityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodAffinityTerm"):

@@ -16,8 +16,11 @@ type Client interface {
 	Replicate(ctx context.Context, id string) error
 	// AdmitReplicas lets other servers copy this one.
 	AdmitReplicas(ctx context.Context) error
-	// SetUser makes a user, or makes it what it is to be, at once.
-	SetUser(ctx context.Context, u User) error
+	// SetUsers makes users what they are to be, all at once, and also those of the process that takes the place of this one
+	// when it restarts in place. That one admits no replicas: nobody knows what data it will have.
+	SetUsers(ctx context.Context, users []User, admitsReplicas bool) error
+	// SetReplicationPassword sets the password that the server copies its primary with, until it restarts.
+	SetReplicationPassword(ctx context.Context, password string) error
 	// Forget removes a node from the server's table, and keeps it out for a minute.
 	Forget(ctx context.Context, id string) error
 	// Failover makes a replica take over from its living primary, without losing a write, and returns when it has. With

@@ -60,7 +60,7 @@ const (
 // cannot be read; everything after waitForAll may rely on every server's own word.
 func Next(s State) cluster.Plan {
 	return cluster.Decide(look(s),
-		setUsers,
+		setUsers, setReplicationPasswords,
 		replaceStuck,
 		refuseIslands,
 		reintroduce,
@@ -71,6 +71,7 @@ func Next(s State) cluster.Plan {
 		guard,
 		refuseUnelected,
 		waitForAll,
+		handOutPasswords,
 		settleClaims,
 		setConfigEpochs,
 		introduce,
@@ -86,6 +87,7 @@ func Next(s State) cluster.Plan {
 		restartPrimary,
 		refuseStorage,
 		waitForReady,
+		retirePasswords,
 	)
 }
 

@@ -41,6 +41,10 @@ type Spec struct {
 	Persistent bool
 	// Access is who may connect; nil: unknown.
 	Access *Access
+	// HandedOut says that the connection Secret holds the password that is to be given out, and Hold is how long clients
+	// may take to follow it.
+	HandedOut bool
+	Hold      time.Duration
 	// StorageChanged says that the wanted storage is not what the StatefulSets were made with.
 	StorageChanged bool
 }
@@ -104,6 +108,8 @@ type Node struct {
 	Version string
 	// Users of the server; nil: the operator may not list them yet.
 	Users []User
+	// ReplicationPassword is the hash of the password that the server copies its primary with; empty: unknown.
+	ReplicationPassword string
 	// Loading says that the server still reads its data from disk.
 	Loading bool
 	// StateOK says that the server thinks the cluster works (cluster_state:ok).

@@ -47,6 +47,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.AuthMode
       default: Password
+    - name: rotation
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.PasswordRotationSpec
     - name: secretName
       type:
         scalar: string
@@ -497,6 +500,12 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.quorate.quorate.api.v1alpha1.NodeSelectorRequirement
           elementRelationship: atomic
+- name: com.github.quorate.quorate.api.v1alpha1.PasswordRotationSpec
+  map:
+    fields:
+    - name: hold
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
 - name: com.github.quorate.quorate.api.v1alpha1.PodAffinity
   map:
     fields:

@@ -36,10 +36,19 @@ type Options struct {
 	TLS *tls.Config
 	// Username and Password, both empty for a server without users.
 	Username, Password string
+	// Others are tried by Read, one after the other, on a server that does not take the first: it started in place with what
+	// it knew long ago, or passwords were lost.
+	Others []Login
 }
 
+// Login is a user and a password.
+type Login struct{ Username, Password string }
+
 // Client is a connection to one server.
-type Client struct{ rdb *goredis.Client }
+type Client struct {
+	rdb     *goredis.Client
+	options Options
+}
 
 var _ redis.Client = (*Client)(nil)
 
@@ -54,7 +63,7 @@ var silence = sync.OnceFunc(func() { goredis.SetLogger(quiet{}) })
 // New returns a client. It connects with the first command.
 func New(o Options) *Client {
 	silence()
-	return &Client{goredis.NewClient(&goredis.Options{
+	return &Client{options: o, rdb: goredis.NewClient(&goredis.Options{
 		Addr:     "pod", // Only Dial knows where the pod is.
 		Dialer:   o.dial,
 		Username: o.Username, Password: o.Password,
@@ -83,8 +92,20 @@ func (o Options) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // Close ends the connection.
 func (c *Client) Close() error { return c.rdb.Close() }
 
-// Read asks everything in one round trip.
+// Read asks everything in one round trip, as the first user that the server lets in.
 func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
+	n, err := c.read(ctx)
+	for err != nil && strings.Contains(err.Error(), "WRONGPASS") && len(c.options.Others) > 0 {
+		o := c.options
+		o.Username, o.Password, o.Others = o.Others[0].Username, o.Others[0].Password, o.Others[1:]
+		_ = c.rdb.Close() // It has done nothing.
+		*c = *New(o)
+		n, err = c.read(ctx)
+	}
+	return n, err
+}
+
+func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 	ctx, cancel := timeout(ctx, "read", callTimeout)
 	defer cancel()
 	pipe := c.rdb.Pipeline()
@@ -94,6 +115,7 @@ func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
 	info := pipe.Do(ctx, "INFO", "SERVER", "REPLICATION", "PERSISTENCE", "KEYSPACE")
 	user := pipe.Do(ctx, "ACL", "GETUSER", redis.UserReplication)
 	users := pipe.Do(ctx, "ACL", "LIST")
+	auth := pipe.ConfigGet(ctx, "masterauth")
 	if _, err := pipe.Exec(ctx); err != nil && !denied(err) {
 		return nil, fmt.Errorf("read server: %w", err)
 	}
@@ -111,7 +133,10 @@ func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
 	if n.AdmitsReplicas, err = enabled(user); err != nil {
 		return nil, err
 	}
-	n.Users, err = listed(users)
+	if n.Users, err = listed(users); err != nil {
+		return nil, err
+	}
+	n.ReplicationPassword, err = hashed(auth)
 	return n, err
 }
 
@@ -143,6 +168,21 @@ func enabled(user *goredis.Cmd) (bool, error) {
 	return slices.Contains(flags, any("on")), nil
 }
 
+// hashed reads a password out of the answer to CONFIG GET, which a user of an earlier version of the operator may not ask for.
+func hashed(auth *goredis.MapStringStringCmd) (string, error) {
+	values, err := auth.Result()
+	if err != nil && denied(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read answer to CONFIG GET: %w", err)
+	}
+	for _, password := range values {
+		return redis.Hash(password), nil
+	}
+	return "", errors.New("the server has no masterauth")
+}
+
 // SetConfigEpoch sends CLUSTER SET-CONFIG-EPOCH.
 func (c *Client) SetConfigEpoch(ctx context.Context, epoch uint64) error {
 	return c.do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", epoch)
@@ -167,13 +207,48 @@ func (c *Client) AdmitReplicas(ctx context.Context) error {
 	return c.do(ctx, "ACL", "SETUSER", redis.UserReplication, "on")
 }
 
-// SetUser sends ACL SETUSER.
-func (c *Client) SetUser(ctx context.Context, u redis.User) error {
+// SetUsers sends ACL SETUSER for each user and ACL SAVE, as one transaction: nobody meets a server between two of them, and
+// what is in memory is in the file. The replication user is off in the file, see redis.Client. The operator's own user
+// comes first: that of an earlier version may not begin a transaction.
+func (c *Client) SetUsers(ctx context.Context, users []redis.User, admitsReplicas bool) error {
+	for _, u := range users {
+		if u.Name != redis.UserOperator {
+			continue
+		}
+		if err := c.do(ctx, setUser(u)...); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := timeout(ctx, "ACL SAVE", callTimeout)
+	defer cancel()
+	_, err := c.rdb.TxPipelined(ctx, func(pipe goredis.Pipeliner) error {
+		for _, u := range users {
+			pipe.Do(ctx, setUser(u)...)
+		}
+		pipe.Do(ctx, "ACL", "SETUSER", redis.UserReplication, "off")
+		pipe.Do(ctx, "ACL", "SAVE")
+		if admitsReplicas {
+			pipe.Do(ctx, "ACL", "SETUSER", redis.UserReplication, "on")
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("set users: %w", err)
+	}
+	return nil
+}
+
+func setUser(u redis.User) []any {
 	args := []any{"ACL", "SETUSER", u.Name}
 	for _, rule := range u.Rules() {
 		args = append(args, rule)
 	}
-	return c.do(ctx, args...)
+	return args
+}
+
+// SetReplicationPassword sends CONFIG SET masterauth.
+func (c *Client) SetReplicationPassword(ctx context.Context, password string) error {
+	return c.do(ctx, "CONFIG", "SET", "masterauth", password)
 }
 
 // Replicate sends CLUSTER REPLICATE.

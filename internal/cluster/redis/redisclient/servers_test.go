@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -66,6 +67,8 @@ type world struct {
 	nextIP    int
 	pods      map[string]*process
 	passwords map[string]string
+	given     atomic.Value        // the password in the connection Secret
+	others    []redisclient.Login // what the operator connects as when its password is refused
 	ca        clustertls.Pair
 	leaf      clustertls.Pair
 	steps     []string
@@ -81,6 +84,9 @@ type process struct {
 }
 
 const domain = "cluster.local"
+
+// hold is how long former passwords work.
+const hold = 3 * time.Second
 
 // nodeTimeout is how long a server may be silent before the others suspect it.
 const nodeTimeout = 1500 * time.Millisecond
@@ -109,6 +115,7 @@ func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) 
 		}},
 	}
 	w.cluster.Name, w.cluster.Namespace = "carts", "shop"
+	w.given.Store(w.passwords[redis.PasswordDefault])
 	w.certify()
 	t.Cleanup(w.stop)
 	for shard := range int(shards) {
@@ -282,7 +289,7 @@ func (w *world) tlsFor(pod string) *tls.Config {
 
 func (w *world) connect(p *process) *redisclient.Client {
 	return redisclient.New(redisclient.Options{
-		Username: redis.UserOperator, Password: w.passwords[redis.PasswordOperator], TLS: w.tlsFor(p.name),
+		Username: redis.UserOperator, Password: w.passwords[redis.PasswordOperator], TLS: w.tlsFor(p.name), Others: w.others,
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", p.ip+":6379")
@@ -295,7 +302,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 	spec := w.cluster.Spec
 	s := redis.State{Now: time.Now(), Spec: redis.Spec{
 		Name: "carts", Shards: int(spec.Shards), Replicas: spec.Replicas(), Version: spec.Version, Persistent: true,
-		NodeTimeout: 1500 * time.Millisecond, Access: w.access(),
+		NodeTimeout: 1500 * time.Millisecond, Access: w.access(), HandedOut: true, Hold: hold,
 	}}
 	for shard := range int(spec.Shards) {
 		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: 1 + spec.Replicas(), Guarded: w.guarded[shard]})
@@ -329,13 +336,21 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 		}
 		return nil
 	}
+	if r, ok := step.(redis.RotatePasswords); ok {
+		w.passwords = r.Apply(w.passwords, time.Now())
+		w.given.Store(w.passwords[redis.PasswordDefault])
+		return nil
+	}
 	s, ok := step.(redis.ServerStep)
 	if !ok {
 		return fmt.Errorf("unexpected step %s", step)
 	}
 	for _, call := range s.Calls() {
 		c := w.connect(w.pods[call.Pod])
-		err := call.Do(ctx, c)
+		_, err := c.Read(ctx) // As the controller does: this finds out who the server lets in.
+		if err == nil {
+			err = call.Do(ctx, c)
+		}
 		_ = c.Close()
 		if err != nil {
 			return fmt.Errorf("%s: %w", call.Pod, err)
@@ -478,7 +493,7 @@ func (w *world) clients() *goredis.ClusterClient {
 		conf.ServerName = ""
 	}
 	c := goredis.NewClusterClient(&goredis.ClusterOptions{
-		Addrs: addrs, Username: "default", Password: w.passwords[redis.PasswordDefault],
+		Addrs: addrs, CredentialsProvider: func() (string, string) { return "default", w.given.Load().(string) },
 		MaxRedirects: 20, MinRetryBackoff: 50 * time.Millisecond,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {

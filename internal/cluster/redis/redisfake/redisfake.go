@@ -55,6 +55,8 @@ type Server struct {
 	Shard int
 	// Users of the server, lost when it restarts; nil: the operator may not list them.
 	Users []redis.User
+	// ReplicationPassword is the hash of the one that the server copies its primary with; empty: unknown.
+	ReplicationPassword string
 	// Data counts the writes that each range of slots holds.
 	Data map[redis.Range]int
 
