@@ -210,7 +210,7 @@ func (k *RedisKind) ensureConnection(ctx context.Context, o *v1alpha1.RedisClust
 	if err != nil {
 		return certificateError{err}
 	}
-	data := redis.Connection(o, k.Domain, passwords[redis.PasswordDefault], ca, pair.Cert, pair.Key)
+	data := redis.Connection(o, k.Domain, redis.UserDefault, passwords[redis.PasswordDefault], ca, pair.Cert, pair.Key)
 	return k.EnsureSecret(ctx, o, cluster.ConnectionSecret(o.Name), typeRedisBinding, redis.Labels(o), data)
 }
 

@@ -38,6 +38,9 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o)); err != nil {
 		return redis.State{}, certificateError{err}
 	}
+	if s.Accounts, err = k.accounts(ctx, o); err != nil {
+		return redis.State{}, err
+	}
 	passwords, err := k.Passwords(ctx, o)
 	if err != nil {
 		return redis.State{}, err

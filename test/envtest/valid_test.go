@@ -159,8 +159,8 @@ func TestSamplesAreAccepted(t *testing.T) {
 		s.kubectl(t, "delete", "-n", "default", "-f", file)
 	}
 	s.kubectl(t, "apply", "--dry-run=server", "--validate=strict", "-k", samplesDir)
-	if applied["EtcdCluster"] < 2 || applied["RedisCluster"] < 2 || applied["EtcdUser"] < 1 {
-		t.Errorf("want a minimal and a full sample of each kind of cluster, and a user, got %v", applied)
+	if applied["EtcdCluster"] < 2 || applied["RedisCluster"] < 2 || applied["EtcdUser"] < 1 || applied["RedisUser"] < 1 {
+		t.Errorf("want a minimal and a full sample of each kind of cluster, and a user of each, got %v", applied)
 	}
 	t.Logf("samples applied: %v", applied)
 }

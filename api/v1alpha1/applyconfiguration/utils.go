@@ -91,10 +91,18 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisClusterStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisConfig"):
 		return &apiv1alpha1.RedisConfigApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisKeys"):
+		return &apiv1alpha1.RedisKeysApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisNodeStatus"):
 		return &apiv1alpha1.RedisNodeStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisShardStatus"):
 		return &apiv1alpha1.RedisShardStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisUser"):
+		return &apiv1alpha1.RedisUserApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisUserSpec"):
+		return &apiv1alpha1.RedisUserSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisUserStatus"):
+		return &apiv1alpha1.RedisUserStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RotationSpec"):
 		return &apiv1alpha1.RotationSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):

@@ -19,6 +19,8 @@ type Client interface {
 	// SetUsers makes users what they are to be, all at once, and also those of the process that takes the place of this one
 	// when it restarts in place. That one admits no replicas: nobody knows what data it will have.
 	SetUsers(ctx context.Context, users []User, admitsReplicas bool) error
+	// DeleteUsers deletes users in the same way. Who is connected as one of them is cut off.
+	DeleteUsers(ctx context.Context, names []string, admitsReplicas bool) error
 	// SetReplicationPassword sets the password that the server copies its primary with, until it restarts.
 	SetReplicationPassword(ctx context.Context, password string) error
 	// Forget removes a node from the server's table, and keeps it out for a minute.

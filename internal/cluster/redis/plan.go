@@ -69,6 +69,7 @@ func Next(s State) cluster.Plan {
 		deposeEmpty,
 		restartBroken, restartMisled,
 		guard,
+		settleAccounts,
 		refuseUnelected,
 		waitForAll,
 		handOutPasswords,

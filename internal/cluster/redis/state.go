@@ -21,6 +21,8 @@ type State struct {
 	Pods []Pod
 	// Claims are the data volume claims that exist, those of an earlier cluster of this name included.
 	Claims []Claim
+	// Accounts are the users that resources of the kind RedisUser ask for, by the name of the resource; nil: unknown.
+	Accounts map[string]AccountClaim
 	// Certificates in use, for the status.
 	Certificates clustertls.Report
 	// Now is the time of the observation.

@@ -42,7 +42,7 @@ var operatorCommands = []string{
 	"cluster|failover",
 	// To keep users in line, and to switch the replication user on, see Decision.Admit. Whoever may do that may do
 	// anything to users, which gives the operator nothing that it does not have: it made all passwords.
-	"acl|getuser", "acl|setuser", "acl|list",
+	"acl|getuser", "acl|setuser", "acl|deluser", "acl|list",
 	// What was set is to outlast the process, see Client.SetUsers.
 	"acl|save", "multi", "exec",
 	// To replace the password that replicas connect with. Rules cannot limit CONFIG to some parameters, so that the operator

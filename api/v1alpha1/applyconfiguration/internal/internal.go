@@ -612,6 +612,10 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: automaticAfter
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+- name: com.github.quorate.quorate.api.v1alpha1.RedisAccess
+  scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisCategory
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RedisCluster
   map:
     fields:
@@ -719,6 +723,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: slots
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisCommand
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RedisConfig
   map:
     fields:
@@ -741,6 +747,15 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
 - name: com.github.quorate.quorate.api.v1alpha1.RedisEngine
   scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisKeys
+  map:
+    fields:
+    - name: access
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisAccess
+    - name: pattern
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisPattern
 - name: com.github.quorate.quorate.api.v1alpha1.RedisNodeStatus
   map:
     fields:
@@ -762,6 +777,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: version
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisPattern
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RedisRole
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RedisShardStatus
@@ -782,6 +799,83 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
     - name: slots
+      type:
+        scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisUser
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisUserSpec
+    - name: status
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisUserStatus
+- name: com.github.quorate.quorate.api.v1alpha1.RedisUserSpec
+  map:
+    fields:
+    - name: categories
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.RedisCategory
+          elementRelationship: atomic
+    - name: channels
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.RedisPattern
+          elementRelationship: atomic
+    - name: clusterName
+      type:
+        scalar: string
+    - name: commands
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.RedisCommand
+          elementRelationship: atomic
+    - name: keys
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.RedisKeys
+          elementRelationship: atomic
+    - name: passwordSecret
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.SecretReference
+    - name: username
+      type:
+        scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisUserStatus
+  map:
+    fields:
+    - name: activity
+      type:
+        scalar: string
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: secretName
+      type:
+        scalar: string
+    - name: username
       type:
         scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RotationSpec

@@ -219,11 +219,29 @@ func (c *Client) SetUsers(ctx context.Context, users []redis.User, admitsReplica
 			return err
 		}
 	}
+	var commands [][]any
+	for _, u := range users {
+		commands = append(commands, setUser(u))
+	}
+	return c.save(ctx, commands, admitsReplicas)
+}
+
+// DeleteUsers sends ACL DELUSER, and ACL SAVE with it.
+func (c *Client) DeleteUsers(ctx context.Context, names []string, admitsReplicas bool) error {
+	args := []any{"ACL", "DELUSER"}
+	for _, name := range names {
+		args = append(args, name)
+	}
+	return c.save(ctx, [][]any{args}, admitsReplicas)
+}
+
+// save changes users and writes them to the file of the server, in one transaction.
+func (c *Client) save(ctx context.Context, commands [][]any, admitsReplicas bool) error {
 	ctx, cancel := timeout(ctx, "ACL SAVE", callTimeout)
 	defer cancel()
 	_, err := c.rdb.TxPipelined(ctx, func(pipe goredis.Pipeliner) error {
-		for _, u := range users {
-			pipe.Do(ctx, setUser(u)...)
+		for _, args := range commands {
+			pipe.Do(ctx, args...)
 		}
 		pipe.Do(ctx, "ACL", "SETUSER", redis.UserReplication, "off")
 		pipe.Do(ctx, "ACL", "SAVE")

@@ -73,6 +73,7 @@ type world struct {
 	leaf      clustertls.Pair
 	steps     []string
 	guarded   map[int]bool
+	accounts  map[string]redis.AccountClaim
 }
 
 type process struct {
@@ -117,13 +118,13 @@ func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) 
 	w.cluster.Name, w.cluster.Namespace = "carts", "shop"
 	w.given.Store(w.passwords[redis.PasswordDefault])
 	w.certify()
-	t.Cleanup(w.stop)
 	for shard := range int(shards) {
 		for ordinal := range 1 + int(replicas) {
 			p := &process{name: cluster.Pod(cluster.ShardSet("carts", shard), ordinal), dir: t.TempDir(), shard: shard, ordinal: ordinal}
 			w.pods[p.name] = p
 		}
 	}
+	t.Cleanup(w.stop) // Before the directories are removed, which is cleaned up last.
 	return w
 }
 
@@ -300,7 +301,7 @@ func (w *world) connect(p *process) *redisclient.Client {
 // observe is what the controller does.
 func (w *world) observe(ctx context.Context) redis.State {
 	spec := w.cluster.Spec
-	s := redis.State{Now: time.Now(), Spec: redis.Spec{
+	s := redis.State{Now: time.Now(), Accounts: w.accounts, Spec: redis.Spec{
 		Name: "carts", Shards: int(spec.Shards), Replicas: spec.Replicas(), Version: spec.Version, Persistent: true,
 		NodeTimeout: 1500 * time.Millisecond, Access: w.access(), HandedOut: true, Hold: hold,
 	}}
@@ -483,6 +484,10 @@ func pause(ctx context.Context, d time.Duration) {
 
 // clients returns a cluster client like that of a user. Names of pods are resolved as the peers Service would.
 func (w *world) clients() *goredis.ClusterClient {
+	return w.clientsAs(func() (string, string) { return "default", w.given.Load().(string) })
+}
+
+func (w *world) clientsAs(who func() (string, string)) *goredis.ClusterClient {
 	var addrs []string
 	for _, p := range w.pods {
 		addrs = append(addrs, w.host(p.name)+":6379")
@@ -493,7 +498,7 @@ func (w *world) clients() *goredis.ClusterClient {
 		conf.ServerName = ""
 	}
 	c := goredis.NewClusterClient(&goredis.ClusterOptions{
-		Addrs: addrs, CredentialsProvider: func() (string, string) { return "default", w.given.Load().(string) },
+		Addrs: addrs, CredentialsProvider: who,
 		MaxRedirects: 20, MinRetryBackoff: 50 * time.Millisecond,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -14,6 +14,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 )
@@ -40,6 +41,7 @@ func TestRealUsers(t *testing.T) {
 			w.write(w.clients())
 			t.Run("of an operator that was upgraded", w.upgradesUsers)
 			t.Run("that somebody changed", w.restoresUsers)
+			t.Run("of an application", w.servesAccount)
 			t.Run("with other passwords", w.rotatesPasswords)
 			t.Run("whose file is read by a server that restarts in place", w.keepsPasswords)
 			t.Run("after the operator's password was lost", w.recoversPassword)
@@ -172,6 +174,54 @@ func (w *world) restoresUsers(t *testing.T) {
 	}
 	w.settleFor(time.Second)
 	writing.expectNoRefusal(t)
+}
+
+// servesAccount gives one server the user of an application, lets the others have it, and takes it away again.
+func (w *world) servesAccount(t *testing.T) {
+	w.steps = nil
+	u := &v1alpha1.RedisUser{}
+	u.Name = "carts-app"
+	u.Spec = v1alpha1.RedisUserSpec{
+		ClusterName: "carts", Keys: []v1alpha1.RedisKeys{{Pattern: "key-*", Access: v1alpha1.RedisReadWrite}, {Pattern: "in:*", Access: v1alpha1.RedisRead}},
+		Channels: []v1alpha1.RedisPattern{"news"}, Categories: []v1alpha1.RedisCategory{"read", "write", "pubsub", "transaction", "scripting", "blocking"},
+		Commands: []v1alpha1.RedisCommand{"memory|usage", "keys"},
+	}
+	want := redis.Account(u, "app-secret")
+	w.accounts = map[string]redis.AccountClaim{"carts-app": {Username: "carts-app", Wanted: true}}
+	defer func() { w.accounts = nil }()
+	first := redis.SetUsers{Pods: []redis.PodUsers{{Pod: "carts-0-0", Users: []redis.User{want}, AdmitsReplicas: true}}}
+	if err := w.act(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	for name, p := range w.pods {
+		software := redis.Software{Engine: w.cluster.Spec.ServerEngine(), Version: w.cluster.Spec.Version}
+		i := slices.IndexFunc(w.usersOf(p), func(u redis.User) bool { return u.Name == "carts-app" })
+		if i < 0 || !w.usersOf(p)[i].IsAccount(want, software) || w.usersOf(p)[i].MadeFor() != "carts-app" {
+			t.Fatalf("%s has not the user that was set: %+v", name, w.usersOf(p))
+		}
+	}
+	c := w.clientsAs(func() (string, string) { return "carts-app", "app-secret" })
+	if err := c.Set(t.Context(), "key-0", value, 0).Err(); err != nil {
+		t.Errorf("it may not do what it is for: %v", err)
+	}
+	for _, args := range [][]any{
+		{"SET", "other", "1"}, {"SET", "in:x", "1"}, {"FLUSHALL"}, {"ACL", "LIST"}, {"CONFIG", "GET", "maxmemory"}, {"CLUSTER", "RESET"}, {"SHUTDOWN"}, {"MODULE", "LIST"},
+	} {
+		if err := c.Do(t.Context(), args...).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
+			t.Errorf("%v: %v, want it denied", args, err)
+		}
+	}
+	w.accounts = map[string]redis.AccountClaim{}
+	w.settle()
+	for name, p := range w.pods {
+		if slices.ContainsFunc(w.usersOf(p), func(u redis.User) bool { return u.Name == "carts-app" }) {
+			t.Errorf("%s still has the user", name)
+		}
+		if saved, err := os.ReadFile(filepath.Join(p.dir, redis.UsersFile)); err != nil || strings.Contains(string(saved), "carts-app") {
+			t.Errorf("the file of %s still has the user, or cannot be read: %v", name, err)
+		}
+	}
 }
 
 // rotatesPasswords replaces all passwords while a client writes that makes a new connection for every few writes.

@@ -141,6 +141,16 @@ func (s *Server) SetUsers(_ context.Context, users []redis.User, admitsReplicas 
 	return nil
 }
 
+// DeleteUsers deletes users, also from the file.
+func (s *Server) DeleteUsers(_ context.Context, names []string, admitsReplicas bool) error {
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	s.Users = slices.DeleteFunc(slices.Clone(s.Users), func(u redis.User) bool { return slices.Contains(names, u.Name) })
+	s.users, s.rendered, s.admits = s.Users, false, admitsReplicas
+	return nil
+}
+
 // SetReplicationPassword lasts until the server restarts.
 func (s *Server) SetReplicationPassword(_ context.Context, password string) error {
 	if err := s.reachable(); err != nil {
