@@ -38,6 +38,9 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o)); err != nil {
 		return redis.State{}, certificateError{err}
 	}
+	if s.Spec.Certificate, err = k.certificate(ctx, o); err != nil {
+		return redis.State{}, err
+	}
 	if s.Accounts, err = k.accounts(ctx, o); err != nil {
 		return redis.State{}, err
 	}
@@ -192,22 +195,27 @@ func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s
 	if err != nil {
 		return err
 	}
-	hashes := map[int]string{}
+	type start struct {
+		shard int
+		sum   string
+	}
+	hashes := map[start]string{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		shard, ordinal, ok := identity(pod)
 		if !ok {
 			continue
 		}
-		if hashes[shard] == "" {
-			tpl, err := b.Template(shard)
+		as := start{shard, pod.Annotations[redis.AnnotationCertificates]}
+		if hashes[as] == "" {
+			tpl, err := b.StartedWith(pod.Annotations).Template(shard)
 			if err != nil {
 				return err
 			}
-			hashes[shard] = tpl.Annotations[v1alpha1.AnnotationTemplateHash]
+			hashes[as] = tpl.Annotations[v1alpha1.AnnotationTemplateHash]
 		}
 		p := podOf(pod, shard, ordinal)
-		p.Outdated = pod.Annotations[v1alpha1.AnnotationTemplateHash] != hashes[shard]
+		p.Outdated = pod.Annotations[v1alpha1.AnnotationTemplateHash] != hashes[as] || b.Stale(pod.Annotations, proven(o))
 		s.Pods = append(s.Pods, p)
 	}
 	return nil
@@ -232,6 +240,7 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		Started:  startedAt(pod, redis.ContainerServer),
 		HasRun:   hasRun(pod, redis.ContainerServer),
 		Gate:     gateRemark(pod),
+		Since:    readySince(pod),
 	}
 	if pod.Status.PodIP != "" {
 		p.Addr = redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}

@@ -31,6 +31,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
 // redisStage is a fake API server, servers in memory, a kubelet that connects the two, and the loop.
@@ -82,6 +83,9 @@ func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object
 	kind := NewRedisKind(newChildren(w))
 	kind.Connect = s.connect
 	s.net.Gate = s.users
+	s.net.Mounted = func(*redisfake.Server) string {
+		return clustertls.LeafFingerprint(s.secret(cluster.ServerTLSSecret("carts")).Data[corev1.TLSCertKey])
+	}
 	s.loop = &Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: w, Events: events.NewFakeRecorder(1000)}
 	return s
 }

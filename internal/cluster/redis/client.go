@@ -23,6 +23,8 @@ type Client interface {
 	DeleteUsers(ctx context.Context, names []string, admitsReplicas bool) error
 	// SetReplicationPassword sets the password that the server copies its primary with, until it restarts.
 	SetReplicationPassword(ctx context.Context, password string) error
+	// ReloadCertificates makes the server read its certificate, its key and the authorities that it trusts anew.
+	ReloadCertificates(ctx context.Context) error
 	// Forget removes a node from the server's table, and keeps it out for a minute.
 	Forget(ctx context.Context, id string) error
 	// Failover makes a replica take over from its living primary, without losing a write, and returns when it has. With

@@ -88,6 +88,7 @@ func Next(s State) cluster.Plan {
 		restartPrimary,
 		refuseStorage,
 		waitForReady,
+		reloadCertificates,
 		retirePasswords,
 	)
 }

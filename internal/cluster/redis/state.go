@@ -41,6 +41,8 @@ type Spec struct {
 	NodeTimeout time.Duration
 	// Persistent says that the data of a pod outlives the pod.
 	Persistent bool
+	// Certificate is the fingerprint of the one that servers are to show; empty without TLS, or unknown.
+	Certificate string
 	// Access is who may connect; nil: unknown.
 	Access *Access
 	// HandedOut says that the connection Secret holds the password that is to be given out, and Hold is how long clients
@@ -76,6 +78,8 @@ type Pod struct {
 	Addr Address
 	// Ready is the pod's own readiness: the server accepts connections.
 	Ready bool
+	// Since is when the pod got ready; zero: it is not.
+	Since time.Time
 	// Deleting says that the pod is on its way out.
 	Deleting bool
 	// Outdated says that the pod was made from an older template than the wanted one.
@@ -108,6 +112,8 @@ type Node struct {
 	ID      string
 	Engine  v1alpha1.RedisEngine
 	Version string
+	// Certificate is the fingerprint of the one that the server has shown, empty without TLS.
+	Certificate string
 	// Users of the server; nil: the operator may not list them yet.
 	Users []User
 	// ReplicationPassword is the hash of the password that the server copies its primary with; empty: unknown.

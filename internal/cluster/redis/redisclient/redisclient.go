@@ -11,12 +11,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
 const (
@@ -48,6 +50,8 @@ type Login struct{ Username, Password string }
 type Client struct {
 	rdb     *goredis.Client
 	options Options
+	// shown is the fingerprint of the certificate that the server has shown last.
+	shown *atomic.Value
 }
 
 var _ redis.Client = (*Client)(nil)
@@ -63,9 +67,10 @@ var silence = sync.OnceFunc(func() { goredis.SetLogger(quiet{}) })
 // New returns a client. It connects with the first command.
 func New(o Options) *Client {
 	silence()
-	return &Client{options: o, rdb: goredis.NewClient(&goredis.Options{
+	shown := &atomic.Value{}
+	return &Client{options: o, shown: shown, rdb: goredis.NewClient(&goredis.Options{
 		Addr:     "pod", // Only Dial knows where the pod is.
-		Dialer:   o.dial,
+		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return o.dial(ctx, shown) },
 		Username: o.Username, Password: o.Password,
 		DialTimeout: callTimeout, ReadTimeout: callTimeout, WriteTimeout: callTimeout,
 		ContextTimeoutEnabled: true,
@@ -77,7 +82,7 @@ func New(o Options) *Client {
 	})}
 }
 
-func (o Options) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (o Options) dial(ctx context.Context, shown *atomic.Value) (net.Conn, error) {
 	conn, err := o.Dial(ctx)
 	if err != nil || o.TLS == nil {
 		return conn, err
@@ -86,6 +91,7 @@ func (o Options) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("TLS handshake: %w", err), conn.Close())
 	}
+	shown.Store(clustertls.FingerprintOf(secure.ConnectionState().PeerCertificates[0].Raw))
 	return secure, nil
 }
 
@@ -130,6 +136,7 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.Certificate, _ = c.shown.Load().(string)
 	if n.AdmitsReplicas, err = enabled(user); err != nil {
 		return nil, err
 	}
@@ -272,6 +279,22 @@ func (c *Client) SetReplicationPassword(ctx context.Context, password string) er
 // Replicate sends CLUSTER REPLICATE.
 func (c *Client) Replicate(ctx context.Context, id string) error {
 	return c.do(ctx, "CLUSTER", "REPLICATE", id)
+}
+
+// ReloadCertificates sends CONFIG SET with the paths that the server has: these parameters are applied even though they do
+// not change (VOLATILE_CONFIG in config.c of the server), and all in one go, because certificate and key belong together.
+func (c *Client) ReloadCertificates(ctx context.Context) error {
+	ctx, cancel := timeout(ctx, "CONFIG SET", callTimeout)
+	defer cancel()
+	args := []any{"CONFIG", "SET"}
+	for _, name := range []string{"tls-cert-file", "tls-key-file", "tls-ca-cert-file"} {
+		path, err := c.rdb.ConfigGet(ctx, name).Result()
+		if err != nil {
+			return fmt.Errorf("CONFIG GET %s: %w", name, err)
+		}
+		args = append(args, name, path[name])
+	}
+	return c.do(ctx, args...)
 }
 
 // Forget sends CLUSTER FORGET. That a node is not known any more is what was asked for.

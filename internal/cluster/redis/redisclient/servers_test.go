@@ -71,6 +71,7 @@ type world struct {
 	others    []redisclient.Login // what the operator connects as when its password is refused
 	ca        clustertls.Pair
 	leaf      clustertls.Pair
+	trusted   []byte // the authorities that clients and the operator trust; nil: ca
 	steps     []string
 	guarded   map[int]bool
 	accounts  map[string]redis.AccountClaim
@@ -284,7 +285,7 @@ func (w *world) tlsFor(pod string) *tls.Config {
 		return nil
 	}
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(w.ca.Cert)
+	pool.AppendCertsFromPEM(append(slices.Clone(w.trusted), w.ca.Cert...))
 	return &tls.Config{RootCAs: pool, ServerName: w.host(pod), MinVersion: tls.VersionTLS12}
 }
 
@@ -301,9 +302,14 @@ func (w *world) connect(p *process) *redisclient.Client {
 // observe is what the controller does.
 func (w *world) observe(ctx context.Context) redis.State {
 	spec := w.cluster.Spec
+	certificate := ""
+	if w.secure() {
+		certificate = clustertls.LeafFingerprint(w.leaf.Cert)
+	}
 	s := redis.State{Now: time.Now(), Accounts: w.accounts, Spec: redis.Spec{
 		Name: "carts", Shards: int(spec.Shards), Replicas: spec.Replicas(), Version: spec.Version, Persistent: true,
 		NodeTimeout: 1500 * time.Millisecond, Access: w.access(), HandedOut: true, Hold: hold,
+		Certificate: certificate,
 	}}
 	for shard := range int(spec.Shards) {
 		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: 1 + spec.Replicas(), Guarded: w.guarded[shard]})

@@ -39,7 +39,7 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 		return nil, err
 	}
 	n := &redis.Node{ID: s.ID, Version: "8.0.2", StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk(),
-		Engine: "redis", Users: s.Users, ReplicationPassword: s.ReplicationPassword}
+		Engine: "redis", Users: s.Users, ReplicationPassword: s.ReplicationPassword, Certificate: s.Certificate}
 	if s.synced && !s.linkUp {
 		n.LinkDown = s.net.now.Sub(s.linkedAt).Truncate(time.Second)
 	}
@@ -157,6 +157,15 @@ func (s *Server) SetReplicationPassword(_ context.Context, password string) erro
 		return err
 	}
 	s.ReplicationPassword = redis.Hash(password)
+	return nil
+}
+
+// ReloadCertificates reads what is mounted.
+func (s *Server) ReloadCertificates(context.Context) error {
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	s.mount()
 	return nil
 }
 
