@@ -28,7 +28,7 @@ func newPasswordStage(t *testing.T, given bool) *passwordStage {
 		name := "chosen"
 		o.Spec.Auth = &v1alpha1.AuthSpec{SecretName: &name}
 	}
-	s := &passwordStage{redisStage: newRedisStage(t, o, chosen("first")), now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
+	s := &passwordStage{redisStage: newRedisStage(t, o, chosen("before")), now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
 	kind, ok := s.loop.Kind.(*RedisKind)
 	if !ok {
 		t.Fatalf("%T", s.loop.Kind)

@@ -10,8 +10,9 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 )
 
-func redisUser(name, username string) *v1alpha1.RedisUser {
-	return &v1alpha1.RedisUser{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.RedisUserSpec{
+func redisUser() *v1alpha1.RedisUser {
+	username := "app"
+	return &v1alpha1.RedisUser{ObjectMeta: metav1.ObjectMeta{Name: "carts-app"}, Spec: v1alpha1.RedisUserSpec{
 		ClusterName: "c", Username: &username,
 		Keys:     []v1alpha1.RedisKeys{{Pattern: "app:*", Access: v1alpha1.RedisReadWrite}, {Pattern: "in:*", Access: v1alpha1.RedisRead}, {Pattern: "out:*", Access: v1alpha1.RedisWrite}},
 		Channels: []v1alpha1.RedisPattern{"app:*"}, Categories: []v1alpha1.RedisCategory{"read", "write", "read"},
@@ -20,7 +21,7 @@ func redisUser(name, username string) *v1alpha1.RedisUser {
 }
 
 func TestAnAccountMayDoWhatItsResourceAsksFor(t *testing.T) {
-	got := Account(redisUser("carts-app", "app"), "secret")
+	got := Account(redisUser(), "secret")
 	mark := got.Selectors
 	got.Selectors = nil
 	want := User{
@@ -40,8 +41,8 @@ func TestAnAccountMayDoWhatItsResourceAsksFor(t *testing.T) {
 }
 
 func TestWhatAServerTellsOfAnAccount(t *testing.T) {
-	want := Account(redisUser("carts-app", "app"), "secret")
-	other := redisUser("carts-app", "app")
+	want := Account(redisUser(), "secret")
+	other := redisUser()
 	other.Spec.Commands = nil
 	retold, less := want, Account(other, "secret")
 	retold.Commands = []string{"-@all", "+@hash", "+get"}
@@ -55,7 +56,7 @@ func TestWhatAServerTellsOfAnAccount(t *testing.T) {
 		"in other words, by an old one":  {retold, seven, true},
 		"in other words, by a newer one": {retold, eight, false},
 		"what was asked for before":      {less, seven, false},
-		"another password":               {Account(redisUser("carts-app", "app"), "other"), seven, false},
+		"another password":               {Account(redisUser(), "other"), seven, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.have.IsAccount(want, tc.software); got != tc.is {
@@ -66,7 +67,7 @@ func TestWhatAServerTellsOfAnAccount(t *testing.T) {
 }
 
 func TestServersHaveTheAccountsOfTheOthers(t *testing.T) {
-	app := Account(redisUser("carts-app", "app"), "secret")
+	app := Account(redisUser(), "secret")
 	claims := map[string]AccountClaim{"carts-app": {"app", true}}
 	for name, tc := range map[string]struct {
 		accounts map[string]AccountClaim

@@ -108,7 +108,7 @@ func (w *world) accepts(p *process, ca clustertls.Pair) bool {
 	}
 	cfg := w.tlsFor(p.name)
 	cfg.Certificates = []tls.Certificate{pair}
-	conn, err := tls.Dial("tcp", p.ip+":6379", cfg)
+	conn, err := (&tls.Dialer{Config: cfg}).DialContext(w.t.Context(), "tcp", p.ip+":6379")
 	if err != nil {
 		return false
 	}

@@ -372,10 +372,10 @@ func (w *world) settle() time.Duration {
 	return w.settleUntil("")
 }
 
-// refuseReplicas keeps a primary from serving replicas, as a network or a full disk might.
+// refuseReplicas keeps a primary from sending its data to new replicas, as a full disk might, until it starts anew.
 func (w *world) refuseReplicas(p *process) {
 	w.t.Helper()
-	if err := w.do(p, "ACL", "SETUSER", redis.UserReplication, "-psync", "-sync"); err != nil {
+	if err := w.do(p, "CONFIG", "SET", "repl-diskless-sync-delay", 3600); err != nil {
 		w.t.Fatal(err)
 	}
 }

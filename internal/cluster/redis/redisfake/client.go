@@ -38,8 +38,10 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 	if err := s.reachable(); err != nil {
 		return nil, err
 	}
-	n := &redis.Node{ID: s.ID, Version: "8.0.2", StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk(),
-		Engine: "redis", Users: s.Users, ReplicationPassword: s.ReplicationPassword, Certificate: s.Certificate}
+	n := &redis.Node{
+		ID: s.ID, Version: "8.0.2", StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk(),
+		Engine: "redis", Users: s.Users, ReplicationPassword: s.ReplicationPassword, Certificate: s.Certificate,
+	}
 	if s.synced && !s.linkUp {
 		n.LinkDown = s.net.now.Sub(s.linkedAt).Truncate(time.Second)
 	}
