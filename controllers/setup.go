@@ -76,7 +76,11 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 	if err := setupEtcdUsers(mgr, o, NewEtcdUserKind(children, etcd)); err != nil {
 		return err
 	}
-	return setup(mgr, o, v1alpha1.ComponentRedis, &v1alpha1.RedisCluster{}, NewRedisKind(children), false)
+	redis := NewRedisKind(children)
+	if err := setup(mgr, o, v1alpha1.ComponentRedis, &v1alpha1.RedisCluster{}, redis, false); err != nil {
+		return err
+	}
+	return setupRedisUsers(mgr, o, NewRedisUserKind(children, redis))
 }
 
 // setup registers the controller of one kind of cluster. component tells its pods from those of the other kinds; nodes says that

@@ -31,8 +31,9 @@ const (
 // the template.
 const annotationConfig = "quorate.dev/config-hash"
 
-// AnnotationCertificates is the fingerprint of the certificate of the servers and of the authorities that they trust:
-// they read both only when they start.
+// AnnotationCertificates is what a pod was started with: the fingerprints of the authorities that its server trusts and of its
+// certificate. Servers are made to read both anew while they run; where that cannot be proven of the authorities, they are
+// restarted for others, see Stale.
 const AnnotationCertificates = "quorate.dev/certificates"
 
 // gracePeriod is how long a server may take to stop, in seconds: it lets its replicas catch up (10 s at most by
@@ -386,4 +387,19 @@ func (b Builder) volumes() []*corev1ac.VolumeApplyConfiguration {
 		vols = append(vols, corev1ac.Volume().WithName(cluster.VolumeData).WithEmptyDir(corev1ac.EmptyDirVolumeSource()))
 	}
 	return vols
+}
+
+// Stale tells whether a pod was started with other authorities than those that its server is to trust, as far as the server
+// itself does not show it. proven says that it does: the operator issues another certificate along with other authorities.
+func (b Builder) Stale(annotations map[string]string, proven bool) bool {
+	was, _, _ := strings.Cut(annotations[AnnotationCertificates], "-")
+	is, _, _ := strings.Cut(b.CertificateSum, "-")
+	return !proven && was != is
+}
+
+// StartedWith is a builder whose pods differ from the wanted ones by their certificates only, which are those that a pod was
+// started with.
+func (b Builder) StartedWith(annotations map[string]string) Builder {
+	b.CertificateSum = annotations[AnnotationCertificates]
+	return b
 }

@@ -124,6 +124,7 @@ func newSimulation(seed uint64, faults bool) *simulation {
 	s.net.Promoted = s.promoted
 	if rnd.IntN(4) == 0 { // Hashes take more time than all the rest.
 		s.spec.Access = &redis.Access{Passwords: simPasswords}
+		s.spec.HandedOut, s.spec.Hold = true, 20*time.Second
 		s.net.Gate = s.users
 	}
 	s.ensure()
@@ -142,6 +143,45 @@ func (s *simulation) wantedUsers(w *redisfake.Server) []redis.User {
 		s.fail("%v", err)
 	}
 	return users
+}
+
+// checkPasswords insists that every server takes the password that clients are given, and was started with it or got it.
+func (s *simulation) checkPasswords() {
+	if s.spec.Access == nil {
+		return
+	}
+	want := redis.Hash(s.spec.Access.Passwords[redis.PasswordDefault])
+	for _, p := range s.pods {
+		if p.server == nil || !p.server.Up {
+			continue
+		}
+		for _, u := range p.server.Users {
+			if u.Name == redis.UserDefault && !slices.Contains(u.Passwords, want) {
+				s.fail("%s does not take the password that clients are given", p.name)
+			}
+		}
+	}
+}
+
+// wishPasswords is a user who wants other passwords. As long as they are being replaced, that waits.
+func (s *simulation) wishPasswords() {
+	if s.spec.Access == nil || s.spec.Access.Replacing() {
+		return
+	}
+	s.log("other passwords are wanted")
+	next := map[string]string{}
+	for _, key := range redis.PasswordKeys {
+		next[key] = fmt.Sprint(s.rnd.Uint64())
+	}
+	s.spec.Access = &redis.Access{Passwords: redis.Introduce(s.spec.Access.Passwords, next)}
+}
+
+// rotate carries out one phase of the replacement of passwords.
+func (s *simulation) rotate(step redis.RotatePasswords) {
+	if s.dies() {
+		return
+	}
+	s.spec.Access = &redis.Access{Passwords: step.Apply(s.spec.Access.Passwords, s.net.Now())}
 }
 
 // users are those that a start gate writes: of this version of the operator, of one whose users could do less, or of one
@@ -272,6 +312,7 @@ func (s *simulation) pass() {
 		}
 	}
 	s.checkData()
+	s.checkPasswords()
 }
 
 func (s *simulation) revive(p *simPod) {
@@ -526,7 +567,9 @@ func (s *simulation) fault() {
 	present := s.present()
 	p := present[s.rnd.IntN(len(present))]
 	ephemeral := !s.spec.Persistent
-	switch s.rnd.IntN(16) {
+	switch s.rnd.IntN(17) {
+	case 16:
+		s.wishPasswords()
 	case 0, 1:
 		s.log("fault: pod %s is deleted", p.name)
 		s.strike(p, ephemeral, 30)
@@ -878,6 +921,9 @@ func (s *simulation) act(step cluster.Step) {
 				s.delete(p, !s.spec.Persistent, 30)
 			}
 		}
+		return
+	case redis.RotatePasswords:
+		s.rotate(st)
 		return
 	case redis.Guard:
 		for _, shard := range st.Protect {
