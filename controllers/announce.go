@@ -17,8 +17,11 @@ import (
 // stays as it was is not repeated, and neither is what it waits for when it comes back to that on its way to Ready: a
 // repeated event becomes a series, which the recorder closes with a write minutes later, when all should be silent.
 func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
-	if _, piece := p.Step.(cluster.Piece); p.Step != nil && (!piece || l.told.first(after.GetUID(), p.Reason)) {
-		l.Events.Eventf(after, nil, corev1.EventTypeNormal, p.Reason, p.Reason, "%s", note(p.Message))
+	if p.Step != nil {
+		first := l.told.first(after.GetUID(), p.Reason)
+		if _, piece := p.Step.(cluster.Piece); first || !piece {
+			l.Events.Eventf(after, nil, corev1.EventTypeNormal, p.Reason, p.Reason, "%s", note(p.Message))
+		}
 	}
 	if meta.IsStatusConditionTrue(after.GetConditions(), v1alpha1.ConditionReady) {
 		l.told.forget(after.GetUID())
@@ -31,8 +34,11 @@ func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
 		if is == nil || (p.Step != nil && (typ == v1alpha1.ConditionReconciling || is.Reason == p.Reason)) || !newsworthy(was, is) {
 			continue
 		}
-		if typ == v1alpha1.ConditionReconciling && !l.told.first(after.GetUID(), is.Reason) {
+		switch {
+		case typ == v1alpha1.ConditionReconciling && !l.told.first(after.GetUID(), is.Reason):
 			continue
+		case typ == v1alpha1.ConditionReady && is.Status == metav1.ConditionFalse && l.told.has(after.GetUID(), is.Reason):
+			continue // It was told by the pass before, whose status the cache had not got yet.
 		}
 		l.Events.Eventf(after, nil, eventType(is), is.Reason, typ, "%s", note(is.Message))
 	}
@@ -57,6 +63,12 @@ func (t *told) first(uid types.UID, reason string) bool {
 	known := t.reasons[uid][reason]
 	t.reasons[uid][reason] = true
 	return !known
+}
+
+func (t *told) has(uid types.UID, reason string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.reasons[uid][reason]
 }
 
 func (t *told) forget(uid types.UID) {

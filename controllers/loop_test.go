@@ -201,6 +201,26 @@ func TestWhatIsWaitedForAgainOnTheWayToReadyIsToldOnce(t *testing.T) {
 	}, false)
 }
 
+func TestWhatAStepDoesIsToldOnceThoughTheCacheIsBehind(t *testing.T) {
+	step, _ := cluster.Do(knock{}, "nobody knows that we are here")
+	wait, _ := cluster.Wait(step.Reason, time.Second, "waiting for the door")
+	w := newWorld(t, etcdCluster())
+	recorder := events.NewFakeRecorder(20)
+	s := &script{ready: true}
+	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: s, Client: w, Events: recorder}
+	pass := func(o *v1alpha1.EtcdCluster, p cluster.Plan) {
+		s.plan = p
+		if _, err := loop.Reconcile(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pass(fetch(t, w), cluster.Plan{Message: "fine"})
+	stale := fetch(t, w)
+	pass(fetch(t, w), step)
+	pass(stale, wait)
+	checkEvents(t, recorder, []string{"Normal Settled fine", "Normal Knock nobody knows that we are here"}, false)
+}
+
 func TestLoopLeavesADeletedResourceAlone(t *testing.T) {
 	o := etcdCluster()
 	o.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
