@@ -233,6 +233,9 @@ func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s
 		p := podOf(pod, shard, ordinal)
 		p.Outdated = pod.Annotations[v1alpha1.AnnotationTemplateHash] != hashes[as] || b.Stale(pod.Annotations, proven(o)) ||
 			redis.Retired(pod.Annotations[redis.AnnotationLive], s.Spec.LiveNames)
+		if p.Cordoned, err = k.cordon(ctx, pod); err != nil {
+			return err
+		}
 		s.Pods = append(s.Pods, p)
 	}
 	return nil
@@ -251,6 +254,7 @@ func identity(pod *corev1.Pod) (shard, ordinal int, ok bool) {
 func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 	p := redis.Pod{
 		Name: pod.Name, UID: string(pod.UID), Shard: shard, Ordinal: ordinal,
+		NodeName: pod.Spec.NodeName,
 		Deleting: pod.DeletionTimestamp != nil,
 		Ready:    podReady(pod),
 		Stuck:    stuck(pod),

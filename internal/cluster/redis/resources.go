@@ -256,22 +256,25 @@ func (b Builder) Template(shard int) (*corev1ac.PodTemplateSpecApplyConfiguratio
 	return tpl.WithAnnotations(map[string]string{v1alpha1.AnnotationTemplateHash: digest, AnnotationLive: LiveNames(b.Cluster.Spec.Config)}), nil
 }
 
-// spread keeps the copies of a shard apart and divides primaries among the nodes.
+// spread keeps the copies of a shard apart and divides the first pods of all shards among the nodes.
 //
 // The copies of a shard are kept apart by a hard rule that still lets them start where there are fewer nodes than
 // copies: then they are divided as evenly as can be. Nodes that are cordoned or lost do not count, so that they block
-// nobody. The first pods of all shards are the primaries of a fresh cluster.
+// nobody. Zones are kept apart where there are some with room: a hard rule would keep pods from nodes without the label. The
+// first pods of all shards are the primaries of a fresh cluster.
 func (b Builder) spread(shard int) []*corev1ac.TopologySpreadConstraintApplyConfiguration {
 	firsts := maps.Clone(Selector(b.Cluster))
 	firsts["apps.kubernetes.io/pod-index"] = "0"
-	on := func(l map[string]string, when corev1.UnsatisfiableConstraintAction) *corev1ac.TopologySpreadConstraintApplyConfiguration {
-		return corev1ac.TopologySpreadConstraint().WithMaxSkew(1).WithTopologyKey(corev1.LabelHostname).
+	copies := shardLabels(Selector(b.Cluster), shard)
+	over := func(key string, l map[string]string, when corev1.UnsatisfiableConstraintAction) *corev1ac.TopologySpreadConstraintApplyConfiguration {
+		return corev1ac.TopologySpreadConstraint().WithMaxSkew(1).WithTopologyKey(key).
 			WithWhenUnsatisfiable(when).WithNodeTaintsPolicy(corev1.NodeInclusionPolicyHonor).
 			WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(l))
 	}
 	return []*corev1ac.TopologySpreadConstraintApplyConfiguration{
-		on(shardLabels(Selector(b.Cluster), shard), corev1.DoNotSchedule),
-		on(firsts, corev1.ScheduleAnyway),
+		over(corev1.LabelHostname, copies, corev1.DoNotSchedule),
+		over(corev1.LabelTopologyZone, copies, corev1.ScheduleAnyway),
+		over(corev1.LabelHostname, firsts, corev1.ScheduleAnyway),
 	}
 }
 

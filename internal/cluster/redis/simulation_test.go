@@ -48,6 +48,8 @@ type simulation struct {
 	// struck are the slots of which a fault has hit a server that holds them since they changed hands. Only those may lose what was
 	// acknowledged.
 	struck map[int]bool
+	// cordoned is the node that is being emptied; empty: none.
+	cordoned string
 	// guarded are the shards that allow no evictions.
 	guarded map[int]bool
 	// assigned are the slots that the operator has assigned at some time.
@@ -567,9 +569,15 @@ func (s *simulation) fault() {
 	present := s.present()
 	p := present[s.rnd.IntN(len(present))]
 	ephemeral := !s.spec.Persistent
-	switch s.rnd.IntN(17) {
+	switch s.rnd.IntN(18) {
 	case 16:
 		s.wishPasswords()
+	case 17:
+		s.cordoned = ""
+		if s.rnd.IntN(2) == 0 {
+			s.cordoned = p.node()
+		}
+		s.log("node %q is cordoned, and no other", s.cordoned)
 	case 0, 1:
 		s.log("fault: pod %s is deleted", p.name)
 		s.strike(p, ephemeral, 30)
@@ -726,12 +734,20 @@ func (s *simulation) observe() redis.State {
 			Name: p.name, UID: p.uid, Shard: p.shard, Ordinal: p.ordinal, Addr: p.server.Addr,
 			Ready: p.server.Up, Outdated: s.outdated(p), HasRun: true, Started: p.started,
 		}
+		pod.NodeName = p.node()
+		pod.Since = p.started.Add(-50 * time.Second) // So that what waits for a calm minute is not for quiet times alone.
+		if pod.NodeName == s.cordoned {
+			pod.Cordoned = "is on a node that is cordoned"
+		}
 		pod.Node, _ = p.server.Read(context.Background())
 		p.linkSeen = pod.Node != nil && pod.Node.LinkUp
 		state.Pods = append(state.Pods, pod)
 	}
 	return state
 }
+
+// node is where a pod runs: the copies of a shard are on different nodes.
+func (p *simPod) node() string { return fmt.Sprintf("node-%d", (p.shard+p.ordinal)%3) }
 
 func (s *simulation) pod(name string) *simPod {
 	return s.pods[slices.IndexFunc(s.pods, func(p *simPod) bool { return p.name == name })]

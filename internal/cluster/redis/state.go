@@ -98,6 +98,10 @@ type Pod struct {
 	Ready bool
 	// Since is when the pod got ready; zero: it is not.
 	Since time.Time
+	// NodeName is the node of Kubernetes that the pod is on; empty: none yet.
+	NodeName string
+	// Cordoned says in words why that node is being emptied, empty when it is not, or nobody can tell.
+	Cordoned string
 	// Deleting says that the pod is on its way out.
 	Deleting bool
 	// Outdated says that the pod was made from an older template than the wanted one.

@@ -81,8 +81,8 @@ type world struct {
 	// disks are the volumes of pods that have left, by name.
 	disks map[string]string
 	// change guards pods and their addresses against a client that runs meanwhile.
-	change sync.RWMutex
-	accounts  map[string]redis.AccountClaim
+	change   sync.RWMutex
+	accounts map[string]redis.AccountClaim
 }
 
 type process struct {
