@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"slices"
@@ -28,6 +29,9 @@ type Certificates struct {
 	InUse bool
 	// Servers tells about the servers that run with the authorities of a fingerprint. Nil: the authority is never replaced.
 	Servers func(ctx context.Context, fingerprint string) (Servers, error)
+	// PerBundle names the leaf that is issued anew along with another bundle of authorities, so that a server which shows it
+	// proves to have read both. Empty: none.
+	PerBundle string
 	// RenewOnly leaves everything as it is but for leafs that would expire.
 	RenewOnly bool
 }
@@ -134,7 +138,8 @@ func (c *Children) ensureLeaf(
 	if live != nil {
 		pair = pairOf(live)
 	}
-	if clustertls.NeedsIssue(a.Signing, pair, leaf, c.Now()) != "" {
+	alone := live != nil && name == want.PerBundle && !bytes.Equal(live.Data[caKey], a.Bundle())
+	if alone || clustertls.NeedsIssue(a.Signing, pair, leaf, c.Now()) != "" {
 		if pair, err = clustertls.Issue(a.Signing, leaf, c.Now()); err != nil {
 			return err
 		}

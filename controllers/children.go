@@ -135,7 +135,8 @@ func ownedBy(owner Object, live client.Object, what string) error {
 
 // noun is what people call the owner.
 func noun(owner Object) string {
-	if _, ok := owner.(*v1alpha1.EtcdUser); ok {
+	switch owner.(type) {
+	case *v1alpha1.EtcdUser, *v1alpha1.RedisUser:
 		return "user"
 	}
 	return "cluster"
@@ -161,6 +162,8 @@ func leftBehind(owner Object, ref *metav1.OwnerReference) bool {
 		return ref.Kind == "RedisCluster"
 	case *v1alpha1.EtcdUser:
 		return ref.Kind == "EtcdUser"
+	case *v1alpha1.RedisUser:
+		return ref.Kind == "RedisUser"
 	}
 	return false
 }

@@ -96,10 +96,10 @@ func (k *EtcdKind) observeObjects(
 	for i := range pods {
 		p := podState(&pods[i])
 		p.OldRevision, p.Age = oldRevision(&pods[i], set), k.Now().Sub(pods[i].CreationTimestamp.Time)
+		if p.Cordoned, err = k.cordon(ctx, &pods[i]); err != nil {
+			return nil, err
+		}
 		s.Pods = append(s.Pods, p)
-	}
-	if err := k.findCordons(ctx, s, pods); err != nil {
-		return nil, err
 	}
 	return pods, k.findLosses(ctx, o, s, pods)
 }

@@ -45,17 +45,20 @@ func (k *EtcdUserKind) Act(ctx context.Context, o *v1alpha1.EtcdUser, step clust
 
 // patchFinalizer changes the finalizers, if the resource is still what the decision was made on: the list is replaced as a
 // whole.
-func (k *EtcdUserKind) patchFinalizer(ctx context.Context, o *v1alpha1.EtcdUser, change func(client.Object, string) bool) error {
-	next := o.DeepCopy()
+func (c *Children) patchFinalizer(ctx context.Context, o Object, change func(client.Object, string) bool) error {
+	next, ok := o.DeepCopyObject().(Object)
+	if !ok {
+		return fmt.Errorf("copy of %T has another type", o)
+	}
 	if !change(next, v1alpha1.Finalizer) {
 		return nil
 	}
-	err := k.Patch(ctx, next, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cluster.ManagedBy))
+	err := c.Patch(ctx, next, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cluster.ManagedBy))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // It is gone, or not what was decided on any more.
 	}
 	if err != nil {
-		return fmt.Errorf("change the finalizers of %s: %w", o.Name, err)
+		return fmt.Errorf("change the finalizers of %s: %w", o.GetName(), err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,13 +23,17 @@ type world struct {
 	client.Client
 	writes atomic.Int64
 	fail   error
+	// crashAt is the write after which the operator crashes: no other one succeeds until fail is cleared. 0: it does not.
+	crashAt int64
 }
 
 func (w *world) write() error {
 	if w.fail != nil {
 		return w.fail
 	}
-	w.writes.Add(1)
+	if n := w.writes.Add(1); n == w.crashAt {
+		w.fail = errors.New("the operator has crashed")
+	}
 	return nil
 }
 
@@ -44,7 +49,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	certificate.SetGroupVersionKind(certificateKind)
 	w := &world{}
 	inner := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&v1alpha1.EtcdCluster{}, &v1alpha1.RedisCluster{}, &v1alpha1.EtcdUser{}, certificate).Build()
+		WithStatusSubresource(&v1alpha1.EtcdCluster{}, &v1alpha1.RedisCluster{}, &v1alpha1.EtcdUser{}, &v1alpha1.RedisUser{}, certificate).Build()
 	w.Client = interceptor.NewClient(inner, interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			if err := w.write(); err != nil {

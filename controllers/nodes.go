@@ -16,33 +16,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
 // Nodes are watched for what says that they are being emptied, which an installation in namespaces has no right to.
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
-// findCordons says of the pods whose node is being emptied why that is known.
-func (k *EtcdKind) findCordons(ctx context.Context, s *etcd.State, pods []corev1.Pod) error {
-	if k.Nodes == nil {
-		return nil
+// cordon says in words why the node of a pod is being emptied, empty when it is not, or that cannot be known.
+func (c *Children) cordon(ctx context.Context, pod *corev1.Pod) (string, error) {
+	if c.Nodes == nil || pod.Spec.NodeName == "" {
+		return "", nil
 	}
-	for i := range pods {
-		if pods[i].Spec.NodeName == "" {
-			continue
-		}
-		node := &corev1.Node{}
-		err := k.Nodes.Get(ctx, client.ObjectKey{Name: pods[i].Spec.NodeName}, node)
-		if apierrors.IsNotFound(err) {
-			continue // See findLosses.
-		}
-		if err != nil {
-			return fmt.Errorf("read node %s: %w", pods[i].Spec.NodeName, err)
-		}
-		s.Pods[i].Cordoned = cordoned(log.FromContext(ctx), node, pods[i].Spec.Tolerations)
+	node := &corev1.Node{}
+	err := c.Nodes.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node)
+	if apierrors.IsNotFound(err) {
+		return "", nil // What is lost with it is seen elsewhere.
 	}
-	return nil
+	if err != nil {
+		return "", fmt.Errorf("read node %s: %w", pod.Spec.NodeName, err)
+	}
+	return cordoned(log.FromContext(ctx), node, pod.Spec.Tolerations), nil
 }
 
 // cordoned says in words why a pod on a node is expected to go: a new one like it would not be put there. Empty: it is not.
@@ -103,7 +95,7 @@ func clustersOn(pods client.Reader, component string) handler.MapFunc {
 	}
 }
 
-// onlyScheduling leaves of a node what findCordons needs, so that the memory of the manager does not grow with the images on the
+// onlyScheduling leaves of a node what cordon needs, so that the memory of the manager does not grow with the images on the
 // nodes.
 func onlyScheduling(o any) (any, error) {
 	node, ok := o.(*corev1.Node)

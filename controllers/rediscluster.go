@@ -62,19 +62,7 @@ func (k *RedisKind) Next(s redis.State) cluster.Plan { return redis.Next(s) }
 
 // Ensure applies the children in the order in which pods need them: what they mount comes before them.
 func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error {
-	labels := redis.Labels(o)
-	if err := k.keepPasswords(ctx, o); err != nil {
-		return err
-	}
-	given := map[string]string{}
-	users, err := k.userPassword(ctx, o, o.Spec.Auth)
-	if err != nil {
-		return err
-	}
-	if users != "" {
-		given[PasswordKey] = users
-	}
-	passwords, err := k.EnsurePasswords(ctx, o, given, labels, nil, redis.PasswordKeys...)
+	passwords, err := k.ensurePasswords(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -102,31 +90,6 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 		}
 	}
 	return k.ensureConnection(ctx, o, passwords)
-}
-
-// keepPasswords refuses to go on with other passwords than those that running servers were started with: they read
-// them only then.
-func (k *RedisKind) keepPasswords(ctx context.Context, o *v1alpha1.RedisCluster) error {
-	if started, err := k.started(ctx, o); err != nil || !started {
-		return err
-	}
-	have, err := k.Passwords(ctx, o)
-	if err != nil {
-		return err
-	}
-	if have == nil {
-		return invalid("Secret %s with the passwords of the running servers is gone: restore it, or delete the cluster and create it again",
-			cluster.AuthSecret(o.Name))
-	}
-	want, err := k.userPassword(ctx, o, o.Spec.Auth)
-	if err != nil {
-		return err
-	}
-	if want != "" && want != have[PasswordKey] {
-		return invalid("spec.auth.secretName: the password in Secret %q has changed, and the password of a running cluster "+
-			"cannot be changed yet: set it back", o.Spec.Auth.Secret())
-	}
-	return nil
 }
 
 // started reports whether servers may have been started: their StatefulSets come after all that they mount.
@@ -263,7 +226,7 @@ func (k *RedisKind) ensureConnection(ctx context.Context, o *v1alpha1.RedisClust
 	if err != nil {
 		return certificateError{err}
 	}
-	data := redis.Connection(o, k.Domain, passwords[redis.PasswordDefault], ca, pair.Cert, pair.Key)
+	data := redis.Connection(o, k.Domain, redis.UserDefault, passwords[redis.PasswordDefault], ca, pair.Cert, pair.Key)
 	return k.EnsureSecret(ctx, o, cluster.ConnectionSecret(o.Name), typeRedisBinding, redis.Labels(o), data)
 }
 

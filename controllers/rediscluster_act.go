@@ -18,11 +18,13 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
-// Act carries out one step: commands to servers, the deletion of pods and claims, or a change of budgets and StatefulSets.
+// Act carries out one step: commands to servers, the deletion of pods and claims, or a change of budgets, passwords or StatefulSets.
 func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
 	case redis.Restart:
 		return k.deletePods(ctx, o, s.Pods)
+	case redis.RotatePasswords:
+		return k.rotatePasswords(ctx, o, s)
 	case redis.Guard:
 		return k.guard(ctx, o, s)
 	case redis.MoveSlots:

@@ -3,10 +3,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"slices"
-
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -18,7 +14,8 @@ import (
 func (k *RedisKind) certificates(o *v1alpha1.RedisCluster, inUse bool) Certificates {
 	return Certificates{
 		Spec: o.Spec.TLS, Labels: redis.Labels(o), Leafs: k.leafs(o), Hosts: k.hosts(o), InUse: inUse,
-		Servers: func(ctx context.Context, fingerprint string) (Servers, error) { return k.trusting(ctx, o, fingerprint) },
+		PerBundle: cluster.ServerTLSSecret(o.Name),
+		Servers:   func(ctx context.Context, fingerprint string) (Servers, error) { return k.trusting(ctx, o, fingerprint) },
 	}
 }
 
@@ -40,16 +37,18 @@ func (k *RedisKind) Upkeep(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	return k.ensureConnection(ctx, o, map[string]string{redis.PasswordDefault: string(live.Data[PasswordKey])})
 }
 
-// certificateSum is the fingerprint of all certificates in the Secret that the servers mount, empty without TLS or before
+// certificateSum tells the authorities and the certificate in the Secret that the servers mount, empty without TLS or before
 // there is one. A Secret that was taken from under the servers is no reason to restart them.
 func (k *RedisKind) certificateSum(ctx context.Context, o *v1alpha1.RedisCluster) (string, error) {
 	ca, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
 	if err != nil {
 		return "", certificateError{err}
 	}
-	sum := clustertls.Fingerprint(slices.Concat(ca, pair.Cert))
-	if sum != "" || o.Spec.TLS.TLSMode() == v1alpha1.TLSDisabled {
-		return sum, nil
+	if len(pair.Cert) > 0 {
+		return clustertls.Fingerprint(ca) + "-" + clustertls.Fingerprint(pair.Cert), nil
+	}
+	if o.Spec.TLS.TLSMode() == v1alpha1.TLSDisabled {
+		return "", nil
 	}
 	started, err := k.started(ctx, o)
 	if err == nil && started {
@@ -59,21 +58,37 @@ func (k *RedisKind) certificateSum(ctx context.Context, o *v1alpha1.RedisCluster
 	return "", err
 }
 
-// trusting tells whether every server is ready and was started with the authorities of a fingerprint, and with the
-// certificate that is in its Secret now.
+// certificate is the fingerprint of the one that servers are to show, empty without TLS.
+func (k *RedisKind) certificate(ctx context.Context, o *v1alpha1.RedisCluster) (string, error) {
+	_, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
+	if err != nil {
+		return "", certificateError{err}
+	}
+	return clustertls.LeafFingerprint(pair.Cert), nil
+}
+
+// proven tells whether a server that shows the certificate in its Secret trusts the authorities in it: those of the operator
+// come with another certificate, those of others may come by themselves.
+func proven(o *v1alpha1.RedisCluster) bool { return o.Spec.TLS.TLSMode() == v1alpha1.TLSManaged }
+
+// trusting tells whether every server is ready, trusts the authorities of a fingerprint, and shows the certificate that is in
+// its Secret now.
 func (k *RedisKind) trusting(ctx context.Context, o *v1alpha1.RedisCluster, fingerprint string) (Servers, error) {
 	ca, _, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
 	if err != nil || clustertls.Fingerprint(ca) != fingerprint {
 		return Servers{}, err
 	}
-	sum, err := k.certificateSum(ctx, o)
+	s, err := k.Observe(ctx, o)
 	if err != nil {
 		return Servers{}, err
 	}
-	var pods corev1.PodList
-	if err := k.List(ctx, &pods, client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))); err != nil {
-		return Servers{}, fmt.Errorf("list pods: %w", err)
+	out := Servers{InForce: len(s.Pods) >= int(o.Spec.Shards)*(1+o.Spec.Replicas())}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		out.InForce = out.InForce && p.Ready && !p.Deleting && !p.Outdated && p.Node != nil && p.Node.Certificate == s.Spec.Certificate
+		if p.Since.After(out.Calm) {
+			out.Calm = p.Since
+		}
 	}
-	wanted := int(o.Spec.Shards) * (1 + o.Spec.Replicas())
-	return startedWith(pods.Items, wanted, redis.AnnotationCertificates, sum), nil
+	return out, nil
 }

@@ -3,6 +3,7 @@ package controllers
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,14 +14,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
-// timedRedis is a stage whose clock moves, and that remembers what each pod was started with.
+// timedRedis is a stage whose clock moves. A Secret takes some passes until it is in a pod, and a server runs with what it has
+// read last.
 type timedRedis struct {
 	*redisStage
-	now     time.Time
-	started map[types.UID]map[string][]byte
+	now time.Time
+	// mounted is what the kubelet has brought to all pods, due when it brings what the Secret holds.
+	mounted map[string][]byte
+	due     time.Time
+	running map[string]map[string][]byte
 	phases  []string
 }
 
@@ -28,8 +34,9 @@ func newTimedRedis(t *testing.T) *timedRedis {
 	t.Helper()
 	s := &timedRedis{
 		redisStage: newRedisStage(t, redisCluster()), now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC),
-		started: map[types.UID]map[string][]byte{},
+		running: map[string]map[string][]byte{},
 	}
+	s.net.Mounted = s.read
 	kind, ok := s.loop.Kind.(*RedisKind)
 	if !ok {
 		t.Fatalf("%T", s.loop.Kind)
@@ -38,7 +45,7 @@ func newTimedRedis(t *testing.T) *timedRedis {
 	return s
 }
 
-func (s *timedRedis) secret(name string) map[string][]byte {
+func (s *timedRedis) content(name string) map[string][]byte {
 	s.t.Helper()
 	out := &corev1.Secret{}
 	if err := s.api.Get(s.t.Context(), types.NamespacedName{Namespace: "default", Name: name}, out); err != nil {
@@ -47,30 +54,45 @@ func (s *timedRedis) secret(name string) map[string][]byte {
 	return out.Data
 }
 
-// pass fails when a server meets one whose certificate it does not trust: both are those of its start.
+// read is a server that starts, or reads its files anew. A pod that is made anew gets what the Secret holds.
+func (s *timedRedis) read(w *redisfake.Server) string {
+	name, _, _ := strings.Cut(w.Host, ".")
+	content := s.mounted
+	if s.running[name] == nil {
+		content = s.content("carts-server-tls")
+	}
+	s.running[name] = content
+	return clustertls.LeafFingerprint(content[corev1.TLSCertKey])
+}
+
+// pass fails when a server meets one whose certificate it does not trust.
 func (s *timedRedis) pass() {
 	s.t.Helper()
-	mounted := s.secret("carts-server-tls")
 	s.redisStage.pass()
 	s.now = s.now.Add(20 * time.Second)
-	uids := s.uids()
-	for _, uid := range uids {
-		if s.started[uid] == nil {
-			s.started[uid] = mounted
-		}
+	secret := s.content("carts-server-tls")
+	switch same := bytes.Equal(s.mounted[corev1.TLSCertKey], secret[corev1.TLSCertKey]); {
+	case same:
+		s.due = time.Time{}
+	case s.due.IsZero():
+		s.due = s.now.Add(time.Minute)
+	case s.now.After(s.due):
+		s.mounted, s.due = secret, time.Time{}
 	}
-	clients := s.secret("carts-connection")
-	for name, uid := range uids {
-		for other, id := range uids {
-			if e, _ := clustertls.ExpiryOf(s.started[uid][caKey], s.started[id][corev1.TLSCertKey], s.now); e.CA.IsZero() {
+	if s.mounted == nil {
+		s.mounted = secret
+	}
+	clients := s.content("carts-connection")
+	for name, own := range s.running {
+		for other, o := range s.running {
+			if e, _ := clustertls.ExpiryOf(own[caKey], o[corev1.TLSCertKey], s.now); e.CA.IsZero() {
 				s.t.Fatalf("%s rejects %s", name, other)
 			}
 		}
-		shown := s.started[uid][corev1.TLSCertKey]
-		if e, _ := clustertls.ExpiryOf(clients[caKey], shown, s.now); e.CA.IsZero() {
+		if e, _ := clustertls.ExpiryOf(clients[caKey], own[corev1.TLSCertKey], s.now); e.CA.IsZero() {
 			s.t.Fatalf("a client rejects %s", name)
 		}
-		if e, _ := clustertls.ExpiryOf(s.started[uid][caKey], clients[corev1.TLSCertKey], s.now); e.CA.IsZero() {
+		if e, _ := clustertls.ExpiryOf(own[caKey], clients[corev1.TLSCertKey], s.now); e.CA.IsZero() {
 			s.t.Fatalf("%s rejects a client", name)
 		}
 	}
@@ -94,24 +116,26 @@ func (s *timedRedis) settle() {
 	s.t.Fatalf("not ready: %+v", s.cluster().Status)
 }
 
-func TestRedisServersRestartForARenewedCertificateOneAfterTheOther(t *testing.T) {
+func TestRedisServersTakeARenewedCertificateWithoutARestart(t *testing.T) {
 	s := newTimedRedis(t)
 	s.settle()
-	before, old := s.secret("carts-server-tls")[corev1.TLSCertKey], s.uids()
+	before, old := s.content("carts-server-tls")[corev1.TLSCertKey], s.uids()
 	s.now = s.now.Add(clustertls.LeafValidity / 100 * 67)
 	s.pass()
+	if text := s.cluster().Status.Activity; !strings.Contains(text, "kubelet") {
+		t.Errorf("it does not say what it waits for: %s", text)
+	}
 	s.settle()
-	if bytes.Equal(before, s.secret("carts-server-tls")[corev1.TLSCertKey]) {
+	now := s.content("carts-server-tls")[corev1.TLSCertKey]
+	if bytes.Equal(before, now) {
 		t.Error("the certificate was not renewed")
 	}
 	for pod, uid := range s.uids() {
-		if old[pod] == uid || !bytes.Equal(s.started[uid][corev1.TLSCertKey], s.secret("carts-server-tls")[corev1.TLSCertKey]) {
-			t.Errorf("pod %s runs with the old certificate", pod)
+		if old[pod] != uid {
+			t.Errorf("pod %s was restarted", pod)
 		}
-	}
-	for pod, role := range s.deleted {
-		if role != v1alpha1.RedisReplica {
-			t.Errorf("pod %s was deleted while it was a %s", pod, role)
+		if !bytes.Equal(s.running[pod][corev1.TLSCertKey], now) {
+			t.Errorf("%s runs with the old certificate", pod)
 		}
 	}
 }
@@ -119,7 +143,7 @@ func TestRedisServersRestartForARenewedCertificateOneAfterTheOther(t *testing.T)
 func TestTheAuthorityOfARedisClusterIsReplacedWhileAllUnderstandEachOther(t *testing.T) {
 	s := newTimedRedis(t)
 	s.settle()
-	before := s.secret("carts-ca")[corev1.TLSCertKey]
+	before, old := s.content("carts-ca")[corev1.TLSCertKey], s.uids()
 	o := s.cluster()
 	o.Spec.TLS = &v1alpha1.TLSSpec{Rotation: &v1alpha1.RotationSpec{
 		After: &metav1.Time{Time: s.now}, Hold: &metav1.Duration{Duration: 2 * time.Minute},
@@ -129,7 +153,7 @@ func TestTheAuthorityOfARedisClusterIsReplacedWhileAllUnderstandEachOther(t *tes
 	}
 	s.pass()
 	s.settle()
-	ca := s.secret("carts-ca")
+	ca := s.content("carts-ca")
 	if bytes.Equal(before, ca[corev1.TLSCertKey]) || len(ca) != 2 {
 		t.Errorf("the Secret of the authority holds %d keys, or the old one", len(ca))
 	}
@@ -138,8 +162,11 @@ func TestTheAuthorityOfARedisClusterIsReplacedWhileAllUnderstandEachOther(t *tes
 		t.Errorf("phases (-want +got):\n%s", diff)
 	}
 	for pod, uid := range s.uids() {
-		if !slices.Equal(s.started[uid][caKey], ca[corev1.TLSCertKey]) {
+		if !slices.Equal(s.running[pod][caKey], ca[corev1.TLSCertKey]) {
 			t.Errorf("pod %s trusts another authority", pod)
+		}
+		if old[pod] != uid {
+			t.Errorf("pod %s was restarted", pod)
 		}
 	}
 	writes := s.api.writes.Load()

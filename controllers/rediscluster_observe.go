@@ -44,6 +44,12 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o)); err != nil {
 		return redis.State{}, certificateError{err}
 	}
+	if s.Spec.Certificate, err = k.certificate(ctx, o); err != nil {
+		return redis.State{}, err
+	}
+	if s.Accounts, err = k.accounts(ctx, o); err != nil {
+		return redis.State{}, err
+	}
 	passwords, err := k.Passwords(ctx, o)
 	if err != nil {
 		return redis.State{}, err
@@ -56,6 +62,10 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 		return s, nil
 	}
 	s.Spec.Access = &redis.Access{Passwords: passwords, Open: o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled}
+	s.Spec.Hold = o.Spec.Auth.RotationHold()
+	if s.Spec.HandedOut, err = k.handedOut(ctx, o, s.Spec.Access); err != nil {
+		return redis.State{}, err
+	}
 	var wg sync.WaitGroup
 	for i := range s.Pods {
 		if p := &s.Pods[i]; p.Addr.IP != "" && p.Stuck == "" {
@@ -201,23 +211,31 @@ func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s
 	if err != nil {
 		return err
 	}
-	hashes := map[int]string{}
+	type start struct {
+		shard int
+		sum   string
+	}
+	hashes := map[start]string{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		shard, ordinal, ok := identity(pod)
 		if !ok {
 			continue
 		}
-		if hashes[shard] == "" {
-			tpl, err := b.Template(shard)
+		as := start{shard, pod.Annotations[redis.AnnotationCertificates]}
+		if hashes[as] == "" {
+			tpl, err := b.StartedWith(pod.Annotations).Template(shard)
 			if err != nil {
 				return err
 			}
-			hashes[shard] = tpl.Annotations[v1alpha1.AnnotationTemplateHash]
+			hashes[as] = tpl.Annotations[v1alpha1.AnnotationTemplateHash]
 		}
 		p := podOf(pod, shard, ordinal)
-		p.Outdated = pod.Annotations[v1alpha1.AnnotationTemplateHash] != hashes[shard] ||
+		p.Outdated = pod.Annotations[v1alpha1.AnnotationTemplateHash] != hashes[as] || b.Stale(pod.Annotations, proven(o)) ||
 			redis.Retired(pod.Annotations[redis.AnnotationLive], s.Spec.LiveNames)
+		if p.Cordoned, err = k.cordon(ctx, pod); err != nil {
+			return err
+		}
 		s.Pods = append(s.Pods, p)
 	}
 	return nil
@@ -236,6 +254,7 @@ func identity(pod *corev1.Pod) (shard, ordinal int, ok bool) {
 func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 	p := redis.Pod{
 		Name: pod.Name, UID: string(pod.UID), Shard: shard, Ordinal: ordinal,
+		NodeName: pod.Spec.NodeName,
 		Deleting: pod.DeletionTimestamp != nil,
 		Ready:    podReady(pod),
 		Stuck:    stuck(pod),
@@ -243,6 +262,7 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		Started:  startedAt(pod, redis.ContainerServer),
 		HasRun:   hasRun(pod, redis.ContainerServer),
 		Gate:     gateRemark(pod),
+		Since:    readySince(pod),
 	}
 	if pod.Status.PodIP != "" {
 		p.Addr = redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}
@@ -300,10 +320,13 @@ func (k *RedisKind) connector(ctx context.Context, o *v1alpha1.RedisCluster, pas
 	if secure == nil && o.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled {
 		return nil, nil
 	}
-	keys := map[string]string{redis.UserOperator: redis.PasswordOperator, redis.UserMigration: redis.PasswordMigration}
+	access := redis.Access{Passwords: passwords}
+	if len(logins(access, redis.UserOperator, secure != nil)) == 0 {
+		return nil, nil
+	}
 	return func(user, pod string, a redis.Address) redisclient.Options {
 		options := redisclient.Options{
-			Username: user, Password: passwords[keys[user]],
+			Logins: logins(access, user, secure != nil),
 			Dial: func(ctx context.Context) (net.Conn, error) {
 				return k.Dial(ctx, types.NamespacedName{Namespace: o.Namespace, Name: pod}, a.IP, a.Port)
 			},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,6 +32,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
 // redisStage is a fake API server, servers in memory, a kubelet that connects the two, and the loop.
@@ -82,28 +84,55 @@ func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object
 	kind := NewRedisKind(newChildren(w))
 	kind.Connect = s.connect
 	kind.ConnectMover = s.connectMover
+	s.net.Gate = s.users
+	s.net.Mounted = func(*redisfake.Server) string {
+		return clustertls.LeafFingerprint(s.secret(cluster.ServerTLSSecret("carts")).Data[corev1.TLSCertKey])
+	}
 	s.loop = &Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: w, Events: events.NewFakeRecorder(1000)}
 	return s
 }
 
 // connect finds the server by the name that the operator wants to see in its certificate.
 func (s *redisStage) connect(o redisclient.Options) redis.Client {
-	if o.Username != redis.UserOperator || o.Password == "" || o.TLS == nil {
-		s.t.Errorf("connection as %q, TLS %v", o.Username, o.TLS != nil)
+	if l := o.Logins[0]; l.Username != redis.UserOperator || l.Password == "" || o.TLS == nil {
+		s.t.Errorf("connection as %q, TLS %v", l.Username, o.TLS != nil)
 	}
 	pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
-	if server := s.servers[pod]; server != nil {
+	if server := s.servers[pod]; server != nil && slices.ContainsFunc(o.Logins, func(l redisclient.Login) bool { return lets(server, l) }) {
 		return server
 	}
 	return &redisfake.Server{}
 }
 
 func (s *redisStage) connectMover(o redisclient.Options) redis.Mover {
-	if o.Username != redis.UserMigration || o.Password == "" {
-		s.t.Errorf("keys are moved as %q", o.Username)
+	if l := o.Logins[0]; l.Username != redis.UserMigration || l.Password == "" {
+		s.t.Errorf("keys are moved as %q", l.Username)
 	}
 	pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
 	return s.servers[pod]
+}
+
+// lets tells whether a server takes a user and a password; one without a list of users takes any.
+func lets(server *redisfake.Server, l redisclient.Login) bool {
+	return len(server.Users) == 0 || slices.ContainsFunc(server.Users, func(u redis.User) bool {
+		return u.Name == l.Username && (u.NoPassword || slices.Contains(u.Passwords, redis.Hash(l.Password)))
+	})
+}
+
+// users are what the start gate makes of the auth Secret.
+func (s *redisStage) users(w *redisfake.Server) []redis.User {
+	s.t.Helper()
+	passwords := map[string]string{}
+	for key, value := range s.secret(cluster.AuthSecret("carts")).Data {
+		passwords[key] = string(value)
+	}
+	name, _, _ := strings.Cut(w.Host, ".")
+	w.ReplicationPassword = redis.Hash(redis.ShardPassword(passwords[redis.PasswordReplication], name))
+	users, err := redis.Access{Passwords: passwords}.Users(name, redis.Software{Engine: v1alpha1.EngineRedis, Version: "8.0.2"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return users
 }
 
 func (s *redisStage) cluster() *v1alpha1.RedisCluster {

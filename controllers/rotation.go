@@ -213,7 +213,7 @@ func tlsReady(spec *v1alpha1.TLSSpec, r clustertls.Report, err error) metav1.Con
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonCertManager, "those in place stay in use; "+r.Pending
 	case r.Phase == clustertls.Introduced:
 		c.Reason, c.Message = v1alpha1.ReasonIntroducingCA, "a new certificate authority is trusted beside the old one: "+
-			"it signs when every server was restarted and clients have had spec.tls.rotation.hold to follow their Secret"
+			"it signs when every server trusts it and clients have had spec.tls.rotation.hold to follow their Secret"
 	case r.Phase == clustertls.Replaced:
 		c.Reason, c.Message = v1alpha1.ReasonReplacingCertificates, "certificates of the new authority are handed out: "+
 			"the old one is trusted no more when clients have had spec.tls.rotation.hold to follow their Secret"

@@ -70,18 +70,21 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 		children.Nodes = mgr.GetClient()
 	}
 	etcd := NewEtcdKind(children)
-	if err := setup(mgr, o, v1alpha1.ComponentEtcd, &v1alpha1.EtcdCluster{}, etcd, o.WatchNodes); err != nil {
+	if err := setup(mgr, o, v1alpha1.ComponentEtcd, &v1alpha1.EtcdCluster{}, etcd); err != nil {
 		return err
 	}
 	if err := setupEtcdUsers(mgr, o, NewEtcdUserKind(children, etcd)); err != nil {
 		return err
 	}
-	return setup(mgr, o, v1alpha1.ComponentRedis, &v1alpha1.RedisCluster{}, NewRedisKind(children), false)
+	redis := NewRedisKind(children)
+	if err := setup(mgr, o, v1alpha1.ComponentRedis, &v1alpha1.RedisCluster{}, redis); err != nil {
+		return err
+	}
+	return setupRedisUsers(mgr, o, NewRedisUserKind(children, redis))
 }
 
-// setup registers the controller of one kind of cluster. component tells its pods from those of the other kinds; nodes says that
-// it depends on the nodes that its pods are on.
-func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, object O, kind Kind[O, S], nodes bool) error {
+// setup registers the controller of one kind of cluster. component tells its pods from those of the other kinds.
+func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, object O, kind Kind[O, S]) error {
 	return register(mgr, o, component, object, kind, func(b *builder.Builder) {
 		b.Owns(&appsv1.StatefulSet{}).
 			Owns(&corev1.ConfigMap{}).
@@ -90,7 +93,7 @@ func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, objec
 			Owns(&batchv1.Job{}).
 			Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component))).
 			Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component)))
-		if nodes {
+		if o.WatchNodes {
 			watchNodes(b, mgr.GetClient(), component)
 		}
 	})

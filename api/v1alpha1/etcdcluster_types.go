@@ -73,6 +73,7 @@ type EtcdClusterSpec struct {
 	// auth of clients. Default: a root user with a generated password.
 	// +optional
 	// +default={}
+	// +kubebuilder:validation:XValidation:rule=`!has(self.rotation)`,fieldPath=".rotation",message="spec.auth.rotation is for a RedisCluster: etcd knows one password for each user, so a new one takes the place of the old at once; remove spec.auth.rotation"
 	Auth *AuthSpec `json:"auth,omitempty"`
 	// maintenance says when the databases are defragmented. Default: whenever it
 	// is worth it.

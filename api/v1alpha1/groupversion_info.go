@@ -31,6 +31,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&EtcdCluster{}, &EtcdClusterList{},
 		&RedisCluster{}, &RedisClusterList{},
 		&EtcdUser{}, &EtcdUserList{},
+		&RedisUser{}, &RedisUserList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

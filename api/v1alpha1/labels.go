@@ -28,6 +28,8 @@ const (
 	ComponentEtcd     = "etcd"
 	ComponentRedis    = "redis"
 	ComponentEtcdUser = "etcd-user"
+	// ComponentRedisUser is a user of a Redis or Valkey cluster.
+	ComponentRedisUser = "redis-user"
 	// ComponentEtcdSnapshot is what takes and keeps the snapshots of an etcd cluster.
 	ComponentEtcdSnapshot = "etcd-snapshot"
 )

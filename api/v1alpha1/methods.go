@@ -34,6 +34,15 @@ func (u *EtcdUser) IsPaused() bool { return false }
 // Username returns the name in etcd with its default applied.
 func (u *EtcdUser) Username() string { return value(u.Spec.Username, u.Name) }
 
+// GetConditions returns status.conditions.
+func (u *RedisUser) GetConditions() []metav1.Condition { return u.Status.Conditions }
+
+// IsPaused is false: a user has no such field. Where its cluster is paused, the planner waits.
+func (u *RedisUser) IsPaused() bool { return false }
+
+// Username returns the name on the servers with its default applied.
+func (u *RedisUser) Username() string { return value(u.Spec.Username, u.Name) }
+
 // TLSMode returns the mode with its default applied.
 func (t *TLSSpec) TLSMode() TLSMode {
 	if t == nil {
@@ -61,6 +70,14 @@ func (t *TLSSpec) RotateAfter() time.Time {
 		return time.Time{}
 	}
 	return value(t.Rotation.After, metav1.Time{}).Time
+}
+
+// RotationHold returns how long the former passwords work beside the new ones, with the default applied.
+func (a *AuthSpec) RotationHold() time.Duration {
+	if a == nil || a.Rotation == nil {
+		return DefaultRotationHold
+	}
+	return value(a.Rotation.Hold, metav1.Duration{Duration: DefaultRotationHold}).Duration
 }
 
 // RotationHold returns how long clients may take to follow their Secret, with the default applied.

@@ -185,13 +185,30 @@ type AuthSpec struct {
 	Mode *AuthMode `json:"mode,omitempty"`
 	// secretName names a Secret of the same namespace whose key "password" holds
 	// the password of the administrator (etcd: root, Redis: default). Only with
-	// mode Password. The name cannot change yet; the password of an EtcdCluster
-	// may, at any time. Default: the operator generates one.
+	// mode Password. The name cannot change yet; the password may, at any time.
+	// Default: the operator generates one.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')`,message="auth.secretName must be the name of a Secret of the same namespace: lower case letters, digits, - and ."
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName *string `json:"secretName,omitempty"`
+	// rotation says at what pace the passwords of a RedisCluster are replaced.
+	// An EtcdCluster has none: etcd knows one password for each user. Default:
+	// hold 5m.
+	// +optional
+	Rotation *PasswordRotationSpec `json:"rotation,omitempty"`
+}
+
+// PasswordRotationSpec says at what pace passwords are replaced.
+type PasswordRotationSpec struct {
+	// hold is how long the former passwords work beside the new ones after the
+	// connection Secret has got those, from 90s to 720h: clients have to follow
+	// their Secret within that time. Default: 5m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,6}([.][0-9]{1,6})?(s|m|h))+$') && duration(self) >= duration('90s') && duration(self) <= duration('720h')`,message="auth.rotation.hold must be a duration from 90s to 720h, for example 10m"
+	Hold *metav1.Duration `json:"hold,omitempty"`
 }
 
 // ConfigValue is the value of such a parameter.

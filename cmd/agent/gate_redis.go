@@ -105,13 +105,9 @@ func (g redisGate) writeConfig(admitReplicas bool) error {
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
-	passwords := map[string]string{}
-	for _, key := range redis.PasswordKeys {
-		raw, err := os.ReadFile(filepath.Join(g.authDir, key)) //nolint:gosec // a path of our own pod
-		if err != nil {
-			return fmt.Errorf("read password: %w", err)
-		}
-		passwords[key] = string(raw)
+	passwords, err := readPasswords(g.authDir)
+	if err != nil {
+		return err
 	}
 	users, err := redis.Access{Passwords: passwords, Open: !g.needPassword}.Users(g.podName, g.software())
 	if err != nil {
@@ -128,6 +124,23 @@ func (g redisGate) writeConfig(admitReplicas bool) error {
 		os.WriteFile(filepath.Join(g.runDir, redis.UsersFile), []byte(redis.UsersText(users, admitReplicas)), 0o600),
 		os.WriteFile(filepath.Join(g.runDir, redis.ConfigKey), []byte(config), 0o600), //nolint:gosec // a path of our own pod
 	)
+}
+
+// readPasswords reads the auth Secret: beside the passwords in use there may be their successors or predecessors.
+func readPasswords(dir string) (map[string]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "[a-z]*")) // The kubelet's own begin with two dots.
+	if err != nil {
+		return nil, fmt.Errorf("look for passwords: %w", err)
+	}
+	passwords := map[string]string{}
+	for _, file := range files {
+		raw, err := os.ReadFile(file) //nolint:gosec // a path of our own pod
+		if err != nil {
+			return nil, fmt.Errorf("read password: %w", err)
+		}
+		passwords[filepath.Base(file)] = string(raw)
+	}
+	return passwords, nil
 }
 
 func (g redisGate) software() redis.Software {

@@ -110,7 +110,7 @@ func TestRedisGateHolds(t *testing.T) {
 			if err := os.Remove(filepath.Join(g.authDir, redis.PasswordOperator)); err != nil {
 				t.Fatal(err)
 			}
-		}, "read password"},
+		}, "no password under the key \"operator\""},
 		"a pod without an address": {func(_ *testing.T, g *redisGate) { g.podIP = "" }, "POD_IP"},
 		"a manifest without the identity": {func(t *testing.T, g *redisGate) {
 			t.Helper()

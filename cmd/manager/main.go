@@ -1,4 +1,4 @@
-// Command manager is the operator: it watches EtcdCluster, EtcdUser and RedisCluster resources and makes them true.
+// Command manager is the operator: it watches EtcdCluster, EtcdUser, RedisCluster and RedisUser resources and makes them true.
 package main
 
 import (

@@ -30,6 +30,12 @@ func UserSecret(user string) string { return user + "-etcd-user" }
 // UserPasswordSecret holds the generated password of a user.
 func UserPasswordSecret(user string) string { return user + "-etcd-user-password" }
 
+// RedisUserSecret is the same for a user of a Redis or Valkey cluster.
+func RedisUserSecret(user string) string { return user + "-redis-user" }
+
+// RedisUserPasswordSecret holds the generated password of such a user.
+func RedisUserPasswordSecret(user string) string { return user + "-redis-user-password" }
+
 // CASecret holds the certificate authority of a cluster with managed certificates.
 func CASecret(cluster string) string { return cluster + "-ca" }
 

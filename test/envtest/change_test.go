@@ -64,6 +64,7 @@ var etcdChanges = map[string]change{
 }
 
 var redisChanges = map[string]change{
+	"time for another password": {to: `auth: {rotation: {hold: 2m}}`},
 	"patch version up":         {to: `version: 8.0.3`},
 	"next minor version":       {to: `version: 8.2.0`},
 	"next major version":       {from: `version: 7.0.15`, to: `version: 8.0.2`},

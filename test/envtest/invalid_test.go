@@ -36,6 +36,7 @@ var (
 )
 
 var invalidEtcd = map[string]bad{
+	"time for two passwords":          {spec: `auth: {rotation: {hold: 5m}}`, field: "spec.auth.rotation", words: "etcd knows one password for each user"},
 	"no size":                         {spec: `size: <removed>`, field: "spec.size", words: "Required"},
 	"null size":                       {spec: `size: null`, field: "spec.size", words: "Required"},
 	"no version":                      {spec: `version: <removed>`, field: "spec.version", words: "Required"},
@@ -124,6 +125,8 @@ var invalidEtcd = map[string]bad{
 }
 
 var invalidRedis = map[string]bad{
+	"hasty passwords":              {spec: `auth: {rotation: {hold: 89s}}`, field: "spec.auth.rotation.hold", words: "from 90s to 720h"},
+	"endless passwords":            {spec: `auth: {rotation: {hold: 721h}}`, field: "spec.auth.rotation.hold", words: "from 90s to 720h"},
 	"unknown engine":               {spec: `engine: keydb`, field: "spec.engine", words: `supported values: "redis", "valkey"`},
 	"engine in capitals":           {spec: `engine: Redis`, field: "spec.engine", words: "supported values"},
 	"empty engine":                 {spec: `engine: ""`, field: "spec.engine", words: "supported values"},

@@ -60,8 +60,8 @@ func TestKubectlShowsTheClusters(t *testing.T) {
 		}
 		s.kubectl(t, "wait", "--for=condition=Ready", "--timeout=5s", "-n", "default", c.resource+"/shown")
 	}
-	t.Log("\n" + s.kubectl(t, "get", "etcdclusters,etcdusers,redisclusters", "-A"))
-	s.kubectl(t, "delete", "etcdclusters,etcdusers,redisclusters", "--all", "-n", "default")
+	t.Log("\n" + s.kubectl(t, "get", "etcdclusters,etcdusers,redisclusters,redisusers", "-A"))
+	s.kubectl(t, "delete", "etcdclusters,etcdusers,redisclusters,redisusers", "--all", "-n", "default")
 }
 
 func TestKubectlExplainsTheFields(t *testing.T) {
@@ -72,6 +72,7 @@ func TestKubectlExplainsTheFields(t *testing.T) {
 		"etcdcluster.spec.size":                    {"1, 3, 5 or 7"},
 		"etcdcluster.spec.config.electionTimeout":  {"Default: 1s"},
 		"etcduser.spec":                            {"clusterName <string> -required-", "permissions <[]Object>"},
+		"redisuser.spec":                           {"clusterName <string> -required-", "keys <[]Object>"},
 		"rediscluster.spec":                        {"shards <integer> -required-", "engine <string>", "enum: redis, valkey"},
 		"rediscluster.spec.storage.deletionPolicy": {"ENUM: Retain Delete"},
 		"rediscluster.status":                      {"conditions <[]Object>"},

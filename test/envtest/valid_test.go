@@ -159,14 +159,15 @@ func TestSamplesAreAccepted(t *testing.T) {
 		s.kubectl(t, "delete", "-n", "default", "-f", file)
 	}
 	s.kubectl(t, "apply", "--dry-run=server", "--validate=strict", "-k", samplesDir)
-	if applied["EtcdCluster"] < 2 || applied["RedisCluster"] < 2 || applied["EtcdUser"] < 1 {
-		t.Errorf("want a minimal and a full sample of each kind of cluster, and a user, got %v", applied)
+	if applied["EtcdCluster"] < 2 || applied["RedisCluster"] < 2 || applied["EtcdUser"] < 1 || applied["RedisUser"] < 1 {
+		t.Errorf("want a minimal and a full sample of each kind of cluster, and a user of each, got %v", applied)
 	}
 	t.Logf("samples applied: %v", applied)
 }
 
-// exclusive are the fields that exclude another one, which the full samples show. A comment beside that shows them.
-var exclusive = map[string]bool{"spec.tls.rotation": true, "spec.tls.issuerRef": true}
+// exclusive are the fields that exclude another one, which the full samples show, and those of one kind only. A comment beside
+// that shows them.
+var exclusive = map[string]bool{"spec.auth.rotation": true, "spec.tls.rotation": true, "spec.tls.issuerRef": true}
 
 // showsEveryField checks that a full sample has every field of ours that the CRD knows.
 func showsEveryField(t *testing.T, u *unstructured.Unstructured) {

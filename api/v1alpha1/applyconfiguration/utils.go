@@ -71,6 +71,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.NodeSelectorRequirementApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodeSelectorTerm"):
 		return &apiv1alpha1.NodeSelectorTermApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PasswordRotationSpec"):
+		return &apiv1alpha1.PasswordRotationSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodAffinity"):
 		return &apiv1alpha1.PodAffinityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodAffinityTerm"):
@@ -89,12 +91,20 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisClusterStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisConfig"):
 		return &apiv1alpha1.RedisConfigApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisKeys"):
+		return &apiv1alpha1.RedisKeysApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisNodeStatus"):
 		return &apiv1alpha1.RedisNodeStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisReshardingStatus"):
 		return &apiv1alpha1.RedisReshardingStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisShardStatus"):
 		return &apiv1alpha1.RedisShardStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisUser"):
+		return &apiv1alpha1.RedisUserApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisUserSpec"):
+		return &apiv1alpha1.RedisUserSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisUserStatus"):
+		return &apiv1alpha1.RedisUserStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RotationSpec"):
 		return &apiv1alpha1.RotationSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):

@@ -16,10 +16,17 @@ type Client interface {
 	Replicate(ctx context.Context, id string) error
 	// AdmitReplicas lets other servers copy this one.
 	AdmitReplicas(ctx context.Context) error
-	// SetUser makes a user, or makes it what it is to be, at once.
-	SetUser(ctx context.Context, u User) error
 	// Configure sets parameters of the running server. They last until it restarts.
 	Configure(ctx context.Context, values map[string]string) error
+	// SetUsers makes users what they are to be, all at once, and also those of the process that takes the place of this one
+	// when it restarts in place. That one admits no replicas: nobody knows what data it will have.
+	SetUsers(ctx context.Context, users []User, admitsReplicas bool) error
+	// DeleteUsers deletes users in the same way. Who is connected as one of them is cut off.
+	DeleteUsers(ctx context.Context, names []string, admitsReplicas bool) error
+	// SetReplicationPassword sets the password that the server copies its primary with, until it restarts.
+	SetReplicationPassword(ctx context.Context, password string) error
+	// ReloadCertificates makes the server read its certificate, its key and the authorities that it trusts anew.
+	ReloadCertificates(ctx context.Context) error
 	// Forget removes a node from the server's table, and keeps it out for a minute.
 	Forget(ctx context.Context, id string) error
 	// Failover makes a replica take over from its primary, and returns when it has.

@@ -11,7 +11,7 @@ import (
 
 // Connection is the content of the Secret that clients connect with, in the Service Binding layout
 // (https://servicebinding.io/spec/core/1.1.0/#well-known-secret-entries), with the addresses of all servers besides.
-func Connection(c *v1alpha1.RedisCluster, domain, password string, ca, cert, key []byte) map[string][]byte {
+func Connection(c *v1alpha1.RedisCluster, domain, username, password string, ca, cert, key []byte) map[string][]byte {
 	host := cluster.ServiceHost(cluster.ClientService(c.Name), c.Namespace, domain)
 	port := strconv.Itoa(ClientPort)
 	uri := url.URL{Scheme: "redis", Host: host + ":" + port}
@@ -21,8 +21,8 @@ func Connection(c *v1alpha1.RedisCluster, domain, password string, ca, cert, key
 		"nodes": []byte(strings.Join(podAddresses(c, domain), ",")),
 	}
 	if c.Spec.Auth.AuthMode() != v1alpha1.AuthDisabled {
-		uri.User = url.UserPassword("default", password)
-		data["username"], data["password"] = []byte("default"), []byte(password)
+		uri.User = url.UserPassword(username, password)
+		data["username"], data["password"] = []byte(username), []byte(password)
 	}
 	if c.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled {
 		uri.Scheme = "rediss"

@@ -31,8 +31,9 @@ const (
 // the template.
 const annotationConfig = "quorate.dev/config-hash"
 
-// AnnotationCertificates is the fingerprint of the certificate of the servers and of the authorities that they trust:
-// they read both only when they start.
+// AnnotationCertificates is what a pod was started with: the fingerprints of the authorities that its server trusts and of its
+// certificate. Servers are made to read both anew while they run; where that cannot be proven of the authorities, they are
+// restarted for others, see Stale.
 const AnnotationCertificates = "quorate.dev/certificates"
 
 // gracePeriod is how long a server may take to stop, in seconds: it lets its replicas catch up (10 s at most by
@@ -255,22 +256,25 @@ func (b Builder) Template(shard int) (*corev1ac.PodTemplateSpecApplyConfiguratio
 	return tpl.WithAnnotations(map[string]string{v1alpha1.AnnotationTemplateHash: digest, AnnotationLive: LiveNames(b.Cluster.Spec.Config)}), nil
 }
 
-// spread keeps the copies of a shard apart and divides primaries among the nodes.
+// spread keeps the copies of a shard apart and divides the first pods of all shards among the nodes.
 //
 // The copies of a shard are kept apart by a hard rule that still lets them start where there are fewer nodes than
 // copies: then they are divided as evenly as can be. Nodes that are cordoned or lost do not count, so that they block
-// nobody. The first pods of all shards are the primaries of a fresh cluster.
+// nobody. Zones are kept apart where there are some with room: a hard rule would keep pods from nodes without the label. The
+// first pods of all shards are the primaries of a fresh cluster.
 func (b Builder) spread(shard int) []*corev1ac.TopologySpreadConstraintApplyConfiguration {
 	firsts := maps.Clone(Selector(b.Cluster))
 	firsts["apps.kubernetes.io/pod-index"] = "0"
-	on := func(l map[string]string, when corev1.UnsatisfiableConstraintAction) *corev1ac.TopologySpreadConstraintApplyConfiguration {
-		return corev1ac.TopologySpreadConstraint().WithMaxSkew(1).WithTopologyKey(corev1.LabelHostname).
+	copies := shardLabels(Selector(b.Cluster), shard)
+	over := func(key string, l map[string]string, when corev1.UnsatisfiableConstraintAction) *corev1ac.TopologySpreadConstraintApplyConfiguration {
+		return corev1ac.TopologySpreadConstraint().WithMaxSkew(1).WithTopologyKey(key).
 			WithWhenUnsatisfiable(when).WithNodeTaintsPolicy(corev1.NodeInclusionPolicyHonor).
 			WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(l))
 	}
 	return []*corev1ac.TopologySpreadConstraintApplyConfiguration{
-		on(shardLabels(Selector(b.Cluster), shard), corev1.DoNotSchedule),
-		on(firsts, corev1.ScheduleAnyway),
+		over(corev1.LabelHostname, copies, corev1.DoNotSchedule),
+		over(corev1.LabelTopologyZone, copies, corev1.ScheduleAnyway),
+		over(corev1.LabelHostname, firsts, corev1.ScheduleAnyway),
 	}
 }
 
@@ -386,4 +390,19 @@ func (b Builder) volumes() []*corev1ac.VolumeApplyConfiguration {
 		vols = append(vols, corev1ac.Volume().WithName(cluster.VolumeData).WithEmptyDir(corev1ac.EmptyDirVolumeSource()))
 	}
 	return vols
+}
+
+// Stale tells whether a pod was started with other authorities than those that its server is to trust, as far as the server
+// itself does not show it. proven says that it does: the operator issues another certificate along with other authorities.
+func (b Builder) Stale(annotations map[string]string, proven bool) bool {
+	was, _, _ := strings.Cut(annotations[AnnotationCertificates], "-")
+	is, _, _ := strings.Cut(b.CertificateSum, "-")
+	return !proven && was != is
+}
+
+// StartedWith is a builder whose pods differ from the wanted ones by their certificates only, which are those that a pod was
+// started with.
+func (b Builder) StartedWith(annotations map[string]string) Builder {
+	b.CertificateSum = annotations[AnnotationCertificates]
+	return b
 }

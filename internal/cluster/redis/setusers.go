@@ -14,6 +14,8 @@ type SetUsers struct{ Pods []PodUsers }
 type PodUsers struct {
 	Pod   string
 	Users []User
+	// AdmitsReplicas says that the replication user is switched on, and stays so.
+	AdmitsReplicas bool
 }
 
 // ReasonSetUsers is the reason of SetUsers.
@@ -31,15 +33,11 @@ func (s SetUsers) String() string {
 	})
 }
 
-// Calls sends ACL SETUSER.
+// Calls sends ACL SETUSER, and ACL SAVE.
 func (s SetUsers) Calls() []Call {
-	var out []Call
-	for _, p := range s.Pods {
-		for _, u := range p.Users {
-			out = append(out, Call{p.Pod, func(ctx context.Context, c Client) error { return c.SetUser(ctx, u) }})
-		}
-	}
-	return out
+	return calls(s.Pods, func(p PodUsers) Call {
+		return Call{p.Pod, func(ctx context.Context, c Client) error { return c.SetUsers(ctx, p.Users, p.AdmitsReplicas) }}
+	})
 }
 
 // setUsers keeps the users of every server in line, without a restart: a new version of the operator needs other commands,
@@ -56,7 +54,7 @@ func setUsers(v *view) (cluster.Plan, bool) {
 			return cluster.Pass() // The Secret is being written.
 		}
 		if u := p.Node.strayed(want); len(u) > 0 {
-			step.Pods = append(step.Pods, PodUsers{p.Name, u})
+			step.Pods = append(step.Pods, PodUsers{p.Name, u, p.Node.AdmitsReplicas})
 		}
 	}
 	if len(step.Pods) == 0 {

@@ -48,6 +48,8 @@ type simulation struct {
 	// struck are the slots of which a fault has hit a server that holds them since they changed hands. Only those may lose what was
 	// acknowledged.
 	struck map[int]bool
+	// cordoned is the node that is being emptied; empty: none.
+	cordoned string
 	// guarded are the shards that allow no evictions.
 	guarded map[int]bool
 	// assigned are the slots that the operator has assigned at some time.
@@ -124,6 +126,7 @@ func newSimulation(seed uint64, faults bool) *simulation {
 	s.net.Promoted = s.promoted
 	if rnd.IntN(4) == 0 { // Hashes take more time than all the rest.
 		s.spec.Access = &redis.Access{Passwords: simPasswords}
+		s.spec.HandedOut, s.spec.Hold = true, 20*time.Second
 		s.net.Gate = s.users
 	}
 	s.ensure()
@@ -142,6 +145,45 @@ func (s *simulation) wantedUsers(w *redisfake.Server) []redis.User {
 		s.fail("%v", err)
 	}
 	return users
+}
+
+// checkPasswords insists that every server takes the password that clients are given, and was started with it or got it.
+func (s *simulation) checkPasswords() {
+	if s.spec.Access == nil {
+		return
+	}
+	want := redis.Hash(s.spec.Access.Passwords[redis.PasswordDefault])
+	for _, p := range s.pods {
+		if p.server == nil || !p.server.Up {
+			continue
+		}
+		for _, u := range p.server.Users {
+			if u.Name == redis.UserDefault && !slices.Contains(u.Passwords, want) {
+				s.fail("%s does not take the password that clients are given", p.name)
+			}
+		}
+	}
+}
+
+// wishPasswords is a user who wants other passwords. As long as they are being replaced, that waits.
+func (s *simulation) wishPasswords() {
+	if s.spec.Access == nil || s.spec.Access.Replacing() {
+		return
+	}
+	s.log("other passwords are wanted")
+	next := map[string]string{}
+	for _, key := range redis.PasswordKeys {
+		next[key] = fmt.Sprint(s.rnd.Uint64())
+	}
+	s.spec.Access = &redis.Access{Passwords: redis.Introduce(s.spec.Access.Passwords, next)}
+}
+
+// rotate carries out one phase of the replacement of passwords.
+func (s *simulation) rotate(step redis.RotatePasswords) {
+	if s.dies() {
+		return
+	}
+	s.spec.Access = &redis.Access{Passwords: step.Apply(s.spec.Access.Passwords, s.net.Now())}
 }
 
 // users are those that a start gate writes: of this version of the operator, of one whose users could do less, or of one
@@ -272,6 +314,7 @@ func (s *simulation) pass() {
 		}
 	}
 	s.checkData()
+	s.checkPasswords()
 }
 
 func (s *simulation) revive(p *simPod) {
@@ -526,7 +569,15 @@ func (s *simulation) fault() {
 	present := s.present()
 	p := present[s.rnd.IntN(len(present))]
 	ephemeral := !s.spec.Persistent
-	switch s.rnd.IntN(16) {
+	switch s.rnd.IntN(18) {
+	case 16:
+		s.wishPasswords()
+	case 17:
+		s.cordoned = ""
+		if s.rnd.IntN(2) == 0 {
+			s.cordoned = p.node()
+		}
+		s.log("node %q is cordoned, and no other", s.cordoned)
 	case 0, 1:
 		s.log("fault: pod %s is deleted", p.name)
 		s.strike(p, ephemeral, 30)
@@ -683,12 +734,20 @@ func (s *simulation) observe() redis.State {
 			Name: p.name, UID: p.uid, Shard: p.shard, Ordinal: p.ordinal, Addr: p.server.Addr,
 			Ready: p.server.Up, Outdated: s.outdated(p), HasRun: true, Started: p.started,
 		}
+		pod.NodeName = p.node()
+		pod.Since = p.started.Add(-50 * time.Second) // So that what waits for a calm minute is not for quiet times alone.
+		if pod.NodeName == s.cordoned {
+			pod.Cordoned = "is on a node that is cordoned"
+		}
 		pod.Node, _ = p.server.Read(context.Background())
 		p.linkSeen = pod.Node != nil && pod.Node.LinkUp
 		state.Pods = append(state.Pods, pod)
 	}
 	return state
 }
+
+// node is where a pod runs: the copies of a shard are on different nodes.
+func (p *simPod) node() string { return fmt.Sprintf("node-%d", (p.shard+p.ordinal)%3) }
 
 func (s *simulation) pod(name string) *simPod {
 	return s.pods[slices.IndexFunc(s.pods, func(p *simPod) bool { return p.name == name })]
@@ -878,6 +937,9 @@ func (s *simulation) act(step cluster.Step) {
 				s.delete(p, !s.spec.Persistent, 30)
 			}
 		}
+		return
+	case redis.RotatePasswords:
+		s.rotate(st)
 		return
 	case redis.Guard:
 		for _, shard := range st.Protect {

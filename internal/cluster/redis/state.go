@@ -21,6 +21,8 @@ type State struct {
 	Pods []Pod
 	// Claims are the data volume claims that exist, those of an earlier cluster of this name included.
 	Claims []Claim
+	// Accounts are the users that resources of the kind RedisUser ask for, by the name of the resource; nil: unknown.
+	Accounts map[string]AccountClaim
 	// Certificates in use, for the status.
 	Certificates clustertls.Report
 	// Progress of a move of slots, for the status.
@@ -51,12 +53,18 @@ type Spec struct {
 	NodeTimeout time.Duration
 	// Persistent says that the data of a pod outlives the pod.
 	Persistent bool
+	// Certificate is the fingerprint of the one that servers are to show; empty without TLS, or unknown.
+	Certificate string
 	// Access is who may connect; nil: unknown.
 	Access *Access
 	// MemoryLimit of a server's container, in bytes; 0: none.
 	MemoryLimit int64
 	// DiscardClaims says that the claim of a pod that leaves goes with it.
 	DiscardClaims bool
+	// HandedOut says that the connection Secret holds the password that is to be given out, and Hold is how long clients
+	// may take to follow it.
+	HandedOut bool
+	Hold      time.Duration
 	// StorageChanged says that the wanted storage is not what the StatefulSets were made with.
 	StorageChanged bool
 }
@@ -88,6 +96,12 @@ type Pod struct {
 	Addr Address
 	// Ready is the pod's own readiness: the server accepts connections.
 	Ready bool
+	// Since is when the pod got ready; zero: it is not.
+	Since time.Time
+	// NodeName is the node of Kubernetes that the pod is on; empty: none yet.
+	NodeName string
+	// Cordoned says in words why that node is being emptied, empty when it is not, or nobody can tell.
+	Cordoned string
 	// Deleting says that the pod is on its way out.
 	Deleting bool
 	// Outdated says that the pod was made from an older template than the wanted one.
@@ -122,8 +136,12 @@ type Node struct {
 	ID      string
 	Engine  v1alpha1.RedisEngine
 	Version string
+	// Certificate is the fingerprint of the one that the server has shown, empty without TLS.
+	Certificate string
 	// Users of the server; nil: the operator may not list them yet.
 	Users []User
+	// ReplicationPassword is the hash of the password that the server copies its primary with; empty: unknown.
+	ReplicationPassword string
 	// Loading says that the server still reads its data from disk.
 	Loading bool
 	// StateOK says that the server thinks the cluster works (cluster_state:ok).

@@ -42,8 +42,11 @@ var operatorCommands = []string{
 	"cluster|failover",
 	// To keep users in line, and to switch the replication user on, see Decision.Admit. Whoever may do that may do
 	// anything to users, which gives the operator nothing that it does not have: it made all passwords.
-	"acl|getuser", "acl|setuser", "acl|list",
-	// For the settings that take effect without a restart.
+	"acl|getuser", "acl|setuser", "acl|deluser", "acl|list",
+	// What was set is to outlast the process, see Client.SetUsers.
+	"acl|save", "multi", "exec",
+	// For the settings that take effect without a restart, and to replace the password that replicas connect with. Rules cannot
+	// limit CONFIG to some parameters, so that the operator may set any of them.
 	"config|get", "config|set",
 }
 
@@ -125,18 +128,22 @@ func (a Access) Users(pod string, s Software) ([]User, error) {
 	}
 	clients := User{Name: UserDefault, On: true, NoPassword: a.Open, Keys: []string{"~*"}, Channels: []string{"&*"}, Commands: []string{"+@all"}}
 	if !a.Open {
-		clients.Passwords = []string{Hash(a.Passwords[PasswordDefault])}
+		clients.Passwords = hashes(a.Works(PasswordDefault))
+	}
+	var shard []string
+	for _, p := range a.Works(PasswordReplication) {
+		shard = append(shard, ShardPassword(p, pod))
 	}
 	return []User{
 		clients,
-		internal(UserOperator, a.Passwords[PasswordOperator], operatorCommands),
-		internal(UserReplication, ShardPassword(a.Passwords[PasswordReplication], pod), replicationCommands),
-		internal(UserMigration, a.Passwords[PasswordMigration], s.migrationCommands(), "~*"),
+		internal(UserOperator, a.Works(PasswordOperator), operatorCommands),
+		internal(UserReplication, shard, replicationCommands),
+		internal(UserMigration, a.Works(PasswordMigration), s.migrationCommands(), "~*"),
 	}, nil
 }
 
-func internal(name, password string, commands []string, keys ...string) User {
-	u := User{Name: name, On: true, Passwords: []string{Hash(password)}, Keys: keys, Commands: []string{"-@all"}}
+func internal(name string, passwords, commands []string, keys ...string) User {
+	u := User{Name: name, On: true, Passwords: hashes(passwords), Keys: keys, Commands: []string{"-@all"}}
 	for _, c := range commands {
 		u.Commands = append(u.Commands, "+"+c)
 	}
@@ -149,6 +156,14 @@ func ShardPassword(password, pod string) string {
 	sum := hmac.New(sha256.New, []byte(password))
 	_, _ = sum.Write([]byte(pod[:max(0, strings.LastIndexByte(pod, '-'))])) // The shard's StatefulSet. A hash never fails.
 	return hex.EncodeToString(sum.Sum(nil))
+}
+
+func hashes(passwords []string) []string {
+	out := make([]string, len(passwords))
+	for i, p := range passwords {
+		out[i] = Hash(p)
+	}
+	return out
 }
 
 // Hash is how a server tells of a password.

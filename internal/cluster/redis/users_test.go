@@ -1,9 +1,11 @@
 package redis
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -189,6 +191,90 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 	for _, text := range []string{a.String(), a.GoString()} {
 		if strings.Contains(text, "hunter2") {
 			t.Error(text)
+		}
+	}
+}
+
+// rotating is a settled cluster some way into the replacement of its passwords, whose servers take all that are to work.
+func rotating(data map[string]string) *fixture {
+	f := guarded()
+	for key, p := range data {
+		f.Spec.Access.Passwords[key] = p
+	}
+	f.Spec.HandedOut, f.Spec.Hold = true, 5*time.Minute
+	for i := range f.Pods {
+		n := f.Pods[i].Node
+		n.Users, _ = f.Spec.Access.Users(f.Pods[i].Name, n.Software())
+		n.ReplicationPassword = Hash(ShardPassword(f.Spec.Access.Passwords[PasswordReplication], f.Pods[i].Name))
+	}
+	return f
+}
+
+func TestPasswordsAreReplacedInPhases(t *testing.T) {
+	next := map[string]string{"next-password": "a2", "next-replication": "c2"}
+	former := map[string]string{"password": "a2", "former-password": "a", "replication": "c2", "former-replication": "c"}
+	at := func(ago time.Duration) map[string]string {
+		out := maps.Clone(former)
+		out["handed-out"] = now.Add(-ago).Format(time.RFC3339)
+		return out
+	}
+	for name, tc := range map[string]struct {
+		data  map[string]string
+		spoil func(*fixture)
+		want  string
+	}{
+		"at rest": {nil, nil, ""},
+		"a server has yet to take the new ones": {
+			next, func(f *fixture) {
+				old := Access{Passwords: testPasswords()}
+				f.pod("c-1-1").Node.Users, _ = old.Users("c-1-1", redis80)
+			}, "set users default, replication of c-1-1",
+		},
+		"a server does not answer":            {next, func(f *fixture) { f.pod("c-1-1").Node = nil }, ""},
+		"a pod is missing":                    {next, func(f *fixture) { f.Pods = f.Pods[:5] }, ""},
+		"all servers take the new ones":       {next, nil, "hand out the new passwords"},
+		"a replica uses the former one":       {former, func(f *fixture) { f.pod("c-1-1").Node.ReplicationPassword = Hash(ShardPassword("c", "c-1-1")) }, "set the replication password of c-1-1"},
+		"nobody may ask what a replica uses":  {nil, func(f *fixture) { f.pod("c-1-1").Node.ReplicationPassword = "" }, ""},
+		"clients have not been told yet":      {former, func(f *fixture) { f.Spec.HandedOut = false }, ""},
+		"clients have been told":              {former, nil, "leave clients the time to follow the connection Secret"},
+		"clients have had some time":          {at(4 * time.Minute), nil, ""},
+		"clients have had their time":         {at(5 * time.Minute), nil, "retire the former passwords"},
+		"they have, but a replica is missing": {at(time.Hour), func(f *fixture) { f.pod("c-1-1").Node = nil }, ""},
+		"they have, but a replica lags":       {at(time.Hour), func(f *fixture) { f.unlink("c-1-1") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := rotating(tc.data)
+			if tc.spoil != nil {
+				tc.spoil(f)
+			}
+			got := ""
+			if s := Next(f.State).Step; s != nil {
+				got = s.String()
+			}
+			if got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestEachPhaseChangesTheSecretOnceOnly(t *testing.T) {
+	data := Introduce(testPasswords(), map[string]string{PasswordDefault: "a2", PasswordOperator: "b2"})
+	for _, tc := range []struct {
+		cause string
+		want  map[string]string
+	}{
+		{ReasonHandOut, map[string]string{"password": "a2", "former-password": "a", "operator": "b2", "former-operator": "b", "replication": "c", "migration": "d"}},
+		{ReasonHold, map[string]string{
+			"password": "a2", "former-password": "a", "operator": "b2", "former-operator": "b", "replication": "c", "migration": "d", "handed-out": "2026-01-02T03:04:05Z",
+		}},
+		{ReasonRetire, map[string]string{"password": "a2", "operator": "b2", "replication": "c", "migration": "d"}},
+	} {
+		for i := range 2 {
+			data = RotatePasswords{tc.cause}.Apply(data, now.Add(time.Duration(i)*time.Hour))
+			if diff := cmp.Diff(tc.want, data); diff != "" {
+				t.Errorf("%s, time %d (-want +got):\n%s", tc.cause, i, diff)
+			}
 		}
 	}
 }

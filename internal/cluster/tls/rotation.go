@@ -129,6 +129,21 @@ func Fingerprint(bundle []byte) string {
 	return hex.EncodeToString(all[:8])
 }
 
+// FingerprintOf tells one certificate, in DER form, apart from others.
+func FingerprintOf(der []byte) string {
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:])
+}
+
+// LeafFingerprint is that of the first certificate in a PEM file, empty when there is none.
+func LeafFingerprint(leaf []byte) string {
+	ders := certificates(leaf)
+	if len(ders) == 0 {
+		return ""
+	}
+	return FingerprintOf(ders[0])
+}
+
 // certificates are the certificates of a PEM file in DER form.
 func certificates(text []byte) [][]byte {
 	var out [][]byte

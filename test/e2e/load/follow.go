@@ -53,3 +53,14 @@ func follow(dir string, conn *connection.Connection) {
 		return err
 	}
 }
+
+// login reads the user and the password for a new connection out of the Secret, and goes by those of the start where it cannot
+// be read.
+func login(dir string, start connection.Connection) (username, password string) {
+	for range readAgain {
+		if c, err := connection.Read(dir); err == nil {
+			return c.Username, c.Password
+		}
+	}
+	return start.Username, start.Password
+}

@@ -124,15 +124,14 @@ func connect(ctx context.Context, o options, conn connection.Connection) (store,
 
 // dial connects once.
 func dial(ctx context.Context, o options, conn connection.Connection) (store, error) {
-	open := openEtcd
-	if o.mode == "redis" {
-		open = openRedis
-	}
 	addrs := []string{conn.Addr()}
 	if o.endpoints != "" {
 		addrs = strings.Split(o.endpoints, ",")
 	}
-	return open(ctx, conn, addrs)
+	if o.mode == "redis" {
+		return openRedis(ctx, conn, addrs, o.secretDir)
+	}
+	return openEtcd(ctx, conn, addrs)
 }
 
 // check reads everything back, trying again while the data store does not answer.

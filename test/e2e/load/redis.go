@@ -22,14 +22,19 @@ const batch = 500
 // poolSize is the number of connections to each server: writes to a server that hangs hold theirs until they time out.
 const poolSize = 128
 
+// connectionLife is how long a connection is used: a client that never connects again would not notice whether its password
+// still works.
+const connectionLife = 30 * time.Second
+
 type redisStore struct {
 	c      *redis.ClusterClient
 	shards []lane
 }
 
-func openRedis(ctx context.Context, conn connection.Connection, addrs []string) (store, error) {
+func openRedis(ctx context.Context, conn connection.Connection, addrs []string, dir string) (store, error) {
 	c := redis.NewClusterClient(&redis.ClusterOptions{
-		PoolSize: poolSize, Addrs: addrs, Username: conn.Username, Password: conn.Password, TLSConfig: conn.TLS,
+		PoolSize: poolSize, Addrs: addrs, TLSConfig: conn.TLS,
+		CredentialsProvider: func() (string, string) { return login(dir, conn) }, ConnMaxLifetime: connectionLife,
 		DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second, ContextTimeoutEnabled: true,
 	})
 	shards, err := c.ClusterShards(ctx).Result()

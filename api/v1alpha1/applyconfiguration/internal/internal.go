@@ -47,6 +47,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.AuthMode
       default: Password
+    - name: rotation
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.PasswordRotationSpec
     - name: secretName
       type:
         scalar: string
@@ -497,6 +500,12 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.quorate.quorate.api.v1alpha1.NodeSelectorRequirement
           elementRelationship: atomic
+- name: com.github.quorate.quorate.api.v1alpha1.PasswordRotationSpec
+  map:
+    fields:
+    - name: hold
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
 - name: com.github.quorate.quorate.api.v1alpha1.PodAffinity
   map:
     fields:
@@ -603,6 +612,10 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: automaticAfter
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+- name: com.github.quorate.quorate.api.v1alpha1.RedisAccess
+  scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisCategory
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RedisCluster
   map:
     fields:
@@ -713,6 +726,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: slots
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisCommand
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RedisConfig
   map:
     fields:
@@ -735,6 +750,15 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
 - name: com.github.quorate.quorate.api.v1alpha1.RedisEngine
   scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisKeys
+  map:
+    fields:
+    - name: access
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisAccess
+    - name: pattern
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisPattern
 - name: com.github.quorate.quorate.api.v1alpha1.RedisNodeStatus
   map:
     fields:
@@ -756,6 +780,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: version
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisPattern
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RedisReshardingStatus
   map:
     fields:
@@ -797,6 +823,83 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
     - name: slots
+      type:
+        scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisUser
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisUserSpec
+    - name: status
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisUserStatus
+- name: com.github.quorate.quorate.api.v1alpha1.RedisUserSpec
+  map:
+    fields:
+    - name: categories
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.RedisCategory
+          elementRelationship: atomic
+    - name: channels
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.RedisPattern
+          elementRelationship: atomic
+    - name: clusterName
+      type:
+        scalar: string
+    - name: commands
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.RedisCommand
+          elementRelationship: atomic
+    - name: keys
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.RedisKeys
+          elementRelationship: atomic
+    - name: passwordSecret
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.SecretReference
+    - name: username
+      type:
+        scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisUserStatus
+  map:
+    fields:
+    - name: activity
+      type:
+        scalar: string
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: secretName
+      type:
+        scalar: string
+    - name: username
       type:
         scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RotationSpec

@@ -149,8 +149,8 @@ func (c *Client) migrate(to redis.Address, batch []redis.Key, replace bool) []an
 	if replace {
 		args = append(args, "REPLACE")
 	}
-	if c.password != "" {
-		args = append(args, "AUTH2", c.username, c.password)
+	if l := c.options.login(); l.Password != "" {
+		args = append(args, "AUTH2", l.Username, l.Password)
 	}
 	args = append(args, "KEYS")
 	for _, key := range batch {

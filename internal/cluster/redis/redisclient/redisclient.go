@@ -13,12 +13,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
 const (
@@ -36,18 +38,24 @@ type Options struct {
 	Dial func(ctx context.Context) (net.Conn, error)
 	// TLS wraps the connection; nil: plain text.
 	TLS *tls.Config
-	// Username and Password, both empty for a server without users.
-	Username, Password string
+	// Logins are the users to connect as, the first one unless Read finds that the server does not take it: it started in place
+	// with what it knew long ago, or passwords were lost.
+	Logins []Login
 	// timeout of one command; zero: callTimeout.
 	timeout time.Duration
 	// connections at a time; zero: one.
 	connections int
 }
 
+// Login is a user and a password.
+type Login struct{ Username, Password string }
+
 // Client is a connection to one server.
 type Client struct {
-	rdb                *goredis.Client
-	username, password string
+	rdb     *goredis.Client
+	options Options
+	// shown is the fingerprint of the certificate that the server has shown last.
+	shown *atomic.Value
 }
 
 var _ redis.Client = (*Client)(nil)
@@ -60,14 +68,22 @@ func (quiet) Printf(context.Context, string, ...any) {}
 
 var silence = sync.OnceFunc(func() { goredis.SetLogger(quiet{}) })
 
+func (o Options) login() Login {
+	if len(o.Logins) == 0 {
+		return Login{}
+	}
+	return o.Logins[0]
+}
+
 // New returns a client. It connects with the first command.
 func New(o Options) *Client {
 	silence()
+	shown, login := &atomic.Value{}, o.login()
 	wait := cmp.Or(o.timeout, callTimeout)
 	rdb := goredis.NewClient(&goredis.Options{
 		Addr:     "pod", // Only Dial knows where the pod is.
-		Dialer:   o.dial,
-		Username: o.Username, Password: o.Password,
+		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return o.dial(ctx, shown) },
+		Username: login.Username, Password: login.Password,
 		DialTimeout: callTimeout, ReadTimeout: wait, WriteTimeout: wait,
 		ContextTimeoutEnabled: true,
 		// Whether to try again is for the next pass to decide.
@@ -76,10 +92,10 @@ func New(o Options) *Client {
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	return &Client{rdb, o.Username, o.Password}
+	return &Client{rdb, o, shown}
 }
 
-func (o Options) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (o Options) dial(ctx context.Context, shown *atomic.Value) (net.Conn, error) {
 	conn, err := o.Dial(ctx)
 	if err != nil || o.TLS == nil {
 		return conn, err
@@ -88,14 +104,27 @@ func (o Options) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("TLS handshake: %w", err), conn.Close())
 	}
+	shown.Store(clustertls.FingerprintOf(secure.ConnectionState().PeerCertificates[0].Raw))
 	return secure, nil
 }
 
 // Close ends the connection.
 func (c *Client) Close() error { return c.rdb.Close() }
 
-// Read asks everything in one round trip.
+// Read asks everything in one round trip, as the first user that the server lets in.
 func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
+	n, err := c.read(ctx)
+	for err != nil && strings.Contains(err.Error(), "WRONGPASS") && len(c.options.Logins) > 1 {
+		o := c.options
+		o.Logins = o.Logins[1:]
+		_ = c.rdb.Close() // It has done nothing.
+		*c = *New(o)
+		n, err = c.read(ctx)
+	}
+	return n, err
+}
+
+func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 	ctx, cancel := timeout(ctx, "read", callTimeout)
 	defer cancel()
 	pipe := c.rdb.Pipeline()
@@ -107,6 +136,7 @@ func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
 	users := pipe.Do(ctx, "ACL", "LIST")
 	config := goredis.NewMapStringStringCmd(ctx, configGet...)
 	_ = pipe.Process(ctx, config) // It is only put in line; what becomes of it is in the command.
+	auth := pipe.ConfigGet(ctx, "masterauth")
 	if _, err := pipe.Exec(ctx); err != nil && !denied(err) {
 		return nil, fmt.Errorf("read server: %w", err)
 	}
@@ -127,10 +157,14 @@ func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
 		}
 		n.Config[name] = redis.Normal(name, value)
 	}
+	n.Certificate, _ = c.shown.Load().(string)
 	if n.AdmitsReplicas, err = enabled(user); err != nil {
 		return nil, err
 	}
-	n.Users, err = listed(users)
+	if n.Users, err = listed(users); err != nil {
+		return nil, err
+	}
+	n.ReplicationPassword, err = hashed(auth)
 	return n, err
 }
 
@@ -171,6 +205,21 @@ func enabled(user *goredis.Cmd) (bool, error) {
 	return slices.Contains(flags, any("on")), nil
 }
 
+// hashed reads a password out of the answer to CONFIG GET, which a user of an earlier version of the operator may not ask for.
+func hashed(auth *goredis.MapStringStringCmd) (string, error) {
+	values, err := auth.Result()
+	if err != nil && denied(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read answer to CONFIG GET: %w", err)
+	}
+	for _, password := range values {
+		return redis.Hash(password), nil
+	}
+	return "", errors.New("the server has no masterauth")
+}
+
 // SetConfigEpoch sends CLUSTER SET-CONFIG-EPOCH.
 func (c *Client) SetConfigEpoch(ctx context.Context, epoch uint64) error {
 	return c.do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", epoch)
@@ -195,13 +244,66 @@ func (c *Client) AdmitReplicas(ctx context.Context) error {
 	return c.do(ctx, "ACL", "SETUSER", redis.UserReplication, "on")
 }
 
-// SetUser sends ACL SETUSER.
-func (c *Client) SetUser(ctx context.Context, u redis.User) error {
+// SetUsers sends ACL SETUSER for each user and ACL SAVE, as one transaction: nobody meets a server between two of them, and
+// what is in memory is in the file. The replication user is off in the file, see redis.Client. The operator's own user
+// comes first: that of an earlier version may not begin a transaction.
+func (c *Client) SetUsers(ctx context.Context, users []redis.User, admitsReplicas bool) error {
+	for _, u := range users {
+		if u.Name != redis.UserOperator {
+			continue
+		}
+		if err := c.do(ctx, setUser(u)...); err != nil {
+			return err
+		}
+	}
+	var commands [][]any
+	for _, u := range users {
+		commands = append(commands, setUser(u))
+	}
+	return c.save(ctx, commands, admitsReplicas)
+}
+
+// DeleteUsers sends ACL DELUSER, and ACL SAVE with it.
+func (c *Client) DeleteUsers(ctx context.Context, names []string, admitsReplicas bool) error {
+	args := []any{"ACL", "DELUSER"}
+	for _, name := range names {
+		args = append(args, name)
+	}
+	return c.save(ctx, [][]any{args}, admitsReplicas)
+}
+
+// save changes users and writes them to the file of the server, in one transaction.
+func (c *Client) save(ctx context.Context, commands [][]any, admitsReplicas bool) error {
+	ctx, cancel := timeout(ctx, "ACL SAVE", callTimeout)
+	defer cancel()
+	_, err := c.rdb.TxPipelined(ctx, func(pipe goredis.Pipeliner) error {
+		for _, args := range commands {
+			pipe.Do(ctx, args...)
+		}
+		pipe.Do(ctx, "ACL", "SETUSER", redis.UserReplication, "off")
+		pipe.Do(ctx, "ACL", "SAVE")
+		if admitsReplicas {
+			pipe.Do(ctx, "ACL", "SETUSER", redis.UserReplication, "on")
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("set users: %w", err)
+	}
+	return nil
+}
+
+func setUser(u redis.User) []any {
 	args := []any{"ACL", "SETUSER", u.Name}
 	for _, rule := range u.Rules() {
 		args = append(args, rule)
 	}
-	return c.do(ctx, args...)
+	return args
+}
+
+// SetReplicationPassword sends CONFIG SET masterauth.
+func (c *Client) SetReplicationPassword(ctx context.Context, password string) error {
+	return c.do(ctx, "CONFIG", "SET", "masterauth", password)
 }
 
 // Configure sends CONFIG SET with all parameters: the server takes all of them or none.
@@ -216,6 +318,22 @@ func (c *Client) Configure(ctx context.Context, values map[string]string) error 
 // Replicate sends CLUSTER REPLICATE.
 func (c *Client) Replicate(ctx context.Context, id string) error {
 	return c.do(ctx, "CLUSTER", "REPLICATE", id)
+}
+
+// ReloadCertificates sends CONFIG SET with the paths that the server has: these parameters are applied even though they do
+// not change (VOLATILE_CONFIG in config.c of the server), and all in one go, because certificate and key belong together.
+func (c *Client) ReloadCertificates(ctx context.Context) error {
+	ctx, cancel := timeout(ctx, "CONFIG SET", callTimeout)
+	defer cancel()
+	args := []any{"CONFIG", "SET"}
+	for _, name := range []string{"tls-cert-file", "tls-key-file", "tls-ca-cert-file"} {
+		path, err := c.rdb.ConfigGet(ctx, name).Result()
+		if err != nil {
+			return fmt.Errorf("CONFIG GET %s: %w", name, err)
+		}
+		args = append(args, name, path[name])
+	}
+	return c.do(ctx, args...)
 }
 
 // Forget sends CLUSTER FORGET. That a node is not known any more is what was asked for.

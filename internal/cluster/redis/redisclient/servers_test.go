@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -68,8 +69,11 @@ type world struct {
 	nextIP    int
 	pods      map[string]*process
 	passwords map[string]string
+	given     atomic.Value        // the password in the connection Secret
+	others    []redisclient.Login // what the operator connects as when its password is refused
 	ca        clustertls.Pair
 	leaf      clustertls.Pair
+	trusted   []byte // the authorities that clients and the operator trust; nil: ca
 	steps     []string
 	guarded   map[int]bool
 	// sets are the numbers of pods of the StatefulSets, by shard.
@@ -77,7 +81,8 @@ type world struct {
 	// disks are the volumes of pods that have left, by name.
 	disks map[string]string
 	// change guards pods and their addresses against a client that runs meanwhile.
-	change sync.RWMutex
+	change   sync.RWMutex
+	accounts map[string]redis.AccountClaim
 }
 
 type process struct {
@@ -91,6 +96,9 @@ type process struct {
 }
 
 const domain = "cluster.local"
+
+// hold is how long former passwords work.
+const hold = 3 * time.Second
 
 // nodeTimeout is how long a server may be silent before the others suspect it.
 const nodeTimeout = 1500 * time.Millisecond
@@ -119,9 +127,10 @@ func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) 
 		}},
 	}
 	w.cluster.Name, w.cluster.Namespace = "carts", "shop"
+	w.given.Store(w.passwords[redis.PasswordDefault])
 	w.certify()
-	t.Cleanup(w.stop)
 	w.ensure()
+	t.Cleanup(w.stop) // Before the directories are removed, which is cleaned up last.
 	return w
 }
 
@@ -334,13 +343,14 @@ func (w *world) tlsFor(pod string) *tls.Config {
 		return nil
 	}
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(w.ca.Cert)
+	pool.AppendCertsFromPEM(append(slices.Clone(w.trusted), w.ca.Cert...))
 	return &tls.Config{RootCAs: pool, ServerName: w.host(pod), MinVersion: tls.VersionTLS12}
 }
 
 func (w *world) connect(p *process) *redisclient.Client {
 	return redisclient.New(redisclient.Options{
-		Username: redis.UserOperator, Password: w.passwords[redis.PasswordOperator], TLS: w.tlsFor(p.name),
+		Logins: append([]redisclient.Login{{Username: redis.UserOperator, Password: w.passwords[redis.PasswordOperator]}}, w.others...),
+		TLS:    w.tlsFor(p.name),
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", p.ip+":6379")
@@ -351,7 +361,7 @@ func (w *world) connect(p *process) *redisclient.Client {
 // mover connects as the user that moves keys.
 func (w *world) mover(p *process) *redisclient.Client {
 	return redisclient.NewMover(redisclient.Options{
-		Username: redis.UserMigration, Password: w.passwords[redis.PasswordMigration], TLS: w.tlsFor(p.name),
+		Logins: []redisclient.Login{{Username: redis.UserMigration, Password: w.passwords[redis.PasswordMigration]}}, TLS: w.tlsFor(p.name),
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", p.ip+":6379")
@@ -378,9 +388,14 @@ func (w *world) drop(shard int) {
 // observe is what the controller does.
 func (w *world) observe(ctx context.Context) redis.State {
 	spec := w.cluster.Spec
-	s := redis.State{Now: time.Now(), Spec: redis.Spec{
+	certificate := ""
+	if w.secure() {
+		certificate = clustertls.LeafFingerprint(w.leaf.Cert)
+	}
+	s := redis.State{Now: time.Now(), Accounts: w.accounts, Spec: redis.Spec{
 		Name: "carts", Shards: int(spec.Shards), Replicas: spec.Replicas(), Version: spec.Version, Persistent: true,
-		NodeTimeout: 1500 * time.Millisecond, Access: w.access(),
+		NodeTimeout: 1500 * time.Millisecond, Access: w.access(), HandedOut: true, Hold: hold,
+		Certificate: certificate,
 	}}
 	live, err := redis.LiveConfig(&spec)
 	if err != nil {
@@ -446,6 +461,9 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 		return w.scale(s) //nolint:contextcheck // Servers outlive the step.
 	case redis.Restart:
 		w.restart(s) //nolint:contextcheck // Servers outlive the step.
+	case redis.RotatePasswords:
+		w.passwords = s.Apply(w.passwords, time.Now())
+		w.given.Store(w.passwords[redis.PasswordDefault])
 		return nil
 	}
 	s, ok := step.(redis.ServerStep)
@@ -454,7 +472,10 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 	}
 	for _, call := range s.Calls() {
 		c := w.connect(w.pods[call.Pod])
-		err := call.Do(ctx, c)
+		_, err := c.Read(ctx) // As the controller does: this finds out who the server lets in.
+		if err == nil {
+			err = call.Do(ctx, c)
+		}
 		_ = c.Close()
 		if err != nil {
 			return fmt.Errorf("%s: %w", call.Pod, err)
@@ -587,6 +608,10 @@ func pause(ctx context.Context, d time.Duration) {
 
 // clients returns a cluster client like that of a user. Names of pods are resolved as the peers Service would.
 func (w *world) clients() *goredis.ClusterClient {
+	return w.clientsAs(func() (string, string) { return "default", w.given.Load().(string) })
+}
+
+func (w *world) clientsAs(who func() (string, string)) *goredis.ClusterClient {
 	var addrs []string
 	for _, p := range w.pods {
 		addrs = append(addrs, w.host(p.name)+":6379")
@@ -597,7 +622,7 @@ func (w *world) clients() *goredis.ClusterClient {
 		conf.ServerName = ""
 	}
 	c := goredis.NewClusterClient(&goredis.ClusterOptions{
-		Addrs: addrs, Username: "default", Password: w.passwords[redis.PasswordDefault],
+		Addrs: addrs, CredentialsProvider: who,
 		MaxRedirects: 20, MinRetryBackoff: 50 * time.Millisecond,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {

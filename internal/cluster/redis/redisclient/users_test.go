@@ -2,6 +2,7 @@ package redisclient_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +14,9 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 )
 
 // earlierUsers is the file of users that an earlier version of the operator wrote: nobody migrates slots, and the operator
@@ -38,6 +41,10 @@ func TestRealUsers(t *testing.T) {
 			w.write(w.clients())
 			t.Run("of an operator that was upgraded", w.upgradesUsers)
 			t.Run("that somebody changed", w.restoresUsers)
+			t.Run("of an application", w.servesAccount)
+			t.Run("with other passwords", w.rotatesPasswords)
+			t.Run("whose file is read by a server that restarts in place", w.keepsPasswords)
+			t.Run("after the operator's password was lost", w.recoversPassword)
 			t.Run("who move slots", w.movesSlot)
 		})
 	}
@@ -51,8 +58,10 @@ type writer struct {
 	last         atomic.Value
 }
 
-func (w *world) startWriter() *writer {
-	c := w.clients()
+func (w *world) startWriter() *writer { return write(w.t, w.clients()) }
+
+func write(t *testing.T, c *goredis.ClusterClient) *writer {
+	t.Helper()
 	out := &writer{stop: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(out.done)
@@ -62,7 +71,7 @@ func (w *world) startWriter() *writer {
 				return
 			default:
 			}
-			if err := c.Set(w.t.Context(), fmt.Sprintf("key-%d", i%keys), value, 0).Err(); err != nil {
+			if err := c.Set(t.Context(), fmt.Sprintf("key-%d", i%keys), value, 0).Err(); err != nil {
 				out.fails.Add(1)
 				out.last.Store(err.Error())
 				continue
@@ -167,6 +176,135 @@ func (w *world) restoresUsers(t *testing.T) {
 	writing.expectNoRefusal(t)
 }
 
+// servesAccount gives one server the user of an application, lets the others have it, and takes it away again.
+func (w *world) servesAccount(t *testing.T) {
+	w.steps = nil
+	u := &v1alpha1.RedisUser{}
+	u.Name = "carts-app"
+	u.Spec = v1alpha1.RedisUserSpec{
+		ClusterName: "carts", Keys: []v1alpha1.RedisKeys{{Pattern: "key-*", Access: v1alpha1.RedisReadWrite}, {Pattern: "in:*", Access: v1alpha1.RedisRead}},
+		Channels: []v1alpha1.RedisPattern{"news"}, Categories: []v1alpha1.RedisCategory{"read", "write", "pubsub", "transaction", "scripting", "blocking"},
+		Commands: []v1alpha1.RedisCommand{"memory|usage", "keys"},
+	}
+	want := redis.Account(u, "app-secret")
+	w.accounts = map[string]redis.AccountClaim{"carts-app": {Username: "carts-app", Wanted: true}}
+	defer func() { w.accounts = nil }()
+	first := redis.SetUsers{Pods: []redis.PodUsers{{Pod: "carts-0-0", Users: []redis.User{want}, AdmitsReplicas: true}}}
+	if err := w.act(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	for name, p := range w.pods {
+		software := redis.Software{Engine: w.cluster.Spec.ServerEngine(), Version: w.cluster.Spec.Version}
+		i := slices.IndexFunc(w.usersOf(p), func(u redis.User) bool { return u.Name == "carts-app" })
+		if i < 0 || !w.usersOf(p)[i].IsAccount(want, software) || w.usersOf(p)[i].MadeFor() != "carts-app" {
+			t.Fatalf("%s has not the user that was set: %+v", name, w.usersOf(p))
+		}
+	}
+	c := w.clientsAs(func() (string, string) { return "carts-app", "app-secret" })
+	if err := c.Set(t.Context(), "key-0", value, 0).Err(); err != nil {
+		t.Errorf("it may not do what it is for: %v", err)
+	}
+	for _, args := range [][]any{
+		{"SET", "other", "1"}, {"SET", "in:x", "1"}, {"FLUSHALL"}, {"ACL", "LIST"}, {"CONFIG", "GET", "maxmemory"}, {"CLUSTER", "RESET"}, {"SHUTDOWN"}, {"MODULE", "LIST"},
+	} {
+		if err := c.Do(t.Context(), args...).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
+			t.Errorf("%v: %v, want it denied", args, err)
+		}
+	}
+	w.accounts = map[string]redis.AccountClaim{}
+	w.settle()
+	for name, p := range w.pods {
+		if slices.ContainsFunc(w.usersOf(p), func(u redis.User) bool { return u.Name == "carts-app" }) {
+			t.Errorf("%s still has the user", name)
+		}
+		if saved, err := os.ReadFile(filepath.Join(p.dir, redis.UsersFile)); err != nil || strings.Contains(string(saved), "carts-app") {
+			t.Errorf("the file of %s still has the user, or cannot be read: %v", name, err)
+		}
+	}
+}
+
+// rotatesPasswords replaces all passwords while a client writes that makes a new connection for every few writes.
+func (w *world) rotatesPasswords(t *testing.T) {
+	w.steps = nil
+	before := maps.Clone(w.passwords)
+	c := w.clients()
+	c.Options().ConnMaxLifetime = 20 * time.Millisecond
+	writing := write(t, c)
+	w.passwords = redis.Introduce(w.passwords, map[string]string{
+		redis.PasswordDefault: "new-client", redis.PasswordOperator: "new-operator",
+		redis.PasswordReplication: "new-replication", redis.PasswordMigration: "new-migration",
+	})
+	w.settle()
+	if w.passwords[redis.PasswordDefault] != "new-client" || w.given.Load() != "new-client" {
+		t.Fatalf("the new password is not given out: %v", w.steps)
+	}
+	p := w.pods["carts-0-0"]
+	if err := w.as(p, "default", before[redis.PasswordDefault]).Ping(t.Context()).Err(); err != nil {
+		t.Errorf("the former password does not work while it is to: %v", err)
+	}
+	for end := time.Now().Add(time.Minute); (redis.Access{Passwords: w.passwords}).Replacing(); pause(t.Context(), 50*time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the former passwords were not retired: %v", w.steps)
+		}
+		w.settle()
+	}
+	w.settle()
+	writing.expectNoRefusal(t)
+	for user, key := range map[string]string{
+		"default": redis.PasswordDefault, redis.UserOperator: redis.PasswordOperator, redis.UserMigration: redis.PasswordMigration,
+	} {
+		if err := w.as(p, user, before[key]).Ping(t.Context()).Err(); err == nil || !strings.HasPrefix(err.Error(), "WRONGPASS") {
+			t.Errorf("the former password of %s: %v", user, err)
+		}
+		if err := w.as(p, user, w.passwords[key]).Ping(t.Context()).Err(); err != nil {
+			t.Errorf("the new password of %s: %v", user, err)
+		}
+	}
+	t.Logf("%s", strings.Join(w.steps, "\n"))
+}
+
+// keepsPasswords restarts all servers in place: the file of users is that of the last change, but for who may copy the
+// server.
+func (w *world) keepsPasswords(t *testing.T) {
+	w.steps = nil
+	for _, p := range w.pods {
+		saved, err := os.ReadFile(filepath.Join(p.dir, redis.UsersFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(saved), "user replication off") {
+			t.Errorf("%s would admit replicas after a restart in place:\n%s", p.name, saved)
+		}
+		w.kill(p)
+		w.run(p)
+	}
+	w.settle()
+	w.expect(w.clients())
+	for _, p := range w.pods {
+		c := w.connect(p)
+		node, err := c.Read(t.Context())
+		_ = c.Close()
+		if err != nil || node.ReplicationPassword != redis.Hash(redis.ShardPassword(w.passwords[redis.PasswordReplication], p.name)) {
+			t.Errorf("%s: %v, or another replication password than the wanted one", p.name, err)
+		}
+	}
+	t.Logf("%s", strings.Join(w.steps, "\n"))
+}
+
+// recoversPassword loses the operator's password.
+func (w *world) recoversPassword(t *testing.T) {
+	w.steps = nil
+	w.passwords = maps.Clone(w.passwords)
+	w.passwords[redis.PasswordOperator] = "made-anew"
+	w.others = []redisclient.Login{{Username: "quorate", Password: "neither"}, {Username: "default", Password: w.passwords[redis.PasswordDefault]}}
+	defer func() { w.others = nil }()
+	w.settle()
+	if err := w.as(w.pods["carts-1-0"], redis.UserOperator, "made-anew").Ping(t.Context()).Err(); err != nil {
+		t.Error(err)
+	}
+}
+
 // as connects to a server as one of its users.
 func (w *world) as(p *process, user, password string) *goredis.Client {
 	c := goredis.NewClient(&goredis.Options{
@@ -182,12 +320,11 @@ func (w *world) movesSlot(t *testing.T) {
 	ctx := t.Context()
 	from, to := w.pods[w.primary(t, 0)], w.pods[w.primary(t, 1)]
 	fromID, toID := w.nodeID(from), w.nodeID(to)
-	const slot = 5 // Of the first shard; no key of the test is in it.
-	key := ""
-	for i := 0; key == ""; i++ {
-		if n := w.as(from, "default", w.passwords[redis.PasswordDefault]).ClusterKeySlot(ctx, fmt.Sprintf("moved-%d", i)).Val(); n == slot {
-			key = fmt.Sprintf("moved-%d", i)
-		}
+	admin := w.as(from, "default", w.passwords[redis.PasswordDefault])
+	key, slot := "", int64(redis.SlotCount)
+	for i := 0; slot > int64(redis.Share(0, 3)[0].To); i++ { // Until it is one of the first shard.
+		key = fmt.Sprintf("moved-%d", i)
+		slot = admin.ClusterKeySlot(ctx, key).Val()
 	}
 	if err := w.clients().Set(ctx, key, value, 0).Err(); err != nil {
 		t.Fatal(err)

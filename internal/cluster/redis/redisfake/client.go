@@ -40,7 +40,7 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 	}
 	n := &redis.Node{
 		ID: s.ID, Version: s.Version, StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk(),
-		Engine: "redis", Users: s.Users,
+		Engine: "redis", Users: s.Users, ReplicationPassword: s.ReplicationPassword, Certificate: s.Certificate,
 	}
 	if s.synced && !s.linkUp {
 		n.LinkDown = s.net.now.Sub(s.linkedAt).Truncate(time.Second)
@@ -130,12 +130,43 @@ func (s *Server) AdmitReplicas(context.Context) error {
 	return nil
 }
 
-// SetUser replaces a user. It lasts until the server restarts.
-func (s *Server) SetUser(_ context.Context, u redis.User) error {
+// SetUsers replaces users, also in the file that the server starts with.
+func (s *Server) SetUsers(_ context.Context, users []redis.User, admitsReplicas bool) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}
-	s.Users = append(slices.DeleteFunc(slices.Clone(s.Users), func(o redis.User) bool { return o.Name == u.Name }), u)
+	for _, u := range users {
+		s.Users = append(slices.DeleteFunc(slices.Clone(s.Users), func(o redis.User) bool { return o.Name == u.Name }), u)
+	}
+	s.users, s.rendered, s.admits = s.Users, false, admitsReplicas
+	return nil
+}
+
+// DeleteUsers deletes users, also from the file.
+func (s *Server) DeleteUsers(_ context.Context, names []string, admitsReplicas bool) error {
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	s.Users = slices.DeleteFunc(slices.Clone(s.Users), func(u redis.User) bool { return slices.Contains(names, u.Name) })
+	s.users, s.rendered, s.admits = s.Users, false, admitsReplicas
+	return nil
+}
+
+// SetReplicationPassword lasts until the server restarts.
+func (s *Server) SetReplicationPassword(_ context.Context, password string) error {
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	s.ReplicationPassword = redis.Hash(password)
+	return nil
+}
+
+// ReloadCertificates reads what is mounted.
+func (s *Server) ReloadCertificates(context.Context) error {
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	s.mount()
 	return nil
 }
 

@@ -33,6 +33,8 @@ type Network struct {
 	Rand    *rand.Rand
 	// Promoted is called when an election, planned or not, has made a node the owner of slots.
 	Promoted func(winner *Server, slots redis.Slots, planned bool)
+	// Mounted tells the fingerprint of the certificate that a server finds when it reads it; nil: there is no TLS.
+	Mounted func(s *Server) string
 	// Gate tells which users a server starts with; nil: none.
 	Gate func(s *Server) []redis.User
 
@@ -57,8 +59,12 @@ type Server struct {
 	Config map[string]string
 	// Shard is the one whose replication password the server has.
 	Shard int
+	// Certificate is the fingerprint of the one that the server shows.
+	Certificate string
 	// Users of the server, lost when it restarts; nil: the operator may not list them.
 	Users []redis.User
+	// ReplicationPassword is the hash of the one that the server copies its primary with; empty: unknown.
+	ReplicationPassword string
 	// Data counts the writes to each key.
 	Data map[Key]int
 
@@ -167,12 +173,19 @@ func (s *Server) Restart() {
 	s.Up, s.linkUp, s.startedAt, s.electAt = true, false, s.net.now, time.Time{}
 	s.syncFrom, s.synced, s.admits = time.Time{}, false, s.rendered
 	s.Users = s.users
+	s.mount()
 	for _, p := range s.peers {
 		p.heard = s.net.now
 	}
 	s.master = redis.Address{}
 	if p := s.peers[s.replicaOf]; p != nil {
 		s.master = p.addr
+	}
+}
+
+func (s *Server) mount() {
+	if s.net.Mounted != nil {
+		s.Certificate = s.net.Mounted(s)
 	}
 }
 

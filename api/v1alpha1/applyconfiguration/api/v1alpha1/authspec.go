@@ -19,9 +19,13 @@ type AuthSpecApplyConfiguration struct {
 	Mode *apiv1alpha1.AuthMode `json:"mode,omitempty"`
 	// secretName names a Secret of the same namespace whose key "password" holds
 	// the password of the administrator (etcd: root, Redis: default). Only with
-	// mode Password. The name cannot change yet; the password of an EtcdCluster
-	// may, at any time. Default: the operator generates one.
+	// mode Password. The name cannot change yet; the password may, at any time.
+	// Default: the operator generates one.
 	SecretName *string `json:"secretName,omitempty"`
+	// rotation says at what pace the passwords of a RedisCluster are replaced.
+	// An EtcdCluster has none: etcd knows one password for each user. Default:
+	// hold 5m.
+	Rotation *PasswordRotationSpecApplyConfiguration `json:"rotation,omitempty"`
 }
 
 // AuthSpecApplyConfiguration constructs a declarative configuration of the AuthSpec type for use with
@@ -43,5 +47,13 @@ func (b *AuthSpecApplyConfiguration) WithMode(value apiv1alpha1.AuthMode) *AuthS
 // If called multiple times, the SecretName field is set to the value of the last call.
 func (b *AuthSpecApplyConfiguration) WithSecretName(value string) *AuthSpecApplyConfiguration {
 	b.SecretName = &value
+	return b
+}
+
+// WithRotation sets the Rotation field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Rotation field is set to the value of the last call.
+func (b *AuthSpecApplyConfiguration) WithRotation(value *PasswordRotationSpecApplyConfiguration) *AuthSpecApplyConfiguration {
+	b.Rotation = value
 	return b
 }

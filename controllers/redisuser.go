@@ -1,0 +1,271 @@
+package controllers
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/users"
+)
+
+// +kubebuilder:rbac:groups=quorate.dev,resources=redisusers,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=redisusers/status,verbs=get;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=redisusers/finalizers,verbs=update
+
+// RedisUserKind looks after the users of Redis and Valkey clusters.
+type RedisUserKind struct {
+	*Children
+	redis *RedisKind
+}
+
+var _ Kind[*v1alpha1.RedisUser, users.State] = (*RedisUserKind)(nil)
+
+// NewRedisUserKind returns what the loop needs to look after users. Servers are reached the way their clusters reach them.
+func NewRedisUserKind(c *Children, k *RedisKind) *RedisUserKind { return &RedisUserKind{c, k} }
+
+// setupRedisUsers registers the controller of users. It looks again when anything changes about their cluster.
+func setupRedisUsers(mgr ctrl.Manager, o Options, kind *RedisUserKind) error {
+	return register(mgr, o, v1alpha1.ComponentRedisUser, &v1alpha1.RedisUser{}, kind, func(b *builder.Builder) {
+		b.Watches(&v1alpha1.RedisCluster{}, handler.EnqueueRequestsFromMapFunc(kind.usersOf))
+	})
+}
+
+// usersOf maps a cluster to the resources of its users.
+func (k *RedisUserKind) usersOf(ctx context.Context, c client.Object) []reconcile.Request {
+	list, err := k.redis.users(ctx, c.GetNamespace(), c.GetName())
+	if err != nil {
+		return nil // The cache has no errors but the end of the manager; and every user is looked at from time to time.
+	}
+	var out []reconcile.Request
+	for i := range list {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list[i])})
+	}
+	return out
+}
+
+// users lists the resources of the users of a cluster.
+func (k *RedisKind) users(ctx context.Context, namespace, name string) ([]v1alpha1.RedisUser, error) {
+	var list v1alpha1.RedisUserList
+	if err := k.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list users: %w", err)
+	}
+	var out []v1alpha1.RedisUser
+	for _, u := range list.Items {
+		if u.Spec.ClusterName == name {
+			out = append(out, u)
+		}
+	}
+	return out, nil
+}
+
+// accounts are what the users of a cluster ask for.
+func (k *RedisKind) accounts(ctx context.Context, o *v1alpha1.RedisCluster) (map[string]redis.AccountClaim, error) {
+	list, err := k.users(ctx, o.Namespace, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]redis.AccountClaim{}
+	for i := range list {
+		out[list[i].Name] = redis.AccountClaim{Username: list[i].Username(), Wanted: list[i].DeletionTimestamp == nil}
+	}
+	return out, nil
+}
+
+// Ensure makes the Secret with the generated password, unless the user brings one.
+func (k *RedisUserKind) Ensure(ctx context.Context, o *v1alpha1.RedisUser) error {
+	if o.Spec.PasswordSecret != nil {
+		return nil
+	}
+	name := cluster.RedisUserPasswordSecret(o.Name)
+	live, err := k.ownSecret(ctx, o, name)
+	if err != nil || (live != nil && len(live.Data[PasswordKey]) > 0) {
+		return err
+	}
+	return k.EnsureSecret(ctx, o, name, corev1.SecretTypeOpaque, redisUserLabels(o), map[string][]byte{PasswordKey: []byte(rand.Text())})
+}
+
+func redisUserLabels(o *v1alpha1.RedisUser) map[string]string {
+	return cluster.Labels(o.Spec.ClusterName, v1alpha1.ComponentRedisUser, "redis")
+}
+
+// password reads the wanted password, from the Secret of the user where the specification names one.
+func (k *RedisUserKind) password(ctx context.Context, o *v1alpha1.RedisUser) (string, error) {
+	var s *corev1.Secret
+	var err error
+	if ref := o.Spec.PasswordSecret; ref != nil {
+		s, err = k.userSecret(ctx, o, "spec.passwordSecret.name", ref.Name, PasswordKey)
+	} else {
+		s, err = k.ownSecret(ctx, o, cluster.RedisUserPasswordSecret(o.Name))
+	}
+	if s == nil || err != nil {
+		return "", err
+	}
+	return string(s.Data[PasswordKey]), nil
+}
+
+// clusterOf reads the cluster of a user, nil when there is none.
+func (k *RedisUserKind) clusterOf(ctx context.Context, o *v1alpha1.RedisUser) (*v1alpha1.RedisCluster, error) {
+	c := &v1alpha1.RedisCluster{}
+	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: o.Spec.ClusterName}, c)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read RedisCluster %s: %w", o.Spec.ClusterName, err)
+	}
+	return c, nil
+}
+
+// Observe reads what is known of a user: its cluster and rivals from the cache, its Secrets from the API server, and the
+// users of the servers from these.
+func (k *RedisUserKind) Observe(ctx context.Context, o *v1alpha1.RedisUser) (users.State, error) {
+	s := users.State{
+		Name: o.Name, Username: o.Username(), ClusterName: o.Spec.ClusterName,
+		Deleting: o.DeletionTimestamp != nil, Protected: controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer),
+	}
+	c, err := k.clusterOf(ctx, o)
+	if c == nil || err != nil {
+		return s, err
+	}
+	s.Cluster = &users.Cluster{
+		Leaving: c.DeletionTimestamp != nil, Paused: c.IsPaused(), Auth: c.Spec.Auth.AuthMode() == v1alpha1.AuthPassword,
+		Copies: int(c.Spec.Shards) * (1 + c.Spec.Replicas()),
+	}
+	if s.Rival, err = k.rival(ctx, o); err != nil {
+		return s, err
+	}
+	if s.Cluster.Leaving || !s.Cluster.Auth {
+		return s, nil
+	}
+	servers, err := k.redis.Observe(ctx, c)
+	if err != nil {
+		return s, err
+	}
+	s.Cluster.Pods = servers.Pods
+	if s.Deleting {
+		return s, nil // It needs no Secret: what was made for it carries its name.
+	}
+	password, err := k.password(ctx, o)
+	if err != nil {
+		return s, err
+	}
+	s.Want = redis.Account(o, password)
+	s.Published, err = k.published(ctx, o, c, password)
+	return s, err
+}
+
+// rival finds the oldest resource for the same user that is older than this one.
+func (k *RedisUserKind) rival(ctx context.Context, o *v1alpha1.RedisUser) (*users.Rival, error) {
+	list, err := k.redis.users(ctx, o.Namespace, o.Spec.ClusterName)
+	if err != nil {
+		return nil, err
+	}
+	eldest := o
+	for i := range list {
+		if other := &list[i]; other.Username() == o.Username() && olderRedisUser(other, eldest) {
+			eldest = other
+		}
+	}
+	if eldest.UID == o.UID {
+		return nil, nil
+	}
+	return &users.Rival{Name: eldest.Name, Leaving: eldest.DeletionTimestamp != nil}, nil
+}
+
+// olderRedisUser goes by the time of creation, which has seconds only, and then by name.
+func olderRedisUser(a, b *v1alpha1.RedisUser) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+// connection is what the Secret of a user says: that of the cluster, but for who connects.
+func (k *RedisUserKind) connection(
+	ctx context.Context, o *v1alpha1.RedisUser, c *v1alpha1.RedisCluster, password string,
+) (map[string][]byte, error) {
+	ca, pair, err := k.ClientKeypair(ctx, c, c.Spec.TLS)
+	if err != nil {
+		return nil, certificateError{err}
+	}
+	return redis.Connection(c, k.Domain, o.Username(), password, ca, pair.Cert, pair.Key), nil
+}
+
+// published reports whether the connection Secret says what it should.
+func (k *RedisUserKind) published(ctx context.Context, o *v1alpha1.RedisUser, c *v1alpha1.RedisCluster, password string) (bool, error) {
+	live, err := k.ownSecret(ctx, o, cluster.RedisUserSecret(o.Name))
+	if live == nil || err != nil {
+		return false, err
+	}
+	want, err := k.connection(ctx, o, c, password)
+	return err == nil && holds(live.Data, want), err
+}
+
+// Next decides what to do.
+func (k *RedisUserKind) Next(s users.State) cluster.Plan { return users.Next(s) }
+
+// Act carries out one step of the planner.
+func (k *RedisUserKind) Act(ctx context.Context, o *v1alpha1.RedisUser, step cluster.Step) error {
+	switch step.(type) {
+	case users.Protect:
+		return k.patchFinalizer(ctx, o, controllerutil.AddFinalizer)
+	case users.Release:
+		return k.patchFinalizer(ctx, o, controllerutil.RemoveFinalizer)
+	}
+	c, err := k.clusterOf(ctx, o)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return errors.New("the cluster is gone")
+	}
+	if s, ok := step.(redis.ServerStep); ok {
+		return unknownCommand(k.redis.command(ctx, c, s.Calls()))
+	}
+	password, err := k.password(ctx, o)
+	if err != nil {
+		return err
+	}
+	data, err := k.connection(ctx, o, c, password)
+	if err != nil {
+		return err
+	}
+	return k.EnsureSecret(ctx, o, cluster.RedisUserSecret(o.Name), typeRedisBinding, redisUserLabels(o), data)
+}
+
+// unknownCommand tells of a command that servers do not know, which only a human can correct.
+func unknownCommand(err error) error {
+	if err != nil && strings.Contains(err.Error(), "Unknown command or category name") {
+		return invalid("spec.commands and spec.categories: a server of this version does not know all of them: %v", err)
+	}
+	return err
+}
+
+// Report fills in the status.
+func (k *RedisUserKind) Report(o *v1alpha1.RedisUser, s users.State, p cluster.Plan, err error) {
+	st := &o.Status
+	st.ObservedGeneration = o.Generation
+	st.Username = o.Username()
+	st.Activity = cluster.Activity(p, err)
+	if s.Published {
+		st.SecretName = cluster.RedisUserSecret(o.Name)
+	}
+	setConditions(&st.Conditions, o.Generation, users.Conditions(p, err)...)
+}
+
+// Upkeep does nothing: a user has no certificates of its own.
+func (k *RedisUserKind) Upkeep(context.Context, *v1alpha1.RedisUser) error { return nil }

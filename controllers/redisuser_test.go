@@ -1,0 +1,159 @@
+package controllers
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/users"
+)
+
+// accountStage is a settled cluster with a RedisUser.
+type accountStage struct {
+	*redisStage
+	users *Loop[*v1alpha1.RedisUser, users.State]
+}
+
+func newAccountStage(t *testing.T) *accountStage {
+	t.Helper()
+	name := "app"
+	s := &accountStage{redisStage: newRedisStage(t, redisCluster(), &v1alpha1.RedisUser{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "carts-app", UID: "ru-1", Generation: 1},
+		Spec:       v1alpha1.RedisUserSpec{ClusterName: "carts", Username: &name, Categories: []v1alpha1.RedisCategory{"read"}},
+	})}
+	kind, ok := s.loop.Kind.(*RedisKind)
+	if !ok {
+		t.Fatalf("%T", s.loop.Kind)
+	}
+	s.users = &Loop[*v1alpha1.RedisUser, users.State]{Kind: NewRedisUserKind(kind.Children, kind), Client: s.api, Events: events.NewFakeRecorder(1000)}
+	s.settle()
+	return s
+}
+
+func (s *accountStage) user() *v1alpha1.RedisUser {
+	s.t.Helper()
+	out := &v1alpha1.RedisUser{}
+	err := s.api.Get(s.t.Context(), types.NamespacedName{Namespace: "default", Name: "carts-app"}, out)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+// rest makes passes over the user until it is looked at slowly, or gone.
+func (s *accountStage) rest() {
+	s.t.Helper()
+	for range 20 {
+		u := s.user()
+		if u == nil {
+			return
+		}
+		res, err := s.users.Reconcile(s.t.Context(), u)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if res.RequeueAfter == users.Poll {
+			return
+		}
+	}
+	s.t.Fatalf("it does not come to rest: %s", s.user().Status.Activity)
+}
+
+// with lists the servers that have the user.
+func (s *accountStage) with() []string {
+	var out []string
+	for pod := range s.servers {
+		if s.userOf(pod, "app") != nil {
+			out = append(out, pod)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestARedisUserIsOnAllServersAndGoesFromThem(t *testing.T) {
+	s := newAccountStage(t)
+	s.rest()
+	if got := s.with(); len(got) != 6 {
+		t.Fatalf("only %v have it: %s", got, s.user().Status.Activity)
+	}
+	data := s.secret(s.user().Status.SecretName).Data
+	if string(data["username"]) != "app" || s.userOf("carts-0-0", "app").Passwords[0] != redis.Hash(string(data["password"])) || !strings.Contains(string(data["uri"]), "app:") {
+		t.Errorf("the Secret says %q", data["uri"])
+	}
+	if !meta.IsStatusConditionTrue(s.user().Status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("%+v", s.user().Status)
+	}
+
+	s.userOf("carts-1-0", "app").Keys = []string{"~*"}
+	s.rest()
+	if keys := s.userOf("carts-1-0", "app").Keys; len(keys) > 0 {
+		t.Errorf("it may use %v", keys)
+	}
+
+	if err := s.api.Delete(t.Context(), s.user()); err != nil {
+		t.Fatal(err)
+	}
+	s.servers["carts-2-1"].Cut = true
+	for range 3 {
+		if _, err := s.users.Reconcile(t.Context(), s.user()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if u := s.user(); u == nil || !strings.Contains(u.Status.Activity, "carts-2-1") {
+		t.Fatalf("it does not wait for the server that still has the user: %+v", u)
+	}
+	s.pass() // The cluster does not bring it back.
+	s.servers["carts-2-1"].Cut = false
+	s.rest()
+	if got := s.with(); s.user() != nil || len(got) > 0 {
+		t.Errorf("%v still have it", got)
+	}
+}
+
+func TestANewServerGetsTheUsersOfTheOthersFromItsCluster(t *testing.T) {
+	s := newAccountStage(t)
+	s.rest()
+	if err := s.api.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "carts-1-1"}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		s.pass()
+	}
+	if got := s.with(); len(got) != 6 {
+		t.Errorf("only %v have it", got)
+	}
+	before := s.api.writes.Load()
+	for range 10 {
+		s.pass()
+	}
+	if n := s.api.writes.Load() - before; n > 1 {
+		t.Errorf("%d writes while nothing changed", n)
+	}
+}
+
+func TestAPasswordOfARedisUserFollowsItsSecret(t *testing.T) {
+	s := newAccountStage(t)
+	s.rest()
+	first := s.secret("carts-app-redis-user").Data[PasswordKey]
+	if err := s.api.Delete(t.Context(), s.secret("carts-app-redis-user-password")); err != nil {
+		t.Fatal(err)
+	}
+	s.rest()
+	second := s.secret("carts-app-redis-user").Data[PasswordKey]
+	if string(first) == string(second) || s.userOf("carts-2-0", "app").Passwords[0] != redis.Hash(string(second)) {
+		t.Errorf("%q became %q", first, second)
+	}
+}

@@ -1,0 +1,108 @@
+package redis
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+)
+
+func redisUser() *v1alpha1.RedisUser {
+	username := "app"
+	return &v1alpha1.RedisUser{ObjectMeta: metav1.ObjectMeta{Name: "carts-app"}, Spec: v1alpha1.RedisUserSpec{
+		ClusterName: "c", Username: &username,
+		Keys:     []v1alpha1.RedisKeys{{Pattern: "app:*", Access: v1alpha1.RedisReadWrite}, {Pattern: "in:*", Access: v1alpha1.RedisRead}, {Pattern: "out:*", Access: v1alpha1.RedisWrite}},
+		Channels: []v1alpha1.RedisPattern{"app:*"}, Categories: []v1alpha1.RedisCategory{"read", "write", "read"},
+		Commands: []v1alpha1.RedisCommand{"keys", "command"},
+	}}
+}
+
+func TestAnAccountMayDoWhatItsResourceAsksFor(t *testing.T) {
+	got := Account(redisUser(), "secret")
+	mark := got.Selectors
+	got.Selectors = nil
+	want := User{
+		Name: "app", On: true, Passwords: []string{Hash("secret")}, Keys: []string{"~app:*", "%R~in:*", "%W~out:*"}, Channels: []string{"&app:*"},
+		Commands: []string{
+			"-@all", "+@connection", "+@read", "+@write", "-@admin", "-@dangerous",
+			"+command", "+cluster|slots", "+cluster|shards", "+cluster|nodes", "+cluster|info", "+cluster|keyslot", "+cluster|myid", "+keys",
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	got.Selectors = mark
+	if got.MadeFor() != "carts-app" {
+		t.Errorf("it was made for %q: %v", got.MadeFor(), mark)
+	}
+}
+
+func TestWhatAServerTellsOfAnAccount(t *testing.T) {
+	want := Account(redisUser(), "secret")
+	other := redisUser()
+	other.Spec.Commands = nil
+	retold, less := want, Account(other, "secret")
+	retold.Commands = []string{"-@all", "+@hash", "+get"}
+	seven, eight := Software{v1alpha1.EngineRedis, "7.0.15"}, Software{v1alpha1.EngineValkey, "8.1.1"}
+	for name, tc := range map[string]struct {
+		have     User
+		software Software
+		is       bool
+	}{
+		"as it was set":                  {want, eight, true},
+		"in other words, by an old one":  {retold, seven, true},
+		"in other words, by a newer one": {retold, eight, false},
+		"what was asked for before":      {less, seven, false},
+		"another password":               {Account(redisUser(), "other"), seven, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.have.IsAccount(want, tc.software); got != tc.is {
+				t.Errorf("%t", got)
+			}
+		})
+	}
+}
+
+func TestServersHaveTheAccountsOfTheOthers(t *testing.T) {
+	app := Account(redisUser(), "secret")
+	claims := map[string]AccountClaim{"carts-app": {"app", true}}
+	for name, tc := range map[string]struct {
+		accounts map[string]AccountClaim
+		has      []string
+		spoil    func(*fixture)
+		want     string
+	}{
+		"all have it":                      {claims, []string{"c-0-0", "c-0-1", "c-1-0", "c-1-1", "c-2-0", "c-2-1"}, nil, ""},
+		"one lacks it":                     {claims, []string{"c-0-0", "c-0-1", "c-1-0", "c-1-1", "c-2-0"}, nil, "set users app of c-2-1"},
+		"one lacks it, another is away":    {claims, []string{"c-0-0", "c-0-1", "c-1-0", "c-1-1"}, func(f *fixture) { f.pod("c-2-0").Node = nil }, "set users app of c-2-1"},
+		"none has it":                      {claims, nil, nil, ""},
+		"the resource is being deleted":    {map[string]AccountClaim{"carts-app": {"app", false}}, []string{"c-0-0"}, nil, ""},
+		"the resource is gone":             {map[string]AccountClaim{}, []string{"c-0-0"}, nil, "delete users app of c-0-0"},
+		"a resource of another user":       {map[string]AccountClaim{"carts-app": {"web", true}}, []string{"c-0-0"}, nil, "delete users app of c-0-0"},
+		"nobody knows about resources":     {nil, []string{"c-0-0"}, nil, ""},
+		"a user without a mark":            {map[string]AccountClaim{}, nil, func(f *fixture) { n := f.pod("c-0-0").Node; n.Users = append(n.Users, User{Name: "theirs"}) }, ""},
+		"a user of the name without marks": {claims, []string{"c-0-1", "c-1-0", "c-1-1", "c-2-0", "c-2-1"}, func(f *fixture) { n := f.pod("c-0-0").Node; n.Users = append(n.Users, User{Name: "app"}) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := guarded()
+			f.Accounts = tc.accounts
+			for _, pod := range tc.has {
+				n := f.pod(pod).Node
+				n.Users = append(n.Users, app)
+			}
+			if tc.spoil != nil {
+				tc.spoil(f)
+			}
+			got := ""
+			if s := Next(f.State).Step; s != nil {
+				got = s.String()
+			}
+			if got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}

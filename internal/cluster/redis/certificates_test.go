@@ -1,0 +1,58 @@
+package redis
+
+import "testing"
+
+func TestServersReadTheirCertificateAnewUntilTheyShowIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil func(*fixture)
+		want  string
+	}{
+		"all show it":                     {func(*fixture) {}, ""},
+		"one shows another":               {func(f *fixture) { f.pod("c-1-1").Node.Certificate = "old" }, "reload the certificates of c-1-1"},
+		"nobody knows which is the right": {func(f *fixture) { f.Spec.Certificate = "" }, ""},
+		"while a server is away": {
+			func(f *fixture) { f.pod("c-1-1").Node.Certificate = "old"; f.pod("c-0-1").Node = nil }, "",
+		},
+		"after those that are outdated": {
+			func(f *fixture) { f.pod("c-1-1").Node.Certificate = "old"; f.pod("c-0-1").Outdated = true }, "restart c-0-1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := guarded()
+			f.Spec.Certificate = "new"
+			for i := range f.Pods {
+				f.Pods[i].Node.Certificate = "new"
+			}
+			tc.spoil(f)
+			got := ""
+			if s := Next(f.State).Step; s != nil {
+				got = s.String()
+			}
+			if got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAPodIsRestartedForOtherAuthoritiesOnlyWhereNothingProvesThem(t *testing.T) {
+	b := Builder{CertificateSum: "ca2-leaf2"}
+	for name, tc := range map[string]struct {
+		started string
+		proven  bool
+		want    bool
+	}{
+		"the same":                       {"ca2-leaf2", false, false},
+		"another certificate":            {"ca2-leaf1", false, false},
+		"other authorities":              {"ca1-leaf2", false, true},
+		"other authorities that show":    {"ca1-leaf1", true, false},
+		"what an earlier version noted":  {"0123456789abcdef", false, true},
+		"and with authorities that show": {"0123456789abcdef", true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := b.Stale(map[string]string{AnnotationCertificates: tc.started}, tc.proven); got != tc.want {
+				t.Errorf("%t", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,90 @@
+package redis
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// placed is a settled cluster whose first copies are on nodes a, b, c and whose second ones are on b, c, a, for an hour.
+func placed() *fixture {
+	f := formed()
+	for i := range f.Pods {
+		p := &f.Pods[i]
+		p.NodeName, p.Since = string("abc"[(p.Shard+p.Ordinal)%3]), now.Add(-time.Hour)
+	}
+	return f
+}
+
+// cordon empties nodes.
+func (f *fixture) cordon(nodes ...string) {
+	for i := range f.Pods {
+		for _, n := range nodes {
+			if f.Pods[i].NodeName == n {
+				f.Pods[i].Cordoned = fmt.Sprintf("is on node %s, which is cordoned", n)
+			}
+		}
+	}
+}
+
+// handOver makes the second copy of a shard its primary.
+func (f *fixture) handOver(shard int) {
+	was, is := id(fmt.Sprintf("c-%d-0", shard)), id(fmt.Sprintf("c-%d-1", shard))
+	f.views(was, func(p *Peer) { p.Replica, p.PrimaryID, p.Slots = true, is, nil })
+	f.views(is, func(p *Peer) { p.Replica, p.PrimaryID, p.Slots, p.Epoch = false, "", Share(shard, f.Spec.Shards), 3000 })
+	f.pod(fmt.Sprintf("c-%d-0", shard)).Node.LinkUp, f.pod(fmt.Sprintf("c-%d-1", shard)).Node.LinkUp = true, false
+}
+
+func TestPlacement(t *testing.T) {
+	tests := map[string]row{
+		"primaries that are divided among the nodes stay": {state: placed()},
+		"the pod of a primary on a node that is cordoned stays until its shard is handed over": {
+			state: placed(), spoil: func(f *fixture) { f.cordon("b") }, step: Guard{Protect: []int{1}}, message: "c-1-0 hands its shard over first",
+		},
+		"the shard is handed over": {
+			state: placed(), spoil: func(f *fixture) { f.cordon("b"); f.Sets[1].Guarded = true },
+			step: Failover{1, "c-1-0", "c-1-1"}, message: "c-1-0 is on node b, which is cordoned; c-1-1 has all of its data",
+		},
+		"it is, though another pod of that node is gone already": {
+			state: placed(), spoil: func(f *fixture) {
+				f.cordon("b")
+				f.Sets[1].Guarded, f.pod("c-0-1").Node, f.pod("c-0-1").Ready = true, nil, false
+			},
+			step: Failover{1, "c-1-0", "c-1-1"},
+		},
+		"then its pod may go": {
+			state: placed(), spoil: func(f *fixture) { f.cordon("b"); f.Sets[1].Guarded = true; f.handOver(1) },
+			step: Guard{Release: []int{1}},
+		},
+		"where every node is cordoned, all stays as it is": {state: placed(), spoil: func(f *fixture) { f.cordon("a", "b", "c") }},
+		"a replica that is not in sync is handed nothing": {
+			state: placed(), spoil: func(f *fixture) { f.cordon("b"); f.Sets[1].Guarded = true; f.unlink("c-1-1") }, reason: ReasonSync,
+		},
+		"nothing is handed over while slots are on their way": {
+			state: placed(), spoil: func(f *fixture) {
+				f.cordon("b")
+				f.Sets[1].Guarded = true
+				f.open("c-0-0", Slots{{7, 8}}, "c-2-0", false)
+			},
+			step: MoveSlots{For: moveFor, Moves: []SlotMove{(*fixture).moveOf(placed(), "c-0-0", "c-2-0", Slots{{7, 8}})}},
+		},
+		"of a node with two primaries more than another, one moves": {
+			state: placed(), spoil: func(f *fixture) { f.handOver(0) }, // b has those of 0 and 1 now, and a has none.
+			step: Failover{0, "c-0-1", "c-0-0"}, message: "node b has 2 primaries and node a has 0; c-0-0 has all data of c-0-1",
+		},
+		"but not to a node that is being emptied": {
+			state: placed(), spoil: func(f *fixture) { f.handOver(0); f.cordon("a") },
+		},
+		"nor within a minute after a pod came back": {
+			state: placed(), spoil: func(f *fixture) { f.handOver(0); f.pod("c-0-0").Since = now.Add(-59 * time.Second) },
+		},
+		"one primary more is no reason": {
+			state: placed(), spoil: func(f *fixture) {
+				f.pod("c-2-0").NodeName, f.pod("c-2-1").NodeName, f.pod("c-1-1").NodeName = "a", "b", "a" // a has two, b one.
+			},
+		},
+	}
+	for name, r := range tests {
+		t.Run(name, r.check)
+	}
+}
