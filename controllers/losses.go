@@ -11,9 +11,10 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
-// That a node or a volume is gone is asked of the API server itself, and only while a member is in trouble. An installation that
+// That a node or a volume is gone is asked of the API server itself, and only while a pod is in trouble. An installation that
 // may not read them at all has to be told of a lost disk by deleting its claim.
 // +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get
 
@@ -128,4 +129,22 @@ func localTo(volume *corev1.PersistentVolume) []string {
 		hosts = append(hosts, term.MatchExpressions[i].Values...)
 	}
 	return hosts
+}
+
+// findLostDisks looks for the proof that volumes are gone for good, for the pods that do not run.
+func (k *RedisKind) findLostDisks(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
+	for i := range s.Claims {
+		c := &s.Claims[i]
+		down := slices.ContainsFunc(s.Pods, func(p redis.Pod) bool {
+			return p.Shard == c.Shard && p.Ordinal == c.Ordinal && (!p.Ready || p.Deleting)
+		})
+		if !down {
+			continue
+		}
+		var err error
+		if c.Lost, err = k.volumeLost(ctx, o, c.Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -39,6 +39,11 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.scaleShards(ctx, o, s)
 	case redis.DeleteClaim:
 		return k.deleteClaim(ctx, o, s)
+	case redis.ReplaceDisk:
+		if err := k.deleteClaim(ctx, o, s.Claim); err != nil {
+			return err
+		}
+		return k.deletePods(ctx, o, []redis.PodRef{s.Pod})
 	case redis.Configure:
 		return k.configure(ctx, o, s)
 	case redis.ServerStep:

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/test/e2e/load/ledger"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -25,24 +27,60 @@ func TestEtcdOutlivesItsNodes(t *testing.T) {
 		})).
 		Assess("the node of the leader is drained", step(func(ctx context.Context, t *testing.T, s *scope) {
 			node := leaderOf(ctx, t, s, c).Spec.NodeName
-			summary := underLoad(ctx, t, s, c, "node of the leader drained", func() {
-				_, drained := s.Run(ctx, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data",
-					"--pod-selector=app.kubernetes.io/instance="+c.Name, "--timeout=2m")
-				_, err := s.Run(ctx, "uncordon", node)
-				must(t, errors.Join(drained, err))
-			})
+			summary := underLoad(ctx, t, s, c, "node of the leader drained", func() { drain(ctx, t, s, c, node) })
 			nothingLost(t, summary)
 			noErrors(t, summary)
 		})).
-		Assess("a node is lost for good", step(func(ctx context.Context, t *testing.T, s *scope) { loseNode(ctx, t, s, c) }))
+		Assess("a node is lost for good", step(func(ctx context.Context, t *testing.T, s *scope) {
+			victim := onWorker(ctx, t, s, c)
+			was := memberID(refresh(ctx, t, s, c), podOrdinal(victim))
+			summary := loseNode(ctx, t, s, c, victim, func(c *v1alpha1.EtcdCluster) bool { return memberID(c, podOrdinal(victim)) != was })
+			nothingLost(t, summary)
+		}))
 	suite.Test(t, feature.Feature())
 }
 
-// loseNode stops a node that runs a member and nothing that the test or Kubernetes depend on, and sees the member replaced.
-func loseNode(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster) {
+// TestRedisOutlivesItsNodes drains the node of a primary, and then loses a node for good, with the volumes that are local to it.
+func TestRedisOutlivesItsNodes(t *testing.T) {
+	var c *v1alpha1.RedisCluster
+	feature := features.New("nodes").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			c = s.redisOf(t, "harbour", 1)
+			createReady(ctx, t, s, c)
+		})).
+		Assess("the node of a primary is drained", step(func(ctx context.Context, t *testing.T, s *scope) {
+			node := primaryOf(ctx, t, s, c, 0).Spec.NodeName
+			summary := underLoad(ctx, t, s, c, "node of a primary drained", func() { drain(ctx, t, s, c, node) })
+			nothingLost(t, summary)
+			noErrors(t, summary)
+			if n := s.events(ctx, t, string(redis.ReasonFailover)); n == 0 {
+				t.Error("no shard was handed over before its primary was asked to go")
+			}
+		})).
+		Assess("a node is lost for good", step(func(ctx context.Context, t *testing.T, s *scope) {
+			victim := onWorker(ctx, t, s, c)
+			summary := loseNode(ctx, t, s, c, victim, func(*v1alpha1.RedisCluster) bool {
+				now := &corev1.Pod{}
+				err := s.Get(ctx, client.ObjectKeyFromObject(&victim), now)
+				return err == nil && now.UID != victim.UID && now.Spec.NodeName != "" && now.Spec.NodeName != victim.Spec.NodeName
+			})
+			boundedLoss(t, summary.Lost)
+		}))
+	suite.Test(t, feature.Feature())
+}
+
+// drain empties a node of the pods of a cluster, and lets others in again.
+func drain[O target](ctx context.Context, t *testing.T, s *scope, o O, node string) {
 	t.Helper()
-	victim := onWorker(ctx, t, s, c)
-	was := memberID(refresh(ctx, t, s, c), podOrdinal(victim))
+	_, drained := s.Run(ctx, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data",
+		"--pod-selector=app.kubernetes.io/instance="+o.GetName(), "--timeout=2m")
+	_, err := s.Run(ctx, "uncordon", node)
+	must(t, errors.Join(drained, err))
+}
+
+// loseNode stops the node of a pod, which runs nothing that the test or Kubernetes depend on, and sees the pod replaced.
+func loseNode[O target](ctx context.Context, t *testing.T, s *scope, c O, victim corev1.Pod, replaced func(O) bool) ledger.Summary {
+	t.Helper()
 	defer func() {
 		ctx := context.WithoutCancel(ctx)
 		must(t, s.StartNode(ctx, victim.Spec.NodeName))
@@ -53,17 +91,15 @@ func loseNode(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdClust
 	load := startLoad(ctx, t, s, c)
 	must(t, s.StopNode(ctx, victim.Spec.NodeName))
 	began := time.Now()
-	must(t, harness.Until(ctx, s.Cluster, c, "another member", 3*time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
-		return memberID(c, podOrdinal(victim)) != was, c.Status.Activity
-	}))
+	must(t, harness.Until(ctx, s.Cluster, c, victim.Name+" elsewhere", 3*time.Minute, func(c O) (bool, string) { return replaced(c), conditionText(c, v1alpha1.ConditionReconciling) }))
 	waitReady(ctx, t, s, c)
 	whole := time.Since(began)
 	_, err := load.WaitAcked(ctx, 50, time.Minute)
 	must(t, err)
-	nothingLost(t, stopLoad(ctx, t, load, "node of %s lost: whole again after %.1f s; ", victim.Name, whole.Seconds()))
 	if whole > wholeAgain {
-		t.Errorf("it took %s to replace the member", whole.Round(time.Second))
+		t.Errorf("it took %s to replace the pod", whole.Round(time.Second))
 	}
+	return stopLoad(ctx, t, load, "node of %s lost: whole again after %.1f s; ", victim.Name, whole.Seconds())
 }
 
 // vacate moves what Kubernetes and the test depend on to other nodes, and waits until it runs there.
@@ -85,15 +121,15 @@ func vacate(ctx context.Context, t *testing.T, s *scope, node string) {
 	}
 }
 
-// onWorker is the pod of a member on a node without the API server.
-func onWorker(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster) corev1.Pod {
+// onWorker is a pod on a node without the API server.
+func onWorker[O target](ctx context.Context, t *testing.T, s *scope, c O) corev1.Pod {
 	t.Helper()
 	for _, p := range s.pods(ctx, t, c) {
 		if p.Spec.NodeName != harness.ControlPlane {
 			return p
 		}
 	}
-	t.Fatal("all members are on the node of the API server")
+	t.Fatal("all pods are on the node of the API server")
 	return corev1.Pod{}
 }
 

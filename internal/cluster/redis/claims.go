@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/quorate/quorate/internal/cluster"
@@ -71,4 +72,42 @@ func discardClaims(v *view) (cluster.Plan, bool) {
 // leaves tells whether a pod that no StatefulSet has room for exists yet.
 func (v *view) leaves(shard, ordinal int) bool {
 	return slices.ContainsFunc(v.leavers, func(p Pod) bool { return p.Shard == shard && p.Ordinal == ordinal })
+}
+
+// ReplaceDisk deletes the claim of a volume that cannot come back, and the pod that waits for it: another pod gets a new volume.
+type ReplaceDisk struct {
+	Claim DeleteClaim
+	Pod   PodRef
+}
+
+// ReasonReplaceDisk is the reason of ReplaceDisk.
+const ReasonReplaceDisk = "ReplacingDisk"
+
+// Reason names the step.
+func (ReplaceDisk) Reason() string { return ReasonReplaceDisk }
+
+// Repairs marks the step.
+func (ReplaceDisk) Repairs() {}
+
+func (s ReplaceDisk) String() string { return fmt.Sprintf("give pod %s a new disk", s.Pod.Name) }
+
+// replaceDisks gives new disks to pods whose own are proven to be lost. Where nobody else has the data of the shard, they stay: the
+// one who said that a node is gone for good may have been wrong.
+func replaceDisks(v *view) (cluster.Plan, bool) {
+	for _, c := range v.Claims {
+		if c.Lost == "" || c.Shard >= len(v.shards) {
+			continue
+		}
+		i := slices.IndexFunc(v.shards[c.Shard], func(p *Pod) bool { return p.Ordinal == c.Ordinal && p.Node == nil })
+		if i < 0 {
+			continue
+		}
+		p, head := v.shards[c.Shard][i], v.head(c.Shard)
+		if head == nil {
+			return cluster.Wait(ReasonReplaceDisk, later, "pod %s has lost its disk (%s), and no primary of its shard is known to have the data", p.Name, c.Lost)
+		}
+		return cluster.Do(ReplaceDisk{DeleteClaim{c.Name, c.UID, c.ResourceVersion}, p.ref()},
+			"pod %s has lost its disk (%s); %s has the data of its shard", p.Name, c.Lost, head.Name)
+	}
+	return cluster.Pass()
 }

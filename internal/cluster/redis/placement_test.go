@@ -88,3 +88,35 @@ func TestPlacement(t *testing.T) {
 		t.Run(name, r.check)
 	}
 }
+
+func TestReplaceDisks(t *testing.T) {
+	lost := func(f *fixture, name string) {
+		p := f.pod(name)
+		p.Node, p.Ready = nil, false
+		f.Claims = append(f.Claims, Claim{
+			Name: "data-" + name, UID: "claim", ResourceVersion: "7", Shard: p.Shard, Ordinal: p.Ordinal, Lost: "volume v is on node b, which is gone",
+		})
+	}
+	replaced := func(name string) ReplaceDisk {
+		return ReplaceDisk{DeleteClaim{"data-" + name, "claim", "7"}, PodRef{name, "uid-" + name}}
+	}
+	tests := map[string]row{
+		"a replica whose disk is lost gets another one": {
+			state: formed(), spoil: func(f *fixture) { lost(f, "c-1-1") }, step: replaced("c-1-1"),
+			message: "pod c-1-1 has lost its disk (volume v is on node b, which is gone); c-1-0 has the data of its shard",
+		},
+		"so does a former primary": {
+			state: formed(), spoil: func(f *fixture) { f.handOver(1); lost(f, "c-1-0") }, step: replaced("c-1-0"),
+		},
+		"but not before another one was elected": {
+			state: formed(), spoil: func(f *fixture) { lost(f, "c-1-0") }, reason: ReasonReplaceDisk,
+			message: "no primary of its shard is known to have the data",
+		},
+		"a pod that runs is not asked for its disk": {
+			state: formed(), spoil: func(f *fixture) { f.Claims = []Claim{{Name: "data-c-1-1", Shard: 1, Ordinal: 1, Lost: "?"}} },
+		},
+	}
+	for name, r := range tests {
+		t.Run(name, r.check)
+	}
+}

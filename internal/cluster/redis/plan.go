@@ -77,6 +77,7 @@ func Next(s State) cluster.Plan {
 		configure,
 		shrink,
 		refuseCanary,
+		replaceDisks,
 		waitForAll,
 		handOutPasswords,
 		settleClaims,

@@ -79,6 +79,8 @@ type simPod struct {
 	server  *redisfake.Server
 	backAt  time.Time
 	started time.Time
+	// homeless says that its volume cannot come back.
+	homeless bool
 	// restart says that only the process is down, so that it comes back at the same address.
 	restart bool
 	cutTill time.Time
@@ -322,6 +324,10 @@ func (s *simulation) revive(p *simPod) {
 	if p.server != nil && now.After(p.cutTill) {
 		p.server.Cut = false
 	}
+	if p.stuck == lostVolume && s.unhoused(p) == "" {
+		s.log("a human gives %s another volume", p.name)
+		s.delete(p, true, 30)
+	}
 	if p.backAt.IsZero() || now.Before(p.backAt) || (!p.exists && p.ordinal >= s.sets[p.shard].Replicas) {
 		return
 	}
@@ -338,6 +344,9 @@ func (s *simulation) revive(p *simPod) {
 	p.uid = fmt.Sprint(s.uids)
 	p.template = s.template()
 	if p.stuck = s.hold(p); p.stuck != "" {
+		return
+	}
+	if p.stuck = s.unhoused(p); p.stuck != "" {
 		return
 	}
 	if addr := s.address(); p.server == nil {
@@ -443,6 +452,20 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 	}
 	p.exists, p.restart, p.stuck, p.backAt = false, false, "", s.soon(ticks)
 }
+
+// unhoused says why a pod whose volume cannot come back does not start. A human gives it another one where nobody else has the data.
+func (s *simulation) unhoused(p *simPod) string {
+	others := slices.ContainsFunc(s.present(), func(o *simPod) bool {
+		return o != p && o.shard == p.shard && o.server != nil && len(o.server.Data) > 0
+	})
+	if p.homeless = p.homeless && others; !p.homeless {
+		return ""
+	}
+	return lostVolume
+}
+
+// lostVolume is why a pod cannot start whose volume cannot come back.
+const lostVolume = "the volume is on a node that is gone"
 
 // strike is what a fault does to a pod. What its server had not on disk is written off, which is for no step to do.
 func (s *simulation) strike(p *simPod, loseDisk bool, ticks int) {
@@ -595,6 +618,7 @@ func (s *simulation) fault() {
 	case 5:
 		if s.rnd.IntN(3) == 0 {
 			s.log("fault: pod %s and its disk are lost", p.name)
+			p.homeless = s.spec.Persistent && s.rnd.IntN(2) == 0
 			s.strike(p, true, 30)
 		}
 	case 6:
@@ -717,6 +741,9 @@ func (s *simulation) observe() redis.State {
 	for _, p := range s.pods {
 		if p.server != nil && s.spec.Persistent {
 			state.Claims = append(state.Claims, redis.Claim{Name: "data-" + p.name, UID: p.server.ID, Shard: p.shard, Ordinal: p.ordinal})
+		}
+		if p.homeless {
+			state.Claims = append(state.Claims, redis.Claim{Name: "data-" + p.name, UID: p.uid, Shard: p.shard, Ordinal: p.ordinal, Lost: lostVolume})
 		}
 		if !p.exists {
 			continue
@@ -921,6 +948,14 @@ func (s *simulation) act(step cluster.Step) {
 		return
 	case redis.DeleteClaim:
 		s.discard(st)
+		return
+	case redis.ReplaceDisk:
+		p := s.pod(st.Pod.Name)
+		if p.server != nil || !p.homeless {
+			s.fail("%s: it has one", st)
+		}
+		p.homeless = false
+		s.delete(p, true, 30)
 		return
 	case redis.CloseSlots:
 		s.logError(st.Run(context.Background(), &mortal{s, s.pod(st.Pod).server}))

@@ -85,6 +85,8 @@ type Claim struct {
 	Shard, Ordinal int
 	// Leaving says that the claim is being deleted, or will be with the StatefulSet of an earlier cluster.
 	Leaving bool
+	// Lost says in words why its volume cannot come back, empty while it can.
+	Lost string
 }
 
 // Pod is a pod of the cluster and, where it could be read, the server in it.
