@@ -34,11 +34,8 @@ func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
 		if is == nil || (p.Step != nil && (typ == v1alpha1.ConditionReconciling || is.Reason == p.Reason)) || !newsworthy(was, is) {
 			continue
 		}
-		switch {
-		case typ == v1alpha1.ConditionReconciling && !l.told.first(after.GetUID(), is.Reason):
+		if l.told.known(after.GetUID(), is) {
 			continue
-		case typ == v1alpha1.ConditionReady && is.Status == metav1.ConditionFalse && l.told.has(after.GetUID(), is.Reason):
-			continue // It was told by the pass before, whose status the cache had not got yet.
 		}
 		l.Events.Eventf(after, nil, eventType(is), is.Reason, typ, "%s", note(is.Message))
 	}
@@ -65,10 +62,18 @@ func (t *told) first(uid types.UID, reason string) bool {
 	return !known
 }
 
-func (t *told) has(uid types.UID, reason string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.reasons[uid][reason]
+// known reports whether a condition says what was told before: what is waited for again, or, when the cache has not got the status
+// of the last pass yet, why the resource is not Ready any more.
+func (t *told) known(uid types.UID, c *metav1.Condition) bool {
+	switch {
+	case c.Type == v1alpha1.ConditionReconciling:
+		return !t.first(uid, c.Reason)
+	case c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionFalse:
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.reasons[uid][c.Reason]
+	}
+	return false
 }
 
 func (t *told) forget(uid types.UID) {

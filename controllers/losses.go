@@ -131,18 +131,19 @@ func localTo(volume *corev1.PersistentVolume) []string {
 	return hosts
 }
 
-// findLostDisks looks for the proof that volumes are gone for good, for the pods that do not run.
+// findLostDisks looks for the proof that nodes and volumes are gone for good, for the pods that do not run.
 func (k *RedisKind) findLostDisks(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
-	for i := range s.Claims {
-		c := &s.Claims[i]
-		down := slices.ContainsFunc(s.Pods, func(p redis.Pod) bool {
-			return p.Shard == c.Shard && p.Ordinal == c.Ordinal && (!p.Ready || p.Deleting)
-		})
-		if !down {
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		j := slices.IndexFunc(s.Claims, func(c redis.Claim) bool { return c.Shard == p.Shard && c.Ordinal == p.Ordinal })
+		if (p.Ready && !p.Deleting) || j < 0 {
 			continue
 		}
 		var err error
-		if c.Lost, err = k.volumeLost(ctx, o, c.Name); err != nil {
+		if p.Gone, err = k.nodeGone(ctx, p.NodeName); err != nil {
+			return err
+		}
+		if s.Claims[j].Lost, err = k.volumeLost(ctx, o, s.Claims[j].Name); err != nil {
 			return err
 		}
 	}

@@ -43,6 +43,9 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		if err := k.deleteClaim(ctx, o, s.Claim); err != nil {
 			return err
 		}
+		if s.Gone {
+			return k.deletePods(ctx, o, []redis.PodRef{s.Pod}, client.GracePeriodSeconds(0))
+		}
 		return k.deletePods(ctx, o, []redis.PodRef{s.Pod})
 	case redis.Configure:
 		return k.configure(ctx, o, s)
@@ -55,12 +58,12 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete;patch
 
 // deletePods deletes just these pods, not others that took their names meanwhile.
-func (k *RedisKind) deletePods(ctx context.Context, o *v1alpha1.RedisCluster, pods []redis.PodRef) error {
+func (k *RedisKind) deletePods(ctx context.Context, o *v1alpha1.RedisCluster, pods []redis.PodRef, how ...client.DeleteOption) error {
 	var errs []error
 	for _, p := range pods {
 		uid := types.UID(p.UID)
 		pod := &corev1.Pod{ObjectMeta: objectMeta(o, p.Name)}
-		err := k.Delete(ctx, pod, client.Preconditions{UID: &uid})
+		err := k.Delete(ctx, pod, append(how, client.Preconditions{UID: &uid})...)
 		if client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("delete pod %s: %w", p.Name, err))
 		}

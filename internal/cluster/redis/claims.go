@@ -78,6 +78,8 @@ func (v *view) leaves(shard, ordinal int) bool {
 type ReplaceDisk struct {
 	Claim DeleteClaim
 	Pod   PodRef
+	// Gone says that the pod's node is gone as well, so that nobody is left there to confirm that it has ended.
+	Gone bool
 }
 
 // ReasonReplaceDisk is the reason of ReplaceDisk.
@@ -91,6 +93,11 @@ func (ReplaceDisk) Repairs() {}
 
 func (s ReplaceDisk) String() string { return fmt.Sprintf("give pod %s a new disk", s.Pod.Name) }
 
+// lostDisk tells whether the volume of a pod cannot come back.
+func (v *view) lostDisk(p *Pod) bool {
+	return slices.ContainsFunc(v.Claims, func(c Claim) bool { return c.Lost != "" && c.Shard == p.Shard && c.Ordinal == p.Ordinal })
+}
+
 // replaceDisks gives new disks to pods whose own are proven to be lost. Where nobody else has the data of the shard, they stay: the
 // one who said that a node is gone for good may have been wrong.
 func replaceDisks(v *view) (cluster.Plan, bool) {
@@ -103,11 +110,10 @@ func replaceDisks(v *view) (cluster.Plan, bool) {
 			continue
 		}
 		p, head := v.shards[c.Shard][i], v.head(c.Shard)
-		if head == nil {
-			return cluster.Wait(ReasonReplaceDisk, later, "pod %s has lost its disk (%s), and no primary of its shard is known to have the data", p.Name, c.Lost)
+		if going := c.Leaving && p.Deleting && !p.Gone; head != nil && !going {
+			return cluster.Do(ReplaceDisk{DeleteClaim{c.Name, c.UID, c.ResourceVersion}, p.ref(), p.Gone},
+				"pod %s has lost its disk (%s); %s has the data of its shard", p.Name, c.Lost, head.Name)
 		}
-		return cluster.Do(ReplaceDisk{DeleteClaim{c.Name, c.UID, c.ResourceVersion}, p.ref()},
-			"pod %s has lost its disk (%s); %s has the data of its shard", p.Name, c.Lost, head.Name)
 	}
 	return cluster.Pass()
 }

@@ -29,33 +29,28 @@ func (g Guard) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// guard keeps voluntary evictions away from the only copy of a shard, and from a primary that can be moved out of their way. A
-// budget counts ready pods, and a pod is ready long before it has all data; one that is not ready counts by itself. What is
-// unknown changes nothing.
+// guard keeps voluntary evictions away from the only copy of a shard. A budget counts ready pods, and a pod is ready long
+// before it has all data; one that is not ready counts by itself. What is unknown changes nothing.
 func guard(v *view) (cluster.Plan, bool) {
 	var step Guard
-	why := "evictions wait while a replica that is ready does not have all data"
 	for _, set := range v.Sets {
 		if set.Shard < 0 || set.Shard >= len(v.shards) {
 			continue
 		}
 		primary := v.primary(set.Shard)
-		switch to := v.successor(primary); {
+		switch {
 		case primary == nil:
-		case !set.Guarded && to != nil:
-			why = primary.Name + " hands its shard over first"
-			step.Protect = append(step.Protect, set.Shard)
 		case !set.Guarded && primary.Node.Keys > 0 && slices.ContainsFunc(v.shards[set.Shard], primary.looksCopiedBy):
 			step.Protect = append(step.Protect, set.Shard)
-		case set.Guarded && to == nil && (primary.Node.Keys == 0 || v.copied(set.Shard, primary)):
+		case set.Guarded && (primary.Node.Keys == 0 || v.copied(set.Shard, primary)):
 			step.Release = append(step.Release, set.Shard)
 		}
 	}
 	switch {
 	case len(step.Protect) > 0:
-		return cluster.Do(step, "%s", why)
+		return cluster.Do(step, "evictions wait while a replica that is ready does not have all data")
 	case len(step.Release) > 0:
-		return cluster.Do(step, "the replicas have all data, and no primary has to go")
+		return cluster.Do(step, "the replicas have all data again")
 	}
 	return cluster.Pass()
 }

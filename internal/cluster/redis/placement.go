@@ -11,12 +11,39 @@ import (
 // comes and goes must not take its shard along each time.
 const calm = time.Minute
 
-// successor is the replica that a primary, whose pod is about to be asked to go, can hand its shard to; nil when there is none.
-func (v *view) successor(primary *Pod) *Pod {
-	if primary == nil || primary.Cordoned == "" {
-		return nil
+// handOver is what a pod does before its server is told to end, in the words of a shell: while the server owns slots and has a
+// replica that is not known to have failed, it waits for the operator to hand the shard over, for ten seconds at most. When that is
+// done, it stays for a moment to send clients on that have not noticed. The server keeps its table in the file
+// (clusterSaveConfig), and writes it whenever somebody is promoted.
+const handOver = `waited=
+for _ in $(seq 50); do
+  me=$(sed -n 's/^\([0-9a-f]*\) .*myself,master - .* connected [0-9].*/\1/p' ` + dataDir + "/" + NodesFile + `)
+  [ -n "$me" ] && grep -q " slave $me " ` + dataDir + "/" + NodesFile + ` || break
+  waited=y
+  sleep 0.2
+done
+[ -z "$waited" ] || sleep 2`
+
+// leavePod hands shards over whose primary is about to end, or is on a node that is being emptied. It comes early: others may be
+// about to end as well.
+func leavePod(v *view) (cluster.Plan, bool) {
+	for shard, pods := range v.shards {
+		i := slices.IndexFunc(pods, func(p *Pod) bool {
+			return p.Node != nil && p.ownsSlots() && p.Node.StateOK && (p.Deleting || p.Cordoned != "")
+		})
+		if i < 0 {
+			continue
+		}
+		primary, why := pods[i], pods[i].Cordoned
+		if primary.Deleting {
+			why = "is about to end"
+		}
+		best := v.bestOf(primary, func(p *Pod) bool { return !p.Deleting && p.Cordoned == "" })
+		if best != nil && v.atRest() {
+			return cluster.Do(Failover{shard, primary.Name, best.Name}, "%s %s; %s has all of its data", primary.Name, why, best.Name)
+		}
 	}
-	return v.bestOf(primary, func(p *Pod) bool { return p.Cordoned == "" })
+	return cluster.Pass()
 }
 
 // bestOf is the best replica of those that stay in the shard and that a condition holds for; nil when there is none.
@@ -28,18 +55,6 @@ func (v *view) bestOf(primary *Pod, fits func(*Pod) bool) *Pod {
 		}
 	}
 	return bestReplica(fit, primary)
-}
-
-// leaveNode hands shards over whose primary is on a node that is being emptied. The guard holds its pod there until it is done. It
-// comes early: what else is on that node may be gone already, and have nowhere to go to.
-func leaveNode(v *view) (cluster.Plan, bool) {
-	for shard := range v.shards {
-		primary := v.primary(shard)
-		if best := v.successor(primary); best != nil && primary.Node.StateOK && v.atRest() {
-			return cluster.Do(Failover{shard, primary.Name, best.Name}, "%s %s; %s has all of its data", primary.Name, primary.Cordoned, best.Name)
-		}
-	}
-	return cluster.Pass()
 }
 
 // spreadPrimaries divides primaries among the nodes: each hand-over makes the busier one of two nodes less busy, so that it ends.
@@ -63,7 +78,7 @@ func spreadPrimaries(v *view) (cluster.Plan, bool) {
 			continue
 		}
 		best := v.bestOf(primary, func(p *Pod) bool {
-			return p.Cordoned == "" && primaries[primary.NodeName]-primaries[p.NodeName] >= 2
+			return !p.Outdated && p.Cordoned == "" && primaries[primary.NodeName]-primaries[p.NodeName] >= 2
 		})
 		if best != nil {
 			return cluster.Do(Failover{shard, primary.Name, best.Name}, "node %s has %d primaries and node %s has %d; %s has all data of %s",

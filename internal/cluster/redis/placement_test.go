@@ -38,32 +38,33 @@ func (f *fixture) handOver(shard int) {
 func TestPlacement(t *testing.T) {
 	tests := map[string]row{
 		"primaries that are divided among the nodes stay": {state: placed()},
-		"the pod of a primary on a node that is cordoned stays until its shard is handed over": {
-			state: placed(), spoil: func(f *fixture) { f.cordon("b") }, step: Guard{Protect: []int{1}}, message: "c-1-0 hands its shard over first",
-		},
-		"the shard is handed over": {
-			state: placed(), spoil: func(f *fixture) { f.cordon("b"); f.Sets[1].Guarded = true },
+		"a primary on a node that is cordoned hands its shard over": {
+			state: placed(), spoil: func(f *fixture) { f.cordon("b") },
 			step: Failover{1, "c-1-0", "c-1-1"}, message: "c-1-0 is on node b, which is cordoned; c-1-1 has all of its data",
 		},
-		"it is, though another pod of that node is gone already": {
+		"so does one whose pod is being deleted, though others are gone already": {
 			state: placed(), spoil: func(f *fixture) {
-				f.cordon("b")
-				f.Sets[1].Guarded, f.pod("c-0-1").Node, f.pod("c-0-1").Ready = true, nil, false
+				f.pod("c-1-0").Deleting, f.pod("c-0-1").Node, f.pod("c-0-1").Ready = true, nil, false
 			},
+			step: Failover{1, "c-1-0", "c-1-1"}, message: "c-1-0 is about to end; c-1-1 has all of its data",
+		},
+		"even to a replica of an outdated template, which runs at least": {
+			state: placed(), spoil: func(f *fixture) { f.pod("c-1-0").Deleting, f.pod("c-1-1").Outdated = true, true },
 			step: Failover{1, "c-1-0", "c-1-1"},
 		},
-		"then its pod may go": {
-			state: placed(), spoil: func(f *fixture) { f.cordon("b"); f.Sets[1].Guarded = true; f.handOver(1) },
-			step: Guard{Release: []int{1}},
+		"but not to one that ends as well": {
+			state: placed(), spoil: func(f *fixture) { f.pod("c-1-0").Deleting, f.pod("c-1-1").Deleting = true, true }, reason: ReasonUnreachable,
+		},
+		"then there is nothing to do but to wait for its end": {
+			state: placed(), spoil: func(f *fixture) { f.handOver(1); f.pod("c-1-0").Deleting = true }, reason: ReasonUnreachable,
 		},
 		"where every node is cordoned, all stays as it is": {state: placed(), spoil: func(f *fixture) { f.cordon("a", "b", "c") }},
 		"a replica that is not in sync is handed nothing": {
-			state: placed(), spoil: func(f *fixture) { f.cordon("b"); f.Sets[1].Guarded = true; f.unlink("c-1-1") }, reason: ReasonSync,
+			state: placed(), spoil: func(f *fixture) { f.cordon("b"); f.unlink("c-1-1") }, reason: ReasonSync,
 		},
 		"nothing is handed over while slots are on their way": {
 			state: placed(), spoil: func(f *fixture) {
 				f.cordon("b")
-				f.Sets[1].Guarded = true
 				f.open("c-0-0", Slots{{7, 8}}, "c-2-0", false)
 			},
 			step: MoveSlots{For: moveFor, Moves: []SlotMove{(*fixture).moveOf(placed(), "c-0-0", "c-2-0", Slots{{7, 8}})}},
@@ -98,19 +99,39 @@ func TestReplaceDisks(t *testing.T) {
 		})
 	}
 	replaced := func(name string) ReplaceDisk {
-		return ReplaceDisk{DeleteClaim{"data-" + name, "claim", "7"}, PodRef{name, "uid-" + name}}
+		return ReplaceDisk{DeleteClaim{"data-" + name, "claim", "7"}, PodRef{name, "uid-" + name}, false}
 	}
 	tests := map[string]row{
 		"a replica whose disk is lost gets another one": {
 			state: formed(), spoil: func(f *fixture) { lost(f, "c-1-1") }, step: replaced("c-1-1"),
 			message: "pod c-1-1 has lost its disk (volume v is on node b, which is gone); c-1-0 has the data of its shard",
 		},
+		"one whose node is gone is not waited for": {
+			state: formed(), spoil: func(f *fixture) {
+				lost(f, "c-1-1")
+				f.Claims[0].Leaving, f.pod("c-1-1").Deleting, f.pod("c-1-1").Gone = true, true, true
+			},
+			step: ReplaceDisk{DeleteClaim{"data-c-1-1", "claim", "7"}, PodRef{"c-1-1", "uid-c-1-1"}, true},
+		},
+		"one that is on its way is": {
+			state: formed(), spoil: func(f *fixture) {
+				lost(f, "c-1-1")
+				f.Claims[0].Leaving, f.pod("c-1-1").Deleting = true, true
+			},
+			reason: ReasonUnreachable,
+		},
 		"so does a former primary": {
 			state: formed(), spoil: func(f *fixture) { f.handOver(1); lost(f, "c-1-0") }, step: replaced("c-1-0"),
 		},
 		"but not before another one was elected": {
-			state: formed(), spoil: func(f *fixture) { lost(f, "c-1-0") }, reason: ReasonReplaceDisk,
-			message: "no primary of its shard is known to have the data",
+			state: formed(), spoil: func(f *fixture) { lost(f, "c-1-0") }, reason: ReasonUnreachable,
+		},
+		"it is not the new settings that keep such a pod from getting well": {
+			state: formed(), spoil: func(f *fixture) {
+				outdate(f)
+				f.pod("c-1-0").Outdated, f.pod("c-1-0").Unready = false, now.Add(-time.Hour)
+				lost(f, "c-1-0")
+			}, reason: ReasonUnreachable,
 		},
 		"a pod that runs is not asked for its disk": {
 			state: formed(), spoil: func(f *fixture) { f.Claims = []Claim{{Name: "data-c-1-1", Shard: 1, Ordinal: 1, Lost: "?"}} },

@@ -301,6 +301,8 @@ func (b Builder) server() (*corev1ac.ContainerApplyConfiguration, error) {
 		WithStartupProbe(probe(1, 600)).
 		WithReadinessProbe(probe(5, 2)).
 		WithLivenessProbe(probe(10, 6)).
+		WithLifecycle(corev1ac.Lifecycle().WithPreStop(corev1ac.LifecycleHandler().WithExec(
+			corev1ac.ExecAction().WithCommand("sh", "-c", handOver)))).
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
 		WithSecurityContext(kube.ContainerSecurity()).
 		WithVolumeMounts(mount(cluster.VolumeData, dataDir, false), mount("run", runDir, false))

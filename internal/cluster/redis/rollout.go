@@ -181,7 +181,7 @@ func failOver(v *view) (cluster.Plan, bool) {
 		if primary == nil || !primary.Outdated || len(pods) == 1 {
 			continue
 		}
-		best := bestReplica(pods, primary)
+		best := bestReplica(current(pods), primary)
 		if p := v.unsaved(shard); best == nil && p != nil {
 			return waitForDisk(p)
 		}
@@ -193,12 +193,17 @@ func failOver(v *view) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
+// current are the pods that were made from the wanted template.
+func current(pods []*Pod) []*Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p *Pod) bool { return p.Outdated })
+}
+
 // bestReplica is the replica that is furthest with the data of its primary, nil when none is near enough.
 func bestReplica(pods []*Pod, primary *Pod) *Pod {
 	var best *Pod
 	for _, p := range pods {
 		self, known := primary.Node.Peer(p.Node.ID)
-		if p == primary || p.Outdated || !p.Ready || !p.Node.LinkUp || !p.Node.OnDisk || !known || !self.Replica {
+		if p == primary || !p.Ready || !p.Node.LinkUp || !p.Node.OnDisk || !known || !self.Replica {
 			continue
 		}
 		if primary.Node.Offset-p.Node.Offset <= maxLag && (best == nil || p.Node.Offset > best.Node.Offset) {

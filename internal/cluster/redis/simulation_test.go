@@ -79,6 +79,8 @@ type simPod struct {
 	server  *redisfake.Server
 	backAt  time.Time
 	started time.Time
+	// ends is when the pod ends if its server owns slots until then; zero: it was not asked to.
+	ends time.Time
 	// homeless says that its volume cannot come back.
 	homeless bool
 	// restart says that only the process is down, so that it comes back at the same address.
@@ -324,6 +326,9 @@ func (s *simulation) revive(p *simPod) {
 	if p.server != nil && now.After(p.cutTill) {
 		p.server.Cut = false
 	}
+	if !p.ends.IsZero() && (p.server == nil || !p.server.Up || !p.exists || len(p.server.Slots()) == 0 || now.After(p.ends)) {
+		s.strike(p, !s.spec.Persistent, 30)
+	}
 	if p.stuck == lostVolume && s.unhoused(p) == "" {
 		s.log("a human gives %s another volume", p.name)
 		s.delete(p, true, 30)
@@ -450,15 +455,16 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 			}
 		}
 	}
-	p.exists, p.restart, p.stuck, p.backAt = false, false, "", s.soon(ticks)
+	p.exists, p.restart, p.stuck, p.ends, p.backAt = false, false, "", time.Time{}, s.soon(ticks)
 }
 
-// unhoused says why a pod whose volume cannot come back does not start. A human gives it another one where nobody else has the data.
+// unhoused says why a pod whose volume cannot come back does not start. A human gives it another one where nobody owns the slots of
+// its shard for long.
 func (s *simulation) unhoused(p *simPod) string {
-	others := slices.ContainsFunc(s.present(), func(o *simPod) bool {
-		return o != p && o.shard == p.shard && o.server != nil && len(o.server.Data) > 0
+	owned := slices.ContainsFunc(s.present(), func(o *simPod) bool {
+		return o != p && o.shard == p.shard && o.server != nil && len(o.server.Slots()) > 0
 	})
-	if p.homeless = p.homeless && others; !p.homeless {
+	if p.homeless = p.homeless && (owned || s.net.Now().Sub(p.started) < time.Minute); !p.homeless {
 		return ""
 	}
 	return lostVolume
@@ -602,6 +608,11 @@ func (s *simulation) fault() {
 		}
 		s.log("node %q is cordoned, and no other", s.cordoned)
 	case 0, 1:
+		if s.rnd.IntN(2) == 0 && p.server != nil {
+			s.log("fault: pod %s is asked to go", p.name)
+			p.ends = s.soon(100)
+			return
+		}
 		s.log("fault: pod %s is deleted", p.name)
 		s.strike(p, ephemeral, 30)
 	case 2:
@@ -759,7 +770,7 @@ func (s *simulation) observe() redis.State {
 		}
 		pod := redis.Pod{
 			Name: p.name, UID: p.uid, Shard: p.shard, Ordinal: p.ordinal, Addr: p.server.Addr,
-			Ready: p.server.Up, Outdated: s.outdated(p), HasRun: true, Started: p.started,
+			Ready: p.server.Up, Outdated: s.outdated(p), HasRun: true, Started: p.started, Deleting: !p.ends.IsZero(),
 		}
 		pod.NodeName = p.node()
 		pod.Since = p.started.Add(-50 * time.Second) // So that what waits for a calm minute is not for quiet times alone.

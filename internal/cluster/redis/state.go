@@ -104,6 +104,8 @@ type Pod struct {
 	NodeName string
 	// Cordoned says in words why that node is being emptied, empty when it is not, or nobody can tell.
 	Cordoned string
+	// Gone says that the node is proven to be gone, so that nothing of the pod runs any more.
+	Gone bool
 	// Deleting says that the pod is on its way out.
 	Deleting bool
 	// Outdated says that the pod was made from an older template than the wanted one.

@@ -96,7 +96,7 @@ func (v *view) refuseUnwell(unwell func(p *Pod) (why string, is bool)) (cluster.
 	}
 	for i := range v.Pods {
 		p := &v.Pods[i]
-		if why, is := unwell(p); is && !p.Outdated && !p.Deleting {
+		if why, is := unwell(p); is && !p.Outdated && !p.Deleting && !v.lostDisk(p) {
 			return cluster.Refuse(ReasonCanary, "pod %s has new settings and does not get well (%s); no other pod gets them: %s", p.Name, why, v.cure())
 		}
 	}
