@@ -1,7 +1,12 @@
 package redis
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -139,5 +144,62 @@ func TestReplaceDisks(t *testing.T) {
 	}
 	for name, r := range tests {
 		t.Run(name, r.check)
+	}
+}
+
+func TestWhatAPodWaitsForBeforeItsServerEnds(t *testing.T) {
+	const (
+		primary   = "aa 10.0.0.1:6379@16379,c-0-0.c-peers,,tls-port=0 myself,master - 0 0 1 connected 0-5460\n"
+		replica   = "bb 10.0.0.2:6379@16379 slave aa 0 1700000000000 1 connected\n"
+		elsewhere = "cc 10.0.0.3:6379@16379 master - 0 1700000000000 2 connected 5461-10922\n"
+		vars      = "vars currentEpoch 3 lastVoteEpoch 0\n"
+	)
+	tests := map[string]struct {
+		table string
+		waits bool
+	}{
+		"a primary with a replica":                    {primary + replica + elsewhere + vars, true},
+		"a primary without one":                       {primary + elsewhere + vars, false},
+		"a primary whose replica failed":              {primary + strings.Replace(replica, "slave", "slave,fail", 1) + vars, false},
+		"a replica":                                   {"bb 10.0.0.2:6379@16379 myself,slave aa 0 0 1 connected\n" + strings.Replace(primary, "myself,", "", 1) + vars, false},
+		"a primary without slots":                     {strings.Replace(primary, " 0-5460", "", 1) + replica + vars, false},
+		"a primary that only awaits slots of another": {strings.Replace(primary, "0-5460", "[7-<-cc]", 1) + replica + vars, false},
+		"a server that never was in a cluster":        {"", false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), NodesFile)
+			if tc.table != "" {
+				write(t, file, tc.table)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "sh", "-c", strings.ReplaceAll(handOver, dataDir+"/"+NodesFile, file)) //nolint:gosec // It is ours.
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Run() }()
+			select {
+			case err := <-ended:
+				if tc.waits || err != nil {
+					t.Fatalf("it ended at once: %v", err)
+				}
+				return
+			case <-time.After(time.Second):
+				if !tc.waits {
+					t.Fatal("it waits for nothing")
+				}
+			}
+			write(t, file, tests["a replica"].table)
+			if err := <-ended; err != nil {
+				t.Fatalf("it does not end when the shard was handed over: %v", err)
+			}
+		})
+	}
+}
+
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
