@@ -83,6 +83,7 @@ func Next(s State) cluster.Plan {
 		introduce,
 		reacquaint,
 		waitForElection,
+		awaitMigrations,
 		promoteHeir,
 		mergeOwners,
 		closeSlots,

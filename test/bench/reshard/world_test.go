@@ -259,12 +259,16 @@ func (w *world) restore(ctx context.Context, before []redis.Slots) {
 	for ctx.Err() == nil && !slices.EqualFunc(w.slots(), before, redis.Slots.Equal) {
 		time.Sleep(50 * time.Millisecond)
 	}
+	w.rest(ctx)
+}
+
+// rest waits until no server writes its file anew: the next round would pay for it.
+func (w *world) rest(ctx context.Context) {
 	for ctx.Err() == nil && !w.calm() {
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// calm tells whether no server writes its file anew: the next round would pay for it.
 func (w *world) calm() bool {
 	return !slices.ContainsFunc(w.servers, func(s *server) bool { return s.info("aof_rewrite_in_progress") != 0 })
 }
