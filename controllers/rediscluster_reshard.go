@@ -181,8 +181,10 @@ func (k *RedisKind) withMovers(ctx context.Context, o *v1alpha1.RedisCluster, se
 		movers[i] = k.ConnectMover(connect(redis.UserMigration, s.pod, addr))
 		defer func() { _ = movers[i].Close() }() // The commands have been answered by then.
 	}
-	if err := do(movers); err != nil {
-		return errors.New(briefly(err))
+	err = do(movers)
+	var refusal cluster.Refusal
+	if err == nil || errors.As(err, &refusal) {
+		return err
 	}
-	return nil
+	return errors.New(briefly(err))
 }

@@ -380,6 +380,7 @@ func (v *view) moveOrMigrate(moves []Move, why string, args ...any) (cluster.Pla
 			m.Slots = piece(from, m.Slots)
 			migrate.Moves = append(migrate.Moves, m)
 		default:
+			m.Limit = v.keyLimit()
 			byKey.Moves = append(byKey.Moves, m)
 		}
 	}

@@ -236,17 +236,17 @@ func TestPasswordsAreReplacedInPhases(t *testing.T) {
 				f.pod("c-1-1").Node.Users, _ = old.Users("c-1-1", redis80)
 			}, "set users default, replication of c-1-1",
 		},
-		"a server does not answer":            {next, func(f *fixture) { f.pod("c-1-1").Node = nil }, ""},
-		"a pod is missing":                    {next, func(f *fixture) { f.Pods = f.Pods[:5] }, ""},
-		"all servers take the new ones":       {next, nil, "hand out the new passwords"},
-		"a replica uses the former one":       {former, func(f *fixture) { f.pod("c-1-1").Node.ReplicationPassword = Hash(ShardPassword("c", "c-1-1")) }, "set the replication password of c-1-1"},
+		"a server does not answer":      {next, func(f *fixture) { f.pod("c-1-1").Node = nil }, ""},
+		"a pod is missing":              {next, func(f *fixture) { f.Pods = f.Pods[:5] }, ""},
+		"all servers take the new ones": {next, nil, "hand out the new passwords"},
+		"a replica uses the former one": {former, func(f *fixture) { f.pod("c-1-1").Node.ReplicationPassword = Hash(ShardPassword("c", "c-1-1")) }, "set the replication password of c-1-1"},
 		"a server was lent the password that moves keys": {
 			nil, func(f *fixture) {
 				n := f.pod("c-1-0").Node
 				n.ReplicationUser, n.ReplicationPassword = UserMigration, Hash("d")
 			}, "set the replication password of c-1-0",
 		},
-		"a server was given its own back": {nil, func(f *fixture) { f.pod("c-1-0").Node.ReplicationUser = UserReplication }, ""},
+		"a server was given its own back":     {nil, func(f *fixture) { f.pod("c-1-0").Node.ReplicationUser = UserReplication }, ""},
 		"nobody may ask what a replica uses":  {nil, func(f *fixture) { f.pod("c-1-1").Node.ReplicationPassword = "" }, ""},
 		"clients have not been told yet":      {former, func(f *fixture) { f.Spec.HandedOut = false }, ""},
 		"clients have been told":              {former, nil, "leave clients the time to follow the connection Secret"},

@@ -146,7 +146,8 @@ func (w *world) form() {
 		w.b.Fatal(err)
 	}
 	for _, s := range w.servers {
-		for ctx.Err() == nil && strings.Count(s.rdb.ClusterNodes(ctx).Val(), "connected") != len(w.servers) {
+		for ctx.Err() == nil && (strings.Count(s.rdb.ClusterNodes(ctx).Val(), " connected") != len(w.servers) ||
+			!strings.Contains(s.rdb.ClusterInfo(ctx).Val(), "cluster_state:ok")) {
 			time.Sleep(50 * time.Millisecond)
 		}
 	}

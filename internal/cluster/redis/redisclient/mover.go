@@ -16,10 +16,9 @@ import (
 const (
 	// moveTimeout bounds one round trip of a Mover, in which a server may have to write out or take in a very large key.
 	moveTimeout = 2 * time.Minute
-	// silence is how long a source waits for a target that says nothing, during which it serves nobody. A target that takes in
-	// a large key says nothing either: slowest is what it is expected to manage, in bytes a second.
+	// targetSilence is how long a source waits for a target that says nothing, during which it serves nobody. A target that takes
+	// in a large key says nothing either, see redis.Slowest.
 	targetSilence = time.Second
-	slowest       = 50 << 20
 	// lanes is how many slots are set at the same time. Valkey answers only when the replicas have heard of it, too.
 	lanes = 16
 	// asked is how many commands are sent in a row that only ask for something.
@@ -144,7 +143,7 @@ func (c *Client) migrate(to redis.Address, batch []redis.Key, replace bool) []an
 	for _, key := range batch {
 		bytes += key.Bytes
 	}
-	wait := targetSilence + time.Duration(bytes)*time.Second/slowest
+	wait := targetSilence + time.Duration(bytes)*time.Second/redis.Slowest
 	args := []any{"MIGRATE", to.IP, to.Port, "", 0, wait.Milliseconds()}
 	if replace {
 		args = append(args, "REPLACE")
