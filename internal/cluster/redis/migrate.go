@@ -27,13 +27,15 @@ type Key struct {
 	Bytes int64
 }
 
-// Mover is a connection to one server as the user that moves keys. Every call is one or two round trips, whatever the number of
-// slots and keys.
+// Mover is a connection to one server as the user that moves keys. Every call but Large is one or two round trips, whatever the number
+// of slots and keys.
 type Mover interface {
 	// SetSlots sends CLUSTER SETSLOT for each of the slots. id is that of the other node, or of the owner; empty for SlotStable.
 	SetSlots(ctx context.Context, slots Slots, state SlotState, id string) error
 	// Keys returns up to limit keys of each of the slots that has any.
 	Keys(ctx context.Context, slots Slots, limit int) (map[int][]Key, error)
+	// Large returns the largest key of each of the slots that has one of more than so many bytes. It looks at all keys.
+	Large(ctx context.Context, slots Slots, bytes int64) (map[int]Key, error)
 	// Send moves keys to the server at the address, those of one batch by one MIGRATE, which holds up both servers as long as it
 	// takes. Every batch is of one slot. With replace, keys that are there already are overwritten; without it they stay where they
 	// are, and Send returns them.
@@ -51,9 +53,6 @@ const (
 	// source wait: some milliseconds. A larger key goes alone.
 	batchBytes = 256 << 10
 	sendBytes  = 2 << 20
-	// slotsInHand is of how many slots all keys are looked at at once, and allKeys is more than a slot has.
-	slotsInHand = 8
-	allKeys     = 1 << 30
 	// certain is for how long it is believed that a slot is empty. What was not written to the source by then never is, unless
 	// its slots were taken over by somebody else, which takes longer.
 	certain = 500 * time.Millisecond
@@ -133,23 +132,14 @@ func (m SlotMove) light(ctx context.Context, source Mover, slots Slots, largest 
 	if m.Limit == 0 {
 		return slots, nil
 	}
-	for left := slots; len(left) > 0; {
-		some := left.First(slotsInHand)
-		left = left.Minus(some)
-		found, err := source.Keys(ctx, some, allKeys)
-		if err != nil {
-			return nil, err
-		}
-		for slot, keys := range found {
-			for _, key := range keys {
-				if key.Bytes <= m.Limit {
-					continue
-				}
-				slots = slots.Minus(Slots{{slot, slot}})
-				if key.Bytes > largest.Bytes {
-					*largest = tooLarge{key, slot}
-				}
-			}
+	found, err := source.Large(ctx, slots, m.Limit)
+	if err != nil {
+		return nil, err
+	}
+	for slot, key := range found {
+		slots = slots.Minus(Slots{{slot, slot}})
+		if key.Bytes > largest.Bytes {
+			*largest = tooLarge{key, slot}
 		}
 	}
 	return slots, nil
@@ -159,7 +149,7 @@ func (m SlotMove) refuse(largest tooLarge) error {
 	return cluster.Refusal{Reason: ReasonKeyTooLarge, Message: fmt.Sprintf(
 		"a key of slot %d on %s takes %d MiB, and to move it would hold up two servers for about %s, so that the others take them for dead: "+
 			"delete or divide it, or set spec.config.nodeTimeout to %s or more until the slots have moved",
-		largest.slot, m.From, largest.Bytes>>20, (heldUp(largest.Bytes)).Round(time.Second), (2 * heldUp(largest.Bytes)).Round(time.Second)+time.Second)}
+		largest.slot, m.From, largest.Bytes>>20, heldUp(largest.Bytes).Round(time.Second), (2 * heldUp(largest.Bytes)).Round(time.Second)+time.Second)}
 }
 
 // heldUp is for how long a server may do nothing else than move so many bytes.

@@ -25,7 +25,7 @@ func BenchmarkBigKey(b *testing.B) {
 			if w.migratesSlots() {
 				engines = append(engines, mover{"MIGRATESLOTS", byThemselves})
 			}
-			for _, size := range []int{8 << 20, 32 << 20, 200 << 20} {
+			for _, size := range []int{8 << 20, 32 << 20, min(200, *mib/4) << 20} {
 				for _, field := range []int{16, 1000} {
 					for _, m := range engines {
 						w.moveBig(m, size, field)

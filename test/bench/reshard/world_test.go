@@ -257,7 +257,7 @@ func (w *world) restore(ctx context.Context, before []redis.Slots) {
 			w.b.Fatal(err)
 		}
 	}
-	for ctx.Err() == nil && !slices.EqualFunc(w.slots(), before, redis.Slots.Equal) {
+	for ctx.Err() == nil && !(w.agreed() && slices.EqualFunc(w.slots(), before, redis.Slots.Equal)) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	w.rest(ctx)
@@ -274,22 +274,41 @@ func (w *world) calm() bool {
 	return !slices.ContainsFunc(w.servers, func(s *server) bool { return s.info("aof_rewrite_in_progress") != 0 })
 }
 
-// slots are those that each server owns, in the eyes of the first one that does not agree with the others, if there is one.
+// slots are those that each server says it owns.
 func (w *world) slots() []redis.Slots {
 	w.b.Helper()
 	out := make([]redis.Slots, len(w.servers))
 	for i, s := range w.servers {
-		peers, err := redis.ParseNodes(s.rdb.ClusterNodes(w.b.Context()).Val())
-		if err != nil {
-			w.b.Fatal(err)
-		}
-		for _, p := range peers {
+		for _, p := range w.table(s) {
 			if p.Myself {
 				out[i] = p.Slots
 			}
 		}
 	}
 	return out
+}
+
+// agreed tells whether all servers think the same of who owns what: redis-cli does nothing before they do.
+func (w *world) agreed() bool {
+	w.b.Helper()
+	own := w.slots()
+	for _, s := range w.servers {
+		for _, p := range w.table(s) {
+			if i := slices.IndexFunc(w.servers, func(o *server) bool { return o.id == p.ID }); !p.Slots.Equal(own[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (w *world) table(s *server) []redis.Peer {
+	w.b.Helper()
+	peers, err := redis.ParseNodes(s.rdb.ClusterNodes(w.b.Context()).Val())
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	return peers
 }
 
 func (w *world) migratesSlots() bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,8 @@ const (
 	lanes = 16
 	// asked is how many commands are sent in a row that only ask for something.
 	asked = 2000
+	// inHand is of how many slots all keys are held in memory.
+	inHand = 8
 )
 
 var _ redis.Mover = (*Client)(nil)
@@ -92,6 +95,27 @@ func (c *Client) Keys(ctx context.Context, slots redis.Slots, limit int) (map[in
 			return nil, err
 		}
 		all = all[n:]
+	}
+	return out, nil
+}
+
+// Large looks at all keys of some of the slots at a time.
+func (c *Client) Large(ctx context.Context, slots redis.Slots, bytes int64) (map[int]redis.Key, error) {
+	out := map[int]redis.Key{}
+	for len(slots) > 0 {
+		some := slots.First(inHand)
+		slots = slots.Minus(some)
+		found, err := c.Keys(ctx, some, math.MaxInt32)
+		if err != nil {
+			return nil, err
+		}
+		for slot, keys := range found {
+			for _, key := range keys {
+				if key.Bytes > max(bytes, out[slot].Bytes) {
+					out[slot] = key
+				}
+			}
+		}
 	}
 	return out, nil
 }
