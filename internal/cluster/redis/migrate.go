@@ -1,7 +1,9 @@
 package redis
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,6 +36,8 @@ type Mover interface {
 	SetSlots(ctx context.Context, slots Slots, state SlotState, id string) error
 	// Keys returns up to limit keys of each of the slots that has any.
 	Keys(ctx context.Context, slots Slots, limit int) (map[int][]Key, error)
+	// Process is Node.Process of the server that answers now.
+	Process(ctx context.Context) (string, error)
 	// Large returns the largest key of each of the slots that has one of more than so many bytes. It looks at all keys.
 	Large(ctx context.Context, slots Slots, bytes int64) (map[int]Key, error)
 	// Send moves keys to the server at the address, those of one batch by one MIGRATE, which holds up both servers as long as it
@@ -71,6 +75,8 @@ type SlotMove struct {
 	FromID, ToID string
 	ToAddr       Address
 	Slots        Slots
+	// Process of the source. Another one may have started without data, and what it does not have has not moved.
+	Process string
 	// Limit is how large a key may be, in bytes; 0: none. See view.keyLimit.
 	Limit int64
 }
@@ -94,8 +100,15 @@ func (m SlotMove) Run(ctx context.Context, source, target Mover, more func() boo
 	for left := m.Slots; len(left) > 0 && more(); {
 		open := left.First(openSlots)
 		left = left.Minus(open)
-		if open, err = m.light(ctx, source, open, &largest); err != nil {
+		keys, err := source.Keys(ctx, open, keysPerSlot)
+		if err == nil {
+			open, err = m.light(ctx, source, open, keys, &largest)
+		}
+		if err != nil {
 			return done, fmt.Errorf("pod %s: %w", m.From, err)
+		}
+		if len(open) == 0 {
+			continue
 		}
 		if err := target.SetSlots(ctx, open, SlotImporting, m.FromID); err != nil {
 			return done, fmt.Errorf("pod %s: %w", m.To, err)
@@ -103,7 +116,7 @@ func (m SlotMove) Run(ctx context.Context, source, target Mover, more func() boo
 		if err := source.SetSlots(ctx, open, SlotMigrating, m.ToID); err != nil {
 			return done, fmt.Errorf("pod %s: %w", m.From, err)
 		}
-		if err := m.empty(ctx, source, open, &done); err != nil {
+		if err := m.empty(ctx, source, open, keys, &done); err != nil {
 			return done, fmt.Errorf("pod %s: %w", m.From, err)
 		}
 		if err := target.SetSlots(ctx, open, SlotOwner, m.ToID); err != nil {
@@ -126,18 +139,32 @@ type tooLarge struct {
 	slot int
 }
 
-// light leaves out slots with a key that is too large. It asks before any is opened: one that is cannot be closed again without
-// sending back what has moved.
-func (m SlotMove) light(ctx context.Context, source Mover, slots Slots, largest *tooLarge) (Slots, error) {
+// light leaves out slots with a key that is too large, and takes them from the keys that were found. They are asked for before any is
+// opened: one that is cannot be closed again without sending back what has moved.
+func (m SlotMove) light(ctx context.Context, source Mover, slots Slots, keys map[int][]Key, largest *tooLarge) (Slots, error) {
 	if m.Limit == 0 {
 		return slots, nil
 	}
-	found, err := source.Large(ctx, slots, m.Limit)
-	if err != nil {
-		return nil, err
+	found := map[int]Key{}
+	var more []Range
+	for slot, some := range keys {
+		if top := slices.MaxFunc(some, func(a, b Key) int { return cmp.Compare(a.Bytes, b.Bytes) }); top.Bytes > m.Limit {
+			found[slot] = top
+		}
+		if len(some) >= keysPerSlot {
+			more = append(more, Range{slot, slot})
+		}
+	}
+	if len(more) > 0 {
+		large, err := source.Large(ctx, NewSlots(more...), m.Limit)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(found, large)
 	}
 	for slot, key := range found {
 		slots = slots.Minus(Slots{{slot, slot}})
+		delete(keys, slot)
 		if key.Bytes > largest.Bytes {
 			*largest = tooLarge{key, slot}
 		}
@@ -149,7 +176,7 @@ func (m SlotMove) refuse(largest tooLarge) error {
 	return cluster.Refusal{Reason: ReasonKeyTooLarge, Message: fmt.Sprintf(
 		"a key of slot %d on %s takes %d MiB, and to move it would hold up two servers for about %s, so that the others take them for dead: "+
 			"delete or divide it, or set spec.config.nodeTimeout to %s or more until the slots have moved",
-		largest.slot, m.From, largest.Bytes>>20, heldUp(largest.Bytes).Round(time.Second), (2 * heldUp(largest.Bytes)).Round(time.Second)+time.Second)}
+		largest.slot, m.From, largest.Bytes>>20, heldUp(largest.Bytes).Round(time.Second), (2*heldUp(largest.Bytes)).Round(time.Second)+time.Second)}
 }
 
 // heldUp is for how long a server may do nothing else than move so many bytes.
@@ -161,38 +188,50 @@ func (v *view) keyLimit() int64 {
 	return int64(v.Spec.NodeTimeout.Seconds() / 2 * Slowest)
 }
 
-// empty sends keys until the slots have none.
-func (m SlotMove) empty(ctx context.Context, source Mover, slots Slots, done *Moved) error {
+// empty sends keys until the slots have none: first those that were found before the slots were opened.
+func (m SlotMove) empty(ctx context.Context, source Mover, slots Slots, keys map[int][]Key, done *Moved) error {
 	for {
+		if err := m.send(ctx, source, keys, done); err != nil {
+			return err
+		}
 		asked := time.Now()
-		keys, err := source.Keys(ctx, slots, keysPerSlot)
+		var err error
+		if keys, err = source.Keys(ctx, slots, keysPerSlot); err != nil {
+			return err
+		}
+		if len(keys) > 0 || time.Since(asked) >= certain {
+			continue
+		}
+		process, err := source.Process(ctx)
+		if err == nil && process != m.Process {
+			err = errors.New("the server was restarted")
+		}
+		return err
+	}
+}
+
+func (m SlotMove) send(ctx context.Context, source Mover, keys map[int][]Key, done *Moved) error {
+	for _, round := range rounds(keys) {
+		busy, err := source.Send(ctx, m.ToAddr, round, false)
 		if err != nil {
 			return err
 		}
-		if len(keys) == 0 && time.Since(asked) < certain {
-			return nil
-		}
-		for _, round := range rounds(keys) {
-			busy, err := source.Send(ctx, m.ToAddr, round, false)
-			if err != nil {
+		if len(busy) > 0 {
+			if _, err := source.Send(ctx, m.ToAddr, busy, true); err != nil {
 				return err
 			}
-			if len(busy) > 0 {
-				if _, err := source.Send(ctx, m.ToAddr, busy, true); err != nil {
-					return err
-				}
-			}
-			for _, batch := range round {
-				done.Keys += len(batch)
-				for _, key := range batch {
-					done.Bytes += key.Bytes
-				}
-			}
-			for _, batch := range busy {
-				done.Replaced += len(batch)
+		}
+		for _, batch := range round {
+			done.Keys += len(batch)
+			for _, key := range batch {
+				done.Bytes += key.Bytes
 			}
 		}
+		for _, batch := range busy {
+			done.Replaced += len(batch)
+		}
 	}
+	return nil
 }
 
 // rounds divides keys into batches of one slot each, and those into rounds, by their sizes.

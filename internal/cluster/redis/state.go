@@ -142,6 +142,8 @@ type Node struct {
 	ReplicationUser string
 	// Migrations of slots that the server takes part in or has, the last one first; nil: it cannot do that by itself.
 	Migrations []Migration
+	// Process tells the server's process from others that have run or will run in its place.
+	Process string
 	// Loading says that the server still reads its data from disk.
 	Loading bool
 	// StateOK says that the server thinks the cluster works (cluster_state:ok).

@@ -56,7 +56,7 @@ var replicationCommands = []string{"ping", "replconf", "psync", "sync"}
 // migrationCommands are what it takes to move a slot by hand: on the server that gives it, on the one that MIGRATE sends
 // the keys to, and to find out what became of keys that both have.
 var migrationCommands = []string{
-	"hello", "ping", "select", "asking",
+	"hello", "ping", "select", "asking", "info",
 	"cluster|getkeysinslot", "cluster|countkeysinslot", "cluster|setslot",
 	"migrate", "restore", "restore-asking",
 	"memory|usage", "object", "dump", "del", "unlink",

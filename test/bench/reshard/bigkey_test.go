@@ -89,7 +89,9 @@ func (w *world) bigMove(ctx context.Context) redis.SlotMove {
 	to := w.servers[shards]
 	for shard, slots := range w.slots() {
 		if from := w.servers[shard]; slots.Has(slot) {
-			return redis.SlotMove{From: from.name, To: to.name, FromID: from.id, ToID: to.id, ToAddr: to.addr, Slots: redis.Slots{{From: slot, To: slot}}}
+			return redis.SlotMove{
+				From: from.name, To: to.name, FromID: from.id, ToID: to.id, ToAddr: to.addr, Slots: redis.Slots{{From: slot, To: slot}}, Process: from.process(),
+			}
 		}
 	}
 	w.b.Fatal("nobody owns the slot")

@@ -249,7 +249,7 @@ func (w *world) restore(ctx context.Context, before []redis.Slots) {
 	for shard, slots := range before[:shards] {
 		to := w.servers[shard]
 		if back := slots.And(now[shards]); len(back) > 0 {
-			moves = append(moves, redis.SlotMove{From: from.name, To: to.name, FromID: from.id, ToID: to.id, ToAddr: to.addr, Slots: back})
+			moves = append(moves, redis.SlotMove{From: from.name, To: to.name, FromID: from.id, ToID: to.id, ToAddr: to.addr, Slots: back, Process: from.process()})
 		}
 	}
 	for _, m := range moves { // One after the other: they have one source.
@@ -329,6 +329,10 @@ func (w *world) used() int64 {
 		n += s.info("used_memory")
 	}
 	return n
+}
+
+func (s *server) process() string {
+	return redis.ParseProcess(s.rdb.Info(context.Background(), "server").Val())
 }
 
 func (s *server) keys() int64 { return s.rdb.DBSize(context.Background()).Val() }

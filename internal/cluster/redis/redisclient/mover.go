@@ -99,6 +99,15 @@ func (c *Client) Keys(ctx context.Context, slots redis.Slots, limit int) (map[in
 	return out, nil
 }
 
+// Process reads the run id out of INFO.
+func (c *Client) Process(ctx context.Context) (string, error) {
+	info, err := c.rdb.Info(ctx, "server").Result()
+	if err != nil {
+		return "", fmt.Errorf("INFO: %w", err)
+	}
+	return redis.ParseProcess(info), nil
+}
+
 // Large looks at all keys of some of the slots at a time.
 func (c *Client) Large(ctx context.Context, slots redis.Slots, bytes int64) (map[int]redis.Key, error) {
 	out := map[int]redis.Key{}

@@ -41,7 +41,7 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 	}
 	n := &redis.Node{
 		ID: s.ID, Version: s.Version, StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk(),
-		Engine: "redis", Users: s.Users, ReplicationPassword: s.ReplicationPassword, Certificate: s.Certificate,
+		Engine: "redis", Process: s.process(), Users: s.Users, ReplicationPassword: s.ReplicationPassword, Certificate: s.Certificate,
 	}
 	if s.synced && !s.linkUp {
 		n.LinkDown = s.net.now.Sub(s.linkedAt).Truncate(time.Second)
