@@ -146,7 +146,11 @@ test-e2e-long: kind-image ## Run the long end-to-end tests on the kind cluster, 
 
 .PHONY: bench-ready
 bench-ready: kind-image ## Measure on kind the time from apply to Ready against the floor
-	@$(KIND_ENV); go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 60m $(TEST_FLAGS) ./test/bench/...
+	@$(KIND_ENV); go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 60m $(TEST_FLAGS) ./test/bench
+
+.PHONY: bench-reshard
+bench-reshard: ## Measure keys/s from 3 to 4 shards against the servers' own tools (TEST_FLAGS="-mib 64 -rounds 3 -engine valkey-9.1")
+	@QUORATE_SERVERS="$$($(KIND) servers)" go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 4h ./test/bench/reshard $(TEST_FLAGS)
 
 ##@ Build
 

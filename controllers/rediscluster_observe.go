@@ -28,7 +28,7 @@ import (
 
 // Observe reads the StatefulSets and pods, and asks every server for its own account.
 func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
-	s := redis.State{Now: k.Now(), Progress: k.meterOf(o).read(), Spec: redis.Spec{
+	s := redis.State{Now: k.Now(), Spec: redis.Spec{
 		Name: o.Name, Shards: int(o.Spec.Shards), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
 		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: memoryLimit(o.Spec.Resources),
 		DiscardClaims: redis.DiscardsClaims(o.Spec.Storage),
@@ -76,6 +76,9 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 		}
 	}
 	wg.Wait()
+	m := k.meterOf(o)
+	m.watch(s.Pods, s.Now)
+	s.Progress = m.read()
 	return s, nil
 }
 

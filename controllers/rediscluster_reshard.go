@@ -23,6 +23,8 @@ type meter struct {
 	mu    sync.Mutex
 	moved redis.Progress
 	last  time.Time
+	// seen are the migrations that servers tell of, by name, with what is yet to be counted of them; nil: none was asked yet.
+	seen map[string]redis.Moved
 }
 
 // standstill is how long nothing has been moved when a new count begins.
@@ -32,13 +34,55 @@ const standstill = time.Minute
 func (m *meter) add(done redis.Moved, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.count(done, now)
+}
+
+func (m *meter) count(done redis.Moved, now time.Time) {
+	m.begin(now)
+	m.moved.Slots += done.Slots
+	m.moved.Keys += int64(done.Keys)
+	m.moved.Bytes += done.Bytes
+}
+
+// begin begins a new count, unless one goes on.
+func (m *meter) begin(now time.Time) {
 	if now.Sub(m.last) > standstill {
 		m.moved = redis.Progress{Since: now}
 	}
 	m.last = now
-	m.moved.Slots += done.Slots
-	m.moved.Keys += int64(done.Keys)
-	m.moved.Bytes += done.Bytes
+}
+
+// watch counts what servers have moved by themselves since they were first asked, when it is over. They tell of slots alone: keys and
+// bytes are what their source held in so many slots on average.
+func (m *meter) watch(pods []redis.Pod, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	first := m.seen == nil
+	if first {
+		m.seen = map[string]redis.Moved{}
+	}
+	for _, p := range pods {
+		if p.Node == nil {
+			continue
+		}
+		for _, g := range p.Node.Migrations {
+			left, known := m.seen[g.Name]
+			switch {
+			case g.Importing:
+				continue // Its source tells of it, too.
+			case !known && (g.Running() || !first):
+				left = p.Node.Share(g)
+			}
+			switch {
+			case g.Running():
+				m.begin(now)
+			case g.Done() && left.Slots > 0:
+				m.count(left, now)
+				left = redis.Moved{}
+			}
+			m.seen[g.Name] = left
+		}
+	}
 }
 
 func (m *meter) read() redis.Progress {
@@ -137,8 +181,10 @@ func (k *RedisKind) withMovers(ctx context.Context, o *v1alpha1.RedisCluster, se
 		movers[i] = k.ConnectMover(connect(redis.UserMigration, s.pod, addr))
 		defer func() { _ = movers[i].Close() }() // The commands have been answered by then.
 	}
-	if err := do(movers); err != nil {
-		return errors.New(briefly(err))
+	err = do(movers)
+	var refusal cluster.Refusal
+	if err == nil || errors.As(err, &refusal) {
+		return err
 	}
-	return nil
+	return errors.New(briefly(err))
 }

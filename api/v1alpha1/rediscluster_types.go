@@ -224,10 +224,11 @@ type RedisReshardingStatus struct {
 	// slotsMoved, since the operator began or was restarted.
 	// +optional
 	SlotsMoved int32 `json:"slotsMoved,omitempty"`
-	// keysMoved with them.
+	// keysMoved with them. What servers move by themselves is estimated: they
+	// tell of slots alone.
 	// +optional
 	KeysMoved int64 `json:"keysMoved,omitempty"`
-	// bytesMoved is what those keys take in memory.
+	// bytesMoved is what those keys take in memory, estimated likewise.
 	// +optional
 	BytesMoved int64 `json:"bytesMoved,omitempty"`
 	// bytesPerSecond is the average rate.

@@ -25,6 +25,10 @@ type Client interface {
 	DeleteUsers(ctx context.Context, names []string, admitsReplicas bool) error
 	// SetReplicationPassword sets the password that the server copies its primary with, until it restarts.
 	SetReplicationPassword(ctx context.Context, password string) error
+	// Migrate makes the server send slots to the node with the id, and returns when that has let it in or refused. A server
+	// calls on others of its own accord only as who it replicates as: for so long that is the user that moves keys, with its
+	// password, and then the former again, with the password that is its own.
+	Migrate(ctx context.Context, slots Slots, to, password, own string) error
 	// ReloadCertificates makes the server read its certificate, its key and the authorities that it trusts anew.
 	ReloadCertificates(ctx context.Context) error
 	// Forget removes a node from the server's table, and keeps it out for a minute.

@@ -145,11 +145,15 @@ func ParseNode(id, nodes, clusterInfo, info string) (*Node, error) {
 	return n, nil
 }
 
+// ParseProcess is Node.Process in an answer to INFO.
+func ParseProcess(info string) string { return parseInfo(info)["run_id"] }
+
 func (n *Node) readInfo(info map[string]string) {
 	n.Engine, n.Version = v1alpha1.EngineRedis, info["redis_version"]
 	if v, ok := info["valkey_version"]; ok {
 		n.Engine, n.Version = v1alpha1.EngineValkey, v
 	}
+	n.Process = info["run_id"]
 	n.Loading = info["loading"] == "1" || info["async_loading"] == "1"
 	n.LinkUp = info["master_link_status"] == "up" && info["master_sync_in_progress"] != "1"
 	n.EverLinked = n.LinkUp || (info["role"] == "slave" && info["master_link_down_since_seconds"] != "-1")

@@ -132,7 +132,7 @@ func (s SetReplicationPassword) String() string {
 	return "set the replication password of " + list(s.Pods, func(pod string) string { return pod })
 }
 
-// Calls sends CONFIG SET masterauth.
+// Calls sends CONFIG SET masteruser and masterauth.
 func (s SetReplicationPassword) Calls() []Call {
 	return calls(s.Pods, func(pod string) Call {
 		return Call{pod, func(ctx context.Context, c Client) error {
@@ -141,7 +141,8 @@ func (s SetReplicationPassword) Calls() []Call {
 	})
 }
 
-// setReplicationPasswords keeps the password that servers copy each other with in line: after a replacement, and when a
+// setReplicationPasswords keeps the password that servers copy each other with in line: after a replacement, when nobody was left to
+// give a server its own back that had another to migrate slots with, and when a
 // server restarts in place with the configuration of its pod's start. Its own primary takes the one before as long as
 // that works, so it depends on no other server.
 func setReplicationPasswords(v *view) (cluster.Plan, bool) {
@@ -151,7 +152,8 @@ func setReplicationPasswords(v *view) (cluster.Plan, bool) {
 	step := SetReplicationPassword{access: v.Spec.Access}
 	for _, p := range v.read {
 		want := Hash(ShardPassword(v.Spec.Access.Passwords[PasswordReplication], p.Name))
-		if have := p.Node.ReplicationPassword; have != "" && have != want {
+		other := p.Node.ReplicationUser != "" && p.Node.ReplicationUser != UserReplication
+		if have := p.Node.ReplicationPassword; other || (have != "" && have != want) {
 			step.Pods = append(step.Pods, p.Name)
 		}
 	}

@@ -85,6 +85,7 @@ func Next(s State) cluster.Plan {
 		introduce,
 		reacquaint,
 		waitForElection,
+		awaitMigrations,
 		promoteHeir,
 		mergeOwners,
 		closeSlots,

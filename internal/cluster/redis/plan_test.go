@@ -167,6 +167,12 @@ func (f *fixture) moveOf(from, to string, slots Slots) SlotMove {
 	return SlotMove{From: from, To: to, FromID: id(from), ToID: id(to), ToAddr: f.pod(to).Addr, Slots: slots}
 }
 
+// limited is a move that spares keys whose move would take longer than the others wait for a server.
+func limited(m SlotMove) SlotMove {
+	m.Limit = 25 << 20
+	return m
+}
+
 // row is a state and what is planned for it.
 type row struct {
 	state *fixture
@@ -705,7 +711,7 @@ func TestNext(t *testing.T) {
 		"slots of a shard that is to leave move to the others": {
 			state: formed(), spoil: func(f *fixture) { f.Spec.Shards = 2 },
 			step: MoveSlots{For: moveFor, Moves: []SlotMove{{
-				From: "c-2-0", To: "c-1-0", FromID: id("c-2-0"), ToID: id("c-1-0"), ToAddr: Address{"10.0.1.0", ClientPort}, Slots: Slots{{10923, 13653}},
+				From: "c-2-0", To: "c-1-0", FromID: id("c-2-0"), ToID: id("c-1-0"), ToAddr: Address{"10.0.1.0", ClientPort}, Slots: Slots{{10923, 13653}}, Limit: 25 << 20,
 			}}},
 			reason: ReasonMoveSlots,
 		},
@@ -716,9 +722,9 @@ func TestNext(t *testing.T) {
 		"a new shard gets slots when it has its copies": {
 			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair() },
 			step: MoveSlots{For: moveFor, Moves: []SlotMove{
-				{From: "c-0-0", To: "c-3-0", FromID: id("c-0-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{4096, 5461}}},
-				{From: "c-1-0", To: "c-3-0", FromID: id("c-1-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{5462, 6826}}},
-				{From: "c-2-0", To: "c-3-0", FromID: id("c-2-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{15019, 16383}}},
+				{From: "c-0-0", To: "c-3-0", FromID: id("c-0-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{4096, 5461}}, Limit: 25 << 20},
+				{From: "c-1-0", To: "c-3-0", FromID: id("c-1-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{5462, 6826}}, Limit: 25 << 20},
+				{From: "c-2-0", To: "c-3-0", FromID: id("c-2-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{15019, 16383}}, Limit: 25 << 20},
 			}},
 			reason: ReasonMoveSlots, message: "4096 slots are to move so that 4 shards share them evenly",
 		},
@@ -751,7 +757,7 @@ func TestNext(t *testing.T) {
 					f.Pods[i].Node.Memory = Memory{Used: 601 << 20, Empty: 1 << 20, Evicts: true}
 				}
 			},
-			step: MoveSlots{For: moveFor, Moves: []SlotMove{formed().moveOf("c-2-0", "c-1-0", Slots{{10923, 13653}})}}, reason: ReasonMoveSlots,
+			step: MoveSlots{For: moveFor, Moves: []SlotMove{limited(formed().moveOf("c-2-0", "c-1-0", Slots{{10923, 13653}}))}}, reason: ReasonMoveSlots,
 		},
 		"the limit of the container counts where there is no other": {
 			state: formed(), spoil: func(f *fixture) {

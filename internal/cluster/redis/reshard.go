@@ -109,7 +109,11 @@ func (CloseSlots) Reason() string { return ReasonCloseSlots }
 func (DropShard) Reason() string { return ReasonDropShard }
 
 func (s MoveSlots) String() string {
-	return "move " + list(s.Moves, func(m SlotMove) string { return fmt.Sprintf("%d slots from %s to %s", m.Slots.Count(), m.From, m.To) })
+	return describe(s.Moves)
+}
+
+func describe(moves []SlotMove) string {
+	return "move " + list(moves, func(m SlotMove) string { return fmt.Sprintf("%d slots from %s to %s", m.Slots.Count(), m.From, m.To) })
 }
 
 // Run sends CLUSTER SETSLOT STABLE.
@@ -183,7 +187,7 @@ func (v *view) shardOf(id string) int {
 // atRest tells whether no slot is on its way, and all servers think the same of who owns what. Who takes over a shard claims what
 // it thinks that this owns: a slot that has just left it would come back, without its keys.
 func (v *view) atRest() bool {
-	return v.agreed() && !slices.ContainsFunc(v.read, func(p *Pod) bool { return len(p.Node.Self().Open) > 0 })
+	return v.agreed() && len(v.migrations()) == 0 && !slices.ContainsFunc(v.read, func(p *Pod) bool { return len(p.Node.Self().Open) > 0 })
 }
 
 // finishMoves finishes what was begun: clients are redirected twice for an open slot, and whoever takes over from a server that had
@@ -251,7 +255,7 @@ func mergeOwners(v *view) (cluster.Plan, bool) {
 }
 
 func moveBetween(from, to *Pod, slots Slots) SlotMove {
-	return SlotMove{From: from.Name, To: to.Name, FromID: from.Node.ID, ToID: to.Node.ID, ToAddr: to.Addr, Slots: slots}
+	return SlotMove{From: from.Name, To: to.Name, FromID: from.Node.ID, ToID: to.Node.ID, ToAddr: to.Addr, Slots: slots, Process: from.Node.Process}
 }
 
 // moveSlots divides the slots among the wanted shards.
@@ -260,7 +264,7 @@ func moveSlots(v *view) (cluster.Plan, bool) {
 	if plan, refused := v.refuseTight(moves); refused {
 		return plan, true
 	}
-	return v.move(moves, "%d slots are to move so that %d shards share them evenly", slotsOf(moves), v.Spec.Shards)
+	return v.moveOrMigrate(moves, "%d slots are to move so that %d shards share them evenly", slotsOf(moves), v.Spec.Shards)
 }
 
 // headroom is how much of what a server may use is filled with moved keys at most.
@@ -331,24 +335,66 @@ func (v *view) resharding() *v1alpha1.RedisReshardingStatus {
 	return out
 }
 
-// move carries moves out, one from every shard at a time, because a server that sends keys does nothing else meanwhile.
-func (v *view) move(moves []Move, why string, args ...any) (cluster.Plan, bool) {
-	step := MoveSlots{For: moveFor}
+// pairs are moves between servers, one from every shard at a time, because a server that sends keys does nothing else meanwhile.
+func (v *view) pairs(moves []Move) (out []SlotMove, plan cluster.Plan, stop bool) {
 	busy := map[int]bool{}
 	for _, m := range moves {
-		if busy[m.From] || len(step.Moves) == movesAtOnce {
+		if busy[m.From] || len(out) == movesAtOnce {
 			continue
 		}
 		from, to := v.primary(m.From), v.head(m.To)
 		if from == nil || to == nil {
-			return cluster.Wait(ReasonGossip, v.pace(soon*3, later), "slots of shard %d go to shard %d, and one of the two has no primary", m.From, m.To)
+			plan, stop = cluster.Wait(ReasonGossip, v.pace(soon*3, later), "slots of shard %d go to shard %d, and one of the two has no primary", m.From, m.To)
+			return nil, plan, stop
 		}
 		busy[m.From] = true
-		step.Moves = append(step.Moves, moveBetween(from, to, m.Slots))
+		out = append(out, moveBetween(from, to, m.Slots))
 	}
-	if len(step.Moves) == 0 {
-		return cluster.Pass()
+	return out, cluster.Plan{}, false
+}
+
+// move carries moves out key by key.
+func (v *view) move(moves []Move, why string, args ...any) (cluster.Plan, bool) {
+	pairs, plan, stop := v.pairs(moves)
+	if stop || len(pairs) == 0 {
+		return plan, stop
 	}
+	return v.begin(MoveSlots{For: moveFor, Moves: pairs}, why, args...)
+}
+
+// moveOrMigrate carries moves out, each with the best engine that its two servers have. One that waits after it broke holds up
+// only itself.
+func (v *view) moveOrMigrate(moves []Move, why string, args ...any) (cluster.Plan, bool) {
+	pairs, plan, stop := v.pairs(moves)
+	if stop {
+		return plan, stop
+	}
+	migrate, byKey := MigrateSlots{access: v.Spec.Access}, MoveSlots{For: moveFor}
+	for _, m := range pairs {
+		from := v.byID[m.FromID]
+		byThemselves, wait, message := v.engine(from, v.byID[m.ToID])
+		switch {
+		case wait > 0:
+			plan, stop = cluster.Wait(ReasonMigrationBroken, wait, "%s did not get its slots to %s, and is to try again: %s", m.From, m.To, message)
+		case byThemselves:
+			m.Slots = piece(from, m.Slots)
+			migrate.Moves = append(migrate.Moves, m)
+		default:
+			m.Limit = v.keyLimit()
+			byKey.Moves = append(byKey.Moves, m)
+		}
+	}
+	switch {
+	case len(migrate.Moves) > 0:
+		return v.begin(migrate, why, args...)
+	case len(byKey.Moves) > 0:
+		return v.begin(byKey, why, args...)
+	}
+	return plan, stop
+}
+
+// begin does a step after which there is more to do soon.
+func (v *view) begin(step cluster.Step, why string, args ...any) (cluster.Plan, bool) {
 	plan, ok := cluster.Do(step, why, args...)
 	plan.After = soon / 2
 	return plan, ok

@@ -1069,6 +1069,16 @@ func (m *mortal) Keys(ctx context.Context, slots redis.Slots, limit int) (out ma
 	return out, err
 }
 
+func (m *mortal) Process(ctx context.Context) (out string, err error) {
+	err = m.around(func() error { out, err = m.Server.Process(ctx); return err }) //nolint:contextcheck // Faults need none.
+	return out, err
+}
+
+func (m *mortal) Large(ctx context.Context, slots redis.Slots, bytes int64) (out map[int]redis.Key, err error) {
+	err = m.around(func() error { out, err = m.Server.Large(ctx, slots, bytes); return err }) //nolint:contextcheck // Faults need none.
+	return out, err
+}
+
 func (m *mortal) Send(ctx context.Context, to redis.Address, batches [][]redis.Key, replace bool) (busy [][]redis.Key, err error) {
 	err = m.around(func() error { busy, err = m.Server.Send(ctx, to, batches, replace); return err }) //nolint:contextcheck // Faults need none.
 	return busy, err

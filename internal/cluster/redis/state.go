@@ -146,6 +146,12 @@ type Node struct {
 	Users []User
 	// ReplicationPassword is the hash of the password that the server copies its primary with; empty: unknown.
 	ReplicationPassword string
+	// ReplicationUser is who the server copies its primary as; empty: unknown.
+	ReplicationUser string
+	// Migrations of slots that the server takes part in or has, the last one first; nil: it cannot do that by itself.
+	Migrations []Migration
+	// Process tells the server's process from others that have run or will run in its place.
+	Process string
 	// Loading says that the server still reads its data from disk.
 	Loading bool
 	// StateOK says that the server thinks the cluster works (cluster_state:ok).

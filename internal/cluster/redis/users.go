@@ -19,7 +19,7 @@ const (
 	// UserReplication is who replicas connect to their primary as.
 	UserReplication = "replication"
 	// UserMigration is who moves the keys of slots from one server to another: the operator on the one that gives them,
-	// and that one on the other (MIGRATE ... AUTH2).
+	// and that one on the other (MIGRATE ... AUTH2, or CLUSTER MIGRATESLOTS).
 	UserMigration = "migration"
 )
 
@@ -56,7 +56,7 @@ var replicationCommands = []string{"ping", "replconf", "psync", "sync"}
 // migrationCommands are what it takes to move a slot by hand: on the server that gives it, on the one that MIGRATE sends
 // the keys to, and to find out what became of keys that both have.
 var migrationCommands = []string{
-	"hello", "ping", "select", "asking",
+	"hello", "ping", "select", "asking", "info",
 	"cluster|getkeysinslot", "cluster|countkeysinslot", "cluster|setslot",
 	"migrate", "restore", "restore-asking",
 	"memory|usage", "object", "dump", "del", "unlink",
@@ -64,8 +64,12 @@ var migrationCommands = []string{
 
 // Servers that move slots by themselves have commands for that. An unknown command in its rules keeps a user from being
 // made, and a server from starting.
+//
+// The source of a migration connects to its target and sends what the keys consist of as commands of its own, and then whatever is
+// written meanwhile.
 var (
-	valkeyMigrationCommands = []string{"cluster|migrateslots", "cluster|getslotmigrations", "cluster|cancelslotmigrations"}
+	valkeyOperatorCommands  = []string{"cluster|migrateslots", "cluster|getslotmigrations"}
+	valkeyMigrationCommands = []string{"cluster|syncslots", "@write"}
 	redisMigrationCommands  = []string{"cluster|migration"}
 )
 
@@ -76,16 +80,17 @@ type Software struct {
 	Version string
 }
 
-func (s Software) migrationCommands() []string {
+// commands are those of the operator and of the user that moves keys.
+func (s Software) commands() (operator, migration []string) {
 	version, err := ParseVersion(s.Version)
 	switch {
 	case err != nil:
 	case s.Engine == v1alpha1.EngineValkey && version.AtLeast(9, 0):
-		return slices.Concat(migrationCommands, valkeyMigrationCommands)
+		return slices.Concat(operatorCommands, valkeyOperatorCommands), slices.Concat(migrationCommands, valkeyMigrationCommands)
 	case s.Engine == v1alpha1.EngineRedis && version.AtLeast(8, 4):
-		return slices.Concat(migrationCommands, redisMigrationCommands)
+		return operatorCommands, slices.Concat(migrationCommands, redisMigrationCommands)
 	}
-	return migrationCommands
+	return operatorCommands, migrationCommands
 }
 
 // Access is who may connect to the servers of a cluster, and with what.
@@ -134,11 +139,12 @@ func (a Access) Users(pod string, s Software) ([]User, error) {
 	for _, p := range a.Works(PasswordReplication) {
 		shard = append(shard, ShardPassword(p, pod))
 	}
+	operator, migration := s.commands()
 	return []User{
 		clients,
-		internal(UserOperator, a.Works(PasswordOperator), operatorCommands),
+		internal(UserOperator, a.Works(PasswordOperator), operator),
 		internal(UserReplication, shard, replicationCommands),
-		internal(UserMigration, a.Works(PasswordMigration), s.migrationCommands(), "~*"),
+		internal(UserMigration, a.Works(PasswordMigration), migration, "~*"),
 	}, nil
 }
 

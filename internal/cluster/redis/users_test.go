@@ -40,29 +40,35 @@ func TestAUserWithoutAPasswordIsNotMade(t *testing.T) {
 	}
 }
 
-func TestTheMigrationUserHasTheCommandsOfItsServer(t *testing.T) {
+func TestUsersHaveTheCommandsOfTheirServer(t *testing.T) {
 	for name, tc := range map[string]struct {
-		software Software
-		has      []string
+		software            Software
+		operator, migration []string
 	}{
-		"redis 7.0":                   {Software{v1alpha1.EngineRedis, "7.0.15"}, nil},
-		"redis 8.2":                   {Software{v1alpha1.EngineRedis, "8.2.1"}, nil},
-		"redis 8.4":                   {Software{v1alpha1.EngineRedis, "8.4.0"}, []string{"+cluster|migration"}},
-		"redis 9":                     {Software{v1alpha1.EngineRedis, "9.0.0"}, []string{"+cluster|migration"}},
-		"valkey 8.1":                  {Software{v1alpha1.EngineValkey, "8.1.1"}, nil},
-		"valkey 9.0":                  {Software{v1alpha1.EngineValkey, "9.0.0"}, []string{"+cluster|migrateslots", "+cluster|getslotmigrations", "+cluster|cancelslotmigrations"}},
-		"a version that is not known": {Software{v1alpha1.EngineValkey, "unstable"}, nil},
+		"redis 7.0":                   {Software{v1alpha1.EngineRedis, "7.0.15"}, nil, nil},
+		"redis 8.2":                   {Software{v1alpha1.EngineRedis, "8.2.1"}, nil, nil},
+		"redis 8.4":                   {Software{v1alpha1.EngineRedis, "8.4.0"}, nil, []string{"+cluster|migration"}},
+		"redis 9":                     {Software{v1alpha1.EngineRedis, "9.0.0"}, nil, []string{"+cluster|migration"}},
+		"valkey 8.1":                  {Software{v1alpha1.EngineValkey, "8.1.1"}, nil, nil},
+		"valkey 9.0":                  {Software{v1alpha1.EngineValkey, "9.0.0"}, []string{"+cluster|migrateslots", "+cluster|getslotmigrations"}, []string{"+cluster|syncslots", "+@write"}},
+		"a version that is not known": {Software{v1alpha1.EngineValkey, "unstable"}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			users, err := Access{Passwords: testPasswords()}.Users("carts-1-0", tc.software)
 			if err != nil {
 				t.Fatal(err)
 			}
-			own := slices.DeleteFunc(users[3].Commands, func(c string) bool {
-				return c == "-@all" || slices.Contains(migrationCommands, strings.TrimPrefix(c, "+"))
-			})
-			if !slices.Equal(own, tc.has) {
-				t.Errorf("it has %v beside the usual ones, want %v", own, tc.has)
+			for _, u := range []struct {
+				user   User
+				usual  []string
+				wanted []string
+			}{{users[1], operatorCommands, tc.operator}, {users[3], migrationCommands, tc.migration}} {
+				own := slices.DeleteFunc(u.user.Commands, func(c string) bool {
+					return c == "-@all" || slices.Contains(u.usual, strings.TrimPrefix(c, "+"))
+				})
+				if !slices.Equal(own, u.wanted) {
+					t.Errorf("%s has %v beside the usual ones, want %v", u.user.Name, own, u.wanted)
+				}
 			}
 		})
 	}
@@ -230,10 +236,17 @@ func TestPasswordsAreReplacedInPhases(t *testing.T) {
 				f.pod("c-1-1").Node.Users, _ = old.Users("c-1-1", redis80)
 			}, "set users default, replication of c-1-1",
 		},
-		"a server does not answer":            {next, func(f *fixture) { f.pod("c-1-1").Node = nil }, ""},
-		"a pod is missing":                    {next, func(f *fixture) { f.Pods = f.Pods[:5] }, ""},
-		"all servers take the new ones":       {next, nil, "hand out the new passwords"},
-		"a replica uses the former one":       {former, func(f *fixture) { f.pod("c-1-1").Node.ReplicationPassword = Hash(ShardPassword("c", "c-1-1")) }, "set the replication password of c-1-1"},
+		"a server does not answer":      {next, func(f *fixture) { f.pod("c-1-1").Node = nil }, ""},
+		"a pod is missing":              {next, func(f *fixture) { f.Pods = f.Pods[:5] }, ""},
+		"all servers take the new ones": {next, nil, "hand out the new passwords"},
+		"a replica uses the former one": {former, func(f *fixture) { f.pod("c-1-1").Node.ReplicationPassword = Hash(ShardPassword("c", "c-1-1")) }, "set the replication password of c-1-1"},
+		"a server was lent the password that moves keys": {
+			nil, func(f *fixture) {
+				n := f.pod("c-1-0").Node
+				n.ReplicationUser, n.ReplicationPassword = UserMigration, Hash("d")
+			}, "set the replication password of c-1-0",
+		},
+		"a server was given its own back":     {nil, func(f *fixture) { f.pod("c-1-0").Node.ReplicationUser = UserReplication }, ""},
 		"nobody may ask what a replica uses":  {nil, func(f *fixture) { f.pod("c-1-1").Node.ReplicationPassword = "" }, ""},
 		"clients have not been told yet":      {former, func(f *fixture) { f.Spec.HandedOut = false }, ""},
 		"clients have been told":              {former, nil, "leave clients the time to follow the connection Secret"},

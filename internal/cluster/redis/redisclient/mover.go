@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -16,14 +17,15 @@ import (
 const (
 	// moveTimeout bounds one round trip of a Mover, in which a server may have to write out or take in a very large key.
 	moveTimeout = 2 * time.Minute
-	// silence is how long a source waits for a target that says nothing, during which it serves nobody. A target that takes in
-	// a large key says nothing either: slowest is what it is expected to manage, in bytes a second.
+	// targetSilence is how long a source waits for a target that says nothing, during which it serves nobody. A target that takes
+	// in a large key says nothing either, see redis.Slowest.
 	targetSilence = time.Second
-	slowest       = 50 << 20
 	// lanes is how many slots are set at the same time. Valkey answers only when the replicas have heard of it, too.
 	lanes = 16
 	// asked is how many commands are sent in a row that only ask for something.
 	asked = 2000
+	// inHand is of how many slots all keys are held in memory.
+	inHand = 8
 )
 
 var _ redis.Mover = (*Client)(nil)
@@ -97,6 +99,36 @@ func (c *Client) Keys(ctx context.Context, slots redis.Slots, limit int) (map[in
 	return out, nil
 }
 
+// Process reads the run id out of INFO.
+func (c *Client) Process(ctx context.Context) (string, error) {
+	info, err := c.rdb.Info(ctx, "server").Result()
+	if err != nil {
+		return "", fmt.Errorf("INFO: %w", err)
+	}
+	return redis.ParseProcess(info), nil
+}
+
+// Large looks at all keys of some of the slots at a time.
+func (c *Client) Large(ctx context.Context, slots redis.Slots, bytes int64) (map[int]redis.Key, error) {
+	out := map[int]redis.Key{}
+	for len(slots) > 0 {
+		some := slots.First(inHand)
+		slots = slots.Minus(some)
+		found, err := c.Keys(ctx, some, math.MaxInt32)
+		if err != nil {
+			return nil, err
+		}
+		for slot, keys := range found {
+			for _, key := range keys {
+				if key.Bytes > max(bytes, out[slot].Bytes) {
+					out[slot] = key
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
 // measure asks how large keys are. One that has expired meanwhile is not.
 func (c *Client) measure(ctx context.Context, keys []*redis.Key) error {
 	pipe := c.rdb.Pipeline()
@@ -144,7 +176,7 @@ func (c *Client) migrate(to redis.Address, batch []redis.Key, replace bool) []an
 	for _, key := range batch {
 		bytes += key.Bytes
 	}
-	wait := targetSilence + time.Duration(bytes)*time.Second/slowest
+	wait := targetSilence + time.Duration(bytes)*time.Second/redis.Slowest
 	args := []any{"MIGRATE", to.IP, to.Port, "", 0, wait.Milliseconds()}
 	if replace {
 		args = append(args, "REPLACE")

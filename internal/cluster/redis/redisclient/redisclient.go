@@ -136,8 +136,10 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 	users := pipe.Do(ctx, "ACL", "LIST")
 	config := goredis.NewMapStringStringCmd(ctx, configGet...)
 	_ = pipe.Process(ctx, config) // It is only put in line; what becomes of it is in the command.
-	auth := pipe.ConfigGet(ctx, "masterauth")
-	if _, err := pipe.Exec(ctx); err != nil && !denied(err) {
+	auth := goredis.NewMapStringStringCmd(ctx, "CONFIG", "GET", "masteruser", "masterauth")
+	_ = pipe.Process(ctx, auth)
+	migrations := pipe.Do(ctx, "CLUSTER", "GETSLOTMIGRATIONS")
+	if _, err := pipe.Exec(ctx); err != nil && !denied(err) && !unknown(err) {
 		return nil, fmt.Errorf("read server: %w", err)
 	}
 	var text [4]string
@@ -164,7 +166,10 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 	if n.Users, err = listed(users); err != nil {
 		return nil, err
 	}
-	n.ReplicationPassword, err = hashed(auth)
+	if n.ReplicationUser, n.ReplicationPassword, err = replicates(auth); err != nil {
+		return nil, err
+	}
+	n.Migrations, err = migrationsOf(migrations)
 	return n, err
 }
 
@@ -179,6 +184,9 @@ var configGet = func() []any {
 
 // denied tells whether the server was started when the operator's user might not ask for everything yet: the rest is known then.
 func denied(err error) bool { return strings.HasPrefix(err.Error(), "NOPERM") }
+
+// unknown tells whether the server does not have a command.
+func unknown(err error) bool { return strings.HasPrefix(err.Error(), "ERR unknown subcommand") }
 
 // listed reads the answer to ACL LIST. A user of an earlier version of the operator may not ask for it.
 func listed(users *goredis.Cmd) ([]redis.User, error) {
@@ -205,19 +213,19 @@ func enabled(user *goredis.Cmd) (bool, error) {
 	return slices.Contains(flags, any("on")), nil
 }
 
-// hashed reads a password out of the answer to CONFIG GET, which a user of an earlier version of the operator may not ask for.
-func hashed(auth *goredis.MapStringStringCmd) (string, error) {
+// replicates reads user and password out of the answer to CONFIG GET, which a user of an earlier version of the operator may not ask for.
+func replicates(auth *goredis.MapStringStringCmd) (user, password string, err error) {
 	values, err := auth.Result()
 	if err != nil && denied(err) {
-		return "", nil
+		return "", "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read answer to CONFIG GET: %w", err)
+		return "", "", fmt.Errorf("read answer to CONFIG GET: %w", err)
 	}
-	for _, password := range values {
-		return redis.Hash(password), nil
+	if _, ok := values["masterauth"]; !ok {
+		return "", "", errors.New("the server has no masterauth")
 	}
-	return "", errors.New("the server has no masterauth")
+	return values["masteruser"], redis.Hash(values["masterauth"]), nil
 }
 
 // SetConfigEpoch sends CLUSTER SET-CONFIG-EPOCH.
@@ -301,9 +309,9 @@ func setUser(u redis.User) []any {
 	return args
 }
 
-// SetReplicationPassword sends CONFIG SET masterauth.
+// SetReplicationPassword sends CONFIG SET masteruser and masterauth.
 func (c *Client) SetReplicationPassword(ctx context.Context, password string) error {
-	return c.do(ctx, "CONFIG", "SET", "masterauth", password)
+	return c.do(ctx, "CONFIG", "SET", "masteruser", redis.UserReplication, "masterauth", password)
 }
 
 // Configure sends CONFIG SET with all parameters: the server takes all of them or none.

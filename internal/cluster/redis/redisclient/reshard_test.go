@@ -17,9 +17,11 @@ type counter struct {
 	c      *goredis.ClusterClient
 	acked  []atomic.Int64
 	errors atomic.Int64
-	last   atomic.Value
-	stop   context.CancelFunc
-	done   sync.WaitGroup
+	// slowest is how long the write took that took longest.
+	slowest atomic.Int64
+	last    atomic.Value
+	stop    context.CancelFunc
+	done    sync.WaitGroup
 }
 
 const counterKeys = 400
@@ -32,12 +34,16 @@ func (w *world) count() *counter {
 		k.done.Go(func() {
 			for n := int64(1); ctx.Err() == nil; n++ {
 				for i := part; i < counterKeys && ctx.Err() == nil; i += 4 {
+					began := time.Now()
 					switch err := k.c.Set(context.WithoutCancel(ctx), fmt.Sprintf("counter-%d", i), n, 0).Err(); err {
 					case nil:
 						k.acked[i].Store(n)
 					default:
 						k.errors.Add(1)
 						k.last.Store(err.Error())
+					}
+					if took := int64(time.Since(began)); took > k.slowest.Load() {
+						k.slowest.Store(took)
 					}
 				}
 			}
@@ -60,7 +66,7 @@ func (k *counter) expect(t *testing.T) {
 		}
 		total += want
 	}
-	t.Logf("%d writes acknowledged, %d failed (%v)", total, k.errors.Load(), k.last.Load())
+	t.Logf("%d writes acknowledged, %d failed (%v), the slowest took %s", total, k.errors.Load(), k.last.Load(), time.Duration(k.slowest.Load()).Round(time.Millisecond))
 	if k.errors.Load() > 0 {
 		t.Errorf("%d writes failed: %v", k.errors.Load(), k.last.Load())
 	}

@@ -122,6 +122,16 @@ func (s *Server) Keys(_ context.Context, slots redis.Slots, _ int) (map[int][]re
 	return out, nil
 }
 
+// Process counts the starts of the server.
+func (s *Server) Process(context.Context) (string, error) { return s.process(), s.reachable() }
+
+func (s *Server) process() string { return fmt.Sprint(s.starts) }
+
+// Large finds no key that is worth mentioning.
+func (s *Server) Large(context.Context, redis.Slots, int64) (map[int]redis.Key, error) {
+	return nil, s.reachable()
+}
+
 // Send moves keys. Now and then the answer of the target is lost, and the key is on both servers then.
 func (s *Server) Send(_ context.Context, to redis.Address, batches [][]redis.Key, replace bool) (busy [][]redis.Key, err error) {
 	if err := s.reachable(); err != nil {

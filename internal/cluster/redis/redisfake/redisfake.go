@@ -88,6 +88,7 @@ type Server struct {
 	linkedAt    time.Time // when the link was last up
 	electAt     time.Time
 	startedAt   time.Time
+	starts      int
 	reports     map[string]map[string]time.Time
 	transferred time.Duration
 	// master is the address that a replica copies from. It does not ask who answers there.
@@ -170,6 +171,7 @@ func (s *Server) Start(a redis.Address) {
 
 // Restart runs the process again in the same pod.
 func (s *Server) Restart() {
+	s.starts++
 	s.Up, s.linkUp, s.startedAt, s.electAt = true, false, s.net.now, time.Time{}
 	s.syncFrom, s.synced, s.admits = time.Time{}, false, s.rendered
 	s.Users = s.users

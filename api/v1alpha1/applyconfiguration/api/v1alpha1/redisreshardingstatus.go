@@ -19,9 +19,10 @@ type RedisReshardingStatusApplyConfiguration struct {
 	SlotsLeft *int32 `json:"slotsLeft,omitempty"`
 	// slotsMoved, since the operator began or was restarted.
 	SlotsMoved *int32 `json:"slotsMoved,omitempty"`
-	// keysMoved with them.
+	// keysMoved with them. What servers move by themselves is estimated: they
+	// tell of slots alone.
 	KeysMoved *int64 `json:"keysMoved,omitempty"`
-	// bytesMoved is what those keys take in memory.
+	// bytesMoved is what those keys take in memory, estimated likewise.
 	BytesMoved *int64 `json:"bytesMoved,omitempty"`
 	// bytesPerSecond is the average rate.
 	BytesPerSecond *int64 `json:"bytesPerSecond,omitempty"`

@@ -1,0 +1,160 @@
+package redis
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// able is a cluster whose servers move slots by themselves, and are about to give some to a fourth shard.
+func able() *fixture {
+	f := formed()
+	f.grow()
+	f.pair()
+	f.Spec.Access = &Access{Passwords: testPasswords()}
+	f.Spec.HandedOut = true
+	for i := range f.Pods {
+		n := f.Pods[i].Node
+		n.Users, _ = f.Spec.Access.Users(f.Pods[i].Name, n.Software())
+		n.Migrations = []Migration{}
+	}
+	return f
+}
+
+// past puts a migration to the fourth shard into the books of the first one.
+func (f *fixture) past(state MigrationState, ago time.Duration) {
+	n := f.pod("c-0-0").Node
+	n.Migrations = append(n.Migrations, Migration{
+		Name: state.name(len(n.Migrations)), Slots: Slots{{0, 99}}, Source: id("c-0-0"), Target: id("c-3-0"), State: state,
+		Message: "Connection lost to target", Updated: now.Add(-ago),
+	})
+}
+
+func (s MigrationState) name(n int) string { return string(s) + strings.Repeat("'", n) }
+
+func TestTheBestEngineMovesSlots(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil func(*fixture)
+		// want is the step, or what is waited for.
+		want string
+	}{
+		"both servers can by themselves": {
+			nil, "*MigrateSlots: move 1366 slots from c-0-0 to c-3-0, 1365 slots from c-1-0 to c-3-0, 1365 slots from c-2-0 to c-3-0",
+		},
+		"one source cannot": {
+			func(f *fixture) { f.pod("c-1-0").Node.Migrations = nil },
+			"*MigrateSlots: move 1366 slots from c-0-0 to c-3-0, 1365 slots from c-2-0 to c-3-0",
+		},
+		"the target cannot": {func(f *fixture) { f.pod("c-3-0").Node.Migrations = nil }, "*MoveSlots: move 1366 slots from c-0-0"},
+		"nobody knows the passwords": {
+			func(f *fixture) { f.Spec.Access = nil }, "*MoveSlots: move 1366 slots from c-0-0",
+		},
+		"there is much in a slot": {
+			func(f *fixture) { f.pod("c-0-0").Node.Memory = Memory{Used: 5462 << 24} }, "*MigrateSlots: move 64 slots from c-0-0",
+		},
+		"there is very much in a slot": {
+			func(f *fixture) { f.pod("c-0-0").Node.Memory = Memory{Used: 5462 << 31} }, "*MigrateSlots: move 1 slots from c-0-0",
+		},
+		"a migration runs": {
+			func(f *fixture) { f.past("snapshotting", 0) }, "servers move slots by themselves: 100 from c-0-0 to c-3-0 (snapshotting)",
+		},
+		"it runs while a replica is to restart": {
+			func(f *fixture) { f.past("replicating", 0); f.pod("c-1-1").Outdated = true }, "servers move slots by themselves",
+		},
+		"the target cleans up": {
+			func(f *fixture) {
+				f.pod("c-3-0").Node.Migrations = []Migration{{Name: "x", Importing: true, Slots: Slots{{0, 9}}, Target: id("c-3-0"), State: "cleaning-up"}}
+			}, "servers move slots by themselves: 10 from node  to c-3-0 (cleaning-up)",
+		},
+		"a replica keeps track": {
+			func(f *fixture) {
+				f.pod("c-3-1").Node.Migrations = []Migration{{Name: "x", Importing: true, Slots: Slots{{0, 9}}, State: "occurring-on-primary"}}
+			}, "*MigrateSlots: move 1366 slots from c-0-0",
+		},
+		"one has just broken": {
+			func(f *fixture) { f.past(MigrationFailed, time.Second) }, "*MigrateSlots: move 1365 slots from c-1-0 to c-3-0, 1365 slots from c-2-0 to c-3-0",
+		},
+		"one has just broken, and nothing else is to move": {
+			func(f *fixture) {
+				f.past(MigrationFailed, time.Second)
+				f.views(id("c-2-0"), func(p *Peer) { p.Slots = Slots{{12288, 16383}} })
+				f.views(id("c-1-0"), func(p *Peer) { p.Slots = Slots{{8192, 12287}} })
+				f.views(id("c-3-0"), func(p *Peer) { p.Slots = Slots{{5462, 8191}} })
+			}, "c-0-0 did not get its slots to c-3-0, and is to try again: Connection lost to target",
+		},
+		"one broke a while ago": {
+			func(f *fixture) { f.past(MigrationFailed, 2*time.Second) }, "*MigrateSlots: move 1366 slots from c-0-0",
+		},
+		"the second broke": {
+			func(f *fixture) { f.past(MigrationFailed, 2*time.Second); f.past(MigrationFailed, time.Minute) }, "*MigrateSlots: move 1365 slots from c-1-0",
+		},
+		"its clock is ahead": {
+			func(f *fixture) { f.past(MigrationFailed, -time.Hour) }, "*MigrateSlots: move 1366 slots from c-0-0",
+		},
+		"one broke before one that did not": {
+			func(f *fixture) { f.past(MigrationSuccess, time.Second); f.past(MigrationFailed, time.Second) }, "*MigrateSlots: move 1366 slots from c-0-0",
+		},
+		"too many broke": {
+			func(f *fixture) {
+				for range migrationTries {
+					f.past(MigrationFailed, time.Second)
+				}
+				f.pod("c-1-0").Node.Migrations, f.pod("c-2-0").Node.Migrations = nil, nil
+			}, "*MoveSlots: move 1366 slots from c-0-0",
+		},
+		"slots are open": {
+			func(f *fixture) {
+				f.open("c-0-0", Slots{{7, 8}}, "c-3-0", false)
+			}, "*MoveSlots: move 2 slots from c-0-0 to c-3-0",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := able()
+			if tc.spoil != nil {
+				tc.spoil(f)
+			}
+			p := Next(f.State)
+			got := p.Message
+			switch step := p.Step.(type) {
+			case MigrateSlots:
+				got = "*MigrateSlots: " + step.String()
+			case MoveSlots:
+				got = "*MoveSlots: " + step.String()
+			}
+			if !strings.HasPrefix(got, tc.want) {
+				t.Errorf("%s: %s: %s, want %s", p.Reason, p.Message, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAFailoverWaitsForMigrations(t *testing.T) {
+	f := able()
+	f.past("failover-granted", 0)
+	f.pod("c-0-0").Outdated, f.pod("c-0-1").Outdated = true, true
+	if p := Next(f.State); p.Step != nil || p.Reason != ReasonMoveSlots {
+		t.Errorf("%v, %s: %s", p.Step, p.Reason, p.Message)
+	}
+	if look(f.State).atRest() {
+		t.Error("slots are said to be at rest")
+	}
+}
+
+func TestWhatAMigrationMovesIsEstimated(t *testing.T) {
+	n := &Node{Keys: 400, Memory: Memory{Used: 1400, Empty: 400}, Peers: []Peer{{Myself: true, Slots: Slots{{0, 99}}}}}
+	for name, tc := range map[string]struct {
+		slots Slots
+		want  Moved
+	}{
+		"before it is over": {Slots{{50, 74}}, Moved{Slots: 25, Keys: 100, Bytes: 250}},
+		"when it is over":   {Slots{{100, 199}}, Moved{Slots: 100, Keys: 200, Bytes: 500}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, n.Share(Migration{Slots: tc.slots})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

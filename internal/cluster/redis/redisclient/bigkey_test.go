@@ -1,0 +1,117 @@
+package redisclient_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// TestAKeyThatIsTooLargeStays moves all slots but the one whose key would hold its servers up for longer than the others wait for
+// them, says so, and goes on when the key is gone.
+func TestAKeyThatIsTooLargeStays(t *testing.T) {
+	for _, engine := range []string{"redis-7.0", "redis-8.0", "valkey-8.1"} {
+		t.Run(engine, func(t *testing.T) {
+			w := newWorld(t, engine, 3, 1, false)
+			w.startAll()
+			w.settle()
+			c := w.clients()
+			w.write(c)
+			const slot = 5000 // The first shard gives it away.
+			key := w.keyOf(c, slot)
+			w.enlarge(c, key, 20<<20)
+			k := w.count()
+			w.cluster.Spec.Shards = 4
+			w.grow()
+			refusal := w.untilRefused()
+			if refusal.Reason != redis.ReasonKeyTooLarge || !strings.Contains(refusal.Message, fmt.Sprintf("a key of slot %d on carts-0-", slot)) {
+				t.Errorf("%s: %s", refusal.Reason, refusal.Message)
+			}
+			s := w.observe(t.Context())
+			left := 0
+			for _, m := range redis.Balance(owned(s), 4) {
+				left += m.Slots.Count()
+			}
+			if left != 1 {
+				t.Errorf("%d slots are left", left)
+			}
+			for _, p := range s.Pods {
+				if len(p.Node.Self().Open) > 0 {
+					t.Errorf("%s has open slots", p.Name)
+				}
+			}
+			if err := c.Unlink(t.Context(), key).Err(); err != nil {
+				t.Fatal(err)
+			}
+			w.settle()
+			k.expect(t)
+			w.expect(w.clients())
+			t.Log(refusal.Message)
+		})
+	}
+}
+
+// keyOf is the name of a key of a slot.
+func (w *world) keyOf(c *goredis.ClusterClient, slot int64) string {
+	w.t.Helper()
+	for i := range 1_000_000 {
+		key := fmt.Sprintf("big-%d", i)
+		if c.ClusterKeySlot(w.t.Context(), key).Val() == slot {
+			return key
+		}
+	}
+	w.t.Fatalf("no key of slot %d", slot)
+	return ""
+}
+
+// enlarge makes a hash of so many bytes, and waits until a replica has it.
+func (w *world) enlarge(c *goredis.ClusterClient, key string, size int) {
+	w.t.Helper()
+	for n := 0; n*1000*80 < size; n++ {
+		pipe := c.Pipeline()
+		for i := range 1000 {
+			pipe.HSet(w.t.Context(), key, fmt.Sprintf("%d-%d", n, i), "sixteen letters.")
+		}
+		if _, err := pipe.Exec(w.t.Context()); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// untilRefused runs the loop until a step is refused.
+func (w *world) untilRefused() cluster.Refusal {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	for ctx.Err() == nil {
+		p := redis.Next(w.observe(ctx))
+		if p.Step != nil {
+			err := w.act(ctx, p.Step)
+			var refusal cluster.Refusal
+			if errors.As(err, &refusal) {
+				return refusal
+			}
+		}
+		pause(ctx, max(p.After, 20*time.Millisecond))
+	}
+	w.t.Fatalf("nothing was refused\n%s", strings.Join(w.steps, "\n"))
+	return cluster.Refusal{}
+}
+
+// owned is what each shard has.
+func owned(s redis.State) []redis.Slots {
+	out := make([]redis.Slots, s.Spec.Shards)
+	for _, p := range s.Pods {
+		if p.Node != nil {
+			out[p.Shard] = redis.Union(out[p.Shard], p.Node.Self().Slots)
+		}
+	}
+	return out
+}
