@@ -72,7 +72,7 @@ func Next(s State) cluster.Plan {
 		restartBroken, restartMisled,
 		guard,
 		settleAccounts,
-		refuseUnelected,
+		takeOver,
 		configure,
 		shrink,
 		refuseCanary,
