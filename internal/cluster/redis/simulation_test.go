@@ -58,8 +58,8 @@ type simulation struct {
 	bereft bool
 	// takeovers counts those, and voids the lost shards that were served empty.
 	takeovers, voids int
-	ips    int
-	uids   int
+	ips              int
+	uids             int
 	// freed are addresses of pods that are gone; another pod may get them.
 	freed  []redis.Address
 	crash  int // the number of commands after which the operator dies, counted over the whole run; 0: by chance

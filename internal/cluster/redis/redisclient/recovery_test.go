@@ -1,6 +1,7 @@
 package redisclient_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -129,8 +130,7 @@ func (k *counter) acks() []int64 {
 	return out
 }
 
-// untilWriting waits until every part of the writer has written since a crash. A client may have asked a server that had not heard yet
-// what the others are called, and has to ask again.
+// untilWriting waits until every part of the writer has written since a crash.
 func (k *counter) untilWriting(t *testing.T, crash []int64) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -176,12 +176,13 @@ func (k *counter) expectSince(t *testing.T, before, crash []int64) {
 }
 
 // TestPrimariesDieWithoutAMajority kills so many primaries of a real cluster at once that no vote can be had, while a client writes.
-// Their pods come back empty, as without storage.
+// Their pods come back empty, as without storage. There is no TLS, so that clients go by addresses: a server that has just met the
+// others knows the slots of a primary before its name, tells "?" for it, and a client of this library that was told so asks nobody else.
 func TestPrimariesDieWithoutAMajority(t *testing.T) {
 	for _, engine := range engines {
 		for _, tc := range []struct{ die, of int32 }{{1, 1}, {1, 2}, {2, 2}, {2, 3}} {
 			t.Run(fmt.Sprintf("%s, %d of %d", engine, tc.die, tc.of), func(t *testing.T) {
-				w := newWorld(t, engine, tc.of, 1, true)
+				w := newWorld(t, engine, tc.of, 1, false)
 				w.ephemeral = true
 				w.startAll()
 				w.settle()
@@ -221,6 +222,7 @@ func TestOneOfOneComesBack(t *testing.T) {
 			w.settle()
 			c := w.clients()
 			w.write(c)
+			pause(t.Context(), 3*time.Second) // What was written in the last seconds may not be on the disk (appendfsync everysec).
 			p := w.pods[w.primary(t, 0)]
 			w.steps = nil
 			w.crash(p)
@@ -280,7 +282,7 @@ func TestAStuckElectionIsDecided(t *testing.T) {
 			t.Logf("all slots are served after %s", w.untilAvailable())
 			w.revive(true, p)
 			t.Logf("settled after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-			if !w.said("the servers have not elected anybody") {
+			if engine != "valkey-9.1" && !w.said("the servers have not elected anybody") { // Valkey 9 knows a cure.
 				t.Error("the election was not stuck")
 			}
 			w.expect(w.clients())
@@ -304,9 +306,11 @@ func TestALostShard(t *testing.T) {
 			w.settleUntil(redis.ReasonShardLost)
 			held := 0
 			for i := range keys {
-				if got, err := c.Get(t.Context(), fmt.Sprintf("key-%d", i)).Result(); err == nil && got == value {
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				if got, err := c.Get(ctx, fmt.Sprintf("key-%d", i)).Result(); err == nil && got == value {
 					held++
 				}
+				cancel()
 			}
 			if held < keys/2 {
 				t.Errorf("%d keys of %d are served while a shard is lost", held, keys)
