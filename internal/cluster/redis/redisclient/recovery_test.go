@@ -208,6 +208,7 @@ func TestPrimariesDieWithoutAMajority(t *testing.T) {
 				k.expectSince(t, before, crash)
 				t.Log(strings.Join(w.steps, "\n"))
 				w.expect(w.clients())
+				w.wantShards(int(tc.of), 2)
 			})
 		}
 	}

@@ -510,10 +510,7 @@ func (w *world) refuseReplicas(p *process) {
 // do sends a command as a client that may do anything.
 func (w *world) do(p *process, args ...any) error {
 	w.t.Helper()
-	c := goredis.NewClient(&goredis.Options{
-		Addr: p.ip + ":6379", Username: "default", Password: w.passwords[redis.PasswordDefault], TLSConfig: w.tlsFor(p.name),
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+	c := w.client(p)
 	defer func() { _ = c.Close() }()
 	return c.Do(w.t.Context(), args...).Err()
 }
