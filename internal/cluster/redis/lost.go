@@ -49,7 +49,7 @@ func (v *view) lose(g ghost, slots Slots) (cluster.Plan, bool) {
 	shard, incident := v.shardOf(g.id), incidentOf(g, slots)
 	what := fmt.Sprintf("slots %s belong to node %s, which is gone with its disk and left no replica with data", slots, short(g.id))
 	if shard < 0 || shard >= len(v.shards) {
-		return cluster.Refuse(ReasonShardLost, "%s: bring its volume back or restore a backup; the other shards keep serving", what)
+		return cluster.Refuse(ReasonShardLost, "%s. %s. Bring its volume back or restore a backup", what, v.others(g))
 	}
 	what = fmt.Sprintf("shard %d is lost (pods %s): %s", shard, strings.Join(names(v.shards[shard]), ", "), what)
 	allowed := ""
@@ -60,14 +60,22 @@ func (v *view) lose(g ghost, slots Slots) (cluster.Plan, bool) {
 		allowed = "spec.recovery.lostShard is AssignEmpty"
 	default:
 		return cluster.Refuse(ReasonShardLost,
-			"%s. The other shards keep serving. Bring its volume back or restore a backup; or give the slots to an empty server: kubectl annotate rediscluster %s %s=%s --overwrite",
-			what, v.Spec.Name, v1alpha1.AnnotationRecover, incident)
+			"%s. %s. Bring its volume back or restore a backup; or give the slots to an empty server: kubectl annotate rediscluster %s %s=%s --overwrite",
+			what, v.others(g), v.Spec.Name, v1alpha1.AnnotationRecover, incident)
 	}
 	step := v.emptyHeir(g, shard, slots)
 	if step == nil {
-		return cluster.Wait(ReasonGossip, later, "%s. The servers of shard %d have yet to learn of the others", what, shard)
+		return cluster.Wait(ReasonGossip, later, "%s. Its slots are served empty as soon as an empty server of shard %d knows another primary", what, shard)
 	}
 	return cluster.Do(step, "%s. Its data is lost, and its slots are served empty from now on (%s)", what, allowed)
+}
+
+// others says what the other shards do meanwhile: without a majority of the primaries, no server serves.
+func (v *view) others(g ghost) string {
+	if living, lost := v.voters(g, v.ghosts()); 2*living <= living+lost {
+		return "The other shards do not serve either, because a majority of the primaries is gone"
+	}
+	return "The other shards keep serving"
 }
 
 // incidentOf tells losses apart.

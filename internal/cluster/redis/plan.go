@@ -72,7 +72,7 @@ func Next(s State) cluster.Plan {
 		restartBroken, restartMisled,
 		guard,
 		settleAccounts,
-		takeOver,
+		takeOver, refuseStuck,
 		configure,
 		shrink,
 		refuseCanary,

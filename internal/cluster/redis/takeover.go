@@ -40,12 +40,12 @@ func takeOver(v *view) (cluster.Plan, bool) {
 		}
 		plan, ok := cluster.Pass()
 		living, lost := v.voters(g, ghosts)
-		switch stuck := g.dead && v.isStuck(g, best); {
+		switch overdue := g.dead && v.isOverdue(g, best); {
 		case 2*living <= living+lost:
 			plan, ok = v.succeed(g, best, ReasonNoMajority, fmt.Sprintf("only %d of %d primaries can vote on that", living, living+lost))
-		case g.dead && g.failed && v.unelectable(g) && v.knownToVoters(best) && !(stuck && v.outageOf(g).fenced):
+		case g.dead && g.failed && v.unelectable(g) && v.knownToVoters(best) && !(overdue && v.outageOf(g).fenced):
 			plan, ok = v.electStale(g, best)
-		case stuck:
+		case overdue:
 			plan, ok = v.succeed(g, best, ReasonNotElected, fmt.Sprintf("the servers have not elected anybody in %s", v.Spec.electing()))
 		}
 		if ok {
@@ -55,8 +55,8 @@ func takeOver(v *view) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// isStuck tells whether an election has taken longer than it can. One that nobody stands for is not begun.
-func (v *view) isStuck(g ghost, best *Pod) bool {
+// isOverdue tells whether an election has taken longer than it can. One that nobody stands for is not begun.
+func (v *view) isOverdue(g ghost, best *Pod) bool {
 	return g.silent >= v.Spec.electing() && (v.stands(best) || !v.outageOf(g).returns)
 }
 

@@ -116,6 +116,14 @@ func TestNextWithoutAMajority(t *testing.T) {
 			},
 			step: succeeds,
 		},
+		"so is one of an outdated template that cannot start, before its pod is deleted": {
+			state: single().ephemeral(), spoil: func(f *fixture) {
+				f.silence("c-0-0", 6*time.Second, false)
+				p := f.pod("c-0-0")
+				p.Stuck, p.Outdated = "CrashLoopBackOff", true
+			},
+			step: succeeds,
+		},
 		"nor one on a node that does not report": {
 			state: single(), spoil: func(f *fixture) {
 				f.silence("c-0-0", 45*time.Second, false)
@@ -337,6 +345,14 @@ func TestNextWithALostShard(t *testing.T) {
 				f.Spec.AssignEmpty = true
 			},
 			step: TakeOver{1, id("c-1-0"), "c-1-1"}, message: "its slots are served empty from now on",
+		},
+		"the other of two shards does not serve either": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pair2()
+				lost(f)
+				f.views(id("c-1-0"), func(p *Peer) { p.Failing, p.Failed = true, false })
+			},
+			reason: ReasonShardLost, stalled: true, message: "do not serve either",
 		},
 		"nothing is lost while a pod of it is missing": {
 			state: formed(), spoil: func(f *fixture) { lost(f); f.Spec.AssignEmpty = true; f.drop("c-1-1") }, reason: ReasonStarting,

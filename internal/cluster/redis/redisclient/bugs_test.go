@@ -2,6 +2,7 @@ package redisclient_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +101,30 @@ func TestIslandsAreLeftAlone(t *testing.T) {
 			pause(t.Context(), 2*nodeTimeout)
 			if after := w.sizes(); !slices.Equal(before, after) {
 				t.Errorf("the servers had %v keys and have %v", before, after)
+			}
+		})
+	}
+}
+
+// TestTheOperatorCannotThrowDataAway: where a reset failed, FLUSHALL has been the next thing that operators tried.
+func TestTheOperatorCannotThrowDataAway(t *testing.T) {
+	for _, engine := range engines {
+		t.Run(engine, func(t *testing.T) {
+			w := newWorld(t, engine, 1, 0, true)
+			w.startAll()
+			w.settle()
+			for user, password := range map[string]string{
+				redis.UserOperator: w.passwords[redis.PasswordOperator], redis.UserMigration: w.passwords[redis.PasswordMigration],
+			} {
+				o := w.client(w.pods["carts-0-0"]).Options()
+				o.Username, o.Password = user, password
+				c := goredis.NewClient(o)
+				for _, args := range [][]any{{"FLUSHALL"}, {"FLUSHDB"}, {"CLUSTER", "RESET"}, {"CLUSTER", "FLUSHSLOTS"}, {"SHUTDOWN"}} {
+					if err := c.Do(t.Context(), args...).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
+						t.Errorf("%s: %v: %v, want it denied", user, args, err)
+					}
+				}
+				_ = c.Close()
 			}
 		})
 	}
