@@ -33,6 +33,8 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.withMovers(ctx, o, []server{{s.Pod, ""}}, func(m []redis.Mover) error { return s.Run(ctx, m[0]) })
 	case redis.Adopt:
 		return k.withMovers(ctx, o, []server{{s.Pod, s.ID}}, func(m []redis.Mover) error { return s.Run(ctx, m[0]) })
+	case redis.AssignEmpty:
+		return k.withMovers(ctx, o, []server{{s.Pod, s.ID}}, func(m []redis.Mover) error { return s.Run(ctx, m[0]) })
 	case redis.DropShard:
 		return k.dropShard(ctx, o, s)
 	case redis.ScaleShards:

@@ -32,6 +32,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 		Name: o.Name, Shards: int(o.Spec.Shards), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
 		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: memoryLimit(o.Spec.Resources),
 		DiscardClaims: redis.DiscardsClaims(o.Spec.Storage),
+		AssignEmpty:   o.Spec.Recovery.AssignsEmpty(), Approved: o.Annotations[v1alpha1.AnnotationRecover],
 	}}
 	live, err := redis.LiveConfig(&o.Spec)
 	if err != nil {
@@ -76,6 +77,9 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 		}
 	}
 	wg.Wait()
+	if err := k.findLostNodes(ctx, o, &s); err != nil {
+		return redis.State{}, err
+	}
 	m := k.meterOf(o)
 	m.watch(s.Pods, s.Now)
 	s.Progress = m.read()

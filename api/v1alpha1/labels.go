@@ -13,8 +13,9 @@ const (
 	AnnotationTemplateHash = "quorate.dev/template-hash"
 	// AnnotationVersion is the version of the data store that a pod was made with.
 	AnnotationVersion = "quorate.dev/version"
-	// AnnotationRecover approves of the plan to recover a quorum that was lost for good. Its value is the incident that the
-	// plan names, so that what is approved is what was read.
+	// AnnotationRecover approves of what is to be done about data that was lost for good: to recover the quorum of an etcd
+	// cluster, or to serve the slots of a lost shard empty. Its value is the incident that the status names, so that what is
+	// approved is what was read.
 	AnnotationRecover = "quorate.dev/recover"
 	// AnnotationTargetVersion is the version that the Job of a snapshot was made on the way to.
 	AnnotationTargetVersion = "quorate.dev/target-version"

@@ -124,3 +124,8 @@ func (r *RecoverySpec) After() time.Duration {
 	}
 	return r.AutomaticAfter.Duration
 }
+
+// AssignsEmpty reports whether the slots of a lost shard are served empty without approval.
+func (r *RedisRecoverySpec) AssignsEmpty() bool {
+	return r != nil && value(r.LostShard, LostShardHold) == LostShardAssignEmpty
+}

@@ -21,7 +21,7 @@ const (
 // +kubebuilder:validation:XValidation:rule=`self.engine != 'redis' || self.version.matches('^(7[.][024]|8[.](0|[1-9][0-9]?))[.](0|[1-9][0-9]?)$')`,fieldPath=".version",message="spec.version of engine redis must be 7.0.x, 7.2.x, 7.4.x or 8.x.y: write 8.0.2, without a leading v or a suffix"
 // +kubebuilder:validation:XValidation:rule=`self.engine != 'valkey' || self.version.matches('^[89][.](0|[1-9][0-9]?)[.](0|[1-9][0-9]?)$')`,fieldPath=".version",message="spec.version of engine valkey must be 8.x.y or 9.x.y: write 9.1.2, without a leading v or a suffix"
 // +kubebuilder:validation:XValidation:rule=`self.engine == oldSelf.engine`,fieldPath=".engine",message="spec.engine cannot change: create a new cluster with the wanted engine and copy the data"
-// +kubebuilder:validation:XValidation:rule=`self.shards < 3 || self.shards > 500 || self.shards * (1 + self.replicasPerShard) <= 1000`,fieldPath=".shards",message="spec.shards x (1 + spec.replicasPerShard) must be at most 1000: Redis Cluster is made for up to about 1000 nodes"
+// +kubebuilder:validation:XValidation:rule=`self.shards < 1 || self.shards > 500 || self.shards * (1 + self.replicasPerShard) <= 1000`,fieldPath=".shards",message="spec.shards x (1 + spec.replicasPerShard) must be at most 1000: Redis Cluster is made for up to about 1000 nodes"
 // +kubebuilder:validation:XValidation:rule=`!has(self.config) || !has(self.config.maxMemory) || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || string(self.config.maxMemory).matches('[-+eE]') || !isQuantity(string(self.config.maxMemory)) || string(self.resources.limits['memory']).matches('[-+eE]') || !isQuantity(string(self.resources.limits['memory'])) || quantity(string(self.config.maxMemory)).compareTo(quantity(string(self.resources.limits['memory']))) < 0`,fieldPath=".config.maxMemory",message="spec.config.maxMemory must be below spec.resources.limits.memory: the server needs memory beside its data (three quarters of the limit is a good start)"
 // +kubebuilder:validation:XValidation:rule=`self.engine != 'redis' || !self.version.startsWith('7.0.') || !has(self.config) || !has(self.config.extra) || !self.config.extra.exists(k, k in ['set-max-listpack-entries', 'set-max-listpack-value'])`,fieldPath=".config.extra",message="spec.config.extra: set-max-listpack-entries and set-max-listpack-value come with redis 7.2: remove them"
 type RedisClusterSpec struct {
@@ -36,11 +36,12 @@ type RedisClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	Version string `json:"version"`
 	// shards is the number of primaries that the 16384 hash slots are spread
-	// over, from 3 to 500. When it changes, slots and their keys move between
-	// servers while all of them serve; a shard that is to go gives its own away
-	// first.
+	// over, from 1 to 500. Of one or two primaries none can be outvoted: there the
+	// operator replaces a dead one, and not the servers by themselves. When it
+	// changes, slots and their keys move between servers while all of them serve;
+	// a shard that is to go gives its own away first.
 	// +required
-	// +kubebuilder:validation:XValidation:rule=`self >= 3`,message="spec.shards must be at least 3: fewer than three primaries cannot elect a replacement by majority"
+	// +kubebuilder:validation:XValidation:rule=`self >= 1`,message="spec.shards must be at least 1: somebody has to own the slots"
 	// +kubebuilder:validation:XValidation:rule=`self <= 500`,message="spec.shards must be at most 500"
 	Shards int32 `json:"shards"`
 	// replicasPerShard is the number of copies of each primary, from 0 to 5.
@@ -96,11 +97,36 @@ type RedisClusterSpec struct {
 	// +optional
 	// +default={}
 	Auth *AuthSpec `json:"auth,omitempty"`
+	// recovery of a shard whose data is lost for good. Default: its slots are held
+	// until somebody says that they may be served empty.
+	// +optional
+	Recovery *RedisRecoverySpec `json:"recovery,omitempty"`
 	// paused stops the operator from changing anything of this cluster, but for
 	// certificates that would expire; its status is still reported. Default:
 	// false.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
+}
+
+// LostShardPolicy says what becomes of the slots of a shard of which no copy is left.
+// +kubebuilder:validation:Enum=Hold;AssignEmpty
+type LostShardPolicy string
+
+// Policies for lost shards.
+const (
+	LostShardHold        LostShardPolicy = "Hold"
+	LostShardAssignEmpty LostShardPolicy = "AssignEmpty"
+)
+
+// RedisRecoverySpec says what may be done by itself about data that is lost for good.
+type RedisRecoverySpec struct {
+	// lostShard is what happens when the last copy of a shard is gone. Hold: its
+	// slots are out of service, and the others serve on, until a volume is back or
+	// the cluster is annotated with quorate.dev/recover and the name of the
+	// incident. AssignEmpty: its slots are served empty at once, which is what a
+	// cache wants. Default: Hold.
+	// +optional
+	LostShard *LostShardPolicy `json:"lostShard,omitempty"`
 }
 
 // RedisConfig is the configuration of the server: typed known parameters, and any other by its own name in extra.

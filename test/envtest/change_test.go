@@ -75,7 +75,9 @@ var redisChanges = map[string]change{
 	"engine spelled out":        {to: `engine: redis`},
 	"more shards":               {to: `shards: 4`},
 	"fewer shards":              {from: `shards: 6`, to: `shards: 3`},
-	"too few shards":            {to: `shards: 2`, field: "spec.shards", words: "fewer than three primaries cannot elect a replacement by majority"},
+	"one shard":                 {to: `shards: 1`},
+	"a lost shard served empty": {to: `recovery: {lostShard: AssignEmpty}`},
+	"too few shards":            {to: `shards: 0`, field: "spec.shards", words: "somebody has to own the slots"},
 	"more replicas":             {to: `replicasPerShard: 5`},
 	"no replicas":               {to: `replicasPerShard: 0`},
 	"too many replicas":         {to: `replicasPerShard: 6`, field: "spec.replicasPerShard", words: "must be from 0 to 5"},
@@ -170,7 +172,7 @@ func TestScaleSubresource(t *testing.T) {
 		field, words       string
 	}{
 		{etcdKind, 3, 2, object{"size": 2, "selector": "a=b"}, 4, "spec.size", "must be 1, 3, 5 or 7"},
-		{redisKind, 3, 1, object{"shardCount": 1, "selector": "a=b"}, 2, "spec.shards", "fewer than three primaries cannot elect a replacement by majority"},
+		{redisKind, 3, 1, object{"shardCount": 1, "selector": "a=b"}, 0, "spec.shards", "somebody has to own the slots"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, ctx := apiServer(t), testContext(t)

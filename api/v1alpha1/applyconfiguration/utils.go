@@ -95,6 +95,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisKeysApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisNodeStatus"):
 		return &apiv1alpha1.RedisNodeStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisRecoverySpec"):
+		return &apiv1alpha1.RedisRecoverySpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisReshardingStatus"):
 		return &apiv1alpha1.RedisReshardingStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisShardStatus"):

@@ -45,6 +45,9 @@ func parseNode(f []string) (Peer, error) {
 		return Peer{}, fmt.Errorf("config epoch: %w", err)
 	}
 	p.Epoch = epoch
+	if pong := number(f[5]); pong > 0 {
+		p.Answered = time.UnixMilli(pong)
+	}
 	var ranges []Range
 	for _, s := range f[8:] {
 		if strings.HasPrefix(s, "[") {
@@ -154,6 +157,9 @@ func (n *Node) readInfo(info map[string]string) {
 		n.Engine, n.Version = v1alpha1.EngineValkey, v
 	}
 	n.Process = info["run_id"]
+	if clock := number(info["server_time_usec"]); clock > 0 {
+		n.Clock = time.UnixMicro(clock)
+	}
 	n.Loading = info["loading"] == "1" || info["async_loading"] == "1"
 	n.LinkUp = info["master_link_status"] == "up" && info["master_sync_in_progress"] != "1"
 	n.EverLinked = n.LinkUp || (info["role"] == "slave" && info["master_link_down_since_seconds"] != "-1")

@@ -27,7 +27,7 @@ func TestParseNodes(t *testing.T) {
 	want := []Peer{
 		{
 			ID: "07c37dfeb235213a872192d90877d0cd55635b91", Addr: Address{"10.0.0.1", 6379}, Myself: true,
-			Host: "carts-0-0.carts-peers.shop.svc.cluster.local", Epoch: 4,
+			Host: "carts-0-0.carts-peers.shop.svc.cluster.local", Epoch: 4, Answered: time.UnixMilli(1426238317239),
 			Slots: Slots{{0, 5460}, {10923, 10923}},
 			Open:  []Open{{Slots{{93, 93}}, "292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f", true}},
 		},
@@ -35,7 +35,7 @@ func TestParseNodes(t *testing.T) {
 			ID: "67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1", Addr: Address{"fd00::2", 6379}, Replica: true,
 			PrimaryID: "07c37dfeb235213a872192d90877d0cd55635b91", Failed: true, Epoch: 2,
 		},
-		{ID: "292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f", Failing: true, NoAddr: true, Epoch: 3, Slots: Slots{{10924, 16383}}},
+		{ID: "292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f", Failing: true, NoAddr: true, Epoch: 3, Slots: Slots{{10924, 16383}}, Answered: time.UnixMilli(1426238317000)},
 		{ID: "e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca", Addr: Address{"10.0.0.4", 6379}, Handshake: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -78,8 +78,8 @@ func TestParseNode(t *testing.T) {
 			Node{Offset: 9, EverLinked: true, LinkDown: 12 * time.Second},
 		},
 		"valkey, while it loads": {
-			"redis_version:7.2.4\r\nvalkey_version:9.1.2\r\nloading:1\r\nrole:slave\r\nmaster_link_down_since_seconds:-1\r\ndb0:keys=3\r\ndb12:keys=4,expires=1\r\ndbx:keys=9\r\n",
-			Node{Engine: v1alpha1.EngineValkey, Version: "9.1.2", Loading: true, Keys: 7},
+			"redis_version:7.2.4\r\nserver_time_usec:1426238317239000\r\nvalkey_version:9.1.2\r\nloading:1\r\nrole:slave\r\nmaster_link_down_since_seconds:-1\r\ndb0:keys=3\r\ndb12:keys=4,expires=1\r\ndbx:keys=9\r\n",
+			Node{Engine: v1alpha1.EngineValkey, Version: "9.1.2", Clock: time.UnixMilli(1426238317239), Loading: true, Keys: 7},
 		},
 	}
 	for name, tc := range tests {

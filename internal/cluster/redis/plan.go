@@ -73,7 +73,7 @@ func Next(s State) cluster.Plan {
 		guard,
 		leavePod,
 		settleAccounts,
-		refuseUnelected,
+		takeOver, refuseStuck,
 		configure,
 		shrink,
 		replaceDisks,

@@ -27,7 +27,7 @@ func formed() *fixture {
 		p.Node.Peers = nil
 		for j := range f.Pods {
 			o := &f.Pods[j]
-			peer := Peer{ID: o.Node.ID, Addr: o.Addr, Host: o.Name + ".c-peers", Myself: i == j, Epoch: bootstrapEpoch(o)}
+			peer := Peer{ID: o.Node.ID, Addr: o.Addr, Host: o.Name + ".c-peers", Myself: i == j, Epoch: bootstrapEpoch(o), Answered: now}
 			if o.Ordinal == 0 {
 				peer.Slots = Share(o.Shard, f.Spec.Shards)
 			} else {
@@ -51,7 +51,7 @@ func fresh() *fixture {
 			addr := Address{IP: fmt.Sprintf("10.0.%d.%d", shard, ordinal), Port: ClientPort}
 			f.Pods = append(f.Pods, Pod{
 				Name: name, UID: "uid-" + name, Shard: shard, Ordinal: ordinal, Addr: addr, Ready: true, HasRun: true, Started: now.Add(-time.Hour),
-				Node: &Node{ID: id(name), Version: "8.0.2", Peers: []Peer{{ID: id(name), Addr: addr, Host: name + ".c-peers", Myself: true}}},
+				Node: &Node{ID: id(name), Version: "8.0.2", Clock: now, Peers: []Peer{{ID: id(name), Addr: addr, Host: name + ".c-peers", Myself: true}}},
 			})
 		}
 	}
@@ -84,7 +84,7 @@ func (f *fixture) mislead(name string, ago time.Duration) {
 func (f *fixture) loseNode(name string) {
 	p := f.pod(name)
 	p.Ready, p.Node = false, nil
-	f.views(id(name), func(peer *Peer) { peer.Failed = true })
+	f.views(id(name), func(peer *Peer) { peer.Failed, peer.Answered = true, now.Add(-time.Minute) })
 }
 
 // views calls do on the line that every server has about a node.
@@ -468,7 +468,7 @@ func TestNext(t *testing.T) {
 			reason: ReasonSync,
 		},
 		"a primary on a lost node is replaced by a replica of its own accord": {
-			state: formed(), spoil: func(f *fixture) { f.loseNode("c-1-0"); f.unlink("c-1-1") }, reason: ReasonUnreachable,
+			state: formed(), spoil: func(f *fixture) { f.silence("c-1-0", 10*time.Second, true) }, reason: ReasonUnreachable,
 		},
 		"a replica that was never connected does not replace a primary on a lost node": {
 			state: formed(), spoil: func(f *fixture) {
@@ -489,16 +489,9 @@ func TestNext(t *testing.T) {
 		"a primary that is about to come back is waited for": {
 			state: formed(), spoil: func(f *fixture) {
 				f.loseNode("c-1-0")
+				f.views(id("c-1-0"), func(peer *Peer) { peer.Answered = now.Add(-10 * time.Second) })
 				p := f.pod("c-1-1")
-				p.Node.EverLinked, p.Node.LinkUp, p.Started = false, false, now.Add(-10*time.Second)
-			},
-			reason: ReasonUnreachable,
-		},
-		"so is one that Kubernetes finds ready": {
-			state: formed(), spoil: func(f *fixture) {
-				f.loseNode("c-1-0")
-				p := f.pod("c-1-1")
-				f.pod("c-1-0").Ready, p.Node.EverLinked, p.Node.LinkUp = true, false, false
+				p.Node.EverLinked, p.Node.LinkUp = false, false
 			},
 			reason: ReasonUnreachable,
 		},
@@ -511,27 +504,6 @@ func TestNext(t *testing.T) {
 				n.EverLinked, n.LinkUp = false, false
 			},
 			step: Elect{1, id("c-1-0"), "c-1-1"},
-		},
-		"without a majority nobody replaces a primary on a lost node": {
-			state: formed(), spoil: func(f *fixture) {
-				for _, name := range []string{"c-1-0", "c-2-0"} {
-					f.loseNode(name)
-					f.views(id(name), func(p *Peer) { p.Failing, p.Failed = true, false })
-				}
-				f.unlink("c-1-1")
-				f.unlink("c-2-1")
-			},
-			reason: ReasonNoMajority, stalled: true,
-		},
-		"without a majority a human has to decide": {
-			state: formed(), spoil: func(f *fixture) {
-				f.replaceDisk("c-1-0")
-				f.replaceDisk("c-2-0")
-				f.pod("c-2-0").Addr.IP, f.pod("c-2-0").Node.Peers[0].Addr.IP = "10.9.9.8", "10.9.9.8"
-				f.join("c-1-0")
-				f.join("c-2-0")
-			},
-			reason: ReasonNoMajority, stalled: true,
 		},
 		"a dead node without slots and replicas is forgotten": {
 			state: formed(), spoil: ghostOfReplica,

@@ -213,16 +213,14 @@ func (v *view) anyReplica() bool {
 	return false
 }
 
-// waitForElection deals with slots whose owner no pod has any more: a replica takes over by itself, if one may and a
-// majority of the primaries is left to vote for it.
+// waitForElection deals with slots whose owner no pod has any more: a replica is elected by itself, if one may be. See takeOver for
+// what is done where it cannot be.
 func waitForElection(v *view) (cluster.Plan, bool) {
-	ghosts := v.ghosts()
-	for _, g := range ghosts {
+	for _, g := range v.ghosts() {
 		slots := v.stillOwned(g)
 		if len(slots) == 0 {
 			continue
 		}
-		living, lost := v.voters(g, ghosts)
 		best := furthest(slices.DeleteFunc(slices.Clone(g.replicas), g.wiped))
 		switch {
 		case slices.ContainsFunc(g.replicas, func(p *Pod) bool { return p.Node.Loading }):
@@ -231,13 +229,7 @@ func waitForElection(v *view) (cluster.Plan, bool) {
 			return cluster.Do(Adopt{v.heir(g).Name, v.heir(g).Node.ID, g.id, slots},
 				"slots %s had just been moved to node %s when it died, and %s, which was elected in its place, has not heard of that", slots, short(g.id), v.heir(g).Name)
 		case best == nil:
-			return cluster.Refuse(ReasonShardLost,
-				"slots %s belong to node %s, which is gone with its disk and left no replica with data: bring its volume back or restore a backup; the other shards keep serving",
-				slots, short(g.id))
-		case 2*living <= living+lost:
-			return cluster.Refuse(ReasonNoMajority,
-				"only %d of %d primaries can vote on who replaces node %s, which is gone for good: run CLUSTER FAILOVER TAKEOVER on %s to accept the loss of what was not replicated",
-				living, living+lost, short(g.id), best.Name)
+			return v.lose(g, slots)
 		case g.dead && v.unelectable(g):
 			return cluster.Do(Elect{best.Shard, g.id, best.Name},
 				"node %s is gone and no replica stands for election by itself; %s has most of its data", short(g.id), best.Name)

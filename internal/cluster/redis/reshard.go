@@ -48,7 +48,7 @@ type DropShard struct {
 	UID   string
 }
 
-// TakeOver makes a replica primary in the place of one that is gone for good and owned nothing: nobody votes on that.
+// TakeOver makes a replica primary in the place of one that is dead, without a vote.
 type TakeOver struct {
 	Shard     int
 	PrimaryID string
@@ -62,7 +62,7 @@ func (TakeOver) Reason() string { return ReasonElect }
 func (TakeOver) Repairs() {}
 
 func (s TakeOver) String() string {
-	return fmt.Sprintf("make %s primary of shard %d, which owns no slots yet, in the place of node %s", s.To, s.Shard, short(s.PrimaryID))
+	return fmt.Sprintf("make %s primary of shard %d in the place of node %s, without a vote", s.To, s.Shard, short(s.PrimaryID))
 }
 
 // Calls sends CLUSTER FAILOVER TAKEOVER and waits until it has happened.

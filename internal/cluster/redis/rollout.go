@@ -21,20 +21,34 @@ func replaceStuck(v *view) (cluster.Plan, bool) {
 	step := Restart{Cause: ReasonReplaceStuck}
 	for i := range v.Pods {
 		p := &v.Pods[i]
-		if !p.Outdated || p.Stuck == "" || p.Node != nil || p.Deleting || (p.Shard < len(v.shards) && v.goesBack(p.Shard)) {
-			continue
+		if v.isStuck(p) && v.mayBeDeleted(p) {
+			step.Pods = append(step.Pods, p.ref())
 		}
-		if !v.Spec.Persistent && p.HasRun && !v.hasLivingCopy(p) {
-			return cluster.Refuse(ReasonUnsafeRestart,
-				"pod %s cannot start (%s), and deleting it would delete the only copy of its shard: delete the pod yourself to accept that", p.Name, p.Stuck)
-		}
-		step.Pods = append(step.Pods, p.ref())
 	}
 	if len(step.Pods) == 0 {
 		return cluster.Pass()
 	}
 	return cluster.Do(step, "pods of an outdated template cannot start: %s", v.firstStuck())
 }
+
+// refuseStuck stops where such a pod may hold the only copy of its shard. A replica with a copy has taken over before.
+func refuseStuck(v *view) (cluster.Plan, bool) {
+	for i := range v.Pods {
+		if p := &v.Pods[i]; v.isStuck(p) && !v.mayBeDeleted(p) {
+			return cluster.Refuse(ReasonUnsafeRestart,
+				"pod %s cannot start (%s), and deleting it would delete the only copy of its shard: delete the pod yourself to accept that", p.Name, p.Stuck)
+		}
+	}
+	return cluster.Pass()
+}
+
+// isStuck tells whether a pod of an outdated template cannot start, and one of the current template might.
+func (v *view) isStuck(p *Pod) bool {
+	return p.Outdated && p.Stuck != "" && p.Node == nil && !p.Deleting && (p.Shard >= len(v.shards) || !v.goesBack(p.Shard))
+}
+
+// mayBeDeleted tells whether a pod that cannot start takes nothing with it.
+func (v *view) mayBeDeleted(p *Pod) bool { return v.Spec.Persistent || !p.HasRun || v.hasLivingCopy(p) }
 
 func (v *view) firstStuck() string {
 	for _, p := range v.Pods {

@@ -58,8 +58,10 @@ type simulation struct {
 	resharded bool
 	// bereft says that a fault took more than the cluster can be expected to get over without a human.
 	bereft bool
-	ips    int
-	uids   int
+	// takeovers counts those, and voids the lost shards that were served empty.
+	takeovers, voids int
+	ips              int
+	uids             int
 	// freed are addresses of pods that are gone; another pod may get them.
 	freed  []redis.Address
 	crash  int // the number of commands after which the operator dies, counted over the whole run; 0: by chance
@@ -88,6 +90,8 @@ type simPod struct {
 	cutTill time.Time
 	// linkSeen says that the server was in sync when it was observed last.
 	linkSeen bool
+	// nodeLost says that the node of the pod does not report.
+	nodeLost bool
 	// emptied says that the server lost its data and kept its identity, while others have copies.
 	emptied bool
 }
@@ -127,6 +131,7 @@ func newSimulation(seed uint64, faults bool) *simulation {
 	}
 	s.spec.Live = map[string]string{"hz": "10"}
 	s.spec.DiscardClaims = faults && rnd.IntN(2) == 0
+	s.spec.AssignEmpty = faults && rnd.IntN(2) == 0
 	s.net.Promoted = s.promoted
 	if rnd.IntN(4) == 0 { // Hashes take more time than all the rest.
 		s.spec.Access = &redis.Access{Passwords: simPasswords}
@@ -336,7 +341,7 @@ func (s *simulation) revive(p *simPod) {
 	if p.backAt.IsZero() || now.Before(p.backAt) || (!p.exists && p.ordinal >= s.sets[p.shard].Replicas) {
 		return
 	}
-	p.backAt = time.Time{}
+	p.backAt, p.nodeLost = time.Time{}, false
 	p.started = now
 	if p.restart {
 		p.restart = false
@@ -536,9 +541,7 @@ func (s *simulation) mourn(p *simPod) {
 		s.acked[k] = min(s.acked[k], best)
 	}
 	s.fill()
-	// A second primary lost before the first was replaced may leave an election without a majority.
-	living, voters := s.living(p), s.voters()
-	if (copies == 0 && (owned || s.isHome(p.shard) || s.assigned.Count() < redis.SlotCount)) || 2*living <= voters || living < voters-1 {
+	if copies == 0 && !s.spec.AssignEmpty && (owned || s.isHome(p.shard) || s.assigned.Count() < redis.SlotCount) {
 		s.bereft = true
 	}
 }
@@ -572,27 +575,6 @@ func (s *simulation) others(p *simPod) []*simPod {
 	return slices.DeleteFunc(s.present(), func(o *simPod) bool { return o == p || o.server == nil })
 }
 
-// living counts the shards with an owner, not counting p, nor one that has not heard of its successor; voters all that have slots.
-func (s *simulation) living(p *simPod) int {
-	shards := map[int]bool{}
-	for _, o := range s.others(p) {
-		if s.ownsAny(o) {
-			shards[o.shard] = true
-		}
-	}
-	return len(shards)
-}
-
-func (s *simulation) voters() int {
-	n := 1
-	for _, p := range s.present() {
-		if p.server != nil {
-			n = max(n, p.server.Voters())
-		}
-	}
-	return n
-}
-
 // fault does one random bad thing.
 func (s *simulation) fault() {
 	present := s.present()
@@ -621,6 +603,7 @@ func (s *simulation) fault() {
 		s.log("fault: the node of %s is lost for a while", p.name)
 		if s.rnd.IntN(3) == 0 {
 			s.kill(p, 1200) // Its pod stays.
+			p.nodeLost = p.restart
 		} else {
 			s.strike(p, ephemeral, 400)
 		}
@@ -770,7 +753,10 @@ func (s *simulation) observe() redis.State {
 		}
 		pod := redis.Pod{
 			Name: p.name, UID: p.uid, Shard: p.shard, Ordinal: p.ordinal, Addr: p.server.Addr,
-			Ready: p.server.Up, Outdated: s.outdated(p), HasRun: true, Started: p.started, Deleting: !p.ends.IsZero(),
+			Ready: p.server.Up, Outdated: s.outdated(p), HasRun: true, NodeLost: p.nodeLost, Deleting: !p.ends.IsZero(),
+		}
+		if p.server.Up || p.nodeLost {
+			pod.Started = p.started
 		}
 		pod.NodeName = p.node()
 		pod.Since = p.started.Add(-50 * time.Second) // So that what waits for a calm minute is not for quiet times alone.
@@ -829,6 +815,13 @@ func (s *simulation) check(step cluster.Step) {
 		}
 	case redis.Elect:
 		s.checkElect(st)
+	case redis.TakeOver:
+		s.takeovers++
+		s.checkElect(redis.Elect(st))
+		s.checkFence(st)
+	case redis.AssignEmpty:
+		s.voids++
+		s.checkVoid(st)
 	case redis.Restart:
 		s.checkRestart(st)
 	case redis.DropShard:
@@ -868,6 +861,24 @@ func (s *simulation) checkElect(st redis.Elect) {
 				s.fail("%s: %s has more than %s", st, o.name, to.name)
 				return
 			}
+		}
+	}
+}
+
+// checkVoid insists that nothing is given to an empty server that anybody has, or may have.
+func (s *simulation) checkVoid(st redis.AssignEmpty) {
+	for k := range sampleKeys {
+		if o := s.owner(k.Slot); st.Slots.Has(k.Slot) && (s.acked[k] > 0 || o != nil) {
+			s.fail("%s: %s owns slot %d, and %d of %v was acknowledged", st, s.podOf(o), k.Slot, s.acked[k], k)
+		}
+	}
+}
+
+// checkFence insists that nobody takes over from a server that runs.
+func (s *simulation) checkFence(st redis.TakeOver) {
+	for _, p := range s.pods {
+		if p.server != nil && p.server.ID == st.PrimaryID && p.server.Up {
+			s.fail("%s: %s runs", st, p.name)
 		}
 	}
 }
@@ -969,6 +980,9 @@ func (s *simulation) act(step cluster.Step) {
 		s.delete(p, true, 30)
 		return
 	case redis.CloseSlots:
+		s.logError(st.Run(context.Background(), &mortal{s, s.pod(st.Pod).server}))
+		return
+	case redis.AssignEmpty:
 		s.logError(st.Run(context.Background(), &mortal{s, s.pod(st.Pod).server}))
 		return
 	case redis.Adopt:
@@ -1152,8 +1166,7 @@ func (s *simulation) converge() {
 func (s *simulation) mayStall(p cluster.Plan) bool {
 	ephemeralSingles := s.spec.Replicas == 0 && !s.spec.Persistent
 	leftBehind := slices.ContainsFunc(s.pods, func(p *simPod) bool { return s.left(p) && p.server != nil })
-	// Of two shards with slots none can outvote the other, and the third may have given its last ones away when one was lost.
-	return p.Stalled && (s.bereft || (p.Reason == redis.ReasonNoMajority && s.voters() < 3) || (p.Reason == redis.ReasonShardLost && s.unwritten()) || (p.Reason == redis.ReasonRetained && leftBehind) ||
+	return p.Stalled && (s.bereft || (p.Reason == redis.ReasonShardLost && s.unwritten()) || (p.Reason == redis.ReasonRetained && leftBehind) ||
 		(p.Reason == redis.ReasonUnsafeRestart && ephemeralSingles))
 }
 
@@ -1239,7 +1252,7 @@ func TestSimulation(t *testing.T) {
 		from = rand.Uint64N(1 << 40)
 	}
 	t.Logf("seeds %d to %d", from, from+uint64(*seeds))
-	bereft := 0
+	bereft, takeovers, voids := 0, 0, 0
 	for seed := from; seed < from+uint64(*seeds); seed++ {
 		s := newSimulation(seed, true)
 		s.run(6)
@@ -1249,8 +1262,11 @@ func TestSimulation(t *testing.T) {
 		if s.bereft {
 			bereft++
 		}
+		takeovers += s.takeovers
+		voids += s.voids
 	}
-	t.Logf("%d runs; in %d of them more was lost than a cluster can get over", *seeds, bereft)
+	t.Logf("%d runs; in %d of them more was lost than a cluster can get over; %d replicas took over without a vote, and %d lost shards are served empty",
+		*seeds, bereft, takeovers, voids)
 }
 
 // TestSimulationOfCrashes lets the operator die after each command of a bootstrap in turn.

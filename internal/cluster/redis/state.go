@@ -65,6 +65,10 @@ type Spec struct {
 	// may take to follow it.
 	HandedOut bool
 	Hold      time.Duration
+	// AssignEmpty says that the slots of a lost shard go to a server without data, see lose, and Approved names one incident for
+	// which that was allowed.
+	AssignEmpty bool
+	Approved    string
 	// StorageChanged says that the wanted storage is not what the StatefulSets were made with.
 	StorageChanged bool
 }
@@ -116,6 +120,9 @@ type Pod struct {
 	Unready time.Time
 	// Started is when the server's container was started; zero: it does not run.
 	Started time.Time
+	// NodeLost says that nothing runs on the pod's node any more, as far as Kubernetes can tell: it was deleted, is out of service,
+	// or does not report.
+	NodeLost bool
 	// HasRun says that the server of this pod has been running at some time, so that an ephemeral volume may hold data.
 	HasRun bool
 	// Gate is what the start gate had to say, empty when it had nothing to remark.
@@ -152,6 +159,8 @@ type Node struct {
 	Migrations []Migration
 	// Process tells the server's process from others that have run or will run in its place.
 	Process string
+	// Clock is the time of the server.
+	Clock time.Time
 	// Loading says that the server still reads its data from disk.
 	Loading bool
 	// StateOK says that the server thinks the cluster works (cluster_state:ok).
@@ -211,8 +220,10 @@ type Peer struct {
 	Failing, Failed bool
 	// Handshake marks a node whose name is not known yet. NoAddr marks a node whose address is not known any more.
 	Handshake, NoAddr bool
-	Epoch             uint64
-	Slots             Slots
+	// Answered is when the node last answered, by the clock of the server that was asked.
+	Answered time.Time
+	Epoch    uint64
+	Slots    Slots
 	// Open are the slots that the server itself says are on their way to or from another one. Only its own line has them.
 	Open []Open
 }

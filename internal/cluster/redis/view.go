@@ -3,6 +3,7 @@ package redis
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // view is a state with the questions that rules ask of it answered once.
@@ -210,6 +211,8 @@ type ghost struct {
 	failed bool
 	// host is the DNS name that it announced.
 	host string
+	// silent is for how long no server has heard from it.
+	silent time.Duration
 	// noAddr says that some server found another one at its address. Such a node is never voted to have failed: the
 	// servers do not call on it any more (clusterCron skips nodes without an address).
 	noAddr bool
@@ -227,7 +230,7 @@ func (v *view) ghosts() []ghost {
 			}
 			g := found[peer.ID]
 			if g == nil {
-				g = &ghost{id: peer.ID, dead: true}
+				g = &ghost{id: peer.ID, dead: true, silent: p.Node.Clock.Sub(peer.Answered)}
 				found[peer.ID] = g
 			}
 			g.knownBy = append(g.knownBy, p.Name)
@@ -235,6 +238,7 @@ func (v *view) ghosts() []ghost {
 			g.noAddr = g.noAddr || peer.NoAddr
 			g.failed = g.failed || peer.Failed
 			g.host = cmp.Or(g.host, peer.Host)
+			g.silent = min(g.silent, p.Node.Clock.Sub(peer.Answered))
 			g.dead = g.dead && (peer.Failing || peer.Failed || peer.NoAddr)
 		}
 	}

@@ -435,6 +435,8 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: atomic
 - name: com.github.quorate.quorate.api.v1alpha1.LabelValue
   scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.LostShardPolicy
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.MaintenanceWindow
   map:
     fields:
@@ -654,6 +656,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: paused
       type:
         scalar: boolean
+    - name: recovery
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisRecoverySpec
     - name: replicasPerShard
       type:
         scalar: numeric
@@ -782,6 +787,12 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RedisPattern
   scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisRecoverySpec
+  map:
+    fields:
+    - name: lostShard
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.LostShardPolicy
 - name: com.github.quorate.quorate.api.v1alpha1.RedisReshardingStatus
   map:
     fields:

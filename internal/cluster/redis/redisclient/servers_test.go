@@ -80,6 +80,8 @@ type world struct {
 	sets map[int]int
 	// disks are the volumes of pods that have left, by name.
 	disks map[string]string
+	// ephemeral says that the pods have no volumes, and assignEmpty that a lost shard is served empty.
+	ephemeral, assignEmpty bool
 	// change guards pods and their addresses against a client that runs meanwhile.
 	change   sync.RWMutex
 	accounts map[string]redis.AccountClaim
@@ -93,6 +95,8 @@ type process struct {
 	started        time.Time
 	// version of the template that the pod was made from.
 	version string
+	// stuck says why the pod cannot start.
+	stuck string
 }
 
 const domain = "cluster.local"
@@ -393,7 +397,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 		certificate = clustertls.LeafFingerprint(w.leaf.Cert)
 	}
 	s := redis.State{Now: time.Now(), Accounts: w.accounts, Spec: redis.Spec{
-		Name: "carts", Shards: int(spec.Shards), Replicas: spec.Replicas(), Version: spec.Version, Persistent: true,
+		Name: "carts", Shards: int(spec.Shards), Replicas: spec.Replicas(), Version: spec.Version, Persistent: !w.ephemeral, AssignEmpty: w.assignEmpty,
 		NodeTimeout: 1500 * time.Millisecond, Access: w.access(), HandedOut: true, Hold: hold,
 		Certificate: certificate,
 	}}
@@ -408,9 +412,10 @@ func (w *world) observe(ctx context.Context) redis.State {
 	for _, p := range w.pods {
 		pod := redis.Pod{
 			Name: p.name, UID: p.name + "/" + p.ip, Shard: p.shard, Ordinal: p.ordinal, Addr: redis.Address{IP: p.ip, Port: redis.ClientPort}, Gate: p.gate,
-			Started: p.started, Outdated: p.version != w.cluster.Spec.Version, HasRun: true,
+			Outdated: p.version != w.cluster.Spec.Version, HasRun: true, Stuck: p.stuck,
 		}
 		if p.cmd != nil {
+			pod.Started = p.started
 			c := w.connect(p)
 			node, err := c.Read(ctx)
 			pod.Node, pod.Ready = node, err == nil
@@ -448,6 +453,10 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 		}
 		return nil
 	case redis.CloseSlots:
+		m := w.mover(w.pods[s.Pod])
+		defer func() { _ = m.Close() }()
+		return s.Run(ctx, m)
+	case redis.AssignEmpty:
 		m := w.mover(w.pods[s.Pod])
 		defer func() { _ = m.Close() }()
 		return s.Run(ctx, m)
@@ -501,10 +510,7 @@ func (w *world) refuseReplicas(p *process) {
 // do sends a command as a client that may do anything.
 func (w *world) do(p *process, args ...any) error {
 	w.t.Helper()
-	c := goredis.NewClient(&goredis.Options{
-		Addr: p.ip + ":6379", Username: "default", Password: w.passwords[redis.PasswordDefault], TLSConfig: w.tlsFor(p.name),
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+	c := w.client(p)
 	defer func() { _ = c.Close() }()
 	return c.Do(w.t.Context(), args...).Err()
 }

@@ -30,9 +30,9 @@ var upgrades = []struct{ from, to string }{{"redis-7.0", "redis-8.0"}, {"valkey-
 // each shard and without.
 func TestARealClusterIsUpgraded(t *testing.T) {
 	for _, u := range upgrades {
-		for _, replicas := range []int32{0, 1, 2} {
-			t.Run(fmt.Sprintf("%s to %s with %d replicas", u.from, u.to, replicas), func(t *testing.T) {
-				w := newWorld(t, u.from, 3, replicas, true)
+		for _, size := range []struct{ shards, replicas int32 }{{3, 0}, {3, 1}, {3, 2}, {1, 0}, {1, 1}, {2, 1}} {
+			t.Run(fmt.Sprintf("%s to %s, %d shards with %d replicas", u.from, u.to, size.shards, size.replicas), func(t *testing.T) {
+				w := newWorld(t, u.from, size.shards, size.replicas, true)
 				w.startAll()
 				w.settle()
 				c := w.clients()

@@ -40,7 +40,7 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 		return nil, err
 	}
 	n := &redis.Node{
-		ID: s.ID, Version: s.Version, StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk(),
+		ID: s.ID, Version: s.Version, Clock: s.net.now, StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk(),
 		Engine: "redis", Process: s.process(), Users: s.Users, ReplicationPassword: s.ReplicationPassword, Certificate: s.Certificate,
 	}
 	if s.synced && !s.linkUp {
@@ -59,7 +59,7 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 		p := s.peers[id]
 		n.Peers = append(n.Peers, redis.Peer{
 			ID: id, Addr: p.addr, Host: p.host, Replica: p.replicaOf != "", PrimaryID: p.replicaOf,
-			Epoch: p.epoch, Slots: s.claims(id), Failing: p.failing && !p.failed, Failed: p.failed, NoAddr: p.noAddr,
+			Answered: p.heard, Epoch: p.epoch, Slots: s.claims(id), Failing: p.failing && !p.failed, Failed: p.failed, NoAddr: p.noAddr,
 		})
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(s.greeting), compareAddr) {

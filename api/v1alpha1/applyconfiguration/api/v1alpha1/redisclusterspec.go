@@ -22,9 +22,10 @@ type RedisClusterSpecApplyConfiguration struct {
 	// an earlier minor version while no primary runs the later one.
 	Version *string `json:"version,omitempty"`
 	// shards is the number of primaries that the 16384 hash slots are spread
-	// over, from 3 to 500. When it changes, slots and their keys move between
-	// servers while all of them serve; a shard that is to go gives its own away
-	// first.
+	// over, from 1 to 500. Of one or two primaries none can be outvoted: there the
+	// operator replaces a dead one, and not the servers by themselves. When it
+	// changes, slots and their keys move between servers while all of them serve;
+	// a shard that is to go gives its own away first.
 	Shards *int32 `json:"shards,omitempty"`
 	// replicasPerShard is the number of copies of each primary, from 0 to 5.
 	// With 0, a lost primary takes its slots out of service until it is back. It
@@ -52,6 +53,9 @@ type RedisClusterSpecApplyConfiguration struct {
 	TLS *TLSSpecApplyConfiguration `json:"tls,omitempty"`
 	// auth of clients. Default: the user "default" has a generated password.
 	Auth *AuthSpecApplyConfiguration `json:"auth,omitempty"`
+	// recovery of a shard whose data is lost for good. Default: its slots are held
+	// until somebody says that they may be served empty.
+	Recovery *RedisRecoverySpecApplyConfiguration `json:"recovery,omitempty"`
 	// paused stops the operator from changing anything of this cluster, but for
 	// certificates that would expire; its status is still reported. Default:
 	// false.
@@ -149,6 +153,14 @@ func (b *RedisClusterSpecApplyConfiguration) WithTLS(value *TLSSpecApplyConfigur
 // If called multiple times, the Auth field is set to the value of the last call.
 func (b *RedisClusterSpecApplyConfiguration) WithAuth(value *AuthSpecApplyConfiguration) *RedisClusterSpecApplyConfiguration {
 	b.Auth = value
+	return b
+}
+
+// WithRecovery sets the Recovery field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Recovery field is set to the value of the last call.
+func (b *RedisClusterSpecApplyConfiguration) WithRecovery(value *RedisRecoverySpecApplyConfiguration) *RedisClusterSpecApplyConfiguration {
+	b.Recovery = value
 	return b
 }
 

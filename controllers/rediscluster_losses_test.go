@@ -1,0 +1,158 @@
+package controllers
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
+)
+
+// oneShard is a cluster of one shard without storage.
+func oneShard() *v1alpha1.RedisCluster {
+	o := redisCluster()
+	o.Spec.Shards, o.Spec.Storage = 1, nil
+	return o
+}
+
+// lose takes pods away with all that they had.
+func (s *redisStage) lose(pods ...string) {
+	s.t.Helper()
+	for _, name := range pods {
+		if err := s.api.Delete(s.t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
+			s.t.Fatal(err)
+		}
+		s.net.Remove(s.servers[name])
+		delete(s.servers, name)
+	}
+}
+
+// told takes the events so far.
+func (s *redisStage) told() string {
+	s.t.Helper()
+	recorder, ok := s.loop.Events.(*events.FakeRecorder)
+	if !ok {
+		s.t.Fatalf("events go to a %T", s.loop.Events)
+	}
+	var out []string
+	for len(recorder.Events) > 0 {
+		out = append(out, <-recorder.Events)
+	}
+	return strings.Join(out, "\n")
+}
+
+func TestTheOnlyPrimaryIsReplacedAndTheLossIsTold(t *testing.T) {
+	s := newRedisStage(t, oneShard())
+	s.settle()
+	s.told()
+	s.lose("carts-0-0")
+	for range 40 {
+		s.pass()
+	}
+	s.settle()
+	if p := s.cluster().Status.Shards[0].Primary; p != "carts-0-1" {
+		t.Errorf("the primary is %s", p)
+	}
+	if told := s.told(); !strings.Contains(told, "carts-0-1 takes over slots 0-16383") || !strings.Contains(told, "what was acknowledged later is lost") {
+		t.Errorf("events:\n%s", told)
+	}
+}
+
+// TestAPrimaryIsFencedByItsNode: that a server does not answer is no proof that it does not run. That its node does not report is.
+func TestAPrimaryIsFencedByItsNode(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+	}}
+	s := newRedisStage(t, oneShard(), node)
+	s.settle()
+	s.breakOff("carts-0-0", "n")
+	for range 100 {
+		s.pass()
+	}
+	if p := s.servers["carts-0-1"].Primary(); p == "" {
+		t.Fatal("carts-0-1 has taken over from a server that may run")
+	}
+	node = s.node("n")
+	node.Status.Conditions[0].Status = corev1.ConditionUnknown
+	if err := s.api.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		s.pass()
+	}
+	if p := s.servers["carts-0-1"].Primary(); p != "" {
+		t.Errorf("carts-0-1 has not taken over: %s", s.cluster().Status.Activity)
+	}
+}
+
+// breakOff is the failure of a node: the API server still has what it heard of a pod there last.
+func (s *redisStage) breakOff(pod, node string) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	var p corev1.Pod
+	if err := s.api.Get(ctx, types.NamespacedName{Namespace: "default", Name: pod}, &p); err != nil {
+		s.t.Fatal(err)
+	}
+	p.Spec.NodeName = node
+	if err := s.api.Update(ctx, &p); err != nil {
+		s.t.Fatal(err)
+	}
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: redis.ContainerServer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	p.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(s.net.Now())
+	if err := s.api.Status().Update(ctx, &p); err != nil {
+		s.t.Fatal(err)
+	}
+	s.servers[pod].Stop()
+}
+
+func (s *redisStage) node(name string) *corev1.Node {
+	s.t.Helper()
+	node := &corev1.Node{}
+	if err := s.api.Get(s.t.Context(), client.ObjectKey{Name: name}, node); err != nil {
+		s.t.Fatal(err)
+	}
+	return node
+}
+
+func TestALostShardIsHeldUntilItsIncidentIsApproved(t *testing.T) {
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	for slot := range redis.SlotCount {
+		if server := s.servers["carts-0-0"]; server.Owns(slot) {
+			server.Data[redisfake.Key{Slot: slot}] = 1
+			break
+		}
+	}
+	s.lose("carts-1-0", "carts-1-1")
+	var stalled *metav1.Condition
+	for range 100 {
+		s.pass()
+		if stalled = meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled); stalled.Reason == redis.ReasonShardLost {
+			break
+		}
+	}
+	if stalled.Reason != redis.ReasonShardLost || !strings.Contains(stalled.Message, "shard 1 is lost (pods carts-1-0, carts-1-1)") {
+		t.Fatalf("stalled: %+v", stalled)
+	}
+	_, incident, _ := strings.Cut(stalled.Message, v1alpha1.AnnotationRecover+"=")
+	incident, _, _ = strings.Cut(incident, " ")
+	o := s.cluster()
+	metav1.SetMetaDataAnnotation(&o.ObjectMeta, v1alpha1.AnnotationRecover, incident)
+	if err := s.api.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	s.told()
+	s.settle()
+	if told := s.told(); !strings.Contains(told, "Its data is lost, and its slots are served empty from now on (this was approved)") {
+		t.Errorf("events:\n%s", told)
+	}
+}

@@ -1,0 +1,103 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// ReasonAssignEmpty is the reason of AssignEmpty.
+const ReasonAssignEmpty = "AssigningLostSlots"
+
+// AssignEmpty gives the slots of a lost shard to a server without data.
+type AssignEmpty struct {
+	Pod, ID string
+	// Other is the id of some other primary, see Run.
+	Other string
+	Slots Slots
+}
+
+// Reason names the step.
+func (AssignEmpty) Reason() string { return ReasonAssignEmpty }
+
+// Repairs marks the step.
+func (AssignEmpty) Repairs() {}
+
+func (s AssignEmpty) String() string {
+	return fmt.Sprintf("give slots %s to %s, empty", s.Slots, s.Pod)
+}
+
+// Run makes the server import the slots and then own them, which gives it the highest epoch: all others believe the dead owner until
+// they hear of a higher one. Where the slots are said to come from does not matter, as long as the server knows it; of the dead owner
+// one that came later never hears.
+func (s AssignEmpty) Run(ctx context.Context, m Mover) error {
+	if err := m.SetSlots(ctx, s.Slots, SlotImporting, s.Other); err != nil {
+		return err
+	}
+	return m.SetSlots(ctx, s.Slots, SlotOwner, s.ID)
+}
+
+// lose deals with slots whose owner is gone for good and left no copy. All servers could be read, and no other claim may hold one. That
+// a shard is empty from now on is for its owner to say: once for all (spec.recovery.lostShard), or for this incident.
+func (v *view) lose(g ghost, slots Slots) (cluster.Plan, bool) {
+	shard, incident := v.shardOf(g.id), incidentOf(g, slots)
+	what := fmt.Sprintf("slots %s belong to node %s, which is gone with its disk and left no replica with data", slots, short(g.id))
+	if shard < 0 || shard >= len(v.shards) {
+		return cluster.Refuse(ReasonShardLost, "%s. %s. Bring its volume back or restore a backup", what, v.others(g))
+	}
+	what = fmt.Sprintf("shard %d is lost (pods %s): %s", shard, strings.Join(names(v.shards[shard]), ", "), what)
+	allowed := ""
+	switch {
+	case v.Spec.Approved == incident:
+		allowed = "this was approved"
+	case v.Spec.AssignEmpty:
+		allowed = "spec.recovery.lostShard is AssignEmpty"
+	default:
+		return cluster.Refuse(ReasonShardLost,
+			"%s. %s. Bring its volume back or restore a backup; or give the slots to an empty server: kubectl annotate rediscluster %s %s=%s --overwrite",
+			what, v.others(g), v.Spec.Name, v1alpha1.AnnotationRecover, incident)
+	}
+	step := v.emptyHeir(g, shard, slots)
+	if step == nil {
+		return cluster.Wait(ReasonGossip, later, "%s. Its slots are served empty as soon as an empty server of shard %d knows another primary", what, shard)
+	}
+	return cluster.Do(step, "%s. Its data is lost, and its slots are served empty from now on (%s)", what, allowed)
+}
+
+// others says what the other shards do meanwhile: without a majority of the primaries, no server serves.
+func (v *view) others(g ghost) string {
+	if living, lost := v.voters(g, v.ghosts()); 2*living <= living+lost {
+		return "The other shards do not serve either, because a majority of the primaries is gone"
+	}
+	return "The other shards keep serving"
+}
+
+// incidentOf tells losses apart.
+func incidentOf(g ghost, slots Slots) string {
+	sum := sha256.Sum256([]byte(g.id + " " + slots.String()))
+	return hex.EncodeToString(sum[:])[:6]
+}
+
+// emptyHeir makes a server of the shard the owner of its slots: a replica of the dead one, which knows what that owned, or any other. It
+// is nil when no server can be.
+func (v *view) emptyHeir(g ghost, shard int, slots Slots) cluster.Step {
+	if len(g.replicas) > 0 {
+		return TakeOver{g.replicas[0].Shard, g.id, g.replicas[0].Name}
+	}
+	for _, p := range v.shards[shard] {
+		if p.Node.Self().Replica || p.Node.Keys > 0 {
+			continue
+		}
+		i := slices.IndexFunc(p.Node.Peers, func(o Peer) bool { return !o.Myself && !o.Replica && !o.Handshake })
+		if i >= 0 {
+			return AssignEmpty{p.Name, p.Node.ID, p.Node.Peers[i].ID, slots}
+		}
+	}
+	return nil
+}
