@@ -126,6 +126,7 @@ func newSimulation(seed uint64, faults bool) *simulation {
 		s.spec.Access = &redis.Access{Passwords: simPasswords}
 		s.spec.HandedOut, s.spec.Hold = true, 20*time.Second
 		s.net.Gate = s.users
+		s.net.Migrates = seed%4 > 0
 	}
 	s.ensure()
 	return s
