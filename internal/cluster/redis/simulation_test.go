@@ -137,6 +137,7 @@ func newSimulation(seed uint64, faults bool) *simulation {
 		s.spec.Access = &redis.Access{Passwords: simPasswords}
 		s.spec.HandedOut, s.spec.Hold = true, 20*time.Second
 		s.net.Gate = s.users
+		s.net.Migrates = seed%4 > 0
 	}
 	s.ensure()
 	return s
@@ -517,6 +518,13 @@ func (s *simulation) crashed(p *simPod) {
 	s.fill()
 }
 
+// toDrop tells whether a replica has a key that its primary has given away, and will hear of that.
+func (s *simulation) toDrop(p *simPod, k redisfake.Key) bool {
+	return slices.ContainsFunc(s.others(p), func(o *simPod) bool {
+		return o.server.ID == p.server.Primary() && o.server.Up && !o.emptied && o.server.Data[k] == 0
+	})
+}
+
 // bury forgets a cluster of which nothing is left.
 func (s *simulation) bury() {
 	s.assigned = nil
@@ -536,7 +544,9 @@ func (s *simulation) mourn(p *simPod) {
 	for k := range sampleKeys {
 		best := 0
 		for _, o := range s.others(p) {
-			best = max(best, o.server.Data[k])
+			if !s.toDrop(o, k) {
+				best = max(best, o.server.Data[k])
+			}
 		}
 		s.acked[k] = min(s.acked[k], best)
 	}

@@ -44,7 +44,7 @@ func (w *world) moveBig(m mover, size, field int) {
 	w.b.Helper()
 	ctx, cancel := context.WithTimeout(w.b.Context(), 5*time.Minute)
 	defer cancel()
-	before := w.slots()
+	before := w.slots(ctx)
 	move := w.bigMove(ctx)
 	from, to := w.server(move.From), w.servers[shards]
 	for left, n := size, 0; left > 0; n++ {
@@ -87,10 +87,10 @@ func (w *world) moveBig(m mover, size, field int) {
 func (w *world) bigMove(ctx context.Context) redis.SlotMove {
 	slot := int(w.servers[0].rdb.ClusterKeySlot(ctx, bigKey).Val())
 	to := w.servers[shards]
-	for shard, slots := range w.slots() {
+	for shard, slots := range w.slots(ctx) {
 		if from := w.servers[shard]; slots.Has(slot) {
 			return redis.SlotMove{
-				From: from.name, To: to.name, FromID: from.id, ToID: to.id, ToAddr: to.addr, Slots: redis.Slots{{From: slot, To: slot}}, Process: from.process(),
+				From: from.name, To: to.name, FromID: from.id, ToID: to.id, ToAddr: to.addr, Slots: redis.Slots{{From: slot, To: slot}}, Process: from.process(ctx),
 			}
 		}
 	}

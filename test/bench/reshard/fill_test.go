@@ -30,7 +30,7 @@ func (w *world) fill(size int64) (keys int64) {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	defer func() { _ = c.Close() }()
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // Data that is the same every time.
+	r := rand.New(rand.NewPCG(1, 2)) // Data that is the same every time.
 	noise := make([]byte, 128<<10)
 	for i := range noise {
 		noise[i] = byte(r.UintN(256))

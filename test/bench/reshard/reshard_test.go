@@ -83,7 +83,7 @@ func (w *world) measure(m mover) sample {
 	w.b.Helper()
 	ctx, cancel := context.WithTimeout(w.b.Context(), time.Hour)
 	defer cancel()
-	before, total := w.slots(), w.keys()
+	before, total := w.slots(ctx), w.keys()
 	newest := w.servers[shards]
 	empty := newest.info("used_memory")
 	began := time.Now()
@@ -94,7 +94,7 @@ func (w *world) measure(m mover) sample {
 	if got := w.keys(); got != total {
 		w.b.Fatalf("%s: %d keys of %d are left", m.name, got, total)
 	}
-	if got := w.slots()[shards].Count(); got != redis.SlotCount/(shards+1) {
+	if got := w.slots(ctx)[shards].Count(); got != redis.SlotCount/(shards+1) {
 		w.b.Fatalf("%s: the new shard has %d slots", m.name, got)
 	}
 	w.restore(ctx, before)
@@ -140,7 +140,7 @@ func rebalance(ctx context.Context, w *world) error {
 
 // migrateSlots asks all sources at once for everything, and does nothing but look whether it is done.
 func migrateSlots(ctx context.Context, w *world) error {
-	moves := redis.Balance(w.slots(), shards+1)
+	moves := redis.Balance(w.slots(ctx), shards+1)
 	for _, m := range moves {
 		args := []any{"CLUSTER", "MIGRATESLOTS", "SLOTSRANGE"}
 		for _, r := range m.Slots {

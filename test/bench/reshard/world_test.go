@@ -245,11 +245,11 @@ func (w *world) move(ctx context.Context, moves []redis.SlotMove, limit time.Dur
 func (w *world) restore(ctx context.Context, before []redis.Slots) {
 	w.b.Helper()
 	var moves []redis.SlotMove
-	from, now := w.servers[shards], w.slots()
+	from, now := w.servers[shards], w.slots(ctx)
 	for shard, slots := range before[:shards] {
 		to := w.servers[shard]
 		if back := slots.And(now[shards]); len(back) > 0 {
-			moves = append(moves, redis.SlotMove{From: from.name, To: to.name, FromID: from.id, ToID: to.id, ToAddr: to.addr, Slots: back, Process: from.process()})
+			moves = append(moves, redis.SlotMove{From: from.name, To: to.name, FromID: from.id, ToID: to.id, ToAddr: to.addr, Slots: back, Process: from.process(ctx)})
 		}
 	}
 	for _, m := range moves { // One after the other: they have one source.
@@ -257,7 +257,7 @@ func (w *world) restore(ctx context.Context, before []redis.Slots) {
 			w.b.Fatal(err)
 		}
 	}
-	for ctx.Err() == nil && !(w.agreed() && slices.EqualFunc(w.slots(), before, redis.Slots.Equal)) {
+	for ctx.Err() == nil && !(w.agreed(ctx) && slices.EqualFunc(w.slots(ctx), before, redis.Slots.Equal)) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	w.rest(ctx)
@@ -275,11 +275,11 @@ func (w *world) calm() bool {
 }
 
 // slots are those that each server says it owns.
-func (w *world) slots() []redis.Slots {
+func (w *world) slots(ctx context.Context) []redis.Slots {
 	w.b.Helper()
 	out := make([]redis.Slots, len(w.servers))
 	for i, s := range w.servers {
-		for _, p := range w.table(s) {
+		for _, p := range w.table(ctx, s) {
 			if p.Myself {
 				out[i] = p.Slots
 			}
@@ -289,11 +289,11 @@ func (w *world) slots() []redis.Slots {
 }
 
 // agreed tells whether all servers think the same of who owns what: redis-cli does nothing before they do.
-func (w *world) agreed() bool {
+func (w *world) agreed(ctx context.Context) bool {
 	w.b.Helper()
-	own := w.slots()
+	own := w.slots(ctx)
 	for _, s := range w.servers {
-		for _, p := range w.table(s) {
+		for _, p := range w.table(ctx, s) {
 			if i := slices.IndexFunc(w.servers, func(o *server) bool { return o.id == p.ID }); !p.Slots.Equal(own[i]) {
 				return false
 			}
@@ -302,9 +302,9 @@ func (w *world) agreed() bool {
 	return true
 }
 
-func (w *world) table(s *server) []redis.Peer {
+func (w *world) table(ctx context.Context, s *server) []redis.Peer {
 	w.b.Helper()
-	peers, err := redis.ParseNodes(s.rdb.ClusterNodes(w.b.Context()).Val())
+	peers, err := redis.ParseNodes(s.rdb.ClusterNodes(ctx).Val())
 	if err != nil {
 		w.b.Fatal(err)
 	}
@@ -331,8 +331,8 @@ func (w *world) used() int64 {
 	return n
 }
 
-func (s *server) process() string {
-	return redis.ParseProcess(s.rdb.Info(context.Background(), "server").Val())
+func (s *server) process(ctx context.Context) string {
+	return redis.ParseProcess(s.rdb.Info(ctx, "server").Val())
 }
 
 func (s *server) keys() int64 { return s.rdb.DBSize(context.Background()).Val() }

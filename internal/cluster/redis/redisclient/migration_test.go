@@ -119,7 +119,7 @@ func TestAMigrationCarriesEveryKindOfValue(t *testing.T) {
 			for n := 1; ctx.Err() == nil; n++ {
 				for i := range each {
 					key := fmt.Sprintf("%s-%d", kind, i)
-					if err := c.Do(t.Context(), command(k.add, key, n)...).Err(); err != nil {
+					if err := c.Do(context.WithoutCancel(ctx), command(k.add, key, n)...).Err(); err != nil {
 						done <- fmt.Errorf("%s: %w", kind, err)
 						return
 					}
@@ -288,8 +288,16 @@ func TestWhoMovesKeysMayNotReplicate(t *testing.T) {
 	c := goredis.NewClient(&goredis.Options{Addr: p.ip + ":6379", Username: redis.UserMigration, Password: w.passwords[redis.PasswordMigration]})
 	defer func() { _ = c.Close() }()
 	for _, args := range [][]any{
-		{"PSYNC", "?", "-1"}, {"SYNC"}, {"REPLCONF", "capa", "eof"}, {"GET", "x"}, {"KEYS", "*"}, {"CONFIG", "GET", "*"}, {"ACL", "LIST"},
-		{"CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", 0, 1, "NODE", "x"}, {"CLUSTER", "FAILOVER"}, {"SHUTDOWN"},
+		{"PSYNC", "?", "-1"},
+		{"SYNC"},
+		{"REPLCONF", "capa", "eof"},
+		{"GET", "x"},
+		{"KEYS", "*"},
+		{"CONFIG", "GET", "*"},
+		{"ACL", "LIST"},
+		{"CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", 0, 1, "NODE", "x"},
+		{"CLUSTER", "FAILOVER"},
+		{"SHUTDOWN"},
 	} {
 		err := c.Do(t.Context(), args...).Err()
 		var reply goredis.Error

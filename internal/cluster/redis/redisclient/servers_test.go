@@ -441,17 +441,16 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 	}
 	switch s := step.(type) {
 	case redis.MoveSlots:
+		var errs []error
 		for _, m := range s.Moves {
 			from, to := w.mover(w.pods[m.From]), w.mover(w.pods[m.To])
 			end := time.Now().Add(s.For)
 			done, err := m.Run(ctx, from, to, func() bool { return time.Now().Before(end) })
 			w.steps = append(w.steps, fmt.Sprintf("%s to %s: %+v %v", m.From, m.To, done, err))
 			_, _ = from.Close(), to.Close()
-			if err != nil {
-				return err
-			}
+			errs = append(errs, err)
 		}
-		return nil
+		return errors.Join(errs...)
 	case redis.CloseSlots:
 		m := w.mover(w.pods[s.Pod])
 		defer func() { _ = m.Close() }()

@@ -13,16 +13,15 @@ import (
 
 // Errors of the fake, worded like those of the server.
 var (
-	errDown         = errors.New("dial tcp: i/o timeout")
-	errNotMaster    = errors.New("ERR I can only replicate a master, not a replica")
-	errUnknown      = errors.New("ERR Unknown node")
-	errEpoch        = errors.New("ERR The user can assign a config epoch only when the node does not know any other node")
-	errBusy         = errors.New("ERR Slot is already busy")
-	errNotEmpty     = errors.New("ERR To set a master the node must be empty and without assigned slots")
-	errMyMaster     = errors.New("ERR Can't forget my master")
-	errNotReplica   = errors.New("ERR You should send CLUSTER FAILOVER to a replica")
-	errMasterDown   = errors.New("the replica was not promoted")
-	errNoMigrations = errors.New("ERR unknown subcommand 'MIGRATESLOTS'")
+	errDown       = errors.New("dial tcp: i/o timeout")
+	errNotMaster  = errors.New("ERR I can only replicate a master, not a replica")
+	errUnknown    = errors.New("ERR Unknown node")
+	errEpoch      = errors.New("ERR The user can assign a config epoch only when the node does not know any other node")
+	errBusy       = errors.New("ERR Slot is already busy")
+	errNotEmpty   = errors.New("ERR To set a master the node must be empty and without assigned slots")
+	errMyMaster   = errors.New("ERR Can't forget my master")
+	errNotReplica = errors.New("ERR You should send CLUSTER FAILOVER to a replica")
+	errMasterDown = errors.New("the replica was not promoted")
 )
 
 var _ redis.Client = (*Server)(nil)
@@ -41,7 +40,7 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 	}
 	n := &redis.Node{
 		ID: s.ID, Version: s.Version, Clock: s.net.now, StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk(),
-		Engine: "redis", Process: s.process(), Users: s.Users, ReplicationPassword: s.ReplicationPassword, Certificate: s.Certificate,
+		Engine: "redis", Process: s.process(), Migrations: s.told(), Users: s.Users, ReplicationPassword: s.ReplicationPassword, Certificate: s.Certificate,
 	}
 	if s.synced && !s.linkUp {
 		n.LinkDown = s.net.now.Sub(s.linkedAt).Truncate(time.Second)
@@ -160,11 +159,6 @@ func (s *Server) SetReplicationPassword(_ context.Context, password string) erro
 	}
 	s.ReplicationPassword = redis.Hash(password)
 	return nil
-}
-
-// Migrate is what servers of this version do not know.
-func (s *Server) Migrate(context.Context, redis.Slots, string, string, string) error {
-	return errNoMigrations
 }
 
 // ReloadCertificates reads what is mounted.

@@ -38,9 +38,13 @@ type Network struct {
 	// Gate tells which users a server starts with; nil: none.
 	Gate func(s *Server) []redis.User
 
-	now     time.Time
-	servers []*Server
-	ids     int
+	// Migrates says that servers move slots by themselves.
+	Migrates bool
+
+	now        time.Time
+	servers    []*Server
+	migrations []*migration
+	ids        int
 }
 
 // Server is one node with its disk. It keeps both when it is stopped and started.
@@ -225,6 +229,9 @@ func (n *Network) Tick() {
 			}
 			s.elect(false)
 		}
+	}
+	for _, m := range n.migrations {
+		m.tick()
 	}
 }
 
