@@ -84,8 +84,9 @@ type simPod struct {
 	cutTill time.Time
 	// linkSeen says that the server was in sync when it was observed last.
 	linkSeen bool
-	// nodeLost says that the node of the pod does not report.
+	// nodeLost says that the node of the pod does not report, and killed is when its process was last killed.
 	nodeLost bool
+	killed   time.Time
 	// emptied says that the server lost its data and kept its identity, while others have copies.
 	emptied bool
 }
@@ -606,7 +607,7 @@ func (s *simulation) kill(p *simPod, ticks int) {
 	s.hit(p)
 	p.server.Stop()
 	s.crashed(p)
-	p.restart, p.backAt = true, s.soon(ticks)
+	p.restart, p.backAt, p.killed = true, s.soon(ticks), s.net.Now()
 	if p.server.StartedEmpty() && s.rnd.IntN(4) == 0 {
 		s.log("fault: so is its data")
 		s.mourn(p)
@@ -711,6 +712,9 @@ func (s *simulation) observe() redis.State {
 		}
 		if p.server.Up || p.nodeLost {
 			pod.Started = p.started
+		}
+		if !p.server.Up {
+			pod.Unready = p.killed
 		}
 		pod.Node, _ = p.server.Read(context.Background())
 		p.linkSeen = pod.Node != nil && pod.Node.LinkUp
@@ -886,7 +890,8 @@ func (s *simulation) copied(p *simPod) bool {
 // checkBroken insists that a pod which is not in sync is restarted only while its primary is well.
 func (s *simulation) checkBroken(st redis.Restart, p *simPod) {
 	for slot := range sampleSlots {
-		if o := s.owner(slot); s.home[slot] == p.shard && (o == nil || !o.Up || !o.OnDisk()) {
+		home, known := s.home[slot]
+		if o := s.owner(slot); known && home == p.shard && (o == nil || !o.Up || !o.OnDisk()) {
 			s.fail("%s: %s has no primary that is well", st, p.name)
 			return
 		}

@@ -331,14 +331,18 @@ func TestOneShardBecomesThree(t *testing.T) {
 			w := newWorld(t, engine, 1, 1, true)
 			w.startAll()
 			w.settle()
-			w.write(w.clients())
-			k := w.count()
+			c := w.clients()
+			w.write(c)
+			l := w.startLoad(c)
 			for _, shards := range []int32{3, 1, 2, 1} {
 				w.cluster.Spec.Shards = shards
 				w.grow()
 				t.Logf("%d shards after %s", shards, w.settle().Round(time.Millisecond))
 			}
-			k.expect(t)
+			l.end(w, c)
+			if l.failed.Load() > 0 {
+				t.Errorf("%d writes failed", l.failed.Load())
+			}
 			w.expect(w.clients())
 		})
 	}
