@@ -511,9 +511,16 @@ func (s *simulation) mourn(p *simPod) {
 		s.acked[k] = min(s.acked[k], best)
 	}
 	s.fill()
-	if copies == 0 && !s.spec.AssignEmpty && (owned || s.isHome(p.shard) || s.assigned.Count() < redis.SlotCount) {
+	if copies == 0 && (!s.spec.AssignEmpty || !s.remembered(p)) && (owned || s.isHome(p.shard) || s.assigned.Count() < redis.SlotCount) {
 		s.bereft = true
 	}
+}
+
+// remembered tells whether some other server knows what the server of a pod owns: a shard that nobody has heard of cannot be missed.
+func (s *simulation) remembered(p *simPod) bool {
+	return p.server != nil && slices.ContainsFunc(s.others(p), func(o *simPod) bool {
+		return len(p.server.Slots().Minus(o.server.Remembers())) == 0
+	})
 }
 
 // isHome tells whether a shard was last seen to own slots.
