@@ -46,7 +46,7 @@ func (s AssignEmpty) Run(ctx context.Context, m Mover) error {
 // lose deals with slots whose owner is gone for good and left no copy. All servers could be read, and no other claim may hold one. That
 // a shard is empty from now on is for its owner to say: once for all (spec.recovery.lostShard), or for this incident.
 func (v *view) lose(g ghost, slots Slots) (cluster.Plan, bool) {
-	shard, incident := v.shardOf(g.id), incidentOf(g, slots)
+	shard, incident := v.shardOf(g.id), incidentOf(g)
 	what := fmt.Sprintf("slots %s belong to node %s, which is gone with its disk and left no replica with data", slots, short(g.id))
 	if shard < 0 || shard >= len(v.shards) {
 		return cluster.Refuse(ReasonShardLost, "%s. %s. Bring its volume back or restore a backup", what, v.others(g))
@@ -78,9 +78,9 @@ func (v *view) others(g ghost) string {
 	return "The other shards keep serving"
 }
 
-// incidentOf tells losses apart.
-func incidentOf(g ghost, slots Slots) string {
-	sum := sha256.Sum256([]byte(g.id + " " + slots.String()))
+// incidentOf tells losses apart: a node dies once.
+func incidentOf(g ghost) string {
+	sum := sha256.Sum256([]byte(g.id))
 	return hex.EncodeToString(sum[:])[:6]
 }
 

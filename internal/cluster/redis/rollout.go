@@ -99,15 +99,16 @@ const patience = 30 * time.Second
 // good one.
 func (v *view) ails(p *Pod) bool {
 	up := v.Now.Sub(p.Started)
+	unready := min(up, v.Now.Sub(p.Unready))
 	switch {
 	case p.Node == nil:
-		return !p.Ready && up >= patience
+		return !p.Ready && unready >= patience
 	case p.ownsSlots():
 		return false
 	case v.leftBehind(p):
 		return true
 	case !p.Ready:
-		return up >= patience
+		return unready >= patience
 	}
 	if !p.Node.Self().Replica || p.Node.LinkUp || up < patience {
 		return false

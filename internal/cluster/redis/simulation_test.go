@@ -90,8 +90,9 @@ type simPod struct {
 	cutTill time.Time
 	// linkSeen says that the server was in sync when it was observed last.
 	linkSeen bool
-	// nodeLost says that the node of the pod does not report.
+	// nodeLost says that the node of the pod does not report, and killed is when its process was last killed.
 	nodeLost bool
+	killed   time.Time
 	// emptied says that the server lost its data and kept its identity, while others have copies.
 	emptied bool
 }
@@ -551,9 +552,16 @@ func (s *simulation) mourn(p *simPod) {
 		s.acked[k] = min(s.acked[k], best)
 	}
 	s.fill()
-	if copies == 0 && !s.spec.AssignEmpty && (owned || s.isHome(p.shard) || s.assigned.Count() < redis.SlotCount) {
+	if copies == 0 && (!s.spec.AssignEmpty || !s.remembered(p)) && (owned || s.isHome(p.shard) || s.assigned.Count() < redis.SlotCount) {
 		s.bereft = true
 	}
+}
+
+// remembered tells whether some other server knows what the server of a pod owns: a shard that nobody has heard of cannot be missed.
+func (s *simulation) remembered(p *simPod) bool {
+	return p.server != nil && slices.ContainsFunc(s.others(p), func(o *simPod) bool {
+		return len(p.server.Slots().Minus(o.server.Remembers())) == 0
+	})
 }
 
 // isHome tells whether a shard was last seen to own slots.
@@ -659,7 +667,7 @@ func (s *simulation) kill(p *simPod, ticks int) {
 	s.hit(p)
 	p.server.Stop()
 	s.crashed(p)
-	p.restart, p.backAt = true, s.soon(ticks)
+	p.restart, p.backAt, p.killed = true, s.soon(ticks), s.net.Now()
 	if p.server.StartedEmpty() && s.rnd.IntN(4) == 0 {
 		s.log("fault: so is its data")
 		s.mourn(p)
@@ -772,6 +780,9 @@ func (s *simulation) observe() redis.State {
 		pod.Since = p.started.Add(-50 * time.Second) // So that what waits for a calm minute is not for quiet times alone.
 		if pod.NodeName == s.cordoned {
 			pod.Cordoned = "is on a node that is cordoned"
+		}
+		if !p.server.Up {
+			pod.Unready = p.killed
 		}
 		pod.Node, _ = p.server.Read(context.Background())
 		p.linkSeen = pod.Node != nil && pod.Node.LinkUp
@@ -950,7 +961,8 @@ func (s *simulation) copied(p *simPod) bool {
 // checkBroken insists that a pod which is not in sync is restarted only while its primary is well.
 func (s *simulation) checkBroken(st redis.Restart, p *simPod) {
 	for slot := range sampleSlots {
-		if o := s.owner(slot); s.home[slot] == p.shard && (o == nil || !o.Up || !o.OnDisk()) {
+		home, known := s.home[slot]
+		if o := s.owner(slot); known && home == p.shard && (o == nil || !o.Up || !o.OnDisk()) {
 			s.fail("%s: %s has no primary that is well", st, p.name)
 			return
 		}
