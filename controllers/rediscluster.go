@@ -132,7 +132,7 @@ func (k *RedisKind) leafs(o *v1alpha1.RedisCluster) map[string]clustertls.Leaf {
 // hosts are the names under which clients and the operator reach the servers.
 func (k *RedisKind) hosts(o *v1alpha1.RedisCluster) []string {
 	hosts := []string{cluster.ServiceHost(cluster.ClientService(o.Name), o.Namespace, k.Domain)}
-	for shard := range int(o.Spec.Shards) {
+	for shard := range o.Spec.ShardCount() {
 		for ordinal := range 1 + o.Spec.Replicas() {
 			hosts = append(hosts, cluster.PodHost(cluster.Pod(cluster.ShardSet(o.Name, shard), ordinal), o.Name, o.Namespace, k.Domain))
 		}

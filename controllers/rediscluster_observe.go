@@ -29,7 +29,7 @@ import (
 // Observe reads the StatefulSets and pods, and asks every server for its own account.
 func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
 	s := redis.State{Now: k.Now(), Progress: k.meterOf(o).read(), Spec: redis.Spec{
-		Name: o.Name, Shards: int(o.Spec.Shards), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
+		Name: o.Name, Shards: o.Spec.ShardCount(), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
 		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: memoryLimit(o.Spec.Resources),
 		DiscardClaims: redis.DiscardsClaims(o.Spec.Storage),
 	}}

@@ -8,6 +8,9 @@ const (
 	// LabelServing is "true" on an etcd pod that the client Service may send clients to, and "false" while its member is
 	// defragmented. It has no part in whether the pod is ready.
 	LabelServing = "quorate.dev/serving"
+	// LabelRole is "primary" or "replica" on a pod of a RedisCluster in the mode Replicated, as its server says of itself, and
+	// absent while it is neither. The Services of the roles go by it.
+	LabelRole = "quorate.dev/role"
 	// AnnotationTemplateHash is the hash of everything in a pod template that needs a restart when it changes. It
 	// leaves out the operator's own image, so that an operator upgrade restarts no pod.
 	AnnotationTemplateHash = "quorate.dev/template-hash"

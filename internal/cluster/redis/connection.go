@@ -37,7 +37,7 @@ func Connection(c *v1alpha1.RedisCluster, domain, username, password string, ca,
 
 func podAddresses(c *v1alpha1.RedisCluster, domain string) []string {
 	var out []string
-	for shard := range int(c.Spec.Shards) {
+	for shard := range c.Spec.ShardCount() {
 		for ordinal := range 1 + c.Spec.Replicas() {
 			pod := cluster.Pod(cluster.ShardSet(c.Name, shard), ordinal)
 			out = append(out, cluster.PodHost(pod, c.Name, c.Namespace, domain)+":"+strconv.Itoa(ClientPort))
