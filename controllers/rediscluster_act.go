@@ -41,6 +41,8 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.deleteClaim(ctx, o, s)
 	case redis.Configure:
 		return k.configure(ctx, o, s)
+	case redis.AssignRoles:
+		return k.assignRoles(ctx, o, s)
 	case redis.ServerStep:
 		return k.command(ctx, o, s.Calls())
 	}

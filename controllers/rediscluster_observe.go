@@ -29,7 +29,7 @@ import (
 // Observe reads the StatefulSets and pods, and asks every server for its own account.
 func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
 	s := redis.State{Now: k.Now(), Progress: k.meterOf(o).read(), Spec: redis.Spec{
-		Name: o.Name, Shards: o.Spec.ShardCount(), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
+		Name: o.Name, Shards: o.Spec.ShardCount(), Replicated: o.Spec.IsReplicated(), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
 		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: memoryLimit(o.Spec.Resources),
 		DiscardClaims: redis.DiscardsClaims(o.Spec.Storage),
 	}}
@@ -40,6 +40,9 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	s.Spec.Live, s.Spec.LiveNames = live, redis.LiveNames(o.Spec.Config)
 	if err := errors.Join(k.observeSets(ctx, o, &s), k.observeClaims(ctx, o, &s), k.observePods(ctx, o, &s)); err != nil {
 		return redis.State{}, err // Half a state would look like lost servers.
+	}
+	if s.Appointed, err = k.appointment(ctx, o); err != nil {
+		return redis.State{}, err
 	}
 	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o)); err != nil {
 		return redis.State{}, certificateError{err}
@@ -257,6 +260,7 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		Unready:  unreadySince(pod),
 		Started:  startedAt(pod, redis.ContainerServer),
 		HasRun:   hasRun(pod, redis.ContainerServer),
+		Role:     pod.Labels[v1alpha1.LabelRole],
 		Gate:     gateRemark(pod),
 		Since:    readySince(pod),
 	}
@@ -322,7 +326,8 @@ func (k *RedisKind) connector(ctx context.Context, o *v1alpha1.RedisCluster, pas
 	}
 	return func(user, pod string, a redis.Address) redisclient.Options {
 		options := redisclient.Options{
-			Logins: logins(access, user, secure != nil),
+			Logins:     logins(access, user, secure != nil),
+			Replicated: o.Spec.IsReplicated(),
 			Dial: func(ctx context.Context) (net.Conn, error) {
 				return k.Dial(ctx, types.NamespacedName{Namespace: o.Namespace, Name: pod}, a.IP, a.Port)
 			},

@@ -14,6 +14,11 @@ const (
 	// AnnotationTemplateHash is the hash of everything in a pod template that needs a restart when it changes. It
 	// leaves out the operator's own image, so that an operator upgrade restarts no pod.
 	AnnotationTemplateHash = "quorate.dev/template-hash"
+	// AnnotationHistory is, on the Service of the primary of a cluster in the mode Replicated, the replication id of the server
+	// that it leads to.
+	AnnotationHistory = "quorate.dev/replication-id"
+	// AnnotationGuarded is "true" there while that server takes writes only if a replica acknowledges them.
+	AnnotationGuarded = "quorate.dev/writes-guarded"
 	// AnnotationVersion is the version of the data store that a pod was made with.
 	AnnotationVersion = "quorate.dev/version"
 	// AnnotationRecover approves of the plan to recover a quorum that was lost for good. Its value is the incident that the

@@ -209,7 +209,8 @@ const (
 type RedisNodeStatus struct {
 	// name of the server's pod.
 	Name string `json:"name"`
-	// id of the node in the cluster, empty while it is unknown.
+	// id of the node in the cluster, and with mode Replicated that of its
+	// process; empty while it is unknown.
 	// +optional
 	ID string `json:"id,omitempty"`
 	// role of the node.
@@ -270,8 +271,8 @@ type RedisClusterStatus struct {
 	// speaks of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Available, Reconciling, Stalled, SlotsCovered,
-	// TLSReady.
+	// conditions: Ready, Available, Reconciling, Stalled, SlotsCovered (with mode
+	// Sharded), TLSReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -284,7 +285,7 @@ type RedisClusterStatus struct {
 	// +optional
 	Ready string `json:"ready,omitempty"`
 	// slots says how many of the 16384 hash slots have an owner, for example
-	// 16384/16384.
+	// 16384/16384. Absent with mode Replicated.
 	// +optional
 	Slots string `json:"slots,omitempty"`
 	// currentVersion is the lowest version among the servers.

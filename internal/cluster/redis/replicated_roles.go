@@ -1,6 +1,9 @@
 package redis
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -100,6 +103,21 @@ func follow(v *view) (cluster.Plan, bool) {
 	plan, ok := cluster.Do(step, "%s is the primary, and the others are to copy it", leader.Name)
 	plan.After = soon
 	return plan, ok
+}
+
+// led is the condition Available: True while the primary answers and clients are sent to it.
+func (v *view) led() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionTrue, Reason: ReasonServing}
+	leader := v.leader()
+	switch {
+	case v.Spec.Name == "":
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonUnknown, "the state could not be read"
+	case leader == nil || leader.Name != v.Appointed.Pod:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonNotServing, "there is no primary that answers and that clients are sent to"
+	default:
+		c.Message = "the primary answers, and clients are sent to it"
+	}
+	return c
 }
 
 // handOver is the same hand-over in the terms of the mode Replicated: the primary begins it.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -256,4 +257,136 @@ func TestAReplicatedClusterStartsAndHandsOver(t *testing.T) {
 		}
 		wr.nothingLost("hand-over")
 	})
+}
+
+// loopUntil runs the loop until something holds.
+func (w *world) loopUntil(what string, holds func() bool) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	started, last := time.Now(), ""
+	for ctx.Err() == nil {
+		p := redis.Next(w.observe(ctx))
+		if p.Message != last {
+			w.steps, last = append(w.steps, fmt.Sprintf("%6s %s: %s", time.Since(started).Round(time.Millisecond), p.Reason, p.Message)), p.Message
+		}
+		if holds() {
+			return
+		}
+		if p.Step != nil {
+			if err := w.act(ctx, p.Step); err != nil {
+				w.steps = append(w.steps, err.Error())
+			}
+		}
+		pause(ctx, max(min(p.After, time.Second), 20*time.Millisecond))
+	}
+	w.t.Fatalf("%s did not happen\n%s", what, strings.Join(w.steps, "\n"))
+}
+
+// lostOnlyAround fails when a write is gone that was acknowledged long before a fault: it had been copied.
+func (wr *plainWriter) lostOnlyAround(what string, fault time.Time) {
+	wr.w.t.Helper()
+	for _, at := range wr.finish(what) {
+		if fault.Sub(at) > 500*time.Millisecond {
+			wr.w.t.Fatalf("%s: a write is lost that was acknowledged %s before\n%s", what, fault.Sub(at), strings.Join(wr.w.steps, "\n"))
+		}
+	}
+}
+
+func TestAReplicatedClusterSurvivesFaults(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, engine string, secure bool) {
+		w := newReplicatedWorld(t, engine, 2, !secure)
+		w.startAll()
+		w.settle()
+		succeeded := func(was *process) func() bool { return func() bool { return w.appointed.Pod != was.name } }
+
+		w.steps = nil
+		wr, full, was := w.startPlainWriter(), w.fullCopies(), w.lead()
+		wr.waitFor(200)
+		at := time.Now()
+		w.kill(was)
+		w.loopUntil("a successor", succeeded(was))
+		wr.waitFor(100)
+		if n := w.fullCopies(); n > full {
+			t.Errorf("%d replicas copied everything", n-full)
+		}
+		w.start(was)
+		w.settle()
+		wr.lostOnlyAround("kill -9", at)
+		t.Log(strings.Join(w.steps, "\n"))
+
+		wr, was, at, w.steps = w.startPlainWriter(), w.lead(), time.Now(), nil
+		wr.waitFor(200)
+		at = time.Now()
+		w.kill(was)
+		w.run(was)
+		w.loopUntil("a successor", succeeded(was))
+		w.settle()
+		wr.waitFor(100)
+		wr.lostOnlyAround("restart in place", at)
+
+		wr, was, w.steps = w.startPlainWriter(), w.lead(), nil
+		wr.waitFor(200)
+		at = time.Now()
+		w.kill(was)
+		w.recreate(was, true)
+		w.loopUntil("a successor", succeeded(was))
+		w.settle()
+		wr.waitFor(100)
+		wr.lostOnlyAround("empty restart", at)
+
+		wr, was, w.steps = w.startPlainWriter(), w.lead(), nil
+		wr.waitFor(200)
+		for _, p := range w.pods {
+			w.kill(p)
+		}
+		for _, p := range w.pods {
+			w.recreate(p, false)
+		}
+		w.settle()
+		wr.waitFor(100)
+		if w.lead() != was {
+			t.Errorf("%s leads, not %s, which had everything", w.lead().name, was.name)
+		}
+		wr.nothingLost("all restarted")
+
+		wr, was, w.steps = w.startPlainWriter(), w.lead(), nil
+		wr.waitFor(200)
+		at = time.Now()
+		must(t, was.cmd.Process.Signal(syscall.SIGSTOP))
+		w.loopUntil("a successor", succeeded(was))
+		took := time.Since(at)
+		wr.waitFor(100)
+		must(t, was.cmd.Process.Signal(syscall.SIGCONT))
+		w.settle()
+		if took < maxSilence {
+			t.Errorf("a primary that may have been alive was replaced after %s", took)
+		}
+		wr.lostOnlyAround("hung", at)
+
+		wr, w.steps = w.startPlainWriter(), nil
+		wr.waitFor(50)
+		w.passwords = redis.Introduce(w.passwords, map[string]string{
+			redis.PasswordDefault: "second", redis.PasswordOperator: "second-op", redis.PasswordReplication: "second-repl", redis.PasswordMigration: "second-mig",
+		})
+		w.settle()
+		time.Sleep(hold)
+		w.settle()
+		wr.waitFor(50)
+		wr.nothingLost("new passwords")
+		if w.passwords[redis.PasswordDefault] != "second" {
+			t.Errorf("the password is %q", w.passwords[redis.PasswordDefault])
+		}
+	})
+}
+
+// maxSilence is what a primary is given at least, see redis.maxSilence: the node timeout in whole seconds.
+const maxSilence = 2 * time.Second
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

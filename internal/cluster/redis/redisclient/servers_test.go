@@ -81,8 +81,8 @@ type world struct {
 	// disks are the volumes of pods that have left, by name.
 	disks map[string]string
 	// change guards pods and their addresses against a client that runs meanwhile.
-	change sync.RWMutex
-	accounts  map[string]redis.AccountClaim
+	change   sync.RWMutex
+	accounts map[string]redis.AccountClaim
 	// appointed and roles are what Kubernetes knows of the roles in the mode Replicated.
 	appointed redis.Appointment
 	roles     map[string]string
@@ -353,8 +353,8 @@ func (w *world) tlsFor(pod string) *tls.Config {
 func (w *world) connect(p *process) *redisclient.Client {
 	return redisclient.New(redisclient.Options{
 		Replicated: w.cluster.Spec.IsReplicated(),
-		Logins: append([]redisclient.Login{{Username: redis.UserOperator, Password: w.passwords[redis.PasswordOperator]}}, w.others...),
-		TLS:    w.tlsFor(p.name),
+		Logins:     append([]redisclient.Login{{Username: redis.UserOperator, Password: w.passwords[redis.PasswordOperator]}}, w.others...),
+		TLS:        w.tlsFor(p.name),
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", p.ip+":6379")
