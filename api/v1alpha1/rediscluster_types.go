@@ -37,7 +37,7 @@ const (
 // +kubebuilder:validation:XValidation:rule=`self.mode != 'Sharded' || has(self.shards)`,fieldPath=".shards",message="spec.shards is required with spec.mode Sharded: write how many primaries the data is spread over, at least 3, or use spec.mode Replicated for a single primary"
 // +kubebuilder:validation:XValidation:rule=`self.mode != 'Sharded' || !has(self.shards) || self.shards >= 3`,fieldPath=".shards",message="spec.shards must be at least 3: fewer than three primaries cannot elect a replacement by majority; use spec.mode Replicated for a single primary"
 // +kubebuilder:validation:XValidation:rule=`self.mode != 'Replicated' || !has(self.shards) || self.shards == 1`,fieldPath=".shards",message="spec.shards must be 1 or absent with spec.mode Replicated: there is one primary; change spec.replicasPerShard for more copies"
-// +kubebuilder:validation:XValidation:rule=`self.mode != 'Replicated' || !has(self.config) || !has(self.config.extra) || !self.config.extra.exists(k, k in ['min-replicas-to-write', 'min-replicas-max-lag'])`,fieldPath=".config.extra",message="spec.config.extra: min-replicas-to-write and min-replicas-max-lag belong to the operator with spec.mode Replicated: they keep a lost primary from taking writes; remove them, and see spec.config.nodeTimeout"
+// +kubebuilder:validation:XValidation:rule=`self.mode != 'Replicated' || !has(self.config) || !has(self.config.extra) || !self.config.extra.exists(k, k in ['min-replicas-to-write', 'min-replicas-max-lag', 'repl-ping-replica-period'])`,fieldPath=".config.extra",message="spec.config.extra: min-replicas-to-write, min-replicas-max-lag and repl-ping-replica-period belong to the operator with spec.mode Replicated: they keep a lost primary from taking writes; remove them, and see spec.config.nodeTimeout"
 // +kubebuilder:validation:XValidation:rule=`!has(self.shards) || self.shards < 3 || self.shards > 500 || self.shards * (1 + self.replicasPerShard) <= 1000`,fieldPath=".shards",message="spec.shards x (1 + spec.replicasPerShard) must be at most 1000: Redis Cluster is made for up to about 1000 nodes"
 // +kubebuilder:validation:XValidation:rule=`!has(self.config) || !has(self.config.maxMemory) || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || string(self.config.maxMemory).matches('[-+eE]') || !isQuantity(string(self.config.maxMemory)) || string(self.resources.limits['memory']).matches('[-+eE]') || !isQuantity(string(self.resources.limits['memory'])) || quantity(string(self.config.maxMemory)).compareTo(quantity(string(self.resources.limits['memory']))) < 0`,fieldPath=".config.maxMemory",message="spec.config.maxMemory must be below spec.resources.limits.memory: the server needs memory beside its data (three quarters of the limit is a good start)"
 // +kubebuilder:validation:XValidation:rule=`self.engine != 'redis' || !self.version.startsWith('7.0.') || !has(self.config) || !has(self.config.extra) || !self.config.extra.exists(k, k in ['set-max-listpack-entries', 'set-max-listpack-value'])`,fieldPath=".config.extra",message="spec.config.extra: set-max-listpack-entries and set-max-listpack-value come with redis 7.2: remove them"
@@ -63,8 +63,8 @@ type RedisClusterSpec struct {
 	// shards is the number of primaries that the 16384 hash slots are spread
 	// over, from 3 to 500. When it changes, slots and their keys move between
 	// servers while all of them serve; a shard that is to go gives its own away
-	// first. It is required with mode Sharded, and 1 or absent with mode
-	// Replicated.
+	// first. It is required with mode Sharded, and cannot be anything but 1 with
+	// mode Replicated. Default: none, and 1 with mode Replicated.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self <= 500`,message="spec.shards must be at most 500"
 	Shards int32 `json:"shards,omitempty"`

@@ -84,9 +84,10 @@ func nextReplicated(s State) cluster.Plan {
 		found,
 		succeed,
 		assignRoles,
+		waitForEnd,
 		admitFollowers,
-		follow,
 		guardWrites,
+		follow,
 		restartBroken,
 		guard,
 		settleAccounts,
@@ -107,8 +108,13 @@ func nextReplicated(s State) cluster.Plan {
 		waitForLeavers,
 		refuseStorage,
 	)
-	if f, ok := plan.Step.(Failover); ok {
-		plan.Step = v.handOver(f)
+	switch s := plan.Step.(type) {
+	case Failover:
+		plan.Step = v.handOver(s)
+	case Restart:
+		plan.Step = v.unguarded(s, func(p *Pod) bool { return slices.Contains(s.Pods, p.ref()) })
+	case ScaleShards:
+		plan.Step = v.unguarded(s, func(p *Pod) bool { return p.Ordinal >= s.Sets[0].To })
 	}
 	if plan.Settled() {
 		plan.After = later // Nobody but the operator notices that the primary is lost.

@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -67,6 +69,18 @@ func guardWrites(v *view) (cluster.Plan, bool) {
 		return cluster.Do(GuardWrites{leader.Name, 0}, "%s has no replica in sync, and would take no writes", leader.Name)
 	}
 	return cluster.Pass()
+}
+
+// unguarded is a step that takes pods away. Where no replica in sync stays, the primary is first let off its guard: it would refuse
+// writes from the moment that the last one has left.
+func (v *view) unguarded(step cluster.Step, leaves func(p *Pod) bool) cluster.Step {
+	leader := v.leader()
+	if leader == nil || !leader.guardsWrites() || slices.ContainsFunc(v.copies(leader), func(p *Pod) bool { return !leaves(p) }) {
+		return step
+	}
+	lone := v.Appointed
+	lone.Guarded = false
+	return Unguarded{AssignRoles{Appointment: lone}, GuardWrites{leader.Name, 0}, step}
 }
 
 // admitFollowers lets others copy servers that restarted in place: nobody is told to copy one that is not the primary.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+
+	"github.com/quorate/quorate/internal/cluster"
 )
 
 // Promote makes a server the primary that is connected to none.
@@ -26,6 +28,13 @@ type HandOver struct {
 type GuardWrites struct {
 	Pod      string
 	Replicas int
+}
+
+// Unguarded lets the primary take writes that no replica acknowledges, and then takes the last replica away.
+type Unguarded struct {
+	Record AssignRoles
+	Guard  GuardWrites
+	Then   cluster.Step
 }
 
 // AssignRoles writes down who is the primary, and labels pods. Only Kubernetes hears of it, no server does.
@@ -75,6 +84,9 @@ func (Follow) Reason() string { return ReasonFollow }
 func (HandOver) Reason() string { return ReasonFailover }
 
 // Reason names the step.
+func (s Unguarded) Reason() string { return s.Then.Reason() }
+
+// Reason names the step.
 func (GuardWrites) Reason() string { return ReasonGuardWrites }
 
 // Reason names the step.
@@ -87,6 +99,10 @@ func (s Follow) String() string {
 }
 
 func (s HandOver) String() string { return fmt.Sprintf("hand over from %s to %s", s.From, s.To) }
+
+func (s Unguarded) String() string {
+	return s.Then.String() + ", after " + s.Guard.Pod + " needs no replica"
+}
 
 func (s GuardWrites) String() string {
 	return fmt.Sprintf("have %d replicas acknowledge the writes of %s", s.Replicas, s.Pod)

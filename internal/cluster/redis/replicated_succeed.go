@@ -2,6 +2,7 @@ package redis
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/cluster"
@@ -56,12 +57,23 @@ func succeed(v *view) (cluster.Plan, bool) {
 	return v.reinstate(was)
 }
 
+// waitForEnd waits for a primary that is on its way out: it holds its clients until its replicas have everything, and ends.
+func waitForEnd(v *view) (cluster.Plan, bool) {
+	if leader := v.leader(); leader != nil && leader.Deleting && leader.Name == v.Appointed.Pod {
+		return cluster.Wait(ReasonLeaving, soon, "%s, the primary, is being deleted", leader.Name)
+	}
+	return cluster.Pass()
+}
+
 // waitForFence waits until a primary that nobody can reach has stopped taking writes by itself. A silence that only the
 // operator notices proves nothing: as long as a replica hears from it, it serves.
 func (v *view) waitForFence(was *Pod) (cluster.Plan, bool) {
 	if !v.Appointed.Guarded {
 		return cluster.Wait(ReasonUnreachable, later,
 			"%s does not answer and had no replica in sync, so that it may still take writes: wait until its container has ended, or delete the pod", was.Name)
+	}
+	if was.Deleting && !slices.ContainsFunc(v.read, func(p *Pod) bool { return p.Node.Asks == was.Addr && p.Node.LinkUp }) {
+		return cluster.Pass() // It was told to end, and has closed its connections.
 	}
 	for _, p := range v.read {
 		if silence := p.Node.Replication.Silence; p.Node.Asks == was.Addr && silence < maxSilence(v.Spec.NodeTimeout)+noticed {

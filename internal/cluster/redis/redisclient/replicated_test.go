@@ -78,7 +78,10 @@ func (w *world) plainClient() *goredis.Client {
 			if err != nil || conf == nil {
 				return conn, err
 			}
-			return tls.Client(conn, conf), nil
+			secure := tls.Client(conn, conf)
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			return secure, secure.HandshakeContext(ctx)
 		},
 	})
 	w.t.Cleanup(func() { _ = c.Close() })

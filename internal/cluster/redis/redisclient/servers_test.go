@@ -446,6 +446,8 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 	case redis.AssignRoles:
 		w.assign(s)
 		return nil
+	case redis.Unguarded:
+		return errors.Join(w.act(ctx, s.Record), w.act(ctx, s.Guard), w.act(ctx, s.Then))
 	case redis.MoveSlots:
 		for _, m := range s.Moves {
 			from, to := w.mover(w.pods[m.From]), w.mover(w.pods[m.To])

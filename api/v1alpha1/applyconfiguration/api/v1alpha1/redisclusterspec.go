@@ -30,8 +30,8 @@ type RedisClusterSpecApplyConfiguration struct {
 	// shards is the number of primaries that the 16384 hash slots are spread
 	// over, from 3 to 500. When it changes, slots and their keys move between
 	// servers while all of them serve; a shard that is to go gives its own away
-	// first. It is required with mode Sharded, and 1 or absent with mode
-	// Replicated.
+	// first. It is required with mode Sharded, and cannot be anything but 1 with
+	// mode Replicated. Default: none, and 1 with mode Replicated.
 	Shards *int32 `json:"shards,omitempty"`
 	// replicasPerShard is the number of copies of each primary, from 0 to 5.
 	// With 0, a lost primary takes its slots out of service until it is back. It
