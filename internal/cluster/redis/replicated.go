@@ -16,8 +16,8 @@ import (
 //   - A server starts as a replica of nobody. It takes writes only when it is told to, and nobody copies it before, so that one
 //     that comes back, empty or outdated, harms nobody.
 //   - Clients get to a primary only through the Service <name>-primary, which names one pod. That name is the record of who has
-//     the newest data: a primary is appointed after it has become one, so whoever is named has all that clients were told is
-//     written.
+//     the newest data, and outlives all pods. Another one is named before it is promoted, so that whoever takes itself for the
+//     primary and is not named is a former one, or was handed over to by the one that is.
 //   - A primary that has a copy takes writes only while a copy acknowledges them (min-replicas-to-write). Once nobody does, it
 //     stops by itself, and another one may be made primary even though nobody can reach it to tell.
 //
@@ -159,14 +159,18 @@ func inTermsOfShards(s State) State {
 	return s
 }
 
-// leader is the server that takes the writes: the appointed one, or the only one that does; nil when there is none.
+// leader is the server that takes the writes: the appointed one, or the one that it has handed over to. Who is a primary besides
+// was replaced, and does not know it yet. While nobody is appointed it is the only one that is a primary. It is nil when there is none.
 func (v *view) leader() *Pod {
 	all := v.leaders()
+	if v.Appointed.Pod == "" && len(all) == 1 {
+		return all[0]
+	}
 	if i := slices.IndexFunc(all, func(p *Pod) bool { return p.Name == v.Appointed.Pod }); i >= 0 {
 		return all[i]
 	}
-	if len(all) == 1 {
-		return all[0]
+	if i := slices.IndexFunc(all, func(p *Pod) bool { return p.Node.Replication.FormerID == v.Appointed.History }); i >= 0 {
+		return all[i]
 	}
 	return nil
 }
@@ -189,9 +193,9 @@ func (v *view) copies(leader *Pod) []*Pod {
 	return slices.DeleteFunc(slices.Clone(v.read), func(p *Pod) bool { return p == leader || p.Node.Loading || !p.follows(leader) })
 }
 
-// refuseRivals stops where several servers take writes and none of them is the appointed one: somebody has told them to.
+// refuseRivals stops where several servers are primaries and nobody was ever appointed: somebody has told them to.
 func refuseRivals(v *view) (cluster.Plan, bool) {
-	if all := v.leaders(); len(all) > 1 && v.leader() == nil {
+	if all := v.leaders(); len(all) > 1 && v.Appointed.Pod == "" {
 		return cluster.Refuse(ReasonRivals,
 			"the pods %v are all primaries, and clients were sent to none of them: run REPLICAOF on all but the one whose data is to stay", names(all))
 	}

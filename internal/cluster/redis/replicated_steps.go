@@ -8,8 +8,11 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// Promote makes a server the primary that is connected to none.
-type Promote struct{ Pod string }
+// Promote names a server the primary, and then makes it one.
+type Promote struct {
+	Pod    string
+	Record AssignRoles
+}
 
 // Follow makes servers replicas of the primary.
 type Follow struct {

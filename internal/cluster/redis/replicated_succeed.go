@@ -121,11 +121,15 @@ func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
 		return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s came back empty, and %s loads its data", was.Name, p.Name)
 	}
 	best := v.richest()
+	if best.Node.Keys == 0 {
+		best = was
+	}
 	return promote(best, "%s came back empty, and %s holds %d keys, as many as any other server", was.Name, best.Name, best.Node.Keys)
 }
 
 func promote(p *Pod, format string, args ...any) (cluster.Plan, bool) {
-	plan, ok := cluster.Do(Promote{p.Name}, format, args...)
+	record := AssignRoles{Appointment: Appointment{Pod: p.Name, History: p.Node.Replication.ID}}
+	plan, ok := cluster.Do(Promote{p.Name, record}, format, args...)
 	plan.After = soon / 2
 	return plan, ok
 }

@@ -142,12 +142,41 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 		}, "make c-0-1 copy c-0-0"},
 		"a former primary is back":                  {func(f *fixture) { f.leads("c-0-2"); f.pod("c-0-2").Role = "" }, "make c-0-2 copy c-0-0"},
 		"a server restarted in place admits nobody": {func(f *fixture) { f.pod("c-0-1").Node.AdmitsReplicas = false }, "admit replicas to c-0-1"},
-		"somebody made another primary":             {func(f *fixture) { f.starts("c-0-0", 9); f.leads("c-0-1"); f.leads("c-0-2") }, "the pods [c-0-1 c-0-2] are all primaries"},
-		"it was promoted, and not yet appointed":    {func(f *fixture) { f.die("c-0-0"); f.leads("c-0-1"); f.pod("c-0-1").Node.Replication.ID = "new" }, `name c-0-1 the primary, label c-0-0 "", c-0-1 "primary", c-0-2 ""`},
-		"the primary has died":                      {func(f *fixture) { f.die("c-0-0"); f.lose(0, both...); f.pod("c-0-2").Node.Offset = 1001 }, "promote c-0-2"},
-		"its pod is gone":                           {func(f *fixture) { f.Pods = f.Pods[1:]; f.lose(0, both...) }, "promote c-0-1"},
-		"its container has been started anew":       {func(f *fixture) { f.starts("c-0-0", 10); f.lose(0, both...) }, "promote c-0-1"},
-		"it came back empty":                        {func(f *fixture) { f.starts("c-0-0", 0); f.lose(0, both...) }, "promote c-0-1"},
+		"several primaries, and none was appointed": {func(f *fixture) {
+			f.starts("c-0-0", 9)
+			f.leads("c-0-1")
+			f.leads("c-0-2")
+			f.Appointed = Appointment{}
+		}, "the pods [c-0-1 c-0-2] are all primaries"},
+		"one primary, and none was appointed": {func(f *fixture) { f.Appointed = Appointment{} }, "name c-0-0 the primary"},
+		"a former primary is back, and its successor does not answer": {func(f *fixture) {
+			f.swap("c-0-0", "c-0-1")
+			f.hang("c-0-1")
+			f.leads("c-0-0")
+			f.pod("c-0-0").Node.Replication.ID = "older"
+		}, "c-0-1 does not answer, and may take writes until"},
+		"a former primary is back, and its successor has died": {func(f *fixture) {
+			f.swap("c-0-0", "c-0-1")
+			f.die("c-0-1")
+			f.lose(0, "c-0-2")
+			f.leads("c-0-0")
+			f.pod("c-0-0").Node.Replication.ID = "older"
+		}, "promote c-0-2"},
+		"it was named, and not yet promoted": {func(f *fixture) {
+			f.die("c-0-0")
+			f.lose(0, both...)
+			f.Appointed = Appointment{"c-0-1", history, false}
+		}, "promote c-0-1"},
+		"it was promoted, and not yet written down": {func(f *fixture) {
+			f.die("c-0-0")
+			f.leads("c-0-1")
+			f.Appointed = Appointment{"c-0-1", history, false}
+			f.pod("c-0-1").Node.Replication.ID = "new"
+		}, `name c-0-1 the primary, label c-0-0 "", c-0-1 "primary", c-0-2 ""`},
+		"the primary has died":                {func(f *fixture) { f.die("c-0-0"); f.lose(0, both...); f.pod("c-0-2").Node.Offset = 1001 }, "promote c-0-2"},
+		"its pod is gone":                     {func(f *fixture) { f.Pods = f.Pods[1:]; f.lose(0, both...) }, "promote c-0-1"},
+		"its container has been started anew": {func(f *fixture) { f.starts("c-0-0", 10); f.lose(0, both...) }, "promote c-0-1"},
+		"it came back empty":                  {func(f *fixture) { f.starts("c-0-0", 0); f.lose(0, both...) }, "promote c-0-1"},
 		"a replica that is ahead has another history": {func(f *fixture) {
 			f.die("c-0-0")
 			f.lose(0, both...)

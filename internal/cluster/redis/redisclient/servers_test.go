@@ -446,6 +446,8 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 	case redis.AssignRoles:
 		w.assign(s)
 		return nil
+	case redis.Promote:
+		w.assign(s.Record)
 	case redis.Unguarded:
 		return errors.Join(w.act(ctx, s.Record), w.act(ctx, s.Guard), w.act(ctx, s.Then))
 	case redis.MoveSlots:
