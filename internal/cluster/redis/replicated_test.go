@@ -271,3 +271,18 @@ func TestAServerOfTheModeReplicatedStartsUnlessItsDataIsTooNew(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+func TestThePrimaryIsLetOffItsGuardInTheRecordFirst(t *testing.T) {
+	f := replicated()
+	f.Spec.Replicas = 0
+	step, ok := Next(f.State).Step.(Unguarded)
+	if !ok {
+		t.Fatalf("the step is %v", Next(f.State).Step)
+	}
+	if want := (Appointment{"c-0-0", history, false}); step.Record.Appointment != want || len(step.Record.Pods) > 0 {
+		t.Errorf("%+v is written down, want %+v", step.Record, want)
+	}
+	if want := (GuardWrites{"c-0-0", 0}); step.Guard != want {
+		t.Errorf("%+v is told, want %+v", step.Guard, want)
+	}
+}

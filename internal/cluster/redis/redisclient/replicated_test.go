@@ -302,7 +302,9 @@ func TestAReplicatedClusterSurvivesFaults(t *testing.T) {
 		w := newReplicatedWorld(t, engine, 2, !secure)
 		w.startAll()
 		w.settle()
-		succeeded := func(was *process) func() bool { return func() bool { return w.appointed.Pod != was.name } }
+		succeeded := func(was *process) func() bool {
+			return func() bool { return w.appointed.Pod != was.name && w.roles[w.appointed.Pod] == redis.RolePrimary }
+		}
 
 		w.steps = nil
 		wr, full, was := w.startPlainWriter(), w.fullCopies(), w.lead()
