@@ -117,7 +117,7 @@ func nextReplicated(s State) cluster.Plan {
 		plan.Step = v.unguarded(s, func(p *Pod) bool { return p.Ordinal >= s.Sets[0].To })
 	}
 	if plan.Settled() {
-		plan.After = later // Nobody but the operator notices that the primary is lost.
+		plan.After = v.Spec.NodeTimeout // Nobody but the operator notices that the primary hangs. That it has ended Kubernetes tells.
 	}
 	return plan
 }

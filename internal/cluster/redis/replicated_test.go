@@ -272,6 +272,12 @@ func TestAServerOfTheModeReplicatedStartsUnlessItsDataIsTooNew(t *testing.T) {
 	}
 }
 
+func TestAServerThatHangsIsNoticedInTime(t *testing.T) {
+	if p := Next(replicated().State); !p.Settled() || p.After != 5*time.Second {
+		t.Errorf("a settled cluster is looked at again after %s: %s", p.After, p.Message)
+	}
+}
+
 func TestThePrimaryIsLetOffItsGuardInTheRecordFirst(t *testing.T) {
 	f := replicated()
 	f.Spec.Replicas = 0
