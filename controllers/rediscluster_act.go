@@ -41,20 +41,8 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.deleteClaim(ctx, o, s)
 	case redis.Configure:
 		return k.configure(ctx, o, s)
-	case redis.AssignRoles:
-		return k.assignRoles(ctx, o, s)
-	case redis.Promote:
-		if err := k.assignRoles(ctx, o, s.Record); err != nil {
-			return err
-		}
-		return k.command(ctx, o, s.Calls())
-	case redis.Unguarded:
-		for _, part := range []cluster.Step{s.Record, s.Guard, s.Then} {
-			if err := k.Act(ctx, o, part); err != nil {
-				return err
-			}
-		}
-		return nil
+	case redis.AssignRoles, redis.Promote, redis.Unguarded:
+		return k.changeRoles(ctx, o, s)
 	case redis.ServerStep:
 		return k.command(ctx, o, s.Calls())
 	}

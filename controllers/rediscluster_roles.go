@@ -46,17 +46,38 @@ func (k *RedisKind) appointment(ctx context.Context, o *v1alpha1.RedisCluster) (
 	}
 	var live corev1.Service
 	err := k.Direct.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.PrimaryService(o.Name)}, &live)
-	if client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(err); err != nil {
 		return redis.Appointment{}, fmt.Errorf("read Service of the primary: %w", err)
 	}
-	if err != nil || !metav1.IsControlledBy(&live, o) {
-		return redis.Appointment{}, nil
+	if !metav1.IsControlledBy(&live, o) {
+		return redis.Appointment{}, nil // There is none, or it is that of an earlier cluster of this name.
 	}
 	a := redis.AppointmentOf(&live)
 	if a.Pod != "" {
 		k.appointments.Store(o.UID, a)
 	}
 	return a, nil
+}
+
+// changeRoles carries out the steps that write down who is the primary. Two of them do more after that.
+func (k *RedisKind) changeRoles(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
+	switch s := step.(type) {
+	case redis.Promote:
+		if err := k.assignRoles(ctx, o, s.Record); err != nil {
+			return err
+		}
+		return k.command(ctx, o, s.Calls())
+	case redis.Unguarded:
+		for _, part := range []cluster.Step{s.Record, s.Guard, s.Then} {
+			if err := k.Act(ctx, o, part); err != nil {
+				return err
+			}
+		}
+		return nil
+	case redis.AssignRoles:
+		return k.assignRoles(ctx, o, s)
+	}
+	return fmt.Errorf("%T changes no roles", step)
 }
 
 // assignRoles takes labels away, makes the Service of the primary lead to another pod, and then gives that one its label: clients

@@ -213,13 +213,15 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 		"one replica has heard it since":          {func(f *fixture) { f.hang("c-0-0"); f.lose(time.Minute, "c-0-1"); f.lose(time.Second, "c-0-2") }, "c-0-0 does not answer, and may take writes until"},
 		"it has been silent for long":             {func(f *fixture) { f.hang("c-0-0"); f.lose(8*time.Second, both...) }, "promote c-0-1"},
 		"it is silent, and so is a replica":       {func(f *fixture) { f.hang("c-0-0"); f.lose(time.Hour, "c-0-1"); f.hang("c-0-2") }, "c-0-0 is gone, and c-0-2 may have the newest data but does not answer"},
-		"it is silent, and a replica is being deleted": {func(f *fixture) {
-			f.hang("c-0-0")
-			f.lose(time.Hour, "c-0-1")
-			f.hang("c-0-2")
-			f.pod("c-0-2").Deleting = true
+		"it is silent, and a replica is being deleted": {
+			func(f *fixture) {
+				f.hang("c-0-0")
+				f.lose(time.Hour, "c-0-1")
+				f.hang("c-0-2")
+				f.pod("c-0-2").Deleting = true
+			},
+			"c-0-0 is gone, and c-0-2 may have the newest data but does not answer",
 		},
-			"c-0-0 is gone, and c-0-2 may have the newest data but does not answer"},
 		"it is silent and was not guarded": {func(f *fixture) { f.hang("c-0-0"); f.lose(time.Hour, both...); f.Appointed.Guarded = false }, "c-0-0 does not answer and had no replica in sync"},
 		"it is being deleted":              {func(f *fixture) { f.pod("c-0-0").Deleting = true }, "c-0-0, the primary, is being deleted"},
 		"it was deleted and hung up":       {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true; f.lose(0, both...) }, "promote c-0-1"},

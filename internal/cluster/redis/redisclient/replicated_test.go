@@ -212,17 +212,6 @@ func (w *world) lead() *process {
 	return p
 }
 
-func (w *world) followers() []*process {
-	var out []*process
-	for _, p := range w.pods {
-		if p.name != w.appointed.Pod {
-			out = append(out, p)
-		}
-	}
-	slices.SortFunc(out, func(a, b *process) int { return a.ordinal - b.ordinal })
-	return out
-}
-
 func eachEngine(t *testing.T, test func(t *testing.T, engine string, secure bool)) {
 	t.Helper()
 	for i, engine := range engines {
@@ -236,6 +225,7 @@ func eachEngine(t *testing.T, test func(t *testing.T, engine string, secure bool
 func TestAReplicatedClusterStartsAndHandsOver(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine string, secure bool) {
+		t.Helper()
 		w := newReplicatedWorld(t, engine, 2, secure)
 		w.startAll()
 		t.Logf("ready after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
@@ -263,7 +253,7 @@ func TestAReplicatedClusterStartsAndHandsOver(t *testing.T) {
 }
 
 // loopUntil runs the loop until something holds.
-func (w *world) loopUntil(what string, holds func() bool) {
+func (w *world) loopUntil(holds func() bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
@@ -283,7 +273,7 @@ func (w *world) loopUntil(what string, holds func() bool) {
 		}
 		pause(ctx, max(min(p.After, time.Second), 20*time.Millisecond))
 	}
-	w.t.Fatalf("%s did not happen\n%s", what, strings.Join(w.steps, "\n"))
+	w.t.Fatalf("it did not happen\n%s", strings.Join(w.steps, "\n"))
 }
 
 // lostOnlyAround fails when a write is gone that was acknowledged long before a fault: it had been copied.
@@ -299,6 +289,7 @@ func (wr *plainWriter) lostOnlyAround(what string, fault time.Time) {
 func TestAReplicatedClusterSurvivesFaults(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine string, secure bool) {
+		t.Helper()
 		w := newReplicatedWorld(t, engine, 2, !secure)
 		w.startAll()
 		w.settle()
@@ -311,7 +302,7 @@ func TestAReplicatedClusterSurvivesFaults(t *testing.T) {
 		wr.waitFor(200)
 		at := time.Now()
 		w.kill(was)
-		w.loopUntil("a successor", succeeded(was))
+		w.loopUntil(succeeded(was))
 		wr.waitFor(100)
 		if n := w.fullCopies(); n > full {
 			t.Errorf("%d replicas copied everything", n-full)
@@ -321,12 +312,12 @@ func TestAReplicatedClusterSurvivesFaults(t *testing.T) {
 		wr.lostOnlyAround("kill -9", at)
 		t.Log(strings.Join(w.steps, "\n"))
 
-		wr, was, at, w.steps = w.startPlainWriter(), w.lead(), time.Now(), nil
+		wr, was, w.steps = w.startPlainWriter(), w.lead(), nil
 		wr.waitFor(200)
 		at = time.Now()
 		w.kill(was)
 		w.run(was)
-		w.loopUntil("a successor", succeeded(was))
+		w.loopUntil(succeeded(was))
 		w.settle()
 		wr.waitFor(100)
 		wr.lostOnlyAround("restart in place", at)
@@ -336,7 +327,7 @@ func TestAReplicatedClusterSurvivesFaults(t *testing.T) {
 		at = time.Now()
 		w.kill(was)
 		w.recreate(was, true)
-		w.loopUntil("a successor", succeeded(was))
+		w.loopUntil(succeeded(was))
 		w.settle()
 		wr.waitFor(100)
 		wr.lostOnlyAround("empty restart", at)
@@ -360,7 +351,7 @@ func TestAReplicatedClusterSurvivesFaults(t *testing.T) {
 		wr.waitFor(200)
 		at = time.Now()
 		must(t, was.cmd.Process.Signal(syscall.SIGSTOP))
-		w.loopUntil("a successor", succeeded(was))
+		w.loopUntil(succeeded(was))
 		took := time.Since(at)
 		wr.waitFor(100)
 		must(t, was.cmd.Process.Signal(syscall.SIGCONT))

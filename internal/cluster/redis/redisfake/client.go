@@ -21,7 +21,7 @@ var (
 	errNotEmpty   = errors.New("ERR To set a master the node must be empty and without assigned slots")
 	errMyMaster   = errors.New("ERR Can't forget my master")
 	errNotReplica = errors.New("ERR You should send CLUSTER FAILOVER to a replica")
-	errClustered  = errors.New("ERR REPLICAOF not allowed in cluster mode.")
+	errClustered  = errors.New("ERR REPLICAOF not allowed in cluster mode")
 	errMasterDown = errors.New("the replica was not promoted")
 )
 
