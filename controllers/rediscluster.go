@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -35,6 +36,8 @@ type RedisKind struct {
 	// budgets remembers which shards were guarded last (by budgetKey). The cache may not have heard of it yet, and to apply
 	// what it says would undo the step.
 	budgets sync.Map
+	// appointments remembers who was made primary last (UID -> redis.Appointment), for the same reason.
+	appointments sync.Map
 	// meters count what has been moved in each cluster (by UID).
 	meters sync.Map
 	// scaled remembers how many pods each StatefulSet was given last, for the same reason (scaledKey -> scaledSet).
@@ -120,7 +123,10 @@ func (k *RedisKind) builder(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 // leafs are the certificates of a cluster: one for all servers, whose names share a wildcard, and one for clients.
 func (k *RedisKind) leafs(o *v1alpha1.RedisCluster) map[string]clustertls.Leaf {
 	peers := cluster.ServiceNames(cluster.PeersService(o.Name), o.Namespace, k.Domain)
-	service := cluster.ServiceNames(cluster.ClientService(o.Name), o.Namespace, k.Domain)
+	var service []string
+	for _, name := range entries(o) {
+		service = append(service, cluster.ServiceNames(name, o.Namespace, k.Domain)...)
+	}
 	return map[string]clustertls.Leaf{
 		cluster.ServerTLSSecret(o.Name): {
 			CommonName: o.Name, DNSNames: slices.Concat(service, cluster.Wildcards(peers), []string{"localhost"}), IPs: clustertls.Loopback,
@@ -131,8 +137,11 @@ func (k *RedisKind) leafs(o *v1alpha1.RedisCluster) map[string]clustertls.Leaf {
 
 // hosts are the names under which clients and the operator reach the servers.
 func (k *RedisKind) hosts(o *v1alpha1.RedisCluster) []string {
-	hosts := []string{cluster.ServiceHost(cluster.ClientService(o.Name), o.Namespace, k.Domain)}
-	for shard := range int(o.Spec.Shards) {
+	var hosts []string
+	for _, name := range entries(o) {
+		hosts = append(hosts, cluster.ServiceHost(name, o.Namespace, k.Domain))
+	}
+	for shard := range o.Spec.ShardCount() {
 		for ordinal := range 1 + o.Spec.Replicas() {
 			hosts = append(hosts, cluster.PodHost(cluster.Pod(cluster.ShardSet(o.Name, shard), ordinal), o.Name, o.Namespace, k.Domain))
 		}
@@ -148,11 +157,17 @@ func (k *RedisKind) ensureShared(ctx context.Context, o *v1alpha1.RedisCluster, 
 	if err := k.Apply(ctx, o, &corev1.ConfigMap{ObjectMeta: objectMeta(o, *config.Name)}, config); err != nil {
 		return err
 	}
-	peers, clients := b.Peers(), b.Client()
-	if err := k.Apply(ctx, o, &corev1.Service{ObjectMeta: objectMeta(o, *peers.Name)}, peers); err != nil {
+	if err := k.ensureService(ctx, o, b.Peers()); err != nil {
 		return err
 	}
-	return k.Apply(ctx, o, &corev1.Service{ObjectMeta: objectMeta(o, *clients.Name)}, clients)
+	if o.Spec.IsReplicated() {
+		return k.ensureRoles(ctx, o, b)
+	}
+	return k.ensureService(ctx, o, b.Client())
+}
+
+func (k *RedisKind) ensureService(ctx context.Context, o *v1alpha1.RedisCluster, s *corev1ac.ServiceApplyConfiguration) error {
+	return k.Apply(ctx, o, &corev1.Service{ObjectMeta: objectMeta(o, *s.Name)}, s)
 }
 
 func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder, shard int) error {

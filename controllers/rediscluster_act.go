@@ -51,6 +51,8 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.deletePods(ctx, o, []redis.PodRef{s.Pod})
 	case redis.Configure:
 		return k.configure(ctx, o, s)
+	case redis.AssignRoles, redis.Promote, redis.Unguarded:
+		return k.changeRoles(ctx, o, s)
 	case redis.ServerStep:
 		return k.command(ctx, o, s.Calls())
 	}

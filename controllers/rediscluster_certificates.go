@@ -82,7 +82,7 @@ func (k *RedisKind) trusting(ctx context.Context, o *v1alpha1.RedisCluster, fing
 	if err != nil {
 		return Servers{}, err
 	}
-	out := Servers{InForce: len(s.Pods) >= int(o.Spec.Shards)*(1+o.Spec.Replicas())}
+	out := Servers{InForce: len(s.Pods) >= o.Spec.ShardCount()*(1+o.Spec.Replicas())}
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		out.InForce = out.InForce && p.Ready && !p.Deleting && !p.Outdated && p.Node != nil && p.Node.Certificate == s.Spec.Certificate

@@ -29,7 +29,7 @@ import (
 // Observe reads the StatefulSets and pods, and asks every server for its own account.
 func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
 	s := redis.State{Now: k.Now(), Spec: redis.Spec{
-		Name: o.Name, Shards: int(o.Spec.Shards), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
+		Name: o.Name, Shards: o.Spec.ShardCount(), Replicated: o.Spec.IsReplicated(), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
 		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: memoryLimit(o.Spec.Resources),
 		DiscardClaims: redis.DiscardsClaims(o.Spec.Storage),
 		AssignEmpty:   o.Spec.Recovery.AssignsEmpty(), Approved: o.Annotations[v1alpha1.AnnotationRecover],
@@ -43,6 +43,9 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 		return redis.State{}, err // Half a state would look like lost servers.
 	}
 	if err := k.findLostDisks(ctx, o, &s); err != nil {
+		return redis.State{}, err
+	}
+	if s.Appointed, err = k.appointment(ctx, o); err != nil {
 		return redis.State{}, err
 	}
 	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o)); err != nil {
@@ -271,6 +274,7 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		Unready:  unreadySince(pod),
 		Started:  startedAt(pod, redis.ContainerServer),
 		HasRun:   hasRun(pod, redis.ContainerServer),
+		Role:     pod.Labels[v1alpha1.LabelRole],
 		Gate:     gateRemark(pod),
 		Since:    readySince(pod),
 	}
@@ -336,7 +340,8 @@ func (k *RedisKind) connector(ctx context.Context, o *v1alpha1.RedisCluster, pas
 	}
 	return func(user, pod string, a redis.Address) redisclient.Options {
 		options := redisclient.Options{
-			Logins: logins(access, user, secure != nil),
+			Logins:     logins(access, user, secure != nil),
+			Replicated: o.Spec.IsReplicated(),
 			Dial: func(ctx context.Context) (net.Conn, error) {
 				return k.Dial(ctx, types.NamespacedName{Namespace: o.Namespace, Name: pod}, a.IP, a.Port)
 			},

@@ -104,7 +104,7 @@ func (k *RedisKind) shards(ctx context.Context, o *v1alpha1.RedisCluster) ([]int
 		return nil, err
 	}
 	var out []int
-	for shard := range int(o.Spec.Shards) {
+	for shard := range o.Spec.ShardCount() {
 		out = append(out, shard)
 	}
 	for _, set := range s.Sets {

@@ -143,7 +143,7 @@ func (k *RedisUserKind) Observe(ctx context.Context, o *v1alpha1.RedisUser) (use
 	}
 	s.Cluster = &users.Cluster{
 		Leaving: c.DeletionTimestamp != nil, Paused: c.IsPaused(), Auth: c.Spec.Auth.AuthMode() == v1alpha1.AuthPassword,
-		Copies: int(c.Spec.Shards) * (1 + c.Spec.Replicas()),
+		Copies: c.Spec.ShardCount() * (1 + c.Spec.Replicas()),
 	}
 	if s.Rival, err = k.rival(ctx, o); err != nil {
 		return s, err

@@ -8,9 +8,17 @@ const (
 	// LabelServing is "true" on an etcd pod that the client Service may send clients to, and "false" while its member is
 	// defragmented. It has no part in whether the pod is ready.
 	LabelServing = "quorate.dev/serving"
+	// LabelRole is "primary" or "replica" on a pod of a RedisCluster in the mode Replicated, as its server says of itself, and
+	// absent while it is neither. The Services of the roles go by it.
+	LabelRole = "quorate.dev/role"
 	// AnnotationTemplateHash is the hash of everything in a pod template that needs a restart when it changes. It
 	// leaves out the operator's own image, so that an operator upgrade restarts no pod.
 	AnnotationTemplateHash = "quorate.dev/template-hash"
+	// AnnotationHistory is, on the Service of the primary of a cluster in the mode Replicated, the replication id of the server
+	// that it leads to.
+	AnnotationHistory = "quorate.dev/replication-id"
+	// AnnotationGuarded is "true" there while that server takes writes only if a replica acknowledges them.
+	AnnotationGuarded = "quorate.dev/writes-guarded"
 	// AnnotationVersion is the version of the data store that a pod was made with.
 	AnnotationVersion = "quorate.dev/version"
 	// AnnotationRecover approves of what is to be done about data that was lost for good: to recover the quorum of an etcd

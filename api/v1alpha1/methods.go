@@ -107,6 +107,17 @@ func (a *AuthSpec) Secret() string {
 // ServerEngine returns the engine with its default applied.
 func (s *RedisClusterSpec) ServerEngine() RedisEngine { return value(s.Engine, EngineRedis) }
 
+// IsReplicated reports whether there is one primary that holds all data.
+func (s *RedisClusterSpec) IsReplicated() bool { return value(s.Mode, RedisSharded) == RedisReplicated }
+
+// ShardCount returns the number of shards: in the mode Replicated, the only primary and its replicas are one.
+func (s *RedisClusterSpec) ShardCount() int {
+	if s.IsReplicated() {
+		return 1
+	}
+	return int(s.Shards)
+}
+
 // Replicas returns the replicas of each shard with the default applied.
 func (s *RedisClusterSpec) Replicas() int { return int(value(s.ReplicasPerShard, 1)) }
 

@@ -16,12 +16,28 @@ const (
 	EngineValkey RedisEngine = "valkey"
 )
 
+// RedisMode is how the data of a RedisCluster is divided, and how clients reach it.
+// +kubebuilder:validation:Enum=Sharded;Replicated
+type RedisMode string
+
+// Modes.
+const (
+	// RedisSharded spreads the data over shards. Clients speak the cluster protocol.
+	RedisSharded RedisMode = "Sharded"
+	// RedisReplicated keeps all data on one primary and copies of it. Any client will do.
+	RedisReplicated RedisMode = "Replicated"
+)
+
 // RedisClusterSpec is the desired state of a Redis or Valkey cluster.
 // +kubebuilder:validation:XValidation:rule=`has(self.storage) == has(oldSelf.storage)`,fieldPath=".storage",message="spec.storage cannot be added or removed: the data of a running cluster stays where it is; create a new cluster"
 // +kubebuilder:validation:XValidation:rule=`self.engine != 'redis' || self.version.matches('^(7[.][024]|8[.](0|[1-9][0-9]?))[.](0|[1-9][0-9]?)$')`,fieldPath=".version",message="spec.version of engine redis must be 7.0.x, 7.2.x, 7.4.x or 8.x.y: write 8.0.2, without a leading v or a suffix"
 // +kubebuilder:validation:XValidation:rule=`self.engine != 'valkey' || self.version.matches('^[89][.](0|[1-9][0-9]?)[.](0|[1-9][0-9]?)$')`,fieldPath=".version",message="spec.version of engine valkey must be 8.x.y or 9.x.y: write 9.1.2, without a leading v or a suffix"
 // +kubebuilder:validation:XValidation:rule=`self.engine == oldSelf.engine`,fieldPath=".engine",message="spec.engine cannot change: create a new cluster with the wanted engine and copy the data"
-// +kubebuilder:validation:XValidation:rule=`self.shards < 1 || self.shards > 500 || self.shards * (1 + self.replicasPerShard) <= 1000`,fieldPath=".shards",message="spec.shards x (1 + spec.replicasPerShard) must be at most 1000: Redis Cluster is made for up to about 1000 nodes"
+// +kubebuilder:validation:XValidation:rule=`self.mode == oldSelf.mode`,fieldPath=".mode",message="spec.mode cannot change: clients of the two modes speak to the servers in different ways; create a new cluster with the wanted mode and copy the data"
+// +kubebuilder:validation:XValidation:rule=`self.mode != 'Sharded' || has(self.shards)`,fieldPath=".shards",message="spec.shards is required with spec.mode Sharded: write how many primaries the data is spread over, or use spec.mode Replicated for clients that do not speak the cluster protocol"
+// +kubebuilder:validation:XValidation:rule=`self.mode != 'Replicated' || !has(self.shards) || self.shards == 1`,fieldPath=".shards",message="spec.shards must be 1 or absent with spec.mode Replicated: there is one primary; change spec.replicasPerShard for more copies"
+// +kubebuilder:validation:XValidation:rule=`self.mode != 'Replicated' || !has(self.config) || !has(self.config.extra) || !self.config.extra.exists(k, k in ['min-replicas-to-write', 'min-replicas-max-lag', 'repl-ping-replica-period'])`,fieldPath=".config.extra",message="spec.config.extra: min-replicas-to-write, min-replicas-max-lag and repl-ping-replica-period belong to the operator with spec.mode Replicated: they keep a lost primary from taking writes; remove them, and see spec.config.nodeTimeout"
+// +kubebuilder:validation:XValidation:rule=`!has(self.shards) || self.shards < 1 || self.shards > 500 || self.shards * (1 + self.replicasPerShard) <= 1000`,fieldPath=".shards",message="spec.shards x (1 + spec.replicasPerShard) must be at most 1000: Redis Cluster is made for up to about 1000 nodes"
 // +kubebuilder:validation:XValidation:rule=`!has(self.config) || !has(self.config.maxMemory) || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || string(self.config.maxMemory).matches('[-+eE]') || !isQuantity(string(self.config.maxMemory)) || string(self.resources.limits['memory']).matches('[-+eE]') || !isQuantity(string(self.resources.limits['memory'])) || quantity(string(self.config.maxMemory)).compareTo(quantity(string(self.resources.limits['memory']))) < 0`,fieldPath=".config.maxMemory",message="spec.config.maxMemory must be below spec.resources.limits.memory: the server needs memory beside its data (three quarters of the limit is a good start)"
 // +kubebuilder:validation:XValidation:rule=`self.engine != 'redis' || !self.version.startsWith('7.0.') || !has(self.config) || !has(self.config.extra) || !self.config.extra.exists(k, k in ['set-max-listpack-entries', 'set-max-listpack-value'])`,fieldPath=".config.extra",message="spec.config.extra: set-max-listpack-entries and set-max-listpack-value come with redis 7.2: remove them"
 type RedisClusterSpec struct {
@@ -35,15 +51,25 @@ type RedisClusterSpec struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=32
 	Version string `json:"version"`
+	// mode is Sharded (default) or Replicated. Sharded spreads the data over
+	// several primaries, and its clients have to speak the cluster protocol.
+	// Replicated is one primary with copies of all data, for clients that do
+	// not: the Service <name>-primary leads to whoever is the primary, and
+	// <name>-replicas to its copies. It cannot change.
+	// +optional
+	// +default="Sharded"
+	Mode *RedisMode `json:"mode,omitempty"`
 	// shards is the number of primaries that the 16384 hash slots are spread
 	// over, from 1 to 500. Of one or two primaries none can be outvoted: there the
 	// operator replaces a dead one, and not the servers by themselves. When it
 	// changes, slots and their keys move between servers while all of them serve;
-	// a shard that is to go gives its own away first.
-	// +required
+	// a shard that is to go gives its own away first. It is required with mode
+	// Sharded, and cannot be anything but 1 with mode Replicated. Default: none,
+	// and 1 with mode Replicated.
+	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self >= 1`,message="spec.shards must be at least 1: somebody has to own the slots"
 	// +kubebuilder:validation:XValidation:rule=`self <= 500`,message="spec.shards must be at most 500"
-	Shards int32 `json:"shards"`
+	Shards int32 `json:"shards,omitempty"`
 	// replicasPerShard is the number of copies of each primary, from 0 to 5.
 	// With 0, a lost primary takes its slots out of service until it is back. It
 	// may change at any time; the pods with the highest ordinals leave. Default:
@@ -144,7 +170,8 @@ type RedisConfig struct {
 	MaxMemoryPolicy *string `json:"maxMemoryPolicy,omitempty"`
 	// nodeTimeout is how long a server may be silent before the others call it
 	// failed: between 1s and 60s. A lost primary is replaced after about 1.5
-	// times as long. Default: 5s.
+	// times as long. With mode Replicated, a primary that nobody hears from stops
+	// taking writes by itself after as long, in whole seconds. Default: 5s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -209,7 +236,8 @@ const (
 type RedisNodeStatus struct {
 	// name of the server's pod.
 	Name string `json:"name"`
-	// id of the node in the cluster, empty while it is unknown.
+	// id of the node in the cluster, and with mode Replicated that of its
+	// process; empty while it is unknown.
 	// +optional
 	ID string `json:"id,omitempty"`
 	// role of the node.
@@ -271,8 +299,8 @@ type RedisClusterStatus struct {
 	// speaks of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Available, Reconciling, Stalled, SlotsCovered,
-	// TLSReady.
+	// conditions: Ready, Available, Reconciling, Stalled, SlotsCovered (with mode
+	// Sharded), TLSReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -285,7 +313,7 @@ type RedisClusterStatus struct {
 	// +optional
 	Ready string `json:"ready,omitempty"`
 	// slots says how many of the 16384 hash slots have an owner, for example
-	// 16384/16384.
+	// 16384/16384. Absent with mode Replicated.
 	// +optional
 	Slots string `json:"slots,omitempty"`
 	// currentVersion is the lowest version among the servers.

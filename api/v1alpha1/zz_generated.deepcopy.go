@@ -1063,6 +1063,11 @@ func (in *RedisClusterSpec) DeepCopyInto(out *RedisClusterSpec) {
 		*out = new(RedisEngine)
 		**out = **in
 	}
+	if in.Mode != nil {
+		in, out := &in.Mode, &out.Mode
+		*out = new(RedisMode)
+		**out = **in
+	}
 	if in.ReplicasPerShard != nil {
 		in, out := &in.ReplicasPerShard, &out.ReplicasPerShard
 		*out = new(int32)

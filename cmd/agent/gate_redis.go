@@ -22,7 +22,7 @@ const terminationLog = "/dev/termination-log"
 // redisGate is what the start gate of a Redis pod works with.
 type redisGate struct {
 	engine, version, domain             string
-	needPassword                        bool
+	needPassword, replicated            bool
 	configDir, authDir, dataDir, runDir string
 	podName, podIP                      string
 	lastWords                           string
@@ -38,6 +38,7 @@ func runGateRedis(_ context.Context, args []string) error {
 	flags.StringVar(&g.version, "version", "", "version of the server")
 	flags.StringVar(&g.domain, "domain", "", "domain that the pod's name is completed with to a host name")
 	flags.BoolVar(&g.needPassword, "auth", true, "whether clients need a password")
+	flags.BoolVar(&g.replicated, "replicated", false, "whether there is one primary and no cluster protocol")
 	flags.StringVar(&g.configDir, "config-dir", redis.GateConfigDir, "directory of the ConfigMap")
 	flags.StringVar(&g.authDir, "auth-dir", redis.GateAuthDir, "directory of the passwords")
 	flags.StringVar(&g.dataDir, "data-dir", redis.GateDataDir, "data directory of the server")
@@ -72,7 +73,11 @@ func (g redisGate) run() (message string, err error) {
 		return "", err
 	}
 	disk.Server = g.version
-	decision := redis.Gate(disk)
+	decide := redis.Gate
+	if g.replicated {
+		decide = redis.GateReplicated
+	}
+	decision := decide(disk)
 	if !decision.Start {
 		return "", fmt.Errorf("the server is held back: %s", decision.Message)
 	}

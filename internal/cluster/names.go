@@ -17,6 +17,12 @@ func PeersService(cluster string) string { return cluster + "-peers" }
 // ClientService is the Service that clients connect to.
 func ClientService(cluster string) string { return cluster + "-client" }
 
+// PrimaryService leads to the primary of a cluster in the mode Replicated.
+func PrimaryService(cluster string) string { return cluster + "-primary" }
+
+// ReplicasService leads to its replicas.
+func ReplicasService(cluster string) string { return cluster + "-replicas" }
+
 // ConnectionSecret is the Secret with everything a client needs, in the Service Binding layout.
 func ConnectionSecret(cluster string) string { return cluster + "-connection" }
 

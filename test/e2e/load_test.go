@@ -17,6 +17,9 @@ func startLoad[O target](ctx context.Context, t *testing.T, s *scope, o O) *harn
 	if c, ok := any(o).(*v1alpha1.EtcdCluster); ok {
 		options.Mode, options.Endpoints = "etcd", endpoints(c)
 	}
+	if c, ok := any(o).(*v1alpha1.RedisCluster); ok && c.Spec.IsReplicated() {
+		options.Mode = "redis-replicated"
+	}
 	l, err := s.StartLoad(ctx, options)
 	must(t, err)
 	return l

@@ -73,7 +73,7 @@ func TestKubectlExplainsTheFields(t *testing.T) {
 		"etcdcluster.spec.config.electionTimeout":  {"Default: 1s"},
 		"etcduser.spec":                            {"clusterName <string> -required-", "permissions <[]Object>"},
 		"redisuser.spec":                           {"clusterName <string> -required-", "keys <[]Object>"},
-		"rediscluster.spec":                        {"shards <integer> -required-", "engine <string>", "enum: redis, valkey"},
+		"rediscluster.spec":                        {"version <string> -required-", "mode <string>", "engine <string>", "enum: redis, valkey"},
 		"rediscluster.spec.storage.deletionPolicy": {"ENUM: Retain Delete"},
 		"rediscluster.status":                      {"conditions <[]Object>"},
 	} {

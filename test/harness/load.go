@@ -79,7 +79,7 @@ type Load struct {
 // LoadOptions say what to write to.
 type LoadOptions struct {
 	Image, Namespace string
-	// Mode is etcd or redis; Cluster is the name of the resource.
+	// Mode is etcd, redis or redis-replicated; Cluster is the name of the resource.
 	Mode, Cluster string
 	// Endpoints are host:port of the members; none: what the connection Secret names.
 	Endpoints []string

@@ -35,6 +35,13 @@ type Client interface {
 	Forget(ctx context.Context, id string) error
 	// Failover makes a replica take over from its primary, and returns when it has.
 	Failover(ctx context.Context, how FailoverMode) error
+	// Promote makes a server of the mode Replicated the primary.
+	Promote(ctx context.Context) error
+	// ReplicaOf makes a server of the mode Replicated a replica of the one at the address.
+	ReplicaOf(ctx context.Context, addr Address) error
+	// FailoverTo makes the server, a primary of the mode Replicated, hand over to its replica at the address, and returns when it
+	// has.
+	FailoverTo(ctx context.Context, addr Address) error
 	// Close ends the connection.
 	Close() error
 }

@@ -24,6 +24,10 @@ const (
 // Conditions says how a cluster is, given what was decided about it and what went wrong.
 func Conditions(s State, p cluster.Plan, err error) []metav1.Condition {
 	v := look(s)
+	if s.Spec.Replicated {
+		return append(cluster.Progress(p, err), cluster.Ready(p, err, fmt.Sprintf(
+			"the primary takes writes, and %d replicas are in sync", s.Spec.Replicas)), v.led())
+	}
 	ready := cluster.Ready(p, err, fmt.Sprintf(
 		"%d shards with %d replicas each serve all slots, and every replica is in sync", s.Spec.Shards, s.Spec.Replicas))
 	return append(cluster.Progress(p, err), ready, v.available(), v.covered())
@@ -108,9 +112,12 @@ func Status(s State, out *v1alpha1.RedisClusterStatus) {
 	for shard, pods := range v.shards {
 		row := v1alpha1.RedisShardStatus{Name: cluster.ShardSet(v.Spec.Name, shard)}
 		if p := v.primary(shard); p != nil {
-			row.Primary, row.Slots = p.Name, p.Node.Self().Slots.String()
-			covered = append(covered, p.Node.Self().Slots)
+			row.Primary = p.Name
 			out.ShardCount++
+			if !v.Spec.Replicated {
+				row.Slots = p.Node.Self().Slots.String()
+				covered = append(covered, p.Node.Self().Slots)
+			}
 		}
 		for _, p := range pods {
 			n := v.nodeStatus(p)
@@ -123,7 +130,9 @@ func Status(s State, out *v1alpha1.RedisClusterStatus) {
 	}
 	out.Resharding = v.resharding()
 	out.Ready = fmt.Sprintf("%d/%d", ready, v.pods())
-	out.Slots = fmt.Sprintf("%d/%d", Union(covered...).Count(), SlotCount)
+	if !v.Spec.Replicated {
+		out.Slots = fmt.Sprintf("%d/%d", Union(covered...).Count(), SlotCount)
+	}
 	out.CurrentVersion = cmp.Or(v.lowestVersion(), out.CurrentVersion)
 }
 

@@ -98,14 +98,17 @@ func startConfig(spec *v1alpha1.RedisClusterSpec) (string, error) {
 }
 
 func settings(spec *v1alpha1.RedisClusterSpec) ([]directive, error) {
-	lines := append(fixed(), transport(spec)...)
+	lines := append(fixed(spec), transport(spec)...)
 	lines = append(lines, tunables(spec.Config)...)
+	if spec.IsReplicated() {
+		lines = append(lines, fencing(spec.Config)...)
+	}
 	extra, err := extras(spec)
 	return append(lines, extra...), err
 }
 
-func fixed() []directive {
-	return []directive{
+func fixed(spec *v1alpha1.RedisClusterSpec) []directive {
+	lines := []directive{
 		{"dir", []string{dataDir}},
 		{"daemonize", []string{"no"}},
 		{"protected-mode", []string{"no"}}, // It would refuse everybody but loopback; users guard the server instead.
@@ -115,6 +118,22 @@ func fixed() []directive {
 		{"appendonly", []string{"yes"}},
 		{"appenddirname", []string{AppendDir}},
 		{"save", []string{""}}, // The append-only file holds everything already.
+	}
+	if spec.IsReplicated() {
+		lines = append(lines, replicatedStart()...)
+	} else {
+		lines = append(lines, clustered()...)
+	}
+	return append(lines, []directive{
+		{"repl-diskless-sync", []string{"yes"}},
+		{"repl-diskless-sync-delay", []string{"0"}}, // Until its first sync a replica protects nothing.
+		{"replica-read-only", []string{"yes"}},
+		{"masteruser", []string{UserReplication}},
+	}...)
+}
+
+func clustered() []directive {
+	return []directive{
 		{"cluster-enabled", []string{"yes"}},
 		{"cluster-config-file", []string{NodesFile}},
 		{"cluster-allow-replica-migration", []string{"no"}}, // A replica belongs to its shard's StatefulSet.
@@ -123,10 +142,6 @@ func fixed() []directive {
 		// keeps nobody else out, because an old copy beats none.
 		{"cluster-replica-validity-factor", []string{strconv.Itoa(validityFactor)}},
 		{"cluster-require-full-coverage", []string{"no"}}, // The other shards serve on when one is lost.
-		{"repl-diskless-sync", []string{"yes"}},
-		{"repl-diskless-sync-delay", []string{"0"}}, // Until its first sync a replica protects nothing.
-		{"replica-read-only", []string{"yes"}},
-		{"masteruser", []string{UserReplication}},
 	}
 }
 

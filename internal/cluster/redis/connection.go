@@ -12,7 +12,7 @@ import (
 // Connection is the content of the Secret that clients connect with, in the Service Binding layout
 // (https://servicebinding.io/spec/core/1.1.0/#well-known-secret-entries), with the addresses of all servers besides.
 func Connection(c *v1alpha1.RedisCluster, domain, username, password string, ca, cert, key []byte) map[string][]byte {
-	host := cluster.ServiceHost(cluster.ClientService(c.Name), c.Namespace, domain)
+	host := cluster.ServiceHost(EntryService(c), c.Namespace, domain)
 	port := strconv.Itoa(ClientPort)
 	uri := url.URL{Scheme: "redis", Host: host + ":" + port}
 	data := map[string][]byte{
@@ -35,9 +35,17 @@ func Connection(c *v1alpha1.RedisCluster, domain, username, password string, ca,
 	return data
 }
 
+// EntryService is the Service that clients connect to first.
+func EntryService(c *v1alpha1.RedisCluster) string {
+	if c.Spec.IsReplicated() {
+		return cluster.PrimaryService(c.Name)
+	}
+	return cluster.ClientService(c.Name)
+}
+
 func podAddresses(c *v1alpha1.RedisCluster, domain string) []string {
 	var out []string
-	for shard := range int(c.Spec.Shards) {
+	for shard := range c.Spec.ShardCount() {
 		for ordinal := range 1 + c.Spec.Replicas() {
 			pod := cluster.Pod(cluster.ShardSet(c.Name, shard), ordinal)
 			out = append(out, cluster.PodHost(pod, c.Name, c.Namespace, domain)+":"+strconv.Itoa(ClientPort))

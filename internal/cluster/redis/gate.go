@@ -56,6 +56,16 @@ func Gate(d Disk) Decision {
 		"node %s owned slots %s but its data is gone: it starts as a new empty node, so that its replicas keep their copies", short(self.ID), self.Slots)}
 }
 
+// GateReplicated decides so in the mode Replicated. A server takes no writes, and nobody copies it, before the operator says
+// so; and it cannot tell whether its copy is the only one, so that one that it cannot read is never set aside.
+func GateReplicated(d Disk) Decision {
+	if d.Data && Older(d.Server, d.Writer) {
+		return Decision{Message: fmt.Sprintf("its data was written by version %s, which %s cannot read: set spec.version to %s or later, or empty the volume to have the data copied from the primary",
+			d.Writer, d.Server, d.Writer)}
+	}
+	return Decision{Start: true, Admit: true}
+}
+
 // tooNew decides about data that the server is too old to read.
 func tooNew(d Disk, self Peer) Decision {
 	switch {

@@ -150,6 +150,32 @@ func ParseNode(id, nodes, clusterInfo, info string) (*Node, error) {
 
 // ParseProcess is Node.Process in an answer to INFO.
 func ParseProcess(info string) string { return parseInfo(info)["run_id"] }
+// ParseReplicated reads what a server of the mode Replicated says of itself: the DNS name that it announces, and INFO.
+func ParseReplicated(host, info string) (*Node, error) {
+	fields := parseInfo(info)
+	n := &Node{ID: fields["run_id"], StateOK: true}
+	if n.ID == "" || fields["role"] == "" || fields["master_replid"] == "" {
+		return nil, fmt.Errorf("INFO says neither who the server is nor what its role is")
+	}
+	n.readInfo(fields)
+	n.Replication = parseReplication(fields)
+	n.Peers = []Peer{{ID: n.ID, Host: host, Myself: true, Replica: !n.Replication.Primary}}
+	return n, nil
+}
+
+func parseReplication(info map[string]string) *Replication {
+	r := &Replication{Primary: info["role"] == "master", ID: info["master_replid"], FormerID: info["master_replid2"], Silence: Never}
+	switch {
+	case r.Primary:
+	case info["master_sync_in_progress"] == "1":
+		r.Silence = 0
+	case info["master_link_status"] == "up":
+		r.Silence = time.Duration(number(info["master_last_io_seconds_ago"])) * time.Second
+	case number(info["master_link_down_since_seconds"]) >= 0:
+		r.Silence = time.Duration(number(info["master_link_down_since_seconds"])) * time.Second
+	}
+	return r
+}
 
 func (n *Node) readInfo(info map[string]string) {
 	n.Engine, n.Version = v1alpha1.EngineRedis, info["redis_version"]
@@ -218,4 +244,11 @@ func parseInfo(text string) map[string]string {
 		}
 	}
 	return out
+}
+
+// ParseHandOver reads out of INFO whether a server is a primary, and whether it is handing over.
+func ParseHandOver(text string) (primary, busy bool) {
+	info := parseInfo(text)
+	state := info["master_failover_state"]
+	return info["role"] == "master", state != "" && state != "no-failover"
 }

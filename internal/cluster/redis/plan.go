@@ -61,6 +61,9 @@ const (
 // The order of the rules is the order of urgency. What only makes servers find each other may be done while others
 // cannot be read; everything after waitForAll may rely on every server's own word.
 func Next(s State) cluster.Plan {
+	if s.Spec.Replicated {
+		return nextReplicated(s)
+	}
 	return cluster.Decide(look(s),
 		setUsers, setReplicationPasswords,
 		replaceStuck,

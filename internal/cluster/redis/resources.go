@@ -347,6 +347,9 @@ func (b Builder) gate() *corev1ac.ContainerApplyConfiguration {
 	if b.Cluster.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
 		args = append(args, "--auth=false")
 	}
+	if b.Cluster.Spec.IsReplicated() {
+		args = append(args, "--replicated")
+	}
 	return corev1ac.Container().WithName(ContainerGate).
 		WithImage(b.AgentImage).
 		WithCommand("/agent").WithArgs(args...).

@@ -21,6 +21,8 @@ type State struct {
 	Pods []Pod
 	// Claims are the data volume claims that exist, those of an earlier cluster of this name included.
 	Claims []Claim
+	// Appointed is who takes the writes of a cluster in the mode Replicated; zero while nobody ever did.
+	Appointed Appointment
 	// Accounts are the users that resources of the kind RedisUser ask for, by the name of the resource; nil: unknown.
 	Accounts map[string]AccountClaim
 	// Certificates in use, for the status.
@@ -44,6 +46,8 @@ type Spec struct {
 	Name string
 	// Shards, and Replicas of each.
 	Shards, Replicas int
+	// Replicated says that there is one primary that holds all data, and no cluster protocol.
+	Replicated bool
 	// Version of the server.
 	Version string
 	// Live is what all servers are to have set, and LiveNames which of it comes from spec.config.extra, see LiveConfig.
@@ -125,6 +129,8 @@ type Pod struct {
 	NodeLost bool
 	// HasRun says that the server of this pod has been running at some time, so that an ephemeral volume may hold data.
 	HasRun bool
+	// Role is the label that the Services of the roles go by, empty when the pod has none.
+	Role string
 	// Gate is what the start gate had to say, empty when it had nothing to remark.
 	Gate string
 	// Node is the server's own account of itself; nil: unknown, which is never the same as empty.
@@ -185,6 +191,8 @@ type Node struct {
 	AdmitsReplicas bool
 	// Memory that the server uses, and may use.
 	Memory Memory
+	// Replication is how a server of the mode Replicated stands to the others; nil in the mode Sharded.
+	Replication *Replication
 	// Config is what CONFIG GET says of LiveParameters, in the form of Normal; nil: unknown.
 	Config map[string]string
 	// Offset is how far the replication stream was written (primary) or applied (replica), in bytes.

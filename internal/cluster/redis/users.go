@@ -39,7 +39,7 @@ var operatorCommands = []string{
 	"hello", "ping", "info", "role", "client|setname",
 	"cluster|myid", "cluster|nodes", "cluster|info",
 	"cluster|set-config-epoch", "cluster|meet", "cluster|addslotsrange", "cluster|replicate", "cluster|forget",
-	"cluster|failover",
+	"cluster|failover", "replicaof", "failover",
 	// To keep users in line, and to switch the replication user on, see Decision.Admit. Whoever may do that may do
 	// anything to users, which gives the operator nothing that it does not have: it made all passwords.
 	"acl|getuser", "acl|setuser", "acl|deluser", "acl|list",

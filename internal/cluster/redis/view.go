@@ -27,6 +27,9 @@ type view struct {
 }
 
 func look(s State) *view {
+	if s.Spec.Replicated {
+		s = inTermsOfShards(s)
+	}
 	v := &view{State: s, byID: map[string]*Pod{}, sets: map[int]Set{}, shards: make([][]*Pod, s.shards())}
 	for _, set := range s.Sets {
 		v.sets[set.Shard] = set

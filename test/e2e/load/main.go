@@ -33,12 +33,12 @@ type options struct {
 }
 
 // defaultRate of each mode in writes per second.
-var defaultRate = map[string]float64{"etcd": 100, "redis": 500}
+var defaultRate = map[string]float64{"etcd": 100, "redis": 500, replicatedMode: 500}
 
 func parse(args []string) (options, error) {
 	var o options
 	if len(args) == 0 || defaultRate[args[0]] == 0 {
-		return o, errors.New("usage: load etcd|redis [flags]")
+		return o, errors.New("usage: load etcd|redis|redis-replicated [flags]")
 	}
 	o.mode = args[0]
 	fs := flag.NewFlagSet("load "+o.mode, flag.ContinueOnError)
@@ -128,8 +128,11 @@ func dial(ctx context.Context, o options, conn connection.Connection) (store, er
 	if o.endpoints != "" {
 		addrs = strings.Split(o.endpoints, ",")
 	}
-	if o.mode == "redis" {
+	switch o.mode {
+	case "redis":
 		return openRedis(ctx, conn, addrs, o.secretDir)
+	case replicatedMode:
+		return openReplicated(ctx, conn, addrs[0], o.secretDir)
 	}
 	return openEtcd(ctx, conn, addrs)
 }

@@ -26,8 +26,9 @@ const poolSize = 128
 // still works.
 const connectionLife = 30 * time.Second
 
+// redisStore writes through a client of either kind.
 type redisStore struct {
-	c      *redis.ClusterClient
+	c      redis.UniversalClient
 	shards []lane
 }
 

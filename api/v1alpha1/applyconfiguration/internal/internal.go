@@ -653,6 +653,10 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: image
       type:
         scalar: string
+    - name: mode
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisMode
+      default: Sharded
     - name: paused
       type:
         scalar: boolean
@@ -764,6 +768,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: pattern
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.RedisPattern
+- name: com.github.quorate.quorate.api.v1alpha1.RedisMode
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RedisNodeStatus
   map:
     fields:

@@ -41,6 +41,8 @@ type Options struct {
 	// Logins are the users to connect as, the first one unless Read finds that the server does not take it: it started in place
 	// with what it knew long ago, or passwords were lost.
 	Logins []Login
+	// Replicated says that the server is one of the mode Replicated, which knows no CLUSTER.
+	Replicated bool
 	// timeout of one command; zero: callTimeout.
 	timeout time.Duration
 	// connections at a time; zero: one.
@@ -128,10 +130,7 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 	ctx, cancel := timeout(ctx, "read", callTimeout)
 	defer cancel()
 	pipe := c.rdb.Pipeline()
-	id := pipe.Do(ctx, "CLUSTER", "MYID")
-	nodes := pipe.Do(ctx, "CLUSTER", "NODES")
-	clusterInfo := pipe.Do(ctx, "CLUSTER", "INFO")
-	info := pipe.Do(ctx, "INFO", "SERVER", "REPLICATION", "PERSISTENCE", "KEYSPACE", "MEMORY")
+	identity := identify(ctx, pipe, c.options.Replicated)
 	user := pipe.Do(ctx, "ACL", "GETUSER", redis.UserReplication)
 	users := pipe.Do(ctx, "ACL", "LIST")
 	config := goredis.NewMapStringStringCmd(ctx, configGet...)
@@ -142,14 +141,7 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 	if _, err := pipe.Exec(ctx); err != nil && !denied(err) && !unknown(err) {
 		return nil, fmt.Errorf("read server: %w", err)
 	}
-	var text [4]string
-	for i, cmd := range []*goredis.Cmd{id, nodes, clusterInfo, info} {
-		var err error
-		if text[i], err = cmd.Text(); err != nil {
-			return nil, fmt.Errorf("read answer to %s: %w", cmd.Name(), err)
-		}
-	}
-	n, err := redis.ParseNode(text[0], text[1], text[2], text[3])
+	n, err := identity()
 	if err != nil {
 		return nil, err
 	}

@@ -85,6 +85,9 @@ type world struct {
 	// change guards pods and their addresses against a client that runs meanwhile.
 	change   sync.RWMutex
 	accounts map[string]redis.AccountClaim
+	// appointed and roles are what Kubernetes knows of the roles in the mode Replicated.
+	appointed redis.Appointment
+	roles     map[string]string
 }
 
 type process struct {
@@ -252,7 +255,7 @@ func (w *world) start(p *process) {
 	if disk.Data {
 		disk.Writer = w.writerOf(p, manifests[0])
 	}
-	decision := redis.Gate(disk)
+	decision := w.gate(disk)
 	p.gate = decision.Message
 	if !decision.Start {
 		w.t.Fatalf("the gate holds %s: %s", p.name, decision.Message)
@@ -353,8 +356,9 @@ func (w *world) tlsFor(pod string) *tls.Config {
 
 func (w *world) connect(p *process) *redisclient.Client {
 	return redisclient.New(redisclient.Options{
-		Logins: append([]redisclient.Login{{Username: redis.UserOperator, Password: w.passwords[redis.PasswordOperator]}}, w.others...),
-		TLS:    w.tlsFor(p.name),
+		Replicated: w.cluster.Spec.IsReplicated(),
+		Logins:     append([]redisclient.Login{{Username: redis.UserOperator, Password: w.passwords[redis.PasswordOperator]}}, w.others...),
+		TLS:        w.tlsFor(p.name),
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", p.ip+":6379")
@@ -397,7 +401,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 		certificate = clustertls.LeafFingerprint(w.leaf.Cert)
 	}
 	s := redis.State{Now: time.Now(), Accounts: w.accounts, Spec: redis.Spec{
-		Name: "carts", Shards: int(spec.Shards), Replicas: spec.Replicas(), Version: spec.Version, Persistent: !w.ephemeral, AssignEmpty: w.assignEmpty,
+		Name: "carts", Shards: spec.ShardCount(), Replicated: spec.IsReplicated(), Replicas: spec.Replicas(), Version: spec.Version, Persistent: !w.ephemeral, AssignEmpty: w.assignEmpty,
 		NodeTimeout: 1500 * time.Millisecond, Access: w.access(), HandedOut: true, Hold: hold,
 		Certificate: certificate,
 	}}
@@ -409,8 +413,10 @@ func (w *world) observe(ctx context.Context) redis.State {
 	for shard := range w.sets {
 		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: w.sets[shard], Guarded: w.guarded[shard]})
 	}
+	s.Appointed = w.appointed
 	for _, p := range w.pods {
 		pod := redis.Pod{
+			Role: w.roles[p.name],
 			Name: p.name, UID: p.name + "/" + p.ip, Shard: p.shard, Ordinal: p.ordinal, Addr: redis.Address{IP: p.ip, Port: redis.ClientPort}, Gate: p.gate,
 			Outdated: p.version != w.cluster.Spec.Version, HasRun: true, Stuck: p.stuck,
 		}
@@ -440,6 +446,13 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 		return nil
 	}
 	switch s := step.(type) {
+	case redis.AssignRoles:
+		w.assign(s)
+		return nil
+	case redis.Promote:
+		w.assign(s.Record)
+	case redis.Unguarded:
+		return errors.Join(w.act(ctx, s.Record), w.act(ctx, s.Guard), w.act(ctx, s.Then))
 	case redis.MoveSlots:
 		var errs []error
 		for _, m := range s.Moves {

@@ -21,10 +21,20 @@ var (
 	errNotEmpty   = errors.New("ERR To set a master the node must be empty and without assigned slots")
 	errMyMaster   = errors.New("ERR Can't forget my master")
 	errNotReplica = errors.New("ERR You should send CLUSTER FAILOVER to a replica")
+	errClustered  = errors.New("ERR REPLICAOF not allowed in cluster mode")
 	errMasterDown = errors.New("the replica was not promoted")
 )
 
 var _ redis.Client = (*Server)(nil)
+
+// Promote is not for servers of a cluster.
+func (s *Server) Promote(context.Context) error { return errClustered }
+
+// ReplicaOf is not for servers of a cluster.
+func (s *Server) ReplicaOf(context.Context, redis.Address) error { return errClustered }
+
+// FailoverTo is not for servers of a cluster.
+func (s *Server) FailoverTo(context.Context, redis.Address) error { return errClustered }
 
 func (s *Server) reachable() error {
 	if !s.Up || s.Cut {

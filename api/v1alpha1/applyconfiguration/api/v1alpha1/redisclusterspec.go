@@ -21,11 +21,19 @@ type RedisClusterSpecApplyConfiguration struct {
 	// and 8.x, valkey 8.x and 9.x. It may change to any later one, and back to
 	// an earlier minor version while no primary runs the later one.
 	Version *string `json:"version,omitempty"`
+	// mode is Sharded (default) or Replicated. Sharded spreads the data over
+	// several primaries, and its clients have to speak the cluster protocol.
+	// Replicated is one primary with copies of all data, for clients that do
+	// not: the Service <name>-primary leads to whoever is the primary, and
+	// <name>-replicas to its copies. It cannot change.
+	Mode *apiv1alpha1.RedisMode `json:"mode,omitempty"`
 	// shards is the number of primaries that the 16384 hash slots are spread
 	// over, from 1 to 500. Of one or two primaries none can be outvoted: there the
 	// operator replaces a dead one, and not the servers by themselves. When it
 	// changes, slots and their keys move between servers while all of them serve;
-	// a shard that is to go gives its own away first.
+	// a shard that is to go gives its own away first. It is required with mode
+	// Sharded, and cannot be anything but 1 with mode Replicated. Default: none,
+	// and 1 with mode Replicated.
 	Shards *int32 `json:"shards,omitempty"`
 	// replicasPerShard is the number of copies of each primary, from 0 to 5.
 	// With 0, a lost primary takes its slots out of service until it is back. It
@@ -81,6 +89,14 @@ func (b *RedisClusterSpecApplyConfiguration) WithEngine(value apiv1alpha1.RedisE
 // If called multiple times, the Version field is set to the value of the last call.
 func (b *RedisClusterSpecApplyConfiguration) WithVersion(value string) *RedisClusterSpecApplyConfiguration {
 	b.Version = &value
+	return b
+}
+
+// WithMode sets the Mode field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Mode field is set to the value of the last call.
+func (b *RedisClusterSpecApplyConfiguration) WithMode(value apiv1alpha1.RedisMode) *RedisClusterSpecApplyConfiguration {
+	b.Mode = &value
 	return b
 }
 

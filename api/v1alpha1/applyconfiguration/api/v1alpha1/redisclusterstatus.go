@@ -17,8 +17,8 @@ type RedisClusterStatusApplyConfiguration struct {
 	// observedGeneration is the generation of the specification that this status
 	// speaks of.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Available, Reconciling, Stalled, SlotsCovered,
-	// TLSReady.
+	// conditions: Ready, Available, Reconciling, Stalled, SlotsCovered (with mode
+	// Sharded), TLSReady.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// shardCount is the number of shards that own slots.
 	ShardCount *int32 `json:"shardCount,omitempty"`
@@ -26,7 +26,7 @@ type RedisClusterStatusApplyConfiguration struct {
 	// example 6/6.
 	Ready *string `json:"ready,omitempty"`
 	// slots says how many of the 16384 hash slots have an owner, for example
-	// 16384/16384.
+	// 16384/16384. Absent with mode Replicated.
 	Slots *string `json:"slots,omitempty"`
 	// currentVersion is the lowest version among the servers.
 	CurrentVersion *string `json:"currentVersion,omitempty"`

@@ -24,7 +24,8 @@ type RedisConfigApplyConfiguration struct {
 	MaxMemoryPolicy *string `json:"maxMemoryPolicy,omitempty"`
 	// nodeTimeout is how long a server may be silent before the others call it
 	// failed: between 1s and 60s. A lost primary is replaced after about 1.5
-	// times as long. Default: 5s.
+	// times as long. With mode Replicated, a primary that nobody hears from stops
+	// taking writes by itself after as long, in whole seconds. Default: 5s.
 	NodeTimeout *v1.Duration `json:"nodeTimeout,omitempty"`
 	// appendFsync says how often the append-only file is forced to disk: always,
 	// everysec or no. Default: everysec.

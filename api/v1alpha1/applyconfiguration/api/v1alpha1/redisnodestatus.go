@@ -16,7 +16,8 @@ import (
 type RedisNodeStatusApplyConfiguration struct {
 	// name of the server's pod.
 	Name *string `json:"name,omitempty"`
-	// id of the node in the cluster, empty while it is unknown.
+	// id of the node in the cluster, and with mode Replicated that of its
+	// process; empty while it is unknown.
 	ID *string `json:"id,omitempty"`
 	// role of the node.
 	Role *apiv1alpha1.RedisRole `json:"role,omitempty"`

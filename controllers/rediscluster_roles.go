@@ -1,0 +1,129 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// entries are the Services that clients connect to.
+func entries(o *v1alpha1.RedisCluster) []string {
+	if o.Spec.IsReplicated() {
+		return []string{cluster.PrimaryService(o.Name), cluster.ReplicasService(o.Name)}
+	}
+	return []string{cluster.ClientService(o.Name)}
+}
+
+// ensureRoles applies the Services of the roles. Where that of the primary leads to is for the planner to change.
+func (k *RedisKind) ensureRoles(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder) error {
+	a, err := k.appointment(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := k.ensureService(ctx, o, b.Primary(a)); err != nil {
+		return err
+	}
+	return k.ensureService(ctx, o, b.Replicas())
+}
+
+// appointment is who was made primary last. The cache may not have heard of it yet, so that it is not asked.
+func (k *RedisKind) appointment(ctx context.Context, o *v1alpha1.RedisCluster) (redis.Appointment, error) {
+	if !o.Spec.IsReplicated() {
+		return redis.Appointment{}, nil
+	}
+	if last, ok := k.appointments.Load(o.UID); ok {
+		return last.(redis.Appointment), nil
+	}
+	var live corev1.Service
+	err := k.Direct.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.PrimaryService(o.Name)}, &live)
+	if err := client.IgnoreNotFound(err); err != nil {
+		return redis.Appointment{}, fmt.Errorf("read Service of the primary: %w", err)
+	}
+	if !metav1.IsControlledBy(&live, o) {
+		return redis.Appointment{}, nil // There is none, or it is that of an earlier cluster of this name.
+	}
+	a := redis.AppointmentOf(&live)
+	if a.Pod != "" {
+		k.appointments.Store(o.UID, a)
+	}
+	return a, nil
+}
+
+// changeRoles carries out the steps that write down who is the primary. Two of them do more after that.
+func (k *RedisKind) changeRoles(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
+	switch s := step.(type) {
+	case redis.Promote:
+		if err := k.assignRoles(ctx, o, s.Record); err != nil {
+			return err
+		}
+		return k.command(ctx, o, s.Calls())
+	case redis.Unguarded:
+		for _, part := range []cluster.Step{s.Record, s.Guard, s.Then} {
+			if err := k.Act(ctx, o, part); err != nil {
+				return err
+			}
+		}
+		return nil
+	case redis.AssignRoles:
+		return k.assignRoles(ctx, o, s)
+	}
+	return fmt.Errorf("%T changes no roles", step)
+}
+
+// assignRoles takes labels away, makes the Service of the primary lead to another pod, and then gives that one its label: clients
+// never find two.
+func (k *RedisKind) assignRoles(ctx context.Context, o *v1alpha1.RedisCluster, step redis.AssignRoles) error {
+	b, err := k.builder(ctx, o)
+	if err != nil {
+		return err
+	}
+	for _, p := range step.Pods {
+		if p.Role == redis.RolePrimary {
+			continue
+		}
+		if err := k.labelRole(ctx, o, p); err != nil {
+			return err
+		}
+	}
+	if err := k.ensureService(ctx, o, b.Primary(step.Appointment)); err != nil {
+		return err
+	}
+	k.appointments.Store(o.UID, step.Appointment)
+	for _, p := range step.Pods {
+		if p.Role != redis.RolePrimary {
+			continue
+		}
+		if err := k.labelRole(ctx, o, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// labelRole sets or removes the label of a pod, unless it is another pod by now: that one starts without.
+func (k *RedisKind) labelRole(ctx context.Context, o *v1alpha1.RedisCluster, p redis.PodRole) error {
+	labels := map[string]any{v1alpha1.LabelRole: nil}
+	if p.Role != "" {
+		labels[v1alpha1.LabelRole] = p.Role
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.Pod.UID, "labels": labels}})
+	if err != nil {
+		return fmt.Errorf("encode label of pod %s: %w", p.Pod.Name, err)
+	}
+	pod := &corev1.Pod{ObjectMeta: objectMeta(o, p.Pod.Name)}
+	err = k.Patch(ctx, pod, client.RawPatch(types.MergePatchType, body), client.FieldOwner(cluster.ManagedBy))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("label pod %s: %w", p.Pod.Name, err)
+	}
+	return nil
+}

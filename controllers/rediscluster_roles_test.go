@@ -1,0 +1,107 @@
+package controllers
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// TestTheServiceOfThePrimaryNeverLeadsToTwo hands the part of the primary from one pod to another, and looks after every write.
+func TestTheServiceOfThePrimaryNeverLeadsToTwo(t *testing.T) {
+	o := redisCluster()
+	o.Spec.Mode, o.Spec.Shards = ptr.To(v1alpha1.RedisReplicated), 0
+	var pods []client.Object
+	for _, name := range []string{"carts-0-0", "carts-0-1"} {
+		l := redis.Labels(o)
+		l["statefulset.kubernetes.io/pod-name"] = name
+		pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: name, UID: types.UID("u-" + name), Labels: l}})
+	}
+	w := newWorld(t, append(pods, o)...)
+	inner, ok := w.Client.(client.WithWatch)
+	if !ok {
+		t.Fatalf("%T cannot be watched", w.Client)
+	}
+	var seen [][]string
+	look := func() { seen = append(seen, led(t, inner, cluster.PrimaryService("carts"))) }
+	w.Client = interceptor.NewClient(inner, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			defer look()
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			defer look()
+			return c.Apply(ctx, obj, opts...)
+		},
+	})
+	kind := NewRedisKind(newChildren(w))
+	b, err := kind.builder(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := func(name string) redis.PodRef { return redis.PodRef{Name: name, UID: "u-" + name} }
+	first := redis.AssignRoles{
+		Appointment: redis.Appointment{Pod: "carts-0-0", History: "a", Guarded: true},
+		Pods:        []redis.PodRole{{Pod: ref("carts-0-0"), Role: redis.RolePrimary}, {Pod: ref("carts-0-1"), Role: redis.RoleReplica}},
+	}
+	second := redis.AssignRoles{
+		Appointment: redis.Appointment{Pod: "carts-0-1", History: "b"},
+		Pods:        []redis.PodRole{{Pod: ref("carts-0-1"), Role: redis.RolePrimary}, {Pod: ref("carts-0-0")}},
+	}
+	for _, step := range []redis.AssignRoles{first, second} {
+		seen = nil
+		if err := kind.ensureRoles(t.Context(), o, b); err != nil {
+			t.Fatal(err)
+		}
+		if err := kind.Act(t.Context(), o, step); err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(seen, func(to []string) bool { return len(to) > 1 }) {
+			t.Errorf("the Service led to %v", seen)
+		}
+		if got := seen[len(seen)-1]; !slices.Equal(got, []string{step.Appointment.Pod}) {
+			t.Errorf("at last the Service leads to %v instead of %s", got, step.Appointment.Pod)
+		}
+		restarted, err := NewRedisKind(newChildren(w)).appointment(t.Context(), o)
+		if diff := cmp.Diff(step.Appointment, restarted); diff != "" || err != nil {
+			t.Errorf("another operator reads something else: %s %v", diff, err)
+		}
+	}
+	if to := led(t, inner, cluster.ReplicasService("carts")); len(to) > 0 {
+		t.Errorf("a pod without a role is found as a replica: %v", to)
+	}
+}
+
+// led are the pods that a Service selects.
+func led(t *testing.T, c client.Client, service string) []string {
+	t.Helper()
+	var s corev1.Service
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: service}, &s); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil
+		}
+		t.Fatal(err)
+	}
+	var pods corev1.PodList
+	if err := c.List(t.Context(), &pods, client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(s.Spec.Selector)}); err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for i := range pods.Items {
+		out = append(out, pods.Items[i].Name)
+	}
+	return out
+}

@@ -1,0 +1,103 @@
+package redisclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// announcedHost is the parameter that holds the name of a server's pod. It has no part in the mode Replicated but to tell who
+// answers.
+const announcedHost = "cluster-announce-hostname"
+
+// identify asks a server who it is and how it stands to the others. What it returns reads the answers.
+func identify(ctx context.Context, pipe goredis.Pipeliner, replicated bool) func() (*redis.Node, error) {
+	info := pipe.Do(ctx, "INFO", "SERVER", "REPLICATION", "PERSISTENCE", "KEYSPACE", "MEMORY")
+	if replicated {
+		host := pipe.ConfigGet(ctx, announcedHost)
+		return func() (*redis.Node, error) {
+			text, err := texts(info)
+			if err != nil {
+				return nil, err
+			}
+			if err := host.Err(); err != nil {
+				return nil, fmt.Errorf("read answer to CONFIG GET: %w", err)
+			}
+			return redis.ParseReplicated(host.Val()[announcedHost], text[0])
+		}
+	}
+	id := pipe.Do(ctx, "CLUSTER", "MYID")
+	nodes := pipe.Do(ctx, "CLUSTER", "NODES")
+	clusterInfo := pipe.Do(ctx, "CLUSTER", "INFO")
+	return func() (*redis.Node, error) {
+		text, err := texts(id, nodes, clusterInfo, info)
+		if err != nil {
+			return nil, err
+		}
+		return redis.ParseNode(text[0], text[1], text[2], text[3])
+	}
+}
+
+func texts(commands ...*goredis.Cmd) ([]string, error) {
+	out := make([]string, len(commands))
+	for i, cmd := range commands {
+		var err error
+		if out[i], err = cmd.Text(); err != nil {
+			return nil, fmt.Errorf("read answer to %s: %w", cmd.Name(), err)
+		}
+	}
+	return out, nil
+}
+
+// Promote sends REPLICAOF NO ONE.
+func (c *Client) Promote(ctx context.Context) error { return c.do(ctx, "REPLICAOF", "NO", "ONE") }
+
+// ReplicaOf sends REPLICAOF.
+func (c *Client) ReplicaOf(ctx context.Context, addr redis.Address) error {
+	return c.do(ctx, "REPLICAOF", addr.IP, addr.Port)
+}
+
+// FailoverTo sends FAILOVER TO and watches the role until the server is a replica. The server holds its clients until the replica
+// has everything, at most as long as a planned failover may take, and otherwise goes on as the primary.
+// https://redis.io/docs/latest/commands/failover/
+func (c *Client) FailoverTo(ctx context.Context, addr redis.Address) error {
+	ctx, cancel := timeout(ctx, "failover", failoverTimeout)
+	defer cancel()
+	limit := failoverTimeout - time.Second
+	if err := c.do(ctx, "FAILOVER", "TO", addr.IP, addr.Port, "TIMEOUT", limit.Milliseconds()); err != nil {
+		return err
+	}
+	tick := time.NewTicker(failoverPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the primary did not hand over: %w", context.Cause(ctx))
+		case <-tick.C:
+		}
+		over, err := c.handedOver(ctx)
+		if err != nil || over {
+			return err
+		}
+	}
+}
+
+// handedOver tells whether a server that hands over has become a replica; an error when it has given up.
+func (c *Client) handedOver(ctx context.Context) (bool, error) {
+	text, err := c.rdb.Info(ctx, "REPLICATION").Result()
+	if err != nil {
+		return false, fmt.Errorf("INFO: %w", err)
+	}
+	switch primary, busy := redis.ParseHandOver(text); {
+	case busy:
+		return false, nil
+	case primary:
+		return false, errors.New("the primary gave up handing over, and goes on")
+	}
+	return true, nil
+}

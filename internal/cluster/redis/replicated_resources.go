@@ -1,0 +1,49 @@
+package redis
+
+import (
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// Primary is the Service that leads to the primary. It names one pod, so that there are never two, and the label besides: a pod
+// that is made anew under that name is not the primary before it is told so.
+func (b Builder) Primary(a Appointment) *corev1ac.ServiceApplyConfiguration {
+	s := b.roleService(cluster.PrimaryService(b.Cluster.Name), RolePrimary)
+	if a.Pod == "" {
+		return s
+	}
+	s.Spec.Selector[appsv1.StatefulSetPodNameLabel] = a.Pod
+	s.WithAnnotations(map[string]string{v1alpha1.AnnotationHistory: a.History})
+	if a.Guarded {
+		s.WithAnnotations(map[string]string{v1alpha1.AnnotationGuarded: "true"})
+	}
+	return s
+}
+
+// Replicas is the Service that leads to all replicas that are in sync.
+func (b Builder) Replicas() *corev1ac.ServiceApplyConfiguration {
+	return b.roleService(cluster.ReplicasService(b.Cluster.Name), RoleReplica)
+}
+
+func (b Builder) roleService(name, role string) *corev1ac.ServiceApplyConfiguration {
+	s := b.service(name, corev1ac.ServiceSpec().WithPorts(servicePort("redis", ClientPort)))
+	s.Spec.Selector = maps.Clone(s.Spec.Selector)
+	s.Spec.Selector[v1alpha1.LabelRole] = role
+	return s
+}
+
+// AppointmentOf reads back what Primary wrote.
+func AppointmentOf(live *corev1.Service) Appointment {
+	return Appointment{
+		Pod:     live.Spec.Selector[appsv1.StatefulSetPodNameLabel],
+		History: live.Annotations[v1alpha1.AnnotationHistory],
+		Guarded: metav1.HasAnnotation(live.ObjectMeta, v1alpha1.AnnotationGuarded),
+	}
+}

@@ -1,0 +1,140 @@
+package redis
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// The labels of pods, see v1alpha1.LabelRole.
+const (
+	RolePrimary = "primary"
+	RoleReplica = "replica"
+)
+
+// assignRoles writes down who is the primary, and labels the pods that clients may be sent to. It comes before everything that
+// could wait: clients stand still until it is done.
+func assignRoles(v *view) (cluster.Plan, bool) {
+	leader := v.leader()
+	if leader == nil {
+		return cluster.Pass()
+	}
+	copies := v.copies(leader)
+	step := AssignRoles{Appointment: Appointment{leader.Name, leader.Node.Replication.ID, len(copies) > 0 && leader.guardsWrites()}}
+	for i := range v.Pods {
+		if p := &v.Pods[i]; p.Role != v.role(p, leader) {
+			step.Pods = append(step.Pods, PodRole{p.ref(), v.role(p, leader)})
+		}
+	}
+	if len(step.Pods) == 0 && step.Appointment == v.Appointed {
+		return cluster.Pass()
+	}
+	plan, ok := cluster.Do(step, "clients are to find %s as the primary, and %d replicas in sync", leader.Name, len(copies))
+	plan.After = soon
+	return plan, ok
+}
+
+// role is the label that a pod is to have. Whoever cannot be read keeps it, unless somebody else is the primary.
+func (v *view) role(p, leader *Pod) string {
+	switch {
+	case p == leader:
+		return RolePrimary
+	case p.Node == nil && p.Role != RolePrimary:
+		return p.Role
+	case p.Node != nil && !p.Deleting && !p.Node.Loading && p.follows(leader):
+		return RoleReplica
+	}
+	return ""
+}
+
+func (p *Pod) guardsWrites() bool {
+	n, known := p.Node.Config[writeGuard]
+	return known && n != "0"
+}
+
+// guardWrites lets the primary take writes only while a replica acknowledges them, as long as there is one, see waitForFence. That
+// it does not need one any more is written down before it is told, and that it does afterwards.
+func guardWrites(v *view) (cluster.Plan, bool) {
+	leader := v.leader()
+	if leader == nil || leader.Node.Config == nil {
+		return cluster.Pass()
+	}
+	switch copies := v.copies(leader); {
+	case len(copies) > 0 && !leader.guardsWrites():
+		return cluster.Do(GuardWrites{leader.Name, 1}, "%s has a replica in sync, and stops taking writes should it lose touch with all of them", leader.Name)
+	case len(copies) == 0 && leader.guardsWrites():
+		return cluster.Do(GuardWrites{leader.Name, 0}, "%s has no replica in sync, and would take no writes", leader.Name)
+	}
+	return cluster.Pass()
+}
+
+// unguarded is a step that takes pods away. Where no replica in sync stays, the primary is first let off its guard: it would refuse
+// writes from the moment that the last one has left.
+func (v *view) unguarded(step cluster.Step, leaves func(p *Pod) bool) cluster.Step {
+	leader := v.leader()
+	if leader == nil || !leader.guardsWrites() || slices.ContainsFunc(v.copies(leader), func(p *Pod) bool { return !leaves(p) }) {
+		return step
+	}
+	lone := v.Appointed
+	lone.Guarded = false
+	return Unguarded{AssignRoles{Appointment: lone}, GuardWrites{leader.Name, 0}, step}
+}
+
+// admitFollowers lets others copy servers that restarted in place: nobody is told to copy one that is not the primary.
+func admitFollowers(v *view) (cluster.Plan, bool) {
+	var step AdmitReplicas
+	for _, p := range v.read {
+		if !p.Node.AdmitsReplicas && !p.Node.Loading {
+			step.Pods = append(step.Pods, p.Name)
+		}
+	}
+	if len(step.Pods) == 0 {
+		return cluster.Pass()
+	}
+	return cluster.Do(step, "servers that restarted in place may be copied as soon as one of them is the primary")
+}
+
+// follow makes all others copy the primary: those that start, those that copied another one, and one that takes itself for the
+// primary after it was replaced. What that one has and the primary has not was never copied, and is given up.
+func follow(v *view) (cluster.Plan, bool) {
+	leader := v.leader()
+	if leader == nil || leader.Deleting {
+		return cluster.Pass()
+	}
+	var step Follow
+	for _, p := range v.read {
+		if p != leader && !p.Node.Loading && (p.Node.Replication.Primary || p.Node.Asks != leader.Addr) {
+			step.Pods = append(step.Pods, p.Name)
+		}
+	}
+	if len(step.Pods) == 0 {
+		return cluster.Pass()
+	}
+	step.Primary, step.Addr = leader.Name, leader.Addr
+	plan, ok := cluster.Do(step, "%s is the primary, and the others are to copy it", leader.Name)
+	plan.After = soon
+	return plan, ok
+}
+
+// led is the condition Available: True while the primary answers and clients are sent to it.
+func (v *view) led() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionTrue, Reason: ReasonServing}
+	leader := v.leader()
+	switch {
+	case v.Spec.Name == "":
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonUnknown, "the state could not be read"
+	case leader == nil || leader.Name != v.Appointed.Pod:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonNotServing, "there is no primary that answers and that clients are sent to"
+	default:
+		c.Message = "the primary answers, and clients are sent to it"
+	}
+	return c
+}
+
+// handOver is the same hand-over in the terms of the mode Replicated: the primary begins it.
+func (v *view) handOver(f Failover) cluster.Step {
+	return HandOver{f.From, f.To, v.named(f.To).Addr}
+}

@@ -1,0 +1,145 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// Promote names a server the primary, and then makes it one.
+type Promote struct {
+	Pod    string
+	Record AssignRoles
+}
+
+// Follow makes servers replicas of the primary.
+type Follow struct {
+	Pods    []string
+	Primary string
+	Addr    Address
+}
+
+// HandOver makes a living primary hand over to a replica, without losing a write.
+type HandOver struct {
+	From, To string
+	Addr     Address
+}
+
+// GuardWrites tells the primary how many replicas have to acknowledge what it writes.
+type GuardWrites struct {
+	Pod      string
+	Replicas int
+}
+
+// Unguarded lets the primary take writes that no replica acknowledges, and then takes the last replica away.
+type Unguarded struct {
+	Record AssignRoles
+	Guard  GuardWrites
+	Then   cluster.Step
+}
+
+// AssignRoles writes down who is the primary, and labels pods. Only Kubernetes hears of it, no server does.
+type AssignRoles struct {
+	Appointment Appointment
+	Pods        []PodRole
+}
+
+// PodRole is a pod and the label that it gets, empty for none.
+type PodRole struct {
+	Pod  PodRef
+	Role string
+}
+
+// Reasons of the mode Replicated.
+const (
+	ReasonPromote     = "PromotingReplica"
+	ReasonFollow      = "FollowingPrimary"
+	ReasonGuardWrites = "GuardingWrites"
+	ReasonAssignRoles = "AssigningRoles"
+	ReasonRivals      = "SeveralPrimaries"
+	ReasonFence       = "WaitingForFence"
+)
+
+// Repairs marks the step.
+func (Promote) Repairs() {}
+
+// Repairs marks the step.
+func (Follow) Repairs() {}
+
+// Repairs marks the step.
+func (GuardWrites) Repairs() {}
+
+// Repairs marks the step.
+func (AssignRoles) Repairs() {}
+
+// Pieces marks the step: it is repeated until the cache has heard of it.
+func (AssignRoles) Pieces() {}
+
+// Reason names the step.
+func (Promote) Reason() string { return ReasonPromote }
+
+// Reason names the step.
+func (Follow) Reason() string { return ReasonFollow }
+
+// Reason names the step.
+func (HandOver) Reason() string { return ReasonFailover }
+
+// Reason names the step.
+func (s Unguarded) Reason() string { return s.Then.Reason() }
+
+// Reason names the step.
+func (GuardWrites) Reason() string { return ReasonGuardWrites }
+
+// Reason names the step.
+func (AssignRoles) Reason() string { return ReasonAssignRoles }
+
+func (s Promote) String() string { return "promote " + s.Pod }
+
+func (s Follow) String() string {
+	return "make " + list(s.Pods, func(p string) string { return p }) + " copy " + s.Primary
+}
+
+func (s HandOver) String() string { return fmt.Sprintf("hand over from %s to %s", s.From, s.To) }
+
+func (s Unguarded) String() string {
+	return s.Then.String() + ", after " + s.Guard.Pod + " needs no replica"
+}
+
+func (s GuardWrites) String() string {
+	return fmt.Sprintf("have %d replicas acknowledge the writes of %s", s.Replicas, s.Pod)
+}
+
+func (s AssignRoles) String() string {
+	return fmt.Sprintf("name %s the primary, label %s", s.Appointment.Pod,
+		list(s.Pods, func(p PodRole) string { return fmt.Sprintf("%s %q", p.Pod.Name, p.Role) }))
+}
+
+// Calls sends REPLICAOF NO ONE, after the server may be copied and needs nobody to acknowledge its first writes.
+func (s Promote) Calls() []Call {
+	return []Call{
+		admit(s.Pod),
+		GuardWrites{s.Pod, 0}.Calls()[0],
+		{s.Pod, func(ctx context.Context, c Client) error { return c.Promote(ctx) }},
+	}
+}
+
+// Calls sends REPLICAOF.
+func (s Follow) Calls() []Call {
+	return calls(s.Pods, func(pod string) Call {
+		return Call{pod, func(ctx context.Context, c Client) error { return c.ReplicaOf(ctx, s.Addr) }}
+	})
+}
+
+// Calls sends FAILOVER and waits until it has happened.
+func (s HandOver) Calls() []Call {
+	return []Call{{s.From, func(ctx context.Context, c Client) error { return c.FailoverTo(ctx, s.Addr) }}}
+}
+
+// Calls sends CONFIG SET.
+func (s GuardWrites) Calls() []Call {
+	return []Call{{s.Pod, func(ctx context.Context, c Client) error {
+		return c.Configure(ctx, map[string]string{writeGuard: strconv.Itoa(s.Replicas)})
+	}}}
+}

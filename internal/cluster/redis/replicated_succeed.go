@@ -1,0 +1,168 @@
+package redis
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// noticed is how long after its last acknowledgement at the latest a primary has noticed that a replica is silent: servers
+// count in whole seconds, and look once a second.
+const noticed = 3 * time.Second
+
+// found makes the first primary of a cluster. Nobody was ever appointed, so every server has to be asked: over disks of an
+// earlier cluster of this name the one with the most keys goes on.
+func found(v *view) (cluster.Plan, bool) {
+	if v.Appointed.Pod != "" || v.leader() != nil {
+		return cluster.Pass()
+	}
+	if plan, waits := waitForAll(v); waits {
+		return plan, waits
+	}
+	if plan, waits := settleClaims(v); waits {
+		return plan, waits
+	}
+	if p := v.loading(); p != nil {
+		return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", p.Name)
+	}
+	best := v.richest()
+	return promote(best, "nobody has been primary yet, and %s holds %d keys, as many as any other server", best.Name, best.Node.Keys)
+}
+
+// succeed makes another primary in the place of the appointed one, or makes that one primary again. All that clients were
+// told is written is on the appointed one, and what was copied of it is on every server that was connected to it: the one
+// that got furthest takes over.
+func succeed(v *view) (cluster.Plan, bool) {
+	if v.Appointed.Pod == "" || v.leader() != nil {
+		return cluster.Pass()
+	}
+	was := v.named(v.Appointed.Pod)
+	lost := was != nil && was.Node == nil && !was.Started.IsZero()
+	if lost {
+		if plan, waits := v.waitForFence(was); waits {
+			return plan, waits
+		}
+	}
+	for i := range v.Pods {
+		if p := &v.Pods[i]; p != was && p.unheard() && (lost || !p.Deleting) {
+			return cluster.Wait(ReasonUnreachable, soon*3,
+				"%s is gone, and %s may have the newest data but does not answer: it is waited for as long as it runs; to do without it, delete the pod", v.Appointed.Pod, p.Name)
+		}
+	}
+	if best := v.furthestHeir(); best != nil {
+		return promote(best, "%s is primary no more, and %s has most of what was copied of it", v.Appointed.Pod, best.Name)
+	}
+	return v.reinstate(was)
+}
+
+// waitForEnd waits for a primary that is on its way out: it holds its clients until its replicas have everything, and ends.
+func waitForEnd(v *view) (cluster.Plan, bool) {
+	if leader := v.leader(); leader != nil && leader.Deleting && leader.Name == v.Appointed.Pod {
+		return cluster.Wait(ReasonLeaving, soon, "%s, the primary, is being deleted", leader.Name)
+	}
+	return cluster.Pass()
+}
+
+// waitForFence waits until a primary that nobody can reach has stopped taking writes by itself. A silence that only the
+// operator notices proves nothing: as long as a replica hears from it, it serves.
+func (v *view) waitForFence(was *Pod) (cluster.Plan, bool) {
+	if !v.Appointed.Guarded {
+		return cluster.Wait(ReasonUnreachable, later,
+			"%s does not answer and had no replica in sync, so that it may still take writes: wait until its container has ended, or delete the pod", was.Name)
+	}
+	if was.Deleting && !slices.ContainsFunc(v.read, func(p *Pod) bool { return p.Node.Asks == was.Addr && p.Node.LinkUp }) {
+		return cluster.Pass() // It was told to end, and has closed its connections.
+	}
+	for _, p := range v.read {
+		if silence := p.Node.Replication.Silence; p.Node.Asks == was.Addr && silence < maxSilence(v.Spec.NodeTimeout)+noticed {
+			return cluster.Wait(ReasonFence, soon*3,
+				"%s does not answer, and may take writes until its replicas have been silent for %s", was.Name, maxSilence(v.Spec.NodeTimeout)+noticed)
+		}
+	}
+	return cluster.Pass()
+}
+
+// unheard tells whether a server seems to run and could not be read.
+func (p *Pod) unheard() bool { return p.Node == nil && !p.Started.IsZero() }
+
+// furthestHeir is the server that has most of the history of the appointed primary; nil when none has any.
+func (v *view) furthestHeir() *Pod {
+	var best *Pod
+	for _, p := range v.read {
+		r := p.Node.Replication
+		if p.Node.Loading || (r.ID != v.Appointed.History && r.FormerID != v.Appointed.History) {
+			continue
+		}
+		if best == nil || p.Node.Offset > best.Node.Offset {
+			best = p
+		}
+	}
+	return best
+}
+
+// reinstate makes the appointed pod primary again: no server that was connected to it has been running since, so that what is
+// on its disk is the newest. Where that is lost, whoever has the most data goes on.
+func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
+	switch {
+	case was == nil || was.Node == nil || was.Deleting:
+		return cluster.Wait(ReasonUnreachable, later,
+			"%s was the primary and does not run, and no server was connected to it: it is waited for; to go on with what the others have, delete its claim and pod", v.Appointed.Pod)
+	case was.Node.Loading:
+		return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", was.Name)
+	case was.Node.Keys > 0:
+		return promote(was, "%s is back with its data, and no server that was connected to it has been running since", was.Name)
+	}
+	if plan, waits := waitForAll(v); waits {
+		return plan, waits
+	}
+	if p := v.loading(); p != nil {
+		return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s came back empty, and %s loads its data", was.Name, p.Name)
+	}
+	best := v.richest()
+	if best.Node.Keys == 0 {
+		best = was
+	}
+	return promote(best, "%s came back empty, and %s holds %d keys, as many as any other server", was.Name, best.Name, best.Node.Keys)
+}
+
+func promote(p *Pod, format string, args ...any) (cluster.Plan, bool) {
+	record := AssignRoles{Appointment: Appointment{Pod: p.Name, History: p.Node.Replication.ID}}
+	plan, ok := cluster.Do(Promote{p.Name, record}, format, args...)
+	plan.After = soon / 2
+	return plan, ok
+}
+
+// named is the pod of a name; nil when there is none.
+func (v *view) named(name string) *Pod {
+	for _, pods := range [][]Pod{v.Pods, v.leavers} {
+		for i := range pods {
+			if pods[i].Name == name {
+				return &pods[i]
+			}
+		}
+	}
+	return nil
+}
+
+// loading is a server that still reads its data; nil when there is none.
+func (v *view) loading() *Pod {
+	for _, p := range v.read {
+		if p.Node.Loading {
+			return p
+		}
+	}
+	return nil
+}
+
+// richest is the server with the most keys, the first one of several.
+func (v *view) richest() *Pod {
+	best := v.read[0]
+	for _, p := range v.read {
+		if cmp.Compare(p.Node.Keys, best.Node.Keys) > 0 {
+			best = p
+		}
+	}
+	return best
+}

@@ -1,0 +1,296 @@
+package redis
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+const history = "history"
+
+// replicated is a settled cluster: c-0-0 is the primary, c-0-1 and c-0-2 are its replicas.
+func replicated() *fixture {
+	f := &fixture{State{Now: now, Spec: Spec{
+		Name: "c", Shards: 1, Replicas: 2, Replicated: true, Version: "8.0.2", NodeTimeout: 5 * time.Second, Persistent: true,
+	}, Sets: []Set{{Replicas: 3}}, Appointed: Appointment{"c-0-0", history, true}}}
+	for ordinal := range 3 {
+		name := cluster.Pod("c-0", ordinal)
+		p := Pod{
+			Name: name, UID: "uid-" + name, Ordinal: ordinal, Addr: Address{IP: fmt.Sprintf("10.0.0.%d", ordinal), Port: ClientPort},
+			Ready: true, HasRun: true, Started: now.Add(-time.Hour), Role: RoleReplica,
+			Node: &Node{
+				ID: id(name), Engine: v1alpha1.EngineRedis, Version: "8.0.2", StateOK: true, AdmitsReplicas: true, OnDisk: true, Keys: 10, Offset: 1000,
+				EverLinked: true, LinkUp: true, Asks: Address{"10.0.0.0", ClientPort}, Config: map[string]string{writeGuard: "0"},
+				Replication: &Replication{ID: history},
+				Peers:       []Peer{{ID: id(name), Host: name + ".c-peers", Myself: true}},
+			},
+		}
+		f.Pods = append(f.Pods, p)
+	}
+	f.leads("c-0-0")
+	f.pod("c-0-0").Role = RolePrimary
+	f.pod("c-0-0").Node.Config[writeGuard] = "1"
+	return f
+}
+
+// leads makes a server a primary by its own word.
+func (f *fixture) leads(name string) {
+	n := f.pod(name).Node
+	n.LinkUp, n.Asks, n.Replication.Primary = false, Address{}, true
+}
+
+// starts makes a server one that has just been started, with what is on its disk.
+func (f *fixture) starts(name string, keys int64) {
+	p := f.pod(name)
+	p.Role = ""
+	n := p.Node
+	n.LinkUp, n.EverLinked, n.Asks, n.Keys, n.Offset = false, false, Nobody, keys, 0
+	n.Replication = &Replication{ID: "own-" + name, Silence: Never}
+	n.Config[writeGuard] = "0"
+}
+
+// lose makes replicas hear nothing from the primary for some time.
+func (f *fixture) lose(silence time.Duration, names ...string) {
+	for _, name := range names {
+		n := f.pod(name).Node
+		n.LinkUp, n.Replication.Silence = false, silence
+	}
+}
+
+// hang makes a server not answer.
+func (f *fixture) hang(name string) { f.pod(name).Node = nil }
+
+// die ends a server's container.
+func (f *fixture) die(name string) {
+	f.hang(name)
+	f.pod(name).Started, f.pod(name).Ready = time.Time{}, false
+}
+
+func (f *fixture) follows(name, primary string) {
+	n := f.pod(name).Node
+	n.LinkUp, n.Asks, n.Replication = true, f.pod(primary).Addr, &Replication{ID: f.pod(primary).Node.Replication.ID}
+}
+
+func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
+	both := []string{"c-0-1", "c-0-2"}
+	for name, tc := range map[string]struct {
+		spoil func(f *fixture)
+		// want is the step, or the message of a plan without one.
+		want string
+	}{
+		"settled": {func(*fixture) {}, "the cluster is as specified"},
+		"new": {func(f *fixture) {
+			f.Appointed = Appointment{}
+			for _, p := range []string{"c-0-0", "c-0-1", "c-0-2"} {
+				f.starts(p, 0)
+			}
+		}, "promote c-0-0"},
+		"new, one does not answer": {func(f *fixture) {
+			f.Appointed = Appointment{}
+			f.starts("c-0-0", 0)
+			f.starts("c-0-1", 0)
+			f.hang("c-0-2")
+		}, "2 of 3 servers answer; the first that does not is c-0-2"},
+		"new over the disks of an earlier cluster": {func(f *fixture) {
+			f.Appointed = Appointment{}
+			f.starts("c-0-0", 0)
+			f.starts("c-0-1", 7)
+			f.starts("c-0-2", 8)
+		}, "promote c-0-2"},
+		"new over the disks of an earlier cluster, one of which is read": {func(f *fixture) {
+			f.Appointed = Appointment{}
+			f.starts("c-0-0", 0)
+			f.starts("c-0-1", 7)
+			f.starts("c-0-2", 0)
+			f.pod("c-0-2").Node.Loading = true
+		}, "c-0-2 loads its data"},
+		"new over more disks than it has pods": {func(f *fixture) {
+			f.Appointed = Appointment{}
+			for _, p := range []string{"c-0-0", "c-0-1", "c-0-2"} {
+				f.starts(p, 1)
+			}
+			f.Claims = []Claim{{Name: "data-c-0-3", Ordinal: 3}}
+		}, "the claims data-c-0-3 of an earlier, larger cluster may hold the newest data"},
+		"the first primary is appointed": {func(f *fixture) {
+			f.Appointed = Appointment{}
+			f.pod("c-0-0").Node.Config[writeGuard] = "0"
+			f.starts("c-0-1", 0)
+			f.starts("c-0-2", 0)
+			f.pod("c-0-0").Role = ""
+		}, `name c-0-0 the primary, label c-0-0 "primary"`},
+		"the others follow it": {func(f *fixture) {
+			f.Appointed.Guarded = false
+			f.pod("c-0-0").Node.Config[writeGuard] = "0"
+			f.starts("c-0-1", 0)
+			f.starts("c-0-2", 0)
+		}, "make c-0-1, c-0-2 copy c-0-0"},
+		"a replica that got into sync is labelled":  {func(f *fixture) { f.pod("c-0-1").Role = "" }, `name c-0-0 the primary, label c-0-1 "replica"`},
+		"a replica that lost its link is not found": {func(f *fixture) { f.lose(time.Second, "c-0-1") }, `name c-0-0 the primary, label c-0-1 ""`},
+		"a replica that does not answer keeps it":   {func(f *fixture) { f.hang("c-0-1") }, "2 of 3 servers answer"},
+		"writes are guarded":                        {func(f *fixture) { f.pod("c-0-0").Node.Config[writeGuard] = "0"; f.Appointed.Guarded = false }, "have 1 replicas acknowledge the writes of c-0-0"},
+		"and then it is written down":               {func(f *fixture) { f.Appointed.Guarded = false }, "name c-0-0 the primary, label "},
+		"without replicas it is written down first": {func(f *fixture) { f.starts("c-0-1", 1); f.starts("c-0-2", 1) }, "name c-0-0 the primary, label "},
+		"and then writes are let go":                {func(f *fixture) { f.starts("c-0-1", 1); f.starts("c-0-2", 1); f.Appointed.Guarded = false }, "have 0 replicas acknowledge the writes of c-0-0"},
+		"a replica at a new address of the primary": {func(f *fixture) {
+			f.pod("c-0-1").Node.Asks.IP = "10.9.9.9"
+			f.lose(time.Second, "c-0-1")
+			f.pod("c-0-1").Role = ""
+		}, "make c-0-1 copy c-0-0"},
+		"a former primary is back":                  {func(f *fixture) { f.leads("c-0-2"); f.pod("c-0-2").Role = "" }, "make c-0-2 copy c-0-0"},
+		"a server restarted in place admits nobody": {func(f *fixture) { f.pod("c-0-1").Node.AdmitsReplicas = false }, "admit replicas to c-0-1"},
+		"several primaries, and none was appointed": {func(f *fixture) {
+			f.starts("c-0-0", 9)
+			f.leads("c-0-1")
+			f.leads("c-0-2")
+			f.Appointed = Appointment{}
+		}, "the pods [c-0-1 c-0-2] are all primaries"},
+		"one primary, and none was appointed": {func(f *fixture) { f.Appointed = Appointment{} }, "name c-0-0 the primary"},
+		"a former primary is back, and its successor does not answer": {func(f *fixture) {
+			f.swap("c-0-0", "c-0-1")
+			f.hang("c-0-1")
+			f.leads("c-0-0")
+			f.pod("c-0-0").Node.Replication.ID = "older"
+		}, "c-0-1 does not answer, and may take writes until"},
+		"a former primary is back, and its successor has died": {func(f *fixture) {
+			f.swap("c-0-0", "c-0-1")
+			f.die("c-0-1")
+			f.lose(0, "c-0-2")
+			f.leads("c-0-0")
+			f.pod("c-0-0").Node.Replication.ID = "older"
+		}, "promote c-0-2"},
+		"it was named, and not yet promoted": {func(f *fixture) {
+			f.die("c-0-0")
+			f.lose(0, both...)
+			f.Appointed = Appointment{"c-0-1", history, false}
+		}, "promote c-0-1"},
+		"it was promoted, and not yet written down": {func(f *fixture) {
+			f.die("c-0-0")
+			f.leads("c-0-1")
+			f.Appointed = Appointment{"c-0-1", history, false}
+			f.pod("c-0-1").Node.Replication.ID = "new"
+		}, `name c-0-1 the primary, label c-0-0 "", c-0-1 "primary", c-0-2 ""`},
+		"the primary has died":                {func(f *fixture) { f.die("c-0-0"); f.lose(0, both...); f.pod("c-0-2").Node.Offset = 1001 }, "promote c-0-2"},
+		"its pod is gone":                     {func(f *fixture) { f.Pods = f.Pods[1:]; f.lose(0, both...) }, "promote c-0-1"},
+		"its container has been started anew": {func(f *fixture) { f.starts("c-0-0", 10); f.lose(0, both...) }, "promote c-0-1"},
+		"it came back empty":                  {func(f *fixture) { f.starts("c-0-0", 0); f.lose(0, both...) }, "promote c-0-1"},
+		"a replica that is ahead has another history": {func(f *fixture) {
+			f.die("c-0-0")
+			f.lose(0, both...)
+			f.pod("c-0-2").Node.Offset = 9999
+			f.pod("c-0-2").Node.Replication.ID = "older"
+		}, "promote c-0-1"},
+		"a replica went on from that history": {func(f *fixture) {
+			f.die("c-0-0")
+			f.lose(0, both...)
+			f.pod("c-0-2").Node.Offset = 9999
+			f.pod("c-0-2").Node.Replication = &Replication{ID: "n", FormerID: history}
+		}, "promote c-0-2"},
+		"a replica reads its data":   {func(f *fixture) { f.die("c-0-0"); f.lose(0, both...); f.pod("c-0-1").Node.Loading = true }, "promote c-0-2"},
+		"a replica does not answer":  {func(f *fixture) { f.die("c-0-0"); f.lose(0, both...); f.hang("c-0-2") }, "c-0-0 is gone, and c-0-2 may have the newest data but does not answer"},
+		"a replica has died, too":    {func(f *fixture) { f.die("c-0-0"); f.lose(0, both...); f.die("c-0-2") }, "promote c-0-1"},
+		"a replica is being deleted": {func(f *fixture) { f.die("c-0-0"); f.lose(0, both...); f.hang("c-0-2"); f.pod("c-0-2").Deleting = true }, "promote c-0-1"},
+		"all were started anew":      {func(f *fixture) { f.starts("c-0-0", 9); f.starts("c-0-1", 10); f.starts("c-0-2", 10) }, "promote c-0-0"},
+		"all were started anew, it reads its data": {func(f *fixture) {
+			f.starts("c-0-0", 0)
+			f.pod("c-0-0").Node.Loading = true
+			f.starts("c-0-1", 10)
+			f.starts("c-0-2", 10)
+		}, "c-0-0 loads its data"},
+		"all were started anew, it is not there":    {func(f *fixture) { f.die("c-0-0"); f.starts("c-0-1", 10); f.starts("c-0-2", 10) }, "c-0-0 was the primary and does not run, and no server was connected to it"},
+		"all were started anew, it is empty":        {func(f *fixture) { f.starts("c-0-0", 0); f.starts("c-0-1", 9); f.starts("c-0-2", 10) }, "promote c-0-2"},
+		"it is empty, and another one does not run": {func(f *fixture) { f.starts("c-0-0", 0); f.starts("c-0-1", 9); f.die("c-0-2") }, "2 of 3 servers answer"},
+		"it handed over and was not told": {func(f *fixture) {
+			f.follows("c-0-0", "c-0-1")
+			f.leads("c-0-1")
+			f.pod("c-0-1").Node.Replication = &Replication{Primary: true, ID: "n", FormerID: history}
+		}, `name c-0-1 the primary`},
+		"it does not answer and replicas hear it": {func(f *fixture) { f.hang("c-0-0") }, "c-0-0 does not answer, and may take writes until its replicas have been silent for 8s"},
+		"it has been silent for a moment":         {func(f *fixture) { f.hang("c-0-0"); f.lose(7*time.Second, both...) }, "c-0-0 does not answer, and may take writes until"},
+		"one replica has heard it since":          {func(f *fixture) { f.hang("c-0-0"); f.lose(time.Minute, "c-0-1"); f.lose(time.Second, "c-0-2") }, "c-0-0 does not answer, and may take writes until"},
+		"it has been silent for long":             {func(f *fixture) { f.hang("c-0-0"); f.lose(8*time.Second, both...) }, "promote c-0-1"},
+		"it is silent, and so is a replica":       {func(f *fixture) { f.hang("c-0-0"); f.lose(time.Hour, "c-0-1"); f.hang("c-0-2") }, "c-0-0 is gone, and c-0-2 may have the newest data but does not answer"},
+		"it is silent, and a replica is being deleted": {
+			func(f *fixture) {
+				f.hang("c-0-0")
+				f.lose(time.Hour, "c-0-1")
+				f.hang("c-0-2")
+				f.pod("c-0-2").Deleting = true
+			},
+			"c-0-0 is gone, and c-0-2 may have the newest data but does not answer",
+		},
+		"it is silent and was not guarded": {func(f *fixture) { f.hang("c-0-0"); f.lose(time.Hour, both...); f.Appointed.Guarded = false }, "c-0-0 does not answer and had no replica in sync"},
+		"it is being deleted":              {func(f *fixture) { f.pod("c-0-0").Deleting = true }, "c-0-0, the primary, is being deleted"},
+		"it was deleted and hung up":       {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true; f.lose(0, both...) }, "promote c-0-1"},
+		"it was deleted and did not":       {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true }, "c-0-0 does not answer, and may take writes until"},
+		"an outdated replica":              {func(f *fixture) { f.pod("c-0-2").Outdated = true }, "restart c-0-2"},
+		"an outdated primary":              {func(f *fixture) { f.pod("c-0-0").Outdated = true }, "hand over from c-0-0 to c-0-1"},
+		"the last replica is outdated": {func(f *fixture) {
+			f.Spec.Replicas, f.Sets[0].Replicas, f.Pods = 1, 2, f.Pods[:2]
+			f.pod("c-0-1").Outdated = true
+		}, "restart c-0-1, after c-0-0 needs no replica"},
+		"a replica less":               {func(f *fixture) { f.Spec.Replicas = 1 }, "scale shard 0 from 3 pods to 2"},
+		"no replica any more":          {func(f *fixture) { f.Spec.Replicas = 0 }, "scale shard 0 from 3 pods to 1, after c-0-0 needs no replica"},
+		"a replica less, and it leads": {func(f *fixture) { f.Spec.Replicas = 1; f.swap("c-0-0", "c-0-2") }, "hand over from c-0-2 to c-0-0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := replicated()
+			tc.spoil(f)
+			p := Next(f.State)
+			got := p.Message
+			if p.Step != nil {
+				got = p.Step.String()
+			}
+			if !strings.HasPrefix(got, tc.want) {
+				t.Errorf("%s (%s)\nwant %s", got, p.Message, tc.want)
+			}
+		})
+	}
+}
+
+// swap makes another server the primary, for a while already.
+func (f *fixture) swap(from, to string) {
+	f.leads(to)
+	f.pod(to).Node.Config[writeGuard], f.pod(to).Role, f.Appointed.Pod = "1", RolePrimary, to
+	f.pod(from).Node.Config[writeGuard], f.pod(from).Role = "0", RoleReplica
+	for _, p := range []string{"c-0-0", "c-0-1", "c-0-2"} {
+		if p != to {
+			f.follows(p, to)
+		}
+	}
+}
+
+func TestAServerOfTheModeReplicatedStartsUnlessItsDataIsTooNew(t *testing.T) {
+	for _, d := range []Disk{{}, {Data: true}, {Data: true, Writer: "8.0.2", Server: "8.2.0"}} {
+		if got := GateReplicated(d); !got.Start || !got.Admit || got.SetAside {
+			t.Errorf("%+v: %+v", d, got)
+		}
+	}
+	if got := GateReplicated(Disk{Data: true, Writer: "8.2.0", Server: "8.0.2"}); got.Start || !strings.Contains(got.Message, "set spec.version to 8.2.0") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAServerThatHangsIsNoticedInTime(t *testing.T) {
+	if p := Next(replicated().State); !p.Settled() || p.After != 5*time.Second {
+		t.Errorf("a settled cluster is looked at again after %s: %s", p.After, p.Message)
+	}
+}
+
+func TestThePrimaryIsLetOffItsGuardInTheRecordFirst(t *testing.T) {
+	f := replicated()
+	f.Spec.Replicas = 0
+	step, ok := Next(f.State).Step.(Unguarded)
+	if !ok {
+		t.Fatalf("the step is %v", Next(f.State).Step)
+	}
+	if want := (Appointment{"c-0-0", history, false}); step.Record.Appointment != want || len(step.Record.Pods) > 0 {
+		t.Errorf("%+v is written down, want %+v", step.Record, want)
+	}
+	if want := (GuardWrites{"c-0-0", 0}); step.Guard != want {
+		t.Errorf("%+v is told, want %+v", step.Guard, want)
+	}
+}

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/quorate/quorate/internal/connection"
+)
+
+// replicatedMode writes to the primary of a RedisCluster in the mode Replicated, with a client that knows nothing of clusters: only
+// the host of the Secret.
+const replicatedMode = "redis-replicated"
+
+func openReplicated(ctx context.Context, conn connection.Connection, addr, dir string) (store, error) {
+	c := redis.NewClient(&redis.Options{
+		PoolSize: poolSize, Addr: addr, TLSConfig: conn.TLS,
+		CredentialsProvider: func() (string, string) { return login(dir, conn) }, ConnMaxLifetime: connectionLife,
+		DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second, ContextTimeoutEnabled: true,
+	})
+	if err := c.Ping(ctx).Err(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &redisStore{c: c, shards: []lane{{name: "primary", owns: func(string) bool { return true }}}}, nil
+}

@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/e2e-framework/pkg/features"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/test/harness"
+)
+
+// maxReplicatedLoss is how many acknowledged writes may be gone after the only primary died without a word: a second of them.
+const maxReplicatedLoss = 500
+
+// TestReplicatedRedisUnderLoad takes a cluster with one primary through faults, an upgrade and a change of its replicas, while a
+// client that knows no cluster protocol writes to the Service of the primary.
+func TestReplicatedRedisUnderLoad(t *testing.T) {
+	var c *v1alpha1.RedisCluster
+	feature := features.New("replicated").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			c = s.redisOf(t, "carts", 1, func(r *v1alpha1.RedisClusterSpec) {
+				r.Mode, r.Shards, r.Version = ptr.To(v1alpha1.RedisReplicated), 0, s.version(t, "REDIS_7_0")
+			})
+			createReady(ctx, t, s, c)
+			wantRoles(ctx, t, s, c)
+		})).
+		Assess("the process of the primary is killed", step(func(ctx context.Context, t *testing.T, s *scope) {
+			summary := underLoad(ctx, t, s, c, "process of the primary is killed", func() {
+				killProcess(ctx, t, s, primaryPod(ctx, t, s, c), redisContainer)
+			})
+			if summary.Lost > maxReplicatedLoss {
+				t.Errorf("%d acknowledged writes are lost", summary.Lost)
+			}
+			wantRoles(ctx, t, s, c)
+		})).
+		Assess("the pod of the primary is deleted", step(func(ctx context.Context, t *testing.T, s *scope) {
+			nothingLost(t, underLoad(ctx, t, s, c, "pod of the primary is deleted", func() {
+				deletePods(ctx, t, s, *primaryPod(ctx, t, s, c))
+			}))
+			wantRoles(ctx, t, s, c)
+		})).
+		Assess("all pods are deleted at once", step(func(ctx context.Context, t *testing.T, s *scope) {
+			nothingLost(t, underLoad(ctx, t, s, c, "all pods are deleted at once", func() {
+				deletePods(ctx, t, s, s.pods(ctx, t, c)...)
+			}))
+			wantRoles(ctx, t, s, c)
+		})).
+		Assess("from 7.0 to 8.0", step(func(ctx context.Context, t *testing.T, s *scope) {
+			upgrade(ctx, t, s, c, s.version(t, "REDIS_8_0"))
+			wantRoles(ctx, t, s, c)
+		}))
+	for _, n := range [][2]int32{{1, 2}, {2, 1}} {
+		feature.Assess(fmt.Sprintf("%d to %d", n[0], n[1]), step(func(ctx context.Context, t *testing.T, s *scope) {
+			what := fmt.Sprintf("replicas %d to %d", n[0], n[1])
+			nothingLost(t, underLoad(ctx, t, s, c, what, func() { replicate(ctx, t, s, c, n[1]) }))
+			wantRoles(ctx, t, s, c)
+		}))
+	}
+	suite.Test(t, feature.Feature())
+}
+
+// primaryPod is the pod that the Service of the primary leads to.
+func primaryPod(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster) *corev1.Pod {
+	t.Helper()
+	for _, p := range s.pods(ctx, t, c) {
+		if p.Labels[v1alpha1.LabelRole] == "primary" {
+			return &p
+		}
+	}
+	t.Fatal("no pod has the label of the primary")
+	return nil
+}
+
+// wantRoles checks that the Services of the roles lead to the primary and to all replicas, and to nobody else.
+func wantRoles(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster) {
+	t.Helper()
+	waitReady(ctx, t, s, c)
+	var primary string
+	var replicas []string
+	for _, n := range c.Status.Shards[0].Nodes {
+		switch n.Role {
+		case v1alpha1.RedisPrimary:
+			primary = n.Name
+		case v1alpha1.RedisReplica:
+			replicas = append(replicas, n.Name)
+		}
+	}
+	if len(replicas) != c.Spec.Replicas() {
+		t.Errorf("there are %d replicas instead of %d", len(replicas), c.Spec.Replicas())
+	}
+	must(t, harness.Until(ctx, s.Cluster, c, "the Services to lead there", 10*time.Second, func(*v1alpha1.RedisCluster) (bool, string) {
+		to, from := s.endpointsOf(ctx, t, cluster.PrimaryService(c.Name)), s.endpointsOf(ctx, t, cluster.ReplicasService(c.Name))
+		return slices.Equal(to, []string{primary}) && slices.Equal(from, replicas), fmt.Sprintf("they lead to %v and %v", to, from)
+	}))
+}
+
+// endpointsOf are the pods that a Service leads to, by name.
+func (s *scope) endpointsOf(ctx context.Context, t *testing.T, service string) []string {
+	t.Helper()
+	var list discoveryv1.EndpointSliceList
+	must(t, s.List(ctx, &list, client.InNamespace(s.ns), client.MatchingLabels{discoveryv1.LabelServiceName: service}))
+	var out []string
+	for _, slice := range list.Items {
+		for _, e := range slice.Endpoints {
+			if ptr.Deref(e.Conditions.Ready, false) {
+				out = append(out, e.TargetRef.Name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
