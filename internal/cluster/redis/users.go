@@ -66,10 +66,10 @@ var migrationCommands = []string{
 // made, and a server from starting.
 //
 // The source of a migration connects to its target and sends what the keys consist of as commands of its own, and then whatever is
-// written meanwhile.
+// written meanwhile. What is not about keys is never among that.
 var (
 	valkeyOperatorCommands  = []string{"cluster|migrateslots", "cluster|getslotmigrations"}
-	valkeyMigrationCommands = []string{"cluster|syncslots", "@write"}
+	valkeyMigrationCommands = []string{"cluster|syncslots", "@write", "-flushall", "-flushdb", "-swapdb", "-function"}
 	redisMigrationCommands  = []string{"cluster|migration"}
 )
 
@@ -151,7 +151,10 @@ func (a Access) Users(pod string, s Software) ([]User, error) {
 func internal(name string, passwords, commands []string, keys ...string) User {
 	u := User{Name: name, On: true, Passwords: hashes(passwords), Keys: keys, Commands: []string{"-@all"}}
 	for _, c := range commands {
-		u.Commands = append(u.Commands, "+"+c)
+		if !strings.HasPrefix(c, "-") {
+			c = "+" + c
+		}
+		u.Commands = append(u.Commands, c)
 	}
 	return u
 }
