@@ -52,7 +52,7 @@ func (v *view) lose(g ghost, slots Slots) (cluster.Plan, bool) {
 		return cluster.Refuse(ReasonShardLost, "%s. %s. Bring its volume back or restore a backup", what, v.others(g))
 	}
 	what = fmt.Sprintf("shard %d is lost (pods %s): %s", shard, strings.Join(names(v.shards[shard]), ", "), what)
-	allowed := ""
+	var allowed string
 	switch {
 	case v.Spec.Approved == incident:
 		allowed = "this was approved"

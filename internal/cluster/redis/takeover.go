@@ -43,7 +43,7 @@ func takeOver(v *view) (cluster.Plan, bool) {
 		switch overdue := g.dead && v.isOverdue(g, best); {
 		case 2*living <= living+lost:
 			plan, ok = v.succeed(g, best, ReasonNoMajority, fmt.Sprintf("only %d of %d primaries can vote on that", living, living+lost))
-		case g.dead && g.failed && v.unelectable(g) && v.knownToVoters(best) && !(overdue && v.outageOf(g).fenced):
+		case g.dead && g.failed && v.unelectable(g) && v.knownToVoters(best) && (!overdue || !v.outageOf(g).fenced):
 			plan, ok = v.electStale(g, best)
 		case overdue:
 			plan, ok = v.succeed(g, best, ReasonNotElected, fmt.Sprintf("the servers have not elected anybody in %s", v.Spec.electing()))
