@@ -29,12 +29,9 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.guard(ctx, o, s)
 	case redis.MoveSlots:
 		return k.moveSlots(ctx, o, s)
-	case redis.CloseSlots:
-		return k.withMovers(ctx, o, []server{{s.Pod, ""}}, func(m []redis.Mover) error { return s.Run(ctx, m[0]) })
-	case redis.Adopt:
-		return k.withMovers(ctx, o, []server{{s.Pod, s.ID}}, func(m []redis.Mover) error { return s.Run(ctx, m[0]) })
-	case redis.AssignEmpty:
-		return k.withMovers(ctx, o, []server{{s.Pod, s.ID}}, func(m []redis.Mover) error { return s.Run(ctx, m[0]) })
+	case redis.MoverStep:
+		pod, id := s.Server()
+		return k.withMovers(ctx, o, []server{{pod, id}}, func(m []redis.Mover) error { return s.Run(ctx, m[0]) })
 	case redis.DropShard:
 		return k.dropShard(ctx, o, s)
 	case redis.ScaleShards:
@@ -42,13 +39,7 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 	case redis.DeleteClaim:
 		return k.deleteClaim(ctx, o, s)
 	case redis.ReplaceDisk:
-		if err := k.deleteClaim(ctx, o, s.Claim); err != nil {
-			return err
-		}
-		if s.Gone {
-			return k.deletePods(ctx, o, []redis.PodRef{s.Pod}, client.GracePeriodSeconds(0))
-		}
-		return k.deletePods(ctx, o, []redis.PodRef{s.Pod})
+		return k.replaceDisk(ctx, o, s)
 	case redis.Configure:
 		return k.configure(ctx, o, s)
 	case redis.AssignRoles, redis.Promote, redis.Unguarded:
@@ -57,6 +48,17 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.command(ctx, o, s.Calls())
 	}
 	return fmt.Errorf("there is no way to carry out a %T", step)
+}
+
+func (k *RedisKind) replaceDisk(ctx context.Context, o *v1alpha1.RedisCluster, s redis.ReplaceDisk) error {
+	if err := k.deleteClaim(ctx, o, s.Claim); err != nil {
+		return err
+	}
+	var how []client.DeleteOption
+	if s.Gone {
+		how = append(how, client.GracePeriodSeconds(0))
+	}
+	return k.deletePods(ctx, o, []redis.PodRef{s.Pod}, how...)
 }
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete;patch

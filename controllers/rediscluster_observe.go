@@ -39,13 +39,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 		return redis.State{}, err
 	}
 	s.Spec.Live, s.Spec.LiveNames = live, redis.LiveNames(o.Spec.Config)
-	if err := errors.Join(k.observeSets(ctx, o, &s), k.observeClaims(ctx, o, &s), k.observePods(ctx, o, &s)); err != nil {
-		return redis.State{}, err // Half a state would look like lost servers.
-	}
-	if err := k.findLostDisks(ctx, o, &s); err != nil {
-		return redis.State{}, err
-	}
-	if s.Appointed, err = k.appointment(ctx, o); err != nil {
+	if err := k.observeObjects(ctx, o, &s); err != nil {
 		return redis.State{}, err
 	}
 	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o)); err != nil {
@@ -87,6 +81,19 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	m.watch(s.Pods, s.Now)
 	s.Progress = m.read()
 	return s, nil
+}
+
+// observeObjects reads what Kubernetes knows.
+func (k *RedisKind) observeObjects(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
+	if err := errors.Join(k.observeSets(ctx, o, s), k.observeClaims(ctx, o, s), k.observePods(ctx, o, s)); err != nil {
+		return err // Half a state would look like lost servers.
+	}
+	if err := k.findLostDisks(ctx, o, s); err != nil {
+		return err
+	}
+	var err error
+	s.Appointed, err = k.appointment(ctx, o)
+	return err
 }
 
 // memoryLimit of a server's container in bytes; 0: none.

@@ -146,15 +146,23 @@ func (l *Load) Stop(ctx context.Context) (s ledger.Summary, err error) {
 	if err != nil {
 		return s, err
 	}
-	// Progress and summary share the pod's log; the summary is the last line.
-	last := log[strings.LastIndex(log, "\n")+1:]
 	if l.pod.Status.Phase == corev1.PodFailed {
-		return s, fmt.Errorf("the load could not check: %s", last)
+		return s, fmt.Errorf("the load could not check: %s", log[strings.LastIndex(log, "\n")+1:])
 	}
-	if err := json.Unmarshal([]byte(last), &s); err != nil {
-		return s, fmt.Errorf("read the load's summary %q: %w", last, err)
+	return summaryIn(log)
+}
+
+// summaryIn finds the summary in the log of a load that has ended. What its client of the data store has to say, and in JSON as well,
+// may come before and after.
+func summaryIn(log string) (ledger.Summary, error) {
+	lines := strings.Split(log, "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		var s ledger.Summary
+		if err := json.Unmarshal([]byte(lines[i]), &s); err == nil && s.Mode != "" {
+			return s, nil
+		}
 	}
-	return s, nil
+	return ledger.Summary{}, fmt.Errorf("there is no summary in the log of the load: %q", lines[len(lines)-1])
 }
 
 func (l *Load) command(ctx context.Context, verb, path string) ([]byte, error) {

@@ -29,6 +29,9 @@ func (AssignEmpty) Reason() string { return ReasonAssignEmpty }
 // Repairs marks the step.
 func (AssignEmpty) Repairs() {}
 
+// Server is the one that the step is for.
+func (s AssignEmpty) Server() (pod, id string) { return s.Pod, s.ID }
+
 func (s AssignEmpty) String() string {
 	return fmt.Sprintf("give slots %s to %s, empty", s.Slots, s.Pod)
 }

@@ -150,6 +150,7 @@ func ParseNode(id, nodes, clusterInfo, info string) (*Node, error) {
 
 // ParseProcess is Node.Process in an answer to INFO.
 func ParseProcess(info string) string { return parseInfo(info)["run_id"] }
+
 // ParseReplicated reads what a server of the mode Replicated says of itself: the DNS name that it announces, and INFO.
 func ParseReplicated(host, info string) (*Node, error) {
 	fields := parseInfo(info)

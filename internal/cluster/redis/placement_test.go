@@ -175,7 +175,7 @@ func TestWhatAPodWaitsForBeforeItsServerEnds(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, "sh", "-c", strings.ReplaceAll(handOver, dataDir+"/"+NodesFile, file)) //nolint:gosec // It is ours.
+			cmd := exec.CommandContext(ctx, "sh", "-c", strings.ReplaceAll(handOver, dataDir+"/"+NodesFile, file))
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Run() }()
 			select {

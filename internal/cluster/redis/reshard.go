@@ -84,6 +84,9 @@ func (Adopt) Reason() string { return ReasonMoveSlots }
 // Repairs marks the step.
 func (Adopt) Repairs() {}
 
+// Server is the one that the step is for.
+func (s Adopt) Server() (pod, id string) { return s.Pod, s.ID }
+
 func (s Adopt) String() string {
 	return fmt.Sprintf("give slots %s of node %s to %s", s.Slots, short(s.From), s.Pod)
 }
@@ -120,6 +123,9 @@ func describe(moves []SlotMove) string {
 func (s CloseSlots) Run(ctx context.Context, m Mover) error {
 	return m.SetSlots(ctx, s.Slots, SlotStable, "")
 }
+
+// Server is the one that the step is for, whatever its id.
+func (s CloseSlots) Server() (pod, id string) { return s.Pod, "" }
 
 func (s CloseSlots) String() string { return fmt.Sprintf("close slots %s of %s", s.Slots, s.Pod) }
 

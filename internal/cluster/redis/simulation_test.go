@@ -1001,14 +1001,9 @@ func (s *simulation) act(step cluster.Step) {
 		p.homeless = false
 		s.delete(p, true, 30)
 		return
-	case redis.CloseSlots:
-		s.logError(st.Run(context.Background(), &mortal{s, s.pod(st.Pod).server}))
-		return
-	case redis.AssignEmpty:
-		s.logError(st.Run(context.Background(), &mortal{s, s.pod(st.Pod).server}))
-		return
-	case redis.Adopt:
-		s.logError(st.Run(context.Background(), &mortal{s, s.pod(st.Pod).server}))
+	case redis.MoverStep:
+		pod, _ := st.Server()
+		s.logError(st.Run(context.Background(), &mortal{s, s.pod(pod).server}))
 		return
 	case redis.Restart:
 		for _, ref := range st.Pods {

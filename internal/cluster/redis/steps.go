@@ -15,6 +15,16 @@ type ServerStep interface {
 	Calls() []Call
 }
 
+// MoverStep is a step that one server carries out for the user that moves keys.
+type MoverStep interface {
+	fmt.Stringer
+	Reason() string
+	// Server is the pod, and the id that its server has to have; empty: any.
+	Server() (pod, id string)
+	// Run sends the commands.
+	Run(ctx context.Context, m Mover) error
+}
+
 // SetConfigEpochs gives fresh nodes distinct config epochs before they meet, so that they never have to settle a
 // conflict among themselves.
 type SetConfigEpochs struct{ Nodes []NodeEpoch }

@@ -257,7 +257,7 @@ func (w *world) restore(ctx context.Context, before []redis.Slots) {
 			w.b.Fatal(err)
 		}
 	}
-	for ctx.Err() == nil && !(w.agreed(ctx) && slices.EqualFunc(w.slots(ctx), before, redis.Slots.Equal)) {
+	for ctx.Err() == nil && (!w.agreed(ctx) || !slices.EqualFunc(w.slots(ctx), before, redis.Slots.Equal)) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	w.rest(ctx)

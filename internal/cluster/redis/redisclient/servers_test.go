@@ -464,16 +464,9 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
-	case redis.CloseSlots:
-		m := w.mover(w.pods[s.Pod])
-		defer func() { _ = m.Close() }()
-		return s.Run(ctx, m)
-	case redis.AssignEmpty:
-		m := w.mover(w.pods[s.Pod])
-		defer func() { _ = m.Close() }()
-		return s.Run(ctx, m)
-	case redis.Adopt:
-		m := w.mover(w.pods[s.Pod])
+	case redis.MoverStep:
+		pod, _ := s.Server()
+		m := w.mover(w.pods[pod])
 		defer func() { _ = m.Close() }()
 		return s.Run(ctx, m)
 	case redis.DropShard:
