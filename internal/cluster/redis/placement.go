@@ -8,7 +8,7 @@ import (
 )
 
 // calm is for how long all pods have to have been ready before primaries are moved just to divide them among the nodes: one that
-// comes and goes must not take its shard along each time.
+// comes and goes must not take its shard along each time. While there is no key, nobody minds.
 const calm = time.Minute
 
 // handOver is what a pod does before its server is told to end, in the words of a shell: while the server owns slots and has a
@@ -60,9 +60,10 @@ func (v *view) bestOf(primary *Pod, fits func(*Pod) bool) *Pod {
 // spreadPrimaries divides primaries among the nodes: each hand-over makes the busier one of two nodes less busy, so that it ends.
 func spreadPrimaries(v *view) (cluster.Plan, bool) {
 	primaries := map[string]int{}
+	inUse := slices.ContainsFunc(v.read, func(p *Pod) bool { return p.Node.Keys > 0 })
 	for i := range v.Pods {
 		p := &v.Pods[i]
-		if p.NodeName == "" || !p.Ready || v.Now.Sub(p.Since) < calm {
+		if p.NodeName == "" || !p.Ready || (inUse && v.Now.Sub(p.Since) < calm) {
 			return cluster.Pass()
 		}
 		if p.ownsSlots() {

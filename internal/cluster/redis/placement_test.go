@@ -84,6 +84,15 @@ func TestPlacement(t *testing.T) {
 		"nor within a minute after a pod came back": {
 			state: placed(), spoil: func(f *fixture) { f.handOver(0); f.pod("c-0-0").Since = now.Add(-59 * time.Second) },
 		},
+		"but at once while there is nothing to serve": {
+			state: placed(), spoil: func(f *fixture) {
+				f.handOver(0)
+				for i := range f.Pods {
+					f.Pods[i].Since, f.Pods[i].Node.Keys = now, 0
+				}
+			},
+			step: Failover{0, "c-0-1", "c-0-0"},
+		},
 		"one primary more is no reason": {
 			state: placed(), spoil: func(f *fixture) {
 				f.pod("c-2-0").NodeName, f.pod("c-2-1").NodeName, f.pod("c-1-1").NodeName = "a", "b", "a" // a has two, b one.
