@@ -121,6 +121,7 @@ test: ## Run what every change has to pass: generated code, lint, unit, adapters
 
 .PHONY: test-all
 test-all: export QUORATE_SWEEP_STRIDE = 1
+test-all: export QUORATE_ALL_ENGINES = 1
 test-all: test test-e2e-long govulncheck bench-ready ## Run everything, the long end-to-end tests, govulncheck and the benchmarks too
 
 .PHONY: test-unit

@@ -15,7 +15,7 @@ import (
 
 // TestRealCluster runs the planner against real servers, from nothing through the faults that a cluster has to survive.
 func TestRealCluster(t *testing.T) {
-	for _, engine := range engines {
+	for _, engine := range allEngines {
 		t.Run(engine, func(t *testing.T) {
 			w := newWorld(t, engine, 3, 1, true)
 			w.startAll()

@@ -14,7 +14,7 @@ import (
 
 // A server does not start with a parameter or a value that it does not know: its pods would crash for ever.
 func TestEveryServerStartsWithEveryParameterThatItMayBeGiven(t *testing.T) {
-	for _, engine := range engines {
+	for _, engine := range allEngines {
 		for round := range 3 {
 			t.Run(fmt.Sprintf("%s/values %d", engine, round), func(t *testing.T) {
 				w := newWorld(t, engine, 1, 0, false)

@@ -30,8 +30,17 @@ import (
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
-// Servers of these engines are tested. QUORATE_SERVERS names the directory that `make test-unit` fills.
-var engines = []string{"redis-7.0", "redis-8.0", "valkey-8.1", "valkey-9.1"}
+// Servers of all of these engines are tested, with what takes minutes only the latest Redis and Valkey unless QUORATE_ALL_ENGINES is
+// set, as `make test-all` does. QUORATE_SERVERS names the directory that `make test-unit` fills.
+var (
+	allEngines = []string{"redis-7.0", "redis-8.0", "valkey-8.1", "valkey-9.1"}
+	engines    = func() []string {
+		if os.Getenv("QUORATE_ALL_ENGINES") != "" {
+			return allEngines
+		}
+		return []string{"redis-8.0", "valkey-9.1"}
+	}()
+)
 
 // serverBinary finds the newest server of an engine and minor version. A missing one fails the test: the adapter is
 // worth nothing untested.
