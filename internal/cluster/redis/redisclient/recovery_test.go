@@ -35,7 +35,7 @@ func TestFewPrimariesHandOver(t *testing.T) {
 				}
 				l.end(w, c)
 				if l.failed.Load() > 0 {
-					t.Errorf("%d writes failed", l.failed.Load())
+					t.Errorf("%d writes failed: %q", l.failed.Load(), l.why)
 				}
 			})
 		}
@@ -320,7 +320,7 @@ func TestOneShardBecomesThree(t *testing.T) {
 			}
 			l.end(w, c)
 			if l.failed.Load() > 0 {
-				t.Errorf("%d writes failed", l.failed.Load())
+				t.Errorf("%d writes failed: %q", l.failed.Load(), l.why)
 			}
 			w.expect(w.clients())
 		})

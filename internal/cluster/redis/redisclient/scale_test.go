@@ -55,8 +55,10 @@ func (w *world) replicas(n int32) {
 type load struct {
 	acked, failed atomic.Int64
 	stall         time.Duration
-	stop          context.CancelFunc
-	done          chan struct{}
+	// why are the errors of writes that failed. It is to be read when the load has ended.
+	why  []string
+	stop context.CancelFunc
+	done chan struct{}
 }
 
 func (w *world) startLoad(c *goredis.ClusterClient) *load {
@@ -67,7 +69,10 @@ func (w *world) startLoad(c *goredis.ClusterClient) *load {
 		last := time.Now()
 		for ctx.Err() == nil {
 			if err := c.Set(ctx, fmt.Sprintf("load-%d", l.acked.Load()), "x", 0).Err(); err != nil {
-				l.failed.Add(1)
+				if ctx.Err() == nil { // Otherwise it was the end of the load that came between.
+					l.failed.Add(1)
+					l.why = append(l.why, err.Error())
+				}
 				continue // The same key again: what failed may have been written.
 			}
 			l.acked.Add(1)
