@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 // timedRedis is a stage whose clock moves. A Secret takes some passes until it is in a pod, and a server runs with what it has
 // read last.
 type timedRedis struct {
+	mu sync.Mutex
 	*redisStage
 	now time.Time
 	// mounted is what the kubelet has brought to all pods, due when it brings what the Secret holds.
@@ -56,6 +58,8 @@ func (s *timedRedis) content(name string) map[string][]byte {
 
 // read is a server that starts, or reads its files anew. A pod that is made anew gets what the Secret holds.
 func (s *timedRedis) read(w *redisfake.Server) string {
+	s.mu.Lock() // Servers are told at the same time.
+	defer s.mu.Unlock()
 	name, _, _ := strings.Cut(w.Host, ".")
 	content := s.mounted
 	if s.running[name] == nil {
