@@ -65,6 +65,9 @@ func (c *Client) awaitAdmission(ctx context.Context) error {
 // migrationsOf reads the answer to CLUSTER GETSLOTMIGRATIONS: none where the server does not have the command, or where its users are
 // still those of an earlier version. https://valkey.io/commands/cluster-getslotmigrations/
 func migrationsOf(cmd *goredis.Cmd) ([]redis.Migration, error) {
+	if cmd == nil {
+		return nil, nil // A server without slots is not asked.
+	}
 	if err := cmd.Err(); err != nil && (unknown(err) || denied(err)) {
 		return nil, nil
 	}

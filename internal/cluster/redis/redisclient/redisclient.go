@@ -137,7 +137,10 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 	_ = pipe.Process(ctx, config) // It is only put in line; what becomes of it is in the command.
 	auth := goredis.NewMapStringStringCmd(ctx, "CONFIG", "GET", "masteruser", "masterauth")
 	_ = pipe.Process(ctx, auth)
-	migrations := pipe.Do(ctx, "CLUSTER", "GETSLOTMIGRATIONS")
+	var migrations *goredis.Cmd
+	if !c.options.Replicated {
+		migrations = pipe.Do(ctx, "CLUSTER", "GETSLOTMIGRATIONS")
+	}
 	if _, err := pipe.Exec(ctx); err != nil && !denied(err) && !unknown(err) {
 		return nil, fmt.Errorf("read server: %w", err)
 	}
