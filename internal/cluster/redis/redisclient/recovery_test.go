@@ -237,36 +237,45 @@ func TestAStuckElectionIsDecided(t *testing.T) {
 			w.ephemeral = true
 			w.startAll()
 			w.settle()
-			w.write(w.clients())
-			p := w.pods[w.primary(t, 0)]
-			replica := w.pods["carts-0-0"]
-			if replica == p {
-				replica = w.pods["carts-0-1"]
+			stuck := false
+			for attempt := 0; attempt < 3 && !stuck; attempt++ { // Now and then the servers elect by themselves.
+				stuck = w.electionSticks(t)
 			}
-			if err := replica.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
+			if !stuck && engine != "valkey-9.1" { // Valkey 9 knows a cure.
+				t.Error("the election was never stuck")
 			}
-			if err := w.do(w.pods[w.primary(t, 1)], "CLUSTER", "BUMPEPOCH"); err != nil {
-				t.Fatal(err)
-			}
-			pause(t.Context(), nodeTimeout/3)
-			if err := w.do(p, "CLUSTER", "BUMPEPOCH"); err != nil {
-				t.Fatal(err)
-			}
-			pause(t.Context(), nodeTimeout/3)
-			w.steps = nil
-			w.crash(p)
-			if err := replica.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("all slots are served after %s", w.untilAvailable())
-			w.revive(true, p)
-			t.Logf("settled after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-			// Valkey 9 knows a cure, and the others are elected now and then, when the vote comes before the news of the higher epoch.
-			t.Logf("the election was stuck: %t", w.said("the servers have not elected anybody"))
-			w.expect(w.clients())
 		})
 	}
+}
+
+// electionSticks has a primary die while its replica has not heard of the epoch, and tells whether the operator had to decide.
+func (w *world) electionSticks(t *testing.T) bool {
+	t.Helper()
+	w.write(w.clients())
+	p := w.pods[w.primary(t, 0)]
+	replica := w.pods["carts-0-0"]
+	if replica == p {
+		replica = w.pods["carts-0-1"]
+	}
+	if err := replica.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for _, bumped := range []*process{w.pods[w.primary(t, 1)], p} {
+		if err := w.do(bumped, "CLUSTER", "BUMPEPOCH"); err != nil {
+			t.Fatal(err)
+		}
+		pause(t.Context(), nodeTimeout/3)
+	}
+	w.steps = nil
+	w.crash(p)
+	if err := replica.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("all slots are served after %s", w.untilAvailable())
+	w.revive(true, p)
+	t.Logf("settled after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+	w.expect(w.clients())
+	return w.said("the servers have not elected anybody")
 }
 
 // TestALostShard takes all copies of a shard away: its slots are held, and then served empty. The other shards serve on.
