@@ -129,7 +129,14 @@ test-unit: ## Run every test that needs no cluster: rules, simulation, loop, ada
 	@hack/install-deps.sh
 	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)"; QUORATE_SERVERS="$$($(KIND) servers)"; \
 	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
-	  -race -timeout 40m $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')
+	  -race -short -timeout 40m $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')
+	@$(MAKE) test-sweeps
+
+# What the race detector saw a sample of.
+SWEEPS := ./controllers ./internal/cluster/etcd ./internal/cluster/redis
+.PHONY: test-sweeps
+test-sweeps: ## Run all simulations and crash sweeps, without the race detector
+	@$(GOTESTSUM) --jsonfile $(REPORTS)/sweeps.json -- -timeout 60m $(TEST_FLAGS) $(SWEEPS)
 
 # End-to-end tests that take minutes each. test-all has them.
 LONG := TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad

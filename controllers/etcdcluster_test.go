@@ -483,9 +483,13 @@ func TestAnOperatorWhoseWriteIsRefusedGoesOn(t *testing.T) {
 	sweep(t, workloads["created and changed"], func(s *stage, k int) { s.refuseAt, s.refusal = k, refusals[k%len(refusals)] })
 }
 
-// stride is how many writes a sweep goes on from one crash to the next: one in make test-all, and a few where time is short.
+// stride is how many writes a sweep goes on from one crash to the next: one in make test-all, a few where time is short, and many with
+// -short, because the race detector makes a run ten times as long.
 func stride(t *testing.T) int {
 	t.Helper()
+	if testing.Short() {
+		return 23
+	}
 	text := os.Getenv("QUORATE_SWEEP_STRIDE")
 	if text == "" {
 		return 3

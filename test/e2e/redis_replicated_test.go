@@ -24,11 +24,24 @@ const maxReplicatedLoss = 500
 // TestReplicatedRedisUnderLoad takes a cluster with one primary through faults, an upgrade and a change of its replicas, while a
 // client that knows no cluster protocol writes to the Service of the primary.
 func TestReplicatedRedisUnderLoad(t *testing.T) {
+	for engine, versions := range map[v1alpha1.RedisEngine][2]string{
+		v1alpha1.EngineRedis:  {"REDIS_7_0", "REDIS_8_0"},
+		v1alpha1.EngineValkey: {"VALKEY_8_1", "VALKEY_9_1"},
+	} {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			suite.Test(t, replicated(engine, versions[0], versions[1]))
+		})
+	}
+}
+
+// replicated takes a cluster of that engine from one version to another, among the rest.
+func replicated(engine v1alpha1.RedisEngine, from, to string) features.Feature { //nolint:ireturn // as the framework has it
 	var c *v1alpha1.RedisCluster
 	feature := features.New("replicated").
 		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
 			c = s.redisOf(t, "carts", 1, func(r *v1alpha1.RedisClusterSpec) {
-				r.Mode, r.Shards, r.Version = ptr.To(v1alpha1.RedisReplicated), 0, s.version(t, "REDIS_7_0")
+				r.Engine, r.Mode, r.Shards, r.Version = &engine, ptr.To(v1alpha1.RedisReplicated), 0, s.version(t, from)
 			})
 			createReady(ctx, t, s, c)
 			wantRoles(ctx, t, s, c)
@@ -54,8 +67,8 @@ func TestReplicatedRedisUnderLoad(t *testing.T) {
 			}))
 			wantRoles(ctx, t, s, c)
 		})).
-		Assess("from 7.0 to 8.0", step(func(ctx context.Context, t *testing.T, s *scope) {
-			upgrade(ctx, t, s, c, s.version(t, "REDIS_8_0"))
+		Assess("upgrade", step(func(ctx context.Context, t *testing.T, s *scope) {
+			upgrade(ctx, t, s, c, s.version(t, to))
 			wantRoles(ctx, t, s, c)
 		}))
 	for _, n := range [][2]int32{{1, 2}, {2, 1}} {
@@ -65,7 +78,7 @@ func TestReplicatedRedisUnderLoad(t *testing.T) {
 			wantRoles(ctx, t, s, c)
 		}))
 	}
-	suite.Test(t, feature.Feature())
+	return feature.Feature()
 }
 
 // primaryPod is the pod that the Service of the primary leads to.

@@ -17,11 +17,14 @@ import (
 	"github.com/quorate/quorate/test/harness"
 )
 
-// TestRedisIsReshardedUnderLoad takes a cluster of each engine from three shards to five and back while a writer runs. Redis moves key by
-// key, and the servers of Valkey 9 by themselves.
+// TestRedisIsReshardedUnderLoad takes a cluster of each engine from three shards to five and back while a writer runs. The servers of
+// Valkey 9 move slots by themselves, and those of the others key by key.
 func TestRedisIsReshardedUnderLoad(t *testing.T) {
-	for version, engine := range map[string]v1alpha1.RedisEngine{"REDIS_8_0": v1alpha1.EngineRedis, "VALKEY_9_1": v1alpha1.EngineValkey} {
-		t.Run(string(engine), func(t *testing.T) {
+	for version, engine := range map[string]v1alpha1.RedisEngine{
+		"REDIS_7_0": v1alpha1.EngineRedis, "REDIS_8_0": v1alpha1.EngineRedis,
+		"VALKEY_8_1": v1alpha1.EngineValkey, "VALKEY_9_1": v1alpha1.EngineValkey,
+	} {
+		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			var c *v1alpha1.RedisCluster
 			feature := features.New("reshard").Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
@@ -35,7 +38,7 @@ func TestRedisIsReshardedUnderLoad(t *testing.T) {
 					nothingLost(t, summary)
 					noErrors(t, summary)
 					wantResharded(ctx, t, s, c, int(shards[1]))
-					wantMigrated(ctx, t, s, c, engine == v1alpha1.EngineValkey)
+					wantMigrated(ctx, t, s, c, version == "VALKEY_9_1")
 				}))
 			}
 			suite.Test(t, feature.Feature())

@@ -563,7 +563,7 @@ func (s *repSimulation) check() {
 
 func TestReplicatedSimulation(t *testing.T) {
 	t.Parallel()
-	from, n := *first, max(1, *seeds/4) // Its runs are long.
+	from, n := *first, max(1, sample(*seeds)/4) // Its runs are long.
 	if *oneSeed != 0 {
 		from, n = *oneSeed, 1
 	}
