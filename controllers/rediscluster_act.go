@@ -42,7 +42,7 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.replaceDisk(ctx, o, s)
 	case redis.Configure:
 		return k.configure(ctx, o, s)
-	case redis.AssignRoles, redis.Promote, redis.Unguarded:
+	case redis.AssignRoles, redis.Promote, redis.Unguarded, redis.HandOver:
 		return k.changeRoles(ctx, o, s)
 	case redis.ServerStep:
 		return k.command(ctx, o, s.Calls())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,7 +31,7 @@ func (k *RedisKind) ensureRoles(ctx context.Context, o *v1alpha1.RedisCluster, b
 	if err != nil {
 		return err
 	}
-	if err := k.ensureService(ctx, o, b.Primary(a)); err != nil {
+	if err := k.ensureService(ctx, o, b.Primary(a, "")); err != nil {
 		return err
 	}
 	return k.ensureService(ctx, o, b.Replicas())
@@ -59,7 +60,7 @@ func (k *RedisKind) appointment(ctx context.Context, o *v1alpha1.RedisCluster) (
 	return a, nil
 }
 
-// changeRoles carries out the steps that write down who is the primary. Two of them do more after that.
+// changeRoles carries out the steps that write down who is the primary. The others do more than that.
 func (k *RedisKind) changeRoles(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
 	case redis.Promote:
@@ -74,10 +75,41 @@ func (k *RedisKind) changeRoles(ctx context.Context, o *v1alpha1.RedisCluster, s
 			}
 		}
 		return nil
+	case redis.HandOver:
+		return k.handOver(ctx, o, s)
 	case redis.AssignRoles:
 		return k.assignRoles(ctx, o, s)
 	}
 	return fmt.Errorf("%T changes no roles", step)
+}
+
+// rerouted is how long it takes until a changed Service leads elsewhere on all nodes: kube-proxy does it once a second at most.
+const rerouted = time.Second
+
+// handOver has the Service of the primary lead to the heir before that takes over. Clients that are connected notice nothing until the
+// primary stops taking writes, and then find the new one at once. Should something fail midway, the Service is set back before the
+// next decision is made.
+func (k *RedisKind) handOver(ctx context.Context, o *v1alpha1.RedisCluster, s redis.HandOver) error {
+	b, err := k.builder(ctx, o)
+	if err != nil {
+		return err
+	}
+	was, err := k.appointment(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := k.ensureService(ctx, o, b.Primary(was, s.To)); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(rerouted):
+	}
+	if err := k.command(ctx, o, s.Calls()); err != nil {
+		return err
+	}
+	return k.assignRoles(ctx, o, s.Record)
 }
 
 // assignRoles takes labels away, makes the Service of the primary lead to another pod, and then gives that one its label: clients
@@ -95,7 +127,7 @@ func (k *RedisKind) assignRoles(ctx context.Context, o *v1alpha1.RedisCluster, s
 			return err
 		}
 	}
-	if err := k.ensureService(ctx, o, b.Primary(step.Appointment)); err != nil {
+	if err := k.ensureService(ctx, o, b.Primary(step.Appointment, "")); err != nil {
 		return err
 	}
 	k.appointments.Store(o.UID, step.Appointment)

@@ -2,7 +2,9 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +20,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 )
 
 // TestTheServiceOfThePrimaryNeverLeadsToTwo hands the part of the primary from one pod to another, and looks after every write.
@@ -83,6 +86,78 @@ func TestTheServiceOfThePrimaryNeverLeadsToTwo(t *testing.T) {
 	if to := led(t, inner, cluster.ReplicasService("carts")); len(to) > 0 {
 		t.Errorf("a pod without a role is found as a replica: %v", to)
 	}
+}
+
+// replicatedServer is a server of which only that it hands over matters.
+type replicatedServer struct {
+	redis.Client
+	handsOver func() error
+}
+
+func (s replicatedServer) Read(context.Context) (*redis.Node, error) { return &redis.Node{}, nil }
+
+func (s replicatedServer) FailoverTo(context.Context, redis.Address) error { return s.handsOver() }
+
+func (s replicatedServer) Close() error { return nil }
+
+// TestClientsAreSentAheadOfAHandOver looks at where they are sent, and who is on record, when the primary is told to hand over.
+func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
+	o := redisCluster()
+	o.Spec.Mode, o.Spec.Shards = ptr.To(v1alpha1.RedisReplicated), 0
+	o.Spec.TLS = &v1alpha1.TLSSpec{Mode: ptr.To(v1alpha1.TLSDisabled)}
+	objects := []client.Object{o, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: cluster.AuthSecret("carts"), Labels: redis.Labels(o),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o, v1alpha1.GroupVersion.WithKind("RedisCluster"))},
+		},
+		Data:       map[string][]byte{redis.PasswordOperator: []byte("secret")},
+	}}
+	for name, role := range map[string]string{"carts-0-0": redis.RolePrimary, "carts-0-1": redis.RoleReplica} {
+		l := redis.Labels(o)
+		l["statefulset.kubernetes.io/pod-name"], l[v1alpha1.LabelRole] = name, role
+		objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("u-" + name), Labels: l}})
+	}
+	w := newWorld(t, objects...)
+	kind := NewRedisKind(newChildren(w))
+	b, err := kind.builder(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := redis.Appointment{Pod: "carts-0-0", History: "a", Guarded: true}
+	if err := kind.Act(t.Context(), o, redis.AssignRoles{Appointment: was}); err != nil {
+		t.Fatal(err)
+	}
+	want := func(when, to string, record redis.Appointment) {
+		t.Helper()
+		if got := led(t, w.Client, cluster.PrimaryService("carts")); !slices.Equal(got, []string{to}) {
+			t.Errorf("%s: the Service leads to %v instead of %s", when, got, to)
+		}
+		restarted, err := NewRedisKind(newChildren(w)).appointment(t.Context(), o)
+		if diff := cmp.Diff(record, restarted); diff != "" || err != nil {
+			t.Errorf("%s: another operator reads something else: %s %v", when, diff, err)
+		}
+	}
+	outcome := errors.New("the primary gave up")
+	kind.Connect = func(redisclient.Options) redis.Client {
+		return replicatedServer{handsOver: func() error { want("meanwhile", "carts-0-1", was); return outcome }}
+	}
+	ref := func(name string) redis.PodRef { return redis.PodRef{Name: name, UID: "u-" + name} }
+	step := redis.HandOver{From: "carts-0-0", To: "carts-0-1", Record: redis.AssignRoles{
+		Appointment: redis.Appointment{Pod: "carts-0-1", History: "a"},
+		Pods:        []redis.PodRole{{Pod: ref("carts-0-0")}, {Pod: ref("carts-0-1"), Role: redis.RolePrimary}},
+	}}
+	if err := kind.Act(t.Context(), o, step); err == nil || !strings.Contains(err.Error(), outcome.Error()) {
+		t.Fatalf("the error is %v", err)
+	}
+	if err := kind.ensureRoles(t.Context(), o, b); err != nil {
+		t.Fatal(err)
+	}
+	want("after it has failed", "carts-0-0", was)
+	outcome = nil
+	if err := kind.Act(t.Context(), o, step); err != nil {
+		t.Fatal(err)
+	}
+	want("in the end", "carts-0-1", step.Record.Appointment)
 }
 
 // led are the pods that a Service selects.

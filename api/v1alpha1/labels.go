@@ -14,6 +14,9 @@ const (
 	// AnnotationTemplateHash is the hash of everything in a pod template that needs a restart when it changes. It
 	// leaves out the operator's own image, so that an operator upgrade restarts no pod.
 	AnnotationTemplateHash = "quorate.dev/template-hash"
+	// AnnotationAppointed is, on the Service of the primary of a cluster in the mode Replicated, the pod that is the primary
+	// while the Service leads to another one already, which is about to be.
+	AnnotationAppointed = "quorate.dev/appointed"
 	// AnnotationHistory is, on the Service of the primary of a cluster in the mode Replicated, the replication id of the server
 	// that it leads to.
 	AnnotationHistory = "quorate.dev/replication-id"

@@ -247,6 +247,18 @@ func parseInfo(text string) map[string]string {
 	return out
 }
 
+// ParseAck reads out of INFO how far the replica at an address said that it had got; -1: there is none.
+func ParseAck(text string, addr Address) int64 {
+	for _, value := range parseInfo(text) {
+		rest, found := strings.CutPrefix(value, fmt.Sprintf("ip=%s,port=%d,state=online,offset=", addr.IP, addr.Port))
+		offset, _, _ := strings.Cut(rest, ",")
+		if n, err := strconv.ParseInt(offset, 10, 64); found && err == nil {
+			return n
+		}
+	}
+	return -1
+}
+
 // ParseHandOver reads out of INFO whether a server is a primary, and whether it is handing over.
 func ParseHandOver(text string) (primary, busy bool) {
 	info := parseInfo(text)

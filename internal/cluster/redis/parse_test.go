@@ -97,6 +97,16 @@ func TestParseNode(t *testing.T) {
 	}
 }
 
+func TestParseAck(t *testing.T) {
+	const text = "role:master\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=1200,lag=0\r\n" +
+		"slave1:ip=10.0.0.3,port=6379,state=online,offset=77,lag=1,type=replica\r\nslave2:ip=10.0.0.4,port=6379,state=wait_bgsave,offset=0,lag=0\r\n"
+	for ip, want := range map[string]int64{"10.0.0.2": 1200, "10.0.0.3": 77, "10.0.0.4": -1, "10.0.0.5": -1} {
+		if got := ParseAck(text, Address{IP: ip, Port: ClientPort}); got != want {
+			t.Errorf("%s has got to %d instead of %d", ip, got, want)
+		}
+	}
+}
+
 func TestParseNodeInsistsOnItself(t *testing.T) {
 	for _, nodes := range []string{"", "bb 10.0.0.1:6379@16379 master - 0 0 4 connected\n", "aa 10.0.0.1:6379 myself"} {
 		if _, err := ParseNode("aa", nodes, "", ""); err == nil {

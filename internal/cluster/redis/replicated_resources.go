@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,13 +14,19 @@ import (
 )
 
 // Primary is the Service that leads to the primary. It names one pod, so that there are never two, and the label besides: a pod
-// that is made anew under that name is not the primary before it is told so.
-func (b Builder) Primary(a Appointment) *corev1ac.ServiceApplyConfiguration {
+// that is made anew under that name is not the primary before it is told so. Shortly before the primary hands over to an heir, it leads
+// there already, so that nobody who then looks for the new primary finds the old one.
+func (b Builder) Primary(a Appointment, heir string) *corev1ac.ServiceApplyConfiguration {
 	s := b.roleService(cluster.PrimaryService(b.Cluster.Name), RolePrimary)
 	if a.Pod == "" {
 		return s
 	}
 	s.Spec.Selector[appsv1.StatefulSetPodNameLabel] = a.Pod
+	if heir != "" {
+		s.Spec.Selector[appsv1.StatefulSetPodNameLabel] = heir
+		delete(s.Spec.Selector, v1alpha1.LabelRole)
+		s.WithAnnotations(map[string]string{v1alpha1.AnnotationAppointed: a.Pod})
+	}
 	s.WithAnnotations(map[string]string{v1alpha1.AnnotationHistory: a.History})
 	if a.Guarded {
 		s.WithAnnotations(map[string]string{v1alpha1.AnnotationGuarded: "true"})
@@ -42,7 +49,7 @@ func (b Builder) roleService(name, role string) *corev1ac.ServiceApplyConfigurat
 // AppointmentOf reads back what Primary wrote.
 func AppointmentOf(live *corev1.Service) Appointment {
 	return Appointment{
-		Pod:     live.Spec.Selector[appsv1.StatefulSetPodNameLabel],
+		Pod:     cmp.Or(live.Annotations[v1alpha1.AnnotationAppointed], live.Spec.Selector[appsv1.StatefulSetPodNameLabel]),
 		History: live.Annotations[v1alpha1.AnnotationHistory],
 		Guarded: metav1.HasAnnotation(live.ObjectMeta, v1alpha1.AnnotationGuarded),
 	}

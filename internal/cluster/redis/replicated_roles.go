@@ -136,5 +136,10 @@ func (v *view) led() metav1.Condition {
 
 // handOver is the same hand-over in the terms of the mode Replicated: the primary begins it.
 func (v *view) handOver(f Failover) cluster.Step {
-	return HandOver{f.From, f.To, v.named(f.To).Addr}
+	from, to := v.named(f.From), v.named(f.To)
+	record := AssignRoles{
+		Appointment: Appointment{Pod: to.Name, History: from.Node.Replication.ID}, // Its own is known when it is the primary.
+		Pods:        []PodRole{{from.ref(), ""}, {to.ref(), RolePrimary}},
+	}
+	return HandOver{from.Name, to.Name, to.Addr, record}
 }

@@ -393,6 +393,11 @@ func (s *repSimulation) act(step cluster.Step) error {
 			return err
 		}
 		return s.command(st)
+	case redis.HandOver:
+		if err := s.command(st); err != nil {
+			return err
+		}
+		return s.assign(st.Record)
 	case redis.ServerStep:
 		return s.command(st)
 	default:

@@ -21,10 +21,11 @@ type Follow struct {
 	Addr    Address
 }
 
-// HandOver makes a living primary hand over to a replica, without losing a write.
+// HandOver makes a living primary hand over to a replica, without losing a write, and then writes that down.
 type HandOver struct {
 	From, To string
 	Addr     Address
+	Record   AssignRoles
 }
 
 // GuardWrites tells the primary how many replicas have to acknowledge what it writes.

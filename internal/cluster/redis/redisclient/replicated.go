@@ -62,10 +62,22 @@ func (c *Client) ReplicaOf(ctx context.Context, addr redis.Address) error {
 	return c.do(ctx, "REPLICAOF", addr.IP, addr.Port)
 }
 
-// FailoverTo sends FAILOVER TO and watches the role until the server is a replica. The server holds its clients until the replica
-// has everything, at most as long as a planned failover may take, and otherwise goes on as the primary.
+// Replicas say once a second how far they have got, and a primary that hands over holds its clients until it has heard that.
+const (
+	ackPeriod = time.Second
+	ackPoll   = 10 * time.Millisecond
+	// ackMargin is how long before the next word of the replica the hand-over begins: the servers keep time to about 100 ms.
+	ackMargin = 120 * time.Millisecond
+)
+
+// FailoverTo sends FAILOVER TO shortly before the replica says how far it has got, and watches the role until the server is a
+// replica. The server holds its clients until the replica has everything, at most as long as a planned failover may take, and
+// otherwise goes on as the primary.
 // https://redis.io/docs/latest/commands/failover/
 func (c *Client) FailoverTo(ctx context.Context, addr redis.Address) error {
+	if err := c.awaitAck(ctx, addr); err != nil {
+		return err
+	}
 	ctx, cancel := timeout(ctx, "failover", failoverTimeout)
 	defer cancel()
 	limit := failoverTimeout - time.Second
@@ -84,6 +96,35 @@ func (c *Client) FailoverTo(ctx context.Context, addr redis.Address) error {
 		if err != nil || over {
 			return err
 		}
+	}
+}
+
+// awaitAck returns when the next word of a replica is due. Where none comes, because nothing is written, it does not wait for it.
+func (c *Client) awaitAck(ctx context.Context, addr redis.Address) error {
+	ctx, cancel := timeout(ctx, "acknowledgement", 2*ackPeriod)
+	defer cancel()
+	first, began := int64(-1), time.Now()
+	for time.Since(began) < ackPeriod {
+		text, err := c.rdb.Info(ctx, "REPLICATION").Result()
+		if err != nil {
+			return fmt.Errorf("INFO: %w", err)
+		}
+		offset := redis.ParseAck(text, addr)
+		if first >= 0 && offset != first {
+			pause(ctx, ackPeriod-ackMargin)
+			return nil
+		}
+		first = offset
+		pause(ctx, ackPoll)
+	}
+	return nil
+}
+
+// pause waits, unless the context ends first.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
 	}
 }
 
