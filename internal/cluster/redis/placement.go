@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -11,18 +12,39 @@ import (
 // comes and goes must not take its shard along each time. While there is no key, nobody minds.
 const calm = time.Minute
 
-// handOver is what a pod does before its server is told to end, in the words of a shell: while the server owns slots and has a
-// replica that is not known to have failed, it waits for the operator to hand the shard over, for ten seconds at most. When that is
-// done, it stays for a moment to send clients on that have not noticed. The server keeps its table in the file
-// (clusterSaveConfig), and writes it whenever somebody is promoted.
-const handOver = `waited=
+// farewell is what a pod does before its server is told to end, in the words of a shell: while the server is the primary and has a
+// replica, it waits for the operator to have that take over, for ten seconds at most. When that is done, it stays for a moment to
+// send clients on that have not noticed.
+const farewell = `waited=
 for _ in $(seq 50); do
-  me=$(sed -n 's/^\([0-9a-f]*\) .*myself,master - .* connected [0-9].*/\1/p' ` + dataDir + "/" + NodesFile + `)
-  [ -n "$me" ] && grep -q " slave $me " ` + dataDir + "/" + NodesFile + ` || break
+  %s || break
   waited=y
   sleep 0.2
 done
 [ -z "$waited" ] || sleep 2`
+
+// leads tells in such words whether a server owns slots and has a replica that is not known to have failed. The server keeps its table in
+// the file (clusterSaveConfig), and writes it whenever somebody is promoted.
+const leads = `me=$(sed -n 's/^\([0-9a-f]*\) .*myself,master - .* connected [0-9].*/\1/p' ` + dataDir + "/" + NodesFile + `)
+  [ -n "$me" ] && grep -q " slave $me " ` + dataDir + "/" + NodesFile
+
+// leadsAlone tells it in the mode Replicated, where no file does: the server is asked as its replicas ask theirs. The answers are OK,
+// then the role, and of a primary an offset and three lines for each replica.
+const leadsAlone = `role=$({ sed -n 's/^masterauth /AUTH ` + UserReplication + ` /p' ` + runDir + "/" + ConfigKey + `; echo ROLE; } |
+    $(command -v valkey-cli || command -v redis-cli) -h 127.0.0.1 -p 6379%s 2>/dev/null)
+  [ "$(echo "$role" | sed -n 2p)" = master ] && [ $(echo "$role" | wc -l) -gt 3 ]`
+
+// farewell of the servers of this cluster.
+func (b Builder) farewell() string {
+	if !b.Cluster.Spec.IsReplicated() {
+		return fmt.Sprintf(farewell, leads)
+	}
+	secure := ""
+	if b.TLSSecret != "" {
+		secure = " --tls --cacert " + tlsDir + "/ca.crt"
+	}
+	return fmt.Sprintf(farewell, fmt.Sprintf(leadsAlone, secure))
+}
 
 // leavePod hands shards over whose primary is about to end, or is on a node that is being emptied. It comes early: others may be
 // about to end as well.

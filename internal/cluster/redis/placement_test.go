@@ -182,27 +182,69 @@ func TestWhatAPodWaitsForBeforeItsServerEnds(t *testing.T) {
 			if tc.table != "" {
 				write(t, file, tc.table)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, "sh", "-c", strings.ReplaceAll(handOver, dataDir+"/"+NodesFile, file))
-			ended := make(chan error, 1)
-			go func() { ended <- cmd.Run() }()
-			select {
-			case err := <-ended:
-				if tc.waits || err != nil {
-					t.Fatalf("it ended at once: %v", err)
-				}
-				return
-			case <-time.After(time.Second):
-				if !tc.waits {
-					t.Fatal("it waits for nothing")
-				}
+			script := strings.ReplaceAll(fmt.Sprintf(farewell, leads), dataDir+"/"+NodesFile, file)
+			waitsFor(t, script, tc.waits, func() { write(t, file, tests["a replica"].table) })
+		})
+	}
+}
+
+// In the mode Replicated the server is asked, by the client that comes with it.
+func TestWhatAPrimaryWithoutAClusterWaitsForBeforeItEnds(t *testing.T) {
+	const follows = "OK\nslave\n10.0.0.1\n6379\nconnected\n1234\n"
+	tests := map[string]struct {
+		answer string
+		waits  bool
+	}{
+		"a primary with a replica": {"OK\nmaster\n1234\n10.0.0.2\n6379\n1200\n", true},
+		"a primary without one":    {"OK\nmaster\n1234\n\n", false},
+		"a replica":                {follows, false},
+		"another password":         {"WRONGPASS invalid username-password pair or user is disabled.\n\nNOAUTH Authentication required.\n\n", false},
+		"no answer":                {"", false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			answer, asked := filepath.Join(dir, "answer"), filepath.Join(dir, "asked")
+			write(t, answer, tc.answer)
+			write(t, filepath.Join(dir, ConfigKey), "port 0\nmasterauth \"a b\"\n")
+			write(t, filepath.Join(dir, "valkey-cli"), fmt.Sprintf("#!/bin/sh\ncat > %s.new; mv %s.new %s; cat %s\n", asked, asked, asked, answer))
+			if err := os.Chmod(filepath.Join(dir, "valkey-cli"), 0o700); err != nil { //nolint:gosec // it is to be run
+				t.Fatal(err)
 			}
-			write(t, file, tests["a replica"].table)
-			if err := <-ended; err != nil {
-				t.Fatalf("it does not end when the shard was handed over: %v", err)
+			script := fmt.Sprintf(farewell, fmt.Sprintf(leadsAlone, " --tls"))
+			script = "PATH=" + dir + ":$PATH\n" + strings.ReplaceAll(script, runDir, dir)
+			waitsFor(t, script, tc.waits, func() { write(t, answer, follows) })
+			got, err := os.ReadFile(asked) //nolint:gosec // the test made it
+			if want := "AUTH replication \"a b\"\nROLE\n"; err != nil || string(got) != want {
+				t.Errorf("the server was asked %q %v, want %q", got, err, want)
 			}
 		})
+	}
+}
+
+// waitsFor checks that a script ends at once, or else only after something was done.
+func waitsFor(t *testing.T, script string, waits bool, done func()) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", script)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Run() }()
+	select {
+	case err := <-ended:
+		if waits || err != nil {
+			t.Fatalf("it ended at once: %v", err)
+		}
+		return
+	case <-time.After(time.Second):
+		if !waits {
+			t.Fatal("it waits for nothing")
+		}
+	}
+	done()
+	if err := <-ended; err != nil {
+		t.Fatalf("it does not end when that was done: %v", err)
 	}
 }
 

@@ -84,6 +84,7 @@ func nextReplicated(s State) cluster.Plan {
 		found,
 		succeed,
 		assignRoles,
+		leavePod,
 		waitForEnd,
 		admitFollowers,
 		guardWrites,

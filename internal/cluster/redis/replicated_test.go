@@ -223,7 +223,14 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			"c-0-0 is gone, and c-0-2 may have the newest data but does not answer",
 		},
 		"it is silent and was not guarded": {func(f *fixture) { f.hang("c-0-0"); f.lose(time.Hour, both...); f.Appointed.Guarded = false }, "c-0-0 does not answer and had no replica in sync"},
-		"it is being deleted":              {func(f *fixture) { f.pod("c-0-0").Deleting = true }, "c-0-0, the primary, is being deleted"},
+		"it is being deleted":              {func(f *fixture) { f.pod("c-0-0").Deleting = true }, "hand over from c-0-0 to c-0-1"},
+		"all are being deleted": {func(f *fixture) {
+			for i := range f.Pods {
+				f.Pods[i].Deleting = true
+			}
+			f.pod("c-0-1").Role, f.pod("c-0-2").Role, f.Appointed.Guarded = "", "", false
+		}, "c-0-0, the primary, is being deleted"},
+		"its node is being emptied": {func(f *fixture) { f.pod("c-0-0").Cordoned = "is on node a, which is cordoned" }, "hand over from c-0-0 to c-0-1"},
 		"it was deleted and hung up":       {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true; f.lose(0, both...) }, "promote c-0-1"},
 		"it was deleted and did not":       {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true }, "c-0-0 does not answer, and may take writes until"},
 		"an outdated replica":              {func(f *fixture) { f.pod("c-0-2").Outdated = true }, "restart c-0-2"},

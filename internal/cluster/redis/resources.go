@@ -302,7 +302,7 @@ func (b Builder) server() (*corev1ac.ContainerApplyConfiguration, error) {
 		WithReadinessProbe(probe(5, 2)).
 		WithLivenessProbe(probe(10, 6)).
 		WithLifecycle(corev1ac.Lifecycle().WithPreStop(corev1ac.LifecycleHandler().WithExec(
-			corev1ac.ExecAction().WithCommand("sh", "-c", handOver)))).
+			corev1ac.ExecAction().WithCommand("sh", "-c", b.farewell())))).
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
 		WithSecurityContext(kube.ContainerSecurity()).
 		WithVolumeMounts(mount(cluster.VolumeData, dataDir, false), mount("run", runDir, false))

@@ -50,8 +50,8 @@ var operatorCommands = []string{
 	"config|get", "config|set",
 }
 
-// replicationCommands are what a replica sends to its primary.
-var replicationCommands = []string{"ping", "replconf", "psync", "sync"}
+// replicationCommands are what a replica sends to its primary, and what a pod asks its own server, see farewell.
+var replicationCommands = []string{"ping", "replconf", "psync", "sync", "role"}
 
 // migrationCommands are what it takes to move a slot by hand: on the server that gives it, on the one that MIGRATE sends
 // the keys to, and to find out what became of keys that both have.
