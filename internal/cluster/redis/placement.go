@@ -21,18 +21,20 @@ for _ in $(seq 50); do
   waited=y
   sleep 0.2
 done
-[ -z "$waited" ] || sleep 2`
+[ -z "$waited" ] || [ -n "$primary" ] || sleep 2`
 
 // leads tells in such words whether a server owns slots and has a replica that is not known to have failed. The server keeps its table in
 // the file (clusterSaveConfig), and writes it whenever somebody is promoted.
 const leads = `me=$(sed -n 's/^\([0-9a-f]*\) .*myself,master - .* connected [0-9].*/\1/p' ` + dataDir + "/" + NodesFile + `)
+  primary=$(grep myself,master ` + dataDir + "/" + NodesFile + `)
   [ -n "$me" ] && grep -q " slave $me " ` + dataDir + "/" + NodesFile
 
 // leadsAlone tells it in the mode Replicated, where no file does: the server is asked as its replicas ask theirs. The answers are OK,
 // then the role, and of a primary an offset and three lines for each replica.
 const leadsAlone = `role=$({ sed -n 's/^masterauth /AUTH ` + UserReplication + ` /p' ` + runDir + "/" + ConfigKey + `; echo ROLE; } |
     $(command -v valkey-cli || command -v redis-cli) -h 127.0.0.1 -p 6379%s 2>/dev/null)
-  [ "$(echo "$role" | sed -n 2p)" = master ] && [ $(echo "$role" | wc -l) -gt 3 ]`
+  primary=$(echo "$role" | sed -n '2s/master/y/p')
+  [ -n "$primary" ] && [ $(echo "$role" | wc -l) -gt 3 ]`
 
 // farewell of the servers of this cluster.
 func (b Builder) farewell() string {
