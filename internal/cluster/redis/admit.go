@@ -59,7 +59,8 @@ func (v *view) shardRead(shard int) bool {
 }
 
 // deposeEmpty hands a shard whose primary came back empty in place to the replica that has most of its data. An ordinary
-// failover would have it copy the empty one first.
+// failover would have it copy the empty one first. Where the primaries that can be read are no majority, it takes over without a vote:
+// nobody stands for election against it, because the empty one lives.
 func deposeEmpty(v *view) (cluster.Plan, bool) {
 	for shard := range v.shards {
 		primary := v.primary(shard)
@@ -71,9 +72,9 @@ func deposeEmpty(v *view) (cluster.Plan, bool) {
 		case best == nil:
 			continue
 		case 2*v.primaries() <= v.voting():
-			return cluster.Refuse(ReasonNoMajority,
-				"%s came back with %d keys and %s holds %d, but only %d of %d primaries can vote on who is to own shard %d: run CLUSTER FAILOVER TAKEOVER on %s",
-				primary.Name, primary.Node.Keys, best.Name, best.Node.Keys, v.primaries(), v.voting(), shard, best.Name)
+			return cluster.Do(TakeOver{shard, primary.Node.ID, best.Name},
+				"%s owns the slots of shard %d and came back with %d keys; %s holds %d, and only %d of %d primaries can vote on that",
+				primary.Name, shard, primary.Node.Keys, best.Name, best.Node.Keys, v.primaries(), v.voting())
 		case !v.knownToVoters(best):
 			continue
 		}

@@ -165,17 +165,6 @@ func (v *view) untouched(pods []*Pod) bool {
 	return len(pods) > 0 && pods[0].Ordinal == 0 && pods[0].Node.Self().Epoch == bootstrapEpoch(pods[0])
 }
 
-// refuseUnassigned stops when slots of a formed cluster have no owner: giving them to an empty node would hide a loss.
-func refuseUnassigned(v *view) (cluster.Plan, bool) {
-	missing := v.unassigned()
-	if len(missing) == 0 {
-		return cluster.Pass()
-	}
-	return cluster.Refuse(ReasonSlotsUnassigned,
-		"slots %s have no owner although the cluster was formed before: restore the pods or claims that held them, or assign them by hand with CLUSTER ADDSLOTSRANGE",
-		missing)
-}
-
 // unassigned are the slots that no server knows an owner of.
 func (v *view) unassigned() Slots {
 	var owned []Slots

@@ -49,7 +49,7 @@ func (s AssignEmpty) Run(ctx context.Context, m Mover) error {
 // lose deals with slots whose owner is gone for good and left no copy. All servers could be read, and no other claim may hold one. That
 // a shard is empty from now on is for its owner to say: once for all (spec.recovery.lostShard), or for this incident.
 func (v *view) lose(g ghost, slots Slots) (cluster.Plan, bool) {
-	shard, incident := v.shardOf(g.id), incidentOf(g)
+	shard, incident := v.shardOf(g.id), digest(g.id) // A node dies once.
 	what := fmt.Sprintf("slots %s belong to node %s, which is gone with its disk and left no replica with data", slots, short(g.id))
 	if shard < 0 || shard >= len(v.shards) {
 		return cluster.Refuse(ReasonShardLost, "%s. %s. Bring its volume back or restore a backup", what, v.others(g))
@@ -73,6 +73,46 @@ func (v *view) lose(g ghost, slots Slots) (cluster.Plan, bool) {
 	return cluster.Do(step, "%s. Its data is lost, and its slots are served empty from now on (%s)", what, allowed)
 }
 
+// loseUnowned deals with slots of a formed cluster that no server knows an owner of: whoever knew was lost, too. All servers could be read, and
+// no claim that is not in use may hold them. Giving them to an empty server would hide a loss, so that it is allowed in the same way.
+func loseUnowned(v *view) (cluster.Plan, bool) {
+	missing := v.unassigned()
+	if len(missing) == 0 {
+		return cluster.Pass()
+	}
+	incident := v.incidentOf(missing)
+	if !v.Spec.AssignEmpty && v.Spec.Approved != incident {
+		return cluster.Refuse(ReasonSlotsUnassigned,
+			"slots %s have no owner although the cluster was formed before: restore the pods or claims that held them; or give them to empty servers: kubectl annotate rediscluster %s %s=%s --overwrite",
+			missing, v.Spec.Name, v1alpha1.AnnotationRecover, incident)
+	}
+	if len(v.leavers) > 0 {
+		return cluster.Wait(ReasonSlotsUnassigned, later, "slots %s have no owner, but %s, which is about to go, may know of one", missing, v.leavers[0].Name)
+	}
+	var step AddSlots
+	for shard := range min(v.Spec.Shards, len(v.shards)) {
+		share := missing.And(Share(shard, v.Spec.Shards))
+		i := slices.IndexFunc(v.shards[shard], func(p *Pod) bool { return !p.Node.Self().Replica && !p.Node.Loading })
+		if len(share) > 0 && i >= 0 {
+			step.Owners = append(step.Owners, Ownership{v.shards[shard][i].Name, share})
+		}
+	}
+	if len(step.Owners) == 0 {
+		return cluster.Wait(ReasonSlotsUnassigned, later, "slots %s have no owner, and no shard that is to have them has a primary", missing)
+	}
+	return cluster.Do(step, "slots %s have no owner, nor does any server know of one: their data is lost, and they are served empty from now on", missing)
+}
+
+// incidentOf tells losses of slots apart that nobody knows an owner of: those who were lost with them do not come back.
+func (v *view) incidentOf(slots Slots) string {
+	ids := make([]string, len(v.read))
+	for i, p := range v.read {
+		ids[i] = p.Node.ID
+	}
+	slices.Sort(ids)
+	return digest(slots.String() + strings.Join(ids, ""))
+}
+
 // others says what the other shards do meanwhile: without a majority of the primaries, no server serves.
 func (v *view) others(g ghost) string {
 	if living, lost := v.voters(g, v.ghosts()); 2*living <= living+lost {
@@ -81,9 +121,9 @@ func (v *view) others(g ghost) string {
 	return "The other shards keep serving"
 }
 
-// incidentOf tells losses apart: a node dies once.
-func incidentOf(g ghost) string {
-	sum := sha256.Sum256([]byte(g.id))
+// digest is a name for an incident that a person can type.
+func digest(of string) string {
+	sum := sha256.Sum256([]byte(of))
 	return hex.EncodeToString(sum[:])[:6]
 }
 

@@ -95,7 +95,7 @@ func Next(s State) cluster.Plan {
 		finishMoves,
 		forgetGhosts,
 		addSlots,
-		refuseUnassigned,
+		loseUnowned,
 		waitForGossip,
 		refuseVersion, refuseUnsynced,
 		waitForReplicas,

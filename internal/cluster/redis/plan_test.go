@@ -270,6 +270,21 @@ func TestNext(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) { f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil }) },
 			reason: ReasonSlotsUnassigned, stalled: true,
 		},
+		"slots without an owner are served empty where that is allowed": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Spec.AssignEmpty = true
+				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+			},
+			step: AddSlots{[]Ownership{{"c-1-0", Share(1, 3)}}},
+		},
+		"slots without an owner go to the shards that are to have them": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Spec.AssignEmpty = true
+				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+				f.views(id("c-2-0"), func(p *Peer) { p.Slots = Slots{{From: 16000, To: 16383}} })
+			},
+			step: AddSlots{[]Ownership{{"c-1-0", Share(1, 3)}, {"c-2-0", Slots{{From: 10923, To: 15999}}}}},
+		},
 		"slots without an owner are not assigned to a node that came later": {
 			state: formed(), spoil: func(f *fixture) {
 				unreplicate(f)
@@ -441,6 +456,16 @@ func TestNext(t *testing.T) {
 				n.AdmitsReplicas, n.Keys, f.pod("c-1-1").Node.LinkUp = false, 0, false
 			},
 			step: Elect{1, id("c-1-0"), "c-1-1"},
+		},
+		"so is one when there is no majority to vote on that": {
+			state: formed(), spoil: func(f *fixture) {
+				n := f.pod("c-1-0").Node
+				n.AdmitsReplicas, n.Keys, f.pod("c-1-1").Node.LinkUp = false, 0, false
+				for _, name := range []string{"c-0-0", "c-0-1", "c-2-0", "c-2-1"} {
+					f.pod(name).Node = nil
+				}
+			},
+			step: TakeOver{1, id("c-1-0"), "c-1-1"},
 		},
 		"so is one that took writes meanwhile": {
 			state: formed(), spoil: func(f *fixture) {

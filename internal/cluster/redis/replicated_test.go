@@ -230,11 +230,11 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			}
 			f.pod("c-0-1").Role, f.pod("c-0-2").Role, f.Appointed.Guarded = "", "", false
 		}, "c-0-0, the primary, is being deleted"},
-		"its node is being emptied": {func(f *fixture) { f.pod("c-0-0").Cordoned = "is on node a, which is cordoned" }, "hand over from c-0-0 to c-0-1"},
-		"it was deleted and hung up":       {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true; f.lose(0, both...) }, "promote c-0-1"},
-		"it was deleted and did not":       {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true }, "c-0-0 does not answer, and may take writes until"},
-		"an outdated replica":              {func(f *fixture) { f.pod("c-0-2").Outdated = true }, "restart c-0-2"},
-		"an outdated primary":              {func(f *fixture) { f.pod("c-0-0").Outdated = true }, "hand over from c-0-0 to c-0-1"},
+		"its node is being emptied":  {func(f *fixture) { f.pod("c-0-0").Cordoned = "is on node a, which is cordoned" }, "hand over from c-0-0 to c-0-1"},
+		"it was deleted and hung up": {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true; f.lose(0, both...) }, "promote c-0-1"},
+		"it was deleted and did not": {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true }, "c-0-0 does not answer, and may take writes until"},
+		"an outdated replica":        {func(f *fixture) { f.pod("c-0-2").Outdated = true }, "restart c-0-2"},
+		"an outdated primary":        {func(f *fixture) { f.pod("c-0-0").Outdated = true }, "hand over from c-0-0 to c-0-1"},
 		"the last replica is outdated": {func(f *fixture) {
 			f.Spec.Replicas, f.Sets[0].Replicas, f.Pods = 1, 2, f.Pods[:2]
 			f.pod("c-0-1").Outdated = true

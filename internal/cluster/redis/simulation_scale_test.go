@@ -79,14 +79,17 @@ func (s *simulation) staff() []*simPod {
 // discard deletes the claim of a pod that has left.
 func (s *simulation) discard(st redis.DeleteClaim) {
 	for _, p := range s.pods {
-		if p.server == nil || "data-"+p.name != st.Name || p.server.ID != st.UID {
+		mine := "data-"+p.name == st.Name && ((p.server != nil && p.server.ID == st.UID) || (p.homeless && p.uid == st.UID))
+		if !mine {
 			continue
 		}
 		if !s.left(p) || !s.spec.DiscardClaims {
 			s.fail("%+v: %s needs it", st, p.name)
 		}
-		s.net.Remove(p.server)
-		p.server = nil
+		if p.server != nil {
+			s.net.Remove(p.server)
+		}
+		p.server, p.homeless = nil, false
 	}
 }
 

@@ -52,8 +52,8 @@ type simulation struct {
 	version int
 	// home is the shard that each slot with keys was last seen to belong to.
 	home map[int]int
-	// won is the epoch under which a slot last changed hands by an election. Who claims it under an older one has not heard of that.
-	won map[int]uint64
+	// won is how a slot last changed hands by an election. Who claims it under an older epoch has not heard of that.
+	won map[int]victory
 	// struck are the slots of which a fault has hit a server that holds them since they changed hands. Only those may lose what was
 	// acknowledged.
 	struck map[int]bool
@@ -77,6 +77,12 @@ type simulation struct {
 	calls  int
 	trace  []string
 	broken string
+}
+
+// victory is an epoch, and the id of the server that won under it.
+type victory struct {
+	epoch uint64
+	id    string
 }
 
 type simPod struct {
@@ -133,7 +139,7 @@ func newSimulation(seed uint64, faults bool) *simulation {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	s := &simulation{
 		rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), sets: map[int]redis.Set{}, acked: map[redisfake.Key]int{}, home: map[int]int{},
-		won: map[int]uint64{}, struck: map[int]bool{}, guarded: map[int]bool{},
+		won: map[int]victory{}, struck: map[int]bool{}, guarded: map[int]bool{},
 	}
 	s.spec = redis.Spec{Name: "c", Shards: 1 + rnd.IntN(4), Replicas: rnd.IntN(3), Version: "8.0.2", NodeTimeout: nodeTime, Persistent: rnd.IntN(3) > 0}
 	if !faults {
@@ -245,7 +251,7 @@ func (s *simulation) fail(format string, args ...any) {
 func (s *simulation) promoted(w *redisfake.Server, slots redis.Slots, planned bool) {
 	for k := range sampleKeys {
 		if slots.Has(k.Slot) {
-			s.won[k.Slot] = w.Epoch()
+			s.won[k.Slot] = victory{w.Epoch(), w.ID}
 		}
 	}
 	s.log("%s becomes owner of %s (planned %v)", s.podOf(w), slots, planned)
@@ -443,7 +449,7 @@ func (s *simulation) emptied(w *redisfake.Server) bool {
 func (s *simulation) owner(slot int) *redisfake.Server {
 	var owner *redisfake.Server
 	for _, p := range s.pods {
-		if p.server == nil || !p.server.Slots().Has(slot) || p.server.Epoch() < s.won[slot] {
+		if p.server == nil || !p.server.Slots().Has(slot) || p.server.Epoch() < s.won[slot].epoch {
 			continue
 		}
 		if owner != nil && owner.Epoch() == p.server.Epoch() {
@@ -561,9 +567,15 @@ func (s *simulation) mourn(p *simPod) {
 		s.acked[k] = min(s.acked[k], best)
 	}
 	s.fill()
+	maps.DeleteFunc(s.won, func(slot int, by victory) bool { return !s.heardOf(p, slot, by.id) })
 	if copies == 0 && (!s.spec.AssignEmpty || !s.remembered(p)) && (owned || s.isHome(p.shard) || s.assigned.Count() < redis.SlotCount) {
 		s.bereft = true
 	}
+}
+
+// heardOf tells whether anybody but p knows that a slot belongs to a server.
+func (s *simulation) heardOf(p *simPod, slot int, id string) bool {
+	return slices.ContainsFunc(s.others(p), func(o *simPod) bool { return o.server.OwnerOf(slot) == id })
 }
 
 // remembered tells whether some other server knows what the server of a pod owns: a shard that nobody has heard of cannot be missed.
@@ -864,8 +876,16 @@ func (s *simulation) checkAssignment(p *simPod, slots redis.Slots) {
 		if o.server != nil && o.server.Remembers().Overlaps(slots) {
 			s.fail("slots %s are assigned to %s, but %s remembers an owner", slots, p.name, o.name)
 		}
-		if o.server != nil && len(o.server.Data) > 0 && s.assigned.Overlaps(slots) {
+		if o.server == nil || !s.assigned.Overlaps(slots) {
+			continue
+		}
+		if len(o.server.Data) > 0 && !s.spec.AssignEmpty {
 			s.fail("slots %s are assigned to %s as if they were new, but %s holds data from before", slots, p.name, o.name)
+		}
+		for k := range o.server.Data {
+			if o != p && slots.Has(k.Slot) {
+				s.fail("slots %s are assigned to %s, but %s holds keys of slot %d", slots, p.name, o.name, k.Slot)
+			}
 		}
 	}
 }
@@ -904,10 +924,10 @@ func (s *simulation) checkVoid(st redis.AssignEmpty) {
 	}
 }
 
-// checkFence insists that nobody takes over from a server that runs.
+// checkFence insists that nobody takes over from a server that runs, unless it came back empty.
 func (s *simulation) checkFence(st redis.TakeOver) {
 	for _, p := range s.pods {
-		if p.server != nil && p.server.ID == st.PrimaryID && p.server.Up {
+		if p.server != nil && p.server.ID == st.PrimaryID && p.server.Up && !p.emptied {
 			s.fail("%s: %s runs", st, p.name)
 		}
 	}

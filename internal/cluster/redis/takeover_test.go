@@ -316,7 +316,7 @@ func TestNextWithALostShard(t *testing.T) {
 		f.join("c-1-0")
 		f.join("c-1-1")
 	}
-	incident := incidentOf(ghost{id: id("c-1-0")})
+	incident := digest(id("c-1-0"))
 	assigned := AssignEmpty{"c-1-0", "new-c-1-0", id("c-0-0"), Share(1, 3)}
 	for name, tc := range map[string]row{
 		"it is held": {

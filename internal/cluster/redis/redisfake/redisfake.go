@@ -665,6 +665,9 @@ func (s *Server) Remembers() redis.Slots {
 	return redis.NewSlots(out...)
 }
 
+// OwnerOf is the id of the node that owns a slot in the eyes of this one; empty: none.
+func (s *Server) OwnerOf(slot int) string { return s.slots.get(slot) }
+
 // Table is what the node thinks of who owns what, in words.
 func (s *Server) Table() string {
 	text := fmt.Sprintf("%s (epoch %d)", s.ID[:8], s.epoch)
