@@ -66,6 +66,10 @@ func (v *view) lose(g ghost, slots Slots) (cluster.Plan, bool) {
 			"%s. %s. Bring its volume back or restore a backup; or give the slots to an empty server: kubectl annotate rediscluster %s %s=%s --overwrite",
 			what, v.others(g), v.Spec.Name, v1alpha1.AnnotationRecover, incident)
 	}
+	if to, arrived := v.importing(g, slots); to != nil {
+		return cluster.Do(AssignEmpty{to.Name, to.Node.ID, g.id, arrived},
+			"%s. Slots %s were on their way to %s, which owns them from now on, with the keys that had arrived (%s)", what, arrived, to.Name, allowed)
+	}
 	step := v.emptyHeir(g, shard, slots)
 	if step == nil {
 		return cluster.Wait(ReasonGossip, later, "%s. Its slots are served empty as soon as an empty server of shard %d knows another primary", what, shard)
@@ -111,6 +115,18 @@ func (v *view) incidentOf(slots Slots) string {
 	}
 	slices.Sort(ids)
 	return digest(slots.String() + strings.Join(ids, ""))
+}
+
+// importing is a primary to which slots of a ghost were on their way, and those slots: it has what had arrived of them.
+func (v *view) importing(g ghost, slots Slots) (*Pod, Slots) {
+	for _, p := range v.read {
+		for _, o := range p.Node.Self().Open {
+			if arrived := slots.And(o.Slots); o.Importing && o.Other == g.id && len(arrived) > 0 && !p.Node.Self().Replica {
+				return p, arrived
+			}
+		}
+	}
+	return nil, nil
 }
 
 // others says what the other shards do meanwhile: without a majority of the primaries, no server serves.

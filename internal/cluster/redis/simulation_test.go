@@ -915,11 +915,18 @@ func (s *simulation) checkElect(st redis.Elect) {
 	}
 }
 
-// checkVoid insists that nothing is given to an empty server that anybody has, or may have.
+// checkVoid insists that nothing is given to a server without it that anybody has, or may have.
 func (s *simulation) checkVoid(st redis.AssignEmpty) {
+	to := s.pod(st.Pod).server
 	for k := range sampleKeys {
-		if o := s.owner(k.Slot); st.Slots.Has(k.Slot) && (s.acked[k] > 0 || o != nil) {
-			s.fail("%s: %s owns slot %d, and %d of %v was acknowledged", st, s.podOf(o), k.Slot, s.acked[k], k)
+		if !st.Slots.Has(k.Slot) {
+			continue
+		}
+		if o := s.owner(k.Slot); o != nil {
+			s.fail("%s: %s owns slot %d", st, s.podOf(o), k.Slot)
+		}
+		if to.Data[k] < s.acked[k] {
+			s.fail("%s: %d of %v was acknowledged, and it has %d", st, s.acked[k], k, to.Data[k])
 		}
 	}
 }

@@ -319,6 +319,14 @@ func TestNextWithALostShard(t *testing.T) {
 	incident := digest(id("c-1-0"))
 	assigned := AssignEmpty{"c-1-0", "new-c-1-0", id("c-0-0"), Share(1, 3)}
 	for name, tc := range map[string]row{
+		"slots that were on their way are left to whoever has what arrived": {
+			state: formed(), spoil: func(f *fixture) {
+				lost(f)
+				f.Spec.AssignEmpty = true
+				f.open("c-2-0", Slots{{From: 5462, To: 5500}}, "c-1-0", true)
+			},
+			step: AssignEmpty{"c-2-0", id("c-2-0"), id("c-1-0"), Slots{{From: 5462, To: 5500}}}, message: "on their way to c-2-0",
+		},
 		"it is held": {
 			state: formed(), spoil: lost, reason: ReasonShardLost, stalled: true,
 			message: "shard 1 is lost (pods c-1-0, c-1-1): slots 5462-10922 belong to node id-c-1-0",
