@@ -91,7 +91,7 @@ func (s *Server) SetConfigEpoch(_ context.Context, epoch uint64) error {
 }
 
 // Meet begins a handshake.
-func (s *Server) Meet(_ context.Context, a redis.Address) error {
+func (s *Server) Meet(_ context.Context, a redis.Address, _ int) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}

@@ -1,0 +1,303 @@
+package redis
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// A server of the mode Sharded tells its clients, and the other servers, where it is reached. With spec.externalAccess that is
+// not the name and the address of its pod:
+//
+//	LoadBalancer  clients:  the host of the pod's load balancer, at the server's own port
+//	              servers:  the address of the pod
+//	NodePort      clients:  a host that leads to the nodes, at the node port of the pod
+//	              servers:  the address of a Service inside, at that same port
+//
+// A server announces one port to all, and replicas ask their primary at it. So with NodePort there is one Service inside for
+// each pod that has the number of the node port as its own port: it leads to the server, and beside it to the bus, which no
+// port of a node leads to.
+
+// Announcement is where a server says that it is reached, as far as that is not the name, the address and the port of its pod.
+type Announcement struct {
+	// Host that clients are sent to.
+	Host string `json:"host,omitempty"`
+	// IP and Port, or with TLS the TLSPort, where other servers reach it. Clients are sent to the same port.
+	IP      string `json:"ip,omitempty"`
+	Port    int    `json:"port,omitempty"`
+	TLSPort int    `json:"tlsPort,omitempty"`
+}
+
+// AnnounceKey is the key of the ConfigMap that holds announcements by the names of pods. A gate passes on what it finds there, and
+// a running server is told what has changed since.
+const AnnounceKey = "announce.json"
+
+// The parameters that make up what a server announces. All servers take all of them while they run.
+const (
+	announceIP       = "cluster-announce-ip"
+	announcePort     = "cluster-announce-port"
+	announceTLSPort  = "cluster-announce-tls-port"
+	announceHost     = "cluster-announce-hostname"
+	announceEndpoint = "cluster-preferred-endpoint-type"
+	// announceName holds the name of the pod. In the mode Sharded the servers make no use of it but to show it in INFO, and it
+	// tells who answers when clients are sent to another host.
+	announceName = "replica-announce-ip"
+)
+
+// WriteAnnouncements is the content of AnnounceKey.
+func WriteAnnouncements(byPod map[string]Announcement) (string, error) {
+	raw, err := json.Marshal(byPod)
+	if err != nil {
+		return "", fmt.Errorf("encode announcements: %w", err)
+	}
+	return string(raw), nil
+}
+
+// ReadAnnouncements reads it back.
+func ReadAnnouncements(raw []byte) (map[string]Announcement, error) {
+	var byPod map[string]Announcement
+	if err := json.Unmarshal(raw, &byPod); err != nil {
+		return nil, fmt.Errorf("read %s: %w", AnnounceKey, err)
+	}
+	return byPod, nil
+}
+
+// What clients are sent to.
+const (
+	endpointHost = "hostname"
+	endpointIP   = "ip"
+)
+
+// externalPoll is how soon to look again for what is missing: most of it is watched.
+const externalPoll = 5 * time.Second
+
+// Endpoint is what the servers of a cluster send clients to.
+func Endpoint(spec *v1alpha1.RedisClusterSpec, a Announcement) string {
+	if a.Host != "" || spec.TLS.TLSMode() != v1alpha1.TLSDisabled {
+		return endpointHost
+	}
+	return endpointIP
+}
+
+// AnnounceParameters are the names that a server is asked for.
+var AnnounceParameters = []string{announceIP, announcePort, announceTLSPort, announceHost, announceEndpoint, announceName}
+
+// Parameters are what a server of a pod is to have set. host and ip are those of the pod.
+func (a Announcement) Parameters(host, ip string) map[string]string {
+	out := map[string]string{
+		announceIP: ip, announcePort: strconv.Itoa(a.Port), announceTLSPort: strconv.Itoa(a.TLSPort), announceHost: host, announceName: host,
+	}
+	if a.IP != "" {
+		out[announceIP] = a.IP
+	}
+	if a.Host != "" {
+		out[announceHost], out[announceEndpoint] = a.Host, endpointHost
+	}
+	return out
+}
+
+// Door is where the server of a pod is reached from outside.
+type Door struct {
+	// Pod that it leads to.
+	Pod string
+	Announcement
+}
+
+// is tells whether a node announces itself as the one behind the door.
+func (d Door) is(p Peer) bool {
+	if d.IP != "" {
+		return p.Addr == Address{d.IP, max(d.Port, d.TLSPort)}
+	}
+	return d.Host != "" && p.Host == d.Host
+}
+
+// Exposure is a Service that was made for external access.
+type Exposure struct {
+	Name, UID string
+	// Pod that it leads to.
+	Pod string
+	// IP that servers announce when it is the Service inside, see Announcement.
+	IP string
+	// Wanted says that the specification asks for it.
+	Wanted bool
+}
+
+// announcedAddress is where a server tells the others to reach it; false when that is not known.
+func (n *Node) announcedAddress() (Address, bool) {
+	if n == nil || n.Announces[announceIP] == "" {
+		return Address{}, false
+	}
+	a := Address{n.Announces[announceIP], ClientPort}
+	for _, name := range []string{announcePort, announceTLSPort} {
+		if port, err := strconv.Atoi(n.Announces[name]); err == nil && port > 0 {
+			a.Port = port
+		}
+	}
+	return a, true
+}
+
+// podBehind is the pod that a node was the server of, as far as it tells; empty: it does not.
+func (v *view) podBehind(p Peer) string {
+	if pod := podOfHost(p.Host); v.isPod(pod) {
+		return pod
+	}
+	if i := slices.IndexFunc(v.Doors, func(d Door) bool { return d.is(p) }); i >= 0 {
+		return v.Doors[i].Pod
+	}
+	return ""
+}
+
+func (v *view) isPod(name string) bool {
+	_, _, ok := parsePod(v.Spec.Name, name)
+	return ok
+}
+
+// Announce tells servers where they are reached.
+type Announce struct{ Pods []PodSettings }
+
+// Reasons of external access.
+const (
+	ReasonAnnounce = "AnnouncingServers"
+	ReasonExternal = "WaitingForExternalAccess"
+	ReasonWithdraw = "WithdrawingServices"
+)
+
+// Reason names the step.
+func (Announce) Reason() string { return ReasonAnnounce }
+
+func (s Announce) String() string {
+	return "announce " + list(s.Pods, func(p PodSettings) string {
+		parts := make([]string, 0, len(p.Values))
+		for _, name := range slices.Sorted(maps.Keys(p.Values)) {
+			parts = append(parts, name+" "+p.Values[name])
+		}
+		return fmt.Sprintf("%s (%s)", p.Pod, list(parts, func(s string) string { return s }))
+	})
+}
+
+// Calls sends CONFIG SET.
+func (s Announce) Calls() []Call {
+	return calls(s.Pods, func(p PodSettings) Call {
+		return Call{p.Pod, func(ctx context.Context, c Client) error { return c.Configure(ctx, p.Values) }}
+	})
+}
+
+// Withdraw deletes Services that nobody is sent to any more.
+type Withdraw struct{ Services []Exposure }
+
+// Reason names the step.
+func (Withdraw) Reason() string { return ReasonWithdraw }
+
+func (s Withdraw) String() string {
+	return "delete Services " + list(s.Services, func(e Exposure) string { return e.Name })
+}
+
+// toAnnounce are the parameters that a server has otherwise than it is to have them, and whether others are to look for it
+// elsewhere then. The certificate that it shows has to vouch for the host first: clients verify that.
+func (v *view) toAnnounce(p *Pod) (values map[string]string, moves bool) {
+	values = map[string]string{}
+	for name, want := range p.Announce {
+		if have, ok := p.Node.Announces[name]; ok && have != want {
+			values[name] = want
+		}
+	}
+	if _, ok := values[announceHost]; ok && p.Node.Certificate != v.Spec.Certificate {
+		return nil, false
+	}
+	for _, name := range []string{announceIP, announcePort, announceTLSPort} {
+		if _, ok := values[name]; ok {
+			moves = true
+		}
+	}
+	return values, moves
+}
+
+// announce corrects at once what servers announce where it breaks no connection: the host that clients are sent to, and the address
+// of a server that nobody reaches anyway, such as one that has started with an outdated one.
+func announce(v *view) (cluster.Plan, bool) {
+	var step Announce
+	for _, p := range v.read {
+		if values, moves := v.toAnnounce(p); len(values) > 0 && (!moves || v.unreached(p)) {
+			step.Pods = append(step.Pods, PodSettings{p.Name, values})
+		}
+	}
+	if len(step.Pods) == 0 {
+		return cluster.Pass()
+	}
+	plan, ok := cluster.Do(step, "%d servers are reached elsewhere than they say", len(step.Pods))
+	plan.After = 2 * soon
+	return plan, ok
+}
+
+// unreached tells whether no other server has a connection to this one.
+func (v *view) unreached(p *Pod) bool {
+	for _, other := range v.read {
+		peer, ok := other.Node.Peer(p.Node.ID)
+		if other != p && ok && canFind(other.Node, p) && !peer.Failing && !peer.Failed {
+			return false
+		}
+	}
+	return len(v.read) > 1
+}
+
+// moveAddress has one server after the other say that it is reached elsewhere, replicas first: the others connect to it anew, and its
+// replicas to their primary. What would lead nowhere shows with the first of them, and harms nobody as long as it is a replica.
+func moveAddress(v *view) (cluster.Plan, bool) {
+	var next *PodSettings
+	for _, p := range v.read {
+		values, moves := v.toAnnounce(p)
+		if moves && (next == nil || (!v.named(next.Pod).Node.Self().Replica && p.Node.Self().Replica)) {
+			next = &PodSettings{p.Name, values}
+		}
+	}
+	if next == nil {
+		return cluster.Pass()
+	}
+	for _, p := range v.read {
+		for _, other := range v.read {
+			if p != other && !canFind(p.Node, other) {
+				return cluster.Wait(ReasonGossip, soon*3, "%s does not know yet that %s is at %s", p.Name, other.Name, other.Addr)
+			}
+		}
+	}
+	plan, ok := cluster.Do(Announce{[]PodSettings{*next}}, "the others are told where %s is reached", next.Pod)
+	plan.After = soon * 5
+	return plan, ok
+}
+
+// withdraw deletes the Services that are not asked for any more. All servers announce what they are to announce by now; one inside
+// stays for as long as somebody would look for a server there.
+func withdraw(v *view) (cluster.Plan, bool) {
+	var step Withdraw
+	for _, e := range v.Exposed {
+		if !e.Wanted && v.podNamed(e.Pod) == nil || !e.Wanted && !v.leadsTo(e) {
+			step.Services = append(step.Services, e)
+		}
+	}
+	if len(step.Services) == 0 {
+		return cluster.Pass()
+	}
+	return cluster.Do(step, "nobody is sent to %d Services any more", len(step.Services))
+}
+
+// leadsTo tells whether some server looks for another one at the address of a Service.
+func (v *view) leadsTo(e Exposure) bool {
+	return e.IP != "" && slices.ContainsFunc(v.read, func(p *Pod) bool {
+		return p.Node.Asks.IP == e.IP || slices.ContainsFunc(p.Node.Peers, func(peer Peer) bool { return peer.Addr.IP == e.IP })
+	})
+}
+
+// waitForExternal says what is missing for clients outside to reach all servers. It comes last: the cluster works without.
+func waitForExternal(v *view) (cluster.Plan, bool) {
+	if v.Spec.Unannounced == "" {
+		return cluster.Pass()
+	}
+	return cluster.Wait(ReasonExternal, externalPoll, "%s", v.Spec.Unannounced)
+}
