@@ -1,10 +1,12 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"time"
@@ -51,8 +53,14 @@ const (
 	announceName = "replica-announce-ip"
 )
 
-// WriteAnnouncements is the content of AnnounceKey.
-func WriteAnnouncements(byPod map[string]Announcement) (string, error) {
+// Announcements is the content of AnnounceKey.
+func Announcements(doors []Door) (string, error) {
+	byPod := map[string]Announcement{}
+	for _, d := range doors {
+		if d.Problem == "" {
+			byPod[d.Pod] = d.Announcement
+		}
+	}
 	raw, err := json.Marshal(byPod)
 	if err != nil {
 		return "", fmt.Errorf("encode announcements: %w", err)
@@ -86,6 +94,9 @@ func Endpoint(spec *v1alpha1.RedisClusterSpec, a Announcement) string {
 	return endpointIP
 }
 
+// EndpointParameter is the one that Endpoint is a value of.
+const EndpointParameter = announceEndpoint
+
 // AnnounceParameters are the names that a server is asked for.
 var AnnounceParameters = []string{announceIP, announcePort, announceTLSPort, announceHost, announceEndpoint, announceName}
 
@@ -105,9 +116,29 @@ func (a Announcement) Parameters(host, ip string) map[string]string {
 
 // Door is where the server of a pod is reached from outside.
 type Door struct {
-	// Pod that it leads to.
+	// Pod that it leads to; with the mode Replicated, the Service.
 	Pod string
 	Announcement
+	// NodePort of the Service; 0: it has a host of its own, and the port of the servers.
+	NodePort int
+	// Problem says in words why clients are not sent there yet; empty: they are.
+	Problem string
+}
+
+// Said is what a server announces of it.
+func (d Door) Said() Announcement {
+	if d.Problem != "" {
+		return Announcement{}
+	}
+	return d.Announcement
+}
+
+// Endpoint is host:port for clients; empty while they are not sent there.
+func (d Door) Endpoint() string {
+	if d.Problem != "" {
+		return ""
+	}
+	return net.JoinHostPort(d.Host, strconv.Itoa(cmp.Or(d.NodePort, ClientPort)))
 }
 
 // is tells whether a node announces itself as the one behind the door.
@@ -245,6 +276,20 @@ func (v *view) unreached(p *Pod) bool {
 		}
 	}
 	return len(v.read) > 1
+}
+
+// waitForHosts waits until every server knows where clients are sent to for every other one: it is the others that send them there.
+// Gossip takes a moment to tell all of them, and slots that had been moved by then would be looked for in the wrong place.
+func waitForHosts(v *view) (cluster.Plan, bool) {
+	for _, p := range v.read {
+		for _, other := range v.read {
+			host := other.Node.Announces[announceHost]
+			if peer, ok := p.Node.Peer(other.Node.ID); ok && host != "" && peer.Host != host {
+				return cluster.Wait(ReasonGossip, v.pace(soon, later), "%s has yet to hear that clients are sent to %s for %s", p.Name, host, other.Name)
+			}
+		}
+	}
+	return cluster.Pass()
 }
 
 // moveAddress has one server after the other say that it is reached elsewhere, replicas first: the others connect to it anew, and its

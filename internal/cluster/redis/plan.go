@@ -108,7 +108,7 @@ func Next(s State) cluster.Plan {
 		waitForReady,
 		spreadPrimaries,
 		reloadCertificates,
-		moveAddress,
+		waitForHosts, moveAddress,
 		retirePasswords,
 		moveSlots,
 		waitForLeavers,

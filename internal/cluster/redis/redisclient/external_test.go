@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -161,7 +162,7 @@ func (w *world) outsider() *goredis.ClusterClient {
 			}
 			at, ok := w.enter(host, port)
 			if !ok {
-				return nil, fmt.Errorf("nothing outside is called %s", addr)
+				return nil, &net.OpError{Op: "dial to nothing outside", Net: network, Addr: nowhere(addr), Err: syscall.ECONNREFUSED}
 			}
 			var d net.Dialer
 			conn, err := d.DialContext(ctx, network, at)
@@ -176,6 +177,12 @@ func (w *world) outsider() *goredis.ClusterClient {
 	w.t.Cleanup(func() { _ = c.Close() })
 	return c
 }
+
+// nowhere is an address that leads nowhere.
+type nowhere string
+
+func (nowhere) Network() string  { return "tcp" }
+func (n nowhere) String() string { return string(n) }
 
 // TestClientsOutside switches external access on, changes its type and switches it off, while a client inside writes that follows
 // where it is sent; meanwhile a client outside, which knows no inner names, goes on while a primary is replaced and shards come
@@ -251,7 +258,11 @@ func (w *world) during(t *testing.T, c *goredis.ClusterClient, what string, chan
 	change()
 	took := w.settle()
 	t.Logf("%s: settled after %s", what, took.Round(time.Millisecond))
+	pause(t.Context(), time.Second) // It has to go on after the change, too.
 	l.end(w, c)
+	if len(l.why) > 0 {
+		t.Logf("the first that failed: %s", l.why[0])
+	}
 	if testing.Verbose() {
 		t.Logf("%s", strings.Join(w.steps, "\n"))
 	}
