@@ -322,7 +322,7 @@ func moveAddress(v *view) (cluster.Plan, bool) {
 func withdraw(v *view) (cluster.Plan, bool) {
 	var step Withdraw
 	for _, e := range v.Exposed {
-		if !e.Wanted && v.podNamed(e.Pod) == nil || !e.Wanted && !v.leadsTo(e) {
+		if !e.Wanted && !v.leadsTo(e) {
 			step.Services = append(step.Services, e)
 		}
 	}

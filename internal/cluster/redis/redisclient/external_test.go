@@ -162,7 +162,7 @@ func (w *world) outsider() *goredis.ClusterClient {
 			}
 			at, ok := w.enter(host, port)
 			if !ok {
-				return nil, &net.OpError{Op: "dial to nothing outside", Net: network, Addr: nowhere(addr), Err: syscall.ECONNREFUSED}
+				return nil, closed(network, addr)
 			}
 			var d net.Dialer
 			conn, err := d.DialContext(ctx, network, at)
@@ -183,6 +183,11 @@ type nowhere string
 
 func (nowhere) Network() string  { return "tcp" }
 func (n nowhere) String() string { return string(n) }
+
+// closed is how a connection fails to where nobody listens.
+func closed(network, addr string) error {
+	return &net.OpError{Op: "dial", Net: network, Addr: nowhere(addr), Err: syscall.ECONNREFUSED}
+}
 
 // TestClientsOutside switches external access on, changes its type and switches it off, while a client inside writes that follows
 // where it is sent; meanwhile a client outside, which knows no inner names, goes on while a primary is replaced and shards come

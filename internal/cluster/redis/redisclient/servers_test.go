@@ -666,6 +666,8 @@ func (w *world) clientsAs(who func() (string, string)) *goredis.ClusterClient {
 			w.change.RUnlock()
 			if at, ok := w.enter(host, port); ok {
 				ip, port, _ = net.SplitHostPort(at)
+			} else if host == outsideHost {
+				return nil, closed(network, addr)
 			}
 			var d net.Dialer
 			conn, err := d.DialContext(ctx, network, net.JoinHostPort(ip, port))
