@@ -148,7 +148,7 @@ func (w outside) exposed(wanted []string) []redis.Exposure {
 		}
 		e := redis.Exposure{Name: s.Name, UID: string(s.UID), Pod: pod, Wanted: w.access != nil && slices.Contains(wanted, pod)}
 		if inside {
-			e.IP, e.Wanted = s.Spec.ClusterIP, e.Wanted && w.access.Type == v1alpha1.ExternalNodePort
+			e.Inside, e.Wanted = redis.InsideOf(s), e.Wanted && w.access.Type == v1alpha1.ExternalNodePort
 		}
 		out = append(out, e)
 	}
@@ -259,7 +259,7 @@ func (c *Children) nodeAddress(ctx context.Context, pod *corev1.Pod) (string, er
 func (w outside) reachInside(d *redis.Door) {
 	name := cluster.AnnouncedService(d.Pod)
 	i := slices.IndexFunc(w.services, func(s corev1.Service) bool { return s.Name == name })
-	if i < 0 || len(w.services[i].Spec.Ports) == 0 || int(w.services[i].Spec.Ports[0].Port) != d.NodePort {
+	if i < 0 || redis.InsideOf(&w.services[i]).Port != d.NodePort {
 		d.Problem = fmt.Sprintf("Service %s does not lead to port %d yet", name, d.NodePort)
 		return
 	}

@@ -154,14 +154,14 @@ type Exposure struct {
 	Name, UID string
 	// Pod that it leads to.
 	Pod string
-	// IP that servers announce when it is the Service inside, see Announcement.
-	IP string
+	// Inside is the address that servers announce when it is the Service inside, see Announcement.
+	Inside Address
 	// Wanted says that the specification asks for it.
 	Wanted bool
 }
 
-// announcedAddress is where a server tells the others to reach it; false when that is not known.
-func (n *Node) announcedAddress() (Address, bool) {
+// Announced is where a server tells the others to reach it; false when that is not known.
+func (n *Node) Announced() (Address, bool) {
 	if n == nil || n.Announces[announceIP] == "" {
 		return Address{}, false
 	}
@@ -251,11 +251,11 @@ func (v *view) toAnnounce(p *Pod) (values map[string]string, moves bool) {
 }
 
 // announce corrects at once what servers announce where it breaks no connection: the host that clients are sent to, and the address
-// of a server that nobody reaches anyway, such as one that has started with an outdated one.
+// of a server that nobody reaches anyway, because the Service that it announces is gone.
 func announce(v *view) (cluster.Plan, bool) {
 	var step Announce
 	for _, p := range v.read {
-		if values, moves := v.toAnnounce(p); len(values) > 0 && (!moves || v.unreached(p)) {
+		if values, moves := v.toAnnounce(p); len(values) > 0 && (!moves || v.astray(p)) {
 			step.Pods = append(step.Pods, PodSettings{p.Name, values})
 		}
 	}
@@ -267,15 +267,10 @@ func announce(v *view) (cluster.Plan, bool) {
 	return plan, ok
 }
 
-// unreached tells whether no other server has a connection to this one.
-func (v *view) unreached(p *Pod) bool {
-	for _, other := range v.read {
-		peer, ok := other.Node.Peer(p.Node.ID)
-		if other != p && ok && canFind(other.Node, p) && !peer.Failing && !peer.Failed {
-			return false
-		}
-	}
-	return len(v.read) > 1
+// astray tells whether what a server announces leads nowhere: it is neither the address of its pod nor that of a Service that there
+// is. Gossip does not tell: the others hear from a server that calls on them, wherever it says that it is.
+func (v *view) astray(p *Pod) bool {
+	return p.Addr != p.home && !slices.ContainsFunc(v.Exposed, func(e Exposure) bool { return e.Pod == p.Name && e.Inside == p.Addr })
 }
 
 // waitForHosts waits until every server knows where clients are sent to for every other one: it is the others that send them there.
@@ -334,8 +329,8 @@ func withdraw(v *view) (cluster.Plan, bool) {
 
 // leadsTo tells whether some server looks for another one at the address of a Service.
 func (v *view) leadsTo(e Exposure) bool {
-	return e.IP != "" && slices.ContainsFunc(v.read, func(p *Pod) bool {
-		return p.Node.Asks.IP == e.IP || slices.ContainsFunc(p.Node.Peers, func(peer Peer) bool { return peer.Addr.IP == e.IP })
+	return e.Inside.IP != "" && slices.ContainsFunc(v.read, func(p *Pod) bool {
+		return p.Node.Asks == e.Inside || slices.ContainsFunc(p.Node.Peers, func(peer Peer) bool { return peer.Addr == e.Inside })
 	})
 }
 

@@ -61,6 +61,16 @@ func ExposedPod(s *corev1.Service) (pod string, inside, ok bool) {
 	return pod, inside, pod != "" && (inside || s.Name == cluster.ExternalService(pod))
 }
 
+// InsideOf is the address that a Service inside leads from.
+func InsideOf(s *corev1.Service) Address {
+	for _, p := range s.Spec.Ports {
+		if p.Name == "redis" {
+			return Address{s.Spec.ClusterIP, int(p.Port)}
+		}
+	}
+	return Address{}
+}
+
 // NodePort is the port of the nodes that leads to a Service; 0: none yet.
 func NodePort(s *corev1.Service) int32 {
 	if len(s.Spec.Ports) == 0 {

@@ -27,6 +27,7 @@ func opened() *fixture {
 		p := &f.Pods[i]
 		d := door(p)
 		f.Doors = append(f.Doors, d)
+		f.Exposed = append(f.Exposed, Exposure{Name: p.Name + "-announced", Pod: p.Name, Inside: Address{d.IP, d.TLSPort}, Wanted: true})
 		p.Announce = d.Parameters(p.Name+".c-peers", p.Addr.IP)
 	}
 	return f
@@ -49,7 +50,7 @@ func door(p *Pod) Door {
 // announced lets a server have what it is to have, and all others know of it.
 func (f *fixture) announced(p *Pod) {
 	p.Node.Announces = p.Announce
-	addr, _ := p.Node.announcedAddress()
+	addr, _ := p.Node.Announced()
 	f.views(p.Node.ID, func(peer *Peer) { peer.Addr, peer.Host = addr, p.Announce[announceHost] })
 }
 
@@ -119,11 +120,10 @@ func TestExternal(t *testing.T) {
 				f.pod("c-0-0").Node.Announces = f.pod("c-0-0").Announce
 			}, reason: ReasonGossip, message: "has yet to hear that clients are sent to c-0-0.example.com for c-0-0",
 		},
-		"a server that nobody reaches where it says is corrected at once": {
+		"a server that says that it is where no Service is any more is corrected at once": {
 			state: entered(), spoil: func(f *fixture) {
 				p := f.pod("c-1-0")
 				p.Node.Announces = Announcement{Host: "outside.example.com", IP: "10.96.9.9", TLSPort: 31999}.Parameters(p.Name+".c-peers", "10.0.1.0")
-				f.views(id("c-1-0"), func(p *Peer) { p.Failing = !p.Myself })
 			}, step: Announce{[]PodSettings{{"c-1-0", map[string]string{announceIP: "10.96.0.10", announceTLSPort: "31010"}}}},
 		},
 		"what a server does not know it is not told": {
@@ -144,12 +144,12 @@ func TestExternal(t *testing.T) {
 		},
 		"Services that are not asked for any more go": {
 			state: announcing(), spoil: func(f *fixture) {
-				f.Exposed = []Exposure{{Name: "c-0-0-external", Pod: "c-0-0"}, {Name: "c-0-0-announced", Pod: "c-0-0", IP: "10.96.0.0"}, {Name: "c-0-1-external", Pod: "c-0-1", Wanted: true}}
-			}, step: Withdraw{[]Exposure{{Name: "c-0-0-external", Pod: "c-0-0"}, {Name: "c-0-0-announced", Pod: "c-0-0", IP: "10.96.0.0"}}},
+				f.Exposed = []Exposure{{Name: "c-0-0-external", Pod: "c-0-0"}, {Name: "c-0-0-announced", Pod: "c-0-0", Inside: Address{"10.96.0.0", 31000}}, {Name: "c-0-1-external", Pod: "c-0-1", Wanted: true}}
+			}, step: Withdraw{[]Exposure{{Name: "c-0-0-external", Pod: "c-0-0"}, {Name: "c-0-0-announced", Pod: "c-0-0", Inside: Address{"10.96.0.0", 31000}}}},
 		},
 		"but none at which a server is looked for": {
 			state: announcing(), spoil: func(f *fixture) {
-				f.Exposed = []Exposure{{Name: "c-0-0-announced", Pod: "c-0-0", IP: "10.96.0.0"}}
+				f.Exposed = []Exposure{{Name: "c-0-0-announced", Pod: "c-0-0", Inside: Address{"10.96.0.0", 31000}}}
 				f.pod("c-0-1").Node.Asks = Address{"10.96.0.0", 31000}
 			},
 		},

@@ -79,6 +79,9 @@ func (s *simulation) staff() []*simPod {
 // discard deletes the claim of a pod that has left.
 func (s *simulation) discard(st redis.DeleteClaim) {
 	for _, p := range s.pods {
+		if p.homeless && "data-"+p.name == st.Name && p.uid == st.UID && s.left(p) {
+			p.homeless = false // What is on a lost volume nobody misses.
+		}
 		if p.server == nil || "data-"+p.name != st.Name || p.server.ID != st.UID {
 			continue
 		}

@@ -111,6 +111,8 @@ type Pod struct {
 	Shard, Ordinal int
 	// Addr is where the other servers reach this one: the pod's address, or what the server announces instead, see external.go.
 	Addr Address
+	// home is the address of the pod itself.
+	home Address
 	// Announce is what its server is to have of AnnounceParameters; nil: whatever it has.
 	Announce map[string]string
 	// Ready is the pod's own readiness: the server accepts connections.

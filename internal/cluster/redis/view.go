@@ -41,7 +41,8 @@ func look(s State) *view {
 	v.Pods = slices.DeleteFunc(v.Pods, v.setAside)
 	for i := range v.Pods {
 		v.Pods[i].Node = v.Pods[i].Node.indexed()
-		if addr, ok := v.Pods[i].Node.announcedAddress(); ok {
+		v.Pods[i].home = v.Pods[i].Addr
+		if addr, ok := v.Pods[i].Node.Announced(); ok {
 			v.Pods[i].Addr = addr
 		}
 		v.add(&v.Pods[i])
