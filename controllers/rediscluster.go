@@ -38,6 +38,8 @@ type RedisKind struct {
 	budgets sync.Map
 	// appointments remembers who was made primary last (UID -> redis.Appointment), for the same reason.
 	appointments sync.Map
+	// unused remembers since when Services are not announced any more (UID -> time.Time), so that they stay for a moment longer.
+	unused sync.Map
 	// meters count what has been moved in each cluster (by UID).
 	meters sync.Map
 	// scaled remembers how many pods each StatefulSet was given last, for the same reason (scaledKey -> scaledSet).

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -317,6 +318,21 @@ func (k *RedisKind) observeOutside(ctx context.Context, o *v1alpha1.RedisCluster
 	return missing, nil
 }
 
+// watchUnused notes since when servers do not announce Services that are not wanted any more. An operator that has just been started
+// begins to count anew.
+func (k *RedisKind) watchUnused(s *redis.State) {
+	for i := range s.Exposed {
+		e := &s.Exposed[i]
+		at := slices.IndexFunc(s.Pods, func(p redis.Pod) bool { return p.Name == e.Pod })
+		if e.Wanted || at < 0 || s.Pods[at].Node == nil || len(s.Pods[at].Differs()) > 0 {
+			k.unused.Delete(e.UID)
+			continue
+		}
+		since, _ := k.unused.LoadOrStore(e.UID, s.Now)
+		e.Unused, _ = since.(time.Time)
+	}
+}
+
 // hostsOutside are the DNS names and addresses that clients outside are to be sent to, in one order.
 func hostsOutside(doors []redis.Door) (names []string, addresses []netip.Addr) {
 	for _, d := range doors {
@@ -338,6 +354,7 @@ func (k *RedisKind) withdraw(ctx context.Context, o *v1alpha1.RedisCluster, step
 	var errs []error
 	for _, e := range step.Services {
 		uid := types.UID(e.UID)
+		k.unused.Delete(e.UID)
 		errs = append(errs, deleted(k.Delete(ctx, &corev1.Service{ObjectMeta: objectMeta(o, e.Name)}, client.Preconditions{UID: &uid}), "Service "+e.Name))
 	}
 	return errors.Join(errs...)

@@ -79,6 +79,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 		}
 	}
 	wg.Wait()
+	k.watchUnused(&s)
 	if err := k.findLostNodes(ctx, o, &s); err != nil {
 		return redis.State{}, err
 	}

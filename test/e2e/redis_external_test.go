@@ -164,7 +164,7 @@ func TestRedisIsReachedByNodePorts(t *testing.T) {
 		l := startLoad(ctx, t, s, c)
 		before := s.pods(ctx, t, c)
 		openTo(ctx, t, s, c, nil, 0)
-		must(t, harness.Eventually(ctx, "the Services to go", time.Minute, func(ctx context.Context) (bool, string, error) {
+		must(t, harness.Eventually(ctx, "the Services to go", 3*time.Minute, func(ctx context.Context) (bool, string, error) {
 			left := s.externalServices(ctx, t, c)
 			return len(left) == 0, fmt.Sprintf("%d are left", len(left)), nil
 		}))

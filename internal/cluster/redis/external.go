@@ -158,7 +158,13 @@ type Exposure struct {
 	Inside Address
 	// Wanted says that the specification asks for it.
 	Wanted bool
+	// Unused is since when its server was not seen to announce it; zero: unknown, or it does.
+	Unused time.Time
 }
+
+// farewell is how long a Service stays that a server does not announce any more. Clients look for changes now and then, most of them
+// every few seconds, or when they fail to connect: one to which all that it knows is gone has to begin anew.
+const farewell = time.Minute
 
 // Announced is where a server tells the others to reach it; false when that is not known.
 func (n *Node) Announced() (Address, bool) {
@@ -230,15 +236,21 @@ func (s Withdraw) String() string {
 	return "delete Services " + list(s.Services, func(e Exposure) string { return e.Name })
 }
 
+// Differs are the parameters of what its server announces that it has otherwise than it is to have them.
+func (p *Pod) Differs() map[string]string {
+	out := map[string]string{}
+	for name, want := range p.Announce {
+		if have, ok := p.Node.Announces[name]; ok && have != want {
+			out[name] = want
+		}
+	}
+	return out
+}
+
 // toAnnounce are the parameters that a server has otherwise than it is to have them, and whether others are to look for it
 // elsewhere then. The certificate that it shows has to vouch for the host first: clients verify that.
 func (v *view) toAnnounce(p *Pod) (values map[string]string, moves bool) {
-	values = map[string]string{}
-	for name, want := range p.Announce {
-		if have, ok := p.Node.Announces[name]; ok && have != want {
-			values[name] = want
-		}
-	}
+	values = p.Differs()
 	if _, ok := values[announceHost]; ok && p.Node.Certificate != v.Spec.Certificate {
 		return nil, false
 	}
@@ -312,12 +324,13 @@ func moveAddress(v *view) (cluster.Plan, bool) {
 	return plan, ok
 }
 
-// withdraw deletes the Services that are not asked for any more. All servers announce what they are to announce by now; one inside
-// stays for as long as somebody would look for a server there.
+// withdraw deletes the Services that are not asked for any more. All servers announce what they are to announce by now; those of a
+// pod that there is stay for a while, and one inside for as long as somebody would look for a server there.
 func withdraw(v *view) (cluster.Plan, bool) {
 	var step Withdraw
 	for _, e := range v.Exposed {
-		if !e.Wanted && !v.leadsTo(e) {
+		used := v.podNamed(e.Pod) != nil && (e.Unused.IsZero() || v.Now.Sub(e.Unused) < farewell)
+		if !e.Wanted && !used && !v.leadsTo(e) {
 			step.Services = append(step.Services, e)
 		}
 	}

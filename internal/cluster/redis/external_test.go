@@ -3,6 +3,7 @@ package redis
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -52,6 +53,14 @@ func (f *fixture) announced(p *Pod) {
 	p.Node.Announces = p.Announce
 	addr, _ := p.Node.Announced()
 	f.views(p.Node.ID, func(peer *Peer) { peer.Addr, peer.Host = addr, p.Announce[announceHost] })
+}
+
+// unused are the Services of a pod that are not asked for any more.
+func unused(since time.Time) []Exposure {
+	return []Exposure{
+		{Name: "c-0-0-external", Pod: "c-0-0", Unused: since},
+		{Name: "c-0-0-announced", Pod: "c-0-0", Inside: Address{"10.96.0.0", 31000}, Unused: since},
+	}
 }
 
 func TestExternal(t *testing.T) {
@@ -144,12 +153,22 @@ func TestExternal(t *testing.T) {
 		},
 		"Services that are not asked for any more go": {
 			state: announcing(), spoil: func(f *fixture) {
-				f.Exposed = []Exposure{{Name: "c-0-0-external", Pod: "c-0-0"}, {Name: "c-0-0-announced", Pod: "c-0-0", Inside: Address{"10.96.0.0", 31000}}, {Name: "c-0-1-external", Pod: "c-0-1", Wanted: true}}
-			}, step: Withdraw{[]Exposure{{Name: "c-0-0-external", Pod: "c-0-0"}, {Name: "c-0-0-announced", Pod: "c-0-0", Inside: Address{"10.96.0.0", 31000}}}},
+				f.Exposed = append(unused(now.Add(-time.Hour)), Exposure{Name: "c-0-1-external", Pod: "c-0-1", Wanted: true})
+			}, step: Withdraw{unused(now.Add(-time.Hour))},
+		},
+		"those of a pod that is gone at once": {
+			state: announcing(), spoil: func(f *fixture) { f.Exposed = []Exposure{{Name: "c-0-2-external", Pod: "c-0-2"}} },
+			step: Withdraw{[]Exposure{{Name: "c-0-2-external", Pod: "c-0-2"}}},
+		},
+		"but not while clients may not have heard of it": {
+			state: announcing(), spoil: func(f *fixture) { f.Exposed = unused(now.Add(-50 * time.Second)) },
+		},
+		"nor while nobody knows whether it is announced": {
+			state: announcing(), spoil: func(f *fixture) { f.Exposed = unused(time.Time{}) },
 		},
 		"but none at which a server is looked for": {
 			state: announcing(), spoil: func(f *fixture) {
-				f.Exposed = []Exposure{{Name: "c-0-0-announced", Pod: "c-0-0", Inside: Address{"10.96.0.0", 31000}}}
+				f.Exposed = unused(now.Add(-time.Hour))[1:]
 				f.pod("c-0-1").Node.Asks = Address{"10.96.0.0", 31000}
 			},
 		},

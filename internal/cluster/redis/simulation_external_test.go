@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
@@ -48,6 +49,7 @@ func (s *simulation) observeServices(state *redis.State) {
 		i := slices.IndexFunc(s.pods, func(p *simPod) bool { return p.name == name })
 		state.Exposed = append(state.Exposed, redis.Exposure{
 			Name: name, Pod: name, Inside: redis.Address{IP: a.IP, Port: a.TLSPort}, Wanted: s.external && i >= 0 && s.housed(s.pods[i]),
+			Unused: state.Now.Add(-time.Hour), // The others are to have moved by then all the same.
 		})
 	}
 }

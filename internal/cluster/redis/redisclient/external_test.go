@@ -44,11 +44,20 @@ func (w *world) doors() []redis.Door {
 	return out
 }
 
+// exposed are the Services inside. None is ever withdrawn.
+func (w *world) exposed() []redis.Exposure {
+	var out []redis.Exposure
+	for pod, d := range w.open {
+		out = append(out, redis.Exposure{Name: pod, Pod: pod, Inside: redis.Address{IP: d.IP, Port: max(d.Port, d.TLSPort)}, Wanted: w.pods[pod] != nil && w.outside[pod] != nil})
+	}
+	return out
+}
+
 // enter is where a connection from outside to a host and a port leads to.
 func (w *world) enter(host, port string) (string, bool) {
 	w.change.RLock()
 	defer w.change.RUnlock()
-	for pod, d := range w.outside {
+	for pod, d := range w.open {
 		p := w.pods[pod]
 		at := strconv.Itoa(max(d.Port, d.TLSPort))
 		if at == "0" {
@@ -69,6 +78,7 @@ func (w *world) balance() {
 	for name := range w.pods {
 		w.outside[name] = &door{Announcement: redis.Announcement{Host: name + "." + outsideHost}}
 	}
+	w.open = w.outside
 }
 
 // openPorts gives pods a port on the nodes each, with a Service inside that leads to them as the ports do.
@@ -78,6 +88,7 @@ func (w *world) openPorts() {
 	defer w.change.Unlock()
 	if w.outside == nil {
 		w.outside = map[string]*door{}
+		w.open = w.outside
 	}
 	for name, p := range w.pods {
 		if w.outside[name] != nil {
@@ -248,6 +259,7 @@ func TestClientsOutside(t *testing.T) {
 	}
 }
 
+// close has servers announce their pods again. The doors stay open for a while.
 func (w *world) close() {
 	w.change.Lock()
 	defer w.change.Unlock()

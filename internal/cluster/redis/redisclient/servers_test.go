@@ -97,8 +97,8 @@ type world struct {
 	// appointed and roles are what Kubernetes knows of the roles in the mode Replicated.
 	appointed redis.Appointment
 	roles     map[string]string
-	// outside is where pods are reached from outside, by name.
-	outside map[string]*door
+	// outside is where pods are to be reached from outside, by name, and open where they are.
+	outside, open map[string]*door
 }
 
 type process struct {
@@ -425,7 +425,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 	for shard := range w.sets {
 		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: w.sets[shard], Guarded: w.guarded[shard]})
 	}
-	s.Appointed, s.Doors = w.appointed, w.doors()
+	s.Appointed, s.Doors, s.Exposed = w.appointed, w.doors(), w.exposed()
 	for _, p := range w.pods {
 		pod := redis.Pod{
 			Role: w.roles[p.name],
