@@ -215,6 +215,41 @@ func TestRedisIsReachedByLoadBalancers(t *testing.T) {
 	suite.Test(t, feature.Feature())
 }
 
+// TestReplicatedRedisIsReachedByNodePorts has an ordinary client outside write to the primary.
+func TestReplicatedRedisIsReachedByNodePorts(t *testing.T) {
+	t.Parallel()
+	var c *v1alpha1.RedisCluster
+	feature := features.New("a node port of the primary").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			c = s.redisOf(t, "carts", 1, func(e *v1alpha1.RedisClusterSpec) {
+				e.Mode, e.Shards = new(v1alpha1.RedisMode), 0
+				*e.Mode = v1alpha1.RedisReplicated
+				e.ExternalAccess = &v1alpha1.RedisExternalAccess{Type: v1alpha1.ExternalNodePort}
+			})
+			createReady(ctx, t, s, c)
+		})).
+		Assess("it is reached by what the connection Secret says", step(func(ctx context.Context, t *testing.T, s *scope) {
+			must(t, harness.Until(ctx, s.Cluster, c, "all endpoints", 4*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+				return len(c.Status.ExternalEndpoints) == 2, c.Status.Activity
+			}))
+			waitReady(ctx, t, s, c)
+			data := s.secretOf(ctx, t, cluster.ConnectionSecret(c.Name))
+			o, err := goredis.ParseURL(string(data["external-uri"]))
+			must(t, err)
+			pool := x509.NewCertPool()
+			pool.AppendCertsFromPEM(data["ca.crt"])
+			o.TLSConfig.RootCAs = pool
+			client := goredis.NewClient(o)
+			defer func() { _ = client.Close() }()
+			must(t, client.Set(ctx, "outside", "in", 0).Err())
+			if got, err := client.Get(ctx, "outside").Result(); err != nil || got != "in" {
+				t.Errorf("%q, %v", got, err)
+			}
+			figure(t, "the primary is reached at %s", o.Addr)
+		}))
+	suite.Test(t, feature.Feature())
+}
+
 // openTo changes external access and waits until all servers announce it.
 func openTo(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster, access *v1alpha1.RedisExternalAccess, endpoints int) {
 	t.Helper()
