@@ -141,14 +141,6 @@ func (d Door) Endpoint() string {
 	return net.JoinHostPort(d.Host, strconv.Itoa(cmp.Or(d.NodePort, ClientPort)))
 }
 
-// is tells whether a node announces itself as the one behind the door.
-func (d Door) is(p Peer) bool {
-	if d.IP != "" {
-		return p.Addr == Address{d.IP, max(d.Port, d.TLSPort)}
-	}
-	return d.Host != "" && p.Host == d.Host
-}
-
 // Exposure is a Service that was made for external access.
 type Exposure struct {
 	Name, UID string
@@ -185,7 +177,11 @@ func (v *view) podBehind(p Peer) string {
 	if pod := podOfHost(p.Host); v.isPod(pod) {
 		return pod
 	}
-	if i := slices.IndexFunc(v.Doors, func(d Door) bool { return d.is(p) }); i >= 0 {
+	if i := slices.IndexFunc(v.Exposed, func(e Exposure) bool { return e.Inside.IP != "" && e.Inside == p.Addr }); i >= 0 {
+		return v.Exposed[i].Pod
+	}
+	own := func(d Door) bool { return d.NodePort == 0 && d.Host != "" && d.Host == p.Host } // That of a load balancer is for one pod.
+	if i := slices.IndexFunc(v.Doors, own); i >= 0 {
 		return v.Doors[i].Pod
 	}
 	return ""

@@ -44,7 +44,7 @@ func (s *simulation) observeServices(state *redis.State) {
 	for _, name := range slices.Sorted(maps.Keys(s.services)) {
 		a := s.services[name]
 		if s.external {
-			state.Doors = append(state.Doors, redis.Door{Pod: name, Announcement: a})
+			state.Doors = append(state.Doors, redis.Door{Pod: name, Announcement: a, NodePort: a.TLSPort})
 		}
 		i := slices.IndexFunc(s.pods, func(p *simPod) bool { return p.name == name })
 		state.Exposed = append(state.Exposed, redis.Exposure{

@@ -39,7 +39,7 @@ func (w *world) announcement(pod string) redis.Announcement {
 func (w *world) doors() []redis.Door {
 	var out []redis.Door
 	for pod, d := range w.outside {
-		out = append(out, redis.Door{Pod: pod, Announcement: d.Announcement})
+		out = append(out, redis.Door{Pod: pod, Announcement: d.Announcement, NodePort: max(d.Port, d.TLSPort)})
 	}
 	return out
 }
@@ -303,5 +303,26 @@ func (w *world) expectSentTo(t *testing.T, suffix string) {
 				}
 			}
 		}
+	}
+}
+
+// TestAFreshClusterIsReachedByNodePorts: servers that are told from the start where they are reached find each other there.
+func TestAFreshClusterIsReachedByNodePorts(t *testing.T) {
+	for _, engine := range allEngines {
+		t.Run(engine, func(t *testing.T) {
+			w := newWorld(t, engine, 3, 1, true)
+			w.openPorts()
+			w.startAll()
+			t.Logf("formed after %s", w.settle().Round(time.Millisecond))
+			w.expectSentTo(t, outsideHost)
+			c := w.outsider()
+			w.write(c)
+			w.expect(c)
+			for _, step := range w.steps {
+				if strings.Contains(step, redis.ReasonAnnounce) {
+					t.Errorf("a server had to be told: %s", step)
+				}
+			}
+		})
 	}
 }
