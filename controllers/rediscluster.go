@@ -38,6 +38,8 @@ type RedisKind struct {
 	budgets sync.Map
 	// appointments remembers who was made primary last (UID -> redis.Appointment), for the same reason.
 	appointments sync.Map
+	// unused remembers since when Services are not announced any more (UID -> time.Time), so that they stay for a moment longer.
+	unused sync.Map
 	// meters count what has been moved in each cluster (by UID).
 	meters sync.Map
 	// scaled remembers how many pods each StatefulSet was given last, for the same reason (scaledKey -> scaledSet).
@@ -73,11 +75,18 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	if err != nil {
 		return err
 	}
-	if err := k.EnsureCertificates(ctx, o, k.certificates(o, inUse)); err != nil {
+	doors, err := k.ensureExternal(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := k.EnsureCertificates(ctx, o, k.certificates(o, inUse, doors)); err != nil {
 		return err
 	}
 	b, err := k.builder(ctx, o)
 	if err != nil {
+		return err
+	}
+	if b.Doors, err = k.readDoors(ctx, o); err != nil {
 		return err
 	}
 	if err := k.ensureShared(ctx, o, b); err != nil {
@@ -92,7 +101,7 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 			return err
 		}
 	}
-	return k.ensureConnection(ctx, o, passwords)
+	return k.ensureConnection(ctx, o, passwords, b.Doors)
 }
 
 // started reports whether servers may have been started: their StatefulSets come after all that they mount.
@@ -120,8 +129,9 @@ func (k *RedisKind) builder(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	return b, err
 }
 
-// leafs are the certificates of a cluster: one for all servers, whose names share a wildcard, and one for clients.
-func (k *RedisKind) leafs(o *v1alpha1.RedisCluster) map[string]clustertls.Leaf {
+// leafs are the certificates of a cluster: one for all servers, whose names inside share a wildcard, and one for clients.
+func (k *RedisKind) leafs(o *v1alpha1.RedisCluster, doors []redis.Door) map[string]clustertls.Leaf {
+	names, addresses := hostsOutside(doors)
 	peers := cluster.ServiceNames(cluster.PeersService(o.Name), o.Namespace, k.Domain)
 	var service []string
 	for _, name := range entries(o) {
@@ -129,7 +139,8 @@ func (k *RedisKind) leafs(o *v1alpha1.RedisCluster) map[string]clustertls.Leaf {
 	}
 	return map[string]clustertls.Leaf{
 		cluster.ServerTLSSecret(o.Name): {
-			CommonName: o.Name, DNSNames: slices.Concat(service, cluster.Wildcards(peers), []string{"localhost"}), IPs: clustertls.Loopback,
+			CommonName: o.Name, DNSNames: slices.Concat(service, cluster.Wildcards(peers), []string{"localhost"}, names),
+			IPs: slices.Concat(clustertls.Loopback, addresses),
 		},
 		cluster.ClientTLSSecret(o.Name): {CommonName: o.Name + "-client"},
 	}
@@ -236,12 +247,12 @@ func (k *RedisKind) waitForClaims(ctx context.Context, o *v1alpha1.RedisCluster,
 
 // ensureConnection writes the Secret that clients connect with. It may exist before the cluster does: without slots a
 // server takes no write.
-func (k *RedisKind) ensureConnection(ctx context.Context, o *v1alpha1.RedisCluster, passwords map[string]string) error {
+func (k *RedisKind) ensureConnection(ctx context.Context, o *v1alpha1.RedisCluster, passwords map[string]string, doors []redis.Door) error {
 	ca, pair, err := k.ClientKeypair(ctx, o, o.Spec.TLS)
 	if err != nil {
 		return certificateError{err}
 	}
-	data := redis.Connection(o, k.Domain, redis.UserDefault, passwords[redis.PasswordDefault], ca, pair.Cert, pair.Key)
+	data := redis.Connection(o, k.Domain, redis.UserDefault, passwords[redis.PasswordDefault], ca, pair.Cert, pair.Key, doors)
 	return k.EnsureSecret(ctx, o, cluster.ConnectionSecret(o.Name), typeRedisBinding, redis.Labels(o), data)
 }
 
@@ -252,6 +263,7 @@ func (k *RedisKind) Report(o *v1alpha1.RedisCluster, s redis.State, p cluster.Pl
 	o.Status.Selector = k8slabels.SelectorFromSet(redis.Selector(o)).String()
 	o.Status.ConnectionSecret = cluster.ConnectionSecret(o.Name)
 	redis.Status(s, &o.Status)
+	o.Status.ExternalEndpoints = redis.Endpoints(s.Doors)
 	setConditions(&o.Status.Conditions, o.Generation, redis.Conditions(s, p, err)...)
 	if s.Spec.Name != "" {
 		o.Status.Certificates = certificateStatus(s.Certificates)

@@ -40,6 +40,8 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.deleteClaim(ctx, o, s)
 	case redis.ReplaceDisk:
 		return k.replaceDisk(ctx, o, s)
+	case redis.Withdraw:
+		return k.withdraw(ctx, o, s)
 	case redis.Configure:
 		return k.configure(ctx, o, s)
 	case redis.AssignRoles, redis.Promote, redis.Unguarded, redis.HandOver:

@@ -11,9 +11,9 @@ import (
 )
 
 // certificates are what a cluster needs.
-func (k *RedisKind) certificates(o *v1alpha1.RedisCluster, inUse bool) Certificates {
+func (k *RedisKind) certificates(o *v1alpha1.RedisCluster, inUse bool, doors []redis.Door) Certificates {
 	return Certificates{
-		Spec: o.Spec.TLS, Labels: redis.Labels(o), Leafs: k.leafs(o), Hosts: k.hosts(o), InUse: inUse,
+		Spec: o.Spec.TLS, Labels: redis.Labels(o), Leafs: k.leafs(o, doors), Hosts: k.hosts(o), InUse: inUse,
 		PerBundle: cluster.ServerTLSSecret(o.Name),
 		Servers:   func(ctx context.Context, fingerprint string) (Servers, error) { return k.trusting(ctx, o, fingerprint) },
 	}
@@ -25,7 +25,11 @@ func (k *RedisKind) Upkeep(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	if err != nil {
 		return err
 	}
-	want := k.certificates(o, inUse)
+	doors, err := k.readDoors(ctx, o)
+	if err != nil {
+		return err
+	}
+	want := k.certificates(o, inUse, doors)
 	want.RenewOnly = true
 	if err := k.EnsureCertificates(ctx, o, want); err != nil {
 		return err
@@ -34,7 +38,7 @@ func (k *RedisKind) Upkeep(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	if live == nil || err != nil {
 		return err
 	}
-	return k.ensureConnection(ctx, o, map[string]string{redis.PasswordDefault: string(live.Data[PasswordKey])})
+	return k.ensureConnection(ctx, o, map[string]string{redis.PasswordDefault: string(live.Data[PasswordKey])}, doors)
 }
 
 // certificateSum tells the authorities and the certificate in the Secret that the servers mount, empty without TLS or before

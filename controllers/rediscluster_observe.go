@@ -42,9 +42,14 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	if err := k.observeObjects(ctx, o, &s); err != nil {
 		return redis.State{}, err
 	}
-	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o)); err != nil {
+	missing, err := k.observeOutside(ctx, o, &s)
+	if err != nil {
+		return redis.State{}, err
+	}
+	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o, s.Doors)); err != nil {
 		return redis.State{}, certificateError{err}
 	}
+	s.Certificates.Missing = missing
 	if s.Spec.Certificate, err = k.certificate(ctx, o); err != nil {
 		return redis.State{}, err
 	}
@@ -74,6 +79,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 		}
 	}
 	wg.Wait()
+	k.watchUnused(&s)
 	if err := k.findLostNodes(ctx, o, &s); err != nil {
 		return redis.State{}, err
 	}

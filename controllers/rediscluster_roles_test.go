@@ -110,7 +110,7 @@ func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
 			Namespace: "default", Name: cluster.AuthSecret("carts"), Labels: redis.Labels(o),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o, v1alpha1.GroupVersion.WithKind("RedisCluster"))},
 		},
-		Data:       map[string][]byte{redis.PasswordOperator: []byte("secret")},
+		Data: map[string][]byte{redis.PasswordOperator: []byte("secret")},
 	}}
 	for name, role := range map[string]string{"carts-0-0": redis.RolePrimary, "carts-0-1": redis.RoleReplica} {
 		l := redis.Labels(o)

@@ -200,6 +200,7 @@ func (s *redisStage) run(ctx context.Context, set *appsv1.StatefulSet, name stri
 		server.Stop()
 		server.Start(addr)
 		server.Version = versionOf(set)
+		s.announce(ctx, server, ip)
 		return
 	}
 	shard, err := strconv.Atoi(set.Labels[v1alpha1.LabelShard])
@@ -208,6 +209,7 @@ func (s *redisStage) run(ctx context.Context, set *appsv1.StatefulSet, name stri
 	}
 	s.servers[name] = s.net.Add(addr, shard, name+".carts-peers")
 	s.servers[name].Version = versionOf(set)
+	s.announce(ctx, s.servers[name], ip)
 }
 
 // versionOf is the version that the template of a StatefulSet is for.
@@ -224,6 +226,7 @@ func (s *redisStage) pass() {
 	s.t.Helper()
 	ctx := s.t.Context()
 	s.kubelet(ctx)
+	s.allocate(ctx)
 	for range 2 {
 		s.net.Tick()
 	}

@@ -202,7 +202,11 @@ func (k *RedisUserKind) connection(
 	if err != nil {
 		return nil, certificateError{err}
 	}
-	return redis.Connection(c, k.Domain, o.Username(), password, ca, pair.Cert, pair.Key), nil
+	doors, err := k.redis.readDoors(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return redis.Connection(c, k.Domain, o.Username(), password, ca, pair.Cert, pair.Key, doors), nil
 }
 
 // published reports whether the connection Secret says what it should.

@@ -202,6 +202,8 @@ func tlsReady(spec *v1alpha1.TLSSpec, r clustertls.Report, err error) metav1.Con
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, hold.Reason, hold.Message
 	case errors.As(err, &bad):
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonReconcileError, bad.Error()
+	case r.Missing != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec, r.Missing
 	case r.Expiring != "":
 		c.Reason = v1alpha1.ReasonExpiring
 		c.Message = fmt.Sprintf("the certificates in Secret %s expire at %s, and nobody has renewed them: do so before then",

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // Secrets are read by name from the API server, never listed, watched or cached.
@@ -69,7 +70,13 @@ func ownedByAll(s *corev1.Secret, refs []*metav1ac.OwnerReferenceApplyConfigurat
 	})
 }
 
+// holds tells whether a Secret has what is wanted, and nothing that was wanted before. Other keys are those of others.
 func holds(have, want map[string][]byte) bool {
+	for _, k := range redis.ExternalKeys {
+		if len(have[k]) > 0 && len(want[k]) == 0 {
+			return false
+		}
+	}
 	for k, v := range want {
 		if got, ok := have[k]; !ok || !bytes.Equal(got, v) {
 			return false

@@ -123,6 +123,10 @@ type RedisClusterSpec struct {
 	// +optional
 	// +default={}
 	Auth *AuthSpec `json:"auth,omitempty"`
+	// externalAccess lets clients outside of Kubernetes reach the servers. It may
+	// be switched on, changed and switched off at any time. Default: none.
+	// +optional
+	ExternalAccess *RedisExternalAccess `json:"externalAccess,omitempty"`
 	// recovery of a shard whose data is lost for good. Default: its slots are held
 	// until somebody says that they may be served empty.
 	// +optional
@@ -339,6 +343,12 @@ type RedisClusterStatus struct {
 	// Binding layout).
 	// +optional
 	ConnectionSecret string `json:"connectionSecret,omitempty"`
+	// externalEndpoints are where clients outside of Kubernetes reach the
+	// servers. Absent without spec.externalAccess.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	ExternalEndpoints []RedisExternalEndpoint `json:"externalEndpoints,omitempty"`
 	// certificates says until when they are valid. Absent without TLS.
 	// +optional
 	Certificates *CertificateStatus `json:"certificates,omitempty"`

@@ -110,6 +110,10 @@ func (g redisGate) writeConfig(admitReplicas bool) error {
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
+	announcement, err := g.announcement()
+	if err != nil {
+		return err
+	}
 	passwords, err := readPasswords(g.authDir)
 	if err != nil {
 		return err
@@ -121,6 +125,7 @@ func (g redisGate) writeConfig(admitReplicas bool) error {
 	config, err := redis.PodConfig(string(common), redis.PodFacts{
 		Name: g.podName, IP: g.podIP, Host: g.podName + "." + g.domain, Engine: g.engine, Version: g.version,
 		ReplicationPassword: redis.ShardPassword(passwords[redis.PasswordReplication], g.podName),
+		Announcement:        announcement, Replicated: g.replicated,
 	})
 	if err != nil {
 		return err
@@ -129,6 +134,19 @@ func (g redisGate) writeConfig(admitReplicas bool) error {
 		os.WriteFile(filepath.Join(g.runDir, redis.UsersFile), []byte(redis.UsersText(users, admitReplicas)), 0o600),
 		os.WriteFile(filepath.Join(g.runDir, redis.ConfigKey), []byte(config), 0o600), //nolint:gosec // a path of our own pod
 	)
+}
+
+// announcement is what the ConfigMap says of where the pod is reached from outside.
+func (g redisGate) announcement() (redis.Announcement, error) {
+	raw, err := os.ReadFile(filepath.Join(g.configDir, redis.AnnounceKey))
+	if errors.Is(err, fs.ErrNotExist) {
+		return redis.Announcement{}, nil
+	}
+	if err != nil {
+		return redis.Announcement{}, fmt.Errorf("read announcements: %w", err)
+	}
+	all, err := redis.ReadAnnouncements(raw)
+	return all[g.podName], err
 }
 
 // readPasswords reads the auth Secret: beside the passwords in use there may be their successors or predecessors.

@@ -23,6 +23,12 @@ func PrimaryService(cluster string) string { return cluster + "-primary" }
 // ReplicasService leads to its replicas.
 func ReplicasService(cluster string) string { return cluster + "-replicas" }
 
+// ExternalService leads to one Redis pod from outside of Kubernetes.
+func ExternalService(pod string) string { return pod + "-external" }
+
+// AnnouncedService leads to it from inside, at the port that clients outside use.
+func AnnouncedService(pod string) string { return pod + "-announced" }
+
 // ConnectionSecret is the Secret with everything a client needs, in the Service Binding layout.
 func ConnectionSecret(cluster string) string { return cluster + "-connection" }
 

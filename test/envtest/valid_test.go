@@ -44,6 +44,12 @@ var validEtcd = map[string]string{
 var validRedis = map[string]string{
 	"minimal":                     ``,
 	"redis 7.0":                   `version: 7.0.15`,
+	"node ports":                  `externalAccess: {type: NodePort}`,
+	"node ports of a name":        `externalAccess: {type: NodePort, host: redis.example.com}`,
+	"node ports of an address":    `externalAccess: {type: NodePort, host: 203.0.113.7}`,
+	"node ports without tls":      `{externalAccess: {type: NodePort}, tls: {mode: Disabled}}`,
+	"load balancers":              `externalAccess: {type: LoadBalancer, annotations: {service.example.com/pool: outer}}`,
+	"a load balancer for one":     `{mode: Replicated, shards: <removed>, externalAccess: {type: LoadBalancer}}`,
 	"redis 7.4":                   `version: 7.4.6`,
 	"redis 8.4":                   `version: 8.4.0`,
 	"valkey 8":                    `{engine: valkey, version: 8.1.1}`,

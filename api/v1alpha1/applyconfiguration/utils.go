@@ -91,6 +91,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisClusterStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisConfig"):
 		return &apiv1alpha1.RedisConfigApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisExternalAccess"):
+		return &apiv1alpha1.RedisExternalAccessApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisExternalEndpoint"):
+		return &apiv1alpha1.RedisExternalEndpointApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisKeys"):
 		return &apiv1alpha1.RedisKeysApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisNodeStatus"):

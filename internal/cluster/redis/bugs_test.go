@@ -18,7 +18,7 @@ func TestNobodyElseFailsOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range set.Spec.Template.Spec.Containers {
-			if l := c.Lifecycle; l != nil && (l.PostStart != nil || !slices.Equal(l.PreStop.Exec.Command, []string{"sh", "-c", b.farewell()})) {
+			if l := c.Lifecycle; l != nil && (l.PostStart != nil || !slices.Equal(l.PreStop.Exec.Command, []string{"sh", "-c", b.lastWords()})) {
 				t.Errorf("%s: container %s has another hook than the one that waits for the operator", engine, *c.Name)
 			}
 		}

@@ -8,8 +8,8 @@ type Client interface {
 	Read(ctx context.Context) (*Node, error)
 	// SetConfigEpoch gives a fresh node its first config epoch.
 	SetConfigEpoch(ctx context.Context, epoch uint64) error
-	// Meet makes the server shake hands with the one at the address.
-	Meet(ctx context.Context, addr Address) error
+	// Meet makes the server shake hands with the one at the address, at the port for other nodes; 0: the usual one.
+	Meet(ctx context.Context, addr Address, bus int) error
 	// AddSlots makes the server the owner of slots that nobody owns.
 	AddSlots(ctx context.Context, slots Slots) error
 	// Replicate makes the server a replica of the node with the id.

@@ -128,7 +128,7 @@ func TestStatusHoldsNothingThatMoves(t *testing.T) {
 
 func TestConnection(t *testing.T) {
 	c := testCluster(v1alpha1.EngineValkey, "9.1.2")
-	got := Connection(c, "cluster.local", UserDefault, "p@ss:word/", []byte("ca"), []byte("cert"), []byte("key"))
+	got := Connection(c, "cluster.local", UserDefault, "p@ss:word/", []byte("ca"), []byte("cert"), []byte("key"), nil)
 	for key, want := range map[string]string{
 		"type": "redis", "provider": "valkey", "host": "carts-client.shop.svc.cluster.local", "port": "6379", "username": "default",
 		"password": "p@ss:word/", "uri": "rediss://default:p%40ss%3Aword%2F@carts-client.shop.svc.cluster.local:6379",
@@ -139,7 +139,7 @@ func TestConnection(t *testing.T) {
 		}
 	}
 	c.Spec.TLS, c.Spec.Auth = &v1alpha1.TLSSpec{Mode: ptr.To(v1alpha1.TLSDisabled)}, &v1alpha1.AuthSpec{Mode: ptr.To(v1alpha1.AuthDisabled)}
-	got = Connection(c, "cluster.local", UserDefault, "secret", nil, nil, nil)
+	got = Connection(c, "cluster.local", UserDefault, "secret", nil, nil, nil, nil)
 	for _, key := range []string{"username", "password", "ca.crt", "tls.crt", "tls.key"} {
 		if v, ok := got[key]; ok {
 			t.Errorf("%s is %q without authentication and TLS", key, v)

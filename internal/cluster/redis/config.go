@@ -148,7 +148,7 @@ func clustered() []directive {
 func transport(spec *v1alpha1.RedisClusterSpec) []directive {
 	if spec.TLS.TLSMode() == v1alpha1.TLSDisabled {
 		// Addresses spare clients the lookup of names.
-		return []directive{{"port", []string{strconv.Itoa(ClientPort)}}, {"cluster-preferred-endpoint-type", []string{"ip"}}}
+		return []directive{{"port", []string{strconv.Itoa(ClientPort)}}, {announceEndpoint, []string{endpointIP}}}
 	}
 	return []directive{
 		{"port", []string{"0"}},
@@ -160,7 +160,7 @@ func transport(spec *v1alpha1.RedisClusterSpec) []directive {
 		{"tls-cluster", []string{"yes"}},
 		{"tls-auth-clients", []string{"optional"}},
 		// Clients verify the name they are sent to, and the certificate cannot list addresses that change.
-		{"cluster-preferred-endpoint-type", []string{"hostname"}},
+		{announceEndpoint, []string{endpointHost}},
 	}
 }
 
@@ -269,14 +269,21 @@ type PodFacts struct {
 	Engine, Version string
 	// ReplicationPassword of the user that replicas connect as.
 	ReplicationPassword string
+	// Announcement is where the server is reached from outside.
+	Announcement Announcement
+	// Replicated says that the server is one of the mode Replicated, which announces nothing; its DNS name tells who answers.
+	Replicated bool
 }
 
 // PodConfig completes the common configuration for one pod.
 func PodConfig(common string, p PodFacts) (string, error) {
-	lines := []directive{
-		{"cluster-announce-ip", []string{p.IP}},
-		{"cluster-announce-hostname", []string{p.Host}},
-		{"masterauth", []string{p.ReplicationPassword}},
+	lines := []directive{{"masterauth", []string{p.ReplicationPassword}}}
+	announced := p.Announcement.Parameters(p.Host, p.IP)
+	if p.Replicated {
+		announced = map[string]string{announceIP: p.IP, announceHost: p.Host}
+	}
+	for _, name := range slices.Sorted(maps.Keys(announced)) {
+		lines = append(lines, directive{name, []string{announced[name]}})
 	}
 	named, err := announcesName(p.Engine, p.Version)
 	if err != nil {

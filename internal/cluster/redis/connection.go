@@ -9,9 +9,13 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
+// ExternalKeys are the keys that are there with external access only.
+var ExternalKeys = []string{"external-nodes", "external-uri"}
+
 // Connection is the content of the Secret that clients connect with, in the Service Binding layout
-// (https://servicebinding.io/spec/core/1.1.0/#well-known-secret-entries), with the addresses of all servers besides.
-func Connection(c *v1alpha1.RedisCluster, domain, username, password string, ca, cert, key []byte) map[string][]byte {
+// (https://servicebinding.io/spec/core/1.1.0/#well-known-secret-entries), with the addresses of all servers besides, and of those
+// that can be reached from outside.
+func Connection(c *v1alpha1.RedisCluster, domain, username, password string, ca, cert, key []byte, doors []Door) map[string][]byte {
 	host := cluster.ServiceHost(EntryService(c), c.Namespace, domain)
 	port := strconv.Itoa(ClientPort)
 	uri := url.URL{Scheme: "redis", Host: host + ":" + port}
@@ -32,6 +36,15 @@ func Connection(c *v1alpha1.RedisCluster, domain, username, password string, ca,
 		}
 	}
 	data["uri"] = []byte(uri.String())
+	if outside := Endpoints(doors); len(outside) > 0 {
+		uri.Host = outside[0].Address
+		data["external-uri"] = []byte(uri.String())
+		var all []string
+		for _, e := range outside {
+			all = append(all, e.Address)
+		}
+		data["external-nodes"] = []byte(strings.Join(all, ","))
+	}
 	return data
 }
 

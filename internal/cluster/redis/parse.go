@@ -33,7 +33,7 @@ func parseNode(f []string) (Peer, error) {
 	if len(f) < 8 {
 		return Peer{}, fmt.Errorf("%d fields, at least 8 expected", len(f))
 	}
-	p := Peer{ID: f[0], Addr: parseAddress(f[1]), Host: parseHost(f[1])}
+	p := Peer{ID: f[0], Addr: parseAddress(f[1]), Bus: parseBus(f[1]), Host: parseHost(f[1])}
 	for flag := range strings.SplitSeq(f[2], ",") {
 		p.setFlag(flag)
 	}
@@ -121,6 +121,13 @@ func parseAddress(text string) Address {
 		return Address{}
 	}
 	return Address{IP: text[:i], Port: port}
+}
+
+// parseBus reads the bus port of the same field, 0 when there is none.
+func parseBus(text string) int {
+	text, _, _ = strings.Cut(text, ",")
+	_, bus, _ := strings.Cut(text, "@")
+	return int(number(bus))
 }
 
 // parseHost reads the announced hostname of the same field, empty when there is none.

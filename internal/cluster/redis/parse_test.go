@@ -26,17 +26,17 @@ func TestParseNodes(t *testing.T) {
 	}
 	want := []Peer{
 		{
-			ID: "07c37dfeb235213a872192d90877d0cd55635b91", Addr: Address{"10.0.0.1", 6379}, Myself: true,
+			ID: "07c37dfeb235213a872192d90877d0cd55635b91", Addr: Address{"10.0.0.1", 6379}, Bus: BusPort, Myself: true,
 			Host: "carts-0-0.carts-peers.shop.svc.cluster.local", Epoch: 4, Answered: time.UnixMilli(1426238317239),
 			Slots: Slots{{0, 5460}, {10923, 10923}},
 			Open:  []Open{{Slots{{93, 93}}, "292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f", true}},
 		},
 		{
-			ID: "67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1", Addr: Address{"fd00::2", 6379}, Replica: true,
+			ID: "67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1", Addr: Address{"fd00::2", 6379}, Bus: BusPort, Replica: true,
 			PrimaryID: "07c37dfeb235213a872192d90877d0cd55635b91", Failed: true, Epoch: 2,
 		},
 		{ID: "292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f", Failing: true, NoAddr: true, Epoch: 3, Slots: Slots{{10924, 16383}}, Answered: time.UnixMilli(1426238317000)},
-		{ID: "e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca", Addr: Address{"10.0.0.4", 6379}, Handshake: true},
+		{ID: "e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca", Addr: Address{"10.0.0.4", 6379}, Bus: BusPort, Handshake: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -12,10 +12,10 @@ import (
 // comes and goes must not take its shard along each time. While there is no key, nobody minds.
 const calm = time.Minute
 
-// farewell is what a pod does before its server is told to end, in the words of a shell: while the server is the primary and has a
+// lastWords is what a pod does before its server is told to end, in the words of a shell: while the server is the primary and has a
 // replica, it waits for the operator to have that take over, for ten seconds at most. When that is done, it stays for a moment to
 // send clients on that have not noticed.
-const farewell = `waited=
+const lastWords = `waited=
 for _ in $(seq 50); do
   %s || break
   waited=y
@@ -36,16 +36,16 @@ const leadsAlone = `role=$({ sed -n 's/^masterauth /AUTH ` + UserReplication + `
   primary=$(echo "$role" | sed -n '2s/master/y/p')
   [ -n "$primary" ] && [ $(echo "$role" | wc -l) -gt 3 ]`
 
-// farewell of the servers of this cluster.
-func (b Builder) farewell() string {
+// lastWords of the servers of this cluster.
+func (b Builder) lastWords() string {
 	if !b.Cluster.Spec.IsReplicated() {
-		return fmt.Sprintf(farewell, leads)
+		return fmt.Sprintf(lastWords, leads)
 	}
 	secure := ""
 	if b.TLSSecret != "" {
 		secure = " --tls --cacert " + tlsDir + "/ca.crt"
 	}
-	return fmt.Sprintf(farewell, fmt.Sprintf(leadsAlone, secure))
+	return fmt.Sprintf(lastWords, fmt.Sprintf(leadsAlone, secure))
 }
 
 // leavePod hands shards over whose primary is about to end, or is on a node that is being emptied. It comes early: others may be

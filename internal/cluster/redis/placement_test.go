@@ -182,7 +182,7 @@ func TestWhatAPodWaitsForBeforeItsServerEnds(t *testing.T) {
 			if tc.table != "" {
 				write(t, file, tc.table)
 			}
-			script := strings.ReplaceAll(fmt.Sprintf(farewell, leads), dataDir+"/"+NodesFile, file)
+			script := strings.ReplaceAll(fmt.Sprintf(lastWords, leads), dataDir+"/"+NodesFile, file)
 			waitsFor(t, script, tc.waits, func() { write(t, file, tests["a replica"].table) })
 		})
 	}
@@ -212,7 +212,7 @@ func TestWhatAPrimaryWithoutAClusterWaitsForBeforeItEnds(t *testing.T) {
 			if err := os.Chmod(filepath.Join(dir, "valkey-cli"), 0o700); err != nil { //nolint:gosec // it is to be run
 				t.Fatal(err)
 			}
-			script := fmt.Sprintf(farewell, fmt.Sprintf(leadsAlone, " --tls"))
+			script := fmt.Sprintf(lastWords, fmt.Sprintf(leadsAlone, " --tls"))
 			script = "PATH=" + dir + ":$PATH\n" + strings.ReplaceAll(script, runDir, dir)
 			waitsFor(t, script, tc.waits, func() { write(t, answer, follows) })
 			got, err := os.ReadFile(asked) //nolint:gosec // the test made it

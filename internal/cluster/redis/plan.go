@@ -78,6 +78,7 @@ func Next(s State) cluster.Plan {
 		settleAccounts,
 		takeOver, refuseStuck,
 		configure,
+		announce,
 		shrink,
 		replaceDisks,
 		refuseCanary,
@@ -107,10 +108,13 @@ func Next(s State) cluster.Plan {
 		waitForReady,
 		spreadPrimaries,
 		reloadCertificates,
+		waitForHosts, moveAddress,
 		retirePasswords,
 		moveSlots,
 		waitForLeavers,
+		withdraw,
 		refuseStorage,
+		waitForExternal,
 	)
 }
 

@@ -66,7 +66,7 @@ func reintroduce(v *view) (cluster.Plan, bool) {
 	for i, p := range v.read {
 		for _, other := range v.read[i+1:] {
 			if needIntroduction(p, other) && !p.Node.shakesHandsWith(other.Addr) && !other.Node.shakesHandsWith(p.Addr) {
-				step.Pairs = append(step.Pairs, Introduction{p.Name, other.Name, other.Addr})
+				step.Pairs = append(step.Pairs, Introduction{p.Name, other.Name, other.Addr, other.Node.Self().Bus})
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func reacquaint(v *view) (cluster.Plan, bool) {
 			_, knows := p.Node.Peer(other.Node.ID)
 			_, known := other.Node.Peer(p.Node.ID)
 			if knows != known && v.settledIn(p) && v.settledIn(other) && !p.Node.shakesHandsWith(other.Addr) && !other.Node.shakesHandsWith(p.Addr) {
-				step.Pairs = append(step.Pairs, Introduction{p.Name, other.Name, other.Addr})
+				step.Pairs = append(step.Pairs, Introduction{p.Name, other.Name, other.Addr, other.Node.Self().Bus})
 			}
 		}
 	}

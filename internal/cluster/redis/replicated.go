@@ -108,6 +108,7 @@ func nextReplicated(s State) cluster.Plan {
 		retirePasswords,
 		waitForLeavers,
 		refuseStorage,
+		waitForExternal,
 	)
 	switch s := plan.Step.(type) {
 	case Failover:

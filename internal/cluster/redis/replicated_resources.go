@@ -43,7 +43,7 @@ func (b Builder) roleService(name, role string) *corev1ac.ServiceApplyConfigurat
 	s := b.service(name, corev1ac.ServiceSpec().WithPorts(servicePort("redis", ClientPort)))
 	s.Spec.Selector = maps.Clone(s.Spec.Selector)
 	s.Spec.Selector[v1alpha1.LabelRole] = role
-	return s
+	return b.expose(s)
 }
 
 // AppointmentOf reads back what Primary wrote.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -182,8 +181,7 @@ func (v *view) shardOf(id string) int {
 	}
 	for _, p := range v.read {
 		peer, _ := p.Node.Peer(id)
-		pod, _, _ := strings.Cut(peer.Host, ".")
-		if shard, _, ok := parsePod(v.Spec.Name, pod); ok {
+		if shard, _, ok := parsePod(v.Spec.Name, v.podBehind(peer)); ok {
 			return shard
 		}
 	}

@@ -50,6 +50,8 @@ type Builder struct {
 	AgentImage string
 	// TLSSecret holds the servers' certificate; empty without TLS.
 	TLSSecret string
+	// Doors are where pods are reached from outside.
+	Doors []Door
 	// CertificateSum tells apart what that Secret holds; empty without TLS.
 	CertificateSum string
 }
@@ -77,9 +79,14 @@ func (b Builder) Config() (*corev1ac.ConfigMapApplyConfiguration, error) {
 	if err != nil {
 		return nil, err
 	}
+	data := map[string]string{ConfigKey: text}
+	if len(b.Doors) > 0 {
+		if data[AnnounceKey], err = Announcements(b.Doors); err != nil {
+			return nil, err
+		}
+	}
 	return corev1ac.ConfigMap(cluster.ConfigName(b.Cluster.Name), b.Cluster.Namespace).
-		WithLabels(Labels(b.Cluster)).WithOwnerReferences(b.Owner).
-		WithData(map[string]string{ConfigKey: text}), nil
+		WithLabels(Labels(b.Cluster)).WithOwnerReferences(b.Owner).WithData(data), nil
 }
 
 // Peers is the headless Service that gives every pod a name, ready or not.
@@ -302,7 +309,7 @@ func (b Builder) server() (*corev1ac.ContainerApplyConfiguration, error) {
 		WithReadinessProbe(probe(5, 2)).
 		WithLivenessProbe(probe(10, 6)).
 		WithLifecycle(corev1ac.Lifecycle().WithPreStop(corev1ac.LifecycleHandler().WithExec(
-			corev1ac.ExecAction().WithCommand("sh", "-c", b.farewell())))).
+			corev1ac.ExecAction().WithCommand("sh", "-c", b.lastWords())))).
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
 		WithSecurityContext(kube.ContainerSecurity()).
 		WithVolumeMounts(mount(cluster.VolumeData, dataDir, false), mount("run", runDir, false))

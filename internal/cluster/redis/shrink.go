@@ -151,8 +151,7 @@ func (v *view) isLeaving(g ghost) bool {
 	return ok && v.leaves(shard, ordinal)
 }
 
-// podOfGhost reads which pod a node announced itself by.
+// podOfGhost is the shard and the ordinal of the pod that a node was the server of.
 func (v *view) podOfGhost(g ghost) (shard, ordinal int, ok bool) {
-	pod, _, _ := strings.Cut(g.host, ".")
-	return parsePod(v.Spec.Name, pod)
+	return parsePod(v.Spec.Name, g.pod)
 }

@@ -72,11 +72,14 @@ type simulation struct {
 	ips              int
 	uids             int
 	// freed are addresses of pods that are gone; another pod may get them.
-	freed  []redis.Address
-	crash  int // the number of commands after which the operator dies, counted over the whole run; 0: by chance
-	calls  int
-	trace  []string
-	broken string
+	freed []redis.Address
+	// external says that clients outside are to reach the servers, and services are those that lead to pods for that, by name.
+	external bool
+	services map[string]redis.Announcement
+	crash    int // the number of commands after which the operator dies, counted over the whole run; 0: by chance
+	calls    int
+	trace    []string
+	broken   string
 }
 
 // victory is an epoch, and the id of the server that won under it.
@@ -92,10 +95,12 @@ type simPod struct {
 	// template that the pod was made from, and why it cannot start.
 	template, stuck string
 	// config is what the server was started with.
-	config  map[string]string
-	server  *redisfake.Server
-	backAt  time.Time
-	started time.Time
+	config map[string]string
+	// announces is where the server said that it is reached when it was started.
+	announces map[string]string
+	server    *redisfake.Server
+	backAt    time.Time
+	started   time.Time
 	// ends is when the pod ends if its server owns slots until then; zero: it was not asked to.
 	ends time.Time
 	// homeless says that its volume cannot come back.
@@ -139,7 +144,8 @@ func newSimulation(seed uint64, faults bool) *simulation {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	s := &simulation{
 		rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), sets: map[int]redis.Set{}, acked: map[redisfake.Key]int{}, home: map[int]int{},
-		won: map[int]victory{}, struck: map[int]bool{}, guarded: map[int]bool{},
+		won: map[int]victory{}, struck: map[int]bool{}, guarded: map[int]bool{}, services: map[string]redis.Announcement{},
+		external: rnd.IntN(4) == 0,
 	}
 	s.spec = redis.Spec{Name: "c", Shards: 1 + rnd.IntN(4), Replicas: rnd.IntN(3), Version: "8.0.2", NodeTimeout: nodeTime, Persistent: rnd.IntN(3) > 0}
 	if !faults {
@@ -363,7 +369,7 @@ func (s *simulation) revive(p *simPod) {
 	if p.restart {
 		p.restart = false
 		p.server.Restart()
-		p.server.Config = p.config
+		p.server.Config, p.server.Announces = p.config, p.announces
 		return
 	}
 	p.exists, p.emptied = true, false
@@ -384,6 +390,8 @@ func (s *simulation) revive(p *simPod) {
 	p.server.Version = s.spec.Version
 	p.config = maps.Clone(s.spec.Live)
 	p.server.Config = p.config
+	p.announces = s.announcement(p).Parameters(p.server.Host, p.server.Addr.IP)
+	p.server.Announces = p.announces
 }
 
 // address is one that no pod has: a new one or that of a pod that is gone.
@@ -619,7 +627,7 @@ func (s *simulation) fault() {
 	present := s.present()
 	p := present[s.rnd.IntN(len(present))]
 	ephemeral := !s.spec.Persistent
-	switch s.rnd.IntN(18) {
+	switch s.rnd.IntN(21) {
 	case 16:
 		s.wishPasswords()
 	case 17:
@@ -677,6 +685,11 @@ func (s *simulation) fault() {
 		s.spec.Shards = 1 + s.rnd.IntN(5)
 		s.resharded = true
 		s.log("spec.shards is %d now", s.spec.Shards)
+	case 18, 19:
+		s.external = !s.external
+		s.log("external access: %v", s.external)
+	case 20:
+		s.loseService(p)
 	}
 }
 
@@ -766,6 +779,7 @@ func (s *simulation) gone() []string {
 
 func (s *simulation) observe() redis.State {
 	state := redis.State{Spec: s.spec, Now: s.net.Now()}
+	s.observeServices(&state)
 	for _, shard := range slices.Sorted(maps.Keys(s.sets)) {
 		set := s.sets[shard]
 		set.Guarded = s.guarded[shard]
@@ -805,6 +819,7 @@ func (s *simulation) observe() redis.State {
 		if !p.server.Up {
 			pod.Unready = p.killed
 		}
+		pod.Announce = s.announcement(p).Parameters(p.server.Host, p.server.Addr.IP)
 		pod.Node, _ = p.server.Read(context.Background())
 		p.linkSeen = pod.Node != nil && pod.Node.LinkUp
 		state.Pods = append(state.Pods, pod)
@@ -1053,6 +1068,9 @@ func (s *simulation) act(step cluster.Step) {
 		return
 	case redis.RotatePasswords:
 		s.rotate(st)
+		return
+	case redis.Withdraw:
+		s.withdraw(st)
 		return
 	case redis.Guard:
 		for _, shard := range st.Protect {

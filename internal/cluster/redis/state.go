@@ -4,6 +4,7 @@
 package redis
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -25,6 +26,10 @@ type State struct {
 	Appointed Appointment
 	// Accounts are the users that resources of the kind RedisUser ask for, by the name of the resource; nil: unknown.
 	Accounts map[string]AccountClaim
+	// Doors are where pods are reached from outside, also those whose server does not say so yet or any more.
+	Doors []Door
+	// Exposed are the Services that exist for it.
+	Exposed []Exposure
 	// Certificates in use, for the status.
 	Certificates clustertls.Report
 	// Progress of a move of slots, for the status.
@@ -75,6 +80,8 @@ type Spec struct {
 	Approved    string
 	// StorageChanged says that the wanted storage is not what the StatefulSets were made with.
 	StorageChanged bool
+	// Unannounced says in words why some server does not tell clients yet where they reach it from outside; empty: all do.
+	Unannounced string
 }
 
 // Set is the StatefulSet of a shard.
@@ -102,8 +109,12 @@ type Pod struct {
 	Name, UID string
 	// Shard and Ordinal come from the pod's labels and name, never from its place in a list.
 	Shard, Ordinal int
-	// Addr is where the other servers reach this one.
+	// Addr is where the other servers reach this one: the pod's address, or what the server announces instead, see external.go.
 	Addr Address
+	// home is the address of the pod itself.
+	home Address
+	// Announce is what its server is to have of AnnounceParameters; nil: whatever it has.
+	Announce map[string]string
 	// Ready is the pod's own readiness: the server accepts connections.
 	Ready bool
 	// Since is when the pod got ready; zero: it is not.
@@ -139,7 +150,7 @@ type Pod struct {
 	Error string
 }
 
-// Address of a server: an IP address and the port for clients. The bus port is 10000 higher.
+// Address of a server: an IP address and the port for clients.
 type Address struct {
 	IP   string
 	Port int
@@ -178,6 +189,8 @@ type Node struct {
 	// EverLinked says that a replica has been connected to its primary since it started. One that has not never stands for
 	// election by itself, see cluster-replica-validity-factor in config.go.
 	EverLinked bool
+	// Announces is what CONFIG GET says of AnnounceParameters; nil: unknown.
+	Announces map[string]string
 	// Asks is the address that a replica asks for its primary's data. It may be one that the primary has left: a server
 	// that learns the new one from the gossip of a third does not take it over (Redis issue 15136).
 	Asks Address
@@ -217,6 +230,8 @@ type Memory struct {
 type Peer struct {
 	ID   string
 	Addr Address
+	// Bus is the port for other nodes; 0: unknown.
+	Bus int
 	// Host is the DNS name that the node announces.
 	Host string
 	// Myself marks the line of the node that was asked.
@@ -257,9 +272,14 @@ func (n *Node) Self() Peer {
 // RunsIn reports whether the server is that of the pod. The address of a pod may be out of date and belong to another
 // pod of the cluster by now, whose password and certificate are as good; the name that a server announces is its own.
 func (n *Node) RunsIn(pod string) bool {
-	host := n.Self().Host
-	name, _, _ := strings.Cut(host, ".")
-	return host == "" || name == pod
+	name := podOfHost(cmp.Or(n.Announces[announceName], n.Self().Host))
+	return name == "" || name == pod
+}
+
+// podOfHost is the pod that a DNS name of the peers Service stands for.
+func podOfHost(host string) string {
+	pod, _, _ := strings.Cut(host, ".")
+	return pod
 }
 
 // Peer returns the node's line about another node.

@@ -38,10 +38,11 @@ type NodeEpoch struct {
 // Meet introduces nodes to each other. Between nodes that know each other it tells a new address.
 type Meet struct{ Pairs []Introduction }
 
-// Introduction is one handshake: Pod calls on the server of the pod Other at Addr.
+// Introduction is one handshake: Pod calls on the server of the pod Other at Addr, at the port Bus; 0: the usual one.
 type Introduction struct {
 	Pod, Other string
 	Addr       Address
+	Bus        int
 }
 
 // AddSlots gives slots that nobody owns to primaries that own none.
@@ -195,7 +196,7 @@ func (s SetConfigEpochs) Calls() []Call {
 // Calls sends CLUSTER MEET.
 func (s Meet) Calls() []Call {
 	return calls(s.Pairs, func(i Introduction) Call {
-		return Call{i.Pod, func(ctx context.Context, c Client) error { return c.Meet(ctx, i.Addr) }}
+		return Call{i.Pod, func(ctx context.Context, c Client) error { return c.Meet(ctx, i.Addr, i.Bus) }}
 	})
 }
 

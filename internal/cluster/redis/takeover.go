@@ -3,7 +3,6 @@ package redis
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/quorate/quorate/internal/cluster"
@@ -130,11 +129,10 @@ type outage struct {
 }
 
 func (v *view) outageOf(g ghost) outage {
-	pod, _, _ := strings.Cut(g.host, ".")
-	if pod == "" {
+	if g.pod == "" {
 		return outage{what: "node " + short(g.id), fenced: v.complete, returns: !v.complete}
 	}
-	return v.outageOfPod(pod)
+	return v.outageOfPod(g.pod)
 }
 
 // outageOfPod goes by the pod that a server ran in. What is on a volume outlives a pod; without storage, it outlives the process.
@@ -170,7 +168,7 @@ func (v *view) podNamed(name string) *Pod {
 func (v *view) othersTold(g ghost, best *Pod) bool {
 	for ordinal := range v.size(best.Shard) {
 		name := cluster.Pod(cluster.ShardSet(v.Spec.Name, best.Shard), ordinal)
-		if strings.HasPrefix(g.host, name+".") {
+		if g.pod == name {
 			continue
 		}
 		if p := v.podNamed(name); p != nil && p.Node != nil {

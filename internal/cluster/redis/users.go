@@ -50,7 +50,7 @@ var operatorCommands = []string{
 	"config|get", "config|set",
 }
 
-// replicationCommands are what a replica sends to its primary, and what a pod asks its own server, see farewell.
+// replicationCommands are what a replica sends to its primary, and what a pod asks its own server, see lastWords.
 var replicationCommands = []string{"ping", "replconf", "psync", "sync", "role"}
 
 // migrationCommands are what it takes to move a slot by hand: on the server that gives it, on the one that MIGRATE sends

@@ -41,6 +41,10 @@ func look(s State) *view {
 	v.Pods = slices.DeleteFunc(v.Pods, v.setAside)
 	for i := range v.Pods {
 		v.Pods[i].Node = v.Pods[i].Node.indexed()
+		v.Pods[i].home = v.Pods[i].Addr
+		if addr, ok := v.Pods[i].Node.Announced(); ok {
+			v.Pods[i].Addr = addr
+		}
 		v.add(&v.Pods[i])
 	}
 	v.complete = len(v.read) == v.pods() && len(v.Pods) == v.pods() && !v.layoutDiffers()
@@ -212,8 +216,8 @@ type ghost struct {
 	dead bool
 	// failed says that some server has heard that the majority of the primaries holds it for dead.
 	failed bool
-	// host is the DNS name that it announced.
-	host string
+	// pod is the one that it was the server of; empty: unknown.
+	pod string
 	// silent is for how long no server has heard from it.
 	silent time.Duration
 	// noAddr says that some server found another one at its address. Such a node is never voted to have failed: the
@@ -240,7 +244,7 @@ func (v *view) ghosts() []ghost {
 			g.slots = Union(g.slots, peer.Slots)
 			g.noAddr = g.noAddr || peer.NoAddr
 			g.failed = g.failed || peer.Failed
-			g.host = cmp.Or(g.host, peer.Host)
+			g.pod = cmp.Or(g.pod, v.podBehind(peer))
 			g.silent = min(g.silent, p.Node.Clock.Sub(peer.Answered))
 			g.dead = g.dead && (peer.Failing || peer.Failed || peer.NoAddr)
 		}

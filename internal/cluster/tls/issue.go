@@ -136,6 +136,12 @@ func Check(caPEM []byte, have Pair, host string, now time.Time) string {
 	return ""
 }
 
+// Vouches tells whether a certificate in PEM form is for a DNS name or an address.
+func Vouches(leaf []byte, host string) bool {
+	cert, _ := parseChain(leaf)
+	return cert != nil && cert.VerifyHostname(host) == nil
+}
+
 // Parse decodes a pair.
 func Parse(p Pair) (*x509.Certificate, crypto.Signer, error) {
 	cb, _ := pem.Decode(p.Cert)

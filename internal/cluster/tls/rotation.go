@@ -187,6 +187,8 @@ type Report struct {
 	Expiry
 	// Expiring names the Secret with a certificate that nobody has renewed in time, empty when there is none.
 	Expiring string
+	// Missing says what a certificate of the user lacks, empty when it lacks nothing.
+	Missing string
 	// Pending says what an issuer that is not ours has not done, empty when it has done all.
 	Pending string
 }

@@ -388,6 +388,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: username
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.ExternalAccessType
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.IssuerReference
   map:
     fields:
@@ -650,6 +652,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.RedisEngine
       default: redis
+    - name: externalAccess
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisExternalAccess
     - name: image
       type:
         scalar: string
@@ -709,6 +714,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: currentVersion
       type:
         scalar: string
+    - name: externalEndpoints
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.RedisExternalEndpoint
+          elementRelationship: associative
+          keys:
+          - name
     - name: observedGeneration
       type:
         scalar: numeric
@@ -759,6 +772,29 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
 - name: com.github.quorate.quorate.api.v1alpha1.RedisEngine
   scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisExternalAccess
+  map:
+    fields:
+    - name: annotations
+      type:
+        map:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.TemplateValue
+    - name: host
+      type:
+        scalar: string
+    - name: type
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.ExternalAccessType
+- name: com.github.quorate.quorate.api.v1alpha1.RedisExternalEndpoint
+  map:
+    fields:
+    - name: address
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RedisKeys
   map:
     fields:

@@ -137,8 +137,10 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 	_ = pipe.Process(ctx, config) // It is only put in line; what becomes of it is in the command.
 	auth := goredis.NewMapStringStringCmd(ctx, "CONFIG", "GET", "masteruser", "masterauth")
 	_ = pipe.Process(ctx, auth)
+	announces := goredis.NewMapStringStringCmd(ctx, announceGet...)
 	var migrations *goredis.Cmd
 	if !c.options.Replicated {
+		_ = pipe.Process(ctx, announces)
 		migrations = pipe.Do(ctx, "CLUSTER", "GETSLOTMIGRATIONS")
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !denied(err) && !unknown(err) {
@@ -154,6 +156,7 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 		}
 		n.Config[name] = redis.Normal(name, value)
 	}
+	n.Announces = announces.Val()
 	n.Certificate, _ = c.shown.Load().(string)
 	if n.AdmitsReplicas, err = enabled(user); err != nil {
 		return nil, err
@@ -168,14 +171,19 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 	return n, err
 }
 
-// configGet asks for the parameters that take effect in a running server.
-var configGet = func() []any {
+// configGet asks for the parameters that take effect in a running server, and announceGet for where it says that it is reached.
+var (
+	configGet   = getAll(redis.LiveParameters())
+	announceGet = getAll(redis.AnnounceParameters)
+)
+
+func getAll(names []string) []any {
 	args := []any{"CONFIG", "GET"}
-	for _, name := range redis.LiveParameters() {
+	for _, name := range names {
 		args = append(args, name)
 	}
 	return args
-}()
+}
 
 // denied tells whether the server was started when the operator's user might not ask for everything yet: the rest is known then.
 func denied(err error) bool { return strings.HasPrefix(err.Error(), "NOPERM") }
@@ -228,9 +236,13 @@ func (c *Client) SetConfigEpoch(ctx context.Context, epoch uint64) error {
 	return c.do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", epoch)
 }
 
-// Meet sends CLUSTER MEET. The bus port is 10000 above the other one, as everywhere in these clusters.
-func (c *Client) Meet(ctx context.Context, a redis.Address) error {
-	return c.do(ctx, "CLUSTER", "MEET", a.IP, a.Port)
+// Meet sends CLUSTER MEET. Without a bus port the server takes the one that is 10000 above the other.
+func (c *Client) Meet(ctx context.Context, a redis.Address, bus int) error {
+	args := []any{"CLUSTER", "MEET", a.IP, a.Port}
+	if bus > 0 {
+		args = append(args, bus)
+	}
+	return c.do(ctx, args...)
 }
 
 // AddSlots sends CLUSTER ADDSLOTSRANGE.

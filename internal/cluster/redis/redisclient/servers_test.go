@@ -97,6 +97,8 @@ type world struct {
 	// appointed and roles are what Kubernetes knows of the roles in the mode Replicated.
 	appointed redis.Appointment
 	roles     map[string]string
+	// outside is where pods are to be reached from outside, by name, and open where they are.
+	outside, open map[string]*door
 }
 
 type process struct {
@@ -178,7 +180,7 @@ func (w *world) certify() {
 		w.t.Fatal(err)
 	}
 	w.leaf, err = clustertls.Issue(w.ca, clustertls.Leaf{
-		CommonName: "carts", DNSNames: []string{"*." + cluster.ServiceHost(cluster.PeersService("carts"), "shop", domain)},
+		CommonName: "carts", DNSNames: []string{"*." + cluster.ServiceHost(cluster.PeersService("carts"), "shop", domain), outsideHost, "*." + outsideHost},
 	}, time.Now())
 	if err != nil {
 		w.t.Fatal(err)
@@ -326,6 +328,7 @@ func (w *world) writeFiles(p *process, admit bool) {
 	config, err := redis.PodConfig(common, redis.PodFacts{
 		Name: p.name, IP: p.ip, Host: w.host(p.name), Engine: string(w.cluster.Spec.ServerEngine()), Version: w.cluster.Spec.Version,
 		ReplicationPassword: redis.ShardPassword(w.passwords[redis.PasswordReplication], p.name),
+		Announcement:        w.announcement(p.name), Replicated: w.cluster.Spec.IsReplicated(),
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -422,12 +425,16 @@ func (w *world) observe(ctx context.Context) redis.State {
 	for shard := range w.sets {
 		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: w.sets[shard], Guarded: w.guarded[shard]})
 	}
-	s.Appointed = w.appointed
+	s.Appointed, s.Doors, s.Exposed = w.appointed, w.doors(), w.exposed()
 	for _, p := range w.pods {
 		pod := redis.Pod{
 			Role: w.roles[p.name],
 			Name: p.name, UID: p.name + "/" + p.ip, Shard: p.shard, Ordinal: p.ordinal, Addr: redis.Address{IP: p.ip, Port: redis.ClientPort}, Gate: p.gate,
 			Outdated: p.version != w.cluster.Spec.Version, HasRun: true, Stuck: p.stuck,
+		}
+		if !spec.IsReplicated() {
+			pod.Announce = w.announcement(p.name).Parameters(w.host(p.name), p.ip)
+			pod.Announce["cluster-preferred-endpoint-type"] = redis.Endpoint(&spec, w.announcement(p.name))
 		}
 		if p.cmd != nil {
 			pod.Started = p.started
@@ -657,6 +664,11 @@ func (w *world) clientsAs(who func() (string, string)) *goredis.ClusterClient {
 				ip = p.ip
 			}
 			w.change.RUnlock()
+			if at, ok := w.enter(host, port); ok {
+				ip, port, _ = net.SplitHostPort(at)
+			} else if host == outsideHost {
+				return nil, closed(network, addr)
+			}
 			var d net.Dialer
 			conn, err := d.DialContext(ctx, network, net.JoinHostPort(ip, port))
 			if err != nil || conf == nil {

@@ -60,8 +60,10 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 		n.Keys += int64(min(count, 1))
 		n.Offset += int64(count)
 	}
+	n.Announces = maps.Clone(s.Announces)
+	addr, host := s.announced()
 	n.Peers = append(n.Peers, redis.Peer{
-		ID: s.ID, Addr: s.Addr, Host: s.Host, Myself: true, Replica: s.replicaOf != "", PrimaryID: s.replicaOf,
+		ID: s.ID, Addr: addr, Host: host, Myself: true, Replica: s.replicaOf != "", PrimaryID: s.replicaOf,
 		Epoch: s.epoch, Slots: s.claims(s.ID), Open: s.open(),
 	})
 	for _, id := range s.known() {
@@ -91,7 +93,7 @@ func (s *Server) SetConfigEpoch(_ context.Context, epoch uint64) error {
 }
 
 // Meet begins a handshake.
-func (s *Server) Meet(_ context.Context, a redis.Address) error {
+func (s *Server) Meet(_ context.Context, a redis.Address, _ int) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}
@@ -185,8 +187,14 @@ func (s *Server) Configure(_ context.Context, values map[string]string) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}
-	s.Config = maps.Clone(s.Config)
-	maps.Copy(s.Config, values)
+	s.Config, s.Announces = maps.Clone(s.Config), maps.Clone(s.Announces)
+	for name, value := range values {
+		if slices.Contains(redis.AnnounceParameters, name) {
+			s.Announces[name] = value
+		} else {
+			s.Config[name] = value
+		}
+	}
 	return nil
 }
 

@@ -40,6 +40,8 @@ type Network struct {
 
 	// Migrates says that servers move slots by themselves.
 	Migrates bool
+	// Services lead from addresses to whichever server has a DNS name.
+	Services map[redis.Address]string
 
 	now        time.Time
 	servers    []*Server
@@ -51,8 +53,10 @@ type Network struct {
 type Server struct {
 	ID   string
 	Addr redis.Address
-	// Host is the DNS name that the node announces.
+	// Host is the DNS name of the pod, which the node announces unless it is told otherwise.
 	Host string
+	// Announces is where the server says that it is reached; nil: at its address, and by its name.
+	Announces map[string]string
 	// Up says that the process runs. Cut says that the operator cannot reach it, while the others can.
 	Up, Cut bool
 	// Refused keeps the server from copying its primary, as a network might.
@@ -125,7 +129,7 @@ type peer struct {
 
 // NewNetwork returns an empty network.
 func NewNetwork(timeout time.Duration, r *rand.Rand) *Network {
-	return &Network{Timeout: timeout, Rand: r, now: time.Unix(0, 0)}
+	return &Network{Timeout: timeout, Rand: r, now: time.Unix(0, 0), Services: map[redis.Address]string{}}
 }
 
 // Now is the time in the network.
@@ -201,11 +205,20 @@ func (s *Server) StartedEmpty() bool { return !s.rendered }
 
 func (n *Network) at(a redis.Address) *Server {
 	for _, s := range n.servers {
-		if s.Up && s.Addr == a {
+		if s.Up && (s.Addr == a || n.Services[a] == s.Host) {
 			return s
 		}
 	}
 	return nil
+}
+
+// announced is where the server tells others to reach it, and its host.
+func (s *Server) announced() (redis.Address, string) {
+	if s.Announces == nil {
+		return s.Addr, s.Host
+	}
+	a, _ := (&redis.Node{Announces: s.Announces}).Announced()
+	return a, s.Announces["cluster-announce-hostname"]
 }
 
 // Tick lets one Cron pass.
@@ -264,7 +277,8 @@ func (s *Server) learn(o *Server) {
 		s.peers[o.ID] = p
 		s.order = nil
 	}
-	p.addr, p.host, p.noAddr = o.Addr, o.Host, false
+	p.addr, p.host = o.announced()
+	p.noAddr = false
 }
 
 // gossip exchanges a ping and a pong with every known node that answers at its address.
@@ -303,7 +317,8 @@ func (s *Server) hasSlots(id string) bool {
 // hear takes in what another node says of itself and of third ones.
 func (s *Server) hear(o *Server) {
 	p := s.peers[o.ID]
-	p.heard, p.addr, p.failing, p.noAddr = s.net.now, o.Addr, false, false
+	p.heard, p.failing, p.noAddr = s.net.now, false, false
+	p.addr, p.host = o.announced()
 	p.epoch, p.replicaOf = o.epoch, o.replicaOf
 	s.current = max(s.current, o.current)
 	if p.failed && (o.replicaOf != "" || !s.hasSlots(o.ID) || s.net.now.Sub(p.failedAt) > 2*s.net.Timeout) {
@@ -343,7 +358,7 @@ func (s *Server) hearOf(id string, from *Server) {
 
 // hearOfNew greets a node that is said to be well, if it is where it is said to be.
 func (s *Server) hearOfNew(id string, third *peer) {
-	if third.failing || third.failed || third.noAddr || third.addr == s.Addr {
+	if own, _ := s.announced(); third.failing || third.failed || third.noAddr || third.addr == own {
 		return
 	}
 	if t := s.net.at(third.addr); t != nil && t.ID == id && s.net.Rand.IntN(2) == 0 {

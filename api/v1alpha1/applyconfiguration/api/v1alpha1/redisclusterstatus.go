@@ -43,6 +43,9 @@ type RedisClusterStatusApplyConfiguration struct {
 	// connectionSecret names the Secret that clients connect with (Service
 	// Binding layout).
 	ConnectionSecret *string `json:"connectionSecret,omitempty"`
+	// externalEndpoints are where clients outside of Kubernetes reach the
+	// servers. Absent without spec.externalAccess.
+	ExternalEndpoints []RedisExternalEndpointApplyConfiguration `json:"externalEndpoints,omitempty"`
 	// certificates says until when they are valid. Absent without TLS.
 	Certificates *CertificateStatusApplyConfiguration `json:"certificates,omitempty"`
 }
@@ -148,6 +151,19 @@ func (b *RedisClusterStatusApplyConfiguration) WithSelector(value string) *Redis
 // If called multiple times, the ConnectionSecret field is set to the value of the last call.
 func (b *RedisClusterStatusApplyConfiguration) WithConnectionSecret(value string) *RedisClusterStatusApplyConfiguration {
 	b.ConnectionSecret = &value
+	return b
+}
+
+// WithExternalEndpoints adds the given value to the ExternalEndpoints field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the ExternalEndpoints field.
+func (b *RedisClusterStatusApplyConfiguration) WithExternalEndpoints(values ...*RedisExternalEndpointApplyConfiguration) *RedisClusterStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithExternalEndpoints")
+		}
+		b.ExternalEndpoints = append(b.ExternalEndpoints, *values[i])
+	}
 	return b
 }
 

@@ -1,0 +1,361 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
+)
+
+// ensureExternal applies the Services through which clients outside reach the pods, and tells where they lead from. They come before
+// the pods, which are told where they are reached when they start. Those of the mode Replicated are there anyway.
+func (k *RedisKind) ensureExternal(ctx context.Context, o *v1alpha1.RedisCluster) ([]redis.Door, error) {
+	if o.Spec.ExternalAccess == nil || o.Spec.IsReplicated() {
+		return k.readDoors(ctx, o)
+	}
+	pods, err := k.wantedPods(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	b := redis.Builder{Cluster: o}
+	if b.Owner, err = k.OwnerReference(o); err != nil {
+		return nil, err
+	}
+	for _, pod := range pods {
+		if err := k.exposePod(ctx, o, b, pod); err != nil {
+			return nil, err
+		}
+	}
+	doors, err := k.readDoors(ctx, o)
+	if err == nil && len(doors) < len(pods) {
+		err = cluster.Hold{Reason: redis.ReasonExternal, Message: "the Services for clients outside have just been made"}
+	}
+	return doors, err
+}
+
+func (k *RedisKind) exposePod(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder, pod string) error {
+	if err := k.ensureService(ctx, o, b.Outside(pod)); err != nil || o.Spec.ExternalAccess.Type != v1alpha1.ExternalNodePort {
+		return err
+	}
+	port, err := k.nodePort(ctx, o, cluster.ExternalService(pod))
+	if err != nil {
+		return err
+	}
+	return k.ensureService(ctx, o, b.Inside(pod, port))
+}
+
+// nodePort is the port of the nodes that leads to a Service that was just applied. The cache may not have heard of it yet.
+func (k *RedisKind) nodePort(ctx context.Context, o *v1alpha1.RedisCluster, service string) (int32, error) {
+	key := client.ObjectKey{Namespace: o.Namespace, Name: service}
+	for _, reader := range []client.Reader{k, k.Direct} {
+		var live corev1.Service
+		if err := reader.Get(ctx, key, &live); client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("read Service %s: %w", service, err)
+		}
+		if port := redis.NodePort(&live); port != 0 {
+			return port, nil
+		}
+	}
+	return 0, cluster.Hold{Reason: redis.ReasonExternal, Message: fmt.Sprintf("Service %s has no port of the nodes yet", service)}
+}
+
+// wantedPods are those that the StatefulSets have room for, or will have.
+func (k *RedisKind) wantedPods(ctx context.Context, o *v1alpha1.RedisCluster) ([]string, error) {
+	shards, err := k.shards(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	var s redis.State
+	if err := k.observeSets(ctx, o, &s); err != nil {
+		return nil, err
+	}
+	size := map[int]int{}
+	for _, set := range s.Sets {
+		size[set.Shard] = set.Replicas
+	}
+	var pods []string
+	for _, shard := range shards {
+		for ordinal := range max(size[shard], 1+o.Spec.Replicas()) {
+			pods = append(pods, cluster.Pod(cluster.ShardSet(o.Name, shard), ordinal))
+		}
+	}
+	return pods, nil
+}
+
+// outside is what Kubernetes knows of how a cluster is reached from outside.
+type outside struct {
+	access   *v1alpha1.RedisExternalAccess
+	services []corev1.Service
+	pods     []corev1.Pod
+	// before is what pods were told last.
+	before map[string]redis.Announcement
+	// tls says how the certificate is got that servers are to show, and certificate is it; empty: none.
+	tls         *v1alpha1.TLSSpec
+	certificate []byte
+}
+
+func (k *RedisKind) readOutside(ctx context.Context, o *v1alpha1.RedisCluster) (outside, error) {
+	out := outside{access: o.Spec.ExternalAccess, tls: o.Spec.TLS}
+	var services corev1.ServiceList
+	var pods corev1.PodList
+	in, ours := client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))
+	if err := errors.Join(k.List(ctx, &services, in, ours), k.List(ctx, &pods, in, ours)); err != nil {
+		return out, fmt.Errorf("list Services and pods: %w", err)
+	}
+	out.pods = pods.Items
+	out.services = slices.DeleteFunc(services.Items, func(s corev1.Service) bool {
+		return s.DeletionTimestamp != nil || !metav1.IsControlledBy(&s, o)
+	})
+	var config corev1.ConfigMap
+	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ConfigName(o.Name)}, &config)
+	if client.IgnoreNotFound(err) != nil {
+		return out, fmt.Errorf("read ConfigMap: %w", err)
+	}
+	if text := config.Data[redis.AnnounceKey]; text != "" {
+		if out.before, err = redis.ReadAnnouncements([]byte(text)); err != nil {
+			return out, err
+		}
+	}
+	_, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
+	if err != nil {
+		return out, certificateError{err}
+	}
+	out.certificate = pair.Cert
+	return out, nil
+}
+
+// exposed are the Services that were made for external access.
+func (w outside) exposed(wanted []string) []redis.Exposure {
+	var out []redis.Exposure
+	for i := range w.services {
+		s := &w.services[i]
+		pod, inside, ok := redis.ExposedPod(s)
+		if !ok {
+			continue
+		}
+		e := redis.Exposure{Name: s.Name, UID: string(s.UID), Pod: pod, Wanted: w.access != nil && slices.Contains(wanted, pod)}
+		if inside {
+			e.Inside, e.Wanted = redis.InsideOf(s), e.Wanted && w.access.Type == v1alpha1.ExternalNodePort
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// doors are where the pods of a cluster, or the Services of its roles, are reached from outside, as far as Services exist.
+func (k *RedisKind) doors(ctx context.Context, o *v1alpha1.RedisCluster, w outside) ([]redis.Door, error) {
+	if w.access == nil {
+		return nil, nil
+	}
+	var out []redis.Door
+	for i := range w.services {
+		s := &w.services[i]
+		pod, inside, ok := redis.ExposedPod(s)
+		name := pod
+		if o.Spec.IsReplicated() {
+			ok, name = slices.Contains(entries(o), s.Name), s.Name
+		}
+		if !ok || inside {
+			continue
+		}
+		host, problem, err := k.hostOutside(ctx, w, s, name)
+		if err != nil {
+			return nil, err
+		}
+		door := redis.Door{Pod: name, Announcement: redis.Announcement{Host: host}, Problem: problem}
+		if w.access.Type == v1alpha1.ExternalNodePort {
+			door.NodePort = int(redis.NodePort(s))
+		}
+		if w.access.Type == v1alpha1.ExternalNodePort && !o.Spec.IsReplicated() {
+			w.reachInside(&door)
+		}
+		if door.Problem == "" {
+			door.Problem = w.unproven(host)
+		}
+		out = append(out, door)
+	}
+	return out, nil
+}
+
+// readDoors are the doors by themselves.
+func (k *RedisKind) readDoors(ctx context.Context, o *v1alpha1.RedisCluster) ([]redis.Door, error) {
+	w, err := k.readOutside(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return k.doors(ctx, o, w)
+}
+
+// hostOutside is the host that leads to a Service, or says what keeps it from having one.
+func (k *RedisKind) hostOutside(ctx context.Context, w outside, s *corev1.Service, name string) (host, problem string, err error) {
+	switch {
+	case w.access.Type == v1alpha1.ExternalLoadBalancer:
+		if host = redis.BalancerHost(s); host == "" {
+			problem = fmt.Sprintf("Service %s has no load balancer yet that is reached by a DNS name or an IPv4 address: clients outside cannot reach it before its provider says where", s.Name)
+		}
+		return host, problem, nil
+	case w.access.HostOutside() != "":
+		return w.access.HostOutside(), "", nil
+	}
+	if pod := w.behind(s); pod != nil && pod.Spec.NodeName != "" {
+		if host, err = k.nodeAddress(ctx, pod); err != nil {
+			return "", "", err
+		}
+	}
+	if host == "" {
+		host = w.before[name].Host // The port is open on all nodes, so that the one before still does while a pod is on none.
+	}
+	if host == "" {
+		problem = fmt.Sprintf("nothing that Service %s leads to is on a node with an IPv4 address: set spec.externalAccess.host to a name that leads to the nodes", s.Name)
+	}
+	return host, problem, nil
+}
+
+// behind is the first pod that a Service leads to; nil: there is none.
+func (w outside) behind(s *corev1.Service) *corev1.Pod {
+	selects := labels.SelectorFromSet(s.Spec.Selector)
+	for i := range w.pods {
+		if selects.Matches(labels.Set(w.pods[i].Labels)) {
+			return &w.pods[i]
+		}
+	}
+	return nil
+}
+
+// nodeAddress is the IPv4 address of the node of a pod, the external one where it has one and nodes may be read; empty: it has none.
+func (c *Children) nodeAddress(ctx context.Context, pod *corev1.Pod) (string, error) {
+	addresses := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: pod.Status.HostIP}}
+	if c.Nodes != nil {
+		var node corev1.Node
+		if err := c.Nodes.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, &node); client.IgnoreNotFound(err) != nil {
+			return "", fmt.Errorf("read node %s: %w", pod.Spec.NodeName, err)
+		}
+		addresses = append(node.Status.Addresses, addresses...)
+	}
+	for _, wanted := range []corev1.NodeAddressType{corev1.NodeExternalIP, corev1.NodeInternalIP} {
+		for _, a := range addresses {
+			if ip, err := netip.ParseAddr(a.Address); err == nil && ip.Is4() && a.Type == wanted {
+				return a.Address, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// reachInside completes a door by the Service inside that leads to the same server.
+func (w outside) reachInside(d *redis.Door) {
+	name := cluster.AnnouncedService(d.Pod)
+	i := slices.IndexFunc(w.services, func(s corev1.Service) bool { return s.Name == name })
+	if i < 0 || redis.InsideOf(&w.services[i]).Port != d.NodePort {
+		d.Problem = fmt.Sprintf("Service %s does not lead to port %d yet", name, d.NodePort)
+		return
+	}
+	d.IP = w.services[i].Spec.ClusterIP
+	if w.tls.TLSMode() == v1alpha1.TLSDisabled {
+		d.Port = d.NodePort
+	} else {
+		d.TLSPort = d.NodePort
+	}
+}
+
+// unproven says what is missing for the servers' certificate to vouch for a host; empty: it does, or there is none.
+func (w outside) unproven(host string) string {
+	if len(w.certificate) == 0 || clustertls.Vouches(w.certificate, host) {
+		return ""
+	}
+	if w.tls.TLSMode() == v1alpha1.TLSProvided {
+		return fmt.Sprintf("spec.tls.secretName: the certificate in Secret %q is not for %s, where clients outside are to be sent: replace it by one with that name",
+			w.tls.Secret(), host)
+	}
+	return fmt.Sprintf("the servers have no certificate for %s yet, where clients outside are to be sent", host)
+}
+
+// observeOutside says where servers are reached from outside, what each is to announce, and what a certificate of the user lacks
+// for that.
+func (k *RedisKind) observeOutside(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) (missing string, err error) {
+	w, err := k.readOutside(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	wanted, err := k.wantedPods(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	s.Exposed = w.exposed(wanted)
+	if s.Doors, err = k.doors(ctx, o, w); err != nil {
+		return "", err
+	}
+	said := map[string]redis.Announcement{}
+	for _, d := range s.Doors {
+		said[d.Pod] = d.Said()
+		if o.Spec.IsReplicated() || slices.Contains(wanted, d.Pod) {
+			s.Spec.Unannounced = cmp.Or(s.Spec.Unannounced, d.Problem)
+		}
+		if w.tls.TLSMode() == v1alpha1.TLSProvided && d.Host != "" {
+			missing = cmp.Or(missing, w.unproven(d.Host))
+		}
+	}
+	for i := range s.Pods {
+		if p := &s.Pods[i]; p.Addr.IP != "" && !o.Spec.IsReplicated() {
+			p.Announce = said[p.Name].Parameters(cluster.PodHost(p.Name, o.Name, o.Namespace, k.Domain), p.Addr.IP)
+			p.Announce[redis.EndpointParameter] = redis.Endpoint(&o.Spec, said[p.Name])
+		}
+	}
+	return missing, nil
+}
+
+// watchUnused notes since when servers do not announce Services that are not wanted any more. An operator that has just been started
+// begins to count anew.
+func (k *RedisKind) watchUnused(s *redis.State) {
+	for i := range s.Exposed {
+		e := &s.Exposed[i]
+		at := slices.IndexFunc(s.Pods, func(p redis.Pod) bool { return p.Name == e.Pod })
+		if e.Wanted || at < 0 || s.Pods[at].Node == nil || len(s.Pods[at].Differs()) > 0 {
+			k.unused.Delete(e.UID)
+			continue
+		}
+		since, _ := k.unused.LoadOrStore(e.UID, s.Now)
+		e.Unused, _ = since.(time.Time)
+	}
+}
+
+// hostsOutside are the DNS names and addresses that clients outside are to be sent to, in one order.
+func hostsOutside(doors []redis.Door) (names []string, addresses []netip.Addr) {
+	for _, d := range doors {
+		if ip, err := netip.ParseAddr(d.Host); err == nil {
+			addresses = append(addresses, ip)
+		} else if d.Host != "" {
+			names = append(names, d.Host)
+		}
+	}
+	slices.Sort(names)
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	return slices.Compact(names), slices.Compact(addresses)
+}
+
+// +kubebuilder:rbac:groups="",resources=services,verbs=delete
+
+// withdraw deletes just these Services, not others that took their names meanwhile.
+func (k *RedisKind) withdraw(ctx context.Context, o *v1alpha1.RedisCluster, step redis.Withdraw) error {
+	var errs []error
+	for _, e := range step.Services {
+		uid := types.UID(e.UID)
+		k.unused.Delete(e.UID)
+		errs = append(errs, deleted(k.Delete(ctx, &corev1.Service{ObjectMeta: objectMeta(o, e.Name)}, client.Preconditions{UID: &uid}), "Service "+e.Name))
+	}
+	return errors.Join(errs...)
+}
