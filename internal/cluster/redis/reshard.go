@@ -376,14 +376,18 @@ func (v *view) moveOrMigrate(moves []Move, why string, args ...any) (cluster.Pla
 		return plan, stop
 	}
 	migrate, byKey := MigrateSlots{access: v.Spec.Access}, MoveSlots{For: moveFor}
+	busy := map[string]bool{}
 	for _, m := range pairs {
 		from := v.byID[m.FromID]
 		byThemselves, wait, message := v.engine(from, v.byID[m.ToID])
 		switch {
 		case wait > 0:
 			plan, stop = cluster.Wait(ReasonMigrationBroken, wait, "%s did not get its slots to %s, and is to try again: %s", m.From, m.To, message)
+		case byThemselves && from.Node.Pulls && (busy[m.From] || busy[m.To]):
+			// It is their turn when the others are done.
 		case byThemselves:
-			m.Slots = piece(from, m.Slots)
+			m.Slots, m.Pull = piece(from, m.Slots), from.Node.Pulls
+			busy[m.From], busy[m.To] = true, true
 			migrate.Moves = append(migrate.Moves, m)
 		default:
 			m.Limit = v.keyLimit()

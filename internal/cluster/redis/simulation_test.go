@@ -138,7 +138,7 @@ func newSimulation(seed uint64, faults bool) *simulation {
 		s.spec.Access = &redis.Access{Passwords: simPasswords}
 		s.spec.HandedOut, s.spec.Hold = true, 20*time.Second
 		s.net.Gate = s.users
-		s.net.Migrates = seed%4 > 0
+		s.net.Migrates, s.net.Pulls = seed%4 > 0, seed%8 > 4
 	}
 	s.ensure()
 	return s

@@ -163,6 +163,9 @@ type Node struct {
 	ReplicationUser string
 	// Migrations of slots that the server takes part in or has, the last one first; nil: it cannot do that by itself.
 	Migrations []Migration
+	// Pulls says that the target of a migration gets the slots from the source, instead of the source sending them, and that no
+	// server takes part in more than one at a time.
+	Pulls bool
 	// Process tells the server's process from others that have run or will run in its place.
 	Process string
 	// Clock is the time of the server.

@@ -66,11 +66,12 @@ var migrationCommands = []string{
 // made, and a server from starting.
 //
 // The source of a migration connects to its target and sends what the keys consist of as commands of its own, and then whatever is
-// written meanwhile. What is not about keys is never among that.
+// written meanwhile. What is not about keys is never among that. Servers of Redis let each other in by a secret that they share, so that
+// there only the operator needs a command more.
 var (
 	valkeyOperatorCommands  = []string{"cluster|migrateslots", "cluster|getslotmigrations"}
 	valkeyMigrationCommands = []string{"cluster|syncslots", "@write", "-flushall", "-flushdb", "-swapdb", "-function"}
-	redisMigrationCommands  = []string{"cluster|migration"}
+	redisOperatorCommands   = []string{"cluster|migration"}
 )
 
 // Software is what a server runs.
@@ -88,7 +89,7 @@ func (s Software) commands() (operator, migration []string) {
 	case s.Engine == v1alpha1.EngineValkey && version.AtLeast(9, 0):
 		return slices.Concat(operatorCommands, valkeyOperatorCommands), slices.Concat(migrationCommands, valkeyMigrationCommands)
 	case s.Engine == v1alpha1.EngineRedis && version.AtLeast(8, 4):
-		return operatorCommands, slices.Concat(migrationCommands, redisMigrationCommands)
+		return slices.Concat(operatorCommands, redisOperatorCommands), migrationCommands
 	}
 	return operatorCommands, migrationCommands
 }

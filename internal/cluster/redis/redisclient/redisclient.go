@@ -137,9 +137,9 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 	_ = pipe.Process(ctx, config) // It is only put in line; what becomes of it is in the command.
 	auth := goredis.NewMapStringStringCmd(ctx, "CONFIG", "GET", "masteruser", "masterauth")
 	_ = pipe.Process(ctx, auth)
-	var migrations *goredis.Cmd
+	var migrations func() ([]redis.Migration, bool, error)
 	if !c.options.Replicated {
-		migrations = pipe.Do(ctx, "CLUSTER", "GETSLOTMIGRATIONS")
+		migrations = askMigrations(ctx, pipe)
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !denied(err) && !unknown(err) {
 		return nil, fmt.Errorf("read server: %w", err)
@@ -164,7 +164,9 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 	if n.ReplicationUser, n.ReplicationPassword, err = replicates(auth); err != nil {
 		return nil, err
 	}
-	n.Migrations, err = migrationsOf(migrations)
+	if migrations != nil {
+		n.Migrations, n.Pulls, err = migrations()
+	}
 	return n, err
 }
 

@@ -97,6 +97,8 @@ type world struct {
 	// appointed and roles are what Kubernetes knows of the roles in the mode Replicated.
 	appointed redis.Appointment
 	roles     map[string]string
+	// front stands between the operator and a server, nil: nothing does.
+	front func(p *process, server net.Conn) net.Conn
 }
 
 type process struct {
@@ -370,7 +372,11 @@ func (w *world) connect(p *process) *redisclient.Client {
 		TLS:        w.tlsFor(p.name),
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
-			return d.DialContext(ctx, "tcp", p.ip+":6379")
+			conn, err := d.DialContext(ctx, "tcp", p.ip+":6379")
+			if err == nil && w.front != nil {
+				conn = w.front(p, conn)
+			}
+			return conn, err
 		},
 	})
 }
