@@ -34,6 +34,10 @@ type Client interface {
 	// CancelMigration makes the server end a migration that it takes part in. Both of its servers have to be told. One that does
 	// not know it is content.
 	CancelMigration(ctx context.Context, name string) error
+	// CountLoad makes the server count what commands for each slot take, or stop that.
+	CountLoad(ctx context.Context, on bool) error
+	// SlotStats asks for what the server can tell of each of the slots, which it owns.
+	SlotStats(ctx context.Context, slots Slots) (map[int]SlotStat, error)
 	// ReloadCertificates makes the server read its certificate, its key and the authorities that it trusts anew.
 	ReloadCertificates(ctx context.Context) error
 	// Forget removes a node from the server's table, and keeps it out for a minute.

@@ -111,6 +111,8 @@ func Next(s State) cluster.Plan {
 		moveSlots,
 		waitForLeavers,
 		refuseStorage,
+		countLoad,
+		rebalance,
 	)
 }
 

@@ -29,6 +29,13 @@ type State struct {
 	Certificates clustertls.Report
 	// Progress of a move of slots, for the status.
 	Progress Progress
+	// Weights of all slots, by number, in what Spec.Rebalance goes by; nil: unknown. Untold is a server that does not tell them.
+	Weights []int64
+	Untold  string
+	// Proposal is what would make shards weigh alike, see Propose; nil: nothing has to, or nobody knows.
+	Proposal *Proposal
+	// Rebalanced is when the last proposal had been carried out, or since when the operator runs.
+	Rebalanced time.Time
 	// Now is the time of the observation.
 	Now time.Time
 }
@@ -73,6 +80,8 @@ type Spec struct {
 	// which that was allowed.
 	AssignEmpty bool
 	Approved    string
+	// Rebalance says by what slots are divided.
+	Rebalance Rebalance
 	// StorageChanged says that the wanted storage is not what the StatefulSets were made with.
 	StorageChanged bool
 }

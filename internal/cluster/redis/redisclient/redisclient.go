@@ -176,7 +176,7 @@ var configGet = func() []any {
 	for _, name := range redis.LiveParameters() {
 		args = append(args, name)
 	}
-	return args
+	return append(args, redis.SlotStatsParameter)
 }()
 
 // denied tells whether the server was started when the operator's user might not ask for everything yet: the rest is known then.

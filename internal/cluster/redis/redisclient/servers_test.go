@@ -97,6 +97,11 @@ type world struct {
 	// appointed and roles are what Kubernetes knows of the roles in the mode Replicated.
 	appointed redis.Appointment
 	roles     map[string]string
+	// rebalance says by what slots are divided, samples are what they weighed first and last, and proposal is what was proposed because
+	// of it.
+	rebalance redis.Rebalance
+	samples   []redis.Sample
+	proposal  *redis.Proposal
 	// front stands between the operator and a server, nil: nothing does.
 	front func(p *process, server net.Conn) net.Conn
 }
@@ -418,7 +423,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 	s := redis.State{Now: time.Now(), Accounts: w.accounts, Spec: redis.Spec{
 		Name: "carts", Shards: spec.ShardCount(), Replicated: spec.IsReplicated(), Replicas: spec.Replicas(), Version: spec.Version, Persistent: !w.ephemeral, AssignEmpty: w.assignEmpty,
 		NodeTimeout: 1500 * time.Millisecond, Access: w.access(), HandedOut: true, Hold: hold,
-		Certificate: certificate,
+		Certificate: certificate, Rebalance: w.rebalance,
 	}}
 	live, err := redis.LiveConfig(&spec)
 	if err != nil {
@@ -447,6 +452,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 		}
 		s.Pods = append(s.Pods, pod)
 	}
+	w.weigh(ctx, &s)
 	return s
 }
 

@@ -17,6 +17,7 @@ var (
 	errNotMaster  = errors.New("ERR I can only replicate a master, not a replica")
 	errUnknown    = errors.New("ERR Unknown node")
 	errEpoch      = errors.New("ERR The user can assign a config epoch only when the node does not know any other node")
+	errNoLoad     = errors.New("ERR Unknown option or number of arguments for CONFIG SET")
 	errBusy       = errors.New("ERR Slot is already busy")
 	errNotEmpty   = errors.New("ERR To set a master the node must be empty and without assigned slots")
 	errMyMaster   = errors.New("ERR Can't forget my master")
@@ -252,3 +253,24 @@ func (s *Server) open() []redis.Open {
 	}
 	return out
 }
+
+// SlotStats tells of the number of keys alone, as Redis 8.0 does.
+func (s *Server) SlotStats(_ context.Context, slots redis.Slots) (map[int]redis.SlotStat, error) {
+	if s.reachable() != nil {
+		return nil, errDown
+	}
+	out := map[int]redis.SlotStat{}
+	for slot := range slots.All() {
+		out[slot] = redis.SlotStat{Bytes: -1, CPU: -1}
+	}
+	for k := range s.Data {
+		if stat, ok := out[k.Slot]; ok {
+			stat.Keys++
+			out[k.Slot] = stat
+		}
+	}
+	return out, nil
+}
+
+// CountLoad is not possible.
+func (s *Server) CountLoad(context.Context, bool) error { return errNoLoad }

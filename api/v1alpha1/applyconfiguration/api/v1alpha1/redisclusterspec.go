@@ -61,6 +61,9 @@ type RedisClusterSpecApplyConfiguration struct {
 	TLS *TLSSpecApplyConfiguration `json:"tls,omitempty"`
 	// auth of clients. Default: the user "default" has a generated password.
 	Auth *AuthSpecApplyConfiguration `json:"auth,omitempty"`
+	// rebalance says by what slots are divided among shards. Default: evenly, by
+	// their number.
+	Rebalance *RedisRebalanceSpecApplyConfiguration `json:"rebalance,omitempty"`
 	// recovery of a shard whose data is lost for good. Default: its slots are held
 	// until somebody says that they may be served empty.
 	Recovery *RedisRecoverySpecApplyConfiguration `json:"recovery,omitempty"`
@@ -169,6 +172,14 @@ func (b *RedisClusterSpecApplyConfiguration) WithTLS(value *TLSSpecApplyConfigur
 // If called multiple times, the Auth field is set to the value of the last call.
 func (b *RedisClusterSpecApplyConfiguration) WithAuth(value *AuthSpecApplyConfiguration) *RedisClusterSpecApplyConfiguration {
 	b.Auth = value
+	return b
+}
+
+// WithRebalance sets the Rebalance field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Rebalance field is set to the value of the last call.
+func (b *RedisClusterSpecApplyConfiguration) WithRebalance(value *RedisRebalanceSpecApplyConfiguration) *RedisClusterSpecApplyConfiguration {
+	b.Rebalance = value
 	return b
 }
 
