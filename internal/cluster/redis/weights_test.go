@@ -274,4 +274,3 @@ func (f *fixture) carry(p *Proposal) {
 		f.views(v.primary(shard).Node.ID, func(peer *Peer) { peer.Slots = slots })
 	}
 }
-

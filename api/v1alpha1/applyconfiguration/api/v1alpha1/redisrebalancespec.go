@@ -16,10 +16,12 @@ import (
 // RedisRebalanceSpec says by what slots are divided among shards, and who decides on it.
 type RedisRebalanceSpecApplyConfiguration struct {
 	// by is what makes a slot weigh. Slots: nothing, every shard owns the same
-	// number of slots at any time. Memory: the bytes that its keys take, as the
-	// server tells (redis 8.2 and later), or else its keys times what a key takes on that
-	// server on average. Load: the CPU time that commands for it take, which redis
-	// 8.2 and later and valkey tell. Default: Slots.
+	// number of slots at any time. Memory: the bytes that its keys take, which is
+	// estimated where the server does not tell it: the keys of the slot times what
+	// a key takes on that server on average. Load: the CPU time that commands for
+	// it take, which redis 8.2 and later and valkey tell. With Memory and Load a
+	// shard that is new gets a quarter of an even share of the slots at once, and
+	// the rest by a proposal. Default: Slots.
 	By *apiv1alpha1.RebalanceBy `json:"by,omitempty"`
 	// mode says who decides. Propose: the status says what would move and what
 	// that would change, and it happens when the cluster is annotated with
