@@ -45,9 +45,13 @@ func (k *RedisKind) weigh(ctx context.Context, o *v1alpha1.RedisCluster, connect
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.marks) == 0 || s.Now.Sub(w.marks[len(w.marks)-1].At) >= sampleEvery {
-		w.take(k.sample(ctx, connect, s))
+		if sample, whole := k.sample(ctx, connect, s); whole {
+			w.take(sample)
+		}
 	}
-	s.Weights, s.Untold = redis.Weigh(s.Spec.Rebalance.By, w.marks[0], w.marks[len(w.marks)-1], s.Pods)
+	if len(w.marks) > 0 {
+		s.Weights, s.Untold = redis.Weigh(s.Spec.Rebalance.By, w.marks[0], w.marks[len(w.marks)-1], s.Pods)
+	}
 	s.Rebalanced = w.rebalanced
 	ended := false
 	if w.proposal, ended = redis.Propose(*s, w.proposal); ended {
@@ -65,9 +69,10 @@ func (w *scales) take(sample redis.Sample) {
 	}
 }
 
-// sample asks all primaries. One that does not answer is left out, and nothing is known of its slots then.
-func (k *RedisKind) sample(ctx context.Context, connect connectFunc, s *redis.State) redis.Sample {
-	out := redis.Sample{At: s.Now, Servers: map[string]map[int]redis.SlotStat{}}
+// sample asks all primaries. It is whole when all slots were told of.
+func (k *RedisKind) sample(ctx context.Context, connect connectFunc, s *redis.State) (out redis.Sample, whole bool) {
+	out = redis.Sample{At: s.Now, Servers: map[string]map[int]redis.SlotStat{}}
+	told := 0
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for i := range s.Pods {
@@ -84,9 +89,10 @@ func (k *RedisKind) sample(ctx context.Context, connect connectFunc, s *redis.St
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			out.Servers[p.Node.Process] = stats
+			out.Servers[p.Node.Teller()] = stats
+			told += len(stats)
 		})
 	}
 	wg.Wait()
-	return out
+	return out, told == redis.SlotCount
 }

@@ -17,11 +17,14 @@ type SlotStat struct {
 	CPU time.Duration
 }
 
-// Sample is what primaries told of their slots at one time, by Node.Process and slot.
+// Sample is what primaries told of their slots at one time, by Node.Teller and slot.
 type Sample struct {
 	At      time.Time
 	Servers map[string]map[int]SlotStat
 }
+
+// Teller tells processes of servers apart: one that has restarted counts anew.
+func (n *Node) Teller() string { return n.ID + "/" + n.Process }
 
 // LoadWindow is over how long the load of a slot is measured.
 const LoadWindow = 5 * time.Minute
@@ -36,7 +39,7 @@ func Weigh(by v1alpha1.RebalanceBy, former, latest Sample, pods []Pod) (weights 
 		if p.Node == nil || p.Deleting || !p.ownsSlots() {
 			continue
 		}
-		now, then := latest.Servers[p.Node.Process], former.Servers[p.Node.Process]
+		now, then := latest.Servers[p.Node.Teller()], former.Servers[p.Node.Teller()]
 		perKey := (p.Node.Memory.Used - p.Node.Memory.Empty) / max(1, p.Node.Keys)
 		for slot := range p.Node.Self().Slots.All() {
 			stat, ok := now[slot]

@@ -178,17 +178,17 @@ func TestFill(t *testing.T) {
 
 func TestWeigh(t *testing.T) {
 	at := time.Unix(1e9, 0)
-	const process = "p"
+	const id, process, teller = "n", "p", "n/p"
 	sample := func(after time.Duration, stat SlotStat) Sample {
-		s := Sample{At: at.Add(after), Servers: map[string]map[int]SlotStat{process: {}}}
+		s := Sample{At: at.Add(after), Servers: map[string]map[int]SlotStat{teller: {}}}
 		for slot := range SlotCount {
-			s.Servers[process][slot] = stat
+			s.Servers[teller][slot] = stat
 		}
 		return s
 	}
 	pod := func(config map[string]string) []Pod {
 		return []Pod{{Name: "c-0-0", Node: &Node{
-			Process: process, Keys: 100, Memory: Memory{Used: 3000, Empty: 1000}, Config: config,
+			ID: id, Process: process, Keys: 100, Memory: Memory{Used: 3000, Empty: 1000}, Config: config,
 			Peers: []Peer{{Myself: true, Slots: Slots{{0, SlotCount - 1}}}},
 		}}}
 	}

@@ -31,7 +31,7 @@ func (w *world) weigh(ctx context.Context, s *redis.State) {
 			w.t.Errorf("%s: %v", p.Name, err)
 			continue
 		}
-		sample.Servers[p.Node.Process] = stats
+		sample.Servers[p.Node.Teller()] = stats
 	}
 	w.samples = append(w.samples, sample)
 	for len(w.samples) > 2 && sample.At.Sub(w.samples[1].At) >= time.Second {

@@ -1,0 +1,86 @@
+package controllers
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
+)
+
+// heavyShard is a cluster by memory whose first shard has 100 keys, which take a MiB each.
+func heavyShard(t *testing.T) *redisStage {
+	t.Helper()
+	o := redisCluster()
+	o.Spec.Rebalance = &v1alpha1.RedisRebalanceSpec{By: ptr.To(v1alpha1.RebalanceByMemory)}
+	s := newRedisStage(t, o)
+	s.settle()
+	w := s.servers["carts-0-0"]
+	for slot := range 100 {
+		w.Data[redisfake.Key{Slot: slot}] = 1
+	}
+	return s
+}
+
+func (s *redisStage) balanced() *metav1.Condition {
+	s.t.Helper()
+	return meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionBalanced)
+}
+
+func TestARebalanceIsProposedAndCarriedOutWhenApproved(t *testing.T) {
+	s := heavyShard(t)
+	s.told()
+	for began := s.net.Now(); s.net.Now().Sub(began) < 2*sampleEvery; {
+		s.pass()
+	}
+	c, r := s.balanced(), s.cluster().Status.Rebalancing
+	if c == nil || c.Reason != redis.ReasonProposed || r == nil || r.Proposal == "" || !strings.Contains(c.Message, v1alpha1.AnnotationRebalance+"="+r.Proposal) {
+		t.Fatalf("%+v; %+v", c, r)
+	}
+	if told := s.told(); !strings.Contains(told, redis.ReasonProposed) {
+		t.Errorf("events:\n%s", told)
+	}
+	if !s.servers["carts-0-0"].Owns(50) || !meta.IsStatusConditionTrue(s.cluster().Status.Conditions, v1alpha1.ConditionReady) {
+		t.Error("it is carried out without approval")
+	}
+	o := s.cluster()
+	metav1.SetMetaDataAnnotation(&o.ObjectMeta, v1alpha1.AnnotationRebalance, r.Proposal)
+	if err := s.api.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+	keys := map[string]int{}
+	for name, w := range s.servers {
+		for k := range w.Data {
+			if w.Owns(k.Slot) {
+				keys[name]++
+			}
+		}
+	}
+	for _, name := range []string{"carts-0-0", "carts-1-0", "carts-2-0"} {
+		if keys[name] < 25 || keys[name] > 45 {
+			t.Errorf("%v", keys)
+			break
+		}
+	}
+	if c := s.balanced(); c.Reason == redis.ReasonRebalance {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestSamplesForTheLoadSpanItsWindow(t *testing.T) {
+	w := &scales{}
+	at := time.Unix(1e9, 0)
+	for i := range 20 {
+		w.take(redis.Sample{At: at.Add(time.Duration(i) * sampleEvery)})
+	}
+	if span := w.marks[len(w.marks)-1].At.Sub(w.marks[0].At); span < redis.LoadWindow || span > redis.LoadWindow+sampleEvery {
+		t.Errorf("%s", span)
+	}
+}
