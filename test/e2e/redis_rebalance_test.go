@@ -64,7 +64,7 @@ func fillShard(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisClu
 			continue
 		}
 		filled++
-		must(t, r.Eval(ctx, "for i = 1, 16 do redis.call('SET', KEYS[1] .. i, ARGV[1]) end", []string{tag}, text).Err())
+		must(t, r.Eval(ctx, "for i = 1, 16 do redis.call('SET', KEYS[1] .. i, ARGV[1]) end return 1", []string{tag}, text).Err())
 	}
 }
 
