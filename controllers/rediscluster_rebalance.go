@@ -46,7 +46,7 @@ func (k *RedisKind) weigh(ctx context.Context, o *v1alpha1.RedisCluster, connect
 	defer w.mu.Unlock()
 	if len(w.marks) == 0 || s.Now.Sub(w.marks[len(w.marks)-1].At) >= sampleEvery {
 		if sample, whole := k.sample(ctx, connect, s); whole {
-			w.take(sample)
+			w.take(s.Spec.Rebalance.By, sample)
 		}
 	}
 	if len(w.marks) > 0 {
@@ -61,8 +61,11 @@ func (k *RedisKind) weigh(ctx context.Context, o *v1alpha1.RedisCluster, connect
 	s.Proposal, s.Rebalanced = w.proposal, w.rebalanced
 }
 
-// take adds a sample, and drops those that are not needed any more.
-func (w *scales) take(sample redis.Sample) {
+// take adds a sample, and drops those that are not needed any more. What memory slots take the last one tells alone.
+func (w *scales) take(by v1alpha1.RebalanceBy, sample redis.Sample) {
+	if by == v1alpha1.RebalanceByMemory {
+		w.marks = nil
+	}
 	w.marks = append(w.marks, sample)
 	for len(w.marks) > 2 && sample.At.Sub(w.marks[1].At) >= redis.LoadWindow {
 		w.marks = w.marks[1:]

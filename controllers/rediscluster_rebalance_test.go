@@ -88,7 +88,7 @@ func TestSamplesForTheLoadSpanItsWindow(t *testing.T) {
 	w := &scales{}
 	at := time.Unix(1e9, 0)
 	for i := range 20 {
-		w.take(redis.Sample{At: at.Add(time.Duration(i) * sampleEvery)})
+		w.take(v1alpha1.RebalanceByLoad, redis.Sample{At: at.Add(time.Duration(i) * sampleEvery)})
 	}
 	if span := w.marks[len(w.marks)-1].At.Sub(w.marks[0].At); span < redis.LoadWindow || span > redis.LoadWindow+sampleEvery {
 		t.Errorf("%s", span)

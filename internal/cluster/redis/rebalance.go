@@ -144,10 +144,15 @@ func (v *view) propose(owned []Slots) *Proposal {
 		p.Bytes += v.bytesOf(v.primary(m.From), m.Slots)
 	}
 	if len(moves) > 0 {
-		sum := sha256.Sum256([]byte(string(by) + describeMoves(moves)))
-		p.ID = hex.EncodeToString(sum[:])[:6]
+		p.ID = proposalID(by, moves)
 	}
 	return p
+}
+
+// proposalID tells proposals apart.
+func proposalID(by v1alpha1.RebalanceBy, moves []Move) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %v", by, moves))
+	return hex.EncodeToString(sum[:])[:6]
 }
 
 // hot names the heaviest slot of a shard when it is too heavy for any.
@@ -196,14 +201,14 @@ func (p *Proposal) left(owned []Slots) []Move {
 // begun tells whether some of its slots are not where they were.
 func (p *Proposal) begun(owned []Slots) bool { return slotsOf(p.left(owned)) < slotsOf(p.Moves) }
 
-// helps tells whether the proposal would still bring the heaviest shard below half of the threshold.
+// helps tells whether no shard would be too heavy after the proposal, going by what slots weigh now.
 func (p *Proposal) helps(owned []Slots, weights []int64, threshold int) bool {
 	if p.ID == "" {
 		return false
 	}
 	after := loads(carry(owned, p.Moves), weights)
 	mean := meanOf(after)
-	return slices.Max(after)-mean <= mean*int64(threshold)/200
+	return slices.Max(after)-mean <= mean*int64(threshold)/100
 }
 
 // begins is when a proposal is carried out without approval.
@@ -266,7 +271,7 @@ func (v *view) balanced() metav1.Condition {
 		return c
 	}
 	now := fmt.Sprintf("by %s, the heaviest shard weighs %d %% of the mean", by, slices.Max(p.Now))
-	moves := fmt.Sprintf("moving %d slots (about %d MiB: %s) would make that %d %%", slotsOf(p.Moves), p.Bytes>>20, describeMoves(p.Moves), slices.Max(append(p.After, 0)))
+	moves := fmt.Sprintf("moving %d slots (about %d MiB: %s) would make that %d %%", slotsOf(p.Moves), p.Bytes>>20, describeMoves(p.Moves), slices.Max(p.After))
 	hot := ""
 	if p.HotPercent > 0 {
 		hot = fmt.Sprintf(". Slot %d alone weighs %d %% of all slots, and no move of slots can divide it: spread its keys over other hash tags, divide a large key, or have clients cache a hot one",

@@ -152,6 +152,23 @@ func TestALayoutByWeightStays(t *testing.T) {
 	}
 }
 
+// TestProposalsHaveNamesOfTheirOwn: what was not read is not approved, however long it is.
+func TestProposalsHaveNamesOfTheirOwn(t *testing.T) {
+	moves := func(last int) (out []Move) {
+		for i := range 20 {
+			out = append(out, Move{0, 1, Slots{{10 * i, 10*i + 1}}})
+		}
+		return append(out, Move{0, 1, Slots{{last, last}}})
+	}
+	one := proposalID(v1alpha1.RebalanceByMemory, moves(1000))
+	if one != proposalID(v1alpha1.RebalanceByMemory, moves(1000)) {
+		t.Error("the same moves have two names")
+	}
+	if one == proposalID(v1alpha1.RebalanceByMemory, moves(1001)) || one == proposalID(v1alpha1.RebalanceByLoad, moves(1000)) {
+		t.Error("two proposals have the same name")
+	}
+}
+
 func TestAProposalIsKept(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*fixture)
