@@ -24,6 +24,8 @@ type migration struct {
 	source, target           *Server
 	sourceStart, targetStart int
 	left                     int // ticks
+	// doomed says that no attempt succeeds.
+	doomed bool
 }
 
 // Migrate begins a migration. Now and then the target does not let the source in.
@@ -80,7 +82,7 @@ func (s *Server) Import(_ context.Context, slots redis.Slots) error {
 	s.net.ids++
 	m := &migration{
 		Migration: redis.Migration{Name: fmt.Sprint(s.net.ids), Slots: slots, Target: s.ID},
-		net:       s.net, target: s, targetStart: s.starts,
+		net:       s.net, target: s, targetStart: s.starts, doomed: s.net.Rand.IntN(15) == 0,
 	}
 	if !m.begin() {
 		return errNotOwner
@@ -98,7 +100,7 @@ func (m *migration) begin() bool {
 	m.Source = m.net.servers[owner].ID
 	m.source, m.left = m.net.at(m.target.peers[m.Source].addr), 1+m.net.Rand.IntN(30)
 	m.State, m.Updated = "accumulate-buffer", m.net.now
-	if m.source == nil || m.source.ID != m.Source || m.net.Rand.IntN(10) == 0 || m.source.sends(m) {
+	if m.source == nil || m.source.ID != m.Source || m.doomed || m.net.Rand.IntN(10) == 0 || m.source.sends(m) {
 		m.source = nil
 		m.end(redis.MigrationRetrying)
 		return true
