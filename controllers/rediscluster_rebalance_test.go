@@ -14,11 +14,13 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
 )
 
-// heavyShard is a cluster by memory whose first shard has 100 keys, which take a MiB each.
-func heavyShard(t *testing.T) *redisStage {
+// heavyShard is a cluster by memory whose first shard has 100 keys, which take a MiB each, and its clock.
+func heavyShard(t *testing.T, mode v1alpha1.RebalanceMode) (*redisStage, *time.Time) {
 	t.Helper()
 	o := redisCluster()
-	o.Spec.Rebalance = &v1alpha1.RedisRebalanceSpec{By: ptr.To(v1alpha1.RebalanceByMemory)}
+	o.Spec.Rebalance = &v1alpha1.RedisRebalanceSpec{
+		By: ptr.To(v1alpha1.RebalanceByMemory), Mode: &mode, CoolDown: &metav1.Duration{Duration: 30 * time.Minute},
+	}
 	s := newRedisStage(t, o)
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	kind, ok := s.loop.Kind.(*RedisKind)
@@ -35,7 +37,26 @@ func heavyShard(t *testing.T) *redisStage {
 	for slot := range 100 {
 		w.Data[redisfake.Key{Slot: slot}] = 1
 	}
-	return s
+	for range 3 {
+		s.pass()
+	}
+	return s, &now
+}
+
+// level checks that every shard has about as many keys as the others.
+func (s *redisStage) level() bool {
+	for _, name := range []string{"carts-0-0", "carts-1-0", "carts-2-0"} {
+		keys := 0
+		for k := range s.servers[name].Data {
+			if s.servers[name].Owns(k.Slot) {
+				keys++
+			}
+		}
+		if keys < 25 || keys > 45 {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *redisStage) balanced() *metav1.Condition {
@@ -44,11 +65,7 @@ func (s *redisStage) balanced() *metav1.Condition {
 }
 
 func TestARebalanceIsProposedAndCarriedOutWhenApproved(t *testing.T) {
-	s := heavyShard(t)
-	s.told()
-	for range 3 {
-		s.pass()
-	}
+	s, _ := heavyShard(t, v1alpha1.RebalancePropose)
 	c, r := s.balanced(), s.cluster().Status.Rebalancing
 	if c == nil || c.Reason != redis.ReasonProposed || r == nil || r.Proposal == "" || !strings.Contains(c.Message, v1alpha1.AnnotationRebalance+"="+r.Proposal) {
 		t.Fatalf("%+v; %+v", c, r)
@@ -65,22 +82,31 @@ func TestARebalanceIsProposedAndCarriedOutWhenApproved(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.settle()
-	keys := map[string]int{}
-	for name, w := range s.servers {
-		for k := range w.Data {
-			if w.Owns(k.Slot) {
-				keys[name]++
-			}
-		}
-	}
-	for _, name := range []string{"carts-0-0", "carts-1-0", "carts-2-0"} {
-		if keys[name] < 25 || keys[name] > 45 {
-			t.Errorf("%v", keys)
-			break
-		}
+	if !s.level() {
+		t.Error("shards do not have as many keys as others")
 	}
 	if c := s.balanced(); c.Reason == redis.ReasonRebalance {
 		t.Errorf("%+v", c)
+	}
+}
+
+func TestARebalanceIsCarriedOutByItselfAfterItWasTold(t *testing.T) {
+	s, now := heavyShard(t, v1alpha1.RebalanceAutomatic)
+	if c := s.balanced(); c.Reason != redis.ReasonProposed || !strings.Contains(c.Message, "which begins at 2026-05-01T00:30:00Z") {
+		t.Fatalf("%+v", c)
+	}
+	*now = now.Add(28 * time.Minute)
+	for range 10 {
+		s.pass()
+	}
+	if s.level() {
+		t.Error("it was carried out before the time that it was told for")
+	}
+	*now = now.Add(2 * time.Minute)
+	s.pass()
+	s.settle()
+	if !s.level() {
+		t.Error("shards do not have as many keys as others")
 	}
 }
 
