@@ -50,10 +50,14 @@ func (k *RedisKind) weigh(ctx context.Context, o *v1alpha1.RedisCluster, connect
 		}
 	}
 	if len(w.marks) > 0 {
-		s.Weights, s.Untold = redis.Weigh(s.Spec.Rebalance.By, w.marks[0], w.marks[len(w.marks)-1], s.Pods)
+		former, latest := w.marks[0], w.marks[len(w.marks)-1]
+		s.Weights, s.Untold = redis.Weigh(s.Spec.Rebalance.By, former, latest, s.Pods)
+		if s.Spec.Rebalance.By == v1alpha1.RebalanceByLoad && latest.At.Sub(former.At) < redis.LoadWindow {
+			s.Weights = nil // A load of a minute may be gone in the next one.
+		}
 	}
 	s.Rebalanced = w.rebalanced
-	ended := false
+	var ended bool
 	if w.proposal, ended = redis.Propose(*s, w.proposal); ended {
 		w.rebalanced = s.Now
 		w.marks = nil // What was measured before is about another layout.

@@ -182,13 +182,26 @@ func (v *view) engine(from, to *Pod) (byThemselves bool, wait time.Duration, mes
 	if v.Spec.Access == nil || from.Node.Migrations == nil || to.Node.Migrations == nil || from.Node.Pulls != to.Node.Pulls {
 		return false, 0, ""
 	}
-	told := from.Node
-	if to.Node.Pulls {
-		told = to.Node
+	broken, last := attempts(from.Node, to.Node)
+	if broken == 0 || broken >= migrationTries {
+		return broken == 0, 0, ""
 	}
-	broken, last := 0, Migration{}
+	// The clocks of the two machines may differ: what seems to lie ahead holds up nothing.
+	pause := migrationPause << (broken - 1)
+	if past := v.Now.Sub(last.Updated); past >= 0 && past < pause {
+		return true, pause - past, last.Message
+	}
+	return true, 0, ""
+}
+
+// attempts counts the ones in a row that broke last between two servers, as the one tells it that is told to begin them.
+func attempts(from, to *Node) (broken int, last Migration) {
+	told := from
+	if to.Pulls {
+		told = to
+	}
 	for _, m := range told.Migrations { // The last one comes first.
-		if m.Importing != told.Pulls || m.Source != from.Node.ID || m.Target != to.Node.ID {
+		if m.Importing != told.Pulls || m.Source != from.ID || m.Target != to.ID {
 			continue
 		}
 		if !m.Broken() {
@@ -199,15 +212,7 @@ func (v *view) engine(from, to *Pod) (byThemselves bool, wait time.Duration, mes
 		}
 		broken += 1 + m.Retries
 	}
-	if broken == 0 || broken >= migrationTries {
-		return broken == 0, 0, ""
-	}
-	// The clocks of the two machines may differ: what seems to lie ahead holds up nothing.
-	pause := migrationPause << (broken - 1)
-	if past := v.Now.Sub(last.Updated); past >= 0 && past < pause {
-		return true, pause - past, last.Message
-	}
-	return true, 0, ""
+	return broken, last
 }
 
 // piece is as many of the slots as one migration takes, going by what its source holds on average.

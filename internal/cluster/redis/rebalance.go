@@ -75,23 +75,20 @@ const (
 // Propose returns what would make shards weigh alike; nil: nothing has to. former is what it returned last. As long as that is being
 // carried out, or would still help, it stands. ended says that it has been carried out.
 func Propose(s State, former *Proposal) (p *Proposal, ended bool) {
-	if !s.Spec.Rebalance.On() {
-		return nil, false
+	if !former.isFor(s.Spec) {
+		former = nil
 	}
 	s.Proposal = former
 	v := look(s)
-	if former != nil && (former.By != s.Spec.Rebalance.By || len(former.Now) != s.Spec.Shards) {
-		former = nil
-	}
-	if !v.complete || !v.formed || !v.settledShards() {
+	if !s.Spec.Rebalance.On() || !v.complete || !v.formed || !v.settledShards() {
 		return former, false
 	}
 	owned := v.layout()
 	if former != nil && former.begun(owned) {
-		switch {
-		case len(former.left(owned)) == 0:
+		if len(former.left(owned)) == 0 {
 			return nil, true
-		case v.approved():
+		}
+		if v.approved() {
 			return former, false
 		}
 		former = nil // Somebody else has moved slots.
@@ -99,11 +96,20 @@ func Propose(s State, former *Proposal) (p *Proposal, ended bool) {
 	if v.Weights == nil || len(v.balance()) > 0 || !v.atRest() {
 		return former, false
 	}
-	fresh := v.propose(owned)
-	if former != nil && fresh != nil && (former.helps(owned, v.Weights, v.Spec.Rebalance.Threshold) || former.ID == fresh.ID && former.Hot == fresh.Hot) {
-		return former, false
+	if fresh := v.propose(owned); !former.standsFor(fresh, owned, v.Weights, s.Spec.Rebalance.Threshold) {
+		return fresh, false
 	}
-	return fresh, false
+	return former, false
+}
+
+// isFor tells whether the proposal, which may be nil, is about what is wanted.
+func (p *Proposal) isFor(s Spec) bool {
+	return p != nil && p.By == s.Rebalance.By && len(p.Now) == s.Shards
+}
+
+// standsFor tells whether the proposal, which may be nil, is as good as one that is found now.
+func (p *Proposal) standsFor(fresh *Proposal, owned []Slots, weights []int64, threshold int) bool {
+	return p != nil && fresh != nil && (p.ID == fresh.ID && p.Hot == fresh.Hot || p.helps(owned, weights, threshold))
 }
 
 // settledShards tells whether every shard has one primary, and none is to go.

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -34,29 +35,26 @@ const LoadWindow = 5 * time.Minute
 // or whose server has restarted, has none yet.
 func Weigh(by v1alpha1.RebalanceBy, former, latest Sample, pods []Pod) (weights []int64, untold string) {
 	weights = make([]int64, SlotCount)
-	known := 0
+	known, took := 0, latest.At.Sub(former.At)
 	for _, p := range pods {
 		if p.Node == nil || p.Deleting || !p.ownsSlots() {
 			continue
 		}
 		now, then := latest.Servers[p.Node.Teller()], former.Servers[p.Node.Teller()]
-		perKey := (p.Node.Memory.Used - p.Node.Memory.Empty) / max(1, p.Node.Keys)
 		for slot := range p.Node.Self().Slots.All() {
-			stat, ok := now[slot]
+			stat, told := now[slot]
 			before, measured := then[slot]
 			switch {
-			case !ok:
+			case !told:
 				continue
-			case by == v1alpha1.RebalanceByMemory && stat.Bytes > 0:
-				weights[slot] = stat.Bytes
 			case by == v1alpha1.RebalanceByMemory:
-				weights[slot] = stat.Keys * max(0, perKey)
+				weights[slot] = p.Node.bytesIn(stat)
 			case stat.CPU < 0 && p.Node.Config[SlotStatsParameter] == "":
 				return nil, p.Name
-			case !measured || stat.CPU < 0 || stat.CPU < before.CPU || !latest.At.After(former.At):
+			case !measured || stat.CPU < max(0, before.CPU) || took <= 0:
 				continue
 			default:
-				weights[slot] = int64((stat.CPU - before.CPU).Seconds() / latest.At.Sub(former.At).Seconds() * 1e6)
+				weights[slot] = int64((stat.CPU - before.CPU).Seconds() / took.Seconds() * 1e6)
 			}
 			known++
 		}
@@ -65,6 +63,14 @@ func Weigh(by v1alpha1.RebalanceBy, former, latest Sample, pods []Pod) (weights 
 		return nil, ""
 	}
 	return weights, ""
+}
+
+// bytesIn is what the keys of a slot take, or would if they were like all keys of the server.
+func (n *Node) bytesIn(s SlotStat) int64 {
+	if s.Bytes > 0 {
+		return s.Bytes
+	}
+	return s.Keys * max(0, (n.Memory.Used-n.Memory.Empty)/max(1, n.Keys))
 }
 
 // loads are what shards weigh.
@@ -167,47 +173,51 @@ func lightestCut(slots Slots, weights []int64, want int64, most int, taker Slots
 }
 
 // pieces are the heaviest of a range that weigh up to want and have up to most slots: one from its beginning, one to its end, and one
-// from anywhere. None begins or ends inside of the range with a slot that weighs nothing.
+// from anywhere. None begins inside of the range with a slot that weighs nothing.
 func pieces(r Range, weights []int64, want int64, most int) []Range {
-	var head, tail, best Range
-	var headSum, bestSum, sum int64
-	from := r.From
-	for to := r.From; to <= r.To; to++ {
-		sum += weights[to]
-		for from <= to && (sum > want || to-from+1 > most) {
-			sum -= weights[from]
-			from++
+	var head, tail, best span
+	for s := range spans(r, weights, want, most) {
+		if s.weight > best.weight {
+			best = s
 		}
-		if from > to {
-			continue
+		if s.From == r.From && s.weight > head.weight {
+			head = s
 		}
-		if sum > bestSum {
-			best, bestSum = Range{from, to}, sum
-		}
-		if from == r.From && sum > headSum {
-			head, headSum = Range{from, to}, sum
-		}
-	}
-	if from <= r.To && sum > 0 {
-		tail = Range{from, r.To}
-	}
-	for best.From < best.To && weights[best.From] == 0 {
-		best.From++
-	}
-	for tail.From < tail.To && weights[tail.From] == 0 {
-		tail.From++
+		tail = s // The last one that there is.
 	}
 	var out []Range
-	if headSum > 0 {
-		out = append(out, head)
-	}
-	if tail != (Range{}) {
-		out = append(out, tail)
-	}
-	if bestSum > 0 {
-		out = append(out, best)
+	for _, s := range []span{head, tail, best} {
+		for s.From > r.From && s.From < s.To && weights[s.From] == 0 {
+			s.From++
+		}
+		if s.weight > 0 {
+			out = append(out, s.Range)
+		}
 	}
 	return out
+}
+
+// span is a run of slots and what they weigh.
+type span struct {
+	Range
+	weight int64
+}
+
+// spans yields, for each slot of a range that can be its end, the longest run that weighs up to want and has up to most slots.
+func spans(r Range, weights []int64, want int64, most int) iter.Seq[span] {
+	return func(yield func(span) bool) {
+		from, sum := r.From, int64(0)
+		for to := r.From; to <= r.To; to++ {
+			sum += weights[to]
+			for from <= to && (sum > want || to-from+1 > most) {
+				sum -= weights[from]
+				from++
+			}
+			if from <= to && !yield(span{Range{from, to}, sum}) {
+				return
+			}
+		}
+	}
 }
 
 // Fill returns the moves after which shards that are to go own nothing, and every wanted one has the fewest slots that it is to have. How

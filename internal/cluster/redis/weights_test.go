@@ -50,8 +50,7 @@ func TestLevel(t *testing.T) {
 			even(2), flat(map[Range]int64{{4000, 4999}: 9}), []Move{{0, 1, Slots{{4911, 8191}}}}, []int{100, 99},
 		},
 		"the neighbour does not need any": {
-			even(3), flat(map[Range]int64{{0, 5461}: 9, {5462, 10922}: 5}),
-			[]Move{{0, 2, Slots{{0, 2426}}}}, []int{100, 99, 99},
+			even(3), flat(map[Range]int64{{0, 5461}: 9, {5462, 10922}: 5}), []Move{{0, 2, Slots{{0, 2426}}}}, []int{100, 99, 99},
 		},
 		"one slot weighs more than all others: these go": {
 			even(2), flat(map[Range]int64{{100, 100}: 1 << 16}), []Move{{0, 1, Slots{{2048, 8191}}}}, []int{165, 35},

@@ -265,7 +265,7 @@ func (x *puller) ownerOf(p *process, t *task) (*process, error) {
 		return nil, err
 	}
 	if len(n.Self().Open) > 0 {
-		return nil, errors.New("all slot states must be STABLE to start a slot migration task.")
+		return nil, errors.New("all slot states must be STABLE to start a slot migration task")
 	}
 	for _, peer := range n.Peers {
 		name, _, _ := strings.Cut(peer.Host, ".")
@@ -316,12 +316,12 @@ func (x *puller) try(p *process, process string, source *process, dest *task, at
 	defer func() { _, _ = from.Close(), to.Close() }()
 	sender, err := from.Process(ctx)
 	if err != nil {
-		return fmt.Errorf("Main channel - Failed to connect to source node: %w", err) //nolint:staticcheck // the server's words
+		return fmt.Errorf("Main channel - Failed to connect to source node: %w", err)
 	}
 	own := *dest
 	own.operation, own.state, own.started = "migrate", "send-bulk-and-stream", time.Now()
 	if err := x.entered(sender, &own); err != nil {
-		return fmt.Errorf("Error reply to CLUSTER SYNCSLOTS SYNC from the source: -ERR %w", err) //nolint:staticcheck // the server's words
+		return fmt.Errorf("Error reply to CLUSTER SYNCSLOTS SYNC from the source: -ERR %w", err)
 	}
 	x.set(dest, "accumulate-buffer")
 	err = x.wait(from, sender, to, process, dest, &own)
@@ -366,7 +366,7 @@ func (x *puller) wait(from redis.Mover, sender string, to redis.Mover, process s
 		x.mu.Unlock()
 		switch {
 		case cancelled:
-			return errors.New("Main channel - Connection is closed") //nolint:staticcheck // the server's words
+			return errors.New("Main channel - Connection is closed")
 		case !x.same(from, sender) || !x.same(to, process):
 			return errors.New("RDB channel - Connection is closed")
 		}

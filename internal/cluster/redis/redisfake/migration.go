@@ -160,9 +160,7 @@ func (m *migration) tick() {
 		m.retry()
 		return
 	}
-	whole := m.source.Up && m.source.starts == m.sourceStart && len(m.Slots.Minus(m.source.Slots())) == 0 &&
-		m.target.Up && m.target.starts == m.targetStart && m.target.replicaOf == ""
-	switch {
+	switch whole := m.whole(); {
 	case !whole && m.net.Pulls:
 		m.end(redis.MigrationRetrying)
 		return
@@ -188,6 +186,12 @@ func (m *migration) tick() {
 		m.target.tellAll()
 	}
 	m.end(redis.MigrationSuccess)
+}
+
+// whole tells whether both servers are what they were when it began.
+func (m *migration) whole() bool {
+	return m.source.Up && m.source.starts == m.sourceStart && len(m.Slots.Minus(m.source.Slots())) == 0 &&
+		m.target.Up && m.target.starts == m.targetStart && m.target.replicaOf == ""
 }
 
 // told are the migrations that the server tells of, the last one first.
