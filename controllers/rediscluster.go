@@ -42,6 +42,8 @@ type RedisKind struct {
 	unused sync.Map
 	// meters count what has been moved in each cluster (by UID).
 	meters sync.Map
+	// scales remember what slots weighed in each cluster (by UID).
+	scales sync.Map
 	// scaled remembers how many pods each StatefulSet was given last, for the same reason (scaledKey -> scaledSet).
 	scaled sync.Map
 }

@@ -33,6 +33,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: memoryLimit(o.Spec.Resources),
 		DiscardClaims: redis.DiscardsClaims(o.Spec.Storage),
 		AssignEmpty:   o.Spec.Recovery.AssignsEmpty(), Approved: o.Annotations[v1alpha1.AnnotationRecover],
+		Rebalance: rebalanceOf(o),
 	}}
 	live, err := redis.LiveConfig(&o.Spec)
 	if err != nil {
@@ -86,6 +87,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	m := k.meterOf(o)
 	m.watch(s.Pods, s.Now)
 	s.Progress = m.read()
+	k.weigh(ctx, o, connect, &s)
 	return s, nil
 }
 

@@ -18,6 +18,8 @@ const (
 	ConditionSpaceHealthy = "SpaceHealthy"
 	// ConditionSlotsCovered is True while all 16384 Redis hash slots have one owner that every node agrees on.
 	ConditionSlotsCovered = "SlotsCovered"
+	// ConditionBalanced: no shard of a Redis cluster is too heavy, going by spec.rebalance.
+	ConditionBalanced = "Balanced"
 )
 
 // Condition and event reasons shared by all kinds. Reasons that belong to one data store are declared next to

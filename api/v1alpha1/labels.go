@@ -28,6 +28,8 @@ const (
 	// cluster, or to serve the slots of a lost shard empty. Its value is the incident that the status names, so that what is
 	// approved is what was read.
 	AnnotationRecover = "quorate.dev/recover"
+	// AnnotationRebalance approves of the proposal to rebalance a Redis cluster that the status names.
+	AnnotationRebalance = "quorate.dev/rebalance"
 	// AnnotationTargetVersion is the version that the Job of a snapshot was made on the way to.
 	AnnotationTargetVersion = "quorate.dev/target-version"
 )

@@ -136,6 +136,27 @@ func (r *RecoverySpec) After() time.Duration {
 	return r.AutomaticAfter.Duration
 }
 
+// ByWeight returns what makes slots weigh, empty when their number counts alone.
+func (r *RedisRebalanceSpec) ByWeight() RebalanceBy {
+	if r == nil || value(r.By, RebalanceBySlots) == RebalanceBySlots {
+		return ""
+	}
+	return *r.By
+}
+
+// Automatic reports whether slots move because of their weights without approval.
+func (r *RedisRebalanceSpec) Automatic() bool {
+	return r != nil && value(r.Mode, RebalancePropose) == RebalanceAutomatic
+}
+
+// Cooled returns how long to wait after a rebalance, with the default applied.
+func (r *RedisRebalanceSpec) Cooled() time.Duration {
+	if r == nil || r.CoolDown == nil {
+		return time.Hour
+	}
+	return r.CoolDown.Duration
+}
+
 // AssignsEmpty reports whether the slots of a lost shard are served empty without approval.
 func (r *RedisRecoverySpec) AssignsEmpty() bool {
 	return r != nil && value(r.LostShard, LostShardHold) == LostShardAssignEmpty

@@ -40,6 +40,8 @@ const (
 // +kubebuilder:validation:XValidation:rule=`!has(self.shards) || self.shards < 1 || self.shards > 500 || self.shards * (1 + self.replicasPerShard) <= 1000`,fieldPath=".shards",message="spec.shards x (1 + spec.replicasPerShard) must be at most 1000: Redis Cluster is made for up to about 1000 nodes"
 // +kubebuilder:validation:XValidation:rule=`!has(self.config) || !has(self.config.maxMemory) || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || string(self.config.maxMemory).matches('[-+eE]') || !isQuantity(string(self.config.maxMemory)) || string(self.resources.limits['memory']).matches('[-+eE]') || !isQuantity(string(self.resources.limits['memory'])) || quantity(string(self.config.maxMemory)).compareTo(quantity(string(self.resources.limits['memory']))) < 0`,fieldPath=".config.maxMemory",message="spec.config.maxMemory must be below spec.resources.limits.memory: the server needs memory beside its data (three quarters of the limit is a good start)"
 // +kubebuilder:validation:XValidation:rule=`self.engine != 'redis' || !self.version.startsWith('7.0.') || !has(self.config) || !has(self.config.extra) || !self.config.extra.exists(k, k in ['set-max-listpack-entries', 'set-max-listpack-value'])`,fieldPath=".config.extra",message="spec.config.extra: set-max-listpack-entries and set-max-listpack-value come with redis 7.2: remove them"
+// +kubebuilder:validation:XValidation:rule=`self.mode != 'Replicated' || !has(self.rebalance) || self.rebalance.by == 'Slots'`,fieldPath=".rebalance",message="spec.rebalance.by cannot be Memory or Load with spec.mode Replicated: there is one primary, and nothing to divide"
+// +kubebuilder:validation:XValidation:rule=`!has(self.rebalance) || self.rebalance.by != 'Load' || self.engine != 'redis' || !self.version.matches('^(7[.]|8[.][01][.])')`,fieldPath=".rebalance.by",message="spec.rebalance.by cannot be Load with redis before 8.2: these servers do not tell the load of a slot; use Memory"
 type RedisClusterSpec struct {
 	// engine is redis (default) or valkey. It cannot change.
 	// +optional
@@ -127,6 +129,10 @@ type RedisClusterSpec struct {
 	// be switched on, changed and switched off at any time. Default: none.
 	// +optional
 	ExternalAccess *RedisExternalAccess `json:"externalAccess,omitempty"`
+	// rebalance says by what slots are divided among shards. Default: evenly, by
+	// their number.
+	// +optional
+	Rebalance *RedisRebalanceSpec `json:"rebalance,omitempty"`
 	// recovery of a shard whose data is lost for good. Default: its slots are held
 	// until somebody says that they may be served empty.
 	// +optional
@@ -136,6 +142,60 @@ type RedisClusterSpec struct {
 	// false.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
+}
+
+// RebalanceBy is what makes slots weigh.
+// +kubebuilder:validation:Enum=Slots;Memory;Load
+type RebalanceBy string
+
+// Kinds of weights.
+const (
+	RebalanceBySlots  RebalanceBy = "Slots"
+	RebalanceByMemory RebalanceBy = "Memory"
+	RebalanceByLoad   RebalanceBy = "Load"
+)
+
+// RebalanceMode says who decides that slots move because of their weights.
+// +kubebuilder:validation:Enum=Propose;Automatic
+type RebalanceMode string
+
+// Modes of rebalancing.
+const (
+	RebalancePropose   RebalanceMode = "Propose"
+	RebalanceAutomatic RebalanceMode = "Automatic"
+)
+
+// RedisRebalanceSpec says by what slots are divided among shards, and who decides on it.
+type RedisRebalanceSpec struct {
+	// by is what makes a slot weigh. Slots: nothing, every shard owns the same
+	// number of slots at any time. Memory: the bytes that its keys take, which is
+	// estimated where the server does not tell it: the keys of the slot times what
+	// a key takes on that server on average. Load: the CPU time that commands for
+	// it take, which redis 8.2 and later and valkey tell. With Memory and Load a
+	// shard that is new gets a quarter of an even share of the slots at once, and
+	// the rest by a proposal. Default: Slots.
+	// +optional
+	// +default="Slots"
+	By *RebalanceBy `json:"by,omitempty"`
+	// mode says who decides. Propose: the status says what would move and what
+	// that would change, and it happens when the cluster is annotated with
+	// quorate.dev/rebalance and the name of the proposal. Automatic: it happens
+	// ten minutes after it was proposed. Default: Propose.
+	// +optional
+	// +default="Propose"
+	Mode *RebalanceMode `json:"mode,omitempty"`
+	// threshold is by how many percent the heaviest shard may be above the mean of
+	// all, from 5 to 400. Default: 20.
+	// +optional
+	// +default=20
+	// +kubebuilder:validation:XValidation:rule=`self >= 5 && self <= 400`,message="spec.rebalance.threshold must be from 5 to 400 percent"
+	Threshold *int32 `json:"threshold,omitempty"`
+	// coolDown is how long to wait with mode Automatic after the last rebalance, or
+	// after the operator has started, from 1m to 720h. Default: 1h.
+	// +optional
+	// +default="1h"
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,6}(s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('720h')`,message="spec.rebalance.coolDown must be a duration from 1m to 720h, for example 1h"
+	CoolDown *metav1.Duration `json:"coolDown,omitempty"`
 }
 
 // LostShardPolicy says what becomes of the slots of a shard of which no copy is left.
@@ -297,6 +357,47 @@ type RedisReshardingStatus struct {
 	TimeLeft *metav1.Duration `json:"timeLeft,omitempty"`
 }
 
+// RedisRebalancingStatus is what would make shards weigh alike. Its figures are those of the time when it was found.
+type RedisRebalancingStatus struct {
+	// proposal is its name, for the annotation quorate.dev/rebalance. Absent when
+	// no move of slots helps.
+	// +optional
+	Proposal string `json:"proposal,omitempty"`
+	// slots that would move.
+	// +optional
+	Slots int32 `json:"slots,omitempty"`
+	// bytes that would move with them, estimated.
+	// +optional
+	Bytes int64 `json:"bytes,omitempty"`
+	// shards and what they weigh, in percent of the mean.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Shards []RedisShardWeight `json:"shards,omitempty"`
+	// hotSlot is one that alone is too heavy for any shard. Only a change of its
+	// keys helps.
+	// +optional
+	HotSlot *RedisHotSlot `json:"hotSlot,omitempty"`
+}
+
+// RedisShardWeight is what one shard weighs.
+type RedisShardWeight struct {
+	// name of the shard's StatefulSet.
+	Name string `json:"name"`
+	// now in percent of the mean of all shards.
+	Now int32 `json:"now"`
+	// after the proposal has been carried out, likewise.
+	After int32 `json:"after"`
+}
+
+// RedisHotSlot is a slot that outweighs others by far.
+type RedisHotSlot struct {
+	// slot is its number.
+	Slot int32 `json:"slot"`
+	// percent of the weight of all slots.
+	Percent int32 `json:"percent"`
+}
+
 // RedisClusterStatus is what the operator last saw. It is output only: the operator never reads it back.
 type RedisClusterStatus struct {
 	// observedGeneration is the generation of the specification that this status
@@ -331,6 +432,10 @@ type RedisClusterStatus struct {
 	// while none are to move.
 	// +optional
 	Resharding *RedisReshardingStatus `json:"resharding,omitempty"`
+	// rebalancing is what would make shards weigh alike, and what stands in its
+	// way. Absent while no shard is too heavy, and with spec.rebalance.by Slots.
+	// +optional
+	Rebalancing *RedisRebalancingStatus `json:"rebalancing,omitempty"`
 	// shards of the cluster.
 	// +optional
 	// +listType=map

@@ -191,6 +191,12 @@ var invalidRedis = map[string]bad{
 	"key before its time":              {spec: `{version: 7.0.15, config: {extra: {set-max-listpack-entries: "1"}}}`, field: "spec.config.extra", words: "come with redis 7.2"},
 	"hz in letters":                    {spec: `config: {extra: {hz: abc}}`, field: "spec.config.extra", words: "write a whole number below 1000000000"},
 	"typed key of an owned prefix":     {spec: `config: {extra: {cluster-node-timeout: "1"}}`, field: "spec.config.extra", words: "use spec.config.nodeTimeout"},
+	"balanced by keys":                 {spec: `rebalance: {by: Keys}`, field: "spec.rebalance.by", words: "Unsupported value"},
+	"balanced for nothing":             {spec: `rebalance: {by: Memory, threshold: 4}`, field: "spec.rebalance.threshold", words: "from 5 to 400 percent"},
+	"balanced all the time":            {spec: `rebalance: {by: Memory, coolDown: 1s}`, field: "spec.rebalance.coolDown", words: "from 1m to 720h"},
+	"balanced at some time":            {spec: `rebalance: {by: Memory, coolDown: "1 hour"}`, field: "spec.rebalance.coolDown", words: "from 1m to 720h"},
+	"one primary is balanced":          {spec: `{mode: Replicated, shards: 1, rebalance: {by: Memory}}`, field: "spec.rebalance", words: "there is one primary"},
+	"load that is not told":            {spec: `rebalance: {by: Load}`, field: "spec.rebalance.by", words: "use Memory"},
 }
 
 // invalidBoth are wrong for either kind.

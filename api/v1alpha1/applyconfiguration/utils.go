@@ -95,16 +95,24 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisExternalAccessApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisExternalEndpoint"):
 		return &apiv1alpha1.RedisExternalEndpointApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisHotSlot"):
+		return &apiv1alpha1.RedisHotSlotApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisKeys"):
 		return &apiv1alpha1.RedisKeysApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisNodeStatus"):
 		return &apiv1alpha1.RedisNodeStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisRebalanceSpec"):
+		return &apiv1alpha1.RedisRebalanceSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisRebalancingStatus"):
+		return &apiv1alpha1.RedisRebalancingStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisRecoverySpec"):
 		return &apiv1alpha1.RedisRecoverySpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisReshardingStatus"):
 		return &apiv1alpha1.RedisReshardingStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisShardStatus"):
 		return &apiv1alpha1.RedisShardStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisShardWeight"):
+		return &apiv1alpha1.RedisShardWeightApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisUser"):
 		return &apiv1alpha1.RedisUserApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisUserSpec"):

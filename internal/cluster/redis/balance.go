@@ -16,8 +16,10 @@ type Move struct {
 //
 // It moves as few slots as there can be, and cuts as few ranges as it can: every range costs memory and messages in servers
 // and clients. Who has most keeps the slot that is left over.
-func Balance(owned []Slots, shards int) []Move {
-	spare := surplus(owned, shards)
+func Balance(owned []Slots, shards int) []Move { return divide(owned, surplus(owned, shards)) }
+
+// divide returns moves after which no shard has spare slots, and none lacks any.
+func divide(owned []Slots, spare []int) []Move {
 	left := slices.Clone(owned)
 	var moves []Move
 	for {
@@ -29,12 +31,17 @@ func Balance(owned []Slots, shards int) []Move {
 		spare[to] += piece.Count()
 		left[from] = left[from].Minus(piece)
 		left[to] = Union(left[to], piece)
-		if i := slices.IndexFunc(moves, func(m Move) bool { return m.From == from && m.To == to }); i >= 0 {
-			moves[i].Slots = Union(moves[i].Slots, piece)
-		} else {
-			moves = append(moves, Move{from, to, piece})
-		}
+		moves = add(moves, Move{from, to, piece})
 	}
+}
+
+// add joins a move with another between the same shards.
+func add(moves []Move, m Move) []Move {
+	if i := slices.IndexFunc(moves, func(o Move) bool { return o.From == m.From && o.To == m.To }); i >= 0 {
+		moves[i].Slots = Union(moves[i].Slots, m.Slots)
+		return moves
+	}
+	return append(moves, m)
 }
 
 // surplus is how many slots each shard has too many, negative when it has too few.

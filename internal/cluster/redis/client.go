@@ -29,6 +29,15 @@ type Client interface {
 	// calls on others of its own accord only as who it replicates as: for so long that is the user that moves keys, with its
 	// password, and then the former again, with the password that is its own.
 	Migrate(ctx context.Context, slots Slots, to, password, own string) error
+	// Import makes the server get slots from the one that owns them.
+	Import(ctx context.Context, slots Slots) error
+	// CancelMigration makes the server end a migration that it takes part in. Both of its servers have to be told. One that does
+	// not know it is content.
+	CancelMigration(ctx context.Context, name string) error
+	// CountLoad makes the server count what commands for each slot take, or stop that.
+	CountLoad(ctx context.Context, on bool) error
+	// SlotStats asks for what the server can tell of each of the slots, which it owns.
+	SlotStats(ctx context.Context, slots Slots) (map[int]SlotStat, error)
 	// ReloadCertificates makes the server read its certificate, its key and the authorities that it trusts anew.
 	ReloadCertificates(ctx context.Context) error
 	// Forget removes a node from the server's table, and keeps it out for a minute.

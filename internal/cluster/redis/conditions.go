@@ -30,7 +30,11 @@ func Conditions(s State, p cluster.Plan, err error) []metav1.Condition {
 	}
 	ready := cluster.Ready(p, err, fmt.Sprintf(
 		"%d shards with %d replicas each serve all slots, and every replica is in sync", s.Spec.Shards, s.Spec.Replicas))
-	return append(cluster.Progress(p, err), ready, v.available(), v.covered())
+	conditions := append(cluster.Progress(p, err), ready, v.available(), v.covered())
+	if v.Spec.Rebalance.On() {
+		conditions = append(conditions, v.balanced())
+	}
+	return conditions
 }
 
 // available is True while every slot is served by a primary that answers, whatever else goes on.
@@ -128,7 +132,7 @@ func Status(s State, out *v1alpha1.RedisClusterStatus) {
 		}
 		out.Shards = append(out.Shards, row)
 	}
-	out.Resharding = v.resharding()
+	out.Resharding, out.Rebalancing = v.resharding(), v.rebalancing()
 	out.Ready = fmt.Sprintf("%d/%d", ready, v.pods())
 	if !v.Spec.Replicated {
 		out.Slots = fmt.Sprintf("%d/%d", Union(covered...).Count(), SlotCount)

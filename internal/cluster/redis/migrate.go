@@ -77,6 +77,8 @@ type SlotMove struct {
 	Slots        Slots
 	// Process of the source. Another one may have started without data, and what it does not have has not moved.
 	Process string
+	// Pull says that the target is told to get the slots from the source by itself, see Node.Pulls.
+	Pull bool
 	// Limit is how large a key may be, in bytes; 0: none. See view.keyLimit.
 	Limit int64
 }

@@ -11,7 +11,11 @@ import (
 
 // Migration is a move of slots that two servers carry out by themselves, as one of the two tells it: the source sends a snapshot and
 // then what is written meanwhile, holds up writes for a moment, and the target takes all of the slots over at once.
+//
+// There are two dialects. With Valkey 9 the source is told to send slots, and a migration that breaks is over. With Redis 8.4 the target
+// is told to get them (Node.Pulls), and begins anew every second when that breaks, until it is told to stop.
 // https://valkey.io/topics/atomic-slot-migration/
+// https://redis.io/docs/latest/commands/cluster-migration/
 type Migration struct {
 	// Name is the same on both servers.
 	Name string
@@ -21,8 +25,10 @@ type Migration struct {
 	// Source and Target are ids of nodes.
 	Source, Target string
 	State          MigrationState
-	// Message is what the server says about its end.
+	// Message is what the server says about its end, or about how it broke last.
 	Message string
+	// Retries is how often the target has begun it anew.
+	Retries int
 	// Updated is when the state changed last, by the server's clock, in whole seconds.
 	Updated time.Time
 }
@@ -39,6 +45,9 @@ const (
 	MigrationCancelled   MigrationState = "cancelled"
 	MigrationFailed      MigrationState = "failed"
 )
+
+// MigrationRetrying is what has failed and is about to begin anew. No server spells it so.
+const MigrationRetrying MigrationState = "retrying"
 
 // Running tells whether the migration is not over.
 func (m Migration) Running() bool { return !m.Done() && !m.Broken() }
@@ -64,10 +73,31 @@ const (
 	migrationPause = 2 * time.Second
 )
 
-// ReasonMigrationBroken is the reason for waiting before a migration is tried again.
+// ReasonMigrationBroken is the reason for waiting before a migration is tried again, and for ending one that goes on trying.
 const ReasonMigrationBroken = "MigrationBroken"
 
-// MigrateSlots makes servers send slots to others by themselves. They go on when the step is over.
+// CancelMigration ends a migration that a target goes on trying.
+type CancelMigration struct {
+	Name string
+	// Pods are those of the target and then of the source: a target that was told nothing begins anew.
+	Pods []string
+}
+
+// Reason names the step.
+func (CancelMigration) Reason() string { return ReasonMigrationBroken }
+
+func (s CancelMigration) String() string {
+	return fmt.Sprintf("cancel migration %s of %s", short(s.Name), list(s.Pods, func(p string) string { return p }))
+}
+
+// Calls sends CLUSTER MIGRATION CANCEL.
+func (s CancelMigration) Calls() []Call {
+	return calls(s.Pods, func(pod string) Call {
+		return Call{pod, func(ctx context.Context, c Client) error { return c.CancelMigration(ctx, s.Name) }}
+	})
+}
+
+// MigrateSlots makes servers move slots by themselves. They go on when the step is over.
 type MigrateSlots struct {
 	Moves  []SlotMove
 	access *Access
@@ -81,10 +111,14 @@ func (MigrateSlots) Reason() string { return ReasonMoveSlots }
 
 func (s MigrateSlots) String() string { return describe(s.Moves) }
 
-// Calls sends CLUSTER MIGRATESLOTS to the sources. Each gets the password of the user that moves keys for as long as it takes to be
-// let in by its target: no server can ask another shard for anything at other times.
+// Calls sends CLUSTER MIGRATION IMPORT to targets that pull, and CLUSTER MIGRATESLOTS to the sources of others. Each of those gets the
+// password of the user that moves keys for as long as it takes to be let in by its target: no server can ask another shard for anything
+// at other times. Targets that pull have a secret of their own for that, which the servers of a cluster share.
 func (s MigrateSlots) Calls() []Call {
 	return calls(s.Moves, func(m SlotMove) Call {
+		if m.Pull {
+			return Call{m.To, func(ctx context.Context, c Client) error { return c.Import(ctx, m.Slots) }}
+		}
 		return Call{m.From, func(ctx context.Context, c Client) error {
 			return c.Migrate(ctx, m.Slots, m.ToID, s.access.Passwords[PasswordMigration], ShardPassword(s.access.Passwords[PasswordReplication], m.From))
 		}}
@@ -118,6 +152,18 @@ func awaitMigrations(v *view) (cluster.Plan, bool) {
 	if len(running) == 0 {
 		return cluster.Pass()
 	}
+	for _, m := range running {
+		if m.State != MigrationRetrying || 1+m.Retries < migrationTries {
+			continue
+		}
+		step := CancelMigration{Name: m.Name}
+		for _, id := range []string{m.Target, m.Source} {
+			if p := v.byID[id]; p != nil {
+				step.Pods = append(step.Pods, p.Name)
+			}
+		}
+		return cluster.Do(step, "%s did not get its slots from %s in %d attempts: %s", v.nameOf(m.Target), v.nameOf(m.Source), 1+m.Retries, m.Message)
+	}
 	return cluster.Wait(ReasonMoveSlots, soon, "servers move slots by themselves: %s", list(running, func(m Migration) string {
 		return fmt.Sprintf("%d from %s to %s (%s)", m.Slots.Count(), v.nameOf(m.Source), v.nameOf(m.Target), m.State)
 	}))
@@ -133,22 +179,10 @@ func (v *view) nameOf(id string) string {
 
 // engine tells how slots go from one server to another: by themselves where both can, and that has not broken too often.
 func (v *view) engine(from, to *Pod) (byThemselves bool, wait time.Duration, message string) {
-	if v.Spec.Access == nil || from.Node.Migrations == nil || to.Node.Migrations == nil {
+	if v.Spec.Access == nil || from.Node.Migrations == nil || to.Node.Migrations == nil || from.Node.Pulls != to.Node.Pulls {
 		return false, 0, ""
 	}
-	broken, last := 0, Migration{}
-	for _, m := range from.Node.Migrations { // The last one comes first.
-		if m.Importing || m.Target != to.Node.ID {
-			continue
-		}
-		if !m.Broken() {
-			break
-		}
-		if broken == 0 {
-			last = m
-		}
-		broken++
-	}
+	broken, last := attempts(from.Node, to.Node)
 	if broken == 0 || broken >= migrationTries {
 		return broken == 0, 0, ""
 	}
@@ -158,6 +192,27 @@ func (v *view) engine(from, to *Pod) (byThemselves bool, wait time.Duration, mes
 		return true, pause - past, last.Message
 	}
 	return true, 0, ""
+}
+
+// attempts counts the ones in a row that broke last between two servers, as the one tells it that is told to begin them.
+func attempts(from, to *Node) (broken int, last Migration) {
+	told := from
+	if to.Pulls {
+		told = to
+	}
+	for _, m := range told.Migrations { // The last one comes first.
+		if m.Importing != told.Pulls || m.Source != from.ID || m.Target != to.ID {
+			continue
+		}
+		if !m.Broken() {
+			break
+		}
+		if broken == 0 {
+			last = m
+		}
+		broken += 1 + m.Retries
+	}
+	return broken, last
 }
 
 // piece is as many of the slots as one migration takes, going by what its source holds on average.

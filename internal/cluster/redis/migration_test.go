@@ -130,6 +130,93 @@ func TestTheBestEngineMovesSlots(t *testing.T) {
 	}
 }
 
+// pulling is able with servers that are told at the target.
+func pulling() *fixture {
+	f := able()
+	for i := range f.Pods {
+		f.Pods[i].Node.Pulls = true
+	}
+	return f
+}
+
+// pulled puts a migration from the first shard to the fourth into the books of both.
+func (f *fixture) pulled(source, target MigrationState, retries int, ago time.Duration) {
+	m := Migration{
+		Name: "0123456789abcdef", Slots: Slots{{0, 99}}, Source: id("c-0-0"), Target: id("c-3-0"), State: source,
+		Message: "Connection lost", Retries: retries, Updated: now.Add(-ago),
+	}
+	f.pod("c-0-0").Node.Migrations = append(f.pod("c-0-0").Node.Migrations, m)
+	m.Importing, m.State = true, target
+	f.pod("c-3-0").Node.Migrations = append(f.pod("c-3-0").Node.Migrations, m)
+}
+
+func TestTargetsPull(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil func(*fixture)
+		want  string
+	}{
+		"a target gets slots from one source at a time": {nil, "*MigrateSlots: move 1366 slots from c-0-0 to c-3-0"},
+		"only one of the two pulls": {
+			func(f *fixture) { f.pod("c-3-0").Node.Pulls = false },
+			"*MoveSlots: move 1366 slots from c-0-0 to c-3-0, 1365 slots from c-1-0 to c-3-0, 1365 slots from c-2-0 to c-3-0",
+		},
+		"it runs": {
+			func(f *fixture) { f.pulled("send-stream", "accumulate-buffer", 0, 0) }, "servers move slots by themselves: 100 from c-0-0 to c-3-0 (send-stream)",
+		},
+		"the target begins anew": {
+			func(f *fixture) { f.pulled(MigrationFailed, MigrationRetrying, 1, 0) }, "servers move slots by themselves: 100 from c-0-0 to c-3-0 (retrying)",
+		},
+		"the source has been told to stop, and the target has not": {
+			func(f *fixture) { f.pulled(MigrationCancelled, MigrationRetrying, 1, 0) }, "servers move slots by themselves: 100 from c-0-0 to c-3-0 (retrying)",
+		},
+		"the target began anew too often": {
+			func(f *fixture) { f.pulled(MigrationFailed, MigrationRetrying, 3, 0) }, "*CancelMigration: cancel migration 01234567 of c-3-0, c-0-0",
+		},
+		"the target began anew often, and now it goes on": {
+			func(f *fixture) { f.pulled("send-stream", "streaming-buffer", 7, 0) }, "servers move slots by themselves: 100 from c-0-0 to c-3-0 (send-stream)",
+		},
+		"it was cancelled after too many attempts": {
+			func(f *fixture) { f.pulled(MigrationCancelled, MigrationCancelled, 3, time.Minute) },
+			"*MigrateSlots: move 1365 slots from c-1-0 to c-3-0",
+		},
+		"somebody has cancelled it": {
+			func(f *fixture) { f.pulled(MigrationCancelled, MigrationCancelled, 0, time.Minute) }, "*MigrateSlots: move 1366 slots from c-0-0 to c-3-0",
+		},
+		"the target has taken over, and the source had given up": {
+			func(f *fixture) { f.pulled(MigrationFailed, MigrationSuccess, 3, 0) }, "*MigrateSlots: move 1366 slots from c-0-0 to c-3-0",
+		},
+		"the target has restarted, and the source knows that it broke": {
+			func(f *fixture) {
+				f.pulled(MigrationFailed, MigrationRetrying, 0, 0)
+				f.pod("c-3-0").Node.Migrations = []Migration{}
+			}, "*MigrateSlots: move 1366 slots from c-0-0 to c-3-0",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := pulling()
+			if tc.spoil != nil {
+				tc.spoil(f)
+			}
+			p := Next(f.State)
+			got := p.Message
+			switch step := p.Step.(type) {
+			case MigrateSlots:
+				got = "*MigrateSlots: " + step.String()
+				if told := step.Calls()[0].Pod; told != "c-3-0" {
+					t.Errorf("%s is told", told)
+				}
+			case MoveSlots:
+				got = "*MoveSlots: " + step.String()
+			case CancelMigration:
+				got = "*CancelMigration: " + step.String()
+			}
+			if got != tc.want {
+				t.Errorf("%s: %s: %s, want %s", p.Reason, p.Message, got, tc.want)
+			}
+		})
+	}
+}
+
 func TestAFailoverWaitsForMigrations(t *testing.T) {
 	f := able()
 	f.past("failover-granted", 0)

@@ -115,6 +115,8 @@ func Next(s State) cluster.Plan {
 		withdraw,
 		refuseStorage,
 		waitForExternal,
+		countLoad,
+		rebalance,
 	)
 }
 

@@ -268,7 +268,11 @@ func moveSlots(v *view) (cluster.Plan, bool) {
 	if plan, refused := v.refuseTight(moves); refused {
 		return plan, true
 	}
-	return v.moveOrMigrate(moves, "%d slots are to move so that %d shards share them evenly", slotsOf(moves), v.Spec.Shards)
+	how := "share them evenly"
+	if v.Spec.Rebalance.On() {
+		how = "own them"
+	}
+	return v.moveOrMigrate(moves, "%d slots are to move so that %d shards %s", slotsOf(moves), v.Spec.Shards, how)
 }
 
 // headroom is how much of what a server may use is filled with moved keys at most.
@@ -289,8 +293,7 @@ func (v *view) refuseTight(moves []Move) (cluster.Plan, bool) {
 		room, need := int64(float64(limit)*headroom), to.Node.Memory.Used
 		for _, m := range moves {
 			if from := v.primary(m.From); m.To == shard && from != nil {
-				mem := from.Node.Memory
-				need += (mem.Used - mem.Empty) * int64(m.Slots.Count()) / int64(from.Node.Self().Slots.Count())
+				need += v.bytesOf(from, m.Slots)
 			}
 		}
 		if limit > 0 && need > room && need > to.Node.Memory.Used {
@@ -302,13 +305,22 @@ func (v *view) refuseTight(moves []Move) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// balance returns the moves that divide the slots evenly among the wanted shards.
+// balance returns the moves that divide the slots evenly among the wanted shards. Where they are divided by weight, it only empties
+// shards that are to go and sees to it that no other has next to none.
 func (v *view) balance() []Move {
+	if v.Spec.Rebalance.On() {
+		return Fill(v.layout(), v.Spec.Shards)
+	}
+	return Balance(v.layout(), v.Spec.Shards)
+}
+
+// layout is what each shard owns.
+func (v *view) layout() []Slots {
 	owned := make([]Slots, len(v.shards))
 	for shard := range v.shards {
 		owned[shard] = v.owned(shard)
 	}
-	return Balance(owned, v.Spec.Shards)
+	return owned
 }
 
 func slotsOf(moves []Move) int {
@@ -325,6 +337,9 @@ func (v *view) resharding() *v1alpha1.RedisReshardingStatus {
 		return nil
 	}
 	left := slotsOf(v.balance())
+	if left == 0 && v.approved() {
+		left = slotsOf(v.Proposal.left(v.layout()))
+	}
 	if left == 0 {
 		return nil
 	}
@@ -374,14 +389,18 @@ func (v *view) moveOrMigrate(moves []Move, why string, args ...any) (cluster.Pla
 		return plan, stop
 	}
 	migrate, byKey := MigrateSlots{access: v.Spec.Access}, MoveSlots{For: moveFor}
+	busy := map[string]bool{}
 	for _, m := range pairs {
 		from := v.byID[m.FromID]
 		byThemselves, wait, message := v.engine(from, v.byID[m.ToID])
 		switch {
 		case wait > 0:
 			plan, stop = cluster.Wait(ReasonMigrationBroken, wait, "%s did not get its slots to %s, and is to try again: %s", m.From, m.To, message)
+		case byThemselves && from.Node.Pulls && (busy[m.From] || busy[m.To]):
+			// It is their turn when the others are done.
 		case byThemselves:
-			m.Slots = piece(from, m.Slots)
+			m.Slots, m.Pull = piece(from, m.Slots), from.Node.Pulls
+			busy[m.From], busy[m.To] = true, true
 			migrate.Moves = append(migrate.Moves, m)
 		default:
 			m.Limit = v.keyLimit()

@@ -37,6 +37,28 @@ func (s *simulation) ensure() {
 	}
 }
 
+// heavy are slots that weigh a MiB each, and all others nothing to speak of.
+const heavy = 900
+
+// weigh does what the controller does. Now and then somebody approves of what is proposed, or the operator forgets it.
+func (s *simulation) weigh(state *redis.State) {
+	if !s.spec.Rebalance.On() {
+		return
+	}
+	state.Weights = make([]int64, redis.SlotCount)
+	for slot := range heavy {
+		state.Weights[slot] = 1 << 20
+	}
+	if s.rnd.IntN(50) == 0 {
+		s.proposal = nil
+	}
+	if s.proposal, _ = redis.Propose(*state, s.proposal); s.proposal != nil && s.rnd.IntN(10) == 0 {
+		s.spec.Rebalance.Approved, s.resharded = s.proposal.ID, true
+		state.Spec.Rebalance.Approved = s.proposal.ID
+	}
+	state.Proposal = s.proposal
+}
+
 // drop deletes a StatefulSet, and with it its pods and their claims.
 func (s *simulation) drop(step redis.DropShard) {
 	if s.sets[step.Shard].UID != step.UID {

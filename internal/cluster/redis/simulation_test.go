@@ -63,6 +63,8 @@ type simulation struct {
 	guarded map[int]bool
 	// assigned are the slots that the operator has assigned at some time.
 	assigned redis.Slots
+	// proposal is what would make shards weigh alike.
+	proposal *redis.Proposal
 	// resharded says that the number of shards has changed, so that a shard may hold what belongs to another one.
 	resharded bool
 	// bereft says that a fault took more than the cluster can be expected to get over without a human.
@@ -159,7 +161,10 @@ func newSimulation(seed uint64, faults bool) *simulation {
 		s.spec.Access = &redis.Access{Passwords: simPasswords}
 		s.spec.HandedOut, s.spec.Hold = true, 20*time.Second
 		s.net.Gate = s.users
-		s.net.Migrates = seed%4 > 0
+		s.net.Migrates, s.net.Pulls = seed%4 > 0, seed%8 > 4
+	}
+	if seed%5 == 0 {
+		s.spec.Rebalance = redis.Rebalance{By: v1alpha1.RebalanceByMemory, Threshold: 10 + int(seed%40), CoolDown: time.Minute}
 	}
 	s.ensure()
 	return s
@@ -824,6 +829,7 @@ func (s *simulation) observe() redis.State {
 		p.linkSeen = pod.Node != nil && pod.Node.LinkUp
 		state.Pods = append(state.Pods, pod)
 	}
+	s.weigh(&state)
 	return state
 }
 
@@ -1284,7 +1290,8 @@ func (s *simulation) checkSettled() {
 			if p.emptied {
 				s.fail("settled with %s, which came back empty", p.name)
 			}
-			if even := redis.SlotCount / s.spec.Shards; n != even && n != even+1 {
+			even := redis.SlotCount / s.spec.Shards
+			if weighed := s.spec.Rebalance.On() && n >= even/4; n != even && n != even+1 && !weighed {
 				s.fail("settled, but %s has %d slots", p.name, n)
 			}
 			continue

@@ -34,6 +34,13 @@ type State struct {
 	Certificates clustertls.Report
 	// Progress of a move of slots, for the status.
 	Progress Progress
+	// Weights of all slots, by number, in what Spec.Rebalance goes by; nil: unknown. Untold is a server that does not tell them.
+	Weights []int64
+	Untold  string
+	// Proposal is what would make shards weigh alike, see Propose; nil: nothing has to, or nobody knows.
+	Proposal *Proposal
+	// Rebalanced is when the last proposal had been carried out, or since when the operator runs.
+	Rebalanced time.Time
 	// Now is the time of the observation.
 	Now time.Time
 }
@@ -78,6 +85,8 @@ type Spec struct {
 	// which that was allowed.
 	AssignEmpty bool
 	Approved    string
+	// Rebalance says by what slots are divided.
+	Rebalance Rebalance
 	// StorageChanged says that the wanted storage is not what the StatefulSets were made with.
 	StorageChanged bool
 	// Unannounced says in words why some server does not tell clients yet where they reach it from outside; empty: all do.
@@ -174,6 +183,9 @@ type Node struct {
 	ReplicationUser string
 	// Migrations of slots that the server takes part in or has, the last one first; nil: it cannot do that by itself.
 	Migrations []Migration
+	// Pulls says that the target of a migration gets the slots from the source, instead of the source sending them, and that no
+	// server takes part in more than one at a time.
+	Pulls bool
 	// Process tells the server's process from others that have run or will run in its place.
 	Process string
 	// Clock is the time of the server.

@@ -45,6 +45,8 @@ var operatorCommands = []string{
 	"acl|getuser", "acl|setuser", "acl|deluser", "acl|list",
 	// What was set is to outlast the process, see Client.SetUsers.
 	"acl|save", "multi", "exec",
+	// To weigh slots.
+	"cluster|countkeysinslot",
 	// For the settings that take effect without a restart, and to replace the password that replicas connect with. Rules cannot
 	// limit CONFIG to some parameters, so that the operator may set any of them.
 	"config|get", "config|set",
@@ -66,11 +68,13 @@ var migrationCommands = []string{
 // made, and a server from starting.
 //
 // The source of a migration connects to its target and sends what the keys consist of as commands of its own, and then whatever is
-// written meanwhile. What is not about keys is never among that.
+// written meanwhile. What is not about keys is never among that. Servers of Redis let each other in by a secret that they share, so that
+// there only the operator needs a command more.
 var (
 	valkeyOperatorCommands  = []string{"cluster|migrateslots", "cluster|getslotmigrations"}
+	slotStatsCommands       = []string{"cluster|slot-stats"}
 	valkeyMigrationCommands = []string{"cluster|syncslots", "@write", "-flushall", "-flushdb", "-swapdb", "-function"}
-	redisMigrationCommands  = []string{"cluster|migration"}
+	redisOperatorCommands   = []string{"cluster|migration"}
 )
 
 // Software is what a server runs.
@@ -82,15 +86,19 @@ type Software struct {
 
 // commands are those of the operator and of the user that moves keys.
 func (s Software) commands() (operator, migration []string) {
+	operator, migration = operatorCommands, migrationCommands
 	version, err := ParseVersion(s.Version)
+	if err == nil && tellsSlotStats(s.Engine, version) {
+		operator = slices.Concat(operator, slotStatsCommands)
+	}
 	switch {
 	case err != nil:
 	case s.Engine == v1alpha1.EngineValkey && version.AtLeast(9, 0):
-		return slices.Concat(operatorCommands, valkeyOperatorCommands), slices.Concat(migrationCommands, valkeyMigrationCommands)
+		operator, migration = slices.Concat(operator, valkeyOperatorCommands), slices.Concat(migration, valkeyMigrationCommands)
 	case s.Engine == v1alpha1.EngineRedis && version.AtLeast(8, 4):
-		return operatorCommands, slices.Concat(migrationCommands, redisMigrationCommands)
+		operator = slices.Concat(operator, redisOperatorCommands)
 	}
-	return operatorCommands, migrationCommands
+	return operator, migration
 }
 
 // Access is who may connect to the servers of a cluster, and with what.

@@ -46,11 +46,11 @@ func TestUsersHaveTheCommandsOfTheirServer(t *testing.T) {
 		operator, migration []string
 	}{
 		"redis 7.0":                   {Software{v1alpha1.EngineRedis, "7.0.15"}, nil, nil},
-		"redis 8.2":                   {Software{v1alpha1.EngineRedis, "8.2.1"}, nil, nil},
-		"redis 8.4":                   {Software{v1alpha1.EngineRedis, "8.4.0"}, nil, []string{"+cluster|migration"}},
-		"redis 9":                     {Software{v1alpha1.EngineRedis, "9.0.0"}, nil, []string{"+cluster|migration"}},
-		"valkey 8.1":                  {Software{v1alpha1.EngineValkey, "8.1.1"}, nil, nil},
-		"valkey 9.0":                  {Software{v1alpha1.EngineValkey, "9.0.0"}, []string{"+cluster|migrateslots", "+cluster|getslotmigrations"}, []string{"+cluster|syncslots", "+@write", "-flushall", "-flushdb", "-swapdb", "-function"}},
+		"redis 8.2":                   {Software{v1alpha1.EngineRedis, "8.2.1"}, []string{"+cluster|slot-stats"}, nil},
+		"redis 8.4":                   {Software{v1alpha1.EngineRedis, "8.4.0"}, []string{"+cluster|slot-stats", "+cluster|migration"}, nil},
+		"redis 9":                     {Software{v1alpha1.EngineRedis, "9.0.0"}, []string{"+cluster|slot-stats", "+cluster|migration"}, nil},
+		"valkey 8.1":                  {Software{v1alpha1.EngineValkey, "8.1.1"}, []string{"+cluster|slot-stats"}, nil},
+		"valkey 9.0":                  {Software{v1alpha1.EngineValkey, "9.0.0"}, []string{"+cluster|slot-stats", "+cluster|migrateslots", "+cluster|getslotmigrations"}, []string{"+cluster|syncslots", "+@write", "-flushall", "-flushdb", "-swapdb", "-function"}},
 		"a version that is not known": {Software{v1alpha1.EngineValkey, "unstable"}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestUsersAreKeptInLine(t *testing.T) {
 		},
 		"of a pod that goes": {func(f *fixture) { user(f, "c-1-0", UserDefault).On = false; f.pod("c-1-0").Deleting = true }, ""},
 		"another version has other commands": {
-			func(f *fixture) { f.pod("c-1-0").Node.Version = "8.4.0" }, "set users migration of c-1-0",
+			func(f *fixture) { f.pod("c-1-0").Node.Version = "8.4.0" }, "set users quorate of c-1-0",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -610,6 +610,10 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: weight
       type:
         scalar: numeric
+- name: com.github.quorate.quorate.api.v1alpha1.RebalanceBy
+  scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RebalanceMode
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RecoverySpec
   map:
     fields:
@@ -665,6 +669,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: paused
       type:
         scalar: boolean
+    - name: rebalance
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisRebalanceSpec
     - name: recovery
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.RedisRecoverySpec
@@ -728,6 +735,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: ready
       type:
         scalar: string
+    - name: rebalancing
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisRebalancingStatus
     - name: resharding
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.RedisReshardingStatus
@@ -795,6 +805,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisHotSlot
+  map:
+    fields:
+    - name: percent
+      type:
+        scalar: numeric
+    - name: slot
+      type:
+        scalar: numeric
 - name: com.github.quorate.quorate.api.v1alpha1.RedisKeys
   map:
     fields:
@@ -829,6 +848,48 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RedisPattern
   scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisRebalanceSpec
+  map:
+    fields:
+    - name: by
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RebalanceBy
+      default: Slots
+    - name: coolDown
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+      default: 1h
+    - name: mode
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RebalanceMode
+      default: Propose
+    - name: threshold
+      type:
+        scalar: numeric
+      default: 20
+- name: com.github.quorate.quorate.api.v1alpha1.RedisRebalancingStatus
+  map:
+    fields:
+    - name: bytes
+      type:
+        scalar: numeric
+    - name: hotSlot
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisHotSlot
+    - name: proposal
+      type:
+        scalar: string
+    - name: shards
+      type:
+        list:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.RedisShardWeight
+          elementRelationship: associative
+          keys:
+          - name
+    - name: slots
+      type:
+        scalar: numeric
 - name: com.github.quorate.quorate.api.v1alpha1.RedisRecoverySpec
   map:
     fields:
@@ -878,6 +939,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: slots
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisShardWeight
+  map:
+    fields:
+    - name: after
+      type:
+        scalar: numeric
+    - name: name
+      type:
+        scalar: string
+    - name: now
+      type:
+        scalar: numeric
 - name: com.github.quorate.quorate.api.v1alpha1.RedisUser
   map:
     fields:

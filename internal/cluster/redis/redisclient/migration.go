@@ -62,52 +62,101 @@ func (c *Client) awaitAdmission(ctx context.Context) error {
 	}
 }
 
-// migrationsOf reads the answer to CLUSTER GETSLOTMIGRATIONS: none where the server does not have the command, or where its users are
-// still those of an earlier version. https://valkey.io/commands/cluster-getslotmigrations/
-func migrationsOf(cmd *goredis.Cmd) ([]redis.Migration, error) {
-	if cmd == nil {
-		return nil, nil // A server without slots is not asked.
+// Import sends CLUSTER MIGRATION IMPORT. What becomes of it is found by the next Read.
+func (c *Client) Import(ctx context.Context, slots redis.Slots) error {
+	args := []any{"CLUSTER", "MIGRATION", "IMPORT"}
+	for _, r := range slots {
+		args = append(args, r.From, r.To)
 	}
+	return c.do(ctx, args...)
+}
+
+// CancelMigration sends CLUSTER MIGRATION CANCEL, which answers how many it has ended: none that it does not know.
+func (c *Client) CancelMigration(ctx context.Context, name string) error {
+	return c.do(ctx, "CLUSTER", "MIGRATION", "CANCEL", "ID", name)
+}
+
+// askMigrations asks in both dialects: who knows one does not know the other, and says so.
+func askMigrations(ctx context.Context, pipe goredis.Pipeliner) func() (all []redis.Migration, pulls bool, err error) {
+	sent, pulled := pipe.Do(ctx, "CLUSTER", "GETSLOTMIGRATIONS"), pipe.Do(ctx, "CLUSTER", "MIGRATION", "STATUS", "ALL")
+	return func() ([]redis.Migration, bool, error) {
+		if all, err := migrationsOf(sent); all != nil || err != nil {
+			return all, false, err
+		}
+		all, err := tasksOf(pulled)
+		return all, all != nil, err
+	}
+}
+
+// migrationsOf reads the answer to CLUSTER GETSLOTMIGRATIONS. https://valkey.io/commands/cluster-getslotmigrations/
+func migrationsOf(cmd *goredis.Cmd) ([]redis.Migration, error) {
+	return readMigrations(cmd, "CLUSTER GETSLOTMIGRATIONS", func(text func(string) string, number func(string) int64) (redis.Migration, string) {
+		return redis.Migration{
+			Name: text("name"), Importing: text("operation") == "IMPORT", Source: text("source_node"), Target: text("target_node"),
+			State: redis.MigrationState(text("state")), Message: strings.TrimSpace(text("message")), Updated: time.Unix(number("last_update_time"), 0),
+		}, text("slot_ranges")
+	})
+}
+
+// tasksOf reads the answer to CLUSTER MIGRATION STATUS, which has those that are not over first and then the others, the last one
+// first. The times are in milliseconds, and -1 while there is none. https://redis.io/docs/latest/commands/cluster-migration/
+func tasksOf(cmd *goredis.Cmd) ([]redis.Migration, error) {
+	return readMigrations(cmd, "CLUSTER MIGRATION STATUS", func(text func(string) string, number func(string) int64) (redis.Migration, string) {
+		m := redis.Migration{
+			Name: text("id"), Importing: text("operation") == "import", Source: text("source"), Target: text("dest"),
+			Message: strings.TrimSpace(text("last_error")), Retries: int(number("retries")),
+			Updated: time.UnixMilli(max(number("create_time"), number("start_time"), number("end_time"))),
+		}
+		switch state := text("state"); {
+		case state == "completed":
+			m.State = redis.MigrationSuccess
+		case state == "canceled":
+			m.State = redis.MigrationCancelled
+		case state == "failed" && m.Importing:
+			m.State = redis.MigrationRetrying
+		default: // The rest is spelled alike, or in between.
+			m.State = redis.MigrationState(state)
+		}
+		return m, text("slots")
+	})
+}
+
+// readMigrations reads a list of migrations: none where the server does not have the command, or where its users are still those of
+// an earlier version.
+func readMigrations(cmd *goredis.Cmd, what string, read func(text func(string) string, number func(string) int64) (redis.Migration, string)) ([]redis.Migration, error) {
 	if err := cmd.Err(); err != nil && (unknown(err) || denied(err)) {
 		return nil, nil
 	}
 	answer, err := cmd.Slice()
 	if err != nil {
-		return nil, fmt.Errorf("CLUSTER GETSLOTMIGRATIONS: %w", err)
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	out := make([]redis.Migration, 0, len(answer))
 	for _, each := range answer {
 		fields, ok := each.(map[any]any)
 		if !ok {
-			return nil, fmt.Errorf("read answer to CLUSTER GETSLOTMIGRATIONS: there is a %T in it", each)
+			return nil, fmt.Errorf("read answer to %s: there is a %T in it", what, each)
 		}
-		m, err := migration(fields)
-		if err != nil {
-			return nil, fmt.Errorf("read answer to CLUSTER GETSLOTMIGRATIONS: %w", err)
+		m, slots := read(func(name string) string { s, _ := fields[name].(string); return s }, func(name string) int64 { n, _ := fields[name].(int64); return n })
+		if m.Name == "" || m.State == "" {
+			return nil, fmt.Errorf("read answer to %s: a migration has no name or no state", what)
+		}
+		if m.Slots, err = parseSlots(slots); err != nil {
+			return nil, fmt.Errorf("read answer to %s: %w", what, err)
 		}
 		out = append(out, m)
 	}
 	return out, nil
 }
 
-func migration(fields map[any]any) (redis.Migration, error) {
-	text := func(name string) string { s, _ := fields[name].(string); return s }
-	seconds, _ := fields["last_update_time"].(int64)
-	m := redis.Migration{
-		Name: text("name"), Importing: text("operation") == "IMPORT", Source: text("source_node"), Target: text("target_node"),
-		State: redis.MigrationState(text("state")), Message: strings.TrimSpace(text("message")), Updated: time.Unix(seconds, 0),
-	}
-	if m.Name == "" || m.State == "" {
-		return m, errors.New("a migration has no name or no state")
-	}
+func parseSlots(text string) (redis.Slots, error) {
 	var ranges []redis.Range
-	for field := range strings.FieldsSeq(text("slot_ranges")) {
+	for field := range strings.FieldsSeq(text) {
 		r, err := redis.ParseRange(field)
 		if err != nil {
-			return m, err
+			return nil, err
 		}
 		ranges = append(ranges, r)
 	}
-	m.Slots = redis.NewSlots(ranges...)
-	return m, nil
+	return redis.NewSlots(ranges...), nil
 }

@@ -138,10 +138,10 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 	auth := goredis.NewMapStringStringCmd(ctx, "CONFIG", "GET", "masteruser", "masterauth")
 	_ = pipe.Process(ctx, auth)
 	announces := goredis.NewMapStringStringCmd(ctx, announceGet...)
-	var migrations *goredis.Cmd
+	var migrations func() ([]redis.Migration, bool, error)
 	if !c.options.Replicated {
 		_ = pipe.Process(ctx, announces)
-		migrations = pipe.Do(ctx, "CLUSTER", "GETSLOTMIGRATIONS")
+		migrations = askMigrations(ctx, pipe)
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !denied(err) && !unknown(err) {
 		return nil, fmt.Errorf("read server: %w", err)
@@ -167,13 +167,15 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 	if n.ReplicationUser, n.ReplicationPassword, err = replicates(auth); err != nil {
 		return nil, err
 	}
-	n.Migrations, err = migrationsOf(migrations)
+	if migrations != nil {
+		n.Migrations, n.Pulls, err = migrations()
+	}
 	return n, err
 }
 
 // configGet asks for the parameters that take effect in a running server, and announceGet for where it says that it is reached.
 var (
-	configGet   = getAll(redis.LiveParameters())
+	configGet   = getAll(append(redis.LiveParameters(), redis.SlotStatsParameter))
 	announceGet = getAll(redis.AnnounceParameters)
 )
 

@@ -99,6 +99,13 @@ type world struct {
 	roles     map[string]string
 	// outside is where pods are to be reached from outside, by name, and open where they are.
 	outside, open map[string]*door
+	// rebalance says by what slots are divided, samples are what they weighed first and last, and proposal is what was proposed because
+	// of it.
+	rebalance redis.Rebalance
+	samples   []redis.Sample
+	proposal  *redis.Proposal
+	// front stands between the operator and a server, nil: nothing does.
+	front func(p *process, server net.Conn) net.Conn
 }
 
 type process struct {
@@ -373,7 +380,11 @@ func (w *world) connect(p *process) *redisclient.Client {
 		TLS:        w.tlsFor(p.name),
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
-			return d.DialContext(ctx, "tcp", p.ip+":6379")
+			conn, err := d.DialContext(ctx, "tcp", p.ip+":6379")
+			if err == nil && w.front != nil {
+				conn = w.front(p, conn)
+			}
+			return conn, err
 		},
 	})
 }
@@ -415,7 +426,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 	s := redis.State{Now: time.Now(), Accounts: w.accounts, Spec: redis.Spec{
 		Name: "carts", Shards: spec.ShardCount(), Replicated: spec.IsReplicated(), Replicas: spec.Replicas(), Version: spec.Version, Persistent: !w.ephemeral, AssignEmpty: w.assignEmpty,
 		NodeTimeout: 1500 * time.Millisecond, Access: w.access(), HandedOut: true, Hold: hold,
-		Certificate: certificate,
+		Certificate: certificate, Rebalance: w.rebalance,
 	}}
 	live, err := redis.LiveConfig(&spec)
 	if err != nil {
@@ -448,6 +459,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 		}
 		s.Pods = append(s.Pods, pod)
 	}
+	w.weigh(ctx, &s)
 	return s
 }
 

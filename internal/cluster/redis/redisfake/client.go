@@ -17,6 +17,7 @@ var (
 	errNotMaster  = errors.New("ERR I can only replicate a master, not a replica")
 	errUnknown    = errors.New("ERR Unknown node")
 	errEpoch      = errors.New("ERR The user can assign a config epoch only when the node does not know any other node")
+	errNoLoad     = errors.New("ERR Unknown option or number of arguments for CONFIG SET")
 	errBusy       = errors.New("ERR Slot is already busy")
 	errNotEmpty   = errors.New("ERR To set a master the node must be empty and without assigned slots")
 	errMyMaster   = errors.New("ERR Can't forget my master")
@@ -50,7 +51,7 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 	}
 	n := &redis.Node{
 		ID: s.ID, Version: s.Version, Clock: s.net.now, StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk(),
-		Engine: "redis", Process: s.process(), Migrations: s.told(), Users: s.Users, ReplicationPassword: s.ReplicationPassword, Certificate: s.Certificate,
+		Engine: "redis", Process: s.process(), Migrations: s.told(), Pulls: s.net.Migrates && s.net.Pulls, Users: s.Users, ReplicationPassword: s.ReplicationPassword, Certificate: s.Certificate,
 	}
 	if s.synced && !s.linkUp {
 		n.LinkDown = s.net.now.Sub(s.linkedAt).Truncate(time.Second)
@@ -260,3 +261,24 @@ func (s *Server) open() []redis.Open {
 	}
 	return out
 }
+
+// SlotStats tells of keys, which take a MiB each, and not of the load.
+func (s *Server) SlotStats(_ context.Context, slots redis.Slots) (map[int]redis.SlotStat, error) {
+	if s.reachable() != nil {
+		return nil, errDown
+	}
+	out := map[int]redis.SlotStat{}
+	for slot := range slots.All() {
+		out[slot] = redis.SlotStat{CPU: -1}
+	}
+	for k := range s.Data {
+		if stat, ok := out[k.Slot]; ok {
+			stat.Keys, stat.Bytes = stat.Keys+1, stat.Bytes+1<<20
+			out[k.Slot] = stat
+		}
+	}
+	return out, nil
+}
+
+// CountLoad is not possible.
+func (s *Server) CountLoad(context.Context, bool) error { return errNoLoad }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
@@ -12,14 +14,18 @@ var (
 	errNoMigrations = errors.New("ERR unknown subcommand 'MIGRATESLOTS'")
 	errOpenSlots    = errors.New("ERR Cannot start slot migration while slots are importing or migrating")
 	errMigrating    = errors.New("ERR I am already migrating slot")
+	errTask         = errors.New("ERR another ASM task is already in progress")
 )
 
 // migration is a move of slots that two servers carry out by themselves. What they tell of it is gone when their process ends.
 type migration struct {
 	redis.Migration
+	net                      *Network
 	source, target           *Server
 	sourceStart, targetStart int
 	left                     int // ticks
+	// doomed says that no attempt succeeds.
+	doomed bool
 }
 
 // Migrate begins a migration. Now and then the target does not let the source in.
@@ -28,7 +34,7 @@ func (s *Server) Migrate(_ context.Context, slots redis.Slots, to, _, _ string) 
 	switch {
 	case s.reachable() != nil:
 		return errDown
-	case !s.net.Migrates:
+	case !s.net.Migrates || s.net.Pulls:
 		return errNoMigrations
 	case s.replicaOf != "":
 		return errReplica
@@ -47,7 +53,7 @@ func (s *Server) Migrate(_ context.Context, slots redis.Slots, to, _, _ string) 
 	s.net.ids++
 	m := &migration{
 		Migration: redis.Migration{Name: fmt.Sprint(s.net.ids), Slots: slots, Source: s.ID, Target: to, State: "snapshotting", Updated: s.net.now},
-		source:    s, target: s.net.at(p.addr), sourceStart: s.starts, left: 1 + s.net.Rand.IntN(30),
+		net:       s.net, source: s, target: s.net.at(p.addr), sourceStart: s.starts, left: 1 + s.net.Rand.IntN(30),
 	}
 	if m.target == nil || m.target.ID != to || s.net.Rand.IntN(10) == 0 {
 		m.target = nil
@@ -59,18 +65,106 @@ func (s *Server) Migrate(_ context.Context, slots redis.Slots, to, _, _ string) 
 	return nil
 }
 
+// Import begins a migration at its target, which takes part in one at a time.
+func (s *Server) Import(_ context.Context, slots redis.Slots) error {
+	switch {
+	case s.reachable() != nil:
+		return errDown
+	case !s.net.Migrates || !s.net.Pulls:
+		return errNoMigrations
+	case s.replicaOf != "":
+		return errReplica
+	case len(s.importing)+len(s.migrating) > 0:
+		return errOpenSlots
+	case slices.ContainsFunc(s.net.migrations, func(m *migration) bool { return m.target == s && m.known() && m.Running() }):
+		return errTask
+	}
+	s.net.ids++
+	m := &migration{
+		Migration: redis.Migration{Name: fmt.Sprint(s.net.ids), Slots: slots, Target: s.ID},
+		net:       s.net, target: s, targetStart: s.starts, doomed: s.net.Rand.IntN(15) == 0,
+	}
+	if !m.begin() {
+		return errNotOwner
+	}
+	s.net.migrations = append([]*migration{m}, s.net.migrations...)
+	return nil
+}
+
+// begin looks for the owner of the slots, in the eyes of the target, and asks it for them.
+func (m *migration) begin() bool {
+	owner := slices.IndexFunc(m.net.servers, func(o *Server) bool { return len(m.Slots.Minus(m.target.claims(o.ID))) == 0 })
+	if owner < 0 || m.net.servers[owner] == m.target || m.target.peers[m.net.servers[owner].ID] == nil {
+		return false
+	}
+	m.Source = m.net.servers[owner].ID
+	m.source, m.left = m.net.at(m.target.peers[m.Source].addr), 1+m.net.Rand.IntN(30)
+	m.State, m.Updated = "accumulate-buffer", m.net.now
+	if m.source == nil || m.source.ID != m.Source || m.doomed || m.net.Rand.IntN(10) == 0 || m.source.sends(m) {
+		m.source = nil
+		m.end(redis.MigrationRetrying)
+		return true
+	}
+	m.sourceStart = m.source.starts
+	return true
+}
+
+// sends tells whether the server is the source of another migration that has not ended.
+func (s *Server) sends(but *migration) bool {
+	return slices.ContainsFunc(s.net.migrations, func(m *migration) bool { return m != but && m.source == s && m.Running() })
+}
+
+// known tells whether the target of a migration that it was told to begin has not ended since.
+func (m *migration) known() bool { return m.target.starts == m.targetStart }
+
+// CancelMigration ends a migration at one of its servers. A target that was not told begins anew.
+func (s *Server) CancelMigration(_ context.Context, name string) error {
+	if s.reachable() != nil {
+		return errDown
+	}
+	for _, m := range s.net.migrations {
+		switch {
+		case m.Name != name || !m.Running():
+		case m.target == s:
+			m.end(redis.MigrationCancelled)
+		case m.source == s:
+			m.end(redis.MigrationRetrying)
+		}
+	}
+	return nil
+}
+
+// retry has a target begin anew what has failed, and forget what it cannot begin.
+func (m *migration) retry() {
+	switch {
+	case !m.target.Up || !m.known():
+		m.State = redis.MigrationFailed // Nobody knows of it any more.
+	case m.net.now.Sub(m.Updated) < time.Second:
+	case m.target.replicaOf != "" || !m.begin():
+		m.end(redis.MigrationCancelled)
+	default:
+		m.Retries++
+	}
+}
+
 func (m *migration) end(state redis.MigrationState) {
-	m.State, m.Updated = state, m.source.net.now
+	m.State, m.Updated = state, m.net.now
 }
 
 // tick has time pass. Whoever of the two ends, or is no primary any more, breaks the migration, and both are as before.
 func (m *migration) tick() {
-	if !m.Running() {
+	switch {
+	case !m.Running():
+		return
+	case m.State == redis.MigrationRetrying:
+		m.retry()
 		return
 	}
-	whole := m.source.Up && m.source.starts == m.sourceStart && len(m.Slots.Minus(m.source.Slots())) == 0 &&
-		m.target.Up && m.target.starts == m.targetStart && m.target.replicaOf == ""
-	if !whole {
+	switch whole := m.whole(); {
+	case !whole && m.net.Pulls:
+		m.end(redis.MigrationRetrying)
+		return
+	case !whole:
 		m.end(redis.MigrationFailed)
 		return
 	}
@@ -94,6 +188,12 @@ func (m *migration) tick() {
 	m.end(redis.MigrationSuccess)
 }
 
+// whole tells whether both servers are what they were when it began.
+func (m *migration) whole() bool {
+	return m.source.Up && m.source.starts == m.sourceStart && len(m.Slots.Minus(m.source.Slots())) == 0 &&
+		m.target.Up && m.target.starts == m.targetStart && m.target.replicaOf == ""
+}
+
 // told are the migrations that the server tells of, the last one first.
 func (s *Server) told() []redis.Migration {
 	if !s.net.Migrates {
@@ -103,7 +203,11 @@ func (s *Server) told() []redis.Migration {
 	for _, m := range s.net.migrations {
 		switch {
 		case m.source == s && m.sourceStart == s.starts:
-			out = append(out, m.Migration)
+			told := m.Migration
+			if told.State == redis.MigrationRetrying {
+				told.State = redis.MigrationFailed // Only the target knows that it will begin anew.
+			}
+			out = append(out, told)
 		case m.target == s && m.targetStart == s.starts:
 			told := m.Migration
 			told.Importing = true

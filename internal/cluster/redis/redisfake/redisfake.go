@@ -38,8 +38,8 @@ type Network struct {
 	// Gate tells which users a server starts with; nil: none.
 	Gate func(s *Server) []redis.User
 
-	// Migrates says that servers move slots by themselves.
-	Migrates bool
+	// Migrates says that servers move slots by themselves, and Pulls that it is the target that is told to, see redis.Node.
+	Migrates, Pulls bool
 	// Services lead from addresses to whichever server has a DNS name.
 	Services map[redis.Address]string
 

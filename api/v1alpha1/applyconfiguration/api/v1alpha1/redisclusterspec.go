@@ -64,6 +64,9 @@ type RedisClusterSpecApplyConfiguration struct {
 	// externalAccess lets clients outside of Kubernetes reach the servers. It may
 	// be switched on, changed and switched off at any time. Default: none.
 	ExternalAccess *RedisExternalAccessApplyConfiguration `json:"externalAccess,omitempty"`
+	// rebalance says by what slots are divided among shards. Default: evenly, by
+	// their number.
+	Rebalance *RedisRebalanceSpecApplyConfiguration `json:"rebalance,omitempty"`
 	// recovery of a shard whose data is lost for good. Default: its slots are held
 	// until somebody says that they may be served empty.
 	Recovery *RedisRecoverySpecApplyConfiguration `json:"recovery,omitempty"`
@@ -180,6 +183,14 @@ func (b *RedisClusterSpecApplyConfiguration) WithAuth(value *AuthSpecApplyConfig
 // If called multiple times, the ExternalAccess field is set to the value of the last call.
 func (b *RedisClusterSpecApplyConfiguration) WithExternalAccess(value *RedisExternalAccessApplyConfiguration) *RedisClusterSpecApplyConfiguration {
 	b.ExternalAccess = value
+	return b
+}
+
+// WithRebalance sets the Rebalance field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Rebalance field is set to the value of the last call.
+func (b *RedisClusterSpecApplyConfiguration) WithRebalance(value *RedisRebalanceSpecApplyConfiguration) *RedisClusterSpecApplyConfiguration {
+	b.Rebalance = value
 	return b
 }
 

@@ -36,6 +36,9 @@ type RedisClusterStatusApplyConfiguration struct {
 	// resharding says how far the move of slots between shards has got. Absent
 	// while none are to move.
 	Resharding *RedisReshardingStatusApplyConfiguration `json:"resharding,omitempty"`
+	// rebalancing is what would make shards weigh alike, and what stands in its
+	// way. Absent while no shard is too heavy, and with spec.rebalance.by Slots.
+	Rebalancing *RedisRebalancingStatusApplyConfiguration `json:"rebalancing,omitempty"`
 	// shards of the cluster.
 	Shards []RedisShardStatusApplyConfiguration `json:"shards,omitempty"`
 	// selector of the pods, for the scale subresource.
@@ -122,6 +125,14 @@ func (b *RedisClusterStatusApplyConfiguration) WithActivity(value string) *Redis
 // If called multiple times, the Resharding field is set to the value of the last call.
 func (b *RedisClusterStatusApplyConfiguration) WithResharding(value *RedisReshardingStatusApplyConfiguration) *RedisClusterStatusApplyConfiguration {
 	b.Resharding = value
+	return b
+}
+
+// WithRebalancing sets the Rebalancing field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Rebalancing field is set to the value of the last call.
+func (b *RedisClusterStatusApplyConfiguration) WithRebalancing(value *RedisRebalancingStatusApplyConfiguration) *RedisClusterStatusApplyConfiguration {
+	b.Rebalancing = value
 	return b
 }
 

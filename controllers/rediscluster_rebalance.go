@@ -1,0 +1,105 @@
+package controllers
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// sampleEvery is how often servers are asked what their slots hold.
+const sampleEvery = time.Minute
+
+// scales remember what slots weighed, which servers tell as sums since they were started, and what was proposed because of it.
+type scales struct {
+	mu sync.Mutex
+	// marks are samples, the first one about redis.LoadWindow before the last.
+	marks      []redis.Sample
+	proposal   *redis.Proposal
+	rebalanced time.Time
+}
+
+func rebalanceOf(o *v1alpha1.RedisCluster) redis.Rebalance {
+	r := o.Spec.Rebalance
+	if r.ByWeight() == "" {
+		return redis.Rebalance{}
+	}
+	return redis.Rebalance{
+		By: r.ByWeight(), Automatic: r.Automatic(), Approved: o.Annotations[v1alpha1.AnnotationRebalance],
+		Threshold: int(ptr.Deref(r.Threshold, 20)), CoolDown: r.Cooled(),
+	}
+}
+
+// weigh fills in what slots weigh and what is proposed because of it.
+func (k *RedisKind) weigh(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, s *redis.State) {
+	if !s.Spec.Rebalance.On() {
+		k.scales.Delete(o.UID)
+		return
+	}
+	found, _ := k.scales.LoadOrStore(o.UID, &scales{rebalanced: s.Now})
+	w := found.(*scales) //nolint:forcetypeassert // nothing else is stored
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.marks) == 0 || s.Now.Sub(w.marks[len(w.marks)-1].At) >= sampleEvery {
+		if sample, whole := k.sample(ctx, connect, s); whole {
+			w.take(s.Spec.Rebalance.By, sample)
+		}
+	}
+	if len(w.marks) > 0 {
+		former, latest := w.marks[0], w.marks[len(w.marks)-1]
+		s.Weights, s.Untold = redis.Weigh(s.Spec.Rebalance.By, former, latest, s.Pods)
+		if s.Spec.Rebalance.By == v1alpha1.RebalanceByLoad && latest.At.Sub(former.At) < redis.LoadWindow {
+			s.Weights = nil // A load of a minute may be gone in the next one.
+		}
+	}
+	s.Rebalanced = w.rebalanced
+	var ended bool
+	if w.proposal, ended = redis.Propose(*s, w.proposal); ended {
+		w.rebalanced = s.Now
+		w.marks = nil // What was measured before is about another layout.
+	}
+	s.Proposal, s.Rebalanced = w.proposal, w.rebalanced
+}
+
+// take adds a sample, and drops those that are not needed any more. What memory slots take the last one tells alone.
+func (w *scales) take(by v1alpha1.RebalanceBy, sample redis.Sample) {
+	if by == v1alpha1.RebalanceByMemory {
+		w.marks = nil
+	}
+	w.marks = append(w.marks, sample)
+	for len(w.marks) > 2 && sample.At.Sub(w.marks[1].At) >= redis.LoadWindow {
+		w.marks = w.marks[1:]
+	}
+}
+
+// sample asks all primaries. It is whole when all slots were told of.
+func (k *RedisKind) sample(ctx context.Context, connect connectFunc, s *redis.State) (out redis.Sample, whole bool) {
+	out = redis.Sample{At: s.Now, Servers: map[string]map[int]redis.SlotStat{}}
+	told := 0
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if p.Node == nil || len(p.Node.Self().Slots) == 0 {
+			continue
+		}
+		wg.Go(func() {
+			c := k.Connect(connect(redis.UserOperator, p.Name, p.Addr))
+			defer func() { _ = c.Close() }() // Nothing was written that closing could lose.
+			stats, err := c.SlotStats(ctx, p.Node.Self().Slots)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out.Servers[p.Node.Teller()] = stats
+			told += len(stats)
+		})
+	}
+	wg.Wait()
+	return out, told == redis.SlotCount
+}
