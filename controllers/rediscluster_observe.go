@@ -30,7 +30,7 @@ import (
 func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
 	s := redis.State{Now: k.Now(), Spec: redis.Spec{
 		Name: o.Name, Shards: o.Spec.ShardCount(), Replicated: o.Spec.IsReplicated(), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
-		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: memoryLimit(o.Spec.Resources),
+		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: redis.MemoryLimit(o.Spec.Resources),
 		DiscardClaims: redis.DiscardsClaims(o.Spec.Storage),
 		AssignEmpty:   o.Spec.Recovery.AssignsEmpty(), Approved: o.Annotations[v1alpha1.AnnotationRecover],
 	}}
@@ -94,14 +94,6 @@ func (k *RedisKind) observeObjects(ctx context.Context, o *v1alpha1.RedisCluster
 	var err error
 	s.Appointed, err = k.appointment(ctx, o)
 	return err
-}
-
-// memoryLimit of a server's container in bytes; 0: none.
-func memoryLimit(r *corev1.ResourceRequirements) int64 {
-	if r == nil {
-		return 0
-	}
-	return r.Limits.Memory().Value()
 }
 
 // readServer fills in a server's account of itself, or why there is none. It is not an error of the observation: that

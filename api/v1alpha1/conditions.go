@@ -18,6 +18,8 @@ const (
 	ConditionSpaceHealthy = "SpaceHealthy"
 	// ConditionSlotsCovered is True while all 16384 Redis hash slots have one owner that every node agrees on.
 	ConditionSlotsCovered = "SlotsCovered"
+	// ConditionMemoryHealthy is True while no Redis server uses more than the limit of its memory leaves for data.
+	ConditionMemoryHealthy = "MemoryHealthy"
 )
 
 // Condition and event reasons shared by all kinds. Reasons that belong to one data store are declared next to

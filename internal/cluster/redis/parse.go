@@ -196,8 +196,8 @@ func (n *Node) readInfo(info map[string]string) {
 	n.OnDisk = info["aof_enabled"] == "1" && info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0" &&
 		info["aof_last_bgrewrite_status"] == "ok"
 	n.Memory = Memory{
-		Used: number(info["used_memory"]), Empty: number(info["used_memory_startup"]), Max: number(info["maxmemory"]),
-		Evicts: strings.HasPrefix(info["maxmemory_policy"], "allkeys-"),
+		Used: number(info["used_memory"]), Empty: number(info["used_memory_startup"]), Max: number(info["maxmemory"]), Resident: number(info["used_memory_rss"]),
+		Evicts: evictsAny(info["maxmemory_policy"]),
 	}
 	n.Offset = number(info["master_repl_offset"])
 	if info["role"] == "slave" {

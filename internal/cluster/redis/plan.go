@@ -110,6 +110,7 @@ func Next(s State) cluster.Plan {
 		retirePasswords,
 		moveSlots,
 		waitForLeavers,
+		refuseMaxMemory,
 		refuseStorage,
 	)
 }

@@ -106,6 +106,7 @@ func nextReplicated(s State) cluster.Plan {
 		reloadCertificates,
 		retirePasswords,
 		waitForLeavers,
+		refuseMaxMemory,
 		refuseStorage,
 	)
 	switch s := plan.Step.(type) {

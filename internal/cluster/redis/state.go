@@ -50,7 +50,7 @@ type Spec struct {
 	Replicated bool
 	// Version of the server.
 	Version string
-	// Live is what all servers are to have set, and LiveNames which of it comes from spec.config.extra, see LiveConfig.
+	// Live is what all servers are to have set beside what follows from MemoryLimit, and LiveNames which of it comes from spec.config.extra, see LiveConfig.
 	Live      map[string]string
 	LiveNames string
 	// NodeTimeout is cluster-node-timeout.
@@ -118,6 +118,8 @@ type Pod struct {
 	Deleting bool
 	// Outdated says that the pod was made from an older template than the wanted one.
 	Outdated bool
+	// MemoryLimit that is in force for the server's container, in bytes; 0: none, or unknown.
+	MemoryLimit int64
 	// Stuck says why the pod cannot start, as Kubernetes puts it (ImagePullBackOff: ...); empty when nothing is wrong.
 	Stuck string
 	// Unready is since when the pod is not ready; zero: it is.
@@ -207,6 +209,8 @@ type Node struct {
 type Memory struct {
 	// Used by all, and by an empty server.
 	Used, Empty int64
+	// Resident is what of it the kernel counts.
+	Resident int64
 	// Max is maxmemory; 0: no limit.
 	Max int64
 	// Evicts says that any key may be thrown away when there is no more room.
