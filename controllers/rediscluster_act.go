@@ -42,6 +42,8 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.replaceDisk(ctx, o, s)
 	case redis.Configure:
 		return k.configure(ctx, o, s)
+	case redis.ResizePod:
+		return k.resize(ctx, o, s)
 	case redis.AssignRoles, redis.Promote, redis.Unguarded:
 		return k.changeRoles(ctx, o, s)
 	case redis.ServerStep:

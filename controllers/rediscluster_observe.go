@@ -223,28 +223,22 @@ func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s
 	if err != nil {
 		return err
 	}
-	type start struct {
-		shard int
-		sum   string
-	}
-	hashes := map[start]string{}
+	wanted := templates{Builder: b, tables: map[start]hashes{}}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		shard, ordinal, ok := identity(pod)
 		if !ok {
 			continue
 		}
-		as := start{shard, pod.Annotations[redis.AnnotationCertificates]}
-		if hashes[as] == "" {
-			tpl, err := b.StartedWith(pod.Annotations).Template(shard)
-			if err != nil {
-				return err
-			}
-			hashes[as] = tpl.Annotations[v1alpha1.AnnotationTemplateHash]
+		h, err := wanted.hashes(pod, shard)
+		if err != nil {
+			return err
 		}
 		p := podOf(pod, shard, ordinal)
-		p.Outdated = pod.Annotations[v1alpha1.AnnotationTemplateHash] != hashes[as] || b.Stale(pod.Annotations, proven(o)) ||
-			redis.Retired(pod.Annotations[redis.AnnotationLive], s.Spec.LiveNames)
+		p.Outdated = !h.has(pod) || b.Stale(pod.Annotations, proven(o)) || redis.Retired(pod.Annotations[redis.AnnotationLive], s.Spec.LiveNames)
+		if err := k.observeResize(o, pod, h, &p); err != nil {
+			return err
+		}
 		if p.Cordoned, err = k.cordon(ctx, pod); err != nil {
 			return err
 		}

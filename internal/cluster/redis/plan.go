@@ -78,6 +78,7 @@ func Next(s State) cluster.Plan {
 		settleAccounts,
 		takeOver, refuseStuck,
 		configure,
+		resizePods,
 		shrink,
 		replaceDisks,
 		refuseCanary,
@@ -101,6 +102,7 @@ func Next(s State) cluster.Plan {
 		waitForReplicas,
 		discardClaims,
 		dropShard,
+		refuseLess,
 		restartReplicas,
 		failOver,
 		surge,
@@ -110,7 +112,7 @@ func Next(s State) cluster.Plan {
 		retirePasswords,
 		moveSlots,
 		waitForLeavers,
-		refuseMaxMemory,
+		waitForResize, refuseMaxMemory,
 		refuseStorage,
 	)
 }

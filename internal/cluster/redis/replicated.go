@@ -92,6 +92,7 @@ func nextReplicated(s State) cluster.Plan {
 		guard,
 		settleAccounts,
 		configure,
+		resizePods,
 		shrink,
 		refuseCanary,
 		waitForAll,
@@ -99,6 +100,7 @@ func nextReplicated(s State) cluster.Plan {
 		refuseVersion, refuseUnsynced,
 		waitForReplicas,
 		discardClaims,
+		refuseLess,
 		restartReplicas,
 		failOver,
 		surge,
@@ -106,7 +108,7 @@ func nextReplicated(s State) cluster.Plan {
 		reloadCertificates,
 		retirePasswords,
 		waitForLeavers,
-		refuseMaxMemory,
+		waitForResize, refuseMaxMemory,
 		refuseStorage,
 	)
 	switch s := plan.Step.(type) {

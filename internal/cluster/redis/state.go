@@ -120,6 +120,8 @@ type Pod struct {
 	Outdated bool
 	// MemoryLimit that is in force for the server's container, in bytes; 0: none, or unknown.
 	MemoryLimit int64
+	// Resize is how far the container is from the resources that it is to have.
+	Resize Resizing
 	// Stuck says why the pod cannot start, as Kubernetes puts it (ImagePullBackOff: ...); empty when nothing is wrong.
 	Stuck string
 	// Unready is since when the pod is not ready; zero: it is.

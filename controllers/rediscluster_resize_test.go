@@ -1,0 +1,226 @@
+package controllers
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+func withMemory(limit string) *corev1.ResourceRequirements {
+	return &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(limit)}}
+}
+
+// newResizeStage is a settled cluster whose pods can be resized, or not.
+func newResizeStage(t *testing.T, can bool) *redisStage {
+	t.Helper()
+	o := redisCluster()
+	o.Spec.Resources = withMemory("1Gi")
+	s := newRedisStage(t, o)
+	kind, ok := s.loop.Kind.(*RedisKind)
+	if !ok {
+		t.Fatalf("the loop has a %T", s.loop.Kind)
+	}
+	kind.CanResize = func() (bool, error) { return can, nil }
+	s.settle()
+	s.carryOut()
+	return s
+}
+
+// carryOut gives the containers what their pods ask for, as a kubelet does.
+func (s *redisStage) carryOut() {
+	s.t.Helper()
+	var pods corev1.PodList
+	if err := s.api.List(s.t.Context(), &pods); err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: redis.ContainerServer, Resources: p.Spec.Containers[0].Resources.DeepCopy()}}
+		if err := s.api.Status().Update(s.t.Context(), p); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// give changes the resources of the cluster, and lets it settle.
+func (s *redisStage) give(limit string) {
+	s.t.Helper()
+	o := s.cluster()
+	o.Spec.Resources = withMemory(limit)
+	if err := s.api.Update(s.t.Context(), o); err != nil {
+		s.t.Fatal(err)
+	}
+	for range 20 {
+		s.pass()
+		s.carryOut()
+	}
+	s.settle()
+}
+
+func (s *redisStage) limits() map[string]int {
+	s.t.Helper()
+	var pods corev1.PodList
+	if err := s.api.List(s.t.Context(), &pods); err != nil {
+		s.t.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, p := range pods.Items {
+		limit := p.Spec.Containers[0].Resources.Limits[corev1.ResourceMemory]
+		out[limit.String()]++
+	}
+	return out
+}
+
+func TestResourcesReachRunningPods(t *testing.T) {
+	s := newResizeStage(t, true)
+	old := s.uids()
+	s.give("2Gi")
+	if diff := cmp.Diff(old, s.uids()); diff != "" {
+		t.Errorf("pods were restarted:\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]int{"2Gi": 6}, s.limits()); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	if got := s.firstSet().Spec.Template.Spec.Containers[0].Resources.Limits.Memory().String(); got != "2Gi" {
+		t.Errorf("new pods get %s", got)
+	}
+	s.loop.Kind.(*RedisKind).CanResize = nil
+	s.pass()
+	s.settle()
+	if diff := cmp.Diff(old, s.uids()); diff != "" {
+		t.Errorf("pods that were resized count as outdated:\n%s", diff)
+	}
+}
+
+func TestPodsThatCannotBeResizedAreRestarted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		can   bool
+		spoil func(s *redisStage)
+	}{
+		"an API server that cannot": {},
+		"one that does not allow it": {true, func(s *redisStage) {
+			inner, ok := s.api.Client.(client.WithWatch)
+			if !ok {
+				s.t.Fatalf("%T cannot be watched", s.api.Client)
+			}
+			s.api.Client = interceptor.NewClient(inner, interceptor.Funcs{
+				SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+					if sub == "resize" {
+						return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, o.GetName(), nil)
+					}
+					return c.SubResource(sub).Patch(ctx, o, p, opts...)
+				},
+			})
+		}},
+		"a kubelet that cannot": {true, func(s *redisStage) {
+			var pods corev1.PodList
+			if err := s.api.List(s.t.Context(), &pods); err != nil {
+				s.t.Fatal(err)
+			}
+			for i := range pods.Items {
+				pods.Items[i].Status.ContainerStatuses[0].Resources = nil
+				if err := s.api.Status().Update(s.t.Context(), &pods.Items[i]); err != nil {
+					s.t.Fatal(err)
+				}
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newResizeStage(t, tc.can)
+			if tc.spoil != nil {
+				tc.spoil(s)
+			}
+			old := s.uids()
+			o := s.cluster()
+			o.Spec.Resources = withMemory("2Gi")
+			if err := s.api.Update(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				s.pass()
+			}
+			s.settle()
+			for pod, uid := range s.uids() {
+				if old[pod] == uid {
+					t.Errorf("pod %s was not restarted", pod)
+				}
+			}
+			if diff := cmp.Diff(map[string]int{"2Gi": 6}, s.limits()); diff != "" {
+				t.Errorf("limits (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAnUpdateOfTheOperatorKeepsPodsWithResources: an earlier version counted the amounts in.
+func TestAnUpdateOfTheOperatorKeepsPodsWithResources(t *testing.T) {
+	s := newResizeStage(t, true)
+	old := s.uids()
+	b, err := s.loop.Kind.(*RedisKind).builder(t.Context(), s.cluster())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pods corev1.PodList
+	if err := s.api.List(t.Context(), &pods); err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		shard, _, _ := identity(p)
+		delete(p.Annotations, redis.AnnotationResources)
+		if p.Annotations[v1alpha1.AnnotationTemplateHash], err = b.FormerHash(shard); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.api.Update(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.pass()
+	s.settle()
+	if diff := cmp.Diff(old, s.uids()); diff != "" {
+		t.Errorf("pods were restarted:\n%s", diff)
+	}
+}
+
+func TestTheAPIServerSaysOnceWhetherItCanResize(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer string
+		want   bool
+	}{
+		"it can":    {`{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods"},{"name":"pods/resize"}]}`, true},
+		"it cannot": {`{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods"},{"name":"pods/status"}]}`, false},
+	} {
+		asked := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/api/v1") {
+				asked++
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(tc.answer))
+		}))
+		can := canResize(&rest.Config{Host: server.URL}, server.Client())
+		for range 2 {
+			if got, err := can(); err != nil || got != tc.want {
+				t.Errorf("%s: %v, %v", name, got, err)
+			}
+		}
+		if asked != 1 {
+			t.Errorf("%s: asked %d times", name, asked)
+		}
+		server.Close()
+	}
+}
