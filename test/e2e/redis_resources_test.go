@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/e2e-framework/pkg/features"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/test/harness"
+)
+
+// TestRedisResourcesChangeUnderLoad raises and lowers cpu and memory while a writer runs, and restarts nothing.
+func TestRedisResourcesChangeUnderLoad(t *testing.T) {
+	var c *v1alpha1.RedisCluster
+	var processes map[string]process
+	small, large := withResources("50m", "64Mi", "500m", "256Mi"), withResources("100m", "96Mi", "750m", "384Mi")
+	// A backlog of 1/32 and 3/4 of the rest; a backlog of 10 MiB and 3/4 of the rest.
+	least := map[string]string{"repl-backlog-size": "8388608", "maxmemory": "195035136"}
+	most := map[string]string{"repl-backlog-size": "10485760", "maxmemory": "294125568"}
+	change := func(what string, to *corev1.ResourceRequirements, settings map[string]string) features.Func {
+		return step(func(ctx context.Context, t *testing.T, s *scope) {
+			summary := underLoad(ctx, t, s, c, what, func() {
+				before := refresh(ctx, t, s, c).DeepCopy()
+				c.Spec.Resources = to
+				must(t, s.Patch(ctx, c, client.MergeFrom(before)))
+				must(t, harness.Until(ctx, s.Cluster, c, what, 3*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+					has := inForce(ctx, t, s, c, to)
+					return has == "" && configured(ctx, t, s, c, settings), has + "; " + c.Status.Activity
+				}))
+			})
+			nothingLost(t, summary)
+			noErrors(t, summary)
+			if diff := cmp.Diff(processes, processesOf(ctx, t, s, c)); diff != "" {
+				t.Errorf("servers were restarted:\n%s", diff)
+			}
+		})
+	}
+	feature := features.New("resources").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			c = s.redisOf(t, "carts", 1, func(spec *v1alpha1.RedisClusterSpec) { spec.Resources = small })
+			createReady(ctx, t, s, c)
+			processes = processesOf(ctx, t, s, c)
+			if !configured(ctx, t, s, c, least) {
+				t.Error("maxmemory does not follow from the limit")
+			}
+		})).
+		Assess("more memory and cpu", change("more memory and cpu without a restart", large, most)).
+		Assess("less memory and cpu", change("less memory and cpu without a restart", small, least))
+	suite.Test(t, feature.Feature())
+}
+
+func withResources(cpuRequest, memoryRequest, cpuLimit, memoryLimit string) *corev1.ResourceRequirements {
+	return &corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpuRequest), corev1.ResourceMemory: resource.MustParse(memoryRequest)},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpuLimit), corev1.ResourceMemory: resource.MustParse(memoryLimit)},
+	}
+}
+
+// process tells the processes of a pod apart.
+type process struct {
+	UID      types.UID
+	Restarts int32
+}
+
+func processesOf(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster) map[string]process {
+	t.Helper()
+	out := map[string]process{}
+	for _, p := range s.pods(ctx, t, c) {
+		out[p.Name] = process{p.UID, p.Status.ContainerStatuses[0].RestartCount}
+	}
+	return out
+}
+
+// inForce says which container does not have resources yet, in the words of its kubelet; empty: all have them.
+func inForce(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster, want *corev1.ResourceRequirements) string {
+	t.Helper()
+	for _, p := range s.pods(ctx, t, c) {
+		for _, has := range p.Status.ContainerStatuses {
+			if has.Name != redis.ContainerServer || has.Resources == nil {
+				continue
+			}
+			for name, limit := range want.Limits {
+				if got := has.Resources.Limits[name]; got.Cmp(limit) != 0 {
+					return fmt.Sprintf("%s has a limit of %s of %s", p.Name, got.String(), name)
+				}
+			}
+		}
+	}
+	return ""
+}
