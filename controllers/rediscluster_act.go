@@ -42,6 +42,11 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.replaceDisk(ctx, o, s)
 	case redis.Configure:
 		return k.configure(ctx, o, s)
+	case redis.Lifted:
+		if err := k.command(ctx, o, s.Guards.Calls()); err != nil {
+			return err
+		}
+		return k.Act(ctx, o, s.Then)
 	case redis.ResizePod:
 		return k.resize(ctx, o, s)
 	case redis.AssignRoles, redis.Promote, redis.Unguarded:

@@ -31,6 +31,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	s := redis.State{Now: k.Now(), Spec: redis.Spec{
 		Name: o.Name, Shards: o.Spec.ShardCount(), Replicated: o.Spec.IsReplicated(), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
 		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: redis.MemoryLimit(o.Spec.Resources),
+		MinReplicas:   redis.MinReplicas(&o.Spec),
 		DiscardClaims: redis.DiscardsClaims(o.Spec.Storage),
 		AssignEmpty:   o.Spec.Recovery.AssignsEmpty(), Approved: o.Annotations[v1alpha1.AnnotationRecover],
 	}}

@@ -58,7 +58,7 @@ func NodeTimeout(c *v1alpha1.RedisConfig) time.Duration {
 var OwnedConfigKeys = []string{
 	"aclfile", "appenddirname", "appendfilename", "appendfsync", "appendonly", "bind*", "cluster-*", "daemonize",
 	"dbfilename", "dir", "enable-*", "include", "loadmodule*", "logfile", "master*", "maxmemory",
-	"maxmemory-policy", "module*", "pidfile", "port", "primary*", "protected-mode", "rdma-*", "rename-command",
+	"maxmemory-policy", "min-replicas-to-write", "module*", "pidfile", "port", "primary*", "protected-mode", "rdma-*", "rename-command",
 	"repl-diskless-sync", "repl-diskless-sync-delay", "replica-announce*", "replica-read-only", "replicaof",
 	"requirepass", "save", "sentinel*", "shutdown-*", "slave-announce*", "slave-read-only", "slaveof",
 	"supervised", "syslog-*", "tls-*", "unixsocket*", "user*",
@@ -110,6 +110,8 @@ func settings(spec *v1alpha1.RedisClusterSpec) ([]directive, error) {
 	lines = append(lines, memory(spec)...)
 	if spec.IsReplicated() {
 		lines = append(lines, fencing(spec.Config)...)
+	} else {
+		lines = append(lines, writeGuards(spec)...)
 	}
 	extra, err := extras(spec)
 	return append(lines, extra...), err

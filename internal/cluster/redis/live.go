@@ -29,7 +29,7 @@ var startOnly = map[string]bool{
 }
 
 // fields are the live parameters with fields of their own in spec.config.
-var fields = []string{"appendfsync", "cluster-node-timeout", "maxmemory", "maxmemory-policy"}
+var fields = []string{"appendfsync", "cluster-node-timeout", maxMemory, "maxmemory-policy", writeGuard}
 
 // aliases are other names of parameters.
 var aliases = map[string]string{"lua-time-limit": "busy-reply-threshold"}
@@ -53,7 +53,7 @@ func LiveParameters() []string {
 }
 
 // LiveConfig is what all servers are to have set, under the names that they are asked for, in the form that they answer. What
-// follows from the limit of a server's memory is not in it, see view.settings.
+// follows from the limit of a server's memory is not in it, see view.settings, nor what a primary is let off now and then, see guardShards.
 func LiveConfig(spec *v1alpha1.RedisClusterSpec) (map[string]string, error) {
 	lines, err := settings(spec)
 	if err != nil {
@@ -61,7 +61,7 @@ func LiveConfig(spec *v1alpha1.RedisClusterSpec) (map[string]string, error) {
 	}
 	out := map[string]string{}
 	for _, d := range lines {
-		if !Live(d.name) {
+		if !Live(d.name) || d.name == writeGuard {
 			continue
 		}
 		name := d.name

@@ -64,7 +64,8 @@ func Next(s State) cluster.Plan {
 	if s.Spec.Replicated {
 		return nextReplicated(s)
 	}
-	return cluster.Decide(look(s),
+	v := look(s)
+	plan := cluster.Decide(v,
 		setUsers, setReplicationPasswords,
 		replaceStuck,
 		refuseIslands,
@@ -73,7 +74,7 @@ func Next(s State) cluster.Plan {
 		admitReplicas,
 		deposeEmpty,
 		restartBroken, restartMisled,
-		guard,
+		guard, guardShards,
 		leavePod,
 		settleAccounts,
 		takeOver, refuseStuck,
@@ -115,6 +116,8 @@ func Next(s State) cluster.Plan {
 		waitForResize, refuseMaxMemory,
 		refuseStorage,
 	)
+	plan.Step = v.lift(plan.Step)
+	return plan
 }
 
 // waitForAll waits until every wanted pod exists and answers: from here on no rule meets the unknown.

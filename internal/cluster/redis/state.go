@@ -53,6 +53,8 @@ type Spec struct {
 	// Live is what all servers are to have set beside what follows from MemoryLimit, and LiveNames which of it comes from spec.config.extra, see LiveConfig.
 	Live      map[string]string
 	LiveNames string
+	// MinReplicas is how many replicas have to acknowledge what a primary of the mode Sharded writes.
+	MinReplicas int
 	// NodeTimeout is cluster-node-timeout.
 	NodeTimeout time.Duration
 	// Persistent says that the data of a pod outlives the pod.

@@ -56,7 +56,7 @@ func (w *world) liveValues(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{
 		"appendfsync": {"always", "everysec", "no"}, "cluster-node-timeout": {"5000"}, "maxmemory": {"1073741824", "0"},
-		"maxmemory-policy": {"allkeys-lru", "noeviction"},
+		"maxmemory-policy": {"allkeys-lru", "noeviction"}, "min-replicas-to-write": {"1", "0"},
 	}
 	for name := range everyParameter(t, w.cluster.Spec, 0) {
 		if slices.Contains(redis.LiveParameters(), name) {
