@@ -96,7 +96,9 @@ type RedisClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`has(self.className) == has(oldSelf.className) && (!has(self.className) || self.className == oldSelf.className)`,fieldPath=".className",message="storage.className cannot change: a volume stays in its class; create a new cluster with the wanted class"
 	Storage *StorageSpec `json:"storage,omitempty"`
 	// resources of the server container: requests and limits of cpu (cores),
-	// memory and ephemeral-storage (bytes). Default: none.
+	// memory and ephemeral-storage (bytes). Other amounts of cpu and memory reach
+	// running servers without a restart where Kubernetes can resize pods (1.33
+	// and later); memory is not lowered below what the data takes. Default: none.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`!has(self.claims) || self.claims.size() == 0`,fieldPath=".claims",message="spec.resources.claims cannot be set: the pods have no resource claims; use requests and limits"
 	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || self.limits.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])`,fieldPath=".limits",message="spec.resources.limits may hold cpu, memory and ephemeral-storage only"
@@ -160,7 +162,10 @@ type RedisRecoverySpec struct {
 // RedisConfig is the configuration of the server: typed known parameters, and any other by its own name in extra.
 type RedisConfig struct {
 	// maxMemory in bytes that the data of one server may take, at least 1Mi and
-	// below resources.limits.memory, for example 512Mi. Default: no limit.
+	// below resources.limits.memory, for example 512Mi. It is not set below what
+	// a server uses, unless maxMemoryPolicy evicts any key. Default: three
+	// quarters of resources.limits.memory without the replication backlog, and
+	// no limit without one.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`!string(self).matches('[-+eE]') && isQuantity(string(self))`,message="config.maxMemory must be a number with or without a unit, for example 512Mi: no sign, no exponent"
 	// +kubebuilder:validation:XValidation:rule=`string(self).matches('[-+eE]') || !isQuantity(string(self)) || (quantity(string(self)).isInteger() && quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Ti')) <= 0)`,message="config.maxMemory must be a whole number of bytes, at least 1Mi, for example 512Mi"
@@ -312,7 +317,7 @@ type RedisClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions: Ready, Available, Reconciling, Stalled, SlotsCovered (with mode
-	// Sharded), TLSReady.
+	// Sharded), TLSReady, MemoryHealthy, TimeoutHealthy.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -26,11 +26,11 @@ func Conditions(s State, p cluster.Plan, err error) []metav1.Condition {
 	v := look(s)
 	if s.Spec.Replicated {
 		return append(cluster.Progress(p, err), cluster.Ready(p, err, fmt.Sprintf(
-			"the primary takes writes, and %d replicas are in sync", s.Spec.Replicas)), v.led(), v.memoryHealthy())
+			"the primary takes writes, and %d replicas are in sync", s.Spec.Replicas)), v.led(), v.memoryHealthy(), v.timeoutHealthy())
 	}
 	ready := cluster.Ready(p, err, fmt.Sprintf(
 		"%d shards with %d replicas each serve all slots, and every replica is in sync", s.Spec.Shards, s.Spec.Replicas))
-	return append(cluster.Progress(p, err), ready, v.available(), v.covered(), v.memoryHealthy())
+	return append(cluster.Progress(p, err), ready, v.available(), v.covered(), v.memoryHealthy(), v.timeoutHealthy())
 }
 
 // available is True while every slot is served by a primary that answers, whatever else goes on.

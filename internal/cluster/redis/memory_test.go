@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -242,5 +243,23 @@ func TestMemoryHealthySaysWhoHasTooMuch(t *testing.T) {
 	f.Spec.Live = map[string]string{maxMemory: "0"}
 	if c := condition(f); c.Reason != ReasonNoMemoryLimit {
 		t.Errorf("without a limit: %v", c)
+	}
+}
+
+func TestTimeoutHealthyWarnsOfLongForks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fork   time.Duration
+		status metav1.ConditionStatus
+		says   string
+	}{
+		"short": {2400 * time.Millisecond, metav1.ConditionTrue, "forks of servers are short"},
+		"long":  {2618 * time.Millisecond, metav1.ConditionFalse, "the last fork of c-1-1 took 2.62s, during which it answers nobody, and the others call it failed after 5s: set spec.config.nodeTimeout to 8s or more"},
+	} {
+		f := formed()
+		f.pod("c-1-1").Node.Fork = tc.fork
+		c := *meta.FindStatusCondition(Conditions(f.State, Next(f.State), nil), v1alpha1.ConditionTimeoutHealthy)
+		if c.Status != tc.status || !strings.HasPrefix(c.Message, tc.says) {
+			t.Errorf("%s: %v", name, c)
+		}
 	}
 }

@@ -195,6 +195,8 @@ type Node struct {
 	OnDisk bool
 	// AdmitsReplicas says that others may copy this server, see Decision.Admit.
 	AdmitsReplicas bool
+	// Fork is how long the last fork of the server took.
+	Fork time.Duration
 	// Memory that the server uses, and may use.
 	Memory Memory
 	// Replication is how a server of the mode Replicated stands to the others; nil in the mode Sharded.

@@ -102,7 +102,10 @@ func TestWritesAreGuarded(t *testing.T) {
 			step: Lifted{guards(0, "c-0-1"), Failover{0, "c-0-0", "c-0-1"}},
 		},
 		"a replica that is one too many": {
-			state: writesGuarded(), spoil: func(f *fixture) { f.Spec.Replicas, f.Spec.MinReplicas = 0, 0; f.asksFor(0, "c-0-1", "c-1-1", "c-2-1", "c-0-0", "c-1-0", "c-2-0") },
+			state: writesGuarded(), spoil: func(f *fixture) {
+				f.Spec.Replicas, f.Spec.MinReplicas = 0, 0
+				f.asksFor(0, "c-0-1", "c-1-1", "c-2-1", "c-0-0", "c-1-0", "c-2-0")
+			},
 			step: ScaleShards{[]SetSize{{Shard: 0, From: 2, To: 1}, {Shard: 1, From: 2, To: 1}, {Shard: 2, From: 2, To: 1}}},
 		},
 	} {

@@ -17,7 +17,10 @@ import (
 // RedisConfig is the configuration of the server: typed known parameters, and any other by its own name in extra.
 type RedisConfigApplyConfiguration struct {
 	// maxMemory in bytes that the data of one server may take, at least 1Mi and
-	// below resources.limits.memory, for example 512Mi. Default: no limit.
+	// below resources.limits.memory, for example 512Mi. It is not set below what
+	// a server uses, unless maxMemoryPolicy evicts any key. Default: three
+	// quarters of resources.limits.memory without the replication backlog, and
+	// no limit without one.
 	MaxMemory *resource.Quantity `json:"maxMemory,omitempty"`
 	// maxMemoryPolicy says which keys go when maxMemory is reached. Default:
 	// noeviction (writes fail instead).
