@@ -206,8 +206,11 @@ func (n *Node) readInfo(info map[string]string) {
 		n.Asks = Address{info["master_host"], int(number(info["master_port"]))}
 	}
 	for key, value := range info {
-		if isDatabase(key) {
+		switch {
+		case isDatabase(key):
 			n.Keys += keysOf(value)
+		case isReplica(key) && reports(value):
+			n.Copies++
 		}
 	}
 }
@@ -227,6 +230,25 @@ func keysOf(value string) int64 {
 		}
 	}
 	return 0
+}
+
+// isReplica matches the keys of the replicas of a primary: slave0, slave1, ...
+func isReplica(key string) bool {
+	digits, ok := strings.CutPrefix(key, "slave")
+	_, err := strconv.Atoi(digits)
+	return ok && err == nil
+}
+
+// reports tells whether a replica has all data and was heard of lately: "ip=10.0.0.2,port=6379,state=online,offset=42,lag=0".
+func reports(value string) bool {
+	online, lately := false, false
+	for part := range strings.SplitSeq(value, ",") {
+		online = online || part == "state=online"
+		lag, is := strings.CutPrefix(part, "lag=")
+		seconds, err := strconv.Atoi(lag)
+		lately = lately || (is && err == nil && seconds <= int(leastLag.Seconds()))
+	}
+	return online && lately
 }
 
 func number(text string) int64 {

@@ -113,7 +113,7 @@ func Next(s State) cluster.Plan {
 		retirePasswords,
 		moveSlots,
 		waitForLeavers,
-		waitForResize, refuseMaxMemory,
+		waitForGuards, waitForResize, refuseMaxMemory,
 		refuseStorage,
 	)
 	plan.Step = v.lift(plan.Step)

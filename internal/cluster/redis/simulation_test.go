@@ -838,6 +838,7 @@ func (s *simulation) check(step cluster.Step) {
 		if guard(to.server) > 0 {
 			s.fail("%s: it would take no write before others copy it", st)
 		}
+		s.checkWritable(st, func(p *simPod) bool { return p == to })
 		s.checkLeftBehind(st, to)
 	case redis.ScaleShards:
 		for _, size := range st.Sets {

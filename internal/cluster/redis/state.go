@@ -181,6 +181,8 @@ type Node struct {
 	Keys int64
 	// LinkUp says that a replica is connected to its primary and has all of its data.
 	LinkUp bool
+	// Copies are the replicas that report to a primary, as it says itself: these are the ones that count for min-replicas-to-write.
+	Copies int
 	// EverLinked says that a replica has been connected to its primary since it started. One that has not never stands for
 	// election by itself, see cluster-replica-validity-factor in config.go.
 	EverLinked bool

@@ -97,6 +97,20 @@ func guardShards(v *view) (cluster.Plan, bool) {
 	return cluster.Do(step, "%d replicas are to acknowledge what a primary writes, as far as none of them is starting or ending", v.Spec.MinReplicas)
 }
 
+// waitForGuards waits until primaries are held to what was asked for again.
+func waitForGuards(v *view) (cluster.Plan, bool) {
+	for shard := range v.shards {
+		p := v.head(shard)
+		if p == nil || v.idle(shard) {
+			continue
+		}
+		if have, known := p.acknowledged(); known && have < v.Spec.MinReplicas {
+			return cluster.Wait(ReasonGuardWrites, v.pace(soon*3, later), "%s takes writes that fewer than %d replicas acknowledge until it hears of them", p.Name, v.Spec.MinReplicas)
+		}
+	}
+	return cluster.Pass()
+}
+
 // acknowledged is how many replicas have to acknowledge what a server writes, if that is known.
 func (p *Pod) acknowledged() (n int, known bool) {
 	if p.Node == nil {
@@ -106,10 +120,10 @@ func (p *Pod) acknowledged() (n int, known bool) {
 	return int(number(text)), known
 }
 
-// guardOf is how many replicas have to acknowledge what a primary writes: no fewer than are in sync, and no more than could be, which are
-// all that are not starting or ending.
+// guardOf is how many replicas have to acknowledge what a primary writes: no fewer than are in sync, in its own eyes as well, and no more
+// than could be, which are all that are not starting or ending.
 func (v *view) guardOf(primary *Pod, have int) int {
-	return min(v.Spec.MinReplicas, max(have, v.insync(primary, nil)), v.size(primary.Shard)-1-v.away(primary))
+	return min(v.Spec.MinReplicas, max(have, min(v.insync(primary, nil), primary.Node.Copies)), v.size(primary.Shard)-1-v.away(primary))
 }
 
 // insync counts the replicas that have all data of a primary and do not leave.
@@ -147,7 +161,8 @@ func (v *view) lift(step cluster.Step) cluster.Step {
 			return slices.ContainsFunc(s.Sets, func(c SetSize) bool { return c.Shard == p.Shard && p.Ordinal >= c.To })
 		}
 	case Failover:
-		leaves, promoted = func(*Pod) bool { return false }, s.To // Nobody copies it at first.
+		// Nobody copies the new primary at first, and it ceases to copy the former one a moment before that hears of it.
+		leaves, promoted = func(p *Pod) bool { return p.Name == s.To }, s.To
 	default:
 		return step
 	}

@@ -18,6 +18,7 @@ func writesGuarded() *fixture {
 	f.Spec.MinReplicas = 1
 	for i := range f.Pods {
 		f.Pods[i].Node.Config = map[string]string{writeGuard: "1"}
+		f.Pods[i].Node.Copies = 1 - f.Pods[i].Ordinal
 	}
 	return f
 }
@@ -79,6 +80,10 @@ func TestWritesAreGuarded(t *testing.T) {
 		"a primary that was let off stays so until a replica is back": {
 			state: writesGuarded(), spoil: func(f *fixture) { f.unlink("c-0-1"); f.asksFor(0, "c-0-0") }, reason: ReasonSync,
 		},
+		"and until it counts for its primary": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-0").Node.Copies = 0; f.asksFor(0, "c-0-0") },
+			reason: ReasonGuardWrites, message: "c-0-0 takes writes that fewer than 1 replicas acknowledge until it hears of them",
+		},
 		"but whoever is elected is held to it": {
 			state: writesGuarded(), spoil: func(f *fixture) { f.asksFor(0, "c-0-1") }, step: guards(1, "c-0-1"),
 		},
@@ -99,7 +104,7 @@ func TestWritesAreGuarded(t *testing.T) {
 		},
 		"a hand-over": {
 			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-0").Outdated = true },
-			step: Lifted{guards(0, "c-0-1"), Failover{0, "c-0-0", "c-0-1"}},
+			step: Lifted{guards(0, "c-0-0", "c-0-1"), Failover{0, "c-0-0", "c-0-1"}},
 		},
 		"a replica that is one too many": {
 			state: writesGuarded(), spoil: func(f *fixture) {
