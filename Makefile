@@ -132,7 +132,7 @@ test-unit: ## Run every test that needs no cluster: rules, simulation, loop, ada
 	  -race -timeout 40m $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')
 
 # End-to-end tests that take minutes each. test-all has them.
-LONG := TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad
+LONG := TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart|TestValkeyIsUpgradedUnderLoad
 E2E = $(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/$(@:test-%=%).json -- -count 1 -p 1 -v -timeout 70m
 
 .PHONY: test-e2e

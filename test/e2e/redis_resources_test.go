@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
@@ -54,7 +56,30 @@ func TestRedisResourcesChangeUnderLoad(t *testing.T) {
 			}
 		})).
 		Assess("more memory and cpu", change("more memory and cpu without a restart", large, most)).
-		Assess("less memory and cpu", change("less memory and cpu without a restart", small, least))
+		Assess("less memory and cpu", change("less memory and cpu without a restart", small, least)).
+		Assess("more than any node has costs one replica, and is set back", step(func(ctx context.Context, t *testing.T, s *scope) {
+			set := func(to *corev1.ResourceRequirements) {
+				before := refresh(ctx, t, s, c).DeepCopy()
+				c.Spec.Resources = to
+				must(t, s.Patch(ctx, c, client.MergeFrom(before)))
+			}
+			summary := underLoad(ctx, t, s, c, "more memory than any node has, and back", func() {
+				set(withResources("50m", "900Gi", "500m", "900Gi"))
+				must(t, harness.Until(ctx, s.Cluster, c, "a pod that cannot be scheduled", 3*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+					return strings.Contains(c.Status.Activity, "cannot start: Unschedulable"), c.Status.Activity
+				}))
+				if now := processesOf(ctx, t, s, c); len(now) != len(processes)-1 {
+					t.Errorf("%d of %d servers run: %s", len(now), len(processes), c.Status.Activity)
+				}
+				set(small)
+				must(t, harness.Until(ctx, s.Cluster, c, "the way back", 3*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+					has := inForce(ctx, t, s, c, small)
+					return has == "" && c.Status.Ready == "6/6" && configured(ctx, t, s, c, least), has + "; " + c.Status.Activity
+				}))
+			})
+			nothingLost(t, summary)
+			noErrors(t, summary)
+		}))
 	suite.Test(t, feature.Feature())
 }
 
@@ -75,7 +100,9 @@ func processesOf(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisC
 	t.Helper()
 	out := map[string]process{}
 	for _, p := range s.pods(ctx, t, c) {
-		out[p.Name] = process{p.UID, p.Status.ContainerStatuses[0].RestartCount}
+		if len(p.Status.ContainerStatuses) > 0 {
+			out[p.Name] = process{p.UID, p.Status.ContainerStatuses[0].RestartCount}
+		}
 	}
 	return out
 }
@@ -96,4 +123,42 @@ func inForce(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisClust
 		}
 	}
 	return ""
+}
+
+// TestRedisWritesAreGuardedThroughARestart restarts all servers while every write has to be acknowledged by a replica.
+func TestRedisWritesAreGuardedThroughARestart(t *testing.T) {
+	var c *v1alpha1.RedisCluster
+	guarded := map[string]string{"min-replicas-to-write": "1", "min-replicas-max-lag": "5"}
+	feature := features.New("guarded writes").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			c = s.redisOf(t, "carts", 1, func(spec *v1alpha1.RedisClusterSpec) {
+				spec.Config = &v1alpha1.RedisConfig{MinReplicasToWrite: ptr.To(int32(1))}
+			})
+			createReady(ctx, t, s, c)
+			if !configured(ctx, t, s, c, guarded) {
+				t.Error("not every server asks for a replica")
+			}
+		})).
+		Assess("no write fails for want of a replica", step(func(ctx context.Context, t *testing.T, s *scope) {
+			before := uidsOf(ctx, t, s, c)
+			summary := underLoad(ctx, t, s, c, "a restart of all servers, which ask for a replica each", func() {
+				was := refresh(ctx, t, s, c).DeepCopy()
+				c.Spec.Template = &v1alpha1.PodTemplate{Labels: map[string]v1alpha1.TemplateValue{"team": "a"}}
+				must(t, s.Patch(ctx, c, client.MergeFrom(was)))
+				must(t, harness.Until(ctx, s.Cluster, c, "the restart of all servers", 5*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+					for pod, uid := range uidsOf(ctx, t, s, c) {
+						if before[pod] == uid {
+							return false, c.Status.Activity
+						}
+					}
+					return c.Status.Ready == "6/6", c.Status.Activity
+				}))
+			})
+			nothingLost(t, summary)
+			noErrors(t, summary)
+			if !configured(ctx, t, s, c, guarded) {
+				t.Error("not every server asks for a replica again")
+			}
+		}))
+	suite.Test(t, feature.Feature())
 }

@@ -86,6 +86,14 @@ func TestPodsAreResized(t *testing.T) {
 			},
 			step: Restart{[]PodRef{f.pod("c-0-1").ref()}, ReasonRestart},
 		},
+		"while the others wait for room, only one is restarted": {
+			state: raised(), spoil: func(f *fixture) {
+				for i := range f.Pods {
+					f.Pods[i].Resize, f.Pods[i].Outdated = Resizing{Running: true, Deferred: true}, f.Pods[i].Shard < 2
+				}
+			},
+			step: Restart{[]PodRef{f.pod("c-0-1").ref()}, ReasonRestart},
+		},
 		"less memory, which all servers keep within": {state: lowered(), step: resizeOf(f, "c-0-1")},
 		"less memory: maxmemory comes first": {
 			state: lowered(), spoil: func(f *fixture) { f.has("c-1-0", "3189013218", "42949672") },
