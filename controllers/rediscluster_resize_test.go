@@ -224,3 +224,43 @@ func TestTheAPIServerSaysOnceWhetherItCanResize(t *testing.T) {
 		server.Close()
 	}
 }
+
+// TestWritesAreGuardedAgainAfterARestart: primaries are let off for as long as their replicas are restarted.
+func TestWritesAreGuardedAgainAfterARestart(t *testing.T) {
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	for _, server := range s.servers {
+		server.Config = map[string]string{"min-replicas-to-write": "0", "min-replicas-max-lag": "10"}
+	}
+	change := func(edit func(o *v1alpha1.RedisCluster)) {
+		t.Helper()
+		o := s.cluster()
+		edit(o)
+		if err := s.api.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			s.pass()
+		}
+		s.settle()
+		for name, server := range s.servers {
+			if diff := cmp.Diff(map[string]string{"min-replicas-to-write": "1", "min-replicas-max-lag": "5"}, server.Config); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		}
+	}
+	one := int32(1)
+	old := s.uids()
+	change(func(o *v1alpha1.RedisCluster) { o.Spec.Config = &v1alpha1.RedisConfig{MinReplicasToWrite: &one} })
+	if diff := cmp.Diff(old, s.uids()); diff != "" {
+		t.Errorf("pods were restarted:\n%s", diff)
+	}
+	change(func(o *v1alpha1.RedisCluster) {
+		o.Spec.Template = &v1alpha1.PodTemplate{Labels: map[string]v1alpha1.TemplateValue{"team": "a"}}
+	})
+	for pod, uid := range s.uids() {
+		if old[pod] == uid {
+			t.Errorf("pod %s was not restarted", pod)
+		}
+	}
+}

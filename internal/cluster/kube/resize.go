@@ -93,7 +93,7 @@ type Resize struct {
 	Problem string
 	// Deferred says that the node has no room at present, and Infeasible that it never will; see Problem.
 	Deferred, Infeasible bool
-	// MemoryLimit that is in force, in bytes; 0: none.
+	// MemoryLimit that a container can count on: the one that is in force, or less if that was asked for; 0: none.
 	MemoryLimit int64
 }
 
@@ -108,16 +108,17 @@ func ResizeOf(p *corev1.Pod, container string) Resize {
 		return out
 	}
 	asked := p.Spec.Containers[i].Resources.Limits.Memory().Value()
-	out.MemoryLimit = asked
+	has := asked
 	for _, c := range p.Status.ContainerStatuses {
 		if c.Name == container && c.Resources != nil {
 			out.Known = true
-			if has := c.Resources.Limits.Memory().Value(); has > 0 {
-				out.MemoryLimit = has
+			if limit := c.Resources.Limits.Memory().Value(); limit > 0 {
+				has = limit
 			}
 		}
 	}
-	diff := out.MemoryLimit - asked
+	out.MemoryLimit = min(has, asked)
+	diff := has - asked
 	out.Running = diff >= memoryGrain || diff <= -memoryGrain || (p.Status.ObservedGeneration > 0 && p.Status.ObservedGeneration < p.Generation)
 	for _, c := range p.Status.Conditions {
 		switch {

@@ -66,6 +66,7 @@ func TestHowFarAResizeHasGot(t *testing.T) {
 		"done":              {pod("2Gi"), Resize{Known: true, MemoryLimit: 2 << 30}},
 		"not begun":         {pod("1Gi"), Resize{Known: true, Running: true, MemoryLimit: 1 << 30}},
 		"not seen":          {unseen, Resize{Known: true, Running: true, MemoryLimit: 2 << 30}},
+		"less":              {pod("3Gi"), Resize{Known: true, Running: true, MemoryLimit: 2 << 30}},
 		"no room":           {pod("1Gi", pending(corev1.PodReasonDeferred)), Resize{Known: true, Running: true, Deferred: true, Problem: "why", MemoryLimit: 1 << 30}},
 		"never":             {pod("1Gi", pending(corev1.PodReasonInfeasible), progress), Resize{Known: true, Running: true, Infeasible: true, Problem: "why", MemoryLimit: 1 << 30}},
 		"tried in vain":     {pod("1Gi", progress), Resize{Known: true, Running: true, Problem: "in use", MemoryLimit: 1 << 30}},

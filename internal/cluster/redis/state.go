@@ -120,7 +120,8 @@ type Pod struct {
 	Deleting bool
 	// Outdated says that the pod was made from an older template than the wanted one.
 	Outdated bool
-	// MemoryLimit that is in force for the server's container, in bytes; 0: none, or unknown.
+	// MemoryLimit that the server's container can count on, in bytes: the one that is in force, or less if that was asked for; 0: none,
+	// or unknown.
 	MemoryLimit int64
 	// Resize is how far the container is from the resources that it is to have.
 	Resize Resizing
