@@ -42,8 +42,7 @@ type RedisKind struct {
 	meters sync.Map
 	// scaled remembers how many pods each StatefulSet was given last, for the same reason (scaledKey -> scaledSet).
 	scaled sync.Map
-	// unresizable remembers which pods the API server does not resize (UID -> what they were asked to have). It says so again when it is
-	// asked again.
+	// unresizable remembers which pods the API server does not resize (UID -> resizeRefusal). It says so again when it is asked again.
 	unresizable sync.Map
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -88,8 +90,8 @@ func (h hashes) has(pod *corev1.Pod) bool {
 	return hash == h.current || hash == h.former
 }
 
-// observeResize reads how far a pod is from the resources that it is to have. One that cannot get them while it runs is outdated.
-func (k *RedisKind) observeResize(o *v1alpha1.RedisCluster, pod *corev1.Pod, h hashes, p *redis.Pod) error {
+// observeResize reads how far a pod is from the resources that it is to have. One that gets them only by a restart is outdated.
+func (k *RedisKind) observeResize(ctx context.Context, o *v1alpha1.RedisCluster, pod *corev1.Pod, h hashes, p *redis.Pod) error {
 	now := kube.ResizeOf(pod, redis.ContainerServer)
 	p.MemoryLimit = now.MemoryLimit
 	if h.amounts == "" || p.Outdated {
@@ -97,10 +99,14 @@ func (k *RedisKind) observeResize(o *v1alpha1.RedisCluster, pod *corev1.Pod, h h
 	}
 	differs := pod.Annotations[redis.AnnotationResources] != h.amounts && pod.Annotations[v1alpha1.AnnotationTemplateHash] == h.current
 	if !differs {
-		p.Outdated = now.Infeasible
 		p.Resize = redis.Resizing{Running: now.Running, Deferred: now.Deferred, Problem: now.Problem}
+		if now.Infeasible {
+			p.Resize = redis.Resizing{Refused: now.Problem}
+			return k.moveOrWait(ctx, o, pod, p)
+		}
 		return nil
 	}
+	p.Resize.Wanted = true
 	can := false
 	if k.CanResize != nil {
 		var err error
@@ -108,10 +114,65 @@ func (k *RedisKind) observeResize(o *v1alpha1.RedisCluster, pod *corev1.Pod, h h
 			return err
 		}
 	}
-	refused, _ := k.unresizable.Load(pod.UID)
-	p.Outdated = !can || !now.Known || refused == h.amounts
-	p.Resize.Wanted = true
+	refusal, _ := k.unresizable.Load(pod.UID)
+	r, _ := refusal.(resizeRefusal)
+	switch {
+	case !can || !now.Known:
+		p.Outdated = true
+	case r.amounts != h.amounts || k.Now().Sub(r.at) >= askAgain:
+	case r.forGood:
+		p.Outdated = true
+	default:
+		p.Resize = redis.Resizing{Refused: r.why}
+		return k.moveOrWait(ctx, o, pod, p)
+	}
 	return nil
+}
+
+// resizeRefusal is why a pod was not resized.
+type resizeRefusal struct {
+	amounts, why string
+	at           time.Time
+	// forGood says that the API server does not resize such a pod at all.
+	forGood bool
+}
+
+// askAgain is how long a refusal stands: quotas and nodes change.
+const askAgain = time.Minute
+
+// moveOrWait has a pod restarted that its node is too small for, if there is a node that is not. Any other refusal would meet a new pod as
+// well, and then there would be none.
+func (k *RedisKind) moveOrWait(ctx context.Context, o *v1alpha1.RedisCluster, pod *corev1.Pod, p *redis.Pod) error {
+	elsewhere, err := k.roomElsewhere(ctx, pod, kube.InPlace(o.Spec.Resources).Requests)
+	p.Outdated = elsewhere
+	return err
+}
+
+// roomElsewhere tells whether the node of a pod is too small for what it is to request, whoever else is there, and another one is not.
+func (c *Children) roomElsewhere(ctx context.Context, pod *corev1.Pod, requests corev1.ResourceList) (bool, error) {
+	if c.Nodes == nil {
+		return false, nil
+	}
+	var nodes corev1.NodeList
+	if err := c.Nodes.List(ctx, &nodes); err != nil {
+		return false, fmt.Errorf("list nodes: %w", err)
+	}
+	here, elsewhere := false, false
+	for i := range nodes.Items {
+		n := &nodes.Items[i]
+		large := true
+		for name, amount := range requests {
+			has := n.Status.Allocatable[name]
+			large = large && has.Cmp(amount) >= 0
+		}
+		switch {
+		case n.Name == pod.Spec.NodeName:
+			here = large
+		case large && cordoned(log.FromContext(ctx), n, pod.Spec.Tolerations) == "":
+			elsewhere = true
+		}
+	}
+	return !here && elsewhere, nil
 }
 
 // +kubebuilder:rbac:groups="",resources=pods/resize,verbs=patch
@@ -128,9 +189,10 @@ func (k *RedisKind) resize(ctx context.Context, o *v1alpha1.RedisCluster, s redi
 	}
 	pod := &corev1.Pod{ObjectMeta: objectMeta(o, s.Pod.Name)}
 	err = k.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
-	if apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
-		k.unresizable.Store(types.UID(s.Pod.UID), amounts)
-		return fmt.Errorf("pod %s is restarted instead: %w", s.Pod.Name, err)
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+		log.FromContext(ctx).Info("the API server does not resize a pod", "pod", s.Pod.Name, "why", err.Error())
+		k.unresizable.Store(types.UID(s.Pod.UID), resizeRefusal{amounts, err.Error(), k.Now(), apierrors.IsInvalid(err)})
+		return nil // The next pass decides what follows from it.
 	}
 	if err != nil {
 		return fmt.Errorf("pod %s: %w", s.Pod.Name, err)

@@ -12,7 +12,7 @@ import (
 //	more memory:  limit of the replicas ──> limit of the primary ──> maxmemory
 //	less memory:  maxmemory, once the data fits ──> limit of one pod after the other
 //
-// A pod that cannot be resized counts as outdated, and is restarted like one.
+// A pod that gets them only by a restart counts as outdated, and is restarted like one.
 
 // Resizing is how far the container of a server is from the resources that it is to have.
 type Resizing struct {
@@ -21,6 +21,8 @@ type Resizing struct {
 	// Deferred says that the node has no room at present. Problem is what Kubernetes gives as the reason why it is not done yet.
 	Deferred bool
 	Problem  string
+	// Refused says why Kubernetes does not give them to it. A restart would not either.
+	Refused string
 }
 
 // ResizePod gives the container of a server other resources while it runs.
@@ -31,7 +33,12 @@ const (
 	ReasonResize    = "ResizingPods"
 	ReasonNodeFull  = "NodeHasNoRoom"
 	ReasonHoldsMore = "MemoryInUse"
+	// ReasonResizeRefused is that of waiting until a quota or a node allows it.
+	ReasonResizeRefused = "ResizeRefused"
 )
+
+// Pieces marks the step.
+func (ResizePod) Pieces() {}
 
 // Reason names the step.
 func (ResizePod) Reason() string { return ReasonResize }
@@ -116,6 +123,11 @@ func waitForResize(v *view) (cluster.Plan, bool) {
 		return waitForDisk(p)
 	} else if p != nil {
 		return cluster.Wait(ReasonResize, later, "%s is to have other resources", p.Name)
+	}
+	if p := find(func(r Resizing) bool { return r.Refused != "" }); p != nil {
+		return cluster.Wait(ReasonResizeRefused, slowly,
+			"Kubernetes does not give %s the resources that it is to have, and it keeps those that it has (%s): set spec.resources to what is allowed and a node has, or make room",
+			p.Name, p.Resize.Refused)
 	}
 	if p := find(func(r Resizing) bool { return r.Deferred }); p != nil {
 		return cluster.Wait(ReasonNodeFull, slowly,

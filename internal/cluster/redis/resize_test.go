@@ -74,6 +74,13 @@ func TestPodsAreResized(t *testing.T) {
 			},
 			reason: ReasonNodeFull, message: "node n1 has no room for the resources that c-0-1 is to have (not enough memory): make room there, or delete the pod",
 		},
+		"a refusal is told, and holds up nobody else": {
+			state: raised(), spoil: func(f *fixture) { f.pod("c-0-1").Resize = Resizing{Refused: "exceeded quota"} }, step: resizeOf(f, "c-1-1"),
+		},
+		"a refusal alone": {
+			state: limited1Gi(), spoil: func(f *fixture) { f.pod("c-0-1").Resize = Resizing{Refused: "exceeded quota"} },
+			reason: ReasonResizeRefused, message: "Kubernetes does not give c-0-1 the resources that it is to have, and it keeps those that it has (exceeded quota): set spec.resources",
+		},
 		"why it takes so long": {
 			state: limited1Gi(), spoil: func(f *fixture) { f.pod("c-0-1").Resize = Resizing{Running: true, Problem: "cgroup: no"} },
 			reason: ReasonResize, message: "c-0-1 is about to have its new resources: cgroup: no",

@@ -132,7 +132,7 @@ func (v *view) thrives(shard int) bool {
 
 // proven tells whether some pod was made from the current template, and has the resources of it.
 func (v *view) proven() bool {
-	return slices.ContainsFunc(v.Pods, func(p Pod) bool { return !p.Outdated && !p.Resize.Wanted && !p.Resize.Running })
+	return slices.ContainsFunc(v.Pods, func(p Pod) bool { return !p.Outdated && p.Resize == Resizing{} })
 }
 
 // restartReplicas restarts outdated replicas, one of each shard at a time. Everything is healthy here. While no pod has
