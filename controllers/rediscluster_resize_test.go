@@ -2,15 +2,18 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -112,19 +115,12 @@ func TestPodsThatCannotBeResizedAreRestarted(t *testing.T) {
 		spoil func(s *redisStage)
 	}{
 		"an API server that cannot": {},
-		"one that does not allow it": {true, func(s *redisStage) {
-			inner, ok := s.api.Client.(client.WithWatch)
-			if !ok {
-				s.t.Fatalf("%T cannot be watched", s.api.Client)
-			}
-			s.api.Client = interceptor.NewClient(inner, interceptor.Funcs{
-				SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-					if sub == "resize" {
-						return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, o.GetName(), nil)
-					}
-					return c.SubResource(sub).Patch(ctx, o, p, opts...)
-				},
-			})
+		"one that does not resize such a pod": {true, func(s *redisStage) {
+			s.refuse(apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "carts", nil))
+		}},
+		"a node that is too small, beside one that is not": {true, func(s *redisStage) {
+			s.refuse(apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "carts", errors.New("no room")))
+			s.nodes("8Gi")
 		}},
 		"a kubelet that cannot": {true, func(s *redisStage) {
 			var pods corev1.PodList
@@ -163,6 +159,84 @@ func TestPodsThatCannotBeResizedAreRestarted(t *testing.T) {
 				t.Errorf("limits (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// refuse has the API server refuse to resize pods.
+func (s *redisStage) refuse(err error) {
+	s.t.Helper()
+	inner, ok := s.api.Client.(client.WithWatch)
+	if !ok {
+		s.t.Fatalf("%T cannot be watched", s.api.Client)
+	}
+	s.api.Client = interceptor.NewClient(inner, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if sub == "resize" {
+				return err
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
+}
+
+// nodes are one of that much memory, and a larger one that is cordoned.
+func (s *redisStage) nodes(memory string) {
+	s.t.Helper()
+	for name, has := range map[string]string{"open": memory, "cordoned": "1Ti"} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{Unschedulable: name == "cordoned"}}
+		n.Status.Allocatable = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(has)}
+		if err := s.api.Create(s.t.Context(), n); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.loop.Kind.(*RedisKind).Nodes = s.api
+}
+
+// TestAPodThatKubernetesRefusesKeepsWhatItHas: a quota would refuse a new pod as well. It is asked again after a while.
+func TestAPodThatKubernetesRefusesKeepsWhatItHas(t *testing.T) {
+	s := newResizeStage(t, true)
+	s.refuse(apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "carts", errors.New("exceeded quota")))
+	s.nodes("1536Mi")
+	old := s.uids()
+	o := s.cluster()
+	o.Spec.Resources = withMemory("2Gi")
+	if err := s.api.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		s.pass()
+	}
+	if activity := s.cluster().Status.Activity; !strings.HasPrefix(activity, "Kubernetes does not give carts-0-0 the resources") || !strings.Contains(activity, "exceeded quota") {
+		t.Errorf("activity: %s", activity)
+	}
+	if diff := cmp.Diff(map[string]int{"1Gi": 6}, s.limits()); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	inner, ok := s.api.Client.(client.WithWatch)
+	if !ok {
+		t.Fatalf("%T cannot be watched", s.api.Client)
+	}
+	s.api.Client = interceptor.NewClient(inner, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, _ client.Client, sub string, o client.Object, p client.Patch, _ ...client.SubResourcePatchOption) error {
+			if sub == "resize" {
+				return inner.Patch(ctx, o, p)
+			}
+			return inner.SubResource(sub).Patch(ctx, o, p)
+		},
+	})
+	kind := s.loop.Kind.(*RedisKind)
+	later := kind.Now().Add(askAgain)
+	kind.Now = func() time.Time { return later }
+	for range 20 {
+		s.pass()
+		s.carryOut()
+	}
+	s.settle()
+	if diff := cmp.Diff(map[string]int{"2Gi": 6}, s.limits()); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(old, s.uids()); diff != "" {
+		t.Errorf("pods were restarted:\n%s", diff)
 	}
 }
 
