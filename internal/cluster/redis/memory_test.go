@@ -17,7 +17,7 @@ import (
 )
 
 func TestWhatFollowsFromTheLimitOfMemory(t *testing.T) {
-	for _, tc := range []struct{ limit, backlog, max int64 }{
+	for _, tc := range []struct{ limit, backlog, most int64 }{
 		{64 << 20, 2 << 20, 48758784},
 		{1 << 30, 10737418, 797253303},
 		{4 << 30, 42949672, 3189013218},
@@ -25,8 +25,8 @@ func TestWhatFollowsFromTheLimitOfMemory(t *testing.T) {
 		{0, 0, 0},
 	} {
 		backlog := derivedBacklog(tc.limit)
-		if got := derivedMaxMemory(tc.limit, backlog); backlog != tc.backlog || got != tc.max {
-			t.Errorf("a limit of %d leaves a backlog of %d and %d for data, want %d and %d", tc.limit, backlog, got, tc.backlog, tc.max)
+		if got := derivedMaxMemory(tc.limit, backlog); backlog != tc.backlog || got != tc.most {
+			t.Errorf("a limit of %d leaves a backlog of %d and %d for data, want %d and %d", tc.limit, backlog, got, tc.backlog, tc.most)
 		}
 	}
 	for used := int64(1 << 20); used < 1<<40; used = used*5/4 + 7 {
@@ -84,9 +84,9 @@ func limited1Gi() *fixture {
 }
 
 // has is what a server has set.
-func (f *fixture) has(pod, max, backlog string) {
+func (f *fixture) has(pod, most, backlog string) {
 	n := f.pod(pod).Node
-	n.Config[maxMemory], n.Config[backlogSize], n.Memory.Max = max, backlog, number(max)
+	n.Config[maxMemory], n.Config[backlogSize], n.Memory.Max = most, backlog, number(most)
 }
 
 func told(pod string, values ...string) cluster.Step {

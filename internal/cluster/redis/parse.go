@@ -205,6 +205,11 @@ func (n *Node) readInfo(info map[string]string) {
 		n.Offset = number(info["slave_repl_offset"])
 		n.Asks = Address{info["master_host"], int(number(info["master_port"]))}
 	}
+	n.countRows(info)
+}
+
+// countRows reads what INFO has a row for each of.
+func (n *Node) countRows(info map[string]string) {
 	for key, value := range info {
 		switch {
 		case isDatabase(key):

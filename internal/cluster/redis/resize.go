@@ -78,8 +78,8 @@ func (v *view) mayLower(p *Pod) bool {
 	if p.Node == nil || p.Node.Loading || !p.Node.OnDisk {
 		return false
 	}
-	max := number(p.Node.Config[maxMemory])
-	return max > 0 && max <= number(v.settings(p)[maxMemory]) && !v.holdsMore(p)
+	most := number(p.Node.Config[maxMemory])
+	return most > 0 && most <= number(v.settings(p)[maxMemory]) && !v.holdsMore(p)
 }
 
 // holdsMore tells whether the process of a server takes more memory than its container is to have.

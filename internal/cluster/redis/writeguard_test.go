@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -23,9 +22,9 @@ func writesGuarded() *fixture {
 	return f
 }
 
-func (f *fixture) asksFor(n int, pods ...string) {
+func (f *fixture) letOff(pods ...string) {
 	for _, name := range pods {
-		f.pod(name).Node.Config[writeGuard] = fmt.Sprint(n)
+		f.pod(name).Node.Config[writeGuard] = "0"
 	}
 }
 
@@ -42,10 +41,10 @@ func TestWritesAreGuarded(t *testing.T) {
 	for name, tc := range map[string]row{
 		"all as it is to be": {state: writesGuarded()},
 		"not set yet, on primaries and replicas": {
-			state: writesGuarded(), spoil: func(f *fixture) { f.asksFor(0, "c-0-0", "c-0-1") }, step: guards(1, "c-0-0", "c-0-1"),
+			state: writesGuarded(), spoil: func(f *fixture) { f.letOff("c-0-0", "c-0-1") }, step: guards(1, "c-0-0", "c-0-1"),
 		},
 		"not wanted any more": {
-			state: writesGuarded(), spoil: func(f *fixture) { f.Spec.MinReplicas = 0; f.asksFor(0, "c-0-0", "c-0-1", "c-1-0", "c-1-1", "c-2-0") },
+			state: writesGuarded(), spoil: func(f *fixture) { f.Spec.MinReplicas = 0; f.letOff("c-0-0", "c-0-1", "c-1-0", "c-1-1", "c-2-0") },
 			step: guards(0, "c-2-1"),
 		},
 		"a replica that is out of reach is missed": {
@@ -78,14 +77,14 @@ func TestWritesAreGuarded(t *testing.T) {
 			step: guards(0, "c-0-0"),
 		},
 		"a primary that was let off stays so until a replica is back": {
-			state: writesGuarded(), spoil: func(f *fixture) { f.unlink("c-0-1"); f.asksFor(0, "c-0-0") }, reason: ReasonSync,
+			state: writesGuarded(), spoil: func(f *fixture) { f.unlink("c-0-1"); f.letOff("c-0-0") }, reason: ReasonSync,
 		},
 		"and until it counts for its primary": {
-			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-0").Node.Copies = 0; f.asksFor(0, "c-0-0") },
+			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-0").Node.Copies = 0; f.letOff("c-0-0") },
 			reason: ReasonGuardWrites, message: "c-0-0 takes writes that fewer than 1 replicas acknowledge until it hears of them",
 		},
 		"but whoever is elected is held to it": {
-			state: writesGuarded(), spoil: func(f *fixture) { f.asksFor(0, "c-0-1") }, step: guards(1, "c-0-1"),
+			state: writesGuarded(), spoil: func(f *fixture) { f.letOff("c-0-1") }, step: guards(1, "c-0-1"),
 		},
 		"a server that may not be asked": {
 			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-1").Node.Config = nil },
@@ -97,7 +96,7 @@ func TestWritesAreGuarded(t *testing.T) {
 		"while it is let off already": {
 			state: writesGuarded(), spoil: func(f *fixture) {
 				f.Spec.MinReplicas = 0
-				f.asksFor(0, "c-0-0", "c-0-1", "c-1-0", "c-1-1", "c-2-0", "c-2-1")
+				f.letOff("c-0-0", "c-0-1", "c-1-0", "c-1-1", "c-2-0", "c-2-1")
 				f.pod("c-0-1").Outdated = true
 			},
 			step: Restart{[]PodRef{f.pod("c-0-1").ref()}, ReasonRestart},
@@ -109,7 +108,7 @@ func TestWritesAreGuarded(t *testing.T) {
 		"a replica that is one too many": {
 			state: writesGuarded(), spoil: func(f *fixture) {
 				f.Spec.Replicas, f.Spec.MinReplicas = 0, 0
-				f.asksFor(0, "c-0-1", "c-1-1", "c-2-1", "c-0-0", "c-1-0", "c-2-0")
+				f.letOff("c-0-1", "c-1-1", "c-2-1", "c-0-0", "c-1-0", "c-2-0")
 			},
 			step: ScaleShards{[]SetSize{{Shard: 0, From: 2, To: 1}, {Shard: 1, From: 2, To: 1}, {Shard: 2, From: 2, To: 1}}},
 		},

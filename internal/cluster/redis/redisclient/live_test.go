@@ -80,8 +80,9 @@ func TestTheDocumentTellsWhatIsLive(t *testing.T) {
 			got[strings.Trim(name, "`")] = m[1] == "live"
 		}
 	}
-	want := map[string]bool{"appendfsync": true, "cluster-node-timeout": true, "maxmemory": true, "maxmemory-policy": true,
-		"min-replicas-to-write": true}
+	want := map[string]bool{
+		"appendfsync": true, "cluster-node-timeout": true, "maxmemory": true, "maxmemory-policy": true, "min-replicas-to-write": true,
+	}
 	for name := range redis.FreeParameters {
 		want[name] = redis.Live(name)
 	}
