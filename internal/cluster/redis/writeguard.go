@@ -152,7 +152,7 @@ func (v *view) away(primary *Pod) int {
 // lift puts before a step what primaries have to be let off for it.
 func (v *view) lift(step cluster.Step) cluster.Step {
 	var leaves func(p *Pod) bool
-	promoted := ""
+	former, promoted := "", ""
 	switch s := step.(type) {
 	case Restart:
 		leaves = func(p *Pod) bool { return slices.Contains(s.Pods, p.ref()) }
@@ -162,7 +162,7 @@ func (v *view) lift(step cluster.Step) cluster.Step {
 		}
 	case Failover:
 		// Nobody copies the new primary at first, and it ceases to copy the former one a moment before that hears of it.
-		leaves, promoted = func(p *Pod) bool { return p.Name == s.To }, s.To
+		leaves, former, promoted = func(p *Pod) bool { return p.Name == s.To }, s.From, s.To
 	default:
 		return step
 	}
@@ -175,7 +175,7 @@ func (v *view) lift(step cluster.Step) cluster.Step {
 			case !known:
 			case p.Name == promoted && have > 0:
 				guards.Guards = append(guards.Guards, GuardWrites{p.Name, 0})
-			case p == head && !leaves(p) && slices.ContainsFunc(v.shards[shard], leaves) && have > v.insync(p, leaves):
+			case (p == head || p.Name == former) && !leaves(p) && slices.ContainsFunc(v.shards[shard], leaves) && have > v.insync(p, leaves):
 				guards.Guards = append(guards.Guards, GuardWrites{p.Name, v.insync(p, leaves)})
 			}
 		}

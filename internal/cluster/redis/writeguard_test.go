@@ -105,6 +105,10 @@ func TestWritesAreGuarded(t *testing.T) {
 			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-0").Outdated = true },
 			step: Lifted{guards(0, "c-0-0", "c-0-1"), Failover{0, "c-0-0", "c-0-1"}},
 		},
+		"a hand-over of a pod that is asked to go": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-0").Deleting = true },
+			step: Lifted{guards(0, "c-0-0", "c-0-1"), Failover{0, "c-0-0", "c-0-1"}},
+		},
 		"a replica that is one too many": {
 			state: writesGuarded(), spoil: func(f *fixture) {
 				f.Spec.Replicas, f.Spec.MinReplicas = 0, 0
