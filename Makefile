@@ -139,7 +139,7 @@ test-sweeps: ## Run all simulations and crash sweeps, without the race detector
 	@$(GOTESTSUM) --jsonfile $(REPORTS)/sweeps.json -- -timeout 60m $(TEST_FLAGS) $(SWEEPS)
 
 # End-to-end tests that take minutes each. test-all has them.
-LONG := TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad
+LONG := TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart
 E2E = $(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/$(@:test-%=%).json -- -count 1 -p 1 -v -timeout 70m
 
 .PHONY: test-e2e

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -28,7 +29,8 @@ func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
 	}
 	for _, typ := range []string{
 		v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled,
-		v1alpha1.ConditionSpaceHealthy, v1alpha1.ConditionTLSReady, v1alpha1.ConditionBalanced,
+		v1alpha1.ConditionSpaceHealthy, v1alpha1.ConditionMemoryHealthy, v1alpha1.ConditionTimeoutHealthy,
+		v1alpha1.ConditionTLSReady, v1alpha1.ConditionBalanced,
 	} {
 		was, is := meta.FindStatusCondition(before.GetConditions(), typ), meta.FindStatusCondition(after.GetConditions(), typ)
 		if is == nil || (p.Step != nil && (typ == v1alpha1.ConditionReconciling || is.Reason == p.Reason)) || !newsworthy(was, is) {
@@ -95,7 +97,8 @@ func note(message string) string {
 }
 
 // newsworthy tells whether a condition says something new: Ready and Stalled when they flip or give another reason,
-// Reconciling when it starts to wait for something else, SpaceHealthy when space is short, Balanced when a shard is too heavy, TLSReady when certificates soon
+// Reconciling when it starts to wait for something else, SpaceHealthy and MemoryHealthy when space is short, TimeoutHealthy when forks are long,
+// Balanced when a shard is too heavy, TLSReady when certificates soon
 // expire, cert-manager is waited for or their authority is being replaced, and when that is over. What is wrong with it otherwise makes the cluster not
 // Ready.
 func newsworthy(was, is *metav1.Condition) bool {
@@ -103,7 +106,7 @@ func newsworthy(was, is *metav1.Condition) bool {
 		return false
 	}
 	switch is.Type {
-	case v1alpha1.ConditionSpaceHealthy, v1alpha1.ConditionBalanced:
+	case v1alpha1.ConditionSpaceHealthy, v1alpha1.ConditionMemoryHealthy, v1alpha1.ConditionTimeoutHealthy, v1alpha1.ConditionBalanced:
 		return is.Status == metav1.ConditionFalse
 	case v1alpha1.ConditionReady:
 		return is.Status == metav1.ConditionTrue || (was != nil && was.Status == metav1.ConditionTrue)
@@ -124,7 +127,9 @@ func onTheMove(c *metav1.Condition) bool {
 }
 
 func eventType(c *metav1.Condition) string {
-	bad := c.Status != metav1.ConditionTrue && (c.Type == v1alpha1.ConditionReady || c.Type == v1alpha1.ConditionSpaceHealthy)
+	bad := c.Status != metav1.ConditionTrue && slices.Contains([]string{
+		v1alpha1.ConditionReady, v1alpha1.ConditionSpaceHealthy, v1alpha1.ConditionMemoryHealthy, v1alpha1.ConditionTimeoutHealthy,
+	}, c.Type)
 	if c.Type == v1alpha1.ConditionStalled || c.Reason == v1alpha1.ReasonExpiring || bad {
 		return corev1.EventTypeWarning
 	}

@@ -42,6 +42,8 @@ type Children struct {
 	Now func() time.Time
 	// Dial connects to the pods.
 	Dial DialFunc
+	// CanResize tells whether the API server can change the resources of running pods; nil: it cannot.
+	CanResize func() (bool, error)
 
 	applied sync.Map // appliedKey -> appliedMark
 }

@@ -95,7 +95,7 @@ func clustersOn(pods client.Reader, component string) handler.MapFunc {
 	}
 }
 
-// onlyScheduling leaves of a node what cordon and nodeAddress need, so that the memory of the manager does not grow with the images on the
+// onlyScheduling leaves of a node what cordon, nodeAddress and roomElsewhere need, so that the memory of the manager does not grow with the images on the
 // nodes.
 func onlyScheduling(o any) (any, error) {
 	node, ok := o.(*corev1.Node)
@@ -105,6 +105,6 @@ func onlyScheduling(o any) (any, error) {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
 		Spec:       corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
-		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
+		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses, Allocatable: node.Status.Allocatable},
 	}, nil
 }

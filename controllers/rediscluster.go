@@ -46,6 +46,8 @@ type RedisKind struct {
 	scales sync.Map
 	// scaled remembers how many pods each StatefulSet was given last, for the same reason (scaledKey -> scaledSet).
 	scaled sync.Map
+	// unresizable remembers which pods the API server does not resize (UID -> resizeRefusal). It says so again when it is asked again.
+	unresizable sync.Map
 }
 
 type budgetKey struct {

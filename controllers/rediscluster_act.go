@@ -21,8 +21,8 @@ import (
 // Act carries out one step: commands to servers, the deletion of pods and claims, or a change of budgets, passwords or StatefulSets.
 func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
-	case redis.Restart:
-		return k.deletePods(ctx, o, s.Pods)
+	case redis.Restart, redis.ReplaceDisk, redis.ResizePod:
+		return k.changePods(ctx, o, s)
 	case redis.RotatePasswords:
 		return k.rotatePasswords(ctx, o, s)
 	case redis.Guard:
@@ -38,16 +38,32 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.scaleShards(ctx, o, s)
 	case redis.DeleteClaim:
 		return k.deleteClaim(ctx, o, s)
-	case redis.ReplaceDisk:
-		return k.replaceDisk(ctx, o, s)
 	case redis.Withdraw:
 		return k.withdraw(ctx, o, s)
 	case redis.Configure:
 		return k.configure(ctx, o, s)
+	case redis.Lifted:
+		if err := k.command(ctx, o, s.Guards.Calls()); err != nil {
+			return err
+		}
+		return k.Act(ctx, o, s.Then)
 	case redis.AssignRoles, redis.Promote, redis.Unguarded, redis.HandOver:
 		return k.changeRoles(ctx, o, s)
 	case redis.ServerStep:
 		return k.command(ctx, o, s.Calls())
+	}
+	return fmt.Errorf("there is no way to carry out a %T", step)
+}
+
+// changePods ends pods, or has them changed while they run.
+func (k *RedisKind) changePods(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
+	switch s := step.(type) {
+	case redis.Restart:
+		return k.deletePods(ctx, o, s.Pods)
+	case redis.ReplaceDisk:
+		return k.replaceDisk(ctx, o, s)
+	case redis.ResizePod:
+		return k.resize(ctx, o, s)
 	}
 	return fmt.Errorf("there is no way to carry out a %T", step)
 }

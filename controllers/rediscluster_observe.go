@@ -30,7 +30,8 @@ import (
 func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
 	s := redis.State{Now: k.Now(), Spec: redis.Spec{
 		Name: o.Name, Shards: o.Spec.ShardCount(), Replicated: o.Spec.IsReplicated(), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
-		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: memoryLimit(o.Spec.Resources),
+		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: redis.MemoryLimit(o.Spec.Resources),
+		MinReplicas:   redis.MinReplicas(&o.Spec),
 		DiscardClaims: redis.DiscardsClaims(o.Spec.Storage),
 		AssignEmpty:   o.Spec.Recovery.AssignsEmpty(), Approved: o.Annotations[v1alpha1.AnnotationRecover],
 		Rebalance: rebalanceOf(o),
@@ -102,14 +103,6 @@ func (k *RedisKind) observeObjects(ctx context.Context, o *v1alpha1.RedisCluster
 	var err error
 	s.Appointed, err = k.appointment(ctx, o)
 	return err
-}
-
-// memoryLimit of a server's container in bytes; 0: none.
-func memoryLimit(r *corev1.ResourceRequirements) int64 {
-	if r == nil {
-		return 0
-	}
-	return r.Limits.Memory().Value()
 }
 
 // readServer fills in a server's account of itself, or why there is none. It is not an error of the observation: that
@@ -239,28 +232,22 @@ func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s
 	if err != nil {
 		return err
 	}
-	type start struct {
-		shard int
-		sum   string
-	}
-	hashes := map[start]string{}
+	wanted := templates{Builder: b, tables: map[start]hashes{}}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		shard, ordinal, ok := identity(pod)
 		if !ok {
 			continue
 		}
-		as := start{shard, pod.Annotations[redis.AnnotationCertificates]}
-		if hashes[as] == "" {
-			tpl, err := b.StartedWith(pod.Annotations).Template(shard)
-			if err != nil {
-				return err
-			}
-			hashes[as] = tpl.Annotations[v1alpha1.AnnotationTemplateHash]
+		h, err := wanted.hashes(pod, shard)
+		if err != nil {
+			return err
 		}
 		p := podOf(pod, shard, ordinal)
-		p.Outdated = pod.Annotations[v1alpha1.AnnotationTemplateHash] != hashes[as] || b.Stale(pod.Annotations, proven(o)) ||
-			redis.Retired(pod.Annotations[redis.AnnotationLive], s.Spec.LiveNames)
+		p.Outdated = !h.has(pod) || b.Stale(pod.Annotations, proven(o)) || redis.Retired(pod.Annotations[redis.AnnotationLive], s.Spec.LiveNames)
+		if err := k.observeResize(ctx, o, pod, h, &p); err != nil {
+			return err
+		}
 		if p.Cordoned, err = k.cordon(ctx, pod); err != nil {
 			return err
 		}

@@ -190,6 +190,7 @@ func (s *redisStage) run(ctx context.Context, set *appsv1.StatefulSet, name stri
 			Namespace: set.Namespace, Name: name, UID: types.UID(fmt.Sprintf("uid-%d", s.ips)),
 			Labels: set.Spec.Template.Labels, Annotations: set.Spec.Template.Annotations,
 		},
+		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: redis.ContainerServer, Resources: set.Spec.Template.Spec.Containers[0].Resources}}},
 		Status: corev1.PodStatus{PodIP: ip, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
 	if err := s.api.Create(ctx, pod); err != nil {

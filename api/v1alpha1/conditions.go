@@ -20,6 +20,10 @@ const (
 	ConditionSlotsCovered = "SlotsCovered"
 	// ConditionBalanced: no shard of a Redis cluster is too heavy, going by spec.rebalance.
 	ConditionBalanced = "Balanced"
+	// ConditionMemoryHealthy is True while no Redis server uses more than the limit of its memory leaves for data.
+	ConditionMemoryHealthy = "MemoryHealthy"
+	// ConditionTimeoutHealthy is True while no Redis server is held up by a fork for so long that the others may call it failed.
+	ConditionTimeoutHealthy = "TimeoutHealthy"
 )
 
 // Condition and event reasons shared by all kinds. Reasons that belong to one data store are declared next to

@@ -1212,6 +1212,11 @@ func (in *RedisConfig) DeepCopyInto(out *RedisConfig) {
 		*out = new(string)
 		**out = **in
 	}
+	if in.MinReplicasToWrite != nil {
+		in, out := &in.MinReplicasToWrite, &out.MinReplicasToWrite
+		*out = new(int32)
+		**out = **in
+	}
 	if in.Extra != nil {
 		in, out := &in.Extra, &out.Extra
 		*out = make(map[string]ConfigValue, len(*in))

@@ -94,6 +94,7 @@ var redisChanges = map[string]change{
 	"other storage class":       {from: `storage: {className: slow}`, to: `storage: {className: fast}`, field: "spec.storage.className", words: "cannot change"},
 	"storage class taken away":  {from: `storage: {className: slow}`, to: `storage: {className: <removed>}`, field: "spec.storage.className", words: "cannot change"},
 	"other memory and policy":   {to: `config: {maxMemory: 1Gi, maxMemoryPolicy: allkeys-lru}`},
+	"fewer copies":              {from: `{replicasPerShard: 2, config: {minReplicasToWrite: 2}}`, to: `replicasPerShard: 1`, field: "spec.config.minReplicasToWrite", words: "at most spec.replicasPerShard"},
 	"memory limit below use":    {from: `config: {maxMemory: 1Gi}`, to: `resources: {limits: {memory: 512Mi}}`, field: "spec.config.maxMemory", words: "must be below spec.resources.limits.memory"},
 	"tls off":                   {to: `tls: {mode: Disabled}`, field: "spec.tls.mode", words: "cannot change yet"},
 	"tls on":                    {from: `tls: {mode: Disabled}`, to: `tls: {mode: Managed}`, field: "spec.tls.mode", words: "cannot change yet"},

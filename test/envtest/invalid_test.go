@@ -197,6 +197,10 @@ var invalidRedis = map[string]bad{
 	"balanced at some time":            {spec: `rebalance: {by: Memory, coolDown: "1 hour"}`, field: "spec.rebalance.coolDown", words: "from 1m to 720h"},
 	"one primary is balanced":          {spec: `{mode: Replicated, shards: 1, rebalance: {by: Memory}}`, field: "spec.rebalance", words: "there is one primary"},
 	"load that is not told":            {spec: `rebalance: {by: Load}`, field: "spec.rebalance.by", words: "use Memory"},
+	"more copies than there are":       {spec: `config: {minReplicasToWrite: 2}`, field: "spec.config.minReplicasToWrite", words: "at most spec.replicasPerShard"},
+	"less than no copy":                {spec: `config: {minReplicasToWrite: -1}`, field: "spec.config.minReplicasToWrite", words: "from 0 to 5"},
+	"another guard of writes":          {spec: `{mode: Replicated, shards: 1, config: {minReplicasToWrite: 1}}`, field: "spec.config.minReplicasToWrite", words: "always needs one to take writes"},
+	"a guard by its own name":          {spec: `config: {extra: {min-replicas-to-write: "1"}}`, field: "spec.config.extra", words: "instead of min-replicas-to-write use spec.config.minReplicasToWrite"},
 }
 
 // invalidBoth are wrong for either kind.

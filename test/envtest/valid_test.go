@@ -73,6 +73,7 @@ var validRedis = map[string]string{
 	"nulls":                       `{engine: null, replicasPerShard: null, tls: null, auth: null}`,
 	"no tls and no auth":          `{tls: {mode: Disabled}, auth: {mode: Disabled}}`,
 	"node timeouts as Go writes":  `config: {nodeTimeout: 1m0s}`,
+	"guarded writes":              `{replicasPerShard: 2, config: {minReplicasToWrite: 2}}`,
 	"memory within the limit":     `{config: {maxMemory: 768Mi}, resources: {limits: {memory: 1Gi}}}`,
 	"set entries since redis 7.2": `{version: 7.2.5, config: {extra: {set-max-listpack-entries: "256"}}}`,
 	"set entries of valkey":       `{engine: valkey, version: 8.1.1, config: {extra: {set-max-listpack-entries: "256"}}}`,

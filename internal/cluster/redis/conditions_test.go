@@ -24,6 +24,7 @@ func TestConditions(t *testing.T) {
 			want: result{
 				"Ready": "True/Settled", "Available": "True/Serving", "SlotsCovered": "True/AllSlotsCovered",
 				"Reconciling": "False/Settled", "Stalled": "False/NotStalled",
+				"MemoryHealthy": "True/NoLimit", "TimeoutHealthy": "True/ForksAreShort",
 			},
 		},
 		"a replica out of sync does not stop anybody from writing": {
@@ -31,6 +32,7 @@ func TestConditions(t *testing.T) {
 			want: result{
 				"Ready": "False/WaitingForReplicas", "Available": "True/Serving", "SlotsCovered": "True/AllSlotsCovered",
 				"Reconciling": "True/WaitingForReplicas", "Stalled": "False/NotStalled",
+				"MemoryHealthy": "True/NoLimit", "TimeoutHealthy": "True/ForksAreShort",
 			},
 		},
 		"a primary that does not answer": {
@@ -38,6 +40,7 @@ func TestConditions(t *testing.T) {
 			want: result{
 				"Ready": "False/PodsUnreachable", "Available": "False/NotServing", "SlotsCovered": "True/AllSlotsCovered",
 				"Reconciling": "True/PodsUnreachable", "Stalled": "False/NotStalled",
+				"MemoryHealthy": "True/NoLimit", "TimeoutHealthy": "True/ForksAreShort",
 			},
 		},
 		"nothing known": {
@@ -49,6 +52,7 @@ func TestConditions(t *testing.T) {
 			want: result{
 				"Ready": "False/StartingPods", "Available": "False/NotServing", "SlotsCovered": "Unknown/Unknown",
 				"Reconciling": "True/StartingPods", "Stalled": "False/NotStalled",
+				"MemoryHealthy": "Unknown/Unknown", "TimeoutHealthy": "Unknown/Unknown",
 			},
 		},
 		"not formed yet": {
@@ -56,6 +60,7 @@ func TestConditions(t *testing.T) {
 			want: result{
 				"Ready": "False/SettingConfigEpochs", "Available": "False/NotServing", "SlotsCovered": "False/NotFormed",
 				"Reconciling": "True/SettingConfigEpochs", "Stalled": "False/NotStalled",
+				"MemoryHealthy": "True/NoLimit", "TimeoutHealthy": "True/ForksAreShort",
 			},
 		},
 		"a human is needed": {
@@ -63,6 +68,7 @@ func TestConditions(t *testing.T) {
 			want: result{
 				"Ready": "False/StorageChangeUnsupported", "Available": "True/Serving", "SlotsCovered": "True/AllSlotsCovered",
 				"Reconciling": "False/StorageChangeUnsupported", "Stalled": "True/StorageChangeUnsupported",
+				"MemoryHealthy": "True/NoLimit", "TimeoutHealthy": "True/ForksAreShort",
 			},
 		},
 		"an error": {
@@ -70,6 +76,7 @@ func TestConditions(t *testing.T) {
 			want: result{
 				"Ready": "False/ReconcileError", "Available": "True/Serving", "SlotsCovered": "True/AllSlotsCovered",
 				"Reconciling": "True/ReconcileError", "Stalled": "False/NotStalled",
+				"MemoryHealthy": "True/NoLimit", "TimeoutHealthy": "True/ForksAreShort",
 			},
 		},
 		"a refusal": {
@@ -77,6 +84,7 @@ func TestConditions(t *testing.T) {
 			want: result{
 				"Ready": "False/InvalidSpec", "Available": "True/Serving", "SlotsCovered": "True/AllSlotsCovered",
 				"Reconciling": "False/InvalidSpec", "Stalled": "True/InvalidSpec",
+				"MemoryHealthy": "True/NoLimit", "TimeoutHealthy": "True/ForksAreShort",
 			},
 		},
 	}

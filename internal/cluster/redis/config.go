@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
@@ -57,7 +58,7 @@ func NodeTimeout(c *v1alpha1.RedisConfig) time.Duration {
 var OwnedConfigKeys = []string{
 	"aclfile", "appenddirname", "appendfilename", "appendfsync", "appendonly", "bind*", "cluster-*", "daemonize",
 	"dbfilename", "dir", "enable-*", "include", "loadmodule*", "logfile", "master*", "maxmemory",
-	"maxmemory-policy", "module*", "pidfile", "port", "primary*", "protected-mode", "rdma-*", "rename-command",
+	"maxmemory-policy", "min-replicas-to-write", "module*", "pidfile", "port", "primary*", "protected-mode", "rdma-*", "rename-command",
 	"repl-diskless-sync", "repl-diskless-sync-delay", "replica-announce*", "replica-read-only", "replicaof",
 	"requirepass", "save", "sentinel*", "shutdown-*", "slave-announce*", "slave-read-only", "slaveof",
 	"supervised", "syslog-*", "tls-*", "unixsocket*", "user*",
@@ -85,7 +86,13 @@ func Config(spec *v1alpha1.RedisClusterSpec) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return render(lines)
+	return render(slices.DeleteFunc(lines, func(d directive) bool { return d.name == maxMemory && !limitsAtStart(spec.Config) }))
+}
+
+// limitsAtStart tells whether servers start with maxmemory. A cache does; any other server is told when it is certain that it does not
+// use more, because its writes would fail.
+func limitsAtStart(c *v1alpha1.RedisConfig) bool {
+	return c != nil && c.MaxMemory != nil && evictsAny(ptr.Deref(c.MaxMemoryPolicy, ""))
 }
 
 // startConfig is the part of it that servers read only when they start.
@@ -100,8 +107,11 @@ func startConfig(spec *v1alpha1.RedisClusterSpec) (string, error) {
 func settings(spec *v1alpha1.RedisClusterSpec) ([]directive, error) {
 	lines := append(fixed(spec), transport(spec)...)
 	lines = append(lines, tunables(spec.Config)...)
+	lines = append(lines, memory(spec)...)
 	if spec.IsReplicated() {
 		lines = append(lines, fencing(spec.Config)...)
+	} else {
+		lines = append(lines, writeGuards(spec)...)
 	}
 	extra, err := extras(spec)
 	return append(lines, extra...), err
@@ -169,13 +179,31 @@ func tunables(c *v1alpha1.RedisConfig) []directive {
 	if c == nil {
 		c = &v1alpha1.RedisConfig{}
 	}
-	maxMemory := ptr.Deref(c.MaxMemory, resource.Quantity{})
 	return []directive{
 		{"cluster-node-timeout", []string{strconv.FormatInt(NodeTimeout(c).Milliseconds(), 10)}},
-		{"maxmemory", []string{strconv.FormatInt(maxMemory.Value(), 10)}},
 		{"maxmemory-policy", []string{ptr.Deref(c.MaxMemoryPolicy, "noeviction")}},
 		{"appendfsync", []string{ptr.Deref(c.AppendFsync, "everysec")}},
 	}
+}
+
+// memory is how much data servers may hold. Without a word about it that follows from the limit of their containers, see
+// view.settings, and there is no limit without one.
+func memory(spec *v1alpha1.RedisClusterSpec) []directive {
+	given := resource.Quantity{}
+	if spec.Config != nil && spec.Config.MaxMemory != nil {
+		given = *spec.Config.MaxMemory
+	} else if MemoryLimit(spec.Resources) > 0 {
+		return nil
+	}
+	return []directive{{maxMemory, []string{strconv.FormatInt(given.Value(), 10)}}}
+}
+
+// MemoryLimit of a server's container in bytes; 0: none.
+func MemoryLimit(r *corev1.ResourceRequirements) int64 {
+	if r == nil {
+		return 0
+	}
+	return r.Limits.Memory().Value()
 }
 
 // extras are the user's own parameters. Admission has checked them; they are checked again, because a line break in one

@@ -29,7 +29,7 @@ var startOnly = map[string]bool{
 }
 
 // fields are the live parameters with fields of their own in spec.config.
-var fields = []string{"appendfsync", "cluster-node-timeout", "maxmemory", "maxmemory-policy"}
+var fields = []string{"appendfsync", "cluster-node-timeout", maxMemory, "maxmemory-policy", writeGuard}
 
 // aliases are other names of parameters.
 var aliases = map[string]string{"lua-time-limit": "busy-reply-threshold"}
@@ -52,7 +52,8 @@ func LiveParameters() []string {
 	return names
 }
 
-// LiveConfig is what all servers are to have set, under the names that they are asked for, in the form that they answer.
+// LiveConfig is what all servers are to have set, under the names that they are asked for, in the form that they answer. What
+// follows from the limit of a server's memory is not in it, see view.settings, nor what a primary is let off now and then, see guardShards.
 func LiveConfig(spec *v1alpha1.RedisClusterSpec) (map[string]string, error) {
 	lines, err := settings(spec)
 	if err != nil {
@@ -60,7 +61,7 @@ func LiveConfig(spec *v1alpha1.RedisClusterSpec) (map[string]string, error) {
 	}
 	out := map[string]string{}
 	for _, d := range lines {
-		if !Live(d.name) {
+		if !Live(d.name) || d.name == writeGuard {
 			continue
 		}
 		name := d.name
@@ -206,17 +207,11 @@ func (s Configure) Calls() []Call {
 }
 
 // configure brings the settings of all servers that can be read to what is wanted. It waits for nothing: a setting may be
-// just what a server needs to get well. What a server does not know it is not told.
+// just what a server needs to get well. What a server does not know it is not told, nor what would cost it data or writes, see due.
 func configure(v *view) (cluster.Plan, bool) {
 	step := Configure{Names: v.Spec.LiveNames}
 	for _, p := range v.read {
-		values := map[string]string{}
-		for name, want := range v.Spec.Live {
-			if have, ok := p.Node.Config[name]; ok && have != want {
-				values[name] = want
-			}
-		}
-		if len(values) > 0 {
+		if values := v.due(p); len(values) > 0 {
 			step.Pods = append(step.Pods, PodSettings{p.Name, values})
 		}
 	}

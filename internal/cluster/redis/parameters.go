@@ -142,7 +142,7 @@ var FreeParameters = func() map[string]Parameter {
 		always(whole, "hz", "timeout", "tcp-keepalive", "tcp-backlog", "lfu-log-factor", "lfu-decay-time", "list-compress-depth",
 			"hash-max-listpack-entries", "hash-max-listpack-value", "set-max-intset-entries", "zset-max-listpack-entries",
 			"zset-max-listpack-value", "hll-sparse-max-bytes", "stream-node-max-entries", "slowlog-max-len",
-			"latency-monitor-threshold", "repl-backlog-ttl", "min-replicas-to-write", "min-replicas-max-lag",
+			"latency-monitor-threshold", "repl-backlog-ttl", "min-replicas-max-lag",
 			"auto-aof-rewrite-percentage", "busy-reply-threshold", "lua-time-limit", "tracking-table-max-keys", "acllog-max-len",
 			"set-max-listpack-entries", "set-max-listpack-value"),
 		always(connections, "maxclients"),

@@ -203,17 +203,26 @@ func (n *Node) readInfo(info map[string]string) {
 	n.OnDisk = info["aof_enabled"] == "1" && info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0" &&
 		info["aof_last_bgrewrite_status"] == "ok"
 	n.Memory = Memory{
-		Used: number(info["used_memory"]), Empty: number(info["used_memory_startup"]), Max: number(info["maxmemory"]),
-		Evicts: strings.HasPrefix(info["maxmemory_policy"], "allkeys-"),
+		Used: number(info["used_memory"]), Empty: number(info["used_memory_startup"]), Max: number(info["maxmemory"]), Resident: number(info["used_memory_rss"]),
+		Evicts: evictsAny(info["maxmemory_policy"]),
 	}
+	n.Fork = time.Duration(number(info["latest_fork_usec"])) * time.Microsecond
 	n.Offset = number(info["master_repl_offset"])
 	if info["role"] == "slave" {
 		n.Offset = number(info["slave_repl_offset"])
 		n.Asks = Address{info["master_host"], int(number(info["master_port"]))}
 	}
+	n.countRows(info)
+}
+
+// countRows reads what INFO has a row for each of.
+func (n *Node) countRows(info map[string]string) {
 	for key, value := range info {
-		if isDatabase(key) {
+		switch {
+		case isDatabase(key):
 			n.Keys += keysOf(value)
+		case isReplica(key) && reports(value):
+			n.Copies++
 		}
 	}
 }
@@ -233,6 +242,25 @@ func keysOf(value string) int64 {
 		}
 	}
 	return 0
+}
+
+// isReplica matches the keys of the replicas of a primary: slave0, slave1, ...
+func isReplica(key string) bool {
+	digits, ok := strings.CutPrefix(key, "slave")
+	_, err := strconv.Atoi(digits)
+	return ok && err == nil
+}
+
+// reports tells whether a replica has all data and was heard of lately: "ip=10.0.0.2,port=6379,state=online,offset=42,lag=0".
+func reports(value string) bool {
+	online, lately := false, false
+	for part := range strings.SplitSeq(value, ",") {
+		online = online || part == "state=online"
+		lag, is := strings.CutPrefix(part, "lag=")
+		seconds, err := strconv.Atoi(lag)
+		lately = lately || (is && err == nil && seconds <= int(leastLag.Seconds()))
+	}
+	return online && lately
 }
 
 func number(text string) int64 {

@@ -64,7 +64,8 @@ func Next(s State) cluster.Plan {
 	if s.Spec.Replicated {
 		return nextReplicated(s)
 	}
-	return cluster.Decide(look(s),
+	v := look(s)
+	plan := cluster.Decide(v,
 		setUsers, setReplicationPasswords,
 		replaceStuck,
 		refuseIslands,
@@ -73,12 +74,13 @@ func Next(s State) cluster.Plan {
 		admitReplicas,
 		deposeEmpty,
 		restartBroken, restartMisled,
-		guard,
+		guard, guardShards,
 		leavePod,
 		settleAccounts,
 		takeOver, refuseStuck,
 		configure,
 		announce,
+		resizePods,
 		shrink,
 		replaceDisks,
 		refuseCanary,
@@ -102,6 +104,7 @@ func Next(s State) cluster.Plan {
 		waitForReplicas,
 		discardClaims,
 		dropShard,
+		refuseLess,
 		restartReplicas,
 		failOver,
 		surge,
@@ -113,11 +116,14 @@ func Next(s State) cluster.Plan {
 		moveSlots,
 		waitForLeavers,
 		withdraw,
+		waitForGuards, waitForResize, refuseMaxMemory,
 		refuseStorage,
 		waitForExternal,
 		countLoad,
 		rebalance,
 	)
+	plan.Step = v.lift(plan.Step)
+	return plan
 }
 
 // waitForAll waits until every wanted pod exists and answers: from here on no rule meets the unknown.

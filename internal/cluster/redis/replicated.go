@@ -93,6 +93,7 @@ func nextReplicated(s State) cluster.Plan {
 		guard,
 		settleAccounts,
 		configure,
+		resizePods,
 		shrink,
 		refuseCanary,
 		waitForAll,
@@ -100,6 +101,7 @@ func nextReplicated(s State) cluster.Plan {
 		refuseVersion, refuseUnsynced,
 		waitForReplicas,
 		discardClaims,
+		refuseLess,
 		restartReplicas,
 		failOver,
 		surge,
@@ -107,6 +109,7 @@ func nextReplicated(s State) cluster.Plan {
 		reloadCertificates,
 		retirePasswords,
 		waitForLeavers,
+		waitForResize, refuseMaxMemory,
 		refuseStorage,
 		waitForExternal,
 	)

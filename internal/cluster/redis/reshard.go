@@ -286,10 +286,7 @@ func (v *view) refuseTight(moves []Move) (cluster.Plan, bool) {
 		if to == nil || to.Node.Memory.Evicts {
 			continue
 		}
-		limit := to.Node.Memory.Max
-		if limit == 0 {
-			limit = v.Spec.MemoryLimit
-		}
+		limit := v.room(to)
 		room, need := int64(float64(limit)*headroom), to.Node.Memory.Used
 		for _, m := range moves {
 			if from := v.primary(m.From); m.To == shard && from != nil {

@@ -36,6 +36,10 @@ const annotationConfig = "quorate.dev/config-hash"
 // restarted for others, see Stale.
 const AnnotationCertificates = "quorate.dev/certificates"
 
+// AnnotationResources is the cpu and memory, on a pod, that its server's container was made with or asked to have since. What somebody else
+// has asked for, such as an autoscaler, does not show in it.
+const AnnotationResources = "quorate.dev/resources"
+
 // gracePeriod is how long a server may take to stop, in seconds: it lets its replicas catch up (10 s at most by
 // default) and flushes its append-only file.
 const gracePeriod = 60
@@ -226,14 +230,48 @@ func StorageChanged(storage *v1alpha1.StorageSpec, live *appsv1.StatefulSet) boo
 	return size.Cmp(storage.Size) != 0 || (storage.ClassName != nil && (class == nil || *class != *storage.ClassName))
 }
 
-// Template is the pod template of a shard, with its hash.
+// Template is the pod template of a shard, with its hash. The amounts of cpu and memory are no part of that: running containers get
+// others, and AnnotationResources says which they were given.
 func (b Builder) Template(shard int) (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
+	tpl, err := b.template(shard, b.Cluster.Spec.Resources)
+	if err != nil {
+		return nil, err
+	}
+	hashed, err := b.template(shard, kube.TakesRestart(b.Cluster.Spec.Resources))
+	if err != nil {
+		return nil, err
+	}
+	digest, err := kube.TemplateHash(hashed, ContainerGate)
+	if err != nil {
+		return nil, err
+	}
+	amounts, err := kube.InPlaceText(b.Cluster.Spec.Resources)
+	if err != nil {
+		return nil, err
+	}
+	if amounts != "" {
+		tpl.WithAnnotations(map[string]string{AnnotationResources: amounts})
+	}
+	return tpl.WithAnnotations(map[string]string{v1alpha1.AnnotationTemplateHash: digest, AnnotationLive: LiveNames(b.Cluster.Spec.Config)}), nil
+}
+
+// FormerHash is the hash of the template that pods have from a version of the operator that restarted them for other amounts. Theirs are
+// those of the template as long as they have it.
+func (b Builder) FormerHash(shard int) (string, error) {
+	tpl, err := b.template(shard, b.Cluster.Spec.Resources)
+	if err != nil {
+		return "", err
+	}
+	return kube.TemplateHash(tpl, ContainerGate)
+}
+
+func (b Builder) template(shard int, resources *corev1.ResourceRequirements) (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
 	config, err := startConfig(&b.Cluster.Spec)
 	if err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(config))
-	server, err := b.server()
+	server, err := b.server(resources)
 	if err != nil {
 		return nil, err
 	}
@@ -256,11 +294,7 @@ func (b Builder) Template(shard int) (*corev1ac.PodTemplateSpecApplyConfiguratio
 	if err != nil {
 		return nil, err
 	}
-	digest, err := kube.TemplateHash(tpl, ContainerGate)
-	if err != nil {
-		return nil, err
-	}
-	return tpl.WithAnnotations(map[string]string{v1alpha1.AnnotationTemplateHash: digest, AnnotationLive: LiveNames(b.Cluster.Spec.Config)}), nil
+	return tpl, nil
 }
 
 // spread keeps the copies of a shard apart and divides the first pods of all shards among the nodes.
@@ -299,7 +333,7 @@ func Image(spec *v1alpha1.RedisClusterSpec) string {
 // server is the container of the data store. Its probes only open a connection: anything more would need a password,
 // and a server that loads its data or waits for its primary must not be restarted for it. Whether a server is in sync
 // is read by the operator, see Conditions.
-func (b Builder) server() (*corev1ac.ContainerApplyConfiguration, error) {
+func (b Builder) server(amounts *corev1.ResourceRequirements) (*corev1ac.ContainerApplyConfiguration, error) {
 	c := corev1ac.Container().WithName(ContainerServer).
 		WithImage(Image(&b.Cluster.Spec)).
 		WithCommand(string(b.Cluster.Spec.ServerEngine())+"-server", runDir+"/"+ConfigKey).
@@ -316,8 +350,8 @@ func (b Builder) server() (*corev1ac.ContainerApplyConfiguration, error) {
 	if b.TLSSecret != "" {
 		c.WithVolumeMounts(mount("tls", tlsDir, true))
 	}
-	if b.Cluster.Spec.Resources != nil {
-		resources, err := kube.Convert[corev1ac.ResourceRequirementsApplyConfiguration](b.Cluster.Spec.Resources)
+	if amounts != nil {
+		resources, err := kube.Convert[corev1ac.ResourceRequirementsApplyConfiguration](amounts)
 		if err != nil {
 			return nil, err
 		}

@@ -130,9 +130,9 @@ func (v *view) thrives(shard int) bool {
 	return p != nil && p.Ready && p.Node.StateOK && p.Node.OnDisk && p.Node.AdmitsReplicas && !p.Node.Loading
 }
 
-// proven tells whether some pod was made from the current template.
+// proven tells whether some pod was made from the current template, and has the resources of it.
 func (v *view) proven() bool {
-	return slices.ContainsFunc(v.Pods, func(p Pod) bool { return !p.Outdated })
+	return slices.ContainsFunc(v.Pods, func(p Pod) bool { return !p.Outdated && p.Resize == Resizing{} })
 }
 
 // restartReplicas restarts outdated replicas, one of each shard at a time. Everything is healthy here. While no pod has

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,8 +81,10 @@ type simulation struct {
 	services map[string]redis.Announcement
 	crash    int // the number of commands after which the operator dies, counted over the whole run; 0: by chance
 	calls    int
-	trace    []string
-	broken   string
+	// died says that the operator did so after the last command.
+	died   bool
+	trace  []string
+	broken string
 }
 
 // victory is an epoch, and the id of the server that won under it.
@@ -154,6 +157,9 @@ func newSimulation(seed uint64, faults bool) *simulation {
 		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", NodeTimeout: nodeTime, Persistent: true}
 	}
 	s.spec.Live = map[string]string{"hz": "10"}
+	if seed%4 == 1 { // It takes steps of its own, which leave less of a run for the others.
+		s.spec.MinReplicas = s.spec.Replicas
+	}
 	s.spec.DiscardClaims = faults && rnd.IntN(2) == 0
 	s.spec.AssignEmpty = faults && rnd.IntN(2) == 0
 	s.net.Promoted = s.promoted
@@ -394,6 +400,7 @@ func (s *simulation) revive(p *simPod) {
 	}
 	p.server.Version = s.spec.Version
 	p.config = maps.Clone(s.spec.Live)
+	p.config["min-replicas-to-write"] = fmt.Sprint(s.spec.MinReplicas)
 	p.server.Config = p.config
 	p.announces = s.announcement(p).Parameters(p.server.Host, p.server.Addr.IP)
 	p.server.Announces = p.announces
@@ -682,7 +689,8 @@ func (s *simulation) fault() {
 		s.meddle()
 	case 9, 10:
 		s.spec.Replicas = s.rnd.IntN(3)
-		s.log("%d replicas are asked for", s.spec.Replicas)
+		s.spec.MinReplicas = min(s.spec.MinReplicas, s.spec.Replicas)
+		s.log("%d replicas are asked for, of which %d are to acknowledge", s.spec.Replicas, s.spec.MinReplicas)
 	case 11, 12, 13:
 		s.spec.Version = simVersions[s.rnd.IntN(len(simVersions))]
 		s.log("version %s is asked for", s.spec.Version)
@@ -871,10 +879,15 @@ func (s *simulation) check(step cluster.Step) {
 		if !to.server.OnDisk() {
 			s.fail("%s: its copy is not on disk", st)
 		}
+		if guard(to.server) > 0 {
+			s.fail("%s: it would take no write before others copy it", st)
+		}
+		s.checkWritable(st, func(p *simPod) bool { return p == to })
 		s.checkLeftBehind(st, to)
 	case redis.ScaleShards:
 		for _, size := range st.Sets {
 			s.checkScale(size)
+			s.checkWritable(st, func(p *simPod) bool { return p.shard == size.Shard && p.ordinal >= size.To })
 		}
 	case redis.Elect:
 		s.checkElect(st)
@@ -887,8 +900,38 @@ func (s *simulation) check(step cluster.Step) {
 		s.checkVoid(st)
 	case redis.Restart:
 		s.checkRestart(st)
+		s.checkWritable(st, func(p *simPod) bool {
+			return slices.ContainsFunc(st.Pods, func(r redis.PodRef) bool { return r.Name == p.name })
+		})
 	case redis.DropShard:
 		s.checkDrop(st)
+	}
+}
+
+// guard is how many replicas have to acknowledge what a server writes.
+func guard(w *redisfake.Server) int {
+	n, _ := strconv.Atoi(w.Config["min-replicas-to-write"])
+	return n
+}
+
+// checkWritable insists that no primary stops taking writes because of a step.
+func (s *simulation) checkWritable(step cluster.Step, leaves func(p *simPod) bool) {
+	for _, p := range s.pods {
+		if p.server == nil || !p.server.Up || p.server.Cut || len(p.server.Slots()) == 0 || leaves(p) {
+			continue
+		}
+		before, after := 0, 0
+		for _, o := range s.pods {
+			if o.server != nil && o.server.Primary() == p.server.ID && o.server.LinkUp() {
+				before++
+				if !leaves(o) {
+					after++
+				}
+			}
+		}
+		if n := guard(p.server); before >= n && after < n {
+			s.fail("%s: %s asks for %d replicas, has %d and is left with %d", step, p.name, n, before, after)
+		}
 	}
 }
 
@@ -1028,8 +1071,16 @@ func (s *simulation) checkBroken(st redis.Restart, p *simPod) {
 
 // act carries a step out, and dies after some command now and then.
 func (s *simulation) act(step cluster.Step) {
-	s.check(step)
 	s.log("step: %s", step)
+	if st, ok := step.(redis.Lifted); ok {
+		calls := s.calls
+		if s.act(st.Guards); s.calls-calls < len(st.Guards.Guards) || s.died {
+			return
+		}
+		s.act(st.Then)
+		return
+	}
+	s.check(step)
 	switch st := step.(type) {
 	case redis.MoveSlots:
 		s.move(st)
@@ -1175,9 +1226,10 @@ func (m *mortal) Send(ctx context.Context, to redis.Address, batches [][]redis.K
 	return busy, err
 }
 
-func (s *simulation) dies() bool {
+func (s *simulation) dies() (dead bool) {
+	defer func() { s.died = dead }()
 	s.calls++
-	dead := s.calls == s.crash
+	dead = s.calls == s.crash
 	if s.crash == 0 {
 		dead = s.rnd.IntN(12) == 0
 	}
@@ -1222,7 +1274,8 @@ func (s *simulation) converge() {
 		if p.Message != last.Message {
 			s.log("%s: %s", p.Reason, p.Message)
 		}
-		if stalled++; !p.Stalled || slices.ContainsFunc(s.pods, func(p *simPod) bool { return !p.backAt.IsZero() }) {
+		// A pod that comes back, and a human who is about to give one another volume, may change that.
+		if stalled++; !p.Stalled || slices.ContainsFunc(s.pods, func(p *simPod) bool { return !p.backAt.IsZero() || p.homeless }) {
 			stalled = 0
 		}
 		last = p
@@ -1285,6 +1338,9 @@ func (s *simulation) checkSettled() {
 		}
 		if p.server.Config["hz"] != s.spec.Live["hz"] {
 			s.fail("settled, but hz of %s is %s instead of %s", p.name, p.server.Config["hz"], s.spec.Live["hz"])
+		}
+		if guard(p.server) != s.spec.MinReplicas {
+			s.fail("settled, but %s asks for %d replicas and not for %d", p.name, guard(p.server), s.spec.MinReplicas)
 		}
 		if n := p.server.Slots().Count(); n > 0 {
 			if p.emptied {

@@ -53,10 +53,11 @@ func (s *simulation) correctVersion(p cluster.Plan) {
 	s.log("a human sets the version to %s", s.spec.Version)
 }
 
-// checkLeftBehind insists that no pod of a shard is too old to copy the one that is promoted, but for the one that hands over.
+// checkLeftBehind insists that no pod of a shard is too old to copy the one that is promoted, but for the one that hands over and those that
+// are too old for that one already.
 func (s *simulation) checkLeftBehind(st redis.Failover, to *simPod) {
 	for _, o := range s.staff() {
-		if o.exists && o.name != st.From && o.shard == to.shard && o.server != nil && o.ordinal < s.spec.Copies() && redis.Older(o.server.Version, to.server.Version) {
+		if o.exists && o.name != st.From && o.shard == to.shard && o.server != nil && o.ordinal < s.spec.Copies() && redis.Older(o.server.Version, to.server.Version) && !redis.Older(o.server.Version, s.pod(st.From).server.Version) {
 			s.fail("%s: %s runs %s and cannot copy %s", st, o.name, o.server.Version, to.server.Version)
 		}
 	}

@@ -62,9 +62,11 @@ type Spec struct {
 	Replicated bool
 	// Version of the server.
 	Version string
-	// Live is what all servers are to have set, and LiveNames which of it comes from spec.config.extra, see LiveConfig.
+	// Live is what all servers are to have set beside what follows from MemoryLimit, and LiveNames which of it comes from spec.config.extra, see LiveConfig.
 	Live      map[string]string
 	LiveNames string
+	// MinReplicas is how many replicas have to acknowledge what a primary of the mode Sharded writes.
+	MinReplicas int
 	// NodeTimeout is cluster-node-timeout.
 	NodeTimeout time.Duration
 	// Persistent says that the data of a pod outlives the pod.
@@ -138,6 +140,11 @@ type Pod struct {
 	Deleting bool
 	// Outdated says that the pod was made from an older template than the wanted one.
 	Outdated bool
+	// MemoryLimit that the server's container can count on, in bytes: the one that is in force, or less if that was asked for; 0: none,
+	// or unknown.
+	MemoryLimit int64
+	// Resize is how far the container is from the resources that it is to have.
+	Resize Resizing
 	// Stuck says why the pod cannot start, as Kubernetes puts it (ImagePullBackOff: ...); empty when nothing is wrong.
 	Stuck string
 	// Unready is since when the pod is not ready; zero: it is.
@@ -198,6 +205,8 @@ type Node struct {
 	Keys int64
 	// LinkUp says that a replica is connected to its primary and has all of its data.
 	LinkUp bool
+	// Copies are the replicas that report to a primary, as it says itself: these are the ones that count for min-replicas-to-write.
+	Copies int
 	// EverLinked says that a replica has been connected to its primary since it started. One that has not never stands for
 	// election by itself, see cluster-replica-validity-factor in config.go.
 	EverLinked bool
@@ -214,6 +223,8 @@ type Node struct {
 	OnDisk bool
 	// AdmitsReplicas says that others may copy this server, see Decision.Admit.
 	AdmitsReplicas bool
+	// Fork is how long the last fork of the server took.
+	Fork time.Duration
 	// Memory that the server uses, and may use.
 	Memory Memory
 	// Replication is how a server of the mode Replicated stands to the others; nil in the mode Sharded.
@@ -232,6 +243,8 @@ type Node struct {
 type Memory struct {
 	// Used by all, and by an empty server.
 	Used, Empty int64
+	// Resident is what of it the kernel counts.
+	Resident int64
 	// Max is maxmemory; 0: no limit.
 	Max int64
 	// Evicts says that any key may be thrown away when there is no more room.

@@ -777,6 +777,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: maxMemoryPolicy
       type:
         scalar: string
+    - name: minReplicasToWrite
+      type:
+        scalar: numeric
     - name: nodeTimeout
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration

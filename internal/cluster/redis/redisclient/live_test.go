@@ -56,7 +56,7 @@ func (w *world) liveValues(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{
 		"appendfsync": {"always", "everysec", "no"}, "cluster-node-timeout": {"5000"}, "maxmemory": {"1073741824", "0"},
-		"maxmemory-policy": {"allkeys-lru", "noeviction"},
+		"maxmemory-policy": {"allkeys-lru", "noeviction"}, "min-replicas-to-write": {"1", "0"},
 	}
 	for name := range everyParameter(t, w.cluster.Spec, 0) {
 		if slices.Contains(redis.LiveParameters(), name) {
@@ -80,7 +80,9 @@ func TestTheDocumentTellsWhatIsLive(t *testing.T) {
 			got[strings.Trim(name, "`")] = m[1] == "live"
 		}
 	}
-	want := map[string]bool{"appendfsync": true, "cluster-node-timeout": true, "maxmemory": true, "maxmemory-policy": true}
+	want := map[string]bool{
+		"appendfsync": true, "cluster-node-timeout": true, "maxmemory": true, "maxmemory-policy": true, "min-replicas-to-write": true,
+	}
 	for name := range redis.FreeParameters {
 		want[name] = redis.Live(name)
 	}

@@ -118,6 +118,8 @@ type process struct {
 	version string
 	// stuck says why the pod cannot start.
 	stuck string
+	// limit of the memory of the pod's container.
+	limit int64
 }
 
 const domain = "cluster.local"
@@ -289,7 +291,7 @@ func (w *world) start(p *process) {
 		}
 	}
 	w.writeFiles(p, decision.Admit)
-	p.version = w.cluster.Spec.Version
+	p.version, p.limit = w.cluster.Spec.Version, redis.MemoryLimit(w.cluster.Spec.Resources)
 	w.run(p)
 }
 
@@ -426,6 +428,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 	s := redis.State{Now: time.Now(), Accounts: w.accounts, Spec: redis.Spec{
 		Name: "carts", Shards: spec.ShardCount(), Replicated: spec.IsReplicated(), Replicas: spec.Replicas(), Version: spec.Version, Persistent: !w.ephemeral, AssignEmpty: w.assignEmpty,
 		NodeTimeout: 1500 * time.Millisecond, Access: w.access(), HandedOut: true, Hold: hold,
+		MemoryLimit: redis.MemoryLimit(spec.Resources), MinReplicas: redis.MinReplicas(&spec),
 		Certificate: certificate, Rebalance: w.rebalance,
 	}}
 	live, err := redis.LiveConfig(&spec)
@@ -442,6 +445,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 			Role: w.roles[p.name],
 			Name: p.name, UID: p.name + "/" + p.ip, Shard: p.shard, Ordinal: p.ordinal, Addr: redis.Address{IP: p.ip, Port: redis.ClientPort}, Gate: p.gate,
 			Outdated: p.version != w.cluster.Spec.Version, HasRun: true, Stuck: p.stuck,
+			MemoryLimit: p.limit, Resize: redis.Resizing{Wanted: p.limit != redis.MemoryLimit(spec.Resources)},
 		}
 		if !spec.IsReplicated() {
 			pod.Announce = w.announcement(p.name).Parameters(w.host(p.name), p.ip)
@@ -479,6 +483,11 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 		return nil
 	case redis.Promote:
 		w.assign(s.Record)
+	case redis.Lifted:
+		return errors.Join(w.act(ctx, s.Guards), w.act(ctx, s.Then))
+	case redis.ResizePod:
+		w.pods[s.Pod.Name].limit = redis.MemoryLimit(w.cluster.Spec.Resources)
+		return nil
 	case redis.Unguarded:
 		return errors.Join(w.act(ctx, s.Record), w.act(ctx, s.Guard), w.act(ctx, s.Then))
 	case redis.MoveSlots:

@@ -48,7 +48,9 @@ type RedisClusterSpecApplyConfiguration struct {
 	// It cannot be added or removed later.
 	Storage *StorageSpecApplyConfiguration `json:"storage,omitempty"`
 	// resources of the server container: requests and limits of cpu (cores),
-	// memory and ephemeral-storage (bytes). Default: none.
+	// memory and ephemeral-storage (bytes). Other amounts of cpu and memory reach
+	// running servers without a restart where Kubernetes can resize pods (1.33
+	// and later); memory is not lowered below what the data takes. Default: none.
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
 	// template changes the pods within what the restricted Pod Security Standard
 	// allows. Default: none.

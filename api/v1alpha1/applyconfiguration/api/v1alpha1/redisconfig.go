@@ -17,7 +17,10 @@ import (
 // RedisConfig is the configuration of the server: typed known parameters, and any other by its own name in extra.
 type RedisConfigApplyConfiguration struct {
 	// maxMemory in bytes that the data of one server may take, at least 1Mi and
-	// below resources.limits.memory, for example 512Mi. Default: no limit.
+	// below resources.limits.memory, for example 512Mi. It is not set below what
+	// a server uses, unless maxMemoryPolicy evicts any key. Default: three
+	// quarters of resources.limits.memory without the replication backlog, and
+	// no limit without one.
 	MaxMemory *resource.Quantity `json:"maxMemory,omitempty"`
 	// maxMemoryPolicy says which keys go when maxMemory is reached. Default:
 	// noeviction (writes fail instead).
@@ -30,6 +33,13 @@ type RedisConfigApplyConfiguration struct {
 	// appendFsync says how often the append-only file is forced to disk: always,
 	// everysec or no. Default: everysec.
 	AppendFsync *string `json:"appendFsync,omitempty"`
+	// minReplicasToWrite is how many replicas of a primary have to be connected
+	// for it to take writes, at most replicasPerShard: it bounds what is lost
+	// when a primary is cut off. A replica counts as long as it was heard of
+	// within nodeTimeout, at least 2s (min-replicas-max-lag). One that Quorate
+	// restarts, or that starts, is not missed. With mode Replicated the operator
+	// always asks for one. Default: 0.
+	MinReplicasToWrite *int32 `json:"minReplicasToWrite,omitempty"`
 	// extra sets further parameters under the names of redis.conf, for example
 	// hz: "50". Parameters that identity, addresses, persistence, certificates
 	// or users depend on belong to the operator. A name or a value that no server
@@ -72,6 +82,14 @@ func (b *RedisConfigApplyConfiguration) WithNodeTimeout(value v1.Duration) *Redi
 // If called multiple times, the AppendFsync field is set to the value of the last call.
 func (b *RedisConfigApplyConfiguration) WithAppendFsync(value string) *RedisConfigApplyConfiguration {
 	b.AppendFsync = &value
+	return b
+}
+
+// WithMinReplicasToWrite sets the MinReplicasToWrite field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MinReplicasToWrite field is set to the value of the last call.
+func (b *RedisConfigApplyConfiguration) WithMinReplicasToWrite(value int32) *RedisConfigApplyConfiguration {
+	b.MinReplicasToWrite = &value
 	return b
 }
 

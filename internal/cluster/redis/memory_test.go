@@ -1,0 +1,265 @@
+package redis
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+func TestWhatFollowsFromTheLimitOfMemory(t *testing.T) {
+	for _, tc := range []struct{ limit, backlog, most int64 }{
+		{64 << 20, 2 << 20, 48758784},
+		{1 << 30, 10737418, 797253303},
+		{4 << 30, 42949672, 3189013218},
+		{64 << 30, 256 << 20, 51338280960},
+		{0, 0, 0},
+	} {
+		backlog := derivedBacklog(tc.limit)
+		if got := derivedMaxMemory(tc.limit, backlog); backlog != tc.backlog || got != tc.most {
+			t.Errorf("a limit of %d leaves a backlog of %d and %d for data, want %d and %d", tc.limit, backlog, got, tc.backlog, tc.most)
+		}
+	}
+	for used := int64(1 << 20); used < 1<<40; used = used*5/4 + 7 {
+		limit := limitFor(used)
+		if room := derivedMaxMemory(limit, derivedBacklog(limit)); float64(used) > float64(room)*headroom || limit > 2*used+(2<<20) {
+			t.Fatalf("for %d the limit of %d is suggested, which leaves %d for data", used, limit, room)
+		}
+	}
+}
+
+// What is derived is not in the file: a server that starts has the data of the time before, whatever its limit has become.
+func TestServersStartWithMaxMemoryOnlyAsACache(t *testing.T) {
+	limits := &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}
+	for name, tc := range map[string]struct {
+		resources *corev1.ResourceRequirements
+		config    *v1alpha1.RedisConfig
+		file      bool
+		live      string
+	}{
+		"nothing is said":   {live: "0"},
+		"a limit":           {resources: limits},
+		"a limit, no cache": {limits, &v1alpha1.RedisConfig{MaxMemory: ptr.To(resource.MustParse("100Mi"))}, false, "104857600"},
+		"a cache":           {limits, &v1alpha1.RedisConfig{MaxMemory: ptr.To(resource.MustParse("100Mi")), MaxMemoryPolicy: ptr.To("allkeys-lfu")}, true, "104857600"},
+		"a derived cache":   {resources: limits, config: &v1alpha1.RedisConfig{MaxMemoryPolicy: ptr.To("allkeys-lfu")}},
+		"only what expires": {limits, &v1alpha1.RedisConfig{MaxMemory: ptr.To(resource.MustParse("100Mi")), MaxMemoryPolicy: ptr.To("volatile-lru")}, false, "104857600"},
+	} {
+		c := testCluster(v1alpha1.EngineRedis, "8.0.2")
+		c.Spec.Resources, c.Spec.Config = tc.resources, tc.config
+		file, err := Config(&c.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		live, err := LiveConfig(&c.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(file, "\nmaxmemory "); got != tc.file || live[maxMemory] != tc.live || live[backlogSize] != "" {
+			t.Errorf("%s: in the file %v, told %q, backlog %q", name, got, live[maxMemory], live[backlogSize])
+		}
+	}
+}
+
+// limited1Gi is a settled cluster whose servers have a limit of 1 GiB, and what follows from it.
+func limited1Gi() *fixture {
+	f := formed()
+	f.Spec.MemoryLimit = 1 << 30
+	f.Spec.Live = map[string]string{"maxmemory-policy": "noeviction"}
+	for i := range f.Pods {
+		p := &f.Pods[i]
+		p.MemoryLimit = 1 << 30
+		p.Node.Config = map[string]string{maxMemory: "797253303", backlogSize: "10737418", "maxmemory-policy": "noeviction"}
+		p.Node.Memory = Memory{Used: 100 << 20, Resident: 120 << 20, Empty: 1 << 20, Max: 797253303}
+	}
+	return f
+}
+
+// has is what a server has set.
+func (f *fixture) has(pod, most, backlog string) {
+	n := f.pod(pod).Node
+	n.Config[maxMemory], n.Config[backlogSize], n.Memory.Max = most, backlog, number(most)
+}
+
+func told(pod string, values ...string) cluster.Step {
+	m := map[string]string{}
+	for i := 0; i < len(values); i += 2 {
+		m[values[i]] = values[i+1]
+	}
+	return Configure{Pods: []PodSettings{{pod, m}}}
+}
+
+func TestMaxMemoryIsDerived(t *testing.T) {
+	for name, tc := range map[string]row{
+		"a server that has what it is to have": {state: limited1Gi()},
+		"one that has no maxmemory yet": {
+			state: limited1Gi(), spoil: func(f *fixture) { f.has("c-0-0", "0", "1048576") },
+			step: told("c-0-0", maxMemory, "797253303", backlogSize, "10737418"),
+		},
+		"one with more data than it is to have keeps it, and gets its backlog": {
+			state: limited1Gi(), spoil: func(f *fixture) {
+				f.has("c-0-0", "0", "1048576")
+				f.pod("c-0-0").Node.Memory.Used = 800 << 20
+			},
+		},
+		"one that is nearly as full": {
+			state: limited1Gi(), spoil: func(f *fixture) {
+				f.has("c-0-0", "0", "10737418")
+				f.pod("c-0-0").Node.Memory.Used = 690 << 20
+			},
+		},
+		"one that is full and has had it is not let off": {
+			state: limited1Gi(), spoil: func(f *fixture) { f.pod("c-0-0").Node.Memory.Used = 760 << 20 },
+		},
+		"a derived cache throws nothing away because of it": {
+			state: limited1Gi(), spoil: func(f *fixture) {
+				f.has("c-0-0", "0", "10737418")
+				f.Spec.Live["maxmemory-policy"] = "allkeys-lru"
+				for i := range f.Pods {
+					f.Pods[i].Node.Config["maxmemory-policy"] = "allkeys-lru"
+				}
+				f.pod("c-0-0").Node.Memory.Used = 800 << 20
+			},
+		},
+		"a cache does as it is asked to": {
+			state: limited1Gi(), spoil: func(f *fixture) {
+				f.Spec.Live["maxmemory-policy"], f.Spec.Live[maxMemory] = "allkeys-lru", "104857600"
+				for i := range f.Pods {
+					f.Pods[i].Node.Config["maxmemory-policy"], f.Pods[i].Node.Config[maxMemory] = "allkeys-lru", "104857600"
+				}
+				f.has("c-0-0", "797253303", "10737418")
+				f.pod("c-0-0").Node.Memory.Used = 700 << 20
+			},
+			step: told("c-0-0", maxMemory, "104857600"),
+		},
+		"less than a server uses is refused": {
+			state: limited1Gi(), spoil: func(f *fixture) {
+				f.Spec.Live[maxMemory] = "104857600"
+				for i := range f.Pods {
+					f.has(f.Pods[i].Name, "104857600", "10737418")
+				}
+				f.has("c-0-0", "797253303", "10737418")
+				f.pod("c-0-0").Node.Memory.Used = 700 << 20
+			},
+			reason: ReasonNoRoom, stalled: true, message: "spec.config.maxMemory is 100 MiB, and c-0-0 uses about 704 MiB, so that its writes would fail",
+		},
+		"what has no limit any more may use it all": {
+			state: limited1Gi(), spoil: func(f *fixture) {
+				f.Spec.MemoryLimit, f.Spec.Live[maxMemory] = 0, "0"
+				for i := range f.Pods {
+					f.Pods[i].MemoryLimit = 0
+					f.has(f.Pods[i].Name, "0", "10737418")
+				}
+				f.has("c-1-1", "797253303", "10737418")
+			},
+			step: told("c-1-1", maxMemory, "0"),
+		},
+		"no server may use more than the smallest copy of its shard can hold": {
+			state: limited1Gi(), spoil: func(f *fixture) {
+				f.Spec.MemoryLimit = 4 << 30
+				for _, name := range []string{"c-0-0", "c-1-0", "c-1-1", "c-2-0", "c-2-1"} {
+					f.pod(name).MemoryLimit = 4 << 30
+					if name != "c-0-0" {
+						f.has(name, "3189013218", "42949672")
+					}
+				}
+			},
+		},
+		"a larger maxmemory comes after the containers": {
+			state: limited1Gi(), spoil: func(f *fixture) {
+				f.Spec.MemoryLimit, f.Spec.Live[maxMemory], f.Spec.Live[backlogSize] = 4<<30, "2147483648", "10737418"
+				for i := range f.Pods {
+					f.Pods[i].MemoryLimit = 4 << 30
+					f.has(f.Pods[i].Name, "2147483648", "10737418")
+				}
+				f.has("c-0-0", "797253303", "10737418")
+				f.pod("c-0-1").MemoryLimit = 1 << 30
+			},
+		},
+		"and not before": {
+			state: limited1Gi(), spoil: func(f *fixture) {
+				f.Spec.MemoryLimit, f.Spec.Live[maxMemory], f.Spec.Live[backlogSize] = 4<<30, "2147483648", "10737418"
+				for i := range f.Pods {
+					f.Pods[i].MemoryLimit = 4 << 30
+					f.has(f.Pods[i].Name, "2147483648", "10737418")
+				}
+				f.has("c-0-0", "797253303", "10737418")
+			},
+			step: told("c-0-0", maxMemory, "2147483648"),
+		},
+		"a backlog that has no room waits": {
+			state: limited1Gi(), spoil: func(f *fixture) {
+				f.Spec.Live[maxMemory] = "797253303"
+				f.has("c-0-0", "797253303", "1048576")
+				f.pod("c-0-0").Node.Memory.Used = 683 << 20
+			},
+		},
+		"slots go to nobody who is to have less room than they take": {
+			state: limited1Gi(), spoil: func(f *fixture) {
+				f.Spec.Shards = 2
+				for i := range f.Pods {
+					f.has(f.Pods[i].Name, "0", "10737418")
+					f.Pods[i].Node.Memory.Used = 740 << 20
+				}
+			},
+			reason: ReasonNoRoom, stalled: true, message: "which may use 760 MiB",
+		},
+	} {
+		t.Run(name, tc.check)
+	}
+}
+
+func TestMemoryHealthySaysWhoHasTooMuch(t *testing.T) {
+	condition := func(f *fixture) metav1.Condition {
+		return *meta.FindStatusCondition(Conditions(f.State, Next(f.State), nil), v1alpha1.ConditionMemoryHealthy)
+	}
+	f := limited1Gi()
+	if c := condition(f); c.Status != metav1.ConditionTrue || c.Reason != ReasonMemoryFits {
+		t.Errorf("with room: %v", c)
+	}
+	f.has("c-0-0", "0", "10737418")
+	f.pod("c-0-0").Node.Memory.Used = 800 << 20
+	c := condition(f)
+	want := "c-0-0 use more than the maxmemory of 760 MiB that they are to have, and keep what they have: raise spec.resources.limits.memory to 1280 MiB, or spec.config.maxMemory"
+	if c.Status != metav1.ConditionFalse || c.Reason != ReasonOverfull || c.Message != want {
+		t.Errorf("without: %v", c)
+	}
+	f.pod("c-0-0").Node.Memory.Used += 100 << 10
+	if again := condition(f); fmt.Sprint(again) != fmt.Sprint(c) {
+		t.Errorf("a few keys more change the message: %v", again)
+	}
+	if p := Next(f.State); !p.Settled() {
+		t.Errorf("an overfull server alone leaves the cluster as it is: %v", p)
+	}
+	f = formed()
+	f.Spec.Live = map[string]string{maxMemory: "0"}
+	if c := condition(f); c.Reason != ReasonNoMemoryLimit {
+		t.Errorf("without a limit: %v", c)
+	}
+}
+
+func TestTimeoutHealthyWarnsOfLongForks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fork   time.Duration
+		status metav1.ConditionStatus
+		says   string
+	}{
+		"short": {2400 * time.Millisecond, metav1.ConditionTrue, "forks of servers are short"},
+		"long":  {2618 * time.Millisecond, metav1.ConditionFalse, "the last fork of c-1-1 took 2.62s, during which it answers nobody, and the others call it failed after 5s: set spec.config.nodeTimeout to 8s or more"},
+	} {
+		f := formed()
+		f.pod("c-1-1").Node.Fork = tc.fork
+		c := *meta.FindStatusCondition(Conditions(f.State, Next(f.State), nil), v1alpha1.ConditionTimeoutHealthy)
+		if c.Status != tc.status || !strings.HasPrefix(c.Message, tc.says) {
+			t.Errorf("%s: %v", name, c)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package redis
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+)
+
+// resize says that pods are to have other resources than they ask for.
+func (f *fixture) resize(pods ...string) {
+	for _, name := range pods {
+		f.pod(name).Resize.Wanted = true
+	}
+}
+
+// raised is limited1Gi whose limit is raised to 4 GiB, and lowered is the way back.
+func raised() *fixture {
+	f := limited1Gi()
+	f.Spec.MemoryLimit = 4 << 30
+	f.resize("c-0-0", "c-0-1", "c-1-0", "c-1-1", "c-2-0", "c-2-1")
+	return f
+}
+
+func lowered() *fixture {
+	f := limited1Gi()
+	for i := range f.Pods {
+		f.Pods[i].MemoryLimit = 4 << 30
+	}
+	f.resize("c-0-0", "c-0-1", "c-1-0", "c-1-1", "c-2-0", "c-2-1")
+	return f
+}
+
+func resizeOf(f *fixture, pod string) ResizePod { return ResizePod{f.pod(pod).ref()} }
+
+func TestPodsAreResized(t *testing.T) {
+	f := formed()
+	for name, tc := range map[string]row{
+		"a replica is first": {state: raised(), step: resizeOf(f, "c-0-1")},
+		"one at a time": {
+			state: raised(), spoil: func(f *fixture) { f.pod("c-0-1").Resize = Resizing{Running: true} },
+			reason: ReasonResize, message: "c-0-1 is about to have its new resources",
+		},
+		"a server that fails gets more memory too": {
+			state: raised(), spoil: func(f *fixture) { f.pod("c-0-1").Node = nil; f.pod("c-2-0").Node = nil }, step: resizeOf(f, "c-0-1"),
+		},
+		"the primary after its replica, and all others before": {
+			state: raised(), spoil: func(f *fixture) {
+				for _, name := range []string{"c-0-1", "c-1-1", "c-2-1"} {
+					f.pod(name).Resize, f.pod(name).MemoryLimit = Resizing{}, 4<<30
+				}
+			},
+			step: resizeOf(f, "c-0-0"),
+		},
+		"maxmemory follows when the whole shard has more": {
+			state: raised(), spoil: func(f *fixture) {
+				for _, name := range []string{"c-0-0", "c-0-1"} {
+					f.pod(name).Resize, f.pod(name).MemoryLimit = Resizing{}, 4<<30
+				}
+			},
+			step: Configure{Pods: []PodSettings{
+				{"c-0-0", map[string]string{maxMemory: "3189013218", backlogSize: "42949672"}},
+				{"c-0-1", map[string]string{maxMemory: "3189013218", backlogSize: "42949672"}},
+			}},
+		},
+		"a node without room holds up its pod alone": {
+			state: raised(), spoil: func(f *fixture) { f.pod("c-0-1").Resize = Resizing{Running: true, Deferred: true} }, step: resizeOf(f, "c-1-1"),
+		},
+		"and is named when nothing else is left": {
+			state: limited1Gi(), spoil: func(f *fixture) {
+				f.pod("c-0-1").Resize, f.pod("c-0-1").NodeName = Resizing{Running: true, Deferred: true, Problem: "not enough memory"}, "n1"
+			},
+			reason: ReasonNodeFull, message: "node n1 has no room for the resources that c-0-1 is to have (not enough memory): make room there, or delete the pod",
+		},
+		"a refusal is told, and holds up nobody else": {
+			state: raised(), spoil: func(f *fixture) { f.pod("c-0-1").Resize = Resizing{Refused: "exceeded quota"} }, step: resizeOf(f, "c-1-1"),
+		},
+		"a refusal alone": {
+			state: limited1Gi(), spoil: func(f *fixture) { f.pod("c-0-1").Resize = Resizing{Refused: "exceeded quota"} },
+			reason: ReasonResizeRefused, message: "Kubernetes does not give c-0-1 the resources that it is to have, and it keeps those that it has (exceeded quota): set spec.resources",
+		},
+		"why it takes so long": {
+			state: limited1Gi(), spoil: func(f *fixture) { f.pod("c-0-1").Resize = Resizing{Running: true, Problem: "cgroup: no"} },
+			reason: ReasonResize, message: "c-0-1 is about to have its new resources: cgroup: no",
+		},
+		"what cannot be resized is restarted": {
+			state: raised(), spoil: func(f *fixture) {
+				for i := range f.Pods {
+					f.Pods[i].Outdated = true
+				}
+			},
+			step: Restart{[]PodRef{f.pod("c-0-1").ref()}, ReasonRestart},
+		},
+		"while the others wait for room, only one is restarted": {
+			state: raised(), spoil: func(f *fixture) {
+				for i := range f.Pods {
+					f.Pods[i].Resize, f.Pods[i].Outdated = Resizing{Running: true, Deferred: true}, f.Pods[i].Shard < 2
+				}
+			},
+			step: Restart{[]PodRef{f.pod("c-0-1").ref()}, ReasonRestart},
+		},
+		"less memory, which all servers keep within": {state: lowered(), step: resizeOf(f, "c-0-1")},
+		"less memory: maxmemory comes first": {
+			state: lowered(), spoil: func(f *fixture) { f.has("c-1-0", "3189013218", "42949672") },
+			step: told("c-1-0", maxMemory, "797253303", backlogSize, "10737418"),
+		},
+		"less memory than the data": {
+			state: lowered(), spoil: func(f *fixture) {
+				for i := range f.Pods {
+					f.has(f.Pods[i].Name, "3189013218", "10737418")
+					f.Pods[i].Node.Memory.Used = 2 << 30
+				}
+			},
+			reason: ReasonNoRoom, stalled: true,
+			message: "spec.resources.limits.memory is 1024 MiB, which leaves 760 MiB for data, and c-0-0 uses about 2048 MiB; it keeps the memory that it has: raise it to 3328 MiB, or delete keys",
+		},
+		"less memory than the data, by a restart": {
+			state: lowered(), spoil: func(f *fixture) {
+				for i := range f.Pods {
+					f.has(f.Pods[i].Name, "3189013218", "10737418")
+					f.Pods[i].Node.Memory.Used, f.Pods[i].Outdated = 2<<30, true
+				}
+			},
+			reason: ReasonNoRoom, stalled: true, message: "it keeps the memory that it has",
+		},
+		"less memory than the process takes": {
+			state: lowered(), spoil: func(f *fixture) {
+				for i := range f.Pods {
+					f.Pods[i].Node.Memory.Resident = 1000 << 20
+				}
+			},
+			reason: ReasonHoldsMore, message: "the data of c-0-0 fits into 1024 MiB, and its process takes about 1024 MiB",
+		},
+		"less memory, while the file is rewritten": {
+			state: lowered(), spoil: func(f *fixture) {
+				for i := range f.Pods {
+					f.Pods[i].Node.OnDisk = false
+				}
+			},
+			reason: ReasonDisk,
+		},
+		"other cpu, while the file is rewritten": {
+			state: limited1Gi(), spoil: func(f *fixture) { f.resize("c-2-0"); f.pod("c-2-0").Node.OnDisk = false }, step: resizeOf(f, "c-2-0"),
+		},
+		"less memory waits for a server that cannot be read": {
+			state: lowered(), spoil: func(f *fixture) {
+				for i := range f.Pods {
+					if f.Pods[i].Name != "c-0-1" {
+						f.Pods[i].Resize, f.Pods[i].MemoryLimit = Resizing{}, 1<<30
+					}
+				}
+				f.pod("c-0-1").Node = nil
+			},
+			reason: ReasonUnreachable,
+		},
+	} {
+		t.Run(name, tc.check)
+	}
+}
+
+// The amounts of cpu and memory are no part of the hash, and which of them there are is: that decides on the class of the pod.
+func TestAmountsAreNoPartOfTheHash(t *testing.T) {
+	with := func(cpu, memory, disk string) Builder {
+		c := testCluster(v1alpha1.EngineRedis, "8.0.2")
+		r := &corev1.ResourceRequirements{Limits: corev1.ResourceList{}, Requests: corev1.ResourceList{}}
+		for name, value := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory, corev1.ResourceEphemeralStorage: disk} {
+			if value != "" {
+				r.Limits[name] = resource.MustParse(value)
+			}
+		}
+		c.Spec.Resources = r
+		return testBuilder(c)
+	}
+	base := with("1", "1Gi", "1Gi")
+	for name, tc := range map[string]struct {
+		b    Builder
+		same bool
+	}{
+		"other amounts":    {with("2", "3Gi", "1Gi"), true},
+		"another disk":     {with("1", "1Gi", "2Gi"), false},
+		"no limit of cpu":  {with("", "1Gi", "1Gi"), false},
+		"no limits at all": {with("", "", ""), false},
+	} {
+		if got := hashOf(t, tc.b) == hashOf(t, base); got != tc.same {
+			t.Errorf("%s: the hash stays: %v", name, got)
+		}
+	}
+	former, err := base.FormerHash(0)
+	if err != nil || former == hashOf(t, base) {
+		t.Errorf("the former hash is %s, %v", former, err)
+	}
+	golden(t, "template-hash-resources", hashOf(t, base)+"\n"+former+"\n")
+	tpl, err := base.Template(0)
+	want := `{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"1","memory":"1Gi"}}`
+	if got := tpl.Annotations[AnnotationResources]; err != nil || got != want {
+		t.Errorf("the pod says %s, %v", got, err)
+	}
+	if limit := (*tpl.Spec.Containers[0].Resources.Limits)[corev1.ResourceMemory]; limit.String() != "1Gi" {
+		t.Errorf("the container gets %s", limit.String())
+	}
+}

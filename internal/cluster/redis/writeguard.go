@@ -1,0 +1,187 @@
+package redis
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// With spec.config.minReplicasToWrite a primary takes writes only while so many replicas acknowledge them, which bounds what is lost when
+// it is cut off. Replicas are held to it as well, so that it is in force for whoever is elected.
+//
+// A replica that starts or ends is not cut off, and it is mostly Quorate that lets it. So a primary is let off, as far as it has to be,
+// before a step takes replicas away, and while some are known to be on their way. It is held to it again by the number of those that are
+// in sync. In the mode Replicated one is always asked for, see guardWrites.
+
+// MinReplicas is how many replicas have to acknowledge what a primary of the mode Sharded writes.
+func MinReplicas(spec *v1alpha1.RedisClusterSpec) int {
+	if spec.IsReplicated() || spec.Config == nil || spec.Config.MinReplicasToWrite == nil {
+		return 0
+	}
+	return int(*spec.Config.MinReplicasToWrite)
+}
+
+// leastLag is the shortest time after which a replica may count as lost: they report once a second.
+const leastLag = 2 * time.Second
+
+// writeGuards are the parameters of servers of the mode Sharded.
+func writeGuards(spec *v1alpha1.RedisClusterSpec) []directive {
+	n := MinReplicas(spec)
+	if n == 0 {
+		return nil
+	}
+	lag := max(maxSilence(NodeTimeout(spec.Config)), leastLag)
+	return []directive{
+		{writeGuard, []string{strconv.Itoa(n)}},
+		{writeGuardLag, []string{strconv.Itoa(int(lag.Seconds()))}},
+	}
+}
+
+// GuardShards tells servers how many replicas have to acknowledge what they write.
+type GuardShards struct{ Guards []GuardWrites }
+
+// Lifted lets primaries take writes that fewer replicas acknowledge, and then takes the step for which they have to.
+type Lifted struct {
+	Guards GuardShards
+	Then   cluster.Step
+}
+
+// Repairs marks the step.
+func (GuardShards) Repairs() {}
+
+// Pieces marks the step.
+func (GuardShards) Pieces() {}
+
+// Reason names the step.
+func (GuardShards) Reason() string { return ReasonGuardWrites }
+
+// Reason names the step.
+func (s Lifted) Reason() string { return s.Then.Reason() }
+
+func (s GuardShards) String() string { return list(s.Guards, GuardWrites.String) }
+
+func (s Lifted) String() string { return s.Then.String() + ", after: " + s.Guards.String() }
+
+// Calls sends CONFIG SET.
+func (s GuardShards) Calls() []Call {
+	return calls(s.Guards, func(g GuardWrites) Call { return g.Calls()[0] })
+}
+
+// guardShards keeps primaries from taking writes that too few replicas acknowledge, as far as the replicas are not on their way.
+func guardShards(v *view) (cluster.Plan, bool) {
+	var step GuardShards
+	for shard := range v.shards {
+		head := v.head(shard)
+		for _, p := range v.shards[shard] {
+			have, known := p.acknowledged()
+			want := v.Spec.MinReplicas
+			switch {
+			case !known || p.Deleting || !v.formed:
+				continue
+			case p == head:
+				want = v.guardOf(p, have)
+			case p.ownsSlots():
+				continue // Two say that they are the primary.
+			}
+			if have != want {
+				step.Guards = append(step.Guards, GuardWrites{p.Name, want})
+			}
+		}
+	}
+	if len(step.Guards) == 0 {
+		return cluster.Pass()
+	}
+	return cluster.Do(step, "%d replicas are to acknowledge what a primary writes, as far as none of them is starting or ending", v.Spec.MinReplicas)
+}
+
+// waitForGuards waits until primaries are held to what was asked for again.
+func waitForGuards(v *view) (cluster.Plan, bool) {
+	for shard := range v.shards {
+		p := v.head(shard)
+		if p == nil || v.idle(shard) {
+			continue
+		}
+		if have, known := p.acknowledged(); known && have < v.Spec.MinReplicas {
+			return cluster.Wait(ReasonGuardWrites, v.pace(soon*3, later), "%s takes writes that fewer than %d replicas acknowledge until it hears of them", p.Name, v.Spec.MinReplicas)
+		}
+	}
+	return cluster.Pass()
+}
+
+// acknowledged is how many replicas have to acknowledge what a server writes, if that is known.
+func (p *Pod) acknowledged() (n int, known bool) {
+	if p.Node == nil {
+		return 0, false
+	}
+	text, known := p.Node.Config[writeGuard]
+	return int(number(text)), known
+}
+
+// guardOf is how many replicas have to acknowledge what a primary writes: no fewer than are in sync, in its own eyes as well, and no more
+// than could be, which are all that are not starting or ending.
+func (v *view) guardOf(primary *Pod, have int) int {
+	return min(v.Spec.MinReplicas, max(have, min(v.insync(primary, nil), primary.Node.Copies)), v.size(primary.Shard)-1-v.away(primary))
+}
+
+// insync counts the replicas that have all data of a primary and do not leave.
+func (v *view) insync(primary *Pod, leaves func(p *Pod) bool) int {
+	n := 0
+	for _, p := range v.shards[primary.Shard] {
+		if p != primary && p.Node != nil && !p.Deleting && p.follows(primary) && (leaves == nil || !leaves(p)) {
+			n++
+		}
+	}
+	return n
+}
+
+// away counts the replicas of a primary that are known to be starting or ending. One whose node does not report is neither.
+func (v *view) away(primary *Pod) int {
+	n := v.size(primary.Shard) - len(v.shards[primary.Shard])
+	for _, p := range v.shards[primary.Shard] {
+		starting := (p.Node == nil && !p.HasRun) || (p.Node != nil && !p.Node.EverLinked)
+		if p != primary && !p.NodeLost && (p.Deleting || starting) {
+			n++
+		}
+	}
+	return n
+}
+
+// lift puts before a step what primaries have to be let off for it.
+func (v *view) lift(step cluster.Step) cluster.Step {
+	var leaves func(p *Pod) bool
+	former, promoted := "", ""
+	switch s := step.(type) {
+	case Restart:
+		leaves = func(p *Pod) bool { return slices.Contains(s.Pods, p.ref()) }
+	case ScaleShards:
+		leaves = func(p *Pod) bool {
+			return slices.ContainsFunc(s.Sets, func(c SetSize) bool { return c.Shard == p.Shard && p.Ordinal >= c.To })
+		}
+	case Failover:
+		// Nobody copies the new primary at first, and it ceases to copy the former one a moment before that hears of it.
+		leaves, former, promoted = func(p *Pod) bool { return p.Name == s.To }, s.From, s.To
+	default:
+		return step
+	}
+	var guards GuardShards
+	for shard := range v.shards {
+		head := v.head(shard)
+		for _, p := range v.shards[shard] {
+			have, known := p.acknowledged()
+			switch {
+			case !known:
+			case p.Name == promoted && have > 0:
+				guards.Guards = append(guards.Guards, GuardWrites{p.Name, 0})
+			case (p == head || p.Name == former) && !leaves(p) && slices.ContainsFunc(v.shards[shard], leaves) && have > v.insync(p, leaves):
+				guards.Guards = append(guards.Guards, GuardWrites{p.Name, v.insync(p, leaves)})
+			}
+		}
+	}
+	if len(guards.Guards) == 0 {
+		return step
+	}
+	return Lifted{guards, step}
+}

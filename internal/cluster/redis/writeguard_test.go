@@ -1,0 +1,152 @@
+package redis
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// writesGuarded is a settled cluster whose primaries ask for one replica.
+func writesGuarded() *fixture {
+	f := formed()
+	f.Spec.MinReplicas = 1
+	for i := range f.Pods {
+		f.Pods[i].Node.Config = map[string]string{writeGuard: "1"}
+		f.Pods[i].Node.Copies = 1 - f.Pods[i].Ordinal
+	}
+	return f
+}
+
+func (f *fixture) letOff(pods ...string) {
+	for _, name := range pods {
+		f.pod(name).Node.Config[writeGuard] = "0"
+	}
+}
+
+func guards(n int, pods ...string) GuardShards {
+	var s GuardShards
+	for _, p := range pods {
+		s.Guards = append(s.Guards, GuardWrites{p, n})
+	}
+	return s
+}
+
+func TestWritesAreGuarded(t *testing.T) {
+	f := formed()
+	for name, tc := range map[string]row{
+		"all as it is to be": {state: writesGuarded()},
+		"not set yet, on primaries and replicas": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.letOff("c-0-0", "c-0-1") }, step: guards(1, "c-0-0", "c-0-1"),
+		},
+		"not wanted any more": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.Spec.MinReplicas = 0; f.letOff("c-0-0", "c-0-1", "c-1-0", "c-1-1", "c-2-0") },
+			step: guards(0, "c-2-1"),
+		},
+		"a replica that is out of reach is missed": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-1").Node = nil }, reason: ReasonUnreachable,
+		},
+		"and so is one that lost its primary": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.unlink("c-0-1") }, reason: ReasonSync,
+		},
+		"and one whose node does not report, although its pod is to go": {
+			state: writesGuarded(), spoil: func(f *fixture) {
+				p := f.pod("c-0-1")
+				p.Node, p.NodeLost, p.Deleting, p.Ready = nil, true, true, false
+			},
+			reason: ReasonUnreachable,
+		},
+		"one that ends is not": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-1").Deleting = true }, step: guards(0, "c-0-0"),
+		},
+		"nor one that is gone": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.Pods = append(f.Pods[:1:1], f.Pods[2:]...) }, step: guards(0, "c-0-0"),
+		},
+		"nor one that has yet to start": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-1").Node, f.pod("c-0-1").HasRun = nil, false }, step: guards(0, "c-0-0"),
+		},
+		"nor one that copies its primary for the first time": {
+			state: writesGuarded(), spoil: func(f *fixture) {
+				f.unlink("c-0-1")
+				f.pod("c-0-1").Node.EverLinked = false
+			},
+			step: guards(0, "c-0-0"),
+		},
+		"a primary that was let off stays so until a replica is back": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.unlink("c-0-1"); f.letOff("c-0-0") }, reason: ReasonSync,
+		},
+		"and until it counts for its primary": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-0").Node.Copies = 0; f.letOff("c-0-0") },
+			reason: ReasonGuardWrites, message: "c-0-0 takes writes that fewer than 1 replicas acknowledge until it hears of them",
+		},
+		"but whoever is elected is held to it": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.letOff("c-0-1") }, step: guards(1, "c-0-1"),
+		},
+		"a server that may not be asked": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-1").Node.Config = nil },
+		},
+		"the restart of the last replica": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-1").Outdated = true },
+			step: Lifted{guards(0, "c-0-0"), Restart{[]PodRef{f.pod("c-0-1").ref()}, ReasonRestart}},
+		},
+		"while it is let off already": {
+			state: writesGuarded(), spoil: func(f *fixture) {
+				f.Spec.MinReplicas = 0
+				f.letOff("c-0-0", "c-0-1", "c-1-0", "c-1-1", "c-2-0", "c-2-1")
+				f.pod("c-0-1").Outdated = true
+			},
+			step: Restart{[]PodRef{f.pod("c-0-1").ref()}, ReasonRestart},
+		},
+		"a hand-over": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-0").Outdated = true },
+			step: Lifted{guards(0, "c-0-0", "c-0-1"), Failover{0, "c-0-0", "c-0-1"}},
+		},
+		"a hand-over of a pod that is asked to go": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-0").Deleting = true },
+			step: Lifted{guards(0, "c-0-0", "c-0-1"), Failover{0, "c-0-0", "c-0-1"}},
+		},
+		"a replica that is one too many": {
+			state: writesGuarded(), spoil: func(f *fixture) {
+				f.Spec.Replicas, f.Spec.MinReplicas = 0, 0
+				f.letOff("c-0-1", "c-1-1", "c-2-1", "c-0-0", "c-1-0", "c-2-0")
+			},
+			step: ScaleShards{[]SetSize{{Shard: 0, From: 2, To: 1}, {Shard: 1, From: 2, To: 1}, {Shard: 2, From: 2, To: 1}}},
+		},
+	} {
+		t.Run(name, tc.check)
+	}
+}
+
+func TestTheWriteGuardIsNoSettingLikeOthers(t *testing.T) {
+	c := testCluster(v1alpha1.EngineRedis, "8.0.2")
+	hash := hashOf(t, testBuilder(c))
+	c.Spec.Config = &v1alpha1.RedisConfig{MinReplicasToWrite: ptr.To(int32(1))}
+	file, err := Config(&c.Spec)
+	if err != nil || !strings.Contains(file, "\nmin-replicas-to-write 1\nmin-replicas-max-lag 5\n") {
+		t.Errorf("servers start with %s, %v", file, err)
+	}
+	live, err := LiveConfig(&c.Spec)
+	if _, told := live[writeGuard]; err != nil || told || live[writeGuardLag] != "5" {
+		t.Errorf("servers are told %v, %v", live, err)
+	}
+	c.Spec.Config.Extra = map[string]v1alpha1.ConfigValue{writeGuardLag: "20"}
+	if live, err = LiveConfig(&c.Spec); err != nil || live[writeGuardLag] != "20" {
+		t.Errorf("servers are told %v, %v", live, err)
+	}
+	c.Spec.Config.Extra = nil
+	if hashOf(t, testBuilder(c)) != hash {
+		t.Error("it changes the hash")
+	}
+	if got := (Lifted{guards(0, "c-0-0"), Failover{0, "c-0-0", "c-0-1"}}); got.Reason() != ReasonFailover ||
+		cmp.Diff("hand shard 0 from c-0-0 to c-0-1, after: have 0 replicas acknowledge the writes of c-0-0", got.String()) != "" {
+		t.Errorf("%s: %s", got.Reason(), got)
+	}
+	var _ cluster.Repair = GuardShards{}
+	if MinReplicas(&v1alpha1.RedisClusterSpec{Mode: ptr.To(v1alpha1.RedisReplicated), Config: c.Spec.Config}) != 0 {
+		t.Error("the mode Replicated has a guard of its own")
+	}
+}
