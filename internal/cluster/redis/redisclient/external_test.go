@@ -44,7 +44,17 @@ func (w *world) doors() []redis.Door {
 	return out
 }
 
-// exposed are the Services inside. None is ever withdrawn.
+// withdraw deletes Services.
+func (w *world) withdraw(s redis.Withdraw) {
+	w.change.Lock()
+	defer w.change.Unlock()
+	for _, e := range s.Services {
+		delete(w.open, e.Pod)
+		delete(w.outside, e.Pod)
+	}
+}
+
+// exposed are the Services inside. Those of pods that there are stay.
 func (w *world) exposed() []redis.Exposure {
 	var out []redis.Exposure
 	for pod, d := range w.open {
