@@ -261,7 +261,7 @@ func TestClientsOutside(t *testing.T) {
 					w.terminate(p)
 					w.recreate(p, false)
 				})
-				w.during(t, c, "load balancers go", func() { w.close() })
+				w.during(t, w.clients(), "load balancers go", func() { w.close() })
 				w.expectSentTo(t, "cluster.local")
 				w.expect(w.clients())
 			})
