@@ -211,18 +211,17 @@ func closed(network, addr string) error {
 }
 
 // TestClientsOutside switches external access on, changes its type and switches it off, while a client inside writes that follows
-// where it is sent; meanwhile a client outside, which knows no inner names, goes on while a primary is replaced and shards come
+// where it is sent. In between a client outside, which knows no inner names, goes on while a primary is replaced and shards come
 // and go.
 func TestClientsOutside(t *testing.T) {
-	for _, engine := range allEngines {
+	for _, engine := range engines {
 		for _, secure := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/tls=%v", engine, secure), func(t *testing.T) {
 				w := newWorld(t, engine, 3, 1, secure)
 				w.startAll()
 				w.settle()
-				c := w.clients()
-				w.write(c)
-				w.during(t, c, "node ports are opened", w.openPorts)
+				w.write(w.clients())
+				w.during(t, w.clients(), "node ports are opened", w.openPorts)
 				w.expectSentTo(t, outsideHost)
 				outsider := w.outsider()
 				w.during(t, outsider, "a primary's pod is deleted", func() {
@@ -252,9 +251,9 @@ func TestClientsOutside(t *testing.T) {
 					})
 				}
 				w.expectSentTo(t, outsideHost)
-				w.during(t, c, "node ports are closed", func() { w.close() })
+				w.during(t, w.clients(), "node ports are closed", func() { w.close() })
 				w.expectSentTo(t, "cluster.local")
-				w.during(t, c, "load balancers come", w.balance)
+				w.during(t, w.clients(), "load balancers come", w.balance)
 				w.expectSentTo(t, outsideHost)
 				w.during(t, w.outsider(), "a primary's pod is deleted", func() {
 					p := w.pods[w.primary(t, 0)]
