@@ -120,6 +120,9 @@ func (k *RedisKind) readOutside(ctx context.Context, o *v1alpha1.RedisCluster) (
 	out.services = slices.DeleteFunc(services.Items, func(s corev1.Service) bool {
 		return s.DeletionTimestamp != nil || !metav1.IsControlledBy(&s, o)
 	})
+	if out.access == nil {
+		return out, nil // The rest is for doors, of which there are none.
+	}
 	var config corev1.ConfigMap
 	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ConfigName(o.Name)}, &config)
 	if client.IgnoreNotFound(err) != nil {
@@ -193,6 +196,9 @@ func (k *RedisKind) doors(ctx context.Context, o *v1alpha1.RedisCluster, w outsi
 
 // readDoors are the doors by themselves.
 func (k *RedisKind) readDoors(ctx context.Context, o *v1alpha1.RedisCluster) ([]redis.Door, error) {
+	if o.Spec.ExternalAccess == nil {
+		return nil, nil
+	}
 	w, err := k.readOutside(ctx, o)
 	if err != nil {
 		return nil, err

@@ -69,6 +69,56 @@ func TestRedisGateWritesPrivateFiles(t *testing.T) {
 	}
 }
 
+// TestRedisGatePassesOnWhereThePodIsReached: a server of the mode Replicated is told nothing of it, since its replicas are found by
+// their addresses.
+func TestRedisGatePassesOnWhereThePodIsReached(t *testing.T) {
+	for name, tc := range map[string]struct {
+		replicated       bool
+		text             string
+		wants, unwanteds []string
+	}{
+		"a node port": {
+			text: `{"carts-0-0":{"host":"redis.example.com","ip":"10.96.0.1","tlsPort":31000},"carts-0-1":{"host":"another"}}`,
+			wants: []string{
+				"cluster-announce-hostname redis.example.com\n", "cluster-announce-ip 10.96.0.1\n", "cluster-announce-tls-port 31000\n",
+				"cluster-preferred-endpoint-type hostname\n", "replica-announce-ip carts-0-0.carts-peers.shop.svc.cluster.local\n",
+			}, unwanteds: []string{"another"},
+		},
+		"that of another pod": {
+			text: `{"carts-0-1":{"host":"another"}}`, wants: []string{"cluster-announce-ip 10.0.0.2\n", "cluster-announce-tls-port 0\n"}, unwanteds: []string{"another", "preferred"},
+		},
+		"one primary": {replicated: true, text: `{}`, wants: []string{"cluster-announce-hostname carts-0-0.carts-peers"}, unwanteds: []string{"replica-announce-ip"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := redisPod(t)
+			g.replicated = tc.replicated
+			write(t, filepath.Join(g.configDir, redis.AnnounceKey), tc.text)
+			if message, err := g.run(); err != nil {
+				t.Fatalf("%q, %v", message, err)
+			}
+			raw, err := os.ReadFile(filepath.Join(g.runDir, redis.ConfigKey))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range tc.wants {
+				if !strings.Contains(string(raw), want) {
+					t.Errorf("no %q in:\n%s", want, raw)
+				}
+			}
+			for _, no := range tc.unwanteds {
+				if strings.Contains(string(raw), no) {
+					t.Errorf("%q in:\n%s", no, raw)
+				}
+			}
+		})
+	}
+	g := redisPod(t)
+	write(t, filepath.Join(g.configDir, redis.AnnounceKey), "{")
+	if _, err := g.run(); err == nil {
+		t.Error("what cannot be read is passed over")
+	}
+}
+
 func TestRedisGateRetiresAnEmptyPrimary(t *testing.T) {
 	g := redisPod(t)
 	write(t, filepath.Join(g.dataDir, redis.NodesFile), ownsSlots)

@@ -44,7 +44,17 @@ func (w *world) doors() []redis.Door {
 	return out
 }
 
-// exposed are the Services inside. None is ever withdrawn.
+// withdraw deletes Services.
+func (w *world) withdraw(s redis.Withdraw) {
+	w.change.Lock()
+	defer w.change.Unlock()
+	for _, e := range s.Services {
+		delete(w.open, e.Pod)
+		delete(w.outside, e.Pod)
+	}
+}
+
+// exposed are the Services inside. Those of pods that there are stay.
 func (w *world) exposed() []redis.Exposure {
 	var out []redis.Exposure
 	for pod, d := range w.open {
@@ -201,18 +211,17 @@ func closed(network, addr string) error {
 }
 
 // TestClientsOutside switches external access on, changes its type and switches it off, while a client inside writes that follows
-// where it is sent; meanwhile a client outside, which knows no inner names, goes on while a primary is replaced and shards come
+// where it is sent. In between a client outside, which knows no inner names, goes on while a primary is replaced and shards come
 // and go.
 func TestClientsOutside(t *testing.T) {
-	for _, engine := range allEngines {
+	for _, engine := range engines {
 		for _, secure := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/tls=%v", engine, secure), func(t *testing.T) {
 				w := newWorld(t, engine, 3, 1, secure)
 				w.startAll()
 				w.settle()
-				c := w.clients()
-				w.write(c)
-				w.during(t, c, "node ports are opened", w.openPorts)
+				w.write(w.clients())
+				w.during(t, w.clients(), "node ports are opened", w.openPorts)
 				w.expectSentTo(t, outsideHost)
 				outsider := w.outsider()
 				w.during(t, outsider, "a primary's pod is deleted", func() {
@@ -242,16 +251,16 @@ func TestClientsOutside(t *testing.T) {
 					})
 				}
 				w.expectSentTo(t, outsideHost)
-				w.during(t, c, "node ports are closed", func() { w.close() })
+				w.during(t, w.clients(), "node ports are closed", func() { w.close() })
 				w.expectSentTo(t, "cluster.local")
-				w.during(t, c, "load balancers come", w.balance)
+				w.during(t, w.clients(), "load balancers come", w.balance)
 				w.expectSentTo(t, outsideHost)
 				w.during(t, w.outsider(), "a primary's pod is deleted", func() {
 					p := w.pods[w.primary(t, 0)]
 					w.terminate(p)
 					w.recreate(p, false)
 				})
-				w.during(t, c, "load balancers go", func() { w.close() })
+				w.during(t, w.clients(), "load balancers go", func() { w.close() })
 				w.expectSentTo(t, "cluster.local")
 				w.expect(w.clients())
 			})

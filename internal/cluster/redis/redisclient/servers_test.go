@@ -506,6 +506,9 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 		m := w.mover(w.pods[pod])
 		defer func() { _ = m.Close() }()
 		return s.Run(ctx, m)
+	case redis.Withdraw:
+		w.withdraw(s)
+		return nil
 	case redis.DropShard:
 		w.drop(s.Shard)
 	case redis.ScaleShards:
