@@ -43,7 +43,7 @@ func (s *redisStage) announce(ctx context.Context, server *redisfake.Server, ip 
 func (s *redisStage) allocate(ctx context.Context) {
 	s.t.Helper()
 	clear(s.net.Services)
-	for i, v := range s.services() {
+	for i, v := range s.services(ctx) {
 		before := v.DeepCopy()
 		if v.Spec.ClusterIP == "" {
 			v.Spec.ClusterIP = fmt.Sprintf("10.96.0.%d", i+1)
@@ -64,10 +64,10 @@ func (s *redisStage) allocate(ctx context.Context) {
 	}
 }
 
-func (s *redisStage) services() []corev1.Service {
+func (s *redisStage) services(ctx context.Context) []corev1.Service {
 	s.t.Helper()
 	var list corev1.ServiceList
-	if err := s.api.List(s.t.Context(), &list); err != nil {
+	if err := s.api.List(ctx, &list); err != nil {
 		s.t.Fatal(err)
 	}
 	return list.Items
@@ -77,7 +77,7 @@ func (s *redisStage) services() []corev1.Service {
 func (s *redisStage) exposed() []string {
 	s.t.Helper()
 	var out []string
-	for _, v := range s.services() {
+	for _, v := range s.services(s.t.Context()) {
 		if _, _, ok := redis.ExposedPod(&v); ok {
 			out = append(out, v.Name)
 		}
@@ -187,7 +187,7 @@ func TestRedisWaitsForItsLoadBalancers(t *testing.T) {
 		t.Errorf("status %+v", status)
 	}
 	s.expectHost("svc.cluster.local")
-	for i, v := range s.services() {
+	for i, v := range s.services(s.t.Context()) {
 		if _, _, ok := redis.ExposedPod(&v); !ok {
 			continue
 		}

@@ -277,7 +277,7 @@ func wantOutside(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisC
 		one := goredis.NewClient(&goredis.Options{
 			Addr: node, Username: string(data["username"]), Password: string(data["password"]), TLSConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 		})
-		slots, err := one.ClusterSlots(ctx).Result()
+		slots, err := one.ClusterSlots(ctx).Result() //nolint:staticcheck // It is what clients ask.
 		_ = one.Close()
 		if err != nil {
 			t.Errorf("%s: %v", node, err)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strconv"
 	"time"
@@ -138,7 +137,7 @@ func (d Door) Endpoint() string {
 	if d.Problem != "" {
 		return ""
 	}
-	return net.JoinHostPort(d.Host, strconv.Itoa(cmp.Or(d.NodePort, ClientPort)))
+	return Address{d.Host, cmp.Or(d.NodePort, ClientPort)}.String()
 }
 
 // Exposure is a Service that was made for external access.

@@ -222,7 +222,8 @@ func TestAnnouncementsAreReadBack(t *testing.T) {
 func TestEndpointsOutside(t *testing.T) {
 	doors := []Door{
 		{Pod: "c-1-0", Announcement: Announcement{Host: "10.1.1.1", TLSPort: 31010}, NodePort: 31010},
-		{Pod: "c-0-0", Announcement: Announcement{Host: "lb.example.com"}}, {Pod: "c-0-1", Problem: "no address"},
+		{Pod: "c-0-0", Announcement: Announcement{Host: "lb.example.com"}},
+		{Pod: "c-0-1", Problem: "no address"},
 	}
 	want := []v1alpha1.RedisExternalEndpoint{{Name: "c-0-0", Address: "lb.example.com:6379"}, {Name: "c-1-0", Address: "10.1.1.1:31010"}}
 	if diff := cmp.Diff(want, Endpoints(doors)); diff != "" {

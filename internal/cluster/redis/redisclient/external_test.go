@@ -299,7 +299,7 @@ func (w *world) during(t *testing.T, c *goredis.ClusterClient, what string, chan
 func (w *world) expectSentTo(t *testing.T, suffix string) {
 	t.Helper()
 	for _, p := range w.pods {
-		slots, err := w.client(p).ClusterSlots(t.Context()).Result()
+		slots, err := w.client(p).ClusterSlots(t.Context()).Result() //nolint:staticcheck // It is what clients ask.
 		if err != nil {
 			t.Fatal(err)
 		}
