@@ -209,13 +209,13 @@ func TestWhatAPrimaryWithoutAClusterWaitsForBeforeItEnds(t *testing.T) {
 			write(t, answer, tc.answer)
 			write(t, filepath.Join(dir, ConfigKey), "port 0\nmasterauth \"a b\"\n")
 			write(t, filepath.Join(dir, "valkey-cli"), fmt.Sprintf("#!/bin/sh\ncat > %s.new; mv %s.new %s; cat %s\n", asked, asked, asked, answer))
-			if err := os.Chmod(filepath.Join(dir, "valkey-cli"), 0o700); err != nil { //nolint:gosec // it is to be run
+			if err := os.Chmod(filepath.Join(dir, "valkey-cli"), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			script := fmt.Sprintf(lastWords, fmt.Sprintf(leadsAlone, " --tls"))
 			script = "PATH=" + dir + ":$PATH\n" + strings.ReplaceAll(script, runDir, dir)
 			waitsFor(t, script, tc.waits, func() { write(t, answer, follows) })
-			got, err := os.ReadFile(asked) //nolint:gosec // the test made it
+			got, err := os.ReadFile(asked)
 			if want := "AUTH replication \"a b\"\nROLE\n"; err != nil || string(got) != want {
 				t.Errorf("the server was asked %q %v, want %q", got, err, want)
 			}

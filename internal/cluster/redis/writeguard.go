@@ -149,6 +149,13 @@ func (v *view) away(primary *Pod) int {
 	return n
 }
 
+// lower has a server ask for at most so many replicas to acknowledge its writes.
+func (s *GuardShards) lower(p *Pod, most int) {
+	if have, known := p.acknowledged(); known && have > most {
+		s.Guards = append(s.Guards, GuardWrites{p.Name, most})
+	}
+}
+
 // lift puts before a step what primaries have to be let off for it.
 func (v *view) lift(step cluster.Step) cluster.Step {
 	var leaves func(p *Pod) bool
@@ -169,14 +176,13 @@ func (v *view) lift(step cluster.Step) cluster.Step {
 	var guards GuardShards
 	for shard := range v.shards {
 		head := v.head(shard)
+		loses := slices.ContainsFunc(v.shards[shard], leaves)
 		for _, p := range v.shards[shard] {
-			have, known := p.acknowledged()
 			switch {
-			case !known:
-			case p.Name == promoted && have > 0:
-				guards.Guards = append(guards.Guards, GuardWrites{p.Name, 0})
-			case (p == head || p.Name == former) && !leaves(p) && slices.ContainsFunc(v.shards[shard], leaves) && have > v.insync(p, leaves):
-				guards.Guards = append(guards.Guards, GuardWrites{p.Name, v.insync(p, leaves)})
+			case p.Name == promoted:
+				guards.lower(p, 0)
+			case loses && (p == head || p.Name == former) && !leaves(p):
+				guards.lower(p, v.insync(p, leaves))
 			}
 		}
 	}
