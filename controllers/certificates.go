@@ -138,6 +138,9 @@ func (c *Children) ensureLeaf(
 	if live != nil {
 		pair = pairOf(live)
 	}
+	if had, ok := clustertls.LeafOf(pair); ok && want.RenewOnly {
+		leaf = had // Servers go on under the names that they have.
+	}
 	alone := live != nil && name == want.PerBundle && !bytes.Equal(live.Data[caKey], a.Bundle())
 	if alone || clustertls.NeedsIssue(a.Signing, pair, leaf, c.Now()) != "" {
 		if pair, err = clustertls.Issue(a.Signing, leaf, c.Now()); err != nil {

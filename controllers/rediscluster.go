@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,6 +45,8 @@ type RedisKind struct {
 	meters sync.Map
 	// scales remember what slots weighed in each cluster (by UID).
 	scales sync.Map
+	// unexposed says why pods are not to be reached from outside, as their Services could not be made (UID of the cluster -> text).
+	unexposed sync.Map
 	// scaled remembers how many pods each StatefulSet was given last, for the same reason (scaledKey -> scaledSet).
 	scaled sync.Map
 	// unresizable remembers which pods the API server does not resize (UID -> resizeRefusal). It says so again when it is asked again.
@@ -79,7 +82,7 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	if err != nil {
 		return err
 	}
-	doors, err := k.ensureExternal(ctx, o)
+	doors, err := k.ensureExternal(ctx, o, inUse)
 	if err != nil {
 		return err
 	}
@@ -269,6 +272,9 @@ func (k *RedisKind) Report(o *v1alpha1.RedisCluster, s redis.State, p cluster.Pl
 	redis.Status(s, &o.Status)
 	o.Status.ExternalEndpoints = redis.Endpoints(s.Doors)
 	setConditions(&o.Status.Conditions, o.Generation, redis.Conditions(s, p, err)...)
+	if !s.Spec.Rebalance.On() {
+		meta.RemoveStatusCondition(&o.Status.Conditions, v1alpha1.ConditionBalanced)
+	}
 	if s.Spec.Name != "" {
 		o.Status.Certificates = certificateStatus(s.Certificates)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -22,8 +23,10 @@ import (
 )
 
 // ensureExternal applies the Services through which clients outside reach the pods, and tells where they lead from. They come before
-// the pods, which are told where they are reached when they start. Those of the mode Replicated are there anyway.
-func (k *RedisKind) ensureExternal(ctx context.Context, o *v1alpha1.RedisCluster) ([]redis.Door, error) {
+// the first pods, which are told where they are reached when they start. Those of the mode Replicated are there anyway. A Service
+// that cannot be made is told by observeOutside: nothing inside depends on it.
+func (k *RedisKind) ensureExternal(ctx context.Context, o *v1alpha1.RedisCluster, inUse bool) ([]redis.Door, error) {
+	k.unexposed.Delete(o.UID)
 	if o.Spec.ExternalAccess == nil || o.Spec.IsReplicated() {
 		return k.readDoors(ctx, o)
 	}
@@ -35,13 +38,18 @@ func (k *RedisKind) ensureExternal(ctx context.Context, o *v1alpha1.RedisCluster
 	if b.Owner, err = k.OwnerReference(o); err != nil {
 		return nil, err
 	}
+	made := true
 	for _, pod := range pods {
 		if err := k.exposePod(ctx, o, b, pod); err != nil {
-			return nil, err
+			k.unexposed.LoadOrStore(o.UID, err.Error())
+			made = false
 		}
 	}
 	doors, err := k.readDoors(ctx, o)
-	if err == nil && len(doors) < len(pods) {
+	has := func(pod string) bool {
+		return slices.ContainsFunc(doors, func(d redis.Door) bool { return d.Pod == pod })
+	}
+	if err == nil && made && !inUse && slices.ContainsFunc(pods, func(pod string) bool { return !has(pod) }) {
 		err = cluster.Hold{Reason: redis.ReasonExternal, Message: "the Services for clients outside have just been made"}
 	}
 	return doors, err
@@ -120,6 +128,9 @@ func (k *RedisKind) readOutside(ctx context.Context, o *v1alpha1.RedisCluster) (
 	out.services = slices.DeleteFunc(services.Items, func(s corev1.Service) bool {
 		return s.DeletionTimestamp != nil || !metav1.IsControlledBy(&s, o)
 	})
+	// The cache lists them in any order, and what follows from the first one is written down.
+	slices.SortFunc(out.pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out.services, func(a, b corev1.Service) int { return cmp.Compare(a.Name, b.Name) })
 	if out.access == nil {
 		return out, nil // The rest is for doors, of which there are none.
 	}
@@ -130,7 +141,7 @@ func (k *RedisKind) readOutside(ctx context.Context, o *v1alpha1.RedisCluster) (
 	}
 	if text := config.Data[redis.AnnounceKey]; text != "" {
 		if out.before, err = redis.ReadAnnouncements([]byte(text)); err != nil {
-			return out, err
+			log.FromContext(ctx).Info("what pods were told last cannot be read, and is written anew", "error", err.Error())
 		}
 	}
 	_, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
@@ -304,6 +315,9 @@ func (k *RedisKind) observeOutside(ctx context.Context, o *v1alpha1.RedisCluster
 	s.Exposed = w.exposed(wanted)
 	if s.Doors, err = k.doors(ctx, o, w); err != nil {
 		return "", err
+	}
+	if why, failed := k.unexposed.Load(o.UID); failed {
+		s.Spec.Unannounced, _ = why.(string)
 	}
 	said := map[string]redis.Announcement{}
 	for _, d := range s.Doors {

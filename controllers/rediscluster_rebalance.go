@@ -11,13 +11,15 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
-// sampleEvery is how often servers are asked what their slots hold.
+// sampleEvery is how often servers are asked what their slots hold. What they do is asked for at both ends of redis.LoadWindow.
 const sampleEvery = time.Minute
 
 // scales remember what slots weighed, which servers tell as sums since they were started, and what was proposed because of it.
 type scales struct {
 	mu sync.Mutex
-	// marks are samples, the first one about redis.LoadWindow before the last.
+	// seen is when the cluster was last looked at, and asked when its servers were.
+	seen, asked time.Time
+	// marks are the last sample, and by load the one before.
 	marks      []redis.Sample
 	proposal   *redis.Proposal
 	rebalanced time.Time
@@ -44,7 +46,14 @@ func (k *RedisKind) weigh(ctx context.Context, o *v1alpha1.RedisCluster, connect
 	w := found.(*scales) //nolint:forcetypeassert // nothing else is stored
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.marks) == 0 || s.Now.Sub(w.marks[len(w.marks)-1].At) >= sampleEvery {
+	w.seen = s.Now
+	every := sampleEvery
+	if s.Spec.Rebalance.By == v1alpha1.RebalanceByLoad && len(w.marks) > 0 {
+		every = redis.LoadWindow
+	}
+	if s.Now.Sub(w.asked) >= every {
+		w.asked = s.Now
+		k.forgetScales(s.Now)
 		if sample, whole := k.sample(ctx, connect, s); whole {
 			w.take(s.Spec.Rebalance.By, sample)
 		}
@@ -60,9 +69,22 @@ func (k *RedisKind) weigh(ctx context.Context, o *v1alpha1.RedisCluster, connect
 	var ended bool
 	if w.proposal, ended = redis.Propose(*s, w.proposal); ended {
 		w.rebalanced = s.Now
-		w.marks = nil // What was measured before is about another layout.
+		w.marks, w.asked = nil, time.Time{} // What was measured before is about another layout.
 	}
 	s.Proposal, s.Rebalanced = w.proposal, w.rebalanced
+}
+
+// forgetScales drops what is known of clusters that nobody has looked at for long: they are gone.
+func (k *RedisKind) forgetScales(now time.Time) {
+	k.scales.Range(func(uid, found any) bool {
+		if w, ok := found.(*scales); ok && w.mu.TryLock() {
+			if now.Sub(w.seen) > forgetAfter {
+				k.scales.Delete(uid)
+			}
+			w.mu.Unlock()
+		}
+		return true
+	})
 }
 
 // take adds a sample, and drops those that are not needed any more. What memory slots take the last one tells alone.

@@ -45,7 +45,7 @@ func canResize(config *rest.Config, hc *http.Client) func() (bool, error) {
 			return false, fmt.Errorf("list the resources of the API server: %w", err)
 		}
 		can = slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" })
-		known = true
+		known = can // One that cannot may be updated meanwhile.
 		return can, nil
 	}
 }
@@ -57,7 +57,7 @@ type start struct {
 }
 
 // hashes of the template that a pod is to be made from.
-type hashes struct{ current, former, amounts string }
+type hashes struct{ current, amounts string }
 
 // templates hashes each template once.
 type templates struct {
@@ -75,19 +75,14 @@ func (t templates) hashes(pod *corev1.Pod, shard int) (hashes, error) {
 	if err != nil {
 		return hashes{}, err
 	}
-	former, err := b.FormerHash(shard)
-	if err != nil {
-		return hashes{}, err
-	}
-	h := hashes{tpl.Annotations[v1alpha1.AnnotationTemplateHash], former, tpl.Annotations[redis.AnnotationResources]}
+	h := hashes{tpl.Annotations[v1alpha1.AnnotationTemplateHash], tpl.Annotations[redis.AnnotationResources]}
 	t.tables[as] = h
 	return h, nil
 }
 
 // has tells whether a pod was made from the template, but for amounts that can change while it runs.
 func (h hashes) has(pod *corev1.Pod) bool {
-	hash := pod.Annotations[v1alpha1.AnnotationTemplateHash]
-	return hash == h.current || hash == h.former
+	return pod.Annotations[v1alpha1.AnnotationTemplateHash] == h.current
 }
 
 // observeResize reads how far a pod is from the resources that it is to have. One that gets them only by a restart is outdated.
@@ -119,9 +114,10 @@ func (k *RedisKind) observeResize(ctx context.Context, o *v1alpha1.RedisCluster,
 	switch {
 	case !can || !now.Known:
 		p.Outdated = true
-	case r.amounts != h.amounts || k.Now().Sub(r.at) >= askAgain:
+	case r.amounts != h.amounts:
 	case r.forGood:
 		p.Outdated = true
+	case k.Now().Sub(r.at) >= askAgain:
 	default:
 		p.Resize = redis.Resizing{Refused: r.why}
 		return k.moveOrWait(ctx, o, pod, p)

@@ -240,36 +240,6 @@ func TestAPodThatKubernetesRefusesKeepsWhatItHas(t *testing.T) {
 	}
 }
 
-// TestAnUpdateOfTheOperatorKeepsPodsWithResources: an earlier version counted the amounts in.
-func TestAnUpdateOfTheOperatorKeepsPodsWithResources(t *testing.T) {
-	s := newResizeStage(t, true)
-	old := s.uids()
-	b, err := s.loop.Kind.(*RedisKind).builder(t.Context(), s.cluster())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var pods corev1.PodList
-	if err := s.api.List(t.Context(), &pods); err != nil {
-		t.Fatal(err)
-	}
-	for i := range pods.Items {
-		p := &pods.Items[i]
-		shard, _, _ := identity(p)
-		delete(p.Annotations, redis.AnnotationResources)
-		if p.Annotations[v1alpha1.AnnotationTemplateHash], err = b.FormerHash(shard); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.api.Update(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.pass()
-	s.settle()
-	if diff := cmp.Diff(old, s.uids()); diff != "" {
-		t.Errorf("pods were restarted:\n%s", diff)
-	}
-}
-
 func TestTheAPIServerSaysOnceWhetherItCanResize(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer string

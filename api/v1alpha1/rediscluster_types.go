@@ -40,6 +40,7 @@ const (
 // +kubebuilder:validation:XValidation:rule=`!has(self.shards) || self.shards < 1 || self.shards > 500 || self.shards * (1 + self.replicasPerShard) <= 1000`,fieldPath=".shards",message="spec.shards x (1 + spec.replicasPerShard) must be at most 1000: Redis Cluster is made for up to about 1000 nodes"
 // +kubebuilder:validation:XValidation:rule=`!has(self.config) || !has(self.config.maxMemory) || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || string(self.config.maxMemory).matches('[-+eE]') || !isQuantity(string(self.config.maxMemory)) || string(self.resources.limits['memory']).matches('[-+eE]') || !isQuantity(string(self.resources.limits['memory'])) || quantity(string(self.config.maxMemory)).compareTo(quantity(string(self.resources.limits['memory']))) < 0`,fieldPath=".config.maxMemory",message="spec.config.maxMemory must be below spec.resources.limits.memory: the server needs memory beside its data (three quarters of the limit is a good start)"
 // +kubebuilder:validation:XValidation:rule=`self.engine != 'redis' || !self.version.startsWith('7.0.') || !has(self.config) || !has(self.config.extra) || !self.config.extra.exists(k, k in ['set-max-listpack-entries', 'set-max-listpack-value'])`,fieldPath=".config.extra",message="spec.config.extra: set-max-listpack-entries and set-max-listpack-value come with redis 7.2: remove them"
+// +kubebuilder:validation:XValidation:rule=`!has(self.externalAccess) || self.auth.mode != 'Disabled'`,fieldPath=".externalAccess",message="spec.externalAccess cannot be set with spec.auth.mode Disabled: whoever reaches the nodes or the load balancers could read and write everything; create the cluster with passwords"
 // +kubebuilder:validation:XValidation:rule=`self.mode != 'Replicated' || !has(self.rebalance) || self.rebalance.by == 'Slots'`,fieldPath=".rebalance",message="spec.rebalance.by cannot be Memory or Load with spec.mode Replicated: there is one primary, and nothing to divide"
 // +kubebuilder:validation:XValidation:rule=`!has(self.rebalance) || self.rebalance.by != 'Load' || self.engine != 'redis' || !self.version.matches('^(7[.]|8[.][01][.])')`,fieldPath=".rebalance.by",message="spec.rebalance.by cannot be Load with redis before 8.2: these servers do not tell the load of a slot; use Memory"
 // +kubebuilder:validation:XValidation:rule=`!has(self.config) || !has(self.config.minReplicasToWrite) || self.config.minReplicasToWrite <= self.replicasPerShard`,fieldPath=".config.minReplicasToWrite",message="spec.config.minReplicasToWrite must be at most spec.replicasPerShard: no more replicas can acknowledge a write"
@@ -422,7 +423,8 @@ type RedisClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions: Ready, Available, Reconciling, Stalled, SlotsCovered (with mode
-	// Sharded), TLSReady, MemoryHealthy, TimeoutHealthy.
+	// Sharded), TLSReady, MemoryHealthy, TimeoutHealthy, Balanced (with rebalance by
+	// Memory or Load).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

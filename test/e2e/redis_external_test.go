@@ -62,6 +62,7 @@ func goOutside(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisClu
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})}
 	o.done.Go(func() { o.write(ctx) })
+	t.Cleanup(func() { o.stop(); o.done.Wait(); _ = o.c.Close() })
 	return o
 }
 
@@ -82,6 +83,9 @@ func (o *outsider) write(ctx context.Context) {
 			o.last = err.Error()
 		}
 		o.mu.Unlock()
+		if err != nil {
+			time.Sleep(10 * time.Millisecond)
+		}
 	}
 }
 
@@ -323,8 +327,8 @@ func (s *scope) provide(ctx context.Context, t *testing.T, c *v1alpha1.RedisClus
 	}
 	for i, v := range s.externalServices(ctx, t, c) {
 		address := fmt.Sprintf("%s%d", balancers, 10+i)
-		if out, err := exec.CommandContext(ctx, "ip", "route", "add", address, "via", via).CombinedOutput(); err != nil {
-			t.Fatalf("ip route add %s via %s: %v: %s", address, via, err, out)
+		if out, err := exec.CommandContext(ctx, "ip", "route", "replace", address, "via", via).CombinedOutput(); err != nil {
+			t.Fatalf("ip route replace %s via %s: %v: %s", address, via, err, out)
 		}
 		t.Cleanup(func() { _ = exec.CommandContext(context.WithoutCancel(ctx), "ip", "route", "del", address).Run() })
 		before := v.DeepCopy()

@@ -76,7 +76,8 @@ func Convert[T any](in any) (*T, error) {
 }
 
 // TemplateHash is the hash of a pod template without the image of the given init containers, which are the operator's
-// own: an operator upgrade must restart no pod. The template must not carry the hash yet.
+// own, and without the hooks of containers, which the operator writes, too: an operator upgrade must restart no pod. The
+// template must not carry the hash yet.
 func TemplateHash(tpl *corev1ac.PodTemplateSpecApplyConfiguration, own ...string) (string, error) {
 	copied, err := Convert[corev1ac.PodTemplateSpecApplyConfiguration](tpl)
 	if err != nil {
@@ -88,6 +89,9 @@ func TemplateHash(tpl *corev1ac.PodTemplateSpecApplyConfiguration, own ...string
 				copied.Spec.InitContainers[i].Image = nil
 			}
 		}
+	}
+	for i := range copied.Spec.Containers {
+		copied.Spec.Containers[i].Lifecycle = nil
 	}
 	raw, err := json.Marshal(copied)
 	if err != nil {

@@ -16,7 +16,7 @@ func podTemplate(image, agentImage string) *corev1ac.PodTemplateSpecApplyConfigu
 		WithContainers(corev1ac.Container().WithName("db").WithImage(image)))
 }
 
-func TestTemplateHashLeavesOutTheOperatorsImage(t *testing.T) {
+func TestTemplateHashLeavesOutWhatTheOperatorBrings(t *testing.T) {
 	hash := func(tpl *corev1ac.PodTemplateSpecApplyConfiguration) string {
 		t.Helper()
 		h, err := TemplateHash(tpl, "gate")
@@ -28,6 +28,11 @@ func TestTemplateHashLeavesOutTheOperatorsImage(t *testing.T) {
 	base := hash(podTemplate("db:1", "agent:1"))
 	if got := hash(podTemplate("db:1", "agent:2")); got != base {
 		t.Errorf("another image of the operator changed the hash from %s to %s", base, got)
+	}
+	hooked := podTemplate("db:1", "agent:1")
+	hooked.Spec.Containers[0].WithLifecycle(corev1ac.Lifecycle().WithPreStop(corev1ac.LifecycleHandler().WithExec(corev1ac.ExecAction().WithCommand("sh"))))
+	if got := hash(hooked); got != base {
+		t.Errorf("a hook changed the hash from %s to %s", base, got)
 	}
 	if got := hash(podTemplate("db:2", "agent:1")); got == base {
 		t.Error("another image of the data store left the hash as it was")

@@ -15,18 +15,23 @@ func settleClaims(v *view) (cluster.Plan, bool) {
 	if !v.Spec.Persistent || (v.formed && !v.anyOwnerMissing()) {
 		return cluster.Pass()
 	}
-	var over []Claim
 	for _, c := range v.Claims {
-		switch {
-		case c.Leaving:
+		if c.Leaving {
 			return cluster.Wait(ReasonStarting, later, "claim %s is being deleted; a pod that holds it has to be deleted, too", c.Name)
-		case c.Shard >= len(v.shards) || c.Ordinal >= v.size(c.Shard):
-			over = append(over, c)
 		}
 	}
-	if len(over) == 0 {
-		return cluster.Pass()
+	if over := v.leftClaims(); len(over) > 0 {
+		return refuseClaims(over)
 	}
+	return cluster.Pass()
+}
+
+// leftClaims are those of pods that no StatefulSet has room for any more.
+func (v *view) leftClaims() []Claim {
+	return slices.DeleteFunc(slices.Clone(v.Claims), func(c Claim) bool { return c.Shard < len(v.shards) && c.Ordinal < v.size(c.Shard) })
+}
+
+func refuseClaims(over []Claim) (cluster.Plan, bool) {
 	return cluster.Refuse(ReasonRetained,
 		"the claims %s of an earlier, larger cluster may hold the newest data: set spec.shards and spec.replicasPerShard to what that cluster had, or delete them to do without",
 		list(over, func(c Claim) string { return c.Name }))

@@ -220,6 +220,9 @@ func extras(spec *v1alpha1.RedisClusterSpec) ([]directive, error) {
 	var out []directive
 	for _, key := range slices.Sorted(maps.Keys(c.Extra)) {
 		value := string(c.Extra[key])
+		if key == writeGuard && !spec.IsReplicated() {
+			continue // See MinReplicas.
+		}
 		switch {
 		case !configKey.MatchString(key):
 			return nil, invalid("spec.config.extra: %q is no name of a parameter", key)

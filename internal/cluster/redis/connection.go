@@ -37,11 +37,13 @@ func Connection(c *v1alpha1.RedisCluster, domain, username, password string, ca,
 	}
 	data["uri"] = []byte(uri.String())
 	if outside := Endpoints(doors); len(outside) > 0 {
-		uri.Host = outside[0].Address
-		data["external-uri"] = []byte(uri.String())
 		var all []string
 		for _, e := range outside {
 			all = append(all, e.Address)
+			if _, given := data["external-uri"]; !given && (!c.Spec.IsReplicated() || e.Name == EntryService(c)) {
+				uri.Host = e.Address
+				data["external-uri"] = []byte(uri.String())
+			}
 		}
 		data["external-nodes"] = []byte(strings.Join(all, ","))
 	}

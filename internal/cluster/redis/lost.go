@@ -49,7 +49,7 @@ func (s AssignEmpty) Run(ctx context.Context, m Mover) error {
 // lose deals with slots whose owner is gone for good and left no copy. All servers could be read, and no other claim may hold one. That
 // a shard is empty from now on is for its owner to say: once for all (spec.recovery.lostShard), or for this incident.
 func (v *view) lose(g ghost, slots Slots) (cluster.Plan, bool) {
-	shard, incident := v.shardOf(g.id), digest(g.id) // A node dies once.
+	shard, incident := v.homeOf(g), digest(g.id) // A node dies once.
 	what := fmt.Sprintf("slots %s belong to node %s, which is gone with its disk and left no replica with data", slots, short(g.id))
 	if shard < 0 || shard >= len(v.shards) {
 		return cluster.Refuse(ReasonShardLost, "%s. %s. Bring its volume back or restore a backup", what, v.others(g))
@@ -77,6 +77,27 @@ func (v *view) lose(g ghost, slots Slots) (cluster.Plan, bool) {
 	return cluster.Do(step, "%s. Its data is lost, and its slots are served empty from now on (%s)", what, allowed)
 }
 
+// homeOf is the shard of a node that is gone: that of its pod or of its replicas, or else the only one that has no owner; -1: nobody knows.
+func (v *view) homeOf(g ghost) int {
+	if shard := v.shardOf(g.id); shard >= 0 {
+		return shard
+	}
+	if len(g.replicas) > 0 {
+		return g.replicas[0].Shard
+	}
+	home := -1
+	for shard := range min(v.Spec.Shards, len(v.shards)) {
+		if len(v.owners(shard)) > 0 {
+			continue
+		}
+		if home >= 0 {
+			return -1
+		}
+		home = shard
+	}
+	return home
+}
+
 // loseUnowned deals with slots of a formed cluster that no server knows an owner of: whoever knew was lost, too. All servers could be read, and
 // no claim that is not in use may hold them. Giving them to an empty server would hide a loss, so that it is allowed in the same way.
 func loseUnowned(v *view) (cluster.Plan, bool) {
@@ -93,12 +114,18 @@ func loseUnowned(v *view) (cluster.Plan, bool) {
 	if len(v.leavers) > 0 {
 		return cluster.Wait(ReasonSlotsUnassigned, later, "slots %s have no owner, but %s, which is about to go, may know of one", missing, v.leavers[0].Name)
 	}
+	if over := v.leftClaims(); len(over) > 0 {
+		return refuseClaims(over)
+	}
 	var step AddSlots
 	for shard := range min(v.Spec.Shards, len(v.shards)) {
 		share := missing.And(Share(shard, v.Spec.Shards))
-		i := slices.IndexFunc(v.shards[shard], func(p *Pod) bool { return !p.Node.Self().Replica && !p.Node.Loading })
-		if len(share) > 0 && i >= 0 {
-			step.Owners = append(step.Owners, Ownership{v.shards[shard][i].Name, share})
+		to := v.head(shard)
+		if i := slices.IndexFunc(v.shards[shard], func(p *Pod) bool { return !p.Node.Self().Replica }); to == nil && i >= 0 {
+			to = v.shards[shard][i]
+		}
+		if len(share) > 0 && to != nil && !to.Node.Loading {
+			step.Owners = append(step.Owners, Ownership{to.Name, share})
 		}
 	}
 	if len(step.Owners) == 0 {

@@ -97,9 +97,23 @@ func (v *view) due(p *Pod) map[string]string {
 func (v *view) mayLimit(p *Pod, wanted map[string]string) bool {
 	want, limit := number(wanted[maxMemory]), v.limit(p.Shard)
 	if want == 0 || limit == 0 || want < limit {
-		return !tightens(p, want) || v.fits(p, wanted)
+		return !tightens(p, want) || (v.holdsAll(p) && v.fits(p, wanted))
 	}
 	return false
+}
+
+// holdsAll tells whether a server has all data that it is to have: before that, nobody knows how much it will use.
+func (v *view) holdsAll(p *Pod) bool {
+	head := v.head(p.Shard)
+	return !p.Node.Loading && head != nil && (p == head || p.follows(head))
+}
+
+// used is how much of its memory a server uses, in bytes, or is about to, as what it copies does.
+func (v *view) used(p *Pod) int64 {
+	if head := v.head(p.Shard); head != nil {
+		return max(p.Node.Memory.Used, head.Node.Memory.Used)
+	}
+	return p.Node.Memory.Used
 }
 
 // tightens tells whether a server is to be given less than it has.
@@ -113,9 +127,9 @@ func tightens(p *Pod, want int64) bool {
 func (v *view) fits(p *Pod, wanted map[string]string) bool {
 	want := number(wanted[maxMemory])
 	if _, given := v.Spec.Live[maxMemory]; given {
-		return evictsAny(wanted["maxmemory-policy"]) || p.Node.Memory.Used <= want
+		return evictsAny(wanted["maxmemory-policy"]) || v.used(p) <= want
 	}
-	return p.Node.Memory.Used+v.growth(p, wanted) <= int64(float64(want)*headroom)
+	return v.used(p)+v.growth(p, wanted) <= int64(float64(want)*headroom)
 }
 
 // growth is how much more the backlog of a server is to take, in bytes.

@@ -53,7 +53,7 @@ func (b Builder) lastWords() string {
 func leavePod(v *view) (cluster.Plan, bool) {
 	for shard, pods := range v.shards {
 		i := slices.IndexFunc(pods, func(p *Pod) bool {
-			return p.Node != nil && p.ownsSlots() && p.Node.StateOK && (p.Deleting || p.Cordoned != "")
+			return p.Node != nil && p.ownsSlots() && p.Node.StateOK && (p.Deleting || p.Cordoned != "") && (!v.Spec.Replicated || p == v.leader())
 		})
 		if i < 0 {
 			continue

@@ -116,11 +116,12 @@ func Next(s State) cluster.Plan {
 		moveSlots,
 		waitForLeavers,
 		withdraw,
-		waitForGuards, waitForResize, refuseMaxMemory,
-		refuseStorage,
-		waitForExternal,
+		waitForGuards,
 		countLoad,
 		rebalance,
+		waitForResize, refuseMaxMemory,
+		refuseStorage,
+		waitForExternal,
 	)
 	plan.Step = v.lift(plan.Step)
 	return plan

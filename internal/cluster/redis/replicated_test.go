@@ -230,6 +230,11 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			}
 			f.pod("c-0-1").Role, f.pod("c-0-2").Role, f.Appointed.Guarded = "", "", false
 		}, "c-0-0, the primary, is being deleted"},
+		"the node of a former one is being emptied": {func(f *fixture) {
+			f.leads("c-0-1")
+			f.pod("c-0-1").Node.Replication.ID = "n"
+			f.pod("c-0-1").Role, f.pod("c-0-1").Cordoned = "", "is on node a, which is cordoned"
+		}, "make c-0-1 copy c-0-0"},
 		"its node is being emptied":  {func(f *fixture) { f.pod("c-0-0").Cordoned = "is on node a, which is cordoned" }, "hand over from c-0-0 to c-0-1"},
 		"it was deleted and hung up": {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true; f.lose(0, both...) }, "promote c-0-1"},
 		"it was deleted and did not": {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true }, "c-0-0 does not answer, and may take writes until"},

@@ -91,16 +91,10 @@ func (v *view) holdsMore(p *Pod) bool {
 func refuseLess(v *view) (cluster.Plan, bool) {
 	full := v.overfull()
 	for _, p := range v.read {
-		switch {
-		case !v.lowers(p):
-		case slices.Contains(full, p):
+		if v.lowers(p) && slices.Contains(full, p) {
 			return cluster.Refuse(ReasonNoRoom,
 				"spec.resources.limits.memory is %d MiB, which leaves %d MiB for data, and %s uses about %d MiB; it keeps the memory that it has: raise it to %d MiB, or delete keys",
 				v.Spec.MemoryLimit>>20, number(v.settings(p)[maxMemory])>>20, p.Name, about(p.Node.Memory.Used)>>20, limitFor(p.Node.Memory.Used)>>20)
-		case p.Resize.Wanted && !p.Outdated && v.holdsMore(p):
-			return cluster.Wait(ReasonHoldsMore, slowly,
-				"the data of %s fits into %d MiB, and its process takes about %d MiB: it gets less memory when it has given some back; set activedefrag in spec.config.extra, or delete the pod",
-				p.Name, v.Spec.MemoryLimit>>20, about(p.Node.Memory.Resident)>>20)
 		}
 	}
 	return cluster.Pass()
@@ -115,6 +109,13 @@ func waitForResize(v *view) (cluster.Plan, bool) {
 			}
 		}
 		return nil
+	}
+	for _, p := range v.read {
+		if p.Resize.Wanted && !p.Outdated && v.lowers(p) && v.holdsMore(p) {
+			return cluster.Wait(ReasonHoldsMore, slowly,
+				"the data of %s fits into %d MiB, and its process takes about %d MiB: it gets less memory when it has given some back; set activedefrag in spec.config.extra, or delete the pod",
+				p.Name, v.Spec.MemoryLimit>>20, about(p.Node.Memory.Resident)>>20)
+		}
 	}
 	if p := find(func(r Resizing) bool { return r.Running && !r.Deferred }); p != nil {
 		return cluster.Wait(ReasonResize, later, "%s", strings.TrimSuffix(p.Name+" is about to have its new resources: "+p.Resize.Problem, ": "))

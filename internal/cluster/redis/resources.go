@@ -255,16 +255,6 @@ func (b Builder) Template(shard int) (*corev1ac.PodTemplateSpecApplyConfiguratio
 	return tpl.WithAnnotations(map[string]string{v1alpha1.AnnotationTemplateHash: digest, AnnotationLive: LiveNames(b.Cluster.Spec.Config)}), nil
 }
 
-// FormerHash is the hash of the template that pods have from a version of the operator that restarted them for other amounts. Theirs are
-// those of the template as long as they have it.
-func (b Builder) FormerHash(shard int) (string, error) {
-	tpl, err := b.template(shard, b.Cluster.Spec.Resources)
-	if err != nil {
-		return "", err
-	}
-	return kube.TemplateHash(tpl, ContainerGate)
-}
-
 func (b Builder) template(shard int, resources *corev1.ResourceRequirements) (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
 	config, err := startConfig(&b.Cluster.Spec)
 	if err != nil {

@@ -218,7 +218,7 @@ func bestReplica(pods []*Pod, primary *Pod) *Pod {
 	var best *Pod
 	for _, p := range pods {
 		self, known := primary.Node.Peer(p.Node.ID)
-		if p == primary || !p.Ready || !p.Node.LinkUp || !p.Node.OnDisk || !known || !self.Replica {
+		if p == primary || !p.Ready || !p.follows(primary) || !p.Node.OnDisk || !known || !self.Replica {
 			continue
 		}
 		if primary.Node.Offset-p.Node.Offset <= maxLag && (best == nil || p.Node.Offset > best.Node.Offset) {

@@ -129,6 +129,9 @@ type outage struct {
 }
 
 func (v *view) outageOf(g ghost) outage {
+	if g.pod == "" && len(g.replicas) > 0 && v.shardRead(g.replicas[0].Shard) {
+		return outage{what: "node " + short(g.id), fenced: true} // It ran in one of the pods of its shard, and none has it any more.
+	}
 	if g.pod == "" {
 		return outage{what: "node " + short(g.id), fenced: v.complete, returns: !v.complete}
 	}

@@ -16,12 +16,16 @@ import (
 // before a step takes replicas away, and while some are known to be on their way. It is held to it again by the number of those that are
 // in sync. In the mode Replicated one is always asked for, see guardWrites.
 
-// MinReplicas is how many replicas have to acknowledge what a primary of the mode Sharded writes.
+// MinReplicas is how many replicas have to acknowledge what a primary of the mode Sharded writes. Clusters from before there was a field
+// for it may say so in extra.
 func MinReplicas(spec *v1alpha1.RedisClusterSpec) int {
-	if spec.IsReplicated() || spec.Config == nil || spec.Config.MinReplicasToWrite == nil {
+	switch {
+	case spec.IsReplicated() || spec.Config == nil:
 		return 0
+	case spec.Config.MinReplicasToWrite != nil:
+		return int(*spec.Config.MinReplicasToWrite)
 	}
-	return int(*spec.Config.MinReplicasToWrite)
+	return min(int(number(string(spec.Config.Extra[writeGuard]))), spec.Replicas())
 }
 
 // leastLag is the shortest time after which a replica may count as lost: they report once a second.

@@ -104,6 +104,21 @@ func NeedsIssue(ca, have Pair, want Leaf, now time.Time) string {
 	return ""
 }
 
+// LeafOf is what a certificate was issued for; false when it cannot be read.
+func LeafOf(have Pair) (Leaf, bool) {
+	cert, _, err := Parse(have)
+	if err != nil {
+		return Leaf{}, false
+	}
+	leaf := Leaf{CommonName: cert.Subject.CommonName, DNSNames: cert.DNSNames}
+	for _, raw := range cert.IPAddresses {
+		if ip, ok := netip.AddrFromSlice(raw); ok {
+			leaf.IPs = append(leaf.IPs, ip.Unmap())
+		}
+	}
+	return leaf, true
+}
+
 // RenewAt is the time at which a third of a certificate's life is left.
 func RenewAt(c *x509.Certificate) time.Time {
 	return c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 3)
