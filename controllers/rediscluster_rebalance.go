@@ -51,7 +51,7 @@ func (k *RedisKind) weigh(ctx context.Context, o *v1alpha1.RedisCluster, connect
 	if s.Spec.Rebalance.By == v1alpha1.RebalanceByLoad && len(w.marks) > 0 {
 		every = redis.LoadWindow
 	}
-	if s.Now.Sub(w.asked) >= every {
+	if s.Now.Sub(w.asked) >= every && tellable(s) {
 		w.asked = s.Now
 		k.forgetScales(s.Now)
 		if sample, whole := k.sample(ctx, connect, s); whole {
@@ -72,6 +72,17 @@ func (k *RedisKind) weigh(ctx context.Context, o *v1alpha1.RedisCluster, connect
 		w.marks, w.asked = nil, time.Time{} // What was measured before is about another layout.
 	}
 	s.Proposal, s.Rebalanced = w.proposal, w.rebalanced
+}
+
+// tellable reports whether there is a server to ask for every slot.
+func tellable(s *redis.State) bool {
+	slots := 0
+	for i := range s.Pods {
+		if n := s.Pods[i].Node; n != nil {
+			slots += n.Self().Slots.Count()
+		}
+	}
+	return slots == redis.SlotCount
 }
 
 // forgetScales drops what is known of clusters that nobody has looked at for long: they are gone.

@@ -240,7 +240,7 @@ func TestAPodThatKubernetesRefusesKeepsWhatItHas(t *testing.T) {
 	}
 }
 
-func TestTheAPIServerSaysOnceWhetherItCanResize(t *testing.T) {
+func TestTheAPIServerSaysOnceThatItCanResize(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer string
 		want   bool
@@ -262,7 +262,7 @@ func TestTheAPIServerSaysOnceWhetherItCanResize(t *testing.T) {
 				t.Errorf("%s: %v, %v", name, got, err)
 			}
 		}
-		if asked != 1 {
+		if once := asked == 1; once != tc.want {
 			t.Errorf("%s: asked %d times", name, asked)
 		}
 		server.Close()
