@@ -53,11 +53,13 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 		ID: s.ID, Version: s.Version, Clock: s.net.now, StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk(),
 		Engine: "redis", Process: s.process(), Migrations: s.told(), Pulls: s.net.Migrates && s.net.Pulls, Users: s.Users, ReplicationPassword: s.ReplicationPassword, Certificate: s.Certificate,
 	}
+	s.net.mu.Lock()
 	for _, o := range s.net.servers {
 		if o.Up && o.linkUp && o.replicaOf == s.ID {
 			n.Copies++
 		}
 	}
+	s.net.mu.Unlock()
 	if s.synced && !s.linkUp {
 		n.LinkDown = s.net.now.Sub(s.linkedAt).Truncate(time.Second)
 	}

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
@@ -28,6 +29,8 @@ const (
 
 // Network holds all servers that can reach each other.
 type Network struct {
+	// mu guards what one server tells of others while those are told something.
+	mu sync.Mutex
 	// Timeout is cluster-node-timeout.
 	Timeout time.Duration
 	Rand    *rand.Rand
@@ -449,7 +452,9 @@ func (s *Server) follow(id string) {
 	if s.replicaOf == "" {
 		s.synced = false
 	}
+	s.net.mu.Lock()
 	s.replicaOf, s.linkUp, s.syncFrom, s.electAt = id, false, time.Time{}, time.Time{}
+	s.net.mu.Unlock()
 	s.importing, s.migrating = nil, nil
 	s.master = redis.Address{}
 	if p := s.peers[id]; p != nil {
