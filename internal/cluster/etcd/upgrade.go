@@ -74,6 +74,10 @@ func setVersion(s State) (cluster.Plan, bool) {
 		if p.View != nil && to.Minor < p.View.Storage.Minor {
 			return cluster.Wait(ReasonDowngrade, whileWaiting, "%s still writes its data in the format of %s", p.Name, p.View.Storage)
 		}
+		if p.View == nil && to.Minor < p.Version.Minor && s.goingBack() {
+			return cluster.Wait(ReasonDowngrade, whileWaiting,
+				"%s %s, and its data may still be in the format of %s, which %s cannot read: it is waited for", p.Name, trouble(&p), p.Version, to)
+		}
 	}
 	return cluster.Do(SetVersion{From: from, To: to}, "spec.version is %s, and the pods are made with %s%s", to, from, s.withoutSnapshot())
 }

@@ -169,6 +169,16 @@ func TestUpgrade(t *testing.T) {
 			}),
 			reason: etcd.ReasonDowngrade, says: "in the format of 3.7.0",
 		},
+		"one that does not answer may not do so yet": {
+			state: running(v37, v36, func(s *etcd.State) {
+				s.ClusterVersion.Minor = 6
+				for i := range s.Pods {
+					s.Pods[i].View.Downgrade, s.Pods[i].View.Storage.Minor = "3.6.0", 6
+				}
+				down(s, 2).Version = v37
+			}),
+			reason: etcd.ReasonDowngrade, says: "its data may still be in the format of 3.7",
+		},
 		"then the pods follow": {
 			state: running(v37, v36, func(s *etcd.State) {
 				s.ClusterVersion.Minor = 6
