@@ -19,6 +19,7 @@ import (
 func TestRealCertificates(t *testing.T) {
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
 			w.startAll()
 			w.settle()

@@ -17,6 +17,7 @@ import (
 func TestRealCluster(t *testing.T) {
 	for _, engine := range allEngines {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
 			w.startAll()
 			t.Logf("formed and in sync after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))

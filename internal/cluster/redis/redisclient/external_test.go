@@ -217,6 +217,7 @@ func TestClientsOutside(t *testing.T) {
 	for _, engine := range engines {
 		for _, secure := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/tls=%v", engine, secure), func(t *testing.T) {
+				t.Parallel()
 				w := newWorld(t, engine, 3, 1, secure)
 				w.startAll()
 				w.settle()
@@ -319,6 +320,7 @@ func (w *world) expectSentTo(t *testing.T, suffix string) {
 func TestAFreshClusterIsReachedByNodePorts(t *testing.T) {
 	for _, engine := range allEngines {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
 			w.openPorts()
 			w.startAll()

@@ -46,6 +46,7 @@ func (w *world) enlargeTo(c *goredis.ClusterClient, n int) {
 func TestMemoryOfARealClusterFollowsItsLimit(t *testing.T) {
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
 			w.limit("256Mi")
 			w.startAll()
@@ -120,6 +121,7 @@ func TestWritesOfARealClusterAreGuarded(t *testing.T) {
 	for _, engine := range engines {
 		for _, replicas := range []int32{1, 2} {
 			t.Run(fmt.Sprintf("%s with %d replicas", engine, replicas), func(t *testing.T) {
+				t.Parallel()
 				w := newWorld(t, engine, 3, replicas, true)
 				w.cluster.Spec.Config.MinReplicasToWrite = ptr.To(replicas)
 				w.startAll()

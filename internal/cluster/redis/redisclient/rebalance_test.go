@@ -101,6 +101,7 @@ func (w *world) tags(shard, n int) []string {
 func TestShardsAreLevelledByMemory(t *testing.T) {
 	for _, engine := range allEngines {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
 			w.startAll()
 			w.settle()
@@ -161,6 +162,7 @@ func inMiB(bytes []int64) []int64 {
 func TestShardsAreLevelledByLoad(t *testing.T) {
 	for _, engine := range allEngines {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 3, 1, false)
 			w.startAll()
 			w.settle()

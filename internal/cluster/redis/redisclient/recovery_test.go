@@ -23,6 +23,7 @@ func TestFewPrimariesHandOver(t *testing.T) {
 	for _, engine := range engines {
 		for _, shards := range []int32{1, 2} {
 			t.Run(fmt.Sprintf("%s with %d", engine, shards), func(t *testing.T) {
+				t.Parallel()
 				w := newWorld(t, engine, shards, 1, true)
 				w.startAll()
 				t.Logf("formed and in sync after %s", w.settle())
@@ -161,6 +162,7 @@ func TestPrimariesDieWithoutAMajority(t *testing.T) {
 	for _, engine := range engines {
 		for _, tc := range []struct{ die, of int32 }{{1, 1}, {1, 2}, {2, 2}, {2, 3}} {
 			t.Run(fmt.Sprintf("%s, %d of %d", engine, tc.die, tc.of), func(t *testing.T) {
+				t.Parallel()
 				w := newWorld(t, engine, tc.of, 1, true)
 				w.ephemeral = true
 				w.startAll()
@@ -197,6 +199,7 @@ func TestPrimariesDieWithoutAMajority(t *testing.T) {
 func TestOneOfOneComesBack(t *testing.T) {
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 1, 1, true)
 			w.startAll()
 			w.settle()
@@ -233,6 +236,7 @@ func TestOneOfOneComesBack(t *testing.T) {
 func TestAStuckElectionIsDecided(t *testing.T) {
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
 			w.ephemeral = true
 			w.startAll()
@@ -282,6 +286,7 @@ func (w *world) electionSticks(t *testing.T) bool {
 func TestALostShard(t *testing.T) {
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
 			w.startAll()
 			w.settle()
@@ -315,6 +320,7 @@ func TestALostShard(t *testing.T) {
 func TestOneShardBecomesThree(t *testing.T) {
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 1, 1, true)
 			w.startAll()
 			w.settle()

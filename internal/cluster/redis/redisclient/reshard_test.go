@@ -76,6 +76,7 @@ func (k *counter) expect(t *testing.T) {
 func TestSlotsMoveBetweenRealServers(t *testing.T) {
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
 			w.startAll()
 			w.settle()

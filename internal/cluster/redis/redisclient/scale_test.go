@@ -115,6 +115,7 @@ func (l *load) end(w *world, c *goredis.ClusterClient) {
 func TestReplicasOfARealClusterChange(t *testing.T) {
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
 			w.startAll()
 			t.Logf("formed and in sync after %s", w.settle())

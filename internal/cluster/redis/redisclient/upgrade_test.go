@@ -32,6 +32,7 @@ func TestARealClusterIsUpgraded(t *testing.T) {
 	for _, u := range upgrades {
 		for _, size := range []struct{ shards, replicas int32 }{{3, 0}, {3, 1}, {3, 2}, {1, 0}, {1, 1}, {2, 1}} {
 			t.Run(fmt.Sprintf("%s to %s, %d shards with %d replicas", u.from, u.to, size.shards, size.replicas), func(t *testing.T) {
+				t.Parallel()
 				w := newWorld(t, u.from, size.shards, size.replicas, true)
 				w.startAll()
 				w.settle()

@@ -30,6 +30,7 @@ user replication on %s resetkeys resetchannels -@all +ping +replconf +psync +syn
 func TestRealUsers(t *testing.T) {
 	for _, engine := range allEngines {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
 			w.startAll()
 			w.settle()
