@@ -70,16 +70,25 @@ func setVersion(s State) (cluster.Plan, bool) {
 	default:
 		return cluster.Pass()
 	}
+	if plan, waits := s.waitForFormat(to); waits {
+		return plan, true
+	}
+	return cluster.Do(SetVersion{From: from, To: to}, "spec.version is %s, and the pods are made with %s%s", to, from, s.withoutSnapshot())
+}
+
+// waitForFormat waits until all members write their data in a format that a version can read. One that does not answer while the others go
+// back may not do so yet.
+func (s State) waitForFormat(to Version) (cluster.Plan, bool) {
 	for _, p := range s.Pods {
-		if p.View != nil && to.Minor < p.View.Storage.Minor {
+		switch {
+		case p.View != nil && to.Minor < p.View.Storage.Minor:
 			return cluster.Wait(ReasonDowngrade, whileWaiting, "%s still writes its data in the format of %s", p.Name, p.View.Storage)
-		}
-		if p.View == nil && to.Minor < p.Version.Minor && s.goingBack() {
+		case p.View == nil && to.Minor < p.Version.Minor && s.goingBack():
 			return cluster.Wait(ReasonDowngrade, whileWaiting,
 				"%s %s, and its data may still be in the format of %s, which %s cannot read: it is waited for", p.Name, trouble(&p), p.Version, to)
 		}
 	}
-	return cluster.Do(SetVersion{From: from, To: to}, "spec.version is %s, and the pods are made with %s%s", to, from, s.withoutSnapshot())
+	return cluster.Pass()
 }
 
 // runs reports whether a member of a minor version runs and is not about to end.

@@ -119,7 +119,7 @@ func Next(s State) cluster.Plan {
 		waitForGuards,
 		countLoad,
 		rebalance,
-		waitForResize, refuseMaxMemory,
+		waitForLess, waitForResize, refuseMaxMemory,
 		refuseStorage,
 		waitForExternal,
 	)

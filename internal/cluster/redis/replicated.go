@@ -109,7 +109,7 @@ func nextReplicated(s State) cluster.Plan {
 		reloadCertificates,
 		retirePasswords,
 		waitForLeavers,
-		waitForResize, refuseMaxMemory,
+		waitForLess, waitForResize, refuseMaxMemory,
 		refuseStorage,
 		waitForExternal,
 	)

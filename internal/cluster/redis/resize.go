@@ -100,6 +100,18 @@ func refuseLess(v *view) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
+// waitForLess tells of a server whose data would fit into less memory, and whose process does not.
+func waitForLess(v *view) (cluster.Plan, bool) {
+	for _, p := range v.read {
+		if p.Resize.Wanted && !p.Outdated && v.lowers(p) && v.holdsMore(p) {
+			return cluster.Wait(ReasonHoldsMore, slowly,
+				"the data of %s fits into %d MiB, and its process takes about %d MiB: it gets less memory when it has given some back; set activedefrag in spec.config.extra, or delete the pod",
+				p.Name, v.Spec.MemoryLimit>>20, about(p.Node.Memory.Resident)>>20)
+		}
+	}
+	return cluster.Pass()
+}
+
 // waitForResize tells what Kubernetes has yet to carry out.
 func waitForResize(v *view) (cluster.Plan, bool) {
 	find := func(is func(r Resizing) bool) *Pod {
@@ -109,13 +121,6 @@ func waitForResize(v *view) (cluster.Plan, bool) {
 			}
 		}
 		return nil
-	}
-	for _, p := range v.read {
-		if p.Resize.Wanted && !p.Outdated && v.lowers(p) && v.holdsMore(p) {
-			return cluster.Wait(ReasonHoldsMore, slowly,
-				"the data of %s fits into %d MiB, and its process takes about %d MiB: it gets less memory when it has given some back; set activedefrag in spec.config.extra, or delete the pod",
-				p.Name, v.Spec.MemoryLimit>>20, about(p.Node.Memory.Resident)>>20)
-		}
 	}
 	if p := find(func(r Resizing) bool { return r.Running && !r.Deferred }); p != nil {
 		return cluster.Wait(ReasonResize, later, "%s", strings.TrimSuffix(p.Name+" is about to have its new resources: "+p.Resize.Problem, ": "))
