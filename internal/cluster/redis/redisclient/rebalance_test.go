@@ -99,7 +99,7 @@ func (w *world) tags(shard, n int) []string {
 // TestShardsAreLevelledByMemory fills one shard more than the others, approves of what is proposed, and compares what the servers hold
 // then, while a client writes.
 func TestShardsAreLevelledByMemory(t *testing.T) {
-	for _, engine := range allEngines {
+	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)

@@ -42,6 +42,12 @@ var (
 	}()
 )
 
+// picked tells whether a variant of a test that takes minutes is run with an engine: all of them with QUORATE_ALL_ENGINES, and else another
+// one with each engine.
+func picked(engine, variant int) bool {
+	return len(engines) == len(allEngines) || engine%2 == variant%2
+}
+
 // serverBinary finds the newest server of an engine and minor version. A missing one fails the test: the adapter is
 // worth nothing untested.
 func serverBinary(t *testing.T, engine string) (path, version string) {
