@@ -107,7 +107,7 @@ func TestShardsAreLevelledByMemory(t *testing.T) {
 			w.settle()
 			c := w.clients()
 			w.write(c)
-			text := strings.Repeat("x", 10_000)
+			text := strings.Repeat("x", 3_000)
 			tags := w.tags(1, 200)
 			for _, tag := range tags {
 				pipe := c.Pipeline()

@@ -382,13 +382,14 @@ func (w *world) tlsFor(pod string) *tls.Config {
 }
 
 func (w *world) connect(p *process) *redisclient.Client {
+	addr := p.ip + ":6379" // A client may go on connecting when the pod has another address.
 	return redisclient.New(redisclient.Options{
 		Replicated: w.cluster.Spec.IsReplicated(),
 		Logins:     append([]redisclient.Login{{Username: redis.UserOperator, Password: w.passwords[redis.PasswordOperator]}}, w.others...),
 		TLS:        w.tlsFor(p.name),
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
-			conn, err := d.DialContext(ctx, "tcp", p.ip+":6379")
+			conn, err := d.DialContext(ctx, "tcp", addr)
 			if err == nil && w.front != nil {
 				conn = w.front(p, conn)
 			}
