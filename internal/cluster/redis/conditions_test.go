@@ -134,6 +134,23 @@ func TestStatusHoldsNothingThatMoves(t *testing.T) {
 	}
 }
 
+// Whoever writes must not be led to replicas, also while only they are reached from outside.
+func TestConnectionFromOutsideLeadsToThePrimary(t *testing.T) {
+	c := testCluster(v1alpha1.EngineRedis, "8.0.2")
+	c.Spec.Mode = ptr.To(v1alpha1.RedisReplicated)
+	doors := []Door{
+		{Pod: "carts-primary", Problem: "no load balancer yet"},
+		{Pod: "carts-replicas", Announcement: Announcement{Host: "replicas.example.com"}},
+	}
+	for _, want := range []string{"", "rediss://default:secret@primary.example.com:6379"} {
+		got := Connection(c, "cluster.local", UserDefault, "secret", nil, nil, nil, doors)
+		if string(got["external-uri"]) != want || len(got["external-nodes"]) == 0 {
+			t.Errorf("external-uri is %q, want %q; external-nodes %q", got["external-uri"], want, got["external-nodes"])
+		}
+		doors[0] = Door{Pod: "carts-primary", Announcement: Announcement{Host: "primary.example.com"}}
+	}
+}
+
 func TestConnection(t *testing.T) {
 	c := testCluster(v1alpha1.EngineValkey, "9.1.2")
 	got := Connection(c, "cluster.local", UserDefault, "p@ss:word/", []byte("ca"), []byte("cert"), []byte("key"), nil)

@@ -234,3 +234,22 @@ func TestEndpointsOutside(t *testing.T) {
 		t.Errorf("external-nodes %s, external-uri %s", got["external-nodes"], got["external-uri"])
 	}
 }
+
+// A server behind ports of the nodes that is replaced leaves nothing behind that tells its pod.
+func TestANodeOfAnUnknownPodIsGoneWhenNoPodOfItsShardHasIt(t *testing.T) {
+	f := formed()
+	f.pod("c-2-1").Node = nil // That some other shard has a pod which does not answer is no matter.
+	v := look(f.State)
+	g := ghost{id: "gone", replicas: []*Pod{v.shards[1][1]}}
+	if out := v.outageOf(g); !out.fenced || out.returns {
+		t.Errorf("all pods of its shard were read: %+v", out)
+	}
+	if home := v.homeOf(g); home != 1 {
+		t.Errorf("it is at home in shard %d", home)
+	}
+	f.pod("c-1-0").Node = nil
+	v = look(f.State)
+	if out := v.outageOf(ghost{id: "gone", replicas: []*Pod{v.podNamed("c-1-1")}}); out.fenced {
+		t.Errorf("it may be in the pod that does not answer: %+v", out)
+	}
+}

@@ -117,6 +117,12 @@ func TestMaxMemoryIsDerived(t *testing.T) {
 				f.pod("c-0-0").Node.Memory.Used, f.pod("c-0-1").Node.Memory.Used = 800<<20, 1<<20
 			},
 		},
+		"one that has yet to copy is not told before it has": {
+			state: limited1Gi(), spoil: func(f *fixture) {
+				f.has("c-0-1", "0", "10737418")
+				f.pod("c-0-1").Node.LinkUp, f.Sets[0].Guarded = false, true
+			}, reason: ReasonSync,
+		},
 		"one that is nearly as full": {
 			state: limited1Gi(), spoil: func(f *fixture) {
 				f.has("c-0-0", "0", "10737418")

@@ -277,6 +277,14 @@ func TestNext(t *testing.T) {
 			},
 			step: AddSlots{[]Ownership{{"c-1-0", Share(1, 3)}}},
 		},
+		"slots without an owner may be on a volume that is not in use": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Spec.AssignEmpty, f.Spec.Persistent = true, true
+				f.Claims = []Claim{{Name: "data-c-1-5", Shard: 1, Ordinal: 5}}
+				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+			},
+			reason: ReasonRetained, stalled: true,
+		},
 		"slots without an owner go to the shards that are to have them": {
 			state: formed(), spoil: func(f *fixture) {
 				f.Spec.AssignEmpty = true

@@ -235,6 +235,12 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			f.pod("c-0-1").Node.Replication.ID = "n"
 			f.pod("c-0-1").Role, f.pod("c-0-1").Cordoned = "", "is on node a, which is cordoned"
 		}, "make c-0-1 copy c-0-0"},
+		"so is its own": {func(f *fixture) {
+			f.swap("c-0-0", "c-0-2")
+			f.leads("c-0-0")
+			f.pod("c-0-0").Node.Replication.ID, f.pod("c-0-0").Role = "n", ""
+			f.pod("c-0-0").Cordoned, f.pod("c-0-2").Cordoned = "is on node a, which is cordoned", "is on node b, which is cordoned"
+		}, "hand over from c-0-2 to c-0-1"},
 		"its node is being emptied":  {func(f *fixture) { f.pod("c-0-0").Cordoned = "is on node a, which is cordoned" }, "hand over from c-0-0 to c-0-1"},
 		"it was deleted and hung up": {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true; f.lose(0, both...) }, "promote c-0-1"},
 		"it was deleted and did not": {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true }, "c-0-0 does not answer, and may take writes until"},
