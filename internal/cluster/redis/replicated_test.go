@@ -150,13 +150,13 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 		}, "the pods [c-0-1 c-0-2] are all primaries"},
 		"one primary, and none was appointed": {func(f *fixture) { f.Appointed = Appointment{} }, "name c-0-0 the primary"},
 		"a former primary is back, and its successor does not answer": {func(f *fixture) {
-			f.swap("c-0-0", "c-0-1")
+			f.swap("c-0-1")
 			f.hang("c-0-1")
 			f.leads("c-0-0")
 			f.pod("c-0-0").Node.Replication.ID = "older"
 		}, "c-0-1 does not answer, and may take writes until"},
 		"a former primary is back, and its successor has died": {func(f *fixture) {
-			f.swap("c-0-0", "c-0-1")
+			f.swap("c-0-1")
 			f.die("c-0-1")
 			f.lose(0, "c-0-2")
 			f.leads("c-0-0")
@@ -236,7 +236,7 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			f.pod("c-0-1").Role, f.pod("c-0-1").Cordoned = "", "is on node a, which is cordoned"
 		}, "make c-0-1 copy c-0-0"},
 		"so is its own": {func(f *fixture) {
-			f.swap("c-0-0", "c-0-2")
+			f.swap("c-0-2")
 			f.leads("c-0-0")
 			f.pod("c-0-0").Node.Replication.ID, f.pod("c-0-0").Role = "n", ""
 			f.pod("c-0-0").Cordoned, f.pod("c-0-2").Cordoned = "is on node a, which is cordoned", "is on node b, which is cordoned"
@@ -252,7 +252,7 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 		}, "restart c-0-1, after c-0-0 needs no replica"},
 		"a replica less":               {func(f *fixture) { f.Spec.Replicas = 1 }, "scale shard 0 from 3 pods to 2"},
 		"no replica any more":          {func(f *fixture) { f.Spec.Replicas = 0 }, "scale shard 0 from 3 pods to 1, after c-0-0 needs no replica"},
-		"a replica less, and it leads": {func(f *fixture) { f.Spec.Replicas = 1; f.swap("c-0-0", "c-0-2") }, "hand over from c-0-2 to c-0-0"},
+		"a replica less, and it leads": {func(f *fixture) { f.Spec.Replicas = 1; f.swap("c-0-2") }, "hand over from c-0-2 to c-0-0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := replicated()
@@ -270,10 +270,10 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 }
 
 // swap makes another server the primary, for a while already.
-func (f *fixture) swap(from, to string) {
+func (f *fixture) swap(to string) {
 	f.leads(to)
 	f.pod(to).Node.Config[writeGuard], f.pod(to).Role, f.Appointed.Pod = "1", RolePrimary, to
-	f.pod(from).Node.Config[writeGuard], f.pod(from).Role = "0", RoleReplica
+	f.pod("c-0-0").Node.Config[writeGuard], f.pod("c-0-0").Role = "0", RoleReplica
 	for _, p := range []string{"c-0-0", "c-0-1", "c-0-2"} {
 		if p != to {
 			f.follows(p, to)
