@@ -17,7 +17,8 @@ import (
 // TestRealCertificates replaces the certificate and then the authority of servers that run, while a client writes that makes a
 // new connection for every few writes.
 func TestRealCertificates(t *testing.T) {
-	for _, engine := range engines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)

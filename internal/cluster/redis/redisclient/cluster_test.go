@@ -15,7 +15,8 @@ import (
 
 // TestRealCluster runs the planner against real servers, from nothing through the faults that a cluster has to survive.
 func TestRealCluster(t *testing.T) {
-	for _, engine := range allEngines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)

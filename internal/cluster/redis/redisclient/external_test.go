@@ -214,9 +214,11 @@ func closed(network, addr string) error {
 // where it is sent. In between a client outside, which knows no inner names, goes on while a primary is replaced and shards come
 // and go.
 func TestClientsOutside(t *testing.T) {
-	for i, engine := range engines {
+	t.Parallel()
+	some := someEngines(t)
+	for i, engine := range some {
 		for j, secure := range []bool{true, false} {
-			if !picked(i, j) {
+			if !picked(some, i, j) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/tls=%v", engine, secure), func(t *testing.T) {
@@ -321,7 +323,8 @@ func (w *world) expectSentTo(t *testing.T, suffix string) {
 
 // TestAFreshClusterIsReachedByNodePorts: servers that are told from the start where they are reached find each other there.
 func TestAFreshClusterIsReachedByNodePorts(t *testing.T) {
-	for _, engine := range allEngines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)

@@ -44,7 +44,8 @@ func (w *world) enlargeTo(c *goredis.ClusterClient, n int) {
 
 // TestMemoryOfARealClusterFollowsItsLimit raises and lowers the limit while a client writes, and lowers it further than the data allows.
 func TestMemoryOfARealClusterFollowsItsLimit(t *testing.T) {
-	for _, engine := range engines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
@@ -118,9 +119,11 @@ func TestMemoryOfARealClusterFollowsItsLimit(t *testing.T) {
 // TestWritesOfARealClusterAreGuarded restarts all servers while a client writes and every write has to be acknowledged by a replica, and then
 // has a replica not answer.
 func TestWritesOfARealClusterAreGuarded(t *testing.T) {
-	for i, engine := range engines {
+	t.Parallel()
+	some := someEngines(t)
+	for i, engine := range some {
 		for j, replicas := range []int32{1, 2} {
-			if !picked(i, j) {
+			if !picked(some, i, j) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s with %d replicas", engine, replicas), func(t *testing.T) {

@@ -357,25 +357,28 @@ func (x *puller) set(t *task, state string) {
 	}
 }
 
-// wait is the time in which the source sends its snapshot.
+// wait is the time in which the source sends its snapshot. It ends well only when both processes are seen after it was let go.
 func (x *puller) wait(from redis.Mover, sender string, to redis.Mover, process string, dest, own *task) error {
 	pause(x.w.t.Context(), 100*time.Millisecond)
 	for {
 		x.mu.Lock()
 		cancelled, held := dest.over() || own.over(), x.held
 		x.mu.Unlock()
+		released := false
+		select {
+		case <-held:
+			released = true
+		case <-x.w.t.Context().Done():
+			return x.w.t.Context().Err()
+		case <-time.After(20 * time.Millisecond):
+		}
 		switch {
 		case cancelled:
 			return errors.New("Main channel - Connection is closed")
 		case !x.same(from, sender) || !x.same(to, process):
 			return errors.New("RDB channel - Connection is closed")
-		}
-		select {
-		case <-held:
+		case released:
 			return nil
-		case <-x.w.t.Context().Done():
-			return x.w.t.Context().Err()
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

@@ -99,7 +99,8 @@ func (w *world) tags(shard, n int) []string {
 // TestShardsAreLevelledByMemory fills one shard more than the others, approves of what is proposed, and compares what the servers hold
 // then, while a client writes.
 func TestShardsAreLevelledByMemory(t *testing.T) {
-	for _, engine := range engines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
@@ -160,7 +161,8 @@ func inMiB(bytes []int64) []int64 {
 
 // TestShardsAreLevelledByLoad has a client use slots of one shard alone.
 func TestShardsAreLevelledByLoad(t *testing.T) {
-	for _, engine := range allEngines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, engine, 3, 1, false)

@@ -20,7 +20,8 @@ import (
 // TestFewPrimariesHandOver hands every shard of a cluster with one primary or two to its replica and back, while a client
 // writes: the primary that hands over is one of those who vote on it, so that a majority of one or two is enough.
 func TestFewPrimariesHandOver(t *testing.T) {
-	for _, engine := range engines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		for _, shards := range []int32{1, 2} {
 			t.Run(fmt.Sprintf("%s with %d", engine, shards), func(t *testing.T) {
 				t.Parallel()
@@ -159,7 +160,8 @@ func (k *counter) expectSince(t *testing.T, before, crash []int64) {
 // TestPrimariesDieWithoutAMajority kills so many primaries of a real cluster at once that no vote can be had, while a client writes.
 // Their pods come back empty, as without storage.
 func TestPrimariesDieWithoutAMajority(t *testing.T) {
-	for _, engine := range engines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		for _, tc := range []struct{ die, of int32 }{{1, 1}, {1, 2}, {2, 2}, {2, 3}} {
 			t.Run(fmt.Sprintf("%s, %d of %d", engine, tc.die, tc.of), func(t *testing.T) {
 				t.Parallel()
@@ -197,7 +199,8 @@ func TestPrimariesDieWithoutAMajority(t *testing.T) {
 
 // TestOneOfOneComesBack restarts the only primary with its disk: it is waited for, and nothing is lost.
 func TestOneOfOneComesBack(t *testing.T) {
-	for _, engine := range engines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, engine, 1, 1, true)
@@ -234,7 +237,8 @@ func TestOneOfOneComesBack(t *testing.T) {
 // TestAStuckElectionIsDecided has a primary die with an epoch that its replica never heard of: nobody votes for that one, for ever
 // (Valkey issue 2169).
 func TestAStuckElectionIsDecided(t *testing.T) {
-	for _, engine := range engines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
@@ -284,7 +288,8 @@ func (w *world) electionSticks(t *testing.T) bool {
 
 // TestALostShard takes all copies of a shard away: its slots are held, and then served empty. The other shards serve on.
 func TestALostShard(t *testing.T) {
-	for _, engine := range engines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
@@ -318,7 +323,8 @@ func TestALostShard(t *testing.T) {
 
 // TestOneShardBecomesThree grows a cluster of one shard and shrinks it again, while a client writes.
 func TestOneShardBecomesThree(t *testing.T) {
-	for _, engine := range engines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, engine, 1, 1, true)

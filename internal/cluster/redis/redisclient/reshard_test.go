@@ -74,7 +74,8 @@ func (k *counter) expect(t *testing.T) {
 
 // TestSlotsMoveBetweenRealServers changes the number of shards of a real cluster, out and in, while a client writes.
 func TestSlotsMoveBetweenRealServers(t *testing.T) {
-	for _, engine := range engines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)

@@ -113,7 +113,8 @@ func (l *load) end(w *world, c *goredis.ClusterClient) {
 // With two of the engines the volumes of the pods that left are there when they come back: Redis 7.0 lets their nodes in at
 // once, the others only a minute after they were forgotten.
 func TestReplicasOfARealClusterChange(t *testing.T) {
-	for _, engine := range engines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -30,8 +31,8 @@ import (
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
-// Servers of all of these engines are tested, with what takes minutes only the latest Redis and Valkey unless QUORATE_ALL_ENGINES is
-// set, as `make test-all` does. QUORATE_SERVERS names the directory that `make test-unit` fills.
+// Servers of all of these engines are tested, with what takes long only the latest Redis and Valkey unless QUORATE_ALL_ENGINES is set, as
+// `make test-all` does. QUORATE_SERVERS names the directory that `make test-unit` fills.
 var (
 	allEngines = []string{"redis-7.0", "redis-8.0", "valkey-8.1", "valkey-9.1"}
 	engines    = func() []string {
@@ -42,10 +43,20 @@ var (
 	}()
 )
 
-// picked tells whether a variant of a test that takes minutes is run with an engine: all of them with QUORATE_ALL_ENGINES, and else another
-// one with each engine.
-func picked(engine, variant int) bool {
-	return len(engines) == len(allEngines) || engine%2 == variant%2
+// someEngines are those of a test that takes minutes: in short runs one of the engines, another one from test to test.
+func someEngines(t *testing.T) []string {
+	t.Helper()
+	if !testing.Short() || len(engines) == len(allEngines) {
+		return engines
+	}
+	one := crc32.ChecksumIEEE([]byte(t.Name())) % uint32(len(engines))
+	return engines[one : one+1]
+}
+
+// picked tells whether a variant of a test that takes minutes is run with an engine: all of them if there is one or all of them, and else
+// another one with each engine.
+func picked(some []string, engine, variant int) bool {
+	return len(some) == 1 || len(some) == len(allEngines) || engine%2 == variant%2
 }
 
 // serverBinary finds the newest server of an engine and minor version. A missing one fails the test: the adapter is

@@ -29,8 +29,12 @@ var upgrades = []struct{ from, to string }{{"redis-7.0", "redis-8.0"}, {"valkey-
 // TestARealClusterIsUpgraded replaces servers by those of the next major version while a client writes, with a replica for
 // each shard and without.
 func TestARealClusterIsUpgraded(t *testing.T) {
-	for _, u := range upgrades {
-		for _, size := range []struct{ shards, replicas int32 }{{3, 0}, {3, 1}, {3, 2}, {1, 0}, {1, 1}, {2, 1}} {
+	t.Parallel()
+	for i, u := range upgrades {
+		for j, size := range []struct{ shards, replicas int32 }{{3, 0}, {3, 1}, {3, 2}, {1, 0}, {1, 1}, {2, 1}} {
+			if testing.Short() && !picked(engines, i, j) {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s to %s, %d shards with %d replicas", u.from, u.to, size.shards, size.replicas), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, u.from, size.shards, size.replicas, true)

@@ -28,7 +28,8 @@ user replication on %s resetkeys resetchannels -@all +ping +replconf +psync +syn
 
 // TestRealUsers keeps users of real servers in line while a client writes.
 func TestRealUsers(t *testing.T) {
-	for _, engine := range allEngines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
