@@ -77,7 +77,7 @@ func (v *view) lose(g ghost, slots Slots) (cluster.Plan, bool) {
 	return cluster.Do(step, "%s. Its data is lost, and its slots are served empty from now on (%s)", what, allowed)
 }
 
-// homeOf is the shard of a node that is gone: that of its pod or of its replicas, or else the only one that has no owner; -1: nobody knows.
+// homeOf is the shard of a node that is gone: that of its pod or of its replicas, or else the first that has no owner; -1: nobody knows.
 func (v *view) homeOf(g ghost) int {
 	if shard := v.shardOf(g.id); shard >= 0 {
 		return shard
@@ -85,17 +85,12 @@ func (v *view) homeOf(g ghost) int {
 	if len(g.replicas) > 0 {
 		return g.replicas[0].Shard
 	}
-	home := -1
-	for shard := range min(v.Spec.Shards, len(v.shards)) {
-		if len(v.owners(shard)) > 0 {
-			continue
+	for shard := range v.shards {
+		if len(v.owners(shard)) == 0 {
+			return shard
 		}
-		if home >= 0 {
-			return -1
-		}
-		home = shard
 	}
-	return home
+	return -1
 }
 
 // loseUnowned deals with slots of a formed cluster that no server knows an owner of: whoever knew was lost, too. All servers could be read, and

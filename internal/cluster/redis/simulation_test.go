@@ -1275,7 +1275,10 @@ func (s *simulation) converge() {
 			s.log("%s: %s", p.Reason, p.Message)
 		}
 		// A pod that comes back, and a human who is about to give one another volume, may change that.
-		if stalled++; !p.Stalled || slices.ContainsFunc(s.pods, func(p *simPod) bool { return !p.backAt.IsZero() || p.homeless }) {
+		if slices.ContainsFunc(s.pods, func(p *simPod) bool { return !p.backAt.IsZero() || p.homeless }) {
+			stalled, end = 0, s.net.Now().Add(giveUp)
+		}
+		if stalled++; !p.Stalled {
 			stalled = 0
 		}
 		last = p

@@ -344,6 +344,10 @@ func TestNextWithALostShard(t *testing.T) {
 		"so they are where that is wanted for all": {
 			state: formed(), spoil: func(f *fixture) { lost(f); f.Spec.AssignEmpty = true }, step: assigned, message: "spec.recovery.lostShard is AssignEmpty",
 		},
+		"so they are of a shard that is to go": {
+			state: formed(), spoil: func(f *fixture) { lost(f); f.Spec.AssignEmpty, f.Spec.Shards = true, 1 }, step: assigned,
+			message: "shard 1 is lost",
+		},
 		"a replica without a copy knows what the dead one owned": {
 			state: formed(), spoil: func(f *fixture) {
 				f.replaceDisk("c-1-0")
