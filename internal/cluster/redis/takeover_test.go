@@ -345,8 +345,12 @@ func TestNextWithALostShard(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) { lost(f); f.Spec.AssignEmpty = true }, step: assigned, message: "spec.recovery.lostShard is AssignEmpty",
 		},
 		"so they are of a shard that is to go": {
-			state: formed(), spoil: func(f *fixture) { lost(f); f.Spec.AssignEmpty, f.Spec.Shards = true, 1 }, step: assigned,
-			message: "shard 1 is lost",
+			state: formed(), spoil: func(f *fixture) {
+				lost(f)
+				f.Spec.AssignEmpty, f.Spec.Shards = true, 1
+				f.views(id("c-1-0"), func(p *Peer) { p.Host, p.Addr.IP = "outside.example.com", "10.96.0.5" }) // No server tells its pod.
+			},
+			step: assigned, message: "shard 1 is lost",
 		},
 		"a replica without a copy knows what the dead one owned": {
 			state: formed(), spoil: func(f *fixture) {
