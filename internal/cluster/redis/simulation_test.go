@@ -1275,11 +1275,12 @@ func (s *simulation) converge() {
 			s.log("%s: %s", p.Reason, p.Message)
 		}
 		// A pod that comes back, and a human who is about to give one another volume, may change that.
-		if slices.ContainsFunc(s.pods, func(p *simPod) bool { return !p.backAt.IsZero() || p.homeless }) {
-			stalled, end = 0, s.net.Now().Add(giveUp)
-		}
-		if stalled++; !p.Stalled {
+		away := slices.ContainsFunc(s.pods, func(p *simPod) bool { return !p.backAt.IsZero() })
+		if stalled++; !p.Stalled || away || slices.ContainsFunc(s.pods, func(p *simPod) bool { return p.homeless }) {
 			stalled = 0
+		}
+		if away { // Faults happen while slots move, too.
+			end = s.net.Now().Add(giveUp)
 		}
 		last = p
 		if settled++; !p.Settled() {
