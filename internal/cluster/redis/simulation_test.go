@@ -1275,11 +1275,10 @@ func (s *simulation) converge() {
 			s.log("%s: %s", p.Reason, p.Message)
 		}
 		// A pod that comes back, and a human who is about to give one another volume, may change that.
-		away := slices.ContainsFunc(s.pods, func(p *simPod) bool { return !p.backAt.IsZero() })
-		if stalled++; !p.Stalled || away || slices.ContainsFunc(s.pods, func(p *simPod) bool { return p.homeless }) {
+		if stalled++; !p.Stalled || slices.ContainsFunc(s.pods, func(p *simPod) bool { return !p.backAt.IsZero() || p.homeless }) {
 			stalled = 0
 		}
-		if away { // Faults happen while slots move, too.
+		if slices.ContainsFunc(s.pods, func(p *simPod) bool { return p.backAt.After(s.net.Now()) }) { // Faults happen while slots move, too.
 			end = s.net.Now().Add(giveUp)
 		}
 		last = p

@@ -329,6 +329,9 @@ func (x *puller) try(p *process, process string, source *process, dest *task, at
 		err = errors.New(x.fail(attempt))
 	}
 	if err == nil {
+		err = x.owns(source, dest)
+	}
+	if err == nil {
 		x.moving.Add(1)
 		err = hand(ctx, from, to, dest, redis.Address{IP: p.ip, Port: redis.ClientPort})
 		x.moving.Add(-1)
@@ -340,6 +343,17 @@ func (x *puller) try(p *process, process string, source *process, dest *task, at
 	x.set(&own, "completed")
 	x.set(dest, "completed")
 	return nil
+}
+
+// owns tells whether the source still has the slots of a task.
+func (x *puller) owns(source *process, t *task) error {
+	c := x.w.connect(source)
+	defer func() { _ = c.Close() }()
+	n, err := c.Read(context.Background()) //nolint:usetesting // what is begun is brought to an end
+	if err == nil && len(t.slots.Minus(n.Self().Slots)) > 0 {
+		err = errors.New("Main channel - the slots are not served by this node")
+	}
+	return err
 }
 
 func (x *puller) set(t *task, state string) {
