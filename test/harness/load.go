@@ -112,7 +112,7 @@ func (l *Load) WaitAcked(ctx context.Context, more int, timeout time.Duration) (
 		if first < 0 {
 			first = s.Acked
 		}
-		return s.Acked >= first+more, s.String() + " " + s.LastError, nil
+		return s.Acked >= first+more, s.String(), nil
 	})
 	return s, err
 }

@@ -4,6 +4,7 @@ package ledger
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -100,13 +101,32 @@ func (l *Ledger) Ack(lane, key string, r Receipt, floor int64) {
 func (l *Ledger) Miss(key string, o Outcome, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.s.LastError = err.Error()
+	l.because(err)
 	if o == Failed {
 		l.s.Failed++
 		return
 	}
 	l.s.Unknown++
 	l.unknown = append(l.unknown, key)
+}
+
+// maxMisses is how many reasons are told apart.
+const maxMisses = 8
+
+// ownAddress is the changing part of an error of the network.
+var ownAddress = regexp.MustCompile(`[0-9.]+:[0-9]+->`)
+
+func (l *Ledger) because(err error) {
+	what, at := ownAddress.ReplaceAllString(err.Error(), ""), l.now().Sub(l.began).Milliseconds()
+	i := slices.IndexFunc(l.s.Misses, func(m Miss) bool { return m.Error == what })
+	if i < 0 && len(l.s.Misses) == maxMisses {
+		return
+	}
+	if i < 0 {
+		i = len(l.s.Misses)
+		l.s.Misses = append(l.s.Misses, Miss{Error: what, FirstMs: at})
+	}
+	l.s.Misses[i].Count, l.s.Misses[i].LastMs = l.s.Misses[i].Count+1, at
 }
 
 // Close ends the measurement: silence up to now counts as a stall too.
@@ -137,6 +157,7 @@ func (l *Ledger) Progress() Summary {
 
 func (l *Ledger) summary() Summary {
 	s := l.s
+	s.Misses = slices.Clone(l.s.Misses)
 	end := l.now()
 	if !l.ended.IsZero() {
 		end = l.ended

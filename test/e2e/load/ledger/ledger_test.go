@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +68,25 @@ func TestCheckFindsWhatIsMissingChangedOrTooOld(t *testing.T) {
 				t.Errorf("got %+v", s)
 			}
 		})
+	}
+}
+
+func TestReasonsAreCounted(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := New("redis", []string{""}, func() time.Time { return now })
+	for i := range 2 {
+		now = now.Add(time.Second)
+		l.Miss("k", Unknown, fmt.Errorf("read tcp 10.0.0.1:%d->10.0.0.2:6379: i/o timeout", 4000+i))
+	}
+	for i := range 2 * maxMisses {
+		l.Miss("k", Failed, fmt.Errorf("reason %d", i))
+	}
+	got := l.Progress()
+	if want := (Miss{"read tcp 10.0.0.2:6379: i/o timeout", 2, 1000, 2000}); len(got.Misses) != maxMisses || got.Misses[0] != want {
+		t.Errorf("%+v", got.Misses)
+	}
+	if want := `2 x "read tcp 10.0.0.2:6379: i/o timeout" (1000 to 2000 ms), 1 x "reason 0" (2000 to 2000 ms)`; !strings.Contains(got.String(), want) {
+		t.Errorf("%s", got)
 	}
 }
 

@@ -34,8 +34,26 @@ type Summary struct {
 	// LastRevision is the highest acknowledged revision; ClusterIDs are the ids that acknowledgements carried.
 	LastRevision int64    `json:"lastRevision,omitempty"`
 	ClusterIDs   []string `json:"clusterIDs,omitempty"`
-	// LastError is why the latest write without acknowledgement got none.
-	LastError string `json:"lastError,omitempty"`
+	// Misses are why writes were not acknowledged, in the order in which the reasons came up; the first few of them.
+	Misses []Miss `json:"misses,omitempty"`
+}
+
+// Miss is one reason why writes were not acknowledged.
+type Miss struct {
+	Error string `json:"error"`
+	Count int    `json:"count"`
+	// FirstMs and LastMs are when that was noticed, since the load began.
+	FirstMs int64 `json:"firstMs"`
+	LastMs  int64 `json:"lastMs"`
+}
+
+// Why is what kept writes from being acknowledged, and when.
+func (s Summary) Why() string {
+	why := make([]string, len(s.Misses))
+	for i, m := range s.Misses {
+		why[i] = fmt.Sprintf("%d x %q (%d to %d ms)", m.Count, m.Error, m.FirstMs, m.LastMs)
+	}
+	return strings.Join(why, ", ")
 }
 
 // String is the summary in words.
@@ -48,6 +66,9 @@ func (s Summary) String() string {
 	}
 	if len(lanes) > 0 {
 		text += " (by shard: " + strings.Join(lanes, ", ") + ")"
+	}
+	if why := s.Why(); why != "" {
+		text += "; not acknowledged: " + why
 	}
 	return text
 }
