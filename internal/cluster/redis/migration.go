@@ -120,7 +120,7 @@ func (s MigrateSlots) Calls() []Call {
 			return Call{m.To, func(ctx context.Context, c Client) error { return c.Import(ctx, m.Slots) }}
 		}
 		return Call{m.From, func(ctx context.Context, c Client) error {
-			return c.Migrate(ctx, m.Slots, m.ToID, s.access.Passwords[PasswordMigration], ShardPassword(s.access.Passwords[PasswordReplication], m.From))
+			return c.Migrate(ctx, m.Slots, m.ToID, s.access.Passwords[PasswordMigration], s.access.ReplicationPassword(m.From))
 		}}
 	})
 }
