@@ -77,7 +77,7 @@ func Next(s State) cluster.Plan {
 		guard, guardShards,
 		leavePod,
 		settleAccounts,
-		takeOver, refuseStuck,
+		takeOver, cancelMigrations, refuseStuck,
 		configure,
 		announce,
 		resizePods,
