@@ -69,7 +69,9 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	if connect == nil {
 		return s, nil
 	}
-	s.Spec.Access = &redis.Access{Passwords: passwords, Open: o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled}
+	s.Spec.Access = &redis.Access{
+		Passwords: passwords, Open: o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled, Replicated: o.Spec.IsReplicated(),
+	}
 	s.Spec.Hold = o.Spec.Auth.RotationHold()
 	if s.Spec.HandedOut, err = k.handedOut(ctx, o, s.Spec.Access); err != nil {
 		return redis.State{}, err

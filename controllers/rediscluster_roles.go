@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -31,10 +32,30 @@ func (k *RedisKind) ensureRoles(ctx context.Context, o *v1alpha1.RedisCluster, b
 	if err != nil {
 		return err
 	}
-	if err := k.ensureService(ctx, o, b.Primary(a, "")); err != nil {
+	if err := k.ensureRole(ctx, o, b.Primary(a, "")); err != nil {
 		return err
 	}
-	return k.ensureService(ctx, o, b.Replicas())
+	return k.ensureRole(ctx, o, b.Replicas())
+}
+
+// ensureRole applies the Service of a role. Where it leads to does not depend on how clients outside are to reach it: when that is
+// refused, the Service is exposed as before, and observeOutside tells why.
+func (k *RedisKind) ensureRole(ctx context.Context, o *v1alpha1.RedisCluster, s *corev1ac.ServiceApplyConfiguration) error {
+	refused := k.ensureService(ctx, o, s)
+	if refused == nil || o.Spec.ExternalAccess == nil {
+		return refused
+	}
+	var live corev1.Service
+	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: *s.Name}, &live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Service %s: %w", *s.Name, err)
+	}
+	redis.ExposeAsBefore(s, o.Spec.ExternalAccess, &live)
+	if err := k.ensureService(ctx, o, s); err != nil {
+		return err
+	}
+	k.unexposed.LoadOrStore(o.UID, refused.Error())
+	return nil
 }
 
 // appointment is who was made primary last. The cache may not have heard of it yet, so that it is not asked.
@@ -98,7 +119,7 @@ func (k *RedisKind) handOver(ctx context.Context, o *v1alpha1.RedisCluster, s re
 	if err != nil {
 		return err
 	}
-	if err := k.ensureService(ctx, o, b.Primary(was, s.To)); err != nil {
+	if err := k.ensureRole(ctx, o, b.Primary(was, s.To)); err != nil {
 		return err
 	}
 	select {
@@ -127,7 +148,7 @@ func (k *RedisKind) assignRoles(ctx context.Context, o *v1alpha1.RedisCluster, s
 			return err
 		}
 	}
-	if err := k.ensureService(ctx, o, b.Primary(step.Appointment, "")); err != nil {
+	if err := k.ensureRole(ctx, o, b.Primary(step.Appointment, "")); err != nil {
 		return err
 	}
 	k.appointments.Store(o.UID, step.Appointment)

@@ -8,11 +8,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -158,6 +161,71 @@ func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("in the end", "carts-0-1", step.Record.Appointment)
+}
+
+// TestARefusedExposureStopsNothingElse has the API server refuse what is to lead clients from outside to the roles, for a new cluster and
+// for one that is exposed otherwise: clients inside are sent to the primary all the same, and servers are started.
+func TestARefusedExposureStopsNothingElse(t *testing.T) {
+	for name, before := range map[string]*v1alpha1.RedisExternalAccess{
+		"a new cluster":           nil,
+		"one with ports of nodes": {Type: v1alpha1.ExternalNodePort, Annotations: map[string]v1alpha1.TemplateValue{"a": "1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := redisCluster()
+			o.Spec.Mode, o.Spec.Shards = ptr.To(v1alpha1.RedisReplicated), 0
+			w := newWorld(t, o)
+			inner, ok := w.Client.(client.WithWatch)
+			if !ok {
+				t.Fatalf("%T cannot be watched", w.Client)
+			}
+			w.Client = interceptor.NewClient(inner, interceptor.Funcs{
+				Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+					if s, ok := obj.(*corev1ac.ServiceApplyConfiguration); ok && ptr.Deref(s.Spec.Type, "") == corev1.ServiceTypeLoadBalancer {
+						return apierrors.NewForbidden(corev1.Resource("services"), *s.Name, errors.New("exceeded quota: services.loadbalancers"))
+					}
+					return c.Apply(ctx, obj, opts...)
+				},
+			})
+			kind := NewRedisKind(newChildren(w))
+			want := corev1.ServiceType("")
+			if before != nil {
+				o.Spec.ExternalAccess, want = before, corev1.ServiceType(before.Type)
+				if err := kind.Ensure(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			o.Spec.ExternalAccess = &v1alpha1.RedisExternalAccess{
+				Type: v1alpha1.ExternalLoadBalancer, Annotations: map[string]v1alpha1.TemplateValue{"a": "2", "b": "2"},
+			}
+			if err := kind.Ensure(t.Context(), o); err != nil {
+				t.Fatalf("the error is %v", err)
+			}
+			if err := kind.Act(t.Context(), o, redis.AssignRoles{Appointment: redis.Appointment{Pod: "carts-0-0", History: "h"}}); err != nil {
+				t.Fatalf("nobody can be named the primary: %v", err)
+			}
+			for _, name := range entries(o) {
+				var s corev1.Service
+				if err := w.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &s); err != nil {
+					t.Fatal(err)
+				}
+				a, ok := s.Annotations["a"]
+				if s.Spec.Type != want || ok != (before != nil) || (ok && a != "1") || s.Annotations["b"] != "" {
+					t.Errorf("%s is of type %q, annotated %v", name, s.Spec.Type, s.Annotations)
+				}
+				if to := s.Spec.Selector["statefulset.kubernetes.io/pod-name"]; name == cluster.PrimaryService("carts") && to != "carts-0-0" {
+					t.Errorf("the Service leads to %q", to)
+				}
+			}
+			var set appsv1.StatefulSet
+			if err := w.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: cluster.ShardSet("carts", 0)}, &set); err != nil {
+				t.Error(err)
+			}
+			s, err := kind.Observe(t.Context(), o)
+			if err != nil || !strings.Contains(s.Spec.Unannounced, "services.loadbalancers") {
+				t.Errorf("the state says %q (%v)", s.Spec.Unannounced, err)
+			}
+		})
+	}
 }
 
 // led are the pods that a Service selects.

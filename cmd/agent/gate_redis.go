@@ -118,13 +118,14 @@ func (g redisGate) writeConfig(admitReplicas bool) error {
 	if err != nil {
 		return err
 	}
-	users, err := redis.Access{Passwords: passwords, Open: !g.needPassword}.Users(g.podName, g.software())
+	access := redis.Access{Passwords: passwords, Open: !g.needPassword, Replicated: g.replicated}
+	users, err := access.Users(g.podName, g.software())
 	if err != nil {
 		return err
 	}
 	config, err := redis.PodConfig(string(common), redis.PodFacts{
 		Name: g.podName, IP: g.podIP, Host: g.podName + "." + g.domain, Engine: g.engine, Version: g.version,
-		ReplicationPassword: redis.ShardPassword(passwords[redis.PasswordReplication], g.podName),
+		ReplicationPassword: access.ReplicationPassword(g.podName),
 		Announcement:        announcement, Replicated: g.replicated,
 	})
 	if err != nil {

@@ -87,7 +87,7 @@ func TestRedisGatePassesOnWhereThePodIsReached(t *testing.T) {
 		"that of another pod": {
 			text: `{"carts-0-1":{"host":"another"}}`, wants: []string{"cluster-announce-ip 10.0.0.2\n", "cluster-announce-tls-port 0\n"}, unwanteds: []string{"another", "preferred"},
 		},
-		"one primary": {replicated: true, text: `{}`, wants: []string{"cluster-announce-hostname carts-0-0.carts-peers"}, unwanteds: []string{"replica-announce-ip"}},
+		"one primary": {replicated: true, text: `{}`, wants: []string{"masterauth secret-replication\n", "cluster-announce-hostname carts-0-0.carts-peers"}, unwanteds: []string{"replica-announce-ip"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := redisPod(t)

@@ -9,12 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -42,6 +44,7 @@ func replicated(engine v1alpha1.RedisEngine, from, to string) features.Feature {
 		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
 			c = s.redisOf(t, "carts", 1, func(r *v1alpha1.RedisClusterSpec) {
 				r.Engine, r.Mode, r.Shards, r.Version = &engine, ptr.To(v1alpha1.RedisReplicated), 0, s.version(t, from)
+				r.Auth = &v1alpha1.AuthSpec{Rotation: &v1alpha1.PasswordRotationSpec{Hold: &metav1.Duration{Duration: shortHold}}}
 			})
 			createReady(ctx, t, s, c)
 			wantRoles(ctx, t, s, c)
@@ -55,10 +58,11 @@ func replicated(engine v1alpha1.RedisEngine, from, to string) features.Feature {
 			}
 			wantRoles(ctx, t, s, c)
 		})).
+		Assess("the passwords are replaced", step(func(ctx context.Context, t *testing.T, s *scope) {
+			renewPasswords(ctx, t, s, c)
+		})).
 		Assess("the pod of the primary is deleted", step(func(ctx context.Context, t *testing.T, s *scope) {
-			nothingLost(t, underLoad(ctx, t, s, c, "pod of the primary is deleted", func() {
-				deletePods(ctx, t, s, *primaryPod(ctx, t, s, c))
-			}))
+			nothingLost(t, underLoad(ctx, t, s, c, "pod of the primary is deleted", func() { handsOver(ctx, t, s, c) }))
 			wantRoles(ctx, t, s, c)
 		})).
 		Assess("all pods are deleted at once", step(func(ctx context.Context, t *testing.T, s *scope) {
@@ -79,6 +83,45 @@ func replicated(engine v1alpha1.RedisEngine, from, to string) features.Feature {
 		}))
 	}
 	return feature.Feature()
+}
+
+// shortHold is the shortest time that former passwords may work: it is how long a kubelet may take to bring a Secret to its pods.
+const shortHold = 90 * time.Second
+
+// renewPasswords deletes the generated password, and waits until others have taken the place of all.
+func renewPasswords(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster) {
+	t.Helper()
+	before := s.secretOf(ctx, t, cluster.AuthSecret(c.Name))
+	live := secret(s.ns, cluster.AuthSecret(c.Name), nil)
+	must(t, s.Get(ctx, client.ObjectKeyFromObject(live), live))
+	delete(live.Data, redis.PasswordDefault)
+	must(t, s.Update(ctx, live))
+	must(t, harness.Eventually(ctx, "the former passwords to be retired", shortHold+time.Minute, func(ctx context.Context) (bool, string, error) {
+		now := s.secretOf(ctx, t, cluster.AuthSecret(c.Name))
+		renewed := !slices.ContainsFunc(redis.PasswordKeys, func(key string) bool {
+			return len(now[key]) == 0 || string(now[key]) == string(before[key])
+		})
+		return renewed && len(now) == len(redis.PasswordKeys), refresh(ctx, t, s, c).Status.Activity, nil
+	}))
+}
+
+// handsOver deletes the pod of the primary, which is to stay until another one is the primary, and waits until it is back.
+func handsOver(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster) {
+	t.Helper()
+	was := primaryPod(ctx, t, s, c)
+	must(t, s.Delete(ctx, was))
+	must(t, harness.Eventually(ctx, "a hand-over", time.Minute, func(ctx context.Context) (bool, string, error) {
+		pods, stays := s.pods(ctx, t, c), false
+		for i := range pods {
+			stays = stays || pods[i].UID == was.UID
+		}
+		if !stays {
+			t.Fatalf("pod %s has ended without a hand-over", was.Name)
+		}
+		return slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.UID != was.UID && p.Labels[v1alpha1.LabelRole] == "primary" }), "", nil
+	}))
+	_, err := s.WaitReborn(ctx, was, readyTimeout)
+	must(t, err)
 }
 
 // primaryPod is the pod that the Service of the primary leads to.

@@ -1,6 +1,9 @@
 package redis
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestServersReadTheirCertificateAnewUntilTheyShowIt(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -13,6 +16,20 @@ func TestServersReadTheirCertificateAnewUntilTheyShowIt(t *testing.T) {
 		"while a server is away": {
 			func(f *fixture) { f.pod("c-1-1").Node.Certificate = "old"; f.pod("c-0-1").Node = nil }, "",
 		},
+		"and a version is refused": {
+			func(f *fixture) { f.pod("c-1-1").Node.Certificate, f.Spec.Version = "old", "8.2.0" }, "reload the certificates of c-1-1",
+		},
+		"and a canary does not get into sync": {
+			func(f *fixture) {
+				f.pod("c-1-1").Node.Certificate, f.pod("c-0-0").Outdated = "old", true
+				f.unlink("c-2-1")
+				f.pod("c-2-1").Node.LinkDown = time.Hour
+			}, "reload the certificates of c-1-1",
+		},
+		"and less memory is refused": {
+			func(f *fixture) { f.pod("c-1-1").Node.Certificate = "old"; f.starve() }, "reload the certificates of c-1-1",
+		},
+		"less memory is refused, and all show it": {func(f *fixture) { f.starve() }, ""},
 		"after those that are outdated": {
 			func(f *fixture) { f.pod("c-1-1").Node.Certificate = "old"; f.pod("c-0-1").Outdated = true }, "restart c-0-1",
 		},

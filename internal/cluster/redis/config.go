@@ -28,6 +28,8 @@ const (
 	dataDir = "/data"
 	runDir  = "/run/quorate"
 	tlsDir  = "/etc/quorate/tls"
+	// replicationDir holds the passwords with which a pod asks its own server, see leadsAlone.
+	replicationDir = "/etc/quorate/replication"
 	// NodesFile is the server's own record of the cluster. It lies beside the data, so that a server which lost its
 	// data has lost its identity as well.
 	NodesFile = "nodes.conf"

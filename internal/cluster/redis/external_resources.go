@@ -53,6 +53,20 @@ func (b Builder) expose(s *corev1ac.ServiceApplyConfiguration) *corev1ac.Service
 	return s
 }
 
+// ExposeAsBefore takes out of a Service what expose changes in the one that there is.
+func ExposeAsBefore(s *corev1ac.ServiceApplyConfiguration, access *v1alpha1.RedisExternalAccess, live *corev1.Service) {
+	for key := range access.Annotations {
+		delete(s.Annotations, key)
+		if was, ok := live.Annotations[key]; ok {
+			s.Annotations[key] = was
+		}
+	}
+	s.Spec.Type = nil
+	if live.Spec.Type != "" {
+		s.Spec.WithType(live.Spec.Type)
+	}
+}
+
 // ExposedPod is the pod that a Service leads to which was made for external access, and whether it is the one inside; false: it was
 // not made for that.
 func ExposedPod(s *corev1.Service) (pod string, inside, ok bool) {

@@ -261,15 +261,23 @@ func TestMemoryHealthySaysWhoHasTooMuch(t *testing.T) {
 
 func TestTimeoutHealthyWarnsOfLongForks(t *testing.T) {
 	for name, tc := range map[string]struct {
+		state  *fixture
 		fork   time.Duration
 		status metav1.ConditionStatus
 		says   string
 	}{
-		"short": {2400 * time.Millisecond, metav1.ConditionTrue, "forks of servers are short"},
-		"long":  {2618 * time.Millisecond, metav1.ConditionFalse, "the last fork of c-1-1 took 2.62s, during which it answers nobody, and the others call it failed after 5s: set spec.config.nodeTimeout to 8s or more"},
+		"short": {formed(), 2400 * time.Millisecond, metav1.ConditionTrue, "forks of servers are short"},
+		"long": {
+			formed(), 2618 * time.Millisecond, metav1.ConditionFalse,
+			"the last fork of c-0-1 took 2.62s, during which it answers nobody, and the others call it failed after 5s: set spec.config.nodeTimeout to 8s or more, or divide the data among more shards",
+		},
+		"long, where there are no shards": {
+			replicated(), 2618 * time.Millisecond, metav1.ConditionFalse,
+			"the last fork of c-0-1 took 2.62s, during which it answers nobody, and a primary that is silent for 5s takes no writes and is replaced: set spec.config.nodeTimeout to 8s or more, or keep less data",
+		},
 	} {
-		f := formed()
-		f.pod("c-1-1").Node.Fork = tc.fork
+		f := tc.state
+		f.pod("c-0-1").Node.Fork = tc.fork
 		c := *meta.FindStatusCondition(Conditions(f.State, Next(f.State), nil), v1alpha1.ConditionTimeoutHealthy)
 		if c.Status != tc.status || !strings.HasPrefix(c.Message, tc.says) {
 			t.Errorf("%s: %v", name, c)

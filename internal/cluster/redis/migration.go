@@ -120,7 +120,7 @@ func (s MigrateSlots) Calls() []Call {
 			return Call{m.To, func(ctx context.Context, c Client) error { return c.Import(ctx, m.Slots) }}
 		}
 		return Call{m.From, func(ctx context.Context, c Client) error {
-			return c.Migrate(ctx, m.Slots, m.ToID, s.access.Passwords[PasswordMigration], ShardPassword(s.access.Passwords[PasswordReplication], m.From))
+			return c.Migrate(ctx, m.Slots, m.ToID, s.access.Passwords[PasswordMigration], s.access.ReplicationPassword(m.From))
 		}}
 	})
 }
@@ -146,13 +146,10 @@ func (v *view) migrations() []Migration {
 	return out
 }
 
-// awaitMigrations waits for what servers carry out by themselves: nothing else may touch slots meanwhile, and a failover would break it.
-func awaitMigrations(v *view) (cluster.Plan, bool) {
-	running := v.migrations()
-	if len(running) == 0 {
-		return cluster.Pass()
-	}
-	for _, m := range running {
+// cancelMigrations ends what a target has begun anew too often, whoever else can be read: until then its source copies the slots again and
+// again, and no primary hands over.
+func cancelMigrations(v *view) (cluster.Plan, bool) {
+	for _, m := range v.migrations() {
 		if m.State != MigrationRetrying || 1+m.Retries < migrationTries {
 			continue
 		}
@@ -163,6 +160,15 @@ func awaitMigrations(v *view) (cluster.Plan, bool) {
 			}
 		}
 		return cluster.Do(step, "%s did not get its slots from %s in %d attempts: %s", v.nameOf(m.Target), v.nameOf(m.Source), 1+m.Retries, m.Message)
+	}
+	return cluster.Pass()
+}
+
+// awaitMigrations waits for what servers carry out by themselves: nothing else may touch slots meanwhile, and a failover would break it.
+func awaitMigrations(v *view) (cluster.Plan, bool) {
+	running := v.migrations()
+	if len(running) == 0 {
+		return cluster.Pass()
 	}
 	return cluster.Wait(ReasonMoveSlots, soon, "servers move slots by themselves: %s", list(running, func(m Migration) string {
 		return fmt.Sprintf("%d from %s to %s (%s)", m.Slots.Count(), v.nameOf(m.Source), v.nameOf(m.Target), m.State)

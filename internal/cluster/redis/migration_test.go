@@ -172,6 +172,17 @@ func TestTargetsPull(t *testing.T) {
 		"the target began anew too often": {
 			func(f *fixture) { f.pulled(MigrationFailed, MigrationRetrying, 3, 0) }, "*CancelMigration: cancel migration 01234567 of c-3-0, c-0-0",
 		},
+		"the target began anew too often, and a server is away": {
+			func(f *fixture) { f.pulled(MigrationFailed, MigrationRetrying, 3, 0); f.pod("c-2-1").Node = nil },
+			"*CancelMigration: cancel migration 01234567 of c-3-0, c-0-0",
+		},
+		"the target began anew too often, and its source is away": {
+			func(f *fixture) { f.pulled(MigrationFailed, MigrationRetrying, 3, 0); f.pod("c-0-0").Node = nil },
+			"*CancelMigration: cancel migration 01234567 of c-3-0",
+		},
+		"it runs, and a server is away": {
+			func(f *fixture) { f.pulled("send-stream", "streaming-buffer", 7, 0); f.pod("c-2-1").Node = nil }, "7 of 8 servers answer; the first that does not is c-2-1",
+		},
 		"the target began anew often, and now it goes on": {
 			func(f *fixture) { f.pulled("send-stream", "streaming-buffer", 7, 0) }, "servers move slots by themselves: 100 from c-0-0 to c-3-0 (send-stream)",
 		},

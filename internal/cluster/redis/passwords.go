@@ -136,7 +136,7 @@ func (s SetReplicationPassword) String() string {
 func (s SetReplicationPassword) Calls() []Call {
 	return calls(s.Pods, func(pod string) Call {
 		return Call{pod, func(ctx context.Context, c Client) error {
-			return c.SetReplicationPassword(ctx, ShardPassword(s.access.Passwords[PasswordReplication], pod))
+			return c.SetReplicationPassword(ctx, s.access.ReplicationPassword(pod))
 		}}
 	})
 }
@@ -151,7 +151,7 @@ func setReplicationPasswords(v *view) (cluster.Plan, bool) {
 	}
 	step := SetReplicationPassword{access: v.Spec.Access}
 	for _, p := range v.read {
-		want := Hash(ShardPassword(v.Spec.Access.Passwords[PasswordReplication], p.Name))
+		want := Hash(v.Spec.Access.ReplicationPassword(p.Name))
 		other := p.Node.ReplicationUser != "" && p.Node.ReplicationUser != UserReplication
 		if have := p.Node.ReplicationPassword; other || (have != "" && have != want) {
 			step.Pods = append(step.Pods, p.Name)

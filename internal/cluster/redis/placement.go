@@ -29,12 +29,12 @@ const leads = `me=$(sed -n 's/^\([0-9a-f]*\) .*myself,master - .* connected [0-9
   primary=$(grep myself,master ` + dataDir + "/" + NodesFile + `)
   [ -n "$me" ] && grep -q " slave $me " ` + dataDir + "/" + NodesFile
 
-// leadsAlone tells it in the mode Replicated, where no file does: the server is asked as its replicas ask theirs. The answers are OK,
-// then the role, and of a primary an offset and three lines for each replica.
-const leadsAlone = `role=$({ sed -n 's/^masterauth /AUTH ` + UserReplication + ` /p' ` + runDir + "/" + ConfigKey + `; echo ROLE; } |
-    $(command -v valkey-cli || command -v redis-cli) -h 127.0.0.1 -p 6379%s 2>/dev/null)
-  primary=$(echo "$role" | sed -n '2s/master/y/p')
-  [ -n "$primary" ] && [ $(echo "$role" | wc -l) -gt 3 ]`
+// leadsAlone tells it in the mode Replicated, where no file does: the server is asked as its replicas ask theirs, with the passwords that
+// the Secret holds at present. The kubelet may be a phase behind while they are replaced, so that each is tried: what fails leaves the one before in
+// force. Of a primary the answer is its role, an offset and three lines for each replica.
+const leadsAlone = `primary=$({ for f in ` + replicationDir + `/*; do sed 's/[\\"]/\\&/g; s/.*/AUTH ` + UserReplication + ` "&"/' "$f"; echo; done; echo ROLE; } |
+    $(command -v valkey-cli || command -v redis-cli) -h 127.0.0.1 -p 6379%s 2>/dev/null | sed -n '/^master$/,$p')
+  [ $(echo "$primary" | wc -l) -gt 2 ]`
 
 // lastWords of the servers of this cluster.
 func (b Builder) lastWords() string {

@@ -190,13 +190,14 @@ func TestWhatAPodWaitsForBeforeItsServerEnds(t *testing.T) {
 
 // In the mode Replicated the server is asked, by the client that comes with it.
 func TestWhatAPrimaryWithoutAClusterWaitsForBeforeItEnds(t *testing.T) {
-	const follows = "OK\nslave\n10.0.0.1\n6379\nconnected\n1234\n"
+	const follows = "OK\nOK\nslave\n10.0.0.1\n6379\nconnected\n1234\n"
 	tests := map[string]struct {
 		answer string
 		waits  bool
 	}{
-		"a primary with a replica": {"OK\nmaster\n1234\n10.0.0.2\n6379\n1200\n", true},
-		"a primary without one":    {"OK\nmaster\n1234\n\n", false},
+		"a primary with a replica": {"OK\nOK\nmaster\n1234\n10.0.0.2\n6379\n1200\n", true},
+		"one of the passwords":     {"OK\nWRONGPASS invalid username-password pair or user is disabled.\n\nmaster\n1234\n10.0.0.2\n6379\n1200\n", true},
+		"a primary without one":    {"OK\nOK\nmaster\n1234\n\n", false},
 		"a replica":                {follows, false},
 		"another password":         {"WRONGPASS invalid username-password pair or user is disabled.\n\nNOAUTH Authentication required.\n\n", false},
 		"no answer":                {"", false},
@@ -207,16 +208,21 @@ func TestWhatAPrimaryWithoutAClusterWaitsForBeforeItEnds(t *testing.T) {
 			dir := t.TempDir()
 			answer, asked := filepath.Join(dir, "answer"), filepath.Join(dir, "asked")
 			write(t, answer, tc.answer)
-			write(t, filepath.Join(dir, ConfigKey), "port 0\nmasterauth \"a b\"\n")
+			passwords := filepath.Join(dir, "passwords")
+			if err := os.Mkdir(passwords, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(passwords, "former-replication"), `o"\d`)
+			write(t, filepath.Join(passwords, "replication"), "new")
 			write(t, filepath.Join(dir, "valkey-cli"), fmt.Sprintf("#!/bin/sh\ncat > %s.new; mv %s.new %s; cat %s\n", asked, asked, asked, answer))
 			if err := os.Chmod(filepath.Join(dir, "valkey-cli"), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			script := fmt.Sprintf(lastWords, fmt.Sprintf(leadsAlone, " --tls"))
-			script = "PATH=" + dir + ":$PATH\n" + strings.ReplaceAll(script, runDir, dir)
+			script = "PATH=" + dir + ":$PATH\n" + strings.ReplaceAll(script, replicationDir, passwords)
 			waitsFor(t, script, tc.waits, func() { write(t, answer, follows) })
 			got, err := os.ReadFile(asked)
-			if want := "AUTH replication \"a b\"\nROLE\n"; err != nil || string(got) != want {
+			if want := `AUTH replication "o\"\\d"` + "\nAUTH replication \"new\"\nROLE\n"; err != nil || string(got) != want {
 				t.Errorf("the server was asked %q %v, want %q", got, err, want)
 			}
 		})

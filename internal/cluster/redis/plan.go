@@ -77,7 +77,7 @@ func Next(s State) cluster.Plan {
 		guard, guardShards,
 		leavePod,
 		settleAccounts,
-		takeOver, refuseStuck,
+		takeOver, cancelMigrations, refuseStuck,
 		configure,
 		announce,
 		resizePods,
@@ -100,11 +100,11 @@ func Next(s State) cluster.Plan {
 		addSlots,
 		loseUnowned,
 		waitForGossip,
-		refuseVersion, refuseUnsynced,
+		exceptUpkeep(refuseVersion), exceptUpkeep(refuseUnsynced),
 		waitForReplicas,
 		discardClaims,
 		dropShard,
-		refuseLess,
+		exceptUpkeep(refuseLess),
 		restartReplicas,
 		failOver,
 		surge,
@@ -180,6 +180,21 @@ func waitForReady(v *view) (cluster.Plan, bool) {
 		}
 	}
 	return cluster.Pass()
+}
+
+// exceptUpkeep has a rule that refuses a field of the specification let through what a cluster would stop working without one day: that
+// field may stay as it is for as long as a certificate lasts.
+func exceptUpkeep(refuse cluster.Rule[*view]) cluster.Rule[*view] {
+	return func(v *view) (cluster.Plan, bool) {
+		plan, refused := refuse(v)
+		if !refused {
+			return plan, false
+		}
+		if upkeep := cluster.Decide(v, reloadCertificates, waitForReplicas, waitForReady, retirePasswords); upkeep.Step != nil {
+			return upkeep, true
+		}
+		return plan, true
+	}
 }
 
 // refuseLayout stops at a change that this version of the operator does not carry out. Admission refuses it as well.

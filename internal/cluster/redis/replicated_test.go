@@ -244,8 +244,16 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 		"its node is being emptied":  {func(f *fixture) { f.pod("c-0-0").Cordoned = "is on node a, which is cordoned" }, "hand over from c-0-0 to c-0-1"},
 		"it was deleted and hung up": {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true; f.lose(0, both...) }, "promote c-0-1"},
 		"it was deleted and did not": {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true }, "c-0-0 does not answer, and may take writes until"},
-		"an outdated replica":        {func(f *fixture) { f.pod("c-0-2").Outdated = true }, "restart c-0-2"},
-		"an outdated primary":        {func(f *fixture) { f.pod("c-0-0").Outdated = true }, "hand over from c-0-0 to c-0-1"},
+		"an outdated replica, whose certificate is as well, gets too little memory": {func(f *fixture) {
+			f.starve()
+			for i := range f.Pods {
+				f.Pods[i].Node.Config[writeGuard] = "0"
+			}
+			f.pod("c-0-0").Node.Config[writeGuard] = "1"
+			f.Spec.Certificate = "new"
+		}, "reload the certificates of c-0-0, c-0-1, c-0-2"},
+		"an outdated replica": {func(f *fixture) { f.pod("c-0-2").Outdated = true }, "restart c-0-2"},
+		"an outdated primary": {func(f *fixture) { f.pod("c-0-0").Outdated = true }, "hand over from c-0-0 to c-0-1"},
 		"the last replica is outdated": {func(f *fixture) {
 			f.Spec.Replicas, f.Sets[0].Replicas, f.Pods = 1, 2, f.Pods[:2]
 			f.pod("c-0-1").Outdated = true

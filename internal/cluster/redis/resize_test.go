@@ -33,6 +33,17 @@ func lowered() *fixture {
 	return f
 }
 
+// starve asks for less memory than the servers use.
+func (f *fixture) starve() {
+	f.Spec.MemoryLimit = 1 << 30
+	for i := range f.Pods {
+		p := &f.Pods[i]
+		p.MemoryLimit, p.Outdated = 4<<30, true
+		p.Node.Config = map[string]string{maxMemory: "3189013218", backlogSize: "10737418"}
+		p.Node.Memory = Memory{Used: 2 << 30, Resident: 2 << 30, Max: 3189013218}
+	}
+}
+
 func resizeOf(f *fixture, pod string) ResizePod { return ResizePod{f.pod(pod).ref()} }
 
 func TestPodsAreResized(t *testing.T) {

@@ -340,6 +340,9 @@ func (b Builder) server(amounts *corev1.ResourceRequirements) (*corev1ac.Contain
 	if b.TLSSecret != "" {
 		c.WithVolumeMounts(mount("tls", tlsDir, true))
 	}
+	if b.Cluster.Spec.IsReplicated() {
+		c.WithVolumeMounts(mount("replication", replicationDir, true))
+	}
 	if amounts != nil {
 		resources, err := kube.Convert[corev1ac.ResourceRequirementsApplyConfiguration](amounts)
 		if err != nil {
@@ -422,10 +425,23 @@ func (b Builder) volumes() []*corev1ac.VolumeApplyConfiguration {
 		vols = append(vols, corev1ac.Volume().WithName("tls").WithSecret(corev1ac.SecretVolumeSource().
 			WithSecretName(b.TLSSecret).WithDefaultMode(secretMode)))
 	}
+	if b.Cluster.Spec.IsReplicated() {
+		vols = append(vols, corev1ac.Volume().WithName("replication").WithSecret(b.replicationPasswords()))
+	}
 	if b.Cluster.Spec.Storage == nil {
 		vols = append(vols, corev1ac.Volume().WithName(cluster.VolumeData).WithEmptyDir(corev1ac.EmptyDirVolumeSource()))
 	}
 	return vols
+}
+
+// replicationPasswords are those with which a pod asks its own server, see lastWords. It gets no others, and most of the time there is one.
+func (b Builder) replicationPasswords() *corev1ac.SecretVolumeSourceApplyConfiguration {
+	source := corev1ac.SecretVolumeSource().
+		WithSecretName(cluster.AuthSecret(b.Cluster.Name)).WithDefaultMode(secretMode).WithOptional(true)
+	for _, prefix := range []string{"", nextPrefix, formerPrefix} {
+		source.WithItems(corev1ac.KeyToPath().WithKey(prefix + PasswordReplication).WithPath(prefix + PasswordReplication))
+	}
+	return source
 }
 
 // Stale tells whether a pod was started with other authorities than those that its server is to trust, as far as the server

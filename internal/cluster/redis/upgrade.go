@@ -133,5 +133,5 @@ func surge(v *view) (cluster.Plan, bool) {
 	if len(step.Sets) == 0 {
 		return cluster.Pass()
 	}
-	return cluster.Do(step, "shards without replicas are to be restarted: each gets a replica for that time, so that its slots stay in service")
+	return cluster.Do(step, "primaries without replicas are to be restarted: each gets one for that time, so that its data stays in service")
 }

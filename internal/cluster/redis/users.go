@@ -107,6 +107,9 @@ type Access struct {
 	Passwords map[string]string
 	// Open lets clients in without a password.
 	Open bool
+	// Replicated says that there is one shard, whose servers copy each other with the password itself: a pod has that one at hand
+	// as it is at present, see leadsAlone.
+	Replicated bool
 }
 
 // String hides the passwords.
@@ -145,7 +148,7 @@ func (a Access) Users(pod string, s Software) ([]User, error) {
 	}
 	var shard []string
 	for _, p := range a.Works(PasswordReplication) {
-		shard = append(shard, ShardPassword(p, pod))
+		shard = append(shard, a.shardPassword(p, pod))
 	}
 	operator, migration := s.commands()
 	return []User{
@@ -165,6 +168,18 @@ func internal(name string, passwords, commands []string, keys ...string) User {
 		u.Commands = append(u.Commands, c)
 	}
 	return u
+}
+
+// ReplicationPassword is the password with which the server of a pod is to copy another one.
+func (a Access) ReplicationPassword(pod string) string {
+	return a.shardPassword(a.Passwords[PasswordReplication], pod)
+}
+
+func (a Access) shardPassword(password, pod string) string {
+	if a.Replicated {
+		return password
+	}
+	return ShardPassword(password, pod)
 }
 
 // ShardPassword is the password under which the servers of one shard copy each other. A replica connects to an address

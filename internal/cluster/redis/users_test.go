@@ -246,12 +246,17 @@ func TestPasswordsAreReplacedInPhases(t *testing.T) {
 				n.ReplicationUser, n.ReplicationPassword = UserMigration, Hash("d")
 			}, "set the replication password of c-1-0",
 		},
-		"a server was given its own back":     {nil, func(f *fixture) { f.pod("c-1-0").Node.ReplicationUser = UserReplication }, ""},
-		"nobody may ask what a replica uses":  {nil, func(f *fixture) { f.pod("c-1-1").Node.ReplicationPassword = "" }, ""},
-		"clients have not been told yet":      {former, func(f *fixture) { f.Spec.HandedOut = false }, ""},
-		"clients have been told":              {former, nil, "leave clients the time to follow the connection Secret"},
-		"clients have had some time":          {at(4 * time.Minute), nil, ""},
-		"clients have had their time":         {at(5 * time.Minute), nil, "retire the former passwords"},
+		"a server was given its own back":       {nil, func(f *fixture) { f.pod("c-1-0").Node.ReplicationUser = UserReplication }, ""},
+		"nobody may ask what a replica uses":    {nil, func(f *fixture) { f.pod("c-1-1").Node.ReplicationPassword = "" }, ""},
+		"clients have not been told yet":        {former, func(f *fixture) { f.Spec.HandedOut = false }, ""},
+		"clients have been told":                {former, nil, "leave clients the time to follow the connection Secret"},
+		"clients have had some time":            {at(4 * time.Minute), nil, ""},
+		"clients have had their time":           {at(5 * time.Minute), nil, "retire the former passwords"},
+		"they have, and a version is refused":   {at(time.Hour), func(f *fixture) { f.Spec.Version = "8.2.0" }, "retire the former passwords"},
+		"they have, and less memory is refused": {at(time.Hour), func(f *fixture) { f.starve() }, "retire the former passwords"},
+		"a version is refused, and a replica lags": {
+			at(time.Hour), func(f *fixture) { f.Spec.Version = "8.2.0"; f.unlink("c-1-1") }, "",
+		},
 		"they have, but a replica is missing": {at(time.Hour), func(f *fixture) { f.pod("c-1-1").Node = nil }, ""},
 		"they have, but a replica lags":       {at(time.Hour), func(f *fixture) { f.unlink("c-1-1") }, ""},
 	} {

@@ -353,7 +353,7 @@ func (w *world) writeFiles(p *process, admit bool) {
 	}
 	config, err := redis.PodConfig(common, redis.PodFacts{
 		Name: p.name, IP: p.ip, Host: w.host(p.name), Engine: string(w.cluster.Spec.ServerEngine()), Version: w.cluster.Spec.Version,
-		ReplicationPassword: redis.ShardPassword(w.passwords[redis.PasswordReplication], p.name),
+		ReplicationPassword: w.access().ReplicationPassword(p.name),
 		Announcement:        w.announcement(p.name), Replicated: w.cluster.Spec.IsReplicated(),
 	})
 	if err != nil {
@@ -376,7 +376,9 @@ func (w *world) writeFiles(p *process, admit bool) {
 	}
 }
 
-func (w *world) access() *redis.Access { return &redis.Access{Passwords: w.passwords} }
+func (w *world) access() *redis.Access {
+	return &redis.Access{Passwords: w.passwords, Replicated: w.cluster.Spec.IsReplicated()}
+}
 
 func (w *world) host(pod string) string { return cluster.PodHost(pod, "carts", "shop", domain) }
 
