@@ -112,6 +112,7 @@ func Next(s State) cluster.Plan {
 		spreadPrimaries,
 		reloadCertificates,
 		waitForHosts, moveAddress,
+		waitForOutside,
 		retirePasswords,
 		moveSlots,
 		waitForLeavers,
