@@ -171,9 +171,9 @@ func (w outside) exposed(wanted []string) []redis.Exposure {
 }
 
 // doors are where the pods of a cluster, or the Services of its roles, are reached from outside, as far as Services exist.
-func (k *RedisKind) doors(ctx context.Context, o *v1alpha1.RedisCluster, w outside) ([]redis.Door, error) {
+func (k *RedisKind) doors(ctx context.Context, o *v1alpha1.RedisCluster, w outside) []redis.Door {
 	if w.access == nil {
-		return nil, nil
+		return nil
 	}
 	var out []redis.Door
 	for i := range w.services {
@@ -186,10 +186,7 @@ func (k *RedisKind) doors(ctx context.Context, o *v1alpha1.RedisCluster, w outsi
 		if !ok || inside {
 			continue
 		}
-		host, problem, err := k.hostOutside(ctx, w, s, name)
-		if err != nil {
-			return nil, err
-		}
+		host, problem := k.hostOutside(ctx, w, s, name)
 		door := redis.Door{Pod: name, Announcement: redis.Announcement{Host: host}, Problem: problem}
 		if w.access.Type == v1alpha1.ExternalNodePort {
 			door.NodePort = int(redis.NodePort(s))
@@ -202,7 +199,7 @@ func (k *RedisKind) doors(ctx context.Context, o *v1alpha1.RedisCluster, w outsi
 		}
 		out = append(out, door)
 	}
-	return out, nil
+	return out
 }
 
 // readDoors are the doors by themselves.
@@ -214,32 +211,38 @@ func (k *RedisKind) readDoors(ctx context.Context, o *v1alpha1.RedisCluster) ([]
 	if err != nil {
 		return nil, err
 	}
-	return k.doors(ctx, o, w)
+	return k.doors(ctx, o, w), nil
 }
 
-// hostOutside is the host that leads to a Service, or says what keeps it from having one.
-func (k *RedisKind) hostOutside(ctx context.Context, w outside, s *corev1.Service, name string) (host, problem string, err error) {
+// hostOutside is the host that leads to a Service, or says what keeps it from having one. That its node cannot be read is nothing that
+// others wait for, and no reason to send clients elsewhere.
+func (k *RedisKind) hostOutside(ctx context.Context, w outside, s *corev1.Service, name string) (host, problem string) {
 	switch {
 	case w.access.Type == v1alpha1.ExternalLoadBalancer:
 		if host = redis.BalancerHost(s); host == "" {
 			problem = fmt.Sprintf("Service %s has no load balancer yet that is reached by a DNS name or an IPv4 address: clients outside cannot reach it before its provider says where", s.Name)
 		}
-		return host, problem, nil
+		return host, problem
 	case w.access.HostOutside() != "":
-		return w.access.HostOutside(), "", nil
+		return w.access.HostOutside(), ""
 	}
+	var err error
 	if pod := w.behind(s); pod != nil && pod.Spec.NodeName != "" {
 		if host, err = k.nodeAddress(ctx, pod); err != nil {
-			return "", "", err
+			log.FromContext(ctx).Error(err, "where a Service leads from")
 		}
 	}
 	if host == "" {
 		host = w.before[name].Host // The port is open on all nodes, so that the one before still does while a pod is on none.
 	}
-	if host == "" {
+	switch {
+	case host != "":
+	case err != nil:
+		problem = err.Error()
+	default:
 		problem = fmt.Sprintf("nothing that Service %s leads to is on a node with an IPv4 address: set spec.externalAccess.host to a name that leads to the nodes", s.Name)
 	}
-	return host, problem, nil
+	return host, problem
 }
 
 // behind is the first pod that a Service leads to; nil: there is none.
@@ -313,9 +316,7 @@ func (k *RedisKind) observeOutside(ctx context.Context, o *v1alpha1.RedisCluster
 		return "", err
 	}
 	s.Exposed = w.exposed(wanted)
-	if s.Doors, err = k.doors(ctx, o, w); err != nil {
-		return "", err
-	}
+	s.Doors = k.doors(ctx, o, w)
 	if why, failed := k.unexposed.Load(o.UID); failed {
 		s.Spec.Unannounced, _ = why.(string)
 	}

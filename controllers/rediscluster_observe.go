@@ -245,9 +245,7 @@ func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s
 		}
 		p := podOf(pod, shard, ordinal)
 		p.Outdated = !h.has(pod) || b.Stale(pod.Annotations, proven(o)) || redis.Retired(pod.Annotations[redis.AnnotationLive], s.Spec.LiveNames)
-		if err := k.observeResize(ctx, o, pod, h, &p); err != nil {
-			return err
-		}
+		k.observeResize(ctx, o, pod, h, &p)
 		if p.Cordoned, err = k.cordon(ctx, pod); err != nil {
 			return err
 		}

@@ -201,6 +201,9 @@ const (
 	ReasonWithdraw = "WithdrawingServices"
 )
 
+// Asides marks the step.
+func (Announce) Asides() {}
+
 // Reason names the step.
 func (Announce) Reason() string { return ReasonAnnounce }
 
@@ -223,6 +226,9 @@ func (s Announce) Calls() []Call {
 
 // Withdraw deletes Services that nobody is sent to any more.
 type Withdraw struct{ Services []Exposure }
+
+// Asides marks the step.
+func (Withdraw) Asides() {}
 
 // Reason names the step.
 func (Withdraw) Reason() string { return ReasonWithdraw }

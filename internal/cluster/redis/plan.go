@@ -124,8 +124,10 @@ func Next(s State) cluster.Plan {
 		refuseStorage,
 		waitForExternal,
 	)
-	plan.Step = v.lift(plan.Step)
-	return plan
+	return plan.Refined(func(p cluster.Plan) cluster.Plan {
+		p.Step = v.lift(p.Step)
+		return p
+	})
 }
 
 // waitForAll waits until every wanted pod exists and answers: from here on no rule meets the unknown.
