@@ -18,7 +18,9 @@ import (
 // deaf is a server that cannot be told anything.
 type deaf struct{ redis.Client }
 
-func (deaf) Configure(context.Context, map[string]string) error { return errors.New("ERR out of memory") }
+func (deaf) Configure(context.Context, map[string]string) error {
+	return errors.New("ERR out of memory")
+}
 
 // TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone: replicas leave though something else fails again and again.
 func TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone(t *testing.T) {

@@ -26,7 +26,7 @@ import (
 // the first pods, which are told where they are reached when they start. Those of the mode Replicated are there anyway. A Service
 // that cannot be made is told by observeOutside: nothing inside depends on it.
 func (k *RedisKind) ensureExternal(ctx context.Context, o *v1alpha1.RedisCluster, inUse bool) ([]redis.Door, error) {
-	k.unexposed.Delete(o.UID)
+	k.memory(o).unexposed.Store(nil)
 	if o.Spec.ExternalAccess == nil || o.Spec.IsReplicated() {
 		return k.readDoors(ctx, o)
 	}
@@ -41,7 +41,8 @@ func (k *RedisKind) ensureExternal(ctx context.Context, o *v1alpha1.RedisCluster
 	made := true
 	for _, pod := range pods {
 		if err := k.exposePod(ctx, o, b, pod); err != nil {
-			k.unexposed.LoadOrStore(o.UID, err.Error())
+			why := err.Error()
+			k.memory(o).unexposed.CompareAndSwap(nil, &why)
 			made = false
 		}
 	}
@@ -317,8 +318,8 @@ func (k *RedisKind) observeOutside(ctx context.Context, o *v1alpha1.RedisCluster
 	}
 	s.Exposed = w.exposed(wanted)
 	s.Doors = k.doors(ctx, o, w)
-	if why, failed := k.unexposed.Load(o.UID); failed {
-		s.Spec.Unannounced, _ = why.(string)
+	if why := k.memory(o).unexposed.Load(); why != nil {
+		s.Spec.Unannounced = *why
 	}
 	said := map[string]redis.Announcement{}
 	for _, d := range s.Doors {
@@ -341,15 +342,15 @@ func (k *RedisKind) observeOutside(ctx context.Context, o *v1alpha1.RedisCluster
 
 // watchUnused notes since when servers do not announce Services that are not wanted any more. An operator that has just been started
 // begins to count anew.
-func (k *RedisKind) watchUnused(s *redis.State) {
+func (m *memory) watchUnused(s *redis.State) {
 	for i := range s.Exposed {
 		e := &s.Exposed[i]
 		at := slices.IndexFunc(s.Pods, func(p redis.Pod) bool { return p.Name == e.Pod })
 		if e.Wanted || at < 0 || s.Pods[at].Node == nil || len(s.Pods[at].Differs()) > 0 {
-			k.unused.Delete(e.UID)
+			m.unused.Delete(e.UID)
 			continue
 		}
-		since, _ := k.unused.LoadOrStore(e.UID, s.Now)
+		since, _ := m.unused.LoadOrStore(e.UID, s.Now)
 		e.Unused, _ = since.(time.Time)
 	}
 }
@@ -375,7 +376,7 @@ func (k *RedisKind) withdraw(ctx context.Context, o *v1alpha1.RedisCluster, step
 	var errs []error
 	for _, e := range step.Services {
 		uid := types.UID(e.UID)
-		k.unused.Delete(e.UID)
+		k.memory(o).unused.Delete(e.UID)
 		errs = append(errs, deleted(k.Delete(ctx, &corev1.Service{ObjectMeta: objectMeta(o, e.Name)}, client.Preconditions{UID: &uid}), "Service "+e.Name))
 	}
 	return errors.Join(errs...)

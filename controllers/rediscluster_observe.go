@@ -81,11 +81,11 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 		}
 	}
 	wg.Wait()
-	k.watchUnused(&s)
+	k.memory(o).watchUnused(&s)
 	if err := k.findLostNodes(ctx, o, &s); err != nil {
 		return redis.State{}, err
 	}
-	m := k.meterOf(o)
+	m := &k.memory(o).meter
 	m.watch(s.Pods, s.Now)
 	s.Progress = m.read()
 	k.weigh(ctx, o, connect, &s)
@@ -173,7 +173,7 @@ func (k *RedisKind) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, s
 		if err != nil || set.DeletionTimestamp != nil {
 			continue
 		}
-		k.correctSize(set)
+		k.correctSize(o, set)
 		guarded, err := k.guarded(ctx, o, shard)
 		if err != nil {
 			return err

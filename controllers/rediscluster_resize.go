@@ -111,7 +111,7 @@ func (k *RedisKind) observeResize(ctx context.Context, o *v1alpha1.RedisCluster,
 			return
 		}
 	}
-	refusal, _ := k.unresizable.Load(pod.UID)
+	refusal, _ := k.memory(o).unresizable.Load(pod.UID)
 	r, _ := refusal.(resizeRefusal)
 	switch {
 	case !can || !now.Known:
@@ -190,7 +190,7 @@ func (k *RedisKind) resize(ctx context.Context, o *v1alpha1.RedisCluster, s redi
 	err = k.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
 		log.FromContext(ctx).Info("the API server does not resize a pod", "pod", s.Pod.Name, "why", err.Error())
-		k.unresizable.Store(types.UID(s.Pod.UID), resizeRefusal{amounts, err.Error(), k.Now(), apierrors.IsInvalid(err)})
+		k.memory(o).unresizable.Store(types.UID(s.Pod.UID), resizeRefusal{amounts, err.Error(), k.Now(), apierrors.IsInvalid(err)})
 		return nil // The next pass decides what follows from it.
 	}
 	if err != nil {
