@@ -64,6 +64,9 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	if err != nil {
 		return err
 	}
+	if doors, err = k.withFormer(ctx, o, doors); err != nil {
+		return err
+	}
 	if err := k.EnsureCertificates(ctx, o, k.certificates(o, inUse, doors)); err != nil {
 		return err
 	}

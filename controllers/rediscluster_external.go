@@ -355,6 +355,53 @@ func (m *memory) watchUnused(s *redis.State) {
 	}
 }
 
+// watchHosts notes where servers send clients. A server that cannot be read may send them where it did.
+func (m *memory) watchHosts(s *redis.State) {
+	hosts, all := []string{}, true
+	for i := range s.Pods {
+		n := s.Pods[i].Node
+		if n == nil || n.Announces == nil {
+			all = false
+		} else if host := n.HostOutside(); host != "" {
+			hosts = append(hosts, host)
+		}
+	}
+	if former := m.announced.Load(); !all && former == nil {
+		return
+	} else if !all {
+		hosts = append(hosts, *former...)
+	}
+	slices.Sort(hosts)
+	hosts = slices.Compact(hosts)
+	m.announced.Store(&hosts)
+}
+
+// withFormer adds to doors the hosts that are not asked for any more and that the servers' certificate is for, while servers send clients
+// there, or may: clients verify that.
+func (k *RedisKind) withFormer(ctx context.Context, o *v1alpha1.RedisCluster, doors []redis.Door) ([]redis.Door, error) {
+	if mode := o.Spec.TLS.TLSMode(); mode == v1alpha1.TLSDisabled || mode == v1alpha1.TLSProvided || o.Spec.IsReplicated() {
+		return doors, nil
+	}
+	leaf := k.leafs(o, doors)[cluster.ServerTLSSecret(o.Name)]
+	wanted := leaf.Hosts()
+	announced := k.memory(o).announced.Load()
+	if announced != nil && !slices.ContainsFunc(*announced, func(host string) bool { return !slices.Contains(wanted, host) }) {
+		return doors, nil
+	}
+	_, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
+	if err != nil {
+		return nil, certificateError{err}
+	}
+	doors = slices.Clone(doors)
+	has, _ := clustertls.LeafOf(pair) // What cannot be read is issued anew.
+	for _, host := range has.Hosts() {
+		if !slices.Contains(wanted, host) && (announced == nil || slices.Contains(*announced, host)) {
+			doors = append(doors, redis.Door{Announcement: redis.Announcement{Host: host}})
+		}
+	}
+	return doors, nil
+}
+
 // hostsOutside are the DNS names and addresses that clients outside are to be sent to, in one order.
 func hostsOutside(doors []redis.Door) (names []string, addresses []netip.Addr) {
 	for _, d := range doors {

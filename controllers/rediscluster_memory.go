@@ -26,6 +26,8 @@ type memory struct {
 	unused sync.Map
 	// unexposed says why pods are not to be reached from outside, as their Services could not be made; nil: they could.
 	unexposed atomic.Pointer[string]
+	// announced are the hosts outside that servers sent clients to when they were last asked; nil: unknown.
+	announced atomic.Pointer[[]string]
 	// unresizable are the pods that the API server does not resize (UID -> resizeRefusal). It says so again when it is asked again.
 	unresizable sync.Map
 	// meter counts what has been moved.

@@ -48,7 +48,11 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	if err != nil {
 		return redis.State{}, err
 	}
-	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o, s.Doors)); err != nil {
+	vouched, err := k.withFormer(ctx, o, s.Doors)
+	if err != nil {
+		return redis.State{}, err
+	}
+	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o, vouched)); err != nil {
 		return redis.State{}, certificateError{err}
 	}
 	s.Certificates.Missing = missing
@@ -82,6 +86,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	}
 	wg.Wait()
 	k.memory(o).watchUnused(&s)
+	k.memory(o).watchHosts(&s)
 	if err := k.findLostNodes(ctx, o, &s); err != nil {
 		return redis.State{}, err
 	}

@@ -171,6 +171,14 @@ func (n *Node) Announced() (Address, bool) {
 	return a, true
 }
 
+// HostOutside is where a server sends its clients, if that is not its pod; empty: to its pod, or unknown.
+func (n *Node) HostOutside() string {
+	if host := n.Announces[announceHost]; n.Announces[announceName] != "" && host != n.Announces[announceName] {
+		return host
+	}
+	return ""
+}
+
 // podBehind is the pod that a node was the server of, as far as it tells; empty: it does not.
 func (v *view) podBehind(p Peer) string {
 	if pod := podOfHost(p.Host); v.isPod(pod) {

@@ -11,15 +11,9 @@ import (
 // one that they do not reach yet: its load balancer has no address, or its server has not been told. Whose server is dead, or about to
 // end, is replaced all the same.
 
-// sendsOut tells whether a server sends its clients to another host than that of its pod.
-func (p *Pod) sendsOut() bool {
-	a := p.Node.Announces
-	return a[announceHost] != "" && a[announceName] != "" && a[announceHost] != a[announceName]
-}
-
 // cutsOff tells whether clients outside would lose what one server has if another one got it. Without doors they are to lose it.
 func (v *view) cutsOff(from, to *Pod) bool {
-	return len(v.Doors) > 0 && from.sendsOut() && (!to.sendsOut() || len(to.Differs()) > 0)
+	return len(v.Doors) > 0 && from.Node.HostOutside() != "" && (to.Node.HostOutside() == "" || len(to.Differs()) > 0)
 }
 
 // reached are those of some pods that may be given what a server has, see cutsOff.
