@@ -32,7 +32,7 @@ func TestClientsAreSentNowhereThatTheCertificateIsNotFor(t *testing.T) {
 				if err := s.api.Update(t.Context(), o); err != nil {
 					t.Fatal(err)
 				}
-				for range 40 {
+				for range 25 {
 					if restarts {
 						kind.memories = memories{}
 					}
