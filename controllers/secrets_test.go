@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/internal/cluster"
@@ -52,13 +53,8 @@ func TestASecretHasWhatIsWantedAndWhatOthersAdd(t *testing.T) {
 // foreign adds a key to a Secret as somebody else.
 func foreign(t *testing.T, w *world, name, key string) {
 	t.Helper()
-	var s corev1.Secret
-	if err := w.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &s); err != nil {
-		t.Fatal(err)
-	}
-	before := s.DeepCopy()
-	s.Data[key] = []byte("theirs")
-	if err := w.Patch(t.Context(), &s, client.MergeFrom(before), client.FieldOwner("somebody")); err != nil {
+	theirs := corev1ac.Secret(name, "default").WithData(map[string][]byte{key: []byte("theirs")})
+	if err := w.Apply(t.Context(), theirs, client.FieldOwner("somebody")); err != nil {
 		t.Fatal(err)
 	}
 }
