@@ -75,3 +75,19 @@ func TestAKeyOfSomebodyElseIsNoReasonToPublishForEver(t *testing.T) {
 		t.Errorf("%d writes", n)
 	}
 }
+
+// TestAKeyThatIsNotWantedAnyMoreLeavesTheSecretOfAUser: external access has ended, and nothing else about the Secret changes.
+func TestAKeyThatIsNotWantedAnyMoreLeavesTheSecretOfAUser(t *testing.T) {
+	s := newAccountStage(t)
+	s.rest()
+	u, name := s.user(), cluster.RedisUserSecret("carts-app")
+	data := s.secret(name).Data
+	data["external-nodes"] = []byte("redis.example.com:31000")
+	if err := s.loop.Kind.(*RedisKind).EnsureSecret(t.Context(), u, name, typeRedisBinding, redisUserLabels(u), data); err != nil {
+		t.Fatal(err)
+	}
+	s.rest()
+	if nodes, ok := s.secret(name).Data["external-nodes"]; ok {
+		t.Errorf("external-nodes %s", nodes)
+	}
+}
