@@ -109,17 +109,59 @@ func (l *Loop[O, S]) pass(ctx context.Context, o O) (out outcome[S]) {
 	if o.IsPaused() {
 		out.plan = cluster.Pause(out.plan)
 	}
-	if _, repair := out.plan.Step.(cluster.Repair); ensureErr != nil && !repair {
-		out.plan.Step = nil // It may build on what could not be brought into place.
+	if ensureErr != nil {
+		out.plan = repairs(out.plan)
 	}
-	if out.plan.Step == nil {
-		return out
-	}
-	log.FromContext(ctx).Info("step", "step", out.plan.Step.String(), "reason", out.plan.Reason, "why", out.plan.Message)
-	if err := l.Kind.Act(ctx, o, out.plan.Step); err != nil {
-		out.err = both(ensureErr, fmt.Errorf("%s: %w", out.plan.Step, err))
+	var err error
+	if out.plan, err = l.carryOut(ctx, o, out.plan); err != nil {
+		out.err = both(ensureErr, err)
 	}
 	return out
+}
+
+// repairs is what is left of a plan while children cannot be brought into place: any other step may build on them.
+func repairs(p cluster.Plan) cluster.Plan {
+	for p.Otherwise != nil {
+		p = *p.Otherwise
+	}
+	if _, repair := p.Step.(cluster.Repair); !repair {
+		p.Step = nil
+	}
+	return p
+}
+
+// carryOut takes the step of a plan. When one fails that stands aside, what is planned otherwise is carried out, and told along with
+// what is wrong. It is no error of the pass then: what waits for nothing shall not wait for the next attempt either.
+func (l *Loop[O, S]) carryOut(ctx context.Context, o O, p cluster.Plan) (cluster.Plan, error) {
+	if p.Step == nil {
+		return p, nil
+	}
+	log.FromContext(ctx).Info("step", "step", p.Step.String(), "reason", p.Reason, "why", p.Message)
+	err := l.Kind.Act(ctx, o, p.Step)
+	if err == nil {
+		return p, nil
+	}
+	err = fmt.Errorf("%s: %w", p.Step, err)
+	if p.Otherwise == nil {
+		return p, err
+	}
+	log.FromContext(ctx).Error(err, "a step that nothing waits for")
+	rest, restErr := l.carryOut(ctx, o, *p.Otherwise)
+	if restErr != nil {
+		return rest, errors.Join(restErr, err)
+	}
+	return besides(rest, p.Step.Reason(), err), nil
+}
+
+// besides is a plan, and what went wrong on the side and is tried again.
+func besides(p cluster.Plan, reason string, err error) cluster.Plan {
+	if p.Settled() {
+		p.Reason, p.Message = reason, err.Error()
+	} else {
+		p.Message += "; besides, " + err.Error()
+	}
+	p.After = max(p.After, afterHold)
+	return p
 }
 
 // both joins two errors, of which the first may be nil or say the same as the second.

@@ -180,6 +180,92 @@ func checkEvents(t *testing.T, r *events.FakeRecorder, want []string, step bool)
 	}
 }
 
+// fails is a kind whose steps fail, as far as they are named.
+type fails struct {
+	script
+	steps map[string]bool
+	took  []string
+}
+
+func (f *fails) Act(_ context.Context, _ *v1alpha1.EtcdCluster, step cluster.Step) error {
+	f.took = append(f.took, step.Reason())
+	if f.steps[step.Reason()] {
+		return errors.New("no answer")
+	}
+	return nil
+}
+
+// ring is a step that nothing waits for.
+type ring struct{ knock }
+
+func (ring) Reason() string { return "Ring" }
+func (ring) Asides()        {}
+
+func TestWhatFailsOnTheSideKeepsNothingElseFromBeingDone(t *testing.T) {
+	side, _ := cluster.Do(ring{}, "somebody may hear it")
+	step, _ := cluster.Do(knock{}, "nobody knows that we are here")
+	repair, _ := cluster.Do(mend{}, "the door is broken")
+	wait, _ := cluster.Wait("Waiting", time.Millisecond, "waiting for an answer")
+	refuse, _ := cluster.Refuse("Unsafe", "the door is locked: unlock it")
+	before := func(p cluster.Plan) cluster.Plan {
+		out := side
+		out.Otherwise = &p
+		return out
+	}
+	for name, tc := range map[string]struct {
+		plan      cluster.Plan
+		fail      map[string]bool
+		ensureErr error
+		took      string
+		requeue   time.Duration
+		err       bool
+		activity  string
+	}{
+		"it is done, and the rest another time": {before(step), nil, nil, "Ring", afterStep, false, "somebody may hear it"},
+		"it fails, and the next step is taken": {
+			before(step), map[string]bool{"Ring": true}, nil, "Ring Knock", afterHold, false, "nobody knows that we are here; besides, knock on the door: no answer",
+		},
+		"both fail": {
+			before(step), map[string]bool{"Ring": true, "Knock": true}, nil, "Ring Knock", 0, true,
+			"knock on the door: no answer\nknock on the door: no answer",
+		},
+		"several fail": {
+			before(before(step)), map[string]bool{"Ring": true}, nil, "Ring Ring Knock", afterHold, false,
+			"nobody knows that we are here; besides, knock on the door: no answer; besides, knock on the door: no answer",
+		},
+		"what is waited for is told as well": {
+			before(wait), map[string]bool{"Ring": true}, nil, "Ring", afterHold, false, "waiting for an answer; besides, knock on the door: no answer",
+		},
+		"what needs a human is told as well": {
+			before(refuse), map[string]bool{"Ring": true}, nil, "Ring", afterRefusal, false, "the door is locked: unlock it; besides, knock on the door: no answer",
+		},
+		"there is nothing else to do": {
+			before(cluster.Plan{Message: "fine"}), map[string]bool{"Ring": true}, nil, "Ring", afterHold, false, "knock on the door: no answer",
+		},
+		"it does not come before a repair": {before(repair), nil, errors.New("quota"), "Knock", 0, true, "quota"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, etcdCluster())
+			kind := &fails{script: script{plan: tc.plan, ensureErr: tc.ensureErr}, steps: tc.fail}
+			loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: kind, Client: w, Events: events.NewFakeRecorder(8)}
+			res, err := loop.Reconcile(t.Context(), fetch(t, w))
+			if (err != nil) != tc.err || res.RequeueAfter != tc.requeue {
+				t.Errorf("result %v, %v; want %v, error %v", res.RequeueAfter, err, tc.requeue, tc.err)
+			}
+			if took := strings.Join(kind.took, " "); took != tc.took {
+				t.Errorf("steps %s, want %s", took, tc.took)
+			}
+			got := fetch(t, w).Status
+			if got.Activity != tc.activity {
+				t.Errorf("activity %q, want %q", got.Activity, tc.activity)
+			}
+			if stalled := meta.IsStatusConditionTrue(got.Conditions, v1alpha1.ConditionStalled); stalled != (tc.requeue == afterRefusal) {
+				t.Errorf("stalled: %v", stalled)
+			}
+		})
+	}
+}
+
 func TestWhatIsWaitedForAgainOnTheWayToReadyIsToldOnce(t *testing.T) {
 	wait := func(reason string) cluster.Plan {
 		p, _ := cluster.Wait(reason, time.Second, "waiting for %s", reason)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,28 +32,8 @@ type RedisKind struct {
 	Connect func(redisclient.Options) redis.Client
 	// ConnectMover opens one that moves keys. It is redisclient.NewMover outside of tests.
 	ConnectMover func(redisclient.Options) redis.Mover
-	// budgets remembers which shards were guarded last (by budgetKey). The cache may not have heard of it yet, and to apply
-	// what it says would undo the step.
-	budgets sync.Map
-	// appointments remembers who was made primary last (UID -> redis.Appointment), for the same reason.
-	appointments sync.Map
-	// unused remembers since when Services are not announced any more (UID -> time.Time), so that they stay for a moment longer.
-	unused sync.Map
-	// meters count what has been moved in each cluster (by UID).
-	meters sync.Map
-	// scales remember what slots weighed in each cluster (by UID).
-	scales sync.Map
-	// unexposed says why pods are not to be reached from outside, as their Services could not be made (UID of the cluster -> text).
-	unexposed sync.Map
-	// scaled remembers how many pods each StatefulSet was given last, for the same reason (scaledKey -> scaledSet).
-	scaled sync.Map
-	// unresizable remembers which pods the API server does not resize (UID -> resizeRefusal). It says so again when it is asked again.
-	unresizable sync.Map
-}
-
-type budgetKey struct {
-	cluster types.UID
-	shard   int
+	// memories of the clusters.
+	memories memories
 }
 
 var _ Kind[*v1alpha1.RedisCluster, redis.State] = (*RedisKind)(nil)
@@ -84,6 +62,9 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	}
 	doors, err := k.ensureExternal(ctx, o, inUse)
 	if err != nil {
+		return err
+	}
+	if doors, err = k.withFormer(ctx, o, doors); err != nil {
 		return err
 	}
 	if err := k.EnsureCertificates(ctx, o, k.certificates(o, inUse, doors)); err != nil {
@@ -209,7 +190,7 @@ func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b
 	case !metav1.IsControlledBy(live, o):
 		live = nil // Apply refuses it.
 	default:
-		k.correctSize(live)
+		k.correctSize(o, live)
 	}
 	set, err := b.Set(shard, live)
 	if err != nil {
@@ -225,7 +206,7 @@ func (k *RedisKind) ensureBudget(ctx context.Context, o *v1alpha1.RedisCluster, 
 
 // guarded tells whether a shard's budget allows no evictions. That is for the planner to change, see redis.Guard.
 func (k *RedisKind) guarded(ctx context.Context, o *v1alpha1.RedisCluster, shard int) (bool, error) {
-	if last, ok := k.budgets.Load(budgetKey{o.UID, shard}); ok {
+	if last, ok := k.memory(o).budgets.Load(shard); ok {
 		return last == true, nil
 	}
 	var live policyv1.PodDisruptionBudget

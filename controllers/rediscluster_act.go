@@ -128,7 +128,7 @@ func (k *RedisKind) guard(ctx context.Context, o *v1alpha1.RedisCluster, s redis
 				errs = append(errs, err)
 				continue
 			}
-			k.budgets.Store(budgetKey{o.UID, shard}, guarded)
+			k.memory(o).budgets.Store(shard, guarded)
 		}
 	}
 	change(s.Protect, true)

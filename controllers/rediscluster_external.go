@@ -26,7 +26,7 @@ import (
 // the first pods, which are told where they are reached when they start. Those of the mode Replicated are there anyway. A Service
 // that cannot be made is told by observeOutside: nothing inside depends on it.
 func (k *RedisKind) ensureExternal(ctx context.Context, o *v1alpha1.RedisCluster, inUse bool) ([]redis.Door, error) {
-	k.unexposed.Delete(o.UID)
+	k.memory(o).unexposed.Store(nil)
 	if o.Spec.ExternalAccess == nil || o.Spec.IsReplicated() {
 		return k.readDoors(ctx, o)
 	}
@@ -41,7 +41,8 @@ func (k *RedisKind) ensureExternal(ctx context.Context, o *v1alpha1.RedisCluster
 	made := true
 	for _, pod := range pods {
 		if err := k.exposePod(ctx, o, b, pod); err != nil {
-			k.unexposed.LoadOrStore(o.UID, err.Error())
+			why := err.Error()
+			k.memory(o).unexposed.CompareAndSwap(nil, &why)
 			made = false
 		}
 	}
@@ -171,9 +172,9 @@ func (w outside) exposed(wanted []string) []redis.Exposure {
 }
 
 // doors are where the pods of a cluster, or the Services of its roles, are reached from outside, as far as Services exist.
-func (k *RedisKind) doors(ctx context.Context, o *v1alpha1.RedisCluster, w outside) ([]redis.Door, error) {
+func (k *RedisKind) doors(ctx context.Context, o *v1alpha1.RedisCluster, w outside) []redis.Door {
 	if w.access == nil {
-		return nil, nil
+		return nil
 	}
 	var out []redis.Door
 	for i := range w.services {
@@ -186,10 +187,7 @@ func (k *RedisKind) doors(ctx context.Context, o *v1alpha1.RedisCluster, w outsi
 		if !ok || inside {
 			continue
 		}
-		host, problem, err := k.hostOutside(ctx, w, s, name)
-		if err != nil {
-			return nil, err
-		}
+		host, problem := k.hostOutside(ctx, w, s, name)
 		door := redis.Door{Pod: name, Announcement: redis.Announcement{Host: host}, Problem: problem}
 		if w.access.Type == v1alpha1.ExternalNodePort {
 			door.NodePort = int(redis.NodePort(s))
@@ -202,7 +200,7 @@ func (k *RedisKind) doors(ctx context.Context, o *v1alpha1.RedisCluster, w outsi
 		}
 		out = append(out, door)
 	}
-	return out, nil
+	return out
 }
 
 // readDoors are the doors by themselves.
@@ -214,32 +212,38 @@ func (k *RedisKind) readDoors(ctx context.Context, o *v1alpha1.RedisCluster) ([]
 	if err != nil {
 		return nil, err
 	}
-	return k.doors(ctx, o, w)
+	return k.doors(ctx, o, w), nil
 }
 
-// hostOutside is the host that leads to a Service, or says what keeps it from having one.
-func (k *RedisKind) hostOutside(ctx context.Context, w outside, s *corev1.Service, name string) (host, problem string, err error) {
+// hostOutside is the host that leads to a Service, or says what keeps it from having one. That its node cannot be read is nothing that
+// others wait for, and no reason to send clients elsewhere.
+func (k *RedisKind) hostOutside(ctx context.Context, w outside, s *corev1.Service, name string) (host, problem string) {
 	switch {
 	case w.access.Type == v1alpha1.ExternalLoadBalancer:
 		if host = redis.BalancerHost(s); host == "" {
 			problem = fmt.Sprintf("Service %s has no load balancer yet that is reached by a DNS name or an IPv4 address: clients outside cannot reach it before its provider says where", s.Name)
 		}
-		return host, problem, nil
+		return host, problem
 	case w.access.HostOutside() != "":
-		return w.access.HostOutside(), "", nil
+		return w.access.HostOutside(), ""
 	}
+	var err error
 	if pod := w.behind(s); pod != nil && pod.Spec.NodeName != "" {
 		if host, err = k.nodeAddress(ctx, pod); err != nil {
-			return "", "", err
+			log.FromContext(ctx).Error(err, "where a Service leads from")
 		}
 	}
 	if host == "" {
 		host = w.before[name].Host // The port is open on all nodes, so that the one before still does while a pod is on none.
 	}
-	if host == "" {
+	switch {
+	case host != "":
+	case err != nil:
+		problem = err.Error()
+	default:
 		problem = fmt.Sprintf("nothing that Service %s leads to is on a node with an IPv4 address: set spec.externalAccess.host to a name that leads to the nodes", s.Name)
 	}
-	return host, problem, nil
+	return host, problem
 }
 
 // behind is the first pod that a Service leads to; nil: there is none.
@@ -313,11 +317,9 @@ func (k *RedisKind) observeOutside(ctx context.Context, o *v1alpha1.RedisCluster
 		return "", err
 	}
 	s.Exposed = w.exposed(wanted)
-	if s.Doors, err = k.doors(ctx, o, w); err != nil {
-		return "", err
-	}
-	if why, failed := k.unexposed.Load(o.UID); failed {
-		s.Spec.Unannounced, _ = why.(string)
+	s.Doors = k.doors(ctx, o, w)
+	if why := k.memory(o).unexposed.Load(); why != nil {
+		s.Spec.Unannounced = *why
 	}
 	said := map[string]redis.Announcement{}
 	for _, d := range s.Doors {
@@ -340,17 +342,64 @@ func (k *RedisKind) observeOutside(ctx context.Context, o *v1alpha1.RedisCluster
 
 // watchUnused notes since when servers do not announce Services that are not wanted any more. An operator that has just been started
 // begins to count anew.
-func (k *RedisKind) watchUnused(s *redis.State) {
+func (m *memory) watchUnused(s *redis.State) {
 	for i := range s.Exposed {
 		e := &s.Exposed[i]
 		at := slices.IndexFunc(s.Pods, func(p redis.Pod) bool { return p.Name == e.Pod })
 		if e.Wanted || at < 0 || s.Pods[at].Node == nil || len(s.Pods[at].Differs()) > 0 {
-			k.unused.Delete(e.UID)
+			m.unused.Delete(e.UID)
 			continue
 		}
-		since, _ := k.unused.LoadOrStore(e.UID, s.Now)
+		since, _ := m.unused.LoadOrStore(e.UID, s.Now)
 		e.Unused, _ = since.(time.Time)
 	}
+}
+
+// watchHosts notes where servers send clients. A server that cannot be read may send them where it did.
+func (m *memory) watchHosts(s *redis.State) {
+	hosts, all := []string{}, true
+	for i := range s.Pods {
+		n := s.Pods[i].Node
+		if n == nil || n.Announces == nil {
+			all = false
+		} else if host := n.HostOutside(); host != "" {
+			hosts = append(hosts, host)
+		}
+	}
+	if former := m.announced.Load(); !all && former == nil {
+		return
+	} else if !all {
+		hosts = append(hosts, *former...)
+	}
+	slices.Sort(hosts)
+	hosts = slices.Compact(hosts)
+	m.announced.Store(&hosts)
+}
+
+// withFormer adds to doors the hosts that are not asked for any more and that the servers' certificate is for, while servers send clients
+// there, or may: clients verify that.
+func (k *RedisKind) withFormer(ctx context.Context, o *v1alpha1.RedisCluster, doors []redis.Door) ([]redis.Door, error) {
+	if mode := o.Spec.TLS.TLSMode(); mode == v1alpha1.TLSDisabled || mode == v1alpha1.TLSProvided || o.Spec.IsReplicated() {
+		return doors, nil
+	}
+	leaf := k.leafs(o, doors)[cluster.ServerTLSSecret(o.Name)]
+	wanted := leaf.Hosts()
+	announced := k.memory(o).announced.Load()
+	if announced != nil && !slices.ContainsFunc(*announced, func(host string) bool { return !slices.Contains(wanted, host) }) {
+		return doors, nil
+	}
+	_, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
+	if err != nil {
+		return nil, certificateError{err}
+	}
+	doors = slices.Clone(doors)
+	has, _ := clustertls.LeafOf(pair) // What cannot be read is issued anew.
+	for _, host := range has.Hosts() {
+		if !slices.Contains(wanted, host) && (announced == nil || slices.Contains(*announced, host)) {
+			doors = append(doors, redis.Door{Announcement: redis.Announcement{Host: host}})
+		}
+	}
+	return doors, nil
 }
 
 // hostsOutside are the DNS names and addresses that clients outside are to be sent to, in one order.
@@ -374,7 +423,7 @@ func (k *RedisKind) withdraw(ctx context.Context, o *v1alpha1.RedisCluster, step
 	var errs []error
 	for _, e := range step.Services {
 		uid := types.UID(e.UID)
-		k.unused.Delete(e.UID)
+		k.memory(o).unused.Delete(e.UID)
 		errs = append(errs, deleted(k.Delete(ctx, &corev1.Service{ObjectMeta: objectMeta(o, e.Name)}, client.Preconditions{UID: &uid}), "Service "+e.Name))
 	}
 	return errors.Join(errs...)

@@ -48,7 +48,11 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	if err != nil {
 		return redis.State{}, err
 	}
-	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o, s.Doors)); err != nil {
+	vouched, err := k.withFormer(ctx, o, s.Doors)
+	if err != nil {
+		return redis.State{}, err
+	}
+	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o, vouched)); err != nil {
 		return redis.State{}, certificateError{err}
 	}
 	s.Certificates.Missing = missing
@@ -83,11 +87,12 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 		}
 	}
 	wg.Wait()
-	k.watchUnused(&s)
+	k.memory(o).watchUnused(&s)
+	k.memory(o).watchHosts(&s)
 	if err := k.findLostNodes(ctx, o, &s); err != nil {
 		return redis.State{}, err
 	}
-	m := k.meterOf(o)
+	m := &k.memory(o).meter
 	m.watch(s.Pods, s.Now)
 	s.Progress = m.read()
 	k.weigh(ctx, o, connect, &s)
@@ -175,7 +180,7 @@ func (k *RedisKind) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, s
 		if err != nil || set.DeletionTimestamp != nil {
 			continue
 		}
-		k.correctSize(set)
+		k.correctSize(o, set)
 		guarded, err := k.guarded(ctx, o, shard)
 		if err != nil {
 			return err
@@ -247,9 +252,7 @@ func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s
 		}
 		p := podOf(pod, shard, ordinal)
 		p.Outdated = !h.has(pod) || b.Stale(pod.Annotations, proven(o)) || redis.Retired(pod.Annotations[redis.AnnotationLive], s.Spec.LiveNames)
-		if err := k.observeResize(ctx, o, pod, h, &p); err != nil {
-			return err
-		}
+		k.observeResize(ctx, o, pod, h, &p)
 		if p.Cordoned, err = k.cordon(ctx, pod); err != nil {
 			return err
 		}

@@ -17,8 +17,8 @@ const sampleEvery = time.Minute
 // scales remember what slots weighed, which servers tell as sums since they were started, and what was proposed because of it.
 type scales struct {
 	mu sync.Mutex
-	// seen is when the cluster was last looked at, and asked when its servers were.
-	seen, asked time.Time
+	// asked is when the servers were.
+	asked time.Time
 	// marks are the last sample, and by load the one before.
 	marks      []redis.Sample
 	proposal   *redis.Proposal
@@ -38,22 +38,22 @@ func rebalanceOf(o *v1alpha1.RedisCluster) redis.Rebalance {
 
 // weigh fills in what slots weigh and what is proposed because of it.
 func (k *RedisKind) weigh(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, s *redis.State) {
-	if !s.Spec.Rebalance.On() {
-		k.scales.Delete(o.UID)
-		return
-	}
-	found, _ := k.scales.LoadOrStore(o.UID, &scales{rebalanced: s.Now})
-	w := found.(*scales) //nolint:forcetypeassert // nothing else is stored
+	w := &k.memory(o).scales
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen = s.Now
+	if !s.Spec.Rebalance.On() {
+		w.marks, w.asked, w.proposal, w.rebalanced = nil, time.Time{}, nil, time.Time{}
+		return
+	}
+	if w.rebalanced.IsZero() {
+		w.rebalanced = s.Now
+	}
 	every := sampleEvery
 	if s.Spec.Rebalance.By == v1alpha1.RebalanceByLoad && len(w.marks) > 0 {
 		every = redis.LoadWindow
 	}
 	if s.Now.Sub(w.asked) >= every && tellable(s) {
 		w.asked = s.Now
-		k.forgetScales(s.Now)
 		if sample, whole := k.sample(ctx, connect, s); whole {
 			w.take(s.Spec.Rebalance.By, sample)
 		}
@@ -83,19 +83,6 @@ func tellable(s *redis.State) bool {
 		}
 	}
 	return slots == redis.SlotCount
-}
-
-// forgetScales drops what is known of clusters that nobody has looked at for long: they are gone.
-func (k *RedisKind) forgetScales(now time.Time) {
-	k.scales.Range(func(uid, found any) bool {
-		if w, ok := found.(*scales); ok && w.mu.TryLock() {
-			if now.Sub(w.seen) > forgetAfter {
-				k.scales.Delete(uid)
-			}
-			w.mu.Unlock()
-		}
-		return true
-	})
 }
 
 // take adds a sample, and drops those that are not needed any more. What memory slots take the last one tells alone.

@@ -91,12 +91,6 @@ func (m *meter) read() redis.Progress {
 	return m.moved
 }
 
-// meterOf is the meter of a cluster.
-func (k *RedisKind) meterOf(o *v1alpha1.RedisCluster) *meter {
-	found, _ := k.meters.LoadOrStore(o.UID, &meter{})
-	return found.(*meter) //nolint:forcetypeassert // nothing else is stored
-}
-
 // shards are the wanted ones, and those that exist and are to leave: they are looked after until they go.
 func (k *RedisKind) shards(ctx context.Context, o *v1alpha1.RedisCluster) ([]int, error) {
 	var s redis.State
@@ -139,7 +133,7 @@ func (k *RedisKind) dropShard(ctx context.Context, o *v1alpha1.RedisCluster, s r
 	if err := k.Delete(ctx, budget); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete budget of shard %d: %w", s.Shard, err)
 	}
-	k.budgets.Delete(budgetKey{o.UID, s.Shard})
+	k.memory(o).budgets.Delete(s.Shard)
 	set := &appsv1.StatefulSet{ObjectMeta: objectMeta(o, name)}
 	if err := k.Delete(ctx, set, client.Preconditions{UID: &uid}, client.PropagationPolicy("Background")); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete StatefulSet of shard %d: %w", s.Shard, err)
@@ -156,7 +150,7 @@ func (k *RedisKind) moveSlots(ctx context.Context, o *v1alpha1.RedisCluster, s r
 		wg.Go(func() {
 			errs[i] = k.withMovers(ctx, o, []server{{m.From, m.FromID}, {m.To, m.ToID}}, func(movers []redis.Mover) error {
 				done, err := m.Run(ctx, movers[0], movers[1], func() bool { return k.Now().Before(end) })
-				k.meterOf(o).add(done, k.Now())
+				k.memory(o).meter.add(done, k.Now())
 				return err
 			})
 		})

@@ -85,31 +85,33 @@ func (h hashes) has(pod *corev1.Pod) bool {
 	return pod.Annotations[v1alpha1.AnnotationTemplateHash] == h.current
 }
 
-// observeResize reads how far a pod is from the resources that it is to have. One that gets them only by a restart is outdated.
-func (k *RedisKind) observeResize(ctx context.Context, o *v1alpha1.RedisCluster, pod *corev1.Pod, h hashes, p *redis.Pod) error {
+// observeResize reads how far a pod is from the resources that it is to have. One that gets them only by a restart is outdated. What cannot
+// be read is told, and keeps nothing else from being seen.
+func (k *RedisKind) observeResize(ctx context.Context, o *v1alpha1.RedisCluster, pod *corev1.Pod, h hashes, p *redis.Pod) {
 	now := kube.ResizeOf(pod, redis.ContainerServer)
 	p.MemoryLimit = now.MemoryLimit
 	if h.amounts == "" || p.Outdated {
-		return nil
+		return
 	}
 	differs := pod.Annotations[redis.AnnotationResources] != h.amounts && pod.Annotations[v1alpha1.AnnotationTemplateHash] == h.current
 	if !differs {
 		p.Resize = redis.Resizing{Running: now.Running, Deferred: now.Deferred, Problem: now.Problem}
 		if now.Infeasible {
 			p.Resize = redis.Resizing{Refused: now.Problem}
-			return k.moveOrWait(ctx, o, pod, p)
+			k.moveOrWait(ctx, o, pod, p)
 		}
-		return nil
+		return
 	}
 	p.Resize.Wanted = true
 	can := false
 	if k.CanResize != nil {
 		var err error
 		if can, err = k.CanResize(); err != nil {
-			return err
+			p.Resize = redis.Resizing{Refused: err.Error()} // Whether a restart takes its place is not known.
+			return
 		}
 	}
-	refusal, _ := k.unresizable.Load(pod.UID)
+	refusal, _ := k.memory(o).unresizable.Load(pod.UID)
 	r, _ := refusal.(resizeRefusal)
 	switch {
 	case !can || !now.Known:
@@ -120,9 +122,8 @@ func (k *RedisKind) observeResize(ctx context.Context, o *v1alpha1.RedisCluster,
 	case k.Now().Sub(r.at) >= askAgain:
 	default:
 		p.Resize = redis.Resizing{Refused: r.why}
-		return k.moveOrWait(ctx, o, pod, p)
+		k.moveOrWait(ctx, o, pod, p)
 	}
-	return nil
 }
 
 // resizeRefusal is why a pod was not resized.
@@ -138,10 +139,12 @@ const askAgain = time.Minute
 
 // moveOrWait has a pod restarted that its node is too small for, if there is a node that is not. Any other refusal would meet a new pod as
 // well, and then there would be none.
-func (k *RedisKind) moveOrWait(ctx context.Context, o *v1alpha1.RedisCluster, pod *corev1.Pod, p *redis.Pod) error {
+func (k *RedisKind) moveOrWait(ctx context.Context, o *v1alpha1.RedisCluster, pod *corev1.Pod, p *redis.Pod) {
 	elsewhere, err := k.roomElsewhere(ctx, pod, kube.InPlace(o.Spec.Resources).Requests)
+	if err != nil {
+		p.Resize.Refused += "; " + err.Error()
+	}
 	p.Outdated = elsewhere
-	return err
 }
 
 // roomElsewhere tells whether the node of a pod is too small for what it is to request, whoever else is there, and another one is not.
@@ -187,7 +190,7 @@ func (k *RedisKind) resize(ctx context.Context, o *v1alpha1.RedisCluster, s redi
 	err = k.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
 		log.FromContext(ctx).Info("the API server does not resize a pod", "pod", s.Pod.Name, "why", err.Error())
-		k.unresizable.Store(types.UID(s.Pod.UID), resizeRefusal{amounts, err.Error(), k.Now(), apierrors.IsInvalid(err)})
+		k.memory(o).unresizable.Store(types.UID(s.Pod.UID), resizeRefusal{amounts, err.Error(), k.Now(), apierrors.IsInvalid(err)})
 		return nil // The next pass decides what follows from it.
 	}
 	if err != nil {

@@ -63,8 +63,8 @@ func (k *RedisKind) appointment(ctx context.Context, o *v1alpha1.RedisCluster) (
 	if !o.Spec.IsReplicated() {
 		return redis.Appointment{}, nil
 	}
-	if last, ok := k.appointments.Load(o.UID); ok {
-		return last.(redis.Appointment), nil
+	if last := k.memory(o).appointment.Load(); last != nil {
+		return *last, nil
 	}
 	var live corev1.Service
 	err := k.Direct.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.PrimaryService(o.Name)}, &live)
@@ -76,7 +76,7 @@ func (k *RedisKind) appointment(ctx context.Context, o *v1alpha1.RedisCluster) (
 	}
 	a := redis.AppointmentOf(&live)
 	if a.Pod != "" {
-		k.appointments.Store(o.UID, a)
+		k.memory(o).appointment.Store(&a)
 	}
 	return a, nil
 }
@@ -151,7 +151,7 @@ func (k *RedisKind) assignRoles(ctx context.Context, o *v1alpha1.RedisCluster, s
 	if err := k.ensureRole(ctx, o, b.Primary(step.Appointment, "")); err != nil {
 		return err
 	}
-	k.appointments.Store(o.UID, step.Appointment)
+	k.memory(o).appointment.Store(&step.Appointment)
 	for _, p := range step.Pods {
 		if p.Role != redis.RolePrimary {
 			continue

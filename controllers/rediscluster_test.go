@@ -456,7 +456,7 @@ func TestAStatefulSetOfTheCacheHasTheSizeThatItWasGiven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kind.correctSize(old)
+	kind.correctSize(redisCluster(), old)
 	if *old.Spec.Replicas != 1 || *s.firstSet().Spec.Replicas != 1 {
 		t.Errorf("the set of the cache has %d pods, the real one %d; want 1", *old.Spec.Replicas, *s.firstSet().Spec.Replicas)
 	}

@@ -216,7 +216,7 @@ func (k *RedisUserKind) published(ctx context.Context, o *v1alpha1.RedisUser, c 
 		return false, err
 	}
 	want, err := k.connection(ctx, o, c, password)
-	return err == nil && holds(live.Data, want), err
+	return err == nil && holds(live.Data, want) && !lingers(live, want), err
 }
 
 // Next decides what to do.

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,7 +19,6 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // Secrets are read by name from the API server, never listed, watched or cached.
@@ -53,7 +54,7 @@ func (c *Children) bringSecret(
 		return err
 	}
 	refs := append(further, ref)
-	if live != nil && holds(live.Data, data) && ownedByAll(live, refs) {
+	if live != nil && holds(live.Data, data) && !lingers(live, data) && ownedByAll(live, refs) {
 		return nil
 	}
 	ac := corev1ac.Secret(name, owner.GetNamespace()).
@@ -70,19 +71,37 @@ func ownedByAll(s *corev1.Secret, refs []*metav1ac.OwnerReferenceApplyConfigurat
 	})
 }
 
-// holds tells whether a Secret has what is wanted, and nothing that was wanted before. Other keys are those of others.
+// holds tells whether a Secret has what is wanted.
 func holds(have, want map[string][]byte) bool {
-	for _, k := range redis.ExternalKeys {
-		if len(have[k]) > 0 && len(want[k]) == 0 {
-			return false
-		}
-	}
 	for k, v := range want {
 		if got, ok := have[k]; !ok || !bytes.Equal(got, v) {
 			return false
 		}
 	}
 	return true
+}
+
+// lingers tells whether a Secret has a key that was wanted before, and is not any more. It goes by who applied it: other keys are those
+// of others.
+func lingers(live *corev1.Secret, want map[string][]byte) bool {
+	for _, m := range live.ManagedFields {
+		if m.Manager != cluster.ManagedBy || m.Operation != metav1.ManagedFieldsOperationApply || m.FieldsV1 == nil {
+			continue
+		}
+		var ours struct {
+			Data map[string]json.RawMessage `json:"f:data"`
+		}
+		if json.Unmarshal(m.FieldsV1.Raw, &ours) != nil {
+			continue // The API server wrote it.
+		}
+		for field := range ours.Data {
+			key, is := strings.CutPrefix(field, "f:")
+			if _, wanted := want[key]; is && !wanted {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // ownSecret reads a Secret of the cluster, nil when there is none, and refuses one of somebody else.

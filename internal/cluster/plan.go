@@ -27,6 +27,12 @@ type Repair interface {
 	Repairs()
 }
 
+// Aside is a step that nothing has to wait for which comes after it: when it fails, the rest goes on.
+type Aside interface {
+	Step
+	Asides()
+}
+
 // Plan is the decision of a planner: at most one step, and why.
 type Plan struct {
 	// Step to take now; nil: nothing is to be done, or something has to be waited for.
@@ -39,6 +45,17 @@ type Plan struct {
 	After time.Duration
 	// Stalled says that only a human can change the outcome.
 	Stalled bool
+	// Otherwise is what the rules decide that come after that of Step; nil: Step is none that stands aside.
+	Otherwise *Plan
+}
+
+// Refined is a plan to which a function was applied, as to what is planned otherwise.
+func (p Plan) Refined(refine func(Plan) Plan) Plan {
+	if p.Otherwise != nil {
+		otherwise := p.Otherwise.Refined(refine)
+		p.Otherwise = &otherwise
+	}
+	return refine(p)
 }
 
 // Settled reports whether nothing is left to do.
@@ -49,10 +66,16 @@ type Rule[S any] func(S) (Plan, bool)
 
 // Decide returns the plan of the first rule that decides, and a settled plan when none does.
 func Decide[S any](s S, rules ...Rule[S]) Plan {
-	for _, rule := range rules {
-		if p, ok := rule(s); ok {
-			return p
+	for i, rule := range rules {
+		p, ok := rule(s)
+		if !ok {
+			continue
 		}
+		if _, aside := p.Step.(Aside); aside {
+			otherwise := Decide(s, rules[i+1:]...)
+			p.Otherwise = &otherwise
+		}
+		return p
 	}
 	return Plan{Message: "the cluster is as specified"}
 }

@@ -57,6 +57,29 @@ func TestDecideTakesTheFirstRuleThatDecides(t *testing.T) {
 	}
 }
 
+type aside struct{ jump }
+
+func (aside) Asides() {}
+
+func TestWhatComesAfterAStepThatStandsAsideIsDecidedAsWell(t *testing.T) {
+	side := func(int) (Plan, bool) { return Do(aside{jump{1}}, "for fun") }
+	move := func(int) (Plan, bool) { return Do(jump{2}, "it has to be") }
+	last := &Plan{Step: jump{2}, Reason: "Jump", Message: "it has to be"}
+	second := &Plan{Step: aside{jump{1}}, Reason: "Jump", Message: "for fun", Otherwise: last}
+	want := Plan{Step: aside{jump{1}}, Reason: "Jump", Message: "for fun", Otherwise: second}
+	got := Decide(0, side, side, move, side)
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(jump{}, aside{})); diff != "" {
+		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+	got = got.Refined(func(p Plan) Plan {
+		p.Message = ""
+		return p
+	})
+	if got.Message+got.Otherwise.Message+got.Otherwise.Otherwise.Message != "" || second.Message == "" {
+		t.Errorf("refined: %+v", got)
+	}
+}
+
 func TestProgressTellsWhetherTheOperatorWorksWaitsOrIsStuck(t *testing.T) {
 	waiting, _ := Wait("Waiting", time.Second, "waiting for pods")
 	refused, _ := Refuse("Unsafe", "two members are down: bring one back")

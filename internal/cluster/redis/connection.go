@@ -9,9 +9,6 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// ExternalKeys are the keys that are there with external access only.
-var ExternalKeys = []string{"external-nodes", "external-uri"}
-
 // Connection is the content of the Secret that clients connect with, in the Service Binding layout
 // (https://servicebinding.io/spec/core/1.1.0/#well-known-secret-entries), with the addresses of all servers besides, and of those
 // that can be reached from outside.

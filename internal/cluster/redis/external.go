@@ -171,6 +171,14 @@ func (n *Node) Announced() (Address, bool) {
 	return a, true
 }
 
+// HostOutside is where a server sends its clients, if that is not its pod; empty: to its pod, or unknown.
+func (n *Node) HostOutside() string {
+	if host := n.Announces[announceHost]; n.Announces[announceName] != "" && host != n.Announces[announceName] {
+		return host
+	}
+	return ""
+}
+
 // podBehind is the pod that a node was the server of, as far as it tells; empty: it does not.
 func (v *view) podBehind(p Peer) string {
 	if pod := podOfHost(p.Host); v.isPod(pod) {
@@ -201,6 +209,9 @@ const (
 	ReasonWithdraw = "WithdrawingServices"
 )
 
+// Asides marks the step.
+func (Announce) Asides() {}
+
 // Reason names the step.
 func (Announce) Reason() string { return ReasonAnnounce }
 
@@ -223,6 +234,9 @@ func (s Announce) Calls() []Call {
 
 // Withdraw deletes Services that nobody is sent to any more.
 type Withdraw struct{ Services []Exposure }
+
+// Asides marks the step.
+func (Withdraw) Asides() {}
 
 // Reason names the step.
 func (Withdraw) Reason() string { return ReasonWithdraw }

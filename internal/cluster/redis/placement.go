@@ -62,7 +62,11 @@ func leavePod(v *view) (cluster.Plan, bool) {
 		if primary.Deleting {
 			why = "is about to end"
 		}
-		best := v.bestOf(primary, func(p *Pod) bool { return !p.Deleting && p.Cordoned == "" })
+		stays := func(p *Pod) bool { return !p.Deleting && p.Cordoned == "" }
+		best := v.bestOf(primary, func(p *Pod) bool { return stays(p) && !v.cutsOff(primary, p) })
+		if best == nil && primary.Deleting {
+			best = v.bestOf(primary, stays)
+		}
 		if best != nil && v.atRest() {
 			return cluster.Do(Failover{shard, primary.Name, best.Name}, "%s %s; %s has all of its data", primary.Name, why, best.Name)
 		}
@@ -103,7 +107,7 @@ func spreadPrimaries(v *view) (cluster.Plan, bool) {
 			continue
 		}
 		best := v.bestOf(primary, func(p *Pod) bool {
-			return !p.Outdated && p.Cordoned == "" && primaries[primary.NodeName]-primaries[p.NodeName] >= 2
+			return !p.Outdated && p.Cordoned == "" && !v.cutsOff(primary, p) && primaries[primary.NodeName]-primaries[p.NodeName] >= 2
 		})
 		if best != nil {
 			return cluster.Do(Failover{shard, primary.Name, best.Name}, "node %s has %d primaries and node %s has %d; %s has all data of %s",

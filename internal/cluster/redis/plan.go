@@ -112,6 +112,7 @@ func Next(s State) cluster.Plan {
 		spreadPrimaries,
 		reloadCertificates,
 		waitForHosts, moveAddress,
+		waitForOutside,
 		retirePasswords,
 		moveSlots,
 		waitForLeavers,
@@ -123,8 +124,10 @@ func Next(s State) cluster.Plan {
 		refuseStorage,
 		waitForExternal,
 	)
-	plan.Step = v.lift(plan.Step)
-	return plan
+	return plan.Refined(func(p cluster.Plan) cluster.Plan {
+		p.Step = v.lift(p.Step)
+		return p
+	})
 }
 
 // waitForAll waits until every wanted pod exists and answers: from here on no rule meets the unknown.

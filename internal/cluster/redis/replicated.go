@@ -113,6 +113,11 @@ func nextReplicated(s State) cluster.Plan {
 		refuseStorage,
 		waitForExternal,
 	)
+	return plan.Refined(v.complement)
+}
+
+// complement adds to a plan what its step is no good without in this mode.
+func (v *view) complement(plan cluster.Plan) cluster.Plan {
 	switch s := plan.Step.(type) {
 	case Failover:
 		plan.Step = v.handOver(s)

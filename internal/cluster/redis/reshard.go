@@ -381,6 +381,7 @@ func (v *view) move(moves []Move, why string, args ...any) (cluster.Plan, bool) 
 // moveOrMigrate carries moves out, each with the best engine that its two servers have. One that waits after it broke holds up
 // only itself.
 func (v *view) moveOrMigrate(moves []Move, why string, args ...any) (cluster.Plan, bool) {
+	moves, closed := v.openMoves(moves)
 	pairs, plan, stop := v.pairs(moves)
 	if stop {
 		return plan, stop
@@ -409,6 +410,8 @@ func (v *view) moveOrMigrate(moves []Move, why string, args ...any) (cluster.Pla
 		return v.begin(migrate, why, args...)
 	case len(byKey.Moves) > 0:
 		return v.begin(byKey, why, args...)
+	case !stop && closed != nil:
+		return v.waitOutside("%s is to get slots as soon as clients outside reach it: %s", closed.Name, v.whyCutOff(closed))
 	}
 	return plan, stop
 }

@@ -40,6 +40,9 @@ const (
 // Pieces marks the step.
 func (ResizePod) Pieces() {}
 
+// Asides marks the step.
+func (ResizePod) Asides() {}
+
 // Reason names the step.
 func (ResizePod) Reason() string { return ReasonResize }
 

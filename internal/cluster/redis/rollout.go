@@ -196,7 +196,10 @@ func failOver(v *view) (cluster.Plan, bool) {
 		if primary == nil || !primary.Outdated || len(pods) == 1 {
 			continue
 		}
-		best := bestReplica(current(pods), primary)
+		best := bestReplica(v.reached(primary, current(pods)), primary)
+		if best == nil && bestReplica(current(pods), primary) != nil {
+			continue // See waitForOutside.
+		}
 		if p := v.unsaved(shard); best == nil && p != nil {
 			return waitForDisk(p)
 		}

@@ -43,6 +43,15 @@ type Leaf struct {
 	IPs        []netip.Addr
 }
 
+// Hosts are the names and the addresses that the certificate is for.
+func (l Leaf) Hosts() []string {
+	hosts := slices.Clone(l.DNSNames)
+	for _, ip := range l.IPs {
+		hosts = append(hosts, ip.String())
+	}
+	return hosts
+}
+
 // NewCA makes a self-signed certificate authority (ECDSA P-256).
 func NewCA(commonName string, now time.Time) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,0 +1,31 @@
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+)
+
+func TestWhatIsKnownOfAClusterIsForgottenWithIt(t *testing.T) {
+	kind := NewRedisKind(newChildren(newWorld(t)))
+	now := kind.Now()
+	kind.Now = func() time.Time { return now }
+	gone, stays := redisCluster(), redisCluster()
+	stays.UID = "u-2"
+	for _, o := range []*v1alpha1.RedisCluster{gone, stays} {
+		kind.memory(o).budgets.Store(1, true)
+	}
+	for range 3 {
+		now = now.Add(forgetAfter / 2)
+		if guarded, err := kind.guarded(t.Context(), stays, 1); err != nil || !guarded {
+			t.Fatalf("the other cluster was forgotten: %v, %v", guarded, err)
+		}
+	}
+	if len(kind.memories.clusters) != 1 || kind.memories.clusters[stays.UID] == nil {
+		t.Errorf("remembered: %v", kind.memories.clusters)
+	}
+	if guarded, err := kind.guarded(t.Context(), gone, 1); err != nil || guarded {
+		t.Errorf("it is remembered that a cluster was guarded that is gone: %v, %v", guarded, err)
+	}
+}

@@ -1,0 +1,187 @@
+package redis
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// balancers is a settled cluster whose servers are reached at load balancers of their own, and whose pods are on three nodes.
+func balancers() *fixture {
+	f := placed()
+	for i := range f.Pods {
+		f.balancer(&f.Pods[i], fmt.Sprintf("198.51.100.%d", i))
+	}
+	return f
+}
+
+// balancer is one that a server is reached at.
+func (f *fixture) balancer(p *Pod, host string) {
+	d := Door{Pod: p.Name, Announcement: Announcement{Host: host}}
+	f.Doors = append(f.Doors, d)
+	p.Announce = d.Parameters(p.Name+".c-peers", p.Addr.IP)
+	f.announced(p)
+}
+
+// noBalancer takes that of a server away, which says so.
+func (f *fixture) noBalancer(name string) {
+	for i := range f.Doors {
+		if f.Doors[i].Pod == name {
+			f.Doors[i].Host, f.Doors[i].Problem = "", "Service "+name+"-external has no load balancer yet"
+		}
+	}
+	f.Spec.Unannounced = "Service " + name + "-external has no load balancer yet"
+	p := f.pod(name)
+	p.Announce = Announcement{}.Parameters(p.Name+".c-peers", p.Addr.IP)
+	f.announced(p)
+}
+
+// untold is a server that does not say yet where it is reached from outside.
+func (f *fixture) untold(name string) {
+	p := f.pod(name)
+	wanted := p.Announce
+	p.Announce = Announcement{}.Parameters(p.Name+".c-peers", p.Addr.IP)
+	f.announced(p)
+	p.Announce = wanted
+}
+
+// enlarged is one with a shard more, whose second server copies the first. No slots are theirs yet.
+func enlarged() *fixture {
+	f := balancers()
+	f.grow()
+	f.pair()
+	for _, name := range []string{"c-3-0", "c-3-1"} {
+		p := f.pod(name)
+		p.NodeName, p.Since, p.Node.Clock = "a", now.Add(-time.Hour), now
+		f.balancer(p, "198.51.100.3"+name[4:])
+	}
+	return f
+}
+
+func TestWhatClientsOutsideReachStaysInTheirReach(t *testing.T) {
+	outdate := func(f *fixture) { f.pod("c-0-0").Outdated = true }
+	over := Failover{0, "c-0-0", "c-0-1"}
+	share := Balance([]Slots{Share(0, 3), Share(1, 3), Share(2, 3), nil}, 4)
+	moves := func(f *fixture) MoveSlots {
+		step := MoveSlots{For: moveFor}
+		for _, m := range share {
+			step.Moves = append(step.Moves, limited(f.moveOf(fmt.Sprintf("c-%d-0", m.From), fmt.Sprintf("c-%d-0", m.To), m.Slots)))
+		}
+		return step
+	}
+	tests := map[string]row{
+		"a cluster behind load balancers is left alone": {state: balancers()},
+		"a replica that is reached from outside takes over": {
+			state: balancers(), spoil: outdate, step: over,
+		},
+		"one without a load balancer is waited for": {
+			state: balancers(), spoil: func(f *fixture) { outdate(f); f.noBalancer("c-0-1") }, reason: ReasonExternal,
+			message: "c-0-1 is to take over from c-0-0 as soon as clients outside reach it: Service c-0-1-external has no load balancer yet",
+		},
+		"one whose server was not told is told": {
+			state: balancers(), spoil: func(f *fixture) { outdate(f); f.untold("c-0-1") },
+			step: Announce{[]PodSettings{{"c-0-1", map[string]string{announceHost: "198.51.100.1"}}}},
+		},
+		"as is one that has to move for it": {
+			state: entered(), spoil: func(f *fixture) { outdate(f); f.untold("c-0-1") },
+			step: Announce{[]PodSettings{{"c-0-1", map[string]string{announceHost: "outside.example.com", announceIP: "10.96.0.1", announceTLSPort: "31001"}}}},
+		},
+		"one whose certificate is not for it yet reads that": {
+			state: balancers(), spoil: func(f *fixture) {
+				outdate(f)
+				f.untold("c-0-1")
+				f.Spec.Certificate = "new"
+				for i := range f.Pods {
+					f.Pods[i].Node.Certificate = "new"
+				}
+				f.pod("c-0-1").Node.Certificate = "old"
+			}, step: ReloadCertificates{[]string{"c-0-1"}},
+		},
+		"nobody waits while the primary is not reached from outside either": {
+			state: balancers(), spoil: func(f *fixture) { outdate(f); f.noBalancer("c-0-1"); f.noBalancer("c-0-0") }, step: over,
+		},
+		"nor when nobody is to be reached from outside any more": {
+			state: balancers(), spoil: func(f *fixture) {
+				outdate(f)
+				f.noBalancer("c-0-1")
+				f.Doors, f.Spec.Unannounced = nil, ""
+			}, step: over,
+		},
+		"a primary that leaves waits": {
+			state: balancers(), spoil: func(f *fixture) {
+				p := f.withThird()
+				p.NodeName, p.Since, p.Node.Clock = "b", now.Add(-time.Hour), now
+				f.balancer(p, "198.51.100.9")
+				f.lead("c-1-2")
+				f.noBalancer("c-1-0")
+				f.noBalancer("c-1-1")
+			}, reason: ReasonExternal, message: "is to take over from c-1-2 as soon as clients outside reach it: Service c-1-",
+		},
+		"another replica that is reached goes first": {
+			state: balancers(), spoil: func(f *fixture) {
+				p := f.withThird()
+				p.NodeName, p.Since, p.Node.Clock = "b", now.Add(-time.Hour), now
+				f.Spec.Replicas = 2
+				for _, shard := range []int{0, 2} {
+					f.Sets[shard].Replicas = 2
+				}
+				f.Sets[1].Replicas = 3
+				f.balancer(p, "198.51.100.9")
+				f.pod("c-1-0").Cordoned = "is on node b, which is cordoned"
+				f.noBalancer("c-1-1")
+				f.pod("c-1-1").Node.Offset++
+			}, step: Failover{1, "c-1-0", "c-1-2"},
+		},
+		"a node that is emptied waits": {
+			state: balancers(), spoil: func(f *fixture) { f.cordon("b"); f.noBalancer("c-1-1") },
+			reason: ReasonExternal, message: "Service c-1-1-external has no load balancer yet",
+		},
+		"but not a pod that ends": {
+			state: balancers(), spoil: func(f *fixture) { f.pod("c-1-0").Deleting = true; f.noBalancer("c-1-1") },
+			step: Failover{1, "c-1-0", "c-1-1"},
+		},
+		"primaries are not divided among the nodes for it": {
+			state: balancers(), spoil: func(f *fixture) {
+				for i := range f.Pods {
+					f.Pods[i].NodeName = string("ab"[f.Pods[i].Ordinal])
+				}
+				for _, name := range []string{"c-0-1", "c-1-1", "c-2-1"} {
+					f.noBalancer(name)
+				}
+			}, reason: ReasonExternal, message: "has no load balancer yet",
+		},
+		"a new shard gets slots": {state: enlarged(), step: moves(enlarged())},
+		"but not before it is reached from outside": {
+			state: enlarged(), spoil: func(f *fixture) { f.noBalancer("c-3-0") }, reason: ReasonExternal,
+			message: "c-3-0 is to get slots as soon as clients outside reach it: Service c-3-0-external has no load balancer yet",
+		},
+		"and keeps what it was given": {
+			state: enlarged(), spoil: func(f *fixture) {
+				f.noBalancer("c-3-0")
+				f.open("c-0-0", Slots{{0, 0}}, "c-3-0", false)
+				f.open("c-3-0", Slots{{0, 0}}, "c-0-0", true)
+			}, step: MoveSlots{For: moveFor, Moves: []SlotMove{enlarged().moveOf("c-0-0", "c-3-0", Slots{{0, 0}})}},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, tc.check)
+	}
+}
+
+// TestTheDeadAreReplacedByWhoeverIsThere: that clients outside do not reach the only replica is no reason to have no primary.
+func TestTheDeadAreReplacedByWhoeverIsThere(t *testing.T) {
+	f := balancers().ephemeral()
+	for _, shard := range []string{"0", "1"} {
+		f.noBalancer("c-" + shard + "-1")
+		f.silence("c-"+shard+"-0", 6*time.Second, false)
+	}
+	f.drop("c-0-0")
+	f.drop("c-1-0")
+	got := Next(f.State)
+	if step, ok := got.Step.(Lifted); ok {
+		got.Step = step.Then
+	}
+	if _, ok := got.Step.(TakeOver); !ok {
+		t.Errorf("%v (%s)", got.Step, got.Message)
+	}
+}
