@@ -54,7 +54,8 @@ func (k *RedisKind) ensureRole(ctx context.Context, o *v1alpha1.RedisCluster, s 
 	if err := k.ensureService(ctx, o, s); err != nil {
 		return err
 	}
-	k.unexposed.LoadOrStore(o.UID, refused.Error())
+	why := refused.Error()
+	k.memory(o).unexposed.CompareAndSwap(nil, &why)
 	return nil
 }
 
