@@ -295,13 +295,16 @@ func (v *view) astray(p *Pod) bool {
 }
 
 // waitForHosts waits until every server knows where clients are sent to for every other one: it is the others that send them there.
-// Gossip takes a moment to tell all of them, and slots that had been moved by then would be looked for in the wrong place.
+// Gossip takes a moment to tell all of them, and slots that had been moved by then would be looked for in the wrong place. Ports of nodes may
+// come later than hosts, which several servers share.
 func waitForHosts(v *view) (cluster.Plan, bool) {
 	for _, p := range v.read {
 		for _, other := range v.read {
 			host := other.Node.Announces[announceHost]
-			if peer, ok := p.Node.Peer(other.Node.ID); ok && host != "" && peer.Host != host {
-				return cluster.Wait(ReasonGossip, v.pace(soon, later), "%s has yet to hear that clients are sent to %s for %s", p.Name, host, other.Name)
+			peer, ok := p.Node.Peer(other.Node.ID)
+			if ok && host != "" && (peer.Host != host || peer.Addr.Port != other.Addr.Port) {
+				return cluster.Wait(ReasonGossip, v.pace(soon, later), "%s has yet to hear that clients are sent to %s, port %d, for %s",
+					p.Name, host, other.Addr.Port, other.Name)
 			}
 		}
 	}

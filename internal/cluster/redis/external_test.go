@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -86,7 +87,7 @@ func TestExternal(t *testing.T) {
 						p.Addr = was
 					}
 				}
-			}, reason: ReasonGossip, message: "c-2-0 does not know yet that c-0-1 is at 10.96.0.1:31001",
+			}, reason: ReasonGossip, message: "c-2-0 has yet to hear that clients are sent to outside.example.com, port 31001, for c-0-1",
 		},
 		"and then moves": {
 			state: opened(), spoil: func(f *fixture) { f.announced(f.pod("c-0-1")) }, step: Announce{[]PodSettings{change(pod("c-1-1"))}},
@@ -127,7 +128,13 @@ func TestExternal(t *testing.T) {
 			state: announcing(), spoil: func(f *fixture) {
 				f.pod("c-0-0").Announce = Announcement{Host: "c-0-0.example.com"}.Parameters("c-0-0.c-peers", f.pod("c-0-0").Addr.IP)
 				f.pod("c-0-0").Node.Announces = f.pod("c-0-0").Announce
-			}, reason: ReasonGossip, message: "has yet to hear that clients are sent to c-0-0.example.com for c-0-0",
+			}, reason: ReasonGossip, message: "has yet to hear that clients are sent to c-0-0.example.com, port 6379, for c-0-0",
+		},
+		"nor before they know at which port, as another server may have the same host": {
+			state: announcing(), spoil: func(f *fixture) {
+				i := slices.IndexFunc(f.pod("c-1-0").Node.Peers, func(p Peer) bool { return p.ID == id("c-0-0") })
+				f.pod("c-1-0").Node.Peers[i].Addr.Port = 31999
+			}, reason: ReasonGossip, message: "c-1-0 has yet to hear that clients are sent to",
 		},
 		"a server that says that it is where no Service is any more is corrected at once": {
 			state: entered(), spoil: func(f *fixture) {

@@ -77,6 +77,8 @@ type SlotMove struct {
 	Slots        Slots
 	// Process of the source. Another one may have started without data, and what it does not have has not moved.
 	Process string
+	// ToProcess is that of the target. Another one may have started without data, and be deposed for it, with what it got since.
+	ToProcess string
 	// Pull says that the target is told to get the slots from the source by itself, see Node.Pulls.
 	Pull bool
 	// Limit is how large a key may be, in bytes; 0: none. See view.keyLimit.
@@ -113,6 +115,9 @@ func (m SlotMove) Run(ctx context.Context, source, target Mover, more func() boo
 			continue
 		}
 		if err := target.SetSlots(ctx, open, SlotImporting, m.FromID); err != nil {
+			return done, fmt.Errorf("pod %s: %w", m.To, err)
+		}
+		if err := same(ctx, target, m.ToProcess); err != nil {
 			return done, fmt.Errorf("pod %s: %w", m.To, err)
 		}
 		if err := source.SetSlots(ctx, open, SlotMigrating, m.ToID); err != nil {
@@ -204,12 +209,17 @@ func (m SlotMove) empty(ctx context.Context, source Mover, slots Slots, keys map
 		if len(keys) > 0 || time.Since(asked) >= certain {
 			continue
 		}
-		process, err := source.Process(ctx)
-		if err == nil && process != m.Process {
-			err = errors.New("the server was restarted")
-		}
-		return err
+		return same(ctx, source, m.Process)
 	}
+}
+
+// same fails when another process answers.
+func same(ctx context.Context, server Mover, process string) error {
+	now, err := server.Process(ctx)
+	if err == nil && now != process {
+		err = errors.New("the server was restarted")
+	}
+	return err
 }
 
 func (m SlotMove) send(ctx context.Context, source Mover, keys map[int][]Key, done *Moved) error {

@@ -259,7 +259,10 @@ func mergeOwners(v *view) (cluster.Plan, bool) {
 }
 
 func moveBetween(from, to *Pod, slots Slots) SlotMove {
-	return SlotMove{From: from.Name, To: to.Name, FromID: from.Node.ID, ToID: to.Node.ID, ToAddr: to.Addr, Slots: slots, Process: from.Node.Process}
+	return SlotMove{
+		From: from.Name, To: to.Name, FromID: from.Node.ID, ToID: to.Node.ID, ToAddr: to.Addr, Slots: slots,
+		Process: from.Node.Process, ToProcess: to.Node.Process,
+	}
 }
 
 // moveSlots divides the slots among the wanted shards.

@@ -334,6 +334,11 @@ func (s *Server) hear(o *Server) {
 			s.unclaimed.set(r, o.ID)
 		}
 		s.correct(o)
+	} else {
+		for _, r := range s.claims(o.ID) { // A primary that has become a replica owns nothing.
+			s.slots.set(r, "")
+			s.unclaimed.set(r, "")
+		}
 	}
 	if s.net.Rand.IntN(3) > 0 {
 		return // Not every message speaks of everybody.
@@ -440,8 +445,8 @@ func (s *Server) correct(o *Server) {
 			if id == o.ID || id == "" || s.epochOf(id) <= o.epoch || s.unclaimed.get(part.of.From) != "" {
 				continue
 			}
-			if _, ok := o.peers[id]; ok {
-				o.peers[id].epoch = s.epochOf(id)
+			if p, ok := o.peers[id]; ok && p.epoch < s.epochOf(id) { // To what is no news it does not listen.
+				p.epoch = s.epochOf(id)
 				o.believe(id, s.epochOf(id), s.claims(id))
 			}
 		}

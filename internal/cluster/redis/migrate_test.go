@@ -1,0 +1,76 @@
+package redis_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// carrier is one end of a move: a process that has some keys.
+type carrier struct {
+	redis.Mover
+	process string
+	keys    []redis.Key
+	states  []redis.SlotState
+	sent    func()
+}
+
+func (c *carrier) SetSlots(_ context.Context, _ redis.Slots, state redis.SlotState, _ string) error {
+	c.states = append(c.states, state)
+	return nil
+}
+
+func (c *carrier) Keys(context.Context, redis.Slots, int) (map[int][]redis.Key, error) {
+	if len(c.keys) == 0 {
+		return nil, nil
+	}
+	return map[int][]redis.Key{0: c.keys}, nil
+}
+
+func (c *carrier) Process(context.Context) (string, error) { return c.process, nil }
+
+func (c *carrier) Send(context.Context, redis.Address, [][]redis.Key, bool) ([][]redis.Key, error) {
+	c.keys = nil
+	if c.sent != nil {
+		c.sent()
+	}
+	return nil, nil
+}
+
+// TestAMoveEndsWithItsServers: a server that started anew may have lost what it had, and is not asked what it owns.
+func TestAMoveEndsWithItsServers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before func(from, to *carrier)
+		during func(from, to *carrier)
+		keeps  bool // the source keeps its keys
+		fails  bool
+	}{
+		"nothing happens":               {},
+		"the target was restarted":      {before: func(_, to *carrier) { to.process = "new" }, keeps: true, fails: true},
+		"the source restarts meanwhile": {during: func(from, _ *carrier) { from.process = "new" }, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, to := &carrier{process: "a", keys: []redis.Key{{Name: "k", Bytes: 1}}}, &carrier{process: "b"}
+			if tc.before != nil {
+				tc.before(from, to)
+			}
+			if tc.during != nil {
+				from.sent = func() { tc.during(from, to) }
+			}
+			m := redis.SlotMove{From: "c-0-0", To: "c-1-0", FromID: "f", ToID: "t", Slots: redis.Slots{{From: 0, To: 0}}, Process: "a", ToProcess: "b"}
+			_, err := m.Run(t.Context(), from, to, func() bool { return true })
+			if (err != nil) != tc.fails || (err != nil && !strings.Contains(err.Error(), "was restarted")) {
+				t.Errorf("%v", err)
+			}
+			if got := len(from.keys) > 0; got != tc.keeps {
+				t.Errorf("the source keeps its keys: %t", got)
+			}
+			if slices.Contains(from.states, redis.SlotOwner) == tc.fails || slices.Contains(to.states, redis.SlotOwner) == tc.fails {
+				t.Errorf("the slots were handed over or not: %v, %v", from.states, to.states)
+			}
+		})
+	}
+}
