@@ -226,11 +226,15 @@ func TestWhatFailsOnTheSideKeepsNothingElseFromBeingDone(t *testing.T) {
 			before(step), map[string]bool{"Ring": true}, nil, "Ring Knock", afterHold, false, "nobody knows that we are here; besides, knock on the door: no answer",
 		},
 		"both fail": {
-			before(step), map[string]bool{"Ring": true, "Knock": true}, nil, "Ring Knock", 0, true,
+			before(step),
+			map[string]bool{"Ring": true, "Knock": true},
+			nil, "Ring Knock", 0, true,
 			"knock on the door: no answer\nknock on the door: no answer",
 		},
 		"several fail": {
-			before(before(step)), map[string]bool{"Ring": true}, nil, "Ring Ring Knock", afterHold, false,
+			before(before(step)),
+			map[string]bool{"Ring": true},
+			nil, "Ring Ring Knock", afterHold, false,
 			"nobody knows that we are here; besides, knock on the door: no answer; besides, knock on the door: no answer",
 		},
 		"what is waited for is told as well": {

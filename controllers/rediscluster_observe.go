@@ -44,19 +44,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	if err := k.observeObjects(ctx, o, &s); err != nil {
 		return redis.State{}, err
 	}
-	missing, err := k.observeOutside(ctx, o, &s)
-	if err != nil {
-		return redis.State{}, err
-	}
-	vouched, err := k.withFormer(ctx, o, s.Doors)
-	if err != nil {
-		return redis.State{}, err
-	}
-	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o, vouched)); err != nil {
-		return redis.State{}, certificateError{err}
-	}
-	s.Certificates.Missing = missing
-	if s.Spec.Certificate, err = k.certificate(ctx, o); err != nil {
+	if err := k.observeCertificates(ctx, o, &s); err != nil {
 		return redis.State{}, err
 	}
 	if s.Accounts, err = k.accounts(ctx, o); err != nil {
@@ -97,6 +85,24 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	s.Progress = m.read()
 	k.weigh(ctx, o, connect, &s)
 	return s, nil
+}
+
+// observeCertificates reads where servers are reached from outside, and what proves that it is they.
+func (k *RedisKind) observeCertificates(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
+	missing, err := k.observeOutside(ctx, o, s)
+	if err != nil {
+		return err
+	}
+	vouched, err := k.withFormer(ctx, o, s.Doors)
+	if err != nil {
+		return err
+	}
+	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o, vouched)); err != nil {
+		return certificateError{err}
+	}
+	s.Certificates.Missing = missing
+	s.Spec.Certificate, err = k.certificate(ctx, o)
+	return err
 }
 
 // observeObjects reads what Kubernetes knows.

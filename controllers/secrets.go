@@ -91,7 +91,7 @@ func lingers(live *corev1.Secret, want map[string][]byte) bool {
 		var ours struct {
 			Data map[string]json.RawMessage `json:"f:data"`
 		}
-		if json.Unmarshal(m.FieldsV1.Raw, &ours) != nil {
+		if json.Unmarshal(m.FieldsV1.GetRawBytes(), &ours) != nil {
 			continue // The API server wrote it.
 		}
 		for field := range ours.Data {

@@ -62,16 +62,21 @@ func leavePod(v *view) (cluster.Plan, bool) {
 		if primary.Deleting {
 			why = "is about to end"
 		}
-		stays := func(p *Pod) bool { return !p.Deleting && p.Cordoned == "" }
-		best := v.bestOf(primary, func(p *Pod) bool { return stays(p) && !v.cutsOff(primary, p) })
-		if best == nil && primary.Deleting {
-			best = v.bestOf(primary, stays)
-		}
-		if best != nil && v.atRest() {
+		if best := v.stayer(primary); best != nil && v.atRest() {
 			return cluster.Do(Failover{shard, primary.Name, best.Name}, "%s %s; %s has all of its data", primary.Name, why, best.Name)
 		}
 	}
 	return cluster.Pass()
+}
+
+// stayer is the replica that takes over from a primary that leaves: one that clients outside reach, or any when there is no time to wait.
+func (v *view) stayer(primary *Pod) *Pod {
+	stays := func(p *Pod) bool { return !p.Deleting && p.Cordoned == "" }
+	best := v.bestOf(primary, func(p *Pod) bool { return stays(p) && !v.cutsOff(primary, p) })
+	if best == nil && primary.Deleting {
+		return v.bestOf(primary, stays)
+	}
+	return best
 }
 
 // bestOf is the best replica of those that stay in the shard and that a condition holds for; nil when there is none.
