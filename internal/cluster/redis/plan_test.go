@@ -542,6 +542,23 @@ func TestNext(t *testing.T) {
 			state: formed(), spoil: ghostOfReplica,
 			step: Forget{"ghost", []string{"c-0-0", "c-0-1", "c-1-0", "c-1-1", "c-2-0", "c-2-1"}},
 		},
+		"a replica that was away while others got what its primary had follows those": {
+			state: formed(), spoil: func(f *fixture) {
+				ghostOfReplica(f)
+				f.views(id("c-1-1"), func(p *Peer) { p.PrimaryID = "ghost" })
+				f.unlink("c-1-1")
+			},
+			step: Replicate{[]Following{{"c-1-1", "c-1-0", id("c-1-0")}}}, message: "others own what node ghost had",
+		},
+		"unless it may do so by itself": {
+			state: formed(), spoil: func(f *fixture) {
+				ghostOfReplica(f)
+				f.views(id("c-1-1"), func(p *Peer) { p.PrimaryID = "ghost" })
+				f.unlink("c-1-1")
+				f.pod("c-1-1").Node.LinkDown = 10 * time.Second
+			},
+			reason: ReasonGossip, message: "the nodes have yet to learn who took over from node ghost",
+		},
 		"a node that may be alive is not forgotten": {
 			state: formed(), spoil: func(f *fixture) {
 				ghostOfReplica(f)

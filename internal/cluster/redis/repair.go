@@ -318,6 +318,9 @@ func forgetGhosts(v *view) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	g := ghosts[0] // One at a time; the others have their turn.
+	if step := v.orphans(g); len(step.Replicas) > 0 {
+		return cluster.Do(step, "others own what node %s had, and its replicas have not followed them", short(g.id))
+	}
 	switch {
 	case len(g.replicas) > 0 || len(g.slots) > 0:
 		return cluster.Wait(ReasonGossip, v.pace(soon*3, later), "the nodes have yet to learn who took over from node %s", short(g.id))
@@ -325,6 +328,21 @@ func forgetGhosts(v *view) (cluster.Plan, bool) {
 		return cluster.Wait(ReasonGossip, v.pace(soon*3, later), "node %s is gone; the others have yet to find out", short(g.id))
 	}
 	return cluster.Do(Forget{g.id, g.knownBy}, "node %s is gone for good, owns nothing and has no replicas", short(g.id))
+}
+
+// orphans are replicas of a ghost that owns nothing any more. A replica follows by itself whoever takes over all that its primary had as far as it
+// knows, and nothing else (cluster-allow-replica-migration is off): not when it was away while slots came or went.
+func (v *view) orphans(g ghost) (step Replicate) {
+	for _, p := range g.replicas {
+		primary := v.head(p.Shard)
+		if len(g.slots) > 0 || primary == nil || !primary.ownsSlots() || p.Deleting || p.Node.Loading || v.unlinked(p) < patience {
+			continue
+		}
+		if peer, ok := p.Node.Peer(primary.Node.ID); ok && !peer.Replica {
+			step.Replicas = append(step.Replicas, Following{p.Name, primary.Name, primary.Node.ID})
+		}
+	}
+	return step
 }
 
 // awaited tells whether some slot is on its way to or from a ghost: its name says which shard goes on with that.
