@@ -167,3 +167,57 @@ func (w *world) wantShards(shards, nodes int) {
 		}
 	}
 }
+
+// TestAReplicaThatWasAwayFollowsItsShard: a replica follows whoever takes over all that its primary owned, and nothing else, because it may not
+// leave its shard. One that was away while its primary got slots would look for the dead one for ever.
+func TestAReplicaThatWasAwayFollowsItsShard(t *testing.T) {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, engine, 3, 2, true)
+			w.startAll()
+			w.settle()
+			w.write(w.clients())
+			lead, giver := w.pods[w.primary(t, 0)], w.pods[w.primary(t, 1)]
+			var away *process
+			for _, p := range w.pods {
+				if p.shard == 0 && p != lead {
+					away = p
+				}
+			}
+			w.crash(away)
+			w.moveOne(giver, lead)
+			pause(t.Context(), 2*nodeTimeout) // The other replica hears of it.
+			w.crash(lead)
+			w.expectSuccessor(lead)
+			w.revive(true, lead)
+			w.revive(false, away)
+			t.Logf("settled after %s\n%s", w.settle(), last(w.steps, 20))
+			if !w.said("its replicas have not followed them") {
+				t.Error("the replica followed by itself")
+			}
+			w.expect(w.clients())
+		})
+	}
+}
+
+// moveOne moves one slot from a primary to another one.
+func (w *world) moveOne(from, to *process) {
+	w.t.Helper()
+	move := redis.SlotMove{From: from.name, To: to.name, ToAddr: redis.Address{IP: to.ip, Port: redis.ClientPort}}
+	for _, p := range w.observe(w.t.Context()).Pods {
+		switch p.Name {
+		case from.name:
+			move.FromID, move.Process = p.Node.ID, p.Node.Process
+			move.Slots = redis.Slots{{From: p.Node.Self().Slots[0].From, To: p.Node.Self().Slots[0].From}}
+		case to.name:
+			move.ToID, move.ToProcess = p.Node.ID, p.Node.Process
+		}
+	}
+	source, target := w.mover(from), w.mover(to)
+	defer func() { _, _ = source.Close(), target.Close() }()
+	if done, err := move.Run(w.t.Context(), source, target, func() bool { return true }); err != nil || done.Slots != 1 {
+		w.t.Fatalf("%+v, %v", done, err)
+	}
+}
