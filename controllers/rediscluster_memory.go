@@ -30,6 +30,8 @@ type memory struct {
 	announced atomic.Pointer[[]string]
 	// unresizable are the pods that the API server does not resize (UID -> resizeRefusal). It says so again when it is asked again.
 	unresizable sync.Map
+	// idle is since when shards that are to go have owned nothing.
+	idle redis.Idle
 	// meter counts what has been moved.
 	meter meter
 	// scales are what slots weighed.
@@ -55,7 +57,7 @@ func (m *memories) of(uid types.UID, now time.Time) *memory {
 		m.clusters = map[types.UID]*memory{}
 	}
 	if m.clusters[uid] == nil {
-		m.clusters[uid] = &memory{}
+		m.clusters[uid] = &memory{idle: redis.Idle{}}
 	}
 	m.clusters[uid].seen = now
 	return m.clusters[uid]

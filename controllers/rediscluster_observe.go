@@ -77,6 +77,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	wg.Wait()
 	k.memory(o).watchUnused(&s)
 	k.memory(o).watchHosts(&s)
+	k.memory(o).idle.Watch(&s)
 	if err := k.findLostNodes(ctx, o, &s); err != nil {
 		return redis.State{}, err
 	}

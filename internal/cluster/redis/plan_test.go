@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +73,12 @@ func (f *fixture) unlink(name string) {
 	p := f.pod(name)
 	p.Node.LinkUp, p.Node.LinkDown = false, time.Minute
 	f.Sets[p.Shard].Guarded = true
+}
+
+// idleFor has a shard own nothing for some time.
+func (f *fixture) idleFor(shard int, time time.Duration) {
+	i := slices.IndexFunc(f.Sets, func(s Set) bool { return s.Shard == shard })
+	f.Sets[i].IdleSince = f.Now.Add(-time)
 }
 
 // mislead makes a replica that lost its primary some time ago ask for it at another address.
@@ -812,14 +819,23 @@ func TestNext(t *testing.T) {
 			step: CloseSlots{"c-1-0", Slots{{6000, 6001}}}, reason: ReasonCloseSlots,
 		},
 		"a shard that has given everything away goes": {
-			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.Spec.Shards = 3 },
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.Spec.Shards = 3; f.idleFor(3, courtesy) },
 			step: DropShard{3, "set-3"}, reason: ReasonDropShard,
+		},
+		"but stays for a moment for clients that have not heard of it": {
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.Spec.Shards = 3; f.idleFor(3, courtesy-time.Second) },
+			reason: ReasonLeaving, message: "shard 3 owns nothing any more",
+		},
+		"and as long as it is not known for how long it has done so": {
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.Spec.Shards = 3 },
+			reason: ReasonLeaving, message: "shard 3 owns nothing any more",
 		},
 		"and does not restart before": {
 			state: formed(), spoil: func(f *fixture) {
 				f.grow()
 				f.pair()
 				f.Spec.Shards = 3
+				f.idleFor(3, courtesy)
 				f.pod("c-3-1").Outdated = true
 			},
 			step: DropShard{3, "set-3"}, reason: ReasonDropShard,

@@ -426,12 +426,55 @@ func (v *view) begin(step cluster.Step, why string, args ...any) (cluster.Plan, 
 	return plan, ok
 }
 
-// dropShard removes a shard that has given everything away, the last one first. Its nodes are forgotten when their pods are gone.
-func dropShard(v *view) (cluster.Plan, bool) {
+// courtesy is how long the servers of a shard stay that has given everything away. Clients that have not heard of the last slots come to them
+// and are sent on, and fetch what is where anew. Where nobody answered they would have to wait until they give up.
+const courtesy = 10 * time.Second
+
+// Idle remembers since when shards that are to go have owned nothing, by number.
+type Idle map[int]time.Time
+
+// Watch notes it in a state. An operator that has just been started begins to count anew.
+func (i Idle) Watch(s *State) {
+	if len(i) == 0 && len(s.Sets) <= s.Spec.Shards {
+		return
+	}
+	v := look(*s)
+	for n := range s.Sets {
+		set := &s.Sets[n]
+		if set.Shard >= len(v.shards) || !v.idle(set.Shard) {
+			delete(i, set.Shard)
+			continue
+		}
+		if _, ok := i[set.Shard]; !ok {
+			i[set.Shard] = s.Now
+		}
+		set.IdleSince = i[set.Shard]
+	}
+}
+
+// parting is for how long a shard stays that has given everything away.
+func (v *view) parting(s Set) time.Duration {
+	if s.IdleSince.IsZero() {
+		return courtesy
+	}
+	return courtesy - v.Now.Sub(s.IdleSince)
+}
+
+// lastIdle is the last shard, if it has given everything away.
+func (v *view) lastIdle() (Set, bool) {
 	shard := len(v.shards) - 1
 	i := slices.IndexFunc(v.Sets, func(s Set) bool { return s.Shard == shard })
-	if !v.idle(shard) || v.importer(shard) != nil || i < 0 {
-		return cluster.Pass()
+	if i < 0 || !v.idle(shard) || v.importer(shard) != nil {
+		return Set{}, false
 	}
-	return cluster.Do(DropShard{shard, v.Sets[i].UID}, "shard %d is not wanted any more, and owns nothing", shard)
+	return v.Sets[i], true
+}
+
+// dropShard removes a shard that has given everything away, the last one first. Its nodes are forgotten when their pods are gone.
+func dropShard(v *view) (cluster.Plan, bool) {
+	set, ok := v.lastIdle()
+	if !ok || v.parting(set) > 0 {
+		return cluster.Pass() // See waitForLeavers.
+	}
+	return cluster.Do(DropShard{set.Shard, set.UID}, "shard %d is not wanted any more, and owns nothing", set.Shard)
 }

@@ -136,6 +136,10 @@ func waitForLeavers(v *view) (cluster.Plan, bool) {
 	if len(v.leavers) > 0 {
 		return cluster.Wait(ReasonLeaving, later, "pod %s is one too many, and is being deleted", v.leavers[0].Name)
 	}
+	if set, ok := v.lastIdle(); ok {
+		return cluster.Wait(ReasonLeaving, min(later, max(v.parting(set), soon)),
+			"shard %d owns nothing any more, and leaves %s after its last slot: clients that come to it are sent on", set.Shard, courtesy)
+	}
 	return cluster.Pass()
 }
 

@@ -45,6 +45,8 @@ type simulation struct {
 	pods []*simPod
 	// sets are the StatefulSets that exist, by shard.
 	sets map[int]redis.Set
+	// idle is what the operator remembers of shards that are to go.
+	idle redis.Idle
 	// changes counts the changes of the template that are none of the version.
 	changes int
 	// acked is what was last written to each key and acknowledged, and version what is written next: every write is larger than
@@ -148,7 +150,7 @@ func sampleKeys(yield func(redisfake.Key) bool) {
 func newSimulation(seed uint64, faults bool) *simulation {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	s := &simulation{
-		rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), sets: map[int]redis.Set{}, acked: map[redisfake.Key]int{}, home: map[int]int{},
+		rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), sets: map[int]redis.Set{}, idle: redis.Idle{}, acked: map[redisfake.Key]int{}, home: map[int]int{},
 		won: map[int]victory{}, struck: map[int]bool{}, guarded: map[int]bool{}, services: map[string]redis.Announcement{},
 		external: rnd.IntN(4) == 0,
 	}
@@ -838,6 +840,7 @@ func (s *simulation) observe() redis.State {
 		state.Pods = append(state.Pods, pod)
 	}
 	s.weigh(&state)
+	s.idle.Watch(&state)
 	return state
 }
 
@@ -1235,6 +1238,7 @@ func (s *simulation) dies() (dead bool) {
 	}
 	if dead {
 		s.log("the operator dies after command %d", s.calls)
+		clear(s.idle)
 	}
 	return dead
 }

@@ -102,6 +102,8 @@ type Set struct {
 	UID, ResourceVersion string
 	// Guarded says that the shard's budget allows no evictions.
 	Guarded bool
+	// IdleSince is since when a shard that is to go was seen to own nothing; zero: it does, or that is not known. See Idle.
+	IdleSince time.Time
 }
 
 // Claim is the claim of a pod's data volume.

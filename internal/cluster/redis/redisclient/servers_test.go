@@ -104,6 +104,8 @@ type world struct {
 	guarded   map[int]bool
 	// sets are the numbers of pods of the StatefulSets, by shard.
 	sets map[int]int
+	// idle is what is remembered of shards that are to go.
+	idle redis.Idle
 	// disks are the volumes of pods that have left, by name.
 	disks map[string]string
 	// ephemeral says that the pods have no volumes, and assignEmpty that a lost shard is served empty.
@@ -158,7 +160,7 @@ func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) 
 	w := &world{
 		t: t, binary: binary,
 		subnet: fmt.Sprintf("127.%d.%d", 1+rand.IntN(254), rand.IntN(256)),
-		pods:   map[string]*process{}, guarded: map[int]bool{}, sets: map[int]int{}, disks: map[string]string{},
+		pods:   map[string]*process{}, guarded: map[int]bool{}, sets: map[int]int{}, disks: map[string]string{}, idle: redis.Idle{},
 		passwords: map[string]string{
 			redis.PasswordDefault: `cl"ient\ pass'word`, redis.PasswordOperator: "operator-secret", redis.PasswordReplication: `repl "\x41`,
 			redis.PasswordMigration: "migration-secret",
@@ -484,6 +486,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 		s.Pods = append(s.Pods, pod)
 	}
 	w.weigh(ctx, &s)
+	w.idle.Watch(&s)
 	return s
 }
 
