@@ -199,8 +199,8 @@ func (s *simulation) checkPasswords() {
 	}
 	want := redis.Hash(s.spec.Access.Passwords[redis.PasswordDefault])
 	for _, p := range s.pods {
-		if p.server == nil || !p.server.Up {
-			continue
+		if p.server == nil || !p.server.Up || p.ordinal >= s.sets[p.shard].Replicas {
+			continue // No Service leads to a pod that leaves.
 		}
 		for _, u := range p.server.Users {
 			if u.Name == redis.UserDefault && !slices.Contains(u.Passwords, want) {
