@@ -89,6 +89,16 @@ func TestExternal(t *testing.T) {
 				}
 			}, reason: ReasonGossip, message: "c-2-0 has yet to hear that clients are sent to outside.example.com, port 31001, for c-0-1",
 		},
+		"and to know its new address, even if the port is the same": {
+			state: opened(), spoil: func(f *fixture) {
+				f.announced(f.pod("c-0-1"))
+				for i := range f.pod("c-2-0").Node.Peers {
+					if p := &f.pod("c-2-0").Node.Peers[i]; p.ID == id("c-0-1") {
+						p.Addr.IP = "10.96.9.9"
+					}
+				}
+			}, reason: ReasonGossip, message: "c-2-0 does not know yet that c-0-1 is at 10.96.0.1:31001",
+		},
 		"and then moves": {
 			state: opened(), spoil: func(f *fixture) { f.announced(f.pod("c-0-1")) }, step: Announce{[]PodSettings{change(pod("c-1-1"))}},
 		},
