@@ -140,6 +140,10 @@ func noun(owner Object) string {
 	switch owner.(type) {
 	case *v1alpha1.EtcdUser, *v1alpha1.RedisUser:
 		return "user"
+	case *v1alpha1.Backup:
+		return "backup"
+	case *v1alpha1.BackupSchedule:
+		return "schedule"
 	}
 	return "cluster"
 }
@@ -166,6 +170,8 @@ func leftBehind(owner Object, ref *metav1.OwnerReference) bool {
 		return ref.Kind == "EtcdUser"
 	case *v1alpha1.RedisUser:
 		return ref.Kind == "RedisUser"
+	case *v1alpha1.Backup:
+		return ref.Kind == "Backup"
 	}
 	return false
 }

@@ -81,7 +81,10 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 	if err := setup(mgr, o, v1alpha1.ComponentRedis, &v1alpha1.RedisCluster{}, redis); err != nil {
 		return err
 	}
-	return setupRedisUsers(mgr, o, NewRedisUserKind(children, redis))
+	if err := setupRedisUsers(mgr, o, NewRedisUserKind(children, redis)); err != nil {
+		return err
+	}
+	return setupBackups(mgr, o, NewBackupKind(children, map[v1alpha1.ClusterKind]BackupSource{v1alpha1.KindEtcdCluster: etcd}))
 }
 
 // setup registers the controller of one kind of cluster. component tells its pods from those of the other kinds.

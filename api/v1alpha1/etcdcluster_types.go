@@ -79,6 +79,9 @@ type EtcdClusterSpec struct {
 	// is worth it.
 	// +optional
 	Maintenance *EtcdMaintenanceSpec `json:"maintenance,omitempty"`
+	// bootstrap says what the cluster begins with. Default: it begins empty.
+	// +optional
+	Bootstrap *BootstrapSpec `json:"bootstrap,omitempty"`
 	// recovery of a quorum whose members have lost their data. Default: a plan is
 	// reported, and carried out when it is approved.
 	// +optional

@@ -32,6 +32,8 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&RedisCluster{}, &RedisClusterList{},
 		&EtcdUser{}, &EtcdUserList{},
 		&RedisUser{}, &RedisUserList{},
+		&Backup{}, &BackupList{},
+		&BackupSchedule{}, &BackupScheduleList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -11,6 +11,8 @@ const (
 	// LabelRole is "primary" or "replica" on a pod of a RedisCluster in the mode Replicated, as its server says of itself, and
 	// absent while it is neither. The Services of the roles go by it.
 	LabelRole = "quorate.dev/role"
+	// LabelSchedule is on a Backup the BackupSchedule that it was made for.
+	LabelSchedule = "quorate.dev/schedule"
 	// AnnotationTemplateHash is the hash of everything in a pod template that needs a restart when it changes. It
 	// leaves out the operator's own image, so that an operator upgrade restarts no pod.
 	AnnotationTemplateHash = "quorate.dev/template-hash"
@@ -32,6 +34,8 @@ const (
 	AnnotationRebalance = "quorate.dev/rebalance"
 	// AnnotationTargetVersion is the version that the Job of a snapshot was made on the way to.
 	AnnotationTargetVersion = "quorate.dev/target-version"
+	// AnnotationDue is on a Backup the time at which its schedule had it due (RFC 3339).
+	AnnotationDue = "quorate.dev/due"
 )
 
 // Finalizer keeps a resource until what it made outside Kubernetes is removed.
@@ -46,4 +50,8 @@ const (
 	ComponentRedisUser = "redis-user"
 	// ComponentEtcdSnapshot is what takes and keeps the snapshots of an etcd cluster.
 	ComponentEtcdSnapshot = "etcd-snapshot"
+	// ComponentBackup is what takes, checks and deletes backups.
+	ComponentBackup = "backup"
+	// ComponentBackupSchedule is what a schedule makes.
+	ComponentBackupSchedule = "backup-schedule"
 )

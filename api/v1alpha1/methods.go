@@ -161,3 +161,52 @@ func (r *RedisRebalanceSpec) Cooled() time.Duration {
 func (r *RedisRecoverySpec) AssignsEmpty() bool {
 	return r != nil && value(r.LostShard, LostShardHold) == LostShardAssignEmpty
 }
+
+// GetConditions returns status.conditions.
+func (b *Backup) GetConditions() []metav1.Condition { return b.Status.Conditions }
+
+// IsPaused is false: a backup has no such field.
+func (b *Backup) IsPaused() bool { return false }
+
+// Deletes reports whether the stored data goes with the resource.
+func (b *Backup) Deletes() bool {
+	return value(b.Spec.DeletionPolicy, DeletionRetain) == DeletionDelete
+}
+
+// Verifies reports whether the backup is to be checked as soon as it is complete.
+func (b *Backup) Verifies() bool { return value(b.Spec.Verify, false) }
+
+// GetConditions returns status.conditions.
+func (s *BackupSchedule) GetConditions() []metav1.Condition { return s.Status.Conditions }
+
+// IsPaused is false: a schedule that is suspended still looks after the backups that there are.
+func (s *BackupSchedule) IsPaused() bool { return false }
+
+// IsSuspended reports whether no new backups are taken.
+func (s *BackupSchedule) IsSuspended() bool { return value(s.Spec.Suspend, false) }
+
+// Forbids reports whether a backup is skipped while another one is being taken.
+func (s *BackupSchedule) Forbids() bool {
+	return value(s.Spec.ConcurrencyPolicy, ConcurrencyForbid) == ConcurrencyForbid
+}
+
+// Zone returns the time zone with its default applied.
+func (s *BackupSchedule) Zone() string { return value(s.Spec.TimeZone, "UTC") }
+
+// Deadline returns how late a backup may begin, with the default applied.
+func (s *BackupSchedule) Deadline() time.Duration {
+	return value(s.Spec.StartingDeadline, metav1.Duration{Duration: time.Hour}).Duration
+}
+
+// Jitter returns by how much a schedule may be late on purpose.
+func (s *BackupSchedule) Jitter() time.Duration {
+	return value(s.Spec.Jitter, metav1.Duration{}).Duration
+}
+
+// RestoreSource returns the backup that the cluster is to begin with, nil for none.
+func (b *BootstrapSpec) RestoreSource() *RestoreSource {
+	if b == nil {
+		return nil
+	}
+	return b.Restore
+}

@@ -23,8 +23,32 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.AffinityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AuthSpec"):
 		return &apiv1alpha1.AuthSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Backup"):
+		return &apiv1alpha1.BackupApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BackupDestination"):
+		return &apiv1alpha1.BackupDestinationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BackupRetention"):
+		return &apiv1alpha1.BackupRetentionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BackupSchedule"):
+		return &apiv1alpha1.BackupScheduleApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BackupScheduleSpec"):
+		return &apiv1alpha1.BackupScheduleSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BackupScheduleStatus"):
+		return &apiv1alpha1.BackupScheduleStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BackupSpec"):
+		return &apiv1alpha1.BackupSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BackupStatus"):
+		return &apiv1alpha1.BackupStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BackupVerification"):
+		return &apiv1alpha1.BackupVerificationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BackupVerify"):
+		return &apiv1alpha1.BackupVerifyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BootstrapSpec"):
+		return &apiv1alpha1.BootstrapSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("CertificateStatus"):
 		return &apiv1alpha1.CertificateStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ClusterReference"):
+		return &apiv1alpha1.ClusterReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DefragmentationSpec"):
 		return &apiv1alpha1.DefragmentationSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EnvVar"):
@@ -119,6 +143,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisUserSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisUserStatus"):
 		return &apiv1alpha1.RedisUserStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RestoreSource"):
+		return &apiv1alpha1.RestoreSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RotationSpec"):
 		return &apiv1alpha1.RotationSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):

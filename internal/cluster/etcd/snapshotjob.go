@@ -82,12 +82,12 @@ func (b Blueprint) SnapshotJob(take TakeSnapshot, secret string) (*batchv1ac.Job
 	if secret != "" {
 		spec.WithVolumes(secretVolume(volumeTLS, secret))
 	}
-	if b.snapshotPassword() {
+	if b.NeedsPassword() {
 		spec.WithVolumes(corev1ac.Volume().WithName(volumePassword).WithSecret(corev1ac.SecretVolumeSource().
 			WithSecretName(cluster.AuthSecret(name)).WithItems(corev1ac.KeyToPath().WithKey(volumePassword).WithPath(volumePassword))))
 	}
 	tpl := corev1ac.PodTemplateSpec().WithLabels(SnapshotLabels(name)).WithSpec(spec)
-	if err := kube.ApplyTemplate(tpl, placeOnly(b.Cluster.Spec.Template), ContainerSnapshot, kube.Defaults{}); err != nil {
+	if err := kube.ApplyTemplate(tpl, kube.PlaceOnly(b.Cluster.Spec.Template), ContainerSnapshot, kube.Defaults{}); err != nil {
 		return nil, err
 	}
 	return batchv1ac.Job(cluster.Snapshot(name), b.Cluster.Namespace).
@@ -101,17 +101,23 @@ func (b Blueprint) SnapshotJob(take TakeSnapshot, secret string) (*batchv1ac.Job
 			WithTemplate(tpl)), nil
 }
 
-// snapshotPassword reports whether the Job has no certificate that makes it root.
-func (b Blueprint) snapshotPassword() bool {
-	return b.SigningSum != "" && (!b.Reach().Secure || !b.Cluster.Spec.TLS.Issued())
-}
-
-func (b Blueprint) snapshotContainer(take TakeSnapshot, secret string) *corev1ac.ContainerApplyConfiguration {
-	args := []string{"snapshot", "etcd", "--version=" + take.From.String()}
+// MemberArgs name the members to the agent.
+func (b Blueprint) MemberArgs() []string {
+	var args []string
 	for _, p := range b.Record.Members {
 		scheme, _, _ := strings.Cut(p.URL, ":")
 		args = append(args, "--member="+ClientURL(scheme, cluster.PodHost(p.Name, b.Cluster.Name, b.Cluster.Namespace, b.Domain)))
 	}
+	return args
+}
+
+// NeedsPassword reports whether a Job has no certificate that makes it root.
+func (b Blueprint) NeedsPassword() bool {
+	return b.SigningSum != "" && (!b.Reach().Secure || !b.Cluster.Spec.TLS.Issued())
+}
+
+func (b Blueprint) snapshotContainer(take TakeSnapshot, secret string) *corev1ac.ContainerApplyConfiguration {
+	args := append([]string{"snapshot", "etcd", "--version=" + take.From.String()}, b.MemberArgs()...)
 	c := corev1ac.Container().WithName(ContainerSnapshot).WithImage(b.AgentImage).
 		WithCommand("/agent").WithArgs(args...).
 		WithSecurityContext(kube.ContainerSecurity()).
@@ -121,7 +127,7 @@ func (b Blueprint) snapshotContainer(take TakeSnapshot, secret string) *corev1ac
 	if secret != "" {
 		c.WithVolumeMounts(corev1ac.VolumeMount().WithName(volumeTLS).WithMountPath(SnapshotTLSDir).WithReadOnly(true))
 	}
-	if b.snapshotPassword() {
+	if b.NeedsPassword() {
 		dir, _, _ := strings.Cut(SnapshotPasswordFile, "/"+volumePassword)
 		c.WithVolumeMounts(corev1ac.VolumeMount().WithName(volumePassword).WithMountPath(dir).WithReadOnly(true))
 	}
@@ -139,18 +145,4 @@ func (b Blueprint) snapshotResources() *corev1ac.ResourceRequirementsApplyConfig
 		WithLimits(corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: *resource.NewQuantity(4*memory, resource.BinarySI),
 		})
-}
-
-// placeOnly is what of the user's template is for this pod as well: where it may run, and with what rights. Where members run in
-// relation to each other is not, and neither are the labels that they may be told apart by.
-func placeOnly(user *v1alpha1.PodTemplate) *v1alpha1.PodTemplate {
-	if user == nil {
-		return nil
-	}
-	out := user.DeepCopy()
-	out.Labels, out.Env, out.TopologySpreadConstraints = nil, nil, nil
-	if out.Affinity != nil {
-		out.Affinity.PodAffinity, out.Affinity.PodAntiAffinity = nil, nil
-	}
-	return out
 }

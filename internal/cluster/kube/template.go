@@ -123,3 +123,17 @@ func plain[V ~string](m map[string]V) map[string]string {
 	}
 	return out
 }
+
+// PlaceOnly is what of the user's template for the servers is for other pods of the cluster as well: where they may run, and with what
+// rights. Where servers run in relation to each other is not, and neither are the labels that they may be told apart by.
+func PlaceOnly(user *v1alpha1.PodTemplate) *v1alpha1.PodTemplate {
+	if user == nil {
+		return nil
+	}
+	out := user.DeepCopy()
+	out.Labels, out.Env, out.TopologySpreadConstraints = nil, nil, nil
+	if out.Affinity != nil {
+		out.Affinity.PodAffinity, out.Affinity.PodAntiAffinity = nil, nil
+	}
+	return out
+}

@@ -53,6 +53,241 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: secretName
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.Backup
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.BackupSpec
+    - name: status
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.BackupStatus
+- name: com.github.quorate.quorate.api.v1alpha1.BackupDestination
+  map:
+    fields:
+    - name: credentials
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.SecretReference
+    - name: encryption
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.SecretReference
+    - name: serviceAccountName
+      type:
+        scalar: string
+    - name: url
+      type:
+        scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.BackupRetention
+  map:
+    fields:
+    - name: keepDaily
+      type:
+        scalar: numeric
+    - name: keepHourly
+      type:
+        scalar: numeric
+    - name: keepLast
+      type:
+        scalar: numeric
+    - name: keepMonthly
+      type:
+        scalar: numeric
+    - name: keepWeekly
+      type:
+        scalar: numeric
+- name: com.github.quorate.quorate.api.v1alpha1.BackupSchedule
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.BackupScheduleSpec
+    - name: status
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.BackupScheduleStatus
+- name: com.github.quorate.quorate.api.v1alpha1.BackupScheduleSpec
+  map:
+    fields:
+    - name: cluster
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.ClusterReference
+    - name: concurrencyPolicy
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.ConcurrencyPolicy
+    - name: destination
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.BackupDestination
+    - name: jitter
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+    - name: resources
+      type:
+        namedType: io.k8s.api.core.v1.ResourceRequirements
+    - name: retention
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.BackupRetention
+    - name: schedule
+      type:
+        scalar: string
+    - name: startingDeadline
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+    - name: suspend
+      type:
+        scalar: boolean
+    - name: timeZone
+      type:
+        scalar: string
+    - name: verify
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.BackupVerify
+- name: com.github.quorate.quorate.api.v1alpha1.BackupScheduleStatus
+  map:
+    fields:
+    - name: activity
+      type:
+        scalar: string
+    - name: backups
+      type:
+        scalar: numeric
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: lastBackup
+      type:
+        scalar: string
+    - name: lastBackupTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: lastVerifiedTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: nextTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: restoreSeconds
+      type:
+        scalar: numeric
+- name: com.github.quorate.quorate.api.v1alpha1.BackupSpec
+  map:
+    fields:
+    - name: cluster
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.ClusterReference
+    - name: deletionPolicy
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.DeletionPolicy
+    - name: destination
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.BackupDestination
+    - name: resources
+      type:
+        namedType: io.k8s.api.core.v1.ResourceRequirements
+    - name: verify
+      type:
+        scalar: boolean
+- name: com.github.quorate.quorate.api.v1alpha1.BackupStatus
+  map:
+    fields:
+    - name: activity
+      type:
+        scalar: string
+    - name: completionTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: directory
+      type:
+        scalar: string
+    - name: engine
+      type:
+        scalar: string
+    - name: keys
+      type:
+        scalar: numeric
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: revision
+      type:
+        scalar: numeric
+    - name: size
+      type:
+        scalar: numeric
+    - name: startTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: stored
+      type:
+        scalar: string
+    - name: storedSize
+      type:
+        scalar: numeric
+    - name: type
+      type:
+        scalar: string
+    - name: verification
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.BackupVerification
+- name: com.github.quorate.quorate.api.v1alpha1.BackupVerification
+  map:
+    fields:
+    - name: keys
+      type:
+        scalar: numeric
+    - name: revision
+      type:
+        scalar: numeric
+    - name: seconds
+      type:
+        scalar: numeric
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+- name: com.github.quorate.quorate.api.v1alpha1.BackupVerify
+  map:
+    fields:
+    - name: schedule
+      type:
+        scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.BootstrapSpec
+  map:
+    fields:
+    - name: restore
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RestoreSource
 - name: com.github.quorate.quorate.api.v1alpha1.CertificateStatus
   map:
     fields:
@@ -62,6 +297,19 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: notAfter
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+- name: com.github.quorate.quorate.api.v1alpha1.ClusterKind
+  scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.ClusterReference
+  map:
+    fields:
+    - name: kind
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.ClusterKind
+    - name: name
+      type:
+        scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.ConcurrencyPolicy
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.ConfigValue
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.DefragmentationMode
@@ -116,6 +364,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.AuthSpec
       default: {}
+    - name: bootstrap
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.BootstrapSpec
     - name: config
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.EtcdConfig
@@ -1031,6 +1282,24 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: username
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RestoreSource
+  map:
+    fields:
+    - name: backup
+      type:
+        scalar: string
+    - name: destination
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.BackupDestination
+    - name: directory
+      type:
+        scalar: string
+    - name: revision
+      type:
+        scalar: numeric
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: com.github.quorate.quorate.api.v1alpha1.RotationSpec
   map:
     fields:

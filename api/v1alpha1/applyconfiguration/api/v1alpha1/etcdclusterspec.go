@@ -50,6 +50,8 @@ type EtcdClusterSpecApplyConfiguration struct {
 	// maintenance says when the databases are defragmented. Default: whenever it
 	// is worth it.
 	Maintenance *EtcdMaintenanceSpecApplyConfiguration `json:"maintenance,omitempty"`
+	// bootstrap says what the cluster begins with. Default: it begins empty.
+	Bootstrap *BootstrapSpecApplyConfiguration `json:"bootstrap,omitempty"`
 	// recovery of a quorum whose members have lost their data. Default: a plan is
 	// reported, and carried out when it is approved.
 	Recovery *RecoverySpecApplyConfiguration `json:"recovery,omitempty"`
@@ -149,6 +151,14 @@ func (b *EtcdClusterSpecApplyConfiguration) WithAuth(value *AuthSpecApplyConfigu
 // If called multiple times, the Maintenance field is set to the value of the last call.
 func (b *EtcdClusterSpecApplyConfiguration) WithMaintenance(value *EtcdMaintenanceSpecApplyConfiguration) *EtcdClusterSpecApplyConfiguration {
 	b.Maintenance = value
+	return b
+}
+
+// WithBootstrap sets the Bootstrap field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Bootstrap field is set to the value of the last call.
+func (b *EtcdClusterSpecApplyConfiguration) WithBootstrap(value *BootstrapSpecApplyConfiguration) *EtcdClusterSpecApplyConfiguration {
+	b.Bootstrap = value
 	return b
 }
 

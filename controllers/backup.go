@@ -1,0 +1,280 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// +kubebuilder:rbac:groups=quorate.dev,resources=backups,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=backups/status,verbs=get;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=backups/finalizers,verbs=update
+
+// The Jobs of a backup, by what follows its name.
+const (
+	jobTake   = "-take"
+	jobCheck  = "-check"
+	jobRemove = "-remove"
+)
+
+// How long the Jobs of a backup may take.
+const (
+	takeLimit   = 24 * time.Hour
+	removeLimit = time.Hour
+)
+
+// BackupSource is a kind of cluster that backups are taken of.
+type BackupSource interface {
+	// Source says of a cluster whether it can be backed up, and how a Job gets at it; nil when there is none of that name.
+	Source(ctx context.Context, namespace, name string) (*plan.Source, *plan.Access, error)
+	// Engine is the word of the agent for what it backs up.
+	Engine() string
+}
+
+// BackupKind looks after backups.
+type BackupKind struct {
+	*Children
+	sources map[v1alpha1.ClusterKind]BackupSource
+}
+
+var _ Kind[*v1alpha1.Backup, plan.State] = (*BackupKind)(nil)
+
+// NewBackupKind returns what the loop needs to look after backups.
+func NewBackupKind(c *Children, sources map[v1alpha1.ClusterKind]BackupSource) *BackupKind {
+	return &BackupKind{Children: c, sources: sources}
+}
+
+// setupBackups registers the controller of backups. It looks again when anything changes about their Jobs.
+func setupBackups(mgr ctrl.Manager, o Options, kind *BackupKind) error {
+	return register(mgr, o, v1alpha1.ComponentBackup, &v1alpha1.Backup{}, kind, func(b *builder.Builder) { b.Owns(&batchv1.Job{}) })
+}
+
+// Directory is where a backup is kept below the URL of its destination: the cluster, the time and the resource tell it apart.
+func Directory(o *v1alpha1.Backup) string {
+	uid, _, _ := strings.Cut(string(o.UID), "-")
+	return fmt.Sprintf("%s-%s-%s", o.Spec.Cluster.Name, o.CreationTimestamp.UTC().Format("20060102T150405Z"), uid)
+}
+
+// Ensure has nothing to apply: Jobs are steps.
+func (k *BackupKind) Ensure(context.Context, *v1alpha1.Backup) error { return nil }
+
+// Upkeep has nothing to renew.
+func (k *BackupKind) Upkeep(context.Context, *v1alpha1.Backup) error { return nil }
+
+// Observe reads a backup's Jobs and its cluster. That it is complete is for good: its status says so once its Job is gone. Were that
+// lost, the Job would find the backup in the store.
+func (k *BackupKind) Observe(ctx context.Context, o *v1alpha1.Backup) (plan.State, error) {
+	s := plan.State{
+		Now: k.Now(), Name: o.Name, Deleting: o.DeletionTimestamp != nil, Protected: controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer),
+		Deletes: o.Deletes(), Verifies: o.Verifies(),
+	}
+	for name, to := range map[string]**plan.Job{jobTake: &s.Take, jobCheck: &s.Check, jobRemove: &s.Remove} {
+		var err error
+		if *to, err = k.job(ctx, o, o.Name+name, plan.Selector(o.Name)); err != nil {
+			return s, err
+		}
+	}
+	var err error
+	if s.Readers, err = k.readers(ctx, o); err != nil {
+		return s, err
+	}
+	s.Stored, s.Failed = takeOutcome(o, s.Take)
+	s.Checked = checkOutcome(o, s.Check)
+	if s.Stored != nil || s.Failed != nil || s.Deleting {
+		return s, nil
+	}
+	s.Source, _, err = k.source(ctx, o)
+	return s, err
+}
+
+// takeOutcome is what came of a backup, by its Job or, where that is gone, by what was reported of it.
+func takeOutcome(o *v1alpha1.Backup, take *plan.Job) (*plan.Stored, *plan.Problem) {
+	if take != nil && take.Ended && !take.Failed && take.Report != nil && take.Report.Backup != nil {
+		return take.Report.Backup, nil
+	}
+	if p := take.Problem(); p != nil {
+		return nil, p
+	}
+	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionComplete)
+	switch {
+	case c == nil:
+	case c.Status == metav1.ConditionTrue:
+		return storedBy(o.Status), nil
+	case meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionStalled) && o.Status.CompletionTime != nil:
+		return nil, &plan.Problem{Reason: c.Reason, Message: c.Message}
+	}
+	return nil, nil
+}
+
+// storedBy reads back what a status says of a complete backup.
+func storedBy(s v1alpha1.BackupStatus) *plan.Stored {
+	engine, version, _ := strings.Cut(s.Engine, " ")
+	out := &plan.Stored{
+		Directory: s.Directory, Engine: engine, Version: version, Size: s.Size, StoredSize: s.StoredSize, Revision: s.Revision, Keys: s.Keys,
+	}
+	if s.StartTime != nil {
+		out.Started = s.StartTime.Time
+	}
+	if s.CompletionTime != nil {
+		out.Finished = s.CompletionTime.Time
+	}
+	return out
+}
+
+func checkOutcome(o *v1alpha1.Backup, check *plan.Job) *plan.Checked {
+	if check != nil && check.Ended && !check.Failed && check.Report != nil && check.Report.Checked != nil {
+		return check.Report.Checked
+	}
+	if v := o.Status.Verification; v != nil {
+		return &plan.Checked{Time: v.Time.Time, Took: time.Duration(v.Seconds) * time.Second, Keys: v.Keys, Revision: v.Revision}
+	}
+	return nil
+}
+
+// readers are the clusters that have yet to be restored from a backup.
+func (k *BackupKind) readers(ctx context.Context, o *v1alpha1.Backup) ([]string, error) {
+	if o.DeletionTimestamp == nil {
+		return nil, nil
+	}
+	var list v1alpha1.EtcdClusterList
+	if err := k.List(ctx, &list, client.InNamespace(o.Namespace)); err != nil {
+		return nil, fmt.Errorf("list etcd clusters: %w", err)
+	}
+	var out []string
+	for i := range list.Items {
+		c := &list.Items[i]
+		from := c.Spec.Bootstrap.RestoreSource()
+		if from != nil && from.Backup != nil && *from.Backup == o.Name && c.Status.ClusterID == "" && c.DeletionTimestamp == nil {
+			out = append(out, "EtcdCluster "+c.Name)
+		}
+	}
+	return out, nil
+}
+
+func (k *BackupKind) source(ctx context.Context, o *v1alpha1.Backup) (*plan.Source, *plan.Access, error) {
+	from, ok := k.sources[o.Spec.Cluster.Kind]
+	if !ok {
+		return nil, nil, invalid("spec.cluster.kind: backups of a %s cannot be taken", o.Spec.Cluster.Kind)
+	}
+	return from.Source(ctx, o.Namespace, o.Spec.Cluster.Name)
+}
+
+// Next decides what to do.
+func (k *BackupKind) Next(s plan.State) cluster.Plan { return plan.Next(s) }
+
+// Act carries out one step of the planner.
+func (k *BackupKind) Act(ctx context.Context, o *v1alpha1.Backup, step cluster.Step) error {
+	switch s := step.(type) {
+	case plan.Protect:
+		return k.patchFinalizer(ctx, o, controllerutil.AddFinalizer)
+	case plan.Release:
+		return k.patchFinalizer(ctx, o, controllerutil.RemoveFinalizer)
+	case plan.DropJob:
+		uid := types.UID(s.UID)
+		job := &batchv1.Job{ObjectMeta: objectMeta(o, s.Name)}
+		return deleted(k.Delete(ctx, job, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground)), "Job "+s.Name)
+	case plan.Take:
+		return k.take(ctx, o)
+	case plan.Check:
+		return k.startCheck(ctx, o)
+	case plan.Remove:
+		err := k.start(ctx, o, plan.Work{Name: o.Name + jobRemove, Args: []string{"backup", "remove"}, Limit: removeLimit})
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return k.patchFinalizer(ctx, o, controllerutil.RemoveFinalizer) // Nothing can be started there any more; the data stays.
+		}
+		return err
+	}
+	return fmt.Errorf("there is no way to carry out a %T", step)
+}
+
+// take starts the Job that takes the backup.
+func (k *BackupKind) take(ctx context.Context, o *v1alpha1.Backup) error {
+	_, access, err := k.source(ctx, o)
+	if err != nil {
+		return err
+	}
+	if access == nil {
+		return cluster.Hold{Reason: plan.ReasonWaiting, Message: "the cluster has changed meanwhile, and is looked at again"}
+	}
+	args := append([]string{
+		"backup", k.sources[o.Spec.Cluster.Kind].Engine(), "--namespace=" + o.Namespace, "--cluster=" + o.Spec.Cluster.Name, "--id=" + string(o.UID),
+	}, access.Args...)
+	return k.start(ctx, o, plan.Work{Name: o.Name + jobTake, Args: args, Access: access, Limit: takeLimit})
+}
+
+// startCheck starts the Job that restores the backup into a throw-away directory.
+func (k *BackupKind) startCheck(ctx context.Context, o *v1alpha1.Backup) error {
+	_, access, err := k.source(ctx, o)
+	if err != nil {
+		return err
+	}
+	work := plan.Work{Name: o.Name + jobCheck, Args: []string{"backup", "check"}, Scratch: true, Limit: takeLimit}
+	if access != nil {
+		work.Access = &plan.Access{Template: access.Template}
+	}
+	return k.start(ctx, o, work)
+}
+
+// start makes a Job that belongs to a backup.
+func (k *BackupKind) start(ctx context.Context, o *v1alpha1.Backup, w plan.Work) error {
+	w.Namespace, w.Labels, w.Image = o.Namespace, plan.Labels(o.Name, o.Spec.Cluster.Name), k.AgentImage
+	w.Destination, w.Resources = o.Spec.Destination, o.Spec.Resources
+	w.Args = append(w.Args, "--directory="+Directory(o))
+	var err error
+	if w.Owner, err = k.OwnerReference(o); err != nil {
+		return err
+	}
+	job, err := w.Job()
+	if err != nil {
+		return err
+	}
+	return k.Apply(ctx, o, &batchv1.Job{ObjectMeta: objectMeta(o, w.Name)}, job)
+}
+
+// Report fills in the status.
+func (k *BackupKind) Report(o *v1alpha1.Backup, s plan.State, p cluster.Plan, err error) {
+	st := &o.Status
+	st.ObservedGeneration = o.Generation
+	st.Activity = cluster.Activity(p, err)
+	st.Type, st.Directory = "Full", Directory(o)
+	switch {
+	case s.Stored != nil:
+		st.Size, st.StoredSize, st.Stored = s.Stored.Size, s.Stored.StoredSize, plan.Bytes(s.Stored.StoredSize)
+		st.Engine, st.Revision, st.Keys = strings.TrimSpace(s.Stored.Engine+" "+s.Stored.Version), s.Stored.Revision, s.Stored.Keys
+		st.StartTime, st.CompletionTime = instant(s.Stored.Started), instant(s.Stored.Finished)
+	case s.Failed != nil && s.Take != nil:
+		st.CompletionTime = instant(s.Take.Since)
+	case s.Take != nil && s.Take.Flow != nil:
+		st.Size, st.StoredSize, st.Stored = s.Take.Flow.Bytes, s.Take.Flow.Stored, plan.Bytes(s.Take.Flow.Stored)
+	}
+	if c := s.Checked; c != nil {
+		st.Verification = &v1alpha1.BackupVerification{
+			Time: *instant(c.Time), Seconds: int64(c.Took.Round(time.Second).Seconds()), Keys: c.Keys, Revision: c.Revision,
+		}
+	}
+	setConditions(&st.Conditions, o.Generation, plan.Conditions(s, p, err)...)
+}
+
+// instant is a time of a status, which has whole seconds; nil for none.
+func instant(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: t.Truncate(time.Second)}
+}

@@ -1,0 +1,55 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+var _ BackupSource = (*EtcdKind)(nil)
+
+// Engine is the word of the agent for what it backs up.
+func (k *EtcdKind) Engine() string { return v1alpha1.ComponentEtcd }
+
+// Source says of a cluster whether it can be backed up, and how a Job gets at it; nil when there is none of that name.
+func (k *EtcdKind) Source(ctx context.Context, namespace, name string) (*plan.Source, *plan.Access, error) {
+	o := &v1alpha1.EtcdCluster{}
+	err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
+	if apierrors.IsNotFound(err) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read EtcdCluster %s: %w", name, err)
+	}
+	source := &plan.Source{Noun: "EtcdCluster " + name, Leaving: o.DeletionTimestamp != nil}
+	b, err := k.blueprint(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case b.Record.ClusterID == 0:
+		source.Missing = "it has not been founded yet"
+	case b.Record.Hibernated:
+		source.Missing = "it is hibernated"
+	}
+	timeline := strings.TrimSuffix(etcd.FormatID(b.Record.ClusterID)+"-"+b.Record.Recovery.Incident, "-")
+	access := &plan.Access{
+		Args:     append([]string{"--version=" + b.Record.Version.String(), "--timeline=" + timeline}, b.MemberArgs()...),
+		Template: o.Spec.Template,
+	}
+	if b.Reach().Secure {
+		access.TLSSecret = TLSSecret(b.Cluster.Spec.TLS, cluster.OperatorTLSSecret(name))
+	}
+	if b.NeedsPassword() {
+		access.AuthSecret, access.AuthKeys = cluster.AuthSecret(name), []string{PasswordKey}
+	}
+	return source, access, nil
+}

@@ -1,0 +1,128 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/internal/backup/plan"
+)
+
+const (
+	// flowTimeout bounds the question how far a Job is. It is asked again.
+	flowTimeout = time.Second
+	// maxFlow is far more than the answer.
+	maxFlow = 64 << 10
+)
+
+// job reads what Kubernetes says of a Job of the agent and of its pods, which the labels select, and how far it is; nil when there is
+// none that belongs to the owner.
+func (c *Children) job(ctx context.Context, owner Object, name string, selector map[string]string) (*plan.Job, error) {
+	job := &batchv1.Job{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}, job)
+	if apierrors.IsNotFound(err) || (err == nil && !metav1.IsControlledBy(job, owner)) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Job %s: %w", name, err)
+	}
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(owner.GetNamespace()), client.MatchingLabels(selector)); err != nil {
+		return nil, fmt.Errorf("list the pods of Job %s: %w", name, err)
+	}
+	out := jobState(job, podsOf(job, pods.Items))
+	if out.Ended {
+		return out, nil
+	}
+	for _, p := range podsOf(job, pods.Items) {
+		if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
+			out.Flow = c.flow(ctx, &p)
+		}
+	}
+	return out, nil
+}
+
+// podsOf are the pods of a Job, the oldest first.
+func podsOf(job *batchv1.Job, pods []corev1.Pod) []corev1.Pod {
+	out := slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, job) })
+	slices.SortFunc(out, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return out
+}
+
+func jobState(job *batchv1.Job, pods []corev1.Pod) *plan.Job {
+	out := &plan.Job{Name: job.Name, UID: string(job.UID), Leaving: job.DeletionTimestamp != nil, Since: job.CreationTimestamp.Time}
+	for i := range pods {
+		p := &pods[i]
+		status := containerStatus(p.Status.ContainerStatuses, plan.Container)
+		if status.State.Terminated == nil {
+			if trouble := stuck(p); trouble != "" {
+				out.Trouble = trouble
+			}
+			continue
+		}
+		if r, ok := plan.ParseReport(status.State.Terminated.Message); ok {
+			out.Report, out.Trouble = &r, ""
+			if r.Problem != nil {
+				out.Trouble = r.Problem.Message
+			}
+			continue
+		}
+		out.Trouble = lastWords(status)
+	}
+	for _, c := range job.Status.Conditions {
+		if c.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch c.Type { // The others are on the way to these two.
+		case batchv1.JobComplete:
+			out.Ended, out.Since = true, c.LastTransitionTime.Time
+		case batchv1.JobFailed:
+			out.Ended, out.Failed, out.Since = true, true, c.LastTransitionTime.Time
+			if out.Trouble == "" {
+				out.Trouble = c.Message
+			}
+		}
+	}
+	return out
+}
+
+// flow asks a pod how far it is. It may be about to begin or to end: no answer is none.
+func (c *Children) flow(ctx context.Context, p *corev1.Pod) *plan.Flow {
+	ctx, cancel := context.WithTimeout(ctx, flowTimeout)
+	defer cancel()
+	name, ip := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, p.Status.PodIP
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return c.Dial(ctx, name, ip, plan.FlowPort)
+		},
+	}
+	url := "http://" + net.JoinHostPort(ip, strconv.Itoa(plan.FlowPort)) + plan.FlowPath
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = resp.Body.Close() }()
+	out := &plan.Flow{}
+	if resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, maxFlow)).Decode(out) != nil {
+		return nil
+	}
+	return out
+}

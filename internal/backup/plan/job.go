@@ -1,0 +1,224 @@
+package plan
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	batchv1ac "k8s.io/client-go/applyconfigurations/batch/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/kube"
+)
+
+// Container is the name of the container in the pods of the Jobs.
+const Container = "backup"
+
+// Where the pod of a Job finds what.
+const (
+	CredentialsDir = "/credentials"
+	KeysDir        = "/keys"
+	// StoreDir is where the claim of a destination pvc:// is.
+	StoreDir = "/backups"
+	// ScratchDir is empty room for a check.
+	ScratchDir = "/scratch"
+	// AccessTLSDir has the certificate of a client that may do what the Job needs, if there is TLS.
+	AccessTLSDir = "/tls"
+	// AccessAuthDir has passwords, where there are any.
+	AccessAuthDir = "/auth"
+)
+
+const (
+	// ExitFinal is the exit code of an attempt after which another one is in vain.
+	ExitFinal = 3
+
+	volumeCredentials = "credentials"
+	volumeKeys        = "keys"
+	volumeStore       = "store"
+	volumeScratch     = "scratch"
+	volumeTLS         = "tls"
+	volumeAuth        = "auth"
+
+	// tries of a Job beside the first, each after twice as long a rest as the one before, from ten seconds on.
+	tries = 4
+	// kept in seconds is how long a Job stays after its end, unless its owner goes before.
+	kept = 3600
+)
+
+// Access is how the pod of a Job gets at a cluster.
+type Access struct {
+	// Args name the servers.
+	Args []string
+	// TLSSecret and AuthSecret are mounted where they are named.
+	TLSSecret, AuthSecret string
+	// AuthKeys are the keys of AuthSecret that are mounted, and no others.
+	AuthKeys []string
+	// Template says where pods of the cluster may run, and with what rights.
+	Template *v1alpha1.PodTemplate
+}
+
+// Work is what a Job is to do.
+type Work struct {
+	Name, Namespace string
+	Labels          map[string]string
+	Owner           *metav1ac.OwnerReferenceApplyConfiguration
+	// Image is the operator's own, Args what its agent is to do there.
+	Image string
+	Args  []string
+	// Destination of the data.
+	Destination v1alpha1.BackupDestination
+	// Access to the cluster, nil where the Job needs none.
+	Access *Access
+	// Scratch says that it needs room on the disk.
+	Scratch bool
+	// Resources of the container, nil for the default.
+	Resources *corev1.ResourceRequirements
+	// Limit is how long it may take in all.
+	Limit time.Duration
+}
+
+// Labels of a Job and of its pod. They name the Backup as their instance: what belongs to the cluster is selected by other ones.
+func Labels(backup, clusterName string) map[string]string {
+	l := cluster.Labels(backup, v1alpha1.ComponentBackup, "quorate-backup")
+	l[cluster.LabelPartOf] = clusterName
+	return l
+}
+
+// Selector selects the pods of the Jobs of a Backup.
+func Selector(backup string) map[string]string { return cluster.Selector(backup, v1alpha1.ComponentBackup) }
+
+// Job builds the Job.
+func (w Work) Job() (*batchv1ac.JobApplyConfiguration, error) {
+	tpl, err := w.pod()
+	if err != nil {
+		return nil, err
+	}
+	return batchv1ac.Job(w.Name, w.Namespace).WithLabels(w.Labels).WithOwnerReferences(w.Owner).
+		WithSpec(batchv1ac.JobSpec().
+			WithBackoffLimit(tries).WithActiveDeadlineSeconds(int64(w.Limit.Seconds())).WithTTLSecondsAfterFinished(kept).
+			WithPodReplacementPolicy(batchv1.Failed). // Never two at a time.
+			WithPodFailurePolicy(batchv1ac.PodFailurePolicy().WithRules(
+				batchv1ac.PodFailurePolicyRule().WithAction(batchv1.PodFailurePolicyActionIgnore).
+					WithOnPodConditions(batchv1ac.PodFailurePolicyOnPodConditionsPattern().
+						WithType(corev1.DisruptionTarget).WithStatus(corev1.ConditionTrue)), // Evicted: not its fault.
+				batchv1ac.PodFailurePolicyRule().WithAction(batchv1.PodFailurePolicyActionFailJob).
+					WithOnExitCodes(batchv1ac.PodFailurePolicyOnExitCodesRequirement().
+						WithContainerName(Container).WithOperator(batchv1.PodFailurePolicyOnExitCodesOpIn).WithValues(ExitFinal)))).
+			WithTemplate(tpl)), nil
+}
+
+func (w Work) pod() (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
+	c := corev1ac.Container().WithName(Container).WithImage(w.Image).WithCommand("/agent").WithArgs(w.Args...).
+		WithArgs(StoreArgs(w.Destination)...).
+		WithSecurityContext(kube.ContainerSecurity()).WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
+		WithPorts(corev1ac.ContainerPort().WithName("progress").WithContainerPort(FlowPort)).
+		WithEnv(corev1ac.EnvVar().WithName("GOMEMLIMIT").WithValueFrom(corev1ac.EnvVarSource().WithResourceFieldRef(
+			corev1ac.ResourceFieldSelector().WithResource("limits.memory"))))
+	r, err := resources(w.Resources)
+	if err != nil {
+		return nil, err
+	}
+	spec := corev1ac.PodSpec().WithRestartPolicy(corev1.RestartPolicyNever).WithContainers(c.WithResources(r))
+	Mount(spec, &spec.Containers[0], w.Destination)
+	w.mountRest(spec, &spec.Containers[0])
+	tpl := corev1ac.PodTemplateSpec().WithLabels(w.Labels).WithSpec(spec)
+	var user *v1alpha1.PodTemplate
+	if w.Access != nil {
+		user = w.Access.Template
+	}
+	if err := kube.ApplyTemplate(tpl, kube.PlaceOnly(user), Container, kube.Defaults{}); err != nil {
+		return nil, err
+	}
+	if name := w.Destination.ServiceAccountName; name != nil {
+		spec.WithServiceAccountName(*name).WithAutomountServiceAccountToken(true) // An identity is what it is for.
+	}
+	return tpl, nil
+}
+
+func (w Work) mountRest(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.ContainerApplyConfiguration) {
+	if w.Scratch {
+		spec.WithVolumes(corev1ac.Volume().WithName(volumeScratch).WithEmptyDir(corev1ac.EmptyDirVolumeSource()))
+		c.WithVolumeMounts(corev1ac.VolumeMount().WithName(volumeScratch).WithMountPath(ScratchDir))
+	}
+	if w.Access == nil {
+		return
+	}
+	if w.Access.TLSSecret != "" {
+		mountSecret(spec, c, volumeTLS, w.Access.TLSSecret, AccessTLSDir)
+	}
+	if w.Access.AuthSecret != "" {
+		mountSecret(spec, c, volumeAuth, w.Access.AuthSecret, AccessAuthDir, w.Access.AuthKeys...)
+	}
+}
+
+// Mount adds to a pod what its agent needs to read and write at a destination.
+func Mount(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.ContainerApplyConfiguration, d v1alpha1.BackupDestination) {
+	if d.Credentials != nil {
+		mountSecret(spec, c, volumeCredentials, d.Credentials.Name, CredentialsDir)
+	}
+	if d.Encryption != nil {
+		mountSecret(spec, c, volumeKeys, d.Encryption.Name, KeysDir)
+	}
+	if claim, _ := Claim(d.URL); claim != "" {
+		spec.WithVolumes(corev1ac.Volume().WithName(volumeStore).WithPersistentVolumeClaim(
+			corev1ac.PersistentVolumeClaimVolumeSource().WithClaimName(claim)))
+		c.WithVolumeMounts(corev1ac.VolumeMount().WithName(volumeStore).WithMountPath(StoreDir))
+	}
+}
+
+// StoreArgs tell the agent where a destination is, and what was mounted for it.
+func StoreArgs(d v1alpha1.BackupDestination) []string {
+	args := []string{"--url=" + agentURL(d.URL)}
+	if d.Credentials != nil {
+		args = append(args, "--credentials-dir="+CredentialsDir)
+	}
+	if d.Encryption != nil {
+		args = append(args, "--keys-dir="+KeysDir)
+	}
+	return args
+}
+
+// Claim is the claim and the directory in it that a URL pvc://claim/directory names, empty for any other URL.
+func Claim(raw string) (claim, dir string) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "pvc" {
+		return "", ""
+	}
+	return u.Host, strings.Trim(u.Path, "/")
+}
+
+// agentURL is what the agent is to open: for a claim, where it is mounted.
+func agentURL(raw string) string {
+	claim, dir := Claim(raw)
+	if claim == "" {
+		return raw
+	}
+	return strings.TrimSuffix("file://"+StoreDir+"/"+dir, "/")
+}
+
+func mountSecret(
+	spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.ContainerApplyConfiguration, volume, secret, dir string, keys ...string,
+) {
+	source := corev1ac.SecretVolumeSource().WithSecretName(secret)
+	for _, k := range keys {
+		source.WithItems(corev1ac.KeyToPath().WithKey(k).WithPath(k))
+	}
+	spec.WithVolumes(corev1ac.Volume().WithName(volume).WithSecret(source))
+	c.WithVolumeMounts(corev1ac.VolumeMount().WithName(volume).WithMountPath(dir).WithReadOnly(true))
+}
+
+// resources are what the user asks for, or what a stream needs: it is read, packed and sent in pieces.
+func resources(user *corev1.ResourceRequirements) (*corev1ac.ResourceRequirementsApplyConfiguration, error) {
+	if user != nil {
+		return kube.Convert[corev1ac.ResourceRequirementsApplyConfiguration](user)
+	}
+	return corev1ac.ResourceRequirements().
+		WithRequests(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}).
+		WithLimits(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("128Mi")}), nil
+}

@@ -1,0 +1,257 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+const (
+	// watching is how soon a Job is asked again how far it is.
+	watching = 2 * time.Second
+	// patience is how long a failed deletion of data rests before it is tried again.
+	patience = time.Minute
+)
+
+// Next decides what to do about a backup. It is pure.
+func Next(s State) cluster.Plan {
+	if s.Deleting {
+		return cluster.Decide(s, releaseUnprotected, stopJobs, waitForReaders, removeData, release)
+	}
+	p := cluster.Decide(s, protect, waitWhileLeaving, takeOrFail, check)
+	if p.Settled() {
+		p.Message = done(s)
+	}
+	return p
+}
+
+func done(s State) string {
+	text := fmt.Sprintf("complete: %s of data, %s stored in %s", Bytes(s.Stored.Size), Bytes(s.Stored.StoredSize), s.Stored.Directory)
+	if s.Checked != nil {
+		text += fmt.Sprintf("; verified, restored within %s", s.Checked.Took.Round(time.Millisecond))
+	}
+	return text
+}
+
+func protect(s State) (cluster.Plan, bool) {
+	if s.Protected == s.Deletes {
+		return cluster.Pass()
+	}
+	if s.Deletes {
+		return cluster.Do(Protect{}, "the stored data goes with the resource")
+	}
+	return cluster.Do(Release{}, "the stored data stays when the resource goes")
+}
+
+// waitWhileLeaving waits until Jobs are gone that are being deleted: another one of the name can be made then.
+func waitWhileLeaving(s State) (cluster.Plan, bool) {
+	for _, j := range s.jobs() {
+		if j.Leaving {
+			return cluster.Wait(ReasonStopping, time.Second, "Job %s is being deleted", j.Name)
+		}
+	}
+	return cluster.Pass()
+}
+
+func (s State) jobs() (out []*Job) {
+	for _, j := range []*Job{s.Take, s.Check, s.Remove} {
+		if j != nil {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// takeOrFail sees to it that the backup is taken, once.
+func takeOrFail(s State) (cluster.Plan, bool) {
+	switch {
+	case s.Stored != nil:
+		return cluster.Pass()
+	case s.Failed != nil:
+		return cluster.Refuse(s.Failed.Reason, "no backup was taken, and none will be: %s. Create another Backup", strings.TrimSuffix(s.Failed.Message, "."))
+	case s.Take == nil:
+		return begin(s)
+	case !s.Take.Ended:
+		return cluster.Wait(ReasonTaking, watching, "the backup is being taken: %s", s.Take.progress(s.Now))
+	}
+	// It ended, and what it said is lost: the backup may be complete, which the next attempt finds out.
+	return cluster.Do(DropJob{s.Take.Name, s.Take.UID}, "the Job of the backup ended and left no word")
+}
+
+func begin(s State) (cluster.Plan, bool) {
+	switch {
+	case s.Source == nil || s.Source.Leaving:
+		return cluster.Refuse(ReasonClusterMissing, "there is no cluster of that kind and name in the namespace: correct spec.cluster in another Backup, or create it")
+	case s.Source.Missing != "":
+		return cluster.Wait(ReasonWaiting, 5*time.Second, "%s cannot be backed up yet: %s", s.Source.Noun, s.Source.Missing)
+	}
+	return cluster.Do(Take{}, "a backup of %s is asked for", s.Source.Noun)
+}
+
+// check sees to it that the backup is checked if that is asked for, and reports a check that goes on.
+func check(s State) (cluster.Plan, bool) {
+	switch {
+	case s.Check == nil && s.Verifies && s.Checked == nil:
+		return cluster.Do(Check{}, "the backup is complete, and spec.verify asks for a check")
+	case s.Check == nil:
+		return cluster.Pass()
+	case !s.Check.Ended:
+		return cluster.Wait(ReasonVerifying, watching, "the backup is complete, and is being checked: %s", s.Check.progress(s.Now))
+	case s.Check.Failed:
+		return cluster.Refuse(ReasonVerifyFailed, "the backup did not pass its check: %s", s.Check.problem().Message)
+	case s.Checked == nil:
+		return cluster.Do(DropJob{s.Check.Name, s.Check.UID}, "the Job of the check ended and left no word")
+	}
+	return cluster.Pass()
+}
+
+func releaseUnprotected(s State) (cluster.Plan, bool) {
+	if s.Deletes || !s.Protected {
+		return cluster.Pass()
+	}
+	return cluster.Do(Release{}, "the stored data stays")
+}
+
+// stopJobs ends what is still being done to data that is about to go.
+func stopJobs(s State) (cluster.Plan, bool) {
+	for _, j := range []*Job{s.Take, s.Check} {
+		switch {
+		case j == nil:
+		case j.Leaving:
+			return cluster.Wait(ReasonStopping, time.Second, "Job %s is being deleted", j.Name)
+		case !j.Ended:
+			return cluster.Do(DropJob{j.Name, j.UID}, "the backup is being deleted, and Job %s still works on it", j.Name)
+		}
+	}
+	return cluster.Pass()
+}
+
+func waitForReaders(s State) (cluster.Plan, bool) {
+	if len(s.Readers) == 0 {
+		return cluster.Pass()
+	}
+	return cluster.Wait(ReasonInUse, 5*time.Second, "the data stays until %s is restored from it", strings.Join(s.Readers, ", "))
+}
+
+func removeData(s State) (cluster.Plan, bool) {
+	switch j := s.Remove; {
+	case j == nil:
+		return cluster.Do(Remove{}, "spec.deletionPolicy is Delete")
+	case j.Leaving:
+		return cluster.Wait(ReasonStopping, time.Second, "Job %s is being deleted", j.Name)
+	case !j.Ended:
+		return cluster.Wait(ReasonDeleting, watching, "the stored data is being deleted: %s", j.progress(s.Now))
+	case j.Failed && s.Now.Sub(j.Since) < patience:
+		return cluster.Refuse(ReasonNotDeleted, "the stored data could not be deleted, which is tried again every minute: %s. Set spec.deletionPolicy to Retain to leave it where it is",
+			strings.TrimSuffix(j.problem().Message, "."))
+	case j.Failed:
+		return cluster.Do(DropJob{j.Name, j.UID}, "the deletion failed and is tried again")
+	}
+	return cluster.Pass()
+}
+
+func release(State) (cluster.Plan, bool) {
+	return cluster.Do(Release{}, "the stored data is deleted")
+}
+
+// problem says why a Job failed.
+func (j *Job) problem() Problem {
+	if j.Report != nil && j.Report.Problem != nil {
+		return *j.Report.Problem
+	}
+	if j.Trouble != "" {
+		return Problem{Reason: ReasonFailed, Message: j.Trouble}
+	}
+	return Problem{Reason: ReasonFailed, Message: "Job " + j.Name + " failed and left no word"}
+}
+
+// Problem is why a Job that ended has failed, nil when it has not.
+func (j *Job) Problem() *Problem {
+	if j == nil || !j.Ended || !j.Failed {
+		return nil
+	}
+	p := j.problem()
+	return &p
+}
+
+// progress says how far a Job is.
+func (j *Job) progress(now time.Time) string {
+	switch {
+	case j.Trouble != "" && j.Flow == nil:
+		return j.Trouble
+	case j.Flow == nil:
+		return fmt.Sprintf("Job %s has been there for %s", j.Name, now.Sub(j.Since).Round(time.Second))
+	}
+	text := j.Flow.String()
+	if j.Trouble != "" {
+		text += " (the attempt before: " + j.Trouble + ")"
+	}
+	return text
+}
+
+// String says in words how far a Job is, and how fast.
+func (f Flow) String() string {
+	text := fmt.Sprintf("%s, %s", f.Doing, Bytes(f.Bytes))
+	if f.Total > 0 {
+		text += fmt.Sprintf(" of %s", Bytes(f.Total))
+	}
+	if f.Seconds > 0 {
+		text += fmt.Sprintf(" at %s/s", Bytes(int64(float64(f.Bytes)/f.Seconds)))
+	}
+	return text
+}
+
+// Bytes writes a number of bytes for people.
+func Bytes(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, i := float64(n)/unit, 0
+	for ; value >= unit && i < 4; i++ {
+		value /= unit
+	}
+	return fmt.Sprintf("%.1f %ciB", value, "KMGTP"[i])
+}
+
+// Conditions returns Complete, Verified, Reconciling and Stalled for the outcome of one pass.
+func Conditions(s State, p cluster.Plan, err error) []metav1.Condition {
+	return append(cluster.Progress(p, err), complete(s, p, err), verified(s))
+}
+
+func complete(s State, p cluster.Plan, err error) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse}
+	switch {
+	case s.Stored != nil:
+		c.Status, c.Reason = metav1.ConditionTrue, ReasonComplete
+		c.Message = fmt.Sprintf("%s of data, %s stored", Bytes(s.Stored.Size), Bytes(s.Stored.StoredSize))
+	case s.Failed != nil:
+		c.Reason, c.Message = s.Failed.Reason, s.Failed.Message
+	default:
+		went := cluster.Progress(p, err)[0]
+		c.Reason, c.Message = went.Reason, went.Message
+	}
+	return c
+}
+
+func verified(s State) metav1.Condition {
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionVerified, Status: metav1.ConditionFalse, Reason: ReasonNotVerified, Message: "nobody has restored this backup yet",
+	}
+	switch {
+	case s.Check.Problem() != nil:
+		problem := s.Check.Problem()
+		c.Reason, c.Message = problem.Reason, problem.Message
+	case s.Checked != nil:
+		c.Status, c.Reason = metav1.ConditionTrue, ReasonVerified
+		c.Message = fmt.Sprintf("%d keys were restored within %s", s.Checked.Keys, s.Checked.Took.Round(time.Millisecond))
+	case s.Check != nil:
+		c.Reason, c.Message = ReasonVerifying, "the backup is being restored into a throw-away directory"
+	}
+	return c
+}

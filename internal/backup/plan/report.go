@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Report is what a Job says at its end, in the termination message of its pod: 4096 bytes at most, and the operator's only way to
+// learn of it.
+type Report struct {
+	// Problem says why the Job failed, nil when it did not.
+	Problem *Problem `json:"problem,omitempty"`
+	// Backup that was taken, checked, or found.
+	Backup *Stored `json:"backup,omitempty"`
+	// Checked is what the check of a backup found out.
+	Checked *Checked `json:"checked,omitempty"`
+	// Restored is what a restore came to.
+	Restored *Restored `json:"restored,omitempty"`
+}
+
+// Problem is why a Job failed.
+type Problem struct {
+	// Reason is a CamelCase word for conditions.
+	Reason string `json:"reason"`
+	// Message names the cause and the cure.
+	Message string `json:"message"`
+	// Final says that trying again does not help.
+	Final bool `json:"final,omitempty"`
+}
+
+// Stored is a complete backup.
+type Stored struct {
+	// Directory below the URL of the destination.
+	Directory string `json:"directory"`
+	// Kind and Cluster that it is of.
+	Kind    string `json:"kind"`
+	Cluster string `json:"cluster"`
+	// Engine is etcd, redis or valkey.
+	Engine  string `json:"engine"`
+	Version string `json:"version"`
+	// Size of the data and StoredSize of what is kept of it, in bytes.
+	Size       int64 `json:"size"`
+	StoredSize int64 `json:"storedSize"`
+	// Revision of etcd that is in it at least. Timeline is the history that it belongs to.
+	Revision int64  `json:"revision,omitempty"`
+	Timeline string `json:"timeline,omitempty"`
+	// Keys in it, zero where that is not known.
+	Keys int64 `json:"keys,omitempty"`
+	// Shards that it was taken of, and Skew between the first and the last of them.
+	Shards int           `json:"shards,omitempty"`
+	Skew   time.Duration `json:"skew,omitempty"`
+	// Started and Finished by the clock of the Job.
+	Started  time.Time `json:"started"`
+	Finished time.Time `json:"finished"`
+}
+
+// Checked is what the check of a backup found out.
+type Checked struct {
+	// Time at which it ended, and Took from the first byte that was read to the data that is ready to be served.
+	Time time.Time     `json:"time"`
+	Took time.Duration `json:"took"`
+	// Keys that were found, and Revision of etcd.
+	Keys     int64 `json:"keys"`
+	Revision int64 `json:"revision,omitempty"`
+}
+
+// Restored is what a restore came to.
+type Restored struct {
+	// Keys that were restored, those that were there already and those that had expired meanwhile.
+	Keys    int64 `json:"keys"`
+	Present int64 `json:"present,omitempty"`
+	Expired int64 `json:"expired,omitempty"`
+	// Revision of etcd that the data is at.
+	Revision int64         `json:"revision,omitempty"`
+	Took     time.Duration `json:"took"`
+}
+
+// Encode returns the report as a termination message.
+func (r Report) Encode() string {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw)
+}
+
+// ParseReport reads a termination message; ok is false when it is none of the agent's.
+func ParseReport(message string) (r Report, ok bool) {
+	err := json.Unmarshal([]byte(message), &r)
+	return r, err == nil && r != (Report{})
+}
+
+// Flow is what a Job that runs says of how far it is, to whoever asks at FlowPort.
+type Flow struct {
+	// Doing says in words what it is at.
+	Doing string `json:"doing"`
+	// Bytes of data that it has read, and Stored of these what was sent to or fetched from the destination.
+	Bytes  int64 `json:"bytes"`
+	Stored int64 `json:"stored"`
+	// Total of Bytes where that is known, else 0.
+	Total int64 `json:"total,omitempty"`
+	// Seconds since it began.
+	Seconds float64 `json:"seconds"`
+}
+
+// Where a Job says how far it is.
+const (
+	FlowPort = 8080
+	FlowPath = "/progress"
+)

@@ -1,0 +1,123 @@
+// Package plan decides what happens to a backup, and builds the Jobs that do it. It takes values and returns values: it knows neither
+// Kubernetes' API server nor any store.
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// State is what was observed of a backup.
+type State struct {
+	Now time.Time
+	// Name of the resource, Cluster that it is of.
+	Name string
+	// Deleting says that the resource is being deleted, Protected that it stays until its finalizer is gone, and Deletes that the
+	// stored data goes with it.
+	Deleting, Protected, Deletes bool
+	// Verifies says that the backup is to be checked as soon as it is complete.
+	Verifies bool
+	// Source is the cluster, nil when there is none of that name.
+	Source *Source
+	// Stored is the complete backup, nil while there is none.
+	Stored *Stored
+	// Checked is what the last successful check found out, nil when there was none.
+	Checked *Checked
+	// Failed says why there never will be one, nil when there may.
+	Failed *Problem
+	// Readers are the clusters that are being restored from it.
+	Readers []string
+	// Take, Check and Remove are the Jobs, nil where there is none.
+	Take, Check, Remove *Job
+}
+
+// Source is the cluster that is backed up.
+type Source struct {
+	// Noun is its kind and name for people.
+	Noun string
+	// Leaving says that it is being deleted.
+	Leaving bool
+	// Missing says what keeps it from being backed up, empty when nothing does.
+	Missing string
+}
+
+// Job is what Kubernetes says of a Job.
+type Job struct {
+	Name, UID string
+	// Leaving says that it is being deleted.
+	Leaving bool
+	// Ended says that it will not do any more, Failed that it did not succeed.
+	Ended, Failed bool
+	// Since is when it ended, or began.
+	Since time.Time
+	// Report is what its last attempt said at its end, nil when it said nothing.
+	Report *Report
+	// Trouble is what keeps its pod from running, or what the attempt before said.
+	Trouble string
+	// Flow is how far it is, nil when that is not known.
+	Flow *Flow
+}
+
+// Reasons of conditions and events.
+const (
+	ReasonClusterMissing = "ClusterMissing"
+	ReasonWaiting        = "WaitingForCluster"
+	ReasonTaking         = "TakingBackup"
+	ReasonComplete       = "BackupComplete"
+	ReasonFailed         = "BackupFailed"
+	ReasonVerifying      = "VerifyingBackup"
+	ReasonVerified       = "BackupVerified"
+	ReasonNotVerified    = "NotVerified"
+	ReasonVerifyFailed   = "VerificationFailed"
+	ReasonDeleting       = "DeletingBackup"
+	ReasonNotDeleted     = "BackupNotDeleted"
+	ReasonInUse          = "BackupInUse"
+	ReasonStopping       = "StoppingJob"
+)
+
+// Take starts the Job that takes the backup.
+type Take struct{}
+
+// Check starts the Job that checks it.
+type Check struct{}
+
+// Remove starts the Job that deletes the stored data.
+type Remove struct{}
+
+// DropJob deletes a Job together with its pods.
+type DropJob struct{ Name, UID string }
+
+// Protect adds the finalizer, so that the resource stays until its data is deleted.
+type Protect struct{}
+
+// Release removes the finalizer, and with it the resource.
+type Release struct{}
+
+func (Take) String() string      { return "start the Job that takes the backup" }
+func (Check) String() string     { return "start the Job that checks the backup" }
+func (Remove) String() string    { return "start the Job that deletes the stored data" }
+func (s DropJob) String() string { return fmt.Sprintf("delete Job %s", s.Name) }
+func (Protect) String() string   { return "add the finalizer" }
+func (Release) String() string   { return "remove the finalizer" }
+
+// Reason names the step in events and conditions.
+func (Take) Reason() string { return ReasonTaking }
+
+// Reason names the step in events and conditions.
+func (Check) Reason() string { return ReasonVerifying }
+
+// Reason names the step in events and conditions.
+func (Remove) Reason() string { return ReasonDeleting }
+
+// Reason names the step in events and conditions.
+func (DropJob) Reason() string { return ReasonStopping }
+
+// Reason names the step in events and conditions.
+func (Protect) Reason() string { return "AddingFinalizer" }
+
+// Reason names the step in events and conditions.
+func (Release) Reason() string { return "Releasing" }
+
+var _ = []cluster.Step{Take{}, Check{}, Remove{}, DropJob{}, Protect{}, Release{}}
