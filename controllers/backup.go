@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -186,9 +185,7 @@ func (k *BackupKind) Act(ctx context.Context, o *v1alpha1.Backup, step cluster.S
 	case plan.Release:
 		return k.patchFinalizer(ctx, o, controllerutil.RemoveFinalizer)
 	case plan.DropJob:
-		uid := types.UID(s.UID)
-		job := &batchv1.Job{ObjectMeta: objectMeta(o, s.Name)}
-		return deleted(k.Delete(ctx, job, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground)), "Job "+s.Name)
+		return k.dropJob(ctx, o, s.Name, s.UID)
 	case plan.Take:
 		return k.take(ctx, o)
 	case plan.Check:
@@ -229,6 +226,23 @@ func (k *BackupKind) startCheck(ctx context.Context, o *v1alpha1.Backup) error {
 		work.Access = &plan.Access{Template: access.Template}
 	}
 	return k.start(ctx, o, work)
+}
+
+// checkAgain starts another check, in the place of one that has ended.
+func (k *BackupKind) checkAgain(ctx context.Context, o *v1alpha1.Backup) error {
+	job, err := k.job(ctx, o, o.Name+jobCheck, plan.Selector(o.Name))
+	if err != nil {
+		return err
+	}
+	if job == nil {
+		return k.startCheck(ctx, o)
+	}
+	if job.Ended && !job.Leaving {
+		if err := k.dropJob(ctx, o, job.Name, job.UID); err != nil {
+			return err
+		}
+	}
+	return cluster.Hold{Reason: plan.ReasonVerifying, Message: "the check before is being removed"}
 }
 
 // start makes a Job that belongs to a backup.

@@ -50,6 +50,10 @@ func (k *EtcdKind) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluste
 		return k.through(ctx, o, step.From, func(ctx context.Context, c etcd.Client) error { return c.MoveLeader(ctx, step.To) })
 	case etcd.DeletePod:
 		return k.deletePod(ctx, o, step)
+	case etcd.FindBackup:
+		return k.findBackup(ctx, o)
+	case etcd.DropFindJob:
+		return k.dropJob(ctx, o, step.Name, step.UID)
 	}
 	return k.change(ctx, o, step)
 }
@@ -73,7 +77,7 @@ func (k *EtcdKind) writeBootstrap(ctx context.Context, o *v1alpha1.EtcdCluster, 
 	}
 	b.Record = etcd.Record{
 		Bootstrap: step.Bootstrap, Members: b.Peers()[:step.Size], Version: step.Version, MinAvailable: etcd.Quorum(step.Size),
-		Transport: b.Reach().Transport,
+		Transport: b.Reach().Transport, Restore: step.Restore,
 	}
 	if step.Bootstrap == etcd.BootstrapNew {
 		found, err := k.anyClaim(ctx, o)

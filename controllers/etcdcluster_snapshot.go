@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -186,10 +185,7 @@ func ownerReferences(o *v1alpha1.EtcdCluster, scheme *runtime.Scheme) ([]metav1.
 	return owned.OwnerReferences, nil
 }
 
-// dropSnapshotJob deletes a Job together with its pods: it is there until they are gone, so that no two write to the same claim.
+// dropSnapshotJob deletes the Job of a snapshot: no two may write to the same claim.
 func (k *EtcdKind) dropSnapshotJob(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.DropSnapshotJob) error {
-	job := &batchv1.Job{ObjectMeta: objectMeta(o, step.Name)}
-	uid := types.UID(step.UID)
-	return deleted(k.Delete(ctx, job, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground)),
-		"Job "+step.Name)
+	return k.dropJob(ctx, o, step.Name, step.UID)
 }

@@ -126,3 +126,10 @@ func (c *Children) flow(ctx context.Context, p *corev1.Pod) *plan.Flow {
 	}
 	return out
 }
+
+// dropJob deletes a Job together with its pods: it is there until they are gone.
+func (c *Children) dropJob(ctx context.Context, owner Object, name, uid string) error {
+	only := types.UID(uid)
+	job := &batchv1.Job{ObjectMeta: objectMeta(owner, name)}
+	return deleted(c.Delete(ctx, job, client.Preconditions{UID: &only}, client.PropagationPolicy(metav1.DeletePropagationForeground)), "Job "+name)
+}

@@ -84,7 +84,11 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 	if err := setupRedisUsers(mgr, o, NewRedisUserKind(children, redis)); err != nil {
 		return err
 	}
-	return setupBackups(mgr, o, NewBackupKind(children, map[v1alpha1.ClusterKind]BackupSource{v1alpha1.KindEtcdCluster: etcd}))
+	backups := NewBackupKind(children, map[v1alpha1.ClusterKind]BackupSource{v1alpha1.KindEtcdCluster: etcd})
+	if err := setupBackups(mgr, o, backups); err != nil {
+		return err
+	}
+	return setupSchedules(mgr, o, NewScheduleKind(children, backups))
 }
 
 // setup registers the controller of one kind of cluster. component tells its pods from those of the other kinds.

@@ -40,7 +40,7 @@ type BackupDestination struct {
 	URL string `json:"url"`
 	// credentials names a Secret of the same namespace. For s3 its keys are
 	// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, where needed,
-	// AWS_SESSION_TOKEN; for gs service-account.json; for azblob
+	// AWS_SESSION_TOKEN; for gs credentials.json; for azblob
 	// AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN.
 	// ca.crt holds the certificate authority of an endpoint of one's own.
 	// Default: none, the identity of the service account is used.

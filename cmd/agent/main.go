@@ -1,13 +1,19 @@
 // Command agent runs inside the pods of the clusters, from the operator's own image: as the start gate in front of a
-// data store, to take snapshots, and as a small client in the demonstration.
+// data store, to take snapshots and backups, and as a small client in the demonstration.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
+
+	"github.com/quorate/quorate/internal/backup/plan"
 )
 
 // commands are the subcommands, by their words.
@@ -17,16 +23,22 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"demo":       runDemo,
 
 	"snapshot etcd": runSnapshotEtcd,
+	"backup etcd":   runBackupEtcd,
+	"backup remove": runBackupRemove,
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	err := run(ctx, os.Args[1:])
 	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "agent:", err)
-		os.Exit(1)
+	if err == nil {
+		return
 	}
+	fmt.Fprintln(os.Stderr, "agent:", err)
+	if errors.As(err, new(finalError)) {
+		os.Exit(plan.ExitFinal)
+	}
+	os.Exit(1)
 }
 
 func run(ctx context.Context, args []string) error {
@@ -39,5 +51,5 @@ func run(ctx context.Context, args []string) error {
 			return command(ctx, args[words:])
 		}
 	}
-	return fmt.Errorf("unknown command %q: use gate etcd, gate redis, snapshot etcd or demo", args)
+	return fmt.Errorf("unknown command %q: use one of %s", args, strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
 }

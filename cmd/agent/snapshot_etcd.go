@@ -26,11 +26,16 @@ const askMemberTimeout = 5 * time.Second
 
 // etcdSnapshot takes one snapshot of a cluster.
 type etcdSnapshot struct {
-	version              string
+	etcdMembers
+	version        string
+	dir            string
+	terminationLog string
+}
+
+// etcdMembers are the members of a cluster, and what it takes to be let in.
+type etcdMembers struct {
 	members              []string
-	dir                  string
 	tlsDir, passwordFile string
-	terminationLog       string
 }
 
 // runSnapshotEtcd takes a snapshot of a healthy member, a follower where there is one, verifies it, and keeps it in a directory.
@@ -38,13 +43,8 @@ func runSnapshotEtcd(ctx context.Context, args []string) error {
 	var s etcdSnapshot
 	fs := flag.NewFlagSet("snapshot etcd", flag.ContinueOnError)
 	fs.StringVar(&s.version, "version", "", "version of etcd, for the name of the snapshot")
-	fs.Func("member", "client URL of a member; repeat for every one", func(url string) error {
-		s.members = append(s.members, url)
-		return nil
-	})
+	s.flags(fs, etcd.SnapshotTLSDir, etcd.SnapshotPasswordFile)
 	fs.StringVar(&s.dir, "dir", etcd.SnapshotDir, "directory that snapshots are kept in")
-	fs.StringVar(&s.tlsDir, "tls-dir", etcd.SnapshotTLSDir, "directory with ca.crt, tls.crt and tls.key, if there is one")
-	fs.StringVar(&s.passwordFile, "password-file", etcd.SnapshotPasswordFile, "file with the password of root, if there is one")
 	fs.StringVar(&s.terminationLog, "termination-log", "/dev/termination-log", "file that the result is written to")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -64,6 +64,16 @@ func runSnapshotEtcd(ctx context.Context, args []string) error {
 		return errors.Join(err, fmt.Errorf("write the termination message: %w", writeErr))
 	}
 	return err
+}
+
+// flags names the members and where the credentials are.
+func (s *etcdMembers) flags(fs *flag.FlagSet, tlsDir, passwordFile string) {
+	fs.Func("member", "client URL of a member; repeat for every one", func(url string) error {
+		s.members = append(s.members, url)
+		return nil
+	})
+	fs.StringVar(&s.tlsDir, "tls-dir", tlsDir, "directory with ca.crt, tls.crt and tls.key, if there is one")
+	fs.StringVar(&s.passwordFile, "password-file", passwordFile, "file with the password of root, if there is one")
 }
 
 func (s etcdSnapshot) run(ctx context.Context) (etcd.SnapshotReport, error) {
@@ -97,7 +107,7 @@ func podOf(url string) string {
 
 // choose returns the client of the member that a snapshot costs the cluster least: a follower before the leader, and among the
 // followers that which has applied most.
-func (s etcdSnapshot) choose(ctx context.Context) (chosen *clientv3.Client, best *clientv3.StatusResponse, err error) {
+func (s etcdMembers) choose(ctx context.Context) (chosen *clientv3.Client, best *clientv3.StatusResponse, err error) {
 	secure, password, err := s.credentials()
 	if err != nil {
 		return nil, nil, err
@@ -174,7 +184,7 @@ func statusOf(ctx context.Context, c *clientv3.Client, url string) (*clientv3.St
 
 // credentials are the certificate of the client, nil without TLS, and the password of root, empty where the certificate makes it
 // root or there is no authentication.
-func (s etcdSnapshot) credentials() (*tls.Config, string, error) {
+func (s etcdMembers) credentials() (*tls.Config, string, error) {
 	secure, err := clientTLS(s.tlsDir)
 	if err != nil || etcdclient.IsRoot(secure) {
 		return secure, "", err

@@ -66,6 +66,9 @@ func OperatorTLSSecret(cluster string) string { return cluster + "-operator-tls"
 // Snapshot is the claim that the snapshots of an etcd cluster are kept on, and the Job that takes one.
 func Snapshot(cluster string) string { return cluster + "-snapshot" }
 
+// RestoreJob looks up the backup that a cluster is to begin with.
+func RestoreJob(cluster string) string { return cluster + "-restore" }
+
 // Certificate is the object of cert-manager that asks for what is in one of the Secrets above.
 func Certificate(secret string) string { return strings.TrimSuffix(secret, "-tls") }
 

@@ -91,7 +91,9 @@ func Labels(backup, clusterName string) map[string]string {
 }
 
 // Selector selects the pods of the Jobs of a Backup.
-func Selector(backup string) map[string]string { return cluster.Selector(backup, v1alpha1.ComponentBackup) }
+func Selector(backup string) map[string]string {
+	return cluster.Selector(backup, v1alpha1.ComponentBackup)
+}
 
 // Job builds the Job.
 func (w Work) Job() (*batchv1ac.JobApplyConfiguration, error) {
@@ -174,7 +176,7 @@ func Mount(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.ContainerApplyC
 
 // StoreArgs tell the agent where a destination is, and what was mounted for it.
 func StoreArgs(d v1alpha1.BackupDestination) []string {
-	args := []string{"--url=" + agentURL(d.URL)}
+	args := []string{"--url=" + AgentURL(d.URL)}
 	if d.Credentials != nil {
 		args = append(args, "--credentials-dir="+CredentialsDir)
 	}
@@ -193,8 +195,8 @@ func Claim(raw string) (claim, dir string) {
 	return u.Host, strings.Trim(u.Path, "/")
 }
 
-// agentURL is what the agent is to open: for a claim, where it is mounted.
-func agentURL(raw string) string {
+// AgentURL is what the agent is to open: for a claim, where it is mounted.
+func AgentURL(raw string) string {
 	claim, dir := Claim(raw)
 	if claim == "" {
 		return raw

@@ -77,7 +77,7 @@ func takeOrFail(s State) (cluster.Plan, bool) {
 	case s.Take == nil:
 		return begin(s)
 	case !s.Take.Ended:
-		return cluster.Wait(ReasonTaking, watching, "the backup is being taken: %s", s.Take.progress(s.Now))
+		return cluster.Wait(ReasonTaking, watching, "the backup is being taken: %s", s.Take.Progress(s.Now))
 	}
 	// It ended, and what it said is lost: the backup may be complete, which the next attempt finds out.
 	return cluster.Do(DropJob{s.Take.Name, s.Take.UID}, "the Job of the backup ended and left no word")
@@ -101,7 +101,7 @@ func check(s State) (cluster.Plan, bool) {
 	case s.Check == nil:
 		return cluster.Pass()
 	case !s.Check.Ended:
-		return cluster.Wait(ReasonVerifying, watching, "the backup is complete, and is being checked: %s", s.Check.progress(s.Now))
+		return cluster.Wait(ReasonVerifying, watching, "the backup is complete, and is being checked: %s", s.Check.Progress(s.Now))
 	case s.Check.Failed:
 		return cluster.Refuse(ReasonVerifyFailed, "the backup did not pass its check: %s", s.Check.problem().Message)
 	case s.Checked == nil:
@@ -145,7 +145,7 @@ func removeData(s State) (cluster.Plan, bool) {
 	case j.Leaving:
 		return cluster.Wait(ReasonStopping, time.Second, "Job %s is being deleted", j.Name)
 	case !j.Ended:
-		return cluster.Wait(ReasonDeleting, watching, "the stored data is being deleted: %s", j.progress(s.Now))
+		return cluster.Wait(ReasonDeleting, watching, "the stored data is being deleted: %s", j.Progress(s.Now))
 	case j.Failed && s.Now.Sub(j.Since) < patience:
 		return cluster.Refuse(ReasonNotDeleted, "the stored data could not be deleted, which is tried again every minute: %s. Set spec.deletionPolicy to Retain to leave it where it is",
 			strings.TrimSuffix(j.problem().Message, "."))
@@ -179,8 +179,8 @@ func (j *Job) Problem() *Problem {
 	return &p
 }
 
-// progress says how far a Job is.
-func (j *Job) progress(now time.Time) string {
+// Progress says how far a Job is.
+func (j *Job) Progress(now time.Time) string {
 	switch {
 	case j.Trouble != "" && j.Flow == nil:
 		return j.Trouble

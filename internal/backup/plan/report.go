@@ -12,6 +12,8 @@ type Report struct {
 	Problem *Problem `json:"problem,omitempty"`
 	// Backup that was taken, checked, or found.
 	Backup *Stored `json:"backup,omitempty"`
+	// Target is the newest revision of etcd that is to be restored, 0: all that the snapshot holds.
+	Target int64 `json:"target,omitempty"`
 	// Checked is what the check of a backup found out.
 	Checked *Checked `json:"checked,omitempty"`
 	// Restored is what a restore came to.

@@ -74,6 +74,8 @@ type GateDecision struct {
 	Discard bool
 	// Alone says that the member is to go on as the only one, with all that its log holds and a copy of its data kept.
 	Alone bool
+	// Restore says that the disk is to be filled from the backup that the record names.
+	Restore bool
 	// SetAside says that the data on the disk is to be kept out of the way, before anything else is decided.
 	SetAside bool
 	// Epoch is what the volume is to bear when the member starts.
@@ -90,7 +92,7 @@ type GateReport struct {
 	Log *LogEnd `json:"log,omitempty"`
 }
 
-// Reasons to wait. In all but the last two of them the disk is empty.
+// Reasons to wait. In all but GateHeld and GateNoRoom the disk is empty.
 const (
 	// GateLostDisk: the cluster knows this member as started, so it has lost its disk.
 	GateLostDisk = "LostDisk"
@@ -104,6 +106,8 @@ const (
 	GateHeld = "Held"
 	// GateNoRoom: there is no room on the volume for a copy of the data.
 	GateNoRoom = "NoRoom"
+	// GateRestore: the backup that the cluster is to begin with could not be restored.
+	GateRestore = "RestoreFailed"
 )
 
 // Final reports whether waiting alone will not change the verdict.
@@ -175,7 +179,7 @@ func decideStart(in GateInput) GateDecision {
 	case slices.Contains(seen, absent):
 		return wait(GateNotMember, "%s has an empty disk, and its cluster does not list it as a member", in.Self.Name)
 	case in.Record.Bootstrap == BootstrapNew && in.Record.ClusterID == 0:
-		return GateDecision{Start: true, State: "new", Discard: in.Disk == DiskPartial}
+		return GateDecision{Start: true, State: "new", Discard: in.Disk == DiskPartial, Restore: in.Record.Restores()}
 	case len(seen) == 0 || len(seen) < needed(in):
 		return wait(GateNoPeers, "%s has an empty disk and must not found a new cluster: %s. It waits for enough peers "+
 			"that expect it (%d of %d)", in.Self.Name, whyNotNew(in.Record), len(seen), max(needed(in), 1))

@@ -84,7 +84,7 @@ func writeRecord(s State) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	if s.Set != nil {
-		return cluster.Do(WriteBootstrap{BootstrapRecovered, s.made(), s.Set.madeWith(s.Want.Version)},
+		return cluster.Do(WriteBootstrap{BootstrapRecovered, s.made(), s.Set.madeWith(s.Want.Version), nil},
 			"the record was deleted under a living cluster: it is written anew")
 	}
 	for _, c := range s.Claims {
@@ -94,10 +94,13 @@ func writeRecord(s State) (cluster.Plan, bool) {
 		}
 	}
 	size := max(s.Want.Size, s.claimed()) // A smaller cluster comes of it by scaling in.
-	if len(s.Claims) == 0 {
-		return cluster.Do(WriteBootstrap{BootstrapNew, size, s.Want.Version}, "no volume of an earlier cluster exists: %d members found a new one", size)
+	if s.Want.Restore != nil {
+		return beginWithBackup(s, size)
 	}
-	return cluster.Do(WriteBootstrap{BootstrapRetained, size, s.Want.Version},
+	if len(s.Claims) == 0 {
+		return cluster.Do(WriteBootstrap{BootstrapNew, size, s.Want.Version, nil}, "no volume of an earlier cluster exists: %d members found a new one", size)
+	}
+	return cluster.Do(WriteBootstrap{BootstrapRetained, size, s.Want.Version, nil},
 		"volumes of an earlier cluster exist: its members start with their data, and none founds a new cluster")
 }
 
@@ -130,7 +133,7 @@ func nothingWasRetained(s State) (cluster.Plan, bool) {
 			return cluster.Pass()
 		}
 	}
-	return cluster.Do(WriteBootstrap{BootstrapNew, len(s.Record.Members), s.Record.Version},
+	return cluster.Do(WriteBootstrap{BootstrapNew, len(s.Record.Members), s.Record.Version, nil},
 		"every volume that was left by an earlier cluster is empty: the members found a new one")
 }
 
@@ -205,6 +208,9 @@ func waitForMembers(s State) (cluster.Plan, bool) {
 	switch {
 	case !s.known():
 		reason, what = ReasonStarting, fmt.Sprintf("waiting for the first quorum of %d members", len(s.Record.Members))
+		if s.Record.Restores() {
+			reason, what = ReasonRestoring, fmt.Sprintf("%d members are being restored from %s", len(s.Record.Members), s.Record.Restore.Directory)
+		}
 	case s.starting():
 		reason, what = ReasonStarting, "the members are starting"
 	}

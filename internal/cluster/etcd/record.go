@@ -24,10 +24,12 @@ const (
 
 // Keys of the ConfigMap that holds the record, beside one "<member>.yaml" per member.
 const (
-	KeyBootstrap  = "bootstrap"
-	KeyClusterID  = "cluster-id"
-	KeyMembers    = "members"
-	KeyRecovery   = "recovery"
+	KeyBootstrap = "bootstrap"
+	KeyClusterID = "cluster-id"
+	KeyMembers   = "members"
+	KeyRecovery  = "recovery"
+	// KeyRestore says what members begin with that found the cluster.
+	KeyRestore    = "restore"
 	keyVersion    = "version"
 	keyProven     = "proven"
 	keyRejected   = "rejected"
@@ -52,6 +54,8 @@ type Record struct {
 	Members []Peer
 	// Recovery of a quorum that was lost for good.
 	Recovery Recovery
+	// Restore is the backup that the cluster begins with, nil: it begins empty.
+	Restore *Restore
 	// Version that pods are made with.
 	Version Version
 	// Proven are the encoded settings with which all members were well last, empty before.
@@ -96,7 +100,7 @@ func (r Record) Data() map[string]string {
 	return map[string]string{
 		KeyBootstrap: string(r.Bootstrap), KeyClusterID: id, KeyMembers: members.String(), keyVersion: r.Version.String(),
 		keyProven: r.Proven, keyRejected: r.Rejected, keyVerdict: r.Verdict,
-		keyFlushed: strconv.FormatBool(r.Flushed), keySnapshot: r.Snapshot.encode(), KeyRecovery: r.Recovery.encode(),
+		keyFlushed: strconv.FormatBool(r.Flushed), keySnapshot: r.Snapshot.encode(), KeyRecovery: r.Recovery.encode(), KeyRestore: r.Restore.encode(),
 		keyBudget: strconv.Itoa(r.MinAvailable), keyHibernated: strconv.FormatBool(r.Hibernated), keyTransport: r.Transport.encode(),
 	}
 }
@@ -148,6 +152,9 @@ func ParseIdentity(data map[string]string) (Record, error) {
 		return r, fmt.Errorf("key %s is empty", KeyMembers)
 	}
 	var err error
+	if r.Restore, err = parseRestore(data[KeyRestore]); err != nil {
+		return r, err
+	}
 	r.Recovery, err = parseRecovery(data[KeyRecovery])
 	return r, err
 }

@@ -76,6 +76,8 @@ type Want struct {
 	// Hibernated says that no member is to run.
 	Hibernated  bool
 	Maintenance Policy
+	// Restore is the backup that the cluster is to begin with, nil when it is to begin empty, or was founded before.
+	Restore *RestoreWish
 }
 
 // Set is the StatefulSet.

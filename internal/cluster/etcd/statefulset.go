@@ -10,6 +10,7 @@ import (
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/kube"
 )
@@ -105,7 +106,20 @@ func (b Blueprint) podTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, e
 		return nil, err
 	}
 	tpl.WithLabels(map[string]string{v1alpha1.LabelServing: "true"}) // No reason to restart a pod, see servingPods.
+	if b.Record.Restores() {                                         // Nor is this, once they have begun.
+		b.mountBackup(tpl.Spec)
+	}
 	return tpl.WithAnnotations(map[string]string{v1alpha1.AnnotationTemplateHash: hash}), nil
+}
+
+// mountBackup gives the start gate what it needs to read the backup that the member begins with.
+func (b Blueprint) mountBackup(spec *corev1ac.PodSpecApplyConfiguration) {
+	from := b.Record.Restore.Destination
+	plan.Mount(spec, &spec.InitContainers[0], from)
+	spec.InitContainers[0].WithPorts(corev1ac.ContainerPort().WithName("progress").WithContainerPort(plan.FlowPort))
+	if from.ServiceAccountName != nil {
+		spec.WithServiceAccountName(*from.ServiceAccountName).WithAutomountServiceAccountToken(true)
+	}
 }
 
 func (b Blueprint) bareTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, error) {

@@ -43,6 +43,8 @@ type WriteBootstrap struct {
 	Bootstrap Bootstrap
 	Size      int
 	Version   Version
+	// Restore is the backup that they begin with, nil for none.
+	Restore *Restore
 }
 
 // Resize makes the pods of so many ordinals, instead of those that the decision was made on. It changes the record; the

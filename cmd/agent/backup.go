@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/internal/backup"
+	"github.com/quorate/quorate/internal/backup/etcdsnapshot"
+	"github.com/quorate/quorate/internal/backup/plan"
+)
+
+// backupJob is what the Jobs of backups have in common: a place where backups are kept, one of them, and how to tell how far they are.
+type backupJob struct {
+	location       backup.Location
+	keysDir        string
+	directory      string
+	terminationLog string
+	flowAddress    string
+
+	store *backup.Store
+	keys  backup.Keys
+	began time.Time
+	doing atomic.Value // string
+	total atomic.Int64
+	// read counts the bytes of data where they do not flow through the store.
+	read atomic.Int64
+}
+
+// flags of every Job.
+func (j *backupJob) flags(fs *flag.FlagSet) {
+	fs.StringVar(&j.location.URL, "url", "", "where backups are kept")
+	fs.StringVar(&j.location.Credentials, "credentials-dir", "", "directory with the credentials for it, empty for those of the pod")
+	fs.StringVar(&j.keysDir, "keys-dir", "", "directory with the keys that backups are encrypted with, empty for none")
+	fs.StringVar(&j.directory, "directory", "", "directory of the backup below the URL")
+	fs.StringVar(&j.terminationLog, "termination-log", terminationLog, "file that the result is written to")
+	fs.StringVar(&j.flowAddress, "progress-address", net.JoinHostPort("", strconv.Itoa(plan.FlowPort)), "address to tell at how far it is")
+}
+
+// run opens the store, does the work, and leaves word of what came of it.
+func (j *backupJob) run(ctx context.Context, work func(ctx context.Context) (plan.Report, error)) error {
+	j.began = time.Now()
+	j.say("beginning")
+	stop, err := j.serveFlow(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	report, err := j.do(ctx, work)
+	if err != nil {
+		report = plan.Report{Problem: problemOf(err)}
+	}
+	if writeErr := os.WriteFile(j.terminationLog, []byte(report.Encode()), 0o600); writeErr != nil {
+		return errors.Join(err, fmt.Errorf("write the termination message: %w", writeErr))
+	}
+	if err != nil && report.Problem.Final {
+		return finalError{err}
+	}
+	return err
+}
+
+func (j *backupJob) do(ctx context.Context, work func(ctx context.Context) (plan.Report, error)) (report plan.Report, err error) {
+	if j.keys, err = backup.ReadKeys(j.keysDir); err != nil {
+		return report, finalError{err}
+	}
+	if j.store, err = backup.Open(ctx, j.location); err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, j.store.Close()) }()
+	return work(ctx)
+}
+
+// say tells what the Job is at, in its log as well.
+func (j *backupJob) say(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	j.doing.Store(text)
+	fmt.Printf("%s %s\n", time.Now().UTC().Format(time.TimeOnly), text)
+}
+
+// flow is how far the Job is.
+func (j *backupJob) flow() plan.Flow {
+	f := plan.Flow{Bytes: j.read.Load(), Total: j.total.Load(), Seconds: time.Since(j.began).Seconds()}
+	f.Doing, _ = j.doing.Load().(string)
+	if store := j.store; store != nil {
+		plain, stored := store.Progress()
+		f.Bytes, f.Stored = max(f.Bytes, plain), stored
+	}
+	return f
+}
+
+// serveFlow tells whoever asks how far the Job is.
+func (j *backupJob) serveFlow(ctx context.Context) (stop func(), err error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", j.flowAddress)
+	if err != nil {
+		return nil, fmt.Errorf("listen for questions how far it is: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+plan.FlowPath, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(j.flow()) // Who asked is gone.
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
+	go func() { _ = server.Serve(listener) }() // Until it is closed.
+	return func() { _ = server.Close() }, nil
+}
+
+// finalError is one after which another attempt is in vain.
+type finalError struct{ error }
+
+func (e finalError) Unwrap() error { return e.error }
+
+// meanings are the reasons that conditions give for errors, with the cure; final ones are not tried again.
+var meanings = []struct {
+	is     error
+	reason string
+	cure   string
+	final  bool
+}{
+	{backup.ErrCredentials, "CredentialsRejected", "correct the Secret that destination.credentials names", true},
+	{backup.ErrNoBucket, "DestinationMissing", "create it, or correct destination.url", true},
+	{backup.ErrNotAllowed, "NotAllowed", "grant the right, or wait until the protection of the object ends", true},
+	{backup.ErrFull, "DestinationFull", "make room there", true},
+	{backup.ErrExists, "BackupExists", "another backup is in its place", true},
+	{backup.ErrTooNew, "FormatTooNew", "use a newer version of Quorate", true},
+	{backup.ErrDamaged, "BackupDamaged", "use another backup", true},
+	{etcdsnapshot.ErrDamaged, "SourceDamaged", "it is tried again", false},
+	{backup.ErrNotFound, "BackupMissing", "correct the directory, or the url", true},
+	{backup.ErrKey, "KeyMissing", "the Secret that destination.encryption names needs the secret key under \"identity\"", true},
+	{backup.ErrStalled, "DestinationStalled", "it is tried again", false},
+}
+
+func problemOf(err error) *plan.Problem {
+	const limit = 2000 // A termination message has 4096 bytes, and JSON makes it longer.
+	cut := func(s string) string {
+		if len(s) > limit {
+			return s[:limit] + "..."
+		}
+		return s
+	}
+	for _, m := range meanings {
+		if errors.Is(err, m.is) {
+			return &plan.Problem{Reason: m.reason, Message: cut(err.Error()) + ": " + m.cure, Final: m.final}
+		}
+	}
+	return &plan.Problem{Reason: plan.ReasonFailed, Message: cut(err.Error()), Final: errors.As(err, new(finalError))}
+}
+
+// runBackupRemove deletes a backup from where it is kept.
+func runBackupRemove(ctx context.Context, args []string) error {
+	j := &backupJob{}
+	fs := flag.NewFlagSet("backup remove", flag.ContinueOnError)
+	j.flags(fs)
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	return j.run(ctx, func(ctx context.Context) (plan.Report, error) {
+		j.say("deleting %s", j.directory)
+		if err := j.store.DeleteBackup(ctx, j.directory); err != nil {
+			return plan.Report{}, fmt.Errorf("delete backup %s: %w", j.directory, err)
+		}
+		return plan.Report{Backup: &plan.Stored{Directory: j.directory}}, nil
+	})
+}

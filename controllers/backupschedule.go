@@ -1,0 +1,194 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// +kubebuilder:rbac:groups=quorate.dev,resources=backupschedules,verbs=get;list;watch
+// +kubebuilder:rbac:groups=quorate.dev,resources=backupschedules/status,verbs=get;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=backups,verbs=create;delete
+
+// ScheduleKind looks after schedules of backups.
+type ScheduleKind struct {
+	*Children
+	backups *BackupKind
+}
+
+var _ Kind[*v1alpha1.BackupSchedule, plan.Timetable] = (*ScheduleKind)(nil)
+
+// NewScheduleKind returns what the loop needs to look after schedules.
+func NewScheduleKind(c *Children, backups *BackupKind) *ScheduleKind {
+	return &ScheduleKind{c, backups}
+}
+
+// setupSchedules registers the controller of schedules. It looks again when anything changes about their backups.
+func setupSchedules(mgr ctrl.Manager, o Options, kind *ScheduleKind) error {
+	return register(mgr, o, v1alpha1.ComponentBackupSchedule, &v1alpha1.BackupSchedule{}, kind, func(b *builder.Builder) {
+		b.Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+			name := o.GetLabels()[v1alpha1.LabelSchedule]
+			if name == "" {
+				return nil
+			}
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
+		}))
+	})
+}
+
+// Ensure has nothing to apply: backups are steps.
+func (k *ScheduleKind) Ensure(context.Context, *v1alpha1.BackupSchedule) error { return nil }
+
+// Upkeep has nothing to renew.
+func (k *ScheduleKind) Upkeep(context.Context, *v1alpha1.BackupSchedule) error { return nil }
+
+// Observe reads the backups that were made for a schedule.
+func (k *ScheduleKind) Observe(ctx context.Context, o *v1alpha1.BackupSchedule) (plan.Timetable, error) {
+	t := plan.Timetable{
+		Now: k.Now(), Name: o.Name, Noun: string(o.Spec.Cluster.Kind) + " " + o.Spec.Cluster.Name, Created: o.CreationTimestamp.Time,
+		Deleting: o.DeletionTimestamp != nil, Suspended: o.IsSuspended(), Forbid: o.Forbids(),
+		Take:      plan.Schedule{Cron: o.Spec.Schedule, Zone: o.Zone(), Jitter: o.Jitter(), Deadline: o.Deadline(), UID: string(o.UID)},
+		Retention: retentionOf(o.Spec.Retention),
+	}
+	if v := o.Spec.Verify; v != nil {
+		t.Check = &plan.Schedule{Cron: v.Schedule, Zone: o.Zone(), Deadline: o.Deadline(), UID: string(o.UID)}
+	}
+	var err error
+	if t.Zone, err = time.LoadLocation(o.Zone()); err != nil {
+		return t, invalid("spec.timeZone: %q is no time zone: write one of the IANA database, for example Europe/Berlin", o.Zone())
+	}
+	var list v1alpha1.BackupList
+	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels{v1alpha1.LabelSchedule: o.Name}); err != nil {
+		return t, fmt.Errorf("list backups: %w", err)
+	}
+	for i := range list.Items {
+		r, err := k.run(ctx, &list.Items[i])
+		if err != nil {
+			return t, err
+		}
+		t.Runs = append(t.Runs, r)
+	}
+	return t, nil
+}
+
+func retentionOf(r *v1alpha1.BackupRetention) plan.Retention {
+	if r == nil {
+		return plan.Retention{}
+	}
+	n := func(p *int32) int { return int(ptr.Deref(p, 0)) }
+	return plan.Retention{
+		Last: n(r.KeepLast), Hourly: n(r.KeepHourly), Daily: n(r.KeepDaily), Weekly: n(r.KeepWeekly), Monthly: n(r.KeepMonthly),
+	}
+}
+
+// run is what a Backup says of itself.
+func (k *ScheduleKind) run(ctx context.Context, b *v1alpha1.Backup) (plan.Run, error) {
+	s, err := k.backups.Observe(ctx, b)
+	if err != nil {
+		return plan.Run{}, err
+	}
+	r := plan.Run{
+		Name: b.Name, UID: string(b.UID), Due: b.CreationTimestamp.Time, Leaving: b.DeletionTimestamp != nil,
+		Complete: s.Stored != nil, Checking: s.Check != nil && !s.Check.Ended, InUse: len(s.Readers) > 0,
+	}
+	if due, err := time.Parse(time.RFC3339, b.Annotations[v1alpha1.AnnotationDue]); err == nil {
+		r.Due = due
+	}
+	if s.Stored != nil {
+		r.Finished = s.Stored.Finished
+	}
+	if s.Failed != nil {
+		r.Failed = s.Failed.Message
+	}
+	if s.Checked != nil {
+		r.Verified, r.Checked, r.Took = true, s.Checked.Time, s.Checked.Took
+	}
+	if p := s.Check.Problem(); p != nil {
+		r.Verified, r.Checked, r.Unverified = false, s.Check.Since, p.Message
+	} else if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionVerified); s.Checked == nil && s.Check == nil && c != nil && c.Reason != plan.ReasonNotVerified {
+		r.Checked, r.Unverified = c.LastTransitionTime.Time, c.Message // Its Job is gone by now.
+	}
+	return r, nil
+}
+
+// Next decides what to do.
+func (k *ScheduleKind) Next(t plan.Timetable) cluster.Plan { return plan.NextOf(t) }
+
+// Act carries out one step of the planner.
+func (k *ScheduleKind) Act(ctx context.Context, o *v1alpha1.BackupSchedule, step cluster.Step) error {
+	switch s := step.(type) {
+	case plan.CreateBackup:
+		err := k.Create(ctx, scheduled(o, s), client.FieldOwner(cluster.ManagedBy))
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create Backup %s: %w", s.Name, err)
+		}
+		return nil
+	case plan.DeleteBackup:
+		uid := types.UID(s.UID)
+		b := &v1alpha1.Backup{ObjectMeta: objectMeta(o, s.Name)}
+		return deleted(k.Delete(ctx, b, client.Preconditions{UID: &uid}), "Backup "+s.Name)
+	case plan.CheckBackup:
+		b := &v1alpha1.Backup{}
+		if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: s.Name}, b); err != nil {
+			return fmt.Errorf("read Backup %s: %w", s.Name, err)
+		}
+		return k.backups.checkAgain(ctx, b)
+	}
+	return fmt.Errorf("there is no way to carry out a %T", step)
+}
+
+// scheduled is the Backup that is made for a schedule. It outlives the schedule.
+func scheduled(o *v1alpha1.BackupSchedule, s plan.CreateBackup) *v1alpha1.Backup {
+	return &v1alpha1.Backup{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: o.Namespace, Name: s.Name,
+			Labels: map[string]string{
+				v1alpha1.LabelSchedule: o.Name, cluster.LabelPartOf: o.Spec.Cluster.Name, cluster.LabelManagedBy: cluster.ManagedBy,
+			},
+			Annotations: map[string]string{v1alpha1.AnnotationDue: s.Due.UTC().Format(time.RFC3339)},
+		},
+		Spec: v1alpha1.BackupSpec{
+			Cluster: o.Spec.Cluster, Destination: o.Spec.Destination, Resources: o.Spec.Resources,
+			DeletionPolicy: ptr.To(v1alpha1.DeletionDelete),
+		},
+	}
+}
+
+// Report fills in the status.
+func (k *ScheduleKind) Report(o *v1alpha1.BackupSchedule, t plan.Timetable, p cluster.Plan, err error) {
+	st := &o.Status
+	st.ObservedGeneration = o.Generation
+	st.Activity = cluster.Activity(p, err)
+	st.Backups = 0
+	for _, r := range t.Runs {
+		if !r.Complete || r.Leaving {
+			continue
+		}
+		st.Backups++
+		if at := instant(r.Finished); st.LastBackupTime == nil || at.After(st.LastBackupTime.Time) {
+			st.LastBackup, st.LastBackupTime = r.Name, at
+		}
+		if at := instant(r.Checked); r.Verified && (st.LastVerifiedTime == nil || at.After(st.LastVerifiedTime.Time)) {
+			st.LastVerifiedTime, st.RestoreSeconds = at, int64(r.Took.Round(time.Second).Seconds())
+		}
+	}
+	if next, ok := plan.NextDue(t); ok {
+		st.NextTime = instant(next)
+	}
+	setConditions(&st.Conditions, o.Generation, plan.ScheduleConditions(t, p, err)...)
+}

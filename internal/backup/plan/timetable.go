@@ -1,0 +1,295 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// Timetable is what was observed of a schedule and of the backups that were made for it.
+type Timetable struct {
+	Now  time.Time
+	Name string
+	// Noun is the cluster, for people.
+	Noun string
+	// Created is when the schedule was made.
+	Created time.Time
+	// Deleting says that it is being deleted, Suspended that no backups are to begin, Forbid that not two are taken at a time.
+	Deleting, Suspended, Forbid bool
+	// Take says when backups are due, Check when the newest is to be checked; nil: never.
+	Take  Schedule
+	Check *Schedule
+	// Retention of backups, in days and months of Zone.
+	Retention Retention
+	Zone      *time.Location
+	// Runs are the backups.
+	Runs []Run
+}
+
+// Run is a backup that was made for a schedule.
+type Run struct {
+	Name, UID string
+	// Due is when it was to begin, Finished when it was complete.
+	Due, Finished time.Time
+	// Complete says that it is stored in full, Failed why it never will be. Neither: it is being taken.
+	Complete bool
+	Failed   string
+	// Checking says that it is being checked. Checked is when it last was, Verified that it passed, Unverified why it did not, Took how
+	// long that took.
+	Checking   bool
+	Checked    time.Time
+	Verified   bool
+	Unverified string
+	Took       time.Duration
+	// Leaving says that it is being deleted, InUse that a cluster is being restored from it.
+	Leaving, InUse bool
+}
+
+func (r Run) running() bool { return !r.Complete && r.Failed == "" && !r.Leaving }
+
+// Reasons of conditions and events.
+const (
+	ReasonScheduling  = "CreatingBackup"
+	ReasonExpiring    = "DeletingExpiredBackup"
+	ReasonSchedule    = "InvalidSchedule"
+	ReasonHealthy     = "BackupsInTime"
+	ReasonNoBackup    = "NoBackupYet"
+	ReasonLate        = "BackupLate"
+	ReasonUnverified  = "BackupUnverified"
+	ReasonLastFailed  = "LastBackupFailed"
+	ReasonCheckFailed = "LastCheckFailed"
+)
+
+// CreateBackup makes the Backup that is due.
+type CreateBackup struct {
+	Name string
+	Due  time.Time
+}
+
+// CheckBackup starts the check of a Backup.
+type CheckBackup struct{ Name string }
+
+// DeleteBackup deletes a Backup that retention does not keep.
+type DeleteBackup struct{ Name, UID string }
+
+func (s CreateBackup) String() string { return "create Backup " + s.Name }
+func (s CheckBackup) String() string  { return "check Backup " + s.Name }
+func (s DeleteBackup) String() string { return "delete Backup " + s.Name }
+
+// Reason names the step in events and conditions.
+func (CreateBackup) Reason() string { return ReasonScheduling }
+
+// Reason names the step in events and conditions.
+func (CheckBackup) Reason() string { return ReasonVerifying }
+
+// Reason names the step in events and conditions.
+func (DeleteBackup) Reason() string { return ReasonExpiring }
+
+// NextOf decides what to do about a schedule. It is pure.
+func NextOf(t Timetable) cluster.Plan {
+	if t.Deleting {
+		return cluster.Plan{Message: "the schedule is being deleted; its backups stay"}
+	}
+	p := cluster.Decide(t, refuseSchedule, takeDue, checkDue, expire)
+	if p.Settled() {
+		next, _ := NextDue(t) // A schedule without a next time was refused.
+		p.Message = fmt.Sprintf("the next backup of %s is due at %s", t.Noun, next.UTC().Format(time.RFC3339))
+		if t.Suspended {
+			p.Message = "no backups begin while spec.suspend is true"
+		}
+		p.After = max(time.Second, min(next.Sub(t.Now), time.Minute))
+	}
+	return p
+}
+
+// NextDue is when the next backup is due, or the one that is due now; false where a schedule has no such time.
+func NextDue(t Timetable) (time.Time, bool) {
+	due, _, next, err := t.Take.Due(t.lastDue(), t.Created, t.Now)
+	if due != nil {
+		next = *due
+	}
+	return next, err == nil && !next.IsZero() && !t.Suspended
+}
+
+func refuseSchedule(t Timetable) (cluster.Plan, bool) {
+	if err := t.Take.Check(); err != nil {
+		return cluster.Refuse(ReasonSchedule, "spec.schedule: %v", err)
+	}
+	if t.Check != nil {
+		if err := t.Check.Check(); err != nil {
+			return cluster.Refuse(ReasonSchedule, "spec.verify.schedule: %v", err)
+		}
+	}
+	return cluster.Pass()
+}
+
+// lastDue is when the newest backup was due, zero when there was none.
+func (t Timetable) lastDue() (last time.Time) {
+	for _, r := range t.Runs {
+		if r.Due.After(last) {
+			last = r.Due
+		}
+	}
+	return last
+}
+
+// takeDue makes the backup that is due.
+func takeDue(t Timetable) (cluster.Plan, bool) {
+	due, missed, _, err := t.Take.Due(t.lastDue(), t.Created, t.Now)
+	if err != nil {
+		return cluster.Refuse(ReasonSchedule, "spec.schedule: %v", err)
+	}
+	if due == nil || t.Suspended || (t.Forbid && slices.ContainsFunc(t.Runs, Run.running)) {
+		return cluster.Pass()
+	}
+	name := t.Name + "-" + due.UTC().Format("20060102150405")
+	text := fmt.Sprintf("a backup of %s is due", t.Noun)
+	if missed > 0 {
+		text += fmt.Sprintf(", and %d before it were missed", missed)
+	}
+	return cluster.Do(CreateBackup{name, *due}, "%s", text)
+}
+
+// checkDue starts the check of the newest backup when one is due.
+func checkDue(t Timetable) (cluster.Plan, bool) {
+	newest := t.newest()
+	if t.Check == nil || newest == nil || slices.ContainsFunc(t.Runs, func(r Run) bool { return r.Checking }) {
+		return cluster.Pass()
+	}
+	due, _, _, err := t.Check.Due(t.lastChecked(), t.Created, t.Now)
+	if err != nil {
+		return cluster.Refuse(ReasonSchedule, "spec.verify.schedule: %v", err)
+	}
+	if due == nil {
+		return cluster.Pass()
+	}
+	return cluster.Do(CheckBackup{newest.Name}, "a check of the newest backup is due")
+}
+
+func (t Timetable) lastChecked() (last time.Time) {
+	for _, r := range t.Runs {
+		if r.Checked.After(last) {
+			last = r.Checked
+		}
+	}
+	return last
+}
+
+// newest is the newest complete backup, nil when there is none.
+func (t Timetable) newest() (newest *Run) {
+	for i := range t.Runs {
+		if r := &t.Runs[i]; r.Complete && !r.Leaving && (newest == nil || r.Finished.After(newest.Finished)) {
+			newest = r
+		}
+	}
+	return newest
+}
+
+// expire deletes a backup that is not to be kept, the oldest first.
+func expire(t Timetable) (cluster.Plan, bool) {
+	uids := map[string]string{}
+	var kept []Kept
+	for _, r := range t.Runs {
+		if r.Leaving {
+			continue
+		}
+		uids[r.Name] = r.UID
+		kept = append(kept, Kept{ID: r.Name, Taken: r.Due, Complete: r.Complete, Verified: r.Verified, InUse: r.InUse || r.Checking || r.running()})
+	}
+	expired := t.Retention.Expired(kept, t.Now, t.Zone)
+	if len(expired) == 0 {
+		return cluster.Pass()
+	}
+	first := slices.MinFunc(expired, func(a, b Kept) int { return a.Taken.Compare(b.Taken) })
+	return cluster.Do(DeleteBackup{first.ID, uids[first.ID]}, "spec.retention does not keep %s", first.ID)
+}
+
+// Health tells whether the backups of a schedule are what it promises.
+func Health(t Timetable) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionBackupHealthy, Status: metav1.ConditionFalse}
+	newest, wrong := t.newest(), t.late()
+	switch {
+	case t.lastFailure() != "":
+		c.Reason, c.Message = ReasonLastFailed, "the last backup failed: "+t.lastFailure()
+	case newest == nil && wrong == "":
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonNoBackup, "no backup has been due yet"
+	case wrong != "":
+		c.Reason, c.Message = ReasonLate, wrong
+	case t.lastCheckFailure() != "":
+		c.Reason, c.Message = ReasonCheckFailed, "the last check failed: "+t.lastCheckFailure()
+	case t.unchecked() != "":
+		c.Reason, c.Message = ReasonUnverified, t.unchecked()
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, ReasonHealthy
+		c.Message = fmt.Sprintf("the newest backup is %s", newest.Name)
+	}
+	return c
+}
+
+// late says which backup should be there and is not.
+func (t Timetable) late() string {
+	var last time.Time
+	if n := t.newest(); n != nil {
+		last = n.Due
+	}
+	deadline := t.Take.Deadline
+	due, _, _, err := t.Take.Due(last, t.Created, t.Now.Add(-deadline))
+	if err != nil || due == nil {
+		return ""
+	}
+	text := fmt.Sprintf("the backup that was due at %s is not complete %s later", due.UTC().Format(time.RFC3339), deadline)
+	if t.Suspended {
+		text += " (spec.suspend is true)"
+	}
+	return text
+}
+
+// lastFailure is why the newest backup failed that ended, empty when it did not.
+func (t Timetable) lastFailure() string {
+	var last *Run
+	for i := range t.Runs {
+		if r := &t.Runs[i]; !r.running() && !r.Leaving && (last == nil || r.Due.After(last.Due)) {
+			last = r
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	return last.Failed
+}
+
+func (t Timetable) lastCheckFailure() string {
+	var last *Run
+	for i := range t.Runs {
+		if r := &t.Runs[i]; !r.Checked.IsZero() && (last == nil || r.Checked.After(last.Checked)) {
+			last = r
+		}
+	}
+	if last == nil || last.Verified {
+		return ""
+	}
+	return strings.TrimSpace(last.Name + ": " + last.Unverified)
+}
+
+// unchecked says which check should have been made and was not.
+func (t Timetable) unchecked() string {
+	if t.Check == nil || slices.ContainsFunc(t.Runs, func(r Run) bool { return r.Checking }) {
+		return ""
+	}
+	due, _, _, err := t.Check.Due(t.lastChecked(), t.Created, t.Now.Add(-t.Take.Deadline))
+	if err != nil || due == nil {
+		return ""
+	}
+	return fmt.Sprintf("the check that was due at %s has not been made", due.UTC().Format(time.RFC3339))
+}
+
+// ScheduleConditions returns Ready, BackupHealthy, Reconciling and Stalled for the outcome of one pass.
+func ScheduleConditions(t Timetable, p cluster.Plan, err error) []metav1.Condition {
+	return append(cluster.Progress(p, err), cluster.Ready(p, err, "backups are taken as specified"), Health(t))
+}
