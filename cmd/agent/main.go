@@ -24,6 +24,7 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 
 	"snapshot etcd": runSnapshotEtcd,
 	"backup etcd":   runBackupEtcd,
+	"backup find":   runBackupFind,
 	"backup remove": runBackupRemove,
 }
 

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/internal/backup"
+	"github.com/quorate/quorate/internal/backup/plan"
+)
+
+// findBackup looks up the backup that a cluster is to begin with.
+type findBackup struct {
+	backupJob
+	kind     string
+	revision int64
+	time     time.Time
+}
+
+// runBackupFind finds a backup and tells what it is. It reads what it takes to know that it can be restored, and changes nothing.
+func runBackupFind(ctx context.Context, args []string) error {
+	f := &findBackup{}
+	fs := flag.NewFlagSet("backup find", flag.ContinueOnError)
+	f.flags(fs)
+	fs.StringVar(&f.kind, "kind", "", "kind of the cluster that is to begin with it")
+	fs.Int64Var(&f.revision, "revision", 0, "revision of etcd that is wanted, 0 for all that there is")
+	fs.Func("time", "time (RFC 3339) at which the data is wanted", func(text string) (err error) {
+		f.time, err = time.Parse(time.RFC3339, text)
+		return err
+	})
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	return f.run(ctx, f.find)
+}
+
+func (f *findBackup) find(ctx context.Context) (plan.Report, error) {
+	f.say("looking for a backup")
+	dir, m, err := f.choose(ctx)
+	if err != nil {
+		return plan.Report{}, err
+	}
+	if m.Encrypted && len(f.keys.Identities) == 0 {
+		return plan.Report{}, fmt.Errorf("backup %s: %w", dir, backup.ErrKey)
+	}
+	f.say("found %s: %s %s/%s, %s %s, finished at %s", dir, m.Kind, m.Namespace, m.Cluster, m.Engine, m.EngineVersion, m.Finished.Format(time.RFC3339))
+	return plan.Report{Backup: stored(dir, m)}, nil
+}
+
+// choose reads the manifest of the backup that was named, or of the newest one that fits.
+func (f *findBackup) choose(ctx context.Context) (dir string, m backup.Manifest, err error) {
+	if f.directory != "" {
+		m, err = f.store.ReadManifest(ctx, f.directory)
+		if err == nil && m.Kind != f.kind {
+			err = finalError{fmt.Errorf("it is of a %s, and a %s is to begin with it", m.Kind, f.kind)}
+		}
+		if err != nil {
+			err = fmt.Errorf("backup %s: %w", f.directory, err)
+		}
+		return f.directory, m, err
+	}
+	dirs, err := f.store.Backups(ctx)
+	if err != nil {
+		return "", m, fmt.Errorf("list the backups: %w", err)
+	}
+	var flaws []error
+	clusters := map[string]bool{}
+	for _, d := range dirs {
+		found, err := f.store.ReadManifest(ctx, d)
+		if err != nil {
+			flaws = append(flaws, fmt.Errorf("%s: %w", d, err))
+			continue
+		}
+		if !f.fits(found) {
+			continue
+		}
+		clusters[found.Namespace+"/"+found.Cluster] = true
+		if dir == "" || found.Finished.After(m.Finished) {
+			dir, m = d, found
+		}
+	}
+	return dir, m, f.judge(dir, dirs, clusters, flaws)
+}
+
+// fits reports whether a backup is of the wanted kind, and from before what is wanted.
+func (f *findBackup) fits(m backup.Manifest) bool {
+	switch {
+	case m.Kind != f.kind:
+		return false
+	case !f.time.IsZero() && m.Started.After(f.time):
+		return false
+	case f.revision > 0 && m.Etcd != nil && m.Etcd.Revision > f.revision:
+		return false
+	}
+	return true
+}
+
+// judge says why there is nothing to choose, or nothing that can be chosen without asking.
+func (f *findBackup) judge(dir string, dirs []string, clusters map[string]bool, flaws []error) error {
+	switch {
+	case dir == "" && len(flaws) > 0:
+		return fmt.Errorf("none of the %d backups here can be read that might fit: %w", len(dirs), errors.Join(flaws...))
+	case dir == "":
+		return fmt.Errorf("%w: there are %d complete backups here, and none of a %s from before what is wanted", backup.ErrNotFound, len(dirs), f.kind)
+	case len(clusters) > 1:
+		names := slices.Sorted(func(yield func(string) bool) {
+			for c := range clusters {
+				if !yield(c) {
+					return
+				}
+			}
+		})
+		return finalError{fmt.Errorf("there are backups of several clusters here (%s): name the directory of one", strings.Join(names, ", "))}
+	}
+	return nil
+}
