@@ -1,0 +1,177 @@
+package etcdrestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// database is the file db of a member.
+type database struct{ *bbolt.DB }
+
+const lockTimeout = time.Second
+
+// openDatabase opens it as etcd does, but that nothing is synced before the end. growth is by how many bytes of changes it will grow.
+func openDatabase(path string, growth int64) (*database, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	var db *bbolt.DB
+	err = guarded(func() (err error) {
+		db, err = bbolt.Open(path, 0o600, &bbolt.Options{
+			Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, NoSync: true, NoGrowSync: true,
+			// So that the file is not mapped anew, again and again, while it grows.
+			InitialMmapSize: int(info.Size() + 2*growth + spare),
+		})
+		return err
+	})
+	if err != nil && !errors.Is(err, bolterrors.ErrTimeout) && !errors.Is(err, ErrDamaged) {
+		err = fmt.Errorf("%w: it does not open as a database: %w", ErrDamaged, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &database{db}, nil
+}
+
+// guarded turns the panics of bbolt, at a database that is not what it should be, into errors.
+func guarded(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if flaw := recover(); flaw != nil {
+			err = fmt.Errorf("%w: the database is inconsistent: %v", ErrDamaged, flaw)
+		}
+	}()
+	return f()
+}
+
+// about returns the newest revision, and the version of etcd that the data is of.
+func (db *database) about() (revision int64, version string, err error) {
+	err = db.View(func(tx *bbolt.Tx) error {
+		keys, meta := tx.Bucket(bucketKey), tx.Bucket(bucketMeta)
+		if keys == nil || meta == nil {
+			return fmt.Errorf("%w: it is no database of etcd: there are no buckets key and meta", ErrDamaged)
+		}
+		revision, version = newest(keys, meta), "3.5"
+		if v := meta.Get(metaStorageVersion); len(v) > 0 { // etcd 3.6 was the first to write it.
+			version = string(v)
+		}
+		return nil
+	})
+	return revision, version, err
+}
+
+// newest is the revision of the newest change. A compaction may have thrown it away, when it deleted something.
+func newest(keys, meta *bbolt.Bucket) int64 {
+	last, _ := keys.Cursor().Last()
+	const untouched = 1 // Nobody has written to this etcd.
+	return max(untouched, mainRevision(last), mainRevision(meta.Get(metaScheduledCompact)), mainRevision(meta.Get(metaFinishedCompact)))
+}
+
+// State is what a database holds.
+type State struct {
+	// Revision of the newest change, and Compacted up to which history is gone, 0 if none is.
+	Revision, Compacted int64
+	// Keys that there are at Revision.
+	Keys int64
+	// Records is the number of changes that are stored, and Bytes their size.
+	Records, Bytes int64
+	// HashKV is what etcd tells for Revision as HashKV, with Compacted as its compact revision. It is 0 if a compaction was going on, of
+	// which etcd computes it in another way.
+	HashKV uint32
+}
+
+// state reads everything, in the order of revisions.
+func (db *database) state(ctx context.Context) (s State, err error) {
+	err = db.View(func(tx *bbolt.Tx) error {
+		keys, meta := tx.Bucket(bucketKey), tx.Bucket(bucketMeta)
+		if keys == nil || meta == nil {
+			return fmt.Errorf("%w: it is no database of etcd: there are no buckets key and meta", ErrDamaged)
+		}
+		finished, scheduled := mainRevision(meta.Get(metaFinishedCompact)), mainRevision(meta.Get(metaScheduledCompact))
+		c := newCounter(finished, scheduled)
+		var at int64
+		err := keys.ForEach(func(k, v []byte) error {
+			if at++; at%10_000 == 0 && ctx.Err() != nil {
+				return fmt.Errorf("count what was restored: %w", context.Cause(ctx))
+			}
+			return c.record(k, v)
+		})
+		if err != nil {
+			return err
+		}
+		s = c.result()
+		s.Revision = newest(keys, meta)
+		return nil
+	})
+	return s, err
+}
+
+// counter counts keys and computes etcd's HashKV (server/storage/mvcc/hash.go in etcd) while it sees all stored changes. After a compaction
+// there is exactly one change up to its revision for each key that there was: so no list of keys is necessary. If the compaction was not
+// finished, that does not hold, and the keys are told apart by hashes of 64 bits.
+type counter struct {
+	State
+	hash uint32
+	live map[uint64]struct{}
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func newCounter(finished, scheduled int64) *counter {
+	c := &counter{State: State{Compacted: finished}, hash: crc32.Checksum(bucketKey, castagnoli)}
+	if scheduled > finished {
+		c.live = map[uint64]struct{}{}
+	}
+	return c
+}
+
+func (c *counter) record(k, v []byte) error {
+	revision, _, tombstone, ok := parseRevision(k)
+	key, version, valid := kvFields(v)
+	if !ok || !valid {
+		return fmt.Errorf("%w: a change is stored under %x that etcd could not read", ErrDamaged, k)
+	}
+	c.Records++
+	c.Bytes += int64(len(k) + len(v))
+	// Older versions delete the last tombstone with a compaction and newer ones do not: it does not count.
+	if !tombstone || revision != c.Compacted {
+		c.hash = crc32.Update(crc32.Update(c.hash, castagnoli, k), castagnoli, v)
+	}
+	switch {
+	case len(v) == 0: // This is the mark of a bump.
+	case c.live != nil:
+		c.tellApart(key, tombstone)
+	case tombstone && revision > c.Compacted:
+		c.Keys--
+	case !tombstone && (revision <= c.Compacted || version == 1):
+		c.Keys++
+	}
+	return nil
+}
+
+func (c *counter) tellApart(key []byte, tombstone bool) {
+	h := fnv64(key)
+	if tombstone {
+		delete(c.live, h)
+	} else {
+		c.live[h] = struct{}{}
+	}
+}
+
+func (c *counter) result() State {
+	if c.live != nil {
+		c.Keys = int64(len(c.live))
+		return c.State
+	}
+	c.HashKV = c.hash
+	return c.State
+}
