@@ -14,9 +14,14 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/backup"
+	"github.com/quorate/quorate/internal/backup/etcdhistory"
+	"github.com/quorate/quorate/internal/backup/etcdrestore"
 	"github.com/quorate/quorate/internal/backup/etcdsnapshot"
 	"github.com/quorate/quorate/internal/backup/plan"
 )
+
+// flowAddress is where a pod tells how far it is.
+var flowAddress = net.JoinHostPort("", strconv.Itoa(plan.FlowPort))
 
 // backupJob is what the Jobs of backups have in common: a place where backups are kept, one of them, and how to tell how far they are.
 type backupJob struct {
@@ -42,7 +47,7 @@ func (j *backupJob) flags(fs *flag.FlagSet) {
 	fs.StringVar(&j.keysDir, "keys-dir", "", "directory with the keys that backups are encrypted with, empty for none")
 	fs.StringVar(&j.directory, "directory", "", "directory of the backup below the URL")
 	fs.StringVar(&j.terminationLog, "termination-log", terminationLog, "file that the result is written to")
-	fs.StringVar(&j.flowAddress, "progress-address", net.JoinHostPort("", strconv.Itoa(plan.FlowPort)), "address to tell at how far it is")
+	fs.StringVar(&j.flowAddress, "progress-address", flowAddress, "address to tell at how far it is")
 }
 
 // run opens the store, does the work, and leaves word of what came of it.
@@ -135,6 +140,11 @@ var meanings = []struct {
 	{etcdsnapshot.ErrDamaged, "SourceDamaged", "it is tried again", false},
 	{backup.ErrNotFound, "BackupMissing", "correct the directory, or the url", true},
 	{backup.ErrKey, "KeyMissing", "the Secret that destination.encryption names needs the secret key under \"identity\"", true},
+	{etcdrestore.ErrDamaged, "BackupDamaged", "use another backup", true},
+	{etcdrestore.ErrOutOfRange, "TargetOutOfRange", "ask for a revision or time in between", true},
+	{etcdrestore.ErrIncompatible, "Incompatible", "set spec.version to the same minor version or the next one", true},
+	{etcdrestore.ErrNoSpace, "NoRoom", "enlarge spec.storage", true},
+	{etcdhistory.ErrGap, "ChangesMissing", "restore an earlier revision, or only the full backup", true},
 	{backup.ErrStalled, "DestinationStalled", "it is tried again", false},
 }
 

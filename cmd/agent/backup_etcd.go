@@ -8,6 +8,8 @@ import (
 	"io"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/etcdsnapshot"
@@ -65,8 +67,9 @@ func (b *etcdBackup) take(ctx context.Context) (plan.Report, error) {
 	}
 	b.total.Store(status.DbSize)
 	b.say("storing a snapshot of %s", m.Etcd.Member)
+	source := &datedSource{Client: member, content: m.Etcd}
 	part, err := b.store.WritePart(ctx, b.directory, partSnapshot, b.keys, func(w io.Writer) error {
-		_, err := etcdsnapshot.Stream(ctx, member, w)
+		_, err := etcdsnapshot.Stream(ctx, source, w)
 		return err
 	})
 	if err != nil {
@@ -78,6 +81,26 @@ func (b *etcdBackup) take(ctx context.Context) (plan.Report, error) {
 	}
 	b.say("complete: revision %d, %d bytes, %d stored", m.Etcd.Revision, part.Size, part.StoredSize)
 	return plan.Report{Backup: stored(b.directory, m)}, nil
+}
+
+// datedSource notes up to where a snapshot can go at most: what the member was at right after it had begun to send one.
+type datedSource struct {
+	*clientv3.Client
+	content *backup.EtcdContent
+}
+
+// SnapshotWithVersion asks the member for a snapshot.
+func (s *datedSource) SnapshotWithVersion(ctx context.Context) (*clientv3.SnapshotResponse, error) {
+	r, err := s.Client.SnapshotWithVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	status, err := statusOf(ctx, s.Client, s.Endpoints()[0])
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("ask how far the snapshot can go: %w", err), r.Snapshot.Close())
+	}
+	s.content.Newest, s.content.Taken = status.Header.Revision, time.Now().UTC()
+	return r, nil
 }
 
 // earlier is this very backup, where an earlier attempt completed it and could not leave word.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/backup"
+	"github.com/quorate/quorate/internal/backup/etcdhistory"
+	"github.com/quorate/quorate/internal/backup/etcdrestore"
 	"github.com/quorate/quorate/internal/backup/plan"
 )
 
@@ -48,7 +50,54 @@ func (f *findBackup) find(ctx context.Context) (plan.Report, error) {
 		return plan.Report{}, fmt.Errorf("backup %s: %w", dir, backup.ErrKey)
 	}
 	f.say("found %s: %s %s/%s, %s %s, finished at %s", dir, m.Kind, m.Namespace, m.Cluster, m.Engine, m.EngineVersion, m.Finished.Format(time.RFC3339))
-	return plan.Report{Backup: stored(dir, m)}, nil
+	target, err := f.target(ctx, m)
+	return plan.Report{Backup: stored(dir, m), Target: target}, err
+}
+
+// target is the newest revision that is to be restored: the one asked for, the last one before the time asked for, or the newest that leads on
+// from the backup; 0: the backup holds all there is.
+func (f *findBackup) target(ctx context.Context, m backup.Manifest) (int64, error) {
+	if m.Etcd == nil {
+		return 0, nil
+	}
+	names, _, err := f.segments(ctx, m.Etcd.Timeline)
+	if err != nil {
+		return 0, err
+	}
+	latest := etcdhistory.Latest(names, m.Etcd.Revision)
+	switch {
+	case f.revision > max(latest, m.Etcd.Newest), f.revision > 0 && f.revision < m.Etcd.Newest:
+		return 0, fmt.Errorf("revision %d: %w, which leads from %d to %d", f.revision, etcdrestore.ErrOutOfRange, m.Etcd.Newest, max(latest, m.Etcd.Newest))
+	case f.revision > 0:
+		latest = f.revision
+	case !f.time.IsZero():
+		if latest, err = f.at(ctx, names, m.Etcd.Revision, latest); err != nil {
+			return 0, err
+		}
+	}
+	if latest <= m.Etcd.Revision {
+		return 0, nil
+	}
+	f.say("changes are recorded up to revision %d, and the target is %d", etcdhistory.Latest(names, m.Etcd.Revision), latest)
+	return latest, nil
+}
+
+// at is the last revision before the time asked for.
+func (f *findBackup) at(ctx context.Context, names []etcdhistory.Name, base, latest int64) (int64, error) {
+	chain, err := etcdhistory.Chain(names, base, latest)
+	if err != nil {
+		return 0, err
+	}
+	last := base
+	for r, err := range etcdhistory.Replay(ctx, f.history(), chain, base, etcdhistory.Target{Time: f.time}) {
+		if err != nil {
+			return 0, fmt.Errorf("look for the last change before %s: %w", f.time.Format(time.RFC3339), err)
+		}
+		if r.Kind == etcdhistory.Put || r.Kind == etcdhistory.Delete {
+			last = r.Revision
+		}
+	}
+	return last, nil
 }
 
 // choose reads the manifest of the backup that was named, or of the newest one that fits.
@@ -91,9 +140,9 @@ func (f *findBackup) fits(m backup.Manifest) bool {
 	switch {
 	case m.Kind != f.kind:
 		return false
-	case !f.time.IsZero() && m.Started.After(f.time):
-		return false
-	case f.revision > 0 && m.Etcd != nil && m.Etcd.Revision > f.revision:
+	case m.Etcd == nil:
+		return f.time.IsZero() || !m.Finished.After(f.time)
+	case !f.time.IsZero() && m.Etcd.Taken.After(f.time), f.revision > 0 && m.Etcd.Newest > f.revision:
 		return false
 	}
 	return true

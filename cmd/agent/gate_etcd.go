@@ -41,6 +41,7 @@ type etcdGate struct {
 	self, ip, version                  string
 	configDir, runDir, dataDir, tlsDir string
 	terminationLog                     string
+	flowAddress                        string
 	patience                           time.Duration
 	out                                io.Writer
 }
@@ -55,6 +56,7 @@ func runGateEtcd(ctx context.Context, args []string) error {
 	fs.StringVar(&g.dataDir, "data-dir", etcd.DataDir, "data directory of etcd")
 	fs.StringVar(&g.tlsDir, "peer-tls-dir", etcd.PeerTLSDir, "directory with ca.crt, tls.crt and tls.key for peers, if there is one")
 	fs.StringVar(&g.terminationLog, "termination-log", "/dev/termination-log", "file that the reason for waiting is written to")
+	fs.StringVar(&g.flowAddress, "progress-address", flowAddress, "address to tell at how far a restore is")
 	fs.DurationVar(&g.patience, "patience", gatePatience, "time to wait before ending with an error")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -87,7 +89,7 @@ func (g etcdGate) run(ctx context.Context) error {
 			return errors.New("start over with a fresh copy of the record")
 		}
 		if d.Start {
-			return g.release(d)
+			return g.release(ctx, d, record)
 		}
 		if d.Report.Message != last {
 			g.say(d.Report)
@@ -106,9 +108,9 @@ func (g etcdGate) run(ctx context.Context) error {
 
 func (g etcdGate) record() (etcd.Record, error) {
 	data := map[string]string{}
-	for _, key := range []string{etcd.KeyBootstrap, etcd.KeyClusterID, etcd.KeyMembers, etcd.KeyRecovery} {
+	for _, key := range []string{etcd.KeyBootstrap, etcd.KeyClusterID, etcd.KeyMembers, etcd.KeyRecovery, etcd.KeyRestore} {
 		raw, err := os.ReadFile(filepath.Join(g.configDir, key)) //nolint:gosec // The directory is an argument of ours.
-		if err != nil {
+		if err != nil && (key != etcd.KeyRestore || !errors.Is(err, os.ErrNotExist)) { // Records of old have none.
 			return etcd.Record{}, fmt.Errorf("read the record: %w", err)
 		}
 		data[key] = string(raw)
@@ -175,9 +177,14 @@ func inspectDisk(dir string) (etcd.Disk, error) {
 }
 
 // release makes the disk ready and writes the configuration file.
-func (g etcdGate) release(d etcd.GateDecision) error {
+func (g etcdGate) release(ctx context.Context, d etcd.GateDecision, record etcd.Record) error {
 	if d.Discard {
 		if err := setAside(g.dataDir); err != nil {
+			return err
+		}
+	}
+	if d.Restore {
+		if err := g.restore(ctx, record); err != nil {
 			return err
 		}
 	}

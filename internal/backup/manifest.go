@@ -58,6 +58,9 @@ type EtcdContent struct {
 	Revision int64 `json:"revision"`
 	// Member that it was taken from.
 	Member string `json:"member"`
+	// Newest is the newest revision that can be in it, and Taken when that was asked for: nothing in it is later.
+	Newest int64     `json:"newest"`
+	Taken  time.Time `json:"taken"`
 }
 
 // RedisContent is what a backup of a Redis or Valkey cluster holds.

@@ -39,11 +39,21 @@ func (s *Store) WritePart(ctx context.Context, dir, name string, k Keys, fill fu
 	if err := s.refuseComplete(ctx, dir); err != nil {
 		return Part{}, fmt.Errorf("write part %s: %w", name, err)
 	}
+	part, err := s.write(ctx, path, k, fill)
+	if err != nil {
+		return Part{}, fmt.Errorf("write part %s: %w", name, err)
+	}
+	part.Name = name
+	return part, nil
+}
+
+// write stores what fill writes, compressed and, if there are recipients, encrypted, as a whole or not at all.
+func (s *Store) write(ctx context.Context, path string, k Keys, fill func(w io.Writer) error) (Part, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil) // Before the upload is closed, this makes nothing of it.
 	w, err := s.bucket.NewWriter(ctx, path, s.options(false))
 	if err != nil {
-		return Part{}, fmt.Errorf("write part %s: %w", name, classify(ctx, err))
+		return Part{}, classify(ctx, err)
 	}
 	up := upload{watch: newWatch(s.stall, cancel), w: w}
 	plain, stored, err := s.encode(ctx, up, k, fill)
@@ -51,12 +61,12 @@ func (s *Store) WritePart(ctx context.Context, dir, name string, k Keys, fill fu
 		err = classify(ctx, err)
 		cancel(err)
 		_ = up.Close() // It tells again what happened.
-		return Part{}, fmt.Errorf("write part %s: %w", name, err)
+		return Part{}, err
 	}
 	if err := up.Close(); err != nil {
-		return Part{}, fmt.Errorf("write part %s: %w", name, classify(ctx, err))
+		return Part{}, classify(ctx, err)
 	}
-	return Part{Name: name, Size: plain.size, SHA256: plain.sum(), StoredSize: stored.size, StoredSHA256: stored.sum()}, nil
+	return Part{Size: plain.size, SHA256: plain.sum(), StoredSize: stored.size, StoredSHA256: stored.sum()}, nil
 }
 
 // encode leads what fill writes through hashes, compression and encryption.

@@ -174,6 +174,11 @@ func Mount(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.ContainerApplyC
 	}
 }
 
+// MountPassword adds to a pod the password of the administrator of a cluster.
+func MountPassword(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.ContainerApplyConfiguration, secret string) {
+	mountSecret(spec, c, volumeAuth, secret, AccessAuthDir, "password")
+}
+
 // StoreArgs tell the agent where a destination is, and what was mounted for it.
 func StoreArgs(d v1alpha1.BackupDestination) []string {
 	args := []string{"--url=" + AgentURL(d.URL)}

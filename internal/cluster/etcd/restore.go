@@ -34,9 +34,10 @@ type Restore struct {
 	// Directory of the backup below the URL.
 	Directory string `json:"directory"`
 	// Timeline is the history that it belongs to, and Revision the newest change of it that the members are to have; 0: as many as
-	// the snapshot holds.
+	// the snapshot holds. Exact says that this was asked for: a snapshot that holds more will not do.
 	Timeline string `json:"timeline,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
+	Exact    bool   `json:"exact,omitempty"`
 	// Bump is added to the revision.
 	Bump int64 `json:"bump"`
 	// Token tells the restored cluster from all others.
@@ -131,7 +132,7 @@ func found(s State, size int, r *plan.Report) (cluster.Plan, bool) {
 		return cluster.Refuse(ReasonRestoreRefused, "%s is of etcd %s, which can be restored into the same minor version or the next one, and spec.version is %s: "+
 			"set spec.version, and upgrade afterwards", w.Noun, b.Version, s.Want.Version)
 	}
-	restore := Restore{Directory: b.Directory, Timeline: b.Timeline, Revision: r.Target, Bump: RestoreBump, Token: w.Token}
+	restore := Restore{Directory: b.Directory, Timeline: b.Timeline, Revision: r.Target, Exact: w.Source.Revision != nil || w.Source.Time != nil, Bump: RestoreBump, Token: w.Token}
 	if w.Source.Destination != nil {
 		restore.Destination = *w.Source.Destination
 	}

@@ -117,6 +117,9 @@ func (b Blueprint) mountBackup(spec *corev1ac.PodSpecApplyConfiguration) {
 	from := b.Record.Restore.Destination
 	plan.Mount(spec, &spec.InitContainers[0], from)
 	spec.InitContainers[0].WithPorts(corev1ac.ContainerPort().WithName("progress").WithContainerPort(plan.FlowPort))
+	if b.NeedsPassword() {
+		plan.MountPassword(spec, &spec.InitContainers[0], cluster.AuthSecret(b.Cluster.Name))
+	}
 	if from.ServiceAccountName != nil {
 		spec.WithServiceAccountName(*from.ServiceAccountName).WithAutomountServiceAccountToken(true)
 	}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/quorate/quorate/internal/backup"
+	"github.com/quorate/quorate/internal/backup/etcdrestore"
+	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// restore fills the data directory from the backup that the cluster begins with. It is all there afterwards, or nothing is.
+func (g etcdGate) restore(ctx context.Context, record etcd.Record) error {
+	from := record.Restore
+	j := &backupJob{
+		location: backup.Location{URL: plan.AgentURL(from.Destination.URL)}, terminationLog: os.DevNull, flowAddress: g.flowAddress,
+	}
+	if from.Destination.Credentials != nil {
+		j.location.Credentials = plan.CredentialsDir
+	}
+	if from.Destination.Encryption != nil {
+		j.keysDir = plan.KeysDir
+	}
+	password, err := os.ReadFile(plan.AccessAuthDir + "/password")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the password of root: %w", err)
+	}
+	members := map[string][]string{}
+	for _, p := range record.Members {
+		members[p.Name] = []string{p.URL}
+	}
+	err = j.run(ctx, func(ctx context.Context) (plan.Report, error) {
+		_, err := j.restoreEtcd(ctx, etcdTarget{directory: from.Directory, upto: from.Revision, exact: from.Exact}, etcdrestore.Options{
+			Dir: g.dataDir, Version: g.version, Bump: from.Bump, RootPassword: string(password),
+			Member: etcdrestore.Member{Name: g.self, Cluster: members, Token: from.Token},
+		})
+		return plan.Report{}, err
+	})
+	if err != nil {
+		return g.giveUp(etcd.GateReport{Reason: etcd.GateRestore, Message: problemOf(err).Message})
+	}
+	return nil
+}
