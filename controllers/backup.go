@@ -167,11 +167,15 @@ func (k *BackupKind) readers(ctx context.Context, o *v1alpha1.Backup) ([]string,
 }
 
 func (k *BackupKind) source(ctx context.Context, o *v1alpha1.Backup) (*plan.Source, *plan.Access, error) {
-	from, ok := k.sources[o.Spec.Cluster.Kind]
+	return k.sourceOf(ctx, o.Namespace, o.Spec.Cluster)
+}
+
+func (k *BackupKind) sourceOf(ctx context.Context, namespace string, of v1alpha1.ClusterReference) (*plan.Source, *plan.Access, error) {
+	from, ok := k.sources[of.Kind]
 	if !ok {
-		return nil, nil, invalid("spec.cluster.kind: backups of a %s cannot be taken", o.Spec.Cluster.Kind)
+		return nil, nil, invalid("spec.cluster.kind: backups of a %s cannot be taken", of.Kind)
 	}
-	return from.Source(ctx, o.Namespace, o.Spec.Cluster.Name)
+	return from.Source(ctx, namespace, of.Name)
 }
 
 // Next decides what to do.

@@ -42,9 +42,10 @@ func (k *EtcdKind) Source(ctx context.Context, namespace, name string) (*plan.So
 	}
 	timeline := strings.TrimSuffix(etcd.FormatID(b.Record.ClusterID)+"-"+b.Record.Recovery.Incident, "-")
 	access := &plan.Access{
-		Args:     append([]string{"--version=" + b.Record.Version.String(), "--timeline=" + timeline}, b.MemberArgs()...),
+		Stream:   append([]string{"--timeline=" + timeline}, b.MemberArgs()...),
 		Template: o.Spec.Template,
 	}
+	access.Args = append([]string{"--version=" + b.Record.Version.String()}, access.Stream...)
 	if b.Reach().Secure {
 		access.TLSSecret = TLSSecret(b.Cluster.Spec.TLS, cluster.OperatorTLSSecret(name))
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,7 +43,7 @@ func NewScheduleKind(c *Children, backups *BackupKind) *ScheduleKind {
 // setupSchedules registers the controller of schedules. It looks again when anything changes about their backups.
 func setupSchedules(mgr ctrl.Manager, o Options, kind *ScheduleKind) error {
 	return register(mgr, o, v1alpha1.ComponentBackupSchedule, &v1alpha1.BackupSchedule{}, kind, func(b *builder.Builder) {
-		b.Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		b.Owns(&appsv1.StatefulSet{}).Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			name := o.GetLabels()[v1alpha1.LabelSchedule]
 			if name == "" {
 				return nil
@@ -51,8 +53,69 @@ func setupSchedules(mgr ctrl.Manager, o Options, kind *ScheduleKind) error {
 	})
 }
 
-// Ensure has nothing to apply: backups are steps.
-func (k *ScheduleKind) Ensure(context.Context, *v1alpha1.BackupSchedule) error { return nil }
+// Ensure applies what records changes, if they are to be. Backups are steps.
+func (k *ScheduleKind) Ensure(ctx context.Context, o *v1alpha1.BackupSchedule) error {
+	if o.Spec.Incremental == nil {
+		return nil
+	}
+	source, access, err := k.backups.sourceOf(ctx, o.Namespace, o.Spec.Cluster)
+	if err != nil || access == nil || source.Missing != "" || source.Leaving {
+		return err // There is nothing to record, or it goes on as it is.
+	}
+	work := plan.Work{
+		Name: recorderName(o), Namespace: o.Namespace, Labels: plan.ScheduleLabels(o.Name, o.Spec.Cluster.Name), Image: k.AgentImage,
+		Args: append([]string{
+			"backup", "stream-" + k.backups.sources[o.Spec.Cluster.Kind].Engine(), "--interval=" + o.Spec.Incremental.After().String(),
+		}, access.Stream...),
+		Destination: o.Spec.Destination, Access: access, Resources: o.Spec.Resources,
+	}
+	if work.Owner, err = k.OwnerReference(o); err != nil {
+		return err
+	}
+	set, err := work.StatefulSet()
+	if err != nil {
+		return err
+	}
+	return k.Apply(ctx, o, &appsv1.StatefulSet{ObjectMeta: objectMeta(o, work.Name)}, set)
+}
+
+// recorderName is the StatefulSet that records changes.
+func recorderName(o *v1alpha1.BackupSchedule) string { return o.Name + "-recorder" }
+
+// recorder reads how far the recording of changes is, nil when there is none.
+func (k *ScheduleKind) recorder(ctx context.Context, o *v1alpha1.BackupSchedule) (*plan.Recorder, error) {
+	set := &appsv1.StatefulSet{}
+	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: recorderName(o)}, set)
+	if apierrors.IsNotFound(err) || (err == nil && (!metav1.IsControlledBy(set, o) || set.DeletionTimestamp != nil)) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read StatefulSet %s: %w", recorderName(o), err)
+	}
+	r := &plan.Recorder{Name: set.Name, UID: string(set.UID), Since: set.CreationTimestamp.Time}
+	pod := &corev1.Pod{}
+	err = k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.Pod(set.Name, 0)}, pod)
+	if apierrors.IsNotFound(err) {
+		return r, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read pod of StatefulSet %s: %w", set.Name, err)
+	}
+	status := containerStatus(pod.Status.ContainerStatuses, plan.Container)
+	r.Trouble = stuck(pod)
+	if last := status.LastTerminationState.Terminated; last != nil && status.State.Running == nil {
+		if report, ok := plan.ParseReport(last.Message); ok && report.Problem != nil {
+			r.Trouble = report.Problem.Message
+		}
+	}
+	if status.State.Running != nil {
+		r.Since = status.State.Running.StartedAt.Time
+		if flow := k.flow(ctx, pod); flow != nil {
+			r.Stream = flow.Stream
+		}
+	}
+	return r, nil
+}
 
 // Upkeep has nothing to renew.
 func (k *ScheduleKind) Upkeep(context.Context, *v1alpha1.BackupSchedule) error { return nil }
@@ -83,7 +146,9 @@ func (k *ScheduleKind) Observe(ctx context.Context, o *v1alpha1.BackupSchedule) 
 		}
 		t.Runs = append(t.Runs, r)
 	}
-	return t, nil
+	t.Records = o.Spec.Incremental != nil
+	t.Recorder, err = k.recorder(ctx, o)
+	return t, err
 }
 
 func retentionOf(r *v1alpha1.BackupRetention) plan.Retention {
@@ -109,6 +174,7 @@ func (k *ScheduleKind) run(ctx context.Context, b *v1alpha1.Backup) (plan.Run, e
 	if due, err := time.Parse(time.RFC3339, b.Annotations[v1alpha1.AnnotationDue]); err == nil {
 		r.Due = due
 	}
+	r.Unplanned = b.Annotations[v1alpha1.AnnotationUnplanned] == "true"
 	if s.Stored != nil {
 		r.Finished = s.Stored.Finished
 	}
@@ -138,6 +204,10 @@ func (k *ScheduleKind) Act(ctx context.Context, o *v1alpha1.BackupSchedule, step
 			return fmt.Errorf("create Backup %s: %w", s.Name, err)
 		}
 		return nil
+	case plan.StopRecorder:
+		uid := types.UID(s.UID)
+		set := &appsv1.StatefulSet{ObjectMeta: objectMeta(o, s.Name)}
+		return deleted(k.Delete(ctx, set, client.Preconditions{UID: &uid}), "StatefulSet "+s.Name)
 	case plan.DeleteBackup:
 		uid := types.UID(s.UID)
 		b := &v1alpha1.Backup{ObjectMeta: objectMeta(o, s.Name)}
@@ -154,13 +224,17 @@ func (k *ScheduleKind) Act(ctx context.Context, o *v1alpha1.BackupSchedule, step
 
 // scheduled is the Backup that is made for a schedule. It outlives the schedule.
 func scheduled(o *v1alpha1.BackupSchedule, s plan.CreateBackup) *v1alpha1.Backup {
+	notes := map[string]string{v1alpha1.AnnotationDue: s.Due.UTC().Format(time.RFC3339)}
+	if s.Unplanned {
+		notes[v1alpha1.AnnotationUnplanned] = "true"
+	}
 	return &v1alpha1.Backup{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: o.Namespace, Name: s.Name,
 			Labels: map[string]string{
 				v1alpha1.LabelSchedule: o.Name, cluster.LabelPartOf: o.Spec.Cluster.Name, cluster.LabelManagedBy: cluster.ManagedBy,
 			},
-			Annotations: map[string]string{v1alpha1.AnnotationDue: s.Due.UTC().Format(time.RFC3339)},
+			Annotations: notes,
 		},
 		Spec: v1alpha1.BackupSpec{
 			Cluster: o.Spec.Cluster, Destination: o.Spec.Destination, Resources: o.Spec.Resources,
@@ -175,6 +249,7 @@ func (k *ScheduleKind) Report(o *v1alpha1.BackupSchedule, t plan.Timetable, p cl
 	st.ObservedGeneration = o.Generation
 	st.Activity = cluster.Activity(p, err)
 	st.Backups = 0
+	st.Recording, _ = t.Recording()
 	for _, r := range t.Runs {
 		if !r.Complete || r.Leaving {
 			continue

@@ -48,6 +48,17 @@ const (
 	ConcurrencyAllow ConcurrencyPolicy = "Allow"
 )
 
+// BackupIncremental says how changes are recorded between the backups of a schedule.
+type BackupIncremental struct {
+	// interval is how long a change waits at most before it is stored, from 1s to
+	// 1h: so much would be lost of what was acknowledged. Default: 10s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,6}(s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')`,message="spec.incremental.interval must be a duration from 1s to 1h, for example 10s"
+	Interval *metav1.Duration `json:"interval,omitempty"`
+}
+
 // BackupVerify says when the newest backup is checked.
 type BackupVerify struct {
 	// schedule at which the newest complete backup is restored into a throw-away
@@ -59,6 +70,7 @@ type BackupVerify struct {
 }
 
 // BackupScheduleSpec says how often backups of a cluster are taken and which of them are kept.
+// +kubebuilder:validation:XValidation:rule=`!has(self.incremental) || self.cluster.kind == 'EtcdCluster'`,fieldPath=".incremental",message="spec.incremental is for an EtcdCluster: the changes of a RedisCluster cannot be recorded; remove it, and take backups more often"
 // +kubebuilder:validation:XValidation:rule=`self.cluster == oldSelf.cluster`,fieldPath=".cluster",message="spec.cluster cannot change: create another BackupSchedule for the other cluster"
 type BackupScheduleSpec struct {
 	// cluster that is backed up.
@@ -102,6 +114,11 @@ type BackupScheduleSpec struct {
 	// destination of the backups.
 	// +required
 	Destination BackupDestination `json:"destination"`
+	// incremental records every change between the backups, so that an etcd
+	// cluster can be restored to any revision or time. It takes a pod that runs
+	// all the time. Default: no changes are recorded.
+	// +optional
+	Incremental *BackupIncremental `json:"incremental,omitempty"`
 	// retention says which backups of this schedule are kept; the others are
 	// deleted with their data. The newest complete one and the newest verified
 	// one always stay. Default: all are kept.
@@ -148,6 +165,11 @@ type BackupScheduleStatus struct {
 	// nextTime is when the next backup is due.
 	// +optional
 	NextTime *metav1.Time `json:"nextTime,omitempty"`
+	// recording says how far the recording of changes is: Current when nothing
+	// acknowledged more than a minute ago is missing, Behind when something may
+	// be, Starting before the first backup. Absent without spec.incremental.
+	// +optional
+	Recording string `json:"recording,omitempty"`
 	// backups of this schedule that are complete.
 	// +optional
 	Backups int32 `json:"backups,omitempty"`

@@ -203,6 +203,11 @@ func (s *BackupSchedule) Jitter() time.Duration {
 	return value(s.Spec.Jitter, metav1.Duration{}).Duration
 }
 
+// After returns how long a change waits before it is stored, with the default applied.
+func (b *BackupIncremental) After() time.Duration {
+	return value(b.Interval, metav1.Duration{Duration: 10 * time.Second}).Duration
+}
+
 // RestoreSource returns the backup that the cluster is to begin with, nil for none.
 func (b *BootstrapSpec) RestoreSource() *RestoreSource {
 	if b == nil {

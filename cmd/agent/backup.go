@@ -36,8 +36,8 @@ type backupJob struct {
 	began time.Time
 	doing atomic.Value // string
 	total atomic.Int64
-	// read counts the bytes of data where they do not flow through the store.
-	read atomic.Int64
+	// more adds to what is told to whoever asks, nil: nothing.
+	more func(*plan.Flow)
 }
 
 // flags of every Job.
@@ -54,11 +54,6 @@ func (j *backupJob) flags(fs *flag.FlagSet) {
 func (j *backupJob) run(ctx context.Context, work func(ctx context.Context) (plan.Report, error)) error {
 	j.began = time.Now()
 	j.say("beginning")
-	stop, err := j.serveFlow(ctx)
-	if err != nil {
-		return err
-	}
-	defer stop()
 	report, err := j.do(ctx, work)
 	if err != nil {
 		report = plan.Report{Problem: problemOf(err)}
@@ -80,6 +75,11 @@ func (j *backupJob) do(ctx context.Context, work func(ctx context.Context) (plan
 		return report, err
 	}
 	defer func() { err = errors.Join(err, j.store.Close()) }()
+	stop, err := j.serveFlow(ctx)
+	if err != nil {
+		return report, err
+	}
+	defer stop()
 	return work(ctx)
 }
 
@@ -92,11 +92,11 @@ func (j *backupJob) say(format string, args ...any) {
 
 // flow is how far the Job is.
 func (j *backupJob) flow() plan.Flow {
-	f := plan.Flow{Bytes: j.read.Load(), Total: j.total.Load(), Seconds: time.Since(j.began).Seconds()}
+	f := plan.Flow{Total: j.total.Load(), Seconds: time.Since(j.began).Seconds()}
 	f.Doing, _ = j.doing.Load().(string)
-	if store := j.store; store != nil {
-		plain, stored := store.Progress()
-		f.Bytes, f.Stored = max(f.Bytes, plain), stored
+	f.Bytes, f.Stored = j.store.Progress()
+	if j.more != nil {
+		j.more(&f)
 	}
 	return f
 }

@@ -109,7 +109,7 @@ func (g etcdGate) run(ctx context.Context) error {
 func (g etcdGate) record() (etcd.Record, error) {
 	data := map[string]string{}
 	for _, key := range []string{etcd.KeyBootstrap, etcd.KeyClusterID, etcd.KeyMembers, etcd.KeyRecovery, etcd.KeyRestore} {
-		raw, err := os.ReadFile(filepath.Join(g.configDir, key)) //nolint:gosec // The directory is an argument of ours.
+		raw, err := os.ReadFile(filepath.Join(g.configDir, key))                       //nolint:gosec // The directory is an argument of ours.
 		if err != nil && (key != etcd.KeyRestore || !errors.Is(err, os.ErrNotExist)) { // Records of old have none.
 			return etcd.Record{}, fmt.Errorf("read the record: %w", err)
 		}

@@ -25,7 +25,10 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"snapshot etcd": runSnapshotEtcd,
 	"backup etcd":   runBackupEtcd,
 	"backup find":   runBackupFind,
+	"backup check":  runBackupCheck,
 	"backup remove": runBackupRemove,
+
+	"backup stream-etcd": runStreamEtcd,
 }
 
 func main() {

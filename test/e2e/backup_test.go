@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
@@ -98,6 +99,18 @@ func TestAnEtcdClusterComesBackFromABackup(t *testing.T) {
 			if !strings.Contains(names, "manifest.json") || !strings.Contains(names, "snapshot.db") {
 				t.Errorf("what is stored is %s", names)
 			}
+		})).
+		Assess("a new cluster of the name begins with it", step(func(ctx context.Context, t *testing.T, s *scope) {
+			destroy(ctx, t, s, c)
+			began := time.Now()
+			c = s.etcdOf(t, "orders", 3, func(e *v1alpha1.EtcdClusterSpec) {
+				e.Bootstrap = &v1alpha1.BootstrapSpec{Restore: &v1alpha1.RestoreSource{Backup: ptr.To(b.Name)}}
+			})
+			createReady(ctx, t, s, c)
+			figure(t, "restored and Ready after %.1f s", time.Since(began).Seconds())
+			nothingLost(t, stopLoad(ctx, t, before, "a restore; "))
+			writeMarks(ctx, t, s, c)
+			checkMarks(ctx, t, s, c)
 		}))
 	suite.Test(t, feature.Feature())
 }

@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	batchv1ac "k8s.io/client-go/applyconfigurations/batch/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -53,8 +54,8 @@ const (
 
 // Access is how the pod of a Job gets at a cluster.
 type Access struct {
-	// Args name the servers.
-	Args []string
+	// Args name the servers, Stream does to what records changes: it does not begin anew where only the version is another.
+	Args, Stream []string
 	// TLSSecret and AuthSecret are mounted where they are named.
 	TLSSecret, AuthSecret string
 	// AuthKeys are the keys of AuthSecret that are mounted, and no others.
@@ -90,6 +91,13 @@ func Labels(backup, clusterName string) map[string]string {
 	return l
 }
 
+// ScheduleLabels are the same for what a BackupSchedule runs.
+func ScheduleLabels(schedule, clusterName string) map[string]string {
+	l := cluster.Labels(schedule, v1alpha1.ComponentBackupSchedule, "quorate-backup")
+	l[cluster.LabelPartOf] = clusterName
+	return l
+}
+
 // Selector selects the pods of the Jobs of a Backup.
 func Selector(backup string) map[string]string {
 	return cluster.Selector(backup, v1alpha1.ComponentBackup)
@@ -113,6 +121,23 @@ func (w Work) Job() (*batchv1ac.JobApplyConfiguration, error) {
 					WithOnExitCodes(batchv1ac.PodFailurePolicyOnExitCodesRequirement().
 						WithContainerName(Container).WithOperator(batchv1.PodFailurePolicyOnExitCodesOpIn).WithValues(ExitFinal)))).
 			WithTemplate(tpl)), nil
+}
+
+// StatefulSet builds a set of one pod that does the work all the time: never two at once.
+func (w Work) StatefulSet() (*appsv1ac.StatefulSetApplyConfiguration, error) {
+	tpl, err := w.pod()
+	if err != nil {
+		return nil, err
+	}
+	tpl.Spec.WithRestartPolicy(corev1.RestartPolicyAlways)
+	return appsv1ac.StatefulSet(w.Name, w.Namespace).WithLabels(w.Labels).WithOwnerReferences(w.Owner).
+		WithSpec(appsv1ac.StatefulSetSpec().WithServiceName(w.Name).WithReplicas(1).
+			WithSelector(metav1ac.LabelSelector().WithMatchLabels(selectorOf(w.Labels))).WithTemplate(tpl)), nil
+}
+
+// selectorOf is what of labels never changes.
+func selectorOf(labels map[string]string) map[string]string {
+	return cluster.Selector(labels[cluster.LabelInstance], labels[cluster.LabelComponent])
 }
 
 func (w Work) pod() (*corev1ac.PodTemplateSpecApplyConfiguration, error) {

@@ -103,6 +103,21 @@ type Flow struct {
 	Total int64 `json:"total,omitempty"`
 	// Seconds since it began.
 	Seconds float64 `json:"seconds"`
+	// Stream is how far a recording of changes is.
+	Stream *Stream `json:"stream,omitempty"`
+}
+
+// Stream is how far a recording of changes is.
+type Stream struct {
+	// Revision up to which everything is stored, and Time: what was acknowledged before is.
+	Revision int64     `json:"revision,omitempty"`
+	Time     time.Time `json:"time,omitzero"`
+	// Behind is how many revisions are not stored.
+	Behind int64 `json:"behind,omitempty"`
+	// Needs says why a full backup is needed to go on, empty when it is not.
+	Needs string `json:"needs,omitempty"`
+	// Trouble is what went wrong last, empty once that works again.
+	Trouble string `json:"trouble,omitempty"`
 }
 
 // Where a Job says how far it is.

@@ -30,6 +30,60 @@ type Timetable struct {
 	Zone      *time.Location
 	// Runs are the backups.
 	Runs []Run
+	// Records says that changes are to be recorded between backups, and Recorder is what does so, nil when there is none.
+	Records  bool
+	Recorder *Recorder
+}
+
+// Recorder is the pod that records changes.
+type Recorder struct {
+	Name, UID string
+	// Since is when it was made.
+	Since time.Time
+	// Trouble is what keeps its pod from running, empty when nothing does.
+	Trouble string
+	// Stream is how far it is, nil when it does not answer.
+	Stream *Stream
+}
+
+// States of a recording, for people.
+const (
+	RecordingStarting = "Starting"
+	RecordingCurrent  = "Current"
+	RecordingBehind   = "Behind"
+)
+
+// recordingGrace is how long what was acknowledged may take to be stored before that is called behind.
+const recordingGrace = time.Minute
+
+// Recording says how far the recording of changes is, and why; empty when there is to be none.
+func (t Timetable) Recording() (state, why string) {
+	r := t.Recorder
+	switch {
+	case !t.Records:
+		return "", ""
+	case r == nil:
+		return RecordingStarting, "the pod that records changes is about to be made"
+	case r.Stream == nil && r.Trouble != "":
+		return RecordingBehind, "the pod that records changes cannot run: " + r.Trouble
+	case r.Stream == nil && t.Now.Sub(r.Since) > recordingGrace:
+		return RecordingBehind, "the pod that records changes does not answer"
+	case r.Stream == nil:
+		return RecordingStarting, "the pod that records changes is starting"
+	case r.Stream.Needs != "" && t.newest() == nil:
+		return RecordingStarting, r.Stream.Needs
+	case r.Stream.Needs != "":
+		return RecordingBehind, "recording needs a full backup to go on: " + r.Stream.Needs
+	case r.Stream.Time.IsZero() && t.Now.Sub(r.Since) <= recordingGrace:
+		return RecordingStarting, "recording has begun"
+	case t.Now.Sub(r.Stream.Time) > recordingGrace:
+		why = "of what was acknowledged in the last minutes, something may not be stored"
+		if r.Stream.Trouble != "" {
+			why += ": " + r.Stream.Trouble
+		}
+		return RecordingBehind, why
+	}
+	return RecordingCurrent, ""
 }
 
 // Run is a backup that was made for a schedule.
@@ -47,6 +101,8 @@ type Run struct {
 	Verified   bool
 	Unverified string
 	Took       time.Duration
+	// Unplanned says that it was not due by the schedule.
+	Unplanned bool
 	// Leaving says that it is being deleted, InUse that a cluster is being restored from it.
 	Leaving, InUse bool
 }
@@ -61,6 +117,7 @@ const (
 	ReasonHealthy     = "BackupsInTime"
 	ReasonNoBackup    = "NoBackupYet"
 	ReasonLate        = "BackupLate"
+	ReasonBehind      = "RecordingBehind"
 	ReasonUnverified  = "BackupUnverified"
 	ReasonLastFailed  = "LastBackupFailed"
 	ReasonCheckFailed = "LastCheckFailed"
@@ -70,6 +127,8 @@ const (
 type CreateBackup struct {
 	Name string
 	Due  time.Time
+	// Unplanned says that it is not one of those that the schedule asks for.
+	Unplanned bool
 }
 
 // CheckBackup starts the check of a Backup.
@@ -91,12 +150,15 @@ func (CheckBackup) Reason() string { return ReasonVerifying }
 // Reason names the step in events and conditions.
 func (DeleteBackup) Reason() string { return ReasonExpiring }
 
+// recordingPoll is how often the pod that records changes is asked how far it is.
+const recordingPoll = 10 * time.Second
+
 // NextOf decides what to do about a schedule. It is pure.
 func NextOf(t Timetable) cluster.Plan {
 	if t.Deleting {
 		return cluster.Plan{Message: "the schedule is being deleted; its backups stay"}
 	}
-	p := cluster.Decide(t, refuseSchedule, takeDue, checkDue, expire)
+	p := cluster.Decide(t, refuseSchedule, stopRecorder, takeDue, takeForRecorder, checkDue, expire)
 	if p.Settled() {
 		next, _ := NextDue(t) // A schedule without a next time was refused.
 		p.Message = fmt.Sprintf("the next backup of %s is due at %s", t.Noun, next.UTC().Format(time.RFC3339))
@@ -104,6 +166,9 @@ func NextOf(t Timetable) cluster.Plan {
 			p.Message = "no backups begin while spec.suspend is true"
 		}
 		p.After = max(time.Second, min(next.Sub(t.Now), time.Minute))
+		if t.Records {
+			p.After = min(p.After, recordingPoll)
+		}
 	}
 	return p
 }
@@ -132,7 +197,7 @@ func refuseSchedule(t Timetable) (cluster.Plan, bool) {
 // lastDue is when the newest backup was due, zero when there was none.
 func (t Timetable) lastDue() (last time.Time) {
 	for _, r := range t.Runs {
-		if r.Due.After(last) {
+		if r.Due.After(last) && !r.Unplanned {
 			last = r.Due
 		}
 	}
@@ -153,7 +218,43 @@ func takeDue(t Timetable) (cluster.Plan, bool) {
 	if missed > 0 {
 		text += fmt.Sprintf(", and %d before it were missed", missed)
 	}
-	return cluster.Do(CreateBackup{name, *due}, "%s", text)
+	return cluster.Do(CreateBackup{name, *due, false}, "%s", text)
+}
+
+// StopRecorder deletes what records changes.
+type StopRecorder struct{ Name, UID string }
+
+func (s StopRecorder) String() string { return "delete StatefulSet " + s.Name }
+
+// Reason names the step in events and conditions.
+func (StopRecorder) Reason() string { return "StoppingRecorder" }
+
+func stopRecorder(t Timetable) (cluster.Plan, bool) {
+	if t.Records || t.Recorder == nil {
+		return cluster.Pass()
+	}
+	return cluster.Do(StopRecorder{t.Recorder.Name, t.Recorder.UID}, "spec.incremental is not set any more")
+}
+
+// takeForRecorder makes a backup out of turn when changes cannot be recorded without one: otherwise nothing could be restored to the time until
+// the next one. Where the last one did not help, it waits for its turn.
+func takeForRecorder(t Timetable) (cluster.Plan, bool) {
+	r := t.Recorder
+	if r == nil || r.Stream == nil || r.Stream.Needs == "" || t.Suspended || slices.ContainsFunc(t.Runs, Run.running) {
+		return cluster.Pass()
+	}
+	const settle, atMost = 20 * time.Second, 10 * time.Minute
+	for _, run := range t.Runs {
+		since := run.Finished
+		if run.Failed != "" {
+			since = run.Due.Add(atMost)
+		}
+		if t.Now.Sub(since) < settle || (run.Unplanned && t.Now.Sub(run.Due) < atMost) {
+			return cluster.Pass()
+		}
+	}
+	due := t.Now.Truncate(time.Second)
+	return cluster.Do(CreateBackup{t.Name + "-" + due.UTC().Format("20060102150405"), due, true}, "a full backup is needed to record changes: %s", r.Stream.Needs)
 }
 
 // checkDue starts the check of the newest backup when one is due.
@@ -214,6 +315,7 @@ func expire(t Timetable) (cluster.Plan, bool) {
 func Health(t Timetable) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionBackupHealthy, Status: metav1.ConditionFalse}
 	newest, wrong := t.newest(), t.late()
+	state, why := t.Recording()
 	switch {
 	case t.lastFailure() != "":
 		c.Reason, c.Message = ReasonLastFailed, "the last backup failed: "+t.lastFailure()
@@ -225,6 +327,8 @@ func Health(t Timetable) metav1.Condition {
 		c.Reason, c.Message = ReasonCheckFailed, "the last check failed: "+t.lastCheckFailure()
 	case t.unchecked() != "":
 		c.Reason, c.Message = ReasonUnverified, t.unchecked()
+	case state == RecordingBehind:
+		c.Reason, c.Message = ReasonBehind, why
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, ReasonHealthy
 		c.Message = fmt.Sprintf("the newest backup is %s", newest.Name)

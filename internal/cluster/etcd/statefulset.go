@@ -117,7 +117,7 @@ func (b Blueprint) mountBackup(spec *corev1ac.PodSpecApplyConfiguration) {
 	from := b.Record.Restore.Destination
 	plan.Mount(spec, &spec.InitContainers[0], from)
 	spec.InitContainers[0].WithPorts(corev1ac.ContainerPort().WithName("progress").WithContainerPort(plan.FlowPort))
-	if b.NeedsPassword() {
+	if b.SigningSum != "" { // In the backup root has the password of the former cluster.
 		plan.MountPassword(spec, &spec.InitContainers[0], cluster.AuthSecret(b.Cluster.Name))
 	}
 	if from.ServiceAccountName != nil {

@@ -86,6 +86,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: url
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.BackupIncremental
+  map:
+    fields:
+    - name: interval
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
 - name: com.github.quorate.quorate.api.v1alpha1.BackupRetention
   map:
     fields:
@@ -134,6 +140,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: destination
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.BackupDestination
+    - name: incremental
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.BackupIncremental
     - name: jitter
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
@@ -190,6 +199,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: observedGeneration
       type:
         scalar: numeric
+    - name: recording
+      type:
+        scalar: string
     - name: restoreSeconds
       type:
         scalar: numeric

@@ -38,6 +38,10 @@ type BackupScheduleSpecApplyConfiguration struct {
 	Suspend *bool `json:"suspend,omitempty"`
 	// destination of the backups.
 	Destination *BackupDestinationApplyConfiguration `json:"destination,omitempty"`
+	// incremental records every change between the backups, so that an etcd
+	// cluster can be restored to any revision or time. It takes a pod that runs
+	// all the time. Default: no changes are recorded.
+	Incremental *BackupIncrementalApplyConfiguration `json:"incremental,omitempty"`
 	// retention says which backups of this schedule are kept; the others are
 	// deleted with their data. The newest complete one and the newest verified
 	// one always stay. Default: all are kept.
@@ -117,6 +121,14 @@ func (b *BackupScheduleSpecApplyConfiguration) WithSuspend(value bool) *BackupSc
 // If called multiple times, the Destination field is set to the value of the last call.
 func (b *BackupScheduleSpecApplyConfiguration) WithDestination(value *BackupDestinationApplyConfiguration) *BackupScheduleSpecApplyConfiguration {
 	b.Destination = value
+	return b
+}
+
+// WithIncremental sets the Incremental field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Incremental field is set to the value of the last call.
+func (b *BackupScheduleSpecApplyConfiguration) WithIncremental(value *BackupIncrementalApplyConfiguration) *BackupScheduleSpecApplyConfiguration {
+	b.Incremental = value
 	return b
 }
 

@@ -34,6 +34,10 @@ type BackupScheduleStatusApplyConfiguration struct {
 	RestoreSeconds *int64 `json:"restoreSeconds,omitempty"`
 	// nextTime is when the next backup is due.
 	NextTime *metav1.Time `json:"nextTime,omitempty"`
+	// recording says how far the recording of changes is: Current when nothing
+	// acknowledged more than a minute ago is missing, Behind when something may
+	// be, Starting before the first backup. Absent without spec.incremental.
+	Recording *string `json:"recording,omitempty"`
 	// backups of this schedule that are complete.
 	Backups *int32 `json:"backups,omitempty"`
 }
@@ -110,6 +114,14 @@ func (b *BackupScheduleStatusApplyConfiguration) WithRestoreSeconds(value int64)
 // If called multiple times, the NextTime field is set to the value of the last call.
 func (b *BackupScheduleStatusApplyConfiguration) WithNextTime(value metav1.Time) *BackupScheduleStatusApplyConfiguration {
 	b.NextTime = &value
+	return b
+}
+
+// WithRecording sets the Recording field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Recording field is set to the value of the last call.
+func (b *BackupScheduleStatusApplyConfiguration) WithRecording(value string) *BackupScheduleStatusApplyConfiguration {
+	b.Recording = &value
 	return b
 }
 
