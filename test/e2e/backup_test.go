@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,4 +114,137 @@ func TestAnEtcdClusterComesBackFromABackup(t *testing.T) {
 			checkMarks(ctx, t, s, c)
 		}))
 	suite.Test(t, feature.Feature())
+}
+
+// recordingPromise is how long something acknowledged may take until no loss of the cluster can take it any more.
+const recordingPromise = 15 * time.Second
+
+// TestAnEtcdClusterIsRestoredToAnyMoment loses a cluster whose changes were recorded, and restores it by revision, by time, and from the
+// URL alone.
+func TestAnEtcdClusterIsRestoredToAnyMoment(t *testing.T) {
+	var (
+		c      *v1alpha1.EtcdCluster
+		server *harness.S3
+		writer *harness.Load
+		at     []int64
+		middle time.Time
+	)
+	schedule := &v1alpha1.BackupSchedule{}
+	restored := func(ctx context.Context, t *testing.T, s *scope, from v1alpha1.RestoreSource) {
+		t.Helper()
+		destroy(ctx, t, s, c)
+		from.Destination = ptr.To(server.Destination("history"))
+		c = s.etcdOf(t, "orders", 1, func(e *v1alpha1.EtcdClusterSpec) {
+			e.Bootstrap = &v1alpha1.BootstrapSpec{Restore: &from}
+		})
+		createReady(ctx, t, s, c)
+	}
+	feature := features.New("history").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			server = startS3(ctx, t, s)
+			c = s.etcdOf(t, "orders", 1)
+			createReady(ctx, t, s, c)
+		})).
+		Assess("changes are recorded from a first backup on, which nobody asked for", step(func(ctx context.Context, t *testing.T, s *scope) {
+			schedule.ObjectMeta = metav1.ObjectMeta{Namespace: s.ns, Name: "yearly"}
+			schedule.Spec = v1alpha1.BackupScheduleSpec{
+				Cluster: v1alpha1.ClusterReference{Kind: v1alpha1.KindEtcdCluster, Name: c.Name}, Schedule: "@yearly",
+				Destination: server.Destination("history"), Incremental: &v1alpha1.BackupIncremental{},
+			}
+			began := time.Now()
+			s.create(ctx, t, schedule)
+			must(t, harness.Until(ctx, s.Cluster, schedule, "changes to be recorded", 2*time.Minute, func(b *v1alpha1.BackupSchedule) (bool, string) {
+				return b.Status.Recording == "Current", b.Status.Recording + ": " + b.Status.Activity
+			}))
+			figure(t, "changes are recorded after %.1f s", time.Since(began).Seconds())
+		})).
+		Assess("what is acknowledged is safe soon", step(func(ctx context.Context, t *testing.T, s *scope) {
+			at = writeNumbered(ctx, t, s, c, 20, func(i int) {
+				if i == 10 {
+					rest(ctx, 2*time.Second) // A time has whole seconds.
+					middle = time.Now()
+					rest(ctx, 2*time.Second)
+				}
+			})
+			writer = startLoad(ctx, t, s, c)
+			_, err := writer.WaitAcked(ctx, 500, time.Minute)
+			must(t, err)
+			must(t, writer.Pause(ctx))
+			rest(ctx, recordingPromise)
+		})).
+		Assess("a revision is restored exactly", step(func(ctx context.Context, t *testing.T, s *scope) {
+			restored(ctx, t, s, v1alpha1.RestoreSource{Revision: ptr.To(at[4])})
+			wantNumbered(ctx, t, s, c, 5, at)
+		})).
+		Assess("a time is restored", step(func(ctx context.Context, t *testing.T, s *scope) {
+			restored(ctx, t, s, v1alpha1.RestoreSource{Time: ptr.To(metav1.NewTime(middle))})
+			wantNumbered(ctx, t, s, c, 10, at)
+		})).
+		Assess("and all that was acknowledged, without anything that Kubernetes knew of it", step(func(ctx context.Context, t *testing.T, s *scope) {
+			must(t, s.Delete(ctx, schedule))
+			must(t, s.WaitGone(ctx, schedule, time.Minute))
+			first := firstBackup(ctx, t, server, "history/", c.Name)
+			restored(ctx, t, s, v1alpha1.RestoreSource{Directory: &first})
+			wantNumbered(ctx, t, s, c, 20, at)
+			nothingLost(t, stopLoad(ctx, t, writer, "a restore from the URL; "))
+		}))
+	suite.Test(t, feature.Feature())
+}
+
+// writeNumbered writes keys one after the other and returns the revision of each.
+func writeNumbered(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster, n int, before func(int)) (at []int64) {
+	t.Helper()
+	store := etcdClient(ctx, t, s, c)
+	defer func() { _ = store.Close() }()
+	for i := range n {
+		before(i)
+		r, err := store.Put(ctx, markKey(i), markValue(i))
+		must(t, err)
+		at = append(at, r.Header.Revision)
+	}
+	return at
+}
+
+// wantNumbered expects the first n keys, each with the revision that it was written with, and no other.
+func wantNumbered(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster, n int, at []int64) {
+	t.Helper()
+	store := etcdClient(ctx, t, s, c)
+	defer func() { _ = store.Close() }()
+	r, err := store.Get(ctx, "mark-", clientv3.WithPrefix())
+	must(t, err)
+	if len(r.Kvs) != n {
+		t.Errorf("%d keys are there instead of %d", len(r.Kvs), n)
+	}
+	for i, kv := range r.Kvs {
+		if string(kv.Key) != markKey(i) || string(kv.Value) != markValue(i) || kv.ModRevision != at[i] {
+			t.Errorf("%s holds %q since revision %d, not %d", kv.Key, kv.Value, kv.ModRevision, at[i])
+		}
+	}
+	if r.Header.Revision < at[n-1]+1_000_000_000 {
+		t.Errorf("the cluster is at revision %d: watchers of the former one, which was at %d, would hear nothing", r.Header.Revision, at[n-1])
+	}
+	figure(t, "%d keys at revision %d, and the cluster goes on at %d", n, at[n-1], r.Header.Revision)
+}
+
+func etcdClient(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster) *clientv3.Client {
+	t.Helper()
+	conn, _, err := s.Connection(ctx, s.ns, c.Name)
+	must(t, err)
+	store, err := s.Etcd(ctx, s.ns, cluster.Pod(c.Name, 0), conn)
+	must(t, err)
+	return store
+}
+
+// firstBackup is the first backup that was stored: the later ones are of clusters that were restored from it.
+func firstBackup(ctx context.Context, t *testing.T, server *harness.S3, prefix, name string) string {
+	t.Helper()
+	stored, err := server.Objects(ctx, prefix+name)
+	must(t, err)
+	for _, path := range slices.Sorted(maps.Keys(stored)) {
+		if dir, ok := strings.CutSuffix(strings.TrimPrefix(path, prefix), "/manifest.json"); ok {
+			return dir
+		}
+	}
+	t.Fatalf("there is no backup: %v", stored)
+	return ""
 }

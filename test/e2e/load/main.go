@@ -85,7 +85,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	s := reopen(ctx, o, first, conn.TLS != nil)
+	s := reopen(ctx, o, first, conn)
 	defer s.close()
 	var names []string
 	for _, l := range s.lanes() {

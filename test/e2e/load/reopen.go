@@ -11,20 +11,22 @@ import (
 	"github.com/quorate/quorate/test/e2e/load/ledger"
 )
 
-// lookAgain is how often the mounted Secret is looked at for another scheme.
+// lookAgain is how often the mounted Secret is looked at for another scheme, or another password of etcd.
 const lookAgain = time.Second
 
-// reopening is a store that connects anew when its Secret says so: between TLS and plain text no connection can be moved.
+// reopening is a store that connects anew when its Secret says so: between TLS and plain text no connection can be moved, and a client of
+// etcd keeps the password that it was made with.
 // Writes that are under way finish where they began.
 type reopening struct {
 	mu sync.RWMutex
 	store
-	secure bool
+	secure   bool
+	password string
 }
 
 // reopen follows the Secret of an open store until the context ends.
-func reopen(ctx context.Context, o options, s store, secure bool) *reopening {
-	r := &reopening{store: s, secure: secure}
+func reopen(ctx context.Context, o options, s store, conn connection.Connection) *reopening {
+	r := &reopening{store: s, secure: conn.TLS != nil, password: conn.Password}
 	go func() {
 		tick := time.NewTicker(lookAgain)
 		defer tick.Stop()
@@ -42,20 +44,20 @@ func reopen(ctx context.Context, o options, s store, secure bool) *reopening {
 
 func (r *reopening) look(ctx context.Context, o options) {
 	conn, err := connection.Read(o.secretDir)
-	if err != nil || (conn.TLS != nil) == r.secure {
+	secure, password := conn.TLS != nil, conn.Password
+	if err != nil || (secure == r.secure && (o.mode != "etcd" || password == r.password)) {
 		return // The kubelet may be replacing the files; it is looked at again.
 	}
-	secure := conn.TLS != nil
 	follow(o.secretDir, &conn)
 	next, err := dial(ctx, o, conn)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "reopen:", err)
 		return
 	}
-	fmt.Fprintf(os.Stderr, "%s: the Secret says TLS: %t; connected anew\n", time.Now().UTC().Format(time.TimeOnly), secure)
+	fmt.Fprintf(os.Stderr, "%s: the Secret has changed (TLS: %t); connected anew\n", time.Now().UTC().Format(time.TimeOnly), secure)
 	r.mu.Lock()
 	former := r.store
-	r.store, r.secure = next, secure
+	r.store, r.secure, r.password = next, secure, password
 	r.mu.Unlock()
 	time.AfterFunc(2*o.opTimeout, former.close)
 }
