@@ -1,0 +1,3 @@
+package backup
+
+const exampleHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
