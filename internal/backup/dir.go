@@ -189,6 +189,11 @@ func (d *directory) NewTypedWriter(ctx context.Context, key, _ string, o *driver
 	if err != nil {
 		return nil, err
 	}
+	if o.BeforeWrite != nil {
+		if err := o.BeforeWrite(func(any) bool { return false }); err != nil {
+			return nil, err
+		}
+	}
 	dir, base := path.Split(key)
 	if dir != "" {
 		if err := root.MkdirAll(strings.TrimSuffix(dir, "/"), 0o750); err != nil {

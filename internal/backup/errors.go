@@ -80,7 +80,10 @@ func classify(ctx context.Context, err error) error {
 	case slices.ContainsFunc(classified, func(known error) bool { return errors.Is(err, known) }):
 		return err
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		if cause := context.Cause(ctx); !errors.Is(err, cause) {
+			return fmt.Errorf("%w: %w", cause, err)
+		}
+		return err
 	}
 	if meaning := meaningOf(err); meaning != nil {
 		return fmt.Errorf("%w: %w", meaning, err)

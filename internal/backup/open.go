@@ -51,7 +51,7 @@ func Open(ctx context.Context, l Location) (*Store, error) {
 		bucket = blob.PrefixedBucket(bucket, p.prefix+"/")
 	}
 	s := newStore(bucket)
-	s.tune = tune
+	s.tune, s.creates = tune, p.scheme == "file"
 	return s, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager"
@@ -22,7 +23,6 @@ const anyRegion = "us-east-1"
 
 func openS3(ctx context.Context, p place, secret string, transport *http.Transport) (*blob.Bucket, error) {
 	options := []func(*config.LoadOptions) error{
-		config.WithHTTPClient(&http.Client{Transport: transport}),
 		config.WithRetryer(func() aws.Retryer { return retry.AddWithMaxAttempts(retry.NewStandard(), attempts) }),
 		config.WithRequestChecksumCalculation(p.checksums()),
 	}
@@ -47,6 +47,9 @@ func openS3(ctx context.Context, p place, secret string, transport *http.Transpo
 		c.Region = anyRegion
 	}
 	c.Credentials = refused{c.Credentials}
+	if client, ok := c.HTTPClient.(*awshttp.BuildableClient); ok && transport.TLSClientConfig.RootCAs != nil {
+		c.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.TLSClientConfig.RootCAs = transport.TLSClientConfig.RootCAs })
+	}
 	client := s3.NewFromConfig(c, func(o *s3.Options) {
 		if endpoint := p.parameters["endpoint"]; endpoint != "" {
 			o.BaseEndpoint = &endpoint

@@ -20,6 +20,8 @@ type Store struct {
 	bucket *blob.Bucket
 	// tune is called before an upload, nil: nothing is.
 	tune func(as func(any) bool) error
+	// creates: the first write makes the bucket.
+	creates bool
 	// patience is what a small request may take, stall how long a stream may stand still.
 	patience, stall time.Duration
 
@@ -234,7 +236,7 @@ func (s *Store) WriteManifest(ctx context.Context, dir string, m Manifest) error
 func (s *Store) refuseComplete(ctx context.Context, dir string) error {
 	_, err := s.Get(ctx, dir+"/"+manifestName, 0)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, ErrNotFound), s.creates && errors.Is(err, ErrNoBucket):
 		return nil
 	case err == nil, errors.Is(err, ErrDamaged): // Empty, or larger than nothing.
 		return fmt.Errorf("%s: %w", dir, ErrExists)
