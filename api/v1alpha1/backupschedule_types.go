@@ -76,7 +76,7 @@ type BackupScheduleSpec struct {
 	// cluster that is backed up.
 	// +required
 	Cluster ClusterReference `json:"cluster"`
-	// schedule in cron syntax: "0 3 * * *", or @hourly, @daily, @every 6h.
+	// schedule in cron syntax: "0 3 * * *", or @hourly, @daily, @weekly.
 	// +required
 	// +kubebuilder:validation:XValidation:rule=`!self.contains('TZ=')`,message="spec.schedule holds no time zone: name it in spec.timeZone"
 	// +kubebuilder:validation:MinLength=1

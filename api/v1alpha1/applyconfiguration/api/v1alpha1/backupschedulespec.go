@@ -18,7 +18,7 @@ import (
 type BackupScheduleSpecApplyConfiguration struct {
 	// cluster that is backed up.
 	Cluster *ClusterReferenceApplyConfiguration `json:"cluster,omitempty"`
-	// schedule in cron syntax: "0 3 * * *", or @hourly, @daily, @every 6h.
+	// schedule in cron syntax: "0 3 * * *", or @hourly, @daily, @weekly.
 	Schedule *string `json:"schedule,omitempty"`
 	// timeZone of the schedule and of retention, for example Europe/Berlin.
 	// Default: UTC.
