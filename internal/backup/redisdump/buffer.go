@@ -297,7 +297,7 @@ func (b *buffer) expand() error {
 	if err := b.plain(compressed); err != nil {
 		return err
 	}
-	if size > uint64(b.limit) { //nolint:gosec // The limit is positive.
+	if size > uint64(b.limit) && size <= lzfRatio*uint64(len(b.text)) { //nolint:gosec // The limit is positive.
 		return fmt.Errorf("%w of %d bytes, at byte %d", ErrTooLarge, b.limit, b.offset())
 	}
 	out, err := lzfExpand(nil, b.text, size)

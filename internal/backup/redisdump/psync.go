@@ -155,19 +155,16 @@ func (l *link) read(p []byte) (int, error) {
 	l.silence.Reset(l.stall)
 	n, err := l.conn.Read(p)
 	l.silence.Stop()
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrInterrupted, err)
+	}
 	return n, err
 }
 
-// explain finds the reason for which a connection failed.
+// explain finds the reason for which the connection was closed, if it was on this side.
 func (l *link) explain(err error) error {
-	var network net.Error
-	switch cause := context.Cause(l.ctx); {
-	case err == nil:
-		return nil
-	case cause != nil:
+	if cause := context.Cause(l.ctx); err != nil && cause != nil {
 		return cause
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network) && !errors.Is(err, errWrite):
-		return fmt.Errorf("%w: %w", ErrInterrupted, err)
 	}
 	return err
 }
@@ -197,8 +194,16 @@ func (l *link) introduce(username, password string) error {
 			return err
 		}
 	}
+	// Valkey 9 writes RDB 11 for a replica that does not say what it understands, and fails at hashes whose fields expire. Others do not
+	// know the option, and Redis 7.0 says so.
+	if err := l.command("REPLCONF", "version", understood); err != nil && !errors.Is(err, ErrRefused) {
+		return err
+	}
 	return nil
 }
+
+// understood is a version of Valkey that writes the newest RDB which is read here.
+const understood = "9.1.0"
 
 // send writes a command as clients do.
 func (l *link) send(words ...string) error {
@@ -208,7 +213,7 @@ func (l *link) send(words ...string) error {
 		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
 	}
 	if _, err := l.conn.Write(b.Bytes()); err != nil {
-		return fmt.Errorf("send %s: %w", words[0], err)
+		return fmt.Errorf("%w: send %s: %w", ErrInterrupted, words[0], err)
 	}
 	return nil
 }
@@ -315,9 +320,6 @@ func (l *link) receive(w io.Writer) (int64, error) {
 	return out.bytes, err
 }
 
-// errWrite marks errors of the writer: a connection of its own may fail as well.
-var errWrite = errors.New("write the dump")
-
 type output struct {
 	to    io.Writer
 	bytes int64
@@ -328,7 +330,7 @@ func (o *output) Write(p []byte) (int, error) {
 	n, err := o.to.Write(p)
 	o.bytes += int64(n)
 	if err != nil {
-		err = fmt.Errorf("%w, after %d bytes: %w", errWrite, o.bytes, err)
+		err = fmt.Errorf("write the dump, after %d bytes: %w", o.bytes, err)
 	}
 	return n, err
 }

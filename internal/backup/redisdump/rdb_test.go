@@ -172,7 +172,7 @@ func TestWhatIsNotKnownIsNamed(t *testing.T) {
 func TestModulesArePassedOverAndNamed(t *testing.T) {
 	// A value and data besides values of the type "ReJSON-RL", version 3, with one part of each kind.
 	const id = "\x81\x46\x01\x2b\x92\xff\xa2\xfb\x00" // Any nine characters.
-	parts := "\x01\x05\x02\x41\x00\x03abcd\x04abcdefgh\x05\x03str\x05\xc3\x04\x0a\x01aa\xe0\x00\x00"
+	parts := "\x01\x05\x02\x41\x00\x03abcd\x04abcdefgh\x05\x03str\x05\xc3\x06\x0a\x01aa\xe0\x00\x00"
 	rdb := "REDIS0012" + "\xf7" + id + "\x02\x01" + parts + "\x00" + "\x07\x01k" + id + parts + "\x00" + "\xff" + strings.Repeat("\x00", 8)
 	var values []string
 	s, err := redisdump.Scan(strings.NewReader(rdb), func(e redisdump.Entry) error {

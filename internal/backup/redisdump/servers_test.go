@@ -82,7 +82,7 @@ func start(t testing.TB, engine string, rdb []byte, args ...string) *process {
 	}
 	p.args = append([]string{
 		"--port", "6379", "--bind", p.ip, "--bind-source-addr", p.ip, "--dir", p.dir, "--save", "", "--repl-diskless-sync-delay", "0",
-		"--enable-debug-command", "yes",
+		"--protected-mode", "no",
 		"--proto-max-bulk-len", "1gb",
 	}, args...)
 	p.Client = goredis.NewClient(p.options())
@@ -320,4 +320,28 @@ type slowly struct {
 func (s slowly) Write(p []byte) (int, error) {
 	time.Sleep(s.pause)
 	return s.to.Write(p)
+}
+
+// runUnready starts the server without waiting for it.
+func (p *process) runUnready(t testing.TB) {
+	t.Helper()
+	p.cmd = exec.Command(binary(t, p.engine), p.args...) //nolint:noctx // It ends with the test.
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// children signals the processes that a server has forked.
+func children(t testing.TB, p *process, s syscall.Signal) {
+	t.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.cmd.Process.Pid, p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range strings.Fields(string(raw)) {
+		var pid int
+		if _, err := fmt.Sscan(word, &pid); err == nil {
+			_ = syscall.Kill(pid, s) // It may have ended.
+		}
+	}
 }
