@@ -28,8 +28,11 @@ type buffer struct {
 	spill []byte
 	// limit of what is captured or read as one string, in bytes.
 	limit int64
-	// grow is called before what is captured takes so much memory that it counts; nil: nothing is.
-	grow func() error
+	// grow gives the memory for a large value; nil: it is as any other.
+	grow func() (*arena, error)
+	// large is where what is captured goes instead of spill, if it is large, and joined all of it afterwards.
+	large  *arena
+	joined []byte
 	// text is the last string that was read.
 	text []byte
 }
@@ -80,18 +83,32 @@ func (b *buffer) sum() {
 
 // keep takes what is captured out of the buffer. There is never more memory than data that was really there.
 func (b *buffer) keep() error {
-	piece := b.data[b.mark:b.r]
-	size := len(b.spill) + len(piece)
-	if int64(size) > b.limit {
-		return fmt.Errorf("%w of %d bytes, at byte %d", ErrTooLarge, b.limit, b.offset())
+	piece, size := b.data[b.mark:b.r], len(b.spill)
+	if b.large != nil {
+		size = b.large.size
 	}
-	if b.grow != nil && len(b.spill) <= largeBytes && size > largeBytes {
-		if err := b.grow(); err != nil {
+	size += len(piece)
+	if int64(size) > b.limit {
+		return b.tooLarge()
+	}
+	if b.large == nil && b.grow != nil && size > largeBytes {
+		var err error
+		if b.large, err = b.grow(); err != nil {
 			return err
 		}
+		b.large.reset()
+		b.large.add(b.spill)
 	}
-	b.spill = append(b.spill, piece...)
+	if b.large != nil {
+		b.large.add(piece)
+	} else {
+		b.spill = append(b.spill, piece...)
+	}
 	return nil
+}
+
+func (b *buffer) tooLarge() error {
+	return fmt.Errorf("%w of %d bytes, at byte %d", ErrTooLarge, b.limit, b.offset())
 }
 
 // capture begins to keep what is consumed, behind a first byte.
@@ -99,32 +116,39 @@ func (b *buffer) capture(first byte) {
 	if cap(b.spill) > largeBytes {
 		b.spill = nil // The next one is hardly as large.
 	}
+	b.joined = nil
 	b.mark, b.spill = b.r, append(b.spill[:0], first)
 }
 
 // captured ends it. It is valid until the next read.
 func (b *buffer) captured() ([]byte, error) {
-	if len(b.spill) > 1 {
-		err := b.keep()
+	if len(b.spill) > 1 || b.large != nil {
+		if err := b.keep(); err != nil {
+			return nil, err
+		}
 		b.mark = -1
-		return b.spill[1:], err
+		if b.large == nil {
+			return b.spill[1:], nil
+		}
+		b.joined = b.large.join(footerBytes)
+		b.large = nil
+		return b.joined[1:], nil
 	}
 	value := b.data[b.mark:b.r]
 	b.mark = -1
 	if int64(len(value)) > b.limit {
-		return nil, fmt.Errorf("%w of %d bytes, at byte %d", ErrTooLarge, b.limit, b.offset())
+		return nil, b.tooLarge()
 	}
 	return value, nil
 }
 
-// take is what was captured with its first byte, in memory that the caller may keep and has room bytes more.
-func (b *buffer) take(value []byte, room int) []byte {
-	if len(b.spill) > largeBytes {
-		own := b.spill
-		b.spill = nil
-		return own
+// take is what was captured with its first byte and room for a footer. It may be kept; if it is large, as long as its memory is
+// given to nobody else.
+func (b *buffer) take(value []byte) []byte {
+	if b.joined != nil {
+		return b.joined
 	}
-	own := make([]byte, 0, 1+len(value)+room)
+	own := make([]byte, 0, 1+len(value)+footerBytes)
 	return append(append(own, b.spill[0]), value...)
 }
 
@@ -280,7 +304,7 @@ func (b *buffer) plain(n uint64) error {
 			return err
 		}
 		if int64(len(b.text)+len(p)) > b.limit {
-			return fmt.Errorf("%w of %d bytes, at byte %d", ErrTooLarge, b.limit, b.offset())
+			return b.tooLarge()
 		}
 		b.text = append(b.text, p...)
 		n -= uint64(len(p))
@@ -298,7 +322,7 @@ func (b *buffer) expand() error {
 		return err
 	}
 	if size > uint64(b.limit) && size <= lzfRatio*uint64(len(b.text)) { //nolint:gosec // The limit is positive.
-		return fmt.Errorf("%w of %d bytes, at byte %d", ErrTooLarge, b.limit, b.offset())
+		return b.tooLarge()
 	}
 	out, err := lzfExpand(nil, b.text, size)
 	if err != nil {

@@ -76,18 +76,19 @@ type LoadSummary struct {
 
 // Load reads RDBs, all at the same time, and writes their keys to servers: whatever the shards were that they come from, each goes where
 // it belongs now. A key that exists is left alone, so that a load that was interrupted can be repeated, and what a client has written
-// meanwhile is not lost. Memory is taken for what is in flight, for 256 KiB of each RDB, and for one value of more than 1 MiB at a time.
+// meanwhile is not lost. Memory is taken for what is in flight, for 256 KiB of each RDB, and twice the size of the largest value, of which
+// only one of more than 1 MiB is read or sent at a time.
 // An error tells that something is missing, and the summary what is there.
 //
 // Errors: ErrIncompatible before anything is loaded if the servers are too old, or later if a module is missing; ErrNoMemory,
-// ErrNoProgress; and those of Scan.
+// ErrNoProgress, ErrNoPermission, ErrWrongPassword; and those of Scan.
 func Load(ctx context.Context, rdbs []io.Reader, to Target, o LoadOptions) (LoadSummary, error) {
 	l := newLoader(to, o)
 	defer l.databases.close()
 	var parts []*part
 	for i, r := range rdbs {
 		p := &part{loader: l, decoder: newDecoder(r, l.options.MaxValue)}
-		p.each, p.function, p.grow = p.take, p.library, p.large
+		p.each, p.function, p.grow = p.take, p.library, p.claim
 		if err := p.header(); err != nil {
 			return l.summary, fmt.Errorf("RDB %d: %w", i, err)
 		}
@@ -117,8 +118,9 @@ type loader struct {
 	group     *errgroup.Group
 	ctx       context.Context
 
-	// budget is what may be in flight, and oneLarge is held by whoever has a large value in memory.
+	// budget is what may be in flight, and oneLarge is held by whoever has a large value in the arena.
 	budget, oneLarge *semaphore.Weighted
+	arena            arena
 	// generation counts how often servers were looked for anew.
 	generation atomic.Int64
 
@@ -218,16 +220,16 @@ func (p *part) load() error {
 	return p.flush()
 }
 
-// large waits until no other part has a large value in memory. What this one has collected is sent before: others may wait for that.
-func (p *part) large() error {
+// claim waits until no other part has a large value in memory. What this one has collected is sent before: others may wait for that.
+func (p *part) claim() (*arena, error) {
 	if err := p.flush(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := p.loader.oneLarge.Acquire(p.loader.ctx, 1); err != nil {
-		return context.Cause(p.loader.ctx)
+		return nil, context.Cause(p.loader.ctx)
 	}
 	p.holding = true
-	return nil
+	return &p.loader.arena, nil
 }
 
 // take puts a key in line for its server.
@@ -468,6 +470,19 @@ var passing = []string{
 	"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "NOREPLICAS", "ERR max number of clients",
 }
 
+// final are the answers that nothing but a change of something else will alter.
+var final = []struct {
+	prefix string
+	err    error
+}{
+	{"OOM", ErrNoMemory},
+	{"ERR DUMP payload version", ErrIncompatible},
+	{"ERR Bad data format", ErrIncompatible},
+	{"NOPERM", ErrNoPermission},
+	{"WRONGPASS", ErrWrongPassword},
+	{"NOAUTH", ErrWrongPassword},
+}
+
 func judge(answer error) (verdict, error) {
 	var fromServer goredis.Error
 	switch {
@@ -477,17 +492,15 @@ func judge(answer error) (verdict, error) {
 		return retry, answer // The connection failed.
 	case goredis.HasErrorPrefix(answer, "BUSYKEY"):
 		return present, nil
-	case goredis.HasErrorPrefix(answer, "OOM"):
-		return refusal, fmt.Errorf("%w: %w", ErrNoMemory, answer)
 	}
 	for _, prefix := range passing {
 		if goredis.HasErrorPrefix(answer, prefix) {
 			return retry, answer
 		}
 	}
-	for _, prefix := range []string{"ERR DUMP payload version", "ERR Bad data format"} {
-		if goredis.HasErrorPrefix(answer, prefix) {
-			return refusal, fmt.Errorf("%w: %w", ErrIncompatible, answer)
+	for _, r := range final {
+		if goredis.HasErrorPrefix(answer, r.prefix) {
+			return refusal, fmt.Errorf("%w: %w", r.err, answer)
 		}
 	}
 	return refusal, answer

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Reasons for which a server sends no data. Behind them is what the server says.
+// Reasons for which a server sends no data, or takes none. Behind them is what the server says.
 var (
 	// ErrNoPrimaryLink: the server is a replica that is not connected to its primary.
 	ErrNoPrimaryLink = errors.New("the replica is not connected to its primary")
@@ -23,8 +23,8 @@ var (
 	ErrBusy = errors.New("the server is busy")
 	// ErrWrongPassword: the server does not know the user or the password, or wants one.
 	ErrWrongPassword = errors.New("the server refuses the user or password")
-	// ErrNoPermission: the user may not copy the server. It takes +psync +replconf +ping.
-	ErrNoPermission = errors.New("the user has not the permission to copy the server")
+	// ErrNoPermission: the user may not do it. To copy takes +psync +replconf +ping.
+	ErrNoPermission = errors.New("the user lacks a permission")
 	// ErrRefused: anything else that a server answers.
 	ErrRefused = errors.New("the server refuses")
 	// ErrInterrupted: the connection was lost before the end.

@@ -72,7 +72,7 @@ func (e *Entry) AppendPayload(dst []byte) []byte {
 }
 
 // takePayload is the payload in memory of its own. A large value is not copied for it.
-func (e *Entry) takePayload() []byte { return e.sign(e.buffer.take(e.Value, footerBytes), 0) }
+func (e *Entry) takePayload() []byte { return e.sign(e.buffer.take(e.Value), 0) }
 
 func (e *Entry) sign(payload []byte, start int) []byte {
 	payload = binary.LittleEndian.AppendUint16(payload, uint16(e.version)) //nolint:gosec // Versions have four digits.

@@ -82,7 +82,7 @@ func start(t testing.TB, engine string, rdb []byte, args ...string) *process {
 	}
 	p.args = append([]string{
 		"--port", "6379", "--bind", p.ip, "--bind-source-addr", p.ip, "--dir", p.dir, "--save", "", "--repl-diskless-sync-delay", "0",
-		"--protected-mode", "no",
+		"--protected-mode", "no", "--cluster-announce-ip", p.ip,
 		"--proto-max-bulk-len", "1gb",
 	}, args...)
 	p.Client = goredis.NewClient(p.options())
