@@ -1,0 +1,410 @@
+// Package redisdump takes the data of Redis and Valkey servers over the replication protocol, reads what they send, which is the RDB that
+// they also save on disk, and loads it into servers of any number of shards. Values are never interpreted: what a server has serialized
+// goes to another server as it is, by RESTORE. The package decides neither when nor where anything is kept, and knows readers and writers
+// only; memory use does not depend on the size of the data, but for the largest single value while it is loaded.
+package redisdump
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+var (
+	// ErrDamaged is returned for data that is not a whole RDB as a server writes it.
+	ErrDamaged = errors.New("the dump is damaged")
+	// ErrUnsupported is returned for an RDB of a version, or with a type or part, that this package does not know.
+	ErrUnsupported = errors.New("the dump is not supported")
+	// ErrTooLarge is returned for a key or value that is larger than a limit.
+	ErrTooLarge = errors.New("a key or value is larger than the limit")
+)
+
+// Engines, as they write themselves.
+const (
+	EngineRedis  = "redis"
+	EngineValkey = "valkey"
+)
+
+// Highest versions of RDB that are known, by what its first bytes say. Versions 12 to 79 are Redis's, from 80 on they are Valkey's
+// (src/rdb.h of Valkey). Redis 8.6 writes 13 and 8.8 writes 14: all but their new types are as before.
+const (
+	newestRedis  = 14
+	newestValkey = 80
+	oldest       = 5 // The first with a checksum.
+)
+
+// MaxBytes is what a server takes as one string unless its proto-max-bulk-len is changed, and the limit of a value where none is given.
+// https://redis.io/docs/latest/commands/set/
+const MaxBytes = 512 << 20
+
+// Entry is a key as it is in an RDB. What it refers to is valid until the function returns that it is given to.
+type Entry struct {
+	// DB is the number of the database, 0 in clusters unless Valkey 9 is given more of them.
+	DB  int
+	Key []byte
+	// Slot is the key's hash slot, also where there is no cluster.
+	Slot int
+	// ExpireAt is in Unix milliseconds, 0 for a key without expiry.
+	ExpireAt int64
+	// Idle is the number of seconds that the key was not used, -1 if the server has no LRU policy.
+	Idle int64
+	// Freq is the logarithmic counter of its use, -1 if the server has no LFU policy.
+	Freq int
+	// Type of the serialized value, one of the RDB's and not of those that TYPE tells.
+	Type byte
+	// Value is the serialized value, nil where only keys are asked for.
+	Value []byte
+
+	version int
+	buffer  *buffer
+}
+
+// footerBytes end a DUMP payload: the version of RDB and a checksum.
+const footerBytes = 2 + 8
+
+// AppendPayload appends what RESTORE takes: the type, the value, the version of RDB in two bytes and the CRC64 of all before it in
+// eight, both little endian. https://redis.io/docs/latest/commands/dump/
+func (e *Entry) AppendPayload(dst []byte) []byte {
+	start := len(dst)
+	return e.sign(append(append(dst, e.Type), e.Value...), start)
+}
+
+// takePayload is the payload in memory of its own. A large value is not copied for it.
+func (e *Entry) takePayload() []byte { return e.sign(e.buffer.take(e.Value), 0) }
+
+func (e *Entry) sign(payload []byte, start int) []byte {
+	payload = binary.LittleEndian.AppendUint16(payload, uint16(e.version)) //nolint:gosec // Versions have four digits.
+	return binary.LittleEndian.AppendUint64(payload, crc64(0, payload[start:]))
+}
+
+// Summary is what is known of an RDB when it was read to its end.
+type Summary struct {
+	// Version of the format.
+	Version int
+	// Engine and ServerVersion are those of the server that wrote it, as far as it says.
+	Engine, ServerVersion string
+	// Aux are the fields that describe the RDB itself, such as ctime, used-mem and repl-offset.
+	Aux map[string]string
+	// Functions is the number of libraries of functions.
+	Functions int
+	// Keys and Expires are the number of keys, and of those with an expiry.
+	Keys, Expires int64
+	// KeysPerSlot has SlotCount elements.
+	KeysPerSlot []int64
+	// Modules are the names of the module types of values, and how many values they have: a server without the module cannot load them.
+	Modules map[string]int64
+	// LargestValue is the size in bytes of the largest serialized value.
+	LargestValue int64
+	// Bytes is the size of the RDB with its checksum, and CRC64 that checksum.
+	Bytes int64
+	CRC64 uint64
+	// Checked says that there is a checksum and that it is right. Without rdbchecksum a server writes none.
+	Checked bool
+}
+
+// Scan reads an RDB to its end and gives every key to a function; an error of that ends it. The reader has to end with the RDB.
+// Errors: ErrDamaged, ErrUnsupported, ErrTooLarge (MaxBytes), and those of the reader and the function.
+func Scan(r io.Reader, each func(Entry) error) (Summary, error) {
+	d := newDecoder(r, MaxBytes)
+	d.each = func(e *Entry) error { return each(*e) }
+	return d.run()
+}
+
+// Count reads an RDB as Scan does, without its values.
+func Count(r io.Reader) (Summary, error) { return newDecoder(r, MaxBytes).run() }
+
+// decoder reads an RDB.
+type decoder struct {
+	*buffer
+	summary Summary
+	values  map[byte]func(*buffer) error
+	// each is given every key, nil: they are counted only.
+	each func(*Entry) error
+	// function is given the code of every library, nil: they are counted only.
+	function func(code []byte) error
+	// entry is the next key as far as it is known, and key its memory.
+	entry Entry
+	key   []byte
+}
+
+func newDecoder(r io.Reader, limit int64) *decoder {
+	d := &decoder{buffer: newBuffer(r, limit)}
+	d.summary = Summary{Aux: map[string]string{}, KeysPerSlot: make([]int64, SlotCount), Modules: map[string]int64{}}
+	return d
+}
+
+func (d *decoder) run() (Summary, error) {
+	if err := d.header(); err != nil {
+		return d.summary, err
+	}
+	return d.summary, d.body()
+}
+
+// header reads the magic word and the version, "REDIS0011" or "VALKEY080".
+func (d *decoder) header() error {
+	magic, err := d.next(len("REDIS0011"))
+	if err != nil {
+		return err
+	}
+	word, digits, newest := string(magic[:5]), magic[5:], newestRedis
+	d.summary.Engine = EngineRedis
+	if word == "VALKE" && magic[5] == 'Y' {
+		digits, newest, d.summary.Engine = magic[6:], newestValkey, EngineValkey
+	} else if word != "REDIS" {
+		return fmt.Errorf("%w: it does not begin as an RDB", ErrDamaged)
+	}
+	version, err := strconv.ParseUint(string(digits), 10, 16)
+	if err != nil {
+		return fmt.Errorf("%w: its version is %q", ErrDamaged, digits)
+	}
+	d.summary.Version = int(version)
+	d.values = redisValues
+	if d.summary.Engine == EngineValkey {
+		d.values = valkeyValues
+	}
+	if d.summary.Version < oldest || d.summary.Version > newest {
+		return fmt.Errorf("%w: RDB version %d of %s is not between %d and %d", ErrUnsupported, version, d.summary.Engine, oldest, newest)
+	}
+	d.forget()
+	return nil
+}
+
+// forget prepares for the next key.
+func (d *decoder) forget() {
+	d.entry = Entry{DB: d.entry.DB, Idle: -1, Freq: -1, version: d.summary.Version, buffer: d.buffer}
+}
+
+// Parts of an RDB that are no keys (src/rdb.h of Redis and of Valkey).
+const (
+	partSlotImport   = 243 // Valkey 9
+	partSlotInfo     = 244 // Redis 7.4
+	partFunction     = 245
+	partModuleAux    = 247
+	partIdle         = 248
+	partFreq         = 249
+	partAux          = 250
+	partSizes        = 251
+	partExpireMillis = 252
+	partExpire       = 253
+	partDB           = 254
+	partEnd          = 255
+	// firstPart is the lowest number that is not a type; numbers between are used by nobody.
+	firstPart = 240
+)
+
+func (d *decoder) body() error {
+	for {
+		part, err := d.byte()
+		if err != nil {
+			return err
+		}
+		switch {
+		case part == partEnd:
+			return d.end()
+		case part >= firstPart:
+			err = d.part(part)
+		default:
+			err = d.pair(part)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (d *decoder) part(part byte) (err error) {
+	switch part {
+	case partAux:
+		return d.aux()
+	case partFunction:
+		return d.library()
+	case partModuleAux:
+		_, err = skipModule(d.buffer)
+		return err
+	case partSlotInfo:
+		return d.numbers(3)
+	case partSlotImport:
+		return d.slotImport()
+	case partSizes:
+		return d.numbers(2)
+	case partDB:
+		var n uint64
+		if n, err = d.number(); err == nil && n > 1<<31 {
+			err = d.damaged("a database %d", n)
+		}
+		d.entry.DB = int(n) //nolint:gosec // It was just checked.
+		return err
+	case partIdle, partFreq, partExpire, partExpireMillis:
+		return d.attribute(part)
+	}
+	return fmt.Errorf("%w: part %d of RDB version %d of %s, at byte %d", ErrUnsupported, part, d.summary.Version, d.summary.Engine, d.offset()-1)
+}
+
+func (d *decoder) numbers(n int) error {
+	for range n {
+		if _, err := d.number(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slotImport passes over slots that were being imported: the name of the job and ranges of them.
+func (d *decoder) slotImport() error {
+	if d.summary.Engine != EngineValkey { // Redis 8.6 uses the number for metadata that modules attach to keys.
+		return fmt.Errorf("%w: metadata of keys in RDB version %d", ErrUnsupported, d.summary.Version)
+	}
+	if err := d.skipString(); err != nil {
+		return err
+	}
+	return counted((*buffer).skipNumber, (*buffer).skipNumber)(d.buffer)
+}
+
+// attribute reads what is known of the next key.
+func (d *decoder) attribute(part byte) error {
+	switch part {
+	case partIdle:
+		n, err := d.number()
+		d.entry.Idle = int64(min(n, 1<<40)) //nolint:gosec // It is bounded.
+		return err
+	case partFreq:
+		n, err := d.byte()
+		d.entry.Freq = int(n)
+		return err
+	case partExpire:
+		p, err := d.next(4)
+		if err == nil {
+			d.entry.ExpireAt = int64(int32(binary.LittleEndian.Uint32(p))) * 1000 //nolint:gosec // It is signed there.
+		}
+		return err
+	}
+	p, err := d.next(8)
+	if err == nil {
+		d.entry.ExpireAt = int64(binary.LittleEndian.Uint64(p)) //nolint:gosec // It is signed there.
+	}
+	return err
+}
+
+// auxFields are those that are kept. There may be one for each slot besides.
+var auxFields = map[string]bool{
+	"redis-ver": true, "valkey-ver": true, "redis-bits": true, "ctime": true, "used-mem": true, "aof-base": true,
+	"repl-stream-db": true, "repl-id": true, "repl-offset": true,
+}
+
+func (d *decoder) aux() error {
+	p, err := d.string()
+	if err != nil {
+		return err
+	}
+	if len(p) > 64 || !auxFields[string(p)] {
+		return d.skipString()
+	}
+	name := string(p)
+	if p, err = d.string(); err != nil {
+		return err
+	}
+	value := string(p[:min(len(p), 256)])
+	d.summary.Aux[name] = value
+	switch name {
+	case "redis-ver":
+		d.summary.ServerVersion = value
+	case "valkey-ver":
+		d.summary.Engine, d.summary.ServerVersion = EngineValkey, value
+	}
+	return nil
+}
+
+func (d *decoder) library() error {
+	d.summary.Functions++
+	if d.function == nil {
+		return d.skipString()
+	}
+	code, err := d.string()
+	if err != nil {
+		return err
+	}
+	return d.function(code)
+}
+
+// pair reads a key and passes over its value.
+func (d *decoder) pair(kind byte) error {
+	skip := d.values[kind]
+	if skip == nil {
+		return fmt.Errorf("%w: type %d%s in RDB version %d of %s, at byte %d",
+			ErrUnsupported, kind, typeName(kind), d.summary.Version, d.summary.Engine, d.offset()-1)
+	}
+	key, err := d.string()
+	if err != nil {
+		return err
+	}
+	e := &d.entry
+	e.Type, e.Slot = kind, Slot(key)
+	if d.each != nil {
+		d.key = append(d.key[:0], key...)
+		e.Key = d.key
+		d.capture(kind)
+	}
+	began := d.offset()
+	if kind == typeModule {
+		err = d.module()
+	} else {
+		err = skip(d.buffer)
+	}
+	if err != nil {
+		return err
+	}
+	s := &d.summary
+	s.Keys++
+	s.KeysPerSlot[e.Slot]++
+	if e.ExpireAt != 0 {
+		s.Expires++
+	}
+	s.LargestValue = max(s.LargestValue, d.offset()-began)
+	if d.each != nil {
+		if e.Value, err = d.captured(); err != nil {
+			return err
+		}
+		if err := d.each(e); err != nil {
+			return err
+		}
+	}
+	d.forget()
+	return nil
+}
+
+func (d *decoder) module() error {
+	name, err := skipModule(d.buffer)
+	if _, known := d.summary.Modules[name]; err == nil && (known || len(d.summary.Modules) < 100) {
+		d.summary.Modules[name]++
+	}
+	return err
+}
+
+// end compares the checksum, and takes care that nothing follows.
+func (d *decoder) end() error {
+	d.sum()
+	crc := d.crc
+	p, err := d.next(8)
+	if err != nil {
+		return err
+	}
+	want := binary.LittleEndian.Uint64(p)
+	d.summary.Bytes, d.summary.CRC64 = d.offset(), want
+	if want != 0 && want != crc {
+		return fmt.Errorf("%w: its checksum is %016x, and that of what arrived is %016x", ErrDamaged, want, crc)
+	}
+	d.summary.Checked = want != 0
+	rest := d.w - d.r
+	if rest == 0 {
+		var one [1]byte
+		if rest, err = io.ReadFull(d.src, one[:]); err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read the dump, behind its end: %w", err)
+		}
+	}
+	if rest > 0 {
+		return d.damaged("something follows its end")
+	}
+	return nil
+}

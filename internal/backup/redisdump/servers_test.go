@@ -1,0 +1,347 @@
+package redisdump_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/quorate/quorate/internal/backup/redisdump"
+)
+
+// engines are tested all: what they write is what this package is about.
+var engines = []string{"redis-7.0", "redis-8.0", "valkey-8.1", "valkey-9.1"}
+
+func eachEngine(t *testing.T, run func(t *testing.T, engine string)) {
+	t.Helper()
+	for _, engine := range engines {
+		t.Run(engine, func(t *testing.T) { run(t, engine) })
+	}
+}
+
+// binary finds the newest server of an engine and minor version. `make test-unit` provides them.
+func binary(t testing.TB, engine string) string {
+	t.Helper()
+	dir := os.Getenv("QUORATE_SERVERS")
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir = filepath.Join(cache, "quorate", "servers")
+	}
+	name, _, _ := strings.Cut(engine, "-")
+	found, err := filepath.Glob(filepath.Join(dir, engine+".*", "bin", name+"-server"))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("no %s server under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", engine, dir)
+	}
+	slices.Sort(found)
+	return found[len(found)-1]
+}
+
+// process is a server with a loopback address of its own.
+type process struct {
+	*goredis.Client
+	engine, ip, dir string
+	args            []string
+	cmd             *exec.Cmd
+}
+
+func (p *process) addr() string { return p.ip + ":6379" }
+
+func (p *process) dial(ctx context.Context) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", p.addr())
+}
+
+func (p *process) source() redisdump.Source { return redisdump.Source{Dial: p.dial} }
+
+// start runs a server, with an RDB to begin with if there is one.
+func start(t testing.TB, engine string, rdb []byte, args ...string) *process {
+	t.Helper()
+	p := &process{
+		engine: engine, dir: t.TempDir(), ip: fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)),
+	}
+	if rdb != nil {
+		if err := os.WriteFile(filepath.Join(p.dir, "dump.rdb"), rdb, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.args = append([]string{
+		"--port", "6379", "--bind", p.ip, "--bind-source-addr", p.ip, "--dir", p.dir, "--save", "", "--repl-diskless-sync-delay", "0",
+		"--protected-mode", "no", "--cluster-announce-ip", p.ip,
+		"--proto-max-bulk-len", "1gb",
+	}, args...)
+	p.Client = goredis.NewClient(p.options())
+	t.Cleanup(func() {
+		_ = p.Close()
+		p.kill()
+		if t.Failed() {
+			raw, _ := os.ReadFile(filepath.Join(p.dir, "log"))
+			t.Logf("%s at %s: ...%s", engine, p.ip, raw[max(0, len(raw)-1500):])
+		}
+	})
+	p.run(t)
+	return p
+}
+
+func (p *process) options() *goredis.Options {
+	return &goredis.Options{
+		Addr: p.addr(), ReadTimeout: time.Minute, WriteTimeout: time.Minute, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+func (p *process) run(t testing.TB) {
+	t.Helper()
+	log, err := os.Create(filepath.Join(p.dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	p.cmd = exec.Command(binary(t, p.engine), p.args...) //nolint:noctx // It ends with the test.
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, p.engine+" answers", func() error {
+		err := p.Ping(t.Context()).Err()
+		if err != nil && strings.Contains(err.Error(), "NOAUTH") {
+			return nil
+		}
+		return err
+	})
+}
+
+func (p *process) kill() {
+	if p.cmd != nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+		p.cmd = nil
+	}
+}
+
+func (p *process) signal(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *process) must(t testing.TB, args ...any) {
+	t.Helper()
+	if err := p.Do(t.Context(), args...).Err(); err != nil && !errors.Is(err, goredis.Nil) {
+		t.Fatalf("%s: %.200q: %v", p.engine, fmt.Sprint(args...), err)
+	}
+}
+
+// follow makes the server a replica, and waits until it has caught up.
+func (p *process) follow(t testing.TB, primary *process) {
+	t.Helper()
+	p.must(t, "REPLICAOF", primary.ip, "6379")
+	eventually(t, "the replica follows", func() error {
+		info, err := p.Info(t.Context(), "replication").Result()
+		if err == nil && !strings.Contains(info, "master_link_status:up") {
+			err = errors.New("the link is down")
+		}
+		return err
+	})
+}
+
+func eventually(t testing.TB, what string, done func() error) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		err := done()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 30 s: %v", what, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// servers are a cluster.
+type servers struct {
+	*goredis.ClusterClient
+	primaries []*process
+}
+
+// startCluster runs a cluster of primaries.
+func startCluster(t testing.TB, engine string, primaries int, args ...string) *servers {
+	t.Helper()
+	s := &servers{}
+	var addrs []string
+	for i := range primaries {
+		p := start(t, engine, nil, append([]string{"--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"}, args...)...)
+		s.primaries = append(s.primaries, p)
+		addrs = append(addrs, p.addr())
+		p.must(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		p.must(t, "CLUSTER", "ADDSLOTSRANGE", i*redisdump.SlotCount/primaries, (i+1)*redisdump.SlotCount/primaries-1)
+		if i > 0 {
+			p.must(t, "CLUSTER", "MEET", s.primaries[0].ip, "6379")
+		}
+	}
+	for _, p := range s.primaries {
+		eventually(t, "the cluster agrees", func() error {
+			info, err := p.ClusterInfo(t.Context()).Result()
+			if err == nil && (!strings.Contains(info, "cluster_slots_assigned:16384") || !strings.Contains(info, "cluster_state:ok")) {
+				err = errors.New(info)
+			}
+			return err
+		})
+	}
+	s.ClusterClient = goredis.NewClusterClient(&goredis.ClusterOptions{
+		Addrs: addrs, ReadTimeout: time.Minute, WriteTimeout: time.Minute, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	t.Cleanup(func() { _ = s.ClusterClient.Close() })
+	return s
+}
+
+// digest is that of all primaries.
+func (s *servers) digest(t testing.TB) redisdump.Digest {
+	t.Helper()
+	var all redisdump.Digest
+	for _, p := range s.primaries {
+		all.Add(digest(t, p.Client))
+	}
+	return all
+}
+
+func digest(t testing.TB, c *goredis.Client) redisdump.Digest {
+	t.Helper()
+	d, err := redisdump.DigestOf(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// fill writes values of every type and encoding.
+func (p *process) fill(t testing.TB) {
+	t.Helper()
+	long, far := strings.Repeat("lzf compresses this ", 50), time.Now().Add(24*time.Hour).UnixMilli()
+	random := make([]byte, 3000)
+	for i := range random {
+		random[i] = byte(rand.Uint32())
+	}
+	do := func(args ...any) { t.Helper(); p.must(t, args...) }
+	for i, v := range []any{"", "x", 0, 12, -13, 12345, -12346, 1234567890, -1234567890, "12345678901234", "0012", "1.5", long, random} {
+		do("SET", fmt.Sprint("string:", i), v)
+	}
+	do("SET", "", "the empty key")
+	do("SET", "42", "a key that is a number")
+	do("SET", "-30000", "another one")
+	do("SET", "key "+long, "a key that is compressed")
+	do("SET", "\x00\xff\r\n{\x80}bin", random[:100])
+	do("SET", "expires", "x", "PXAT", far)
+	do("SET", "gone", "x", "PX", 1)
+	do("SETBIT", "bits", 100000, 1)
+	do("PFADD", "hyperloglog", 1, 2, 3)
+	for i := range 2000 {
+		do("SET", fmt.Sprintf("{tag%d}:%d", i%7, i), i)
+	}
+	for _, n := range []int{1, 5, 600} {
+		for i := range n {
+			item := fmt.Sprintf("item %d %s", i, long[:i%300])
+			do("RPUSH", fmt.Sprint("list:", n), item)
+			do("SADD", fmt.Sprint("set:", n), item)
+			do("SADD", fmt.Sprint("intset:", n), i*100000)
+			do("HSET", fmt.Sprint("hash:", n), item, i, fmt.Sprint("number ", i), item)
+			do("ZADD", fmt.Sprint("zset:", n), float64(i)/3, item)
+		}
+	}
+	do("RPUSH", "list:plain", strings.Repeat("p", 20000), random, strings.Repeat("q", 9000))
+	do("ZADD", "zset:special", "inf", "a", "-inf", "b", "0", "c", "1e300", "d", "-1.5", "e")
+	do("PEXPIREAT", "hash:600", far+5)
+	if !strings.HasSuffix(p.engine, "7.0") && !strings.HasSuffix(p.engine, "8.1") {
+		for _, n := range []int{5, 600} {
+			do("HPEXPIREAT", fmt.Sprint("hash:", n), far, "FIELDS", 2, "number 1", "number 2")
+			do("HPEXPIREAT", fmt.Sprint("hash:", n), far+77777, "FIELDS", 1, "number 3")
+		}
+	}
+	p.fillStreams(t)
+	do("FUNCTION", "LOAD", "#!lua name=first\nredis.register_function('one', function(keys, args) return 1 end)\n-- "+long)
+	do("FUNCTION", "LOAD", "#!lua name=second\nredis.register_function('two', function(keys, args) return 2 end)")
+}
+
+func (p *process) fillStreams(t testing.TB) {
+	t.Helper()
+	do := func(args ...any) { t.Helper(); p.must(t, args...) }
+	for i := range 500 {
+		do("XADD", "stream:big", fmt.Sprintf("%d-%d", 1000+i/3, 1+i), "field", i, "other", strings.Repeat("v", i%50))
+	}
+	do("XADD", "stream:empty", "5-5", "a", "b")
+	do("XDEL", "stream:empty", "5-5")
+	do("XGROUP", "CREATE", "stream:none", "g", "$", "MKSTREAM")
+	do("XGROUP", "CREATE", "stream:big", "idle", "0")
+	do("XGROUP", "CREATE", "stream:big", "g", "0")
+	do("XGROUP", "CREATECONSUMER", "stream:big", "g", "never")
+	do("XREADGROUP", "GROUP", "g", "alice", "COUNT", 60, "STREAMS", "stream:big", ">")
+	do("XREADGROUP", "GROUP", "g", "bob", "COUNT", 5, "STREAMS", "stream:big", ">")
+	do("XACK", "stream:big", "g", "1000-1", "1000-2")
+	do("XDEL", "stream:big", "1000-3", "1100-301")
+	do("XTRIM", "stream:big", "MAXLEN", "=", 480)
+}
+
+// save writes the RDB on the server's disk and reads it.
+func (p *process) save(t testing.TB) []byte {
+	t.Helper()
+	p.must(t, "SAVE")
+	raw, err := os.ReadFile(filepath.Join(p.dir, "dump.rdb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// slowly is a writer that waits before each piece.
+type slowly struct {
+	to    io.Writer
+	pause time.Duration
+}
+
+func (s slowly) Write(p []byte) (int, error) {
+	time.Sleep(s.pause)
+	return s.to.Write(p)
+}
+
+// runUnready starts the server without waiting for it.
+func (p *process) runUnready(t testing.TB) {
+	t.Helper()
+	p.cmd = exec.Command(binary(t, p.engine), p.args...) //nolint:noctx // It ends with the test.
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// children signals the processes that a server has forked.
+func children(t testing.TB, p *process, s syscall.Signal) {
+	t.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.cmd.Process.Pid, p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range strings.Fields(string(raw)) {
+		var pid int
+		if _, err := fmt.Sscan(word, &pid); err == nil {
+			_ = syscall.Kill(pid, s) // It may have ended.
+		}
+	}
+}
