@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
@@ -50,9 +51,9 @@ func (k *EtcdKind) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluste
 		return k.through(ctx, o, step.From, func(ctx context.Context, c etcd.Client) error { return c.MoveLeader(ctx, step.To) })
 	case etcd.DeletePod:
 		return k.deletePod(ctx, o, step)
-	case etcd.FindBackup:
+	case plan.FindBackup:
 		return k.findBackup(ctx, o)
-	case etcd.DropFindJob:
+	case plan.DropRestoreJob:
 		return k.dropJob(ctx, o, step.Name, step.UID)
 	}
 	return k.change(ctx, o, step)

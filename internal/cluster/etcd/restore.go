@@ -3,23 +3,14 @@ package etcd
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-const (
-	// ReasonRestoring says that a new cluster is being made from a backup.
-	ReasonRestoring = "Restoring"
-	// ReasonRestoreRefused says why that cannot be; the message says what to do.
-	ReasonRestoreRefused = "RestoreRefused"
-
-	// restorePatience is how long a failed look at a backup rests before it is tried again.
-	restorePatience = 30 * time.Second
-)
+// ReasonRestoring says that a new cluster is being made from a backup.
+const ReasonRestoring = plan.ReasonRestoring
 
 // RestoreBump is by how much the revision of a restored cluster is above that of its backup, so that it is above all that watchers and caches
 // of the former cluster have seen: a week at some 1,600 writes a second.
@@ -64,64 +55,20 @@ func parseRestore(text string) (*Restore, error) {
 }
 
 // RestoreWish is what the specification says of the backup that a new cluster is to begin with.
-type RestoreWish struct {
-	// Noun is the backup, for people.
-	Noun string
-	// Source is where it is, and Missing why that is not known.
-	Source  v1alpha1.RestoreSource
-	Missing string
-	// Sum tells wishes apart.
-	Sum string
-	// Token for the new cluster.
-	Token string
-	// Job looks the backup up, nil when there is none; For is the sum that it was made for.
-	Job *plan.Job
-	For string
-}
-
-// FindBackup starts the Job that looks up which backup it is, and whether it can be read.
-type FindBackup struct{ Sum string }
-
-// DropFindJob deletes it.
-type DropFindJob struct{ Name, UID string }
-
-func (FindBackup) String() string    { return "look the backup up" }
-func (s DropFindJob) String() string { return "delete Job " + s.Name }
-
-// Reason names the step in events and conditions.
-func (FindBackup) Reason() string { return ReasonRestoring }
-
-// Reason names the step in events and conditions.
-func (DropFindJob) Reason() string { return ReasonRestoring }
+type RestoreWish = plan.Wish
 
 // beginWithBackup writes the record of a cluster that begins with a backup, once it is known that this one can be read. Nothing else has been
 // made by then.
 func beginWithBackup(s State, size int) (cluster.Plan, bool) {
-	w := s.Want.Restore
-	j := w.Job
-	switch {
-	case len(s.Claims) > 0:
-		return cluster.Refuse(ReasonRestoreRefused, "spec.bootstrap.restore names a backup, but claim %s of an earlier cluster of this name exists, and its data is not overwritten: "+
-			"remove spec.bootstrap.restore to go on with that data, or delete the claims of this cluster to begin with the backup", s.Claims[0].Name)
-	case w.Missing != "":
-		return cluster.Refuse(ReasonRestoreRefused, "spec.bootstrap.restore: %s", w.Missing)
-	case j == nil:
-		return cluster.Do(FindBackup{w.Sum}, "the cluster begins with %s", w.Noun)
-	case j.Leaving:
-		return cluster.Wait(ReasonRestoring, time.Second, "Job %s is being deleted", j.Name)
-	case w.For != w.Sum:
-		return cluster.Do(DropFindJob{j.Name, j.UID}, "spec.bootstrap.restore has changed")
-	case !j.Ended:
-		return cluster.Wait(ReasonRestoring, time.Second, "%s is being looked up: %s", w.Noun, j.Progress(s.Now))
-	case j.Problem() != nil && s.Now.Sub(j.Since) < restorePatience:
-		p := j.Problem()
-		plan, ok := cluster.Refuse(p.Reason, "%s cannot be restored: %s (it is looked at again every half minute)", w.Noun, strings.TrimSuffix(p.Message, "."))
-		plan.After = restorePatience - s.Now.Sub(j.Since) + time.Second
-		return plan, ok
-	case j.Problem() != nil, j.Report == nil, j.Report.Backup == nil:
-		return cluster.Do(DropFindJob{j.Name, j.UID}, "%s is looked up again", w.Noun)
+	claim := ""
+	if len(s.Claims) > 0 {
+		claim = s.Claims[0].Name
 	}
-	return found(s, size, j.Report)
+	report, p := s.Want.Restore.Find(claim, s.Now)
+	if report == nil {
+		return p, true
+	}
+	return found(s, size, report)
 }
 
 // found writes the record for a backup that was found.
@@ -129,7 +76,7 @@ func found(s State, size int, r *plan.Report) (cluster.Plan, bool) {
 	b, w := r.Backup, s.Want.Restore
 	from, err := ParseVersion(b.Version)
 	if err != nil || from.Minor > s.Want.Version.Minor || from.Minor+1 < s.Want.Version.Minor {
-		return cluster.Refuse(ReasonRestoreRefused, "%s is of etcd %s, which can be restored into the same minor version or the next one, and spec.version is %s: "+
+		return cluster.Refuse(plan.ReasonRestoreRefused, "%s is of etcd %s, which can be restored into the same minor version or the next one, and spec.version is %s: "+
 			"set spec.version, and upgrade afterwards", w.Noun, b.Version, s.Want.Version)
 	}
 	restore := Restore{Directory: b.Directory, Timeline: b.Timeline, Revision: r.Target, Exact: w.Source.Revision != nil || w.Source.Time != nil, Bump: RestoreBump, Token: w.Token}

@@ -1,0 +1,138 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+const (
+	// ReasonRestoring says that a new cluster is being made from a backup.
+	ReasonRestoring = "Restoring"
+	// ReasonRestoreRefused says why that cannot be; the message says what to do.
+	ReasonRestoreRefused = "RestoreRefused"
+
+	// restorePatience is how long a Job of a restore that failed rests before it is tried again.
+	restorePatience = 30 * time.Second
+)
+
+// Wish is what a specification says of the backup that a new cluster is to begin with.
+type Wish struct {
+	// Noun is the backup, for people.
+	Noun string
+	// Source is where it is, and Missing why that is not known.
+	Source  v1alpha1.RestoreSource
+	Missing string
+	// Sum tells wishes apart.
+	Sum string
+	// Token for the new cluster.
+	Token string
+	// Job looks the backup up, nil when there is none; For is the sum that it was made for.
+	Job *Job
+	For string
+}
+
+// FindBackup starts the Job that looks up which backup it is, and whether it can be read.
+type FindBackup struct{ Sum string }
+
+// DropRestoreJob deletes a Job of a restore.
+type DropRestoreJob struct{ Name, UID string }
+
+func (FindBackup) String() string       { return "look the backup up" }
+func (s DropRestoreJob) String() string { return "delete Job " + s.Name }
+
+// Reason names the step in events and conditions.
+func (FindBackup) Reason() string { return ReasonRestoring }
+
+// Reason names the step in events and conditions.
+func (DropRestoreJob) Reason() string { return ReasonRestoring }
+
+// Find decides how the backup is looked up. claim is one of an earlier cluster of the name, empty when there is none. Once the backup is
+// found, what was found comes back instead of a decision.
+func (w Wish) Find(claim string, now time.Time) (*Report, cluster.Plan) {
+	decide := func(p cluster.Plan, _ bool) (*Report, cluster.Plan) { return nil, p }
+	j := w.Job
+	switch {
+	case claim != "":
+		return decide(cluster.Refuse(ReasonRestoreRefused, "spec.bootstrap.restore names a backup, but claim %s of an earlier cluster of this name exists, and its data is not overwritten: "+
+			"remove spec.bootstrap.restore to go on with that data, or delete the claims of this cluster to begin with the backup", claim))
+	case w.Missing != "":
+		return decide(cluster.Refuse(ReasonRestoreRefused, "spec.bootstrap.restore: %s", w.Missing))
+	case j == nil:
+		return decide(cluster.Do(FindBackup{w.Sum}, "the cluster begins with %s", w.Noun))
+	case j.Leaving:
+		return decide(cluster.Wait(ReasonRestoring, time.Second, "Job %s is being deleted", j.Name))
+	case w.For != w.Sum:
+		return decide(cluster.Do(DropRestoreJob{j.Name, j.UID}, "spec.bootstrap.restore has changed"))
+	}
+	if p, waits := j.await(w.Noun+" is being looked up", w.Noun+" cannot be restored", now); waits {
+		return nil, p
+	}
+	if j.Report == nil || j.Report.Backup == nil {
+		return decide(cluster.Do(DropRestoreJob{j.Name, j.UID}, "%s is looked up again", w.Noun))
+	}
+	return j.Report, cluster.Plan{}
+}
+
+// await decides about a Job of a restore that has not succeeded: to wait for it, or to begin anew after a while. doing and failed say in words
+// what it does and what it means that it cannot.
+func (j *Job) await(doing, failed string, now time.Time) (cluster.Plan, bool) {
+	switch p := j.Problem(); {
+	case !j.Ended:
+		return cluster.Wait(ReasonRestoring, watching, "%s: %s", doing, j.Progress(now))
+	case p == nil:
+		return cluster.Pass()
+	case now.Sub(j.Since) < restorePatience:
+		plan, ok := cluster.Refuse(p.Reason, "%s: %s (it is tried again every half minute)", failed, strings.TrimSuffix(p.Message, "."))
+		plan.After = restorePatience - now.Sub(j.Since) + time.Second
+		return plan, ok
+	}
+	return cluster.Do(DropRestoreJob{j.Name, j.UID}, "%s, which is tried again", failed)
+}
+
+// Loading is a restore into servers that run already: what was found is put into them by a Job.
+type Loading struct {
+	// Noun is the backup, for people.
+	Noun string
+	// Job loads it, nil when there is none.
+	Job *Job
+}
+
+// LoadBackup starts the Job that loads a backup.
+type LoadBackup struct{}
+
+// NoteLoaded remembers that it is loaded.
+type NoteLoaded struct{ Restored Restored }
+
+func (LoadBackup) String() string { return "load the backup" }
+func (s NoteLoaded) String() string {
+	return fmt.Sprintf("note that %d keys are restored", s.Restored.Keys)
+}
+
+// Reason names the step in events and conditions.
+func (LoadBackup) Reason() string { return ReasonRestoring }
+
+// Reason names the step in events and conditions.
+func (NoteLoaded) Reason() string { return "Restored" }
+
+// Next decides how it goes on.
+func (l Loading) Next(now time.Time) (cluster.Plan, bool) {
+	j := l.Job
+	switch {
+	case j == nil:
+		return cluster.Do(LoadBackup{}, "the servers are ready for %s", l.Noun)
+	case j.Leaving:
+		return cluster.Wait(ReasonRestoring, time.Second, "Job %s is being deleted", j.Name)
+	}
+	if p, waits := j.await(l.Noun+" is being loaded", l.Noun+" could not be loaded", now); waits {
+		return p, true
+	}
+	if j.Report == nil || j.Report.Restored == nil {
+		return cluster.Do(DropRestoreJob{j.Name, j.UID}, "the Job that loads %s ended and left no word", l.Noun)
+	}
+	r := *j.Report.Restored
+	return cluster.Do(NoteLoaded{r}, "%s is restored: %d keys within %s, %d more were there already, and %d had expired", l.Noun, r.Keys, r.Took.Round(time.Millisecond), r.Present, r.Expired)
+}
