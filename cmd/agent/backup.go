@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/etcdrestore"
 	"github.com/quorate/quorate/internal/backup/etcdsnapshot"
 	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/redisdump"
 )
 
 // flowAddress is where a pod tells how far it is.
@@ -144,6 +145,12 @@ var meanings = []struct {
 	{etcdrestore.ErrOutOfRange, "TargetOutOfRange", "ask for a revision or time in between", true},
 	{etcdrestore.ErrIncompatible, "Incompatible", "set spec.version to the same minor version or the next one", true},
 	{etcdrestore.ErrNoSpace, "NoRoom", "enlarge spec.storage", true},
+	{redisdump.ErrIncompatible, "Incompatible", "set spec.engine and spec.version to one that reads it", true},
+	{redisdump.ErrDamaged, "BackupDamaged", "use another backup", true},
+	{redisdump.ErrUnsupported, "Incompatible", "use a newer version of Quorate", true},
+	{redisdump.ErrNoMemory, "NoRoom", "raise spec.resources.limits.memory, or add shards", true},
+	{redisdump.ErrNoPermission, "NotAllowed", "it is tried again", false},
+	{errTopology, "TopologyChanged", "it is tried again", false},
 	{etcdhistory.ErrGap, "ChangesMissing", "restore an earlier revision, or only the full backup", true},
 	{backup.ErrStalled, "DestinationStalled", "it is tried again", false},
 }

@@ -4,13 +4,17 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
 	"github.com/quorate/quorate/internal/backup/etcdrestore"
 	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/redisdump"
 )
 
 // checkBackup restores a backup into a directory that is thrown away.
@@ -33,7 +37,8 @@ func runBackupCheck(ctx context.Context, args []string) error {
 
 // checks restore a backup, by what it is of.
 var checks = map[string]func(c *checkBackup, ctx context.Context, m backup.Manifest) (plan.Checked, error){
-	"EtcdCluster": (*checkBackup).etcd,
+	string(v1alpha1.KindEtcdCluster):  (*checkBackup).etcd,
+	string(v1alpha1.KindRedisCluster): (*checkBackup).redis,
 }
 
 func (c *checkBackup) check(ctx context.Context) (plan.Report, error) {
@@ -53,6 +58,26 @@ func (c *checkBackup) check(ctx context.Context) (plan.Report, error) {
 	checked.Time, checked.Took = time.Now().UTC(), time.Since(began)
 	c.say("restored %d keys within %s", checked.Keys, checked.Took.Round(time.Millisecond))
 	return plan.Report{Backup: stored(c.directory, m), Checked: &checked}, nil
+}
+
+// redis reads every key and value of every shard, and counts the keys of each slot.
+func (c *checkBackup) redis(ctx context.Context, m backup.Manifest) (plan.Checked, error) {
+	var checked plan.Checked
+	for i, shard := range m.Redis.Shards {
+		var s redisdump.Summary
+		err := c.store.ReadPart(ctx, c.directory, m.Parts[i], c.keys, func(content io.Reader) (err error) {
+			s, err = redisdump.Scan(content, func(redisdump.Entry) error { return nil })
+			return err
+		})
+		if err != nil {
+			return checked, fmt.Errorf("shard %d: %w", shard.Index, err)
+		}
+		if s.Keys != shard.Keys || (!m.Redis.Replicated && !slices.Equal(slotCounts(s.KeysPerSlot), shard.KeysPerSlot)) {
+			return checked, fmt.Errorf("%w: shard %d has %d keys, and its manifest promises %d", backup.ErrDamaged, shard.Index, s.Keys, shard.Keys)
+		}
+		checked.Keys += s.Keys
+	}
+	return checked, nil
 }
 
 // etcd makes the data directory of a member, with what was recorded since. Every page and every key of it is read.

@@ -13,12 +13,14 @@ import (
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
 	"github.com/quorate/quorate/internal/backup/etcdrestore"
 	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/redisdump"
 )
 
 // findBackup looks up the backup that a cluster is to begin with.
 type findBackup struct {
 	backupJob
 	kind     string
+	software redisdump.Software
 	revision int64
 	time     time.Time
 }
@@ -29,6 +31,8 @@ func runBackupFind(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("backup find", flag.ContinueOnError)
 	f.flags(fs)
 	fs.StringVar(&f.kind, "kind", "", "kind of the cluster that is to begin with it")
+	fs.StringVar(&f.software.Engine, "engine", "", "redis or valkey, where one of them is to begin with it")
+	fs.StringVar(&f.software.Version, "version", "", "version of that")
 	fs.Int64Var(&f.revision, "revision", 0, "revision of etcd that is wanted, 0 for all that there is")
 	fs.Func("time", "time (RFC 3339) at which the data is wanted", func(text string) (err error) {
 		f.time, err = time.Parse(time.RFC3339, text)
@@ -48,6 +52,12 @@ func (f *findBackup) find(ctx context.Context) (plan.Report, error) {
 	}
 	if m.Encrypted && len(f.keys.Identities) == 0 {
 		return plan.Report{}, fmt.Errorf("backup %s: %w", dir, backup.ErrKey)
+	}
+	if m.Redis != nil {
+		from := redisdump.Software{Engine: m.Engine, Version: m.EngineVersion}
+		if err := redisdump.Compatible(from, m.Redis.RDBVersion, f.software); err != nil {
+			return plan.Report{}, fmt.Errorf("backup %s: %w", dir, err)
+		}
 	}
 	f.say("found %s: %s %s/%s, %s %s, finished at %s", dir, m.Kind, m.Namespace, m.Cluster, m.Engine, m.EngineVersion, m.Finished.Format(time.RFC3339))
 	target, err := f.target(ctx, m)

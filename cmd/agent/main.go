@@ -24,6 +24,8 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 
 	"snapshot etcd": runSnapshotEtcd,
 	"backup etcd":   runBackupEtcd,
+	"backup redis":  runBackupRedis,
+	"restore redis": runRestoreRedis,
 	"backup find":   runBackupFind,
 	"backup check":  runBackupCheck,
 	"backup remove": runBackupRemove,

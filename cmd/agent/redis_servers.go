@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/redisdump"
+	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+)
+
+const (
+	// askServerTimeout bounds the question to one server.
+	askServerTimeout = 5 * time.Second
+	// valueTimeout bounds one command that loads values, of which one may be half a gigabyte.
+	valueTimeout = time.Minute
+)
+
+// redisServers are the servers of a cluster, and what it takes to be let in.
+type redisServers struct {
+	servers         []redisServer
+	replicated      bool
+	tlsDir, authDir string
+
+	secure *tls.Config
+	access redis.Access
+}
+
+// redisServer is one of them.
+type redisServer struct {
+	shard     int
+	pod, addr string
+}
+
+// redisView is what a server said of itself.
+type redisView struct {
+	redisServer
+	node      *redis.Node
+	candidate redisdump.Candidate
+}
+
+func (s *redisServers) flags(fs *flag.FlagSet) {
+	fs.Func("server", "shard/host:port of a server; repeat for every one", func(text string) error {
+		shard, addr, ok := strings.Cut(text, "/")
+		n, err := strconv.Atoi(shard)
+		if !ok || err != nil {
+			return errors.New("write shard/host:port")
+		}
+		pod, _, _ := strings.Cut(addr, ".")
+		s.servers = append(s.servers, redisServer{n, pod, addr})
+		return nil
+	})
+	fs.BoolVar(&s.replicated, "replicated", false, "whether there is one primary and no cluster protocol")
+	fs.StringVar(&s.tlsDir, "tls-dir", plan.AccessTLSDir, "directory with ca.crt, if there is one")
+	fs.StringVar(&s.authDir, "auth-dir", plan.AccessAuthDir, "directory with the passwords")
+}
+
+// prepare reads the passwords and the certificate authority.
+func (s *redisServers) prepare() error {
+	if len(s.servers) == 0 {
+		return finalError{errors.New("at least one --server is needed")}
+	}
+	passwords, err := readPasswords(s.authDir)
+	if err != nil {
+		return err
+	}
+	s.access = redis.Access{Passwords: passwords, Replicated: s.replicated}
+	ca, err := os.ReadFile(filepath.Join(s.tlsDir, "ca.crt"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the certificate authority: %w", err)
+	}
+	s.secure = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+	if !s.secure.RootCAs.AppendCertsFromPEM(ca) {
+		return errors.New("ca.crt holds no certificate")
+	}
+	return nil
+}
+
+// dial connects to a server.
+func (s *redisServers) dial(ctx context.Context, addr string) (net.Conn, error) {
+	d := net.Dialer{Timeout: askServerTimeout}
+	if s.secure == nil {
+		return d.DialContext(ctx, "tcp", addr)
+	}
+	return (&tls.Dialer{NetDialer: &d, Config: s.secure}).DialContext(ctx, "tcp", addr)
+}
+
+// client of a server, as one of the operator's users.
+func (s *redisServers) client(addr, user, password string) *goredis.Client {
+	return goredis.NewClient(&goredis.Options{
+		Addr: addr, Username: user, Password: password, DisableIdentity: true, ContextTimeoutEnabled: true,
+		Dialer:      func(ctx context.Context, _, addr string) (net.Conn, error) { return s.dial(ctx, addr) },
+		DialTimeout: askServerTimeout, ReadTimeout: valueTimeout, WriteTimeout: valueTimeout,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}
+
+// look asks all servers at the same time. It is an error when one does not answer, unless others of its shard do.
+func (s *redisServers) look(ctx context.Context) ([]redisView, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*askServerTimeout, errors.New("it did not answer in time"))
+	defer cancel()
+	views, errs := make([]redisView, len(s.servers)), make([]error, len(s.servers))
+	var wg sync.WaitGroup
+	for i, server := range s.servers {
+		wg.Go(func() { views[i], errs[i] = s.ask(ctx, server) })
+	}
+	wg.Wait()
+	var out []redisView
+	for i, v := range views {
+		if errs[i] == nil {
+			out = append(out, v)
+			continue
+		}
+		fmt.Printf("%s: %v\n", s.servers[i].pod, errs[i])
+		answered := func(v redisView) bool { return v.node != nil && v.shard == s.servers[i].shard }
+		if !slices.ContainsFunc(views, answered) {
+			return nil, fmt.Errorf("no server of shard %d answers; %s: %w", s.servers[i].shard, s.servers[i].pod, errs[i])
+		}
+	}
+	return out, nil
+}
+
+func (s *redisServers) ask(ctx context.Context, server redisServer) (redisView, error) {
+	v := redisView{redisServer: server}
+	var logins []redisclient.Login
+	for _, p := range s.access.Works(redis.PasswordOperator) {
+		logins = append(logins, redisclient.Login{Username: redis.UserOperator, Password: p})
+	}
+	options := redisclient.Options{
+		Logins: logins, Replicated: s.replicated,
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			d := net.Dialer{Timeout: askServerTimeout}
+			return d.DialContext(ctx, "tcp", server.addr)
+		},
+	}
+	if s.secure != nil {
+		options.TLS = s.secure.Clone()
+		options.TLS.ServerName, _, _ = net.SplitHostPort(server.addr)
+	}
+	c := redisclient.New(options)
+	defer func() { _ = c.Close() }()
+	var err error
+	if v.node, err = c.Read(ctx); err != nil {
+		return redisView{}, err
+	}
+	info := s.client(server.addr, redis.UserOperator, logins[0].Password)
+	defer func() { _ = info.Close() }()
+	text, err := info.Info(ctx).Result()
+	if err != nil {
+		return redisView{}, fmt.Errorf("ask for its replication: %w", err)
+	}
+	v.candidate, err = redisdump.ParseCandidate(server.pod, text)
+	return v, err
+}

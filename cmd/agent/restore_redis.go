@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/quorate/quorate/internal/backup"
+	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/redisdump"
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// redisRestore loads a backup into the servers of a cluster, whatever shards it has.
+type redisRestore struct {
+	backupJob
+	redisServers
+}
+
+// runRestoreRedis loads a backup into a cluster that runs. A key that is there already is left alone, so that it can be done again.
+func runRestoreRedis(ctx context.Context, args []string) error {
+	r := &redisRestore{}
+	fs := flag.NewFlagSet("restore redis", flag.ContinueOnError)
+	r.backupJob.flags(fs)
+	r.redisServers.flags(fs)
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	return r.run(ctx, r.load)
+}
+
+func (r *redisRestore) load(ctx context.Context) (plan.Report, error) {
+	if err := r.prepare(); err != nil {
+		return plan.Report{}, err
+	}
+	m, err := r.store.ReadManifest(ctx, r.directory)
+	if err != nil {
+		return plan.Report{}, fmt.Errorf("backup %s: %w", r.directory, err)
+	}
+	if m.Redis == nil {
+		return plan.Report{}, finalError{fmt.Errorf("backup %s is none of Redis or Valkey", r.directory)}
+	}
+	target, closeTarget, err := r.target(ctx)
+	if err != nil {
+		return plan.Report{}, err
+	}
+	defer closeTarget()
+	for _, p := range m.Parts {
+		r.total.Add(p.Size)
+	}
+	began := time.Now()
+	r.say("loading %s: %d shards of %s %s", r.directory, len(m.Redis.Shards), m.Engine, m.EngineVersion)
+	summary, err := r.loadParts(ctx, m, target)
+	if err != nil {
+		return plan.Report{}, err
+	}
+	if err := complete(m, summary); err != nil {
+		return plan.Report{}, err
+	}
+	r.say("%d keys are restored, %d were there already, %d had expired; %d libraries of functions", summary.Restored, summary.Present, summary.Expired, summary.Functions)
+	return plan.Report{Backup: stored(r.directory, m), Restored: &plan.Restored{
+		Keys: summary.Restored, Present: summary.Present, Expired: summary.Expired, Took: time.Since(began),
+	}}, nil
+}
+
+// loadParts reads all parts at the same time. What is loaded counts only when every part was read to its end and was whole.
+func (r *redisRestore) loadParts(ctx context.Context, m backup.Manifest, target redisdump.Target) (redisdump.LoadSummary, error) {
+	group, ctx := errgroup.WithContext(ctx)
+	readers := make([]io.Reader, len(m.Parts))
+	for i, part := range m.Parts {
+		out, in := io.Pipe()
+		readers[i] = out
+		group.Go(func() error {
+			err := r.store.ReadPart(ctx, r.directory, part, r.keys, func(content io.Reader) error {
+				_, err := io.Copy(in, content)
+				return err
+			})
+			_ = in.CloseWithError(err) // Of a pipe.
+			return err
+		})
+	}
+	var summary redisdump.LoadSummary
+	group.Go(func() (err error) {
+		summary, err = redisdump.Load(ctx, readers, target, redisdump.LoadOptions{})
+		for _, reader := range readers {
+			_ = reader.(*io.PipeReader).CloseWithError(errors.Join(err, io.ErrClosedPipe))
+		}
+		return err
+	})
+	return summary, group.Wait()
+}
+
+// complete compares the keys that were loaded with those that the manifest promises, slot by slot. Those that expired meanwhile are not there.
+func complete(m backup.Manifest, s redisdump.LoadSummary) error {
+	var promised int64
+	perSlot := make([]int64, backup.Slots)
+	for _, shard := range m.Redis.Shards {
+		promised += shard.Keys
+		for slot, n := range shard.KeysPerSlot {
+			perSlot[slot] += int64(n)
+		}
+	}
+	if got := s.Restored + s.Present + s.Expired; got != promised {
+		return fmt.Errorf("%w: of %d keys that were backed up, %d were loaded", backup.ErrDamaged, promised, got)
+	}
+	if m.Redis.Replicated || s.Expired > 0 {
+		return nil
+	}
+	for slot, n := range s.KeysPerSlot {
+		if n != perSlot[slot] {
+			return fmt.Errorf("%w: of %d keys of slot %d that were backed up, %d were loaded", backup.ErrDamaged, perSlot[slot], slot, n)
+		}
+	}
+	return nil
+}
+
+// target is where keys go: by the slots that the servers have now, asked of themselves and reached under the names of their pods.
+func (r *redisRestore) target(ctx context.Context) (redisdump.Target, func(), error) {
+	password := r.access.Passwords[redis.PasswordMigration]
+	if r.replicated {
+		views, err := r.look(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, v := range views {
+			if v.candidate.Primary {
+				c := r.client(v.addr, redis.UserMigration, password)
+				return redisdump.IntoServer(c), func() { _ = c.Close() }, nil
+			}
+		}
+		return nil, nil, errors.New("no server is the primary")
+	}
+	if _, err := r.slots(ctx); err != nil {
+		return nil, nil, err
+	}
+	c := goredis.NewClusterClient(&goredis.ClusterOptions{
+		ClusterSlots: r.slots, Username: redis.UserMigration, Password: password, DisableIdentity: true, ContextTimeoutEnabled: true,
+		Dialer:      func(ctx context.Context, _, addr string) (net.Conn, error) { return r.dial(ctx, addr) },
+		DialTimeout: askServerTimeout, ReadTimeout: valueTimeout, WriteTimeout: valueTimeout,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	return redisdump.IntoCluster(c), func() { _ = c.Close() }, nil
+}
+
+// slots tells the client of the cluster which server has what.
+func (r *redisRestore) slots(ctx context.Context) ([]goredis.ClusterSlot, error) {
+	views, err := r.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []goredis.ClusterSlot
+	var owned []redis.Slots
+	for _, v := range views {
+		self := v.node.Self()
+		if self.Replica {
+			continue
+		}
+		owned = append(owned, self.Slots)
+		for _, span := range self.Slots {
+			out = append(out, goredis.ClusterSlot{Start: span.From, End: span.To, Nodes: []goredis.ClusterNode{{ID: v.node.ID, Addr: v.addr}}})
+		}
+	}
+	if missing := redis.Union(owned...).Missing(); len(missing) > 0 {
+		return nil, fmt.Errorf("slots %s have no owner", missing)
+	}
+	return out, nil
+}
