@@ -151,11 +151,22 @@ func (k *BackupKind) readers(ctx context.Context, o *v1alpha1.Backup) ([]string,
 	if o.DeletionTimestamp == nil {
 		return nil, nil
 	}
+	var out []string
+	var servers v1alpha1.RedisClusterList
+	if err := k.List(ctx, &servers, client.InNamespace(o.Namespace)); err != nil {
+		return nil, fmt.Errorf("list Redis clusters: %w", err)
+	}
+	for i := range servers.Items {
+		c := &servers.Items[i]
+		from := c.Spec.Bootstrap.RestoreSource()
+		if from != nil && from.Backup != nil && *from.Backup == o.Name && c.DeletionTimestamp == nil && !meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionAvailable) {
+			out = append(out, "RedisCluster "+c.Name)
+		}
+	}
 	var list v1alpha1.EtcdClusterList
 	if err := k.List(ctx, &list, client.InNamespace(o.Namespace)); err != nil {
 		return nil, fmt.Errorf("list etcd clusters: %w", err)
 	}
-	var out []string
 	for i := range list.Items {
 		c := &list.Items[i]
 		from := c.Spec.Bootstrap.RestoreSource()

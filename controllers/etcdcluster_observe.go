@@ -56,7 +56,7 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	s := etcd.State{Want: want, Certificates: report, Now: k.Now()}
 	if len(b.Record.Members) > 0 {
 		s.Record = &b.Record
-	} else if s.Want.Restore, err = k.restoreWish(ctx, o); err != nil {
+	} else if s.Want.Restore, err = k.wish(ctx, o, o.Spec.Bootstrap.RestoreSource()); err != nil {
 		return etcd.State{}, err
 	}
 	pods, err := k.observeObjects(ctx, o, set, &s)

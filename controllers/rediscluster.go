@@ -80,6 +80,13 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	if err := k.ensureShared(ctx, o, b); err != nil {
 		return err
 	}
+	restore, err := k.observeRestore(ctx, o)
+	if err != nil {
+		return err
+	}
+	if restore != nil && restore.Wish != nil {
+		return nil // Servers are started when it is known what they begin with.
+	}
 	shards, err := k.shards(ctx, o)
 	if err != nil {
 		return err
@@ -88,6 +95,9 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 		if err := k.ensureShard(ctx, o, b, shard); err != nil {
 			return err
 		}
+	}
+	if restore != nil {
+		return nil // Nor are clients let in before all is there.
 	}
 	return k.ensureConnection(ctx, o, passwords, b.Doors)
 }

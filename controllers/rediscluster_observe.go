@@ -44,6 +44,9 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	if err := k.observeObjects(ctx, o, &s); err != nil {
 		return redis.State{}, err
 	}
+	if s.Restore, err = k.observeRestore(ctx, o); err != nil {
+		return redis.State{}, err
+	}
 	if err := k.observeCertificates(ctx, o, &s); err != nil {
 		return redis.State{}, err
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
 const (
@@ -50,13 +49,12 @@ func (c *Children) resolved(ctx context.Context, namespace string, from v1alpha1
 	return out, noun, "", nil
 }
 
-// restoreWish is what the specification says of the backup that a cluster is to begin with which has not been founded; nil for none.
-func (k *EtcdKind) restoreWish(ctx context.Context, o *v1alpha1.EtcdCluster) (*etcd.RestoreWish, error) {
-	from := o.Spec.Bootstrap.RestoreSource()
-	if from == nil || o.DeletionTimestamp != nil {
+// wish is what the specification of a new cluster says of the backup that it begins with; nil for none.
+func (c *Children) wish(ctx context.Context, o Object, from *v1alpha1.RestoreSource) (*plan.Wish, error) {
+	if from == nil || o.GetDeletionTimestamp() != nil {
 		return nil, nil
 	}
-	source, noun, missing, err := k.resolved(ctx, o.Namespace, *from)
+	source, noun, missing, err := c.resolved(ctx, o.GetNamespace(), *from)
 	if err != nil {
 		return nil, err
 	}
@@ -65,43 +63,57 @@ func (k *EtcdKind) restoreWish(ctx context.Context, o *v1alpha1.EtcdCluster) (*e
 		return nil, fmt.Errorf("encode the source of a restore: %w", err)
 	}
 	sum := sha256.Sum256(raw)
-	w := &etcd.RestoreWish{Noun: noun, Source: source, Missing: missing, Sum: hex.EncodeToString(sum[:8]), Token: string(o.UID)}
-	name := cluster.RestoreJob(o.Name)
-	if w.Job, err = k.job(ctx, o, name, plan.Selector(name)); err != nil || w.Job == nil {
+	w := &plan.Wish{Noun: noun, Source: source, Missing: missing, Sum: hex.EncodeToString(sum[:8]), Token: string(o.GetUID())}
+	name := cluster.RestoreJob(o.GetName())
+	if w.Job, err = c.job(ctx, o, name, plan.Selector(name)); err != nil || w.Job == nil {
 		return w, err
 	}
 	job := &batchv1.Job{}
-	if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, job); err != nil {
+	if err := c.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: name}, job); err != nil {
 		return w, fmt.Errorf("read Job %s: %w", name, err)
 	}
 	w.For = job.Annotations[annotationSum]
 	return w, nil
 }
 
+// restoring is a cluster that begins with a backup.
+type restoring struct {
+	kind     v1alpha1.ClusterKind
+	from     *v1alpha1.RestoreSource
+	template *v1alpha1.PodTemplate
+	// args say more of what is to begin with it.
+	args []string
+}
+
 // findBackup starts the Job that looks a backup up.
-func (k *EtcdKind) findBackup(ctx context.Context, o *v1alpha1.EtcdCluster) error {
-	w, err := k.restoreWish(ctx, o)
+func (c *Children) findBackup(ctx context.Context, o Object, r restoring) error {
+	w, err := c.wish(ctx, o, r.from)
 	if err != nil {
 		return err
 	}
 	if w == nil || w.Missing != "" {
-		return cluster.Hold{Reason: etcd.ReasonRestoring, Message: "what the cluster begins with has changed meanwhile, and is looked at again"}
+		return cluster.Hold{Reason: plan.ReasonRestoring, Message: "what the cluster begins with has changed meanwhile, and is looked at again"}
 	}
-	name := cluster.RestoreJob(o.Name)
-	work := plan.Work{
-		Name: name, Namespace: o.Namespace, Labels: plan.Labels(name, o.Name), Image: k.AgentImage, Limit: findLimit,
-		Args:        append([]string{"backup", "find", "--kind=" + string(v1alpha1.KindEtcdCluster)}, targetArgs(w.Source)...),
-		Destination: *w.Source.Destination, Access: &plan.Access{Template: o.Spec.Template},
-	}
-	if work.Owner, err = k.OwnerReference(o); err != nil {
+	args := append([]string{"backup", "find", "--kind=" + string(r.kind)}, append(r.args, targetArgs(w.Source)...)...)
+	return c.startJob(ctx, o, plan.Work{
+		Name: cluster.RestoreJob(o.GetName()), Args: args, Destination: *w.Source.Destination, Limit: findLimit,
+		Access: &plan.Access{Template: r.template},
+	}, map[string]string{annotationSum: w.Sum})
+}
+
+// startJob makes a Job of a restore.
+func (c *Children) startJob(ctx context.Context, o Object, w plan.Work, annotations map[string]string) error {
+	w.Namespace, w.Labels, w.Image = o.GetNamespace(), plan.Labels(w.Name, o.GetName()), c.AgentImage
+	var err error
+	if w.Owner, err = c.OwnerReference(o); err != nil {
 		return err
 	}
-	job, err := work.Job()
+	job, err := w.Job()
 	if err != nil {
 		return err
 	}
-	job.WithAnnotations(map[string]string{annotationSum: w.Sum})
-	return k.Apply(ctx, o, &batchv1.Job{ObjectMeta: objectMeta(o, name)}, job)
+	job.WithAnnotations(annotations)
+	return c.Apply(ctx, o, &batchv1.Job{ObjectMeta: objectMeta(o, w.Name)}, job)
 }
 
 // targetArgs name to the agent the backup, and what of it is wanted.

@@ -138,6 +138,10 @@ type RedisClusterSpec struct {
 	// their number.
 	// +optional
 	Rebalance *RedisRebalanceSpec `json:"rebalance,omitempty"`
+	// bootstrap says what the cluster begins with. Default: it begins empty.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule=`!has(self.restore) || !has(self.restore.revision)`,fieldPath=".restore.revision",message="spec.bootstrap.restore.revision is for an EtcdCluster: name a backup or a time"
+	Bootstrap *BootstrapSpec `json:"bootstrap,omitempty"`
 	// recovery of a shard whose data is lost for good. Default: its slots are held
 	// until somebody says that they may be served empty.
 	// +optional

@@ -1560,6 +1560,11 @@ func (in *RedisClusterSpec) DeepCopyInto(out *RedisClusterSpec) {
 		*out = new(RedisRebalanceSpec)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Bootstrap != nil {
+		in, out := &in.Bootstrap, &out.Bootstrap
+		*out = new(BootstrapSpec)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.Recovery != nil {
 		in, out := &in.Recovery, &out.Recovery
 		*out = new(RedisRecoverySpec)

@@ -69,6 +69,12 @@ func Snapshot(cluster string) string { return cluster + "-snapshot" }
 // RestoreJob looks up the backup that a cluster is to begin with.
 func RestoreJob(cluster string) string { return cluster + "-restore" }
 
+// LoadJob loads that backup into servers that run.
+func LoadJob(cluster string) string { return cluster + "-load" }
+
+// RestoreConfig is the ConfigMap that says which backup a cluster began with.
+func RestoreConfig(cluster string) string { return cluster + "-restore" }
+
 // Certificate is the object of cert-manager that asks for what is in one of the Secrets above.
 func Certificate(secret string) string { return strings.TrimSuffix(secret, "-tls") }
 

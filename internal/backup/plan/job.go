@@ -58,8 +58,8 @@ type Access struct {
 	Args, Stream []string
 	// TLSSecret and AuthSecret are mounted where they are named.
 	TLSSecret, AuthSecret string
-	// AuthKeys are the keys of AuthSecret that are mounted, and no others.
-	AuthKeys []string
+	// TLSKeys and AuthKeys are the keys of these Secrets that are mounted, none: all.
+	TLSKeys, AuthKeys []string
 	// Template says where pods of the cluster may run, and with what rights.
 	Template *v1alpha1.PodTemplate
 }
@@ -177,7 +177,7 @@ func (w Work) mountRest(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.Co
 		return
 	}
 	if w.Access.TLSSecret != "" {
-		mountSecret(spec, c, volumeTLS, w.Access.TLSSecret, AccessTLSDir)
+		mountSecret(spec, c, volumeTLS, w.Access.TLSSecret, AccessTLSDir, w.Access.TLSKeys...)
 	}
 	if w.Access.AuthSecret != "" {
 		mountSecret(spec, c, volumeAuth, w.Access.AuthSecret, AccessAuthDir, w.Access.AuthKeys...)

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -45,6 +46,10 @@ func (v *view) available() metav1.Condition {
 	}
 	if v.Spec.Name == "" {
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonUnknown, "the state could not be read"
+		return c
+	}
+	if v.Restore != nil {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, plan.ReasonRestoring, "the backup that the cluster begins with has not been loaded"
 		return c
 	}
 	var served []Slots

@@ -61,6 +61,9 @@ const (
 // The order of the rules is the order of urgency. What only makes servers find each other may be done while others
 // cannot be read; everything after waitForAll may rely on every server's own word.
 func Next(s State) cluster.Plan {
+	if s.awaitsBackup() {
+		return beginWithBackup(s)
+	}
 	if s.Spec.Replicated {
 		return nextReplicated(s)
 	}
@@ -109,6 +112,7 @@ func Next(s State) cluster.Plan {
 		failOver,
 		surge,
 		waitForReady,
+		loadBackup,
 		spreadPrimaries,
 		reloadCertificates,
 		waitForHosts, moveAddress,

@@ -106,6 +106,7 @@ func nextReplicated(s State) cluster.Plan {
 		failOver,
 		surge,
 		waitForReady,
+		loadBackup,
 		reloadCertificates,
 		retirePasswords,
 		waitForLeavers,

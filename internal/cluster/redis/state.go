@@ -41,6 +41,8 @@ type State struct {
 	Proposal *Proposal
 	// Rebalanced is when the last proposal had been carried out, or since when the operator runs.
 	Rebalanced time.Time
+	// Restore is the backup that a new cluster begins with, nil when it begins empty or has done so.
+	Restore *Restore
 	// Now is the time of the observation.
 	Now time.Time
 }

@@ -62,6 +62,8 @@ var migrationCommands = []string{
 	"cluster|getkeysinslot", "cluster|countkeysinslot", "cluster|setslot",
 	"migrate", "restore", "restore-asking",
 	"memory|usage", "object", "dump", "del", "unlink",
+	// To load a backup.
+	"function|load", "function|list",
 }
 
 // Servers that move slots by themselves have commands for that. An unknown command in its rules keeps a user from being

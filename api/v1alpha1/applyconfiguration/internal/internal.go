@@ -912,6 +912,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.AuthSpec
       default: {}
+    - name: bootstrap
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.BootstrapSpec
     - name: config
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.RedisConfig

@@ -69,6 +69,8 @@ type RedisClusterSpecApplyConfiguration struct {
 	// rebalance says by what slots are divided among shards. Default: evenly, by
 	// their number.
 	Rebalance *RedisRebalanceSpecApplyConfiguration `json:"rebalance,omitempty"`
+	// bootstrap says what the cluster begins with. Default: it begins empty.
+	Bootstrap *BootstrapSpecApplyConfiguration `json:"bootstrap,omitempty"`
 	// recovery of a shard whose data is lost for good. Default: its slots are held
 	// until somebody says that they may be served empty.
 	Recovery *RedisRecoverySpecApplyConfiguration `json:"recovery,omitempty"`
@@ -193,6 +195,14 @@ func (b *RedisClusterSpecApplyConfiguration) WithExternalAccess(value *RedisExte
 // If called multiple times, the Rebalance field is set to the value of the last call.
 func (b *RedisClusterSpecApplyConfiguration) WithRebalance(value *RedisRebalanceSpecApplyConfiguration) *RedisClusterSpecApplyConfiguration {
 	b.Rebalance = value
+	return b
+}
+
+// WithBootstrap sets the Bootstrap field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Bootstrap field is set to the value of the last call.
+func (b *RedisClusterSpecApplyConfiguration) WithBootstrap(value *BootstrapSpecApplyConfiguration) *RedisClusterSpecApplyConfiguration {
+	b.Bootstrap = value
 	return b
 }
 
