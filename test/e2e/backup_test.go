@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/test/harness"
 )
@@ -247,4 +248,85 @@ func firstBackup(ctx context.Context, t *testing.T, server *harness.S3, prefix, 
 	}
 	t.Fatalf("there is no backup: %v", stored)
 	return ""
+}
+
+// TestARedisClusterComesBackInAnyShape destroys a cluster of three shards, and has its backup loaded into five, and into one.
+func TestARedisClusterComesBackInAnyShape(t *testing.T) {
+	for version, engine := range map[string]v1alpha1.RedisEngine{"REDIS_7_0": v1alpha1.EngineRedis, "VALKEY_9_1": v1alpha1.EngineValkey} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			comesBackInAnyShape(t, version, engine)
+		})
+	}
+}
+
+func comesBackInAnyShape(t *testing.T, key string, engine v1alpha1.RedisEngine) {
+	t.Helper()
+	var (
+		c      *v1alpha1.RedisCluster
+		server *harness.S3
+		before *harness.Load
+		b      *v1alpha1.Backup
+		want   redisdump.Digest
+	)
+	restored := func(ctx context.Context, t *testing.T, s *scope, shards int32) {
+		t.Helper()
+		destroy(ctx, t, s, c)
+		began := time.Now()
+		c = s.redisOf(t, "carts", 0, func(r *v1alpha1.RedisClusterSpec) {
+			r.Engine, r.Version, r.Shards = &engine, s.version(t, key), shards
+			r.Bootstrap = &v1alpha1.BootstrapSpec{Restore: &v1alpha1.RestoreSource{Backup: ptr.To(b.Name)}}
+		})
+		createReady(ctx, t, s, c)
+		figure(t, "%s restored into %d shards and Ready after %.1f s", key, shards, time.Since(began).Seconds())
+		if got := digestOf(ctx, t, s, c); got != want {
+			t.Errorf("%d shards hold %s, and the backup was of %s", shards, got, want)
+		}
+	}
+	feature := features.New("backup").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			server = startS3(ctx, t, s)
+			c = s.redisOf(t, "carts", 1, func(r *v1alpha1.RedisClusterSpec) { r.Engine, r.Version = &engine, s.version(t, key) })
+			createReady(ctx, t, s, c)
+		})).
+		Assess("a backup is taken from the replicas", step(func(ctx context.Context, t *testing.T, s *scope) {
+			before = startLoad(ctx, t, s, c)
+			_, err := before.WaitAcked(ctx, 1000, time.Minute)
+			must(t, err)
+			must(t, before.Pause(ctx))
+			want = digestOf(ctx, t, s, c)
+			b = backupOf(s, "first", v1alpha1.KindRedisCluster, c.Name, server.Destination("redis"))
+			b.Spec.Verify = ptr.To(true)
+			takeBackup(ctx, t, s, b)
+			if b.Status.Keys != want.Keys {
+				t.Errorf("the backup has %d keys, and the servers %d", b.Status.Keys, want.Keys)
+			}
+			must(t, harness.Until(ctx, s.Cluster, b, "the backup to be verified", 2*time.Minute, func(b *v1alpha1.Backup) (bool, string) {
+				return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionVerified), b.Status.Activity
+			}))
+		})).
+		Assess("five shards begin with it", step(func(ctx context.Context, t *testing.T, s *scope) { restored(ctx, t, s, 5) })).
+		Assess("and one", step(func(ctx context.Context, t *testing.T, s *scope) {
+			restored(ctx, t, s, 1)
+			nothingLost(t, stopLoad(ctx, t, before, "a restore; "))
+		}))
+	suite.Test(t, feature.Feature())
+}
+
+// digestOf sums up all keys of a cluster, as its primaries have them.
+func digestOf(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster) (sum redisdump.Digest) {
+	t.Helper()
+	conn, _, err := s.Connection(ctx, s.ns, c.Name)
+	must(t, err)
+	for _, node := range redisNodes(t, s, s.pods(ctx, t, c), conn) {
+		info, err := node.Info(ctx, "replication").Result()
+		must(t, err)
+		if strings.Contains(info, "role:master") {
+			d, err := redisdump.DigestOf(ctx, node)
+			must(t, err)
+			sum.Add(d)
+		}
+		_ = node.Close()
+	}
+	return sum
 }

@@ -62,9 +62,10 @@ var migrationCommands = []string{
 	"cluster|getkeysinslot", "cluster|countkeysinslot", "cluster|setslot",
 	"migrate", "restore", "restore-asking",
 	"memory|usage", "object", "dump", "del", "unlink",
-	// To load a backup.
-	"function|load", "function|list",
 }
+
+// loadCommands are what it takes to load a backup besides. They come last: before, functions may be taken away.
+var loadCommands = []string{"function|load", "function|list"}
 
 // Servers that move slots by themselves have commands for that. An unknown command in its rules keeps a user from being
 // made, and a server from starting.
@@ -100,7 +101,7 @@ func (s Software) commands() (operator, migration []string) {
 	case s.Engine == v1alpha1.EngineRedis && version.AtLeast(8, 4):
 		operator = slices.Concat(operator, redisOperatorCommands)
 	}
-	return operator, migration
+	return operator, slices.Concat(migration, loadCommands)
 }
 
 // Access is who may connect to the servers of a cluster, and with what.
