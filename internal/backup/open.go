@@ -13,11 +13,11 @@ import (
 
 const (
 	// partSize is what an upload sends at a time, and uploadsAtOnce how many of these: memory for four of them is what an upload takes. S3 takes
-	// 10000 pieces, so the largest part of a backup has 156 GiB as it is stored.
-	partSize, uploadsAtOnce = 16 << 20, 2
+	// 10000 pieces, so the largest part of a backup has 97 GiB as it is stored.
+	partSize, uploadsAtOnce = 10 << 20, 2
 	// attempts of one request, with exponential backoff in between: about a minute in all.
 	attempts = 7
-	// patience for one small request with all its attempts, and for a stream to move at all. A piece of 16 MiB may take a while.
+	// patience for one small request with all its attempts, and for a stream to move at all. A piece of 10 MiB may take a while.
 	patience, stall = 2 * time.Minute, 10 * time.Minute
 )
 
