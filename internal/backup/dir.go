@@ -177,7 +177,7 @@ func (d *directory) NewRangeReader(_ context.Context, key string, offset, length
 // fileWriter has a name of its own until it is closed.
 type fileWriter struct {
 	*os.File
-	ctx             context.Context //nolint:containedctx // Close looks whether the write was given up, and gets none.
+	ctx             context.Context // Close looks whether the write was given up, and gets none.
 	root            *os.Root
 	name, temporary string
 	exclusive       bool

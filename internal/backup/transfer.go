@@ -109,7 +109,7 @@ func (u upload) Close() (err error) {
 // download reads an object and goes on where it was when a connection breaks. Every opening of the object is one attempt of several that the
 // client of the store makes by itself.
 type download struct {
-	ctx    context.Context //nolint:containedctx // Read gets none.
+	ctx    context.Context // Read gets none.
 	store  *Store
 	path   string
 	offset int64
@@ -117,7 +117,7 @@ type download struct {
 	fails int
 	// What belongs to the connection that is open, if one is.
 	r       *blob.Reader
-	attempt context.Context //nolint:containedctx // The same.
+	attempt context.Context // The same.
 	cancel  context.CancelCauseFunc
 	watch   watch
 }
