@@ -77,6 +77,7 @@ func TestWhatIsDue(t *testing.T) {
 		"a last run from before it was made":  {hourly, "2020-05-01 13:00:00", "2026-05-01 12:30:00", "2026-05-01 12:59:59", "", 0, "2026-05-01 13:00:00"},
 		"a zone":                              {Schedule{Cron: "30 2 * * *", Zone: "Asia/Tokyo"}, "", "2026-05-01 12:30:00", "2026-05-01 17:31:00", "2026-05-01 17:30:00", 0, "2026-05-02 17:30:00"},
 		"the night that has no half past two": {Schedule{Cron: "30 2 * * *", Zone: "Europe/Berlin"}, "2026-03-28 01:30:00", "2026-01-01 00:00:00", "2026-03-29 12:00:00", "", 0, "2026-03-30 00:30:00"},
+		"half past two comes twice":           {Schedule{Cron: "30 2 * * *", Zone: "Europe/Berlin"}, "2026-10-25 00:30:00", "2026-01-01 00:00:00", "2026-10-25 12:00:00", "2026-10-25 01:30:00", 0, "2026-10-26 01:30:00"},
 		"every hour of the night with 25":     {Schedule{Cron: "0 * * * *", Zone: "Europe/Berlin"}, "2026-10-24 22:00:00", "2026-01-01 00:00:00", "2026-10-25 23:00:00", "2026-10-25 23:00:00", 24, "2026-10-26 00:00:00"},
 	} {
 		due, missed, next, err := c.s.Due(at(c.last), at(c.created), at(c.now))
