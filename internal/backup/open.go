@@ -51,7 +51,7 @@ func Open(ctx context.Context, l Location) (*Store, error) {
 		bucket = blob.PrefixedBucket(bucket, p.prefix+"/")
 	}
 	s := newStore(bucket)
-	s.tune, s.creates = tune, p.scheme == "file"
+	s.tune, s.creates, s.vague = tune, p.scheme == "file", p.scheme == "gs"
 	return s, nil
 }
 
