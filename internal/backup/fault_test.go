@@ -66,7 +66,7 @@ func TestAStoreThatFailsNowAndThenIsAskedAgain(t *testing.T) {
 	server := startS3(t, false)
 	var requests atomic.Int64
 	store := server.through(t, &badRoad{refuse: func(*http.Request) int {
-		if requests.Add(1)%3 == 0 {
+		if requests.Add(1)%5 == 0 {
 			return http.StatusServiceUnavailable
 		}
 		return 0
