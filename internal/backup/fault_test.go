@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -52,7 +52,7 @@ func (s *s3Server) through(t *testing.T, b *badRoad) *Store {
 			}
 			return nil
 		},
-		ErrorLog:     log.New(io.Discard, "", 0),
+		ErrorLog:     slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
 	front := httptest.NewServer(b)
