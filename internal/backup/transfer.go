@@ -132,7 +132,7 @@ func (u *upload) Close() (err error) {
 func (u *upload) abort(reason error) {
 	u.cancel(reason)
 	_ = u.w.CloseWithError(reason) // Always nil.
-	_ = <-u.result // It tells the reason again.
+	_ = <-u.result                 // It tells the reason again.
 }
 
 // download reads an object and goes on where it was when a connection breaks. Every opening of the object is one attempt of several that the
