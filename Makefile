@@ -127,6 +127,7 @@ test-all: test test-e2e-long govulncheck bench-ready ## Run everything, the long
 .PHONY: test-unit
 test-unit: ## Run every test that needs no cluster: rules, simulation, loop, adapters on real servers, envtest
 	@hack/install-deps.sh
+	@for tool in age fake-gcs-server versitygw; do $(TOOL) $$tool >/dev/null; done
 	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)"; QUORATE_SERVERS="$$($(KIND) servers)"; \
 	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
 	  -race -short -timeout 60m $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests need from the system and what Go, git and make do not bring: a C
-# compiler, for the race detector. On Debian as root it installs the packages; elsewhere it says
+# compiler, for the race detector, and zstd and jq, to read backups without Quorate. On Debian as root it installs the packages; elsewhere it says
 # what is missing. The kind cluster has its own list in hack/kind.
 set -euo pipefail
 
@@ -10,11 +10,14 @@ source "$root/hack/lib.sh"
 # shellcheck source=hack/kind/debian.sh
 source "$root/hack/kind/debian.sh"
 
-packages=(gcc libc6-dev)
+packages=(gcc jq libc6-dev zstd)
 
 compiles() { printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | "${CC:-gcc}" -x c -o /dev/null - 2>/dev/null; }
 
-compiles && exit 0
-is_debian || die "no C compiler, which the race detector needs" "install gcc and the C library's headers, or set CC"
+reads_backups() { command -v jq >/dev/null && command -v zstd >/dev/null; }
+
+compiles && reads_backups && exit 0
+is_debian || { compiles || die "no C compiler, which the race detector needs" "install gcc and the C library's headers, or set CC"; }
+is_debian || die "no jq or no zstd, which a test of backups needs" "install jq and zstd"
 apt_install "${packages[@]}"
 compiles || die "${CC:-gcc} cannot compile a C program" "unset CC, or repair the compiler"

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,10 +178,18 @@ func (d *directory) NewRangeReader(_ context.Context, key string, offset, length
 // fileWriter has a name of its own until it is closed.
 type fileWriter struct {
 	*os.File
-	ctx             context.Context //nolint:containedctx // Close looks whether the write was given up, and gets none.
+	ctx             context.Context // Close looks whether the write was given up, and gets none.
 	root            *os.Root
 	name, temporary string
 	exclusive       bool
+	// failed is the first error of Write: whoever wrote may close what is not whole.
+	failed error
+}
+
+func (w *fileWriter) Write(p []byte) (int, error) {
+	n, err := w.File.Write(p)
+	w.failed = cmp.Or(w.failed, err)
+	return n, err
 }
 
 // NewTypedWriter implements driver.Bucket.
@@ -209,7 +218,7 @@ func (d *directory) NewTypedWriter(ctx context.Context, key, _ string, o *driver
 
 // Close gives the file its name once it is on the disk, or removes it.
 func (w *fileWriter) Close() error {
-	err := w.ctx.Err()
+	err := cmp.Or(w.failed, w.ctx.Err())
 	if err == nil {
 		err = w.Sync()
 	}

@@ -51,20 +51,30 @@ func TestALinkOutOfTheDirectoryIsNotFollowed(t *testing.T) {
 
 func TestOneOfManyWritersOfAManifestWins(t *testing.T) {
 	t.Parallel()
-	url := "file://" + t.TempDir()
-	part, err := openStore(t, url, "").WritePart(t.Context(), "b", "p", Keys{}, noise(1, 10))
+	dir, server := "file://"+t.TempDir(), startS3(t, false)
+	for name, open := range map[string]func(*testing.T) *Store{
+		"directory": func(t *testing.T) *Store { t.Helper(); return openStore(t, dir, "") },
+		"S3":        func(t *testing.T) *Store { t.Helper(); return server.open(t, bucketOfTest, rootID, rootKey) },
+	} {
+		t.Run(name, func(t *testing.T) { oneManifestWins(t, open) })
+	}
+}
+
+func oneManifestWins(t *testing.T, open func(*testing.T) *Store) {
+	t.Helper()
+	part, err := open(t).WritePart(t.Context(), "b", "p", Keys{}, noise(1, 10))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
 	errs := make([]error, 8)
 	for i := range errs {
-		s, m := openStore(t, url, ""), exampleManifest(part)
+		s, m := open(t), exampleManifest(part)
 		m.ID = fmt.Sprint(i)
 		wg.Go(func() { errs[i] = s.WriteManifest(t.Context(), "b", m) })
 	}
 	wg.Wait()
-	m, err := openStore(t, url, "").ReadManifest(t.Context(), "b")
+	m, err := open(t).ReadManifest(t.Context(), "b")
 	if err != nil {
 		t.Fatal(err)
 	}

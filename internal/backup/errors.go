@@ -142,5 +142,8 @@ func answer(err error) (code string, status int) {
 
 // permanent tells errors that another attempt does not cure.
 func permanent(err error) bool {
-	return slices.ContainsFunc(classified, func(known error) bool { return known != ErrStalled && errors.Is(err, known) })
+	if errors.Is(err, ErrStalled) {
+		return false
+	}
+	return slices.ContainsFunc(classified, func(known error) bool { return errors.Is(err, known) })
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -51,6 +52,7 @@ func (s *s3Server) through(t *testing.T, b *badRoad) *Store {
 			}
 			return nil
 		},
+		ErrorLog:     slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
 	front := httptest.NewServer(b)
@@ -64,7 +66,7 @@ func TestAStoreThatFailsNowAndThenIsAskedAgain(t *testing.T) {
 	server := startS3(t, false)
 	var requests atomic.Int64
 	store := server.through(t, &badRoad{refuse: func(*http.Request) int {
-		if requests.Add(1)%3 == 0 {
+		if requests.Add(1)%5 == 0 {
 			return http.StatusServiceUnavailable
 		}
 		return 0

@@ -74,7 +74,7 @@ func googleCredentials(ctx context.Context, secret string, transport *http.Trans
 
 // ambient finds the credentials of the environment when the first token is needed: to find them uses the network.
 type ambient struct {
-	ctx    context.Context //nolint:containedctx // A TokenSource is asked without one.
+	ctx    context.Context // A TokenSource is asked without one.
 	mu     sync.Mutex
 	source oauth2.TokenSource
 }

@@ -29,11 +29,11 @@ func redisManifest() Manifest {
 	return m
 }
 
-func encoded(t testing.TB, m Manifest) []byte {
-	t.Helper()
+func encoded(tb testing.TB, m Manifest) []byte {
+	tb.Helper()
 	stored, err := m.Encode()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return stored
 }

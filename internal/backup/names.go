@@ -22,11 +22,11 @@ func checkPath(path string) error {
 	case path == "":
 		return fmt.Errorf("the path is empty")
 	case len(path) > maxPath:
-		return fmt.Errorf("the path is longer than %d bytes: %.40q..", maxPath, path)
+		return fmt.Errorf("the path is longer than %d bytes, it begins with %.40q", maxPath, path)
 	}
 	for name := range strings.SplitSeq(path, "/") {
 		if len(name) > maxSegment {
-			return fmt.Errorf("a name in the path is longer than %d bytes: %.40q..", maxSegment, name)
+			return fmt.Errorf("a name in the path is longer than %d bytes, it begins with %.40q", maxSegment, name)
 		}
 		if !segment.MatchString(name) {
 			return fmt.Errorf("%q is no path: names between slashes consist of letters, digits and . _ = + @ -, and begin with a letter, digit or _", path)

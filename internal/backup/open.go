@@ -13,11 +13,11 @@ import (
 
 const (
 	// partSize is what an upload sends at a time, and uploadsAtOnce how many of these: memory for four of them is what an upload takes. S3 takes
-	// 10000 pieces, so the largest part of a backup has 156 GiB as it is stored.
-	partSize, uploadsAtOnce = 16 << 20, 2
+	// 10000 pieces, so the largest part of a backup has 97 GiB as it is stored.
+	partSize, uploadsAtOnce = 10 << 20, 2
 	// attempts of one request, with exponential backoff in between: about a minute in all.
 	attempts = 7
-	// patience for one small request with all its attempts, and for a stream to move at all. A piece of 16 MiB may take a while.
+	// patience for one small request with all its attempts, and for a stream to move at all. A piece of 10 MiB may take a while.
 	patience, stall = 2 * time.Minute, 10 * time.Minute
 )
 
@@ -51,7 +51,7 @@ func Open(ctx context.Context, l Location) (*Store, error) {
 		bucket = blob.PrefixedBucket(bucket, p.prefix+"/")
 	}
 	s := newStore(bucket)
-	s.tune, s.creates = tune, p.scheme == "file"
+	s.tune, s.creates, s.vague = tune, p.scheme == "file", p.scheme == "gs"
 	return s, nil
 }
 

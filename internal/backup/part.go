@@ -23,6 +23,9 @@ type Part struct {
 	StoredSHA256 string `json:"storedSHA256"`
 }
 
+// errAborted is what the store's client is told of an upload whose source failed.
+var errAborted = errors.New("the upload was given up")
+
 // window is how far back zstd refers: so much memory is needed to read it, too.
 const window = 4 << 20
 
@@ -49,20 +52,18 @@ func (s *Store) WritePart(ctx context.Context, dir, name string, k Keys, fill fu
 
 // write stores what fill writes, compressed and, if there are recipients, encrypted, as a whole or not at all.
 func (s *Store) write(ctx context.Context, path string, k Keys, fill func(w io.Writer) error) (Part, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil) // Before the upload is closed, this makes nothing of it.
-	w, err := s.bucket.NewWriter(ctx, path, s.options(false))
+	up := s.startUpload(ctx, path)
+	complete := false
+	defer func() {
+		if !complete { // fill failed, or panicked.
+			up.abort(errAborted)
+		}
+	}()
+	plain, stored, err := s.encode(ctx, up, k, fill)
 	if err != nil {
 		return Part{}, classify(ctx, err)
 	}
-	up := upload{watch: newWatch(s.stall, cancel), w: w}
-	plain, stored, err := s.encode(ctx, up, k, fill)
-	if err != nil {
-		err = classify(ctx, err)
-		cancel(err)
-		_ = up.Close() // It tells again what happened.
-		return Part{}, err
-	}
+	complete = true
 	if err := up.Close(); err != nil {
 		return Part{}, classify(ctx, err)
 	}

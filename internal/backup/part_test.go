@@ -259,24 +259,25 @@ func FuzzReadPart(f *testing.F) {
 	})
 }
 
-var fuzzKeys = func() Keys {
+// fuzzKeys only read, so that what is fuzzed may be taken for encrypted.
+var fuzzKeys, fuzzRecipients = func() (Keys, []age.Recipient) {
 	identity, err := age.GenerateX25519Identity()
 	if err != nil {
 		panic(err)
 	}
-	return Keys{Identities: []age.Identity{identity}}
+	return Keys{Identities: []age.Identity{identity}}, []age.Recipient{identity.Recipient()}
 }()
 
 // newStoreOf is a store in memory with one part, nil: without.
-func newStoreOf(t testing.TB, part []byte) *Store {
-	t.Helper()
+func newStoreOf(tb testing.TB, part []byte) *Store {
+	tb.Helper()
 	s := newStore(memblob.OpenBucket(nil))
-	t.Cleanup(func() { _ = s.Close() })
+	tb.Cleanup(func() { _ = s.Close() })
 	if part == nil {
 		return s
 	}
-	if err := s.Put(t.Context(), "b/p", part); err != nil {
-		t.Fatal(err)
+	if err := s.Put(tb.Context(), "b/p", part); err != nil {
+		tb.Fatal(err)
 	}
 	return s
 }

@@ -43,7 +43,7 @@ func (s *Store) ReadPart(ctx context.Context, dir string, p Part, k Keys, use fu
 	r := newPartReader(p, down, &s.plain, &s.stored)
 	defer r.close()
 	if err := r.open(k); err != nil {
-		return fmt.Errorf("read part %s: %w", p.Name, err)
+		return fmt.Errorf("read part %s: %w", p.Name, s.missing(ctx, err))
 	}
 	err = use(r)
 	if r.err != nil && !errors.Is(r.err, io.EOF) {

@@ -55,6 +55,7 @@ func openS3(ctx context.Context, p place, secret string, transport *http.Transpo
 			o.BaseEndpoint = &endpoint
 		}
 		o.UsePathStyle = p.parameters["path-style"] == "true"
+		o.DisableLogOutputChecksumValidationSkipped = true // What is stored has hashes of its own.
 	})
 	return s3blob.OpenBucket(ctx, client, p.bucket, &s3blob.Options{RequestChecksumCalculation: p.checksums()})
 }

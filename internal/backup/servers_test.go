@@ -60,7 +60,8 @@ type s3Server struct {
 	ca []byte
 }
 
-func startS3(t *testing.T, withTLS bool) *s3Server {
+// startS3 starts one. before is a command that the server is started by, with its own after it; data is what {} in it stands for.
+func startS3(t *testing.T, withTLS bool, before ...string) *s3Server {
 	t.Helper()
 	dir := t.TempDir()
 	s := &s3Server{binary: tool(t, "versitygw"), data: filepath.Join(dir, "data")}
@@ -80,7 +81,11 @@ func startS3(t *testing.T, withTLS bool) *s3Server {
 	}
 	// Attributes beside the files, because not every file system that tests run on has extended ones.
 	args = append(args, "posix", "--sidecar", filepath.Join(dir, "attributes"), s.data)
-	startProcess(t, s.binary, args...)
+	command := append(slices.Clone(before), append([]string{s.binary}, args...)...)
+	for i := range command[:len(before)] {
+		command[i] = strings.ReplaceAll(command[i], "{}", s.data)
+	}
+	startProcess(t, command[0], command[1:]...)
 	s.wait(t)
 	s.run(t, func(ctx context.Context, c *s3.Client) error {
 		_, err := c.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: aws.String(bucketOfTest)})

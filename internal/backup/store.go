@@ -20,6 +20,8 @@ type Store struct {
 	bucket *blob.Bucket
 	// tune is called before an upload, nil: nothing is.
 	tune func(as func(any) bool) error
+	// vague: a bucket that is missing is answered like an object that is.
+	vague bool
 	// creates: the first write makes the bucket.
 	creates bool
 	// patience is what a small request may take, stall how long a stream may stand still.
@@ -61,7 +63,7 @@ func (s *Store) Put(ctx context.Context, path string, content []byte) error {
 func (s *Store) put(ctx context.Context, path string, content []byte, exclusive bool) error {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
-	err := s.bucket.WriteAll(ctx, path, content, s.options(exclusive))
+	err := s.bucket.Upload(ctx, path, bytes.NewReader(content), s.options(exclusive))
 	if exclusive && (gcerrors.Code(err) == gcerrors.FailedPrecondition || gcerrors.Code(err) == gcerrors.AlreadyExists) {
 		return fmt.Errorf("write %s: %w", path, ErrExists)
 	}
@@ -88,9 +90,20 @@ func (s *Store) Get(ctx context.Context, path string, limit int64) ([]byte, erro
 	defer cancel()
 	content, err := s.get(ctx, path, limit)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, classify(ctx, err))
+		return nil, fmt.Errorf("read %s: %w", path, s.missing(ctx, classify(ctx, err)))
 	}
 	return content, nil
+}
+
+// missing asks a store for its bucket where the answer for an object does not tell.
+func (s *Store) missing(ctx context.Context, err error) error {
+	if !s.vague || !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	if _, _, listErr := s.listPage(ctx, "", blob.FirstPageToken); errors.Is(listErr, ErrNoBucket) {
+		return listErr
+	}
+	return err
 }
 
 func (s *Store) get(ctx context.Context, path string, limit int64) (content []byte, err error) {

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -90,26 +91,54 @@ func (s *sink) fail(err error) {
 	}
 }
 
-// upload writes to a store under a watch.
+// upload writes an object under a watch. It is a pipe to Bucket.Upload, and no blob.Writer: with that one the driver for Azure panics when
+// a store refuses what is written (its writer forgets the pipe that its Close closes).
 type upload struct {
 	watch
-	w *blob.Writer
+	cancel context.CancelCauseFunc
+	w      *io.PipeWriter
+	result chan error
 }
 
-func (u upload) Write(p []byte) (n int, err error) {
+func (s *Store) startUpload(ctx context.Context, path string) *upload {
+	ctx, cancel := context.WithCancelCause(ctx)
+	r, w := io.Pipe()
+	u := &upload{watch: newWatch(s.stall, cancel), cancel: cancel, w: w, result: make(chan error, 1)}
+	go func() {
+		err := s.bucket.Upload(ctx, path, r, s.options(false))
+		if err != nil {
+			err = classify(ctx, err)
+		}
+		_ = r.CloseWithError(cmp.Or(err, io.ErrClosedPipe)) // Always nil.
+		u.result <- err
+	}()
+	return u
+}
+
+func (u *upload) Write(p []byte) (n int, err error) {
 	u.over(func() { n, err = u.w.Write(p) })
 	return n, err
 }
 
-func (u upload) Close() (err error) {
-	u.over(func() { err = u.w.Close() })
+// Close completes the object.
+func (u *upload) Close() (err error) {
+	_ = u.w.Close() // Always nil.
+	u.over(func() { err = <-u.result })
+	u.cancel(nil)
 	return err
+}
+
+// abort makes nothing of it. The context ends first: a driver that takes the end of the pipe for that of the object finds it ended.
+func (u *upload) abort(reason error) {
+	u.cancel(reason)
+	_ = u.w.CloseWithError(reason) // Always nil.
+	_ = <-u.result                 // It tells the reason again.
 }
 
 // download reads an object and goes on where it was when a connection breaks. Every opening of the object is one attempt of several that the
 // client of the store makes by itself.
 type download struct {
-	ctx    context.Context //nolint:containedctx // Read gets none.
+	ctx    context.Context // Read gets none.
 	store  *Store
 	path   string
 	offset int64
@@ -117,7 +146,7 @@ type download struct {
 	fails int
 	// What belongs to the connection that is open, if one is.
 	r       *blob.Reader
-	attempt context.Context //nolint:containedctx // The same.
+	attempt context.Context // The same.
 	cancel  context.CancelCauseFunc
 	watch   watch
 }

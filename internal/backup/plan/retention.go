@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -69,30 +68,40 @@ func (r Retention) wanted(complete []Kept, zone *time.Location) map[string]bool 
 		keep[k.ID] = true
 	}
 	for _, rule := range []struct {
-		count  int
-		period func(time.Time) string
+		count int
+		of    func(time.Time) period
 	}{{r.Hourly, hour}, {r.Daily, day}, {r.Weekly, week}, {r.Monthly, month}} {
-		seen := map[string]bool{}
+		seen := map[period]bool{}
 		for _, k := range complete {
-			period := rule.period(k.Taken.In(zone))
-			if seen[period] {
+			if rule.count <= 0 {
+				break
+			}
+			this := rule.of(k.Taken.In(zone))
+			if seen[this] {
 				continue
 			}
 			if len(seen) >= rule.count {
 				break
 			}
-			seen[period], keep[k.ID] = true, true
+			seen[this], keep[k.ID] = true, true
 		}
 	}
 	return keep
 }
 
-// hour has the offset from UTC in it: at the end of summer time one hour of the clock comes twice.
-func hour(t time.Time) string  { return t.Format("2006-01-02T15Z07:00") }
-func day(t time.Time) string   { return t.Format("2006-01-02") }
-func month(t time.Time) string { return t.Format("2006-01") }
+// period is an hour, a day, a week or a month of one of the rules, by the numbers that tell it from the others.
+type period struct{ year, number, hour, offset int }
 
-func week(t time.Time) string {
+// hour has the offset from UTC in it: at the end of summer time one hour of the clock comes twice.
+func hour(t time.Time) period {
+	_, offset := t.Zone()
+	return period{t.Year(), t.YearDay(), t.Hour(), offset}
+}
+
+func day(t time.Time) period   { return period{year: t.Year(), number: t.YearDay()} }
+func month(t time.Time) period { return period{year: t.Year(), number: int(t.Month())} }
+
+func week(t time.Time) period {
 	year, week := t.ISOWeek()
-	return fmt.Sprintf("%d-W%02d", year, week)
+	return period{year: year, number: week}
 }

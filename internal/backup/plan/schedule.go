@@ -17,8 +17,8 @@ type Schedule struct {
 	Cron string
 	// Zone is the name of a time zone such as Europe/Berlin, which Cron is in. Empty: UTC.
 	//
-	// A time that summer time leaves out does not come on that day, and one in the hour that comes twice comes twice, or once where the hour
-	// is given: https://pkg.go.dev/github.com/robfig/cron/v3. Schedules that mind are better given in UTC.
+	// A time that summer time leaves out does not come on that day, and one in the hour that comes twice comes twice, as
+	// https://pkg.go.dev/github.com/robfig/cron/v3 has it. Schedules that mind are better given in UTC.
 	Zone string
 	// Jitter spreads schedules that name the same time: each is late by a part of it, always the same one, which follows from UID.
 	Jitter time.Duration
