@@ -77,7 +77,7 @@ func (b *buffer) more() error {
 
 // sum brings the checksum up to what is consumed.
 func (b *buffer) sum() {
-	b.crc = crc64(b.crc, b.data[b.summed:b.r])
+	b.crc = checksum(b.crc, b.data[b.summed:b.r])
 	b.summed = b.r
 }
 
