@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -62,7 +61,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// BenchmarkCopy compares a transfer that is counted with one that is not, with reading as fast as it comes, and with redis-cli --rdb.
+// BenchmarkCopy compares a transfer that is counted with one that is not, and with redis-cli --rdb.
 func BenchmarkCopy(b *testing.B) {
 	p := start(b, "valkey-9.1", nil, "--rdbcompression", "no", "--repl-diskless-sync", "yes")
 	rdb := payload(b, p, 4*total/1020, 1000)
@@ -84,7 +83,6 @@ func BenchmarkCopy(b *testing.B) {
 		"cli": func() error {
 			return exec.CommandContext(b.Context(), cli, "-h", p.ip, "--rdb", "-").Run() // Its output is thrown away.
 		},
-		"read": func() error { return plainRead(b, p, int64(len(rdb))) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(rdb)))
@@ -95,20 +93,6 @@ func BenchmarkCopy(b *testing.B) {
 			}
 		})
 	}
-}
-
-// plainRead asks for everything and reads about as much as there is.
-func plainRead(b *testing.B, p *process, size int64) error {
-	conn, err := (&net.Dialer{}).DialContext(b.Context(), "tcp", p.addr())
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	if _, err := io.WriteString(conn, "REPLCONF capa eof rdb-only 1\r\nPSYNC ? -1\r\n"); err != nil {
-		return err
-	}
-	_, err = io.CopyN(io.Discard, conn, size)
-	return err
 }
 
 // BenchmarkLoad loads into three primaries, and compares with one goroutine that loads into one server.
