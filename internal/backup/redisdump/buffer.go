@@ -299,7 +299,7 @@ func (b *buffer) string() ([]byte, error) {
 // plain appends n bytes to the text, in pieces: a length that lies costs no memory.
 func (b *buffer) plain(n uint64) error {
 	for n > 0 {
-		p, err := b.next(int(min(n, bufferBytes/4))) //nolint:gosec // It is bounded by a constant.
+		p, err := b.next(int(min(n, bufferBytes/4)))
 		if err != nil {
 			return err
 		}

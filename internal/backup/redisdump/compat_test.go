@@ -104,10 +104,22 @@ func TestADigestSeesAnyDifference(t *testing.T) {
 		t.Error("encodings make a difference")
 	}
 	for _, change := range [][]any{
-		{"SET", "string:0", "y"}, {"PEXPIRE", "string:1", 1 << 40}, {"PERSIST", "expires"}, {"HPERSIST", "hash:5", "FIELDS", 1, "number 1"},
-		{"LSET", "list:5", 0, "z"}, {"RPOPLPUSH", "list:600", "list:600"}, {"SADD", "set:1", "z"}, {"ZINCRBY", "zset:5", 0.25, "item 1 l"},
-		{"HSET", "hash:1", "number 0", "z"}, {"XACK", "stream:big", "g", "1001-4"}, {"XADD", "stream:empty", "6-6", "a", "b"}, {"XDEL", "stream:empty", "6-6"},
-		{"XCLAIM", "stream:big", "g", "bob", 0, "1002-8", "JUSTID"}, {"XGROUP", "SETID", "stream:big", "idle", "7-7"}, {"SETBIT", "bits", 7, 1}, {"RENAME", "set:1", "set:2"},
+		{"SET", "string:0", "y"},
+		{"PEXPIRE", "string:1", 1 << 40},
+		{"PERSIST", "expires"},
+		{"HPERSIST", "hash:5", "FIELDS", 1, "number 1"},
+		{"LSET", "list:5", 0, "z"},
+		{"RPOPLPUSH", "list:600", "list:600"},
+		{"SADD", "set:1", "z"},
+		{"ZINCRBY", "zset:5", 0.25, "item 1 l"},
+		{"HSET", "hash:1", "number 0", "z"},
+		{"XACK", "stream:big", "g", "1001-4"},
+		{"XADD", "stream:empty", "6-6", "a", "b"},
+		{"XDEL", "stream:empty", "6-6"},
+		{"XCLAIM", "stream:big", "g", "bob", 0, "1002-8", "JUSTID"},
+		{"XGROUP", "SETID", "stream:big", "idle", "7-7"},
+		{"SETBIT", "bits", 7, 1},
+		{"RENAME", "set:1", "set:2"},
 		{"XGROUP", "CREATECONSUMER", "stream:big", "g", "another"},
 	} {
 		p.must(t, change...)

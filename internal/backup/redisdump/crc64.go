@@ -32,6 +32,8 @@ var crcTables = func() (t [lanes][256]uint64) {
 }()
 
 // checksum continues a checksum, which begins as zero.
+//
+//nolint:gosec // Conversions to byte take the lowest eight bits, as is meant.
 func checksum(crc uint64, p []byte) uint64 {
 	t := &crcTables
 	for len(p) >= lanes {

@@ -62,7 +62,7 @@ func (l *loader) attempt(left *[]*item, c *goredis.Client, number int) (last, er
 		for _, i := range *left {
 			node, err := l.to.node(l.ctx, i.key)
 			if err != nil {
-				return err, nil //nolint:nilerr // There may be one at the next attempt.
+				return err, nil // There may be one at the next attempt.
 			}
 			groups[node] = append(groups[node], i)
 		}

@@ -267,7 +267,7 @@ func (d *decoder) attribute(part byte) error {
 	switch part {
 	case partIdle:
 		n, err := d.number()
-		d.entry.Idle = int64(min(n, 1<<40)) //nolint:gosec // It is bounded.
+		d.entry.Idle = int64(min(n, 1<<40))
 		return err
 	case partFreq:
 		n, err := d.byte()
