@@ -77,7 +77,7 @@ func (b *buffer) more() error {
 
 // sum brings the checksum up to what is consumed.
 func (b *buffer) sum() {
-	b.crc = crc64(b.crc, b.data[b.summed:b.r])
+	b.crc = checksum(b.crc, b.data[b.summed:b.r])
 	b.summed = b.r
 }
 
@@ -299,7 +299,7 @@ func (b *buffer) string() ([]byte, error) {
 // plain appends n bytes to the text, in pieces: a length that lies costs no memory.
 func (b *buffer) plain(n uint64) error {
 	for n > 0 {
-		p, err := b.next(int(min(n, bufferBytes/4))) //nolint:gosec // It is bounded by a constant.
+		p, err := b.next(int(min(n, bufferBytes/4)))
 		if err != nil {
 			return err
 		}

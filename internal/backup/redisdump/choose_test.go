@@ -56,6 +56,7 @@ func TestChoosePrefersReplicasThatHaveCaughtUp(t *testing.T) {
 
 func TestParseCandidateReadsWhatServersTell(t *testing.T) {
 	eachEngine(t, func(t *testing.T, engine string) {
+		t.Helper()
 		primary, replica := start(t, engine, nil), start(t, engine, nil)
 		primary.must(t, "SET", "a", "b")
 		replica.follow(t, primary)

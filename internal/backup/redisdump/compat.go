@@ -28,8 +28,14 @@ var written = []struct {
 	major, minor int
 	rdb          int
 }{
-	{EngineRedis, 7, 0, 10}, {EngineRedis, 7, 2, 11}, {EngineRedis, 7, 4, 12}, {EngineRedis, 8, 6, 13}, {EngineRedis, 8, 8, 14},
-	{EngineValkey, 7, 2, 11}, {EngineValkey, 9, 0, 80}, {EngineValkey, 9, 2, 81},
+	{EngineRedis, 7, 0, 10},
+	{EngineRedis, 7, 2, 11},
+	{EngineRedis, 7, 4, 12},
+	{EngineRedis, 8, 6, 13},
+	{EngineRedis, 8, 8, 14},
+	{EngineValkey, 7, 2, 11},
+	{EngineValkey, 9, 0, 80},
+	{EngineValkey, 9, 2, 81},
 }
 
 // Versions of RDB between these are Redis's alone, and Valkey refuses them unless its rdb-version-check is relaxed

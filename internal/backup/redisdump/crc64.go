@@ -31,8 +31,10 @@ var crcTables = func() (t [lanes][256]uint64) {
 	return t
 }()
 
-// crc64 continues a checksum, which begins as zero.
-func crc64(crc uint64, p []byte) uint64 {
+// checksum continues a checksum, which begins as zero.
+//
+//nolint:gosec // Conversions to byte take the lowest eight bits, as is meant.
+func checksum(crc uint64, p []byte) uint64 {
 	t := &crcTables
 	for len(p) >= lanes {
 		x, y := crc^binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])

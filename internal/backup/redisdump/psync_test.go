@@ -43,6 +43,7 @@ func copyOf(t *testing.T, s redisdump.Source) ([]byte, redisdump.Transfer, redis
 
 func TestCopyTakesWhatAReplicaHasGotWhileItIsWritten(t *testing.T) {
 	eachEngine(t, func(t *testing.T, engine string) {
+		t.Helper()
 		for name, args := range map[string][]string{"diskless": {"--repl-diskless-sync", "yes"}, "from disk": {"--repl-diskless-sync", "no"}} {
 			t.Run(name, func(t *testing.T) {
 				primary, replica := start(t, engine, nil), start(t, engine, nil, args...)
@@ -134,6 +135,7 @@ func offsetOf(t *testing.T, p *process) int64 {
 
 func TestCopyOfAPrimaryIsTheSame(t *testing.T) {
 	eachEngine(t, func(t *testing.T, engine string) {
+		t.Helper()
 		p := start(t, engine, nil)
 		p.fill(t)
 		want := digest(t, p.Client)
@@ -169,6 +171,7 @@ func TestTheReplicationUserMayCopyOverTLS(t *testing.T) {
 	pool.AppendCertsFromPEM(ca.Cert)
 	conf := &tls.Config{RootCAs: pool, ServerName: "server", MinVersion: tls.VersionTLS12}
 	eachEngine(t, func(t *testing.T, engine string) {
+		t.Helper()
 		p := start(t, engine, nil, "--tls-port", "6380", "--tls-cert-file", dir+"/tls.crt", "--tls-key-file", dir+"/tls.key",
 			"--tls-ca-cert-file", dir+"/ca.crt", "--tls-auth-clients", "no")
 		p.must(t, "SET", "large", strings.Repeat("x", 3<<20))
@@ -200,6 +203,7 @@ func TestTheReplicationUserMayCopyOverTLS(t *testing.T) {
 
 func TestCopyTellsWhyItFailed(t *testing.T) {
 	eachEngine(t, func(t *testing.T, engine string) {
+		t.Helper()
 		primary, replica := start(t, engine, nil), start(t, engine, nil)
 		random := bytes.Repeat([]byte("incompressible?"), 100_000)
 		for i := range 20 {
@@ -243,12 +247,12 @@ func TestCopyTellsWhyItFailed(t *testing.T) {
 		})
 		t.Run("slow writer is no stall", func(t *testing.T) {
 			s := replica.source()
-			s.Stall = 200 * time.Millisecond
+			s.Stall = 1500 * time.Millisecond
 			first := true
 			_, err := s.Copy(t.Context(), writerFunc(func(p []byte) (int, error) {
 				if first {
 					first = false
-					time.Sleep(2 * s.Stall)
+					time.Sleep(s.Stall + s.Stall/2)
 				}
 				return len(p), nil
 			}))
@@ -292,6 +296,7 @@ func TestCopyTellsWhyItFailed(t *testing.T) {
 
 func TestALoadingServerIsToldFromOthers(t *testing.T) {
 	eachEngine(t, func(t *testing.T, engine string) {
+		t.Helper()
 		p := start(t, engine, nil, "--loading-process-events-interval-bytes", "1024")
 		for i := range 1000 {
 			p.must(t, "SET", i, i)

@@ -76,7 +76,7 @@ func (e *Entry) takePayload() []byte { return e.sign(e.buffer.take(e.Value), 0) 
 
 func (e *Entry) sign(payload []byte, start int) []byte {
 	payload = binary.LittleEndian.AppendUint16(payload, uint16(e.version)) //nolint:gosec // Versions have four digits.
-	return binary.LittleEndian.AppendUint64(payload, crc64(0, payload[start:]))
+	return binary.LittleEndian.AppendUint64(payload, checksum(0, payload[start:]))
 }
 
 // Summary is what is known of an RDB when it was read to its end.
@@ -267,7 +267,7 @@ func (d *decoder) attribute(part byte) error {
 	switch part {
 	case partIdle:
 		n, err := d.number()
-		d.entry.Idle = int64(min(n, 1<<40)) //nolint:gosec // It is bounded.
+		d.entry.Idle = int64(min(n, 1<<40))
 		return err
 	case partFreq:
 		n, err := d.byte()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -28,25 +27,28 @@ var engines = []string{"redis-7.0", "redis-8.0", "valkey-8.1", "valkey-9.1"}
 func eachEngine(t *testing.T, run func(t *testing.T, engine string)) {
 	t.Helper()
 	for _, engine := range engines {
-		t.Run(engine, func(t *testing.T) { run(t, engine) })
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			run(t, engine)
+		})
 	}
 }
 
 // binary finds the newest server of an engine and minor version. `make test-unit` provides them.
-func binary(t testing.TB, engine string) string {
-	t.Helper()
+func binary(tb testing.TB, engine string) string {
+	tb.Helper()
 	dir := os.Getenv("QUORATE_SERVERS")
 	if dir == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		dir = filepath.Join(cache, "quorate", "servers")
 	}
 	name, _, _ := strings.Cut(engine, "-")
 	found, err := filepath.Glob(filepath.Join(dir, engine+".*", "bin", name+"-server"))
 	if err != nil || len(found) == 0 {
-		t.Fatalf("no %s server under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", engine, dir)
+		tb.Fatalf("no %s server under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", engine, dir)
 	}
 	slices.Sort(found)
 	return found[len(found)-1]
@@ -70,14 +72,14 @@ func (p *process) dial(ctx context.Context) (net.Conn, error) {
 func (p *process) source() redisdump.Source { return redisdump.Source{Dial: p.dial} }
 
 // start runs a server, with an RDB to begin with if there is one.
-func start(t testing.TB, engine string, rdb []byte, args ...string) *process {
-	t.Helper()
+func start(tb testing.TB, engine string, rdb []byte, args ...string) *process {
+	tb.Helper()
 	p := &process{
-		engine: engine, dir: t.TempDir(), ip: fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)),
+		engine: engine, dir: tb.TempDir(), ip: fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)),
 	}
 	if rdb != nil {
 		if err := os.WriteFile(filepath.Join(p.dir, "dump.rdb"), rdb, 0o600); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	p.args = append([]string{
@@ -86,15 +88,15 @@ func start(t testing.TB, engine string, rdb []byte, args ...string) *process {
 		"--proto-max-bulk-len", "1gb",
 	}, args...)
 	p.Client = goredis.NewClient(p.options())
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		_ = p.Close()
 		p.kill()
-		if t.Failed() {
+		if tb.Failed() {
 			raw, _ := os.ReadFile(filepath.Join(p.dir, "log"))
-			t.Logf("%s at %s: ...%s", engine, p.ip, raw[max(0, len(raw)-1500):])
+			tb.Logf("%s at %s: ...%s", engine, p.ip, raw[max(0, len(raw)-1500):])
 		}
 	})
-	p.run(t)
+	p.run(tb)
 	return p
 }
 
@@ -105,20 +107,20 @@ func (p *process) options() *goredis.Options {
 	}
 }
 
-func (p *process) run(t testing.TB) {
-	t.Helper()
+func (p *process) run(tb testing.TB) {
+	tb.Helper()
 	log, err := os.Create(filepath.Join(p.dir, "log"))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	p.cmd = exec.Command(binary(t, p.engine), p.args...) //nolint:noctx // It ends with the test.
+	p.cmd = exec.Command(binary(tb, p.engine), p.args...) //nolint:noctx // It ends with the test.
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	eventually(t, p.engine+" answers", func() error {
-		err := p.Ping(t.Context()).Err()
+	eventually(tb, p.engine+" answers", func() error {
+		err := p.Ping(tb.Context()).Err()
 		if err != nil && strings.Contains(err.Error(), "NOAUTH") {
 			return nil
 		}
@@ -134,26 +136,26 @@ func (p *process) kill() {
 	}
 }
 
-func (p *process) signal(t testing.TB, s syscall.Signal) {
-	t.Helper()
+func (p *process) signal(tb testing.TB, s syscall.Signal) {
+	tb.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
-func (p *process) must(t testing.TB, args ...any) {
-	t.Helper()
-	if err := p.Do(t.Context(), args...).Err(); err != nil && !errors.Is(err, goredis.Nil) {
-		t.Fatalf("%s: %.200q: %v", p.engine, fmt.Sprint(args...), err)
+func (p *process) must(tb testing.TB, args ...any) {
+	tb.Helper()
+	if err := p.Do(tb.Context(), args...).Err(); err != nil && !errors.Is(err, goredis.Nil) {
+		tb.Fatalf("%s: %.200q: %v", p.engine, fmt.Sprint(args...), err)
 	}
 }
 
 // follow makes the server a replica, and waits until it has caught up.
-func (p *process) follow(t testing.TB, primary *process) {
-	t.Helper()
-	p.must(t, "REPLICAOF", primary.ip, "6379")
-	eventually(t, "the replica follows", func() error {
-		info, err := p.Info(t.Context(), "replication").Result()
+func (p *process) follow(tb testing.TB, primary *process) {
+	tb.Helper()
+	p.must(tb, "REPLICAOF", primary.ip, "6379")
+	eventually(tb, "the replica follows", func() error {
+		info, err := p.Info(tb.Context(), "replication").Result()
 		if err == nil && !strings.Contains(info, "master_link_status:up") {
 			err = errors.New("the link is down")
 		}
@@ -161,8 +163,8 @@ func (p *process) follow(t testing.TB, primary *process) {
 	})
 }
 
-func eventually(t testing.TB, what string, done func() error) {
-	t.Helper()
+func eventually(tb testing.TB, what string, done func() error) {
+	tb.Helper()
 	deadline := time.Now().Add(30 * time.Second)
 	for {
 		err := done()
@@ -170,7 +172,7 @@ func eventually(t testing.TB, what string, done func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 30 s: %v", what, err)
+			tb.Fatalf("%s: not within 30 s: %v", what, err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -183,23 +185,23 @@ type servers struct {
 }
 
 // startCluster runs a cluster of primaries.
-func startCluster(t testing.TB, engine string, primaries int, args ...string) *servers {
-	t.Helper()
+func startCluster(tb testing.TB, engine string, primaries int, args ...string) *servers {
+	tb.Helper()
 	s := &servers{}
 	var addrs []string
 	for i := range primaries {
-		p := start(t, engine, nil, append([]string{"--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"}, args...)...)
+		p := start(tb, engine, nil, append([]string{"--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"}, args...)...)
 		s.primaries = append(s.primaries, p)
 		addrs = append(addrs, p.addr())
-		p.must(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
-		p.must(t, "CLUSTER", "ADDSLOTSRANGE", i*redisdump.SlotCount/primaries, (i+1)*redisdump.SlotCount/primaries-1)
+		p.must(tb, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		p.must(tb, "CLUSTER", "ADDSLOTSRANGE", i*redisdump.SlotCount/primaries, (i+1)*redisdump.SlotCount/primaries-1)
 		if i > 0 {
-			p.must(t, "CLUSTER", "MEET", s.primaries[0].ip, "6379")
+			p.must(tb, "CLUSTER", "MEET", s.primaries[0].ip, "6379")
 		}
 	}
 	for _, p := range s.primaries {
-		eventually(t, "the cluster agrees", func() error {
-			info, err := p.ClusterInfo(t.Context()).Result()
+		eventually(tb, "the cluster agrees", func() error {
+			info, err := p.ClusterInfo(tb.Context()).Result()
 			if err == nil && (!strings.Contains(info, "cluster_slots_assigned:16384") || !strings.Contains(info, "cluster_state:ok")) {
 				err = errors.New(info)
 			}
@@ -210,38 +212,38 @@ func startCluster(t testing.TB, engine string, primaries int, args ...string) *s
 		Addrs: addrs, ReadTimeout: time.Minute, WriteTimeout: time.Minute, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	t.Cleanup(func() { _ = s.ClusterClient.Close() })
+	tb.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
 // digest is that of all primaries.
-func (s *servers) digest(t testing.TB) redisdump.Digest {
-	t.Helper()
+func (s *servers) digest(tb testing.TB) redisdump.Digest {
+	tb.Helper()
 	var all redisdump.Digest
 	for _, p := range s.primaries {
-		all.Add(digest(t, p.Client))
+		all.Add(digest(tb, p.Client))
 	}
 	return all
 }
 
-func digest(t testing.TB, c *goredis.Client) redisdump.Digest {
-	t.Helper()
-	d, err := redisdump.DigestOf(t.Context(), c)
+func digest(tb testing.TB, c *goredis.Client) redisdump.Digest {
+	tb.Helper()
+	d, err := redisdump.DigestOf(tb.Context(), c)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return d
 }
 
 // fill writes values of every type and encoding.
-func (p *process) fill(t testing.TB) {
-	t.Helper()
+func (p *process) fill(tb testing.TB) {
+	tb.Helper()
 	long, far := strings.Repeat("lzf compresses this ", 50), time.Now().Add(24*time.Hour).UnixMilli()
 	random := make([]byte, 3000)
 	for i := range random {
 		random[i] = byte(rand.Uint32())
 	}
-	do := func(args ...any) { t.Helper(); p.must(t, args...) }
+	do := func(args ...any) { tb.Helper(); p.must(tb, args...) }
 	for i, v := range []any{"", "x", 0, 12, -13, 12345, -12346, 1234567890, -1234567890, "12345678901234", "0012", "1.5", long, random} {
 		do("SET", fmt.Sprint("string:", i), v)
 	}
@@ -276,14 +278,14 @@ func (p *process) fill(t testing.TB) {
 			do("HPEXPIREAT", fmt.Sprint("hash:", n), far+77777, "FIELDS", 1, "number 3")
 		}
 	}
-	p.fillStreams(t)
+	p.fillStreams(tb)
 	do("FUNCTION", "LOAD", "#!lua name=first\nredis.register_function('one', function(keys, args) return 1 end)\n-- "+long)
 	do("FUNCTION", "LOAD", "#!lua name=second\nredis.register_function('two', function(keys, args) return 2 end)")
 }
 
-func (p *process) fillStreams(t testing.TB) {
-	t.Helper()
-	do := func(args ...any) { t.Helper(); p.must(t, args...) }
+func (p *process) fillStreams(tb testing.TB) {
+	tb.Helper()
+	do := func(args ...any) { tb.Helper(); p.must(tb, args...) }
 	for i := range 500 {
 		do("XADD", "stream:big", fmt.Sprintf("%d-%d", 1000+i/3, 1+i), "field", i, "other", strings.Repeat("v", i%50))
 	}
@@ -301,42 +303,31 @@ func (p *process) fillStreams(t testing.TB) {
 }
 
 // save writes the RDB on the server's disk and reads it.
-func (p *process) save(t testing.TB) []byte {
-	t.Helper()
-	p.must(t, "SAVE")
+func (p *process) save(tb testing.TB) []byte {
+	tb.Helper()
+	p.must(tb, "SAVE")
 	raw, err := os.ReadFile(filepath.Join(p.dir, "dump.rdb"))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return raw
 }
 
-// slowly is a writer that waits before each piece.
-type slowly struct {
-	to    io.Writer
-	pause time.Duration
-}
-
-func (s slowly) Write(p []byte) (int, error) {
-	time.Sleep(s.pause)
-	return s.to.Write(p)
-}
-
 // runUnready starts the server without waiting for it.
-func (p *process) runUnready(t testing.TB) {
-	t.Helper()
-	p.cmd = exec.Command(binary(t, p.engine), p.args...) //nolint:noctx // It ends with the test.
+func (p *process) runUnready(tb testing.TB) {
+	tb.Helper()
+	p.cmd = exec.Command(binary(tb, p.engine), p.args...) //nolint:noctx // It ends with the test.
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
 // children signals the processes that a server has forked.
-func children(t testing.TB, p *process, s syscall.Signal) {
-	t.Helper()
+func children(tb testing.TB, p *process, s syscall.Signal) {
+	tb.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.cmd.Process.Pid, p.cmd.Process.Pid))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	for _, word := range strings.Fields(string(raw)) {
 		var pid int

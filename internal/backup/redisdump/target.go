@@ -11,7 +11,8 @@ import (
 // Target is what keys are loaded into: IntoCluster or IntoServer.
 //
 // Its user needs +restore (or +restore-asking), +info, and +function|load where there are functions, for all keys. A value may take its
-// server seconds, so that the client's ReadTimeout and WriteTimeout should be a minute.
+// server seconds, so that the client's ReadTimeout and WriteTimeout should be a minute; its ContextTimeoutEnabled lets a load that is
+// cancelled end at once.
 type Target interface {
 	// node is the server that takes a key.
 	node(ctx context.Context, key []byte) (*goredis.Client, error)
