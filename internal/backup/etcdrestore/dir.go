@@ -109,6 +109,10 @@ func publish(temporary, dir string) error {
 	if err != nil {
 		return fmt.Errorf("write the data directory to the disk: %w", err)
 	}
+	// It is empty if it is there, or this fails.
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("make place for the data directory: %w", err)
+	}
 	if err := os.Rename(temporary, dir); err != nil {
 		return fmt.Errorf("give the data directory its name: %w", err)
 	}
