@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 
 	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/server/v3/lease/leasepb"
@@ -21,12 +20,6 @@ const (
 	// fill is how full pages get. Changes only come at the end of the bucket, so none is in the way of later ones; etcd does the same.
 	fill = 0.9
 )
-
-func fnv64(b []byte) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write(b) // It never fails.
-	return h.Sum64()
-}
 
 // replay applies the changes up to the target.
 func (o Options) replay(ctx context.Context, db *database, count *counter, r *Result) error {

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
+	"hash/maphash"
 	"os"
 	"runtime/debug"
 	"time"
@@ -94,9 +94,6 @@ type State struct {
 	Keys int64
 	// Records is the number of changes that are stored, and Bytes their size.
 	Records, Bytes int64
-	// HashKV is what etcd tells for Revision as HashKV, with Compacted as its compact revision. It is 0 if a compaction was going on, of
-	// which etcd computes it in another way.
-	HashKV uint32
 }
 
 // walk reads everything, and counts the changes in the order of their revisions.
@@ -135,19 +132,16 @@ func Verify(ctx context.Context, path string) (s State, err error) {
 	return s, err
 }
 
-// counter counts keys and computes etcd's HashKV (server/storage/mvcc/hash.go in etcd) while it sees all stored changes. After a compaction
-// there is exactly one change up to its revision for each key that there was: so no list of keys is necessary. If the compaction was not
-// finished, that does not hold, and the keys are told apart by hashes of 64 bits.
+// counter counts keys while it sees all stored changes. After a compaction there is exactly one change up to its revision for each key
+// that there was: so no list of keys is necessary. If the compaction was not finished, that does not hold, and the keys are told apart by
+// hashes of 64 bits.
 type counter struct {
 	State
-	hash uint32
 	live map[uint64]struct{}
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 func newCounter(finished, scheduled int64) *counter {
-	c := &counter{State: State{Compacted: finished}, hash: crc32.Checksum(bucketKey, castagnoli)}
+	c := &counter{State: State{Compacted: finished}}
 	if scheduled > finished {
 		c.live = map[uint64]struct{}{}
 	}
@@ -162,10 +156,6 @@ func (c *counter) record(k, v []byte) error {
 	}
 	c.Records++
 	c.Bytes += int64(len(k) + len(v))
-	// Older versions delete the last tombstone with a compaction and newer ones do not: it does not count.
-	if !tombstone || revision != c.Compacted {
-		c.hash = crc32.Update(crc32.Update(c.hash, castagnoli, k), castagnoli, v)
-	}
 	switch {
 	case len(v) == 0: // This is the mark of a bump.
 	case c.live != nil:
@@ -179,7 +169,7 @@ func (c *counter) record(k, v []byte) error {
 }
 
 func (c *counter) tellApart(key []byte, tombstone bool) {
-	h := fnv64(key)
+	h := maphash.Bytes(seed, key)
 	if tombstone {
 		delete(c.live, h)
 	} else {
@@ -190,8 +180,6 @@ func (c *counter) tellApart(key []byte, tombstone bool) {
 func (c *counter) result() State {
 	if c.live != nil {
 		c.Keys = int64(len(c.live))
-		return c.State
 	}
-	c.HashKV = c.hash
 	return c.State
 }
