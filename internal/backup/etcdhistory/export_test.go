@@ -6,8 +6,8 @@ import (
 )
 
 // Encode writes a segment with the given records: those of the kind Beyond are left out.
-func Encode(t testing.TB, h Header, records []Record) []byte {
-	t.Helper()
+func Encode(tb testing.TB, h Header, records []Record) []byte {
+	tb.Helper()
 	var out bytes.Buffer
 	w := newWriter(&out, h)
 	for _, r := range records {
@@ -24,7 +24,7 @@ func Encode(t testing.TB, h Header, records []Record) []byte {
 		}
 	}
 	if err := w.finish(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return out.Bytes()
 }

@@ -274,24 +274,21 @@ func TestACompactionBeforeTheRecorderEndsIt(t *testing.T) {
 func TestARevisionIsNotDivided(t *testing.T) {
 	c, m := fresh(t, 6), &memory{}
 	r := record(t, c, m, 1, func(r *etcdhistory.Recorder) { r.Size = 10_000 })
-	var last int64
 	const batches, batch = 40, 100
 	for i := range batches {
 		var ops []clientv3.Op
 		for j := range batch {
 			ops = append(ops, clientv3.OpPut(fmt.Sprintf("%0*d", 1000, i*batch+j), "value"))
 		}
-		response, err := c.Txn(t.Context()).Then(ops...).Commit()
-		if err != nil {
+		if _, err := c.Txn(t.Context()).Then(ops...).Commit(); err != nil {
 			t.Fatal(err)
 		}
-		last = response.Header.Revision
 	}
 	deleted, err := c.Delete(t.Context(), "0", clientv3.WithPrefix())
 	if err != nil || deleted.Deleted != batches*batch {
 		t.Fatalf("%v, %v", deleted, err)
 	}
-	last = deleted.Header.Revision
+	last := deleted.Header.Revision
 	r.durable(t, last)
 	n := map[int64]int64{}
 	for _, record := range complete(t, m, 1, last) {

@@ -27,20 +27,20 @@ type server struct{ version, binary string }
 
 // servers returns the newest etcd of each supported minor version, the oldest first. They are what the tests are about, so their absence
 // is a failure: `make test-unit` builds them.
-func servers(t testing.TB) (out []server) {
-	t.Helper()
+func servers(tb testing.TB) (out []server) {
+	tb.Helper()
 	dir := os.Getenv("QUORATE_SERVERS")
 	if dir == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		dir = filepath.Join(cache, "quorate", "servers")
 	}
 	for _, minor := range []string{"3.5", "3.6", "3.7"} {
 		found, err := filepath.Glob(filepath.Join(dir, "etcd-"+minor+".*", "bin", "etcd"))
 		if err != nil || len(found) == 0 {
-			t.Fatalf("no etcd %s under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", minor, dir)
+			tb.Fatalf("no etcd %s under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", minor, dir)
 		}
 		path := found[len(found)-1]
 		out = append(out, server{strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(path))), "etcd-"), path})
@@ -111,11 +111,11 @@ func eventually(t *testing.T, check func() error) {
 	}
 }
 
-func address(t testing.TB) string {
-	t.Helper()
+func address(tb testing.TB) string {
+	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It is closed at once.
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
 	return fmt.Sprintf("http://%s", l.Addr())

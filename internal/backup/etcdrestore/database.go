@@ -149,7 +149,7 @@ func newCounter(finished, scheduled int64) *counter {
 }
 
 func (c *counter) record(k, v []byte) error {
-	revision, _, tombstone, ok := parseRevision(k)
+	revision, tombstone, ok := parseRevision(k)
 	key, version, valid := kvFields(v)
 	if !ok || !valid {
 		return fmt.Errorf("%w: a change is stored under %x that etcd could not read", ErrDamaged, k)

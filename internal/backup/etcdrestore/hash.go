@@ -92,7 +92,7 @@ func (h *hasher) each(call func(revision int64, tombstone bool, key, k, v []byte
 		if n++; n%10_000 == 0 && h.ctx.Err() != nil {
 			return fmt.Errorf("read the database: %w", context.Cause(h.ctx))
 		}
-		revision, _, tombstone, ok := parseRevision(k)
+		revision, tombstone, ok := parseRevision(k)
 		key, _, valid := kvFields(v)
 		if !ok || !valid {
 			return fmt.Errorf("%w: a change is stored under %x that etcd could not read", ErrDamaged, k)

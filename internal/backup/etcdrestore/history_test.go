@@ -212,6 +212,7 @@ func grown(t *testing.T, c *clientv3.Client) *source {
 
 func TestEveryRevisionIsRestoredAsItWas(t *testing.T) {
 	eachServer(t, func(t *testing.T, s server) {
+		t.Helper()
 		src := grown(t, s.start(t, members(t, 1)))
 		t.Logf("%d segments, %d points", len(src.store.objects), len(src.points))
 		for i, p := range src.points {

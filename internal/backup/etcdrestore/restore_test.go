@@ -150,6 +150,7 @@ func TestTheVersionOfASnapshotIsFoundInIt(t *testing.T) {
 
 func TestABumpedRevisionTellsWatchersThatHistoryIsAnother(t *testing.T) {
 	eachServer(t, func(t *testing.T, s server) {
+		t.Helper()
 		raw, revision := filled(t, s.start(t, members(t, 1)), 50)
 		m := members(t, 3)
 		const bump = 1_000_000_000
@@ -195,6 +196,7 @@ func restored(t *testing.T, raw []byte, bump int64) (dir string) {
 
 func TestUsersStayAndRootHasTheNewPassword(t *testing.T) {
 	eachServer(t, func(t *testing.T, s server) {
+		t.Helper()
 		c := s.start(t, members(t, 1))
 		ctx := t.Context()
 		must := func(_ any, err error) {
@@ -402,14 +404,13 @@ func TestWrongMembersAreRefused(t *testing.T) {
 
 func TestKeysAreCountedInTheMiddleOfACompaction(t *testing.T) {
 	c := servers(t)[1].start(t, members(t, 1))
-	raw, revision := filled(t, c, 30)
+	_, revision := filled(t, c, 30)
 	for i := range 10 {
 		if _, err := c.Delete(t.Context(), fmt.Sprintf("key-%d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	raw = snapshot(t, c)
-	dir := restored(t, raw, 0)
+	dir := restored(t, snapshot(t, c), 0)
 	db, err := bolt.Open(dbOf(dir), 0o600, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -29,20 +29,20 @@ type server struct{ version, binary string }
 
 // servers returns the newest etcd of each supported minor version, the oldest first. They are what the tests are about, so their absence
 // is a failure: `make test-unit` builds them.
-func servers(t testing.TB) (out []server) {
-	t.Helper()
+func servers(tb testing.TB) (out []server) {
+	tb.Helper()
 	dir := os.Getenv("QUORATE_SERVERS")
 	if dir == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		dir = filepath.Join(cache, "quorate", "servers")
 	}
 	for _, minor := range []string{"3.5", "3.6", "3.7"} {
 		found, err := filepath.Glob(filepath.Join(dir, "etcd-"+minor+".*", "bin", "etcd"))
 		if err != nil || len(found) == 0 {
-			t.Fatalf("no etcd %s under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", minor, dir)
+			tb.Fatalf("no etcd %s under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", minor, dir)
 		}
 		path := found[len(found)-1]
 		out = append(out, server{strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(path))), "etcd-"), path})
@@ -65,10 +65,10 @@ func eachServer(t *testing.T, run func(t *testing.T, s server)) {
 type process struct{ name, dir, client, peer string }
 
 // members prepares so many.
-func members(t testing.TB, n int) (out []process) {
-	t.Helper()
+func members(tb testing.TB, n int) (out []process) {
+	tb.Helper()
 	for i := range n {
-		out = append(out, process{fmt.Sprintf("m-%d", i), filepath.Join(t.TempDir(), "data"), address(t), address(t)})
+		out = append(out, process{fmt.Sprintf("m-%d", i), filepath.Join(tb.TempDir(), "data"), address(tb), address(tb)})
 	}
 	return out
 }
@@ -85,87 +85,87 @@ func cluster(all []process) map[string][]string {
 }
 
 // start runs members and returns a client once they answer.
-func (s server) start(t testing.TB, all []process, config ...func(*clientv3.Config)) *clientv3.Client {
-	t.Helper()
+func (s server) start(tb testing.TB, all []process, config ...func(*clientv3.Config)) *clientv3.Client {
+	tb.Helper()
 	var initial, endpoints []string
 	for _, m := range all {
 		initial = append(initial, m.name+"="+m.peer)
 		endpoints = append(endpoints, m.client)
 	}
 	for _, m := range all {
-		s.run(t, m, strings.Join(initial, ","))
+		s.run(tb, m, strings.Join(initial, ","))
 	}
-	c := connect(t, endpoints, config...)
+	c := connect(tb, endpoints, config...)
 	deadline := time.Now().Add(40 * time.Second)
 	for {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(tb.Context(), time.Second)
 		_, err := c.Get(ctx, "ready")
 		cancel()
 		if err == nil {
 			return c
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("etcd does not answer: %v", err)
+			tb.Fatalf("etcd does not answer: %v", err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-func connect(t testing.TB, endpoints []string, config ...func(*clientv3.Config)) *clientv3.Client {
-	t.Helper()
+func connect(tb testing.TB, endpoints []string, config ...func(*clientv3.Config)) *clientv3.Client {
+	tb.Helper()
 	conf := clientv3.Config{Endpoints: endpoints, DialTimeout: 10 * time.Second, Logger: zap.NewNop()}
 	for _, change := range config {
 		change(&conf)
 	}
 	c, err := clientv3.New(conf)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Close() })
+	tb.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
-func (s server) run(t testing.TB, m process, initial string) {
-	t.Helper()
+func (s server) run(tb testing.TB, m process, initial string) {
+	tb.Helper()
 	cmd := exec.Command(s.binary, "--name="+m.name, "--data-dir="+m.dir, //nolint:noctx // It ends with the test, see below.
 		"--listen-client-urls="+m.client, "--advertise-client-urls="+m.client,
 		"--listen-peer-urls="+m.peer, "--initial-advertise-peer-urls="+m.peer,
 		"--initial-cluster="+initial, "--initial-cluster-token="+token)
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	log, err := os.Create(filepath.Join(tb.TempDir(), "log"))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		_ = log.Close()
-		if t.Failed() {
+		if tb.Failed() {
 			raw, _ := os.ReadFile(log.Name())
-			t.Logf("etcd %s: ...%s", m.name, raw[max(0, len(raw)-3000):])
+			tb.Logf("etcd %s: ...%s", m.name, raw[max(0, len(raw)-3000):])
 		}
 	})
 }
 
-func address(t testing.TB) string {
-	t.Helper()
+func address(tb testing.TB) string {
+	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It is closed at once.
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
 	return fmt.Sprintf("http://%s", l.Addr())
 }
 
 // snapshot takes one.
-func snapshot(t testing.TB, c *clientv3.Client) []byte {
-	t.Helper()
+func snapshot(tb testing.TB, c *clientv3.Client) []byte {
+	tb.Helper()
 	var out bytes.Buffer
-	if _, err := etcdsnapshot.Stream(t.Context(), c, &out); err != nil {
-		t.Fatal(err)
+	if _, err := etcdsnapshot.Stream(tb.Context(), c, &out); err != nil {
+		tb.Fatal(err)
 	}
 	return out.Bytes()
 }
