@@ -15,8 +15,8 @@ import (
 
 const (
 	// A transaction ends after so many changes, or bytes of them: what it has changed is in memory until then.
-	batchChanges = 10_000
-	batchBytes   = 4 << 20
+	batchChanges = 4_000
+	batchBytes   = 1 << 20
 	// fill is how full pages get. Changes only come at the end of the bucket, so none is in the way of later ones; etcd does the same.
 	fill = 0.9
 )

@@ -3,7 +3,9 @@ package etcdrestore_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"math/rand/v2"
 	"os"
@@ -29,6 +31,7 @@ type loaded struct {
 	snapshot string
 	size     int64
 	store    *memory
+	files    *files
 	changes  int64
 	// revision of the snapshot, and last of the changes.
 	revision, last int64
@@ -101,10 +104,26 @@ func prepare(b *testing.B) *loaded {
 	if err := <-ended; err != nil {
 		b.Fatal(err)
 	}
-	for _, raw := range l.store.objects {
+	for name, raw := range l.store.objects {
 		l.changes += int64(len(raw))
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, raw, 0o600)); err != nil {
+			b.Fatal(err)
+		}
+		l.store.objects[name] = nil // It would count as memory of the restore, by way of the garbage that may be as much as what lives.
 	}
+	l.files = &files{memory: l.store, dir: dir}
 	return l
+}
+
+// files is a store whose contents are in files.
+type files struct {
+	*memory
+	dir string
+}
+
+func (f *files) Open(_ context.Context, name string) (io.ReadCloser, error) {
+	return os.Open(filepath.Join(f.dir, name))
 }
 
 // replay is what a restore applies.
@@ -116,7 +135,7 @@ func (l *loaded) replay(b *testing.B) func(int64) iter.Seq2[etcdhistory.Record, 
 		b.Fatal(err)
 	}
 	return func(revision int64) iter.Seq2[etcdhistory.Record, error] {
-		return etcdhistory.Replay(b.Context(), l.store, chain, revision, etcdhistory.Target{})
+		return etcdhistory.Replay(b.Context(), l.files, chain, revision, etcdhistory.Target{})
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -216,7 +215,7 @@ func (m *memory) Open(_ context.Context, name string) (io.ReadCloser, error) {
 	if !ok {
 		return nil, errors.New("not found")
 	}
-	return io.NopCloser(bytes.NewReader(slices.Clone(raw))), nil
+	return io.NopCloser(bytes.NewReader(raw)), nil
 }
 
 func (m *memory) Delete(_ context.Context, name string) error {
