@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -60,22 +59,13 @@ func fill(b *testing.B, c *clientv3.Client, n int) {
 	}
 }
 
-var load = sync.OnceValue(func() *loaded { return &loaded{} })
-
-// prepare makes it once for all benchmarks.
+// prepare makes it.
 func prepare(b *testing.B) *loaded {
 	b.Helper()
-	l := load()
-	if l.store != nil {
-		return l
-	}
-	l.server, l.store = servers(b)[1], &memory{}
+	l := &loaded{server: servers(b)[1], store: &memory{}}
 	c := l.server.start(b, members(b, 1))
 	fill(b, c, 3000)
-	dir, err := os.MkdirTemp("", "bench")
-	if err != nil {
-		b.Fatal(err)
-	}
+	dir := b.TempDir()
 	l.snapshot = filepath.Join(dir, "snapshot.db")
 	f, err := os.Create(l.snapshot)
 	if err != nil {
