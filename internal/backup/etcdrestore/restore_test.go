@@ -19,6 +19,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/verify"
+	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
 	"github.com/quorate/quorate/internal/backup/etcdrestore"
@@ -66,6 +68,7 @@ func TestMembersOfAnySizeStartInTheSameOrTheNextVersion(t *testing.T) {
 								t.Fatal(err)
 							}
 							ids[got.ClusterID] = true
+							verified(t, p.dir)
 						}
 						c := to.start(t, m)
 						checkCluster(t, c, m, revision)
@@ -77,6 +80,14 @@ func TestMembersOfAnySizeStartInTheSameOrTheNextVersion(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// verified lets etcd compare the log with the database: the position, the voters and the versions.
+func verified(t *testing.T, dir string) {
+	t.Helper()
+	if err := verify.Verify(verify.Config{Logger: zap.NewNop(), DataDir: dir, ExactIndex: true}); err != nil {
+		t.Errorf("etcd finds %s to be inconsistent: %v", dir, err)
 	}
 }
 

@@ -130,6 +130,7 @@ func (s server) run(tb testing.TB, m process, initial string) {
 		"--listen-client-urls="+m.client, "--advertise-client-urls="+m.client,
 		"--listen-peer-urls="+m.peer, "--initial-advertise-peer-urls="+m.peer,
 		"--initial-cluster="+initial, "--initial-cluster-token="+token)
+	cmd.Env = append(os.Environ(), "ETCD_VERIFY=all") // It ends at the first assertion of its own that does not hold.
 	log, err := os.Create(filepath.Join(tb.TempDir(), "log"))
 	if err != nil {
 		tb.Fatal(err)
