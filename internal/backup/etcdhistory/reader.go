@@ -93,16 +93,13 @@ func (s *Reader) record() (kind byte, content []byte, err error) {
 	if kind, err = s.from.ReadByte(); err != nil {
 		return 0, nil, cut(err)
 	}
-	length, err := binary.ReadUvarint(s.from)
+	length, err := s.length()
 	if err != nil {
-		return 0, nil, cut(err)
-	}
-	if length > maxRecord {
-		return 0, nil, fmt.Errorf("%w: a record of %d bytes", ErrDamaged, length)
+		return 0, nil, err
 	}
 	s.content.Reset()
 	// The buffer grows with what arrives, not with what the length promises.
-	if _, err := io.CopyN(&s.content, s.from, int64(length)); err != nil { //nolint:gosec // It is below maxRecord.
+	if _, err := io.CopyN(&s.content, s.from, int64(length)); err != nil { //nolint:gosec // It is at most maxRecord.
 		return 0, nil, cut(err)
 	}
 	if kind != recordEnd { // Which holds the sum of what is before it.
@@ -110,6 +107,23 @@ func (s *Reader) record() (kind byte, content []byte, err error) {
 		s.sum.Write(s.content.Bytes())
 	}
 	return kind, s.content.Bytes(), nil
+}
+
+// length reads that of a record.
+func (s *Reader) length() (uint64, error) {
+	raw := make([]byte, 0, binary.MaxVarintLen64)
+	for more := true; more && len(raw) < binary.MaxVarintLen64; more = raw[len(raw)-1] >= 0x80 {
+		b, err := s.from.ReadByte()
+		if err != nil {
+			return 0, cut(err)
+		}
+		raw = append(raw, b)
+	}
+	length, n := binary.Uvarint(raw)
+	if n <= 0 || length > maxRecord {
+		return 0, fmt.Errorf("%w: a record of %d bytes", ErrDamaged, length)
+	}
+	return length, nil
 }
 
 // cut explains the error of a read inside a segment.

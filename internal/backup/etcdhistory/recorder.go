@@ -130,7 +130,7 @@ func (r *Recorder) Run(ctx context.Context, base int64) error {
 	r.setDefaults()
 	from, err := r.resume(ctx, base)
 	if err != nil {
-		return nil //nolint:nilerr // It ends only with ctx.
+		return nil // ctx has ended before there was anything to do.
 	}
 	r.note(func(s *Status) { s.Recorded, s.Durable = from, from })
 

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"time"
 
 	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/server/v3/lease/leasepb"
@@ -17,22 +15,16 @@ import (
 
 const (
 	// A transaction ends after so many changes, or bytes of them: what it has changed is in memory until then.
-	batchChanges = 10_000
-	batchBytes   = 4 << 20
+	batchChanges = 4_000
+	batchBytes   = 1 << 20
 	// fill is how full pages get. Changes only come at the end of the bucket, so none is in the way of later ones; etcd does the same.
 	fill = 0.9
 )
 
-func fnv64(b []byte) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write(b) // It never fails.
-	return h.Sum64()
-}
-
 // replay applies the changes up to the target.
-func (o Options) replay(ctx context.Context, db *database, r *Result) error {
+func (o Options) replay(ctx context.Context, db *database, count *counter, r *Result) error {
 	if o.Changes != nil {
-		a := &applier{db: db, result: r, target: o.Target}
+		a := &applier{db: db, count: count, result: r, target: o.Target}
 		defer a.abandon()
 		for record, err := range o.Changes(r.Snapshot.Revision) {
 			if err == nil && ctx.Err() != nil {
@@ -68,6 +60,7 @@ func damaged(err error) error {
 // applier writes changes into a database.
 type applier struct {
 	db     *database
+	count  *counter
 	result *Result
 	target etcdhistory.Target
 	// sub is the last change of the current revision.
@@ -148,6 +141,9 @@ func (a *applier) change(r etcdhistory.Record) error {
 	// The database refers to both until the transaction ends.
 	if err := a.keys.Put(key, bytes.Clone(value)); err != nil {
 		return fmt.Errorf("write a change to the database: %w", err)
+	}
+	if err := a.count.record(key, value); err != nil {
+		return err
 	}
 	a.changes++
 	a.bytes += len(key) + len(value)
@@ -249,23 +245,4 @@ func (a *applier) end() error {
 	}
 	a.result.UnknownLeases = len(unknown)
 	return a.commit()
-}
-
-// Verify reads the database of a member that does not run, or a snapshot without its checksum, to its end, and tells what is in it. The
-// error is ErrDamaged if it cannot be read.
-func Verify(ctx context.Context, path string) (s State, err error) {
-	var db *bbolt.DB
-	err = guarded(func() (err error) {
-		db, err = bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
-		return err
-	})
-	if err != nil {
-		return s, fmt.Errorf("%w: it does not open as a database: %w", ErrDamaged, err)
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	err = guarded(func() error {
-		s, err = (&database{db}).state(ctx)
-		return err
-	})
-	return s, err
 }

@@ -1,10 +1,11 @@
 package etcdrestore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
+	"hash/maphash"
 	"os"
 	"runtime/debug"
 	"time"
@@ -53,20 +54,29 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// about returns the newest revision, and the version of etcd that the data is of.
-func (db *database) about() (revision int64, version string, err error) {
-	err = db.View(func(tx *bbolt.Tx) error {
-		keys, meta := tx.Bucket(bucketKey), tx.Bucket(bucketMeta)
-		if keys == nil || meta == nil {
-			return fmt.Errorf("%w: it is no database of etcd: there are no buckets key and meta", ErrDamaged)
+// readOnly opens a database, and looks at it, without changing anything.
+func readOnly(path string, look func(*bbolt.Tx) error) error {
+	return guarded(func() (err error) {
+		db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
+		if err != nil {
+			return fmt.Errorf("%w: it does not open as a database: %w", ErrDamaged, err)
 		}
-		revision, version = newest(keys, meta), "3.5"
-		if v := meta.Get(metaStorageVersion); len(v) > 0 { // etcd 3.6 was the first to write it.
-			version = string(v)
-		}
-		return nil
+		defer func() { err = errors.Join(err, db.Close()) }()
+		return db.View(look)
 	})
-	return revision, version, err
+}
+
+// about returns the newest revision, and the version of etcd that the data is of.
+func about(tx *bbolt.Tx) (revision int64, version string, err error) {
+	keys, meta := tx.Bucket(bucketKey), tx.Bucket(bucketMeta)
+	if keys == nil || meta == nil {
+		return 0, "", fmt.Errorf("%w: it is no database of etcd: there are no buckets key and meta", ErrDamaged)
+	}
+	version = "3.5"
+	if v := meta.Get(metaStorageVersion); len(v) > 0 { // etcd 3.6 was the first to write it.
+		version = string(v)
+	}
+	return newest(keys, meta), version, nil
 }
 
 // newest is the revision of the newest change. A compaction may have thrown it away, when it deleted something.
@@ -84,50 +94,54 @@ type State struct {
 	Keys int64
 	// Records is the number of changes that are stored, and Bytes their size.
 	Records, Bytes int64
-	// HashKV is what etcd tells for Revision as HashKV, with Compacted as its compact revision. It is 0 if a compaction was going on, of
-	// which etcd computes it in another way.
-	HashKV uint32
 }
 
-// state reads everything, in the order of revisions.
-func (db *database) state(ctx context.Context) (s State, err error) {
-	err = db.View(func(tx *bbolt.Tx) error {
-		keys, meta := tx.Bucket(bucketKey), tx.Bucket(bucketMeta)
-		if keys == nil || meta == nil {
-			return fmt.Errorf("%w: it is no database of etcd: there are no buckets key and meta", ErrDamaged)
-		}
-		finished, scheduled := mainRevision(meta.Get(metaFinishedCompact)), mainRevision(meta.Get(metaScheduledCompact))
-		c := newCounter(finished, scheduled)
-		var at int64
-		err := keys.ForEach(func(k, v []byte) error {
+// walk reads everything, and counts the changes in the order of their revisions.
+func walk(ctx context.Context, tx *bbolt.Tx) (*counter, error) {
+	meta := tx.Bucket(bucketMeta)
+	c := newCounter(mainRevision(meta.Get(metaFinishedCompact)), mainRevision(meta.Get(metaScheduledCompact)))
+	var at int64
+	err := tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+		changes := bytes.Equal(name, bucketKey)
+		return b.ForEach(func(k, v []byte) error {
 			if at++; at%10_000 == 0 && ctx.Err() != nil {
-				return fmt.Errorf("count what was restored: %w", context.Cause(ctx))
+				return fmt.Errorf("read the database: %w", context.Cause(ctx))
 			}
-			return c.record(k, v)
+			if changes {
+				return c.record(k, v)
+			}
+			return nil
 		})
+	})
+	return c, err
+}
+
+// Verify reads the database of a member that does not run, or a snapshot without its checksum, to its end, and tells what is in it. The
+// error is ErrDamaged if it cannot be read.
+func Verify(ctx context.Context, path string) (s State, err error) {
+	err = readOnly(path, func(tx *bbolt.Tx) error {
+		revision, _, err := about(tx)
 		if err != nil {
 			return err
 		}
-		s = c.result()
-		s.Revision = newest(keys, meta)
-		return nil
+		count, err := walk(ctx, tx)
+		s = count.result()
+		s.Revision = revision
+		return err
 	})
 	return s, err
 }
 
-// counter counts keys and computes etcd's HashKV (server/storage/mvcc/hash.go in etcd) while it sees all stored changes. After a compaction
-// there is exactly one change up to its revision for each key that there was: so no list of keys is necessary. If the compaction was not
-// finished, that does not hold, and the keys are told apart by hashes of 64 bits.
+// counter counts keys while it sees all stored changes. After a compaction there is exactly one change up to its revision for each key
+// that there was: so no list of keys is necessary. If the compaction was not finished, that does not hold, and the keys are told apart by
+// hashes of 64 bits.
 type counter struct {
 	State
-	hash uint32
 	live map[uint64]struct{}
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 func newCounter(finished, scheduled int64) *counter {
-	c := &counter{State: State{Compacted: finished}, hash: crc32.Checksum(bucketKey, castagnoli)}
+	c := &counter{State: State{Compacted: finished}}
 	if scheduled > finished {
 		c.live = map[uint64]struct{}{}
 	}
@@ -135,17 +149,13 @@ func newCounter(finished, scheduled int64) *counter {
 }
 
 func (c *counter) record(k, v []byte) error {
-	revision, _, tombstone, ok := parseRevision(k)
+	revision, tombstone, ok := parseRevision(k)
 	key, version, valid := kvFields(v)
 	if !ok || !valid {
 		return fmt.Errorf("%w: a change is stored under %x that etcd could not read", ErrDamaged, k)
 	}
 	c.Records++
 	c.Bytes += int64(len(k) + len(v))
-	// Older versions delete the last tombstone with a compaction and newer ones do not: it does not count.
-	if !tombstone || revision != c.Compacted {
-		c.hash = crc32.Update(crc32.Update(c.hash, castagnoli, k), castagnoli, v)
-	}
 	switch {
 	case len(v) == 0: // This is the mark of a bump.
 	case c.live != nil:
@@ -159,7 +169,7 @@ func (c *counter) record(k, v []byte) error {
 }
 
 func (c *counter) tellApart(key []byte, tombstone bool) {
-	h := fnv64(key)
+	h := maphash.Bytes(seed, key)
 	if tombstone {
 		delete(c.live, h)
 	} else {
@@ -170,8 +180,6 @@ func (c *counter) tellApart(key []byte, tombstone bool) {
 func (c *counter) result() State {
 	if c.live != nil {
 		c.Keys = int64(len(c.live))
-		return c.State
 	}
-	c.HashKV = c.hash
 	return c.State
 }

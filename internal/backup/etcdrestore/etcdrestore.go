@@ -24,6 +24,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
 	"github.com/quorate/quorate/internal/backup/etcdsnapshot"
 )
@@ -143,24 +145,20 @@ func Restore(ctx context.Context, o Options) (r Result, err error) {
 
 // database does everything that is to be done in the database.
 func (o Options) database(ctx context.Context, path string, cluster *cluster, r *Result) (err error) {
+	count, err := o.inspect(ctx, path, r)
+	if err != nil {
+		return err
+	}
 	db, err := openDatabase(path, o.ChangesSize)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := o.inspect(db, r); err != nil {
+	if err := o.replay(ctx, db, count, r); err != nil {
 		return err
 	}
-	if err := o.replay(ctx, db, r); err != nil {
-		return err
-	}
-	if err := guarded(func() (err error) { r.State, err = db.state(ctx); return err }); err != nil {
-		return err
-	}
-	if r.State.Revision != r.Revision {
-		return fmt.Errorf("%w: the database ends with revision %d instead of %d", ErrDamaged, r.State.Revision, r.Revision)
-	}
-	r.BumpedTo = r.Revision + o.Bump
+	r.State = count.result()
+	r.State.Revision, r.BumpedTo = r.Revision, r.Revision+o.Bump
 	if err := guarded(func() error { return db.finish(o, cluster, r) }); err != nil {
 		return err
 	}
@@ -170,10 +168,10 @@ func (o Options) database(ctx context.Context, path string, cluster *cluster, r 
 	return nil
 }
 
-// inspect finds what the snapshot is before anything is changed.
-func (o Options) inspect(db *database, r *Result) error {
-	return guarded(func() error {
-		revision, version, err := db.about()
+// inspect reads all of the snapshot before anything is changed: bbolt ends the process when it opens a damaged database for writing.
+func (o Options) inspect(ctx context.Context, path string, r *Result) (count *counter, err error) {
+	err = readOnly(path, func(tx *bbolt.Tx) error {
+		revision, version, err := about(tx)
 		if err != nil {
 			return err
 		}
@@ -189,8 +187,10 @@ func (o Options) inspect(db *database, r *Result) error {
 		if o.Target.Revision != 0 && o.Target.Revision < revision {
 			return fmt.Errorf("%w: revision %d is before the snapshot's, which is %d", ErrOutOfRange, o.Target.Revision, revision)
 		}
-		return nil
+		count, err = walk(ctx, tx)
+		return err
 	})
+	return count, err
 }
 
 // check refuses what cannot work.
@@ -216,7 +216,9 @@ func fetch(ctx context.Context, from io.Reader, path string) (content etcdsnapsh
 		return content, fmt.Errorf("create the database: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	content, err = etcdsnapshot.Stream(ctx, stream{ctx, from}, f)
+	b := writeBehind(f)
+	content, err = etcdsnapshot.Stream(ctx, stream{ctx, from}, b)
+	err = errors.Join(err, b.end())
 	if errors.Is(err, etcdsnapshot.ErrDamaged) {
 		return content, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}

@@ -232,7 +232,7 @@ func (c *cluster) entries() (entries []*raftpb.Entry, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("encode a member: %w", err)
 		}
-		index := uint64(i) + 1 //nolint:gosec // There are a few members.
+		index := uint64(i) + 1
 		entries = append(entries, &raftpb.Entry{Type: raftpb.EntryConfChange.Enum(), Term: new(term), Index: new(index), Data: data})
 	}
 	return entries, nil

@@ -15,7 +15,6 @@ var (
 	bucketCluster        = []byte("cluster")
 	bucketMembers        = []byte("members")
 	bucketMembersRemoved = []byte("members_removed")
-	bucketAuth           = []byte("auth")
 	bucketAuthUsers      = []byte("authUsers")
 
 	metaScheduledCompact = []byte("scheduledCompactRev")
@@ -47,14 +46,15 @@ func revisionKey(main, sub int64, tombstone bool) []byte {
 	return key
 }
 
-// parseRevision is the reverse.
-func parseRevision(key []byte) (main, sub int64, tombstone, ok bool) {
+// parseRevision tells the main revision of a stored change, and whether it deletes.
+func parseRevision(key []byte) (main int64, tombstone, ok bool) {
 	tombstone = len(key) == tombstoneSize && key[revisionSize] == tombstoneMark
 	if len(key) != revisionSize && !tombstone || key[8] != '_' {
-		return 0, 0, false, false
+		return 0, false, false
 	}
-	main, sub = mainRevision(key), int64(binary.BigEndian.Uint64(key[9:])) //nolint:gosec // What does not fit is negative, and fails.
-	return main, sub, tombstone, main > 0 && sub >= 0
+	main = mainRevision(key)
+	sub := int64(binary.BigEndian.Uint64(key[9:])) //nolint:gosec // What does not fit is negative, and fails.
+	return main, tombstone, main > 0 && sub >= 0
 }
 
 // mainRevision of 8 or more bytes; 0 if there are fewer.
