@@ -83,21 +83,25 @@ func (k *BackupKind) Observe(ctx context.Context, o *v1alpha1.Backup) (plan.Stat
 		Now: k.Now(), Name: o.Name, Deleting: o.DeletionTimestamp != nil, Protected: controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer),
 		Deletes: o.Deletes(), Verifies: o.Verifies(),
 	}
+	s.Stored, s.Failed = takeOutcome(o, nil) // Reported even where the rest cannot be read: what is not reported is forgotten.
+	s.Checked, s.Unverified = checkOutcome(o, nil)
 	for name, to := range map[string]**plan.Job{jobTake: &s.Take, jobCheck: &s.Check, jobRemove: &s.Remove} {
 		var err error
 		if *to, err = k.job(ctx, o, o.Name+name, plan.Selector(o.Name)); err != nil {
 			return s, err
 		}
 	}
-	var err error
-	if s.Readers, err = k.readers(ctx, o); err != nil {
+	s.Stored, s.Failed = takeOutcome(o, s.Take)
+	s.Checked, s.Unverified = checkOutcome(o, s.Check)
+	if s.Deleting {
+		readers, err := k.readers(ctx, o.Namespace)
+		s.Readers = readers[o.Name]
 		return s, err
 	}
-	s.Stored, s.Failed = takeOutcome(o, s.Take)
-	s.Checked = checkOutcome(o, s.Check)
-	if s.Stored != nil || s.Failed != nil || s.Deleting {
+	if s.Stored != nil || s.Failed != nil {
 		return s, nil
 	}
+	var err error
 	s.Source, _, err = k.source(ctx, o)
 	return s, err
 }
@@ -136,42 +140,50 @@ func storedBy(s v1alpha1.BackupStatus) *plan.Stored {
 	return out
 }
 
-func checkOutcome(o *v1alpha1.Backup, check *plan.Job) *plan.Checked {
+// checkOutcome is what the last check that succeeded found out, and why the last one failed if it did: by its Job or, where that is gone
+// or has not ended, by what was reported.
+func checkOutcome(o *v1alpha1.Backup, check *plan.Job) (*plan.Checked, *plan.Problem) {
 	if check != nil && check.Ended && !check.Failed && check.Report != nil && check.Report.Checked != nil {
-		return check.Report.Checked
+		return check.Report.Checked, nil
 	}
+	var checked *plan.Checked
 	if v := o.Status.Verification; v != nil {
-		return &plan.Checked{Time: v.Time.Time, Took: time.Duration(v.Seconds) * time.Second, Keys: v.Keys, Revision: v.Revision}
+		checked = &plan.Checked{Time: v.Time.Time, Took: time.Duration(v.Seconds) * time.Second, Keys: v.Keys, Revision: v.Revision}
 	}
-	return nil
+	if p := check.Problem(); p != nil {
+		return checked, p
+	}
+	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionVerified)
+	if c == nil || c.Status == metav1.ConditionTrue || c.Reason == plan.ReasonNotVerified || c.Reason == plan.ReasonVerifying {
+		return checked, nil
+	}
+	return checked, &plan.Problem{Reason: c.Reason, Message: c.Message}
 }
 
-// readers are the clusters that have yet to be restored from a backup.
-func (k *BackupKind) readers(ctx context.Context, o *v1alpha1.Backup) ([]string, error) {
-	if o.DeletionTimestamp == nil {
-		return nil, nil
+// readers are the clusters of a namespace that have yet to be restored, by the Backup that they begin with.
+func (k *BackupKind) readers(ctx context.Context, namespace string) (map[string][]string, error) {
+	var list v1alpha1.EtcdClusterList
+	if err := k.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list etcd clusters: %w", err)
 	}
-	var out []string
+	out := map[string][]string{}
+	for i := range list.Items {
+		c := &list.Items[i]
+		from := c.Spec.Bootstrap.RestoreSource()
+		if from != nil && from.Backup != nil && c.Status.ClusterID == "" && c.DeletionTimestamp == nil {
+			out[*from.Backup] = append(out[*from.Backup], "EtcdCluster "+c.Name)
+		}
+	}
 	var servers v1alpha1.RedisClusterList
-	if err := k.List(ctx, &servers, client.InNamespace(o.Namespace)); err != nil {
+	if err := k.List(ctx, &servers, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("list Redis clusters: %w", err)
 	}
 	for i := range servers.Items {
 		c := &servers.Items[i]
 		from := c.Spec.Bootstrap.RestoreSource()
-		if from != nil && from.Backup != nil && *from.Backup == o.Name && c.DeletionTimestamp == nil && !meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionAvailable) {
-			out = append(out, "RedisCluster "+c.Name)
-		}
-	}
-	var list v1alpha1.EtcdClusterList
-	if err := k.List(ctx, &list, client.InNamespace(o.Namespace)); err != nil {
-		return nil, fmt.Errorf("list etcd clusters: %w", err)
-	}
-	for i := range list.Items {
-		c := &list.Items[i]
-		from := c.Spec.Bootstrap.RestoreSource()
-		if from != nil && from.Backup != nil && *from.Backup == o.Name && c.Status.ClusterID == "" && c.DeletionTimestamp == nil {
-			out = append(out, "EtcdCluster "+c.Name)
+		loaded := meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionAvailable)
+		if from != nil && from.Backup != nil && !loaded && c.DeletionTimestamp == nil {
+			out[*from.Backup] = append(out[*from.Backup], "RedisCluster "+c.Name)
 		}
 	}
 	return out, nil

@@ -139,11 +139,16 @@ func (k *ScheduleKind) Observe(ctx context.Context, o *v1alpha1.BackupSchedule) 
 	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels{v1alpha1.LabelSchedule: o.Name}); err != nil {
 		return t, fmt.Errorf("list backups: %w", err)
 	}
+	readers, err := k.backups.readers(ctx, o.Namespace)
+	if err != nil {
+		return t, err
+	}
 	for i := range list.Items {
 		r, err := k.run(ctx, &list.Items[i])
 		if err != nil {
 			return t, err
 		}
+		r.InUse = len(readers[r.Name]) > 0
 		t.Runs = append(t.Runs, r)
 	}
 	t.Records = o.Spec.Incremental != nil
@@ -169,7 +174,7 @@ func (k *ScheduleKind) run(ctx context.Context, b *v1alpha1.Backup) (plan.Run, e
 	}
 	r := plan.Run{
 		Name: b.Name, UID: string(b.UID), Due: b.CreationTimestamp.Time, Leaving: b.DeletionTimestamp != nil,
-		Complete: s.Stored != nil, Checking: s.Check != nil && !s.Check.Ended, InUse: len(s.Readers) > 0,
+		Complete: s.Stored != nil, Checking: s.Check != nil && !s.Check.Ended,
 	}
 	if due, err := time.Parse(time.RFC3339, b.Annotations[v1alpha1.AnnotationDue]); err == nil {
 		r.Due = due
@@ -184,10 +189,14 @@ func (k *ScheduleKind) run(ctx context.Context, b *v1alpha1.Backup) (plan.Run, e
 	if s.Checked != nil {
 		r.Verified, r.Checked, r.Took = true, s.Checked.Time, s.Checked.Took
 	}
-	if p := s.Check.Problem(); p != nil {
-		r.Verified, r.Checked, r.Unverified = false, s.Check.Since, p.Message
-	} else if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionVerified); s.Checked == nil && s.Check == nil && c != nil && c.Reason != plan.ReasonNotVerified {
-		r.Checked, r.Unverified = c.LastTransitionTime.Time, c.Message // Its Job is gone by now.
+	if s.Unverified == nil {
+		return r, nil
+	}
+	r.Verified, r.Unverified = false, s.Unverified.Message
+	if s.Check.Problem() != nil {
+		r.Checked = s.Check.Since
+	} else if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionVerified); c != nil && c.LastTransitionTime.After(r.Checked) {
+		r.Checked = c.LastTransitionTime.Time // Its Job is gone by now.
 	}
 	return r, nil
 }

@@ -20,8 +20,11 @@ const (
 
 // Next decides what to do about a backup. It is pure.
 func Next(s State) cluster.Plan {
-	if s.Deleting {
-		return cluster.Decide(s, releaseUnprotected, stopJobs, waitForReaders, removeData, release)
+	switch {
+	case s.Deleting && !s.Protected: // Somebody else still holds the resource. It is too late to bring it back under protection.
+		return cluster.Plan{Message: "the stored data stays"}
+	case s.Deleting:
+		return cluster.Decide(s, keepData, stopJobs, waitForReaders, removeData, release)
 	}
 	p := cluster.Decide(s, protect, waitWhileLeaving, takeOrFail, check)
 	if p.Settled() {
@@ -98,6 +101,8 @@ func check(s State) (cluster.Plan, bool) {
 	switch {
 	case s.Check == nil && s.Verifies && s.Checked == nil:
 		return cluster.Do(Check{}, "the backup is complete, and spec.verify asks for a check")
+	case s.Check == nil && s.Unverified != nil:
+		return cluster.Refuse(ReasonVerifyFailed, "the backup did not pass its check: %s", s.Unverified.Message)
 	case s.Check == nil:
 		return cluster.Pass()
 	case !s.Check.Ended:
@@ -110,8 +115,8 @@ func check(s State) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-func releaseUnprotected(s State) (cluster.Plan, bool) {
-	if s.Deletes || !s.Protected {
+func keepData(s State) (cluster.Plan, bool) {
+	if s.Deletes {
 		return cluster.Pass()
 	}
 	return cluster.Do(Release{}, "the stored data stays")
@@ -247,6 +252,8 @@ func verified(s State) metav1.Condition {
 	case s.Check.Problem() != nil:
 		problem := s.Check.Problem()
 		c.Reason, c.Message = problem.Reason, problem.Message
+	case s.Unverified != nil:
+		c.Reason, c.Message = s.Unverified.Reason, s.Unverified.Message
 	case s.Checked != nil:
 		c.Status, c.Reason = metav1.ConditionTrue, ReasonVerified
 		c.Message = fmt.Sprintf("%d keys were restored within %s", s.Checked.Keys, s.Checked.Took.Round(time.Millisecond))

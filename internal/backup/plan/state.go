@@ -25,6 +25,8 @@ type State struct {
 	Stored *Stored
 	// Checked is what the last successful check found out, nil when there was none.
 	Checked *Checked
+	// Unverified says why the last check did not pass, nil when it did or there was none. The Job of that check may be gone.
+	Unverified *Problem
 	// Failed says why there never will be one, nil when there may.
 	Failed *Problem
 	// Readers are the clusters that are being restored from it.

@@ -336,6 +336,21 @@ func Health(t Timetable) metav1.Condition {
 	return c
 }
 
+// missing is the newest time of a schedule whose deadline has passed and after which nothing was done, nil when there is none. That it is
+// too late to begin makes it no better.
+func (t Timetable) missing(s Schedule, last, created time.Time) *time.Time {
+	then := t.Now.Add(-s.Deadline)
+	if last.After(then) && last.Before(t.Now.Add(wrongClock)) {
+		return nil
+	}
+	s.Deadline = 0
+	due, _, _, err := s.Due(last, created, then)
+	if err != nil {
+		return nil // It is refused, which is told elsewhere.
+	}
+	return due
+}
+
 // late says which backup should be there and is not.
 func (t Timetable) late() string {
 	var last time.Time
@@ -343,8 +358,8 @@ func (t Timetable) late() string {
 		last = n.Due
 	}
 	deadline := t.Take.Deadline
-	due, _, _, err := t.Take.Due(last, t.Created, t.Now.Add(-deadline))
-	if err != nil || due == nil {
+	due := t.missing(t.Take, last, t.Created)
+	if due == nil {
 		return ""
 	}
 	text := fmt.Sprintf("the backup that was due at %s is not complete %s later", due.UTC().Format(time.RFC3339), deadline)
@@ -386,8 +401,14 @@ func (t Timetable) unchecked() string {
 	if t.Check == nil || slices.ContainsFunc(t.Runs, func(r Run) bool { return r.Checking }) {
 		return ""
 	}
-	due, _, _, err := t.Check.Due(t.lastChecked(), t.Created, t.Now.Add(-t.Take.Deadline))
-	if err != nil || due == nil {
+	since := t.Now // Before the first backup there was nothing to check.
+	for _, r := range t.Runs {
+		if r.Complete && r.Finished.Before(since) {
+			since = r.Finished
+		}
+	}
+	due := t.missing(*t.Check, t.lastChecked(), since)
+	if due == nil {
 		return ""
 	}
 	return fmt.Sprintf("the check that was due at %s has not been made", due.UTC().Format(time.RFC3339))

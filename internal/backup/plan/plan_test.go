@@ -1,0 +1,205 @@
+package plan
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+)
+
+var testNow = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// taken is a backup that is complete, with nothing left to do.
+func taken(change func(*State)) State {
+	s := State{
+		Now: testNow, Name: "nightly", Protected: true, Deletes: true,
+		Source: &Source{Noun: "EtcdCluster orders"},
+		Stored: &Stored{Directory: "orders-1", Size: 3 << 20, StoredSize: 1 << 20},
+	}
+	if change != nil {
+		change(&s)
+	}
+	return s
+}
+
+// asked is a backup that is yet to be taken.
+func asked(change func(*State)) State {
+	s := taken(nil)
+	s.Stored = nil
+	if change != nil {
+		change(&s)
+	}
+	return s
+}
+
+// leaving is a backup that is being deleted.
+func leaving(change func(*State)) State {
+	s := taken(nil)
+	s.Deleting, s.Source = true, nil
+	if change != nil {
+		change(&s)
+	}
+	return s
+}
+
+func running(name string) *Job { return &Job{Name: name, UID: "uid-" + name, Since: testNow} }
+
+func ended(name string, r *Report) *Job {
+	j := running(name)
+	j.Ended, j.Report = true, r
+	return j
+}
+
+func failed(name string, ago time.Duration, p *Problem) *Job {
+	j := ended(name, &Report{Problem: p})
+	j.Failed, j.Since = true, testNow.Add(-ago)
+	return j
+}
+
+var noRight = &Problem{Reason: "NotAllowed", Message: "the store says no.", Final: true}
+
+func TestNext(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state State
+		want  string // the step, or the reason
+		says  string
+	}{
+		"complete":                             {taken(nil), "", "complete: 3.0 MiB of data, 1.0 MiB stored in orders-1"},
+		"complete and verified":                {taken(func(s *State) { s.Checked = &Checked{Took: 1500 * time.Millisecond} }), "", "restored within 1.5s"},
+		"not protected yet":                    {asked(func(s *State) { s.Protected = false }), "add the finalizer", "goes with the resource"},
+		"data stays":                           {asked(func(s *State) { s.Deletes = false }), "remove the finalizer", "stays when the resource goes"},
+		"no finalizer where data stays":        {asked(func(s *State) { s.Deletes, s.Protected = false, false }), Take{}.String(), ""},
+		"asked for":                            {asked(nil), "start the Job that takes the backup", "a backup of EtcdCluster orders is asked for"},
+		"no cluster":                           {asked(func(s *State) { s.Source = nil }), ReasonClusterMissing, "correct spec.cluster"},
+		"a cluster that goes":                  {asked(func(s *State) { s.Source.Leaving = true }), ReasonClusterMissing, ""},
+		"a cluster that hibernates":            {asked(func(s *State) { s.Source.Missing = "it is hibernated" }), ReasonWaiting, "it is hibernated"},
+		"being taken":                          {asked(func(s *State) { s.Take = running("t") }), ReasonTaking, "Job t has been there for 0s"},
+		"being taken of a cluster that went":   {asked(func(s *State) { s.Take, s.Source = running("t"), nil }), ReasonTaking, ""},
+		"failed":                               {asked(func(s *State) { s.Failed = noRight }), "NotAllowed", "the store says no. Create another Backup"},
+		"failed, its Job is there":             {asked(func(s *State) { s.Failed, s.Take = noRight, failed("t", 0, noRight) }), "NotAllowed", ""},
+		"ended without a word":                 {asked(func(s *State) { s.Take = ended("t", nil) }), "delete Job t", "left no word"},
+		"a Job that goes":                      {asked(func(s *State) { s.Take = ended("t", nil); s.Take.Leaving = true }), ReasonStopping, "Job t is being deleted"},
+		"a check is asked for":                 {taken(func(s *State) { s.Verifies = true }), "start the Job that checks the backup", ""},
+		"a check was made":                     {taken(func(s *State) { s.Verifies, s.Checked = true, &Checked{} }), "", "verified"},
+		"a check of what is not there yet":     {asked(func(s *State) { s.Verifies = true }), "start the Job that takes the backup", ""},
+		"being checked":                        {taken(func(s *State) { s.Check = running("c") }), ReasonVerifying, "is being checked"},
+		"being checked again":                  {taken(func(s *State) { s.Check, s.Checked = running("c"), &Checked{} }), ReasonVerifying, ""},
+		"a check that failed":                  {taken(func(s *State) { s.Check = failed("c", 0, noRight) }), ReasonVerifyFailed, "the store says no"},
+		"a check that failed, and had not":     {taken(func(s *State) { s.Check, s.Checked = failed("c", 0, nil), &Checked{} }), ReasonVerifyFailed, "Job c failed and left no word"},
+		"a check that ended without a word":    {taken(func(s *State) { s.Check = ended("c", nil) }), "delete Job c", ""},
+		"a check that is over":                 {taken(func(s *State) { s.Check, s.Checked = ended("c", &Report{}), &Checked{} }), "", "verified"},
+		"deleted, data stays":                  {leaving(func(s *State) { s.Deletes = false }), "remove the finalizer", "the stored data stays"},
+		"deleted, data stays, a Job runs":      {leaving(func(s *State) { s.Deletes = false; s.Take = running("t") }), "remove the finalizer", ""},
+		"deleted, held by somebody else":       {leaving(func(s *State) { s.Deletes, s.Protected = false, false }), "", "the stored data stays"},
+		"deleted, and done":                    {leaving(func(s *State) { s.Protected = false }), "", ""},
+		"deleted while it is taken":            {leaving(func(s *State) { s.Stored, s.Take = nil, running("t") }), "delete Job t", "still works on it"},
+		"deleted while it is checked":          {leaving(func(s *State) { s.Check = running("c") }), "delete Job c", ""},
+		"deleted, its Job goes":                {leaving(func(s *State) { s.Take = running("t"); s.Take.Leaving = true }), ReasonStopping, ""},
+		"deleted, its Jobs have ended":         {leaving(func(s *State) { s.Take, s.Check = ended("t", nil), ended("c", nil) }), "start the Job that deletes the stored data", ""},
+		"deleted while somebody reads":         {leaving(func(s *State) { s.Readers = []string{"EtcdCluster a", "EtcdCluster b"} }), ReasonInUse, "until EtcdCluster a, EtcdCluster b is restored"},
+		"deleted, read, and Retain by now":     {leaving(func(s *State) { s.Readers, s.Deletes = []string{"EtcdCluster a"}, false }), "remove the finalizer", ""},
+		"deleted, nothing was taken":           {leaving(func(s *State) { s.Stored = nil }), "start the Job that deletes the stored data", ""},
+		"data is being deleted":                {leaving(func(s *State) { s.Remove = running("r") }), ReasonDeleting, ""},
+		"data is being deleted, its Job goes":  {leaving(func(s *State) { s.Remove = ended("r", nil); s.Remove.Leaving = true }), ReasonStopping, ""},
+		"data could not be deleted":            {leaving(func(s *State) { s.Remove = failed("r", 59*time.Second, noRight) }), ReasonNotDeleted, "the store says no. Set spec.deletionPolicy to Retain"},
+		"data could not be deleted for long":   {leaving(func(s *State) { s.Remove = failed("r", time.Minute, noRight) }), "delete Job r", "tried again"},
+		"data could not be deleted, Retain":    {leaving(func(s *State) { s.Remove, s.Deletes = failed("r", 0, noRight), false }), "remove the finalizer", ""},
+		"data is deleted":                      {leaving(func(s *State) { s.Remove = ended("r", nil) }), "remove the finalizer", "the stored data is deleted"},
+		"a deletion that was stopped half-way": {taken(func(s *State) { s.Remove = running("r"); s.Remove.Leaving = true }), ReasonStopping, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Next(tc.state)
+			got := p.Reason
+			if p.Step != nil {
+				got = p.Step.String()
+			}
+			if got != tc.want || !strings.Contains(p.Message, tc.says) {
+				t.Errorf("%q (%s), want %q (...%s...)", got, p.Message, tc.want, tc.says)
+			}
+			if p.Step == nil && p.Reason != "" && p.After == 0 && !p.Stalled {
+				t.Error("it waits without a time limit")
+			}
+		})
+	}
+}
+
+func TestConditions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state              State
+		err                error
+		complete, verified string // status, reason
+		says               string
+	}{
+		"complete":           {taken(nil), nil, "True BackupComplete", "False NotVerified", "3.0 MiB of data, 1.0 MiB stored"},
+		"being taken":        {asked(func(s *State) { s.Take = running("t") }), nil, "False TakingBackup", "False NotVerified", "is being taken"},
+		"failed":             {asked(func(s *State) { s.Failed = noRight }), nil, "False NotAllowed", "False NotVerified", "the store says no"},
+		"an error":           {asked(nil), errors.New("broken"), "False ReconcileError", "False NotVerified", "broken"},
+		"an error afterward": {taken(nil), errors.New("broken"), "True BackupComplete", "False NotVerified", ""},
+		"being checked":      {taken(func(s *State) { s.Check = running("c") }), nil, "True BackupComplete", "False VerifyingBackup", ""},
+		"verified":           {taken(func(s *State) { s.Checked = &Checked{Keys: 7, Took: 2 * time.Second} }), nil, "True BackupComplete", "True BackupVerified", ""},
+		"verified before, damaged by now": {
+			taken(func(s *State) { s.Checked, s.Check = &Checked{}, failed("c", 0, noRight) }), nil, "True BackupComplete", "False NotAllowed", "",
+		},
+		"verified, and checked again": {
+			taken(func(s *State) { s.Checked, s.Check = &Checked{}, running("c") }), nil, "True BackupComplete", "True BackupVerified", "",
+		},
+		"damaged, and the Job is gone": {
+			taken(func(s *State) { s.Unverified = noRight }), nil, "True BackupComplete", "False NotAllowed", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conditions := Conditions(tc.state, Next(tc.state), tc.err)
+			word := func(typ string) (string, string) {
+				for _, c := range conditions {
+					if c.Type == typ {
+						return string(c.Status) + " " + c.Reason, c.Message
+					}
+				}
+				return "none", ""
+			}
+			complete, says := word(v1alpha1.ConditionComplete)
+			verified, _ := word(v1alpha1.ConditionVerified)
+			if complete != tc.complete || verified != tc.verified || !strings.Contains(says, tc.says) {
+				t.Errorf("Complete %s (%s), Verified %s", complete, says, verified)
+			}
+			for _, typ := range []string{v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+				if got, _ := word(typ); got == "none" {
+					t.Errorf("there is no condition %s", typ)
+				}
+			}
+			for _, c := range conditions {
+				if c.Reason == "" || c.Status == "" || c.Status == metav1.ConditionUnknown {
+					t.Errorf("%+v", c)
+				}
+			}
+		})
+	}
+}
+
+func TestHowFarAJobIs(t *testing.T) {
+	for want, j := range map[string]Job{
+		"Job t has been there for 5s":                      {Name: "t", Since: testNow.Add(-5 * time.Second)},
+		"no node has room":                                 {Name: "t", Trouble: "no node has room"},
+		"storing, 1.0 MiB of 4.0 MiB at 512.0 KiB/s":       {Flow: &Flow{Doing: "storing", Bytes: 1 << 20, Total: 4 << 20, Seconds: 2}},
+		"beginning, 0 B":                                   {Flow: &Flow{Doing: "beginning"}},
+		"storing, 9 B (the attempt before: store is away)": {Flow: &Flow{Doing: "storing", Bytes: 9}, Trouble: "store is away"},
+	} {
+		if got := j.Progress(testNow); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 1 << 30: "1.0 GiB", 1 << 50: "1.0 PiB", 1<<63 - 1: "8192.0 PiB", -1: "-1 B",
+	} {
+		if got := Bytes(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+}
