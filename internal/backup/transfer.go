@@ -97,20 +97,19 @@ type upload struct {
 	watch
 	cancel context.CancelCauseFunc
 	w      *io.PipeWriter
-	result chan error
+	// done is closed when the client of the store has ended, with err.
+	done chan struct{}
+	err  error
 }
 
 func (s *Store) startUpload(ctx context.Context, path string) *upload {
 	ctx, cancel := context.WithCancelCause(ctx)
 	r, w := io.Pipe()
-	u := &upload{watch: newWatch(s.stall, cancel), cancel: cancel, w: w, result: make(chan error, 1)}
+	u := &upload{watch: newWatch(s.stall, cancel), cancel: cancel, w: w, done: make(chan struct{})}
 	go func() {
-		err := s.bucket.Upload(ctx, path, r, s.options(false))
-		if err != nil {
-			err = classify(ctx, err)
-		}
-		_ = r.CloseWithError(cmp.Or(err, io.ErrClosedPipe)) // Always nil.
-		u.result <- err
+		defer close(u.done)
+		u.err = classify(ctx, s.bucket.Upload(ctx, path, r, s.options(false)))
+		_ = r.CloseWithError(cmp.Or(u.err, io.ErrClosedPipe)) // Always nil.
 	}()
 	return u
 }
@@ -121,18 +120,18 @@ func (u *upload) Write(p []byte) (n int, err error) {
 }
 
 // Close completes the object.
-func (u *upload) Close() (err error) {
+func (u *upload) Close() error {
 	_ = u.w.Close() // Always nil.
-	u.over(func() { err = <-u.result })
+	u.over(func() { <-u.done })
 	u.cancel(nil)
-	return err
+	return u.err
 }
 
 // abort makes nothing of it. The context ends first: a driver that takes the end of the pipe for that of the object finds it ended.
 func (u *upload) abort(reason error) {
 	u.cancel(reason)
 	_ = u.w.CloseWithError(reason) // Always nil.
-	_ = <-u.result                 // It tells the reason again.
+	<-u.done
 }
 
 // download reads an object and goes on where it was when a connection breaks. Every opening of the object is one attempt of several that the
