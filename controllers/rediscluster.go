@@ -80,12 +80,15 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	if err := k.ensureShared(ctx, o, b); err != nil {
 		return err
 	}
+	return k.ensureServers(ctx, o, b, passwords)
+}
+
+// ensureServers applies the servers and what clients need. Of a cluster that begins with a backup, servers are started when it is known which
+// one that is, and clients are let in when it has been loaded.
+func (k *RedisKind) ensureServers(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder, passwords map[string]string) error {
 	restore, err := k.observeRestore(ctx, o)
-	if err != nil {
+	if err != nil || (restore != nil && restore.Wish != nil) {
 		return err
-	}
-	if restore != nil && restore.Wish != nil {
-		return nil // Servers are started when it is known what they begin with.
 	}
 	shards, err := k.shards(ctx, o)
 	if err != nil {
@@ -97,7 +100,7 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 		}
 	}
 	if restore != nil {
-		return nil // Nor are clients let in before all is there.
+		return nil
 	}
 	return k.ensureConnection(ctx, o, passwords, b.Doors)
 }

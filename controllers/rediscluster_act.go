@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
@@ -52,10 +51,8 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.changeRoles(ctx, o, s)
 	case redis.ServerStep:
 		return k.command(ctx, o, s.Calls())
-	case redis.RecordBackup, plan.FindBackup, plan.DropRestoreJob, plan.LoadBackup, plan.NoteLoaded:
-		return k.actRestore(ctx, o, s)
 	}
-	return fmt.Errorf("there is no way to carry out a %T", step)
+	return k.actRestore(ctx, o, step)
 }
 
 // changePods ends pods, or has them changed while they run.

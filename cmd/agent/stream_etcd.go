@@ -106,7 +106,7 @@ func (s *etcdStream) stream(ctx context.Context) error {
 			return contextual(ctx, err)
 		}
 		err = s.record(ctx, client, base)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || err == nil {
 			return contextual(ctx, err)
 		}
 		s.set(nil, err.Error())
@@ -117,12 +117,13 @@ func (s *etcdStream) stream(ctx context.Context) error {
 
 // contextual is why a stream ended: that it was told to is no error.
 func contextual(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); errors.Is(cause, errCredentials) {
-		return cause
-	} else if cause != nil {
-		return nil
+	switch {
+	case ctx.Err() == nil:
+		return err
+	case errors.Is(context.Cause(ctx), errCredentials):
+		return errCredentials
 	}
-	return err
+	return nil
 }
 
 func (s *etcdStream) set(r *etcdhistory.Recorder, needs string) {
