@@ -35,7 +35,7 @@ type BackupDestination struct {
 	// language of S3 are named by endpoint=https://host:port, most of them with
 	// path-style=true.
 	// +required
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^(s3|gs|azblob|pvc)://[A-Za-z0-9][A-Za-z0-9._-]*(/[^?#\\\\]*)?([?][^#]*)?$') && !self.contains('..')`,message="url must be s3://bucket/prefix?region=..., gs://bucket/prefix, azblob://container/prefix or pvc://claim/directory, without .. in it"
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^(s3|gs|azblob|pvc)://[A-Za-z0-9][A-Za-z0-9._-]*(/[^?#\\\\]*)?([?][^#]*)?$') && !self.contains('..')`,message="destination.url must be s3://bucket/prefix?region=..., gs://bucket/prefix, azblob://container/prefix or pvc://claim/directory, without .. in it"
 	// +kubebuilder:validation:MaxLength=1024
 	URL string `json:"url"`
 	// credentials names a Secret of the same namespace. For s3 its keys are
@@ -55,7 +55,7 @@ type BackupDestination struct {
 	// serviceAccountName that the pods run as which read and write there, for
 	// example one that a cloud gives an identity to. Default: default.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')`,message="serviceAccountName must be the name of a ServiceAccount of the same namespace"
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')`,message="destination.serviceAccountName must be the name of a ServiceAccount of the same namespace"
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 }
