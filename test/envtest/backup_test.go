@@ -85,6 +85,14 @@ var invalidBackedUp = map[string]bad{
 	"keys without a name":       {spec: `destination: {encryption: {}}`, field: "spec.destination.encryption.name", words: "Required"},
 	"keys in the spec":          {spec: `destination: {encryption: {name: a, identity: AGE-SECRET-KEY-1}}`, field: "spec.destination.encryption.identity", words: "unknown field"},
 	"an account elsewhere":      {spec: `destination: {serviceAccountName: kube-system/default}`, field: "spec.destination.serviceAccountName", words: "destination.serviceAccountName must be the name of a ServiceAccount"},
+	"claims of devices":         {spec: `resources: {claims: [{name: gpu}]}`, field: "spec.resources.claims", words: "spec.resources.claims cannot be set"},
+	"a limit of pods":           {spec: `resources: {limits: {pods: 1}}`, field: "spec.resources.limits", words: "may hold cpu, memory and ephemeral-storage only"},
+	"a request of pods":         {spec: `resources: {requests: {pods: 1}}`, field: "spec.resources.requests", words: "spec.resources.requests may hold cpu"},
+	"a limit beyond reading":    {spec: `resources: {limits: {memory: 1e1.5}}`, field: "spec.resources.limits", words: "spec.resources.limits must be numbers"},
+	"a request beyond reading":  {spec: `resources: {requests: {memory: 1e1.5}}`, field: "spec.resources.requests", words: "spec.resources.requests must be numbers"},
+	"a limit of nothing":        {spec: `resources: {limits: {memory: 0}}`, field: "spec.resources.limits", words: "spec.resources.limits must be above zero"},
+	"more than the limit":       {spec: `resources: {limits: {memory: 1Gi}, requests: {memory: 2Gi}}`, field: "spec.resources.requests", words: "spec.resources.requests cannot be above spec.resources.limits"},
+	"more disk than the limit":  {spec: `resources: {limits: {ephemeral-storage: 1Gi}, requests: {ephemeral-storage: 2Gi}}`, field: "spec.resources.requests", words: "lower the request or raise the limit"},
 	"name with a dot":           {whole: `metadata: {name: my.backup}`, field: "metadata", words: "lower case letters, digits and -"},
 	"name that begins with one": {whole: `metadata: {name: 1st}`, field: "metadata", words: "begin with a letter"},
 }
@@ -93,7 +101,7 @@ var invalidBackups = map[string]bad{
 	"name too long":    {whole: `metadata: {name: ` + strings.Repeat("a", 57) + `}`, field: "metadata", words: "at most 56"},
 	"another policy":   {spec: `deletionPolicy: Archive`, field: "spec.deletionPolicy", words: "Unsupported value"},
 	"verify in words":  {spec: `verify: "yes"`, field: "spec.verify", words: "must be of type boolean"},
-	"a check at times": {spec: `verify: {schedule: "@daily"}`, field: "spec.verify", words: "must be of type boolean"},
+	"a check at times": {spec: `verify: {schedule: "@daily"}`, field: "spec.verify", words: "unknown field"},
 }
 
 var invalidSchedules = map[string]bad{
