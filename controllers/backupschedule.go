@@ -257,8 +257,10 @@ func (k *ScheduleKind) Report(o *v1alpha1.BackupSchedule, t plan.Timetable, p cl
 	st := &o.Status
 	st.ObservedGeneration = o.Generation
 	st.Activity = cluster.Activity(p, err)
-	st.Backups = 0
 	st.Recording, _ = t.Recording()
+	if err == nil || len(t.Runs) > 0 { // Otherwise they could not be read.
+		st.Backups, st.LastBackup, st.LastBackupTime = 0, "", nil
+	}
 	for _, r := range t.Runs {
 		if !r.Complete || r.Leaving {
 			continue
@@ -271,6 +273,7 @@ func (k *ScheduleKind) Report(o *v1alpha1.BackupSchedule, t plan.Timetable, p cl
 			st.LastVerifiedTime, st.RestoreSeconds = at, int64(r.Took.Round(time.Second).Seconds())
 		}
 	}
+	st.NextTime = nil
 	if next, ok := plan.NextDue(t); ok {
 		st.NextTime = instant(next)
 	}

@@ -35,7 +35,7 @@ type BackupDestination struct {
 	// language of S3 are named by endpoint=https://host:port, most of them with
 	// path-style=true.
 	// +required
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^(s3|gs|azblob|pvc)://[A-Za-z0-9][A-Za-z0-9._-]*(/[^?#\\\\]*)?([?][^#]*)?$') && !self.contains('..')`,message="url must be s3://bucket/prefix?region=..., gs://bucket/prefix, azblob://container/prefix or pvc://claim/directory, without .. in it"
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^(s3|gs|azblob|pvc)://[A-Za-z0-9][A-Za-z0-9._-]*(/[^?#\\\\]*)?([?][^#]*)?$') && !self.contains('..')`,message="destination.url must be s3://bucket/prefix?region=..., gs://bucket/prefix, azblob://container/prefix or pvc://claim/directory, without .. in it"
 	// +kubebuilder:validation:MaxLength=1024
 	URL string `json:"url"`
 	// credentials names a Secret of the same namespace. For s3 its keys are
@@ -55,7 +55,7 @@ type BackupDestination struct {
 	// serviceAccountName that the pods run as which read and write there, for
 	// example one that a cloud gives an identity to. Default: default.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')`,message="serviceAccountName must be the name of a ServiceAccount of the same namespace"
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')`,message="destination.serviceAccountName must be the name of a ServiceAccount of the same namespace"
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 }
@@ -77,6 +77,14 @@ type BackupSpec struct {
 	// limits of cpu (cores) and memory (bytes). Default: 100m and 64Mi requested,
 	// 2 and 128Mi at most.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`!has(self.claims) || self.claims.size() == 0`,fieldPath=".claims",message="spec.resources.claims cannot be set: the pods have no resource claims; use requests and limits"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || self.limits.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])`,fieldPath=".limits",message="spec.resources.limits may hold cpu, memory and ephemeral-storage only"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.requests) || self.requests.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])`,fieldPath=".requests",message="spec.resources.requests may hold cpu, memory and ephemeral-storage only"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.limits) || (!string(self.limits[k]).matches('[-+eE]') && isQuantity(string(self.limits[k]))))`,fieldPath=".limits",message="spec.resources.limits must be numbers with or without a unit, for example memory: 2Gi: no sign, no exponent"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || (!string(self.requests[k]).matches('[-+eE]') && isQuantity(string(self.requests[k]))))`,fieldPath=".requests",message="spec.resources.requests must be numbers with or without a unit, for example cpu: 500m: no sign, no exponent"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.limits) || string(self.limits[k]).matches('[-+eE]') || !isQuantity(string(self.limits[k])) || quantity(string(self.limits[k])).isGreaterThan(quantity('0')))`,fieldPath=".limits",message="spec.resources.limits must be above zero"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || !has(self.requests) || ['cpu', 'memory'].all(k, !(k in self.requests) || !(k in self.limits) || string(self.requests[k]).matches('[-+eE]') || !isQuantity(string(self.requests[k])) || string(self.limits[k]).matches('[-+eE]') || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)`,fieldPath=".requests",message="spec.resources.requests cannot be above spec.resources.limits: lower the request or raise the limit"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || !has(self.requests) || ['ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || string(self.requests[k]).matches('[-+eE]') || !isQuantity(string(self.requests[k])) || string(self.limits[k]).matches('[-+eE]') || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)`,fieldPath=".requests",message="spec.resources.requests cannot be above spec.resources.limits: lower the request or raise the limit"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 	// verify says that the backup is read back, restored into a throw-away
 	// directory and checked as soon as it is complete. Default: false.

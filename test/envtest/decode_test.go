@@ -54,7 +54,7 @@ func TestWhateverIsAdmittedCanBeReadByATypedClient(t *testing.T) {
 	typed := typedClient(t)
 	for _, k := range kinds {
 		specs := []string{}
-		for _, spec := range merged(map[string]map[string]string{etcdKind.name: validEtcd, redisKind.name: validRedis}[k.name], validBoth) {
+		for _, spec := range merged(map[string]map[string]string{etcdKind.name: merged(validEtcd, validRestores), redisKind.name: validRedis}[k.name], validBoth) {
 			specs = append(specs, spec)
 		}
 		specs = append(specs, fill(quantityFields[k.name], nastyQuantities)...)

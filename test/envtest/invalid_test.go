@@ -8,7 +8,7 @@ import (
 )
 
 func TestInvalidEtcdClustersAreRefused(t *testing.T) {
-	refuseAll(t, etcdKind, merged(invalidEtcd, invalidBoth))
+	refuseAll(t, etcdKind, merged(invalidEtcd, invalidRestores, invalidBoth))
 }
 
 func TestInvalidRedisClustersAreRefused(t *testing.T) {

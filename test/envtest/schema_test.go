@@ -62,7 +62,7 @@ func walk(path string, s schemaProps, visit func(string, schemaProps) bool) {
 // kinds are those of clusters, which have much in common; allKinds are all that there are.
 var (
 	kinds    = []kind{etcdKind, redisKind}
-	allKinds = append(kinds, userKind)
+	allKinds = append(kinds, userKind, backupKind, scheduleKind)
 )
 
 func TestEveryFieldIsDocumented(t *testing.T) {
@@ -151,7 +151,7 @@ func eachRule(root schemaProps, visit func(path string, r apiextensionsv1.Valida
 
 // A message without the field's name helps nobody who reads only the end of a long error.
 func TestEveryRuleNamesItsFieldAndAddsACure(t *testing.T) {
-	field := regexp.MustCompile(`\b(spec|storage|tls|auth|config|template|metadata)\.[a-z]`)
+	field := regexp.MustCompile(`\b(spec|storage|tls|auth|config|template|metadata|destination|bootstrap)\.[a-z]`)
 	for _, k := range allKinds {
 		rules := 0
 		eachRule(loadCRD(t, k.resource), func(path string, r apiextensionsv1.ValidationRule) {
@@ -182,10 +182,12 @@ func TestEveryRuleHasACase(t *testing.T) {
 // refusedWords are what the tables of a kind want refusals to say.
 func refusedWords(k kind) []string {
 	invalid := map[string]map[string]bad{
-		etcdKind.name: merged(invalidEtcd, invalidBoth), redisKind.name: merged(invalidRedis, invalidBoth), userKind.name: invalidUsers,
+		etcdKind.name: merged(invalidEtcd, invalidRestores, invalidBoth), redisKind.name: merged(invalidRedis, invalidBoth), userKind.name: invalidUsers,
+		backupKind.name: merged(invalidBackups, invalidBackedUp), scheduleKind.name: merged(invalidSchedules, invalidBackedUp),
 	}
 	changes := map[string]map[string]change{
 		etcdKind.name: merged(etcdChanges, bothChanges), redisKind.name: merged(redisChanges, bothChanges), userKind.name: userChanges,
+		backupKind.name: backupChanges, scheduleKind.name: scheduleChanges,
 	}
 	words := []string{}
 	for _, c := range invalid[k.name] {

@@ -103,7 +103,7 @@ var validBoth = map[string]string{
 }
 
 func TestValidEtcdClustersAreAcceptedWithTheirDefaults(t *testing.T) {
-	acceptAll(t, etcdKind, merged(validEtcd, validBoth))
+	acceptAll(t, etcdKind, merged(validEtcd, validRestores, validBoth))
 }
 
 func TestValidRedisClustersAreAcceptedWithTheirDefaults(t *testing.T) {
@@ -178,15 +178,18 @@ func TestSamplesAreAccepted(t *testing.T) {
 		s.kubectl(t, "delete", "-n", "default", "-f", file)
 	}
 	s.kubectl(t, "apply", "--dry-run=server", "--validate=strict", "-k", samplesDir)
-	if applied["EtcdCluster"] < 2 || applied["RedisCluster"] < 2 || applied["EtcdUser"] < 1 || applied["RedisUser"] < 1 {
-		t.Errorf("want a minimal and a full sample of each kind of cluster, and a user of each, got %v", applied)
+	if applied["EtcdCluster"] < 2 || applied["RedisCluster"] < 2 || applied["EtcdUser"] < 1 || applied["RedisUser"] < 1 || applied["Backup"] < 2 || applied["BackupSchedule"] < 2 {
+		t.Errorf("want a minimal and a full sample of each kind of cluster, of a backup and of a schedule, and a user of each, got %v", applied)
 	}
 	t.Logf("samples applied: %v", applied)
 }
 
 // exclusive are the fields that exclude another one, which the full samples show, and those of one kind only. A comment beside
 // that shows them.
-var exclusive = map[string]bool{"spec.auth.rotation": true, "spec.tls.rotation": true, "spec.tls.issuerRef": true}
+var exclusive = map[string]bool{
+	"spec.auth.rotation": true, "spec.tls.rotation": true, "spec.tls.issuerRef": true,
+	"spec.bootstrap.restore.backup": true, "spec.bootstrap.restore.time": true,
+}
 
 // showsEveryField checks that a full sample has every field of ours that the CRD knows.
 func showsEveryField(t *testing.T, u *unstructured.Unstructured) {

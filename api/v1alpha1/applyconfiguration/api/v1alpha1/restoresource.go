@@ -15,9 +15,10 @@ import (
 // RestoreSource is the backup that is restored: a Backup of the same namespace, or what a destination holds, where there is none any
 // more.
 type RestoreSourceApplyConfiguration struct {
-	// backup is the name of a Backup of the same namespace.
+	// backup is the name of a Backup of the same namespace. Default: none, the
+	// destination is named instead.
 	Backup *string `json:"backup,omitempty"`
-	// destination that holds the backup.
+	// destination that holds the backup. Default: that of backup.
 	Destination *BackupDestinationApplyConfiguration `json:"destination,omitempty"`
 	// directory of the backup below the url of its destination. Default: the
 	// newest complete one that fits, or the newest before the time asked for.

@@ -1,0 +1,663 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// aCluster is a cluster that can be backed up, unless missing says why not.
+type aCluster struct {
+	gone    bool
+	missing string
+}
+
+func (c *aCluster) Engine() string { return "etcd" }
+
+func (c *aCluster) Source(_ context.Context, _, name string) (*plan.Source, *plan.Access, error) {
+	if c.gone {
+		return nil, nil, nil
+	}
+	return &plan.Source{Noun: "EtcdCluster " + name, Missing: c.missing},
+		&plan.Access{Args: []string{"--version=3.6.16", "--timeline=c1"}, Stream: []string{"--timeline=c1"}, AuthSecret: "orders-auth", AuthKeys: []string{"password"}}, nil
+}
+
+// backupStage is a Kubernetes whose Jobs end as the test says, and the loops of backups and schedules.
+type backupStage struct {
+	t *testing.T
+	// api is what the operator sees, raw what the test does itself.
+	api, raw client.WithWatch
+	source   *aCluster
+	now      time.Time
+	backups  *Loop[*v1alpha1.Backup, plan.State]
+	plans    *Loop[*v1alpha1.BackupSchedule, plan.Timetable]
+	// ends is how Jobs end, by what follows the name of their backup; none: they run.
+	ends map[string]plan.Report
+	// jobs is how many were made of each name.
+	jobs            map[string]int
+	made, ended     int
+	writes, crashAt int
+	log             []string
+	// forbid is what creating a Job comes to.
+	forbid error
+}
+
+func newBackupStage(t *testing.T, objects ...client.Object) *backupStage {
+	t.Helper()
+	s := &backupStage{t: t, source: &aCluster{}, now: stageNow, ends: map[string]plan.Report{}, jobs: map[string]int{}}
+	inner, ok := newWorld(t, objects...).Client.(client.WithWatch)
+	if !ok {
+		t.Fatal("it cannot be watched")
+	}
+	s.raw = inner
+	s.api = interceptor.NewClient(inner, interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, ac runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if s.forbid != nil {
+				return s.forbid
+			}
+			return s.wrote("apply "+named(ac), c.Apply(ctx, ac, opts...))
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			s.made++
+			o.SetUID(types.UID(fmt.Sprintf("%08d-uid", s.made)))
+			o.SetCreationTimestamp(metav1.NewTime(s.now))
+			return s.wrote("create "+o.GetName(), c.Create(ctx, o, opts...))
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return s.wrote("delete "+o.GetName(), c.Delete(ctx, o, opts...))
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return s.wrote("finalizers", c.Patch(ctx, o, p, opts...))
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return s.wrote("status", c.SubResource(sub).Patch(ctx, o, p, opts...))
+		},
+	})
+	s.newOperator()
+	return s
+}
+
+func (s *backupStage) wrote(what string, err error) error {
+	if err != nil {
+		return err
+	}
+	s.writes++
+	s.log = append(s.log, what)
+	if s.writes == s.crashAt {
+		return errCrash
+	}
+	return nil
+}
+
+func (s *backupStage) newOperator() {
+	children := newChildren(&world{Client: s.api})
+	children.Direct, children.Now = s.api, func() time.Time { return s.now }
+	k := NewBackupKind(children, map[v1alpha1.ClusterKind]BackupSource{v1alpha1.KindEtcdCluster: s.source})
+	s.backups = &Loop[*v1alpha1.Backup, plan.State]{Kind: k, Client: s.api, Events: events.NewFakeRecorder(1000)}
+	s.plans = &Loop[*v1alpha1.BackupSchedule, plan.Timetable]{Kind: NewScheduleKind(children, k), Client: s.api, Events: events.NewFakeRecorder(1000)}
+}
+
+func (s *backupStage) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// pass makes one pass over everything, and lets the Job controller work.
+func (s *backupStage) pass() {
+	s.t.Helper()
+	var plans v1alpha1.BackupScheduleList
+	s.must(s.api.List(s.t.Context(), &plans))
+	for i := range plans.Items {
+		s.survive(func() error { _, err := s.plans.Reconcile(s.t.Context(), &plans.Items[i]); return err })
+	}
+	var list v1alpha1.BackupList
+	s.must(s.api.List(s.t.Context(), &list))
+	for i := range list.Items {
+		s.survive(func() error { _, err := s.backups.Reconcile(s.t.Context(), &list.Items[i]); return err })
+	}
+	s.runJobs()
+	s.setClocks()
+}
+
+// setClocks brings times that come from the clock of this machine to that of the stage.
+func (s *backupStage) setClocks() {
+	s.t.Helper()
+	var list v1alpha1.BackupList
+	s.must(s.raw.List(s.t.Context(), &list))
+	for i := range list.Items {
+		b, behind := &list.Items[i], false
+		for j := range b.Status.Conditions {
+			if c := &b.Status.Conditions[j]; c.LastTransitionTime.After(s.now) {
+				c.LastTransitionTime, behind = metav1.NewTime(s.now), true
+			}
+		}
+		if behind {
+			s.must(s.raw.Status().Update(s.t.Context(), b))
+		}
+	}
+}
+
+// survive starts the operator anew after a crash.
+func (s *backupStage) survive(reconcile func() error) {
+	s.t.Helper()
+	err := reconcile()
+	if err != nil && strings.Contains(err.Error(), errCrash.Error()) {
+		s.newOperator()
+		return
+	}
+	s.must(err)
+}
+
+// rest makes passes until one writes nothing.
+func (s *backupStage) rest() {
+	s.t.Helper()
+	for range 40 {
+		writes, ended := s.writes, s.ended
+		s.pass()
+		if s.writes == writes && s.ended == ended {
+			return
+		}
+	}
+	s.t.Fatalf("it does not come to rest: %v", s.log)
+}
+
+// runJobs is the Job controller and the kubelet.
+func (s *backupStage) runJobs() {
+	s.t.Helper()
+	ctx := s.t.Context()
+	var jobs batchv1.JobList
+	s.must(s.api.List(ctx, &jobs))
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		if job.UID == "" {
+			s.made++
+			s.jobs[job.Name]++
+			job.UID, job.CreationTimestamp = types.UID(fmt.Sprint("job-", s.made)), metav1.NewTime(s.now)
+			s.must(s.raw.Update(ctx, job))
+		}
+		for end, report := range s.ends {
+			if strings.HasSuffix(job.Name, end) && len(job.Status.Conditions) == 0 {
+				s.end(job, report)
+			}
+		}
+	}
+}
+
+func (s *backupStage) end(job *batchv1.Job, r plan.Report) {
+	s.t.Helper()
+	s.ended++
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: job.Namespace, Name: job.Name + "-" + string(job.UID), Labels: job.Spec.Template.Labels,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: job.Name, UID: job.UID, Controller: ptr.To(true)}},
+	}}
+	s.must(s.raw.Create(s.t.Context(), pod))
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: plan.Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: r.Encode()}},
+	}}
+	s.must(s.raw.Status().Update(s.t.Context(), pod))
+	how := batchv1.JobComplete
+	if r.Problem != nil {
+		how = batchv1.JobFailed
+	}
+	job.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(s.now)}}
+	s.must(s.raw.Status().Update(s.t.Context(), job))
+}
+
+// expireJobs is what happens an hour after their end.
+func (s *backupStage) expireJobs() {
+	s.t.Helper()
+	s.must(s.raw.DeleteAllOf(s.t.Context(), &batchv1.Job{}, client.InNamespace("default")))
+	s.must(s.raw.DeleteAllOf(s.t.Context(), &corev1.Pod{}, client.InNamespace("default")))
+}
+
+// backup reads one, nil when it is gone.
+func (s *backupStage) backup(name string) *v1alpha1.Backup {
+	s.t.Helper()
+	b := &v1alpha1.Backup{}
+	err := s.api.Get(s.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, b)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	s.must(err)
+	return b
+}
+
+func (s *backupStage) condition(name, typ string) string {
+	s.t.Helper()
+	c := meta.FindStatusCondition(s.backup(name).Status.Conditions, typ)
+	if c == nil {
+		s.t.Fatalf("%s has no condition %s", name, typ)
+	}
+	return string(c.Status) + " " + c.Reason + " " + c.Message
+}
+
+func (s *backupStage) wantCondition(name, typ, want string) {
+	s.t.Helper()
+	if got := s.condition(name, typ); !strings.HasPrefix(got, want) {
+		s.t.Errorf("%s of %s is %s, not %s", typ, name, got, want)
+	}
+}
+
+func aBackup(change func(*v1alpha1.Backup)) *v1alpha1.Backup {
+	b := &v1alpha1.Backup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "first", UID: "1b9d6bcd-0000", Generation: 1, CreationTimestamp: metav1.NewTime(stageNow)},
+		Spec: v1alpha1.BackupSpec{
+			Cluster:     v1alpha1.ClusterReference{Kind: v1alpha1.KindEtcdCluster, Name: "orders"},
+			Destination: v1alpha1.BackupDestination{URL: "s3://bucket/orders"}, DeletionPolicy: ptr.To(v1alpha1.DeletionDelete),
+		},
+	}
+	if change != nil {
+		change(b)
+	}
+	return b
+}
+
+var (
+	wasTaken = plan.Report{Backup: &plan.Stored{
+		Directory: "orders-20260501T000000Z-1b9d6bcd", Kind: "EtcdCluster", Engine: "etcd", Version: "3.6.16", Size: 4 << 20, StoredSize: 1 << 20, Revision: 7,
+		Started: stageNow, Finished: stageNow.Add(time.Second),
+	}}
+	wasChecked = plan.Report{Backup: wasTaken.Backup, Checked: &plan.Checked{Time: stageNow.Add(time.Minute), Took: 3 * time.Second, Keys: 9, Revision: 7}}
+	wasRemoved = plan.Report{Backup: &plan.Stored{Directory: "orders-20260501T000000Z-1b9d6bcd"}}
+	hasFailed  = plan.Report{Problem: &plan.Problem{Reason: "NotAllowed", Message: "the store says no", Final: true}}
+)
+
+func verified(b *v1alpha1.Backup) { b.Spec.Verify = ptr.To(true) }
+
+func TestABackupIsTakenCheckedAndDeletedWithItsData(t *testing.T) {
+	s := newBackupStage(t, aBackup(verified))
+	s.rest()
+	s.wantCondition("first", v1alpha1.ConditionComplete, "False TakingBackup")
+	s.ends[jobTake] = wasTaken
+	s.rest()
+	s.wantCondition("first", v1alpha1.ConditionComplete, "True BackupComplete")
+	s.wantCondition("first", v1alpha1.ConditionVerified, "False VerifyingBackup")
+	s.ends[jobCheck] = wasChecked
+	s.rest()
+	s.wantCondition("first", v1alpha1.ConditionVerified, "True BackupVerified")
+	b := s.backup("first")
+	st := b.Status
+	if st.Directory != Directory(b) || st.Revision != 7 || st.Size != 4<<20 || st.Stored != "1.0 MiB" || st.Engine != "etcd 3.6.16" || st.Verification.Keys != 9 || st.Verification.Seconds != 3 {
+		t.Errorf("%+v", st)
+	}
+	writes := s.writes
+	for range 5 {
+		s.pass()
+	}
+	if s.writes != writes {
+		t.Errorf("a backup with nothing left to do is written: %v", s.log[writes:])
+	}
+	s.must(s.raw.Delete(t.Context(), b))
+	s.rest()
+	if s.jobs["first-remove"] != 1 || s.backup("first") == nil {
+		t.Errorf("the backup goes before its data: %v", s.jobs)
+	}
+	s.ends[jobRemove] = wasRemoved
+	s.rest()
+	if s.backup("first") != nil || s.jobs["first-take"] != 1 || s.jobs["first-check"] != 1 || s.jobs["first-remove"] != 1 {
+		t.Errorf("%v", s.jobs)
+	}
+}
+
+// The name of the directory must be the same in every pass, and of no other backup.
+func TestTheJobsOfABackupAreToldWhereItIs(t *testing.T) {
+	s := newBackupStage(t, aBackup(nil))
+	s.rest()
+	job := &batchv1.Job{}
+	s.must(s.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "first-take"}, job))
+	args := job.Spec.Template.Spec.Containers[0].Args
+	for _, want := range []string{
+		"--directory=orders-20260501T000000Z-1b9d6bcd", "--id=1b9d6bcd-0000", "--cluster=orders", "--namespace=default", "--timeline=c1", "--url=s3://bucket/orders",
+	} {
+		if !slices.Contains(args, want) {
+			t.Errorf("%s is missing in %v", want, args)
+		}
+	}
+}
+
+func TestWhatCameOfABackupIsKnownWhenItsJobsAreGone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		take, check        plan.Report
+		complete, verified string
+	}{
+		"complete": {wasTaken, wasChecked, "True BackupComplete", "True BackupVerified"},
+		"failed":   {hasFailed, wasChecked, "False NotAllowed", "False NotVerified"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newBackupStage(t, aBackup(verified))
+			s.ends[jobTake], s.ends[jobCheck] = tc.take, tc.check
+			s.rest()
+			s.expireJobs()
+			s.source.gone = true // Nor does the cluster have to be there.
+			s.now = s.now.Add(2 * time.Hour)
+			s.rest()
+			s.wantCondition("first", v1alpha1.ConditionComplete, tc.complete)
+			s.wantCondition("first", v1alpha1.ConditionVerified, tc.verified)
+			if s.jobs["first-take"] != 1 {
+				t.Errorf("it is taken again: %v", s.jobs)
+			}
+		})
+	}
+}
+
+func TestABackupThatDidNotPassItsCheckIsNotForgotten(t *testing.T) {
+	s := newBackupStage(t, aBackup(verified))
+	s.ends[jobTake], s.ends[jobCheck] = wasTaken, hasFailed
+	s.rest()
+	s.backupEdit("first", func(b *v1alpha1.Backup) { b.Spec.Verify = nil }) // With it, it would be checked again.
+	s.expireJobs()
+	s.now = s.now.Add(2 * time.Hour)
+	s.rest()
+	s.wantCondition("first", v1alpha1.ConditionVerified, "False NotAllowed the store says no")
+	s.wantCondition("first", v1alpha1.ConditionStalled, "True VerificationFailed")
+	s.wantCondition("first", v1alpha1.ConditionComplete, "True")
+}
+
+func (s *backupStage) backupEdit(name string, change func(*v1alpha1.Backup)) {
+	s.t.Helper()
+	b := s.backup(name)
+	change(b)
+	s.must(s.raw.Update(s.t.Context(), b))
+}
+
+// A look that fails says nothing about the backup.
+func TestACompleteBackupStaysCompleteWhenItsJobsCannotBeRead(t *testing.T) {
+	s := newBackupStage(t, aBackup(nil))
+	s.ends[jobTake] = wasTaken
+	s.rest()
+	s.expireJobs()
+	whole := s.api
+	s.api = interceptor.NewClient(whole, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, ok := o.(*batchv1.Job); ok {
+				return context.DeadlineExceeded
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	s.newOperator()
+	if _, err := s.backups.Reconcile(t.Context(), s.backup("first")); err == nil {
+		t.Error("the error is lost")
+	}
+	s.wantCondition("first", v1alpha1.ConditionComplete, "True")
+	s.api = whole
+	s.source.gone = true
+	s.newOperator()
+	s.rest()
+	s.wantCondition("first", v1alpha1.ConditionComplete, "True")
+}
+
+func TestABackupWaitsForItsCluster(t *testing.T) {
+	s := newBackupStage(t, aBackup(nil))
+	s.source.missing = "it is hibernated"
+	s.rest()
+	s.wantCondition("first", v1alpha1.ConditionComplete, "False WaitingForCluster")
+	s.source.gone = true
+	s.rest()
+	s.wantCondition("first", v1alpha1.ConditionStalled, "True ClusterMissing")
+	if len(s.jobs) > 0 {
+		t.Errorf("%v", s.jobs)
+	}
+}
+
+func TestABackupGoesWithItsNamespace(t *testing.T) {
+	s := newBackupStage(t, aBackup(nil))
+	s.ends[jobTake] = wasTaken
+	s.rest()
+	s.must(s.raw.Delete(t.Context(), s.backup("first")))
+	s.forbid = &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Message: "namespace is being terminated",
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}},
+	}}
+	s.rest()
+	if s.backup("first") != nil {
+		t.Errorf("it holds its namespace up: %s", s.backup("first").Status.Activity)
+	}
+}
+
+func TestABackupIsTakenOnceWhateverWriteTheOperatorCrashesAfter(t *testing.T) {
+	crashes := 0
+	for at := 1; ; at++ {
+		s := newBackupStage(t, aBackup(verified))
+		s.ends[jobTake], s.ends[jobCheck], s.ends[jobRemove] = wasTaken, wasChecked, wasRemoved
+		s.crashAt = at
+		s.rest()
+		s.rest()
+		s.wantCondition("first", v1alpha1.ConditionVerified, "True")
+		s.must(s.raw.Delete(t.Context(), s.backup("first")))
+		s.rest()
+		s.rest()
+		if s.backup("first") != nil || s.jobs["first-take"] != 1 || s.jobs["first-check"] != 1 {
+			t.Errorf("after a crash at %d: %v", at, s.jobs)
+		}
+		if s.writes < at {
+			break
+		}
+		crashes++
+	}
+	if crashes < 6 {
+		t.Errorf("the operator crashed after %d different writes only", crashes)
+	}
+}
+
+func aSchedule(change func(*v1alpha1.BackupSchedule)) *v1alpha1.BackupSchedule {
+	o := &v1alpha1.BackupSchedule{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hourly", UID: "s-1", Generation: 1, CreationTimestamp: metav1.NewTime(stageNow)},
+		Spec: v1alpha1.BackupScheduleSpec{
+			Cluster: v1alpha1.ClusterReference{Kind: v1alpha1.KindEtcdCluster, Name: "orders"}, Schedule: "@hourly",
+			Destination: v1alpha1.BackupDestination{URL: "s3://bucket/orders"},
+		},
+	}
+	if change != nil {
+		change(o)
+	}
+	return o
+}
+
+func (s *backupStage) schedule() *v1alpha1.BackupSchedule {
+	s.t.Helper()
+	o := &v1alpha1.BackupSchedule{}
+	s.must(s.api.Get(s.t.Context(), client.ObjectKey{Namespace: "default", Name: "hourly"}, o))
+	return o
+}
+
+func (s *backupStage) names() (out []string) {
+	s.t.Helper()
+	var list v1alpha1.BackupList
+	s.must(s.api.List(s.t.Context(), &list))
+	for _, b := range list.Items {
+		out = append(out, strings.TrimPrefix(b.Name, "hourly-20260501"))
+	}
+	return out
+}
+
+// takenNow ends the Jobs of backups at the present time.
+func (s *backupStage) takenNow() {
+	r := *wasTaken.Backup
+	r.Started, r.Finished = s.now, s.now.Add(time.Second)
+	s.ends[jobTake], s.ends[jobRemove] = plan.Report{Backup: &r}, wasRemoved
+}
+
+func TestAScheduleTakesBackupsAndDeletesTheExpired(t *testing.T) {
+	s := newBackupStage(t, aSchedule(func(o *v1alpha1.BackupSchedule) {
+		o.Spec.Retention = &v1alpha1.BackupRetention{KeepLast: ptr.To(int32(2))}
+	}))
+	s.rest()
+	if got := s.names(); len(got) > 0 {
+		t.Errorf("a new schedule owes nothing: %v", got)
+	}
+	for range 4 {
+		s.now = s.now.Add(time.Hour)
+		s.takenNow()
+		s.rest()
+	}
+	if got := fmt.Sprint(s.names()); got != "[030000 040000]" {
+		t.Errorf("there are %s", got)
+	}
+	if s.jobs["hourly-20260501010000-remove"] != 1 || s.jobs["hourly-20260501020000-remove"] != 1 {
+		t.Errorf("data is not deleted with its backup: %v", s.jobs)
+	}
+	st := s.schedule().Status
+	if st.Backups != 2 || st.LastBackup != "hourly-20260501040000" || !st.NextTime.Time.Equal(stageNow.Add(5*time.Hour)) {
+		t.Errorf("%+v", st)
+	}
+	if !meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionBackupHealthy) {
+		t.Errorf("%+v", st.Conditions)
+	}
+	writes := s.writes
+	for range 5 {
+		s.pass()
+	}
+	if s.writes != writes {
+		t.Errorf("a schedule with nothing to do is written: %v", s.log[writes:])
+	}
+}
+
+// A cluster that waits for a backup is refused one that is being deleted.
+func TestABackupThatAClusterBeginsWithDoesNotExpire(t *testing.T) {
+	c := etcdCluster()
+	c.Name, c.Spec.Bootstrap = "copy", &v1alpha1.BootstrapSpec{Restore: &v1alpha1.RestoreSource{Backup: ptr.To("hourly-20260501010000")}}
+	s := newBackupStage(t, c, aSchedule(func(o *v1alpha1.BackupSchedule) {
+		o.Spec.Retention = &v1alpha1.BackupRetention{KeepLast: ptr.To(int32(1))}
+	}))
+	for range 3 {
+		s.now = s.now.Add(time.Hour)
+		s.takenNow()
+		s.rest()
+	}
+	if got := fmt.Sprint(s.names()); got != "[010000 030000]" {
+		t.Errorf("there are %s", got)
+	}
+	if b := s.backup("hourly-20260501010000"); b == nil || b.DeletionTimestamp != nil {
+		t.Fatalf("it is being deleted: %+v", b)
+	}
+	c.Status.ClusterID = "c1"
+	s.must(s.raw.Status().Update(t.Context(), c))
+	s.rest()
+	if got := fmt.Sprint(s.names()); got != "[030000]" {
+		t.Errorf("there are %s", got)
+	}
+}
+
+func TestAScheduleChecksTheNewestBackup(t *testing.T) {
+	s := newBackupStage(t, aSchedule(func(o *v1alpha1.BackupSchedule) { o.Spec.Verify = &v1alpha1.BackupVerify{Schedule: "30 * * * *"} }))
+	s.now = stageNow.Add(time.Hour)
+	s.takenNow()
+	s.rest()
+	s.now = s.now.Add(31 * time.Minute)
+	s.ends[jobCheck] = hasFailed
+	s.rest()
+	healthy := func() string {
+		c := meta.FindStatusCondition(s.schedule().Status.Conditions, v1alpha1.ConditionBackupHealthy)
+		return string(c.Status) + " " + c.Reason
+	}
+	if got := healthy(); got != "False LastCheckFailed" || s.jobs["hourly-20260501010000-check"] != 1 {
+		t.Errorf("%s, %v", got, s.jobs)
+	}
+	s.now = s.now.Add(time.Hour)
+	s.takenNow()
+	good := *wasChecked.Checked
+	good.Time = s.now.Add(time.Second)
+	s.ends[jobCheck] = plan.Report{Checked: &good}
+	s.rest()
+	if got := healthy(); got != "True BackupsInTime" || s.jobs["hourly-20260501020000-check"] != 1 {
+		t.Errorf("%s, %v", got, s.jobs)
+	}
+	if st := s.schedule().Status; st.LastVerifiedTime == nil || st.RestoreSeconds != 3 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestTheRecorderComesAndGoesWithTheWish(t *testing.T) {
+	s := newBackupStage(t, aSchedule(func(o *v1alpha1.BackupSchedule) { o.Spec.Incremental = &v1alpha1.BackupIncremental{} }))
+	s.source.missing = "it has not been founded yet"
+	set := func() *appsv1.StatefulSet {
+		o := &appsv1.StatefulSet{}
+		err := s.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "hourly-recorder"}, o)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		s.must(err)
+		return o
+	}
+	s.rest()
+	if set() != nil {
+		t.Error("there is nothing to record yet")
+	}
+	s.source.missing = ""
+	s.rest()
+	got := set()
+	if got == nil || !metav1.IsControlledBy(got, s.schedule()) {
+		t.Fatalf("%+v", got)
+	}
+	if args := got.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--interval=10s") || slices.Contains(args, "--version=3.6.16") {
+		t.Errorf("an upgrade of the cluster would start it anew: %v", args)
+	}
+	if s.schedule().Status.Recording == "" {
+		t.Error("the status does not say how far it is")
+	}
+	o := s.schedule()
+	o.Spec.Incremental = nil
+	s.must(s.raw.Update(t.Context(), o))
+	s.rest()
+	if set() != nil || s.schedule().Status.Recording != "" {
+		t.Errorf("it is still there, and %q", s.schedule().Status.Recording)
+	}
+}
+
+func TestASuspendedScheduleSaysSo(t *testing.T) {
+	s := newBackupStage(t, aSchedule(nil))
+	s.now = stageNow.Add(time.Hour)
+	s.takenNow()
+	s.rest()
+	o := s.schedule()
+	o.Spec.Suspend = ptr.To(true)
+	s.must(s.raw.Update(t.Context(), o))
+	s.now = s.now.Add(5 * time.Hour)
+	s.rest()
+	st := s.schedule().Status
+	if st.NextTime != nil || len(s.names()) != 1 || cluster.Activity(cluster.Plan{Message: st.Activity}, nil) != "no backups begin while spec.suspend is true" {
+		t.Errorf("%+v, %v", st, s.names())
+	}
+	c := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionBackupHealthy)
+	if c.Reason != plan.ReasonLate || !strings.Contains(c.Message, "spec.suspend") {
+		t.Errorf("%+v", c)
+	}
+}
+
+// What is newest must not be the name of one that is gone.
+func TestTheStatusNamesABackupThatIsThere(t *testing.T) {
+	s := newBackupStage(t, aSchedule(nil))
+	for range 2 {
+		s.now = s.now.Add(time.Hour)
+		s.takenNow()
+		s.rest()
+	}
+	s.must(s.raw.Delete(t.Context(), s.backup("hourly-20260501020000")))
+	s.rest()
+	if st := s.schedule().Status; st.LastBackup != "hourly-20260501010000" || !st.LastBackupTime.Time.Equal(stageNow.Add(time.Hour+time.Second)) {
+		t.Errorf("%s of %s", st.LastBackup, st.LastBackupTime)
+	}
+}
