@@ -61,7 +61,7 @@ func TestTheFormatOfManifestsStays(t *testing.T) {
 	content := `{"format":1,"id":"orders-20260101","kind":"EtcdCluster","namespace":"shop","cluster":"orders","clusterUID":"0b6f","engine":"etcd",` +
 		`"engineVersion":"3.6.16","started":"2026-01-01T02:30:00Z","finished":"2026-01-01T02:30:07.123456789Z","encrypted":false,` +
 		`"parts":[{"name":"etcd.db","size":10,"sha256":"` + exampleHash + `","storedSize":5,"storedSHA256":"` + exampleHash + `"}],` +
-		`"etcd":{"timeline":"cdf818194e3a8c32","revision":4711,"member":"orders-2"}}`
+		`"etcd":{"timeline":"cdf818194e3a8c32","revision":4711,"member":"orders-2","newest":4715,"taken":"2026-01-01T02:30:01Z"}}`
 	want := exampleManifest(Part{Name: "etcd.db", Size: 10, SHA256: exampleHash, StoredSize: 5, StoredSHA256: exampleHash})
 	got, err := DecodeManifest(envelope(content))
 	if err != nil || !cmp.Equal(got, want) {
@@ -113,7 +113,7 @@ func TestManifestsThatCannotBeMeantAreRefused(t *testing.T) {
 		"no format":               {`"format":1,`, ``, ErrDamaged},
 		"a field nobody knows":    {`"format":1`, `"format":1,"invented":1`, ErrDamaged},
 		"a field of a part":       {`"size":1`, `"size":1,"invented":1`, ErrDamaged},
-		"something behind it":     {`"member":"orders-2"}}`, `"member":"orders-2"}} {}`, ErrDamaged},
+		"something behind it":     {`"taken":"2026-01-01T02:30:01Z"}}`, `"taken":"2026-01-01T02:30:01Z"}} {}`, ErrDamaged},
 		"another kind":            {`"EtcdCluster"`, `"RedisCluster"`, ErrDamaged},
 		"a negative size":         {`"size":1`, `"size":-1`, ErrDamaged},
 		"a size beyond all":       {`"size":1`, `"size":99999999999999999999`, ErrDamaged},

@@ -15,14 +15,17 @@ const heapLimit = 80 << 20
 
 // Not parallel, and with the smallest target for the collector: what counts is what is needed, not what is left lying about.
 func TestMemoryUseDoesNotDependOnTheSizeOfAPart(t *testing.T) {
-	const size = 256 << 20
+	size := 256 << 20
+	if testing.Short() {
+		size = 96 << 20
+	}
 	server := startS3(t, false)
 	for name, s := range map[string]*Store{"S3": server.open(t, bucketOfTest, rootID, rootKey), "directory": openStore(t, "file://"+t.TempDir(), "")} {
 		for kind, k := range map[string]Keys{"plain": {}, "encrypted": newKeys(t)} {
 			dir := "b-" + kind
 			var part Part
 			wrote := peakHeap(t, func() (err error) {
-				part, err = s.WritePart(t.Context(), dir, "p", k, noise(1, size))
+				part, err = s.WritePart(t.Context(), dir, "p", k, noise(1, int64(size)))
 				return err
 			})
 			read := peakHeap(t, func() error {

@@ -49,7 +49,7 @@ func exampleManifest(parts ...Part) Manifest {
 	return Manifest{
 		Format: Format, ID: "orders-20260101", Kind: KindEtcd, Namespace: "shop", Cluster: "orders", ClusterUID: "0b6f", Engine: "etcd", EngineVersion: "3.6.16",
 		Started: time.Date(2026, 1, 1, 2, 30, 0, 0, time.UTC), Finished: time.Date(2026, 1, 1, 2, 30, 7, 123456789, time.UTC), Parts: parts,
-		Etcd: &EtcdContent{Timeline: "cdf818194e3a8c32", Revision: 4711, Member: "orders-2"},
+		Etcd: &EtcdContent{Timeline: "cdf818194e3a8c32", Revision: 4711, Member: "orders-2", Newest: 4715, Taken: time.Date(2026, 1, 1, 2, 30, 1, 0, time.UTC)},
 	}
 }
 

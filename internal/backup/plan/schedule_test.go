@@ -130,7 +130,11 @@ func TestJitterIsTheSameEveryTimeAndSpreadsSchedules(t *testing.T) {
 // Whoever looks every few minutes over a year, whatever the zone, begins every run exactly once and in time.
 func TestNoRunIsLeftOutOrBegunTwice(t *testing.T) {
 	t.Parallel()
-	for _, zone := range []string{"UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/Havana", "Asia/Kathmandu"} {
+	zones := []string{"Europe/Berlin", "UTC", "Australia/Lord_Howe", "America/Havana", "Asia/Kathmandu"}
+	if testing.Short() {
+		zones = zones[:1]
+	}
+	for _, zone := range zones {
 		for _, expression := range []string{"*/20 * * * *", "30 2 * * *", "0 0 * * 1", "15 3 1 * *", "0 0 * * *"} {
 			s := Schedule{Cron: expression, Zone: zone, Jitter: 5 * time.Minute, UID: zone}
 			times, err := cron.ParseStandard(expression)
