@@ -57,9 +57,9 @@ func TestNextBeginsWithABackup(t *testing.T) {
 			j.Failed, j.Since, j.Report = true, simNow.Add(-ago), &plan.Report{Problem: &plan.Problem{Reason: "BackupDamaged", Message: "a part is short."}}
 		})
 	}
-	drop := etcd.DropFindJob{Name: "orders-restore", UID: "j"}
+	drop := plan.DropRestoreJob{Name: "orders-restore", UID: "j"}
 	for name, tc := range map[string]planRow{
-		"it is looked up first": {state: begins(nil, nil), step: etcd.FindBackup{Sum: "s-1"}, says: "Backup first"},
+		"it is looked up first": {state: begins(nil, nil), step: plan.FindBackup{Sum: "s-1"}, says: "Backup first"},
 		"it is being looked up": {state: begins(lookup("", func(j *plan.Job) { j.Ended = false }), nil), reason: etcd.ReasonRestoring, says: "is being looked up"},
 		"the Job is on its way out": {
 			state: begins(lookup("3.6.16", func(j *plan.Job) { j.Leaving = true }), nil), reason: etcd.ReasonRestoring, says: "being deleted",
@@ -67,22 +67,22 @@ func TestNextBeginsWithABackup(t *testing.T) {
 		"it was found":                    {state: begins(lookup("3.6.16", nil), nil), step: fromBackup(nil), says: "1.0 MiB of etcd 3.6.16 in orders-1"},
 		"it is of another patch version":  {state: begins(lookup("3.6.99", nil), nil), step: fromBackup(nil)},
 		"it is of the minor before":       {state: begins(lookup("3.5.35", nil), nil), step: fromBackup(nil)},
-		"it is of two minors before":      {state: begins(lookup("3.5.35", nil), func(s *etcd.State) { s.Want.Version = v37 }), reason: etcd.ReasonRestoreRefused, stalled: true, says: "set spec.version"},
-		"it is of a later minor":          {state: begins(lookup("3.7.0", nil), nil), reason: etcd.ReasonRestoreRefused, stalled: true, says: "etcd 3.7.0"},
-		"it says no version":              {state: begins(lookup("", nil), nil), reason: etcd.ReasonRestoreRefused, stalled: true},
+		"it is of two minors before":      {state: begins(lookup("3.5.35", nil), func(s *etcd.State) { s.Want.Version = v37 }), reason: plan.ReasonRestoreRefused, stalled: true, says: "set spec.version"},
+		"it is of a later minor":          {state: begins(lookup("3.7.0", nil), nil), reason: plan.ReasonRestoreRefused, stalled: true, says: "etcd 3.7.0"},
+		"it says no version":              {state: begins(lookup("", nil), nil), reason: plan.ReasonRestoreRefused, stalled: true},
 		"a revision was asked for":        {state: begins(lookup("3.6.16", nil), func(s *etcd.State) { s.Want.Restore.Source.Revision = ptr.To(int64(70)) }), step: fromBackup(func(r *etcd.Restore) { r.Exact = true })},
 		"a time was asked for":            {state: begins(lookup("3.6.16", nil), func(s *etcd.State) { s.Want.Restore.Source.Time = &metav1.Time{Time: simNow} }), step: fromBackup(func(r *etcd.Restore) { r.Exact = true })},
 		"another one is asked for by now": {state: begins(lookup("3.6.16", nil), func(s *etcd.State) { s.Want.Restore.Sum = "s-2" }), step: drop, says: "has changed"},
-		"it cannot be read":               {state: begins(failed(time.Second), nil), reason: "BackupDamaged", stalled: true, says: "a part is short (it is looked at again"},
+		"it cannot be read":               {state: begins(failed(time.Second), nil), reason: "BackupDamaged", stalled: true, says: "a part is short (it is tried again"},
 		"it could not be read a while ago": {
 			state: begins(failed(time.Minute), nil), step: drop, says: "looked up again",
 		},
 		"the Job left no word":    {state: begins(lookup("", func(j *plan.Job) { j.Report = nil }), nil), step: drop},
 		"the Job found nothing":   {state: begins(lookup("", func(j *plan.Job) { j.Report = &plan.Report{Target: 7} }), nil), step: drop},
-		"there is no such backup": {state: begins(nil, func(s *etcd.State) { s.Want.Restore.Missing = "there is no Backup first" }), reason: etcd.ReasonRestoreRefused, stalled: true, says: "spec.bootstrap.restore: there is no Backup first"},
+		"there is no such backup": {state: begins(nil, func(s *etcd.State) { s.Want.Restore.Missing = "there is no Backup first" }), reason: plan.ReasonRestoreRefused, stalled: true, says: "spec.bootstrap.restore: there is no Backup first"},
 		"data of an earlier cluster is not overwritten": {
 			state:  begins(lookup("3.6.16", nil), func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-2", Ordinal: 2}} }),
-			reason: etcd.ReasonRestoreRefused, stalled: true, says: "data-orders-2",
+			reason: plan.ReasonRestoreRefused, stalled: true, says: "data-orders-2",
 		},
 		"claims that are on their way out are waited for": {
 			state:  begins(lookup("3.6.16", nil), func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-0", Leaving: true}} }),
