@@ -153,13 +153,20 @@ var validRestores = map[string]string{
 	"a backup":                   `bootstrap: {restore: {backup: orders-before-upgrade}}`,
 	"the newest of a place":      `bootstrap: {restore: {destination: {url: "s3://bucket/orders"}}}`,
 	"one of a place":             `bootstrap: {restore: {destination: {url: "s3://bucket/orders"}, directory: orders-20260501T030000Z-1b9d6bcd}}`,
-	"a backup up to a revision":  `bootstrap: {restore: {backup: orders, revision: 4711}}`,
 	"a backup up to a time":      `bootstrap: {restore: {backup: orders, time: "2026-05-01T12:00:00Z"}}`,
 	"nothing to restore":         `bootstrap: {}`,
 	"a time in a zone of theirs": `bootstrap: {restore: {backup: orders, time: "2026-05-01T12:00:00+02:00"}}`,
 }
 
-// invalidRestores are refused of a cluster of etcd.
+// validEtcdRestores are what only one of etcd may begin with.
+var validEtcdRestores = map[string]string{"a backup up to a revision": `bootstrap: {restore: {backup: orders, revision: 4711}}`}
+
+// invalidRedisRestores are refused of others alone.
+var invalidRedisRestores = map[string]bad{
+	"a revision of servers without": {spec: `bootstrap: {restore: {backup: a, revision: 7}}`, field: "spec.bootstrap.restore.revision", words: "spec.bootstrap.restore.revision is for an EtcdCluster"},
+}
+
+// invalidRestores are refused of a cluster of either kind.
 var invalidRestores = map[string]bad{
 	"a restore of nothing":         {spec: `bootstrap: {restore: {}}`, field: "spec.bootstrap.restore", words: "bootstrap.restore needs either backup or destination"},
 	"a restore of two":             {spec: `bootstrap: {restore: {backup: a, destination: {url: "s3://b"}}}`, field: "spec.bootstrap.restore", words: "bootstrap.restore needs either backup or destination"},

@@ -54,7 +54,7 @@ func TestWhateverIsAdmittedCanBeReadByATypedClient(t *testing.T) {
 	typed := typedClient(t)
 	for _, k := range kinds {
 		specs := []string{}
-		for _, spec := range merged(map[string]map[string]string{etcdKind.name: merged(validEtcd, validRestores), redisKind.name: validRedis}[k.name], validBoth) {
+		for _, spec := range merged(map[string]map[string]string{etcdKind.name: merged(validEtcd, validRestores, validEtcdRestores), redisKind.name: merged(validRedis, validRestores)}[k.name], validBoth) {
 			specs = append(specs, spec)
 		}
 		specs = append(specs, fill(quantityFields[k.name], nastyQuantities)...)

@@ -12,7 +12,7 @@ func TestInvalidEtcdClustersAreRefused(t *testing.T) {
 }
 
 func TestInvalidRedisClustersAreRefused(t *testing.T) {
-	refuseAll(t, redisKind, merged(invalidRedis, invalidBoth))
+	refuseAll(t, redisKind, merged(invalidRedis, invalidRestores, invalidRedisRestores, invalidBoth))
 }
 
 func refuseAll(t *testing.T, k kind, table map[string]bad) {

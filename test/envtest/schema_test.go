@@ -182,7 +182,7 @@ func TestEveryRuleHasACase(t *testing.T) {
 // refusedWords are what the tables of a kind want refusals to say.
 func refusedWords(k kind) []string {
 	invalid := map[string]map[string]bad{
-		etcdKind.name: merged(invalidEtcd, invalidRestores, invalidBoth), redisKind.name: merged(invalidRedis, invalidBoth), userKind.name: invalidUsers,
+		etcdKind.name: merged(invalidEtcd, invalidRestores, invalidBoth), redisKind.name: merged(invalidRedis, invalidRestores, invalidRedisRestores, invalidBoth), userKind.name: invalidUsers,
 		backupKind.name: merged(invalidBackups, invalidBackedUp), scheduleKind.name: merged(invalidSchedules, invalidBackedUp),
 	}
 	changes := map[string]map[string]change{

@@ -103,11 +103,11 @@ var validBoth = map[string]string{
 }
 
 func TestValidEtcdClustersAreAcceptedWithTheirDefaults(t *testing.T) {
-	acceptAll(t, etcdKind, merged(validEtcd, validRestores, validBoth))
+	acceptAll(t, etcdKind, merged(validEtcd, validRestores, validEtcdRestores, validBoth))
 }
 
 func TestValidRedisClustersAreAcceptedWithTheirDefaults(t *testing.T) {
-	acceptAll(t, redisKind, merged(validRedis, validBoth))
+	acceptAll(t, redisKind, merged(validRedis, validRestores, validBoth))
 }
 
 func acceptAll(t *testing.T, k kind, table map[string]string) {
@@ -188,7 +188,7 @@ func TestSamplesAreAccepted(t *testing.T) {
 // that shows them.
 var exclusive = map[string]bool{
 	"spec.auth.rotation": true, "spec.tls.rotation": true, "spec.tls.issuerRef": true,
-	"spec.bootstrap.restore.backup": true, "spec.bootstrap.restore.time": true,
+	"spec.bootstrap.restore.backup": true, "spec.bootstrap.restore.time": true, "RedisCluster spec.bootstrap.restore.revision": true,
 }
 
 // showsEveryField checks that a full sample has every field of ours that the CRD knows.
@@ -196,7 +196,7 @@ func showsEveryField(t *testing.T, u *unstructured.Unstructured) {
 	t.Helper()
 	spec := loadCRD(t, strings.ToLower(u.GetKind())+"s").Properties["spec"]
 	walk("spec", spec, func(path string, _ schemaProps) bool {
-		if exclusive[path] {
+		if exclusive[path] || exclusive[u.GetKind()+" "+path] {
 			return false
 		}
 		if _, found, _ := unstructured.NestedFieldNoCopy(u.Object, strings.Split(path, ".")...); !found {

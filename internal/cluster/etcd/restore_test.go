@@ -75,7 +75,7 @@ func TestNextBeginsWithABackup(t *testing.T) {
 		"another one is asked for by now": {state: begins(lookup("3.6.16", nil), func(s *etcd.State) { s.Want.Restore.Sum = "s-2" }), step: drop, says: "has changed"},
 		"it cannot be read":               {state: begins(failed(time.Second), nil), reason: "BackupDamaged", stalled: true, says: "a part is short (it is tried again"},
 		"it could not be read a while ago": {
-			state: begins(failed(time.Minute), nil), step: drop, says: "looked up again",
+			state: begins(failed(time.Minute), nil), step: drop, says: "which is tried again",
 		},
 		"the Job left no word":    {state: begins(lookup("", func(j *plan.Job) { j.Report = nil }), nil), step: drop},
 		"the Job found nothing":   {state: begins(lookup("", func(j *plan.Job) { j.Report = &plan.Report{Target: 7} }), nil), step: drop},
