@@ -77,8 +77,11 @@ func TestWishesAreToldApart(t *testing.T) {
 	bucket := &v1alpha1.BackupDestination{URL: "s3://bucket/orders"}
 	sums := map[string]bool{}
 	for _, from := range []v1alpha1.RestoreSource{
-		{Destination: bucket}, {Destination: &v1alpha1.BackupDestination{URL: "s3://bucket/other"}}, {Destination: bucket, Directory: ptr.To("a")},
-		{Destination: bucket, Revision: ptr.To(int64(7))}, {Destination: bucket, Time: &at},
+		{Destination: bucket},
+		{Destination: &v1alpha1.BackupDestination{URL: "s3://bucket/other"}},
+		{Destination: bucket, Directory: ptr.To("a")},
+		{Destination: bucket, Revision: ptr.To(int64(7))},
+		{Destination: bucket, Time: &at},
 	} {
 		a, b := wish(t, restoring(from)), wish(t, restoring(from))
 		if a.Sum != b.Sum || a.Sum == "" || a.Token != "u-1" || a.Job != nil {
