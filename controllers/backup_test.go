@@ -244,19 +244,15 @@ func (s *backupStage) backup(name string) *v1alpha1.Backup {
 	return b
 }
 
-func (s *backupStage) condition(name, typ string) string {
+// wantCondition looks at the backup of aBackup.
+func (s *backupStage) wantCondition(typ, want string) {
 	s.t.Helper()
-	c := meta.FindStatusCondition(s.backup(name).Status.Conditions, typ)
+	c := meta.FindStatusCondition(s.backup("first").Status.Conditions, typ)
 	if c == nil {
-		s.t.Fatalf("%s has no condition %s", name, typ)
+		s.t.Fatalf("there is no condition %s", typ)
 	}
-	return string(c.Status) + " " + c.Reason + " " + c.Message
-}
-
-func (s *backupStage) wantCondition(name, typ, want string) {
-	s.t.Helper()
-	if got := s.condition(name, typ); !strings.HasPrefix(got, want) {
-		s.t.Errorf("%s of %s is %s, not %s", typ, name, got, want)
+	if got := string(c.Status) + " " + c.Reason + " " + c.Message; !strings.HasPrefix(got, want) {
+		s.t.Errorf("%s is %s, not %s", typ, got, want)
 	}
 }
 
@@ -289,14 +285,14 @@ func verified(b *v1alpha1.Backup) { b.Spec.Verify = ptr.To(true) }
 func TestABackupIsTakenCheckedAndDeletedWithItsData(t *testing.T) {
 	s := newBackupStage(t, aBackup(verified))
 	s.rest()
-	s.wantCondition("first", v1alpha1.ConditionComplete, "False TakingBackup")
+	s.wantCondition(v1alpha1.ConditionComplete, "False TakingBackup")
 	s.ends[jobTake] = wasTaken
 	s.rest()
-	s.wantCondition("first", v1alpha1.ConditionComplete, "True BackupComplete")
-	s.wantCondition("first", v1alpha1.ConditionVerified, "False VerifyingBackup")
+	s.wantCondition(v1alpha1.ConditionComplete, "True BackupComplete")
+	s.wantCondition(v1alpha1.ConditionVerified, "False VerifyingBackup")
 	s.ends[jobCheck] = wasChecked
 	s.rest()
-	s.wantCondition("first", v1alpha1.ConditionVerified, "True BackupVerified")
+	s.wantCondition(v1alpha1.ConditionVerified, "True BackupVerified")
 	b := s.backup("first")
 	st := b.Status
 	if st.Directory != Directory(b) || st.Revision != 7 || st.Size != 4<<20 || st.Stored != "1.0 MiB" || st.Engine != "etcd 3.6.16" || st.Verification.Keys != 9 || st.Verification.Seconds != 3 {
@@ -353,8 +349,8 @@ func TestWhatCameOfABackupIsKnownWhenItsJobsAreGone(t *testing.T) {
 			s.source.gone = true // Nor does the cluster have to be there.
 			s.now = s.now.Add(2 * time.Hour)
 			s.rest()
-			s.wantCondition("first", v1alpha1.ConditionComplete, tc.complete)
-			s.wantCondition("first", v1alpha1.ConditionVerified, tc.verified)
+			s.wantCondition(v1alpha1.ConditionComplete, tc.complete)
+			s.wantCondition(v1alpha1.ConditionVerified, tc.verified)
 			if s.jobs["first-take"] != 1 {
 				t.Errorf("it is taken again: %v", s.jobs)
 			}
@@ -366,18 +362,18 @@ func TestABackupThatDidNotPassItsCheckIsNotForgotten(t *testing.T) {
 	s := newBackupStage(t, aBackup(verified))
 	s.ends[jobTake], s.ends[jobCheck] = wasTaken, hasFailed
 	s.rest()
-	s.backupEdit("first", func(b *v1alpha1.Backup) { b.Spec.Verify = nil }) // With it, it would be checked again.
+	s.backupEdit(func(b *v1alpha1.Backup) { b.Spec.Verify = nil }) // With it, it would be checked again.
 	s.expireJobs()
 	s.now = s.now.Add(2 * time.Hour)
 	s.rest()
-	s.wantCondition("first", v1alpha1.ConditionVerified, "False NotAllowed the store says no")
-	s.wantCondition("first", v1alpha1.ConditionStalled, "True VerificationFailed")
-	s.wantCondition("first", v1alpha1.ConditionComplete, "True")
+	s.wantCondition(v1alpha1.ConditionVerified, "False NotAllowed the store says no")
+	s.wantCondition(v1alpha1.ConditionStalled, "True VerificationFailed")
+	s.wantCondition(v1alpha1.ConditionComplete, "True")
 }
 
-func (s *backupStage) backupEdit(name string, change func(*v1alpha1.Backup)) {
+func (s *backupStage) backupEdit(change func(*v1alpha1.Backup)) {
 	s.t.Helper()
-	b := s.backup(name)
+	b := s.backup("first")
 	change(b)
 	s.must(s.raw.Update(s.t.Context(), b))
 }
@@ -401,22 +397,22 @@ func TestACompleteBackupStaysCompleteWhenItsJobsCannotBeRead(t *testing.T) {
 	if _, err := s.backups.Reconcile(t.Context(), s.backup("first")); err == nil {
 		t.Error("the error is lost")
 	}
-	s.wantCondition("first", v1alpha1.ConditionComplete, "True")
+	s.wantCondition(v1alpha1.ConditionComplete, "True")
 	s.api = whole
 	s.source.gone = true
 	s.newOperator()
 	s.rest()
-	s.wantCondition("first", v1alpha1.ConditionComplete, "True")
+	s.wantCondition(v1alpha1.ConditionComplete, "True")
 }
 
 func TestABackupWaitsForItsCluster(t *testing.T) {
 	s := newBackupStage(t, aBackup(nil))
 	s.source.missing = "it is hibernated"
 	s.rest()
-	s.wantCondition("first", v1alpha1.ConditionComplete, "False WaitingForCluster")
+	s.wantCondition(v1alpha1.ConditionComplete, "False WaitingForCluster")
 	s.source.gone = true
 	s.rest()
-	s.wantCondition("first", v1alpha1.ConditionStalled, "True ClusterMissing")
+	s.wantCondition(v1alpha1.ConditionStalled, "True ClusterMissing")
 	if len(s.jobs) > 0 {
 		t.Errorf("%v", s.jobs)
 	}
@@ -445,7 +441,7 @@ func TestABackupIsTakenOnceWhateverWriteTheOperatorCrashesAfter(t *testing.T) {
 		s.crashAt = at
 		s.rest()
 		s.rest()
-		s.wantCondition("first", v1alpha1.ConditionVerified, "True")
+		s.wantCondition(v1alpha1.ConditionVerified, "True")
 		s.must(s.raw.Delete(t.Context(), s.backup("first")))
 		s.rest()
 		s.rest()

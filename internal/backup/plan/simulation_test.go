@@ -47,7 +47,7 @@ type world struct {
 }
 
 func newWorld(seed uint64) *world {
-	rng := rand.New(rand.NewPCG(seed, 11)) //nolint:gosec // A replay needs the same numbers.
+	rng := rand.New(rand.NewPCG(seed, 11))
 	w := &world{rng: rng, now: testNow, source: &Source{Noun: "EtcdCluster orders"}, jobs: map[string]*Job{}}
 	w.deletes, w.verifies, w.refuses = rng.IntN(3) > 0, rng.IntN(2) == 0, rng.IntN(3)
 	return w
@@ -275,7 +275,7 @@ func TestABackupEndsCompleteFailedOrReleasedWhateverHappens(t *testing.T) {
 	if *simulationSeed == 0 {
 		seeds = nil
 		for i := range *simulationRuns {
-			seeds = append(seeds, uint64(i)+1) //nolint:gosec // Not negative.
+			seeds = append(seeds, uint64(i)+1)
 		}
 	}
 	ends := map[string]int{}
