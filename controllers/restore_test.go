@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
@@ -27,7 +28,7 @@ func stored(change func(*v1alpha1.Backup)) *v1alpha1.Backup {
 	})
 }
 
-func restoring(from v1alpha1.RestoreSource) *v1alpha1.EtcdCluster {
+func beginningWith(from v1alpha1.RestoreSource) *v1alpha1.EtcdCluster {
 	o := etcdCluster()
 	o.Spec.Bootstrap = &v1alpha1.BootstrapSpec{Restore: &from}
 	return o
@@ -35,7 +36,7 @@ func restoring(from v1alpha1.RestoreSource) *v1alpha1.EtcdCluster {
 
 func wish(t *testing.T, o *v1alpha1.EtcdCluster, objects ...client.Object) *etcd.RestoreWish {
 	t.Helper()
-	w, err := NewEtcdKind(newChildren(newWorld(t, append(objects, o)...))).restoreWish(t.Context(), o)
+	w, err := NewEtcdKind(newChildren(newWorld(t, append(objects, o)...))).wish(t.Context(), o, o.Spec.Bootstrap.RestoreSource())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func TestTheWishOfARestore(t *testing.T) {
 		"on its way out without":       {[]client.Object{leaving(v1alpha1.DeletionRetain)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := wish(t, restoring(first), tc.objects...)
+			w := wish(t, beginningWith(first), tc.objects...)
 			if !strings.Contains(w.Missing, tc.missing) || (w.Missing == "") != (tc.missing == "") {
 				t.Errorf("missing: %q, want %q", w.Missing, tc.missing)
 			}
@@ -83,7 +84,7 @@ func TestWishesAreToldApart(t *testing.T) {
 		{Destination: bucket, Revision: ptr.To(int64(7))},
 		{Destination: bucket, Time: &at},
 	} {
-		a, b := wish(t, restoring(from)), wish(t, restoring(from))
+		a, b := wish(t, beginningWith(from)), wish(t, beginningWith(from))
 		if a.Sum != b.Sum || a.Sum == "" || a.Token != "u-1" || a.Job != nil {
 			t.Errorf("%+v, %+v", a, b)
 		}
@@ -95,7 +96,7 @@ func TestWishesAreToldApart(t *testing.T) {
 	if w := wish(t, etcdCluster()); w != nil {
 		t.Errorf("nobody wishes %+v", w)
 	}
-	gone := restoring(v1alpha1.RestoreSource{Destination: bucket})
+	gone := beginningWith(v1alpha1.RestoreSource{Destination: bucket})
 	gone.DeletionTimestamp, gone.Finalizers = &at, []string{"somebody.else/holds"}
 	if w := wish(t, gone); w != nil {
 		t.Errorf("one that is being deleted wishes %+v", w)
@@ -104,10 +105,10 @@ func TestWishesAreToldApart(t *testing.T) {
 
 func TestTheJobThatLooksABackupUpIsOfTheWish(t *testing.T) {
 	at := metav1.NewTime(stageNow.In(time.FixedZone("", 7200)))
-	o := restoring(v1alpha1.RestoreSource{Backup: ptr.To("first"), Time: &at})
+	o := beginningWith(v1alpha1.RestoreSource{Backup: ptr.To("first"), Time: &at})
 	w := newWorld(t, o, stored(nil))
 	k := NewEtcdKind(newChildren(w))
-	if err := k.findBackup(t.Context(), o); err != nil {
+	if err := k.Act(t.Context(), o, plan.FindBackup{}); err != nil {
 		t.Fatal(err)
 	}
 	job := &batchv1.Job{}
@@ -125,16 +126,16 @@ func TestTheJobThatLooksABackupUpIsOfTheWish(t *testing.T) {
 	if !metav1.IsControlledBy(job, o) {
 		t.Error("it does not go with its cluster")
 	}
-	found, err := k.restoreWish(t.Context(), o)
+	found, err := k.wish(t.Context(), o, o.Spec.Bootstrap.RestoreSource())
 	if err != nil || found.Job == nil || found.For != found.Sum {
 		t.Errorf("%+v, %v", found, err)
 	}
 	o.Spec.Bootstrap.Restore.Time = nil
-	if later, err := k.restoreWish(t.Context(), o); err != nil || later.For == later.Sum {
+	if later, err := k.wish(t.Context(), o, o.Spec.Bootstrap.RestoreSource()); err != nil || later.For == later.Sum {
 		t.Errorf("another wish takes the answer of the former one: %+v, %v", later, err)
 	}
 	o.Spec.Bootstrap.Restore = &v1alpha1.RestoreSource{Backup: ptr.To("second")}
-	if err := k.findBackup(t.Context(), o); err == nil {
+	if err := k.Act(t.Context(), o, plan.FindBackup{}); err == nil {
 		t.Error("a Job is made for what is not there")
 	}
 }
