@@ -274,18 +274,13 @@ func (k *BackupKind) checkAgain(ctx context.Context, o *v1alpha1.Backup) error {
 
 // start makes a Job that belongs to a backup.
 func (k *BackupKind) start(ctx context.Context, o *v1alpha1.Backup, w plan.Work) error {
-	w.Namespace, w.Labels, w.Image = o.Namespace, plan.Labels(o.Name, o.Spec.Cluster.Name), k.AgentImage
-	w.Destination, w.Resources = o.Spec.Destination, o.Spec.Resources
+	w.Labels, w.Destination, w.Resources = plan.Labels(o.Name, o.Spec.Cluster.Name), o.Spec.Destination, o.Spec.Resources
 	w.Args = append(w.Args, "--directory="+Directory(o))
-	var err error
-	if w.Owner, err = k.OwnerReference(o); err != nil {
-		return err
+	field := "spec.destination"
+	if o.DeletionTimestamp != nil {
+		field = "" // In a namespace that is being deleted the Secret may be gone, and the answer to the Job tells which.
 	}
-	job, err := w.Job()
-	if err != nil {
-		return err
-	}
-	return k.Apply(ctx, o, &batchv1.Job{ObjectMeta: objectMeta(o, w.Name)}, job)
+	return k.startJob(ctx, o, w, field, nil)
 }
 
 // Report fills in the status.

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,14 +68,14 @@ func (k *RedisKind) writeRestore(ctx context.Context, o *v1alpha1.RedisCluster, 
 
 // observeRestore reads what there is to know of the backup that a new cluster begins with; nil for one that begins empty, or has begun.
 func (k *RedisKind) observeRestore(ctx context.Context, o *v1alpha1.RedisCluster) (*redis.Restore, error) {
-	if o.Spec.Bootstrap.RestoreSource() == nil {
-		return nil, nil
-	}
 	record, err := k.readRestore(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	if record == nil {
+		if o.Spec.Bootstrap.RestoreSource() == nil {
+			return nil, nil
+		}
 		started, err := k.started(ctx, o)
 		if err != nil || started {
 			return nil, err // It began without.
@@ -130,8 +131,17 @@ func (k *RedisKind) loadBackup(ctx context.Context, o *v1alpha1.RedisCluster) er
 	access := k.access(o)
 	return k.startJob(ctx, o, plan.Work{
 		Name: cluster.LoadJob(o.Name), Args: append([]string{"restore", "redis", "--directory=" + record.Directory}, access.Stream...),
-		Destination: record.Destination, Limit: loadLimit, Access: &access,
-	}, nil)
+		Destination: record.Destination, Limit: loadLimit, Access: &access, Resources: loadResources(),
+		Labels: restoreLabels(o, cluster.LoadJob(o.Name)),
+	}, "spec.bootstrap.restore.destination", nil)
+}
+
+// loadResources are what it takes to load: beside what is on its way to the servers, twice the largest value.
+func loadResources() *corev1.ResourceRequirements {
+	return &corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("256Mi")},
+	}
 }
 
 var _ BackupSource = (*RedisKind)(nil)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -97,13 +98,22 @@ func (c *Children) findBackup(ctx context.Context, o Object, r restoring) error 
 	args := append([]string{"backup", "find", "--kind=" + string(r.kind)}, append(r.args, targetArgs(w.Source)...)...)
 	return c.startJob(ctx, o, plan.Work{
 		Name: cluster.RestoreJob(o.GetName()), Args: args, Destination: *w.Source.Destination, Limit: findLimit,
-		Access: &plan.Access{Template: r.template},
-	}, map[string]string{annotationSum: w.Sum})
+		Access: &plan.Access{Template: r.template}, Labels: restoreLabels(o, cluster.RestoreJob(o.GetName())),
+	}, "spec.bootstrap.restore.destination", map[string]string{annotationSum: w.Sum})
 }
 
-// startJob makes a Job of a restore.
-func (c *Children) startJob(ctx context.Context, o Object, w plan.Work, annotations map[string]string) error {
-	w.Namespace, w.Labels, w.Image = o.GetNamespace(), plan.Labels(w.Name, o.GetName()), c.AgentImage
+// restoreLabels are those of a Job of a restore.
+func restoreLabels(o Object, job string) map[string]string { return plan.Labels(job, o.GetName()) }
+
+// startJob makes a Job of the agent that belongs to the owner. field is that of the specification which names its destination, empty where
+// that is not checked first.
+func (c *Children) startJob(ctx context.Context, o Object, w plan.Work, field string, annotations map[string]string) error {
+	if field != "" {
+		if err := c.checkDestination(ctx, o, field, w.Destination); err != nil {
+			return err
+		}
+	}
+	w.Namespace, w.Image = o.GetNamespace(), c.AgentImage
 	var err error
 	if w.Owner, err = c.OwnerReference(o); err != nil {
 		return err
@@ -114,6 +124,30 @@ func (c *Children) startJob(ctx context.Context, o Object, w plan.Work, annotati
 	}
 	job.WithAnnotations(annotations)
 	return c.Apply(ctx, o, &batchv1.Job{ObjectMeta: objectMeta(o, w.Name)}, job)
+}
+
+// checkDestination refuses what a pod would wait for without a word: Secrets and a claim that are not there.
+func (c *Children) checkDestination(ctx context.Context, o Object, field string, d v1alpha1.BackupDestination) error {
+	for sub, ref := range map[string]*v1alpha1.SecretReference{".credentials.name": d.Credentials, ".encryption.name": d.Encryption} {
+		if ref == nil {
+			continue
+		}
+		if _, err := c.userSecret(ctx, o, field+sub, ref.Name); err != nil {
+			return err
+		}
+	}
+	claim, _ := plan.Claim(d.URL)
+	if claim == "" {
+		return nil
+	}
+	err := c.Direct.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: claim}, &corev1.PersistentVolumeClaim{})
+	if apierrors.IsNotFound(err) {
+		return invalid("%s.url: there is no PersistentVolumeClaim %q in namespace %s: create it, or correct the name", field, claim, o.GetNamespace())
+	}
+	if err != nil {
+		return fmt.Errorf("read claim %s: %w", claim, err)
+	}
+	return nil
 }
 
 // targetArgs name to the agent the backup, and what of it is wanted.

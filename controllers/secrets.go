@@ -122,7 +122,11 @@ func (c *Children) userSecret(ctx context.Context, owner Object, field, name str
 	var s corev1.Secret
 	err := c.Get(ctx, client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}, &s)
 	if apierrors.IsNotFound(err) {
-		return nil, invalid("%s: there is no Secret %q in namespace %s: create it with the keys %v", field, name, owner.GetNamespace(), keys)
+		text := "create it"
+		if len(keys) > 0 {
+			text += fmt.Sprintf(" with the keys %v", keys)
+		}
+		return nil, invalid("%s: there is no Secret %q in namespace %s: %s", field, name, owner.GetNamespace(), text)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read Secret %s: %w", name, err)

@@ -72,6 +72,9 @@ func (j *backupJob) do(ctx context.Context, work func(ctx context.Context) (plan
 	if j.keys, err = backup.ReadKeys(j.keysDir); err != nil {
 		return report, finalError{err}
 	}
+	if err := backup.CheckURL(j.location.URL); err != nil {
+		return report, finalError{fmt.Errorf("destination.url: %w", err)}
+	}
 	if j.store, err = backup.Open(ctx, j.location); err != nil {
 		return report, err
 	}
@@ -169,21 +172,4 @@ func problemOf(err error) *plan.Problem {
 		}
 	}
 	return &plan.Problem{Reason: plan.ReasonFailed, Message: cut(err.Error()), Final: errors.As(err, new(finalError))}
-}
-
-// runBackupRemove deletes a backup from where it is kept.
-func runBackupRemove(ctx context.Context, args []string) error {
-	j := &backupJob{}
-	fs := flag.NewFlagSet("backup remove", flag.ContinueOnError)
-	j.flags(fs)
-	if err := fs.Parse(args); err != nil {
-		return err
-	}
-	return j.run(ctx, func(ctx context.Context) (plan.Report, error) {
-		j.say("deleting %s", j.directory)
-		if err := j.store.DeleteBackup(ctx, j.directory); err != nil {
-			return plan.Report{}, fmt.Errorf("delete backup %s: %w", j.directory, err)
-		}
-		return plan.Report{Backup: &plan.Stored{Directory: j.directory}}, nil
-	})
 }

@@ -1,0 +1,107 @@
+package redis
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// lookedUp is a wish whose backup was looked up.
+func lookedUp() *plan.Wish {
+	return &plan.Wish{
+		Noun: "Backup first", Sum: "s-1", For: "s-1", Source: v1alpha1.RestoreSource{Destination: &v1alpha1.BackupDestination{URL: "s3://bucket"}},
+		Job: &plan.Job{Name: "c-restore", UID: "u-1", Ended: true, Since: now, Report: &plan.Report{Backup: &plan.Stored{
+			Directory: "c-1", Engine: "redis", Version: "8.0.2", Keys: 7, Shards: 5, Size: 100,
+		}}},
+	}
+}
+
+func loading(j *plan.Job) *Restore { return &Restore{Loading: &plan.Loading{Noun: "backup c-1", Job: j}} }
+
+func TestAClusterBeginsWithABackup(t *testing.T) {
+	restored := plan.Restored{Keys: 6, Present: 1}
+	for name, tc := range map[string]struct {
+		change        func(*fixture)
+		step          cluster.Step
+		reason, words string
+	}{
+		"it is looked up before anything else": {
+			change: func(f *fixture) { w := lookedUp(); w.Job = nil; *f = fixture{State{Now: now, Spec: f.Spec, Restore: &Restore{Wish: w}}} },
+			step:   plan.FindBackup{Sum: "s-1"}, reason: plan.ReasonRestoring,
+		},
+		"what was found is recorded": {
+			change: func(f *fixture) { *f = fixture{State{Now: now, Spec: f.Spec, Restore: &Restore{Wish: lookedUp()}}} },
+			step:   RecordBackup{v1alpha1.BackupDestination{URL: "s3://bucket"}, "c-1"}, reason: plan.ReasonRestoring, words: "7 keys of 5 shards",
+		},
+		"data of an earlier cluster is not overwritten": {
+			change: func(f *fixture) {
+				*f = fixture{State{Now: now, Spec: f.Spec, Restore: &Restore{Wish: lookedUp()}, Claims: []Claim{{Name: "data-c-0-0"}}}}
+			},
+			reason: plan.ReasonRestoreRefused, words: "data-c-0-0",
+		},
+		"servers that all serve are loaded": {
+			change: func(f *fixture) { f.Restore = loading(nil) },
+			step:   plan.LoadBackup{}, reason: plan.ReasonRestoring,
+		},
+		"not before": {
+			change: func(f *fixture) { f.Restore, f.Pods[3].Node = loading(nil), nil },
+			reason: ReasonUnreachable,
+		},
+		"loading takes its time": {
+			change: func(f *fixture) {
+				f.Restore = loading(&plan.Job{Since: now, Flow: &plan.Flow{Doing: "loading c-1", Bytes: 1 << 20, Total: 1 << 21, Seconds: 2}})
+			},
+			reason: plan.ReasonRestoring, words: "1.0 MiB of 2.0 MiB at 512.0 KiB/s",
+		},
+		"a load that failed is told": {
+			change: func(f *fixture) {
+				f.Restore = loading(&plan.Job{Ended: true, Failed: true, Since: now, Report: &plan.Report{Problem: &plan.Problem{Reason: "NoRoom", Message: "no memory"}}})
+			},
+			reason: "NoRoom", words: "no memory",
+		},
+		"and is tried again": {
+			change: func(f *fixture) {
+				f.Restore = loading(&plan.Job{Name: "c-load", UID: "u-2", Ended: true, Failed: true, Since: now.Add(-time.Minute)})
+			},
+			step: plan.DropRestoreJob{Name: "c-load", UID: "u-2"}, reason: plan.ReasonRestoring,
+		},
+		"that it is loaded is remembered": {
+			change: func(f *fixture) {
+				f.Restore = loading(&plan.Job{Ended: true, Since: now, Report: &plan.Report{Restored: &restored}})
+			},
+			step: plan.NoteLoaded{Restored: restored}, reason: "Restored", words: "6 keys",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := formed()
+			tc.change(f)
+			p := Next(f.State)
+			if p.Step != tc.step || p.Reason != tc.reason || !strings.Contains(p.Message, tc.words) {
+				t.Errorf("got %+v", p)
+			}
+		})
+	}
+}
+
+// Whoever waits for Available may rely on the data.
+func TestAClusterIsNotAvailableBeforeItIsLoaded(t *testing.T) {
+	f := formed()
+	conditions := Conditions(f.State, Next(f.State), nil)
+	if !meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionAvailable) {
+		t.Fatalf("it is not Available without a restore: %+v", conditions)
+	}
+	f.Restore = loading(nil)
+	for _, err := range []error{nil, errors.New("spoilt")} {
+		conditions = Conditions(f.State, Next(f.State), err)
+		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionAvailable); c == nil || c.Status != "False" || c.Reason != plan.ReasonRestoring {
+			t.Errorf("it is %+v", c)
+		}
+	}
+}
