@@ -161,6 +161,11 @@ bench-ready: kind-image ## Measure on kind the time from apply to Ready against 
 bench-reshard: ## Measure keys/s from 3 to 4 shards against the servers' own tools (TEST_FLAGS="-mib 64 -rounds 3 -engine valkey-9.1")
 	@QUORATE_SERVERS="$$($(KIND) servers)" go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 4h ./test/bench/reshard $(TEST_FLAGS)
 
+.PHONY: bench-backup
+bench-backup: ## Measure backup and restore against etcdctl, etcdutl and redis-cli (TEST_FLAGS="-mib 1024 -rounds 3")
+	@QUORATE_SERVERS="$$($(KIND) servers)" QUORATE_S3="$$($(TOOL) versitygw)" \
+	  go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 4h ./test/bench/backup $(TEST_FLAGS)
+
 ##@ Build
 
 .PHONY: build

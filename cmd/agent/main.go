@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -33,7 +35,14 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"backup stream-etcd": runStreamEtcd,
 }
 
+// sparing is how much of the memory limit of the environment the collector may let the heap have, in percent: the rest is for what it
+// does not count.
+const sparing = 80
+
 func main() {
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		debug.SetMemoryLimit(limit / 100 * sparing)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	err := run(ctx, os.Args[1:])
 	stop()

@@ -1,0 +1,98 @@
+package backup
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+)
+
+// BenchmarkEtcd stores a snapshot in a directory and in a bucket, and restores it, next to etcdctl and etcdutl.
+func BenchmarkEtcd(b *testing.B) {
+	etcd, ctl, utl := tool(b, "etcd-3.6.*", "etcd"), tool(b, "etcd-3.6.*", "etcdctl"), tool(b, "etcd-3.6.*", "etcdutl")
+	program := agent(b)
+	url, client := startEtcd(b, etcd)
+	fillEtcd(b, client)
+	header("etcd")
+	writers := &clients{}
+	writers.start(b.Context(), func(ctx context.Context, i int) error {
+		_, err := client.Put(ctx, "client", fmt.Sprint(i))
+		return err
+	})
+	bucket, credentials := startS3(b)
+	directory := "file://" + b.TempDir()
+	var quiet, saved, stored, uploaded, restored, checked []run
+	for round := range *rounds {
+		writers.reset()
+		time.Sleep(3 * time.Second)
+		quiet = append(quiet, run{took: time.Second, latency: writers.reset()})
+		file := filepath.Join(b.TempDir(), "snapshot.db")
+		saved = append(saved, measure(b, writers, ctl, "--endpoints="+url, "snapshot", "save", file))
+		name := fmt.Sprintf("orders-%d", round)
+		take := []string{"backup", "etcd", "--member=" + url, "--version=3.6.16", "--id=" + name, "--namespace=bench", "--cluster=orders", "--timeline=1"}
+		stored = append(stored, measure(b, writers, program, append(take, agentArgs(b, directory, name)...)...))
+		uploaded = append(uploaded, measure(b, writers, program, append(append(take, agentArgs(b, bucket, name)...), "--credentials-dir="+credentials)...))
+		restored = append(restored, measure(b, writers, utl, "snapshot", "restore", file, "--data-dir="+filepath.Join(b.TempDir(), "data")))
+		checked = append(checked, measure(b, writers, program, append([]string{"backup", "check", "--scratch-dir=" + b.TempDir()}, agentArgs(b, directory, name)...)...))
+	}
+	t := &table{b, map[string]float64{}}
+	fmt.Printf("FIGURE while nothing else goes on, clients of etcd waited %.1f ms (p99)\n", medianLatency(quiet))
+	t.row("etcdctl snapshot save", "", saved)
+	t.row("agent backup etcd, to a directory", "etcdctl snapshot save", stored)
+	t.row("agent backup etcd, to S3", "etcdctl snapshot save", uploaded)
+	t.row("etcdutl snapshot restore", "", restored)
+	t.row("agent restore and full check", "etcdutl snapshot restore", checked)
+}
+
+func medianLatency(runs []run) float64 {
+	var p99 []float64
+	for _, r := range runs {
+		p99 = append(p99, r.latency.quantile(0.99))
+	}
+	return median(p99)
+}
+
+func startEtcd(b *testing.B, binary string) (url string, client *clientv3.Client) {
+	b.Helper()
+	url = fmt.Sprintf("http://127.0.0.1:%d", freePort(b))
+	peer := fmt.Sprintf("http://127.0.0.1:%d", freePort(b))
+	server := exec.CommandContext(b.Context(), binary, "--data-dir="+b.TempDir(), "--listen-client-urls="+url, "--advertise-client-urls="+url,
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer, "--quota-backend-bytes=17179869184", "--log-level=error")
+	if err := server.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = client.Close() })
+	return url, client
+}
+
+func fillEtcd(b *testing.B, client *clientv3.Client) {
+	b.Helper()
+	group, ctx := errgroup.WithContext(b.Context())
+	const writers = 8
+	for w := range writers {
+		group.Go(func() error {
+			noise := rand.NewChaCha8([32]byte{byte(w)})
+			for i := w; i < keys(); i += writers {
+				if _, err := client.Put(ctx, key(i), string(value(noise))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		b.Fatal(err)
+	}
+}

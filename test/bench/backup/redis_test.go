@@ -1,0 +1,145 @@
+package backup
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// BenchmarkRedis stores the data of a replica in a directory and in a bucket, and loads it into an empty server, next to redis-cli --rdb.
+func BenchmarkRedis(b *testing.B) {
+	server, cli := tool(b, "redis-8.0.*", "redis-server"), tool(b, "redis-8.0.*", "redis-cli")
+	program := agent(b)
+	auth := writePasswords(b)
+	primary := startRedis(b, server, "")
+	replica := startRedis(b, server, primary)
+	client := redisClient(b, primary)
+	fillRedis(b, client)
+	awaitReplica(b, redisClient(b, replica))
+	header("Redis 8.0")
+	writers := &clients{}
+	writers.start(b.Context(), func(ctx context.Context, i int) error { return client.Set(ctx, "client", i, 0).Err() })
+	bucket, credentials := startS3(b)
+	directory := "file://" + b.TempDir()
+	_, port, _ := strings.Cut(replica, ":")
+	var quiet, dumped, stored, uploaded, loaded []run
+	for round := range *rounds {
+		writers.reset()
+		time.Sleep(3 * time.Second)
+		quiet = append(quiet, run{took: time.Second, latency: writers.reset()})
+		dumped = append(dumped, measure(b, writers, cli, "-h", "127.0.0.1", "-p", port, "--rdb", filepath.Join(b.TempDir(), "dump.rdb")))
+		name := fmt.Sprintf("carts-%d", round)
+		// The two servers need different names, and these are names of one address.
+		servers := []string{"--auth-dir=" + auth, "--tls-dir=" + auth, "--replicated", "--server=0/127.0.0.1:" + portOf(primary), "--server=0/localhost:" + port}
+		take := append([]string{"backup", "redis", "--engine=redis", "--version=8.0.2", "--id=" + name, "--namespace=bench", "--cluster=carts"}, servers...)
+		stored = append(stored, measure(b, writers, program, append(take, agentArgs(b, directory, name)...)...))
+		uploaded = append(uploaded, measure(b, writers, program, append(append(take, agentArgs(b, bucket, name)...), "--credentials-dir="+credentials)...))
+		empty := startRedis(b, server, "")
+		loaded = append(loaded, measure(b, writers, program, append([]string{
+			"restore", "redis", "--auth-dir=" + auth, "--tls-dir=" + auth, "--replicated", "--server=0/" + empty,
+		}, agentArgs(b, directory, name)...)...))
+		if err := redisClient(b, empty).ShutdownNoSave(b.Context()).Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	t := &table{b, map[string]float64{}}
+	fmt.Printf("FIGURE while nothing else goes on, clients of Redis waited %.1f ms (p99)\n", medianLatency(quiet))
+	t.row("redis-cli --rdb", "", dumped)
+	t.row("agent backup redis, to a directory", "redis-cli --rdb", stored)
+	t.row("agent backup redis, to S3", "redis-cli --rdb", uploaded)
+	t.row("agent restore redis, into one server", "", loaded)
+}
+
+func portOf(address string) string {
+	_, port, _ := strings.Cut(address, ":")
+	return port
+}
+
+func writePasswords(b *testing.B) string {
+	b.Helper()
+	dir := b.TempDir()
+	for _, name := range redis.PasswordKeys {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("bench-"+name), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// startRedis starts a server with the users that the operator makes, a replica where there is a primary.
+func startRedis(b *testing.B, binary, primary string) string {
+	b.Helper()
+	port := strconv.Itoa(freePort(b))
+	args := []string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0", "--dir", b.TempDir()}
+	for name, rules := range map[string]string{
+		redis.UserOperator: "+@all ~*", redis.UserReplication: "+ping +replconf +psync", redis.UserMigration: "+@all ~*",
+	} {
+		key := map[string]string{
+			redis.UserOperator: redis.PasswordOperator, redis.UserReplication: redis.PasswordReplication, redis.UserMigration: redis.PasswordMigration,
+		}[name]
+		args = append(append(args, "--user", name, "on", ">bench-"+key), strings.Fields(rules)...)
+	}
+	if primary != "" {
+		args = append(args, "--replicaof", "127.0.0.1", portOf(primary))
+	}
+	server := exec.CommandContext(b.Context(), binary, args...)
+	if err := server.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	address := "127.0.0.1:" + port
+	client := redisClient(b, address)
+	for deadline := time.Now().Add(20 * time.Second); client.Ping(b.Context()).Err() != nil; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.Fatal("Redis did not start")
+		}
+	}
+	return address
+}
+
+func redisClient(b *testing.B, address string) *goredis.Client {
+	b.Helper()
+	c := goredis.NewClient(&goredis.Options{Addr: address, DisableIdentity: true})
+	b.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func fillRedis(b *testing.B, client *goredis.Client) {
+	b.Helper()
+	noise := rand.NewChaCha8([32]byte{})
+	const batch = 256
+	for i := 0; i < keys(); i += batch {
+		pipe := client.Pipeline()
+		for j := i; j < min(i+batch, keys()); j++ {
+			pipe.Set(b.Context(), key(j), value(noise), 0)
+		}
+		if _, err := pipe.Exec(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func awaitReplica(b *testing.B, replica *goredis.Client) {
+	b.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		info, err := replica.Info(b.Context(), "replication").Result()
+		n, _ := replica.DBSize(b.Context()).Result()
+		if err == nil && strings.Contains(info, "master_link_status:up") && n >= int64(keys()) {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.Fatalf("the replica has %d keys: %s", n, info)
+		}
+	}
+}
