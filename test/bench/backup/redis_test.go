@@ -49,7 +49,7 @@ func BenchmarkRedis(b *testing.B) {
 		loaded = append(loaded, measure(b, writers, program, append([]string{
 			"restore", "redis", "--auth-dir=" + auth, "--tls-dir=" + auth, "--replicated", "--server=0/" + empty,
 		}, agentArgs(b, directory, name)...)...))
-		if err := redisClient(b, empty).ShutdownNoSave(b.Context()).Err(); err != nil {
+		if err := redisClient(b, empty).FlushAll(b.Context()).Err(); err != nil {
 			b.Fatal(err)
 		}
 	}
