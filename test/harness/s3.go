@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -159,4 +160,14 @@ func (s *S3) Objects(ctx context.Context, prefix string) (map[string]int64, erro
 		}
 	}
 	return out, nil
+}
+
+// Get reads an object.
+func (s *S3) Get(ctx context.Context, path string) (content []byte, err error) {
+	r, err := s.Client().GetObject(ctx, &s3.GetObjectInput{Bucket: ptr.To(S3Bucket), Key: &path})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, r.Body.Close()) }()
+	return io.ReadAll(r.Body)
 }

@@ -1,0 +1,258 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/e2e-framework/pkg/features"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/test/harness"
+)
+
+// TestABackupThatCannotBeSaysWhy gives backups and restores what they cannot work with: each names the cause and the cure, and loses nothing.
+func TestABackupThatCannotBeSaysWhy(t *testing.T) {
+	var (
+		c      *v1alpha1.EtcdCluster
+		server *harness.S3
+		good   *v1alpha1.Backup
+	)
+	feature := features.New("bad days").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			server = startS3(ctx, t, s)
+			c = s.etcdOf(t, "orders", 1)
+			createReady(ctx, t, s, c)
+			writeMarks(ctx, t, s, c)
+			s.create(ctx, t, &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "wrong"},
+				StringData: map[string]string{"AWS_ACCESS_KEY_ID": "quorate-tests", "AWS_SECRET_ACCESS_KEY": "something-else"},
+			})
+		})).
+		Assess("it is told at once what nobody can work with", step(func(ctx context.Context, t *testing.T, s *scope) {
+			elsewhere := server.Destination("bad")
+			for name, tc := range map[string]struct {
+				change func(*v1alpha1.BackupDestination)
+				words  string
+			}{
+				"credentials": {func(d *v1alpha1.BackupDestination) { d.Credentials = &v1alpha1.SecretReference{Name: "wrong"} }, "CredentialsRejected"},
+				"secret":      {func(d *v1alpha1.BackupDestination) { d.Credentials = &v1alpha1.SecretReference{Name: "lost"} }, "spec.destination.credentials.name"},
+				"claim":       {func(d *v1alpha1.BackupDestination) { *d = v1alpha1.BackupDestination{URL: "pvc://lost/here"} }, "spec.destination.url"},
+				"bucket": {func(d *v1alpha1.BackupDestination) {
+					d.URL = strings.Replace(d.URL, harness.S3Bucket, "nobodys-bucket", 1)
+				}, "DestinationMissing"},
+				"key": {func(d *v1alpha1.BackupDestination) { d.Encryption = &v1alpha1.SecretReference{Name: "wrong"} }, "identity"},
+			} {
+				to := elsewhere
+				tc.change(&to)
+				b := backupOf(s, "bad-"+name, v1alpha1.KindEtcdCluster, c.Name, to)
+				s.create(ctx, t, b)
+				must(t, harness.Until(ctx, s.Cluster, b, "backup "+b.Name+" to say why", time.Minute, func(b *v1alpha1.Backup) (bool, string) {
+					text := conditionText(b, v1alpha1.ConditionStalled)
+					return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionStalled) && strings.Contains(text, tc.words), text
+				}))
+				figure(t, "%s: %s", name, conditionText(b, v1alpha1.ConditionStalled))
+			}
+			stored, err := server.Objects(ctx, "bad")
+			must(t, err)
+			if len(stored) > 0 {
+				t.Errorf("something is stored: %v", slices.Sorted(maps.Keys(stored)))
+			}
+		})).
+		Assess("a damaged backup is not Verified", step(func(ctx context.Context, t *testing.T, s *scope) {
+			good = backupOf(s, "good", v1alpha1.KindEtcdCluster, c.Name, server.Destination("etcd"))
+			takeBackup(ctx, t, s, good)
+			damaged := backupOf(s, "damaged", v1alpha1.KindEtcdCluster, c.Name, server.Destination("etcd"))
+			takeBackup(ctx, t, s, damaged)
+			spoil(ctx, t, server, "etcd/"+damaged.Status.Directory+"/snapshot.db")
+			amend(ctx, t, s, damaged, func() { damaged.Spec.Verify = ptr.To(true) })
+			must(t, harness.Until(ctx, s.Cluster, damaged, "the check to fail", time.Minute, func(b *v1alpha1.Backup) (bool, string) {
+				text := conditionText(b, v1alpha1.ConditionVerified)
+				return strings.Contains(text, "BackupDamaged"), text
+			}))
+		})).
+		Assess("a cluster does not begin with it, and begins with another one when it is told to", step(func(ctx context.Context, t *testing.T, s *scope) {
+			again := s.etcdOf(t, "again", 1, func(e *v1alpha1.EtcdClusterSpec) {
+				e.Bootstrap = &v1alpha1.BootstrapSpec{Restore: &v1alpha1.RestoreSource{Backup: ptr.To("nobodys")}}
+			})
+			s.create(ctx, t, again)
+			must(t, harness.Until(ctx, s.Cluster, again, "it to be refused", time.Minute, func(e *v1alpha1.EtcdCluster) (bool, string) {
+				text := conditionText(e, v1alpha1.ConditionStalled)
+				return strings.Contains(text, "there is no Backup nobodys"), text
+			}))
+			amend(ctx, t, s, again, func() { again.Spec.Bootstrap.Restore.Backup = ptr.To(good.Name) })
+			waitReady(ctx, t, s, again)
+			checkMarks(ctx, t, s, again)
+			occupied := s.etcdOf(t, "orders", 1, func(e *v1alpha1.EtcdClusterSpec) {
+				e.Storage = volume(v1alpha1.DeletionRetain)
+				e.Bootstrap = &v1alpha1.BootstrapSpec{Restore: &v1alpha1.RestoreSource{Backup: ptr.To(good.Name)}}
+			})
+			amend(ctx, t, s, c, func() { c.Spec.Storage.DeletionPolicy = ptr.To(v1alpha1.DeletionRetain) })
+			waitReady(ctx, t, s, c)
+			must(t, s.Delete(ctx, c))
+			must(t, s.WaitGone(ctx, c, time.Minute))
+			c = occupied
+			s.create(ctx, t, c)
+			must(t, harness.Until(ctx, s.Cluster, c, "data that is there to be respected", time.Minute, func(e *v1alpha1.EtcdCluster) (bool, string) {
+				text := conditionText(e, v1alpha1.ConditionStalled)
+				return strings.Contains(text, "claim data-orders-0"), text
+			}))
+			amend(ctx, t, s, c, func() { c.Spec.Bootstrap = nil })
+			waitReady(ctx, t, s, c)
+			checkMarks(ctx, t, s, c)
+		}))
+	suite.Test(t, feature.Feature())
+}
+
+// amend edits an object.
+func amend[O client.Object](ctx context.Context, t *testing.T, s *scope, o O, edit func()) {
+	t.Helper()
+	before, _ := refresh(ctx, t, s, o).DeepCopyObject().(client.Object)
+	edit()
+	must(t, s.Patch(ctx, o, client.MergeFrom(before)))
+}
+
+// spoil changes one byte in the middle of an object.
+func spoil(ctx context.Context, t *testing.T, server *harness.S3, path string) {
+	t.Helper()
+	content, err := server.Get(ctx, path)
+	must(t, err)
+	content[len(content)/2] ^= 1
+	_, err = server.Client().PutObject(ctx, &s3.PutObjectInput{Bucket: ptr.To(harness.S3Bucket), Key: &path, Body: strings.NewReader(string(content))})
+	must(t, err)
+}
+
+// TestBackupsSurviveFaults takes twenty backups while, for a minute, their pods, the member that they are taken from and the store are killed:
+// each that is Complete can be restored, and none that is not counts as one.
+func TestBackupsSurviveFaults(t *testing.T) {
+	const backups, forSo = 20, time.Minute
+	var (
+		c      *v1alpha1.EtcdCluster
+		server *harness.S3
+		all    []*v1alpha1.Backup
+	)
+	seed := uint64(time.Now().UnixNano())
+	dice := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // Faults need no secret.
+	feature := features.New("faults").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			server = startS3(ctx, t, s)
+			c = s.etcdOf(t, "orders", 3)
+			createReady(ctx, t, s, c)
+		})).
+		Assess("backups are taken and things are killed", step(func(ctx context.Context, t *testing.T, s *scope) {
+			t.Logf("seed %d", seed)
+			l := startLoad(ctx, t, s, c)
+			began, hits := time.Now(), map[string]int{}
+			for i := 0; time.Since(began) < forSo || i < backups; i++ {
+				if i < backups {
+					b := backupOf(s, fmt.Sprintf("b-%02d", i), v1alpha1.KindEtcdCluster, c.Name, server.Destination("etcd"))
+					s.create(ctx, t, b)
+					all = append(all, b)
+				}
+				rest(ctx, time.Duration(dice.IntN(3000))*time.Millisecond)
+				hits[strike(ctx, t, s, dice)]++
+			}
+			figure(t, "%d backups in %.0f s, and meanwhile %v", len(all), time.Since(began).Seconds(), hits)
+			waitReady(ctx, t, s, c)
+			nothingLost(t, stopLoad(ctx, t, l, "twenty backups and faults; "))
+		})).
+		Assess("what is Complete can be restored", step(func(ctx context.Context, t *testing.T, s *scope) {
+			complete, failed := 0, 0
+			for _, b := range all {
+				must(t, harness.Until(ctx, s.Cluster, b, "backup "+b.Name+" to end", 5*time.Minute, func(b *v1alpha1.Backup) (bool, string) {
+					return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionComplete) ||
+						meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionStalled), b.Status.Activity
+				}))
+				if !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionComplete) {
+					failed++
+					t.Logf("%s: %s", b.Name, b.Status.Activity)
+					continue
+				}
+				complete++
+				amend(ctx, t, s, b, func() { b.Spec.Verify = ptr.To(true) })
+			}
+			for _, b := range all {
+				if b.Spec.Verify == nil {
+					continue
+				}
+				must(t, harness.Until(ctx, s.Cluster, b, "backup "+b.Name+" to be verified", 3*time.Minute, func(b *v1alpha1.Backup) (bool, string) {
+					return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionVerified), conditionText(b, v1alpha1.ConditionVerified)
+				}))
+			}
+			figure(t, "%d are complete and verified, %d failed and say so", complete, failed)
+			if complete < backups/2 {
+				t.Errorf("only %d of %d backups came about", complete, backups)
+			}
+			stored, err := server.Objects(ctx, "etcd/")
+			must(t, err)
+			manifests := 0
+			for path := range stored {
+				if strings.HasSuffix(path, "/manifest.json") {
+					manifests++
+				}
+			}
+			if manifests != complete {
+				t.Errorf("%d backups are complete, and there are %d manifests", complete, manifests)
+			}
+		}))
+	suite.Test(t, feature.Feature())
+}
+
+// strike kills the pod of a backup, a member, or the process of the store, and returns which.
+func strike(ctx context.Context, t *testing.T, s *scope, dice *rand.Rand) string {
+	t.Helper()
+	var pods corev1.PodList
+	must(t, s.List(ctx, &pods, client.InNamespace(s.ns)))
+	var running []corev1.Pod
+	what := []string{"pod of a backup", "member", "store"}[dice.IntN(3)]
+	for _, p := range pods.Items {
+		match := map[string]bool{
+			"pod of a backup": p.Labels["app.kubernetes.io/component"] == v1alpha1.ComponentBackup,
+			"member":          p.Labels["app.kubernetes.io/component"] == v1alpha1.ComponentEtcd,
+			"store":           p.Name == "s3",
+		}[what]
+		if match && p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
+			running = append(running, p)
+		}
+	}
+	if len(running) == 0 {
+		return "nothing was there to kill"
+	}
+	victim := running[dice.IntN(len(running))]
+	switch what {
+	case "member":
+		ready := 0
+		for _, p := range running {
+			if harness.IsReady(&p) {
+				ready++
+			}
+		}
+		if ready < 3 {
+			return "nothing, not to take the quorum away"
+		}
+		must(t, client.IgnoreNotFound(s.Delete(ctx, &victim)))
+	case "store":
+		if err := s.KillProcess(ctx, &victim, "s3"); err != nil {
+			return "nothing, the store was starting" // It had just been killed.
+		}
+	default:
+		if dice.IntN(2) == 0 {
+			must(t, client.IgnoreNotFound(s.Delete(ctx, &victim)))
+		} else if err := s.KillProcess(ctx, &victim, plan.Container); err != nil {
+			return "nothing, the pod had ended"
+		}
+	}
+	return what
+}
