@@ -112,6 +112,7 @@ func (j *backupJob) serveFlow(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for questions how far it is: %w", err)
 	}
+	j.flowAddress = listener.Addr().String()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+plan.FlowPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -168,7 +169,7 @@ func problemOf(err error) *plan.Problem {
 	}
 	for _, m := range meanings {
 		if errors.Is(err, m.is) {
-			return &plan.Problem{Reason: m.reason, Message: cut(err.Error()) + ": " + m.cure, Final: m.final}
+			return &plan.Problem{Reason: m.reason, Message: fmt.Sprintf("%v: %s. In detail: %s", m.is, m.cure, cut(err.Error())), Final: m.final}
 		}
 	}
 	return &plan.Problem{Reason: plan.ReasonFailed, Message: cut(err.Error()), Final: errors.As(err, new(finalError))}
