@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -74,6 +75,11 @@ func (j *backupJob) do(ctx context.Context, work func(ctx context.Context) (plan
 	}
 	if err := backup.CheckURL(j.location.URL); err != nil {
 		return report, finalError{fmt.Errorf("destination.url: %w", err)}
+	}
+	if dir, ok := strings.CutPrefix(j.location.URL, "file://"); ok { // On a claim, nobody else makes it.
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return report, fmt.Errorf("make the directory of the backups: %w", err)
+		}
 	}
 	if j.store, err = backup.Open(ctx, j.location); err != nil {
 		return report, err

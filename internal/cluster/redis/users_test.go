@@ -66,6 +66,12 @@ func TestUsersHaveTheCommandsOfTheirServer(t *testing.T) {
 				own := slices.DeleteFunc(u.user.Commands, func(c string) bool {
 					return c == "-@all" || slices.Contains(u.usual, strings.TrimPrefix(c, "+"))
 				})
+				if u.user.Name == UserMigration { // Last, because -function takes them away.
+					rest, loads := own[:max(0, len(own)-2)], own[max(0, len(own)-2):]
+					if own = rest; !slices.Equal(loads, []string{"+function|load", "+function|list"}) {
+						t.Errorf("%s cannot load functions at the end of %v", u.user.Name, u.user.Commands)
+					}
+				}
 				if !slices.Equal(own, u.wanted) {
 					t.Errorf("%s has %v beside the usual ones, want %v", u.user.Name, own, u.wanted)
 				}
