@@ -62,7 +62,7 @@ func runJob(t *testing.T, run func(context.Context, []string) error, args ...str
 	t.Helper()
 	word := filepath.Join(t.TempDir(), "word")
 	err := run(t.Context(), append(args, "--termination-log="+word, "--progress-address=127.0.0.1:0"))
-	raw, readErr := os.ReadFile(word) //nolint:gosec // It is ours.
+	raw, readErr := os.ReadFile(word)
 	if readErr != nil {
 		t.Fatal(readErr)
 	}
@@ -127,7 +127,7 @@ func TestADamagedManifestIsNotPassedOverInSilence(t *testing.T) {
 	url, s := aStore(t)
 	put(t, s, "only", nil)
 	path := filepath.Join(strings.TrimPrefix(url, "file://"), "only", "manifest.json")
-	raw, err := os.ReadFile(path) //nolint:gosec // It is ours.
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

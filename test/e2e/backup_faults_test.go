@@ -144,7 +144,7 @@ func TestBackupsSurviveFaults(t *testing.T) {
 		all    []*v1alpha1.Backup
 	)
 	seed := uint64(time.Now().UnixNano())
-	dice := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // Faults need no secret.
+	dice := rand.New(rand.NewPCG(seed, 0))
 	feature := features.New("faults").
 		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
 			server = startS3(ctx, t, s)

@@ -23,7 +23,9 @@ func lookedUp() *plan.Wish {
 	}
 }
 
-func loading(j *plan.Job) *Restore { return &Restore{Loading: &plan.Loading{Noun: "backup c-1", Job: j}} }
+func loading(j *plan.Job) *Restore {
+	return &Restore{Loading: &plan.Loading{Noun: "backup c-1", Job: j}}
+}
 
 func TestAClusterBeginsWithABackup(t *testing.T) {
 	restored := plan.Restored{Keys: 6, Present: 1}
@@ -33,8 +35,12 @@ func TestAClusterBeginsWithABackup(t *testing.T) {
 		reason, words string
 	}{
 		"it is looked up before anything else": {
-			change: func(f *fixture) { w := lookedUp(); w.Job = nil; *f = fixture{State{Now: now, Spec: f.Spec, Restore: &Restore{Wish: w}}} },
-			step:   plan.FindBackup{Sum: "s-1"}, reason: plan.ReasonRestoring,
+			change: func(f *fixture) {
+				w := lookedUp()
+				w.Job = nil
+				*f = fixture{State{Now: now, Spec: f.Spec, Restore: &Restore{Wish: w}}}
+			},
+			step: plan.FindBackup{Sum: "s-1"}, reason: plan.ReasonRestoring,
 		},
 		"what was found is recorded": {
 			change: func(f *fixture) { *f = fixture{State{Now: now, Spec: f.Spec, Restore: &Restore{Wish: lookedUp()}}} },
