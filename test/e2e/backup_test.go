@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -252,7 +253,11 @@ func firstBackup(ctx context.Context, t *testing.T, server *harness.S3, prefix, 
 
 // TestARedisClusterComesBackInAnyShape destroys a cluster of three shards, and has its backup loaded into five, and into one.
 func TestARedisClusterComesBackInAnyShape(t *testing.T) {
-	for version, engine := range map[string]v1alpha1.RedisEngine{"REDIS_7_0": v1alpha1.EngineRedis, "VALKEY_9_1": v1alpha1.EngineValkey} {
+	engines := map[string]v1alpha1.RedisEngine{"VALKEY_9_1": v1alpha1.EngineValkey}
+	if os.Getenv("QUORATE_ALL_ENGINES") != "" {
+		engines["REDIS_7_0"], engines["REDIS_8_0"], engines["VALKEY_8_1"] = v1alpha1.EngineRedis, v1alpha1.EngineRedis, v1alpha1.EngineValkey
+	}
+	for version, engine := range engines {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			comesBackInAnyShape(t, version, engine)
