@@ -242,9 +242,11 @@ func TestALoadGoesOnWhenSlotsMoveAndServersRestart(t *testing.T) {
 	})
 }
 
-// give moves a slot with its keys.
+// give moves a slot with its keys. What arrives meanwhile is sent on, so that the slot is empty when it goes.
 func give(t *testing.T, from, to *process, slot int, id string) {
 	t.Helper()
+	to.must(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", from.ClusterMyID(t.Context()).Val())
+	from.must(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", id)
 	for {
 		keys, err := from.ClusterGetKeysInSlot(t.Context(), slot, 100).Result()
 		if err != nil {
@@ -257,7 +259,6 @@ func give(t *testing.T, from, to *process, slot int, id string) {
 		for _, k := range keys {
 			args = append(args, k)
 		}
-		to.must(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", from.ClusterMyID(t.Context()).Val())
 		from.must(t, args...)
 	}
 	to.must(t, "CLUSTER", "SETSLOT", slot, "NODE", id)
