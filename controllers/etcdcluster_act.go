@@ -52,7 +52,7 @@ func (k *EtcdKind) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluste
 	case etcd.DeletePod:
 		return k.deletePod(ctx, o, step)
 	case plan.FindBackup:
-		return k.findBackup(ctx, o, restoring{kind: v1alpha1.KindEtcdCluster, from: o.Spec.Bootstrap.RestoreSource(), template: o.Spec.Template})
+		return k.findBackup(ctx, o, etcdBootstrap(o))
 	case plan.DropRestoreJob:
 		return k.dropJob(ctx, o, step.Name, step.UID)
 	}

@@ -56,7 +56,11 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	s := etcd.State{Want: want, Certificates: report, Now: k.Now()}
 	if len(b.Record.Members) > 0 {
 		s.Record = &b.Record
-	} else if s.Want.Restore, err = k.wish(ctx, o, o.Spec.Bootstrap.RestoreSource()); err != nil {
+		s.Want.Anew, err = k.anew(ctx, o)
+	} else {
+		s.Want.Restore, err = k.wish(ctx, o, etcdBootstrap(o))
+	}
+	if err != nil {
 		return etcd.State{}, err
 	}
 	pods, err := k.observeObjects(ctx, o, set, &s)

@@ -80,7 +80,7 @@ func (k *RedisKind) observeRestore(ctx context.Context, o *v1alpha1.RedisCluster
 		if err != nil || started {
 			return nil, err // It began without.
 		}
-		w, err := k.wish(ctx, o, o.Spec.Bootstrap.RestoreSource())
+		w, err := k.wish(ctx, o, redisBootstrap(o))
 		if w == nil || err != nil {
 			return nil, err
 		}
@@ -97,14 +97,21 @@ func (k *RedisKind) observeRestore(ctx context.Context, o *v1alpha1.RedisCluster
 	return &redis.Restore{Loading: &plan.Loading{Noun: "backup " + record.Directory, Job: job}}, nil
 }
 
+// redisBootstrap is what a new cluster begins with.
+func redisBootstrap(o *v1alpha1.RedisCluster) restoring {
+	return bootstrap(o, v1alpha1.KindRedisCluster, o.Spec.Bootstrap, o.Spec.Template, engineArgs(o)...)
+}
+
+// engineArgs tell the agent which servers a backup is to be for.
+func engineArgs(o *v1alpha1.RedisCluster) []string {
+	return []string{"--engine=" + string(o.Spec.ServerEngine()), "--version=" + o.Spec.Version}
+}
+
 // actRestore carries out a step of a restore.
 func (k *RedisKind) actRestore(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
 	case plan.FindBackup:
-		return k.findBackup(ctx, o, restoring{
-			kind: v1alpha1.KindRedisCluster, from: o.Spec.Bootstrap.RestoreSource(), template: o.Spec.Template,
-			args: []string{"--engine=" + string(o.Spec.ServerEngine()), "--version=" + o.Spec.Version},
-		})
+		return k.findBackup(ctx, o, redisBootstrap(o))
 	case plan.DropRestoreJob:
 		return k.dropJob(ctx, o, s.Name, s.UID)
 	case redis.RecordBackup:
@@ -195,4 +202,21 @@ func (k *RedisKind) Source(ctx context.Context, namespace, name string) (*plan.S
 	}
 	access := k.access(o)
 	return source, &access, nil
+}
+
+var _ RestoreTarget = (*RedisKind)(nil)
+
+// Target says of a cluster whether a backup can be put into it.
+func (k *RedisKind) Target(ctx context.Context, r *v1alpha1.Restore, _ *plan.Found) (*plan.Target, restoring, error) {
+	o := &v1alpha1.RedisCluster{}
+	err := k.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Cluster.Name}, o)
+	if apierrors.IsNotFound(err) {
+		return nil, restoring{}, nil
+	}
+	if err != nil {
+		return nil, restoring{}, fmt.Errorf("read RedisCluster %s: %w", r.Spec.Cluster.Name, err)
+	}
+	return &plan.Target{
+		Noun: "RedisCluster " + o.Name, Leaving: o.DeletionTimestamp != nil, Missing: "name the backup in spec.bootstrap.restore of a new cluster instead",
+	}, restoring{template: o.Spec.Template, args: engineArgs(o)}, nil
 }

@@ -50,12 +50,32 @@ func (c *Children) resolved(ctx context.Context, namespace string, from v1alpha1
 	return out, noun, "", nil
 }
 
-// wish is what the specification of a new cluster says of the backup that it begins with; nil for none.
-func (c *Children) wish(ctx context.Context, o Object, from *v1alpha1.RestoreSource) (*plan.Wish, error) {
-	if from == nil || o.GetDeletionTimestamp() != nil {
+// restoring is where a backup is named that something is to begin with, and how it is looked up.
+type restoring struct {
+	// field of the specification that names it, and what that says, nil for none.
+	field string
+	from  *v1alpha1.RestoreSource
+	// job is the name of the Job that looks it up, which runs where the template says.
+	job      string
+	template *v1alpha1.PodTemplate
+	// kind of cluster that is to begin with it, and what else the agent is to know of that.
+	kind v1alpha1.ClusterKind
+	args []string
+}
+
+// bootstrap is what a new cluster begins with.
+func bootstrap(o Object, kind v1alpha1.ClusterKind, from *v1alpha1.BootstrapSpec, template *v1alpha1.PodTemplate, args ...string) restoring {
+	return restoring{
+		field: "spec.bootstrap.restore", from: from.RestoreSource(), job: cluster.RestoreJob(o.GetName()), template: template, kind: kind, args: args,
+	}
+}
+
+// wish is what there is to know of the backup that something begins with; nil for none.
+func (c *Children) wish(ctx context.Context, o Object, r restoring) (*plan.Wish, error) {
+	if r.from == nil || o.GetDeletionTimestamp() != nil {
 		return nil, nil
 	}
-	source, noun, missing, err := c.resolved(ctx, o.GetNamespace(), *from)
+	source, noun, missing, err := c.resolved(ctx, o.GetNamespace(), *r.from)
 	if err != nil {
 		return nil, err
 	}
@@ -64,31 +84,21 @@ func (c *Children) wish(ctx context.Context, o Object, from *v1alpha1.RestoreSou
 		return nil, fmt.Errorf("encode the source of a restore: %w", err)
 	}
 	sum := sha256.Sum256(raw)
-	w := &plan.Wish{Noun: noun, Source: source, Missing: missing, Sum: hex.EncodeToString(sum[:8]), Token: string(o.GetUID())}
-	name := cluster.RestoreJob(o.GetName())
-	if w.Job, err = c.job(ctx, o, name, plan.Selector(name)); err != nil || w.Job == nil {
+	w := &plan.Wish{Field: r.field, Noun: noun, Source: source, Missing: missing, Sum: hex.EncodeToString(sum[:8]), Token: string(o.GetUID())}
+	if w.Job, err = c.job(ctx, o, r.job, plan.Selector(r.job)); err != nil || w.Job == nil {
 		return w, err
 	}
 	job := &batchv1.Job{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: name}, job); err != nil {
-		return w, fmt.Errorf("read Job %s: %w", name, err)
+	if err := c.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: r.job}, job); err != nil {
+		return w, fmt.Errorf("read Job %s: %w", r.job, err)
 	}
 	w.For = job.Annotations[annotationSum]
 	return w, nil
 }
 
-// restoring is a cluster that begins with a backup.
-type restoring struct {
-	kind     v1alpha1.ClusterKind
-	from     *v1alpha1.RestoreSource
-	template *v1alpha1.PodTemplate
-	// args say more of what is to begin with it.
-	args []string
-}
-
 // findBackup starts the Job that looks a backup up.
 func (c *Children) findBackup(ctx context.Context, o Object, r restoring) error {
-	w, err := c.wish(ctx, o, r.from)
+	w, err := c.wish(ctx, o, r)
 	if err != nil {
 		return err
 	}
@@ -97,9 +107,9 @@ func (c *Children) findBackup(ctx context.Context, o Object, r restoring) error 
 	}
 	args := append([]string{"backup", "find", "--kind=" + string(r.kind)}, append(r.args, targetArgs(w.Source)...)...)
 	return c.startJob(ctx, o, plan.Work{
-		Name: cluster.RestoreJob(o.GetName()), Args: args, Destination: *w.Source.Destination, Limit: findLimit,
-		Access: &plan.Access{Template: r.template}, Labels: restoreLabels(o, cluster.RestoreJob(o.GetName())),
-	}, "spec.bootstrap.restore.destination", map[string]string{annotationSum: w.Sum})
+		Name: r.job, Args: args, Destination: *w.Source.Destination, Limit: findLimit,
+		Access: &plan.Access{Template: r.template}, Labels: restoreLabels(o, r.job),
+	}, r.field+".destination", map[string]string{annotationSum: w.Sum})
 }
 
 // restoreLabels are those of a Job of a restore.

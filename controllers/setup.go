@@ -71,14 +71,14 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 		children.Nodes = mgr.GetClient()
 	}
 	etcd := NewEtcdKind(children)
-	if err := setup(mgr, o, v1alpha1.ComponentEtcd, &v1alpha1.EtcdCluster{}, etcd); err != nil {
+	if err := setup(mgr, o, v1alpha1.ComponentEtcd, v1alpha1.KindEtcdCluster, &v1alpha1.EtcdCluster{}, etcd); err != nil {
 		return err
 	}
 	if err := setupEtcdUsers(mgr, o, NewEtcdUserKind(children, etcd)); err != nil {
 		return err
 	}
 	redis := NewRedisKind(children)
-	if err := setup(mgr, o, v1alpha1.ComponentRedis, &v1alpha1.RedisCluster{}, redis); err != nil {
+	if err := setup(mgr, o, v1alpha1.ComponentRedis, v1alpha1.KindRedisCluster, &v1alpha1.RedisCluster{}, redis); err != nil {
 		return err
 	}
 	if err := setupRedisUsers(mgr, o, NewRedisUserKind(children, redis)); err != nil {
@@ -88,11 +88,14 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 	if err := setupBackups(mgr, o, backups); err != nil {
 		return err
 	}
-	return setupSchedules(mgr, o, NewScheduleKind(children, backups))
+	if err := setupSchedules(mgr, o, NewScheduleKind(children, backups)); err != nil {
+		return err
+	}
+	return setupRestores(mgr, o, NewRestoreKind(children, map[v1alpha1.ClusterKind]RestoreTarget{v1alpha1.KindEtcdCluster: etcd, v1alpha1.KindRedisCluster: redis}))
 }
 
 // setup registers the controller of one kind of cluster. component tells its pods from those of the other kinds.
-func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, object O, kind Kind[O, S]) error {
+func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, name v1alpha1.ClusterKind, object O, kind Kind[O, S]) error {
 	return register(mgr, o, component, object, kind, func(b *builder.Builder) {
 		b.Owns(&appsv1.StatefulSet{}).
 			Owns(&corev1.ConfigMap{}).
@@ -100,7 +103,8 @@ func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, objec
 			Owns(&policyv1.PodDisruptionBudget{}).
 			Owns(&batchv1.Job{}).
 			Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component))).
-			Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component)))
+			Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component))).
+			Watches(&v1alpha1.Restore{}, handler.EnqueueRequestsFromMapFunc(clusterOfRestore(name)))
 		if o.WatchNodes {
 			watchNodes(b, mgr.GetClient(), component)
 		}
@@ -115,7 +119,7 @@ func register[O Object, S any](
 	loop := &Loop[O, S]{Kind: kind, Client: mgr.GetClient(), Events: mgr.GetEventRecorder("quorate")}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
-		For(object, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(object, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))). // Some approve.
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.Concurrency,
 			ReconciliationTimeout:   reconcileTimeout,

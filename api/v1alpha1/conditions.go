@@ -24,10 +24,12 @@ const (
 	ConditionMemoryHealthy = "MemoryHealthy"
 	// ConditionTimeoutHealthy is True while no Redis server is held up by a fork for so long that the others may call it failed.
 	ConditionTimeoutHealthy = "TimeoutHealthy"
-	// ConditionComplete is True when a backup is stored in full, and False when it is not or will not be.
+	// ConditionComplete is True when a backup is stored or restored in full, and False when it is not or will not be.
 	ConditionComplete = "Complete"
 	// ConditionVerified is True when a backup was read back, restored into a throw-away directory and found to be whole.
 	ConditionVerified = "Verified"
+	// ConditionConfirmed is True when the plan of a restore was confirmed, and nothing keeps it from being carried out.
+	ConditionConfirmed = "Confirmed"
 	// ConditionBackupHealthy is True while the newest backup of a schedule is no older than the schedule says, and as verified as it asks.
 	ConditionBackupHealthy = "BackupHealthy"
 )

@@ -34,6 +34,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&RedisUser{}, &RedisUserList{},
 		&Backup{}, &BackupList{},
 		&BackupSchedule{}, &BackupScheduleList{},
+		&Restore{}, &RestoreList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -13,6 +13,9 @@ const (
 	LabelRole = "quorate.dev/role"
 	// LabelSchedule is on a Backup the BackupSchedule that it was made for.
 	LabelSchedule = "quorate.dev/schedule"
+	// LabelRestore is on a Backup the Restore that it was made before, and AnnotationRestoreUID the UID of that.
+	LabelRestore         = "quorate.dev/restore"
+	AnnotationRestoreUID = "quorate.dev/restore-uid"
 	// AnnotationTemplateHash is the hash of everything in a pod template that needs a restart when it changes. It
 	// leaves out the operator's own image, so that an operator upgrade restarts no pod.
 	AnnotationTemplateHash = "quorate.dev/template-hash"
@@ -32,6 +35,8 @@ const (
 	AnnotationRecover = "quorate.dev/recover"
 	// AnnotationRebalance approves of the proposal to rebalance a Redis cluster that the status names.
 	AnnotationRebalance = "quorate.dev/rebalance"
+	// AnnotationConfirm confirms a Restore. Its value is the plan that the status names, so that what is confirmed is what was read.
+	AnnotationConfirm = "quorate.dev/confirm"
 	// AnnotationTargetVersion is the version that the Job of a snapshot was made on the way to.
 	AnnotationTargetVersion = "quorate.dev/target-version"
 	// AnnotationDue is on a Backup the time at which its schedule had it due (RFC 3339).
@@ -56,4 +61,6 @@ const (
 	ComponentBackup = "backup"
 	// ComponentBackupSchedule is what a schedule makes.
 	ComponentBackupSchedule = "backup-schedule"
+	// ComponentRestore is what looks up a backup that is put into a cluster.
+	ComponentRestore = "restore"
 )

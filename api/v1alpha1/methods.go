@@ -215,3 +215,17 @@ func (b *BootstrapSpec) RestoreSource() *RestoreSource {
 	}
 	return b.Restore
 }
+
+// GetConditions returns status.conditions.
+func (r *Restore) GetConditions() []metav1.Condition { return r.Status.Conditions }
+
+// IsPaused is false: a restore has no such field.
+func (r *Restore) IsPaused() bool { return false }
+
+// OnlyLost reports whether only slots of lost shards are restored.
+func (r *Restore) OnlyLost() bool { return value(r.Spec.Slots, RestoreAll) == RestoreLost }
+
+// SavesCurrent reports whether what the cluster has is backed up before it is replaced.
+func (r *Restore) SavesCurrent() bool {
+	return r.Spec.Cluster.Kind == KindRedisCluster && !r.OnlyLost() && value(r.Spec.SaveCurrent, true)
+}

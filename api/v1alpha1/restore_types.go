@@ -2,44 +2,136 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// BootstrapSpec says what a new cluster begins with.
-type BootstrapSpec struct {
-	// restore is the backup that the cluster begins with. It counts only while
-	// the cluster is being founded; afterwards it may be removed. Default: none,
-	// the cluster begins empty.
+// RestoreSlots says which keys of a Redis or Valkey cluster are restored.
+// +kubebuilder:validation:Enum=All;Lost
+type RestoreSlots string
+
+// Which slots are restored.
+const (
+	// RestoreAll replaces all that the cluster has.
+	RestoreAll RestoreSlots = "All"
+	// RestoreLost brings back the slots of shards that are lost, while the others serve.
+	RestoreLost RestoreSlots = "Lost"
+)
+
+// RestoreSpec says which backup is put into which cluster.
+// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="spec of a Restore cannot change: create another Restore"
+// +kubebuilder:validation:XValidation:rule=`!has(self.slots) || self.cluster.kind == 'RedisCluster'`,fieldPath=".slots",message="spec.slots is for a RedisCluster: etcd is restored as a whole; remove it"
+// +kubebuilder:validation:XValidation:rule=`!has(self.saveCurrent) || self.cluster.kind == 'RedisCluster'`,fieldPath=".saveCurrent",message="spec.saveCurrent is for a RedisCluster: what members of etcd have is kept on their volumes; remove it"
+// +kubebuilder:validation:XValidation:rule=`!has(self.from.revision) || self.cluster.kind == 'EtcdCluster'`,fieldPath=".from.revision",message="spec.from.revision is for an EtcdCluster: changes of Redis and Valkey are not recorded; remove it"
+// +kubebuilder:validation:XValidation:rule=`!has(self.from.time) || self.cluster.kind == 'EtcdCluster'`,fieldPath=".from.time",message="spec.from.time is for an EtcdCluster: changes of Redis and Valkey are not recorded; remove it, and name the backup"
+type RestoreSpec struct {
+	// cluster whose data is replaced.
+	// +required
+	Cluster ClusterReference `json:"cluster"`
+	// from is the backup.
+	// +required
+	From RestoreSource `json:"from"`
+	// slots of a RedisCluster that are restored: All replaces everything that it
+	// has, Lost brings back those of shards that are lost, while the others serve.
+	// Default: All.
 	// +optional
-	Restore *RestoreSource `json:"restore,omitempty"`
+	Slots *RestoreSlots `json:"slots,omitempty"`
+	// saveCurrent takes a Backup of what a RedisCluster has before that is
+	// replaced, to the same destination. It does not apply to slots: Lost. Default:
+	// true.
+	// +optional
+	SaveCurrent *bool `json:"saveCurrent,omitempty"`
 }
 
-// RestoreSource is the backup that is restored: a Backup of the same namespace, or what a destination holds, where there is none any
-// more.
-// +kubebuilder:validation:XValidation:rule=`has(self.backup) != has(self.destination)`,message="bootstrap.restore needs either backup or destination: the name of a Backup of the same namespace, or where backups are kept"
-// +kubebuilder:validation:XValidation:rule=`!has(self.directory) || has(self.destination)`,fieldPath=".directory",message="bootstrap.restore.directory belongs to destination: a Backup knows its own"
-// +kubebuilder:validation:XValidation:rule=`!has(self.revision) || !has(self.time)`,fieldPath=".time",message="bootstrap.restore.time and bootstrap.restore.revision exclude each other: remove one of them"
-type RestoreSource struct {
-	// backup is the name of a Backup of the same namespace. Default: none, the
-	// destination is named instead.
+// RestoreFound is the backup that was found.
+type RestoreFound struct {
+	// directory of the backup below the url of its destination.
+	Directory string `json:"directory"`
+	// engine that it is of, etcd, redis or valkey, with its version.
+	Engine string `json:"engine"`
+	// time at which it was taken.
+	Time metav1.Time `json:"time"`
+	// size of the data in bytes.
+	Size int64 `json:"size"`
+	// revision of etcd that the snapshot holds at least. Absent for Redis and
+	// Valkey.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z]([a-z0-9-]*[a-z0-9])?$')`,message="bootstrap.restore.backup must be the name of a Backup of the same namespace"
-	// +kubebuilder:validation:MaxLength=56
-	Backup *string `json:"backup,omitempty"`
-	// destination that holds the backup. Default: that of backup.
+	Revision int64 `json:"revision,omitempty"`
+	// target is the revision of etcd up to which changes that were recorded are
+	// restored. Absent where the snapshot holds all.
 	// +optional
-	Destination *BackupDestination `json:"destination,omitempty"`
-	// directory of the backup below the url of its destination. Default: the
-	// newest complete one that fits, or the newest before the time asked for.
+	Target int64 `json:"target,omitempty"`
+	// timeline of etcd that the revision belongs to.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9][A-Za-z0-9._-]*$')`,message="bootstrap.restore.directory must be the name of one below the url, as a Backup reports it"
-	// +kubebuilder:validation:MaxLength=128
-	Directory *string `json:"directory,omitempty"`
-	// revision of etcd that the restored cluster is to have the data of, exactly.
-	// It needs a backup from before it and the changes that were kept since.
-	// Default: everything that is kept.
+	Timeline string `json:"timeline,omitempty"`
+	// keys in the backup of Redis or Valkey.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
-	Revision *int64 `json:"revision,omitempty"`
-	// time at which the restored etcd cluster is to have the data of. Default:
-	// everything that is kept.
+	Keys int64 `json:"keys,omitempty"`
+	// shards that it was taken of.
 	// +optional
-	Time *metav1.Time `json:"time,omitempty"`
+	Shards int32 `json:"shards,omitempty"`
+}
+
+// RestoreStatus is what became of a restore.
+type RestoreStatus struct {
+	// observedGeneration is the generation of the specification that this status
+	// speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions: Confirmed, Complete, Reconciling, Stalled.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// activity says in words what the operator is doing or what it is waiting
+	// for.
+	// +optional
+	Activity string `json:"activity,omitempty"`
+	// found is the backup that is restored. Absent until it was looked up.
+	// +optional
+	Found *RestoreFound `json:"found,omitempty"`
+	// plan tells apart what may be confirmed: the annotation quorate.dev/confirm
+	// has to say the same. Absent until the backup was looked up.
+	// +optional
+	Plan string `json:"plan,omitempty"`
+	// savedAs names the Backup of what the cluster had before.
+	// +optional
+	SavedAs string `json:"savedAs,omitempty"`
+	// revision of etcd that the cluster is at after it was restored.
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
+	// keys of Redis or Valkey that were restored.
+	// +optional
+	Keys int64 `json:"keys,omitempty"`
+	// completionTime is when the data was back.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+}
+
+// Restore puts a backup into a cluster that exists. It is done once, and after it was confirmed.
+// +kubebuilder:validation:XValidation:rule=`self.metadata.name.size() <= 48 && self.metadata.name.matches('^[a-z]([a-z0-9-]*[a-z0-9])?$')`,fieldPath=".metadata",message="metadata.name must be at most 48 lower case letters, digits and -, begin with a letter and end with a letter or digit"
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=qres,categories={quorate}
+// +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.cluster.kind`
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.cluster.name`
+// +kubebuilder:printcolumn:name="Backup",type=string,JSONPath=`.status.found.directory`
+// +kubebuilder:printcolumn:name="Confirmed",type=string,JSONPath=`.status.conditions[?(@.type=="Confirmed")].status`
+// +kubebuilder:printcolumn:name="Complete",type=string,JSONPath=`.status.conditions[?(@.type=="Complete")].status`
+// +kubebuilder:printcolumn:name="Activity",type=string,JSONPath=`.status.activity`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Restore struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which backup is put into which cluster.
+	// +required
+	Spec RestoreSpec `json:"spec"`
+	// status is what became of it.
+	// +optional
+	Status RestoreStatus `json:"status,omitempty"`
+}
+
+// RestoreList is a list of restores.
+// +kubebuilder:object:root=true
+type RestoreList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Restore `json:"items"`
 }

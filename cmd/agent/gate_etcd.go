@@ -183,14 +183,6 @@ func (g etcdGate) release(ctx context.Context, d etcd.GateDecision, record etcd.
 			return err
 		}
 	}
-	if d.Restore {
-		if err := g.restore(ctx, record); err != nil {
-			return err
-		}
-	}
-	if err := os.MkdirAll(g.dataDir, 0o700); err != nil {
-		return fmt.Errorf("create the data directory: %w", err)
-	}
 	if d.Alone {
 		err := g.goOnAlone(d.Epoch)
 		if held := (gateHolds{}); errors.As(err, &held) {
@@ -204,6 +196,14 @@ func (g etcdGate) release(ctx context.Context, d etcd.GateDecision, record etcd.
 		if err := g.begin(d.Epoch); err != nil {
 			return err
 		}
+	}
+	if d.Restore { // Data from here on is of this epoch.
+		if err := g.restore(ctx, record); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(g.dataDir, 0o700); err != nil {
+		return fmt.Errorf("create the data directory: %w", err)
 	}
 	v, err := etcd.ParseVersion(g.version)
 	if err != nil {

@@ -168,14 +168,14 @@ var invalidRedisRestores = map[string]bad{
 
 // invalidRestores are refused of a cluster of either kind.
 var invalidRestores = map[string]bad{
-	"a restore of nothing":         {spec: `bootstrap: {restore: {}}`, field: "spec.bootstrap.restore", words: "bootstrap.restore needs either backup or destination"},
-	"a restore of two":             {spec: `bootstrap: {restore: {backup: a, destination: {url: "s3://b"}}}`, field: "spec.bootstrap.restore", words: "bootstrap.restore needs either backup or destination"},
+	"a restore of nothing":         {spec: `bootstrap: {restore: {}}`, field: "spec.bootstrap.restore", words: "a restore needs either backup or destination"},
+	"a restore of two":             {spec: `bootstrap: {restore: {backup: a, destination: {url: "s3://b"}}}`, field: "spec.bootstrap.restore", words: "a restore needs either backup or destination"},
 	"a directory of a backup":      {spec: `bootstrap: {restore: {backup: a, directory: b}}`, field: "spec.bootstrap.restore.directory", words: "a Backup knows its own"},
-	"a revision and a time":        {spec: `bootstrap: {restore: {backup: a, revision: 7, time: "2026-05-01T12:00:00Z"}}`, field: "spec.bootstrap.restore.time", words: "bootstrap.restore.time and bootstrap.restore.revision exclude each other"},
-	"a backup elsewhere":           {spec: `bootstrap: {restore: {backup: team-a/b}}`, field: "spec.bootstrap.restore.backup", words: "bootstrap.restore.backup must be the name of a Backup of the same namespace"},
-	"a directory above":            {spec: `bootstrap: {restore: {destination: {url: "s3://b"}, directory: ..}}`, field: "spec.bootstrap.restore.directory", words: "bootstrap.restore.directory must be the name of one below the url"},
+	"a revision and a time":        {spec: `bootstrap: {restore: {backup: a, revision: 7, time: "2026-05-01T12:00:00Z"}}`, field: "spec.bootstrap.restore.time", words: "time and revision exclude each other"},
+	"a backup elsewhere":           {spec: `bootstrap: {restore: {backup: team-a/b}}`, field: "spec.bootstrap.restore.backup", words: "backup must be the name of a Backup of the same namespace"},
+	"a directory above":            {spec: `bootstrap: {restore: {destination: {url: "s3://b"}, directory: ..}}`, field: "spec.bootstrap.restore.directory", words: "directory must be the name of one below the url"},
 	"a directory further below":    {spec: `bootstrap: {restore: {destination: {url: "s3://b"}, directory: a/b}}`, field: "spec.bootstrap.restore.directory", words: "as a Backup reports it"},
-	"a directory that is a flag":   {spec: `bootstrap: {restore: {destination: {url: "s3://b"}, directory: --url=file:///}}`, field: "spec.bootstrap.restore.directory", words: "bootstrap.restore.directory must be"},
+	"a directory that is a flag":   {spec: `bootstrap: {restore: {destination: {url: "s3://b"}, directory: --url=file:///}}`, field: "spec.bootstrap.restore.directory", words: "directory must be"},
 	"a restore from the web":       {spec: `bootstrap: {restore: {destination: {url: "http://b"}}}`, field: "spec.bootstrap.restore.destination.url", words: "destination.url must be s3://"},
 	"a restore as another account": {spec: `bootstrap: {restore: {destination: {url: "s3://b", serviceAccountName: a/b}}}`, field: "spec.bootstrap.restore.destination.serviceAccountName", words: "destination.serviceAccountName must be"},
 	"keys of a restore elsewhere":  {spec: `bootstrap: {restore: {destination: {url: "s3://b", encryption: {name: a/b}}}}`, field: "spec.bootstrap.restore.destination.encryption.name", words: "a Secret of the same namespace"},

@@ -145,8 +145,16 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisUserSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisUserStatus"):
 		return &apiv1alpha1.RedisUserStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Restore"):
+		return &apiv1alpha1.RestoreApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RestoreFound"):
+		return &apiv1alpha1.RestoreFoundApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RestoreSource"):
 		return &apiv1alpha1.RestoreSourceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RestoreSpec"):
+		return &apiv1alpha1.RestoreSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RestoreStatus"):
+		return &apiv1alpha1.RestoreStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RotationSpec"):
 		return &apiv1alpha1.RotationSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// ReasonRestoring says that a new cluster is being made from a backup.
+	// ReasonRestoring says that a cluster is being made from a backup.
 	ReasonRestoring = "Restoring"
 	// ReasonRestoreRefused says why that cannot be; the message says what to do.
 	ReasonRestoreRefused = "RestoreRefused"
@@ -19,8 +19,10 @@ const (
 	restorePatience = 30 * time.Second
 )
 
-// Wish is what a specification says of the backup that a new cluster is to begin with.
+// Wish is what a specification says of the backup that a cluster is to begin with.
 type Wish struct {
+	// Field of the specification that says so.
+	Field string
 	// Noun is the backup, for people.
 	Noun string
 	// Source is where it is, and Missing why that is not known.
@@ -57,16 +59,16 @@ func (w Wish) Find(claim string, now time.Time) (*Report, cluster.Plan) {
 	j := w.Job
 	switch {
 	case claim != "":
-		return decide(cluster.Refuse(ReasonRestoreRefused, "spec.bootstrap.restore names a backup, but claim %s of an earlier cluster of this name exists, and its data is not overwritten: "+
-			"remove spec.bootstrap.restore to go on with that data, or delete the claims of this cluster to begin with the backup", claim))
+		return decide(cluster.Refuse(ReasonRestoreRefused, "%s names a backup, but claim %s of an earlier cluster of this name exists, and its data is not overwritten: "+
+			"remove %s to go on with that data, or delete the claims of this cluster to begin with the backup", w.Field, claim, w.Field))
 	case w.Missing != "":
-		return decide(cluster.Refuse(ReasonRestoreRefused, "spec.bootstrap.restore: %s", w.Missing))
+		return decide(cluster.Refuse(ReasonRestoreRefused, "%s: %s", w.Field, w.Missing))
 	case j == nil:
-		return decide(cluster.Do(FindBackup{w.Sum}, "the cluster begins with %s", w.Noun))
+		return decide(cluster.Do(FindBackup{w.Sum}, "%s is to be restored", w.Noun))
 	case j.Leaving:
 		return decide(cluster.Wait(ReasonRestoring, time.Second, "Job %s is being deleted", j.Name))
 	case w.For != w.Sum:
-		return decide(cluster.Do(DropRestoreJob{j.Name, j.UID}, "spec.bootstrap.restore has changed"))
+		return decide(cluster.Do(DropRestoreJob{j.Name, j.UID}, "%s has changed", w.Field))
 	}
 	if p, waits := j.await(w.Noun+" is being looked up", w.Noun+" cannot be restored", now); waits {
 		return nil, p

@@ -63,7 +63,7 @@ func Next(s State) cluster.Plan {
 	return keepServing(s, cluster.Decide(s,
 		hibernate,
 		writeRecord, nothingWasRetained,
-		setVersion, neverBehind, turnBack, reject, restartStuck, remakeSet, dropPending, expand, recoverQuorum,
+		setVersion, neverBehind, turnBack, reject, restartStuck, remakeSet, dropPending, expand, beginAnew, recoverQuorum,
 		refusePassword, restartLeaderless, recall, openRetained, waitForMembers, keepIdentity,
 		recordIdentity, authenticate, letClientsIn,
 		refuseStrangers, keepBudget, adopt, replaceLost, judgeCorruption, promote, rejoin,

@@ -53,6 +53,8 @@ type Recovery struct {
 	// Candidates have their data, by the names of their pods; Survivor is the one that goes on.
 	Candidates []string `json:"candidates,omitempty"`
 	Survivor   string   `json:"survivor,omitempty"`
+	// Anew is the backup that the members begin with instead of a survivor, nil: there is a survivor.
+	Anew *Restore `json:"anew,omitempty"`
 }
 
 // encode returns the recovery for the record, empty for none.
@@ -78,14 +80,20 @@ func parseRecovery(text string) (r Recovery, err error) {
 type SetRecovery struct{ To Recovery }
 
 func (s SetRecovery) String() string {
-	if s.To.Incident == "" {
+	switch {
+	case s.To.Incident == "":
 		return "forget that the quorum was lost"
+	case s.To.Anew != nil:
+		return fmt.Sprintf("begin anew with %s: %s", s.To.Anew.Directory, s.To.Phase)
 	}
 	return fmt.Sprintf("recovery %s: %s %s", s.To.Incident, s.To.Phase, s.To.Survivor)
 }
 
 // Reason names the step in events and conditions.
 func (s SetRecovery) Reason() string {
+	if s.To.Anew != nil {
+		return ReasonRestoring
+	}
 	switch s.To.Phase {
 	case RecoveryReported:
 		return ReasonQuorumLost
@@ -163,8 +171,8 @@ func quorumLost(s State) (cluster.Plan, bool) {
 	what := fmt.Sprintf("the quorum is lost for good: %s", strings.Join(l.lost, ", "))
 	switch r := s.Record.Recovery; {
 	case len(l.survivors)+len(l.silent) == 0:
-		return cluster.Refuse(ReasonQuorumLost, "%s, and no member has data. Bring the volumes back, or delete the cluster and its claims "+
-			"data-%s-* and create it again", what, s.Want.Name)
+		return cluster.Refuse(ReasonQuorumLost, "%s, and no member has data. Bring the volumes back, restore a backup (create a Restore of this cluster), or delete the "+
+			"cluster and its claims data-%s-* and create it again", what, s.Want.Name)
 	case len(l.silent) > 0:
 		return cluster.Wait(ReasonQuorumLost, whileWaiting, "%s. What %s has is not known, because it %s; if its data cannot come back, delete its claim",
 			what, l.silent[0], trouble(s.podNamed(l.silent[0])))
@@ -247,6 +255,10 @@ func recoverQuorum(s State) (cluster.Plan, bool) {
 	switch {
 	case r.Phase == RecoveryReported && s.Members != nil:
 		return cluster.Do(SetRecovery{}, "the quorum is back")
+	case r.Phase == RecoveryHeld && r.Anew != nil:
+		return s.holdAnew(r)
+	case r.Phase == RecoveryStarted && r.Anew != nil:
+		return s.foundAnew(r)
 	case r.Phase == RecoveryHeld:
 		return s.hold(r)
 	case r.Phase == RecoveryStarted && s.Members != nil:
@@ -274,8 +286,8 @@ func (s State) hold(r Recovery) (cluster.Plan, bool) {
 	}
 	best := s.longest(r.Candidates)
 	if best == nil {
-		return cluster.Refuse(ReasonRecovering, "recovery %s finds no log that it could go on from: bring volumes back, or delete the cluster and "+
-			"its claims data-%s-* and create it again", r.Incident, s.Want.Name)
+		return cluster.Refuse(ReasonRecovering, "recovery %s finds no log that it could go on from: bring volumes back, restore a backup (create a Restore of this "+
+			"cluster), or delete the cluster and its claims data-%s-* and create it again", r.Incident, s.Want.Name)
 	}
 	next := r
 	next.Phase, next.Survivor = RecoveryStarted, best.Name

@@ -74,10 +74,8 @@ func beginWithBackup(s State, size int) (cluster.Plan, bool) {
 // found writes the record for a backup that was found.
 func found(s State, size int, r *plan.Report) (cluster.Plan, bool) {
 	b, w := r.Backup, s.Want.Restore
-	from, err := ParseVersion(b.Version)
-	if err != nil || from.Minor > s.Want.Version.Minor || from.Minor+1 < s.Want.Version.Minor {
-		return cluster.Refuse(plan.ReasonRestoreRefused, "%s is of etcd %s, which can be restored into the same minor version or the next one, and spec.version is %s: "+
-			"set spec.version, and upgrade afterwards", w.Noun, b.Version, s.Want.Version)
+	if why := Unsuited(b.Version, s.Want.Version); why != "" {
+		return cluster.Refuse(plan.ReasonRestoreRefused, "%s cannot be restored: %s: set spec.version, and upgrade afterwards", w.Noun, why)
 	}
 	restore := Restore{Directory: b.Directory, Timeline: b.Timeline, Revision: r.Target, Exact: w.Source.Revision != nil || w.Source.Time != nil, Bump: RestoreBump, Token: w.Token}
 	if w.Source.Destination != nil {

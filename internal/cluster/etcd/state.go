@@ -78,6 +78,8 @@ type Want struct {
 	Maintenance Policy
 	// Restore is the backup that the cluster is to begin with, nil when it is to begin empty, or was founded before.
 	Restore *RestoreWish
+	// Anew is the backup that a cluster which exists is to begin anew with, nil for none.
+	Anew *Anew
 }
 
 // Set is the StatefulSet.

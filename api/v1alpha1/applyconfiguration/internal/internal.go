@@ -1297,6 +1297,56 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: username
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.Restore
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RestoreSpec
+    - name: status
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RestoreStatus
+- name: com.github.quorate.quorate.api.v1alpha1.RestoreFound
+  map:
+    fields:
+    - name: directory
+      type:
+        scalar: string
+    - name: engine
+      type:
+        scalar: string
+    - name: keys
+      type:
+        scalar: numeric
+    - name: revision
+      type:
+        scalar: numeric
+    - name: shards
+      type:
+        scalar: numeric
+    - name: size
+      type:
+        scalar: numeric
+    - name: target
+      type:
+        scalar: numeric
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: timeline
+      type:
+        scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RestoreSlots
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RestoreSource
   map:
     fields:
@@ -1315,6 +1365,56 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: time
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+- name: com.github.quorate.quorate.api.v1alpha1.RestoreSpec
+  map:
+    fields:
+    - name: cluster
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.ClusterReference
+    - name: from
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RestoreSource
+    - name: saveCurrent
+      type:
+        scalar: boolean
+    - name: slots
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RestoreSlots
+- name: com.github.quorate.quorate.api.v1alpha1.RestoreStatus
+  map:
+    fields:
+    - name: activity
+      type:
+        scalar: string
+    - name: completionTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: found
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RestoreFound
+    - name: keys
+      type:
+        scalar: numeric
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: plan
+      type:
+        scalar: string
+    - name: revision
+      type:
+        scalar: numeric
+    - name: savedAs
+      type:
+        scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RotationSpec
   map:
     fields:

@@ -1,0 +1,78 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+var _ RestoreTarget = (*EtcdKind)(nil)
+
+// etcdBootstrap is what a new cluster begins with.
+func etcdBootstrap(o *v1alpha1.EtcdCluster) restoring {
+	return bootstrap(o, v1alpha1.KindEtcdCluster, o.Spec.Bootstrap, o.Spec.Template)
+}
+
+// anew is the backup that a cluster is to begin anew with, nil for none.
+func (k *EtcdKind) anew(ctx context.Context, o *v1alpha1.EtcdCluster) (*etcd.Anew, error) {
+	r, err := k.confirmedRestore(ctx, o, v1alpha1.KindEtcdCluster)
+	if r == nil || err != nil {
+		return nil, err
+	}
+	f := r.Status.Found
+	return &etcd.Anew{
+		Noun: "Restore " + r.Name, Incident: r.Status.Plan,
+		Restore: etcd.Restore{
+			Destination: r.destination, Directory: f.Directory, Timeline: f.Timeline, Revision: f.Target,
+			Exact: r.Spec.From.Revision != nil || r.Spec.From.Time != nil, Bump: etcd.RestoreBump, Token: string(r.UID),
+		},
+	}, nil
+}
+
+// Target says of a cluster whether a backup can be put into it.
+func (k *EtcdKind) Target(ctx context.Context, r *v1alpha1.Restore, found *plan.Found) (*plan.Target, restoring, error) {
+	o := &v1alpha1.EtcdCluster{}
+	err := k.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Cluster.Name}, o)
+	if apierrors.IsNotFound(err) {
+		return nil, restoring{}, nil
+	}
+	if err != nil {
+		return nil, restoring{}, fmt.Errorf("read EtcdCluster %s: %w", r.Spec.Cluster.Name, err)
+	}
+	record, err := k.record(ctx, o)
+	if err != nil {
+		return nil, restoring{}, err
+	}
+	t := &plan.Target{Noun: "EtcdCluster " + o.Name, Leaving: o.DeletionTimestamp != nil, Doing: o.Status.Activity}
+	switch {
+	case record.BeganWith(string(r.UID)):
+		t.Restored = &plan.Restored{Revision: max(record.Restore.Revision, revisionOf(found)) + record.Restore.Bump}
+	case record.BeginsWith(string(r.UID)):
+		t.Begun = true
+	case len(record.Members) == 0 || (record.ClusterID == 0 && record.Recovery.Anew == nil):
+		t.Missing = "it has not been founded; name the backup in spec.bootstrap.restore of a new cluster instead"
+	case record.Hibernated || o.IsHibernated():
+		t.Missing = "it is hibernated: set spec.hibernated to false first"
+	case o.IsPaused():
+		t.Missing = "it is paused: set spec.paused to false first"
+	}
+	if found != nil {
+		t.Refused = etcd.Unsuited(found.Version, record.Version)
+		incident := plan.Restoration{UID: string(r.UID), Found: found}.Plan()
+		t.Replaces = etcd.Replaces(len(record.Members), o.Spec.Storage != nil, incident)
+	}
+	return t, restoring{template: o.Spec.Template}, nil
+}
+
+func revisionOf(f *plan.Found) int64 {
+	if f == nil {
+		return 0
+	}
+	return f.Revision
+}

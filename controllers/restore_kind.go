@@ -1,0 +1,319 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// +kubebuilder:rbac:groups=quorate.dev,resources=restores,verbs=get;list;watch
+// +kubebuilder:rbac:groups=quorate.dev,resources=restores/status,verbs=get;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=restores/finalizers,verbs=update
+
+// jobFind looks up the backup of a Restore, by what follows its name.
+const jobFind = "-find"
+
+// RestoreTarget is a kind of cluster that backups are put into. It carries out what was confirmed itself: see confirmedRestore.
+type RestoreTarget interface {
+	// Target says of a cluster whether a backup can be put into it, how far that is, and how the backup is looked up; nil when there is
+	// none of that name. found is nil while the backup is not known.
+	Target(ctx context.Context, o *v1alpha1.Restore, found *plan.Found) (*plan.Target, restoring, error)
+}
+
+// RestoreKind looks after restores.
+type RestoreKind struct {
+	*Children
+	targets map[v1alpha1.ClusterKind]RestoreTarget
+}
+
+var _ Kind[*v1alpha1.Restore, plan.Restoration] = (*RestoreKind)(nil)
+
+// NewRestoreKind returns what the loop needs to look after restores.
+func NewRestoreKind(c *Children, targets map[v1alpha1.ClusterKind]RestoreTarget) *RestoreKind {
+	return &RestoreKind{Children: c, targets: targets}
+}
+
+// setupRestores registers the controller of restores. It looks again when anything changes about their Jobs, about the backups of what
+// there was before, or about a cluster.
+func setupRestores(mgr ctrl.Manager, o Options, kind *RestoreKind) error {
+	return register(mgr, o, v1alpha1.ComponentRestore, &v1alpha1.Restore{}, kind, func(b *builder.Builder) {
+		b.Owns(&batchv1.Job{}).
+			Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(restoreOfBackup)).
+			Watches(&v1alpha1.EtcdCluster{}, handler.EnqueueRequestsFromMapFunc(restoresOf(mgr.GetClient(), v1alpha1.KindEtcdCluster))).
+			Watches(&v1alpha1.RedisCluster{}, handler.EnqueueRequestsFromMapFunc(restoresOf(mgr.GetClient(), v1alpha1.KindRedisCluster)))
+	})
+}
+
+// restoreOfBackup maps a Backup of what a cluster had before to the Restore that it was made for.
+func restoreOfBackup(_ context.Context, o client.Object) []reconcile.Request {
+	name := o.GetLabels()[v1alpha1.LabelRestore]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
+}
+
+// restoresOf maps a cluster to the restores that are to change it, or do.
+func restoresOf(r client.Reader, kind v1alpha1.ClusterKind) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		list, err := restoresInto(ctx, r, o.GetNamespace(), kind, o.GetName())
+		if err != nil {
+			return nil // It is looked at again soon anyway.
+		}
+		var out []reconcile.Request
+		for i := range list {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list[i])})
+		}
+		return out
+	}
+}
+
+// clusterOfRestore maps a Restore to its cluster, for the controller of that kind.
+func clusterOfRestore(kind v1alpha1.ClusterKind) handler.MapFunc {
+	return func(_ context.Context, o client.Object) []reconcile.Request {
+		r, ok := o.(*v1alpha1.Restore)
+		if !ok || r.Spec.Cluster.Kind != kind {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: r.Spec.Cluster.Name}}}
+	}
+}
+
+// restoresInto lists the restores of a cluster that are not complete, the oldest first.
+func restoresInto(ctx context.Context, r client.Reader, namespace string, kind v1alpha1.ClusterKind, name string) ([]v1alpha1.Restore, error) {
+	var list v1alpha1.RestoreList
+	if err := r.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list restores: %w", err)
+	}
+	of := v1alpha1.ClusterReference{Kind: kind, Name: name}
+	out := slices.DeleteFunc(list.Items, func(r v1alpha1.Restore) bool {
+		return r.Spec.Cluster != of || r.DeletionTimestamp != nil || meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionComplete)
+	})
+	slices.SortFunc(out, func(a, b v1alpha1.Restore) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	return out, nil
+}
+
+// confirmed is a Restore that a cluster is to carry out.
+type confirmed struct {
+	*v1alpha1.Restore
+	// destination of the backup that was found.
+	destination v1alpha1.BackupDestination
+}
+
+// confirmedRestore is the oldest Restore of a cluster that was confirmed, nil for none. That it is confirmed is what its own controller has
+// said of the plan that its annotation names.
+func (c *Children) confirmedRestore(ctx context.Context, o Object, kind v1alpha1.ClusterKind) (*confirmed, error) {
+	if o.GetDeletionTimestamp() != nil {
+		return nil, nil
+	}
+	list, err := restoresInto(ctx, c, o.GetNamespace(), kind, o.GetName())
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		r := &list[i]
+		approved := r.Status.Found != nil && r.Annotations[v1alpha1.AnnotationConfirm] == r.Status.Plan && r.Status.Plan != ""
+		if !approved || !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionConfirmed) {
+			continue
+		}
+		source, _, missing, err := c.resolved(ctx, o.GetNamespace(), r.Spec.From)
+		if err != nil {
+			return nil, err
+		}
+		if missing != "" {
+			continue // Its controller says so.
+		}
+		return &confirmed{r, *source.Destination}, nil
+	}
+	return nil, nil
+}
+
+// Ensure has nothing to apply: Jobs are steps.
+func (k *RestoreKind) Ensure(context.Context, *v1alpha1.Restore) error { return nil }
+
+// Upkeep has nothing to renew.
+func (k *RestoreKind) Upkeep(context.Context, *v1alpha1.Restore) error { return nil }
+
+// Observe reads what was found, the cluster, and the backup of what that had before.
+func (k *RestoreKind) Observe(ctx context.Context, o *v1alpha1.Restore) (plan.Restoration, error) {
+	s := plan.Restoration{
+		Now: k.Now(), Name: o.Name, UID: string(o.UID), Confirmed: o.Annotations[v1alpha1.AnnotationConfirm], Saves: o.SavesCurrent(),
+		Found: foundBefore(o.Status), Complete: completeBefore(o.Status),
+	}
+	if s.Complete != nil {
+		return s, nil
+	}
+	_, how, err := k.target(ctx, o, nil)
+	if err != nil {
+		return s, err
+	}
+	if s.Found == nil {
+		if s.Wish, err = k.wish(ctx, o, how); err != nil {
+			return s, err
+		}
+		s.Found = foundBy(s.Wish)
+	}
+	if s.Target, _, err = k.target(ctx, o, s.Found); err != nil {
+		return s, err
+	}
+	s.Saved, err = k.saved(ctx, o)
+	return s, err
+}
+
+// target asks the kind of cluster that is restored.
+func (k *RestoreKind) target(ctx context.Context, o *v1alpha1.Restore, found *plan.Found) (*plan.Target, restoring, error) {
+	kind, ok := k.targets[o.Spec.Cluster.Kind]
+	if !ok {
+		return nil, restoring{}, invalid("spec.cluster.kind: a %s cannot be restored", o.Spec.Cluster.Kind)
+	}
+	t, how, err := kind.Target(ctx, o, found)
+	how.field, how.from, how.job, how.kind = "spec.from", &o.Spec.From, o.Name+jobFind, o.Spec.Cluster.Kind
+	return t, how, err
+}
+
+// foundBy is what a Job has found, nil while it has not, or has found something else than what is asked for now.
+func foundBy(w *plan.Wish) *plan.Found {
+	if w == nil || w.Job == nil || w.For != w.Sum || !w.Job.Ended || w.Job.Failed || w.Job.Report == nil || w.Job.Report.Backup == nil {
+		return nil
+	}
+	return &plan.Found{Stored: *w.Job.Report.Backup, Target: w.Job.Report.Target}
+}
+
+// foundBefore reads back what a status says was found.
+func foundBefore(s v1alpha1.RestoreStatus) *plan.Found {
+	f := s.Found
+	if f == nil {
+		return nil
+	}
+	engine, version, _ := strings.Cut(f.Engine, " ")
+	return &plan.Found{
+		Stored: plan.Stored{
+			Directory: f.Directory, Engine: engine, Version: version, Size: f.Size, Revision: f.Revision, Timeline: f.Timeline,
+			Keys: f.Keys, Shards: int(f.Shards), Finished: f.Time.Time,
+		},
+		Target: f.Target,
+	}
+}
+
+// completeBefore reads back what a status says of a restore that is complete.
+func completeBefore(s v1alpha1.RestoreStatus) *plan.Restored {
+	if !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionComplete) {
+		return nil
+	}
+	return &plan.Restored{Revision: s.Revision, Keys: s.Keys}
+}
+
+// saved reads the Backup of what the cluster had before, nil when there is none.
+func (k *RestoreKind) saved(ctx context.Context, o *v1alpha1.Restore) (*plan.Saved, error) {
+	if !o.SavesCurrent() {
+		return nil, nil
+	}
+	b := &v1alpha1.Backup{}
+	name := plan.SavedName(o.Name)
+	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, b)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read Backup %s: %w", name, err)
+	case b.Labels[v1alpha1.LabelRestore] != o.Name || b.Annotations[v1alpha1.AnnotationRestoreUID] != string(o.UID):
+		return nil, cluster.Refusal{Reason: v1alpha1.ReasonForeignObject, Message: fmt.Sprintf("Backup %s was not made for this Restore: delete it, or give the Restore another name", name)}
+	}
+	out := &plan.Saved{Name: name, Activity: b.Status.Activity, Complete: meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionComplete)}
+	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionComplete); c != nil && !out.Complete && b.Status.CompletionTime != nil {
+		out.Failed = c.Message
+	}
+	return out, nil
+}
+
+// Next decides what to do.
+func (k *RestoreKind) Next(s plan.Restoration) cluster.Plan { return plan.NextOfRestore(s) }
+
+// Act carries out one step of the planner.
+func (k *RestoreKind) Act(ctx context.Context, o *v1alpha1.Restore, step cluster.Step) error {
+	switch s := step.(type) {
+	case plan.FindBackup:
+		_, how, err := k.target(ctx, o, nil)
+		if err != nil {
+			return err
+		}
+		return k.findBackup(ctx, o, how)
+	case plan.DropRestoreJob:
+		return k.dropJob(ctx, o, s.Name, s.UID)
+	case plan.SaveCurrent:
+		return k.saveCurrent(ctx, o, s.Name)
+	}
+	return fmt.Errorf("there is no way to carry out a %T", step)
+}
+
+// saveCurrent makes the Backup of what the cluster has, where the one is that is restored. It outlives the Restore.
+func (k *RestoreKind) saveCurrent(ctx context.Context, o *v1alpha1.Restore, name string) error {
+	source, _, missing, err := k.resolved(ctx, o.Namespace, o.Spec.From)
+	if err != nil {
+		return err
+	}
+	if missing != "" {
+		return cluster.Refusal{Reason: plan.ReasonRestoreRefused, Message: "spec.from: " + missing}
+	}
+	b := &v1alpha1.Backup{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: o.Namespace, Name: name,
+			Labels: map[string]string{
+				v1alpha1.LabelRestore: o.Name, cluster.LabelPartOf: o.Spec.Cluster.Name, cluster.LabelManagedBy: cluster.ManagedBy,
+			},
+			Annotations: map[string]string{v1alpha1.AnnotationRestoreUID: string(o.UID)},
+		},
+		Spec: v1alpha1.BackupSpec{Cluster: o.Spec.Cluster, Destination: *source.Destination, DeletionPolicy: ptr.To(v1alpha1.DeletionRetain)},
+	}
+	err = k.Create(ctx, b, client.FieldOwner(cluster.ManagedBy))
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create Backup %s: %w", name, err)
+	}
+	return nil
+}
+
+// Report fills in the status.
+func (k *RestoreKind) Report(o *v1alpha1.Restore, s plan.Restoration, p cluster.Plan, err error) {
+	st := &o.Status
+	st.ObservedGeneration = o.Generation
+	st.Activity = cluster.Activity(p, err)
+	if s.Complete != nil || s.UID == "" {
+		return // It is as it was reported, or nothing could be read.
+	}
+	if f := s.Found; f != nil && st.Found == nil {
+		st.Found = &v1alpha1.RestoreFound{
+			Directory: f.Directory, Engine: strings.TrimSpace(f.Engine + " " + f.Version), Time: *instant(f.Finished), Size: f.Size,
+			Revision: f.Revision, Target: f.Target, Timeline: f.Timeline, Keys: f.Keys, Shards: int32(f.Shards), //nolint:gosec // Of one cluster.
+		}
+	}
+	if name := s.Plan(); name != "" {
+		st.Plan = name
+	}
+	if s.Saved != nil {
+		st.SavedAs = s.Saved.Name
+	}
+	if s.Target != nil && s.Target.Restored != nil {
+		st.Revision, st.Keys, st.CompletionTime = s.Target.Restored.Revision, s.Target.Restored.Keys, instant(s.Now)
+	}
+	setConditions(&st.Conditions, o.Generation, plan.RestoreConditions(s, p, err)...)
+}

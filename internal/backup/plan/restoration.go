@@ -1,0 +1,242 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// A Restore is looked up, confirmed, and then carried out by the planner of its cluster, which writes down what it begins before it
+// begins. From then on the Restore only watches:
+//
+//	Restore   find the backup ── name the plan ── confirmed ── what there is is saved ── Confirmed
+//	cluster                                                                                  └── begins ── has begun ── restored
+//	Restore                                                                                                 watches       Complete
+
+// Reasons of conditions and events.
+const (
+	ReasonUnconfirmed = "AwaitingConfirmation"
+	ReasonConfirmed   = "Confirmed"
+	ReasonSaving      = "SavingCurrentData"
+	ReasonRestored    = "Restored"
+)
+
+// Restoration is what was observed of a Restore.
+type Restoration struct {
+	Now time.Time
+	// Name of the resource, UID tells it from others of the name.
+	Name, UID string
+	// Target is the cluster, nil when there is none of that name.
+	Target *Target
+	// Wish looks the backup up, nil once it is Found.
+	Wish  *Wish
+	Found *Found
+	// Confirmed is the plan that somebody has confirmed, empty for none.
+	Confirmed string
+	// Saves says that what the cluster has is backed up before. Saved is that backup, nil while there is none.
+	Saves bool
+	Saved *Saved
+	// Complete is what came of it, by what was reported before; nil while it has not been carried out.
+	Complete *Restored
+}
+
+// Found is the backup that is restored.
+type Found struct {
+	Stored
+	// Target is the newest revision of etcd that is restored, 0: all that the snapshot holds.
+	Target int64
+}
+
+// Target is a cluster that a backup is put into.
+type Target struct {
+	// Noun is its kind and name for people.
+	Noun string
+	// Leaving says that it is being deleted.
+	Leaving bool
+	// Missing says what keeps any backup from being put into it, Refused why this one cannot be; empty when nothing does.
+	Missing, Refused string
+	// Replaces says in a sentence what becomes of what the cluster has.
+	Replaces string
+	// Begun says that the cluster has written down that it begins, Doing what it says of itself.
+	Begun bool
+	Doing string
+	// Restored is what came of it, nil while it goes on.
+	Restored *Restored
+}
+
+// Saved is the Backup of what a cluster had before.
+type Saved struct {
+	Name     string
+	Complete bool
+	// Failed says why there will be none, Activity what it is doing.
+	Failed, Activity string
+}
+
+// SaveCurrent makes the Backup of what the cluster has.
+type SaveCurrent struct{ Name string }
+
+func (s SaveCurrent) String() string { return "save what the cluster has as Backup " + s.Name }
+
+// Reason names the step in events and conditions.
+func (SaveCurrent) Reason() string { return ReasonSaving }
+
+// SavedName names the Backup of what a cluster had before a Restore.
+func SavedName(restore string) string { return restore + "-before" }
+
+// Plan tells apart what may be confirmed: this resource, with this backup. It is empty until the backup is known.
+func (s Restoration) Plan() string {
+	if s.Found == nil {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(s.UID + " " + s.Found.Directory + " " + strconv.FormatInt(s.Found.Target, 10)))
+	return hex.EncodeToString(sum[:])[:6]
+}
+
+// Ready reports whether the cluster may begin.
+func (s Restoration) Ready() bool {
+	return s.Found != nil && s.Confirmed == s.Plan() && (!s.Saves || (s.Saved != nil && s.Saved.Complete))
+}
+
+// done is what came of it, nil while it has not been carried out.
+func (s Restoration) done() *Restored {
+	if s.Complete != nil || s.Target == nil {
+		return s.Complete
+	}
+	return s.Target.Restored
+}
+
+// NextOfRestore decides what to do about a Restore.
+func NextOfRestore(s Restoration) cluster.Plan {
+	if s.done() != nil {
+		return cluster.Plan{Message: "the backup is restored"}
+	}
+	return cluster.Decide(s, watchTarget, lookUp, fits, confirm, saveCurrent, begins)
+}
+
+// watchTarget stops where there is no cluster, and does not interfere once that has begun.
+func watchTarget(s Restoration) (cluster.Plan, bool) {
+	switch t := s.Target; {
+	case t == nil:
+		return cluster.Refuse(ReasonClusterMissing, "there is no cluster of the name that spec.cluster says in this namespace: correct the name in another Restore, "+
+			"or create a cluster that begins with the backup (spec.bootstrap.restore)")
+	case t.Begun:
+		return cluster.Wait(ReasonRestoring, watching, "%s is being restored: %s", t.Noun, t.Doing)
+	case t.Leaving:
+		return cluster.Refuse(ReasonClusterMissing, "%s is being deleted", t.Noun)
+	case t.Missing != "":
+		return cluster.Refuse(ReasonRestoreRefused, "%s cannot be restored in place: %s", t.Noun, t.Missing)
+	}
+	return cluster.Pass()
+}
+
+// lookUp finds out which backup it is.
+func lookUp(s Restoration) (cluster.Plan, bool) {
+	if s.Found != nil {
+		return cluster.Pass()
+	}
+	report, p := s.Wish.Find("", s.Now)
+	if report != nil {
+		return cluster.Wait(ReasonRestoring, time.Second, "%s is found", s.Wish.Noun) // The next look has it.
+	}
+	return p, true
+}
+
+func fits(s Restoration) (cluster.Plan, bool) {
+	if s.Target.Refused == "" {
+		return cluster.Pass()
+	}
+	return cluster.Refuse(ReasonRestoreRefused, "%s cannot be restored from %s: %s", s.Target.Noun, s.Found.Directory, s.Target.Refused)
+}
+
+// confirm says in full what would be done, and waits for somebody to say that it may.
+func confirm(s Restoration) (cluster.Plan, bool) {
+	if s.Confirmed == s.Plan() {
+		return cluster.Pass()
+	}
+	other := ""
+	if s.Confirmed != "" {
+		other = fmt.Sprintf(" (plan %s, which is confirmed, is another one)", s.Confirmed)
+	}
+	return cluster.Refuse(ReasonUnconfirmed, "plan %s: %s is restored from %s. %s To do that: kubectl annotate restore %s %s=%s --overwrite%s",
+		s.Plan(), s.Target.Noun, s.Found, s.Target.Replaces, s.Name, v1alpha1.AnnotationConfirm, s.Plan(), other)
+}
+
+// String says in words which backup it is.
+func (f *Found) String() string {
+	text := fmt.Sprintf("%s, %s of %s from %s", f.Directory, Bytes(f.Size), strings.TrimSpace(f.Engine+" "+f.Version), f.Finished.UTC().Format(time.RFC3339))
+	switch {
+	case f.Target > 0:
+		return text + fmt.Sprintf(", up to revision %d", f.Target)
+	case f.Revision > 0:
+		return text + fmt.Sprintf(", revision %d", f.Revision)
+	case f.Keys > 0:
+		return text + fmt.Sprintf(", %d keys", f.Keys)
+	}
+	return text
+}
+
+// saveCurrent takes a backup of what is about to be replaced.
+func saveCurrent(s Restoration) (cluster.Plan, bool) {
+	switch b := s.Saved; {
+	case !s.Saves:
+		return cluster.Pass()
+	case b == nil:
+		return cluster.Do(SaveCurrent{SavedName(s.Name)}, "plan %s is confirmed: what %s has is backed up before it is replaced", s.Plan(), s.Target.Noun)
+	case b.Failed != "":
+		return cluster.Refuse(ReasonSaving, "what %s has could not be backed up, and is not replaced before: %s. Remove the cause and delete Backup %s, or create another Restore with spec.saveCurrent: false",
+			s.Target.Noun, strings.TrimSuffix(b.Failed, "."), b.Name)
+	case !b.Complete:
+		return cluster.Wait(ReasonSaving, watching, "what %s has is being backed up as %s: %s", s.Target.Noun, b.Name, b.Activity)
+	}
+	return cluster.Pass()
+}
+
+func begins(s Restoration) (cluster.Plan, bool) {
+	return cluster.Wait(ReasonRestoring, watching, "plan %s is confirmed, and %s is about to begin", s.Plan(), s.Target.Noun)
+}
+
+// RestoreConditions returns Confirmed, Complete, Reconciling and Stalled for the outcome of one pass.
+func RestoreConditions(s Restoration, p cluster.Plan, err error) []metav1.Condition {
+	progress := cluster.Progress(p, err)
+	confirmed := metav1.Condition{Type: v1alpha1.ConditionConfirmed, Status: metav1.ConditionFalse, Reason: progress[0].Reason, Message: progress[0].Message}
+	complete := metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: progress[0].Reason, Message: progress[0].Message}
+	begun := s.Target != nil && s.Target.Begun
+	if r := s.done(); r != nil {
+		begun = true
+		complete.Status, complete.Reason, complete.Message = metav1.ConditionTrue, ReasonRestored, r.String()
+	}
+	if begun || s.Ready() {
+		confirmed.Status, confirmed.Reason = metav1.ConditionTrue, ReasonConfirmed
+		confirmed.Message = "plan " + s.Plan() + " was confirmed"
+	}
+	return append(progress, confirmed, complete)
+}
+
+// String says in words what came of a restore.
+func (r Restored) String() string {
+	var parts []string
+	if r.Revision > 0 {
+		parts = append(parts, fmt.Sprintf("the data is at revision %d", r.Revision))
+	}
+	if r.Keys > 0 {
+		parts = append(parts, fmt.Sprintf("%d keys are restored", r.Keys))
+	}
+	if r.Present > 0 {
+		parts = append(parts, fmt.Sprintf("%d were there already", r.Present))
+	}
+	if r.Took > 0 {
+		parts = append(parts, fmt.Sprintf("it took %s", r.Took.Round(time.Millisecond)))
+	}
+	if len(parts) == 0 {
+		return "the backup is restored"
+	}
+	return strings.Join(parts, ", ")
+}

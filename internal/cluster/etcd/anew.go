@@ -1,0 +1,111 @@
+package etcd
+
+import (
+	"fmt"
+
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// A cluster that exists begins anew with a backup in the phases of a recovery (see Recovery), but that nobody goes on:
+//
+//	Held      every member ends, and none starts.
+//	Started   the cluster has no identity any more. The gates set aside what their members have, and fill the disks from the backup.
+//	Over      the members have founded the cluster anew.
+//
+// What is restored is part of the record from the first phase on: what becomes of the Restore meanwhile changes nothing.
+
+// Anew is a backup that a cluster which exists is to begin anew with.
+type Anew struct {
+	// Noun is who asks for it, for people.
+	Noun string
+	// Incident that volumes bear afterwards.
+	Incident string
+	Restore  Restore
+}
+
+// BeganWith reports whether the cluster was founded with the backup of the token.
+func (r Record) BeganWith(token string) bool {
+	return r.ClusterID != 0 && r.Restore != nil && r.Restore.Token == token
+}
+
+// BeginsWith reports whether the cluster is about to be founded anew with the backup of the token: there is no way back.
+func (r Record) BeginsWith(token string) bool {
+	return (r.Restore != nil && r.Restore.Token == token) || (r.Recovery.Anew != nil && r.Recovery.Anew.Token == token)
+}
+
+// Unsuited says why a backup of one version cannot be restored into pods of another, empty when it can.
+func Unsuited(backup string, pods Version) string {
+	from, err := ParseVersion(backup)
+	if err == nil && (from.Minor == pods.Minor || from.Minor+1 == pods.Minor) {
+		return ""
+	}
+	return fmt.Sprintf("it is of etcd %s, which can be restored into the same minor version or the next one, and the pods are of %s", backup, pods)
+}
+
+// Replaces says what becomes of what the members have when a cluster begins anew.
+func Replaces(members int, persistent bool, incident string) string {
+	kept := "What they have now goes with their pods, because there is no spec.storage."
+	if persistent {
+		kept = fmt.Sprintf("What they have now is set aside as %s on their volumes, which need room for both.", CopyName(incident))
+	}
+	return fmt.Sprintf("All %d members end, clients are cut off until they are back, and what was written since the backup is not in it. %s", members, kept)
+}
+
+// StartAnew takes the identity from a cluster none of whose members runs, so that they found it anew with a backup.
+type StartAnew struct{ To Recovery }
+
+func (s StartAnew) String() string { return "begin anew with " + s.To.Anew.Directory }
+
+// Reason names the step in events and conditions.
+func (StartAnew) Reason() string { return ReasonRestoring }
+
+// Edit makes members with an empty disk found the cluster.
+func (s StartAnew) Edit(r *Record) {
+	r.Recovery, r.Restore = s.To, s.To.Anew
+	r.Bootstrap, r.ClusterID, r.Flushed = BootstrapNew, 0, false
+}
+
+// beginAnew writes down that the cluster begins anew with a backup, once that was confirmed.
+func beginAnew(s State) (cluster.Plan, bool) {
+	a := s.Want.Anew
+	if a == nil || s.Record.BeginsWith(a.Restore.Token) {
+		return cluster.Pass()
+	}
+	held := Recovery{Incident: a.Incident, Phase: RecoveryHeld, Since: s.Now.UTC(), Anew: &a.Restore}
+	return cluster.Do(SetRecovery{held}, "%s is confirmed: all members end, and begin anew with %s", a.Noun, a.Restore.Directory)
+}
+
+// holdAnew ends every member, and goes on when all start gates hold.
+func (s State) holdAnew(r Recovery) (cluster.Plan, bool) {
+	for i, m := range s.Record.Members {
+		p, c := s.podNamed(m.Name), s.claim(i)
+		switch {
+		case c != nil && c.Lost != "" && !c.Leaving:
+			return cluster.Do(c.deletion(), "%s has lost its volume (%s), and begins anew with another one", m.Name, c.Lost)
+		case p != nil && c.leaving() && (!p.Terminating || p.Gone):
+			return cluster.Do(p.deletion(), "%s begins anew with another volume", p.Name)
+		case p != nil && (p.EverRan || (p.Gate != nil && p.Gate.Reason != GateHeld)) && (!p.Terminating || p.Gone):
+			return cluster.Do(p.deletion(), "%s ends, because the cluster begins anew with %s", p.Name, r.Anew.Directory)
+		case p == nil || p.Terminating || p.Gate == nil || p.Gate.Reason != GateHeld:
+			return cluster.Wait(ReasonRestoring, whileWaiting, "the cluster begins anew with %s when no member runs any more: %s %s", r.Anew.Directory, m.Name, trouble(p))
+		}
+	}
+	next := r
+	next.Phase = RecoveryStarted
+	return cluster.Do(StartAnew{next}, "no member runs any more: each sets aside what it has, and begins with %s", r.Anew.Directory)
+}
+
+// foundAnew replaces the pods whose gates do not know yet that they may go on. Everything else is as in a new cluster.
+func (s State) foundAnew(r Recovery) (cluster.Plan, bool) {
+	for _, p := range s.Pods {
+		if p.Gate != nil && p.Gate.Reason == GateHeld && (!p.Terminating || p.Gone) {
+			return cluster.Do(p.deletion(), "%s was held back until no member ran any more", p.Name)
+		}
+	}
+	if !s.known() || s.Members == nil {
+		return cluster.Pass()
+	}
+	over := r
+	over.Phase = RecoveryOver
+	return cluster.Do(SetRecovery{over}, "the cluster began anew with %s. What its members had before is in %s of their volumes", r.Anew.Directory, CopyName(r.Incident))
+}
