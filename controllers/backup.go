@@ -160,7 +160,7 @@ func checkOutcome(o *v1alpha1.Backup, check *plan.Job) (*plan.Checked, *plan.Pro
 	return checked, &plan.Problem{Reason: c.Reason, Message: c.Message}
 }
 
-// readers are the clusters of a namespace that have yet to be restored, by the Backup that they begin with.
+// readers are the clusters and restores of a namespace that are not done, by the Backup that they begin with.
 func (k *BackupKind) readers(ctx context.Context, namespace string) (map[string][]string, error) {
 	var list v1alpha1.EtcdClusterList
 	if err := k.List(ctx, &list, client.InNamespace(namespace)); err != nil {
@@ -186,7 +186,23 @@ func (k *BackupKind) readers(ctx context.Context, namespace string) (map[string]
 			out[*from.Backup] = append(out[*from.Backup], "RedisCluster "+c.Name)
 		}
 	}
-	return out, nil
+	return out, k.restoreReaders(ctx, namespace, out)
+}
+
+// restoreReaders adds the restores that are not complete.
+func (k *BackupKind) restoreReaders(ctx context.Context, namespace string, to map[string][]string) error {
+	var list v1alpha1.RestoreList
+	if err := k.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list restores: %w", err)
+	}
+	for i := range list.Items {
+		r := &list.Items[i]
+		from := r.Spec.From.Backup
+		if from != nil && r.DeletionTimestamp == nil && !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionComplete) {
+			to[*from] = append(to[*from], "Restore "+r.Name)
+		}
+	}
+	return nil
 }
 
 func (k *BackupKind) source(ctx context.Context, o *v1alpha1.Backup) (*plan.Source, *plan.Access, error) {

@@ -27,10 +27,10 @@ func (k *EtcdKind) anew(ctx context.Context, o *v1alpha1.EtcdCluster) (*etcd.Ane
 	}
 	f := r.Status.Found
 	return &etcd.Anew{
-		Noun: "Restore " + r.Name, Incident: r.Status.Plan,
+		Noun: "Restore " + r.Name, Plan: r.Status.Plan, AtLeast: max(f.Revision, f.Target),
 		Restore: etcd.Restore{
 			Destination: r.destination, Directory: f.Directory, Timeline: f.Timeline, Revision: f.Target,
-			Exact: r.Spec.From.Revision != nil || r.Spec.From.Time != nil, Bump: etcd.RestoreBump, Token: string(r.UID),
+			Exact: r.Spec.From.Revision != nil || r.Spec.From.Time != nil, Bump: etcd.RestoreBump, Token: restoreToken(r.Restore, o),
 		},
 	}, nil
 }
@@ -51,9 +51,9 @@ func (k *EtcdKind) Target(ctx context.Context, r *v1alpha1.Restore, found *plan.
 	}
 	t := &plan.Target{Noun: "EtcdCluster " + o.Name, Leaving: o.DeletionTimestamp != nil, Doing: o.Status.Activity}
 	switch {
-	case record.BeganWith(string(r.UID)):
+	case record.BeganWith(restoreToken(r, o)):
 		t.Restored = &plan.Restored{Revision: max(record.Restore.Revision, revisionOf(found)) + record.Restore.Bump}
-	case record.BeginsWith(string(r.UID)):
+	case record.BeginsWith(restoreToken(r, o)):
 		t.Begun = true
 	case len(record.Members) == 0 || (record.ClusterID == 0 && record.Recovery.Anew == nil):
 		t.Missing = "it has not been founded; name the backup in spec.bootstrap.restore of a new cluster instead"
@@ -64,11 +64,14 @@ func (k *EtcdKind) Target(ctx context.Context, r *v1alpha1.Restore, found *plan.
 	}
 	if found != nil {
 		t.Refused = etcd.Unsuited(found.Version, record.Version)
-		incident := plan.Restoration{UID: string(r.UID), Found: found}.Plan()
-		t.Replaces = etcd.Replaces(len(record.Members), o.Spec.Storage != nil, incident)
+		name := plan.Restoration{UID: string(r.UID), Found: found}.Plan()
+		t.Replaces = etcd.Replaces(len(record.Members), o.Spec.Storage != nil, name)
 	}
 	return t, restoring{template: o.Spec.Template}, nil
 }
+
+// restoreToken tells apart what a Restore makes of a cluster.
+func restoreToken(r *v1alpha1.Restore, o *v1alpha1.EtcdCluster) string { return string(r.UID) + "-" + string(o.UID) }
 
 func revisionOf(f *plan.Found) int64 {
 	if f == nil {

@@ -13,7 +13,7 @@ type BootstrapSpec struct {
 
 // RestoreSource is the backup that is restored: a Backup of the same namespace, or what a destination holds, where there is none any
 // more.
-// +kubebuilder:validation:XValidation:rule=`has(self.backup) != has(self.destination)`,message="a restore needs either backup or destination: the name of a Backup of the same namespace, or where backups are kept"
+// +kubebuilder:validation:XValidation:rule=`has(self.backup) != has(self.destination)`,fieldPath=".backup",message="backup or destination is needed, and only one of them: the name of a Backup of the same namespace, or where backups are kept"
 // +kubebuilder:validation:XValidation:rule=`!has(self.directory) || has(self.destination)`,fieldPath=".directory",message="directory belongs to destination: a Backup knows its own"
 // +kubebuilder:validation:XValidation:rule=`!has(self.revision) || !has(self.time)`,fieldPath=".time",message="time and revision exclude each other: remove one of them"
 type RestoreSource struct {

@@ -15,7 +15,7 @@ const (
 )
 
 // RestoreSpec says which backup is put into which cluster.
-// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="spec of a Restore cannot change: create another Restore"
+// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="spec cannot change: create another Restore"
 // +kubebuilder:validation:XValidation:rule=`!has(self.slots) || self.cluster.kind == 'RedisCluster'`,fieldPath=".slots",message="spec.slots is for a RedisCluster: etcd is restored as a whole; remove it"
 // +kubebuilder:validation:XValidation:rule=`!has(self.saveCurrent) || self.cluster.kind == 'RedisCluster'`,fieldPath=".saveCurrent",message="spec.saveCurrent is for a RedisCluster: what members of etcd have is kept on their volumes; remove it"
 // +kubebuilder:validation:XValidation:rule=`!has(self.from.revision) || self.cluster.kind == 'EtcdCluster'`,fieldPath=".from.revision",message="spec.from.revision is for an EtcdCluster: changes of Redis and Valkey are not recorded; remove it"

@@ -24,6 +24,51 @@ spec: {cluster: {kind: EtcdCluster, name: orders}, schedule: "0 3 * * *", destin
 `}
 )
 
+var restoreKind = kind{"Restore", "restores", `
+apiVersion: quorate.dev/v1alpha1
+kind: Restore
+metadata: {name: undo, namespace: default}
+spec: {cluster: {kind: EtcdCluster, name: orders}, from: {backup: good}}
+`}
+
+var validInPlace = map[string]string{
+	"of a backup":              ``,
+	"of a place":               `from: {backup: null, destination: {url: "s3://bucket/orders", credentials: {name: s3}}}`,
+	"of a directory":           `from: {backup: null, destination: {url: "pvc://backups"}, directory: orders-20260501T000000Z-1b9d6bcd}`,
+	"to a revision":            `from: {revision: 7}`,
+	"to a time":                `from: {time: "2026-05-01T12:00:00Z"}`,
+	"of servers":               `cluster: {kind: RedisCluster}`,
+	"of servers that are lost": `{cluster: {kind: RedisCluster}, slots: Lost}`,
+	"without a copy":           `{cluster: {kind: RedisCluster}, slots: All, saveCurrent: false}`,
+	"longest name of cluster":  `cluster: {name: ` + longName[1:] + `}`,
+}
+
+var invalidInPlace = map[string]bad{
+	"of nothing":               {spec: `from: {backup: null}`, field: "spec.from.backup", words: "backup or destination is needed"},
+	"of two":                   {spec: `from: {destination: {url: "s3://b"}}`, field: "spec.from.backup", words: "backup or destination is needed"},
+	"a directory of a backup":  {spec: `from: {directory: b}`, field: "spec.from.directory", words: "a Backup knows its own"},
+	"a revision and a time":    {spec: `from: {revision: 7, time: "2026-05-01T12:00:00Z"}`, field: "spec.from.time", words: "exclude each other"},
+	"a backup elsewhere":       {spec: `from: {backup: team-a/b}`, field: "spec.from.backup", words: "of the same namespace"},
+	"another kind":             {spec: `cluster: {kind: Pod}`, field: "spec.cluster.kind", words: "Unsupported value"},
+	"a cluster elsewhere":      {spec: `cluster: {name: team-a/orders}`, field: "spec.cluster.name", words: "of the same namespace"},
+	"slots of etcd":            {spec: `slots: Lost`, field: "spec.slots", words: "etcd is restored as a whole"},
+	"some slots":               {spec: `{cluster: {kind: RedisCluster}, slots: "0-7"}`, field: "spec.slots", words: "Unsupported value"},
+	"a copy of etcd":           {spec: `saveCurrent: true`, field: "spec.saveCurrent", words: "what members of etcd have is kept on their volumes"},
+	"a revision of servers":    {spec: `{cluster: {kind: RedisCluster}, from: {revision: 7}}`, field: "spec.from.revision", words: "are not recorded"},
+	"a time of servers":        {spec: `{cluster: {kind: RedisCluster}, from: {time: "2026-05-01T12:00:00Z"}}`, field: "spec.from.time", words: "are not recorded"},
+	"a place in the web":       {spec: `from: {backup: null, destination: {url: "http://b"}}`, field: "spec.from.destination.url", words: "destination.url must be s3://"},
+	"a directory above":        {spec: `from: {backup: null, destination: {url: "s3://b"}, directory: ..}`, field: "spec.from.directory", words: "directory must be the name of one below the url"},
+	"another account":          {spec: `from: {backup: null, destination: {url: "s3://b", serviceAccountName: a/b}}`, field: "spec.from.destination.serviceAccountName", words: "destination.serviceAccountName must be"},
+	"credentials elsewhere":    {spec: `from: {backup: null, destination: {url: "s3://b", credentials: {name: a/b}}}`, field: "spec.from.destination.credentials.name", words: "a Secret of the same namespace"},
+	"keys elsewhere":           {spec: `from: {backup: null, destination: {url: "s3://b", encryption: {name: a/b}}}`, field: "spec.from.destination.encryption.name", words: "a Secret of the same namespace"},
+	"a name that is too long":  {whole: `metadata: {name: ` + strings.Repeat("a", 49) + `}`, field: "metadata", words: "at most 48"},
+	"a name that is no prefix": {whole: `metadata: {name: 1a}`, field: "metadata", words: "begin with a letter"},
+}
+
+var restoreChanges = map[string]change{
+	"another backup": {to: `from: {backup: better}`, field: "spec", words: "create another Restore"},
+}
+
 // validBackedUp suit a Backup and a BackupSchedule.
 var validBackedUp = map[string]string{
 	"minimal":                 ``,
@@ -168,8 +213,8 @@ var invalidRedisRestores = map[string]bad{
 
 // invalidRestores are refused of a cluster of either kind.
 var invalidRestores = map[string]bad{
-	"a restore of nothing":         {spec: `bootstrap: {restore: {}}`, field: "spec.bootstrap.restore", words: "a restore needs either backup or destination"},
-	"a restore of two":             {spec: `bootstrap: {restore: {backup: a, destination: {url: "s3://b"}}}`, field: "spec.bootstrap.restore", words: "a restore needs either backup or destination"},
+	"a restore of nothing":         {spec: `bootstrap: {restore: {}}`, field: "spec.bootstrap.restore.backup", words: "backup or destination is needed"},
+	"a restore of two":             {spec: `bootstrap: {restore: {backup: a, destination: {url: "s3://b"}}}`, field: "spec.bootstrap.restore.backup", words: "backup or destination is needed"},
 	"a directory of a backup":      {spec: `bootstrap: {restore: {backup: a, directory: b}}`, field: "spec.bootstrap.restore.directory", words: "a Backup knows its own"},
 	"a revision and a time":        {spec: `bootstrap: {restore: {backup: a, revision: 7, time: "2026-05-01T12:00:00Z"}}`, field: "spec.bootstrap.restore.time", words: "time and revision exclude each other"},
 	"a backup elsewhere":           {spec: `bootstrap: {restore: {backup: team-a/b}}`, field: "spec.bootstrap.restore.backup", words: "backup must be the name of a Backup of the same namespace"},
@@ -204,6 +249,14 @@ func TestChangesOfBackups(t *testing.T) { changeAll(t, backupKind, backupChanges
 
 func TestChangesOfBackupSchedules(t *testing.T) { changeAll(t, scheduleKind, scheduleChanges) }
 
+func TestValidRestoresAreAcceptedWithTheirDefaults(t *testing.T) {
+	acceptAll(t, restoreKind, validInPlace)
+}
+
+func TestInvalidRestoresAreRefused(t *testing.T) { refuseAll(t, restoreKind, invalidInPlace) }
+
+func TestChangesOfRestores(t *testing.T) { changeAll(t, restoreKind, restoreChanges) }
+
 func TestAnyAdmittedBackupCanBeReadByATypedClient(t *testing.T) {
 	s, ctx, typed := apiServer(t), testContext(t), typedClient(t)
 	for _, k := range []struct {
@@ -213,8 +266,12 @@ func TestAnyAdmittedBackupCanBeReadByATypedClient(t *testing.T) {
 	}{
 		{backupKind, merged(validBackups, validBackedUp), &v1alpha1.BackupList{}},
 		{scheduleKind, merged(validSchedules, validBackedUp), &v1alpha1.BackupScheduleList{}},
+		{restoreKind, validInPlace, &v1alpha1.RestoreList{}},
 	} {
-		specs := fill([]string{`resources: {limits: {memory: %s}}`}, nastyQuantities)
+		var specs []string
+		if k.name != restoreKind.name {
+			specs = fill([]string{`resources: {limits: {memory: %s}}`}, nastyQuantities)
+		}
 		for _, spec := range k.table {
 			specs = append(specs, spec)
 		}

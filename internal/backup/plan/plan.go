@@ -140,7 +140,7 @@ func waitForReaders(s State) (cluster.Plan, bool) {
 	if len(s.Readers) == 0 {
 		return cluster.Pass()
 	}
-	return cluster.Wait(ReasonInUse, 5*time.Second, "the data stays until %s is restored from it", strings.Join(s.Readers, ", "))
+	return cluster.Wait(ReasonInUse, 5*time.Second, "the data stays until %s is done with it", strings.Join(s.Readers, ", "))
 }
 
 func removeData(s State) (cluster.Plan, bool) {

@@ -100,7 +100,7 @@ func TestNext(t *testing.T) {
 		"deleted while it is checked":          {leaving(func(s *State) { s.Check = running("c") }), "delete Job c", ""},
 		"deleted, its Job goes":                {leaving(func(s *State) { s.Take = running("t"); s.Take.Leaving = true }), ReasonStopping, ""},
 		"deleted, its Jobs have ended":         {leaving(func(s *State) { s.Take, s.Check = ended("t", nil), ended("c", nil) }), "start the Job that deletes the stored data", ""},
-		"deleted while somebody reads":         {leaving(func(s *State) { s.Readers = []string{"EtcdCluster a", "EtcdCluster b"} }), ReasonInUse, "until EtcdCluster a, EtcdCluster b is restored"},
+		"deleted while somebody reads":         {leaving(func(s *State) { s.Readers = []string{"EtcdCluster a", "EtcdCluster b"} }), ReasonInUse, "until EtcdCluster a, EtcdCluster b is done with it"},
 		"deleted, read, and Retain by now":     {leaving(func(s *State) { s.Readers, s.Deletes = []string{"EtcdCluster a"}, false }), "remove the finalizer", ""},
 		"deleted, nothing was taken":           {leaving(func(s *State) { s.Stored = nil }), "start the Job that deletes the stored data", ""},
 		"data is being deleted":                {leaving(func(s *State) { s.Remove = running("r") }), ReasonDeleting, ""},

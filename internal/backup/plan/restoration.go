@@ -102,6 +102,9 @@ func (s Restoration) Plan() string {
 
 // Ready reports whether the cluster may begin.
 func (s Restoration) Ready() bool {
+	if t := s.Target; t == nil || t.Leaving || t.Missing != "" || t.Refused != "" {
+		return false
+	}
 	return s.Found != nil && s.Confirmed == s.Plan() && (!s.Saves || (s.Saved != nil && s.Saved.Complete))
 }
 

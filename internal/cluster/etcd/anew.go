@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/quorate/quorate/internal/cluster"
 )
@@ -18,14 +19,16 @@ import (
 type Anew struct {
 	// Noun is who asks for it, for people.
 	Noun string
-	// Incident that volumes bear afterwards.
-	Incident string
-	Restore  Restore
+	// Plan that was confirmed. With the time it is the incident that volumes bear afterwards.
+	Plan    string
+	Restore Restore
+	// AtLeast is the revision that the backup has at least.
+	AtLeast int64
 }
 
 // BeganWith reports whether the cluster was founded with the backup of the token.
 func (r Record) BeganWith(token string) bool {
-	return r.ClusterID != 0 && r.Restore != nil && r.Restore.Token == token
+	return r.ClusterID != 0 && r.Restore != nil && r.Restore.Token == token && !r.BeginsAnew()
 }
 
 // BeginsWith reports whether the cluster is about to be founded anew with the backup of the token: there is no way back.
@@ -43,12 +46,26 @@ func Unsuited(backup string, pods Version) string {
 }
 
 // Replaces says what becomes of what the members have when a cluster begins anew.
-func Replaces(members int, persistent bool, incident string) string {
+func Replaces(members int, persistent bool, name string) string {
 	kept := "What they have now goes with their pods, because there is no spec.storage."
 	if persistent {
-		kept = fmt.Sprintf("What they have now is set aside as %s on their volumes, which need room for both.", CopyName(incident))
+		kept = fmt.Sprintf("What they have now is set aside as %s-<time> on their volumes, which need room for both.", CopyName(name))
 	}
 	return fmt.Sprintf("All %d members end, clients are cut off until they are back, and what was written since the backup is not in it. %s", members, kept)
+}
+
+// newestRevision that watchers and caches of the cluster may have seen, as far as is known.
+func (s State) newestRevision() int64 {
+	newest := s.Upkeep.Newest.Revision
+	for _, p := range s.Pods {
+		if p.View != nil {
+			newest = max(newest, p.View.Revision)
+		}
+	}
+	if r := s.Record.Restore; r != nil {
+		newest = max(newest, r.Revision+r.Bump)
+	}
+	return newest
 }
 
 // StartAnew takes the identity from a cluster none of whose members runs, so that they found it anew with a backup.
@@ -68,14 +85,17 @@ func (s StartAnew) Edit(r *Record) {
 // beginAnew writes down that the cluster begins anew with a backup, once that was confirmed.
 func beginAnew(s State) (cluster.Plan, bool) {
 	a := s.Want.Anew
-	if a == nil || s.Record.BeginsWith(a.Restore.Token) {
+	if a == nil || s.Record.BeginsWith(a.Restore.Token) || !s.known() {
 		return cluster.Pass()
 	}
-	held := Recovery{Incident: a.Incident, Phase: RecoveryHeld, Since: s.Now.UTC(), Anew: &a.Restore}
+	restore := a.Restore
+	restore.Bump += max(0, s.newestRevision()-a.AtLeast)
+	incident := a.Plan + "-" + s.Now.UTC().Format("20060102T150405Z")
+	held := Recovery{Incident: incident, Phase: RecoveryHeld, Since: s.Now.UTC().Truncate(time.Second), Anew: &restore}
 	return cluster.Do(SetRecovery{held}, "%s is confirmed: all members end, and begin anew with %s", a.Noun, a.Restore.Directory)
 }
 
-// holdAnew ends every member, and goes on when all start gates hold.
+// holdAnew ends every member, and goes on when all start gates hold in pods that clients are not sent to.
 func (s State) holdAnew(r Recovery) (cluster.Plan, bool) {
 	for i, m := range s.Record.Members {
 		p, c := s.podNamed(m.Name), s.claim(i)
@@ -84,7 +104,7 @@ func (s State) holdAnew(r Recovery) (cluster.Plan, bool) {
 			return cluster.Do(c.deletion(), "%s has lost its volume (%s), and begins anew with another one", m.Name, c.Lost)
 		case p != nil && c.leaving() && (!p.Terminating || p.Gone):
 			return cluster.Do(p.deletion(), "%s begins anew with another volume", p.Name)
-		case p != nil && (p.EverRan || (p.Gate != nil && p.Gate.Reason != GateHeld)) && (!p.Terminating || p.Gone):
+		case p != nil && (p.EverRan || !p.Drained || (p.Gate != nil && p.Gate.Reason != GateHeld)) && (!p.Terminating || p.Gone):
 			return cluster.Do(p.deletion(), "%s ends, because the cluster begins anew with %s", p.Name, r.Anew.Directory)
 		case p == nil || p.Terminating || p.Gate == nil || p.Gate.Reason != GateHeld:
 			return cluster.Wait(ReasonRestoring, whileWaiting, "the cluster begins anew with %s when no member runs any more: %s %s", r.Anew.Directory, m.Name, trouble(p))
@@ -96,16 +116,40 @@ func (s State) holdAnew(r Recovery) (cluster.Plan, bool) {
 }
 
 // foundAnew replaces the pods whose gates do not know yet that they may go on. Everything else is as in a new cluster.
-func (s State) foundAnew(r Recovery) (cluster.Plan, bool) {
+func (s State) foundAnew() (cluster.Plan, bool) {
 	for _, p := range s.Pods {
 		if p.Gate != nil && p.Gate.Reason == GateHeld && (!p.Terminating || p.Gone) {
 			return cluster.Do(p.deletion(), "%s was held back until no member ran any more", p.Name)
 		}
 	}
-	if !s.known() || s.Members == nil {
+	return cluster.Pass()
+}
+
+// BeginsAnew reports whether a cluster that had clients before is being founded anew: the client Service leads to no member until its identity
+// is recorded and authentication is as specified.
+func (r Record) BeginsAnew() bool {
+	return r.Recovery.Anew != nil && (r.Recovery.Phase == RecoveryHeld || r.Recovery.Phase == RecoveryStarted)
+}
+
+// BeginWith is the backup that members with an empty disk begin with, or are about to, nil for none.
+func (r Record) BeginWith() *Restore {
+	switch {
+	case r.BeginsAnew():
+		return r.Recovery.Anew
+	case r.Restores():
+		return r.Restore
+	}
+	return nil
+}
+
+// endAnew lets clients come back, last.
+func endAnew(s State) (cluster.Plan, bool) {
+	if !s.Record.BeginsAnew() {
 		return cluster.Pass()
 	}
-	over := r
+	over := s.Record.Recovery
 	over.Phase = RecoveryOver
-	return cluster.Do(SetRecovery{over}, "the cluster began anew with %s. What its members had before is in %s of their volumes", r.Anew.Directory, CopyName(r.Incident))
+	return cluster.Do(SetRecovery{over}, "the cluster began anew with %s; what its members had is in %s of their volumes", over.Anew.Directory, CopyName(over.Incident))
 }
+
+func (s State) beginsAnew() bool { return s.Record != nil && s.Record.BeginsAnew() }

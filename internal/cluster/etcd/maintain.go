@@ -128,7 +128,7 @@ func DefragmentationLimit(size int64) time.Duration {
 
 // keepServing looks after what the other rules know nothing of. While the operator waits for a defragmentation, nothing else
 // is done: the member does not answer, and that must not be taken for a fault. And a member that is not about to be
-// defragmented, for whatever reason, belongs into the client Service.
+// defragmented, for whatever reason, belongs into the client Service, unless the cluster is being founded anew.
 func keepServing(s State, p cluster.Plan) cluster.Plan {
 	for _, pod := range s.Pods {
 		if d := pod.Defragmentation; d != nil && d.End.IsZero() {
@@ -137,7 +137,7 @@ func keepServing(s State, p cluster.Plan) cluster.Plan {
 		}
 	}
 	for _, pod := range s.Pods {
-		if !pod.Drained || pod.Terminating {
+		if !pod.Drained || pod.Terminating || s.beginsAnew() {
 			continue
 		}
 		if next, ok := p.Step.(Defragment); ok && next.Pod == pod.Name {

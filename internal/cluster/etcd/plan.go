@@ -65,7 +65,7 @@ func Next(s State) cluster.Plan {
 		writeRecord, nothingWasRetained,
 		setVersion, neverBehind, turnBack, reject, restartStuck, remakeSet, dropPending, expand, beginAnew, recoverQuorum,
 		refusePassword, restartLeaderless, recall, openRetained, waitForMembers, keepIdentity,
-		recordIdentity, authenticate, letClientsIn,
+		recordIdentity, authenticate, endAnew, letClientsIn,
 		refuseStrangers, keepBudget, adopt, replaceLost, judgeCorruption, promote, rejoin,
 		reportForeignPeers, refuseStorage,
 		tellDeaf, dropSick, waitForVersion, restartSick, snapshotOfTheSick, waitForHealth,

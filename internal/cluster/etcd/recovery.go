@@ -258,7 +258,7 @@ func recoverQuorum(s State) (cluster.Plan, bool) {
 	case r.Phase == RecoveryHeld && r.Anew != nil:
 		return s.holdAnew(r)
 	case r.Phase == RecoveryStarted && r.Anew != nil:
-		return s.foundAnew(r)
+		return s.foundAnew()
 	case r.Phase == RecoveryHeld:
 		return s.hold(r)
 	case r.Phase == RecoveryStarted && s.Members != nil:

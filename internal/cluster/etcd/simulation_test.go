@@ -75,6 +75,10 @@ type sim struct {
 	snapshots simSnapshots
 
 	hibernated bool
+	// anew is the backup that the cluster is to begin anew with, nil for none, and backup what is in it.
+	anew     *etcd.Anew
+	backup   map[string][]string
+	restores int
 	// cordoned are the ordinals whose node is being emptied.
 	cordoned map[int]bool
 }
@@ -88,6 +92,8 @@ type simSet struct {
 	// budget of the disruption budget, which is written along with it.
 	budget int
 	reach  etcd.Reach
+	// closed says that pods are made without clients.
+	closed bool
 }
 
 // simSettings are what pods are made with.
@@ -139,6 +145,8 @@ type simPod struct {
 	drained    bool
 	fatal      string
 	gate       *etcd.GateReport
+	// epoch is the incident that its own volume bears, where no claim outlives it.
+	epoch string
 }
 
 // simView is a copy of what the API server held.
@@ -155,7 +163,7 @@ func newSim(seed uint64) *sim {
 	s := &sim{
 		rng: rand.New(rand.NewPCG(seed, 2)), net: etcdfake.New(), bad: map[int]bool{}, weak: map[int]bool{},
 		orphans: map[string]*simPod{}, claims: map[int]*simClaim{}, pods: map[string]*simPod{}, budget: -1, authSeen: map[uint64]bool{},
-		cordoned: map[int]bool{},
+		cordoned: map[int]bool{}, backup: map[string][]string{},
 	}
 	s.size = []int{1, 3, 3, 3, 5, 7}[s.rng.IntN(6)]
 	s.persistent = s.rng.IntN(5) > 0
@@ -247,6 +255,7 @@ func (s *sim) kubelet() {
 func (s *sim) createPod(name string, ordinal int) *simPod {
 	s.pods0++
 	p := &simPod{name: name, uid: fmt.Sprint(s.pods0), ordinal: ordinal, simSettings: s.set.made, quota: s.set.quota, born: s.turns}
+	p.drained = s.set.closed
 	p.plain, p.tls = !s.set.reach.Secure || s.set.reach.Both, s.set.reach.UsesTLS()
 	if s.persistent {
 		if s.claims[ordinal] == nil {
@@ -293,7 +302,7 @@ func (s *sim) runGate(p *simPod) {
 		p.gate = &d.Report
 		return
 	}
-	if s.persistent && !s.prepare(p, d, record.Recovery) {
+	if !s.prepare(p, d, record.Recovery) {
 		p.everRan, p.gate, p.fatal = true, nil, "wal: crc mismatch"
 		return
 	}
@@ -301,8 +310,9 @@ func (s *sim) runGate(p *simPod) {
 	if d.Members != nil {
 		members = d.Members
 	}
+	token, restored := s.begins(&record, d)
 	process, err := s.net.Start(etcdfake.Config{
-		Self: in.Self, Token: fmt.Sprint(s.uid), State: d.State, Members: members, Version: p.release.String(), Plain: p.plain, TLS: p.tls,
+		Self: in.Self, Token: token, Restored: restored, State: d.State, Members: members, Version: p.release.String(), Plain: p.plain, TLS: p.tls,
 		Behind: s.rng.IntN(4),
 	}, p.disk)
 	if errors.Is(err, etcdfake.ErrRemoved) {
@@ -313,14 +323,29 @@ func (s *sim) runGate(p *simPod) {
 		return // It ends and is started again.
 	}
 	p.process, p.everRan, p.gate, p.fatal = process, true, nil, ""
+	if _, known := s.net.Acked[p.disk.ClusterID]; d.Restore && !known {
+		s.net.Acked[p.disk.ClusterID] = slices.Clone(restored)
+	}
 	p.starts++
 	process.Cut = s.weak[p.template]
 	s.note("%s runs (%s)", p.name, d.State)
 }
 
+// begins is the token of the cluster that a member founds, and what it finds on its disk.
+func (s *sim) begins(r *etcd.Record, d etcd.GateDecision) (token string, restored []string) {
+	if r.Restore == nil {
+		return fmt.Sprint(s.uid), nil
+	}
+	if d.Restore {
+		restored = s.backup[r.Restore.Token]
+	}
+	return r.Restore.Token, restored
+}
+
 // inspectVolume is what the gate learns from the volume beside the disk.
 func (s *sim) inspectVolume(p *simPod, in *etcd.GateInput) {
 	if !s.persistent {
+		in.Epoch = p.epoch
 		return
 	}
 	c := s.claims[p.ordinal]
@@ -333,6 +358,12 @@ func (s *sim) inspectVolume(p *simPod, in *etcd.GateInput) {
 
 // prepare does with a volume what the gate decided, and reports whether etcd can start from it.
 func (s *sim) prepare(p *simPod, d etcd.GateDecision, r etcd.Recovery) bool {
+	if !s.persistent {
+		if d.Epoch != "" {
+			p.epoch = d.Epoch
+		}
+		return true
+	}
 	c := s.claims[p.ordinal]
 	if d.Alone {
 		s.judgeSurvivor(p, r)
@@ -439,7 +470,7 @@ func (s *sim) made(r etcd.Record) simSettings {
 func (s *sim) ensure(v *simView) bool {
 	want := simSet{
 		made: s.made(*v.record), members: v.record.Replicas(), budget: v.record.MinAvailable, storage: s.storage, uid: s.writes,
-		reach: v.record.Reach(),
+		reach: v.record.Reach(), closed: v.record.BeginsAnew(),
 	}
 	if v.set != nil {
 		want.storage = v.set.storage
@@ -479,6 +510,7 @@ func (s *sim) observe(v *simView) etcd.State {
 		st.Want.Version, st.Want.Settings = s.target(*v.record).release, settings.String()
 		st.Want.TemplateHash = settings.hash(v.quota(made, len(v.record.Members)), !r.Secure || r.Both, r.UsesTLS())
 	}
+	st.Want.Anew = s.anew
 	s.observeSnapshot(&st, v)
 	for i := range v.pods {
 		st.Pods = append(st.Pods, s.observePod(&v.pods[i], st.Record))
@@ -639,7 +671,14 @@ func (s *sim) change(edit func(*etcd.Record)) bool {
 	}
 	r := *s.record
 	edit(&r)
+	if r.ClusterID == 0 && s.record.ClusterID != 0 { // It begins anew.
+		s.forget()
+		s.recorded, s.diskLost = 0, false
+	}
 	s.record = &r
+	if s.anew != nil && r.BeganWith(s.anew.Restore.Token) {
+		s.anew = nil // It is complete.
+	}
 	return !s.write()
 }
 
@@ -683,7 +722,7 @@ func (s *sim) stop(p *simPod) {
 
 func (s *sim) deletePod(p *simPod) {
 	s.stop(p)
-	if !s.persistent && p.disk.HasLog {
+	if !s.persistent && p.disk.HasLog && !s.ending() {
 		s.diskLost = true
 	}
 	delete(s.pods, p.name)
@@ -697,9 +736,11 @@ func (s *sim) judge(step cluster.Step) {
 	s.judgeUpkeep(step)
 	switch step := step.(type) {
 	case etcd.SetRecovery:
-		if step.To.Phase == etcd.RecoveryHeld && !s.hopeless() {
+		if step.To.Phase == etcd.RecoveryHeld && step.To.Anew == nil && !s.hopeless() {
 			s.badPolicy = "a quorum is given up although its disks are there"
 		}
+	case etcd.StartAnew:
+		s.judgeAnew()
 	case etcd.Hibernate:
 		if !s.persistent {
 			s.badPolicy = "the pods are to end, and the data with them"
@@ -715,9 +756,23 @@ func (s *sim) judge(step cluster.Step) {
 	}
 }
 
+// judgeAnew wants no member to run when the cluster gives its identity up.
+func (s *sim) judgeAnew() {
+	for _, p := range slices.Concat(slices.Collect(maps.Values(s.pods)), slices.Collect(maps.Values(s.orphans))) {
+		if p.process != nil && !s.moved() {
+			s.badPolicy = fmt.Sprintf("the cluster begins anew while %s runs", p.name)
+		}
+	}
+}
+
+// ending reports whether all members are to end, because the cluster begins anew.
+func (s *sim) ending() bool {
+	return s.record != nil && s.record.Recovery.Anew != nil && s.record.Recovery.Phase == etcd.RecoveryHeld
+}
+
 func (s *sim) judgePod(step etcd.DeletePod) {
 	victim := s.pods[step.Name]
-	if victim == nil || s.version(victim) != step.ResourceVersion {
+	if victim == nil || s.version(victim) != step.ResourceVersion || s.ending() {
 		return
 	}
 	known, listed, _ := s.net.Members(victim.disk)
@@ -746,7 +801,8 @@ func (s *sim) voting(of *simPod) int {
 // judgeClaim wants no data to be deleted that a member of the quorum still has.
 func (s *sim) judgeClaim(step etcd.DeleteClaim) {
 	for i, c := range s.claims {
-		if cluster.Claim("orders", i) != step.Name || fmt.Sprint(c.uid) != step.UID || s.moved() || !c.disk.HasLog {
+		former := slices.Contains(s.net.Led[:s.lineage], c.disk.ClusterID) // The cluster has begun anew since.
+		if cluster.Claim("orders", i) != step.Name || fmt.Sprint(c.uid) != step.UID || s.moved() || !c.disk.HasLog || former || (c.lost && s.ending()) {
 			continue
 		}
 		if known, listed, _ := s.net.Members(c.disk); !known || listed {
@@ -803,7 +859,10 @@ func (s *sim) fault() {
 		return s.pods[pods[s.rng.IntN(len(pods))]]
 	}
 	p := pick()
-	switch kind := s.rng.IntN(23); {
+	switch kind := s.rng.IntN(24); {
+	case kind == 23 && s.rng.IntN(3) > 0:
+	case kind == 23:
+		s.restore()
 	case kind == 0:
 		s.budget = 1 + s.rng.IntN(3)
 	case kind == 1:
@@ -812,6 +871,10 @@ func (s *sim) fault() {
 		s.stale = s.view()
 	case kind == 3 && s.rng.IntN(6) == 0:
 		s.recreate()
+	case kind == 4 && s.record != nil && s.record.BeginsAnew():
+		// Without the record nobody knows any more that clients have to wait.
+	case kind == 4 && s.record != nil && s.set == nil && s.reach(s.record).UsesTLS() != s.certs:
+		// Nor how the members are reached, while neither the set nor the specification says it.
 	case kind == 4 && s.rng.IntN(10) == 0 && s.record != nil:
 		s.note("fault: the record is deleted")
 		s.record = nil
@@ -861,6 +924,20 @@ func (s *sim) fault() {
 		s.note("fault: %s cut off: %t", p.name, p.process.Cut)
 		s.net.Settle()
 	}
+}
+
+// restore asks for what the cluster has to come back, or does not any more.
+func (s *sim) restore() {
+	if s.anew != nil || s.record == nil || s.record.ClusterID == 0 {
+		s.note("what is to be restored is gone")
+		s.anew = nil
+		return
+	}
+	s.restores++
+	token := fmt.Sprint("restore-", s.restores)
+	s.backup[token] = slices.Clone(s.net.Acked[s.record.ClusterID])
+	s.note("%s is confirmed: %d values", token, len(s.backup[token]))
+	s.anew = &etcd.Anew{Noun: token, Plan: token, Restore: etcd.Restore{Directory: token, Token: token}}
 }
 
 func (s *sim) changeTemplate() {
@@ -941,6 +1018,11 @@ func (s *sim) recreate() {
 	s.record, s.set, s.stale, s.recorded, s.open = nil, nil, nil, 0, false
 	s.snapshots.job = nil
 	s.uid++
+	if s.anew != nil { // Of another cluster it makes another one.
+		token := fmt.Sprintf("%s-%d", s.anew.Noun, s.uid)
+		s.backup[token] = s.backup[s.anew.Restore.Token]
+		s.anew = &etcd.Anew{Noun: s.anew.Noun, Plan: s.anew.Plan, Restore: etcd.Restore{Directory: s.anew.Noun, Token: token}}
+	}
 	if s.rng.IntN(3) == 0 {
 		s.size = []int{1, 3, 5, 7}[s.rng.IntN(4)]
 	}

@@ -1,6 +1,8 @@
 package etcd
 
 import (
+	"strconv"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -105,16 +107,16 @@ func (b Blueprint) podTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, e
 	if err != nil {
 		return nil, err
 	}
-	tpl.WithLabels(map[string]string{v1alpha1.LabelServing: "true"}) // No reason to restart a pod, see servingPods.
-	if b.Record.Restores() {                                         // Nor is this, once they have begun.
-		b.mountBackup(tpl.Spec)
+	// These are no reason to restart a pod: see servingPods, and what members begin with.
+	tpl.WithLabels(map[string]string{v1alpha1.LabelServing: strconv.FormatBool(!b.Record.BeginsAnew())})
+	if from := b.Record.BeginWith(); from != nil {
+		b.mountBackup(tpl.Spec, from.Destination)
 	}
 	return tpl.WithAnnotations(map[string]string{v1alpha1.AnnotationTemplateHash: hash}), nil
 }
 
 // mountBackup gives the start gate what it needs to read the backup that the member begins with.
-func (b Blueprint) mountBackup(spec *corev1ac.PodSpecApplyConfiguration) {
-	from := b.Record.Restore.Destination
+func (b Blueprint) mountBackup(spec *corev1ac.PodSpecApplyConfiguration, from v1alpha1.BackupDestination) {
 	plan.Mount(spec, &spec.InitContainers[0], from)
 	spec.InitContainers[0].WithPorts(corev1ac.ContainerPort().WithName("progress").WithContainerPort(plan.FlowPort))
 	if b.SigningSum != "" { // In the backup root has the password of the former cluster.

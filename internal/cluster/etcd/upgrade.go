@@ -58,14 +58,14 @@ func Hop(from, to Version) Version {
 
 // setVersion follows spec.version at once where that stays within the minor version that pods are made with, or nothing has come
 // of it: what is not well may need exactly that. A half-done upgrade is set back while a member of the old version runs, because
-// the members cannot agree on the new one as long as it does.
+// the members cannot agree on the new one as long as it does. Where members begin with a backup something may have come of it that does not show.
 func setVersion(s State) (cluster.Plan, bool) {
 	from, to := s.Record.Version, s.Want.Version
 	switch {
 	case from == to, to.Minor == from.Minor && s.unsaved(): // See snapshotFirst.
 		return cluster.Pass()
 	case to.Minor == from.Minor:
-	case !s.known() && s.Record.Bootstrap != BootstrapRecovered && !slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.View != nil }):
+	case !s.known() && s.Record.BeginWith() == nil && s.Record.Bootstrap != BootstrapRecovered && !slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.View != nil }):
 	case to.Minor == s.ClusterVersion.Minor && to.Minor < from.Minor && (s.runs(to.Minor) || s.goingBack()):
 	default:
 		return cluster.Pass()

@@ -141,6 +141,8 @@ type Config struct {
 	Plain, TLS bool
 	// Behind is how many rounds a member that joins takes to get the log.
 	Behind int
+	// Restored are the values that a founder finds on its disk.
+	Restored []string
 }
 
 // Process is a running member.
@@ -286,6 +288,9 @@ func found(cfg Config, disk *Disk) {
 		}
 	}
 	disk.ClusterID = hash(all)
+	for _, v := range cfg.Restored {
+		disk.log = append(disk.log, entry{kind: entryPut, value: v})
+	}
 }
 
 // hash stands in for etcd's SHA-1 over peer URLs and token.

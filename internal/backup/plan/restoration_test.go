@@ -1,0 +1,130 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+)
+
+// found is a Restore whose backup is known.
+func found(change func(*Restoration)) Restoration {
+	s := Restoration{
+		Now: testNow, Name: "undo", UID: "u-1",
+		Target: &Target{Noun: "EtcdCluster orders", Replaces: "What there is goes."},
+		Found:  &Found{Stored: Stored{Directory: "orders-1", Engine: "etcd", Version: "3.6.16", Size: 3 << 20, Revision: 41, Finished: testNow}},
+	}
+	if change != nil {
+		change(&s)
+	}
+	return s
+}
+
+// confirmed is one that may be carried out.
+func confirmed(change func(*Restoration)) Restoration {
+	return found(func(s *Restoration) {
+		s.Confirmed = s.Plan()
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+// unknown is one whose backup has yet to be looked up.
+func unknown(change func(*Restoration)) Restoration {
+	return found(func(s *Restoration) {
+		s.Found, s.Wish = nil, &Wish{Field: "spec.from", Noun: "Backup good", Sum: "s1"}
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+func TestNextOfRestore(t *testing.T) {
+	saved := func(change func(*Saved)) Restoration {
+		return confirmed(func(s *Restoration) {
+			s.Saves, s.Saved = true, &Saved{Name: "undo-before", Activity: "taking it"}
+			change(s.Saved)
+		})
+	}
+	for name, tc := range map[string]struct {
+		state   Restoration
+		want    string // the step, or the reason
+		says    string
+		stalled bool
+	}{
+		"it is looked up first":               {unknown(nil), "look the backup up", "Backup good is to be restored", false},
+		"a Backup that is not there":          {unknown(func(s *Restoration) { s.Wish.Missing = "there is no Backup good" }), ReasonRestoreRefused, "spec.from: there is no Backup good", true},
+		"a claim is not in the way":           {unknown(func(s *Restoration) { s.Wish.Job, s.Wish.For = running("find"), "s1" }), ReasonRestoring, "is being looked up", false},
+		"then there is a plan":                {found(nil), ReasonUnconfirmed, "EtcdCluster orders is restored from orders-1, 3.0 MiB of etcd 3.6.16 from 2026-05-01T12:00:00Z, revision 41. What there is goes.", true},
+		"which says how to confirm it":        {found(nil), ReasonUnconfirmed, "kubectl annotate restore undo quorate.dev/confirm=" + found(nil).Plan(), true},
+		"another plan is not confirmed":       {found(func(s *Restoration) { s.Confirmed = "abcdef" }), ReasonUnconfirmed, "plan abcdef, which is confirmed, is another one", true},
+		"changes after the snapshot are told": {found(func(s *Restoration) { s.Found.Target = 99 }), ReasonUnconfirmed, "up to revision 99", true},
+		"confirmed":                           {confirmed(nil), ReasonRestoring, "EtcdCluster orders is about to begin", false},
+		"what there is is saved first":        {confirmed(func(s *Restoration) { s.Saves = true }), "save what the cluster has as Backup undo-before", "is backed up before it is replaced", false},
+		"and waited for":                      {saved(func(*Saved) {}), ReasonSaving, "undo-before: taking it", false},
+		"without it nothing is replaced":      {saved(func(b *Saved) { b.Failed = "the store is full." }), ReasonSaving, "the store is full. Remove the cause and delete Backup undo-before, or create another Restore with spec.saveCurrent: false", true},
+		"saved":                               {saved(func(b *Saved) { b.Complete = true }), ReasonRestoring, "is about to begin", false},
+		"no cluster":                          {found(func(s *Restoration) { s.Target = nil }), ReasonClusterMissing, "spec.bootstrap.restore", true},
+		"a cluster that goes":                 {confirmed(func(s *Restoration) { s.Target.Leaving = true }), ReasonClusterMissing, "is being deleted", true},
+		"a cluster that hibernates":           {confirmed(func(s *Restoration) { s.Target.Missing = "it is hibernated" }), ReasonRestoreRefused, "it is hibernated", true},
+		"a backup that does not fit":          {confirmed(func(s *Restoration) { s.Target.Refused = "it is of etcd 3.4" }), ReasonRestoreRefused, "cannot be restored from orders-1: it is of etcd 3.4", true},
+		"the cluster has begun":               {confirmed(func(s *Restoration) { s.Target.Begun, s.Target.Doing = true, "all members end" }), ReasonRestoring, "all members end", false},
+		"there is no way back":                {found(func(s *Restoration) { s.Target.Begun = true }), ReasonRestoring, "is being restored", false},
+		"done":                                {confirmed(func(s *Restoration) { s.Target.Restored = &Restored{Revision: 7} }), "", "restored", false},
+		"done long ago":                       {Restoration{Complete: &Restored{}}, "", "restored", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := NextOfRestore(tc.state)
+			got := p.Reason
+			if p.Step != nil {
+				got = p.Step.String()
+			}
+			if got != tc.want || !strings.Contains(p.Message, tc.says) || p.Stalled != tc.stalled {
+				t.Errorf("%q %q (stalled %t), want %q %q", got, p.Message, p.Stalled, tc.want, tc.says)
+			}
+		})
+	}
+}
+
+func TestAPlanIsOfOneRestoreOfOneBackup(t *testing.T) {
+	plans := map[string]bool{}
+	for _, change := range []func(*Restoration){
+		nil,
+		func(s *Restoration) { s.UID = "u-2" },
+		func(s *Restoration) { s.Found.Directory = "orders-2" },
+		func(s *Restoration) { s.Found.Target = 42 },
+	} {
+		plans[found(change).Plan()] = true
+	}
+	if len(plans) != 4 || plans[""] || unknown(nil).Plan() != "" {
+		t.Errorf("%v", plans)
+	}
+}
+
+func TestConditionsOfARestore(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state               Restoration
+		confirmed, complete bool
+	}{
+		"unknown":     {unknown(nil), false, false},
+		"unconfirmed": {found(nil), false, false},
+		"confirmed":   {confirmed(nil), true, false},
+		"unsaved":     {confirmed(func(s *Restoration) { s.Saves, s.Saved = true, &Saved{} }), false, false},
+		"misfit":      {confirmed(func(s *Restoration) { s.Target.Refused = "too old" }), false, false},
+		"held up":     {confirmed(func(s *Restoration) { s.Target.Missing = "it is paused" }), false, false},
+		"begun":       {found(func(s *Restoration) { s.Target.Begun = true }), true, false},
+		"done":        {confirmed(func(s *Restoration) { s.Target.Restored = &Restored{Keys: 3, Took: time.Second} }), true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conditions := RestoreConditions(tc.state, NextOfRestore(tc.state), nil)
+			is := func(typ string) bool { return meta.IsStatusConditionTrue(conditions, typ) }
+			if is(v1alpha1.ConditionConfirmed) != tc.confirmed || is(v1alpha1.ConditionComplete) != tc.complete || len(conditions) != 4 {
+				t.Errorf("%+v", conditions)
+			}
+		})
+	}
+}

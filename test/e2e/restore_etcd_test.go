@@ -1,0 +1,124 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/e2e-framework/pkg/features"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/test/harness"
+)
+
+// restoreOf puts a Backup into a cluster of the namespace.
+func restoreOf(s *scope, name string, of v1alpha1.ClusterKind, clusterName, backup string) *v1alpha1.Restore {
+	return &v1alpha1.Restore{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: name},
+		Spec: v1alpha1.RestoreSpec{
+			Cluster: v1alpha1.ClusterReference{Kind: of, Name: clusterName}, From: v1alpha1.RestoreSource{Backup: ptr.To(backup)},
+		},
+	}
+}
+
+// confirmRestore creates a Restore, waits for its plan, and confirms that. It returns what the plan says.
+func confirmRestore(ctx context.Context, t *testing.T, s *scope, r *v1alpha1.Restore) (says string) {
+	t.Helper()
+	s.create(ctx, t, r)
+	must(t, harness.Until(ctx, s.Cluster, r, "the plan of a restore", time.Minute, func(r *v1alpha1.Restore) (bool, string) {
+		c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionStalled)
+		return c != nil && c.Reason == plan.ReasonUnconfirmed, r.Status.Activity
+	}))
+	says = r.Status.Activity
+	t.Log(says)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationConfirm, r.Status.Plan)
+	must(t, s.Patch(ctx, r, client.RawPatch(types.MergePatchType, patch)))
+	return says
+}
+
+func waitRestored(ctx context.Context, t *testing.T, s *scope, r *v1alpha1.Restore) {
+	t.Helper()
+	must(t, harness.Until(ctx, s.Cluster, r, "the restore to be complete", 3*time.Minute, func(r *v1alpha1.Restore) (bool, string) {
+		return meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionComplete), r.Status.Activity
+	}))
+}
+
+// TestAnEtcdClusterIsRestoredInPlace takes a cluster back to a backup twice: while it lives, and when all of its disks are lost.
+func TestAnEtcdClusterIsRestoredInPlace(t *testing.T) {
+	var (
+		c  *v1alpha1.EtcdCluster
+		b  *v1alpha1.Backup
+		at []int64
+		id string
+	)
+	restored := func(ctx context.Context, t *testing.T, s *scope, name string) {
+		t.Helper()
+		r := restoreOf(s, name, v1alpha1.KindEtcdCluster, c.Name, b.Name)
+		says := confirmRestore(ctx, t, s, r)
+		if !strings.Contains(says, etcd.CopyName(r.Status.Plan)) || !strings.Contains(says, b.Status.Directory) {
+			t.Errorf("the plan is: %s", says)
+		}
+		began := time.Now()
+		waitRestored(ctx, t, s, r)
+		back := time.Since(began)
+		must(t, harness.WaitReady(ctx, s.Cluster, c, 3*time.Minute))
+		figure(t, "%s: clients are back %.1f s after the confirmation, all members are well after %.1f s", name, back.Seconds(), time.Since(began).Seconds())
+		wantNumbered(ctx, t, s, c, 10, at)
+		if refresh(ctx, t, s, c); c.Status.ClusterID == id {
+			t.Error("it is the same cluster: members of before could join it")
+		}
+		id = c.Status.ClusterID
+	}
+	feature := features.New("restore in place").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			server := startS3(ctx, t, s)
+			c = s.etcdOf(t, "orders", 3)
+			createReady(ctx, t, s, c)
+			id = refresh(ctx, t, s, c).Status.ClusterID
+			at = writeNumbered(ctx, t, s, c, 10, func(int) {})
+			b = backupOf(s, "good", v1alpha1.KindEtcdCluster, c.Name, server.Destination("etcd"))
+			takeBackup(ctx, t, s, b)
+		})).
+		Assess("a mistake is undone", step(func(ctx context.Context, t *testing.T, s *scope) {
+			store := etcdClient(ctx, t, s, c)
+			_, err := store.Put(ctx, markKey(3), "a mistake")
+			must(t, err)
+			r, err := store.Put(ctx, markKey(77), "another one")
+			must(t, err)
+			must(t, store.Close())
+			restored(ctx, t, s, "undo")
+			store = etcdClient(ctx, t, s, c)
+			now, err := store.Get(ctx, markKey(3))
+			must(t, err)
+			must(t, store.Close())
+			if now.Header.Revision < r.Header.Revision+etcd.RestoreBump {
+				t.Errorf("the cluster is at revision %d, and watchers have seen %d", now.Header.Revision, r.Header.Revision)
+			}
+		})).
+		Assess("a cluster without any data comes back", step(func(ctx context.Context, t *testing.T, s *scope) {
+			loseDisksBut(ctx, t, s, c, -1)
+			must(t, harness.Until(ctx, s.Cluster, c, "the loss to be noticed", 2*time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+				stalled := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionStalled)
+				return stalled != nil && stalled.Reason == etcd.ReasonQuorumLost && strings.Contains(stalled.Message, "create a Restore"), c.Status.Activity
+			}))
+			restored(ctx, t, s, "from-nothing")
+			writeMarks(ctx, t, s, c)
+			checkMarks(ctx, t, s, c)
+		})).
+		Assess("what the members had is kept", step(func(ctx context.Context, t *testing.T, s *scope) {
+			logs, err := s.Logs(ctx, s.ns, cluster.Pod(c.Name, 0), "gate", 50)
+			must(t, err)
+			t.Log(logs)
+		}))
+	suite.Test(t, feature.Feature())
+}
