@@ -51,6 +51,10 @@ type stage struct {
 	net    *etcdfake.Network
 	procs  map[string]*etcdfake.Process
 	disks  map[string]*etcdfake.Disk
+	// epochs are what volumes bear, aside is how often data was set aside, and led how many clusters may have led by now.
+	epochs map[string]string
+	aside  int
+	led    int
 	name   types.NamespacedName
 	// writes counts all writes, crashAt is the one after which the operator crashes; 0: it does not.
 	writes, crashAt int
@@ -71,7 +75,7 @@ func newStage(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *sta
 	w := newWorld(t, append(more, o)...)
 	s := &stage{
 		t: t, net: etcdfake.New(), procs: map[string]*etcdfake.Process{}, disks: map[string]*etcdfake.Disk{},
-		name: client.ObjectKeyFromObject(o), kinds: map[string]int{},
+		epochs: map[string]string{}, led: 1, name: client.ObjectKeyFromObject(o), kinds: map[string]int{},
 	}
 	inner, ok := w.Client.(client.WithWatch)
 	if !ok {
@@ -268,23 +272,32 @@ func (s *stage) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 		s.disks[name] = &etcdfake.Disk{}
 		s.createClaim(set, i)
 	}
-	d := etcd.DecideStart(etcd.GateInput{
-		Self: record.Members[i], Record: record, Answers: s.net.Answers(record.Members[i], record.Members),
-		Disk: map[bool]etcd.Disk{true: etcd.DiskReady}[s.disks[name].HasLog],
-	})
-	if !d.Start && d.Report.Reason != etcd.GateNotMember {
+	if old := s.procs[name]; old != nil { // It ended with its pod.
+		s.net.Stop(old)
+	}
+	d := s.decide(record, i)
+	if d.SetAside {
+		s.aside++
+		s.disks[name] = &etcdfake.Disk{}
+		d = s.decide(record, i)
+	}
+	if !d.Start && d.Report.Reason != etcd.GateNotMember && d.Report.Reason != etcd.GateHeld {
 		s.t.Fatalf("%s is held back: %s", name, d.Report.Message)
 	}
 	if !d.Start {
 		s.createPod(set, name, i, &d.Report)
 		return
 	}
-	if old := s.procs[name]; old != nil {
-		s.net.Stop(old)
+	if d.Epoch != "" {
+		s.epochs[name] = d.Epoch
+	}
+	token := string(set.UID)
+	if record.Restore != nil {
+		token = record.Restore.Token
 	}
 	var err error
 	s.procs[name], err = s.net.Start(etcdfake.Config{
-		Self: record.Members[i], Token: string(set.UID), State: d.State, Members: record.Members,
+		Self: record.Members[i], Token: token, State: d.State, Members: record.Members,
 		Version: set.Spec.Template.Annotations[v1alpha1.AnnotationVersion],
 		Plain:   hasPort(set.Spec.Template.Spec, etcd.PlainPeerPort), TLS: hasPort(set.Spec.Template.Spec, etcd.PeerPort),
 	}, s.disks[name])
@@ -292,6 +305,15 @@ func (s *stage) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 		s.t.Fatal(err)
 	}
 	s.createPod(set, name, i, nil)
+}
+
+// decide is what the gate of a pod decides.
+func (s *stage) decide(record etcd.Record, i int) etcd.GateDecision {
+	name := record.Members[i].Name
+	return etcd.DecideStart(etcd.GateInput{
+		Self: record.Members[i], Record: record, Answers: s.net.Answers(record.Members[i], record.Members),
+		Disk: map[bool]etcd.Disk{true: etcd.DiskReady}[s.disks[name].HasLog], Epoch: s.epochs[name], Log: &etcd.LogEnd{Term: 1, Index: 1},
+	})
 }
 
 func (s *stage) createPod(set *appsv1.StatefulSet, name string, i int, held *etcd.GateReport) {
@@ -313,6 +335,7 @@ func (s *stage) createPod(set *appsv1.StatefulSet, name string, i int, held *etc
 	if held != nil {
 		pod.Status = corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{
 			Name: etcd.ContainerGate, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: held.Encode()}},
 		}}}
 		if err := s.api.Status().Update(s.t.Context(), pod); err != nil {
 			s.t.Fatal(err)
@@ -456,6 +479,7 @@ var workloads = map[string]func(*stage){
 	"fragmented and full": (*stage).fragmentedAndFull,
 	"stored elsewhere":    (*stage).storedElsewhere,
 	"hibernated midway":   (*stage).hibernatedMidway,
+	"restored in place":   (*stage).restoredInPlace,
 }
 
 // A crash after every single write, of the API server and of etcd, ends in the same world.
@@ -525,7 +549,7 @@ func sweep(t *testing.T, work func(*stage), happens func(s *stage, k int)) {
 		if diff := cmp.Diff(want, s.objects()); diff != "" {
 			t.Errorf("at write %d of %d (-want +got):\n%s", k, total, diff)
 		}
-		if len(s.net.Led) != 1 {
+		if len(s.net.Led) != s.led {
 			t.Errorf("at write %d, %d clusters have led", k, len(s.net.Led))
 		}
 	}

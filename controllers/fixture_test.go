@@ -50,7 +50,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	w := &world{}
 	inner := fake.NewClientBuilder().WithReturnManagedFields().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.EtcdCluster{}, &v1alpha1.RedisCluster{}, &v1alpha1.EtcdUser{}, &v1alpha1.RedisUser{},
-			&v1alpha1.Backup{}, &v1alpha1.BackupSchedule{}, certificate).Build()
+			&v1alpha1.Backup{}, &v1alpha1.BackupSchedule{}, &v1alpha1.Restore{}, certificate).Build()
 	w.Client = interceptor.NewClient(inner, interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			if err := w.write(); err != nil {

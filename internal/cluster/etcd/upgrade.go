@@ -83,7 +83,7 @@ func (s State) waitForFormat(to Version) (cluster.Plan, bool) {
 		switch {
 		case p.View != nil && to.Minor < p.View.Storage.Minor:
 			return cluster.Wait(ReasonDowngrade, whileWaiting, "%s still writes its data in the format of %s", p.Name, p.View.Storage)
-		case p.View == nil && to.Minor < p.Version.Minor && s.goingBack():
+		case p.View == nil && p.Fatal == "" && to.Minor < p.Version.Minor && s.goingBack():
 			return cluster.Wait(ReasonDowngrade, whileWaiting,
 				"%s %s, and its data may still be in the format of %s, which %s cannot read: it is waited for", p.Name, trouble(&p), p.Version, to)
 		}

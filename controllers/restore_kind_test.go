@@ -1,0 +1,163 @@
+package controllers
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// anUndo is a Restore of the cluster orders whose backup was found.
+func anUndo(change func(*v1alpha1.Restore)) *v1alpha1.Restore {
+	r := &v1alpha1.Restore{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "undo", UID: "undo-uid", CreationTimestamp: metav1.NewTime(stageNow)},
+		Spec: v1alpha1.RestoreSpec{
+			Cluster: v1alpha1.ClusterReference{Kind: v1alpha1.KindEtcdCluster, Name: "orders"},
+			From:    v1alpha1.RestoreSource{Destination: &v1alpha1.BackupDestination{URL: "s3://bucket/orders"}},
+		},
+		Status: v1alpha1.RestoreStatus{Found: &v1alpha1.RestoreFound{
+			Directory: "orders-1", Engine: "etcd 3.6.16", Time: metav1.NewTime(stageNow), Size: 1 << 20, Revision: 41,
+		}},
+	}
+	if change != nil {
+		change(r)
+	}
+	return r
+}
+
+// undo makes one pass over the Restore, and returns what it has become.
+func (s *stage) undo() *v1alpha1.Restore {
+	s.t.Helper()
+	children := newChildren(&world{Client: s.cache})
+	children.Direct = s.api
+	kind := NewRestoreKind(children, map[v1alpha1.ClusterKind]RestoreTarget{v1alpha1.KindEtcdCluster: NewEtcdKind(children)})
+	loop := &Loop[*v1alpha1.Restore, plan.Restoration]{Kind: kind, Client: s.others, Events: events.NewFakeRecorder(1000)}
+	r := &v1alpha1.Restore{}
+	key := types.NamespacedName{Namespace: "default", Name: "undo"}
+	if err := s.others.Get(s.t.Context(), key, r); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := loop.Reconcile(s.t.Context(), r); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.others.Get(s.t.Context(), key, r); err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// confirm confirms the plan of a Restore.
+func (s *stage) confirm(r *v1alpha1.Restore) {
+	s.t.Helper()
+	before := r.DeepCopy()
+	metav1.SetMetaDataAnnotation(&r.ObjectMeta, v1alpha1.AnnotationConfirm, r.Status.Plan)
+	if err := s.others.Patch(s.t.Context(), r, client.MergeFrom(before)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// restoredInPlace takes the cluster back to a backup.
+func (s *stage) restoredInPlace() {
+	s.t.Helper()
+	s.untilReady()
+	s.led = 2
+	undo := anUndo(nil)
+	status := undo.Status
+	if err := s.others.Create(s.t.Context(), undo); err != nil {
+		s.t.Fatal(err)
+	}
+	undo.Status = status
+	if err := s.others.Status().Update(s.t.Context(), undo); err != nil {
+		s.t.Fatal(err)
+	}
+	id := s.cluster().Status.ClusterID
+	s.confirm(s.undo())
+	if r := s.undo(); !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionConfirmed) {
+		s.t.Fatalf("it is not confirmed: %s", r.Status.Activity)
+	}
+	op := s.newOperator()
+	for range 80 {
+		if _, err := op.Reconcile(s.t.Context(), s.cluster()); err != nil {
+			if s.crashAt == 0 || s.writes < s.crashAt {
+				s.t.Fatal(err)
+			}
+			op, s.crashAt = s.newOperator(), 0
+		}
+		s.kubelet()
+		if r := s.undo(); meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionComplete) {
+			s.untilReady()
+			if got := s.cluster().Status.ClusterID; got == id {
+				s.t.Errorf("it is still cluster %s", id)
+			}
+			return
+		}
+	}
+	s.t.Fatalf("it is not restored after 80 passes: %s", s.cluster().Status.Activity)
+}
+
+func TestAnEtcdClusterBeginsAnewAndKeepsWhatItHad(t *testing.T) {
+	s := newStage(t, persistent())
+	s.restoredInPlace()
+	if s.aside != 3 {
+		t.Errorf("%d of 3 members have set aside what they had", s.aside)
+	}
+	r := s.undo()
+	if !strings.Contains(r.Status.Activity, "restored") || r.Status.Revision != 41+etcd.RestoreBump || r.Status.CompletionTime == nil {
+		t.Errorf("%+v", r.Status)
+	}
+	b, err := NewEtcdKind(newChildren(&world{Client: s.others})).blueprint(t.Context(), s.cluster())
+	if err != nil || b.Record.Restore == nil || b.Record.Restore.Directory != "orders-1" || !strings.HasPrefix(b.Record.Recovery.Incident, r.Status.Plan) {
+		t.Errorf("%+v, %v", b.Record, err)
+	}
+}
+
+func TestOnlyAConfirmedRestoreIsCarriedOut(t *testing.T) {
+	yes := func(r *v1alpha1.Restore) {
+		r.Status.Plan = "abc123"
+		r.Annotations = map[string]string{v1alpha1.AnnotationConfirm: "abc123"}
+		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConfirmed, Status: metav1.ConditionTrue, Reason: "Confirmed"}}
+	}
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.Restore)
+		want   bool
+	}{
+		"confirmed":                             {yes, true},
+		"never confirmed":                       {func(r *v1alpha1.Restore) { yes(r); r.Annotations = nil }, false},
+		"another plan":                          {func(r *v1alpha1.Restore) { yes(r); r.Status.Plan = "fedcba" }, false},
+		"no plan":                               {func(r *v1alpha1.Restore) { yes(r); r.Status.Plan, r.Annotations[v1alpha1.AnnotationConfirm] = "", "" }, false},
+		"its own controller has not agreed":     {func(r *v1alpha1.Restore) { yes(r); r.Status.Conditions = nil }, false},
+		"not found":                             {func(r *v1alpha1.Restore) { yes(r); r.Status.Found = nil }, false},
+		"of another cluster":                    {func(r *v1alpha1.Restore) { yes(r); r.Spec.Cluster.Name = "carts" }, false},
+		"of another kind":                       {func(r *v1alpha1.Restore) { yes(r); r.Spec.Cluster.Kind = v1alpha1.KindRedisCluster }, false},
+		"of another namespace":                  {func(r *v1alpha1.Restore) { yes(r); r.Namespace = "other" }, false},
+		"a Backup that is not there (any more)": {func(r *v1alpha1.Restore) { yes(r); r.Spec.From = v1alpha1.RestoreSource{Backup: ptr.To("gone")} }, false},
+		"complete": {func(r *v1alpha1.Restore) {
+			yes(r)
+			r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: "Restored"})
+		}, false},
+		"being deleted": {func(r *v1alpha1.Restore) {
+			yes(r)
+			r.DeletionTimestamp, r.Finalizers = &metav1.Time{Time: stageNow}, []string{"somebody.else/holds"}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := etcdCluster()
+			a, err := NewEtcdKind(newChildren(newWorld(t, o, anUndo(tc.change)))).anew(t.Context(), o)
+			if err != nil || (a != nil) != tc.want {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			if a != nil && (a.Plan != "abc123" || a.Restore.Destination.URL != "s3://bucket/orders" || a.Restore.Directory != "orders-1" || a.AtLeast != 41 || a.Restore.Token != "undo-uid-u-1") {
+				t.Errorf("%+v", a)
+			}
+		})
+	}
+}
