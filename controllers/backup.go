@@ -160,19 +160,54 @@ func checkOutcome(o *v1alpha1.Backup, check *plan.Job) (*plan.Checked, *plan.Pro
 	return checked, &plan.Problem{Reason: c.Reason, Message: c.Message}
 }
 
-// readers are the clusters and restores of a namespace that are not done, by the Backup that they begin with.
+// reader is a cluster or a Restore that has yet to be restored, and from what.
+type reader struct {
+	noun string
+	from *v1alpha1.RestoreSource
+}
+
+// reads reports whether that may be a backup: one that is named, or one at the place that is named.
+func (r reader) reads(b *v1alpha1.Backup) bool {
+	if r.from.Backup != nil {
+		return *r.from.Backup == b.Name
+	}
+	return r.from.Destination.URL == b.Spec.Destination.URL && (r.from.Directory == nil || *r.from.Directory == Directory(b))
+}
+
+// readers are the clusters and restores of a namespace that are not done, by the Backup that they may begin with.
 func (k *BackupKind) readers(ctx context.Context, namespace string) (map[string][]string, error) {
-	var list v1alpha1.EtcdClusterList
+	all, err := k.allReaders(ctx, namespace)
+	if len(all) == 0 || err != nil {
+		return nil, err
+	}
+	var list v1alpha1.BackupList
 	if err := k.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list etcd clusters: %w", err)
+		return nil, fmt.Errorf("list backups: %w", err)
 	}
 	out := map[string][]string{}
 	for i := range list.Items {
-		c := &list.Items[i]
-		from := c.Spec.Bootstrap.RestoreSource()
-		if from != nil && from.Backup != nil && c.Status.ClusterID == "" && c.DeletionTimestamp == nil {
-			out[*from.Backup] = append(out[*from.Backup], "EtcdCluster "+c.Name)
+		for _, r := range all {
+			if b := &list.Items[i]; r.reads(b) {
+				out[b.Name] = append(out[b.Name], r.noun)
+			}
 		}
+	}
+	return out, nil
+}
+
+func (k *BackupKind) allReaders(ctx context.Context, namespace string) (out []reader, err error) {
+	add := func(noun string, o client.Object, from *v1alpha1.RestoreSource, done bool) {
+		if from != nil && !done && o.GetDeletionTimestamp() == nil {
+			out = append(out, reader{noun + " " + o.GetName(), from})
+		}
+	}
+	var etcds v1alpha1.EtcdClusterList
+	if err := k.List(ctx, &etcds, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list etcd clusters: %w", err)
+	}
+	for i := range etcds.Items {
+		c := &etcds.Items[i]
+		add("EtcdCluster", c, c.Spec.Bootstrap.RestoreSource(), c.Status.ClusterID != "")
 	}
 	var servers v1alpha1.RedisClusterList
 	if err := k.List(ctx, &servers, client.InNamespace(namespace)); err != nil {
@@ -180,29 +215,17 @@ func (k *BackupKind) readers(ctx context.Context, namespace string) (map[string]
 	}
 	for i := range servers.Items {
 		c := &servers.Items[i]
-		from := c.Spec.Bootstrap.RestoreSource()
-		loaded := meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionAvailable)
-		if from != nil && from.Backup != nil && !loaded && c.DeletionTimestamp == nil {
-			out[*from.Backup] = append(out[*from.Backup], "RedisCluster "+c.Name)
-		}
+		add("RedisCluster", c, c.Spec.Bootstrap.RestoreSource(), meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionAvailable))
 	}
-	return out, k.restoreReaders(ctx, namespace, out)
-}
-
-// restoreReaders adds the restores that are not complete.
-func (k *BackupKind) restoreReaders(ctx context.Context, namespace string, to map[string][]string) error {
-	var list v1alpha1.RestoreList
-	if err := k.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("list restores: %w", err)
+	var restores v1alpha1.RestoreList
+	if err := k.List(ctx, &restores, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list restores: %w", err)
 	}
-	for i := range list.Items {
-		r := &list.Items[i]
-		from := r.Spec.From.Backup
-		if from != nil && r.DeletionTimestamp == nil && !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionComplete) {
-			to[*from] = append(to[*from], "Restore "+r.Name)
-		}
+	for i := range restores.Items {
+		r := &restores.Items[i]
+		add("Restore", r, &r.Spec.From, meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionComplete))
 	}
-	return nil
+	return out, nil
 }
 
 func (k *BackupKind) source(ctx context.Context, o *v1alpha1.Backup) (*plan.Source, *plan.Access, error) {

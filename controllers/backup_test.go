@@ -657,3 +657,30 @@ func TestTheStatusNamesABackupThatIsThere(t *testing.T) {
 		t.Errorf("%s of %s", st.LastBackup, st.LastBackupTime)
 	}
 }
+
+func TestABackupIsReadByNameAndByPlace(t *testing.T) {
+	b := stored(nil)
+	bucket := func(url string, directory *string) v1alpha1.RestoreSource {
+		return v1alpha1.RestoreSource{Destination: &v1alpha1.BackupDestination{URL: url}, Directory: directory}
+	}
+	for name, tc := range map[string]struct {
+		from v1alpha1.RestoreSource
+		want bool
+	}{
+		"by name":                  {v1alpha1.RestoreSource{Backup: &b.Name}, true},
+		"another name":             {v1alpha1.RestoreSource{Backup: ptr.To("second")}, false},
+		"by place":                 {bucket(b.Spec.Destination.URL, nil), true},
+		"by directory":             {bucket(b.Spec.Destination.URL, ptr.To(Directory(b))), true},
+		"another directory":        {bucket(b.Spec.Destination.URL, ptr.To("orders-2")), false},
+		"another place":            {bucket("s3://other/orders", nil), false},
+		"its directory, elsewhere": {bucket("s3://other/orders", ptr.To(Directory(b))), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := anUndo(func(r *v1alpha1.Restore) { r.Spec.From = tc.from })
+			readers, err := NewBackupKind(newChildren(newWorld(t, b, r)), nil).readers(t.Context(), "default")
+			if err != nil || (fmt.Sprint(readers[b.Name]) == "[Restore undo]") != tc.want {
+				t.Errorf("%v %v", readers, err)
+			}
+		})
+	}
+}
