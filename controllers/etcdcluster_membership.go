@@ -34,9 +34,6 @@ func (k *EtcdKind) change(ctx context.Context, o *v1alpha1.EtcdCluster, step clu
 		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.UpdatePeer(ctx, step.ID, step.URL) })
 	case etcd.SetVersion:
 		return k.setVersion(ctx, o, step)
-	case etcd.StartAnew:
-		k.distrust(o.UID) // What is restored may ask for another password, or for none.
-		return k.note(ctx, o, step.Edit)
 	case etcd.Edit:
 		return k.note(ctx, o, step.Edit)
 	case etcd.TakeSnapshot:

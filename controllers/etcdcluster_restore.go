@@ -71,7 +71,9 @@ func (k *EtcdKind) Target(ctx context.Context, r *v1alpha1.Restore, found *plan.
 }
 
 // restoreToken tells apart what a Restore makes of a cluster.
-func restoreToken(r *v1alpha1.Restore, o *v1alpha1.EtcdCluster) string { return string(r.UID) + "-" + string(o.UID) }
+func restoreToken(r *v1alpha1.Restore, o *v1alpha1.EtcdCluster) string {
+	return string(r.UID) + "-" + string(o.UID)
+}
 
 func revisionOf(f *plan.Found) int64 {
 	if f == nil {

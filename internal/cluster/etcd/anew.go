@@ -102,17 +102,21 @@ func (s State) holdAnew(r Recovery) (cluster.Plan, bool) {
 		switch {
 		case c != nil && c.Lost != "" && !c.Leaving:
 			return cluster.Do(c.deletion(), "%s has lost its volume (%s), and begins anew with another one", m.Name, c.Lost)
-		case p != nil && c.leaving() && (!p.Terminating || p.Gone):
-			return cluster.Do(p.deletion(), "%s begins anew with another volume", p.Name)
-		case p != nil && (p.EverRan || !p.Drained || (p.Gate != nil && p.Gate.Reason != GateHeld)) && (!p.Terminating || p.Gone):
+		case p.held() && !c.leaving():
+			continue
+		case p != nil && (c.leaving() || p.EverRan || !p.Drained || p.Gate != nil) && (!p.Terminating || p.Gone):
 			return cluster.Do(p.deletion(), "%s ends, because the cluster begins anew with %s", p.Name, r.Anew.Directory)
-		case p == nil || p.Terminating || p.Gate == nil || p.Gate.Reason != GateHeld:
-			return cluster.Wait(ReasonRestoring, whileWaiting, "the cluster begins anew with %s when no member runs any more: %s %s", r.Anew.Directory, m.Name, trouble(p))
 		}
+		return cluster.Wait(ReasonRestoring, whileWaiting, "the cluster begins anew with %s when no member runs any more: %s %s", r.Anew.Directory, m.Name, trouble(p))
 	}
 	next := r
 	next.Phase = RecoveryStarted
 	return cluster.Do(StartAnew{next}, "no member runs any more: each sets aside what it has, and begins with %s", r.Anew.Directory)
+}
+
+// held reports whether a pod does nothing but wait until no member runs any more, and has no clients afterwards either.
+func (p *Pod) held() bool {
+	return p != nil && !p.EverRan && p.Drained && !p.Terminating && p.Gate != nil && p.Gate.Reason == GateHeld
 }
 
 // foundAnew replaces the pods whose gates do not know yet that they may go on. Everything else is as in a new cluster.

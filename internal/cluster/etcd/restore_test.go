@@ -35,7 +35,8 @@ func lookup(version string, change func(*plan.Job)) *plan.Job {
 func begins(job *plan.Job, change func(*etcd.State)) etcd.State {
 	return fresh(func(s *etcd.State) {
 		s.Want.Restore = &etcd.RestoreWish{
-			Noun: "Backup first", Source: v1alpha1.RestoreSource{Destination: &theBucket}, Sum: "s-1", Token: "u-1", Job: job, For: "s-1",
+			Field: "spec.bootstrap.restore",
+			Noun:  "Backup first", Source: v1alpha1.RestoreSource{Destination: &theBucket}, Sum: "s-1", Token: "u-1", Job: job, For: "s-1",
 		}
 		if change != nil {
 			change(s)
