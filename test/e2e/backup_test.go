@@ -174,6 +174,17 @@ func TestAnEtcdClusterIsRestoredToAnyMoment(t *testing.T) {
 			must(t, writer.Pause(ctx))
 			rest(ctx, recordingPromise)
 		})).
+		Assess("a revision is restored in place, and recording goes on", step(func(ctx context.Context, t *testing.T, s *scope) {
+			r := restoreOf(s, "undo", v1alpha1.KindEtcdCluster, c.Name, "")
+			r.Spec.From = v1alpha1.RestoreSource{Destination: ptr.To(server.Destination("history")), Revision: ptr.To(at[14])}
+			confirmRestore(ctx, t, s, r)
+			waitRestored(ctx, t, s, r)
+			wantNumbered(ctx, t, s, c, 15, at)
+			backups := refresh(ctx, t, s, schedule).Status.Backups
+			must(t, harness.Until(ctx, s.Cluster, schedule, "the new history to be recorded", 2*time.Minute, func(b *v1alpha1.BackupSchedule) (bool, string) {
+				return b.Status.Recording == "Current" && b.Status.Backups > backups, b.Status.Recording + ": " + b.Status.Activity
+			}))
+		})).
 		Assess("a revision is restored exactly", step(func(ctx context.Context, t *testing.T, s *scope) {
 			restored(ctx, t, s, v1alpha1.RestoreSource{Revision: ptr.To(at[4])})
 			wantNumbered(ctx, t, s, c, 5, at)
