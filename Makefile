@@ -122,7 +122,7 @@ test: ## Run what every change has to pass: generated code, lint, unit, adapters
 .PHONY: test-all
 test-all: export QUORATE_SWEEP_STRIDE = 1
 test-all: export QUORATE_ALL_ENGINES = 1
-test-all: test test-e2e-long govulncheck bench-ready ## Run everything, the long end-to-end tests, govulncheck and the benchmarks too
+test-all: test test-e2e-long test-e2e-fresh govulncheck bench-ready ## Run everything, the long end-to-end tests, those of a second cluster, govulncheck and the benchmarks too
 
 .PHONY: test-unit
 test-unit: ## Run every test that needs no cluster: rules, simulation, loop, adapters on real servers, envtest
@@ -140,18 +140,25 @@ test-sweeps: ## Run all simulations and crash sweeps, without the race detector
 	@$(GOTESTSUM) --jsonfile $(REPORTS)/sweeps.json -- -timeout 60m $(TEST_FLAGS) $(SWEEPS)
 
 # End-to-end tests that take minutes each. test-all has them.
-LONG := TestAnEtcdClusterIsRestoredToAnyMoment|TestAReplicatedRedisComesBackFromAClaim|TestABackupThatCannotBeSaysWhy|TestBackupsSurviveFaults|TestRedisPasswordIsChangedUnderLoad|TestRedisTakesARenewedCertificateUnderLoad|TestCertManagerIssuesCertificates|TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart
+LONG := TestAnEtcdClusterIsRestoredToAnyMoment|TestAReplicatedRedisComesBackFromAClaim|TestABackupThatCannotBeSaysWhy|TestBackupsSurviveFaults|TestBackupsOfRedisSurviveFaults|TestRedisPasswordIsChangedUnderLoad|TestRedisTakesARenewedCertificateUnderLoad|TestCertManagerIssuesCertificates|TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart
+# It makes a second kind cluster.
+FRESH := TestAnotherKubernetesRestoresFromTheURLAlone
 E2E = $(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/$(@:test-%=%).json -- -count 1 -p 1 -v -timeout 70m
 
 .PHONY: test-e2e
 test-e2e: TEST_FORMAT := standard-verbose
 test-e2e: kind-image ## Run the end-to-end tests on the kind cluster, without the long ones
-	@$(E2E) $(or $(TEST_FLAGS),-skip '^($(LONG))$$') ./test/e2e/...
+	@$(E2E) $(or $(TEST_FLAGS),-skip '^($(LONG)|$(FRESH))$$') ./test/e2e/...
 
 .PHONY: test-e2e-long
 test-e2e-long: TEST_FORMAT := standard-verbose
 test-e2e-long: kind-image ## Run the long end-to-end tests on the kind cluster, at the same time
 	@$(E2E) -run '^($(LONG))$$' ./test/e2e
+
+.PHONY: test-e2e-fresh
+test-e2e-fresh: TEST_FORMAT := standard-verbose
+test-e2e-fresh: kind-image ## Back up on the kind cluster and restore in a second one, which it makes and removes
+	@$(E2E) -run '^($(FRESH))$$' ./test/e2e
 
 .PHONY: bench-ready
 bench-ready: kind-image ## Measure on kind the time from apply to Ready against the floor
