@@ -22,6 +22,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
+	"github.com/quorate/quorate/test/loopback"
 )
 
 const (
@@ -83,7 +84,7 @@ func newTestCluster(t *testing.T, version, binary string, size int, mode v1alpha
 		c.issue()
 	}
 	for i := range size {
-		m := &testMember{client: freePort(t), peer: freePort(t), plain: freePort(t), metrics: freePort(t)}
+		m := &testMember{client: loopback.Port(t), peer: loopback.Port(t), plain: loopback.Port(t), metrics: loopback.Port(t)}
 		m.Name = fmt.Sprintf("%s-%d", testName, i)
 		m.URL = m.url(mode != v1alpha1.TLSDisabled)
 		c.members = append(c.members, m)
@@ -294,31 +295,5 @@ func eventually(t *testing.T, what string, ok func(ctx context.Context) error) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		time.Sleep(50 * time.Millisecond)
-	}
-}
-
-var ports = struct {
-	sync.Mutex
-	given map[int]bool
-}{given: map[int]bool{}}
-
-// freePort returns a port that is free and has not been given to another test of this process.
-func freePort(t *testing.T) int {
-	t.Helper()
-	ports.Lock()
-	defer ports.Unlock()
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It is closed at once.
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := l.Addr().(*net.TCPAddr).Port
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if !ports.given[port] {
-			ports.given[port] = true
-			return port
-		}
 	}
 }
