@@ -75,6 +75,7 @@ func (s *passwordStage) works(pod string) map[string]int {
 }
 
 func TestAPasswordOfARedisClusterIsReplacedBesideTheFormer(t *testing.T) {
+	t.Parallel()
 	s := newPasswordStage(t, true)
 	pods, before := s.uids(), s.secret("carts-auth").Data
 	s.choose("second")
