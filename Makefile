@@ -124,13 +124,15 @@ test-all: export QUORATE_SWEEP_STRIDE = 1
 test-all: export QUORATE_ALL_ENGINES = 1
 test-all: test test-e2e-long test-e2e-fresh govulncheck bench-ready ## Run everything, the long end-to-end tests, those of a second cluster, govulncheck and the benchmarks too
 
+# What takes the race detector a minute or so each. test-sweeps has them without it, and test-all with it too.
+SLOW_RACES := TestNoClientOfRedisIsLockedOutByACrashWhileThePasswordChanges|TestAServiceThatCannotBeMadeStopsNothingInside|TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone|TestClientsAreSentNowhereThatTheCertificateIsNotFor
 .PHONY: test-unit
 test-unit: ## Run every test that needs no cluster: rules, simulation, loop, adapters on real servers, envtest
 	@hack/install-deps.sh
 	@for tool in age fake-gcs-server versitygw; do $(TOOL) $$tool >/dev/null; done
 	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)"; QUORATE_SERVERS="$$($(KIND) servers)"; \
 	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
-	  -race -short -parallel 4 -timeout 60m $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')
+	  -race -short -parallel 4 -timeout 60m $(if $(QUORATE_ALL_ENGINES),,-skip '^($(SLOW_RACES))$$') $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')
 	@$(MAKE) test-sweeps
 
 # What the race detector saw a sample of.
