@@ -122,15 +122,17 @@ test: ## Run what every change has to pass: generated code, lint, unit, adapters
 .PHONY: test-all
 test-all: export QUORATE_SWEEP_STRIDE = 1
 test-all: export QUORATE_ALL_ENGINES = 1
-test-all: test test-e2e-long govulncheck bench-ready ## Run everything, the long end-to-end tests, govulncheck and the benchmarks too
+test-all: test test-e2e-long test-e2e-fresh govulncheck bench-ready ## Run everything, the long end-to-end tests, those of a second cluster, govulncheck and the benchmarks too
 
+# What takes the race detector a minute or so each. test-sweeps has them without it, and test-all with it too.
+SLOW_RACES := TestNoClientOfRedisIsLockedOutByACrashWhileThePasswordChanges|TestAServiceThatCannotBeMadeStopsNothingInside|TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone|TestClientsAreSentNowhereThatTheCertificateIsNotFor
 .PHONY: test-unit
 test-unit: ## Run every test that needs no cluster: rules, simulation, loop, adapters on real servers, envtest
 	@hack/install-deps.sh
 	@for tool in age fake-gcs-server versitygw; do $(TOOL) $$tool >/dev/null; done
 	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)"; QUORATE_SERVERS="$$($(KIND) servers)"; \
 	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
-	  -race -short -timeout 60m $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')
+	  -race -short -parallel 4 -timeout 60m $(if $(QUORATE_ALL_ENGINES),,-skip '^($(SLOW_RACES))$$') $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')
 	@$(MAKE) test-sweeps
 
 # What the race detector saw a sample of.
@@ -139,19 +141,26 @@ SWEEPS := ./controllers ./internal/cluster/etcd ./internal/cluster/redis
 test-sweeps: ## Run all simulations and crash sweeps, without the race detector
 	@$(GOTESTSUM) --jsonfile $(REPORTS)/sweeps.json -- -timeout 60m $(TEST_FLAGS) $(SWEEPS)
 
-# End-to-end tests that take minutes each. test-all has them.
-LONG := TestAnEtcdClusterIsRestoredToAnyMoment|TestAReplicatedRedisComesBackFromAClaim|TestABackupThatCannotBeSaysWhy|TestBackupsSurviveFaults|TestRedisPasswordIsChangedUnderLoad|TestRedisTakesARenewedCertificateUnderLoad|TestCertManagerIssuesCertificates|TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart
-E2E = $(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/$(@:test-%=%).json -- -count 1 -p 1 -v -timeout 70m
+# End-to-end tests that take minutes each, or are one more variant of another one. test-all has them.
+LONG := TestALostQuorumIsRecoveredFromAnyMember|TestTheLostDiskOfAnyMemberIsReplaced|TestAnEtcdUpgradeIsSetBackUnderLoad|TestAClusterHibernatesInTheMiddleOfAScale|TestEveryEtcdVersionBecomesReady|TestEveryRedisAndValkeyVersionBecomesReady|TestAnEtcdClusterIsRestoredToAnyMoment|TestAReplicatedRedisComesBackFromAClaim|TestABackupThatCannotBeSaysWhy|TestBackupsSurviveFaults|TestBackupsOfRedisSurviveFaults|TestRedisPasswordIsChangedUnderLoad|TestRedisTakesARenewedCertificateUnderLoad|TestCertManagerIssuesCertificates|TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart
+# It makes a second kind cluster.
+FRESH := TestAnotherKubernetesRestoresFromTheURLAlone
+E2E = $(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/$(@:test-%=%).json -- -count 1 -p 1 -v -timeout 120m
 
 .PHONY: test-e2e
 test-e2e: TEST_FORMAT := standard-verbose
 test-e2e: kind-image ## Run the end-to-end tests on the kind cluster, without the long ones
-	@$(E2E) $(or $(TEST_FLAGS),-skip '^($(LONG))$$') ./test/e2e/...
+	@$(E2E) $(or $(TEST_FLAGS),-skip '^($(LONG)|$(FRESH))$$') ./test/e2e/...
 
 .PHONY: test-e2e-long
 test-e2e-long: TEST_FORMAT := standard-verbose
 test-e2e-long: kind-image ## Run the long end-to-end tests on the kind cluster, at the same time
 	@$(E2E) -run '^($(LONG))$$' ./test/e2e
+
+.PHONY: test-e2e-fresh
+test-e2e-fresh: TEST_FORMAT := standard-verbose
+test-e2e-fresh: kind-image ## Back up on the kind cluster and restore in a second one, which it makes and removes
+	@$(E2E) -run '^($(FRESH))$$' ./test/e2e
 
 .PHONY: bench-ready
 bench-ready: kind-image ## Measure on kind the time from apply to Ready against the floor

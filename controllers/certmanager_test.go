@@ -267,6 +267,7 @@ func TestAnOperatorThatCrashesWhileTheIssuerHasAnotherAuthorityGoesOn(t *testing
 
 // Leafs follow one by one, and all that while both authorities are trusted.
 func TestTheOldAuthorityIsTrustedUntilItsLastLeafIsGone(t *testing.T) {
+	t.Parallel()
 	s := newIssued(t)
 	s.passes(12)
 	old := s.player.CA()
@@ -303,6 +304,7 @@ func TestAnIssuerMayChangeItsAuthorityAgainAtAnyTime(t *testing.T) {
 }
 
 func TestAnotherIssuerIsFollowedLikeAnotherAuthority(t *testing.T) {
+	t.Parallel()
 	s := newIssued(t)
 	s.passes(12)
 	pods, before := s.pods(), s.secret("orders-server-tls").Data

@@ -110,6 +110,7 @@ func TestNobodyIsLockedOutByACrashWhileThePasswordChanges(t *testing.T) {
 }
 
 func TestAGeneratedPasswordIsReplacedWhenItIsDeleted(t *testing.T) {
+	t.Parallel()
 	for _, mode := range passwordModes {
 		for name, remove := range map[string]func(*timed){
 			"the key": func(s *timed) {

@@ -97,6 +97,7 @@ func TestAClusterHibernatesAndIsTheSameAfterwards(t *testing.T) {
 
 // The authority is due as well after so long a sleep: no server has to be restarted for a new one.
 func TestCertificatesAreRenewedInItsSleep(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, persistent())
 	s.untilReady()
 	s.hibernate()

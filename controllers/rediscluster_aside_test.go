@@ -24,6 +24,7 @@ func (deaf) Configure(context.Context, map[string]string) error {
 
 // TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone: replicas leave though something else fails again and again.
 func TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		spoil func(s *redisStage, kind *RedisKind, o *v1alpha1.RedisCluster)
 		told  string
@@ -48,6 +49,7 @@ func TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone(t *testing.T) {
 		}, "the API server does not say what it can"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newResizeStage(t, true)
 			host := "redis.example.com"
 			s.open(&v1alpha1.RedisExternalAccess{Type: v1alpha1.ExternalNodePort, Host: &host})

@@ -145,6 +145,7 @@ func TestRedisServersTakeARenewedCertificateWithoutARestart(t *testing.T) {
 }
 
 func TestTheAuthorityOfARedisClusterIsReplacedWhileAllUnderstandEachOther(t *testing.T) {
+	t.Parallel()
 	s := newTimedRedis(t)
 	s.settle()
 	before, old := s.content("carts-ca")[corev1.TLSCertKey], s.uids()

@@ -110,6 +110,7 @@ func (s *redisStage) expectHost(suffix string) {
 }
 
 func TestRedisIsReachedByNodePorts(t *testing.T) {
+	t.Parallel()
 	host := "redis.example.com"
 	s := newRedisStage(t, redisCluster())
 	kind, ok := s.loop.Kind.(*RedisKind)
@@ -176,6 +177,7 @@ func (s *redisStage) settledAfterLoss(name string) {
 }
 
 func TestRedisWaitsForItsLoadBalancers(t *testing.T) {
+	t.Parallel()
 	o := redisCluster()
 	o.Spec.ExternalAccess = &v1alpha1.RedisExternalAccess{
 		Type: v1alpha1.ExternalLoadBalancer, Annotations: map[string]v1alpha1.TemplateValue{"service.example.com/pool": "outer"},

@@ -15,9 +15,11 @@ import (
 // TestClientsAreSentNowhereThatTheCertificateIsNotFor: neither when a host is taken back, nor when external access ends, also while
 // the operator starts anew.
 func TestClientsAreSentNowhereThatTheCertificateIsNotFor(t *testing.T) {
+	t.Parallel()
 	host, other := "redis.example.com", "198.51.100.7"
 	for name, restarts := range map[string]bool{"an operator that runs on": false, "one that is started anew": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newRedisStage(t, redisCluster())
 			s.settle()
 			kind := s.loop.Kind.(*RedisKind)

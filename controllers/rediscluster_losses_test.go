@@ -68,6 +68,7 @@ func TestTheOnlyPrimaryIsReplacedAndTheLossIsTold(t *testing.T) {
 
 // TestAPrimaryIsFencedByItsNode: that a server does not answer is no proof that it does not run. That its node does not report is.
 func TestAPrimaryIsFencedByItsNode(t *testing.T) {
+	t.Parallel()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 	}}

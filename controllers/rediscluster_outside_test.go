@@ -25,6 +25,7 @@ import (
 
 // TestAServiceThatCannotBeMadeStopsNothingInside: a quota of load balancers or node ports is no reason to have no cluster.
 func TestAServiceThatCannotBeMadeStopsNothingInside(t *testing.T) {
+	t.Parallel()
 	o := redisCluster()
 	o.Spec.ExternalAccess = &v1alpha1.RedisExternalAccess{Type: v1alpha1.ExternalNodePort}
 	s := newRedisStage(t, o)

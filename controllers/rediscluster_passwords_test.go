@@ -75,6 +75,7 @@ func (s *passwordStage) works(pod string) map[string]int {
 }
 
 func TestAPasswordOfARedisClusterIsReplacedBesideTheFormer(t *testing.T) {
+	t.Parallel()
 	s := newPasswordStage(t, true)
 	pods, before := s.uids(), s.secret("carts-auth").Data
 	s.choose("second")
@@ -113,6 +114,7 @@ func TestAPasswordOfARedisClusterIsReplacedBesideTheFormer(t *testing.T) {
 
 // Whatever crashes when, and even if the user changes his mind meanwhile, nobody is locked out.
 func TestNoClientOfRedisIsLockedOutByACrashWhileThePasswordChanges(t *testing.T) {
+	t.Parallel()
 	for k := int64(1); k <= 6; k++ {
 		s := newPasswordStage(t, true)
 		s.api.crashAt = s.api.writes.Load() + k
@@ -127,6 +129,7 @@ func TestNoClientOfRedisIsLockedOutByACrashWhileThePasswordChanges(t *testing.T)
 }
 
 func TestAGeneratedPasswordOfRedisIsReplacedWhenItIsDeleted(t *testing.T) {
+	t.Parallel()
 	for name, remove := range map[string]func(*passwordStage, *corev1.Secret) error{
 		"the key": func(s *passwordStage, live *corev1.Secret) error {
 			delete(live.Data, PasswordKey)

@@ -110,6 +110,7 @@ func TestResourcesReachRunningPods(t *testing.T) {
 }
 
 func TestPodsThatCannotBeResizedAreRestarted(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		can   bool
 		spoil func(s *redisStage)
@@ -194,6 +195,7 @@ func (s *redisStage) nodes(memory string) {
 
 // TestAPodThatKubernetesRefusesKeepsWhatItHas: a quota would refuse a new pod as well. It is asked again after a while.
 func TestAPodThatKubernetesRefusesKeepsWhatItHas(t *testing.T) {
+	t.Parallel()
 	s := newResizeStage(t, true)
 	s.refuse(apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "carts", errors.New("exceeded quota")))
 	s.nodes("1536Mi")
@@ -271,6 +273,7 @@ func TestTheAPIServerSaysOnceThatItCanResize(t *testing.T) {
 
 // TestWritesAreGuardedAgainAfterARestart: primaries are let off for as long as their replicas are restarted.
 func TestWritesAreGuardedAgainAfterARestart(t *testing.T) {
+	t.Parallel()
 	s := newRedisStage(t, redisCluster())
 	s.settle()
 	for _, server := range s.servers {

@@ -80,6 +80,7 @@ func (s *redisStage) exists(o client.Object, name string) bool {
 // No server is started before it is known what it begins with, and no client is let in before that is loaded: also when the specification
 // says nothing of it any more.
 func TestARedisClusterBeginsWithABackup(t *testing.T) {
+	t.Parallel()
 	s := newRedisStage(t, beginsWithFirst(), stored(nil))
 	find := s.until(cluster.RestoreJob("carts"))
 	for range 5 {

@@ -248,6 +248,7 @@ func (s *redisStage) settle() {
 }
 
 func TestARedisClusterBecomesReadyAndIsThenLeftAlone(t *testing.T) {
+	t.Parallel()
 	s := newRedisStage(t, redisCluster())
 	s.settle()
 	status := s.cluster().Status
@@ -269,6 +270,7 @@ func TestARedisClusterBecomesReadyAndIsThenLeftAlone(t *testing.T) {
 }
 
 func TestRedisPodsThatAllComeBackAtOnceFindEachOther(t *testing.T) {
+	t.Parallel()
 	s := newRedisStage(t, redisCluster())
 	s.settle()
 	id := s.cluster().Status.Shards[0].Nodes[0].ID
@@ -285,6 +287,7 @@ func TestRedisPodsThatAllComeBackAtOnceFindEachOther(t *testing.T) {
 }
 
 func TestARedisRolloutRestartsEveryPodAndNoPrimary(t *testing.T) {
+	t.Parallel()
 	s := newRedisStage(t, redisCluster())
 	s.settle()
 	o := s.cluster()
@@ -371,6 +374,7 @@ func TestTheReplicasOfARedisClusterChange(t *testing.T) {
 
 // TestARedisClusterWithoutReplicasIsUpgraded: no primary is restarted, and no pod is left over.
 func TestARedisClusterWithoutReplicasIsUpgraded(t *testing.T) {
+	t.Parallel()
 	o := redisCluster()
 	none := int32(0)
 	o.Spec.ReplicasPerShard, o.Spec.Storage = &none, nil
@@ -402,6 +406,7 @@ func TestARedisClusterWithoutReplicasIsUpgraded(t *testing.T) {
 
 // TestSettingsTakeEffectWithoutARestart: but for those that are taken out of spec.config.extra again.
 func TestSettingsTakeEffectWithoutARestart(t *testing.T) {
+	t.Parallel()
 	s := newRedisStage(t, redisCluster())
 	s.settle()
 	for name := range s.servers {

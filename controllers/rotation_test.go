@@ -194,6 +194,7 @@ func (s *timed) rotate() {
 }
 
 func TestTheAuthorityIsReplacedOneMemberAtATime(t *testing.T) {
+	t.Parallel()
 	s := newTimed(t, persistent())
 	s.rotate()
 	want := []string{
@@ -271,6 +272,7 @@ func mustAuthority(t *testing.T, s *corev1.Secret) clustertls.Authority {
 }
 
 func TestLeafsAreRenewedWithoutARestart(t *testing.T) {
+	t.Parallel()
 	for name, paused := range map[string]bool{"working": false, "paused": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newTimed(t, persistent())
@@ -358,6 +360,7 @@ func newCA(t *testing.T, at time.Time) clustertls.Pair {
 }
 
 func TestAnotherAuthorityOfTheUserRestartsMembersAndAnotherLeafDoesNot(t *testing.T) {
+	t.Parallel()
 	at := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	ca, next := newCA(t, at), newCA(t, at)
 	o, mine := provided(t, ca, at)

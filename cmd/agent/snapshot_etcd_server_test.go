@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/internal/backup/etcdsnapshot"
 	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/test/loopback"
 )
 
 // startEtcd runs one member of etcd 3.6 and returns its client URL and a client. It is what the test is about, so its absence is a
@@ -34,15 +33,7 @@ func startEtcd(t *testing.T) (string, *clientv3.Client) {
 	if err != nil || len(found) == 0 {
 		t.Fatalf("no etcd 3.6 under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds it", dir)
 	}
-	var urls []string
-	for range 2 {
-		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It is closed at once.
-		if err != nil {
-			t.Fatal(err)
-		}
-		urls = append(urls, fmt.Sprintf("http://%s", l.Addr()))
-		_ = l.Close()
-	}
+	urls := []string{"http://" + loopback.Address(t), "http://" + loopback.Address(t)}
 	cmd := exec.Command(found[0], "--data-dir="+t.TempDir(), "--log-level=error", //nolint:noctx // It ends with the test, see below.
 		"--listen-client-urls="+urls[0], "--advertise-client-urls="+urls[0],
 		"--listen-peer-urls="+urls[1], "--initial-advertise-peer-urls="+urls[1], "--initial-cluster=default="+urls[1])

@@ -3,6 +3,7 @@
 # shellcheck disable=SC2154 # variables of kind.sh and the other parts
 
 cluster=${QUORATE_CLUSTER:-quorate}
+node_count=${QUORATE_NODES:-3}
 control_plane=$cluster-control-plane
 created_mark=/kind/quorate-created
 
@@ -72,8 +73,9 @@ raise_limit() {
 
 # cluster_config prints kind's configuration; the audit policy is mounted from the cache.
 cluster_config() {
-  local disable_cni=$1
+  local disable_cni=$1 node
   sed "s|@DISABLE_CNI@|$disable_cni|; s|@POLICY@|$(audit_policy)|" "$here/cluster.yaml"
+  for ((node = 1; node < node_count; node++)); do printf '  - role: worker\n'; done
 }
 
 audit_policy() { printf '%s\n' "$QUORATE_CACHE/kind/audit-policy.yaml"; }
@@ -101,7 +103,7 @@ create_cluster() {
   untaint
 }
 
-# All three nodes take pods: a three-member cluster spreads over them.
+# All nodes take pods: a three-member cluster spreads over three.
 untaint() {
   kubectl_in_node taint nodes --all node-role.kubernetes.io/control-plane- >/dev/null 2>&1 || true
 }
@@ -149,7 +151,7 @@ cluster_exists() { [[ -n $(docker ps -aq --filter "label=io.x-k8s.kind.cluster=$
 # cluster_complete: an interrupted `kind create` leaves nodes without the mark that
 # create_from_source puts at its end. It lies in the node, for it must not outlive the cluster.
 cluster_complete() {
-  [[ $(cluster_containers | wc -l) -eq 3 ]] && docker cp "$control_plane:$created_mark" - >/dev/null 2>&1
+  [[ $(cluster_containers | wc -l) -eq $node_count ]] && docker cp "$control_plane:$created_mark" - >/dev/null 2>&1
 }
 
 # cluster_versions prints the lines of hack/versions.env that shape a cluster: all but the tools', which come last.

@@ -32,6 +32,7 @@ usage: hack/kind/kind.sh COMMAND
 Everything expensive is kept in $QUORATE_CACHE (default ~/.cache/quorate).
 QUORATE_KIND_IMAGES=public|built chooses the image source instead of asking the registry.
 QUORATE_CLUSTER=NAME works on another cluster than "quorate", beside it.
+QUORATE_NODES=N makes a cluster of N nodes instead of 3: a control plane and N-1 workers.
 TEXT
 }
 

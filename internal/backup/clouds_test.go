@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/loopback"
 )
 
 // serviceAccount is a key of Google whose tokens come from a server of the test.
@@ -50,7 +52,7 @@ func giveToken(w http.ResponseWriter, _ *http.Request) {
 // fake-gcs-server speaks as Google's does, as far as it is needed here, and looks at no credentials.
 func TestABackupLivesInABucketOfGoogle(t *testing.T) {
 	t.Parallel()
-	dir, address := t.TempDir(), freeAddress(t)
+	dir, address := t.TempDir(), loopback.Address(t)
 	if err := os.Mkdir(filepath.Join(dir, bucketOfTest), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/quorate/quorate/test/loopback"
 )
 
 func TestABackupLivesInAnS3Bucket(t *testing.T) {
@@ -104,7 +106,7 @@ func TestS3SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	server := startS3(t, false)
 	server.addUser(t, "guest", "secret-of-the-guest")
-	down := (&s3Server{endpoint: "http://" + freeAddress(t)}).open(t, bucketOfTest, rootID, rootKey)
+	down := (&s3Server{endpoint: "http://" + loopback.Address(t)}).open(t, bucketOfTest, rootID, rootKey)
 	down.patience = time.Second
 	for name, c := range map[string]struct {
 		store *Store

@@ -25,6 +25,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/quorate/quorate/test/loopback"
 )
 
 // tool finds the newest build of a program that hack/tools.sh makes. A missing one fails the test: the adapter is worth nothing untested.
@@ -65,7 +67,7 @@ func startS3(t *testing.T, withTLS bool, before ...string) *s3Server {
 	t.Helper()
 	dir := t.TempDir()
 	s := &s3Server{binary: tool(t, "versitygw"), data: filepath.Join(dir, "data")}
-	address := freeAddress(t)
+	address := loopback.Address(t)
 	s.endpoint = "http://" + address
 	args := []string{"--port", address, "--access", rootID, "--secret", rootKey, "--iam-dir", filepath.Join(dir, "iam"), "--quiet", "--health", "/healthz"}
 	for _, name := range []string{"data", "iam", "attributes"} {
@@ -109,16 +111,6 @@ func startProcess(t *testing.T, binary string, args ...string) {
 			t.Logf("%s said:\n%s", filepath.Base(binary), output.String())
 		}
 	})
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 func (s *s3Server) transport() *http.Transport {

@@ -134,125 +134,176 @@ func spoil(ctx context.Context, t *testing.T, server *harness.S3, path string) {
 	must(t, err)
 }
 
-// TestBackupsSurviveFaults takes twenty backups while, for a minute, their pods, the member that they are taken from and the store are killed:
-// each that is Complete can be restored, and none that is not counts as one.
 func TestBackupsSurviveFaults(t *testing.T) {
+	surviveFaults(t, func(t *testing.T, s *scope) *siege[*v1alpha1.EtcdCluster] {
+		t.Helper()
+		return &siege[*v1alpha1.EtcdCluster]{
+			cluster: s.etcdOf(t, "orders", 3), kind: v1alpha1.KindEtcdCluster, members: 3, container: etcdContainer,
+		}
+	})
+}
+
+// A server of Redis that is deleted hands over what it has. One that is killed may not have sent its last second of writes to its replica.
+func TestBackupsOfRedisSurviveFaults(t *testing.T) {
+	surviveFaults(t, func(t *testing.T, s *scope) *siege[*v1alpha1.RedisCluster] {
+		t.Helper()
+		return &siege[*v1alpha1.RedisCluster]{
+			cluster: s.redisOf(t, "carts", 1), kind: v1alpha1.KindRedisCluster, members: 6, container: redisContainer, lossPerKill: maxRedisLoss,
+		}
+	})
+}
+
+// siege is a cluster of which backups are taken while things are killed.
+type siege[O target] struct {
+	cluster   O
+	kind      v1alpha1.ClusterKind
+	members   int
+	container string
+	// lossPerKill is how many acknowledged writes may be gone for each process that was killed.
+	lossPerKill int
+
+	server *harness.S3
+	dice   *rand.Rand
+	all    []*v1alpha1.Backup
+	hits   map[string]int
+}
+
+// What is struck.
+const (
+	hitBackup        = "pod of a backup"
+	hitStore         = "store"
+	hitMemberDeleted = "member deleted"
+	hitMemberKilled  = "member killed"
+)
+
+// surviveFaults takes twenty backups while, for a minute, their pods, the members that they are taken from and the store are killed: each
+// that is Complete can be restored, and none that is not counts as one.
+func surviveFaults[O target](t *testing.T, setUp func(*testing.T, *scope) *siege[O]) {
+	t.Helper()
 	const backups, forSo = 20, time.Minute
-	var (
-		c      *v1alpha1.EtcdCluster
-		server *harness.S3
-		all    []*v1alpha1.Backup
-	)
+	var g *siege[O]
 	seed := uint64(time.Now().UnixNano())
-	dice := rand.New(rand.NewPCG(seed, 0))
 	feature := features.New("faults").
 		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
-			server = startS3(ctx, t, s)
-			c = s.etcdOf(t, "orders", 3)
-			createReady(ctx, t, s, c)
+			g = setUp(t, s)
+			g.server, g.dice, g.hits = startS3(ctx, t, s), rand.New(rand.NewPCG(seed, 0)), map[string]int{}
+			createReady(ctx, t, s, g.cluster)
 		})).
 		Assess("backups are taken and things are killed", step(func(ctx context.Context, t *testing.T, s *scope) {
 			t.Logf("seed %d", seed)
-			l := startLoad(ctx, t, s, c)
-			began, hits := time.Now(), map[string]int{}
+			l := startLoad(ctx, t, s, g.cluster)
+			began := time.Now()
 			for i := 0; time.Since(began) < forSo || i < backups; i++ {
 				if i < backups {
-					b := backupOf(s, fmt.Sprintf("b-%02d", i), v1alpha1.KindEtcdCluster, c.Name, server.Destination("etcd"))
+					b := backupOf(s, fmt.Sprintf("b-%02d", i), g.kind, g.cluster.GetName(), g.server.Destination("faults"))
 					s.create(ctx, t, b)
-					all = append(all, b)
+					g.all = append(g.all, b)
 				}
-				rest(ctx, time.Duration(dice.IntN(3000))*time.Millisecond)
-				hits[strike(ctx, t, s, dice)]++
+				rest(ctx, time.Duration(g.dice.IntN(3000))*time.Millisecond)
+				g.hits[g.strike(ctx, t, s)]++
 			}
-			figure(t, "%d backups in %.0f s, and meanwhile %v", len(all), time.Since(began).Seconds(), hits)
-			waitReady(ctx, t, s, c)
-			nothingLost(t, stopLoad(ctx, t, l, "twenty backups and faults; "))
+			figure(t, "%d backups in %.0f s, and meanwhile %v", len(g.all), time.Since(began).Seconds(), g.hits)
+			waitReady(ctx, t, s, g.cluster)
+			bounded(t, stopLoad(ctx, t, l, "twenty backups and faults; ").Lost, g.hits[hitMemberKilled]*g.lossPerKill)
 		})).
 		Assess("what is Complete can be restored", step(func(ctx context.Context, t *testing.T, s *scope) {
-			complete, failed := 0, 0
-			for _, b := range all {
-				must(t, harness.Until(ctx, s.Cluster, b, "backup "+b.Name+" to end", 5*time.Minute, func(b *v1alpha1.Backup) (bool, string) {
-					return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionComplete) ||
-						meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionStalled), b.Status.Activity
-				}))
-				if !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionComplete) {
-					failed++
-					t.Logf("%s: %s", b.Name, b.Status.Activity)
-					continue
-				}
-				complete++
-				amend(ctx, t, s, b, func() { b.Spec.Verify = ptr.To(true) })
-			}
-			for _, b := range all {
-				if b.Spec.Verify == nil {
-					continue
-				}
-				must(t, harness.Until(ctx, s.Cluster, b, "backup "+b.Name+" to be verified", 3*time.Minute, func(b *v1alpha1.Backup) (bool, string) {
-					return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionVerified), conditionText(b, v1alpha1.ConditionVerified)
-				}))
-			}
-			figure(t, "%d are complete and verified, %d failed and say so", complete, failed)
+			complete := g.verify(ctx, t, s)
+			figure(t, "%d are complete and verified, %d failed and say so", complete, len(g.all)-complete)
 			if complete < backups/2 {
 				t.Errorf("only %d of %d backups came about", complete, backups)
 			}
-			stored, err := server.Objects(ctx, "etcd/")
-			must(t, err)
-			manifests := 0
-			for path := range stored {
-				if strings.HasSuffix(path, "/manifest.json") {
-					manifests++
-				}
-			}
-			if manifests != complete {
-				t.Errorf("%d backups are complete, and there are %d manifests", complete, manifests)
-			}
+			g.wantManifests(ctx, t, complete)
 		}))
 	suite.Test(t, feature.Feature())
 }
 
-// strike kills the pod of a backup, a member, or the process of the store, and returns which.
-func strike(ctx context.Context, t *testing.T, s *scope, dice *rand.Rand) string {
+// verify waits until all backups have ended, has those that are complete checked, and returns how many these are.
+func (g *siege[O]) verify(ctx context.Context, t *testing.T, s *scope) int {
+	t.Helper()
+	var complete []*v1alpha1.Backup
+	for _, b := range g.all {
+		must(t, harness.Until(ctx, s.Cluster, b, "backup "+b.Name+" to end", 5*time.Minute, func(b *v1alpha1.Backup) (bool, string) {
+			return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionComplete) ||
+				meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionStalled), b.Status.Activity
+		}))
+		if !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionComplete) {
+			t.Logf("%s: %s", b.Name, b.Status.Activity)
+			continue
+		}
+		complete = append(complete, b)
+		amend(ctx, t, s, b, func() { b.Spec.Verify = ptr.To(true) })
+	}
+	for _, b := range complete {
+		must(t, harness.Until(ctx, s.Cluster, b, "backup "+b.Name+" to be verified", 3*time.Minute, func(b *v1alpha1.Backup) (bool, string) {
+			return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionVerified), conditionText(b, v1alpha1.ConditionVerified)
+		}))
+	}
+	return len(complete)
+}
+
+// wantManifests expects that a backup has a manifest if and only if it is complete.
+func (g *siege[O]) wantManifests(ctx context.Context, t *testing.T, complete int) {
+	t.Helper()
+	stored, err := g.server.Objects(ctx, "faults/")
+	must(t, err)
+	manifests := 0
+	for path := range stored {
+		if strings.HasSuffix(path, "/manifest.json") {
+			manifests++
+		}
+	}
+	if manifests != complete {
+		t.Errorf("%d backups are complete, and there are %d manifests", complete, manifests)
+	}
+}
+
+// strike deletes or kills the pod of a backup or a member, or kills the store, and returns which.
+func (g *siege[O]) strike(ctx context.Context, t *testing.T, s *scope) string {
+	t.Helper()
+	what := []string{hitBackup, hitMemberDeleted, hitMemberKilled, hitStore}[g.dice.IntN(4)]
+	victim, why := g.victim(ctx, t, s, what)
+	if victim == nil {
+		return why
+	}
+	switch {
+	case what == hitMemberDeleted, what == hitBackup && g.dice.IntN(2) == 0:
+		must(t, client.IgnoreNotFound(s.Delete(ctx, victim)))
+	default:
+		container := map[string]string{hitBackup: plan.Container, hitStore: "s3", hitMemberKilled: g.container}[what]
+		if err := s.KillProcess(ctx, victim, container); err != nil {
+			return "nothing, the process had ended or was starting"
+		}
+	}
+	return what
+}
+
+// victim is one of the pods that can be struck, or says why there is none.
+func (g *siege[O]) victim(ctx context.Context, t *testing.T, s *scope, what string) (*corev1.Pod, string) {
 	t.Helper()
 	var pods corev1.PodList
 	must(t, s.List(ctx, &pods, client.InNamespace(s.ns)))
 	var running []corev1.Pod
-	what := []string{"pod of a backup", "member", "store"}[dice.IntN(3)]
+	whole := 0
 	for _, p := range pods.Items {
+		component := p.Labels["app.kubernetes.io/component"]
+		member := component == v1alpha1.ComponentEtcd || component == v1alpha1.ComponentRedis
 		match := map[string]bool{
-			"pod of a backup": p.Labels["app.kubernetes.io/component"] == v1alpha1.ComponentBackup,
-			"member":          p.Labels["app.kubernetes.io/component"] == v1alpha1.ComponentEtcd,
-			"store":           p.Name == "s3",
+			hitBackup: component == v1alpha1.ComponentBackup, hitMemberDeleted: member, hitMemberKilled: member, hitStore: p.Name == "s3",
 		}[what]
 		if match && p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
 			running = append(running, p)
 		}
+		if member && harness.IsReady(&p) && p.DeletionTimestamp == nil {
+			whole++
+		}
 	}
 	if len(running) == 0 {
-		return "nothing was there to kill"
+		return nil, "nothing was there to kill"
 	}
-	victim := running[dice.IntN(len(running))]
-	switch what {
-	case "member":
-		ready := 0
-		for _, p := range running {
-			if harness.IsReady(&p) {
-				ready++
-			}
-		}
-		if ready < 3 {
-			return "nothing, not to take the quorum away"
-		}
-		must(t, client.IgnoreNotFound(s.Delete(ctx, &victim)))
-	case "store":
-		if err := s.KillProcess(ctx, &victim, "s3"); err != nil {
-			return "nothing, the store was starting" // It had just been killed.
-		}
-	default:
-		if dice.IntN(2) == 0 {
-			must(t, client.IgnoreNotFound(s.Delete(ctx, &victim)))
-		} else if err := s.KillProcess(ctx, &victim, plan.Container); err != nil {
-			return "nothing, the pod had ended"
-		}
+	isMember := what == hitMemberDeleted || what == hitMemberKilled
+	// No data store outlives the loss of a second copy at the same time.
+	if isMember && (whole < g.members || !meta.IsStatusConditionTrue(refresh(ctx, t, s, g.cluster).GetConditions(), v1alpha1.ConditionReady)) {
+		return nil, "nothing, not to take the quorum or both copies away"
 	}
-	return what
+	return &running[g.dice.IntN(len(running))], ""
 }

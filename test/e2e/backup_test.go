@@ -130,8 +130,9 @@ func TestAnEtcdClusterIsRestoredToAnyMoment(t *testing.T) {
 		writer *harness.Load
 		at     []int64
 		middle time.Time
+
+		schedule *v1alpha1.BackupSchedule
 	)
-	schedule := &v1alpha1.BackupSchedule{}
 	restored := func(ctx context.Context, t *testing.T, s *scope, from v1alpha1.RestoreSource) {
 		t.Helper()
 		destroy(ctx, t, s, c)
@@ -148,17 +149,7 @@ func TestAnEtcdClusterIsRestoredToAnyMoment(t *testing.T) {
 			createReady(ctx, t, s, c)
 		})).
 		Assess("changes are recorded from a first backup on, which nobody asked for", step(func(ctx context.Context, t *testing.T, s *scope) {
-			schedule.ObjectMeta = metav1.ObjectMeta{Namespace: s.ns, Name: "yearly"}
-			schedule.Spec = v1alpha1.BackupScheduleSpec{
-				Cluster: v1alpha1.ClusterReference{Kind: v1alpha1.KindEtcdCluster, Name: c.Name}, Schedule: "@yearly",
-				Destination: server.Destination("history"), Incremental: &v1alpha1.BackupIncremental{},
-			}
-			began := time.Now()
-			s.create(ctx, t, schedule)
-			must(t, harness.Until(ctx, s.Cluster, schedule, "changes to be recorded", 2*time.Minute, func(b *v1alpha1.BackupSchedule) (bool, string) {
-				return b.Status.Recording == "Current", b.Status.Recording + ": " + b.Status.Activity
-			}))
-			figure(t, "changes are recorded after %.1f s", time.Since(began).Seconds())
+			schedule = record(ctx, t, s, c, server.Destination("history"))
 		})).
 		Assess("what is acknowledged is safe soon", step(func(ctx context.Context, t *testing.T, s *scope) {
 			at = writeNumbered(ctx, t, s, c, 20, func(i int) {
@@ -202,6 +193,25 @@ func TestAnEtcdClusterIsRestoredToAnyMoment(t *testing.T) {
 			nothingLost(t, stopLoad(ctx, t, writer, "a restore from the URL; "))
 		}))
 	suite.Test(t, feature.Feature())
+}
+
+// record begins to record the changes of a cluster, and waits until that is so.
+func record(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster, to v1alpha1.BackupDestination) *v1alpha1.BackupSchedule {
+	t.Helper()
+	schedule := &v1alpha1.BackupSchedule{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "yearly"},
+		Spec: v1alpha1.BackupScheduleSpec{
+			Cluster: v1alpha1.ClusterReference{Kind: v1alpha1.KindEtcdCluster, Name: c.Name}, Schedule: "@yearly",
+			Destination: to, Incremental: &v1alpha1.BackupIncremental{},
+		},
+	}
+	began := time.Now()
+	s.create(ctx, t, schedule)
+	must(t, harness.Until(ctx, s.Cluster, schedule, "changes to be recorded", 2*time.Minute, func(b *v1alpha1.BackupSchedule) (bool, string) {
+		return b.Status.Recording == "Current", b.Status.Recording + ": " + b.Status.Activity
+	}))
+	figure(t, "changes are recorded after %.1f s", time.Since(began).Seconds())
+	return schedule
 }
 
 // writeNumbered writes keys one after the other and returns the revision of each.

@@ -33,6 +33,26 @@ func TestAClusterHibernates(t *testing.T) {
 			writeMarks(ctx, t, s, c)
 		})).
 		Assess("a night", step(func(ctx context.Context, t *testing.T, s *scope) { night(ctx, t, s, c) })).
+		Assess("it is deleted in its sleep", step(func(ctx context.Context, t *testing.T, s *scope) {
+			hibernate(ctx, t, s, c, true)
+			must(t, s.Delete(ctx, c))
+			must(t, s.WaitGone(ctx, c, time.Minute))
+			must(t, harness.Eventually(ctx, "everything to go", time.Minute, func(ctx context.Context) (bool, string, error) {
+				left, err := s.remains(ctx, c.Name, &corev1.ServiceList{}, &corev1.SecretList{}, &corev1.PersistentVolumeClaimList{})
+				return len(left) == 0, fmt.Sprint(left), err
+			}))
+		}))
+	suite.Test(t, feature.Feature())
+}
+
+func TestAClusterHibernatesInTheMiddleOfAScale(t *testing.T) {
+	var c *v1alpha1.EtcdCluster
+	feature := features.New("hibernation").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			c = s.etcdOf(t, "orders", 3)
+			createReady(ctx, t, s, c)
+			writeMarks(ctx, t, s, c)
+		})).
 		Assess("in the middle of a scale", step(func(ctx context.Context, t *testing.T, s *scope) {
 			load := startLoad(ctx, t, s, c)
 			scale(ctx, t, s, c, 5)
@@ -46,15 +66,6 @@ func TestAClusterHibernates(t *testing.T) {
 				asleep.Seconds(), awake.Seconds()))
 			wantSize(ctx, t, s, c, 5)
 			checkMarks(ctx, t, s, c)
-		})).
-		Assess("it is deleted in its sleep", step(func(ctx context.Context, t *testing.T, s *scope) {
-			hibernate(ctx, t, s, c, true)
-			must(t, s.Delete(ctx, c))
-			must(t, s.WaitGone(ctx, c, time.Minute))
-			must(t, harness.Eventually(ctx, "everything to go", time.Minute, func(ctx context.Context) (bool, string, error) {
-				left, err := s.remains(ctx, c.Name, &corev1.ServiceList{}, &corev1.SecretList{}, &corev1.PersistentVolumeClaimList{})
-				return len(left) == 0, fmt.Sprint(left), err
-			}))
 		}))
 	suite.Test(t, feature.Feature())
 }

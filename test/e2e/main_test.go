@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/e2e-framework/pkg/env"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/e2e-framework/pkg/features"
@@ -22,6 +23,8 @@ var (
 	// kind is the cluster under test, loadImage the image of test/e2e/load. Both are set before the first test.
 	kind      *harness.Cluster
 	loadImage string
+	// leaving are the namespaces of tests that have ended, until they are gone.
+	leaving errgroup.Group
 )
 
 func TestMain(m *testing.M) {
@@ -37,6 +40,7 @@ func TestMain(m *testing.M) {
 			return err
 		}),
 	)
+	suite.Finish(stage("wait for the namespaces to be gone", func(context.Context) error { return leaving.Wait() }))
 	suite.BeforeEachTest(enterScope)
 	suite.AfterEachTest(leaveScope)
 	os.Exit(suite.Run(m))
@@ -79,7 +83,12 @@ func leaveScope(ctx context.Context, _ *envconf.Config, t *testing.T) (context.C
 			return ctx, nil
 		}
 	}
-	return ctx, s.DeleteNamespace(ctx, s.ns)
+	if err := s.Empty(ctx, s.ns); err != nil {
+		return ctx, err
+	}
+	// Kubernetes takes its time to find that nothing is left. The next test need not wait for that.
+	leaving.Go(func() error { return s.DeleteNamespace(context.WithoutCancel(ctx), s.ns) })
+	return ctx, nil
 }
 
 // step makes a step of a feature out of a function that needs the scope.

@@ -73,10 +73,10 @@ func TestAnUpdateOfTheOperatorRestartsNoPod(t *testing.T) {
 		Assess("to another image", step(func(ctx context.Context, t *testing.T, s *scope) {
 			was, err := s.OperatorImage(ctx)
 			must(t, err)
-			defer func() { must(t, s.UpgradeOperator(context.WithoutCancel(ctx), was)) }()
+			defer func() { must(t, s.InstallOperator(context.WithoutCancel(ctx), was)) }()
 			other := was + "-renamed"
 			must(t, s.Rename(ctx, was, other))
-			untouched(ctx, t, s, c, r, "update of the operator to another image", func() { must(t, s.UpgradeOperator(ctx, other)) })
+			untouched(ctx, t, s, c, r, "update of the operator to another image", func() { must(t, s.InstallOperator(ctx, other)) })
 		}))
 	suite.Test(t, feature.Feature())
 }

@@ -20,7 +20,14 @@ import (
 
 // TestALostQuorumIsRecovered destroys the volumes of a majority while a writer runs. Whichever ordinal survives, the cluster goes
 // on from its data: when the plan is approved, and the last time by itself.
-func TestALostQuorumIsRecovered(t *testing.T) {
+func TestALostQuorumIsRecovered(t *testing.T) { losesQuorum(t, 0) }
+
+func TestALostQuorumIsRecoveredFromAnyMember(t *testing.T) { losesQuorum(t, 1, 2) }
+
+// losesQuorum deletes the claims of all but one member, which survives, one survivor after the other. From ordinal 2 the operator goes on
+// unasked.
+func losesQuorum(t *testing.T, survivors ...int) {
+	t.Helper()
 	var c *v1alpha1.EtcdCluster
 	feature := features.New("the claims of a majority are deleted along with their pods").
 		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
@@ -28,7 +35,7 @@ func TestALostQuorumIsRecovered(t *testing.T) {
 			createReady(ctx, t, s, c)
 			writeMarks(ctx, t, s, c)
 		}))
-	for i := range 3 {
+	for _, i := range survivors {
 		feature.Assess(fmt.Sprintf("of all but ordinal %d", i), step(func(ctx context.Context, t *testing.T, s *scope) {
 			if i == 2 {
 				patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"recovery":{"automaticAfter":"10s"}}}`))

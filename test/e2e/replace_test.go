@@ -21,7 +21,12 @@ import (
 const wholeAgain = time.Minute
 
 // TestALostDiskIsReplaced takes the volumes of a cluster away, one after another, while a writer runs.
-func TestALostDiskIsReplaced(t *testing.T) {
+func TestALostDiskIsReplaced(t *testing.T) { losesDisks(t, 0) }
+
+func TestTheLostDiskOfAnyMemberIsReplaced(t *testing.T) { losesDisks(t, 1, 2) }
+
+func losesDisks(t *testing.T, ordinals ...int) {
+	t.Helper()
 	var c *v1alpha1.EtcdCluster
 	feature := features.New("the claim of a member is deleted along with its pod").
 		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
@@ -29,7 +34,7 @@ func TestALostDiskIsReplaced(t *testing.T) {
 			createReady(ctx, t, s, c)
 			writeMarks(ctx, t, s, c)
 		}))
-	for i := range 3 {
+	for _, i := range ordinals {
 		feature.Assess(fmt.Sprintf("of ordinal %d", i), step(func(ctx context.Context, t *testing.T, s *scope) { loseMember(ctx, t, s, c, i) }))
 	}
 	suite.Test(t, feature.Feature())

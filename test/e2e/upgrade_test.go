@@ -16,8 +16,7 @@ import (
 // noVersion is a release of etcd that there is no image of.
 const noVersion = "3.7.99"
 
-// TestEtcdIsUpgradedUnderLoad takes a cluster through three minor versions with one edit, to a version that cannot be had, and back
-// by one minor version, while a writer runs.
+// TestEtcdIsUpgradedUnderLoad takes a cluster through three minor versions with one edit, while a writer runs.
 func TestEtcdIsUpgradedUnderLoad(t *testing.T) {
 	var c *v1alpha1.EtcdCluster
 	feature := features.New("versions").
@@ -29,6 +28,17 @@ func TestEtcdIsUpgradedUnderLoad(t *testing.T) {
 			from, began := c.Spec.Version, time.Now()
 			moves(ctx, t, s, c, s.version(t, "ETCD_3_7"))
 			savedFirst(ctx, t, s, c, from, began)
+		}))
+	suite.Test(t, feature.Feature())
+}
+
+// TestAnEtcdUpgradeIsSetBackUnderLoad asks for a version that cannot be had, and then for the minor version before.
+func TestAnEtcdUpgradeIsSetBackUnderLoad(t *testing.T) {
+	var c *v1alpha1.EtcdCluster
+	feature := features.New("versions").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			c = s.etcdOf(t, "orders", 3, func(e *v1alpha1.EtcdClusterSpec) { e.Version = s.version(t, "ETCD_3_7") })
+			createReady(ctx, t, s, c)
 		})).
 		Assess("a version that cannot be had is set back", step(func(ctx context.Context, t *testing.T, s *scope) {
 			summary := underLoad(ctx, t, s, c, "version that cannot be had", func() { rejected(ctx, t, s, c) })

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -23,8 +24,8 @@ import (
 	"github.com/quorate/quorate/controllers"
 )
 
-// kindContext is the only kubeconfig context that is ever touched.
-const kindContext = "kind-quorate"
+// kindName is the kind cluster that everything runs in. Beside it only those are touched that Fresh makes.
+const kindName = "quorate"
 
 // Cluster is the kind cluster under test.
 type Cluster struct {
@@ -36,6 +37,8 @@ type Cluster struct {
 	Dial controllers.DialFunc
 	// Kubeconfig is the file, Kubectl the program, Root the repository.
 	Kubeconfig, Kubectl, Root string
+	// env is what hack/kind needs to work on another cluster than the one named quorate; nil: nothing.
+	env []string
 }
 
 // Connect finds the cluster through KUBECONFIG, and refuses any that was not made by hack/kind.
@@ -53,21 +56,55 @@ func Connect(ctx context.Context) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	if c.Config, err = kindConfig(c.Kubeconfig); err != nil {
+	if c.Config, err = kindConfig(c.Kubeconfig, kindName); err != nil {
 		return nil, err
 	}
 	return c, c.connect()
 }
 
-// kindConfig reads a kubeconfig whose current context is the kind cluster.
-func kindConfig(path string) (*rest.Config, error) {
+// Fresh makes a kind cluster of one node, with nothing in it, beside this one. The caller removes it.
+func (c *Cluster) Fresh(ctx context.Context, name string) (*Cluster, error) {
+	f := &Cluster{Kubectl: c.Kubectl, Root: c.Root, env: []string{"QUORATE_CLUSTER=" + name, "QUORATE_NODES=1"}}
+	if err := f.Remove(ctx); err != nil { // An interrupted run may have left one.
+		return nil, err
+	}
+	if err := f.bringUp(ctx, name); err != nil {
+		return nil, errors.Join(err, f.Remove(context.WithoutCancel(ctx)))
+	}
+	return f, nil
+}
+
+func (c *Cluster) bringUp(ctx context.Context, name string) (err error) {
+	if _, err := c.Kind(ctx, "up"); err != nil {
+		return err
+	}
+	if c.Kubeconfig, err = c.Kind(ctx, "kubeconfig"); err != nil {
+		return err
+	}
+	if c.Config, err = kindConfig(c.Kubeconfig, name); err != nil {
+		return err
+	}
+	return c.connect()
+}
+
+// Remove deletes a cluster that Fresh made, and refuses any other one.
+func (c *Cluster) Remove(ctx context.Context) error {
+	if c.env == nil {
+		return errors.New("only a cluster that was made by Fresh is removed")
+	}
+	_, err := c.Kind(ctx, "down")
+	return err
+}
+
+// kindConfig reads a kubeconfig whose current context is a kind cluster.
+func kindConfig(path, name string) (*rest.Config, error) {
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: path}, nil)
 	raw, err := loader.RawConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", path, err)
 	}
-	if raw.CurrentContext != kindContext {
+	if kindContext := "kind-" + name; raw.CurrentContext != kindContext {
 		return nil, fmt.Errorf("the current context of %s is %q, not %s: these tests delete what they find, so they run only there",
 			path, raw.CurrentContext, kindContext)
 	}
@@ -123,7 +160,7 @@ func (c *Cluster) Run(ctx context.Context, args ...string) (string, error) {
 func (c *Cluster) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = c.Root
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "KUBECTL="+c.Kubectl)
+	cmd.Env = slices.Concat(os.Environ(), c.env, []string{"KUBECONFIG=" + c.Kubeconfig, "KUBECTL=" + c.Kubectl})
 	return cmd
 }
 

@@ -78,8 +78,8 @@ func (c *Cluster) OperatorImage(ctx context.Context) (string, error) {
 	return d.Spec.Template.Spec.Containers[0].Image, nil
 }
 
-// UpgradeOperator installs the operator with another image and waits until it runs.
-func (c *Cluster) UpgradeOperator(ctx context.Context, image string) error {
+// InstallOperator installs the operator with an image and waits until it runs.
+func (c *Cluster) InstallOperator(ctx context.Context, image string) error {
 	if err := c.apply(ctx, image); err != nil {
 		return err
 	}

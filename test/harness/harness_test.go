@@ -21,11 +21,14 @@ func TestOnlyTheKindClusterIsTouched(t *testing.T) {
 		}
 		return file
 	}
-	if _, err := kindConfig(config("production")); err == nil || !strings.Contains(err.Error(), `"production"`) {
+	if _, err := kindConfig(config("production"), kindName); err == nil || !strings.Contains(err.Error(), `"production"`) {
 		t.Errorf("another context is not refused by name: %v", err)
 	}
-	if _, err := kindConfig(config("kind-quorate")); err != nil {
+	if _, err := kindConfig(config("kind-quorate"), kindName); err != nil {
 		t.Errorf("the kind cluster is refused: %v", err)
+	}
+	if err := (&Cluster{Root: t.TempDir()}).Remove(t.Context()); err == nil || !strings.Contains(err.Error(), "Fresh") {
+		t.Errorf("the kind cluster may be removed: %v", err)
 	}
 }
 

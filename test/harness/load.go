@@ -17,7 +17,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/test/e2e/load/ledger"
@@ -134,6 +136,11 @@ func (l *Load) Pause(ctx context.Context) error {
 
 // Stop ends the load, waits until it has checked every acknowledged write, and returns what it found.
 func (l *Load) Stop(ctx context.Context) (s ledger.Summary, err error) {
+	// The cluster may be another one by now, with another Secret. The kubelet looks at it within a minute, or when the pod changes.
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"quorate.dev/test":"stopping"}}}`))
+	if err := l.c.Patch(ctx, l.pod, patch); err != nil {
+		return s, fmt.Errorf("stop the load: %w", err)
+	}
 	// A load that ends at once may not get to answer.
 	_, unanswered := l.command(ctx, http.MethodPost, "stop")
 	err = Until(ctx, l.c, l.pod, "the load to finish its check", 3*time.Minute, func(p *corev1.Pod) (bool, string) {

@@ -48,15 +48,15 @@ func namespacePrefix(name string) string {
 	return strings.Trim(b.String()[:min(b.Len(), longest)], "-")
 }
 
-// DeleteNamespace deletes a namespace with all that is in it and waits until it is gone. Pods get no time to stop: their
-// data goes as well, and Kubernetes would wait half of their grace period before it looks again.
-func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
+// Empty deletes what runs in a namespace and waits until no pod is left. Pods get no time to stop: their data goes as well, and
+// Kubernetes would wait half of their grace period before it looks again.
+func (c *Cluster) Empty(ctx context.Context, name string) error {
 	for _, kind := range []client.Object{&v1alpha1.EtcdCluster{}, &v1alpha1.RedisCluster{}, &appsv1.StatefulSet{}, &appsv1.Deployment{}} {
 		if err := c.DeleteAllOf(ctx, kind, client.InNamespace(name)); err != nil {
 			return fmt.Errorf("delete what is in namespace %s: %w", name, err)
 		}
 	}
-	err := Eventually(ctx, "the pods of "+name+" to be gone", 2*time.Minute, func(ctx context.Context) (bool, string, error) {
+	return Eventually(ctx, "the pods of "+name+" to be gone", 2*time.Minute, func(ctx context.Context) (bool, string, error) {
 		if err := c.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(name), client.GracePeriodSeconds(1)); err != nil {
 			return false, "", err
 		}
@@ -64,7 +64,11 @@ func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
 		err := c.List(ctx, &pods, client.InNamespace(name))
 		return len(pods.Items) == 0, fmt.Sprintf("%d are left", len(pods.Items)), err
 	})
-	if err != nil {
+}
+
+// DeleteNamespace deletes a namespace with all that is in it and waits until it is gone.
+func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
+	if err := c.Empty(ctx, name); err != nil {
 		return err
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}

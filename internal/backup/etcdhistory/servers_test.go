@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
+	"github.com/quorate/quorate/test/loopback"
 )
 
 // server is an etcd to run.
@@ -113,12 +112,7 @@ func eventually(t *testing.T, check func() error) {
 
 func address(tb testing.TB) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It is closed at once.
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return fmt.Sprintf("http://%s", l.Addr())
+	return "http://" + loopback.Address(tb)
 }
 
 // memory is a store in memory, with faults.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
 	"github.com/quorate/quorate/internal/backup/etcdrestore"
 	"github.com/quorate/quorate/internal/backup/etcdsnapshot"
+	"github.com/quorate/quorate/test/loopback"
 )
 
 // server is an etcd to run.
@@ -152,12 +152,7 @@ func (s server) run(tb testing.TB, m process, initial string) {
 
 func address(tb testing.TB) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It is closed at once.
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return fmt.Sprintf("http://%s", l.Addr())
+	return "http://" + loopback.Address(tb)
 }
 
 // snapshot takes one.

@@ -3,7 +3,6 @@ package etcdsnapshot_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/quorate/quorate/test/loopback"
 )
 
 // eachServer runs a test with the newest etcd of each supported minor version. They are what the tests are about, so their absence is
@@ -101,12 +102,7 @@ func (s server) start(t *testing.T, data string) *clientv3.Client {
 
 func address(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It is closed at once.
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return fmt.Sprintf("http://%s", l.Addr())
+	return "http://" + loopback.Address(t)
 }
 
 // write puts so many values of 10 kB and returns the revision of the last.

@@ -49,6 +49,7 @@ func leader(t *testing.T, c *testCluster, who, password string, members ...*test
 }
 
 func TestAManagedClusterWithRealServers(t *testing.T) {
+	t.Parallel()
 	for version, binary := range servers(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
@@ -249,6 +250,7 @@ func inPlainText(
 }
 
 func TestAClusterInPlainTextWithRealServers(t *testing.T) {
+	t.Parallel()
 	inPlainText(t, nil, func(ctx context.Context, t *testing.T, c *testCluster, only *testMember) {
 		t.Helper()
 		before := c.as("", "first", only)
@@ -304,6 +306,7 @@ func giveRoot(ctx context.Context, t *testing.T, m *testMember, from, to string)
 
 // With tokens that a restart makes invalid, every client would authenticate anew at once.
 func TestATokenOutlivesTheMemberThatGaveIt(t *testing.T) {
+	t.Parallel()
 	inPlainText(t, nil, func(ctx context.Context, t *testing.T, c *testCluster, only *testMember) {
 		t.Helper()
 		if err := c.as("", "first", only).EnableAuth(ctx, "first"); err != nil {
@@ -331,6 +334,7 @@ func TestATokenOutlivesTheMemberThatGaveIt(t *testing.T) {
 }
 
 func TestAFullDatabaseIsTold(t *testing.T) {
+	t.Parallel()
 	quota := resource.MustParse("1Mi")
 	inPlainText(t, &v1alpha1.EtcdConfig{QuotaBackendBytes: &quota}, func(ctx context.Context, t *testing.T, c *testCluster, only *testMember) {
 		t.Helper()
@@ -355,6 +359,7 @@ func TestAFullDatabaseIsTold(t *testing.T) {
 
 // Each kind of value is decoded by each version: a wrong type would end etcd at its start.
 func TestEveryKindOfParameterIsUnderstood(t *testing.T) {
+	t.Parallel()
 	for version, binary := range servers(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
@@ -386,6 +391,7 @@ func TestEveryKindOfParameterIsUnderstood(t *testing.T) {
 
 // A certificate of the user's making carries any name: the password makes the operator root.
 func TestACertificateOfSomebodyNeedsThePassword(t *testing.T) {
+	t.Parallel()
 	for version, binary := range servers(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
@@ -423,6 +429,7 @@ func TestACertificateOfSomebodyNeedsThePassword(t *testing.T) {
 // A member that was late for the bootstrap joins with the members that its peers tell, and one that lost its disk is
 // known to them as started.
 func TestALateMemberJoinsItsPeers(t *testing.T) {
+	t.Parallel()
 	for version, binary := range servers(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()

@@ -66,6 +66,7 @@ func fill(ctx context.Context, t *testing.T, w *clientv3.Client, key func(i int)
 
 // The planner decides with nothing but the sizes and alarms that real members tell, as it does in the operator.
 func TestAFullDatabaseIsCured(t *testing.T) {
+	t.Parallel()
 	quota := resource.MustParse("8Mi")
 	inThree(t, &v1alpha1.EtcdConfig{QuotaBackendBytes: &quota}, func(ctx context.Context, t *testing.T, c *testCluster, lead *testMember) {
 		t.Helper()
@@ -209,6 +210,7 @@ func (c *testCluster) observe(ctx context.Context, t *testing.T, quota int64) et
 }
 
 func TestTheDataOfMembersIsCompared(t *testing.T) {
+	t.Parallel()
 	inThree(t, nil, func(ctx context.Context, t *testing.T, c *testCluster, lead *testMember) {
 		t.Helper()
 		w := c.writer(lead)
@@ -243,6 +245,7 @@ func TestTheDataOfMembersIsCompared(t *testing.T) {
 
 // An alarm of the whole cluster carries no member id.
 func TestAlarmsAreToldAndDisarmed(t *testing.T) {
+	t.Parallel()
 	inThree(t, nil, func(ctx context.Context, t *testing.T, c *testCluster, lead *testMember) {
 		t.Helper()
 		root, w := c.as("operator", "", lead), c.writer(lead)
@@ -273,6 +276,7 @@ func TestAlarmsAreToldAndDisarmed(t *testing.T) {
 }
 
 func TestTheLargestKeysAreFound(t *testing.T) {
+	t.Parallel()
 	inThree(t, nil, func(ctx context.Context, t *testing.T, c *testCluster, lead *testMember) {
 		t.Helper()
 		w := c.writer(lead)

@@ -15,6 +15,7 @@ import (
 
 // A member's life from learner to voter to none. Every step may be repeated, and may go through any member.
 func TestAMemberJoinsAndLeaves(t *testing.T) {
+	t.Parallel()
 	for version, binary := range servers(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
@@ -52,6 +53,7 @@ func TestAMemberJoinsAndLeaves(t *testing.T) {
 }
 
 func TestAnUnhealthyClusterAllowsNoChangeForNow(t *testing.T) {
+	t.Parallel()
 	for version, binary := range servers(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
@@ -85,6 +87,7 @@ func TestAnUnhealthyClusterAllowsNoChangeForNow(t *testing.T) {
 }
 
 func TestTheVersionOfTheClusterIsTold(t *testing.T) {
+	t.Parallel()
 	for version, binary := range servers(t) {
 		for _, mode := range []v1alpha1.TLSMode{v1alpha1.TLSManaged, v1alpha1.TLSDisabled} {
 			t.Run(version+" "+string(mode), func(t *testing.T) {
@@ -106,6 +109,7 @@ func TestTheVersionOfTheClusterIsTold(t *testing.T) {
 }
 
 func TestTheSpaceInUseIsTold(t *testing.T) {
+	t.Parallel()
 	inPlainText(t, nil, func(ctx context.Context, t *testing.T, c *testCluster, only *testMember) {
 		t.Helper()
 		writer, root := user(t, only, ""), c.as("", "", only)

@@ -10,11 +10,13 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdlog"
+	"github.com/quorate/quorate/test/loopback"
 )
 
 // Every member dies right after a write was acknowledged, and only a follower keeps its disk. It has the write, and does not
 // know that it was committed.
 func TestASurvivorGoesOnAlone(t *testing.T) {
+	t.Parallel()
 	for version, binary := range servers(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
@@ -64,7 +66,7 @@ func TestASurvivorGoesOnAlone(t *testing.T) {
 // growsAgain adds a member and restarts the survivor: nothing of what it was told happens twice.
 func growsAgain(t *testing.T, c *testCluster, survivor *testMember) {
 	t.Helper()
-	added := &testMember{client: freePort(t), peer: freePort(t), metrics: freePort(t)}
+	added := &testMember{client: loopback.Port(t), peer: loopback.Port(t), metrics: loopback.Port(t)}
 	added.Peer = etcd.Peer{Name: "orders-9", URL: fmt.Sprintf("https://127.0.0.1:%d", added.peer)}
 	root := c.as("operator", "", survivor)
 	if got := listed(t, root); len(got) != 1 {

@@ -101,6 +101,7 @@ func (c *testCluster) well() {
 }
 
 func TestARenewedLeafIsShownWithoutARestart(t *testing.T) {
+	t.Parallel()
 	for version, binary := range servers(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
@@ -127,6 +128,7 @@ func TestARenewedLeafIsShownWithoutARestart(t *testing.T) {
 
 // The three phases with real members: at no time is one of them alone.
 func TestAnAuthorityIsReplacedUnderRealMembers(t *testing.T) {
+	t.Parallel()
 	for version, binary := range servers(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
@@ -191,6 +193,7 @@ func strangers(t *testing.T, c *testCluster, old clustertls.Pair) {
 
 // Without the first phase a member that comes back would be alone: what the phases are for.
 func TestALeafOfAnUnknownAuthorityIsRejectedByMembersThatRun(t *testing.T) {
+	t.Parallel()
 	for version, binary := range servers(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
@@ -214,6 +217,7 @@ func TestALeafOfAnUnknownAuthorityIsRejectedByMembersThatRun(t *testing.T) {
 
 // The password from before opens the way to the next one, with a client from before as well.
 func TestTheFormerPasswordGivesRootTheNextOne(t *testing.T) {
+	t.Parallel()
 	inPlainText(t, nil, func(ctx context.Context, t *testing.T, c *testCluster, only *testMember) {
 		t.Helper()
 		if err := c.as("", "first", only).EnableAuth(ctx, "first"); err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"hash/crc32"
 	"net"
 	"net/netip"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
+	"github.com/quorate/quorate/test/loopback"
 )
 
 const (
@@ -30,8 +32,9 @@ const (
 	testDomain    = "cluster.local"
 )
 
-// servers returns the newest etcd of each supported minor version. They are what the tests are about, so their
-// absence is a failure: `make test-unit` builds them.
+// servers returns the newest etcd of each supported minor version; in short runs of one of them, another one from test to test, unless
+// QUORATE_ALL_ENGINES is set, as `make test-all` does. They are what the tests are about, so their absence is a failure: `make test-unit`
+// builds them.
 func servers(t *testing.T) map[string]string {
 	t.Helper()
 	dir := os.Getenv("QUORATE_SERVERS")
@@ -43,7 +46,12 @@ func servers(t *testing.T) map[string]string {
 		dir = filepath.Join(cache, "quorate", "servers")
 	}
 	out := map[string]string{}
-	for _, minor := range []string{"3.5", "3.6", "3.7"} {
+	minors := []string{"3.5", "3.6", "3.7"}
+	if testing.Short() && os.Getenv("QUORATE_ALL_ENGINES") == "" {
+		one := crc32.ChecksumIEEE([]byte(t.Name())) % uint32(len(minors))
+		minors = minors[one : one+1]
+	}
+	for _, minor := range minors {
 		found, err := filepath.Glob(filepath.Join(dir, "etcd-"+minor+".*", "bin", "etcd"))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("no etcd %s under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", minor, dir)
@@ -83,7 +91,7 @@ func newTestCluster(t *testing.T, version, binary string, size int, mode v1alpha
 		c.issue()
 	}
 	for i := range size {
-		m := &testMember{client: freePort(t), peer: freePort(t), plain: freePort(t), metrics: freePort(t)}
+		m := &testMember{client: loopback.Port(t), peer: loopback.Port(t), plain: loopback.Port(t), metrics: loopback.Port(t)}
 		m.Name = fmt.Sprintf("%s-%d", testName, i)
 		m.URL = m.url(mode != v1alpha1.TLSDisabled)
 		c.members = append(c.members, m)
@@ -294,31 +302,5 @@ func eventually(t *testing.T, what string, ok func(ctx context.Context) error) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		time.Sleep(50 * time.Millisecond)
-	}
-}
-
-var ports = struct {
-	sync.Mutex
-	given map[int]bool
-}{given: map[int]bool{}}
-
-// freePort returns a port that is free and has not been given to another test of this process.
-func freePort(t *testing.T) int {
-	t.Helper()
-	ports.Lock()
-	defer ports.Unlock()
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It is closed at once.
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := l.Addr().(*net.TCPAddr).Port
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if !ports.given[port] {
-			ports.given[port] = true
-			return port
-		}
 	}
 }

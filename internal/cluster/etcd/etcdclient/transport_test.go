@@ -50,6 +50,7 @@ func (f *follower) follow(ctx context.Context, t *testing.T, c *testCluster, pas
 // TLS goes off and on again under a writer that follows, in the phases that internal/cluster/etcd/transport.go describes and with
 // the configuration that is rendered for each.
 func TestTLSIsSwitchedUnderRealMembers(t *testing.T) {
+	t.Parallel()
 	for version, binary := range servers(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
@@ -167,6 +168,7 @@ func (c *testCluster) holds(acked int, password string) {
 
 // What etcd refuses is an error.
 func TestAPeerURLIsThatOfOneMember(t *testing.T) {
+	t.Parallel()
 	for version, binary := range servers(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()

@@ -17,11 +17,13 @@ import (
 // TestAKeyThatIsTooLargeStays moves all slots but the one whose key would hold its servers up for longer than the others wait for
 // them, says so, and goes on when the key is gone.
 func TestAKeyThatIsTooLargeStays(t *testing.T) {
+	t.Parallel()
 	for _, engine := range engines {
 		if engine == "valkey-9.1" {
 			continue // It has no such limit.
 		}
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 3, 1, false)
 			w.startAll()
 			w.settle()

@@ -44,8 +44,10 @@ func (w *world) followers(shard int) []int {
 // TestNoReplicaLeavesItsShard: a server moves its replica to a shard that has lost its own, unless it is told not to
 // (cluster-allow-replica-migration, Redis issue 13244). The shard that gave it would miss it at its own next failure.
 func TestNoReplicaLeavesItsShard(t *testing.T) {
-	for _, engine := range engines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 2, 2, true)
 			w.startAll()
 			w.settle()
@@ -77,8 +79,10 @@ func TestNoReplicaLeavesItsShard(t *testing.T) {
 
 // TestIslandsAreLeftAlone makes two clusters of one, which hold data each. To join them again would throw one side's away.
 func TestIslandsAreLeftAlone(t *testing.T) {
-	for _, engine := range engines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
 			w.startAll()
 			w.settle()
@@ -108,8 +112,10 @@ func TestIslandsAreLeftAlone(t *testing.T) {
 
 // TestTheOperatorCannotThrowDataAway: where a reset failed, FLUSHALL has been the next thing that operators tried.
 func TestTheOperatorCannotThrowDataAway(t *testing.T) {
+	t.Parallel()
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 1, 0, true)
 			w.startAll()
 			w.settle()

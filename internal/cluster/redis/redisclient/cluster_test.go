@@ -178,8 +178,10 @@ func TestRealCluster(t *testing.T) {
 
 // TestRealClusterInPlainText covers what certificates would prevent, and a cluster without passwords for clients.
 func TestRealClusterInPlainText(t *testing.T) {
-	for _, engine := range engines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 3, 1, false)
 			w.startAll()
 			t.Logf("formed and in sync after %s", w.settle())

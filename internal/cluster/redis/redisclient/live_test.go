@@ -20,8 +20,10 @@ import (
 
 // TestEveryServerTakesWhatIsCalledLive sets every good value of every live parameter as the operator's user, and reads it back.
 func TestEveryServerTakesWhatIsCalledLive(t *testing.T) {
+	t.Parallel()
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 1, 0, true)
 			w.startAll()
 			p := w.pods["carts-0-0"]
@@ -93,8 +95,10 @@ func TestTheDocumentTellsWhatIsLive(t *testing.T) {
 
 // TestARealClusterIsConfigured changes settings while a client writes, and restarts nothing.
 func TestARealClusterIsConfigured(t *testing.T) {
-	for _, engine := range engines {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine, 3, 1, true)
 			w.startAll()
 			w.settle()
@@ -142,6 +146,7 @@ func (w *world) startTimes() map[string]time.Time {
 
 // TestAServerThatDoesNotTellItsSettingsCanBeRead: it was started before the operator's user might ask for them.
 func TestAServerThatDoesNotTellItsSettingsCanBeRead(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, engines[0], 1, 0, true)
 	w.startAll()
 	p := w.pods["carts-0-0"]

@@ -96,6 +96,7 @@ func command(template []any, key string, n int) []any {
 // TestAMigrationCarriesEveryKindOfValue has clients add to values of all kinds while their slots move: none may be short of an
 // element, or have one twice.
 func TestAMigrationCarriesEveryKindOfValue(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, migrating, 3, 0, true)
 	w.startAll()
 	w.settle()
@@ -164,6 +165,7 @@ func TestAMigrationCarriesEveryKindOfValue(t *testing.T) {
 // TestMigrationsSurviveTheirServers ends the source or the target of a migration, for good or for as long as a restart in place
 // takes. No write that was acknowledged may be lost where the server comes back before its replica is elected.
 func TestMigrationsSurviveTheirServers(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		source, restarts bool
 	}{
@@ -171,6 +173,7 @@ func TestMigrationsSurviveTheirServers(t *testing.T) {
 		"the source is replaced by its replica": {true, false}, "the target is replaced by its replica": {false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, migrating, 3, 1, false)
 			w.startAll()
 			w.settle()
@@ -259,6 +262,7 @@ func (k *counter) expectKept(t *testing.T) {
 // TestAServerGetsItsOwnPasswordBack finishes what an operator that died has begun: a source was given the password of the user that
 // moves keys, and nobody took it back.
 func TestAServerGetsItsOwnPasswordBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, migrating, 3, 1, true)
 	w.startAll()
 	w.settle()
@@ -281,6 +285,7 @@ func TestAServerGetsItsOwnPasswordBack(t *testing.T) {
 
 // TestWhoMovesKeysMayNotReplicate tries what a server might that was lent the password of the user that moves keys.
 func TestWhoMovesKeysMayNotReplicate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, migrating, 3, 0, false)
 	w.startAll()
 	w.settle()

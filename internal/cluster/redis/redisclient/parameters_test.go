@@ -14,9 +14,11 @@ import (
 
 // A server does not start with a parameter or a value that it does not know: its pods would crash for ever.
 func TestEveryServerStartsWithEveryParameterThatItMayBeGiven(t *testing.T) {
+	t.Parallel()
 	for _, engine := range allEngines {
 		for round := range 3 {
 			t.Run(fmt.Sprintf("%s/values %d", engine, round), func(t *testing.T) {
+				t.Parallel()
 				w := newWorld(t, engine, 1, 0, false)
 				w.cluster.Spec.Config.Extra = everyParameter(t, w.cluster.Spec, round)
 				w.startAll()

@@ -18,6 +18,7 @@ func (w *world) byKey() []string {
 
 // TestTargetsPullSlots changes the number of shards, out and in, while a client writes.
 func TestTargetsPullSlots(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, pulled, 3, 1, false)
 	x := w.pull()
 	w.startAll()
@@ -57,6 +58,7 @@ func (x *puller) count(operation, state string) int {
 
 // TestPulledSlotsSurviveWhatBreaks breaks the first migration that runs in every way that there is, while a client writes.
 func TestPulledSlotsSurviveWhatBreaks(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		fail func(attempt int) string
 		// spoil is done while the first migration is held.
@@ -89,6 +91,7 @@ func TestPulledSlotsSurviveWhatBreaks(t *testing.T) {
 		}, loses: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, pulled, 3, 1, false)
 			x := w.pull()
 			x.fail = tc.fail
@@ -132,6 +135,7 @@ func (w *world) cancel(p *process, id string) {
 
 // TestAMigrationThatNobodyKnowsIsCancelled is what an operator meets that repeats itself, or whose servers have restarted.
 func TestAMigrationThatNobodyKnowsIsCancelled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, pulled, 3, 0, false)
 	w.pull()
 	w.startAll()

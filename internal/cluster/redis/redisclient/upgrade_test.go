@@ -72,8 +72,10 @@ func (w *world) wantVersion(t *testing.T) {
 // TestAnUpgradeOfARealClusterIsSetBack: the replica that was newer starts as the older server over what it cannot read, and
 // once a primary is newer the way back is refused.
 func TestAnUpgradeOfARealClusterIsSetBack(t *testing.T) {
+	t.Parallel()
 	for _, u := range upgrades {
 		t.Run(u.to+" back to "+u.from, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, u.from, 3, 1, true)
 			w.startAll()
 			w.settle()
