@@ -42,6 +42,9 @@ const (
 type BackupSource interface {
 	// Source says of a cluster whether it can be backed up, and how a Job gets at it; nil when there is none of that name.
 	Source(ctx context.Context, namespace, name string) (*plan.Source, *plan.Access, error)
+	// ServerImage is the image of the data store in which a check of a backup of that cluster, which may be gone, starts servers; empty where
+	// none is known.
+	ServerImage(ctx context.Context, namespace, name string, of plan.Stored) (string, error)
 	// Engine is the word of the agent for what it backs up.
 	Engine() string
 }
@@ -90,6 +93,7 @@ func (k *BackupKind) Observe(ctx context.Context, o *v1alpha1.Backup) (plan.Stat
 		if *to, err = k.job(ctx, o, o.Name+name, plan.Selector(o.Name)); err != nil {
 			return s, err
 		}
+		(*to).Advise(plan.MemoryCure)
 	}
 	s.Stored, s.Failed = takeOutcome(o, s.Take)
 	s.Checked, s.Unverified = checkOutcome(o, s.Check)
@@ -130,6 +134,7 @@ func storedBy(s v1alpha1.BackupStatus) *plan.Stored {
 	engine, version, _ := strings.Cut(s.Engine, " ")
 	out := &plan.Stored{
 		Directory: s.Directory, Engine: engine, Version: version, Size: s.Size, StoredSize: s.StoredSize, Revision: s.Revision, Keys: s.Keys,
+		Memory: s.ServerMemory,
 	}
 	if s.StartTime != nil {
 		out.Started = s.StartTime.Time
@@ -148,7 +153,7 @@ func checkOutcome(o *v1alpha1.Backup, check *plan.Job) (*plan.Checked, *plan.Pro
 	}
 	var checked *plan.Checked
 	if v := o.Status.Verification; v != nil {
-		checked = &plan.Checked{Time: v.Time.Time, Took: time.Duration(v.Seconds) * time.Second, Keys: v.Keys, Revision: v.Revision}
+		checked = &plan.Checked{Time: v.Time.Time, Took: time.Duration(v.Seconds) * time.Second, Keys: v.Keys, Revision: v.Revision, Server: v.Server}
 	}
 	if p := check.Problem(); p != nil {
 		return checked, p
@@ -255,7 +260,7 @@ func (k *BackupKind) Act(ctx context.Context, o *v1alpha1.Backup, step cluster.S
 	case plan.Take:
 		return k.take(ctx, o)
 	case plan.Check:
-		return k.startCheck(ctx, o)
+		return k.startCheck(ctx, o, s.Stored)
 	case plan.Remove:
 		err := k.start(ctx, o, plan.Work{Name: o.Name + jobRemove, Args: []string{"backup", "remove"}, Limit: removeLimit})
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -281,8 +286,9 @@ func (k *BackupKind) take(ctx context.Context, o *v1alpha1.Backup) error {
 	return k.start(ctx, o, plan.Work{Name: o.Name + jobTake, Args: args, Access: access, Limit: takeLimit})
 }
 
-// startCheck starts the Job that restores the backup into a throw-away directory.
-func (k *BackupKind) startCheck(ctx context.Context, o *v1alpha1.Backup) error {
+// startCheck starts the Job that restores the backup into a throw-away server. It has nothing of the cluster but the places where its pods
+// may run.
+func (k *BackupKind) startCheck(ctx context.Context, o *v1alpha1.Backup, of plan.Stored) error {
 	_, access, err := k.source(ctx, o)
 	if err != nil {
 		return err
@@ -290,6 +296,13 @@ func (k *BackupKind) startCheck(ctx context.Context, o *v1alpha1.Backup) error {
 	work := plan.Work{Name: o.Name + jobCheck, Args: []string{"backup", "check"}, Scratch: true, Limit: takeLimit}
 	if access != nil {
 		work.Access = &plan.Access{Template: access.Template}
+	}
+	if source, ok := k.sources[o.Spec.Cluster.Kind]; ok {
+		image, err := source.ServerImage(ctx, o.Namespace, o.Spec.Cluster.Name, of)
+		if err != nil {
+			return err
+		}
+		work = work.InServer(image, of)
 	}
 	return k.start(ctx, o, work)
 }
@@ -300,8 +313,12 @@ func (k *BackupKind) checkAgain(ctx context.Context, o *v1alpha1.Backup) error {
 	if err != nil {
 		return err
 	}
+	stored, _ := takeOutcome(o, nil)
+	if job == nil && stored != nil {
+		return k.startCheck(ctx, o, *stored)
+	}
 	if job == nil {
-		return k.startCheck(ctx, o)
+		return cluster.Hold{Reason: plan.ReasonVerifying, Message: "the backup is not complete any more, and is looked at again"}
 	}
 	if job.Ended && !job.Leaving {
 		if err := k.dropJob(ctx, o, job.Name, job.UID); err != nil {
@@ -332,7 +349,7 @@ func (k *BackupKind) Report(o *v1alpha1.Backup, s plan.State, p cluster.Plan, er
 	case s.Stored != nil:
 		st.Size, st.StoredSize, st.Stored = s.Stored.Size, s.Stored.StoredSize, plan.Bytes(s.Stored.StoredSize)
 		st.Engine, st.Revision, st.Keys = strings.TrimSpace(s.Stored.Engine+" "+s.Stored.Version), s.Stored.Revision, s.Stored.Keys
-		st.StartTime, st.CompletionTime = instant(s.Stored.Started), instant(s.Stored.Finished)
+		st.StartTime, st.CompletionTime, st.ServerMemory = instant(s.Stored.Started), instant(s.Stored.Finished), s.Stored.Memory
 	case s.Failed != nil && s.Take != nil:
 		st.CompletionTime = instant(s.Take.Since)
 	case s.Take != nil && s.Take.Flow != nil:
@@ -341,6 +358,7 @@ func (k *BackupKind) Report(o *v1alpha1.Backup, s plan.State, p cluster.Plan, er
 	if c := s.Checked; c != nil {
 		st.Verification = &v1alpha1.BackupVerification{
 			Time: *instant(c.Time), Seconds: int64(c.Took.Round(time.Second).Seconds()), Keys: c.Keys, Revision: c.Revision,
+			Server: c.Server,
 		}
 	}
 	setConditions(&st.Conditions, o.Generation, plan.Conditions(s, p, err)...)

@@ -19,6 +19,19 @@ var _ BackupSource = (*EtcdKind)(nil)
 // Engine is the word of the agent for what it backs up.
 func (k *EtcdKind) Engine() string { return v1alpha1.ComponentEtcd }
 
+// ServerImage is what a check of a backup runs in.
+func (k *EtcdKind) ServerImage(ctx context.Context, namespace, name string, of plan.Stored) (string, error) {
+	o := &v1alpha1.EtcdCluster{}
+	err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
+	if apierrors.IsNotFound(err) {
+		return etcd.CheckImage(nil, of.Version), nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read EtcdCluster %s: %w", name, err)
+	}
+	return etcd.CheckImage(&o.Spec, of.Version), nil
+}
+
 // Source says of a cluster whether it can be backed up, and how a Job gets at it; nil when there is none of that name.
 func (k *EtcdKind) Source(ctx context.Context, namespace, name string) (*plan.Source, *plan.Access, error) {
 	o := &v1alpha1.EtcdCluster{}

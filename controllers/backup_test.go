@@ -32,6 +32,13 @@ type aCluster struct {
 	missing string
 }
 
+func (c *aCluster) ServerImage(_ context.Context, _, _ string, of plan.Stored) (string, error) {
+	if of.Version == "" {
+		return "", nil
+	}
+	return "etcd:" + of.Version, nil
+}
+
 func (c *aCluster) Engine() string { return "etcd" }
 
 func (c *aCluster) Source(_ context.Context, _, name string) (*plan.Source, *plan.Access, error) {
@@ -273,9 +280,10 @@ func aBackup(change func(*v1alpha1.Backup)) *v1alpha1.Backup {
 var (
 	wasTaken = plan.Report{Backup: &plan.Stored{
 		Directory: "orders-20260501T000000Z-1b9d6bcd", Kind: "EtcdCluster", Engine: "etcd", Version: "3.6.16", Size: 4 << 20, StoredSize: 1 << 20, Revision: 7,
+		Memory:  12 << 20,
 		Started: stageNow, Finished: stageNow.Add(time.Second),
 	}}
-	wasChecked = plan.Report{Backup: wasTaken.Backup, Checked: &plan.Checked{Time: stageNow.Add(time.Minute), Took: 3 * time.Second, Keys: 9, Revision: 7}}
+	wasChecked = plan.Report{Backup: wasTaken.Backup, Checked: &plan.Checked{Time: stageNow.Add(time.Minute), Took: 3 * time.Second, Keys: 9, Revision: 7, Server: "etcd 3.6.16"}}
 	wasRemoved = plan.Report{Backup: &plan.Stored{Directory: "orders-20260501T000000Z-1b9d6bcd"}}
 	hasFailed  = plan.Report{Problem: &plan.Problem{Reason: "NotAllowed", Message: "the store says no", Final: true}}
 )
@@ -292,10 +300,11 @@ func TestABackupIsTakenCheckedAndDeletedWithItsData(t *testing.T) {
 	s.wantCondition(v1alpha1.ConditionVerified, "False VerifyingBackup")
 	s.ends[jobCheck] = wasChecked
 	s.rest()
-	s.wantCondition(v1alpha1.ConditionVerified, "True BackupVerified")
+	s.wantCondition(v1alpha1.ConditionVerified, "True BackupVerified 9 keys were restored within 3s, and a throw-away etcd 3.6.16")
 	b := s.backup("first")
 	st := b.Status
-	if st.Directory != Directory(b) || st.Revision != 7 || st.Size != 4<<20 || st.Stored != "1.0 MiB" || st.Engine != "etcd 3.6.16" || st.Verification.Keys != 9 || st.Verification.Seconds != 3 {
+	if st.Directory != Directory(b) || st.Revision != 7 || st.Size != 4<<20 || st.Stored != "1.0 MiB" || st.Engine != "etcd 3.6.16" || st.Verification.Keys != 9 || st.Verification.Seconds != 3 ||
+		st.Verification.Server != "etcd 3.6.16" || st.ServerMemory != 12<<20 {
 		t.Errorf("%+v", st)
 	}
 	writes := s.writes
@@ -655,6 +664,62 @@ func TestTheStatusNamesABackupThatIsThere(t *testing.T) {
 	s.rest()
 	if st := s.schedule().Status; st.LastBackup != "hourly-20260501010000" || !st.LastBackupTime.Time.Equal(stageNow.Add(time.Hour+time.Second)) {
 		t.Errorf("%s of %s", st.LastBackup, st.LastBackupTime)
+	}
+}
+
+// checkPod is the pod of the check of the backup of aBackup.
+func (s *backupStage) checkPod() corev1.PodSpec {
+	s.t.Helper()
+	job := &batchv1.Job{}
+	s.must(s.api.Get(s.t.Context(), client.ObjectKey{Namespace: "default", Name: "first-check"}, job))
+	return job.Spec.Template.Spec
+}
+
+// The living cluster has no part in a check: neither its Secrets nor its servers are known to the Job.
+func TestACheckRunsTheServerOfTheBackupAndKnowsNothingOfTheCluster(t *testing.T) {
+	s := newBackupStage(t, aBackup(verified))
+	s.ends[jobTake] = wasTaken
+	s.rest()
+	pod := s.checkPod()
+	c := pod.Containers[0]
+	if c.Image != "etcd:3.6.16" || !slices.Contains(c.Args, "--with-server") || c.Resources.Limits.Memory().String() != "332Mi" {
+		t.Errorf("%s %v %v", c.Image, c.Args, c.Resources)
+	}
+	for _, v := range pod.Volumes {
+		if v.Secret != nil {
+			t.Errorf("it gets Secret %s", v.Secret.SecretName)
+		}
+	}
+	if slices.ContainsFunc(c.Args, func(a string) bool { return strings.HasPrefix(a, "--timeline") || strings.HasPrefix(a, "--version") }) {
+		t.Errorf("it is told of the cluster: %v", c.Args)
+	}
+}
+
+func TestACheckWithoutAServerIsMadeWhereNoImageIsKnown(t *testing.T) {
+	s := newBackupStage(t, aBackup(verified))
+	unknown := *wasTaken.Backup
+	unknown.Version = ""
+	s.ends[jobTake] = plan.Report{Backup: &unknown}
+	s.rest()
+	if c := s.checkPod().Containers[0]; slices.Contains(c.Args, "--with-server") || !slices.Equal(c.Command, []string{"/agent"}) {
+		t.Errorf("%v %v", c.Command, c.Args)
+	}
+}
+
+func TestAPodThatRanOutOfMemoryIsToldFromOthers(t *testing.T) {
+	pod := func(reason, message string) corev1.Pod {
+		return corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: plan.Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: reason, Message: message}},
+		}}}}
+	}
+	job := &batchv1.Job{Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}}}
+	killed := jobState(job, []corev1.Pod{pod("Error", hasFailed.Encode()), pod(reasonOOM, "12:00:00 starting a server")})
+	if p := killed.Problem(); !killed.Starved || p == nil || p.Reason != plan.ReasonMemory {
+		t.Errorf("%+v", p)
+	}
+	other := jobState(job, []corev1.Pod{pod(reasonOOM, ""), pod("Error", hasFailed.Encode())})
+	if p := other.Problem(); other.Starved || p == nil || p.Reason != "NotAllowed" {
+		t.Errorf("what was before the last attempt counts: %+v", p)
 	}
 }
 

@@ -73,14 +73,15 @@ func jobState(job *batchv1.Job, pods []corev1.Pod) *plan.Job {
 			}
 			continue
 		}
-		if r, ok := plan.ParseReport(status.State.Terminated.Message); ok {
+		out.Starved = status.State.Terminated.Reason == reasonOOM
+		if r, ok := plan.ParseReport(status.State.Terminated.Message); ok && !out.Starved {
 			out.Report, out.Trouble = &r, ""
 			if r.Problem != nil {
 				out.Trouble = r.Problem.Message
 			}
 			continue
 		}
-		out.Trouble = lastWords(status)
+		out.Report, out.Trouble = nil, lastWords(status)
 	}
 	for _, c := range job.Status.Conditions {
 		if c.Status != corev1.ConditionTrue {

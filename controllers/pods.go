@@ -12,6 +12,9 @@ import (
 // lastWordsLimit keeps what a container said at its end short enough for a status.
 const lastWordsLimit = 300
 
+// reasonOOM is why a container ended that needed more memory than its limit.
+const reasonOOM = "OOMKilled"
+
 func podReady(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
@@ -87,7 +90,7 @@ func lastWords(c corev1.ContainerStatus) string {
 	if t == nil {
 		return ""
 	}
-	if t.Reason == "OOMKilled" {
+	if t.Reason == reasonOOM {
 		return "container " + c.Name + " needs more memory than its limit"
 	}
 	if text := strings.TrimSpace(t.Message); text != "" {

@@ -156,6 +156,19 @@ var _ BackupSource = (*RedisKind)(nil)
 // Engine is the word of the agent for what it backs up.
 func (k *RedisKind) Engine() string { return v1alpha1.ComponentRedis }
 
+// ServerImage is what a check of a backup runs in.
+func (k *RedisKind) ServerImage(ctx context.Context, namespace, name string, of plan.Stored) (string, error) {
+	o, engine := &v1alpha1.RedisCluster{}, v1alpha1.RedisEngine(of.Engine)
+	err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
+	if apierrors.IsNotFound(err) {
+		return redis.CheckImage(nil, engine, of.Version), nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read RedisCluster %s: %w", name, err)
+	}
+	return redis.CheckImage(&o.Spec, engine, of.Version), nil
+}
+
 // access is how a Job gets at the servers. It needs to know the authority of their certificates, and the operator's passwords.
 func (k *RedisKind) access(o *v1alpha1.RedisCluster) plan.Access {
 	a := plan.Access{

@@ -75,7 +75,8 @@ type BackupSpec struct {
 	DeletionPolicy *DeletionPolicy `json:"deletionPolicy,omitempty"`
 	// resources of the pods that take, check and delete the backup: requests and
 	// limits of cpu (cores) and memory (bytes). Default: 100m and 64Mi requested,
-	// 2 and 128Mi at most.
+	// 2 and 128Mi at most; for a check, in which a server runs, 320Mi of memory
+	// at most and status.serverMemory more, of which half is requested.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`!has(self.claims) || self.claims.size() == 0`,fieldPath=".claims",message="spec.resources.claims cannot be set: the pods have no resource claims; use requests and limits"
 	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || self.limits.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])`,fieldPath=".limits",message="spec.resources.limits may hold cpu, memory and ephemeral-storage only"
@@ -86,8 +87,8 @@ type BackupSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || !has(self.requests) || ['cpu', 'memory'].all(k, !(k in self.requests) || !(k in self.limits) || string(self.requests[k]).matches('[-+eE]') || !isQuantity(string(self.requests[k])) || string(self.limits[k]).matches('[-+eE]') || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)`,fieldPath=".requests",message="spec.resources.requests cannot be above spec.resources.limits: lower the request or raise the limit"
 	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || !has(self.requests) || ['ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || string(self.requests[k]).matches('[-+eE]') || !isQuantity(string(self.requests[k])) || string(self.limits[k]).matches('[-+eE]') || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)`,fieldPath=".requests",message="spec.resources.requests cannot be above spec.resources.limits: lower the request or raise the limit"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
-	// verify says that the backup is read back, restored into a throw-away
-	// directory and checked as soon as it is complete. Default: false.
+	// verify says that the backup is read back, restored into a throw-away server
+	// and checked as soon as it is complete. Default: false.
 	// +optional
 	Verify *bool `json:"verify,omitempty"`
 }
@@ -96,13 +97,18 @@ type BackupSpec struct {
 type BackupVerification struct {
 	// time at which the check ended.
 	Time metav1.Time `json:"time"`
-	// seconds that reading the backup back and restoring it took.
+	// seconds that reading the backup back, restoring it and starting a server on
+	// it took.
 	Seconds int64 `json:"seconds"`
 	// keys that were found in it.
 	Keys int64 `json:"keys"`
 	// revision of etcd that the restored data is at. Absent for Redis and Valkey.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
+	// server that was started on the restored data, such as "etcd 3.6.16". Absent
+	// where no image of the version is known: the data was read only.
+	// +optional
+	Server string `json:"server,omitempty"`
 }
 
 // BackupStatus is what became of a backup. It is output only: what counts is what is stored.
@@ -147,6 +153,10 @@ type BackupStatus struct {
 	// checked.
 	// +optional
 	Keys int64 `json:"keys,omitempty"`
+	// serverMemory in bytes is what a server is expected to need for the data, of
+	// several shards for the largest one.
+	// +optional
+	ServerMemory int64 `json:"serverMemory,omitempty"`
 	// startTime and completionTime of the run that took it.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`

@@ -62,7 +62,7 @@ type BackupIncremental struct {
 // BackupVerify says when the newest backup is checked.
 type BackupVerify struct {
 	// schedule at which the newest complete backup is restored into a throw-away
-	// directory and checked, in cron syntax.
+	// server and checked, in cron syntax.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -129,7 +129,8 @@ type BackupScheduleSpec struct {
 	Verify *BackupVerify `json:"verify,omitempty"`
 	// resources of the pods that take, check and delete backups: requests and
 	// limits of cpu (cores) and memory (bytes). Default: 100m and 64Mi requested,
-	// 2 and 128Mi at most.
+	// 2 and 128Mi at most; for checks, in which a server runs, more by the size of
+	// the backup, see spec.resources of a Backup.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`!has(self.claims) || self.claims.size() == 0`,fieldPath=".claims",message="spec.resources.claims cannot be set: the pods have no resource claims; use requests and limits"
 	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || self.limits.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])`,fieldPath=".limits",message="spec.resources.limits may hold cpu, memory and ephemeral-storage only"

@@ -26,7 +26,7 @@ const (
 	ConditionTimeoutHealthy = "TimeoutHealthy"
 	// ConditionComplete is True when a backup is stored or restored in full, and False when it is not or will not be.
 	ConditionComplete = "Complete"
-	// ConditionVerified is True when a backup was read back, restored into a throw-away directory and found to be whole.
+	// ConditionVerified is True when a backup was read back, restored into a throw-away server and found to be whole.
 	ConditionVerified = "Verified"
 	// ConditionConfirmed is True when the plan of a restore was confirmed, and nothing keeps it from being carried out.
 	ConditionConfirmed = "Confirmed"

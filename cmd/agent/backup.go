@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/quorate/quorate/internal/backup"
@@ -162,6 +163,9 @@ var meanings = []struct {
 	{redisdump.ErrNoPermission, "NotAllowed", "it is tried again", false},
 	{errTopology, "TopologyChanged", "it is tried again", false},
 	{etcdhistory.ErrGap, "ChangesMissing", "restore an earlier revision, or only the full backup", true},
+	{errMemory, plan.ReasonMemory, plan.MemoryCure, false},
+	{errServer, "ServerFailed", "use another backup, and find out by what the server said at last what is wrong with this one", true},
+	{syscall.ENOSPC, "NoRoom", "make room on the volume, for a check on that of the node", true},
 	{backup.ErrStalled, "DestinationStalled", "it is tried again", false},
 }
 

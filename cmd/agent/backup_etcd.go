@@ -123,17 +123,21 @@ func stored(directory string, m backup.Manifest) *plan.Stored {
 	out := &plan.Stored{
 		Directory: directory, Kind: m.Kind, Cluster: m.Cluster, Engine: m.Engine, Version: m.EngineVersion, Started: m.Started, Finished: m.Finished,
 	}
+	sizes := map[string]int64{}
 	for _, p := range m.Parts {
+		sizes[p.Name] = p.Size
 		out.Size += p.Size
 		out.StoredSize += p.StoredSize
 	}
 	if m.Etcd != nil {
 		out.Revision, out.Timeline = m.Etcd.Revision, m.Etcd.Timeline
+		out.Memory = plan.ServerMemory(out.Size, 0)
 	}
 	if m.Redis != nil {
 		out.Shards, out.Skew = len(m.Redis.Shards), m.Redis.Skew
 		for _, s := range m.Redis.Shards {
 			out.Keys += s.Keys
+			out.Memory = max(out.Memory, plan.ServerMemory(sizes[s.Part], s.Keys))
 		}
 	}
 	return out

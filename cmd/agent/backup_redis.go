@@ -57,6 +57,8 @@ func runBackupRedis(ctx context.Context, args []string) error {
 type topology struct {
 	shards []backup.RedisShard
 	from   []redisServer
+	// users of the first server that tells any: all are to have the same.
+	users []string
 }
 
 // same reports whether the same nodes own the same slots, by the same epochs.
@@ -80,7 +82,7 @@ func (b *redisBackup) take(ctx context.Context) (plan.Report, error) {
 	m := backup.Manifest{
 		Format: backup.Format, ID: b.id, Kind: string(v1alpha1.KindRedisCluster), Namespace: b.namespace, Cluster: b.cluster,
 		Engine: b.engine, EngineVersion: b.version, Started: time.Now().UTC(), Encrypted: len(b.keys.Recipients) > 0,
-		Redis: &backup.RedisContent{Replicated: b.replicated, Shards: before.shards},
+		Redis: &backup.RedisContent{Replicated: b.replicated, Shards: before.shards, Users: before.users},
 	}
 	if err := b.copyAll(ctx, before, &m); err != nil {
 		return plan.Report{}, err
@@ -125,6 +127,11 @@ func (b *redisBackup) observe(ctx context.Context) (topology, error) {
 	}
 	var t topology
 	var owned []redis.Slots
+	for _, v := range views {
+		if t.users == nil {
+			t.users = v.users
+		}
+	}
 	for _, shard := range shardsOf(views) {
 		s, from, slots, err := b.shard(shard, views)
 		if err != nil {

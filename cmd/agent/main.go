@@ -23,6 +23,7 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"gate etcd":  runGateEtcd,
 	"gate redis": runGateRedis,
 	"demo":       runDemo,
+	"install":    runInstall,
 
 	"snapshot etcd": runSnapshotEtcd,
 	"backup etcd":   runBackupEtcd,

@@ -53,6 +53,8 @@ type redisView struct {
 	redisServer
 	node      *redis.Node
 	candidate redisdump.Candidate
+	// users are those that clients connect as, in the terms of ACL LIST, without passwords.
+	users []string
 }
 
 func (s *redisServers) flags(fs *flag.FlagSet) {
@@ -168,6 +170,13 @@ func (s *redisServers) ask(ctx context.Context, server redisServer) (redisView, 
 	if err != nil {
 		return redisView{}, fmt.Errorf("ask for its replication: %w", err)
 	}
-	v.candidate, err = redisdump.ParseCandidate(server.pod, text)
-	return v, err
+	if v.candidate, err = redisdump.ParseCandidate(server.pod, text); err != nil {
+		return redisView{}, err
+	}
+	users, err := info.ACLList(ctx).Result()
+	if err != nil && !goredis.HasErrorPrefix(err, "NOPERM") { // A server that an earlier version of the operator started may not tell.
+		return redisView{}, fmt.Errorf("ask for its users: %w", err)
+	}
+	v.users = redis.PublicUsers(users)
+	return v, nil
 }

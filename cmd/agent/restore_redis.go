@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -66,9 +67,38 @@ func (r *redisRestore) load(ctx context.Context) (plan.Report, error) {
 		return plan.Report{}, err
 	}
 	r.say("%d keys are restored, %d were there already, %d had expired; %d libraries of functions", summary.Restored, summary.Present, summary.Expired, summary.Functions)
+	users, err := r.missingUsers(ctx, m.Redis.Users)
+	if err != nil {
+		return plan.Report{}, err
+	}
 	return plan.Report{Backup: stored(r.directory, m), Restored: &plan.Restored{
-		Keys: summary.Restored, Present: summary.Present, Expired: summary.Expired, Took: time.Since(began),
+		Keys: summary.Restored, Present: summary.Present, Expired: summary.Expired, Took: time.Since(began), Users: users,
 	}}, nil
+}
+
+// maxUsers is how many users are named that the servers lack: a termination message has 4096 bytes.
+const maxUsers = 20
+
+// missingUsers names users of the backup that the servers do not have. Nobody can make them from it: it has no passwords.
+func (r *redisRestore) missingUsers(ctx context.Context, backedUp []string) (string, error) {
+	views, err := r.look(ctx)
+	if err != nil {
+		return "", fmt.Errorf("compare the users: %w", err)
+	}
+	var present []string
+	for _, v := range views {
+		present = append(present, v.users...)
+	}
+	missing := redis.UsersWithout(backedUp, present)
+	for i, name := range missing {
+		if len(name) > 64 {
+			missing[i] = strings.ToValidUTF8(name[:64], "") + "..."
+		}
+	}
+	if n := len(missing); n > maxUsers {
+		missing = append(missing[:maxUsers], fmt.Sprintf("and %d more", n-maxUsers))
+	}
+	return strings.Join(missing, ", "), nil
 }
 
 // loadParts reads all parts at the same time. What is loaded counts only when every part was read to its end and was whole.

@@ -17,9 +17,9 @@ import (
 	"github.com/quorate/quorate/test/loopback"
 )
 
-// startEtcd runs one member of etcd 3.6 and returns its client URL and a client. It is what the test is about, so its absence is a
-// failure: `make test-unit` builds it.
-func startEtcd(t *testing.T) (string, *clientv3.Client) {
+// serverDir is where the programs of the newest server of a name such as "etcd-3.6" are. They are what the tests are about, so their
+// absence is a failure: `make test-unit` builds them.
+func serverDir(t *testing.T, name string) string {
 	t.Helper()
 	dir := os.Getenv("QUORATE_SERVERS")
 	if dir == "" {
@@ -29,12 +29,24 @@ func startEtcd(t *testing.T) (string, *clientv3.Client) {
 		}
 		dir = filepath.Join(cache, "quorate", "servers")
 	}
-	found, err := filepath.Glob(filepath.Join(dir, "etcd-3.6.*", "bin", "etcd"))
+	found, err := filepath.Glob(filepath.Join(dir, name+".*", "bin"))
 	if err != nil || len(found) == 0 {
-		t.Fatalf("no etcd 3.6 under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds it", dir)
+		t.Fatalf("no %s under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds it", name, dir)
 	}
+	return found[len(found)-1]
+}
+
+// startEtcd runs one member of etcd 3.6 and returns its client URL and a client.
+func startEtcd(t *testing.T) (string, *clientv3.Client) {
+	t.Helper()
+	return startEtcdOf(t, "etcd-3.6")
+}
+
+func startEtcdOf(t *testing.T, name string) (string, *clientv3.Client) {
+	t.Helper()
+	program := filepath.Join(serverDir(t, name), "etcd")
 	urls := []string{"http://" + loopback.Address(t), "http://" + loopback.Address(t)}
-	cmd := exec.Command(found[0], "--data-dir="+t.TempDir(), "--log-level=error", //nolint:noctx // It ends with the test, see below.
+	cmd := exec.Command(program, "--data-dir="+t.TempDir(), "--log-level=error", //nolint:noctx // It ends with the test, see below.
 		"--listen-client-urls="+urls[0], "--advertise-client-urls="+urls[0],
 		"--listen-peer-urls="+urls[1], "--initial-advertise-peer-urls="+urls[1], "--initial-cluster=default="+urls[1])
 	if err := cmd.Start(); err != nil {

@@ -70,7 +70,7 @@ type RedisContent struct {
 	// Skew is how far apart the shards were frozen.
 	Skew   time.Duration `json:"skewNanoseconds"`
 	Shards []RedisShard  `json:"shards"`
-	// Users are lines of ACL, without passwords of the operator's own. Nothing fills them in yet.
+	// Users are the lines of ACL LIST about users that clients connect as, but for the default one. No password and no hash of one is there.
 	Users []string `json:"users,omitempty"`
 	// RDBVersion is the highest version of the format among the parts.
 	RDBVersion int `json:"rdbVersion"`

@@ -60,6 +60,19 @@ func waitComplete(ctx context.Context, t *testing.T, s *scope, b *v1alpha1.Backu
 	}))
 }
 
+// waitVerified waits until a backup is verified, by a server of the version that wrote it.
+func waitVerified(ctx context.Context, t *testing.T, s *scope, b *v1alpha1.Backup) {
+	t.Helper()
+	must(t, harness.Until(ctx, s.Cluster, b, "the backup to be verified", 3*time.Minute, func(b *v1alpha1.Backup) (bool, string) {
+		return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionVerified), b.Status.Activity
+	}))
+	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionVerified)
+	if b.Status.Verification.Server != b.Status.Engine || !strings.Contains(c.Message, b.Status.Engine) {
+		t.Errorf("the backup is of %s, and was checked by %q: %s", b.Status.Engine, b.Status.Verification.Server, c.Message)
+	}
+	figure(t, "backup %s verified: %s", b.Name, c.Message)
+}
+
 // destroy deletes a cluster and every claim of it.
 func destroy[O target](ctx context.Context, t *testing.T, s *scope, o O) {
 	t.Helper()
@@ -94,8 +107,10 @@ func TestAnEtcdClusterComesBackFromABackup(t *testing.T) {
 			must(t, err)
 			must(t, before.Pause(ctx))
 			b = backupOf(s, "first", v1alpha1.KindEtcdCluster, c.Name, server.Destination("etcd"))
+			b.Spec.Verify = ptr.To(true)
 			takeBackup(ctx, t, s, b)
 			nothingLost(t, stopLoad(ctx, t, during, "a backup; "))
+			waitVerified(ctx, t, s, b)
 			stored, err := server.Objects(ctx, "etcd/"+b.Status.Directory)
 			must(t, err)
 			names := strings.Join(slices.Sorted(maps.Keys(stored)), " ")
@@ -327,9 +342,7 @@ func comesBackInAnyShape(t *testing.T, key string, engine v1alpha1.RedisEngine) 
 			if b.Status.Keys != want.Keys {
 				t.Errorf("the backup has %d keys, and the servers %d", b.Status.Keys, want.Keys)
 			}
-			must(t, harness.Until(ctx, s.Cluster, b, "the backup to be verified", 2*time.Minute, func(b *v1alpha1.Backup) (bool, string) {
-				return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionVerified), b.Status.Activity
-			}))
+			waitVerified(ctx, t, s, b)
 		})).
 		Assess("five shards begin with it", step(func(ctx context.Context, t *testing.T, s *scope) { restored(ctx, t, s, 5) })).
 		Assess("and one", step(func(ctx context.Context, t *testing.T, s *scope) {

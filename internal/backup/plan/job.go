@@ -2,6 +2,7 @@ package plan
 
 import (
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +34,10 @@ const (
 	AccessTLSDir = "/tls"
 	// AccessAuthDir has passwords, where there are any.
 	AccessAuthDir = "/auth"
+	// ToolsDir has the agent and the certificate authorities of the operator's image, in a container of another image.
+	ToolsDir        = "/tools"
+	AgentFile       = "agent"
+	AuthoritiesFile = "ca-certificates.crt"
 )
 
 const (
@@ -45,6 +50,10 @@ const (
 	volumeScratch     = "scratch"
 	volumeTLS         = "tls"
 	volumeAuth        = "auth"
+	volumeTools       = "tools"
+
+	// containerInstall copies the agent to where a container of another image finds it.
+	containerInstall = "install"
 
 	// tries of a Job beside the first, each after twice as long a rest as the one before, from ten seconds on.
 	tries = 4
@@ -80,6 +89,10 @@ type Work struct {
 	Scratch bool
 	// Resources of the container, nil for the default.
 	Resources *corev1.ResourceRequirements
+	// Server is the image of a data store that the agent runs in, so that it can start a server; empty: its own. Memory is what such a
+	// server needs in bytes, unless Resources say what there is.
+	Server string
+	Memory int64
 	// Limit is how long it may take in all.
 	Limit time.Duration
 }
@@ -144,16 +157,21 @@ func (w Work) pod() (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
 	c := corev1ac.Container().WithName(Container).WithImage(w.Image).WithCommand("/agent").WithArgs(w.Args...).
 		WithArgs(StoreArgs(w.Destination)...).
 		WithSecurityContext(kube.ContainerSecurity()).WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
-		WithPorts(corev1ac.ContainerPort().WithName("progress").WithContainerPort(FlowPort)).
-		WithEnv(corev1ac.EnvVar().WithName("GOMEMLIMIT").WithValueFrom(corev1ac.EnvVarSource().WithResourceFieldRef(
-			corev1ac.ResourceFieldSelector().WithResource("limits.memory"))))
-	r, err := resources(w.Resources)
+		WithPorts(corev1ac.ContainerPort().WithName("progress").WithContainerPort(FlowPort))
+	r, err := w.resources()
 	if err != nil {
 		return nil, err
 	}
 	spec := corev1ac.PodSpec().WithRestartPolicy(corev1.RestartPolicyNever).WithContainers(c.WithResources(r))
-	Mount(spec, &spec.Containers[0], w.Destination)
-	w.mountRest(spec, &spec.Containers[0])
+	c = &spec.Containers[0]
+	if w.Server == "" {
+		c.WithEnv(corev1ac.EnvVar().WithName("GOMEMLIMIT").WithValueFrom(corev1ac.EnvVarSource().WithResourceFieldRef(
+			corev1ac.ResourceFieldSelector().WithResource("limits.memory"))))
+	} else {
+		w.runInServer(spec, c)
+	}
+	Mount(spec, c, w.Destination)
+	w.mountRest(spec, c)
 	tpl := corev1ac.PodTemplateSpec().WithLabels(w.Labels).WithSpec(spec)
 	var user *v1alpha1.PodTemplate
 	if w.Access != nil {
@@ -166,6 +184,21 @@ func (w Work) pod() (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
 		spec.WithServiceAccountName(*name).WithAutomountServiceAccountToken(true) // An identity is what it is for.
 	}
 	return tpl, nil
+}
+
+// runInServer lets the agent run in the image of a data store, which has neither the agent nor, often, any certificate authority.
+func (w Work) runInServer(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.ContainerApplyConfiguration) {
+	tools := corev1ac.VolumeMount().WithName(volumeTools).WithMountPath(ToolsDir)
+	spec.WithVolumes(corev1ac.Volume().WithName(volumeTools).WithEmptyDir(corev1ac.EmptyDirVolumeSource())).
+		WithInitContainers(corev1ac.Container().WithName(containerInstall).WithImage(w.Image).WithCommand("/agent").
+			WithArgs("install", "--dir="+ToolsDir).WithSecurityContext(kube.ContainerSecurity()).WithResources(streamResources()).
+			WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).WithVolumeMounts(tools))
+	readOnly := *tools
+	c.Command = []string{ToolsDir + "/" + AgentFile}
+	c.WithImage(w.Server).WithArgs("--with-server").
+		WithEnv(corev1ac.EnvVar().WithName("GOMEMLIMIT").WithValue(strconv.FormatInt(agentMemory, 10)),
+			corev1ac.EnvVar().WithName("SSL_CERT_FILE").WithValue(ToolsDir+"/"+AuthoritiesFile)).
+		WithVolumeMounts(readOnly.WithReadOnly(true))
 }
 
 func (w Work) mountRest(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.ContainerApplyConfiguration) {
@@ -245,12 +278,20 @@ func mountSecret(
 	c.WithVolumeMounts(corev1ac.VolumeMount().WithName(volume).WithMountPath(dir).WithReadOnly(true))
 }
 
-// resources are what the user asks for, or what a stream needs: it is read, packed and sent in pieces.
-func resources(user *corev1.ResourceRequirements) (*corev1ac.ResourceRequirementsApplyConfiguration, error) {
-	if user != nil {
-		return kube.Convert[corev1ac.ResourceRequirementsApplyConfiguration](user)
+// resources are what the user asks for, or what the work needs.
+func (w Work) resources() (*corev1ac.ResourceRequirementsApplyConfiguration, error) {
+	switch {
+	case w.Resources != nil:
+		return kube.Convert[corev1ac.ResourceRequirementsApplyConfiguration](w.Resources)
+	case w.Server != "":
+		return serverResources(w.Memory), nil
 	}
+	return streamResources(), nil
+}
+
+// streamResources are what a stream needs: it is read, packed and sent in pieces.
+func streamResources() *corev1ac.ResourceRequirementsApplyConfiguration {
 	return corev1ac.ResourceRequirements().
 		WithRequests(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}).
-		WithLimits(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("128Mi")}), nil
+		WithLimits(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: *resource.NewQuantity(agentMemory, resource.BinarySI)})
 }

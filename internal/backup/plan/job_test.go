@@ -217,3 +217,77 @@ func TestTheRecorderIsOnePodThatRunsAllTheTime(t *testing.T) {
 		t.Errorf("%v", set.Spec.Selector.MatchLabels)
 	}
 }
+
+// A check in the image of the data store has the agent, and what it trusts, from the operator's image; the server has the memory.
+func TestACheckRunsInTheImageOfTheDataStore(t *testing.T) {
+	in := func(image string, of Stored) corev1.PodTemplateSpec {
+		return podOf(t, everything(func(w *Work) {
+			w.Access.TLSSecret, w.Access.AuthSecret = "", ""
+			*w = w.InServer(image, of)
+		}))
+	}
+	pod := in("etcd:3.6.16", Stored{Memory: 1 << 30})
+	c, install := pod.Spec.Containers[0], pod.Spec.InitContainers[0]
+	if c.Image != "etcd:3.6.16" || install.Image != "agent:1" || !slices.Equal(c.Command, []string{"/tools/agent"}) || !slices.Contains(c.Args, "--with-server") {
+		t.Errorf("%s %v %v after %s", c.Image, c.Command, c.Args, install.Image)
+	}
+	if want := []string{"install", "--dir=/tools"}; !slices.Equal(install.Args, want) {
+		t.Errorf("%v", install.Args)
+	}
+	for _, e := range c.Env {
+		if e.Name == "GOMEMLIMIT" && e.Value != "134217728" {
+			t.Errorf("the agent may use what the server needs: %+v", e)
+		}
+	}
+	if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
+		return e.Name == "SSL_CERT_FILE" && e.Value == "/tools/ca-certificates.crt"
+	}) {
+		t.Errorf("%+v", c.Env)
+	}
+	if limit, request := c.Resources.Limits.Memory(), c.Resources.Requests.Memory(); limit.String() != "1344Mi" || request.String() != "672Mi" {
+		t.Errorf("%s of %s", request, limit)
+	}
+	for _, one := range []corev1.Container{c, install} {
+		if sc := one.SecurityContext; !ptr.Deref(sc.ReadOnlyRootFilesystem, false) || ptr.Deref(sc.AllowPrivilegeEscalation, true) || one.Resources.Limits.Memory().IsZero() {
+			t.Errorf("%s: %+v", one.Name, one)
+		}
+	}
+	for _, m := range install.VolumeMounts {
+		if m.Name != volumeTools {
+			t.Errorf("what only copies a program has %s", m.Name)
+		}
+	}
+	for _, m := range c.VolumeMounts {
+		if m.Name == volumeTLS || m.Name == volumeAuth || (m.Name == volumeTools && !m.ReadOnly) {
+			t.Errorf("the check has %+v", m)
+		}
+	}
+	if pod := in("", Stored{Memory: 1 << 30}); len(pod.Spec.InitContainers) > 0 || pod.Spec.Containers[0].Image != "agent:1" || pod.Spec.Containers[0].Resources.Limits.Memory().String() != "128Mi" {
+		t.Errorf("without an image of a server: %+v", pod.Spec)
+	}
+}
+
+func TestAServerGetsTheMemoryThatItsDataNeeds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		of   Stored
+		want string
+	}{
+		"nothing":                   {Stored{}, "320Mi"},
+		"a little":                  {Stored{Memory: 1}, "321Mi"},
+		"the largest of its shards": {Stored{Size: 100 << 30, Memory: 3 << 30}, "3392Mi"},
+		"one that tells no parts":   {Stored{Size: 1 << 30, Keys: 1 << 20}, "3520Mi"},
+	} {
+		pod := podOf(t, everything(func(w *Work) { *w = w.InServer("redis:8", tc.of) }))
+		if got := pod.Spec.Containers[0].Resources.Limits.Memory().String(); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+	want := corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("7Gi")}}
+	pod := podOf(t, everything(func(w *Work) {
+		w.Resources = &want
+		*w = w.InServer("redis:8", Stored{Memory: 1 << 40})
+	}))
+	if diff := cmp.Diff(want, pod.Spec.Containers[0].Resources); diff != "" {
+		t.Errorf("what the user says counts (-want +got):\n%s", diff)
+	}
+}

@@ -36,7 +36,7 @@ func Next(s State) cluster.Plan {
 func done(s State) string {
 	text := fmt.Sprintf("complete: %s of data, %s stored in %s", Bytes(s.Stored.Size), Bytes(s.Stored.StoredSize), s.Stored.Directory)
 	if s.Checked != nil {
-		text += fmt.Sprintf("; verified, restored within %s", s.Checked.Took.Round(time.Millisecond))
+		text += "; verified: " + s.Checked.String()
 	}
 	return text
 }
@@ -100,7 +100,7 @@ func begin(s State) (cluster.Plan, bool) {
 func check(s State) (cluster.Plan, bool) {
 	switch {
 	case s.Check == nil && s.Verifies && s.Checked == nil:
-		return cluster.Do(Check{}, "the backup is complete, and spec.verify asks for a check")
+		return cluster.Do(Check{*s.Stored}, "the backup is complete, and spec.verify asks for a check")
 	case s.Check == nil && s.Unverified != nil:
 		return cluster.Refuse(ReasonVerifyFailed, "the backup did not pass its check: %s", s.Unverified.Message)
 	case s.Check == nil:
@@ -169,6 +169,9 @@ func (j *Job) problem() Problem {
 	if j.Report != nil && j.Report.Problem != nil {
 		return *j.Report.Problem
 	}
+	if j.Starved {
+		return Problem{Reason: ReasonMemory, Message: j.Trouble}
+	}
 	if j.Trouble != "" {
 		return Problem{Reason: ReasonFailed, Message: j.Trouble}
 	}
@@ -182,6 +185,13 @@ func (j *Job) Problem() *Problem {
 	}
 	p := j.problem()
 	return &p
+}
+
+// Advise adds to what is said of a Job that needed more memory than it has what its user can do about that.
+func (j *Job) Advise(cure string) {
+	if j != nil && j.Starved {
+		j.Trouble += ": " + cure
+	}
 }
 
 // Progress says how far a Job is.
@@ -209,6 +219,15 @@ func (f Flow) String() string {
 		text += fmt.Sprintf(" at %s/s", Bytes(int64(float64(f.Bytes)/f.Seconds)))
 	}
 	return text
+}
+
+// String says in words what a check did.
+func (c Checked) String() string {
+	text := fmt.Sprintf("%d keys were restored within %s", c.Keys, c.Took.Round(time.Millisecond))
+	if c.Server == "" {
+		return text + " and read; no server was started on them, because no image of the version is known"
+	}
+	return text + ", and a throw-away " + c.Server + " served them"
 }
 
 // Bytes writes a number of bytes for people.
@@ -256,9 +275,9 @@ func verified(s State) metav1.Condition {
 		c.Reason, c.Message = s.Unverified.Reason, s.Unverified.Message
 	case s.Checked != nil:
 		c.Status, c.Reason = metav1.ConditionTrue, ReasonVerified
-		c.Message = fmt.Sprintf("%d keys were restored within %s", s.Checked.Keys, s.Checked.Took.Round(time.Millisecond))
+		c.Message = s.Checked.String()
 	case s.Check != nil:
-		c.Reason, c.Message = ReasonVerifying, "the backup is being restored into a throw-away directory"
+		c.Reason, c.Message = ReasonVerifying, "the backup is being restored into a throw-away server"
 	}
 	return c
 }

@@ -180,6 +180,38 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+func TestACheckSaysWhatItDid(t *testing.T) {
+	c := Checked{Keys: 7, Took: 2 * time.Second, Server: "etcd 3.6.16"}
+	s := taken(func(s *State) { s.Checked = &c })
+	message := func() string { return verified(s).Message }
+	if got := message(); got != "7 keys were restored within 2s, and a throw-away etcd 3.6.16 served them" {
+		t.Error(got)
+	}
+	c.Server = ""
+	if got := message(); !strings.Contains(got, "no server was started") {
+		t.Error(got)
+	}
+}
+
+func TestAJobThatNeedsMoreMemoryNamesTheCure(t *testing.T) {
+	j := failed("c", 0, nil)
+	j.Starved, j.Trouble = true, "container backup needs more memory than its limit"
+	j.Advise(MemoryCure)
+	s := taken(func(s *State) { s.Check = j })
+	if c := verified(s); c.Reason != ReasonMemory || !strings.Contains(c.Message, "memory than its limit: raise spec.resources.limits.memory of the Backup") {
+		t.Errorf("%+v", c)
+	}
+	if p := Next(s); p.Reason != ReasonVerifyFailed || !strings.Contains(p.Message, "spec.resources") {
+		t.Errorf("%+v", p)
+	}
+	j = failed("c", 0, noRight)
+	j.Advise(MemoryCure)
+	if got := j.problem(); got != *noRight {
+		t.Errorf("%+v", got)
+	}
+	(*Job)(nil).Advise(MemoryCure)
+}
+
 func TestHowFarAJobIs(t *testing.T) {
 	for want, j := range map[string]Job{
 		"Job t has been there for 5s":                      {Name: "t", Since: testNow.Add(-5 * time.Second)},

@@ -51,6 +51,8 @@ type Stored struct {
 	// Shards that it was taken of, and Skew between the first and the last of them.
 	Shards int           `json:"shards,omitempty"`
 	Skew   time.Duration `json:"skew,omitempty"`
+	// Memory in bytes that a server needs for the data, of several shards for the largest one; see ServerMemory.
+	Memory int64 `json:"memory,omitempty"`
 	// Started and Finished by the clock of the Job.
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished"`
@@ -64,6 +66,8 @@ type Checked struct {
 	// Keys that were found, and Revision of etcd.
 	Keys     int64 `json:"keys"`
 	Revision int64 `json:"revision,omitempty"`
+	// Server that was started on what was restored, such as "etcd 3.6.16", empty when none was.
+	Server string `json:"server,omitempty"`
 }
 
 // Restored is what a restore came to.
@@ -75,6 +79,8 @@ type Restored struct {
 	// Revision of etcd that the data is at.
 	Revision int64         `json:"revision,omitempty"`
 	Took     time.Duration `json:"took"`
+	// Users of the backup that the servers do not have, with commas between them.
+	Users string `json:"users,omitempty"`
 }
 
 // Encode returns the report as a termination message.

@@ -15,13 +15,13 @@ func TestReportsAreReadBack(t *testing.T) {
 	at := time.Date(2026, 5, 1, 12, 0, 0, 7, time.UTC)
 	stored := &Stored{
 		Directory: "orders-1", Kind: "EtcdCluster", Cluster: strings.Repeat("o", 40), Engine: "etcd", Version: "3.6.16", Size: 1 << 40, StoredSize: 1 << 39,
-		Revision: 1<<63 - 1, Timeline: strings.Repeat("f", 64), Keys: 9, Shards: 500, Skew: time.Second, Started: at, Finished: at,
+		Revision: 1<<63 - 1, Timeline: strings.Repeat("f", 64), Keys: 9, Shards: 500, Skew: time.Second, Memory: 1 << 41, Started: at, Finished: at,
 	}
 	for name, r := range map[string]Report{
 		"taken":    {Backup: stored},
 		"found":    {Backup: stored, Target: 7},
-		"checked":  {Backup: stored, Checked: &Checked{Time: at, Took: time.Hour, Keys: 1, Revision: 2}},
-		"restored": {Restored: &Restored{Keys: 1, Present: 2, Expired: 3, Revision: 4, Took: time.Second}},
+		"checked":  {Backup: stored, Checked: &Checked{Time: at, Took: time.Hour, Keys: 1, Revision: 2, Server: "etcd 3.6.16"}},
+		"restored": {Restored: &Restored{Keys: 1, Present: 2, Expired: 3, Revision: 4, Took: time.Second, Users: strings.Repeat("u", 20*70)}},
 		"failed":   {Problem: &Problem{Reason: "NotAllowed", Message: "no \"right\"\n<b>\x00", Final: true}},
 	} {
 		text := r.Encode()

@@ -56,6 +56,8 @@ type Job struct {
 	Since time.Time
 	// Report is what its last attempt said at its end, nil when it said nothing.
 	Report *Report
+	// Starved says that its last attempt was killed because it needed more memory than its limit.
+	Starved bool
 	// Trouble is what keeps its pod from running, or what the attempt before said.
 	Trouble string
 	// Flow is how far it is, nil when that is not known.
@@ -77,13 +79,14 @@ const (
 	ReasonNotDeleted     = "BackupNotDeleted"
 	ReasonInUse          = "BackupInUse"
 	ReasonStopping       = "StoppingJob"
+	ReasonMemory         = "OutOfMemory"
 )
 
 // Take starts the Job that takes the backup.
 type Take struct{}
 
 // Check starts the Job that checks it.
-type Check struct{}
+type Check struct{ Stored Stored }
 
 // Remove starts the Job that deletes the stored data.
 type Remove struct{}

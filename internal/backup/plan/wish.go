@@ -136,5 +136,9 @@ func (l Loading) Next(now time.Time) (cluster.Plan, bool) {
 		return cluster.Do(DropRestoreJob{j.Name, j.UID}, "the Job that loads %s ended and left no word", l.Noun)
 	}
 	r := *j.Report.Restored
-	return cluster.Do(NoteLoaded{r}, "%s is restored: %d keys within %s, %d more were there already, and %d had expired", l.Noun, r.Keys, r.Took.Round(time.Millisecond), r.Present, r.Expired)
+	why := fmt.Sprintf("%s is restored: %d keys within %s, %d more were there already, and %d had expired", l.Noun, r.Keys, r.Took.Round(time.Millisecond), r.Present, r.Expired)
+	if r.Users != "" {
+		why += "; its users are not: create RedisUser resources for " + r.Users
+	}
+	return cluster.Do(NoteLoaded{r}, "%s", why)
 }

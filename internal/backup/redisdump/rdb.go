@@ -61,6 +61,10 @@ type Entry struct {
 	buffer  *buffer
 }
 
+// FieldsExpire tells whether the value is a hash of which fields expire: all types are that from the first of them on. Such a key can be
+// gone, once its last field is, without that it has expired itself.
+func (e *Entry) FieldsExpire() bool { return e.Type >= typeHashEx }
+
 // footerBytes end a DUMP payload: the version of RDB and a checksum.
 const footerBytes = 2 + 8
 

@@ -56,6 +56,22 @@ func Image(spec v1alpha1.EtcdClusterSpec, v Version) string {
 	return "quay.io/coreos/etcd:v" + v.String()
 }
 
+// CheckImage is what a check of a backup starts a member from: the image of its cluster, nil where that is gone, if that version reads the
+// data, and else the public one of the version that wrote it. It is empty where that is none.
+func CheckImage(spec *v1alpha1.EtcdClusterSpec, wrote string) string {
+	v, err := ParseVersion(wrote)
+	if err != nil {
+		return ""
+	}
+	if spec != nil {
+		now, err := ParseVersion(spec.Version)
+		if err == nil && now.Major == v.Major && (now.Minor == v.Minor || now.Minor == v.Minor+1) { // See etcdrestore.Compatible.
+			return Image(*spec, now)
+		}
+	}
+	return Image(v1alpha1.EtcdClusterSpec{}, v)
+}
+
 // StatefulSet runs the members. All start at once, because they need each other to become ready; none is replaced
 // by the StatefulSet controller, which knows nothing of quorums (OnDelete).
 func (b Blueprint) StatefulSet() (*appsv1ac.StatefulSetApplyConfiguration, error) {

@@ -320,6 +320,21 @@ func Image(spec *v1alpha1.RedisClusterSpec) string {
 	return "docker.io/library/redis:" + spec.Version
 }
 
+// CheckImage is what a check of a backup starts servers from: the image of its cluster, nil where that is gone, if that version reads the
+// data, and else the public one of what wrote it. It is empty where that is no version. A server reads the RDB of earlier versions.
+func CheckImage(spec *v1alpha1.RedisClusterSpec, engine v1alpha1.RedisEngine, wrote string) string {
+	v, err := ParseVersion(wrote)
+	if err != nil || (engine != v1alpha1.EngineRedis && engine != v1alpha1.EngineValkey) {
+		return ""
+	}
+	if spec != nil && spec.ServerEngine() == engine {
+		if now, err := ParseVersion(spec.Version); err == nil && now.AtLeast(v.Major, v.Minor) {
+			return Image(spec)
+		}
+	}
+	return Image(&v1alpha1.RedisClusterSpec{Engine: &engine, Version: wrote})
+}
+
 // server is the container of the data store. Its probes only open a connection: anything more would need a password,
 // and a server that loads its data or waits for its primary must not be restarted for it. Whether a server is in sync
 // is read by the operator, see Conditions.

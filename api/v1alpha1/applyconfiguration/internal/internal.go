@@ -255,6 +255,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: revision
       type:
         scalar: numeric
+    - name: serverMemory
+      type:
+        scalar: numeric
     - name: size
       type:
         scalar: numeric
@@ -285,6 +288,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: seconds
       type:
         scalar: numeric
+    - name: server
+      type:
+        scalar: string
     - name: time
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time

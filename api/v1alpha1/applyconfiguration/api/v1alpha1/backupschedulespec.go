@@ -50,7 +50,8 @@ type BackupScheduleSpecApplyConfiguration struct {
 	Verify *BackupVerifyApplyConfiguration `json:"verify,omitempty"`
 	// resources of the pods that take, check and delete backups: requests and
 	// limits of cpu (cores) and memory (bytes). Default: 100m and 64Mi requested,
-	// 2 and 128Mi at most.
+	// 2 and 128Mi at most; for checks, in which a server runs, more by the size of
+	// the backup, see spec.resources of a Backup.
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 }
 

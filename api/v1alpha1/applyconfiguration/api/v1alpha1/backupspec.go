@@ -24,10 +24,11 @@ type BackupSpecApplyConfiguration struct {
 	DeletionPolicy *apiv1alpha1.DeletionPolicy `json:"deletionPolicy,omitempty"`
 	// resources of the pods that take, check and delete the backup: requests and
 	// limits of cpu (cores) and memory (bytes). Default: 100m and 64Mi requested,
-	// 2 and 128Mi at most.
+	// 2 and 128Mi at most; for a check, in which a server runs, 320Mi of memory
+	// at most and status.serverMemory more, of which half is requested.
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
-	// verify says that the backup is read back, restored into a throw-away
-	// directory and checked as soon as it is complete. Default: false.
+	// verify says that the backup is read back, restored into a throw-away server
+	// and checked as soon as it is complete. Default: false.
 	Verify *bool `json:"verify,omitempty"`
 }
 

@@ -42,6 +42,9 @@ type BackupStatusApplyConfiguration struct {
 	// keys in the backup. Absent for etcd: a snapshot does not tell before it is
 	// checked.
 	Keys *int64 `json:"keys,omitempty"`
+	// serverMemory in bytes is what a server is expected to need for the data, of
+	// several shards for the largest one.
+	ServerMemory *int64 `json:"serverMemory,omitempty"`
 	// startTime and completionTime of the run that took it.
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// completionTime of the run that took it.
@@ -146,6 +149,14 @@ func (b *BackupStatusApplyConfiguration) WithRevision(value int64) *BackupStatus
 // If called multiple times, the Keys field is set to the value of the last call.
 func (b *BackupStatusApplyConfiguration) WithKeys(value int64) *BackupStatusApplyConfiguration {
 	b.Keys = &value
+	return b
+}
+
+// WithServerMemory sets the ServerMemory field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ServerMemory field is set to the value of the last call.
+func (b *BackupStatusApplyConfiguration) WithServerMemory(value int64) *BackupStatusApplyConfiguration {
+	b.ServerMemory = &value
 	return b
 }
 

@@ -16,12 +16,16 @@ import (
 type BackupVerificationApplyConfiguration struct {
 	// time at which the check ended.
 	Time *v1.Time `json:"time,omitempty"`
-	// seconds that reading the backup back and restoring it took.
+	// seconds that reading the backup back, restoring it and starting a server on
+	// it took.
 	Seconds *int64 `json:"seconds,omitempty"`
 	// keys that were found in it.
 	Keys *int64 `json:"keys,omitempty"`
 	// revision of etcd that the restored data is at. Absent for Redis and Valkey.
 	Revision *int64 `json:"revision,omitempty"`
+	// server that was started on the restored data, such as "etcd 3.6.16". Absent
+	// where no image of the version is known: the data was read only.
+	Server *string `json:"server,omitempty"`
 }
 
 // BackupVerificationApplyConfiguration constructs a declarative configuration of the BackupVerification type for use with
@@ -59,5 +63,13 @@ func (b *BackupVerificationApplyConfiguration) WithKeys(value int64) *BackupVeri
 // If called multiple times, the Revision field is set to the value of the last call.
 func (b *BackupVerificationApplyConfiguration) WithRevision(value int64) *BackupVerificationApplyConfiguration {
 	b.Revision = &value
+	return b
+}
+
+// WithServer sets the Server field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Server field is set to the value of the last call.
+func (b *BackupVerificationApplyConfiguration) WithServer(value string) *BackupVerificationApplyConfiguration {
+	b.Server = &value
 	return b
 }

@@ -11,7 +11,7 @@ package v1alpha1
 // BackupVerify says when the newest backup is checked.
 type BackupVerifyApplyConfiguration struct {
 	// schedule at which the newest complete backup is restored into a throw-away
-	// directory and checked, in cron syntax.
+	// server and checked, in cron syntax.
 	Schedule *string `json:"schedule,omitempty"`
 }
 

@@ -1,0 +1,34 @@
+package etcd_test
+
+import (
+	"testing"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+func TestACheckRunsInTheImageOfTheClusterWhereThatReadsTheData(t *testing.T) {
+	own := func(version string) *v1alpha1.EtcdClusterSpec {
+		return &v1alpha1.EtcdClusterSpec{Version: version, Image: ptr.To("registry.example/etcd:mine")}
+	}
+	const mine = "registry.example/etcd:mine"
+	for name, tc := range map[string]struct {
+		spec        *v1alpha1.EtcdClusterSpec
+		wrote, want string
+	}{
+		"the same version":           {own("3.6.16"), "3.6.16", mine},
+		"an image by its version":    {&v1alpha1.EtcdClusterSpec{Version: "3.6.16"}, "3.6.16", "quay.io/coreos/etcd:v3.6.16"},
+		"another patch":              {own("3.6.17"), "3.6.16", mine},
+		"upgraded meanwhile":         {own("3.7.3"), "3.6.16", mine},
+		"upgraded twice":             {own("3.7.3"), "3.5.35", "quay.io/coreos/etcd:v3.5.35"},
+		"made anew, older":           {own("3.5.35"), "3.6.16", "quay.io/coreos/etcd:v3.6.16"},
+		"the cluster is gone":        {nil, "3.6.16", "quay.io/coreos/etcd:v3.6.16"},
+		"nobody knows what wrote it": {own("3.6.16"), "", ""},
+	} {
+		if got := etcd.CheckImage(tc.spec, tc.wrote); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
