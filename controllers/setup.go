@@ -71,7 +71,10 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 		children.Nodes = mgr.GetClient()
 	}
 	etcd := NewEtcdKind(children)
-	if err := setup(mgr, o, v1alpha1.ComponentEtcd, &v1alpha1.EtcdCluster{}, etcd); err != nil {
+	err := setup(mgr, o, v1alpha1.ComponentEtcd, &v1alpha1.EtcdCluster{}, etcd, func(b *builder.Builder) {
+		b.Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(upgradeOf))
+	})
+	if err != nil {
 		return err
 	}
 	if err := setupEtcdUsers(mgr, o, NewEtcdUserKind(children, etcd)); err != nil {
@@ -91,8 +94,11 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 	return setupSchedules(mgr, o, NewScheduleKind(children, backups))
 }
 
-// setup registers the controller of one kind of cluster. component tells its pods from those of the other kinds.
-func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, object O, kind Kind[O, S]) error {
+// setup registers the controller of one kind of cluster. component tells its pods from those of the other kinds, and more is what only
+// this kind looks at.
+func setup[O Object, S any](
+	mgr ctrl.Manager, o Options, component string, object O, kind Kind[O, S], more ...func(*builder.Builder),
+) error {
 	return register(mgr, o, component, object, kind, func(b *builder.Builder) {
 		b.Owns(&appsv1.StatefulSet{}).
 			Owns(&corev1.ConfigMap{}).
@@ -103,6 +109,9 @@ func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, objec
 			Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component)))
 		if o.WatchNodes {
 			watchNodes(b, mgr.GetClient(), component)
+		}
+		for _, watch := range more {
+			watch(b)
 		}
 	})
 }

@@ -24,7 +24,6 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"gate redis": runGateRedis,
 	"demo":       runDemo,
 
-	"snapshot etcd": runSnapshotEtcd,
 	"backup etcd":   runBackupEtcd,
 	"backup redis":  runBackupRedis,
 	"restore redis": runRestoreRedis,
