@@ -143,12 +143,12 @@ type simPod struct {
 
 // simView is a copy of what the API server held.
 type simView struct {
-	record *etcd.Record
-	set    *simSet
-	open   bool
-	claims []etcd.Claim
-	pods   []simPod
-	job    *simJob
+	record  *etcd.Record
+	set     *simSet
+	open    bool
+	claims  []etcd.Claim
+	pods    []simPod
+	backups []simBackup
 }
 
 func newSim(seed uint64) *sim {
@@ -386,7 +386,7 @@ func (s *sim) view() *simView {
 		p.version = s.version(&p)
 		v.pods = append(v.pods, p)
 	}
-	v.job = s.snapshots.copyJob()
+	v.backups = slices.Clone(s.snapshots.backups)
 	return v
 }
 
@@ -559,7 +559,7 @@ func (s *sim) act(step cluster.Step) bool {
 		return s.reconfigure(step.Via, func(c *etcdfake.Client) error { return c.UpdatePeer(context.Background(), step.ID, step.URL) })
 	case etcd.SetVersion:
 		return s.setVersion(step)
-	case etcd.TakeSnapshot, etcd.RecordSnapshot, etcd.DropSnapshotJob:
+	case etcd.TakeSnapshot, etcd.RecordSnapshot, etcd.DropBackup:
 		return s.save(step)
 	case etcd.Edit:
 		return s.change(step.Edit)
@@ -822,7 +822,8 @@ func (s *sim) fault() {
 		s.note("spec.size changes to %d", s.size)
 	case kind == 17:
 		s.snapshots.required = s.rng.IntN(4) > 0
-		s.note("upgrades need a snapshot: %t", s.snapshots.required)
+		s.snapshots.elsewhere = s.rng.IntN(3)
+		s.note("upgrades need a snapshot: %t, at destination %d", s.snapshots.required, s.snapshots.elsewhere)
 		s.changeStorage()
 	case kind == 22 && s.certs && s.record == nil && s.set == nil && s.started() > 0:
 		// Whoever brings old data back gives it the certificates that it needs: see recreate.
@@ -939,7 +940,7 @@ func (s *sim) recreate() {
 	// Whoever brings old data back knows whether it was encrypted, too.
 	s.certs = s.reach(s.record).UsesTLS()
 	s.record, s.set, s.stale, s.recorded, s.open = nil, nil, nil, 0, false
-	s.snapshots.job = nil
+	s.snapshots.backups = nil
 	s.uid++
 	if s.rng.IntN(3) == 0 {
 		s.size = []int{1, 3, 5, 7}[s.rng.IntN(4)]
@@ -1041,7 +1042,8 @@ func (s *sim) turn() string {
 	}
 	s.kubelet()
 	s.finishDefragmentations()
-	s.runJob()
+	s.runBackups()
+	s.judgeBackups()
 	if bad := s.user(); bad != "" {
 		return bad
 	}

@@ -160,7 +160,7 @@ func (s State) snapshot() (cluster.Plan, bool) {
 	case b.Complete && !b.Own: // Another one would leave as much behind, again and again.
 		return s.held(b.Name, b.Failed)
 	case s.Now.Sub(b.Since) < snapshotRest:
-		return s.held(b.Name, b.Failed+" (it is tried again every five minutes)")
+		return s.held(b.Name, strings.TrimSuffix(b.Failed, ".")+" (it is tried again every five minutes)")
 	}
 	return cluster.Do(b.deletion(), "Backup %s failed, and is made again: %s", b.Name, b.Failed)
 }
