@@ -177,8 +177,8 @@ func (s State) backup() *Backup {
 	return nil
 }
 
-// unneeded is a Backup that is to go, and why: one that was made for another change and is of no use, and before another one is taken
-// all on the claim of the cluster but the newest that is good, which makes two with the one to come.
+// unneeded is a Backup that is to go, and why: one that was made for another change and is of no use, and all on the claim of the
+// cluster but the newest that is good, which makes two with the current one or the one to come.
 func (s State) unneeded(current *Backup) (*Backup, string) {
 	good := 0
 	for i := range s.Backups {
@@ -187,7 +187,7 @@ func (s State) unneeded(current *Backup) (*Backup, string) {
 		case b == current || b.Leaving:
 		case b.Verified.IsZero():
 			return b, "was made for another change, and is not verified"
-		case b.Own && good > 0 && current == nil:
+		case b.Own && good > 0:
 			return b, "is older than the newest, which stays beside the one to come"
 		case b.Own:
 			good++

@@ -210,6 +210,13 @@ func TestSnapshotBeforeAnUpgrade(t *testing.T) {
 			}),
 			step: take,
 		},
+		"nor beside one that is not": {
+			state: saving(nil, func(s *etcd.State) {
+				s.Backups = []etcd.Backup{verified("b", 2*time.Hour), verified("a", 3*time.Hour)}
+				s.Backups[1].Own = false
+			}),
+			step: take,
+		},
 		"takes no name that is taken": {
 			state: saving(nil, func(s *etcd.State) { s.BackupNames = []string{take.Name, second.Name} }), step: third,
 		},
