@@ -64,7 +64,7 @@ func (w *world) observe() State {
 	s := State{
 		Now: w.now, Name: "nightly", Deleting: w.deleting, Protected: w.protected, Deletes: w.deletes, Verifies: w.verifies, Source: w.source,
 		Vanishing: w.deleting && w.vanishing,
-		Take: w.jobs["take"], Check: w.jobs["check"], Remove: w.jobs["remove"],
+		Take:      w.jobs["take"], Check: w.jobs["check"], Remove: w.jobs["remove"],
 		Stored: w.status.stored, Failed: w.status.failed, Checked: w.status.checked, Unverified: w.status.unverified,
 	}
 	if t := s.Take; t != nil && t.Ended && !t.Failed && t.Report != nil && t.Report.Backup != nil {
