@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,9 +99,7 @@ func (k *BackupKind) Observe(ctx context.Context, o *v1alpha1.Backup) (plan.Stat
 	s.Stored, s.Failed = takeOutcome(o, s.Take)
 	s.Checked, s.Unverified = checkOutcome(o, s.Check)
 	if s.Deleting {
-		readers, err := k.readers(ctx, o.Namespace)
-		s.Readers = readers[o.Name]
-		return s, err
+		return s, k.observeEnd(ctx, o, &s)
 	}
 	if s.Stored != nil || s.Failed != nil {
 		return s, nil
@@ -108,6 +107,26 @@ func (k *BackupKind) Observe(ctx context.Context, o *v1alpha1.Backup) (plan.Stat
 	var err error
 	s.Source, _, err = k.source(ctx, o)
 	return s, err
+}
+
+// observeEnd reads what decides about the data of a backup that is being deleted.
+func (k *BackupKind) observeEnd(ctx context.Context, o *v1alpha1.Backup, s *plan.State) error {
+	readers, err := k.readers(ctx, o.Namespace)
+	if err != nil {
+		return err
+	}
+	s.Readers = readers[o.Name]
+	name, _ := plan.Claim(o.Spec.Destination.URL)
+	if name == "" {
+		return nil
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	err = k.Direct.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, claim)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read claim %s: %w", name, err)
+	}
+	s.Vanishing = err != nil || claim.DeletionTimestamp != nil
+	return nil
 }
 
 // takeOutcome is what came of a backup, by its Job or, where that is gone, by what was reported of it.
@@ -326,6 +345,13 @@ func (k *BackupKind) checkAgain(ctx context.Context, o *v1alpha1.Backup) error {
 		}
 	}
 	return cluster.Hold{Reason: plan.ReasonVerifying, Message: "the check before is being removed"}
+}
+
+// dropBackup deletes a Backup, if it still is the one that was decided on.
+func (c *Children) dropBackup(ctx context.Context, owner Object, name, uid string) error {
+	only := types.UID(uid)
+	b := &v1alpha1.Backup{ObjectMeta: objectMeta(owner, name)}
+	return deleted(c.Delete(ctx, b, client.Preconditions{UID: &only}), "Backup "+name)
 }
 
 // start makes a Job that belongs to a backup.

@@ -442,6 +442,40 @@ func TestABackupGoesWithItsNamespace(t *testing.T) {
 	}
 }
 
+// A Job that deletes would wait for the claim for good.
+func TestABackupGoesWithItsClaim(t *testing.T) {
+	for name, leave := range map[string]func(s *backupStage, claim *corev1.PersistentVolumeClaim){
+		"the claim is gone": func(s *backupStage, claim *corev1.PersistentVolumeClaim) { s.must(s.raw.Delete(s.t.Context(), claim)) },
+		"the claim waits for pods that use it": func(s *backupStage, claim *corev1.PersistentVolumeClaim) {
+			claim.Finalizers = []string{"kubernetes.io/pvc-protection"}
+			s.must(s.raw.Update(s.t.Context(), claim))
+			s.must(s.raw.Delete(s.t.Context(), claim))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newBackupStage(t, aBackup(func(b *v1alpha1.Backup) {
+				b.Spec.Destination = v1alpha1.BackupDestination{URL: "pvc://backups/orders"}
+				b.Spec.DeletionPolicy = ptr.To(v1alpha1.DeletionDelete)
+			}))
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "backups"}}
+			s.must(s.raw.Create(t.Context(), claim))
+			s.ends[jobTake] = wasTaken
+			s.rest()
+			s.wantCondition(v1alpha1.ConditionComplete, "True")
+			s.must(s.raw.Delete(t.Context(), s.backup("first")))
+			s.rest()
+			if s.jobs["first-remove"] != 1 || s.backup("first") == nil {
+				t.Fatalf("with its claim there it goes before its data: %v", s.jobs)
+			}
+			leave(s, claim)
+			s.rest()
+			if s.backup("first") != nil {
+				t.Errorf("it waits: %s", s.backup("first").Status.Activity)
+			}
+		})
+	}
+}
+
 func TestABackupIsTakenOnceWhateverWriteTheOperatorCrashesAfter(t *testing.T) {
 	crashes := 0
 	for at := 1; ; at++ {

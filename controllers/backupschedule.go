@@ -218,9 +218,7 @@ func (k *ScheduleKind) Act(ctx context.Context, o *v1alpha1.BackupSchedule, step
 		set := &appsv1.StatefulSet{ObjectMeta: objectMeta(o, s.Name)}
 		return deleted(k.Delete(ctx, set, client.Preconditions{UID: &uid}), "StatefulSet "+s.Name)
 	case plan.DeleteBackup:
-		uid := types.UID(s.UID)
-		b := &v1alpha1.Backup{ObjectMeta: objectMeta(o, s.Name)}
-		return deleted(k.Delete(ctx, b, client.Preconditions{UID: &uid}), "Backup "+s.Name)
+		return k.dropBackup(ctx, o, s.Name, s.UID)
 	case plan.CheckBackup:
 		b := &v1alpha1.Backup{}
 		if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: s.Name}, b); err != nil {

@@ -38,8 +38,8 @@ func (k *EtcdKind) change(ctx context.Context, o *v1alpha1.EtcdCluster, step clu
 		return k.note(ctx, o, step.Edit)
 	case etcd.TakeSnapshot:
 		return k.takeSnapshot(ctx, o, step)
-	case etcd.DropSnapshotJob:
-		return k.dropSnapshotJob(ctx, o, step)
+	case etcd.DropBackup:
+		return k.dropBackup(ctx, o, step.Name, step.UID)
 	case etcd.Downgrade:
 		return k.through(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.Downgrade(ctx, step.To) })
 	case etcd.CancelDowngrade:

@@ -70,7 +70,7 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	if len(pods) == 0 || s.Record == nil || s.Record.Hibernated {
 		return s, nil
 	}
-	if err := k.observeSnapshot(ctx, o, &s); err != nil {
+	if err := k.observeBackups(ctx, o, &s); err != nil {
 		return etcd.State{}, err
 	}
 	return s, k.askMembers(ctx, o, &s, pods)
@@ -141,6 +141,7 @@ func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint) (etcd.Want, e
 		Settings:        made,
 		Asked:           b.Asked,
 		Snapshot:        o.Spec.Upgrade.NeedsSnapshot(),
+		SnapshotPlace:   b.Storage != nil || o.Spec.Upgrade.BackupDestination() != nil,
 		ImageOverridden: b.Cluster.Spec.Image != nil,
 		Auth:            o.Spec.Auth.AuthMode() == v1alpha1.AuthPassword,
 		PasswordSecret:  secret,

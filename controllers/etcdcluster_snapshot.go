@@ -1,90 +1,100 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
-// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=create;patch
 
-// observeSnapshot looks for the Job of a snapshot while another version is wanted.
-func (k *EtcdKind) observeSnapshot(ctx context.Context, o *v1alpha1.EtcdCluster, s *etcd.State) error {
+// upgradeOf maps a Backup that was made before an upgrade to its cluster.
+func upgradeOf(_ context.Context, o client.Object) []reconcile.Request {
+	l := o.GetLabels()
+	if l[cluster.LabelComponent] != v1alpha1.ComponentEtcdSnapshot || l[cluster.LabelPartOf] == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: l[cluster.LabelPartOf]}}}
+}
+
+// observeBackups looks for the Backups before upgrades while another version is wanted.
+func (k *EtcdKind) observeBackups(ctx context.Context, o *v1alpha1.EtcdCluster, s *etcd.State) error {
 	if s.Record.Version == s.Want.Version {
 		return nil
 	}
-	job := &batchv1.Job{}
-	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.Snapshot(o.Name)}, job)
-	if apierrors.IsNotFound(err) || (err == nil && !metav1.IsControlledBy(job, o)) {
-		return nil
+	var list v1alpha1.BackupList
+	if err := k.List(ctx, &list, client.InNamespace(o.Namespace)); err != nil {
+		return fmt.Errorf("list backups: %w", err)
 	}
-	if err != nil {
-		return fmt.Errorf("read the Job of the snapshot: %w", err)
+	slices.SortFunc(list.Items, func(a, b v1alpha1.Backup) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name))
+	})
+	to := etcd.SnapshotDestination(o)
+	for i := range list.Items {
+		b := &list.Items[i]
+		s.BackupNames = append(s.BackupNames, b.Name)
+		if snapshotOf(o, b) {
+			state := backupState(b)
+			state.Own, state.Elsewhere = b.Spec.Destination.URL == etcd.SnapshotURL(o.Name), !equality.Semantic.DeepEqual(b.Spec.Destination, to)
+			s.Backups = append(s.Backups, state)
+		}
 	}
-	var pods corev1.PodList
-	if err := k.List(ctx, &pods, client.InNamespace(o.Namespace), client.MatchingLabels(etcd.SnapshotSelector(o.Name))); err != nil {
-		return fmt.Errorf("list the pods of the snapshot: %w", err)
-	}
-	s.SnapshotJob = k.snapshotJob(job, pods.Items)
 	return nil
 }
 
-// snapshotJob is what the API server says of a Job and its pods.
-func (k *EtcdKind) snapshotJob(job *batchv1.Job, pods []corev1.Pod) *etcd.SnapshotJob {
-	out := &etcd.SnapshotJob{
-		Name: job.Name, UID: string(job.UID), Leaving: job.DeletionTimestamp != nil, Age: k.Now().Sub(job.CreationTimestamp.Time),
+// backupState is what a Backup says of itself.
+func backupState(b *v1alpha1.Backup) etcd.Backup {
+	st := b.Status
+	out := etcd.Backup{
+		Name: b.Name, UID: string(b.UID), Leaving: b.DeletionTimestamp != nil, Activity: st.Activity,
+		Complete: meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionComplete),
+		URL:      b.Spec.Destination.URL, Directory: st.Directory, Revision: st.Revision, Size: st.Size,
 	}
-	out.From, _ = etcd.ParseVersion(job.Annotations[v1alpha1.AnnotationVersion])      // Zero for one that was made by hand:
-	out.For, _ = etcd.ParseVersion(job.Annotations[v1alpha1.AnnotationTargetVersion]) // it is for another change.
-	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, job) })
-	slices.SortFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	for i := range pods {
-		out.Report, out.Problem = lastAttempt(&pods[i])
+	out.From, _ = etcd.ParseVersion(b.Annotations[v1alpha1.AnnotationVersion])      // Zero for one that was made by hand:
+	out.For, _ = etcd.ParseVersion(b.Annotations[v1alpha1.AnnotationTargetVersion]) // it is for another change.
+	if out.Complete && st.Verification != nil && meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionVerified) {
+		out.Verified = st.Verification.Time.Time
+		return out
 	}
-	for _, c := range job.Status.Conditions {
-		if c.Status != corev1.ConditionTrue {
-			continue
-		}
-		switch c.Type { // The others are on the way to these two.
-		case batchv1.JobComplete:
-			out.Ended = c.LastTransitionTime.Time
-		case batchv1.JobFailed:
-			out.Ended, out.Failed = c.LastTransitionTime.Time, c.Message
-			if out.Problem != "" {
-				out.Failed = out.Problem
-			}
-		}
+	stalled := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionStalled)
+	if stalled == nil || stalled.Status != metav1.ConditionTrue {
+		return out
+	}
+	out.Stalled, out.Since = stalled.Message, stalled.LastTransitionTime.Time
+	switch {
+	case stalled.Reason == plan.ReasonVerifyFailed:
+		out.Failed = stalled.Message
+	case !out.Complete && st.CompletionTime != nil:
+		out.Failed = conditionMessage(st.Conditions, v1alpha1.ConditionComplete)
 	}
 	return out
 }
 
-// lastAttempt is what a pod of the Job says at its end, or what keeps it from running.
-func lastAttempt(p *corev1.Pod) (*etcd.SnapshotReport, string) {
-	c := containerStatus(p.Status.ContainerStatuses, etcd.ContainerSnapshot)
-	t := c.State.Terminated
-	if t == nil {
-		return nil, stuck(p)
+func conditionMessage(conditions []metav1.Condition, name string) string {
+	c := meta.FindStatusCondition(conditions, name)
+	if c == nil {
+		return ""
 	}
-	if r, ok := etcd.ParseSnapshotReport(t.Message); ok && t.ExitCode == 0 {
-		return &r, ""
-	}
-	return nil, lastWords(c)
+	return c.Message
 }
 
-// takeSnapshot makes the claim that snapshots are kept on, and the Job that takes one.
+// takeSnapshot creates a Backup, and the claim that it is kept on where it has no other destination.
 func (k *EtcdKind) takeSnapshot(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.TakeSnapshot) error {
 	if _, _, err := k.unmoved(ctx, o); err != nil {
 		return err
@@ -93,21 +103,23 @@ func (k *EtcdKind) takeSnapshot(ctx context.Context, o *v1alpha1.EtcdCluster, st
 	if err != nil {
 		return err
 	}
-	if b.Storage == nil {
-		return nil // It was decided on another cluster.
+	backup := b.Backup(step)
+	if backup.Spec.Destination.URL == etcd.SnapshotURL(o.Name) {
+		if b.Storage == nil {
+			return nil // It was decided on another cluster.
+		}
+		if err := k.makeSnapshotClaim(ctx, o, b); err != nil {
+			return noSnapshot(err)
+		}
+		if backup.OwnerReferences, err = k.snapshotOwner(o, b); err != nil {
+			return err
+		}
 	}
-	secret := ""
-	if b.Reach().Secure {
-		secret = TLSSecret(b.Cluster.Spec.TLS, cluster.OperatorTLSSecret(o.Name))
+	err = k.Create(ctx, backup, client.FieldOwner(cluster.ManagedBy))
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return noSnapshot(fmt.Errorf("create Backup %s: %w", step.Name, err))
 	}
-	job, err := b.SnapshotJob(step, secret)
-	if err != nil {
-		return err
-	}
-	if err := k.makeSnapshotClaim(ctx, o, b); err != nil {
-		return noSnapshot(err)
-	}
-	return noSnapshot(k.Apply(ctx, o, &batchv1.Job{ObjectMeta: objectMeta(o, cluster.Snapshot(o.Name))}, job))
+	return nil
 }
 
 // noSnapshot refuses what only a human can allow, such as more than a quota of the namespace.
@@ -133,24 +145,37 @@ func (k *EtcdKind) makeSnapshotClaim(ctx context.Context, o *v1alpha1.EtcdCluste
 	if err != nil {
 		return fmt.Errorf("read claim %s: %w", name, err)
 	}
-	if !snapshotClaimOf(o, claim) {
+	if !snapshotOf(o, claim) || claim.DeletionTimestamp != nil {
 		return ownedBy(o, claim, "PersistentVolumeClaim "+o.Namespace+"/"+name)
 	}
 	return nil
 }
 
-// snapshotClaimOf reports whether a claim holds the snapshots of a cluster of this name, and stays.
-func snapshotClaimOf(o *v1alpha1.EtcdCluster, claim *corev1.PersistentVolumeClaim) bool {
-	ours := claim.Labels[cluster.LabelPartOf] == o.Name && claim.Labels[cluster.LabelManagedBy] == cluster.ManagedBy &&
-		claim.Labels[cluster.LabelComponent] == v1alpha1.ComponentEtcdSnapshot
-	return ours && claim.DeletionTimestamp == nil && (metav1.GetControllerOf(claim) == nil || metav1.IsControlledBy(claim, o))
+// snapshotOf reports whether a claim or a Backup on it was made before an upgrade of a cluster of this name.
+func snapshotOf(o *v1alpha1.EtcdCluster, it client.Object) bool {
+	l := it.GetLabels()
+	ours := l[cluster.LabelPartOf] == o.Name && l[cluster.LabelManagedBy] == cluster.ManagedBy &&
+		l[cluster.LabelComponent] == v1alpha1.ComponentEtcdSnapshot
+	return ours && (metav1.GetControllerOf(it) == nil || metav1.IsControlledBy(it, o))
 }
 
-// keepSnapshots makes the claim of the snapshots, if there is one, go with the cluster or stay, as spec.storage.deletionPolicy says
-// by now.
+// keepSnapshots makes the claim of the snapshots, and the Backups on it, go with the cluster or stay, as spec.storage.deletionPolicy
+// says by now.
 func (k *EtcdKind) keepSnapshots(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) error {
-	if b.Record.Snapshot.File == "" || b.Storage == nil {
+	if b.Record.Snapshot.Backup == "" || b.Storage == nil {
 		return nil
+	}
+	var list v1alpha1.BackupList
+	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(etcd.SnapshotSelector(o.Name))); err != nil {
+		return fmt.Errorf("list backups: %w", err)
+	}
+	for i := range list.Items {
+		if list.Items[i].Spec.Destination.URL != etcd.SnapshotURL(o.Name) {
+			continue
+		}
+		if err := k.keepSnapshot(ctx, o, b, &list.Items[i]); err != nil {
+			return err
+		}
 	}
 	claim := &corev1.PersistentVolumeClaim{}
 	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.Snapshot(o.Name)}, claim)
@@ -160,32 +185,37 @@ func (k *EtcdKind) keepSnapshots(ctx context.Context, o *v1alpha1.EtcdCluster, b
 	if err != nil {
 		return fmt.Errorf("read claim %s: %w", cluster.Snapshot(o.Name), err)
 	}
-	if !snapshotClaimOf(o, claim) || metav1.IsControlledBy(claim, o) != b.KeepsSnapshots() {
+	return k.keepSnapshot(ctx, o, b, claim)
+}
+
+func (k *EtcdKind) keepSnapshot(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint, it client.Object) error {
+	if !snapshotOf(o, it) || it.GetDeletionTimestamp() != nil || metav1.IsControlledBy(it, o) != b.KeepsSnapshots() {
 		return nil
 	}
-	next := claim.DeepCopy()
-	next.OwnerReferences = nil
-	if !b.KeepsSnapshots() {
-		if next.OwnerReferences, err = ownerReferences(o, k.Scheme()); err != nil {
-			return err
-		}
+	next, ok := it.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("a %T is no object", it)
 	}
-	patch := client.MergeFromWithOptions(claim, client.MergeFromWithOptimisticLock{})
+	owner, err := k.snapshotOwner(o, b)
+	if err != nil {
+		return err
+	}
+	next.SetOwnerReferences(owner)
+	patch := client.MergeFromWithOptions(it, client.MergeFromWithOptimisticLock{})
 	if err := k.Patch(ctx, next, patch, client.FieldOwner(cluster.ManagedBy)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("change the owner of claim %s: %w", claim.Name, err)
+		return fmt.Errorf("change the owner of %T %s: %w", it, it.GetName(), err)
 	}
 	return nil
 }
 
-func ownerReferences(o *v1alpha1.EtcdCluster, scheme *runtime.Scheme) ([]metav1.OwnerReference, error) {
+// snapshotOwner is the cluster where the snapshots on its claim go with it, and nobody where they stay.
+func (k *EtcdKind) snapshotOwner(o *v1alpha1.EtcdCluster, b etcd.Blueprint) ([]metav1.OwnerReference, error) {
+	if b.KeepsSnapshots() {
+		return nil, nil
+	}
 	owned := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace}}
-	if err := controllerutil.SetControllerReference(o, owned, scheme); err != nil {
-		return nil, fmt.Errorf("own the claim of the snapshots: %w", err)
+	if err := controllerutil.SetControllerReference(o, owned, k.Scheme()); err != nil {
+		return nil, fmt.Errorf("own what goes with the cluster: %w", err)
 	}
 	return owned.OwnerReferences, nil
-}
-
-// dropSnapshotJob deletes the Job of a snapshot: no two may write to the same claim.
-func (k *EtcdKind) dropSnapshotJob(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.DropSnapshotJob) error {
-	return k.dropJob(ctx, o, step.Name, step.UID)
 }

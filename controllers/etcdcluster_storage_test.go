@@ -26,6 +26,9 @@ import (
 // createClaim makes the claim of an ordinal from the template of the set, with a volume at once.
 func (s *stage) createClaim(set *appsv1.StatefulSet, i int) {
 	s.t.Helper()
+	if len(set.Spec.VolumeClaimTemplates) == 0 {
+		return // Its disk goes with its pod.
+	}
 	name := cluster.Claim(set.Name, i)
 	claim := set.Spec.VolumeClaimTemplates[0].DeepCopy()
 	claim.ObjectMeta = metav1.ObjectMeta{Namespace: set.Namespace, Name: name, Labels: etcd.Selector(set.Name), UID: types.UID(name)}

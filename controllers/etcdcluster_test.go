@@ -61,8 +61,9 @@ type stage struct {
 	kinds           map[string]int
 	// readyAt are the numbers of writes after which the cluster was Ready.
 	readyAt []int
-	// snapshots are how the next Jobs end, one after the other; what is beyond them ends well.
+	// snapshots are how the next Backups end, one after the other; what is beyond them ends well. backups counts them.
 	snapshots []string
+	backups   int
 	// log is what was written, in order.
 	log []string
 	// refusal is what the API server answers to the write refuseAt instead of carrying it out.
@@ -230,7 +231,7 @@ func (s *stage) kubelet() {
 	s.crashAt, s.refuseAt = 0, 0
 	defer func() { s.writes, s.log, s.crashAt, s.refuseAt = writes, log, crash, refuse }()
 	s.endPods(int(*set.Spec.Replicas))
-	s.runJob()
+	s.runBackups()
 	s.growVolumes()
 	for i := range int(*set.Spec.Replicas) {
 		s.runPod(set, record, i)
@@ -391,7 +392,7 @@ func (s *stage) objects() []string {
 	var out []string
 	for _, list := range []client.ObjectList{
 		&corev1.ServiceList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}, &appsv1.StatefulSetList{},
-		&policyv1.PodDisruptionBudgetList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{}, &batchv1.JobList{},
+		&policyv1.PodDisruptionBudgetList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{}, &batchv1.JobList{}, &v1alpha1.BackupList{},
 	} {
 		if err := s.api.List(s.t.Context(), list, client.InNamespace(s.name.Namespace)); err != nil {
 			s.t.Fatal(err)

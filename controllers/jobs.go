@@ -21,6 +21,8 @@ import (
 	"github.com/quorate/quorate/internal/backup/plan"
 )
 
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
+
 const (
 	// flowTimeout bounds the question how far a Job is. It is asked again.
 	flowTimeout = time.Second

@@ -71,7 +71,10 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 		children.Nodes = mgr.GetClient()
 	}
 	etcd := NewEtcdKind(children)
-	if err := setup(mgr, o, v1alpha1.ComponentEtcd, v1alpha1.KindEtcdCluster, &v1alpha1.EtcdCluster{}, etcd); err != nil {
+	err := setup(mgr, o, v1alpha1.ComponentEtcd, v1alpha1.KindEtcdCluster, &v1alpha1.EtcdCluster{}, etcd, func(b *builder.Builder) {
+		b.Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(upgradeOf))
+	})
+	if err != nil {
 		return err
 	}
 	if err := setupEtcdUsers(mgr, o, NewEtcdUserKind(children, etcd)); err != nil {
@@ -94,8 +97,11 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 	return setupRestores(mgr, o, NewRestoreKind(children, map[v1alpha1.ClusterKind]RestoreTarget{v1alpha1.KindEtcdCluster: etcd, v1alpha1.KindRedisCluster: redis}))
 }
 
-// setup registers the controller of one kind of cluster. component tells its pods from those of the other kinds.
-func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, name v1alpha1.ClusterKind, object O, kind Kind[O, S]) error {
+// setup registers the controller of one kind of cluster. component tells its pods from those of the other kinds, and more is what only
+// this kind looks at.
+func setup[O Object, S any](
+	mgr ctrl.Manager, o Options, component string, name v1alpha1.ClusterKind, object O, kind Kind[O, S], more ...func(*builder.Builder),
+) error {
 	return register(mgr, o, component, object, kind, func(b *builder.Builder) {
 		b.Owns(&appsv1.StatefulSet{}).
 			Owns(&corev1.ConfigMap{}).
@@ -107,6 +113,9 @@ func setup[O Object, S any](mgr ctrl.Manager, o Options, component string, name 
 			Watches(&v1alpha1.Restore{}, handler.EnqueueRequestsFromMapFunc(clusterOfRestore(name)))
 		if o.WatchNodes {
 			watchNodes(b, mgr.GetClient(), component)
+		}
+		for _, watch := range more {
+			watch(b)
 		}
 	})
 }

@@ -86,8 +86,8 @@ type EtcdClusterSpec struct {
 	// reported, and carried out when it is approved.
 	// +optional
 	Recovery *RecoverySpec `json:"recovery,omitempty"`
-	// upgrade says how a newer version is reached. Default: with a snapshot
-	// before the first pod.
+	// upgrade says how a newer version is reached. Default: with a Backup before
+	// the first pod.
 	// +optional
 	Upgrade *EtcdUpgradeSpec `json:"upgrade,omitempty"`
 	// paused stops the operator from changing anything of this cluster, but for
@@ -288,7 +288,8 @@ type EtcdClusterStatus struct {
 	// certificates says until when they are valid. Absent without TLS.
 	// +optional
 	Certificates *CertificateStatus `json:"certificates,omitempty"`
-	// snapshot that was taken last before an upgrade. Absent before the first.
+	// snapshot is the Backup that was made last before an upgrade. Absent before
+	// the first.
 	// +optional
 	Snapshot *EtcdSnapshotStatus `json:"snapshot,omitempty"`
 }

@@ -27,7 +27,8 @@ const (
 	AnnotationHistory = "quorate.dev/replication-id"
 	// AnnotationGuarded is "true" there while that server takes writes only if a replica acknowledges them.
 	AnnotationGuarded = "quorate.dev/writes-guarded"
-	// AnnotationVersion is the version of the data store that a pod was made with.
+	// AnnotationVersion is the version of the data store that a pod was made with, and on a Backup before an upgrade the one that it
+	// is taken from.
 	AnnotationVersion = "quorate.dev/version"
 	// AnnotationRecover approves of what is to be done about data that was lost for good: to recover the quorum of an etcd
 	// cluster, or to serve the slots of a lost shard empty. Its value is the incident that the status names, so that what is
@@ -37,7 +38,7 @@ const (
 	AnnotationRebalance = "quorate.dev/rebalance"
 	// AnnotationConfirm confirms a Restore. Its value is the plan that the status names, so that what is confirmed is what was read.
 	AnnotationConfirm = "quorate.dev/confirm"
-	// AnnotationTargetVersion is the version that the Job of a snapshot was made on the way to.
+	// AnnotationTargetVersion is the version that a Backup before an upgrade was made on the way to.
 	AnnotationTargetVersion = "quorate.dev/target-version"
 	// AnnotationDue is on a Backup the time at which its schedule had it due (RFC 3339).
 	AnnotationDue = "quorate.dev/due"
@@ -55,7 +56,7 @@ const (
 	ComponentEtcdUser = "etcd-user"
 	// ComponentRedisUser is a user of a Redis or Valkey cluster.
 	ComponentRedisUser = "redis-user"
-	// ComponentEtcdSnapshot is what takes and keeps the snapshots of an etcd cluster.
+	// ComponentEtcdSnapshot is a Backup that was made before an upgrade of etcd, and the claim that it is kept on.
 	ComponentEtcdSnapshot = "etcd-snapshot"
 	// ComponentBackup is what takes, checks and deletes backups.
 	ComponentBackup = "backup"

@@ -42,7 +42,7 @@ func runBackupEtcd(ctx context.Context, args []string) error {
 	b := &etcdBackup{}
 	fs := flag.NewFlagSet("backup etcd", flag.ContinueOnError)
 	b.backupJob.flags(fs)
-	b.etcdMembers.flags(fs, plan.AccessTLSDir, plan.AccessAuthDir+"/password")
+	b.etcdMembers.flags(fs)
 	b.identity.flags(fs)
 	fs.StringVar(&b.timeline, "timeline", "", "what tells this history of revisions from others")
 	if err := fs.Parse(args); err != nil {

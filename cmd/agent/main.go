@@ -25,7 +25,6 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"demo":       runDemo,
 	"install":    runInstall,
 
-	"snapshot etcd": runSnapshotEtcd,
 	"backup etcd":   runBackupEtcd,
 	"backup redis":  runBackupRedis,
 	"restore redis": runRestoreRedis,

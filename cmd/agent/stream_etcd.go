@@ -54,7 +54,7 @@ func runStreamEtcd(ctx context.Context, args []string) error {
 	s := &etcdStream{}
 	fs := flag.NewFlagSet("backup stream-etcd", flag.ContinueOnError)
 	s.backupJob.flags(fs)
-	s.etcdMembers.flags(fs, plan.AccessTLSDir, plan.AccessAuthDir+"/password")
+	s.etcdMembers.flags(fs)
 	fs.StringVar(&s.timeline, "timeline", "", "what tells this history of revisions from others")
 	fs.DurationVar(&s.interval, "interval", 10*time.Second, "how long a change is kept before it is stored")
 	if err := fs.Parse(args); err != nil {

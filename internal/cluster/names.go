@@ -63,7 +63,7 @@ func ClientTLSSecret(cluster string) string { return cluster + "-client-tls" }
 // OperatorTLSSecret holds the certificate that the operator itself connects with.
 func OperatorTLSSecret(cluster string) string { return cluster + "-operator-tls" }
 
-// Snapshot is the claim that the snapshots of an etcd cluster are kept on, and the Job that takes one.
+// Snapshot is the claim that the Backups before upgrades of an etcd cluster are kept on.
 func Snapshot(cluster string) string { return cluster + "-snapshot" }
 
 // RestoreJob looks up the backup that a cluster is to begin with.

@@ -2,14 +2,18 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/e2e-framework/pkg/features"
@@ -19,15 +23,15 @@ import (
 	"github.com/quorate/quorate/test/harness"
 )
 
-// savedFirst expects a snapshot from before the first pod of an upgrade, and only that one.
-func savedFirst(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster, from string, began time.Time) {
+// savedFirst expects a verified Backup from before the first pod of an upgrade, which it returns.
+func savedFirst(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster, from string, began time.Time) *v1alpha1.Backup {
 	t.Helper()
 	have := refresh(ctx, t, s, c).Status.Snapshot
 	if have == nil {
 		t.Fatal("there is no snapshot")
 	}
-	figure(t, "snapshot %s of %d bytes at revision %d, taken %.1f s after the edit", have.File, have.Size, have.Revision,
-		have.Time.Sub(began).Seconds())
+	figure(t, "Backup %s of %d bytes at revision %d in %s/%s, verified %.1f s after the edit", have.Backup, have.Size, have.Revision,
+		have.URL, have.Directory, have.Time.Sub(began).Seconds())
 	if have.Version != from || have.Revision <= 1 || have.Size <= 0 || have.Time.Time.Before(began.Add(-time.Second)) {
 		t.Errorf("it is not from before the upgrade: %+v", have)
 	}
@@ -46,20 +50,54 @@ func savedFirst(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdClu
 	if made == 0 {
 		t.Error("no template was made for the upgrade")
 	}
-	claim := refresh(ctx, t, s, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: have.Claim}})
-	if !metav1.IsControlledBy(claim, c) {
-		t.Errorf("claim %s does not go with a cluster whose volumes are deleted", claim.Name)
+	b := refresh(ctx, t, s, &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: have.Backup}})
+	if b.Status.Directory != have.Directory || !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionVerified) {
+		t.Errorf("the Backup is another one than %+v: %+v", have, b.Status)
 	}
+	claim := refresh(ctx, t, s, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: cluster.Snapshot(c.Name)}})
+	if !metav1.IsControlledBy(claim, c) || !metav1.IsControlledBy(b, c) {
+		t.Errorf("claim %s or Backup %s does not go with a cluster whose volumes are deleted", claim.Name, b.Name)
+	}
+	return b
+}
+
+// leavesNothing deletes a cluster whose volumes go with it, and expects its claims, its Backups and their Jobs to go as well.
+func leavesNothing(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster) {
+	t.Helper()
+	began := time.Now()
+	must(t, s.Delete(ctx, c))
+	must(t, s.WaitGone(ctx, c, time.Minute))
+	must(t, harness.Eventually(ctx, "what belongs to "+c.Name+" to be gone", 2*time.Minute, func(ctx context.Context) (bool, string, error) {
+		var left []string
+		for _, list := range []client.ObjectList{&corev1.PersistentVolumeClaimList{}, &v1alpha1.BackupList{}, &batchv1.JobList{}, &corev1.PodList{}} {
+			if err := s.List(ctx, list, client.InNamespace(s.ns)); err != nil {
+				return false, "", err
+			}
+			must(t, meta.EachListItem(list, func(o runtime.Object) error {
+				it, err := meta.Accessor(o)
+				if err == nil && (it.GetLabels()[cluster.LabelPartOf] == c.Name || it.GetLabels()[cluster.LabelInstance] == c.Name) {
+					left = append(left, fmt.Sprintf("%T %s", o, it.GetName()))
+				}
+				return err
+			}))
+		}
+		return len(left) == 0, strings.Join(left, ", "), nil
+	}))
+	figure(t, "cluster, claims and Backups gone after %.1f s", time.Since(began).Seconds())
 }
 
 // TestAnUpgradeWaitsForItsSnapshot does not allow the claim that the snapshot is to be kept on.
 func TestAnUpgradeWaitsForItsSnapshot(t *testing.T) {
-	var c *v1alpha1.EtcdCluster
+	var (
+		c *v1alpha1.EtcdCluster
+		b *v1alpha1.Backup
+	)
 	quota := &corev1.ResourceQuota{}
 	feature := features.New("snapshot").
 		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
 			c = s.etcdOf(t, "orders", 3)
 			createReady(ctx, t, s, c)
+			writeMarks(ctx, t, s, c)
 			quota.ObjectMeta = metav1.ObjectMeta{Namespace: s.ns, Name: "no-more-claims"}
 			quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse("3")}
 			s.create(ctx, t, quota)
@@ -90,7 +128,18 @@ func TestAnUpgradeWaitsForItsSnapshot(t *testing.T) {
 			from, began := s.version(t, "ETCD_3_6"), time.Now()
 			must(t, s.Delete(ctx, quota))
 			waitReady(ctx, t, s, c)
-			savedFirst(ctx, t, s, c, from, began)
+			b = savedFirst(ctx, t, s, c, from, began)
+		})).
+		Assess("a new cluster begins with it", step(func(ctx context.Context, t *testing.T, s *scope) {
+			restored := s.etcdOf(t, "copy", 1, func(e *v1alpha1.EtcdClusterSpec) {
+				e.Bootstrap = &v1alpha1.BootstrapSpec{Restore: &v1alpha1.RestoreSource{Backup: ptr.To(b.Name)}}
+			})
+			createReady(ctx, t, s, restored)
+			checkMarks(ctx, t, s, restored)
+			leavesNothing(ctx, t, s, restored)
+		})).
+		Assess("it goes with the cluster, as its claim does", step(func(ctx context.Context, t *testing.T, s *scope) {
+			leavesNothing(ctx, t, s, c)
 		})).
 		Assess("without one it goes on when it is told to", step(func(ctx context.Context, t *testing.T, s *scope) {
 			c = s.etcdOf(t, "carts", 1, func(e *v1alpha1.EtcdClusterSpec) {

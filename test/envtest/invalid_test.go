@@ -84,6 +84,8 @@ var invalidEtcd = map[string]bad{
 	"periodic retention without unit": {spec: `config: {autoCompactionRetention: "1"}`, field: "spec.config.autoCompactionRetention", words: "a duration such as 1h"},
 	"revision retention with unit":    {spec: `config: {autoCompactionMode: Revision, autoCompactionRetention: 1h}`, field: "spec.config.autoCompactionRetention", words: "a number of revisions such as 10000"},
 	"negative retention":              {spec: `config: {autoCompactionMode: Revision, autoCompactionRetention: "-1"}`, field: "spec.config.autoCompactionRetention", words: "a number of revisions"},
+	"a snapshot that goes nowhere":    {spec: `upgrade: {destination: {}}`, field: "spec.upgrade.destination.url", words: "Required"},
+	"a snapshot to no known place":    {spec: `upgrade: {destination: {url: "file:///backups"}}`, field: "spec.upgrade.destination.url", words: "must be s3://bucket"},
 	"no entries per snapshot":         {spec: `config: {snapshotCount: 0}`, field: "spec.config.snapshotCount", words: "greater than or equal to 1"},
 	"too many entries per snapshot":   {spec: `config: {snapshotCount: 10000001}`, field: "spec.config.snapshotCount", words: "less than or equal to 10000000"},
 	"requests too small to work":      {spec: `config: {maxRequestBytes: "1"}`, field: "spec.config.maxRequestBytes", words: "from 64Ki to 10Mi"},

@@ -33,6 +33,8 @@ var validEtcd = map[string]string{
 	"maintenance at any time":    `maintenance: {window: {start: "00:00", duration: 24h0m0s}}`,
 	"no snapshot at an upgrade":  `upgrade: {snapshot: Skip}`,
 	"a snapshot at an upgrade":   `upgrade: {snapshot: Required}`,
+	"a snapshot that goes to s3": `upgrade: {destination: {url: "s3://backups/orders?region=eu-west-1", credentials: {name: s3}}}`,
+	"the same without storage":   `{storage: <removed>, upgrade: {snapshot: Required, destination: {url: "pvc://backups/orders"}}}`,
 	"no defragmentation":         `maintenance: {window: null, defragmentation: {mode: Disabled}}`,
 	"extra parameters":           `config: {extra: {max-txn-ops: "256", pre-vote: "true", corrupt-check-time: 1h, cipher-suites: "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384"}}`,
 	"experimental ones with 3.5": `{version: 3.5.35, config: {extra: {experimental-corrupt-check-time: 1h}}}`,

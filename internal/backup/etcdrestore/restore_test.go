@@ -259,6 +259,7 @@ func TestDamageIsFound(t *testing.T) {
 		"without the checksum": func(b []byte) []byte { return b[:len(b)-sha256.Size] },
 		"a flipped bit":        func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
 		"zeros from a page on": func(b []byte) []byte { clear(b[4096*3 : len(b)-sha256.Size]); return sealed(b) },
+		"every page twice":     func(b []byte) []byte { return sealed(doubled(b)) },
 		"half of it":           func(b []byte) []byte { return sealed(b[:len(b)/2/4096*4096+sha256.Size]) },
 		"no database":          func([]byte) []byte { return sealed(make([]byte, 4096*4+sha256.Size)) },
 	} {
@@ -275,6 +276,15 @@ func sealed(b []byte) []byte {
 	data := b[:len(b)-sha256.Size]
 	sum := sha256.Sum256(data)
 	return append(data, sum[:]...)
+}
+
+// doubled puts every other page in the place of the one before it, beyond the first four, which describe the others.
+func doubled(b []byte) []byte {
+	const page = 4096
+	for i := 4 * page; i+2*page < len(b); i += 2 * page {
+		copy(b[i:i+page], b[i+page:i+2*page])
+	}
+	return b
 }
 
 // records are changes without a store.

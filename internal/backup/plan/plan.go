@@ -115,8 +115,12 @@ func check(s State) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
+// keepData releases the resource where nobody has to delete its data. No pod can mount a claim that is going; Jobs end with the resource.
 func keepData(s State) (cluster.Plan, bool) {
-	if s.Deletes {
+	switch {
+	case s.Vanishing:
+		return cluster.Do(Release{}, "the stored data goes with its claim")
+	case s.Deletes:
 		return cluster.Pass()
 	}
 	return cluster.Do(Release{}, "the stored data stays")

@@ -33,6 +33,8 @@ type world struct {
 	source                       *Source
 	deleting, protected, deletes bool
 	verifies, gone               bool
+	// vanishing says that the claim of the data is gone or going: no Job that deletes can be carried out.
+	vanishing bool
 	// calm says that nothing goes wrong any more, and that nobody changes anything.
 	calm bool
 	jobs map[string]*Job
@@ -61,7 +63,8 @@ func (w *world) note(format string, args ...any) {
 func (w *world) observe() State {
 	s := State{
 		Now: w.now, Name: "nightly", Deleting: w.deleting, Protected: w.protected, Deletes: w.deletes, Verifies: w.verifies, Source: w.source,
-		Take: w.jobs["take"], Check: w.jobs["check"], Remove: w.jobs["remove"],
+		Vanishing: w.deleting && w.vanishing,
+		Take:      w.jobs["take"], Check: w.jobs["check"], Remove: w.jobs["remove"],
 		Stored: w.status.stored, Failed: w.status.failed, Checked: w.status.checked, Unverified: w.status.unverified,
 	}
 	if t := s.Take; t != nil && t.Ended && !t.Failed && t.Report != nil && t.Report.Backup != nil {
@@ -107,7 +110,7 @@ func (w *world) act(s State, step cluster.Step) error {
 	case Protect:
 		w.protected = true
 	case Release:
-		if w.deleting && w.deletes && w.stored {
+		if w.deleting && w.deletes && w.stored && !w.vanishing {
 			return fmt.Errorf("it is released, and its data is left behind")
 		}
 		w.protected = false
@@ -123,6 +126,8 @@ func (w *world) act(s State, step cluster.Step) error {
 		return w.start("check")
 	case Remove:
 		switch {
+		case w.vanishing:
+			return fmt.Errorf("a Job is started that can never run")
 		case !w.deleting || !w.deletes:
 			return fmt.Errorf("data is deleted that nobody wants deleted")
 		case w.readers > 0:
@@ -160,6 +165,7 @@ func (w *world) turn() error {
 		case j == nil:
 		case j.Leaving, j.Ended && !w.calm && w.rng.IntN(20) == 0: // Deleted, or expired.
 			delete(w.jobs, name)
+		case name == "remove" && w.vanishing: // Its pod waits for the claim.
 		case !j.Ended && (w.calm || w.rng.IntN(3) == 0):
 			if err := w.end(name, *j); err != nil {
 				return err
@@ -182,6 +188,8 @@ func (w *world) turn() error {
 		w.source = &Source{Noun: "EtcdCluster orders", Missing: []string{"", "it is hibernated"}[w.rng.IntN(2)]}
 	case 4:
 		w.deletes = !w.deletes
+	case 6:
+		w.vanishing = w.vanishing || w.deleting // Both go with the cluster.
 	case 5:
 		if w.stored && !w.deleting {
 			w.readers = 1 + w.rng.IntN(5)

@@ -19,6 +19,8 @@ type State struct {
 	Deleting, Protected, Deletes bool
 	// Verifies says that the backup is to be checked as soon as it is complete.
 	Verifies bool
+	// Vanishing says that the claim which holds the stored data is gone or going. It is asked for while the resource is being deleted.
+	Vanishing bool
 	// Source is the cluster, nil when there is none of that name.
 	Source *Source
 	// Stored is the complete backup, nil while there is none.

@@ -11,91 +11,131 @@ import (
 
 // simSnapshots is what a simulation has for snapshots.
 type simSnapshots struct {
-	required bool
-	job      *simJob
-	jobs     int
-	// taken are the snapshots that are of use yet, by their Job.
+	// required and elsewhere are spec.upgrade: that there is to be one, and how often its destination has changed; 0: it has none.
+	required  bool
+	elsewhere int
+	backups   []simBackup
+	made      int
+	// taken are the snapshots that are of use yet, by their Backup.
 	taken map[string]etcd.TakeSnapshot
 }
 
-type simJob struct {
+type simBackup struct {
 	etcd.TakeSnapshot
 	uid         string
-	born, ended int
-	failed      bool
-	reported    bool
-	leaving     bool
+	destination int
+	// born, stored and ended are turns, 0 before; failed says that it did not end well.
+	born, stored, ended int
+	failed, leaving     bool
 }
+
+func (b simBackup) good() bool { return b.ended > 0 && !b.failed }
 
 func (s *sim) newSnapshots() simSnapshots {
-	return simSnapshots{required: s.rng.IntN(4) > 0, taken: map[string]etcd.TakeSnapshot{}}
-}
-
-func (s *simSnapshots) copyJob() *simJob {
-	if s.job == nil {
-		return nil
-	}
-	out := *s.job
-	return &out
+	return simSnapshots{required: s.rng.IntN(4) > 0, elsewhere: s.rng.IntN(2), taken: map[string]etcd.TakeSnapshot{}}
 }
 
 func (s *sim) observeSnapshot(st *etcd.State, v *simView) {
-	st.Want.Snapshot = s.snapshots.required
-	if v.job == nil || st.Record == nil || st.Record.Version == st.Want.Version {
+	st.Want.Snapshot, st.Want.SnapshotPlace = s.snapshots.required, s.snapshotPlace()
+	if st.Record == nil || st.Record.Version == st.Want.Version {
 		return
 	}
-	minutes := func(turns int) time.Duration { return time.Duration(turns) * time.Minute }
-	job := &etcd.SnapshotJob{
-		Name: "orders-snapshot", UID: v.job.uid, From: v.job.From, For: v.job.For, Leaving: v.job.leaving, Age: minutes(s.turns - v.job.born),
+	at := func(turn int) time.Time { return simNow.Add(-time.Duration(s.turns-turn) * time.Minute) }
+	for _, b := range slices.Backward(v.backups) {
+		out := etcd.Backup{
+			Name: b.Name, UID: b.uid, From: b.From, For: b.For, Leaving: b.leaving, Own: b.destination == 0,
+			Elsewhere: b.destination != s.snapshots.elsewhere, Complete: b.stored > 0, Directory: b.uid, Revision: 7, Size: 1,
+		}
+		switch {
+		case b.good():
+			out.Verified = at(b.ended)
+		case b.failed:
+			out.Failed, out.Stalled, out.Since = "the volume is too small", "the volume is too small", at(b.ended)
+		}
+		st.Backups, st.BackupNames = append(st.Backups, out), append(st.BackupNames, b.Name)
 	}
-	if v.job.ended > 0 {
-		job.Ended = simNow.Add(-minutes(s.turns - v.job.ended))
-	}
-	if v.job.failed {
-		job.Failed = "the volume is too small"
-	}
-	if v.job.reported {
-		job.Report = &etcd.SnapshotReport{File: v.job.uid + ".db", Revision: 7, Size: 1, Member: "orders-0"}
-	}
-	st.SnapshotJob = job
 }
+
+// snapshotPlace reports whether there is somewhere to keep a snapshot.
+func (s *sim) snapshotPlace() bool { return s.persistent || s.snapshots.elsewhere > 0 }
 
 // save carries out a step on the way to a snapshot.
 func (s *sim) save(step cluster.Step) bool {
+	all := &s.snapshots.backups
 	switch step := step.(type) {
 	case etcd.TakeSnapshot:
-		if s.moved() || s.snapshots.job != nil {
+		if s.moved() || slices.ContainsFunc(*all, func(b simBackup) bool { return b.Name == step.Name }) {
 			return true
 		}
-		s.snapshots.jobs++
-		s.snapshots.job = &simJob{TakeSnapshot: step, uid: fmt.Sprint("job-", s.snapshots.jobs), born: s.turns}
+		s.snapshots.made++
+		*all = append(*all, simBackup{
+			TakeSnapshot: step, uid: fmt.Sprint("backup-", s.snapshots.made), destination: s.snapshots.elsewhere, born: s.turns,
+		})
 	case etcd.RecordSnapshot:
 		return s.change(func(r *etcd.Record) { r.Snapshot = step.Snapshot })
-	case etcd.DropSnapshotJob:
-		if job := s.snapshots.job; job != nil && job.uid == step.UID {
-			job.leaving = true
+	case etcd.DropBackup:
+		for i := range *all {
+			if b := &(*all)[i]; b.uid == step.UID {
+				b.leaving = true
+				s.judgeDrop(*b)
+			}
 		}
 	}
 	return !s.write()
 }
 
-// runJob is one pass of the Job controller and the kubelet. A snapshot comes from a member that runs.
-func (s *sim) runJob() {
-	job := s.snapshots.job
-	switch {
-	case job == nil:
-	case job.leaving:
-		if s.rng.IntN(3) > 0 {
-			s.snapshots.job = nil
+// judgeDrop wants a good Backup to stay, and all at a destination of the user.
+func (s *sim) judgeDrop(dropped simBackup) {
+	if !dropped.good() {
+		return
+	}
+	newer := slices.ContainsFunc(s.snapshots.backups, func(b simBackup) bool {
+		return b.good() && !b.leaving && b.destination == 0 && b.born >= dropped.born && b.uid != dropped.uid
+	})
+	if dropped.destination > 0 || !newer {
+		s.badPolicy = fmt.Sprintf("Backup %s is deleted, and it is the newest that is good, or the user's", dropped.uid)
+	}
+}
+
+// runBackups is one pass of the operator of Backups and of their Jobs, and of somebody who deletes them. A snapshot comes from a member
+// that runs.
+func (s *sim) runBackups() {
+	s.snapshots.backups = slices.DeleteFunc(s.snapshots.backups, func(b simBackup) bool {
+		gone := !s.upkeep.calm && s.rng.IntN(60) == 0
+		if gone {
+			s.note("fault: somebody deletes %s", b.uid)
 		}
-	case job.ended > 0:
-	case s.rng.IntN(3) == 0 && !s.upkeep.calm:
-		job.ended, job.failed = s.turns, true
-		s.note("fault: the snapshot fails")
-	case s.rng.IntN(2) == 0 && s.anyVoting():
-		job.ended, job.reported = s.turns, s.upkeep.calm || s.rng.IntN(5) > 0
-		s.snapshots.taken[job.uid] = job.TakeSnapshot
-		s.note("the snapshot is taken, reported: %t", job.reported)
+		return gone || b.leaving && s.rng.IntN(3) > 0
+	})
+	for i := range s.snapshots.backups {
+		b := &s.snapshots.backups[i]
+		switch {
+		case b.failed && s.upkeep.calm && b.destination > 0:
+			b.leaving = true // A human does as the message says.
+		case b.leaving || b.ended > 0:
+		case s.rng.IntN(4) == 0 && !s.upkeep.calm:
+			b.ended, b.failed = s.turns, true
+			s.note("fault: %s fails", b.uid)
+		case b.stored == 0 && s.rng.IntN(2) == 0 && s.anyVoting():
+			b.stored = s.turns
+		case b.stored > 0 && s.rng.IntN(2) == 0:
+			b.ended = s.turns
+			s.snapshots.taken[b.uid] = b.TakeSnapshot
+			s.note("%s is verified", b.uid)
+		}
+	}
+}
+
+// judgeBackups wants no more than two on the claim of the cluster that are good, beside those that are going.
+func (s *sim) judgeBackups() {
+	own := 0
+	for _, b := range s.snapshots.backups {
+		if b.good() && !b.leaving && b.destination == 0 {
+			own++
+		}
+	}
+	if own > 2 {
+		s.badPolicy = fmt.Sprintf("there are %d good Backups on the claim of the cluster", own)
 	}
 }
 
@@ -122,14 +162,14 @@ func (s *sim) setVersion(step etcd.SetVersion) bool {
 
 // judgeUpgrade wants no pod to get a newer version before there is a snapshot, unless the user does not, or there is nowhere to put one.
 func (s *sim) judgeUpgrade(step etcd.SetVersion) {
-	if s.moved() || !step.From.Less(step.To) || !s.snapshots.required || !s.persistent || s.record.ClusterID == 0 {
+	if s.moved() || !step.From.Less(step.To) || !s.snapshots.required || !s.snapshotPlace() || s.record.ClusterID == 0 {
 		return
 	}
 	if slices.ContainsFunc(s.seen.pods, func(p simPod) bool { return p.release == step.To }) {
 		return // It has begun already, and cannot go back.
 	}
 	target := s.target(*s.record).release
-	way, ok := s.snapshots.taken[s.record.Snapshot.Job]
+	way, ok := s.snapshots.taken[s.record.Snapshot.UID]
 	if !ok || way.For != target {
 		s.badPolicy = fmt.Sprintf("pods get %s on the way to %s without a snapshot: %+v", step.To, target, s.record.Snapshot)
 	}

@@ -151,12 +151,12 @@ type simPod struct {
 
 // simView is a copy of what the API server held.
 type simView struct {
-	record *etcd.Record
-	set    *simSet
-	open   bool
-	claims []etcd.Claim
-	pods   []simPod
-	job    *simJob
+	record  *etcd.Record
+	set     *simSet
+	open    bool
+	claims  []etcd.Claim
+	pods    []simPod
+	backups []simBackup
 }
 
 func newSim(seed uint64) *sim {
@@ -417,7 +417,7 @@ func (s *sim) view() *simView {
 		p.version = s.version(&p)
 		v.pods = append(v.pods, p)
 	}
-	v.job = s.snapshots.copyJob()
+	v.backups = slices.Clone(s.snapshots.backups)
 	return v
 }
 
@@ -591,7 +591,7 @@ func (s *sim) act(step cluster.Step) bool {
 		return s.reconfigure(step.Via, func(c *etcdfake.Client) error { return c.UpdatePeer(context.Background(), step.ID, step.URL) })
 	case etcd.SetVersion:
 		return s.setVersion(step)
-	case etcd.TakeSnapshot, etcd.RecordSnapshot, etcd.DropSnapshotJob:
+	case etcd.TakeSnapshot, etcd.RecordSnapshot, etcd.DropBackup:
 		return s.save(step)
 	case etcd.Edit:
 		return s.change(step.Edit)
@@ -885,7 +885,8 @@ func (s *sim) fault() {
 		s.note("spec.size changes to %d", s.size)
 	case kind == 17:
 		s.snapshots.required = s.rng.IntN(4) > 0
-		s.note("upgrades need a snapshot: %t", s.snapshots.required)
+		s.snapshots.elsewhere = s.rng.IntN(3)
+		s.note("upgrades need a snapshot: %t, at destination %d", s.snapshots.required, s.snapshots.elsewhere)
 		s.changeStorage()
 	case kind == 22 && s.certs && s.record == nil && s.set == nil && s.started() > 0:
 		// Whoever brings old data back gives it the certificates that it needs: see recreate.
@@ -1016,7 +1017,7 @@ func (s *sim) recreate() {
 	// Whoever brings old data back knows whether it was encrypted, too.
 	s.certs = s.reach(s.record).UsesTLS()
 	s.record, s.set, s.stale, s.recorded, s.open = nil, nil, nil, 0, false
-	s.snapshots.job = nil
+	s.snapshots.backups = nil
 	s.uid++
 	if s.anew != nil { // Of another cluster it makes another one.
 		token := fmt.Sprintf("%s-%d", s.anew.Noun, s.uid)
@@ -1123,7 +1124,8 @@ func (s *sim) turn() string {
 	}
 	s.kubelet()
 	s.finishDefragmentations()
-	s.runJob()
+	s.runBackups()
+	s.judgeBackups()
 	if bad := s.user(); bad != "" {
 		return bad
 	}

@@ -1,8 +1,11 @@
 package etcd
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,11 +14,11 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// Before the first pod gets a newer version, a snapshot is taken, verified and written down:
+// Before the first pod gets a newer version, a Backup is made, verified and written down:
 //
-//	spec.version 3.7.3   Job takes it   recorded            pods get 3.6.16   pods get 3.7.3
-//	─────────┬───────────────┬─────────────┬──────────────────────┬─────────────────┬──────────>
-//	         TakeSnapshot    RecordSnapshot                       SetVersion        SetVersion: it is spent
+//	spec.version 3.7.3   Backup is taken   recorded            pods get 3.6.16   pods get 3.7.3
+//	─────────┬───────────────┬─────────────────┬──────────────────────┬─────────────────┬──────────>
+//	         TakeSnapshot    and verified      RecordSnapshot         SetVersion        SetVersion: it is spent
 //
 // It serves all of the way to the version that it was taken for, and no other change. What goes back to an older version needs
 // none: the one from before is still there.
@@ -30,85 +33,74 @@ const (
 const (
 	// snapshotTrust is how old a snapshot may be for pods to get another version. What was written since is not in it.
 	snapshotTrust = time.Hour
-	// snapshotRest passes between a Job that failed, which has tried several times, and the next.
+	// snapshotRest passes between a Backup that failed, which has tried several times, and the next.
 	snapshotRest = 5 * time.Minute
-	// snapshotResultTime is what the report of a Job may take to be seen after its end.
-	snapshotResultTime = 10 * time.Second
-	// whileSnapshot is how soon to look again at the pod of a Job. The end of the Job is told.
+	// whileSnapshot is how soon to look again at a Backup. What becomes of it is told.
 	whileSnapshot = 5 * time.Second
+	// maxBackupName is how long the name of a Backup may be.
+	maxBackupName = 56
 )
 
-// skipping is the cure where no snapshot can be had.
-const skipping = "to go on without a snapshot, set spec.upgrade.snapshot to Skip"
+// skipping is the cure where no Backup can be had.
+const skipping = "set spec.upgrade.snapshot to Skip to go on without one"
 
-// Snapshot is one that was taken and verified, as the record has it.
+// Snapshot is a Backup that was verified, as the record has it.
 type Snapshot struct {
-	SnapshotReport
+	// Backup is its name, and UID what tells it from others of that name.
+	Backup, UID string
+	// URL of its destination, and Directory below that.
+	URL, Directory string
+	// Revision that it holds at least, and Size of its data in bytes.
+	Revision, Size int64
 	// From is the version that it was taken from, For the one that it was taken on the way to, zero once that is reached.
 	From, For Version
-	// Job that took it.
-	Job string
-	// Time at which it was complete.
+	// Time at which it was verified.
 	Time time.Time
 }
 
-// SnapshotReport is what the Job of a snapshot says at its end.
-type SnapshotReport struct {
-	File     string `json:"file"`
-	Revision int64  `json:"revision"`
-	Size     int64  `json:"size"`
-	SHA256   string `json:"sha256"`
-	// Member that it was taken from.
-	Member string `json:"member"`
-}
-
-// Encode returns the report as a termination message.
-func (r SnapshotReport) Encode() (string, error) {
-	raw, err := json.Marshal(r)
-	if err != nil {
-		return "", fmt.Errorf("encode the report: %w", err)
-	}
-	return string(raw), nil
-}
-
-// ParseSnapshotReport reads a termination message; ok is false when it is none of a snapshot.
-func ParseSnapshotReport(message string) (r SnapshotReport, ok bool) {
-	err := json.Unmarshal([]byte(message), &r)
-	return r, err == nil && r.File != "" && r.Size > 0
-}
-
-// SnapshotJob is the Job that takes a snapshot.
-type SnapshotJob struct {
+// Backup is one that was made before an upgrade of this cluster, this one or an earlier one.
+type Backup struct {
 	Name, UID string
 	// From and For are the versions that it was made for, see Snapshot.
 	From, For Version
-	Age       time.Duration
 	// Leaving says that it is being deleted.
 	Leaving bool
-	// Ended is when it came to its end, zero before.
-	Ended time.Time
-	// Failed says in words why it did, empty when it did not.
+	// Elsewhere says that its destination is not the one that backups go to now.
+	Elsewhere bool
+	// Own says that it is kept on the claim of the cluster: its data goes with it.
+	Own bool
+	// Complete says that its data is stored, Verified when that was proven, zero before.
+	Complete bool
+	Verified time.Time
+	// Failed says in words why nothing will come of it, empty while something may, and Since when that turned out.
 	Failed string
-	// Report is what it said at its end, nil when that is unknown.
-	Report *SnapshotReport
-	// Problem says in words what keeps its pod from running, or what became of its last attempt; empty when nothing is known.
-	Problem string
+	Since  time.Time
+	// Stalled says in words what it waits for that only a human can change, empty when it does not.
+	Stalled string
+	// Activity is what it does, in its own words.
+	Activity string
+	// URL, Directory, Revision and Size: see Snapshot.
+	URL, Directory string
+	Revision, Size int64
 }
 
-// TakeSnapshot makes the Job that takes a snapshot, and the claim that it is written to.
-type TakeSnapshot struct{ From, For Version }
+// TakeSnapshot creates a Backup, and the claim that it is written to where it has no other destination.
+type TakeSnapshot struct {
+	Name      string
+	From, For Version
+}
 
 // RecordSnapshot writes down that a snapshot is there.
 type RecordSnapshot struct{ Snapshot Snapshot }
 
-// DropSnapshotJob deletes a Job, if it still is the one that was decided on.
-type DropSnapshotJob struct{ Name, UID string }
+// DropBackup deletes a Backup, if it still is the one that was decided on.
+type DropBackup struct{ Name, UID string }
 
 func (s TakeSnapshot) String() string {
-	return fmt.Sprintf("take a snapshot before %s -> %s", s.From, s.For)
+	return fmt.Sprintf("create Backup %s before %s -> %s", s.Name, s.From, s.For)
 }
-func (s RecordSnapshot) String() string  { return "record snapshot " + s.Snapshot.File }
-func (s DropSnapshotJob) String() string { return "delete Job " + s.Name }
+func (s RecordSnapshot) String() string { return "record Backup " + s.Snapshot.Backup }
+func (s DropBackup) String() string     { return "delete Backup " + s.Name }
 
 // Reason names the step in events and conditions.
 func (TakeSnapshot) Reason() string { return ReasonSnapshot }
@@ -117,7 +109,7 @@ func (TakeSnapshot) Reason() string { return ReasonSnapshot }
 func (RecordSnapshot) Reason() string { return "SnapshotTaken" }
 
 // Reason names the step in events and conditions.
-func (DropSnapshotJob) Reason() string { return "DroppingSnapshotJob" }
+func (DropBackup) Reason() string { return "DroppingBackup" }
 
 // snapshotFirst takes the snapshot that an upgrade waits for, when nothing else is left to be done. Until then upgrade, flush and
 // setVersion leave the version alone, and everything else goes on.
@@ -141,7 +133,7 @@ func snapshotOfTheSick(s State) (cluster.Plan, bool) {
 
 // unsaved reports whether a newer version has to wait for a snapshot.
 func (s State) unsaved() bool {
-	if !s.Record.Version.Less(s.Want.Version) || !s.known() || !s.Want.Snapshot || !s.Want.Persistent {
+	if !s.Record.Version.Less(s.Want.Version) || !s.known() || !s.Want.Snapshot || !s.Want.SnapshotPlace {
 		return false
 	}
 	have := s.Record.Snapshot
@@ -150,63 +142,101 @@ func (s State) unsaved() bool {
 
 // snapshot takes the next step towards one.
 func (s State) snapshot() (cluster.Plan, bool) {
-	from, to, job := s.Record.Version, s.Want.Version, s.SnapshotJob
-	switch {
-	case job == nil:
-		return cluster.Do(TakeSnapshot{From: from, For: to}, "a snapshot of about %s comes before %s -> %s", s.dataSize(), from, to)
-	case job.Leaving:
-		return cluster.Wait(ReasonSnapshot, whileWaiting, "waiting for the Job of an earlier snapshot to end, before one is taken for %s -> %s", from, to)
-	case job.From != from || job.For != to || job.UID == s.Record.Snapshot.Job:
-		return cluster.Do(job.deletion(), "Job %s took a snapshot for another change", job.Name)
-	case job.Failed != "" && s.Now.Sub(job.Ended) < snapshotRest:
-		return s.held(job.Failed + "; it is tried again every five minutes")
-	case job.Failed != "":
-		return cluster.Do(job.deletion(), "the last snapshot failed, and is tried again: %s", job.Failed)
-	case !job.Ended.IsZero():
-		return s.finish(*job)
-	case job.Problem != "" && job.Age >= stuckPatience:
-		return s.held(job.Problem)
-	case job.Problem != "":
-		return cluster.Wait(ReasonSnapshot, whileSnapshot, "waiting for a snapshot of about %s before %s -> %s: %s", s.dataSize(), from, to, job.Problem)
+	from, to, b := s.Record.Version, s.Want.Version, s.backup()
+	if other, why := s.unneeded(b); other != nil {
+		return cluster.Do(other.deletion(), "Backup %s %s", other.Name, why)
 	}
-	return cluster.Wait(ReasonSnapshot, whileSnapshot, "waiting for a snapshot of about %s before %s -> %s", s.dataSize(), from, to)
+	switch {
+	case b == nil:
+		return cluster.Do(TakeSnapshot{Name: backupName(s.Want.Name, to, s.BackupNames), From: from, For: to},
+			"a Backup of about %s comes before %s -> %s", s.dataSize(), from, to)
+	case !b.Verified.IsZero():
+		return cluster.Do(RecordSnapshot{b.snapshot()}, "Backup %s is verified: revision %d, %s", b.Name, b.Revision, bytes(b.Size))
+	case b.Failed == "" && b.Stalled != "":
+		return s.held(b.Name, b.Stalled)
+	case b.Failed == "":
+		return cluster.Wait(ReasonSnapshot, whileSnapshot, "%s -> %s waits for Backup %s of about %s: %s",
+			from, to, b.Name, s.dataSize(), cmp.Or(b.Activity, "it has not begun"))
+	case b.Complete && !b.Own: // Another one would leave as much behind, again and again.
+		return s.held(b.Name, b.Failed)
+	case s.Now.Sub(b.Since) < snapshotRest:
+		return s.held(b.Name, strings.TrimSuffix(b.Failed, ".")+" (it is tried again every five minutes)")
+	}
+	return cluster.Do(b.deletion(), "Backup %s failed, and is made again: %s", b.Name, b.Failed)
 }
 
-// finish writes down what a Job that succeeded says it wrote. It says so in its pod only, which may be gone.
-func (s State) finish(job SnapshotJob) (cluster.Plan, bool) {
-	since := s.Now.Sub(job.Ended)
-	switch {
-	case since > snapshotTrust:
-		return cluster.Do(job.deletion(), "the snapshot is %s old, and what was written since is not in it", since.Round(time.Minute))
-	case job.Report != nil:
-		r := *job.Report
-		return cluster.Do(RecordSnapshot{Snapshot{SnapshotReport: r, From: job.From, For: job.For, Job: job.UID, Time: job.Ended}},
-			"a snapshot of %s is verified: revision %d, %s", r.Member, r.Revision, bytes(r.Size))
-	case since < snapshotResultTime:
-		return cluster.Wait(ReasonSnapshot, whileWaiting, "waiting for the report of Job %s", job.Name)
+// backup is the newest one that this change can wait for, nil when there is none.
+func (s State) backup() *Backup {
+	for i := range s.Backups {
+		b := &s.Backups[i]
+		made := b.From == s.Record.Version && b.For == s.Want.Version && !b.Elsewhere && b.UID != s.Record.Snapshot.UID
+		if made && !b.Leaving && (b.Verified.IsZero() || s.Now.Sub(b.Verified) <= snapshotTrust) {
+			return b
+		}
 	}
-	return cluster.Do(job.deletion(), "Job %s has ended, but its report is lost: the snapshot is taken again", job.Name)
+	return nil
+}
+
+// unneeded is a Backup that is to go, and why: one that was made for another change and is of no use, and all on the claim of the
+// cluster but the newest that is good, which makes two with the current one or the one to come.
+func (s State) unneeded(current *Backup) (*Backup, string) {
+	good := 0
+	for i := range s.Backups {
+		b := &s.Backups[i]
+		switch {
+		case b == current || b.Leaving:
+		case b.Verified.IsZero():
+			return b, "was made for another change, and is not verified"
+		case b.Own && good > 0:
+			return b, "is older than the newest, which stays beside the one to come"
+		case b.Own:
+			good++
+		}
+	}
+	return nil, ""
 }
 
 // held says why an upgrade does not begin.
-func (s State) held(why string) (cluster.Plan, bool) {
-	return cluster.Refuse(ReasonSnapshotFailed, "%s -> %s waits for a snapshot, and that fails: %s. Remove the cause, or %s",
-		s.Record.Version, s.Want.Version, why, skipping)
+func (s State) held(name, why string) (cluster.Plan, bool) {
+	return cluster.Refuse(ReasonSnapshotFailed, "%s -> %s waits for Backup %s, and that fails: %s. Remove the cause and delete Backup %s, or %s",
+		s.Record.Version, s.Want.Version, name, strings.TrimSuffix(why, "."), name, skipping)
 }
 
 // SnapshotRefused says what is to be done where the API server does not allow a snapshot.
 func SnapshotRefused(err error) string {
-	return fmt.Sprintf("the upgrade waits for a snapshot, and that is not allowed: %v. Allow it, or %s", err, skipping)
+	return fmt.Sprintf("the upgrade waits for a Backup, and that is not allowed: %v. Allow it, or %s", err, skipping)
 }
 
-func (j SnapshotJob) deletion() DropSnapshotJob { return DropSnapshotJob{j.Name, j.UID} }
+func (b Backup) deletion() DropBackup { return DropBackup{b.Name, b.UID} }
+
+func (b Backup) snapshot() Snapshot {
+	return Snapshot{
+		Backup: b.Name, UID: b.UID, URL: b.URL, Directory: b.Directory, Revision: b.Revision, Size: b.Size,
+		From: b.From, For: b.For, Time: b.Verified,
+	}
+}
+
+// backupName is the first name for a Backup before a version that is not taken.
+func backupName(name string, v Version, taken []string) string {
+	before := fmt.Sprintf("-before-%d-%d-%d", v.Major, v.Minor, v.Patch)
+	for n := 1; ; n++ {
+		end := before
+		if n > 1 {
+			end += fmt.Sprintf("-%d", n)
+		}
+		out := name[:min(len(name), maxBackupName-len(end))] + end
+		if !slices.Contains(taken, out) {
+			return out
+		}
+	}
+}
 
 // unheard tells, while no quorum answers, what else has to wait for it.
 func (s State) unheard() string {
 	if s.Want.Version.Minor != s.Record.Version.Minor || !s.unsaved() {
 		return ""
 	}
-	return fmt.Sprintf("; %s waits for a snapshot, and so for a quorum: %s", s.Want.Version, skipping)
+	return fmt.Sprintf("; %s waits for a Backup, and so for a quorum: %s", s.Want.Version, skipping)
 }
 
 // withoutSnapshot says why an upgrade begins without a snapshot, empty when it does not.
@@ -216,8 +246,8 @@ func (s State) withoutSnapshot() string {
 		return ""
 	case !s.Want.Snapshot:
 		return ", without a snapshot, as spec.upgrade.snapshot says"
-	case !s.Want.Persistent:
-		return ", without a snapshot, because there is no spec.storage to keep one on"
+	case !s.Want.SnapshotPlace:
+		return ", without a snapshot, because there is neither spec.upgrade.destination nor spec.storage to keep one on"
 	}
 	return ""
 }
@@ -243,18 +273,25 @@ func (s Snapshot) arrived(v Version) Snapshot {
 
 // storedSnapshot is a snapshot as the ConfigMap has it.
 type storedSnapshot struct {
-	SnapshotReport
-	From string    `json:"from"`
-	For  string    `json:"for,omitempty"`
-	Job  string    `json:"job"`
-	Time time.Time `json:"time"`
+	Backup    string    `json:"backup"`
+	UID       string    `json:"uid"`
+	URL       string    `json:"url"`
+	Directory string    `json:"directory"`
+	Revision  int64     `json:"revision"`
+	Size      int64     `json:"size"`
+	From      string    `json:"from"`
+	For       string    `json:"for,omitempty"`
+	Time      time.Time `json:"time"`
 }
 
 func (s Snapshot) encode() string {
-	if s.File == "" {
+	if s.Backup == "" {
 		return ""
 	}
-	stored := storedSnapshot{SnapshotReport: s.SnapshotReport, From: s.From.String(), Job: s.Job, Time: s.Time.UTC()}
+	stored := storedSnapshot{
+		Backup: s.Backup, UID: s.UID, URL: s.URL, Directory: s.Directory, Revision: s.Revision, Size: s.Size,
+		From: s.From.String(), Time: s.Time.UTC(),
+	}
 	if s.For != (Version{}) {
 		stored.For = s.For.String()
 	}
@@ -265,15 +302,19 @@ func (s Snapshot) encode() string {
 	return string(raw)
 }
 
+// decodeSnapshot reads what encode wrote. A record that names no Backup is none.
 func decodeSnapshot(text string) (s Snapshot, err error) {
 	if text == "" {
 		return s, nil
 	}
 	var stored storedSnapshot
-	if err := json.Unmarshal([]byte(text), &stored); err != nil {
+	if err := json.Unmarshal([]byte(text), &stored); err != nil || stored.Backup == "" {
 		return s, err
 	}
-	s = Snapshot{SnapshotReport: stored.SnapshotReport, Job: stored.Job, Time: stored.Time}
+	s = Snapshot{
+		Backup: stored.Backup, UID: stored.UID, URL: stored.URL, Directory: stored.Directory,
+		Revision: stored.Revision, Size: stored.Size, Time: stored.Time,
+	}
 	if s.From, err = ParseVersion(stored.From); err != nil || stored.For == "" {
 		return s, err
 	}
@@ -282,12 +323,12 @@ func decodeSnapshot(text string) (s Snapshot, err error) {
 }
 
 func snapshotStatus(s State) *v1alpha1.EtcdSnapshotStatus {
-	if s.Record == nil || s.Record.Snapshot.File == "" {
+	if s.Record == nil || s.Record.Snapshot.Backup == "" {
 		return nil
 	}
 	have := s.Record.Snapshot
 	return &v1alpha1.EtcdSnapshotStatus{
-		Claim: cluster.Snapshot(s.Want.Name), File: have.File, Version: have.From.String(), Revision: have.Revision, Size: have.Size,
-		SHA256: have.SHA256, Time: metav1.NewTime(have.Time),
+		Backup: have.Backup, URL: have.URL, Directory: have.Directory, Version: have.From.String(), Revision: have.Revision,
+		Size: have.Size, Time: metav1.NewTime(have.Time),
 	}
 }

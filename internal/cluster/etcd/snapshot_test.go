@@ -2,11 +2,11 @@ package etcd_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -15,22 +15,22 @@ import (
 	"github.com/quorate/quorate/internal/cluster/kube"
 )
 
-// snapshotFor was taken ten minutes ago, on the way to a version.
+// snapshotFor was verified ten minutes ago, on the way to a version.
 func snapshotFor(v etcd.Version) etcd.Snapshot {
-	return etcd.Snapshot{SnapshotReport: *reported(), From: v36, For: v, Job: "job-1", Time: simNow.Add(-10 * time.Minute)}
+	return etcd.Snapshot{
+		Backup: "orders-before-3-7-3", UID: "backup-1", URL: "pvc://orders-snapshot/upgrades", Directory: "orders-1",
+		Revision: 7, Size: 20 << 20, From: v36, For: v, Time: simNow.Add(-10 * time.Minute),
+	}
 }
 
-func reported() *etcd.SnapshotReport {
-	return &etcd.SnapshotReport{File: "3.6.16-7.db", Revision: 7, Size: 20 << 20, SHA256: "abc", Member: "orders-0"}
-}
-
-// saving is a cluster with a snapshot to be taken before another version, and its Job in a state.
-func saving(job *etcd.SnapshotJob, change func(*etcd.State)) etcd.State {
+// saving is a cluster with a Backup to be made before another version, and that Backup in a state.
+func saving(b *etcd.Backup, change func(*etcd.State)) etcd.State {
 	return running(v36, v37, func(s *etcd.State) {
-		s.Want.Snapshot = true
-		if job != nil {
-			job.Name, job.UID, job.From, job.For = "orders-snapshot", "job-2", v36, v37
-			s.SnapshotJob = job
+		s.Want.Snapshot, s.Want.SnapshotPlace = true, true
+		if b != nil {
+			b.Name, b.UID, b.From, b.For = "orders-before-3-7-3", "backup-2", v36, v37
+			b.Own, b.URL, b.Directory, b.Revision, b.Size = true, "pvc://orders-snapshot/upgrades", "orders-2", 9, 20<<20
+			s.Backups, s.BackupNames = []etcd.Backup{*b}, []string{b.Name}
 		}
 		if change != nil {
 			change(s)
@@ -38,11 +38,20 @@ func saving(job *etcd.SnapshotJob, change func(*etcd.State)) etcd.State {
 	})
 }
 
+// failed is a Backup that nothing will come of.
+func failed(since time.Duration) *etcd.Backup {
+	return &etcd.Backup{Failed: "no room.", Stalled: "no backup was taken", Since: ago(since)}
+}
+
 func ago(d time.Duration) time.Time { return simNow.Add(-d) }
 
 func TestSnapshotBeforeAnUpgrade(t *testing.T) {
 	next := etcd.Version{Major: 3, Minor: 6, Patch: 17}
-	drop := etcd.DropSnapshotJob{Name: "orders-snapshot", UID: "job-2"}
+	take := etcd.TakeSnapshot{Name: "orders-before-3-7-3", From: v36, For: v37}
+	second, third := take, take
+	second.Name, third.Name = "orders-before-3-7-3-2", "orders-before-3-7-3-3"
+	first := etcd.TakeSnapshot{Name: "orders-before-3-6-17", From: v36, For: next}
+	drop := etcd.DropBackup{Name: "orders-before-3-7-3", UID: "backup-2"}
 	patch := func(change func(*etcd.State)) etcd.State {
 		return saving(nil, func(s *etcd.State) {
 			s.Want.Version = next
@@ -51,34 +60,41 @@ func TestSnapshotBeforeAnUpgrade(t *testing.T) {
 			}
 		})
 	}
+	with := func(b *etcd.Backup, change func(*etcd.Backup)) etcd.State {
+		return saving(b, func(s *etcd.State) { change(&s.Backups[0]) })
+	}
+	verified := func(name string, since time.Duration) etcd.Backup {
+		return etcd.Backup{Name: name, UID: name, From: v35, For: v36, Own: true, Complete: true, Verified: ago(since)}
+	}
 	for name, tc := range map[string]planRow{
 		"comes first": {
-			state: saving(nil, nil), step: etcd.TakeSnapshot{From: v36, For: v37}, says: "about 32Ki comes before 3.6.16 -> 3.7.3",
+			state: saving(nil, nil), step: take, says: "about 32Ki comes before 3.6.16 -> 3.7.3",
 		},
 		"before the log is flushed too": {
-			state: saving(nil, func(s *etcd.State) { s.Record.Flushed = false }), step: etcd.TakeSnapshot{From: v36, For: v37},
+			state: saving(nil, func(s *etcd.State) { s.Record.Flushed = false }), step: take,
 		},
 		"is taken once for several minor versions": {
-			state: running(v35, v37, func(s *etcd.State) { s.Want.Snapshot = true }), step: etcd.TakeSnapshot{From: v35, For: v37},
+			state: running(v35, v37, func(s *etcd.State) { s.Want.Snapshot, s.Want.SnapshotPlace = true, true }),
+			step:  etcd.TakeSnapshot{Name: "orders-before-3-7-3", From: v35, For: v37},
 		},
 		"and serves all of the way": {
 			state: saving(nil, func(s *etcd.State) { s.Record.Snapshot = snapshotFor(v37); s.Record.Snapshot.From = v35 }),
 			step:  etcd.SetVersion{From: v36, To: v37},
 		},
-		"comes before a patch": {state: patch(nil), step: etcd.TakeSnapshot{From: v36, For: next}},
+		"comes before a patch": {state: patch(nil), step: first},
 		"comes before a patch that may cure a member": {
-			state: patch(func(s *etcd.State) { down(s, 0) }), step: etcd.TakeSnapshot{From: v36, For: next},
+			state: patch(func(s *etcd.State) { down(s, 0) }), step: first,
 		},
 		"is waited for by a quorum": {
 			state:  patch(func(s *etcd.State) { s.Members = nil; down(s, 0); down(s, 2) }),
 			reason: etcd.ReasonNoQuorum, says: "set spec.upgrade.snapshot to Skip",
 		},
 		"does not hold up repairs": {
-			state: saving(&etcd.SnapshotJob{Failed: "no room", Ended: ago(time.Minute)}, func(s *etcd.State) { s.Pods[2].TemplateHash = "before" }),
+			state: saving(failed(time.Minute), func(s *etcd.State) { s.Pods[2].TemplateHash = "before" }),
 			step:  deletion("orders-2"),
 		},
 		"nor growth": {
-			state: saving(&etcd.SnapshotJob{Failed: "no room", Ended: ago(time.Minute)}, func(s *etcd.State) { s.Want.Size = 5 }),
+			state: saving(failed(time.Minute), func(s *etcd.State) { s.Want.Size = 5 }),
 			step:  etcd.Resize{From: 3, To: 4},
 		},
 		"is not needed where it is skipped": {
@@ -90,73 +106,137 @@ func TestSnapshotBeforeAnUpgrade(t *testing.T) {
 			says: "without a snapshot, as spec.upgrade.snapshot says",
 		},
 		"nor where there is nowhere to put it": {
-			state: saving(nil, func(s *etcd.State) { s.Want.Persistent = false }), step: etcd.SetVersion{From: v36, To: v37},
-			says: "without a snapshot, because there is no spec.storage",
+			state: saving(nil, func(s *etcd.State) { s.Want.SnapshotPlace = false }), step: etcd.SetVersion{From: v36, To: v37},
+			says: "without a snapshot, because there is neither spec.upgrade.destination nor spec.storage",
+		},
+		"without storage it goes to a destination": {
+			state: saving(nil, func(s *etcd.State) { s.Want.Persistent = false }), step: take,
 		},
 		"nor before an older version": {
 			state: saving(nil, func(s *etcd.State) { s.Want.Version = etcd.Version{Major: 3, Minor: 6, Patch: 15} }),
 			step:  etcd.SetVersion{From: v36, To: etcd.Version{Major: 3, Minor: 6, Patch: 15}},
 		},
 		"is of no use for another version": {
-			state: saving(nil, func(s *etcd.State) { s.Record.Snapshot = snapshotFor(next) }), step: etcd.TakeSnapshot{From: v36, For: v37},
+			state: saving(nil, func(s *etcd.State) { s.Record.Snapshot = snapshotFor(next) }), step: take,
 		},
 		"nor after an hour": {
 			state: saving(nil, func(s *etcd.State) {
 				s.Record.Snapshot = snapshotFor(v37)
 				s.Record.Snapshot.Time = ago(61 * time.Minute)
 			}),
-			step: etcd.TakeSnapshot{From: v36, For: v37},
+			step: take,
 		},
 		"takes its time": {
-			state:  saving(&etcd.SnapshotJob{Age: 10 * time.Minute}, nil),
-			reason: etcd.ReasonSnapshot, says: "waiting for a snapshot of about 32Ki before 3.6.16 -> 3.7.3",
+			state:  saving(&etcd.Backup{Activity: "the backup is being taken: 5 MiB"}, nil),
+			reason: etcd.ReasonSnapshot, says: "3.6.16 -> 3.7.3 waits for Backup orders-before-3-7-3 of about 32Ki: the backup is being taken: 5 MiB",
 		},
-		"that cannot run yet says why": {
-			state:  saving(&etcd.SnapshotJob{Age: time.Minute, Problem: "Unschedulable: no node"}, nil),
-			reason: etcd.ReasonSnapshot, says: "Unschedulable: no node",
+		"that nobody has looked at says so": {
+			state: saving(&etcd.Backup{}, nil), reason: etcd.ReasonSnapshot, says: "it has not begun",
 		},
-		"that does not run needs a human": {
-			state:  saving(&etcd.SnapshotJob{Age: 2 * time.Minute, Problem: "Unschedulable: no node"}, nil),
-			reason: etcd.ReasonSnapshotFailed, stalled: true, says: "set spec.upgrade.snapshot to Skip",
+		"that is stored is not proven": {
+			state: saving(&etcd.Backup{Complete: true, Activity: "is being checked"}, nil), reason: etcd.ReasonSnapshot, says: "is being checked",
+		},
+		"that cannot go on needs a human": {
+			state:  saving(&etcd.Backup{Stalled: "there is no Secret", Since: ago(time.Hour)}, nil),
+			reason: etcd.ReasonSnapshotFailed, stalled: true, says: "there is no Secret. Remove the cause and delete Backup orders-before-3-7-3, or set spec.upgrade.snapshot to Skip",
 		},
 		"is recorded": {
-			state: saving(&etcd.SnapshotJob{Ended: ago(time.Second), Report: reported()}, nil),
+			state: saving(&etcd.Backup{Complete: true, Verified: ago(time.Second)}, nil),
 			step: etcd.RecordSnapshot{Snapshot: etcd.Snapshot{
-				SnapshotReport: *reported(), From: v36, For: v37, Job: "job-2", Time: ago(time.Second),
+				Backup: "orders-before-3-7-3", UID: "backup-2", URL: "pvc://orders-snapshot/upgrades", Directory: "orders-2",
+				Revision: 9, Size: 20 << 20, From: v36, For: v37, Time: ago(time.Second),
 			}},
-			says: "a snapshot of orders-0 is verified: revision 7, 20Mi",
+			says: "Backup orders-before-3-7-3 is verified: revision 9, 20Mi",
 		},
-		"is waited for by its report": {
-			state: saving(&etcd.SnapshotJob{Ended: ago(time.Second)}, nil), reason: etcd.ReasonSnapshot, says: "waiting for the report",
-		},
-		"whose report is lost is taken again": {
-			state: saving(&etcd.SnapshotJob{Ended: ago(time.Minute)}, nil), step: drop, says: "its report is lost",
-		},
-		"that nobody recorded for an hour is taken again": {
-			state: saving(&etcd.SnapshotJob{Ended: ago(2 * time.Hour), Report: reported()}, nil), step: drop,
+		"that nobody recorded for an hour is made again beside it": {
+			state: saving(&etcd.Backup{Complete: true, Verified: ago(2 * time.Hour)}, nil), step: second,
 		},
 		"that failed holds the upgrade": {
-			state:  saving(&etcd.SnapshotJob{Failed: "no room", Ended: ago(time.Minute)}, nil),
-			reason: etcd.ReasonSnapshotFailed, stalled: true, says: "3.6.16 -> 3.7.3 waits for a snapshot, and that fails: no room",
+			state:  saving(failed(time.Minute), nil),
+			reason: etcd.ReasonSnapshotFailed, stalled: true, says: "3.6.16 -> 3.7.3 waits for Backup orders-before-3-7-3, and that fails: no room (it is tried again every five minutes). Remove",
 		},
 		"that failed is tried again": {
-			state: saving(&etcd.SnapshotJob{Failed: "no room", Ended: ago(6 * time.Minute)}, nil), step: drop,
+			state: saving(failed(6*time.Minute), nil), step: drop,
 		},
-		"waits for the Job before": {
-			state: saving(&etcd.SnapshotJob{Leaving: true, Failed: "no room"}, nil), reason: etcd.ReasonSnapshot,
+		"that did not pass its check is tried again": {
+			state: with(failed(6*time.Minute), func(b *etcd.Backup) { b.Complete = true }), step: drop,
+		},
+		"that did not pass its check elsewhere is not, for its data stays": {
+			state:  with(failed(6*time.Minute), func(b *etcd.Backup) { b.Complete, b.Own = true, false }),
+			reason: etcd.ReasonSnapshotFailed, stalled: true, says: "delete Backup orders-before-3-7-3",
+		},
+		"that was never stored elsewhere is": {
+			state: with(failed(6*time.Minute), func(b *etcd.Backup) { b.Own = false }), step: drop,
+		},
+		"that is being deleted is none": {
+			state: with(&etcd.Backup{Verified: ago(time.Second)}, func(b *etcd.Backup) { b.Leaving = true }), step: second,
 		},
 		"of another change is not this one": {
-			state: saving(&etcd.SnapshotJob{Ended: ago(time.Minute), Report: reported()}, func(s *etcd.State) { s.SnapshotJob.For = next }), step: drop,
+			state: with(&etcd.Backup{}, func(b *etcd.Backup) { b.For = next }), step: drop, says: "another change",
 		},
-		"that was recorded serves no second change": {
-			state: saving(&etcd.SnapshotJob{Ended: ago(time.Minute), Report: reported()}, func(s *etcd.State) {
+		"from another version is not this one": {
+			state: with(&etcd.Backup{}, func(b *etcd.Backup) { b.From = v35 }), step: drop,
+		},
+		"on its way to another destination is not this one": {
+			state: with(&etcd.Backup{}, func(b *etcd.Backup) { b.Elsewhere = true }), step: drop,
+		},
+		"at another destination does not go": {
+			state: with(&etcd.Backup{Verified: ago(time.Second)}, func(b *etcd.Backup) { b.Elsewhere, b.Own = true, false }), step: second,
+		},
+		"that was recorded serves no second change, and stays": {
+			state: saving(&etcd.Backup{Complete: true, Verified: ago(time.Minute)}, func(s *etcd.State) {
 				s.Record.Snapshot = snapshotFor(etcd.Version{})
-				s.Record.Snapshot.Job = "job-2"
+				s.Record.Snapshot.UID = "backup-2"
 			}),
-			step: drop,
+			step: second,
+		},
+		"makes room for itself, but for the newest": {
+			state: saving(nil, func(s *etcd.State) {
+				s.Backups = []etcd.Backup{verified("b", 2*time.Hour), verified("a", 3*time.Hour)}
+			}),
+			step: etcd.DropBackup{Name: "a", UID: "a"}, says: "older than the newest",
+		},
+		"does not count what is going": {
+			state: saving(nil, func(s *etcd.State) {
+				s.Backups = []etcd.Backup{verified("b", 2*time.Hour), verified("a", 3*time.Hour)}
+				s.Backups[0].Leaving = true
+			}),
+			step: take,
+		},
+		"leaves alone what is kept elsewhere": {
+			state: saving(nil, func(s *etcd.State) {
+				s.Backups = []etcd.Backup{verified("b", 2*time.Hour), verified("a", 3*time.Hour)}
+				s.Backups[0].Own, s.Backups[1].Own = false, false
+			}),
+			step: take,
+		},
+		"nor beside one that is not": {
+			state: saving(nil, func(s *etcd.State) {
+				s.Backups = []etcd.Backup{verified("b", 2*time.Hour), verified("a", 3*time.Hour)}
+				s.Backups[1].Own = false
+			}),
+			step: take,
+		},
+		"takes no name that is taken": {
+			state: saving(nil, func(s *etcd.State) { s.BackupNames = []string{take.Name, second.Name} }), step: third,
 		},
 	} {
 		t.Run(name, tc.check)
+	}
+}
+
+// A name that the API server refuses would hold the upgrade for good.
+func TestTheNameOfABackupFits(t *testing.T) {
+	s := saving(nil, func(s *etcd.State) {
+		s.Want.Name = strings.Repeat("o", 40)
+		s.Want.Version = etcd.Version{Major: 3, Minor: 7, Patch: 99}
+	})
+	for range 12 {
+		step, ok := etcd.Next(s).Step.(etcd.TakeSnapshot)
+		if !ok || len(step.Name) > 56 || slices.Contains(s.BackupNames, step.Name) {
+			t.Fatalf("%+v", step)
+		}
+		s.BackupNames = append(s.BackupNames, step.Name)
 	}
 }
 
@@ -165,7 +245,7 @@ func TestASnapshotIsSpentAtTheEndOfItsWay(t *testing.T) {
 	if got := r.With(v36).Snapshot.For; got != v37 {
 		t.Errorf("on the way it serves %s", got)
 	}
-	if got := r.With(v36).With(v37).Snapshot; got.For != (etcd.Version{}) || got.File == "" {
+	if got := r.With(v36).With(v37).Snapshot; got.For != (etcd.Version{}) || got.Backup == "" {
 		t.Errorf("at the end it is %+v", got)
 	}
 }
@@ -177,140 +257,46 @@ func TestTheStatusNamesTheSnapshot(t *testing.T) {
 		t.Errorf("before the first: %+v", st.Snapshot)
 	}
 	etcd.Status(&st, settled(func(s *etcd.State) { s.Record.Snapshot = snapshotFor(etcd.Version{}) }))
-	if s := st.Snapshot; s == nil || s.Claim != "orders-snapshot" || s.File != "3.6.16-7.db" || s.Version != "3.6.16" || s.Revision != 7 || s.Size != 20<<20 {
+	if s := st.Snapshot; s == nil || s.Backup != "orders-before-3-7-3" || s.URL != "pvc://orders-snapshot/upgrades" || s.Directory != "orders-1" || s.Version != "3.6.16" || s.Revision != 7 || s.Size != 20<<20 {
 		t.Errorf("%+v", s)
 	}
 }
 
-func TestASnapshotReportIsReadBack(t *testing.T) {
-	text, err := reported().Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, ok := etcd.ParseSnapshotReport(text)
-	if diff := cmp.Diff(*reported(), got); diff != "" || !ok {
-		t.Errorf("%t (-want +got):\n%s", ok, diff)
-	}
-	for _, other := range []string{"", "panic: no", "{}", `{"reason":"LostDisk"}`} {
-		if r, ok := etcd.ParseSnapshotReport(other); ok {
-			t.Errorf("%q is read as %+v", other, r)
-		}
+func TestARecordThatNamesNoBackupIsNone(t *testing.T) {
+	data := etcd.Record{Bootstrap: etcd.BootstrapNew, Version: v36, Members: etcd.Peers("orders", "default", "cluster.local", 1, false)}.Data()
+	data["snapshot"] = `{"file":"3.5.35-7.db","revision":7,"size":20,"from":"3.5.35","for":"3.6.16","job":"j"}`
+	r, err := etcd.ParseRecord(data)
+	if err != nil || r.Snapshot != (etcd.Snapshot{}) {
+		t.Errorf("%+v, %v", r.Snapshot, err)
 	}
 }
 
-func snapshotJob(t *testing.T, secret string, change func(*etcd.Blueprint)) *batchv1.Job {
-	t.Helper()
-	ac, err := blueprint(t, change).SnapshotJob(etcd.TakeSnapshot{From: v36, For: v37}, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	job, err := kube.Convert[batchv1.Job](ac)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return job
-}
-
-func TestTheJobOfASnapshot(t *testing.T) {
-	job := snapshotJob(t, "orders-operator-tls", nil)
-	pod := job.Spec.Template.Spec
-	c := pod.Containers[0]
-	wantArgs := []string{
-		"snapshot", "etcd", "--version=3.6.16",
-		"--member=https://orders-0.orders-peers.shop.svc.cluster.local:2379",
-		"--member=https://orders-1.orders-peers.shop.svc.cluster.local:2379",
-		"--member=https://orders-2.orders-peers.shop.svc.cluster.local:2379",
-	}
-	if diff := cmp.Diff(wantArgs, c.Args); diff != "" {
-		t.Errorf("arguments (-want +got):\n%s", diff)
-	}
-	if job.Annotations[v1alpha1.AnnotationVersion] != "3.6.16" || job.Annotations[v1alpha1.AnnotationTargetVersion] != "3.7.3" {
-		t.Errorf("annotations %v", job.Annotations)
-	}
-	for _, r := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
-		if r.Cpu().IsZero() || r.Memory().IsZero() {
-			t.Errorf("resources %v", r)
-		}
-	}
-	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || pod.RestartPolicy != corev1.RestartPolicyNever {
-		t.Errorf("the pod has a token, or restarts: %+v", pod)
-	}
-	if sc := c.SecurityContext; !*sc.ReadOnlyRootFilesystem || *sc.AllowPrivilegeEscalation || !*pod.SecurityContext.RunAsNonRoot {
-		t.Errorf("%+v", sc)
-	}
-	if got, want := mounted(pod), []string{"orders-operator-tls", "orders-snapshot"}; !slices.Equal(got, want) {
-		t.Errorf("it mounts %v instead of %v", got, want)
-	}
-}
-
-// mounted are the Secrets and claims of a pod.
-func mounted(pod corev1.PodSpec) (names []string) {
-	for _, v := range pod.Volumes {
-		if v.Secret != nil {
-			names = append(names, v.Secret.SecretName)
-		}
-		if v.PersistentVolumeClaim != nil {
-			names = append(names, v.PersistentVolumeClaim.ClaimName)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-func TestTheJobOfASnapshotGetsWhatItNeeds(t *testing.T) {
-	mode := func(m v1alpha1.TLSMode) func(*etcd.Blueprint) {
-		return func(b *etcd.Blueprint) { b.Cluster.Spec.TLS = &v1alpha1.TLSSpec{Mode: ptr.To(m)} }
-	}
-	// TLS is asked for, and members do not listen for it yet.
-	plain := func(b *etcd.Blueprint) { b.Record.Members = etcd.Peers("orders", "shop", "cluster.local", 3, false) }
+func TestTheBackupBeforeAnUpgrade(t *testing.T) {
+	take := etcd.TakeSnapshot{Name: "orders-before-3-7-3", From: v36, For: v37}
+	s3 := &v1alpha1.BackupDestination{URL: "s3://backups/orders", Credentials: &v1alpha1.SecretReference{Name: "s3"}}
 	for name, tc := range map[string]struct {
-		secret string
-		change func(*etcd.Blueprint)
-		want   []string
+		upgrade *v1alpha1.EtcdUpgradeSpec
+		to      v1alpha1.BackupDestination
+		data    v1alpha1.DeletionPolicy
 	}{
-		"a certificate of the user and the password": {"mine", mode(v1alpha1.TLSProvided), []string{"mine", "orders-auth", "orders-snapshot"}},
-		"the password without TLS":                   {"", plain, []string{"orders-auth", "orders-snapshot"}},
-		"a certificate of cert-manager":              {"orders-operator-tls", mode(v1alpha1.TLSCertManager), []string{"orders-operator-tls", "orders-snapshot"}},
-		"nothing without either": {"", func(b *etcd.Blueprint) {
-			plain(b)
-			b.SigningSum = ""
-		}, []string{"orders-snapshot"}},
+		"on the claim of the cluster":    {nil, v1alpha1.BackupDestination{URL: "pvc://orders-snapshot/upgrades"}, v1alpha1.DeletionDelete},
+		"at a destination of the user's": {&v1alpha1.EtcdUpgradeSpec{Destination: s3}, *s3, v1alpha1.DeletionRetain},
 	} {
-		pod := snapshotJob(t, tc.secret, tc.change).Spec.Template.Spec
-		if got := mounted(pod); !slices.Equal(got, tc.want) {
-			t.Errorf("%s: it mounts %v instead of %v", name, got, tc.want)
+		b := blueprint(t, func(b *etcd.Blueprint) { b.Cluster.Spec.Upgrade = tc.upgrade }).Backup(take)
+		want := v1alpha1.BackupSpec{
+			Cluster: v1alpha1.ClusterReference{Kind: v1alpha1.KindEtcdCluster, Name: "orders"}, Destination: tc.to,
+			DeletionPolicy: &tc.data, Verify: ptr.To(true),
 		}
-		for _, v := range pod.Volumes {
-			if v.Secret != nil && v.Secret.SecretName == "orders-auth" && (len(v.Secret.Items) != 1 || v.Secret.Items[0].Key != "password") {
-				t.Errorf("%s: it gets %+v of the Secret", name, v.Secret.Items)
-			}
+		if diff := cmp.Diff(want, b.Spec); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-	}
-}
-
-// A Service, a disruption budget or an affinity that means the members must not mean the pod of a snapshot.
-func TestThePodOfASnapshotIsNoMember(t *testing.T) {
-	job := snapshotJob(t, "", func(b *etcd.Blueprint) {
-		b.Cluster.Spec.Template = &v1alpha1.PodTemplate{
-			Tolerations:  []v1alpha1.Toleration{{Operator: ptr.To(corev1.TolerationOpExists)}},
-			NodeSelector: map[string]v1alpha1.LabelValue{"pool": "etcd"},
-			Labels:       map[string]v1alpha1.TemplateValue{"team": "orders"},
-			Affinity:     &v1alpha1.Affinity{PodAntiAffinity: &v1alpha1.PodAffinity{}},
+		if b.Name != take.Name || b.Namespace != "shop" || b.Annotations[v1alpha1.AnnotationVersion] != "3.6.16" ||
+			b.Annotations[v1alpha1.AnnotationTargetVersion] != "3.7.3" || b.Labels["app.kubernetes.io/part-of"] != "orders" {
+			t.Errorf("%s: %+v", name, b.ObjectMeta)
 		}
-	})
-	tpl := job.Spec.Template
-	matches := true
-	for k, v := range etcd.Selector("orders") {
-		matches = matches && tpl.Labels[k] == v
-	}
-	if matches || tpl.Labels["app.kubernetes.io/instance"] == "orders" || tpl.Labels["team"] != "" {
-		t.Errorf("labels %v", tpl.Labels)
-	}
-	if a := tpl.Spec.Affinity; a != nil && (a.PodAntiAffinity != nil || a.PodAffinity != nil) {
-		t.Errorf("affinity %+v", a)
-	}
-	if len(tpl.Spec.Tolerations) != 1 || tpl.Spec.NodeSelector["pool"] != "etcd" {
-		t.Errorf("it may not run where the members do: %+v", tpl.Spec)
+		if b.Labels["app.kubernetes.io/instance"] == "orders" {
+			t.Errorf("%s: it passes for a part of the servers", name)
+		}
 	}
 }
 

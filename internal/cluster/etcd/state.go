@@ -27,8 +27,10 @@ type State struct {
 	// Open says that clients are let in: the client Service exists.
 	Open   bool
 	Upkeep Upkeep
-	// SnapshotJob takes a snapshot, nil when there is none. It is looked for while the version changes only.
-	SnapshotJob *SnapshotJob
+	// Backups are those that were made before upgrades of this cluster, the newest first, and BackupNames the names of all that there
+	// are in the namespace. They are looked for while the version changes only.
+	Backups     []Backup
+	BackupNames []string
 	// Certificates in use, for the status.
 	Certificates clustertls.Report
 	Now          time.Time
@@ -50,8 +52,8 @@ type Want struct {
 	Version Version
 	// Settings are the encoded settings that pods are made with now, Asked tells those apart that the specification asks for.
 	Settings, Asked string
-	// Snapshot says that an upgrade needs a snapshot.
-	Snapshot bool
+	// Snapshot says that an upgrade needs a snapshot, SnapshotPlace that there is somewhere to keep one.
+	Snapshot, SnapshotPlace bool
 	// ImageOverridden says that the image does not follow the version.
 	ImageOverridden bool
 	// Auth says that clients must authenticate, with the password in PasswordSecret.

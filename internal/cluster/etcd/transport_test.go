@@ -54,7 +54,7 @@ func TestTLSIsSwitched(t *testing.T) {
 		},
 		"a change comes before the snapshot of an upgrade": {
 			state: transported(true, false, false, func(s *etcd.State) {
-				s.Want.Version, s.Want.Snapshot, s.ClusterVersion = v37, true, etcd.Version{Major: 3, Minor: 6}
+				s.Want.Version, s.Want.Snapshot, s.Want.SnapshotPlace, s.ClusterVersion = v37, true, true, etcd.Version{Major: 3, Minor: 6}
 			}),
 			step: etcd.SetTransport{Secure: true, Both: true},
 		},

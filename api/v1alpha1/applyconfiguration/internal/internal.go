@@ -571,30 +571,33 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.quorate.quorate.api.v1alpha1.EtcdSnapshotStatus
   map:
     fields:
-    - name: claim
+    - name: backup
       type:
         scalar: string
-    - name: file
+    - name: directory
       type:
         scalar: string
     - name: revision
       type:
         scalar: numeric
-    - name: sha256
-      type:
-        scalar: string
     - name: size
       type:
         scalar: numeric
     - name: time
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: url
+      type:
+        scalar: string
     - name: version
       type:
         scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.EtcdUpgradeSpec
   map:
     fields:
+    - name: destination
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.BackupDestination
     - name: snapshot
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.UpgradeSnapshot

@@ -55,8 +55,8 @@ type EtcdClusterSpecApplyConfiguration struct {
 	// recovery of a quorum whose members have lost their data. Default: a plan is
 	// reported, and carried out when it is approved.
 	Recovery *RecoverySpecApplyConfiguration `json:"recovery,omitempty"`
-	// upgrade says how a newer version is reached. Default: with a snapshot
-	// before the first pod.
+	// upgrade says how a newer version is reached. Default: with a Backup before
+	// the first pod.
 	Upgrade *EtcdUpgradeSpecApplyConfiguration `json:"upgrade,omitempty"`
 	// paused stops the operator from changing anything of this cluster, but for
 	// certificates that would expire; its status is still reported. Default:

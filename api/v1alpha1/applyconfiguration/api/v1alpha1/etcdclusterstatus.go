@@ -43,7 +43,8 @@ type EtcdClusterStatusApplyConfiguration struct {
 	ConnectionSecret *string `json:"connectionSecret,omitempty"`
 	// certificates says until when they are valid. Absent without TLS.
 	Certificates *CertificateStatusApplyConfiguration `json:"certificates,omitempty"`
-	// snapshot that was taken last before an upgrade. Absent before the first.
+	// snapshot is the Backup that was made last before an upgrade. Absent before
+	// the first.
 	Snapshot *EtcdSnapshotStatusApplyConfiguration `json:"snapshot,omitempty"`
 }
 

@@ -12,21 +12,21 @@ import (
 // EtcdSnapshotStatusApplyConfiguration represents a declarative configuration of the EtcdSnapshotStatus type for use
 // with apply.
 //
-// EtcdSnapshotStatus is a snapshot that was taken and verified.
+// EtcdSnapshotStatus is a Backup that was made before an upgrade, and verified.
 type EtcdSnapshotStatusApplyConfiguration struct {
-	// claim that it is kept on.
-	Claim *string `json:"claim,omitempty"`
-	// file in that claim.
-	File *string `json:"file,omitempty"`
+	// backup is the name of the Backup, which may have been deleted since.
+	Backup *string `json:"backup,omitempty"`
+	// url of its destination.
+	URL *string `json:"url,omitempty"`
+	// directory of the backup below the url.
+	Directory *string `json:"directory,omitempty"`
 	// version of etcd that it was taken from.
 	Version *string `json:"version,omitempty"`
-	// revision of the newest change in it.
+	// revision of etcd that it holds at least.
 	Revision *int64 `json:"revision,omitempty"`
-	// size of the file in bytes.
+	// size of the data in bytes.
 	Size *int64 `json:"size,omitempty"`
-	// sha256 of the database in it, which the file ends with.
-	SHA256 *string `json:"sha256,omitempty"`
-	// time at which it was complete.
+	// time at which it was verified.
 	Time *v1.Time `json:"time,omitempty"`
 }
 
@@ -36,19 +36,27 @@ func EtcdSnapshotStatus() *EtcdSnapshotStatusApplyConfiguration {
 	return &EtcdSnapshotStatusApplyConfiguration{}
 }
 
-// WithClaim sets the Claim field in the declarative configuration to the given value
+// WithBackup sets the Backup field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Claim field is set to the value of the last call.
-func (b *EtcdSnapshotStatusApplyConfiguration) WithClaim(value string) *EtcdSnapshotStatusApplyConfiguration {
-	b.Claim = &value
+// If called multiple times, the Backup field is set to the value of the last call.
+func (b *EtcdSnapshotStatusApplyConfiguration) WithBackup(value string) *EtcdSnapshotStatusApplyConfiguration {
+	b.Backup = &value
 	return b
 }
 
-// WithFile sets the File field in the declarative configuration to the given value
+// WithURL sets the URL field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the File field is set to the value of the last call.
-func (b *EtcdSnapshotStatusApplyConfiguration) WithFile(value string) *EtcdSnapshotStatusApplyConfiguration {
-	b.File = &value
+// If called multiple times, the URL field is set to the value of the last call.
+func (b *EtcdSnapshotStatusApplyConfiguration) WithURL(value string) *EtcdSnapshotStatusApplyConfiguration {
+	b.URL = &value
+	return b
+}
+
+// WithDirectory sets the Directory field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Directory field is set to the value of the last call.
+func (b *EtcdSnapshotStatusApplyConfiguration) WithDirectory(value string) *EtcdSnapshotStatusApplyConfiguration {
+	b.Directory = &value
 	return b
 }
 
@@ -73,14 +81,6 @@ func (b *EtcdSnapshotStatusApplyConfiguration) WithRevision(value int64) *EtcdSn
 // If called multiple times, the Size field is set to the value of the last call.
 func (b *EtcdSnapshotStatusApplyConfiguration) WithSize(value int64) *EtcdSnapshotStatusApplyConfiguration {
 	b.Size = &value
-	return b
-}
-
-// WithSHA256 sets the SHA256 field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the SHA256 field is set to the value of the last call.
-func (b *EtcdSnapshotStatusApplyConfiguration) WithSHA256(value string) *EtcdSnapshotStatusApplyConfiguration {
-	b.SHA256 = &value
 	return b
 }
 

@@ -14,13 +14,17 @@ import (
 //
 // EtcdUpgradeSpec says how a newer version is reached.
 type EtcdUpgradeSpecApplyConfiguration struct {
-	// snapshot is Required or Skip. Required takes a snapshot before the first
-	// pod gets a newer version, verifies it, and keeps it on a volume of its own
-	// (<name>-snapshot, as large and of the same class as those of the members);
-	// while that fails, the upgrade does not begin. Skip goes on without one.
-	// Without spec.storage there is no volume to keep one on, and none is taken.
-	// Default: Required.
+	// snapshot is Required or Skip. Required makes a Backup before the first pod
+	// gets a newer version, and waits until it is complete and verified; while
+	// that fails, the upgrade does not begin. Skip goes on without one. Without
+	// spec.storage and spec.upgrade.destination there is nowhere to keep one, and
+	// none is made. Default: Required.
 	Snapshot *apiv1alpha1.UpgradeSnapshot `json:"snapshot,omitempty"`
+	// destination of the Backup, which stays there until somebody deletes it.
+	// Default: a volume claim of its own (<name>-snapshot, as large and of the
+	// same class as those of the members), which keeps the newest two and follows
+	// spec.storage.deletionPolicy.
+	Destination *BackupDestinationApplyConfiguration `json:"destination,omitempty"`
 }
 
 // EtcdUpgradeSpecApplyConfiguration constructs a declarative configuration of the EtcdUpgradeSpec type for use with
@@ -34,5 +38,13 @@ func EtcdUpgradeSpec() *EtcdUpgradeSpecApplyConfiguration {
 // If called multiple times, the Snapshot field is set to the value of the last call.
 func (b *EtcdUpgradeSpecApplyConfiguration) WithSnapshot(value apiv1alpha1.UpgradeSnapshot) *EtcdUpgradeSpecApplyConfiguration {
 	b.Snapshot = &value
+	return b
+}
+
+// WithDestination sets the Destination field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Destination field is set to the value of the last call.
+func (b *EtcdUpgradeSpecApplyConfiguration) WithDestination(value *BackupDestinationApplyConfiguration) *EtcdUpgradeSpecApplyConfiguration {
+	b.Destination = value
 	return b
 }

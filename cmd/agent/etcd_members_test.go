@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,24 +29,13 @@ func TestASnapshotIsTakenFromAFollowerThatIsAhead(t *testing.T) {
 	}
 }
 
-func TestASnapshotOfNobodySaysWhy(t *testing.T) {
+func TestABackupOfNobodySaysWhy(t *testing.T) {
+	url, _ := aStore(t)
 	dir := t.TempDir()
-	log := filepath.Join(dir, "termination-log")
-	err := run(t.Context(), []string{
-		"snapshot", "etcd", "--version=3.6.16", "--member=http://127.0.0.1:1", "--dir=" + dir, "--tls-dir=" + dir, "--password-file=" + filepath.Join(dir, "none"),
-		"--termination-log=" + log,
-	})
-	if err == nil || !strings.Contains(err.Error(), "no member is well enough for a snapshot") {
-		t.Errorf("%v", err)
-	}
-	if said, readErr := os.ReadFile(log); readErr != nil || string(said) != err.Error() {
-		t.Errorf("the operator is told %q, %v", said, readErr)
-	}
-}
-
-func TestASnapshotNeedsAMember(t *testing.T) {
-	if err := run(t.Context(), []string{"snapshot", "etcd", "--version=3.6.16"}); err == nil || !strings.Contains(err.Error(), "--member") {
-		t.Errorf("%v", err)
+	r, err := runJob(t, runBackupEtcd, "--url="+url, "--directory=first", "--id=1", "--version=3.6.16", "--member=http://127.0.0.1:1",
+		"--tls-dir="+dir, "--password-file="+filepath.Join(dir, "none"))
+	if err == nil || r.Problem == nil || !strings.Contains(r.Problem.Message, "no member is well enough for a snapshot") {
+		t.Errorf("%+v, %v", r.Problem, err)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/quorate/quorate/internal/backup/etcdsnapshot"
+	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 )
@@ -24,78 +24,20 @@ import (
 // askMemberTimeout bounds the question to one member. One that does not answer in time is not asked for a snapshot.
 const askMemberTimeout = 5 * time.Second
 
-// etcdSnapshot takes one snapshot of a cluster.
-type etcdSnapshot struct {
-	etcdMembers
-	version        string
-	dir            string
-	terminationLog string
-}
-
 // etcdMembers are the members of a cluster, and what it takes to be let in.
 type etcdMembers struct {
 	members              []string
 	tlsDir, passwordFile string
 }
 
-// runSnapshotEtcd takes a snapshot of a healthy member, a follower where there is one, verifies it, and keeps it in a directory.
-func runSnapshotEtcd(ctx context.Context, args []string) error {
-	var s etcdSnapshot
-	fs := flag.NewFlagSet("snapshot etcd", flag.ContinueOnError)
-	fs.StringVar(&s.version, "version", "", "version of etcd, for the name of the snapshot")
-	s.flags(fs, etcd.SnapshotTLSDir, etcd.SnapshotPasswordFile)
-	fs.StringVar(&s.dir, "dir", etcd.SnapshotDir, "directory that snapshots are kept in")
-	fs.StringVar(&s.terminationLog, "termination-log", "/dev/termination-log", "file that the result is written to")
-	if err := fs.Parse(args); err != nil {
-		return err
-	}
-	if s.version == "" || len(s.members) == 0 {
-		return errors.New("--version and at least one --member are needed")
-	}
-	report, err := s.run(ctx)
-	text := ""
-	if err == nil {
-		text, err = report.Encode()
-	}
-	if err != nil {
-		text = err.Error()
-	}
-	if writeErr := os.WriteFile(s.terminationLog, []byte(text), 0o600); writeErr != nil {
-		return errors.Join(err, fmt.Errorf("write the termination message: %w", writeErr))
-	}
-	return err
-}
-
 // flags names the members and where the credentials are.
-func (s *etcdMembers) flags(fs *flag.FlagSet, tlsDir, passwordFile string) {
+func (s *etcdMembers) flags(fs *flag.FlagSet) {
 	fs.Func("member", "client URL of a member; repeat for every one", func(url string) error {
 		s.members = append(s.members, url)
 		return nil
 	})
-	fs.StringVar(&s.tlsDir, "tls-dir", tlsDir, "directory with ca.crt, tls.crt and tls.key, if there is one")
-	fs.StringVar(&s.passwordFile, "password-file", passwordFile, "file with the password of root, if there is one")
-}
-
-func (s etcdSnapshot) run(ctx context.Context) (etcd.SnapshotReport, error) {
-	chosen, status, err := s.choose(ctx)
-	if err != nil {
-		return etcd.SnapshotReport{}, err
-	}
-	defer func() { _ = chosen.Close() }()
-	member := chosen.Endpoints()[0]
-	fmt.Printf("snapshot of %s: revision %d, a database of %d bytes\n", member, status.Header.Revision, status.DbSize)
-	began := time.Now()
-	file, content, err := etcdsnapshot.Dir{Path: s.dir}.Save(ctx, chosen, etcdsnapshot.Wanted{
-		Version: s.version, Size: status.DbSize, Revision: status.Header.Revision,
-	})
-	if err != nil {
-		return etcd.SnapshotReport{}, fmt.Errorf("snapshot of %s: %w", member, err)
-	}
-	fmt.Printf("%s: revision %d, %d bytes, sha256 %s, taken and verified in %s\n",
-		file, content.Revision, content.Size, content.SHA256, time.Since(began).Round(time.Millisecond))
-	return etcd.SnapshotReport{
-		File: file, Revision: content.Revision, Size: content.Size, SHA256: content.SHA256, Member: podOf(member),
-	}, nil
+	fs.StringVar(&s.tlsDir, "tls-dir", plan.AccessTLSDir, "directory with ca.crt, tls.crt and tls.key, if there is one")
+	fs.StringVar(&s.passwordFile, "password-file", plan.AccessAuthDir+"/password", "file with the password of root, if there is one")
 }
 
 // podOf is the pod in the URL of a member.

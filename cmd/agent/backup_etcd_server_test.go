@@ -12,8 +12,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/quorate/quorate/internal/backup/etcdsnapshot"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/test/loopback"
 )
 
@@ -73,8 +71,8 @@ func startEtcdOf(t *testing.T, name string) (string, *clientv3.Client) {
 	}
 }
 
-func TestASnapshotOfAServerThatAsksForAPassword(t *testing.T) {
-	url, c := startEtcd(t)
+func TestABackupOfAServerThatAsksForAPassword(t *testing.T) {
+	member, c := startEtcd(t)
 	for _, err := range []error{
 		second(c.RoleAdd(t.Context(), "root")), second(c.UserAdd(t.Context(), "root", "secret")),
 		second(c.UserGrantRole(t.Context(), "root", "root")), second(c.AuthEnable(t.Context())),
@@ -83,41 +81,32 @@ func TestASnapshotOfAServerThatAsksForAPassword(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	url, _ := aStore(t)
 	dir := t.TempDir()
-	log, password, snapshots := filepath.Join(dir, "log"), filepath.Join(dir, "password"), filepath.Join(dir, "snapshots")
-	if err := os.Mkdir(snapshots, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	password := filepath.Join(dir, "password")
 	args := []string{
-		"snapshot", "etcd", "--version=3.6.16", "--member=http://127.0.0.1:1", "--member=" + url,
-		"--dir=" + snapshots, "--tls-dir=" + dir, "--password-file=" + password, "--termination-log=" + log,
+		"--url=" + url, "--directory=first", "--id=1", "--timeline=a1", "--version=3.6.16", "--member=http://127.0.0.1:1", "--member=" + member,
+		"--tls-dir=" + dir, "--password-file=" + password,
 	}
-	if err := run(t.Context(), args); err == nil {
-		t.Error("there is a snapshot without the password")
+	if r, err := runJob(t, runBackupEtcd, args...); err == nil {
+		t.Errorf("there is a backup without the password: %+v", r.Backup)
 	}
 	if err := os.WriteFile(password, []byte("wrong"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(t.Context(), args); err == nil || !strings.Contains(err.Error(), "authentication failed") {
+	if _, err := runJob(t, runBackupEtcd, args...); err == nil || !strings.Contains(err.Error(), "authentication failed") {
 		t.Errorf("with a wrong password: %v", err)
 	}
 	if err := os.WriteFile(password, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(t.Context(), args); err != nil {
-		t.Fatal(err)
+	taken, err := runJob(t, runBackupEtcd, args...)
+	if err != nil || taken.Backup == nil || taken.Backup.Revision == 0 {
+		t.Fatalf("%+v, %v", taken.Backup, err)
 	}
-	said, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	report, ok := etcd.ParseSnapshotReport(string(said))
-	if !ok {
-		t.Fatalf("the operator is told %q", said)
-	}
-	content, err := etcdsnapshot.Verify(filepath.Join(snapshots, report.File))
-	if err != nil || content.Revision != report.Revision || content.Size != report.Size || content.SHA256 != report.SHA256 {
-		t.Errorf("%+v is said of %+v, %v", report, content, err)
+	checked, err := runJob(t, runBackupCheck, "--url="+url, "--directory=first", "--scratch-dir="+dir)
+	if err != nil || checked.Checked == nil || checked.Checked.Keys != 1 || checked.Checked.Revision < taken.Backup.Revision {
+		t.Errorf("%+v, %v", checked, err)
 	}
 }
 
