@@ -74,7 +74,7 @@ func snapshotOf(t *testing.T, c *clientv3.Client) []byte {
 	return raw
 }
 
-// history writes keys, deletes some, compacts, and writes again. One key goes with a lease that ends soon after a restart.
+// history writes keys, deletes some, compacts, and writes again. One key has a lease.
 func history(t *testing.T, c *clientv3.Client) (revision int64) {
 	t.Helper()
 	ctx := t.Context()
@@ -92,7 +92,7 @@ func history(t *testing.T, c *clientv3.Client) (revision int64) {
 	do(err)
 	_, err = c.Compact(ctx, gone.Header.Revision-3, clientv3.WithCompactPhysical())
 	do(err)
-	lease, err := c.Grant(ctx, 2)
+	lease, err := c.Grant(ctx, 3600)
 	do(err)
 	_, err = c.Put(ctx, "leased", "v", clientv3.WithLease(lease.ID))
 	do(err)
