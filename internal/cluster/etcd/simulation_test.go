@@ -1043,7 +1043,6 @@ func (s *sim) turn() string {
 	s.kubelet()
 	s.finishDefragmentations()
 	s.runBackups()
-	s.judgeBackups()
 	if bad := s.user(); bad != "" {
 		return bad
 	}
