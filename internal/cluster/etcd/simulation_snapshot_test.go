@@ -32,7 +32,13 @@ type simBackup struct {
 func (b simBackup) good() bool { return b.ended > 0 && !b.failed }
 
 func (s *sim) newSnapshots() simSnapshots {
-	return simSnapshots{required: s.rng.IntN(4) > 0, elsewhere: s.rng.IntN(2), taken: map[string]etcd.TakeSnapshot{}}
+	out := simSnapshots{required: s.rng.IntN(4) > 0, elsewhere: s.rng.IntN(2), taken: map[string]etcd.TakeSnapshot{}}
+	for i := range s.rng.IntN(4) { // Of earlier upgrades.
+		out.backups = append(out.backups, simBackup{
+			TakeSnapshot: etcd.TakeSnapshot{Name: fmt.Sprint("earlier-", i)}, uid: fmt.Sprint("earlier-", i), destination: s.rng.IntN(2), stored: 1, ended: 1,
+		})
+	}
+	return out
 }
 
 func (s *sim) observeSnapshot(st *etcd.State, v *simView) {
@@ -67,6 +73,7 @@ func (s *sim) save(step cluster.Step) bool {
 		if s.moved() || slices.ContainsFunc(*all, func(b simBackup) bool { return b.Name == step.Name }) {
 			return true
 		}
+		s.judgeTake()
 		s.snapshots.made++
 		*all = append(*all, simBackup{
 			TakeSnapshot: step, uid: fmt.Sprint("backup-", s.snapshots.made), destination: s.snapshots.elsewhere, born: s.turns,
@@ -126,16 +133,16 @@ func (s *sim) runBackups() {
 	}
 }
 
-// judgeBackups wants no more than two on the claim of the cluster that are good, beside those that are going.
-func (s *sim) judgeBackups() {
+// judgeTake wants room for one more on the claim of the cluster: no more than one that is good, beside those that are going.
+func (s *sim) judgeTake() {
 	own := 0
-	for _, b := range s.snapshots.backups {
+	for _, b := range s.seen.backups {
 		if b.good() && !b.leaving && b.destination == 0 {
 			own++
 		}
 	}
-	if own > 2 {
-		s.badPolicy = fmt.Sprintf("there are %d good Backups on the claim of the cluster", own)
+	if own > 1 {
+		s.badPolicy = fmt.Sprintf("one more is taken, and %d good Backups are on the claim of the cluster", own)
 	}
 }
 

@@ -1125,7 +1125,6 @@ func (s *sim) turn() string {
 	s.kubelet()
 	s.finishDefragmentations()
 	s.runBackups()
-	s.judgeBackups()
 	if bad := s.user(); bad != "" {
 		return bad
 	}
