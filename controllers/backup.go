@@ -122,10 +122,10 @@ func (k *BackupKind) observeEnd(ctx context.Context, o *v1alpha1.Backup, s *plan
 	}
 	claim := &corev1.PersistentVolumeClaim{}
 	err = k.Direct.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, claim)
+	s.Vanishing = apierrors.IsNotFound(err) || claim.DeletionTimestamp != nil
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read claim %s: %w", name, err)
 	}
-	s.Vanishing = err != nil || claim.DeletionTimestamp != nil
 	return nil
 }
 

@@ -82,12 +82,12 @@ func TestNextBeginsAnew(t *testing.T) {
 		"nor one that is being recovered": {
 			state: recovering(etcd.RecoveryHeld, func(s *etcd.State) { s.Want.Anew = theUndo() }), step: begun(etcd.RestoreBump),
 		},
-		"all members end":                  {state: anew(etcd.RecoveryHeld, nil), step: first, says: "because the cluster begins anew with orders-1"},
-		"one that ends is waited for":      {state: allEnded(func(s *etcd.State) { s.Pods[0].Terminating = true }), reason: etcd.ReasonRestoring, says: "orders-0 is being deleted"},
-		"unless its node is gone":          {state: allEnded(func(s *etcd.State) { s.Pods[0].Terminating, s.Pods[0].Gone = true, true }), step: etcd.DeletePod{Name: "orders-0", UID: "uid-orders-0", ResourceVersion: "7", Gone: true}},
-		"a pod that is not there, too":     {state: allEnded(func(s *etcd.State) { s.Pods = s.Pods[1:] }), reason: etcd.ReasonRestoring, says: "orders-0 has no pod yet"},
-		"a gate of before is asked again":  {state: allEnded(func(s *etcd.State) { s.Pods[0].Gate = held(etcd.GateLostDisk) }), step: first},
-		"a pod that clients find is made":  {state: allEnded(func(s *etcd.State) { s.Pods[0].Drained = false }), step: first},
+		"all members end":                 {state: anew(etcd.RecoveryHeld, nil), step: first, says: "because the cluster begins anew with orders-1"},
+		"one that ends is waited for":     {state: allEnded(func(s *etcd.State) { s.Pods[0].Terminating = true }), reason: etcd.ReasonRestoring, says: "orders-0 is being deleted"},
+		"unless its node is gone":         {state: allEnded(func(s *etcd.State) { s.Pods[0].Terminating, s.Pods[0].Gone = true, true }), step: etcd.DeletePod{Name: "orders-0", UID: "uid-orders-0", ResourceVersion: "7", Gone: true}},
+		"a pod that is not there, too":    {state: allEnded(func(s *etcd.State) { s.Pods = s.Pods[1:] }), reason: etcd.ReasonRestoring, says: "orders-0 has no pod yet"},
+		"a gate of before is asked again": {state: allEnded(func(s *etcd.State) { s.Pods[0].Gate = held(etcd.GateLostDisk) }), step: first},
+		"a pod that clients find is made": {state: allEnded(func(s *etcd.State) { s.Pods[0].Drained = false }), step: first},
 		"a volume that is lost is given up": {
 			state: allEnded(func(s *etcd.State) { s.Claims[0].Lost = "its node is gone" }),
 			step:  etcd.DeleteClaim{Name: "data-orders-0", UID: "claim-0"},
