@@ -60,8 +60,8 @@ func TestKubectlShowsTheClusters(t *testing.T) {
 		}
 		s.kubectl(t, "wait", "--for=condition=Ready", "--timeout=5s", "-n", "default", c.resource+"/shown")
 	}
-	t.Log("\n" + s.kubectl(t, "get", "etcdclusters,etcdusers,redisclusters,redisusers,backups,backupschedules", "-A"))
-	s.kubectl(t, "delete", "etcdclusters,etcdusers,redisclusters,redisusers,backups,backupschedules", "--all", "-n", "default")
+	t.Log("\n" + s.kubectl(t, "get", "etcdclusters,etcdusers,redisclusters,redisusers,backups,backupschedules,restores", "-A"))
+	s.kubectl(t, "delete", "etcdclusters,etcdusers,redisclusters,redisusers,backups,backupschedules,restores", "--all", "-n", "default")
 }
 
 func TestKubectlExplainsTheFields(t *testing.T) {
