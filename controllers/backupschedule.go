@@ -179,7 +179,7 @@ func (k *ScheduleKind) run(ctx context.Context, b *v1alpha1.Backup) (plan.Run, e
 	if due, err := time.Parse(time.RFC3339, b.Annotations[v1alpha1.AnnotationDue]); err == nil {
 		r.Due = due
 	}
-	r.Unplanned = b.Annotations[v1alpha1.AnnotationUnplanned] == "true"
+	r.Unplanned = b.Annotations[v1alpha1.AnnotationUnplanned]
 	if s.Stored != nil {
 		r.Finished = s.Stored.Finished
 	}
@@ -232,8 +232,8 @@ func (k *ScheduleKind) Act(ctx context.Context, o *v1alpha1.BackupSchedule, step
 // scheduled is the Backup that is made for a schedule. It outlives the schedule.
 func scheduled(o *v1alpha1.BackupSchedule, s plan.CreateBackup) *v1alpha1.Backup {
 	notes := map[string]string{v1alpha1.AnnotationDue: s.Due.UTC().Format(time.RFC3339)}
-	if s.Unplanned {
-		notes[v1alpha1.AnnotationUnplanned] = "true"
+	if s.Unplanned != "" {
+		notes[v1alpha1.AnnotationUnplanned] = s.Unplanned
 	}
 	return &v1alpha1.Backup{
 		ObjectMeta: metav1.ObjectMeta{

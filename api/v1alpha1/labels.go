@@ -42,7 +42,7 @@ const (
 	AnnotationTargetVersion = "quorate.dev/target-version"
 	// AnnotationDue is on a Backup the time at which its schedule had it due (RFC 3339).
 	AnnotationDue = "quorate.dev/due"
-	// AnnotationUnplanned is "true" on a Backup that its schedule made out of turn, because changes could not be recorded without.
+	// AnnotationUnplanned is on a Backup that its schedule made out of turn the history whose changes could not be recorded without.
 	AnnotationUnplanned = "quorate.dev/unplanned"
 )
 

@@ -68,7 +68,7 @@ func runStreamEtcd(ctx context.Context, args []string) error {
 func (s *etcdStream) state(f *plan.Flow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f.Stream = &plan.Stream{Needs: s.needs}
+	f.Stream = &plan.Stream{Timeline: s.timeline, Needs: s.needs}
 	if s.recorder == nil {
 		return
 	}

@@ -149,10 +149,10 @@ func TestAStoreThatMovesNothingIsGivenUp(t *testing.T) {
 	}
 	// A source that is slow is not the fault of the store.
 	slow := inMemory(t)
-	slow.stall = 20 * time.Millisecond
+	slow.stall = time.Second
 	if _, err := slow.WritePart(t.Context(), "c", "p", Keys{}, func(w io.Writer) error {
-		for range 3 {
-			time.Sleep(50 * time.Millisecond)
+		for range 2 {
+			time.Sleep(1200 * time.Millisecond)
 			if _, err := w.Write([]byte("x")); err != nil {
 				return err
 			}

@@ -115,6 +115,8 @@ type Flow struct {
 
 // Stream is how far a recording of changes is.
 type Stream struct {
+	// Timeline is the history that is recorded.
+	Timeline string `json:"timeline"`
 	// Revision up to which everything is stored, and Time: what was acknowledged before is.
 	Revision int64     `json:"revision,omitempty"`
 	Time     time.Time `json:"time,omitzero"`

@@ -101,8 +101,8 @@ type Run struct {
 	Verified   bool
 	Unverified string
 	Took       time.Duration
-	// Unplanned says that it was not due by the schedule.
-	Unplanned bool
+	// Unplanned is the history that could not be recorded without it, empty when it was due by the schedule.
+	Unplanned string
 	// Leaving says that it is being deleted, InUse that a cluster is being restored from it.
 	Leaving, InUse bool
 }
@@ -127,8 +127,8 @@ const (
 type CreateBackup struct {
 	Name string
 	Due  time.Time
-	// Unplanned says that it is not one of those that the schedule asks for.
-	Unplanned bool
+	// Unplanned is the history that cannot be recorded without it, empty for one that the schedule asks for.
+	Unplanned string
 }
 
 // CheckBackup starts the check of a Backup.
@@ -197,7 +197,7 @@ func refuseSchedule(t Timetable) (cluster.Plan, bool) {
 // lastDue is when the newest backup was due, zero when there was none.
 func (t Timetable) lastDue() (last time.Time) {
 	for _, r := range t.Runs {
-		if r.Due.After(last) && !r.Unplanned {
+		if r.Due.After(last) && r.Unplanned == "" {
 			last = r.Due
 		}
 	}
@@ -218,7 +218,7 @@ func takeDue(t Timetable) (cluster.Plan, bool) {
 	if missed > 0 {
 		text += fmt.Sprintf(", and %d before it were missed", missed)
 	}
-	return cluster.Do(CreateBackup{name, *due, false}, "%s", text)
+	return cluster.Do(CreateBackup{name, *due, ""}, "%s", text)
 }
 
 // StopRecorder deletes what records changes.
@@ -237,7 +237,7 @@ func stopRecorder(t Timetable) (cluster.Plan, bool) {
 }
 
 // takeForRecorder makes a backup out of turn when changes cannot be recorded without one: otherwise nothing could be restored to the time until
-// the next one. Where the last one did not help, it waits for its turn.
+// the next one. Where the last one did not help to record this history, it waits for its turn.
 func takeForRecorder(t Timetable) (cluster.Plan, bool) {
 	r := t.Recorder
 	if r == nil || r.Stream == nil || r.Stream.Needs == "" || t.Suspended || slices.ContainsFunc(t.Runs, Run.running) {
@@ -249,12 +249,12 @@ func takeForRecorder(t Timetable) (cluster.Plan, bool) {
 		if run.Failed != "" {
 			since = run.Due.Add(atMost)
 		}
-		if t.Now.Sub(since) < settle || (run.Unplanned && t.Now.Sub(run.Due) < atMost) {
+		if t.Now.Sub(since) < settle || (run.Unplanned == r.Stream.Timeline && t.Now.Sub(run.Due) < atMost) {
 			return cluster.Pass()
 		}
 	}
 	due := t.Now.Truncate(time.Second)
-	return cluster.Do(CreateBackup{t.Name + "-" + due.UTC().Format("20060102150405"), due, true}, "a full backup is needed to record changes: %s", r.Stream.Needs)
+	return cluster.Do(CreateBackup{t.Name + "-" + due.UTC().Format("20060102150405"), due, r.Stream.Timeline}, "a full backup is needed to record changes: %s", r.Stream.Needs)
 }
 
 // checkDue starts the check of the newest backup when one is due.

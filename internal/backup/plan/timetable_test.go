@@ -64,7 +64,7 @@ func both(changes ...func(*Timetable)) func(*Timetable) {
 }
 
 func TestNextOf(t *testing.T) {
-	needs := recorded(func(r *Recorder) { r.Stream = &Stream{Needs: "a gap"} })
+	needs := recorded(func(r *Recorder) { r.Stream = &Stream{Timeline: "c1", Needs: "a gap"} })
 	for name, tc := range map[string]struct {
 		table Timetable
 		want  string // the step, or the reason
@@ -88,7 +88,7 @@ func TestNextOf(t *testing.T) {
 		"one out of turn is no turn": {
 			hourly(func(t *Timetable) {
 				t.Now = hourOf(13)
-				t.Runs = append(t.Runs, Run{Name: "x", Due: t.Now, Complete: true, Unplanned: true})
+				t.Runs = append(t.Runs, Run{Name: "x", Due: t.Now, Complete: true, Unplanned: "c1"})
 			}),
 			"create Backup " + backupAt(13), "",
 		},
@@ -119,6 +119,9 @@ func TestNextOf(t *testing.T) {
 		"it needs one, which did not help":  {hourly(both(needs, outOfTurn(9*time.Minute))), "", ""},
 		"it needs one, and that was long ago": {
 			hourly(both(needs, outOfTurn(10*time.Minute))), "create Backup hourly-20260501123000", "",
+		},
+		"another history needs one of its own": {
+			hourly(both(recorded(func(r *Recorder) { r.Stream = &Stream{Timeline: "c2", Needs: "none yet"} }), outOfTurn(time.Minute))), "create Backup hourly-20260501123000", "none yet",
 		},
 		"it needs one, and one just failed": {
 			hourly(both(needs, func(t *Timetable) {
@@ -203,7 +206,7 @@ func TestHealth(t *testing.T) {
 func outOfTurn(ago time.Duration) func(*Timetable) {
 	return func(t *Timetable) {
 		at := t.Now.Add(-ago)
-		t.Runs = append(t.Runs, Run{Name: "extra", Due: at, Finished: at.Add(time.Second), Complete: true, Unplanned: true})
+		t.Runs = append(t.Runs, Run{Name: "extra", Due: at, Finished: at.Add(time.Second), Complete: true, Unplanned: "c1"})
 	}
 }
 
