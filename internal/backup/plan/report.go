@@ -75,6 +75,8 @@ type Restored struct {
 	// Revision of etcd that the data is at.
 	Revision int64         `json:"revision,omitempty"`
 	Took     time.Duration `json:"took"`
+	// Into is which processes in which pods were loaded (pod/process, separated by blanks), where that was asked for.
+	Into string `json:"into,omitempty"`
 }
 
 // Encode returns the report as a termination message.

@@ -64,8 +64,9 @@ var migrationCommands = []string{
 	"memory|usage", "object", "dump", "del", "unlink",
 }
 
-// loadCommands are what it takes to load a backup besides. They come last: before, functions may be taken away.
-var loadCommands = []string{"function|load", "function|list"}
+// loadCommands are what it takes to load a backup besides, and to make room for it where it replaces everything. They come last: before,
+// functions and FLUSHALL may be taken away.
+var loadCommands = []string{"function|load", "function|list", "flushall", "function|flush"}
 
 // Servers that move slots by themselves have commands for that. An unknown command in its rules keeps a user from being
 // made, and a server from starting.
