@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -198,7 +199,7 @@ func (v *view) refills(left Slots, lost []loss) (into []Refill, missing Slots) {
 	for p, o := range v.imports(left) {
 		slots := o.Slots.And(left)
 		left = left.Minus(slots)
-		add(p, slots, o.Other)
+		add(p, slots, p.Node.primary(o.Other))
 	}
 	for _, l := range lost {
 		slots := l.slots.And(left)
@@ -249,18 +250,22 @@ func (v *view) blank(shard int, dead string, into []Refill) (p *Pod, other strin
 	return nil, ""
 }
 
-// primary is the id of a primary that a server knows, the wanted one if it knows that, empty for none.
+// primary is the id of a primary that a server knows: the wanted one if it knows that, or else one that owns slots, if there is any, and so
+// does not become a replica while slots are said to come from it. It is empty when there is none.
 func (n *Node) primary(wanted string) string {
+	owner, other := "", ""
 	for _, o := range n.Peers {
-		if o.ID == wanted && !o.Replica && !o.Handshake {
+		switch {
+		case o.Myself || o.Replica || o.Handshake:
+		case o.ID == wanted:
 			return wanted
+		case len(o.Slots) > 0:
+			owner = cmp.Or(owner, o.ID)
+		default:
+			other = cmp.Or(other, o.ID)
 		}
 	}
-	i := slices.IndexFunc(n.Peers, func(o Peer) bool { return !o.Myself && !o.Replica && !o.Handshake })
-	if i < 0 {
-		return ""
-	}
-	return n.Peers[i].ID
+	return cmp.Or(owner, other)
 }
 
 // importless says why slots cannot be loaded before they are served, empty when they can.
