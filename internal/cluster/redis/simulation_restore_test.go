@@ -267,7 +267,11 @@ func simulateRestore(seed uint64) (*simulation, *simRestore) {
 	s.restore = r
 	s.pass()
 	if lost {
-		r.loseShards(s, 1+s.rnd.IntN(max(1, s.spec.Shards-1)))
+		n := 1 // Of three or more, the others are a majority.
+		if s.rnd.IntN(3) == 0 {
+			n += s.rnd.IntN(s.spec.Shards - 1)
+		}
+		r.loseShards(s, n)
 	}
 	end, faults := s.net.Now().Add(2*giveUp), 0
 	var p cluster.Plan
