@@ -170,8 +170,9 @@ func (v *view) emptyHeir(g ghost, shard int, slots Slots) cluster.Step {
 	if len(g.replicas) > 0 {
 		return TakeOver{g.replicas[0].Shard, g.id, g.replicas[0].Name}
 	}
-	if p, other := v.blank(shard, "", nil); p != nil {
-		return AssignEmpty{p.Name, p.Node.ID, other, slots}
+	p := v.blank(shard, func(p *Pod) bool { return p.Node.Keys == 0 && p.Node.primary(g.id) != "" })
+	if p == nil {
+		return nil
 	}
-	return nil
+	return AssignEmpty{p.Name, p.Node.ID, p.Node.primary(g.id), slots}
 }

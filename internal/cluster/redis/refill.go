@@ -33,7 +33,8 @@ type Refill struct {
 // ImportLost makes a server take the keys of lost slots.
 type ImportLost struct {
 	Pod, ID string
-	// Other is the id of a primary that they are said to come from.
+	// Other is the id of the dead owner, which they are said to come from. A living one would keep saying that it has no such slots, and
+	// servers of Valkey then end the import, or own the slots at once.
 	Other string
 	Slots Slots
 }
@@ -150,7 +151,7 @@ func (v *view) load(lost []loss) (cluster.Plan, bool) {
 	r := v.Restore
 	into, missing := v.refills(v.unfilled(), lost)
 	if len(missing) > 0 {
-		return cluster.Wait(ReasonGossip, later, "slots %s are loaded from backup %s as soon as an empty server of their shard knows another primary", missing, r.Directory)
+		return cluster.Wait(ReasonGossip, later, "slots %s are loaded from backup %s as soon as an empty server of their shard has heard of their former owner", missing, r.Directory)
 	}
 	for _, to := range into {
 		if p := v.byID[to.ID]; !to.expects(p) {
@@ -199,16 +200,18 @@ func (v *view) refills(left Slots, lost []loss) (into []Refill, missing Slots) {
 	for p, o := range v.imports(left) {
 		slots := o.Slots.And(left)
 		left = left.Minus(slots)
-		add(p, slots, p.Node.primary(o.Other))
+		add(p, slots, o.Other)
 	}
 	for _, l := range lost {
-		slots := l.slots.And(left)
-		p, other := v.blank(v.homeOf(l.ghost), l.id, into)
+		slots, p := l.slots.And(left), v.blank(v.homeOf(l.ghost), func(p *Pod) bool {
+			fills := slices.ContainsFunc(into, func(r Refill) bool { return r.ID == p.Node.ID })
+			return (fills || p.Node.Keys == 0) && p.Node.primary(l.id) == l.id
+		})
 		if len(slots) == 0 || p == nil {
 			continue
 		}
 		left = left.Minus(slots)
-		add(p, slots, other)
+		add(p, slots, l.id)
 	}
 	return into, left
 }
@@ -232,22 +235,16 @@ func (v *view) imports(slots Slots) func(yield func(*Pod, Open) bool) {
 	}
 }
 
-// blank is a primary of a shard without keys, or one that gets slots already, and the id of a primary that it knows: the dead owner, if it
-// knows that.
-func (v *view) blank(shard int, dead string, into []Refill) (p *Pod, other string) {
+// blank is a server of a shard that copies nobody, and that fits; nil when there is none.
+func (v *view) blank(shard int, fits func(p *Pod) bool) *Pod {
 	if shard < 0 || shard >= len(v.shards) {
-		return nil, ""
+		return nil
 	}
-	for _, p := range v.shards[shard] {
-		fills := slices.ContainsFunc(into, func(r Refill) bool { return r.ID == p.Node.ID })
-		if p.Node.Self().Replica || p.Node.Loading || (p.Node.Keys > 0 && !fills) {
-			continue
-		}
-		if other := p.Node.primary(dead); other != "" {
-			return p, other
-		}
+	i := slices.IndexFunc(v.shards[shard], func(p *Pod) bool { return !p.Node.Self().Replica && !p.Node.Loading && fits(p) })
+	if i < 0 {
+		return nil
 	}
-	return nil, ""
+	return v.shards[shard][i]
 }
 
 // primary is the id of a primary that a server knows: the wanted one if it knows that, or else one that owns slots, if there is any, and so
@@ -286,12 +283,8 @@ func (v *view) importless(lost []loss) string {
 		return "a majority of the primaries is gone"
 	}
 	for _, l := range lost {
-		shard := v.homeOf(l.ghost)
-		if shard < 0 || shard >= len(v.shards) || len(l.replicas) == 0 {
-			continue
-		}
-		if !slices.ContainsFunc(v.shards[shard], func(p *Pod) bool { return !p.Node.Self().Replica }) {
-			return "their shard has nothing but replicas without data"
+		if v.blank(v.homeOf(l.ghost), func(p *Pod) bool { return v.Now.Sub(p.Started) < patience || p.Node.primary(l.id) == l.id }) == nil {
+			return "no empty server of their shard has heard of their former owner"
 		}
 	}
 	return ""

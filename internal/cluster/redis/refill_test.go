@@ -2,8 +2,10 @@ package redis
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -22,6 +24,16 @@ func (f *fixture) loseShard(shard string) {
 	}
 	f.join("c-" + shard + "-0")
 	f.join("c-" + shard + "-1")
+	for _, name := range []string{"c-" + shard + "-0", "c-" + shard + "-1"} {
+		n := f.pod(name).Node
+		n.Peers = append(n.Peers, Peer{ID: id("c-" + shard + "-0"), Failed: true})
+	}
+}
+
+// unheard has a new server not know of the dead owner.
+func (f *fixture) unheard(name, dead string) {
+	n := f.pod(name).Node
+	n.Peers = slices.DeleteFunc(n.Peers, func(p Peer) bool { return p.ID == dead })
 }
 
 // imports makes a server import the slots of a shard, and know an owner of them.
@@ -63,7 +75,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 	}
 	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
 	into := func(name string) []Refill {
-		return []Refill{{Pod: name, ID: "new-" + name, Slots: Share(1, 3), other: id("c-0-0")}}
+		return []Refill{{Pod: name, ID: "new-" + name, Slots: Share(1, 3), other: id("c-1-0")}}
 	}
 	for name, tc := range map[string]struct {
 		spoil         func(*fixture)
@@ -90,15 +102,29 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		},
 		"an empty server imports them": {
 			spoil: func(f *fixture) { f.Restore = begun(lost, nil) },
-			step:  ImportLost{"c-1-0", "new-c-1-0", id("c-0-0"), Share(1, 3)},
+			step:  ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
 		},
-		"from the dead owner, if it has heard of that": {
+		"once it has heard of the dead owner": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, nil)
-				n := f.pod("c-1-0").Node
-				n.Peers = append(n.Peers, Peer{ID: id("c-1-0"), Failed: true})
+				for _, name := range []string{"c-1-0", "c-1-1"} {
+					f.unheard(name, id("c-1-0"))
+					f.pod(name).Started = now.Add(-time.Second)
+				}
 			},
-			step: ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
+			reason: ReasonGossip, words: "has heard of their former owner",
+		},
+		"whoever has heard of it does": {
+			spoil: func(f *fixture) { f.Restore = begun(lost, nil); f.unheard("c-1-0", id("c-1-0")) },
+			step:  ImportLost{"c-1-1", "new-c-1-1", id("c-1-0"), Share(1, 3)},
+		},
+		"what nobody hears of any more is not waited for": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, nil)
+				f.unheard("c-1-0", id("c-1-0"))
+				f.unheard("c-1-1", id("c-1-0"))
+			},
+			step: record(served), words: "no empty server of their shard has heard of their former owner",
 		},
 		"and once more, if it knows no owner yet": {
 			spoil: func(f *fixture) {
@@ -111,19 +137,19 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		"then it is loaded": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, nil)
-				f.imports("c-1-0", 1, id("c-0-0"))
+				f.imports("c-1-0", 1, id("c-1-0"))
 				f.follow("c-1-1", "c-1-0")
 			},
 			step: LoadBackup{record(lost).Record, into("c-1-0")},
 		},
 		"its copy copies what is loaded": {
-			spoil: func(f *fixture) { f.Restore = begun(lost, running); f.imports("c-1-0", 1, id("c-0-0")) },
+			spoil: func(f *fixture) { f.Restore = begun(lost, running); f.imports("c-1-0", 1, id("c-1-0")) },
 			step:  Replicate{[]Following{{"c-1-1", "c-1-0", "new-c-1-0"}}},
 		},
 		"nobody owns them while it is loaded": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, running)
-				f.imports("c-1-0", 1, id("c-0-0"))
+				f.imports("c-1-0", 1, id("c-1-0"))
 				f.follow("c-1-1", "c-1-0")
 				f.pod("c-1-0").Node.Keys = 5
 				f.Spec.Shards = 2
@@ -133,7 +159,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		"a server that was restarted is loaded again": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, loadedInto("c-1-0/another"))
-				f.imports("c-1-0", 1, id("c-0-0"))
+				f.imports("c-1-0", 1, id("c-1-0"))
 				f.follow("c-1-1", "c-1-0")
 			},
 			step: plan.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "was restarted",
@@ -141,7 +167,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		"the same one owns them": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, loadedInto("c-1-0/first"))
-				f.imports("c-1-0", 1, id("c-0-0"))
+				f.imports("c-1-0", 1, id("c-1-0"))
 				f.follow("c-1-1", "c-1-0")
 				f.pod("c-1-0").Node.Keys = 5
 			},
@@ -176,16 +202,16 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		},
 		"slots that are loaded afterwards are served empty": {
 			spoil: func(f *fixture) { f.Restore = begun(served, nil) },
-			step:  AssignEmpty{"c-1-0", "new-c-1-0", id("c-0-0"), Share(1, 3)}, words: "is loaded into them afterwards",
+			step:  AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)}, words: "is loaded into them afterwards",
 		},
 		"with the keys that were loaded before": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(served, nil)
-				f.imports("c-1-0", 1, id("c-0-0"))
+				f.imports("c-1-0", 1, id("c-1-0"))
 				f.follow("c-1-1", "c-1-0")
 				f.pod("c-1-0").Node.Keys = 5
 			},
-			step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-0-0"), Share(1, 3)},
+			step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
 		},
 		"what was confirmed instead takes the place of one that fails": {
 			spoil: func(f *fixture) {
@@ -197,7 +223,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		"not of one that goes on": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, running)
-				f.imports("c-1-0", 1, id("c-0-0"))
+				f.imports("c-1-0", 1, id("c-1-0"))
 				f.follow("c-1-1", "c-1-0")
 				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
 			},

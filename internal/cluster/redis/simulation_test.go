@@ -83,8 +83,8 @@ type simulation struct {
 	services map[string]redis.Announcement
 	// restore is a backup that is put into the cluster, nil in most runs.
 	restore *simRestore
-	crash    int // the number of commands after which the operator dies, counted over the whole run; 0: by chance
-	calls    int
+	crash   int // the number of commands after which the operator dies, counted over the whole run; 0: by chance
+	calls   int
 	// died says that the operator did so after the last command.
 	died   bool
 	trace  []string
