@@ -170,7 +170,13 @@ func loseShard(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisClu
 	for _, p := range pods {
 		must(t, s.KillProcess(ctx, p, redisContainer))
 	}
-	killPods(ctx, t, s, pods...)
+	for _, p := range pods {
+		must(t, s.Delete(ctx, p, client.GracePeriodSeconds(0)))
+	}
+	for _, p := range pods {
+		_, err := s.WaitReborn(ctx, p, readyTimeout)
+		must(t, err)
+	}
 }
 
 // markShard writes keys of a shard.
