@@ -220,6 +220,9 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 			},
 			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3)}},
 		},
+		"pods that are too many stay: their claims could be taken for that of the owner": {
+			spoil: func(f *fixture) { f.Spec.Replicas = 0 }, reason: ReasonShardLost,
+		},
 		"not of one that goes on": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, running)
@@ -292,6 +295,12 @@ func TestEverythingIsReplacedOnceAllServersAreWell(t *testing.T) {
 		"a Job of another restore is dropped": {
 			spoil: func(f *fixture) { f.Restore = begun(all, loadedInto("")); f.Restore.Loading.For = "" },
 			step:  plan.DropRestoreJob{Name: "c-load", UID: "j-1"},
+		},
+		"one that fails is not begun again by who asked for it": {
+			spoil: func(f *fixture) {
+				f.Restore, f.Confirmed = begun(all, &plan.Job{Ended: true, Failed: true, Since: now, Trouble: "no"}), asked(false)
+			},
+			reason: "BackupFailed",
 		},
 		"nothing is rolled out meanwhile": {
 			spoil: func(f *fixture) { f.Restore = begun(all, running); outdated(f) }, reason: plan.ReasonRestoring,
