@@ -206,7 +206,7 @@ func TestARedisClusterThatRunsIsReplacedByABackup(t *testing.T) {
 		s.pass()
 	}
 	target := s.target(r)
-	kind := s.loop.Kind.(*RedisKind) //nolint:errcheck,forcetypeassert // target has checked it.
+	kind := s.loop.Kind.(*RedisKind) //nolint:forcetypeassert // target has checked it.
 	source, _, err := kind.Source(t.Context(), "default", "carts")
 	if err != nil || source.Missing == "" || !target.Begun || target.Restored != nil {
 		t.Errorf("while it goes on: %v, %+v, %+v", err, source, target)

@@ -79,7 +79,7 @@ func TestARedisClusterIsRestoredInPlace(t *testing.T) {
 }
 
 // restoreInPlace restores a cluster that runs, and confirms the plan for that.
-func restoreInPlace(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster, b *v1alpha1.Backup, slots v1alpha1.RestoreSlots) *v1alpha1.Restore {
+func restoreInPlace(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster, b *v1alpha1.Backup, slots v1alpha1.RestoreSlots) {
 	t.Helper()
 	r := &v1alpha1.Restore{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "back"},
@@ -102,7 +102,6 @@ func restoreInPlace(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.Red
 	figure(t, "slots %s: restored %.1f s after it was confirmed: %s", slots, time.Since(began).Seconds(), meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionComplete).Message)
 	waitReady(ctx, t, s, c)
 	figure(t, "Ready again %.1f s after it was confirmed", time.Since(began).Seconds())
-	return r
 }
 
 // TestALostShardComesBackWhileTheOthersServe loses a shard with all of its disks. Nobody finds its slots empty.

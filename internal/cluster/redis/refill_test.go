@@ -36,15 +36,15 @@ func (f *fixture) unheard(name, dead string) {
 	n.Peers = slices.DeleteFunc(n.Peers, func(p Peer) bool { return p.ID == dead })
 }
 
-// imports makes a server import the slots of a shard, and know an owner of them.
-func (f *fixture) imports(name string, of int, from string) {
-	n := f.pod(name).Node
+// imports makes the first server of shard 1 import its slots from a node, and believe that this owns them, if it knows it.
+func (f *fixture) imports(from string) {
+	n := f.pod("c-1-0").Node
 	for i := range n.Peers {
 		switch {
 		case n.Peers[i].Myself:
-			n.Peers[i].Open = []Open{{Slots: Share(of, 3), Other: from, Importing: true}}
+			n.Peers[i].Open = []Open{{Slots: Share(1, 3), Other: from, Importing: true}}
 		case n.Peers[i].ID == from:
-			n.Peers[i].Slots = Union(n.Peers[i].Slots, Share(of, 3))
+			n.Peers[i].Slots = Union(n.Peers[i].Slots, Share(1, 3))
 		}
 	}
 }
@@ -129,28 +129,28 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		"and once more, if it knows no owner yet": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, nil)
-				f.imports("c-1-0", 1, "nobody")
-				f.follow("c-1-1", "c-1-0")
+				f.imports("nobody")
+				f.follow()
 			},
 			step: ImportLost{"c-1-0", "new-c-1-0", "nobody", Share(1, 3)},
 		},
 		"then it is loaded": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, nil)
-				f.imports("c-1-0", 1, id("c-1-0"))
-				f.follow("c-1-1", "c-1-0")
+				f.imports(id("c-1-0"))
+				f.follow()
 			},
 			step: LoadBackup{record(lost).Record, into("c-1-0")},
 		},
 		"its copy copies what is loaded": {
-			spoil: func(f *fixture) { f.Restore = begun(lost, running); f.imports("c-1-0", 1, id("c-1-0")) },
+			spoil: func(f *fixture) { f.Restore = begun(lost, running); f.imports(id("c-1-0")) },
 			step:  Replicate{[]Following{{"c-1-1", "c-1-0", "new-c-1-0"}}},
 		},
 		"nobody owns them while it is loaded": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, running)
-				f.imports("c-1-0", 1, id("c-1-0"))
-				f.follow("c-1-1", "c-1-0")
+				f.imports(id("c-1-0"))
+				f.follow()
 				f.pod("c-1-0").Node.Keys = 5
 				f.Spec.Shards = 2
 			},
@@ -159,16 +159,16 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		"a server that was restarted is loaded again": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, loadedInto("c-1-0/another"))
-				f.imports("c-1-0", 1, id("c-1-0"))
-				f.follow("c-1-1", "c-1-0")
+				f.imports(id("c-1-0"))
+				f.follow()
 			},
 			step: plan.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "was restarted",
 		},
 		"the same one owns them": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, loadedInto("c-1-0/first"))
-				f.imports("c-1-0", 1, id("c-1-0"))
-				f.follow("c-1-1", "c-1-0")
+				f.imports(id("c-1-0"))
+				f.follow()
 				f.pod("c-1-0").Node.Keys = 5
 			},
 			step: OwnLoaded{"c-1-0", "new-c-1-0", Share(1, 3)},
@@ -177,7 +177,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, loadedInto("c-1-0/first"))
 				f.own("c-1-0", Share(1, 3))
-				f.follow("c-1-1", "c-1-0")
+				f.follow()
 			},
 			step: plan.NoteLoaded{Restored: plan.Restored{Keys: 7}}, reason: plan.ReasonRestored,
 		},
@@ -207,8 +207,8 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		"with the keys that were loaded before": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(served, nil)
-				f.imports("c-1-0", 1, id("c-1-0"))
-				f.follow("c-1-1", "c-1-0")
+				f.imports(id("c-1-0"))
+				f.follow()
 				f.pod("c-1-0").Node.Keys = 5
 			},
 			step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
@@ -226,8 +226,8 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		"not of one that goes on": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, running)
-				f.imports("c-1-0", 1, id("c-1-0"))
-				f.follow("c-1-1", "c-1-0")
+				f.imports(id("c-1-0"))
+				f.follow()
 				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
 			},
 			reason: plan.ReasonRestoring,
@@ -248,12 +248,12 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 	}
 }
 
-// follow makes a new node of a shard the replica of another one.
-func (f *fixture) follow(name, primary string) {
-	f.views(f.pod(name).Node.ID, func(p *Peer) { p.Replica, p.PrimaryID = true, f.pod(primary).Node.ID })
-	n := f.pod(name).Node
+// follow makes the second new node of shard 1 the replica of the first one.
+func (f *fixture) follow() {
+	f.views(f.pod("c-1-1").Node.ID, func(p *Peer) { p.Replica, p.PrimaryID = true, f.pod("c-1-0").Node.ID })
+	n := f.pod("c-1-1").Node
 	n.LinkUp, n.EverLinked, n.AdmitsReplicas, n.OnDisk = true, true, true, true
-	f.pod(primary).Node.AdmitsReplicas, f.pod(primary).Node.OnDisk = true, true
+	f.pod("c-1-0").Node.AdmitsReplicas, f.pod("c-1-0").Node.OnDisk = true, true
 }
 
 // own gives slots to a node in the eyes of all.
