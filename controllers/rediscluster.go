@@ -99,7 +99,7 @@ func (k *RedisKind) ensureServers(ctx context.Context, o *v1alpha1.RedisCluster,
 			return err
 		}
 	}
-	if restore != nil {
+	if restore.Bootstraps() {
 		return nil
 	}
 	return k.ensureConnection(ctx, o, passwords, b.Doors)

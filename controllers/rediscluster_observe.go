@@ -26,16 +26,21 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 )
 
-// Observe reads the StatefulSets and pods, and asks every server for its own account.
-func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
-	s := redis.State{Now: k.Now(), Spec: redis.Spec{
+// baseSpec is what a specification says by itself.
+func baseSpec(o *v1alpha1.RedisCluster) redis.Spec {
+	return redis.Spec{
 		Name: o.Name, Shards: o.Spec.ShardCount(), Replicated: o.Spec.IsReplicated(), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
 		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: redis.MemoryLimit(o.Spec.Resources),
 		MinReplicas:   redis.MinReplicas(&o.Spec),
 		DiscardClaims: redis.DiscardsClaims(o.Spec.Storage),
 		AssignEmpty:   o.Spec.Recovery.AssignsEmpty(), Approved: o.Annotations[v1alpha1.AnnotationRecover],
 		Rebalance: rebalanceOf(o),
-	}}
+	}
+}
+
+// Observe reads the StatefulSets and pods, and asks every server for its own account.
+func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
+	s := redis.State{Now: k.Now(), Spec: baseSpec(o)}
 	live, err := redis.LiveConfig(&o.Spec)
 	if err != nil {
 		return redis.State{}, err
@@ -45,6 +50,9 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 		return redis.State{}, err
 	}
 	if s.Restore, err = k.observeRestore(ctx, o); err != nil {
+		return redis.State{}, err
+	}
+	if s.Confirmed, err = k.observeConfirmed(ctx, o); err != nil {
 		return redis.State{}, err
 	}
 	if err := k.observeCertificates(ctx, o, &s); err != nil {
@@ -71,13 +79,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	if s.Spec.HandedOut, err = k.handedOut(ctx, o, s.Spec.Access); err != nil {
 		return redis.State{}, err
 	}
-	var wg sync.WaitGroup
-	for i := range s.Pods {
-		if p := &s.Pods[i]; p.Addr.IP != "" && p.Stuck == "" {
-			wg.Go(func() { k.readServer(ctx, connect, p) })
-		}
-	}
-	wg.Wait()
+	k.readServers(ctx, connect, &s)
 	k.memory(o).watchUnused(&s)
 	k.memory(o).watchHosts(&s)
 	k.memory(o).idle.Watch(&s)
@@ -120,6 +122,17 @@ func (k *RedisKind) observeObjects(ctx context.Context, o *v1alpha1.RedisCluster
 	var err error
 	s.Appointed, err = k.appointment(ctx, o)
 	return err
+}
+
+// readServers asks all servers at the same time.
+func (k *RedisKind) readServers(ctx context.Context, connect connectFunc, s *redis.State) {
+	var wg sync.WaitGroup
+	for i := range s.Pods {
+		if p := &s.Pods[i]; p.Addr.IP != "" && p.Stuck == "" {
+			wg.Go(func() { k.readServer(ctx, connect, p) })
+		}
+	}
+	wg.Wait()
 }
 
 // readServer fills in a server's account of itself, or why there is none. It is not an error of the observation: that

@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -26,16 +29,8 @@ const loadLimit = 24 * time.Hour
 // keyRestore is the key of the record of a restore in its ConfigMap.
 const keyRestore = "restore"
 
-// restoreRecord says which backup a cluster began with. It is written before the first server is started.
-type restoreRecord struct {
-	Destination v1alpha1.BackupDestination `json:"destination"`
-	Directory   string                     `json:"directory"`
-	// Restored is what came of it, nil while it has not been loaded.
-	Restored *plan.Restored `json:"restored,omitempty"`
-}
-
-// readRestore reads the record, nil when there is none.
-func (k *RedisKind) readRestore(ctx context.Context, o *v1alpha1.RedisCluster) (*restoreRecord, error) {
+// readRestore reads the record of a restore, nil when there is none.
+func (k *RedisKind) readRestore(ctx context.Context, o *v1alpha1.RedisCluster) (*redis.RestoreRecord, error) {
 	cm := &corev1.ConfigMap{}
 	name := cluster.RestoreConfig(o.Name)
 	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, cm)
@@ -45,14 +40,14 @@ func (k *RedisKind) readRestore(ctx context.Context, o *v1alpha1.RedisCluster) (
 	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", name, err)
 	}
-	r := &restoreRecord{}
+	r := &redis.RestoreRecord{}
 	if err := json.Unmarshal([]byte(cm.Data[keyRestore]), r); err != nil {
 		return nil, invalid("ConfigMap %s is damaged (%v): delete the cluster, and create it again", name, err)
 	}
 	return r, nil
 }
 
-func (k *RedisKind) writeRestore(ctx context.Context, o *v1alpha1.RedisCluster, r restoreRecord) error {
+func (k *RedisKind) writeRestore(ctx context.Context, o *v1alpha1.RedisCluster, r redis.RestoreRecord) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode the record of a restore: %w", err)
@@ -66,35 +61,69 @@ func (k *RedisKind) writeRestore(ctx context.Context, o *v1alpha1.RedisCluster, 
 		corev1ac.ConfigMap(name, o.Namespace).WithLabels(redis.Labels(o)).WithOwnerReferences(owner).WithData(map[string]string{keyRestore: string(raw)}))
 }
 
-// observeRestore reads what there is to know of the backup that a new cluster begins with; nil for one that begins empty, or has begun.
+// observeRestore reads what there is to know of the backup that is being put into a cluster; nil for none.
 func (k *RedisKind) observeRestore(ctx context.Context, o *v1alpha1.RedisCluster) (*redis.Restore, error) {
 	record, err := k.readRestore(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	if record == nil {
-		if o.Spec.Bootstrap.RestoreSource() == nil {
-			return nil, nil
-		}
-		started, err := k.started(ctx, o)
-		if err != nil || started {
-			return nil, err // It began without.
-		}
-		w, err := k.wish(ctx, o, redisBootstrap(o))
-		if w == nil || err != nil {
-			return nil, err
-		}
-		return &redis.Restore{Wish: w}, nil
+		return k.observeWish(ctx, o)
 	}
 	if record.Restored != nil {
 		return nil, nil
 	}
 	name := cluster.LoadJob(o.Name)
-	job, err := k.job(ctx, o, name, plan.Selector(name))
+	loading := &plan.Loading{Noun: "backup " + record.Directory}
+	if loading.Job, err = k.job(ctx, o, name, plan.Selector(name)); err != nil {
+		return nil, err
+	}
+	if loading.Job != nil {
+		job := &batchv1.Job{}
+		if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, job); err != nil {
+			return nil, fmt.Errorf("read Job %s: %w", name, err)
+		}
+		loading.For = job.Annotations[annotationSum]
+	}
+	return &redis.Restore{RestoreRecord: *record, Loading: loading}, nil
+}
+
+// observeWish reads what a cluster that has not begun is to begin with.
+func (k *RedisKind) observeWish(ctx context.Context, o *v1alpha1.RedisCluster) (*redis.Restore, error) {
+	if o.Spec.Bootstrap.RestoreSource() == nil {
+		return nil, nil
+	}
+	started, err := k.started(ctx, o)
+	if err != nil || started {
+		return nil, err // It began without.
+	}
+	w, err := k.wish(ctx, o, redisBootstrap(o))
+	if w == nil || err != nil {
+		return nil, err
+	}
+	return &redis.Restore{Wish: w}, nil
+}
+
+// observeConfirmed reads which Restore the cluster is to carry out, nil for none. None is begun while the one that was carried out last has
+// yet to say so: it would be taken for another one.
+func (k *RedisKind) observeConfirmed(ctx context.Context, o *v1alpha1.RedisCluster) (*redis.Confirmed, error) {
+	r, err := k.confirmedRestore(ctx, o, v1alpha1.KindRedisCluster)
+	if r == nil || err != nil {
+		return nil, err
+	}
+	record, err := k.readRestore(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return &redis.Restore{Loading: &plan.Loading{Noun: "backup " + record.Directory, Job: job}}, nil
+	if record != nil && record.Restored != nil {
+		open, err := restoresInto(ctx, k, o.Namespace, v1alpha1.KindRedisCluster, o.Name)
+		if err != nil || slices.ContainsFunc(open, func(r v1alpha1.Restore) bool { return string(r.UID) == record.Token }) {
+			return nil, err
+		}
+	}
+	return &redis.Confirmed{Noun: "Restore " + r.Name, Lost: r.OnlyLost(), RestoreRecord: redis.RestoreRecord{
+		Destination: r.destination, Directory: r.Status.Found.Directory, Token: string(r.UID),
+	}}, nil
 }
 
 // redisBootstrap is what a new cluster begins with.
@@ -115,9 +144,9 @@ func (k *RedisKind) actRestore(ctx context.Context, o *v1alpha1.RedisCluster, st
 	case plan.DropRestoreJob:
 		return k.dropJob(ctx, o, s.Name, s.UID)
 	case redis.RecordBackup:
-		return k.writeRestore(ctx, o, restoreRecord{Destination: s.Destination, Directory: s.Directory})
-	case plan.LoadBackup:
-		return k.loadBackup(ctx, o)
+		return k.writeRestore(ctx, o, s.Record)
+	case redis.LoadBackup:
+		return k.loadBackup(ctx, o, s)
 	case plan.NoteLoaded:
 		record, err := k.readRestore(ctx, o)
 		if err != nil || record == nil {
@@ -130,17 +159,26 @@ func (k *RedisKind) actRestore(ctx context.Context, o *v1alpha1.RedisCluster, st
 }
 
 // loadBackup starts the Job that loads a backup.
-func (k *RedisKind) loadBackup(ctx context.Context, o *v1alpha1.RedisCluster) error {
-	record, err := k.readRestore(ctx, o)
-	if err != nil || record == nil {
-		return err
+func (k *RedisKind) loadBackup(ctx context.Context, o *v1alpha1.RedisCluster, s redis.LoadBackup) error {
+	field := "spec.bootstrap.restore.destination"
+	if s.Token != "" {
+		field = "spec.from.destination"
 	}
 	access := k.access(o)
+	args := append([]string{"restore", "redis", "--directory=" + s.Directory}, access.Stream...)
+	switch {
+	case s.Replaces():
+		args = append(args, "--replace")
+	case len(s.Into) == 0 && len(s.Slots) > 0:
+		args = append(args, "--slots="+s.Slots.String())
+	}
+	for _, to := range s.Into {
+		args = append(args, "--into="+to.Pod+"="+to.Slots.String())
+	}
 	return k.startJob(ctx, o, plan.Work{
-		Name: cluster.LoadJob(o.Name), Args: append([]string{"restore", "redis", "--directory=" + record.Directory}, access.Stream...),
-		Destination: record.Destination, Limit: loadLimit, Access: &access, Resources: loadResources(),
+		Name: cluster.LoadJob(o.Name), Args: args, Destination: s.Destination, Limit: loadLimit, Access: &access, Resources: loadResources(),
 		Labels: restoreLabels(o, cluster.LoadJob(o.Name)),
-	}, "spec.bootstrap.restore.destination", nil)
+	}, field, map[string]string{annotationSum: s.Sum()})
 }
 
 // loadResources are what it takes to load: beside what is on its way to the servers, twice the largest value.
@@ -220,7 +258,7 @@ func (k *RedisKind) Source(ctx context.Context, namespace, name string) (*plan.S
 var _ RestoreTarget = (*RedisKind)(nil)
 
 // Target says of a cluster whether a backup can be put into it.
-func (k *RedisKind) Target(ctx context.Context, r *v1alpha1.Restore, _ *plan.Found) (*plan.Target, restoring, error) {
+func (k *RedisKind) Target(ctx context.Context, r *v1alpha1.Restore, found *plan.Found) (*plan.Target, restoring, error) {
 	o := &v1alpha1.RedisCluster{}
 	err := k.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Cluster.Name}, o)
 	if apierrors.IsNotFound(err) {
@@ -229,7 +267,58 @@ func (k *RedisKind) Target(ctx context.Context, r *v1alpha1.Restore, _ *plan.Fou
 	if err != nil {
 		return nil, restoring{}, fmt.Errorf("read RedisCluster %s: %w", r.Spec.Cluster.Name, err)
 	}
-	return &plan.Target{
-		Noun: "RedisCluster " + o.Name, Leaving: o.DeletionTimestamp != nil, Missing: "name the backup in spec.bootstrap.restore of a new cluster instead",
-	}, restoring{template: o.Spec.Template, args: engineArgs(o)}, nil
+	how := restoring{template: o.Spec.Template, args: engineArgs(o)}
+	record, err := k.readRestore(ctx, o)
+	if err != nil {
+		return nil, how, err
+	}
+	t := &plan.Target{Noun: "RedisCluster " + o.Name, Leaving: o.DeletionTimestamp != nil, Doing: o.Status.Activity}
+	if record != nil && record.Token == string(r.UID) {
+		t.Begun, t.Restored = true, record.Restored
+		return t, how, nil
+	}
+	if t.Missing, err = k.notRestorable(ctx, o, record); t.Missing != "" || err != nil || found == nil {
+		return t, how, err
+	}
+	if r.OnlyLost() {
+		t.Replaces, t.Missing, err = k.refilling(ctx, o)
+		return t, how, err
+	}
+	available := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionAvailable)
+	if goesOn := record != nil && record.Restored == nil; !goesOn && (available == nil || available.Status != metav1.ConditionTrue) {
+		t.Missing = "not all of its slots are served: wait until they are, or bring back those of a lost shard with another Restore (spec.slots: Lost)"
+	}
+	t.Replaces = redis.Replacing()
+	return t, how, nil
+}
+
+// notRestorable says what keeps any backup from being put into a cluster, empty when nothing does.
+func (k *RedisKind) notRestorable(ctx context.Context, o *v1alpha1.RedisCluster, record *redis.RestoreRecord) (string, error) {
+	started, err := k.started(ctx, o)
+	switch {
+	case err != nil:
+		return "", err
+	case !started:
+		return "its servers have not been started; name the backup in spec.bootstrap.restore of a new cluster instead", nil
+	case record != nil && record.Token == "" && record.Restored == nil:
+		return "the backup that it begins with has not been loaded: wait until it is", nil
+	case o.IsPaused():
+		return "it is paused: set spec.paused to false first", nil
+	}
+	return "", nil
+}
+
+// refilling asks the servers which slots are lost.
+func (k *RedisKind) refilling(ctx context.Context, o *v1alpha1.RedisCluster) (replaces, missing string, err error) {
+	s := redis.State{Now: k.Now(), Spec: baseSpec(o)}
+	if err := k.observeObjects(ctx, o, &s); err != nil {
+		return "", "", err
+	}
+	connect, err := k.credentials(ctx, o)
+	if err != nil {
+		return "", "", err
+	}
+	k.readServers(ctx, connect, &s)
+	replaces, missing = redis.Refilling(s)
+	return replaces, missing, nil
 }

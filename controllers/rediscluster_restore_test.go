@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // beginsWithFirst is a cluster that begins with a Backup.
@@ -145,5 +146,180 @@ func TestADestinationThatCannotBeReachedIsRefusedByName(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), `"lost"`) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// confirm creates a Restore of the Backup first that was confirmed.
+func (s *redisStage) confirm(name string, slots v1alpha1.RestoreSlots) *v1alpha1.Restore {
+	s.t.Helper()
+	r := &v1alpha1.Restore{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{v1alpha1.AnnotationConfirm: "abc"},
+		},
+		Spec: v1alpha1.RestoreSpec{
+			Cluster: v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"}, From: v1alpha1.RestoreSource{Backup: ptr.To("first")}, Slots: &slots,
+		},
+		Status: v1alpha1.RestoreStatus{
+			Plan: "abc", Found: &v1alpha1.RestoreFound{Directory: "carts-1", Engine: "redis 8.0.2"},
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionConfirmed, Status: metav1.ConditionTrue, Reason: plan.ReasonConfirmed}},
+		},
+	}
+	if err := s.api.Create(s.t.Context(), r); err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// target is what the cluster says of a Restore.
+func (s *redisStage) target(r *v1alpha1.Restore) *plan.Target {
+	s.t.Helper()
+	kind, ok := s.loop.Kind.(*RedisKind)
+	if !ok {
+		s.t.Fatalf("the loop is of a %T", s.loop.Kind)
+	}
+	target, _, err := kind.Target(s.t.Context(), r, &plan.Found{Stored: plan.Stored{Directory: "carts-1"}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return target
+}
+
+func argsOf(job *batchv1.Job) string {
+	return strings.Join(job.Spec.Template.Spec.Containers[0].Args, " ")
+}
+
+// What was begun is carried out, whatever becomes of who asked for it, and once.
+func TestARedisClusterThatRunsIsReplacedByABackup(t *testing.T) {
+	s := newRedisStage(t, redisCluster(), stored(nil))
+	s.settle()
+	r := s.confirm("back", v1alpha1.RestoreAll)
+	if target := s.target(r); target.Begun || target.Missing != "" || !strings.Contains(target.Replaces, "FLUSHALL") {
+		t.Errorf("before: %+v", target)
+	}
+	load := s.until(cluster.LoadJob("carts"))
+	if args := argsOf(load); !strings.Contains(args, "--directory=carts-1") || !strings.Contains(args, "--replace") || strings.Contains(args, "--into") {
+		t.Errorf("it is loaded by %s", args)
+	}
+	if err := s.api.Delete(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		s.pass()
+	}
+	target := s.target(r)
+	kind := s.loop.Kind.(*RedisKind) //nolint:forcetypeassert // target has checked it.
+	source, _, err := kind.Source(t.Context(), "default", "carts")
+	if err != nil || source.Missing == "" || !target.Begun || target.Restored != nil {
+		t.Errorf("while it goes on: %v, %+v, %+v", err, source, target)
+	}
+	available := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionAvailable)
+	if available.Reason != plan.ReasonRestoring || !s.exists(&corev1.Secret{}, cluster.ConnectionSecret("carts")) {
+		t.Errorf("while it goes on: %+v", available)
+	}
+	s.ends(load, plan.Report{Restored: &plan.Restored{Keys: 5}})
+	s.settle()
+	if target := s.target(r); target.Restored == nil || target.Restored.Keys != 5 {
+		t.Errorf("afterwards: %+v", target)
+	}
+}
+
+// Who has not heard that a restore is complete does not begin it again, nor does another one take its place.
+func TestARestoreIsCarriedOutOnceAndTheNextOneAfterIt(t *testing.T) {
+	s := newRedisStage(t, redisCluster(), stored(nil))
+	s.settle()
+	first := s.confirm("one", v1alpha1.RestoreAll)
+	load := s.until(cluster.LoadJob("carts"))
+	s.ends(load, plan.Report{Restored: &plan.Restored{Keys: 5}})
+	s.settle()
+	if err := s.api.Delete(t.Context(), load); err != nil {
+		t.Fatal(err)
+	}
+	second := s.confirm("other", v1alpha1.RestoreAll)
+	for range 10 {
+		s.pass()
+	}
+	if s.exists(&batchv1.Job{}, cluster.LoadJob("carts")) {
+		t.Error("a Job is made although nobody has said that the first one is complete")
+	}
+	first.Status.Conditions = append(first.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: plan.ReasonRestored})
+	if err := s.api.Update(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	if load := s.until(cluster.LoadJob("carts")); load.Annotations[annotationSum] != string(second.UID) {
+		t.Errorf("it is for %v", load.Annotations)
+	}
+}
+
+func TestALostShardOfRedisComesBack(t *testing.T) {
+	s := newRedisStage(t, redisCluster(), stored(nil))
+	s.settle()
+	lost := &v1alpha1.Restore{Spec: v1alpha1.RestoreSpec{Slots: ptr.To(v1alpha1.RestoreLost), Cluster: v1alpha1.ClusterReference{Name: "carts"}}}
+	lost.Namespace = "default"
+	if target := s.target(lost); !strings.Contains(target.Missing, "no slots of it are lost") {
+		t.Errorf("while nothing is lost: %+v", target)
+	}
+	s.lose("carts-1-0", "carts-1-1")
+	for range 200 {
+		s.pass()
+		if c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Reason == redis.ReasonShardLost {
+			break
+		}
+	}
+	for range 60 { // Gossip takes its time, also that about the dead.
+		s.pass()
+	}
+	if target := s.target(lost); !strings.Contains(target.Replaces, "Slots 5462-10922 are lost, and are loaded before they are served") {
+		t.Errorf("when it is lost: %+v, %s", target, s.cluster().Status.Activity)
+	}
+	all := lost.DeepCopy()
+	all.Spec.Slots = nil
+	if target := s.target(all); !strings.Contains(target.Missing, "spec.slots: Lost") {
+		t.Errorf("everything, when a shard is lost: %+v", target)
+	}
+	r := s.confirm("back", v1alpha1.RestoreLost)
+	load := s.until(cluster.LoadJob("carts"))
+	if args := argsOf(load); !strings.Contains(args, "--into=carts-1-0=5462-10922") || strings.Contains(args, "--replace") {
+		t.Errorf("it is loaded by %s", args)
+	}
+	for range 10 {
+		s.pass()
+	}
+	heir := s.servers["carts-1-0"]
+	if owned := heir.Slots(); len(owned) > 0 {
+		t.Errorf("it owns %s before it is loaded", owned)
+	}
+	process, err := heir.Process(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ends(load, plan.Report{Restored: &plan.Restored{Keys: 5, Into: "carts-1-0/" + process}})
+	s.settle()
+	if owned := heir.Slots(); owned.String() != "5462-10922" {
+		t.Errorf("it owns %s", owned)
+	}
+	if target := s.target(r); target.Restored == nil || target.Restored.Keys != 5 || target.Restored.Into != "" {
+		t.Errorf("afterwards: %+v", target)
+	}
+}
+
+func TestAClusterThatIsNotReadyForARestoreSaysWhy(t *testing.T) {
+	s := newRedisStage(t, redisCluster(), stored(nil))
+	r := &v1alpha1.Restore{Spec: v1alpha1.RestoreSpec{Cluster: v1alpha1.ClusterReference{Name: "carts"}}}
+	r.Namespace = "default"
+	if target := s.target(r); !strings.Contains(target.Missing, "spec.bootstrap.restore") {
+		t.Errorf("before it runs: %+v", target)
+	}
+	s.settle()
+	o := s.cluster()
+	o.Spec.Paused = ptr.To(true)
+	if err := s.api.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if target := s.target(r); !strings.Contains(target.Missing, "spec.paused") {
+		t.Errorf("while it is paused: %+v", target)
+	}
+	r.Spec.Cluster.Name = "nobody"
+	if target := s.target(r); target != nil {
+		t.Errorf("what is not there is %+v", target)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/backup/redisdump"
+	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -187,15 +188,19 @@ func TestALoadIsCompleteWhenEverySlotIs(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		summary redisdump.LoadSummary
+		slots   redis.Slots
 		good    bool
 	}{
-		"all are new":                {redisdump.LoadSummary{Restored: 4, KeysPerSlot: counts(1, 2, 1)}, true},
-		"some were there":            {redisdump.LoadSummary{Restored: 1, Present: 3, KeysPerSlot: counts(1, 2, 1)}, true},
-		"some have expired":          {redisdump.LoadSummary{Restored: 3, Expired: 1, KeysPerSlot: counts(1, 1, 1)}, true},
-		"one is missing":             {redisdump.LoadSummary{Restored: 3, KeysPerSlot: counts(1, 1, 1)}, false},
-		"one is in a different slot": {redisdump.LoadSummary{Restored: 4, KeysPerSlot: counts(2, 1, 1)}, false},
+		"all are new":                {redisdump.LoadSummary{Restored: 4, KeysPerSlot: counts(1, 2, 1)}, nil, true},
+		"some were there":            {redisdump.LoadSummary{Restored: 1, Present: 3, KeysPerSlot: counts(1, 2, 1)}, nil, true},
+		"some have expired":          {redisdump.LoadSummary{Restored: 3, Expired: 1, KeysPerSlot: counts(1, 1, 1)}, nil, true},
+		"one is missing":             {redisdump.LoadSummary{Restored: 3, KeysPerSlot: counts(1, 1, 1)}, nil, false},
+		"one is in a different slot": {redisdump.LoadSummary{Restored: 4, KeysPerSlot: counts(2, 1, 1)}, nil, false},
+		"some slots":                 {redisdump.LoadSummary{Restored: 2, Skipped: 2, KeysPerSlot: counts(0, 2)}, redis.Slots{{From: 1, To: 1}}, true},
+		"too few of some slots":      {redisdump.LoadSummary{Restored: 1, Skipped: 3, KeysPerSlot: counts(0, 1)}, redis.Slots{{From: 1, To: 1}}, false},
 	} {
-		if err := complete(manifest, tc.summary); (err == nil) != tc.good || (err != nil && !errors.Is(err, backup.ErrDamaged)) {
+		r := &redisRestore{wanted: tc.slots}
+		if err := r.complete(manifest, tc.summary); (err == nil) != tc.good || (err != nil && !errors.Is(err, backup.ErrDamaged)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

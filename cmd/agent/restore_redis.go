@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,21 +25,46 @@ import (
 type redisRestore struct {
 	backupJob
 	redisServers
+	// replace says that what the servers have is deleted before.
+	replace bool
+	// wanted are the slots that are loaded; none: all.
+	wanted redis.Slots
+	// into are the servers that import slots, by pod; none: each key goes to the owner of its slot.
+	into map[string]redis.Slots
 }
 
 // runRestoreRedis loads a backup into a cluster that runs. A key that is there already is left alone, so that it can be done again.
 func runRestoreRedis(ctx context.Context, args []string) error {
-	r := &redisRestore{}
+	r := &redisRestore{into: map[string]redis.Slots{}}
 	fs := flag.NewFlagSet("restore redis", flag.ContinueOnError)
 	r.backupJob.flags(fs)
 	r.redisServers.flags(fs)
+	r.flags(fs)
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
 	return r.run(ctx, r.load)
 }
 
+func (r *redisRestore) flags(fs *flag.FlagSet) {
+	fs.BoolVar(&r.replace, "replace", false, "delete all keys and functions of the servers first")
+	fs.TextVar(&r.wanted, "slots", redis.Slots(nil), "slots whose keys are loaded, as \"0-99 200\"; default: all")
+	fs.Func("into", "pod=slots of a server that imports them; repeat for every one", func(text string) error {
+		pod, slots, ok := strings.Cut(text, "=")
+		parsed, err := redis.ParseSlots(slots)
+		if !ok || err != nil || len(parsed) == 0 {
+			return errors.New("write pod=slots")
+		}
+		r.into[pod] = parsed
+		r.wanted = redis.Union(r.wanted, parsed)
+		return nil
+	})
+}
+
 func (r *redisRestore) load(ctx context.Context) (plan.Report, error) {
+	if r.replace && len(r.wanted) > 0 {
+		return plan.Report{}, finalError{errors.New("--replace is for all slots")}
+	}
 	if err := r.prepare(); err != nil {
 		return plan.Report{}, err
 	}
@@ -49,31 +75,81 @@ func (r *redisRestore) load(ctx context.Context) (plan.Report, error) {
 	if m.Redis == nil {
 		return plan.Report{}, finalError{fmt.Errorf("backup %s is none of Redis or Valkey", r.directory)}
 	}
-	target, closeTarget, err := r.target(ctx)
-	if err != nil {
-		return plan.Report{}, err
-	}
-	defer closeTarget()
 	for _, p := range m.Parts {
 		r.total.Add(p.Size)
 	}
 	began := time.Now()
-	r.say("loading %s: %d shards of %s %s", r.directory, len(m.Redis.Shards), m.Engine, m.EngineVersion)
-	summary, err := r.loadParts(ctx, m, target)
+	targets, summary, err := r.loadInto(ctx, m)
 	if err != nil {
-		return plan.Report{}, err
-	}
-	if err := complete(m, summary); err != nil {
 		return plan.Report{}, err
 	}
 	r.say("%d keys are restored, %d were there already, %d had expired; %d libraries of functions", summary.Restored, summary.Present, summary.Expired, summary.Functions)
-	users, err := r.missingUsers(ctx, m.Redis.Users)
-	if err != nil {
+	restored := &plan.Restored{Keys: summary.Restored, Present: summary.Present, Expired: summary.Expired, Took: time.Since(began)}
+	if restored.Users, err = r.missingUsers(ctx, m.Redis.Users); err != nil {
 		return plan.Report{}, err
 	}
-	return plan.Report{Backup: stored(r.directory, m), Restored: &plan.Restored{
-		Keys: summary.Restored, Present: summary.Present, Expired: summary.Expired, Took: time.Since(began), Users: users,
-	}}, nil
+	if len(r.into) > 0 {
+		restored.Into = strings.Join(targets, " ")
+	}
+	return plan.Report{Backup: stored(r.directory, m), Restored: restored}, nil
+}
+
+// loadInto empties the servers if that is asked for, and loads them. It fails when one of them was restarted or replaced meanwhile, and
+// may have lost what it had acknowledged.
+func (r *redisRestore) loadInto(ctx context.Context, m backup.Manifest) (targets []string, s redisdump.LoadSummary, err error) {
+	target, closeTarget, err := r.target(ctx)
+	if err != nil {
+		return nil, s, err
+	}
+	defer closeTarget()
+	if targets, err = r.processes(ctx); err != nil {
+		return nil, s, err
+	}
+	if r.replace {
+		r.say("deleting what %d servers have", len(targets))
+		if err := redisdump.Empty(ctx, target); err != nil {
+			return nil, s, err
+		}
+	}
+	r.say("loading %s: %d shards of %s %s", r.directory, len(m.Redis.Shards), m.Engine, m.EngineVersion)
+	if s, err = r.loadParts(ctx, m, target); err != nil {
+		return nil, s, err
+	}
+	if err := r.complete(m, s); err != nil {
+		return nil, s, err
+	}
+	now, err := r.processes(ctx)
+	if err == nil && !slices.Equal(targets, now) {
+		err = fmt.Errorf("servers were restarted or replaced while they were loaded: they were %v and are %v", targets, now)
+	}
+	return targets, s, err
+}
+
+// processes are those of the servers that are loaded, as pod/process.
+func (r *redisRestore) processes(ctx context.Context) ([]string, error) {
+	views, err := r.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, v := range views {
+		if r.takes(v) {
+			out = append(out, v.pod+"/"+v.node.Process)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// takes reports whether a server is loaded.
+func (r *redisRestore) takes(v redisView) bool {
+	switch {
+	case len(r.into) > 0:
+		return len(r.into[v.pod]) > 0
+	case r.replicated:
+		return v.candidate.Primary
+	}
+	return !v.node.Self().Replica && len(v.node.Self().Slots) > 0
 }
 
 // maxUsers is how many users are named that the servers lack: a termination message has 4096 bytes.
@@ -119,7 +195,7 @@ func (r *redisRestore) loadParts(ctx context.Context, m backup.Manifest, target 
 	}
 	var summary redisdump.LoadSummary
 	group.Go(func() (err error) {
-		summary, err = redisdump.Load(ctx, readers, target, redisdump.LoadOptions{})
+		summary, err = redisdump.Load(ctx, readers, target, r.options())
 		for _, reader := range readers {
 			_ = reader.(*io.PipeReader).CloseWithError(errors.Join(err, io.ErrClosedPipe))
 		}
@@ -128,8 +204,16 @@ func (r *redisRestore) loadParts(ctx context.Context, m backup.Manifest, target 
 	return summary, group.Wait()
 }
 
+func (r *redisRestore) options() redisdump.LoadOptions {
+	o := redisdump.LoadOptions{Asking: len(r.into) > 0}
+	if len(r.wanted) > 0 {
+		o.Slots = r.wanted.Has
+	}
+	return o
+}
+
 // complete compares the keys that were loaded with those that the manifest promises, slot by slot. Those that expired meanwhile are not there.
-func complete(m backup.Manifest, s redisdump.LoadSummary) error {
+func (r *redisRestore) complete(m backup.Manifest, s redisdump.LoadSummary) error {
 	var promised int64
 	perSlot := make([]int64, backup.Slots)
 	for _, shard := range m.Redis.Shards {
@@ -138,14 +222,14 @@ func complete(m backup.Manifest, s redisdump.LoadSummary) error {
 			perSlot[slot] += int64(n)
 		}
 	}
-	if got := s.Restored + s.Present + s.Expired; got != promised {
+	if got := s.Restored + s.Present + s.Expired + s.Skipped; got != promised {
 		return fmt.Errorf("%w: of %d keys that were backed up, %d were loaded", backup.ErrDamaged, promised, got)
 	}
 	if m.Redis.Replicated || s.Expired > 0 {
 		return nil
 	}
 	for slot, n := range s.KeysPerSlot {
-		if n != perSlot[slot] {
+		if wanted := len(r.wanted) == 0 || r.wanted.Has(slot); wanted && n != perSlot[slot] {
 			return fmt.Errorf("%w: of %d keys of slot %d that were backed up, %d were loaded", backup.ErrDamaged, perSlot[slot], slot, n)
 		}
 	}
@@ -189,17 +273,28 @@ func (r *redisRestore) slots(ctx context.Context) ([]goredis.ClusterSlot, error)
 	var out []goredis.ClusterSlot
 	var owned []redis.Slots
 	for _, v := range views {
-		self := v.node.Self()
-		if self.Replica {
+		slots := v.node.Self().Slots
+		if len(r.into) > 0 {
+			slots = r.into[v.pod]
+		}
+		if v.node.Self().Replica {
 			continue
 		}
-		owned = append(owned, self.Slots)
-		for _, span := range self.Slots {
+		owned = append(owned, slots)
+		for _, span := range slots {
 			out = append(out, goredis.ClusterSlot{Start: span.From, End: span.To, Nodes: []goredis.ClusterNode{{ID: v.node.ID, Addr: v.addr}}})
 		}
 	}
-	if missing := redis.Union(owned...).Missing(); len(missing) > 0 {
+	if missing := r.wantedOf(redis.Union(owned...).Missing()); len(missing) > 0 {
 		return nil, fmt.Errorf("slots %s have no owner", missing)
 	}
 	return out, nil
+}
+
+// wantedOf are those of the slots that are loaded.
+func (r *redisRestore) wantedOf(slots redis.Slots) redis.Slots {
+	if len(r.wanted) == 0 {
+		return slots
+	}
+	return slots.And(r.wanted)
 }

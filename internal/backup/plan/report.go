@@ -81,6 +81,8 @@ type Restored struct {
 	Took     time.Duration `json:"took"`
 	// Users of the backup that the servers do not have, with commas between them.
 	Users string `json:"users,omitempty"`
+	// Into is which processes in which pods were loaded (pod/process, separated by blanks), where that was asked for.
+	Into string `json:"into,omitempty"`
 }
 
 // Encode returns the report as a termination message.

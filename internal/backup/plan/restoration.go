@@ -203,7 +203,7 @@ func saveCurrent(s Restoration) (cluster.Plan, bool) {
 }
 
 func begins(s Restoration) (cluster.Plan, bool) {
-	return cluster.Wait(ReasonRestoring, watching, "plan %s is confirmed, and %s is about to begin", s.Plan(), s.Target.Noun)
+	return cluster.Wait(ReasonRestoring, watching, "plan %s is confirmed, and %s begins as soon as it can: %s", s.Plan(), s.Target.Noun, s.Target.Doing)
 }
 
 // RestoreConditions returns Confirmed, Complete, Reconciling and Stalled for the outcome of one pass.

@@ -99,43 +99,56 @@ func (j *Job) await(doing, failed string, now time.Time) (cluster.Plan, bool) {
 type Loading struct {
 	// Noun is the backup, for people.
 	Noun string
-	// Job loads it, nil when there is none.
+	// Job loads it, nil when there is none; For is the sum that it was made for.
 	Job *Job
+	For string
 }
 
-// LoadBackup starts the Job that loads a backup.
-type LoadBackup struct{}
+// Load is a step that starts the Job that loads a backup. Sum tells apart what Jobs are to do.
+type Load interface {
+	cluster.Step
+	Sum() string
+}
 
 // NoteLoaded remembers that it is loaded.
 type NoteLoaded struct{ Restored Restored }
 
-func (LoadBackup) String() string { return "load the backup" }
 func (s NoteLoaded) String() string {
 	return fmt.Sprintf("note that %d keys are restored", s.Restored.Keys)
 }
 
 // Reason names the step in events and conditions.
-func (LoadBackup) Reason() string { return ReasonRestoring }
+func (NoteLoaded) Reason() string { return ReasonRestored }
 
-// Reason names the step in events and conditions.
-func (NoteLoaded) Reason() string { return "Restored" }
+// Runs reports whether the Job for a load is at work.
+func (l Loading) Runs(load Load) bool {
+	return l.Job != nil && !l.Job.Ended && !l.Job.Leaving && l.For == load.Sum()
+}
 
-// Next decides how it goes on.
-func (l Loading) Next(now time.Time) (cluster.Plan, bool) {
+// Next decides how it goes on. Once it is loaded, what came of it comes back instead of a decision.
+func (l Loading) Next(load Load, now time.Time) (*Restored, cluster.Plan) {
+	decide := func(p cluster.Plan, _ bool) (*Restored, cluster.Plan) { return nil, p }
 	j := l.Job
 	switch {
 	case j == nil:
-		return cluster.Do(LoadBackup{}, "the servers are ready for %s", l.Noun)
+		return decide(cluster.Do(load, "the servers are ready for %s", l.Noun))
 	case j.Leaving:
-		return cluster.Wait(ReasonRestoring, time.Second, "Job %s is being deleted", j.Name)
+		return decide(cluster.Wait(ReasonRestoring, time.Second, "Job %s is being deleted", j.Name))
+	case l.For != load.Sum():
+		return decide(cluster.Do(DropRestoreJob{j.Name, j.UID}, "Job %s loaded something else before", j.Name))
 	}
 	if p, waits := j.await(l.Noun+" is being loaded", l.Noun+" could not be loaded", now); waits {
-		return p, true
+		return nil, p
 	}
 	if j.Report == nil || j.Report.Restored == nil {
-		return cluster.Do(DropRestoreJob{j.Name, j.UID}, "the Job that loads %s ended and left no word", l.Noun)
+		return decide(cluster.Do(DropRestoreJob{j.Name, j.UID}, "the Job that loads %s ended and left no word", l.Noun))
 	}
-	r := *j.Report.Restored
+	return j.Report.Restored, cluster.Plan{}
+}
+
+// Note remembers what came of it.
+func (l Loading) Note(r Restored) (cluster.Plan, bool) {
+	r.Into = "" // It has served its purpose.
 	why := fmt.Sprintf("%s is restored: %d keys within %s, %d more were there already, and %d had expired", l.Noun, r.Keys, r.Took.Round(time.Millisecond), r.Present, r.Expired)
 	if r.Users != "" {
 		why += "; its users are not: create RedisUser resources for " + r.Users

@@ -48,8 +48,8 @@ func (v *view) available() metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonUnknown, "the state could not be read"
 		return c
 	}
-	if v.Restore != nil {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, plan.ReasonRestoring, "the backup that the cluster begins with has not been loaded"
+	if unfit := v.Restore.unfit(); unfit != "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, plan.ReasonRestoring, unfit
 		return c
 	}
 	var served []Slots

@@ -47,8 +47,13 @@ func (s AssignEmpty) Run(ctx context.Context, m Mover) error {
 }
 
 // lose deals with slots whose owner is gone for good and left no copy. All servers could be read, and no other claim may hold one. That
-// a shard is empty from now on is for its owner to say: once for all (spec.recovery.lostShard), or for this incident.
-func (v *view) lose(g ghost, slots Slots) (cluster.Plan, bool) {
+// a shard is empty from now on is for its owner to say: once for all (spec.recovery.lostShard), or for this incident. What was confirmed
+// to come back from a backup does so first.
+func (v *view) lose(lost []loss) (cluster.Plan, bool) {
+	if p, ok := v.refill(lost); ok {
+		return p, true
+	}
+	g, slots := lost[0].ghost, lost[0].slots
 	shard, incident := v.homeOf(g), digest(g.id) // A node dies once.
 	what := fmt.Sprintf("slots %s belong to node %s, which is gone with its disk and left no replica with data", slots, short(g.id))
 	if shard < 0 || shard >= len(v.shards) {
@@ -57,18 +62,21 @@ func (v *view) lose(g ghost, slots Slots) (cluster.Plan, bool) {
 	what = fmt.Sprintf("shard %d is lost (pods %s): %s", shard, strings.Join(names(v.shards[shard]), ", "), what)
 	var allowed string
 	switch {
+	case v.Restore.serves(slots):
+		allowed = "backup " + v.Restore.Directory + " is loaded into them afterwards"
 	case v.Spec.Approved == incident:
 		allowed = "this was approved"
 	case v.Spec.AssignEmpty:
 		allowed = "spec.recovery.lostShard is AssignEmpty"
 	default:
 		return cluster.Refuse(ReasonShardLost,
-			"%s. %s. Bring its volume back or restore a backup; or give the slots to an empty server: kubectl annotate rediscluster %s %s=%s --overwrite",
+			"%s. %s. Bring its volume back, or its slots from a backup (a Restore with spec.slots: Lost); or give the slots to an empty server: kubectl annotate rediscluster %s %s=%s --overwrite",
 			what, v.others(g), v.Spec.Name, v1alpha1.AnnotationRecover, incident)
 	}
-	if to, arrived := v.importing(g, slots); to != nil {
-		return cluster.Do(AssignEmpty{to.Name, to.Node.ID, g.id, arrived},
-			"%s. Slots %s were on their way to %s, which owns them from now on, with the keys that had arrived (%s)", what, arrived, to.Name, allowed)
+	if into, _ := v.refills(slots, nil); len(into) > 0 {
+		to := into[0]
+		return cluster.Do(AssignEmpty{to.Pod, to.ID, to.other, to.Slots},
+			"%s. Slots %s were on their way to %s, which owns them from now on, with the keys that had arrived (%s)", what, to.Slots, to.Pod, allowed)
 	}
 	step := v.emptyHeir(g, shard, slots)
 	if step == nil {
@@ -100,10 +108,13 @@ func loseUnowned(v *view) (cluster.Plan, bool) {
 	if len(missing) == 0 {
 		return cluster.Pass()
 	}
+	if p, ok := v.refill(nil); ok {
+		return p, true
+	}
 	incident := v.incidentOf(missing)
-	if !v.Spec.AssignEmpty && v.Spec.Approved != incident {
+	if !v.Restore.serves(missing) && !v.Spec.AssignEmpty && v.Spec.Approved != incident {
 		return cluster.Refuse(ReasonSlotsUnassigned,
-			"slots %s have no owner although the cluster was formed before: restore the pods or claims that held them; or give them to empty servers: kubectl annotate rediscluster %s %s=%s --overwrite",
+			"slots %s have no owner although the cluster was formed before: bring back the pods or claims that held them, or the slots from a backup (a Restore with spec.slots: Lost); or give them to empty servers: kubectl annotate rediscluster %s %s=%s --overwrite",
 			missing, v.Spec.Name, v1alpha1.AnnotationRecover, incident)
 	}
 	if len(v.leavers) > 0 {
@@ -139,18 +150,6 @@ func (v *view) incidentOf(slots Slots) string {
 	return digest(slots.String() + strings.Join(ids, ""))
 }
 
-// importing is a primary to which slots of a ghost were on their way, and those slots: it has what had arrived of them.
-func (v *view) importing(g ghost, slots Slots) (*Pod, Slots) {
-	for _, p := range v.read {
-		for _, o := range p.Node.Self().Open {
-			if arrived := slots.And(o.Slots); o.Importing && o.Other == g.id && len(arrived) > 0 && !p.Node.Self().Replica {
-				return p, arrived
-			}
-		}
-	}
-	return nil, nil
-}
-
 // others says what the other shards do meanwhile: without a majority of the primaries, no server serves.
 func (v *view) others(g ghost) string {
 	if living, lost := v.voters(g, v.ghosts()); 2*living <= living+lost {
@@ -171,14 +170,9 @@ func (v *view) emptyHeir(g ghost, shard int, slots Slots) cluster.Step {
 	if len(g.replicas) > 0 {
 		return TakeOver{g.replicas[0].Shard, g.id, g.replicas[0].Name}
 	}
-	for _, p := range v.shards[shard] {
-		if p.Node.Self().Replica || p.Node.Keys > 0 {
-			continue
-		}
-		i := slices.IndexFunc(p.Node.Peers, func(o Peer) bool { return !o.Myself && !o.Replica && !o.Handshake })
-		if i >= 0 {
-			return AssignEmpty{p.Name, p.Node.ID, p.Node.Peers[i].ID, slots}
-		}
+	p := v.blank(shard, func(p *Pod) bool { return p.Node.Keys == 0 && p.Node.primary(g.id) != "" })
+	if p == nil {
+		return nil
 	}
-	return nil
+	return AssignEmpty{p.Name, p.Node.ID, p.Node.primary(g.id), slots}
 }

@@ -216,12 +216,13 @@ func (v *view) anyReplica() bool {
 // waitForElection deals with slots whose owner no pod has any more: a replica is elected by itself, if one may be. See takeOver for
 // what is done where it cannot be.
 func waitForElection(v *view) (cluster.Plan, bool) {
+	var lost []loss
 	for _, g := range v.ghosts() {
 		slots := v.stillOwned(g)
 		if len(slots) == 0 {
 			continue
 		}
-		best := furthest(slices.DeleteFunc(slices.Clone(g.replicas), g.wiped))
+		best := v.successor(g)
 		switch {
 		case slices.ContainsFunc(g.replicas, func(p *Pod) bool { return p.Node.Loading }):
 			return cluster.Wait(ReasonSync, later, "node %s is gone; one of %v loads its data", short(g.id), names(g.replicas))
@@ -229,14 +230,23 @@ func waitForElection(v *view) (cluster.Plan, bool) {
 			return cluster.Do(Adopt{v.heir(g).Name, v.heir(g).Node.ID, g.id, slots},
 				"slots %s had just been moved to node %s when it died, and %s, which was elected in its place, has not heard of that", slots, short(g.id), v.heir(g).Name)
 		case best == nil:
-			return v.lose(g, slots)
+			lost = append(lost, loss{g, slots})
+			continue
 		case g.dead && v.unelectable(g):
 			return cluster.Do(Elect{best.Shard, g.id, best.Name},
 				"node %s is gone and no replica stands for election by itself; %s has most of its data", short(g.id), best.Name)
 		}
 		return cluster.Wait(ReasonElection, v.pace(soon*3, later), "node %s is gone; a replica among %v takes over its slots", short(g.id), names(g.replicas))
 	}
+	if len(lost) > 0 {
+		return v.lose(lost)
+	}
 	return cluster.Pass()
+}
+
+// successor is the replica that has most of a ghost's data, nil for none.
+func (v *view) successor(g ghost) *Pod {
+	return furthest(slices.DeleteFunc(slices.Clone(g.replicas), g.wiped))
 }
 
 // heir is the server that owns the slots of a ghost's shard in its place; nil when there is none.

@@ -102,6 +102,7 @@ func nextReplicated(s State) cluster.Plan {
 		waitForReplicas,
 		discardClaims,
 		exceptUpkeep(refuseLess),
+		holdForLoad,
 		restartReplicas,
 		failOver,
 		surge,

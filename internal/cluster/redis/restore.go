@@ -8,28 +8,98 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// Restore is the backup that a new cluster begins with. Its servers start empty, form a cluster of the shards that are wanted, and are
-// loaded; clients are let in after that.
+// A backup is put into a cluster in one of three ways. What is done is written down before it begins, and goes on from there, whatever
+// becomes of who asked for it:
+//
+//	a new cluster begins with it   it is looked up, servers start empty and form a cluster, it is loaded, clients are let in
+//	everything is replaced         it is confirmed, all servers are well, they are emptied and loaded
+//	lost slots are brought back    it is confirmed, see refill.go
+
+// Restore is a backup that is being put into a cluster.
 type Restore struct {
-	// Wish is set until it is known which backup it is. No server is started before.
+	// Wish is set until it is known which backup a new cluster begins with. No server is started before.
 	Wish *plan.Wish
-	// Loading is set while it has not been loaded.
+	// RestoreRecord was written down, and Loading is how far that is; nil with a Wish.
+	RestoreRecord
 	Loading *plan.Loading
 }
 
-// RecordBackup remembers which backup the cluster begins with. Servers are started afterwards.
-type RecordBackup struct {
-	Destination v1alpha1.BackupDestination
-	Directory   string
+// RestoreRecord says which backup is put into a cluster, and how. It is written before anything is changed.
+type RestoreRecord struct {
+	Destination v1alpha1.BackupDestination `json:"destination"`
+	Directory   string                     `json:"directory"`
+	// Token is the UID of the Restore that was confirmed, empty for the backup that the cluster began with.
+	Token string `json:"token,omitempty"`
+	// Slots that were lost and are brought back; none: everything is replaced.
+	Slots Slots `json:"slots,omitempty"`
+	// Served says that these are served before they are loaded: see importless.
+	Served bool `json:"served,omitempty"`
+	// Restored is what came of it, nil while it has not been loaded.
+	Restored *plan.Restored `json:"restored,omitempty"`
 }
+
+// Confirmed is a backup that somebody has confirmed is to be put into the cluster.
+type Confirmed struct {
+	// Noun is who asks for it, for people.
+	Noun string
+	// Lost says that it brings back lost slots. It replaces everything otherwise.
+	Lost bool
+	// RestoreRecord is what is to be written down, but for the slots.
+	RestoreRecord
+}
+
+// RecordBackup remembers which backup is put into the cluster. Nothing is done about that before.
+type RecordBackup struct{ Record RestoreRecord }
 
 // Reason names the step.
 func (RecordBackup) Reason() string { return plan.ReasonRestoring }
 
-func (s RecordBackup) String() string { return fmt.Sprintf("begin with backup %s", s.Directory) }
+func (s RecordBackup) String() string { return fmt.Sprintf("begin with backup %s", s.Record.Directory) }
+
+// LoadBackup starts the Job that loads the backup of the record.
+type LoadBackup struct {
+	RestoreRecord
+	// Into are the servers that import the slots; none: each key goes to the owner of its slot.
+	Into []Refill
+}
+
+var _ plan.Load = LoadBackup{}
+
+// Reason names the step.
+func (LoadBackup) Reason() string { return plan.ReasonRestoring }
+
+func (LoadBackup) String() string { return "load the backup" }
+
+// Sum tells apart what Jobs are to do. The one that loads what a new cluster begins with needs none.
+func (s LoadBackup) Sum() string {
+	if s.Served {
+		return s.Token + " served"
+	}
+	return s.Token
+}
+
+// Replaces reports whether what the servers have is deleted before they are loaded.
+func (s LoadBackup) Replaces() bool { return s.Token != "" && len(s.Slots) == 0 }
 
 // awaitsBackup reports whether no server may be started yet.
 func (s State) awaitsBackup() bool { return s.Restore != nil && s.Restore.Wish != nil }
+
+// Bootstraps reports whether the cluster is new, and clients are to wait for what it begins with.
+func (r *Restore) Bootstraps() bool { return r != nil && r.Token == "" }
+
+// whole reports whether the backup is to be all that the cluster has.
+func (r *Restore) whole() bool { return r != nil && len(r.Slots) == 0 }
+
+// unfit says why the data is not what it is to be, empty when it is as far as a restore is concerned.
+func (r *Restore) unfit() string {
+	switch {
+	case !r.whole():
+		return ""
+	case r.Bootstraps():
+		return "the backup that the cluster begins with has not been loaded"
+	}
+	return fmt.Sprintf("all data is being replaced by backup %s: clients find a part of it, and what they write can be lost until it is complete", r.Directory)
+}
 
 // beginWithBackup looks the backup up before there is anything else.
 func beginWithBackup(s State) cluster.Plan {
@@ -42,19 +112,51 @@ func beginWithBackup(s State) cluster.Plan {
 		return p
 	}
 	b := report.Backup
-	step := RecordBackup{Directory: b.Directory}
+	step := RecordBackup{RestoreRecord{Directory: b.Directory}}
 	if w.Source.Destination != nil {
-		step.Destination = *w.Source.Destination
+		step.Record.Destination = *w.Source.Destination
 	}
 	p, _ = cluster.Do(step, "%d shards begin with %s, which is %s with %d keys of %d shards of %s %s in %s",
 		s.Spec.Shards, w.Noun, plan.Bytes(b.Size), b.Keys, b.Shards, b.Engine, b.Version, b.Directory)
 	return p
 }
 
-// loadBackup loads the servers of a new cluster once all of them serve.
-func loadBackup(v *view) (cluster.Plan, bool) {
-	if v.Restore == nil || v.Restore.Loading == nil {
+// mayBegin reports whether what was confirmed may be begun. It takes the place of another one only when that fails: whoever wants that
+// deletes the other Restore, because the oldest one comes first.
+func (s State) mayBegin() bool {
+	c, r := s.Confirmed, s.Restore
+	if c == nil || r == nil || r.Bootstraps() || c.Token == r.Token {
+		return c != nil && r == nil
+	}
+	return r.Loading.Job != nil && r.Loading.Job.Failed
+}
+
+// holdForLoad lets nothing begin while servers are loaded that could wait: a load is begun anew when it is disturbed.
+func holdForLoad(v *view) (cluster.Plan, bool) {
+	r := v.Restore
+	if r == nil || r.Loading == nil {
 		return cluster.Pass()
 	}
-	return v.Restore.Loading.Next(v.Now)
+	load := LoadBackup{RestoreRecord: r.RestoreRecord}
+	restored, p := r.Loading.Next(load, v.Now)
+	switch {
+	case restored != nil:
+		return r.Loading.Note(*restored)
+	case r.Loading.Runs(load):
+		return p, true
+	}
+	return cluster.Pass()
+}
+
+// loadBackup loads the servers once all of them serve.
+func loadBackup(v *view) (cluster.Plan, bool) {
+	if c := v.Confirmed; v.mayBegin() && !c.Lost {
+		return cluster.Do(RecordBackup{c.RestoreRecord}, "%s is confirmed: all data is replaced by backup %s", c.Noun, c.Directory)
+	}
+	r := v.Restore
+	if r == nil || r.Loading == nil {
+		return cluster.Pass()
+	}
+	_, p := r.Loading.Next(LoadBackup{RestoreRecord: r.RestoreRecord}, v.Now)
+	return p, true
 }

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +46,7 @@ func TestAClusterBeginsWithABackup(t *testing.T) {
 		},
 		"what was found is recorded": {
 			change: func(f *fixture) { *f = fixture{State{Now: now, Spec: f.Spec, Restore: &Restore{Wish: lookedUp()}}} },
-			step:   RecordBackup{v1alpha1.BackupDestination{URL: "s3://bucket"}, "c-1"}, reason: plan.ReasonRestoring, words: "7 keys of 5 shards",
+			step:   RecordBackup{RestoreRecord{Destination: v1alpha1.BackupDestination{URL: "s3://bucket"}, Directory: "c-1"}}, reason: plan.ReasonRestoring, words: "7 keys of 5 shards",
 		},
 		"data of an earlier cluster is not overwritten": {
 			change: func(f *fixture) {
@@ -55,7 +56,7 @@ func TestAClusterBeginsWithABackup(t *testing.T) {
 		},
 		"servers that all serve are loaded": {
 			change: func(f *fixture) { f.Restore = loading(nil) },
-			step:   plan.LoadBackup{}, reason: plan.ReasonRestoring,
+			step:   LoadBackup{}, reason: plan.ReasonRestoring,
 		},
 		"not before": {
 			change: func(f *fixture) { f.Restore, f.Pods[3].Node = loading(nil), nil },
@@ -90,7 +91,7 @@ func TestAClusterBeginsWithABackup(t *testing.T) {
 			f := formed()
 			tc.change(f)
 			p := Next(f.State)
-			if p.Step != tc.step || p.Reason != tc.reason || !strings.Contains(p.Message, tc.words) {
+			if !reflect.DeepEqual(p.Step, tc.step) || p.Reason != tc.reason || !strings.Contains(p.Message, tc.words) {
 				t.Errorf("got %+v", p)
 			}
 		})

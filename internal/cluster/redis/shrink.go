@@ -38,8 +38,12 @@ func (s ScaleShards) String() string {
 }
 
 // shrink lets the pods go that shards have too many of. It asks nothing of them but that they own no slots, and nothing of
-// the other shards, so that what is wrong with a pod does not keep it from leaving.
+// the other shards, so that what is wrong with a pod does not keep it from leaving. Where an owner of slots is missing, a claim that is
+// left could be taken for its own: see settleClaims.
 func shrink(v *view) (cluster.Plan, bool) {
+	if v.anyOwnerMissing() {
+		return cluster.Pass()
+	}
 	var step ScaleShards
 	var leave []string
 	for shard := range v.shards {

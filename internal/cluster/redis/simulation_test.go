@@ -81,8 +81,10 @@ type simulation struct {
 	// external says that clients outside are to reach the servers, and services are those that lead to pods for that, by name.
 	external bool
 	services map[string]redis.Announcement
-	crash    int // the number of commands after which the operator dies, counted over the whole run; 0: by chance
-	calls    int
+	// restore is a backup that is put into the cluster, nil in most runs.
+	restore *simRestore
+	crash   int // the number of commands after which the operator dies, counted over the whole run; 0: by chance
+	calls   int
 	// died says that the operator did so after the last command.
 	died   bool
 	trace  []string
@@ -358,6 +360,7 @@ func (s *simulation) pass() {
 			}
 		}
 	}
+	s.restore.work(s)
 	s.checkData()
 	s.checkPasswords()
 }
@@ -839,6 +842,7 @@ func (s *simulation) observe() redis.State {
 		p.linkSeen = pod.Node != nil && pod.Node.LinkUp
 		state.Pods = append(state.Pods, pod)
 	}
+	s.restore.observe(&state)
 	s.weigh(&state)
 	s.idle.Watch(&state)
 	return state
@@ -1084,6 +1088,9 @@ func (s *simulation) act(step cluster.Step) {
 		return
 	}
 	s.check(step)
+	if s.restore.act(s, step) {
+		return
+	}
 	switch st := step.(type) {
 	case redis.MoveSlots:
 		s.move(st)

@@ -102,6 +102,28 @@ func ParseRange(text string) (Range, error) {
 	return Range{a, b}, nil
 }
 
+// ParseSlots reads what Slots.String writes.
+func ParseSlots(text string) (Slots, error) {
+	var ranges []Range
+	for part := range strings.FieldsSeq(text) {
+		r, err := ParseRange(part)
+		if err != nil {
+			return nil, err
+		}
+		ranges = append(ranges, r)
+	}
+	return NewSlots(ranges...), nil
+}
+
+// MarshalText is String.
+func (s Slots) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText is ParseSlots.
+func (s *Slots) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseSlots(string(text))
+	return err
+}
+
 // Share is the range of slots that a shard of a fresh cluster gets: all shards alike, the remainder over the first.
 func Share(shard, shards int) Slots {
 	size, rest := SlotCount/shards, SlotCount%shards

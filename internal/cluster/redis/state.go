@@ -41,8 +41,9 @@ type State struct {
 	Proposal *Proposal
 	// Rebalanced is when the last proposal had been carried out, or since when the operator runs.
 	Rebalanced time.Time
-	// Restore is the backup that a new cluster begins with, nil when it begins empty or has done so.
-	Restore *Restore
+	// Restore is the backup that is being put into the cluster, nil for none. Confirmed is one that is to be, nil for none.
+	Restore   *Restore
+	Confirmed *Confirmed
 	// Now is the time of the observation.
 	Now time.Time
 }

@@ -33,7 +33,7 @@ func (s Spec) electing() time.Duration { return 8*s.NodeTimeout + 5*time.Second 
 func takeOver(v *view) (cluster.Plan, bool) {
 	ghosts := v.ghosts()
 	for _, g := range ghosts {
-		best := furthest(slices.DeleteFunc(slices.Clone(g.replicas), g.wiped))
+		best := v.successor(g)
 		if best == nil || len(v.stillOwned(g)) == 0 || !v.othersTold(g, best) {
 			continue
 		}

@@ -9,14 +9,15 @@ import (
 )
 
 var (
-	errNotOwner   = errors.New("ERR I'm not the owner of hash slot")
-	errOwner      = errors.New("ERR I'm already the owner of hash slot")
-	errHoldsKeys  = errors.New("ERR Can't assign hashslot to a different node while I still hold keys for this hash slot")
-	errReplica    = errors.New("ERR You can use SETSLOT only with masters")
-	errUnknownID  = errors.New("ERR I don't know about node")
-	errMoved      = errors.New("MOVED")
-	errIO         = errors.New("IOERR error or timeout reading to target instance")
-	errNotAllowed = errors.New("ERR Target instance replied with error: MOVED")
+	errNotOwner    = errors.New("ERR I'm not the owner of hash slot")
+	errOwner       = errors.New("ERR I'm already the owner of hash slot")
+	errHoldsKeys   = errors.New("ERR Can't assign hashslot to a different node while I still hold keys for this hash slot")
+	errReplica     = errors.New("ERR You can use SETSLOT only with masters")
+	errUnknownID   = errors.New("ERR I don't know about node")
+	errMoved       = errors.New("MOVED")
+	errClusterDown = errors.New("CLUSTERDOWN")
+	errIO          = errors.New("IOERR error or timeout reading to target instance")
+	errNotAllowed  = errors.New("ERR Target instance replied with error: MOVED")
 )
 
 var _ redis.Mover = (*Server)(nil)
@@ -122,10 +123,27 @@ func (s *Server) Keys(_ context.Context, slots redis.Slots, _ int) (map[int][]re
 	return out, nil
 }
 
-// Process counts the starts of the server.
+// Restore does what RESTORE-ASKING does: a key that is there already stays as it is.
+func (s *Server) Restore(k Key, value int) error {
+	owner := s.slots.get(k.Slot)
+	switch {
+	case s.reachable() != nil:
+		return errDown
+	case s.replicaOf != "" || (owner != s.ID && owner != "" && s.importing.get(k.Slot) == ""):
+		return errMoved
+	case owner == "" || !s.StateOK():
+		return errClusterDown
+	}
+	if s.Data[k] == 0 {
+		s.Data[k] = value
+	}
+	return nil
+}
+
+// Process tells the starts of all servers apart.
 func (s *Server) Process(context.Context) (string, error) { return s.process(), s.reachable() }
 
-func (s *Server) process() string { return fmt.Sprint(s.starts) }
+func (s *Server) process() string { return fmt.Sprintf("%s-%d", s.ID, s.starts) }
 
 // Large finds no key that is worth mentioning.
 func (s *Server) Large(context.Context, redis.Slots, int64) (map[int]redis.Key, error) {

@@ -364,9 +364,16 @@ func (s *Server) hearOf(id string, from *Server) {
 	}
 }
 
-// hearOfNew greets a node that is said to be well, if it is where it is said to be.
+// hearOfNew greets a node that is said to be well, if it is where it is said to be. One that is said to be dead is known from then on.
 func (s *Server) hearOfNew(id string, third *peer) {
-	if own, _ := s.announced(); third.failing || third.failed || third.noAddr || third.addr == own {
+	if own, _ := s.announced(); third.noAddr || third.addr == own {
+		return
+	}
+	if third.failing || third.failed {
+		if until, ok := s.banned[id]; !ok || !s.net.now.Before(until) {
+			told := *third
+			s.peers[id], s.order = &told, nil
+		}
 		return
 	}
 	if t := s.net.at(third.addr); t != nil && t.ID == id && s.net.Rand.IntN(2) == 0 {

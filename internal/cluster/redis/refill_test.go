@@ -1,0 +1,383 @@
+package redis
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// loseShard replaces the disks of all pods of a shard. The new ones know everybody.
+func (f *fixture) loseShard(shard string) {
+	for i, name := range []string{"c-" + shard + "-0", "c-" + shard + "-1"} {
+		f.replaceDisk(name)
+		addr := Address{IP: "10.9." + shard + "." + string(rune('1'+i)), Port: ClientPort}
+		f.pod(name).Addr, f.pod(name).Node.Peers[0].Addr = addr, addr
+		f.pod(name).Node.Process = "first"
+	}
+	f.join("c-" + shard + "-0")
+	f.join("c-" + shard + "-1")
+	for _, name := range []string{"c-" + shard + "-0", "c-" + shard + "-1"} {
+		n := f.pod(name).Node
+		n.Peers = append(n.Peers, Peer{ID: id("c-" + shard + "-0"), Failed: true})
+	}
+}
+
+// unheard has a new server not know of the dead owner.
+func (f *fixture) unheard(name, dead string) {
+	n := f.pod(name).Node
+	n.Peers = slices.DeleteFunc(n.Peers, func(p Peer) bool { return p.ID == dead })
+}
+
+// imports makes the first server of shard 1 import its slots from a node, and believe that this owns them, if it knows it.
+func (f *fixture) imports(from string) {
+	n := f.pod("c-1-0").Node
+	for i := range n.Peers {
+		switch {
+		case n.Peers[i].Myself:
+			n.Peers[i].Open = []Open{{Slots: Share(1, 3), Other: from, Importing: true}}
+		case n.Peers[i].ID == from:
+			n.Peers[i].Slots = Union(n.Peers[i].Slots, Share(1, 3))
+		}
+	}
+}
+
+const back = "backup-of-monday"
+
+// asked is a Restore that was confirmed.
+func asked(lost bool) *Confirmed {
+	return &Confirmed{Noun: "Restore r", Lost: lost, RestoreRecord: RestoreRecord{Directory: back, Token: "u-1"}}
+}
+
+// begun is one that was written down.
+func begun(r RestoreRecord, j *plan.Job) *Restore {
+	r.Directory, r.Token = back, "u-1"
+	return &Restore{RestoreRecord: r, Loading: &plan.Loading{Noun: "backup " + back, Job: j, For: LoadBackup{RestoreRecord: r}.Sum()}}
+}
+
+func loadedInto(into string) *plan.Job {
+	return &plan.Job{Name: "c-load", UID: "j-1", Ended: true, Since: now, Report: &plan.Report{Restored: &plan.Restored{Keys: 7, Into: into}}}
+}
+
+func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
+	lost := RestoreRecord{Slots: Share(1, 3)}
+	served := RestoreRecord{Slots: Share(1, 3), Served: true}
+	record := func(r RestoreRecord) RecordBackup {
+		r.Directory, r.Token = back, "u-1"
+		return RecordBackup{r}
+	}
+	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
+	into := func(name string) []Refill {
+		return []Refill{{Pod: name, ID: "new-" + name, Slots: Share(1, 3), other: id("c-1-0")}}
+	}
+	for name, tc := range map[string]struct {
+		spoil         func(*fixture)
+		step          cluster.Step
+		reason, words string
+	}{
+		"nothing is begun that nobody has confirmed": {
+			spoil: func(*fixture) {}, reason: ReasonShardLost, words: "spec.slots: Lost",
+		},
+		"what is done is written down first": {
+			spoil: func(f *fixture) { f.Confirmed = asked(true) },
+			step:  record(lost), words: "are loaded before they are served",
+		},
+		"who asks for empty slots has to wait for what was confirmed": {
+			spoil: func(f *fixture) { f.Confirmed, f.Spec.AssignEmpty = asked(true), true },
+			step:  record(lost),
+		},
+		"without a majority they are served first": {
+			spoil: func(f *fixture) { f.loseShard("2"); f.Confirmed = asked(true) },
+			step:  record(RestoreRecord{Slots: Union(Share(1, 3), Share(2, 3)), Served: true}), words: "because a majority of the primaries is gone",
+		},
+		"another restore is not for lost slots": {
+			spoil: func(f *fixture) { f.Confirmed = asked(false) }, reason: ReasonShardLost,
+		},
+		"an empty server imports them": {
+			spoil: func(f *fixture) { f.Restore = begun(lost, nil) },
+			step:  ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
+		},
+		"once it has heard of the dead owner": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, nil)
+				for _, name := range []string{"c-1-0", "c-1-1"} {
+					f.unheard(name, id("c-1-0"))
+					f.pod(name).Started = now.Add(-time.Second)
+				}
+			},
+			reason: ReasonGossip, words: "has heard of their former owner",
+		},
+		"whoever has heard of it does": {
+			spoil: func(f *fixture) { f.Restore = begun(lost, nil); f.unheard("c-1-0", id("c-1-0")) },
+			step:  ImportLost{"c-1-1", "new-c-1-1", id("c-1-0"), Share(1, 3)},
+		},
+		"what nobody hears of any more is not waited for": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, nil)
+				f.unheard("c-1-0", id("c-1-0"))
+				f.unheard("c-1-1", id("c-1-0"))
+			},
+			step: record(served), words: "no empty server of their shard has heard of their former owner",
+		},
+		"and once more, if it knows no owner yet": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, nil)
+				f.imports("nobody")
+				f.follow()
+			},
+			step: ImportLost{"c-1-0", "new-c-1-0", "nobody", Share(1, 3)},
+		},
+		"then it is loaded": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, nil)
+				f.imports(id("c-1-0"))
+				f.follow()
+			},
+			step: LoadBackup{record(lost).Record, into("c-1-0")},
+		},
+		"its copy copies what is loaded": {
+			spoil: func(f *fixture) { f.Restore = begun(lost, running); f.imports(id("c-1-0")) },
+			step:  Replicate{[]Following{{"c-1-1", "c-1-0", "new-c-1-0"}}},
+		},
+		"nobody owns them while it is loaded": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, running)
+				f.imports(id("c-1-0"))
+				f.follow()
+				f.pod("c-1-0").Node.Keys = 5
+				f.Spec.Shards = 2
+			},
+			reason: plan.ReasonRestoring, words: "is being loaded",
+		},
+		"a server that was restarted is loaded again": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, loadedInto("c-1-0/another"))
+				f.imports(id("c-1-0"))
+				f.follow()
+			},
+			step: plan.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "was restarted",
+		},
+		"the same one owns them": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, loadedInto("c-1-0/first"))
+				f.imports(id("c-1-0"))
+				f.follow()
+				f.pod("c-1-0").Node.Keys = 5
+			},
+			step: OwnLoaded{"c-1-0", "new-c-1-0", Share(1, 3)},
+		},
+		"when they have owners, it is over": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, loadedInto("c-1-0/first"))
+				f.own("c-1-0", Share(1, 3))
+				f.follow()
+			},
+			step: plan.NoteLoaded{Restored: plan.Restored{Keys: 7}}, reason: plan.ReasonRestored,
+		},
+		"a server that is no copy waits until it knows a primary": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, nil)
+				f.Pods[2].Node.Peers = f.Pods[2].Node.Peers[:1]
+				f.Pods[3].Node.Peers = f.Pods[3].Node.Peers[:1]
+			},
+			step: nil, reason: ReasonMeet,
+		},
+		"a majority that goes meanwhile is not waited for": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, nil)
+				f.loseShard("2")
+			},
+			step: record(served), words: "a majority of the primaries is gone",
+		},
+		"nor is it when that is approved": {
+			spoil: func(f *fixture) { f.Restore, f.Spec.Approved = begun(lost, nil), digest(id("c-1-0")) },
+			step:  record(served),
+		},
+		"slots that are loaded afterwards are served empty": {
+			spoil: func(f *fixture) { f.Restore = begun(served, nil) },
+			step:  AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)}, words: "is loaded into them afterwards",
+		},
+		"with the keys that were loaded before": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(served, nil)
+				f.imports(id("c-1-0"))
+				f.follow()
+				f.pod("c-1-0").Node.Keys = 5
+			},
+			step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
+		},
+		"what was confirmed instead takes the place of one that fails": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, &plan.Job{Ended: true, Failed: true, Since: now})
+				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
+			},
+			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3)}},
+		},
+		"pods that are too many stay: their claims could be taken for that of the owner": {
+			spoil: func(f *fixture) { f.Spec.Replicas = 0 }, reason: ReasonShardLost,
+		},
+		"not of one that goes on": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, running)
+				f.imports(id("c-1-0"))
+				f.follow()
+				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
+			},
+			reason: plan.ReasonRestoring,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := formed()
+			f.loseShard("1")
+			tc.spoil(f)
+			p := Next(f.State)
+			if tc.step == nil && p.Step != nil && tc.reason != p.Reason || tc.step != nil && !reflect.DeepEqual(p.Step, tc.step) {
+				t.Errorf("got %#v\nwant %#v", p.Step, tc.step)
+			}
+			if !strings.Contains(p.Message, tc.words) || (tc.reason != "" && p.Reason != tc.reason) {
+				t.Errorf("%s: %s", p.Reason, p.Message)
+			}
+		})
+	}
+}
+
+// follow makes the second new node of shard 1 the replica of the first one.
+func (f *fixture) follow() {
+	f.views(f.pod("c-1-1").Node.ID, func(p *Peer) { p.Replica, p.PrimaryID = true, f.pod("c-1-0").Node.ID })
+	n := f.pod("c-1-1").Node
+	n.LinkUp, n.EverLinked, n.AdmitsReplicas, n.OnDisk = true, true, true, true
+	f.pod("c-1-0").Node.AdmitsReplicas, f.pod("c-1-0").Node.OnDisk = true, true
+}
+
+// own gives slots to a node in the eyes of all.
+func (f *fixture) own(name string, slots Slots) {
+	for i := range f.Pods {
+		for j := range f.Pods[i].Node.Peers {
+			p := &f.Pods[i].Node.Peers[j]
+			p.Slots = p.Slots.Minus(slots)
+			if p.ID == f.pod(name).Node.ID {
+				p.Slots = Union(p.Slots, slots)
+			}
+		}
+	}
+}
+
+func TestEverythingIsReplacedOnceAllServersAreWell(t *testing.T) {
+	all := RestoreRecord{}
+	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
+	outdated := func(f *fixture) { f.pod("c-1-1").Outdated = true }
+	for name, tc := range map[string]struct {
+		spoil  func(*fixture)
+		step   cluster.Step
+		reason string
+	}{
+		"it is written down first": {
+			spoil: func(f *fixture) { f.Confirmed = asked(false) },
+			step:  RecordBackup{RestoreRecord{Directory: back, Token: "u-1"}},
+		},
+		"it waits for all servers": {
+			spoil: func(f *fixture) { f.Confirmed, f.Pods[3].Node = asked(false), nil }, reason: ReasonUnreachable,
+		},
+		"lost slots that are not lost any more are nothing to do": {
+			spoil: func(f *fixture) { f.Confirmed = asked(true) },
+		},
+		"then the Job is started": {
+			spoil: func(f *fixture) { f.Restore = begun(all, nil) },
+			step:  LoadBackup{RestoreRecord: RestoreRecord{Directory: back, Token: "u-1"}},
+		},
+		"a Job of another restore is dropped": {
+			spoil: func(f *fixture) { f.Restore = begun(all, loadedInto("")); f.Restore.Loading.For = "" },
+			step:  plan.DropRestoreJob{Name: "c-load", UID: "j-1"},
+		},
+		"one that fails is not begun again by who asked for it": {
+			spoil: func(f *fixture) {
+				f.Restore, f.Confirmed = begun(all, &plan.Job{Ended: true, Failed: true, Since: now, Trouble: "no"}), asked(false)
+			},
+			reason: "BackupFailed",
+		},
+		"nothing is rolled out meanwhile": {
+			spoil: func(f *fixture) { f.Restore = begun(all, running); outdated(f) }, reason: plan.ReasonRestoring,
+		},
+		"what was changed because it fails is": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(all, &plan.Job{Ended: true, Failed: true, Since: now})
+				outdated(f)
+			},
+			step: Restart{Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}, Cause: ReasonRestart},
+		},
+		"a primary that dies is replaced meanwhile": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(all, running)
+				f.replaceDisk("c-1-0")
+				f.join("c-1-0")
+			},
+			reason: ReasonElection,
+		},
+		"that it is loaded is remembered": {
+			spoil: func(f *fixture) { f.Restore = begun(all, loadedInto("")); outdated(f) },
+			step:  plan.NoteLoaded{Restored: plan.Restored{Keys: 7}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := formed()
+			tc.spoil(f)
+			p := Next(f.State)
+			if !reflect.DeepEqual(p.Step, tc.step) || (tc.reason != "" && p.Reason != tc.reason) {
+				t.Errorf("got %#v\nwant %#v\n%s: %s", p.Step, tc.step, p.Reason, p.Message)
+			}
+		})
+	}
+}
+
+func TestOnlyAClusterThatIsReplacedAsAWholeIsNotAvailable(t *testing.T) {
+	f := formed()
+	f.Restore = begun(RestoreRecord{}, nil)
+	c := meta.FindStatusCondition(Conditions(f.State, Next(f.State), nil), v1alpha1.ConditionAvailable)
+	if c.Status != "False" || !strings.Contains(c.Message, back) {
+		t.Errorf("%+v", c)
+	}
+	f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Served: true}, nil)
+	if c := meta.FindStatusCondition(Conditions(f.State, Next(f.State), nil), v1alpha1.ConditionAvailable); c.Status != "True" {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestARestoreOfLostSlotsSaysWhatItWillDo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil             func(*fixture)
+		replaces, missing string
+	}{
+		"nothing is lost":      {func(*fixture) {}, "", "no slots of it are lost"},
+		"a shard":              {func(f *fixture) { f.loseShard("1") }, "Slots 5462-10922 are lost, and are loaded before they are served", ""},
+		"a majority":           {func(f *fixture) { f.loseShard("1"); f.loseShard("2") }, "served empty, because a majority", ""},
+		"nobody can tell":      {func(f *fixture) { f.loseShard("1"); f.pod("c-0-1").Node = nil }, "", "before all servers answer"},
+		"there are no slots":   {func(f *fixture) { f.Spec.Replicated = true; f.Pods = nil }, "", "has no slots"},
+		"an election is going": {func(f *fixture) { f.replaceDisk("c-1-0"); f.join("c-1-0") }, "", "no slots of it are lost"},
+	} {
+		f := formed()
+		tc.spoil(f)
+		replaces, missing := Refilling(f.State)
+		if !strings.Contains(replaces, tc.replaces) || !strings.Contains(missing, tc.missing) || (tc.missing == "") != (missing == "") {
+			t.Errorf("%s: %q, %q", name, replaces, missing)
+		}
+	}
+}
+
+func TestSlotsAreWrittenAsText(t *testing.T) {
+	want := NewSlots(Range{0, 5}, Range{7, 7}, Range{100, 200})
+	text, err := want.MarshalText()
+	var got Slots
+	if err != nil || got.UnmarshalText(text) != nil || !got.Equal(want) || string(text) != "0-5 7 100-200" {
+		t.Errorf("%s, %v, %v", text, got, err)
+	}
+	if _, err := ParseSlots("1 2-x"); err == nil {
+		t.Error("what is no set of slots is taken for one")
+	}
+}
