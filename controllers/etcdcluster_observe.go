@@ -56,7 +56,7 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	s := etcd.State{Want: want, Certificates: report, Now: k.Now()}
 	if len(b.Record.Members) > 0 {
 		s.Record = &b.Record
-		s.Want.Anew, err = k.anew(ctx, o)
+		s.Want.Anew, err = k.anew(ctx, o, b.Record)
 	} else {
 		s.Want.Restore, err = k.wish(ctx, o, etcdBootstrap(o))
 	}

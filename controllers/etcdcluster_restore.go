@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,14 +16,19 @@ import (
 var _ RestoreTarget = (*EtcdKind)(nil)
 
 // etcdBootstrap is what a new cluster begins with.
-func etcdBootstrap(o *v1alpha1.EtcdCluster) restoring {
+func etcdBootstrap(o *v1alpha1.EtcdCluster) Lookup {
 	return bootstrap(o, v1alpha1.KindEtcdCluster, o.Spec.Bootstrap, o.Spec.Template)
 }
 
-// anew is the backup that a cluster is to begin anew with, nil for none.
-func (k *EtcdKind) anew(ctx context.Context, o *v1alpha1.EtcdCluster) (*etcd.Anew, error) {
+// anew is the backup that a cluster is to begin anew with, nil for none. None is begun while the one that was carried out last has yet to say
+// so: it would be taken for another one.
+func (k *EtcdKind) anew(ctx context.Context, o *v1alpha1.EtcdCluster, record etcd.Record) (*etcd.Anew, error) {
 	r, err := k.confirmedRestore(ctx, o, v1alpha1.KindEtcdCluster)
 	if r == nil || err != nil {
+		return nil, err
+	}
+	open, err := restoresInto(ctx, k, o.Namespace, v1alpha1.KindEtcdCluster, o.Name)
+	if err != nil || slices.ContainsFunc(open, func(r v1alpha1.Restore) bool { return record.BeganWith(restoreToken(&r, o)) }) {
 		return nil, err
 	}
 	f := r.Status.Found
@@ -36,18 +42,18 @@ func (k *EtcdKind) anew(ctx context.Context, o *v1alpha1.EtcdCluster) (*etcd.Ane
 }
 
 // Target says of a cluster whether a backup can be put into it.
-func (k *EtcdKind) Target(ctx context.Context, r *v1alpha1.Restore, found *plan.Found) (*plan.Target, restoring, error) {
+func (k *EtcdKind) Target(ctx context.Context, r *v1alpha1.Restore, found *plan.Found) (*plan.Target, Lookup, error) {
 	o := &v1alpha1.EtcdCluster{}
 	err := k.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Cluster.Name}, o)
 	if apierrors.IsNotFound(err) {
-		return nil, restoring{}, nil
+		return nil, Lookup{}, nil
 	}
 	if err != nil {
-		return nil, restoring{}, fmt.Errorf("read EtcdCluster %s: %w", r.Spec.Cluster.Name, err)
+		return nil, Lookup{}, fmt.Errorf("read EtcdCluster %s: %w", r.Spec.Cluster.Name, err)
 	}
 	record, err := k.record(ctx, o)
 	if err != nil {
-		return nil, restoring{}, err
+		return nil, Lookup{}, err
 	}
 	t := &plan.Target{Noun: "EtcdCluster " + o.Name, Leaving: o.DeletionTimestamp != nil, Doing: o.Status.Activity}
 	switch {
@@ -67,7 +73,7 @@ func (k *EtcdKind) Target(ctx context.Context, r *v1alpha1.Restore, found *plan.
 		name := plan.Restoration{UID: string(r.UID), Found: found}.Plan()
 		t.Replaces = etcd.Replaces(len(record.Members), o.Spec.Storage != nil, name)
 	}
-	return t, restoring{template: o.Spec.Template}, nil
+	return t, Lookup{template: o.Spec.Template}, nil
 }
 
 // restoreToken tells apart what a Restore makes of a cluster.

@@ -127,7 +127,7 @@ func (k *RedisKind) observeConfirmed(ctx context.Context, o *v1alpha1.RedisClust
 }
 
 // redisBootstrap is what a new cluster begins with.
-func redisBootstrap(o *v1alpha1.RedisCluster) restoring {
+func redisBootstrap(o *v1alpha1.RedisCluster) Lookup {
 	return bootstrap(o, v1alpha1.KindRedisCluster, o.Spec.Bootstrap, o.Spec.Template, engineArgs(o)...)
 }
 
@@ -258,16 +258,16 @@ func (k *RedisKind) Source(ctx context.Context, namespace, name string) (*plan.S
 var _ RestoreTarget = (*RedisKind)(nil)
 
 // Target says of a cluster whether a backup can be put into it.
-func (k *RedisKind) Target(ctx context.Context, r *v1alpha1.Restore, found *plan.Found) (*plan.Target, restoring, error) {
+func (k *RedisKind) Target(ctx context.Context, r *v1alpha1.Restore, found *plan.Found) (*plan.Target, Lookup, error) {
 	o := &v1alpha1.RedisCluster{}
 	err := k.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Cluster.Name}, o)
 	if apierrors.IsNotFound(err) {
-		return nil, restoring{}, nil
+		return nil, Lookup{}, nil
 	}
 	if err != nil {
-		return nil, restoring{}, fmt.Errorf("read RedisCluster %s: %w", r.Spec.Cluster.Name, err)
+		return nil, Lookup{}, fmt.Errorf("read RedisCluster %s: %w", r.Spec.Cluster.Name, err)
 	}
-	how := restoring{template: o.Spec.Template, args: engineArgs(o)}
+	how := Lookup{template: o.Spec.Template, args: engineArgs(o)}
 	record, err := k.readRestore(ctx, o)
 	if err != nil {
 		return nil, how, err

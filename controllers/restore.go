@@ -50,8 +50,8 @@ func (c *Children) resolved(ctx context.Context, namespace string, from v1alpha1
 	return out, noun, "", nil
 }
 
-// restoring is where a backup is named that something is to begin with, and how it is looked up.
-type restoring struct {
+// Lookup is where a backup is named that something is to begin with, and how it is looked up.
+type Lookup struct {
 	// field of the specification that names it, and what that says, nil for none.
 	field string
 	from  *v1alpha1.RestoreSource
@@ -64,14 +64,14 @@ type restoring struct {
 }
 
 // bootstrap is what a new cluster begins with.
-func bootstrap(o Object, kind v1alpha1.ClusterKind, from *v1alpha1.BootstrapSpec, template *v1alpha1.PodTemplate, args ...string) restoring {
-	return restoring{
+func bootstrap(o Object, kind v1alpha1.ClusterKind, from *v1alpha1.BootstrapSpec, template *v1alpha1.PodTemplate, args ...string) Lookup {
+	return Lookup{
 		field: "spec.bootstrap.restore", from: from.RestoreSource(), job: cluster.RestoreJob(o.GetName()), template: template, kind: kind, args: args,
 	}
 }
 
 // wish is what there is to know of the backup that something begins with; nil for none.
-func (c *Children) wish(ctx context.Context, o Object, r restoring) (*plan.Wish, error) {
+func (c *Children) wish(ctx context.Context, o Object, r Lookup) (*plan.Wish, error) {
 	if r.from == nil || o.GetDeletionTimestamp() != nil {
 		return nil, nil
 	}
@@ -97,7 +97,7 @@ func (c *Children) wish(ctx context.Context, o Object, r restoring) (*plan.Wish,
 }
 
 // findBackup starts the Job that looks a backup up.
-func (c *Children) findBackup(ctx context.Context, o Object, r restoring) error {
+func (c *Children) findBackup(ctx context.Context, o Object, r Lookup) error {
 	w, err := c.wish(ctx, o, r)
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ const jobFind = "-find"
 type RestoreTarget interface {
 	// Target says of a cluster whether a backup can be put into it, how far that is, and how the backup is looked up; nil when there is
 	// none of that name. found is nil while the backup is not known.
-	Target(ctx context.Context, o *v1alpha1.Restore, found *plan.Found) (*plan.Target, restoring, error)
+	Target(ctx context.Context, o *v1alpha1.Restore, found *plan.Found) (*plan.Target, Lookup, error)
 }
 
 // RestoreKind looks after restores.
@@ -181,10 +181,10 @@ func (k *RestoreKind) Observe(ctx context.Context, o *v1alpha1.Restore) (plan.Re
 }
 
 // target asks the kind of cluster that is restored.
-func (k *RestoreKind) target(ctx context.Context, o *v1alpha1.Restore, found *plan.Found) (*plan.Target, restoring, error) {
+func (k *RestoreKind) target(ctx context.Context, o *v1alpha1.Restore, found *plan.Found) (*plan.Target, Lookup, error) {
 	kind, ok := k.targets[o.Spec.Cluster.Kind]
 	if !ok {
-		return nil, restoring{}, invalid("spec.cluster.kind: a %s cannot be restored", o.Spec.Cluster.Kind)
+		return nil, Lookup{}, invalid("spec.cluster.kind: a %s cannot be restored", o.Spec.Cluster.Kind)
 	}
 	t, how, err := kind.Target(ctx, o, found)
 	how.field, how.from, how.job, how.kind = "spec.from", &o.Spec.From, o.Name+jobFind, o.Spec.Cluster.Kind

@@ -120,6 +120,25 @@ func TestAnEtcdClusterBeginsAnewAndKeepsWhatItHad(t *testing.T) {
 	}
 }
 
+// An older Restore that is confirmed meanwhile waits until the younger one is known to be complete.
+func TestARestoreThatWasCarriedOutSaysSoBeforeAnotherOneBegins(t *testing.T) {
+	ready := func(name string, uid types.UID) *v1alpha1.Restore {
+		return anUndo(func(r *v1alpha1.Restore) {
+			r.Name, r.UID, r.Status.Plan = name, uid, "abc123"
+			r.Annotations = map[string]string{v1alpha1.AnnotationConfirm: "abc123"}
+			r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConfirmed, Status: metav1.ConditionTrue, Reason: "Confirmed"}}
+		})
+	}
+	o, older, younger := etcdCluster(), ready("a", "uid-a"), ready("b", "uid-b")
+	k := NewEtcdKind(newChildren(newWorld(t, o, older, younger)))
+	for began, want := range map[string]bool{restoreToken(younger, o): false, "former": true} {
+		a, err := k.anew(t.Context(), o, etcd.Record{ClusterID: 7, Restore: &etcd.Restore{Token: began}})
+		if err != nil || (a != nil) != want || (want && a.Restore.Token != restoreToken(older, o)) {
+			t.Errorf("after %s: %+v, %v", began, a, err)
+		}
+	}
+}
+
 func TestOnlyAConfirmedRestoreIsCarriedOut(t *testing.T) {
 	yes := func(r *v1alpha1.Restore) {
 		r.Status.Plan = "abc123"
@@ -151,7 +170,7 @@ func TestOnlyAConfirmedRestoreIsCarriedOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := etcdCluster()
-			a, err := NewEtcdKind(newChildren(newWorld(t, o, anUndo(tc.change)))).anew(t.Context(), o)
+			a, err := NewEtcdKind(newChildren(newWorld(t, o, anUndo(tc.change)))).anew(t.Context(), o, etcd.Record{})
 			if err != nil || (a != nil) != tc.want {
 				t.Fatalf("%+v, %v", a, err)
 			}
