@@ -242,7 +242,7 @@ func TestARestoreIsCarriedOutOnceAndTheNextOneAfterIt(t *testing.T) {
 		t.Error("a Job is made although nobody has said that the first one is complete")
 	}
 	first.Status.Conditions = append(first.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: plan.ReasonRestored})
-	if err := s.api.Update(t.Context(), first); err != nil {
+	if err := s.api.Status().Update(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
 	if load := s.until(cluster.LoadJob("carts")); load.Annotations[annotationSum] != string(second.UID) {
