@@ -14,7 +14,7 @@ import (
 func found(change func(*Restoration)) Restoration {
 	s := Restoration{
 		Now: testNow, Name: "undo", UID: "u-1",
-		Target: &Target{Noun: "EtcdCluster orders", Replaces: "What there is goes."},
+		Target: &Target{Noun: "EtcdCluster orders", Replaces: "What there is goes.", Doing: "all members are well"},
 		Found:  &Found{Stored: Stored{Directory: "orders-1", Engine: "etcd", Version: "3.6.16", Size: 3 << 20, Revision: 41, Finished: testNow}},
 	}
 	if change != nil {
@@ -63,11 +63,11 @@ func TestNextOfRestore(t *testing.T) {
 		"which says how to confirm it":        {found(nil), ReasonUnconfirmed, "kubectl annotate restore undo quorate.dev/confirm=" + found(nil).Plan(), true},
 		"another plan is not confirmed":       {found(func(s *Restoration) { s.Confirmed = "abcdef" }), ReasonUnconfirmed, "plan abcdef, which is confirmed, is another one", true},
 		"changes after the snapshot are told": {found(func(s *Restoration) { s.Found.Target = 99 }), ReasonUnconfirmed, "up to revision 99", true},
-		"confirmed":                           {confirmed(nil), ReasonRestoring, "EtcdCluster orders is about to begin", false},
+		"confirmed":                           {confirmed(nil), ReasonRestoring, "EtcdCluster orders begins as soon as it can: all members are well", false},
 		"what there is is saved first":        {confirmed(func(s *Restoration) { s.Saves = true }), "save what the cluster has as Backup undo-before", "is backed up before it is replaced", false},
 		"and waited for":                      {saved(func(*Saved) {}), ReasonSaving, "undo-before: taking it", false},
 		"without it nothing is replaced":      {saved(func(b *Saved) { b.Failed = "the store is full." }), ReasonSaving, "the store is full. Remove the cause and delete Backup undo-before, or create another Restore with spec.saveCurrent: false", true},
-		"saved":                               {saved(func(b *Saved) { b.Complete = true }), ReasonRestoring, "is about to begin", false},
+		"saved":                               {saved(func(b *Saved) { b.Complete = true }), ReasonRestoring, "begins as soon as it can", false},
 		"no cluster":                          {found(func(s *Restoration) { s.Target = nil }), ReasonClusterMissing, "spec.bootstrap.restore", true},
 		"a cluster that goes":                 {confirmed(func(s *Restoration) { s.Target.Leaving = true }), ReasonClusterMissing, "is being deleted", true},
 		"a cluster that hibernates":           {confirmed(func(s *Restoration) { s.Target.Missing = "it is hibernated" }), ReasonRestoreRefused, "it is hibernated", true},
