@@ -3,6 +3,8 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,6 +50,8 @@ type BackupSource interface {
 	ServerImage(ctx context.Context, namespace, name string, of plan.Stored) (string, error)
 	// Engine is the word of the agent for what it backs up.
 	Engine() string
+	// reading are the clusters of a namespace that have begun with a backup and are not done, whatever became of who asked for that.
+	reading(ctx context.Context, namespace string) ([]reader, error)
 }
 
 // BackupKind looks after backups.
@@ -248,6 +252,13 @@ func (k *BackupKind) allReaders(ctx context.Context, namespace string) (out []re
 	for i := range restores.Items {
 		r := &restores.Items[i]
 		add("Restore", r, &r.Spec.From, meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionComplete))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(k.sources)) {
+		reading, err := k.sources[kind].reading(ctx, namespace)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, reading...)
 	}
 	return out, nil
 }

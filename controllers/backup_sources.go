@@ -67,3 +67,21 @@ func (k *EtcdKind) Source(ctx context.Context, namespace, name string) (*plan.So
 	}
 	return source, access, nil
 }
+
+func (k *EtcdKind) reading(ctx context.Context, namespace string) (out []reader, err error) {
+	var list v1alpha1.EtcdClusterList
+	if err := k.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list etcd clusters: %w", err)
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		record, err := k.record(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		if from := record.BeginWith(); from != nil {
+			out = append(out, reader{"EtcdCluster " + o.Name, &v1alpha1.RestoreSource{Destination: &from.Destination, Directory: &from.Directory}})
+		}
+	}
+	return out, nil
+}

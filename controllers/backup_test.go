@@ -30,6 +30,7 @@ import (
 type aCluster struct {
 	gone    bool
 	missing string
+	reads   []reader
 }
 
 func (c *aCluster) ServerImage(_ context.Context, _, _ string, of plan.Stored) (string, error) {
@@ -40,6 +41,8 @@ func (c *aCluster) ServerImage(_ context.Context, _, _ string, of plan.Stored) (
 }
 
 func (c *aCluster) Engine() string { return "etcd" }
+
+func (c *aCluster) reading(context.Context, string) ([]reader, error) { return c.reads, nil }
 
 func (c *aCluster) Source(_ context.Context, _, name string) (*plan.Source, *plan.Access, error) {
 	if c.gone {
@@ -754,6 +757,18 @@ func TestAPodThatRanOutOfMemoryIsToldFromOthers(t *testing.T) {
 	other := jobState(job, []corev1.Pod{pod(reasonOOM, ""), pod("Error", hasFailed.Encode())})
 	if p := other.Problem(); other.Starved || p == nil || p.Reason != "NotAllowed" {
 		t.Errorf("what was before the last attempt counts: %+v", p)
+	}
+}
+
+// What has begun reads on when nobody asks for it any more.
+func TestABackupThatAClusterHasBegunWithIsRead(t *testing.T) {
+	b := stored(nil)
+	k := NewBackupKind(newChildren(newWorld(t, b)), map[v1alpha1.ClusterKind]BackupSource{v1alpha1.KindEtcdCluster: &aCluster{reads: []reader{
+		{"EtcdCluster orders", &v1alpha1.RestoreSource{Destination: &b.Spec.Destination, Directory: ptr.To(Directory(b))}},
+	}}})
+	readers, err := k.readers(t.Context(), "default")
+	if err != nil || fmt.Sprint(readers[b.Name]) != "[EtcdCluster orders]" {
+		t.Errorf("%v %v", readers, err)
 	}
 }
 

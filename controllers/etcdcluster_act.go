@@ -51,6 +51,8 @@ func (k *EtcdKind) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluste
 		return k.through(ctx, o, step.From, func(ctx context.Context, c etcd.Client) error { return c.MoveLeader(ctx, step.To) })
 	case etcd.DeletePod:
 		return k.deletePod(ctx, o, step)
+	case etcd.SetRecovery:
+		return k.setRecovery(ctx, o, step)
 	case etcd.StartAnew:
 		k.distrust(o.UID) // What is restored may ask for another password, or for none.
 		return k.note(ctx, o, step.Edit)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,23 +21,23 @@ func etcdBootstrap(o *v1alpha1.EtcdCluster) Lookup {
 	return bootstrap(o, v1alpha1.KindEtcdCluster, o.Spec.Bootstrap, o.Spec.Template)
 }
 
-// anew is the backup that a cluster is to begin anew with, nil for none. None is begun while the one that was carried out last has yet to say
-// so: it would be taken for another one.
+// anew is the backup that a cluster is to begin anew with, nil for none. None is begun while the one that was begun last has yet to be
+// complete and say so: it would be taken for another one. Whoever wants another backup instead deletes that.
 func (k *EtcdKind) anew(ctx context.Context, o *v1alpha1.EtcdCluster, record etcd.Record) (*etcd.Anew, error) {
 	r, err := k.confirmedRestore(ctx, o, v1alpha1.KindEtcdCluster)
 	if r == nil || err != nil {
 		return nil, err
 	}
 	open, err := restoresInto(ctx, k, o.Namespace, v1alpha1.KindEtcdCluster, o.Name)
-	if err != nil || slices.ContainsFunc(open, func(r v1alpha1.Restore) bool { return record.BeganWith(restoreToken(&r, o)) }) {
+	if err != nil || slices.ContainsFunc(open, func(r v1alpha1.Restore) bool { return record.BeginsWith(restoreToken(&r, o)) }) {
 		return nil, err
 	}
 	f := r.Status.Found
 	return &etcd.Anew{
-		Noun: "Restore " + r.Name, Plan: r.Status.Plan, AtLeast: max(f.Revision, f.Target),
+		Noun: "Restore " + r.Name, Plan: r.Status.Plan,
 		Restore: etcd.Restore{
 			Destination: r.destination, Directory: f.Directory, Timeline: f.Timeline, Revision: f.Target,
-			Exact: r.Spec.From.Revision != nil || r.Spec.From.Time != nil, Bump: etcd.RestoreBump, Token: restoreToken(r.Restore, o),
+			Exact: r.Spec.From.Revision != nil || r.Spec.From.Time != nil, AtLeast: max(f.Revision, f.Target), Bump: etcd.RestoreBump, Token: restoreToken(r.Restore, o),
 		},
 	}, nil
 }
@@ -55,7 +56,7 @@ func (k *EtcdKind) Target(ctx context.Context, r *v1alpha1.Restore, found *plan.
 	if err != nil {
 		return nil, Lookup{}, err
 	}
-	t := &plan.Target{Noun: "EtcdCluster " + o.Name, Leaving: o.DeletionTimestamp != nil, Doing: o.Status.Activity}
+	t := &plan.Target{Noun: "EtcdCluster " + o.Name, Scope: string(o.UID), Leaving: o.DeletionTimestamp != nil, Doing: o.Status.Activity}
 	switch {
 	case record.BeganWith(restoreToken(r, o)):
 		t.Restored = &plan.Restored{Revision: max(record.Restore.Revision, revisionOf(found)) + record.Restore.Bump}
@@ -70,10 +71,37 @@ func (k *EtcdKind) Target(ctx context.Context, r *v1alpha1.Restore, found *plan.
 	}
 	if found != nil {
 		t.Refused = etcd.Unsuited(found.Version, record.Version)
-		name := plan.Restoration{UID: string(r.UID), Found: found}.Plan()
+		name := plan.Restoration{UID: string(r.UID), Found: found, Target: t}.Plan()
 		t.Replaces = etcd.Replaces(len(record.Members), o.Spec.Storage != nil, name)
+		if t.Refused == "" {
+			t.Refused, err = k.unmountable(ctx, r, len(record.Members))
+		}
 	}
-	return t, Lookup{template: o.Spec.Template}, nil
+	return t, Lookup{template: o.Spec.Template}, err
+}
+
+// unmountable says why not all members can read the backup, empty when they can: one on a claim of one node would leave the others waiting for it.
+func (k *EtcdKind) unmountable(ctx context.Context, r *v1alpha1.Restore, members int) (string, error) {
+	source, _, missing, err := k.resolved(ctx, r.Namespace, r.Spec.From)
+	if missing != "" || err != nil {
+		return "", err
+	}
+	if err := k.checkDestination(ctx, r, "spec.from.destination", *source.Destination); err != nil {
+		return "", err
+	}
+	name, _ := plan.Claim(source.Destination.URL)
+	if name == "" || members < 2 {
+		return "", nil
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := k.Direct.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, claim); err != nil {
+		return "", fmt.Errorf("read claim %s: %w", name, err)
+	}
+	if slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteMany) || slices.Contains(claim.Spec.AccessModes, corev1.ReadOnlyMany) {
+		return "", nil
+	}
+	return fmt.Sprintf("it is on claim %s, which one node can mount at a time, and there are %d members: set spec.size of the cluster to 1, restore it, and scale out afterwards",
+		name, members), nil
 }
 
 // restoreToken tells apart what a Restore makes of a cluster.
@@ -86,4 +114,15 @@ func revisionOf(f *plan.Found) int64 {
 		return 0
 	}
 	return f.Revision
+}
+
+// setRecovery writes down how far a recovery has got. That a cluster begins anew is looked at once more, past the cache.
+func (k *EtcdKind) setRecovery(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.SetRecovery) error {
+	if step.To.Anew != nil && step.To.Phase == etcd.RecoveryHeld {
+		is := func(r *v1alpha1.Restore) bool { return restoreToken(r, o) == step.To.Anew.Token }
+		if err := k.stillApproved(ctx, o, v1alpha1.KindEtcdCluster, is); err != nil {
+			return err
+		}
+	}
+	return k.note(ctx, o, step.Edit)
 }

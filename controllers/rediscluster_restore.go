@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -31,20 +32,24 @@ const keyRestore = "restore"
 
 // readRestore reads the record of a restore, nil when there is none.
 func (k *RedisKind) readRestore(ctx context.Context, o *v1alpha1.RedisCluster) (*redis.RestoreRecord, error) {
+	return k.readRestoreBy(ctx, k, o)
+}
+
+func (k *RedisKind) readRestoreBy(ctx context.Context, r client.Reader, o *v1alpha1.RedisCluster) (*redis.RestoreRecord, error) {
 	cm := &corev1.ConfigMap{}
 	name := cluster.RestoreConfig(o.Name)
-	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, cm)
+	err := r.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, cm)
 	if apierrors.IsNotFound(err) || (err == nil && !metav1.IsControlledBy(cm, o)) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", name, err)
 	}
-	r := &redis.RestoreRecord{}
-	if err := json.Unmarshal([]byte(cm.Data[keyRestore]), r); err != nil {
+	out := &redis.RestoreRecord{}
+	if err := json.Unmarshal([]byte(cm.Data[keyRestore]), out); err != nil {
 		return nil, invalid("ConfigMap %s is damaged (%v): delete the cluster, and create it again", name, err)
 	}
-	return r, nil
+	return out, nil
 }
 
 func (k *RedisKind) writeRestore(ctx context.Context, o *v1alpha1.RedisCluster, r redis.RestoreRecord) error {
@@ -104,8 +109,8 @@ func (k *RedisKind) observeWish(ctx context.Context, o *v1alpha1.RedisCluster) (
 	return &redis.Restore{Wish: w}, nil
 }
 
-// observeConfirmed reads which Restore the cluster is to carry out, nil for none. None is begun while the one that was carried out last has
-// yet to say so: it would be taken for another one.
+// observeConfirmed reads which Restore the cluster is to carry out, nil for none. None is begun while the one that was begun last has yet to be
+// complete and say so: it would be taken for another one. Whoever wants another backup instead deletes that.
 func (k *RedisKind) observeConfirmed(ctx context.Context, o *v1alpha1.RedisCluster) (*redis.Confirmed, error) {
 	r, err := k.confirmedRestore(ctx, o, v1alpha1.KindRedisCluster)
 	if r == nil || err != nil {
@@ -115,13 +120,14 @@ func (k *RedisKind) observeConfirmed(ctx context.Context, o *v1alpha1.RedisClust
 	if err != nil {
 		return nil, err
 	}
-	if record != nil && record.Restored != nil {
+	if record != nil {
 		open, err := restoresInto(ctx, k, o.Namespace, v1alpha1.KindRedisCluster, o.Name)
 		if err != nil || slices.ContainsFunc(open, func(r v1alpha1.Restore) bool { return string(r.UID) == record.Token }) {
 			return nil, err
 		}
 	}
-	return &redis.Confirmed{Noun: "Restore " + r.Name, Lost: r.OnlyLost(), RestoreRecord: redis.RestoreRecord{
+	_, loss, _ := strings.Cut(r.Status.Scope, " ")
+	return &redis.Confirmed{Noun: "Restore " + r.Name, Lost: r.OnlyLost(), Loss: loss, RestoreRecord: redis.RestoreRecord{
 		Destination: r.destination, Directory: r.Status.Found.Directory, Token: string(r.UID),
 	}}, nil
 }
@@ -144,18 +150,61 @@ func (k *RedisKind) actRestore(ctx context.Context, o *v1alpha1.RedisCluster, st
 	case plan.DropRestoreJob:
 		return k.dropJob(ctx, o, s.Name, s.UID)
 	case redis.RecordBackup:
-		return k.writeRestore(ctx, o, s.Record)
+		return k.recordBackup(ctx, o, s.Record)
 	case redis.LoadBackup:
-		return k.loadBackup(ctx, o, s)
-	case plan.NoteLoaded:
-		record, err := k.readRestore(ctx, o)
-		if err != nil || record == nil {
+		if _, err := k.openRestore(ctx, o, s.Token); err != nil {
 			return err
 		}
-		record.Restored = &s.Restored
-		return k.writeRestore(ctx, o, *record)
+		return k.loadBackup(ctx, o, s)
+	case plan.NoteLoaded:
+		return k.noteLoaded(ctx, o, s.Restored)
 	}
 	return fmt.Errorf("there is no way to carry out a %T", step)
+}
+
+// openRestore reads past the cache what is being restored, and holds where that has changed meanwhile. An empty token takes any.
+func (k *RedisKind) openRestore(ctx context.Context, o *v1alpha1.RedisCluster, token string) (*redis.RestoreRecord, error) {
+	record, err := k.readRestoreBy(ctx, k.Direct, o)
+	if err != nil {
+		return nil, err
+	}
+	if record == nil || record.Restored != nil || (token != "" && record.Token != token) {
+		return nil, cluster.Hold{Reason: plan.ReasonRestoring, Message: "what is restored has changed meanwhile, and is looked at again"}
+	}
+	return record, nil
+}
+
+// recordBackup writes down what is restored. Where nothing has begun yet, what was confirmed is looked at once more, past the cache.
+func (k *RedisKind) recordBackup(ctx context.Context, o *v1alpha1.RedisCluster, r redis.RestoreRecord) error {
+	live, err := k.readRestoreBy(ctx, k.Direct, o)
+	if err != nil {
+		return err
+	}
+	if begun := live != nil && live.Token == r.Token && live.Restored == nil; !begun && r.Token != "" {
+		is := func(o *v1alpha1.Restore) bool { return string(o.UID) == r.Token }
+		if err := k.stillApproved(ctx, o, v1alpha1.KindRedisCluster, is); err != nil {
+			return err
+		}
+	}
+	return k.writeRestore(ctx, o, r)
+}
+
+// noteLoaded writes down what came of a load. Its Job goes after that, not before.
+func (k *RedisKind) noteLoaded(ctx context.Context, o *v1alpha1.RedisCluster, restored plan.Restored) error {
+	record, err := k.openRestore(ctx, o, "")
+	if err != nil {
+		return err
+	}
+	record.Restored = &restored
+	if err := k.writeRestore(ctx, o, *record); err != nil {
+		return err
+	}
+	name := cluster.LoadJob(o.Name)
+	job, err := k.job(ctx, o, name, plan.Selector(name))
+	if job == nil || err != nil {
+		return err
+	}
+	return k.dropJob(ctx, o, name, job.UID)
 }
 
 // loadBackup starts the Job that loads a backup.
@@ -176,7 +225,7 @@ func (k *RedisKind) loadBackup(ctx context.Context, o *v1alpha1.RedisCluster, s 
 		args = append(args, "--into="+to.Pod+"="+to.Slots.String())
 	}
 	return k.startJob(ctx, o, plan.Work{
-		Name: cluster.LoadJob(o.Name), Args: args, Destination: s.Destination, Limit: loadLimit, Access: &access, Resources: loadResources(),
+		Name: cluster.LoadJob(o.Name), Args: args, Destination: s.Destination, Limit: loadLimit, Access: &access, Resources: loadResources(), Stays: true,
 		Labels: restoreLabels(o, cluster.LoadJob(o.Name)),
 	}, field, map[string]string{annotationSum: s.Sum()})
 }
@@ -272,7 +321,7 @@ func (k *RedisKind) Target(ctx context.Context, r *v1alpha1.Restore, found *plan
 	if err != nil {
 		return nil, how, err
 	}
-	t := &plan.Target{Noun: "RedisCluster " + o.Name, Leaving: o.DeletionTimestamp != nil, Doing: o.Status.Activity}
+	t := &plan.Target{Noun: "RedisCluster " + o.Name, Scope: string(o.UID), Leaving: o.DeletionTimestamp != nil, Doing: o.Status.Activity}
 	if record != nil && record.Token == string(r.UID) {
 		t.Begun, t.Restored = true, record.Restored
 		return t, how, nil
@@ -281,7 +330,15 @@ func (k *RedisKind) Target(ctx context.Context, r *v1alpha1.Restore, found *plan
 		return t, how, err
 	}
 	if r.OnlyLost() {
-		t.Replaces, t.Missing, err = k.refilling(ctx, o)
+		var loss string
+		loss, t.Replaces, t.Missing, err = k.refilling(ctx, o)
+		t.Scope += " " + loss
+		return t, how, err
+	}
+	if record != nil && record.Restored == nil {
+		t.Unsaved = "it is being restored from backup " + record.Directory
+	}
+	if t.Missing, err = k.beingBackedUp(ctx, r); t.Missing != "" || err != nil {
 		return t, how, err
 	}
 	available := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionAvailable)
@@ -308,17 +365,54 @@ func (k *RedisKind) notRestorable(ctx context.Context, o *v1alpha1.RedisCluster,
 	return "", nil
 }
 
+// beingBackedUp says that a backup of the cluster is being taken, which would find a part of the data; empty when there is none. The one of what
+// there is before is waited for elsewhere.
+func (k *RedisKind) beingBackedUp(ctx context.Context, r *v1alpha1.Restore) (string, error) {
+	var list v1alpha1.BackupList
+	if err := k.List(ctx, &list, client.InNamespace(r.Namespace)); err != nil {
+		return "", fmt.Errorf("list backups: %w", err)
+	}
+	for i := range list.Items {
+		b := &list.Items[i]
+		if b.Spec.Cluster != r.Spec.Cluster || b.Name == plan.SavedName(r.Name) || b.Status.CompletionTime != nil {
+			continue
+		}
+		if job, err := k.job(ctx, b, b.Name+jobTake, plan.Selector(b.Name)); err != nil || (job != nil && !job.Ended) {
+			return "Backup " + b.Name + " of it is being taken: wait until it is complete, or delete it", err
+		}
+	}
+	return "", nil
+}
+
 // refilling asks the servers which slots are lost.
-func (k *RedisKind) refilling(ctx context.Context, o *v1alpha1.RedisCluster) (replaces, missing string, err error) {
+func (k *RedisKind) refilling(ctx context.Context, o *v1alpha1.RedisCluster) (loss, replaces, missing string, err error) {
 	s := redis.State{Now: k.Now(), Spec: baseSpec(o)}
 	if err := k.observeObjects(ctx, o, &s); err != nil {
-		return "", "", err
+		return "", "", "", err
 	}
 	connect, err := k.credentials(ctx, o)
 	if err != nil {
-		return "", "", err
+		return "", "", "", err
 	}
 	k.readServers(ctx, connect, &s)
-	replaces, missing = redis.Refilling(s)
-	return replaces, missing, nil
+	loss, replaces, missing = redis.Refilling(s)
+	return loss, replaces, missing, nil
+}
+
+func (k *RedisKind) reading(ctx context.Context, namespace string) (out []reader, err error) {
+	var list v1alpha1.RedisClusterList
+	if err := k.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list Redis clusters: %w", err)
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		from, err := k.readRestore(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		if from != nil && from.Restored == nil {
+			out = append(out, reader{"RedisCluster " + o.Name, &v1alpha1.RestoreSource{Destination: &from.Destination, Directory: &from.Directory}})
+		}
+	}
+	return out, nil
 }

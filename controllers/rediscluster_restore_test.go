@@ -164,6 +164,7 @@ func (s *redisStage) confirm(name string, slots v1alpha1.RestoreSlots) *v1alpha1
 			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionConfirmed, Status: metav1.ConditionTrue, Reason: plan.ReasonConfirmed}},
 		},
 	}
+	r.Status.Scope = s.target(r).Scope
 	if err := s.api.Create(s.t.Context(), r); err != nil {
 		s.t.Fatal(err)
 	}
@@ -193,7 +194,7 @@ func TestARedisClusterThatRunsIsReplacedByABackup(t *testing.T) {
 	s := newRedisStage(t, redisCluster(), stored(nil))
 	s.settle()
 	r := s.confirm("back", v1alpha1.RestoreAll)
-	if target := s.target(r); target.Begun || target.Missing != "" || !strings.Contains(target.Replaces, "FLUSHALL") {
+	if target := s.target(r); target.Begun || target.Missing != "" || !strings.Contains(target.Replaces, "All keys and functions are deleted") {
 		t.Errorf("before: %+v", target)
 	}
 	load := s.until(cluster.LoadJob("carts"))
@@ -231,8 +232,8 @@ func TestARestoreIsCarriedOutOnceAndTheNextOneAfterIt(t *testing.T) {
 	load := s.until(cluster.LoadJob("carts"))
 	s.ends(load, plan.Report{Restored: &plan.Restored{Keys: 5}})
 	s.settle()
-	if err := s.api.Delete(t.Context(), load); err != nil {
-		t.Fatal(err)
+	if s.exists(&batchv1.Job{}, load.Name) {
+		t.Error("the Job of a load that was noted is still there")
 	}
 	second := s.confirm("other", v1alpha1.RestoreAll)
 	for range 10 {

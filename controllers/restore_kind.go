@@ -132,8 +132,7 @@ func (c *Children) confirmedRestore(ctx context.Context, o Object, kind v1alpha1
 	}
 	for i := range list {
 		r := &list[i]
-		approved := r.Status.Found != nil && r.Annotations[v1alpha1.AnnotationConfirm] == r.Status.Plan && r.Status.Plan != ""
-		if !approved || !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionConfirmed) {
+		if !approved(r, o) {
 			continue
 		}
 		source, _, missing, err := c.resolved(ctx, o.GetNamespace(), r.Spec.From)
@@ -146,6 +145,25 @@ func (c *Children) confirmedRestore(ctx context.Context, o Object, kind v1alpha1
 		return &confirmed{r, *source.Destination}, nil
 	}
 	return nil, nil
+}
+
+// approved reports whether somebody has confirmed that a Restore is carried out on this very cluster.
+func approved(r *v1alpha1.Restore, o Object) bool {
+	uid, _, _ := strings.Cut(r.Status.Scope, " ")
+	return r.Status.Found != nil && r.Status.Plan != "" && r.Annotations[v1alpha1.AnnotationConfirm] == r.Status.Plan && uid == string(o.GetUID()) &&
+		meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionConfirmed)
+}
+
+// stillApproved looks once more, past the cache, before there is no way back. is tells the Restore.
+func (c *Children) stillApproved(ctx context.Context, o Object, kind v1alpha1.ClusterKind, is func(r *v1alpha1.Restore) bool) error {
+	open, err := restoresInto(ctx, c.Direct, o.GetNamespace(), kind, o.GetName())
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(open, func(r v1alpha1.Restore) bool { return is(&r) && approved(&r, o) }) {
+		return cluster.Hold{Reason: plan.ReasonRestoring, Message: "what was confirmed has changed meanwhile, and is looked at again"}
+	}
+	return nil
 }
 
 // Ensure has nothing to apply: Jobs are steps.
@@ -173,10 +191,10 @@ func (k *RestoreKind) Observe(ctx context.Context, o *v1alpha1.Restore) (plan.Re
 		}
 		s.Found = foundBy(s.Wish)
 	}
-	if s.Target, _, err = k.target(ctx, o, s.Found); err != nil {
+	if s.Target, _, err = k.target(ctx, o, s.Found); s.Target == nil || err != nil {
 		return s, err
 	}
-	s.Saved, err = k.saved(ctx, o)
+	s.Saved, err = k.saved(ctx, o, s.Target)
 	return s, err
 }
 
@@ -224,7 +242,7 @@ func completeBefore(s v1alpha1.RestoreStatus) *plan.Restored {
 }
 
 // saved reads the Backup of what the cluster had before, nil when there is none.
-func (k *RestoreKind) saved(ctx context.Context, o *v1alpha1.Restore) (*plan.Saved, error) {
+func (k *RestoreKind) saved(ctx context.Context, o *v1alpha1.Restore, of *plan.Target) (*plan.Saved, error) {
 	if !o.SavesCurrent() {
 		return nil, nil
 	}
@@ -236,8 +254,8 @@ func (k *RestoreKind) saved(ctx context.Context, o *v1alpha1.Restore) (*plan.Sav
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read Backup %s: %w", name, err)
-	case b.Labels[v1alpha1.LabelRestore] != o.Name || b.Annotations[v1alpha1.AnnotationRestoreUID] != string(o.UID):
-		return nil, cluster.Refusal{Reason: v1alpha1.ReasonForeignObject, Message: fmt.Sprintf("Backup %s was not made for this Restore: delete it, or give the Restore another name", name)}
+	case b.Labels[v1alpha1.LabelRestore] != o.Name || b.Annotations[v1alpha1.AnnotationRestoreUID] != string(o.UID)+" "+of.Scope:
+		return nil, cluster.Refusal{Reason: v1alpha1.ReasonForeignObject, Message: fmt.Sprintf("Backup %s was not made for this Restore of this cluster: delete it, or give the Restore another name", name)}
 	}
 	out := &plan.Saved{Name: name, Activity: b.Status.Activity, Complete: meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionComplete)}
 	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionComplete); c != nil && !out.Complete && b.Status.CompletionTime != nil {
@@ -268,6 +286,10 @@ func (k *RestoreKind) Act(ctx context.Context, o *v1alpha1.Restore, step cluster
 
 // saveCurrent makes the Backup of what the cluster has, where the one is that is restored. It outlives the Restore.
 func (k *RestoreKind) saveCurrent(ctx context.Context, o *v1alpha1.Restore, name string) error {
+	of, _, err := k.target(ctx, o, nil)
+	if of == nil || err != nil {
+		return err
+	}
 	source, _, missing, err := k.resolved(ctx, o.Namespace, o.Spec.From)
 	if err != nil {
 		return err
@@ -281,7 +303,7 @@ func (k *RestoreKind) saveCurrent(ctx context.Context, o *v1alpha1.Restore, name
 			Labels: map[string]string{
 				v1alpha1.LabelRestore: o.Name, cluster.LabelPartOf: o.Spec.Cluster.Name, cluster.LabelManagedBy: cluster.ManagedBy,
 			},
-			Annotations: map[string]string{v1alpha1.AnnotationRestoreUID: string(o.UID)},
+			Annotations: map[string]string{v1alpha1.AnnotationRestoreUID: string(o.UID) + " " + of.Scope},
 		},
 		Spec: v1alpha1.BackupSpec{Cluster: o.Spec.Cluster, Destination: *source.Destination, DeletionPolicy: ptr.To(v1alpha1.DeletionRetain)},
 	}
@@ -307,7 +329,7 @@ func (k *RestoreKind) Report(o *v1alpha1.Restore, s plan.Restoration, p cluster.
 		}
 	}
 	if name := s.Plan(); name != "" {
-		st.Plan = name
+		st.Plan, st.Scope = name, s.Target.Scope
 	}
 	if s.Saved != nil {
 		st.SavedAs = s.Saved.Name

@@ -124,7 +124,7 @@ func TestAnEtcdClusterBeginsAnewAndKeepsWhatItHad(t *testing.T) {
 func TestARestoreThatWasCarriedOutSaysSoBeforeAnotherOneBegins(t *testing.T) {
 	ready := func(name string, uid types.UID) *v1alpha1.Restore {
 		return anUndo(func(r *v1alpha1.Restore) {
-			r.Name, r.UID, r.Status.Plan = name, uid, "abc123"
+			r.Name, r.UID, r.Status.Plan, r.Status.Scope = name, uid, "abc123", "u-1"
 			r.Annotations = map[string]string{v1alpha1.AnnotationConfirm: "abc123"}
 			r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConfirmed, Status: metav1.ConditionTrue, Reason: "Confirmed"}}
 		})
@@ -141,7 +141,7 @@ func TestARestoreThatWasCarriedOutSaysSoBeforeAnotherOneBegins(t *testing.T) {
 
 func TestOnlyAConfirmedRestoreIsCarriedOut(t *testing.T) {
 	yes := func(r *v1alpha1.Restore) {
-		r.Status.Plan = "abc123"
+		r.Status.Plan, r.Status.Scope = "abc123", "u-1"
 		r.Annotations = map[string]string{v1alpha1.AnnotationConfirm: "abc123"}
 		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConfirmed, Status: metav1.ConditionTrue, Reason: "Confirmed"}}
 	}
@@ -155,6 +155,7 @@ func TestOnlyAConfirmedRestoreIsCarriedOut(t *testing.T) {
 		"no plan":                               {func(r *v1alpha1.Restore) { yes(r); r.Status.Plan, r.Annotations[v1alpha1.AnnotationConfirm] = "", "" }, false},
 		"its own controller has not agreed":     {func(r *v1alpha1.Restore) { yes(r); r.Status.Conditions = nil }, false},
 		"not found":                             {func(r *v1alpha1.Restore) { yes(r); r.Status.Found = nil }, false},
+		"of a former cluster of the name":       {func(r *v1alpha1.Restore) { yes(r); r.Status.Scope = "u-0" }, false},
 		"of another cluster":                    {func(r *v1alpha1.Restore) { yes(r); r.Spec.Cluster.Name = "carts" }, false},
 		"of another kind":                       {func(r *v1alpha1.Restore) { yes(r); r.Spec.Cluster.Kind = v1alpha1.KindRedisCluster }, false},
 		"of another namespace":                  {func(r *v1alpha1.Restore) { yes(r); r.Namespace = "other" }, false},
@@ -174,7 +175,7 @@ func TestOnlyAConfirmedRestoreIsCarriedOut(t *testing.T) {
 			if err != nil || (a != nil) != tc.want {
 				t.Fatalf("%+v, %v", a, err)
 			}
-			if a != nil && (a.Plan != "abc123" || a.Restore.Destination.URL != "s3://bucket/orders" || a.Restore.Directory != "orders-1" || a.AtLeast != 41 || a.Restore.Token != "undo-uid-u-1") {
+			if a != nil && (a.Plan != "abc123" || a.Restore.Destination.URL != "s3://bucket/orders" || a.Restore.Directory != "orders-1" || a.Restore.AtLeast != 41 || a.Restore.Token != "undo-uid-u-1") {
 				t.Errorf("%+v", a)
 			}
 		})

@@ -13,7 +13,8 @@ const (
 	LabelRole = "quorate.dev/role"
 	// LabelSchedule is on a Backup the BackupSchedule that it was made for.
 	LabelSchedule = "quorate.dev/schedule"
-	// LabelRestore is on a Backup the Restore that it was made before, and AnnotationRestoreUID the UID of that.
+	// LabelRestore is on a Backup the Restore that it was made before, and AnnotationRestoreUID the UID of that
+	// and what it is for.
 	LabelRestore         = "quorate.dev/restore"
 	AnnotationRestoreUID = "quorate.dev/restore-uid"
 	// AnnotationTemplateHash is the hash of everything in a pod template that needs a restart when it changes. It

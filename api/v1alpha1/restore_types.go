@@ -90,6 +90,10 @@ type RestoreStatus struct {
 	// has to say the same. Absent until the backup was looked up.
 	// +optional
 	Plan string `json:"plan,omitempty"`
+	// scope is what the plan is for: the UID of the cluster, and which loss where
+	// only lost slots are restored.
+	// +optional
+	Scope string `json:"scope,omitempty"`
 	// savedAs names the Backup of what the cluster had before.
 	// +optional
 	SavedAs string `json:"savedAs,omitempty"`

@@ -95,6 +95,8 @@ type Work struct {
 	Memory int64
 	// Limit is how long it may take in all.
 	Limit time.Duration
+	// Stays says that the Job is there until somebody deletes it: that it is gone would mean that it is yet to be done.
+	Stays bool
 }
 
 // Labels of a Job and of its pod. They name the Backup as their instance: what belongs to the cluster is selected by other ones.
@@ -122,9 +124,9 @@ func (w Work) Job() (*batchv1ac.JobApplyConfiguration, error) {
 	if err != nil {
 		return nil, err
 	}
-	return batchv1ac.Job(w.Name, w.Namespace).WithLabels(w.Labels).WithOwnerReferences(w.Owner).
+	job := batchv1ac.Job(w.Name, w.Namespace).WithLabels(w.Labels).WithOwnerReferences(w.Owner).
 		WithSpec(batchv1ac.JobSpec().
-			WithBackoffLimit(tries).WithActiveDeadlineSeconds(int64(w.Limit.Seconds())).WithTTLSecondsAfterFinished(kept).
+			WithBackoffLimit(tries).WithActiveDeadlineSeconds(int64(w.Limit.Seconds())).
 			WithPodReplacementPolicy(batchv1.Failed). // Never two at a time.
 			WithPodFailurePolicy(batchv1ac.PodFailurePolicy().WithRules(
 				batchv1ac.PodFailurePolicyRule().WithAction(batchv1.PodFailurePolicyActionIgnore).
@@ -133,7 +135,11 @@ func (w Work) Job() (*batchv1ac.JobApplyConfiguration, error) {
 				batchv1ac.PodFailurePolicyRule().WithAction(batchv1.PodFailurePolicyActionFailJob).
 					WithOnExitCodes(batchv1ac.PodFailurePolicyOnExitCodesRequirement().
 						WithContainerName(Container).WithOperator(batchv1.PodFailurePolicyOnExitCodesOpIn).WithValues(ExitFinal)))).
-			WithTemplate(tpl)), nil
+			WithTemplate(tpl))
+	if !w.Stays {
+		job.Spec.WithTTLSecondsAfterFinished(kept)
+	}
+	return job, nil
 }
 
 // StatefulSet builds a set of one pod that does the work all the time: never two at once.

@@ -59,8 +59,12 @@ type Found struct {
 type Target struct {
 	// Noun is its kind and name for people.
 	Noun string
+	// Scope tells it apart from others that have had its name, and what is lost of it where only that is restored.
+	Scope string
 	// Leaving says that it is being deleted.
 	Leaving bool
+	// Unsaved says why what it has cannot be backed up, empty when it can.
+	Unsaved string
 	// Missing says what keeps any backup from being put into it, Refused why this one cannot be; empty when nothing does.
 	Missing, Refused string
 	// Replaces says in a sentence what becomes of what the cluster has.
@@ -91,12 +95,12 @@ func (SaveCurrent) Reason() string { return ReasonSaving }
 // SavedName names the Backup of what a cluster had before a Restore.
 func SavedName(restore string) string { return restore + "-before" }
 
-// Plan tells apart what may be confirmed: this resource, with this backup. It is empty until the backup is known.
+// Plan tells apart what may be confirmed: this resource, with this backup, for this cluster. It is empty until all of that is known.
 func (s Restoration) Plan() string {
-	if s.Found == nil {
+	if s.Found == nil || s.Target == nil {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(s.UID + " " + s.Found.Directory + " " + strconv.FormatInt(s.Found.Target, 10)))
+	sum := sha256.Sum256([]byte(s.UID + " " + s.Target.Scope + " " + s.Found.Directory + " " + strconv.FormatInt(s.Found.Target, 10)))
 	return hex.EncodeToString(sum[:])[:6]
 }
 
@@ -191,6 +195,8 @@ func saveCurrent(s Restoration) (cluster.Plan, bool) {
 	switch b := s.Saved; {
 	case !s.Saves:
 		return cluster.Pass()
+	case s.Target.Unsaved != "" && (b == nil || !b.Complete):
+		return cluster.Refuse(ReasonSaving, "what %s has cannot be backed up before it is replaced: %s. Create another Restore with spec.saveCurrent: false", s.Target.Noun, s.Target.Unsaved)
 	case b == nil:
 		return cluster.Do(SaveCurrent{SavedName(s.Name)}, "plan %s is confirmed: what %s has is backed up before it is replaced", s.Plan(), s.Target.Noun)
 	case b.Failed != "":

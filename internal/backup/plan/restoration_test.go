@@ -67,6 +67,7 @@ func TestNextOfRestore(t *testing.T) {
 		"what there is is saved first":        {confirmed(func(s *Restoration) { s.Saves = true }), "save what the cluster has as Backup undo-before", "is backed up before it is replaced", false},
 		"and waited for":                      {saved(func(*Saved) {}), ReasonSaving, "undo-before: taking it", false},
 		"without it nothing is replaced":      {saved(func(b *Saved) { b.Failed = "the store is full." }), ReasonSaving, "the store is full. Remove the cause and delete Backup undo-before, or create another Restore with spec.saveCurrent: false", true},
+		"what cannot be saved is said":        {confirmed(func(s *Restoration) { s.Saves, s.Target.Unsaved = true, "it is being restored" }), ReasonSaving, "it is being restored. Create another Restore with spec.saveCurrent: false", true},
 		"saved":                               {saved(func(b *Saved) { b.Complete = true }), ReasonRestoring, "begins as soon as it can", false},
 		"no cluster":                          {found(func(s *Restoration) { s.Target = nil }), ReasonClusterMissing, "spec.bootstrap.restore", true},
 		"a cluster that goes":                 {confirmed(func(s *Restoration) { s.Target.Leaving = true }), ReasonClusterMissing, "is being deleted", true},
@@ -97,10 +98,11 @@ func TestAPlanIsOfOneRestoreOfOneBackup(t *testing.T) {
 		func(s *Restoration) { s.UID = "u-2" },
 		func(s *Restoration) { s.Found.Directory = "orders-2" },
 		func(s *Restoration) { s.Found.Target = 42 },
+		func(s *Restoration) { s.Target.Scope = "another cluster of the name" },
 	} {
 		plans[found(change).Plan()] = true
 	}
-	if len(plans) != 4 || plans[""] || unknown(nil).Plan() != "" {
+	if len(plans) != 5 || plans[""] || unknown(nil).Plan() != "" {
 		t.Errorf("%v", plans)
 	}
 }

@@ -108,6 +108,8 @@ type Loading struct {
 type Load interface {
 	cluster.Step
 	Sum() string
+	// Repeats reports whether it may be done again when it is not known what came of it: nobody has used the data by then.
+	Repeats() bool
 }
 
 // NoteLoaded remembers that it is loaded.
@@ -140,10 +142,24 @@ func (l Loading) Next(load Load, now time.Time) (*Restored, cluster.Plan) {
 	if p, waits := j.await(l.Noun+" is being loaded", l.Noun+" could not be loaded", now); waits {
 		return nil, p
 	}
-	if j.Report == nil || j.Report.Restored == nil {
-		return decide(cluster.Do(DropRestoreJob{j.Name, j.UID}, "the Job that loads %s ended and left no word", l.Noun))
+	if r := l.Loaded(load); r != nil {
+		return r, cluster.Plan{}
 	}
-	return j.Report.Restored, cluster.Plan{}
+	return decide(cluster.Do(DropRestoreJob{j.Name, j.UID}, "the Job that loads %s ended and left no word", l.Noun))
+}
+
+// Loaded is what came of a load that is complete, nil while it is not. That its pod and its report are gone does not make it less complete:
+// clients may have used the data since.
+func (l Loading) Loaded(load Load) *Restored {
+	switch j := l.Job; {
+	case j == nil || !j.Ended || j.Failed || l.For != load.Sum():
+		return nil
+	case j.Report != nil && j.Report.Restored != nil:
+		return j.Report.Restored
+	case load.Repeats():
+		return nil
+	}
+	return &Restored{}
 }
 
 // Note remembers what came of it.

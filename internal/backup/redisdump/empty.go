@@ -3,24 +3,89 @@ package redisdump
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 )
 
+// emptyBatch is how many keys are deleted at once.
+const emptyBatch = 1000
+
 // Empty deletes all keys of all databases and all functions of every server that takes keys, and waits until their memory is free: what is
-// loaded next needs it. Servers do that beside their other work. The user needs +flushall, +function|flush and +info.
+// loaded next needs it. It names every key that it deletes, so that its user needs no right to delete what it has not seen: +scan, +unlink,
+// +function|list, +function|delete, +select and +info. Keys that are written meanwhile may stay.
 func Empty(ctx context.Context, to Target) error {
 	return to.primaries(ctx, func(ctx context.Context, c *goredis.Client) error {
-		if err := c.FlushAllAsync(ctx).Err(); err != nil {
-			return fmt.Errorf("delete all keys of a server: %w", err)
+		numbers, err := databasesOf(ctx, c)
+		if err != nil {
+			return err
 		}
-		if err := c.FunctionFlushAsync(ctx).Err(); err != nil {
-			return fmt.Errorf("delete all functions of a server: %w", err)
+		others := &databases{}
+		defer others.close()
+		for _, n := range numbers {
+			if err := unlinkAll(ctx, others.of(c, n)); err != nil {
+				return fmt.Errorf("delete the keys of database %d of a server: %w", n, err)
+			}
+		}
+		if err := deleteFunctions(ctx, c); err != nil {
+			return fmt.Errorf("delete the functions of a server: %w", err)
 		}
 		return freed(ctx, c)
 	})
+}
+
+// databasesOf are the numbers of the databases that have keys.
+func databasesOf(ctx context.Context, c *goredis.Client) (out []int, err error) {
+	info, err := c.Info(ctx, "keyspace").Result()
+	if err != nil {
+		return nil, fmt.Errorf("ask a server for its databases: %w", err)
+	}
+	lines := bufio.NewScanner(strings.NewReader(info))
+	for lines.Scan() {
+		name, _, _ := strings.Cut(strings.TrimSpace(lines.Text()), ":")
+		if n, err := strconv.Atoi(strings.TrimPrefix(name, "db")); err == nil && strings.HasPrefix(name, "db") {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}
+
+// unlinkAll deletes every key that is there all the time, one by one: those of a cluster belong to different slots.
+func unlinkAll(ctx context.Context, c *goredis.Client) error {
+	for cursor := uint64(0); ; {
+		keys, next, err := c.Scan(ctx, cursor, "", emptyBatch).Result()
+		if err != nil {
+			return err
+		}
+		pipe := c.Pipeline()
+		for _, key := range keys {
+			pipe.Unlink(ctx, key)
+		}
+		if len(keys) > 0 {
+			if _, err := pipe.Exec(ctx); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+func deleteFunctions(ctx context.Context, c *goredis.Client) error {
+	libraries, err := c.FunctionList(ctx, goredis.FunctionListQuery{}).Result()
+	if err != nil && !errors.Is(err, goredis.Nil) {
+		return err
+	}
+	for _, l := range libraries {
+		if err := c.FunctionDelete(ctx, l.Name).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // freed waits until a server has nothing left to free.

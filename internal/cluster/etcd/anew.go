@@ -22,8 +22,6 @@ type Anew struct {
 	// Plan that was confirmed. With the time it is the incident that volumes bear afterwards.
 	Plan    string
 	Restore Restore
-	// AtLeast is the revision that the backup has at least.
-	AtLeast int64
 }
 
 // BeganWith reports whether the cluster was founded with the backup of the token.
@@ -54,6 +52,18 @@ func Replaces(members int, persistent bool, name string) string {
 	return fmt.Sprintf("All %d members end, clients are cut off until they are back, and what was written since the backup is not in it. %s", members, kept)
 }
 
+// restoreFails reports whether the cluster begins anew with a backup that no member can be filled from: another one may take its place.
+func (s State) restoreFails() bool {
+	fails := false
+	for _, p := range s.Pods {
+		if p.View != nil || p.EverRan {
+			return false
+		}
+		fails = fails || (p.Gate != nil && p.Gate.Reason == GateRestore)
+	}
+	return fails && s.beginsAnew()
+}
+
 // newestRevision that watchers and caches of the cluster may have seen, as far as is known.
 func (s State) newestRevision() int64 {
 	newest := s.Upkeep.Newest.Revision
@@ -63,7 +73,7 @@ func (s State) newestRevision() int64 {
 		}
 	}
 	if r := s.Record.Restore; r != nil {
-		newest = max(newest, r.Revision+r.Bump)
+		newest = max(newest, r.Revision+r.Bump, r.AtLeast+r.Bump)
 	}
 	return newest
 }
@@ -79,17 +89,17 @@ func (StartAnew) Reason() string { return ReasonRestoring }
 // Edit makes members with an empty disk found the cluster.
 func (s StartAnew) Edit(r *Record) {
 	r.Recovery, r.Restore = s.To, s.To.Anew
-	r.Bootstrap, r.ClusterID, r.Flushed = BootstrapNew, 0, false
+	r.Bootstrap, r.ClusterID, r.Flushed, r.Snapshot = BootstrapNew, 0, false, Snapshot{}
 }
 
 // beginAnew writes down that the cluster begins anew with a backup, once that was confirmed.
 func beginAnew(s State) (cluster.Plan, bool) {
 	a := s.Want.Anew
-	if a == nil || s.Record.BeginsWith(a.Restore.Token) || !s.known() {
+	if a == nil || s.Record.BeginsWith(a.Restore.Token) || (!s.known() && !s.restoreFails()) || (s.known() && s.beginsAnew()) {
 		return cluster.Pass()
 	}
 	restore := a.Restore
-	restore.Bump += max(0, s.newestRevision()-a.AtLeast)
+	restore.Bump += max(0, s.newestRevision()-restore.AtLeast)
 	incident := a.Plan + "-" + s.Now.UTC().Format("20060102T150405Z")
 	held := Recovery{Incident: incident, Phase: RecoveryHeld, Since: s.Now.UTC().Truncate(time.Second), Anew: &restore}
 	return cluster.Do(SetRecovery{held}, "%s is confirmed: all members end, and begin anew with %s", a.Noun, a.Restore.Directory)
@@ -157,3 +167,12 @@ func endAnew(s State) (cluster.Plan, bool) {
 }
 
 func (s State) beginsAnew() bool { return s.Record != nil && s.Record.BeginsAnew() }
+
+// otherBackup says what can be done where the backup cannot be restored, empty while it may.
+func (s State) otherBackup() string {
+	if !s.restoreFails() {
+		return ""
+	}
+	return fmt.Sprintf(", which fails (what they had is in %s of their volumes; to go on with another backup, delete this Restore and confirm another one)",
+		CopyName(s.Record.Recovery.Incident))
+}

@@ -13,8 +13,8 @@ const undo = "abc123-20260501T000000Z"
 // theUndo is a Restore that was confirmed.
 func theUndo() *etcd.Anew {
 	return &etcd.Anew{
-		Noun: "Restore undo", Plan: "abc123", AtLeast: 70,
-		Restore: etcd.Restore{Destination: theBucket, Directory: "orders-1", Bump: etcd.RestoreBump, Token: "undo-uid"},
+		Noun: "Restore undo", Plan: "abc123",
+		Restore: etcd.Restore{Destination: theBucket, Directory: "orders-1", AtLeast: 70, Bump: etcd.RestoreBump, Token: "undo-uid"},
 	}
 }
 
@@ -82,6 +82,22 @@ func TestNextBeginsAnew(t *testing.T) {
 		"nor one that is being recovered": {
 			state: recovering(etcd.RecoveryHeld, func(s *etcd.State) { s.Want.Anew = theUndo() }), step: begun(etcd.RestoreBump),
 		},
+		"one that has begun is not disturbed by another": {
+			state: allEnded(func(s *etcd.State) {
+				s.Want.Anew, s.Want.Anew.Restore.Token = theUndo(), "another"
+				s.Pods[0].Terminating = true
+			}),
+			reason: etcd.ReasonRestoring, says: "orders-0 is being deleted",
+		},
+		"unless no member can be filled": {state: unfillable(func(s *etcd.State) { s.Want.Anew = theUndo(); s.Want.Anew.Restore.Token = "another" }), step: begunAs("another")},
+		"not while one may be filled": {state: unfillable(func(s *etcd.State) {
+			s.Want.Anew = theUndo()
+			s.Want.Anew.Restore.Token = "another"
+			s.Pods[2].Gate, s.Pods[2].EverRan = nil, true
+		}), reason: etcd.ReasonRestoring},
+		"what cannot be filled is no loss of a quorum": {
+			state: unfillable(nil), reason: etcd.ReasonRestoring, says: "delete this Restore and confirm another one): orders-0 is held back",
+		},
 		"all members end":                 {state: anew(etcd.RecoveryHeld, nil), step: first, says: "because the cluster begins anew with orders-1"},
 		"one that ends is waited for":     {state: allEnded(func(s *etcd.State) { s.Pods[0].Terminating = true }), reason: etcd.ReasonRestoring, says: "orders-0 is being deleted"},
 		"unless its node is gone":         {state: allEnded(func(s *etcd.State) { s.Pods[0].Terminating, s.Pods[0].Gone = true, true }), step: etcd.DeletePod{Name: "orders-0", UID: "uid-orders-0", ResourceVersion: "7", Gone: true}},
@@ -104,6 +120,27 @@ func TestNextBeginsAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { tc.check(t) })
 	}
+}
+
+// unfillable is a cluster whose members cannot be filled from the backup that they begin anew with.
+func unfillable(change func(*etcd.State)) etcd.State {
+	return founding(anew(etcd.RecoveryStarted, nil).Record.Recovery, func(s *etcd.State) {
+		s.Members, s.Auth = nil, nil
+		for i := range s.Pods {
+			p := &s.Pods[i]
+			p.View, p.Ready, p.EverRan, p.Drained, p.Gate = nil, false, false, true, held(etcd.GateRestore)
+		}
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+// begunAs begins anew with another Restore.
+func begunAs(token string) etcd.SetRecovery {
+	restore := theUndo().Restore
+	restore.Token, restore.Bump = token, 2*etcd.RestoreBump
+	return etcd.SetRecovery{To: etcd.Recovery{Incident: undo, Phase: etcd.RecoveryHeld, Since: simNow, Anew: &restore}}
 }
 
 // founding is a cluster whose members are being founded anew.

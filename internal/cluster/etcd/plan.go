@@ -145,7 +145,7 @@ func restartStuck(s State) (cluster.Plan, bool) {
 		if !p.Stuck || p.Ready || p.Terminating || p.View != nil || (!s.outdated(p) && !p.OldRevision) {
 			continue
 		}
-		if p.EverRan && !s.Want.Persistent && s.known() {
+		if p.EverRan && !s.Want.Persistent && s.known() && s.Want.Anew == nil && !s.beginsAnew() {
 			if s.Members != nil {
 				continue // Its data would go with it: see restartSick.
 			}
@@ -209,7 +209,7 @@ func waitForMembers(s State) (cluster.Plan, bool) {
 	case !s.known():
 		reason, what = ReasonStarting, fmt.Sprintf("waiting for the first quorum of %d members", len(s.Record.Members))
 		if s.Record.Restores() {
-			reason, what = ReasonRestoring, fmt.Sprintf("%d members are being restored from %s", len(s.Record.Members), s.Record.Restore.Directory)
+			reason, what = ReasonRestoring, fmt.Sprintf("%d members are being restored from %s%s", len(s.Record.Members), s.Record.Restore.Directory, s.otherBackup())
 		}
 	case s.starting():
 		reason, what = ReasonStarting, "the members are starting"

@@ -165,7 +165,7 @@ func (s State) whyLost(p *Pod, c *Claim) string {
 // What it would take to go on is said in full, and done only when somebody has read it, or has said beforehand that it may be.
 func quorumLost(s State) (cluster.Plan, bool) {
 	l, forGood := s.assess()
-	if !forGood {
+	if !forGood || s.Record.Restores() { // Nothing was there to lose.
 		return cluster.Pass()
 	}
 	what := fmt.Sprintf("the quorum is lost for good: %s", strings.Join(l.lost, ", "))

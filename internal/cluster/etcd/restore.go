@@ -29,8 +29,9 @@ type Restore struct {
 	Timeline string `json:"timeline,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
 	Exact    bool   `json:"exact,omitempty"`
-	// Bump is added to the revision.
-	Bump int64 `json:"bump"`
+	// AtLeast is the revision that the backup has at least, and Bump is added to that.
+	AtLeast int64 `json:"atLeast,omitempty"`
+	Bump    int64 `json:"bump"`
 	// Token tells the restored cluster from all others.
 	Token string `json:"token"`
 }

@@ -64,6 +64,9 @@ func Next(s State) cluster.Plan {
 	if s.awaitsBackup() {
 		return beginWithBackup(s)
 	}
+	if p, ok := noteLoaded(s.Restore); ok {
+		return p
+	}
 	if s.Spec.Replicated {
 		return nextReplicated(s)
 	}

@@ -126,6 +126,9 @@ func (v *view) refill(lost []loss) (cluster.Plan, bool) {
 	if c := v.Confirmed; v.mayBegin() && c.Lost {
 		record := c.RestoreRecord
 		record.Slots = Union(slotsLost(lost), v.unassigned())
+		if c.Loss != lossOf(lost, record.Slots) {
+			return cluster.Pass() // It was confirmed for another one.
+		}
 		why := v.importless(lost)
 		record.Served = why != ""
 		return cluster.Do(RecordBackup{record}, "%s is confirmed: %s", c.Noun, refilled(record, why))
@@ -306,14 +309,15 @@ func slotsLost(lost []loss) Slots {
 	return Union(all...)
 }
 
-// Refilling says what a restore of lost slots would do, or else why there is nothing to be done.
-func Refilling(s State) (replaces, missing string) {
+// Refilling says which slots are lost, to tell that from another loss, and what a restore of them would do, or else why there is nothing to be
+// done.
+func Refilling(s State) (incident, replaces, missing string) {
 	v := look(s)
 	if s.Spec.Replicated {
-		return "", "a cluster of the mode Replicated has no slots: leave spec.slots out in another Restore to replace everything"
+		return "", "", "a cluster of the mode Replicated has no slots: leave spec.slots out in another Restore to replace everything"
 	}
 	if p, waits := waitForAll(v); waits {
-		return "", "nobody can tell what is lost before all servers answer (" + p.Message + ")"
+		return "", "", "nobody can tell what is lost before all servers answer (" + p.Message + ")"
 	}
 	var lost []loss
 	for _, g := range v.ghosts() {
@@ -325,13 +329,23 @@ func Refilling(s State) (replaces, missing string) {
 	why := v.importless(lost)
 	record := RestoreRecord{Slots: Union(slotsLost(lost), v.unassigned()), Served: why != ""}
 	if len(record.Slots) == 0 {
-		return "", "no slots of it are lost: leave spec.slots out in another Restore to replace everything"
+		return "", "", "no slots of it are lost: leave spec.slots out in another Restore to replace everything"
 	}
 	text := refilled(record, why)
-	return strings.ToUpper(text[:1]) + text[1:] + ".", ""
+	return lossOf(lost, record.Slots), strings.ToUpper(text[:1]) + text[1:] + ".", ""
+}
+
+// lossOf tells losses apart: by the slots, and by the nodes that had them.
+func lossOf(lost []loss, slots Slots) string {
+	var ids []string
+	for _, l := range lost {
+		ids = append(ids, l.id)
+	}
+	slices.Sort(ids)
+	return digest(slots.String() + " " + strings.Join(ids, " "))
 }
 
 // Replacing says what a restore of everything does.
 func Replacing() string {
-	return "All keys and functions are deleted (FLUSHALL) and the backup is loaded: until it is complete clients find a part of the data, and what they write can be lost. Users stay."
+	return "All keys and functions are deleted and the backup is loaded: until it is complete clients find a part of the data, and what they write can be lost. Users stay."
 }

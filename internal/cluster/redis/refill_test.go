@@ -213,6 +213,9 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 			},
 			step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
 		},
+		"what was confirmed for another loss is not begun": {
+			spoil: func(f *fixture) { f.Confirmed = asked(true); f.Confirmed.Loss = "that of last week" }, reason: ReasonShardLost,
+		},
 		"what was confirmed instead takes the place of one that fails": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, &plan.Job{Ended: true, Failed: true, Since: now})
@@ -237,6 +240,9 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 			f := formed()
 			f.loseShard("1")
 			tc.spoil(f)
+			if c := f.Confirmed; c != nil && c.Loss == "" {
+				c.Loss, _, _ = Refilling(f.State)
+			}
 			p := Next(f.State)
 			if tc.step == nil && p.Step != nil && tc.reason != p.Reason || tc.step != nil && !reflect.DeepEqual(p.Step, tc.step) {
 				t.Errorf("got %#v\nwant %#v", p.Step, tc.step)
@@ -363,9 +369,9 @@ func TestARestoreOfLostSlotsSaysWhatItWillDo(t *testing.T) {
 	} {
 		f := formed()
 		tc.spoil(f)
-		replaces, missing := Refilling(f.State)
-		if !strings.Contains(replaces, tc.replaces) || !strings.Contains(missing, tc.missing) || (tc.missing == "") != (missing == "") {
-			t.Errorf("%s: %q, %q", name, replaces, missing)
+		loss, replaces, missing := Refilling(f.State)
+		if !strings.Contains(replaces, tc.replaces) || !strings.Contains(missing, tc.missing) || (tc.missing == "") != (missing == "") || (loss == "") != (missing != "") {
+			t.Errorf("%s: %q, %q, %q", name, loss, replaces, missing)
 		}
 	}
 }

@@ -42,8 +42,9 @@ type RestoreRecord struct {
 type Confirmed struct {
 	// Noun is who asks for it, for people.
 	Noun string
-	// Lost says that it brings back lost slots. It replaces everything otherwise.
+	// Lost says that it brings back lost slots, and Loss which loss that was confirmed for. It replaces everything otherwise.
 	Lost bool
+	Loss string
 	// RestoreRecord is what is to be written down, but for the slots.
 	RestoreRecord
 }
@@ -77,6 +78,9 @@ func (s LoadBackup) Sum() string {
 	}
 	return s.Token
 }
+
+// Repeats reports whether it may be done again: slots that were imported are served when it is known that all of them are there.
+func (s LoadBackup) Repeats() bool { return len(s.Into) > 0 }
 
 // Replaces reports whether what the servers have is deleted before they are loaded.
 func (s LoadBackup) Replaces() bool { return s.Token != "" && len(s.Slots) == 0 }
@@ -121,14 +125,25 @@ func beginWithBackup(s State) cluster.Plan {
 	return p
 }
 
-// mayBegin reports whether what was confirmed may be begun. It takes the place of another one only when that fails: whoever wants that
-// deletes the other Restore, because the oldest one comes first.
+// mayBegin reports whether what was confirmed may be begun. It is not looked for while the Restore of one that has begun is there. Afterwards it takes
+// the place of that where everything is deleted first, and else only when that fails: the keys of two backups would mix.
 func (s State) mayBegin() bool {
 	c, r := s.Confirmed, s.Restore
 	if c == nil || r == nil || r.Bootstraps() || c.Token == r.Token {
 		return c != nil && r == nil
 	}
-	return r.Loading.Job != nil && r.Loading.Job.Failed
+	return (r.whole() && !c.Lost) || (r.Loading.Job != nil && r.Loading.Job.Failed)
+}
+
+// noteLoaded writes down that a load is complete, before anything else: done again, it would take away what clients have written since.
+func noteLoaded(r *Restore) (cluster.Plan, bool) {
+	if r == nil || r.Loading == nil || r.fills() {
+		return cluster.Pass()
+	}
+	if restored := r.Loading.Loaded(LoadBackup{RestoreRecord: r.RestoreRecord}); restored != nil {
+		return r.Loading.Note(*restored)
+	}
+	return cluster.Pass()
 }
 
 // holdForLoad lets nothing begin while servers are loaded that could wait: a load is begun anew when it is disturbed.

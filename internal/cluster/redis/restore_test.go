@@ -113,3 +113,33 @@ func TestAClusterIsNotAvailableBeforeItIsLoaded(t *testing.T) {
 		}
 	}
 }
+
+// That a load is complete is written down before servers are asked for anything: done again it would take away what was written since.
+func TestWhatWasLoadedIsNotLoadedAgain(t *testing.T) {
+	done := func(r *plan.Report) *plan.Job {
+		return &plan.Job{Name: "c-load", UID: "u-2", Ended: true, Since: now, Report: r}
+	}
+	for name, tc := range map[string]struct {
+		restore *Restore
+		want    cluster.Step
+	}{
+		"everything":                    {begun(RestoreRecord{}, done(&plan.Report{Restored: &plan.Restored{Keys: 7}})), plan.NoteLoaded{Restored: plan.Restored{Keys: 7}}},
+		"everything, without a report":  {begun(RestoreRecord{}, done(nil)), plan.NoteLoaded{}},
+		"slots that are served already": {begun(RestoreRecord{Slots: Share(1, 3), Served: true}, done(nil)), plan.NoteLoaded{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := formed()
+			f.Restore = tc.restore
+			f.pod("c-0-1").Node = nil // Nobody can tell how the servers are.
+			if p := Next(f.State); p.Step != tc.want {
+				t.Errorf("%#v (%s), want %#v", p.Step, p.Message, tc.want)
+			}
+		})
+	}
+	f := formed()
+	f.loseShard("1")
+	f.Restore = begun(RestoreRecord{Slots: Share(1, 3)}, done(nil))
+	if p := Next(f.State); p.Reason == plan.ReasonRestored {
+		t.Errorf("slots that nobody has served count as loaded without a report: %s", p.Message)
+	}
+}

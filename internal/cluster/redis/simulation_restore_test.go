@@ -41,7 +41,11 @@ func (r *simRestore) observe(state *redis.State) {
 		return
 	}
 	if r.confirmed != nil && (r.record == nil || r.record.Token != r.confirmed.Token) {
-		state.Confirmed = r.confirmed
+		if state.Confirmed = r.confirmed; r.confirmed != nil && r.confirmed.Lost { // Whoever finds something else lost confirms that.
+			again := *r.confirmed
+			again.Loss, _, _ = redis.Refilling(*state)
+			state.Confirmed = &again
+		}
 	}
 	if r.record == nil || r.record.Restored != nil {
 		return

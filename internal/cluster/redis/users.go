@@ -65,8 +65,8 @@ var migrationCommands = []string{
 }
 
 // loadCommands are what it takes to load a backup besides, and to make room for it where it replaces everything. They come last: before,
-// functions may be taken away. FLUSHALL is not: a server forgets that it was once it is given again, and the user would look like another one.
-var loadCommands = []string{"function|load", "function|list", "flushall", "function|flush"}
+// functions may be taken away. There is no FLUSHALL among them: who replaces data names every key of it.
+var loadCommands = []string{"function|load", "function|list", "function|delete", "scan"}
 
 // Servers that move slots by themselves have commands for that. An unknown command in its rules keeps a user from being
 // made, and a server from starting.
@@ -77,7 +77,7 @@ var loadCommands = []string{"function|load", "function|list", "flushall", "funct
 var (
 	valkeyOperatorCommands  = []string{"cluster|migrateslots", "cluster|getslotmigrations"}
 	slotStatsCommands       = []string{"cluster|slot-stats"}
-	valkeyMigrationCommands = []string{"cluster|syncslots", "@write", "-flushdb", "-swapdb", "-function"}
+	valkeyMigrationCommands = []string{"cluster|syncslots", "@write", "-flushall", "-flushdb", "-swapdb", "-function"}
 	redisOperatorCommands   = []string{"cluster|migration"}
 )
 

@@ -1424,6 +1424,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: savedAs
       type:
         scalar: string
+    - name: scope
+      type:
+        scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.RotationSpec
   map:
     fields:

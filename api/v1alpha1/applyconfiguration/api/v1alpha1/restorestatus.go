@@ -28,6 +28,9 @@ type RestoreStatusApplyConfiguration struct {
 	// plan tells apart what may be confirmed: the annotation quorate.dev/confirm
 	// has to say the same. Absent until the backup was looked up.
 	Plan *string `json:"plan,omitempty"`
+	// scope is what the plan is for: the UID of the cluster, and which loss where
+	// only lost slots are restored.
+	Scope *string `json:"scope,omitempty"`
 	// savedAs names the Backup of what the cluster had before.
 	SavedAs *string `json:"savedAs,omitempty"`
 	// revision of etcd that the cluster is at after it was restored.
@@ -86,6 +89,14 @@ func (b *RestoreStatusApplyConfiguration) WithFound(value *RestoreFoundApplyConf
 // If called multiple times, the Plan field is set to the value of the last call.
 func (b *RestoreStatusApplyConfiguration) WithPlan(value string) *RestoreStatusApplyConfiguration {
 	b.Plan = &value
+	return b
+}
+
+// WithScope sets the Scope field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Scope field is set to the value of the last call.
+func (b *RestoreStatusApplyConfiguration) WithScope(value string) *RestoreStatusApplyConfiguration {
+	b.Scope = &value
 	return b
 }
 
