@@ -335,18 +335,23 @@ func (k *RedisKind) Target(ctx context.Context, r *v1alpha1.Restore, found *plan
 		t.Scope += " " + loss
 		return t, how, err
 	}
-	if record != nil && record.Restored == nil {
+	return t, how, k.replacing(ctx, o, r, record, t)
+}
+
+// replacing says what a restore of everything does, or why it cannot be.
+func (k *RedisKind) replacing(ctx context.Context, o *v1alpha1.RedisCluster, r *v1alpha1.Restore, record *redis.RestoreRecord, t *plan.Target) (err error) {
+	t.Replaces = redis.Replacing()
+	goesOn := record != nil && record.Restored == nil
+	if goesOn {
 		t.Unsaved = "it is being restored from backup " + record.Directory
 	}
 	if t.Missing, err = k.beingBackedUp(ctx, r); t.Missing != "" || err != nil {
-		return t, how, err
+		return err
 	}
-	available := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionAvailable)
-	if goesOn := record != nil && record.Restored == nil; !goesOn && (available == nil || available.Status != metav1.ConditionTrue) {
+	if !goesOn && !meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionAvailable) {
 		t.Missing = "not all of its slots are served: wait until they are, or bring back those of a lost shard with another Restore (spec.slots: Lost)"
 	}
-	t.Replaces = redis.Replacing()
-	return t, how, nil
+	return nil
 }
 
 // notRestorable says what keeps any backup from being put into a cluster, empty when nothing does.

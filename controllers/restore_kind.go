@@ -328,7 +328,7 @@ func (k *RestoreKind) Report(o *v1alpha1.Restore, s plan.Restoration, p cluster.
 			Revision: f.Revision, Target: f.Target, Timeline: f.Timeline, Keys: f.Keys, Shards: int32(f.Shards), //nolint:gosec // Of one cluster.
 		}
 	}
-	if name := s.Plan(); name != "" {
+	if name := s.Plan(); name != "" && s.Target.Missing == "" && !s.Target.Begun && s.Target.Restored == nil {
 		st.Plan, st.Scope = name, s.Target.Scope
 	}
 	if s.Saved != nil {

@@ -224,7 +224,7 @@ func RestoreConditions(s Restoration, p cluster.Plan, err error) []metav1.Condit
 	}
 	if begun || s.Ready() {
 		confirmed.Status, confirmed.Reason = metav1.ConditionTrue, ReasonConfirmed
-		confirmed.Message = "plan " + s.Plan() + " was confirmed"
+		confirmed.Message = "the plan was confirmed"
 	}
 	return append(progress, confirmed, complete)
 }
