@@ -261,7 +261,7 @@ func (r *redisCheck) readSample(ctx context.Context, client *goredis.Client) err
 			return fmt.Errorf("read the value of a key: %w", err)
 		}
 		if kind == "none" || value == "" {
-			return fmt.Errorf("%w: a server does not have the key %.100q of database %d, which the RDB has", backup.ErrDamaged, s.key, s.db)
+			return fmt.Errorf("%w: a server does not have a key of slot %d of database %d, which the RDB has", backup.ErrDamaged, redisdump.Slot([]byte(s.key)), s.db) // Keys may be secrets.
 		}
 	}
 	return nil
