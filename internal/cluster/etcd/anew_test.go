@@ -84,8 +84,8 @@ func TestNextBeginsAnew(t *testing.T) {
 		},
 		"one that has begun is not disturbed by another": {
 			state: allEnded(func(s *etcd.State) {
-				s.Want.Anew, s.Want.Anew.Restore.Token = theUndo(), "another"
-				s.Pods[0].Terminating = true
+				s.Want.Anew = theUndo()
+				s.Want.Anew.Restore.Token, s.Pods[0].Terminating = "another", true
 			}),
 			reason: etcd.ReasonRestoring, says: "orders-0 is being deleted",
 		},
