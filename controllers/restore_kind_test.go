@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -177,6 +178,38 @@ func TestOnlyAConfirmedRestoreIsCarriedOut(t *testing.T) {
 			}
 			if a != nil && (a.Plan != "abc123" || a.Restore.Destination.URL != "s3://bucket/orders" || a.Restore.Directory != "orders-1" || a.Restore.AtLeast != 41 || a.Restore.Token != "undo-uid-u-1") {
 				t.Errorf("%+v", a)
+			}
+		})
+	}
+}
+
+// A claim of one node would leave the members on others waiting, when none runs any more.
+func TestABackupThatNotAllMembersCanReadIsRefused(t *testing.T) {
+	claim := func(mode corev1.PersistentVolumeAccessMode) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "backups"},
+			Spec:       corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{mode}},
+		}
+	}
+	for name, tc := range map[string]struct {
+		mode    corev1.PersistentVolumeAccessMode
+		url     string
+		members int
+		want    bool
+	}{
+		"one node, three members": {corev1.ReadWriteOnce, "pvc://backups/orders", 3, true},
+		"one node, one member":    {corev1.ReadWriteOnce, "pvc://backups/orders", 1, false},
+		"all nodes":               {corev1.ReadWriteMany, "pvc://backups/orders", 3, false},
+		"a bucket":                {corev1.ReadWriteOnce, "s3://bucket/orders", 3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, claim(tc.mode))
+			children := newChildren(w)
+			children.Direct = w.Client
+			r := anUndo(func(r *v1alpha1.Restore) { r.Spec.From.Destination.URL = tc.url })
+			why, err := NewEtcdKind(children).unmountable(t.Context(), r, tc.members)
+			if err != nil || (why != "") != tc.want || (tc.want && !strings.Contains(why, "set spec.size of the cluster to 1")) {
+				t.Errorf("%q, %v", why, err)
 			}
 		})
 	}

@@ -1019,10 +1019,10 @@ func (s *sim) recreate() {
 	s.record, s.set, s.stale, s.recorded, s.open = nil, nil, nil, 0, false
 	s.snapshots.backups = nil
 	s.uid++
-	if s.anew != nil { // Of another cluster it makes another one.
+	if s.anew != nil { // For another cluster it is another plan, and makes another one.
 		token := fmt.Sprintf("%s-%d", s.anew.Noun, s.uid)
 		s.backup[token] = s.backup[s.anew.Restore.Token]
-		s.anew = &etcd.Anew{Noun: s.anew.Noun, Plan: s.anew.Plan, Restore: etcd.Restore{Directory: s.anew.Noun, Token: token}}
+		s.anew = &etcd.Anew{Noun: s.anew.Noun, Plan: token, Restore: etcd.Restore{Directory: s.anew.Noun, Token: token}}
 	}
 	if s.rng.IntN(3) == 0 {
 		s.size = []int{1, 3, 5, 7}[s.rng.IntN(4)]
