@@ -1,24 +1,19 @@
 package main
 
 import (
-	"net"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/test/loopback"
 )
 
 func TestTheUsersOfClientsAreReadWithoutTheirPasswords(t *testing.T) {
 	for _, name := range []string{"redis-7.0", "redis-8.0", "valkey-8.1", "valkey-9.1"} {
 		t.Run(name, func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It is closed at once.
-			if err != nil {
-				t.Fatal(err)
-			}
-			addr := l.Addr().String()
-			_ = l.Close()
-			_, port, _ := strings.Cut(addr, ":")
+			port := strconv.Itoa(loopback.Port(t))
+			addr := "127.0.0.1:" + port
 			c := rdbServer(t, name, shortDir(t), "--bind", "127.0.0.1", "--port", port)
 			access := redis.Access{Replicated: true, Passwords: map[string]string{}}
 			for i, key := range redis.PasswordKeys {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/test/loopback"
 )
 
 // redisEngines are those whose servers are restored.
@@ -42,20 +42,9 @@ type redisProcess struct {
 // startRedis runs a server. Without one there is nothing to test: `make test-unit` provides them.
 func startRedis(t *testing.T, engine string, args ...string) *redisProcess {
 	t.Helper()
-	dir := os.Getenv("QUORATE_SERVERS")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir = filepath.Join(cache, "quorate", "servers")
-	}
+	bin := serverDir(t, engine)
 	name, _, _ := strings.Cut(engine, "-")
-	found, err := filepath.Glob(filepath.Join(dir, engine+".*", "bin", name+"-server"))
-	if err != nil || len(found) == 0 {
-		t.Fatalf("no %s under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds it", engine, dir)
-	}
-	_, version, _ := strings.Cut(filepath.Base(filepath.Dir(filepath.Dir(found[0]))), "-")
+	_, version, _ := strings.Cut(filepath.Base(filepath.Dir(bin)), "-")
 	p := &redisProcess{port: freePort(t)}
 	p.addr = "localhost:" + strconv.Itoa(p.port)
 	access := redis.Access{Passwords: serverPasswords, Open: true, Replicated: len(args) == 0}
@@ -68,7 +57,7 @@ func startRedis(t *testing.T, engine string, args ...string) *redisProcess {
 	if err := os.WriteFile(acl, []byte(redis.UsersText(users, true)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.cmd = exec.Command(found[0], append([]string{ //nolint:noctx // It ends with the test, see below.
+	p.cmd = exec.Command(filepath.Join(bin, name+"-server"), append([]string{ //nolint:noctx // It ends with the test, see below.
 		"--port", strconv.Itoa(p.port), "--bind", "127.0.0.1", "--dir", home, "--save", "", "--aclfile", acl, "--cluster-node-timeout", "1000",
 		"--repl-diskless-sync-delay", "0", "--logfile", filepath.Join(home, "log"),
 	}, args...)...)
@@ -93,24 +82,14 @@ func startRedis(t *testing.T, engine string, args ...string) *redisProcess {
 // clustered are the arguments of servers of the mode Sharded.
 var clustered = []string{"--cluster-enabled", "yes", "--cluster-require-full-coverage", "no", "--cluster-allow-replica-migration", "no"}
 
-// freePort is one whose bus port (10000 more) exists as well.
+// freePort is one of loopback whose bus port (10000 more) is none of those that Linux gives to clients.
 func freePort(t *testing.T) int {
 	t.Helper()
-	for range 100 {
-		port := 20000 + rand.IntN(30000)
-		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)) //nolint:noctx // It is closed at once.
-		if err != nil {
-			continue
-		}
-		bus, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port+10000)) //nolint:noctx // It is closed at once.
-		_ = l.Close()
-		if err == nil {
-			_ = bus.Close()
+	for {
+		if port := loopback.Port(t); port < 22000 {
 			return port
 		}
 	}
-	t.Fatal("there is no free port")
-	return 0
 }
 
 func (p *redisProcess) kill() {
