@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"google.golang.org/grpc"
 	"os"
 	"path/filepath"
 	"strings"
@@ -89,6 +90,8 @@ func leads(s *clientv3.StatusResponse) bool { return s.Leader == s.Header.Member
 func ask(ctx context.Context, url string, secure *tls.Config, password string) (*clientv3.Client, *clientv3.StatusResponse, error) {
 	cfg := clientv3.Config{
 		Context: ctx, Endpoints: []string{url}, TLS: secure, DialTimeout: askMemberTimeout, Logger: zap.NewNop(), // Errors are returned.
+		// A snapshot does not wait for the client to tell that there is room.
+		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window)},
 	}
 	if password != "" {
 		cfg.Username, cfg.Password = etcd.RootUser, password
@@ -159,3 +162,5 @@ func clientTLS(dir string) (*tls.Config, error) {
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}, nil
 }
+
+const window = 4 << 20

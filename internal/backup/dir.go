@@ -184,12 +184,44 @@ type fileWriter struct {
 	exclusive       bool
 	// failed is the first error of Write: whoever wrote may close what is not whole.
 	failed error
+	// unsynced counts the bytes since the last sync that was begun; synced has the result of the one that runs.
+	unsynced int
+	synced   chan error
 }
+
+// syncEvery is after how many bytes a file begins to go to the disk, so that there is little to wait for in the end.
+const syncEvery = 16 << 20
 
 func (w *fileWriter) Write(p []byte) (int, error) {
 	n, err := w.File.Write(p)
 	w.failed = cmp.Or(w.failed, err)
+	if w.unsynced += n; w.unsynced >= syncEvery {
+		w.startSync()
+	}
 	return n, err
+}
+
+// startSync begins to sync, unless that is going on.
+func (w *fileWriter) startSync() {
+	if w.synced == nil {
+		w.synced = make(chan error, 1)
+		w.synced <- nil
+	}
+	select {
+	case err := <-w.synced: // A disk tells of what it lost once.
+		w.failed = cmp.Or(w.failed, err)
+	default:
+		return
+	}
+	w.unsynced = 0
+	go func() { w.synced <- w.Sync() }()
+}
+
+// endSync waits for the sync that is going on.
+func (w *fileWriter) endSync() {
+	if w.synced != nil {
+		w.failed = cmp.Or(w.failed, <-w.synced)
+	}
 }
 
 // NewTypedWriter implements driver.Bucket.
@@ -218,6 +250,7 @@ func (d *directory) NewTypedWriter(ctx context.Context, key, _ string, o *driver
 
 // Close gives the file its name once it is on the disk, or removes it.
 func (w *fileWriter) Close() error {
+	w.endSync()
 	err := cmp.Or(w.failed, w.ctx.Err())
 	if err == nil {
 		err = w.Sync()

@@ -33,7 +33,8 @@ const window = 4 << 20
 // unless all of it went well: then the part is stored and its hashes are those of what was written. A part that is there already is
 // replaced, until there is a manifest: then it is ErrExists.
 //
-// If fill fails, its error is what comes back. fill must end when its writer returns an error, as it does when ctx ends.
+// If fill fails, its error is what comes back. fill must end when its writer returns an error, as it does when ctx ends. Its writer has a
+// method Sum as hash.Hash has, for the SHA-256 of what was written so far.
 func (s *Store) WritePart(ctx context.Context, dir, name string, k Keys, fill func(w io.Writer) error) (Part, error) {
 	path, err := partPath(dir, name)
 	if err != nil {
@@ -80,7 +81,7 @@ func (s *Store) encode(ctx context.Context, to io.Writer, k Keys, fill func(w io
 		}
 	}
 	packed, err := zstd.NewWriter(sealed, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(window),
-		zstd.WithEncoderConcurrency(2), zstd.WithLowerEncoderMem(true))
+		zstd.WithEncoderConcurrency(2), zstd.WithEncoderCRC(false)) // There are hashes. With its lower memory it moves the whole window for every block.
 	if err != nil {
 		return nil, nil, fmt.Errorf("compress: %w", err)
 	}

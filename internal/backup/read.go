@@ -10,11 +10,13 @@ import (
 
 	"filippo.io/age"
 	"github.com/klauspost/compress/zstd"
+	"github.com/klauspost/readahead"
 )
 
 const (
-	// readBuffer is what is asked of a store at once, in bytes.
-	readBuffer = 256 << 10
+	// aheadPieces of aheadSize bytes each are read and hashed while earlier ones are decompressed.
+	aheadPieces = 4
+	aheadSize   = 256 << 10
 	// maxWindow is how far back a part may refer: 8 MiB is what every decoder of zstd has to know (RFC 8878, 3.1.1.1.2).
 	maxWindow = 8 << 20
 	// ageIntro is what files of age begin with (https://c2sp.org/age).
@@ -38,10 +40,18 @@ func (s *Store) ReadPart(ctx context.Context, dir string, p Part, k Keys, use fu
 	if err := p.check(); err != nil {
 		return fmt.Errorf("read part %s: %w", p.Name, err)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	down := &download{ctx: ctx, store: s, path: path}
-	defer down.drop()
-	r := newPartReader(p, down, &s.plain, &s.stored)
-	defer r.close()
+	r, err := newPartReader(p, down, &s.plain, &s.stored)
+	if err != nil {
+		return fmt.Errorf("read part %s: %w", p.Name, err)
+	}
+	defer func() {
+		cancel() // It ends a read that goes on, which is waited for.
+		r.close()
+		down.drop()
+	}()
 	if err := r.open(k); err != nil {
 		return fmt.Errorf("read part %s: %w", p.Name, s.missing(ctx, err))
 	}
@@ -63,38 +73,56 @@ type storedReader struct {
 	*digest
 	from  io.Reader
 	limit int64
-	// err is what the store said last, io.EOF included.
-	err error
 }
 
 func (r *storedReader) Read(p []byte) (int, error) {
-	if r.err != nil {
-		return 0, r.err
-	}
 	n, err := r.from.Read(p)
 	r.add(p[:n])
 	if r.size > r.limit {
 		err = fmt.Errorf("%w: what is stored is longer than %d bytes", ErrDamaged, r.limit)
 	}
+	return n, err
+}
+
+// noted keeps the first error of a reader, io.EOF included: decryption and decompression wrap it or hold it back.
+type noted struct {
+	from io.Reader
+	err  error
+}
+
+func (r *noted) Read(p []byte) (int, error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	n, err := r.from.Read(p)
 	r.err = err
 	return n, err
 }
 
 // partReader gives the content of a part, and its end only if all of it was as it should be.
+//
+//	store --stored--> ahead --source--> buffer --> decryption --> packed --plain--> whoever reads
 type partReader struct {
 	part   Part
-	stored *storedReader
+	stored *storedReader // Of a goroutine of its own until source has an error.
+	ahead  io.ReadCloser
+	source *noted
 	buffer *bufio.Reader
 	packed *zstd.Decoder
 	plain  *digest
 	err    error
 }
 
-func newPartReader(p Part, from io.Reader, plain, stored *atomic.Int64) *partReader {
+func newPartReader(p Part, from io.Reader, plain, stored *atomic.Int64) (*partReader, error) {
 	r := &partReader{part: p, plain: newDigest(plain)}
 	r.stored = &storedReader{digest: newDigest(stored), from: from, limit: p.StoredSize}
-	r.buffer = bufio.NewReaderSize(r.stored, readBuffer)
-	return r
+	var err error
+	if r.ahead, err = readahead.NewReaderSize(r.stored, aheadPieces, aheadSize); err != nil {
+		return nil, err
+	}
+	r.source = &noted{from: r.ahead}
+	r.buffer = bufio.NewReader(r.source)
+	return r, nil
 }
 
 // open reads as far as is needed to know how the part is stored.
@@ -111,7 +139,7 @@ func (r *partReader) open(k Keys) error {
 	}
 	r.packed, err = zstd.NewReader(opened, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
-		return r.because(err)
+		return r.source.because(err)
 	}
 	return nil
 }
@@ -122,12 +150,12 @@ func (r *partReader) decrypt(k Keys) (io.Reader, error) {
 	}
 	opened, err := age.Decrypt(r.buffer, k.Identities...)
 	if !errors.As(err, new(*age.NoIdentityMatchError)) {
-		return opened, r.because(err)
+		return opened, r.source.because(err)
 	}
 	// A damaged header looks like one for somebody else.
 	if r.part.StoredSize <= smallPart {
 		if _, err := io.Copy(io.Discard, r.buffer); err != nil {
-			return nil, r.because(err)
+			return nil, r.source.because(err)
 		}
 		if err := r.checkStored(); err != nil {
 			return nil, err
@@ -137,12 +165,12 @@ func (r *partReader) decrypt(k Keys) (io.Reader, error) {
 }
 
 // because tells a store that failed from content that makes no sense.
-func (r *partReader) because(err error) error {
+func (r *noted) because(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case r.stored.err != nil && !errors.Is(r.stored.err, io.EOF):
-		return r.stored.err
+	case r.err != nil && !errors.Is(r.err, io.EOF):
+		return r.err
 	case errors.Is(err, ErrDamaged):
 		return err
 	}
@@ -162,7 +190,7 @@ func (r *partReader) Read(p []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		r.err = r.finish()
 	case err != nil:
-		r.err = r.because(err)
+		r.err = r.source.because(err)
 	}
 	return n, r.err
 }
@@ -171,7 +199,7 @@ func (r *partReader) Read(p []byte) (int, error) {
 func (r *partReader) finish() error {
 	// Decoders end where their format does. Whatever is behind that is no part of it.
 	if _, err := io.Copy(io.Discard, r.buffer); err != nil {
-		return r.because(err)
+		return r.source.because(err)
 	}
 	if err := r.checkStored(); err != nil {
 		return err
@@ -195,4 +223,5 @@ func (r *partReader) close() {
 	if r.packed != nil {
 		r.packed.Close()
 	}
+	_ = r.ahead.Close() // It only waits.
 }

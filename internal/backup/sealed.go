@@ -68,10 +68,8 @@ func (s Sealed) Delete(ctx context.Context, name string) error {
 // unpack reads an object whose size and hashes nobody knows.
 func (s *Store) unpack(ctx context.Context, path string, k Keys) (io.ReadCloser, error) {
 	u := &unpacked{down: &download{ctx: ctx, store: s, path: path}}
-	u.stored = &storedReader{digest: newDigest(&s.stored), from: u.down, limit: math.MaxInt64}
-	buffer := bufio.NewReaderSize(u.stored, readBuffer)
-	err := u.open(buffer, k)
-	if err != nil {
+	u.source = &noted{from: &storedReader{digest: newDigest(&s.stored), from: u.down, limit: math.MaxInt64}}
+	if err := u.open(bufio.NewReaderSize(u.source, aheadSize), k); err != nil {
 		u.down.drop()
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
@@ -81,7 +79,7 @@ func (s *Store) unpack(ctx context.Context, path string, k Keys) (io.ReadCloser,
 // unpacked is the content of an object.
 type unpacked struct {
 	down   *download
-	stored *storedReader
+	source *noted
 	packed *zstd.Decoder
 }
 
@@ -100,23 +98,18 @@ func (u *unpacked) open(buffer *bufio.Reader, k Keys) (err error) {
 			return fmt.Errorf("%w: %w", ErrKey, err)
 		}
 		if err != nil {
-			return u.because(err)
+			return u.source.because(err)
 		}
 	}
 	u.packed, err = zstd.NewReader(opened, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
-	return u.because(err)
-}
-
-func (u *unpacked) because(err error) error {
-	r := partReader{stored: u.stored}
-	return r.because(err)
+	return u.source.because(err)
 }
 
 // Read gives the content.
 func (u *unpacked) Read(p []byte) (int, error) {
 	n, err := u.packed.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = u.because(err)
+		err = u.source.because(err)
 	}
 	return n, err
 }

@@ -52,7 +52,10 @@ func (d *digest) add(p []byte) {
 	d.total.Add(int64(len(p)))
 }
 
-func (d *digest) sum() string { return hex.EncodeToString(d.hash.Sum(nil)) }
+func (d *digest) sum() string { return hex.EncodeToString(d.Sum(nil)) }
+
+// Sum appends the hash of what has flowed so far to b.
+func (d *digest) Sum(b []byte) []byte { return d.hash.Sum(b) }
 
 // sink hashes what it passes on, and keeps the first error: whoever writes to it may not look at it. Compression writes from goroutines of
 // its own, so the error has a lock; the digest is read when they have ended.

@@ -40,57 +40,6 @@ func (s stream) Read(p []byte) (int, error) {
 	return s.from.Read(p) //nolint:wrapcheck // io.EOF has to stay what it is.
 }
 
-// behind writes in a goroutine of its own, so that the checksum of the next piece is computed meanwhile.
-type behind struct {
-	pieces, free chan []byte
-	done         chan struct{}
-	err          error
-}
-
-const (
-	pieceSize = 256 << 10
-	pieces    = 8
-)
-
-func writeBehind(w io.Writer) *behind {
-	b := &behind{pieces: make(chan []byte, pieces), free: make(chan []byte, pieces), done: make(chan struct{})}
-	for range pieces {
-		b.free <- make([]byte, 0, pieceSize)
-	}
-	go func() {
-		defer close(b.done)
-		for p := range b.pieces {
-			if b.err == nil {
-				_, b.err = w.Write(p)
-			}
-			b.free <- p[:0]
-		}
-	}()
-	return b
-}
-
-// Write never fails: end does.
-func (b *behind) Write(p []byte) (int, error) {
-	written := len(p)
-	for len(p) > 0 {
-		piece := <-b.free
-		n := min(len(p), pieceSize)
-		b.pieces <- append(piece, p[:n]...)
-		p = p[n:]
-	}
-	return written, nil
-}
-
-// end waits until everything is written.
-func (b *behind) end() error {
-	close(b.pieces)
-	<-b.done
-	if b.err != nil {
-		return fmt.Errorf("write the database: %w", b.err)
-	}
-	return nil
-}
-
 // makeRoom removes what an earlier attempt left, and looks whether there is a place for this one.
 func (o Options) makeRoom(temporary string) error {
 	if err := os.RemoveAll(temporary); err != nil {

@@ -216,9 +216,7 @@ func fetch(ctx context.Context, from io.Reader, path string) (content etcdsnapsh
 		return content, fmt.Errorf("create the database: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	b := writeBehind(f)
-	content, err = etcdsnapshot.Stream(ctx, stream{ctx, from}, b)
-	err = errors.Join(err, b.end())
+	content, err = etcdsnapshot.Stream(ctx, stream{ctx, from}, f)
 	if errors.Is(err, etcdsnapshot.ErrDamaged) {
 		return content, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"hash"
 	"io"
 
+	"github.com/klauspost/readahead"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -24,6 +25,12 @@ type Source interface {
 	SnapshotWithVersion(ctx context.Context) (*clientv3.SnapshotResponse, error)
 }
 
+// The member sends so many pieces of so many bytes while earlier ones are hashed and written.
+const (
+	aheadPieces = 8
+	aheadSize   = 256 << 10
+)
+
 // Content is what a snapshot holds.
 type Content struct {
 	// Size in bytes, including the checksum at the end.
@@ -34,52 +41,85 @@ type Content struct {
 	Revision int64
 }
 
-// Stream copies a snapshot of a member to w, and fails when what arrived is not what the member sent.
+// Hasher is a writer that hashes what it is given with SHA-256. Sum appends the hash of all that was written so far to b, and changes nothing.
+type Hasher interface {
+	io.Writer
+	Sum(b []byte) []byte
+}
+
+type hasher struct {
+	io.Writer
+	hash hash.Hash
+}
+
+func (h *hasher) Write(p []byte) (int, error) {
+	n, err := h.Writer.Write(p)
+	h.hash.Write(p[:n])
+	return n, err
+}
+
+func (h *hasher) Sum(b []byte) []byte { return h.hash.Sum(b) }
+
+// Stream copies a snapshot of a member to w, and fails when what arrived is not what the member sent. If w is a Hasher, nothing must have
+// been written to it before, and the snapshot is not hashed again.
 func Stream(ctx context.Context, member Source, w io.Writer) (Content, error) {
+	to, ok := w.(Hasher)
+	if !ok {
+		to = &hasher{w, sha256.New()}
+	}
 	response, err := member.SnapshotWithVersion(ctx)
 	if err != nil {
 		return Content{}, fmt.Errorf("ask for a snapshot: %w", err)
 	}
-	defer func() { _ = response.Snapshot.Close() }()
-	sum := newTrailer()
-	size, err := io.Copy(io.MultiWriter(w, sum), response.Snapshot)
+	ahead, err := readahead.NewReaderSize(response.Snapshot, aheadPieces, aheadSize)
+	if err != nil {
+		return Content{}, errors.Join(err, response.Snapshot.Close())
+	}
+	defer func() {
+		_ = response.Snapshot.Close() // First: it ends a read that goes on.
+		_ = ahead.Close()
+	}()
+	end := &trailer{to: to, last: make([]byte, 0, 2*sha256.Size)}
+	size, err := io.Copy(end, ahead)
 	if err != nil {
 		return Content{}, fmt.Errorf("copy the snapshot, after %d bytes: %w", size, err)
 	}
-	return sum.content(size)
+	return end.content(size)
 }
 
-// trailer computes the checksum of all but the last bytes that it is given, which are the checksum that was sent.
+// trailer passes on all but the last bytes that it is given: they are the checksum of the others, as it was sent.
 type trailer struct {
-	hash hash.Hash
+	to   Hasher
 	last []byte
 }
 
-func newTrailer() *trailer {
-	return &trailer{hash: sha256.New(), last: make([]byte, 0, 2*sha256.Size)}
-}
-
-// Write never fails.
 func (t *trailer) Write(p []byte) (int, error) {
-	written := len(p)
-	if cut := len(p) - sha256.Size; cut > 0 {
-		t.hash.Write(t.last)
-		t.hash.Write(p[:cut])
-		t.last, p = t.last[:0], p[cut:]
-	}
-	t.last = append(t.last, p...)
-	if cut := len(t.last) - sha256.Size; cut > 0 {
-		t.hash.Write(t.last[:cut])
+	head := p[:max(0, len(p)-sha256.Size)]
+	keep := max(0, sha256.Size-len(p)) // So much of what is held back stays the last.
+	if cut := len(t.last) - keep; cut > 0 {
+		if _, err := t.to.Write(t.last[:cut]); err != nil {
+			return 0, err
+		}
 		t.last = append(t.last[:0], t.last[cut:]...)
 	}
-	return written, nil
+	if len(head) > 0 {
+		if _, err := t.to.Write(head); err != nil {
+			return 0, err
+		}
+	}
+	t.last = append(t.last, p[len(head):]...)
+	return len(p), nil
 }
 
+// content compares the checksum, and passes it on as well.
 func (t *trailer) content(size int64) (Content, error) {
-	sum := t.hash.Sum(nil)
+	sum := t.to.Sum(nil)
 	// A database consists of whole pages, so a checksum is missing where the size does not tell that one follows them.
 	if size%512 != sha256.Size || !bytes.Equal(sum, t.last) {
 		return Content{}, fmt.Errorf("%w: after %d bytes its checksum is wrong or missing", ErrDamaged, size)
+	}
+	if _, err := t.to.Write(t.last); err != nil {
+		return Content{}, fmt.Errorf("copy the checksum of the snapshot: %w", err)
 	}
 	return Content{Size: size, SHA256: hex.EncodeToString(sum)}, nil
 }
