@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"google.golang.org/grpc"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/cluster/etcd"
@@ -24,6 +24,9 @@ import (
 
 // askMemberTimeout bounds the question to one member. One that does not answer in time is not asked for a snapshot.
 const askMemberTimeout = 5 * time.Second
+
+// streamWindow is how many bytes of a snapshot a member sends ahead.
+const streamWindow = 4 << 20
 
 // etcdMembers are the members of a cluster, and what it takes to be let in.
 type etcdMembers struct {
@@ -90,8 +93,8 @@ func leads(s *clientv3.StatusResponse) bool { return s.Leader == s.Header.Member
 func ask(ctx context.Context, url string, secure *tls.Config, password string) (*clientv3.Client, *clientv3.StatusResponse, error) {
 	cfg := clientv3.Config{
 		Context: ctx, Endpoints: []string{url}, TLS: secure, DialTimeout: askMemberTimeout, Logger: zap.NewNop(), // Errors are returned.
-		// A snapshot does not wait for the client to tell that there is room.
-		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window)},
+		// A member need not wait to be told that there is room.
+		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(streamWindow)},
 	}
 	if password != "" {
 		cfg.Username, cfg.Password = etcd.RootUser, password
@@ -162,5 +165,3 @@ func clientTLS(dir string) (*tls.Config, error) {
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}, nil
 }
-
-const window = 4 << 20

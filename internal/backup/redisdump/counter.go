@@ -3,6 +3,8 @@ package redisdump
 import (
 	"errors"
 	"io"
+
+	"github.com/klauspost/readahead"
 )
 
 // Counter reads an RDB that flows through it to another writer. Finish has to be called, whatever becomes of the flow.
@@ -21,11 +23,27 @@ func NewCounter(to io.Writer) *Counter {
 	c := &Counter{to: to, tee: w, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		c.summary, c.err = Count(r)
-		// What is written from now on fails: it is damaged, as is what follows the end.
-		_ = r.CloseWithError(errors.Join(c.err, io.ErrClosedPipe)) // It never fails.
+		c.summary, c.err = countAhead(r)
 	}()
 	return c
+}
+
+// So many pieces of so many bytes wait to be counted.
+const (
+	aheadPieces = 4
+	aheadSize   = 256 << 10
+)
+
+func countAhead(r *io.PipeReader) (Summary, error) {
+	ahead, err := readahead.NewReaderSize(r, aheadPieces, aheadSize)
+	if err != nil {
+		return Summary{}, err
+	}
+	summary, err := Count(ahead)
+	// What is written from now on fails: it is damaged, as is what follows the end. It also ends a read that goes on.
+	_ = r.CloseWithError(errors.Join(err, io.ErrClosedPipe)) // It never fails.
+	_ = ahead.Close()
+	return summary, err
 }
 
 // Write passes data on. It fails with what Count returns as soon as the data is known to be no RDB.
@@ -34,7 +52,7 @@ func (c *Counter) Write(p []byte) (int, error) {
 	if err != nil {
 		return n, err
 	}
-	// The next piece is taken while this one is read: the pipe lets go of it when it is copied, which is before it is understood.
+	// The next pieces are taken while this one is read: the pipe lets go of it when it is copied, which is before it is understood.
 	if _, err := c.tee.Write(p); err != nil {
 		return 0, err
 	}

@@ -63,6 +63,17 @@ func agent(b *testing.B) string {
 	return out
 }
 
+// scratch makes a directory for one round, whose data goes before the next.
+func scratch(b *testing.B) (dir string, remove func()) {
+	b.Helper()
+	dir = b.TempDir()
+	return dir, func() {
+		if err := os.RemoveAll(dir); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // run is one run of a program.
 type run struct {
 	took time.Duration

@@ -27,20 +27,22 @@ func BenchmarkEtcd(b *testing.B) {
 		return err
 	})
 	bucket, credentials := startS3(b)
-	directory := "file://" + b.TempDir()
 	var quiet, saved, stored, uploaded, restored, checked []run
 	for round := range *rounds {
+		dir, remove := scratch(b)
+		directory := "file://" + filepath.Join(dir, "backups")
 		writers.reset()
 		time.Sleep(3 * time.Second)
 		quiet = append(quiet, run{took: time.Second, latency: writers.reset()})
-		file := filepath.Join(b.TempDir(), "snapshot.db")
+		file := filepath.Join(dir, "snapshot.db")
 		saved = append(saved, measure(b, writers, ctl, "--endpoints="+url, "snapshot", "save", file))
 		name := fmt.Sprintf("orders-%d", round)
 		take := []string{"backup", "etcd", "--member=" + url, "--version=3.6.16", "--id=" + name, "--namespace=bench", "--cluster=orders", "--timeline=1"}
 		stored = append(stored, measure(b, writers, program, append(take, agentArgs(b, directory, name)...)...))
 		uploaded = append(uploaded, measure(b, writers, program, append(append(take, agentArgs(b, bucket, name)...), "--credentials-dir="+credentials)...))
-		restored = append(restored, measure(b, writers, utl, "snapshot", "restore", file, "--data-dir="+filepath.Join(b.TempDir(), "data")))
-		checked = append(checked, measure(b, writers, program, append([]string{"backup", "check", "--scratch-dir=" + b.TempDir()}, agentArgs(b, directory, name)...)...))
+		restored = append(restored, measure(b, writers, utl, "snapshot", "restore", file, "--data-dir="+filepath.Join(dir, "data")))
+		checked = append(checked, measure(b, writers, program, append([]string{"backup", "check", "--scratch-dir=" + dir}, agentArgs(b, directory, name)...)...))
+		remove()
 	}
 	t := &table{b, map[string]float64{}}
 	fmt.Printf("FIGURE while nothing else goes on, clients of etcd waited %.1f ms (p99)\n", medianLatency(quiet))

@@ -31,14 +31,15 @@ func BenchmarkRedis(b *testing.B) {
 	writers := &clients{}
 	writers.start(b.Context(), func(ctx context.Context, i int) error { return client.Set(ctx, "client", i, 0).Err() })
 	bucket, credentials := startS3(b)
-	directory := "file://" + b.TempDir()
 	_, port, _ := strings.Cut(replica, ":")
 	var quiet, dumped, stored, uploaded, loaded []run
 	for round := range *rounds {
+		dir, remove := scratch(b)
+		directory := "file://" + filepath.Join(dir, "backups")
 		writers.reset()
 		time.Sleep(3 * time.Second)
 		quiet = append(quiet, run{took: time.Second, latency: writers.reset()})
-		dumped = append(dumped, measure(b, writers, cli, "-h", "127.0.0.1", "-p", port, "--rdb", filepath.Join(b.TempDir(), "dump.rdb")))
+		dumped = append(dumped, measure(b, writers, cli, "-h", "127.0.0.1", "-p", port, "--rdb", filepath.Join(dir, "dump.rdb")))
 		name := fmt.Sprintf("carts-%d", round)
 		// The two servers need different names, and these are names of one address.
 		servers := []string{"--auth-dir=" + auth, "--tls-dir=" + auth, "--replicated", "--server=0/127.0.0.1:" + portOf(primary), "--server=0/localhost:" + port}
@@ -52,6 +53,7 @@ func BenchmarkRedis(b *testing.B) {
 		if err := redisClient(b, empty).FlushAll(b.Context()).Err(); err != nil {
 			b.Fatal(err)
 		}
+		remove()
 	}
 	t := &table{b, map[string]float64{}}
 	fmt.Printf("FIGURE while nothing else goes on, clients of Redis waited %.1f ms (p99)\n", medianLatency(quiet))
