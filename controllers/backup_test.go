@@ -32,7 +32,7 @@ type aCluster struct {
 	missing string
 	// replaced is what is known past the cache.
 	replaced string
-	reads   []reader
+	reads    []reader
 }
 
 func (c *aCluster) ServerImage(_ context.Context, _, _ string, of plan.Stored) (string, error) {

@@ -267,6 +267,9 @@ func (k *RedisKind) loadBackup(ctx context.Context, o *v1alpha1.RedisCluster, s 
 	case len(s.Into) == 0 && len(s.Slots) > 0:
 		args = append(args, "--slots="+s.Slots.String())
 	}
+	if s.Emptied && len(s.Into) > 0 {
+		args = append(args, "--empty")
+	}
 	for _, to := range s.Into {
 		args = append(args, "--into="+to.Pod+"="+to.Slots.String())
 	}

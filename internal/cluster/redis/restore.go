@@ -34,6 +34,8 @@ type RestoreRecord struct {
 	Slots Slots `json:"slots,omitempty"`
 	// Served says that these are served before they are loaded: see importless.
 	Served bool `json:"served,omitempty"`
+	// Emptied says that the slots are emptied before they are loaded: another backup may have been loaded into them in part.
+	Emptied bool `json:"emptied,omitempty"`
 	// Restored is what came of it, nil while it has not been loaded.
 	Restored *plan.Restored `json:"restored,omitempty"`
 }
