@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,9 +55,8 @@ func (k *EtcdKind) Source(ctx context.Context, namespace, name string) (*plan.So
 	case b.Record.Hibernated:
 		source.Missing = "it is hibernated"
 	}
-	timeline := strings.TrimSuffix(etcd.FormatID(b.Record.ClusterID)+"-"+b.Record.Recovery.Incident, "-")
 	access := &plan.Access{
-		Stream:   append([]string{"--timeline=" + timeline}, b.MemberArgs()...),
+		Stream:   append([]string{"--timeline=" + b.Record.Timeline()}, b.MemberArgs()...),
 		Template: o.Spec.Template,
 	}
 	access.Args = append([]string{"--version=" + b.Record.Version.String()}, access.Stream...)
