@@ -412,3 +412,54 @@ func TestNoBackupIsTakenOfAClusterThatIsBeingReplaced(t *testing.T) {
 		t.Errorf("afterwards: %v, %v", err, take.Spec.Suspend)
 	}
 }
+
+// A Backup that is being taken would find a part of the data: what is to be confirmed waits for it, but not for the one of what there is before.
+func TestARestoreOfEverythingWaitsForABackupThatIsBeingTaken(t *testing.T) {
+	backup := func(name string, change func(*v1alpha1.Backup)) *v1alpha1.Backup {
+		return aBackup(func(b *v1alpha1.Backup) {
+			b.Name, b.UID, b.Spec.Cluster = name, types.UID("uid-"+name), v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"}
+			if change != nil {
+				change(b)
+			}
+		})
+	}
+	job := func(name string, ended bool) *batchv1.Job {
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name + jobTake, Labels: plan.Labels(name, "carts"),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "quorate.dev/v1alpha1", Kind: "Backup", Name: name, UID: types.UID("uid-" + name), Controller: ptr.To(true)}},
+		}}
+		if ended {
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		}
+		return j
+	}
+	r := &v1alpha1.Restore{Spec: v1alpha1.RestoreSpec{Cluster: v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"}}}
+	r.Namespace, r.Name, r.UID = "default", "back", "uid-back"
+	own := func(b *v1alpha1.Backup) {
+		b.Labels = map[string]string{v1alpha1.LabelRestore: "back"}
+		b.Annotations = map[string]string{v1alpha1.AnnotationRestoreUID: "uid-back u-1"}
+	}
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		waits   bool
+	}{
+		"nothing":                    {nil, false},
+		"it is being taken":          {[]client.Object{backup("other", nil), job("other", false)}, true},
+		"it has been taken":          {[]client.Object{backup("other", nil), job("other", true)}, false},
+		"it waits for its turn":      {[]client.Object{backup("other", nil)}, false},
+		"it is of another cluster":   {[]client.Object{backup("other", func(b *v1alpha1.Backup) { b.Spec.Cluster.Name = "orders" }), job("other", false)}, false},
+		"it is of what there is now": {[]client.Object{backup("back-before", own), job("back-before", false)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			why, err := NewRedisKind(newChildren(newWorld(t, tc.objects...))).beingBackedUp(t.Context(), r)
+			if err != nil || (why != "") != tc.waits {
+				t.Errorf("%q, %v", why, err)
+			}
+		})
+	}
+	s := newRedisStage(t, redisCluster(), backup("other", nil), job("other", false))
+	s.settle()
+	if target := s.target(r); !strings.Contains(target.Missing, "Backup other of it is being taken: wait until it is complete, or delete it") {
+		t.Errorf("%+v", target)
+	}
+}
