@@ -48,6 +48,8 @@ type BackupSource interface {
 	// ServerImage is the image of the data store in which a check of a backup of that cluster, which may be gone, starts servers; empty where
 	// none is known.
 	ServerImage(ctx context.Context, namespace, name string, of plan.Stored) (string, error)
+	// Replaced says, past the cache, why a copy that is begun now would have a part of the data, empty when it would not.
+	Replaced(ctx context.Context, namespace, name string) (string, error)
 	// Engine is the word of the agent for what it backs up.
 	Engine() string
 	// reading are the clusters of a namespace that have begun with a backup and are not done, whatever became of who asked for that.
@@ -289,6 +291,8 @@ func (k *BackupKind) Act(ctx context.Context, o *v1alpha1.Backup, step cluster.S
 		return k.dropJob(ctx, o, s.Name, s.UID)
 	case plan.Take:
 		return k.take(ctx, o)
+	case plan.Resume:
+		return k.resume(ctx, o, s)
 	case plan.Check:
 		return k.startCheck(ctx, o, s.Stored)
 	case plan.Remove:
@@ -313,7 +317,19 @@ func (k *BackupKind) take(ctx context.Context, o *v1alpha1.Backup) error {
 	args := append([]string{
 		"backup", k.sources[o.Spec.Cluster.Kind].Engine(), "--namespace=" + o.Namespace, "--cluster=" + o.Spec.Cluster.Name, "--id=" + string(o.UID),
 	}, access.Args...)
-	return k.start(ctx, o, plan.Work{Name: o.Name + jobTake, Args: args, Access: access, Limit: takeLimit})
+	return k.start(ctx, o, plan.Work{Name: o.Name + jobTake, Args: args, Access: access, Limit: takeLimit, Suspended: true})
+}
+
+// resume lets the Job run that takes the backup, if nobody replaces the data.
+func (k *BackupKind) resume(ctx context.Context, o *v1alpha1.Backup, s plan.Resume) error {
+	why, err := k.sources[o.Spec.Cluster.Kind].Replaced(ctx, o.Namespace, o.Spec.Cluster.Name)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		return cluster.Hold{Reason: plan.ReasonWaiting, Message: "the cluster cannot be backed up yet: " + why}
+	}
+	return k.resumeJob(ctx, o, s.Name, s.UID)
 }
 
 // startCheck starts the Job that restores the backup into a throw-away server. It has nothing of the cluster but the places where its pods

@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,6 +31,9 @@ func (k *EtcdKind) ServerImage(ctx context.Context, namespace, name string, of p
 	return etcd.CheckImage(&o.Spec, of.Version), nil
 }
 
+// Replaced says nothing: a snapshot is of one moment of one member, whatever becomes of the others.
+func (k *EtcdKind) Replaced(context.Context, string, string) (string, error) { return "", nil }
+
 // Source says of a cluster whether it can be backed up, and how a Job gets at it; nil when there is none of that name.
 func (k *EtcdKind) Source(ctx context.Context, namespace, name string) (*plan.Source, *plan.Access, error) {
 	o := &v1alpha1.EtcdCluster{}
@@ -53,9 +55,8 @@ func (k *EtcdKind) Source(ctx context.Context, namespace, name string) (*plan.So
 	case b.Record.Hibernated:
 		source.Missing = "it is hibernated"
 	}
-	timeline := strings.TrimSuffix(etcd.FormatID(b.Record.ClusterID)+"-"+b.Record.Recovery.Incident, "-")
 	access := &plan.Access{
-		Stream:   append([]string{"--timeline=" + timeline}, b.MemberArgs()...),
+		Stream:   append([]string{"--timeline=" + b.Record.Timeline()}, b.MemberArgs()...),
 		Template: o.Spec.Template,
 	}
 	access.Args = append([]string{"--version=" + b.Record.Version.String()}, access.Stream...)

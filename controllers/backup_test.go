@@ -30,7 +30,9 @@ import (
 type aCluster struct {
 	gone    bool
 	missing string
-	reads   []reader
+	// replaced is what is known past the cache.
+	replaced string
+	reads    []reader
 }
 
 func (c *aCluster) ServerImage(_ context.Context, _, _ string, of plan.Stored) (string, error) {
@@ -39,6 +41,8 @@ func (c *aCluster) ServerImage(_ context.Context, _, _ string, of plan.Stored) (
 	}
 	return "etcd:" + of.Version, nil
 }
+
+func (c *aCluster) Replaced(context.Context, string, string) (string, error) { return c.replaced, nil }
 
 func (c *aCluster) Engine() string { return "etcd" }
 
@@ -208,7 +212,7 @@ func (s *backupStage) runJobs() {
 			s.must(s.raw.Update(ctx, job))
 		}
 		for end, report := range s.ends {
-			if strings.HasSuffix(job.Name, end) && len(job.Status.Conditions) == 0 {
+			if strings.HasSuffix(job.Name, end) && !ptr.Deref(job.Spec.Suspend, false) && len(job.Status.Conditions) == 0 {
 				s.end(job, report)
 			}
 		}
@@ -618,8 +622,10 @@ func TestAScheduleChecksTheNewestBackup(t *testing.T) {
 	if got := healthy(); got != "False LastCheckFailed" || s.jobs["hourly-20260501010000-check"] != 1 {
 		t.Errorf("%s, %v", got, s.jobs)
 	}
-	s.now = s.now.Add(time.Hour)
+	s.now = s.now.Add(29 * time.Minute)
 	s.takenNow()
+	s.rest()
+	s.now = s.now.Add(31 * time.Minute)
 	good := *wasChecked.Checked
 	good.Time = s.now.Add(time.Second)
 	s.ends[jobCheck] = plan.Report{Checked: &good}

@@ -54,6 +54,9 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 		return etcd.State{}, err
 	}
 	s := etcd.State{Want: want, Certificates: report, Now: k.Now()}
+	if s.BackupHealth, err = k.backupHealth(ctx, o, v1alpha1.KindEtcdCluster); err != nil {
+		return etcd.State{}, err
+	}
 	if len(b.Record.Members) > 0 {
 		s.Record = &b.Record
 		s.Want.Anew, err = k.anew(ctx, o, b.Record)

@@ -52,6 +52,7 @@ func (k *EtcdKind) observeBackups(ctx context.Context, o *v1alpha1.EtcdCluster, 
 		if snapshotOf(o, b) {
 			state := backupState(b)
 			state.Own, state.Elsewhere = b.Spec.Destination.URL == etcd.SnapshotURL(o.Name), !equality.Semantic.DeepEqual(b.Spec.Destination, to)
+			state.Former = b.Annotations[v1alpha1.AnnotationHistoryOf] != etcd.HistoryOf(o, *s.Record)
 			s.Backups = append(s.Backups, state)
 		}
 	}
@@ -72,6 +73,8 @@ func backupState(b *v1alpha1.Backup) etcd.Backup {
 		out.Verified = st.Verification.Time.Time
 		return out
 	}
+	doing := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReconciling)
+	out.Checking = out.Complete && doing != nil && doing.Status == metav1.ConditionTrue && doing.Reason == plan.ReasonVerifying
 	stalled := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionStalled)
 	if stalled == nil || stalled.Status != metav1.ConditionTrue {
 		return out

@@ -423,3 +423,47 @@ func TestACancelledUpgradeLooksForNoBackup(t *testing.T) {
 		t.Errorf("it looked for Backups %d times", looked)
 	}
 }
+
+// A former cluster of the name, and one that was restored since, had other data.
+func TestABackupOfAnotherHistoryDoesNotCount(t *testing.T) {
+	for name, change := range map[string]func(b *v1alpha1.Backup){
+		"of this cluster":           func(*v1alpha1.Backup) {},
+		"of a former one":           func(b *v1alpha1.Backup) { b.Annotations[v1alpha1.AnnotationHistoryOf] = "u-0 c1" },
+		"of nobody knows which":     func(b *v1alpha1.Backup) { delete(b.Annotations, v1alpha1.AnnotationHistoryOf) },
+		"of before it was restored": func(b *v1alpha1.Backup) { b.Annotations[v1alpha1.AnnotationHistoryOf] += "-abc123" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := upgrading(t, v1alpha1.DeletionRetain)
+			for len(s.backupsMade()) == 0 {
+				s.pass()
+			}
+			b := s.backupsMade()["orders-before-3-6-16"]
+			change(b)
+			s.must(s.api.Update(t.Context(), b))
+			s.untilReady()
+			if counts, made := s.cluster().Status.Snapshot.Backup == b.Name, s.backupsMade(); counts != (name == "of this cluster") {
+				t.Errorf("it counts: %t, of %d", counts, len(made))
+			}
+		})
+	}
+}
+
+func TestABackupThatIsBeingCheckedAgainSaysSo(t *testing.T) {
+	conditions := func(reason string, more ...metav1.Condition) *v1alpha1.Backup {
+		return aBackup(func(b *v1alpha1.Backup) {
+			b.Status.Conditions = append([]metav1.Condition{
+				{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: reason},
+				{Type: v1alpha1.ConditionVerified, Status: metav1.ConditionFalse, Reason: "DestinationStalled"},
+			}, more...)
+		})
+	}
+	complete := metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue}
+	if !backupState(conditions(plan.ReasonVerifying, complete)).Checking {
+		t.Error("it is being checked")
+	}
+	for _, b := range []*v1alpha1.Backup{conditions(plan.ReasonTaking), conditions(plan.ReasonStopping, complete)} {
+		if backupState(b).Checking {
+			t.Errorf("%+v is not being checked", b.Status.Conditions)
+		}
+	}
+}

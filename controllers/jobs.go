@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster"
 )
 
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
@@ -66,6 +67,7 @@ func podsOf(job *batchv1.Job, pods []corev1.Pod) []corev1.Pod {
 
 func jobState(job *batchv1.Job, pods []corev1.Pod) *plan.Job {
 	out := &plan.Job{Name: job.Name, UID: string(job.UID), Leaving: job.DeletionTimestamp != nil, Since: job.CreationTimestamp.Time}
+	out.Suspended = job.Spec.Suspend != nil && *job.Spec.Suspend
 	for i := range pods {
 		p := &pods[i]
 		status := containerStatus(p.Status.ContainerStatuses, plan.Container)
@@ -128,6 +130,16 @@ func (c *Children) flow(ctx context.Context, p *corev1.Pod) *plan.Flow {
 		return nil
 	}
 	return out
+}
+
+// resumeJob lets a suspended Job run.
+func (c *Children) resumeJob(ctx context.Context, owner Object, name, uid string) error {
+	job := &batchv1.Job{ObjectMeta: objectMeta(owner, name)}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"suspend":false}}`, uid))
+	if err := c.Patch(ctx, job, patch, client.FieldOwner(cluster.ManagedBy)); err != nil {
+		return fmt.Errorf("let Job %s run: %w", name, err)
+	}
+	return nil
 }
 
 // dropJob deletes a Job together with its pods: it is there until they are gone.

@@ -271,6 +271,7 @@ func (k *RedisKind) Report(o *v1alpha1.RedisCluster, s redis.State, p cluster.Pl
 	}
 	if s.Spec.Name != "" {
 		o.Status.Certificates = certificateStatus(s.Certificates)
+		reportBackups(&o.Status.Conditions, o.Generation, s.BackupHealth)
 	}
 	setConditions(&o.Status.Conditions, o.Generation, tlsReady(o.Spec.TLS, s.Certificates, err))
 }

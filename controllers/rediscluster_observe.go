@@ -49,10 +49,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	if err := k.observeObjects(ctx, o, &s); err != nil {
 		return redis.State{}, err
 	}
-	if s.Restore, err = k.observeRestore(ctx, o); err != nil {
-		return redis.State{}, err
-	}
-	if s.Confirmed, err = k.observeConfirmed(ctx, o); err != nil {
+	if err := k.observeBackups(ctx, o, &s); err != nil {
 		return redis.State{}, err
 	}
 	if err := k.observeCertificates(ctx, o, &s); err != nil {
@@ -91,6 +88,18 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	s.Progress = m.read()
 	k.weigh(ctx, o, connect, &s)
 	return s, nil
+}
+
+// observeBackups reads what is put into the cluster, and what is to be, and how its backups are.
+func (k *RedisKind) observeBackups(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) (err error) {
+	if s.Restore, err = k.observeRestore(ctx, o); err != nil {
+		return err
+	}
+	if s.Confirmed, err = k.observeConfirmed(ctx, o); err != nil {
+		return err
+	}
+	s.BackupHealth, err = k.backupHealth(ctx, o, v1alpha1.KindRedisCluster)
+	return err
 }
 
 // observeCertificates reads where servers are reached from outside, and what proves that it is they.

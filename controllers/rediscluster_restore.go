@@ -127,9 +127,50 @@ func (k *RedisKind) observeConfirmed(ctx context.Context, o *v1alpha1.RedisClust
 		}
 	}
 	_, loss, _ := strings.Cut(r.Status.Scope, " ")
-	return &redis.Confirmed{Noun: "Restore " + r.Name, Lost: r.OnlyLost(), Loss: loss, RestoreRecord: redis.RestoreRecord{
+	c := &redis.Confirmed{Noun: "Restore " + r.Name, Lost: r.OnlyLost(), Loss: loss, Saves: r.SavesCurrent(), RestoreRecord: redis.RestoreRecord{
 		Destination: r.destination, Directory: r.Status.Found.Directory, Token: string(r.UID),
-	}}, nil
+	}}
+	c.Saved, c.SaveAs, err = k.saved(ctx, r.Restore, string(o.UID))
+	return c, err
+}
+
+// saveConfirmed takes a backup of what the cluster has, for the Restore that replaces it.
+func (k *RedisKind) saveConfirmed(ctx context.Context, o *v1alpha1.RedisCluster, name string) error {
+	r, err := k.confirmedRestore(ctx, o, v1alpha1.KindRedisCluster)
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		return cluster.Hold{Reason: plan.ReasonSaving, Message: "what was confirmed has changed meanwhile, and is looked at again"}
+	}
+	return k.saveCurrent(ctx, r, string(o.UID), name)
+}
+
+// awaitBackups holds until no backup of the cluster is being taken, before everything is replaced: it would have a part of both. From now on
+// none is begun: see plan.Resume.
+func (k *RedisKind) awaitBackups(ctx context.Context, o *v1alpha1.RedisCluster, s redis.LoadBackup) error {
+	if !s.Replaces() {
+		return nil
+	}
+	var list v1alpha1.BackupList
+	if err := k.Direct.List(ctx, &list, client.InNamespace(o.Namespace)); err != nil {
+		return fmt.Errorf("list backups: %w", err)
+	}
+	var jobs batchv1.JobList
+	if err := k.Direct.List(ctx, &jobs, client.InNamespace(o.Namespace), client.MatchingLabels{cluster.LabelPartOf: o.Name}); err != nil {
+		return fmt.Errorf("list Jobs: %w", err)
+	}
+	of := v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: o.Name}
+	for i := range list.Items {
+		b := &list.Items[i]
+		taken := func(j batchv1.Job) bool {
+			return j.Name == b.Name+jobTake && metav1.IsControlledBy(&j, b) && !jobState(&j, nil).Ended
+		}
+		if b.Spec.Cluster == of && slices.ContainsFunc(jobs.Items, taken) {
+			return cluster.Hold{Reason: plan.ReasonRestoring, Message: "Backup " + b.Name + " is being taken, and would find a part of the data: wait until it is complete, or delete it"}
+		}
+	}
+	return nil
 }
 
 // redisBootstrap is what a new cluster begins with.
@@ -155,7 +196,12 @@ func (k *RedisKind) actRestore(ctx context.Context, o *v1alpha1.RedisCluster, st
 		if _, err := k.openRestore(ctx, o, s.Token); err != nil {
 			return err
 		}
+		if err := k.awaitBackups(ctx, o, s); err != nil {
+			return err
+		}
 		return k.loadBackup(ctx, o, s)
+	case plan.SaveCurrent:
+		return k.saveConfirmed(ctx, o, s.Name)
 	case plan.NoteLoaded:
 		return k.noteLoaded(ctx, o, s.Restored)
 	}
@@ -221,6 +267,9 @@ func (k *RedisKind) loadBackup(ctx context.Context, o *v1alpha1.RedisCluster, s 
 	case len(s.Into) == 0 && len(s.Slots) > 0:
 		args = append(args, "--slots="+s.Slots.String())
 	}
+	if s.Emptied && len(s.Into) > 0 {
+		args = append(args, "--empty")
+	}
 	for _, to := range s.Into {
 		args = append(args, "--into="+to.Pod+"="+to.Slots.String())
 	}
@@ -273,6 +322,19 @@ func (k *RedisKind) access(o *v1alpha1.RedisCluster) plan.Access {
 	}
 	a.Args = append([]string{"--engine=" + string(o.Spec.ServerEngine()), "--version=" + o.Spec.Version}, a.Stream...)
 	return a
+}
+
+// Replaced says that a backup is being put into the cluster.
+func (k *RedisKind) Replaced(ctx context.Context, namespace, name string) (string, error) {
+	o := &v1alpha1.RedisCluster{}
+	if err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o); err != nil {
+		return "", fmt.Errorf("read RedisCluster %s: %w", name, err)
+	}
+	record, err := k.readRestoreBy(ctx, k.Direct, o)
+	if err != nil || record == nil || record.Restored != nil {
+		return "", err
+	}
+	return "it is being restored itself", nil
 }
 
 // Source says of a cluster whether it can be backed up, and how a Job gets at it; nil when there is none of that name.
@@ -379,7 +441,7 @@ func (k *RedisKind) beingBackedUp(ctx context.Context, r *v1alpha1.Restore) (str
 	}
 	for i := range list.Items {
 		b := &list.Items[i]
-		if b.Spec.Cluster != r.Spec.Cluster || b.Name == plan.SavedName(r.Name) || b.Status.CompletionTime != nil {
+		if b.Spec.Cluster != r.Spec.Cluster || savedFor(b, r) || b.Status.CompletionTime != nil {
 			continue
 		}
 		if job, err := k.job(ctx, b, b.Name+jobTake, plan.Selector(b.Name)); err != nil || (job != nil && !job.Ended) {

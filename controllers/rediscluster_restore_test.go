@@ -3,6 +3,7 @@ package controllers
 import (
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -152,17 +153,26 @@ func TestADestinationThatCannotBeReachedIsRefusedByName(t *testing.T) {
 // confirm creates a Restore of the Backup first that was confirmed.
 func (s *redisStage) confirm(name string, slots v1alpha1.RestoreSlots) *v1alpha1.Restore {
 	s.t.Helper()
+	return s.confirmed(name, slots, nil)
+}
+
+func (s *redisStage) confirmed(name string, slots v1alpha1.RestoreSlots, change func(*v1alpha1.Restore)) *v1alpha1.Restore {
+	s.t.Helper()
 	r := &v1alpha1.Restore{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{v1alpha1.AnnotationConfirm: "abc"},
 		},
 		Spec: v1alpha1.RestoreSpec{
 			Cluster: v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"}, From: v1alpha1.RestoreSource{Backup: ptr.To("first")}, Slots: &slots,
+			SaveCurrent: ptr.To(false),
 		},
 		Status: v1alpha1.RestoreStatus{
 			Plan: "abc", Found: &v1alpha1.RestoreFound{Directory: "carts-1", Engine: "redis 8.0.2"},
 			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionConfirmed, Status: metav1.ConditionTrue, Reason: plan.ReasonConfirmed}},
 		},
+	}
+	if change != nil {
+		change(r)
 	}
 	r.Status.Scope = s.target(r).Scope
 	if err := s.api.Create(s.t.Context(), r); err != nil {
@@ -322,5 +332,134 @@ func TestAClusterThatIsNotReadyForARestoreSaysWhy(t *testing.T) {
 	r.Spec.Cluster.Name = "nobody"
 	if target := s.target(r); target != nil {
 		t.Errorf("what is not there is %+v", target)
+	}
+}
+
+// saves lets a Backup of what there is be complete since a time.
+func (s *redisStage) saves(name string, since time.Time) {
+	s.t.Helper()
+	b := &v1alpha1.Backup{}
+	for range 20 {
+		s.pass()
+		if s.exists(b, name) {
+			break
+		}
+	}
+	b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: "BackupComplete", LastTransitionTime: metav1.NewTime(since)}}
+	if err := s.api.Status().Update(s.t.Context(), b); err != nil {
+		s.t.Fatalf("Backup %s: %v (%s)", name, err, s.cluster().Status.Activity)
+	}
+}
+
+// What was written while the cluster had to get well is in the Backup of what there is, too.
+func TestWhatARedisClusterHasIsSavedRightBeforeItIsReplaced(t *testing.T) {
+	s := newRedisStage(t, redisCluster(), stored(nil))
+	s.settle()
+	s.confirmed("back", v1alpha1.RestoreAll, func(r *v1alpha1.Restore) { r.Spec.SaveCurrent = nil })
+	now := s.loop.Kind.(*RedisKind).Now() //nolint:forcetypeassert // It is what the stage has made.
+	s.saves("back-before", now.Add(-time.Hour))
+	for range 5 {
+		s.pass()
+	}
+	if s.exists(&batchv1.Job{}, cluster.LoadJob("carts")) {
+		t.Error("it is replaced after an hour")
+	}
+	s.saves("back-before-2", now)
+	s.until(cluster.LoadJob("carts"))
+	if s.exists(&v1alpha1.Backup{}, "back-before-3") {
+		t.Error("it is saved once more")
+	}
+}
+
+// A Backup that was begun at the same moment is waited for, and one that is begun afterwards waits: it would have a part of both.
+func TestNoBackupIsTakenOfAClusterThatIsBeingReplaced(t *testing.T) {
+	other := aBackup(func(b *v1alpha1.Backup) {
+		b.Name, b.UID, b.Spec.Cluster = "other", "uid-other", v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"}
+	})
+	s := newRedisStage(t, redisCluster(), stored(nil), other)
+	s.settle()
+	kind := s.loop.Kind.(*RedisKind) //nolint:forcetypeassert // It is what the stage has made.
+	backups := NewBackupKind(kind.Children, map[v1alpha1.ClusterKind]BackupSource{v1alpha1.KindRedisCluster: kind})
+	if err := backups.Act(t.Context(), other, plan.Take{}); err != nil {
+		t.Fatal(err)
+	}
+	take := &batchv1.Job{}
+	if !s.exists(take, "other"+jobTake) || !ptr.Deref(take.Spec.Suspend, false) {
+		t.Fatalf("it runs before it is known that it may: %v", take.Spec.Suspend)
+	}
+	r := s.confirm("back", v1alpha1.RestoreAll)
+	for range 10 {
+		s.pass()
+	}
+	if target := s.target(r); !target.Begun || s.exists(&batchv1.Job{}, cluster.LoadJob("carts")) || !strings.Contains(s.cluster().Status.Activity, "Backup other is being taken") {
+		t.Errorf("%+v, %s", target, s.cluster().Status.Activity)
+	}
+	if err := backups.Act(t.Context(), other, plan.Resume{Name: take.Name, UID: string(take.UID)}); err == nil {
+		t.Error("the Job runs while the data is replaced")
+	}
+	if err := s.api.Delete(t.Context(), take); err != nil {
+		t.Fatal(err)
+	}
+	s.ends(s.until(cluster.LoadJob("carts")), plan.Report{Restored: &plan.Restored{Keys: 5}})
+	s.settle()
+	if err := backups.Act(t.Context(), other, plan.Take{}); err != nil {
+		t.Fatal(err)
+	}
+	if !s.exists(take, "other"+jobTake) {
+		t.Fatal("there is no Job")
+	}
+	if err := backups.Act(t.Context(), other, plan.Resume{Name: take.Name, UID: string(take.UID)}); err != nil || !s.exists(take, take.Name) || ptr.Deref(take.Spec.Suspend, true) {
+		t.Errorf("afterwards: %v, %v", err, take.Spec.Suspend)
+	}
+}
+
+// A Backup that is being taken would find a part of the data: what is to be confirmed waits for it, but not for the one of what there is before.
+func TestARestoreOfEverythingWaitsForABackupThatIsBeingTaken(t *testing.T) {
+	backup := func(name string, change func(*v1alpha1.Backup)) *v1alpha1.Backup {
+		return aBackup(func(b *v1alpha1.Backup) {
+			b.Name, b.UID, b.Spec.Cluster = name, types.UID("uid-"+name), v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"}
+			if change != nil {
+				change(b)
+			}
+		})
+	}
+	job := func(name string, ended bool) *batchv1.Job {
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name + jobTake, Labels: plan.Labels(name, "carts"),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "quorate.dev/v1alpha1", Kind: "Backup", Name: name, UID: types.UID("uid-" + name), Controller: ptr.To(true)}},
+		}}
+		if ended {
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		}
+		return j
+	}
+	r := &v1alpha1.Restore{Spec: v1alpha1.RestoreSpec{Cluster: v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"}}}
+	r.Namespace, r.Name, r.UID = "default", "back", "uid-back"
+	own := func(b *v1alpha1.Backup) {
+		b.Labels = map[string]string{v1alpha1.LabelRestore: "back"}
+		b.Annotations = map[string]string{v1alpha1.AnnotationRestoreUID: "uid-back u-1"}
+	}
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		waits   bool
+	}{
+		"nothing":                    {nil, false},
+		"it is being taken":          {[]client.Object{backup("other", nil), job("other", false)}, true},
+		"it has been taken":          {[]client.Object{backup("other", nil), job("other", true)}, false},
+		"it waits for its turn":      {[]client.Object{backup("other", nil)}, false},
+		"it is of another cluster":   {[]client.Object{backup("other", func(b *v1alpha1.Backup) { b.Spec.Cluster.Name = "orders" }), job("other", false)}, false},
+		"it is of what there is now": {[]client.Object{backup("back-before", own), job("back-before", false)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			why, err := NewRedisKind(newChildren(newWorld(t, tc.objects...))).beingBackedUp(t.Context(), r)
+			if err != nil || (why != "") != tc.waits {
+				t.Errorf("%q, %v", why, err)
+			}
+		})
+	}
+	s := newRedisStage(t, redisCluster(), backup("other", nil), job("other", false))
+	s.settle()
+	if target := s.target(r); !strings.Contains(target.Missing, "Backup other of it is being taken: wait until it is complete, or delete it") {
+		t.Errorf("%+v", target)
 	}
 }

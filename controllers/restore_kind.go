@@ -8,11 +8,8 @@ import (
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -194,7 +191,7 @@ func (k *RestoreKind) Observe(ctx context.Context, o *v1alpha1.Restore) (plan.Re
 	if s.Target, _, err = k.target(ctx, o, s.Found); s.Target == nil || err != nil {
 		return s, err
 	}
-	s.Saved, err = k.saved(ctx, o, s.Target)
+	s.Saved, _, err = k.saved(ctx, o, s.Target.Scope)
 	return s, err
 }
 
@@ -241,29 +238,6 @@ func completeBefore(s v1alpha1.RestoreStatus) *plan.Restored {
 	return &plan.Restored{Revision: s.Revision, Keys: s.Keys}
 }
 
-// saved reads the Backup of what the cluster had before, nil when there is none.
-func (k *RestoreKind) saved(ctx context.Context, o *v1alpha1.Restore, of *plan.Target) (*plan.Saved, error) {
-	if !o.SavesCurrent() {
-		return nil, nil
-	}
-	b := &v1alpha1.Backup{}
-	name := plan.SavedName(o.Name)
-	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, b)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read Backup %s: %w", name, err)
-	case b.Labels[v1alpha1.LabelRestore] != o.Name || b.Annotations[v1alpha1.AnnotationRestoreUID] != string(o.UID)+" "+of.Scope:
-		return nil, cluster.Refusal{Reason: v1alpha1.ReasonForeignObject, Message: fmt.Sprintf("Backup %s was not made for this Restore of this cluster: delete it, or give the Restore another name", name)}
-	}
-	out := &plan.Saved{Name: name, Activity: b.Status.Activity, Complete: meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionComplete)}
-	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionComplete); c != nil && !out.Complete && b.Status.CompletionTime != nil {
-		out.Failed = c.Message
-	}
-	return out, nil
-}
-
 // Next decides what to do.
 func (k *RestoreKind) Next(s plan.Restoration) cluster.Plan { return plan.NextOfRestore(s) }
 
@@ -278,40 +252,8 @@ func (k *RestoreKind) Act(ctx context.Context, o *v1alpha1.Restore, step cluster
 		return k.findBackup(ctx, o, how)
 	case plan.DropRestoreJob:
 		return k.dropJob(ctx, o, s.Name, s.UID)
-	case plan.SaveCurrent:
-		return k.saveCurrent(ctx, o, s.Name)
 	}
 	return fmt.Errorf("there is no way to carry out a %T", step)
-}
-
-// saveCurrent makes the Backup of what the cluster has, where the one is that is restored. It outlives the Restore.
-func (k *RestoreKind) saveCurrent(ctx context.Context, o *v1alpha1.Restore, name string) error {
-	of, _, err := k.target(ctx, o, nil)
-	if of == nil || err != nil {
-		return err
-	}
-	source, _, missing, err := k.resolved(ctx, o.Namespace, o.Spec.From)
-	if err != nil {
-		return err
-	}
-	if missing != "" {
-		return cluster.Refusal{Reason: plan.ReasonRestoreRefused, Message: "spec.from: " + missing}
-	}
-	b := &v1alpha1.Backup{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: o.Namespace, Name: name,
-			Labels: map[string]string{
-				v1alpha1.LabelRestore: o.Name, cluster.LabelPartOf: o.Spec.Cluster.Name, cluster.LabelManagedBy: cluster.ManagedBy,
-			},
-			Annotations: map[string]string{v1alpha1.AnnotationRestoreUID: string(o.UID) + " " + of.Scope},
-		},
-		Spec: v1alpha1.BackupSpec{Cluster: o.Spec.Cluster, Destination: *source.Destination, DeletionPolicy: ptr.To(v1alpha1.DeletionRetain)},
-	}
-	err = k.Create(ctx, b, client.FieldOwner(cluster.ManagedBy))
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create Backup %s: %w", name, err)
-	}
-	return nil
 }
 
 // Report fills in the status.

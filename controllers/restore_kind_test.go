@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -14,7 +15,9 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // anUndo is a Restore of the cluster orders whose backup was found.
@@ -212,5 +215,48 @@ func TestABackupThatNotAllMembersCanReadIsRefused(t *testing.T) {
 				t.Errorf("%q, %v", why, err)
 			}
 		})
+	}
+}
+
+// What the cache has may be of yesterday: a confirmation that was taken back meanwhile counts, and there is no way back afterwards.
+func TestWhatWasConfirmedIsLookedAtPastTheCacheBeforeItBegins(t *testing.T) {
+	yes := func(r *v1alpha1.Restore) {
+		r.Status.Plan, r.Status.Scope = "abc123", "u-1"
+		r.Annotations = map[string]string{v1alpha1.AnnotationConfirm: "abc123"}
+		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConfirmed, Status: metav1.ConditionTrue, Reason: "Confirmed"}}
+	}
+	servers := redisCluster()
+	ofServers := func(r *v1alpha1.Restore) {
+		yes(r)
+		r.Spec.Cluster = v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: servers.Name}
+	}
+	begin := map[string]struct {
+		object client.Object
+		of     func(*v1alpha1.Restore)
+		begin  func(c *Children) error
+	}{
+		"etcd": {etcdCluster(), yes, func(c *Children) error {
+			anew := &etcd.Restore{Directory: "orders-1", Token: "undo-uid-u-1"}
+			return NewEtcdKind(c).Act(t.Context(), etcdCluster(), etcd.SetRecovery{To: etcd.Recovery{Incident: "abc123-1", Phase: etcd.RecoveryHeld, Anew: anew}})
+		}},
+		"redis": {servers, ofServers, func(c *Children) error {
+			return NewRedisKind(c).Act(t.Context(), servers, redis.RecordBackup{Record: redis.RestoreRecord{Directory: "carts-1", Token: "undo-uid"}})
+		}},
+	}
+	for name, tc := range begin {
+		for state, live := range map[string]func(*v1alpha1.Restore){
+			"still confirmed": tc.of, "taken back": func(r *v1alpha1.Restore) { tc.of(r); r.Annotations = nil },
+			"of another cluster of the name": func(r *v1alpha1.Restore) { tc.of(r); r.Status.Scope = "u-0" },
+		} {
+			t.Run(name+" "+state, func(t *testing.T) {
+				children := newChildren(newWorld(t, tc.object.DeepCopyObject().(client.Object), anUndo(tc.of))) //nolint:forcetypeassert // A copy.
+				children.Direct = newWorld(t, tc.object.DeepCopyObject().(client.Object), anUndo(live))         //nolint:forcetypeassert // A copy.
+				err := tc.begin(children)
+				var hold cluster.Hold
+				if held := errors.As(err, &hold) && strings.Contains(hold.Message, "what was confirmed"); held == (state == "still confirmed") {
+					t.Errorf("it is held: %t, %v", held, err)
+				}
+			})
+		}
 	}
 }

@@ -111,6 +111,7 @@ func setup[O Object, S any](
 			Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component))).
 			Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component))).
 			Watches(&v1alpha1.Restore{}, handler.EnqueueRequestsFromMapFunc(clusterOfRestore(name)))
+		watchSchedules(b, name)
 		if o.WatchNodes {
 			watchNodes(b, mgr.GetClient(), component)
 		}

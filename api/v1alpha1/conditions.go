@@ -30,7 +30,8 @@ const (
 	ConditionVerified = "Verified"
 	// ConditionConfirmed is True when the plan of a restore was confirmed, and nothing keeps it from being carried out.
 	ConditionConfirmed = "Confirmed"
-	// ConditionBackupHealthy is True while the newest backup of a schedule is no older than the schedule says, and as verified as it asks.
+	// ConditionBackupHealthy is True while the newest backup of a schedule is no older than the schedule says, and as verified as it asks. On a
+	// cluster it is the worst of its schedules, and absent where there is none.
 	ConditionBackupHealthy = "BackupHealthy"
 )
 

@@ -41,6 +41,8 @@ const (
 	AnnotationConfirm = "quorate.dev/confirm"
 	// AnnotationTargetVersion is the version that a Backup before an upgrade was made on the way to.
 	AnnotationTargetVersion = "quorate.dev/target-version"
+	// AnnotationHistoryOf is on a Backup before an upgrade the UID of the cluster that it is of, and the history that this had.
+	AnnotationHistoryOf = "quorate.dev/history-of"
 	// AnnotationDue is on a Backup the time at which its schedule had it due (RFC 3339).
 	AnnotationDue = "quorate.dev/due"
 	// AnnotationUnplanned is on a Backup that its schedule made out of turn the history whose changes could not be recorded without.

@@ -428,7 +428,7 @@ type RedisClusterStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions: Ready, Available, Reconciling, Stalled, SlotsCovered (with mode
 	// Sharded), TLSReady, MemoryHealthy, TimeoutHealthy, Balanced (with rebalance by
-	// Memory or Load).
+	// Memory or Load), BackupHealthy (with a BackupSchedule).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -139,6 +139,9 @@ func (g etcdGate) decide(ctx context.Context, peers *http.Client, record etcd.Re
 	if in.Epoch, err = g.epoch(); err != nil {
 		return etcd.GateDecision{}, err
 	}
+	if in.Aside, err = g.aside(); err != nil {
+		return etcd.GateDecision{}, err
+	}
 	if in.Disk != etcd.DiskReady {
 		in.Answers = askPeers(ctx, peers, others)
 	} else if in.Recovers() {

@@ -250,3 +250,24 @@ func TestACopyIsComplete(t *testing.T) {
 		t.Error("the copy differs")
 	}
 }
+
+// A cluster that was deleted while it began anew has set aside what it had, and has nothing else.
+func TestTheGateDoesNotTakeDataThatWasSetAsideForNothing(t *testing.T) {
+	g := newGate(t, etcd.Record{Bootstrap: etcd.BootstrapRetained, Members: []etcd.Peer{{Name: "orders-0", URL: "http://127.0.0.1:1"}}})
+	log := filepath.Join("member", "wal", "0000000000000000-0000000000000000.wal")
+	g.write(filepath.Join(g.dataDir, log), "what it had")
+	if err := g.setAsideFor("abc123-20260501T000000Z"); err != nil {
+		t.Fatal(err)
+	}
+	err := g.run(t.Context())
+	report, ok := etcd.ParseGateReport(g.read(g.terminationLog))
+	if err == nil || !ok || report.Reason != etcd.GateAside || !strings.Contains(report.Message, "before-abc123-20260501T000000Z") {
+		t.Fatalf("%v, %+v", err, report)
+	}
+	if err := os.Rename(filepath.Join(g.volume(), "before-abc123-20260501T000000Z"), g.dataDir); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.run(t.Context()); err != nil {
+		t.Errorf("moved back: %v", err)
+	}
+}

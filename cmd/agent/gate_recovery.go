@@ -29,6 +29,19 @@ func (g etcdGate) epoch() (string, error) {
 	return strings.TrimSpace(string(raw)), nil
 }
 
+// aside names what earlier recoveries and restores have set aside on the volume.
+func (g etcdGate) aside() ([]string, error) {
+	found, err := filepath.Glob(filepath.Join(g.volume(), etcd.CopyName("*"), "member", "wal"))
+	if err != nil {
+		return nil, fmt.Errorf("look for what was set aside: %w", err)
+	}
+	var names []string
+	for _, path := range found {
+		names = append(names, filepath.Base(filepath.Dir(filepath.Dir(path))))
+	}
+	return names, nil
+}
+
 // begin makes the volume bear an incident, so that its data is not taken for older again.
 func (g etcdGate) begin(incident string) error {
 	path := filepath.Join(g.volume(), epochFile)

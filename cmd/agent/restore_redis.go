@@ -27,6 +27,8 @@ type redisRestore struct {
 	redisServers
 	// replace says that what the servers have is deleted before.
 	replace bool
+	// empty says that keys in the slots of into are deleted before: they are of another backup.
+	empty bool
 	// wanted are the slots that are loaded; none: all.
 	wanted redis.Slots
 	// into are the servers that import slots, by pod; none: each key goes to the owner of its slot.
@@ -48,6 +50,7 @@ func runRestoreRedis(ctx context.Context, args []string) error {
 
 func (r *redisRestore) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&r.replace, "replace", false, "delete all keys and functions of the servers first")
+	fs.BoolVar(&r.empty, "empty", false, "delete the keys in slots that servers import (see --into) first")
 	fs.TextVar(&r.wanted, "slots", redis.Slots(nil), "slots whose keys are loaded, as \"0-99 200\"; default: all")
 	fs.Func("into", "pod=slots of a server that imports them; repeat for every one", func(text string) error {
 		pod, slots, ok := strings.Cut(text, "=")
@@ -64,6 +67,9 @@ func (r *redisRestore) flags(fs *flag.FlagSet) {
 func (r *redisRestore) load(ctx context.Context) (plan.Report, error) {
 	if r.replace && len(r.wanted) > 0 {
 		return plan.Report{}, finalError{errors.New("--replace is for all slots")}
+	}
+	if r.empty && len(r.into) == 0 {
+		return plan.Report{}, finalError{errors.New("--empty is for slots that servers import: clients use all others")}
 	}
 	if err := r.prepare(); err != nil {
 		return plan.Report{}, err
@@ -108,6 +114,12 @@ func (r *redisRestore) loadInto(ctx context.Context, m backup.Manifest) (targets
 	if r.replace {
 		r.say("deleting what %d servers have", len(targets))
 		if err := redisdump.Empty(ctx, target); err != nil {
+			return nil, s, err
+		}
+	}
+	if r.empty {
+		r.say("deleting what another backup has left in slots %s", r.wanted)
+		if err := redisdump.EmptySlots(ctx, target, r.wanted.Has); err != nil {
 			return nil, s, err
 		}
 	}
@@ -276,6 +288,9 @@ func (r *redisRestore) slots(ctx context.Context) ([]goredis.ClusterSlot, error)
 		slots := v.node.Self().Slots
 		if len(r.into) > 0 {
 			slots = r.into[v.pod]
+			if owned := v.node.Self().Slots.And(slots); len(owned) > 0 {
+				return nil, fmt.Errorf("%s serves slots %s by now", v.pod, owned)
+			}
 		}
 		if v.node.Self().Replica {
 			continue

@@ -314,6 +314,13 @@ func TestLostSlotsAreLoadedIntoAServerThatImportsThem(t *testing.T) {
 		if err != nil || r.Restored.Into != fresh.addr+"/"+process || r.Restored.Keys == 0 {
 			t.Fatalf("%v, %+v", err, r)
 		}
+		leave(t, fresh, lost)
+		if _, err := runJob(t, runRestoreRedis, args...); err != nil || fresh.DBSize(t.Context()).Val() != r.Restored.Keys+1 {
+			t.Errorf("a key of another backup is not to be seen: %v", err)
+		}
+		if r, err := runJob(t, runRestoreRedis, append(args, "--empty")...); err != nil || r.Restored.Present != 0 || fresh.DBSize(t.Context()).Val() != r.Restored.Keys {
+			t.Errorf("after another backup: %v, %+v", err, r.Restored)
+		}
 		again, err := runJob(t, runRestoreRedis, args...)
 		if err != nil || again.Restored.Keys != 0 || again.Restored.Present != r.Restored.Keys {
 			t.Errorf("a second time: %v, %+v", err, again.Restored)
@@ -339,10 +346,31 @@ func TestLostSlotsAreLoadedIntoAServerThatImportsThem(t *testing.T) {
 		if got := digestOf(t, all...); got != want {
 			t.Errorf("the servers hold %s, and the backup %s", got, want)
 		}
+		if _, err := runJob(t, runRestoreRedis, append(args, "--empty")...); err == nil || digestOf(t, all...) != want {
+			t.Errorf("slots that clients use are emptied: %v", err)
+		}
 		if err := fresh.Set(t.Context(), key, "x", 0).Err(); err != nil {
 			t.Errorf("the new owner does not serve: %v", err)
 		}
 	})
+}
+
+// leave writes a key that the backup does not have into a slot that a server imports.
+func leave(t *testing.T, p *redisProcess, slots redis.Slots) {
+	t.Helper()
+	for i := 0; ; i++ {
+		key := "left" + strconv.Itoa(i)
+		if !slots.Has(redisdump.Slot([]byte(key))) {
+			continue
+		}
+		pipe := p.Pipeline()
+		pipe.Do(t.Context(), "ASKING")
+		pipe.Set(t.Context(), key, "of another backup", 0)
+		if _, err := pipe.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
 }
 
 // keyIn is a key of a slot of a set.
@@ -379,8 +407,10 @@ func TestARestoreIsToldWhatDoesNotFit(t *testing.T) {
 			t.Errorf("%v is taken", args)
 		}
 	}
-	if _, err := runJob(t, runRestoreRedis, "--url="+url, "--replace", "--slots=1-2"); !errors.As(err, new(finalError)) {
-		t.Errorf("some slots are to replace everything: %v", err)
+	for _, args := range [][]string{{"--replace", "--slots=1-2"}, {"--empty"}, {"--empty", "--slots=1-2"}} {
+		if _, err := runJob(t, runRestoreRedis, append(args, "--url="+url)...); !errors.As(err, new(finalError)) {
+			t.Errorf("%v: %v", args, err)
+		}
 	}
 }
 

@@ -69,7 +69,7 @@ func TestARedisClusterIsRestoredInPlace(t *testing.T) {
 				t.Errorf("the servers hold %s, and the backup was of %s", got, want)
 			}
 			nothingLost(t, stopLoad(ctx, t, before, "a restore in place; "))
-			saved := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: plan.SavedName("back")}}
+			saved := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: plan.SavedName("back", 1)}}
 			waitComplete(ctx, t, s, saved)
 			if saved.Status.Keys != changed.Keys {
 				t.Errorf("what there was is kept with %d keys of %d", saved.Status.Keys, changed.Keys)

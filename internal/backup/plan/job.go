@@ -95,6 +95,8 @@ type Work struct {
 	Memory int64
 	// Limit is how long it may take in all.
 	Limit time.Duration
+	// Suspended says that it does nothing before somebody lets it.
+	Suspended bool
 	// Stays says that the Job is there until somebody deletes it: that it is gone would mean that it is yet to be done.
 	Stays bool
 }
@@ -136,6 +138,9 @@ func (w Work) Job() (*batchv1ac.JobApplyConfiguration, error) {
 					WithOnExitCodes(batchv1ac.PodFailurePolicyOnExitCodesRequirement().
 						WithContainerName(Container).WithOperator(batchv1.PodFailurePolicyOnExitCodesOpIn).WithValues(ExitFinal)))).
 			WithTemplate(tpl))
+	if w.Suspended {
+		job.Spec.WithSuspend(true)
+	}
 	if !w.Stays {
 		job.Spec.WithTTLSecondsAfterFinished(kept)
 	}

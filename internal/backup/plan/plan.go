@@ -79,11 +79,21 @@ func takeOrFail(s State) (cluster.Plan, bool) {
 		return cluster.Refuse(s.Failed.Reason, "no backup was taken, and none will be: %s. Create another Backup", strings.TrimSuffix(s.Failed.Message, "."))
 	case s.Take == nil:
 		return begin(s)
+	case s.Take.Suspended && !s.Take.Ended:
+		return resume(s)
 	case !s.Take.Ended:
 		return cluster.Wait(ReasonTaking, watching, "the backup is being taken: %s", s.Take.Progress(s.Now))
 	}
 	// It ended, and what it said is lost: the backup may be complete, which the next attempt finds out.
 	return cluster.Do(DropJob{s.Take.Name, s.Take.UID}, "the Job of the backup ended and left no word")
+}
+
+// resume lets the Job run that was made, or drops it where that cannot be any more.
+func resume(s State) (cluster.Plan, bool) {
+	if s.Source == nil || s.Source.Leaving || s.Source.Missing != "" {
+		return cluster.Do(DropJob{s.Take.Name, s.Take.UID}, "what is to be backed up has changed meanwhile")
+	}
+	return cluster.Do(Resume{s.Take.Name, s.Take.UID}, "nobody replaces the data of %s", s.Source.Noun)
 }
 
 func begin(s State) (cluster.Plan, bool) {

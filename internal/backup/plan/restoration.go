@@ -17,9 +17,9 @@ import (
 // A Restore is looked up, confirmed, and then carried out by the planner of its cluster, which writes down what it begins before it
 // begins. From then on the Restore only watches:
 //
-//	Restore   find the backup ── name the plan ── confirmed ── what there is is saved ── Confirmed
-//	cluster                                                                                  └── begins ── has begun ── restored
-//	Restore                                                                                                 watches       Complete
+//	Restore   find the backup ── name the plan ── Confirmed
+//	cluster                                          └── is well ── what there is is saved ── begins ── has begun ── restored
+//	Restore                                                                                             watches       Complete
 
 // Reasons of conditions and events.
 const (
@@ -41,7 +41,8 @@ type Restoration struct {
 	Found *Found
 	// Confirmed is the plan that somebody has confirmed, empty for none.
 	Confirmed string
-	// Saves says that what the cluster has is backed up before. Saved is that backup, nil while there is none.
+	// Saves says that what the cluster has is backed up before, by the planner of the cluster. Saved is the last of these backups, nil while
+	// there is none.
 	Saves bool
 	Saved *Saved
 	// Complete is what came of it, by what was reported before; nil while it has not been carried out.
@@ -78,8 +79,10 @@ type Target struct {
 
 // Saved is the Backup of what a cluster had before.
 type Saved struct {
-	Name     string
+	Name string
+	// Complete says that it is stored, and Since when that was noticed.
 	Complete bool
+	Since    time.Time
 	// Failed says why there will be none, Activity what it is doing.
 	Failed, Activity string
 }
@@ -92,8 +95,33 @@ func (s SaveCurrent) String() string { return "save what the cluster has as Back
 // Reason names the step in events and conditions.
 func (SaveCurrent) Reason() string { return ReasonSaving }
 
-// SavedName names the Backup of what a cluster had before a Restore.
-func SavedName(restore string) string { return restore + "-before" }
+// SavedTrust is how old a Backup of what there is may be when that is replaced: what was written since is not in it.
+const SavedTrust = 2 * time.Minute
+
+// SavedName names the Backups of what a cluster had before a Restore: n counts them from 1 on.
+func SavedName(restore string, n int) string {
+	const most = 56 // Letters that the name of a Backup has.
+	end := "-before"
+	if n > 1 {
+		end += "-" + strconv.Itoa(n)
+	}
+	return restore[:min(len(restore), most-len(end))] + end
+}
+
+// Save decides about the backup of what is about to be replaced, when nothing else is in the way of that. next is the name of another one.
+func (s *Saved) Save(noun, next string, now time.Time) (cluster.Plan, bool) {
+	switch {
+	case s == nil:
+		return cluster.Do(SaveCurrent{next}, "%s is confirmed: what there is is backed up before it is replaced", noun)
+	case s.Failed != "":
+		return cluster.Pass() // The Restore says so.
+	case !s.Complete:
+		return cluster.Wait(ReasonSaving, watching, "%s is confirmed: what there is is being backed up as %s: %s", noun, s.Name, s.Activity)
+	case now.Sub(s.Since) > SavedTrust:
+		return cluster.Do(SaveCurrent{next}, "Backup %s of what there is was complete %s ago, which is too long, and another one is taken", s.Name, now.Sub(s.Since).Round(time.Second))
+	}
+	return cluster.Pass()
+}
 
 // Plan tells apart what may be confirmed: this resource, with this backup, for this cluster. It is empty until all of that is known.
 func (s Restoration) Plan() string {
@@ -109,7 +137,7 @@ func (s Restoration) Ready() bool {
 	if t := s.Target; t == nil || t.Leaving || t.Missing != "" || t.Refused != "" {
 		return false
 	}
-	return s.Found != nil && s.Confirmed == s.Plan() && (!s.Saves || (s.Saved != nil && s.Saved.Complete))
+	return s.Found != nil && s.Confirmed == s.Plan()
 }
 
 // done is what came of it, nil while it has not been carried out.
@@ -125,7 +153,7 @@ func NextOfRestore(s Restoration) cluster.Plan {
 	if s.done() != nil {
 		return cluster.Plan{Message: "the backup is restored"}
 	}
-	return cluster.Decide(s, watchTarget, lookUp, fits, confirm, saveCurrent, begins)
+	return cluster.Decide(s, watchTarget, lookUp, fits, confirm, awaitCopy, begins)
 }
 
 // watchTarget stops where there is no cluster, and does not interfere once that has begun.
@@ -190,15 +218,15 @@ func (f *Found) String() string {
 	return text
 }
 
-// saveCurrent takes a backup of what is about to be replaced.
-func saveCurrent(s Restoration) (cluster.Plan, bool) {
+// awaitCopy tells of the backup of what is about to be replaced.
+func awaitCopy(s Restoration) (cluster.Plan, bool) {
 	switch b := s.Saved; {
 	case !s.Saves:
 		return cluster.Pass()
 	case s.Target.Unsaved != "" && (b == nil || !b.Complete):
 		return cluster.Refuse(ReasonSaving, "what %s has cannot be backed up before it is replaced: %s. Create another Restore with spec.saveCurrent: false", s.Target.Noun, s.Target.Unsaved)
 	case b == nil:
-		return cluster.Do(SaveCurrent{SavedName(s.Name)}, "plan %s is confirmed: what %s has is backed up before it is replaced", s.Plan(), s.Target.Noun)
+		return cluster.Wait(ReasonSaving, watching, "plan %s is confirmed, and what %s has is backed up when all of it is well: %s", s.Plan(), s.Target.Noun, s.Target.Doing)
 	case b.Failed != "":
 		return cluster.Refuse(ReasonSaving, "what %s has could not be backed up, and is not replaced before: %s. Remove the cause and delete Backup %s, or create another Restore with spec.saveCurrent: false",
 			s.Target.Noun, strings.TrimSuffix(b.Failed, "."), b.Name)

@@ -64,7 +64,7 @@ func TestNextOfRestore(t *testing.T) {
 		"another plan is not confirmed":       {found(func(s *Restoration) { s.Confirmed = "abcdef" }), ReasonUnconfirmed, "plan abcdef, which is confirmed, is another one", true},
 		"changes after the snapshot are told": {found(func(s *Restoration) { s.Found.Target = 99 }), ReasonUnconfirmed, "up to revision 99", true},
 		"confirmed":                           {confirmed(nil), ReasonRestoring, "EtcdCluster orders begins as soon as it can: all members are well", false},
-		"what there is is saved first":        {confirmed(func(s *Restoration) { s.Saves = true }), "save what the cluster has as Backup undo-before", "is backed up before it is replaced", false},
+		"what there is is saved first":        {confirmed(func(s *Restoration) { s.Saves = true }), ReasonSaving, "is backed up when all of it is well: all members are well", false},
 		"and waited for":                      {saved(func(*Saved) {}), ReasonSaving, "undo-before: taking it", false},
 		"without it nothing is replaced":      {saved(func(b *Saved) { b.Failed = "the store is full." }), ReasonSaving, "the store is full. Remove the cause and delete Backup undo-before, or create another Restore with spec.saveCurrent: false", true},
 		"what cannot be saved is said":        {confirmed(func(s *Restoration) { s.Saves, s.Target.Unsaved = true, "it is being restored" }), ReasonSaving, "it is being restored. Create another Restore with spec.saveCurrent: false", true},
@@ -115,7 +115,7 @@ func TestConditionsOfARestore(t *testing.T) {
 		"unknown":     {unknown(nil), false, false},
 		"unconfirmed": {found(nil), false, false},
 		"confirmed":   {confirmed(nil), true, false},
-		"unsaved":     {confirmed(func(s *Restoration) { s.Saves, s.Saved = true, &Saved{} }), false, false},
+		"unsaved":     {confirmed(func(s *Restoration) { s.Saves, s.Saved = true, &Saved{} }), true, false},
 		"misfit":      {confirmed(func(s *Restoration) { s.Target.Refused = "too old" }), false, false},
 		"held up":     {confirmed(func(s *Restoration) { s.Target.Missing = "it is paused" }), false, false},
 		"begun":       {found(func(s *Restoration) { s.Target.Begun = true }), true, false},
@@ -128,5 +128,41 @@ func TestConditionsOfARestore(t *testing.T) {
 				t.Errorf("%+v", conditions)
 			}
 		})
+	}
+}
+
+// The planner of the cluster asks this when nothing else is in the way of the restore.
+func TestWhatThereIsIsSavedRightBeforeItIsReplaced(t *testing.T) {
+	for name, tc := range map[string]struct {
+		saved *Saved
+		want  string // the step, the reason to wait, or nothing: it may be replaced
+	}{
+		"not yet":                           {nil, "save what the cluster has as Backup undo-before"},
+		"it is being saved":                 {&Saved{Name: "undo-before"}, ReasonSaving},
+		"it could not be saved":             {&Saved{Name: "undo-before", Failed: "no room"}, ""},
+		"just now":                          {&Saved{Name: "undo-before", Complete: true, Since: testNow.Add(-time.Minute)}, ""},
+		"the cluster had to get well since": {&Saved{Name: "undo-before", Complete: true, Since: testNow.Add(-3 * time.Minute)}, "save what the cluster has as Backup undo-before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := tc.saved.Save("Restore undo", "undo-before", testNow)
+			got := p.Reason
+			if p.Step != nil {
+				got = p.Step.String()
+			}
+			if got != tc.want {
+				t.Errorf("%q %q, want %q", got, p.Message, tc.want)
+			}
+		})
+	}
+}
+
+func TestCopiesOfWhatThereWasHaveNamesThatFit(t *testing.T) {
+	long := strings.Repeat("x", 48)
+	for want, got := range map[string]string{
+		"undo-before": SavedName("undo", 1), "undo-before-2": SavedName("undo", 2), long + "-before": SavedName(long, 1), long[:46] + "-before-12": SavedName(long, 12),
+	} {
+		if got != want || len(got) > 56 {
+			t.Errorf("%s is %s", want, got)
+		}
 	}
 }

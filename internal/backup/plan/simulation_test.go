@@ -121,7 +121,19 @@ func (w *world) act(s State, step cluster.Step) error {
 		if s.Stored != nil || s.Failed != nil || w.deleting {
 			return fmt.Errorf("it is taken although it is complete, has failed or is being deleted")
 		}
-		return w.start("take")
+		if err := w.start("take"); err != nil {
+			return err
+		}
+		w.jobs["take"].Suspended = true
+	case Resume:
+		if j := w.jobs[step.Name]; j != nil && j.UID == step.UID {
+			if s.Source == nil || s.Source.Missing != "" {
+				return fmt.Errorf("it is taken of what cannot be backed up")
+			}
+			again := *j
+			again.Suspended = false
+			w.jobs[step.Name] = &again
+		}
 	case Check:
 		return w.start("check")
 	case Remove:
@@ -165,6 +177,7 @@ func (w *world) turn() error {
 		case j == nil:
 		case j.Leaving, j.Ended && !w.calm && w.rng.IntN(20) == 0: // Deleted, or expired.
 			delete(w.jobs, name)
+		case j.Suspended:
 		case name == "remove" && w.vanishing: // Its pod waits for the claim.
 		case !j.Ended && (w.calm || w.rng.IntN(3) == 0):
 			if err := w.end(name, *j); err != nil {

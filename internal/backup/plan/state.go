@@ -52,6 +52,8 @@ type Job struct {
 	Name, UID string
 	// Leaving says that it is being deleted.
 	Leaving bool
+	// Suspended says that it does nothing before somebody lets it.
+	Suspended bool
 	// Ended says that it will not do any more, Failed that it did not succeed.
 	Ended, Failed bool
 	// Since is when it ended, or began.
@@ -84,8 +86,12 @@ const (
 	ReasonMemory         = "OutOfMemory"
 )
 
-// Take starts the Job that takes the backup.
+// Take makes the Job that takes the backup. It is suspended, see Resume.
 type Take struct{}
+
+// Resume lets that Job run, if the data of the cluster is not being replaced. Who replaces that data writes so down first and looks for such
+// Jobs then, and here it is the other way round: one of the two sees the other, whatever they do at the same time.
+type Resume struct{ Name, UID string }
 
 // Check starts the Job that checks it.
 type Check struct{ Stored Stored }
@@ -103,6 +109,7 @@ type Protect struct{}
 type Release struct{}
 
 func (Take) String() string      { return "start the Job that takes the backup" }
+func (s Resume) String() string  { return fmt.Sprintf("let Job %s run", s.Name) }
 func (Check) String() string     { return "start the Job that checks the backup" }
 func (Remove) String() string    { return "start the Job that deletes the stored data" }
 func (s DropJob) String() string { return fmt.Sprintf("delete Job %s", s.Name) }
@@ -111,6 +118,9 @@ func (Release) String() string   { return "remove the finalizer" }
 
 // Reason names the step in events and conditions.
 func (Take) Reason() string { return ReasonTaking }
+
+// Reason names the step in events and conditions.
+func (Resume) Reason() string { return ReasonTaking }
 
 // Reason names the step in events and conditions.
 func (Check) Reason() string { return ReasonVerifying }
@@ -127,4 +137,4 @@ func (Protect) Reason() string { return "AddingFinalizer" }
 // Reason names the step in events and conditions.
 func (Release) Reason() string { return "Releasing" }
 
-var _ = []cluster.Step{Take{}, Check{}, Remove{}, DropJob{}, Protect{}, Release{}}
+var _ = []cluster.Step{Take{}, Resume{}, Check{}, Remove{}, DropJob{}, Protect{}, Release{}}

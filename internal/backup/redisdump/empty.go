@@ -26,12 +26,23 @@ func Empty(ctx context.Context, to Target) error {
 		others := &databases{}
 		defer others.close()
 		for _, n := range numbers {
-			if err := unlinkAll(ctx, others.of(c, n)); err != nil {
+			if err := unlinkAll(ctx, others.of(c, n), nil); err != nil {
 				return fmt.Errorf("delete the keys of database %d of a server: %w", n, err)
 			}
 		}
 		if err := deleteFunctions(ctx, c); err != nil {
 			return fmt.Errorf("delete the functions of a server: %w", err)
+		}
+		return freed(ctx, c)
+	})
+}
+
+// EmptySlots deletes the keys of slots that servers import: nobody but who loads them has written those. A server that does not import such a slot
+// any more refuses it. It takes +scan, +asking, +unlink and +info.
+func EmptySlots(ctx context.Context, to Target, slots func(slot int) bool) error {
+	return to.primaries(ctx, func(ctx context.Context, c *goredis.Client) error {
+		if err := unlinkAll(ctx, c, slots); err != nil {
+			return fmt.Errorf("delete the keys that another backup has left in a server: %w", err)
 		}
 		return freed(ctx, c)
 	})
@@ -53,8 +64,9 @@ func databasesOf(ctx context.Context, c *goredis.Client) (out []int, err error) 
 	return out, nil
 }
 
-// unlinkAll deletes every key that is there all the time, one by one: those of a cluster belong to different slots.
-func unlinkAll(ctx context.Context, c *goredis.Client) error {
+// unlinkAll deletes every key that is there all the time, one by one: those of a cluster belong to different slots. imported are the slots that
+// the server imports and whose keys are deleted, nil: those of all that it has.
+func unlinkAll(ctx context.Context, c *goredis.Client, imported func(slot int) bool) error {
 	for cursor := uint64(0); ; {
 		keys, next, err := c.Scan(ctx, cursor, "", emptyBatch).Result()
 		if err != nil {
@@ -62,9 +74,15 @@ func unlinkAll(ctx context.Context, c *goredis.Client) error {
 		}
 		pipe := c.Pipeline()
 		for _, key := range keys {
-			pipe.Unlink(ctx, key)
+			switch {
+			case imported == nil:
+				pipe.Unlink(ctx, key)
+			case imported(Slot([]byte(key))):
+				pipe.Do(ctx, "ASKING")
+				pipe.Unlink(ctx, key)
+			}
 		}
-		if len(keys) > 0 {
+		if pipe.Len() > 0 {
 			if _, err := pipe.Exec(ctx); err != nil {
 				return err
 			}

@@ -98,6 +98,12 @@ func TestNextBeginsAnew(t *testing.T) {
 		"what cannot be filled is no loss of a quorum": {
 			state: unfillable(nil), reason: etcd.ReasonRestoring, says: "delete this Restore and confirm another one): orders-0 is held back",
 		},
+		"a stuck pod without a volume does not hold it up": {state: confirmed(stickFirst), step: first, says: "cannot pull its image"},
+		"nor once it has begun":                            {state: anew(etcd.RecoveryHeld, stickFirst), step: first},
+		"unless nobody has confirmed anything": {
+			state:  settled(stickFirst),
+			reason: etcd.ReasonRollout, stalled: true, says: "delete the pod yourself to accept that",
+		},
 		"all members end":                 {state: anew(etcd.RecoveryHeld, nil), step: first, says: "because the cluster begins anew with orders-1"},
 		"one that ends is waited for":     {state: allEnded(func(s *etcd.State) { s.Pods[0].Terminating = true }), reason: etcd.ReasonRestoring, says: "orders-0 is being deleted"},
 		"unless its node is gone":         {state: allEnded(func(s *etcd.State) { s.Pods[0].Terminating, s.Pods[0].Gone = true, true }), step: etcd.DeletePod{Name: "orders-0", UID: "uid-orders-0", ResourceVersion: "7", Gone: true}},
@@ -120,6 +126,13 @@ func TestNextBeginsAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { tc.check(t) })
 	}
+}
+
+// stickFirst has no quorum answer, and a pod without a volume that cannot start before it is made anew.
+func stickFirst(s *etcd.State) {
+	s.Want.Persistent, s.Members, s.Auth = false, nil, nil
+	p := &s.Pods[0]
+	p.View, p.Ready, p.Stuck, p.TemplateHash, p.Problem = nil, false, true, "old", "cannot pull its image"
 }
 
 // unfillable is a cluster whose members cannot be filled from the backup that they begin anew with.

@@ -52,6 +52,8 @@ type GateInput struct {
 	Answers []PeerAnswer
 	// Epoch is the incident that the volume bears, empty for none.
 	Epoch string
+	// Aside are the directories on the volume that hold what the member had before, see CopyName.
+	Aside []string
 	// Log is how far the log on the disk goes, LogError why that cannot be told.
 	Log      *LogEnd
 	LogError error
@@ -108,6 +110,8 @@ const (
 	GateNoRoom = "NoRoom"
 	// GateRestore: the backup that the cluster is to begin with could not be restored.
 	GateRestore = "RestoreFailed"
+	// GateAside: the disk is empty because an earlier cluster has set aside what was on it, and that is still there.
+	GateAside = "DataSetAside"
 )
 
 // Final reports whether waiting alone will not change the verdict.
@@ -178,6 +182,8 @@ func decideStart(in GateInput) GateDecision {
 			"It must not start again under its old identity; it has to be replaced", in.Self.Name)
 	case slices.Contains(seen, absent):
 		return wait(GateNotMember, "%s has an empty disk, and its cluster does not list it as a member", in.Self.Name)
+	case in.Record.ClusterID == 0 && !in.Record.Restores() && len(in.Aside) > 0 && len(seen) < max(needed(in), 1):
+		return wait(GateAside, "%s has nothing in its data directory, and what it had is in %s of its volume", in.Self.Name, strings.Join(in.Aside, ", "))
 	case in.Record.Bootstrap == BootstrapNew && in.Record.ClusterID == 0:
 		return GateDecision{Start: true, State: "new", Discard: in.Disk == DiskPartial, Restore: in.Record.Restores()}
 	case len(seen) == 0 || len(seen) < needed(in):

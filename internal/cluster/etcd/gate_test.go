@@ -44,6 +44,8 @@ func TestDecideStart(t *testing.T) {
 		id        uint64
 		disk      etcd.Disk
 		answers   []etcd.PeerAnswer
+		aside     []string
+		restores  bool
 		state     string
 		members   []etcd.Peer
 		discard   bool
@@ -102,6 +104,22 @@ func TestDecideStart(t *testing.T) {
 		"a member that the cluster does not list": {
 			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{without(answer(1, 7))}, waits: etcd.GateNotMember,
 		},
+		"what was set aside is not taken for nothing": {
+			bootstrap: etcd.BootstrapRetained, aside: []string{"before-abc"}, waits: etcd.GateAside,
+		},
+		"also where claims were not known of": {
+			bootstrap: etcd.BootstrapNew, aside: []string{"before-abc"}, waits: etcd.GateAside,
+		},
+		"unless the cluster begins with a backup": {
+			bootstrap: etcd.BootstrapNew, aside: []string{"before-abc"}, restores: true, state: "new",
+		},
+		"or its peers expect it": {
+			bootstrap: etcd.BootstrapRetained, aside: []string{"before-abc"}, answers: []etcd.PeerAnswer{answer(1, 7, 0), answer(2, 7, 0)},
+			state: "existing", members: peers,
+		},
+		"or a cluster is there": {
+			bootstrap: etcd.BootstrapNew, id: 7, aside: []string{"before-abc"}, waits: etcd.GateNoPeers,
+		},
 		"peers of another cluster": {
 			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{answer(1, 8, 0)}, waits: etcd.GateForeignPeers,
 		},
@@ -110,10 +128,14 @@ func TestDecideStart(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := etcd.DecideStart(etcd.GateInput{
-				Self: peers[0], Disk: tc.disk, Answers: tc.answers,
+			in := etcd.GateInput{
+				Self: peers[0], Disk: tc.disk, Answers: tc.answers, Aside: tc.aside,
 				Record: etcd.Record{Bootstrap: tc.bootstrap, ClusterID: tc.id, Members: peers},
-			})
+			}
+			if tc.restores {
+				in.Record.Restore = &etcd.Restore{Directory: "orders-1"}
+			}
+			got := etcd.DecideStart(in)
 			if got.Start != (tc.waits == "") || got.State != tc.state || got.Discard != tc.discard || got.Report.Reason != tc.waits {
 				t.Errorf("%+v", got)
 			}

@@ -135,6 +135,16 @@ func TestNext(t *testing.T) {
 			}),
 			step: etcd.WriteBootstrap{Bootstrap: etcd.BootstrapNew, Size: 3, Version: v36},
 		},
+		"retained volumes with data that was set aside do not": {
+			state: settled(func(s *etcd.State) {
+				s.Record.Bootstrap, s.Record.ClusterID, s.Members = etcd.BootstrapRetained, 0, nil
+				for i := range s.Pods {
+					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
+				}
+				s.Pods[1].Gate = &etcd.GateReport{Reason: etcd.GateAside, Message: "orders-1 has it in before-abc"}
+			}),
+			reason: etcd.ReasonAside, stalled: true, says: "no member founds a new one: orders-1 has it in before-abc. Move that to data",
+		},
 		"retained volumes of which one may have data do not": {
 			state: settled(func(s *etcd.State) {
 				s.Record.Bootstrap, s.Record.ClusterID, s.Members = etcd.BootstrapRetained, 0, nil

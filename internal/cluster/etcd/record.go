@@ -87,6 +87,11 @@ func (r Record) With(v Version) Record {
 	return r
 }
 
+// Timeline names the history of a cluster: its revisions are of no other one.
+func (r Record) Timeline() string {
+	return strings.TrimSuffix(FormatID(r.ClusterID)+"-"+r.Recovery.Incident, "-")
+}
+
 // Data returns the record as ConfigMap data.
 func (r Record) Data() map[string]string {
 	id := ""

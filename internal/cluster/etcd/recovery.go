@@ -28,6 +28,8 @@ import (
 const (
 	// ReasonQuorumLost says that too many members have lost their data for the others to be a quorum.
 	ReasonQuorumLost = "QuorumLost"
+	// ReasonAside says that an earlier cluster of the name has set its data aside, and left nothing else.
+	ReasonAside = "DataSetAside"
 	// ReasonRecovering says that a lost quorum is being recovered.
 	ReasonRecovering = "RecoveringQuorum"
 )
@@ -325,6 +327,23 @@ func (s State) awaitSurvivor(r Recovery) (cluster.Plan, bool) {
 			r.Survivor, survivor.Fatal, CopyName(r.Incident))
 	}
 	return cluster.Wait(ReasonRecovering, whileStarting, "%s starts as the only member; for now it %s", r.Survivor, trouble(survivor))
+}
+
+// tellAside stops where members of an earlier cluster of this name have set aside what they had, and have nothing else: it was deleted while
+// it began anew. Their disks are empty, and that cluster was not.
+func tellAside(s State) (cluster.Plan, bool) {
+	var held []string
+	for _, p := range s.Pods {
+		if !p.Terminating && p.Gate != nil && p.Gate.Reason == GateAside {
+			held = append(held, p.Gate.Message)
+		}
+	}
+	if s.known() || len(held) == 0 {
+		return cluster.Pass()
+	}
+	return cluster.Refuse(ReasonAside, "an earlier cluster of this name was deleted while it began anew, and no member founds a new one: %s. "+
+		"Move that to data on each volume (docs/recovery.md), or delete the cluster and create it again with spec.bootstrap.restore; to begin empty, delete its claims data-%s-* too",
+		strings.Join(held, "; "), s.Want.Name)
 }
 
 // CopyName is the directory, next to the data directory, that a start gate keeps data in from before a recovery.

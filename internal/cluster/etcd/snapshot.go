@@ -65,6 +65,8 @@ type Backup struct {
 	From, For Version
 	// Leaving says that it is being deleted.
 	Leaving bool
+	// Former says that it is of another history than that of the cluster: of a former one of the name, or from before a restore.
+	Former bool
 	// Elsewhere says that its destination is not the one that backups go to now.
 	Elsewhere bool
 	// Own says that it is kept on the claim of the cluster: its data goes with it.
@@ -72,6 +74,8 @@ type Backup struct {
 	// Complete says that its data is stored, Verified when that was proven, zero before.
 	Complete bool
 	Verified time.Time
+	// Checking says that it is being found out, once more perhaps, whether it can be restored.
+	Checking bool
 	// Failed says in words why nothing will come of it, empty while something may, and Since when that turned out.
 	Failed string
 	Since  time.Time
@@ -169,7 +173,7 @@ func (s State) snapshot() (cluster.Plan, bool) {
 func (s State) backup() *Backup {
 	for i := range s.Backups {
 		b := &s.Backups[i]
-		made := b.From == s.Record.Version && b.For == s.Want.Version && !b.Elsewhere && b.UID != s.Record.Snapshot.UID
+		made := b.From == s.Record.Version && b.For == s.Want.Version && !b.Elsewhere && !b.Former && b.UID != s.Record.Snapshot.UID
 		if made && !b.Leaving && (b.Verified.IsZero() || s.Now.Sub(b.Verified) <= snapshotTrust) {
 			return b
 		}
@@ -184,7 +188,7 @@ func (s State) unneeded(current *Backup) (*Backup, string) {
 	for i := range s.Backups {
 		b := &s.Backups[i]
 		switch {
-		case b == current || b.Leaving:
+		case b == current || b.Leaving || b.Checking:
 		case b.Verified.IsZero():
 			return b, "was made for another change, and is not verified"
 		case b.Own && good > 0:

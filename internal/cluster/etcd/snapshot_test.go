@@ -190,6 +190,15 @@ func TestSnapshotBeforeAnUpgrade(t *testing.T) {
 			}),
 			step: second,
 		},
+		"of a former cluster of the name is none": {
+			state: with(&etcd.Backup{Complete: true, Verified: ago(time.Minute)}, func(b *etcd.Backup) { b.Former = true }), step: second,
+		},
+		"that is being checked again stays": {
+			state: with(&etcd.Backup{Complete: true, Checking: true, Failed: "the store did not answer"}, func(b *etcd.Backup) { b.For = next }), step: second,
+		},
+		"and goes when it does not pass": {
+			state: with(&etcd.Backup{Complete: true, Failed: "a part is short"}, func(b *etcd.Backup) { b.For = next }), step: drop,
+		},
 		"makes room for itself, but for the newest": {
 			state: saving(nil, func(s *etcd.State) {
 				s.Backups = []etcd.Backup{verified("b", 2*time.Hour), verified("a", 3*time.Hour)}

@@ -49,6 +49,9 @@ func (b Blueprint) KeepsSnapshots() bool {
 	return b.Storage.DeletionPolicy == nil || *b.Storage.DeletionPolicy == v1alpha1.DeletionRetain
 }
 
+// HistoryOf tells the history of a cluster apart from those of others of its name, and from what it had before it was restored.
+func HistoryOf(o *v1alpha1.EtcdCluster, r Record) string { return string(o.UID) + " " + r.Timeline() }
+
 // Backup is the one before an upgrade. On the claim of the cluster its data goes with it; at a destination of the user it stays.
 func (b Blueprint) Backup(take TakeSnapshot) *v1alpha1.Backup {
 	name, to := b.Cluster.Name, SnapshotDestination(b.Cluster)
@@ -60,7 +63,8 @@ func (b Blueprint) Backup(take TakeSnapshot) *v1alpha1.Backup {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: b.Cluster.Namespace, Name: take.Name, Labels: SnapshotLabels(name),
 			Annotations: map[string]string{
-				v1alpha1.AnnotationVersion: take.From.String(), v1alpha1.AnnotationTargetVersion: take.For.String(),
+				v1alpha1.AnnotationHistoryOf: HistoryOf(b.Cluster, b.Record),
+				v1alpha1.AnnotationVersion:   take.From.String(), v1alpha1.AnnotationTargetVersion: take.For.String(),
 			},
 		},
 		Spec: v1alpha1.BackupSpec{

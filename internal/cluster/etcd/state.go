@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
@@ -31,6 +33,8 @@ type State struct {
 	// are in the namespace. They are looked for while the version changes only.
 	Backups     []Backup
 	BackupNames []string
+	// BackupHealth is what the schedules of the cluster say of its backups, for the status; nil: there are none.
+	BackupHealth *metav1.Condition
 	// Certificates in use, for the status.
 	Certificates clustertls.Report
 	Now          time.Time

@@ -130,7 +130,7 @@ func (v *view) refill(lost []loss) (cluster.Plan, bool) {
 			return cluster.Pass() // It was confirmed for another one.
 		}
 		why := v.importless(lost)
-		record.Served = why != ""
+		record.Served, record.Emptied = why != "", v.Restore.fills()
 		return cluster.Do(RecordBackup{record}, "%s is confirmed: %s", c.Noun, refilled(record, why))
 	}
 	r := v.Restore
@@ -141,12 +141,27 @@ func (v *view) refill(lost []loss) (cluster.Plan, bool) {
 	if slices.ContainsFunc(lost, func(l loss) bool { return v.Spec.Approved == digest(l.id) }) {
 		why = "that was approved"
 	}
+	if p, ok := r.stopEmptying(why); ok && why != "" {
+		return p, true
+	}
 	if why != "" {
 		record := r.RestoreRecord
 		record.Served = true
 		return cluster.Do(RecordBackup{record}, "%s", refilled(record, why))
 	}
 	return v.load(lost)
+}
+
+// stopEmptying ends a Job that empties slots before these are served.
+func (r *Restore) stopEmptying(why string) (cluster.Plan, bool) {
+	switch j := r.Loading.Job; {
+	case !r.Emptied || j == nil || j.Ended:
+		return cluster.Pass()
+	case j.Leaving:
+		return cluster.Wait(plan.ReasonRestoring, soon, "Job %s is being deleted", j.Name)
+	default:
+		return cluster.Do(plan.DropRestoreJob{Name: j.Name, UID: j.UID}, "slots %s are served before they are loaded, because %s, and Job %s must not empty them then", r.Slots, why, j.Name)
+	}
 }
 
 // load has servers import the slots, loads these, and then gives them the slots.

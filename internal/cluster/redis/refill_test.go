@@ -221,7 +221,21 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 				f.Restore = begun(lost, &plan.Job{Ended: true, Failed: true, Since: now})
 				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
 			},
-			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3)}},
+			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3), Emptied: true}},
+		},
+		"what empties slots ends before they are served": {
+			spoil: func(f *fixture) {
+				f.Restore, f.Spec.Approved = begun(RestoreRecord{Slots: Share(1, 3), Emptied: true}, running), digest(id("c-1-0"))
+			},
+			step: plan.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "must not empty them then",
+		},
+		"and is gone by then": {
+			spoil: func(f *fixture) {
+				gone := *running
+				gone.Ended = true
+				f.Restore, f.Spec.Approved = begun(RestoreRecord{Slots: Share(1, 3), Emptied: true}, &gone), digest(id("c-1-0"))
+			},
+			step: record(RestoreRecord{Slots: Share(1, 3), Emptied: true, Served: true}),
 		},
 		"pods that are too many stay: their claims could be taken for that of the owner": {
 			spoil: func(f *fixture) { f.Spec.Replicas = 0 }, reason: ReasonShardLost,

@@ -34,6 +34,8 @@ type RestoreRecord struct {
 	Slots Slots `json:"slots,omitempty"`
 	// Served says that these are served before they are loaded: see importless.
 	Served bool `json:"served,omitempty"`
+	// Emptied says that the slots are emptied before they are loaded: another backup may have been loaded into them in part.
+	Emptied bool `json:"emptied,omitempty"`
 	// Restored is what came of it, nil while it has not been loaded.
 	Restored *plan.Restored `json:"restored,omitempty"`
 }
@@ -45,8 +47,18 @@ type Confirmed struct {
 	// Lost says that it brings back lost slots, and Loss which loss that was confirmed for. It replaces everything otherwise.
 	Lost bool
 	Loss string
+	// Saves says that what the cluster has is backed up before that is replaced. Saved is the last such backup, nil for none, and SaveAs what
+	// another one is called.
+	Saves  bool
+	Saved  *plan.Saved
+	SaveAs string
 	// RestoreRecord is what is to be written down, but for the slots.
 	RestoreRecord
+}
+
+// uncopied reports whether what the cluster has, which is to be backed up first, cannot be: that failed, or it is being replaced already.
+func (c *Confirmed) uncopied(goesOn bool) bool {
+	return c.Saves && ((goesOn && (c.Saved == nil || !c.Saved.Complete)) || (c.Saved != nil && c.Saved.Failed != ""))
 }
 
 // RecordBackup remembers which backup is put into the cluster. Nothing is done about that before.
@@ -129,8 +141,11 @@ func beginWithBackup(s State) cluster.Plan {
 // the place of that where everything is deleted first, and else only when that fails: the keys of two backups would mix.
 func (s State) mayBegin() bool {
 	c, r := s.Confirmed, s.Restore
-	if c == nil || r == nil || r.Bootstraps() || c.Token == r.Token {
-		return c != nil && r == nil
+	switch {
+	case c == nil || c.uncopied(r != nil):
+		return false
+	case r == nil || r.Bootstraps() || c.Token == r.Token:
+		return r == nil
 	}
 	return (r.whole() && !c.Lost) || (r.Loading.Job != nil && r.Loading.Job.Failed)
 }
@@ -166,6 +181,9 @@ func holdForLoad(v *view) (cluster.Plan, bool) {
 // loadBackup loads the servers once all of them serve.
 func loadBackup(v *view) (cluster.Plan, bool) {
 	if c := v.Confirmed; v.mayBegin() && !c.Lost {
+		if p, ok := c.Saved.Save(c.Noun, c.SaveAs, v.Now); ok && c.Saves && v.Restore == nil {
+			return p, true
+		}
 		return cluster.Do(RecordBackup{c.RestoreRecord}, "%s is confirmed: all data is replaced by backup %s", c.Noun, c.Directory)
 	}
 	r := v.Restore

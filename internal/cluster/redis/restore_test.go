@@ -143,3 +143,49 @@ func TestWhatWasLoadedIsNotLoadedAgain(t *testing.T) {
 		t.Errorf("slots that nobody has served count as loaded without a report: %s", p.Message)
 	}
 }
+
+// What there is is backed up when all servers are well, and again when they had to get well since: what was written by then is in it.
+func TestEverythingIsReplacedRightAfterItWasSaved(t *testing.T) {
+	saved := func(ago time.Duration) *plan.Saved {
+		return &plan.Saved{Name: "back-before", Complete: true, Since: now.Add(-ago)}
+	}
+	record := RestoreRecord{Directory: "c-1", Token: "u-2"}
+	save, replace := cluster.Step(plan.SaveCurrent{Name: "back-before-2"}), cluster.Step(RecordBackup{record})
+	for name, tc := range map[string]struct {
+		saved  *plan.Saved
+		change func(*fixture)
+		step   cluster.Step
+		reason string
+	}{
+		"nothing is saved yet":           {nil, nil, save, plan.ReasonSaving},
+		"nor while a server is not well": {nil, func(f *fixture) { f.pod("c-0-1").Node = nil }, nil, ReasonUnreachable},
+		"it is being saved":              {&plan.Saved{Name: "back-before"}, nil, nil, plan.ReasonSaving},
+		"it was saved just now":          {saved(time.Minute), nil, replace, plan.ReasonRestoring},
+		"it was saved too long ago":      {saved(time.Hour), nil, save, plan.ReasonSaving},
+		"too long ago for one that is being replaced by another backup already": {saved(time.Hour), func(f *fixture) {
+			f.Restore = begun(RestoreRecord{Token: "former"}, nil)
+		}, replace, plan.ReasonRestoring},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := formed()
+			f.Confirmed = &Confirmed{Noun: "Restore back", Saves: true, Saved: tc.saved, SaveAs: "back-before-2", RestoreRecord: record}
+			if tc.change != nil {
+				tc.change(f)
+			}
+			if p := Next(f.State); !reflect.DeepEqual(p.Step, tc.step) || p.Reason != tc.reason {
+				t.Errorf("%#v %s %s", p.Step, p.Reason, p.Message)
+			}
+		})
+	}
+	for name, restore := range map[string]*Restore{"what could not be saved": nil, "what is being replaced and was not saved": begun(RestoreRecord{Token: "former"}, nil)} {
+		f := formed()
+		f.Restore = restore
+		f.Confirmed = &Confirmed{Noun: "Restore back", Saves: true, RestoreRecord: record}
+		if restore == nil {
+			f.Confirmed.Saved = &plan.Saved{Name: "back-before", Failed: "the store is full"}
+		}
+		if p := Next(f.State); p.Step == replace || p.Step == save {
+			t.Errorf("%s: %#v", name, p.Step)
+		}
+	}
+}

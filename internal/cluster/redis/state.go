@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/quorate/quorate/api/v1alpha1"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
@@ -44,6 +46,8 @@ type State struct {
 	// Restore is the backup that is being put into the cluster, nil for none. Confirmed is one that is to be, nil for none.
 	Restore   *Restore
 	Confirmed *Confirmed
+	// BackupHealth is what the schedules of the cluster say of its backups, for the status; nil: there are none.
+	BackupHealth *metav1.Condition
 	// Now is the time of the observation.
 	Now time.Time
 }
