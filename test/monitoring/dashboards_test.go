@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -102,15 +103,18 @@ func TestDashboardsAreWhatGrafanaReads(t *testing.T) {
 				if q.Datasource["uid"] != "${datasource}" || q.RefID == "" {
 					t.Errorf("%s: panel %q asks %v", file, p.Title, q.Datasource)
 				}
-				for _, v := range []string{"namespace", "name"} {
-					if strings.Contains(q.Expr, "$"+v) && !slices.Contains(variables, v) {
-						t.Errorf("%s: panel %q goes by $%s, which cannot be chosen", file, p.Title, v)
+				for _, used := range chosen.FindAllString(q.Expr, -1) {
+					if !slices.Contains(append(variables, "__rate_interval"), used[1:]) {
+						t.Errorf("%s: panel %q goes by %s, which cannot be chosen", file, p.Title, used)
 					}
 				}
 			}
 		}
 	}
 }
+
+// chosen are the variables of a query.
+var chosen = regexp.MustCompile(`\$\w+`)
 
 // Prometheus itself reads every query, as that of a rule.
 func TestQueriesOfDashboardsAreValid(t *testing.T) {
