@@ -73,20 +73,21 @@ manifests: ## Generate CRDs (config/crd/bases) and RBAC (config/rbac/role.yaml) 
 	  $(foreach dir,$(wildcard cmd controllers internal),paths=./$(dir)/...) output:rbac:artifacts:config=config/rbac
 
 .PHONY: generate
-generate: ## Generate deepcopy functions and apply configurations of the API types
+generate: ## Generate deepcopy functions and apply configurations of the API types, and what follows from the metrics
 	@$(TOOL) controller-gen >/dev/null # before anything is removed
 	@rm -rf api/v1alpha1/applyconfiguration
 	"$$($(TOOL) controller-gen)" \
 	  object:headerFile=hack/boilerplate.go.txt \
 	  applyconfiguration:headerFile=hack/boilerplate.go.txt,omitToolVersion=true \
 	  paths=./api/v1alpha1
+	go run ./hack/monitoring
 
 .PHONY: verify-generate
 verify-generate: ## Fail when `make generate manifests` would change a file
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
-	cp -R $(wildcard go.mod go.sum Makefile api cmd config controllers hack internal) "$$tmp"; \
+	cp -R $(wildcard go.mod go.sum Makefile api cmd config controllers docs hack internal) "$$tmp"; \
 	$(MAKE) -s -C "$$tmp" generate manifests; \
-	for dir in api config/crd/bases config/rbac; do \
+	for dir in api config/crd/bases config/monitoring config/rbac docs; do \
 	  [[ -e $$dir || -e $$tmp/$$dir ]] || continue; \
 	  diff -ruN "$$dir" "$$tmp/$$dir" || { echo "error: $$dir is out of date: run 'make generate manifests' and commit" >&2; exit 1; }; \
 	done

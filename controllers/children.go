@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/kube"
+	"github.com/quorate/quorate/internal/metrics"
 )
 
 // DialFunc connects to a port of a pod.
@@ -44,6 +45,8 @@ type Children struct {
 	Dial DialFunc
 	// CanResize tells whether the API server can change the resources of running pods; nil: it cannot.
 	CanResize func() (bool, error)
+	// Metrics that calls to data stores are counted in; nil: they are not.
+	Metrics *metrics.Metrics
 
 	applied sync.Map // appliedKey -> appliedMark
 }

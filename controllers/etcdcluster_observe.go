@@ -305,7 +305,8 @@ func (k *EtcdKind) client(o *v1alpha1.EtcdCluster, a access, pod *corev1.Pod) me
 		name, ip := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.Status.PodIP
 		return k.connect(etcdclient.Config{
 			Host: cluster.PodHost(pod.Name, o.Name, o.Namespace, a.domain), TLS: a.tls, Password: a.password, Former: a.former,
-			Dial: func(ctx context.Context) (net.Conn, error) { return k.Dial(ctx, name, ip, etcd.ClientPort) },
+			Dial:   func(ctx context.Context) (net.Conn, error) { return k.Dial(ctx, name, ip, etcd.ClientPort) },
+			Called: k.Metrics.Caller("etcd"),
 		})
 	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/metrics"
 )
 
 const (
@@ -56,11 +57,19 @@ type Kind[O Object, S any] interface {
 	Report(o O, s S, p cluster.Plan, err error)
 }
 
+// measurer is a Kind whose states have figures for metrics.
+type measurer[S any] interface {
+	Figures(s S) cluster.Figures
+}
+
 // Loop is the reconciler of every kind: observe, plan, act one step, report.
 type Loop[O Object, S any] struct {
 	Kind   Kind[O, S]
 	Client client.Client
 	Events events.EventRecorder
+	// Name of the kind, and Metrics that the loop counts in; nil: it counts nothing.
+	Name    string
+	Metrics *metrics.Metrics
 
 	told told
 }
@@ -84,6 +93,9 @@ func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 	out := l.pass(ctx, o)
 	l.Kind.Report(o, out.state, out.plan, out.err)
 	l.announce(before, o, out.plan)
+	if k, ok := l.Kind.(measurer[S]); ok {
+		l.Metrics.Pass(l.Name, o.GetUID(), k.Figures(out.state), o.GetConditions())
+	}
 	if err := l.writeStatus(ctx, before, o); err != nil {
 		return ctrl.Result{}, errors.Join(out.err, err)
 	}
@@ -137,7 +149,9 @@ func (l *Loop[O, S]) carryOut(ctx context.Context, o O, p cluster.Plan) (cluster
 		return p, nil
 	}
 	log.FromContext(ctx).Info("step", "step", p.Step.String(), "reason", p.Reason, "why", p.Message)
+	done := l.Metrics.Begin(l.Name, o.GetUID(), p.Step)
 	err := l.Kind.Act(ctx, o, p.Step)
+	done(err)
 	if err == nil {
 		return p, nil
 	}

@@ -381,6 +381,7 @@ func (k *RedisKind) connector(ctx context.Context, o *v1alpha1.RedisCluster, pas
 		options := redisclient.Options{
 			Logins:     logins(access, user, secure != nil),
 			Replicated: o.Spec.IsReplicated(),
+			Called:     k.Metrics.Caller("redis"),
 			Dial: func(ctx context.Context) (net.Conn, error) {
 				return k.Dial(ctx, types.NamespacedName{Namespace: o.Namespace, Name: pod}, a.IP, a.Port)
 			},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -23,6 +25,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/metrics"
 )
 
 // What the manager itself needs; what a kind needs stands next to its use.
@@ -58,20 +61,30 @@ type Options struct {
 	WatchNodes bool
 	// Dial connects to the pods.
 	Dial DialFunc
+	// Version of the manager, for its metrics.
+	Version string
+	// Registry that metrics go to.
+	Registry prometheus.Registerer
+
+	metrics *metrics.Metrics
 }
 
 // SetupAll registers the controllers of all kinds with the manager.
 func SetupAll(mgr ctrl.Manager, o Options) error {
+	var err error
+	if o.metrics, err = measure(mgr, o); err != nil {
+		return err
+	}
 	children := &Children{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(),
 		Domain: o.Domain, AgentImage: o.AgentImage, Now: time.Now, Dial: o.Dial,
-		CanResize: canResize(mgr.GetConfig(), mgr.GetHTTPClient()),
+		CanResize: canResize(mgr.GetConfig(), mgr.GetHTTPClient()), Metrics: o.metrics,
 	}
 	if o.WatchNodes {
 		children.Nodes = mgr.GetClient()
 	}
 	etcd := NewEtcdKind(children)
-	err := setup(mgr, o, v1alpha1.ComponentEtcd, v1alpha1.KindEtcdCluster, &v1alpha1.EtcdCluster{}, etcd, func(b *builder.Builder) {
+	err = setup(mgr, o, v1alpha1.ComponentEtcd, v1alpha1.KindEtcdCluster, &v1alpha1.EtcdCluster{}, etcd, func(b *builder.Builder) {
 		b.Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(upgradeOf))
 	})
 	if err != nil {
@@ -126,7 +139,13 @@ func register[O Object, S any](
 	mgr ctrl.Manager, o Options, name string, object O, kind Kind[O, S], watch func(*builder.Builder),
 ) error {
 	warm := true
-	loop := &Loop[O, S]{Kind: kind, Client: mgr.GetClient(), Events: mgr.GetEventRecorder("quorate")}
+	gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
+	if err != nil {
+		return fmt.Errorf("set up the controller of %s: %w", name, err)
+	}
+	loop := &Loop[O, S]{
+		Kind: kind, Client: mgr.GetClient(), Events: mgr.GetEventRecorder("quorate"), Name: gvk.Kind, Metrics: o.metrics,
+	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(object, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))). // Some approve.

@@ -1,5 +1,5 @@
 // Command agent runs inside the pods of the clusters, from the operator's own image: as the start gate in front of a
-// data store, to take snapshots and backups, and as a small client in the demonstration.
+// data store, to take snapshots and backups, to tell metrics of Redis servers, and as a small client in the demonstration.
 package main
 
 import (
@@ -23,6 +23,7 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"gate etcd":  runGateEtcd,
 	"gate redis": runGateRedis,
 	"demo":       runDemo,
+	"exporter":   runExporter,
 	"install":    runInstall,
 
 	"backup etcd":   runBackupEtcd,

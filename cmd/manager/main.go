@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -64,6 +65,7 @@ func run(args []string) error {
 	err = controllers.SetupAll(mgr, controllers.Options{
 		Domain: o.domain, AgentImage: o.agentImage, Concurrency: o.concurrency, Dial: dial,
 		WatchNodes: len(o.watched()) == 0, // Nodes belong to no namespace.
+		Version:    version, Registry: ctrlmetrics.Registry,
 	})
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,6 +40,34 @@ type Config struct {
 	Former string
 	// Dial connects to the client port of the member.
 	Dial func(ctx context.Context) (net.Conn, error)
+	// Called is told of every RPC by its name, and of every connection as dial: how long it took, and with which error it ended.
+	// Nil: nobody wants to know.
+	Called func(call string, took time.Duration, err error)
+}
+
+// called is told how a call went that began at a time.
+func (c Config) called(call string, began time.Time, err error) {
+	if c.Called != nil {
+		c.Called(call, time.Since(began), err)
+	}
+}
+
+// dial connects.
+func (c Config) dial(ctx context.Context, _ string) (net.Conn, error) {
+	began := time.Now()
+	conn, err := c.Dial(ctx)
+	c.called("dial", began, err)
+	return conn, err
+}
+
+// unary makes one RPC. The name of its method is the last part of what gRPC calls it.
+func (c Config) unary(
+	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
+	began := time.Now()
+	err := invoke(ctx, method, request, reply, conn, opts...)
+	c.called(path.Base(method), began, err)
+	return err
 }
 
 // Client talks to one member. Connections are made at the first call.
@@ -146,7 +175,8 @@ func (c *Client) open(ctx context.Context, password string) (*clientv3.Client, e
 		DialTimeout: timeLeft(ctx),
 		Logger:      zap.NewNop(), // Errors are returned; retries are not worth a line each.
 		DialOptions: []grpc.DialOption{
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return c.cfg.Dial(ctx) }),
+			grpc.WithContextDialer(c.cfg.dial),
+			grpc.WithChainUnaryInterceptor(c.cfg.unary),
 			// A member that comes back must not have to wait for the back-off of its bad days.
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},

@@ -43,6 +43,9 @@ type Options struct {
 	Logins []Login
 	// Replicated says that the server is one of the mode Replicated, which knows no CLUSTER.
 	Replicated bool
+	// Called is told of every command by its name, of several in one round trip as pipeline and of every connection as dial: how
+	// long it took, and with which error it ended. Nil: nobody wants to know.
+	Called func(call string, took time.Duration, err error)
 	// timeout of one command; zero: callTimeout.
 	timeout time.Duration
 	// connections at a time; zero: one.
@@ -94,6 +97,9 @@ func New(o Options) *Client {
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
+	if o.Called != nil {
+		rdb.AddHook(meter(o.Called))
+	}
 	return &Client{rdb, o, shown}
 }
 

@@ -1,0 +1,69 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/metrics"
+)
+
+// measure registers the metrics of the manager.
+func measure(mgr ctrl.Manager, o Options) (*metrics.Metrics, error) {
+	elected := mgr.Elected()
+	m := metrics.New(metrics.Options{
+		Version: o.Version,
+		List:    func(ctx context.Context) (metrics.Objects, error) { return objects(ctx, mgr.GetCache()) },
+		Leads: func() bool {
+			select {
+			case <-elected:
+				return true
+			default:
+				return false
+			}
+		},
+		Now: time.Now,
+	})
+	if err := o.Registry.Register(m); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return m, nil
+}
+
+// objects reads everything that metrics tell about from a cache, whose own objects it returns: nobody may change them.
+func objects(ctx context.Context, cache client.Reader) (metrics.Objects, error) {
+	var (
+		etcds      v1alpha1.EtcdClusterList
+		etcdUsers  v1alpha1.EtcdUserList
+		redises    v1alpha1.RedisClusterList
+		redisUsers v1alpha1.RedisUserList
+		backups    v1alpha1.BackupList
+		schedules  v1alpha1.BackupScheduleList
+		restores   v1alpha1.RestoreList
+	)
+	var err error
+	for _, list := range []client.ObjectList{&etcds, &etcdUsers, &redises, &redisUsers, &backups, &schedules, &restores} {
+		err = errors.Join(err, cache.List(ctx, list, client.UnsafeDisableDeepCopy))
+	}
+	if err != nil {
+		return metrics.Objects{}, fmt.Errorf("read objects for metrics: %w", err)
+	}
+	return metrics.Objects{
+		Etcd: etcds.Items, EtcdUsers: etcdUsers.Items, Redis: redises.Items, RedisUsers: redisUsers.Items,
+		Backups: backups.Items, Schedules: schedules.Items, Restores: restores.Items,
+	}, nil
+}
+
+// Figures of a state, for metrics.
+func (*EtcdKind) Figures(s etcd.State) cluster.Figures { return etcd.Figures(s) }
+
+// Figures of a state, for metrics.
+func (*RedisKind) Figures(s redis.State) cluster.Figures { return redis.Figures(s) }

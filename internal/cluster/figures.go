@@ -1,0 +1,24 @@
+package cluster
+
+// Figures are what one pass has measured of a cluster and what is too lively for its status: they go into metrics alone.
+type Figures struct {
+	// Margin is how many more voting members may fail before the cluster loses its quorum, below zero when it has; nil: unknown,
+	// or there are no votes.
+	Margin *int
+	// Lags say how far members are behind.
+	Lags []Lag
+}
+
+// Lag is how far one member is behind the one that it copies.
+type Lag struct {
+	// Pod of the member.
+	Pod string
+	// Behind in bytes of the replication stream (Redis and Valkey) or entries of the log (etcd).
+	Behind float64
+}
+
+// Handover is a step that makes another member lead, and returns when that does: how long it takes is what clients may notice.
+type Handover interface {
+	Step
+	HandsOver()
+}

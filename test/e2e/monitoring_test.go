@@ -1,0 +1,273 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/e2e-framework/pkg/features"
+	"sigs.k8s.io/yaml"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/test/harness"
+	"github.com/quorate/quorate/test/loopback"
+)
+
+const monitoringDir = "../../config/monitoring"
+
+// unproven are panels that have nothing to show before a backup was checked, which would take another minute.
+var unproven = map[string]bool{"Age of the last proof": true, "Time to restore, as measured": true}
+
+// TestPrometheusAnswersTheDashboards has a real Prometheus scrape the manager, a member of etcd and the exporter, each in the way that
+// docs/monitoring.md tells, and asks it every query of every dashboard.
+func TestPrometheusAnswersTheDashboards(t *testing.T) {
+	feature := features.New("monitoring").Assess("every query has an answer", step(func(ctx context.Context, t *testing.T, s *scope) {
+		orders, carts := s.etcdOf(t, "orders", 1), s.redisOf(t, "carts", 1, func(r *v1alpha1.RedisClusterSpec) {
+			r.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")}}
+		})
+		s.create(ctx, t, carts)
+		createReady(ctx, t, s, orders)
+		schedule(ctx, t, s, orders)
+		waitReady(ctx, t, s, carts)
+		s.deployExporter(ctx, t)
+		prometheus := s.prometheus(ctx, t)
+		began := time.Now()
+		queries := 0
+		for _, q := range dashboardQueries(t, s.ns) {
+			queries++
+			must(t, harness.Eventually(ctx, fmt.Sprintf("an answer to %q: %s", q.panel, q.expr), 2*time.Minute, func(ctx context.Context) (bool, string, error) {
+				n, err := ask(ctx, prometheus, q.expr)
+				return err == nil && n > 0, fmt.Sprintf("%d series, %v", n, err), nil
+			}))
+		}
+		figure(t, "Prometheus answered all %d queries of the dashboards %.0f s after it was started", queries, time.Since(began).Seconds())
+	}))
+	suite.Test(t, feature.Feature())
+}
+
+// schedule takes a backup of a cluster at the next full minute.
+func schedule(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster) {
+	t.Helper()
+	s.create(ctx, t, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "kept"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	})
+	s.create(ctx, t, &v1alpha1.BackupSchedule{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "often"},
+		Spec: v1alpha1.BackupScheduleSpec{
+			Cluster:  v1alpha1.ClusterReference{Kind: v1alpha1.KindEtcdCluster, Name: c.Name},
+			Schedule: "* * * * *", Destination: v1alpha1.BackupDestination{URL: "pvc://kept/etcd"},
+		},
+	})
+}
+
+// deployExporter applies the manifest that users are given, with the image under test.
+func (s *scope) deployExporter(ctx context.Context, t *testing.T) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(monitoringDir, "redis-exporter.yaml"))
+	must(t, err)
+	text := strings.ReplaceAll(string(raw), "quay.io/quorate/quorate:dev", s.manager(ctx, t).Spec.Containers[0].Image)
+	for doc := range strings.SplitSeq(text, "\n---\n") {
+		o := &unstructured.Unstructured{}
+		must(t, yaml.Unmarshal([]byte(doc), o))
+		o.SetNamespace(s.ns)
+		s.create(ctx, t, o)
+	}
+}
+
+func (s *scope) manager(ctx context.Context, t *testing.T) *corev1.Pod {
+	t.Helper()
+	pods, err := s.ManagerPods(ctx)
+	if err != nil || len(pods) == 0 {
+		t.Fatalf("find the manager among %d pods: %v", len(pods), err)
+	}
+	return &pods[0]
+}
+
+// prometheus starts one on loopback, and returns its URL.
+func (s *scope) prometheus(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	file := func(name string, data []byte) string {
+		path := filepath.Join(dir, name)
+		must(t, os.WriteFile(path, data, 0o600))
+		return path
+	}
+	manager := s.manager(ctx, t)
+	secret := s.secretOf(ctx, t, cluster.ConnectionSecret("orders"))
+	toManager := s.forward(ctx, t, client.ObjectKeyFromObject(manager), harness.MetricsPort)
+	toEtcd := s.forward(ctx, t, types.NamespacedName{Namespace: s.ns, Name: "orders-0"}, etcd.ClientPort)
+	toExporter := s.forward(ctx, t, s.exporterPod(ctx, t), 9121)
+	rules, err := filepath.Abs(filepath.Join(monitoringDir, "rules.yaml"))
+	must(t, err)
+	settings := map[string]any{
+		"global":     map[string]any{"scrape_interval": "2s"},
+		"rule_files": []string{rules},
+		"scrape_configs": []any{
+			map[string]any{
+				"job_name": "quorate-metrics", "scheme": "https", "honor_labels": true, "tls_config": map[string]any{"insecure_skip_verify": true},
+				"authorization":  map[string]any{"credentials_file": file("token", []byte(s.token(ctx, t, "prometheus", true)))},
+				"static_configs": targets(toManager, nil),
+			},
+			map[string]any{
+				"job_name": "etcd", "scheme": "https", "tls_config": map[string]any{
+					"server_name": "orders-client", "ca_file": file("ca.crt", secret["ca.crt"]),
+					"cert_file": file("tls.crt", secret["tls.crt"]), "key_file": file("tls.key", secret["tls.key"]),
+				},
+				"static_configs": targets(toEtcd, map[string]string{"namespace": s.ns, "pod": "orders-0"}),
+			},
+			map[string]any{"job_name": "redis", "honor_labels": true, "static_configs": targets(toExporter, nil)},
+		},
+	}
+	raw, err := yaml.Marshal(settings)
+	must(t, err)
+	address := loopback.Address(t)
+	said := &strings.Builder{}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "prometheus", "--config.file="+file("prometheus.yaml", raw),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+	cmd.Stdout, cmd.Stderr = said, said
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("Prometheus said:\n%s", said)
+		}
+	})
+	return "http://" + address
+}
+
+func targets(address string, labels map[string]string) []any {
+	return []any{map[string]any{"targets": []string{address}, "labels": labels}}
+}
+
+// exporterPod waits until the exporter serves.
+func (s *scope) exporterPod(ctx context.Context, t *testing.T) types.NamespacedName {
+	t.Helper()
+	var name types.NamespacedName
+	must(t, harness.Eventually(ctx, "the exporter to run", 2*time.Minute, func(ctx context.Context) (bool, string, error) {
+		var pods corev1.PodList
+		err := s.List(ctx, &pods, client.InNamespace(s.ns), client.MatchingLabels{"app.kubernetes.io/name": "quorate-redis-exporter"})
+		if err != nil || len(pods.Items) == 0 || pods.Items[0].Status.Phase != corev1.PodRunning {
+			return false, fmt.Sprintf("%d pods", len(pods.Items)), err
+		}
+		name = client.ObjectKeyFromObject(&pods.Items[0])
+		return true, "", nil
+	}))
+	return name
+}
+
+// forward is an address on loopback that leads to the port of a pod.
+func (s *scope) forward(ctx context.Context, t *testing.T, pod types.NamespacedName, port int) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.join(ctx, near, pod, port)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// join passes on what either side says until one of them has said everything.
+func (s *scope) join(ctx context.Context, near net.Conn, pod types.NamespacedName, port int) {
+	defer func() { _ = near.Close() }()
+	far, err := s.Dial(ctx, pod, "", port)
+	if err != nil {
+		return
+	}
+	defer func() { _ = far.Close() }()
+	over := make(chan struct{}, 2)
+	for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
+		go func() {
+			_, _ = io.Copy(pair[0], pair[1])
+			over <- struct{}{}
+		}()
+	}
+	<-over
+}
+
+type dashboardQuery struct{ panel, expr string }
+
+// dashboardQueries are all queries, as Grafana would ask for the clusters of this test.
+func dashboardQueries(t *testing.T, ns string) []dashboardQuery {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(monitoringDir, "dashboards", "*.json"))
+	must(t, err)
+	var out []dashboardQuery
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		must(t, err)
+		var d struct {
+			Title  string
+			Panels []struct {
+				Title   string
+				Targets []struct{ Expr string }
+			}
+		}
+		must(t, json.Unmarshal(raw, &d))
+		name := map[string]string{"Quorate / etcd": "orders", "Quorate / Redis and Valkey": "carts"}[d.Title]
+		fill := strings.NewReplacer("$__rate_interval", "1m", "$namespace", ns, "$name", name)
+		for _, p := range d.Panels {
+			for _, q := range p.Targets {
+				if !unproven[p.Title] {
+					out = append(out, dashboardQuery{d.Title + ": " + p.Title, fill.Replace(q.Expr)})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// ask returns how many series answer a query.
+func ask(ctx context.Context, prometheus, expr string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, prometheus+"/api/v1/query?query="+url.QueryEscape(expr), http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	var got struct {
+		Status, Error string
+		Data          struct{ Result []any }
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&got); err != nil {
+		return 0, err
+	}
+	if got.Status != "success" {
+		return 0, fmt.Errorf("%s: %s", got.Status, got.Error)
+	}
+	return len(got.Data.Result), nil
+}
