@@ -9,6 +9,8 @@ MAKEFLAGS += --no-print-directory
 
 # The version that binaries report and images are tagged with.
 VERSION ?= $(shell git describe --tags --always --dirty --match 'v[0-9]*' 2>/dev/null || echo dev)
+# Charts want a semantic version: what is none, such as a commit, comes behind 0.0.0.
+CHART_VERSION = $(if $(filter v%,$(VERSION)),$(VERSION:v%=%),0.0.0-$(subst _,-,$(VERSION)))
 IMAGE := quay.io/quorate/quorate
 IMG ?= $(IMAGE):$(VERSION)
 # What deploy, undeploy and build-installer work with; another one is config/namespaced, or an overlay.
@@ -215,6 +217,16 @@ docker-push: ## Push the image IMG
 build-installer: manifests ## Write dist/install.yaml: everything that `make deploy` applies, in one file
 	@mkdir -p dist
 	$(KUBECTL) kustomize $(CONFIG) | $(SET_IMAGE) > dist/install.yaml
+
+.PHONY: chart
+chart: ## Write dist/quorate-<version>.tgz: the Helm chart, of the version VERSION and with its image
+	@mkdir -p dist
+	"$$($(TOOL) helm)" package charts/quorate --version "$(CHART_VERSION)" --app-version "$(VERSION)" --destination dist
+
+.PHONY: dist
+dist: build-installer chart ## Write all that a release has beside the image: manifests, chart, list of images
+	$(KUBECTL) kustomize config/namespaced | $(SET_IMAGE) > dist/install-namespaced.yaml
+	go run ./hack/images $(IMG) > dist/images.txt
 
 ##@ Deployment (current kubeconfig)
 

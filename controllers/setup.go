@@ -52,6 +52,8 @@ type Options struct {
 	Domain string
 	// AgentImage is the operator's own image.
 	AgentImage string
+	// Registry is where the images of the data stores come from in place of the public registries; empty: those.
+	Registry string
 	// Concurrency is the number of resources of a kind that are worked on at the same time.
 	Concurrency int
 	// WatchNodes says that the operator may watch nodes.
@@ -64,7 +66,7 @@ type Options struct {
 func SetupAll(mgr ctrl.Manager, o Options) error {
 	children := &Children{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(),
-		Domain: o.Domain, AgentImage: o.AgentImage, Now: time.Now, Dial: o.Dial,
+		Domain: o.Domain, AgentImage: o.AgentImage, Registry: o.Registry, Now: time.Now, Dial: o.Dial,
 		CanResize: canResize(mgr.GetConfig(), mgr.GetHTTPClient()),
 	}
 	if o.WatchNodes {
