@@ -145,8 +145,8 @@ test-sweeps: ## Run all simulations and crash sweeps, without the race detector
 
 # End-to-end tests that take minutes each, or are one more variant of another one. test-all has them.
 LONG := TestALostShardComesBackWhileTheOthersServe|TestALostQuorumIsRecoveredFromAnyMember|TestTheLostDiskOfAnyMemberIsReplaced|TestAnEtcdUpgradeIsSetBackUnderLoad|TestAClusterHibernatesInTheMiddleOfAScale|TestEveryEtcdVersionBecomesReady|TestEveryRedisAndValkeyVersionBecomesReady|TestAnEtcdClusterIsRestoredToAnyMoment|TestAReplicatedRedisComesBackFromAClaim|TestABackupThatCannotBeSaysWhy|TestBackupsSurviveFaults|TestBackupsOfRedisSurviveFaults|TestRedisPasswordIsChangedUnderLoad|TestRedisTakesARenewedCertificateUnderLoad|TestCertManagerIssuesCertificates|TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart
-# It makes a second kind cluster.
-FRESH := TestAnotherKubernetesRestoresFromTheURLAlone
+# They make a second kind cluster.
+FRESH := TestAnotherKubernetesRestoresFromTheURLAlone|TestHelmInstallsUpgradesAndUninstalls
 E2E = $(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/$(@:test-%=%).json -- -count 1 -p 1 -v -timeout 120m
 
 .PHONY: test-e2e
@@ -161,8 +161,8 @@ test-e2e-long: kind-image ## Run the long end-to-end tests on the kind cluster, 
 
 .PHONY: test-e2e-fresh
 test-e2e-fresh: TEST_FORMAT := standard-verbose
-test-e2e-fresh: kind-image ## Back up on the kind cluster and restore in a second one, which it makes and removes
-	@$(E2E) -run '^($(FRESH))$$' ./test/e2e
+test-e2e-fresh: kind-image ## Run what needs a second kind cluster, which it makes and removes: restore there, install by Helm
+	@$(E2E) -run '^($(FRESH))$$' ./test/e2e/...
 
 .PHONY: bench-ready
 bench-ready: kind-image ## Measure on kind the time from apply to Ready against the floor
