@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/plan"
 )
 
+// Backups, checks and restores run in Jobs, and a Job that is over, or of no use any more, is deleted.
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 
 const (

@@ -26,14 +26,24 @@ import (
 )
 
 // What the manager itself needs; what a kind needs stands next to its use.
+//
+// What is worked on.
 // +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters;redisclusters,verbs=get;list;watch
+// What became of it.
 // +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters/status;redisclusters/status,verbs=get;patch
+// What a cluster is made of goes with it, and blocks its deletion until it has.
 // +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters/finalizers;redisclusters/finalizers,verbs=update
+// Steps are told as events.
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// Members and shards run in StatefulSets.
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
+// How they are reached, and what they are told when they start.
 // +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;patch
+// How many of them may be evicted at a time.
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
+// How they are.
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// Whether their disks are there.
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch
 
 // reconcileTimeout bounds one pass over a resource.
