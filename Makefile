@@ -23,6 +23,7 @@ IMAGE_BUILD ?= auto
 GOLANG ?= golang:$(shell sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' go.mod)
 DOCKER ?= docker
 ARCH ?= $(shell go env GOARCH)
+PLATFORMS ?= linux/amd64,linux/arm64
 
 KIND := hack/kind/kind.sh
 TOOL := hack/tools.sh
@@ -208,6 +209,10 @@ docker-build: ## Build the image IMG (see IMAGE_BUILD)
 	else \
 	  DOCKER_BUILDKIT=1 $(DOCKER) build --build-arg BASE=$(BASE) --build-arg GOLANG=$(GOLANG) --build-arg VERSION=$(VERSION) -t $(IMG) .; \
 	fi
+
+.PHONY: docker-buildx
+docker-buildx: ## Build the image IMG for PLATFORMS and push it (needs docker buildx and a registry)
+	$(DOCKER) buildx build --platform $(PLATFORMS) --build-arg BASE=$(BASE) --build-arg GOLANG=$(GOLANG) --build-arg VERSION=$(VERSION) --push -t $(IMG) .
 
 .PHONY: docker-push
 docker-push: ## Push the image IMG

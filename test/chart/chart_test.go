@@ -24,7 +24,7 @@ import (
 
 // namespaced are the kinds of the chart that belong to a namespace.
 var namespaced = []string{
-	"Deployment", "NetworkPolicy", "PodDisruptionBudget", "Role", "RoleBinding", "Service", "ServiceAccount", "ServiceMonitor",
+	"Deployment", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "Role", "RoleBinding", "Service", "ServiceAccount", "ServiceMonitor",
 }
 
 // everything switches everything on.
@@ -354,5 +354,26 @@ func TestReleasesForSomeNamespacesDoNotMeet(t *testing.T) {
 		if !strings.HasPrefix(o.GetName(), Release+"-"+Namespace+"-") {
 			t.Errorf("ClusterRole %s: a release of the same name in another namespace has it too", o.GetName())
 		}
+	}
+}
+
+func TestTheAlertsAreThoseOfConfig(t *testing.T) {
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := Values{"metrics": Values{"prometheusRule": Values{"enabled": true}}}
+	if _, err := os.Stat(filepath.Join(root, "config/monitoring/prometheusrule.yaml")); err != nil {
+		if _, err := Render(testContext(t), t.TempDir(), values); err == nil || !strings.Contains(err.Error(), "this chart has no rules") {
+			t.Errorf("without rules: %v", err)
+		}
+		return
+	}
+	got := ofKind(render(t, values), "PrometheusRule")
+	if len(got) != 1 {
+		t.Fatalf("%d PrometheusRules", len(got))
+	}
+	if diff := cmp.Diff(inTree(t, "config/monitoring/prometheusrule.yaml")[0].Object["spec"], got[0].Object["spec"]); diff != "" {
+		t.Errorf("(-config +chart):\n%s", diff)
 	}
 }
