@@ -125,7 +125,7 @@ test: ## Run what every change has to pass: generated code, lint, unit, adapters
 .PHONY: test-all
 test-all: export QUORATE_SWEEP_STRIDE = 1
 test-all: export QUORATE_ALL_ENGINES = 1
-test-all: test test-e2e-long test-e2e-fresh govulncheck bench-ready ## Run everything, the long end-to-end tests, those of a second cluster, govulncheck and the benchmarks too
+test-all: test test-olm test-e2e-long test-e2e-fresh govulncheck bench-ready ## Run everything, the long end-to-end tests, those of a second cluster, govulncheck and the benchmarks too
 
 # What takes the race detector a minute or so each. test-sweeps has them without it, and test-all with it too.
 SLOW_RACES := TestNoClientOfRedisIsLockedOutByACrashWhileThePasswordChanges|TestAServiceThatCannotBeMadeStopsNothingInside|TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone|TestClientsAreSentNowhereThatTheCertificateIsNotFor
@@ -137,6 +137,10 @@ test-unit: ## Run every test that needs no cluster: rules, simulation, loop, ada
 	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
 	  -race -short -parallel 4 -timeout 60m $(if $(QUORATE_ALL_ENGINES),,-skip '^($(SLOW_RACES))$$') $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')
 	@$(MAKE) test-sweeps
+
+.PHONY: test-olm
+test-olm: ## Validate the bundle for the Operator Lifecycle Manager (a module of its own)
+	cd test/olm && go test -count 1 ./...
 
 # What the race detector saw a sample of.
 SWEEPS := ./controllers ./internal/cluster/etcd ./internal/cluster/redis
@@ -232,6 +236,11 @@ chart: ## Write dist/quorate-<version>.tgz: the Helm chart, of the version VERSI
 dist: build-installer chart ## Write all that a release has beside the image: manifests, chart, list of images
 	$(KUBECTL) kustomize config/namespaced | $(SET_IMAGE) > dist/install-namespaced.yaml
 	go run ./hack/images $(IMG) > dist/images.txt
+	$(MAKE) bundle
+
+.PHONY: bundle
+bundle: ## Write dist/olm: the bundle for the Operator Lifecycle Manager and its entry in a file-based catalog
+	go run ./hack/bundle $(CHART_VERSION) $(IMG) dist/olm
 
 ##@ Deployment (current kubeconfig)
 
