@@ -1,6 +1,8 @@
 package main
 
 import (
+	_ "embed" // The icon.
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -11,6 +13,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 )
+
+//go:embed icon.svg
+var icon []byte
 
 const summary = "Runs etcd clusters and Redis or Valkey clusters: bootstrap, scaling, upgrades, backup and restore, certificates, failures"
 
@@ -38,6 +43,9 @@ func serviceVersion(version, image string, crds []definition) (object, error) {
 		"metadata": object{
 			"name":      packageName + ".v" + version,
 			"namespace": "placeholder",
+			"labels": object{
+				"operatorframework.io/arch.amd64": "supported", "operatorframework.io/arch.arm64": "supported", "operatorframework.io/os.linux": "supported",
+			},
 			"annotations": object{
 				"alm-examples": examples, "capabilities": "Deep Insights", "categories": "Database", "containerImage": image,
 				"description": summary, "repository": "https://github.com/quorate/quorate", "support": "https://github.com/quorate/quorate/issues",
@@ -45,6 +53,7 @@ func serviceVersion(version, image string, crds []definition) (object, error) {
 		},
 		"spec": object{
 			"displayName": "Quorate", "description": description, "version": version, "maturity": "alpha", "minKubeVersion": "1.32.0",
+			"icon":        []any{object{"base64data": base64.StdEncoding.EncodeToString(icon), "mediatype": "image/svg+xml"}},
 			"keywords":    []any{"etcd", "redis", "valkey", "database", "backup"},
 			"maintainers": []any{object{"name": "The Quorate authors", "email": "maintainers@quorate.dev"}},
 			"provider":    object{"name": "Quorate", "url": "https://github.com/quorate/quorate"},

@@ -20,7 +20,7 @@ import (
 
 const (
 	packageName = "quorate"
-	channel     = "alpha"
+	channel     = "candidate-v0"
 )
 
 type object = map[string]any
