@@ -118,3 +118,25 @@ func granted(t *testing.T, all []*unstructured.Unstructured, kind, name string) 
 	}
 	return out
 }
+
+func TestTheAPIServerTakesEveryOverlay(t *testing.T) {
+	s := apiServer(t)
+	ns := &unstructured.Unstructured{Object: object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "quorate-system"}}}
+	if err := s.client.Create(testContext(t), ns); client.IgnoreAlreadyExists(err) != nil { // What is in it needs it.
+		t.Fatal(err)
+	}
+	for _, overlay := range []string{"default", "namespaced", "ha"} {
+		t.Run(overlay, func(t *testing.T) {
+			all, err := chart.Objects([]byte(s.kubectl(t, "kustomize", "../../config/"+overlay)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range all {
+				s.wouldTake(t, o)
+			}
+			if len(all) < 15 {
+				t.Errorf("there are %d objects", len(all))
+			}
+		})
+	}
+}
