@@ -9,6 +9,8 @@ MAKEFLAGS += --no-print-directory
 
 # The version that binaries report and images are tagged with.
 VERSION ?= $(shell git describe --tags --always --dirty --match 'v[0-9]*' 2>/dev/null || echo dev)
+# Charts want a semantic version: what is none, such as a commit, comes behind 0.0.0.
+CHART_VERSION = $(if $(filter v%,$(VERSION)),$(VERSION:v%=%),0.0.0-$(subst _,-,$(VERSION)))
 IMAGE := quay.io/quorate/quorate
 IMG ?= $(IMAGE):$(VERSION)
 # What deploy, undeploy and build-installer work with; another one is config/namespaced, or an overlay.
@@ -21,6 +23,7 @@ IMAGE_BUILD ?= auto
 GOLANG ?= golang:$(shell sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' go.mod)
 DOCKER ?= docker
 ARCH ?= $(shell go env GOARCH)
+PLATFORMS ?= linux/amd64,linux/arm64
 
 KIND := hack/kind/kind.sh
 TOOL := hack/tools.sh
@@ -123,7 +126,7 @@ test: ## Run what every change has to pass: generated code, lint, unit, adapters
 .PHONY: test-all
 test-all: export QUORATE_SWEEP_STRIDE = 1
 test-all: export QUORATE_ALL_ENGINES = 1
-test-all: test test-e2e-long test-e2e-fresh govulncheck bench-ready ## Run everything, the long end-to-end tests, those of a second cluster, govulncheck and the benchmarks too
+test-all: test test-olm test-e2e-long test-e2e-fresh govulncheck bench-ready ## Run everything, the long end-to-end tests, those of a second cluster, govulncheck and the benchmarks too
 
 # What takes the race detector a minute or so each. test-sweeps has them without it, and test-all with it too.
 SLOW_RACES := TestNoClientOfRedisIsLockedOutByACrashWhileThePasswordChanges|TestAServiceThatCannotBeMadeStopsNothingInside|TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone|TestClientsAreSentNowhereThatTheCertificateIsNotFor
@@ -136,6 +139,10 @@ test-unit: ## Run every test that needs no cluster: rules, simulation, loop, ada
 	  -race -short -parallel 4 -timeout 60m $(if $(QUORATE_ALL_ENGINES),,-skip '^($(SLOW_RACES))$$') $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')
 	@$(MAKE) test-sweeps
 
+.PHONY: test-olm
+test-olm: ## Validate the bundle for the Operator Lifecycle Manager (a module of its own)
+	cd test/olm && go test -count 1 ./...
+
 # What the race detector saw a sample of.
 SWEEPS := ./controllers ./internal/cluster/etcd ./internal/cluster/redis
 .PHONY: test-sweeps
@@ -144,8 +151,8 @@ test-sweeps: ## Run all simulations and crash sweeps, without the race detector
 
 # End-to-end tests that take minutes each, or are one more variant of another one. test-all has them.
 LONG := TestALostShardComesBackWhileTheOthersServe|TestALostQuorumIsRecoveredFromAnyMember|TestTheLostDiskOfAnyMemberIsReplaced|TestAnEtcdUpgradeIsSetBackUnderLoad|TestAClusterHibernatesInTheMiddleOfAScale|TestEveryEtcdVersionBecomesReady|TestEveryRedisAndValkeyVersionBecomesReady|TestAnEtcdClusterIsRestoredToAnyMoment|TestAReplicatedRedisComesBackFromAClaim|TestABackupThatCannotBeSaysWhy|TestBackupsSurviveFaults|TestBackupsOfRedisSurviveFaults|TestRedisPasswordIsChangedUnderLoad|TestRedisTakesARenewedCertificateUnderLoad|TestCertManagerIssuesCertificates|TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart
-# It makes a second kind cluster.
-FRESH := TestAnotherKubernetesRestoresFromTheURLAlone
+# They make a second kind cluster.
+FRESH := TestAnotherKubernetesRestoresFromTheURLAlone|TestHelmInstallsUpgradesAndUninstalls
 E2E = $(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/$(@:test-%=%).json -- -count 1 -p 1 -v -timeout 120m
 
 .PHONY: test-e2e
@@ -160,8 +167,8 @@ test-e2e-long: kind-image ## Run the long end-to-end tests on the kind cluster, 
 
 .PHONY: test-e2e-fresh
 test-e2e-fresh: TEST_FORMAT := standard-verbose
-test-e2e-fresh: kind-image ## Back up on the kind cluster and restore in a second one, which it makes and removes
-	@$(E2E) -run '^($(FRESH))$$' ./test/e2e
+test-e2e-fresh: kind-image ## Run what needs a second kind cluster, which it makes and removes: restore there, install by Helm
+	@$(E2E) -run '^($(FRESH))$$' ./test/e2e/...
 
 .PHONY: bench-ready
 bench-ready: kind-image ## Measure on kind the time from apply to Ready against the floor
@@ -208,6 +215,10 @@ docker-build: ## Build the image IMG (see IMAGE_BUILD)
 	  DOCKER_BUILDKIT=1 $(DOCKER) build --build-arg BASE=$(BASE) --build-arg GOLANG=$(GOLANG) --build-arg VERSION=$(VERSION) -t $(IMG) .; \
 	fi
 
+.PHONY: docker-buildx
+docker-buildx: ## Build the image IMG for PLATFORMS and push it (needs docker buildx and a registry)
+	$(DOCKER) buildx build --platform $(PLATFORMS) --build-arg BASE=$(BASE) --build-arg GOLANG=$(GOLANG) --build-arg VERSION=$(VERSION) --push -t $(IMG) .
+
 .PHONY: docker-push
 docker-push: ## Push the image IMG
 	$(DOCKER) push $(IMG)
@@ -216,6 +227,21 @@ docker-push: ## Push the image IMG
 build-installer: manifests ## Write dist/install.yaml: everything that `make deploy` applies, in one file
 	@mkdir -p dist
 	$(KUBECTL) kustomize $(CONFIG) | $(SET_IMAGE) > dist/install.yaml
+
+.PHONY: chart
+chart: ## Write dist/quorate-<version>.tgz: the Helm chart, of the version VERSION and with its image
+	@mkdir -p dist
+	"$$($(TOOL) helm)" package charts/quorate --version "$(CHART_VERSION)" --app-version "$(VERSION)" --destination dist
+
+.PHONY: dist
+dist: build-installer chart ## Write all that a release has beside the image: manifests, chart, list of images
+	$(KUBECTL) kustomize config/namespaced | $(SET_IMAGE) > dist/install-namespaced.yaml
+	go run ./hack/images $(IMG) > dist/images.txt
+	$(MAKE) bundle
+
+.PHONY: bundle
+bundle: ## Write dist/olm: the bundle for the Operator Lifecycle Manager and its entry in a file-based catalog
+	go run ./hack/bundle $(CHART_VERSION) $(IMG) dist/olm
 
 ##@ Deployment (current kubeconfig)
 

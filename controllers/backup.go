@@ -24,8 +24,11 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
+// What is worked on; patched for the finalizer that has its data removed first.
 // +kubebuilder:rbac:groups=quorate.dev,resources=backups,verbs=get;list;watch;patch
+// What became of it.
 // +kubebuilder:rbac:groups=quorate.dev,resources=backups/status,verbs=get;patch
+// Its Jobs go with it, and block its deletion until they have.
 // +kubebuilder:rbac:groups=quorate.dev,resources=backups/finalizers,verbs=update
 
 // The Jobs of a backup, by what follows its name.

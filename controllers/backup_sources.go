@@ -23,12 +23,12 @@ func (k *EtcdKind) ServerImage(ctx context.Context, namespace, name string, of p
 	o := &v1alpha1.EtcdCluster{}
 	err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
 	if apierrors.IsNotFound(err) {
-		return etcd.CheckImage(nil, of.Version), nil
+		return etcd.CheckImage(nil, of.Version, k.Registry), nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("read EtcdCluster %s: %w", name, err)
 	}
-	return etcd.CheckImage(&o.Spec, of.Version), nil
+	return etcd.CheckImage(&o.Spec, of.Version, k.Registry), nil
 }
 
 // Replaced says nothing: a snapshot is of one moment of one member, whatever becomes of the others.

@@ -23,8 +23,11 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
+// What is worked on.
 // +kubebuilder:rbac:groups=quorate.dev,resources=backupschedules,verbs=get;list;watch
+// What became of its runs.
 // +kubebuilder:rbac:groups=quorate.dev,resources=backupschedules/status,verbs=get;patch
+// A run is a Backup, and retention removes those that are not kept.
 // +kubebuilder:rbac:groups=quorate.dev,resources=backups,verbs=create;delete
 
 // ScheduleKind looks after schedules of backups.

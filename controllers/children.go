@@ -39,6 +39,8 @@ type Children struct {
 	Domain string
 	// AgentImage is the operator's own image, which the start gate runs from.
 	AgentImage string
+	// Registry is where the images of the data stores come from in place of the public registries; empty: those.
+	Registry string
 	// Now is the clock.
 	Now func() time.Time
 	// Dial connects to the pods.

@@ -260,7 +260,8 @@ func (k *EtcdKind) planned(o *v1alpha1.EtcdCluster, record etcd.Record, first et
 		return etcd.Blueprint{}, invalid("spec.version: %q is not a supported version of etcd: use 3.5 (from 3.5.11), 3.6 or 3.7", o.Spec.Version)
 	}
 	b := etcd.Blueprint{
-		Cluster: made, Target: target, Version: target, Record: record, First: first, AgentImage: k.AgentImage, Asked: etcd.Sum(asked),
+		Cluster: made, Target: target, Version: target, Record: record, First: first, AgentImage: k.AgentImage, Registry: k.Registry,
+		Asked: etcd.Sum(asked),
 	}
 	b = k.secured(o, b)
 	if len(record.Members) > 0 {

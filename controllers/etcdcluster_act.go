@@ -19,7 +19,9 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
+// What members are told when they start.
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;patch
+// A member starts anew, and with what its template says by now, when its pod is deleted.
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete
 
 // actTimeout bounds a step that goes to etcd. Switching authentication on hashes a password and goes through the

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
+// A member that is defragmented is taken out of the client Service by a label.
 // +kubebuilder:rbac:groups="",resources=pods,verbs=patch
 
 const (

@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
+// A member that is replaced or removed leaves a disk that no other member may start from.
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=delete
 
 // change carries out the steps that change the members or what they run.

@@ -22,6 +22,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
+// The volume that the Backup before an upgrade is stored on.
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=create;patch
 
 // upgradeOf maps a Backup that was made before an upgrade to its cluster.

@@ -23,7 +23,9 @@ import (
 
 // A StorageClass is read only before volumes are moved to it. An installation that may not read it finds out by trying.
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get
+// Volumes grow in place.
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=patch
+// Its template of claims cannot change: the set is made anew, and its pods stay.
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=delete
 
 // notExpandable is how the API server says that a StorageClass does not allow its volumes to be expanded

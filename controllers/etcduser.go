@@ -22,8 +22,11 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd/users"
 )
 
+// What is worked on.
 // +kubebuilder:rbac:groups=quorate.dev,resources=etcdusers,verbs=get;list;watch
+// What became of it.
 // +kubebuilder:rbac:groups=quorate.dev,resources=etcdusers/status,verbs=get;patch
+// Its Secrets go with it, and block its deletion until they have.
 // +kubebuilder:rbac:groups=quorate.dev,resources=etcdusers/finalizers,verbs=update
 
 // EtcdUserKind looks after the users of etcd clusters.

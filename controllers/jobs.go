@@ -22,6 +22,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
+// Backups, checks and restores run in Jobs, and a Job that is over, or of no use any more, is deleted.
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 
 const (

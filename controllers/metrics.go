@@ -32,7 +32,7 @@ func measure(mgr ctrl.Manager, o Options) (*metrics.Metrics, error) {
 		},
 		Now: time.Now,
 	})
-	if err := o.Registry.Register(m); err != nil {
+	if err := o.Registerer.Register(m); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	return m, nil

@@ -120,7 +120,8 @@ func (k *RedisKind) started(ctx context.Context, o *v1alpha1.RedisCluster) (bool
 
 func (k *RedisKind) builder(ctx context.Context, o *v1alpha1.RedisCluster) (redis.Builder, error) {
 	b := redis.Builder{
-		Cluster: o, Domain: k.Domain, AgentImage: k.AgentImage, TLSSecret: TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)),
+		Cluster: o, Domain: k.Domain, AgentImage: k.AgentImage, Registry: k.Registry,
+		TLSSecret: TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)),
 	}
 	var err error
 	if b.Owner, err = k.OwnerReference(o); err != nil {

@@ -79,6 +79,7 @@ func (k *RedisKind) replaceDisk(ctx context.Context, o *v1alpha1.RedisCluster, s
 	return k.deletePods(ctx, o, []redis.PodRef{s.Pod}, how...)
 }
 
+// A server starts anew when its pod is deleted, and its labels say which role it has.
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete;patch
 
 // deletePods deletes just these pods, not others that took their names meanwhile.

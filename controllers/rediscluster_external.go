@@ -416,6 +416,7 @@ func hostsOutside(doors []redis.Door) (names []string, addresses []netip.Addr) {
 	return slices.Compact(names), slices.Compact(addresses)
 }
 
+// Ports and load balancers for clients outside are given back when they are not asked for any more.
 // +kubebuilder:rbac:groups="",resources=services,verbs=delete
 
 // withdraw deletes just these Services, not others that took their names meanwhile.

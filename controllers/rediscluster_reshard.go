@@ -109,8 +109,11 @@ func (k *RedisKind) shards(ctx context.Context, o *v1alpha1.RedisCluster) ([]int
 	return out, nil
 }
 
+// A shard whose keys are elsewhere leaves with its servers.
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=delete
+// Its budget goes with it.
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=delete
+// So do its disks, which could only be mistaken for those of a shard that has slots.
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=delete
 
 // dropShard deletes the StatefulSet of a shard, just the one that was decided on, after its claims and its budget: all keys are

@@ -174,6 +174,7 @@ func (c *Children) roomElsewhere(ctx context.Context, pod *corev1.Pod, requests 
 	return !here && elsewhere, nil
 }
 
+// Other amounts of cpu and memory without a restart.
 // +kubebuilder:rbac:groups="",resources=pods/resize,verbs=patch
 
 // resize asks for other resources of a running pod, and writes down on it that it has.

@@ -297,12 +297,12 @@ func (k *RedisKind) ServerImage(ctx context.Context, namespace, name string, of 
 	o, engine := &v1alpha1.RedisCluster{}, v1alpha1.RedisEngine(of.Engine)
 	err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
 	if apierrors.IsNotFound(err) {
-		return redis.CheckImage(nil, engine, of.Version), nil
+		return redis.CheckImage(nil, engine, of.Version, k.Registry), nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("read RedisCluster %s: %w", name, err)
 	}
-	return redis.CheckImage(&o.Spec, engine, of.Version), nil
+	return redis.CheckImage(&o.Spec, engine, of.Version, k.Registry), nil
 }
 
 // access is how a Job gets at the servers. It needs to know the authority of their certificates, and the operator's passwords.

@@ -22,8 +22,11 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/users"
 )
 
+// What is worked on; patched for the finalizer that has the user removed first.
 // +kubebuilder:rbac:groups=quorate.dev,resources=redisusers,verbs=get;list;watch;patch
+// What became of it.
 // +kubebuilder:rbac:groups=quorate.dev,resources=redisusers/status,verbs=get;patch
+// Its Secrets go with it, and block its deletion until they have.
 // +kubebuilder:rbac:groups=quorate.dev,resources=redisusers/finalizers,verbs=update
 
 // RedisUserKind looks after the users of Redis and Valkey clusters.

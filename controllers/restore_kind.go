@@ -21,8 +21,11 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
+// What is worked on.
 // +kubebuilder:rbac:groups=quorate.dev,resources=restores,verbs=get;list;watch
+// What became of it.
 // +kubebuilder:rbac:groups=quorate.dev,resources=restores/status,verbs=get;patch
+// Its Jobs go with it, and block its deletion until they have.
 // +kubebuilder:rbac:groups=quorate.dev,resources=restores/finalizers,verbs=update
 
 // jobFind looks up the backup of a Restore, by what follows its name.

@@ -29,14 +29,24 @@ import (
 )
 
 // What the manager itself needs; what a kind needs stands next to its use.
+//
+// What is worked on.
 // +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters;redisclusters,verbs=get;list;watch
+// What became of it.
 // +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters/status;redisclusters/status,verbs=get;patch
+// What a cluster is made of goes with it, and blocks its deletion until it has.
 // +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters/finalizers;redisclusters/finalizers,verbs=update
+// Steps are told as events.
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// Members and shards run in StatefulSets.
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
+// How they are reached, and what they are told when they start.
 // +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;patch
+// How many of them may be evicted at a time.
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
+// How they are.
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// Whether their disks are there.
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch
 
 // reconcileTimeout bounds one pass over a resource.
@@ -55,6 +65,8 @@ type Options struct {
 	Domain string
 	// AgentImage is the operator's own image.
 	AgentImage string
+	// Registry is where the images of the data stores come from in place of the public registries; empty: those.
+	Registry string
 	// Concurrency is the number of resources of a kind that are worked on at the same time.
 	Concurrency int
 	// WatchNodes says that the operator may watch nodes.
@@ -63,8 +75,8 @@ type Options struct {
 	Dial DialFunc
 	// Version of the manager, for its metrics.
 	Version string
-	// Registry that metrics go to.
-	Registry prometheus.Registerer
+	// Registerer that metrics go to.
+	Registerer prometheus.Registerer
 
 	metrics *metrics.Metrics
 }
@@ -77,7 +89,7 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 	}
 	children := &Children{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(),
-		Domain: o.Domain, AgentImage: o.AgentImage, Now: time.Now, Dial: o.Dial,
+		Domain: o.Domain, AgentImage: o.AgentImage, Registry: o.Registry, Now: time.Now, Dial: o.Dial,
 		CanResize: canResize(mgr.GetConfig(), mgr.GetHTTPClient()), Metrics: o.metrics,
 	}
 	if o.WatchNodes {

@@ -15,7 +15,7 @@ source "$root/hack/lib.sh"
 # shellcheck source=hack/versions.env
 source "$root/hack/versions.env"
 
-tools=(age controller-gen fake-gcs-server golangci-lint gotestsum govulncheck versitygw)
+tools=(age controller-gen fake-gcs-server golangci-lint gotestsum govulncheck helm versitygw)
 
 # describe NAME sets package (what to build) and version (from hack/versions.env).
 describe() {
@@ -26,6 +26,7 @@ describe() {
     golangci-lint) package=github.com/golangci/golangci-lint/v2/cmd/golangci-lint version=$GOLANGCI_LINT_VERSION ;;
     gotestsum) package=gotest.tools/gotestsum version=$GOTESTSUM_VERSION ;;
     govulncheck) package=golang.org/x/vuln/cmd/govulncheck version=$GOVULNCHECK_VERSION ;;
+    helm) package=helm.sh/helm/v4/cmd/helm version=$HELM_VERSION ;;
     versitygw) package=github.com/versity/versitygw/cmd/versitygw version=$VERSITYGW_VERSION ;;
     *) die "unknown tool '$1'" "choose one of: ${tools[*]}" ;;
   esac

@@ -18,6 +18,9 @@ import (
 	"github.com/quorate/quorate/internal/backup/plan"
 )
 
+// version is set by the linker.
+var version = "dev"
+
 // commands are the subcommands, by their words.
 var commands = map[string]func(ctx context.Context, args []string) error{
 	"gate etcd":  runGateEtcd,
@@ -58,6 +61,10 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
+	if len(args) == 1 && args[0] == "--version" {
+		fmt.Println(version)
+		return nil
+	}
 	for words := 1; words <= 2 && words <= len(args); words++ {
 		name := args[0]
 		if words == 2 {
@@ -67,5 +74,5 @@ func run(ctx context.Context, args []string) error {
 			return command(ctx, args[words:])
 		}
 	}
-	return fmt.Errorf("unknown command %q: use one of %s", args, strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
+	return fmt.Errorf("unknown command %q: use --version, or one of %s", args, strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
 }

@@ -44,6 +44,10 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
+	if o.version {
+		fmt.Println(version)
+		return nil
+	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.zap)))
 	cfg, err := ctrl.GetConfig()
 	if err != nil {
@@ -63,9 +67,9 @@ func run(args []string) error {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
 	err = controllers.SetupAll(mgr, controllers.Options{
-		Domain: o.domain, AgentImage: o.agentImage, Concurrency: o.concurrency, Dial: dial,
+		Domain: o.domain, AgentImage: o.agentImage, Registry: o.registry, Concurrency: o.concurrency, Dial: dial,
 		WatchNodes: len(o.watched()) == 0, // Nodes belong to no namespace.
-		Version:    version, Registry: ctrlmetrics.Registry,
+		Version:    version, Registerer: ctrlmetrics.Registry,
 	})
 	if err != nil {
 		return err
@@ -94,15 +98,15 @@ func managerOptions(o options) (manager.Options, error) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return manager.Options{}, fmt.Errorf("build scheme: %w", err)
 	}
+	serve := metricsserver.Options{BindAddress: o.metricsAddr, SecureServing: true}
+	if o.authorize {
+		serve.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
 	return manager.Options{
-		Scheme: scheme,
-		Cache:  controllers.CacheOptions(o.watched()),
-		Client: controllers.ClientOptions(),
-		Metrics: metricsserver.Options{
-			BindAddress:    o.metricsAddr,
-			SecureServing:  true,
-			FilterProvider: filters.WithAuthenticationAndAuthorization,
-		},
+		Scheme:                        scheme,
+		Cache:                         controllers.CacheOptions(o.watched()),
+		Client:                        controllers.ClientOptions(),
+		Metrics:                       serve,
 		HealthProbeBindAddress:        o.healthAddr,
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              lease,

@@ -23,11 +23,14 @@ type options struct {
 	concurrency    int
 	domain         string
 	agentImage     string
+	registry       string
+	authorize      bool
+	version        bool
 	dial           string
 	zap            zap.Options
 }
 
-// parse reads the flags. WATCH_NAMESPACE, AGENT_IMAGE and CLUSTER_DOMAIN set defaults where a flag is awkward.
+// parse reads the flags. WATCH_NAMESPACE, AGENT_IMAGE, IMAGE_REGISTRY and CLUSTER_DOMAIN set defaults where a flag is awkward.
 func parse(args []string) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("manager", flag.ContinueOnError)
@@ -44,11 +47,19 @@ func parse(args []string) (options, error) {
 		"DNS domain of the cluster; empty: read from /etc/resolv.conf, else cluster.local (environment: CLUSTER_DOMAIN)")
 	fs.StringVar(&o.agentImage, "agent-image", os.Getenv("AGENT_IMAGE"),
 		"this operator's own image, which start gates run from (environment: AGENT_IMAGE)")
+	fs.StringVar(&o.registry, "image-registry", os.Getenv("IMAGE_REGISTRY"),
+		"registry, with a path or without, that holds copies of the data stores' images; empty: the public ones (environment: IMAGE_REGISTRY)")
+	fs.BoolVar(&o.authorize, "metrics-authorization", true,
+		"serve metrics only to those that the API server lets read them, which takes cluster-wide rights; false: to whoever reaches the port")
+	fs.BoolVar(&o.version, "version", false, "print the version and stop")
 	fs.StringVar(&o.dial, "dial", "direct",
 		"how to reach pods: direct, or port-forward through the API server when the manager runs outside of the cluster")
 	o.zap.BindFlags(fs)
 	if err := fs.Parse(args); err != nil {
 		return o, err
+	}
+	if o.version {
+		return o, nil
 	}
 	if o.agentImage == "" {
 		return o, fmt.Errorf("--agent-image is empty: set it, or AGENT_IMAGE, to the image that this manager runs from")

@@ -82,3 +82,29 @@ func TestClusterDomainComesFromTheSearchList(t *testing.T) {
 		})
 	}
 }
+
+func TestMetricsAreForThoseThatTheAPIServerLetsUnlessToldOtherwise(t *testing.T) {
+	for flag, want := range map[string]bool{"--metrics-authorization": true, "--metrics-authorization=false": false} {
+		o, err := parse([]string{"--agent-image=x", flag})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := managerOptions(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !got.Metrics.SecureServing || (got.Metrics.FilterProvider != nil) != want {
+			t.Errorf("%s: over TLS %v, asked who reads %v", flag, got.Metrics.SecureServing, got.Metrics.FilterProvider != nil)
+		}
+	}
+	if o, err := parse([]string{"--agent-image=x"}); err != nil || !o.authorize {
+		t.Errorf("without the flag %v, %v", o.authorize, err)
+	}
+}
+
+func TestTheVersionNeedsNothingElse(t *testing.T) {
+	t.Setenv("AGENT_IMAGE", "")
+	if o, err := parse([]string{"--version"}); err != nil || !o.version {
+		t.Errorf("%+v, %v", o, err)
+	}
+}

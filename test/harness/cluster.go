@@ -37,13 +37,15 @@ type Cluster struct {
 	Dial controllers.DialFunc
 	// Kubeconfig is the file, Kubectl the program, Root the repository.
 	Kubeconfig, Kubectl, Root string
+	// name of the kind cluster.
+	name string
 	// env is what hack/kind needs to work on another cluster than the one named quorate; nil: nothing.
 	env []string
 }
 
 // Connect finds the cluster through KUBECONFIG, and refuses any that was not made by hack/kind.
 func Connect(ctx context.Context) (*Cluster, error) {
-	c := &Cluster{Kubeconfig: os.Getenv("KUBECONFIG"), Kubectl: os.Getenv("KUBECTL")}
+	c := &Cluster{Kubeconfig: os.Getenv("KUBECONFIG"), Kubectl: os.Getenv("KUBECTL"), name: kindName}
 	var err error
 	if c.Root, err = repositoryRoot(); err != nil {
 		return nil, err
@@ -64,7 +66,7 @@ func Connect(ctx context.Context) (*Cluster, error) {
 
 // Fresh makes a kind cluster of one node, with nothing in it, beside this one. The caller removes it.
 func (c *Cluster) Fresh(ctx context.Context, name string) (*Cluster, error) {
-	f := &Cluster{Kubectl: c.Kubectl, Root: c.Root, env: []string{"QUORATE_CLUSTER=" + name, "QUORATE_NODES=1"}}
+	f := &Cluster{Kubectl: c.Kubectl, Root: c.Root, name: name, env: []string{"QUORATE_CLUSTER=" + name, "QUORATE_NODES=1"}}
 	if err := f.Remove(ctx); err != nil { // An interrupted run may have left one.
 		return nil, err
 	}

@@ -43,7 +43,7 @@ func (c *Cluster) BuildLoad(ctx context.Context) (image string, err error) {
 		return "", fmt.Errorf("build the load image: %w", err)
 	}
 	image = fmt.Sprintf("quorate.dev/load:%x", sha256.Sum256(content))[:len("quorate.dev/load:")+12]
-	if out, err := c.OnNode(ctx, ControlPlane, "ctr", "-n", "k8s.io", "images", "ls", "-q", "name=="+image); err == nil && out == image {
+	if out, err := c.OnNode(ctx, c.name+"-control-plane", "ctr", "-n", "k8s.io", "images", "ls", "-q", "name=="+image); err == nil && out == image {
 		return image, nil
 	}
 	if err := c.importImage(ctx, image, "load", content); err != nil {

@@ -67,7 +67,7 @@ func (c *Cluster) BuildS3(ctx context.Context) (image string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if out, err := c.OnNode(ctx, ControlPlane, "ctr", "-n", "k8s.io", "images", "ls", "-q", "name=="+image); err == nil && out == image {
+	if out, err := c.OnNode(ctx, c.name+"-control-plane", "ctr", "-n", "k8s.io", "images", "ls", "-q", "name=="+image); err == nil && out == image {
 		return image, nil
 	}
 	if err := c.importImage(ctx, image, "versitygw", program); err != nil {

@@ -27,8 +27,22 @@ func TestACheckRunsInTheImageOfTheClusterWhereThatReadsTheData(t *testing.T) {
 		"the cluster is gone":        {nil, "3.6.16", "quay.io/coreos/etcd:v3.6.16"},
 		"nobody knows what wrote it": {own("3.6.16"), "", ""},
 	} {
-		if got := etcd.CheckImage(tc.spec, tc.wrote); got != tc.want {
+		if got := etcd.CheckImage(tc.spec, tc.wrote, ""); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
+	}
+}
+
+func TestTheRegistryOfTheInstallationHoldsWhatTheSpecificationDoesNotName(t *testing.T) {
+	v := etcd.Version{Major: 3, Minor: 6, Patch: 16}
+	if got, want := etcd.Image(v1alpha1.EtcdClusterSpec{}, v, "registry.example.com"), "registry.example.com/coreos/etcd:v3.6.16"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, want := etcd.CheckImage(nil, "3.6.16", "registry.example.com"), "registry.example.com/coreos/etcd:v3.6.16"; got != want {
+		t.Errorf("a check takes %s, want %s", got, want)
+	}
+	own := v1alpha1.EtcdClusterSpec{Image: ptr.To("quay.io/own/etcd:1")}
+	if got := etcd.Image(own, v, "registry.example.com"); got != *own.Image {
+		t.Errorf("%s, want %s", got, *own.Image)
 	}
 }

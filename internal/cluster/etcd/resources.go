@@ -40,6 +40,8 @@ type Blueprint struct {
 	Domain string
 	// AgentImage is the operator's own image.
 	AgentImage string
+	// Registry takes the place of the public one, empty: none does.
+	Registry string
 	// SigningSum tells keys apart that members sign tokens with, empty without authentication.
 	SigningSum string
 	// TrustSum tells apart the sets of authorities that members trust, empty without TLS.

@@ -48,17 +48,17 @@ const (
 	runDirSize = "1Mi"
 )
 
-// Image is the container image of etcd.
-func Image(spec v1alpha1.EtcdClusterSpec, v Version) string {
+// Image is the container image of etcd, see cluster.PublicImage for the registry.
+func Image(spec v1alpha1.EtcdClusterSpec, v Version, registry string) string {
 	if spec.Image != nil {
 		return *spec.Image
 	}
-	return "quay.io/coreos/etcd:v" + v.String()
+	return cluster.PublicImage(registry, "quay.io/coreos/etcd:v"+v.String())
 }
 
 // CheckImage is what a check of a backup starts a member from: the image of its cluster, nil where that is gone, if that version reads the
 // data, and else the public one of the version that wrote it. It is empty where that is none.
-func CheckImage(spec *v1alpha1.EtcdClusterSpec, wrote string) string {
+func CheckImage(spec *v1alpha1.EtcdClusterSpec, wrote, registry string) string {
 	v, err := ParseVersion(wrote)
 	if err != nil {
 		return ""
@@ -66,10 +66,10 @@ func CheckImage(spec *v1alpha1.EtcdClusterSpec, wrote string) string {
 	if spec != nil {
 		now, err := ParseVersion(spec.Version)
 		if err == nil && now.Major == v.Major && (now.Minor == v.Minor || now.Minor == v.Minor+1) { // See etcdrestore.Compatible.
-			return Image(*spec, now)
+			return Image(*spec, now, registry)
 		}
 	}
-	return Image(v1alpha1.EtcdClusterSpec{}, v)
+	return Image(v1alpha1.EtcdClusterSpec{}, v, registry)
 }
 
 // StatefulSet runs the members. All start at once, because they need each other to become ready; none is replaced
@@ -212,7 +212,7 @@ func (b Blueprint) gateContainer() *corev1ac.ContainerApplyConfiguration {
 }
 
 func (b Blueprint) etcdContainer() (*corev1ac.ContainerApplyConfiguration, error) {
-	c := corev1ac.Container().WithName(ContainerEtcd).WithImage(Image(b.Cluster.Spec, b.Version)).
+	c := corev1ac.Container().WithName(ContainerEtcd).WithImage(Image(b.Cluster.Spec, b.Version, b.Registry)).
 		WithCommand("etcd", "--config-file="+ConfigFile).
 		WithPorts(corev1ac.ContainerPort().WithName("client").WithContainerPort(ClientPort)).
 		WithPorts(b.peerPorts()...).

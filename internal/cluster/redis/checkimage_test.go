@@ -27,8 +27,24 @@ func TestACheckRunsInTheImageOfTheClusterWhereThatReadsTheData(t *testing.T) {
 		"nobody knows what wrote it": {own("redis", "8.0.2"), "redis", "", ""},
 		"an engine of another kind":  {nil, "etcd", "3.6.16", ""},
 	} {
-		if got := CheckImage(tc.spec, tc.engine, tc.wrote); got != tc.want {
+		if got := CheckImage(tc.spec, tc.engine, tc.wrote, ""); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
+	}
+}
+
+func TestTheRegistryOfTheInstallationHoldsWhatTheSpecificationDoesNotName(t *testing.T) {
+	valkey := &v1alpha1.RedisClusterSpec{Engine: ptr.To(v1alpha1.EngineValkey), Version: "8.1.1"}
+	for name, tc := range map[string]struct{ got, want string }{
+		"Redis":     {Image(&v1alpha1.RedisClusterSpec{Version: "8.0.2"}, "registry.example.com"), "registry.example.com/library/redis:8.0.2"},
+		"Valkey":    {Image(valkey, "registry.example.com"), "registry.example.com/valkey/valkey:8.1.1"},
+		"a check":   {CheckImage(nil, v1alpha1.EngineRedis, "8.0.2", "registry.example.com"), "registry.example.com/library/redis:8.0.2"},
+		"its image": {Image(&v1alpha1.RedisClusterSpec{Image: ptr.To("quay.io/own/redis:1")}, "registry.example.com"), "quay.io/own/redis:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.got != tc.want {
+				t.Errorf("%s, want %s", tc.got, tc.want)
+			}
+		})
 	}
 }

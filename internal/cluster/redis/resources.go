@@ -52,6 +52,8 @@ type Builder struct {
 	Domain string
 	// AgentImage is the image of the start gate.
 	AgentImage string
+	// Registry takes the place of the public one, empty: none does.
+	Registry string
 	// TLSSecret holds the servers' certificate; empty without TLS.
 	TLSSecret string
 	// Doors are where pods are reached from outside.
@@ -309,30 +311,30 @@ func (b Builder) spread(shard int) []*corev1ac.TopologySpreadConstraintApplyConf
 	}
 }
 
-// Image of the server.
-func Image(spec *v1alpha1.RedisClusterSpec) string {
+// Image of the server, see cluster.PublicImage for the registry.
+func Image(spec *v1alpha1.RedisClusterSpec, registry string) string {
 	switch {
 	case spec.Image != nil:
 		return *spec.Image
 	case spec.ServerEngine() == v1alpha1.EngineValkey:
-		return "docker.io/valkey/valkey:" + spec.Version
+		return cluster.PublicImage(registry, "docker.io/valkey/valkey:"+spec.Version)
 	}
-	return "docker.io/library/redis:" + spec.Version
+	return cluster.PublicImage(registry, "docker.io/library/redis:"+spec.Version)
 }
 
 // CheckImage is what a check of a backup starts servers from: the image of its cluster, nil where that is gone, if that version reads the
 // data, and else the public one of what wrote it. It is empty where that is no version. A server reads the RDB of earlier versions.
-func CheckImage(spec *v1alpha1.RedisClusterSpec, engine v1alpha1.RedisEngine, wrote string) string {
+func CheckImage(spec *v1alpha1.RedisClusterSpec, engine v1alpha1.RedisEngine, wrote, registry string) string {
 	v, err := ParseVersion(wrote)
 	if err != nil || (engine != v1alpha1.EngineRedis && engine != v1alpha1.EngineValkey) {
 		return ""
 	}
 	if spec != nil && spec.ServerEngine() == engine {
 		if now, err := ParseVersion(spec.Version); err == nil && now.AtLeast(v.Major, v.Minor) {
-			return Image(spec)
+			return Image(spec, registry)
 		}
 	}
-	return Image(&v1alpha1.RedisClusterSpec{Engine: &engine, Version: wrote})
+	return Image(&v1alpha1.RedisClusterSpec{Engine: &engine, Version: wrote}, registry)
 }
 
 // server is the container of the data store. Its probes only open a connection: anything more would need a password,
@@ -340,7 +342,7 @@ func CheckImage(spec *v1alpha1.RedisClusterSpec, engine v1alpha1.RedisEngine, wr
 // is read by the operator, see Conditions.
 func (b Builder) server(amounts *corev1.ResourceRequirements) (*corev1ac.ContainerApplyConfiguration, error) {
 	c := corev1ac.Container().WithName(ContainerServer).
-		WithImage(Image(&b.Cluster.Spec)).
+		WithImage(Image(&b.Cluster.Spec, b.Registry)).
 		WithCommand(string(b.Cluster.Spec.ServerEngine())+"-server", runDir+"/"+ConfigKey).
 		WithWorkingDir(dataDir).
 		WithPorts(containerPort("redis", ClientPort), containerPort("bus", BusPort)).

@@ -1,0 +1,142 @@
+package envtest
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/test/chart"
+)
+
+// charts are ways to install the chart that together use every template, and every value that is text of Kubernetes.
+var charts = map[string]chart.Values{
+	"for all namespaces": {},
+	"for some":           {"watchNamespaces": []any{"default", "kube-system"}, "metrics": chart.Values{"access": "Open"}},
+	"with everything": {
+		"replicas":     2,
+		"registry":     "registry.example.com/copies",
+		"commonLabels": chart.Values{"team": "stores"},
+		"networkPolicy": chart.Values{
+			"metricsFrom": []any{chart.Values{"namespaceSelector": chart.Values{"matchLabels": chart.Values{"kubernetes.io/metadata.name": "monitoring"}}}},
+			"egress":      chart.Values{"enabled": true, "apiServerCIDR": "10.0.0.1/32", "apiServerPorts": []any{6443}},
+		},
+		"imagePullSecrets":          []any{chart.Values{"name": "pull"}},
+		"nodeSelector":              chart.Values{"kubernetes.io/os": "linux"},
+		"tolerations":               []any{chart.Values{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}},
+		"topologySpreadConstraints": []any{chart.Values{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}},
+		"priorityClassName":         "system-cluster-critical",
+		"podAnnotations":            chart.Values{"a": "b"},
+		"podLabels":                 chart.Values{"zone": "a"},
+		"env":                       []any{chart.Values{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}},
+		"serviceAccount":            chart.Values{"annotations": chart.Values{"a": "b"}},
+	},
+}
+
+func TestTheAPIServerTakesWhatTheChartRenders(t *testing.T) {
+	s := apiServer(t)
+	for name, values := range charts {
+		t.Run(name, func(t *testing.T) {
+			all, err := chart.Render(testContext(t), t.TempDir(), values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range all {
+				s.wouldTake(t, o)
+			}
+			if len(all) < 15 {
+				t.Errorf("%d objects were rendered", len(all))
+			}
+		})
+	}
+}
+
+// wouldTake has the API server look at an object as if it were applied. Fields that it does not know are refused.
+func (s *server) wouldTake(t *testing.T, o *unstructured.Unstructured) {
+	t.Helper()
+	err := s.client.Apply(testContext(t), client.ApplyConfigurationFromUnstructured(o), client.DryRunAll, client.FieldOwner("helm"), client.ForceOwnership)
+	if err != nil {
+		t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+	}
+}
+
+// TestARoleLeavesOutOnlyWhatBelongsToNoNamespace holds the list in the chart against what the API server says.
+func TestARoleLeavesOutOnlyWhatBelongsToNoNamespace(t *testing.T) {
+	s := apiServer(t)
+	all, err := chart.Render(testContext(t), t.TempDir(), chart.Values{"watchNamespaces": []any{"default"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wide, err := chart.Render(testContext(t), t.TempDir(), chart.Values{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	narrow := granted(t, all, "Role", "quorate-manager")
+	for right := range granted(t, wide, "ClusterRole", "quorate-manager") {
+		if right.Group == "cert-manager.io" {
+			continue // It is not part of Kubernetes.
+		}
+		kind, err := s.client.RESTMapper().KindFor(right.WithVersion(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mapping, err := s.client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in := mapping.Scope.Name() == meta.RESTScopeNameNamespace; in != narrow[right] {
+			t.Errorf("%s belongs to a namespace: %v, and is in the Role: %v", right, in, narrow[right])
+		}
+	}
+}
+
+// granted are the resources that a role names, without subresources.
+func granted(t *testing.T, all []*unstructured.Unstructured, kind, name string) map[schema.GroupResource]bool {
+	t.Helper()
+	out := map[schema.GroupResource]bool{}
+	for _, o := range all {
+		if o.GetKind() != kind || o.GetName() != name {
+			continue
+		}
+		rules, _, err := unstructured.NestedSlice(o.Object, "rules")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rules {
+			rule := r.(map[string]any)
+			for _, resource := range rule["resources"].([]any) {
+				plain, _, _ := strings.Cut(resource.(string), "/")
+				out[schema.GroupResource{Group: rule["apiGroups"].([]any)[0].(string), Resource: plain}] = true
+			}
+		}
+	}
+	if len(out) == 0 {
+		t.Fatalf("there is no %s %s", kind, name)
+	}
+	return out
+}
+
+func TestTheAPIServerTakesEveryOverlay(t *testing.T) {
+	s := apiServer(t)
+	ns := &unstructured.Unstructured{Object: object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "quorate-system"}}}
+	if err := s.client.Create(testContext(t), ns); client.IgnoreAlreadyExists(err) != nil { // What is in it needs it.
+		t.Fatal(err)
+	}
+	for _, overlay := range []string{"default", "namespaced", "ha"} {
+		t.Run(overlay, func(t *testing.T) {
+			all, err := chart.Objects([]byte(s.kubectl(t, "kustomize", "../../config/"+overlay)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range all {
+				s.wouldTake(t, o)
+			}
+			if len(all) < 15 {
+				t.Errorf("there are %d objects", len(all))
+			}
+		})
+	}
+}
