@@ -65,7 +65,7 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 	children := &Children{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(),
 		Domain: o.Domain, AgentImage: o.AgentImage, Now: time.Now, Dial: o.Dial,
-		CanResize: canResize(mgr.GetConfig(), mgr.GetHTTPClient()),
+		CanResize: CanResize(mgr.GetConfig(), mgr.GetHTTPClient()),
 	}
 	if o.WatchNodes {
 		children.Nodes = mgr.GetClient()

@@ -24,6 +24,7 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"gate redis": runGateRedis,
 	"demo":       runDemo,
 	"install":    runInstall,
+	"shell":      runShell,
 
 	"backup etcd":   runBackupEtcd,
 	"backup redis":  runBackupRedis,

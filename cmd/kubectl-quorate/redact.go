@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate/quorate/internal/connection"
+)
+
+// redacted stands in a report for what must not be in it.
+const redacted = "REDACTED"
+
+// public are the keys of Secrets whose values are none: where a cluster is, and certificates.
+var public = []string{
+	"type", "provider", connection.KeyHost, connection.KeyPort, connection.KeyUsername, connection.KeyCA, connection.KeyCert,
+	"nodes", "external-nodes", "AWS_REGION", "AZURE_STORAGE_ACCOUNT", "recipients", corev1.ServiceAccountNamespaceKey,
+}
+
+// shortest is how long a value must be to be taken for a secret. Shorter ones are words that stand in many places.
+const shortest = 6
+
+// patterns are what secrets look like that are not known.
+var patterns = []struct {
+	find *regexp.Regexp
+	with string
+}{
+	{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\z)`), redacted},
+	{regexp.MustCompile(`AGE-SECRET-KEY-1[0-9A-Za-z]+`), redacted},
+	{regexp.MustCompile(`(://[^/\s:@"']*):[^@\s/"']+@`), "$1:" + redacted + "@"},
+	{regexp.MustCompile(`(?i)\b((?:bearer|basic) )[0-9a-z._~+/=-]{8,}`), "${1}" + redacted},
+	// Of Redis: the hash of a password, and passwords in configurations and in rules of users.
+	{regexp.MustCompile(`#[0-9a-f]{64}\b`), "#" + redacted},
+	{regexp.MustCompile(`(?im)\b((?:requirepass|masterauth|primaryauth) +)\S+`), "${1}" + redacted},
+	{regexp.MustCompile(`(?im)(\buser \S+ [^\n]*?[ "])[>]\S+`), "${1}>" + redacted},
+	{regexp.MustCompile(`(?i)\b((?:password|passwd|passphrase|token|api[_-]?key|secret[_-]?(?:access[_-]?)?key|sas[_-]?token|account[_-]?key)\\?["']?\s*[:=]\s*\\?["']?)[^\s"',;}&\\]+`), "${1}" + redacted},
+}
+
+// redactor takes secrets out of text: those that it knows, in the forms in which they are written, and what looks like one.
+type redactor struct{ known []string }
+
+// learn takes the values of a Secret to be secret.
+func (r *redactor) learn(s *corev1.Secret) {
+	for key, value := range s.Data {
+		if slices.Contains(public, key) {
+			continue
+		}
+		r.add(string(value))
+		for line := range strings.Lines(string(value)) { // Of a key or a file, one line may be quoted alone.
+			r.add(strings.TrimSpace(line))
+		}
+	}
+	// The longest first: what is a part of another one would break it.
+	slices.SortFunc(r.known, func(a, b string) int { return len(b) - len(a) })
+	r.known = slices.Compact(r.known)
+}
+
+// add adds one value in the forms in which it may be written.
+func (r *redactor) add(value string) {
+	if len(value) < shortest || strings.HasPrefix(value, "-----") {
+		return
+	}
+	sum := sha256.Sum256([]byte(value))
+	quoted, err := json.Marshal(value)
+	if err != nil {
+		quoted = nil // A string can always be encoded.
+	}
+	forms := []string{
+		value, string(bytes.Trim(quoted, `"`)), url.QueryEscape(value), url.PathEscape(value), strings.TrimPrefix(url.UserPassword("", value).String(), ":"),
+		base64.StdEncoding.EncodeToString([]byte(value)), base64.URLEncoding.EncodeToString([]byte(value)),
+		strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(value)), "="), hex.EncodeToString(sum[:]),
+	}
+	for _, form := range forms {
+		if len(form) >= shortest && !slices.Contains(r.known, form) {
+			r.known = append(r.known, form)
+		}
+	}
+}
+
+// text is the text without secrets.
+func (r *redactor) text(text string) string {
+	for _, value := range r.known {
+		text = strings.ReplaceAll(text, value, redacted)
+	}
+	for _, p := range patterns {
+		text = p.find.ReplaceAllString(text, p.with)
+	}
+	return text
+}
+
+// object takes out of an object what is of no use to others, and the values of environment variables: people put passwords there.
+func (r *redactor) object(o map[string]any) {
+	if meta, ok := o["metadata"].(map[string]any); ok {
+		delete(meta, "managedFields")
+		if annotations, ok := meta["annotations"].(map[string]any); ok {
+			delete(annotations, corev1.LastAppliedConfigAnnotation)
+		}
+	}
+	hideEnv(o)
+}
+
+func hideEnv(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, below := range v {
+			if key == "env" {
+				hideValues(below)
+			}
+			hideEnv(below)
+		}
+	case []any:
+		for _, below := range v {
+			hideEnv(below)
+		}
+	}
+}
+
+func hideValues(env any) {
+	list, ok := env.([]any)
+	if !ok {
+		return
+	}
+	for _, e := range list {
+		if variable, ok := e.(map[string]any); ok && variable["value"] != nil {
+			variable["value"] = redacted
+		}
+	}
+}
