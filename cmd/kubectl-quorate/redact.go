@@ -41,7 +41,7 @@ var patterns = []struct {
 	{regexp.MustCompile(`#[0-9a-f]{64}\b`), "#" + redacted},
 	{regexp.MustCompile(`(?im)\b((?:requirepass|masterauth|primaryauth) +)\S+`), "${1}" + redacted},
 	{regexp.MustCompile(`(?im)(\buser \S+ [^\n]*?[ "])[>]\S+`), "${1}>" + redacted},
-	{regexp.MustCompile(`(?i)\b((?:password|passwd|passphrase|token|api[_-]?key|secret[_-]?(?:access[_-]?)?key|sas[_-]?token|account[_-]?key)\\?["']?\s*[:=]\s*\\?["']?)[^\s"',;}&\\]+`), "${1}" + redacted},
+	{regexp.MustCompile(`(?i)((?:\b|_)(?:password|passwd|passphrase|token|api[_-]?key|secret[_-]?(?:access[_-]?)?key|sas[_-]?token|account[_-]?key)\\?["']?\s*[:=]\s*\\?["']?)[^\s"',;}&\\]+`), "${1}" + redacted},
 }
 
 // redactor takes secrets out of text: those that it knows, in the forms in which they are written, and what looks like one.
