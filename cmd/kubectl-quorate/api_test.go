@@ -250,7 +250,7 @@ func (p *pages) await(t *testing.T, words string) {
 func TestAPlanIsMadeOfWhatThereIsAndOfAManifest(t *testing.T) {
 	w := newWorld(t)
 	w.etcd("orders")
-	w.want([]string{"plan", "ec/orders"}, "EtcdCluster orders", "next", "why")
+	t.Log(w.want([]string{"plan", "ec/orders"}, "EtcdCluster orders", "next", "why"))
 	edited := filepath.Join(t.TempDir(), "edited.yaml")
 	write := func(text string) {
 		t.Helper()
