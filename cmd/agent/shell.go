@@ -57,7 +57,11 @@ func runShell(_ context.Context, args []string) error {
 			return cmd.Run()
 		})
 	case "redis-cli", "valkey-cli":
-		return become(o.client, append(redisArgs(conn, o), fs.Args()...), append(os.Environ(), "REDISCLI_AUTH="+conn.Password))
+		env := os.Environ()
+		if conn.Password != "" {
+			env = append(env, "REDISCLI_AUTH="+conn.Password)
+		}
+		return become(o.client, append(redisArgs(conn, o), fs.Args()...), env)
 	}
 	return fmt.Errorf("--client=%s: use etcdctl, redis-cli or valkey-cli", o.client)
 }

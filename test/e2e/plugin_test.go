@@ -151,7 +151,9 @@ func statusAndPlan(ctx context.Context, t *testing.T, s *scope, p plugin, orders
 	var seen struct {
 		Clusters []struct {
 			State  string
-			Shards []struct{ Servers []struct{ Name, Role, Lag string } }
+			Shards []struct {
+				Servers []struct{ Name, Role, Lag string }
+			}
 		}
 	}
 	must(t, json.Unmarshal([]byte(out), &seen))
