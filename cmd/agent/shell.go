@@ -68,7 +68,7 @@ func runShell(_ context.Context, args []string) error {
 
 // become runs a program in the place of this one, which is not needed any more.
 func become(name string, args, env []string) error {
-	path, err := exec.LookPath(name)
+	path, err := exec.LookPath(name) //nolint:gosec // It is one of three.
 	if err != nil {
 		return fmt.Errorf("the image has no %s: use one of the data store's own, or one that is made from it: %w", name, err)
 	}
@@ -158,36 +158,47 @@ func (r oneByte) Read(p []byte) (int, error) {
 
 // splitWords splits a line at blanks, but not between quotation marks or behind a backslash. unfinished says that one is not closed.
 func splitWords(line string) (words []string, unfinished bool) {
-	var (
-		word    strings.Builder
-		quote   rune
-		escaped bool
-		begun   bool
-	)
+	var s splitter
 	for _, r := range strings.TrimRight(line, "\r\n") {
-		switch {
-		case escaped:
-			word.WriteRune(r)
-			escaped = false
-		case r == '\\' && quote != '\'':
-			escaped, begun = true, true
-		case quote != 0 && r == quote:
-			quote = 0
-		case quote == 0 && (r == '"' || r == '\''):
-			quote, begun = r, true
-		case quote == 0 && (r == ' ' || r == '\t'):
-			if begun {
-				words = append(words, word.String())
-				word.Reset()
-				begun = false
-			}
-		default:
-			word.WriteRune(r)
-			begun = true
-		}
+		s.read(r)
 	}
-	if begun {
-		words = append(words, word.String())
+	s.end()
+	return s.words, s.quote != 0 || s.escaped
+}
+
+// splitter is a line that is being split.
+type splitter struct {
+	words []string
+	word  strings.Builder
+	// begun says that there is a word, which may be empty. quote is the mark that it is in, 0 for none.
+	begun, escaped bool
+	quote          rune
+}
+
+func (s *splitter) read(r rune) {
+	switch {
+	case s.escaped:
+		s.word.WriteRune(r)
+		s.escaped = false
+	case r == '\\' && s.quote != '\'':
+		s.escaped, s.begun = true, true
+	case s.quote != 0 && r == s.quote:
+		s.quote = 0
+	case s.quote == 0 && (r == '"' || r == '\''):
+		s.quote, s.begun = r, true
+	case s.quote == 0 && (r == ' ' || r == '\t'):
+		s.end()
+	default:
+		s.word.WriteRune(r)
+		s.begun = true
 	}
-	return words, quote != 0 || escaped
+}
+
+// end ends a word.
+func (s *splitter) end() {
+	if s.begun {
+		s.words = append(s.words, s.word.String())
+	}
+	s.word.Reset()
+	s.begun = false
 }

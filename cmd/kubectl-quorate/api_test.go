@@ -105,9 +105,9 @@ func (w *world) create(o client.Object) {
 	}
 }
 
-func (w *world) etcd(name string) *v1alpha1.EtcdCluster {
+func (w *world) orders() *v1alpha1.EtcdCluster {
 	w.t.Helper()
-	o := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.EtcdClusterSpec{
+	o := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "orders"}, Spec: v1alpha1.EtcdClusterSpec{
 		Size: 3, Version: "3.6.16", Storage: &v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
 	}}
 	w.create(o)
@@ -187,7 +187,7 @@ func condition(o client.Object, kind string, status metav1.ConditionStatus, reas
 func TestStatusListsWhatThereIs(t *testing.T) {
 	w := newWorld(t)
 	w.want([]string{"status"}, "There is no cluster in namespace "+w.ns, "-A")
-	w.etcd("orders")
+	w.orders()
 	w.create(&v1alpha1.RedisCluster{ObjectMeta: metav1.ObjectMeta{Name: "carts"}, Spec: v1alpha1.RedisClusterSpec{Version: "8.0.2", Shards: 3}})
 	w.want([]string{"status"}, "EtcdCluster orders", "RedisCluster carts  redis")
 	w.want([]string{"status", "-A"}, "EtcdCluster "+w.ns+"/orders")
@@ -202,7 +202,7 @@ func TestStatusListsWhatThereIs(t *testing.T) {
 
 func TestStatusFollowsChanges(t *testing.T) {
 	w := newWorld(t)
-	o := w.etcd("orders")
+	o := w.orders()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	page := &pages{seen: make(chan string, 16)}
@@ -249,7 +249,7 @@ func (p *pages) await(t *testing.T, words string) {
 
 func TestAPlanIsMadeOfWhatThereIsAndOfAManifest(t *testing.T) {
 	w := newWorld(t)
-	w.etcd("orders")
+	w.orders()
 	t.Log(w.want([]string{"plan", "ec/orders"}, "EtcdCluster orders", "next", "why"))
 	edited := filepath.Join(t.TempDir(), "edited.yaml")
 	write := func(text string) {
@@ -284,7 +284,7 @@ func TestAPlanIsMadeOfWhatThereIsAndOfAManifest(t *testing.T) {
 
 func TestAClusterSleepsAndWakes(t *testing.T) {
 	w := newWorld(t)
-	o := w.etcd("orders")
+	o := w.orders()
 	whenever(w, &v1alpha1.EtcdClusterList{}, func(o *v1alpha1.EtcdCluster) bool {
 		if o.Status.ObservedGeneration == o.Generation {
 			return false
@@ -310,7 +310,7 @@ func TestAClusterSleepsAndWakes(t *testing.T) {
 
 func TestABackupIsFollowedToItsEnd(t *testing.T) {
 	w := newWorld(t)
-	w.etcd("orders")
+	w.orders()
 	w.refuse([]string{"backup", "ec/orders"}, "--destination")
 	w.refuse([]string{"backup", "ec/orders", "--credentials", "s3"}, "--destination")
 	w.create(&v1alpha1.BackupSchedule{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}, Spec: v1alpha1.BackupScheduleSpec{
@@ -368,7 +368,7 @@ func restores(w *world) {
 
 func TestARestoreIsCarriedOutOnceItIsConfirmed(t *testing.T) {
 	w := newWorld(t)
-	w.etcd("orders")
+	w.orders()
 	restores(w)
 	w.refuse([]string{"restore", "ec/orders"}, "--backup", "--destination")
 	w.refuse([]string{"restore", "ec/orders", "--backup", "b", "--time", "yesterday"}, "2026-05-01T10:00:00Z")
@@ -394,7 +394,7 @@ func TestARestoreIsCarriedOutOnceItIsConfirmed(t *testing.T) {
 
 func TestWordsAreCompletedFromTheCluster(t *testing.T) {
 	w := newWorld(t)
-	w.etcd("orders")
+	w.orders()
 	w.want([]string{"__complete", "-n", w.ns, "status", ""}, "etcdcluster/orders\n")
 	w.want([]string{"__complete", "-n", w.ns, "restore", "ec/orders", "--slots", ""}, "All\nLost\n")
 	w.want([]string{"__complete", "-n", ""}, w.ns+"\n")
@@ -426,7 +426,7 @@ func (w *world) servers(o clusterObject, component string) {
 
 func TestAClientRunsInARestrictedPodWithoutCredentialsInItsSpecification(t *testing.T) {
 	w := newWorld(t)
-	o := w.etcd("orders")
+	o := w.orders()
 	if _, err := templateOf(t.Context(), w.client, o); err == nil || !strings.Contains(err.Error(), "no servers yet") {
 		t.Errorf("of a cluster that is not there yet: %v", err)
 	}
@@ -465,7 +465,7 @@ func TestAClientRunsInARestrictedPodWithoutCredentialsInItsSpecification(t *test
 func TestAReportHoldsNoSecret(t *testing.T) {
 	const password = "tell-nobody-7Qx"
 	w := newWorld(t)
-	o := w.etcd("orders")
+	o := w.orders()
 	before := o.DeepCopy()
 	o.Annotations = map[string]string{"note": "the password is " + password}
 	o.Spec.Template = &v1alpha1.PodTemplate{Env: []v1alpha1.EnvVar{{Name: "LICENSE", Value: "hunter22"}}}
@@ -506,7 +506,7 @@ func TestAReportHoldsNoSecret(t *testing.T) {
 func TestAPromotionIsRefusedWithItsCure(t *testing.T) {
 	w := newWorld(t)
 	w.create(&v1alpha1.RedisCluster{ObjectMeta: metav1.ObjectMeta{Name: "carts"}, Spec: v1alpha1.RedisClusterSpec{Version: "8.0.2", Mode: ptr.To(v1alpha1.RedisReplicated)}})
-	w.etcd("orders")
+	w.orders()
 	w.refuse([]string{"promote", "rdc/carts", "carts-0-1"}, "delete the pod of the primary")
 	w.refuse([]string{"promote", "ec/orders", "orders-1"}, "the operator has something to do first")
 	w.refuse([]string{"promote", "ec/orders"}, "the pod that is to lead")

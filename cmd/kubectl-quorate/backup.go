@@ -176,7 +176,7 @@ func (s *session) followBackup(ctx context.Context, c client.WithWatch, b *v1alp
 		return now.Status.Activity, done, nil
 	})
 	if err != nil {
-		return fmt.Errorf("Backup %s: %w", b.Name, err)
+		return fmt.Errorf("backup %s: %w", b.Name, err)
 	}
 	_, err = fmt.Fprintln(s.out, backupResult(b))
 	return err

@@ -67,9 +67,14 @@ var (
 		v1alpha1.GroupVersion.WithKind("Backup"), v1alpha1.GroupVersion.WithKind("BackupSchedule"), v1alpha1.GroupVersion.WithKind("Restore"),
 	}
 	children = []schema.GroupVersionKind{
-		{Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "Service"}, {Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "PersistentVolumeClaim"},
-		{Group: "apps", Version: "v1", Kind: "StatefulSet"}, {Group: "batch", Version: "v1", Kind: "Job"},
-		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}, {Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"},
+		{Version: "v1", Kind: "Pod"},
+		{Version: "v1", Kind: "Service"},
+		{Version: "v1", Kind: "ConfigMap"},
+		{Version: "v1", Kind: "PersistentVolumeClaim"},
+		{Group: "apps", Version: "v1", Kind: "StatefulSet"},
+		{Group: "batch", Version: "v1", Kind: "Job"},
+		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+		{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"},
 	}
 )
 
@@ -102,7 +107,7 @@ func (s *session) report(ctx context.Context, args []string, o reportOptions) er
 	if o.file == "" {
 		o.file = timedName("quorate-report-"+ns, s.now()) + ".tar.gz"
 	}
-	file, err := os.OpenFile(o.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // The person names it.
+	file, err := os.OpenFile(o.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}

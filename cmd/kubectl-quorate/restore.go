@@ -122,7 +122,7 @@ func (s *session) restoreOf(ctx context.Context, c client.Client, ns string, ref
 		err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: o.name}, r)
 		switch {
 		case err == nil && r.Spec.Cluster != ref:
-			return nil, fmt.Errorf("Restore %s is of %s %s: name that cluster, or choose another --name", o.name, r.Spec.Cluster.Kind, r.Spec.Cluster.Name)
+			return nil, fmt.Errorf("the Restore %s is of %s %s: name that cluster, or choose another --name", o.name, r.Spec.Cluster.Kind, r.Spec.Cluster.Name)
 		case err == nil:
 			return r, nil
 		case !apierrors.IsNotFound(err):
@@ -197,7 +197,7 @@ func (s *session) followRestore(ctx context.Context, c client.WithWatch, r *v1al
 		return now.Status.Activity, false, stalled(now, now.Status.Conditions)
 	})
 	if err != nil {
-		return fmt.Errorf("Restore %s: %w", r.Name, err)
+		return fmt.Errorf("restore %s: %w", r.Name, err)
 	}
 	return nil
 }

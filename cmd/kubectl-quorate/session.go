@@ -36,10 +36,10 @@ type streams struct {
 func standardStreams() streams {
 	s := streams{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr,
-		terminal: term.IsTerminal(int(os.Stdout.Fd())), typed: term.IsTerminal(int(os.Stdin.Fd())), //nolint:gosec // File descriptors are small.
+		terminal: term.IsTerminal(int(os.Stdout.Fd())), typed: term.IsTerminal(int(os.Stdin.Fd())),
 	}
 	if s.terminal {
-		s.width, _, _ = term.GetSize(int(os.Stdout.Fd())) //nolint:gosec // Likewise. Without a size nothing is cut.
+		s.width, _, _ = term.GetSize(int(os.Stdout.Fd())) // Without a size nothing is cut.
 	}
 	return s
 }

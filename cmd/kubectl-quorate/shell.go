@@ -225,7 +225,7 @@ func (s *session) talk(ctx context.Context, c client.WithWatch, clients kubernet
 
 // raw lets every key reach the client.
 func raw() (restore func(), err error) {
-	fd := int(os.Stdin.Fd()) //nolint:gosec // File descriptors are small.
+	fd := int(os.Stdin.Fd())
 	before, err := term.MakeRaw(fd)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the terminal: %w", err)
@@ -242,7 +242,7 @@ func (s *screen) Next() *remotecommand.TerminalSize {
 		return nil
 	}
 	s.told = true
-	width, height, err := term.GetSize(int(os.Stdin.Fd())) //nolint:gosec // File descriptors are small.
+	width, height, err := term.GetSize(int(os.Stdin.Fd()))
 	if err != nil {
 		return nil
 	}

@@ -28,13 +28,13 @@ const (
 // images of data stores may have nothing else that could.
 func shellPod(o clusterObject, servers *corev1.PodSpec, options shellOptions, tty bool) (*corev1.Pod, error) {
 	args := []string{"shell", "--secret-dir=" + connectionDir}
-	server, gate, sharded := etcd.ContainerEtcd, etcd.ContainerGate, false
+	server, gate := etcd.ContainerEtcd, etcd.ContainerGate
 	switch c := o.(type) {
 	case *v1alpha1.EtcdCluster:
 		args = append(args, "--client=etcdctl")
 	case *v1alpha1.RedisCluster:
-		server, gate, sharded = redis.ContainerServer, redis.ContainerGate, !c.Spec.IsReplicated() && options.pod == ""
-		args = append(args, "--client="+string(c.Spec.ServerEngine())+"-cli", fmt.Sprintf("--sharded=%t", sharded))
+		server, gate = redis.ContainerServer, redis.ContainerGate
+		args = append(args, "--client="+string(c.Spec.ServerEngine())+"-cli", fmt.Sprintf("--sharded=%t", !c.Spec.IsReplicated() && options.pod == ""))
 	}
 	if options.pod != "" {
 		// The certificates are for this name too.

@@ -165,8 +165,8 @@ func (s *session) draw(w io.Writer, views []clusterView, ns string) error {
 // calm is how long more changes are waited for before clusters are shown again.
 const calm = 200 * time.Millisecond
 
-// clear takes the cursor to the top left and clears what is below (ECMA-48, CUP and ED).
-const clear = "\x1b[H\x1b[J"
+// wipe takes the cursor to the top left and clears what is below (ECMA-48, CUP and ED).
+const wipe = "\x1b[H\x1b[J"
 
 // watchClusters shows them whenever one of them has changed in what is shown.
 func (s *session) watchClusters(ctx context.Context, c client.WithWatch, ns string, show func(io.Writer) error) error {
@@ -195,7 +195,7 @@ func (s *session) watchClusters(ctx context.Context, c client.WithWatch, ns stri
 // turn shows a page in the place of the last one, and where there is no terminal below it.
 func (s *session) turn(page string) error {
 	if s.terminal {
-		page = clear + page
+		page = wipe + page
 	} else {
 		page = s.now().UTC().Format(time.RFC3339) + "\n" + page + "\n"
 	}

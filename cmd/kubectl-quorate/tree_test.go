@@ -164,8 +164,10 @@ func TestAManifestIsReadStrictly(t *testing.T) {
 
 func TestOnlyWhoMayLeadIsPromoted(t *testing.T) {
 	s := &etcd.State{Pods: []etcd.Pod{
-		{Name: "orders-0", View: &etcd.View{MemberID: 1, Leader: 1}}, {Name: "orders-1", View: &etcd.View{MemberID: 2, Leader: 1}},
-		{Name: "orders-2", View: &etcd.View{MemberID: 3, Leader: 1, Learner: true}}, {Name: "orders-3"},
+		{Name: "orders-0", View: &etcd.View{MemberID: 1, Leader: 1}},
+		{Name: "orders-1", View: &etcd.View{MemberID: 2, Leader: 1}},
+		{Name: "orders-2", View: &etcd.View{MemberID: 3, Leader: 1, Learner: true}},
+		{Name: "orders-3"},
 		{Name: "orders-4", View: &etcd.View{MemberID: 5, Leader: 4}},
 	}}
 	if got, err := promotion(&outlook{etcd: s}, "orders-1"); err != nil || got != (etcd.MoveLeader{From: "orders-0", To: 2, Pod: "orders-1"}) {
@@ -190,8 +192,12 @@ func TestAReplicaIsPromotedThatHasEverything(t *testing.T) {
 		return &redis.Node{ID: id, LinkUp: up, Peers: []redis.Peer{{ID: id, Myself: true, Replica: primary != "", PrimaryID: primary}}}
 	}
 	s := &redis.State{Pods: []redis.Pod{
-		{Name: "carts-0-0", Node: node("a", "", false)}, {Name: "carts-0-1", Node: node("b", "a", true)}, {Name: "carts-0-2", Node: node("c", "a", false)},
-		{Name: "carts-1-1", Shard: 1, Node: node("d", "gone", true)}, {Name: "carts-1-2", Shard: 1, Node: node("e", "a", true)}, {Name: "carts-1-3"},
+		{Name: "carts-0-0", Node: node("a", "", false)},
+		{Name: "carts-0-1", Node: node("b", "a", true)},
+		{Name: "carts-0-2", Node: node("c", "a", false)},
+		{Name: "carts-1-1", Shard: 1, Node: node("d", "gone", true)},
+		{Name: "carts-1-2", Shard: 1, Node: node("e", "a", true)},
+		{Name: "carts-1-3"},
 	}}
 	if got, err := promotion(&outlook{redis: s}, "carts-0-1"); err != nil || got != (redis.Failover{From: "carts-0-0", To: "carts-0-1"}) {
 		t.Errorf("a replica: %v, %v", got, err)
