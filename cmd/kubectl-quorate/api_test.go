@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -280,6 +281,23 @@ func TestAPlanIsMadeOfWhatThereIsAndOfAManifest(t *testing.T) {
 			t.Errorf("the plans have left %d of %T, %v", meta.LenList(list), list, err)
 		}
 	}
+}
+
+func TestWhoCannotAskServersGetsNoPlan(t *testing.T) {
+	w := newWorld(t)
+	w.orders()
+	w.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}},
+	}})
+	w.create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "reader"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "jane"}},
+	})
+	w.want([]string{"status", "--as", "jane"}, "EtcdCluster orders")
+	w.refuse([]string{"plan", "ec/orders", "--as", "jane"}, "pods/portforward", w.ns)
+	w.refuse([]string{"hibernate", "ec/orders", "--as", "jane"}, "forbidden", "cure: ask for that right")
+	w.refuse([]string{"status", "--as", "nobody"}, "forbidden", "cure: ask for that right")
 }
 
 func TestAClusterSleepsAndWakes(t *testing.T) {

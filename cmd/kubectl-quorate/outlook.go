@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
+	"sync"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,10 +40,31 @@ type outlook struct {
 	redis *redis.State
 }
 
-// observer makes outlooks.
+// observer is the part of the operator that reads, and what it could not see.
 type observer struct {
 	*controllers.Children
+	mu     sync.Mutex
 	unseen []string
+}
+
+// miss notes something that the operator sees and the observer does not.
+func (k *observer) miss(format string, args ...any) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if text := fmt.Sprintf(format, args...); !slices.Contains(k.unseen, text) {
+		k.unseen = append(k.unseen, text)
+	}
+}
+
+// noting tells apart that a server does not answer, which is a fact about it, and that no port could be forwarded to it, which is none.
+func (k *observer) noting(dial controllers.DialFunc) controllers.DialFunc {
+	return func(ctx context.Context, pod types.NamespacedName, ip string, port int) (net.Conn, error) {
+		conn, err := dial(ctx, pod, ip, port)
+		if err != nil {
+			k.miss("pod %s: it is taken for unreachable, because the API server forwards no port to it: %v", pod.Name, err)
+		}
+		return conn, err
+	}
 }
 
 // observe looks at a cluster. The object may be another than the one that the API server has, such as one that is yet to be applied.
@@ -48,7 +73,7 @@ func (s *session) observe(ctx context.Context, c client.Client, o clusterObject)
 	if err != nil {
 		return nil, err
 	}
-	out := &outlook{unseen: k.unseen, lags: map[string]string{}}
+	out := &outlook{lags: map[string]string{}}
 	switch o := o.(type) {
 	case *v1alpha1.EtcdCluster:
 		err = out.ofEtcd(ctx, controllers.NewEtcdKind(k.Children), o)
@@ -61,6 +86,9 @@ func (s *session) observe(ctx context.Context, c client.Client, o clusterObject)
 	if o.IsPaused() {
 		out.plan = cluster.Pause(out.plan)
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out.unseen = slices.Clone(k.unseen)
 	return out, nil
 }
 
@@ -161,21 +189,39 @@ func (s *session) observer(ctx context.Context, c client.Client, o clusterObject
 	if err != nil {
 		return nil, err
 	}
+	if err := mayForward(ctx, c, o.GetNamespace()); err != nil {
+		return nil, err
+	}
 	dry := client.NewDryRunClient(c)
 	k := &observer{Children: &controllers.Children{
-		Client: dry, Direct: dry, Domain: domain, Now: s.now, Dial: dial, CanResize: controllers.CanResize(cfg, hc),
+		Client: dry, Direct: dry, Domain: domain, Now: s.now, CanResize: controllers.CanResize(cfg, hc),
 		AgentImage: "quorate", // No plan depends on it: an update of the operator restarts nothing.
 	}}
+	k.Dial = k.noting(dial)
 	err = c.List(ctx, &corev1.NodeList{}, client.Limit(1))
 	switch {
 	case apierrors.IsForbidden(err):
-		k.unseen = append(k.unseen, "nodes: you may not read them, so a cordoned or lost one is not taken into account")
+		k.miss("nodes: you may not read them, so a cordoned or lost one is not taken into account")
 	case err != nil:
 		return nil, fmt.Errorf("list nodes: %w", err)
 	default:
 		k.Nodes = dry
 	}
 	return k, nil
+}
+
+// mayForward refuses to look at a cluster whose servers cannot be asked: to whoever cannot ask, all of them are down.
+func mayForward(ctx context.Context, c client.Client, ns string) error {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: ns, Verb: "create", Resource: "pods", Subresource: "portforward"},
+	}}
+	if err := c.Create(ctx, review); err != nil {
+		return fmt.Errorf("ask for your rights: %w", err)
+	}
+	if !review.Status.Allowed {
+		return fmt.Errorf("you may not forward ports to pods in namespace %s, so that no server can be asked how it is: ask for the right to create pods/portforward", ns)
+	}
+	return nil
 }
 
 // defaultDomain is that of Kubernetes clusters which were given no other.

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -45,7 +47,11 @@ var patterns = []struct {
 }
 
 // redactor takes secrets out of text: those that it knows, in the forms in which they are written, and what looks like one.
-type redactor struct{ known []string }
+type redactor struct {
+	known map[string]bool
+	// replacer replaces all that is known in one pass; nil: it is yet to be made.
+	replacer *strings.Replacer
+}
 
 // learn takes the values of a Secret to be secret.
 func (r *redactor) learn(s *corev1.Secret) {
@@ -53,43 +59,51 @@ func (r *redactor) learn(s *corev1.Secret) {
 		if slices.Contains(public, key) {
 			continue
 		}
-		r.add(string(value))
+		for _, form := range forms(string(value)) {
+			r.add(form)
+		}
 		for line := range strings.Lines(string(value)) { // Of a key or a file, one line may be quoted alone.
 			r.add(strings.TrimSpace(line))
 		}
 	}
-	// The longest first: what is a part of another one would break it.
-	slices.SortFunc(r.known, func(a, b string) int { return len(b) - len(a) })
-	r.known = slices.Compact(r.known)
 }
 
-// add adds one value in the forms in which it may be written.
 func (r *redactor) add(value string) {
 	if len(value) < shortest || strings.HasPrefix(value, "-----") {
 		return
 	}
-	sum := sha256.Sum256([]byte(value))
+	if r.known == nil {
+		r.known = map[string]bool{}
+	}
+	r.known[value], r.replacer = true, nil
+}
+
+// forms are the ways in which a value is written.
+func forms(value string) []string {
+	sum := sha256.Sum256([]byte(value)) // How Redis shows a password.
 	quoted, err := json.Marshal(value)
 	if err != nil {
 		quoted = nil // A string can always be encoded.
 	}
-	forms := []string{
+	return []string{
 		value, string(bytes.Trim(quoted, `"`)), url.QueryEscape(value), url.PathEscape(value), strings.TrimPrefix(url.UserPassword("", value).String(), ":"),
 		base64.StdEncoding.EncodeToString([]byte(value)), base64.URLEncoding.EncodeToString([]byte(value)),
 		strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(value)), "="), hex.EncodeToString(sum[:]),
-	}
-	for _, form := range forms {
-		if len(form) >= shortest && !slices.Contains(r.known, form) {
-			r.known = append(r.known, form)
-		}
 	}
 }
 
 // text is the text without secrets.
 func (r *redactor) text(text string) string {
-	for _, value := range r.known {
-		text = strings.ReplaceAll(text, value, redacted)
+	if r.replacer == nil {
+		// The longest first: what is a part of another one would break it.
+		all := slices.SortedFunc(maps.Keys(r.known), func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+		var pairs []string
+		for _, value := range all {
+			pairs = append(pairs, value, redacted)
+		}
+		r.replacer = strings.NewReplacer(pairs...)
 	}
+	text = r.replacer.Replace(text)
 	for _, p := range patterns {
 		text = p.find.ReplaceAllString(text, p.with)
 	}
