@@ -283,6 +283,12 @@ func TestAPlanIsMadeOfWhatThereIsAndOfAManifest(t *testing.T) {
 	}
 }
 
+func TestWaitingEndsInTime(t *testing.T) {
+	w := newWorld(t)
+	w.orders()
+	w.refuse([]string{"wake", "ec/orders", "--wait", "--timeout", "1s"}, "orders: it was not done within 1s", "goes on", "--timeout")
+}
+
 func TestWhoCannotAskServersGetsNoPlan(t *testing.T) {
 	w := newWorld(t)
 	w.orders()

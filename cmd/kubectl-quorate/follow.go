@@ -29,7 +29,7 @@ func (s *session) follow(
 			return err
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("%s: no longer waited for (%w); what was asked for goes on", key.Name, context.Cause(ctx))
+			return fmt.Errorf("%s: %w", key.Name, context.Cause(ctx))
 		}
 	}
 }
@@ -76,5 +76,5 @@ func limited(ctx context.Context, limit time.Duration) (context.Context, context
 	if limit <= 0 {
 		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s: wait longer with --timeout", limit))
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("it was not done within %s: what was asked for goes on; wait longer with --timeout", limit))
 }
