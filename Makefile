@@ -36,6 +36,8 @@ KIND_ENV = KUBECONFIG="$$($(KIND) kubeconfig)"; KUBECTL="$$($(KIND) bin kubectl)
 SET_IMAGE := sed -E 's,$(subst .,\.,$(IMAGE))(:[[:alnum:]._-]+)?([^[:alnum:]._/-]|$$),$(IMG)\2,g'
 
 BINARIES := manager agent
+# What runs where people are: it is no part of the image.
+PLUGIN := ./cmd/kubectl-quorate
 # The version is stamped by -ldflags; asking git for it as well fails where the checkout belongs to
 # another user, as in many CI systems.
 export GOFLAGS := $(filter-out -buildvcs%,$(shell go env GOFLAGS 2>/dev/null)) -buildvcs=false
@@ -186,8 +188,8 @@ bench-backup: ## Measure backup and restore against etcdctl, etcdutl and redis-c
 ##@ Build
 
 .PHONY: build
-build: ## Build bin/manager and bin/agent for this machine
-	$(GO_BUILD) -o bin/ $(COMMANDS)
+build: ## Build bin/manager, bin/agent and bin/kubectl-quorate for this machine
+	$(GO_BUILD) -o bin/ $(COMMANDS) $(PLUGIN)
 
 .PHONY: build-linux
 build-linux: ## Build the same for linux/ARCH, where the prebuilt image takes them from

@@ -23,8 +23,8 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
-// canResize asks the API server once whether it has the subresource resize of pods: Kubernetes 1.33 and later do.
-func canResize(config *rest.Config, hc *http.Client) func() (bool, error) {
+// CanResize asks the API server once whether it has the subresource resize of pods: Kubernetes 1.33 and later do.
+func CanResize(config *rest.Config, hc *http.Client) func() (bool, error) {
 	var (
 		mu    sync.Mutex
 		known bool

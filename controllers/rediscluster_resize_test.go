@@ -258,7 +258,7 @@ func TestTheAPIServerSaysOnceThatItCanResize(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write([]byte(tc.answer))
 		}))
-		can := canResize(&rest.Config{Host: server.URL}, server.Client())
+		can := CanResize(&rest.Config{Host: server.URL}, server.Client())
 		for range 2 {
 			if got, err := can(); err != nil || got != tc.want {
 				t.Errorf("%s: %v, %v", name, got, err)

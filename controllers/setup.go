@@ -90,7 +90,7 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 	children := &Children{
 		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(),
 		Domain: o.Domain, AgentImage: o.AgentImage, Registry: o.Registry, Now: time.Now, Dial: o.Dial,
-		CanResize: canResize(mgr.GetConfig(), mgr.GetHTTPClient()), Metrics: o.metrics,
+		CanResize: CanResize(mgr.GetConfig(), mgr.GetHTTPClient()), Metrics: o.metrics,
 	}
 	if o.WatchNodes {
 		children.Nodes = mgr.GetClient()

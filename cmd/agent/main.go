@@ -28,6 +28,7 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"demo":       runDemo,
 	"exporter":   runExporter,
 	"install":    runInstall,
+	"shell":      runShell,
 
 	"backup etcd":   runBackupEtcd,
 	"backup redis":  runBackupRedis,

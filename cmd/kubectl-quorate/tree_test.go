@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
+
+// golden compares with a file of testdata, or writes it.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", file)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v: go test -update writes it", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+// fixture is a cluster as an API server had it.
+func fixture(t *testing.T, path string) clusterObject {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := parseManifest(raw)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return o
+}
+
+func TestStatusIsATree(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%d fixtures, %v", len(files), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			v := viewOf(fixture(t, file), nil)
+			var out bytes.Buffer
+			s := newSession(streams{out: &out, err: &out})
+			if err := s.draw(&out, []clusterView{v}, v.Namespace); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name+".txt", out.String())
+			out.Reset()
+			if done, err := s.write("json", v); !done || err != nil {
+				t.Fatalf("-o json: %t, %v", done, err)
+			}
+			golden(t, name+".json", out.String())
+		})
+	}
+}
+
+func TestColoursAreForATerminalAlone(t *testing.T) {
+	v := viewOf(fixture(t, "testdata/redis-replicated.yaml"), map[string]string{"carts-0-1": "12 B behind"})
+	for terminal, want := range map[bool]bool{true: true, false: false} {
+		var out bytes.Buffer
+		s := newSession(streams{out: &out, terminal: terminal})
+		if err := s.draw(&out, []clusterView{v}, v.Namespace); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(out.String(), "\x1b["); got != want {
+			t.Errorf("on a terminal (%t) there are colours: %t", terminal, got)
+		}
+		if !strings.Contains(out.String(), "12 B behind") {
+			t.Errorf("the lag is not shown:\n%s", out.String())
+		}
+	}
+}
+
+func TestLongMessagesAreCutToTheTerminal(t *testing.T) {
+	var out bytes.Buffer
+	rows := []row{{branch: "├─ ", cells: []cell{{"a", plain}, {strings.Repeat("wörter ", 30), plain}}}}
+	if err := render(&out, rows, false, 60); err != nil {
+		t.Fatal(err)
+	}
+	if n := len([]rune(strings.TrimRight(out.String(), "\n"))); n > 60 || !strings.Contains(out.String(), "…") {
+		t.Errorf("%d characters: %s", n, out.String())
+	}
+}
+
+func TestTheBarShowsWhereSlotsAre(t *testing.T) {
+	for slots, want := range map[string]string{
+		"":            strings.Repeat("░", 32),
+		"0-16383":     strings.Repeat("█", 32),
+		"0-511 16383": "█" + strings.Repeat("░", 30) + "▒",
+	} {
+		parsed, err := redis.ParseSlots(slots)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slotsBar(parsed); got != want {
+			t.Errorf("%q is %s, want %s", slots, got, want)
+		}
+	}
+}
+
+// step is one that a planner could have decided on.
+type step struct{ text, reason string }
+
+func (s step) String() string { return s.text }
+func (s step) Reason() string { return s.reason }
+
+func TestPlansAreTold(t *testing.T) {
+	orders := fixture(t, "testdata/etcd-scaling.yaml")
+	then := cluster.Plan{Step: step{"move leadership from orders-0 to orders-1", "MovingLeader"}, Reason: "MovingLeader", Message: "orders-0 leaves"}
+	for name, seen := range map[string]*outlook{
+		"step":    {plan: then, unseen: []string{"nodes: you may not read them"}},
+		"besides": {plan: cluster.Plan{Step: step{"defragment orders-2", "Defragmenting"}, Reason: "Defragmenting", Message: "half of it is free", Otherwise: &then}},
+		"wait":    {plan: cluster.Plan{Reason: "WaitingForLearner", Message: "orders-3 is yet to catch up", After: 2 * time.Second}},
+		"stalled": {plan: cluster.Plan{Reason: "QuorumLost", Message: "two of three members are lost", Stalled: true}},
+		"settled": {plan: cluster.Decide(0)},
+		"paused":  {plan: cluster.Pause(then)},
+		"hold":    {err: cluster.Hold{Reason: "PreviousCluster", Message: "Secret orders-ca is being deleted"}},
+		"refusal": {err: cluster.Refusal{Reason: "InvalidSpec", Message: "spec.version: use 3.6"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := render(&out, planRows(planOutput(orders, seen)), false, 0); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "plan-"+name+".txt", out.String())
+		})
+	}
+}
+
+func TestAManifestIsReadStrictly(t *testing.T) {
+	for name, tc := range map[string]struct{ text, words string }{
+		"another kind":   {"{apiVersion: v1, kind: Pod, metadata: {name: x}}", "v1 Pod"},
+		"a wrong field":  {"{apiVersion: quorate.dev/v1alpha1, kind: EtcdCluster, metadata: {name: x}, spec: {sise: 3}}", "sise"},
+		"no name":        {"{apiVersion: quorate.dev/v1alpha1, kind: EtcdCluster, spec: {size: 3}}", "metadata.name"},
+		"another casing": {"{apiVersion: quorate.dev/v1alpha1, kind: etcdcluster, metadata: {name: x}}", "etcdcluster"},
+	} {
+		if _, err := parseManifest([]byte(tc.text)); err == nil || !strings.Contains(err.Error(), tc.words) {
+			t.Errorf("%s: %v, want an error with %q", name, err, tc.words)
+		}
+	}
+}
+
+func TestOnlyWhoMayLeadIsPromoted(t *testing.T) {
+	s := &etcd.State{Pods: []etcd.Pod{
+		{Name: "orders-0", View: &etcd.View{MemberID: 1, Leader: 1}},
+		{Name: "orders-1", View: &etcd.View{MemberID: 2, Leader: 1}},
+		{Name: "orders-2", View: &etcd.View{MemberID: 3, Leader: 1, Learner: true}},
+		{Name: "orders-3"},
+		{Name: "orders-4", View: &etcd.View{MemberID: 5, Leader: 4}},
+	}}
+	if got, err := promotion(&outlook{etcd: s}, "orders-1"); err != nil || got != (etcd.MoveLeader{From: "orders-0", To: 2, Pod: "orders-1"}) {
+		t.Errorf("a follower: %v, %v", got, err)
+	}
+	if got, err := promotion(&outlook{etcd: s}, "orders-0"); err != nil || got != nil {
+		t.Errorf("the leader: %v, %v", got, err)
+	}
+	for pod, words := range map[string]string{"orders-2": "learner", "orders-3": "no member that answers", "orders-4": "leader does not answer"} {
+		if got, err := promotion(&outlook{etcd: s}, pod); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v, %v", pod, got, err)
+		}
+	}
+	busy := &outlook{etcd: s, plan: cluster.Plan{Reason: "ScalingOut", Message: "a member joins"}}
+	if got, err := promotion(busy, "orders-1"); err == nil || !strings.Contains(err.Error(), "a member joins") {
+		t.Errorf("while the operator works: %v, %v", got, err)
+	}
+}
+
+func TestAReplicaIsPromotedThatHasEverything(t *testing.T) {
+	node := func(id, primary string, up bool) *redis.Node {
+		return &redis.Node{ID: id, LinkUp: up, Peers: []redis.Peer{{ID: id, Myself: true, Replica: primary != "", PrimaryID: primary}}}
+	}
+	s := &redis.State{Pods: []redis.Pod{
+		{Name: "carts-0-0", Node: node("a", "", false)},
+		{Name: "carts-0-1", Node: node("b", "a", true)},
+		{Name: "carts-0-2", Node: node("c", "a", false)},
+		{Name: "carts-1-1", Shard: 1, Node: node("d", "gone", true)},
+		{Name: "carts-1-2", Shard: 1, Node: node("e", "a", true)},
+		{Name: "carts-1-3"},
+	}}
+	if got, err := promotion(&outlook{redis: s}, "carts-0-1"); err != nil || got != (redis.Failover{From: "carts-0-0", To: "carts-0-1"}) {
+		t.Errorf("a replica: %v, %v", got, err)
+	}
+	if got, err := promotion(&outlook{redis: s}, "carts-0-0"); err != nil || got != nil {
+		t.Errorf("the primary: %v, %v", got, err)
+	}
+	for pod, words := range map[string]string{
+		"carts-0-2": "has not all data", "carts-1-1": "does not answer", "carts-1-2": "another shard", "carts-1-3": "no server that answers",
+	} {
+		if got, err := promotion(&outlook{redis: s}, pod); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v, %v", pod, got, err)
+		}
+	}
+}
+
+func TestTheOutputIsYAMLOrJSON(t *testing.T) {
+	var out bytes.Buffer
+	s := newSession(streams{out: &out})
+	if done, err := s.write("yaml", map[string]int{"a": 1}); !done || err != nil || yaml.Unmarshal(out.Bytes(), &map[string]int{}) != nil {
+		t.Errorf("-o yaml: %t, %v: %s", done, err, out.String())
+	}
+	if done, err := s.write("wide", nil); !done || err == nil || !strings.Contains(err.Error(), "json or yaml") {
+		t.Errorf("-o wide: %t, %v", done, err)
+	}
+}
