@@ -18,7 +18,7 @@ type EtcdClusterStatusApplyConfiguration struct {
 	// speaks of.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions: Ready, Available, Reconciling, Stalled, QuorumHealthy,
-	// SpaceHealthy, TLSReady.
+	// SpaceHealthy, TLSReady, BackupHealthy (with a BackupSchedule).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// clusterID of etcd in hexadecimal.
 	ClusterID *string `json:"clusterID,omitempty"`
