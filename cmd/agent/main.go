@@ -22,6 +22,7 @@ import (
 var commands = map[string]func(ctx context.Context, args []string) error{
 	"gate etcd":  runGateEtcd,
 	"gate redis": runGateRedis,
+	"back etcd":  runBackEtcd,
 	"demo":       runDemo,
 	"install":    runInstall,
 
