@@ -804,3 +804,31 @@ func TestABackupIsReadByNameAndByPlace(t *testing.T) {
 		})
 	}
 }
+
+// A check whose image nobody can pull is told within minutes, ends, and keeps its schedule from nothing.
+func TestACheckWithoutItsImageIsGivenUp(t *testing.T) {
+	s := newBackupStage(t, aBackup(verified))
+	s.ends[jobTake] = wasTaken
+	s.rest()
+	job := &batchv1.Job{}
+	s.must(s.raw.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "first" + jobCheck}, job))
+	uid := job.UID
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "check-pod", Labels: job.Spec.Template.Labels, CreationTimestamp: metav1.NewTime(s.now),
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: job.Name, UID: uid, Controller: ptr.To(true)}},
+	}}
+	s.must(s.raw.Create(t.Context(), pod))
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: plan.Container, Image: "etcd:3.6.16", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+	s.must(s.raw.Status().Update(t.Context(), pod))
+	s.rest()
+	s.wantCondition(v1alpha1.ConditionVerified, "False VerifyingBackup")
+	s.now = s.now.Add(3 * time.Minute)
+	s.rest()
+	s.wantCondition(v1alpha1.ConditionVerified, "False ImageNotPulled image etcd:3.6.16 cannot be pulled")
+	s.wantCondition(v1alpha1.ConditionStalled, "True ImageNotPulled")
+	s.now = s.now.Add(30 * time.Minute)
+	s.pass()
+	if err := s.raw.Get(t.Context(), client.ObjectKeyFromObject(job), job); err == nil && job.UID == uid {
+		t.Error("it still waits")
+	}
+}

@@ -76,6 +76,7 @@ func jobState(job *batchv1.Job, pods []corev1.Pod) *plan.Job {
 			if trouble := stuck(p); trouble != "" {
 				out.Trouble = trouble
 			}
+			out.Unpulled, out.Waiting = unpulled(p), p.CreationTimestamp.Time
 			continue
 		}
 		out.Starved = status.State.Terminated.Reason == reasonOOM

@@ -79,6 +79,17 @@ func stuck(p *corev1.Pod) string {
 	return ""
 }
 
+// unpulled is the image that keeps a pod from starting, because nobody can get it; empty for none.
+func unpulled(p *corev1.Pod) string {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		w := c.State.Waiting
+		if w != nil && slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError"}, w.Reason) {
+			return c.Image
+		}
+	}
+	return ""
+}
+
 func describe(reason, message string) string { return strings.TrimSuffix(reason+": "+message, ": ") }
 
 // lastWords is what a container said at its end, this time or the last, or how it ended when it said nothing.

@@ -25,6 +25,7 @@ var version = "dev"
 var commands = map[string]func(ctx context.Context, args []string) error{
 	"gate etcd":  runGateEtcd,
 	"gate redis": runGateRedis,
+	"back etcd":  runBackEtcd,
 	"demo":       runDemo,
 	"exporter":   runExporter,
 	"install":    runInstall,

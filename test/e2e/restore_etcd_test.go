@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -130,4 +131,80 @@ func TestAnEtcdClusterIsRestoredInPlace(t *testing.T) {
 			checkMarks(ctx, t, s, c)
 		}))
 	suite.Test(t, feature.Feature())
+}
+
+// TestAnEtcdClusterGoesBackToWhatItSetAside does what docs/recovery.md says, after a restore that was the wrong one.
+func TestAnEtcdClusterGoesBackToWhatItSetAside(t *testing.T) {
+	var (
+		c         *v1alpha1.EtcdCluster
+		r         *v1alpha1.Restore
+		id, image string
+	)
+	fresh := func(t *testing.T, s *scope) *v1alpha1.EtcdCluster {
+		t.Helper()
+		return s.etcdOf(t, "orders", 3, func(e *v1alpha1.EtcdClusterSpec) { e.Storage = volume(v1alpha1.DeletionRetain) })
+	}
+	feature := features.New("the way back").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			server := startS3(ctx, t, s)
+			c = fresh(t, s)
+			createReady(ctx, t, s, c)
+			b := backupOf(s, "empty", v1alpha1.KindEtcdCluster, c.Name, server.Destination("etcd"))
+			takeBackup(ctx, t, s, b)
+			writeMarks(ctx, t, s, c)
+			id = refresh(ctx, t, s, c).Status.ClusterID
+			r = restoreOf(s, "wrong", v1alpha1.KindEtcdCluster, c.Name, b.Name)
+			confirmRestore(ctx, t, s, r)
+			waitRestored(ctx, t, s, r)
+			must(t, harness.WaitReady(ctx, s.Cluster, c, 3*time.Minute))
+			image = s.pod(ctx, t, cluster.Pod(c.Name, 0)).Spec.InitContainers[0].Image
+		})).
+		Assess("without its claims the cluster is deleted", step(func(ctx context.Context, t *testing.T, s *scope) {
+			must(t, s.Delete(ctx, c))
+			waitRemains(ctx, t, s, c.Name, 3)
+		})).
+		Assess("each volume gets back what it had", step(func(ctx context.Context, t *testing.T, s *scope) {
+			for i := range 3 {
+				s.create(ctx, t, backPod(s, cluster.Claim(c.Name, i), image, r.Status.Plan))
+			}
+			for i := range 3 {
+				pod := backPod(s, cluster.Claim(c.Name, i), image, r.Status.Plan)
+				must(t, harness.Until(ctx, s.Cluster, pod, "the volume to have it", 2*time.Minute, func(p *corev1.Pod) (bool, string) {
+					return p.Status.Phase == corev1.PodSucceeded, string(p.Status.Phase)
+				}))
+				must(t, s.Delete(ctx, pod))
+			}
+		})).
+		Assess("the cluster has its data again", step(func(ctx context.Context, t *testing.T, s *scope) {
+			c = fresh(t, s)
+			createReady(ctx, t, s, c)
+			checkMarks(ctx, t, s, c)
+			if got := refresh(ctx, t, s, c).Status.ClusterID; got != id {
+				t.Errorf("it is cluster %s, and was %s", got, id)
+			}
+		}))
+	suite.Test(t, feature.Feature())
+}
+
+// backPod is the pod of docs/recovery.md.
+func backPod(s *scope, claim, image, plan string) *corev1.Pod {
+	const user = 65532
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "back-" + claim},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever,
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To(int64(user)), RunAsGroup: ptr.To(int64(user)), FSGroup: ptr.To(int64(user)),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{
+				Name: "back", Image: image, Command: []string{"/agent", "back", "etcd", "--plan=" + plan},
+				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+				VolumeMounts:    []corev1.VolumeMount{{Name: "data", MountPath: etcd.DataMount}},
+			}},
+			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+			}}},
+		},
+	}
 }

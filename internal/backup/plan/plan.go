@@ -14,6 +14,9 @@ import (
 const (
 	// watching is how soon a Job is asked again how far it is.
 	watching = 2 * time.Second
+	// pullPatience is how long a check may wait for its image before that is told, and pullLimit before it is given up.
+	pullPatience = 2 * time.Minute
+	pullLimit    = 30 * time.Minute
 	// patience is how long a failed deletion of data rests before it is tried again.
 	patience = time.Minute
 )
@@ -115,6 +118,10 @@ func check(s State) (cluster.Plan, bool) {
 		return cluster.Refuse(ReasonVerifyFailed, "the backup did not pass its check: %s", s.Unverified.Message)
 	case s.Check == nil:
 		return cluster.Pass()
+	case s.Check.Unpullable(s.Now) != "" && s.Now.Sub(s.Check.Waiting) >= pullLimit:
+		return cluster.Do(DropJob{s.Check.Name, s.Check.UID}, "the backup could not be checked: %s", s.Check.Unpullable(s.Now))
+	case s.Check.Unpullable(s.Now) != "":
+		return cluster.Refuse(ReasonImage, "the backup is complete, and cannot be checked: %s", s.Check.Unpullable(s.Now))
 	case !s.Check.Ended:
 		return cluster.Wait(ReasonVerifying, watching, "the backup is complete, and is being checked: %s", s.Check.Progress(s.Now))
 	case s.Check.Failed:
@@ -201,6 +208,15 @@ func (j *Job) Problem() *Problem {
 	return &p
 }
 
+// Unpullable says that a Job waits in vain for its image, empty when it does not, or not for long.
+func (j *Job) Unpullable(now time.Time) string {
+	if j == nil || j.Ended || j.Leaving || j.Unpulled == "" || now.Sub(j.Waiting) < pullPatience {
+		return ""
+	}
+	return fmt.Sprintf("image %s cannot be pulled, in which a server would be started. Make it available to the nodes, or name the Secret of its registry in "+
+		"spec.template.imagePullSecrets of the cluster", j.Unpulled)
+}
+
 // Advise adds to what is said of a Job that needed more memory than it has what its user can do about that.
 func (j *Job) Advise(cure string) {
 	if j != nil && j.Starved {
@@ -282,6 +298,8 @@ func verified(s State) metav1.Condition {
 		Type: v1alpha1.ConditionVerified, Status: metav1.ConditionFalse, Reason: ReasonNotVerified, Message: "nobody has restored this backup yet",
 	}
 	switch {
+	case s.Check.Unpullable(s.Now) != "":
+		c.Reason, c.Message = ReasonImage, s.Check.Unpullable(s.Now)
 	case s.Check.Problem() != nil:
 		problem := s.Check.Problem()
 		c.Reason, c.Message = problem.Reason, problem.Message

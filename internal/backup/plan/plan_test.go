@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -62,6 +63,13 @@ func failed(name string, ago time.Duration, p *Problem) *Job {
 
 var noRight = &Problem{Reason: "NotAllowed", Message: "the store says no.", Final: true}
 
+// unpulledFor is a check whose pod has waited for its image for a while.
+func unpulledFor(d time.Duration) *Job {
+	j := running("c")
+	j.Unpulled, j.Waiting, j.Trouble = "etcd:3.6.16", testNow.Add(-d), "ImagePullBackOff: no such tag"
+	return j
+}
+
 // made is a Job that does nothing before somebody lets it.
 func made(name string) *Job {
 	j := running(name)
@@ -99,6 +107,11 @@ func TestNext(t *testing.T) {
 		"a check of what is not there yet":         {asked(func(s *State) { s.Verifies = true }), "start the Job that takes the backup", ""},
 		"being checked":                            {taken(func(s *State) { s.Check = running("c") }), ReasonVerifying, "is being checked"},
 		"being checked again":                      {taken(func(s *State) { s.Check, s.Checked = running("c"), &Checked{} }), ReasonVerifying, ""},
+		"a check that waits for its image":         {taken(func(s *State) { s.Check = unpulledFor(time.Minute) }), ReasonVerifying, "is being checked"},
+		"a check that waits for it in vain":        {taken(func(s *State) { s.Check = unpulledFor(3 * time.Minute) }), ReasonImage, "image etcd:3.6.16 cannot be pulled, in which a server would be started. Make it available"},
+		"a check that has waited for too long":     {taken(func(s *State) { s.Check = unpulledFor(time.Hour) }), "delete Job c", "image etcd:3.6.16 cannot be pulled"},
+		"a check that has its image, at last":      {taken(func(s *State) { s.Check = unpulledFor(time.Hour); s.Check.Unpulled = "" }), ReasonVerifying, ""},
+		"a check that ended without its image":     {taken(func(s *State) { s.Check = unpulledFor(time.Hour); s.Check.Ended, s.Check.Failed = true, true }), ReasonVerifyFailed, ""},
 		"a check that failed":                      {taken(func(s *State) { s.Check = failed("c", 0, noRight) }), ReasonVerifyFailed, "the store says no"},
 		"a check that failed, and had not":         {taken(func(s *State) { s.Check, s.Checked = failed("c", 0, nil), &Checked{} }), ReasonVerifyFailed, "Job c failed and left no word"},
 		"a check that ended without a word":        {taken(func(s *State) { s.Check = ended("c", nil) }), "delete Job c", ""},
@@ -246,6 +259,16 @@ func TestBytes(t *testing.T) {
 	} {
 		if got := Bytes(n); got != want {
 			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestABackupThatCannotBeCheckedSaysWhichImageIsMissing(t *testing.T) {
+	s := taken(func(s *State) { s.Check = unpulledFor(3 * time.Minute) })
+	conditions := Conditions(s, Next(s), nil)
+	for typ, reason := range map[string]string{v1alpha1.ConditionVerified: ReasonImage, v1alpha1.ConditionStalled: ReasonImage} {
+		if c := meta.FindStatusCondition(conditions, typ); c == nil || c.Reason != reason || !strings.Contains(c.Message, "spec.template.imagePullSecrets") {
+			t.Errorf("%s: %+v", typ, c)
 		}
 	}
 }

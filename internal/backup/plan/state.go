@@ -64,6 +64,9 @@ type Job struct {
 	Starved bool
 	// Trouble is what keeps its pod from running, or what the attempt before said.
 	Trouble string
+	// Unpulled is the image that its pod lacks, empty when it does not lack any, and Waiting since when the pod waits.
+	Unpulled string
+	Waiting  time.Time
 	// Flow is how far it is, nil when that is not known.
 	Flow *Flow
 }
@@ -84,6 +87,7 @@ const (
 	ReasonInUse          = "BackupInUse"
 	ReasonStopping       = "StoppingJob"
 	ReasonMemory         = "OutOfMemory"
+	ReasonImage          = "ImageNotPulled"
 )
 
 // Take makes the Job that takes the backup. It is suspended, see Resume.
