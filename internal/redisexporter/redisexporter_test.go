@@ -43,7 +43,7 @@ func TestTheConnectionSecretNamesTheServers(t *testing.T) {
 func TestAServerThatDoesNotAnswerIsTold(t *testing.T) {
 	answer := httptest.NewRecorder()
 	Handler(mount(t, map[string]string{"nodes": "127.0.0.1:1", "password": "not-to-be-told"})).
-		ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+		ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
 	if text := answer.Body.String(); answer.Code != http.StatusOK || !strings.Contains(text, `redis_up{namespace="0",pod="127"} 0`) || strings.Contains(text, "not-to-be-told") {
 		t.Errorf("status %d:\n%s", answer.Code, text)
 	}
@@ -52,7 +52,7 @@ func TestAServerThatDoesNotAnswerIsTold(t *testing.T) {
 func TestASecretWithoutServersIsRefused(t *testing.T) {
 	for name, secret := range map[string]map[string]string{"empty": nil, "broken": {"nodes": "carts-0-0"}} {
 		answer := httptest.NewRecorder()
-		Handler(mount(t, secret)).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+		Handler(mount(t, secret)).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
 		if answer.Code != http.StatusInternalServerError || !strings.Contains(answer.Body.String(), "nodes") {
 			t.Errorf("%s: status %d: %s", name, answer.Code, answer.Body)
 		}
