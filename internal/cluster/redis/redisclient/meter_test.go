@@ -43,13 +43,12 @@ func TestCallsAreTold(t *testing.T) {
 	}
 	w.answers(only)
 	l := &ledger{calls: map[string]bool{}, failed: map[string]bool{}}
-	dead := errors.New("nobody is there")
 	dial := func(ctx context.Context) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", only.ip+":6379")
 	}
 	c := redisclient.New(redisclient.Options{
 		Logins: []redisclient.Login{{Username: redis.UserOperator, Password: w.passwords[redis.PasswordOperator]}},
-		TLS:    w.tlsFor(only.name), Dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx) }, Called: l.note,
+		TLS:    w.tlsFor(only.name), Dial: dial, Called: l.note,
 	})
 	if _, err := c.Read(t.Context()); err != nil {
 		t.Fatal(err)
@@ -64,10 +63,10 @@ func TestCallsAreTold(t *testing.T) {
 		t.Errorf("failures (-want +got):\n%s", diff)
 	}
 	_ = c.Close()
-	dial = func(context.Context) (net.Conn, error) { return nil, dead }
-	c = redisclient.New(redisclient.Options{Dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx) }, Called: l.note})
+	gone = errors.New("nobody is there")
+	c = redisclient.New(redisclient.Options{Dial: dial, Called: l.note})
 	defer c.Close() //nolint:errcheck // It never connected.
-	if _, err := c.Read(t.Context()); !errors.Is(err, dead) || !l.failed["dial"] {
+	if _, err := c.Read(t.Context()); !errors.Is(err, gone) || !l.failed["dial"] {
 		t.Errorf("%v; failures: %v", err, l.failed)
 	}
 }
