@@ -43,7 +43,11 @@ func TestCallsAreTold(t *testing.T) {
 	}
 	w.answers(only)
 	l := &ledger{calls: map[string]bool{}, failed: map[string]bool{}}
+	var gone error
 	dial := func(ctx context.Context) (net.Conn, error) {
+		if gone != nil {
+			return nil, gone
+		}
 		return (&net.Dialer{}).DialContext(ctx, "tcp", only.ip+":6379")
 	}
 	c := redisclient.New(redisclient.Options{
