@@ -30,9 +30,9 @@ func graph(title, unit, legend, expr, help string) panel {
 	return one("timeseries", title, unit, legend, expr, help)
 }
 
-func stat(title, unit, expr, help string) panel { return one("stat", title, unit, "", expr, help) }
+func stat(title, expr, help string) panel { return one("stat", title, "short", "", expr, help) }
 
-func table(title, unit, expr, help string) panel { return one("table", title, unit, "", expr, help) }
+func table(title, expr, help string) panel { return one("table", title, "short", "", expr, help) }
 
 func boards() []board { return []board{fleet(), operator(), etcd(), redis(), backups()} }
 
@@ -48,12 +48,12 @@ func fleet() board {
 	return board{
 		uid: "quorate-fleet", title: "Quorate / Fleet", variables: []variable{{"namespace", "quorate_cluster_info"}},
 		panels: []panel{
-			stat("Clusters", "short", `count(quorate_cluster_info`+in+`)`, "All clusters of both kinds."),
-			stat("Not available", "short", `count(quorate_condition{condition="Available",kind=~"EtcdCluster|RedisCluster",namespace=~"$namespace"} == 0) or vector(0)`,
+			stat("Clusters", `count(quorate_cluster_info`+in+`)`, "All clusters of both kinds."),
+			stat("Not available", `count(quorate_condition{condition="Available",kind=~"EtcdCluster|RedisCluster",namespace=~"$namespace"} == 0) or vector(0)`,
 				"Clusters that clients cannot read from or write to."),
-			stat("Need a human", "short", `count(quorate_condition{condition="Stalled",namespace=~"$namespace"} == 1) or vector(0)`, "Objects that the operator cannot go on with."),
-			table("What the operator does or waits for", "short", `quorate_plan_reason{namespace=~"$namespace",reason!="Settled"} or on() vector(0)`, "One row for each object that is not settled."),
-			table("Clusters", "short", `quorate_cluster_info`+in, "Versions: wanted, and the lowest that runs."),
+			stat("Need a human", `count(quorate_condition{condition="Stalled",namespace=~"$namespace"} == 1) or vector(0)`, "Objects that the operator cannot go on with."),
+			table("What the operator does or waits for", `quorate_plan_reason{namespace=~"$namespace",reason!="Settled"} or on() vector(0)`, "One row for each object that is not settled."),
+			table("Clusters", `quorate_cluster_info`+in, "Versions: wanted, and the lowest that runs."),
 			graph("Members that are missing", "short", "{{namespace}}/{{name}}",
 				`quorate_members_desired`+in+` - on (kind, namespace, name) sum by (kind, namespace, name) (quorate_members_ready)`, "Wanted, and not ready."),
 			graph("Ready", "bool", "{{namespace}}/{{name}}", `quorate_condition{condition="Ready",namespace=~"$namespace"}`, "1: as specified."),
@@ -67,8 +67,8 @@ func operator() board {
 	return board{
 		uid: "quorate-operator", title: "Quorate / Operator",
 		panels: []panel{
-			stat("Leads", "short", `sum(quorate_leading)`, "Managers that hold the lease."),
-			table("Version", "short", `quorate_build_info`, "Of each manager."),
+			stat("Leads", `sum(quorate_leading)`, "Managers that hold the lease."),
+			table("Version", `quorate_build_info`, "Of each manager."),
 			graph("Steps", "ops", "{{kind}} {{step}}", `sum by (kind, step) (rate(quorate_steps_total[$__rate_interval]))`, "What was done."),
 			graph("Steps that did not succeed", "ops", "{{kind}} {{step}} {{result}}",
 				`sum by (kind, step, result) (rate(quorate_steps_total{result!="Done"}[$__rate_interval])) or on() vector(0)`, "Held passes by itself; Refused needs a human."),
@@ -91,7 +91,7 @@ func etcd() board {
 		uid: "quorate-etcd", title: "Quorate / etcd",
 		variables: []variable{{"namespace", `quorate_cluster_info{kind="EtcdCluster"}`}, {"name", `quorate_cluster_info{kind="EtcdCluster",namespace=~"$namespace"}`}},
 		panels: []panel{
-			stat("Failures that the quorum bears", "short", `min(quorate_etcd_quorum_margin{`+chosen+`})`, "Below 0: it is lost."),
+			stat("Failures that the quorum bears", `min(quorate_etcd_quorum_margin{`+chosen+`})`, "Below 0: it is lost."),
 			graph("Members by role", "short", "{{name}} {{role}}", `quorate_members{kind="EtcdCluster",`+chosen+`}`, ""),
 			graph("Entries to apply", "short", "{{pod}}", `quorate_etcd_applied_lag_entries{`+chosen+`}`, "Compared with the member that is furthest."),
 			graph("Last hand-over of the leadership", "s", "{{name}}", `quorate_handover_last_seconds{kind="EtcdCluster",`+chosen+`} or on() vector(0)`, "Made by the operator."),
@@ -114,7 +114,7 @@ func redis() board {
 		uid: "quorate-redis", title: "Quorate / Redis and Valkey",
 		variables: []variable{{"namespace", `quorate_cluster_info{kind="RedisCluster"}`}, {"name", `quorate_cluster_info{kind="RedisCluster",namespace=~"$namespace"}`}},
 		panels: []panel{
-			stat("Slots covered", "short", `min(quorate_redis_slots_covered{`+chosen+`})`, "Of 16384."),
+			stat("Slots covered", `min(quorate_redis_slots_covered{`+chosen+`})`, "Of 16384."),
 			graph("Members by role", "short", "{{name}} {{role}}", `quorate_members{kind="RedisCluster",`+chosen+`}`, ""),
 			graph("Slots to move", "short", "{{name}}", `quorate_redis_slots_to_move{`+chosen+`}`, "Between shards."),
 			graph("Replicas behind", "bytes", "{{pod}}", `quorate_redis_replication_lag_bytes{`+chosen+`}`, "Of the replication stream."),
@@ -136,7 +136,7 @@ func backups() board {
 	return board{
 		uid: "quorate-backups", title: "Quorate / Backups", variables: []variable{{"namespace", "quorate_backups"}},
 		panels: []panel{
-			stat("Schedules that are not healthy", "short", `count(quorate_condition{kind="BackupSchedule",condition="BackupHealthy",namespace=~"$namespace"} == 0) or vector(0)`, ""),
+			stat("Schedules that are not healthy", `count(quorate_condition{kind="BackupSchedule",condition="BackupHealthy",namespace=~"$namespace"} == 0) or vector(0)`, ""),
 			graph("Age of the newest backup", "s", "{{namespace}}/{{schedule}}", `time() - quorate_backup_last_success_timestamp_seconds`+in, "What a loss would cost at most, without increments."),
 			graph("Age of the last proof", "s", "{{namespace}}/{{schedule}}", `time() - quorate_backup_last_verified_timestamp_seconds`+in, "Since a backup was restored and checked."),
 			graph("Time to restore, as measured", "s", "{{namespace}}/{{schedule}}", `quorate_backup_restore_seconds`+in, ""),

@@ -108,7 +108,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) collectObjects(s sink) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), listTimeout, errors.New("the cache does not answer")) //nolint:contextcheck // A scrape has no context to pass on.
+	ctx, cancel := context.WithTimeoutCause(context.Background(), listTimeout, errors.New("the cache does not answer")) // A scrape has no context to pass on.
 	defer cancel()
 	objects, err := m.o.List(ctx)
 	if err != nil {

@@ -313,3 +313,35 @@ func TestNamesFollowTheConventions(t *testing.T) {
 		}
 	}
 }
+
+// A metric that is documented and never told would be looked for in vain.
+func TestEveryMetricIsTold(t *testing.T) {
+	s := newStage(t)
+	schedule := v1alpha1.BackupSchedule{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "hourly"}}
+	at := ptr.To(metav1.Unix(500, 0))
+	schedule.Status = v1alpha1.BackupScheduleStatus{LastBackupTime: at, LastVerifiedTime: at, NextTime: at, Recording: "Current"}
+	s.objects = Objects{
+		Etcd: []v1alpha1.EtcdCluster{orders()}, Redis: []v1alpha1.RedisCluster{carts()}, Schedules: []v1alpha1.BackupSchedule{schedule},
+		Backups: []v1alpha1.Backup{{}},
+	}
+	s.Begin("EtcdCluster", "u1", lead{})(nil)
+	s.Caller("etcd")("Status", time.Second, errors.New("no"))
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionTrue} {
+		s.Pass("EtcdCluster", "u1", cluster.Figures{Margin: ptr.To(0), Lags: []cluster.Lag{{Pod: "orders-1"}}},
+			[]metav1.Condition{is("Available", status, "Serving")})
+	}
+	s.Pass("RedisCluster", "u2", cluster.Figures{Lags: []cluster.Lag{{Pod: "carts-0-1"}}}, nil)
+	families, err := s.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]Type{}
+	for _, f := range families {
+		told[f.GetName()] = Type(strings.ToLower(f.GetType().String()))
+	}
+	for _, d := range Definitions() {
+		if told[d.Name] != d.Type {
+			t.Errorf("%s is documented as a %s and told as a %q", d.Name, d.Type, told[d.Name])
+		}
+	}
+}

@@ -142,7 +142,7 @@ func (s *scope) prometheus(ctx context.Context, t *testing.T) string {
 	}
 	raw, err := yaml.Marshal(settings)
 	must(t, err)
-	address := loopback.Address(t)
+	address := loopback.Address(t) //nolint:contextcheck // The port is that of the test, whose context it takes.
 	said := &strings.Builder{}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "prometheus", "--config.file="+file("prometheus.yaml", raw),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)

@@ -27,11 +27,13 @@ func TestFiguresTellHowManyVotersMayFail(t *testing.T) {
 		},
 		"one does not answer": {
 			func(s *etcd.State) { applied(s); s.Pods[2].View = nil },
-			ptr.To(0), []cluster.Lag{{Pod: settled(nil).Pods[0].Name, Behind: 1}, {Pod: settled(nil).Pods[1].Name}},
+			ptr.To(0),
+			[]cluster.Lag{{Pod: settled(nil).Pods[0].Name, Behind: 1}, {Pod: settled(nil).Pods[1].Name}},
 		},
 		"two do not answer": {
 			func(s *etcd.State) { applied(s); s.Pods[1].View, s.Pods[2].View = nil, nil },
-			ptr.To(-1), []cluster.Lag{{Pod: settled(nil).Pods[0].Name}},
+			ptr.To(-1),
+			[]cluster.Lag{{Pod: settled(nil).Pods[0].Name}},
 		},
 		"the members are not known": {func(s *etcd.State) { s.Members = nil }, nil, nil},
 	}

@@ -37,3 +37,6 @@ func (TakeOver) HandsOver() {}
 
 // HandsOver marks the step as one after which another server takes the writes.
 func (HandOver) HandsOver() {}
+
+// HandsOver marks the step as one after which another server takes the writes.
+func (Promote) HandsOver() {}

@@ -41,12 +41,17 @@ func (m meter) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook times several commands in one round trip.
+// ProcessPipelineHook times several commands in one round trip. That servers of some versions do not know one of them is no error of
+// the call.
 func (m meter) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
 		began := time.Now()
 		err := next(ctx, cmds)
-		m.tell("pipeline", began, err)
+		failed := err
+		if reply := goredis.Error(nil); errors.As(err, &reply) {
+			failed = nil
+		}
+		m.tell("pipeline", began, failed)
 		return err
 	}
 }

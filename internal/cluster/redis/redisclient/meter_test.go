@@ -1,0 +1,76 @@
+package redisclient_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+)
+
+// ledger notes calls by their names, and the errors among them.
+type ledger struct {
+	mu            sync.Mutex
+	calls, failed map[string]bool
+}
+
+func (l *ledger) note(call string, took time.Duration, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if took > 0 {
+		l.calls[call] = true
+	}
+	if err != nil {
+		l.failed[call] = true
+	}
+}
+
+func TestCallsAreTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "valkey-9.1", 1, 0, false)
+	w.startAll()
+	var only *process
+	for _, p := range w.pods {
+		only = p
+	}
+	w.answers(only)
+	l := &ledger{calls: map[string]bool{}, failed: map[string]bool{}}
+	var gone error
+	dial := func(ctx context.Context) (net.Conn, error) {
+		if gone != nil {
+			return nil, gone
+		}
+		return (&net.Dialer{}).DialContext(ctx, "tcp", only.ip+":6379")
+	}
+	c := redisclient.New(redisclient.Options{
+		Logins: []redisclient.Login{{Username: redis.UserOperator, Password: w.passwords[redis.PasswordOperator]}},
+		TLS:    w.tlsFor(only.name), Dial: dial, Called: l.note,
+	})
+	if _, err := c.Read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Configure(t.Context(), map[string]string{"no-such-parameter": "1"}); err == nil {
+		t.Fatal("the server took a parameter that it cannot know")
+	}
+	if diff := cmp.Diff([]string{"config", "dial", "hello", "pipeline"}, slices.Sorted(maps.Keys(l.calls))); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]bool{"config": true}, l.failed); diff != "" {
+		t.Errorf("failures (-want +got):\n%s", diff)
+	}
+	_ = c.Close()
+	gone = errors.New("nobody is there")
+	c = redisclient.New(redisclient.Options{Dial: dial, Called: l.note})
+	defer c.Close() //nolint:errcheck // It never connected.
+	if _, err := c.Read(t.Context()); !errors.Is(err, gone) || !l.failed["dial"] {
+		t.Errorf("%v; failures: %v", err, l.failed)
+	}
+}
