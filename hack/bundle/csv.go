@@ -59,8 +59,10 @@ func serviceVersion(version, image string, crds []definition) (object, error) {
 			"provider":    object{"name": "Quorate", "url": "https://github.com/quorate/quorate"},
 			"links":       []any{object{"name": "Documentation", "url": "https://github.com/quorate/quorate/tree/main/docs"}},
 			"installModes": []any{
-				object{"type": "OwnNamespace", "supported": true}, object{"type": "SingleNamespace", "supported": true},
-				object{"type": "MultiNamespace", "supported": true}, object{"type": "AllNamespaces", "supported": true},
+				object{"type": "OwnNamespace", "supported": true},
+				object{"type": "SingleNamespace", "supported": true},
+				object{"type": "MultiNamespace", "supported": true},
+				object{"type": "AllNamespaces", "supported": true},
 			},
 			"relatedImages":             []any{object{"name": "manager", "image": image}},
 			"customresourcedefinitions": object{"owned": owned(crds)},

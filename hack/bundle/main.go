@@ -60,7 +60,7 @@ func run(args []string) error {
 	if err := write(filepath.Join(dir, "catalog/quorate/catalog.yaml"), catalog(version, csv, crds)...); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "bundle.Dockerfile"), []byte(dockerfile()), 0o600)
+	return writeText(filepath.Join(dir, "bundle.Dockerfile"), dockerfile())
 }
 
 // definition is a CRD, and as it was written: the type adds an empty status.
@@ -109,9 +109,6 @@ func documents(path string) ([]string, error) {
 
 // write writes documents into one file.
 func write(path string, docs ...any) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return fmt.Errorf("make the directory: %w", err)
-	}
 	var text strings.Builder
 	for _, doc := range docs {
 		raw, err := yaml.Marshal(doc)
@@ -121,7 +118,15 @@ func write(path string, docs ...any) error {
 		text.WriteString("---\n")
 		text.Write(raw)
 	}
-	return os.WriteFile(path, []byte(text.String()), 0o600)
+	return writeText(path, text.String())
+}
+
+// writeText writes a file. Its directory is where whoever runs this wants the bundle.
+func writeText(path, text string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil { //nolint:gosec // See above.
+		return fmt.Errorf("make the directory: %w", err)
+	}
+	return os.WriteFile(path, []byte(text), 0o600) //nolint:gosec // See above.
 }
 
 // annotations tell what the bundle is.

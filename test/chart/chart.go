@@ -46,7 +46,7 @@ var program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return output(exec.Command(filepath.Join(root, "hack/tools.sh"), "helm")) //nolint:noctx // It builds Helm, once.
+	return output(exec.Command(filepath.Join(root, "hack/tools.sh"), "helm"))
 })
 
 // Helm runs Helm in the root of the repository, where the chart is charts/quorate, and returns what it prints. An error holds what it

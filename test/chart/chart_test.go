@@ -377,3 +377,31 @@ func TestTheAlertsAreThoseOfConfig(t *testing.T) {
 		t.Errorf("(-config +chart):\n%s", diff)
 	}
 }
+
+func TestTheCommandsOfTheDocumentsRender(t *testing.T) {
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for _, document := range []string{"docs/install.md", "README.md"} {
+		text, err := os.ReadFile(filepath.Join(root, document))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			words := strings.Fields(strings.ReplaceAll(line, "'", ""))
+			if len(words) < 4 || words[0] != "helm" || (words[1] != "install" && words[1] != "upgrade") {
+				continue
+			}
+			commands++
+			// The release that it names is not there yet: this tree takes its place.
+			if _, err := Helm(testContext(t), append([]string{"template", words[2], "charts/quorate"}, words[4:]...)...); err != nil {
+				t.Errorf("%s: %s%v", document, line, err)
+			}
+		}
+	}
+	if commands < 5 {
+		t.Errorf("only %d commands were found", commands)
+	}
+}
