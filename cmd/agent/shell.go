@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/term"
+
 	"github.com/quorate/quorate/internal/connection"
 )
 
@@ -51,7 +53,11 @@ func runShell(_ context.Context, args []string) error {
 		if fs.NArg() > 0 {
 			return become(o.client, fs.Args(), env)
 		}
-		return eachLine(os.Stdin, os.Stdout, func(args []string) error {
+		prompt := ""
+		if term.IsTerminal(int(os.Stdin.Fd())) {
+			prompt = "etcdctl> "
+		}
+		return eachLine(os.Stdin, os.Stdout, prompt, func(args []string) error {
 			cmd := exec.Command(o.client, args...) //nolint:gosec,noctx // The person types it. A signal is for the client, and not for its end.
 			cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, os.Stdin, os.Stdout, os.Stderr
 			return cmd.Run()
@@ -68,7 +74,7 @@ func runShell(_ context.Context, args []string) error {
 
 // become runs a program in the place of this one, which is not needed any more.
 func become(name string, args, env []string) error {
-	path, err := exec.LookPath(name) //nolint:gosec // It is one of three.
+	path, err := exec.LookPath(name)
 	if err != nil {
 		return fmt.Errorf("the image has no %s: use one of the data store's own, or one that is made from it: %w", name, err)
 	}
@@ -81,7 +87,7 @@ func become(name string, args, env []string) error {
 // etcdEnv is what etcdctl reads instead of arguments.
 // https://etcd.io/docs/v3.6/op-guide/authentication/rbac/#using-etcdctl-to-authenticate
 func etcdEnv(c connection.Connection, dir string) []string {
-	env := []string{"ETCDCTL_API=3", "ETCDCTL_ENDPOINTS=" + c.Scheme("https") + "://" + c.Addr()}
+	env := []string{"ETCDCTL_ENDPOINTS=" + c.Scheme("https") + "://" + c.Addr()}
 	if c.Username != "" {
 		env = append(env, "ETCDCTL_USER="+c.Username, "ETCDCTL_PASSWORD="+c.Password)
 	}
@@ -113,8 +119,7 @@ func redisArgs(c connection.Connection, o shellOptions) []string {
 }
 
 // eachLine runs a command for every line of the input until its end, or exit.
-func eachLine(in io.Reader, out io.Writer, run func(args []string) error) error {
-	const prompt = "etcdctl> "
+func eachLine(in io.Reader, out io.Writer, prompt string, run func(args []string) error) error {
 	// One byte at a time: what follows the line may be for the command.
 	lines := bufio.NewReaderSize(oneByte{in}, 16)
 	for {
