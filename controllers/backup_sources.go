@@ -28,7 +28,7 @@ func (k *EtcdKind) ServerImage(ctx context.Context, namespace, name string, of p
 	if err != nil {
 		return "", fmt.Errorf("read EtcdCluster %s: %w", name, err)
 	}
-	return etcd.CheckImage(&o.Spec, of.Version, k.Registry), nil
+	return etcd.CheckImage(o, of.Version, k.Registry), nil
 }
 
 // Replaced says nothing: a snapshot is of one moment of one member, whatever becomes of the others.

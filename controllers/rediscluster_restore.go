@@ -302,7 +302,7 @@ func (k *RedisKind) ServerImage(ctx context.Context, namespace, name string, of 
 	if err != nil {
 		return "", fmt.Errorf("read RedisCluster %s: %w", name, err)
 	}
-	return redis.CheckImage(&o.Spec, engine, of.Version, k.Registry), nil
+	return redis.CheckImage(o, engine, of.Version, k.Registry), nil
 }
 
 // access is how a Job gets at the servers. It needs to know the authority of their certificates, and the operator's passwords.

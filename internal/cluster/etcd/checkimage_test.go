@@ -10,16 +10,20 @@ import (
 )
 
 func TestACheckRunsInTheImageOfTheClusterWhereThatReadsTheData(t *testing.T) {
-	own := func(version string) *v1alpha1.EtcdClusterSpec {
-		return &v1alpha1.EtcdClusterSpec{Version: version, Image: ptr.To("registry.example/etcd:mine")}
+	own := func(version string) *v1alpha1.EtcdCluster {
+		return &v1alpha1.EtcdCluster{Spec: v1alpha1.EtcdClusterSpec{Version: version, Image: ptr.To("registry.example/etcd:mine")}}
+	}
+	public := func(version, runs string) *v1alpha1.EtcdCluster {
+		return &v1alpha1.EtcdCluster{Spec: v1alpha1.EtcdClusterSpec{Version: version}, Status: v1alpha1.EtcdClusterStatus{CurrentVersion: runs}}
 	}
 	const mine = "registry.example/etcd:mine"
 	for name, tc := range map[string]struct {
-		spec        *v1alpha1.EtcdClusterSpec
+		cluster     *v1alpha1.EtcdCluster
 		wrote, want string
 	}{
 		"the same version":           {own("3.6.16"), "3.6.16", mine},
-		"an image by its version":    {&v1alpha1.EtcdClusterSpec{Version: "3.6.16"}, "3.6.16", "quay.io/coreos/etcd:v3.6.16"},
+		"an image by its version":    {public("3.6.17", "3.6.17"), "3.6.16", "quay.io/coreos/etcd:v3.6.17"},
+		"about to be upgraded":       {public("3.6.99", "3.6.16"), "3.6.16", "quay.io/coreos/etcd:v3.6.16"},
 		"another patch":              {own("3.6.17"), "3.6.16", mine},
 		"upgraded meanwhile":         {own("3.7.3"), "3.6.16", mine},
 		"upgraded twice":             {own("3.7.3"), "3.5.35", "quay.io/coreos/etcd:v3.5.35"},
@@ -27,7 +31,7 @@ func TestACheckRunsInTheImageOfTheClusterWhereThatReadsTheData(t *testing.T) {
 		"the cluster is gone":        {nil, "3.6.16", "quay.io/coreos/etcd:v3.6.16"},
 		"nobody knows what wrote it": {own("3.6.16"), "", ""},
 	} {
-		if got := etcd.CheckImage(tc.spec, tc.wrote, ""); got != tc.want {
+		if got := etcd.CheckImage(tc.cluster, tc.wrote, ""); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}

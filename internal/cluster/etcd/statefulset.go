@@ -57,16 +57,17 @@ func Image(spec v1alpha1.EtcdClusterSpec, v Version, registry string) string {
 }
 
 // CheckImage is what a check of a backup starts a member from: the image of its cluster, nil where that is gone, if that version reads the
-// data, and else the public one of the version that wrote it. It is empty where that is none.
-func CheckImage(spec *v1alpha1.EtcdClusterSpec, wrote, registry string) string {
+// data, and else the public one of the version that wrote it, as well while the cluster goes to another version, of which there may be no
+// image. It is empty where nobody knows what wrote the data.
+func CheckImage(o *v1alpha1.EtcdCluster, wrote, registry string) string {
 	v, err := ParseVersion(wrote)
 	if err != nil {
 		return ""
 	}
-	if spec != nil {
-		now, err := ParseVersion(spec.Version)
+	if o != nil && (o.Spec.Image != nil || o.Status.CurrentVersion == o.Spec.Version) {
+		now, err := ParseVersion(o.Spec.Version)
 		if err == nil && now.Major == v.Major && (now.Minor == v.Minor || now.Minor == v.Minor+1) { // See etcdrestore.Compatible.
-			return Image(*spec, now, registry)
+			return Image(o.Spec, now, registry)
 		}
 	}
 	return Image(v1alpha1.EtcdClusterSpec{}, v, registry)

@@ -323,15 +323,18 @@ func Image(spec *v1alpha1.RedisClusterSpec, registry string) string {
 }
 
 // CheckImage is what a check of a backup starts servers from: the image of its cluster, nil where that is gone, if that version reads the
-// data, and else the public one of what wrote it. It is empty where that is no version. A server reads the RDB of earlier versions.
-func CheckImage(spec *v1alpha1.RedisClusterSpec, engine v1alpha1.RedisEngine, wrote, registry string) string {
+// data, and else the public one of what wrote it, as well while the cluster goes to another version, of which there may be no image. It is
+// empty where nobody knows what wrote the data. A server reads the RDB of earlier versions.
+func CheckImage(o *v1alpha1.RedisCluster, engine v1alpha1.RedisEngine, wrote, registry string) string {
 	v, err := ParseVersion(wrote)
 	if err != nil || (engine != v1alpha1.EngineRedis && engine != v1alpha1.EngineValkey) {
 		return ""
 	}
-	if spec != nil && spec.ServerEngine() == engine {
-		if now, err := ParseVersion(spec.Version); err == nil && now.AtLeast(v.Major, v.Minor) {
-			return Image(spec, registry)
+	if o != nil && o.Spec.ServerEngine() == engine {
+		now, err := ParseVersion(o.Spec.Version)
+		runs, _ := ParseVersion(o.Status.CurrentVersion) // What is none is not the same.
+		if err == nil && (o.Spec.Image != nil || runs == now) && now.AtLeast(v.Major, v.Minor) {
+			return Image(&o.Spec, registry)
 		}
 	}
 	return Image(&v1alpha1.RedisClusterSpec{Engine: &engine, Version: wrote}, registry)
