@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
+// What a cluster holds is saved before it is replaced.
 // +kubebuilder:rbac:groups=quorate.dev,resources=backups,verbs=create
 
 // savedFor reports whether a Backup is of what a cluster had before a Restore.
