@@ -62,10 +62,7 @@ func TestWhatAnEditedRedisClusterIsPlannedForIsWhatTheOperatorDoesFirst(t *testi
 		"fewer replicas": func(spec *v1alpha1.RedisClusterSpec) { spec.ReplicasPerShard = new(int32(0)) },
 		"fewer shards":   func(spec *v1alpha1.RedisClusterSpec) { spec.Shards = 2 },
 		"more shards":    func(spec *v1alpha1.RedisClusterSpec) { spec.Shards = 4 },
-		"a setting": func(spec *v1alpha1.RedisClusterSpec) {
-			spec.Config = &v1alpha1.RedisConfig{MaxMemoryPolicy: new("allkeys-lru")}
-		},
-		"a version": func(spec *v1alpha1.RedisClusterSpec) { spec.Version = "8.0.3" },
+		"a version":      func(spec *v1alpha1.RedisClusterSpec) { spec.Version = "8.0.3" },
 	}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
