@@ -60,9 +60,12 @@ func TestWhatAnEditedRedisClusterIsPlannedForIsWhatTheOperatorDoesFirst(t *testi
 		"nothing":        func(*v1alpha1.RedisClusterSpec) {},
 		"more replicas":  func(spec *v1alpha1.RedisClusterSpec) { spec.ReplicasPerShard = new(int32(2)) },
 		"fewer replicas": func(spec *v1alpha1.RedisClusterSpec) { spec.ReplicasPerShard = new(int32(0)) },
-		"fewer shards":   func(spec *v1alpha1.RedisClusterSpec) { spec.Shards = 2 },
-		"more shards":    func(spec *v1alpha1.RedisClusterSpec) { spec.Shards = 4 },
-		"a version":      func(spec *v1alpha1.RedisClusterSpec) { spec.Version = "8.0.3" },
+		"a setting": func(spec *v1alpha1.RedisClusterSpec) {
+			spec.Config = &v1alpha1.RedisConfig{Extra: map[string]v1alpha1.ConfigValue{"tcp-backlog": "100"}}
+		},
+		"fewer shards": func(spec *v1alpha1.RedisClusterSpec) { spec.Shards = 2 },
+		"more shards":  func(spec *v1alpha1.RedisClusterSpec) { spec.Shards = 4 },
+		"a version":    func(spec *v1alpha1.RedisClusterSpec) { spec.Version = "8.0.3" },
 	}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
