@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// What kubectl quorate plan says of a manifest is what Observe and Next make of it before it is applied.
+// What kubectl quorate plan says of a manifest is what is observed and decided before it is applied.
 func TestWhatAnEditedClusterIsPlannedForIsWhatTheOperatorDoesFirst(t *testing.T) {
 	changes := map[string]func(*v1alpha1.EtcdClusterSpec){
 		"nothing":       func(*v1alpha1.EtcdClusterSpec) {},
@@ -48,6 +48,56 @@ func TestWhatAnEditedClusterIsPlannedForIsWhatTheOperatorDoesFirst(t *testing.T)
 			}
 			s.edit(change)
 			if diff := cmp.Diff(plan(s.cluster(), true), outlook); diff != "" {
+				t.Errorf("(-what the operator does +what was planned):\n%s", diff)
+			}
+			t.Log(outlook)
+		})
+	}
+}
+
+func TestWhatAnEditedRedisClusterIsPlannedForIsWhatTheOperatorDoesFirst(t *testing.T) {
+	changes := map[string]func(*v1alpha1.RedisClusterSpec){
+		"nothing":        func(*v1alpha1.RedisClusterSpec) {},
+		"more replicas":  func(spec *v1alpha1.RedisClusterSpec) { spec.ReplicasPerShard = new(int32(2)) },
+		"fewer replicas": func(spec *v1alpha1.RedisClusterSpec) { spec.ReplicasPerShard = new(int32(0)) },
+		"a setting": func(spec *v1alpha1.RedisClusterSpec) {
+			spec.Config = &v1alpha1.RedisConfig{Extra: map[string]v1alpha1.ConfigValue{"tcp-backlog": "100"}}
+		},
+		"fewer shards": func(spec *v1alpha1.RedisClusterSpec) { spec.Shards = 2 },
+		"more shards":  func(spec *v1alpha1.RedisClusterSpec) { spec.Shards = 4 },
+		"a version":    func(spec *v1alpha1.RedisClusterSpec) { spec.Version = "8.0.3" },
+	}
+	for name, change := range changes {
+		t.Run(name, func(t *testing.T) {
+			s := newRedisStage(t, redisCluster())
+			s.settle()
+			plan := func(o *v1alpha1.RedisCluster, ensure bool) string {
+				t.Helper()
+				kind := NewRedisKind(newChildren(s.api))
+				kind.Connect, kind.ConnectMover = s.connect, s.connectMover
+				if ensure {
+					if err := kind.Ensure(t.Context(), o); err != nil {
+						t.Fatal(err)
+					}
+				}
+				observe := kind.Outlook
+				if ensure {
+					observe = kind.Observe
+				}
+				seen, err := observe(t.Context(), o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return inWords(kind.Next(seen))
+			}
+			edited, writes := s.cluster(), s.api.writes.Load()
+			change(&edited.Spec)
+			edited.Generation++
+			outlook := plan(edited, false)
+			if now := s.api.writes.Load(); now != writes {
+				t.Errorf("the outlook has written %d times", now-writes)
+			}
+			if diff := cmp.Diff(plan(edited, true), outlook); diff != "" {
 				t.Errorf("(-what the operator does +what was planned):\n%s", diff)
 			}
 			t.Log(outlook)

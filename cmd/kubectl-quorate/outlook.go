@@ -67,8 +67,8 @@ func (k *observer) noting(dial controllers.DialFunc) controllers.DialFunc {
 	}
 }
 
-// observe looks at a cluster. The object may be another than the one that the API server has, such as one that is yet to be applied.
-func (s *session) observe(ctx context.Context, c client.Client, o clusterObject) (*outlook, error) {
+// observe looks at a cluster. applied says that it is as the API server has it, and not as somebody wants to apply it.
+func (s *session) observe(ctx context.Context, c client.Client, o clusterObject, applied bool) (*outlook, error) {
 	k, err := s.observer(ctx, c, o)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (s *session) observe(ctx context.Context, c client.Client, o clusterObject)
 	case *v1alpha1.EtcdCluster:
 		err = out.ofEtcd(ctx, controllers.NewEtcdKind(k.Children), o)
 	case *v1alpha1.RedisCluster:
-		err = out.ofRedis(ctx, controllers.NewRedisKind(k.Children), o)
+		err = out.ofRedis(ctx, controllers.NewRedisKind(k.Children), o, applied)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look at %s %s: %w", kindOf(o), o.GetName(), err)
@@ -116,8 +116,12 @@ func (out *outlook) ofEtcd(ctx context.Context, k *controllers.EtcdKind, o *v1al
 	return nil
 }
 
-func (out *outlook) ofRedis(ctx context.Context, k *controllers.RedisKind, o *v1alpha1.RedisCluster) error {
-	s, err := k.Observe(ctx, o)
+func (out *outlook) ofRedis(ctx context.Context, k *controllers.RedisKind, o *v1alpha1.RedisCluster, applied bool) error {
+	observe := k.Outlook
+	if applied {
+		observe = k.Observe
+	}
+	s, err := observe(ctx, o)
 	if err := out.decided(err); err != nil || out.err != nil {
 		return err
 	}
@@ -164,7 +168,7 @@ func primaryOf(pods []redis.Pod, replica redis.Pod) *redis.Pod {
 
 // askServers tells how far the servers of a cluster are behind.
 func (s *session) askServers(ctx context.Context, c client.Client, o clusterObject) (map[string]string, error) {
-	out, err := s.observe(ctx, c, o)
+	out, err := s.observe(ctx, c, o, true)
 	if err != nil {
 		return nil, err
 	}

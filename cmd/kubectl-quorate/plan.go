@@ -100,7 +100,7 @@ func (s *session) planOf(ctx context.Context, args []string, file, output string
 	} else if o, err = s.edited(ctx, c, ns, file, args); err != nil {
 		return err
 	}
-	seen, err := s.observe(ctx, c, o)
+	seen, err := s.observe(ctx, c, o, file == "")
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func (s *session) promote(ctx context.Context, arg, pod string) error {
 	if r, ok := o.(*v1alpha1.RedisCluster); ok && r.Spec.IsReplicated() {
 		return fmt.Errorf("%s is of spec.mode Replicated, where the operator appoints the primary: delete the pod of the primary instead, it hands over before it ends", arg)
 	}
-	seen, err := s.observe(ctx, c, o)
+	seen, err := s.observe(ctx, c, o, true)
 	if err != nil {
 		return err
 	}

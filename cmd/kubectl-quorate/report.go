@@ -167,7 +167,7 @@ func (r *collector) clusters(ctx context.Context, clusters []clusterObject) {
 	r.add("status.txt", page.String())
 	for _, o := range clusters {
 		name := fmt.Sprintf("plans/%s-%s.txt", strings.ToLower(string(kindOf(o))), o.GetName())
-		seen, err := r.observe(ctx, r.client, o)
+		seen, err := r.observe(ctx, r.client, o, true)
 		if err != nil {
 			r.lack(name, err)
 			continue
