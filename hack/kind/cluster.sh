@@ -325,5 +325,17 @@ load() {
     cat "$work"/*.log >&2
     die "an import failed on a node" "kind.sh status shows whether all nodes run"
   fi
+  for node in $(cluster_containers --filter status=running); do forget_unnamed "$node"; done
   step "loaded $* into ${#pids[@]} nodes"
+}
+
+# forget_unnamed NODE drops images that no tag leads to any more. Each import leaves the image before it under names that nobody asks for, and
+# the disk of the nodes is that of this machine.
+forget_unnamed() {
+  # shellcheck disable=SC2016 # expanded on the node
+  docker exec "$1" bash -c '
+    all=$(ctr -n k8s.io images ls 2>/dev/null | awk "NR > 1 { print \$1, \$3 }")
+    kept=$(awk "!/^(sha256:|import-)/ { print \$2 }" <<<"$all")
+    awk "/^(sha256:|import-)/" <<<"$all" | grep -v -F "$kept" | cut -d" " -f1 | xargs -r ctr -n k8s.io images rm >/dev/null 2>&1
+  ' || true # A node that has no room says so itself.
 }
