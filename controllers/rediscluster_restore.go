@@ -310,6 +310,7 @@ func (k *RedisKind) access(o *v1alpha1.RedisCluster) plan.Access {
 	a := plan.Access{
 		Template: o.Spec.Template, AuthSecret: cluster.AuthSecret(o.Name),
 		TLSSecret: TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)), TLSKeys: []string{caKey},
+		Streams: o.Spec.ShardCount(),
 	}
 	if o.Spec.IsReplicated() {
 		a.Stream = append(a.Stream, "--replicated")

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"fmt"
 	"io"
 	"runtime"
 	"runtime/debug"
@@ -8,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // heapLimit is what writing and reading may take, with everything else of this process: a Job has 128 MiB for all of its memory.
@@ -36,6 +39,28 @@ func TestMemoryUseDoesNotDependOnTheSizeOfAPart(t *testing.T) {
 				t.Errorf("%s, %s: the heap had %d MiB while %d MiB were written, and %d MiB while they were read", name, kind, wrote>>20, size>>20, read>>20)
 			}
 		}
+	}
+}
+
+// streamHeap is what each part takes that is written at the same time as others, see plan.Access.
+const streamHeap = 56 << 20
+
+func TestMemoryUseGrowsWithThePartsThatAreWrittenAtOnce(t *testing.T) {
+	const parts, size = 3, 48 << 20
+	s := startS3(t, false).open(t, bucketOfTest, rootID, rootKey)
+	wrote := peakHeap(t, func() error {
+		var group errgroup.Group
+		for i := range parts {
+			group.Go(func() error {
+				_, err := s.WritePart(t.Context(), "shards", fmt.Sprint(i), Keys{}, noise(uint64(i), size))
+				return err
+			})
+		}
+		return group.Wait()
+	})
+	t.Logf("FIGURE S3, %d parts of %d MiB at once: the heap had at most %d MiB", parts, size>>20, wrote>>20)
+	if wrote > parts*streamHeap {
+		t.Errorf("the heap had %d MiB while %d parts were written", wrote>>20, parts)
 	}
 }
 

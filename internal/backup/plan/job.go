@@ -71,6 +71,8 @@ type Access struct {
 	TLSKeys, AuthKeys []string
 	// Template says where pods of the cluster may run, and with what rights.
 	Template *v1alpha1.PodTemplate
+	// Streams is how many parts are taken at the same time; zero is one.
+	Streams int
 }
 
 // Work is what a Job is to do.
@@ -202,7 +204,7 @@ func (w Work) runInServer(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.
 	tools := corev1ac.VolumeMount().WithName(volumeTools).WithMountPath(ToolsDir)
 	spec.WithVolumes(corev1ac.Volume().WithName(volumeTools).WithEmptyDir(corev1ac.EmptyDirVolumeSource())).
 		WithInitContainers(corev1ac.Container().WithName(containerInstall).WithImage(w.Image).WithCommand("/agent").
-			WithArgs("install", "--dir="+ToolsDir).WithSecurityContext(kube.ContainerSecurity()).WithResources(streamResources()).
+			WithArgs("install", "--dir="+ToolsDir).WithSecurityContext(kube.ContainerSecurity()).WithResources(streamResources(1)).
 			WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).WithVolumeMounts(tools))
 	readOnly := *tools
 	c.Command = []string{ToolsDir + "/" + AgentFile}
@@ -297,12 +299,16 @@ func (w Work) resources() (*corev1ac.ResourceRequirementsApplyConfiguration, err
 	case w.Server != "":
 		return serverResources(w.Memory), nil
 	}
-	return streamResources(), nil
+	if w.Access != nil {
+		return streamResources(w.Access.Streams), nil
+	}
+	return streamResources(1), nil
 }
 
-// streamResources are what a stream needs: it is read, packed and sent in pieces.
-func streamResources() *corev1ac.ResourceRequirementsApplyConfiguration {
+// streamResources are what so many streams need: they are read, packed and sent in pieces.
+func streamResources(streams int) *corev1ac.ResourceRequirementsApplyConfiguration {
+	limit := agentLeast + agentStream*int64(max(1, streams))
 	return corev1ac.ResourceRequirements().
-		WithRequests(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}).
-		WithLimits(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: *resource.NewQuantity(agentMemory, resource.BinarySI)})
+		WithRequests(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: *resource.NewQuantity(limit/2, resource.BinarySI)}).
+		WithLimits(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: *resource.NewQuantity(limit, resource.BinarySI)})
 }

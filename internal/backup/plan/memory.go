@@ -9,8 +9,11 @@ import (
 const (
 	mib = int64(1) << 20
 
-	// agentMemory is what the agent needs in bytes, whatever the size of the data.
-	agentMemory = 128 * mib
+	// agentLeast is what the agent needs in bytes, and agentStream what it needs besides for each part that it reads or writes at the same
+	// time, whatever their size: an upload holds four pieces of one.
+	agentLeast  = 72 * mib
+	agentStream = 56 * mib
+	agentMemory = agentLeast + agentStream
 	// leastServer is what a server needs without any data, with room for what is only there at times.
 	leastServer = 192 * mib
 
