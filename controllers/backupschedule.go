@@ -177,7 +177,7 @@ func (k *ScheduleKind) run(ctx context.Context, b *v1alpha1.Backup) (plan.Run, e
 	}
 	r := plan.Run{
 		Name: b.Name, UID: string(b.UID), Due: b.CreationTimestamp.Time, Leaving: b.DeletionTimestamp != nil,
-		Complete: s.Stored != nil, Checking: s.Check != nil && !s.Check.Ended && s.Check.Unpullable(s.Now) == "",
+		Complete: s.Stored != nil, Checking: s.Check != nil && !s.Check.Ended, Stuck: s.Check.Unpullable(s.Now) != "",
 	}
 	if due, err := time.Parse(time.RFC3339, b.Annotations[v1alpha1.AnnotationDue]); err == nil {
 		r.Due = due

@@ -94,9 +94,10 @@ type Run struct {
 	// Complete says that it is stored in full, Failed why it never will be. Neither: it is being taken.
 	Complete bool
 	Failed   string
-	// Checking says that it is being checked. Checked is when it last was, Verified that it passed, Unverified why it did not, Took how
-	// long that took.
+	// Checking says that it is being checked, Stuck that this waits in vain. Checked is when it last was, Verified that it passed, Unverified
+	// why it did not, Took how long that took.
 	Checking   bool
+	Stuck      bool
 	Checked    time.Time
 	Verified   bool
 	Unverified string
@@ -398,7 +399,7 @@ func (t Timetable) lastCheckFailure() string {
 
 // unchecked says which check should have been made and was not.
 func (t Timetable) unchecked() string {
-	if t.Check == nil || slices.ContainsFunc(t.Runs, func(r Run) bool { return r.Checking }) {
+	if t.Check == nil || slices.ContainsFunc(t.Runs, func(r Run) bool { return r.Checking && !r.Stuck }) {
 		return ""
 	}
 	since := t.Now // Before the first backup there was nothing to check.

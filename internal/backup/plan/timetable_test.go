@@ -92,12 +92,15 @@ func TestNextOf(t *testing.T) {
 			}),
 			"create Backup " + backupAt(13), "",
 		},
-		"a schedule that cannot be read":    {hourly(func(t *Timetable) { t.Take.Cron = "now and then" }), ReasonSchedule, "spec.schedule: "},
-		"a check's that cannot be read":     {hourly(func(t *Timetable) { t.Check = &Schedule{Cron: "@every 1h"} }), ReasonSchedule, "spec.verify.schedule: "},
-		"a check is due":                    {hourly(checked(time.Time{}, "")), "check Backup " + backupAt(12), ""},
-		"a check was made":                  {hourly(checked(hourOf(12, 20), "")), "", ""},
-		"a check was made and failed":       {hourly(checked(hourOf(12, 20), "damaged")), "", ""},
-		"a check is due, and one is made":   {hourly(both(checked(time.Time{}, ""), func(t *Timetable) { t.Runs[0].Checking = true })), "", ""},
+		"a schedule that cannot be read":  {hourly(func(t *Timetable) { t.Take.Cron = "now and then" }), ReasonSchedule, "spec.schedule: "},
+		"a check's that cannot be read":   {hourly(func(t *Timetable) { t.Check = &Schedule{Cron: "@every 1h"} }), ReasonSchedule, "spec.verify.schedule: "},
+		"a check is due":                  {hourly(checked(time.Time{}, "")), "check Backup " + backupAt(12), ""},
+		"a check was made":                {hourly(checked(hourOf(12, 20), "")), "", ""},
+		"a check was made and failed":     {hourly(checked(hourOf(12, 20), "damaged")), "", ""},
+		"a check is due, and one is made": {hourly(both(checked(time.Time{}, ""), func(t *Timetable) { t.Runs[0].Checking = true })), "", ""},
+		"a check waits in vain": {hourly(both(checked(time.Time{}, ""), func(t *Timetable) {
+			t.Runs[3].Checking, t.Runs[3].Stuck, t.Retention.Last = true, true, 2
+		})), "delete Backup " + backupAt(9), ""},
 		"a check is due of nothing":         {hourly(both(checked(time.Time{}, ""), func(t *Timetable) { t.Runs = nil; t.Now = hourOf(8, 40) })), "", ""},
 		"a check is due of what is there":   {hourly(both(checked(time.Time{}, ""), func(t *Timetable) { t.last().Complete, t.last().Failed = false, "no" })), "check Backup " + backupAt(11), ""},
 		"a check is made while suspended":   {hourly(both(checked(time.Time{}, ""), func(t *Timetable) { t.Suspended = true })), "check Backup " + backupAt(12), ""},
@@ -187,6 +190,11 @@ func TestHealth(t *testing.T) {
 		},
 		"the check is being made": {
 			hourly(both(checked(time.Time{}, ""), upTo(13), func(t *Timetable) { t.Now, t.last().Checking = hourOf(13, 20), true })), "True BackupsInTime", "",
+		},
+		"the check waits in vain": {
+			hourly(both(checked(time.Time{}, ""), upTo(22), func(t *Timetable) {
+				t.Now, t.last().Checking, t.last().Stuck = hourOf(22, 10), true, true
+			})), "False BackupUnverified", "2026-05-01T12:15:00Z",
 		},
 		"recording is current": {hourly(recorded(nil)), "True BackupsInTime", ""},
 		"recording is behind": {
