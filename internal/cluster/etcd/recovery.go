@@ -342,7 +342,7 @@ func tellAside(s State) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	return cluster.Refuse(ReasonAside, "an earlier cluster of this name was deleted while it began anew, and no member founds a new one: %s. "+
-		"Move that to data on each volume (docs/recovery.md), or delete the cluster and create it again with spec.bootstrap.restore; to begin empty, delete its claims data-%s-* too",
+		"Go back to that (docs/recovery.md). To give it up, delete the cluster and its claims data-%s-*, and create it again, with spec.bootstrap.restore or empty",
 		strings.Join(held, "; "), s.Want.Name)
 }
 
