@@ -137,7 +137,7 @@ func (k *EtcdKind) ensureConfig(ctx context.Context, o *v1alpha1.EtcdCluster, b 
 	if maps.Equal(cm.Data, data) {
 		return nil
 	}
-	record, err := etcd.ParseRecord(cm.Data)
+	record, err := recordIn(cm)
 	if err != nil || record.ClusterID != b.Record.ClusterID || record.Bootstrap != b.Record.Bootstrap {
 		return configMoved
 	}
@@ -305,11 +305,18 @@ func (k *EtcdKind) record(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.Re
 	if cm == nil || err != nil {
 		return etcd.Record{}, err
 	}
-	r, err := etcd.ParseRecord(cm.Data)
+	r, err := recordIn(cm)
 	if err != nil {
 		return r, invalid("ConfigMap %s is damaged (%v): delete it, and it is written anew from what the members say", cm.Name, err)
 	}
 	return r, nil
+}
+
+// recordIn reads the record that a ConfigMap holds.
+func recordIn(cm *corev1.ConfigMap) (etcd.Record, error) {
+	r, err := etcd.ParseRecord(cm.Data)
+	r.UID = string(cm.UID)
+	return r, err
 }
 
 // domain is the DNS domain that the members were named in, and before there are any that of the Kubernetes cluster.

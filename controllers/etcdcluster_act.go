@@ -134,7 +134,7 @@ func (k *EtcdKind) anyClaim(ctx context.Context, o *v1alpha1.EtcdCluster) (bool,
 func (k *EtcdKind) foundAfterAll(
 	ctx context.Context, o *v1alpha1.EtcdCluster, live *corev1.ConfigMap, b etcd.Blueprint, bootstrap etcd.Bootstrap,
 ) error {
-	record, err := etcd.ParseRecord(live.Data)
+	record, err := recordIn(live)
 	if err != nil {
 		return fmt.Errorf("ConfigMap %s: %w", live.Name, err)
 	}
@@ -181,7 +181,7 @@ func (k *EtcdKind) recordClusterID(ctx context.Context, o *v1alpha1.EtcdCluster,
 	if live == nil {
 		return errors.New("the record is gone")
 	}
-	record, err := etcd.ParseRecord(live.Data)
+	record, err := recordIn(live)
 	if err != nil {
 		return fmt.Errorf("ConfigMap %s: %w", live.Name, err)
 	}

@@ -112,7 +112,7 @@ func (k *EtcdKind) unmoved(ctx context.Context, o *v1alpha1.EtcdCluster) (*corev
 	if live == nil {
 		return nil, seen, configMoved
 	}
-	record, err := etcd.ParseRecord(live.Data)
+	record, err := recordIn(live)
 	if err != nil {
 		return nil, record, fmt.Errorf("ConfigMap %s: %w", live.Name, err)
 	}

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -155,6 +157,15 @@ func TestAFoundedClusterIsASource(t *testing.T) {
 	s := newStage(t, persistent())
 	s.untilReady()
 	k := NewEtcdKind(newChildren(&world{Client: s.api}))
+	cm := &corev1.ConfigMap{}
+	name := types.NamespacedName{Namespace: "default", Name: cluster.ConfigName("orders")}
+	if err := s.api.Get(t.Context(), name, cm); err != nil {
+		t.Fatal(err)
+	}
+	cm.UID = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
+	if err := s.api.Update(t.Context(), cm); err != nil {
+		t.Fatal(err)
+	}
 	source, access, err := k.Source(t.Context(), "default", "orders")
 	if err != nil || source.Missing != "" || source.Leaving {
 		t.Fatalf("%+v, %v", source, err)
@@ -162,6 +173,9 @@ func TestAFoundedClusterIsASource(t *testing.T) {
 	all, stream := strings.Join(access.Args, " "), strings.Join(access.Stream, " ")
 	if !strings.Contains(all, "--version=3.6.16") || !strings.Contains(all, "--timeline=") || strings.Contains(stream, "--version") || !strings.Contains(stream, "--timeline=") {
 		t.Errorf("%s; %s", all, stream)
+	}
+	if !strings.Contains(stream, "--timeline="+cm.Data[etcd.KeyClusterID]+"-1b9d6bcd ") {
+		t.Errorf("a record that is written anew is no timeline of its own: %s", stream)
 	}
 	if access.TLSSecret != cluster.OperatorTLSSecret("orders") || access.AuthSecret != "" || len(access.AuthKeys) > 0 {
 		t.Errorf("its certificate is that of root, so it needs no password: %+v", access)

@@ -152,7 +152,7 @@ func (g etcdGate) decide(ctx context.Context, peers *http.Client, record etcd.Re
 	if !d.SetAside {
 		return d, nil
 	}
-	if err := g.setAsideFor(record.Recovery.Incident); err != nil {
+	if err := g.setAsideFor(record.Recovery.Epoch()); err != nil {
 		return d, err
 	}
 	in.Disk, in.Answers = etcd.DiskEmpty, askPeers(ctx, peers, others)

@@ -191,12 +191,26 @@ func recoveredWithout(self etcd.Peer, other etcd.Peer) etcd.Record {
 }
 
 func TestTheGateKeepsWhatAMemberHadBeforeARecovery(t *testing.T) {
+	for name, change := range map[string]func(*etcd.Recovery){
+		"which is over": func(*etcd.Recovery) {},
+		"and after which another loss is reported": func(r *etcd.Recovery) {
+			*r = etcd.Recovery{Incident: "abcdef", Phase: etcd.RecoveryReported, Former: r.Incident}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { keepsWhatItHad(t, change) })
+	}
+}
+
+func keepsWhatItHad(t *testing.T, change func(*etcd.Recovery)) {
+	t.Helper()
 	self, other := etcd.Peer{Name: "orders-0", URL: "http://orders-0:2380"}, etcd.Peer{Name: "orders-1"}
 	other.URL = peer(t, "c1", []etcd.PeerMember{
 		{PeerURLs: []string{self.URL}},
 		{Name: other.Name, PeerURLs: []string{"http://orders-1:2380"}, ClientURLs: []string{"http://orders-1:2379"}},
 	})
-	g := newGate(t, recoveredWithout(self, other))
+	record := recoveredWithout(self, other)
+	change(&record.Recovery)
+	g := newGate(t, record)
 	log := filepath.Join("member", "wal", "0000000000000000-0000000000000000.wal")
 	g.write(filepath.Join(g.dataDir, log), "what it had")
 	if err := g.run(t.Context()); err != nil {

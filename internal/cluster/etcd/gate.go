@@ -61,8 +61,8 @@ type GateInput struct {
 
 // Recovers reports whether the disk is from before a recovery that has begun.
 func (in GateInput) Recovers() bool {
-	r := in.Record.Recovery
-	return r.Phase != "" && r.Phase != RecoveryReported && in.Epoch != r.Incident
+	epoch := in.Record.Recovery.Epoch()
+	return epoch != "" && in.Epoch != epoch
 }
 
 // GateDecision is either to start etcd or to wait.
@@ -143,9 +143,7 @@ func DecideStart(in GateInput) GateDecision {
 		return recoverStart(in)
 	}
 	d := decideStart(in)
-	if r := in.Record.Recovery; r.Phase == RecoveryStarted || r.Phase == RecoveryOver {
-		d.Epoch = r.Incident
-	}
+	d.Epoch = in.Record.Recovery.Epoch()
 	return d
 }
 

@@ -3,6 +3,7 @@ package etcd
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,6 +48,9 @@ type Peer struct{ Name, URL string }
 // Record is what the ConfigMap of a cluster says about its identity. It is written before the first pod exists and
 // holds what cannot be read back from anywhere else at the time the start gate needs it.
 type Record struct {
+	// UID of the ConfigMap, which is not part of its data; empty before there is one. A record that is written anew, because the cluster
+	// was deleted or the record was, has another one.
+	UID       string
 	Bootstrap Bootstrap
 	// ClusterID of etcd, 0 until it is known for good.
 	ClusterID uint64
@@ -87,9 +91,13 @@ func (r Record) With(v Version) Record {
 	return r
 }
 
-// Timeline names the history of a cluster: its revisions are of no other one.
+// Timeline names the history of a cluster: its revisions are of no other one. The ID of etcd alone does not: a recovery, and whatever
+// happens to volumes while there is no record of them, may go back to an earlier revision under the same ID. A timeline that comes to
+// an end never comes back, and costs a full backup where changes are recorded.
 func (r Record) Timeline() string {
-	return strings.TrimSuffix(FormatID(r.ClusterID)+"-"+r.Recovery.Incident, "-")
+	life, _, _ := strings.Cut(r.UID, "-") // The first 32 bits of an UUID.
+	parts := []string{FormatID(r.ClusterID), life, r.Recovery.Epoch()}
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "-")
 }
 
 // Data returns the record as ConfigMap data.

@@ -22,7 +22,8 @@ import (
 //	          other gates set aside what their members have.
 //	Over      the survivor leads. The others join again with empty disks, like any member that is replaced.
 //
-// A volume bears the incident that its data is from after (its epoch), so that every gate does its part once.
+// A volume bears the incident that its data is from after (its epoch), so that every gate does its part once. That of the cluster
+// never goes back: a loss that heals by itself leaves the epoch from before, and the same loss once more is another incident.
 
 // Reasons for waiting and refusing, for conditions and events.
 const (
@@ -47,9 +48,11 @@ const (
 
 // Recovery of a quorum that was lost for good, the zero value when there was none.
 type Recovery struct {
-	// Incident tells losses apart: another one follows when another member loses its data.
+	// Incident tells losses apart: another one follows when another member loses its data, and when one was recovered from.
 	Incident string        `json:"incident,omitempty"`
 	Phase    RecoveryPhase `json:"phase,omitempty"`
+	// Former is the incident that was recovered from last when this one was reported, empty for none.
+	Former string `json:"former,omitempty"`
 	// Since is when the loss was noticed.
 	Since time.Time `json:"since,omitzero"`
 	// Candidates have their data, by the names of their pods; Survivor is the one that goes on.
@@ -57,6 +60,22 @@ type Recovery struct {
 	Survivor   string   `json:"survivor,omitempty"`
 	// Anew is the backup that the members begin with instead of a survivor, nil: there is a survivor.
 	Anew *Restore `json:"anew,omitempty"`
+}
+
+// Epoch is the incident that the data of the cluster is from after, empty for none. While one is only reported that is the former.
+func (r Recovery) Epoch() string {
+	if r.Phase == RecoveryReported {
+		return r.Former
+	}
+	return r.Incident
+}
+
+// healed is what is left of a recovery that was reported and never carried out.
+func (r Recovery) healed() Recovery {
+	if r.Former == "" {
+		return Recovery{}
+	}
+	return Recovery{Incident: r.Former, Phase: RecoveryOver}
 }
 
 // encode returns the recovery for the record, empty for none.
@@ -83,10 +102,10 @@ type SetRecovery struct{ To Recovery }
 
 func (s SetRecovery) String() string {
 	switch {
-	case s.To.Incident == "":
-		return "forget that the quorum was lost"
 	case s.To.Anew != nil:
 		return fmt.Sprintf("begin anew with %s: %s", s.To.Anew.Directory, s.To.Phase)
+	case s.To.Survivor == "" && (s.To.Incident == "" || s.To.Phase == RecoveryOver):
+		return "forget that the quorum was lost"
 	}
 	return fmt.Sprintf("recovery %s: %s %s", s.To.Incident, s.To.Phase, s.To.Survivor)
 }
@@ -121,7 +140,7 @@ type loss struct {
 func (s State) assess() (l loss, forGood bool) {
 	voters := 0
 	sum := sha256.New()
-	_, _ = fmt.Fprint(sum, FormatID(s.Record.ClusterID))
+	_, _ = fmt.Fprint(sum, s.Record.Timeline()) // What was approved of an earlier loss, of the same volumes too, is no word on this one.
 	for i, m := range s.Record.Members {
 		p := s.podNamed(m.Name)
 		why := s.whyLost(p, s.claim(i))
@@ -184,7 +203,10 @@ func quorumLost(s State) (cluster.Plan, bool) {
 		return cluster.Refuse(ReasonQuorumLost, "%s. Without spec.storage the data of %s goes with its pod, so it cannot be made to go on "+
 			"alone: read what is left there, delete the cluster and create it again", what, l.survivors[0].Name)
 	case r.Incident != l.incident:
-		return cluster.Do(SetRecovery{Recovery{Incident: l.incident, Phase: RecoveryReported, Since: s.Now.UTC().Truncate(time.Second), Candidates: names(l.survivors)}}, "%s", what)
+		reported := Recovery{
+			Incident: l.incident, Phase: RecoveryReported, Former: r.Epoch(), Since: s.Now.UTC().Truncate(time.Second), Candidates: names(l.survivors),
+		}
+		return cluster.Do(SetRecovery{reported}, "%s", what)
 	default:
 		return s.propose(r, l, what)
 	}
@@ -256,7 +278,7 @@ func recoverQuorum(s State) (cluster.Plan, bool) {
 	r := s.Record.Recovery
 	switch {
 	case r.Phase == RecoveryReported && s.Members != nil:
-		return cluster.Do(SetRecovery{}, "the quorum is back")
+		return cluster.Do(SetRecovery{r.healed()}, "the quorum is back")
 	case r.Phase == RecoveryHeld && r.Anew != nil:
 		return s.holdAnew(r)
 	case r.Phase == RecoveryStarted && r.Anew != nil:

@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +26,23 @@ func lostQuorum(change func(*etcd.State)) etcd.State {
 
 // incident is what such a loss is called.
 var incident = etcd.Next(lostQuorum(nil)).Step.(etcd.SetRecovery).To.Incident
+
+// lossOf is what is written down first of such a cluster.
+func lossOf(change func(*etcd.State)) etcd.Recovery {
+	step, _ := etcd.Next(lostQuorum(change)).Step.(etcd.SetRecovery)
+	return step.To
+}
+
+// lostAfter is a cluster that loses its quorum with another recovery in its record.
+func lostAfter(r etcd.Recovery) etcd.State {
+	return lostQuorum(func(s *etcd.State) { s.Record.Recovery = r })
+}
+
+// reportedAfter is what is written down of a loss after another one that was recovered from.
+func reportedAfter(former string) etcd.SetRecovery {
+	sum := lossOf(func(s *etcd.State) { s.Record.Recovery = etcd.Recovery{Incident: former, Phase: etcd.RecoveryOver} }).Incident
+	return etcd.SetRecovery{To: etcd.Recovery{Incident: sum, Former: former, Phase: etcd.RecoveryReported, Since: simNow, Candidates: []string{"orders-2"}}}
+}
 
 // recovering is such a cluster in a phase of its recovery.
 func recovering(phase etcd.RecoveryPhase, change func(*etcd.State)) etcd.State {
@@ -84,6 +102,26 @@ func TestNextWithoutAQuorumForGood(t *testing.T) {
 				s.Record.Recovery.Incident, s.Want.Approved = "abcdef", "abcdef"
 			}),
 			step: reported,
+		},
+		"a loss after another one remembers that": {state: lostAfter(etcd.Recovery{Incident: "abcdef", Phase: etcd.RecoveryOver, Survivor: "orders-1"}), step: reportedAfter("abcdef")},
+		"so does the next one":                    {state: lostAfter(etcd.Recovery{Incident: "fedcba", Phase: etcd.RecoveryReported, Former: "abcdef"}), step: reportedAfter("abcdef")},
+		"also one after a cluster began anew":     {state: lostAfter(etcd.Recovery{Incident: undo, Phase: etcd.RecoveryStarted, Anew: &etcd.Restore{}}), step: reportedAfter(undo)},
+		"the same loss once more is another plan": {
+			state: recovering(etcd.RecoveryOver, func(s *etcd.State) { s.Want.Approved = incident }), step: reportedAfter(incident),
+		},
+		"which has to be approved": {
+			state: recovering(etcd.RecoveryReported, func(s *etcd.State) {
+				s.Record.Recovery, s.Want.Approved = reportedAfter(incident).To, incident
+			}),
+			reason: etcd.ReasonQuorumLost, stalled: true, says: "Plan " + reportedAfter(incident).To.Incident,
+		},
+		"also when the record was written anew": {
+			state: recovering(etcd.RecoveryReported, func(s *etcd.State) { s.Record.UID, s.Want.Approved = "another", incident }),
+			step:  etcd.SetRecovery{To: lossOf(func(s *etcd.State) { s.Record.UID = "another" })},
+		},
+		"a quorum that comes back is from after the loss before": {
+			state: settled(func(s *etcd.State) { s.Record.Recovery = reportedAfter("abcdef").To }),
+			step:  etcd.SetRecovery{To: etcd.Recovery{Incident: "abcdef", Phase: etcd.RecoveryOver}}, says: "the quorum is back",
 		},
 		"a quorum that comes back needs no plan": {
 			state: settled(func(s *etcd.State) { s.Record.Recovery = recovering(etcd.RecoveryReported, nil).Record.Recovery }),
@@ -186,6 +224,11 @@ func TestGateInARecovery(t *testing.T) {
 		s := recovering(phase, nil)
 		return etcd.GateInput{Self: s.Want.Peers[2], Record: *s.Record, Disk: disk, Epoch: epoch, Log: &etcd.LogEnd{Term: 2, Index: 9}}
 	}
+	nextLoss := func(epoch string, disk etcd.Disk) etcd.GateInput {
+		next := in(etcd.RecoveryReported, disk, epoch)
+		next.Record.Recovery.Former = "abcdef"
+		return next
+	}
 	other := in(etcd.RecoveryStarted, etcd.DiskReady, "")
 	other.Self = other.Record.Members[1]
 	broken := in(etcd.RecoveryHeld, etcd.DiskReady, "")
@@ -202,15 +245,69 @@ func TestGateInARecovery(t *testing.T) {
 		"and one that is broken": {broken, func(d etcd.GateDecision) bool {
 			return !d.Start && d.Report.Reason == etcd.GateHeld && d.Report.Log == nil
 		}},
-		"the survivor goes on":     {in(etcd.RecoveryStarted, etcd.DiskReady, ""), func(d etcd.GateDecision) bool { return d.Start && d.Alone && d.Epoch == incident }},
-		"later, too":               {in(etcd.RecoveryOver, etcd.DiskReady, "earlier"), func(d etcd.GateDecision) bool { return d.Start && d.Alone && d.Epoch == incident }},
-		"but only once":            {in(etcd.RecoveryOver, etcd.DiskReady, incident), func(d etcd.GateDecision) bool { return d.Start && !d.Alone }},
-		"the others' data is kept": {other, func(d etcd.GateDecision) bool { return d.SetAside && !d.Start }},
+		"the survivor goes on":               {in(etcd.RecoveryStarted, etcd.DiskReady, ""), func(d etcd.GateDecision) bool { return d.Start && d.Alone && d.Epoch == incident }},
+		"later, too":                         {in(etcd.RecoveryOver, etcd.DiskReady, "earlier"), func(d etcd.GateDecision) bool { return d.Start && d.Alone && d.Epoch == incident }},
+		"but only once":                      {in(etcd.RecoveryOver, etcd.DiskReady, incident), func(d etcd.GateDecision) bool { return d.Start && !d.Alone }},
+		"nor when the next loss is reported": {nextLoss("abcdef", etcd.DiskReady), func(d etcd.GateDecision) bool { return d.Start && !d.Alone && d.Epoch == "abcdef" }},
+		"which does not let older data in":   {nextLoss("", etcd.DiskReady), func(d etcd.GateDecision) bool { return d.SetAside && !d.Start }},
+		"the others' data is kept":           {other, func(d etcd.GateDecision) bool { return d.SetAside && !d.Start }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if d := etcd.DecideStart(tc.in); !tc.want(d) {
 				t.Errorf("%+v", d)
 			}
 		})
+	}
+}
+
+// Revisions that were recorded of one history must never be followed by those of another one.
+func TestATimelineNeverComesBack(t *testing.T) {
+	lost := func(uid string, r etcd.Recovery) etcd.State {
+		return lostQuorum(func(s *etcd.State) { s.Record.UID, s.Record.Recovery = uid, r })
+	}
+	note := func(s etcd.State) etcd.Recovery {
+		t.Helper()
+		step, ok := etcd.Next(s).Step.(etcd.SetRecovery)
+		if !ok {
+			t.Fatalf("%+v", etcd.Next(s))
+		}
+		return step.To
+	}
+	timeline := func(uid string, r etcd.Recovery) string { return lost(uid, r).Record.Timeline() }
+
+	const uid = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
+	over := recovering(etcd.RecoveryOver, nil).Record.Recovery
+	reported := note(lost(uid, over))
+	back := note(settled(func(s *etcd.State) { s.Record.UID, s.Record.Recovery = uid, reported }))
+	next := reported
+	next.Phase = etcd.RecoveryStarted
+
+	after := etcd.FormatID(settled(nil).Record.ClusterID) + "-1b9d6bcd-" + incident
+	for name, r := range map[string]etcd.Recovery{"over": over, "lost again": reported, "and back": back} {
+		if got := timeline(uid, r); got != after {
+			t.Errorf("%s: %s, want %s", name, got, after)
+		}
+	}
+	for name, got := range map[string]string{
+		"before":                 timeline(uid, etcd.Recovery{}),
+		"the next recovery":      timeline(uid, next),
+		"a record written anew":  timeline("9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d", over),
+		"one without a recovery": timeline("9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d", etcd.Recovery{}),
+	} {
+		if got == after {
+			t.Errorf("%s: %s is the history of recovery %s", name, got, incident)
+		}
+	}
+}
+
+func TestARecordFromBeforeLossesWereChainedIsRead(t *testing.T) {
+	r := *recovering(etcd.RecoveryReported, nil).Record
+	back, err := etcd.ParseRecord(r.Data())
+	if err != nil || strings.Contains(r.Data()[etcd.KeyRecovery], "former") || back.Recovery.Former != "" || back.Recovery.Incident != incident {
+		t.Fatalf("%+v %v", back.Recovery, err)
+	}
+	r.Recovery.Former = "abcdef"
+	if back, err = etcd.ParseRecord(r.Data()); err != nil || back.Recovery.Former != "abcdef" {
+		t.Errorf("%+v %v", back.Recovery, err)
 	}
 }

@@ -654,7 +654,8 @@ func (s *sim) writeBootstrap(step etcd.WriteBootstrap) bool {
 	}
 	reach := s.reach(nil)
 	s.record = &etcd.Record{
-		Bootstrap: b, Members: s.members(step.Size, reach.Secure), Version: step.Version, MinAvailable: etcd.Quorum(step.Size), Transport: reach.Transport,
+		UID: fmt.Sprint(s.writes), Bootstrap: b, Members: s.members(step.Size, reach.Secure), Version: step.Version, MinAvailable: etcd.Quorum(step.Size),
+		Transport: reach.Transport,
 	}
 	return !s.write()
 }
