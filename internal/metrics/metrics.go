@@ -117,7 +117,7 @@ var (
 // One kind of cluster.
 var (
 	quorumMargin = about("quorate_etcd_quorum_margin",
-		"How many more voting members may fail before etcd loses its quorum; below 0: it has. Absent while no member answers.")
+		"How many more voting members may fail before etcd loses its quorum. Absent while no majority of them answers the operator: the condition QuorumHealthy tells whether the quorum is lost.")
 	appliedLag   = about("quorate_etcd_applied_lag_entries", "Entries of the log that a member has yet to apply, compared with the one that is furthest.", "pod")
 	slotsCovered = about("quorate_redis_slots_covered", "Hash slots, out of 16384, that a living primary owns. Absent with spec.mode Replicated.")
 	slotsLeft    = about("quorate_redis_slots_to_move", "Hash slots that have yet to move between shards, 0 when none have.")

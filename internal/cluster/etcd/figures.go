@@ -9,7 +9,8 @@ func Figures(s State) cluster.Figures {
 	if s.Members == nil {
 		return out
 	}
-	if all, healthy := s.voters(); all > 0 {
+	// A quorum has told the members: where fewer than that are healthy, the operator does not see all of them.
+	if all, healthy := s.voters(); all > 0 && healthy >= Quorum(all) {
 		margin := healthy - Quorum(all)
 		out.Margin = &margin
 	}
