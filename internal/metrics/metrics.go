@@ -135,7 +135,7 @@ var (
 	restoreSeconds = define("quorate_backup_restore_seconds", Gauge,
 		"How long reading back and restoring took then, in seconds.", ofSchedule...)
 	nextBackup = define("quorate_backup_next_timestamp_seconds", Gauge,
-		"When the next backup of a schedule is due, in seconds since 1970. Absent while it is suspended.", ofSchedule...)
+		"When the next backup of a schedule is due, in seconds since 1970. Absent while it is suspended, or its cluster hibernates.", ofSchedule...)
 	recording = define("quorate_backup_recording_current", Gauge,
 		"1 while the recording of changes between backups misses nothing that was acknowledged more than a minute ago, 0 otherwise. Absent without spec.incremental.",
 		ofSchedule...)

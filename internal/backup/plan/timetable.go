@@ -164,10 +164,13 @@ func NextOf(t Timetable) cluster.Plan {
 	if p.Settled() {
 		next, _ := NextDue(t) // A schedule without a next time was refused.
 		p.Message = fmt.Sprintf("the next backup of %s is due at %s", t.Noun, next.UTC().Format(time.RFC3339))
-		if t.Suspended {
-			p.Message = "no backups begin while spec.suspend is true"
-		}
 		p.After = max(time.Second, min(next.Sub(t.Now), time.Minute))
+		switch {
+		case t.Suspended:
+			p.Message = "no backups begin while spec.suspend is true"
+		case t.Asleep:
+			p.Message, p.After = fmt.Sprintf("the next backup of %s begins when it wakes up: it is hibernated", t.Noun), time.Minute
+		}
 		if t.Records {
 			p.After = min(p.After, recordingPoll)
 		}
@@ -175,13 +178,13 @@ func NextOf(t Timetable) cluster.Plan {
 	return p
 }
 
-// NextDue is when the next backup is due, or the one that is due now; false where a schedule has no such time.
+// NextDue is when the next backup is due, or the one that is due now; false where a schedule has no such time, or its cluster sleeps.
 func NextDue(t Timetable) (time.Time, bool) {
 	due, _, next, err := t.Take.Due(t.lastDue(), t.Created, t.Now)
 	if due != nil {
 		next = *due
 	}
-	return next, err == nil && !next.IsZero() && !t.Suspended
+	return next, err == nil && !next.IsZero() && !t.Suspended && !t.Asleep
 }
 
 func refuseSchedule(t Timetable) (cluster.Plan, bool) {

@@ -83,7 +83,7 @@ func TestNextOf(t *testing.T) {
 		"due, and both may":           {hourly(func(t *Timetable) { t.Now, t.Forbid = hourOf(13), false; t.last().Complete = false }), "create Backup " + backupAt(13), ""},
 		"due, and the cluster sleeps": {hourly(func(t *Timetable) { t.Now, t.Asleep = hourOf(13), true }), "create Backup " + backupAt(13), ""},
 		"due, and one waits until the cluster wakes up": {
-			hourly(func(t *Timetable) { t.Now, t.Asleep, t.Forbid, t.last().Complete = hourOf(13), true, false, false }), "", "",
+			hourly(func(t *Timetable) { t.Now, t.Asleep, t.Forbid, t.last().Complete = hourOf(13), true, false, false }), "", "begins when it wakes up",
 		},
 		"due, and the last failed": {hourly(func(t *Timetable) { t.Now = hourOf(13); t.last().Complete = false; t.last().Failed = "no" }), "create Backup " + backupAt(13), ""},
 		"due, and one is on its way out": {
@@ -274,6 +274,7 @@ func TestNextDue(t *testing.T) {
 		"later":            {hourly(nil), hourOf(13)},
 		"now":              {hourly(func(t *Timetable) { t.Now = hourOf(13, 1) }), hourOf(13)},
 		"suspended":        {hourly(func(t *Timetable) { t.Suspended = true }), time.Time{}},
+		"asleep":           {hourly(func(t *Timetable) { t.Asleep = true }), time.Time{}},
 		"cannot be read":   {hourly(func(t *Timetable) { t.Take.Cron = "?" }), time.Time{}},
 		"late on purpose":  {hourly(func(t *Timetable) { t.Take.Jitter, t.Take.UID = 10*time.Minute, "a" }), hourOf(13).Add(Schedule{Jitter: 10 * time.Minute, UID: "a"}.lateness())},
 		"never taken yet":  {hourly(func(t *Timetable) { t.Runs, t.Now = nil, hourOf(8, 31) }), hourOf(9)},
