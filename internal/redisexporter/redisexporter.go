@@ -79,6 +79,24 @@ type told struct{ prometheus.Collector }
 // Describe tells nothing.
 func (told) Describe(chan<- *prometheus.Desc) {}
 
+// unbounded is a metric whose label is the text of the last error, ports and addresses included: there would be a new series for each.
+// That there was an error is told by redis_up, and its text by the log.
+const unbounded = `"redis_exporter_last_scrape_error"`
+
+// Collect passes everything on except for what is unbounded.
+func (t told) Collect(out chan<- prometheus.Metric) {
+	all := make(chan prometheus.Metric)
+	go func() {
+		defer close(all)
+		t.Collector.Collect(all)
+	}()
+	for m := range all {
+		if !strings.Contains(m.Desc().String(), unbounded) {
+			out <- m
+		}
+	}
+}
+
 // read reads a connection Secret.
 func read(dir string) (connection, error) {
 	var c connection

@@ -49,6 +49,17 @@ func TestAServerThatDoesNotAnswerIsTold(t *testing.T) {
 	}
 }
 
+// The text of an error holds a port that is another one each time.
+func TestNoSeriesTellsTheTextOfAnError(t *testing.T) {
+	answer := httptest.NewRecorder()
+	Handler(mount(t, map[string]string{"nodes": "127.0.0.1:1"})).
+		ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	text := answer.Body.String()
+	if strings.Contains(text, "err=") || strings.Contains(text, "127.0.0.1") || !strings.Contains(text, "redis_exporter_scrapes_total{") {
+		t.Errorf("status %d:\n%s", answer.Code, text)
+	}
+}
+
 func TestASecretWithoutServersIsRefused(t *testing.T) {
 	for name, secret := range map[string]map[string]string{"empty": nil, "broken": {"nodes": "carts-0-0"}} {
 		answer := httptest.NewRecorder()
