@@ -112,6 +112,8 @@ var (
 	certificates    = about("quorate_certificate_expiry_timestamp_seconds",
 		"When certificates cease to be valid, in seconds since 1970: certificate is ca for the authority, leaf for the first one that it signed. Absent without TLS.",
 		"certificate")
+	renewalOverdue = about("quorate_certificate_renewal_overdue",
+		"1 while less than a fifth of the life of a certificate is left and nobody has renewed it (the condition TLSReady has the reason Expiring), 0 otherwise. Absent without TLS.")
 )
 
 // One kind of cluster.

@@ -150,10 +150,19 @@ func TestAnEtcdClusterIsToldByItsStatus(t *testing.T) {
 		"quorate_members_up_to_date{" + id + "}":                                             2,
 		"quorate_certificate_expiry_timestamp_seconds{certificate=ca," + id + "}":            2000,
 		"quorate_certificate_expiry_timestamp_seconds{certificate=leaf," + id + "}":          1000,
+		"quorate_certificate_renewal_overdue{" + id + "}":                                    0,
 		"quorate_build_info{version=v1.2.3}":                                                 1,
 		"quorate_leading{}":                                                                  1,
 		"quorate_read_failures_total{}":                                                      0,
 	}, "quorate_")
+}
+
+func TestACertificateThatNobodyRenewsIsTold(t *testing.T) {
+	s := newStage(t)
+	o := orders()
+	o.Status.Conditions = append(o.Status.Conditions, is("TLSReady", metav1.ConditionTrue, v1alpha1.ReasonExpiring))
+	s.objects.Etcd = []v1alpha1.EtcdCluster{o}
+	s.expect(t, map[string]float64{"quorate_certificate_renewal_overdue{kind=EtcdCluster,name=orders,namespace=shop}": 1}, "quorate_certificate_renewal")
 }
 
 func TestARedisClusterIsToldByItsStatus(t *testing.T) {
