@@ -39,8 +39,8 @@ func boards() []board { return []board{fleet(), operator(), etcd(), redis(), bac
 const (
 	// chosen are the objects that one has chosen.
 	chosen = `namespace=~"$namespace",name=~"$name"`
-	// pods of them.
-	pods = `namespace=~"$namespace",pod=~"($name)-.*"`
+	// pods of them, which are told apart from those of others by what is scraped with them.
+	pods = `managed_by="quorate",namespace=~"$namespace",pod=~"($name)-.*"`
 )
 
 func fleet() board {
