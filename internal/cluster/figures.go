@@ -17,8 +17,9 @@ type Lag struct {
 	Behind float64
 }
 
-// Handover is a step that makes another member lead, and returns when that does: how long it takes is what clients may notice.
+// Handover is a step that may make another member lead, and then returns when that does: how long it takes is what clients may notice.
 type Handover interface {
 	Step
-	HandsOver()
+	// HandsOver reports whether it does.
+	HandsOver() bool
 }

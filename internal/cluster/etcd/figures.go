@@ -30,4 +30,4 @@ func Figures(s State) cluster.Figures {
 }
 
 // HandsOver marks the step as one after which another member leads.
-func (MoveLeader) HandsOver() {}
+func (MoveLeader) HandsOver() bool { return true }
