@@ -53,7 +53,7 @@ func (k *EtcdKind) Source(ctx context.Context, namespace, name string) (*plan.So
 	case b.Record.ClusterID == 0:
 		source.Missing = "it has not been founded yet"
 	case b.Record.Hibernated:
-		source.Missing = "it is hibernated"
+		source.Missing, source.Asleep = "it is hibernated", true
 	}
 	access := &plan.Access{
 		Stream:   append([]string{"--timeline=" + b.Record.Timeline()}, b.MemberArgs()...),

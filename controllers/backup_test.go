@@ -30,6 +30,7 @@ import (
 type aCluster struct {
 	gone    bool
 	missing string
+	asleep  bool
 	// replaced is what is known past the cache.
 	replaced string
 	reads    []reader
@@ -52,7 +53,7 @@ func (c *aCluster) Source(_ context.Context, _, name string) (*plan.Source, *pla
 	if c.gone {
 		return nil, nil, nil
 	}
-	return &plan.Source{Noun: "EtcdCluster " + name, Missing: c.missing},
+	return &plan.Source{Noun: "EtcdCluster " + name, Missing: c.missing, Asleep: c.asleep},
 		&plan.Access{Args: []string{"--version=3.6.16", "--timeline=c1"}, Stream: []string{"--timeline=c1"}, AuthSecret: "orders-auth", AuthKeys: []string{"password"}}, nil
 }
 
@@ -693,6 +694,31 @@ func TestASuspendedScheduleSaysSo(t *testing.T) {
 	if c.Reason != plan.ReasonLate || !strings.Contains(c.Message, "spec.suspend") {
 		t.Errorf("%+v", c)
 	}
+}
+
+// Nobody is woken up because of a cluster that sleeps, and what waited for it is in time.
+func TestNoBackupOfAClusterThatSleepsIsLate(t *testing.T) {
+	s := newBackupStage(t, aSchedule(func(o *v1alpha1.BackupSchedule) { o.Spec.ConcurrencyPolicy = ptr.To(v1alpha1.ConcurrencyAllow) }))
+	s.now = stageNow.Add(time.Hour)
+	s.takenNow()
+	s.rest()
+	s.source.missing, s.source.asleep = "it is hibernated", true
+	healthy := func(want string, backups int) {
+		t.Helper()
+		s.rest()
+		c := meta.FindStatusCondition(s.schedule().Status.Conditions, v1alpha1.ConditionBackupHealthy)
+		if got := string(c.Status) + " " + c.Reason; got != want || len(s.names()) != backups {
+			t.Errorf("%s (%s) with %v, want %s with %d backups", got, c.Message, s.names(), want, backups)
+		}
+	}
+	for range 3 {
+		s.now = s.now.Add(time.Hour)
+		healthy("Unknown Hibernated", 2)
+	}
+	s.now = s.now.Add(10 * time.Minute)
+	s.takenNow()
+	s.source.missing, s.source.asleep = "", false
+	healthy("True BackupsInTime", 3)
 }
 
 // What is newest must not be the name of one that is gone.

@@ -154,6 +154,11 @@ func (k *ScheduleKind) Observe(ctx context.Context, o *v1alpha1.BackupSchedule) 
 		r.InUse = len(readers[r.Name]) > 0
 		t.Runs = append(t.Runs, r)
 	}
+	source, _, err := k.backups.sourceOf(ctx, o.Namespace, o.Spec.Cluster)
+	if err != nil {
+		return t, err
+	}
+	t.Asleep = source != nil && source.Asleep
 	t.Records = o.Spec.Incremental != nil
 	t.Recorder, err = k.recorder(ctx, o)
 	return t, err
@@ -184,7 +189,7 @@ func (k *ScheduleKind) run(ctx context.Context, b *v1alpha1.Backup) (plan.Run, e
 	}
 	r.Unplanned = b.Annotations[v1alpha1.AnnotationUnplanned]
 	if s.Stored != nil {
-		r.Finished = s.Stored.Finished
+		r.Began, r.Finished = s.Stored.Started, s.Stored.Finished
 	}
 	if s.Failed != nil {
 		r.Failed = s.Failed.Message

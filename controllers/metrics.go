@@ -16,8 +16,12 @@ import (
 	"github.com/quorate/quorate/internal/metrics"
 )
 
-// measure registers the metrics of the manager.
+// measure registers the metrics of the manager, nil when nobody is to read them: what is remembered of clusters is forgotten when
+// somebody scrapes and they are gone.
 func measure(mgr ctrl.Manager, o Options) (*metrics.Metrics, error) {
+	if o.Registerer == nil {
+		return nil, nil
+	}
 	elected := mgr.Elected()
 	m := metrics.New(metrics.Options{
 		Version: o.Version,

@@ -67,3 +67,10 @@ func TestTheLoopCountsWhatItDoes(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// A manager that serves no metrics would remember every cluster that ever was.
+func TestWithoutMetricsNothingIsRemembered(t *testing.T) {
+	if m, err := measure(nil, Options{}); m != nil || err != nil {
+		t.Errorf("%v, %v", m, err)
+	}
+}

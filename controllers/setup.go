@@ -75,7 +75,7 @@ type Options struct {
 	Dial DialFunc
 	// Version of the manager, for its metrics.
 	Version string
-	// Registerer that metrics go to.
+	// Registerer that metrics go to; nil: nothing is counted, and nothing remembered for a scrape that never comes.
 	Registerer prometheus.Registerer
 
 	metrics *metrics.Metrics

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -69,7 +68,7 @@ func run(args []string) error {
 	err = controllers.SetupAll(mgr, controllers.Options{
 		Domain: o.domain, AgentImage: o.agentImage, Registry: o.registry, Concurrency: o.concurrency, Dial: dial,
 		WatchNodes: len(o.watched()) == 0, // Nodes belong to no namespace.
-		Version:    version, Registerer: ctrlmetrics.Registry,
+		Version:    version, Registerer: o.registerer(),
 	})
 	if err != nil {
 		return err

@@ -7,8 +7,10 @@ import (
 	"os"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/quorate/quorate/controllers"
 )
@@ -105,4 +107,12 @@ func clusterDomain(resolvConf string) string {
 		}
 	}
 	return fallback
+}
+
+// registerer is where metrics go to, nil when none are served.
+func (o options) registerer() prometheus.Registerer {
+	if o.metricsAddr == "0" {
+		return nil
+	}
+	return ctrlmetrics.Registry
 }

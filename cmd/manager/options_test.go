@@ -102,6 +102,15 @@ func TestMetricsAreForThoseThatTheAPIServerLetsUnlessToldOtherwise(t *testing.T)
 	}
 }
 
+func TestNothingIsCountedWhereNoMetricsAreServed(t *testing.T) {
+	for flag, want := range map[string]bool{"--metrics-bind-address=0": false, "--metrics-bind-address=:8443": true} {
+		o, err := parse([]string{"--agent-image=x", flag})
+		if got := o.registerer() != nil; err != nil || got != want {
+			t.Errorf("%s: %t, %v", flag, got, err)
+		}
+	}
+}
+
 func TestTheVersionNeedsNothingElse(t *testing.T) {
 	t.Setenv("AGENT_IMAGE", "")
 	if o, err := parse([]string{"--version"}); err != nil || !o.version {

@@ -39,8 +39,8 @@ func boards() []board { return []board{fleet(), operator(), etcd(), redis(), bac
 const (
 	// chosen are the objects that one has chosen.
 	chosen = `namespace=~"$namespace",name=~"$name"`
-	// pods of them.
-	pods = `namespace=~"$namespace",pod=~"($name)-.*"`
+	// pods of them, which are told apart from those of others by what is scraped with them.
+	pods = `managed_by="quorate",namespace=~"$namespace",pod=~"($name)-.*"`
 )
 
 func fleet() board {
@@ -91,7 +91,7 @@ func etcd() board {
 		uid: "quorate-etcd", title: "Quorate / etcd",
 		variables: []variable{{"namespace", `quorate_cluster_info{kind="EtcdCluster"}`}, {"name", `quorate_cluster_info{kind="EtcdCluster",namespace=~"$namespace"}`}},
 		panels: []panel{
-			stat("Failures that the quorum bears", `min(quorate_etcd_quorum_margin{`+chosen+`})`, "Below 0: it is lost."),
+			stat("Failures that the quorum bears", `min(quorate_etcd_quorum_margin{`+chosen+`})`, "No data: no majority answers, see the condition QuorumHealthy."),
 			graph("Members by role", "short", "{{name}} {{role}}", `quorate_members{kind="EtcdCluster",`+chosen+`}`, ""),
 			graph("Entries to apply", "short", "{{pod}}", `quorate_etcd_applied_lag_entries{`+chosen+`}`, "Compared with the member that is furthest."),
 			graph("Last hand-over of the leadership", "s", "{{name}}", `quorate_handover_last_seconds{kind="EtcdCluster",`+chosen+`} or on() vector(0)`, "Made by the operator."),

@@ -2,8 +2,8 @@ package cluster
 
 // Figures are what one pass has measured of a cluster and what is too lively for its status: they go into metrics alone.
 type Figures struct {
-	// Margin is how many more voting members may fail before the cluster loses its quorum, below zero when it has; nil: unknown,
-	// or there are no votes.
+	// Margin is how many more voting members may fail before the cluster loses its quorum; nil: no majority was seen, so that it is
+	// unknown or lost, or there are no votes.
 	Margin *int
 	// Lags say how far members are behind.
 	Lags []Lag
@@ -17,8 +17,9 @@ type Lag struct {
 	Behind float64
 }
 
-// Handover is a step that makes another member lead, and returns when that does: how long it takes is what clients may notice.
+// Handover is a step that may make another member lead, and then returns when that does: how long it takes is what clients may notice.
 type Handover interface {
 	Step
-	HandsOver()
+	// HandsOver reports whether it does.
+	HandsOver() bool
 }

@@ -129,7 +129,7 @@ func (m *Metrics) Begin(kind string, uid types.UID, step cluster.Step) func(erro
 		took := m.o.Now().Sub(began)
 		m.steps.WithLabelValues(kind, step.Reason(), result(err)).Inc()
 		m.stepSeconds.WithLabelValues(kind, step.Reason()).Observe(took.Seconds())
-		if _, handover := step.(cluster.Handover); handover && err == nil {
+		if h, ok := step.(cluster.Handover); ok && h.HandsOver() && err == nil {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.history(kind, uid).handover.note(took)

@@ -112,12 +112,14 @@ var (
 	certificates    = about("quorate_certificate_expiry_timestamp_seconds",
 		"When certificates cease to be valid, in seconds since 1970: certificate is ca for the authority, leaf for the first one that it signed. Absent without TLS.",
 		"certificate")
+	renewalOverdue = about("quorate_certificate_renewal_overdue",
+		"1 while less than a fifth of the life of a certificate is left and nobody has renewed it (the condition TLSReady has the reason Expiring), 0 otherwise. Absent without TLS.")
 )
 
 // One kind of cluster.
 var (
 	quorumMargin = about("quorate_etcd_quorum_margin",
-		"How many more voting members may fail before etcd loses its quorum; below 0: it has. Absent while no member answers.")
+		"How many more voting members may fail before etcd loses its quorum. Absent while no majority of them answers the operator: the condition QuorumHealthy tells whether the quorum is lost.")
 	appliedLag   = about("quorate_etcd_applied_lag_entries", "Entries of the log that a member has yet to apply, compared with the one that is furthest.", "pod")
 	slotsCovered = about("quorate_redis_slots_covered", "Hash slots, out of 16384, that a living primary owns. Absent with spec.mode Replicated.")
 	slotsLeft    = about("quorate_redis_slots_to_move", "Hash slots that have yet to move between shards, 0 when none have.")
@@ -135,7 +137,7 @@ var (
 	restoreSeconds = define("quorate_backup_restore_seconds", Gauge,
 		"How long reading back and restoring took then, in seconds.", ofSchedule...)
 	nextBackup = define("quorate_backup_next_timestamp_seconds", Gauge,
-		"When the next backup of a schedule is due, in seconds since 1970. Absent while it is suspended.", ofSchedule...)
+		"When the next backup of a schedule is due, in seconds since 1970. Absent while it is suspended, or its cluster hibernates.", ofSchedule...)
 	recording = define("quorate_backup_recording_current", Gauge,
 		"1 while the recording of changes between backups misses nothing that was acknowledged more than a minute ago, 0 otherwise. Absent without spec.incremental.",
 		ofSchedule...)

@@ -150,10 +150,19 @@ func TestAnEtcdClusterIsToldByItsStatus(t *testing.T) {
 		"quorate_members_up_to_date{" + id + "}":                                             2,
 		"quorate_certificate_expiry_timestamp_seconds{certificate=ca," + id + "}":            2000,
 		"quorate_certificate_expiry_timestamp_seconds{certificate=leaf," + id + "}":          1000,
+		"quorate_certificate_renewal_overdue{" + id + "}":                                    0,
 		"quorate_build_info{version=v1.2.3}":                                                 1,
 		"quorate_leading{}":                                                                  1,
 		"quorate_read_failures_total{}":                                                      0,
 	}, "quorate_")
+}
+
+func TestACertificateThatNobodyRenewsIsTold(t *testing.T) {
+	s := newStage(t)
+	o := orders()
+	o.Status.Conditions = append(o.Status.Conditions, is("TLSReady", metav1.ConditionTrue, v1alpha1.ReasonExpiring))
+	s.objects.Etcd = []v1alpha1.EtcdCluster{o}
+	s.expect(t, map[string]float64{"quorate_certificate_renewal_overdue{kind=EtcdCluster,name=orders,namespace=shop}": 1}, "quorate_certificate_renewal")
 }
 
 func TestARedisClusterIsToldByItsStatus(t *testing.T) {
@@ -231,12 +240,12 @@ func TestOutagesAreMeasuredBetweenPasses(t *testing.T) {
 	s.expect(t, map[string]float64{"quorate_outage_last_seconds" + id: 1, "quorate_outage_longest_seconds" + id: 4}, "quorate_outage")
 }
 
-// lead makes another member lead.
-type lead struct{}
+// lead makes another member lead, unless it is a mere restart.
+type lead struct{ restart bool }
 
-func (lead) String() string { return "make another member lead" }
-func (lead) Reason() string { return "MovingLeader" }
-func (lead) HandsOver()     {}
+func (lead) String() string    { return "make another member lead" }
+func (lead) Reason() string    { return "MovingLeader" }
+func (l lead) HandsOver() bool { return !l.restart }
 
 func TestStepsAreCountedByWhatBecameOfThem(t *testing.T) {
 	s := newStage(t)
@@ -251,16 +260,19 @@ func TestStepsAreCountedByWhatBecameOfThem(t *testing.T) {
 		s.now = s.now.Add(took)
 		done(err)
 	}
+	done := s.Begin("EtcdCluster", "u1", lead{restart: true})
+	s.now = s.now.Add(time.Minute)
+	done(nil)
 	call := s.Caller("etcd")
 	call("Status", time.Millisecond, nil)
 	call("Status", time.Second, errors.New("no"))
 	const id = "{kind=EtcdCluster,name=orders,namespace=shop}"
 	s.expect(t, map[string]float64{
-		"quorate_steps_total{kind=EtcdCluster,result=Done,step=MovingLeader}":    1,
+		"quorate_steps_total{kind=EtcdCluster,result=Done,step=MovingLeader}":    2,
 		"quorate_steps_total{kind=EtcdCluster,result=Failed,step=MovingLeader}":  1,
 		"quorate_steps_total{kind=EtcdCluster,result=Held,step=MovingLeader}":    1,
 		"quorate_steps_total{kind=EtcdCluster,result=Refused,step=MovingLeader}": 1,
-		"quorate_step_duration_seconds{kind=EtcdCluster,step=MovingLeader}":      4,
+		"quorate_step_duration_seconds{kind=EtcdCluster,step=MovingLeader}":      5,
 		"quorate_datastore_call_duration_seconds{call=Status,datastore=etcd}":    2,
 		"quorate_datastore_call_errors_total{call=Status,datastore=etcd}":        1,
 		"quorate_handover_last_seconds" + id:                                     3,

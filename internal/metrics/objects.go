@@ -97,7 +97,7 @@ func (s sink) etcd(o *v1alpha1.EtcdCluster) {
 	}
 	s.members(kind, o, roles)
 	s.tell(upToDate, float64(current), id...)
-	s.certificates(id, o.Status.Certificates)
+	s.certificates(id, o.Status.Certificates, o.Status.Conditions)
 }
 
 func add(roles map[string]count, role string, ready bool) {
@@ -129,7 +129,7 @@ func (s sink) redis(o *v1alpha1.RedisCluster) {
 	s.members(kind, o, roles)
 	s.tell(upToDate, float64(current), id...)
 	s.slots(id, o.Status)
-	s.certificates(id, o.Status.Certificates)
+	s.certificates(id, o.Status.Certificates, o.Status.Conditions)
 }
 
 func (s sink) slots(id []string, st v1alpha1.RedisClusterStatus) {
@@ -147,12 +147,14 @@ func (s sink) slots(id []string, st v1alpha1.RedisClusterStatus) {
 	}
 }
 
-func (s sink) certificates(id []string, st *v1alpha1.CertificateStatus) {
+func (s sink) certificates(id []string, st *v1alpha1.CertificateStatus, conditions []metav1.Condition) {
 	if st == nil {
 		return
 	}
 	s.moment(certificates, st.CANotAfter, append(id, "ca")...)
 	s.moment(certificates, st.NotAfter, append(id, "leaf")...)
+	c := meta.FindStatusCondition(conditions, v1alpha1.ConditionTLSReady)
+	s.tell(renewalOverdue, flag(c != nil && c.Reason == v1alpha1.ReasonExpiring), id...)
 }
 
 // moment tells a time, if there is one.

@@ -6,6 +6,7 @@ package redisexporter
 import (
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/oliver006/redis_exporter/exporter"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // timeout bounds what is asked of one server. All are asked at the same time.
@@ -66,7 +68,7 @@ func registry(dir string) (*prometheus.Registry, error) {
 			return nil, fmt.Errorf("read metrics of %s: %w", s.pod, err)
 		}
 		labels := prometheus.Labels{"namespace": s.namespace, "pod": s.pod}
-		if err := prometheus.WrapRegistererWith(labels, reg).Register(told{e}); err != nil {
+		if err := prometheus.WrapRegistererWith(labels, reg).Register(told{e, s.pod}); err != nil {
 			return nil, fmt.Errorf("read metrics of %s: %w", s.pod, err)
 		}
 	}
@@ -74,10 +76,36 @@ func registry(dir string) (*prometheus.Registry, error) {
 }
 
 // told is an exporter whose metrics are told as they come: which there are depends on the version of the server.
-type told struct{ prometheus.Collector }
+type told struct {
+	prometheus.Collector
+	pod string
+}
 
 // Describe tells nothing.
 func (told) Describe(chan<- *prometheus.Desc) {}
+
+// unbounded is a metric whose label is the text of the last error, ports and addresses included: there would be a new series for each.
+// That there was an error is told by redis_up; its text goes to the log.
+const unbounded = `"redis_exporter_last_scrape_error"`
+
+// Collect passes everything on except for what is unbounded, which it logs.
+func (t told) Collect(out chan<- prometheus.Metric) {
+	all := make(chan prometheus.Metric)
+	go func() {
+		defer close(all)
+		t.Collector.Collect(all)
+	}()
+	for m := range all {
+		if !strings.Contains(m.Desc().String(), unbounded) {
+			out <- m
+			continue
+		}
+		text := &dto.Metric{}
+		if err := m.Write(text); err == nil && text.GetGauge().GetValue() > 0 && len(text.GetLabel()) == 1 {
+			log.Printf("the metrics of %s cannot be read: %s", t.pod, text.GetLabel()[0].GetValue())
+		}
+	}
+}
 
 // read reads a connection Secret.
 func read(dir string) (connection, error) {

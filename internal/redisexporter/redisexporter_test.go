@@ -1,6 +1,7 @@
 package redisexporter
 
 import (
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -46,6 +47,23 @@ func TestAServerThatDoesNotAnswerIsTold(t *testing.T) {
 		ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
 	if text := answer.Body.String(); answer.Code != http.StatusOK || !strings.Contains(text, `redis_up{namespace="0",pod="127"} 0`) || strings.Contains(text, "not-to-be-told") {
 		t.Errorf("status %d:\n%s", answer.Code, text)
+	}
+}
+
+// The text of an error holds a port that is another one each time.
+func TestNoSeriesTellsTheTextOfAnError(t *testing.T) {
+	said := &strings.Builder{}
+	log.SetOutput(said)
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	answer := httptest.NewRecorder()
+	Handler(mount(t, map[string]string{"nodes": "127.0.0.1:1"})).
+		ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	text := answer.Body.String()
+	if strings.Contains(text, "err=") || strings.Contains(text, "127.0.0.1") || !strings.Contains(text, "redis_exporter_scrapes_total{") {
+		t.Errorf("status %d:\n%s", answer.Code, text)
+	}
+	if !strings.Contains(said.String(), "the metrics of 127 cannot be read: ") || !strings.Contains(said.String(), "dial") {
+		t.Errorf("the log says %q", said)
 	}
 }
 

@@ -140,6 +140,7 @@ func TestValuesThatCannotBeAreRefusedByName(t *testing.T) {
 		"a pull policy that is not known": {Values{"image": Values{"pullPolicy": "Sometimes"}}, "at '/image/pullPolicy'"},
 		"access that is not known":        {Values{"metrics": Values{"access": "Everybody"}}, "at '/metrics/access'"},
 		"a monitor of no metrics":         {Values{"metrics": Values{"access": "Off", "serviceMonitor": Values{"enabled": true}}}, "set metrics.access to Authorized or Open"},
+		"alerts about no metrics":         {Values{"metrics": Values{"access": "Off", "prometheusRule": Values{"enabled": true}}}, "metrics.prometheusRule.enabled: without metrics"},
 		"an interval without a unit":      {Values{"metrics": Values{"serviceMonitor": Values{"interval": "30"}}}, "at '/metrics/serviceMonitor/interval'"},
 		"a port that cannot be":           {Values{"networkPolicy": Values{"egress": Values{"apiServerPorts": []any{70000}}}}, "at '/networkPolicy/egress/apiServerPorts/0'"},
 		"a pull secret by its name alone": {Values{"imagePullSecrets": []any{"pull"}}, "at '/imagePullSecrets/0'"},

@@ -135,9 +135,9 @@ func (s *scope) prometheus(ctx context.Context, t *testing.T) string {
 					"server_name": "orders-client", "ca_file": file("ca.crt", secret["ca.crt"]),
 					"cert_file": file("tls.crt", secret["tls.crt"]), "key_file": file("tls.key", secret["tls.key"]),
 				},
-				"static_configs": targets(toEtcd, map[string]string{"namespace": s.ns, "pod": "orders-0"}),
+				"static_configs": targets(toEtcd, map[string]string{"namespace": s.ns, "pod": "orders-0", "managed_by": cluster.ManagedBy}),
 			},
-			map[string]any{"job_name": "redis", "honor_labels": true, "static_configs": targets(toExporter, nil)},
+			map[string]any{"job_name": "redis", "honor_labels": true, "static_configs": targets(toExporter, map[string]string{"managed_by": cluster.ManagedBy})},
 		},
 	}
 	raw, err := yaml.Marshal(settings)

@@ -64,25 +64,87 @@ func promtool(t *testing.T, dir string, args ...string) {
 	}
 }
 
+// testFile is what promtool test rules reads, as far as rules_test.yaml uses it.
+type testFile struct {
+	RuleFiles []string   `json:"rule_files"`
+	Interval  string     `json:"evaluation_interval"`
+	Tests     []ruleTest `json:"tests"`
+}
+
+type ruleTest struct {
+	Name        string              `json:"name"`
+	Interval    string              `json:"interval"`
+	InputSeries []map[string]string `json:"input_series"`
+	Checks      []ruleCheck         `json:"promql_expr_test"`
+}
+
+type ruleCheck struct {
+	Expr     string       `json:"expr"`
+	EvalTime string       `json:"eval_time"`
+	Samples  []ruleSample `json:"exp_samples"`
+}
+
+type ruleSample struct {
+	Labels string  `json:"labels"`
+	Value  float64 `json:"value"`
+}
+
+// testOthers runs the tests of alerts with other series, and expects no alert with some labels at any time.
+func testOthers(t *testing.T, series func(string) string, labels string) {
+	t.Helper()
+	var file testFile
+	read(t, filepath.Join(config, "rules_test.yaml"), &file)
+	rules, err := filepath.Abs(filepath.Join(config, "rules.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.RuleFiles, file.Interval = []string{rules}, "5m" // What is pending counts as well, so that this is often enough.
+	for i, test := range file.Tests {
+		for _, s := range test.InputSeries {
+			s["series"] = series(s["series"])
+		}
+		for j := range test.Checks {
+			test.Checks[j].Expr = `count(ALERTS{alertname="` + test.Name + `"` + labels + `}) or vector(0)`
+			test.Checks[j].Samples = []ruleSample{{Labels: "{}"}}
+		}
+		file.Tests[i] = test
+	}
+	raw, err := yaml.Marshal(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "others.yaml"), raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, dir, "test", "rules", "others.yaml")
+}
+
+// A scrape adds the address of the manager to all that it tells: an alert that kept it would wait anew with the next manager.
+func TestNoAlertBeginsAnewWithTheNextManager(t *testing.T) {
+	testOthers(t, func(series string) string {
+		name, labels, _ := strings.Cut(strings.TrimSuffix(series, "}"), "{")
+		if !strings.HasPrefix(name, "quorate_") {
+			return series
+		}
+		return name + `{instance="10.0.0.1:8443",` + labels + "}"
+	}, `,instance!=""`)
+}
+
+// Other etcds and Redis servers are scraped by the same Prometheus, and somebody else's alerts tell about them.
+func TestNoAlertTellsAboutServersOfOthers(t *testing.T) {
+	testOthers(t, func(series string) string {
+		if strings.HasPrefix(series, "quorate_") {
+			return "other_" + series
+		}
+		return strings.Replace(series, `managed_by="quorate",`, "", 1)
+	}, `,alertname!="QuorateOperatorDown"`)
+}
+
 func TestAlertsFireAndClear(t *testing.T) {
 	promtool(t, config, "check", "rules", "rules.yaml")
 	promtool(t, config, "test", "rules", "rules_test.yaml")
-	var file struct {
-		RuleFiles []string `json:"rule_files"`
-		Interval  string   `json:"evaluation_interval"`
-		Tests     []struct {
-			Name, Interval string
-			InputSeries    []map[string]string `json:"input_series"`
-			Checks         []struct {
-				Expr     string
-				EvalTime string `json:"eval_time"`
-				Samples  []struct {
-					Labels string
-					Value  float64
-				} `json:"exp_samples"`
-			} `json:"promql_expr_test"`
-		}
-	}
+	var file testFile
 	read(t, filepath.Join(config, "rules_test.yaml"), &file)
 	fires, clears := map[string]bool{}, map[string]bool{}
 	for _, test := range file.Tests {

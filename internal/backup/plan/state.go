@@ -45,6 +45,8 @@ type Source struct {
 	Leaving bool
 	// Missing says what keeps it from being backed up, empty when nothing does.
 	Missing string
+	// Asleep says that it is hibernated: nobody changes its data, and nothing is due of it.
+	Asleep bool
 }
 
 // Job is what Kubernetes says of a Job.

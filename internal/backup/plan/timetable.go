@@ -22,6 +22,8 @@ type Timetable struct {
 	Created time.Time
 	// Deleting says that it is being deleted, Suspended that no backups are to begin, Forbid that not two are taken at a time.
 	Deleting, Suspended, Forbid bool
+	// Asleep says that the cluster is hibernated: a backup that is made then waits until it wakes up.
+	Asleep bool
 	// Take says when backups are due, Check when the newest is to be checked; nil: never.
 	Take  Schedule
 	Check *Schedule
@@ -89,8 +91,8 @@ func (t Timetable) Recording() (state, why string) {
 // Run is a backup that was made for a schedule.
 type Run struct {
 	Name, UID string
-	// Due is when it was to begin, Finished when it was complete.
-	Due, Finished time.Time
+	// Due is when it was to begin, Began when it did, and Finished when it was complete.
+	Due, Began, Finished time.Time
 	// Complete says that it is stored in full, Failed why it never will be. Neither: it is being taken.
 	Complete bool
 	Failed   string
@@ -163,10 +165,13 @@ func NextOf(t Timetable) cluster.Plan {
 	if p.Settled() {
 		next, _ := NextDue(t) // A schedule without a next time was refused.
 		p.Message = fmt.Sprintf("the next backup of %s is due at %s", t.Noun, next.UTC().Format(time.RFC3339))
-		if t.Suspended {
-			p.Message = "no backups begin while spec.suspend is true"
-		}
 		p.After = max(time.Second, min(next.Sub(t.Now), time.Minute))
+		switch {
+		case t.Suspended:
+			p.Message = "no backups begin while spec.suspend is true"
+		case t.Asleep:
+			p.Message, p.After = fmt.Sprintf("the next backup of %s begins when it wakes up: it is hibernated", t.Noun), time.Minute
+		}
 		if t.Records {
 			p.After = min(p.After, recordingPoll)
 		}
@@ -174,13 +179,13 @@ func NextOf(t Timetable) cluster.Plan {
 	return p
 }
 
-// NextDue is when the next backup is due, or the one that is due now; false where a schedule has no such time.
+// NextDue is when the next backup is due, or the one that is due now; false where a schedule has no such time, or its cluster sleeps.
 func NextDue(t Timetable) (time.Time, bool) {
 	due, _, next, err := t.Take.Due(t.lastDue(), t.Created, t.Now)
 	if due != nil {
 		next = *due
 	}
-	return next, err == nil && !next.IsZero() && !t.Suspended
+	return next, err == nil && !next.IsZero() && !t.Suspended && !t.Asleep
 }
 
 func refuseSchedule(t Timetable) (cluster.Plan, bool) {
@@ -211,7 +216,7 @@ func takeDue(t Timetable) (cluster.Plan, bool) {
 	if err != nil {
 		return cluster.Refuse(ReasonSchedule, "spec.schedule: %v", err)
 	}
-	if due == nil || t.Suspended || (t.Forbid && slices.ContainsFunc(t.Runs, Run.running)) {
+	if due == nil || t.Suspended || ((t.Forbid || t.Asleep) && slices.ContainsFunc(t.Runs, Run.running)) {
 		return cluster.Pass()
 	}
 	name := t.Name + "-" + due.UTC().Format("20060102150405")
@@ -312,12 +317,15 @@ func expire(t Timetable) (cluster.Plan, bool) {
 	return cluster.Do(DeleteBackup{first.ID, uids[first.ID]}, "spec.retention does not keep %s", first.ID)
 }
 
-// Health tells whether the backups of a schedule are what it promises.
+// Health tells whether the backups of a schedule are what it promises. Of a cluster that is hibernated nothing is late.
 func Health(t Timetable) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionBackupHealthy, Status: metav1.ConditionFalse}
 	newest, wrong := t.newest(), t.late()
 	state, why := t.Recording()
 	switch {
+	case t.Asleep && t.lastCheckFailure() == "":
+		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonHibernated
+		c.Message = "no backup is taken of a cluster that is hibernated: the next one begins when it wakes up"
 	case t.lastFailure() != "":
 		c.Reason, c.Message = ReasonLastFailed, "the last backup failed: "+t.lastFailure()
 	case newest == nil && wrong == "":
@@ -357,6 +365,9 @@ func (t Timetable) late() string {
 	var last time.Time
 	if n := t.newest(); n != nil {
 		last = n.Due
+		if n.Began.After(last) {
+			last = n.Began // It has waited for its cluster, and holds what the times between asked for.
+		}
 	}
 	deadline := t.Take.Deadline
 	due := t.missing(t.Take, last, t.Created)

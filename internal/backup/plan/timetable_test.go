@@ -81,7 +81,11 @@ func TestNextOf(t *testing.T) {
 		"nothing is due before":       {hourly(func(t *Timetable) { t.Runs, t.Now = nil, hourOf(8, 59) }), "", "2026-05-01T09:00:00Z"},
 		"due, and one is being taken": {hourly(func(t *Timetable) { t.Now = hourOf(13); t.last().Complete = false }), "", ""},
 		"due, and both may":           {hourly(func(t *Timetable) { t.Now, t.Forbid = hourOf(13), false; t.last().Complete = false }), "create Backup " + backupAt(13), ""},
-		"due, and the last failed":    {hourly(func(t *Timetable) { t.Now = hourOf(13); t.last().Complete = false; t.last().Failed = "no" }), "create Backup " + backupAt(13), ""},
+		"due, and the cluster sleeps": {hourly(func(t *Timetable) { t.Now, t.Asleep = hourOf(13), true }), "create Backup " + backupAt(13), ""},
+		"due, and one waits until the cluster wakes up": {
+			hourly(func(t *Timetable) { t.Now, t.Asleep, t.Forbid, t.last().Complete = hourOf(13), true, false, false }), "", "begins when it wakes up",
+		},
+		"due, and the last failed": {hourly(func(t *Timetable) { t.Now = hourOf(13); t.last().Complete = false; t.last().Failed = "no" }), "create Backup " + backupAt(13), ""},
 		"due, and one is on its way out": {
 			hourly(func(t *Timetable) { t.Now = hourOf(13); t.last().Complete = false; t.last().Leaving = true }), "create Backup " + backupAt(13), "",
 		},
@@ -169,6 +173,24 @@ func TestHealth(t *testing.T) {
 		},
 		"the first of a day never came": {
 			hourly(func(t *Timetable) { t.Take.Cron, t.Now, t.Runs = "0 13 * * *", hourOf(23), nil }), "False BackupLate", "",
+		},
+		"late, and the cluster sleeps": {hourly(func(t *Timetable) { t.Now, t.Asleep = hourOf(20), true }), "Unknown Hibernated", "when it wakes up"},
+		"the last failed, and the cluster sleeps": {
+			hourly(func(t *Timetable) { t.Asleep, t.last().Complete, t.last().Failed = true, false, "it went to sleep" }), "Unknown Hibernated", "",
+		},
+		"the check failed, and the cluster sleeps": {hourly(both(checked(hourOf(12, 20), "damaged"), func(t *Timetable) { t.Asleep = true })), "False LastCheckFailed", "damaged"},
+		"the recorder sleeps as well": {
+			hourly(both(recorded(func(r *Recorder) { r.Stream = nil }), func(t *Timetable) { t.Asleep = true })), "Unknown Hibernated", "",
+		},
+		"the cluster woke up, and what waited for it is taken": {
+			hourly(func(t *Timetable) {
+				t.Now, t.last().Began, t.last().Finished = hourOf(20, 30), hourOf(20, 10), hourOf(20, 12)
+			}), "True BackupsInTime", "",
+		},
+		"the cluster woke up, and the next is late": {
+			hourly(func(t *Timetable) {
+				t.Now, t.last().Began, t.last().Finished = hourOf(22), hourOf(20, 10), hourOf(20, 12)
+			}), "False BackupLate", "T21:00:00Z",
 		},
 		"late and suspended": {hourly(func(t *Timetable) { t.Now, t.Suspended = hourOf(20), true }), "False BackupLate", "spec.suspend is true"},
 		"the last failed":    {hourly(func(t *Timetable) { t.last().Complete, t.last().Failed = false, "no room" }), "False LastBackupFailed", "no room"},
@@ -260,6 +282,7 @@ func TestNextDue(t *testing.T) {
 		"later":            {hourly(nil), hourOf(13)},
 		"now":              {hourly(func(t *Timetable) { t.Now = hourOf(13, 1) }), hourOf(13)},
 		"suspended":        {hourly(func(t *Timetable) { t.Suspended = true }), time.Time{}},
+		"asleep":           {hourly(func(t *Timetable) { t.Asleep = true }), time.Time{}},
 		"cannot be read":   {hourly(func(t *Timetable) { t.Take.Cron = "?" }), time.Time{}},
 		"late on purpose":  {hourly(func(t *Timetable) { t.Take.Jitter, t.Take.UID = 10*time.Minute, "a" }), hourOf(13).Add(Schedule{Jitter: 10 * time.Minute, UID: "a"}.lateness())},
 		"never taken yet":  {hourly(func(t *Timetable) { t.Runs, t.Now = nil, hourOf(8, 31) }), hourOf(9)},

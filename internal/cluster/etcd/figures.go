@@ -9,7 +9,8 @@ func Figures(s State) cluster.Figures {
 	if s.Members == nil {
 		return out
 	}
-	if all, healthy := s.voters(); all > 0 {
+	// A quorum has told the members: where fewer than that are healthy, the operator does not see all of them.
+	if all, healthy := s.voters(); all > 0 && healthy >= Quorum(all) {
 		margin := healthy - Quorum(all)
 		out.Margin = &margin
 	}
@@ -29,4 +30,4 @@ func Figures(s State) cluster.Figures {
 }
 
 // HandsOver marks the step as one after which another member leads.
-func (MoveLeader) HandsOver() {}
+func (MoveLeader) HandsOver() bool { return true }

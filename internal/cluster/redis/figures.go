@@ -27,16 +27,22 @@ func Figures(s State) cluster.Figures {
 }
 
 // HandsOver marks the step as one after which another server takes the writes.
-func (Failover) HandsOver() {}
+func (Failover) HandsOver() bool { return true }
 
 // HandsOver marks the step as one after which another server takes the writes.
-func (Elect) HandsOver() {}
+func (Elect) HandsOver() bool { return true }
 
 // HandsOver marks the step as one after which another server takes the writes.
-func (TakeOver) HandsOver() {}
+func (TakeOver) HandsOver() bool { return true }
 
 // HandsOver marks the step as one after which another server takes the writes.
-func (HandOver) HandsOver() {}
+func (HandOver) HandsOver() bool { return true }
 
 // HandsOver marks the step as one after which another server takes the writes.
-func (Promote) HandsOver() {}
+func (Promote) HandsOver() bool { return true }
+
+// HandsOver reports whether the step is taken for one after which another server takes the writes.
+func (s Lifted) HandsOver() bool {
+	h, ok := s.Then.(cluster.Handover)
+	return ok && h.HandsOver()
+}

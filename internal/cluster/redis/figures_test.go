@@ -21,3 +21,20 @@ func TestFiguresTellHowFarReplicasAreBehind(t *testing.T) {
 		t.Errorf("what was not observed has figures: %+v", got)
 	}
 }
+
+// Where primaries wait for replicas every planned hand-over comes with their leave.
+func TestAHandOverIsOneWhateverItTakes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		step cluster.Step
+		want bool
+	}{
+		"a failover": {Failover{0, "c-0-0", "c-0-1"}, true},
+		"one for which the write guard is lifted": {Lifted{guards(0, "c-0-0"), Failover{0, "c-0-0", "c-0-1"}}, true},
+		"a restart for which it is lifted":        {Lifted{guards(0, "c-0-0"), Restart{}}, false},
+	} {
+		h, ok := tc.step.(cluster.Handover)
+		if got := ok && h.HandsOver(); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
