@@ -371,6 +371,45 @@ func TestWhatARedisClusterHasIsSavedRightBeforeItIsReplaced(t *testing.T) {
 	}
 }
 
+// A Restore of that name that is gone may have left one: the new one says so, and the cluster is looked after all the same.
+func TestABackupOfSomebodyElseStopsTheRestoreAndNotTheCluster(t *testing.T) {
+	foreign := aBackup(func(b *v1alpha1.Backup) {
+		b.Name, b.UID, b.Spec.Cluster = "back-before", "uid-former", v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"}
+		b.Labels = map[string]string{v1alpha1.LabelRestore: "back"}
+		b.Annotations = map[string]string{v1alpha1.AnnotationRestoreUID: "uid-of-the-former u-1"}
+	})
+	s := newRedisStage(t, redisCluster(), stored(nil), foreign)
+	s.settle()
+	s.confirmed("back", v1alpha1.RestoreAll, func(r *v1alpha1.Restore) { r.Spec.SaveCurrent = nil })
+	kind := s.loop.Kind.(*RedisKind) //nolint:forcetypeassert // It is what the stage has made.
+	if state, err := kind.Observe(t.Context(), s.cluster()); err != nil || state.Confirmed == nil {
+		t.Errorf("the cluster is not looked after: %v", err)
+	}
+	for range 5 {
+		s.pass()
+	}
+	if s.exists(&batchv1.Job{}, cluster.LoadJob("carts")) || s.exists(&v1alpha1.Backup{}, "back-before-2") || !meta.IsStatusConditionTrue(s.cluster().Status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("it is %s", s.cluster().Status.Activity)
+	}
+	r := &v1alpha1.Restore{}
+	if !s.exists(r, "back") {
+		t.Fatal("there is no Restore")
+	}
+	r.Status.Conditions = nil
+	restores := NewRestoreKind(kind.Children, map[v1alpha1.ClusterKind]RestoreTarget{v1alpha1.KindRedisCluster: kind})
+	state, err := restores.Observe(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Status.Plan = state.Plan()
+	state.Confirmed = state.Plan()
+	restores.Report(r, state, restores.Next(state), nil)
+	c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionConfirmed)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonForeignObject || r.Status.SavedAs != "" {
+		t.Errorf("%+v, saved as %q", c, r.Status.SavedAs)
+	}
+}
+
 // A Backup that was begun at the same moment is waited for, and one that is begun afterwards waits: it would have a part of both.
 func TestNoBackupIsTakenOfAClusterThatIsBeingReplaced(t *testing.T) {
 	other := aBackup(func(b *v1alpha1.Backup) {

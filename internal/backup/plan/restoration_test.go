@@ -67,6 +67,7 @@ func TestNextOfRestore(t *testing.T) {
 		"what there is is saved first":        {confirmed(func(s *Restoration) { s.Saves = true }), ReasonSaving, "is backed up when all of it is well: all members are well", false},
 		"and waited for":                      {saved(func(*Saved) {}), ReasonSaving, "undo-before: taking it", false},
 		"without it nothing is replaced":      {saved(func(b *Saved) { b.Failed = "the store is full." }), ReasonSaving, "the store is full. Remove the cause and delete Backup undo-before, or create another Restore with spec.saveCurrent: false", true},
+		"a Backup of somebody else":           {saved(func(b *Saved) { b.Foreign = true }), v1alpha1.ReasonForeignObject, "Backup undo-before was not made for this Restore of this cluster: delete it", true},
 		"what cannot be saved is said":        {confirmed(func(s *Restoration) { s.Saves, s.Target.Unsaved = true, "it is being restored" }), ReasonSaving, "it is being restored. Create another Restore with spec.saveCurrent: false", true},
 		"saved":                               {saved(func(b *Saved) { b.Complete = true }), ReasonRestoring, "begins as soon as it can", false},
 		"no cluster":                          {found(func(s *Restoration) { s.Target = nil }), ReasonClusterMissing, "spec.bootstrap.restore", true},
@@ -116,6 +117,7 @@ func TestConditionsOfARestore(t *testing.T) {
 		"unconfirmed": {found(nil), false, false},
 		"confirmed":   {confirmed(nil), true, false},
 		"unsaved":     {confirmed(func(s *Restoration) { s.Saves, s.Saved = true, &Saved{} }), true, false},
+		"foreign":     {confirmed(func(s *Restoration) { s.Saves, s.Saved = true, &Saved{Foreign: true} }), false, false},
 		"misfit":      {confirmed(func(s *Restoration) { s.Target.Refused = "too old" }), false, false},
 		"held up":     {confirmed(func(s *Restoration) { s.Target.Missing = "it is paused" }), false, false},
 		"begun":       {found(func(s *Restoration) { s.Target.Begun = true }), true, false},
@@ -140,6 +142,7 @@ func TestWhatThereIsIsSavedRightBeforeItIsReplaced(t *testing.T) {
 		"not yet":                           {nil, "save what the cluster has as Backup undo-before"},
 		"it is being saved":                 {&Saved{Name: "undo-before"}, ReasonSaving},
 		"it could not be saved":             {&Saved{Name: "undo-before", Failed: "no room"}, ""},
+		"it is of somebody else":            {&Saved{Name: "undo-before", Foreign: true}, ""},
 		"just now":                          {&Saved{Name: "undo-before", Complete: true, Since: testNow.Add(-time.Minute)}, ""},
 		"the cluster had to get well since": {&Saved{Name: "undo-before", Complete: true, Since: testNow.Add(-3 * time.Minute)}, "save what the cluster has as Backup undo-before"},
 	} {
