@@ -436,7 +436,16 @@ func TestNoBackupIsTakenOfAClusterThatIsBeingReplaced(t *testing.T) {
 	if err := backups.Act(t.Context(), other, plan.Resume{Name: take.Name, UID: string(take.UID)}); err == nil {
 		t.Error("the Job runs while the data is replaced")
 	}
-	if err := s.api.Delete(t.Context(), take); err != nil {
+	state, err := backups.Observe(t.Context(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state.Protected = true
+	drop, ok := backups.Next(state).Step.(plan.DropJob) // The other side does not wait for this one.
+	if !ok {
+		t.Fatalf("the Backup waits for the restore, and that for the Backup: %+v", backups.Next(state))
+	}
+	if err := backups.Act(t.Context(), other, drop); err != nil {
 		t.Fatal(err)
 	}
 	s.ends(s.until(cluster.LoadJob("carts")), plan.Report{Restored: &plan.Restored{Keys: 5}})
@@ -472,6 +481,11 @@ func TestARestoreOfEverythingWaitsForABackupThatIsBeingTaken(t *testing.T) {
 		}
 		return j
 	}
+	suspended := func(name string) *batchv1.Job {
+		j := job(name, false)
+		j.Spec.Suspend = ptr.To(true)
+		return j
+	}
 	r := &v1alpha1.Restore{Spec: v1alpha1.RestoreSpec{Cluster: v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"}}}
 	r.Namespace, r.Name, r.UID = "default", "back", "uid-back"
 	own := func(b *v1alpha1.Backup) {
@@ -484,6 +498,10 @@ func TestARestoreOfEverythingWaitsForABackupThatIsBeingTaken(t *testing.T) {
 	}{
 		"nothing":                    {nil, false},
 		"it is being taken":          {[]client.Object{backup("other", nil), job("other", false)}, true},
+		"it is of another kind":      {[]client.Object{backup("other", func(b *v1alpha1.Backup) { b.Spec.Cluster.Kind = v1alpha1.KindEtcdCluster }), job("other", false)}, false},
+		"it has not begun":           {[]client.Object{backup("other", nil), suspended("other")}, false},
+		"its Backup is gone":         {[]client.Object{job("other", false)}, true},
+		"it is of a former Backup":   {[]client.Object{backup("other", func(b *v1alpha1.Backup) { b.UID = "uid-later" }), job("other", false)}, true},
 		"it has been taken":          {[]client.Object{backup("other", nil), job("other", true)}, false},
 		"it waits for its turn":      {[]client.Object{backup("other", nil)}, false},
 		"it is of another cluster":   {[]client.Object{backup("other", func(b *v1alpha1.Backup) { b.Spec.Cluster.Name = "orders" }), job("other", false)}, false},
@@ -500,5 +518,49 @@ func TestARestoreOfEverythingWaitsForABackupThatIsBeingTaken(t *testing.T) {
 	s.settle()
 	if target := s.target(r); !strings.Contains(target.Missing, "Backup other of it is being taken: wait until it is complete, or delete it") {
 		t.Errorf("%+v", target)
+	}
+}
+
+// A Backup that begins while what there is is saved would end after it: the restore would wait for it, and save everything once more, without end.
+func TestOtherBackupsWaitFromTheConfirmationOn(t *testing.T) {
+	of := v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"}
+	other := aBackup(func(b *v1alpha1.Backup) { b.Name, b.UID, b.Spec.Cluster = "nightly", "uid-nightly", of })
+	s := newRedisStage(t, redisCluster(), stored(nil), other)
+	s.settle()
+	kind := s.loop.Kind.(*RedisKind) //nolint:forcetypeassert // It is what the stage has made.
+	backups := NewBackupKind(kind.Children, map[v1alpha1.ClusterKind]BackupSource{v1alpha1.KindRedisCluster: kind})
+	r := s.confirmed("back", v1alpha1.RestoreAll, func(r *v1alpha1.Restore) { r.Spec.SaveCurrent = nil })
+	own := &v1alpha1.Backup{}
+	for range 20 {
+		if s.pass(); s.exists(own, "back-before") {
+			break
+		}
+	}
+	begin := func(b *v1alpha1.Backup) error {
+		if err := backups.Act(t.Context(), b, plan.Take{}); err != nil {
+			t.Fatal(err)
+		}
+		job := &batchv1.Job{}
+		if !s.exists(job, b.Name+jobTake) {
+			t.Fatalf("there is no Job of %s", b.Name)
+		}
+		return backups.Act(t.Context(), b, plan.Resume{Name: job.Name, UID: string(job.UID)})
+	}
+	if err := begin(own); err != nil {
+		t.Errorf("what there is is not saved: %v", err)
+	}
+	if err := begin(other); err == nil || !strings.Contains(err.Error(), "Restore back is confirmed, which saves what there is and replaces it") {
+		t.Errorf("the other one: %v", err)
+	}
+	if target := s.target(r); target.Missing != "" {
+		t.Errorf("the restore waits for who waits for it: %s", target.Missing)
+	}
+	own.Status.CompletionTime = ptr.To(metav1.NewTime(stageNow))
+	own.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: plan.ReasonFailed, Message: "no room"}}
+	if err := s.api.Status().Update(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	if err := begin(other); err != nil {
+		t.Errorf("although nothing will be replaced: %v", err)
 	}
 }
