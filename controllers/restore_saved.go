@@ -58,6 +58,8 @@ func savedBy(b *v1alpha1.Backup) *plan.Saved {
 		out.Complete, out.Since = true, c.LastTransitionTime.Time
 	case b.Status.CompletionTime != nil:
 		out.Failed = c.Message
+	default:
+		out.Stalled = meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionStalled)
 	}
 	return out
 }

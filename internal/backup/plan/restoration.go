@@ -85,12 +85,12 @@ type Saved struct {
 	Since    time.Time
 	// Failed says why there will be none, Activity what it is doing.
 	Failed, Activity string
-	// Foreign says that the Backup of the name was made for something else.
-	Foreign bool
+	// Foreign says that the Backup of the name was made for something else, Stalled that what it is doing waits for somebody.
+	Foreign, Stalled bool
 }
 
 // Hopeless reports whether there will be no Backup unless somebody does something about that.
-func (s *Saved) Hopeless() bool { return s != nil && (s.Foreign || s.Failed != "") }
+func (s *Saved) Hopeless() bool { return s != nil && (s.Foreign || s.Stalled || s.Failed != "") }
 
 // SaveCurrent makes the Backup of what the cluster has.
 type SaveCurrent struct{ Name string }
@@ -119,7 +119,7 @@ func (s *Saved) Save(noun, next string, now time.Time) (cluster.Plan, bool) {
 	case s == nil:
 		return cluster.Do(SaveCurrent{next}, "%s is confirmed: what there is is backed up before it is replaced", noun)
 	case s.Hopeless():
-		return cluster.Pass() // The Restore says so.
+		return cluster.Pass() // The Restore says so, and nothing else waits for that.
 	case !s.Complete:
 		return cluster.Wait(ReasonSaving, watching, "%s is confirmed: what there is is being backed up as %s: %s", noun, s.Name, s.Activity)
 	case now.Sub(s.Since) > SavedTrust:
@@ -238,6 +238,9 @@ func awaitCopy(s Restoration) (cluster.Plan, bool) {
 	case b.Failed != "":
 		return cluster.Refuse(ReasonSaving, "what %s has could not be backed up, and is not replaced before: %s. Remove the cause and delete Backup %s, or create another Restore with spec.saveCurrent: false",
 			s.Target.Noun, strings.TrimSuffix(b.Failed, "."), b.Name)
+	case b.Stalled:
+		return cluster.Refuse(ReasonSaving, "what %s has cannot be backed up as %s, and is not replaced before: %s. Remove the cause, or create another Restore with spec.saveCurrent: false",
+			s.Target.Noun, b.Name, strings.TrimSuffix(b.Activity, "."))
 	case !b.Complete:
 		return cluster.Wait(ReasonSaving, watching, "what %s has is being backed up as %s: %s", s.Target.Noun, b.Name, b.Activity)
 	}

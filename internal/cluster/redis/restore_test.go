@@ -182,14 +182,19 @@ func TestEverythingIsReplacedRightAfterItWasSaved(t *testing.T) {
 		saved   *plan.Saved
 	}{
 		"what could not be saved":                  {nil, &plan.Saved{Name: "back-before", Failed: "the store is full"}},
+		"what waits for somebody":                  {nil, &plan.Saved{Name: "back-before", Stalled: true}},
 		"what has the name of its Backup":          {nil, &plan.Saved{Name: "back-before", Foreign: true}},
 		"what is being replaced and was not saved": {begun(RestoreRecord{Token: "former"}, nil), nil},
 	} {
 		f := formed()
 		f.Restore = tc.restore
 		f.Confirmed = &Confirmed{Noun: "Restore back", Saves: true, Saved: tc.saved, RestoreRecord: record}
-		if p := Next(f.State); reflect.DeepEqual(p.Step, replace) || reflect.DeepEqual(p.Step, save) {
+		p := Next(f.State)
+		if reflect.DeepEqual(p.Step, replace) || reflect.DeepEqual(p.Step, save) {
 			t.Errorf("%s: %#v", name, p.Step)
+		}
+		if tc.restore == nil && p.Reason == plan.ReasonSaving {
+			t.Errorf("%s: the cluster waits for it: %s", name, p.Message)
 		}
 	}
 }
