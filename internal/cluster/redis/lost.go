@@ -73,6 +73,9 @@ func (v *view) lose(lost []loss) (cluster.Plan, bool) {
 			"%s. %s. Bring its volume back, or its slots from a backup (a Restore with spec.slots: Lost); or give the slots to an empty server: kubectl annotate rediscluster %s %s=%s --overwrite",
 			what, v.others(g), v.Spec.Name, v1alpha1.AnnotationRecover, incident)
 	}
+	if p, ok := v.refuseLeftover(slots); ok {
+		return p, true
+	}
 	if into, _ := v.refills(slots, nil); len(into) > 0 {
 		to := into[0]
 		return cluster.Do(AssignEmpty{to.Pod, to.ID, to.other, to.Slots},
@@ -116,6 +119,9 @@ func loseUnowned(v *view) (cluster.Plan, bool) {
 		return cluster.Refuse(ReasonSlotsUnassigned,
 			"slots %s have no owner although the cluster was formed before: bring back the pods or claims that held them, or the slots from a backup (a Restore with spec.slots: Lost); or give them to empty servers: kubectl annotate rediscluster %s %s=%s --overwrite",
 			missing, v.Spec.Name, v1alpha1.AnnotationRecover, incident)
+	}
+	if p, ok := v.refuseLeftover(missing); ok {
+		return p, true
 	}
 	if len(v.leavers) > 0 {
 		return cluster.Wait(ReasonSlotsUnassigned, later, "slots %s have no owner, but %s, which is about to go, may know of one", missing, v.leavers[0].Name)
