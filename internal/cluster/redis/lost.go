@@ -129,7 +129,15 @@ func loseUnowned(v *view) (cluster.Plan, bool) {
 	if over := v.leftClaims(); len(over) > 0 {
 		return refuseClaims(over)
 	}
-	var step AddSlots
+	step := v.shares(missing)
+	if len(step.Owners) == 0 {
+		return cluster.Wait(ReasonSlotsUnassigned, later, "slots %s have no owner, and no shard that is to have them has a primary", missing)
+	}
+	return cluster.Do(step, "slots %s have no owner, nor does any server know of one: their data is lost, and they are served empty from now on", missing)
+}
+
+// shares gives slots that nobody owns to the shards that are to have them, as far as these have a primary.
+func (v *view) shares(missing Slots) (step AddSlots) {
 	for shard := range min(v.Spec.Shards, len(v.shards)) {
 		share := missing.And(Share(shard, v.Spec.Shards))
 		to := v.head(shard)
@@ -140,10 +148,7 @@ func loseUnowned(v *view) (cluster.Plan, bool) {
 			step.Owners = append(step.Owners, Ownership{to.Name, share})
 		}
 	}
-	if len(step.Owners) == 0 {
-		return cluster.Wait(ReasonSlotsUnassigned, later, "slots %s have no owner, and no shard that is to have them has a primary", missing)
-	}
-	return cluster.Do(step, "slots %s have no owner, nor does any server know of one: their data is lost, and they are served empty from now on", missing)
+	return step
 }
 
 // incidentOf tells losses of slots apart that nobody knows an owner of: those who were lost with them do not come back.
