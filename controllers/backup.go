@@ -44,6 +44,9 @@ const (
 	removeLimit = time.Hour
 )
 
+// heldPatience is how soon a Backup is looked at again that waits because the data of its cluster is replaced.
+const heldPatience = 5 * time.Second
+
 // BackupSource is a kind of cluster that backups are taken of.
 type BackupSource interface {
 	// Source says of a cluster whether it can be backed up, and how a Job gets at it; nil when there is none of that name.
@@ -51,8 +54,9 @@ type BackupSource interface {
 	// ServerImage is the image of the data store in which a check of a backup of that cluster, which may be gone, starts servers; empty where
 	// none is known.
 	ServerImage(ctx context.Context, namespace, name string, of plan.Stored) (string, error)
-	// Replaced says, past the cache, why a copy that is begun now would have a part of the data, empty when it would not.
-	Replaced(ctx context.Context, namespace, name string) (string, error)
+	// Replaced says why a Backup of the cluster must not be begun now: its data is being replaced, which is looked at past the cache, or about to be.
+	// It is empty when nothing is in the way.
+	Replaced(ctx context.Context, o *v1alpha1.Backup) (string, error)
 	// Engine is the word of the agent for what it backs up.
 	Engine() string
 	// reading are the clusters of a namespace that have begun with a backup and are not done, whatever became of who asked for that.
@@ -325,12 +329,12 @@ func (k *BackupKind) take(ctx context.Context, o *v1alpha1.Backup) error {
 
 // resume lets the Job run that takes the backup, if nobody replaces the data.
 func (k *BackupKind) resume(ctx context.Context, o *v1alpha1.Backup, s plan.Resume) error {
-	why, err := k.sources[o.Spec.Cluster.Kind].Replaced(ctx, o.Namespace, o.Spec.Cluster.Name)
+	why, err := k.sources[o.Spec.Cluster.Kind].Replaced(ctx, o)
 	if err != nil {
 		return err
 	}
 	if why != "" {
-		return cluster.Hold{Reason: plan.ReasonWaiting, Message: "the cluster cannot be backed up yet: " + why}
+		return cluster.Hold{Reason: plan.ReasonWaiting, Message: "the cluster cannot be backed up yet: " + why, After: heldPatience}
 	}
 	return k.resumeJob(ctx, o, s.Name, s.UID)
 }

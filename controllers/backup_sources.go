@@ -32,7 +32,7 @@ func (k *EtcdKind) ServerImage(ctx context.Context, namespace, name string, of p
 }
 
 // Replaced says nothing: a snapshot is of one moment of one member, whatever becomes of the others.
-func (k *EtcdKind) Replaced(context.Context, string, string) (string, error) { return "", nil }
+func (k *EtcdKind) Replaced(context.Context, *v1alpha1.Backup) (string, error) { return "", nil }
 
 // Source says of a cluster whether it can be backed up, and how a Job gets at it; nil when there is none of that name.
 func (k *EtcdKind) Source(ctx context.Context, namespace, name string) (*plan.Source, *plan.Access, error) {

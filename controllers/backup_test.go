@@ -43,7 +43,9 @@ func (c *aCluster) ServerImage(_ context.Context, _, _ string, of plan.Stored) (
 	return "etcd:" + of.Version, nil
 }
 
-func (c *aCluster) Replaced(context.Context, string, string) (string, error) { return c.replaced, nil }
+func (c *aCluster) Replaced(context.Context, *v1alpha1.Backup) (string, error) {
+	return c.replaced, nil
+}
 
 func (c *aCluster) Engine() string { return "etcd" }
 

@@ -147,30 +147,52 @@ func (k *RedisKind) saveConfirmed(ctx context.Context, o *v1alpha1.RedisCluster,
 }
 
 // awaitBackups holds until no backup of the cluster is being taken, before everything is replaced: it would have a part of both. From now on
-// none is begun: see plan.Resume.
+// none is begun: see plan.Resume. One that has not begun is waited for as well, until its Backup has dropped its Job.
 func (k *RedisKind) awaitBackups(ctx context.Context, o *v1alpha1.RedisCluster, s redis.LoadBackup) error {
 	if !s.Replaces() {
 		return nil
 	}
-	var list v1alpha1.BackupList
-	if err := k.Direct.List(ctx, &list, client.InNamespace(o.Namespace)); err != nil {
-		return fmt.Errorf("list backups: %w", err)
+	takes, err := k.takes(ctx, k.Direct, o.Namespace, o.Name)
+	if err != nil || len(takes) == 0 {
+		return err
 	}
+	return cluster.Hold{Reason: plan.ReasonRestoring, Message: "Backup " + takes[0].backup.Name + " is being taken, and would find a part of the data: wait until it is complete, or delete it"}
+}
+
+// take is a Job that takes a backup and has not ended. Of a Backup that is gone there is the name.
+type take struct {
+	backup    *v1alpha1.Backup
+	suspended bool
+}
+
+// takes are the Jobs that take backups of a cluster. A Backup that was deleted may be gone before its Job is, which runs all the same.
+func (k *RedisKind) takes(ctx context.Context, r client.Reader, namespace, name string) (out []take, err error) {
+	labels := client.MatchingLabels{cluster.LabelPartOf: name, cluster.LabelComponent: v1alpha1.ComponentBackup, cluster.LabelManagedBy: cluster.ManagedBy}
 	var jobs batchv1.JobList
-	if err := k.Direct.List(ctx, &jobs, client.InNamespace(o.Namespace), client.MatchingLabels{cluster.LabelPartOf: o.Name}); err != nil {
-		return fmt.Errorf("list Jobs: %w", err)
+	if err := r.List(ctx, &jobs, client.InNamespace(namespace), labels); err != nil {
+		return nil, fmt.Errorf("list Jobs: %w", err)
 	}
-	of := v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: o.Name}
-	for i := range list.Items {
-		b := &list.Items[i]
-		taken := func(j batchv1.Job) bool {
-			return j.Name == b.Name+jobTake && metav1.IsControlledBy(&j, b) && !jobState(&j, nil).Ended
+	of := v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: name}
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		backup, takes := strings.CutSuffix(job.Name, jobTake)
+		state := jobState(job, nil)
+		if !takes || state.Ended {
+			continue
 		}
-		if b.Spec.Cluster == of && slices.ContainsFunc(jobs.Items, taken) {
-			return cluster.Hold{Reason: plan.ReasonRestoring, Message: "Backup " + b.Name + " is being taken, and would find a part of the data: wait until it is complete, or delete it"}
+		b := &v1alpha1.Backup{}
+		err := r.Get(ctx, client.ObjectKey{Namespace: namespace, Name: backup}, b)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read Backup %s: %w", backup, err)
+		}
+		if err != nil || !metav1.IsControlledBy(job, b) {
+			b = &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Name: backup}, Spec: v1alpha1.BackupSpec{Cluster: of}} // Of which cluster of the name nobody knows.
+		}
+		if b.Spec.Cluster == of {
+			out = append(out, take{b, state.Suspended})
 		}
 	}
-	return nil
+	return out, nil
 }
 
 // redisBootstrap is what a new cluster begins with.
@@ -325,17 +347,29 @@ func (k *RedisKind) access(o *v1alpha1.RedisCluster) plan.Access {
 	return a
 }
 
-// Replaced says that a backup is being put into the cluster.
-func (k *RedisKind) Replaced(ctx context.Context, namespace, name string) (string, error) {
-	o := &v1alpha1.RedisCluster{}
-	if err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o); err != nil {
+// Replaced says that a backup is being put into the cluster, or will be as soon as what there is was saved. What is saved for that is not held up,
+// and nobody else may be in its way: a copy that is begun meanwhile would hold up the restore until what was saved is too old.
+func (k *RedisKind) Replaced(ctx context.Context, b *v1alpha1.Backup) (string, error) {
+	o, name := &v1alpha1.RedisCluster{}, b.Spec.Cluster.Name
+	if err := k.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: name}, o); err != nil {
 		return "", fmt.Errorf("read RedisCluster %s: %w", name, err)
 	}
 	record, err := k.readRestoreBy(ctx, k.Direct, o)
-	if err != nil || record == nil || record.Restored != nil {
+	if err != nil {
 		return "", err
 	}
-	return "it is being restored itself", nil
+	if record != nil && record.Restored == nil {
+		return "it is being restored itself", nil
+	}
+	r, err := k.confirmedRestore(ctx, o, v1alpha1.KindRedisCluster)
+	if r == nil || err != nil || !r.SavesCurrent() || savedFor(b, r.Restore) {
+		return "", err
+	}
+	last, _, err := k.saved(ctx, r.Restore, string(o.UID))
+	if err != nil || last.Hopeless() {
+		return "", err
+	}
+	return "Restore " + r.Name + " is confirmed, which saves what there is and replaces it: this one begins afterwards, or when that Restore is deleted", nil
 }
 
 // Source says of a cluster whether it can be backed up, and how a Job gets at it; nil when there is none of that name.
@@ -434,22 +468,15 @@ func (k *RedisKind) notRestorable(ctx context.Context, o *v1alpha1.RedisCluster,
 }
 
 // beingBackedUp says that a backup of the cluster is being taken, which would find a part of the data; empty when there is none. The one of what
-// there is before is waited for elsewhere.
+// there is before is waited for elsewhere, and one that has not begun waits itself, see Replaced.
 func (k *RedisKind) beingBackedUp(ctx context.Context, r *v1alpha1.Restore) (string, error) {
-	var list v1alpha1.BackupList
-	if err := k.List(ctx, &list, client.InNamespace(r.Namespace)); err != nil {
-		return "", fmt.Errorf("list backups: %w", err)
-	}
-	for i := range list.Items {
-		b := &list.Items[i]
-		if b.Spec.Cluster != r.Spec.Cluster || savedFor(b, r) || b.Status.CompletionTime != nil {
-			continue
-		}
-		if job, err := k.job(ctx, b, b.Name+jobTake, plan.Selector(b.Name)); err != nil || (job != nil && !job.Ended) {
-			return "Backup " + b.Name + " of it is being taken: wait until it is complete, or delete it", err
+	takes, err := k.takes(ctx, k, r.Namespace, r.Spec.Cluster.Name)
+	for _, t := range takes {
+		if !t.suspended && !savedFor(t.backup, r) {
+			return "Backup " + t.backup.Name + " of it is being taken: wait until it is complete, or delete it", nil
 		}
 	}
-	return "", nil
+	return "", err
 }
 
 // refilling asks the servers which slots are lost.

@@ -371,6 +371,45 @@ func TestWhatARedisClusterHasIsSavedRightBeforeItIsReplaced(t *testing.T) {
 	}
 }
 
+// A Restore of that name that is gone may have left one: the new one says so, and the cluster is looked after all the same.
+func TestABackupOfSomebodyElseStopsTheRestoreAndNotTheCluster(t *testing.T) {
+	foreign := aBackup(func(b *v1alpha1.Backup) {
+		b.Name, b.UID, b.Spec.Cluster = "back-before", "uid-former", v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"}
+		b.Labels = map[string]string{v1alpha1.LabelRestore: "back"}
+		b.Annotations = map[string]string{v1alpha1.AnnotationRestoreUID: "uid-of-the-former u-1"}
+	})
+	s := newRedisStage(t, redisCluster(), stored(nil), foreign)
+	s.settle()
+	s.confirmed("back", v1alpha1.RestoreAll, func(r *v1alpha1.Restore) { r.Spec.SaveCurrent = nil })
+	kind := s.loop.Kind.(*RedisKind) //nolint:forcetypeassert // It is what the stage has made.
+	if state, err := kind.Observe(t.Context(), s.cluster()); err != nil || state.Confirmed == nil {
+		t.Errorf("the cluster is not looked after: %v", err)
+	}
+	for range 5 {
+		s.pass()
+	}
+	if s.exists(&batchv1.Job{}, cluster.LoadJob("carts")) || s.exists(&v1alpha1.Backup{}, "back-before-2") || !meta.IsStatusConditionTrue(s.cluster().Status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("it is %s", s.cluster().Status.Activity)
+	}
+	r := &v1alpha1.Restore{}
+	if !s.exists(r, "back") {
+		t.Fatal("there is no Restore")
+	}
+	r.Status.Conditions = nil
+	restores := NewRestoreKind(kind.Children, map[v1alpha1.ClusterKind]RestoreTarget{v1alpha1.KindRedisCluster: kind})
+	state, err := restores.Observe(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Status.Plan = state.Plan()
+	state.Confirmed = state.Plan()
+	restores.Report(r, state, restores.Next(state), nil)
+	c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionConfirmed)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonForeignObject || r.Status.SavedAs != "" {
+		t.Errorf("%+v, saved as %q", c, r.Status.SavedAs)
+	}
+}
+
 // A Backup that was begun at the same moment is waited for, and one that is begun afterwards waits: it would have a part of both.
 func TestNoBackupIsTakenOfAClusterThatIsBeingReplaced(t *testing.T) {
 	other := aBackup(func(b *v1alpha1.Backup) {
@@ -397,7 +436,16 @@ func TestNoBackupIsTakenOfAClusterThatIsBeingReplaced(t *testing.T) {
 	if err := backups.Act(t.Context(), other, plan.Resume{Name: take.Name, UID: string(take.UID)}); err == nil {
 		t.Error("the Job runs while the data is replaced")
 	}
-	if err := s.api.Delete(t.Context(), take); err != nil {
+	state, err := backups.Observe(t.Context(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state.Protected = true
+	drop, ok := backups.Next(state).Step.(plan.DropJob) // The other side does not wait for this one.
+	if !ok {
+		t.Fatalf("the Backup waits for the restore, and that for the Backup: %+v", backups.Next(state))
+	}
+	if err := backups.Act(t.Context(), other, drop); err != nil {
 		t.Fatal(err)
 	}
 	s.ends(s.until(cluster.LoadJob("carts")), plan.Report{Restored: &plan.Restored{Keys: 5}})
@@ -433,6 +481,11 @@ func TestARestoreOfEverythingWaitsForABackupThatIsBeingTaken(t *testing.T) {
 		}
 		return j
 	}
+	suspended := func(name string) *batchv1.Job {
+		j := job(name, false)
+		j.Spec.Suspend = ptr.To(true)
+		return j
+	}
 	r := &v1alpha1.Restore{Spec: v1alpha1.RestoreSpec{Cluster: v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"}}}
 	r.Namespace, r.Name, r.UID = "default", "back", "uid-back"
 	own := func(b *v1alpha1.Backup) {
@@ -445,6 +498,10 @@ func TestARestoreOfEverythingWaitsForABackupThatIsBeingTaken(t *testing.T) {
 	}{
 		"nothing":                    {nil, false},
 		"it is being taken":          {[]client.Object{backup("other", nil), job("other", false)}, true},
+		"it is of another kind":      {[]client.Object{backup("other", func(b *v1alpha1.Backup) { b.Spec.Cluster.Kind = v1alpha1.KindEtcdCluster }), job("other", false)}, false},
+		"it has not begun":           {[]client.Object{backup("other", nil), suspended("other")}, false},
+		"its Backup is gone":         {[]client.Object{job("other", false)}, true},
+		"it is of a former Backup":   {[]client.Object{backup("other", func(b *v1alpha1.Backup) { b.UID = "uid-later" }), job("other", false)}, true},
 		"it has been taken":          {[]client.Object{backup("other", nil), job("other", true)}, false},
 		"it waits for its turn":      {[]client.Object{backup("other", nil)}, false},
 		"it is of another cluster":   {[]client.Object{backup("other", func(b *v1alpha1.Backup) { b.Spec.Cluster.Name = "orders" }), job("other", false)}, false},
@@ -461,5 +518,72 @@ func TestARestoreOfEverythingWaitsForABackupThatIsBeingTaken(t *testing.T) {
 	s.settle()
 	if target := s.target(r); !strings.Contains(target.Missing, "Backup other of it is being taken: wait until it is complete, or delete it") {
 		t.Errorf("%+v", target)
+	}
+}
+
+// A Backup that begins while what there is is saved would end after it: the restore would wait for it, and save everything once more, without end.
+func TestOtherBackupsWaitFromTheConfirmationOn(t *testing.T) {
+	of := v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"}
+	other := aBackup(func(b *v1alpha1.Backup) { b.Name, b.UID, b.Spec.Cluster = "nightly", "uid-nightly", of })
+	s := newRedisStage(t, redisCluster(), stored(nil), other)
+	s.settle()
+	kind := s.loop.Kind.(*RedisKind) //nolint:forcetypeassert // It is what the stage has made.
+	backups := NewBackupKind(kind.Children, map[v1alpha1.ClusterKind]BackupSource{v1alpha1.KindRedisCluster: kind})
+	r := s.confirmed("back", v1alpha1.RestoreAll, func(r *v1alpha1.Restore) { r.Spec.SaveCurrent = nil })
+	own := &v1alpha1.Backup{}
+	for range 20 {
+		if s.pass(); s.exists(own, "back-before") {
+			break
+		}
+	}
+	begin := func(b *v1alpha1.Backup) error {
+		if err := backups.Act(t.Context(), b, plan.Take{}); err != nil {
+			t.Fatal(err)
+		}
+		job := &batchv1.Job{}
+		if !s.exists(job, b.Name+jobTake) {
+			t.Fatalf("there is no Job of %s", b.Name)
+		}
+		return backups.Act(t.Context(), b, plan.Resume{Name: job.Name, UID: string(job.UID)})
+	}
+	if err := begin(own); err != nil {
+		t.Errorf("what there is is not saved: %v", err)
+	}
+	if err := begin(other); err == nil || !strings.Contains(err.Error(), "Restore back is confirmed, which saves what there is and replaces it") {
+		t.Errorf("the other one: %v", err)
+	}
+	if target := s.target(r); target.Missing != "" {
+		t.Errorf("the restore waits for who waits for it: %s", target.Missing)
+	}
+	own.Status.CompletionTime = ptr.To(metav1.NewTime(stageNow))
+	own.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: plan.ReasonFailed, Message: "no room"}}
+	if err := s.api.Status().Update(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	if err := begin(other); err != nil {
+		t.Errorf("although nothing will be replaced: %v", err)
+	}
+}
+
+func TestABackupOfWhatThereIsSaysHowFarItIs(t *testing.T) {
+	since := metav1.NewTime(stageNow)
+	condition := func(typ string, status metav1.ConditionStatus) metav1.Condition {
+		return metav1.Condition{Type: typ, Status: status, Message: "there is no Secret", LastTransitionTime: since}
+	}
+	taking, stalled := condition(v1alpha1.ConditionComplete, metav1.ConditionFalse), condition(v1alpha1.ConditionStalled, metav1.ConditionTrue)
+	for name, tc := range map[string]struct {
+		status v1alpha1.BackupStatus
+		want   plan.Saved
+	}{
+		"just made":                    {v1alpha1.BackupStatus{}, plan.Saved{}},
+		"being taken":                  {v1alpha1.BackupStatus{Conditions: []metav1.Condition{taking}}, plan.Saved{}},
+		"its Secret is gone":           {v1alpha1.BackupStatus{Conditions: []metav1.Condition{taking, stalled}}, plan.Saved{Stalled: true}},
+		"failed":                       {v1alpha1.BackupStatus{Conditions: []metav1.Condition{taking, stalled}, CompletionTime: &since}, plan.Saved{Failed: "there is no Secret"}},
+		"complete":                     {v1alpha1.BackupStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionComplete, metav1.ConditionTrue)}}, plan.Saved{Complete: true, Since: stageNow}},
+		"complete, and failed a check": {v1alpha1.BackupStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionComplete, metav1.ConditionTrue), stalled}}, plan.Saved{Complete: true, Since: stageNow}},
+	} {
+		if got := savedBy(&v1alpha1.Backup{Status: tc.status}); *got != tc.want {
+			t.Errorf("%s: %+v", name, *got)
+		}
 	}
 }

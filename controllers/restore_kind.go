@@ -276,7 +276,7 @@ func (k *RestoreKind) Report(o *v1alpha1.Restore, s plan.Restoration, p cluster.
 	if name := s.Plan(); name != "" && s.Target.Missing == "" && !s.Target.Begun && s.Target.Restored == nil {
 		st.Plan, st.Scope = name, s.Target.Scope
 	}
-	if s.Saved != nil {
+	if s.Saved != nil && !s.Saved.Foreign {
 		st.SavedAs = s.Saved.Name
 	}
 	if s.Target != nil && s.Target.Restored != nil {

@@ -26,7 +26,8 @@ func savedFor(b *v1alpha1.Backup, r *v1alpha1.Restore) bool {
 }
 
 // saved reads the last Backup of what a cluster had before a Restore, nil when there is none, and what another one would be called. scope tells
-// the cluster apart.
+// the cluster apart. One of these names that was made for something else is Foreign, which is for the Restore to say: the cluster is looked after
+// all the same.
 func (c *Children) saved(ctx context.Context, r *v1alpha1.Restore, scope string) (last *plan.Saved, next string, err error) {
 	if !r.SavesCurrent() {
 		return nil, "", nil
@@ -41,7 +42,7 @@ func (c *Children) saved(ctx context.Context, r *v1alpha1.Restore, scope string)
 		case err != nil:
 			return nil, "", fmt.Errorf("read Backup %s: %w", name, err)
 		case b.Labels[v1alpha1.LabelRestore] != r.Name || b.Annotations[v1alpha1.AnnotationRestoreUID] != string(r.UID)+" "+scope:
-			return nil, "", cluster.Refusal{Reason: v1alpha1.ReasonForeignObject, Message: fmt.Sprintf("Backup %s was not made for this Restore of this cluster: delete it, or give the Restore another name", name)}
+			return &plan.Saved{Name: name, Foreign: true}, "", nil
 		}
 		last = savedBy(b)
 	}
@@ -57,6 +58,8 @@ func savedBy(b *v1alpha1.Backup) *plan.Saved {
 		out.Complete, out.Since = true, c.LastTransitionTime.Time
 	case b.Status.CompletionTime != nil:
 		out.Failed = c.Message
+	default:
+		out.Stalled = meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionStalled)
 	}
 	return out
 }

@@ -85,7 +85,12 @@ type Saved struct {
 	Since    time.Time
 	// Failed says why there will be none, Activity what it is doing.
 	Failed, Activity string
+	// Foreign says that the Backup of the name was made for something else, Stalled that what it is doing waits for somebody.
+	Foreign, Stalled bool
 }
+
+// Hopeless reports whether there will be no Backup unless somebody does something about that.
+func (s *Saved) Hopeless() bool { return s != nil && (s.Foreign || s.Stalled || s.Failed != "") }
 
 // SaveCurrent makes the Backup of what the cluster has.
 type SaveCurrent struct{ Name string }
@@ -113,8 +118,8 @@ func (s *Saved) Save(noun, next string, now time.Time) (cluster.Plan, bool) {
 	switch {
 	case s == nil:
 		return cluster.Do(SaveCurrent{next}, "%s is confirmed: what there is is backed up before it is replaced", noun)
-	case s.Failed != "":
-		return cluster.Pass() // The Restore says so.
+	case s.Hopeless():
+		return cluster.Pass() // The Restore says so, and nothing else waits for that.
 	case !s.Complete:
 		return cluster.Wait(ReasonSaving, watching, "%s is confirmed: what there is is being backed up as %s: %s", noun, s.Name, s.Activity)
 	case now.Sub(s.Since) > SavedTrust:
@@ -137,7 +142,7 @@ func (s Restoration) Ready() bool {
 	if t := s.Target; t == nil || t.Leaving || t.Missing != "" || t.Refused != "" {
 		return false
 	}
-	return s.Found != nil && s.Confirmed == s.Plan()
+	return s.Found != nil && s.Confirmed == s.Plan() && (s.Saved == nil || !s.Saved.Foreign)
 }
 
 // done is what came of it, nil while it has not been carried out.
@@ -185,10 +190,13 @@ func lookUp(s Restoration) (cluster.Plan, bool) {
 }
 
 func fits(s Restoration) (cluster.Plan, bool) {
-	if s.Target.Refused == "" {
-		return cluster.Pass()
+	switch b := s.Saved; {
+	case s.Target.Refused != "":
+		return cluster.Refuse(ReasonRestoreRefused, "%s cannot be restored from %s: %s", s.Target.Noun, s.Found.Directory, s.Target.Refused)
+	case b != nil && b.Foreign:
+		return cluster.Refuse(v1alpha1.ReasonForeignObject, "Backup %s was not made for this Restore of this cluster: delete it, or give the Restore another name", b.Name)
 	}
-	return cluster.Refuse(ReasonRestoreRefused, "%s cannot be restored from %s: %s", s.Target.Noun, s.Found.Directory, s.Target.Refused)
+	return cluster.Pass()
 }
 
 // confirm says in full what would be done, and waits for somebody to say that it may.
@@ -230,6 +238,9 @@ func awaitCopy(s Restoration) (cluster.Plan, bool) {
 	case b.Failed != "":
 		return cluster.Refuse(ReasonSaving, "what %s has could not be backed up, and is not replaced before: %s. Remove the cause and delete Backup %s, or create another Restore with spec.saveCurrent: false",
 			s.Target.Noun, strings.TrimSuffix(b.Failed, "."), b.Name)
+	case b.Stalled:
+		return cluster.Refuse(ReasonSaving, "what %s has cannot be backed up as %s, and is not replaced before: %s. Remove the cause, or create another Restore with spec.saveCurrent: false",
+			s.Target.Noun, b.Name, strings.TrimSuffix(b.Activity, "."))
 	case !b.Complete:
 		return cluster.Wait(ReasonSaving, watching, "what %s has is being backed up as %s: %s", s.Target.Noun, b.Name, b.Activity)
 	}

@@ -73,6 +73,9 @@ func (v *view) lose(lost []loss) (cluster.Plan, bool) {
 			"%s. %s. Bring its volume back, or its slots from a backup (a Restore with spec.slots: Lost); or give the slots to an empty server: kubectl annotate rediscluster %s %s=%s --overwrite",
 			what, v.others(g), v.Spec.Name, v1alpha1.AnnotationRecover, incident)
 	}
+	if p, ok := v.refuseLeftover(slots); ok {
+		return p, true
+	}
 	if into, _ := v.refills(slots, nil); len(into) > 0 {
 		to := into[0]
 		return cluster.Do(AssignEmpty{to.Pod, to.ID, to.other, to.Slots},
@@ -117,13 +120,24 @@ func loseUnowned(v *view) (cluster.Plan, bool) {
 			"slots %s have no owner although the cluster was formed before: bring back the pods or claims that held them, or the slots from a backup (a Restore with spec.slots: Lost); or give them to empty servers: kubectl annotate rediscluster %s %s=%s --overwrite",
 			missing, v.Spec.Name, v1alpha1.AnnotationRecover, incident)
 	}
+	if p, ok := v.refuseLeftover(missing); ok {
+		return p, true
+	}
 	if len(v.leavers) > 0 {
 		return cluster.Wait(ReasonSlotsUnassigned, later, "slots %s have no owner, but %s, which is about to go, may know of one", missing, v.leavers[0].Name)
 	}
 	if over := v.leftClaims(); len(over) > 0 {
 		return refuseClaims(over)
 	}
-	var step AddSlots
+	step := v.shares(missing)
+	if len(step.Owners) == 0 {
+		return cluster.Wait(ReasonSlotsUnassigned, later, "slots %s have no owner, and no shard that is to have them has a primary", missing)
+	}
+	return cluster.Do(step, "slots %s have no owner, nor does any server know of one: their data is lost, and they are served empty from now on", missing)
+}
+
+// shares gives slots that nobody owns to the shards that are to have them, as far as these have a primary.
+func (v *view) shares(missing Slots) (step AddSlots) {
 	for shard := range min(v.Spec.Shards, len(v.shards)) {
 		share := missing.And(Share(shard, v.Spec.Shards))
 		to := v.head(shard)
@@ -134,10 +148,7 @@ func loseUnowned(v *view) (cluster.Plan, bool) {
 			step.Owners = append(step.Owners, Ownership{to.Name, share})
 		}
 	}
-	if len(step.Owners) == 0 {
-		return cluster.Wait(ReasonSlotsUnassigned, later, "slots %s have no owner, and no shard that is to have them has a primary", missing)
-	}
-	return cluster.Do(step, "slots %s have no owner, nor does any server know of one: their data is lost, and they are served empty from now on", missing)
+	return step
 }
 
 // incidentOf tells losses of slots apart that nobody knows an owner of: those who were lost with them do not come back.

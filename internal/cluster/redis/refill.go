@@ -130,7 +130,7 @@ func (v *view) refill(lost []loss) (cluster.Plan, bool) {
 			return cluster.Pass() // It was confirmed for another one.
 		}
 		why := v.importless(lost)
-		record.Served, record.Emptied = why != "", v.Restore.fills()
+		record.Served, record.Emptied = why != "", v.Restore != nil && len(v.Restore.Slots) > 0
 		return cluster.Do(RecordBackup{record}, "%s is confirmed: %s", c.Noun, refilled(record, why))
 	}
 	r := v.Restore
@@ -162,6 +162,30 @@ func (r *Restore) stopEmptying(why string) (cluster.Plan, bool) {
 	default:
 		return cluster.Do(plan.DropRestoreJob{Name: j.Name, UID: j.UID}, "slots %s are served before they are loaded, because %s, and Job %s must not empty them then", r.Slots, why, j.Name)
 	}
+}
+
+// refuseLeftover stops before slots are served into which another backup was loaded in part: the Job empties only what nobody is served from, and
+// leaves keys alone that are there. No command deletes them while the cluster is down. A server that owns slots besides has keys of these, too, and
+// is not looked at: nobody can tell them apart by their number, and it must not lose its volume.
+func (v *view) refuseLeftover(slots Slots) (cluster.Plan, bool) {
+	r := v.Restore
+	if !r.serves(slots) || !r.Emptied {
+		return cluster.Pass()
+	}
+	for p, o := range v.imports(slots) {
+		if p.Node.Keys == 0 || p.ownsSlots() {
+			continue
+		}
+		copies := []*Pod{p}
+		for _, c := range v.read {
+			if self := c.Node.Self(); self.Replica && self.PrimaryID == p.Node.ID {
+				copies = append(copies, c)
+			}
+		}
+		return cluster.Refuse(ReasonKeysNoSlots, "slots %s are to be served before backup %s is loaded into them, but %s holds %d keys that a load before has left there, perhaps of another backup, and both would mix: "+
+			"delete the claims and pods of %s, which hold nothing else", o.Slots, r.Directory, p.Name, p.Node.Keys, strings.Join(names(copies), ", "))
+	}
+	return cluster.Pass()
 }
 
 // load has servers import the slots, loads these, and then gives them the slots.

@@ -213,6 +213,46 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 			},
 			step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
 		},
+		"but not with those that another backup may have left": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Served: true, Emptied: true}, nil)
+				f.imports(id("c-1-0"))
+				f.follow()
+				f.pod("c-1-0").Node.Keys = 5
+			},
+			reason: ReasonKeysNoSlots, words: "c-1-0 holds 5 keys that a load before has left there, perhaps of another backup, and both would mix: delete the claims and pods of c-1-0, c-1-1,",
+		},
+		"nor where nobody knows who owned them": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Served: true, Emptied: true}, nil)
+				f.imports(id("c-0-0"))
+				f.follow()
+				for i := range f.Pods {
+					f.unheard(f.Pods[i].Name, id("c-1-0"))
+					f.unheard(f.Pods[i].Name, id("c-1-1"))
+					for j := range f.Pods[i].Node.Peers {
+						f.Pods[i].Node.Peers[j].Slots = f.Pods[i].Node.Peers[j].Slots.Minus(Share(1, 3))
+					}
+				}
+				f.pod("c-1-0").Node.Keys = 5
+			},
+			reason: ReasonKeysNoSlots, words: "delete the claims and pods of c-1-0, c-1-1,",
+		},
+		"an empty server that was to be emptied gets them": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Served: true, Emptied: true}, nil)
+				f.imports(id("c-1-0"))
+				f.follow()
+			},
+			step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
+		},
+		"what was loaded before is to be emptied also when it was to be served": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(served, &plan.Job{Ended: true, Failed: true, Since: now})
+				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
+			},
+			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3), Emptied: true}},
+		},
 		"what was confirmed for another loss is not begun": {
 			spoil: func(f *fixture) { f.Confirmed = asked(true); f.Confirmed.Loss = "that of last week" }, reason: ReasonShardLost,
 		},

@@ -56,9 +56,9 @@ type Confirmed struct {
 	RestoreRecord
 }
 
-// uncopied reports whether what the cluster has, which is to be backed up first, cannot be: that failed, or it is being replaced already.
+// uncopied reports whether what the cluster has, which is to be backed up first, cannot be: that is hopeless, or it is being replaced already.
 func (c *Confirmed) uncopied(goesOn bool) bool {
-	return c.Saves && ((goesOn && (c.Saved == nil || !c.Saved.Complete)) || (c.Saved != nil && c.Saved.Failed != ""))
+	return c.Saves && ((goesOn && (c.Saved == nil || !c.Saved.Complete)) || c.Saved.Hopeless())
 }
 
 // RecordBackup remembers which backup is put into the cluster. Nothing is done about that before.

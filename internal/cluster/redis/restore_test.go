@@ -177,15 +177,24 @@ func TestEverythingIsReplacedRightAfterItWasSaved(t *testing.T) {
 			}
 		})
 	}
-	for name, restore := range map[string]*Restore{"what could not be saved": nil, "what is being replaced and was not saved": begun(RestoreRecord{Token: "former"}, nil)} {
+	for name, tc := range map[string]struct {
+		restore *Restore
+		saved   *plan.Saved
+	}{
+		"what could not be saved":                  {nil, &plan.Saved{Name: "back-before", Failed: "the store is full"}},
+		"what waits for somebody":                  {nil, &plan.Saved{Name: "back-before", Stalled: true}},
+		"what has the name of its Backup":          {nil, &plan.Saved{Name: "back-before", Foreign: true}},
+		"what is being replaced and was not saved": {begun(RestoreRecord{Token: "former"}, nil), nil},
+	} {
 		f := formed()
-		f.Restore = restore
-		f.Confirmed = &Confirmed{Noun: "Restore back", Saves: true, RestoreRecord: record}
-		if restore == nil {
-			f.Confirmed.Saved = &plan.Saved{Name: "back-before", Failed: "the store is full"}
-		}
-		if p := Next(f.State); p.Step == replace || p.Step == save {
+		f.Restore = tc.restore
+		f.Confirmed = &Confirmed{Noun: "Restore back", Saves: true, Saved: tc.saved, RestoreRecord: record}
+		p := Next(f.State)
+		if reflect.DeepEqual(p.Step, replace) || reflect.DeepEqual(p.Step, save) {
 			t.Errorf("%s: %#v", name, p.Step)
+		}
+		if tc.restore == nil && p.Reason == plan.ReasonSaving {
+			t.Errorf("%s: the cluster waits for it: %s", name, p.Message)
 		}
 	}
 }
