@@ -27,6 +27,8 @@ import (
 // the rights of the person, through the API server: nothing is written, and no rule of the operator is told again here.
 type outlook struct {
 	plan cluster.Plan
+	// paused says that the operator takes no step.
+	paused bool
 	// err is why the state could not be read in full, where that itself decides what the operator does.
 	err error
 	// lags are how far servers are behind, by pod.
@@ -83,7 +85,7 @@ func (s *session) observe(ctx context.Context, c client.Client, o clusterObject,
 	if err != nil {
 		return nil, fmt.Errorf("look at %s %s: %w", kindOf(o), o.GetName(), err)
 	}
-	if o.IsPaused() {
+	if out.paused = o.IsPaused(); out.paused {
 		out.plan = cluster.Pause(out.plan)
 	}
 	k.mu.Lock()
