@@ -157,6 +157,46 @@ func TestValuesThatCannotBeAreRefusedByName(t *testing.T) {
 	}
 }
 
+func TestAChartThatLostItsLinksIsRefused(t *testing.T) {
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(t.TempDir(), "quorate")
+	if err := os.CopyFS(filepath.Join(broken, "templates"), os.DirFS(filepath.Join(root, "charts/quorate/templates"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"Chart.yaml", "values.yaml", "values.schema.json"} {
+		text, err := os.ReadFile(filepath.Join(root, "charts/quorate", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(broken, file), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(missing string, flags ...string) {
+		t.Helper()
+		if _, err := Helm(testContext(t), append([]string{"template", Release, broken}, flags...)...); err == nil ||
+			!strings.Contains(err.Error(), "this chart has no "+missing) || !strings.Contains(err.Error(), "Take the chart of a release") {
+			t.Errorf("%s: %v", missing, err)
+		}
+	}
+	refused("CRDs", "--set", "rbac.create=false")
+	refused("files/rbac/role.yaml", "--set", "crds.install=false,rbac.userRoles=false")
+	refused("files/rbac/user_roles.yaml", "--set", "crds.install=false")
+	alerts := []string{"--set", "crds.install=false,rbac.create=false,metrics.prometheusRule.enabled=true"}
+	refused("files/prometheusrule.yaml", alerts...)
+	// As git writes a link where there can be none.
+	if err := os.Mkdir(filepath.Join(broken, "files"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(broken, "files/prometheusrule.yaml"), []byte("../../../config/monitoring/prometheusrule.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused("files/prometheusrule.yaml", alerts...)
+}
+
 func TestForAllNamespacesTheOperatorHasTheRightsOfConfig(t *testing.T) {
 	all := render(t, nil)
 	for file, name := range map[string]string{
