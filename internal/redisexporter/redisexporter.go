@@ -4,18 +4,22 @@
 package redisexporter
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/oliver006/redis_exporter/exporter"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // timeout bounds what is asked of one server. All are asked at the same time.
@@ -33,7 +37,7 @@ type connection struct {
 }
 
 // Handler answers scrapes with the metrics of all servers that the connection Secret in a directory names, each with the labels
-// namespace and pod.
+// namespace and pod. Why a server could not be read is logged.
 func Handler(dir string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reg, err := registry(dir)
@@ -41,7 +45,7 @@ func Handler(dir string) http.Handler {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		promhttp.HandlerFor(reg, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(w, r)
+		promhttp.HandlerFor(bounded(r.Context(), reg), promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(w, r)
 	})
 }
 
@@ -71,6 +75,32 @@ func registry(dir string) (*prometheus.Registry, error) {
 		}
 	}
 	return reg, nil
+}
+
+// errorMetric has the text of the last error as a label.
+const errorMetric = "redis_exporter_last_scrape_error"
+
+// bounded leaves the text of errors out of the metrics and logs it: it has the port of each connection, and would be a new series every
+// time. That a server could not be read is told by redis_up.
+func bounded(ctx context.Context, from prometheus.Gatherer) prometheus.Gatherer {
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		families, err := from.Gather()
+		return slices.DeleteFunc(families, func(f *dto.MetricFamily) bool {
+			if f.GetName() != errorMetric {
+				return false
+			}
+			for _, m := range f.GetMetric() {
+				if m.GetGauge().GetValue() != 0 {
+					var attrs []slog.Attr
+					for _, l := range m.GetLabel() {
+						attrs = append(attrs, slog.String(l.GetName(), l.GetValue()))
+					}
+					slog.LogAttrs(ctx, slog.LevelWarn, "a server could not be read", attrs...)
+				}
+			}
+			return true
+		}), err
+	})
 }
 
 // told is an exporter whose metrics are told as they come: which there are depends on the version of the server.

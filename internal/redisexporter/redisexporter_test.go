@@ -1,6 +1,10 @@
 package redisexporter
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -46,6 +50,45 @@ func TestAServerThatDoesNotAnswerIsTold(t *testing.T) {
 		ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
 	if text := answer.Body.String(); answer.Code != http.StatusOK || !strings.Contains(text, `redis_up{namespace="0",pod="127"} 0`) || strings.Contains(text, "not-to-be-told") {
 		t.Errorf("status %d:\n%s", answer.Code, text)
+	}
+}
+
+func TestTheTextOfAnErrorMakesNoSeries(t *testing.T) {
+	// A server whose answer is another error each time, as the ports of broken connections are.
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for n := 0; ; n++ {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			for command := make([]byte, 1024); err == nil; {
+				if _, err = conn.Read(command); err == nil {
+					_, err = fmt.Fprintf(conn, "-ERR reason-%d\r\n", n)
+				}
+			}
+			_ = conn.Close()
+		}
+	}()
+	var logged bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	handler := Handler(mount(t, map[string]string{"nodes": listener.Addr().String()}))
+	for range 2 {
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+		text := answer.Body.String()
+		if !strings.Contains(text, `redis_up{namespace="0",pod="127"} 0`) || strings.Contains(text, "err=") || strings.Contains(text, "reason-") {
+			t.Errorf("status %d:\n%s", answer.Code, text)
+		}
+	}
+	if text := logged.String(); !strings.Contains(text, "pod=127") || !strings.Contains(text, "reason-0") || !strings.Contains(text, "reason-1") {
+		t.Errorf("the log says %s", text)
 	}
 }
 
