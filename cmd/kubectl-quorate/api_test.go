@@ -418,6 +418,20 @@ func TestARestoreIsCarriedOutOnceItIsConfirmed(t *testing.T) {
 	}
 }
 
+func TestWhatIsGoneBeforeItIsWatchedIsNotWaitedFor(t *testing.T) {
+	w := newWorld(t)
+	var said bytes.Buffer
+	s := newSession(streams{out: &said, err: &said})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for _, list := range []client.ObjectList{&v1alpha1.BackupList{}, &corev1.PodList{}} {
+		err := s.follow(ctx, w.client, list, client.ObjectKey{Namespace: w.ns, Name: "gone"}, func(client.Object) (string, bool, error) { return "", true, nil })
+		if err == nil || !strings.Contains(err.Error(), "gone was deleted meanwhile") {
+			t.Errorf("%T: %v", list, err)
+		}
+	}
+}
+
 func TestWordsAreCompletedFromTheCluster(t *testing.T) {
 	w := newWorld(t)
 	w.orders()

@@ -195,11 +195,11 @@ func (s *session) observer(ctx context.Context, c client.Client, o clusterObject
 	if err != nil {
 		return nil, err
 	}
-	registry, err := registryOf(ctx, c, o)
-	if err != nil {
+	if err := mayForward(ctx, c, o.GetNamespace()); err != nil {
 		return nil, err
 	}
-	if err := mayForward(ctx, c, o.GetNamespace()); err != nil {
+	registry, err := registryOf(ctx, c, o)
+	if err != nil {
 		return nil, err
 	}
 	dry := client.NewDryRunClient(c)
