@@ -37,7 +37,7 @@ var everything = Values{
 	"metrics":       Values{"serviceMonitor": Values{"enabled": true, "labels": Values{"release": "prometheus"}}},
 	"networkPolicy": Values{
 		"metricsFrom": []any{Values{"namespaceSelector": Values{"matchLabels": Values{"kubernetes.io/metadata.name": "monitoring"}}}},
-		"egress":      Values{"enabled": true, "apiServerCIDR": "10.0.0.1/32", "apiServerPorts": []any{6443}},
+		"egress":      Values{"enabled": true, "apiServerCIDRs": []any{"10.0.0.1/32", "fd00::1/128"}, "apiServerPorts": []any{6443}},
 	},
 	"imagePullSecrets":          []any{Values{"name": "pull"}},
 	"nodeSelector":              Values{"kubernetes.io/os": "linux"},
@@ -142,6 +142,8 @@ func TestValuesThatCannotBeAreRefusedByName(t *testing.T) {
 		"a monitor of no metrics":         {Values{"metrics": Values{"access": "Off", "serviceMonitor": Values{"enabled": true}}}, "set metrics.access to Authorized or Open"},
 		"an interval without a unit":      {Values{"metrics": Values{"serviceMonitor": Values{"interval": "30"}}}, "at '/metrics/serviceMonitor/interval'"},
 		"a port that cannot be":           {Values{"networkPolicy": Values{"egress": Values{"apiServerPorts": []any{70000}}}}, "at '/networkPolicy/egress/apiServerPorts/0'"},
+		"API servers nowhere":             {Values{"networkPolicy": Values{"egress": Values{"apiServerCIDRs": []any{}}}}, "at '/networkPolicy/egress/apiServerCIDRs'"},
+		"an API server that is no range":  {Values{"networkPolicy": Values{"egress": Values{"apiServerCIDRs": []any{"10.0.0.1"}}}}, "at '/networkPolicy/egress/apiServerCIDRs/0'"},
 		"a pull secret by its name alone": {Values{"imagePullSecrets": []any{"pull"}}, "at '/imagePullSecrets/0'"},
 		"memory in units of Kubernetes":   {Values{"goMemoryLimit": "200Mi"}, "at '/goMemoryLimit'"},
 		"a label that is a number":        {Values{"commonLabels": Values{"tier": 1}}, "at '/commonLabels/tier'"},
@@ -339,6 +341,29 @@ func TestEverythingSelectsThePodsOfTheOperator(t *testing.T) {
 	for _, o := range all {
 		if o.GetLabels()["team"] != "stores" || o.GetLabels()["app.kubernetes.io/managed-by"] != "Helm" {
 			t.Errorf("%s %s has the labels %v", o.GetKind(), o.GetName(), o.GetLabels())
+		}
+	}
+}
+
+func TestTheOperatorReachesEveryAPIServer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		values Values
+		want   []string
+	}{
+		"wherever they are": {Values{"enabled": true}, []string{"0.0.0.0/0", "::/0"}},
+		"where it is said":  {Values{"enabled": true, "apiServerCIDRs": []any{"10.0.0.1/32", "10.0.0.2/32", "fd00::1/128"}}, []string{"10.0.0.1/32", "10.0.0.2/32", "fd00::1/128"}},
+	} {
+		policy := only[networkingv1.NetworkPolicy](t, render(t, Values{"networkPolicy": Values{"egress": tc.values}}))
+		var got []string
+		for _, rule := range policy.Spec.Egress {
+			for _, to := range rule.To {
+				if to.IPBlock != nil {
+					got = append(got, to.IPBlock.CIDR)
+				}
+			}
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
