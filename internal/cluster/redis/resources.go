@@ -312,10 +312,10 @@ func (b Builder) spread(shard int) []*corev1ac.TopologySpreadConstraintApplyConf
 	}
 }
 
-// Where images are published.
+// Where images of the servers are published.
 const (
-	publicRedis  = "docker.io/library/redis"
-	publicValkey = "docker.io/valkey/valkey"
+	redisImage  = "docker.io/library/redis"
+	valkeyImage = "docker.io/valkey/valkey"
 )
 
 // Image of the server, see cluster.PublicImage for the registry.
@@ -324,14 +324,14 @@ func Image(spec *v1alpha1.RedisClusterSpec, registry string) string {
 	case spec.Image != nil:
 		return *spec.Image
 	case spec.ServerEngine() == v1alpha1.EngineValkey:
-		return cluster.PublicImage(registry, publicValkey+":"+spec.Version)
+		return cluster.PublicImage(registry, valkeyImage+":"+spec.Version)
 	}
-	return cluster.PublicImage(registry, publicRedis+":"+spec.Version)
+	return cluster.PublicImage(registry, redisImage+":"+spec.Version)
 }
 
 // RegistryOf is the registry that Image was given for an image, empty for the public one and for images of one's own.
 func RegistryOf(image string) string {
-	return cmp.Or(cluster.RegistryOf(image, publicRedis), cluster.RegistryOf(image, publicValkey))
+	return cmp.Or(cluster.RegistryOf(image, redisImage), cluster.RegistryOf(image, valkeyImage))
 }
 
 // CheckImage is what a check of a backup starts servers from: the image of its cluster, nil where that is gone, if that version reads the
