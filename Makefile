@@ -24,6 +24,7 @@ GOLANG ?= golang:$(shell sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' go.mod)
 DOCKER ?= docker
 ARCH ?= $(shell go env GOARCH)
 PLATFORMS ?= linux/amd64,linux/arm64
+PLUGIN_PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
 KIND := hack/kind/kind.sh
 TOOL := hack/tools.sh
@@ -236,14 +237,28 @@ chart: ## Write dist/quorate-<version>.tgz: the Helm chart, of the version VERSI
 	"$$($(TOOL) helm)" package charts/quorate --version "$(CHART_VERSION)" --app-version "$(VERSION)" --destination dist
 
 .PHONY: dist
-dist: build-installer chart ## Write all that a release has beside the image: manifests, chart, list of images
+dist: build-installer chart ## Write all that a release has beside the image: manifests, chart, list of images, plugin
 	$(KUBECTL) kustomize config/namespaced | $(SET_IMAGE) > dist/install-namespaced.yaml
 	go run ./hack/images $(IMG) > dist/images.txt
 	$(MAKE) bundle
+	$(MAKE) dist-plugin
+
+.PHONY: dist-plugin
+dist-plugin: ## Write the plugin for PLUGIN_PLATFORMS to dist, and krew's manifest of it when that is for all platforms
+	@mkdir -p dist; krew=$$(sed '/^#/d; s,: VERSION$$,: v$(CHART_VERSION),; s,/VERSION/,/v$(CHART_VERSION)/,' config/krew/quorate.yaml); \
+	for platform in $(PLUGIN_PLATFORMS); do \
+	  name=$${platform%/*}_$${platform#*/}; file=dist/kubectl-quorate_$$name.tar.gz; tmp=$$(mktemp -d); \
+	  GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO_BUILD) -o "$$tmp/" $(PLUGIN); \
+	  cp LICENSE "$$tmp"; tar -C "$$tmp" -czf "$$file" LICENSE kubectl-quorate; rm -r "$$tmp"; \
+	  sum=$$(sha256sum "$$file"); krew=$${krew//SHA256_$${name^^}/$${sum%% *}}; \
+	done; \
+	if [[ $$krew != *SHA256_* ]]; then printf '%s\n' "$$krew" > dist/krew.yaml; \
+	else rm -f dist/krew.yaml; echo "dist/krew.yaml is of all platforms: it is not written" >&2; fi
 
 .PHONY: bundle
-bundle: ## Write dist/olm: the bundle for the Operator Lifecycle Manager and its entry in a file-based catalog
+bundle: ## Write dist/olm, the bundle for the Operator Lifecycle Manager, and dist/olm-catalog.yaml, its entry in a file-based catalog
 	go run ./hack/bundle $(CHART_VERSION) $(IMG) dist/olm
+	cp dist/olm/catalog/quorate/catalog.yaml dist/olm-catalog.yaml
 
 ##@ Deployment (current kubeconfig)
 

@@ -19,8 +19,10 @@ reads_backups() { command -v jq >/dev/null && command -v zstd >/dev/null; }
 watches() { command -v prometheus >/dev/null && command -v promtool >/dev/null; }
 
 compiles && reads_backups && watches && exit 0
-is_debian || { compiles || die "no C compiler, which the race detector needs" "install gcc and the C library's headers, or set CC"; }
-is_debian || die "no jq or no zstd, which a test of backups needs" "install jq and zstd"
-is_debian || watches || die "no prometheus or no promtool, which alerts are tested with" "install Prometheus (https://prometheus.io/download/)"
+if ! is_debian; then
+  compiles || die "no C compiler, which the race detector needs" "install gcc and the C library's headers, or set CC"
+  reads_backups || die "no jq or no zstd, which a test of backups needs" "install jq and zstd"
+  die "no prometheus or no promtool, which alerts are tested with" "install Prometheus (https://prometheus.io/download/)"
+fi
 apt_install "${packages[@]}"
 compiles || die "${CC:-gcc} cannot compile a C program" "unset CC, or repair the compiler"

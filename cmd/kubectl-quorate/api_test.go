@@ -25,6 +25,8 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // server is an API server with the CRDs, shared by all tests.
@@ -416,6 +418,20 @@ func TestARestoreIsCarriedOutOnceItIsConfirmed(t *testing.T) {
 	}
 }
 
+func TestWhatIsGoneBeforeItIsWatchedIsNotWaitedFor(t *testing.T) {
+	w := newWorld(t)
+	var said bytes.Buffer
+	s := newSession(streams{out: &said, err: &said})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for _, list := range []client.ObjectList{&v1alpha1.BackupList{}, &corev1.PodList{}} {
+		err := s.follow(ctx, w.client, list, client.ObjectKey{Namespace: w.ns, Name: "gone"}, func(client.Object) (string, bool, error) { return "", true, nil })
+		if err == nil || !strings.Contains(err.Error(), "gone was deleted meanwhile") {
+			t.Errorf("%T: %v", list, err)
+		}
+	}
+}
+
 func TestWordsAreCompletedFromTheCluster(t *testing.T) {
 	w := newWorld(t)
 	w.orders()
@@ -428,7 +444,7 @@ func TestWordsAreCompletedFromTheCluster(t *testing.T) {
 }
 
 // servers are the StatefulSet of a cluster, as far as a client is made from it.
-func (w *world) servers(o clusterObject, component string) {
+func (w *world) servers(o clusterObject, component, name, image string) {
 	w.t.Helper()
 	labels := cluster.Selector(o.GetName(), component)
 	container := func(name, image string) corev1.Container { return shellContainer(name, image, nil) }
@@ -442,7 +458,7 @@ func (w *world) servers(o clusterObject, component string) {
 				SecurityContext: &corev1.PodSecurityContext{
 					RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To(int64(65532)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 				},
-				InitContainers: []corev1.Container{container("gate", "example.com/operator:1")}, Containers: []corev1.Container{container("etcd", "example.com/etcd:1")},
+				InitContainers: []corev1.Container{container("gate", "example.com/operator:1")}, Containers: []corev1.Container{container(name, image)},
 			}},
 		},
 	})
@@ -451,10 +467,8 @@ func (w *world) servers(o clusterObject, component string) {
 func TestAClientRunsInARestrictedPodWithoutCredentialsInItsSpecification(t *testing.T) {
 	w := newWorld(t)
 	o := w.orders()
-	if _, err := templateOf(t.Context(), w.client, o); err == nil || !strings.Contains(err.Error(), "no servers yet") {
-		t.Errorf("of a cluster that is not there yet: %v", err)
-	}
-	w.servers(o, v1alpha1.ComponentEtcd)
+	w.refuse([]string{"shell", "ec/orders"}, "no servers yet")
+	w.servers(o, v1alpha1.ComponentEtcd, etcd.ContainerEtcd, "example.com/etcd:1")
 	template, err := templateOf(t.Context(), w.client, o)
 	if err != nil {
 		t.Fatal(err)
@@ -483,6 +497,45 @@ func TestAClientRunsInARestrictedPodWithoutCredentialsInItsSpecification(t *test
 		if options.pod != "" && !strings.HasSuffix(command, "--host=orders-1.orders-peers."+w.ns+".svc -- get --prefix /") {
 			t.Errorf("%s: %s", name, command)
 		}
+	}
+}
+
+func TestImagesComeFromTheRegistryOfTheOperator(t *testing.T) {
+	const registry = "registry.example.com:5000/copies"
+	w := newWorld(t)
+	s := newSession(streams{})
+	s.rules.ExplicitPath = w.kubeconfig
+	want := func(o clusterObject, registry string) {
+		t.Helper()
+		k, err := s.observer(t.Context(), w.client, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k.Registry != registry {
+			t.Errorf("%s %s: images come from %q, want %q", kindOf(o), o.GetName(), k.Registry, registry)
+		}
+	}
+	orders := w.orders()
+	want(orders, "")
+	w.servers(orders, v1alpha1.ComponentEtcd, etcd.ContainerEtcd, registry+"/coreos/etcd:v3.6.15")
+	want(orders, registry)
+	orders.Spec.Image = ptr.To("registry.example.com/own/coreos/etcd:v3.6.16")
+	want(orders, "")
+
+	valkey := v1alpha1.EngineValkey
+	for name, tc := range map[string]struct {
+		engine *v1alpha1.RedisEngine
+		image  string
+		want   string
+	}{
+		"redis":  {image: registry + "/library/redis:8.0.2", want: registry},
+		"valkey": {engine: &valkey, image: registry + "/valkey/valkey:8.1.1", want: registry},
+		"public": {image: "docker.io/library/redis:8.0.2"},
+	} {
+		o := &v1alpha1.RedisCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.RedisClusterSpec{Engine: tc.engine, Version: "8.1.1", Shards: 3}}
+		w.create(o)
+		w.servers(o, v1alpha1.ComponentRedis, redis.ContainerServer, tc.image)
+		want(o, tc.want)
 	}
 }
 

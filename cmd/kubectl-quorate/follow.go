@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -23,6 +25,10 @@ func (s *session) follow(
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", key.Name, err)
 		}
+		if err := stillThere(ctx, c, list, key); err != nil {
+			w.Stop()
+			return err
+		}
 		done, err := s.followOnce(w, state, &last)
 		w.Stop()
 		if done || err != nil {
@@ -34,6 +40,28 @@ func (s *session) follow(
 	}
 }
 
+// stillThere is an error when the object of a watch that has begun is gone: what was deleted before that, the watch tells nothing of.
+func stillThere(ctx context.Context, c client.Client, list client.ObjectList, key client.ObjectKey) error {
+	gvk, err := c.GroupVersionKindFor(list)
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", key.Name, err)
+	}
+	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(gvk)
+	switch err := c.Get(ctx, key, o); {
+	case apierrors.IsNotFound(err):
+		return deleted(key.Name)
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", key.Name, context.Cause(ctx))
+	case err != nil:
+		return fmt.Errorf("read %s: %w", key.Name, err)
+	}
+	return nil
+}
+
+func deleted(name string) error { return fmt.Errorf("%s was deleted meanwhile", name) }
+
 // followOnce reads one watch to its end.
 func (s *session) followOnce(w watch.Interface, state func(client.Object) (string, bool, error), last *string) (bool, error) {
 	for event := range w.ResultChan() {
@@ -42,7 +70,7 @@ func (s *session) followOnce(w watch.Interface, state func(client.Object) (strin
 			return false, nil // The API server says why it ends the watch. The next one begins anew.
 		}
 		if event.Type == watch.Deleted {
-			return false, fmt.Errorf("%s was deleted meanwhile", o.GetName())
+			return false, deleted(o.GetName())
 		}
 		said, done, err := state(o)
 		if said != "" && said != *last {

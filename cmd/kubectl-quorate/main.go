@@ -19,7 +19,11 @@ import (
 var version = "dev"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	ends := []os.Signal{syscall.SIGTERM, syscall.SIGINT}
+	if !signal.Ignored(syscall.SIGHUP) { // Under nohup a lost terminal is to end nothing.
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	log.SetLogger(logr.Discard()) // What the operator's code would log is for its own log.
 	err := newRoot(standardStreams()).ExecuteContext(ctx)
 	stop()

@@ -27,6 +27,8 @@ import (
 // the rights of the person, through the API server: nothing is written, and no rule of the operator is told again here.
 type outlook struct {
 	plan cluster.Plan
+	// paused says that the operator takes no step.
+	paused bool
 	// err is why the state could not be read in full, where that itself decides what the operator does.
 	err error
 	// lags are how far servers are behind, by pod.
@@ -83,7 +85,7 @@ func (s *session) observe(ctx context.Context, c client.Client, o clusterObject,
 	if err != nil {
 		return nil, fmt.Errorf("look at %s %s: %w", kindOf(o), o.GetName(), err)
 	}
-	if o.IsPaused() {
+	if out.paused = o.IsPaused(); out.paused {
 		out.plan = cluster.Pause(out.plan)
 	}
 	k.mu.Lock()
@@ -196,9 +198,13 @@ func (s *session) observer(ctx context.Context, c client.Client, o clusterObject
 	if err := mayForward(ctx, c, o.GetNamespace()); err != nil {
 		return nil, err
 	}
+	registry, err := registryOf(ctx, c, o)
+	if err != nil {
+		return nil, err
+	}
 	dry := client.NewDryRunClient(c)
 	k := &observer{Children: &controllers.Children{
-		Client: dry, Direct: dry, Domain: domain, Now: s.now, CanResize: controllers.CanResize(cfg, hc),
+		Client: dry, Direct: dry, Domain: domain, Registry: registry, Now: s.now, CanResize: controllers.CanResize(cfg, hc),
 		AgentImage: "quorate", // No plan depends on it: an update of the operator restarts nothing.
 	}}
 	k.Dial = k.noting(dial)
@@ -246,4 +252,25 @@ func domainOf(ctx context.Context, c client.Reader, o clusterObject) (string, er
 		return defaultDomain, nil
 	}
 	return domain, nil
+}
+
+// registryOf is the registry that the operator takes images from in place of the public ones, as the servers of a cluster have it: with
+// another one every plan would begin with a restart. A cluster with an image of its own does not tell, and does not need it.
+func registryOf(ctx context.Context, c client.Reader, o clusterObject) (string, error) {
+	servers, err := templateOf(ctx, c, o)
+	if err != nil || servers == nil {
+		return "", err
+	}
+	name, own, registry := etcd.ContainerEtcd, (*string)(nil), etcd.RegistryOf
+	switch o := o.(type) {
+	case *v1alpha1.EtcdCluster:
+		own = o.Spec.Image
+	case *v1alpha1.RedisCluster:
+		name, own, registry = redis.ContainerServer, o.Spec.Image, redis.RegistryOf
+	}
+	i := slices.IndexFunc(servers.Containers, func(c corev1.Container) bool { return c.Name == name })
+	if i < 0 || own != nil {
+		return "", nil
+	}
+	return registry(servers.Containers[i].Image), nil
 }

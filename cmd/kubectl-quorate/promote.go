@@ -108,7 +108,11 @@ func promotion(seen *outlook, pod string) (cluster.Step, error) {
 	case seen.etcd != nil:
 		return promoteMember(seen.etcd, pod)
 	}
-	return promoteReplica(seen.redis, pod)
+	step, err := promoteReplica(seen.redis, pod)
+	if _, lifts := step.(redis.Lifted); lifts && seen.paused {
+		return nil, fmt.Errorf("for a hand-over primaries have to take writes that fewer than spec.config.minReplicasToWrite replicas acknowledge, and the operator would not hold them to it again while the cluster is paused: set spec.paused to false, and try again")
+	}
+	return step, err
 }
 
 // promoteMember moves leadership to a voter that answers.
@@ -155,5 +159,5 @@ func promoteReplica(s *redis.State, pod string) (cluster.Step, error) {
 	case from.Shard != to.Shard:
 		return nil, fmt.Errorf("%s copies %s of another shard: wait until the operator has set that right", pod, from.Name)
 	}
-	return redis.Failover{Shard: to.Shard, From: from.Name, To: to.Name}, nil
+	return redis.Lift(*s, redis.Failover{Shard: to.Shard, From: from.Name, To: to.Name}), nil
 }

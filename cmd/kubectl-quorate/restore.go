@@ -97,7 +97,7 @@ func (s *session) restore(ctx context.Context, arg string, o restoreOptions) err
 		return err
 	}
 	if asks(r) {
-		confirmed, err := s.confirm(r, o)
+		confirmed, err := s.confirm(ctx, r, o)
 		if err != nil || !confirmed {
 			return err
 		}
@@ -223,7 +223,7 @@ func under(r *v1alpha1.Restore) bool {
 }
 
 // confirm shows the plan and reports whether it is confirmed.
-func (s *session) confirm(r *v1alpha1.Restore, o restoreOptions) (bool, error) {
+func (s *session) confirm(ctx context.Context, r *v1alpha1.Restore, o restoreOptions) (bool, error) {
 	if _, err := fmt.Fprint(s.out, restorePlan(r)); err != nil {
 		return false, err
 	}
@@ -240,15 +240,37 @@ func (s *session) confirm(r *v1alpha1.Restore, o restoreOptions) (bool, error) {
 		return false, nil
 	}
 	_, _ = fmt.Fprintf(s.err, "Type %s to carry it out: ", r.Status.Plan)
-	line, err := bufio.NewReader(s.in).ReadString('\n')
-	if err != nil && line == "" {
-		return false, fmt.Errorf("read the confirmation: %w", err)
+	line, err := s.readLine(ctx)
+	if err != nil {
+		return false, fmt.Errorf("nothing is changed: read the confirmation: %w", err)
 	}
-	if strings.TrimSpace(line) != r.Status.Plan {
+	if line != r.Status.Plan {
 		s.say("nothing is changed. To carry it out later:\n  %s", again)
 		return false, nil
 	}
 	return true, nil
+}
+
+// readLine is what the person types next, without space around it. It is waited for no longer than ctx lasts; what is typed later is lost.
+func (s *session) readLine(ctx context.Context) (string, error) {
+	type answer struct {
+		line string
+		err  error
+	}
+	typed := make(chan answer, 1)
+	go func() { // Nothing ends a read from a terminal but the person, or the end of the plugin.
+		line, err := bufio.NewReader(s.in).ReadString('\n')
+		typed <- answer{line, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	case a := <-typed:
+		if a.line == "" {
+			return "", a.err
+		}
+		return strings.TrimSpace(a.line), nil
+	}
 }
 
 // restorePlan is what is to be confirmed.

@@ -83,6 +83,9 @@ func (s *session) shell(ctx context.Context, arg string, o shellOptions) error {
 	if err != nil {
 		return err
 	}
+	if template == nil {
+		return fmt.Errorf("%s has no servers yet: wait until it is Ready (kubectl quorate status --watch)", found.GetName())
+	}
 	pod, err := shellPod(found, template, o, s.typed && len(o.args) == 0)
 	if err != nil {
 		return err
@@ -113,7 +116,7 @@ func (s *session) removePod(ctx context.Context, c client.Client, pod *corev1.Po
 	}
 }
 
-// templateOf is what the servers of a cluster are made from.
+// templateOf is what the servers of a cluster are made from, nil while there are none.
 func templateOf(ctx context.Context, c client.Reader, o clusterObject) (*corev1.PodSpec, error) {
 	component := v1alpha1.ComponentEtcd
 	if kindOf(o) == v1alpha1.KindRedisCluster {
@@ -128,7 +131,7 @@ func templateOf(ctx context.Context, c client.Reader, o clusterObject) (*corev1.
 			return &sets.Items[i].Spec.Template.Spec, nil
 		}
 	}
-	return nil, fmt.Errorf("%s has no servers yet: wait until it is Ready (kubectl quorate status --watch)", o.GetName())
+	return nil, nil
 }
 
 // waitForShell waits until the client runs, or has run.

@@ -214,6 +214,32 @@ func TestAReplicaIsPromotedThatHasEverything(t *testing.T) {
 	}
 }
 
+func TestAGuardedPrimaryIsLetOffForItsPromotion(t *testing.T) {
+	slots := redis.NewSlots(redis.Range{To: 16383})
+	node := func(id, primary string) *redis.Node {
+		self := redis.Peer{ID: id, Myself: true, Replica: primary != "", PrimaryID: primary}
+		if primary == "" {
+			self.Slots = slots
+		}
+		return &redis.Node{ID: id, LinkUp: primary != "", Peers: []redis.Peer{self}, Config: map[string]string{"min-replicas-to-write": "1"}}
+	}
+	s := &redis.State{
+		Spec: redis.Spec{Shards: 1, Replicas: 1, MinReplicas: 1},
+		Pods: []redis.Pod{{Name: "carts-0-0", Node: node("a", "")}, {Name: "carts-0-1", Ordinal: 1, Node: node("b", "a")}},
+	}
+	got, err := promotion(&outlook{redis: s}, "carts-0-1")
+	want := redis.Lifted{
+		Guards: redis.GuardShards{Guards: []redis.GuardWrites{{Pod: "carts-0-0"}, {Pod: "carts-0-1"}}}, Then: redis.Failover{From: "carts-0-0", To: "carts-0-1"},
+	}
+	if diff := cmp.Diff(cluster.Step(want), got); diff != "" || err != nil {
+		t.Errorf("%v, -want +got:\n%s", err, diff)
+	}
+	paused := &outlook{redis: s, paused: true}
+	if got, err := promotion(paused, "carts-0-1"); err == nil || !strings.Contains(err.Error(), "spec.paused") {
+		t.Errorf("while nobody holds the primary to it again: %v, %v", got, err)
+	}
+}
+
 func TestTheOutputIsYAMLOrJSON(t *testing.T) {
 	var out bytes.Buffer
 	s := newSession(streams{out: &out})

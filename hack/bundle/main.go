@@ -21,6 +21,8 @@ import (
 const (
 	packageName = "quorate"
 	channel     = "candidate-v0"
+	// bundleImage is what the release workflow makes of the bundle.
+	bundleImage = "quay.io/quorate/quorate-bundle"
 )
 
 type object = map[string]any
@@ -121,12 +123,16 @@ func write(path string, docs ...any) error {
 	return writeText(path, text.String())
 }
 
-// writeText writes a file. Its directory is where whoever runs this wants the bundle.
+// writeText writes a file. Its directory is where whoever runs this wants the bundle. Everybody may read it: the image of the bundle keeps
+// the mode, and is read by users of any name.
 func writeText(path, text string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil { //nolint:gosec // See above.
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // See above.
 		return fmt.Errorf("make the directory: %w", err)
 	}
-	return os.WriteFile(path, []byte(text), 0o600) //nolint:gosec // See above.
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // See above.
+		return fmt.Errorf("write the bundle: %w", err)
+	}
+	return nil
 }
 
 // annotations tell what the bundle is.
@@ -176,7 +182,7 @@ func catalog(version string, csv object, crds []definition) []any {
 		object{"schema": "olm.package", "name": packageName, "defaultChannel": channel, "description": spec["description"]},
 		object{"schema": "olm.channel", "package": packageName, "name": channel, "entries": []any{object{"name": name}}},
 		object{
-			"schema": "olm.bundle", "package": packageName, "name": name, "image": "quay.io/quorate/quorate-bundle:v" + version,
+			"schema": "olm.bundle", "package": packageName, "name": name, "image": bundleImage + ":v" + version,
 			"properties": properties, "relatedImages": spec["relatedImages"],
 		},
 	}

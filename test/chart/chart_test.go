@@ -37,7 +37,7 @@ var everything = Values{
 	"metrics":       Values{"serviceMonitor": Values{"enabled": true, "labels": Values{"release": "prometheus"}}},
 	"networkPolicy": Values{
 		"metricsFrom": []any{Values{"namespaceSelector": Values{"matchLabels": Values{"kubernetes.io/metadata.name": "monitoring"}}}},
-		"egress":      Values{"enabled": true, "apiServerCIDR": "10.0.0.1/32", "apiServerPorts": []any{6443}},
+		"egress":      Values{"enabled": true, "apiServerCIDRs": []any{"10.0.0.1/32", "fd00::1/128"}, "apiServerPorts": []any{6443}},
 	},
 	"imagePullSecrets":          []any{Values{"name": "pull"}},
 	"nodeSelector":              Values{"kubernetes.io/os": "linux"},
@@ -143,6 +143,8 @@ func TestValuesThatCannotBeAreRefusedByName(t *testing.T) {
 		"alerts about no metrics":         {Values{"metrics": Values{"access": "Off", "prometheusRule": Values{"enabled": true}}}, "metrics.prometheusRule.enabled: without metrics"},
 		"an interval without a unit":      {Values{"metrics": Values{"serviceMonitor": Values{"interval": "30"}}}, "at '/metrics/serviceMonitor/interval'"},
 		"a port that cannot be":           {Values{"networkPolicy": Values{"egress": Values{"apiServerPorts": []any{70000}}}}, "at '/networkPolicy/egress/apiServerPorts/0'"},
+		"API servers nowhere":             {Values{"networkPolicy": Values{"egress": Values{"apiServerCIDRs": []any{}}}}, "at '/networkPolicy/egress/apiServerCIDRs'"},
+		"an API server that is no range":  {Values{"networkPolicy": Values{"egress": Values{"apiServerCIDRs": []any{"10.0.0.1"}}}}, "at '/networkPolicy/egress/apiServerCIDRs/0'"},
 		"a pull secret by its name alone": {Values{"imagePullSecrets": []any{"pull"}}, "at '/imagePullSecrets/0'"},
 		"memory in units of Kubernetes":   {Values{"goMemoryLimit": "200Mi"}, "at '/goMemoryLimit'"},
 		"a label that is a number":        {Values{"commonLabels": Values{"tier": 1}}, "at '/commonLabels/tier'"},
@@ -156,6 +158,46 @@ func TestValuesThatCannotBeAreRefusedByName(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAChartThatLostItsLinksIsRefused(t *testing.T) {
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(t.TempDir(), "quorate")
+	if err := os.CopyFS(filepath.Join(broken, "templates"), os.DirFS(filepath.Join(root, "charts/quorate/templates"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"Chart.yaml", "values.yaml", "values.schema.json"} {
+		text, err := os.ReadFile(filepath.Join(root, "charts/quorate", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(broken, file), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(missing string, flags ...string) {
+		t.Helper()
+		if _, err := Helm(testContext(t), append([]string{"template", Release, broken}, flags...)...); err == nil ||
+			!strings.Contains(err.Error(), "this chart has no "+missing) || !strings.Contains(err.Error(), "Take the chart of a release") {
+			t.Errorf("%s: %v", missing, err)
+		}
+	}
+	refused("CRDs", "--set", "rbac.create=false")
+	refused("files/rbac/role.yaml", "--set", "crds.install=false,rbac.userRoles=false")
+	refused("files/rbac/user_roles.yaml", "--set", "crds.install=false")
+	alerts := []string{"--set", "crds.install=false,rbac.create=false,metrics.prometheusRule.enabled=true"}
+	refused("files/prometheusrule.yaml", alerts...)
+	// As git writes a link where there can be none.
+	if err := os.Mkdir(filepath.Join(broken, "files"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(broken, "files/prometheusrule.yaml"), []byte("../../../config/monitoring/prometheusrule.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused("files/prometheusrule.yaml", alerts...)
 }
 
 func TestForAllNamespacesTheOperatorHasTheRightsOfConfig(t *testing.T) {
@@ -300,6 +342,29 @@ func TestEverythingSelectsThePodsOfTheOperator(t *testing.T) {
 	for _, o := range all {
 		if o.GetLabels()["team"] != "stores" || o.GetLabels()["app.kubernetes.io/managed-by"] != "Helm" {
 			t.Errorf("%s %s has the labels %v", o.GetKind(), o.GetName(), o.GetLabels())
+		}
+	}
+}
+
+func TestTheOperatorReachesEveryAPIServer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		values Values
+		want   []string
+	}{
+		"wherever they are": {Values{"enabled": true}, []string{"0.0.0.0/0", "::/0"}},
+		"where it is said":  {Values{"enabled": true, "apiServerCIDRs": []any{"10.0.0.1/32", "10.0.0.2/32", "fd00::1/128"}}, []string{"10.0.0.1/32", "10.0.0.2/32", "fd00::1/128"}},
+	} {
+		policy := only[networkingv1.NetworkPolicy](t, render(t, Values{"networkPolicy": Values{"egress": tc.values}}))
+		var got []string
+		for _, rule := range policy.Spec.Egress {
+			for _, to := range rule.To {
+				if to.IPBlock != nil {
+					got = append(got, to.IPBlock.CIDR)
+				}
+			}
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -22,7 +22,7 @@ var charts = map[string]chart.Values{
 		"commonLabels": chart.Values{"team": "stores"},
 		"networkPolicy": chart.Values{
 			"metricsFrom": []any{chart.Values{"namespaceSelector": chart.Values{"matchLabels": chart.Values{"kubernetes.io/metadata.name": "monitoring"}}}},
-			"egress":      chart.Values{"enabled": true, "apiServerCIDR": "10.0.0.1/32", "apiServerPorts": []any{6443}},
+			"egress":      chart.Values{"enabled": true, "apiServerCIDRs": []any{"10.0.0.1/32", "fd00::1/128"}, "apiServerPorts": []any{6443}},
 		},
 		"imagePullSecrets":          []any{chart.Values{"name": "pull"}},
 		"nodeSelector":              chart.Values{"kubernetes.io/os": "linux"},

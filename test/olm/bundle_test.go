@@ -2,6 +2,7 @@
 package olm
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +21,7 @@ import (
 func bundle(t *testing.T) (*manifests.Bundle, string) {
 	t.Helper()
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "go", "run", "./hack/bundle", "v0.1.0", "quay.io/quorate/quorate:v0.1.0", dir)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `umask 022 && exec go run ./hack/bundle v0.1.0 quay.io/quorate/quorate:v0.1.0 "$0"`, dir)
 	cmd.Dir = "../.."
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -80,15 +81,48 @@ func TestTheCatalogNamesThisVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := map[string]string{}
+	names, image := map[string]string{}, ""
 	for doc := range strings.SplitSeq(string(text), "\n---\n") {
-		var entry struct{ Schema, Name, DefaultChannel string }
+		var entry struct{ Schema, Name, DefaultChannel, Image string }
 		if err := yaml.Unmarshal([]byte(doc), &entry); err != nil {
 			t.Fatal(err)
 		}
 		names[entry.Schema] = entry.Name
+		image += entry.Image
 	}
 	if names["olm.package"] != "quorate" || names["olm.bundle"] != b.CSV.Name || names["olm.channel"] == "" {
 		t.Errorf("%v, and the version is %s", names, b.CSV.Name)
+	}
+	text, err = os.ReadFile("../../.github/workflows/release.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var release struct{ Env map[string]string }
+	if err := yaml.Unmarshal(text, &release); err != nil {
+		t.Fatal(err)
+	}
+	if want := release.Env["BUNDLE"] + ":v0.1.0"; image != want {
+		t.Errorf("it names the image %s, and the release makes %s", image, want)
+	}
+}
+
+func TestEverybodyMayReadTheBundle(t *testing.T) {
+	_, dir := bundle(t)
+	err := filepath.WalkDir(filepath.Join(dir, "bundle"), func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		want := fs.FileMode(0o644)
+		if e.IsDir() {
+			want = 0o755
+		}
+		if err == nil && info.Mode().Perm() != want {
+			t.Errorf("%s has the mode %o, want %o", path, info.Mode().Perm(), want)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -61,6 +61,17 @@ app.kubernetes.io/component: manager
 {{- default (ternary "Off" "Authorized" (not (empty .Values.watchNamespaces))) .Values.metrics.access }}
 {{- end }}
 
+{{/* A file of config/, which this chart has by a symbolic link: (list $ path). Without the link there is nothing, or the link's own text. */}}
+{{- define "quorate.file" -}}
+{{- $text := (index . 0).Files.Get (index . 1) }}
+{{- if not (contains "\n" $text) }}{{ fail (printf "this chart has no %s: it was copied without its symbolic links. %s" (index . 1) (include "quorate.whole" .)) }}{{ end }}
+{{- $text }}
+{{- end }}
+
+{{- define "quorate.whole" -}}
+Take the chart of a release, or clone the repository where links can be made (git config core.symlinks true)
+{{- end }}
+
 {{/* The rules of a Role, as JSON: those of config/rbac without what belongs to no namespace. */}}
 {{- define "quorate.namespacedRules" -}}
 {{- $rules := list }}

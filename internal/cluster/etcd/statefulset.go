@@ -48,13 +48,19 @@ const (
 	runDirSize = "1Mi"
 )
 
+// publicImage is where images of etcd are published.
+const publicImage = "quay.io/coreos/etcd"
+
 // Image is the container image of etcd, see cluster.PublicImage for the registry.
 func Image(spec v1alpha1.EtcdClusterSpec, v Version, registry string) string {
 	if spec.Image != nil {
 		return *spec.Image
 	}
-	return cluster.PublicImage(registry, "quay.io/coreos/etcd:v"+v.String())
+	return cluster.PublicImage(registry, publicImage+":v"+v.String())
 }
+
+// RegistryOf is the registry that Image was given for an image, empty for the public one and for images of one's own.
+func RegistryOf(image string) string { return cluster.RegistryOf(image, publicImage) }
 
 // CheckImage is what a check of a backup starts a member from: the image of its cluster, nil where that is gone, if that version reads the
 // data, and else the public one of the version that wrote it, as well while the cluster goes to another version, of which there may be no

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
@@ -311,15 +312,26 @@ func (b Builder) spread(shard int) []*corev1ac.TopologySpreadConstraintApplyConf
 	}
 }
 
+// Where images of the servers are published.
+const (
+	redisImage  = "docker.io/library/redis"
+	valkeyImage = "docker.io/valkey/valkey"
+)
+
 // Image of the server, see cluster.PublicImage for the registry.
 func Image(spec *v1alpha1.RedisClusterSpec, registry string) string {
 	switch {
 	case spec.Image != nil:
 		return *spec.Image
 	case spec.ServerEngine() == v1alpha1.EngineValkey:
-		return cluster.PublicImage(registry, "docker.io/valkey/valkey:"+spec.Version)
+		return cluster.PublicImage(registry, valkeyImage+":"+spec.Version)
 	}
-	return cluster.PublicImage(registry, "docker.io/library/redis:"+spec.Version)
+	return cluster.PublicImage(registry, redisImage+":"+spec.Version)
+}
+
+// RegistryOf is the registry that Image was given for an image, empty for the public one and for images of one's own.
+func RegistryOf(image string) string {
+	return cmp.Or(cluster.RegistryOf(image, redisImage), cluster.RegistryOf(image, valkeyImage))
 }
 
 // CheckImage is what a check of a backup starts servers from: the image of its cluster, nil where that is gone, if that version reads the

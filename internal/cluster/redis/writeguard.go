@@ -160,6 +160,9 @@ func (s *GuardShards) lower(p *Pod, most int) {
 	}
 }
 
+// Lift is a step of a cluster of the mode Sharded as Next takes it: with what primaries have to be let off before it, if anything.
+func Lift(s State, step cluster.Step) cluster.Step { return look(s).lift(step) }
+
 // lift puts before a step what primaries have to be let off for it.
 func (v *view) lift(step cluster.Step) cluster.Step {
 	var leaves func(p *Pod) bool
