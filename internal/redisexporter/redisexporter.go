@@ -6,7 +6,7 @@ package redisexporter
 import (
 	"errors"
 	"fmt"
-	"log"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -36,9 +36,12 @@ type connection struct {
 
 // Handler answers scrapes with the metrics of all servers that the connection Secret in a directory names, each with the labels
 // namespace and pod.
-func Handler(dir string) http.Handler {
+func Handler(dir string) http.Handler { return handler(dir, os.Stderr) }
+
+// handler writes to log why a server cannot be read.
+func handler(dir string, log io.Writer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		reg, err := registry(dir)
+		reg, err := registry(dir, log)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -48,7 +51,7 @@ func Handler(dir string) http.Handler {
 }
 
 // registry asks the servers when it gathers.
-func registry(dir string) (*prometheus.Registry, error) {
+func registry(dir string, log io.Writer) (*prometheus.Registry, error) {
 	c, err := read(dir)
 	if err != nil {
 		return nil, err
@@ -68,7 +71,7 @@ func registry(dir string) (*prometheus.Registry, error) {
 			return nil, fmt.Errorf("read metrics of %s: %w", s.pod, err)
 		}
 		labels := prometheus.Labels{"namespace": s.namespace, "pod": s.pod}
-		if err := prometheus.WrapRegistererWith(labels, reg).Register(told{e, s.pod}); err != nil {
+		if err := prometheus.WrapRegistererWith(labels, reg).Register(told{e, s.pod, log}); err != nil {
 			return nil, fmt.Errorf("read metrics of %s: %w", s.pod, err)
 		}
 	}
@@ -79,6 +82,7 @@ func registry(dir string) (*prometheus.Registry, error) {
 type told struct {
 	prometheus.Collector
 	pod string
+	log io.Writer
 }
 
 // Describe tells nothing.
@@ -102,7 +106,7 @@ func (t told) Collect(out chan<- prometheus.Metric) {
 		}
 		text := &dto.Metric{}
 		if err := m.Write(text); err == nil && text.GetGauge().GetValue() > 0 && len(text.GetLabel()) == 1 {
-			log.Printf("the metrics of %s cannot be read: %s", t.pod, text.GetLabel()[0].GetValue())
+			_, _ = fmt.Fprintf(t.log, "agent: the metrics of %s cannot be read: %s\n", t.pod, text.GetLabel()[0].GetValue())
 		}
 	}
 }

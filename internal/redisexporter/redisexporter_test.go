@@ -1,7 +1,6 @@
 package redisexporter
 
 import (
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -53,10 +52,8 @@ func TestAServerThatDoesNotAnswerIsTold(t *testing.T) {
 // The text of an error holds a port that is another one each time.
 func TestNoSeriesTellsTheTextOfAnError(t *testing.T) {
 	said := &strings.Builder{}
-	log.SetOutput(said)
-	t.Cleanup(func() { log.SetOutput(os.Stderr) })
 	answer := httptest.NewRecorder()
-	Handler(mount(t, map[string]string{"nodes": "127.0.0.1:1"})).
+	handler(mount(t, map[string]string{"nodes": "127.0.0.1:1"}), said).
 		ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
 	text := answer.Body.String()
 	if strings.Contains(text, "err=") || strings.Contains(text, "127.0.0.1") || !strings.Contains(text, "redis_exporter_scrapes_total{") {
