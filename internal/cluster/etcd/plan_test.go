@@ -143,7 +143,7 @@ func TestNext(t *testing.T) {
 				}
 				s.Pods[1].Gate = &etcd.GateReport{Reason: etcd.GateAside, Message: "orders-1 has it in before-abc"}
 			}),
-			reason: etcd.ReasonAside, stalled: true, says: "no member founds a new one: orders-1 has it in before-abc. Move that to data",
+			reason: etcd.ReasonAside, stalled: true, says: "no member founds a new one: orders-1 has it in before-abc. Go back to that",
 		},
 		"retained volumes of which one may have data do not": {
 			state: settled(func(s *etcd.State) {
