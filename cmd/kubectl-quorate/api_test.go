@@ -331,6 +331,7 @@ func TestAClusterSleepsAndWakes(t *testing.T) {
 	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil || o.Spec.Hibernated != nil {
 		t.Errorf("awake, spec.hibernated is %v, %v", o.Spec.Hibernated, err)
 	}
+	w.create(&v1alpha1.RedisCluster{ObjectMeta: metav1.ObjectMeta{Name: "carts"}, Spec: v1alpha1.RedisClusterSpec{Version: "8.0.2", Shards: 3}})
 	w.refuse([]string{"hibernate", "rdc/carts"}, "only an EtcdCluster", "kubectl quorate backup rdc/carts")
 }
 

@@ -86,17 +86,11 @@ func newBackup(s *session) *cobra.Command {
 }
 
 func (s *session) backup(ctx context.Context, arg string, o backupOptions) error {
-	ref, err := parseName(arg)
+	c, found, err := s.cluster(ctx, arg)
 	if err != nil {
 		return err
 	}
-	c, ns, err := s.client()
-	if err != nil {
-		return err
-	}
-	if _, err := getCluster(ctx, c, ns, ref); err != nil {
-		return err
-	}
+	ns, ref := found.GetNamespace(), v1alpha1.ClusterReference{Kind: kindOf(found), Name: found.GetName()}
 	b := &v1alpha1.Backup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: cmp.Or(o.name, timedName(ref.Name, s.now()))},
 		Spec:       v1alpha1.BackupSpec{Cluster: ref},

@@ -45,25 +45,14 @@ func newSleep(s *session, asleep bool, cmd *cobra.Command) *cobra.Command {
 
 // sleep sets spec.hibernated, and may wait until that is so.
 func (s *session) sleep(ctx context.Context, arg string, asleep, wait bool) error {
-	ref, err := parseName(arg)
-	if err != nil {
-		return err
-	}
-	if ref.Kind != v1alpha1.KindEtcdCluster {
-		return fmt.Errorf("%s cannot hibernate: only an EtcdCluster can. Take a backup (kubectl quorate backup %s) and delete it with "+
-			"spec.storage.deletionPolicy Retain: a cluster of the same name finds its volumes again", arg, arg)
-	}
-	c, ns, err := s.client()
-	if err != nil {
-		return err
-	}
-	found, err := getCluster(ctx, c, ns, ref)
+	c, found, err := s.cluster(ctx, arg)
 	if err != nil {
 		return err
 	}
 	o, ok := found.(*v1alpha1.EtcdCluster)
 	if !ok {
-		return fmt.Errorf("%T is no EtcdCluster", found)
+		return fmt.Errorf("%s cannot hibernate: only an EtcdCluster can. Take a backup (kubectl quorate backup %s) and delete it with "+
+			"spec.storage.deletionPolicy Retain: a cluster of the same name finds its volumes again", arg, arg)
 	}
 	if o.IsHibernated() != asleep {
 		before := o.DeepCopy()

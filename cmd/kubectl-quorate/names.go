@@ -67,6 +67,20 @@ func kindOf(o clusterObject) v1alpha1.ClusterKind {
 	return v1alpha1.KindRedisCluster
 }
 
+// cluster is the one that an argument names, with the client that read it.
+func (s *session) cluster(ctx context.Context, arg string) (client.WithWatch, clusterObject, error) {
+	ref, err := parseName(arg)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, ns, err := s.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := getCluster(ctx, c, ns, ref)
+	return c, found, err
+}
+
 // getCluster reads a cluster.
 func getCluster(ctx context.Context, c client.Reader, ns string, ref v1alpha1.ClusterReference) (clusterObject, error) {
 	o := newCluster(ref.Kind)

@@ -64,15 +64,7 @@ func (s *session) completePromote(cmd *cobra.Command, args []string, word string
 }
 
 func (s *session) promote(ctx context.Context, arg, pod string) error {
-	ref, err := parseName(arg)
-	if err != nil {
-		return err
-	}
-	c, ns, err := s.client()
-	if err != nil {
-		return err
-	}
-	o, err := getCluster(ctx, c, ns, ref)
+	c, o, err := s.cluster(ctx, arg)
 	if err != nil {
 		return err
 	}

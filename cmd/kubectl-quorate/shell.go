@@ -67,15 +67,7 @@ func newShell(s *session) *cobra.Command {
 }
 
 func (s *session) shell(ctx context.Context, arg string, o shellOptions) error {
-	ref, err := parseName(arg)
-	if err != nil {
-		return err
-	}
-	c, ns, err := s.client()
-	if err != nil {
-		return err
-	}
-	found, err := getCluster(ctx, c, ns, ref)
+	c, found, err := s.cluster(ctx, arg)
 	if err != nil {
 		return err
 	}
