@@ -34,7 +34,9 @@ func (s *redisServers) secureExternal() {
 }
 
 // word is what one of the files says.
-func (s *redisServers) word(file string) string { return strings.TrimRight(s.access.Passwords[file], "\r\n") }
+func (s *redisServers) word(file string) string {
+	return strings.TrimRight(s.access.Passwords[file], "\r\n")
+}
 
 // copies is who copies a server.
 func (s *redisServers) copies(from redisServer) (username, password string) {

@@ -246,4 +246,3 @@ func TestCertificatesAreWhatTheSecretHas(t *testing.T) {
 		})
 	}
 }
-
