@@ -51,8 +51,8 @@ const heldPatience = 5 * time.Second
 type BackupSource interface {
 	// Source says of a cluster whether it can be backed up, and how a Job gets at it; nil when there is none of that name.
 	Source(ctx context.Context, namespace, name string) (*plan.Source, *plan.Access, error)
-	// ServerImage is the image of the data store in which a check of a backup of that cluster, which may be gone, starts servers; empty where
-	// none is known.
+	// ServerImage is the image of the data store in which a check of a backup of that cluster, which may be gone or have no name, starts
+	// servers; empty where none is known.
 	ServerImage(ctx context.Context, namespace, name string, of plan.Stored) (string, error)
 	// Replaced says why a Backup of the cluster must not be begun now: its data is being replaced, which is looked at past the cache, or about to be.
 	// It is empty when nothing is in the way.
@@ -273,6 +273,10 @@ func (k *BackupKind) allReaders(ctx context.Context, namespace string) (out []re
 }
 
 func (k *BackupKind) source(ctx context.Context, o *v1alpha1.Backup) (*plan.Source, *plan.Access, error) {
+	if o.Spec.External != nil {
+		source, access := external(o.Spec)
+		return source, access, nil
+	}
 	return k.sourceOf(ctx, o.Namespace, o.Spec.Cluster)
 }
 
@@ -321,6 +325,11 @@ func (k *BackupKind) take(ctx context.Context, o *v1alpha1.Backup) error {
 	if access == nil {
 		return cluster.Hold{Reason: plan.ReasonWaiting, Message: "the cluster has changed meanwhile, and is looked at again"}
 	}
+	if e := o.Spec.External; e != nil && e.Credentials != nil {
+		if _, err := k.userSecret(ctx, o, "spec.external.credentials.name", e.Credentials.Name); err != nil {
+			return err
+		}
+	}
 	args := append([]string{
 		"backup", k.sources[o.Spec.Cluster.Kind].Engine(), "--namespace=" + o.Namespace, "--cluster=" + o.Spec.Cluster.Name, "--id=" + string(o.UID),
 	}, access.Args...)
@@ -329,12 +338,14 @@ func (k *BackupKind) take(ctx context.Context, o *v1alpha1.Backup) error {
 
 // resume lets the Job run that takes the backup, if nobody replaces the data.
 func (k *BackupKind) resume(ctx context.Context, o *v1alpha1.Backup, s plan.Resume) error {
-	why, err := k.sources[o.Spec.Cluster.Kind].Replaced(ctx, o)
-	if err != nil {
-		return err
-	}
-	if why != "" {
-		return cluster.Hold{Reason: plan.ReasonWaiting, Message: "the cluster cannot be backed up yet: " + why, After: heldPatience}
+	if o.Spec.External == nil { // What becomes of others nobody here knows.
+		why, err := k.sources[o.Spec.Cluster.Kind].Replaced(ctx, o)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			return cluster.Hold{Reason: plan.ReasonWaiting, Message: "the cluster cannot be backed up yet: " + why, After: heldPatience}
+		}
 	}
 	return k.resumeJob(ctx, o, s.Name, s.UID)
 }
@@ -351,7 +362,11 @@ func (k *BackupKind) startCheck(ctx context.Context, o *v1alpha1.Backup, of plan
 		work.Access = &plan.Access{Template: access.Template}
 	}
 	if source, ok := k.sources[o.Spec.Cluster.Kind]; ok {
-		image, err := source.ServerImage(ctx, o.Namespace, o.Spec.Cluster.Name, of)
+		name := o.Spec.Cluster.Name
+		if o.Spec.External != nil {
+			name = "" // One of ours that is called the same has nothing to do with it.
+		}
+		image, err := source.ServerImage(ctx, o.Namespace, name, of)
 		if err != nil {
 			return err
 		}

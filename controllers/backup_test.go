@@ -36,7 +36,10 @@ type aCluster struct {
 	reads    []reader
 }
 
-func (c *aCluster) ServerImage(_ context.Context, _, _ string, of plan.Stored) (string, error) {
+func (c *aCluster) ServerImage(_ context.Context, _, name string, of plan.Stored) (string, error) {
+	if name == "" {
+		return "etcd-of-nobody:" + of.Version, nil
+	}
 	if of.Version == "" {
 		return "", nil
 	}
@@ -744,6 +747,45 @@ func (s *backupStage) checkPod() corev1.PodSpec {
 	job := &batchv1.Job{}
 	s.must(s.api.Get(s.t.Context(), client.ObjectKey{Namespace: "default", Name: "first-check"}, job))
 	return job.Spec.Template.Spec
+}
+
+// What an external cluster is called is the name of one that is here, which has no part in it.
+func TestABackupOfSomebodyElsesClusterKnowsNothingOfOurs(t *testing.T) {
+	s := newBackupStage(t, aBackup(func(b *v1alpha1.Backup) {
+		verified(b)
+		b.Spec.External = &v1alpha1.ExternalCluster{Endpoints: []string{"https://old-0:2379", "https://old-1:2379"}, Credentials: &v1alpha1.SecretReference{Name: "old"}}
+	}))
+	s.source.replaced = "ours is being restored"
+	s.rest()
+	if text := s.backup("first").Status.Activity; !strings.Contains(text, `spec.external.credentials.name: there is no Secret "old"`) {
+		t.Errorf("without its credentials: %s", text)
+	}
+	s.must(s.api.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}}))
+	s.ends[jobTake] = wasTaken
+	s.rest()
+	job := &batchv1.Job{}
+	s.must(s.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "first-take"}, job))
+	pod := job.Spec.Template.Spec
+	for _, want := range []string{"etcd", "--member=https://old-0:2379", "--member=https://old-1:2379", "--cluster=orders"} {
+		if !slices.Contains(pod.Containers[0].Args, want) {
+			t.Errorf("%s is missing in %v", want, pod.Containers[0].Args)
+		}
+	}
+	if slices.ContainsFunc(pod.Containers[0].Args, func(a string) bool { return strings.HasPrefix(a, "--timeline") || strings.HasPrefix(a, "--version") }) {
+		t.Errorf("it is told of our cluster: %v", pod.Containers[0].Args)
+	}
+	secrets := map[string]string{}
+	for _, v := range pod.Volumes {
+		if v.Secret != nil {
+			secrets[v.Name] = v.Secret.SecretName
+		}
+	}
+	if secrets["tls"] != "old" || secrets["auth"] != "old" {
+		t.Errorf("it gets the Secrets %v", secrets)
+	}
+	if image := s.checkPod().Containers[0].Image; image != "etcd-of-nobody:3.6.16" {
+		t.Errorf("it is checked by %s", image)
+	}
 }
 
 // The living cluster has no part in a check: neither its Secrets nor its servers are known to the Job.

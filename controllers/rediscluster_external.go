@@ -377,7 +377,7 @@ func (m *memory) watchHosts(s *redis.State) {
 }
 
 // withFormer adds to doors the hosts that are not asked for any more and that the servers' certificate is for, while servers send clients
-// there, or may: clients verify that.
+// to any of them, or may: clients verify that. They go all at once, as each certificate takes the kubelet a minute and a half.
 func (k *RedisKind) withFormer(ctx context.Context, o *v1alpha1.RedisCluster, doors []redis.Door) ([]redis.Door, error) {
 	if mode := o.Spec.TLS.TLSMode(); mode == v1alpha1.TLSDisabled || mode == v1alpha1.TLSProvided || o.Spec.IsReplicated() {
 		return doors, nil
@@ -395,7 +395,7 @@ func (k *RedisKind) withFormer(ctx context.Context, o *v1alpha1.RedisCluster, do
 	doors = slices.Clone(doors)
 	has, _ := clustertls.LeafOf(pair) // What cannot be read is issued anew.
 	for _, host := range has.Hosts() {
-		if !slices.Contains(wanted, host) && (announced == nil || slices.Contains(*announced, host)) {
+		if !slices.Contains(wanted, host) {
 			doors = append(doors, redis.Door{Announcement: redis.Announcement{Host: host}})
 		}
 	}

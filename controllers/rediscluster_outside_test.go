@@ -137,3 +137,30 @@ func TestWhatIsOnlyRenewedKeepsItsNames(t *testing.T) {
 		t.Error("it is for a host that is not wanted any more")
 	}
 }
+
+// TestHostsOutsideLeaveTheCertificateAtOnce: each certificate takes a minute and a half to come to the servers, which answer for the hosts of
+// several nodes and give them up one after the other.
+func TestHostsOutsideLeaveTheCertificateAtOnce(t *testing.T) {
+	o := redisCluster()
+	c := newChildren(newWorld(t, o))
+	kind := NewRedisKind(c)
+	doors := []redis.Door{{Announcement: redis.Announcement{Host: "198.51.100.7"}}, {Announcement: redis.Announcement{Host: "198.51.100.8"}}}
+	want := kind.certificates(o, false, doors)
+	want.Servers = nil
+	if err := c.EnsureCertificates(t.Context(), o, want); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		announced *[]string
+		wants     int
+	}{
+		"a server announces one of them": {&[]string{"198.51.100.8"}, 2},
+		"nobody has said yet":            {nil, 2},
+		"no server announces any":        {&[]string{}, 0},
+	} {
+		kind.memory(o).announced.Store(tc.announced)
+		if got, err := kind.withFormer(t.Context(), o, nil); err != nil || len(got) != tc.wants {
+			t.Errorf("%s: the certificate is for %v besides, %v; want %d", name, got, err, tc.wants)
+		}
+	}
+}

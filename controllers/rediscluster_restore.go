@@ -188,7 +188,7 @@ func (k *RedisKind) takes(ctx context.Context, r client.Reader, namespace, name 
 		if err != nil || !metav1.IsControlledBy(job, b) {
 			b = &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Name: backup}, Spec: v1alpha1.BackupSpec{Cluster: of}} // Of which cluster of the name nobody knows.
 		}
-		if b.Spec.Cluster == of {
+		if b.Spec.External == nil && b.Spec.Cluster == of {
 			out = append(out, take{b, state.Suspended})
 		}
 	}

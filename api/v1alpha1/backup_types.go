@@ -60,12 +60,44 @@ type BackupDestination struct {
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 }
 
+// ExternalCluster is one that Quorate does not run: another operator's, a chart's, or one outside of Kubernetes.
+// +kubebuilder:validation:XValidation:rule=`self.endpoints.all(e, e.substring(0, e.indexOf(':')) == self.endpoints[0].substring(0, self.endpoints[0].indexOf(':')))`,message="spec.external.endpoints must all be reached with TLS, or all without: use the same scheme for each"
+type ExternalCluster struct {
+	// endpoints are the URLs of its servers: https://host:2379 or
+	// http://host:2379 of etcd, rediss://host:6379 (with TLS) or
+	// redis://host:6379 of Redis and Valkey. A member of etcd that does not lead
+	// is read where there is one. Of servers in cluster mode one is enough, the
+	// others are found by what it says; of servers that are not, name the
+	// primary, and its replicas too if one of them is to be read.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=300
+	Endpoints []string `json:"endpoints"`
+	// credentials names a Secret of the same namespace with what it takes to be
+	// let in, all of it optional: username and password, ca.crt with the
+	// authority of the servers' certificates (default: those that the system
+	// knows), tls.crt and tls.key with the certificate of a client. Default:
+	// nobody asks for any.
+	// +optional
+	Credentials *SecretReference `json:"credentials,omitempty"`
+}
+
 // BackupSpec is one backup that is to be taken.
-// +kubebuilder:validation:XValidation:rule=`self.cluster == oldSelf.cluster && self.destination == oldSelf.destination`,message="spec.cluster and spec.destination cannot change: the backup is where it was put; create another Backup"
+// +kubebuilder:validation:XValidation:rule=`self.cluster == oldSelf.cluster && self.destination == oldSelf.destination && has(self.external) == has(oldSelf.external) && (!has(self.external) || self.external == oldSelf.external)`,message="spec.cluster, spec.external and spec.destination cannot change: the backup is where it was put; create another Backup"
+// +kubebuilder:validation:XValidation:rule=`!has(self.external) || self.external.endpoints.all(e, e.matches(self.cluster.kind == 'EtcdCluster' ? '^https?://[A-Za-z0-9.:_\\[\\]-]+:[0-9]+$' : '^rediss?://[A-Za-z0-9.:_\\[\\]-]+:[0-9]+$'))`,message="spec.external.endpoints must be https://host:2379 or http://host:2379 with spec.cluster.kind EtcdCluster, and rediss://host:6379 or redis://host:6379 with RedisCluster: no path, no credentials"
 type BackupSpec struct {
-	// cluster that is backed up.
+	// cluster that is backed up. With spec.external it is only what the data is
+	// called: clusters of other names can begin with it.
 	// +required
 	Cluster ClusterReference `json:"cluster"`
+	// external is the cluster that is backed up when it is none of Quorate's, so
+	// that a cluster of Quorate can begin with its data. It is read only, and
+	// stays as it is. Default: the cluster of the same namespace that
+	// spec.cluster names.
+	// +optional
+	External *ExternalCluster `json:"external,omitempty"`
 	// destination of the backup.
 	// +required
 	Destination BackupDestination `json:"destination"`

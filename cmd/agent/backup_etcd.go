@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,7 +28,7 @@ func (i *identity) flags(fs *flag.FlagSet) {
 	fs.StringVar(&i.id, "id", "", "what tells this backup from all others")
 	fs.StringVar(&i.namespace, "namespace", "", "namespace of the cluster")
 	fs.StringVar(&i.cluster, "cluster", "", "name of the cluster")
-	fs.StringVar(&i.version, "version", "", "version of the data store")
+	fs.StringVar(&i.version, "version", "", "version of the data store; empty: what it says itself")
 }
 
 // etcdBackup takes a backup of an etcd cluster.
@@ -44,7 +46,7 @@ func runBackupEtcd(ctx context.Context, args []string) error {
 	b.backupJob.flags(fs)
 	b.etcdMembers.flags(fs)
 	b.identity.flags(fs)
-	fs.StringVar(&b.timeline, "timeline", "", "what tells this history of revisions from others")
+	fs.StringVar(&b.timeline, "timeline", "", "what tells this history of revisions from others; empty: the ID of the cluster")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -62,8 +64,8 @@ func (b *etcdBackup) take(ctx context.Context) (plan.Report, error) {
 	defer func() { _ = member.Close() }()
 	m := backup.Manifest{
 		Format: backup.Format, ID: b.id, Kind: string(v1alpha1.KindEtcdCluster), Namespace: b.namespace, Cluster: b.cluster,
-		Engine: v1alpha1.ComponentEtcd, EngineVersion: b.version, Started: time.Now().UTC(), Encrypted: len(b.keys.Recipients) > 0,
-		Etcd: &backup.EtcdContent{Timeline: b.timeline, Revision: status.Header.Revision, Member: podOf(member.Endpoints()[0])},
+		Engine: v1alpha1.ComponentEtcd, EngineVersion: cmp.Or(b.version, status.Version), Started: time.Now().UTC(), Encrypted: len(b.keys.Recipients) > 0,
+		Etcd: &backup.EtcdContent{Timeline: cmp.Or(b.timeline, strconv.FormatUint(status.Header.ClusterId, 16)), Revision: status.Header.Revision, Member: podOf(member.Endpoints()[0])},
 	}
 	b.total.Store(status.DbSize)
 	b.say("storing a snapshot of %s", m.Etcd.Member)

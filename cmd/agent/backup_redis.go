@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -46,7 +47,7 @@ func runBackupRedis(ctx context.Context, args []string) error {
 	b.backupJob.flags(fs)
 	b.redisServers.flags(fs)
 	b.identity.flags(fs)
-	fs.StringVar(&b.engine, "engine", "redis", "redis or valkey")
+	fs.StringVar(&b.engine, "engine", "", "redis or valkey; empty: what the servers say themselves")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -59,6 +60,8 @@ type topology struct {
 	from   []redisServer
 	// users of the first server that tells any: all are to have the same.
 	users []string
+	// engine and version that the first server says it is.
+	engine, version string
 }
 
 // same reports whether the same nodes own the same slots, by the same epochs.
@@ -75,13 +78,18 @@ func (b *redisBackup) take(ctx context.Context) (plan.Report, error) {
 	if done, err := b.earlier(ctx, b.id); done != nil || err != nil {
 		return plan.Report{Backup: done}, err
 	}
+	if len(b.external) > 0 {
+		if err := b.discover(ctx); err != nil {
+			return plan.Report{}, err
+		}
+	}
 	before, err := b.settled(ctx)
 	if err != nil {
 		return plan.Report{}, err
 	}
 	m := backup.Manifest{
 		Format: backup.Format, ID: b.id, Kind: string(v1alpha1.KindRedisCluster), Namespace: b.namespace, Cluster: b.cluster,
-		Engine: b.engine, EngineVersion: b.version, Started: time.Now().UTC(), Encrypted: len(b.keys.Recipients) > 0,
+		Engine: cmp.Or(b.engine, before.engine), EngineVersion: cmp.Or(b.version, before.version), Started: time.Now().UTC(), Encrypted: len(b.keys.Recipients) > 0,
 		Redis: &backup.RedisContent{Replicated: b.replicated, Shards: before.shards, Users: before.users},
 	}
 	if err := b.copyAll(ctx, before, &m); err != nil {
@@ -125,7 +133,7 @@ func (b *redisBackup) observe(ctx context.Context) (topology, error) {
 	if err != nil {
 		return topology{}, err
 	}
-	var t topology
+	t := topology{engine: string(views[0].node.Engine), version: views[0].node.Version}
 	var owned []redis.Slots
 	for _, v := range views {
 		if t.users == nil {
@@ -228,9 +236,10 @@ func (b *redisBackup) copyAll(ctx context.Context, t topology, m *backup.Manifes
 
 // copyShard stores what a server sends, and counts what is in it on the way.
 func (b *redisBackup) copyShard(ctx context.Context, from redisServer, s *backup.RedisShard, part *backup.Part) (int, error) {
+	username, password := b.copies(from)
 	source := redisdump.Source{
 		Dial:     func(ctx context.Context) (net.Conn, error) { return b.dial(ctx, from.addr) },
-		Username: redis.UserReplication, Password: b.access.ReplicationPassword(from.pod),
+		Username: username, Password: password,
 		Started: func(redisdump.Transfer) { s.Began = time.Now().UTC() }, // The server has just forked, or is about to.
 	}
 	var summary redisdump.Summary

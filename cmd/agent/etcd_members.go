@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +34,7 @@ const streamWindow = 4 << 20
 type etcdMembers struct {
 	members              []string
 	tlsDir, passwordFile string
+	usernameFile         string
 }
 
 // flags names the members and where the credentials are.
@@ -41,26 +44,36 @@ func (s *etcdMembers) flags(fs *flag.FlagSet) {
 		return nil
 	})
 	fs.StringVar(&s.tlsDir, "tls-dir", plan.AccessTLSDir, "directory with ca.crt, tls.crt and tls.key, if there is one")
-	fs.StringVar(&s.passwordFile, "password-file", plan.AccessAuthDir+"/password", "file with the password of root, if there is one")
+	fs.StringVar(&s.passwordFile, "password-file", plan.AccessAuthDir+"/password", "file with the password, if there is one")
+	fs.StringVar(&s.usernameFile, "username-file", plan.AccessAuthDir+"/username", "file with the name of the user, if it is not root")
 }
 
-// podOf is the pod in the URL of a member.
+// podOf is the pod in the URL of a member, or whatever else tells a member of others.
 func podOf(url string) string {
 	_, host, _ := strings.Cut(url, "://")
+	if name, _, err := net.SplitHostPort(host); err == nil && net.ParseIP(name) != nil {
+		return host
+	}
 	pod, _, _ := strings.Cut(host, ".")
 	return pod
+}
+
+// login is what a member is asked with.
+type login struct {
+	secure             *tls.Config
+	username, password string
 }
 
 // choose returns the client of the member that a snapshot costs the cluster least: a follower before the leader, and among the
 // followers that which has applied most.
 func (s etcdMembers) choose(ctx context.Context) (chosen *clientv3.Client, best *clientv3.StatusResponse, err error) {
-	secure, password, err := s.credentials()
+	with, err := s.credentials()
 	if err != nil {
 		return nil, nil, err
 	}
 	var flaws []string
 	for _, url := range s.members {
-		c, status, err := ask(ctx, url, secure, password)
+		c, status, err := ask(ctx, url, with)
 		if err != nil {
 			flaws = append(flaws, fmt.Sprintf("%s: %v", podOf(url), err))
 			continue
@@ -90,14 +103,14 @@ func better(a, b *clientv3.StatusResponse) bool {
 func leads(s *clientv3.StatusResponse) bool { return s.Leader == s.Header.MemberId }
 
 // ask returns the client of a member that is well, and what it says of itself.
-func ask(ctx context.Context, url string, secure *tls.Config, password string) (*clientv3.Client, *clientv3.StatusResponse, error) {
+func ask(ctx context.Context, url string, with login) (*clientv3.Client, *clientv3.StatusResponse, error) {
 	cfg := clientv3.Config{
-		Context: ctx, Endpoints: []string{url}, TLS: secure, DialTimeout: askMemberTimeout, Logger: zap.NewNop(), // Errors are returned.
+		Context: ctx, Endpoints: []string{url}, TLS: with.secure, DialTimeout: askMemberTimeout, Logger: zap.NewNop(), // Errors are returned.
 		// A member need not wait to be told that there is room.
 		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(streamWindow)},
 	}
-	if password != "" {
-		cfg.Username, cfg.Password = etcd.RootUser, password
+	if with.password != "" {
+		cfg.Username, cfg.Password = with.username, with.password
 	}
 	c, err := clientv3.New(cfg)
 	if err != nil {
@@ -130,38 +143,62 @@ func statusOf(ctx context.Context, c *clientv3.Client, url string) (*clientv3.St
 	return status, nil
 }
 
-// credentials are the certificate of the client, nil without TLS, and the password of root, empty where the certificate makes it
-// root or there is no authentication.
-func (s etcdMembers) credentials() (*tls.Config, string, error) {
+// credentials are the certificate of the client, none without TLS, and user and password, empty where the certificate makes it root
+// or there is no authentication.
+func (s etcdMembers) credentials() (login, error) {
 	secure, err := clientTLS(s.tlsDir)
-	if err != nil || etcdclient.IsRoot(secure) {
-		return secure, "", err
-	}
-	raw, err := os.ReadFile(s.passwordFile)
-	if errors.Is(err, os.ErrNotExist) {
-		return secure, "", nil
-	}
 	if err != nil {
-		return nil, "", fmt.Errorf("read the password: %w", err)
+		return login{}, err
 	}
-	return secure, string(raw), nil
+	if etcdclient.IsRoot(secure) {
+		return login{secure: secure}, nil
+	}
+	if secure == nil && strings.HasPrefix(s.members[0], "https:") {
+		secure = &tls.Config{MinVersion: tls.VersionTLS12} // The authorities of the system are to know it.
+	}
+	with := login{secure: secure, username: etcd.RootUser}
+	if with.password, err = readWord(s.passwordFile); err != nil {
+		return login{}, fmt.Errorf("read the password: %w", err)
+	}
+	username, err := readWord(s.usernameFile)
+	if err != nil {
+		return login{}, fmt.Errorf("read the name of the user: %w", err)
+	}
+	with.username = cmp.Or(username, with.username)
+	return with, nil
 }
 
+// readWord reads a file of one line, and nothing where there is none.
+func readWord(file string) (string, error) {
+	raw, err := os.ReadFile(file) //nolint:gosec // The file is an argument of ours.
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	return strings.TrimRight(string(raw), "\r\n"), err
+}
+
+// clientTLS is what a directory says of a connection with TLS: ca.crt, and tls.crt with tls.key. Nil where there is neither.
 func clientTLS(dir string) (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("read the certificate: %w", err)
 	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if err == nil {
+		cfg.Certificates = []tls.Certificate{cert}
+	}
 	ca, err := os.ReadFile(filepath.Join(dir, "ca.crt")) //nolint:gosec // The directory is an argument of ours.
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrNotExist) && len(cfg.Certificates) == 0:
+		return nil, nil
+	case errors.Is(err, os.ErrNotExist):
+		return cfg, nil
+	case err != nil:
 		return nil, fmt.Errorf("read the certificate authority: %w", err)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(ca) {
+	cfg.RootCAs = x509.NewCertPool()
+	if !cfg.RootCAs.AppendCertsFromPEM(ca) {
 		return nil, errors.New("ca.crt holds no certificate")
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}, nil
+	return cfg, nil
 }

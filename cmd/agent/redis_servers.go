@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,9 +35,13 @@ type redisServers struct {
 	servers         []redisServer
 	replicated      bool
 	tlsDir, authDir string
+	// external are the URLs of some servers of a cluster that the operator does not run: see external_redis.go.
+	external []*url.URL
 
 	secure *tls.Config
 	access redis.Access
+	// names in certificates, by addresses that are not.
+	names map[string]string
 }
 
 // redisServer is one of them.
@@ -69,32 +71,33 @@ func (s *redisServers) flags(fs *flag.FlagSet) {
 		return nil
 	})
 	fs.BoolVar(&s.replicated, "replicated", false, "whether there is one primary and no cluster protocol")
-	fs.StringVar(&s.tlsDir, "tls-dir", plan.AccessTLSDir, "directory with ca.crt, if there is one")
-	fs.StringVar(&s.authDir, "auth-dir", plan.AccessAuthDir, "directory with the passwords")
+	fs.Func("external", "rediss://host:port or redis://host:port of a server that the operator does not run; repeat for more", func(text string) error {
+		u, err := url.Parse(text)
+		if err != nil {
+			return err
+		}
+		s.external = append(s.external, u)
+		return nil
+	})
+	fs.StringVar(&s.tlsDir, "tls-dir", plan.AccessTLSDir, "directory with ca.crt, and tls.crt and tls.key of a client, if there are any")
+	fs.StringVar(&s.authDir, "auth-dir", plan.AccessAuthDir, "directory with the passwords, and the name of the user of an external cluster")
 }
 
 // prepare reads the passwords and the certificate authority.
 func (s *redisServers) prepare() error {
-	if len(s.servers) == 0 {
-		return finalError{errors.New("at least one --server is needed")}
+	if len(s.servers)+len(s.external) == 0 {
+		return finalError{errors.New("at least one --server or --external is needed")}
 	}
 	passwords, err := readPasswords(s.authDir)
 	if err != nil {
 		return err
 	}
 	s.access = redis.Access{Passwords: passwords, Replicated: s.replicated}
-	ca, err := os.ReadFile(filepath.Join(s.tlsDir, "ca.crt"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	s.secure, err = clientTLS(s.tlsDir)
+	if err == nil && len(s.external) > 0 {
+		s.secureExternal()
 	}
-	if err != nil {
-		return fmt.Errorf("read the certificate authority: %w", err)
-	}
-	s.secure = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
-	if !s.secure.RootCAs.AppendCertsFromPEM(ca) {
-		return errors.New("ca.crt holds no certificate")
-	}
-	return nil
+	return err
 }
 
 // dial connects to a server.
@@ -103,7 +106,9 @@ func (s *redisServers) dial(ctx context.Context, addr string) (net.Conn, error) 
 	if s.secure == nil {
 		return d.DialContext(ctx, "tcp", addr)
 	}
-	return (&tls.Dialer{NetDialer: &d, Config: s.secure}).DialContext(ctx, "tcp", addr)
+	cfg := s.secure.Clone()
+	cfg.ServerName = s.names[addr] // Empty: what the address says.
+	return (&tls.Dialer{NetDialer: &d, Config: cfg}).DialContext(ctx, "tcp", addr)
 }
 
 // client of a server, as one of the operator's users.
@@ -142,6 +147,9 @@ func (s *redisServers) look(ctx context.Context) ([]redisView, error) {
 }
 
 func (s *redisServers) ask(ctx context.Context, server redisServer) (redisView, error) {
+	if len(s.external) > 0 {
+		return s.askExternal(ctx, server)
+	}
 	v := redisView{redisServer: server}
 	var logins []redisclient.Login
 	for _, p := range s.access.Works(redis.PasswordOperator) {

@@ -18,7 +18,6 @@ import (
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
 	"github.com/quorate/quorate/internal/backup/plan"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
 const (
@@ -82,16 +81,16 @@ func (s *etcdStream) state(f *plan.Flow) {
 func (s *etcdStream) stream(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	secure, password, err := s.credentials()
+	with, err := s.credentials()
 	if err != nil {
 		return err
 	}
 	cfg := clientv3.Config{
-		Context: ctx, Endpoints: s.members, TLS: secure, DialTimeout: askMemberTimeout, Logger: zap.NewNop(), // Errors are returned.
+		Context: ctx, Endpoints: s.members, TLS: with.secure, DialTimeout: askMemberTimeout, Logger: zap.NewNop(), // Errors are returned.
 		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
 	}
-	if password != "" {
-		cfg.Username, cfg.Password = etcd.RootUser, password
+	if with.password != "" {
+		cfg.Username, cfg.Password = with.username, with.password
 	}
 	client, err := clientv3.New(cfg)
 	if err != nil {

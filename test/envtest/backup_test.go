@@ -87,6 +87,8 @@ var validBackedUp = map[string]string{
 var validBackups = map[string]string{
 	"verified":          `verify: true`,
 	"gone with its end": `deletionPolicy: Delete`,
+	"of somebody else":  `external: {endpoints: ["https://etcd-0.etcd.old.svc:2379", "https://[fd00::1]:2379"], credentials: {name: old}}`,
+	"of their servers":  `{cluster: {kind: RedisCluster}, external: {endpoints: ["rediss://10.0.0.1:6379"]}}`,
 }
 
 var validSchedules = map[string]string{
@@ -147,6 +149,16 @@ var invalidBackups = map[string]bad{
 	"another policy":   {spec: `deletionPolicy: Archive`, field: "spec.deletionPolicy", words: "Unsupported value"},
 	"verify in words":  {spec: `verify: "yes"`, field: "spec.verify", words: "must be of type boolean"},
 	"a check at times": {spec: `verify: {schedule: "@daily"}`, field: "spec.verify", words: "unknown field"},
+	"of nobody":        {spec: `external: {}`, field: "spec.external.endpoints", words: "Required"},
+	"of no endpoint":   {spec: `external: {endpoints: []}`, field: "spec.external.endpoints", words: "at least 1"},
+	"no scheme":        {spec: `external: {endpoints: ["etcd:2379"]}`, field: "spec", words: "spec.external.endpoints must be https://host:2379"},
+	"no port":          {spec: `external: {endpoints: ["https://etcd"]}`, field: "spec", words: "spec.external.endpoints must be https://host:2379"},
+	"a path":           {spec: `external: {endpoints: ["https://etcd:2379/a"]}`, field: "spec", words: "no path"},
+	"a password":       {spec: `{cluster: {kind: RedisCluster}, external: {endpoints: ["redis://:secret@redis:6379"]}}`, field: "spec", words: "no credentials"},
+	"redis as etcd":    {spec: `external: {endpoints: ["redis://redis:6379"]}`, field: "spec", words: "with spec.cluster.kind EtcdCluster"},
+	"etcd as redis":    {spec: `{cluster: {kind: RedisCluster}, external: {endpoints: ["https://etcd:2379"]}}`, field: "spec", words: "redis://host:6379 with RedisCluster"},
+	"some with TLS":    {spec: `external: {endpoints: ["https://a:2379", "http://b:2379"]}`, field: "spec.external", words: "use the same scheme for each"},
+	"their Secret":     {spec: `external: {endpoints: ["https://a:2379"], credentials: {name: old/s3}}`, field: "spec.external.credentials.name", words: "a Secret of the same namespace"},
 }
 
 var invalidSchedules = map[string]bad{
@@ -179,8 +191,11 @@ var backupChanges = map[string]change{
 	"a check":             {to: `verify: true`},
 	"data goes with it":   {to: `deletionPolicy: Delete`},
 	"other resources":     {to: `resources: {limits: {memory: 1Gi}}`},
-	"another cluster":     {to: `cluster: {name: carts}`, field: "spec", words: "spec.cluster and spec.destination cannot change"},
+	"another cluster":     {to: `cluster: {name: carts}`, field: "spec", words: "spec.cluster, spec.external and spec.destination cannot change"},
 	"another destination": {to: `destination: {url: "s3://bucket/other"}`, field: "spec", words: "create another Backup"},
+	"somebody else's":     {to: `external: {endpoints: ["https://a:2379"]}`, field: "spec", words: "create another Backup"},
+	"one's own":           {from: `external: {endpoints: ["https://a:2379"]}`, to: `external: <removed>`, field: "spec", words: "create another Backup"},
+	"another one's":       {from: `external: {endpoints: ["https://a:2379"]}`, to: `external: {endpoints: ["https://b:2379"]}`, field: "spec", words: "create another Backup"},
 	"other credentials":   {to: `destination: {credentials: {name: other}}`, field: "spec", words: "the backup is where it was put"},
 }
 

@@ -81,6 +81,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EtcdUserSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdUserStatus"):
 		return &apiv1alpha1.EtcdUserStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ExternalCluster"):
+		return &apiv1alpha1.ExternalClusterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("IssuerReference"):
 		return &apiv1alpha1.IssuerReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LabelSelector"):

@@ -217,6 +217,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: destination
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.BackupDestination
+    - name: external
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.ExternalCluster
     - name: resources
       type:
         namedType: io.k8s.api.core.v1.ResourceRequirements
@@ -662,6 +665,18 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.ExternalAccessType
   scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.ExternalCluster
+  map:
+    fields:
+    - name: credentials
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.SecretReference
+    - name: endpoints
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
 - name: com.github.quorate.quorate.api.v1alpha1.IssuerReference
   map:
     fields:

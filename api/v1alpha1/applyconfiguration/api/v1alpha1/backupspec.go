@@ -15,8 +15,14 @@ import (
 //
 // BackupSpec is one backup that is to be taken.
 type BackupSpecApplyConfiguration struct {
-	// cluster that is backed up.
+	// cluster that is backed up. With spec.external it is only what the data is
+	// called: clusters of other names can begin with it.
 	Cluster *ClusterReferenceApplyConfiguration `json:"cluster,omitempty"`
+	// external is the cluster that is backed up when it is none of Quorate's, so
+	// that a cluster of Quorate can begin with its data. It is read only, and
+	// stays as it is. Default: the cluster of the same namespace that
+	// spec.cluster names.
+	External *ExternalClusterApplyConfiguration `json:"external,omitempty"`
 	// destination of the backup.
 	Destination *BackupDestinationApplyConfiguration `json:"destination,omitempty"`
 	// deletionPolicy says what becomes of the stored data when this resource is
@@ -43,6 +49,14 @@ func BackupSpec() *BackupSpecApplyConfiguration {
 // If called multiple times, the Cluster field is set to the value of the last call.
 func (b *BackupSpecApplyConfiguration) WithCluster(value *ClusterReferenceApplyConfiguration) *BackupSpecApplyConfiguration {
 	b.Cluster = value
+	return b
+}
+
+// WithExternal sets the External field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the External field is set to the value of the last call.
+func (b *BackupSpecApplyConfiguration) WithExternal(value *ExternalClusterApplyConfiguration) *BackupSpecApplyConfiguration {
+	b.External = value
 	return b
 }
 
