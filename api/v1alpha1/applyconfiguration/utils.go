@@ -69,6 +69,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EtcdMaintenanceSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdMemberStatus"):
 		return &apiv1alpha1.EtcdMemberStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EtcdMonitoringSpec"):
+		return &apiv1alpha1.EtcdMonitoringSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdPermission"):
 		return &apiv1alpha1.EtcdPermissionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdSnapshotStatus"):
@@ -103,6 +105,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PodAffinityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodAffinityTerm"):
 		return &apiv1alpha1.PodAffinityTermApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PodMonitorSpec"):
+		return &apiv1alpha1.PodMonitorSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodTemplate"):
 		return &apiv1alpha1.PodTemplateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PreferredSchedulingTerm"):
@@ -117,6 +121,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisClusterStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisConfig"):
 		return &apiv1alpha1.RedisConfigApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisExporterSpec"):
+		return &apiv1alpha1.RedisExporterSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisExternalAccess"):
 		return &apiv1alpha1.RedisExternalAccessApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisExternalEndpoint"):
@@ -125,6 +131,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisHotSlotApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisKeys"):
 		return &apiv1alpha1.RedisKeysApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisMonitoringSpec"):
+		return &apiv1alpha1.RedisMonitoringSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisNodeStatus"):
 		return &apiv1alpha1.RedisNodeStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisRebalanceSpec"):

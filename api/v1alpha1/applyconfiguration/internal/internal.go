@@ -397,6 +397,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: maintenance
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.EtcdMaintenanceSpec
+    - name: monitoring
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.EtcdMonitoringSpec
     - name: paused
       type:
         scalar: boolean
@@ -553,6 +556,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: version
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.EtcdMonitoringSpec
+  map:
+    fields:
+    - name: podMonitor
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.PodMonitorSpec
 - name: com.github.quorate.quorate.api.v1alpha1.EtcdPermission
   map:
     fields:
@@ -815,6 +824,22 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: topologyKey
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.LabelKey
+- name: com.github.quorate.quorate.api.v1alpha1.PodMonitorSpec
+  map:
+    fields:
+    - name: enabled
+      type:
+        scalar: boolean
+      default: true
+    - name: interval
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+      default: 30s
+    - name: labels
+      type:
+        map:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.TemplateValue
 - name: com.github.quorate.quorate.api.v1alpha1.PodTemplate
   map:
     fields:
@@ -941,6 +966,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.RedisMode
       default: Sharded
+    - name: monitoring
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisMonitoringSpec
     - name: paused
       type:
         scalar: boolean
@@ -1060,6 +1088,12 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
 - name: com.github.quorate.quorate.api.v1alpha1.RedisEngine
   scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisExporterSpec
+  map:
+    fields:
+    - name: resources
+      type:
+        namedType: io.k8s.api.core.v1.ResourceRequirements
 - name: com.github.quorate.quorate.api.v1alpha1.RedisExternalAccess
   map:
     fields:
@@ -1103,6 +1137,15 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.quorate.quorate.api.v1alpha1.RedisPattern
 - name: com.github.quorate.quorate.api.v1alpha1.RedisMode
   scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisMonitoringSpec
+  map:
+    fields:
+    - name: exporter
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisExporterSpec
+    - name: podMonitor
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.PodMonitorSpec
 - name: com.github.quorate.quorate.api.v1alpha1.RedisNodeStatus
   map:
     fields:
