@@ -152,7 +152,7 @@ selector:
 func TestThePodMonitorOfAnEtcdClusterComesStaysAndGoes(t *testing.T) {
 	t.Parallel()
 	s := newMonitoredEtcd(t, &v1alpha1.EtcdMonitoringSpec{PodMonitor: &v1alpha1.PodMonitorSpec{
-		Interval: &metav1.Duration{Duration: time.Minute}, Labels: map[string]v1alpha1.TemplateValue{"release": "prometheus"},
+		Interval: &metav1.Duration{Duration: time.Minute}, Labels: map[string]v1alpha1.PodMonitorLabel{"release": "prometheus"},
 	}}, true)
 	wantMonitoring(t, s.cluster().Status.Conditions, v1alpha1.ReasonMonitored, "in place")
 	made := podMonitor(t, s.others, "orders-etcd")
@@ -474,4 +474,3 @@ func TestTheExporterOfServersThatAskNobodyHasNoUser(t *testing.T) {
 		t.Errorf("user %v, Secret %s", s.user(), got)
 	}
 }
-

@@ -3,7 +3,7 @@ package v1alpha1
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -41,32 +41,52 @@ type PodMonitorSpec struct {
 	// +optional
 	// +default="30s"
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,6}(s|m))+$') && duration(self) >= duration('5s') && duration(self) <= duration('5m')`,message="spec.monitoring.podMonitor.interval must be a duration from 5s to 5m, for example 30s: Prometheus forgets what it has not read for 5m"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 	// labels of the PodMonitor besides those of the operator, which your
-	// Prometheus selects by, for example release: prometheus. Default: none.
+	// Prometheus selects by, for example release: prometheus; at most 8. Default:
+	// none.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`self.all(k, k.matches('^([a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$') && k.indexOf('/') <= 253)`,message="spec.monitoring.podMonitor.labels: a key must be a valid label key, for example release or example.com/team"
-	// +kubebuilder:validation:XValidation:rule=`self.all(k, self[k].matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$') && self[k].size() <= 63)`,message="spec.monitoring.podMonitor.labels: a value must be a valid label value: at most 63 letters, digits, - _ and ."
-	// +kubebuilder:validation:XValidation:rule=`!self.exists(k, k.startsWith('app.kubernetes.io/') || k.startsWith('quorate.dev/'))`,message="spec.monitoring.podMonitor.labels: keys under app.kubernetes.io/ and quorate.dev/ belong to the operator; use a prefix of your own"
-	// +kubebuilder:validation:MaxProperties=32
-	Labels map[string]TemplateValue `json:"labels,omitempty"`
+	// +kubebuilder:validation:MaxProperties=8
+	// +kubebuilder:validation:XValidation:rule=`self.all(k, k.matches('^([a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$') && k.indexOf('/') <= 253 && !k.startsWith('app.kubernetes.io/') && !k.startsWith('quorate.dev/'))`,message="spec.monitoring.podMonitor.labels: a key must be a valid label key, for example release or example.com/team; those under app.kubernetes.io/ and quorate.dev/ belong to the operator"
+	Labels map[string]PodMonitorLabel `json:"labels,omitempty"`
 }
+
+// PodMonitorLabel is the value of a label of a PodMonitor.
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$`
+type PodMonitorLabel string
 
 // RedisExporterSpec is what a user may say about the exporter of a cluster.
 type RedisExporterSpec struct {
-	// resources of the exporter: requests and limits of cpu (cores), memory and
-	// ephemeral-storage (bytes). Default: 10m and 32Mi requested, 128Mi of memory
-	// at most.
+	// resources of the exporter. Default: 10m of cpu and 32Mi of memory requested,
+	// and 128Mi of memory at most.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`!has(self.claims) || self.claims.size() == 0`,fieldPath=".claims",message="spec.monitoring.exporter.resources.claims cannot be set: the pods have no resource claims; use requests and limits"
-	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || self.limits.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])`,fieldPath=".limits",message="spec.monitoring.exporter.resources.limits may hold cpu, memory and ephemeral-storage only"
-	// +kubebuilder:validation:XValidation:rule=`!has(self.requests) || self.requests.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])`,fieldPath=".requests",message="spec.monitoring.exporter.resources.requests may hold cpu, memory and ephemeral-storage only"
-	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.limits) || (!string(self.limits[k]).matches('[-+eE]') && isQuantity(string(self.limits[k]))))`,fieldPath=".limits",message="spec.monitoring.exporter.resources.limits must be numbers with or without a unit, for example memory: 2Gi: no sign, no exponent"
-	// +kubebuilder:validation:XValidation:rule=`!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || (!string(self.requests[k]).matches('[-+eE]') && isQuantity(string(self.requests[k]))))`,fieldPath=".requests",message="spec.monitoring.exporter.resources.requests must be numbers with or without a unit, for example cpu: 500m: no sign, no exponent"
-	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.limits) || string(self.limits[k]).matches('[-+eE]') || !isQuantity(string(self.limits[k])) || quantity(string(self.limits[k])).isGreaterThan(quantity('0')))`,fieldPath=".limits",message="spec.monitoring.exporter.resources.limits must be above zero"
-	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || !has(self.requests) || ['cpu', 'memory'].all(k, !(k in self.requests) || !(k in self.limits) || string(self.requests[k]).matches('[-+eE]') || !isQuantity(string(self.requests[k])) || string(self.limits[k]).matches('[-+eE]') || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)`,fieldPath=".requests",message="spec.monitoring.exporter.resources.requests cannot be above spec.monitoring.exporter.resources.limits: lower the request or raise the limit"
-	// +kubebuilder:validation:XValidation:rule=`!has(self.limits) || !has(self.requests) || ['ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || string(self.requests[k]).matches('[-+eE]') || !isQuantity(string(self.requests[k])) || string(self.limits[k]).matches('[-+eE]') || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)`,fieldPath=".requests",message="spec.monitoring.exporter.resources.requests cannot be above spec.monitoring.exporter.resources.limits: lower the request or raise the limit"
-	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+	Resources *ExporterResources `json:"resources,omitempty"`
+}
+
+// ExporterResources are the resources of the exporter.
+type ExporterResources struct {
+	// requests are what is kept free for it. Default: none.
+	// +optional
+	Requests *ExporterAmounts `json:"requests,omitempty"`
+	// limits are what it can have at most. Default: none.
+	// +optional
+	Limits *ExporterAmounts `json:"limits,omitempty"`
+}
+
+// ExporterAmounts are amounts of resources. Patterns check them, and no CEL: rules about quantities are dear, and the CRD has as many as it may
+// have. A request above its limit is refused by the API server in the Deployment, and MonitoringReady says so.
+type ExporterAmounts struct {
+	// cpu in cores, for example 100m; not in bytes. Default: none.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,6}|[0-9]{1,6}[.][0-9]{1,3}|[0-9]{1,9}m)$`
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+	// memory in bytes, for example 128Mi. Default: none.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,15}(k|M|G|Ki|Mi|Gi)?$`
+	Memory *resource.Quantity `json:"memory,omitempty"`
 }

@@ -83,6 +83,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EtcdUserSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdUserStatus"):
 		return &apiv1alpha1.EtcdUserStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ExporterAmounts"):
+		return &apiv1alpha1.ExporterAmountsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ExporterResources"):
+		return &apiv1alpha1.ExporterResourcesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("IssuerReference"):
 		return &apiv1alpha1.IssuerReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LabelSelector"):

@@ -49,16 +49,12 @@ func (b Builder) ExporterUser() *v1alpha1ac.RedisUserApplyConfiguration {
 // Secret that it mounts anew at every scrape: another password or authority needs no restart of it either.
 func (b Builder) Exporter() (*appsv1ac.DeploymentApplyConfiguration, error) {
 	labels := ExporterLabels(b.Cluster)
-	container, err := b.exporterContainer()
-	if err != nil {
-		return nil, err
-	}
 	secret := cluster.ConnectionSecret(b.Cluster.Name)
 	if HasExporterUser(b.Cluster) {
 		secret = cluster.RedisUserSecret(cluster.Exporter(b.Cluster.Name))
 	}
 	tpl := corev1ac.PodTemplateSpec().WithLabels(labels).WithSpec(corev1ac.PodSpec().
-		WithContainers(container).
+		WithContainers(b.exporterContainer()).
 		WithVolumes(corev1ac.Volume().WithName(volumeConnection).WithSecret(corev1ac.SecretVolumeSource().WithSecretName(secret))))
 	if err := kube.ApplyTemplate(tpl, kube.PlaceOnly(b.Cluster.Spec.Template), containerExporter, kube.Defaults{}); err != nil {
 		return nil, err
@@ -69,11 +65,7 @@ func (b Builder) Exporter() (*appsv1ac.DeploymentApplyConfiguration, error) {
 			WithSelector(metav1ac.LabelSelector().WithMatchLabels(ExporterSelector(b.Cluster))).WithTemplate(tpl)), nil
 }
 
-func (b Builder) exporterContainer() (*corev1ac.ContainerApplyConfiguration, error) {
-	resources, err := exporterResources(b.Cluster.Spec.Monitoring)
-	if err != nil {
-		return nil, err
-	}
+func (b Builder) exporterContainer() *corev1ac.ContainerApplyConfiguration {
 	healthy := corev1ac.Probe().WithPeriodSeconds(10).
 		WithHTTPGet(corev1ac.HTTPGetAction().WithPath("/healthz").WithPort(intstr.FromString(exporterPortName)))
 	return corev1ac.Container().WithName(containerExporter).WithImage(b.AgentImage).
@@ -82,19 +74,31 @@ func (b Builder) exporterContainer() (*corev1ac.ContainerApplyConfiguration, err
 		WithEnv(corev1ac.EnvVar().WithName("GOMEMLIMIT").WithValueFrom(corev1ac.EnvVarSource().WithResourceFieldRef(
 			corev1ac.ResourceFieldSelector().WithResource("limits.memory")))).
 		WithReadinessProbe(healthy).
-		WithResources(resources).
+		WithResources(exporterResources(b.Cluster.Spec.Monitoring)).
 		WithSecurityContext(kube.ContainerSecurity()).
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
-		WithVolumeMounts(corev1ac.VolumeMount().WithName(volumeConnection).WithMountPath(connectionDir).WithReadOnly(true)), nil
+		WithVolumeMounts(corev1ac.VolumeMount().WithName(volumeConnection).WithMountPath(connectionDir).WithReadOnly(true))
 }
 
-func exporterResources(m *v1alpha1.RedisMonitoringSpec) (*corev1ac.ResourceRequirementsApplyConfiguration, error) {
-	if m != nil && m.Exporter != nil && m.Exporter.Resources != nil {
-		return kube.Convert[corev1ac.ResourceRequirementsApplyConfiguration](m.Exporter.Resources)
+func exporterResources(m *v1alpha1.RedisMonitoringSpec) *corev1ac.ResourceRequirementsApplyConfiguration {
+	if m == nil || m.Exporter == nil || m.Exporter.Resources == nil {
+		return corev1ac.ResourceRequirements().
+			WithRequests(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")}).
+			WithLimits(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")})
 	}
-	return corev1ac.ResourceRequirements().
-		WithRequests(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")}).
-		WithLimits(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")}), nil
+	r := m.Exporter.Resources
+	return corev1ac.ResourceRequirements().WithRequests(amounts(r.Requests)).WithLimits(amounts(r.Limits))
+}
+
+func amounts(a *v1alpha1.ExporterAmounts) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	if a != nil && a.CPU != nil {
+		out[corev1.ResourceCPU] = *a.CPU
+	}
+	if a != nil && a.Memory != nil {
+		out[corev1.ResourceMemory] = *a.Memory
+	}
+	return out
 }
 
 // PodMonitor has Prometheus read the exporter, which names the pods of the servers itself.

@@ -669,6 +669,24 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: username
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.ExporterAmounts
+  map:
+    fields:
+    - name: cpu
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: memory
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: com.github.quorate.quorate.api.v1alpha1.ExporterResources
+  map:
+    fields:
+    - name: limits
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.ExporterAmounts
+    - name: requests
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.ExporterAmounts
 - name: com.github.quorate.quorate.api.v1alpha1.ExternalAccessType
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.IssuerReference
@@ -824,6 +842,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: topologyKey
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.LabelKey
+- name: com.github.quorate.quorate.api.v1alpha1.PodMonitorLabel
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.PodMonitorSpec
   map:
     fields:
@@ -839,7 +859,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         map:
           elementType:
-            namedType: com.github.quorate.quorate.api.v1alpha1.TemplateValue
+            namedType: com.github.quorate.quorate.api.v1alpha1.PodMonitorLabel
 - name: com.github.quorate.quorate.api.v1alpha1.PodTemplate
   map:
     fields:
@@ -1093,7 +1113,7 @@ var schemaYAML = typed.YAMLObject(`types:
     fields:
     - name: resources
       type:
-        namedType: io.k8s.api.core.v1.ResourceRequirements
+        namedType: com.github.quorate.quorate.api.v1alpha1.ExporterResources
 - name: com.github.quorate.quorate.api.v1alpha1.RedisExternalAccess
   map:
     fields:

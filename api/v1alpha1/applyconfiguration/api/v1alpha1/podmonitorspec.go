@@ -21,8 +21,9 @@ type PodMonitorSpecApplyConfiguration struct {
 	// interval at which the metrics are read, from 5s to 5m. Default: 30s.
 	Interval *v1.Duration `json:"interval,omitempty"`
 	// labels of the PodMonitor besides those of the operator, which your
-	// Prometheus selects by, for example release: prometheus. Default: none.
-	Labels map[string]apiv1alpha1.TemplateValue `json:"labels,omitempty"`
+	// Prometheus selects by, for example release: prometheus; at most 8. Default:
+	// none.
+	Labels map[string]apiv1alpha1.PodMonitorLabel `json:"labels,omitempty"`
 }
 
 // PodMonitorSpecApplyConfiguration constructs a declarative configuration of the PodMonitorSpec type for use with
@@ -51,9 +52,9 @@ func (b *PodMonitorSpecApplyConfiguration) WithInterval(value v1.Duration) *PodM
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, the entries provided by each call will be put on the Labels field,
 // overwriting an existing map entries in Labels field with the same key.
-func (b *PodMonitorSpecApplyConfiguration) WithLabels(entries map[string]apiv1alpha1.TemplateValue) *PodMonitorSpecApplyConfiguration {
+func (b *PodMonitorSpecApplyConfiguration) WithLabels(entries map[string]apiv1alpha1.PodMonitorLabel) *PodMonitorSpecApplyConfiguration {
 	if b.Labels == nil && len(entries) > 0 {
-		b.Labels = make(map[string]apiv1alpha1.TemplateValue, len(entries))
+		b.Labels = make(map[string]apiv1alpha1.PodMonitorLabel, len(entries))
 	}
 	for k, v := range entries {
 		b.Labels[k] = v

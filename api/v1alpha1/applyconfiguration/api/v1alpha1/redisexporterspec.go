@@ -5,19 +5,14 @@
 
 package v1alpha1
 
-import (
-	v1 "k8s.io/api/core/v1"
-)
-
 // RedisExporterSpecApplyConfiguration represents a declarative configuration of the RedisExporterSpec type for use
 // with apply.
 //
 // RedisExporterSpec is what a user may say about the exporter of a cluster.
 type RedisExporterSpecApplyConfiguration struct {
-	// resources of the exporter: requests and limits of cpu (cores), memory and
-	// ephemeral-storage (bytes). Default: 10m and 32Mi requested, 128Mi of memory
-	// at most.
-	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
+	// resources of the exporter. Default: 10m of cpu and 32Mi of memory requested,
+	// and 128Mi of memory at most.
+	Resources *ExporterResourcesApplyConfiguration `json:"resources,omitempty"`
 }
 
 // RedisExporterSpecApplyConfiguration constructs a declarative configuration of the RedisExporterSpec type for use with
@@ -29,7 +24,7 @@ func RedisExporterSpec() *RedisExporterSpecApplyConfiguration {
 // WithResources sets the Resources field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Resources field is set to the value of the last call.
-func (b *RedisExporterSpecApplyConfiguration) WithResources(value v1.ResourceRequirements) *RedisExporterSpecApplyConfiguration {
-	b.Resources = &value
+func (b *RedisExporterSpecApplyConfiguration) WithResources(value *ExporterResourcesApplyConfiguration) *RedisExporterSpecApplyConfiguration {
+	b.Resources = value
 	return b
 }
