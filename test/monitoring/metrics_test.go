@@ -15,8 +15,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	_ "sigs.k8s.io/controller-runtime/pkg/controller" // Its metrics register themselves.
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	_ "sigs.k8s.io/controller-runtime/pkg/controller" // Its metrics register themselves.
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -213,7 +214,7 @@ func exporterUser(t *testing.T) *v1alpha1.RedisUser {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "carts"},
 		Spec:       v1alpha1.RedisClusterSpec{Monitoring: &v1alpha1.RedisMonitoringSpec{}},
 	}
-	u, err := kube.Convert[v1alpha1.RedisUser](redis.Builder{Cluster: o}.ExporterUser())
+	u, err := kube.Convert[v1alpha1.RedisUser](redis.Builder{Cluster: o, Owner: metav1ac.OwnerReference()}.ExporterUser())
 	if err != nil {
 		t.Fatal(err)
 	}

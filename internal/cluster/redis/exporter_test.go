@@ -8,12 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 )
 
 func monitored() Builder {
-	return Builder{AgentImage: "agent:1", Cluster: &v1alpha1.RedisCluster{
+	return Builder{AgentImage: "agent:1", Owner: metav1ac.OwnerReference(), Cluster: &v1alpha1.RedisCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "carts"},
 		Spec:       v1alpha1.RedisClusterSpec{Monitoring: &v1alpha1.RedisMonitoringSpec{}},
 	}}
