@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -84,22 +85,30 @@ func (m *monitoring) note(uid types.UID, now time.Time, change func(*monitored))
 
 // knowsPodMonitors tells whether the API server does. While it does not, it is asked from time to time, by one cluster for all.
 func (c *Children) knowsPodMonitors() bool {
-	m, now := &c.monitoring, c.Now()
+	if served, ask := c.monitoring.due(c.Now()); !ask {
+		return served
+	}
+	_, err := c.RESTMapper().RESTMapping(kube.PodMonitorKind.GroupKind(), kube.PodMonitorKind.Version)
+	c.monitoring.answered(err == nil, c.Now())
+	return err == nil
+}
+
+// due says whether PodMonitors are known, as far as that was asked, and whether who wants to know is to ask again.
+func (m *monitoring) due(now time.Time) (served, ask bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.served || now.Sub(m.asked) < monitorsAsked {
-		return m.served
+		return m.served, false
 	}
-	_, err := c.RESTMapper().RESTMapping(kube.PodMonitorKind.GroupKind(), kube.PodMonitorKind.Version)
-	m.served, m.asked = err == nil, now
-	return m.served
+	m.asked = now // Others do not ask meanwhile.
+	return false, true
 }
 
-// lostPodMonitors notes that the API server does not know them any more.
-func (c *Children) lostPodMonitors() {
-	c.monitoring.mu.Lock()
-	defer c.monitoring.mu.Unlock()
-	c.monitoring.served, c.monitoring.asked = false, c.Now()
+// answered notes whether the API server knows PodMonitors.
+func (m *monitoring) answered(served bool, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.served, m.asked = served, now
 }
 
 // ensurePodMonitor brings the PodMonitor of a cluster into place, or takes it away where there is to be none.
@@ -125,7 +134,11 @@ func (c *Children) ensurePodMonitor(ctx context.Context, owner Object, want kube
 	if !c.knowsPodMonitors() {
 		return noPodMonitors(wanted)
 	}
-	if err := c.bringPodMonitor(ctx, owner, want.Name, object); err != nil {
+	err := c.bringPodMonitor(ctx, owner, want.Name, object)
+	if apierrors.IsForbidden(err) && !wanted {
+		err = nil // Who may not read one has not made one.
+	}
+	if err != nil {
 		return err
 	}
 	c.monitoring.note(owner.GetUID(), c.Now(), func(m *monitored) { m.wish, m.read = wish, c.Now() })
@@ -143,7 +156,7 @@ func (c *Children) bringPodMonitor(ctx context.Context, owner Object, name strin
 	}
 	err := c.Apply(ctx, owner, live, client.ApplyConfigurationFromUnstructured(want))
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) { // The CRD was deleted meanwhile.
-		c.lostPodMonitors()
+		c.monitoring.answered(false, c.Now())
 		return noPodMonitors(true)
 	}
 	return err
@@ -160,11 +173,15 @@ func noPodMonitors(wanted bool) error {
 
 // dropOwn deletes an object if it is a child of the owner. live is an empty object with name and namespace set.
 func (c *Children) dropOwn(ctx context.Context, owner Object, live client.Object) error {
-	err := c.Get(ctx, client.ObjectKeyFromObject(live), live)
+	gvk, err := apiutil.GVKForObject(live, c.Scheme())
+	if err != nil {
+		return fmt.Errorf("delete %T: %w", live, err)
+	}
+	what := gvk.Kind + " " + live.GetName()
+	err = c.Get(ctx, client.ObjectKeyFromObject(live), live)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil
 	}
-	what := fmt.Sprintf("%T %s", live, live.GetName())
 	if err != nil {
 		return fmt.Errorf("read %s: %w", what, err)
 	}

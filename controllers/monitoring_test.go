@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -51,19 +52,24 @@ func podMonitor(t *testing.T, c client.Client, name string) *unstructured.Unstru
 type reading struct {
 	client.Client
 	n *int
+	// fail is what they are answered with.
+	fail *error
 }
 
 func (r reading) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	if o.GetObjectKind().GroupVersionKind() == kube.PodMonitorKind {
 		*r.n++
+		if *r.fail != nil {
+			return *r.fail
+		}
 	}
 	return r.Client.Get(ctx, key, o, opts...)
 }
 
-func countReads(c *Children) *int {
-	r := reading{c.Client, new(int)}
+func countReads(c *Children) (reads *int, fail *error) {
+	r := reading{c.Client, new(int), new(error)}
 	c.Client, c.Direct = r, r
-	return r.n
+	return r.n, r.fail
 }
 
 func wantMonitoring(t *testing.T, conditions []metav1.Condition, reason, words string) {
@@ -83,6 +89,7 @@ func wantMonitoring(t *testing.T, conditions []metav1.Condition, reason, words s
 type monitoredEtcd struct {
 	*timed
 	reads *int
+	fail  *error
 }
 
 func newMonitoredEtcd(t *testing.T, spec *v1alpha1.EtcdMonitoringSpec, crd bool, more ...client.Object) *monitoredEtcd {
@@ -113,7 +120,7 @@ func (s *monitoredEtcd) restart() {
 	if !ok {
 		s.t.Fatalf("%T", s.op.Kind)
 	}
-	s.reads = countReads(kind.Children)
+	s.reads, s.fail = countReads(kind.Children)
 }
 
 // passes makes passes, 20 s apart.
@@ -249,6 +256,23 @@ func TestAPodMonitorOfSomebodyElseIsLeftAlone(t *testing.T) {
 	}
 }
 
+func TestWithoutTheRightToReadPodMonitorsOnlyWhoAsksForOneHearsOfIt(t *testing.T) {
+	t.Parallel()
+	s := newMonitoredEtcd(t, nil, true)
+	s.restart()
+	*s.fail = apierrors.NewForbidden(schema.GroupResource{Group: kube.PodMonitorKind.Group, Resource: "podmonitors"}, "orders-etcd", nil)
+	s.passes(3)
+	if c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionMonitoringReady); c != nil || *s.reads > 1 {
+		t.Errorf("nobody asks for one: %+v, %d reads", c, *s.reads)
+	}
+	s.set(&v1alpha1.EtcdMonitoringSpec{})
+	s.passes(1)
+	wantMonitoring(t, s.cluster().Status.Conditions, v1alpha1.ReasonReconcileError, "forbidden")
+	*s.fail = nil
+	s.passes(1)
+	wantMonitoring(t, s.cluster().Status.Conditions, v1alpha1.ReasonMonitored, "in place")
+}
+
 func TestAPausedClusterGetsNoPodMonitor(t *testing.T) {
 	t.Parallel()
 	s := newMonitoredEtcd(t, nil, true)
@@ -287,7 +311,7 @@ func newMonitoredRedis(t *testing.T, crd bool, o *v1alpha1.RedisCluster, more ..
 		installPodMonitors(t, s.api)
 	}
 	kind.Now = func() time.Time { return s.now }
-	s.reads = countReads(kind.Children)
+	s.reads, _ = countReads(kind.Children)
 	s.users = &Loop[*v1alpha1.RedisUser, users.State]{Kind: NewRedisUserKind(kind.Children, kind), Client: s.api, Events: events.NewFakeRecorder(1000)}
 	s.settle()
 	s.passes(10)
