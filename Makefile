@@ -137,6 +137,7 @@ SLOW_RACES := TestNoClientOfRedisIsLockedOutByACrashWhileThePasswordChanges|Test
 test-unit: ## Run every test that needs no cluster: rules, simulation, loop, adapters on real servers, envtest
 	@hack/install-deps.sh
 	@for tool in age fake-gcs-server versitygw; do $(TOOL) $$tool >/dev/null; done
+	@hack/podmonitor-crd.sh >/dev/null
 	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)"; QUORATE_SERVERS="$$($(KIND) servers)"; \
 	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
 	  -race -short -parallel 4 -timeout 60m $(if $(QUORATE_ALL_ENGINES),,-skip '^($(SLOW_RACES))$$') $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')

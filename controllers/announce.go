@@ -30,7 +30,7 @@ func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
 	for _, typ := range []string{
 		v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled,
 		v1alpha1.ConditionSpaceHealthy, v1alpha1.ConditionMemoryHealthy, v1alpha1.ConditionTimeoutHealthy,
-		v1alpha1.ConditionTLSReady, v1alpha1.ConditionBalanced,
+		v1alpha1.ConditionTLSReady, v1alpha1.ConditionBalanced, v1alpha1.ConditionMonitoringReady,
 	} {
 		was, is := meta.FindStatusCondition(before.GetConditions(), typ), meta.FindStatusCondition(after.GetConditions(), typ)
 		if is == nil || (p.Step != nil && (typ == v1alpha1.ConditionReconciling || is.Reason == p.Reason)) || !newsworthy(was, is) {
@@ -98,7 +98,7 @@ func note(message string) string {
 
 // newsworthy tells whether a condition says something new: Ready and Stalled when they flip or give another reason,
 // Reconciling when it starts to wait for something else, SpaceHealthy and MemoryHealthy when space is short, TimeoutHealthy when forks are long,
-// Balanced when a shard is too heavy, TLSReady when certificates soon
+// Balanced when a shard is too heavy, MonitoringReady when something keeps metrics from being read, TLSReady when certificates soon
 // expire, cert-manager is waited for or their authority is being replaced, and when that is over. What is wrong with it otherwise makes the cluster not
 // Ready.
 func newsworthy(was, is *metav1.Condition) bool {
@@ -108,6 +108,8 @@ func newsworthy(was, is *metav1.Condition) bool {
 	switch is.Type {
 	case v1alpha1.ConditionSpaceHealthy, v1alpha1.ConditionMemoryHealthy, v1alpha1.ConditionTimeoutHealthy, v1alpha1.ConditionBalanced:
 		return is.Status == metav1.ConditionFalse
+	case v1alpha1.ConditionMonitoringReady:
+		return is.Status == metav1.ConditionFalse && is.Reason != v1alpha1.ReasonMonitoringPending
 	case v1alpha1.ConditionReady:
 		return is.Status == metav1.ConditionTrue || (was != nil && was.Status == metav1.ConditionTrue)
 	case v1alpha1.ConditionTLSReady:
@@ -129,6 +131,7 @@ func onTheMove(c *metav1.Condition) bool {
 func eventType(c *metav1.Condition) string {
 	bad := c.Status != metav1.ConditionTrue && slices.Contains([]string{
 		v1alpha1.ConditionReady, v1alpha1.ConditionSpaceHealthy, v1alpha1.ConditionMemoryHealthy, v1alpha1.ConditionTimeoutHealthy,
+		v1alpha1.ConditionMonitoringReady,
 	}, c.Type)
 	if c.Type == v1alpha1.ConditionStalled || c.Reason == v1alpha1.ReasonExpiring || bad {
 		return corev1.EventTypeWarning

@@ -53,7 +53,7 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	if err != nil {
 		return etcd.State{}, err
 	}
-	s := etcd.State{Want: want, Certificates: report, Now: k.Now()}
+	s := etcd.State{Want: want, Certificates: report, Now: k.Now(), Monitoring: k.monitoringReady(o, o.Spec.Monitoring != nil, nil)}
 	if s.BackupHealth, err = k.backupHealth(ctx, o, v1alpha1.KindEtcdCluster); err != nil {
 		return etcd.State{}, err
 	}

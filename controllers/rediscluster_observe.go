@@ -52,6 +52,9 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	if err := k.observeBackups(ctx, o, &s); err != nil {
 		return redis.State{}, err
 	}
+	if s.Monitoring, err = k.observeMonitoring(ctx, o); err != nil {
+		return redis.State{}, err
+	}
 	if err := k.observeCertificates(ctx, o, &s); err != nil {
 		return redis.State{}, err
 	}

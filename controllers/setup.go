@@ -106,7 +106,10 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	redis := NewRedisKind(children)
-	if err := setup(mgr, o, v1alpha1.ComponentRedis, v1alpha1.KindRedisCluster, &v1alpha1.RedisCluster{}, redis); err != nil {
+	err = setup(mgr, o, v1alpha1.ComponentRedis, v1alpha1.KindRedisCluster, &v1alpha1.RedisCluster{}, redis, func(b *builder.Builder) {
+		b.Owns(&appsv1.Deployment{}).Owns(&v1alpha1.RedisUser{})
+	})
+	if err != nil {
 		return err
 	}
 	if err := setupRedisUsers(mgr, o, NewRedisUserKind(children, redis)); err != nil {
@@ -195,7 +198,7 @@ func CacheOptions(namespaces []string) cache.Options {
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: ours, &corev1.PersistentVolumeClaim{}: ours, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours,
-			&appsv1.StatefulSet{}: ours, &policyv1.PodDisruptionBudget{}: ours, &batchv1.Job{}: ours,
+			&appsv1.StatefulSet{}: ours, &appsv1.Deployment{}: ours, &policyv1.PodDisruptionBudget{}: ours, &batchv1.Job{}: ours,
 			&corev1.Node{}: {Transform: onlyScheduling},
 		},
 	}

@@ -33,6 +33,8 @@ const (
 	// ConditionBackupHealthy is True while the newest backup of a schedule is no older than the schedule says, and as verified as it asks. On a
 	// cluster it is the worst of its schedules, and absent where there is none.
 	ConditionBackupHealthy = "BackupHealthy"
+	// ConditionMonitoringReady is True when what spec.monitoring asks for is in place. It is absent where nothing is asked for.
+	ConditionMonitoringReady = "MonitoringReady"
 )
 
 // Condition and event reasons shared by all kinds. Reasons that belong to one data store are declared next to
@@ -67,6 +69,14 @@ const (
 	ReasonCertManager = "WaitingForCertManager"
 	// ReasonDisabled says that the feature is switched off in the specification.
 	ReasonDisabled = "Disabled"
+	// ReasonMonitored says that all is in place for metrics to be read.
+	ReasonMonitored = "Monitored"
+	// ReasonMonitoringPending says that it is about to be.
+	ReasonMonitoringPending = "MonitoringPending"
+	// ReasonPodMonitorCRDMissing says that the API server knows no PodMonitors, so that none can be made.
+	ReasonPodMonitorCRDMissing = "PodMonitorCRDMissing"
+	// ReasonExporterNotReady says that the exporter of Redis metrics does not serve; the message says why.
+	ReasonExporterNotReady = "ExporterNotReady"
 	// ReasonNotStalled says that nothing needs a human.
 	ReasonNotStalled = "NotStalled"
 )

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/quorate/quorate/internal/cluster/kube"
 	"github.com/quorate/quorate/test/chart"
 )
 
@@ -76,7 +77,7 @@ func TestARoleLeavesOutOnlyWhatBelongsToNoNamespace(t *testing.T) {
 	}
 	narrow := granted(t, all, "Role", "quorate-manager")
 	for right := range granted(t, wide, "ClusterRole", "quorate-manager") {
-		if right.Group == "cert-manager.io" {
+		if right.Group == "cert-manager.io" || right.Group == kube.PodMonitorKind.Group {
 			continue // It is not part of Kubernetes.
 		}
 		kind, err := s.client.RESTMapper().KindFor(right.WithVersion(""))

@@ -35,6 +35,8 @@ type State struct {
 	BackupNames []string
 	// BackupHealth is what the schedules of the cluster say of its backups, for the status; nil: there are none.
 	BackupHealth *metav1.Condition
+	// Monitoring says, for the status, how far what spec.monitoring asks for is in place; nil: nothing is asked for.
+	Monitoring *metav1.Condition
 	// Certificates in use, for the status.
 	Certificates clustertls.Report
 	Now          time.Time

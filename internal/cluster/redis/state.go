@@ -48,6 +48,8 @@ type State struct {
 	Confirmed *Confirmed
 	// BackupHealth is what the schedules of the cluster say of its backups, for the status; nil: there are none.
 	BackupHealth *metav1.Condition
+	// Monitoring says, for the status, how far what spec.monitoring asks for is in place; nil: nothing is asked for.
+	Monitoring *metav1.Condition
 	// Now is the time of the observation.
 	Now time.Time
 }
