@@ -1,6 +1,8 @@
 package envtest
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -33,6 +35,7 @@ var charts = map[string]chart.Values{
 		"podLabels":                 chart.Values{"zone": "a"},
 		"env":                       []any{chart.Values{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}},
 		"serviceAccount":            chart.Values{"annotations": chart.Values{"a": "b"}},
+		"protection":                chart.Values{"enabled": true},
 	},
 }
 
@@ -121,22 +124,77 @@ func granted(t *testing.T, all []*unstructured.Unstructured, kind, name string) 
 
 func TestTheAPIServerTakesEveryOverlay(t *testing.T) {
 	s := apiServer(t)
-	ns := &unstructured.Unstructured{Object: object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "quorate-system"}}}
-	if err := s.client.Create(testContext(t), ns); client.IgnoreAlreadyExists(err) != nil { // What is in it needs it.
-		t.Fatal(err)
-	}
-	for _, overlay := range []string{"default", "namespaced", "ha"} {
+	s.ensureNamespace(t, namespace("quorate-system")) // What is in it needs it.
+	for overlay, least := range map[string]int{"default": 15, "namespaced": 15, "ha": 15, "protection": 2} {
 		t.Run(overlay, func(t *testing.T) {
-			all, err := chart.Objects([]byte(s.kubectl(t, "kustomize", "../../config/"+overlay)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			all := s.kustomize(t, "../../config/"+overlay)
 			for _, o := range all {
 				s.wouldTake(t, o)
 			}
-			if len(all) < 15 {
+			if len(all) < least {
 				t.Errorf("there are %d objects", len(all))
 			}
 		})
 	}
+}
+
+func (s *server) kustomize(t *testing.T, dir string) []*unstructured.Unstructured {
+	t.Helper()
+	all, err := chart.Objects([]byte(s.kubectl(t, "kustomize", dir)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestTheNamespacedOverlayGrantsNothingBeyond also looks at an overlay of it that chooses a namespace, as its comment says.
+func TestTheNamespacedOverlayGrantsNothingBeyond(t *testing.T) {
+	s := apiServer(t)
+	own := t.TempDir()
+	base, err := filepath.Abs("../../config/namespaced")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if base, err = filepath.Rel(own, base); err != nil { // kustomize takes no absolute path.
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(own, "kustomization.yaml"), []byte("resources: ["+base+"]\nnamespace: team-a\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for dir, ns := range map[string]string{"../../config/namespaced": "quorate-system", own: "team-a"} {
+		bound := 0
+		for _, o := range s.kustomize(t, dir) {
+			switch kind := o.GetKind(); kind {
+			case "CustomResourceDefinition":
+			case "Namespace":
+				if o.GetName() != ns {
+					t.Errorf("Namespace %s, want %s", o.GetName(), ns)
+				}
+			case "Role", "RoleBinding", "ServiceAccount", "Deployment":
+				if o.GetNamespace() != ns {
+					t.Errorf("%s %s is in namespace %q, want %s", kind, o.GetName(), o.GetNamespace(), ns)
+				}
+				bound += bindsWithin(t, o, ns)
+			default:
+				t.Errorf("%s %s", kind, o.GetName())
+			}
+		}
+		if bound != 2 {
+			t.Errorf("%s: %d bindings, want that of the operator and that of its lease", ns, bound)
+		}
+	}
+}
+
+// bindsWithin is 1 for a binding. It has to be of a Role, to a service account of the namespace.
+func bindsWithin(t *testing.T, o *unstructured.Unstructured, ns string) int {
+	t.Helper()
+	if o.GetKind() != "RoleBinding" {
+		return 0
+	}
+	role, _, _ := unstructured.NestedString(o.Object, "roleRef", "kind")
+	subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects")
+	if role != "Role" || len(subjects) != 1 || subjects[0].(object)["namespace"] != ns {
+		t.Errorf("%s is of a %s, to %v", o.GetName(), role, subjects)
+	}
+	return 1
 }
