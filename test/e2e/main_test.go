@@ -83,6 +83,7 @@ func leaveScope(ctx context.Context, _ *envconf.Config, t *testing.T) (context.C
 			return ctx, nil
 		}
 	}
+	s.wantNoLeaks(ctx, t)
 	if err := s.Empty(ctx, s.ns); err != nil {
 		return ctx, err
 	}

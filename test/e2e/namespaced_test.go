@@ -80,6 +80,7 @@ func anotherNamespace(ctx context.Context, t *testing.T, s *scope) *scope {
 	ns, err := s.NewNamespace(ctx, "outside")
 	must(t, err)
 	t.Cleanup(func() {
+		(&scope{s.Cluster, ns}).wantNoLeaks(context.WithoutCancel(ctx), t)
 		if err := s.DeleteNamespace(context.WithoutCancel(ctx), ns); err != nil {
 			t.Errorf("remove the namespace: %v", err)
 		}

@@ -90,9 +90,15 @@ func TestOfAKeyOnlyThePrivatePartIsSecret(t *testing.T) {
 		}
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
-	pkcs8 := func(key any) string { der, err := x509.MarshalPKCS8PrivateKey(key); return encode("PRIVATE KEY", der, err) }
+	pkcs8 := func(key any) string {
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		return encode("PRIVATE KEY", der, err)
+	}
 	sec1, err := x509.MarshalECPrivateKey(elliptical)
-	publicKey := func(key any) string { der, err := x509.MarshalPKIXPublicKey(key); return encode("PUBLIC KEY", der, err) }
+	publicKey := func(key any) string {
+		der, err := x509.MarshalPKIXPublicKey(key)
+		return encode("PUBLIC KEY", der, err)
+	}
 	for name, tc := range map[string]struct{ private, public string }{
 		"P-256 in PKCS 8": {pkcs8(elliptical), publicKey(elliptical.Public())},
 		"P-256 in SEC 1":  {encode("EC PRIVATE KEY", sec1, err), publicKey(elliptical.Public())},
