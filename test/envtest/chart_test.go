@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/test/chart"
+	"github.com/quorate/quorate/test/lockdown"
 )
 
 // charts are ways to install the chart that together use every template, and every value that is text of Kubernetes.
@@ -145,6 +146,41 @@ func (s *server) kustomize(t *testing.T, dir string) []*unstructured.Unstructure
 		t.Fatal(err)
 	}
 	return all
+}
+
+// TestEveryManifestIsLockedDown looks at what dist/install.yaml and its like are made of, and at what is there to be applied as it is.
+func TestEveryManifestIsLockedDown(t *testing.T) {
+	s := apiServer(t)
+	manifests := map[string][]*unstructured.Unstructured{}
+	for _, overlay := range []string{"default", "namespaced", "ha"} {
+		// make build-installer names the version.
+		text := strings.ReplaceAll(s.kubectl(t, "kustomize", "../../config/"+overlay), "quay.io/quorate/quorate:latest", "quay.io/quorate/quorate:v1")
+		all, err := chart.Objects([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifests[overlay] = all
+	}
+	for name, all := range manifests {
+		pods := 0
+		for _, o := range all {
+			p, ok, err := lockdown.Written(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				continue
+			}
+			pods++
+			p.Sized, p.Identity = true, true
+			for _, fault := range lockdown.Faults(p) {
+				t.Errorf("%s, %s %s: %s", name, o.GetKind(), o.GetName(), fault)
+			}
+		}
+		if pods != 1 {
+			t.Errorf("%s: %d pods", name, pods)
+		}
+	}
 }
 
 // TestTheNamespacedOverlayGrantsNothingBeyond also looks at an overlay of it that chooses a namespace, as its comment says.
