@@ -220,9 +220,11 @@ func TestPodsOfServersAreLockedDown(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.RedisCluster, *Builder){
 		"sharded":    func(*v1alpha1.RedisCluster, *Builder) {},
 		"replicated": func(c *v1alpha1.RedisCluster, _ *Builder) { c.Spec.Mode = ptr.To(v1alpha1.RedisReplicated) },
-		"valkey":     func(c *v1alpha1.RedisCluster, _ *Builder) { c.Spec.Engine, c.Spec.Version = ptr.To(v1alpha1.EngineValkey), "9.1.2" },
-		"plain":      func(_ *v1alpha1.RedisCluster, b *Builder) { b.TLSSecret = "" },
-		"ephemeral":  func(c *v1alpha1.RedisCluster, _ *Builder) { c.Spec.Storage = nil },
+		"valkey": func(c *v1alpha1.RedisCluster, _ *Builder) {
+			c.Spec.Engine, c.Spec.Version = ptr.To(v1alpha1.EngineValkey), "9.1.2"
+		},
+		"plain":     func(_ *v1alpha1.RedisCluster, b *Builder) { b.TLSSecret = "" },
+		"ephemeral": func(c *v1alpha1.RedisCluster, _ *Builder) { c.Spec.Storage = nil },
 		"open": func(c *v1alpha1.RedisCluster, _ *Builder) {
 			c.Spec.Auth = &v1alpha1.AuthSpec{Mode: ptr.To(v1alpha1.AuthDisabled)}
 		},
