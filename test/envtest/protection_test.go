@@ -56,7 +56,7 @@ var guarded = map[string]struct{ yaml, words string }{
 	},
 	"a set whose claims stay":   {set("leaving", "quorate", "Retain"), ""},
 	"a set of somebody else":    {set("other", "Helm", "Delete"), ""},
-	"a backup":                  {`{apiVersion: v1, kind: ConfigMap, metadata: {name: other, labels: {app.kubernetes.io/managed-by: quorate}}}`, ""},
+	"a ConfigMap of a cluster":  {`{apiVersion: v1, kind: ConfigMap, metadata: {name: other, labels: {app.kubernetes.io/managed-by: quorate}}}`, ""},
 	"a namespace that is not":   {`{apiVersion: v1, kind: Namespace, metadata: {name: open}}`, ""},
 	"a namespace so labelled":   {`{apiVersion: v1, kind: Namespace, metadata: {name: shut, labels: {quorate.dev/protected: "true"}}}`, "kubectl annotate namespaces shut " + allowed + "=true"},
 	"the definition of a kind":  {`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: etcdclusters.quorate.dev}}`, "every resource of this kind would go with it; to delete it all the same: kubectl annotate customresourcedefinitions.apiextensions.k8s.io etcdclusters.quorate.dev " + allowed + "=true"},

@@ -35,7 +35,7 @@ var nasty = []string{
 func FuzzConfig(f *testing.F) {
 	for _, value := range nasty {
 		for version, key := range []string{"experimental-distributed-tracing-service-name", "feature-gates", "distributed-tracing-address", "tls-min-version"} {
-			f.Add(key, value, uint8(version)) //nolint:gosec // Of four.
+			f.Add(key, value, uint8(version))
 		}
 	}
 	for _, key := range []string{

@@ -69,7 +69,7 @@ func measure(b *testing.B) {
 // world is an API server and a manager.
 type world struct {
 	b   *testing.B
-	ctx context.Context //nolint:containedctx // Of one benchmark.
+	ctx context.Context
 	client.Client
 	manager *exec.Cmd
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -27,8 +28,9 @@ const shortest = 12
 // public are the keys of Quorate's Secrets that everybody may see. What is under any other key is secret, so that a new key is looked for
 // until it is named here.
 var public = []string{
-	connection.KeyHost, connection.KeyPort, connection.KeyUsername, "type", "provider", "endpoints",
-	"uri", // The password in it has a key of its own.
+	connection.KeyHost, connection.KeyPort, connection.KeyUsername, "type", "provider", "nodes", "external-nodes",
+	"uri", "external-uri", // The password in them has a key of its own.
+	"handed-out", // A time.
 }
 
 // Secret is one value that is to stay where it is.
@@ -50,7 +52,7 @@ func Secrets(from []corev1.Secret) ([]Secret, error) {
 		for key, value := range s.Data {
 			core, err := secretPart(value)
 			if err != nil {
-				return nil, errors.New("Secret " + s.Name + ", key " + key + ": " + err.Error()) //nolint:revive // The kind's name.
+				return nil, fmt.Errorf("key %s of Secret %s: %w", key, s.Name, err)
 			}
 			if !slices.Contains(public, key) && len(core) >= shortest {
 				out = append(out, Secret{s.Name + ", key " + key, forms(core)})
