@@ -39,17 +39,16 @@ func TestNoFieldNamesAnotherNamespace(t *testing.T) {
 	}
 }
 
-// references are all fields that name another object, set to one of another namespace in the way of many tools.
+// references are all fields that name an object which the operator reads, set to one of another namespace in the way of many tools. What only
+// pods refer to, such as Secrets of their environment, Kubernetes looks for in the namespace of the pod.
 var references = map[string][]string{
 	"EtcdCluster": {
 		`tls: {mode: Provided, secretName: other/x}`, `auth: {secretName: other/x}`, `storage: {className: other/x}`,
-		`tls: {mode: CertManager, issuerRef: {name: other/x}}`, `template: {imagePullSecrets: [{name: other/x}]}`, `template: {priorityClassName: other/x}`,
+		`tls: {mode: CertManager, issuerRef: {name: other/x}}`, `template: {priorityClassName: other/x}`,
 		`bootstrap: {restore: {backup: other/x}}`, `bootstrap: {restore: {destination: {url: "s3://b/p", credentials: {name: other/x}}}}`,
-		`template: {env: [{name: A, valueFrom: {secretKeyRef: {name: other/x, key: k}}}]}`,
 	},
 	"RedisCluster": {
 		`tls: {mode: Provided, secretName: other/x}`, `auth: {secretName: other/x}`, `bootstrap: {restore: {backup: other/x}}`,
-		`template: {env: [{name: A, valueFrom: {configMapKeyRef: {name: other/x, key: k}}}]}`,
 	},
 	"EtcdUser":       {`clusterName: other/x`, `passwordSecret: {name: other/x}`},
 	"RedisUser":      {`clusterName: other/x`, `passwordSecret: {name: other/x}`},
