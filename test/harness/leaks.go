@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -40,14 +42,37 @@ func (c *Cluster) Leaks(ctx context.Context, ns string) (found []string, texts i
 	if err != nil || len(secrets) == 0 {
 		return nil, 0, err
 	}
-	look := func(where, text string) {
-		texts++
-		for _, name := range leak.Texts(secrets, text) {
-			found = append(found, fmt.Sprintf("Secret %s is in %s", name, where))
-		}
+	s := &search{Cluster: c, ns: ns, secrets: secrets}
+	s.group.SetLimit(atOnce)
+	s.objects(ctx)
+	err = errors.Join(s.logs(ctx), s.processes(ctx), s.group.Wait())
+	slices.Sort(s.found)
+	return s.found, s.texts, err
+}
+
+// atOnce is how many texts are fetched at a time.
+const atOnce = 8
+
+// search is one look at everything.
+type search struct {
+	*Cluster
+	ns      string
+	secrets []leak.Secret
+	group   errgroup.Group
+
+	mu    sync.Mutex
+	found []string
+	texts int
+}
+
+func (s *search) look(where, text string) {
+	names := leak.Texts(s.secrets, text)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.texts++
+	for _, name := range names {
+		s.found = append(s.found, fmt.Sprintf("Secret %s is in %s", name, where))
 	}
-	err = errors.Join(c.lookAtObjects(ctx, ns, look), c.lookAtLogs(ctx, ns, look), c.lookAtProcesses(ctx, look))
-	return found, texts, err
 }
 
 // readable are the kinds that nothing secret may be in.
@@ -59,55 +84,58 @@ func readable() []client.ObjectList {
 	}
 }
 
-func (c *Cluster) lookAtObjects(ctx context.Context, ns string, look func(where, text string)) error {
+func (s *search) objects(ctx context.Context) {
 	for _, list := range readable() {
-		if err := c.List(ctx, list, client.InNamespace(ns)); err != nil {
-			return fmt.Errorf("list what is in %s: %w", ns, err)
-		}
-		err := meta.EachListItem(list, func(o runtime.Object) error {
-			raw, err := json.Marshal(o)
-			if err != nil {
-				return fmt.Errorf("write an object as JSON: %w", err)
+		s.group.Go(func() error {
+			if err := s.List(ctx, list, client.InNamespace(s.ns)); err != nil {
+				return fmt.Errorf("list what is in %s: %w", s.ns, err)
 			}
-			look(fmt.Sprintf("%T %s", o, o.(metav1.Object).GetName()), string(raw))
-			return nil
+			return meta.EachListItem(list, func(o runtime.Object) error {
+				raw, err := json.Marshal(o)
+				if err != nil {
+					return fmt.Errorf("write an object as JSON: %w", err)
+				}
+				s.look(fmt.Sprintf("%T %s", o, o.(metav1.Object).GetName()), string(raw))
+				return nil
+			})
 		})
-		if err != nil {
-			return err
+	}
+}
+
+// logs reads the logs of all containers that there are, and of those that were there before them.
+func (s *search) logs(ctx context.Context) error {
+	namespace := &corev1.Namespace{}
+	if err := s.Get(ctx, client.ObjectKey{Name: s.ns}, namespace); err != nil {
+		return fmt.Errorf("read namespace %s: %w", s.ns, err)
+	}
+	var pods corev1.PodList
+	if err := s.List(ctx, &pods, client.InNamespace(s.ns)); err != nil {
+		return fmt.Errorf("list the pods of %s: %w", s.ns, err)
+	}
+	managers, err := s.ManagerPods(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range slices.Concat(pods.Items, managers) {
+		for _, container := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			for _, previous := range []bool{false, true} {
+				if container.ContainerID == "" || (previous && container.RestartCount == 0) {
+					continue
+				}
+				s.group.Go(func() error { return s.log(ctx, &p, container.Name, previous, namespace.CreationTimestamp) })
+			}
 		}
 	}
 	return nil
 }
 
-// lookAtLogs reads the logs of all containers that there are, and of those that were there before them.
-func (c *Cluster) lookAtLogs(ctx context.Context, ns string, look func(where, text string)) error {
-	namespace := &corev1.Namespace{}
-	if err := c.Get(ctx, client.ObjectKey{Name: ns}, namespace); err != nil {
-		return fmt.Errorf("read namespace %s: %w", ns, err)
+func (s *search) log(ctx context.Context, p *corev1.Pod, container string, previous bool, since metav1.Time) error {
+	o := &corev1.PodLogOptions{Container: container, Previous: previous, SinceTime: &since}
+	text, err := s.Clients.CoreV1().Pods(p.Namespace).GetLogs(p.Name, o).DoRaw(ctx)
+	if err != nil && !logIsGone(err) {
+		return fmt.Errorf("read the log of %s in pod %s: %w", container, p.Name, err)
 	}
-	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(ns)); err != nil {
-		return fmt.Errorf("list the pods of %s: %w", ns, err)
-	}
-	managers, err := c.ManagerPods(ctx)
-	if err != nil {
-		return err
-	}
-	for _, p := range slices.Concat(pods.Items, managers) {
-		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-			for _, previous := range []bool{false, true} {
-				if s.ContainerID == "" || (previous && s.RestartCount == 0) {
-					continue
-				}
-				o := &corev1.PodLogOptions{Container: s.Name, Previous: previous, SinceTime: &namespace.CreationTimestamp}
-				text, err := c.Clients.CoreV1().Pods(p.Namespace).GetLogs(p.Name, o).DoRaw(ctx)
-				if err != nil && !logIsGone(err) {
-					return fmt.Errorf("read the log of %s in pod %s: %w", s.Name, p.Name, err)
-				}
-				look(fmt.Sprintf("the log of %s in pod %s (previous: %v)", s.Name, p.Name, previous), string(text))
-			}
-		}
-	}
+	s.look(fmt.Sprintf("the log of %s in pod %s (previous: %v)", container, p.Name, previous), string(text))
 	return nil
 }
 
@@ -117,26 +145,28 @@ func logIsGone(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
 }
 
-// lookAtProcesses reads the command lines of all processes of all nodes that are up.
-func (c *Cluster) lookAtProcesses(ctx context.Context, look func(where, text string)) error {
+// processes reads the command lines of all processes of all nodes that are up.
+func (s *search) processes(ctx context.Context) error {
 	var nodes corev1.NodeList
-	if err := c.List(ctx, &nodes); err != nil {
+	if err := s.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("list the nodes: %w", err)
 	}
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
-		if !isUp(node) {
+	for _, node := range nodes.Items {
+		if !isUp(&node) {
 			continue
 		}
-		// Processes end while it reads.
-		lines, err := c.OnNode(ctx, node.Name, "sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null || true")
-		if err != nil {
-			return err
-		}
-		if !strings.Contains(lines, "kubelet") {
-			return fmt.Errorf("no kubelet is among the processes of node %s: this looks at the wrong place", node.Name)
-		}
-		look("the command line of a process on node "+node.Name, lines)
+		s.group.Go(func() error {
+			// Processes end while it reads.
+			lines, err := s.OnNode(ctx, node.Name, "sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null || true")
+			if err != nil {
+				return err
+			}
+			if !strings.Contains(lines, "kubelet") {
+				return fmt.Errorf("no kubelet is among the processes of node %s: this looks at the wrong place", node.Name)
+			}
+			s.look("the command line of a process on node "+node.Name, lines)
+			return nil
+		})
 	}
 	return nil
 }
