@@ -128,11 +128,16 @@ func usedRights(text string) (map[Right]bool, error) {
 	return out, nil
 }
 
-// unusedRights leaves out what Kubernetes checks without a request: who sets an owner that blocks its deletion needs the right to update
-// its finalizers (the admission plugin OwnerReferencesPermissionEnforcement).
+// unusedRights leaves out what Kubernetes asks for without a line in the log, or under other circumstances.
 func unusedRights(granted []Right, used map[Right]bool) []Right {
 	return slices.DeleteFunc(slices.Clone(granted), func(r Right) bool {
-		return used[r] || (r.Verb == "update" && strings.HasSuffix(r.Resource, "/finalizers"))
+		instead := map[string]string{
+			"create": "patch", // Apply makes what is not there yet, and whoever does that needs both rights.
+			"list":   "watch", // A watch begins with a list where the API server can do that.
+		}[r.Verb]
+		// Who sets an owner that blocks its deletion needs this right (the plugin OwnerReferencesPermissionEnforcement).
+		owns := r.Verb == "update" && strings.HasSuffix(r.Resource, "/finalizers")
+		return used[r] || used[Right{instead, r.Group, r.Resource}] || owns
 	})
 }
 

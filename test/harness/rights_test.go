@@ -12,9 +12,12 @@ func TestRightsWithoutUseAreNamed(t *testing.T) {
 	granted := rightsOf([]rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods", "pods/resize"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch", "get"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: []string{"create", "patch", "list", "watch", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create", "list"}},
 		{APIGroups: []string{"quorate.dev"}, Resources: []string{"etcdclusters/status", "etcdclusters/finalizers"}, Verbs: []string{"update"}},
 	})
-	used, err := usedRights("get {\"resource\":\"pods\",}\npatch {\"resource\":\"pods\",\"subresource\":\"resize\"}\nlist {\"resource\":\"statefulsets\",\"apiGroup\":\"apps\",}\n")
+	used, err := usedRights("get {\"resource\":\"pods\",}\npatch {\"resource\":\"pods\",\"subresource\":\"resize\"}\nwatch {\"resource\":\"statefulsets\",\"apiGroup\":\"apps\",}\n" +
+		"patch {\"resource\":\"statefulsets\",\"apiGroup\":\"apps\",}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,10 +25,10 @@ func TestRightsWithoutUseAreNamed(t *testing.T) {
 	for _, r := range unusedRights(granted, used) {
 		got = append(got, r.String())
 	}
-	if diff := cmp.Diff([]string{"patch pods", "update etcdclusters.quorate.dev/status"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"patch pods", "create services", "list services", "delete statefulsets.apps", "update etcdclusters.quorate.dev/status"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if len(granted) != 5 {
+	if len(granted) != 12 {
 		t.Errorf("%d rights: %v", len(granted), granted)
 	}
 	if _, err := usedRights("what is this\n"); err == nil {
