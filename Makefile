@@ -161,7 +161,7 @@ E2E = $(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/$(@:test-%=%).json -- -cou
 
 .PHONY: test-e2e
 test-e2e: TEST_FORMAT := standard-verbose
-test-e2e: kind-image ## Run the end-to-end tests on the kind cluster, without the long ones
+test-e2e: kind-image image-size ## Run the end-to-end tests on the kind cluster, without the long ones
 	@$(E2E) $(or $(TEST_FLAGS),-skip '^($(LONG)|$(FRESH))$$') ./test/e2e/...
 
 .PHONY: test-e2e-long
@@ -177,6 +177,10 @@ test-e2e-fresh: kind-image ## Run what needs a second kind cluster, which it mak
 .PHONY: bench-ready
 bench-ready: kind-image ## Measure on kind the time from apply to Ready against the floor
 	@$(KIND_ENV); go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 60m $(TEST_FLAGS) ./test/bench
+
+.PHONY: bench-memory
+bench-memory: ## Measure the memory of the manager with 100 clusters of each kind
+	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)" go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 60m $(TEST_FLAGS) ./test/bench/memory
 
 .PHONY: bench-reshard
 bench-reshard: ## Measure keys/s from 3 to 4 shards against the servers' own tools (TEST_FLAGS="-mib 64 -rounds 3 -engine valkey-9.1")
@@ -218,6 +222,14 @@ docker-build: ## Build the image IMG (see IMAGE_BUILD)
 	else \
 	  DOCKER_BUILDKIT=1 $(DOCKER) build --build-arg BASE=$(BASE) --build-arg GOLANG=$(GOLANG) --build-arg VERSION=$(VERSION) -t $(IMG) .; \
 	fi
+
+# In MB, as a registry keeps it and every node loads it.
+IMAGE_LIMIT := 60
+.PHONY: image-size
+image-size: ## Fail when the image IMG has more than IMAGE_LIMIT MB compressed
+	@bytes=$$($(DOCKER) save $(IMG) | gzip | wc -c); \
+	echo "FIGURE image: $$((bytes / 100000 / 10)).$$((bytes / 100000 % 10)) MB compressed (limit $(IMAGE_LIMIT))"; \
+	if ((bytes > $(IMAGE_LIMIT) * 1000000)); then echo "error: the image $(IMG) is too large: look for a dependency that came in" >&2; exit 1; fi
 
 .PHONY: docker-buildx
 docker-buildx: ## Build the image IMG for PLATFORMS and push it (needs docker buildx and a registry)

@@ -31,9 +31,9 @@ import (
 // What the manager itself needs; what a kind needs stands next to its use.
 //
 // What is worked on.
-// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters;redisclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters;redisclusters,verbs=list;watch
 // What became of it.
-// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters/status;redisclusters/status,verbs=get;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters/status;redisclusters/status,verbs=patch
 // What a cluster is made of goes with it, and blocks its deletion until it has.
 // +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters/finalizers;redisclusters/finalizers,verbs=update
 // Steps are told as events.
@@ -45,7 +45,7 @@ import (
 // How many of them may be evicted at a time.
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
 // How they are.
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // Whether their disks are there.
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch
 

@@ -50,6 +50,7 @@ var everything = Values{
 	"podAnnotations":            Values{"a": "b"},
 	"env":                       []any{Values{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}},
 	"serviceAccount":            Values{"annotations": Values{"a": "b"}},
+	"protection":                Values{"enabled": true},
 }
 
 func testContext(t *testing.T) context.Context {
@@ -154,6 +155,8 @@ func TestValuesThatCannotBeAreRefusedByName(t *testing.T) {
 		"a label that is a number":        {Values{"commonLabels": Values{"tier": 1}}, "at '/commonLabels/tier'"},
 		"a level that is not known":       {Values{"logLevel": "chatty"}, "at '/logLevel'"},
 		"CRDs as text":                    {Values{"crds": Values{"install": "yes"}}, "at '/crds/install'"},
+		"protection as text":              {Values{"protection": Values{"enabled": "yes"}}, "at '/protection/enabled'"},
+		"protection by itself":            {Values{"protection": true}, "at '/protection': got boolean, want object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -195,6 +198,7 @@ func TestAChartThatLostItsLinksIsRefused(t *testing.T) {
 	alerts := []string{"--set", "crds.install=false,rbac.create=false,metrics.prometheusRule.enabled=true"}
 	refused("files/prometheusrule.yaml", alerts...)
 	refused("files/dashboards/quorate-fleet.json", "--set", "crds.install=false,rbac.create=false,metrics.dashboards.enabled=true")
+	refused("files/protection.yaml", "--set", "crds.install=false,rbac.create=false,protection.enabled=true")
 	// As git writes a link where there can be none.
 	if err := os.Mkdir(filepath.Join(broken, "files"), 0o750); err != nil {
 		t.Fatal(err)
@@ -472,6 +476,46 @@ func TestTheDashboardsOfTheChartAreThoseOfConfig(t *testing.T) {
 		}
 		if diff := cmp.Diff(string(want), board.Data[filepath.Base(file)]); diff != "" {
 			t.Errorf("%s (-config +chart):\n%s", filepath.Base(file), diff)
+		}
+	}
+}
+
+func TestProtectionIsThatOfConfigForThisRelease(t *testing.T) {
+	const policy, binding = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
+	config := inTree(t, "config/protection/policy.yaml")
+	for name, tc := range map[string]struct {
+		values Values
+		name   string
+		where  any
+	}{
+		"for all namespaces": {Values{}, "quorate-protection", nil},
+		"for some": {Values{"watchNamespaces": []any{"a", "b"}}, "quorate-default-protection", Values{"namespaceSelector": Values{"matchExpressions": []any{
+			Values{"key": "kubernetes.io/metadata.name", "operator": "In", "values": []any{"a", "b"}},
+		}}}},
+	} {
+		if left := ofKind(render(t, tc.values), policy); len(left) > 0 {
+			t.Errorf("%s: it is on by default", name)
+		}
+		tc.values["protection"] = Values{"enabled": true}
+		all := render(t, tc.values)
+		for i, kind := range []string{policy, binding} {
+			got := ofKind(all, kind)
+			if len(got) != 1 || got[0].GetName() != tc.name {
+				t.Fatalf("%s: %v, want one %s", name, got, tc.name)
+			}
+			want := config[i].DeepCopy().Object["spec"].(map[string]any)
+			if kind == binding {
+				want["policyName"] = tc.name
+				if tc.where != nil {
+					want["matchResources"] = tc.where
+				}
+			} else {
+				first := want["matchConditions"].([]any)[0].(map[string]any)
+				first["expression"] = strings.ReplaceAll(first["expression"].(string), ":quorate-system:", ":"+Namespace+":")
+			}
+			if diff := cmp.Diff(want, got[0].Object["spec"]); diff != "" {
+				t.Errorf("%s (-config +chart):\n%s", name, diff)
+			}
 		}
 	}
 }
