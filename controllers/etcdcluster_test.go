@@ -167,6 +167,8 @@ func (l *lazyClient) c() *etcdfake.Client {
 
 func (l *lazyClient) Status(ctx context.Context) (etcd.View, error) { return l.c().Status(ctx) }
 
+func (l *lazyClient) Vitals(ctx context.Context) (etcd.Vitals, error) { return l.c().Vitals(ctx) }
+
 func (l *lazyClient) Members(ctx context.Context) ([]etcd.Member, error) { return l.c().Members(ctx) }
 
 func (l *lazyClient) Auth(ctx context.Context, p string) (etcd.Auth, error) {
