@@ -54,7 +54,7 @@ func (l *Loop[O, S]) announceFindings(o O, r *anomaly.Report) {
 	}
 	for _, f := range r.Gone {
 		l.Events.Eventf(o, nil, corev1.EventTypeNormal, cluster.ReasonRecovered, v1alpha1.ConditionPerformanceHealthy,
-			"%s", note(string(f.Measure.Finding)+" is over: "+f.Text))
+			"%s", note(string(f.Measure.Finding)+" is over; it was found that "+f.Text))
 	}
 }
 

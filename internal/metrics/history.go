@@ -99,7 +99,7 @@ func keep(s sink, seen, left map[object]*history, kind string, o metav1.Object, 
 	}
 	if r := h.figures.Anomalies; r != nil {
 		for _, f := range r.Findings() {
-			s.tell(found, 1, append(id, string(f))...)
+			s.tell(anomalies, 1, append(id, string(f))...)
 		}
 	}
 	for _, l := range h.figures.Lags {

@@ -84,7 +84,7 @@ func (r Report) Findings() []Finding {
 	return out
 }
 
-// maxNamed is how many subjects of one measure a message names.
+// maxNamed is how many subjects of one finding a message names.
 const maxNamed = 5
 
 // String says what was found and what to do, the same way as long as nothing else is found.
@@ -92,7 +92,7 @@ func (r Report) String() string {
 	var parts []string
 	for i := 0; i < len(r.Open); {
 		first, texts := r.Open[i], []string{}
-		for ; i < len(r.Open) && r.Open[i].Measure == first.Measure; i++ {
+		for ; i < len(r.Open) && r.Open[i].Measure.Finding == first.Measure.Finding && r.Open[i].Advice == first.Advice; i++ {
 			texts = append(texts, r.Open[i].Text)
 		}
 		text := strings.Join(texts[:min(len(texts), maxNamed)], ", ")
@@ -176,8 +176,8 @@ func compare(a, b Found) int {
 
 // series are the last readings of one measure of one subject, and the verdict.
 type series struct {
-	// scores are the last ones, the newest at the end; last is when that was read, first when the first of all was.
-	scores      []float64
+	// readings are the last ones, the newest at the end; last is when that was read, first when the first of all was.
+	readings    []Reading
 	first, last time.Time
 	// judged says that there is a verdict, open that it is bad.
 	judged, open bool
@@ -196,18 +196,18 @@ func (s *series) next(now time.Time, r Reading) bool {
 	case now.Sub(s.last) < spacing:
 		return false
 	case now.Sub(s.last) > stale:
-		s.scores, s.since = nil, time.Time{} // What was before says nothing about the time between.
+		s.readings, s.since = nil, time.Time{} // What was before says nothing about the time between.
 	}
 	s.last = now
-	s.scores = append(s.scores, r.Score)
-	s.scores = slices.Clone(s.scores[max(0, len(s.scores)-smoothed):])
-	s.judge(now, r)
+	s.readings = append(s.readings, r)
+	s.readings = slices.Clone(s.readings[max(0, len(s.readings)-smoothed):])
+	s.judge(now, middle(s.readings))
 	return true
 }
 
-// judge changes the verdict if scores have been beyond its limit for long enough.
+// judge changes the verdict if readings have been beyond its limit for long enough. r is the one in the middle.
 func (s *series) judge(now time.Time, r Reading) {
-	score, m := median(s.scores), r.Measure
+	score, m := r.Score, r.Measure
 	beyond, lasting := score >= 1, m.For
 	if s.open {
 		beyond, lasting = score <= m.Clear, m.ClearFor
@@ -218,10 +218,12 @@ func (s *series) judge(now time.Time, r Reading) {
 	case s.since.IsZero():
 		s.since = now
 	}
-	enough := lasting == 0 || len(s.scores) >= min(smoothed, 1+int(lasting/time.Minute))
+	enough := lasting == 0 || len(s.readings) >= min(smoothed, 1+int(lasting/time.Minute))
 	if beyond && enough && now.Sub(s.since) >= lasting {
 		s.open, s.judged, s.since = !s.open, true, time.Time{}
-		s.show(now, r)
+		if s.open {
+			s.show(now, r)
+		}
 	}
 	s.judged = s.judged || score <= m.Clear || now.Sub(s.first) > m.For+smoothed*time.Minute
 	if s.open && now.Sub(s.shownAt) >= showAgain && (r.Figure > 2*s.shown.Figure || r.Figure < s.shown.Figure/2) {
@@ -235,8 +237,8 @@ func (s *series) found(key Key) Found {
 	return Found{Key: key, Text: key.Measure.say(s.shown), Advice: key.Measure.Advice}
 }
 
-// median of at least one number.
-func median(list []float64) float64 {
-	sorted := slices.Sorted(slices.Values(list))
+// middle of at least one reading, by their scores.
+func middle(list []Reading) Reading {
+	sorted := slices.SortedStableFunc(slices.Values(list), func(a, b Reading) int { return cmp.Compare(a.Score, b.Score) })
 	return sorted[len(sorted)/2]
 }

@@ -1,6 +1,9 @@
 package anomaly
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Clock is how far the clock of a server is ahead of ours: at least Least and at most Most. How exactly that is known depends on how long the
 // answer took, and on what the server rounds to.
@@ -50,6 +53,12 @@ func Answers(took map[string]time.Duration) []Reading {
 		out = append(out, r)
 	}
 	return out
+}
+
+// median of at least one number.
+func median(list []float64) float64 {
+	sorted := slices.Sorted(slices.Values(list))
+	return sorted[len(sorted)/2]
 }
 
 // Shards reads how much more than the mean of the others each shard has of something. Both limits have to be reached: so many times as much,

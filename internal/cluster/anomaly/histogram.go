@@ -32,6 +32,9 @@ func (h Histogram) Since(former Histogram) (added Histogram, ok bool) {
 	return added, true
 }
 
+// Slow is the 99th percentile, but never the largest value alone: one slow write is no slow disk.
+func (h Histogram) Slow() float64 { return h.Quantile(min(0.99, 1-1.5/float64(h.Total()))) }
+
 // Quantile is the value that a share of all is at most, by a straight line between two bounds, as histogram_quantile of Prometheus has it.
 // What is beyond the last finite bound counts as that. There has to be a value.
 func (h Histogram) Quantile(share float64) float64 {

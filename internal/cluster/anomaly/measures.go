@@ -28,7 +28,8 @@ const (
 	// FsyncLimit and CommitLimit are far above what etcd recommends (10 ms and 25 ms for 99 % of them, https://etcd.io/docs/v3.6/faq/):
 	// volumes over a network often take longer, and clusters work. At 100 ms a disk takes as long as a heartbeat of etcd by default.
 	FsyncLimit, CommitLimit = 100 * time.Millisecond, 250 * time.Millisecond
-	// LeastSyncs is how many of them a verdict is made of. A disk that is used less holds nobody up.
+	// LeastSyncs is how many of them there have to be within a minute. A disk that is used less holds nobody up. It is little, because a
+	// disk that takes seconds does not get further.
 	LeastSyncs = 20
 	// AnswerLimit is how long a server may take to answer, AnswerRatio how many times as long as its peers.
 	AnswerLimit, AnswerRatio = 250 * time.Millisecond, 5
@@ -71,7 +72,7 @@ var (
 	}
 	// FsyncTime reads in how many seconds 99 of 100 fsyncs of the log are done.
 	FsyncTime = &Measure{
-		Finding: SlowDisk, What: "99th percentile of the fsyncs of etcd's log within a minute", Up: "100 ms", Down: "50 ms",
+		Finding: SlowDisk, What: "99th percentile of the fsyncs of etcd's log within a minute, without the slowest", Up: "100 ms", Down: "50 ms",
 		Clear: 0.5, For: 3 * time.Minute, ClearFor: 10 * time.Minute, Advice: diskAdvice,
 		say: func(r Reading) string {
 			return fmt.Sprintf("99 %% of the fsyncs of %s take up to about %s", r.Subject, seconds(r.Figure))
@@ -79,7 +80,7 @@ var (
 	}
 	// CommitTime reads the same of commits of the database.
 	CommitTime = &Measure{
-		Finding: SlowDisk, What: "99th percentile of the commits of etcd's database within a minute", Up: "250 ms", Down: "125 ms",
+		Finding: SlowDisk, What: "99th percentile of the commits of etcd's database within a minute, without the slowest", Up: "250 ms", Down: "125 ms",
 		Clear: 0.5, For: 3 * time.Minute, ClearFor: 10 * time.Minute, Advice: diskAdvice,
 		say: func(r Reading) string {
 			return fmt.Sprintf("99 %% of the commits of %s take up to about %s", r.Subject, seconds(r.Figure))
@@ -202,35 +203,29 @@ func (m *Measure) Of(subject string, value, limit float64) Reading {
 // Both is the score of what has to reach two limits: that of the one which is further away.
 func Both(a, aLimit, b, bLimit float64) float64 { return min(a/aLimit, b/bLimit) }
 
-// about rounds to 1, 2 or 5 times a power of ten.
+// about rounds to two digits.
 func about(v float64) float64 {
 	if v <= 0 {
 		return 0
 	}
-	power := math.Pow(10, math.Floor(math.Log10(v)))
-	for _, step := range []float64{1, 2, 5} {
-		if v/power < step*math.Sqrt(2) {
-			return step * power
-		}
-	}
-	return 10 * power
+	unit := math.Pow(10, math.Floor(math.Log10(v))-1)
+	return math.Round(v/unit) * unit
 }
 
-func number(v float64) string { return strconv.FormatFloat(about(v), 'f', -1, 64) }
+func number(v float64) string {
+	if v < 10 {
+		return strconv.FormatFloat(about(v), 'f', -1, 64)
+	}
+	return strconv.FormatFloat(about(v), 'f', 0, 64)
+}
 
 // seconds are written as a duration, in whole milliseconds.
 func seconds(v float64) string {
 	return time.Duration(about(v) * float64(time.Second)).Round(time.Millisecond).String()
 }
 
-// bytes are written in MiB, rounded to the next power of two.
-func bytes(v float64) string {
-	n := int64(1)
-	for n<<20 < int64(v) {
-		n *= 2
-	}
-	return fmt.Sprintf("%d MiB", n)
-}
+// bytes are written in MiB.
+func bytes(v float64) string { return number(v/(1<<20)) + " MiB" }
 
 func orAll(subject string) string {
 	if subject == "" {

@@ -123,7 +123,7 @@ func (v *Vigil) disk(s State, p Pod) []anomaly.Reading {
 		}
 		r := f.measure.Of(p.Name, 0, f.limit.Seconds())
 		if added.Total() >= anomaly.LeastSyncs {
-			r = f.measure.Of(p.Name, added.Quantile(0.99), f.limit.Seconds())
+			r = f.measure.Of(p.Name, added.Slow(), f.limit.Seconds())
 		}
 		out = append(out, r)
 	}

@@ -264,6 +264,8 @@ type Memory struct {
 	Resident int64
 	// Max is maxmemory; 0: no limit.
 	Max int64
+	// Uncounted is what of Used does not count towards Max: the buffers of replicas that are behind, and of the append-only file.
+	Uncounted int64
 	// Evicts says that any key may be thrown away when there is no more room.
 	Evicts bool
 }

@@ -145,8 +145,9 @@ func (g *Vigil) filling(now time.Time, shard string, m Memory) []anomaly.Reading
 	if g.trends[shard] == nil {
 		g.trends[shard] = &anomaly.Trend{}
 	}
-	forecast, most := g.trends[shard].Next(now, m.Used, m.Max), fmt.Sprintf("%d MiB", m.Max>>20)
-	full := anomaly.MemoryShare.Of(shard, float64(m.Used)/float64(m.Max), anomaly.ShareLimit)
+	used, most := m.Used-m.Uncounted, fmt.Sprintf("%d MiB", m.Max>>20)
+	forecast := g.trends[shard].Next(now, used, m.Max)
+	full := anomaly.MemoryShare.Of(shard, float64(used)/float64(m.Max), anomaly.ShareLimit)
 	trend := anomaly.Reading{Measure: anomaly.MemoryTrend, Subject: shard, Detail: most}
 	full.Detail = most
 	if forecast.RunsOut {
