@@ -226,7 +226,7 @@ func (s *series) judge(now time.Time, r Reading) {
 		}
 	}
 	s.judged = s.judged || score <= m.Clear || now.Sub(s.first) > m.For+smoothed*time.Minute
-	if s.open && now.Sub(s.shownAt) >= showAgain && (r.Figure > 2*s.shown.Figure || r.Figure < s.shown.Figure/2) {
+	if s.open && score >= 1 && now.Sub(s.shownAt) >= showAgain && (r.Figure > 2*s.shown.Figure || r.Figure < s.shown.Figure/2) {
 		s.show(now, r)
 	}
 }

@@ -1,6 +1,7 @@
 package anomaly
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -38,27 +39,21 @@ func Apart(clocks []Clock) []Reading {
 
 // Answers reads how long servers take to answer, compared with each other. One that has no peers is slow compared to nobody.
 func Answers(took map[string]time.Duration) []Reading {
-	out := make([]Reading, 0, len(took))
+	out, sorted := make([]Reading, 0, len(took)), slices.Sorted(maps.Values(took))
 	for name, own := range took {
-		var others []float64
-		for other, t := range took {
-			if other != name {
-				others = append(others, t.Seconds())
-			}
-		}
 		r := Reading{Measure: AnswerTime, Subject: name, Figure: own.Seconds()}
-		if len(others) > 0 {
-			r.Score = Both(own.Seconds(), AnswerLimit.Seconds(), own.Seconds(), AnswerRatio*max(median(others), time.Millisecond.Seconds()))
+		if len(took) > 1 {
+			// The median of all but this one.
+			i := (len(sorted) - 1) / 2
+			if own <= sorted[i] {
+				i++
+			}
+			peers := max(sorted[i], time.Millisecond)
+			r.Score = Both(own.Seconds(), AnswerLimit.Seconds(), own.Seconds(), AnswerRatio*peers.Seconds())
 		}
 		out = append(out, r)
 	}
 	return out
-}
-
-// median of at least one number.
-func median(list []float64) float64 {
-	sorted := slices.Sorted(slices.Values(list))
-	return sorted[len(sorted)/2]
 }
 
 // Shards reads how much more than the mean of the others each shard has of something. Both limits have to be reached: so many times as much,

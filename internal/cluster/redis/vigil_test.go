@@ -64,10 +64,12 @@ func TestWhatIsUnusualAboutServers(t *testing.T) {
 			}},
 		"a primary that fills within days": {minutes: 60,
 			spoil: func(minute float64, f *fixture) {
-				f.pod("c-2-0").Node.Memory.Used = 600<<20 + int64(minute*0.1*(1<<20))
+				for i := range f.Pods {
+					f.Pods[i].Node.Memory.Used, f.Pods[i].Node.Memory.Resident = 600<<20+int64(minute*0.1*(1<<20)), 700<<20
+				}
 			}},
-		"a shard with most of the load": {minutes: 15, want: "HotShard: c-0 has about 100 times as many commands as the other shards",
-			spoil: func(minute float64, f *fixture) { f.pod("c-0-0").Node.Commands = int64(60000 * minute) }},
+		"a shard with most of the load": {minutes: 15, want: "HotShard: c-0 has about 150 times as many commands as the other shards",
+			spoil: func(minute float64, f *fixture) { f.pod("c-0-0").Node.Commands = int64(90000 * minute) }},
 		"a shard with most of the data": {minutes: 15, want: "HotShard: c-0 holds about 8 times as much as the other shards",
 			spoil: func(_ float64, f *fixture) { f.pod("c-0-0").Node.Memory.Used = 800 << 20 }},
 		"a shard that is rebalanced": {minutes: 15,
