@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"strings"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/internal/cluster/anomaly"
@@ -28,7 +26,7 @@ func PerformanceHealthy(r *anomaly.Report) metav1.Condition {
 	case len(r.Open) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(r.Open[0].Measure.Finding), r.String()
 	case len(r.Unknown) > 0:
-		c.Message = "too little is known yet of " + strings.Join(r.Unknown, ", ")
+		c.Message = "too little is known yet of " + anomaly.Some(r.Unknown)
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, ReasonNothingFound
 		c.Message = "no server is slow, unsteady, behind, short of room soon, or off in its clock"

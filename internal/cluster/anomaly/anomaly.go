@@ -84,7 +84,7 @@ func (r Report) Findings() []Finding {
 	return out
 }
 
-// maxNamed is how many subjects of one finding a message names.
+// maxNamed is how many of a list a message names.
 const maxNamed = 5
 
 // String says what was found and what to do, the same way as long as nothing else is found.
@@ -95,13 +95,17 @@ func (r Report) String() string {
 		for ; i < len(r.Open) && r.Open[i].Measure.Finding == first.Measure.Finding && r.Open[i].Advice == first.Advice; i++ {
 			texts = append(texts, r.Open[i].Text)
 		}
-		text := strings.Join(texts[:min(len(texts), maxNamed)], ", ")
-		if len(texts) > maxNamed {
-			text += ", and others"
-		}
-		parts = append(parts, string(first.Measure.Finding)+": "+text+": "+first.Advice)
+		parts = append(parts, string(first.Measure.Finding)+": "+Some(texts)+": "+first.Advice)
 	}
 	return strings.Join(parts, ". ")
+}
+
+// Some names the first ones of a list.
+func Some(list []string) string {
+	if len(list) > maxNamed {
+		list = append(slices.Clone(list[:maxNamed]), "and others")
+	}
+	return strings.Join(list, ", ")
 }
 
 const (

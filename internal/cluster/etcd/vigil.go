@@ -89,11 +89,12 @@ func (v *Vigil) changes(s State, names []string) []anomaly.Reading {
 // process tells one start of etcd from the next.
 func (p Pod) process() string { return fmt.Sprint(p.UID, " ", p.Started.Unix()) }
 
-// answers reads how long members take to answer. One that is ready and has not done so in time took at least that long.
+// answers reads how long members take to answer. One that is ready and has not done so in time took at least that long; one that is being
+// defragmented answers nobody.
 func answers(s State) []anomaly.Reading {
 	took := map[string]time.Duration{}
 	for _, p := range s.Pods {
-		if p.Ready && !p.Terminating && p.Took > 0 {
+		if p.Ready && !p.Terminating && !p.Drained && (p.View != nil || p.Took > 0) {
 			took[p.Name] = p.Took
 		}
 	}

@@ -48,7 +48,7 @@ func (g *Vigil) Next(s State) *anomaly.Report {
 			names = append(names, p.Name)
 			expected = append(expected, anomaly.Key{Measure: anomaly.AnswerTime, Subject: p.Name})
 			readings = append(readings, g.losses(s.Now, p))
-			if p.Ready && !p.Deleting && p.Took > 0 {
+			if p.Ready && !p.Deleting && (p.Node != nil || p.Took > 0) {
 				took[p.Name] = p.Took
 			}
 			if p.Node != nil && !p.Node.Clock.IsZero() && !p.Deleting {
@@ -129,11 +129,16 @@ func (g *Vigil) ofShards(v *view) []anomaly.Reading {
 		memory[name] = float64(p.Node.Memory.Used)
 	}
 	g.keep(names)
-	if !v.Spec.Replicated && !v.Spec.Rebalance.On() && v.complete {
+	if !v.Spec.Replicated && !v.Spec.Rebalance.On() && v.divided() {
 		out = append(out, anomaly.Shards(anomaly.ShardLoad, rates, anomaly.LoadRatio, anomaly.LoadLimit)...)
 		out = append(out, anomaly.Shards(anomaly.ShardMemory, memory, anomaly.HoldRatio, anomaly.HoldLimit)...)
 	}
 	return out
+}
+
+// divided tells whether every shard has the slots that it is to have: one that is new or leaves is no measure for the others.
+func (v *view) divided() bool {
+	return v.complete && v.formed && v.settledShards() && len(v.balance()) == 0
 }
 
 // filling reads how full a primary is, and will be. One that evicts any key is meant to be full.

@@ -18,6 +18,9 @@ func TestReadingsOfRealServers(t *testing.T) {
 			before := w.observe(t.Context()).Pods[0].Node
 			c := w.clients()
 			w.write(c)
+			if err := w.do(w.pods["carts-0-0"], "BGREWRITEAOF"); err != nil {
+				t.Fatal(err)
+			}
 			asked := time.Now()
 			after := w.observe(t.Context()).Pods[0].Node
 			answered := time.Now()
@@ -26,6 +29,9 @@ func TestReadingsOfRealServers(t *testing.T) {
 			}
 			if after.Clock.Before(asked.Truncate(time.Millisecond)) || after.Clock.After(answered) {
 				t.Errorf("its clock, which is ours, says %s between %s and %s", after.Clock, asked, answered)
+			}
+			if after.Fork <= 0 {
+				t.Errorf("the fork that it has made took %s", after.Fork)
 			}
 			m := after.Memory
 			if m.Used <= m.Uncounted || m.Uncounted < 0 || m.Resident == 0 || m.Max == 0 || m.Evicts {
