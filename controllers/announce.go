@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/anomaly"
 )
 
 // announce emits an event for a step, and for every condition worth telling that changed its status or reason. What
@@ -40,6 +41,20 @@ func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
 			continue
 		}
 		l.Events.Eventf(after, nil, eventType(is), is.Reason, typ, "%s", note(is.Message))
+	}
+}
+
+// announceFindings tells once when something unusual about a server was found, and once when it is over.
+func (l *Loop[O, S]) announceFindings(o O, r *anomaly.Report) {
+	if r == nil {
+		return
+	}
+	for _, f := range r.Came {
+		l.Events.Eventf(o, nil, corev1.EventTypeWarning, string(f.Measure.Finding), v1alpha1.ConditionPerformanceHealthy, "%s", note(f.Text+": "+f.Advice))
+	}
+	for _, f := range r.Gone {
+		l.Events.Eventf(o, nil, corev1.EventTypeNormal, cluster.ReasonRecovered, v1alpha1.ConditionPerformanceHealthy,
+			"%s", note(string(f.Measure.Finding)+" is over; it was found that "+f.Text))
 	}
 }
 

@@ -24,6 +24,8 @@ const (
 	ConditionMemoryHealthy = "MemoryHealthy"
 	// ConditionTimeoutHealthy is True while no Redis server is held up by a fork for so long that the others may call it failed.
 	ConditionTimeoutHealthy = "TimeoutHealthy"
+	// ConditionPerformanceHealthy is True while no server is slow, unsteady, behind, short of room soon, or off in its clock.
+	ConditionPerformanceHealthy = "PerformanceHealthy"
 	// ConditionComplete is True when a backup is stored or restored in full, and False when it is not or will not be.
 	ConditionComplete = "Complete"
 	// ConditionVerified is True when a backup was read back, restored into a throw-away server and found to be whole.

@@ -252,7 +252,8 @@ type EtcdClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions: Ready, Available, Reconciling, Stalled, QuorumHealthy,
-	// SpaceHealthy, TLSReady, BackupHealthy (with a BackupSchedule).
+	// SpaceHealthy, PerformanceHealthy, TLSReady, BackupHealthy (with a
+	// BackupSchedule).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -432,8 +432,8 @@ type RedisClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions: Ready, Available, Reconciling, Stalled, SlotsCovered (with mode
-	// Sharded), TLSReady, MemoryHealthy, TimeoutHealthy, Balanced (with rebalance by
-	// Memory or Load), BackupHealthy (with a BackupSchedule).
+	// Sharded), TLSReady, MemoryHealthy, TimeoutHealthy, PerformanceHealthy, Balanced
+	// (with rebalance by Memory or Load), BackupHealthy (with a BackupSchedule).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
