@@ -71,10 +71,11 @@ clean: ## Remove what was built in the tree (not the cache, not the kind cluster
 ##@ Development
 
 .PHONY: manifests
-manifests: ## Generate CRDs (config/crd/bases) and RBAC (config/rbac/role.yaml) from the Go code
+manifests: ## Generate CRDs (config/crd/bases), their reference (docs/reference.md) and RBAC (config/rbac/role.yaml) from the Go code
 	@$(TOOL) controller-gen >/dev/null # before anything is removed
 	@rm -rf config/crd/bases
 	"$$($(TOOL) controller-gen)" crd paths=./api/... output:crd:artifacts:config=config/crd/bases
+	go run ./hack/reference
 	"$$($(TOOL) controller-gen)" rbac:roleName=quorate-manager \
 	  $(foreach dir,$(wildcard cmd controllers internal),paths=./$(dir)/...) output:rbac:artifacts:config=config/rbac
 
