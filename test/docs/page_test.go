@@ -205,3 +205,14 @@ func TestTheMapHasEveryPage(t *testing.T) {
 		}
 	}
 }
+
+func TestTheScriptsOfThePagesAreWellFormed(t *testing.T) {
+	t.Parallel()
+	for _, p := range pages(t) {
+		cmd := exec.CommandContext(t.Context(), "bash", "-n")
+		cmd.Stdin = strings.NewReader(p.Script("setups"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", p.Path, err, out)
+		}
+	}
+}

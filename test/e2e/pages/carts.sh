@@ -4,8 +4,8 @@ apiVersion: quorate.dev/v1alpha1
 kind: RedisCluster
 metadata: {name: carts}
 spec:
-  engine: valkey
-  version: $VALKEY_8_1
+  engine: redis
+  version: $REDIS_7_0
   shards: 3
   replicasPerShard: 1
   storage: {size: 1Gi}
