@@ -78,7 +78,7 @@ var (
 
 // Read reads a page. path is relative to root.
 func Read(root, path string) (Page, error) {
-	raw, err := os.ReadFile(filepath.Join(root, path)) //nolint:gosec // It is a file of this repository.
+	raw, err := os.ReadFile(filepath.Join(root, path))
 	if err != nil {
 		return Page{}, fmt.Errorf("read a page: %w", err)
 	}
@@ -156,28 +156,34 @@ func block(said *Step, language string, line int, text string) (Step, error) {
 	case language == "sh":
 		s.Verb = Run
 	}
-	fits := true
-	switch s.Verb {
-	case None, Run:
-	case Skip:
-		var has bool
-		s.Argument, has = strings.CutPrefix(s.Argument, "because ")
-		fits = language == "sh" && has && len(strings.Fields(s.Argument)) >= 3
-	case Fails:
-		var has bool
-		s.Argument, has = strings.CutPrefix(s.Argument, "with ")
-		fits = language == "sh" && has && s.Argument != ""
-	case Apply:
-		fits = language == "yaml" && s.Argument == ""
-	case File:
-		fits = language != "sh" && s.Argument != "" && filepath.Base(s.Argument) == s.Argument
-	default:
-		fits = false
-	}
-	if !fits {
+	if !s.means() {
 		return s, fmt.Errorf("line %d: a %s block cannot have the comment %q %q", line, language, s.Verb, s.Argument)
 	}
+	for verb, word := range map[Verb]string{Skip: "because ", Fails: "with "} {
+		if s.Verb == verb {
+			s.Argument = strings.TrimPrefix(s.Argument, word)
+		}
+	}
 	return s, nil
+}
+
+// means reports whether a block can be what its comment says.
+func (s Step) means() bool {
+	commands := s.Language == "sh"
+	switch s.Verb {
+	case None, Run:
+		return true
+	case Skip: // A reason has three words at least.
+		return commands && strings.HasPrefix(s.Argument, "because ") && len(strings.Fields(s.Argument)) > 3
+	case Fails:
+		return commands && strings.HasPrefix(s.Argument, "with ")
+	case Apply:
+		return s.Language == "yaml" && s.Argument == ""
+	case File:
+		return !commands && s.Argument != "" && filepath.Base(s.Argument) == s.Argument
+	case Setup: // It is no block.
+	}
+	return false
 }
 
 // prose takes headings and links out of a line outside of blocks.
