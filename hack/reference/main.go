@@ -166,7 +166,7 @@ func byDefault(p apiextensionsv1.JSONSchemaProps) (value, description string) {
 		value = cell(description[m[2]:m[3]])
 		description = description[:m[0]] + " " + description[m[1]:]
 	}
-	if p.Default != nil {
+	if p.Default != nil && string(p.Default.Raw) != "{}" {
 		value = cell(strings.Trim(string(p.Default.Raw), `"`))
 	}
 	return value, description
@@ -230,7 +230,9 @@ func limitsOf(p apiextensionsv1.JSONSchemaProps) string {
 	}
 	number("at least", p.Minimum)
 	number("at most", p.Maximum)
-	count("at least", "characters", p.MinLength)
+	if p.MinLength != nil && *p.MinLength > 1 {
+		count("at least", "characters", p.MinLength)
+	}
 	count("at most", "characters", p.MaxLength)
 	count("at least", "items", p.MinItems)
 	count("at most", "items", p.MaxItems)
