@@ -20,7 +20,7 @@ import (
 )
 
 // brief are the pages whose commands take less than a minute in all, so that every change carries them out.
-var brief = []string{"docs/etcd-users.md", "docs/reasons.md"}
+var brief = []string{"docs/etcd-users.md", "docs/kubernetes.md", "docs/migration.md", "docs/reasons.md", "docs/redis-users.md"}
 
 func TestTheCommandsOfBriefPages(t *testing.T) {
 	carryOut(t, func(p docs.Page) bool { return slices.Contains(brief, p.Path) })
