@@ -153,6 +153,11 @@ func (c *Cluster) Kind(ctx context.Context, args ...string) (string, error) {
 	return output(c.command(ctx, filepath.Join(c.Root, "hack/kind/kind.sh"), args...))
 }
 
+// Tool returns the path of a program that hack/tools.sh builds.
+func (c *Cluster) Tool(ctx context.Context, name string) (string, error) {
+	return output(c.command(ctx, filepath.Join(c.Root, "hack/tools.sh"), name))
+}
+
 // Run runs kubectl against the cluster and returns what it prints.
 func (c *Cluster) Run(ctx context.Context, args ...string) (string, error) {
 	return output(c.command(ctx, c.Kubectl, args...))
