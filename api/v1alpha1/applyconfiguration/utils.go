@@ -87,6 +87,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ExporterAmountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ExporterResources"):
 		return &apiv1alpha1.ExporterResourcesApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ExternalCluster"):
+		return &apiv1alpha1.ExternalClusterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("IssuerReference"):
 		return &apiv1alpha1.IssuerReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LabelSelector"):
