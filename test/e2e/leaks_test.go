@@ -36,8 +36,13 @@ func TestASecretThatIsPlantedIsFound(t *testing.T) {
 	t.Parallel()
 	const password = "a-password-that-is-planted"
 	var pod *corev1.Pod
+	var planted *scope // Nothing else is to be found in the namespace of the test itself.
 	feature := features.New("leaks").
 		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			ns, err := s.NewNamespace(ctx, "planted")
+			must(t, err)
+			planted = &scope{s.Cluster, ns}
+			s = planted
 			plantSecret(ctx, t, s, password)
 			s.create(ctx, t, &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "planted"},
@@ -48,8 +53,11 @@ func TestASecretThatIsPlantedIsFound(t *testing.T) {
 				InvolvedObject: corev1.ObjectReference{Namespace: s.ns, Kind: "ConfigMap", Name: "planted"}, Message: "AUTH " + password,
 			})
 			pod = plantInPod(ctx, t, s, password)
+			// Also what was secret once is looked for.
+			must(t, s.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "planted-auth"}}))
 		})).
 		Assess("it is found in all of them", step(func(ctx context.Context, t *testing.T, s *scope) {
+			s = planted
 			ctx, stop := context.WithCancel(ctx)
 			defer stop()
 			go func() { // It ends by itself.
@@ -72,9 +80,7 @@ func TestASecretThatIsPlantedIsFound(t *testing.T) {
 				return true, "", err
 			}))
 		})).
-		Teardown(step(func(ctx context.Context, t *testing.T, s *scope) {
-			must(t, s.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "planted-auth"}}))
-		}))
+		Teardown(step(func(ctx context.Context, t *testing.T, s *scope) { must(t, s.DeleteNamespace(ctx, planted.ns)) }))
 	suite.Test(t, feature.Feature())
 }
 

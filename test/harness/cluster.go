@@ -41,6 +41,8 @@ type Cluster struct {
 	name string
 	// env is what hack/kind needs to work on another cluster than the one named quorate; nil: nothing.
 	env []string
+	// secrets are what is remembered of namespaces, see Leaks.
+	secrets sync.Map
 }
 
 // Connect finds the cluster through KUBECONFIG, and refuses any that was not made by hack/kind.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -28,7 +29,7 @@ import (
 // leakTimeout bounds the search in one namespace.
 const leakTimeout = 2 * time.Minute
 
-// Leaks looks for what is secret in a namespace in everything else that can be read: the resources of the namespace with spec and status,
+// Leaks looks for what is or was secret in a namespace of NewNamespace in everything else that can be read: the resources of the namespace with spec and status,
 // its events, the logs of its containers and of the operator since it was made, and the command lines of all processes on the nodes. It
 // says where it found what, without the secret itself, and in how many texts it looked.
 func (c *Cluster) Leaks(ctx context.Context, ns string) (found []string, texts int, err error) {
@@ -38,7 +39,7 @@ func (c *Cluster) Leaks(ctx context.Context, ns string) (found []string, texts i
 	if err := c.List(ctx, &list, client.InNamespace(ns)); err != nil {
 		return nil, 0, fmt.Errorf("list the Secrets of %s: %w", ns, err)
 	}
-	secrets, err := leak.Secrets(list.Items)
+	secrets, err := leak.Secrets(slices.Concat(list.Items, c.remembered(ns)))
 	if err != nil || len(secrets) == 0 {
 		return nil, 0, err
 	}
@@ -48,6 +49,59 @@ func (c *Cluster) Leaks(ctx context.Context, ns string) (found []string, texts i
 	err = errors.Join(s.logs(ctx), s.processes(ctx), s.group.Wait())
 	slices.Sort(s.found)
 	return s.found, s.texts, err
+}
+
+// secretMemory has seen all Secrets of a namespace, also those that were changed or deleted since.
+type secretMemory struct {
+	forget context.CancelFunc
+	mu     sync.Mutex
+	seen   []corev1.Secret
+}
+
+// remember watches the Secrets of a namespace until it is deleted.
+func (c *Cluster) remember(ctx context.Context, ns string) {
+	ctx, forget := context.WithCancel(context.WithoutCancel(ctx))
+	m := &secretMemory{forget: forget}
+	c.secrets.Store(ns, m)
+	go func() {
+		for ctx.Err() == nil {
+			if w, err := c.Watch(ctx, &corev1.SecretList{}, client.InNamespace(ns)); err == nil {
+				m.keep(w) // Until the API server ends it, as it does from time to time.
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}()
+}
+
+func (m *secretMemory) keep(w watch.Interface) {
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		if s, ok := e.Object.(*corev1.Secret); ok {
+			m.mu.Lock()
+			m.seen = append(m.seen, *s)
+			m.mu.Unlock()
+		}
+	}
+}
+
+func (c *Cluster) remembered(ns string) []corev1.Secret {
+	m, ok := c.secrets.Load(ns)
+	if !ok {
+		return nil
+	}
+	memory := m.(*secretMemory)
+	memory.mu.Lock()
+	defer memory.mu.Unlock()
+	return slices.Clone(memory.seen)
+}
+
+func (c *Cluster) forget(ns string) {
+	if m, ok := c.secrets.LoadAndDelete(ns); ok {
+		m.(*secretMemory).forget()
+	}
 }
 
 // atOnce is how many texts are fetched at a time.

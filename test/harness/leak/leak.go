@@ -41,9 +41,10 @@ type Secret struct {
 	forms []string
 }
 
-// Secrets are the secret values of those Secrets that Quorate has made, and of certificates that somebody issued for it.
+// Secrets are the secret values of those Secrets that Quorate has made, and of certificates that somebody issued for it, each once.
 func Secrets(from []corev1.Secret) ([]Secret, error) {
 	var out []Secret
+	seen := map[string]bool{}
 	for i := range from {
 		s := &from[i]
 		if s.Labels[cluster.LabelManagedBy] != cluster.ManagedBy && s.Type != corev1.SecretTypeTLS {
@@ -54,7 +55,8 @@ func Secrets(from []corev1.Secret) ([]Secret, error) {
 			if err != nil {
 				return nil, fmt.Errorf("key %s of Secret %s: %w", key, s.Name, err)
 			}
-			if !slices.Contains(public, key) && len(core) >= shortest {
+			if !slices.Contains(public, key) && len(core) >= shortest && !seen[core] {
+				seen[core] = true
 				out = append(out, Secret{s.Name + ", key " + key, forms(core)})
 			}
 		}

@@ -130,6 +130,10 @@ func TestOnlyTheOperatorsSecretsAreLookedFor(t *testing.T) {
 	if got, err := Secrets(secretOf(map[string]string{"password": "short"})); err != nil || len(got) > 0 {
 		t.Errorf("%d that are too short, %v", len(got), err)
 	}
+	twice := append(secretOf(map[string]string{"password": password}), secretOf(map[string]string{"former-password": password})...)
+	if got, err := Secrets(twice); err != nil || len(got) != 1 {
+		t.Errorf("%d of one value, %v", len(got), err)
+	}
 	broken := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: bytes.Repeat([]byte("x"), 64)})
 	if _, err := Secrets(secretOf(map[string]string{"tls.key": string(broken)})); err == nil || strings.Contains(err.Error(), "eHh4") {
 		t.Errorf("a key that cannot be read: %v", err)
