@@ -77,7 +77,7 @@ type Recording struct {
 
 // Read reads a recording from a file.
 func Read(path string) (Recording, error) {
-	f, err := os.Open(path) //nolint:gosec // The test names it.
+	f, err := os.Open(path)
 	if err != nil {
 		return Recording{}, err
 	}

@@ -230,12 +230,19 @@ func (s *series) judge(now time.Time, r Reading) {
 		}
 	}
 	s.judged = s.judged || score <= m.Clear || now.Sub(s.first) > m.For+smoothed*time.Minute
-	if s.open && score >= 1 && now.Sub(s.shownAt) >= showAgain && (r.Figure > 2*s.shown.Figure || r.Figure < s.shown.Figure/2) {
-		s.show(now, r)
+	if s.open && score >= 1 {
+		s.showAgain(now, r)
 	}
 }
 
 func (s *series) show(now time.Time, r Reading) { s.shown, s.shownAt = r, now }
+
+// showAgain shows another figure when it has doubled or halved, and not often.
+func (s *series) showAgain(now time.Time, r Reading) {
+	if now.Sub(s.shownAt) >= showAgain && (r.Figure > 2*s.shown.Figure || r.Figure < s.shown.Figure/2) {
+		s.show(now, r)
+	}
+}
 
 func (s *series) found(key Key) Found {
 	return Found{Key: key, Text: key.Measure.say(s.shown), Advice: key.Measure.Advice}

@@ -25,27 +25,39 @@ type Measure struct {
 // Limits: where a score is 1, or a part of it. They are chosen so that an ordinary disk or network of a cloud, which is slow at times, raises
 // nothing, and what keeps clients waiting does.
 const (
-	// FsyncLimit and CommitLimit are far above what etcd recommends (10 ms and 25 ms for 99 % of them, https://etcd.io/docs/v3.6/faq/):
+	// FsyncLimit is, as CommitLimit, far above what etcd recommends (10 ms and 25 ms for 99 % of them, https://etcd.io/docs/v3.6/faq/):
 	// volumes over a network often take longer, and clusters work. At 100 ms a disk takes as long as a heartbeat of etcd by default.
-	FsyncLimit, CommitLimit = 100 * time.Millisecond, 250 * time.Millisecond
+	FsyncLimit = 100 * time.Millisecond
+	// CommitLimit is the same of commits of the database.
+	CommitLimit = 250 * time.Millisecond
 	// LeastSyncs is how many of them there have to be within a minute. A disk that is used less holds nobody up. It is little, because a
 	// disk that takes seconds does not get further.
 	LeastSyncs = 20
-	// AnswerLimit is how long a server may take to answer, AnswerRatio how many times as long as its peers.
-	AnswerLimit, AnswerRatio = 250 * time.Millisecond, 5
+	// AnswerLimit is how long a server may take to answer.
+	AnswerLimit = 250 * time.Millisecond
+	// AnswerRatio is how many times as long as its peers it may take.
+	AnswerRatio = 5
 	// ChangesLimit is how often within an hour a server may be lost, or leadership move.
 	ChangesLimit = 5
 	// EntriesLimit is how many entries of the log a member of etcd may be behind: at that many etcd refuses requests
-	// (maxGapBetweenApplyAndCommitIndex in server/etcdserver/v3_server.go). BytesLimit is the same of Redis, in bytes.
-	EntriesLimit, BytesLimit = 5000, 64 << 20
+	// (maxGapBetweenApplyAndCommitIndex in server/etcdserver/v3_server.go).
+	EntriesLimit = 5000
+	// BytesLimit is how many bytes a replica of Redis may be behind.
+	BytesLimit = 64 << 20
 	// ShareLimit of maxmemory is almost full.
 	ShareLimit = 0.9
-	// LoadRatio is how many times the mean of the other shards a shard may have to do, and LoadLimit how many commands a second more;
-	// HoldRatio and HoldLimit are the same of the bytes that it holds.
-	LoadRatio, LoadLimit = 3, 1000
-	HoldRatio, HoldLimit = 2, 256 << 20
-	// WasteRatio is how much more memory than what is in use a server may take, WasteLimit how much more in bytes.
-	WasteRatio, WasteLimit = 1.5, 256 << 20
+	// LoadRatio is how many times the mean of the other shards a shard may have to do.
+	LoadRatio = 3
+	// LoadLimit is how many commands a second more than that mean it may have, where it has so many times as much.
+	LoadLimit = 1000
+	// HoldRatio is the same as LoadRatio of the bytes that a shard holds.
+	HoldRatio = 2
+	// HoldLimit is the same as LoadLimit of them.
+	HoldLimit = 256 << 20
+	// WasteRatio is how many times as much memory as it uses a server may take.
+	WasteRatio = 1.5
+	// WasteLimit is how many bytes more it may take, where it takes so many times as much.
+	WasteLimit = 256 << 20
 	// SkewLimit is how far clocks may be apart.
 	SkewLimit = 2 * time.Second
 )

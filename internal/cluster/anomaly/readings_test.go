@@ -72,11 +72,18 @@ func TestChangesAreCountedForAnHour(t *testing.T) {
 		excused bool
 		want    int
 	}{
-		{0, "", false, 0}, {1, "a", false, 0}, {2, "a", false, 0},
-		{3, "", false, 1}, {4, "b", false, 1}, // Lost, and there again as another one: once.
+		{0, "", false, 0},
+		{1, "a", false, 0},
+		{2, "a", false, 0},
+		{3, "", false, 1},
+		{4, "b", false, 1}, // Lost, and there again as another one: once.
 		{5, "c", false, 2},
-		{6, "c", true, 2}, {7, "", false, 2}, {8, "d", false, 2}, // It was to be restarted.
-		{62, "d", false, 2}, {64, "d", false, 1}, {70, "d", false, 0},
+		{6, "c", true, 2},
+		{7, "", false, 2},
+		{8, "d", false, 2}, // It was to be restarted.
+		{62, "d", false, 2},
+		{64, "d", false, 1},
+		{70, "d", false, 0},
 	} {
 		if got := at(step.minute, step.what, step.excused); got != step.want {
 			t.Errorf("step %d: %d, want %d", i, got, step.want)

@@ -84,7 +84,7 @@ func alternate(n int, a, b float64) []float64 {
 func TestWhatGoesToAndFroAroundALimitDoesNotFlap(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test
+	random := rand.New(rand.NewPCG(seed, 0))
 	for _, m := range anomaly.Measures() {
 		for range 30 {
 			// The amplitude leaves the other limit alone, and the start is on either side.
@@ -115,7 +115,7 @@ func TestWhatGoesToAndFroAroundALimitDoesNotFlap(t *testing.T) {
 func TestFindingsComeAndGoInTurn(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test
+	random := rand.New(rand.NewPCG(seed, 0))
 	for range 100 {
 		m := anomaly.Measures()[random.IntN(len(anomaly.Measures()))]
 		var w anomaly.Watch
@@ -152,8 +152,8 @@ func TestLittleIsUnknownUntilItIsClear(t *testing.T) {
 		r := w.Next(start.Add(time.Duration(i)*poll), []anomaly.Reading{{Measure: key.Measure, Subject: key.Subject, Score: score}}, []anomaly.Key{key})
 		return r.Unknown
 	}
-	var clear, doubtful, never anomaly.Watch
-	if got := at(&clear, 0, 0.2); got != nil {
+	var good, doubtful, never anomaly.Watch
+	if got := at(&good, 0, 0.2); got != nil {
 		t.Errorf("a good reading leaves %v unknown", got)
 	}
 	for i := range 40 {

@@ -60,41 +60,59 @@ func TestWhatIsUnusualAboutMembers(t *testing.T) {
 		want    string
 	}{
 		"nothing": {minutes: 60},
-		"a slow disk": {minutes: 12, want: "SlowDisk: 99 % of the fsyncs of orders-1 take up to about 400ms",
+		"a slow disk": {
+			minutes: 12, want: "SlowDisk: 99 % of the fsyncs of orders-1 take up to about 400ms",
 			spoil: func(minute float64, s *etcd.State) {
 				if s.Pods[1].Vitals != nil {
 					s.Pods[1].Vitals = vitals(uint64(10*minute), uint64(90*minute))
 				}
-			}},
-		"a disk that is slow and hardly used": {minutes: 12,
+			},
+		},
+		"a disk that is slow and hardly used": {
+			minutes: 12,
 			spoil: func(minute float64, s *etcd.State) {
 				if s.Pods[1].Vitals != nil {
 					s.Pods[1].Vitals = vitals(10, uint64(9*minute))
 				}
-			}},
-		"a member that answers slowly": {minutes: 6, want: "SlowMember: orders-2 takes about 480ms to answer",
-			spoil: func(_ float64, s *etcd.State) { s.Pods[2].Took = 480 * time.Millisecond }},
-		"a member that does not answer in time": {minutes: 6, want: "SlowMember: orders-2 takes about 1s to answer",
-			spoil: func(_ float64, s *etcd.State) { s.Pods[2].Took, s.Pods[2].View = time.Second, nil }},
-		"a member that is behind": {minutes: 6, want: "ReplicationLag: orders-0 is about 6000 entries behind",
-			spoil: func(_ float64, s *etcd.State) { s.Pods[0].View.Applied -= 6000 }},
-		"a learner that is behind": {minutes: 6,
-			spoil: func(_ float64, s *etcd.State) { s.Members[0].Learner, s.Pods[0].View.Applied = true, 0 }},
-		"a clock that is off": {minutes: 6, want: "ClockSkew: the clocks of orders-1 and orders-0 are about 5s apart",
+			},
+		},
+		"a member that answers slowly": {
+			minutes: 6, want: "SlowMember: orders-2 takes about 480ms to answer",
+			spoil: func(_ float64, s *etcd.State) { s.Pods[2].Took = 480 * time.Millisecond },
+		},
+		"a member that does not answer in time": {
+			minutes: 6, want: "SlowMember: orders-2 takes about 1s to answer",
+			spoil: func(_ float64, s *etcd.State) { s.Pods[2].Took, s.Pods[2].View = time.Second, nil },
+		},
+		"a member that is behind": {
+			minutes: 6, want: "ReplicationLag: orders-0 is about 6000 entries behind",
+			spoil: func(_ float64, s *etcd.State) { s.Pods[0].View.Applied -= 6000 },
+		},
+		"a learner that is behind": {
+			minutes: 6,
+			spoil:   func(_ float64, s *etcd.State) { s.Members[0].Learner, s.Pods[0].View.Applied = true, 0 },
+		},
+		"a clock that is off": {
+			minutes: 6, want: "ClockSkew: the clocks of orders-1 and orders-0 are about 5s apart",
 			spoil: func(_ float64, s *etcd.State) {
 				s.Pods[1].Clock.Least, s.Pods[1].Clock.Most = 6*time.Second, 7*time.Second
-			}},
-		"a database that nobody defragments": {minutes: 50, want: "Fragmented: about 770 MiB of the database of orders-0 is free",
+			},
+		},
+		"a database that nobody defragments": {
+			minutes: 50, want: "Fragmented: about 770 MiB of the database of orders-0 is free",
 			spoil: func(_ float64, s *etcd.State) {
 				s.Want.Maintenance = etcd.Policy{MinFree: 200 << 20, Quota: 2 << 30}
 				s.Pods[0].View.DBSize, s.Pods[0].View.DBInUse = 1<<30, 1<<28
-			}},
-		"leadership that moves": {minutes: 30, want: "FlappingMember: leadership of the cluster moved about 5 times within an hour",
+			},
+		},
+		"leadership that moves": {
+			minutes: 30, want: "FlappingMember: leadership of the cluster moved about 5 times within an hour",
 			spoil: func(minute float64, s *etcd.State) {
 				for i := range s.Pods {
 					s.Pods[i].View.Leader = 1 + uint64(minute/5)%3
 				}
-			}},
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var v etcd.Vigil

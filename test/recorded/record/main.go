@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"log"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -49,6 +48,13 @@ var scenarios = map[string]scenario{
 }
 
 func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "record:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
 	var (
 		name    = flag.String("scenario", "", "which one")
 		servers = flag.String("servers", os.Getenv("QUORATE_SERVERS"), "directory with the servers that make test-unit builds")
@@ -61,12 +67,10 @@ func main() {
 	defer stop()
 	s, ok := scenarios[*name]
 	if !ok {
-		log.Fatalf("there is no scenario %q", *name) //nolint:gocritic // Nothing was begun.
+		return fmt.Errorf("there is no scenario %q", *name)
 	}
 	header := recorded.Header{Scenario: *name, Every: *every, As: *as, Began: time.Now().UTC().Truncate(time.Second)}
-	if err := record(ctx, s, header, *servers, filepath.Join(*out, *name+".jsonl")); err != nil {
-		log.Fatal(err)
-	}
+	return record(ctx, s, header, *servers, filepath.Join(*out, *name+".jsonl"))
 }
 
 // disk is where servers keep their data: in memory, so that what else uses the disk of this machine is not recorded.
@@ -88,7 +92,7 @@ func record(ctx context.Context, s scenario, header recorded.Header, servers, pa
 		return err
 	}
 	header.Version = fleet.version()
-	file, err := os.Create(path) //nolint:gosec // The user names it.
+	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
@@ -124,7 +128,7 @@ type process struct {
 }
 
 func (p *process) start(ctx context.Context) error {
-	p.cmd = exec.CommandContext(ctx, p.args[0], p.args[1:]...) //nolint:gosec // The servers that were named.
+	p.cmd = exec.CommandContext(ctx, p.args[0], p.args[1:]...)
 	p.starts++
 	if err := p.cmd.Start(); err != nil {
 		return err
@@ -136,7 +140,7 @@ func (p *process) start(ctx context.Context) error {
 
 func (p *process) signal(s syscall.Signal) {
 	if err := p.cmd.Process.Signal(s); err != nil {
-		log.Print(err)
+		fmt.Fprintln(os.Stderr, "record:", err)
 	}
 }
 
