@@ -71,10 +71,11 @@ clean: ## Remove what was built in the tree (not the cache, not the kind cluster
 ##@ Development
 
 .PHONY: manifests
-manifests: ## Generate CRDs (config/crd/bases) and RBAC (config/rbac/role.yaml) from the Go code
+manifests: ## Generate CRDs (config/crd/bases), their reference (docs/reference.md) and RBAC (config/rbac/role.yaml) from the Go code
 	@$(TOOL) controller-gen >/dev/null # before anything is removed
 	@rm -rf config/crd/bases
 	"$$($(TOOL) controller-gen)" crd paths=./api/... output:crd:artifacts:config=config/crd/bases
+	go run ./hack/reference
 	"$$($(TOOL) controller-gen)" rbac:roleName=quorate-manager \
 	  $(foreach dir,$(wildcard cmd controllers internal),paths=./$(dir)/...) output:rbac:artifacts:config=config/rbac
 
@@ -137,6 +138,7 @@ SLOW_RACES := TestNoClientOfRedisIsLockedOutByACrashWhileThePasswordChanges|Test
 test-unit: ## Run every test that needs no cluster: rules, simulation, loop, adapters on real servers, envtest
 	@hack/install-deps.sh
 	@for tool in age fake-gcs-server versitygw; do $(TOOL) $$tool >/dev/null; done
+	@hack/podmonitor-crd.sh >/dev/null
 	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)"; QUORATE_SERVERS="$$($(KIND) servers)"; \
 	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
 	  -race -short -parallel 4 -timeout 60m $(if $(QUORATE_ALL_ENGINES),,-skip '^($(SLOW_RACES))$$') $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')
@@ -153,14 +155,14 @@ test-sweeps: ## Run all simulations and crash sweeps, without the race detector
 	@$(GOTESTSUM) --jsonfile $(REPORTS)/sweeps.json -- -timeout 60m $(TEST_FLAGS) $(SWEEPS)
 
 # End-to-end tests that take minutes each, or are one more variant of another one. test-all has them.
-LONG := TestThePluginShowsAndActs|TestALostShardComesBackWhileTheOthersServe|TestALostQuorumIsRecoveredFromAnyMember|TestTheLostDiskOfAnyMemberIsReplaced|TestAnEtcdUpgradeIsSetBackUnderLoad|TestAClusterHibernatesInTheMiddleOfAScale|TestEveryEtcdVersionBecomesReady|TestEveryRedisAndValkeyVersionBecomesReady|TestAnEtcdClusterIsRestoredToAnyMoment|TestAnEtcdClusterGoesBackToWhatItSetAside|TestAReplicatedRedisComesBackFromAClaim|TestABackupThatCannotBeSaysWhy|TestDataMovesHereFromServersOfSomebodyElse|TestBackupsSurviveFaults|TestBackupsOfRedisSurviveFaults|TestRedisPasswordIsChangedUnderLoad|TestRedisTakesARenewedCertificateUnderLoad|TestCertManagerIssuesCertificates|TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart
+LONG := TestThePluginShowsAndActs|TestALostShardComesBackWhileTheOthersServe|TestALostQuorumIsRecoveredFromAnyMember|TestTheLostDiskOfAnyMemberIsReplaced|TestAnEtcdUpgradeIsSetBackUnderLoad|TestAClusterHibernatesInTheMiddleOfAScale|TestEveryEtcdVersionBecomesReady|TestEveryRedisAndValkeyVersionBecomesReady|TestAnEtcdClusterIsRestoredToAnyMoment|TestAnEtcdClusterGoesBackToWhatItSetAside|TestAReplicatedRedisComesBackFromAClaim|TestABackupThatCannotBeSaysWhy|TestDataMovesHereFromServersOfSomebodyElse|TestBackupsSurviveFaults|TestBackupsOfRedisSurviveFaults|TestRedisPasswordIsChangedUnderLoad|TestRedisTakesARenewedCertificateUnderLoad|TestCertManagerIssuesCertificates|TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart|TestAFullRedisIsToldAndIsOver|TestTheCommandsOfThePages
 # They make a second kind cluster.
 FRESH := TestAnotherKubernetesRestoresFromTheURLAlone|TestHelmInstallsUpgradesAndUninstalls
 E2E = $(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/$(@:test-%=%).json -- -count 1 -p 1 -v -timeout 120m
 
 .PHONY: test-e2e
 test-e2e: TEST_FORMAT := standard-verbose
-test-e2e: kind-image ## Run the end-to-end tests on the kind cluster, without the long ones
+test-e2e: kind-image image-size ## Run the end-to-end tests on the kind cluster, without the long ones
 	@$(E2E) $(or $(TEST_FLAGS),-skip '^($(LONG)|$(FRESH))$$') ./test/e2e/...
 
 .PHONY: test-e2e-long
@@ -176,6 +178,10 @@ test-e2e-fresh: kind-image ## Run what needs a second kind cluster, which it mak
 .PHONY: bench-ready
 bench-ready: kind-image ## Measure on kind the time from apply to Ready against the floor
 	@$(KIND_ENV); go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 60m $(TEST_FLAGS) ./test/bench
+
+.PHONY: bench-memory
+bench-memory: ## Measure the memory of the manager with 100 clusters of each kind
+	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)" go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 60m $(TEST_FLAGS) ./test/bench/memory
 
 .PHONY: bench-reshard
 bench-reshard: ## Measure keys/s from 3 to 4 shards against the servers' own tools (TEST_FLAGS="-mib 64 -rounds 3 -engine valkey-9.1")
@@ -217,6 +223,14 @@ docker-build: ## Build the image IMG (see IMAGE_BUILD)
 	else \
 	  DOCKER_BUILDKIT=1 $(DOCKER) build --build-arg BASE=$(BASE) --build-arg GOLANG=$(GOLANG) --build-arg VERSION=$(VERSION) -t $(IMG) .; \
 	fi
+
+# In MB, as a registry keeps it and every node loads it.
+IMAGE_LIMIT := 60
+.PHONY: image-size
+image-size: ## Fail when the image IMG has more than IMAGE_LIMIT MB compressed
+	@bytes=$$($(DOCKER) save $(IMG) | gzip | wc -c); \
+	echo "FIGURE image: $$((bytes / 100000 / 10)).$$((bytes / 100000 % 10)) MB compressed (limit $(IMAGE_LIMIT))"; \
+	if ((bytes > $(IMAGE_LIMIT) * 1000000)); then echo "error: the image $(IMG) is too large: look for a dependency that came in" >&2; exit 1; fi
 
 .PHONY: docker-buildx
 docker-buildx: ## Build the image IMG for PLATFORMS and push it (needs docker buildx and a registry)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/anomaly"
 )
 
 // announce emits an event for a step, and for every condition worth telling that changed its status or reason. What
@@ -30,7 +31,7 @@ func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
 	for _, typ := range []string{
 		v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled,
 		v1alpha1.ConditionSpaceHealthy, v1alpha1.ConditionMemoryHealthy, v1alpha1.ConditionTimeoutHealthy,
-		v1alpha1.ConditionTLSReady, v1alpha1.ConditionBalanced,
+		v1alpha1.ConditionTLSReady, v1alpha1.ConditionBalanced, v1alpha1.ConditionMonitoringReady,
 	} {
 		was, is := meta.FindStatusCondition(before.GetConditions(), typ), meta.FindStatusCondition(after.GetConditions(), typ)
 		if is == nil || (p.Step != nil && (typ == v1alpha1.ConditionReconciling || is.Reason == p.Reason)) || !newsworthy(was, is) {
@@ -40,6 +41,20 @@ func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
 			continue
 		}
 		l.Events.Eventf(after, nil, eventType(is), is.Reason, typ, "%s", note(is.Message))
+	}
+}
+
+// announceFindings tells once when something unusual about a server was found, and once when it is over.
+func (l *Loop[O, S]) announceFindings(o O, r *anomaly.Report) {
+	if r == nil {
+		return
+	}
+	for _, f := range r.Came {
+		l.Events.Eventf(o, nil, corev1.EventTypeWarning, string(f.Measure.Finding), v1alpha1.ConditionPerformanceHealthy, "%s", note(f.Text+": "+f.Advice))
+	}
+	for _, f := range r.Gone {
+		l.Events.Eventf(o, nil, corev1.EventTypeNormal, cluster.ReasonRecovered, v1alpha1.ConditionPerformanceHealthy,
+			"%s", note(string(f.Measure.Finding)+" is over; it was found that "+f.Text))
 	}
 }
 
@@ -98,7 +113,7 @@ func note(message string) string {
 
 // newsworthy tells whether a condition says something new: Ready and Stalled when they flip or give another reason,
 // Reconciling when it starts to wait for something else, SpaceHealthy and MemoryHealthy when space is short, TimeoutHealthy when forks are long,
-// Balanced when a shard is too heavy, TLSReady when certificates soon
+// Balanced when a shard is too heavy, MonitoringReady when something keeps metrics from being read, TLSReady when certificates soon
 // expire, cert-manager is waited for or their authority is being replaced, and when that is over. What is wrong with it otherwise makes the cluster not
 // Ready.
 func newsworthy(was, is *metav1.Condition) bool {
@@ -108,6 +123,8 @@ func newsworthy(was, is *metav1.Condition) bool {
 	switch is.Type {
 	case v1alpha1.ConditionSpaceHealthy, v1alpha1.ConditionMemoryHealthy, v1alpha1.ConditionTimeoutHealthy, v1alpha1.ConditionBalanced:
 		return is.Status == metav1.ConditionFalse
+	case v1alpha1.ConditionMonitoringReady:
+		return is.Status == metav1.ConditionFalse && is.Reason != v1alpha1.ReasonMonitoringPending
 	case v1alpha1.ConditionReady:
 		return is.Status == metav1.ConditionTrue || (was != nil && was.Status == metav1.ConditionTrue)
 	case v1alpha1.ConditionTLSReady:
@@ -129,6 +146,7 @@ func onTheMove(c *metav1.Condition) bool {
 func eventType(c *metav1.Condition) string {
 	bad := c.Status != metav1.ConditionTrue && slices.Contains([]string{
 		v1alpha1.ConditionReady, v1alpha1.ConditionSpaceHealthy, v1alpha1.ConditionMemoryHealthy, v1alpha1.ConditionTimeoutHealthy,
+		v1alpha1.ConditionMonitoringReady,
 	}, c.Type)
 	if c.Type == v1alpha1.ConditionStalled || c.Reason == v1alpha1.ReasonExpiring || bad {
 		return corev1.EventTypeWarning

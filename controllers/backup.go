@@ -25,9 +25,9 @@ import (
 )
 
 // What is worked on; patched for the finalizer that has its data removed first.
-// +kubebuilder:rbac:groups=quorate.dev,resources=backups,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=backups,verbs=list;watch;patch
 // What became of it.
-// +kubebuilder:rbac:groups=quorate.dev,resources=backups/status,verbs=get;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=backups/status,verbs=patch
 // Its Jobs go with it, and block its deletion until they have.
 // +kubebuilder:rbac:groups=quorate.dev,resources=backups/finalizers,verbs=update
 

@@ -24,9 +24,9 @@ import (
 )
 
 // What is worked on.
-// +kubebuilder:rbac:groups=quorate.dev,resources=backupschedules,verbs=get;list;watch
+// +kubebuilder:rbac:groups=quorate.dev,resources=backupschedules,verbs=list;watch
 // What became of its runs.
-// +kubebuilder:rbac:groups=quorate.dev,resources=backupschedules/status,verbs=get;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=backupschedules/status,verbs=patch
 // A run is a Backup, and retention removes those that are not kept.
 // +kubebuilder:rbac:groups=quorate.dev,resources=backups,verbs=create;delete
 

@@ -50,7 +50,8 @@ type Children struct {
 	// Metrics that calls to data stores are counted in; nil: they are not.
 	Metrics *metrics.Metrics
 
-	applied sync.Map // appliedKey -> appliedMark
+	applied    sync.Map // appliedKey -> appliedMark
+	monitoring monitoring
 }
 
 type appliedKey struct {

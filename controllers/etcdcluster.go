@@ -73,6 +73,12 @@ func (e certificateError) Unwrap() error { return e.error }
 // Ensure applies what is safe at any time: certificates, passwords and the peers' Service at once, the StatefulSet once
 // the record exists, and what clients need once the planner has let them in.
 func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
+	err := k.ensureCluster(ctx, o)
+	k.monitor(o, k.ensureMonitoring(ctx, o))
+	return err
+}
+
+func (k *EtcdKind) ensureCluster(ctx context.Context, o *v1alpha1.EtcdCluster) error {
 	password, err := k.ensurePassword(ctx, o)
 	if err != nil {
 		return err
@@ -371,6 +377,7 @@ func (k *EtcdKind) Report(o *v1alpha1.EtcdCluster, s etcd.State, p cluster.Plan,
 	if s.Want.Name != "" {
 		st.Certificates = certificateStatus(s.Certificates)
 		reportBackups(&st.Conditions, o.Generation, s.BackupHealth)
+		reportMonitoring(&st.Conditions, o.Generation, s.Monitoring)
 	}
 	setConditions(&st.Conditions, o.Generation, append(etcd.Conditions(s, p, err), switching(tlsReady(o.Spec.TLS, s.Certificates, err), s))...)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/anomaly"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
@@ -46,8 +47,11 @@ type upkeep struct {
 }
 
 type clusterUpkeep struct {
-	seen      time.Time
-	trend     etcd.Trend
+	seen  time.Time
+	trend anomaly.Trend
+	vigil etcd.Vigil
+	// metrics is when those of a member were last asked for, by the UID of its pod.
+	metrics   map[string]time.Time
 	newest    etcd.Sighting
 	compacted time.Time
 	// defragmentations by the UID of the pod.
@@ -77,7 +81,7 @@ func (u *upkeep) with(uid types.UID, now time.Time, call func(*clusterUpkeep)) {
 		}
 	}
 	if u.clusters[uid] == nil {
-		u.clusters[uid] = &clusterUpkeep{defragmentations: map[string]etcd.Defragmentation{}}
+		u.clusters[uid] = &clusterUpkeep{defragmentations: map[string]etcd.Defragmentation{}, metrics: map[string]time.Time{}}
 	}
 	u.clusters[uid].seen = now
 	call(u.clusters[uid])

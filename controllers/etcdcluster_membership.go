@@ -17,6 +17,8 @@ import (
 
 // A member that is replaced or removed leaves a disk that no other member may start from.
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=delete
+// Before members change, the specification is read anew.
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters,verbs=get
 
 // change carries out the steps that change the members or what they run.
 func (k *EtcdKind) change(ctx context.Context, o *v1alpha1.EtcdCluster, step cluster.Step) error {

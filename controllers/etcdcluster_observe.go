@@ -53,7 +53,7 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 	if err != nil {
 		return etcd.State{}, err
 	}
-	s := etcd.State{Want: want, Certificates: report, Now: k.Now()}
+	s := etcd.State{Want: want, Certificates: report, Now: k.Now(), Monitoring: k.monitoringReady(o, o.Spec.Monitoring != nil, nil)}
 	if s.BackupHealth, err = k.backupHealth(ctx, o, v1alpha1.KindEtcdCluster); err != nil {
 		return etcd.State{}, err
 	}
@@ -322,7 +322,7 @@ func (k *EtcdKind) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 	if a.former != "" {
 		s.Want.NewPassword, s.Want.PasswordSecret = true, cluster.AuthSecret(o.Name)
 	}
-	clients := map[string]etcd.Client{}
+	clients, due := map[string]etcd.Client{}, k.vitalsDue(o, s)
 	var wg sync.WaitGroup
 	for i := range pods {
 		if !running(&pods[i]) {
@@ -330,10 +330,12 @@ func (k *EtcdKind) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 		}
 		c := k.client(o, a, &pods[i])
 		clients[pods[i].Name] = c
-		wg.Go(func() { askStatus(ctx, c, &s.Pods[i]) })
+		vitals := due[s.Pods[i].UID]
+		wg.Go(func() { k.askStatus(ctx, c, &s.Pods[i], vitals) })
 	}
 	wg.Wait()
 	k.recall(o, s)
+	defer k.watch(o, s)
 	if wrongPassword(s.Pods) {
 		s.Auth = &etcd.Auth{Enabled: true}
 		return nil
@@ -351,15 +353,23 @@ func (k *EtcdKind) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 	return nil
 }
 
-func askStatus(ctx context.Context, c etcd.Client, p *etcd.Pod) {
-	ctx, cancel := context.WithTimeoutCause(ctx, statusTimeout, errors.New("it did not answer in time"))
+// askStatus asks a member about itself and, if they are wanted, for its metrics. Those may stay unknown.
+func (k *EtcdKind) askStatus(ctx context.Context, c etcd.Client, p *etcd.Pod, vitals bool) {
+	short, cancel := context.WithTimeoutCause(ctx, statusTimeout, errors.New("it did not answer in time"))
 	defer cancel()
-	v, err := c.Status(ctx)
+	began := k.Now()
+	v, err := c.Status(short)
+	if err == nil || short.Err() != nil {
+		p.Took = k.Now().Sub(began)
+	}
 	if err != nil {
 		p.Unreachable = err
 		return
 	}
 	p.View = &v
+	if vitals {
+		k.askVitals(ctx, c, p)
+	}
 }
 
 // askVersion asks for the version that the members have agreed on, zero when there is no answer.

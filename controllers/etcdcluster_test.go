@@ -69,6 +69,9 @@ type stage struct {
 	// refusal is what the API server answers to the write refuseAt instead of carrying it out.
 	refuseAt int
 	refusal  error
+	// vitals counts how often members were asked for their metrics, silent says that they serve none.
+	vitals atomic.Int32
+	silent bool
 }
 
 func newStage(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *stage {

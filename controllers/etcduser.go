@@ -23,9 +23,9 @@ import (
 )
 
 // What is worked on.
-// +kubebuilder:rbac:groups=quorate.dev,resources=etcdusers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdusers,verbs=list;watch
 // What became of it.
-// +kubebuilder:rbac:groups=quorate.dev,resources=etcdusers/status,verbs=get;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdusers/status,verbs=patch
 // Its Secrets go with it, and block its deletion until they have.
 // +kubebuilder:rbac:groups=quorate.dev,resources=etcdusers/finalizers,verbs=update
 

@@ -57,7 +57,7 @@ type Kind[O Object, S any] interface {
 	Report(o O, s S, p cluster.Plan, err error)
 }
 
-// measurer is a Kind whose states have figures for metrics.
+// measurer is a Kind whose states have figures for metrics and findings for events.
 type measurer[S any] interface {
 	Figures(s S) cluster.Figures
 }
@@ -94,7 +94,9 @@ func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 	l.Kind.Report(o, out.state, out.plan, out.err)
 	l.announce(before, o, out.plan)
 	if k, ok := l.Kind.(measurer[S]); ok {
-		l.Metrics.Pass(l.Name, o.GetUID(), k.Figures(out.state), o.GetConditions())
+		figures := k.Figures(out.state)
+		l.announceFindings(o, figures.Anomalies)
+		l.Metrics.Pass(l.Name, o.GetUID(), figures, o.GetConditions())
 	}
 	if err := l.writeStatus(ctx, before, o); err != nil {
 		return ctrl.Result{}, errors.Join(out.err, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/anomaly"
 )
 
 type knock struct{}
@@ -309,6 +310,36 @@ func TestWhatAStepDoesIsToldOnceThoughTheCacheIsBehind(t *testing.T) {
 	pass(fetch(t, w), step)
 	pass(stale, wait)
 	checkEvents(t, recorder, []string{"Normal Settled fine", "Normal Knock nobody knows that we are here"}, false)
+}
+
+// finder is a kind that has found something.
+type finder struct {
+	script
+	report *anomaly.Report
+}
+
+func (f *finder) Figures(int) cluster.Figures { return cluster.Figures{Anomalies: f.report} }
+
+func TestAFindingIsToldWhenItComesAndWhenItGoes(t *testing.T) {
+	var watch anomaly.Watch
+	recorder := events.NewFakeRecorder(20)
+	f := &finder{}
+	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: f, Client: newWorld(t, etcdCluster()), Events: recorder}
+	for i := range 80 {
+		took := 0.4
+		if i > 30 {
+			took = 0.01
+		}
+		r := watch.Next(time.Unix(int64(15*i), 0), []anomaly.Reading{anomaly.FsyncTime.Of("orders-1", took, 0.1)}, nil)
+		f.report = &r
+		if _, err := loop.Reconcile(t.Context(), fetch(t, loop.Client)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkEvents(t, recorder, []string{
+		"Warning SlowDisk 99 % of the fsyncs of orders-1 take up to about 400ms: use a faster StorageClass, and keep others off the disk: every write waits for it",
+		"Normal PerformanceRecovered SlowDisk is over; it was found that 99 % of the fsyncs of orders-1 take up to about 400ms",
+	}, false)
 }
 
 func TestLoopLeavesADeletedResourceAlone(t *testing.T) {

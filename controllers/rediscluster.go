@@ -52,6 +52,12 @@ func (k *RedisKind) Next(s redis.State) cluster.Plan { return redis.Next(s) }
 
 // Ensure applies the children in the order in which pods need them: what they mount comes before them.
 func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error {
+	err := k.ensureCluster(ctx, o)
+	k.monitor(o, k.ensureMonitoring(ctx, o))
+	return err
+}
+
+func (k *RedisKind) ensureCluster(ctx context.Context, o *v1alpha1.RedisCluster) error {
 	passwords, err := k.ensurePasswords(ctx, o)
 	if err != nil {
 		return err
@@ -273,6 +279,7 @@ func (k *RedisKind) Report(o *v1alpha1.RedisCluster, s redis.State, p cluster.Pl
 	if s.Spec.Name != "" {
 		o.Status.Certificates = certificateStatus(s.Certificates)
 		reportBackups(&o.Status.Conditions, o.Generation, s.BackupHealth)
+		reportMonitoring(&o.Status.Conditions, o.Generation, s.Monitoring)
 	}
 	setConditions(&o.Status.Conditions, o.Generation, tlsReady(o.Spec.TLS, s.Certificates, err))
 }

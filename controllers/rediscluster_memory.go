@@ -36,6 +36,8 @@ type memory struct {
 	meter meter
 	// scales are what slots weighed.
 	scales scales
+	// vigil is how the servers have been lately.
+	vigil redis.Vigil
 }
 
 // memories are those of all clusters, by UID.

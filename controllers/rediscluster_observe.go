@@ -22,6 +22,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/anomaly"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 )
@@ -50,6 +51,9 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 		return redis.State{}, err
 	}
 	if err := k.observeBackups(ctx, o, &s); err != nil {
+		return redis.State{}, err
+	}
+	if s.Monitoring, err = k.observeMonitoring(ctx, o); err != nil {
 		return redis.State{}, err
 	}
 	if err := k.observeCertificates(ctx, o, &s); err != nil {
@@ -87,6 +91,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	m.watch(s.Pods, s.Now)
 	s.Progress = m.read()
 	k.weigh(ctx, o, connect, &s)
+	s.Anomalies = k.memory(o).vigil.Next(s)
 	return s, nil
 }
 
@@ -149,7 +154,12 @@ func (k *RedisKind) readServers(ctx context.Context, connect connectFunc, s *red
 func (k *RedisKind) readServer(ctx context.Context, connect connectFunc, p *redis.Pod) {
 	c := k.Connect(connect(redis.UserOperator, p.Name, p.Addr))
 	defer func() { _ = c.Close() }() // Nothing was written that closing could lose.
+	asked := k.Now()
 	node, err := c.Read(ctx)
+	answered := k.Now()
+	if err == nil || errors.Is(err, context.DeadlineExceeded) {
+		p.Took = answered.Sub(asked)
+	}
 	if err != nil {
 		p.Error = briefly(err)
 		return
@@ -158,7 +168,7 @@ func (k *RedisKind) readServer(ctx context.Context, connect connectFunc, p *redi
 		p.Error = "another server answers at its address"
 		return
 	}
-	p.Node = node
+	p.Node, p.Clock = node, anomaly.ClockOf(p.Name, node.Clock, time.Microsecond, asked, answered)
 }
 
 // briefly is an error without what differs from one attempt to the next, such as local ports: it goes into the status.

@@ -23,9 +23,9 @@ import (
 )
 
 // What is worked on; patched for the finalizer that has the user removed first.
-// +kubebuilder:rbac:groups=quorate.dev,resources=redisusers,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=redisusers,verbs=list;watch;patch
 // What became of it.
-// +kubebuilder:rbac:groups=quorate.dev,resources=redisusers/status,verbs=get;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=redisusers/status,verbs=patch
 // Its Secrets go with it, and block its deletion until they have.
 // +kubebuilder:rbac:groups=quorate.dev,resources=redisusers/finalizers,verbs=update
 

@@ -22,9 +22,9 @@ import (
 )
 
 // What is worked on.
-// +kubebuilder:rbac:groups=quorate.dev,resources=restores,verbs=get;list;watch
+// +kubebuilder:rbac:groups=quorate.dev,resources=restores,verbs=list;watch
 // What became of it.
-// +kubebuilder:rbac:groups=quorate.dev,resources=restores/status,verbs=get;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=restores/status,verbs=patch
 // Its Jobs go with it, and block its deletion until they have.
 // +kubebuilder:rbac:groups=quorate.dev,resources=restores/finalizers,verbs=update
 

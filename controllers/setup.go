@@ -31,9 +31,9 @@ import (
 // What the manager itself needs; what a kind needs stands next to its use.
 //
 // What is worked on.
-// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters;redisclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters;redisclusters,verbs=list;watch
 // What became of it.
-// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters/status;redisclusters/status,verbs=get;patch
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters/status;redisclusters/status,verbs=patch
 // What a cluster is made of goes with it, and blocks its deletion until it has.
 // +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters/finalizers;redisclusters/finalizers,verbs=update
 // Steps are told as events.
@@ -45,7 +45,7 @@ import (
 // How many of them may be evicted at a time.
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
 // How they are.
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // Whether their disks are there.
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch
 
@@ -106,7 +106,10 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	redis := NewRedisKind(children)
-	if err := setup(mgr, o, v1alpha1.ComponentRedis, v1alpha1.KindRedisCluster, &v1alpha1.RedisCluster{}, redis); err != nil {
+	err = setup(mgr, o, v1alpha1.ComponentRedis, v1alpha1.KindRedisCluster, &v1alpha1.RedisCluster{}, redis, func(b *builder.Builder) {
+		b.Owns(&appsv1.Deployment{}).Owns(&v1alpha1.RedisUser{})
+	})
+	if err != nil {
 		return err
 	}
 	if err := setupRedisUsers(mgr, o, NewRedisUserKind(children, redis)); err != nil {
@@ -195,7 +198,7 @@ func CacheOptions(namespaces []string) cache.Options {
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: ours, &corev1.PersistentVolumeClaim{}: ours, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours,
-			&appsv1.StatefulSet{}: ours, &policyv1.PodDisruptionBudget{}: ours, &batchv1.Job{}: ours,
+			&appsv1.StatefulSet{}: ours, &appsv1.Deployment{}: ours, &policyv1.PodDisruptionBudget{}: ours, &batchv1.Job{}: ours,
 			&corev1.Node{}: {Transform: onlyScheduling},
 		},
 	}

@@ -15,12 +15,12 @@ source "$root/hack/lib.sh"
 # shellcheck source=hack/versions.env
 source "$root/hack/versions.env"
 
-tools=(age controller-gen fake-gcs-server golangci-lint gotestsum govulncheck helm versitygw)
+tools=(age age-keygen controller-gen fake-gcs-server golangci-lint gotestsum govulncheck helm versitygw)
 
 # describe NAME sets package (what to build) and version (from hack/versions.env).
 describe() {
   case $1 in
-    age) package=filippo.io/age/cmd/age version=$AGE_VERSION ;;
+    age | age-keygen) package=filippo.io/age/cmd/$1 version=$AGE_VERSION ;;
     controller-gen) package=sigs.k8s.io/controller-tools/cmd/controller-gen version=$CONTROLLER_GEN_VERSION ;;
     fake-gcs-server) package=github.com/fsouza/fake-gcs-server version=$FAKE_GCS_SERVER_VERSION ;;
     golangci-lint) package=github.com/golangci/golangci-lint/v2/cmd/golangci-lint version=$GOLANGCI_LINT_VERSION ;;

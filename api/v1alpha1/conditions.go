@@ -24,6 +24,8 @@ const (
 	ConditionMemoryHealthy = "MemoryHealthy"
 	// ConditionTimeoutHealthy is True while no Redis server is held up by a fork for so long that the others may call it failed.
 	ConditionTimeoutHealthy = "TimeoutHealthy"
+	// ConditionPerformanceHealthy is True while no server is slow, unsteady, behind, short of room soon, or off in its clock.
+	ConditionPerformanceHealthy = "PerformanceHealthy"
 	// ConditionComplete is True when a backup is stored or restored in full, and False when it is not or will not be.
 	ConditionComplete = "Complete"
 	// ConditionVerified is True when a backup was read back, restored into a throw-away server and found to be whole.
@@ -33,6 +35,8 @@ const (
 	// ConditionBackupHealthy is True while the newest backup of a schedule is no older than the schedule says, and as verified as it asks. On a
 	// cluster it is the worst of its schedules, and absent where there is none.
 	ConditionBackupHealthy = "BackupHealthy"
+	// ConditionMonitoringReady is True when what spec.monitoring asks for is in place. It is absent where nothing is asked for.
+	ConditionMonitoringReady = "MonitoringReady"
 )
 
 // Condition and event reasons shared by all kinds. Reasons that belong to one data store are declared next to
@@ -67,6 +71,14 @@ const (
 	ReasonCertManager = "WaitingForCertManager"
 	// ReasonDisabled says that the feature is switched off in the specification.
 	ReasonDisabled = "Disabled"
+	// ReasonMonitored says that all is in place for metrics to be read.
+	ReasonMonitored = "Monitored"
+	// ReasonMonitoringPending says that it is about to be.
+	ReasonMonitoringPending = "MonitoringPending"
+	// ReasonPodMonitorCRDMissing says that the API server knows no PodMonitors, so that none can be made.
+	ReasonPodMonitorCRDMissing = "PodMonitorCRDMissing"
+	// ReasonExporterNotReady says that the exporter of Redis metrics does not serve; the message says why.
+	ReasonExporterNotReady = "ExporterNotReady"
 	// ReasonNotStalled says that nothing needs a human.
 	ReasonNotStalled = "NotStalled"
 )

@@ -90,6 +90,10 @@ type EtcdClusterSpec struct {
 	// the first pod.
 	// +optional
 	Upgrade *EtcdUpgradeSpec `json:"upgrade,omitempty"`
+	// monitoring has the metrics of the members read, whether it has fields or not
+	// (monitoring: {}): a PodMonitor has Prometheus do that. Default: none.
+	// +optional
+	Monitoring *EtcdMonitoringSpec `json:"monitoring,omitempty"`
 	// paused stops the operator from changing anything of this cluster, but for
 	// certificates that would expire; its status is still reported. Default:
 	// false.
@@ -248,7 +252,8 @@ type EtcdClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions: Ready, Available, Reconciling, Stalled, QuorumHealthy,
-	// SpaceHealthy, TLSReady, BackupHealthy (with a BackupSchedule).
+	// SpaceHealthy, PerformanceHealthy, TLSReady, BackupHealthy (with a
+	// BackupSchedule).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

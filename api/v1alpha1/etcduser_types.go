@@ -36,7 +36,7 @@ type EtcdUserSpec struct {
 type SecretReference struct {
 	// name of the Secret.
 	// +required
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')`,message="spec.passwordSecret.name must be the name of a Secret of the same namespace: lower case letters, digits, - and ."
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')`,message="name must be that of a Secret of the same namespace: lower case letters, digits, - and ."
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }

@@ -67,4 +67,6 @@ const (
 	ComponentBackupSchedule = "backup-schedule"
 	// ComponentRestore is what looks up a backup that is put into a cluster.
 	ComponentRestore = "restore"
+	// ComponentRedisExporter is what tells the metrics of the servers of a Redis or Valkey cluster.
+	ComponentRedisExporter = "redis-exporter"
 )

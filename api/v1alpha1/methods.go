@@ -229,3 +229,14 @@ func (r *Restore) OnlyLost() bool { return value(r.Spec.Slots, RestoreAll) == Re
 func (r *Restore) SavesCurrent() bool {
 	return r.Spec.Cluster.Kind == KindRedisCluster && !r.OnlyLost() && value(r.Spec.SaveCurrent, true)
 }
+
+// Wanted reports whether there is to be a PodMonitor.
+func (p *PodMonitorSpec) Wanted() bool { return p == nil || value(p.Enabled, true) }
+
+// ScrapeInterval returns the interval with its default applied.
+func (p *PodMonitorSpec) ScrapeInterval() time.Duration {
+	if p == nil {
+		return DefaultScrapeInterval
+	}
+	return value(p.Interval, metav1.Duration{Duration: DefaultScrapeInterval}).Duration
+}

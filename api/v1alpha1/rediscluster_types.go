@@ -146,6 +146,11 @@ type RedisClusterSpec struct {
 	// until somebody says that they may be served empty.
 	// +optional
 	Recovery *RedisRecoverySpec `json:"recovery,omitempty"`
+	// monitoring has the metrics of the servers offered and read, whether it has
+	// fields or not (monitoring: {}): an exporter tells them, and a PodMonitor has
+	// Prometheus read them. Default: none.
+	// +optional
+	Monitoring *RedisMonitoringSpec `json:"monitoring,omitempty"`
 	// paused stops the operator from changing anything of this cluster, but for
 	// certificates that would expire; its status is still reported. Default:
 	// false.
@@ -427,8 +432,8 @@ type RedisClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions: Ready, Available, Reconciling, Stalled, SlotsCovered (with mode
-	// Sharded), TLSReady, MemoryHealthy, TimeoutHealthy, Balanced (with rebalance by
-	// Memory or Load), BackupHealthy (with a BackupSchedule).
+	// Sharded), TLSReady, MemoryHealthy, TimeoutHealthy, PerformanceHealthy, Balanced
+	// (with rebalance by Memory or Load), BackupHealthy (with a BackupSchedule).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

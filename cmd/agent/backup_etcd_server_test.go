@@ -42,9 +42,15 @@ func startEtcd(t *testing.T) (string, *clientv3.Client) {
 
 func startEtcdOf(t *testing.T, name string) (string, *clientv3.Client) {
 	t.Helper()
+	return etcdOn(t, name, t.TempDir())
+}
+
+// etcdOn runs one member on a data directory.
+func etcdOn(t *testing.T, name, data string) (string, *clientv3.Client) {
+	t.Helper()
 	program := filepath.Join(serverDir(t, name), "etcd")
 	urls := []string{"http://" + loopback.Address(t), "http://" + loopback.Address(t)}
-	cmd := exec.Command(program, "--data-dir="+t.TempDir(), "--log-level=error", //nolint:noctx // It ends with the test, see below.
+	cmd := exec.Command(program, "--data-dir="+data, "--log-level=error", //nolint:noctx // It ends with the test, see below.
 		"--listen-client-urls="+urls[0], "--advertise-client-urls="+urls[0],
 		"--listen-peer-urls="+urls[1], "--initial-advertise-peer-urls="+urls[1], "--initial-cluster=default="+urls[1])
 	if err := cmd.Start(); err != nil {

@@ -75,6 +75,12 @@ func LoadJob(cluster string) string { return cluster + "-load" }
 // RestoreConfig is the ConfigMap that says which backup a cluster began with.
 func RestoreConfig(cluster string) string { return cluster + "-restore" }
 
+// EtcdMonitor is the PodMonitor of an etcd cluster.
+func EtcdMonitor(cluster string) string { return cluster + "-etcd" }
+
+// Exporter is who tells the metrics of a Redis or Valkey cluster: the Deployment, the RedisUser that it connects as, and its PodMonitor.
+func Exporter(cluster string) string { return cluster + "-exporter" }
+
 // Certificate is the object of cert-manager that asks for what is in one of the Secrets above.
 func Certificate(secret string) string { return strings.TrimSuffix(secret, "-tls") }
 

@@ -97,6 +97,11 @@ func keep(s sink, seen, left map[object]*history, kind string, o metav1.Object, 
 	if h.figures.Margin != nil {
 		s.tell(quorumMargin, float64(*h.figures.Margin), id...)
 	}
+	if r := h.figures.Anomalies; r != nil {
+		for _, f := range r.Findings() {
+			s.tell(anomalies, 1, append(id, string(f))...)
+		}
+	}
 	for _, l := range h.figures.Lags {
 		s.tell(lag, l.Behind, append(id, l.Pod)...)
 	}

@@ -109,7 +109,10 @@ var (
 	handoverLast  = about("quorate_handover_last_seconds",
 		"How long the last hand-over of the leadership that the operator made took until another member led, in seconds. Absent before the first since the manager leads.")
 	handoverLongest = about("quorate_handover_longest_seconds", "The longest of these times since the manager leads, in seconds.")
-	certificates    = about("quorate_certificate_expiry_timestamp_seconds",
+	anomalies       = about("quorate_anomaly",
+		"Always 1; the label finding tells what is unusual about servers of a cluster, as the condition PerformanceHealthy does with figures: MemoryForecast, SlowDisk, FlappingMember, SlowMember, ReplicationLag, ClockSkew, HotShard or Fragmented. Absent while nothing was found.",
+		"finding")
+	certificates = about("quorate_certificate_expiry_timestamp_seconds",
 		"When certificates cease to be valid, in seconds since 1970: certificate is ca for the authority, leaf for the first one that it signed. Absent without TLS.",
 		"certificate")
 	renewalOverdue = about("quorate_certificate_renewal_overdue",

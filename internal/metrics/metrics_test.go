@@ -19,6 +19,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/anomaly"
 )
 
 // stage is a manager's metrics, and the world that they tell about.
@@ -280,6 +281,30 @@ func TestStepsAreCountedByWhatBecameOfThem(t *testing.T) {
 	}, "quorate_step", "quorate_datastore", "quorate_handover")
 }
 
+func TestFindingsAreToldWhileTheyHold(t *testing.T) {
+	s := newStage(t)
+	s.objects.Etcd = []v1alpha1.EtcdCluster{orders()}
+	s.Pass("EtcdCluster", "u1", cluster.Figures{Anomalies: found(anomaly.FsyncTime, anomaly.CommitTime, anomaly.Skew)}, nil)
+	const id = "{finding=%s,kind=EtcdCluster,name=orders,namespace=shop}"
+	s.expect(t, map[string]float64{
+		"quorate_anomaly" + fmt.Sprintf(id, "SlowDisk"): 1, "quorate_anomaly" + fmt.Sprintf(id, "ClockSkew"): 1,
+	}, "quorate_anomaly")
+	s.Pass("EtcdCluster", "u1", cluster.Figures{Anomalies: found()}, nil)
+	s.expect(t, map[string]float64{}, "quorate_anomaly")
+	s.Pass("EtcdCluster", "u1", cluster.Figures{Anomalies: found(anomaly.Skew)}, nil)
+	s.objects = Objects{}
+	s.expect(t, map[string]float64{}, "quorate_anomaly")
+}
+
+// found is a report of some findings.
+func found(measures ...*anomaly.Measure) *anomaly.Report {
+	out := &anomaly.Report{}
+	for _, m := range measures {
+		out.Open = append(out.Open, anomaly.Found{Key: anomaly.Key{Measure: m}})
+	}
+	return out
+}
+
 func TestSeriesEndWithTheirObject(t *testing.T) {
 	s := newStage(t)
 	s.objects.Etcd, s.objects.Redis = []v1alpha1.EtcdCluster{orders()}, []v1alpha1.RedisCluster{carts()}
@@ -339,7 +364,7 @@ func TestEveryMetricIsTold(t *testing.T) {
 	s.Begin("EtcdCluster", "u1", lead{})(nil)
 	s.Caller("etcd")("Status", time.Second, errors.New("no"))
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionTrue} {
-		s.Pass("EtcdCluster", "u1", cluster.Figures{Margin: ptr.To(0), Lags: []cluster.Lag{{Pod: "orders-1"}}},
+		s.Pass("EtcdCluster", "u1", cluster.Figures{Margin: ptr.To(0), Lags: []cluster.Lag{{Pod: "orders-1"}}, Anomalies: found(anomaly.Skew)},
 			[]metav1.Condition{is("Available", status, "Serving")})
 	}
 	s.Pass("RedisCluster", "u2", cluster.Figures{Lags: []cluster.Lag{{Pod: "carts-0-1"}}}, nil)

@@ -24,7 +24,7 @@ import (
 
 // namespaced are the kinds of the chart that belong to a namespace.
 var namespaced = []string{
-	"Deployment", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "Role", "RoleBinding", "Service", "ServiceAccount", "ServiceMonitor",
+	"ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "Role", "RoleBinding", "Service", "ServiceAccount", "ServiceMonitor",
 }
 
 // everything switches everything on.
@@ -34,7 +34,10 @@ var everything = Values{
 	"clusterDomain": "cluster.example",
 	"commonLabels":  Values{"team": "stores"},
 	"podLabels":     Values{"zone": "a"},
-	"metrics":       Values{"serviceMonitor": Values{"enabled": true, "labels": Values{"release": "prometheus"}}},
+	"metrics": Values{
+		"serviceMonitor": Values{"enabled": true, "labels": Values{"release": "prometheus"}}, "prometheusRule": Values{"enabled": true},
+		"dashboards": Values{"enabled": true, "annotations": Values{"grafana_folder": "Quorate"}},
+	},
 	"networkPolicy": Values{
 		"metricsFrom": []any{Values{"namespaceSelector": Values{"matchLabels": Values{"kubernetes.io/metadata.name": "monitoring"}}}},
 		"egress":      Values{"enabled": true, "apiServerCIDRs": []any{"10.0.0.1/32", "fd00::1/128"}, "apiServerPorts": []any{6443}},
@@ -47,6 +50,7 @@ var everything = Values{
 	"podAnnotations":            Values{"a": "b"},
 	"env":                       []any{Values{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}},
 	"serviceAccount":            Values{"annotations": Values{"a": "b"}},
+	"protection":                Values{"enabled": true},
 }
 
 func testContext(t *testing.T) context.Context {
@@ -142,6 +146,7 @@ func TestValuesThatCannotBeAreRefusedByName(t *testing.T) {
 		"a monitor of no metrics":         {Values{"metrics": Values{"access": "Off", "serviceMonitor": Values{"enabled": true}}}, "set metrics.access to Authorized or Open"},
 		"alerts about no metrics":         {Values{"metrics": Values{"access": "Off", "prometheusRule": Values{"enabled": true}}}, "metrics.prometheusRule.enabled: without metrics"},
 		"an interval without a unit":      {Values{"metrics": Values{"serviceMonitor": Values{"interval": "30"}}}, "at '/metrics/serviceMonitor/interval'"},
+		"dashboards as text":              {Values{"metrics": Values{"dashboards": Values{"enabled": "yes"}}}, "at '/metrics/dashboards/enabled'"},
 		"a port that cannot be":           {Values{"networkPolicy": Values{"egress": Values{"apiServerPorts": []any{70000}}}}, "at '/networkPolicy/egress/apiServerPorts/0'"},
 		"API servers nowhere":             {Values{"networkPolicy": Values{"egress": Values{"apiServerCIDRs": []any{}}}}, "at '/networkPolicy/egress/apiServerCIDRs'"},
 		"an API server that is no range":  {Values{"networkPolicy": Values{"egress": Values{"apiServerCIDRs": []any{"10.0.0.1"}}}}, "at '/networkPolicy/egress/apiServerCIDRs/0'"},
@@ -150,6 +155,8 @@ func TestValuesThatCannotBeAreRefusedByName(t *testing.T) {
 		"a label that is a number":        {Values{"commonLabels": Values{"tier": 1}}, "at '/commonLabels/tier'"},
 		"a level that is not known":       {Values{"logLevel": "chatty"}, "at '/logLevel'"},
 		"CRDs as text":                    {Values{"crds": Values{"install": "yes"}}, "at '/crds/install'"},
+		"protection as text":              {Values{"protection": Values{"enabled": "yes"}}, "at '/protection/enabled'"},
+		"protection by itself":            {Values{"protection": true}, "at '/protection': got boolean, want object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -190,6 +197,8 @@ func TestAChartThatLostItsLinksIsRefused(t *testing.T) {
 	refused("files/rbac/user_roles.yaml", "--set", "crds.install=false")
 	alerts := []string{"--set", "crds.install=false,rbac.create=false,metrics.prometheusRule.enabled=true"}
 	refused("files/prometheusrule.yaml", alerts...)
+	refused("files/dashboards/quorate-fleet.json", "--set", "crds.install=false,rbac.create=false,metrics.dashboards.enabled=true")
+	refused("files/protection.yaml", "--set", "crds.install=false,rbac.create=false,protection.enabled=true")
 	// As git writes a link where there can be none.
 	if err := os.Mkdir(filepath.Join(broken, "files"), 0o750); err != nil {
 		t.Fatal(err)
@@ -441,6 +450,73 @@ func TestTheAlertsAreThoseOfConfig(t *testing.T) {
 	}
 	if diff := cmp.Diff(inTree(t, "config/monitoring/prometheusrule.yaml")[0].Object["spec"], got[0].Object["spec"]); diff != "" {
 		t.Errorf("(-config +chart):\n%s", diff)
+	}
+}
+
+func TestTheDashboardsOfTheChartAreThoseOfConfig(t *testing.T) {
+	if off := ofKind(render(t, nil), "ConfigMap"); len(off) > 0 {
+		t.Errorf("nobody asks for dashboards, and there are %d ConfigMaps", len(off))
+	}
+	board := only[corev1.ConfigMap](t, render(t, everything))
+	if board.Labels["grafana_dashboard"] != "1" || board.Annotations["grafana_folder"] != "Quorate" {
+		t.Errorf("labels %v, annotations %v", board.Labels, board.Annotations)
+	}
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "config/monitoring/dashboards/*.json"))
+	if err != nil || len(files) == 0 || len(files) != len(board.Data) {
+		t.Fatalf("%d dashboards, and %d in the chart: %v", len(files), len(board.Data), err)
+	}
+	for _, file := range files {
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), board.Data[filepath.Base(file)]); diff != "" {
+			t.Errorf("%s (-config +chart):\n%s", filepath.Base(file), diff)
+		}
+	}
+}
+
+func TestProtectionIsThatOfConfigForThisRelease(t *testing.T) {
+	const policy, binding = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
+	config := inTree(t, "config/protection/policy.yaml")
+	for name, tc := range map[string]struct {
+		values Values
+		name   string
+		where  any
+	}{
+		"for all namespaces": {Values{}, "quorate-protection", nil},
+		"for some": {Values{"watchNamespaces": []any{"a", "b"}}, "quorate-default-protection", Values{"namespaceSelector": Values{"matchExpressions": []any{
+			Values{"key": "kubernetes.io/metadata.name", "operator": "In", "values": []any{"a", "b"}},
+		}}}},
+	} {
+		if left := ofKind(render(t, tc.values), policy); len(left) > 0 {
+			t.Errorf("%s: it is on by default", name)
+		}
+		tc.values["protection"] = Values{"enabled": true}
+		all := render(t, tc.values)
+		for i, kind := range []string{policy, binding} {
+			got := ofKind(all, kind)
+			if len(got) != 1 || got[0].GetName() != tc.name {
+				t.Fatalf("%s: %v, want one %s", name, got, tc.name)
+			}
+			want := config[i].DeepCopy().Object["spec"].(map[string]any)
+			if kind == binding {
+				want["policyName"] = tc.name
+				if tc.where != nil {
+					want["matchResources"] = tc.where
+				}
+			} else {
+				first := want["matchConditions"].([]any)[0].(map[string]any)
+				first["expression"] = strings.ReplaceAll(first["expression"].(string), ":quorate-system:", ":"+Namespace+":")
+			}
+			if diff := cmp.Diff(want, got[0].Object["spec"]); diff != "" {
+				t.Errorf("%s (-config +chart):\n%s", name, diff)
+			}
+		}
 	}
 }
 

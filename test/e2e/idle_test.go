@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
+	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -41,6 +42,10 @@ func TestAnIdleOperatorWritesNothing(t *testing.T) {
 			s.create(ctx, t, redis)
 			waitReady(ctx, t, s, etcd)
 			waitReady(ctx, t, s, redis)
+			// Of clusters that have just started enough is known at once, or after some looks where one was slow to answer: nothing is left
+			// to be written later.
+			must(t, harness.WaitCondition(ctx, s.Cluster, etcd, v1alpha1.ConditionPerformanceHealthy, metav1.ConditionTrue, 10*settleTime))
+			must(t, harness.WaitCondition(ctx, s.Cluster, redis, v1alpha1.ConditionPerformanceHealthy, metav1.ConditionTrue, 10*settleTime))
 			rest(ctx, settleTime)
 		})).
 		Assess("no write but the lease", step(func(ctx context.Context, t *testing.T, s *scope) {

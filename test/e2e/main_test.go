@@ -43,7 +43,30 @@ func TestMain(m *testing.M) {
 	suite.Finish(stage("wait for the namespaces to be gone", func(context.Context) error { return leaving.Wait() }))
 	suite.BeforeEachTest(enterScope)
 	suite.AfterEachTest(leaveScope)
-	os.Exit(suite.Run(m))
+	began := time.Now()
+	code := suite.Run(m)
+	if err := reportRights(context.Background(), began); err != nil { // The suite would pass over it.
+		fmt.Fprintln(os.Stderr, "FAIL e2e:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// reportRights prints which rights of the operator the audit log shows no use of. In a run of a few tests those are many. A right that it
+// lacks is an error.
+func reportRights(ctx context.Context, since time.Time) error {
+	if kind == nil { // There is no cluster, and the set-up has said so.
+		return nil
+	}
+	r, err := kind.Rights(ctx, since)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("FIGURE rights: the operator has %d, and no use was seen of %d: %v\n", r.Granted, len(r.Unused), r.Unused)
+	if len(r.Denied) > 0 {
+		return fmt.Errorf("the operator was denied what it asked for:\n%s", strings.Join(r.Denied, "\n"))
+	}
+	return nil
 }
 
 // stage is a part of the set-up that says when it begins.
@@ -83,6 +106,7 @@ func leaveScope(ctx context.Context, _ *envconf.Config, t *testing.T) (context.C
 			return ctx, nil
 		}
 	}
+	s.wantNoLeaks(ctx, t)
 	if err := s.Empty(ctx, s.ns); err != nil {
 		return ctx, err
 	}

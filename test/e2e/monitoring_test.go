@@ -11,11 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,10 +27,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/controllers"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/kube"
 	"github.com/quorate/quorate/test/harness"
 	"github.com/quorate/quorate/test/loopback"
+	"github.com/quorate/quorate/test/podmonitor"
 )
 
 const monitoringDir = "../../config/monitoring"
@@ -40,14 +45,18 @@ var unproven = map[string]bool{"Age of the last proof": true, "Time to restore, 
 // docs/monitoring.md tells, and asks it every query of every dashboard.
 func TestPrometheusAnswersTheDashboards(t *testing.T) {
 	feature := features.New("monitoring").Assess("every query has an answer", step(func(ctx context.Context, t *testing.T, s *scope) {
+		s.podMonitors(ctx, t)
 		orders, carts := s.etcdOf(t, "orders", 1), s.redisOf(t, "carts", 1, func(r *v1alpha1.RedisClusterSpec) {
 			r.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")}}
+			r.Monitoring = &v1alpha1.RedisMonitoringSpec{}
 		})
+		orders.Spec.Monitoring = &v1alpha1.EtcdMonitoringSpec{}
 		s.create(ctx, t, carts)
 		createReady(ctx, t, s, orders)
 		schedule(ctx, t, s, orders)
 		waitReady(ctx, t, s, carts)
-		s.deployExporter(ctx, t)
+		s.waitMonitored(ctx, t, orders)
+		s.waitMonitored(ctx, t, carts)
 		prometheus := s.prometheus(ctx, t)
 		began := time.Now()
 		queries := 0
@@ -82,17 +91,33 @@ func schedule(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdClust
 	})
 }
 
-// deployExporter applies the manifest that users are given, with the image under test.
-func (s *scope) deployExporter(ctx context.Context, t *testing.T) {
+// podMonitors has the API server know PodMonitors, and forget them after the test, unless it knows them already.
+func (s *scope) podMonitors(ctx context.Context, t *testing.T) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(monitoringDir, "redis-exporter.yaml"))
+	crd, err := podmonitor.CRD(ctx, "../..")
 	must(t, err)
-	text := strings.ReplaceAll(string(raw), "quay.io/quorate/quorate:dev", s.manager(ctx, t).Spec.Containers[0].Image)
-	for doc := range strings.SplitSeq(text, "\n---\n") {
-		o := &unstructured.Unstructured{}
-		must(t, yaml.Unmarshal([]byte(doc), o))
-		o.SetNamespace(s.ns)
-		s.create(ctx, t, o)
+	err = s.Create(ctx, crd)
+	must(t, client.IgnoreAlreadyExists(err))
+	if err == nil {
+		t.Cleanup(func() { must(t, client.IgnoreNotFound(s.Delete(context.WithoutCancel(ctx), crd))) })
+	}
+}
+
+// waitMonitored waits until everything is in place that spec.monitoring asks for, a PodMonitor among it.
+func (s *scope) waitMonitored(ctx context.Context, t *testing.T, o controllers.Object) {
+	t.Helper()
+	must(t, harness.Eventually(ctx, o.GetName()+" to be monitored", 3*time.Minute, func(ctx context.Context) (bool, string, error) {
+		if err := s.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return false, "", err
+		}
+		c := meta.FindStatusCondition(o.GetConditions(), v1alpha1.ConditionMonitoringReady)
+		return c != nil && c.Status == metav1.ConditionTrue, fmt.Sprintf("%+v", c), nil
+	}))
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kube.PodMonitorKind)
+	must(t, s.List(ctx, list, client.InNamespace(s.ns)))
+	if !slices.ContainsFunc(list.Items, func(u unstructured.Unstructured) bool { return metav1.IsControlledBy(&u, o) }) {
+		t.Errorf("%s has no PodMonitor: %d in all", o.GetName(), len(list.Items))
 	}
 }
 
@@ -168,7 +193,7 @@ func (s *scope) exporterPod(ctx context.Context, t *testing.T) types.NamespacedN
 	var name types.NamespacedName
 	must(t, harness.Eventually(ctx, "the exporter to run", 2*time.Minute, func(ctx context.Context) (bool, string, error) {
 		var pods corev1.PodList
-		err := s.List(ctx, &pods, client.InNamespace(s.ns), client.MatchingLabels{"app.kubernetes.io/name": "quorate-redis-exporter"})
+		err := s.List(ctx, &pods, client.InNamespace(s.ns), client.MatchingLabels{cluster.LabelComponent: v1alpha1.ComponentRedisExporter})
 		if err != nil || len(pods.Items) == 0 || pods.Items[0].Status.Phase != corev1.PodRunning {
 			return false, fmt.Sprintf("%d pods", len(pods.Items)), err
 		}

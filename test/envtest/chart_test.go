@@ -1,6 +1,8 @@
 package envtest
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -9,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/quorate/quorate/internal/cluster/kube"
 	"github.com/quorate/quorate/test/chart"
+	"github.com/quorate/quorate/test/lockdown"
 )
 
 // charts are ways to install the chart that together use every template, and every value that is text of Kubernetes.
@@ -33,6 +37,7 @@ var charts = map[string]chart.Values{
 		"podLabels":                 chart.Values{"zone": "a"},
 		"env":                       []any{chart.Values{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}},
 		"serviceAccount":            chart.Values{"annotations": chart.Values{"a": "b"}},
+		"protection":                chart.Values{"enabled": true},
 	},
 }
 
@@ -76,7 +81,7 @@ func TestARoleLeavesOutOnlyWhatBelongsToNoNamespace(t *testing.T) {
 	}
 	narrow := granted(t, all, "Role", "quorate-manager")
 	for right := range granted(t, wide, "ClusterRole", "quorate-manager") {
-		if right.Group == "cert-manager.io" {
+		if right.Group == "cert-manager.io" || right.Group == kube.PodMonitorKind.Group {
 			continue // It is not part of Kubernetes.
 		}
 		kind, err := s.client.RESTMapper().KindFor(right.WithVersion(""))
@@ -121,22 +126,112 @@ func granted(t *testing.T, all []*unstructured.Unstructured, kind, name string) 
 
 func TestTheAPIServerTakesEveryOverlay(t *testing.T) {
 	s := apiServer(t)
-	ns := &unstructured.Unstructured{Object: object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "quorate-system"}}}
-	if err := s.client.Create(testContext(t), ns); client.IgnoreAlreadyExists(err) != nil { // What is in it needs it.
-		t.Fatal(err)
-	}
-	for _, overlay := range []string{"default", "namespaced", "ha"} {
+	s.ensureNamespace(t, namespace("quorate-system")) // What is in it needs it.
+	for overlay, least := range map[string]int{"default": 15, "namespaced": 15, "ha": 15, "protection": 2} {
 		t.Run(overlay, func(t *testing.T) {
-			all, err := chart.Objects([]byte(s.kubectl(t, "kustomize", "../../config/"+overlay)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			all := s.kustomize(t, "../../config/"+overlay)
 			for _, o := range all {
 				s.wouldTake(t, o)
 			}
-			if len(all) < 15 {
+			if len(all) < least {
 				t.Errorf("there are %d objects", len(all))
 			}
 		})
 	}
+}
+
+func (s *server) kustomize(t *testing.T, dir string) []*unstructured.Unstructured {
+	t.Helper()
+	all, err := chart.Objects([]byte(s.kubectl(t, "kustomize", dir)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestEveryManifestIsLockedDown looks at what dist/install.yaml and its like are made of, and at what is there to be applied as it is.
+func TestEveryManifestIsLockedDown(t *testing.T) {
+	s := apiServer(t)
+	manifests := map[string][]*unstructured.Unstructured{}
+	for _, overlay := range []string{"default", "namespaced", "ha"} {
+		// make build-installer names the version.
+		text := strings.ReplaceAll(s.kubectl(t, "kustomize", "../../config/"+overlay), "quay.io/quorate/quorate:latest", "quay.io/quorate/quorate:v1")
+		all, err := chart.Objects([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifests[overlay] = all
+	}
+	for name, all := range manifests {
+		pods := 0
+		for _, o := range all {
+			p, ok, err := lockdown.Written(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				continue
+			}
+			pods++
+			p.Sized, p.Identity = true, true
+			for _, fault := range lockdown.Faults(p) {
+				t.Errorf("%s, %s %s: %s", name, o.GetKind(), o.GetName(), fault)
+			}
+		}
+		if pods != 1 {
+			t.Errorf("%s: %d pods", name, pods)
+		}
+	}
+}
+
+// TestTheNamespacedOverlayGrantsNothingBeyond also looks at an overlay of it that chooses a namespace, as its comment says.
+func TestTheNamespacedOverlayGrantsNothingBeyond(t *testing.T) {
+	s := apiServer(t)
+	own := t.TempDir()
+	base, err := filepath.Abs("../../config/namespaced")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if base, err = filepath.Rel(own, base); err != nil { // kustomize takes no absolute path.
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(own, "kustomization.yaml"), []byte("resources: ["+base+"]\nnamespace: team-a\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for dir, ns := range map[string]string{"../../config/namespaced": "quorate-system", own: "team-a"} {
+		bound := 0
+		for _, o := range s.kustomize(t, dir) {
+			switch kind := o.GetKind(); kind {
+			case "CustomResourceDefinition":
+			case "Namespace":
+				if o.GetName() != ns {
+					t.Errorf("Namespace %s, want %s", o.GetName(), ns)
+				}
+			case "Role", "RoleBinding", "ServiceAccount", "Deployment":
+				if o.GetNamespace() != ns {
+					t.Errorf("%s %s is in namespace %q, want %s", kind, o.GetName(), o.GetNamespace(), ns)
+				}
+				bound += bindsWithin(t, o, ns)
+			default:
+				t.Errorf("%s %s", kind, o.GetName())
+			}
+		}
+		if bound != 2 {
+			t.Errorf("%s: %d bindings, want that of the operator and that of its lease", ns, bound)
+		}
+	}
+}
+
+// bindsWithin is 1 for a binding. It has to be of a Role, to a service account of the namespace.
+func bindsWithin(t *testing.T, o *unstructured.Unstructured, ns string) int {
+	t.Helper()
+	if o.GetKind() != "RoleBinding" {
+		return 0
+	}
+	role, _, _ := unstructured.NestedString(o.Object, "roleRef", "kind")
+	subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects")
+	if role != "Role" || len(subjects) != 1 || subjects[0].(object)["namespace"] != ns {
+		t.Errorf("%s is of a %s, to %v", o.GetName(), role, subjects)
+	}
+	return 1
 }

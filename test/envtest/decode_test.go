@@ -32,6 +32,7 @@ var quantityFields = map[string][]string{
 	redisKind.name: {
 		`storage: {size: %s}`, `{resources: {limits: {cpu: %s}}}`, `{resources: {limits: {memory: %s}}}`,
 		`{resources: {requests: {ephemeral-storage: %s}}}`, `config: {maxMemory: %s}`,
+		`monitoring: {exporter: {resources: {limits: {memory: %s}}}}`, `monitoring: {exporter: {resources: {requests: {cpu: %s}}}}`,
 	},
 }
 

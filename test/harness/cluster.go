@@ -41,6 +41,8 @@ type Cluster struct {
 	name string
 	// env is what hack/kind needs to work on another cluster than the one named quorate; nil: nothing.
 	env []string
+	// secrets are what is remembered of namespaces, see Leaks.
+	secrets sync.Map
 }
 
 // Connect finds the cluster through KUBECONFIG, and refuses any that was not made by hack/kind.
@@ -151,6 +153,11 @@ var repositoryRoot = sync.OnceValues(func() (string, error) {
 // Kind runs hack/kind/kind.sh and returns what it prints.
 func (c *Cluster) Kind(ctx context.Context, args ...string) (string, error) {
 	return output(c.command(ctx, filepath.Join(c.Root, "hack/kind/kind.sh"), args...))
+}
+
+// Tool returns the path of a program that hack/tools.sh builds.
+func (c *Cluster) Tool(ctx context.Context, name string) (string, error) {
+	return output(c.command(ctx, filepath.Join(c.Root, "hack/tools.sh"), name))
 }
 
 // Run runs kubectl against the cluster and returns what it prints.

@@ -96,13 +96,7 @@ func (c *Cluster) Rename(ctx context.Context, image, name string) error {
 }
 
 // namespacedOverlay puts config/namespaced into a namespace, as the comment there says.
-const namespacedOverlay = `resources: [%[1]s]
-namespace: %[2]s
-patches:
-- target: {kind: ClusterRoleBinding, name: quorate-metrics-auth}
-  options: {allowNameChange: true}
-  patch: "- {op: replace, path: /metadata/name, value: quorate-metrics-auth-%[2]s}"
-`
+const namespacedOverlay = "resources: [%s]\nnamespace: %s\n"
 
 // DeployNamespaced installs an operator that works in one namespace alone, with the image of the one that is deployed, and
 // waits until it runs. dir is an empty directory.
@@ -128,12 +122,6 @@ func (c *Cluster) DeployNamespaced(ctx context.Context, dir, ns string) error {
 		return err
 	}
 	_, err = c.Run(ctx, "rollout", "status", "-n", ns, "deployment/"+Manager, "--timeout=3m")
-	return err
-}
-
-// UndeployNamespaced removes what DeployNamespaced leaves outside of the namespace and does not share with other operators.
-func (c *Cluster) UndeployNamespaced(ctx context.Context, ns string) error {
-	_, err := c.Run(ctx, "delete", "clusterrolebinding", "quorate-metrics-auth-"+ns, "--ignore-not-found")
 	return err
 }
 

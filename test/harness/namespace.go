@@ -27,6 +27,7 @@ func (c *Cluster) NewNamespace(ctx context.Context, prefix string) (string, erro
 	if err := c.Create(ctx, ns); err != nil {
 		return "", fmt.Errorf("make a namespace: %w", err)
 	}
+	c.remember(ctx, ns.Name)
 	return ns.Name, nil
 }
 
@@ -68,6 +69,7 @@ func (c *Cluster) Empty(ctx context.Context, name string) error {
 
 // DeleteNamespace deletes a namespace with all that is in it and waits until it is gone.
 func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
+	c.forget(name)
 	if err := c.Empty(ctx, name); err != nil {
 		return err
 	}

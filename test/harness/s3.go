@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +49,7 @@ const (
 
 // s3Image builds the S3 server, and names its image after its content.
 func (c *Cluster) s3Image(ctx context.Context) (image string, program []byte, err error) {
-	path, err := output(c.command(ctx, filepath.Join(c.Root, "hack/tools.sh"), "versitygw"))
+	path, err := c.Tool(ctx, "versitygw")
 	if err != nil {
 		return "", nil, err
 	}

@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	_ "sigs.k8s.io/controller-runtime/pkg/controller" // Its metrics register themselves.
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/yaml"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/kube"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/metrics"
 	"github.com/quorate/quorate/internal/redisexporter"
@@ -184,7 +186,7 @@ func etcdMetrics(t *testing.T) map[string]bool {
 	return scrape(t, "http://"+plain+"/metrics", "grpc_server_started_total")
 }
 
-// redisMetrics are those that the agent's exporter reads of a server, as the user that config/monitoring asks for.
+// redisMetrics are those that the agent's exporter reads of a server, as the user that the operator makes for it.
 func redisMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	port := loopback.Port(t)
@@ -205,17 +207,16 @@ func redisMetrics(t *testing.T) map[string]bool {
 	return scrape(t, serve.URL+"/metrics", "redis_memory_used_bytes")
 }
 
-// exporterUser is the user in the manifest of the exporter.
+// exporterUser is who the exporter of a cluster connects as.
 func exporterUser(t *testing.T) *v1alpha1.RedisUser {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(config, "redis-exporter.yaml"))
+	o := &v1alpha1.RedisCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "carts"},
+		Spec:       v1alpha1.RedisClusterSpec{Monitoring: &v1alpha1.RedisMonitoringSpec{}},
+	}
+	u, err := kube.Convert[v1alpha1.RedisUser](redis.Builder{Cluster: o, Owner: metav1ac.OwnerReference()}.ExporterUser())
 	if err != nil {
 		t.Fatal(err)
-	}
-	u := &v1alpha1.RedisUser{}
-	first, _, _ := strings.Cut(string(raw), "\n---\n")
-	if err := yaml.UnmarshalStrict([]byte(first), u); err != nil || u.Kind != "RedisUser" {
-		t.Fatalf("the manifest does not begin with a RedisUser but with %q: %v", u.Kind, err)
 	}
 	return u
 }

@@ -69,6 +69,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EtcdMaintenanceSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdMemberStatus"):
 		return &apiv1alpha1.EtcdMemberStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EtcdMonitoringSpec"):
+		return &apiv1alpha1.EtcdMonitoringSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdPermission"):
 		return &apiv1alpha1.EtcdPermissionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdSnapshotStatus"):
@@ -81,6 +83,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EtcdUserSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EtcdUserStatus"):
 		return &apiv1alpha1.EtcdUserStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ExporterAmounts"):
+		return &apiv1alpha1.ExporterAmountsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ExporterResources"):
+		return &apiv1alpha1.ExporterResourcesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ExternalCluster"):
 		return &apiv1alpha1.ExternalClusterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("IssuerReference"):
@@ -105,6 +111,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PodAffinityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodAffinityTerm"):
 		return &apiv1alpha1.PodAffinityTermApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PodMonitorSpec"):
+		return &apiv1alpha1.PodMonitorSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodTemplate"):
 		return &apiv1alpha1.PodTemplateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PreferredSchedulingTerm"):
@@ -119,6 +127,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisClusterStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisConfig"):
 		return &apiv1alpha1.RedisConfigApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisExporterSpec"):
+		return &apiv1alpha1.RedisExporterSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisExternalAccess"):
 		return &apiv1alpha1.RedisExternalAccessApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisExternalEndpoint"):
@@ -127,6 +137,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisHotSlotApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisKeys"):
 		return &apiv1alpha1.RedisKeysApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisMonitoringSpec"):
+		return &apiv1alpha1.RedisMonitoringSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisNodeStatus"):
 		return &apiv1alpha1.RedisNodeStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisRebalanceSpec"):

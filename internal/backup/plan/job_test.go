@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/test/lockdown"
 )
 
 // everything is work with all that there may be about it.
@@ -60,27 +61,23 @@ func decoded(t *testing.T, ac *corev1ac.PodTemplateSpecApplyConfiguration) (out 
 	return out
 }
 
-func TestPodsOfJobsMeetTheRestrictedStandard(t *testing.T) {
+func TestPodsOfJobsAreLockedDown(t *testing.T) {
 	for name, w := range map[string]Work{
-		"all":  everything(nil),
-		"none": {Owner: metav1ac.OwnerReference(), Name: "a", Namespace: "b", Labels: Labels("a", "c"), Image: "agent:1", Destination: v1alpha1.BackupDestination{URL: "gs://bucket"}},
+		"all":           everything(nil),
+		"none":          {Owner: metav1ac.OwnerReference(), Name: "a", Namespace: "b", Labels: Labels("a", "c"), Image: "agent:1", Destination: v1alpha1.BackupDestination{URL: "gs://bucket"}},
+		"with a server": everything(func(w *Work) { w.Server, w.Memory = "example.com/etcd:v3.6.16", 1<<30 }),
+		"on a claim":    everything(func(w *Work) { w.Destination = v1alpha1.BackupDestination{URL: "pvc://backups/a"} }),
 	} {
-		pod := podOf(t, w)
-		if p := pod.Spec.SecurityContext; p == nil || !ptr.Deref(p.RunAsNonRoot, false) || p.SeccompProfile == nil || p.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
-			t.Errorf("%s: %+v", name, p)
+		set, err := w.StatefulSet()
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, c := range pod.Spec.Containers {
-			sc := c.SecurityContext
-			if sc == nil || ptr.Deref(sc.AllowPrivilegeEscalation, true) || !ptr.Deref(sc.ReadOnlyRootFilesystem, false) ||
-				sc.Capabilities == nil || !slices.Equal(sc.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(sc.Capabilities.Add) > 0 {
-				t.Errorf("%s: %+v", name, sc)
+		for what, pod := range map[string]corev1.PodTemplateSpec{"Job": podOf(t, w), "StatefulSet": decoded(t, set.Spec.Template)} {
+			// Nobody asks it for anything, so that it has no probes; it ends by itself when it cannot go on.
+			p := lockdown.Pod{Spec: pod.Spec, Sized: true, Identity: w.Destination.ServiceAccountName != nil}
+			for _, fault := range lockdown.Faults(p) {
+				t.Errorf("%s of %s: %s", what, name, fault)
 			}
-			if c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Memory().IsZero() {
-				t.Errorf("%s: %+v", name, c.Resources)
-			}
-		}
-		if pod.Spec.HostNetwork || pod.Spec.HostPID || pod.Spec.HostIPC {
-			t.Errorf("%s: it shares something with its node", name)
 		}
 	}
 }

@@ -100,6 +100,8 @@ type Client interface {
 	Downgrade(ctx context.Context, to Version) error
 	// CancelDowngrade ends that. It is no error when there is none.
 	CancelDowngrade(ctx context.Context) error
+	// Vitals reads a few of the metrics of this member, and the time that it has.
+	Vitals(ctx context.Context) (Vitals, error)
 	Maintainer
 	// Close releases the connection.
 	Close() error

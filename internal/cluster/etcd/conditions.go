@@ -20,10 +20,10 @@ const (
 	ReasonServing = "Serving"
 )
 
-// Conditions returns Ready, Available, QuorumHealthy, SpaceHealthy, Reconciling and Stalled for the outcome of one pass.
+// Conditions returns Ready, Available, QuorumHealthy, SpaceHealthy, PerformanceHealthy, Reconciling and Stalled for the outcome of one pass.
 func Conditions(s State, p cluster.Plan, err error) []metav1.Condition {
 	quorum := quorumHealthy(s, err)
-	return append(cluster.Progress(p, err), quorum, available(s, quorum), spaceHealthy(s),
+	return append(cluster.Progress(p, err), quorum, available(s, quorum), spaceHealthy(s), performanceHealthy(s),
 		cluster.Ready(p, err, "the cluster is as specified"))
 }
 

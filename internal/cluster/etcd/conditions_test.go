@@ -23,6 +23,7 @@ func TestConditions(t *testing.T) {
 			want: map[string]string{
 				"Ready": "True Settled", "Available": "True Serving", "QuorumHealthy": "True Quorum",
 				"Reconciling": "False Settled", "SpaceHealthy": "True SpaceLeft", "Stalled": "False NotStalled",
+				"PerformanceHealthy": "Unknown Unknown",
 			},
 		},
 		"one member down": {
@@ -30,6 +31,7 @@ func TestConditions(t *testing.T) {
 			want: map[string]string{
 				"Ready": "False MembersNotReady", "Available": "True Serving", "QuorumHealthy": "True Quorum",
 				"Reconciling": "True MembersNotReady", "SpaceHealthy": "True SpaceLeft", "Stalled": "False NotStalled",
+				"PerformanceHealthy": "Unknown Unknown",
 			},
 		},
 		"two members down": {
@@ -43,6 +45,7 @@ func TestConditions(t *testing.T) {
 			want: map[string]string{
 				"Ready": "False NoQuorum", "Available": "False NoQuorum", "QuorumHealthy": "False NoQuorum",
 				"Reconciling": "True NoQuorum", "SpaceHealthy": "True SpaceLeft", "Stalled": "False NotStalled",
+				"PerformanceHealthy": "Unknown Unknown",
 			},
 		},
 		"the operator cannot reach ready pods": {
@@ -55,6 +58,7 @@ func TestConditions(t *testing.T) {
 			want: map[string]string{
 				"Ready": "False NoQuorum", "Available": "Unknown Unknown", "QuorumHealthy": "Unknown Unknown",
 				"Reconciling": "True NoQuorum", "SpaceHealthy": "Unknown Unknown", "Stalled": "False NotStalled",
+				"PerformanceHealthy": "Unknown Unknown",
 			},
 		},
 		"the operator reaches only one of three ready pods": {
@@ -62,6 +66,7 @@ func TestConditions(t *testing.T) {
 			want: map[string]string{
 				"Ready": "False NoQuorum", "Available": "Unknown Unknown", "QuorumHealthy": "Unknown Unknown",
 				"Reconciling": "True NoQuorum", "SpaceHealthy": "True SpaceLeft", "Stalled": "False NotStalled",
+				"PerformanceHealthy": "Unknown Unknown",
 			},
 		},
 		"starting": {
@@ -69,6 +74,7 @@ func TestConditions(t *testing.T) {
 			want: map[string]string{
 				"Ready": "False Bootstrapping", "Available": "False MembersStarting", "QuorumHealthy": "False MembersStarting",
 				"Reconciling": "True Bootstrapping", "SpaceHealthy": "Unknown Unknown", "Stalled": "False NotStalled",
+				"PerformanceHealthy": "Unknown Unknown",
 			},
 		},
 		"before clients are let in": {
@@ -76,6 +82,7 @@ func TestConditions(t *testing.T) {
 			want: map[string]string{
 				"Ready": "False LettingClientsIn", "Available": "False MembersStarting", "QuorumHealthy": "True Quorum",
 				"Reconciling": "True LettingClientsIn", "SpaceHealthy": "True SpaceLeft", "Stalled": "False NotStalled",
+				"PerformanceHealthy": "Unknown Unknown",
 			},
 		},
 		"out of space": {
@@ -83,6 +90,7 @@ func TestConditions(t *testing.T) {
 			want: map[string]string{
 				"Ready": "False DisarmingAlarm", "Available": "False Alarm", "QuorumHealthy": "True Quorum",
 				"Reconciling": "True DisarmingAlarm", "SpaceHealthy": "False Alarm", "Stalled": "False NotStalled",
+				"PerformanceHealthy": "Unknown Unknown",
 			},
 		},
 		"a lost member": {
@@ -92,6 +100,7 @@ func TestConditions(t *testing.T) {
 			want: map[string]string{
 				"Ready": "False RemovingMember", "Available": "True Serving", "QuorumHealthy": "True Quorum",
 				"Reconciling": "True RemovingMember", "SpaceHealthy": "True SpaceLeft", "Stalled": "False NotStalled",
+				"PerformanceHealthy": "Unknown Unknown",
 			},
 		},
 		"nothing could be read": {
@@ -99,6 +108,7 @@ func TestConditions(t *testing.T) {
 			want: map[string]string{
 				"Ready": "False ReconcileError", "Available": "Unknown Unknown", "QuorumHealthy": "Unknown Unknown",
 				"Reconciling": "True ReconcileError", "SpaceHealthy": "Unknown Unknown", "Stalled": "False NotStalled",
+				"PerformanceHealthy": "Unknown Unknown",
 			},
 		},
 		"refused": {
@@ -106,6 +116,7 @@ func TestConditions(t *testing.T) {
 			want: map[string]string{
 				"Ready": "False InvalidSpec", "Available": "True Serving", "QuorumHealthy": "True Quorum",
 				"Reconciling": "False InvalidSpec", "SpaceHealthy": "True SpaceLeft", "Stalled": "True InvalidSpec",
+				"PerformanceHealthy": "Unknown Unknown",
 			},
 		},
 	} {

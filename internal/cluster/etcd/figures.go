@@ -5,7 +5,7 @@ import "github.com/quorate/quorate/internal/cluster"
 // Figures are what metrics tell of a cluster beside its status: how many voters may still fail, and how many entries of the log each
 // member has yet to apply. What could not be read is left out.
 func Figures(s State) cluster.Figures {
-	var out cluster.Figures
+	out := cluster.Figures{Anomalies: s.Anomalies}
 	if s.Members == nil {
 		return out
 	}

@@ -289,11 +289,11 @@ func wait(reason, format string, args ...any) GateDecision {
 // FinishConfig adds to a member's configuration what only the gate knows: whether it founds the cluster, the members
 // that its peers told, and the address family of the pod.
 func FinishConfig(text string, d GateDecision, ipv6 bool) string {
-	if ipv6 {
-		text = strings.ReplaceAll(text, "//0.0.0.0:", "//[::]:")
-	}
 	var b strings.Builder
 	for line := range strings.Lines(text) {
+		if ipv6 && strings.HasPrefix(line, "listen-") {
+			line = strings.ReplaceAll(line, "//0.0.0.0:", "//[::]:")
+		}
 		if d.Members != nil && strings.HasPrefix(line, "initial-cluster:") {
 			line = "initial-cluster: " + strconv.Quote(InitialCluster(d.Members)) + "\n"
 		}

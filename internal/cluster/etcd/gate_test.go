@@ -150,9 +150,9 @@ func TestDecideStart(t *testing.T) {
 }
 
 func TestTheGateFinishesTheConfiguration(t *testing.T) {
-	text := "initial-cluster: a=http://a:2380\nlisten-peer-urls: http://0.0.0.0:2380\nname: a\n"
+	text := "distributed-tracing-address: http://0.0.0.0:4317\ninitial-cluster: a=http://a:2380\nlisten-peer-urls: http://0.0.0.0:2380\nname: a\n"
 	d := etcd.GateDecision{State: "existing", Members: []etcd.Peer{{Name: "a", URL: "http://a:2380"}, {Name: "b", URL: "http://b:2380"}}}
-	want := "initial-cluster: \"a=http://a:2380,b=http://b:2380\"\nlisten-peer-urls: http://[::]:2380\nname: a\ninitial-cluster-state: existing\n"
+	want := "distributed-tracing-address: http://0.0.0.0:4317\ninitial-cluster: \"a=http://a:2380,b=http://b:2380\"\nlisten-peer-urls: http://[::]:2380\nname: a\ninitial-cluster-state: existing\n"
 	if diff := cmp.Diff(want, etcd.FinishConfig(text, d, true)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -130,6 +130,7 @@ func TestConditionsOfAClusterThatHibernates(t *testing.T) {
 			want := map[string]string{
 				"Ready": "False Hibernated", "Available": "False Hibernated", "QuorumHealthy": "False Hibernated",
 				"Reconciling": "False Hibernated", "SpaceHealthy": "Unknown Hibernated", "Stalled": "False NotStalled",
+				"PerformanceHealthy": "Unknown Hibernated",
 			}
 			wantConditions(t, want, etcd.Conditions(state, etcd.Next(state), nil))
 			wantConditions(t, want, etcd.Conditions(state, cluster.Pause(etcd.Next(state)), nil))

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/anomaly"
 )
 
 // Reasons for waiting and refusing, for conditions and events.
@@ -54,7 +55,7 @@ type Upkeep struct {
 	LastCompaction time.Time
 	// Largest groups of keys.
 	Largest  []KeyGroup
-	Forecast Forecast
+	Forecast anomaly.Forecast
 	// Newest is what was last seen of a cluster with a leader, for a human to judge what is lost with a quorum.
 	Newest Sighting
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/anomaly"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
@@ -368,7 +369,7 @@ func TestWindow(t *testing.T) {
 func TestTrend(t *testing.T) {
 	const quota = 2048 * mib
 	// grow feeds a trend with one sample a minute, in MiB.
-	grow := func(trend *etcd.Trend, from int, minutes int, size func(minute int) float64) (last etcd.Forecast) {
+	grow := func(trend *anomaly.Trend, from int, minutes int, size func(minute int) float64) (last anomaly.Forecast) {
 		for i := from; i < from+minutes; i++ {
 			last = trend.Next(simNow.Add(time.Duration(i)*time.Minute), int64(size(i)*mib), quota)
 		}
@@ -392,13 +393,13 @@ func TestTrend(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := settled(nil)
-			s.Upkeep.Forecast = grow(&etcd.Trend{}, 0, tc.minutes, tc.size)
+			s.Upkeep.Forecast = grow(&anomaly.Trend{}, 0, tc.minutes, tc.size)
 			if got := spaceCondition(s); got.Reason != strings.Fields(tc.want)[1] || string(got.Status) != strings.Fields(tc.want)[0] {
 				t.Errorf("%s %s: %s", got.Status, got.Reason, got.Message)
 			}
 		})
 	}
-	var trend etcd.Trend
+	var trend anomaly.Trend
 	if f := grow(&trend, 0, 60, steady(1100, 4)); !f.RunsOut {
 		t.Fatalf("it does not see it coming: %+v", f)
 	}

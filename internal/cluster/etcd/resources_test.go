@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/kube"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
+	"github.com/quorate/quorate/test/lockdown"
 )
 
 func blueprint(t *testing.T, change func(*etcd.Blueprint)) etcd.Blueprint {
@@ -75,18 +76,25 @@ func TestTheStatefulSetOnlyMakesPods(t *testing.T) {
 	}
 }
 
-func TestPodsMeetTheRestrictedStandard(t *testing.T) {
-	pod := statefulSet(t, blueprint(t, nil)).Spec.Template.Spec
-	if sc := pod.SecurityContext; !*sc.RunAsNonRoot || sc.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
-		t.Errorf("%+v", sc)
-	}
-	if *pod.AutomountServiceAccountToken || *pod.EnableServiceLinks {
-		t.Error("the pod gets a token or service links")
-	}
-	for _, c := range append(pod.InitContainers, pod.Containers...) {
-		sc := c.SecurityContext
-		if *sc.AllowPrivilegeEscalation || !*sc.ReadOnlyRootFilesystem || sc.Capabilities.Drop[0] != "ALL" {
-			t.Errorf("%s: %+v", c.Name, sc)
+func TestPodsOfMembersAreLockedDown(t *testing.T) {
+	for name, change := range map[string]func(*etcd.Blueprint){
+		"with everything": nil,
+		"without storage": func(b *etcd.Blueprint) { b.Storage = nil },
+		"plain":           func(b *etcd.Blueprint) { b.ServerSecret, b.PeerSecret, b.SigningSum = "", "", "" },
+		"from a backup":   func(b *etcd.Blueprint) { b.Record.Restore = fromBackup(nil).Restore },
+		"with a user's": func(b *etcd.Blueprint) {
+			b.Cluster.Spec.Template = &v1alpha1.PodTemplate{SecurityContext: &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](1000)}}
+		},
+		"with an image":    func(b *etcd.Blueprint) { b.Cluster.Spec.Image = ptr.To("example.com/etcd:v3.6.16") },
+		"with a registry":  func(b *etcd.Blueprint) { b.Registry = "registry.example.com:5000/copies" },
+		"of a former etcd": func(b *etcd.Blueprint) { b.Version = version(t, "3.5.35") },
+	} {
+		pod := statefulSet(t, blueprint(t, change)).Spec.Template.Spec
+		for _, fault := range lockdown.Faults(lockdown.Pod{Spec: pod, Serves: true, Identity: name == "from a backup"}) {
+			t.Errorf("%s: %s", name, fault)
+		}
+		if *pod.EnableServiceLinks {
+			t.Errorf("%s: the pod gets the addresses of all Services of its namespace", name)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/cluster/anomaly"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
@@ -35,6 +36,10 @@ type State struct {
 	BackupNames []string
 	// BackupHealth is what the schedules of the cluster say of its backups, for the status; nil: there are none.
 	BackupHealth *metav1.Condition
+	// Monitoring says, for the status, how far what spec.monitoring asks for is in place; nil: nothing is asked for.
+	Monitoring *metav1.Condition
+	// Anomalies are what is unusual about the members, for the status; nil: none could be asked.
+	Anomalies *anomaly.Report
 	// Certificates in use, for the status.
 	Certificates clustertls.Report
 	Now          time.Time
@@ -174,6 +179,12 @@ type Pod struct {
 	Gate *GateReport
 	// View is what the member says, nil when it does not answer: it is unknown then, not dead.
 	View *View
+	// Took is how long it took to say so, or not to; zero: unknown.
+	Took time.Duration
+	// Vitals are what its metrics say, nil when they were not asked for this time, or nobody knows. Clock is how far its clock is ahead,
+	// known with them.
+	Vitals *Vitals
+	Clock  anomaly.Clock
 	// Unreachable is why the member does not answer.
 	Unreachable error
 	// Drained says that the client Service leaves the pod out.

@@ -25,6 +25,7 @@ func TestConditions(t *testing.T) {
 				"Ready": "True/Settled", "Available": "True/Serving", "SlotsCovered": "True/AllSlotsCovered",
 				"Reconciling": "False/Settled", "Stalled": "False/NotStalled",
 				"MemoryHealthy": "True/NoLimit", "TimeoutHealthy": "True/ForksAreShort",
+				"PerformanceHealthy": "Unknown/Unknown",
 			},
 		},
 		"a replica out of sync does not stop anybody from writing": {
@@ -33,6 +34,7 @@ func TestConditions(t *testing.T) {
 				"Ready": "False/WaitingForReplicas", "Available": "True/Serving", "SlotsCovered": "True/AllSlotsCovered",
 				"Reconciling": "True/WaitingForReplicas", "Stalled": "False/NotStalled",
 				"MemoryHealthy": "True/NoLimit", "TimeoutHealthy": "True/ForksAreShort",
+				"PerformanceHealthy": "Unknown/Unknown",
 			},
 		},
 		"a primary that does not answer": {
@@ -41,6 +43,7 @@ func TestConditions(t *testing.T) {
 				"Ready": "False/PodsUnreachable", "Available": "False/NotServing", "SlotsCovered": "True/AllSlotsCovered",
 				"Reconciling": "True/PodsUnreachable", "Stalled": "False/NotStalled",
 				"MemoryHealthy": "True/NoLimit", "TimeoutHealthy": "True/ForksAreShort",
+				"PerformanceHealthy": "Unknown/Unknown",
 			},
 		},
 		"nothing known": {
@@ -53,6 +56,7 @@ func TestConditions(t *testing.T) {
 				"Ready": "False/StartingPods", "Available": "False/NotServing", "SlotsCovered": "Unknown/Unknown",
 				"Reconciling": "True/StartingPods", "Stalled": "False/NotStalled",
 				"MemoryHealthy": "Unknown/Unknown", "TimeoutHealthy": "Unknown/Unknown",
+				"PerformanceHealthy": "Unknown/Unknown",
 			},
 		},
 		"not formed yet": {
@@ -61,6 +65,7 @@ func TestConditions(t *testing.T) {
 				"Ready": "False/SettingConfigEpochs", "Available": "False/NotServing", "SlotsCovered": "False/NotFormed",
 				"Reconciling": "True/SettingConfigEpochs", "Stalled": "False/NotStalled",
 				"MemoryHealthy": "True/NoLimit", "TimeoutHealthy": "True/ForksAreShort",
+				"PerformanceHealthy": "Unknown/Unknown",
 			},
 		},
 		"a human is needed": {
@@ -69,6 +74,7 @@ func TestConditions(t *testing.T) {
 				"Ready": "False/StorageChangeUnsupported", "Available": "True/Serving", "SlotsCovered": "True/AllSlotsCovered",
 				"Reconciling": "False/StorageChangeUnsupported", "Stalled": "True/StorageChangeUnsupported",
 				"MemoryHealthy": "True/NoLimit", "TimeoutHealthy": "True/ForksAreShort",
+				"PerformanceHealthy": "Unknown/Unknown",
 			},
 		},
 		"an error": {
@@ -77,6 +83,7 @@ func TestConditions(t *testing.T) {
 				"Ready": "False/ReconcileError", "Available": "True/Serving", "SlotsCovered": "True/AllSlotsCovered",
 				"Reconciling": "True/ReconcileError", "Stalled": "False/NotStalled",
 				"MemoryHealthy": "True/NoLimit", "TimeoutHealthy": "True/ForksAreShort",
+				"PerformanceHealthy": "Unknown/Unknown",
 			},
 		},
 		"a refusal": {
@@ -85,6 +92,7 @@ func TestConditions(t *testing.T) {
 				"Ready": "False/InvalidSpec", "Available": "True/Serving", "SlotsCovered": "True/AllSlotsCovered",
 				"Reconciling": "False/InvalidSpec", "Stalled": "True/InvalidSpec",
 				"MemoryHealthy": "True/NoLimit", "TimeoutHealthy": "True/ForksAreShort",
+				"PerformanceHealthy": "Unknown/Unknown",
 			},
 		},
 	}

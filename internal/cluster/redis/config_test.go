@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/kube"
+	"github.com/quorate/quorate/test/lockdown"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -210,6 +213,37 @@ func testBuilder(c *v1alpha1.RedisCluster) Builder {
 	return Builder{
 		Cluster: c, Owner: metav1ac.OwnerReference().WithName(c.Name), Domain: "cluster.local", AgentImage: "quorate:1", TLSSecret: "carts-server-tls",
 		CertificateSum: "c-1",
+	}
+}
+
+func TestPodsOfServersAreLockedDown(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.RedisCluster, *Builder){
+		"sharded":    func(*v1alpha1.RedisCluster, *Builder) {},
+		"replicated": func(c *v1alpha1.RedisCluster, _ *Builder) { c.Spec.Mode = ptr.To(v1alpha1.RedisReplicated) },
+		"valkey": func(c *v1alpha1.RedisCluster, _ *Builder) {
+			c.Spec.Engine, c.Spec.Version = ptr.To(v1alpha1.EngineValkey), "9.1.2"
+		},
+		"plain":     func(_ *v1alpha1.RedisCluster, b *Builder) { b.TLSSecret = "" },
+		"ephemeral": func(c *v1alpha1.RedisCluster, _ *Builder) { c.Spec.Storage = nil },
+		"open": func(c *v1alpha1.RedisCluster, _ *Builder) {
+			c.Spec.Auth = &v1alpha1.AuthSpec{Mode: ptr.To(v1alpha1.AuthDisabled)}
+		},
+		"from a registry": func(_ *v1alpha1.RedisCluster, b *Builder) { b.Registry = "registry.example.com:5000/copies" },
+	} {
+		c := testCluster(v1alpha1.EngineRedis, "8.0.2")
+		b := testBuilder(c)
+		change(c, &b)
+		tpl, err := b.Template(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec, err := kube.Convert[corev1.PodSpec](tpl.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fault := range lockdown.Faults(lockdown.Pod{Spec: *spec, Serves: true}) {
+			t.Errorf("%s: %s", name, fault)
+		}
 	}
 }
 

@@ -6,7 +6,7 @@ import "github.com/quorate/quorate/internal/cluster"
 // yet to apply. The servers are asked one after another within a moment, so that a busy primary is told to be ahead by what it wrote
 // meanwhile. What could not be read is left out.
 func Figures(s State) cluster.Figures {
-	var out cluster.Figures
+	out := cluster.Figures{Anomalies: s.Anomalies}
 	if s.Spec.Name == "" {
 		return out
 	}

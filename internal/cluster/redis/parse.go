@@ -204,8 +204,9 @@ func (n *Node) readInfo(info map[string]string) {
 		info["aof_last_bgrewrite_status"] == "ok"
 	n.Memory = Memory{
 		Used: number(info["used_memory"]), Empty: number(info["used_memory_startup"]), Max: number(info["maxmemory"]), Resident: number(info["used_memory_rss"]),
-		Evicts: evictsAny(info["maxmemory_policy"]),
+		Uncounted: number(info["mem_not_counted_for_evict"]), Evicts: evictsAny(info["maxmemory_policy"]),
 	}
+	n.Commands = number(info["total_commands_processed"])
 	n.Fork = time.Duration(number(info["latest_fork_usec"])) * time.Microsecond
 	n.Offset = number(info["master_repl_offset"])
 	if info["role"] == "slave" {

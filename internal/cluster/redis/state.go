@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/anomaly"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
@@ -48,6 +49,10 @@ type State struct {
 	Confirmed *Confirmed
 	// BackupHealth is what the schedules of the cluster say of its backups, for the status; nil: there are none.
 	BackupHealth *metav1.Condition
+	// Monitoring says, for the status, how far what spec.monitoring asks for is in place; nil: nothing is asked for.
+	Monitoring *metav1.Condition
+	// Anomalies are what is unusual about the servers, for the status; nil: none could be asked.
+	Anomalies *anomaly.Report
 	// Now is the time of the observation.
 	Now time.Time
 }
@@ -171,6 +176,9 @@ type Pod struct {
 	Gate string
 	// Node is the server's own account of itself; nil: unknown, which is never the same as empty.
 	Node *Node
+	// Took is how long the server took to tell it, or not to; zero: unknown. Clock is how far its clock is ahead.
+	Took  time.Duration
+	Clock anomaly.Clock
 	// Error says why Node is nil.
 	Error string
 }
@@ -232,6 +240,8 @@ type Node struct {
 	OnDisk bool
 	// AdmitsReplicas says that others may copy this server, see Decision.Admit.
 	AdmitsReplicas bool
+	// Commands is how many the server has carried out since it started.
+	Commands int64
 	// Fork is how long the last fork of the server took.
 	Fork time.Duration
 	// Memory that the server uses, and may use.
@@ -256,6 +266,8 @@ type Memory struct {
 	Resident int64
 	// Max is maxmemory; 0: no limit.
 	Max int64
+	// Uncounted is what of Used does not count towards Max: the buffers of replicas that are behind, and of the append-only file.
+	Uncounted int64
 	// Evicts says that any key may be thrown away when there is no more room.
 	Evicts bool
 }

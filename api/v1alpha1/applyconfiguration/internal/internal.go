@@ -400,6 +400,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: maintenance
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.EtcdMaintenanceSpec
+    - name: monitoring
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.EtcdMonitoringSpec
     - name: paused
       type:
         scalar: boolean
@@ -556,6 +559,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: version
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.EtcdMonitoringSpec
+  map:
+    fields:
+    - name: podMonitor
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.PodMonitorSpec
 - name: com.github.quorate.quorate.api.v1alpha1.EtcdPermission
   map:
     fields:
@@ -663,6 +672,24 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: username
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.ExporterAmounts
+  map:
+    fields:
+    - name: cpu
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: memory
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: com.github.quorate.quorate.api.v1alpha1.ExporterResources
+  map:
+    fields:
+    - name: limits
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.ExporterAmounts
+    - name: requests
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.ExporterAmounts
 - name: com.github.quorate.quorate.api.v1alpha1.ExternalAccessType
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.ExternalCluster
@@ -830,6 +857,24 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: topologyKey
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.LabelKey
+- name: com.github.quorate.quorate.api.v1alpha1.PodMonitorLabel
+  scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.PodMonitorSpec
+  map:
+    fields:
+    - name: enabled
+      type:
+        scalar: boolean
+      default: true
+    - name: interval
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+      default: 30s
+    - name: labels
+      type:
+        map:
+          elementType:
+            namedType: com.github.quorate.quorate.api.v1alpha1.PodMonitorLabel
 - name: com.github.quorate.quorate.api.v1alpha1.PodTemplate
   map:
     fields:
@@ -956,6 +1001,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.RedisMode
       default: Sharded
+    - name: monitoring
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisMonitoringSpec
     - name: paused
       type:
         scalar: boolean
@@ -1075,6 +1123,12 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
 - name: com.github.quorate.quorate.api.v1alpha1.RedisEngine
   scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisExporterSpec
+  map:
+    fields:
+    - name: resources
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.ExporterResources
 - name: com.github.quorate.quorate.api.v1alpha1.RedisExternalAccess
   map:
     fields:
@@ -1118,6 +1172,15 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.quorate.quorate.api.v1alpha1.RedisPattern
 - name: com.github.quorate.quorate.api.v1alpha1.RedisMode
   scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.RedisMonitoringSpec
+  map:
+    fields:
+    - name: exporter
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.RedisExporterSpec
+    - name: podMonitor
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.PodMonitorSpec
 - name: com.github.quorate.quorate.api.v1alpha1.RedisNodeStatus
   map:
     fields:

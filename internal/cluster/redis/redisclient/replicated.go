@@ -17,7 +17,7 @@ const announcedHost = "cluster-announce-hostname"
 
 // identify asks a server who it is and how it stands to the others. What it returns reads the answers.
 func identify(ctx context.Context, pipe goredis.Pipeliner, replicated bool) func() (*redis.Node, error) {
-	info := pipe.Do(ctx, "INFO", "SERVER", "REPLICATION", "PERSISTENCE", "KEYSPACE", "MEMORY")
+	info := pipe.Do(ctx, "INFO", "SERVER", "REPLICATION", "PERSISTENCE", "STATS", "KEYSPACE", "MEMORY")
 	if replicated {
 		host := pipe.ConfigGet(ctx, announcedHost)
 		return func() (*redis.Node, error) {

@@ -58,6 +58,9 @@ type EtcdClusterSpecApplyConfiguration struct {
 	// upgrade says how a newer version is reached. Default: with a Backup before
 	// the first pod.
 	Upgrade *EtcdUpgradeSpecApplyConfiguration `json:"upgrade,omitempty"`
+	// monitoring has the metrics of the members read, whether it has fields or not
+	// (monitoring: {}): a PodMonitor has Prometheus do that. Default: none.
+	Monitoring *EtcdMonitoringSpecApplyConfiguration `json:"monitoring,omitempty"`
 	// paused stops the operator from changing anything of this cluster, but for
 	// certificates that would expire; its status is still reported. Default:
 	// false.
@@ -175,6 +178,14 @@ func (b *EtcdClusterSpecApplyConfiguration) WithRecovery(value *RecoverySpecAppl
 // If called multiple times, the Upgrade field is set to the value of the last call.
 func (b *EtcdClusterSpecApplyConfiguration) WithUpgrade(value *EtcdUpgradeSpecApplyConfiguration) *EtcdClusterSpecApplyConfiguration {
 	b.Upgrade = value
+	return b
+}
+
+// WithMonitoring sets the Monitoring field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Monitoring field is set to the value of the last call.
+func (b *EtcdClusterSpecApplyConfiguration) WithMonitoring(value *EtcdMonitoringSpecApplyConfiguration) *EtcdClusterSpecApplyConfiguration {
+	b.Monitoring = value
 	return b
 }
 

@@ -18,7 +18,8 @@ type EtcdClusterStatusApplyConfiguration struct {
 	// speaks of.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions: Ready, Available, Reconciling, Stalled, QuorumHealthy,
-	// SpaceHealthy, TLSReady, BackupHealthy (with a BackupSchedule).
+	// SpaceHealthy, PerformanceHealthy, TLSReady, BackupHealthy (with a
+	// BackupSchedule).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// clusterID of etcd in hexadecimal.
 	ClusterID *string `json:"clusterID,omitempty"`

@@ -74,6 +74,10 @@ type RedisClusterSpecApplyConfiguration struct {
 	// recovery of a shard whose data is lost for good. Default: its slots are held
 	// until somebody says that they may be served empty.
 	Recovery *RedisRecoverySpecApplyConfiguration `json:"recovery,omitempty"`
+	// monitoring has the metrics of the servers offered and read, whether it has
+	// fields or not (monitoring: {}): an exporter tells them, and a PodMonitor has
+	// Prometheus read them. Default: none.
+	Monitoring *RedisMonitoringSpecApplyConfiguration `json:"monitoring,omitempty"`
 	// paused stops the operator from changing anything of this cluster, but for
 	// certificates that would expire; its status is still reported. Default:
 	// false.
@@ -211,6 +215,14 @@ func (b *RedisClusterSpecApplyConfiguration) WithBootstrap(value *BootstrapSpecA
 // If called multiple times, the Recovery field is set to the value of the last call.
 func (b *RedisClusterSpecApplyConfiguration) WithRecovery(value *RedisRecoverySpecApplyConfiguration) *RedisClusterSpecApplyConfiguration {
 	b.Recovery = value
+	return b
+}
+
+// WithMonitoring sets the Monitoring field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Monitoring field is set to the value of the last call.
+func (b *RedisClusterSpecApplyConfiguration) WithMonitoring(value *RedisMonitoringSpecApplyConfiguration) *RedisClusterSpecApplyConfiguration {
+	b.Monitoring = value
 	return b
 }
 

@@ -18,8 +18,8 @@ type RedisClusterStatusApplyConfiguration struct {
 	// speaks of.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions: Ready, Available, Reconciling, Stalled, SlotsCovered (with mode
-	// Sharded), TLSReady, MemoryHealthy, TimeoutHealthy, Balanced (with rebalance by
-	// Memory or Load), BackupHealthy (with a BackupSchedule).
+	// Sharded), TLSReady, MemoryHealthy, TimeoutHealthy, PerformanceHealthy, Balanced
+	// (with rebalance by Memory or Load), BackupHealthy (with a BackupSchedule).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// shardCount is the number of shards that own slots.
 	ShardCount *int32 `json:"shardCount,omitempty"`

@@ -1,0 +1,194 @@
+package redis
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/anomaly"
+)
+
+// rateOver is the least time over which commands are counted.
+const rateOver = 10 * time.Second
+
+// Vigil remembers how the servers of one cluster have been lately. With the operator it begins anew. The zero value remembers nothing.
+type Vigil struct {
+	watch     anomaly.Watch
+	servers   anomaly.Tally
+	primaries anomaly.Tally
+	// trends of the memory, and what was counted last, by shard.
+	trends map[string]*anomaly.Trend
+	counts map[string]*count
+}
+
+// count is how many commands a process had carried out at a time, and how many a second since the time before; below 0: unknown.
+type count struct {
+	process  string
+	at       time.Time
+	commands int64
+	rate     float64
+}
+
+// Next takes a state, and says what is unusual about the servers.
+func (g *Vigil) Next(s State) *anomaly.Report {
+	if g.servers == nil {
+		g.servers, g.primaries = anomaly.Tally{}, anomaly.Tally{}
+		g.trends, g.counts = map[string]*anomaly.Trend{}, map[string]*count{}
+	}
+	v := look(s)
+	took := map[string]time.Duration{}
+	var (
+		readings []anomaly.Reading
+		expected []anomaly.Key
+		clocks   []anomaly.Clock
+		names    []string
+	)
+	for _, pods := range v.shards {
+		for _, p := range pods {
+			names = append(names, p.Name)
+			expected = append(expected, anomaly.Key{Measure: anomaly.AnswerTime, Subject: p.Name})
+			readings = append(readings, g.losses(s.Now, p))
+			if p.Ready && !p.Deleting && (p.Node != nil || p.Took > 0) {
+				took[p.Name] = p.Took
+			}
+			if p.Node != nil && !p.Node.Clock.IsZero() && !p.Deleting {
+				clocks = append(clocks, p.Clock)
+				readings = append(readings, wasted(p)...)
+			}
+		}
+	}
+	g.servers.Keep(names)
+	readings = append(append(readings, anomaly.Answers(took)...), anomaly.Apart(clocks)...)
+	readings = append(append(readings, v.behind(s)...), g.ofShards(v)...)
+	report := g.watch.Next(s.Now, readings, expected)
+	return &report
+}
+
+// losses reads how often a server was lost. What a rollout or the emptying of a node does is no surprise.
+func (g *Vigil) losses(now time.Time, p *Pod) anomaly.Reading {
+	process := ""
+	if p.Ready && !p.Deleting {
+		process = fmt.Sprint(p.UID, " ", p.Started.Unix())
+	}
+	n := g.servers.Next(now, p.Name, process, p.Outdated || p.Cordoned != "")
+	return anomaly.MemberChanges.Of(p.Name, float64(n), anomaly.ChangesLimit)
+}
+
+// wasted reads how much memory a server takes beyond what it uses.
+func wasted(p *Pod) []anomaly.Reading {
+	m := p.Node.Memory
+	if m.Used == 0 || m.Resident == 0 {
+		return nil
+	}
+	waste := float64(max(0, m.Resident-m.Used))
+	return []anomaly.Reading{{
+		Measure: anomaly.MemoryWaste, Subject: p.Name, Figure: waste,
+		Score: anomaly.Both(float64(m.Resident)/float64(m.Used), anomaly.WasteRatio, waste, anomaly.WasteLimit),
+	}}
+}
+
+// behind reads how many bytes replicas have yet to apply. One that is not connected is told to be out of sync instead.
+func (v *view) behind(s State) []anomaly.Reading {
+	linked := map[string]bool{}
+	for _, p := range v.read {
+		linked[p.Name] = p.Node.LinkUp
+	}
+	var out []anomaly.Reading
+	for _, l := range Figures(s).Lags {
+		if linked[l.Pod] {
+			out = append(out, anomaly.BytesBehind.Of(l.Pod, l.Behind, anomaly.BytesLimit))
+		}
+	}
+	return out
+}
+
+// ofShards reads what is asked of primaries: how often they change, how full they are, and how they compare with each other.
+func (g *Vigil) ofShards(v *view) []anomaly.Reading {
+	var (
+		out    []anomaly.Reading
+		names  []string
+		rates  = map[string]float64{}
+		memory = map[string]float64{}
+	)
+	for shard, pods := range v.shards {
+		p, name := v.head(shard), cluster.ShardSet(v.Spec.Name, shard)
+		names = append(names, name)
+		if p == nil || p.Node == nil {
+			continue
+		}
+		planned := false
+		for _, other := range pods {
+			planned = planned || other.Outdated || other.Cordoned != ""
+		}
+		n := g.primaries.Next(v.Now, name, p.Name, planned)
+		out = append(out, anomaly.LeaderChanges.Of(name, float64(n), anomaly.ChangesLimit))
+		out = append(out, g.filling(v.Now, name, p.Node.Memory)...)
+		if rate := g.rate(v.Now, name, p.Node); rate >= 0 {
+			rates[name] = rate
+		}
+		memory[name] = float64(p.Node.Memory.Used)
+	}
+	g.keep(names)
+	if !v.Spec.Replicated && !v.Spec.Rebalance.On() && v.divided() {
+		out = append(out, anomaly.Shards(anomaly.ShardLoad, rates, anomaly.LoadRatio, anomaly.LoadLimit)...)
+		out = append(out, anomaly.Shards(anomaly.ShardMemory, memory, anomaly.HoldRatio, anomaly.HoldLimit)...)
+	}
+	return out
+}
+
+// divided tells whether every shard has the slots that it is to have: one that is new or leaves is no measure for the others.
+func (v *view) divided() bool {
+	return v.complete && v.formed && v.settledShards() && len(v.balance()) == 0
+}
+
+// filling reads how full a primary is, and will be. One that evicts any key is meant to be full.
+func (g *Vigil) filling(now time.Time, shard string, m Memory) []anomaly.Reading {
+	if m.Max == 0 || m.Evicts {
+		delete(g.trends, shard)
+		return nil
+	}
+	if g.trends[shard] == nil {
+		g.trends[shard] = &anomaly.Trend{}
+	}
+	used, most := m.Used-m.Uncounted, fmt.Sprintf("%d MiB", m.Max>>20)
+	forecast := g.trends[shard].Next(now, used, m.Max)
+	full := anomaly.MemoryShare.Of(shard, float64(used)/float64(m.Max), anomaly.ShareLimit)
+	trend := anomaly.Reading{Measure: anomaly.MemoryTrend, Subject: shard, Detail: most}
+	full.Detail = most
+	if forecast.RunsOut {
+		trend.Score, trend.Figure = 1, forecast.Left.Hours()
+	}
+	return []anomaly.Reading{full, trend}
+}
+
+// rate is how many commands a second a primary carries out; below 0: unknown.
+func (g *Vigil) rate(now time.Time, shard string, n *Node) float64 {
+	c := g.counts[shard]
+	switch {
+	case c == nil || c.process != n.Process || n.Commands < c.commands:
+		g.counts[shard] = &count{n.Process, now, n.Commands, -1}
+	case now.Sub(c.at) >= rateOver:
+		rate := float64(n.Commands-c.commands) / now.Sub(c.at).Seconds()
+		g.counts[shard] = &count{n.Process, now, n.Commands, rate}
+	}
+	return g.counts[shard].rate
+}
+
+// keep forgets shards that are gone.
+func (g *Vigil) keep(shards []string) {
+	g.primaries.Keep(shards)
+	left := map[string]bool{}
+	for _, name := range shards {
+		left[name] = true
+	}
+	for name := range g.trends {
+		if !left[name] {
+			delete(g.trends, name)
+		}
+	}
+	for name := range g.counts {
+		if !left[name] {
+			delete(g.counts, name)
+		}
+	}
+}
