@@ -3,6 +3,7 @@ package redisclient_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -22,10 +23,19 @@ func (w *world) limit(memory string) {
 	w.cluster.Spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}}
 }
 
-// wantSetting insists on a setting of all servers.
+// wantSetting insists on a setting of all servers, as soon as all have answered.
 func (w *world) wantSetting(name, want string) {
 	w.t.Helper()
-	for _, p := range w.observe(w.t.Context()).Pods {
+	pods := w.observe(w.t.Context()).Pods
+	for tries := 0; tries < 10 && slices.ContainsFunc(pods, func(p redis.Pod) bool { return p.Node == nil }); tries++ {
+		pause(w.t.Context(), time.Second)
+		pods = w.observe(w.t.Context()).Pods
+	}
+	for _, p := range pods {
+		if p.Node == nil {
+			w.t.Errorf("%s does not answer", p.Name)
+			continue
+		}
 		if got := p.Node.Config[name]; got != want {
 			w.t.Errorf("%s of %s is %s instead of %s", name, p.Name, got, want)
 		}
