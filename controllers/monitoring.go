@@ -201,7 +201,7 @@ func (c *Children) monitor(owner Object, problem error) {
 // monitoringReady says how far that is; nil where nothing is asked for and nothing is left of it. found is what was seen since to be wrong.
 func (c *Children) monitoringReady(owner Object, wanted bool, found error) *metav1.Condition {
 	known := c.monitoring.of(owner.GetUID())
-	problem := errors.Join(found, known.problem)
+	problem := errors.Join(known.problem, found)
 	out := &metav1.Condition{Type: v1alpha1.ConditionMonitoringReady, Status: metav1.ConditionFalse}
 	var (
 		refusal cluster.Refusal
@@ -215,12 +215,12 @@ func (c *Children) monitoringReady(owner Object, wanted bool, found error) *meta
 		if owner.IsPaused() {
 			out.Reason, out.Message = v1alpha1.ReasonPaused, "spec.paused is true, so nothing is brought into place"
 		}
+	case known.problem != nil && !waits(known.problem): // Whatever else is missing may be its doing.
+		out.Reason, out.Message = v1alpha1.ReasonReconcileError, strings.ReplaceAll(known.problem.Error(), "\n", "; ")
 	case errors.As(problem, &refusal):
 		out.Reason, out.Message = refusal.Reason, refusal.Message
 	case errors.As(problem, &hold):
 		out.Reason, out.Message = v1alpha1.ReasonMonitoringPending, hold.Message
-	case problem != nil:
-		out.Reason, out.Message = v1alpha1.ReasonReconcileError, strings.ReplaceAll(problem.Error(), "\n", "; ")
 	default:
 		out.Status, out.Reason, out.Message = metav1.ConditionTrue, v1alpha1.ReasonMonitored, "all that spec.monitoring asks for is in place"
 	}

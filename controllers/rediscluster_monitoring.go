@@ -20,8 +20,8 @@ import (
 
 // The exporter of Redis metrics runs in a Deployment, which goes when spec.monitoring does.
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
-// It connects as a user of its own, which goes with it.
-// +kubebuilder:rbac:groups=quorate.dev,resources=redisusers,verbs=create;delete
+// It connects as a user of its own, which goes with it; that of somebody else is looked for past the cache before it is made.
+// +kubebuilder:rbac:groups=quorate.dev,resources=redisusers,verbs=get;create;delete
 
 // ensureMonitoring brings the exporter, the user that it connects as and its PodMonitor into place, or takes them away.
 func (k *RedisKind) ensureMonitoring(ctx context.Context, o *v1alpha1.RedisCluster) error {

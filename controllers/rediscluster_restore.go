@@ -165,6 +165,9 @@ type take struct {
 	suspended bool
 }
 
+// What is being taken of a cluster whose data is about to be replaced is looked for past the cache.
+// +kubebuilder:rbac:groups=quorate.dev,resources=backups,verbs=get
+
 // takes are the Jobs that take backups of a cluster. A Backup that was deleted may be gone before its Job is, which runs all the same.
 func (k *RedisKind) takes(ctx context.Context, r client.Reader, namespace, name string) (out []take, err error) {
 	labels := client.MatchingLabels{cluster.LabelPartOf: name, cluster.LabelComponent: v1alpha1.ComponentBackup, cluster.LabelManagedBy: cluster.ManagedBy}
