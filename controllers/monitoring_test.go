@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/kube"
 	"github.com/quorate/quorate/internal/cluster/redis/users"
 )
@@ -496,5 +498,19 @@ func TestTheExporterOfServersThatAskNobodyHasNoUser(t *testing.T) {
 	wantMonitoring(t, s.cluster().Status.Conditions, v1alpha1.ReasonMonitored, "in place")
 	if got := s.exporter().Spec.Template.Spec.Volumes[0].Secret.SecretName; s.user() != nil || got != "carts-connection" {
 		t.Errorf("user %v, Secret %s", s.user(), got)
+	}
+}
+
+func TestWhatFailsIsToldBeforeWhatFollowsFromIt(t *testing.T) {
+	o := redisCluster()
+	c := newChildren(newWorld(t, o))
+	pending := cluster.Hold{Reason: v1alpha1.ReasonMonitoringPending, Message: "no pod is ready"}
+	c.monitor(o, errors.New("the user may not be made"))
+	if got := c.monitoringReady(o, true, pending); got.Reason != v1alpha1.ReasonReconcileError || got.Message != "the user may not be made" {
+		t.Errorf("%s: %s", got.Reason, got.Message)
+	}
+	c.monitor(o, nil)
+	if got := c.monitoringReady(o, true, pending); got.Reason != v1alpha1.ReasonMonitoringPending {
+		t.Errorf("%s: %s", got.Reason, got.Message)
 	}
 }
