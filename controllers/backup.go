@@ -272,12 +272,24 @@ func (k *BackupKind) allReaders(ctx context.Context, namespace string) (out []re
 	return out, nil
 }
 
-func (k *BackupKind) source(ctx context.Context, o *v1alpha1.Backup) (*plan.Source, *plan.Access, error) {
-	if o.Spec.External != nil {
-		source, access := external(o.Spec)
-		return source, access, nil
+// of is what a Backup is taken of: a cluster of ours, or an external one.
+func (k *BackupKind) of(o *v1alpha1.Backup) (BackupSource, error) {
+	from, ok := k.sources[o.Spec.Cluster.Kind]
+	switch {
+	case !ok:
+		return nil, invalid("spec.cluster.kind: backups of a %s cannot be taken", o.Spec.Cluster.Kind)
+	case o.Spec.External != nil:
+		return external{from, o.Spec}, nil
 	}
-	return k.sourceOf(ctx, o.Namespace, o.Spec.Cluster)
+	return from, nil
+}
+
+func (k *BackupKind) source(ctx context.Context, o *v1alpha1.Backup) (*plan.Source, *plan.Access, error) {
+	from, err := k.of(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return from.Source(ctx, o.Namespace, o.Spec.Cluster.Name)
 }
 
 func (k *BackupKind) sourceOf(ctx context.Context, namespace string, of v1alpha1.ClusterReference) (*plan.Source, *plan.Access, error) {
@@ -338,14 +350,16 @@ func (k *BackupKind) take(ctx context.Context, o *v1alpha1.Backup) error {
 
 // resume lets the Job run that takes the backup, if nobody replaces the data.
 func (k *BackupKind) resume(ctx context.Context, o *v1alpha1.Backup, s plan.Resume) error {
-	if o.Spec.External == nil { // What becomes of others nobody here knows.
-		why, err := k.sources[o.Spec.Cluster.Kind].Replaced(ctx, o)
-		if err != nil {
-			return err
-		}
-		if why != "" {
-			return cluster.Hold{Reason: plan.ReasonWaiting, Message: "the cluster cannot be backed up yet: " + why, After: heldPatience}
-		}
+	from, err := k.of(o)
+	if err != nil {
+		return err
+	}
+	why, err := from.Replaced(ctx, o)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		return cluster.Hold{Reason: plan.ReasonWaiting, Message: "the cluster cannot be backed up yet: " + why, After: heldPatience}
 	}
 	return k.resumeJob(ctx, o, s.Name, s.UID)
 }
@@ -361,18 +375,15 @@ func (k *BackupKind) startCheck(ctx context.Context, o *v1alpha1.Backup, of plan
 	if access != nil {
 		work.Access = &plan.Access{Template: access.Template}
 	}
-	if source, ok := k.sources[o.Spec.Cluster.Kind]; ok {
-		name := o.Spec.Cluster.Name
-		if o.Spec.External != nil {
-			name = "" // One of ours that is called the same has nothing to do with it.
-		}
-		image, err := source.ServerImage(ctx, o.Namespace, name, of)
-		if err != nil {
-			return err
-		}
-		work = work.InServer(image, of)
+	from, err := k.of(o)
+	if err != nil {
+		return err
 	}
-	return k.start(ctx, o, work)
+	image, err := from.ServerImage(ctx, o.Namespace, o.Spec.Cluster.Name, of)
+	if err != nil {
+		return err
+	}
+	return k.start(ctx, o, work.InServer(image, of))
 }
 
 // checkAgain starts another check, in the place of one that has ended.
