@@ -132,11 +132,14 @@ test-all: export QUORATE_SWEEP_STRIDE = 1
 test-all: export QUORATE_ALL_ENGINES = 1
 test-all: test test-olm test-e2e-long test-e2e-fresh govulncheck bench-ready ## Run everything, the long end-to-end tests, those of a second cluster, govulncheck and the benchmarks too
 
+.PHONY: deps
+deps:
+	@hack/install-deps.sh
+
 # What takes the race detector a minute or so each. test-sweeps has them without it, and test-all with it too.
 SLOW_RACES := TestNoClientOfRedisIsLockedOutByACrashWhileThePasswordChanges|TestAServiceThatCannotBeMadeStopsNothingInside|TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone|TestClientsAreSentNowhereThatTheCertificateIsNotFor
 .PHONY: test-unit
-test-unit: ## Run every test that needs no cluster: rules, simulation, loop, adapters on real servers, envtest
-	@hack/install-deps.sh
+test-unit: deps ## Run every test that needs no cluster: rules, simulation, loop, adapters on real servers, envtest
 	@for tool in age fake-gcs-server versitygw; do $(TOOL) $$tool >/dev/null; done
 	@hack/podmonitor-crd.sh >/dev/null
 	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)"; QUORATE_SERVERS="$$($(KIND) servers)"; \
@@ -155,25 +158,30 @@ test-sweeps: ## Run all simulations and crash sweeps, without the race detector
 	@$(GOTESTSUM) --jsonfile $(REPORTS)/sweeps.json -- -timeout 60m $(TEST_FLAGS) $(SWEEPS)
 
 # End-to-end tests that take minutes each, or are one more variant of another one. test-all has them.
-LONG := TestThePluginShowsAndActs|TestALostShardComesBackWhileTheOthersServe|TestALostQuorumIsRecoveredFromAnyMember|TestTheLostDiskOfAnyMemberIsReplaced|TestAnEtcdUpgradeIsSetBackUnderLoad|TestAClusterHibernatesInTheMiddleOfAScale|TestEveryEtcdVersionBecomesReady|TestEveryRedisAndValkeyVersionBecomesReady|TestAnEtcdClusterIsRestoredToAnyMoment|TestAnEtcdClusterGoesBackToWhatItSetAside|TestAReplicatedRedisComesBackFromAClaim|TestABackupThatCannotBeSaysWhy|TestDataMovesHereFromServersOfSomebodyElse|TestBackupsSurviveFaults|TestBackupsOfRedisSurviveFaults|TestRedisPasswordIsChangedUnderLoad|TestRedisTakesARenewedCertificateUnderLoad|TestCertManagerIssuesCertificates|TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart|TestAFullRedisIsToldAndIsOver|TestTheCommandsOfThePages
+LONG := TestThePluginShowsAndActs|TestALostShardComesBackWhileTheOthersServe|TestALostQuorumIsRecoveredFromAnyMember|TestTheLostDiskOfAnyMemberIsReplaced|TestAnEtcdUpgradeIsSetBackUnderLoad|TestAClusterHibernatesInTheMiddleOfAScale|TestEveryEtcdVersionBecomesReady|TestEveryRedisAndValkeyVersionBecomesReady|TestAnEtcdClusterIsRestoredToAnyMoment|TestAnEtcdClusterGoesBackToWhatItSetAside|TestAReplicatedRedisComesBackFromAClaim|TestABackupThatCannotBeSaysWhy|TestDataMovesHereFromServersOfSomebodyElse|TestBackupsSurviveFaults|TestBackupsOfRedisSurviveFaults|TestRedisPasswordIsChangedUnderLoad|TestRedisTakesARenewedCertificateUnderLoad|TestCertManagerIssuesCertificates|TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart|TestAFullRedisIsToldAndIsOver|TestRedisIsAutoscaledUnderLoad|TestMemoryIsAutoscaled|TestEtcdVolumesAreAutoscaled|TestTheCommandsOfThePages
 # They make a second kind cluster.
 FRESH := TestAnotherKubernetesRestoresFromTheURLAlone|TestHelmInstallsUpgradesAndUninstalls
 E2E = $(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/$(@:test-%=%).json -- -count 1 -p 1 -v -timeout 120m
 
 .PHONY: test-e2e
 test-e2e: TEST_FORMAT := standard-verbose
-test-e2e: kind-image image-size ## Run the end-to-end tests on the kind cluster, without the long ones
-	@$(E2E) $(or $(TEST_FLAGS),-skip '^($(LONG)|$(FRESH))$$') ./test/e2e/...
+test-e2e: deps kind-image image-size ## Run the end-to-end tests on the kind cluster, without the long ones
+	@$(E2E) $(or $(TEST_FLAGS),-skip '^($(LONG)|$(FRESH))$$') $$(go list ./test/e2e/... | grep -v /chaos)
 
 .PHONY: test-e2e-long
 test-e2e-long: TEST_FORMAT := standard-verbose
-test-e2e-long: kind-image ## Run the long end-to-end tests on the kind cluster, at the same time
+test-e2e-long: deps kind-image ## Run the long end-to-end tests on the kind cluster, at the same time
 	@$(E2E) -run '^($(LONG))$$' ./test/e2e
 
 .PHONY: test-e2e-fresh
 test-e2e-fresh: TEST_FORMAT := standard-verbose
-test-e2e-fresh: kind-image ## Run what needs a second kind cluster, which it makes and removes: restore there, install by Helm
+test-e2e-fresh: deps kind-image ## Run what needs a second kind cluster, which it makes and removes: restore there, install by Helm
 	@$(E2E) -run '^($(FRESH))$$' ./test/e2e/...
+
+.PHONY: chaos
+chaos: TEST_FORMAT := standard-verbose
+chaos: kind-image ## Break clusters on kind for DURATION (10m) from SEED, check every promise, and draw a report (KINDS=etcd,redis,valkey)
+	@export DURATION="$(DURATION)" SEED="$(SEED)" KINDS="$(KINDS)"; $(E2E) $(TEST_FLAGS) ./test/e2e/chaos
 
 .PHONY: bench-ready
 bench-ready: kind-image ## Measure on kind the time from apply to Ready against the floor
@@ -182,6 +190,15 @@ bench-ready: kind-image ## Measure on kind the time from apply to Ready against 
 .PHONY: bench-memory
 bench-memory: ## Measure the memory of the manager with 100 clusters of each kind
 	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)" go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 60m $(TEST_FLAGS) ./test/bench/memory
+
+CLUSTERS := 1000
+.PHONY: bench-scale
+bench-scale: ## Measure the manager with CLUSTERS=1000 clusters on simulated pods (TEST_FLAGS="-window 2m -profile"); figures go to bin/bench/scale
+	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)" go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 6h ./test/bench/scale -clusters $(CLUSTERS) $(TEST_FLAGS)
+
+.PHONY: test-scale
+test-scale: ## Run what bench-scale does with twenty clusters, so that it is known to work
+	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)" go test -count 1 -timeout 10m ./test/bench/scale
 
 .PHONY: bench-reshard
 bench-reshard: ## Measure keys/s from 3 to 4 shards against the servers' own tools (TEST_FLAGS="-mib 64 -rounds 3 -engine valkey-9.1")

@@ -31,7 +31,7 @@ func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
 	for _, typ := range []string{
 		v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled,
 		v1alpha1.ConditionSpaceHealthy, v1alpha1.ConditionMemoryHealthy, v1alpha1.ConditionTimeoutHealthy,
-		v1alpha1.ConditionTLSReady, v1alpha1.ConditionBalanced, v1alpha1.ConditionMonitoringReady,
+		v1alpha1.ConditionTLSReady, v1alpha1.ConditionBalanced, v1alpha1.ConditionMonitoringReady, v1alpha1.ConditionLimited,
 	} {
 		was, is := meta.FindStatusCondition(before.GetConditions(), typ), meta.FindStatusCondition(after.GetConditions(), typ)
 		if is == nil || (p.Step != nil && (typ == v1alpha1.ConditionReconciling || is.Reason == p.Reason)) || !newsworthy(was, is) {
@@ -112,7 +112,7 @@ func note(message string) string {
 }
 
 // newsworthy tells whether a condition says something new: Ready and Stalled when they flip or give another reason,
-// Reconciling when it starts to wait for something else, SpaceHealthy and MemoryHealthy when space is short, TimeoutHealthy when forks are long,
+// Limited when more is needed than may be, Reconciling when it starts to wait for something else, SpaceHealthy and MemoryHealthy when space is short, TimeoutHealthy when forks are long,
 // Balanced when a shard is too heavy, MonitoringReady when something keeps metrics from being read, TLSReady when certificates soon
 // expire, cert-manager is waited for or their authority is being replaced, and when that is over. What is wrong with it otherwise makes the cluster not
 // Ready.
@@ -148,7 +148,7 @@ func eventType(c *metav1.Condition) string {
 		v1alpha1.ConditionReady, v1alpha1.ConditionSpaceHealthy, v1alpha1.ConditionMemoryHealthy, v1alpha1.ConditionTimeoutHealthy,
 		v1alpha1.ConditionMonitoringReady,
 	}, c.Type)
-	if c.Type == v1alpha1.ConditionStalled || c.Reason == v1alpha1.ReasonExpiring || bad {
+	if c.Type == v1alpha1.ConditionStalled || c.Type == v1alpha1.ConditionLimited || c.Reason == v1alpha1.ReasonExpiring || bad {
 		return corev1.EventTypeWarning
 	}
 	return corev1.EventTypeNormal

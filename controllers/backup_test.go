@@ -211,7 +211,7 @@ func (s *backupStage) runJobs() {
 	s.must(s.api.List(ctx, &jobs))
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
-		if job.UID == "" {
+		if job.CreationTimestamp.IsZero() {
 			s.made++
 			s.jobs[job.Name]++
 			job.UID, job.CreationTimestamp = types.UID(fmt.Sprint("job-", s.made)), metav1.NewTime(s.now)

@@ -113,7 +113,7 @@ func (c *Children) ensureAuthority(ctx context.Context, owner Object, want Certi
 		return clustertls.Authority{}, err
 	}
 	a := clustertls.Authority{Signing: ca}
-	return a, c.EnsureSecret(ctx, owner, name, corev1.SecretTypeTLS, want.Labels, authorityData(a))
+	return a, c.makeSecret(ctx, owner, name, corev1.SecretTypeTLS, want.Labels, authorityData(a))
 }
 
 // anySecret reports whether the cluster has a Secret of any of the names.

@@ -339,7 +339,7 @@ func (s *issued) without(missing *bool) {
 			return c.Get(ctx, key, o, opts...)
 		},
 	})
-	s.start()
+	s.restart()
 }
 
 func TestWithoutCertManagerAClusterSaysSoAndGoesOnOnceItIsThere(t *testing.T) {

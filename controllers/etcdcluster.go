@@ -44,6 +44,9 @@ type EtcdKind struct {
 	mu      sync.Mutex
 	trusted map[types.UID]trust
 	upkeep  *upkeep
+	// gone are the StatefulSets that were deleted to be made anew, by the UID of their cluster. The cache may show one for a while,
+	// and what it was made with would be applied again.
+	gone sync.Map
 }
 
 // trust remembers with which password, or without any, authentication was found as wanted.
@@ -139,6 +142,9 @@ func (k *EtcdKind) ensureConfig(ctx context.Context, o *v1alpha1.EtcdCluster, b 
 	}
 	if cm == nil {
 		return configMoved
+	}
+	if err := k.label(ctx, cm, etcd.Labels(o.Name)); err != nil {
+		return err
 	}
 	if maps.Equal(cm.Data, data) {
 		return nil
@@ -339,6 +345,9 @@ func (k *EtcdKind) statefulSet(ctx context.Context, o *v1alpha1.EtcdCluster) (*a
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read StatefulSet %s: %w", o.Name, err)
+	}
+	if uid, ok := k.gone.Load(o.UID); ok && uid == set.UID {
+		return nil, nil
 	}
 	return set, nil
 }

@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,24 +16,6 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
 )
-
-func (l *lazyClient) Defragment(ctx context.Context) error { return l.c().Defragment(ctx) }
-
-func (l *lazyClient) Compact(ctx context.Context, revision int64) error {
-	return l.s.wrote("compact", l.c().Compact(ctx, revision))
-}
-
-func (l *lazyClient) Compacted(ctx context.Context) (bool, error) { return l.c().Compacted(ctx) }
-
-func (l *lazyClient) Disarm(ctx context.Context, a etcd.Alarm) error {
-	return l.s.wrote("disarm", l.c().Disarm(ctx, a))
-}
-
-func (l *lazyClient) HashKV(ctx context.Context, revision int64) (etcd.Hash, error) {
-	return l.c().HashKV(ctx, revision)
-}
-
-func (l *lazyClient) Largest(ctx context.Context) ([]etcd.KeyGroup, error) { return l.c().Largest(ctx) }
 
 // fragmentedAndFull makes work for every rule of maintenance.
 func (s *stage) fragmentedAndFull() {

@@ -141,5 +141,8 @@ func (k *EtcdKind) remakeSet(ctx context.Context, o *v1alpha1.EtcdCluster, step 
 	set := &appsv1.StatefulSet{ObjectMeta: objectMeta(o, o.Name)}
 	uid := types.UID(step.UID)
 	err := k.Delete(ctx, set, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	if err == nil || apierrors.IsNotFound(err) {
+		k.gone.Store(o.UID, uid)
+	}
 	return deleted(err, "StatefulSet "+o.Name)
 }

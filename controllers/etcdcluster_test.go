@@ -1,12 +1,8 @@
 package controllers
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,53 +18,44 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
-	"github.com/quorate/quorate/internal/cluster/etcd/users"
 )
-
-var errCrash = errors.New("the operator crashed")
 
 // stage is a Kubernetes without a kubelet and an etcd without a network, and the loop in between. It survives its
 // operators: newOperator starts another one.
 type stage struct {
 	t *testing.T
-	// api is the API server, cache what the operator sees of it: only what carries our labels.
-	api   client.WithWatch
-	cache client.WithWatch
-	// others is the API server as everybody else uses it: their writes are not counted.
-	others client.WithWatch
-	net    *etcdfake.Network
-	procs  map[string]*etcdfake.Process
-	disks  map[string]*etcdfake.Disk
+	// api is the API server, and cache what the manager's client makes of it: of what is in the cache, it shows only what carries our
+	// labels. others is another name for api.
+	api, cache, others client.WithWatch
+	net                *etcdfake.Network
+	procs              map[string]*etcdfake.Process
+	disks              map[string]*etcdfake.Disk
 	// epochs are what volumes bear, aside is how often data was set aside, and led how many clusters may have led by now.
 	epochs map[string]string
 	aside  int
 	led    int
 	name   types.NamespacedName
-	// writes counts all writes, crashAt is the one after which the operator crashes; 0: it does not.
-	writes, crashAt int
-	kinds           map[string]int
-	// readyAt are the numbers of writes after which the cluster was Ready.
-	readyAt []int
+	// wire is between the operators and the rest.
+	*wire
+	// op is the operator that works, and equip what it is given beyond what it needs.
+	op    *Loop[*v1alpha1.EtcdCluster, etcd.State]
+	equip func(*Loop[*v1alpha1.EtcdCluster, etcd.State])
+	// first is when the cluster was Ready for the first time.
+	first ready
 	// snapshots are how the next Backups end, one after the other; what is beyond them ends well. backups counts them.
 	snapshots []string
 	backups   int
-	// log is what was written, in order.
-	log []string
-	// refusal is what the API server answers to the write refuseAt instead of carrying it out.
-	refuseAt int
-	refusal  error
+	// made counts the pods that the kubelet made.
+	made int
 	// vitals counts how often members were asked for their metrics, silent says that they serve none.
 	vitals atomic.Int32
 	silent bool
@@ -79,140 +66,67 @@ func newStage(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *sta
 	w := newWorld(t, append(more, o)...)
 	s := &stage{
 		t: t, net: etcdfake.New(), procs: map[string]*etcdfake.Process{}, disks: map[string]*etcdfake.Disk{},
-		epochs: map[string]string{}, led: 1, name: client.ObjectKeyFromObject(o), kinds: map[string]int{},
+		epochs: map[string]string{}, led: 1, name: client.ObjectKeyFromObject(o), wire: newWire(w.past),
 	}
-	inner, ok := w.Client.(client.WithWatch)
+	api, ok := w.Client.(client.WithWatch)
 	if !ok {
 		t.Fatalf("%T cannot be watched", w.Client)
 	}
-	s.others = inner
-	s.api = interceptor.NewClient(inner, interceptor.Funcs{
-		Apply: func(ctx context.Context, c client.WithWatch, ac runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			return s.write(fmt.Sprintf("%T", ac), func() error { return c.Apply(ctx, ac, opts...) })
-		},
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return s.write(fmt.Sprintf("create %T", o), func() error { return c.Create(ctx, o, opts...) })
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return s.write(fmt.Sprintf("patch %T", o), func() error { return c.Patch(ctx, o, p, opts...) })
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return s.write(fmt.Sprintf("delete %T", o), func() error { return c.Delete(ctx, o, opts...) })
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return s.write("status", func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
-		},
-	})
-	s.cache = interceptor.NewClient(s.api, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			err := c.Get(ctx, key, o, opts...)
-			if _, ok := o.(*corev1.ConfigMap); ok && err == nil && o.GetLabels()[cluster.LabelManagedBy] != cluster.ManagedBy {
-				return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key.Name)
-			}
-			return err
-		},
-	})
+	s.api, s.others, s.cache = api, api, w.past.client(api)
 	return s
 }
 
-// write carries out a write, unless it is the one that is refused.
-func (s *stage) write(what string, do func() error) error {
-	if s.refuseAt > 0 && s.writes+1 == s.refuseAt {
-		s.refuseAt = 0
-		return s.refusal
-	}
-	return s.wrote(what, do())
-}
-
-// wrote counts a write that reached the API server. At the chosen one the operator never hears of it.
-func (s *stage) wrote(what string, err error) error {
-	if err != nil {
-		return err
-	}
-	s.writes++
-	s.kinds[what]++
-	s.log = append(s.log, what)
-	if s.writes == s.crashAt {
-		return errCrash
-	}
-	return nil
-}
-
 func (s *stage) newOperator() *Loop[*v1alpha1.EtcdCluster, etcd.State] {
-	children := newChildren(&world{Client: s.cache})
-	children.Direct = s.api
+	op := s.operator()
+	children := newChildren(&world{Client: op.client(s.cache, false)})
+	children.Direct = op.client(s.api, true)
 	kind := NewEtcdKind(children)
 	kind.upkeep = newUpkeep(0, func(run func()) { run() }) // The etcd in memory knows no two things at a time.
 	kind.connect = func(cfg etcdclient.Config) memberClient {
 		pod, _, _ := strings.Cut(cfg.Host, ".")
-		return &lazyClient{s: s, pod: pod, tls: cfg.TLS != nil, root: etcdclient.IsRoot(cfg.TLS), password: cfg.Password, former: cfg.Former}
+		return &lazyClient{s: s, op: op, pod: pod, tls: cfg.TLS != nil, root: etcdclient.IsRoot(cfg.TLS), password: cfg.Password, former: cfg.Former}
 	}
-	return &Loop[*v1alpha1.EtcdCluster, etcd.State]{Kind: kind, Client: s.api, Events: events.NewFakeRecorder(1000)}
-}
-
-// lazyClient finds the process of its pod at each call.
-type lazyClient struct {
-	users.Client
-	s        *stage
-	pod      string
-	tls      bool
-	root     bool
-	password string
-	former   string
-}
-
-func (l *lazyClient) c() *etcdfake.Client {
-	return &etcdfake.Client{
-		Network: l.s.net, Process: l.s.procs[l.pod], TLS: l.tls, Root: l.root, Password: l.password, Former: l.former,
-		Crash: func() bool { return l.s.wrote("etcd", nil) != nil },
+	loop := &Loop[*v1alpha1.EtcdCluster, etcd.State]{Kind: kind, Client: op.client(s.cache, false), Events: events.NewFakeRecorder(1000)}
+	if s.equip != nil {
+		s.equip(loop)
 	}
+	return loop
 }
 
-func (l *lazyClient) Status(ctx context.Context) (etcd.View, error) { return l.c().Status(ctx) }
-
-func (l *lazyClient) Members(ctx context.Context) ([]etcd.Member, error) { return l.c().Members(ctx) }
-
-func (l *lazyClient) Auth(ctx context.Context, p string) (etcd.Auth, error) {
-	return l.c().Auth(ctx, p)
+// turn lets the operator make a pass, and another one take its place where it crashes. It reports whether all went well.
+func (s *stage) turn() bool {
+	s.t.Helper()
+	if !s.wire.turn() {
+		return false
+	}
+	well := false
+	for range max(1, s.again) {
+		o, life := &v1alpha1.EtcdCluster{}, s.alive
+		if err := life.shown(s.cache, s.name, o); err != nil {
+			return false
+		}
+		_, err := s.op.Reconcile(s.t.Context(), o)
+		if well = err == nil && !life.dead; life.dead {
+			s.restart()
+			s.crashAt = 0
+		} else if err != nil && !s.forgives(err) {
+			s.t.Fatal(err)
+		}
+	}
+	s.again = 0
+	return well
 }
 
-func (l *lazyClient) EnableAuth(ctx context.Context, p string) error { return l.c().EnableAuth(ctx, p) }
+// restart starts another operator.
+func (s *stage) restart() { s.op = s.newOperator() }
 
-func (l *lazyClient) SetRootPassword(ctx context.Context, p string) error {
-	return l.c().SetRootPassword(ctx, p)
+func (s *stage) line() *wire { return s.wire }
+
+func (s *stage) round() {
+	s.t.Helper()
+	s.turn()
+	s.kubelet()
 }
-
-func (l *lazyClient) MoveLeader(ctx context.Context, to uint64) error {
-	return l.c().MoveLeader(ctx, to)
-}
-
-func (l *lazyClient) AddLearner(ctx context.Context, url string) error {
-	return l.s.wrote("add learner", l.c().AddLearner(ctx, url))
-}
-
-func (l *lazyClient) Promote(ctx context.Context, id uint64) error {
-	return l.s.wrote("promote", l.c().Promote(ctx, id))
-}
-
-func (l *lazyClient) UpdatePeer(ctx context.Context, id uint64, url string) error {
-	return l.s.wrote("update peer", l.c().UpdatePeer(ctx, id, url))
-}
-
-func (l *lazyClient) RemoveMember(ctx context.Context, id uint64) error {
-	return l.s.wrote("remove member", l.c().RemoveMember(ctx, id))
-}
-
-func (l *lazyClient) Downgrade(ctx context.Context, v etcd.Version) error {
-	return l.s.wrote("downgrade", l.c().Downgrade(ctx, v))
-}
-
-func (l *lazyClient) CancelDowngrade(ctx context.Context) error { return l.c().CancelDowngrade(ctx) }
-
-func (l *lazyClient) ClusterVersion(ctx context.Context) (etcd.Version, error) {
-	return l.c().ClusterVersion(ctx)
-}
-
-func (l *lazyClient) Close() error { return nil }
 
 // kubelet makes claims and pods and starts what the gate lets start.
 func (s *stage) kubelet() {
@@ -230,9 +144,6 @@ func (s *stage) kubelet() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	writes, log, crash, refuse := s.writes, s.log, s.crashAt, s.refuseAt
-	s.crashAt, s.refuseAt = 0, 0
-	defer func() { s.writes, s.log, s.crashAt, s.refuseAt = writes, log, crash, refuse }()
 	s.endPods(int(*set.Spec.Replicas))
 	s.runBackups()
 	s.growVolumes()
@@ -265,6 +176,10 @@ func (s *stage) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 	name := cluster.Pod(set.Name, i)
 	pod := &corev1.Pod{}
 	if err := s.api.Get(ctx, types.NamespacedName{Namespace: set.Namespace, Name: name}, pod); err == nil {
+		if metav1.GetControllerOf(pod) == nil { // The set that it was of has been deleted without it.
+			pod.OwnerReferences = append(pod.OwnerReferences, *metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet")))
+			s.must(s.api.Update(ctx, pod))
+		}
 		if len(pod.Status.InitContainerStatuses) == 0 {
 			return
 		}
@@ -278,6 +193,10 @@ func (s *stage) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 	}
 	if old := s.procs[name]; old != nil { // It ended with its pod.
 		s.net.Stop(old)
+	}
+	if i >= len(record.Members) { // It has no name there yet, or not any more.
+		s.createPod(set, name, i, &etcd.GateReport{Reason: etcd.GateNotMember})
+		return
 	}
 	d := s.decide(record, i)
 	if d.SetAside {
@@ -323,10 +242,11 @@ func (s *stage) decide(record etcd.Record, i int) etcd.GateDecision {
 func (s *stage) createPod(set *appsv1.StatefulSet, name string, i int, held *etcd.GateReport) {
 	s.t.Helper()
 	yes := true
+	s.made++
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: set.Namespace, Name: name, Labels: set.Spec.Template.Labels, Annotations: set.Spec.Template.Annotations,
-			UID: types.UID(fmt.Sprintf("%s-%d", name, s.writes)),
+			UID: types.UID(fmt.Sprintf("%s-%d", name, s.made)),
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "apps/v1", Kind: "StatefulSet", Name: set.Name, UID: set.UID, Controller: &yes,
 			}},
@@ -370,19 +290,14 @@ func (s *stage) cluster() *v1alpha1.EtcdCluster {
 // untilReady runs operators until the cluster is Ready, a new one after each crash.
 func (s *stage) untilReady() {
 	s.t.Helper()
-	op := s.newOperator()
+	s.restart()
 	for range 60 {
-		_, err := op.Reconcile(s.t.Context(), s.cluster())
-		switch {
-		case err == nil, s.refusal != nil && errors.Is(err, s.refusal):
-		case s.crashAt > 0 && s.writes >= s.crashAt:
-			op, s.crashAt = s.newOperator(), 0
-		default:
-			s.t.Fatal(err)
-		}
+		well := s.turn()
 		s.kubelet()
-		if err == nil && meta.IsStatusConditionTrue(s.cluster().Status.Conditions, v1alpha1.ConditionReady) {
-			s.readyAt = append(s.readyAt, s.writes)
+		if o := s.cluster(); well && o.Status.ObservedGeneration == o.Generation && meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionReady) {
+			if s.first == (ready{}) {
+				s.first = ready{calls: len(s.calls), turns: s.turns}
+			}
 			return
 		}
 	}
@@ -454,112 +369,6 @@ func TestAnEtcdClusterBecomesReadyAndThenCostsNoWrite(t *testing.T) {
 	}
 }
 
-// workloads are what users do, from nothing to a cluster that is Ready.
-var workloads = map[string]func(*stage){
-	"created": (*stage).untilReady,
-	"created and changed": func(s *stage) {
-		s.untilReady()
-		s.change()
-		s.untilReady()
-	},
-	"scaled in and out": func(s *stage) {
-		s.untilReady()
-		s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 1 })
-		s.untilReady()
-		s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 3 })
-		s.untilReady()
-	},
-	"upgraded": func(s *stage) {
-		s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Version = "3.5.35" })
-		s.untilReady()
-		s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Version = "3.7.3" })
-		s.untilReady()
-	},
-	"deleted and created again": func(s *stage) {
-		s.untilReady()
-		s.recreate()
-		s.untilReady()
-	},
-	"fragmented and full": (*stage).fragmentedAndFull,
-	"stored elsewhere":    (*stage).storedElsewhere,
-	"hibernated midway":   (*stage).hibernatedMidway,
-	"restored in place":   (*stage).restoredInPlace,
-}
-
-// A crash after every single write, of the API server and of etcd, ends in the same world.
-func TestAnOperatorThatCrashesAfterAnyWriteIsResumed(t *testing.T) {
-	t.Parallel()
-	for name, work := range workloads {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			sweep(t, work, func(s *stage, k int) { s.crashAt = k })
-		})
-	}
-}
-
-// Whatever the API server refuses is tried again, and ends in the same world.
-func TestAnOperatorWhoseWriteIsRefusedGoesOn(t *testing.T) {
-	t.Parallel()
-	orders := schema.GroupResource{Group: "quorate.dev", Resource: "etcdclusters"}
-	refusals := []error{
-		apierrors.NewConflict(orders, "orders", errors.New("somebody else was faster")),
-		apierrors.NewTooManyRequests("later", 1),
-		apierrors.NewInternalError(errors.New("etcdserver: leader changed")),
-		apierrors.NewTimeoutError("it took too long", 1),
-		apierrors.NewForbidden(orders, "orders", errors.New("the role is being changed")),
-	}
-	sweep(t, workloads["created and changed"], func(s *stage, k int) { s.refuseAt, s.refusal = k, refusals[k%len(refusals)] })
-}
-
-// stride is how many writes a sweep goes on from one crash to the next: one in make test-all, a few where time is short, and many with
-// -short, because the race detector makes a run ten times as long.
-func stride(t *testing.T) int {
-	t.Helper()
-	if testing.Short() {
-		return 23
-	}
-	text := os.Getenv("QUORATE_SWEEP_STRIDE")
-	if text == "" {
-		return 3
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("QUORATE_SWEEP_STRIDE is %q, which is no number of writes", text)
-	}
-	return n
-}
-
-// sweep does the work once undisturbed, and then once for each of its writes with something that happens there.
-func sweep(t *testing.T, work func(*stage), happens func(s *stage, k int)) {
-	t.Helper()
-	reference := newStage(t, persistent())
-	work(reference)
-	want, total := reference.objects(), reference.writes
-	if total < 15 {
-		t.Fatalf("only %d writes", total)
-	}
-	// Up to the first time that the cluster is Ready all workloads are the same: one sweep of that is enough.
-	first := 1
-	if reference.readyAt[0] < total {
-		first = reference.readyAt[0]
-	}
-	for k := first + len(t.Name())%stride(t); k <= total; k += stride(t) {
-		s := newStage(t, persistent())
-		happens(s, k)
-		work(s)
-		if (s.crashAt != 0 || s.refuseAt != 0) && reference.log[k-1] != "etcd" { // etcd refuses nothing.
-			t.Errorf("nothing happened at write %d of %d", k, total)
-		}
-		if diff := cmp.Diff(want, s.objects()); diff != "" {
-			t.Errorf("at write %d of %d (-want +got):\n%s", k, total, diff)
-		}
-		if len(s.net.Led) != s.led {
-			t.Errorf("at write %d, %d clusters have led", k, len(s.net.Led))
-		}
-	}
-	t.Logf("writes %d to %d", first, total)
-}
-
 // change asks for something that needs a restart of every member.
 func (s *stage) change() {
 	s.t.Helper()
@@ -584,7 +393,8 @@ func (s *stage) recreate() {
 	for _, o := range []client.Object{
 		&corev1.ConfigMap{}, &appsv1.StatefulSet{}, &corev1.Pod{}, &corev1.Service{}, &corev1.Secret{}, &policyv1.PodDisruptionBudget{},
 	} {
-		if err := s.api.DeleteAllOf(s.t.Context(), o, client.InNamespace(s.name.Namespace)); err != nil {
+		ours := client.MatchingLabels{cluster.LabelManagedBy: cluster.ManagedBy}
+		if err := s.api.DeleteAllOf(s.t.Context(), o, client.InNamespace(s.name.Namespace), ours); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -669,6 +479,21 @@ func TestARecordThatLostItsLabelsGetsThemBack(t *testing.T) {
 	s.untilReady()
 	if got := s.cluster().Status.ClusterID; got != id {
 		t.Errorf("cluster %s came back as %s", id, got)
+	}
+}
+
+func TestARecordWithALabelOfSomebodyElseGetsOursBack(t *testing.T) {
+	s := newStage(t, persistent())
+	s.untilReady()
+	cm := &corev1.ConfigMap{}
+	key := types.NamespacedName{Namespace: "default", Name: "orders-config"}
+	s.must(s.others.Get(t.Context(), key, cm))
+	cm.Labels[cluster.LabelInstance] = "somebody-else"
+	s.must(s.others.Update(t.Context(), cm))
+	s.pass()
+	s.must(s.others.Get(t.Context(), key, cm))
+	if got := cm.Labels[cluster.LabelInstance]; got != "orders" {
+		t.Errorf("it is that of %s", got)
 	}
 }
 

@@ -1,16 +1,28 @@
 package controllers
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -25,6 +37,9 @@ type world struct {
 	fail   error
 	// crashAt is the write after which the operator crashes: no other one succeeds until fail is cleared. 0: it does not.
 	crashAt int64
+	// past is what a cache hears of, and uids counts the objects that were given a UID.
+	past *past
+	uids atomic.Int64
 }
 
 func (w *world) write() error {
@@ -37,10 +52,18 @@ func (w *world) write() error {
 	return nil
 }
 
+// Watch is there to make a client of it that others can be put in front of.
+func (w *world) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+	return nil, errors.New("what happens is in the past")
+}
+
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+	// Not all groups of Kubernetes: the fake goes through all kinds at each write.
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, policyv1.AddToScheme, storagev1.AddToScheme, v1alpha1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -50,8 +73,10 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	w := &world{}
 	inner := fake.NewClientBuilder().WithReturnManagedFields().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.EtcdCluster{}, &v1alpha1.RedisCluster{}, &v1alpha1.EtcdUser{}, &v1alpha1.RedisUser{},
-			&v1alpha1.Backup{}, &v1alpha1.BackupSchedule{}, &v1alpha1.Restore{}, certificate).Build()
-	w.Client = interceptor.NewClient(inner, interceptor.Funcs{
+			&v1alpha1.Backup{}, &v1alpha1.BackupSchedule{}, &v1alpha1.Restore{}, &v1alpha1.Autoscaler{}, certificate).Build()
+	w.past = newPast(t, inner)
+	w.past.api = w.remembered(inner)
+	w.Client = interceptor.NewClient(w.remembered(inner), interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			if err := w.write(); err != nil {
 				return err
@@ -62,10 +87,139 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 			if err := w.write(); err != nil {
 				return err
 			}
+			if sub == "scale" {
+				return scale(ctx, c, o, p)
+			}
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
 	})
 	return w
+}
+
+// remembered is the API server, whose past is kept up to date with what is written.
+func (w *world) remembered(api client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(api, interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			defer w.past.catchUp()
+			if err := c.Apply(ctx, o, opts...); err != nil {
+				return err
+			}
+			return w.identifyApplied(ctx, c, o)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			defer w.past.catchUp()
+			if o.GetUID() == "" {
+				o.SetUID(w.uid())
+			}
+			return c.Create(ctx, o, opts...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			defer w.past.catchUp()
+			return c.Update(ctx, o, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			defer w.past.catchUp()
+			return c.Patch(ctx, o, p, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			defer w.past.catchUp()
+			if err := w.sameObject(ctx, c, o, opts); err != nil {
+				return err
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+		DeleteAllOf: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteAllOfOption) error {
+			defer w.past.catchUp()
+			return c.DeleteAllOf(ctx, o, opts...)
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			defer w.past.catchUp()
+			return c.SubResource(sub).Update(ctx, o, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			defer w.past.catchUp()
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
+}
+
+// scale is what the API server makes of a patch of the subresource: another number of shards.
+func scale(ctx context.Context, c client.Client, o client.Object, p client.Patch) error {
+	raw, err := p.Data(o)
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, o, client.RawPatch(p.Type(), bytes.Replace(raw, []byte(`"replicas"`), []byte(`"shards"`), 1)))
+}
+
+// uid is one that no object has had.
+func (w *world) uid() types.UID { return types.UID(fmt.Sprintf("uid-%d", w.uids.Add(1))) }
+
+// identifyApplied gives an object that apply has made a UID, which the fake does not.
+func (w *world) identifyApplied(ctx context.Context, c client.Client, ac runtime.ApplyConfiguration) error {
+	raw, err := json.Marshal(ac)
+	if err != nil {
+		return err
+	}
+	o := &unstructured.Unstructured{}
+	if err := o.UnmarshalJSON(raw); err != nil || o.GetUID() != "" {
+		return err
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+		return err
+	}
+	o.SetUID(w.uid())
+	if err := c.Update(ctx, o); err != nil {
+		return err
+	}
+	if raw, err = json.Marshal(o); err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, ac)
+}
+
+// sameObject is the precondition on the UID, which the fake does not know, and what becomes of the children of an object that leaves them.
+func (w *world) sameObject(ctx context.Context, c client.Client, o client.Object, opts []client.DeleteOption) error {
+	how := &client.DeleteOptions{}
+	how.ApplyOptions(opts)
+	wanted := how.Preconditions != nil && how.Preconditions.UID != nil
+	orphans := how.PropagationPolicy != nil && *how.PropagationPolicy == metav1.DeletePropagationOrphan
+	if !wanted && !orphans {
+		return nil
+	}
+	live, ok := o.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("a %T is no object", o)
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(o), live); err != nil {
+		return err
+	}
+	if wanted && live.GetUID() != *how.Preconditions.UID {
+		return apierrors.NewConflict(schema.GroupResource{Resource: kindOf(o)}, o.GetName(), errors.New("it has another UID"))
+	}
+	if orphans {
+		return w.orphan(ctx, c, live)
+	}
+	return nil
+}
+
+// orphan takes the references to an object off its children.
+func (w *world) orphan(ctx context.Context, c client.Client, owner client.Object) error {
+	w.past.catchUp()
+	for _, kind := range []string{"Pod", "PersistentVolumeClaim"} {
+		for _, child := range w.past.state(kind, w.past.now()) {
+			child, ok := child.DeepCopyObject().(client.Object)
+			refs := slices.DeleteFunc(child.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
+			if !ok || len(refs) == len(child.GetOwnerReferences()) {
+				continue
+			}
+			child.SetOwnerReferences(refs)
+			if err := c.Update(ctx, child); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func etcdCluster() *v1alpha1.EtcdCluster {

@@ -30,15 +30,9 @@ func (s *stage) hibernatedMidway() {
 // passes lets an operator look so many times, and another one where it crashes.
 func (s *stage) passes(n int) {
 	s.t.Helper()
-	op := s.newOperator()
+	s.restart()
 	for range n {
-		if _, err := op.Reconcile(s.t.Context(), s.cluster()); err != nil {
-			if s.crashAt == 0 || s.writes < s.crashAt {
-				s.t.Fatal(err)
-			}
-			op, s.crashAt = s.newOperator(), 0
-		}
-		s.kubelet()
+		s.round()
 	}
 }
 

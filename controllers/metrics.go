@@ -52,9 +52,10 @@ func objects(ctx context.Context, cache client.Reader) (metrics.Objects, error) 
 		backups    v1alpha1.BackupList
 		schedules  v1alpha1.BackupScheduleList
 		restores   v1alpha1.RestoreList
+		scalers    v1alpha1.AutoscalerList
 	)
 	var err error
-	for _, list := range []client.ObjectList{&etcds, &etcdUsers, &redises, &redisUsers, &backups, &schedules, &restores} {
+	for _, list := range []client.ObjectList{&etcds, &etcdUsers, &redises, &redisUsers, &backups, &schedules, &restores, &scalers} {
 		err = errors.Join(err, cache.List(ctx, list, client.UnsafeDisableDeepCopy))
 	}
 	if err != nil {
@@ -62,7 +63,7 @@ func objects(ctx context.Context, cache client.Reader) (metrics.Objects, error) 
 	}
 	return metrics.Objects{
 		Etcd: etcds.Items, EtcdUsers: etcdUsers.Items, Redis: redises.Items, RedisUsers: redisUsers.Items,
-		Backups: backups.Items, Schedules: schedules.Items, Restores: restores.Items,
+		Backups: backups.Items, Schedules: schedules.Items, Restores: restores.Items, Autoscalers: scalers.Items,
 	}, nil
 }
 

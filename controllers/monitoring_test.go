@@ -69,9 +69,9 @@ func (r reading) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 }
 
 func countReads(c *Children) (reads *int, fail *error) {
-	r := reading{c.Client, new(int), new(error)}
-	c.Client, c.Direct = r, r
-	return r.n, r.fail
+	reads, fail = new(int), new(error)
+	c.Client, c.Direct = reading{c.Client, reads, fail}, reading{c.Direct.(client.Client), reads, fail} //nolint:forcetypeassert // In tests it is one.
+	return reads, fail
 }
 
 func wantMonitoring(t *testing.T, conditions []metav1.Condition, reason, words string) {
@@ -117,7 +117,7 @@ func newMonitoredEtcd(t *testing.T, spec *v1alpha1.EtcdMonitoringSpec, crd bool,
 // restart starts the operator anew.
 func (s *monitoredEtcd) restart() {
 	s.t.Helper()
-	s.start()
+	s.timed.restart()
 	kind, ok := s.op.Kind.(*EtcdKind)
 	if !ok {
 		s.t.Fatalf("%T", s.op.Kind)

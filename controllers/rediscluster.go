@@ -268,7 +268,7 @@ func (k *RedisKind) ensureConnection(ctx context.Context, o *v1alpha1.RedisClust
 func (k *RedisKind) Report(o *v1alpha1.RedisCluster, s redis.State, p cluster.Plan, err error) {
 	o.Status.ObservedGeneration = o.Generation
 	o.Status.Activity = cluster.Activity(p, err)
-	o.Status.Selector = k8slabels.SelectorFromSet(redis.Selector(o)).String()
+	o.Status.Selector = k8slabels.SelectorFromSet(redis.OnePerShard(o)).String()
 	o.Status.ConnectionSecret = cluster.ConnectionSecret(o.Name)
 	redis.Status(s, &o.Status)
 	o.Status.ExternalEndpoints = redis.Endpoints(s.Doors)

@@ -39,11 +39,8 @@ func newTimedRedis(t *testing.T) *timedRedis {
 		running: map[string]map[string][]byte{},
 	}
 	s.net.Mounted = s.read
-	kind, ok := s.loop.Kind.(*RedisKind)
-	if !ok {
-		t.Fatalf("%T", s.loop.Kind)
-	}
-	kind.Now = func() time.Time { return s.now }
+	s.equip = func(k *RedisKind) { k.Now = func() time.Time { return s.now } }
+	s.restart()
 	return s
 }
 

@@ -39,8 +39,63 @@ func baseSpec(o *v1alpha1.RedisCluster) redis.Spec {
 	}
 }
 
-// Observe reads the StatefulSets and pods, and asks every server for its own account.
+// Observe reads the state of a cluster, and adds what is remembered of the states before. Only the loop of the cluster may call it,
+// which looks at a cluster once at a time: what is remembered and found belongs to that one alone.
 func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
+	s, connect, err := k.read(ctx, o)
+	if err != nil || connect == nil {
+		return s, err
+	}
+	k.memory(o).watchUnused(&s)
+	k.memory(o).watchHosts(&s)
+	k.memory(o).idle.Watch(&s)
+	m := &k.memory(o).meter
+	m.watch(s.Pods, s.Now)
+	s.Progress = m.read()
+	k.weigh(ctx, o, connect, &s)
+	s.Anomalies = k.memory(o).vigil.Next(s)
+	return s, nil
+}
+
+// Read reads the state of a cluster as it is now, without what is remembered of it. Other kinds may call it at any time.
+func (k *RedisKind) Read(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
+	s, _, err := k.read(ctx, o)
+	return s, err
+}
+
+// read reads the StatefulSets and pods, and asks every server for its own account. Without what it takes to connect, none is asked.
+func (k *RedisKind) read(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, connectFunc, error) {
+	s, err := k.readObjects(ctx, o)
+	if err != nil {
+		return redis.State{}, nil, err
+	}
+	passwords, err := k.Passwords(ctx, o)
+	if err != nil {
+		return redis.State{}, nil, err
+	}
+	connect, err := k.connector(ctx, o, passwords)
+	if err != nil {
+		return redis.State{}, nil, err
+	}
+	if connect == nil {
+		return s, nil, nil
+	}
+	s.Spec.Access = &redis.Access{
+		Passwords: passwords, Open: o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled, Replicated: o.Spec.IsReplicated(),
+	}
+	s.Spec.Hold = o.Spec.Auth.RotationHold()
+	if s.Spec.HandedOut, err = k.handedOut(ctx, o, s.Spec.Access); err != nil {
+		return redis.State{}, nil, err
+	}
+	k.readServers(ctx, connect, &s)
+	if err := k.findLostNodes(ctx, o, &s); err != nil {
+		return redis.State{}, nil, err
+	}
+	return s, connect, nil
+}
+
+// readObjects reads all that is known without asking a server.
+func (k *RedisKind) readObjects(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
 	s := redis.State{Now: k.Now(), Spec: baseSpec(o)}
 	live, err := redis.LiveConfig(&o.Spec)
 	if err != nil {
@@ -62,36 +117,6 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	if s.Accounts, err = k.accounts(ctx, o); err != nil {
 		return redis.State{}, err
 	}
-	passwords, err := k.Passwords(ctx, o)
-	if err != nil {
-		return redis.State{}, err
-	}
-	connect, err := k.connector(ctx, o, passwords)
-	if err != nil {
-		return redis.State{}, err
-	}
-	if connect == nil {
-		return s, nil
-	}
-	s.Spec.Access = &redis.Access{
-		Passwords: passwords, Open: o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled, Replicated: o.Spec.IsReplicated(),
-	}
-	s.Spec.Hold = o.Spec.Auth.RotationHold()
-	if s.Spec.HandedOut, err = k.handedOut(ctx, o, s.Spec.Access); err != nil {
-		return redis.State{}, err
-	}
-	k.readServers(ctx, connect, &s)
-	k.memory(o).watchUnused(&s)
-	k.memory(o).watchHosts(&s)
-	k.memory(o).idle.Watch(&s)
-	if err := k.findLostNodes(ctx, o, &s); err != nil {
-		return redis.State{}, err
-	}
-	m := &k.memory(o).meter
-	m.watch(s.Pods, s.Now)
-	s.Progress = m.read()
-	k.weigh(ctx, o, connect, &s)
-	s.Anomalies = k.memory(o).vigil.Next(s)
 	return s, nil
 }
 

@@ -132,9 +132,8 @@ func (k *RedisKind) dropShard(ctx context.Context, o *v1alpha1.RedisCluster, s r
 		}
 	}
 	uid, name := types.UID(s.UID), cluster.ShardSet(o.Name, s.Shard)
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: objectMeta(o, name)}
-	if err := k.Delete(ctx, budget); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete budget of shard %d: %w", s.Shard, err)
+	if err := k.dropOwn(ctx, o, &policyv1.PodDisruptionBudget{ObjectMeta: objectMeta(o, name)}); err != nil {
+		return err
 	}
 	k.memory(o).budgets.Delete(s.Shard)
 	set := &appsv1.StatefulSet{ObjectMeta: objectMeta(o, name)}

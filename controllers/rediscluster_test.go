@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,6 +48,11 @@ type redisStage struct {
 	ips     int
 	// deleted is what the server of each pod was when the operator deleted the pod.
 	deleted map[string]v1alpha1.RedisRole
+	// wire is between the operators and the rest, and equip what an operator is given beyond what it needs.
+	*wire
+	equip func(*RedisKind)
+	// first is when the cluster was Ready for the first time.
+	first ready
 }
 
 func redisCluster() *v1alpha1.RedisCluster {
@@ -63,7 +70,7 @@ func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object
 	w := newWorld(t, append(more, o)...)
 	s := &redisStage{
 		t: t, api: w, servers: map[string]*redisfake.Server{}, name: client.ObjectKeyFromObject(o),
-		net: redisfake.NewNetwork(5*time.Second, rand.New(rand.NewPCG(1, 2))),
+		net: redisfake.NewNetwork(5*time.Second, rand.New(rand.NewPCG(1, 2))), wire: newWire(w.past),
 	}
 	s.deleted = map[string]v1alpha1.RedisRole{}
 	inner, ok := w.Client.(client.WithWatch)
@@ -81,15 +88,56 @@ func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object
 			return c.Delete(ctx, o, opts...)
 		},
 	})
-	kind := NewRedisKind(newChildren(w))
-	kind.Connect = s.connect
-	kind.ConnectMover = s.connectMover
 	s.net.Gate = s.users
 	s.net.Mounted = func(*redisfake.Server) string {
 		return clustertls.LeafFingerprint(s.secret(cluster.ServerTLSSecret("carts")).Data[corev1.TLSCertKey])
 	}
-	s.loop = &Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: w, Events: events.NewFakeRecorder(1000)}
+	s.restart()
 	return s
+}
+
+// restart starts another operator.
+func (s *redisStage) restart() {
+	op := s.operator()
+	seen := op.client(s.past.client(s.api), false)
+	children := newChildren(&world{Client: seen})
+	children.Direct = op.client(s.api, true)
+	kind := NewRedisKind(children)
+	kind.Connect = func(o redisclient.Options) redis.Client {
+		pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
+		return &wiredRedis{Client: s.connect(o), op: op, pod: pod}
+	}
+	kind.ConnectMover = func(o redisclient.Options) redis.Mover {
+		pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
+		return &wiredMover{Mover: s.connectMover(o), op: op, pod: pod}
+	}
+	if s.equip != nil {
+		s.equip(kind)
+	}
+	s.loop = &Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: seen, Events: events.NewFakeRecorder(1000)}
+}
+
+// turn lets the operator make a pass, and another one take its place where it crashes. It reports whether all went well.
+func (s *redisStage) turn() bool {
+	s.t.Helper()
+	if !s.wire.turn() {
+		return false
+	}
+	well := false
+	for range max(1, s.again) {
+		o, life := &v1alpha1.RedisCluster{}, s.alive
+		if err := life.shown(s.api, s.name, o); err != nil {
+			return false
+		}
+		_, err := s.loop.Reconcile(s.t.Context(), o)
+		if well = err == nil && !life.dead; life.dead {
+			s.restart()
+		} else if err != nil {
+			s.t.Logf("reconcile: %v", err)
+		}
+	}
+	s.again = 0
+	return well
 }
 
 // connect finds the server by the name that the operator wants to see in its certificate.
@@ -151,6 +199,7 @@ func (s *redisStage) kubelet(ctx context.Context) {
 	if err := s.api.List(ctx, &sets); err != nil {
 		s.t.Fatal(err)
 	}
+	s.abandon(ctx, sets.Items)
 	for i := range sets.Items {
 		set := &sets.Items[i]
 		s.evict(ctx, set)
@@ -164,6 +213,23 @@ func (s *redisStage) kubelet(ctx context.Context) {
 				s.t.Fatal(err)
 			}
 		}
+	}
+}
+
+// abandon ends the servers whose StatefulSet is gone. Those that have ended already keep their disk.
+func (s *redisStage) abandon(ctx context.Context, sets []appsv1.StatefulSet) {
+	s.t.Helper()
+	for name, server := range s.servers {
+		of := name[:strings.LastIndex(name, "-")]
+		if !server.Up || slices.ContainsFunc(sets, func(set appsv1.StatefulSet) bool { return set.Name == of }) {
+			continue
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		if err := client.IgnoreNotFound(s.api.Delete(ctx, pod)); err != nil {
+			s.t.Fatal(err)
+		}
+		s.net.Remove(server)
+		delete(s.servers, name)
 	}
 }
 
@@ -188,11 +254,13 @@ func (s *redisStage) run(ctx context.Context, set *appsv1.StatefulSet, name stri
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: set.Namespace, Name: name, UID: types.UID(fmt.Sprintf("uid-%d", s.ips)),
-			Labels: set.Spec.Template.Labels, Annotations: set.Spec.Template.Annotations,
+			Labels: maps.Clone(set.Spec.Template.Labels), Annotations: set.Spec.Template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))},
 		},
 		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: redis.ContainerServer, Resources: set.Spec.Template.Spec.Containers[0].Resources}}},
 		Status: corev1.PodStatus{PodIP: ip, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
+	pod.Labels[appsv1.PodIndexLabel] = name[strings.LastIndex(name, "-")+1:]
 	if err := s.api.Create(ctx, pod); err != nil {
 		s.t.Fatal(err)
 	}
@@ -231,16 +299,17 @@ func (s *redisStage) pass() {
 	for range 2 {
 		s.net.Tick()
 	}
-	if _, err := s.loop.Reconcile(ctx, s.cluster()); err != nil {
-		s.t.Logf("reconcile: %v", err)
-	}
+	s.turn()
 }
 
 func (s *redisStage) settle() {
 	s.t.Helper()
 	for range 300 {
 		s.pass()
-		if meta.IsStatusConditionTrue(s.cluster().Status.Conditions, v1alpha1.ConditionReady) {
+		if o := s.cluster(); o.Status.ObservedGeneration == o.Generation && meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionReady) {
+			if s.first == (ready{}) {
+				s.first = ready{calls: len(s.calls), turns: s.turns}
+			}
 			return
 		}
 	}
@@ -266,6 +335,28 @@ func TestARedisClusterBecomesReadyAndIsThenLeftAlone(t *testing.T) {
 	}
 	if n := s.api.writes.Load() - before; n != 0 {
 		t.Errorf("%d writes to a settled cluster", n)
+	}
+}
+
+// An autoscaler multiplies what it measures by the number of pods that are selected, and asks for as many shards.
+func TestTheScaleSubresourceSelectsAPodOfEachShard(t *testing.T) {
+	t.Parallel()
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	selector, err := labels.Parse(s.cluster().Status.Selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pods corev1.PodList
+	if err := s.api.List(t.Context(), &pods, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		t.Fatal(err)
+	}
+	shards := map[string]int{}
+	for _, p := range pods.Items {
+		shards[p.Labels[v1alpha1.LabelShard]]++
+	}
+	if diff := cmp.Diff(map[string]int{"0": 1, "1": 1, "2": 1}, shards); diff != "" {
+		t.Errorf("pods by shard (-want +got):\n%s", diff)
 	}
 }
 

@@ -154,7 +154,7 @@ func (k *RedisUserKind) Observe(ctx context.Context, o *v1alpha1.RedisUser) (use
 	if s.Cluster.Leaving || !s.Cluster.Auth {
 		return s, nil
 	}
-	servers, err := k.redis.Observe(ctx, c)
+	servers, err := k.redis.Read(ctx, c)
 	if err != nil {
 		return s, err
 	}

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -155,5 +156,29 @@ func TestAPasswordOfARedisUserFollowsItsSecret(t *testing.T) {
 	second := s.secret("carts-app-redis-user").Data[PasswordKey]
 	if string(first) == string(second) || s.userOf("carts-2-0", "app").Passwords[0] != redis.Hash(string(second)) {
 		t.Errorf("%q became %q", first, second)
+	}
+}
+
+// What is remembered of a cluster belongs to its own loop, which runs at the same time as that of its users: nobody locks it, and what
+// is found is told once.
+func TestALookAtAUserTakesNothingFromTheMemoryOfItsCluster(t *testing.T) {
+	s := newAccountStage(t)
+	s.rest()
+	kind, ok := s.loop.Kind.(*RedisKind)
+	if !ok {
+		t.Fatalf("%T", s.loop.Kind)
+	}
+	c := s.cluster()
+	untouched := func() bool { return reflect.DeepEqual(&kind.memory(c).vigil, &redis.Vigil{}) }
+	delete(kind.memories.clusters, c.UID)
+	if _, err := s.users.Kind.Observe(t.Context(), s.user()); err != nil {
+		t.Fatal(err)
+	}
+	if !untouched() {
+		t.Error("a look at a user counts as one at its cluster")
+	}
+	s.pass()
+	if untouched() {
+		t.Error("the loop of the cluster remembers nothing")
 	}
 }

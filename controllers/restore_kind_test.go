@@ -88,15 +88,9 @@ func (s *stage) restoredInPlace() {
 	if r := s.undo(); !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionConfirmed) {
 		s.t.Fatalf("it is not confirmed: %s", r.Status.Activity)
 	}
-	op := s.newOperator()
+	s.restart()
 	for range 80 {
-		if _, err := op.Reconcile(s.t.Context(), s.cluster()); err != nil {
-			if s.crashAt == 0 || s.writes < s.crashAt {
-				s.t.Fatal(err)
-			}
-			op, s.crashAt = s.newOperator(), 0
-		}
-		s.kubelet()
+		s.round()
 		if r := s.undo(); meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionComplete) {
 			s.untilReady()
 			if got := s.cluster().Status.ClusterID; got == id {

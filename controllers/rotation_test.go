@@ -27,7 +27,6 @@ import (
 type timed struct {
 	*stage
 	now    time.Time
-	op     *Loop[*v1alpha1.EtcdCluster, etcd.State]
 	events *events.FakeRecorder
 	// phases are the reasons of TLSReady in the order in which they appeared.
 	phases []string
@@ -40,34 +39,20 @@ func newTimed(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *tim
 	s := &timed{
 		stage: newStage(t, o, more...), now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC), events: events.NewFakeRecorder(1000),
 	}
-	s.start()
-	return s
-}
-
-// start starts an operator.
-func (s *timed) start() {
-	s.t.Helper()
-	s.op = s.newOperator()
-	kind, ok := s.op.Kind.(*EtcdKind)
-	if !ok {
-		s.t.Fatalf("%T", s.op.Kind)
+	s.equip = func(op *Loop[*v1alpha1.EtcdCluster, etcd.State]) {
+		op.Events = s.events
+		if kind, ok := op.Kind.(*EtcdKind); ok {
+			kind.Now = func() time.Time { return s.now }
+		}
 	}
-	kind.Now = func() time.Time { return s.now }
-	s.op.Events = s.events
+	s.restart()
+	return s
 }
 
 // pass lets the operator make a pass, another one after a crash, and then the kubelet.
 func (s *timed) pass() {
 	s.t.Helper()
-	_, err := s.op.Reconcile(s.t.Context(), s.cluster())
-	switch {
-	case err == nil:
-	case s.crashAt > 0 && s.writes >= s.crashAt:
-		s.crashAt = 0
-		s.start()
-	default:
-		s.t.Fatal(err)
-	}
+	s.turn()
 	if gone := s.missing(); len(gone) > 1 && len(s.procs) == 3 {
 		s.t.Fatalf("%v are down at the same time", gone)
 	}
@@ -97,17 +82,6 @@ func (s *timed) secret(name string) *corev1.Secret {
 		s.t.Fatal(err)
 	}
 	return out
-}
-
-// edit changes the cluster as a user would.
-func (s *timed) edit(change func(*v1alpha1.EtcdClusterSpec)) {
-	s.t.Helper()
-	o := s.cluster()
-	change(&o.Spec)
-	o.Generation++
-	if err := s.api.Update(s.t.Context(), o); err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 func (s *timed) ready() bool {
@@ -223,23 +197,6 @@ func (s *timed) told(reasons ...string) int {
 		}
 	}
 	return n
-}
-
-// A crash after every single write of a replacement ends in the same world, and on the way nobody is left behind.
-func TestAnOperatorThatCrashesWhileTheAuthorityIsReplacedGoesOn(t *testing.T) {
-	t.Parallel()
-	reference := newTimed(t, persistent())
-	reference.rotate()
-	want := reference.objects()
-	for k := reference.begun + 1; k <= reference.writes; k += stride(t) {
-		s := newTimed(t, persistent())
-		s.crashAt = k
-		s.rotate()
-		if diff := cmp.Diff(want, s.objects()); diff != "" {
-			t.Errorf("at write %d of %d (-want +got):\n%s", k, reference.writes, diff)
-		}
-	}
-	t.Logf("%d writes", reference.writes-reference.begun)
 }
 
 // An operator that leads no more must not bring back an authority that was retired meanwhile.

@@ -16,6 +16,7 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -59,8 +60,35 @@ func (c *Children) bringSecret(
 	}
 	ac := corev1ac.Secret(name, owner.GetNamespace()).
 		WithLabels(labels).WithOwnerReferences(refs...).WithType(typ).WithData(data)
+	if live != nil {
+		ac.WithResourceVersion(live.ResourceVersion) // What somebody else has written meanwhile is not undone.
+	}
 	if err := c.Client.Apply(ctx, ac, client.FieldOwner(cluster.ManagedBy), client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply Secret %s: %w", name, err)
+	}
+	return nil
+}
+
+// makeSecret makes a Secret with what was generated for it. One that another operator has made meanwhile stays, and is read first: what it
+// holds may be in use already. Its first keys are there for good: they could not be taken out by apply.
+func (c *Children) makeSecret(
+	ctx context.Context, owner Object, name string, typ corev1.SecretType, labels map[string]string, data map[string][]byte,
+	further ...*metav1ac.OwnerReferenceApplyConfiguration,
+) error {
+	s := &corev1.Secret{ObjectMeta: objectMeta(owner, name), Type: typ, Data: data}
+	s.Labels = labels
+	for _, r := range further {
+		s.OwnerReferences = append(s.OwnerReferences, metav1.OwnerReference{APIVersion: *r.APIVersion, Kind: *r.Kind, Name: *r.Name, UID: *r.UID})
+	}
+	if err := controllerutil.SetControllerReference(owner, s, c.Scheme()); err != nil {
+		return fmt.Errorf("own Secret %s: %w", name, err)
+	}
+	err := c.Create(ctx, s, client.FieldOwner(cluster.ManagedBy))
+	if apierrors.IsAlreadyExists(err) {
+		return cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: "Secret " + name + " was made meanwhile, and is read first"}
+	}
+	if err != nil {
+		return fmt.Errorf("create Secret %s: %w", name, err)
 	}
 	return nil
 }
@@ -166,7 +194,12 @@ func (c *Children) EnsurePasswords(
 			data[k] = []byte(rand.Text())
 		}
 	}
-	if err := c.EnsureSecret(ctx, owner, name, corev1.SecretTypeOpaque, labels, data, further...); err != nil {
+	if live == nil {
+		err = c.makeSecret(ctx, owner, name, corev1.SecretTypeOpaque, labels, data, further...)
+	} else {
+		err = c.bringSecret(ctx, owner, live, name, corev1.SecretTypeOpaque, labels, data, further...)
+	}
+	if err != nil {
 		return nil, err
 	}
 	passwords := map[string]string{}

@@ -115,6 +115,9 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 	if err := setupRedisUsers(mgr, o, NewRedisUserKind(children, redis)); err != nil {
 		return err
 	}
+	if err := setupAutoscalers(mgr, o, NewAutoscalerKind(children, etcd, redis)); err != nil {
+		return err
+	}
 	backups := NewBackupKind(children, map[v1alpha1.ClusterKind]BackupSource{v1alpha1.KindEtcdCluster: etcd, v1alpha1.KindRedisCluster: redis})
 	if err := setupBackups(mgr, o, backups); err != nil {
 		return err

@@ -37,6 +37,8 @@ const (
 	ConditionBackupHealthy = "BackupHealthy"
 	// ConditionMonitoringReady is True when what spec.monitoring asks for is in place. It is absent where nothing is asked for.
 	ConditionMonitoringReady = "MonitoringReady"
+	// ConditionLimited is True when a cluster needs more than its Autoscaler may give it, and False when it does not.
+	ConditionLimited = "Limited"
 )
 
 // Condition and event reasons shared by all kinds. Reasons that belong to one data store are declared next to

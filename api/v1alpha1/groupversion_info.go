@@ -35,6 +35,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&Backup{}, &BackupList{},
 		&BackupSchedule{}, &BackupScheduleList{},
 		&Restore{}, &RestoreList{},
+		&Autoscaler{}, &AutoscalerList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

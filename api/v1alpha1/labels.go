@@ -69,4 +69,6 @@ const (
 	ComponentRestore = "restore"
 	// ComponentRedisExporter is what tells the metrics of the servers of a Redis or Valkey cluster.
 	ComponentRedisExporter = "redis-exporter"
+	// ComponentAutoscaler is what changes the specification of a cluster as it needs it.
+	ComponentAutoscaler = "autoscaler"
 )

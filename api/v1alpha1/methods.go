@@ -240,3 +240,12 @@ func (p *PodMonitorSpec) ScrapeInterval() time.Duration {
 	}
 	return value(p.Interval, metav1.Duration{Duration: DefaultScrapeInterval}).Duration
 }
+
+// GetConditions returns status.conditions.
+func (a *Autoscaler) GetConditions() []metav1.Condition { return a.Status.Conditions }
+
+// IsPaused is false: an autoscaler has no such field. Where its cluster is paused, the planner waits.
+func (a *Autoscaler) IsPaused() bool { return false }
+
+// AutoscalerMode returns the mode with its default applied.
+func (s *AutoscalerSpec) AutoscalerMode() AutoscalerMode { return value(s.Mode, AutoscalerAuto) }

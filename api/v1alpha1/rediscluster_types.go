@@ -469,7 +469,8 @@ type RedisClusterStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Shards []RedisShardStatus `json:"shards,omitempty"`
-	// selector of the pods, for the scale subresource.
+	// selector of one pod of each shard, for the scale subresource: autoscalers
+	// take a pod for a shard.
 	// +optional
 	Selector string `json:"selector,omitempty"`
 	// connectionSecret names the Secret that clients connect with (Service

@@ -65,6 +65,7 @@ var (
 		v1alpha1.GroupVersion.WithKind("EtcdCluster"), v1alpha1.GroupVersion.WithKind("RedisCluster"),
 		v1alpha1.GroupVersion.WithKind("EtcdUser"), v1alpha1.GroupVersion.WithKind("RedisUser"),
 		v1alpha1.GroupVersion.WithKind("Backup"), v1alpha1.GroupVersion.WithKind("BackupSchedule"), v1alpha1.GroupVersion.WithKind("Restore"),
+		v1alpha1.GroupVersion.WithKind("Autoscaler"),
 	}
 	children = []schema.GroupVersionKind{
 		{Version: "v1", Kind: "Pod"},

@@ -1,4 +1,4 @@
-// Command manager is the operator: it watches EtcdCluster, EtcdUser, RedisCluster and RedisUser resources and makes them true.
+// Command manager is the operator: it watches EtcdCluster, EtcdUser, RedisCluster, RedisUser and Autoscaler resources and makes them true.
 package main
 
 import (
@@ -107,6 +107,7 @@ func managerOptions(o options) (manager.Options, error) {
 		Client:                        controllers.ClientOptions(),
 		Metrics:                       serve,
 		HealthProbeBindAddress:        o.healthAddr,
+		PprofBindAddress:              o.pprofAddr,
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              lease,
 		LeaderElectionNamespace:       o.leaseNamespace,

@@ -29,6 +29,7 @@ type options struct {
 	authorize      bool
 	version        bool
 	dial           string
+	pprofAddr      string
 	zap            zap.Options
 }
 
@@ -56,6 +57,8 @@ func parse(args []string) (options, error) {
 	fs.BoolVar(&o.version, "version", false, "print the version and stop")
 	fs.StringVar(&o.dial, "dial", "direct",
 		"how to reach pods: direct, or port-forward through the API server when the manager runs outside of the cluster")
+	fs.StringVar(&o.pprofAddr, "pprof-bind-address", "0",
+		"address that serves profiles of the manager to whoever reaches it, which is best 127.0.0.1:<port>; 0: none")
 	o.zap.BindFlags(fs)
 	if err := fs.Parse(args); err != nil {
 		return o, err

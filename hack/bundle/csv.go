@@ -125,7 +125,7 @@ func appendRule(rules []rbacv1.PolicyRule, rule rbacv1.PolicyRule) []rbacv1.Poli
 // samples are the resources of config/samples/kustomization.yaml and one of every other kind, as JSON.
 func samples() (string, error) {
 	var all []any
-	for _, name := range []string{"etcdcluster", "etcduser", "rediscluster", "redisuser", "backup", "backupschedule", "restore"} {
+	for _, name := range []string{"etcdcluster", "etcduser", "rediscluster", "redisuser", "backup", "backupschedule", "restore", "autoscaler"} {
 		docs, err := documents("config/samples/" + name + ".yaml")
 		if err != nil {
 			return "", err

@@ -26,6 +26,8 @@ type Objects struct {
 	Backups    []v1alpha1.Backup
 	Schedules  []v1alpha1.BackupSchedule
 	Restores   []v1alpha1.Restore
+	// Autoscalers likewise.
+	Autoscalers []v1alpha1.Autoscaler
 }
 
 // Options of the metrics.

@@ -32,6 +32,9 @@ func (s sink) objects(o Objects) {
 	for i := range o.Restores {
 		s.conditions("Restore", &o.Restores[i], o.Restores[i].Status.Conditions)
 	}
+	for i := range o.Autoscalers {
+		s.conditions("Autoscaler", &o.Autoscalers[i], o.Autoscalers[i].Status.Conditions)
+	}
 	s.backups(o.Backups)
 }
 

@@ -6,7 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/test/bench/figures"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -47,36 +48,40 @@ type side struct {
 	start func(ctx context.Context, ns string) error
 }
 
-// compare measures floor and ours in turns, BENCH_ROUNDS times (default 5) for every iteration of the benchmark, and
-// reports medians and their ratio. A first round of ours warms up: it is the same for both after that.
-func compare(b *testing.B, floor, ours side) {
+// compare measures floor and ours in turns, BENCH_ROUNDS times (default 10), reports medians and their ratio, and keeps every figure in
+// bin/bench. A first round of ours warms up: it is the same for both after that.
+func compare(b *testing.B, what string, floor, ours side) {
 	b.Helper()
-	rounds := 5
+	rounds := 10
 	if text := os.Getenv("BENCH_ROUNDS"); text != "" {
 		var err error
 		if rounds, err = strconv.Atoi(text); err != nil || rounds < 1 {
 			b.Fatalf("BENCH_ROUNDS=%s: use a number from 1", text)
 		}
 	}
-	took := map[string][]time.Duration{}
+	file, err := figures.Create(filepath.Join(kind.Root, "bin", "bench"), strings.TrimPrefix(b.Name(), "Benchmark"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = file.Close() }() // Every figure is written at once.
+	var all []figures.Figure
 	fmt.Printf("%s warm-up: %.2f s\n", b.Name(), measure(b, ours).Seconds())
-	for range b.N {
-		for n := range rounds {
-			for _, s := range []side{floor, ours} {
-				d := measure(b, s)
-				took[s.name] = append(took[s.name], d)
-				fmt.Printf("%s round %d: %s %.2f s\n", b.Name(), n+1, s.name, d.Seconds())
+	for n := range rounds {
+		for _, s := range []side{floor, ours} {
+			f := figures.Figure{What: what, Side: s.name, Unit: "s", Value: measure(b, s).Seconds()}
+			fmt.Printf("%s round %d of %d: %s %.2f s\n", b.Name(), n+1, rounds, f.Side, f.Value)
+			if err := file.Add(f); err != nil {
+				b.Fatal(err)
 			}
+			all = append(all, f)
 		}
 	}
-	f, o := median(took[floor.name]), median(took[ours.name])
-	ratio := o.Seconds() / f.Seconds()
-	fmt.Printf("FIGURE %s: median of %d: %s %.2f s, %s %.2f s, ratio %.2f (goal %.1f); %s %s; %s %s\n", b.Name(), len(took[ours.name]),
-		floor.name, f.Seconds(), ours.name, o.Seconds(), ratio, goal,
-		floor.name, list(took[floor.name]), ours.name, list(took[ours.name]))
-	b.ReportMetric(f.Seconds(), "s/floor")
-	b.ReportMetric(o.Seconds(), "s/quorate")
-	b.ReportMetric(ratio, "ratio")
+	sums := figures.Summarize(all)
+	f, o := sums[0], sums[1]
+	fmt.Printf("FIGURE %s, %d rounds: %s, ratio of the medians %.2f (goal %.1f)\n", what, rounds, strings.Join([]string{f.String(), o.String()}, "; "), o.Median/f.Median, goal)
+	b.ReportMetric(f.Median, "s/floor")
+	b.ReportMetric(o.Median, "s/quorate")
+	b.ReportMetric(o.Median/f.Median, "ratio")
 	b.ReportMetric(0, "ns/op")
 }
 
@@ -98,23 +103,6 @@ func measure(b *testing.B, s side) time.Duration {
 		b.Fatal(err)
 	}
 	return took
-}
-
-func median(d []time.Duration) time.Duration {
-	d = slices.Sorted(slices.Values(d))
-	n := len(d)
-	return (d[(n-1)/2] + d[n/2]) / 2
-}
-
-func list(d []time.Duration) string {
-	var b strings.Builder
-	for i, x := range d {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%.2f", x.Seconds())
-	}
-	return b.String()
 }
 
 // ready creates a cluster and waits until its condition Ready is True.

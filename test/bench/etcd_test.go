@@ -30,7 +30,7 @@ func BenchmarkReadyEtcd(b *testing.B) {
 	floor := side{"floor", func(ctx context.Context, ns string) error {
 		return apply(ctx, headless(ns, "etcd", 2380), bareSet(ns, "etcd", 3, bareEtcd(ns, v), p))
 	}}
-	compare(b, floor, ours)
+	compare(b, "EtcdCluster of three members, from apply to Ready", floor, ours)
 }
 
 func bareEtcd(ns, version string) corev1.Container {

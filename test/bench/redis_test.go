@@ -49,7 +49,7 @@ func BenchmarkReadyRedis(b *testing.B) {
 		}
 		return createCluster(ctx, ns)
 	}}
-	compare(b, floor, ours)
+	compare(b, "RedisCluster of three shards with a replica each, from apply to Ready", floor, ours)
 }
 
 // onPort replaces the name of the port that the probes ask on.

@@ -42,7 +42,7 @@ func TestAFullRedisIsToldAndIsOver(t *testing.T) {
 			wait(ctx, t, s, metav1.ConditionTrue)
 		})).
 		Assess("a shard that is almost full", step(func(ctx context.Context, t *testing.T, s *scope) {
-			fillAlmost(ctx, t, s, c, 1)
+			fillTo(ctx, t, s, c, 1, 30) // Of 32.
 			took := wait(ctx, t, s, metav1.ConditionFalse)
 			text := conditionText(c, v1alpha1.ConditionPerformanceHealthy)
 			if !strings.Contains(text, "carts-1 uses more than 90 % of its maxmemory of 32 MiB: raise spec.resources.limits.memory or spec.config.maxMemory") {
@@ -65,8 +65,8 @@ func TestAFullRedisIsToldAndIsOver(t *testing.T) {
 	suite.Test(t, feature.Feature())
 }
 
-// fillAlmost fills the primary of a shard to between 92 and 97 % of its limit.
-func fillAlmost(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster, shard int) {
+// fillTo writes keys of 64 KiB into the slots of one of three shards until its primary uses so many MiB.
+func fillTo(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster, shard int, mib int64) {
 	t.Helper()
 	inShard(ctx, t, s, c, shard, func(r *goredis.Client) {
 		own, text := redis.Share(shard, 3), strings.Repeat("x", 64<<10)
@@ -82,7 +82,7 @@ func fillAlmost(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCl
 			must(t, err)
 			used, err := strconv.ParseInt(info["Memory"]["used_memory"], 10, 64)
 			must(t, err)
-			if used > 30<<20 {
+			if used > mib<<20 {
 				t.Logf("%d bytes are used after %d keys", used, i)
 				return
 			}

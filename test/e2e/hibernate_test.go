@@ -172,7 +172,7 @@ func (s *scope) silent(ctx context.Context, t *testing.T) {
 	rest(ctx, asleepFor)
 	requests, err := s.requests(ctx, from, time.Now())
 	must(t, err)
-	writes, renewals, _ := sortRequests(requests)
+	writes, renewals, _ := sortRequests(requests, s.ns)
 	writes = slices.DeleteFunc(writes, func(w string) bool { return !strings.Contains(w, s.ns) })
 	if renewals == 0 || len(writes) > 0 {
 		t.Errorf("%d renewals of the lease, and asleep the operator wrote:\n%s", renewals, strings.Join(writes, "\n"))

@@ -53,7 +53,7 @@ func TestAnIdleOperatorWritesNothing(t *testing.T) {
 			rest(ctx, window)
 			requests, err := s.requests(ctx, from, time.Now())
 			must(t, err)
-			writes, renewals, reads := sortRequests(requests)
+			writes, renewals, reads := sortRequests(requests, s.ns)
 			figure(t, "%d writes, %d lease renewals and %d other requests in %s with settled clusters of both kinds",
 				len(writes), renewals, reads, window)
 			if renewals == 0 {
@@ -125,7 +125,8 @@ type request struct {
 		Username string `json:"username"`
 	} `json:"user"`
 	ObjectRef struct {
-		Resource string `json:"resource"`
+		Resource  string `json:"resource"`
+		Namespace string `json:"namespace"`
 	} `json:"objectRef"`
 }
 
@@ -151,8 +152,9 @@ func (s *scope) requests(ctx context.Context, from, to time.Time) ([]request, er
 	return found, nil
 }
 
-// sortRequests tells writes from renewals of the leader election's lease and from everything else.
-func sortRequests(requests []request) (writes []string, renewals, others int) {
+// sortRequests tells writes from renewals of the leader election's lease and from everything else. What was told again and again in the
+// namespace of an earlier test is closed six minutes later (finishTime in tools/events of client-go): that is not about what idles here.
+func sortRequests(requests []request, ns string) (writes []string, renewals, others int) {
 	for _, r := range requests {
 		switch {
 		case !slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, r.Verb):
@@ -161,6 +163,8 @@ func sortRequests(requests []request) (writes []string, renewals, others int) {
 			renewals++
 		case r.ObjectRef.Resource == "tokenreviews", r.ObjectRef.Resource == "subjectaccessreviews":
 			others++ // Questions, though their verb is create: somebody read the metrics.
+		case r.ObjectRef.Resource == "events" && r.ObjectRef.Namespace != ns:
+			others++
 		default:
 			writes = append(writes, fmt.Sprintf("%s %s at %s", r.Verb, r.RequestURI, r.Received.Format(time.TimeOnly)))
 		}

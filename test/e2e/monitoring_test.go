@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -12,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +37,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/kube"
 	"github.com/quorate/quorate/test/harness"
 	"github.com/quorate/quorate/test/loopback"
+	"github.com/quorate/quorate/test/picture"
 	"github.com/quorate/quorate/test/podmonitor"
 )
 
@@ -62,12 +67,14 @@ func TestPrometheusAnswersTheDashboards(t *testing.T) {
 		queries := 0
 		for _, q := range dashboardQueries(t, s.ns) {
 			queries++
-			must(t, harness.Eventually(ctx, fmt.Sprintf("an answer to %q: %s", q.panel, q.expr), 2*time.Minute, func(ctx context.Context) (bool, string, error) {
-				n, err := ask(ctx, prometheus, q.expr)
-				return err == nil && n > 0, fmt.Sprintf("%d series, %v", n, err), nil
+			must(t, harness.Eventually(ctx, fmt.Sprintf("an answer to %q of %s: %s", q.panel, q.dashboard, q.expr), 2*time.Minute, func(ctx context.Context) (bool, string, error) {
+				series, err := ask[any](ctx, prometheus, "query", url.Values{"query": {q.expr}})
+				return err == nil && len(series) > 0, fmt.Sprintf("%d series, %v", len(series), err), nil
 			}))
 		}
 		figure(t, "Prometheus answered all %d queries of the dashboards %.0f s after it was started", queries, time.Since(began).Seconds())
+		time.Sleep(time.Until(began.Add(30 * time.Second))) // A line of two figures shows nothing.
+		s.picture(ctx, t, prometheus, began)
 	}))
 	suite.Test(t, feature.Feature())
 }
@@ -239,7 +246,7 @@ func (s *scope) join(ctx context.Context, near net.Conn, pod types.NamespacedNam
 	<-over
 }
 
-type dashboardQuery struct{ panel, expr string }
+type dashboardQuery struct{ dashboard, panel, unit, expr string }
 
 // dashboardQueries are all queries, as Grafana would ask for the clusters of this test.
 func dashboardQueries(t *testing.T, ns string) []dashboardQuery {
@@ -253,8 +260,9 @@ func dashboardQueries(t *testing.T, ns string) []dashboardQuery {
 		var d struct {
 			Title  string
 			Panels []struct {
-				Title   string
-				Targets []struct{ Expr string }
+				Title       string
+				Targets     []struct{ Expr string }
+				FieldConfig struct{ Defaults struct{ Unit string } }
 			}
 		}
 		must(t, json.Unmarshal(raw, &d))
@@ -263,7 +271,7 @@ func dashboardQueries(t *testing.T, ns string) []dashboardQuery {
 		for _, p := range d.Panels {
 			for _, q := range p.Targets {
 				if !unproven[p.Title] {
-					out = append(out, dashboardQuery{d.Title + ": " + p.Title, fill.Replace(q.Expr)})
+					out = append(out, dashboardQuery{d.Title, p.Title, p.FieldConfig.Defaults.Unit, fill.Replace(q.Expr)})
 				}
 			}
 		}
@@ -271,28 +279,99 @@ func dashboardQueries(t *testing.T, ns string) []dashboardQuery {
 	return out
 }
 
-// ask returns how many series answer a query.
-func ask(ctx context.Context, prometheus, expr string) (int, error) {
+// ask returns the series that answer a query, in the form of the endpoint of Prometheus.
+func ask[T any](ctx context.Context, prometheus, endpoint string, values url.Values) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, prometheus+"/api/v1/query?query="+url.QueryEscape(expr), http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, prometheus+"/api/v1/"+endpoint+"?"+values.Encode(), http.NoBody)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer func() { _ = answer.Body.Close() }()
 	var got struct {
 		Status, Error string
-		Data          struct{ Result []any }
+		Data          struct{ Result []T }
 	}
 	if err := json.NewDecoder(answer.Body).Decode(&got); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if got.Status != "success" {
-		return 0, fmt.Errorf("%s: %s", got.Status, got.Error)
+		return nil, fmt.Errorf("%s: %s", got.Status, got.Error)
 	}
-	return len(got.Data.Result), nil
+	return got.Data.Result, nil
+}
+
+// ranged is a series over a time.
+type ranged struct {
+	Metric map[string]string
+	Values []sample
+}
+
+// sample is a time in seconds and a figure as text.
+type sample [2]any
+
+func (v sample) point() (picture.Point, error) {
+	at, isTime := v[0].(float64)
+	text, isText := v[1].(string)
+	if !isTime || !isText {
+		return picture.Point{}, fmt.Errorf("%v is no sample", v)
+	}
+	value, err := strconv.ParseFloat(text, 64)
+	return picture.Point{Time: time.UnixMilli(int64(at * 1000)), Value: value}, err
+}
+
+// picture draws what Prometheus answers to all queries, and writes it next to the results of the tests.
+func (s *scope) picture(ctx context.Context, t *testing.T, prometheus string, began time.Time) {
+	t.Helper()
+	var sections []picture.Section
+	drawn := 0
+	for _, q := range dashboardQueries(t, s.ns) {
+		series, err := ask[ranged](ctx, prometheus, "query_range", url.Values{
+			"query": {q.expr}, "start": {began.Format(time.RFC3339)}, "end": {time.Now().Format(time.RFC3339)}, "step": {"2"},
+		})
+		must(t, err)
+		var lines []picture.Line
+		for _, r := range series {
+			line := picture.Line{Name: q.legend(r.Metric)}
+			for _, v := range r.Values {
+				at, err := v.point()
+				must(t, err)
+				if !math.IsNaN(at.Value) && !math.IsInf(at.Value, 0) {
+					line.Points = append(line.Points, at)
+				}
+			}
+			if len(line.Points) > 0 {
+				lines = append(lines, line)
+			}
+		}
+		if len(sections) == 0 || sections[len(sections)-1].Title != q.dashboard {
+			sections = append(sections, picture.Section{Title: q.dashboard})
+		}
+		drawing, err := picture.Lines(q.panel, q.unit, lines)
+		must(t, err)
+		last := &sections[len(sections)-1]
+		last.Drawings = append(last.Drawings, drawing)
+		drawn += len(lines)
+	}
+	raw, err := picture.Page("What Prometheus answered to the dashboards", sections)
+	must(t, err)
+	dir := filepath.Join(s.Root, "bin", "reports")
+	must(t, os.MkdirAll(dir, 0o750))
+	must(t, os.WriteFile(filepath.Join(dir, "dashboards.html"), raw, 0o600))
+	figure(t, "bin/reports/dashboards.html shows %d series", drawn)
+}
+
+// legend names a series by what tells it from the others.
+func (q dashboardQuery) legend(labels map[string]string) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		if !slices.Contains([]string{"__name__", "namespace", "job", "instance", "managed_by"}, name) {
+			out = append(out, labels[name])
+		}
+	}
+	return cmp.Or(strings.Join(out, " "), q.panel)
 }

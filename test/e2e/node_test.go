@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
@@ -87,7 +86,7 @@ func loseNode[O target](ctx context.Context, t *testing.T, s *scope, c O, victim
 		_, err := s.Run(ctx, "uncordon", victim.Spec.NodeName)
 		must(t, err)
 	}()
-	vacate(ctx, t, s, victim.Spec.NodeName)
+	must(t, s.Vacate(ctx, victim.Spec.NodeName))
 	load := startLoad(ctx, t, s, c)
 	must(t, s.StopNode(ctx, victim.Spec.NodeName))
 	began := time.Now()
@@ -100,25 +99,6 @@ func loseNode[O target](ctx context.Context, t *testing.T, s *scope, c O, victim
 		t.Errorf("it took %s to replace the pod", whole.Round(time.Second))
 	}
 	return stopLoad(ctx, t, load, "node of %s lost: whole again after %.1f s; ", victim.Name, whole.Seconds())
-}
-
-// vacate moves what Kubernetes and the test depend on to other nodes, and waits until it runs there.
-func vacate(ctx context.Context, t *testing.T, s *scope, node string) {
-	t.Helper()
-	_, err := s.Run(ctx, "cordon", node)
-	must(t, err)
-	for _, ns := range []string{"kube-system", "local-path-storage", harness.SystemNamespace} {
-		var pods corev1.PodList
-		must(t, s.List(ctx, &pods, client.InNamespace(ns)))
-		for i := range pods.Items {
-			owner := metav1.GetControllerOf(&pods.Items[i])
-			if owner != nil && owner.Kind == "ReplicaSet" && pods.Items[i].Spec.NodeName == node {
-				must(t, client.IgnoreNotFound(s.Delete(ctx, &pods.Items[i])))
-			}
-		}
-		_, err := s.Run(ctx, "--namespace", ns, "wait", "deployment", "--all", "--for=condition=Available", "--timeout=2m")
-		must(t, err)
-	}
 }
 
 // onWorker is a pod on a node without the API server.

@@ -17,7 +17,7 @@ const scheduling = "spec.template.affinity."
 // nothing elsewhere.
 func TestNoFieldNamesAnotherNamespace(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(crdDir, "quorate.dev_*.yaml"))
-	if err != nil || len(files) < 7 {
+	if err != nil || len(files) < 8 {
 		t.Fatalf("%d CRDs, %v", len(files), err)
 	}
 	for _, file := range files {
@@ -54,6 +54,7 @@ var references = map[string][]string{
 	"RedisUser":      {`clusterName: other/x`, `passwordSecret: {name: other/x}`},
 	"Backup":         destinations,
 	"BackupSchedule": destinations,
+	"Autoscaler":     {`cluster: {kind: RedisCluster, name: other/x}`},
 	"Restore":        {`cluster: {kind: EtcdCluster, name: other/x}`, `from: {backup: other/x}`},
 }
 

@@ -25,6 +25,10 @@ func TestKubectlShowsTheClusters(t *testing.T) {
 			userKind, "eu", `{username: shown, secretName: shown-etcd-user, activity: settled}`,
 			"NAME CLUSTER USERNAME READY AGE", "shown orders shown True", "ACTIVITY",
 		},
+		{
+			scalerKind, "qas", `{activity: settled}`,
+			"NAME KIND CLUSTER MODE READY LIMITED CHANGED AGE", "shown RedisCluster carts Auto True", "ACTIVITY",
+		},
 	} {
 		u := toUnstructured(t, bad{whole: `metadata: {name: shown}`}.object(t, c.kind))
 		if err := s.client.Create(ctx, u); err != nil {
@@ -60,8 +64,8 @@ func TestKubectlShowsTheClusters(t *testing.T) {
 		}
 		s.kubectl(t, "wait", "--for=condition=Ready", "--timeout=5s", "-n", "default", c.resource+"/shown")
 	}
-	t.Log("\n" + s.kubectl(t, "get", "etcdclusters,etcdusers,redisclusters,redisusers,backups,backupschedules,restores", "-A"))
-	s.kubectl(t, "delete", "etcdclusters,etcdusers,redisclusters,redisusers,backups,backupschedules,restores", "--all", "-n", "default")
+	t.Log("\n" + s.kubectl(t, "get", "etcdclusters,etcdusers,redisclusters,redisusers,backups,backupschedules,restores,autoscalers", "-A"))
+	s.kubectl(t, "delete", "etcdclusters,etcdusers,redisclusters,redisusers,backups,backupschedules,restores,autoscalers", "--all", "-n", "default")
 }
 
 func TestKubectlExplainsTheFields(t *testing.T) {

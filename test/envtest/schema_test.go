@@ -62,7 +62,7 @@ func walk(path string, s schemaProps, visit func(string, schemaProps) bool) {
 // kinds are those of clusters, which have much in common; allKinds are all that there are.
 var (
 	kinds    = []kind{etcdKind, redisKind}
-	allKinds = append(kinds, userKind, backupKind, scheduleKind, restoreKind)
+	allKinds = append(kinds, userKind, backupKind, scheduleKind, restoreKind, scalerKind)
 )
 
 func TestEveryFieldIsDocumented(t *testing.T) {
@@ -185,11 +185,11 @@ func refusedWords(k kind) []string {
 	invalid := map[string]map[string]bad{
 		etcdKind.name: merged(invalidEtcd, invalidRestores, invalidBoth), redisKind.name: merged(invalidRedis, invalidRestores, invalidRedisRestores, invalidBoth), userKind.name: invalidUsers,
 		backupKind.name: merged(invalidBackups, invalidBackedUp), scheduleKind.name: merged(invalidSchedules, invalidBackedUp),
-		restoreKind.name: invalidInPlace,
+		restoreKind.name: invalidInPlace, scalerKind.name: invalidScalers,
 	}
 	changes := map[string]map[string]change{
 		etcdKind.name: merged(etcdChanges, bothChanges), redisKind.name: merged(redisChanges, bothChanges), userKind.name: userChanges,
-		backupKind.name: backupChanges, scheduleKind.name: scheduleChanges, restoreKind.name: restoreChanges,
+		backupKind.name: backupChanges, scheduleKind.name: scheduleChanges, restoreKind.name: restoreChanges, scalerKind.name: scalerChanges,
 	}
 	words := []string{}
 	for _, c := range invalid[k.name] {

@@ -185,7 +185,7 @@ func TestSamplesAreAccepted(t *testing.T) {
 		s.kubectl(t, "delete", "-n", "default", "-f", file)
 	}
 	s.kubectl(t, "apply", "--dry-run=server", "--validate=strict", "-k", samplesDir)
-	if applied["EtcdCluster"] < 2 || applied["RedisCluster"] < 2 || applied["EtcdUser"] < 1 || applied["RedisUser"] < 1 || applied["Backup"] < 2 || applied["BackupSchedule"] < 2 || applied["Restore"] < 2 {
+	if applied["EtcdCluster"] < 2 || applied["RedisCluster"] < 2 || applied["EtcdUser"] < 1 || applied["RedisUser"] < 1 || applied["Backup"] < 2 || applied["BackupSchedule"] < 2 || applied["Restore"] < 2 || applied["Autoscaler"] < 2 {
 		t.Errorf("want a minimal and a full sample of each kind of cluster, of a backup and of a schedule, and a user of each, got %v", applied)
 	}
 	t.Logf("samples applied: %v", applied)
@@ -195,7 +195,7 @@ func TestSamplesAreAccepted(t *testing.T) {
 // that shows them.
 var exclusive = map[string]bool{
 	"spec.auth.rotation": true, "spec.tls.rotation": true, "spec.tls.issuerRef": true,
-	"spec.bootstrap.restore.backup": true, "spec.bootstrap.restore.time": true, "spec.from.backup": true, "spec.from.revision": true, "spec.from.time": true, "RedisCluster spec.bootstrap.restore.revision": true,
+	"spec.bootstrap.restore.backup": true, "spec.bootstrap.restore.time": true, "spec.from.backup": true, "spec.from.revision": true, "Autoscaler spec.storage": true, "spec.from.time": true, "RedisCluster spec.bootstrap.restore.revision": true,
 }
 
 // showsEveryField checks that a full sample has every field of ours that the CRD knows.

@@ -16,7 +16,7 @@ func (c *Cluster) Dump(ctx context.Context, ns string) string {
 	defer cancel()
 	var b strings.Builder
 	for _, args := range [][]string{
-		{"get", "etcdclusters,etcdusers,redisclusters,redisusers,backups,backupschedules,restores", "-n", ns, "-o", "yaml"},
+		{"get", "etcdclusters,etcdusers,redisclusters,redisusers,backups,backupschedules,restores,autoscalers", "-n", ns, "-o", "yaml"},
 		{"get", "pods,statefulsets,pvc,services,pdb,secrets,configmaps", "-n", ns, "-o", "wide"},
 		{"get", "events", "-n", ns, "--sort-by=.metadata.creationTimestamp"},
 		{"get", "pods", "-n", SystemNamespace, "-o", "wide"},

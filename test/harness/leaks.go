@@ -133,7 +133,7 @@ func (s *search) look(where, text string) {
 func readable() []client.ObjectList {
 	return []client.ObjectList{
 		&v1alpha1.EtcdClusterList{}, &v1alpha1.EtcdUserList{}, &v1alpha1.RedisClusterList{}, &v1alpha1.RedisUserList{}, &v1alpha1.BackupList{},
-		&v1alpha1.BackupScheduleList{}, &v1alpha1.RestoreList{}, &corev1.PodList{}, &corev1.ConfigMapList{}, &corev1.EventList{}, &corev1.ServiceList{},
+		&v1alpha1.BackupScheduleList{}, &v1alpha1.RestoreList{}, &v1alpha1.AutoscalerList{}, &corev1.PodList{}, &corev1.ConfigMapList{}, &corev1.EventList{}, &corev1.ServiceList{},
 		&corev1.PersistentVolumeClaimList{}, &appsv1.StatefulSetList{}, &appsv1.ControllerRevisionList{}, &batchv1.JobList{}, &policyv1.PodDisruptionBudgetList{},
 	}
 }

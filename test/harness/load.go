@@ -87,6 +87,10 @@ type LoadOptions struct {
 	Endpoints []string
 	// Rate in writes per second; 0: the default of the mode.
 	Rate int
+	// Flags are further ones of the load.
+	Flags []string
+	// Node that it runs on; empty: any.
+	Node string
 }
 
 // loadPort serves the commands of the load.
@@ -143,7 +147,7 @@ func (l *Load) Stop(ctx context.Context) (s ledger.Summary, err error) {
 	}
 	// A load that ends at once may not get to answer.
 	_, unanswered := l.command(ctx, http.MethodPost, "stop")
-	err = Until(ctx, l.c, l.pod, "the load to finish its check", 3*time.Minute, func(p *corev1.Pod) (bool, string) {
+	err = Until(ctx, l.c, l.pod, "the load to finish its check", 12*time.Minute, func(p *corev1.Pod) (bool, string) {
 		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed, string(p.Status.Phase)
 	})
 	if err != nil {
@@ -191,9 +195,15 @@ func loadPod(o LoadOptions) *corev1.Pod {
 	if o.Rate > 0 {
 		args = append(args, "-rate="+strconv.Itoa(o.Rate))
 	}
+	args = append(args, o.Flags...)
+	var node map[string]string
+	if o.Node != "" {
+		node = map[string]string{corev1.LabelHostname: o.Node}
+	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, GenerateName: "load-" + o.Cluster + "-"},
 		Spec: corev1.PodSpec{
+			NodeSelector:                  node,
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			AutomountServiceAccountToken:  ptr.To(false),
 			EnableServiceLinks:            ptr.To(false),

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -15,7 +16,7 @@ const OutOfService = "node.kubernetes.io/out-of-service"
 
 // StopNode stops a node like a power cut, and says that it will not come back.
 func (c *Cluster) StopNode(ctx context.Context, name string) error {
-	if _, err := output(c.command(ctx, "docker", "kill", name)); err != nil {
+	if _, err := c.Docker(ctx, "kill", name); err != nil {
 		return err
 	}
 	return c.taint(ctx, name, func(t []corev1.Taint) []corev1.Taint {
@@ -25,13 +26,21 @@ func (c *Cluster) StopNode(ctx context.Context, name string) error {
 
 // StartNode starts a node again and waits until it is ready.
 func (c *Cluster) StartNode(ctx context.Context, name string) error {
-	if _, err := output(c.command(ctx, "docker", "start", name)); err != nil {
+	if _, err := c.Docker(ctx, "start", name); err != nil {
 		return err
 	}
 	if _, err := output(c.command(ctx, "hack/kind/kind.sh", "up")); err != nil { // It mends the routes that the node has lost.
 		return err
 	}
-	if err := c.taint(ctx, name, func(t []corev1.Taint) []corev1.Taint {
+	if err := c.BackInService(ctx, name); err != nil {
+		return err
+	}
+	return c.waitNode(ctx, name)
+}
+
+// BackInService takes back what StopNode said of a node.
+func (c *Cluster) BackInService(ctx context.Context, name string) error {
+	return c.taint(ctx, name, func(t []corev1.Taint) []corev1.Taint {
 		var out []corev1.Taint
 		for _, taint := range t {
 			if taint.Key != OutOfService {
@@ -39,9 +48,10 @@ func (c *Cluster) StartNode(ctx context.Context, name string) error {
 			}
 		}
 		return out
-	}); err != nil {
-		return err
-	}
+	})
+}
+
+func (c *Cluster) waitNode(ctx context.Context, name string) error {
 	return Eventually(ctx, "node "+name+" to be ready", 3*time.Minute, func(ctx context.Context) (bool, string, error) {
 		node := &corev1.Node{}
 		if err := c.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
@@ -54,6 +64,32 @@ func (c *Cluster) StartNode(ctx context.Context, name string) error {
 		}
 		return false, "it has no condition Ready", nil
 	})
+}
+
+// Vacate keeps pods from coming to a node, moves what Kubernetes and the tests depend on to others, and waits until it runs there.
+func (c *Cluster) Vacate(ctx context.Context, node string) error {
+	if _, err := c.Run(ctx, "cordon", node); err != nil {
+		return err
+	}
+	for _, ns := range []string{"kube-system", "local-path-storage", SystemNamespace} {
+		var pods corev1.PodList
+		if err := c.List(ctx, &pods, client.InNamespace(ns)); err != nil {
+			return fmt.Errorf("list the pods of %s: %w", ns, err)
+		}
+		for i := range pods.Items {
+			owner := metav1.GetControllerOf(&pods.Items[i])
+			if owner == nil || owner.Kind != "ReplicaSet" || pods.Items[i].Spec.NodeName != node {
+				continue
+			}
+			if err := client.IgnoreNotFound(c.Delete(ctx, &pods.Items[i])); err != nil {
+				return fmt.Errorf("move pod %s: %w", pods.Items[i].Name, err)
+			}
+		}
+		if _, err := c.Run(ctx, "--namespace", ns, "wait", "deployment", "--all", "--for=condition=Available", "--timeout=2m"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Cluster) taint(ctx context.Context, name string, change func([]corev1.Taint) []corev1.Taint) error {

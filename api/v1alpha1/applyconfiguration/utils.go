@@ -23,6 +23,26 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.AffinityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AuthSpec"):
 		return &apiv1alpha1.AuthSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Autoscaler"):
+		return &apiv1alpha1.AutoscalerApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AutoscalerChange"):
+		return &apiv1alpha1.AutoscalerChangeApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AutoscalerMemory"):
+		return &apiv1alpha1.AutoscalerMemoryApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AutoscalerMemoryStatus"):
+		return &apiv1alpha1.AutoscalerMemoryStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AutoscalerShards"):
+		return &apiv1alpha1.AutoscalerShardsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AutoscalerShardsStatus"):
+		return &apiv1alpha1.AutoscalerShardsStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AutoscalerSpec"):
+		return &apiv1alpha1.AutoscalerSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AutoscalerStatus"):
+		return &apiv1alpha1.AutoscalerStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AutoscalerStorage"):
+		return &apiv1alpha1.AutoscalerStorageApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AutoscalerStorageStatus"):
+		return &apiv1alpha1.AutoscalerStorageStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Backup"):
 		return &apiv1alpha1.BackupApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BackupDestination"):

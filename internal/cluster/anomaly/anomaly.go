@@ -71,6 +71,8 @@ type Report struct {
 	Open, Came, Gone []Found
 	// Unknown are the subjects of which too little is known, in their order.
 	Unknown []string
+	// Begins says that the watch has not been at it for long enough to say what is unknown for good.
+	Begins bool
 }
 
 // Findings that hold, each once, the worst first.
@@ -122,12 +124,13 @@ const (
 // Watch remembers the last readings of one cluster, and what was found. The zero value has found nothing.
 type Watch struct {
 	series map[Key]*series
+	since  time.Time
 }
 
 // Next takes what was read now. expected is what there should be a verdict about.
 func (w *Watch) Next(now time.Time, readings []Reading, expected []Key) Report {
 	if w.series == nil {
-		w.series = map[Key]*series{}
+		w.series, w.since = map[Key]*series{}, now
 	}
 	var out Report
 	for _, r := range readings {
@@ -159,6 +162,7 @@ func (w *Watch) Next(now time.Time, readings []Reading, expected []Key) Report {
 		slices.SortFunc(list, compare)
 	}
 	out.Unknown = w.unknown(expected)
+	out.Begins = len(out.Unknown) > 0 && now.Sub(w.since) < stale
 	return out
 }
 

@@ -23,8 +23,9 @@ const (
 // Conditions returns Ready, Available, QuorumHealthy, SpaceHealthy, PerformanceHealthy, Reconciling and Stalled for the outcome of one pass.
 func Conditions(s State, p cluster.Plan, err error) []metav1.Condition {
 	quorum := quorumHealthy(s, err)
-	return append(cluster.Progress(p, err), quorum, available(s, quorum), spaceHealthy(s), performanceHealthy(s),
-		cluster.Ready(p, err, "the cluster is as specified"))
+	conditions := append(cluster.Progress(p, err), quorum, available(s, quorum), spaceHealthy(s))
+	conditions = append(conditions, performanceHealthy(s)...)
+	return append(conditions, cluster.Ready(p, err, "the cluster is as specified"))
 }
 
 // quorumHealthy follows the members' own words, and where none could be read those of the kubelet: etcd's readiness

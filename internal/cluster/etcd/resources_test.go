@@ -112,6 +112,15 @@ func TestEphemeralMembersHaveNoClaims(t *testing.T) {
 	t.Error("there is no data volume")
 }
 
+func TestTheGateHasResourcesLikeItsMember(t *testing.T) {
+	set := statefulSet(t, blueprint(t, func(b *etcd.Blueprint) {
+		b.Cluster.Spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("1Gi")}}
+	}))
+	if got := set.Spec.Template.Spec.InitContainers[0].Resources.Limits.Memory().String(); got != "1Gi" {
+		t.Errorf("a quota on limits refuses its pod: the gate has a limit of %s", got)
+	}
+}
+
 func hash(t *testing.T, b etcd.Blueprint) string {
 	t.Helper()
 	h, err := b.TemplateHash()

@@ -155,10 +155,14 @@ func (b Blueprint) bareTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, 
 	if err != nil {
 		return nil, err
 	}
+	gate := b.gateContainer()
+	if gate.Resources, err = kube.GateResources(b.Cluster.Spec.Resources, nil); err != nil {
+		return nil, err
+	}
 	name := b.Cluster.Name
 	spec := corev1ac.PodSpec().
 		WithTerminationGracePeriodSeconds(gracePeriod).
-		WithInitContainers(b.gateContainer()).
+		WithInitContainers(gate).
 		WithContainers(etcd).
 		WithVolumes(
 			corev1ac.Volume().WithName(volumeConfig).

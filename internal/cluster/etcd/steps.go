@@ -17,7 +17,11 @@ type Edit interface {
 func (s Reject) Edit(r *Record) { r.Rejected, r.Verdict = s.Asked, s.Verdict }
 
 // Edit remembers settings.
-func (s Prove) Edit(r *Record) { r.Proven = s.Settings }
+func (s Prove) Edit(r *Record) {
+	if r.Proven = s.Settings; s.Forget {
+		r.Rejected, r.Verdict = "", ""
+	}
+}
 
 // Edit remembers that logs are free of 3.5.
 func (NoteFlushed) Edit(r *Record) { r.Flushed = true }
@@ -57,8 +61,11 @@ type SetVersion struct{ From, To Version }
 // Reject sets the settings back to those that are proven, for as long as the specification asks for the rejected ones.
 type Reject struct{ Asked, Verdict string }
 
-// Prove remembers settings with which all members are well.
-type Prove struct{ Settings string }
+// Prove remembers settings with which all members are well, and forgets others that were rejected.
+type Prove struct {
+	Settings string
+	Forget   bool
+}
 
 // NoteFlushed remembers that no member has entries of 3.5 in its log any more.
 type NoteFlushed struct{}

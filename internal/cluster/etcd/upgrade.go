@@ -307,12 +307,14 @@ func (s State) canary() *Pod {
 	return first
 }
 
-// prove remembers the settings with which all members are well, to be able to go back to them.
+// prove remembers the settings with which all members are well, to be able to go back to them. What was rejected before is forgotten then:
+// whoever asks for it again has mended what was wrong.
 func prove(s State) (cluster.Plan, bool) {
-	if s.Record.Proven == s.Want.Settings || s.anyOutdated() {
+	forget := s.Record.Rejected != "" && s.Record.Rejected != s.Want.Asked
+	if (s.Record.Proven == s.Want.Settings && !forget) || s.anyOutdated() {
 		return cluster.Pass()
 	}
-	return cluster.Do(Prove{Settings: s.Want.Settings}, "all members are well with these settings")
+	return cluster.Do(Prove{Settings: s.Want.Settings, Forget: forget}, "all members are well with these settings")
 }
 
 func (s State) anyOutdated() bool {

@@ -246,7 +246,7 @@ func TestUpgrade(t *testing.T) {
 			reason: etcd.ReasonCanary, stalled: true, says: "set back: orders-2 cannot run",
 		},
 		"until something else is asked for": {
-			state: settled(func(s *etcd.State) { s.Record.Rejected = "something else" }),
+			state: settled(func(s *etcd.State) { s.Record.Rejected = "something else" }), step: etcd.Prove{Settings: "settings", Forget: true},
 		},
 	} {
 		t.Run(name, tc.check)

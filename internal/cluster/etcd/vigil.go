@@ -161,9 +161,9 @@ func (w Policy) freePages(p Pod) []anomaly.Reading {
 }
 
 // performanceHealthy says what is unusual about the members.
-func performanceHealthy(s State) metav1.Condition {
+func performanceHealthy(s State) []metav1.Condition {
 	if s.hibernates() {
-		return asleep(v1alpha1.ConditionPerformanceHealthy, metav1.ConditionUnknown)
+		return []metav1.Condition{asleep(v1alpha1.ConditionPerformanceHealthy, metav1.ConditionUnknown)}
 	}
 	return cluster.PerformanceHealthy(s.Anomalies)
 }

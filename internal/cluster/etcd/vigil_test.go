@@ -193,7 +193,16 @@ func TestTheConditionSaysWhatIsFound(t *testing.T) {
 		}
 		return "there is none"
 	}
-	if got := is(v.Next(watched(0, nil))); got != "Unknown Unknown: too little is known yet of orders-0, orders-1, orders-2" {
+	if got := is(v.Next(watched(0, nil))); got != "there is none" {
+		t.Errorf("an operator that begins takes back what was said before: %s", got)
+	}
+	silent := func(_ float64, s *etcd.State) {
+		for i := range s.Pods {
+			s.Pods[i].Vitals, s.Pods[i].View, s.Pods[i].Took = nil, nil, 0
+		}
+	}
+	var deaf etcd.Vigil
+	if got := is(watch(&deaf, 0, 6, silent)); got != "Unknown Unknown: too little is known yet of orders-0, orders-1, orders-2" {
 		t.Error(got)
 	}
 	if got := is(watch(&v, 1, 5, nil)); got != "True NothingFound: no server is slow, unsteady, behind, short of room soon, or off in its clock" {

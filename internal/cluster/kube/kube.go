@@ -75,7 +75,7 @@ func Convert[T any](in any) (*T, error) {
 	return out, nil
 }
 
-// TemplateHash is the hash of a pod template without the image of the given init containers, which are the operator's
+// TemplateHash is the hash of a pod template without the image and the resources of the given init containers, which are the operator's
 // own, and without the hooks of containers, which the operator writes, too: an operator upgrade must restart no pod. The
 // template must not carry the hash yet.
 func TemplateHash(tpl *corev1ac.PodTemplateSpecApplyConfiguration, own ...string) (string, error) {
@@ -86,7 +86,7 @@ func TemplateHash(tpl *corev1ac.PodTemplateSpecApplyConfiguration, own ...string
 	for i, c := range copied.Spec.InitContainers {
 		for _, name := range own {
 			if c.Name != nil && *c.Name == name {
-				copied.Spec.InitContainers[i].Image = nil
+				copied.Spec.InitContainers[i].Image, copied.Spec.InitContainers[i].Resources = nil, nil
 			}
 		}
 	}

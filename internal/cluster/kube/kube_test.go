@@ -29,6 +29,11 @@ func TestTemplateHashLeavesOutWhatTheOperatorBrings(t *testing.T) {
 	if got := hash(podTemplate("db:1", "agent:2")); got != base {
 		t.Errorf("another image of the operator changed the hash from %s to %s", base, got)
 	}
+	roomy := podTemplate("db:1", "agent:1")
+	roomy.Spec.InitContainers[0].WithResources(corev1ac.ResourceRequirements().WithLimits(amounts("cpu", "1")))
+	if got := hash(roomy); got != base {
+		t.Errorf("resources of the gate changed the hash from %s to %s", base, got)
+	}
 	hooked := podTemplate("db:1", "agent:1")
 	hooked.Spec.Containers[0].WithLifecycle(corev1ac.Lifecycle().WithPreStop(corev1ac.LifecycleHandler().WithExec(corev1ac.ExecAction().WithCommand("sh"))))
 	if got := hash(hooked); got != base {

@@ -26,14 +26,14 @@ const (
 func Conditions(s State, p cluster.Plan, err error) []metav1.Condition {
 	v := look(s)
 	if s.Spec.Replicated {
-		return append(cluster.Progress(p, err), cluster.Ready(p, err, fmt.Sprintf(
-			"the primary takes writes, and %d replicas are in sync", s.Spec.Replicas)), v.led(), v.memoryHealthy(), v.timeoutHealthy(),
-			cluster.PerformanceHealthy(s.Anomalies))
+		conditions := append(cluster.Progress(p, err), cluster.Ready(p, err, fmt.Sprintf(
+			"the primary takes writes, and %d replicas are in sync", s.Spec.Replicas)), v.led(), v.memoryHealthy(), v.timeoutHealthy())
+		return append(conditions, cluster.PerformanceHealthy(s.Anomalies)...)
 	}
 	ready := cluster.Ready(p, err, fmt.Sprintf(
 		"%d shards with %d replicas each serve all slots, and every replica is in sync", s.Spec.Shards, s.Spec.Replicas))
-	conditions := append(cluster.Progress(p, err), ready, v.available(), v.covered(), v.memoryHealthy(), v.timeoutHealthy(),
-		cluster.PerformanceHealthy(s.Anomalies))
+	conditions := append(cluster.Progress(p, err), ready, v.available(), v.covered(), v.memoryHealthy(), v.timeoutHealthy())
+	conditions = append(conditions, cluster.PerformanceHealthy(s.Anomalies)...)
 	if v.Spec.Rebalance.On() {
 		conditions = append(conditions, v.balanced())
 	}

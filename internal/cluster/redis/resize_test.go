@@ -207,4 +207,7 @@ func TestAmountsAreNoPartOfTheHash(t *testing.T) {
 	if limit := (*tpl.Spec.Containers[0].Resources.Limits)[corev1.ResourceMemory]; limit.String() != "1Gi" {
 		t.Errorf("the container gets %s", limit.String())
 	}
+	if limit := (*tpl.Spec.InitContainers[0].Resources.Limits)[corev1.ResourceMemory]; limit.String() != "128Mi" {
+		t.Errorf("the gate gets %s", limit.String())
+	}
 }

@@ -73,6 +73,14 @@ func Selector(c *v1alpha1.RedisCluster) map[string]string {
 	return cluster.Selector(c.Name, v1alpha1.ComponentRedis)
 }
 
+// OnePerShard selects one pod of each shard. That is for autoscalers, which take every pod that the scale subresource selects for one of what
+// they count: with all pods they would ask for as many shards as there are to be pods.
+func OnePerShard(c *v1alpha1.RedisCluster) map[string]string {
+	out := maps.Clone(Selector(c))
+	out[appsv1.PodIndexLabel] = "0"
+	return out
+}
+
 // shardLabels adds the shard to labels.
 func shardLabels(l map[string]string, shard int) map[string]string {
 	out := maps.Clone(l)
@@ -268,12 +276,16 @@ func (b Builder) template(shard int, resources *corev1.ResourceRequirements) (*c
 	if err != nil {
 		return nil, err
 	}
+	gate := b.gate()
+	if gate.Resources, err = kube.GateResources(b.Cluster.Spec.Resources, gateMost); err != nil {
+		return nil, err
+	}
 	tpl := corev1ac.PodTemplateSpec().
 		WithLabels(shardLabels(Labels(b.Cluster), shard)).
 		WithAnnotations(map[string]string{annotationConfig: hex.EncodeToString(sum[:8])}).
 		WithSpec(corev1ac.PodSpec().
 			WithTerminationGracePeriodSeconds(gracePeriod).
-			WithInitContainers(b.gate()).
+			WithInitContainers(gate).
 			WithContainers(server).
 			WithVolumes(b.volumes()...))
 	if b.CertificateSum != "" {
@@ -401,6 +413,9 @@ const (
 	GateDataDir   = dataDir
 	GateRunDir    = runDir
 )
+
+// gateMost is what a gate gets at most. Servers get other resources while they run, and a pod reserves for good what its gate has.
+var gateMost = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("128Mi")}
 
 // gate is the init container that writes the server's configuration and decides whether it may start.
 func (b Builder) gate() *corev1ac.ContainerApplyConfiguration {

@@ -8,9 +8,6 @@ import (
 	"github.com/quorate/quorate/internal/cluster/anomaly"
 )
 
-// rateOver is the least time over which commands are counted.
-const rateOver = 10 * time.Second
-
 // Vigil remembers how the servers of one cluster have been lately. With the operator it begins anew. The zero value remembers nothing.
 type Vigil struct {
 	watch     anomaly.Watch
@@ -18,22 +15,14 @@ type Vigil struct {
 	primaries anomaly.Tally
 	// trends of the memory, and what was counted last, by shard.
 	trends map[string]*anomaly.Trend
-	counts map[string]*count
-}
-
-// count is how many commands a process had carried out at a time, and how many a second since the time before; below 0: unknown.
-type count struct {
-	process  string
-	at       time.Time
-	commands int64
-	rate     float64
+	counts Rates
 }
 
 // Next takes a state, and says what is unusual about the servers.
 func (g *Vigil) Next(s State) *anomaly.Report {
 	if g.servers == nil {
 		g.servers, g.primaries = anomaly.Tally{}, anomaly.Tally{}
-		g.trends, g.counts = map[string]*anomaly.Trend{}, map[string]*count{}
+		g.trends, g.counts = map[string]*anomaly.Trend{}, Rates{}
 	}
 	v := look(s)
 	took := map[string]time.Duration{}
@@ -123,7 +112,7 @@ func (g *Vigil) ofShards(v *view) []anomaly.Reading {
 		n := g.primaries.Next(v.Now, name, p.Name, planned)
 		out = append(out, anomaly.LeaderChanges.Of(name, float64(n), anomaly.ChangesLimit))
 		out = append(out, g.filling(v.Now, name, p.Node.Memory)...)
-		if rate := g.rate(v.Now, name, p.Node); rate >= 0 {
+		if rate := g.counts.next(v.Now, name, p.Node); rate >= 0 {
 			rates[name] = rate
 		}
 		memory[name] = float64(p.Node.Memory.Used)
@@ -161,22 +150,10 @@ func (g *Vigil) filling(now time.Time, shard string, m Memory) []anomaly.Reading
 	return []anomaly.Reading{full, trend}
 }
 
-// rate is how many commands a second a primary carries out; below 0: unknown.
-func (g *Vigil) rate(now time.Time, shard string, n *Node) float64 {
-	c := g.counts[shard]
-	switch {
-	case c == nil || c.process != n.Process || n.Commands < c.commands:
-		g.counts[shard] = &count{n.Process, now, n.Commands, -1}
-	case now.Sub(c.at) >= rateOver:
-		rate := float64(n.Commands-c.commands) / now.Sub(c.at).Seconds()
-		g.counts[shard] = &count{n.Process, now, n.Commands, rate}
-	}
-	return g.counts[shard].rate
-}
-
 // keep forgets shards that are gone.
 func (g *Vigil) keep(shards []string) {
 	g.primaries.Keep(shards)
+	g.counts.keep(shards)
 	left := map[string]bool{}
 	for _, name := range shards {
 		left[name] = true
@@ -184,11 +161,6 @@ func (g *Vigil) keep(shards []string) {
 	for name := range g.trends {
 		if !left[name] {
 			delete(g.trends, name)
-		}
-	}
-	for name := range g.counts {
-		if !left[name] {
-			delete(g.counts, name)
 		}
 	}
 }

@@ -112,6 +112,57 @@ func (s *etcdStore) read(ctx context.Context, keys []string) (map[string]ledger.
 	}
 }
 
+// revision of the cluster.
+func (s *etcdStore) revision(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	r, err := s.c.Get(ctx, "load", clientv3.WithCountOnly())
+	if err != nil {
+		return 0, err
+	}
+	return r.Header.Revision, nil
+}
+
+// watch asks for a leader, so that it ends at a member that is cut off, and begins again at another one.
+func (s *etcdStore) watch(ctx context.Context, prefix string, from int64, seen func(key, value string, revision int64)) (int64, bool) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	for r := range s.c.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from)) {
+		if r.CompactRevision > 0 {
+			return r.CompactRevision, true
+		}
+		if r.Err() != nil {
+			return from, false
+		}
+		for _, e := range r.Events {
+			seen(string(e.Kv.Key), string(e.Kv.Value), e.Kv.ModRevision)
+			from = e.Kv.ModRevision + 1
+		}
+	}
+	return from, false
+}
+
+func (s *etcdStore) get(ctx context.Context, key string) (string, error) {
+	r, err := s.c.Get(ctx, key)
+	if err != nil || len(r.Kvs) == 0 {
+		return "", err
+	}
+	return string(r.Kvs[0].Value), nil
+}
+
+// swap sets a key if it has a value; the empty one is that of a key that is not there.
+func (s *etcdStore) swap(ctx context.Context, key, from, to string) (bool, error) {
+	is := clientv3.Compare(clientv3.Value(key), "=", from)
+	if from == "" {
+		is = clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
+	}
+	r, err := s.c.Txn(ctx).If(is).Then(clientv3.OpPut(key, to)).Commit()
+	if err != nil {
+		return false, err
+	}
+	return r.Succeeded, nil
+}
+
 // runPrefix is what all keys of a run begin with: load/<run>/.
 func runPrefix(key string) string {
 	parts := strings.SplitN(key, "/", 3)

@@ -56,7 +56,7 @@ func TestEveryKeyBelongsToTheLaneOfItsShard(t *testing.T) {
 }
 
 func TestUnusableFlagsAreRefused(t *testing.T) {
-	for _, args := range [][]string{nil, {"mongo"}, {"etcd", "-rate=0"}, {"redis", "-in-flight=-1"}} {
+	for _, args := range [][]string{nil, {"mongo"}, {"etcd", "-rate=0"}, {"redis", "-in-flight=-1"}, {"redis", "-watch"}, {"etcd", "-wait=1"}} {
 		if _, err := parse(args); err == nil {
 			t.Errorf("parse(%q) accepts it", args)
 		}
@@ -66,9 +66,7 @@ func TestUnusableFlagsAreRefused(t *testing.T) {
 // A key that is deleted behind the back of the load stands for a write that the data store lost.
 func TestALostWriteOfEtcdIsFound(t *testing.T) {
 	port := freePort(t)
-	url := "http://127.0.0.1:" + port
-	start(t, "etcd-3.6.*", "etcd", "--data-dir", t.TempDir(), "--listen-client-urls", url, "--advertise-client-urls", url,
-		"--listen-peer-urls", "http://127.0.0.1:"+freePort(t), "--log-level", "error")
+	url := startEtcd(t, port)
 	summary := loadAndLose(t, "etcd", port, func(ctx context.Context) error {
 		c, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, DialTimeout: 10 * time.Second})
 		if err != nil {
@@ -77,17 +75,95 @@ func TestALostWriteOfEtcdIsFound(t *testing.T) {
 		defer func() { _ = c.Close() }()
 		_, err = c.Delete(ctx, "load/run/etcd/00000000")
 		return err
-	})
+	}, "-watch")
+	if summary.Watch == nil || summary.Watch.Events < summary.Acked || summary.Watch.Duplicate != 1 || summary.Watch.Missing+summary.Watch.Unordered != 0 {
+		t.Errorf("the watcher was told of a deletion, and of all else once: %+v", summary.Watch)
+	}
 	if summary.Lost != 1 || summary.LostKeys[0] != "load/run/etcd/00000000" || len(summary.ClusterIDs) != 1 {
 		t.Errorf("summary %+v", summary)
 	}
 }
 
+func TestAnEtcdThatKeepsItsPromisesIsFoundToDoSo(t *testing.T) {
+	port := freePort(t)
+	startEtcd(t, port)
+	summary := loadAndLose(t, "etcd", port, func(ctx context.Context) error {
+		<-time.After(3 * time.Second) // The clients of registers take their time.
+		return ctx.Err()
+	}, "-watch", "-registers=2")
+	if r := summary.Registers; summary.Lost > 0 || summary.Watch == nil || summary.Watch.Broken() || r == nil || r.Operations == 0 || r.Result != "Ok" {
+		t.Errorf("%d lost, watcher %+v, registers %+v", summary.Lost, summary.Watch, summary.Registers)
+	}
+}
+
+// A value that no client wrote stands for a register that went back.
+func TestARegisterThatIsNotLinearizableIsFound(t *testing.T) {
+	port := freePort(t)
+	url := startEtcd(t, port)
+	summary := loadAndLose(t, "etcd", port, func(ctx context.Context) error {
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, DialTimeout: 10 * time.Second})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }()
+		// A client reads after half a second, one time in three; until then the value comes again and again.
+		for range 100 {
+			if _, err := c.Put(ctx, "register/run/0", "of nobody"); err != nil {
+				return err
+			}
+			<-time.After(100 * time.Millisecond)
+		}
+		return nil
+	}, "-registers=1")
+	if r := summary.Registers; r == nil || r.Result != "Illegal" {
+		t.Errorf("registers %+v", r)
+	}
+}
+
+func TestWritesThatNoReplicaHasAreNotAcknowledged(t *testing.T) {
+	port := freePort(t)
+	startRedis(t, port)
+	dir := t.TempDir()
+	secret(t, dir, port)
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"redis", "-secret-dir", dir, "-listen", "127.0.0.1:" + freePort(t), "-wait=1", "-duration=3s"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	var s ledger.Summary
+	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Acked != 0 || s.UnknownPresent == 0 || !strings.Contains(s.Why(), errNotReplicated.Error()) || !s.Checked {
+		t.Errorf("summary %+v", s)
+	}
+}
+
 func TestALostWriteOfRedisIsFound(t *testing.T) {
 	port := freePort(t)
+	c := startRedis(t, port)
+	summary := loadAndLose(t, "redis", port, func(ctx context.Context) error {
+		return c.Del(ctx, "load/run/shard-0/00000000").Err()
+	})
+	if summary.Lost != 1 || len(summary.LostKeys) != 1 {
+		t.Errorf("summary %+v", summary)
+	}
+}
+
+// startEtcd runs a member that is a cluster by itself, and returns its URL.
+func startEtcd(t *testing.T, port string) string {
+	t.Helper()
+	url := "http://127.0.0.1:" + port
+	start(t, "etcd-3.6.*", "etcd", "--data-dir", t.TempDir(), "--listen-client-urls", url, "--advertise-client-urls", url,
+		"--listen-peer-urls", "http://127.0.0.1:"+freePort(t), "--log-level", "error")
+	return url
+}
+
+// startRedis runs a server that is a cluster by itself.
+func startRedis(t *testing.T, port string) *redis.Client {
+	t.Helper()
 	start(t, "redis-7.0.*", "redis-server", "--port", port, "--cluster-enabled", "yes", "--dir", t.TempDir(), "--save", "")
 	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port})
-	defer func() { _ = c.Close() }()
+	t.Cleanup(func() { _ = c.Close() })
 	if err := c.ClusterAddSlotsRange(t.Context(), 0, slotCount-1).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -101,23 +177,24 @@ func TestALostWriteOfRedisIsFound(t *testing.T) {
 		}
 		<-time.After(20 * time.Millisecond)
 	}
-	summary := loadAndLose(t, "redis", port, func(ctx context.Context) error {
-		return c.Del(ctx, "load/run/shard-0/00000000").Err()
-	})
-	if summary.Lost != 1 || len(summary.LostKeys) != 1 {
-		t.Errorf("summary %+v", summary)
-	}
+	return c
 }
 
-// loadAndLose runs a load for a while, lets lose destroy something, stops the load and returns its summary.
-func loadAndLose(t *testing.T, mode, port string, lose func(context.Context) error) ledger.Summary {
+// secret writes a connection Secret.
+func secret(t *testing.T, dir, port string) {
 	t.Helper()
-	dir := t.TempDir()
 	for key, value := range map[string]string{"host": "127.0.0.1", "port": port} {
 		if err := os.WriteFile(filepath.Join(dir, key), []byte(value), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// loadAndLose runs a load for a while, lets lose destroy something, stops the load and returns its summary.
+func loadAndLose(t *testing.T, mode, port string, lose func(context.Context) error, flags ...string) ledger.Summary {
+	t.Helper()
+	dir := t.TempDir()
+	secret(t, dir, port)
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	lost := make(chan error, 1)
@@ -128,7 +205,7 @@ func loadAndLose(t *testing.T, mode, port string, lose func(context.Context) err
 		lost <- errors.Join(err, lose(ctx))
 		stop()
 	}()
-	err := run(ctx, []string{mode, "-secret-dir", dir, "-run", "run", "-listen", listen}, &out)
+	err := run(ctx, append([]string{mode, "-secret-dir", dir, "-run", "run", "-listen", listen}, flags...), &out)
 	if err != nil {
 		t.Fatal(err)
 	}

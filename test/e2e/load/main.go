@@ -30,6 +30,8 @@ type options struct {
 	rate                                    float64
 	inFlight                                int
 	opTimeout, duration, checkTimeout       time.Duration
+	watch                                   bool
+	registers, replicas                     int
 }
 
 // defaultRate of each mode in writes per second.
@@ -51,8 +53,14 @@ func parse(args []string) (options, error) {
 	fs.DurationVar(&o.opTimeout, "op-timeout", 2*time.Second, "time after which a write counts as unknown")
 	fs.DurationVar(&o.duration, "duration", 30*time.Minute, "longest time to write")
 	fs.DurationVar(&o.checkTimeout, "check-timeout", 2*time.Minute, "longest time to read everything back")
+	fs.BoolVar(&o.watch, "watch", false, "etcd: watch everything that is written, and compare")
+	fs.IntVar(&o.registers, "registers", 0, "etcd: keys that several clients read, write, and compare and swap")
+	fs.IntVar(&o.replicas, "wait", 0, "Redis: a write counts as acknowledged when so many replicas have it (WAIT)")
 	if err := fs.Parse(args[1:]); err != nil {
 		return o, err
+	}
+	if etcd := o.mode == "etcd"; (o.watch || o.registers > 0) && !etcd || o.replicas > 0 && etcd {
+		return o, errors.New("-watch and -registers are for etcd, -wait is for Redis")
 	}
 	if o.rate <= 0 || o.inFlight <= 0 {
 		return o, errors.New("-rate and -in-flight must be positive")
@@ -92,15 +100,18 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		names = append(names, l.name)
 	}
 	book := ledger.New(o.mode, names, time.Now)
-	if err := writeUntilTold(ctx, o, s, book); err != nil {
+	finish, err := writeUntilTold(ctx, o, s, book)
+	if err != nil {
 		return err
 	}
 	checkCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.checkTimeout)
 	defer cancel()
+	registers := finish(checkCtx)
 	summary, err := check(checkCtx, s, book)
 	if err != nil {
 		return err
 	}
+	summary.Registers = registers
 	return json.NewEncoder(out).Encode(summary)
 }
 
@@ -130,9 +141,9 @@ func dial(ctx context.Context, o options, conn connection.Connection) (store, er
 	}
 	switch o.mode {
 	case "redis":
-		return openRedis(ctx, conn, addrs, o.secretDir)
+		return openRedis(ctx, conn, addrs, o)
 	case replicatedMode:
-		return openReplicated(ctx, conn, addrs[0], o.secretDir)
+		return openReplicated(ctx, conn, addrs[0], o)
 	}
 	return openEtcd(ctx, conn, addrs)
 }

@@ -30,12 +30,14 @@ const connectionLife = 30 * time.Second
 type redisStore struct {
 	c      redis.UniversalClient
 	shards []lane
+	// replicas is how many of them must have a write before it counts as acknowledged.
+	replicas int
 }
 
-func openRedis(ctx context.Context, conn connection.Connection, addrs []string, dir string) (store, error) {
+func openRedis(ctx context.Context, conn connection.Connection, addrs []string, o options) (store, error) {
 	c := redis.NewClusterClient(&redis.ClusterOptions{
 		PoolSize: poolSize, Addrs: addrs, TLSConfig: conn.TLS,
-		CredentialsProvider: func() (string, string) { return login(dir, conn) }, ConnMaxLifetime: connectionLife,
+		CredentialsProvider: func() (string, string) { return login(o.secretDir, conn) }, ConnMaxLifetime: connectionLife,
 		DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second, ContextTimeoutEnabled: true,
 	})
 	shards, err := c.ClusterShards(ctx).Result()
@@ -46,7 +48,7 @@ func openRedis(ctx context.Context, conn connection.Connection, addrs []string, 
 	if len(lanes) == 0 {
 		return nil, errors.Join(errors.New("no slot has an owner"), c.Close())
 	}
-	return &redisStore{c: c, shards: lanes}, nil
+	return &redisStore{c: c, shards: lanes, replicas: o.replicas}, nil
 }
 
 // lanesOf makes a lane of every shard that has slots, in the order of their slots. A shard keeps its slots when another
@@ -72,7 +74,30 @@ func (s *redisStore) close() { _ = s.c.Close() }
 func (s *redisStore) lanes() []lane { return s.shards }
 
 func (s *redisStore) write(ctx context.Context, key, value string) (ledger.Receipt, error) {
+	if s.replicas > 0 {
+		return ledger.Receipt{}, s.replicated(ctx, key, value)
+	}
 	return ledger.Receipt{}, s.c.Set(ctx, key, value, 0).Err()
+}
+
+// patienceOfWait is how long WAIT waits for replicas.
+const patienceOfWait = 500 * time.Millisecond
+
+// errNotReplicated says that a write was made, and that WAIT counted too few replicas: it may be lost, and is not acknowledged.
+var errNotReplicated = errors.New("too few replicas have the write")
+
+// replicated writes a key and waits for replicas. WAIT is about what its own connection has written, which only a transaction keeps.
+func (s *redisStore) replicated(ctx context.Context, key, value string) error {
+	return s.c.Watch(ctx, func(tx *redis.Tx) error {
+		if err := tx.Set(ctx, key, value, 0).Err(); err != nil {
+			return err
+		}
+		n, err := tx.Wait(ctx, s.replicas, patienceOfWait).Result()
+		if err == nil && n < int64(s.replicas) {
+			err = errNotReplicated
+		}
+		return err
+	}, key)
 }
 
 // outcome: an error reply, or a connection that could not be made, means that nothing was written. The client tries

@@ -14,14 +14,14 @@ import (
 // the host of the Secret.
 const replicatedMode = "redis-replicated"
 
-func openReplicated(ctx context.Context, conn connection.Connection, addr, dir string) (store, error) {
+func openReplicated(ctx context.Context, conn connection.Connection, addr string, o options) (store, error) {
 	c := redis.NewClient(&redis.Options{
 		PoolSize: poolSize, Addr: addr, TLSConfig: conn.TLS,
-		CredentialsProvider: func() (string, string) { return login(dir, conn) }, ConnMaxLifetime: connectionLife,
+		CredentialsProvider: func() (string, string) { return login(o.secretDir, conn) }, ConnMaxLifetime: connectionLife,
 		DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second, ContextTimeoutEnabled: true,
 	})
 	if err := c.Ping(ctx).Err(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &redisStore{c: c, shards: []lane{{name: "primary", owns: func(string) bool { return true }}}}, nil
+	return &redisStore{c: c, replicas: o.replicas, shards: []lane{{name: "primary", owns: func(string) bool { return true }}}}, nil
 }

@@ -20,20 +20,28 @@ import (
 const progressEvery = 10 * time.Second
 
 // writeUntilTold writes until POST /pause, and returns after POST /stop, or when the context or the duration ends. What
-// happens to the data store between the two is not measured, but checked afterwards.
-func writeUntilTold(ctx context.Context, o options, s store, book *ledger.Ledger) error {
+// happens to the data store between the two is not measured, but checked afterwards. finish ends what looks on.
+func writeUntilTold(ctx context.Context, o options, s *reopening, book *ledger.Ledger) (finish func(context.Context) *ledger.RegisterSummary, err error) {
 	ctx, stop := context.WithTimeout(ctx, o.duration)
 	defer stop()
 	writing, pause := context.WithCancel(ctx)
 	defer pause()
 	closeServer, err := serve(ctx, o.listen, book, pause, stop)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer closeServer()
+	finish = func(context.Context) *ledger.RegisterSummary { return nil }
+	if o.watch || o.registers > 0 {
+		w, err := testify(writing, o, s, book)
+		if err != nil {
+			return nil, err
+		}
+		finish = w.finish
+	}
 	writeUntilDone(writing, o, s, book)
 	<-ctx.Done()
-	return nil
+	return finish, nil
 }
 
 // writeUntilDone runs the writers of all lanes and closes the ledger behind them.

@@ -53,6 +53,181 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: secretName
       type:
         scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.Autoscaler
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.AutoscalerSpec
+    - name: status
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.AutoscalerStatus
+- name: com.github.quorate.quorate.api.v1alpha1.AutoscalerChange
+  map:
+    fields:
+    - name: change
+      type:
+        scalar: string
+    - name: reason
+      type:
+        scalar: string
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+- name: com.github.quorate.quorate.api.v1alpha1.AutoscalerMemory
+  map:
+    fields:
+    - name: apply
+      type:
+        scalar: boolean
+    - name: growAfter
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+      default: 2m
+    - name: headroomPercent
+      type:
+        scalar: numeric
+      default: 25
+    - name: max
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: min
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: shrinkAfter
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+      default: 24h
+- name: com.github.quorate.quorate.api.v1alpha1.AutoscalerMemoryStatus
+  map:
+    fields:
+    - name: current
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: recommended
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: com.github.quorate.quorate.api.v1alpha1.AutoscalerMode
+  scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.AutoscalerShards
+  map:
+    fields:
+    - name: max
+      type:
+        scalar: numeric
+    - name: memoryPercent
+      type:
+        scalar: numeric
+      default: 70
+    - name: min
+      type:
+        scalar: numeric
+    - name: operationsPerSecond
+      type:
+        scalar: numeric
+    - name: scaleInAfter
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+      default: 1h
+    - name: scaleOutAfter
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+      default: 2m
+- name: com.github.quorate.quorate.api.v1alpha1.AutoscalerShardsStatus
+  map:
+    fields:
+    - name: current
+      type:
+        scalar: numeric
+    - name: memoryPercent
+      type:
+        scalar: numeric
+    - name: operationsPerSecond
+      type:
+        scalar: numeric
+    - name: wanted
+      type:
+        scalar: numeric
+- name: com.github.quorate.quorate.api.v1alpha1.AutoscalerSpec
+  map:
+    fields:
+    - name: cluster
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.ClusterReference
+    - name: memory
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.AutoscalerMemory
+    - name: mode
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.AutoscalerMode
+      default: Auto
+    - name: shards
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.AutoscalerShards
+    - name: storage
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.AutoscalerStorage
+- name: com.github.quorate.quorate.api.v1alpha1.AutoscalerStatus
+  map:
+    fields:
+    - name: activity
+      type:
+        scalar: string
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: lastChange
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.AutoscalerChange
+    - name: memory
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.AutoscalerMemoryStatus
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: shards
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.AutoscalerShardsStatus
+    - name: storage
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.AutoscalerStorageStatus
+- name: com.github.quorate.quorate.api.v1alpha1.AutoscalerStorage
+  map:
+    fields:
+    - name: fullPercent
+      type:
+        scalar: numeric
+      default: 80
+    - name: growPercent
+      type:
+        scalar: numeric
+      default: 25
+    - name: max
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: com.github.quorate.quorate.api.v1alpha1.AutoscalerStorageStatus
+  map:
+    fields:
+    - name: current
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: usedPercent
+      type:
+        scalar: numeric
 - name: com.github.quorate.quorate.api.v1alpha1.Backup
   map:
     fields:

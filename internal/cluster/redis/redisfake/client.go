@@ -52,6 +52,7 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 	n := &redis.Node{
 		ID: s.ID, Version: s.Version, Clock: s.net.now, StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk(),
 		Engine: "redis", Process: s.process(), Migrations: s.told(), Pulls: s.net.Migrates && s.net.Pulls, Users: s.Users, ReplicationPassword: s.ReplicationPassword, Certificate: s.Certificate,
+		Memory: s.Memory, Commands: s.Commands,
 	}
 	s.net.mu.Lock()
 	for _, o := range s.net.servers {

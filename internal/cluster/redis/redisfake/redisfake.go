@@ -76,6 +76,9 @@ type Server struct {
 	Users []redis.User
 	// ReplicationPassword is the hash of the one that the server copies its primary with; empty: unknown.
 	ReplicationPassword string
+	// Memory that it tells of, and how many commands it has carried out.
+	Memory   redis.Memory
+	Commands int64
 	// Data counts the writes to each key.
 	Data map[Key]int
 

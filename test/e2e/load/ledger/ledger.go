@@ -35,7 +35,7 @@ type Ledger struct {
 	now func() time.Time
 
 	mu         sync.Mutex
-	acked      map[string]Receipt
+	acked      map[string]acked
 	unknown    []string
 	clusterIDs map[uint64]bool
 	highest    int64
@@ -44,16 +44,35 @@ type Ledger struct {
 	ended      time.Time
 	all        clock
 	lanes      map[string]*clock
+	watch      watch
 }
 
-// clock measures the longest time without an acknowledged write.
+// acked is one acknowledged write.
+type acked struct {
+	Receipt
+	at time.Time
+}
+
+// clock measures the longest time without an acknowledged write, and notes every long one.
 type clock struct {
+	lane    string
 	last    time.Time
 	longest time.Duration
+	stalls  []Stall
 }
 
+// stallFrom is the shortest silence that is noted by itself, maxStalls how many of them for each lane.
+const (
+	stallFrom = 500 * time.Millisecond
+	maxStalls = 2000
+)
+
 func (c *clock) tick(now time.Time) {
-	c.longest = max(c.longest, now.Sub(c.last))
+	silence := now.Sub(c.last)
+	c.longest = max(c.longest, silence)
+	if silence >= stallFrom && len(c.stalls) < maxStalls {
+		c.stalls = append(c.stalls, Stall{c.lane, c.last.UnixMilli(), now.UnixMilli()})
+	}
 	c.last = now
 }
 
@@ -62,10 +81,10 @@ func New(mode string, lanes []string, now func() time.Time) *Ledger {
 	began := now()
 	l := &Ledger{
 		now: now, began: began, s: Summary{Mode: mode}, all: clock{last: began},
-		acked: map[string]Receipt{}, clusterIDs: map[uint64]bool{}, lanes: map[string]*clock{},
+		acked: map[string]acked{}, clusterIDs: map[uint64]bool{}, lanes: map[string]*clock{},
 	}
 	for _, name := range lanes {
-		l.lanes[name] = &clock{last: began}
+		l.lanes[name] = &clock{lane: name, last: began}
 	}
 	return l
 }
@@ -86,7 +105,7 @@ func (l *Ledger) Ack(lane, key string, r Receipt, floor int64) {
 	now := l.now()
 	l.all.tick(now)
 	l.lanes[lane].tick(now)
-	l.acked[key] = r
+	l.acked[key] = acked{r, now}
 	l.s.Acked++
 	if r.ClusterID != 0 {
 		l.clusterIDs[r.ClusterID] = true
@@ -170,6 +189,13 @@ func (l *Ledger) summary() Summary {
 		for name, c := range l.lanes {
 			s.LaneStallMs[name] = c.longest.Milliseconds()
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.lanes)) {
+		s.Stalls = append(s.Stalls, l.lanes[name].stalls...)
+	}
+	if l.watch.follows {
+		w := l.watch.WatchSummary
+		s.Watch = &w
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.clusterIDs)) {
 		s.ClusterIDs = append(s.ClusterIDs, strconv.FormatUint(id, 16))

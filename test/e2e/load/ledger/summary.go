@@ -23,6 +23,8 @@ type Summary struct {
 	// Lost counts acknowledged writes that are gone or hold another value; LostKeys names the first of them.
 	Lost     int      `json:"lost"`
 	LostKeys []string `json:"lostKeys,omitempty"`
+	// Losses are when lost writes had been acknowledged; the first few thousand of them.
+	Losses []Loss `json:"losses,omitempty"`
 	// Stale counts acknowledged writes found at a revision below the acknowledged one.
 	Stale int `json:"stale"`
 	// OutOfOrder counts writes that got a revision at or below that of a write acknowledged before they began.
@@ -31,6 +33,11 @@ type Summary struct {
 	LongestStallMs int64            `json:"longestStallMs"`
 	LaneStallMs    map[string]int64 `json:"laneStallMs,omitempty"`
 	DurationMs     int64            `json:"durationMs"`
+	// Stalls are all times of half a second and more without an acknowledged write, lane by lane.
+	Stalls []Stall `json:"stalls,omitempty"`
+	// Watch is what a watcher saw, Registers what readers and writers of the same keys did; nil without them.
+	Watch     *WatchSummary    `json:"watch,omitempty"`
+	Registers *RegisterSummary `json:"registers,omitempty"`
 	// LastRevision is the highest acknowledged revision; ClusterIDs are the ids that acknowledgements carried.
 	LastRevision int64    `json:"lastRevision,omitempty"`
 	ClusterIDs   []string `json:"clusterIDs,omitempty"`
@@ -45,6 +52,29 @@ type Miss struct {
 	// FirstMs and LastMs are when that was noticed, since the load began.
 	FirstMs int64 `json:"firstMs"`
 	LastMs  int64 `json:"lastMs"`
+}
+
+// Loss is an acknowledged write that is gone. AckedMs is when it was acknowledged, in Unix milliseconds.
+type Loss struct {
+	Key     string `json:"key"`
+	AckedMs int64  `json:"ackedMs"`
+}
+
+// Stall is a time without an acknowledged write, in Unix milliseconds.
+type Stall struct {
+	Lane   string `json:"lane"`
+	FromMs int64  `json:"fromMs"`
+	ToMs   int64  `json:"toMs"`
+}
+
+// RegisterSummary is what became of keys that several clients read, write, and compare and swap.
+type RegisterSummary struct {
+	// Operations counts what entered the history, Unknown how many of them got no answer, Unseen how many of those never happened.
+	Operations int `json:"operations"`
+	Unknown    int `json:"unknown"`
+	Unseen     int `json:"unseen"`
+	// Result is Ok when the history is linearizable, Illegal when it is not, and Unknown when that took too long to find out.
+	Result string `json:"result"`
 }
 
 // Why is what kept writes from being acknowledged, and when.
@@ -82,6 +112,9 @@ type Found struct {
 // maxLostKeys bounds the length of a summary.
 const maxLostKeys = 10
 
+// maxLosses bounds how many lost writes are told with their time.
+const maxLosses = 5000
+
 // Check compares what was acknowledged with what is there. found holds every key that exists; want says what value a
 // key must have; last is the data store's revision now, 0 where there is none.
 func (l *Ledger) Check(found map[string]Found, want func(key string) string, last int64) Summary {
@@ -96,6 +129,9 @@ func (l *Ledger) Check(found map[string]Found, want func(key string) string, las
 			if len(l.s.LostKeys) < maxLostKeys {
 				l.s.LostKeys = append(l.s.LostKeys, key)
 			}
+			if len(l.s.Losses) < maxLosses {
+				l.s.Losses = append(l.s.Losses, Loss{key, l.acked[key].at.UnixMilli()})
+			}
 		case got.Revision < l.acked[key].Revision:
 			l.s.Stale++
 		}
@@ -108,6 +144,7 @@ func (l *Ledger) Check(found map[string]Found, want func(key string) string, las
 	if last < l.highest {
 		l.s.Stale++
 	}
+	l.compareWatch()
 	l.s.Checked = true
 	return l.summary()
 }

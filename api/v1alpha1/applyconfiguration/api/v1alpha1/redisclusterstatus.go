@@ -42,7 +42,8 @@ type RedisClusterStatusApplyConfiguration struct {
 	Rebalancing *RedisRebalancingStatusApplyConfiguration `json:"rebalancing,omitempty"`
 	// shards of the cluster.
 	Shards []RedisShardStatusApplyConfiguration `json:"shards,omitempty"`
-	// selector of the pods, for the scale subresource.
+	// selector of one pod of each shard, for the scale subresource: autoscalers
+	// take a pod for a shard.
 	Selector *string `json:"selector,omitempty"`
 	// connectionSecret names the Secret that clients connect with (Service
 	// Binding layout).

@@ -1,0 +1,284 @@
+package controllers
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/autoscale"
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+func scaler(name string, of v1alpha1.ClusterReference) *v1alpha1.Autoscaler {
+	return &v1alpha1.Autoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("as-" + name), Generation: 1},
+		Spec:       v1alpha1.AutoscalerSpec{Cluster: of},
+	}
+}
+
+func shardScaler(name string) *v1alpha1.Autoscaler {
+	a := scaler(name, v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"})
+	a.Spec.Shards = &v1alpha1.AutoscalerShards{Min: 2, Max: 4, ScaleOutAfter: &metav1.Duration{Duration: 2 * time.Minute}}
+	return a
+}
+
+// scaledRedis is a cluster with a limit of memory, and an Autoscaler of it.
+type scaledRedis struct {
+	*redisStage
+	scalers *Loop[*v1alpha1.Autoscaler, autoscale.State]
+	events  *events.FakeRecorder
+	passed  time.Duration
+	// data of all shards, in bytes.
+	data int64
+}
+
+func newScaledRedis(t *testing.T, more ...client.Object) *scaledRedis {
+	t.Helper()
+	o := redisCluster()
+	o.Spec.Resources = &corev1.ResourceRequirements{
+		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
+		Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
+	}
+	s := &scaledRedis{redisStage: newRedisStage(t, o, more...), events: events.NewFakeRecorder(1000), data: 900 << 20}
+	kind, ok := s.loop.Kind.(*RedisKind)
+	if !ok {
+		t.Fatalf("%T", s.loop.Kind)
+	}
+	start := kind.Now()
+	kind.Now = func() time.Time { return start.Add(s.passed) }
+	s.scalers = &Loop[*v1alpha1.Autoscaler, autoscale.State]{Kind: NewAutoscalerKind(kind.Children, nil, kind), Client: s.api, Events: s.events}
+	s.fill()
+	s.settle()
+	return s
+}
+
+// fill divides the data among the shards that there are to be.
+func (s *scaledRedis) fill() {
+	for _, server := range s.servers {
+		server.Memory = redis.Memory{Used: 1<<20 + s.data/int64(s.cluster().Spec.Shards), Empty: 1 << 20, Resident: 2 << 20, Max: 1 << 29}
+	}
+}
+
+func (s *scaledRedis) scaler(name string) *v1alpha1.Autoscaler {
+	s.t.Helper()
+	out := &v1alpha1.Autoscaler{}
+	if err := s.api.Get(s.t.Context(), types.NamespacedName{Namespace: "default", Name: name}, out); err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+// measure looks at the cluster for a time, and lets it do what is asked of it meanwhile.
+func (s *scaledRedis) measure(name string, d time.Duration) {
+	s.t.Helper()
+	for end := s.passed + d; s.passed < end; s.passed += 15 * time.Second {
+		s.fill()
+		if _, err := s.scalers.Reconcile(s.t.Context(), s.scaler(name)); err != nil {
+			s.t.Fatal(err)
+		}
+		s.settle()
+	}
+}
+
+func (s *scaledRedis) edit(name string, change func(*v1alpha1.AutoscalerSpec)) {
+	s.t.Helper()
+	a := s.scaler(name)
+	change(&a.Spec)
+	a.Generation++
+	if err := s.api.Update(s.t.Context(), a); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestShardsFollowTheMemoryThatIsUsed(t *testing.T) {
+	t.Parallel()
+	a := shardScaler("carts")
+	a.Spec.Mode = ptr.To(v1alpha1.AutoscalerDryRun)
+	s := newScaledRedis(t, a)
+	s.data = 3 * 450 << 20
+	s.measure("carts", 3*time.Minute)
+	st := s.scaler("carts").Status
+	if n := s.cluster().Spec.Shards; n != 3 || st.LastChange != nil || !strings.Contains(st.Activity, "it would change spec.shards from 3 to 4") {
+		t.Fatalf("%d shards after a dry run: %+v", n, st)
+	}
+	if st.Shards == nil || st.Shards.Current != 3 || st.Shards.Wanted != 4 || ptr.Deref(st.Shards.MemoryPercent, 0) != 88 {
+		t.Errorf("%+v", st.Shards)
+	}
+	before := s.api.writes.Load()
+	s.measure("carts", 2*time.Minute)
+	if n := s.api.writes.Load() - before; n != 0 {
+		t.Errorf("%d writes while nothing changed", n)
+	}
+
+	s.edit("carts", func(spec *v1alpha1.AutoscalerSpec) { spec.Mode = nil })
+	s.measure("carts", 3*time.Minute)
+	st = s.scaler("carts").Status
+	if n := s.cluster().Spec.Shards; n != 4 || st.LastChange == nil || st.LastChange.Change != "change spec.shards from 3 to 4" {
+		t.Fatalf("%d shards: %+v", n, st)
+	}
+	if !meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionReady) || !meta.IsStatusConditionFalse(st.Conditions, v1alpha1.ConditionLimited) {
+		t.Errorf("%+v", st.Conditions)
+	}
+	if text := s.told(); !strings.Contains(text, "ChangingShards") {
+		t.Errorf("no event tells it: %s", text)
+	}
+
+	s.data *= 2
+	s.measure("carts", 5*time.Minute)
+	st = s.scaler("carts").Status
+	if n := s.cluster().Spec.Shards; n != 4 || !meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionLimited) {
+		t.Errorf("%d shards, which is the largest number: %+v", n, st.Conditions)
+	}
+	if text := s.told(); !strings.Contains(text, "Warning ShardsAtMaximum") {
+		t.Errorf("no event tells it: %s", text)
+	}
+}
+
+// told are the events since the last time.
+func (s *scaledRedis) told() (out string) {
+	for len(s.events.Events) > 0 {
+		out += <-s.events.Events + "\n"
+	}
+	return out
+}
+
+func TestOneAutoscalerWorksForACluster(t *testing.T) {
+	t.Parallel()
+	second := shardScaler("another")
+	second.CreationTimestamp = metav1.NewTime(time.Date(2026, 4, 2, 0, 0, 0, 0, time.UTC))
+	first := shardScaler("carts")
+	first.CreationTimestamp = metav1.NewTime(time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC))
+	s := newScaledRedis(t, first, second)
+	s.data = 3 * 450 << 20
+	s.measure("another", 5*time.Minute)
+	c := meta.FindStatusCondition(s.scaler("another").Status.Conditions, v1alpha1.ConditionStalled)
+	if c.Status != metav1.ConditionTrue || c.Reason != autoscale.ReasonRival || s.cluster().Spec.Shards != 3 {
+		t.Errorf("%d shards, %+v", s.cluster().Spec.Shards, c)
+	}
+	if err := s.api.Delete(t.Context(), s.scaler("carts")); err != nil {
+		t.Fatal(err)
+	}
+	s.measure("another", 5*time.Minute)
+	if n := s.cluster().Spec.Shards; n != 4 {
+		t.Errorf("%d shards when it is alone: %+v", n, s.scaler("another").Status)
+	}
+}
+
+func TestTheLimitOfMemoryFollowsWhatIsUsed(t *testing.T) {
+	t.Parallel()
+	a := scaler("carts", v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"})
+	a.Spec.Memory = &v1alpha1.AutoscalerMemory{Min: resource.MustParse("256Mi"), Max: resource.MustParse("4Gi")}
+	s := newScaledRedis(t, a)
+	s.data = 3 * 800 << 20
+	s.measure("carts", 5*time.Minute)
+	st := s.scaler("carts").Status
+	if got := s.cluster().Spec.Resources.Limits.Memory(); got.String() != "1Gi" || st.Memory == nil || !strings.Contains(st.Activity, "is recommended") {
+		t.Fatalf("limit %s, %+v", got, st)
+	}
+	s.edit("carts", func(spec *v1alpha1.AutoscalerSpec) { spec.Memory.Apply = ptr.To(true) })
+	s.measure("carts", 3*time.Minute)
+	r, want := s.cluster().Spec.Resources, st.Memory.Recommended
+	if !r.Limits.Memory().Equal(want) || r.Requests.Memory().Value() != want.Value()/2 {
+		t.Errorf("limit %s, request %s, and %s was recommended: %+v", r.Limits.Memory(), r.Requests.Memory(), &want, s.scaler("carts").Status)
+	}
+}
+
+func TestWhatCannotFollowSaysWhy(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		cluster func(*v1alpha1.RedisClusterSpec)
+		spec    func(*v1alpha1.AutoscalerSpec)
+		says    string
+	}{
+		"a cache":           {cluster: evicting, says: "evicts keys when it is full"},
+		"memory of a cache": {cluster: evicting, spec: ofMemory, says: "remove spec.memory"},
+		"no limit":          {cluster: func(c *v1alpha1.RedisClusterSpec) { c.Resources = nil }, says: "has no limit of memory that it could come near to"},
+		"no limit to apply": {cluster: func(c *v1alpha1.RedisClusterSpec) { c.Resources = nil }, spec: ofMemory, says: "for a start"},
+		"a maxmemory of its own": {
+			cluster: func(c *v1alpha1.RedisClusterSpec) {
+				c.Config = &v1alpha1.RedisConfig{MaxMemory: ptr.To(resource.MustParse("100Mi"))}
+			},
+			spec: ofMemory, says: "spec.config.maxMemory",
+		},
+		"one primary": {cluster: func(c *v1alpha1.RedisClusterSpec) { c.Mode = ptr.To(v1alpha1.RedisReplicated) }, says: "is Replicated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, a := redisCluster(), shardScaler("carts")
+			o.Spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}
+			tc.cluster(&o.Spec)
+			if tc.spec != nil {
+				tc.spec(&a.Spec)
+			}
+			s := autoscale.State{
+				Target: "RedisCluster carts", Cluster: &autoscale.Cluster{}, Shards: shardsOf(a.Spec.Shards, o), Memory: memoryOf(a.Spec.Memory, o),
+			}
+			if p := autoscale.Next(s); !p.Stalled || !strings.Contains(p.Message, tc.says) {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+func evicting(c *v1alpha1.RedisClusterSpec) {
+	c.Config = &v1alpha1.RedisConfig{MaxMemoryPolicy: ptr.To("allkeys-lru")}
+}
+
+func ofMemory(a *v1alpha1.AutoscalerSpec) {
+	a.Shards, a.Memory = nil, &v1alpha1.AutoscalerMemory{Min: resource.MustParse("1Gi"), Max: resource.MustParse("2Gi"), Apply: ptr.To(true)}
+}
+
+func TestVolumesOfEtcdGrowBeforeTheyAreFull(t *testing.T) {
+	t.Parallel()
+	o := etcdCluster()
+	o.Spec.Storage = &v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")}
+	a := scaler("orders", v1alpha1.ClusterReference{Kind: v1alpha1.KindEtcdCluster, Name: "orders"})
+	a.Spec.Storage = &v1alpha1.AutoscalerStorage{Max: resource.MustParse("2Gi")}
+	s := newStage(t, o, a)
+	s.untilReady()
+	s.put(4)
+	s.net.Quota = 0
+	kind, ok := s.newOperator().Kind.(*EtcdKind)
+	if !ok {
+		t.Fatal("no EtcdKind")
+	}
+	loop := &Loop[*v1alpha1.Autoscaler, autoscale.State]{Kind: NewAutoscalerKind(kind.Children, kind, nil), Client: s.others, Events: events.NewFakeRecorder(100)}
+	look := func(mib int64) *v1alpha1.Autoscaler {
+		t.Helper()
+		s.net.Unit = mib << 20 / max(1, s.procs["orders-0"].Disk.Size())
+		live := &v1alpha1.Autoscaler{}
+		if err := s.others.Get(t.Context(), client.ObjectKeyFromObject(a), live); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := loop.Reconcile(t.Context(), live); err != nil {
+			t.Fatal(err)
+		}
+		return live
+	}
+	size := func() string { return s.cluster().Spec.Storage.Size.String() }
+	if st := look(200).Status; size() != "1Gi" || st.Storage == nil || st.Storage.UsedPercent < 50 || st.Storage.UsedPercent > 65 {
+		t.Fatalf("%s: %+v %s", size(), st.Storage, st.Activity)
+	}
+	if st := look(300).Status; size() != "1280Mi" || st.LastChange == nil || !strings.Contains(st.LastChange.Reason, "more than 80 %") {
+		t.Fatalf("%s: %+v", size(), st)
+	}
+	if st := look(300).Status; size() != "1280Mi" {
+		t.Errorf("%s: %+v", size(), st)
+	}
+	if look(2000); size() != "2Gi" {
+		t.Errorf("it does not grow to its maximum: %s", size())
+	}
+	if st := look(2000).Status; size() != "2Gi" || !meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionLimited) {
+		t.Errorf("%s: %+v", size(), st)
+	}
+}

@@ -1,0 +1,41 @@
+package controllers
+
+import (
+	"context"
+	"sync"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// largest is the size of the largest database of the members that answer, in bytes; 0: none does. It asks them and nobody else, and
+// touches nothing that is remembered of the cluster, so that other kinds may call it at any time.
+func (k *EtcdKind) largest(ctx context.Context, o *v1alpha1.EtcdCluster) (int64, error) {
+	set, err := k.statefulSet(ctx, o)
+	if err != nil {
+		return 0, err
+	}
+	pods, err := k.pods(ctx, o, set)
+	if err != nil {
+		return 0, err
+	}
+	a, err := k.access(ctx, o)
+	if err != nil {
+		return 0, err
+	}
+	views := make([]etcd.Pod, len(pods))
+	var wg sync.WaitGroup
+	for i := range pods {
+		if running(&pods[i]) {
+			wg.Go(func() { k.askStatus(ctx, k.client(o, a, &pods[i]), &views[i], false) })
+		}
+	}
+	wg.Wait()
+	size := int64(0)
+	for _, p := range views {
+		if p.View != nil {
+			size = max(size, p.View.DBSize)
+		}
+	}
+	return size, nil
+}

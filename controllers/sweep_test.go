@@ -1,0 +1,394 @@
+package controllers
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ready is how far a run was when the cluster was Ready for the first time.
+type ready struct{ calls, turns int }
+
+// ending is what a run of a workload came to. That of a run in which something went wrong has to be that of one in which nothing did.
+type ending struct {
+	// state is what there is in the end, made how many objects of each kind were created and deleted by operators on the way.
+	state []string
+	made  map[string]int
+	calls []*call
+	turns int
+	// first is where it parts from what all workloads begin with.
+	first ready
+}
+
+// scene is a stage on which a workload can be run with something that goes wrong.
+type scene interface {
+	// line is the wire of the stage.
+	line() *wire
+	// restart ends the operator, and starts another one.
+	restart()
+	// round lets the operator make a pass, and Kubernetes do its part.
+	round()
+	// parts is where the workload parts from what all of its kind begin with.
+	parts() ready
+	// sound fails the test when something is lost that must not be.
+	sound()
+}
+
+// combination is a workload with one kind of thing that goes wrong.
+type combination struct {
+	name   string
+	load   workload
+	points func(ending) []point
+	sparse int
+}
+
+// unsolved are sweeps that are known to find something that is not mended yet.
+var unsolved = map[string]string{
+	"cache that is late/stored elsewhere": "an operator that hears of no pods for three passes deletes the claims of two members once more than it has to",
+	"deleted during/stored elsewhere":     "pods stay when their cluster is deleted between the deletion of its StatefulSet and the next one",
+}
+
+// combinations are all of them; where time is short one of four, and with -short, which the race detector has,
+// the first one.
+func combinations(t *testing.T, scenes map[string]workload) []combination {
+	t.Helper()
+	var out []combination
+	for _, what := range slices.Sorted(maps.Keys(sweeps)) {
+		for _, name := range slices.Sorted(maps.Keys(scenes)) {
+			if _, open := unsolved[what+"/"+name]; open {
+				continue
+			}
+			out = append(out, combination{what + "/" + name, scenes[name], sweeps[what].points, sweeps[what].sparse})
+		}
+	}
+	step := 1
+	switch {
+	case testing.Short():
+		step = len(out)
+	case stride(t) > 1:
+		step = 4
+	}
+	var some []combination
+	for i := 0; i < len(out); i += step {
+		some = append(some, out[i])
+	}
+	return some
+}
+
+// workload is what a user wants, from nothing to a cluster that is Ready.
+type workload struct {
+	build func(t *testing.T) scene
+	work  func(scene)
+}
+
+// run runs a workload. upset says what goes wrong, nil: nothing.
+func (l workload) run(t *testing.T, upset func(scene)) (ending, scene) {
+	t.Helper()
+	s := l.build(t)
+	w := s.line()
+	if upset != nil {
+		upset(s)
+	}
+	l.work(s)
+	out := ending{turns: w.turns, calls: slices.Clone(w.calls), made: map[string]int{}, first: s.parts()}
+	comeToRest(t, s)
+	s.sound()
+	out.state = portrait(w.past)
+	for _, c := range w.calls {
+		for _, e := range c.effects {
+			out.made[string(e.typ)+" "+e.kind]++
+		}
+	}
+	return out, s
+}
+
+// comeToRest lets the operator come to rest, and fails the test when it goes on writing.
+func comeToRest(t *testing.T, s scene) {
+	t.Helper()
+	w := s.line()
+	quiet := 0
+	for range 40 {
+		before := w.writes
+		s.round()
+		if quiet++; w.writes != before {
+			quiet = 0
+		}
+		if quiet == 5 {
+			return
+		}
+	}
+	t.Errorf("it does not come to rest, the last writes are %v", w.log[max(0, len(w.log)-10):])
+}
+
+var (
+	// random is what differs between two runs: sums, keys and ids.
+	random = regexp.MustCompile(`\b[0-9a-f]{8,}\b`)
+	uids   = regexp.MustCompile(`\buid:[^\] ]+`)
+	times  = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)`)
+)
+
+// portrait is all that there is but for what differs between any two runs.
+func portrait(p *past) []string {
+	p.catchUp()
+	var out []string
+	for _, kind := range slices.Sorted(maps.Keys(p.watches)) {
+		for _, o := range slices.SortedFunc(maps.Values(p.present[kind]), compareNames) {
+			out = append(out, likeness(kind, o))
+		}
+	}
+	return out
+}
+
+// likeness is an object without what differs between any two runs.
+func likeness(kind string, o client.Object) string {
+	o, _ = o.DeepCopyObject().(client.Object)
+	secret, ok := o.(*corev1.Secret)
+	if ok {
+		for key := range secret.Data {
+			secret.Data[key] = nil
+		}
+	}
+	u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return err.Error()
+	}
+	meta, _ := u["metadata"].(map[string]any)
+	for _, field := range []string{"resourceVersion", "uid", "creationTimestamp", "generation", "managedFields"} {
+		delete(meta, field)
+	}
+	status, _ := u["status"].(map[string]any)
+	conditions, _ := status["conditions"].([]any)
+	delete(u, "status")
+	lines := []string{fmt.Sprintf("%s %s: %v", kind, o.GetName(), u)}
+	for _, c := range conditions {
+		c, _ := c.(map[string]any)
+		lines = append(lines, fmt.Sprintf("  %v is %v: %v", c["type"], c["status"], c["reason"]))
+	}
+	text := uids.ReplaceAllString(strings.Join(lines, "\n"), "uid:#")
+	return times.ReplaceAllString(random.ReplaceAllString(text, "#"), "then")
+}
+
+// stride is how many points a sweep goes on from one fault to the next: one in make test-all, a few where time is short, and many with
+// -short, because the race detector makes a run ten times as long.
+func stride(t *testing.T) int {
+	t.Helper()
+	if testing.Short() {
+		return 23
+	}
+	text := os.Getenv("QUORATE_SWEEP_STRIDE")
+	if text == "" {
+		return 3
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("QUORATE_SWEEP_STRIDE is %q, which is no number of writes", text)
+	}
+	return n
+}
+
+// point is one thing that goes wrong in one run.
+type point struct {
+	name  string
+	upset func(s scene)
+	// struck reports afterwards whether it did go wrong.
+	struck func() bool
+	// twice says that two operators work at the same time.
+	twice bool
+}
+
+// sweep runs a workload once undisturbed, and then once for each of the points that are found in that run.
+func sweep(t *testing.T, l workload, sparse int, points func(reference ending) []point) {
+	t.Helper()
+	reference, _ := l.run(t, nil)
+	all := points(reference)
+	if len(all) == 0 {
+		t.Fatal("there is nothing that could go wrong")
+	}
+	step := stride(t)
+	if step > 1 {
+		step *= sparse
+	}
+	var ran, good atomic.Int32
+	t.Run("at", func(t *testing.T) {
+		for i := len(t.Name()) % min(step, len(all)); i < len(all); i += step {
+			p := all[i]
+			ran.Add(1)
+			t.Run(p.name, func(t *testing.T) {
+				t.Parallel()
+				got, s := l.run(t, p.upset)
+				if !p.struck() {
+					t.Error("it did not happen")
+				}
+				want := maps.Clone(reference.made)
+				if diff := cmp.Diff(reference.state, got.state); diff != "" {
+					t.Errorf("what there is in the end (-undisturbed +disturbed):\n%s", diff)
+				}
+				if p.twice { // What one has made the other may restart, and nothing else.
+					delete(got.made, "DELETED Pod")
+					delete(want, "DELETED Pod")
+				}
+				if diff := cmp.Diff(want, got.made); diff != "" {
+					t.Errorf("what was created and deleted on the way (-undisturbed +disturbed):\n%s", diff)
+				}
+				if t.Failed() {
+					t.Logf("written was:\n%s", strings.Join(s.line().log, "\n"))
+					return
+				}
+				good.Add(1)
+			})
+		}
+	})
+	t.Logf("points of %s: %d of %d, %d passed", t.Name(), ran.Load(), len(all), good.Load())
+}
+
+// faulty makes a point of a fault.
+func faulty(f fault) point {
+	struck := &fault{}
+	return point{
+		name: f.String(), twice: f.effect == pause,
+		upset: func(s scene) {
+			*struck = f
+			if f.effect == pause {
+				struck.meanwhile = func() { overtake(s) }
+			}
+			s.line().fault = struck
+		},
+		struck: func() bool { return struck.struck },
+	}
+}
+
+// overtake lets another operator work while the present one is held up, which goes on afterwards with what it had seen before.
+func overtake(s scene) {
+	w := s.line()
+	w.alive.view.freeze(0)
+	s.restart()
+	for range 5 {
+		s.round()
+	}
+}
+
+// crashes are all the ways in which a call may fail that writes.
+func crashes(reference ending) []point {
+	var out []point
+	for _, c := range reference.calls[reference.first.calls:] {
+		if c.write {
+			out = append(out, faulty(fault{effect: crashBefore, at: c.String()}), faulty(fault{effect: crashAfter, at: c.String()}))
+		}
+	}
+	return out
+}
+
+func lostAnswers(reference ending) []point {
+	var out []point
+	for _, c := range reference.calls[reference.first.calls:] {
+		if c.write && !strings.HasPrefix(c.name, "part of") { // Its answer is not waited for.
+			out = append(out, faulty(fault{effect: loseAnswer, at: c.String()}))
+		}
+	}
+	return out
+}
+
+// rejections are what the API server refuses, and what data stores do not answer.
+func rejections(reference ending) []point {
+	var out []point
+	for i, c := range reference.calls[reference.first.calls:] {
+		some := refusals(c.write)
+		switch {
+		case strings.HasPrefix(c.name, "part of"):
+		case c.store:
+			out = append(out, faulty(fault{effect: refuse, at: c.String(), err: errLate}))
+		default:
+			out = append(out, faulty(fault{effect: refuse, at: c.String(), err: some[i%len(some)]}))
+		}
+	}
+	return out
+}
+
+// overtaken are all moments in which an operator is held up between what it knows and what it does.
+func overtaken(reference ending) []point {
+	var out []point
+	for _, c := range reference.calls[reference.first.calls:] {
+		if !c.store || (c.write && !strings.HasPrefix(c.name, "part of")) {
+			out = append(out, faulty(fault{effect: pause, at: c.String()}))
+		}
+	}
+	return out
+}
+
+// atTurn makes a point of what happens before a pass.
+func atTurn(n int, name string, happens func(s scene)) point {
+	var struck bool
+	return point{
+		name: fmt.Sprintf("%s before pass %d", name, n),
+		upset: func(s scene) {
+			struck = false
+			s.line().at(n, func() {
+				s.line().upset, struck = true, true
+				happens(s)
+			})
+		},
+		struck: func() bool { return struck },
+	}
+}
+
+// travels are operators that start with a cache that is older than what the former one has written.
+func travels(reference ending) []point {
+	var out []point
+	for n := max(2, reference.first.turns); n <= reference.turns; n++ {
+		for _, behind := range []int{1, 4, 16} {
+			out = append(out, atTurn(n, fmt.Sprintf("a new operator %d events behind", behind), func(s scene) {
+				s.restart()
+				s.line().lag(2, behind)
+			}))
+		}
+	}
+	return out
+}
+
+// delays are caches that hear nothing of one kind for some passes, and so never of what comes and goes meanwhile.
+func delays(reference ending) []point {
+	var out []point
+	kinds := map[string]bool{}
+	for _, c := range reference.calls {
+		for _, e := range c.effects {
+			kinds[e.kind] = true
+		}
+	}
+	kinds["Pod"], kinds["PersistentVolumeClaim"], kinds["EtcdCluster"], kinds["RedisCluster"] = true, true, true, true
+	delete(kinds, "Secret") // It is not in the cache.
+	for n := max(1, reference.first.turns); n <= reference.turns; n++ {
+		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+			out = append(out, atTurn(n, "nothing is heard of "+kind+" for three passes", func(s scene) { s.line().lag(3, 0, kind) }))
+		}
+	}
+	return out
+}
+
+// misses are passes that are not made: what happened meanwhile is seen at once, and what was undone never.
+func misses(reference ending) []point {
+	var out []point
+	for n := max(1, reference.first.turns); n <= reference.turns; n++ {
+		out = append(out, atTurn(n, "nobody looks for some time", func(s scene) { s.line().asleep = 3 }))
+	}
+	return out
+}
+
+// storms are passes that nothing asks for.
+func storms(reference ending) []point {
+	var out []point
+	for n := max(1, reference.first.turns); n <= reference.turns; n++ {
+		out = append(out, atTurn(n, "every event comes five times", func(s scene) { s.line().again = 5 }))
+	}
+	return out
+}

@@ -1,0 +1,111 @@
+// Package figures keeps what benchmarks measure, every single figure of it, in files from which docs/performance.md is made.
+package figures
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// Figure is one measurement of one side. Sides of the same thing are measured in turns, in the same run.
+type Figure struct {
+	// What was measured, Side whose it is, and Unit of the value: s, ms, MiB/s, keys/s.
+	What, Side, Unit string
+	Value            float64
+}
+
+var header = []string{"what", "side", "unit", "value"}
+
+// File is what one benchmark has measured so far.
+type File struct {
+	f *os.File
+	w *csv.Writer
+}
+
+// Create begins the file of a benchmark in a directory, in place of the one of a former run.
+func Create(dir, benchmark string) (*File, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("keep figures: %w", err)
+	}
+	f, err := os.Create(filepath.Join(dir, filepath.Base(benchmark)+".csv"))
+	if err != nil {
+		return nil, fmt.Errorf("keep figures: %w", err)
+	}
+	out := &File{f, csv.NewWriter(f)}
+	return out, out.write(header)
+}
+
+// Add writes a figure at once: what was measured before a run is broken off stays.
+func (o *File) Add(f Figure) error {
+	return o.write([]string{f.What, f.Side, f.Unit, strconv.FormatFloat(f.Value, 'g', 6, 64)})
+}
+
+func (o *File) write(record []string) error {
+	err := o.w.Write(record)
+	o.w.Flush()
+	if err := errors.Join(err, o.w.Error()); err != nil {
+		return fmt.Errorf("keep figures: %w", err)
+	}
+	return nil
+}
+
+// Close ends the file.
+func (o *File) Close() error { return o.f.Close() }
+
+// Read reads a file.
+func Read(r io.Reader) ([]Figure, error) {
+	records, err := csv.NewReader(r).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("read figures: %w", err)
+	}
+	if len(records) == 0 || !slices.Equal(records[0], header) {
+		return nil, fmt.Errorf("read figures: the first line is not %v", header)
+	}
+	var out []Figure
+	for i, fields := range records[1:] {
+		value, err := strconv.ParseFloat(fields[3], 64)
+		if err != nil {
+			return nil, fmt.Errorf("read figures: line %d: %w", i+2, err)
+		}
+		out = append(out, Figure{fields[0], fields[1], fields[2], value})
+	}
+	return out, nil
+}
+
+// Summary is what many figures of one side come to.
+type Summary struct {
+	What, Side, Unit string
+	// Values in the order in which they were measured.
+	Values           []float64
+	Median, P95, Max float64
+}
+
+// String says how many there are, and what they come to.
+func (s Summary) String() string {
+	return fmt.Sprintf("%s: median %.4g %s, p95 %.4g, max %.4g of %d", s.Side, s.Median, s.Unit, s.P95, s.Max, len(s.Values))
+}
+
+// Summarize puts figures together by what was measured and whose it is, in the order in which these came first.
+func Summarize(figures []Figure) []Summary {
+	var out []Summary
+	for _, f := range figures {
+		i := slices.IndexFunc(out, func(s Summary) bool { return s.What == f.What && s.Side == f.Side })
+		if i < 0 {
+			i, out = len(out), append(out, Summary{What: f.What, Side: f.Side, Unit: f.Unit})
+		}
+		out[i].Values = append(out[i].Values, f.Value)
+	}
+	for i := range out {
+		s := slices.Sorted(slices.Values(out[i].Values))
+		n := len(s)
+		out[i].Median = (s[(n-1)/2] + s[n/2]) / 2
+		// The nearest rank: of fewer than twenty it is the greatest.
+		out[i].P95, out[i].Max = s[min(n-1, (95*n+99)/100-1)], s[n-1]
+	}
+	return out
+}

@@ -1,0 +1,72 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWhatAWatcherSawIsCompared(t *testing.T) {
+	type event struct {
+		key      string
+		revision int64
+	}
+	tests := map[string]struct {
+		events      []event
+		interrupted bool
+		want        WatchSummary
+	}{
+		"all of it, and one more":    {events: []event{{"a", 5}, {"b", 6}, {"unknown", 7}}, want: WatchSummary{Events: 3}},
+		"one is missing":             {events: []event{{"b", 6}}, want: WatchSummary{Events: 1, Missing: 1}},
+		"one comes twice":            {events: []event{{"a", 5}, {"b", 6}, {"a", 7}}, want: WatchSummary{Events: 3, Duplicate: 1}},
+		"they come in another order": {events: []event{{"b", 6}, {"a", 5}}, want: WatchSummary{Events: 2, Unordered: 1}},
+		"one at another revision":    {events: []event{{"a", 4}, {"b", 6}}, want: WatchSummary{Events: 2, Differing: 1}},
+		"its history was gone":       {events: []event{{"a", 5}, {"b", 6}}, interrupted: true, want: WatchSummary{Events: 2, Interrupted: 1}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			l := New("etcd", []string{""}, time.Now)
+			l.Follow()
+			for i, key := range []string{"a", "b"} {
+				l.Ack("", key, Receipt{Revision: int64(5 + i), ClusterID: 1}, l.Begin())
+			}
+			for _, e := range tc.events {
+				l.Watched(e.key, e.revision)
+			}
+			if tc.interrupted {
+				l.Interrupted()
+			}
+			found := map[string]Found{"a": {value("a"), 5}, "b": {value("b"), 6}}
+			got := l.Check(found, value, 9).Watch
+			if diff := cmp.Diff(&tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if broken := tc.want != (WatchSummary{Events: tc.want.Events}); got.Broken() != broken {
+				t.Errorf("broken: %t", got.Broken())
+			}
+		})
+	}
+}
+
+func TestLongStallsAndLossesHaveTheirTimes(t *testing.T) {
+	clock := &fakeClock{time.UnixMilli(1000)}
+	l := New("redis", []string{"a", "b"}, clock.now)
+	for _, pause := range []time.Duration{100, 700, 300} {
+		clock.forward(pause * time.Millisecond)
+		l.Ack("a", clock.t.String(), Receipt{}, l.Begin())
+	}
+	l.Close()
+	s := l.Check(nil, value, 0)
+	want := []Stall{{"a", 1100, 1800}, {"b", 1000, 2100}}
+	if diff := cmp.Diff(want, s.Stalls); diff != "" {
+		t.Errorf("stalls (-want +got):\n%s", diff)
+	}
+	var at []int64
+	for _, loss := range s.Losses {
+		at = append(at, loss.AckedMs)
+	}
+	if diff := cmp.Diff([]int64{1100, 1800, 2100}, at); diff != "" {
+		t.Errorf("losses (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,46 @@
+package schema
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Outcome is what an API server says to the values of a leaf, by their names.
+type Outcome struct {
+	// Change are valid values that a resource may be changed to, Create those that it may only be created with.
+	Change []string `json:"change,omitempty"`
+	Create []string `json:"create,omitempty"`
+	// Accepted are hostile values that are not refused: they are for the operator to bear. AcceptedAtCreate are those that are refused later.
+	Accepted         []string `json:"accepted,omitempty"`
+	AcceptedAtCreate []string `json:"acceptedAtCreate,omitempty"`
+	// Same are values that come to the same as none.
+	Same []string `json:"same,omitempty"`
+	// Refused counts the hostile values that are refused.
+	Refused int `json:"refused"`
+}
+
+// Outcomes are those of all leaves, by kind and path.
+type Outcomes map[string]Outcome
+
+// OutcomesFile is where the outcomes are kept: test/envtest writes it, and checks that it is right.
+func OutcomesFile() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "testdata", "outcomes.yaml")
+}
+
+// ReadOutcomes returns what an API server says to all values.
+func ReadOutcomes() (Outcomes, error) {
+	raw, err := os.ReadFile(OutcomesFile())
+	if err != nil {
+		return nil, err
+	}
+	var out Outcomes
+	if err := yaml.UnmarshalStrict(raw, &out); err != nil {
+		return nil, fmt.Errorf("read %s: %w", OutcomesFile(), err)
+	}
+	return out, nil
+}
