@@ -49,6 +49,8 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.Act(ctx, o, s.Then)
 	case redis.AssignRoles, redis.Promote, redis.Unguarded, redis.HandOver:
 		return k.changeRoles(ctx, o, s)
+	case redis.Failover:
+		return k.withServers(ctx, o, []server{{pod: s.From}, {pod: s.To}}, func(c []redis.Client) error { return s.Run(ctx, c[0], c[1]) })
 	case redis.ServerStep:
 		return k.command(ctx, o, s.Calls())
 	}
@@ -170,6 +172,25 @@ func (k *RedisKind) commandPod(
 		if err := call.Do(ctx, c); err != nil {
 			return fmt.Errorf("pod %s: %s", name, briefly(err))
 		}
+	}
+	return nil
+}
+
+// withServers connects to servers as the operator.
+func (k *RedisKind) withServers(ctx context.Context, o *v1alpha1.RedisCluster, servers []server, do func([]redis.Client) error) error {
+	connect, err := k.credentials(ctx, o)
+	if err != nil {
+		return err
+	}
+	clients := make([]redis.Client, len(servers))
+	for i, s := range servers {
+		if clients[i], _, err = k.open(ctx, o, connect, s); err != nil {
+			return err
+		}
+		defer func() { _ = clients[i].Close() }() // The commands have been answered by then.
+	}
+	if err := do(clients); err != nil {
+		return errors.New(briefly(err))
 	}
 	return nil
 }

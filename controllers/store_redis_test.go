@@ -2,6 +2,9 @@ package controllers
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
@@ -104,7 +107,31 @@ func (c *wiredRedis) Forget(ctx context.Context, id string) error {
 }
 
 func (c *wiredRedis) Failover(ctx context.Context, how redis.FailoverMode) error {
-	return c.tell(ctx, "Failover", func() error { return c.Client.Failover(ctx, how) })
+	err := c.tell(ctx, "Failover", func() error { return c.Client.Failover(ctx, how) })
+	if errors.Is(err, errLate) {
+		err = fmt.Errorf("%w: %w", redis.ErrUndecided, err)
+	}
+	return err
+}
+
+func (c *wiredRedis) Leads(ctx context.Context) (out bool, err error) {
+	err = c.op.ask(ctx, "Leads", c.pod, func(ctx context.Context) (err error) {
+		out, err = c.Client.Leads(ctx)
+		return err
+	})
+	return out, err
+}
+
+func (c *wiredRedis) HoldWrites(ctx context.Context, d time.Duration) error {
+	return c.tell(ctx, "HoldWrites", func() error { return c.Client.HoldWrites(ctx, d) })
+}
+
+func (c *wiredRedis) ReleaseWrites(ctx context.Context) error {
+	return c.tell(ctx, "ReleaseWrites", func() error { return c.Client.ReleaseWrites(ctx) })
+}
+
+func (c *wiredRedis) Uphold(ctx context.Context) error {
+	return c.tell(ctx, "Uphold", func() error { return c.Client.Uphold(ctx) })
 }
 
 func (c *wiredRedis) Promote(ctx context.Context) error {

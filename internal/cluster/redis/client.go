@@ -1,6 +1,13 @@
 package redis
 
-import "context"
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrUndecided is what a failover ends with that has begun, and may yet come to something.
+var ErrUndecided = errors.New("it is not decided yet")
 
 // Client is a connection to one server, with the verbs that the planner's steps need. Every call may be repeated.
 type Client interface {
@@ -42,8 +49,15 @@ type Client interface {
 	ReloadCertificates(ctx context.Context) error
 	// Forget removes a node from the server's table, and keeps it out for a minute.
 	Forget(ctx context.Context, id string) error
-	// Failover makes a replica take over from its primary, and returns when it has.
+	// Failover makes a replica take over from its primary, and returns when it has. With ErrUndecided it may still do so.
 	Failover(ctx context.Context, how FailoverMode) error
+	// Leads asks the server whether it takes itself for a primary.
+	Leads(ctx context.Context) (bool, error)
+	// HoldWrites has clients that write wait for that long, and ReleaseWrites no longer.
+	HoldWrites(ctx context.Context, d time.Duration) error
+	ReleaseWrites(ctx context.Context) error
+	// Uphold gives a primary the newest claim to its slots: one that was elected in its place without its knowledge yields.
+	Uphold(ctx context.Context) error
 	// Promote makes a server of the mode Replicated the primary.
 	Promote(ctx context.Context) error
 	// ReplicaOf makes a server of the mode Replicated a replica of the one at the address.

@@ -1147,6 +1147,11 @@ func (s *simulation) act(step cluster.Step) {
 			delete(s.guarded, shard)
 		}
 		return
+	case redis.Failover:
+		if from, to := s.pod(st.From).server, s.pod(st.To).server; !s.dies() && from != nil && to != nil {
+			s.logError(st.Run(context.Background(), from, to))
+		}
+		return
 	}
 	for _, call := range step.(redis.ServerStep).Calls() {
 		if s.dies() {

@@ -229,11 +229,6 @@ func (s Forget) Calls() []Call {
 	})
 }
 
-// Calls sends CLUSTER FAILOVER and waits until it has happened.
-func (s Failover) Calls() []Call {
-	return []Call{{s.To, func(ctx context.Context, c Client) error { return c.Failover(ctx, FailoverPlanned) }}}
-}
-
 // Calls sends CLUSTER FAILOVER FORCE and waits until it has happened.
 func (s Elect) Calls() []Call {
 	return []Call{{s.To, func(ctx context.Context, c Client) error { return c.Failover(ctx, FailoverForce) }}}

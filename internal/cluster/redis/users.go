@@ -40,6 +40,8 @@ var operatorCommands = []string{
 	"cluster|myid", "cluster|nodes", "cluster|info",
 	"cluster|set-config-epoch", "cluster|meet", "cluster|addslotsrange", "cluster|replicate", "cluster|forget",
 	"cluster|failover", "replicaof", "failover",
+	// For a hand-over that is undecided for long.
+	"client|pause", "client|unpause", "cluster|bumpepoch",
 	// To keep users in line, and to switch the replication user on, see Decision.Admit. Whoever may do that may do
 	// anything to users, which gives the operator nothing that it does not have: it made all passwords.
 	"acl|getuser", "acl|setuser", "acl|deluser", "acl|list",

@@ -26,8 +26,10 @@ import (
 const (
 	// callTimeout bounds one command to a server.
 	callTimeout = 2 * time.Second
-	// failoverTimeout bounds a planned failover. The servers give up after 5 s themselves.
+	// failoverTimeout bounds a failover. The servers give up after 5 s themselves.
 	failoverTimeout = 6 * time.Second
+	// plannedTimeout bounds one that nobody else decides about, see redis.Failover.
+	plannedTimeout = 2 * time.Second
 	// failoverPoll is how often the role is asked for meanwhile; a failover takes about 50 ms.
 	failoverPoll = 20 * time.Millisecond
 )
@@ -369,34 +371,62 @@ func (c *Client) Forget(ctx context.Context, id string) error {
 }
 
 // Failover sends CLUSTER FAILOVER [FORCE|TAKEOVER] and watches the role until the replica is primary. The command only begins the
-// failover, and sending it again would begin it anew, so that its end has to be seen here.
+// failover, and sending it again would begin it anew.
 func (c *Client) Failover(ctx context.Context, how redis.FailoverMode) error {
-	ctx, cancel := timeout(ctx, "failover", failoverTimeout)
-	defer cancel()
-	args := []any{"CLUSTER", "FAILOVER"}
-	if how != redis.FailoverPlanned {
+	limit, args := failoverTimeout, []any{"CLUSTER", "FAILOVER"}
+	if how == redis.FailoverPlanned {
+		limit = plannedTimeout
+	} else {
 		args = append(args, string(how))
 	}
-	if err := c.do(ctx, args...); err != nil {
+	ctx, cancel := timeout(ctx, "failover", limit)
+	defer cancel()
+	var refused goredis.Error
+	switch err := c.do(ctx, args...); {
+	case errors.As(err, &refused):
 		return err
+	case err != nil:
+		return fmt.Errorf("%w: %w", redis.ErrUndecided, err)
 	}
 	tick := time.NewTicker(failoverPoll)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the replica was not promoted: %w", context.Cause(ctx))
+			return fmt.Errorf("the replica was not promoted: %w: %w", redis.ErrUndecided, context.Cause(ctx))
 		case <-tick.C:
 		}
-		role, err := c.rdb.Do(ctx, "ROLE").Slice()
-		if err != nil {
-			return fmt.Errorf("ROLE: %w", err)
-		}
-		if len(role) > 0 && role[0] == "master" {
+		leads, err := c.Leads(ctx)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w: %w", redis.ErrUndecided, err)
+		case leads:
 			return nil
 		}
 	}
 }
+
+// Leads asks for the ROLE.
+func (c *Client) Leads(ctx context.Context) (bool, error) {
+	ctx, cancel := timeout(ctx, "ROLE", callTimeout)
+	defer cancel()
+	role, err := c.rdb.Do(ctx, "ROLE").Slice()
+	if err != nil {
+		return false, fmt.Errorf("ROLE: %w", err)
+	}
+	return len(role) > 0 && role[0] == "master", nil
+}
+
+// HoldWrites sends CLIENT PAUSE.
+func (c *Client) HoldWrites(ctx context.Context, d time.Duration) error {
+	return c.do(ctx, "CLIENT", "PAUSE", d.Milliseconds(), "WRITE")
+}
+
+// ReleaseWrites sends CLIENT UNPAUSE.
+func (c *Client) ReleaseWrites(ctx context.Context) error { return c.do(ctx, "CLIENT", "UNPAUSE") }
+
+// Uphold sends CLUSTER BUMPEPOCH.
+func (c *Client) Uphold(ctx context.Context) error { return c.do(ctx, "CLUSTER", "BUMPEPOCH") }
 
 func (c *Client) do(ctx context.Context, args ...any) error {
 	ctx, cancel := timeout(ctx, fmt.Sprint(args[1]), callTimeout)

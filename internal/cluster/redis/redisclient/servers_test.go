@@ -538,6 +538,10 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 		return w.scale(s) //nolint:contextcheck // Servers outlive the step.
 	case redis.Restart:
 		w.restart(s) //nolint:contextcheck // Servers outlive the step.
+	case redis.Failover:
+		former, heir := w.connect(w.pods[s.From]), w.connect(w.pods[s.To])
+		defer func() { _, _ = former.Close(), heir.Close() }()
+		return s.Run(ctx, former, heir)
 	case redis.RotatePasswords:
 		w.passwords = s.Apply(w.passwords, time.Now())
 		w.given.Store(w.passwords[redis.PasswordDefault])

@@ -252,6 +252,18 @@ func (s *Server) Failover(_ context.Context, how redis.FailoverMode) error {
 	return nil
 }
 
+// Leads tells whether the server copies no other.
+func (s *Server) Leads(context.Context) (bool, error) { return s.replicaOf == "", s.reachable() }
+
+// HoldWrites does nothing: a failover of this server is decided at once.
+func (s *Server) HoldWrites(context.Context, time.Duration) error { return s.reachable() }
+
+// ReleaseWrites does nothing.
+func (s *Server) ReleaseWrites(context.Context) error { return s.reachable() }
+
+// Uphold does nothing.
+func (s *Server) Uphold(context.Context) error { return s.reachable() }
+
 // Close does nothing.
 func (s *Server) Close() error { return nil }
 

@@ -1,0 +1,130 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// part is a server in a hand-over.
+type part struct {
+	redis.Client
+	began time.Time
+	// failover is what it answers when it is to take over, and hold when it is to hold writes.
+	failover, hold error
+	// leads is what it is after so long, and silent when it does not answer.
+	leads  func(after time.Duration) bool
+	silent func(after time.Duration) bool
+	told   *[]string
+}
+
+var errSilent = errors.New("no answer")
+
+func (p *part) Failover(context.Context, redis.FailoverMode) error {
+	time.Sleep(2 * time.Second)
+	return p.failover
+}
+
+func (p *part) Leads(context.Context) (bool, error) {
+	if after := time.Since(p.began); p.silent == nil || !p.silent(after) {
+		return p.leads(after), nil
+	}
+	time.Sleep(2 * time.Second)
+	return false, errSilent
+}
+
+func (p *part) tell(what string) { *p.told = append(*p.told, what) }
+
+func (p *part) HoldWrites(_ context.Context, d time.Duration) error {
+	p.tell("hold for " + d.String())
+	return p.hold
+}
+
+func (p *part) ReleaseWrites(context.Context) error {
+	p.tell("release after " + time.Since(p.began).Truncate(time.Second).String())
+	return nil
+}
+
+func (p *part) Uphold(context.Context) error {
+	p.tell("uphold")
+	return nil
+}
+
+// A hand-over that is not decided soon holds the writes of the former primary until its heir has said what it is.
+func TestWritesAreHeldUntilAHandOverIsDecided(t *testing.T) {
+	t.Parallel()
+	after := func(d time.Duration) func(time.Duration) bool { return func(now time.Duration) bool { return now >= d } }
+	until := func(d time.Duration) func(time.Duration) bool { return func(now time.Duration) bool { return now < d } }
+	never := func(time.Duration) bool { return false }
+	for name, tc := range map[string]struct {
+		heir, former part
+		told         []string
+		fails        string
+	}{
+		"it takes over": {},
+		"it refuses":    {heir: part{failover: errors.New("ERR Master is down")}, fails: "Master is down"},
+		"it takes over late": {
+			heir: part{failover: redis.ErrUndecided, leads: after(3 * time.Second)}, former: part{leads: until(3 * time.Second)},
+			told: []string{"hold for 20s", "release after 3s"},
+		},
+		"its primary hears of it later": {
+			heir: part{failover: redis.ErrUndecided, leads: after(3 * time.Second)}, former: part{leads: until(5 * time.Second)},
+			told: []string{"hold for 20s", "release after 5s"},
+		},
+		"its primary does not hear of it": {
+			heir: part{failover: redis.ErrUndecided, leads: after(3 * time.Second)}, former: part{leads: until(time.Hour)},
+			told: []string{"hold for 20s"}, fails: "has not heard of it",
+		},
+		"it gives up": {
+			heir: part{failover: redis.ErrUndecided, leads: never}, told: []string{"hold for 20s", "uphold", "release after 5s"}, fails: "stays the primary",
+		},
+		"it stands still, and was elected": {
+			heir:   part{failover: redis.ErrUndecided, leads: after(0), silent: until(9 * time.Second)},
+			former: part{leads: until(10 * time.Second)}, told: []string{"hold for 20s", "release after 10s"},
+		},
+		"it stands still, and asks for votes when it goes on": {
+			heir:   part{failover: redis.ErrUndecided, leads: after(9*time.Second + 300*time.Millisecond), silent: until(9 * time.Second)},
+			former: part{leads: until(10 * time.Second)}, told: []string{"hold for 20s", "release after 10s"},
+		},
+		"it says nothing for long": {
+			heir: part{failover: redis.ErrUndecided, silent: until(time.Hour)},
+			told: []string{"hold for 20s", "uphold", "release after 16s"}, fails: "stays the primary",
+		},
+		"its primary cannot be told": {
+			heir: part{failover: redis.ErrUndecided}, former: part{hold: errSilent}, told: []string{"hold for 20s", "uphold"}, fails: "cannot be told",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var told []string
+				heir, former := tc.heir, tc.former
+				heir.told, former.told, heir.began, former.began = &[]string{}, &told, time.Now(), time.Now()
+				err := redis.Failover{Shard: 0, From: "c-0-0", To: "c-0-1"}.Run(t.Context(), &former, &heir)
+				if diff := cmp.Diff(tc.told, told); diff != "" {
+					t.Errorf("told to the former primary (-want +got):\n%s", diff)
+				}
+				if len(*heir.told) > 0 {
+					t.Errorf("told to its heir: %v", *heir.told)
+				}
+				switch {
+				case tc.fails == "" && err != nil:
+					t.Error(err)
+				case tc.fails != "" && (err == nil || !strings.Contains(err.Error(), tc.fails)):
+					t.Errorf("error %v does not tell %q", err, tc.fails)
+				}
+				if err != nil && slices.ContainsFunc(told, func(s string) bool { return strings.HasPrefix(s, "release") }) && !slices.Contains(told, "uphold") {
+					t.Error("writes are released while the heir may yet take over")
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,92 @@
+package redisclient_test
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"k8s.io/utils/ptr"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// TestAnHeirThatStandsStillLosesNothing has a client write while a shard is handed over to a replica that stands still for longer than
+// servers wait for it, when it writes down that it asks for votes or that it was elected. It may be slow, so that its primary takes
+// writes in vain until somebody tells it that it is none.
+func TestAnHeirThatStandsStillLosesNothing(t *testing.T) {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
+		for _, tc := range []struct {
+			moment int
+			still  time.Duration
+			guards int32
+		}{{0, 7 * time.Second, 0}, {1, 7 * time.Second, 1}, {1, 18 * time.Second, 0}} {
+			t.Run(fmt.Sprintf("%s, at moment %d for %s, %d guards", engine, tc.moment, tc.still, tc.guards), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, engine, 3, 1, false)
+				w.cluster.Spec.Config.MinReplicasToWrite = ptr.To(tc.guards)
+				w.startAll()
+				w.settle()
+				from, to := w.primary(t, 0), "carts-0-1"
+				if from == to {
+					to = "carts-0-0"
+				}
+				step := redis.Lift(w.observe(t.Context()), redis.Failover{Shard: 0, From: from, To: to})
+				c := w.clients()
+				l := w.startLoad(c)
+				pause(t.Context(), 300*time.Millisecond)
+				goesOn := w.pods[to].standStill(t, tc.moment, tc.still)
+				began := time.Now()
+				err := w.act(t.Context(), step)
+				t.Logf("%s: %v after %s", step, err, time.Since(began).Round(time.Millisecond))
+				select {
+				case <-goesOn:
+				case <-time.After(tc.still + 10*time.Second):
+					t.Fatal("it never stood still")
+				}
+				pause(t.Context(), 2*time.Second)
+				w.settle()
+				l.end(w, c)
+				t.Logf("the primary was %s and is %s", from, w.primary(t, 0))
+				if l.failed.Load() > 0 {
+					t.Errorf("%d writes failed: %q", l.failed.Load(), l.why)
+				}
+			})
+		}
+	}
+}
+
+// standStill stops a server when it writes down what it knows of the cluster for the n-th time, for so long. It returns what tells that it goes
+// on.
+func (p *process) standStill(t *testing.T, n int, d time.Duration) <-chan struct{} {
+	t.Helper()
+	files, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = files.Close() })
+	if err := files.Add(p.dir); err != nil {
+		t.Fatal(err)
+	}
+	goesOn := make(chan struct{})
+	go func() {
+		for e := range files.Events {
+			inPlace := e.Has(fsnotify.Write) && strings.HasSuffix(e.Name, redis.NodesFile)
+			if !inPlace && !(e.Has(fsnotify.Create) && strings.Contains(e.Name, redis.NodesFile+".tmp-")) {
+				continue
+			}
+			if n--; n >= 0 {
+				continue
+			}
+			_ = p.cmd.Process.Signal(syscall.SIGSTOP)
+			pause(t.Context(), d)
+			_ = p.cmd.Process.Signal(syscall.SIGCONT)
+			close(goesOn)
+			return
+		}
+	}()
+	return goesOn
+}
