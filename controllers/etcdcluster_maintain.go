@@ -20,7 +20,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
-// A member that is defragmented is taken out of the client Service by a label.
+// A member that is defragmented leaves the client Service by a label, and pods whose StatefulSet is made anew are owned by their cluster.
 // +kubebuilder:rbac:groups="",resources=pods,verbs=patch
 
 const (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -138,6 +140,9 @@ func (k *EtcdKind) remakeSet(ctx context.Context, o *v1alpha1.EtcdCluster, step 
 	if _, _, err := k.unmoved(ctx, o); err != nil {
 		return err
 	}
+	if err := k.ownPods(ctx, o); err != nil {
+		return err
+	}
 	set := &appsv1.StatefulSet{ObjectMeta: objectMeta(o, o.Name)}
 	uid := types.UID(step.UID)
 	err := k.Delete(ctx, set, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationOrphan))
@@ -145,4 +150,27 @@ func (k *EtcdKind) remakeSet(ctx context.Context, o *v1alpha1.EtcdCluster, step 
 		k.gone.Store(o.UID, uid)
 	}
 	return deleted(err, "StatefulSet "+o.Name)
+}
+
+// ownPods has the pods go with the cluster, should that be deleted while no StatefulSet has them.
+func (k *EtcdKind) ownPods(ctx context.Context, o *v1alpha1.EtcdCluster) error {
+	pods, err := k.pods(ctx, o, nil)
+	if err != nil {
+		return err
+	}
+	for i := range pods {
+		next := pods[i].DeepCopy()
+		if err := controllerutil.SetOwnerReference(o, next, k.Scheme()); err != nil {
+			return fmt.Errorf("own pod %s: %w", next.Name, err)
+		}
+		if reflect.DeepEqual(next.OwnerReferences, pods[i].OwnerReferences) {
+			continue
+		}
+		// The reference is added to those that there are by then.
+		err := k.Patch(ctx, next, client.StrategicMergeFrom(&pods[i]), client.FieldOwner(cluster.ManagedBy))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("own pod %s: %w", next.Name, err)
+		}
+	}
+	return nil
 }

@@ -56,7 +56,6 @@ type combination struct {
 // unsolved are sweeps that are known to find something that is not mended yet.
 var unsolved = map[string]string{
 	"cache that is late/stored elsewhere": "an operator that hears of no pods for three passes deletes the claims of two members once more than it has to",
-	"deleted during/stored elsewhere":     "pods stay when their cluster is deleted between the deletion of its StatefulSet and the next one",
 }
 
 // combinations are all of them; where time is short one of four, and with -short, which the race detector has,
