@@ -42,15 +42,8 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.withdraw(ctx, o, s)
 	case redis.Configure:
 		return k.configure(ctx, o, s)
-	case redis.Lifted:
-		if err := k.command(ctx, o, s.Guards.Calls()); err != nil {
-			return err
-		}
-		return k.Act(ctx, o, s.Then)
-	case redis.AssignRoles, redis.Promote, redis.Unguarded, redis.HandOver:
+	case redis.AssignRoles, redis.Promote, redis.Unguarded, redis.HandOver, redis.Lifted, redis.Failover:
 		return k.changeRoles(ctx, o, s)
-	case redis.Failover:
-		return k.withServers(ctx, o, []server{{pod: s.From}, {pod: s.To}}, func(c []redis.Client) error { return s.Run(ctx, c[0], c[1]) })
 	case redis.ServerStep:
 		return k.command(ctx, o, s.Calls())
 	}

@@ -97,6 +97,13 @@ func (k *RedisKind) changeRoles(ctx context.Context, o *v1alpha1.RedisCluster, s
 			}
 		}
 		return nil
+	case redis.Lifted:
+		if err := k.command(ctx, o, s.Guards.Calls()); err != nil {
+			return err
+		}
+		return k.Act(ctx, o, s.Then)
+	case redis.Failover:
+		return k.withServers(ctx, o, []server{{pod: s.From}, {pod: s.To}}, func(c []redis.Client) error { return s.Run(ctx, c[0], c[1]) })
 	case redis.HandOver:
 		return k.handOver(ctx, o, s)
 	case redis.AssignRoles:

@@ -61,7 +61,9 @@ func (p *part) Uphold(context.Context) error {
 // A hand-over that is not decided soon holds the writes of the former primary until its heir has said what it is.
 func TestWritesAreHeldUntilAHandOverIsDecided(t *testing.T) {
 	t.Parallel()
-	after := func(d time.Duration) func(time.Duration) bool { return func(now time.Duration) bool { return now >= d } }
+	after := func(d time.Duration) func(time.Duration) bool {
+		return func(now time.Duration) bool { return now >= d }
+	}
 	until := func(d time.Duration) func(time.Duration) bool { return func(now time.Duration) bool { return now < d } }
 	never := func(time.Duration) bool { return false }
 	for name, tc := range map[string]struct {

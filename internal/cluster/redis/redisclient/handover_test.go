@@ -75,10 +75,11 @@ func (p *process) standStill(t *testing.T, n int, d time.Duration) <-chan struct
 	go func() {
 		for e := range files.Events {
 			inPlace := e.Has(fsnotify.Write) && strings.HasSuffix(e.Name, redis.NodesFile)
-			if !inPlace && !(e.Has(fsnotify.Create) && strings.Contains(e.Name, redis.NodesFile+".tmp-")) {
-				continue
+			anew := e.Has(fsnotify.Create) && strings.Contains(e.Name, redis.NodesFile+".tmp-")
+			if inPlace || anew {
+				n--
 			}
-			if n--; n >= 0 {
+			if n >= 0 {
 				continue
 			}
 			_ = p.cmd.Process.Signal(syscall.SIGSTOP)
