@@ -185,7 +185,11 @@ chaos: kind-image ## Break clusters on kind for DURATION (10m) from SEED, check 
 
 .PHONY: bench-ready
 bench-ready: kind-image ## Measure on kind the time from apply to Ready against the floor
-	@$(KIND_ENV); go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 60m $(TEST_FLAGS) ./test/bench
+	@$(KIND_ENV); go test -run '^$$' -bench Ready -benchtime 1x -count 1 -timeout 60m $(TEST_FLAGS) ./test/bench
+
+.PHONY: bench-gap
+bench-gap: kind-image ## Measure on kind how long writes stall when a leader is killed, with an operator and without, and in a rolling restart
+	@$(KIND_ENV); go test -run '^$$' -bench Gap -benchtime 1x -count 1 -timeout 120m $(TEST_FLAGS) ./test/bench
 
 .PHONY: bench-memory
 bench-memory: ## Measure the memory of the manager with 100 clusters of each kind

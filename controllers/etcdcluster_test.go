@@ -54,7 +54,7 @@ type stage struct {
 	// snapshots are how the next Backups end, one after the other; what is beyond them ends well. backups counts them.
 	snapshots []string
 	backups   int
-	// made counts the pods that the kubelet made.
+	// made counts the pods and claims that were made.
 	made int
 	// vitals counts how often members were asked for their metrics, silent says that they serve none.
 	vitals atomic.Int32
@@ -239,13 +239,20 @@ func (s *stage) decide(record etcd.Record, i int) etcd.GateDecision {
 	})
 }
 
+// born is when the next pod or claim is made, which is long ago and after the one before.
+func (s *stage) born() metav1.Time {
+	s.made++
+	return metav1.NewTime(stageNow.AddDate(-1, 0, 0).Add(time.Duration(s.made) * time.Second))
+}
+
 func (s *stage) createPod(set *appsv1.StatefulSet, name string, i int, held *etcd.GateReport) {
 	s.t.Helper()
 	yes := true
-	s.made++
+	born := s.born()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: set.Namespace, Name: name, Labels: set.Spec.Template.Labels, Annotations: set.Spec.Template.Annotations,
+			CreationTimestamp: born,
+			Namespace:         set.Namespace, Name: name, Labels: set.Spec.Template.Labels, Annotations: set.Spec.Template.Annotations,
 			UID: types.UID(fmt.Sprintf("%s-%d", name, s.made)),
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "apps/v1", Kind: "StatefulSet", Name: set.Name, UID: set.UID, Controller: &yes,

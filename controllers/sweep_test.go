@@ -53,11 +53,6 @@ type combination struct {
 	sparse int
 }
 
-// unsolved are sweeps that are known to find something that is not mended yet.
-var unsolved = map[string]string{
-	"cache that is late/stored elsewhere": "an operator that hears of no pods for three passes deletes the claims of two members once more than it has to",
-}
-
 // combinations are all of them; where time is short one of four, and with -short, which the race detector has,
 // the first one.
 func combinations(t *testing.T, scenes map[string]workload) []combination {
@@ -65,9 +60,6 @@ func combinations(t *testing.T, scenes map[string]workload) []combination {
 	var out []combination
 	for _, what := range slices.Sorted(maps.Keys(sweeps)) {
 		for _, name := range slices.Sorted(maps.Keys(scenes)) {
-			if _, open := unsolved[what+"/"+name]; open {
-				continue
-			}
 			out = append(out, combination{what + "/" + name, scenes[name], sweeps[what].points, sweeps[what].sparse})
 		}
 	}

@@ -48,37 +48,60 @@ type side struct {
 	start func(ctx context.Context, ns string) error
 }
 
-// compare measures floor and ours in turns, BENCH_ROUNDS times (default 10), reports medians and their ratio, and keeps every figure in
-// bin/bench. A first round of ours warms up: it is the same for both after that.
-func compare(b *testing.B, what string, floor, ours side) {
+// rounds is how often everything is measured: BENCH_ROUNDS, by default 10.
+func rounds(b *testing.B) int {
 	b.Helper()
-	rounds := 10
-	if text := os.Getenv("BENCH_ROUNDS"); text != "" {
-		var err error
-		if rounds, err = strconv.Atoi(text); err != nil || rounds < 1 {
-			b.Fatalf("BENCH_ROUNDS=%s: use a number from 1", text)
-		}
+	text := os.Getenv("BENCH_ROUNDS")
+	if text == "" {
+		return 10
 	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		b.Fatalf("BENCH_ROUNDS=%s: use a number from 1", text)
+	}
+	return n
+}
+
+// table keeps what a benchmark measures, and every figure of it in bin/bench.
+type table struct {
+	b    *testing.B
+	file *figures.File
+	all  []figures.Figure
+}
+
+func newTable(b *testing.B) *table {
+	b.Helper()
 	file, err := figures.Create(filepath.Join(kind.Root, "bin", "bench"), strings.TrimPrefix(b.Name(), "Benchmark"))
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = file.Close() }() // Every figure is written at once.
-	var all []figures.Figure
+	b.Cleanup(func() { _ = file.Close() }) // Every figure is written at once.
+	return &table{b: b, file: file}
+}
+
+func (t *table) add(round int, f figures.Figure) {
+	t.b.Helper()
+	fmt.Printf("%s round %d: %s: %s %.4g %s\n", t.b.Name(), round+1, f.What, f.Side, f.Value, f.Unit)
+	if err := t.file.Add(f); err != nil {
+		t.b.Fatal(err)
+	}
+	t.all = append(t.all, f)
+}
+
+// compare measures floor and ours in turns, reports medians and their ratio, and keeps every figure. A first round of ours warms up: it is
+// the same for both after that.
+func compare(b *testing.B, what string, floor, ours side) {
+	b.Helper()
+	t := newTable(b)
 	fmt.Printf("%s warm-up: %.2f s\n", b.Name(), measure(b, ours).Seconds())
-	for n := range rounds {
+	for n := range rounds(b) {
 		for _, s := range []side{floor, ours} {
-			f := figures.Figure{What: what, Side: s.name, Unit: "s", Value: measure(b, s).Seconds()}
-			fmt.Printf("%s round %d of %d: %s %.2f s\n", b.Name(), n+1, rounds, f.Side, f.Value)
-			if err := file.Add(f); err != nil {
-				b.Fatal(err)
-			}
-			all = append(all, f)
+			t.add(n, figures.Figure{What: what, Side: s.name, Unit: "s", Value: measure(b, s).Seconds()})
 		}
 	}
-	sums := figures.Summarize(all)
+	sums := figures.Summarize(t.all)
 	f, o := sums[0], sums[1]
-	fmt.Printf("FIGURE %s, %d rounds: %s, ratio of the medians %.2f (goal %.1f)\n", what, rounds, strings.Join([]string{f.String(), o.String()}, "; "), o.Median/f.Median, goal)
+	fmt.Printf("FIGURE %s: %s; %s; ratio of the medians %.2f (goal %.1f)\n", what, f, o, o.Median/f.Median, goal)
 	b.ReportMetric(f.Median, "s/floor")
 	b.ReportMetric(o.Median, "s/quorate")
 	b.ReportMetric(o.Median/f.Median, "ratio")

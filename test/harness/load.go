@@ -132,6 +132,12 @@ func (l *Load) Progress(ctx context.Context) (s ledger.Summary, err error) {
 	return s, json.Unmarshal(raw, &s)
 }
 
+// Afresh forgets how long writes have stalled until now.
+func (l *Load) Afresh(ctx context.Context) error {
+	_, err := l.command(ctx, http.MethodPost, "afresh")
+	return err
+}
+
 // Pause ends the writing; what is acknowledged until then must survive whatever comes before Stop.
 func (l *Load) Pause(ctx context.Context) error {
 	_, err := l.command(ctx, http.MethodPost, "pause")

@@ -299,6 +299,9 @@ func TestReplacement(t *testing.T) {
 		"its claim goes next": {
 			state: left(nil), step: etcd.DeleteClaim{Name: "data-orders-2", UID: "claim-2"},
 		},
+		"but not one that was made after the pod ended": {
+			state: left(func(s *etcd.State) { s.Claims[2].Age = time.Minute }), step: deletion("orders-2"),
+		},
 		"then its pod": {
 			state: left(func(s *etcd.State) { s.Claims[2].Leaving = true }), step: deletion("orders-2"),
 		},

@@ -397,7 +397,7 @@ func (s *sim) view() *simView {
 	v := &simView{open: s.open}
 	for _, i := range slices.Sorted(maps.Keys(s.claims)) {
 		c := s.claims[i]
-		o := etcd.Claim{Name: cluster.Claim("orders", i), UID: fmt.Sprint(c.uid), Ordinal: i, Leaving: c.leaving, Age: time.Hour}
+		o := etcd.Claim{Name: cluster.Claim("orders", i), UID: fmt.Sprint(c.uid), Ordinal: i, Leaving: c.leaving, Age: 1000 * time.Hour}
 		c.fill(&o)
 		if c.lost {
 			o.Lost = "its node is gone"

@@ -109,12 +109,13 @@ func report(ctx context.Context, book *ledger.Ledger) {
 	}
 }
 
-// serve answers GET /progress with the figures so far, and calls pause and stop when told to.
+// serve answers GET /progress with the figures so far, measures stalls afresh, and calls pause and stop when told to.
 func serve(ctx context.Context, addr string, book *ledger.Ledger, pause, stop func()) (func(), error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /progress", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(book.Progress()) // A client that went away is not our concern.
 	})
+	mux.HandleFunc("POST /afresh", func(http.ResponseWriter, *http.Request) { book.Afresh() })
 	mux.HandleFunc("POST /pause", func(http.ResponseWriter, *http.Request) { pause() })
 	mux.HandleFunc("POST /stop", func(http.ResponseWriter, *http.Request) { stop() })
 	var lc net.ListenConfig

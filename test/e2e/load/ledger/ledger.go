@@ -89,6 +89,16 @@ func New(mode string, lanes []string, now func() time.Time) *Ledger {
 	return l
 }
 
+// Afresh measures the longest stalls from now on, and what comes first is counted from the last acknowledged write.
+func (l *Ledger) Afresh() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all.longest = 0
+	for _, c := range l.lanes {
+		c.longest = 0
+	}
+}
+
 // Begin notes that a write starts and returns the highest revision acknowledged so far: a write that begins now must
 // get a higher one.
 func (l *Ledger) Begin() int64 {

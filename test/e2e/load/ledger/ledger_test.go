@@ -29,6 +29,10 @@ func TestTheLongestStallIsMeasuredForEveryLane(t *testing.T) {
 	clock.forward(1500 * time.Millisecond)
 	l.Close()
 	s := l.Progress()
+	l.Afresh()
+	if again := l.Progress(); again.LongestStallMs != 0 || again.LaneStallMs["b"] != 0 {
+		t.Errorf("measured afresh: %v", again)
+	}
 	if s.LongestStallMs != 1500 {
 		t.Errorf("longest stall %d ms, want 1500", s.LongestStallMs)
 	}
