@@ -163,10 +163,11 @@ func (w *world) promoteSeconds() {
 	w.t.Helper()
 	for shard := range int(w.cluster.Spec.Shards) {
 		second := w.pods[cluster.Pod(cluster.ShardSet("carts", shard), 1)]
-		if w.primary(w.t, shard) == second.name {
+		from := w.primary(w.t, shard)
+		if from == second.name {
 			continue
 		}
-		if err := w.act(w.t.Context(), redis.Failover{Shard: shard, To: second.name}); err != nil {
+		if err := w.act(w.t.Context(), redis.Failover{Shard: shard, From: from, To: second.name}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
