@@ -140,7 +140,7 @@ deps:
 SLOW_RACES := TestNoClientOfRedisIsLockedOutByACrashWhileThePasswordChanges|TestAServiceThatCannotBeMadeStopsNothingInside|TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone|TestClientsAreSentNowhereThatTheCertificateIsNotFor
 .PHONY: test-unit
 test-unit: deps ## Run every test that needs no cluster: rules, simulation, loop, adapters on real servers, envtest
-	@for tool in age fake-gcs-server versitygw; do $(TOOL) $$tool >/dev/null; done
+	@for tool in age fake-gcs-server helm versitygw; do $(TOOL) $$tool >/dev/null; done
 	@hack/podmonitor-crd.sh >/dev/null
 	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)"; QUORATE_SERVERS="$$($(KIND) servers)"; \
 	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
