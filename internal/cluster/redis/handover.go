@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 )
 
@@ -12,6 +13,10 @@ import (
 // these 5 s pass. When it goes on it takes over all the same, if it was elected before or asks for votes before it looks at the time, and
 // what the former primary has taken since is lost (CLUSTER_MF_TIMEOUT, clusterFailoverReplaceYourPrimary and manualFailoverCheckTimeout
 // in the servers' source). So whoever began the hand-over sees to it that the primary holds them until the replica has said what it is.
+//
+// A replica that says nothing for long is given up. Had it been elected, the servers know its epoch, and the former primary gets a
+// newer one, which everybody believes more. One that has not even asked for votes could still do so when it goes on, for the tenth of a
+// second until it looks at the time: against that there is nothing to be done but to have waited.
 const (
 	// serversHold is how long a primary holds writes by itself.
 	serversHold = 5 * time.Second
@@ -19,7 +24,9 @@ const (
 	mostHeld = 15 * time.Second
 	// soundFor is for how long a replica has to say that it is one: by then it has looked at the time.
 	soundFor = 500 * time.Millisecond
-	// heldPoll is how often it is asked.
+	// spread is how long the servers are given to tell each other of a new epoch.
+	spread = time.Second
+	// heldPoll is how often servers are asked.
 	heldPoll = 50 * time.Millisecond
 )
 
@@ -31,47 +38,77 @@ func (s Failover) Run(ctx context.Context, former, heir Client) error {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // An operator that is to end does not leave writes held.
-	if err := former.HoldWrites(ctx, mostHeld+serversHold); err != nil {
-		err = fmt.Errorf("%s does not take over, and %s cannot be told to hold writes until it has said so: %w", s.To, s.From, err)
-		return errors.Join(err, former.Uphold(ctx))
+	if former.HoldWrites(ctx, mostHeld+serversHold) != nil {
+		// It may have been told, and only its answer is missing.
+		return s.uphold(ctx, former, "cannot be told to hold writes until it has said so")
 	}
-	if s.await(ctx, heir, began) {
+	switch s.await(ctx, heir, began) {
+	case saysPrimary:
 		return s.yield(ctx, former)
+	case saysReplica:
+		return errors.Join(fmt.Errorf("%s does not take over: %s stays the primary", s.To, s.From), s.release(ctx, former))
 	}
-	// Should it say later on that it was elected, nobody believes it.
-	if err := former.Uphold(ctx); err != nil {
-		return fmt.Errorf("%s does not take over, and %s cannot be told to stay: %w", s.To, s.From, err)
-	}
-	return errors.Join(fmt.Errorf("%s stays the primary: %w", s.From, err), former.ReleaseWrites(ctx))
+	return s.uphold(ctx, former, "stays the primary, because it says nothing")
 }
 
-// await reports whether the heir has taken over. It has not when it says so for a while after its primary gave up, or nothing for long.
-func (s Failover) await(ctx context.Context, heir Client, began time.Time) bool {
+// answer is what the heir is in its own words.
+type answer int
+
+const (
+	saysNothing answer = iota
+	saysReplica
+	saysPrimary
+)
+
+// await finds out what the heir is. It has to say for a while that it is a replica, after its primary gave up, and is not waited for any longer
+// when it does not run, or says nothing for long.
+func (s Failover) await(ctx context.Context, heir Client, began time.Time) answer {
 	var sound time.Time // since when it says that it is a replica
-	for end := began.Add(mostHeld); time.Now().Before(end); {
-		leads, err := heir.Leads(ctx)
+	for end := began.Add(mostHeld); time.Now().Before(end); time.Sleep(heldPoll) {
+		primary, err := heir.Leads(ctx)
 		now := time.Now()
+		over := now.Sub(began) > serversHold+soundFor
 		switch {
+		case err == nil && primary:
+			return saysPrimary
+		case over && errors.Is(err, syscall.ECONNREFUSED):
+			return saysNothing
 		case err != nil:
 			sound = time.Time{}
-		case leads:
-			return true
 		case sound.IsZero():
 			sound = now
-		case now.Sub(sound) >= soundFor && now.Sub(began) > serversHold+soundFor:
-			return false
+		case over && now.Sub(sound) >= soundFor:
+			return saysReplica
 		}
-		time.Sleep(heldPoll)
 	}
-	return false
+	return saysNothing
 }
 
 // yield waits until the former primary knows that it is none any more, which no write may come before.
 func (s Failover) yield(ctx context.Context, former Client) error {
 	for end := time.Now().Add(serversHold); time.Now().Before(end); time.Sleep(heldPoll) {
-		if leads, err := former.Leads(ctx); err == nil && !leads {
-			return former.ReleaseWrites(ctx)
+		if primary, err := former.Leads(ctx); err == nil && !primary {
+			return s.release(ctx, former)
 		}
 	}
 	return fmt.Errorf("%s has taken over, and %s has not heard of it", s.To, s.From)
+}
+
+// uphold has the former primary stay. Should its heir say later on that it was elected, nobody believes it.
+func (s Failover) uphold(ctx context.Context, former Client, why string) error {
+	if former.Uphold(ctx) != nil {
+		return fmt.Errorf("%s does not take over, and %s cannot be told to stay the primary", s.To, s.From)
+	}
+	time.Sleep(spread)
+	return errors.Join(fmt.Errorf("%s does not take over: %s %s", s.To, s.From, why), s.release(ctx, former))
+}
+
+// release lets clients write again. What is held ends by itself, but not soon.
+func (s Failover) release(ctx context.Context, former Client) error {
+	for end := time.Now().Add(serversHold); time.Now().Before(end); time.Sleep(heldPoll) {
+		if former.ReleaseWrites(ctx) == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s does not answer, and holds writes for up to %s", s.From, mostHeld+serversHold)
 }

@@ -23,7 +23,7 @@ func TestAnHeirThatStandsStillLosesNothing(t *testing.T) {
 			moment int
 			still  time.Duration
 			guards int32
-		}{{0, 7 * time.Second, 0}, {1, 7 * time.Second, 1}, {1, 18 * time.Second, 0}} {
+		}{{0, 7 * time.Second, 0}, {1, 7 * time.Second, 1}, {1, 25 * time.Second, 0}} {
 			t.Run(fmt.Sprintf("%s, at moment %d for %s, %d guards", engine, tc.moment, tc.still, tc.guards), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, engine, 3, 1, false)
@@ -50,7 +50,12 @@ func TestAnHeirThatStandsStillLosesNothing(t *testing.T) {
 				pause(t.Context(), 2*time.Second)
 				w.settle()
 				l.end(w, c)
-				t.Logf("the primary was %s and is %s", from, w.primary(t, 0))
+				switch now := w.primary(t, 0); {
+				case tc.moment == 1 && tc.still < 15*time.Second && (err != nil || now != to):
+					t.Errorf("%v, and %s is the primary: it was elected", err, now)
+				case tc.still > 15*time.Second && (err == nil || now != from):
+					t.Errorf("%v, and %s is the primary: its heir said nothing for too long", err, now)
+				}
 				if l.failed.Load() > 0 {
 					t.Errorf("%d writes failed: %q", l.failed.Load(), l.why)
 				}

@@ -382,8 +382,9 @@ func (c *Client) Failover(ctx context.Context, how redis.FailoverMode) error {
 	ctx, cancel := timeout(ctx, "failover", limit)
 	defer cancel()
 	var refused goredis.Error
+	var network *net.OpError
 	switch err := c.do(ctx, args...); {
-	case errors.As(err, &refused):
+	case errors.As(err, &refused), errors.As(err, &network) && network.Op == "dial": // It was not begun.
 		return err
 	case err != nil:
 		return fmt.Errorf("%w: %w", redis.ErrUndecided, err)
