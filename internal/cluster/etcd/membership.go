@@ -205,10 +205,8 @@ func (s State) clear(ordinal int) (cluster.Plan, bool) {
 	name := s.Want.Peers[ordinal].Name
 	p, c := s.podNamed(name), s.claim(ordinal)
 	used := p != nil && p.EverRan
-	// A claim that was made after the pod is not the one that it ran on: the pod is gone, and not everybody has heard of it.
-	fresh := c != nil && p != nil && c.Age < p.Age
 	switch {
-	case c != nil && !c.Leaving && (c.Lost != "" || (used && !fresh)):
+	case c != nil && !c.Leaving && (c.Lost != "" || p.ranOn(c)):
 		return cluster.Do(c.deletion(), "%s holds the data of a member that has left the cluster", c.Name)
 	case p != nil && (!p.Terminating || p.Gone) && (used || c.leaving() || p.Gate.lost()):
 		return cluster.Do(p.deletion(), "%s belongs to a member that has left the cluster", p.Name)
@@ -219,6 +217,10 @@ func (s State) clear(ordinal int) (cluster.Plan, bool) {
 	}
 	return cluster.Pass()
 }
+
+// ranOn reports whether a pod may have run on a claim. One that was made after the pod is not its own: the pod is gone, and not everybody
+// has heard of it.
+func (p *Pod) ranOn(c *Claim) bool { return p != nil && p.EverRan && c.Age >= p.Age }
 
 func (c *Claim) leaving() bool { return c != nil && c.Leaving }
 

@@ -9,6 +9,9 @@ import (
 // ErrUndecided is what a failover ends with that has begun, and may yet come to something.
 var ErrUndecided = errors.New("it is not decided yet")
 
+// ErrNotRunning says that nobody listens at the address of a server.
+var ErrNotRunning = errors.New("it does not run")
+
 // Client is a connection to one server, with the verbs that the planner's steps need. Every call may be repeated.
 type Client interface {
 	// Read returns the server's account of itself and of the others.

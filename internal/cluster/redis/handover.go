@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"syscall"
 	"time"
 )
 
@@ -71,7 +70,7 @@ func (s Failover) await(ctx context.Context, heir Client, began time.Time) answe
 		switch {
 		case err == nil && primary:
 			return saysPrimary
-		case over && errors.Is(err, syscall.ECONNREFUSED):
+		case over && errors.Is(err, ErrNotRunning):
 			return saysNothing
 		case err != nil:
 			sound = time.Time{}

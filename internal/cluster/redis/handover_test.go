@@ -3,9 +3,7 @@ package redis_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,7 +42,7 @@ func (p *part) Leads(context.Context) (bool, error) {
 		return p.leads(after), nil
 	}
 	if p.refuses {
-		return false, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+		return false, redis.ErrNotRunning
 	}
 	time.Sleep(2 * time.Second)
 	return false, errSilent

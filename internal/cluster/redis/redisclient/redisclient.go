@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -412,7 +413,10 @@ func (c *Client) Leads(ctx context.Context) (bool, error) {
 	ctx, cancel := timeout(ctx, "ROLE", callTimeout)
 	defer cancel()
 	role, err := c.rdb.Do(ctx, "ROLE").Slice()
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return false, fmt.Errorf("ROLE: %w: %w", redis.ErrNotRunning, err)
+	case err != nil:
 		return false, fmt.Errorf("ROLE: %w", err)
 	}
 	return len(role) > 0 && role[0] == "master", nil
