@@ -201,8 +201,11 @@ func loadAndLose(t *testing.T, mode, port string, lose func(context.Context) err
 	var out bytes.Buffer
 	listen := "127.0.0.1:" + freePort(t)
 	go func() {
-		err := waitForAcks(ctx, "http://"+listen+"/progress", 20)
-		lost <- errors.Join(err, lose(ctx))
+		progress := "http://" + listen + "/progress"
+		err := errors.Join(waitForAcks(ctx, progress, 20), lose(ctx))
+		s, failed := progressOf(ctx, progress)
+		// What is written after it has its watcher hear of it as well.
+		lost <- errors.Join(err, failed, waitForAcks(ctx, progress, s.Acked+20))
 		stop()
 	}()
 	err := run(ctx, append([]string{mode, "-secret-dir", dir, "-run", "run", "-listen", listen}, flags...), &out)
