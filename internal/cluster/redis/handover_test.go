@@ -37,7 +37,10 @@ func (p *part) Failover(context.Context, redis.FailoverMode) error {
 	return p.failover
 }
 
-func (p *part) Leads(context.Context) (bool, error) {
+func (p *part) Leads(ctx context.Context) (bool, error) {
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
 	if after := time.Since(p.began); p.silent == nil || !p.silent(after) {
 		return p.leads(after), nil
 	}
@@ -55,7 +58,10 @@ func (p *part) HoldWrites(_ context.Context, d time.Duration) error {
 	return p.hold
 }
 
-func (p *part) ReleaseWrites(context.Context) error {
+func (p *part) ReleaseWrites(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if p.busy != nil && p.busy(time.Since(p.began)) {
 		return errSilent
 	}
@@ -80,12 +86,18 @@ func TestWritesAreHeldUntilAHandOverIsDecided(t *testing.T) {
 		heir, former part
 		told         []string
 		fails        string
+		// ends says that the operator is told to end meanwhile.
+		ends bool
 	}{
 		"it takes over": {},
 		"it refuses":    {heir: part{failover: errors.New("ERR Master is down")}, fails: "Master is down"},
 		"it takes over late": {
 			heir: part{failover: redis.ErrUndecided, leads: after(3 * time.Second)}, former: part{leads: until(3 * time.Second)},
 			told: []string{"hold for 20s", "release after 3s"},
+		},
+		"it takes over late, when the operator is to end": {
+			heir: part{failover: redis.ErrUndecided, leads: after(3 * time.Second)}, former: part{leads: until(3 * time.Second)},
+			told: []string{"hold for 20s", "release after 3s"}, ends: true,
 		},
 		"its primary hears of it later": {
 			heir: part{failover: redis.ErrUndecided, leads: after(3 * time.Second)}, former: part{leads: until(5 * time.Second)},
@@ -136,7 +148,12 @@ func TestWritesAreHeldUntilAHandOverIsDecided(t *testing.T) {
 				var told []string
 				heir, former := tc.heir, tc.former
 				heir.told, former.told, heir.began, former.began = &[]string{}, &told, time.Now(), time.Now()
-				err := redis.Failover{Shard: 0, From: "c-0-0", To: "c-0-1"}.Run(t.Context(), &former, &heir)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tc.ends {
+					cancel()
+				}
+				err := redis.Failover{Shard: 0, From: "c-0-0", To: "c-0-1"}.Run(ctx, &former, &heir)
 				if diff := cmp.Diff(tc.told, told); diff != "" {
 					t.Errorf("told to the former primary (-want +got):\n%s", diff)
 				}
