@@ -86,14 +86,14 @@ func (r *runner) targetsOf() ([]*target, error) {
 			Cluster: schedule.Cluster{Name: "carts", Store: schedule.Redis}, container: "redis", component: v1alpha1.ComponentRedis,
 			object: redis("carts", v1alpha1.EngineRedis, versions["REDIS_7_0"], nil),
 			loads: []*writer{
-				{Load: report.Load{Class: "plain"}, options: harness.LoadOptions{Mode: "redis", Rate: redisRate}},
-				{Load: report.Load{Class: "WAIT 1"}, options: harness.LoadOptions{Mode: "redis", Rate: redisRate / 2, Flags: []string{"-wait=1"}}},
+				{Load: report.Load{Class: "plain"}, options: harness.LoadOptions{Mode: "redis", Rate: redisRate, Flags: []string{"-look-back"}}},
+				{Load: report.Load{Class: "WAIT 1"}, options: harness.LoadOptions{Mode: "redis", Rate: redisRate / 2, Flags: []string{"-look-back", "-wait=1"}}},
 			},
 		},
 		{
 			Cluster: schedule.Cluster{Name: "sessions", Store: schedule.Valkey}, container: "redis", component: v1alpha1.ComponentRedis,
 			object: redis("sessions", v1alpha1.EngineValkey, versions["VALKEY_8_1"], &v1alpha1.RedisConfig{MinReplicasToWrite: ptr.To[int32](1)}),
-			loads:  []*writer{{Load: report.Load{Class: "min-replicas-to-write 1"}, options: harness.LoadOptions{Mode: "redis", Rate: redisRate}}},
+			loads:  []*writer{{Load: report.Load{Class: "min-replicas-to-write 1"}, options: harness.LoadOptions{Mode: "redis", Rate: redisRate, Flags: []string{"-look-back"}}}},
 		},
 	}
 	return slices.DeleteFunc(all, func(t *target) bool {

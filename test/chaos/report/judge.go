@@ -189,8 +189,8 @@ func (r *Run) sameData() Verdict {
 	return verdict("all members of etcd have the same data at one revision (HashKV)", wrong, "%d members", len(r.Hashes))
 }
 
-// redisLostNothingPlanned: what was lost had to have been acknowledged while a server was being broken. Everything else was lost by a
-// planned operation, or by nothing at all.
+// redisLostNothingPlanned: what was lost has to have gone while a server was being broken. Everything else was lost by a planned operation,
+// or by nothing at all.
 func (r *Run) redisLostNothingPlanned() Verdict {
 	var wrong, figures []string
 	for _, l := range r.loads(false) {
@@ -207,10 +207,11 @@ func (r *Run) redisLostNothingPlanned() Verdict {
 func (r *Run) losses(l Load) (unexplained []string, explained string) {
 	by := map[string]int{}
 	for _, loss := range l.Summary.Losses {
-		at := time.UnixMilli(loss.AckedMs)
-		kind := r.explains(l.Cluster, at)
+		seen, missed := time.UnixMilli(loss.SeenMs), time.UnixMilli(loss.MissedMs)
+		kind := r.explains(l.Cluster, seen, missed)
 		if kind == "" {
-			unexplained = append(unexplained, fmt.Sprintf("%s, acknowledged at %s", loss.Key, at.UTC().Format(time.TimeOnly)))
+			unexplained = append(unexplained, fmt.Sprintf("%s, acknowledged at %s, there until %s, gone at %s", loss.Key,
+				time.UnixMilli(loss.AckedMs).UTC().Format(time.TimeOnly), seen.UTC().Format(time.TimeOnly), missed.UTC().Format(time.TimeOnly)))
 			continue
 		}
 		by[kind]++
@@ -229,10 +230,11 @@ func (r *Run) losses(l Load) (unexplained []string, explained string) {
 	return unexplained, explained
 }
 
-// explains names the kind of fault that may have lost a write of a cluster at a time, empty when there is none.
-func (r *Run) explains(cluster string, at time.Time) string {
+// explains names the kind of fault that may have lost a write of a cluster that was there at one time and gone at another, empty when
+// there is none.
+func (r *Run) explains(cluster string, seen, missed time.Time) string {
 	for _, f := range r.Faults {
-		if f.Skipped == "" && f.Kind().Loses && f.Touches(cluster) && at.After(f.Began.Add(-around)) && at.Before(f.over(r.Ended).Add(around)) {
+		if f.Skipped == "" && f.Kind().Loses && f.Touches(cluster) && missed.After(f.Began.Add(-around)) && seen.Before(f.over(r.Ended).Add(around)) {
 			return f.Drawn.Kind
 		}
 	}

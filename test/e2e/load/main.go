@@ -30,7 +30,7 @@ type options struct {
 	rate                                    float64
 	inFlight                                int
 	opTimeout, duration, checkTimeout       time.Duration
-	watch                                   bool
+	watch, lookBack                         bool
 	registers, replicas                     int
 }
 
@@ -54,6 +54,7 @@ func parse(args []string) (options, error) {
 	fs.DurationVar(&o.duration, "duration", 30*time.Minute, "longest time to write")
 	fs.DurationVar(&o.checkTimeout, "check-timeout", 2*time.Minute, "longest time to read everything back")
 	fs.BoolVar(&o.watch, "watch", false, "etcd: watch everything that is written, and compare")
+	fs.BoolVar(&o.lookBack, "look-back", false, "look again and again, while writing, whether what was acknowledged is there")
 	fs.IntVar(&o.registers, "registers", 0, "etcd: keys that several clients read, write, and compare and swap")
 	fs.IntVar(&o.replicas, "wait", 0, "Redis: a write counts as acknowledged when so many replicas have it (WAIT)")
 	if err := fs.Parse(args[1:]); err != nil {

@@ -51,6 +51,9 @@ func writeUntilDone(ctx context.Context, o options, s store, book *ledger.Ledger
 		writers.Go(func() { writeLane(ctx, o, s, l, book) })
 	}
 	go report(ctx, book)
+	if o.lookBack {
+		writers.Go(func() { lookBack(ctx, s, book) })
+	}
 	writers.Wait()
 	book.Close()
 }
@@ -94,6 +97,32 @@ func write(ctx context.Context, s store, l lane, key string, book *ledger.Ledger
 		return
 	}
 	book.Ack(l.name, key, receipt, floor)
+}
+
+// lookBackEvery is how often a batch of what was acknowledged is looked for.
+const lookBackEvery = 100 * time.Millisecond
+
+// lookBack looks for what was acknowledged, batch by batch, and begins anew when it is through: the time at which a write is lost says what
+// lost it. Where the data store does not answer, nothing is noted.
+func lookBack(ctx context.Context, s store, book *ledger.Ledger) {
+	tick := time.NewTicker(lookBackEvery)
+	defer tick.Stop()
+	var left []string
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if len(left) == 0 {
+			left, _ = book.Keys()
+		}
+		n := min(batch, len(left))
+		if found, _, err := s.read(ctx, left[:n]); err == nil {
+			book.Look(left[:n], found, valueOf)
+		}
+		left = left[n:]
+	}
 }
 
 func report(ctx context.Context, book *ledger.Ledger) {

@@ -47,10 +47,10 @@ type Ledger struct {
 	watch      watch
 }
 
-// acked is one acknowledged write.
+// acked is one acknowledged write, when it was there for the last time, and when it was missed first since then.
 type acked struct {
 	Receipt
-	at time.Time
+	at, seen, missed time.Time
 }
 
 // clock measures the longest time without an acknowledged write, and notes every long one.
@@ -115,7 +115,7 @@ func (l *Ledger) Ack(lane, key string, r Receipt, floor int64) {
 	now := l.now()
 	l.all.tick(now)
 	l.lanes[lane].tick(now)
-	l.acked[key] = acked{r, now}
+	l.acked[key] = acked{Receipt: r, at: now, seen: now}
 	l.s.Acked++
 	if r.ClusterID != 0 {
 		l.clusterIDs[r.ClusterID] = true
@@ -156,6 +156,21 @@ func (l *Ledger) because(err error) {
 		l.s.Misses = append(l.s.Misses, Miss{Error: what, FirstMs: at})
 	}
 	l.s.Misses[i].Count, l.s.Misses[i].LastMs = l.s.Misses[i].Count+1, at
+}
+
+// Look notes which of the keys are there; found holds those of them that exist. They had been acknowledged before anybody looked.
+func (l *Ledger) Look(keys []string, found map[string]Found, want func(key string) string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range keys {
+		a := l.acked[key]
+		if got, ok := found[key]; ok && got.Value == want(key) {
+			a.seen, a.missed = l.now(), time.Time{}
+		} else if a.missed.IsZero() {
+			a.missed = l.now()
+		}
+		l.acked[key] = a
+	}
 }
 
 // Close ends the measurement: silence up to now counts as a stall too.

@@ -23,7 +23,7 @@ type Summary struct {
 	// Lost counts acknowledged writes that are gone or hold another value; LostKeys names the first of them.
 	Lost     int      `json:"lost"`
 	LostKeys []string `json:"lostKeys,omitempty"`
-	// Losses are when lost writes had been acknowledged; the first few thousand of them.
+	// Losses are when lost writes had been acknowledged, and went; the first few thousand of them.
 	Losses []Loss `json:"losses,omitempty"`
 	// Stale counts acknowledged writes found at a revision below the acknowledged one.
 	Stale int `json:"stale"`
@@ -54,10 +54,13 @@ type Miss struct {
 	LastMs  int64 `json:"lastMs"`
 }
 
-// Loss is an acknowledged write that is gone. AckedMs is when it was acknowledged, in Unix milliseconds.
+// Loss is an acknowledged write that is gone. AckedMs is when it was acknowledged, SeenMs when it was there for the last time as far as
+// anybody looked, and MissedMs when somebody looked and it was not; all in Unix milliseconds.
 type Loss struct {
-	Key     string `json:"key"`
-	AckedMs int64  `json:"ackedMs"`
+	Key      string `json:"key"`
+	AckedMs  int64  `json:"ackedMs"`
+	SeenMs   int64  `json:"seenMs"`
+	MissedMs int64  `json:"missedMs"`
 }
 
 // Stall is a time without an acknowledged write, in Unix milliseconds.
@@ -119,20 +122,21 @@ const maxLosses = 5000
 // key must have; last is the data store's revision now, 0 where there is none.
 func (l *Ledger) Check(found map[string]Found, want func(key string) string, last int64) Summary {
 	acked, unknown := l.Keys()
+	l.Look(acked, found, want)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range acked {
-		got, ok := found[key]
+		write := l.acked[key]
 		switch {
-		case !ok || got.Value != want(key):
+		case !write.missed.IsZero():
 			l.s.Lost++
 			if len(l.s.LostKeys) < maxLostKeys {
 				l.s.LostKeys = append(l.s.LostKeys, key)
 			}
 			if len(l.s.Losses) < maxLosses {
-				l.s.Losses = append(l.s.Losses, Loss{key, l.acked[key].at.UnixMilli()})
+				l.s.Losses = append(l.s.Losses, Loss{key, write.at.UnixMilli(), write.seen.UnixMilli(), write.missed.UnixMilli()})
 			}
-		case got.Revision < l.acked[key].Revision:
+		case found[key].Revision < write.Revision:
 			l.s.Stale++
 		}
 	}

@@ -52,9 +52,9 @@ func TestWhatAWatcherSawIsCompared(t *testing.T) {
 func TestLongStallsAndLossesHaveTheirTimes(t *testing.T) {
 	clock := &fakeClock{time.UnixMilli(1000)}
 	l := New("redis", []string{"a", "b"}, clock.now)
-	for _, pause := range []time.Duration{100, 700, 300} {
+	for i, pause := range []time.Duration{100, 700, 300} {
 		clock.forward(pause * time.Millisecond)
-		l.Ack("a", clock.t.String(), Receipt{}, l.Begin())
+		l.Ack("a", string(rune('a'+i)), Receipt{}, l.Begin())
 	}
 	l.Close()
 	s := l.Check(nil, value, 0)
@@ -62,11 +62,27 @@ func TestLongStallsAndLossesHaveTheirTimes(t *testing.T) {
 	if diff := cmp.Diff(want, s.Stalls); diff != "" {
 		t.Errorf("stalls (-want +got):\n%s", diff)
 	}
-	var at []int64
-	for _, loss := range s.Losses {
-		at = append(at, loss.AckedMs)
-	}
-	if diff := cmp.Diff([]int64{1100, 1800, 2100}, at); diff != "" {
+	losses := []Loss{{"a", 1100, 1100, 2100}, {"b", 1800, 1800, 2100}, {"c", 2100, 2100, 2100}}
+	if diff := cmp.Diff(losses, s.Losses); diff != "" {
 		t.Errorf("losses (-want +got):\n%s", diff)
+	}
+}
+
+func TestALossHasTheTimeAtWhichItHappened(t *testing.T) {
+	clock := &fakeClock{time.UnixMilli(1000)}
+	l := New("redis", []string{""}, clock.now)
+	keys := []string{"back", "lost", "stays"}
+	for _, key := range keys {
+		l.Ack("", key, Receipt{}, l.Begin())
+	}
+	all := map[string]Found{"back": {Value: value("back")}, "lost": {Value: value("lost")}, "stays": {Value: value("stays")}}
+	for _, found := range []map[string]Found{all, {"stays": all["stays"]}, {"back": all["back"], "stays": all["stays"]}} {
+		clock.forward(time.Second)
+		l.Look(keys, found, value)
+	}
+	clock.forward(time.Second)
+	s := l.Check(map[string]Found{"back": all["back"], "lost": {Value: "of somebody else"}, "stays": all["stays"]}, value, 0)
+	if diff := cmp.Diff([]Loss{{"lost", 1000, 2000, 3000}}, s.Losses); diff != "" || s.Lost != 1 {
+		t.Errorf("%d lost (-want +got):\n%s", s.Lost, diff)
 	}
 }
