@@ -86,11 +86,16 @@ const patienceOfWait = 500 * time.Millisecond
 // errNotReplicated says that a write was made, and that WAIT counted too few replicas: it may be lost, and is not acknowledged.
 var errNotReplicated = errors.New("too few replicas have the write")
 
+// errNotWritten says that no server was found that took a write.
+var errNotWritten = errors.New("sent from server to server, until the client gave up")
+
 // replicated writes a key and waits for replicas. WAIT is about what its own connection has written, which only a transaction keeps.
+// Watch returns nil as well where its last attempt was sent elsewhere, and it has written nothing (go-redis up to 9.23.0, ClusterClient.Watch).
 func (s *redisStore) replicated(ctx context.Context, key, value string) error {
-	return s.c.Watch(ctx, func(tx *redis.Tx) error {
-		if err := tx.Set(ctx, key, value, 0).Err(); err != nil {
-			return err
+	written := errNotWritten
+	err := s.c.Watch(ctx, func(tx *redis.Tx) error {
+		if written = tx.Set(ctx, key, value, 0).Err(); written != nil {
+			return written
 		}
 		n, err := tx.Wait(ctx, s.replicas, patienceOfWait).Result()
 		if err == nil && n < int64(s.replicas) {
@@ -98,6 +103,7 @@ func (s *redisStore) replicated(ctx context.Context, key, value string) error {
 		}
 		return err
 	}, key)
+	return cmp.Or(err, written)
 }
 
 // outcome: an error reply, or a connection that could not be made, means that nothing was written. The client tries
@@ -106,7 +112,7 @@ func (s *redisStore) replicated(ctx context.Context, key, value string) error {
 func (s *redisStore) outcome(err error) ledger.Outcome {
 	var reply redis.Error
 	var op *net.OpError
-	if errors.As(err, &reply) || (errors.As(err, &op) && op.Op == "dial") {
+	if errors.Is(err, errNotWritten) || errors.As(err, &reply) || (errors.As(err, &op) && op.Op == "dial") {
 		return ledger.Failed
 	}
 	return ledger.Unknown
