@@ -159,6 +159,15 @@ func (s *userStage) newOperator() {
 	s.loop = &Loop[*v1alpha1.EtcdUser, users.State]{Kind: NewEtcdUserKind(children, k), Client: s.api, Events: s.told}
 }
 
+func (s *userStage) minuteLater() {
+	s.t.Helper()
+	kind, ok := s.loop.Kind.(*EtcdUserKind)
+	if !ok {
+		s.t.Fatalf("%T", s.loop.Kind)
+	}
+	aMinuteLater(s.t, kind.Children)
+}
+
 // user reads a resource, nil when it is gone.
 func (s *userStage) user(name string) *v1alpha1.EtcdUser {
 	s.t.Helper()
@@ -440,6 +449,7 @@ func TestADeletedPasswordIsGeneratedAnew(t *testing.T) {
 	if err := s.api.Delete(t.Context(), s.secret("orders-app-etcd-user-password")); err != nil {
 		t.Fatal(err)
 	}
+	s.minuteLater()
 	s.rest("orders-app")
 	s.inPlace()
 	if s.etcd.Accounts["app"].Password == before {

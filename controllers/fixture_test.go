@@ -230,8 +230,20 @@ func etcdCluster() *v1alpha1.EtcdCluster {
 }
 
 func newChildren(w *world) *Children {
-	return &Children{
-		Client: w, Direct: w, Domain: "cluster.local", AgentImage: "agent:1", Dial: DialDirect,
+	c := &Children{
+		Direct: w, Domain: "cluster.local", AgentImage: "agent:1", Dial: DialDirect,
 		Now: func() time.Time { return time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC) },
 	}
+	c.Client = newRecall(w, func() time.Time { return c.Now() })
+	return c
+}
+
+// aMinuteLater is when the operator has forgotten the Secrets that it remembered.
+func aMinuteLater(t *testing.T, c *Children) {
+	t.Helper()
+	r, ok := c.Client.(*recall)
+	if !ok {
+		t.Fatalf("%T remembers nothing", c.Client)
+	}
+	clear(r.secrets)
 }

@@ -90,7 +90,7 @@ func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 	if !ok {
 		return ctrl.Result{}, fmt.Errorf("copy of %T has another type", o)
 	}
-	out := l.pass(ctx, o)
+	out := l.pass(recalling(ctx, o), o)
 	l.Kind.Report(o, out.state, out.plan, out.err)
 	l.announce(before, o, out.plan)
 	if k, ok := l.Kind.(measurer[S]); ok {

@@ -163,6 +163,7 @@ func TestALostPasswordOfRedisIsAskedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	s.minuteLater()
 	s.pass()
 	c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
 	if c == nil || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "carts-auth") {

@@ -97,6 +97,15 @@ func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object
 }
 
 // restart starts another operator.
+func (s *redisStage) minuteLater() {
+	s.t.Helper()
+	kind, ok := s.loop.Kind.(*RedisKind)
+	if !ok {
+		s.t.Fatalf("%T", s.loop.Kind)
+	}
+	aMinuteLater(s.t, kind.Children)
+}
+
 func (s *redisStage) restart() {
 	op := s.operator()
 	seen := op.client(s.past.client(s.api), false)

@@ -62,6 +62,7 @@ func TestARunningRedisClusterGetsPasswordsThatItDidNotHave(t *testing.T) {
 	if err := s.api.Update(t.Context(), live); err != nil {
 		t.Fatal(err)
 	}
+	s.minuteLater()
 	for range 3 {
 		s.pass()
 	}

@@ -152,6 +152,7 @@ func TestAPasswordOfARedisUserFollowsItsSecret(t *testing.T) {
 	if err := s.api.Delete(t.Context(), s.secret("carts-app-redis-user-password")); err != nil {
 		t.Fatal(err)
 	}
+	s.minuteLater()
 	s.rest()
 	second := s.secret("carts-app-redis-user").Data[PasswordKey]
 	if string(first) == string(second) || s.userOf("carts-2-0", "app").Passwords[0] != redis.Hash(string(second)) {

@@ -22,7 +22,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// Secrets are read by name from the API server, never listed, watched or cached.
+// Secrets are read by name from the API server, never listed or watched. Only our own are remembered, for a minute.
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch
 
 const (

@@ -88,7 +88,7 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	children := &Children{
-		Client: mgr.GetClient(), Direct: mgr.GetAPIReader(),
+		Client: newRecall(mgr.GetClient(), time.Now), Direct: mgr.GetAPIReader(),
 		Domain: o.Domain, AgentImage: o.AgentImage, Registry: o.Registry, Now: time.Now, Dial: o.Dial,
 		CanResize: CanResize(mgr.GetConfig(), mgr.GetHTTPClient()), Metrics: o.metrics,
 	}
@@ -215,7 +215,7 @@ func CacheOptions(namespaces []string) cache.Options {
 }
 
 // ClientOptions makes the client read Secrets from the API server by name, so that it needs no right to list them and
-// keeps none in memory.
+// keeps none in memory that is not ours.
 func ClientOptions() client.Options {
 	return client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}
 }

@@ -77,6 +77,7 @@ func (s *redisStage) recreate() {
 	for _, server := range s.servers {
 		server.Stop()
 	}
+	s.minuteLater()
 }
 
 // sampled are the slots that have a key.

@@ -140,8 +140,29 @@ func (p *patient) gap(happens func(ctx context.Context) error) float64 {
 	return float64(longest)
 }
 
-// kills has a leader killed with SIGKILL in turns, without an operator and with one.
-func (p *patient) kills(t *table, what string) {
+// kill ends the process of a pod with SIGKILL, and waits until it is back.
+func (p *patient) kill(ctx context.Context, pod *corev1.Pod) error {
+	if err := kind.KillProcess(ctx, pod, p.container); err != nil {
+		return err
+	}
+	_, err := kind.WaitReborn(ctx, pod, readyTimeout)
+	return err
+}
+
+// standing is how long a process stands still that is to be given up by the others.
+const standing = 10 * time.Second
+
+// stop has the process of a pod stand still, as when its node hangs.
+func (p *patient) stop(ctx context.Context, pod *corev1.Pod) error {
+	if err := kind.Signal(ctx, pod, p.container, "SIGSTOP"); err != nil {
+		return err
+	}
+	time.Sleep(standing)
+	return kind.Signal(ctx, pod, p.container, "SIGCONT")
+}
+
+// leaderless has something happen to a leader in turns, without an operator and with one.
+func (p *patient) leaderless(t *table, what string, happens func(ctx context.Context, pod *corev1.Pod) error) {
 	for n := range rounds(p.b) {
 		for _, side := range []string{"no operator", "quorate"} {
 			p.well()
@@ -153,14 +174,22 @@ func (p *patient) kills(t *table, what string) {
 			if side != "quorate" {
 				operators(p.b, 0)
 			}
-			t.add(n, figures.Figure{What: what, Side: side, Unit: "ms", Value: p.gap(func(ctx context.Context) error {
-				if err := kind.KillProcess(ctx, pod, p.container); err != nil {
-					return err
-				}
-				_, err := kind.WaitReborn(ctx, pod, readyTimeout)
-				return err
-			})})
+			t.add(n, figures.Figure{What: what, Side: side, Unit: "ms", Value: p.gap(func(ctx context.Context) error { return happens(ctx, pod) })})
+			p.afresh(pod)
 		}
+	}
+}
+
+// afresh has another pod take the place of one whose process was killed: Kubernetes would wait longer each time before it starts that again.
+func (p *patient) afresh(pod *corev1.Pod) {
+	p.b.Helper()
+	operators(p.b, 1)
+	ctx := p.b.Context()
+	if err := kind.Delete(ctx, pod); err != nil {
+		p.b.Fatal(err)
+	}
+	if _, err := kind.WaitReborn(ctx, pod, readyTimeout); err != nil {
+		p.b.Fatal(err)
 	}
 }
 
@@ -222,7 +251,8 @@ func BenchmarkGapEtcd(b *testing.B) {
 		restamp: func(value string) { o.Spec.Template = stamped(value) },
 	}, "etcd")
 	t := newTable(b)
-	p.kills(t, "the leader of etcd is killed")
+	p.leaderless(t, "the leader of etcd is killed", p.kill)
+	p.leaderless(t, "the leader of etcd stands still for 10 s", p.stop)
 	p.restarts(t, "three members of etcd are restarted one after the other")
 	p.report(t, true)
 }
@@ -248,7 +278,8 @@ func BenchmarkGapRedis(b *testing.B) {
 		restamp: func(value string) { o.Spec.Template = stamped(value) },
 	}, "redis")
 	t := newTable(b)
-	p.kills(t, "a primary of Redis is killed, node timeout 2 s")
+	p.leaderless(t, "a primary of Redis is killed, node timeout 2 s", p.kill)
+	p.leaderless(t, "a primary of Redis stands still for 10 s, node timeout 2 s", p.stop)
 	p.restarts(t, "six servers of Redis are restarted one after the other")
 	p.report(t, false)
 }

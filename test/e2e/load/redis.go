@@ -74,10 +74,16 @@ func (s *redisStore) close() { _ = s.c.Close() }
 func (s *redisStore) lanes() []lane { return s.shards }
 
 func (s *redisStore) write(ctx context.Context, key, value string) (ledger.Receipt, error) {
+	var err error
 	if s.replicas > 0 {
-		return ledger.Receipt{}, s.replicated(ctx, key, value)
+		err = s.replicated(ctx, key, value)
+	} else {
+		err = s.c.Set(ctx, key, value, 0).Err()
 	}
-	return ledger.Receipt{}, s.c.Set(ctx, key, value, 0).Err()
+	if c, ok := s.c.(*redis.ClusterClient); ok && err != nil {
+		c.ReloadState(ctx) // By itself it asks every ten seconds only who has taken over from a server that is gone.
+	}
+	return ledger.Receipt{}, err
 }
 
 // patienceOfWait is how long WAIT waits for replicas.

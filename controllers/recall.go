@@ -1,0 +1,133 @@
+package controllers
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// recallFor is how long a Secret is known for that was read. What somebody else does to a Secret of ours is noticed so late.
+const recallFor = time.Minute
+
+// recall is a client that remembers the Secrets of ours that it has read: they cannot be watched without the right to list all others, and
+// to read them at each look at a cluster in which nothing happens would be most of what is asked of the API server. It remembers for the
+// reader of a calm resource only, and no Secret that somebody else writes.
+type recall struct {
+	client.Client
+	now func() time.Time
+
+	mu      sync.Mutex
+	secrets map[client.ObjectKey]recalled
+	// writes counts what was written: what was read before is not remembered after it.
+	writes int
+	swept  time.Time
+}
+
+// recalled is a Secret, and when it was read.
+type recalled struct {
+	secret *corev1.Secret
+	at     time.Time
+}
+
+func newRecall(c client.Client, now func() time.Time) *recall {
+	return &recall{Client: c, now: now, secrets: map[client.ObjectKey]recalled{}}
+}
+
+// mayRecall is the key of a context in which Secrets may be remembered.
+type mayRecall struct{}
+
+// recalling lets Secrets be remembered while o is looked at, if nothing was to be done when that was done last.
+func recalling(ctx context.Context, o Object) context.Context {
+	if !calm(o) {
+		return ctx
+	}
+	return context.WithValue(ctx, mayRecall{}, true)
+}
+
+// calm tells whether a resource was Ready as it is now, with nothing under way and nothing in the way.
+func calm(o Object) bool {
+	all := o.GetConditions()
+	ready := meta.FindStatusCondition(all, v1alpha1.ConditionReady)
+	return ready != nil && ready.Status == "True" && ready.ObservedGeneration == o.GetGeneration() && o.GetDeletionTimestamp() == nil &&
+		!meta.IsStatusConditionTrue(all, v1alpha1.ConditionReconciling) && !meta.IsStatusConditionTrue(all, v1alpha1.ConditionStalled)
+}
+
+// Get reads a Secret unless it is known, and anything else as ever.
+func (r *recall) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	s, ok := o.(*corev1.Secret)
+	if !ok {
+		return r.Client.Get(ctx, key, o, opts...)
+	}
+	r.mu.Lock()
+	known, writes := r.secrets[key], r.writes
+	r.mu.Unlock()
+	if ctx.Value(mayRecall{}) != nil && known.secret != nil && r.now().Sub(known.at) < recallFor {
+		known.secret.DeepCopyInto(s)
+		return nil
+	}
+	err := r.Client.Get(ctx, key, s, opts...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweep()
+	delete(r.secrets, key)
+	if err == nil && writes == r.writes && s.Labels[cluster.LabelManagedBy] == cluster.ManagedBy {
+		r.secrets[key] = recalled{s.DeepCopy(), r.now()}
+	}
+	return err
+}
+
+// sweep forgets what nobody asks for any more.
+func (r *recall) sweep() {
+	if r.now().Sub(r.swept) < recallFor {
+		return
+	}
+	r.swept = r.now()
+	for key, known := range r.secrets {
+		if r.now().Sub(known.at) >= recallFor {
+			delete(r.secrets, key)
+		}
+	}
+}
+
+// forget forgets a Secret that may be another one by now, whatever came of the write.
+func (r *recall) forget(key client.ObjectKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writes++
+	delete(r.secrets, key)
+}
+
+// Create makes an object. Nothing of ours may update or delete Secrets.
+func (r *recall) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	defer r.written(o)
+	return r.Client.Create(ctx, o, opts...)
+}
+
+// Patch writes a part of an object.
+func (r *recall) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	defer r.written(o)
+	return r.Client.Patch(ctx, o, p, opts...)
+}
+
+// Apply writes what is wanted of an object.
+func (r *recall) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	if s, ok := o.(*corev1ac.SecretApplyConfiguration); ok && s.Name != nil && s.Namespace != nil {
+		defer r.forget(client.ObjectKey{Namespace: *s.Namespace, Name: *s.Name})
+	}
+	return r.Client.Apply(ctx, o, opts...)
+}
+
+func (r *recall) written(o client.Object) {
+	if s, ok := o.(*corev1.Secret); ok {
+		r.forget(client.ObjectKeyFromObject(s))
+	}
+}
