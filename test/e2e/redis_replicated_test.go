@@ -96,7 +96,7 @@ func renewPasswords(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.Red
 	must(t, s.Get(ctx, client.ObjectKeyFromObject(live), live))
 	delete(live.Data, redis.PasswordDefault)
 	must(t, s.Update(ctx, live))
-	must(t, harness.Eventually(ctx, "the former passwords to be retired", shortHold+time.Minute, func(ctx context.Context) (bool, string, error) {
+	must(t, harness.Eventually(ctx, "the former passwords to be retired", shortHold+2*time.Minute, func(ctx context.Context) (bool, string, error) {
 		now := s.secretOf(ctx, t, cluster.AuthSecret(c.Name))
 		renewed := !slices.ContainsFunc(redis.PasswordKeys, func(key string) bool {
 			return len(now[key]) == 0 || string(now[key]) == string(before[key])
