@@ -297,7 +297,7 @@ func (c *Children) issuedSecret(
 ) (*corev1.Secret, error) {
 	var s corev1.Secret
 	key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: cluster.IssuedSecret(name)}
-	if err := c.Get(ctx, key, &s); apierrors.IsNotFound(err) {
+	if err := c.Direct.Get(ctx, key, &s); apierrors.IsNotFound(err) { // It is cert-manager's, and not remembered.
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("read Secret %s: %w", key.Name, err)

@@ -162,7 +162,11 @@ func TestWhatWasKeptWithItsClaimsIsAdopted(t *testing.T) {
 	c := newChildren(w)
 	claim := metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("PersistentVolumeClaim").WithName("data-orders-0").WithUID("c-0")
 	ensure := func() (map[string]string, error) {
-		return c.EnsurePasswords(t.Context(), o, nil, cluster.Labels("orders", "etcd", "etcd"),
+		live, err := c.ownSecret(t.Context(), o, cluster.AuthSecret(o.Name))
+		if err != nil {
+			return nil, err
+		}
+		return c.EnsurePasswords(t.Context(), o, live, nil, cluster.Labels("orders", "etcd", "etcd"),
 			[]*metav1ac.OwnerReferenceApplyConfiguration{claim}, PasswordKey)
 	}
 	first, err := ensure()
@@ -201,7 +205,11 @@ func TestPasswordsAreMadeOnceAndTakenFromTheUserWhereNamed(t *testing.T) {
 		if users != "" {
 			given[PasswordKey] = users
 		}
-		return c.EnsurePasswords(t.Context(), o, given, nil, nil, "password", "operator")
+		live, err := c.ownSecret(t.Context(), o, cluster.AuthSecret(o.Name))
+		if err != nil {
+			return nil, err
+		}
+		return c.EnsurePasswords(t.Context(), o, live, given, nil, nil, "password", "operator")
 	}
 	first, err := ensure(nil)
 	if err != nil {

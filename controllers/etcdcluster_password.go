@@ -25,7 +25,11 @@ func (k *EtcdKind) ensurePassword(ctx context.Context, o *v1alpha1.EtcdCluster) 
 	if o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
 		return "", nil
 	}
-	given, err := k.givenPasswords(ctx, o)
+	live, err := k.ownSecret(ctx, o, cluster.AuthSecret(o.Name))
+	if err != nil {
+		return "", err
+	}
+	given, err := k.givenPasswords(ctx, o, passwordsIn(live))
 	if err != nil {
 		return "", err
 	}
@@ -39,14 +43,14 @@ func (k *EtcdKind) ensurePassword(ctx context.Context, o *v1alpha1.EtcdCluster) 
 			return "", err
 		}
 	}
-	passwords, err := k.EnsurePasswords(ctx, o, given, etcd.Labels(o.Name), claims, PasswordKey, etcd.SigningKey)
+	passwords, err := k.EnsurePasswords(ctx, o, live, given, etcd.Labels(o.Name), claims, PasswordKey, etcd.SigningKey)
 	return passwords[PasswordKey], err
 }
 
 // givenPasswords are the passwords of root that are not to be generated. To replace a password takes three writes, so
 // that it is in our Secret whenever root may have it: the next one is written down, root gets it, and it is written down
 // as the one that root has.
-func (k *EtcdKind) givenPasswords(ctx context.Context, o *v1alpha1.EtcdCluster) (map[string]string, error) {
+func (k *EtcdKind) givenPasswords(ctx context.Context, o *v1alpha1.EtcdCluster, have map[string]string) (map[string]string, error) {
 	users, err := k.userPassword(ctx, o, o.Spec.Auth)
 	if err != nil {
 		return nil, err
@@ -54,10 +58,6 @@ func (k *EtcdKind) givenPasswords(ctx context.Context, o *v1alpha1.EtcdCluster) 
 	if len(users) > maxPassword {
 		return nil, invalid("spec.auth.secretName: the password in Secret %q has more than %d bytes, which etcd does not take: shorten it",
 			o.Spec.Auth.Secret(), maxPassword)
-	}
-	have, err := k.Passwords(ctx, o)
-	if err != nil {
-		return nil, err
 	}
 	switch {
 	case have[PasswordKey] == "":

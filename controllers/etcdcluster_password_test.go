@@ -148,6 +148,11 @@ func TestALostPasswordIsAskedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	kind, ok := s.op.Kind.(*EtcdKind)
+	if !ok {
+		t.Fatalf("%T", s.op.Kind)
+	}
+	aMinuteLater(t, kind.Children)
 	s.passes(1)
 	c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
 	if c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, cluster.AuthSecret("orders")) {

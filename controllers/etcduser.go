@@ -104,11 +104,7 @@ func (k *EtcdUserKind) password(ctx context.Context, o *v1alpha1.EtcdUser) (stri
 		}
 		return string(s.Data[PasswordKey]), nil
 	}
-	s, err := k.ownSecret(ctx, o, cluster.UserPasswordSecret(o.Name))
-	if s == nil || err != nil {
-		return "", err
-	}
-	return string(s.Data[PasswordKey]), nil
+	return k.generatedPassword(ctx, o, cluster.UserPasswordSecret(o.Name))
 }
 
 // clusterOf reads the cluster of a user, nil when there is none.

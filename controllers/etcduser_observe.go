@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd/users"
 )
 
-// Observe reads what is known of a user: its cluster and rivals from the cache, its Secrets from the API server, and what
-// etcd has from etcd.
+// Observe reads what is known of a user: its cluster and rivals from the cache, its Secrets from the API server, or from
+// memory for a minute, and what etcd has from etcd.
 func (k *EtcdUserKind) Observe(ctx context.Context, o *v1alpha1.EtcdUser) (users.State, error) {
 	s := users.State{
 		Want:      wantUser(o),

@@ -99,7 +99,7 @@ func (s *userStage) openCluster(c *v1alpha1.EtcdCluster) {
 	s.t.Helper()
 	ctx := s.t.Context()
 	children := newChildren(&world{Client: s.api})
-	if _, err := children.EnsurePasswords(ctx, c, nil, nil, nil, PasswordKey); err != nil {
+	if _, err := children.EnsurePasswords(ctx, c, nil, nil, nil, nil, PasswordKey); err != nil {
 		s.t.Fatal(err)
 	}
 	if err := children.EnsureCertificates(ctx, c, Certificates{Leafs: etcd.Leafs(c.Name, c.Namespace, "cluster.local")}); err != nil {

@@ -20,7 +20,7 @@ const recallFor = time.Minute
 
 // recall is a client that remembers the Secrets of ours that it has read: they cannot be watched without the right to list all others, and
 // to read them at each look at a cluster in which nothing happens would be most of what is asked of the API server. It remembers for the
-// reader of a calm resource only, and no Secret that somebody else writes.
+// reader of a resource at rest only. Secrets that somebody else writes are read around it.
 type recall struct {
 	client.Client
 	now func() time.Time
@@ -45,16 +45,19 @@ func newRecall(c client.Client, now func() time.Time) *recall {
 // mayRecall is the key of a context in which Secrets may be remembered.
 type mayRecall struct{}
 
-// recalling lets Secrets be remembered while o is looked at, if nothing was to be done when that was done last.
+// recalling lets Secrets be remembered while o is looked at, if nothing was to be done when it was looked at last.
 func recalling(ctx context.Context, o Object) context.Context {
-	if !calm(o) {
+	if !atRest(o) {
 		return ctx
 	}
 	return context.WithValue(ctx, mayRecall{}, true)
 }
 
-// calm tells whether a resource was Ready as it is now, with nothing under way and nothing in the way.
-func calm(o Object) bool {
+// afresh has Secrets read for what follows.
+func afresh(ctx context.Context) context.Context { return context.WithValue(ctx, mayRecall{}, nil) }
+
+// atRest tells whether a resource was Ready as it is now, with nothing under way and nothing in the way.
+func atRest(o Object) bool {
 	all := o.GetConditions()
 	ready := meta.FindStatusCondition(all, v1alpha1.ConditionReady)
 	return ready != nil && ready.Status == "True" && ready.ObservedGeneration == o.GetGeneration() && o.GetDeletionTimestamp() == nil &&

@@ -58,11 +58,14 @@ func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error 
 }
 
 func (k *RedisKind) ensureCluster(ctx context.Context, o *v1alpha1.RedisCluster) error {
-	passwords, err := k.ensurePasswords(ctx, o)
+	inUse, err := k.started(ctx, o)
 	if err != nil {
 		return err
 	}
-	inUse, err := k.started(ctx, o)
+	if !inUse {
+		ctx = afresh(ctx) // Whoever took the StatefulSets away may have taken what they mount as well.
+	}
+	passwords, err := k.ensurePasswords(ctx, o, inUse)
 	if err != nil {
 		return err
 	}

@@ -17,32 +17,28 @@ import (
 
 // ensurePasswords returns the passwords that are given out. Those of running servers are replaced all together, when the
 // user's changes or a generated one was deleted: the successors are written down here, and the planner goes on from there.
-func (k *RedisKind) ensurePasswords(ctx context.Context, o *v1alpha1.RedisCluster) (map[string]string, error) {
-	given, err := k.givenPasswords(ctx, o)
+func (k *RedisKind) ensurePasswords(ctx context.Context, o *v1alpha1.RedisCluster, inUse bool) (map[string]string, error) {
+	live, err := k.ownSecret(ctx, o, cluster.AuthSecret(o.Name))
 	if err != nil {
 		return nil, err
 	}
-	return k.EnsurePasswords(ctx, o, given, redis.Labels(o), nil, redis.PasswordKeys...)
+	given, err := k.givenPasswords(ctx, o, passwordsIn(live), inUse)
+	if err != nil {
+		return nil, err
+	}
+	return k.EnsurePasswords(ctx, o, live, given, redis.Labels(o), nil, redis.PasswordKeys...)
 }
 
 // givenPasswords are the passwords that are not to be generated.
-func (k *RedisKind) givenPasswords(ctx context.Context, o *v1alpha1.RedisCluster) (map[string]string, error) {
+func (k *RedisKind) givenPasswords(ctx context.Context, o *v1alpha1.RedisCluster, have map[string]string, inUse bool) (map[string]string, error) {
 	users, err := k.userPassword(ctx, o, o.Spec.Auth)
 	if err != nil {
 		return nil, err
 	}
-	have, err := k.Passwords(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	started, err := k.started(ctx, o)
-	if err != nil {
-		return nil, err
-	}
 	switch current := have[redis.PasswordDefault]; {
-	case !started && users != "":
+	case !inUse && users != "":
 		return map[string]string{redis.PasswordDefault: users}, nil
-	case !started, redis.Access{Passwords: have}.Replacing():
+	case !inUse, redis.Access{Passwords: have}.Replacing():
 		return nil, nil // What was begun is finished first.
 	case current == "":
 		return k.deletedPassword(ctx, o, have, users)

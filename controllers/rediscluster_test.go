@@ -96,7 +96,7 @@ func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object
 	return s
 }
 
-// restart starts another operator.
+// minuteLater is when the operator has forgotten the Secrets that it remembered.
 func (s *redisStage) minuteLater() {
 	s.t.Helper()
 	kind, ok := s.loop.Kind.(*RedisKind)
@@ -106,6 +106,7 @@ func (s *redisStage) minuteLater() {
 	aMinuteLater(s.t, kind.Children)
 }
 
+// restart starts another operator.
 func (s *redisStage) restart() {
 	op := s.operator()
 	seen := op.client(s.past.client(s.api), false)

@@ -107,17 +107,12 @@ func redisUserLabels(o *v1alpha1.RedisUser) map[string]string {
 
 // password reads the wanted password, from the Secret of the user where the specification names one.
 func (k *RedisUserKind) password(ctx context.Context, o *v1alpha1.RedisUser) (string, error) {
-	var s *corev1.Secret
-	var err error
-	if ref := o.Spec.PasswordSecret; ref != nil {
-		s, err = k.userSecret(ctx, o, "spec.passwordSecret.name", ref.Name, PasswordKey)
-	} else {
-		s, err = k.ownSecret(ctx, o, cluster.RedisUserPasswordSecret(o.Name))
+	ref := o.Spec.PasswordSecret
+	if ref == nil {
+		return k.generatedPassword(ctx, o, cluster.RedisUserPasswordSecret(o.Name))
 	}
-	if s == nil || err != nil {
-		return "", err
-	}
-	return string(s.Data[PasswordKey]), nil
+	s, err := k.userSecret(ctx, o, "spec.passwordSecret.name", ref.Name, PasswordKey)
+	return passwordsIn(s)[PasswordKey], err
 }
 
 // clusterOf reads the cluster of a user, nil when there is none.
@@ -133,8 +128,8 @@ func (k *RedisUserKind) clusterOf(ctx context.Context, o *v1alpha1.RedisUser) (*
 	return c, nil
 }
 
-// Observe reads what is known of a user: its cluster and rivals from the cache, its Secrets from the API server, and the
-// users of the servers from these.
+// Observe reads what is known of a user: its cluster and rivals from the cache, its Secrets from the API server, or from
+// memory for a minute, and the users of the servers from these.
 func (k *RedisUserKind) Observe(ctx context.Context, o *v1alpha1.RedisUser) (users.State, error) {
 	s := users.State{
 		Name: o.Name, Username: o.Username(), ClusterName: o.Spec.ClusterName,

@@ -145,10 +145,10 @@ func (c *Children) ownSecret(ctx context.Context, owner Object, name string) (*c
 	return &s, ownedBy(owner, &s, "Secret "+owner.GetNamespace()+"/"+name)
 }
 
-// userSecret reads a Secret that the specification names and checks that it has the wanted keys.
+// userSecret reads a Secret that the specification names and checks that it has the wanted keys. It is never remembered.
 func (c *Children) userSecret(ctx context.Context, owner Object, field, name string, keys ...string) (*corev1.Secret, error) {
 	var s corev1.Secret
-	err := c.Get(ctx, client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}, &s)
+	err := c.Direct.Get(ctx, client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}, &s)
 	if apierrors.IsNotFound(err) {
 		text := "create it"
 		if len(keys) > 0 {
@@ -172,16 +172,12 @@ func invalid(format string, args ...any) error {
 }
 
 // EnsurePasswords returns a password for each key, storing in the cluster's auth Secret what is given and generating what
-// is missing. The Secret lives as long as any of its further owners.
+// is missing. live is that Secret, nil when there is none: what is given was decided on it. It lives as long as any of its further owners.
 func (c *Children) EnsurePasswords(
-	ctx context.Context, owner Object, given map[string]string, labels map[string]string,
+	ctx context.Context, owner Object, live *corev1.Secret, given map[string]string, labels map[string]string,
 	further []*metav1ac.OwnerReferenceApplyConfiguration, keys ...string,
 ) (map[string]string, error) {
 	name := cluster.AuthSecret(owner.GetName())
-	live, err := c.ownSecret(ctx, owner, name)
-	if err != nil {
-		return nil, err
-	}
 	data := map[string][]byte{}
 	if live != nil {
 		maps.Copy(data, live.Data)
@@ -194,6 +190,7 @@ func (c *Children) EnsurePasswords(
 			data[k] = []byte(rand.Text())
 		}
 	}
+	var err error
 	if live == nil {
 		err = c.makeSecret(ctx, owner, name, corev1.SecretTypeOpaque, labels, data, further...)
 	} else {
@@ -224,14 +221,32 @@ func (c *Children) userPassword(ctx context.Context, owner Object, auth *v1alpha
 // Passwords reads the cluster's auth Secret back without writing; nil when it does not exist yet.
 func (c *Children) Passwords(ctx context.Context, owner Object) (map[string]string, error) {
 	s, err := c.ownSecret(ctx, owner, cluster.AuthSecret(owner.GetName()))
-	if s == nil || err != nil {
-		return nil, err
+	return passwordsIn(s), err
+}
+
+// passwordsIn are those in a Secret, nil when there is none.
+func passwordsIn(s *corev1.Secret) map[string]string {
+	if s == nil {
+		return nil
 	}
 	passwords := map[string]string{}
 	for k, v := range s.Data {
 		passwords[k] = string(v)
 	}
-	return passwords, nil
+	return passwords
+}
+
+// generatedPassword reads a password that was made for o. One that somebody has deleted meanwhile is made anew first.
+func (c *Children) generatedPassword(ctx context.Context, o Object, name string) (string, error) {
+	s, err := c.ownSecret(ctx, o, name)
+	if err != nil {
+		return "", err
+	}
+	password := passwordsIn(s)[PasswordKey]
+	if password == "" && o.GetDeletionTimestamp() == nil {
+		return "", cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: "the password in Secret " + name + " was deleted, and is made anew first"}
+	}
+	return password, nil
 }
 
 func objectMeta(owner Object, name string) metav1.ObjectMeta {

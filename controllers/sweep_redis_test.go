@@ -77,7 +77,6 @@ func (s *redisStage) recreate() {
 	for _, server := range s.servers {
 		server.Stop()
 	}
-	s.minuteLater()
 }
 
 // sampled are the slots that have a key.
@@ -286,6 +285,7 @@ func (s *redisStage) forget() {
 	if err := s.api.Update(s.t.Context(), live); err != nil {
 		s.t.Fatal(err)
 	}
+	s.minuteLater()
 }
 
 // kill ends a pod, which another one takes the place of.

@@ -35,7 +35,7 @@ func TestRedisTakesARenewedCertificateUnderLoad(t *testing.T) {
 			began := time.Now()
 			must(t, s.Delete(ctx, secret(s.ns, name, nil))) // It is issued anew.
 			var leaf []byte
-			must(t, harness.Eventually(ctx, "another certificate in the Secret", time.Minute, func(ctx context.Context) (bool, string, error) {
+			must(t, harness.Eventually(ctx, "another certificate in the Secret", 2*time.Minute, func(ctx context.Context) (bool, string, error) {
 				out := &corev1.Secret{}
 				err := client.IgnoreNotFound(s.Get(ctx, types.NamespacedName{Namespace: s.ns, Name: name}, out))
 				leaf = out.Data[corev1.TLSCertKey]

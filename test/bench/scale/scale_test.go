@@ -152,10 +152,26 @@ func (r *run) measureCreation() {
 // measureSettled watches clusters that have nothing to do, once they have come to rest.
 func (r *run) measureSettled(name string, window time.Duration) {
 	r.tb.Helper()
-	r.pause(min(30*time.Second, r.short))
+	r.untilAtRest()
 	wait := r.withProfile(name+".cpu.pprof", int(window.Seconds()))
 	r.phase(name, func() { r.pause(window) })
 	wait()
+}
+
+// look is within which every cluster is looked at once.
+const look = 16 * time.Second
+
+// untilAtRest waits until every cluster has been looked at and nothing was written. What is told about a cluster that is Ready comes later.
+func (r *run) untilAtRest() {
+	r.tb.Helper()
+	for range 20 {
+		before := r.scrape(r.m)
+		r.pause(look)
+		if between(before, r.scrape(r.m)).writes == 0 {
+			return
+		}
+	}
+	r.progress("the clusters do not come to rest")
 }
 
 // measureStorm touches the status of every pod, as a network that comes and goes would.

@@ -19,8 +19,8 @@ type Verdict struct {
 }
 
 const (
-	// around is how long before and after a fault a write may have been acknowledged that the fault took with it: what a replica had
-	// not been sent yet, and what an old primary took before it heard of the new one.
+	// around is how long before and after a fault a write may have gone that the fault took with it: what a replica had not been sent yet,
+	// and what an old primary took before it heard of the new one. A loss is noticed within a second or so while the data store answers.
 	around = 5 * time.Second
 	// silent is how long a cluster may take no write before its conditions have to say that something is wrong.
 	silent = 20 * time.Second

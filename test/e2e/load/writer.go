@@ -99,29 +99,39 @@ func write(ctx context.Context, s store, l lane, key string, book *ledger.Ledger
 	book.Ack(l.name, key, receipt, floor)
 }
 
-// lookBackEvery is how often a batch of what was acknowledged is looked for.
-const lookBackEvery = 100 * time.Millisecond
+const (
+	// lookBackEvery is how often a batch of what was acknowledged is looked for, and lookAgainEvery how often all that is recent.
+	lookBackEvery  = 100 * time.Millisecond
+	lookAgainEvery = time.Second
+	// recent is for how long a write is looked for so often: it may not have reached a replica at first.
+	recent = 15 * time.Second
+)
 
-// lookBack looks for what was acknowledged, batch by batch, and begins anew when it is through: the time at which a write is lost says what
-// lost it. Where the data store does not answer, nothing is noted.
+// lookBack looks for what was acknowledged, all that is recent every second, and beside that batch by batch, from the beginning when it is
+// through: the time at which a write is lost says what lost it. Where the data store does not answer, nothing is noted.
 func lookBack(ctx context.Context, s store, book *ledger.Ledger) {
-	tick := time.NewTicker(lookBackEvery)
-	defer tick.Stop()
-	var left []string
+	look := func(keys []string) {
+		if found, _, err := s.read(ctx, keys); err == nil {
+			book.Look(keys, found, valueOf)
+		}
+	}
+	back, again := time.NewTicker(lookBackEvery), time.NewTicker(lookAgainEvery)
+	defer back.Stop()
+	defer again.Stop()
+	next := 0
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-again.C:
+			look(book.Recent(recent))
+		case <-back.C:
+			keys := book.From(next, batch)
+			if next += len(keys); len(keys) == 0 {
+				next = 0
+			}
+			look(keys)
 		}
-		if len(left) == 0 {
-			left, _ = book.Keys()
-		}
-		n := min(batch, len(left))
-		if found, _, err := s.read(ctx, left[:n]); err == nil {
-			book.Look(left[:n], found, valueOf)
-		}
-		left = left[n:]
 	}
 }
 

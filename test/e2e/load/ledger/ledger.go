@@ -36,6 +36,7 @@ type Ledger struct {
 
 	mu         sync.Mutex
 	acked      map[string]acked
+	order      []string
 	unknown    []string
 	clusterIDs map[uint64]bool
 	highest    int64
@@ -116,6 +117,7 @@ func (l *Ledger) Ack(lane, key string, r Receipt, floor int64) {
 	l.all.tick(now)
 	l.lanes[lane].tick(now)
 	l.acked[key] = acked{Receipt: r, at: now, seen: now}
+	l.order = append(l.order, key)
 	l.s.Acked++
 	if r.ClusterID != 0 {
 		l.clusterIDs[r.ClusterID] = true
@@ -156,6 +158,27 @@ func (l *Ledger) because(err error) {
 		l.s.Misses = append(l.s.Misses, Miss{Error: what, FirstMs: at})
 	}
 	l.s.Misses[i].Count, l.s.Misses[i].LastMs = l.s.Misses[i].Count+1, at
+}
+
+// Recent returns the keys that were acknowledged within a time that ends now, in that order.
+func (l *Ledger) Recent(within time.Duration) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	since := l.now().Add(-within)
+	for i := len(l.order) - 1; i >= 0; i-- {
+		if l.acked[l.order[i]].at.Before(since) {
+			return slices.Clone(l.order[i+1:])
+		}
+	}
+	return slices.Clone(l.order)
+}
+
+// From returns up to n keys in the order of their acknowledgement, after so many that came before them.
+func (l *Ledger) From(i, n int) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i = min(i, len(l.order))
+	return slices.Clone(l.order[i:min(i+n, len(l.order))])
 }
 
 // Look notes which of the keys are there; found holds those of them that exist. They had been acknowledged before anybody looked.

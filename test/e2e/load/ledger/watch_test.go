@@ -68,6 +68,25 @@ func TestLongStallsAndLossesHaveTheirTimes(t *testing.T) {
 	}
 }
 
+func TestWritesAreFoundByTheirAge(t *testing.T) {
+	clock := &fakeClock{time.UnixMilli(1000)}
+	l := New("redis", []string{""}, clock.now)
+	for _, key := range []string{"c", "a", "b"} {
+		l.Ack("", key, Receipt{}, l.Begin())
+		clock.forward(time.Second)
+	}
+	for within, want := range map[time.Duration][]string{0: {}, time.Second: {"b"}, 2500 * time.Millisecond: {"a", "b"}, time.Minute: {"c", "a", "b"}} {
+		if diff := cmp.Diff(want, l.Recent(within)); diff != "" {
+			t.Errorf("within %s (-want +got):\n%s", within, diff)
+		}
+	}
+	for from, want := range [][]string{{"c", "a"}, {"a", "b"}, {"b"}, {}, {}} {
+		if diff := cmp.Diff(want, l.From(from, 2)); diff != "" {
+			t.Errorf("after %d (-want +got):\n%s", from, diff)
+		}
+	}
+}
+
 func TestALossHasTheTimeAtWhichItHappened(t *testing.T) {
 	clock := &fakeClock{time.UnixMilli(1000)}
 	l := New("redis", []string{""}, clock.now)
