@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
@@ -90,8 +91,11 @@ func (k *EtcdKind) unmountable(ctx context.Context, r *v1alpha1.Restore, members
 		return "", err
 	}
 	name, _ := plan.Claim(source.Destination.URL)
-	if name == "" || members < 2 {
+	switch {
+	case name == "":
 		return "", nil
+	case members < 2:
+		return k.apart(ctx, r, name)
 	}
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := k.Direct.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, claim); err != nil {
@@ -102,6 +106,21 @@ func (k *EtcdKind) unmountable(ctx context.Context, r *v1alpha1.Restore, members
 	}
 	return fmt.Sprintf("it is on claim %s, which one node can mount at a time, and there are %d members: set spec.size of the cluster to 1, restore it, and scale out afterwards",
 		name, members), nil
+}
+
+// apart says that the only member cannot read the backup, because that is on a disk of another node; empty when it can.
+func (k *EtcdKind) apart(ctx context.Context, r *v1alpha1.Restore, name string) (string, error) {
+	data := cluster.Claim(r.Spec.Cluster.Name, 0)
+	here, err := k.hostsOf(ctx, r.Namespace, data)
+	if err != nil {
+		return "", err
+	}
+	there, err := k.hostsOf(ctx, r.Namespace, name)
+	if err != nil || len(here) == 0 || len(there) == 0 || slices.ContainsFunc(here, func(host string) bool { return slices.Contains(there, host) }) {
+		return "", err
+	}
+	return fmt.Sprintf("it is on claim %s, a disk of node %s, and claim %s is one of node %s, so that no pod can have both: begin a new cluster with it (spec.bootstrap.restore), or restore one that is in a bucket",
+		name, there[0], data, here[0]), nil
 }
 
 // restoreToken tells apart what a Restore makes of a cluster.

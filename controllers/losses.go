@@ -78,17 +78,44 @@ func (c *Children) volumeLost(ctx context.Context, owner Object, name string) (s
 	if claim.Spec.VolumeName == "" {
 		return "", nil
 	}
-	volume := &corev1.PersistentVolume{}
-	err := c.Direct.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume)
+	volume, err := c.volumeOf(ctx, claim)
 	switch {
 	case apierrors.IsNotFound(err):
 		return "volume " + claim.Spec.VolumeName + " does not exist any more", nil
 	case apierrors.IsForbidden(err):
 		return "", nil
 	case err != nil:
-		return "", fmt.Errorf("read volume %s: %w", claim.Spec.VolumeName, err)
+		return "", err
 	}
 	return c.hostsLost(ctx, volume)
+}
+
+func (c *Children) volumeOf(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, error) {
+	volume := &corev1.PersistentVolume{}
+	if err := c.Direct.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume); err != nil {
+		return nil, fmt.Errorf("read volume %s: %w", claim.Spec.VolumeName, err)
+	}
+	return volume, nil
+}
+
+// hostsOf are the host names that the volume of a claim is bound to: none where it has no volume, where that can be reached from elsewhere, and
+// where the operator may not know.
+func (c *Children) hostsOf(ctx context.Context, namespace, name string) ([]string, error) {
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := c.Direct.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, claim); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if claim.Spec.VolumeName == "" {
+		return nil, nil
+	}
+	volume, err := c.volumeOf(ctx, claim)
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return localTo(volume), nil
 }
 
 // hostsLost says why a volume that is local to certain nodes is lost with them.

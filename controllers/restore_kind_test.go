@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -206,6 +207,45 @@ func TestABackupThatNotAllMembersCanReadIsRefused(t *testing.T) {
 			r := anUndo(func(r *v1alpha1.Restore) { r.Spec.From.Destination.URL = tc.url })
 			why, err := NewEtcdKind(children).unmountable(t.Context(), r, tc.members)
 			if err != nil || (why != "") != tc.want || (tc.want && !strings.Contains(why, "set spec.size of the cluster to 1")) {
+				t.Errorf("%q, %v", why, err)
+			}
+		})
+	}
+}
+
+func TestABackupOnADiskOfAnotherNodeIsRefused(t *testing.T) {
+	on := func(claim string, hosts ...string) []client.Object {
+		c := &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: claim},
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv-" + claim, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}},
+		}
+		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + claim}}
+		if len(hosts) > 0 {
+			v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: hosts}},
+			}}}}
+		}
+		return []client.Object{c, v}
+	}
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		want    string
+	}{
+		"both on disks of one node":           {slices.Concat(on("backups", "a"), on("data-orders-0", "a")), ""},
+		"on disks of two nodes":               {slices.Concat(on("backups", "b"), on("data-orders-0", "a")), "claim backups, a disk of node b, and claim data-orders-0 is one of node a"},
+		"the backup can be had anywhere":      {slices.Concat(on("backups"), on("data-orders-0", "a")), ""},
+		"the data can be had anywhere":        {slices.Concat(on("backups", "b"), on("data-orders-0")), ""},
+		"there are nodes that have both":      {slices.Concat(on("backups", "b", "c"), on("data-orders-0", "a", "c")), ""},
+		"there is no claim of data":           {on("backups", "b"), ""},
+		"the volume of the data is not known": {append(on("data-orders-0", "a")[:1], on("backups", "b")...), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tc.objects...)
+			children := newChildren(w)
+			children.Direct = w.Client
+			r := anUndo(func(r *v1alpha1.Restore) { r.Spec.From.Destination.URL = "pvc://backups/orders" })
+			why, err := NewEtcdKind(children).unmountable(t.Context(), r, 1)
+			if err != nil || (tc.want == "") != (why == "") || !strings.Contains(why, tc.want) {
 				t.Errorf("%q, %v", why, err)
 			}
 		})
