@@ -117,47 +117,47 @@ func TestWhatIsRememberedIsNotChangedByItsReaders(t *testing.T) {
 
 func TestASecretIsReadAnew(t *testing.T) {
 	key := ours
-	tests := map[string]func(t *testing.T, s *recallStage) Object{
-		"of somebody else": func(*testing.T, *recallStage) Object { key = theirs; return restingCluster() },
-		"for a cluster that is not Ready": func(*testing.T, *recallStage) Object {
+	tests := map[string]func(s *recallStage) Object{
+		"of somebody else": func(*recallStage) Object { key = theirs; return restingCluster() },
+		"for a cluster that is not Ready": func(*recallStage) Object {
 			o := restingCluster()
 			o.Status.Conditions[0].Status = metav1.ConditionFalse
 			return o
 		},
-		"for a cluster that nobody has looked at": func(*testing.T, *recallStage) Object { return etcdCluster() },
-		"for a cluster that was changed": func(*testing.T, *recallStage) Object {
+		"for a cluster that nobody has looked at": func(*recallStage) Object { return etcdCluster() },
+		"for a cluster that was changed": func(*recallStage) Object {
 			o := restingCluster()
 			o.Generation++
 			return o
 		},
-		"for a cluster that something is done to":       func(*testing.T, *recallStage) Object { return with(v1alpha1.ConditionReconciling) },
-		"for a cluster that something is in the way of": func(*testing.T, *recallStage) Object { return with(v1alpha1.ConditionStalled) },
-		"for a cluster that goes": func(*testing.T, *recallStage) Object {
+		"for a cluster that something is done to":       func(*recallStage) Object { return with(v1alpha1.ConditionReconciling) },
+		"for a cluster that something is in the way of": func(*recallStage) Object { return with(v1alpha1.ConditionStalled) },
+		"for a cluster that goes": func(*recallStage) Object {
 			o := restingCluster()
 			now := metav1.Now()
 			o.DeletionTimestamp = &now
 			return o
 		},
-		"after it was applied, whatever came of it": func(t *testing.T, s *recallStage) Object {
+		"after it was applied, whatever came of it": func(s *recallStage) Object {
 			if s.Apply(t.Context(), corev1ac.Secret(ours.Name, ours.Namespace)) == nil {
 				t.Error("an answer came")
 			}
 			return restingCluster()
 		},
-		"after it was patched": func(t *testing.T, s *recallStage) Object {
+		"after it was patched": func(s *recallStage) Object {
 			patch := client.RawPatch("application/merge-patch+json", []byte(`{}`))
 			if err := s.Patch(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ours.Namespace, Name: ours.Name}}, patch); err != nil {
 				t.Fatal(err)
 			}
 			return restingCluster()
 		},
-		"after somebody tried to make it": func(t *testing.T, s *recallStage) Object {
+		"after somebody tried to make it": func(s *recallStage) Object {
 			if s.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ours.Namespace, Name: ours.Name}}) == nil {
 				t.Error("it was made twice")
 			}
 			return restingCluster()
 		},
-		"when it was written while it was read": func(t *testing.T, s *recallStage) Object {
+		"when it was written while it was read": func(s *recallStage) Object {
 			s.forget(ours)
 			s.meanwhile = func() { s.forget(ours) }
 			s.read(t, ours)
@@ -171,7 +171,7 @@ func TestASecretIsReadAnew(t *testing.T) {
 			s := newRecallStage(t)
 			s.read(t, ours)
 			s.read(t, theirs)
-			o := disturb(t, s)
+			o := disturb(s)
 			before := s.reads
 			var out corev1.Secret
 			if err := s.Get(recalling(t.Context(), o), key, &out); err != nil || s.reads != before+1 {
