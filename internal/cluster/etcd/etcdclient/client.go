@@ -27,6 +27,9 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
+// bufferSize of a connection, each way, in bytes. gRPC takes 32 KiB by default.
+const bufferSize = 4 << 10
+
 // Config says how to reach one member and as whom.
 type Config struct {
 	// Host is the name in the member's certificate.
@@ -183,6 +186,8 @@ func (c *Client) open(ctx context.Context, password string) (*clientv3.Client, e
 				MinConnectTimeout: time.Second,
 			}),
 			grpc.WithNoProxy(),
+			// A client of every member is kept between passes. What they say is short.
+			grpc.WithReadBufferSize(bufferSize), grpc.WithWriteBufferSize(bufferSize), grpc.WithSharedWriteBuffer(true),
 		},
 	}
 	if password != "" {
