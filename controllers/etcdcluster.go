@@ -243,7 +243,7 @@ func (k *EtcdKind) blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd
 		return b, err
 	}
 	b.Storage = storage(o.Spec.Storage, set)
-	claims, err := k.claims(ctx, o, set)
+	claims, err := k.claims(ctx, o, set, k.Now())
 	if err != nil {
 		return b, err
 	}

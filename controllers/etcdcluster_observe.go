@@ -83,17 +83,18 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 func (k *EtcdKind) observeObjects(
 	ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet, s *etcd.State,
 ) (pods []corev1.Pod, err error) {
+	now := k.Now()
 	if set != nil {
 		made, _ := etcd.ParseVersion(set.Spec.Template.Annotations[v1alpha1.AnnotationVersion]) // Or it does not say.
 		s.Set = &etcd.Set{
-			UID: string(set.UID), Age: k.Now().Sub(set.CreationTimestamp.Time), Storage: storageState(storage(o.Spec.Storage, set)),
+			UID: string(set.UID), Age: now.Sub(set.CreationTimestamp.Time), Storage: storageState(storage(o.Spec.Storage, set)),
 			Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), Version: made, KeepsClaims: keepsClaims(set),
 		}
 	}
 	if s.Open, err = k.open(ctx, o); err != nil {
 		return nil, err
 	}
-	if s.Claims, err = k.claims(ctx, o, set); err != nil {
+	if s.Claims, err = k.claims(ctx, o, set, now); err != nil {
 		return nil, err
 	}
 	if err := k.judgeStorage(ctx, o, s); err != nil {
@@ -104,7 +105,7 @@ func (k *EtcdKind) observeObjects(
 	}
 	for i := range pods {
 		p := podState(&pods[i])
-		p.OldRevision, p.Age = oldRevision(&pods[i], set), k.Now().Sub(pods[i].CreationTimestamp.Time)
+		p.OldRevision, p.Age = oldRevision(&pods[i], set), now.Sub(pods[i].CreationTimestamp.Time)
 		if p.Cordoned, err = k.cordon(ctx, &pods[i]); err != nil {
 			return nil, err
 		}
@@ -165,7 +166,7 @@ func oldRevision(p *corev1.Pod, set *appsv1.StatefulSet) bool {
 }
 
 // claims lists the data volume claims of all ordinals, those of an earlier cluster of this name included.
-func (k *EtcdKind) claims(ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet) ([]etcd.Claim, error) {
+func (k *EtcdKind) claims(ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet, now time.Time) ([]etcd.Claim, error) {
 	var list corev1.PersistentVolumeClaimList
 	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(etcd.Selector(o.Name))); err != nil {
 		return nil, fmt.Errorf("list claims: %w", err)
@@ -180,7 +181,7 @@ func (k *EtcdKind) claims(ctx context.Context, o *v1alpha1.EtcdCluster, set *app
 		state := claimState(c)
 		state.Ordinal, state.Leaving = n, c.DeletionTimestamp != nil || condemned(c, set)
 		state.Owned = slices.ContainsFunc(c.OwnerReferences, func(r metav1.OwnerReference) bool { return set != nil && r.UID == set.UID })
-		state.Age = k.Now().Sub(c.CreationTimestamp.Time)
+		state.Age = now.Sub(c.CreationTimestamp.Time)
 		out = append(out, state)
 	}
 	return out, nil

@@ -239,10 +239,10 @@ func (s *stage) decide(record etcd.Record, i int) etcd.GateDecision {
 	})
 }
 
-// born is when the next pod or claim is made, which is long ago and after the one before.
+// born is when the next pod or claim is made, which is long ago and a minute after the one before.
 func (s *stage) born() metav1.Time {
 	s.made++
-	return metav1.NewTime(stageNow.AddDate(-1, 0, 0).Add(time.Duration(s.made) * time.Second))
+	return metav1.NewTime(stageNow.AddDate(-1, 0, 0).Add(time.Duration(s.made) * time.Minute))
 }
 
 func (s *stage) createPod(set *appsv1.StatefulSet, name string, i int, held *etcd.GateReport) {

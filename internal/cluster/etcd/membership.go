@@ -218,9 +218,13 @@ func (s State) clear(ordinal int) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
+// atOnce is how far apart the times of a pod and of its claim may be, which are made in this order: Kubernetes gives them in seconds, and its API
+// servers have a clock each.
+const atOnce = 5 * time.Second
+
 // ranOn reports whether a pod may have run on a claim. One that was made after the pod is not its own: the pod is gone, and not everybody
 // has heard of it.
-func (p *Pod) ranOn(c *Claim) bool { return p != nil && p.EverRan && c.Age >= p.Age }
+func (p *Pod) ranOn(c *Claim) bool { return p != nil && p.EverRan && c.Age+atOnce >= p.Age }
 
 func (c *Claim) leaving() bool { return c != nil && c.Leaving }
 

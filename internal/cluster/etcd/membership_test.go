@@ -299,6 +299,9 @@ func TestReplacement(t *testing.T) {
 		"its claim goes next": {
 			state: left(nil), step: etcd.DeleteClaim{Name: "data-orders-2", UID: "claim-2"},
 		},
+		"its claim goes next, which was made in the same second or by a server whose clock is ahead": {
+			state: left(func(s *etcd.State) { s.Claims[2].Age = s.Pods[2].Age - time.Second }), step: etcd.DeleteClaim{Name: "data-orders-2", UID: "claim-2"},
+		},
 		"but not one that was made after the pod ended": {
 			state: left(func(s *etcd.State) { s.Claims[2].Age = time.Minute }), step: deletion("orders-2"),
 		},
