@@ -187,7 +187,7 @@ func (c *Client) open(ctx context.Context, password string) (*clientv3.Client, e
 			}),
 			grpc.WithNoProxy(),
 			// A client of every member is kept between passes. What they say is short.
-			grpc.WithReadBufferSize(bufferSize), grpc.WithWriteBufferSize(bufferSize), grpc.WithSharedWriteBuffer(true),
+			grpc.WithReadBufferSize(bufferSize), grpc.WithWriteBufferSize(bufferSize),
 		},
 	}
 	if password != "" {
