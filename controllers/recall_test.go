@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -246,5 +247,20 @@ func TestASettledClusterIsLookedAtWithoutAskingForSecrets(t *testing.T) {
 	aMinuteLater(t, kind.Children)
 	if s.pass(); reads == 0 {
 		t.Error("Secrets are remembered for ever")
+	}
+}
+
+// A user never gets the password of nobody: one that was deleted between two looks is made anew first. A resource that goes needs none.
+func TestAGeneratedPasswordThatIsMissingIsWaitedFor(t *testing.T) {
+	o := etcdCluster()
+	c := newChildren(newWorld(t, o))
+	_, err := c.generatedPassword(t.Context(), o, "gone")
+	if hold := (cluster.Hold{}); !errors.As(err, &hold) || !strings.Contains(hold.Message, "gone") {
+		t.Errorf("%v", err)
+	}
+	now := metav1.Now()
+	o.DeletionTimestamp = &now
+	if password, err := c.generatedPassword(t.Context(), o, "gone"); password != "" || err != nil {
+		t.Errorf("%q, %v", password, err)
 	}
 }
