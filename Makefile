@@ -71,11 +71,12 @@ clean: ## Remove what was built in the tree (not the cache, not the kind cluster
 ##@ Development
 
 .PHONY: manifests
-manifests: ## Generate CRDs (config/crd/bases), their reference (docs/reference.md) and RBAC (config/rbac/role.yaml) from the Go code
+manifests: ## Generate CRDs (config/crd/bases), RBAC (config/rbac/role.yaml) and the pages docs/reference.md and docs/performance.md
 	@$(TOOL) controller-gen >/dev/null # before anything is removed
 	@rm -rf config/crd/bases
 	"$$($(TOOL) controller-gen)" crd paths=./api/... output:crd:artifacts:config=config/crd/bases
 	go run ./hack/reference
+	go run ./hack/performance
 	"$$($(TOOL) controller-gen)" rbac:roleName=quorate-manager \
 	  $(foreach dir,$(wildcard cmd controllers internal),paths=./$(dir)/...) output:rbac:artifacts:config=config/rbac
 
@@ -92,7 +93,7 @@ generate: ## Generate deepcopy functions and apply configurations of the API typ
 .PHONY: verify-generate
 verify-generate: ## Fail when `make generate manifests` would change a file
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
-	cp -R $(wildcard go.mod go.sum Makefile api cmd config controllers docs hack internal) "$$tmp"; \
+	cp -R $(wildcard go.mod go.sum Makefile api cmd config controllers docs hack internal test) "$$tmp"; \
 	$(MAKE) -s -C "$$tmp" generate manifests; \
 	for dir in api config/crd/bases config/monitoring config/rbac docs; do \
 	  [[ -e $$dir || -e $$tmp/$$dir ]] || continue; \
@@ -121,11 +122,12 @@ govulncheck: ## Look for known vulnerabilities in what is called (reports only, 
 ##@ Test
 
 .PHONY: test
-test: ## Run what every change has to pass: generated code, lint, unit, adapters, envtest, e2e on kind
+test: ## Run what every change has to pass: generated code, lint, unit, adapters, envtest, e2e on kind, ten minutes of chaos
 	@$(MAKE) verify-generate
 	@$(MAKE) lint
 	@$(MAKE) test-unit
 	@$(MAKE) test-e2e
+	@$(MAKE) chaos
 
 .PHONY: test-all
 test-all: export QUORATE_SWEEP_STRIDE = 1
@@ -158,7 +160,7 @@ test-sweeps: ## Run all simulations and crash sweeps, without the race detector
 	@$(GOTESTSUM) --jsonfile $(REPORTS)/sweeps.json -- -timeout 60m $(TEST_FLAGS) $(SWEEPS)
 
 # End-to-end tests that take minutes each, or are one more variant of another one. test-all has them.
-LONG := TestThePluginShowsAndActs|TestALostShardComesBackWhileTheOthersServe|TestALostQuorumIsRecoveredFromAnyMember|TestTheLostDiskOfAnyMemberIsReplaced|TestAnEtcdUpgradeIsSetBackUnderLoad|TestAClusterHibernatesInTheMiddleOfAScale|TestEveryEtcdVersionBecomesReady|TestEveryRedisAndValkeyVersionBecomesReady|TestAnEtcdClusterIsRestoredToAnyMoment|TestAnEtcdClusterGoesBackToWhatItSetAside|TestAReplicatedRedisComesBackFromAClaim|TestABackupThatCannotBeSaysWhy|TestDataMovesHereFromServersOfSomebodyElse|TestBackupsSurviveFaults|TestBackupsOfRedisSurviveFaults|TestRedisPasswordIsChangedUnderLoad|TestRedisTakesARenewedCertificateUnderLoad|TestCertManagerIssuesCertificates|TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart|TestAFullRedisIsToldAndIsOver|TestRedisIsAutoscaledUnderLoad|TestMemoryIsAutoscaled|TestEtcdVolumesAreAutoscaled|TestTheCommandsOfThePages
+LONG := TestEtcdSurvivesFaultsUnderLoad|TestRedisSurvivesFaultsUnderLoad|TestThePluginShowsAndActs|TestALostShardComesBackWhileTheOthersServe|TestALostQuorumIsRecoveredFromAnyMember|TestTheLostDiskOfAnyMemberIsReplaced|TestAnEtcdUpgradeIsSetBackUnderLoad|TestAClusterHibernatesInTheMiddleOfAScale|TestEveryEtcdVersionBecomesReady|TestEveryRedisAndValkeyVersionBecomesReady|TestAnEtcdClusterIsRestoredToAnyMoment|TestAnEtcdClusterGoesBackToWhatItSetAside|TestAReplicatedRedisComesBackFromAClaim|TestABackupThatCannotBeSaysWhy|TestDataMovesHereFromServersOfSomebodyElse|TestBackupsSurviveFaults|TestBackupsOfRedisSurviveFaults|TestRedisPasswordIsChangedUnderLoad|TestRedisTakesARenewedCertificateUnderLoad|TestCertManagerIssuesCertificates|TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart|TestAFullRedisIsToldAndIsOver|TestRedisIsAutoscaledUnderLoad|TestMemoryIsAutoscaled|TestEtcdVolumesAreAutoscaled|TestTheCommandsOfThePages
 # They make a second kind cluster.
 FRESH := TestAnotherKubernetesRestoresFromTheURLAlone|TestHelmInstallsUpgradesAndUninstalls
 E2E = $(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/$(@:test-%=%).json -- -count 1 -p 1 -v -timeout 120m
@@ -183,13 +185,24 @@ chaos: TEST_FORMAT := standard-verbose
 chaos: kind-image ## Break clusters on kind for DURATION (10m) from SEED, check every promise, and draw a report (KINDS=etcd,redis,valkey)
 	@export DURATION="$(DURATION)" SEED="$(SEED)" KINDS="$(KINDS)"; $(E2E) $(TEST_FLAGS) ./test/e2e/chaos
 
+.PHONY: bench
+bench: bench-ready bench-gap bench-loss bench-reshard bench-backup bench-memory bench-scale ## Run every benchmark, for hours
+
+.PHONY: performance
+performance: ## Write docs/performance.md from what the benchmarks have measured
+	go run ./hack/performance bin/bench
+
 .PHONY: bench-ready
 bench-ready: kind-image ## Measure on kind the time from apply to Ready against the floor
 	@$(KIND_ENV); go test -run '^$$' -bench Ready -benchtime 1x -count 1 -timeout 60m $(TEST_FLAGS) ./test/bench
 
 .PHONY: bench-gap
-bench-gap: kind-image ## Measure on kind how long writes stall when a leader is killed, with an operator and without, and in a rolling restart
-	@$(KIND_ENV); go test -run '^$$' -bench Gap -benchtime 1x -count 1 -timeout 120m $(TEST_FLAGS) ./test/bench
+bench-gap: kind-image ## Measure on kind how long writes stall when a leader is lost or replaced, with an operator and without, and in a rolling restart
+	@$(KIND_ENV); go test -run '^$$' -bench Gap -benchtime 1x -count 1 -timeout 240m $(TEST_FLAGS) ./test/bench
+
+.PHONY: bench-loss
+bench-loss: kind-image ## Measure on kind how long it takes until all copies of the data are there again after a node is lost
+	@$(KIND_ENV); go test -run '^$$' -bench Loss -benchtime 1x -count 1 -timeout 120m $(TEST_FLAGS) ./test/bench
 
 .PHONY: bench-memory
 bench-memory: ## Measure the memory of the manager with 100 clusters of each kind

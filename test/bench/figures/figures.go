@@ -8,8 +8,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 )
 
 // Figure is one measurement of one side. Sides of the same thing are measured in turns, in the same run.
@@ -36,8 +39,21 @@ func Create(dir, benchmark string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keep figures: %w", err)
 	}
+	if _, err := fmt.Fprintf(f, "# %s\n", provenance(time.Now())); err != nil {
+		return nil, fmt.Errorf("keep figures: %w", err)
+	}
 	out := &File{f, csv.NewWriter(f)}
 	return out, out.write(header)
+}
+
+// provenance says when and on what something was measured.
+func provenance(now time.Time) string {
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		release = nil // There is no such file outside of Linux.
+	}
+	system := strings.TrimSpace(runtime.GOOS + " " + string(release))
+	return fmt.Sprintf("%s, %d processors (%s), %s, %s", now.UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.GOARCH, system, runtime.Version())
 }
 
 // Add writes a figure at once: what was measured before a run is broken off stays.
@@ -57,24 +73,32 @@ func (o *File) write(record []string) error {
 // Close ends the file.
 func (o *File) Close() error { return o.f.Close() }
 
-// Read reads a file.
-func Read(r io.Reader) ([]Figure, error) {
-	records, err := csv.NewReader(r).ReadAll()
+// Read reads a file: when and on what it was measured, and all figures.
+func Read(r io.Reader) (measured string, all []Figure, err error) {
+	text, err := io.ReadAll(r)
 	if err != nil {
-		return nil, fmt.Errorf("read figures: %w", err)
+		return "", nil, fmt.Errorf("read figures: %w", err)
+	}
+	first, rest, _ := strings.Cut(string(text), "\n")
+	measured, found := strings.CutPrefix(first, "# ")
+	if !found {
+		return "", nil, errors.New("read figures: the first line does not say when and on what they were measured")
+	}
+	records, err := csv.NewReader(strings.NewReader(rest)).ReadAll()
+	if err != nil {
+		return "", nil, fmt.Errorf("read figures: %w", err)
 	}
 	if len(records) == 0 || !slices.Equal(records[0], header) {
-		return nil, fmt.Errorf("read figures: the first line is not %v", header)
+		return "", nil, fmt.Errorf("read figures: the second line is not %v", header)
 	}
-	var out []Figure
 	for i, fields := range records[1:] {
 		value, err := strconv.ParseFloat(fields[3], 64)
 		if err != nil {
-			return nil, fmt.Errorf("read figures: line %d: %w", i+2, err)
+			return "", nil, fmt.Errorf("read figures: line %d: %w", i+3, err)
 		}
-		out = append(out, Figure{fields[0], fields[1], fields[2], value})
+		all = append(all, Figure{fields[0], fields[1], fields[2], value})
 	}
-	return out, nil
+	return measured, all, nil
 }
 
 // Summary is what many figures of one side come to.

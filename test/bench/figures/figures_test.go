@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -34,9 +35,12 @@ func TestFiguresAreReadBackAndSummed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = raw.Close() }()
-	all, err := Read(raw)
+	measured, all, err := Read(raw)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if today := time.Now().UTC().Format(time.DateOnly); !strings.HasPrefix(measured, today) {
+		t.Errorf("measured %q, today is %s", measured, today)
 	}
 	want := []Summary{
 		{"etcd, three members", "floor", "s", []float64{4, 2, 3}, 3, 4, 4},
@@ -63,10 +67,28 @@ func TestTheGreatestOfManyIsNotTheirP95(t *testing.T) {
 
 func TestWhatIsNoFileOfFiguresIsRefused(t *testing.T) {
 	for name, text := range map[string]string{
-		"nothing": "", "another head": "a,b,c,d\n", "no number": "what,side,unit,value\na,b,s,fast\n", "a field too few": "what,side,unit,value\na,b,s\n",
+		"nothing": "", "nothing of where it was measured": "what,side,unit,value\na,b,s,1\n", "another head": "# here\na,b,c,d\n",
+		"no number": "# here\nwhat,side,unit,value\na,b,s,fast\n", "a field too few": "# here\nwhat,side,unit,value\na,b,s\n",
 	} {
-		if _, err := Read(strings.NewReader(text)); err == nil {
+		if _, _, err := Read(strings.NewReader(text)); err == nil {
 			t.Errorf("%s is read", name)
 		}
+	}
+}
+
+func TestFiguresAreShownAsATable(t *testing.T) {
+	got := Table(Summarize([]Figure{
+		{"a leader is killed", "no operator", "ms", 1000},
+		{"a leader is killed", "quorate", "ms", 1234.5},
+		{"all are restarted", "quorate", "s", 61.23},
+	}))
+	want := `| | | median | p95 | most | of |
+|---|---|---|---|---|---|
+| a leader is killed | no operator | 1,000 ms | 1,000 ms | 1,000 ms | 1 |
+| | quorate | 1,230 ms (1.23 times) | 1,230 ms | 1,230 ms | 1 |
+| all are restarted | quorate | 61.2 s | 61.2 s | 61.2 s | 1 |
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
