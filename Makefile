@@ -159,8 +159,8 @@ SWEEPS := ./controllers ./internal/cluster/etcd ./internal/cluster/redis
 test-sweeps: ## Run all simulations and crash sweeps, without the race detector
 	@$(GOTESTSUM) --jsonfile $(REPORTS)/sweeps.json -- -timeout 60m $(TEST_FLAGS) $(SWEEPS)
 
-# End-to-end tests that take minutes each, or are one more variant of another one. test-all has them.
-LONG := TestEtcdSurvivesFaultsUnderLoad|TestRedisSurvivesFaultsUnderLoad|TestThePluginShowsAndActs|TestALostShardComesBackWhileTheOthersServe|TestALostQuorumIsRecoveredFromAnyMember|TestTheLostDiskOfAnyMemberIsReplaced|TestAnEtcdUpgradeIsSetBackUnderLoad|TestAClusterHibernatesInTheMiddleOfAScale|TestEveryEtcdVersionBecomesReady|TestEveryRedisAndValkeyVersionBecomesReady|TestAnEtcdClusterIsRestoredToAnyMoment|TestAnEtcdClusterGoesBackToWhatItSetAside|TestAReplicatedRedisComesBackFromAClaim|TestABackupThatCannotBeSaysWhy|TestDataMovesHereFromServersOfSomebodyElse|TestBackupsSurviveFaults|TestBackupsOfRedisSurviveFaults|TestRedisPasswordIsChangedUnderLoad|TestRedisTakesARenewedCertificateUnderLoad|TestCertManagerIssuesCertificates|TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart|TestAFullRedisIsToldAndIsOver|TestRedisIsAutoscaledUnderLoad|TestMemoryIsAutoscaled|TestEtcdVolumesAreAutoscaled|TestTheCommandsOfThePages
+# End-to-end tests that take minutes each, do what chaos does as well, or are one more variant of another one. test-all has them.
+LONG := TestEtcdSurvivesFaultsUnderLoad|TestRedisSurvivesFaultsUnderLoad|TestEtcdIsScaledUnderLoad|TestEtcdIsUpgradedUnderLoad|TestEtcdOutlivesItsNodes|TestRedisOutlivesItsNodes|TestThePluginShowsAndActs|TestALostShardComesBackWhileTheOthersServe|TestALostQuorumIsRecoveredFromAnyMember|TestTheLostDiskOfAnyMemberIsReplaced|TestAnEtcdUpgradeIsSetBackUnderLoad|TestAClusterHibernatesInTheMiddleOfAScale|TestEveryEtcdVersionBecomesReady|TestEveryRedisAndValkeyVersionBecomesReady|TestAnEtcdClusterIsRestoredToAnyMoment|TestAnEtcdClusterGoesBackToWhatItSetAside|TestAReplicatedRedisComesBackFromAClaim|TestABackupThatCannotBeSaysWhy|TestDataMovesHereFromServersOfSomebodyElse|TestBackupsSurviveFaults|TestBackupsOfRedisSurviveFaults|TestRedisPasswordIsChangedUnderLoad|TestRedisTakesARenewedCertificateUnderLoad|TestCertManagerIssuesCertificates|TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart|TestAFullRedisIsToldAndIsOver|TestRedisIsAutoscaledUnderLoad|TestMemoryIsAutoscaled|TestEtcdVolumesAreAutoscaled|TestTheCommandsOfThePages
 # They make a second kind cluster.
 FRESH := TestAnotherKubernetesRestoresFromTheURLAlone|TestHelmInstallsUpgradesAndUninstalls
 E2E = $(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/$(@:test-%=%).json -- -count 1 -p 1 -v -timeout 120m
@@ -186,7 +186,7 @@ chaos: kind-image ## Break clusters on kind for DURATION (10m) from SEED, check 
 	@export DURATION="$(DURATION)" SEED="$(SEED)" KINDS="$(KINDS)"; $(E2E) $(TEST_FLAGS) ./test/e2e/chaos
 
 .PHONY: bench
-bench: bench-ready bench-gap bench-loss bench-reshard bench-backup bench-memory bench-scale ## Run every benchmark, for hours
+bench: bench-ready bench-gap bench-loss bench-replace bench-reshard bench-backup bench-memory bench-scale ## Run every benchmark, for hours
 
 .PHONY: performance
 performance: ## Write docs/performance.md from what the benchmarks have measured
@@ -203,6 +203,10 @@ bench-gap: kind-image ## Measure on kind how long writes stall when a leader is 
 .PHONY: bench-loss
 bench-loss: kind-image ## Measure on kind how long it takes until all copies of the data are there again after a node is lost
 	@$(KIND_ENV); go test -run '^$$' -bench Loss -benchtime 1x -count 1 -timeout 120m $(TEST_FLAGS) ./test/bench
+
+.PHONY: bench-replace
+bench-replace: kind-image ## Measure on kind how long a member is missed whose disk with 1 GiB is lost
+	@$(KIND_ENV); go test -run '^$$' -bench Replace -benchtime 1x -count 1 -timeout 120m $(TEST_FLAGS) ./test/bench
 
 .PHONY: bench-memory
 bench-memory: ## Measure the memory of the manager with 100 clusters of each kind

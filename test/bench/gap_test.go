@@ -2,476 +2,77 @@ package bench
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
-	"github.com/quorate/quorate/test/bench/figures"
-	"github.com/quorate/quorate/test/e2e/load/ledger"
 	"github.com/quorate/quorate/test/harness"
 )
-
-const (
-	// writes per second: the time without one is measured to a few milliseconds.
-	writes = 200
-	// settling is how long a client is watched after everything has come back.
-	settling = 8 * time.Second
-	// stamp is an annotation of pods whose change restarts them, one after the other.
-	stamp = "example.com/stamp"
-)
-
-// patient is a cluster that something is done to while a client writes. Its floor is the same cluster while no operator runs: what the data
-// store and Kubernetes do by themselves.
-type patient struct {
-	b                    *testing.B
-	object               client.Object
-	component, container string
-	load                 *harness.Load
-	// size is how many pods it has.
-	size int
-	// ready waits until the condition Ready is True, leads are the pods that lead, restamp asks for other pods.
-	ready   func(ctx context.Context) error
-	leads   func() []lead
-	restamp func(value string)
-}
-
-// lead is a pod that leads, and one that can lead instead.
-type lead struct{ leader, heir string }
-
-// newPatient makes a cluster and begins to write to it.
-func newPatient(b *testing.B, p *patient, mode string) *patient {
-	b.Helper()
-	ctx := b.Context()
-	p.b = b
-	operators(b, 1)
-	ns, err := kind.NewNamespace(ctx, "bench-gap")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := kind.DeleteNamespace(context.WithoutCancel(ctx), ns); err != nil {
-			b.Error(err)
-		}
-	})
-	b.Cleanup(func() { operators(b, 1) })
-	p.object.SetNamespace(ns)
-	if err := kind.Create(ctx, p.object); err != nil {
-		b.Fatal(err)
-	}
-	if err := p.ready(ctx); err != nil {
-		b.Fatalf("%v\n%s", err, kind.Dump(ctx, ns))
-	}
-	image, err := kind.BuildLoad(ctx)
-	if err != nil {
-		b.Fatal(err)
-	}
-	p.load, err = kind.StartLoad(ctx, harness.LoadOptions{
-		Image: image, Namespace: ns, Mode: mode, Cluster: p.object.GetName(), Rate: writes, Node: harness.ControlPlane,
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return p
-}
-
-// operators has so many operators run.
-func operators(b *testing.B, n int32) {
-	b.Helper()
-	ctx := context.WithoutCancel(b.Context())
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: harness.SystemNamespace, Name: harness.Manager}}
-	if err := kind.Patch(ctx, d, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))); err != nil {
-		b.Fatal(err)
-	}
-	err := harness.Eventually(ctx, fmt.Sprintf("%d operators", n), readyTimeout, func(ctx context.Context) (bool, string, error) {
-		pods, err := kind.ManagerPods(ctx)
-		well := !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return !harness.IsReady(&p) || p.DeletionTimestamp != nil })
-		return len(pods) == int(n) && well, fmt.Sprintf("there are %d", len(pods)), err
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-}
-
-// well waits until the cluster is Ready in the eyes of an operator, all of its pods are, and writes are acknowledged.
-func (p *patient) well() {
-	p.b.Helper()
-	ctx := p.b.Context()
-	operators(p.b, 1)
-	time.Sleep(settling / 2) // It has looked at the cluster by then.
-	if err := p.ready(ctx); err != nil {
-		p.b.Fatal(err)
-	}
-	err := harness.Eventually(ctx, "all pods to be ready", readyTimeout, func(ctx context.Context) (bool, string, error) {
-		pods, err := kind.Pods(ctx, p.object.GetNamespace(), p.object.GetName(), p.component)
-		well := !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return !harness.IsReady(&p) })
-		return well, fmt.Sprintf("%d pods", len(pods)), err
-	})
-	if err != nil {
-		p.b.Fatal(err)
-	}
-	if _, err := p.load.WaitAcked(ctx, writes, time.Minute); err != nil {
-		p.b.Fatal(err)
-	}
-}
-
-// gap is the longest time without an acknowledged write while something happens, of the shard that has to bear it.
-func (p *patient) gap(happens func(ctx context.Context) error) float64 {
-	p.b.Helper()
-	ctx := p.b.Context()
-	if err := p.load.Afresh(ctx); err != nil {
-		p.b.Fatal(err)
-	}
-	time.Sleep(time.Second)
-	if err := happens(ctx); err != nil {
-		p.b.Fatalf("%v\n%s", err, kind.Dump(ctx, p.object.GetNamespace()))
-	}
-	time.Sleep(settling)
-	s, err := p.load.Progress(ctx)
-	if err != nil {
-		p.b.Fatal(err)
-	}
-	longest := s.LongestStallMs
-	for _, ms := range s.LaneStallMs {
-		longest = max(longest, ms)
-	}
-	return float64(longest)
-}
-
-// kill ends the process of a pod with SIGKILL, and waits until it is back.
-func (p *patient) kill(ctx context.Context, pod *corev1.Pod) error {
-	if err := kind.KillProcess(ctx, pod, p.container); err != nil {
-		return err
-	}
-	_, err := kind.WaitReborn(ctx, pod, readyTimeout)
-	return err
-}
-
-// standing is how long a process stands still that is to be given up by the others.
-const standing = 10 * time.Second
-
-// stop has the process of a pod stand still, as when its node hangs.
-func (p *patient) stop(ctx context.Context, pod *corev1.Pod) error {
-	if err := kind.Signal(ctx, pod, p.container, "SIGSTOP"); err != nil {
-		return err
-	}
-	time.Sleep(standing)
-	return kind.Signal(context.WithoutCancel(ctx), pod, p.container, "SIGCONT")
-}
-
-// The sides of a benchmark of waits.
-const (
-	bare = "no operator"
-	ours = "quorate"
-)
-
-// leaderless has something happen to a leader in turns, without an operator and with one.
-func (p *patient) leaderless(t *table, what string, happens func(ctx context.Context, pod *corev1.Pod) error) {
-	for n := range rounds(p.b) {
-		for _, side := range []string{bare, ours} {
-			pod := p.leader(n)
-			if side == bare {
-				operators(p.b, 0)
-			}
-			t.add(n, figures.Figure{What: what, Side: side, Unit: "ms", Value: p.gap(func(ctx context.Context) error { return happens(ctx, pod) })})
-			p.afresh(pod)
-		}
-	}
-}
-
-// leader is a pod that leads a cluster that is well, of several another one in each round.
-func (p *patient) leader(round int) *corev1.Pod {
-	p.b.Helper()
-	p.well()
-	leads := p.leads()
-	return p.pod(leads[round%len(leads)].leader)
-}
-
-func (p *patient) pod(name string) *corev1.Pod {
-	p.b.Helper()
-	pod := &corev1.Pod{}
-	if err := kind.Get(p.b.Context(), client.ObjectKey{Namespace: p.object.GetNamespace(), Name: name}, pod); err != nil {
-		p.b.Fatal(err)
-	}
-	return pod
-}
-
-// switches has another pod lead in turns, by the data store's own command and by that of the plugin.
-func (p *patient) switches(t *table, what string, byHand func(ctx context.Context, from, to string) error) {
-	program := filepath.Join(p.b.TempDir(), "kubectl-quorate")
-	build := exec.CommandContext(p.b.Context(), "go", "build", "-trimpath", "-o", program, "github.com/quorate/quorate/cmd/kubectl-quorate")
-	if out, err := build.CombinedOutput(); err != nil {
-		p.b.Fatalf("build the plugin: %v: %s", err, out)
-	}
-	promote := func(ctx context.Context, _, to string) error {
-		gvk, err := kind.GroupVersionKindFor(p.object)
-		if err != nil {
-			return err
-		}
-		args := []string{"--kubeconfig", kind.Kubeconfig, "-n", p.object.GetNamespace(), "promote", gvk.Kind + "/" + p.object.GetName(), to}
-		if out, err := exec.CommandContext(ctx, program, args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
-		return nil
-	}
-	for n := range rounds(p.b) {
-		for _, side := range []string{bare, ours} {
-			p.well()
-			leads := p.leads()
-			one, act := leads[n%len(leads)], promote
-			if side == bare {
-				operators(p.b, 0)
-				act = byHand
-			}
-			t.add(n, figures.Figure{What: what, Side: side, Unit: "ms", Value: p.gap(func(ctx context.Context) error { return act(ctx, one.leader, one.heir) })})
-			p.well()
-			if slices.ContainsFunc(p.leads(), func(l lead) bool { return l.leader == one.leader }) {
-				p.b.Fatalf("%s: %s still leads", side, one.leader)
-			}
-		}
-	}
-}
-
-// moveLeader is etcdctl move-leader.
-func (p *patient) moveLeader(ctx context.Context, from, to string) error {
-	conn, _, err := kind.Connection(ctx, p.object.GetNamespace(), p.object.GetName())
-	if err != nil {
-		return err
-	}
-	c, err := kind.Etcd(ctx, p.object.GetNamespace(), from, conn)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close() }()
-	members, err := c.MemberList(ctx)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(members.Members, func(m *etcdserverpb.Member) bool { return m.Name == to })
-	if i < 0 {
-		return fmt.Errorf("there is no member %s", to)
-	}
-	_, err = c.MoveLeader(ctx, members.Members[i].ID)
-	return err
-}
-
-// failOver is CLUSTER FAILOVER, and waits until the replica leads.
-func (p *patient) failOver(ctx context.Context, _, to string) error {
-	conn, _, err := kind.Connection(ctx, p.object.GetNamespace(), p.object.GetName())
-	if err != nil {
-		return err
-	}
-	secret := &corev1.Secret{}
-	if err := kind.Get(ctx, client.ObjectKey{Namespace: p.object.GetNamespace(), Name: cluster.AuthSecret(p.object.GetName())}, secret); err != nil {
-		return err
-	}
-	conn.Username, conn.Password = redis.UserOperator, string(secret.Data[redis.PasswordOperator])
-	c, err := kind.Redis(p.object.GetNamespace(), to, conn)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close() }()
-	if err := c.ClusterFailover(ctx).Err(); err != nil {
-		return err
-	}
-	return soon(ctx, to+" to lead", func(ctx context.Context) error {
-		role, err := c.Do(ctx, "ROLE").Slice()
-		if err == nil && role[0] != "master" {
-			err = fmt.Errorf("its role is %v", role[0])
-		}
-		return err
-	})
-}
-
-// returns deletes a pod that leads, and tells how long it takes until it is ready, and until all copies of the data are there again.
-func (p *patient) returns(t *table, what string) {
-	for n := range rounds(p.b) {
-		pod := p.leader(n)
-		ctx := p.b.Context()
-		began := time.Now()
-		if err := kind.Delete(ctx, pod); err != nil {
-			p.b.Fatal(err)
-		}
-		if _, err := kind.WaitReborn(ctx, pod, readyTimeout); err != nil {
-			p.b.Fatal(err)
-		}
-		t.add(n, figures.Figure{What: what, Side: "the pod is ready", Unit: "s", Value: time.Since(began).Seconds()})
-		if err := p.whole(ctx); err != nil {
-			p.b.Fatal(err)
-		}
-		t.add(n, figures.Figure{What: what, Side: "all copies are there", Unit: "s", Value: time.Since(began).Seconds()})
-	}
-}
-
-// whole waits until the operator says of the cluster as it is now that nothing is missing.
-func (p *patient) whole(ctx context.Context) error {
-	return harness.Eventually(ctx, "all copies to be there", readyTimeout, func(ctx context.Context) (bool, string, error) {
-		if err := p.ready(ctx); err != nil {
-			return false, "it is not Ready", err
-		}
-		pods, err := kind.Pods(ctx, p.object.GetNamespace(), p.object.GetName(), p.component)
-		well := len(pods) == p.size && !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil || !harness.IsReady(&p) })
-		return well, fmt.Sprintf("%d pods", len(pods)), err
-	})
-}
-
-// loses stops a node for good, and tells how long it takes until all copies of the data are there again, on those that are left.
-func (p *patient) loses(t *table, what string) {
-	for n := range rounds(p.b) {
-		p.well()
-		ctx := p.b.Context()
-		nodes, err := kind.Nodes(ctx)
-		if err != nil {
-			p.b.Fatal(err)
-		}
-		node := nodes[1+n%(len(nodes)-1)] // The first has the API server.
-		if err := kind.Vacate(ctx, node); err != nil {
-			p.b.Fatal(err)
-		}
-		p.well() // The operator may have moved.
-		began := time.Now()
-		if err := kind.StopNode(ctx, node); err != nil {
-			p.b.Fatal(err)
-		}
-		err = p.off(ctx, node)
-		took := time.Since(began)
-		if err := errors.Join(err, kind.StartNode(ctx, node)); err != nil {
-			p.b.Fatalf("%v\n%s", err, kind.Dump(ctx, p.object.GetNamespace()))
-		}
-		if _, err := kind.Run(ctx, "uncordon", node); err != nil {
-			p.b.Fatal(err)
-		}
-		t.add(n, figures.Figure{What: what, Side: ours, Unit: "s", Value: took.Seconds()})
-	}
-}
-
-// off waits until no pod is on a node any more, and all are well elsewhere.
-func (p *patient) off(ctx context.Context, node string) error {
-	err := harness.Eventually(ctx, "all pods to leave "+node, readyTimeout, func(ctx context.Context) (bool, string, error) {
-		pods, err := kind.Pods(ctx, p.object.GetNamespace(), p.object.GetName(), p.component)
-		there := slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName != node })
-		return len(there) == 0, fmt.Sprintf("%d pods are there", len(there)), err
-	})
-	if err != nil {
-		return err
-	}
-	return p.whole(ctx)
-}
-
-// afresh has another pod take the place of one whose process was killed: Kubernetes would wait longer each time before it starts that again.
-func (p *patient) afresh(pod *corev1.Pod) {
-	p.b.Helper()
-	operators(p.b, 1)
-	ctx := p.b.Context()
-	if err := kind.Delete(ctx, pod); err != nil {
-		p.b.Fatal(err)
-	}
-	if _, err := kind.WaitReborn(ctx, pod, readyTimeout); err != nil {
-		p.b.Fatal(err)
-	}
-}
-
-// restarts has all pods restarted, one after the other, and tells how long the client had to wait and how long it took.
-func (p *patient) restarts(t *table, what string) {
-	for n := range rounds(p.b) {
-		p.well()
-		var took time.Duration
-		value := fmt.Sprint(n)
-		gap := p.gap(func(ctx context.Context) error {
-			began := time.Now()
-			before := p.object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // It is a copy of one.
-			p.restamp(value)
-			if err := kind.Patch(ctx, p.object, client.MergeFrom(before)); err != nil {
-				return err
-			}
-			err := harness.Eventually(ctx, "all pods to be restarted", readyTimeout, func(ctx context.Context) (bool, string, error) {
-				pods, err := kind.Pods(ctx, p.object.GetNamespace(), p.object.GetName(), p.component)
-				left := slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Annotations[stamp] == value && harness.IsReady(&p) })
-				return len(left) == 0, fmt.Sprintf("%d are left", len(left)), err
-			})
-			took = time.Since(began)
-			return err
-		})
-		t.add(n, figures.Figure{What: what + ": longest time without an acknowledged write", Side: "quorate", Unit: "ms", Value: gap})
-		t.add(n, figures.Figure{What: what + ": until all pods are new", Side: "quorate", Unit: "s", Value: took.Seconds()})
-	}
-}
-
-// report stops the client, insists that nothing is lost that must not be, and prints what was measured.
-func (p *patient) report(t *table, lossless bool) {
-	p.b.Helper()
-	p.well()
-	var s ledger.Summary
-	var err error
-	if s, err = p.load.Stop(p.b.Context()); err != nil {
-		p.b.Fatal(err)
-	}
-	fmt.Println(s)
-	if lossless && s.Lost+s.Stale > 0 {
-		p.b.Errorf("%d acknowledged writes are lost", s.Lost+s.Stale)
-	}
-	for _, sum := range figures.Summarize(t.all) {
-		fmt.Printf("FIGURE %s: %s\n", sum.What, sum)
-	}
-	p.b.ReportMetric(0, "ns/op")
-}
 
 // BenchmarkGapEtcd measures how long no write is acknowledged when the leader of three members is killed or stands still, when another one
 // is made the leader, and when all are restarted; and how long a deleted pod is missed.
 func BenchmarkGapEtcd(b *testing.B) {
-	p, t := newEtcd(b), newTable(b)
+	p, t := newEtcd(b, "1Gi"), newTable(b)
 	p.leaderless(t, "the leader of etcd is killed", p.kill)
 	p.leaderless(t, "the leader of etcd stands still for 10 s", p.stop)
 	p.switches(t, "another member of etcd is made the leader", p.moveLeader)
 	p.restarts(t, "three members of etcd are restarted one after the other")
-	p.returns(t, "the pod that leads etcd is deleted")
+	p.comesBack(t, "the pod that leads etcd is deleted")
 	p.report(t, true)
 }
 
 // BenchmarkGapRedis measures the same for a primary of three shards with a replica each, and a node timeout of two seconds.
 func BenchmarkGapRedis(b *testing.B) {
-	p, t := newRedis(b), newTable(b)
+	p, t := newRedis(b, "1Gi"), newTable(b)
 	p.leaderless(t, "a primary of Redis is killed, node timeout 2 s", p.kill)
 	p.leaderless(t, "a primary of Redis stands still for 10 s, node timeout 2 s", p.stop)
 	p.switches(t, "a replica of Redis is made the primary", p.failOver)
 	p.restarts(t, "six servers of Redis are restarted one after the other")
-	p.returns(t, "the pod of a primary of Redis is deleted")
+	p.comesBack(t, "the pod of a primary of Redis is deleted")
 	p.report(t, false)
 }
 
 // BenchmarkLossEtcd measures how long a node that is stopped for good is missed, with all volumes on it, by three members.
 func BenchmarkLossEtcd(b *testing.B) {
-	p, t := newEtcd(b), newTable(b)
+	p, t := newEtcd(b, "1Gi"), newTable(b)
 	p.loses(t, "a node with a member of etcd is lost")
 	p.report(t, true)
 }
 
 // BenchmarkLossRedis measures the same for three shards with a replica each.
 func BenchmarkLossRedis(b *testing.B) {
-	p, t := newRedis(b), newTable(b)
+	p, t := newRedis(b, "1Gi"), newTable(b)
 	p.loses(t, "a node with two servers of Redis is lost")
 	p.report(t, false)
 }
 
+// BenchmarkReplaceEtcd measures how long a member is missed that has lost a disk with 1 GiB, against one that has its disk.
+func BenchmarkReplaceEtcd(b *testing.B) {
+	p, t := newEtcd(b, "8Gi"), newTable(b)
+	p.fillEtcd()
+	p.replaces(t, "a member of etcd with 1 GiB is deleted")
+	p.report(t, true)
+}
+
+// BenchmarkReplaceRedis measures the same for a replica of one of three shards that hold 1 GiB in all.
+func BenchmarkReplaceRedis(b *testing.B) {
+	p, t := newRedis(b, "8Gi"), newTable(b)
+	p.fillRedis()
+	p.replaces(t, "a replica of Redis with a third of 1 GiB is deleted")
+	p.report(t, true)
+}
+
 // newEtcd makes a cluster of three members.
-func newEtcd(b *testing.B) *patient {
+func newEtcd(b *testing.B, volume string) *patient {
 	b.Helper()
 	o := &v1alpha1.EtcdCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "etcd"},
-		Spec:       v1alpha1.EtcdClusterSpec{Size: 3, Version: version(b, "ETCD_3_6"), Storage: storage()},
+		Spec:       v1alpha1.EtcdClusterSpec{Size: 3, Version: version(b, "ETCD_3_6"), Storage: &v1alpha1.StorageSpec{Size: resource.MustParse(volume)}},
 	}
 	return newPatient(b, &patient{
 		object: o, component: v1alpha1.ComponentEtcd, container: "etcd", size: 3,
@@ -485,12 +86,12 @@ func newEtcd(b *testing.B) *patient {
 }
 
 // newRedis makes a cluster of three shards with a replica each.
-func newRedis(b *testing.B) *patient {
+func newRedis(b *testing.B, volume string) *patient {
 	b.Helper()
 	o := &v1alpha1.RedisCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "redis"},
 		Spec: v1alpha1.RedisClusterSpec{
-			Version: version(b, "REDIS_8_0"), Shards: shards, ReplicasPerShard: ptr.To[int32](1), Storage: storage(),
+			Version: version(b, "REDIS_8_0"), Shards: shards, ReplicasPerShard: ptr.To[int32](1), Storage: &v1alpha1.StorageSpec{Size: resource.MustParse(volume)},
 			Config: &v1alpha1.RedisConfig{NodeTimeout: &metav1.Duration{Duration: 2 * time.Second}},
 		},
 	}

@@ -20,6 +20,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/bench/figures"
 )
 
 var (
@@ -135,27 +137,66 @@ func agentArgs(b *testing.B, url, directory string) []string {
 	}
 }
 
-// table prints what was measured, and the ratio to the floor.
+// table keeps what was measured: speeds in bin/bench at once, and everything for its report.
 type table struct {
 	b     *testing.B
-	floor map[string]float64
+	file  *figures.File
+	sides []side
 }
 
-// row prints the medians of some runs; floor names the row that they are compared with.
-func (t *table) row(what, floor string, runs []run) {
+// side is one way to do what is measured. The first one of the same thing is what the others are compared with.
+type side struct {
+	what, name string
+	runs       []run
+}
+
+func newTable(b *testing.B, name string) *table {
+	b.Helper()
+	file, err := figures.Create("../../../bin/bench", name)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = file.Close() }) // Every figure is written at once.
+	return &table{b: b, file: file}
+}
+
+func (t *table) add(what, name string, r run) {
 	t.b.Helper()
-	speed := make([]float64, len(runs))
-	memory, p99, worst := make([]float64, len(runs)), make([]float64, len(runs)), make([]float64, len(runs))
-	for i, r := range runs {
-		speed[i] = float64(*mib) / r.took.Seconds()
-		memory[i], p99[i], worst[i] = r.memory, r.latency.quantile(0.99), r.latency.quantile(1)
+	if err := t.file.Add(figures.Figure{What: what, Side: name, Unit: "MiB/s", Value: r.speed()}); err != nil {
+		t.b.Fatal(err)
 	}
-	t.floor[what] = median(speed)
-	text := fmt.Sprintf("FIGURE %-44s %7.0f MiB/s (%.0f to %.0f)", what, median(speed), slices.Min(speed), slices.Max(speed))
-	if floor != "" {
-		text += fmt.Sprintf(", %.2f times %s", median(speed)/t.floor[floor], floor)
+	i := slices.IndexFunc(t.sides, func(s side) bool { return s.what == what && s.name == name })
+	if i < 0 {
+		i, t.sides = len(t.sides), append(t.sides, side{what: what, name: name})
 	}
-	fmt.Printf("%s; at most %.0f MiB of memory; clients waited %.1f ms (p99), %.0f ms at most\n", text, slices.Max(memory), median(p99), slices.Max(worst))
+	t.sides[i].runs = append(t.sides[i].runs, r)
+}
+
+func (r run) speed() float64 { return float64(*mib) / r.took.Seconds() }
+
+// report prints medians, and how many times the floor's they are.
+func (t *table) report() {
+	t.b.Helper()
+	var floor side
+	for _, s := range t.sides {
+		var speed, memory, p99, worst []float64
+		for _, r := range s.runs {
+			speed, memory = append(speed, r.speed()), append(memory, r.memory)
+			p99, worst = append(p99, r.latency.quantile(0.99)), append(worst, r.latency.quantile(1))
+		}
+		times := ""
+		if s.what == floor.what {
+			var floors []float64
+			for _, r := range floor.runs {
+				floors = append(floors, r.speed())
+			}
+			times = fmt.Sprintf(", %.2f times %s", median(speed)/median(floors), floor.name)
+		} else {
+			floor = s
+		}
+		fmt.Printf("FIGURE %s: %s: %.0f MiB/s (%.0f to %.0f)%s; at most %.0f MiB of memory; clients waited %.1f ms (p99), %.0f ms at most\n",
+			s.what, s.name, median(speed), slices.Min(speed), slices.Max(speed), times, slices.Max(memory), median(p99), slices.Max(worst))
+	}
 }
 
 func median(of []float64) float64 {

@@ -27,7 +27,9 @@ func BenchmarkEtcd(b *testing.B) {
 		return err
 	})
 	bucket, credentials := startS3(b)
-	var quiet, saved, stored, uploaded, restored, checked []run
+	t := newTable(b, "BackupEtcd")
+	backup, restore := fmt.Sprintf("a backup of etcd with %d MiB", *mib), fmt.Sprintf("a restore of etcd with %d MiB", *mib)
+	var quiet []run
 	for round := range *rounds {
 		dir, remove := scratch(b)
 		directory := "file://" + filepath.Join(dir, "backups")
@@ -35,22 +37,17 @@ func BenchmarkEtcd(b *testing.B) {
 		time.Sleep(3 * time.Second)
 		quiet = append(quiet, run{took: time.Second, latency: writers.reset()})
 		file := filepath.Join(dir, "snapshot.db")
-		saved = append(saved, measure(b, writers, ctl, "--endpoints="+url, "snapshot", "save", file))
+		t.add(backup, "etcdctl snapshot save", measure(b, writers, ctl, "--endpoints="+url, "snapshot", "save", file))
 		name := fmt.Sprintf("orders-%d", round)
 		take := []string{"backup", "etcd", "--member=" + url, "--version=3.6.16", "--id=" + name, "--namespace=bench", "--cluster=orders", "--timeline=1"}
-		stored = append(stored, measure(b, writers, program, append(take, agentArgs(b, directory, name)...)...))
-		uploaded = append(uploaded, measure(b, writers, program, append(append(take, agentArgs(b, bucket, name)...), "--credentials-dir="+credentials)...))
-		restored = append(restored, measure(b, writers, utl, "snapshot", "restore", file, "--data-dir="+filepath.Join(dir, "data")))
-		checked = append(checked, measure(b, writers, program, append([]string{"backup", "check", "--scratch-dir=" + dir}, agentArgs(b, directory, name)...)...))
+		t.add(backup, "to a directory", measure(b, writers, program, append(take, agentArgs(b, directory, name)...)...))
+		t.add(backup, "to S3", measure(b, writers, program, append(append(take, agentArgs(b, bucket, name)...), "--credentials-dir="+credentials)...))
+		t.add(restore, "etcdutl snapshot restore", measure(b, writers, utl, "snapshot", "restore", file, "--data-dir="+filepath.Join(dir, "data")))
+		t.add(restore, "with every key read", measure(b, writers, program, append([]string{"backup", "check", "--scratch-dir=" + dir}, agentArgs(b, directory, name)...)...))
 		remove()
 	}
-	t := &table{b, map[string]float64{}}
 	fmt.Printf("FIGURE while nothing else goes on, clients of etcd waited %.1f ms (p99)\n", medianLatency(quiet))
-	t.row("etcdctl snapshot save", "", saved)
-	t.row("agent backup etcd, to a directory", "etcdctl snapshot save", stored)
-	t.row("agent backup etcd, to S3", "etcdctl snapshot save", uploaded)
-	t.row("etcdutl snapshot restore", "", restored)
-	t.row("agent restore and full check", "etcdutl snapshot restore", checked)
+	t.report()
 }
 
 func medianLatency(runs []run) float64 {

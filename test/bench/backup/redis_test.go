@@ -32,22 +32,24 @@ func BenchmarkRedis(b *testing.B) {
 	writers.start(b.Context(), func(ctx context.Context, i int) error { return client.Set(ctx, "client", i, 0).Err() })
 	bucket, credentials := startS3(b)
 	_, port, _ := strings.Cut(replica, ":")
-	var quiet, dumped, stored, uploaded, loaded []run
+	t := newTable(b, "BackupRedis")
+	backup, restore := fmt.Sprintf("a backup of Redis 8.0 with %d MiB", *mib), fmt.Sprintf("a restore of Redis 8.0 with %d MiB", *mib)
+	var quiet []run
 	for round := range *rounds {
 		dir, remove := scratch(b)
 		directory := "file://" + filepath.Join(dir, "backups")
 		writers.reset()
 		time.Sleep(3 * time.Second)
 		quiet = append(quiet, run{took: time.Second, latency: writers.reset()})
-		dumped = append(dumped, measure(b, writers, cli, "-h", "127.0.0.1", "-p", port, "--rdb", filepath.Join(dir, "dump.rdb")))
+		t.add(backup, "redis-cli --rdb", measure(b, writers, cli, "-h", "127.0.0.1", "-p", port, "--rdb", filepath.Join(dir, "dump.rdb")))
 		name := fmt.Sprintf("carts-%d", round)
 		// The two servers need different names, and these are names of one address.
 		servers := []string{"--auth-dir=" + auth, "--tls-dir=" + auth, "--replicated", "--server=0/127.0.0.1:" + portOf(primary), "--server=0/localhost:" + port}
 		take := append([]string{"backup", "redis", "--engine=redis", "--version=8.0.2", "--id=" + name, "--namespace=bench", "--cluster=carts"}, servers...)
-		stored = append(stored, measure(b, writers, program, append(take, agentArgs(b, directory, name)...)...))
-		uploaded = append(uploaded, measure(b, writers, program, append(append(take, agentArgs(b, bucket, name)...), "--credentials-dir="+credentials)...))
+		t.add(backup, "to a directory", measure(b, writers, program, append(take, agentArgs(b, directory, name)...)...))
+		t.add(backup, "to S3", measure(b, writers, program, append(append(take, agentArgs(b, bucket, name)...), "--credentials-dir="+credentials)...))
 		empty := startRedis(b, server, "")
-		loaded = append(loaded, measure(b, writers, program, append([]string{
+		t.add(restore, "into one server", measure(b, writers, program, append([]string{
 			"restore", "redis", "--auth-dir=" + auth, "--tls-dir=" + auth, "--replicated", "--server=0/" + empty,
 		}, agentArgs(b, directory, name)...)...))
 		if err := redisClient(b, empty).FlushAll(b.Context()).Err(); err != nil {
@@ -55,12 +57,8 @@ func BenchmarkRedis(b *testing.B) {
 		}
 		remove()
 	}
-	t := &table{b, map[string]float64{}}
 	fmt.Printf("FIGURE while nothing else goes on, clients of Redis waited %.1f ms (p99)\n", medianLatency(quiet))
-	t.row("redis-cli --rdb", "", dumped)
-	t.row("agent backup redis, to a directory", "redis-cli --rdb", stored)
-	t.row("agent backup redis, to S3", "redis-cli --rdb", uploaded)
-	t.row("agent restore redis, into one server", "", loaded)
+	t.report()
 }
 
 func portOf(address string) string {

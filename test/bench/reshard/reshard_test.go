@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/test/bench/figures"
 )
 
 var (
@@ -61,18 +62,26 @@ func measure(b *testing.B, engine string) {
 	w.form()
 	keys := w.fill(int64(*mib) << 20)
 	fmt.Printf("%s: %d keys, %d MiB\n", engine, keys, w.used()>>20)
-	movers := []mover{{"quorate", operate}, {cli(w.binary), rebalance}}
+	movers := []mover{{cli(w.binary), rebalance}, {"quorate", operate}}
 	if w.migratesSlots() {
 		movers = append(movers, mover{"MIGRATESLOTS", migrateSlots})
 	}
 	w.rest(b.Context())
-	w.measure(movers[0]) // The first round pays for memory and files that the servers do not have yet.
+	w.measure(movers[1]) // The first round pays for memory and files that the servers do not have yet.
+	file, err := figures.Create("../../../bin/bench", "Reshard-"+engine)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = file.Close() }() // Every figure is written at once.
 	samples := map[string][]sample{}
-	for round := range *rounds {
+	for range *rounds {
 		for _, m := range movers {
 			s := w.measure(m)
 			samples[m.name] = append(samples[m.name], s)
-			fmt.Printf("CSV %s,%s,%d,%.3f,%d,%d,%.0f,%.0f\n", engine, m.name, round+1, s.took.Seconds(), s.keys, s.bytes, s.keysPerSecond(), s.bytesPerSecond())
+			what := fmt.Sprintf("%s with %d MiB, from three shards to four", strings.ReplaceAll(engine, "-", " "), *mib)
+			if err := file.Add(figures.Figure{What: what, Side: m.name, Unit: "keys/s", Value: s.keysPerSecond()}); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 	report(b, engine, movers, samples)
@@ -104,16 +113,17 @@ func (w *world) measure(m mover) sample {
 // report prints the medians, and how many times the keys per second of the servers' own command that is.
 func report(b *testing.B, engine string, movers []mover, samples map[string][]sample) {
 	b.Helper()
-	base := median(samples[movers[1].name])
-	fmt.Printf("%-12s %-14s %9s %12s %12s %10s\n", "engine", "mover", "seconds", "keys/s", "MiB/s", "times "+movers[1].name)
+	floor, ours := movers[0].name, movers[1].name
+	base := median(samples[floor])
+	fmt.Printf("%-12s %-14s %9s %12s %12s %10s\n", "engine", "mover", "seconds", "keys/s", "MiB/s", "times "+floor)
 	for _, m := range movers {
 		s := median(samples[m.name])
 		times := s.keysPerSecond() / base.keysPerSecond()
 		fmt.Printf("%-12s %-14s %9.2f %12.0f %12.1f %10.2f\n", engine, m.name, s.took.Seconds(), s.keysPerSecond(), s.bytesPerSecond()/(1<<20), times)
 		b.ReportMetric(s.keysPerSecond(), m.name+"-keys/s")
 	}
-	ours := median(samples[movers[0].name])
-	fmt.Printf("FIGURE %s: %.1f times the keys/s of %s (goal %d), median of %d rounds\n", engine, ours.keysPerSecond()/base.keysPerSecond(), movers[1].name, goal, *rounds)
+	times := median(samples[ours]).keysPerSecond() / base.keysPerSecond()
+	fmt.Printf("FIGURE %s: %.1f times the keys/s of %s (goal %d), median of %d rounds\n", engine, times, floor, goal, *rounds)
 	b.ReportMetric(0, "ns/op")
 }
 
