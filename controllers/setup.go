@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -198,7 +199,7 @@ func clusterOf(component string) handler.MapFunc {
 func CacheOptions(namespaces []string) cache.Options {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{cluster.LabelManagedBy: cluster.ManagedBy})}
 	o := cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultTransform: onlyWhatIsRead,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: ours, &corev1.PersistentVolumeClaim{}: ours, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours,
 			&appsv1.StatefulSet{}: ours, &appsv1.Deployment{}: ours, &policyv1.PodDisruptionBudget{}: ours, &batchv1.Job{}: ours,
@@ -212,6 +213,30 @@ func CacheOptions(namespaces []string) cache.Options {
 		}
 	}
 	return o
+}
+
+// onlyWhatIsRead leaves out of objects what the operator never reads, before they are kept in memory: who manages their fields, and what it
+// has written into pods and StatefulSets itself, which is most of them. Whether a StatefulSet is as it was applied is told by its version.
+func onlyWhatIsRead(o any) (any, error) {
+	if a, err := meta.Accessor(o); err == nil {
+		a.SetManagedFields(nil)
+	}
+	switch o := o.(type) {
+	case *corev1.Pod:
+		spec := corev1.PodSpec{NodeName: o.Spec.NodeName, Tolerations: o.Spec.Tolerations}
+		for _, c := range o.Spec.Containers {
+			spec.Containers = append(spec.Containers, corev1.Container{Name: c.Name, Ports: c.Ports, Resources: c.Resources})
+		}
+		o.Spec = spec
+		for _, all := range [][]corev1.ContainerStatus{o.Status.InitContainerStatuses, o.Status.ContainerStatuses} {
+			for i := range all {
+				all[i].VolumeMounts, all[i].User = nil, nil
+			}
+		}
+	case *appsv1.StatefulSet:
+		o.Spec.Template.Spec = corev1.PodSpec{}
+	}
+	return o, nil
 }
 
 // ClientOptions makes the client read Secrets from the API server by name, so that it needs no right to list them and

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -285,6 +286,21 @@ func (op *operator) within(what, pod string) (crash bool) {
 	return errors.Is(op.end(c, f, 0), errCrash)
 }
 
+// keptOf leaves of what was read without an error what the cache of the manager keeps.
+func keptOf(o runtime.Object, err error) error {
+	keep := func(o runtime.Object) error {
+		_, err := onlyWhatIsRead(o)
+		return err
+	}
+	switch {
+	case err != nil:
+		return err
+	case meta.IsListType(o):
+		return meta.EachListItem(o, keep)
+	}
+	return keep(o)
+}
+
 // client is the operator's client of the API server. What the manager has in its cache is read from there, unless direct is set.
 func (op *operator) client(api client.WithWatch, direct bool) client.WithWatch {
 	write := func(verb, name string, o any, carryOut func() error) error {
@@ -299,9 +315,9 @@ func (op *operator) client(api client.WithWatch, direct bool) client.WithWatch {
 			switch {
 			case direct || !op.view.shows(o):
 			case op.view.behind != nil:
-				return op.view.get(key, o)
+				return keptOf(o, op.view.get(key, o))
 			default:
-				return c.Get(ctx, key, o, opts...)
+				return keptOf(o, c.Get(ctx, key, o, opts...))
 			}
 			return op.do(&call{name: fmt.Sprintf("get %s %s", kindOf(o), key.Name)}, func() error { return c.Get(ctx, key, o, opts...) })
 		},
@@ -309,9 +325,9 @@ func (op *operator) client(api client.WithWatch, direct bool) client.WithWatch {
 			switch {
 			case direct || !op.view.shows(list):
 			case op.view.behind != nil:
-				return op.view.list(list, opts...)
+				return keptOf(list, op.view.list(list, opts...))
 			default:
-				return c.List(ctx, list, opts...)
+				return keptOf(list, c.List(ctx, list, opts...))
 			}
 			return op.do(&call{name: "list " + kindOf(list)}, func() error { return c.List(ctx, list, opts...) })
 		},
