@@ -7,7 +7,9 @@ package main
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,8 +58,8 @@ func take(from string) error {
 		return err
 	}
 	for _, path := range published {
-		text, err := os.ReadFile(filepath.Join(from, filepath.Base(path)))
-		if os.IsNotExist(err) {
+		text, err := fs.ReadFile(os.DirFS(from), filepath.Base(path))
+		if errors.Is(err, fs.ErrNotExist) {
 			continue // It was not measured again.
 		}
 		if err != nil {
@@ -72,7 +74,7 @@ func take(from string) error {
 
 // show is a benchmark as a table and charts.
 func show(benchmark string) (string, error) {
-	f, err := os.Open(filepath.Join(dir, benchmark+".csv"))
+	f, err := os.DirFS(dir).Open(benchmark + ".csv")
 	if err != nil {
 		return "", err
 	}

@@ -14,25 +14,72 @@ import (
 	"github.com/quorate/quorate/test/harness"
 )
 
-// BenchmarkGapEtcd measures how long no write is acknowledged when the leader of three members is killed or stands still, when another one
-// is made the leader, and when all are restarted; and how long a deleted pod is missed.
-func BenchmarkGapEtcd(b *testing.B) {
+// BenchmarkKillEtcd measures how long no write is acknowledged when the leader of three members is killed.
+func BenchmarkKillEtcd(b *testing.B) {
 	p, t := newEtcd(b, "1Gi"), newTable(b)
 	p.leaderless(t, "the leader of etcd is killed", p.kill)
+	p.report(t, true)
+}
+
+// BenchmarkKillRedis measures the same for a primary of three shards with a replica each, and a node timeout of two seconds.
+func BenchmarkKillRedis(b *testing.B) {
+	p, t := newRedis(b, "1Gi"), newTable(b)
+	p.leaderless(t, "a primary of Redis is killed, node timeout 2 s", p.kill)
+	p.report(t, false)
+}
+
+// BenchmarkStopEtcd measures how long no write is acknowledged when the leader hangs.
+func BenchmarkStopEtcd(b *testing.B) {
+	p, t := newEtcd(b, "1Gi"), newTable(b)
 	p.leaderless(t, "the leader of etcd stands still for 10 s", p.stop)
+	p.report(t, true)
+}
+
+// BenchmarkStopRedis measures the same for a primary.
+func BenchmarkStopRedis(b *testing.B) {
+	p, t := newRedis(b, "1Gi"), newTable(b)
+	p.leaderless(t, "a primary of Redis stands still for 10 s, node timeout 2 s", p.stop)
+	p.report(t, false)
+}
+
+// BenchmarkSwitchEtcd measures how long no write is acknowledged when another member is made the leader.
+func BenchmarkSwitchEtcd(b *testing.B) {
+	p, t := newEtcd(b, "1Gi"), newTable(b)
 	p.switches(t, "another member of etcd is made the leader", p.moveLeader)
+	p.report(t, true)
+}
+
+// BenchmarkSwitchRedis measures the same for a replica that is made the primary.
+func BenchmarkSwitchRedis(b *testing.B) {
+	p, t := newRedis(b, "1Gi"), newTable(b)
+	p.switches(t, "a replica of Redis is made the primary", p.failOver)
+	p.report(t, true)
+}
+
+// BenchmarkRestartEtcd measures how long no write is acknowledged while all members are restarted, as for another version.
+func BenchmarkRestartEtcd(b *testing.B) {
+	p, t := newEtcd(b, "1Gi"), newTable(b)
 	p.restarts(t, "three members of etcd are restarted one after the other")
+	p.report(t, true)
+}
+
+// BenchmarkRestartRedis measures the same for three shards with a replica each.
+func BenchmarkRestartRedis(b *testing.B) {
+	p, t := newRedis(b, "1Gi"), newTable(b)
+	p.restarts(t, "six servers of Redis are restarted one after the other")
+	p.report(t, true)
+}
+
+// BenchmarkReturnEtcd measures how long the pod of the leader is missed when it is deleted.
+func BenchmarkReturnEtcd(b *testing.B) {
+	p, t := newEtcd(b, "1Gi"), newTable(b)
 	p.comesBack(t, "the pod that leads etcd is deleted")
 	p.report(t, true)
 }
 
-// BenchmarkGapRedis measures the same for a primary of three shards with a replica each, and a node timeout of two seconds.
-func BenchmarkGapRedis(b *testing.B) {
+// BenchmarkReturnRedis measures the same for the pod of a primary.
+func BenchmarkReturnRedis(b *testing.B) {
 	p, t := newRedis(b, "1Gi"), newTable(b)
-	p.leaderless(t, "a primary of Redis is killed, node timeout 2 s", p.kill)
-	p.leaderless(t, "a primary of Redis stands still for 10 s, node timeout 2 s", p.stop)
-	p.switches(t, "a replica of Redis is made the primary", p.failOver)
-	p.restarts(t, "six servers of Redis are restarted one after the other")
 	p.comesBack(t, "the pod of a primary of Redis is deleted")
 	p.report(t, false)
 }

@@ -48,12 +48,7 @@ func Create(dir, benchmark string) (*File, error) {
 
 // provenance says when and on what something was measured.
 func provenance(now time.Time) string {
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		release = nil // There is no such file outside of Linux.
-	}
-	system := strings.TrimSpace(runtime.GOOS + " " + string(release))
-	return fmt.Sprintf("%s, %d processors (%s), %s, %s", now.UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.GOARCH, system, runtime.Version())
+	return fmt.Sprintf("%s, %d processors (%s), %s", now.UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.GOARCH, runtime.Version())
 }
 
 // Add writes a figure at once: what was measured before a run is broken off stays.
