@@ -125,7 +125,7 @@ func (c *Children) ensureTrust(
 		return t, err
 	}
 	next := t.Advance(bundles(issued), facts)
-	if reflect.DeepEqual(trustData(t), trustData(next)) {
+	if reflect.DeepEqual(trustData(t), trustData(next)) && labelled(live, want.Labels) {
 		return next, nil
 	}
 	return next, c.replaceSecret(ctx, owner, want.Labels, live, trustData(next))

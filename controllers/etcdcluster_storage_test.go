@@ -34,6 +34,9 @@ func (s *stage) createClaim(set *appsv1.StatefulSet, i int) {
 	claim := set.Spec.VolumeClaimTemplates[0].DeepCopy()
 	claim.ObjectMeta = metav1.ObjectMeta{CreationTimestamp: s.born(), Namespace: set.Namespace, Name: name, Labels: etcd.Selector(set.Name)}
 	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: claim.Spec.Resources.Requests}
+	if absent(claim.Spec) {
+		claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
+	}
 	if err := s.api.Create(s.t.Context(), claim); err != nil {
 		s.t.Fatal(err)
 	}

@@ -142,7 +142,7 @@ func (s *stage) kubelet() {
 	}
 	record, err := etcd.ParseRecord(cm.Data)
 	if err != nil {
-		s.t.Fatal(err)
+		return // No gate makes anything of it.
 	}
 	s.endPods(int(*set.Spec.Replicas))
 	s.runBackups()
@@ -194,8 +194,12 @@ func (s *stage) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 	if old := s.procs[name]; old != nil { // It ended with its pod.
 		s.net.Stop(old)
 	}
+	if problem := s.misfit(set, name); problem != nil {
+		s.createPod(set, name, i, problem)
+		return
+	}
 	if i >= len(record.Members) { // It has no name there yet, or not any more.
-		s.createPod(set, name, i, &etcd.GateReport{Reason: etcd.GateNotMember})
+		s.createPod(set, name, i, held(etcd.GateReport{Reason: etcd.GateNotMember}))
 		return
 	}
 	d := s.decide(record, i)
@@ -208,7 +212,7 @@ func (s *stage) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 		s.t.Fatalf("%s is held back: %s", name, d.Report.Message)
 	}
 	if !d.Start {
-		s.createPod(set, name, i, &d.Report)
+		s.createPod(set, name, i, held(d.Report))
 		return
 	}
 	if d.Epoch != "" {
@@ -245,7 +249,16 @@ func (s *stage) born() metav1.Time {
 	return metav1.NewTime(stageNow.AddDate(-1, 0, 0).Add(time.Duration(s.made) * time.Minute))
 }
 
-func (s *stage) createPod(set *appsv1.StatefulSet, name string, i int, held *etcd.GateReport) {
+// held is what the kubelet says of a pod that its gate does not let start.
+func held(report etcd.GateReport) *corev1.PodStatus {
+	return &corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{
+		Name: etcd.ContainerGate, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: report.Encode()}},
+	}}}
+}
+
+// createPod makes a pod that runs, unless something keeps it from that.
+func (s *stage) createPod(set *appsv1.StatefulSet, name string, i int, problem *corev1.PodStatus) {
 	s.t.Helper()
 	yes := true
 	born := s.born()
@@ -263,11 +276,8 @@ func (s *stage) createPod(set *appsv1.StatefulSet, name string, i int, held *etc
 	if err := s.api.Create(s.t.Context(), pod); err != nil {
 		s.t.Fatal(err)
 	}
-	if held != nil {
-		pod.Status = corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{
-			Name: etcd.ContainerGate, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
-			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: held.Encode()}},
-		}}}
+	if problem != nil {
+		pod.Status = *problem
 		if err := s.api.Status().Update(s.t.Context(), pod); err != nil {
 			s.t.Fatal(err)
 		}

@@ -243,8 +243,8 @@ func (k *RedisKind) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, s
 	}
 	for i := range sets.Items {
 		set := &sets.Items[i]
-		shard, err := strconv.Atoi(set.Labels[v1alpha1.LabelShard])
-		if err != nil || set.DeletionTimestamp != nil {
+		shard, ok := cluster.ShardOf(o.Name, set.Name)
+		if !ok || set.DeletionTimestamp != nil {
 			continue
 		}
 		k.correctSize(o, set)

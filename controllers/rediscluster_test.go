@@ -212,6 +212,9 @@ func (s *redisStage) kubelet(ctx context.Context) {
 	s.abandon(ctx, sets.Items)
 	for i := range sets.Items {
 		set := &sets.Items[i]
+		if set.Spec.Replicas == nil {
+			set.Spec.Replicas = new(int32(1)) // As the API server does.
+		}
 		s.evict(ctx, set)
 		for ordinal := range int(*set.Spec.Replicas) {
 			name := cluster.Pod(set.Name, ordinal)
@@ -246,14 +249,21 @@ func (s *redisStage) abandon(ctx context.Context, sets []appsv1.StatefulSet) {
 // evict deletes the pods that a StatefulSet has no room for.
 func (s *redisStage) evict(ctx context.Context, set *appsv1.StatefulSet) {
 	s.t.Helper()
-	for ordinal := int(*set.Spec.Replicas); s.servers[cluster.Pod(set.Name, ordinal)] != nil; ordinal++ {
+	for ordinal := int(*set.Spec.Replicas); ; ordinal++ {
 		name := cluster.Pod(set.Name, ordinal)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: name}}
-		if err := client.IgnoreNotFound(s.api.Delete(ctx, pod)); err != nil {
+		server := s.servers[name]
+		err := s.api.Delete(ctx, pod)
+		if client.IgnoreNotFound(err) != nil {
 			s.t.Fatal(err)
 		}
-		s.net.Remove(s.servers[name])
-		delete(s.servers, name)
+		if err != nil && server == nil {
+			return
+		}
+		if server != nil {
+			s.net.Remove(server)
+			delete(s.servers, name)
+		}
 	}
 }
 
@@ -271,8 +281,18 @@ func (s *redisStage) run(ctx context.Context, set *appsv1.StatefulSet, name stri
 		Status: corev1.PodStatus{PodIP: ip, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
 	pod.Labels[appsv1.PodIndexLabel] = name[strings.LastIndex(name, "-")+1:]
+	problem := misfit(&set.Spec)
+	if problem != nil {
+		pod.Status = *problem
+	}
 	if err := s.api.Create(ctx, pod); err != nil {
 		s.t.Fatal(err)
+	}
+	if problem != nil {
+		if server := s.servers[name]; server != nil { // It ended with its pod.
+			server.Stop()
+		}
+		return
 	}
 	addr := redis.Address{IP: ip, Port: redis.ClientPort}
 	if server := s.servers[name]; server != nil {

@@ -90,7 +90,7 @@ func (c *Children) advance(
 		return a, err
 	}
 	next, err := a.Advance(facts)
-	if err != nil || reflect.DeepEqual(authorityData(a), authorityData(next)) {
+	if err != nil || (reflect.DeepEqual(authorityData(a), authorityData(next)) && labelled(live, want.Labels)) {
 		return next, err
 	}
 	return next, c.replaceSecret(ctx, owner, want.Labels, live, authorityData(next))

@@ -55,7 +55,7 @@ func (c *Children) bringSecret(
 		return err
 	}
 	refs := append(further, ref)
-	if live != nil && holds(live.Data, data) && !lingers(live, data) && ownedByAll(live, refs) {
+	if live != nil && holds(live.Data, data) && !lingers(live, data) && ownedByAll(live, refs) && labelled(live, labels) {
 		return nil
 	}
 	ac := corev1ac.Secret(name, owner.GetNamespace()).
@@ -91,6 +91,16 @@ func (c *Children) makeSecret(
 		return fmt.Errorf("create Secret %s: %w", name, err)
 	}
 	return nil
+}
+
+// labelled tells whether a Secret bears labels. It is found by them again when it has outlived its cluster.
+func labelled(s *corev1.Secret, want map[string]string) bool {
+	for name, value := range want {
+		if s.Labels[name] != value {
+			return false
+		}
+	}
+	return true
 }
 
 func ownedByAll(s *corev1.Secret, refs []*metav1ac.OwnerReferenceApplyConfiguration) bool {

@@ -86,6 +86,12 @@ const sampled = 500
 func (s *redisStage) served() {
 	s.t.Helper()
 	s.settle()
+	s.write()
+}
+
+// write has clients write the keys.
+func (s *redisStage) write() {
+	s.t.Helper()
 	for slot := 0; slot < redis.SlotCount; slot += sampled {
 		for _, server := range s.owners(slot) {
 			server.Data[redisfake.Key{Slot: slot}] = 1

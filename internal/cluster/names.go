@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -89,6 +90,13 @@ func IssuedSecret(secret string) string { return secret + "-issued" }
 
 // ShardSet is the StatefulSet of one Redis shard.
 func ShardSet(cluster string, shard int) string { return fmt.Sprintf("%s-%d", cluster, shard) }
+
+// ShardOf is the shard that a StatefulSet of a cluster is of, by its name: its labels may have been changed.
+func ShardOf(cluster, set string) (shard int, ok bool) {
+	text, ok := strings.CutPrefix(set, cluster+"-")
+	shard, err := strconv.Atoi(text)
+	return shard, ok && err == nil
+}
 
 // Pod is the name that a StatefulSet gives to the pod of an ordinal.
 func Pod(set string, ordinal int) string { return fmt.Sprintf("%s-%d", set, ordinal) }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"sigs.k8s.io/yaml"
 )
@@ -43,4 +44,22 @@ func ReadOutcomes() (Outcomes, error) {
 		return nil, fmt.Errorf("read %s: %w", OutcomesFile(), err)
 	}
 	return out, nil
+}
+
+// Of returns the values of a leaf that an API server lets users set: what a resource may be changed to, valid and hostile, and what it may
+// only be created with.
+func (o Outcomes) Of(l Leaf) (valid, hostile, create []Value, err error) {
+	known, ok := o[l.String()]
+	if !ok {
+		return nil, nil, nil, fmt.Errorf("what an API server says to %s is not known", l)
+	}
+	values, err := l.Valid()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return named(values, known.Change), named(l.Hostile(), known.Accepted), named(values, known.Create), nil
+}
+
+func named(values []Value, names []string) []Value {
+	return slices.DeleteFunc(slices.Clone(values), func(v Value) bool { return !slices.Contains(names, v.Name) })
 }

@@ -185,6 +185,7 @@ func TestADamagedRecordIsRefused(t *testing.T) {
 		"no bootstrap":      func(d map[string]string) { delete(d, etcd.KeyBootstrap) },
 		"another bootstrap": func(d map[string]string) { d[etcd.KeyBootstrap] = "maybe" },
 		"no members":        func(d map[string]string) { d[etcd.KeyMembers] = "" },
+		"members nowhere":   func(d map[string]string) { d[etcd.KeyMembers] = "b3JkZXJz==" },
 		"garbled members":   func(d map[string]string) { d[etcd.KeyMembers] = "orders-0" },
 		"garbled snapshot":  func(d map[string]string) { d["snapshot"] = "yes" },
 		"garbled id":        func(d map[string]string) { d[etcd.KeyClusterID] = strings.Repeat("f", 17) },

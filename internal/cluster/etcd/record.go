@@ -155,11 +155,11 @@ func ParseIdentity(data map[string]string) (Record, error) {
 		}
 	}
 	for line := range strings.Lines(data[KeyMembers]) {
-		name, url, ok := strings.Cut(strings.TrimSpace(line), "=")
-		if !ok {
+		name, peer, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if u, err := url.Parse(peer); err != nil || u.Host == "" {
 			return r, fmt.Errorf("key %s: line %q is not name=url", KeyMembers, line)
 		}
-		r.Members = append(r.Members, Peer{Name: name, URL: url})
+		r.Members = append(r.Members, Peer{Name: name, URL: peer})
 	}
 	if len(r.Members) == 0 {
 		return r, fmt.Errorf("key %s is empty", KeyMembers)
