@@ -45,14 +45,14 @@ func BenchmarkStopRedis(b *testing.B) {
 // BenchmarkSwitchEtcd measures how long no write is acknowledged when another member is made the leader.
 func BenchmarkSwitchEtcd(b *testing.B) {
 	p, t := newEtcd(b, "1Gi"), newTable(b)
-	p.switches(t, "another member of etcd is made the leader", p.moveLeader)
+	p.switches(t, "another member of etcd is made the leader")
 	p.report(t, true)
 }
 
 // BenchmarkSwitchRedis measures the same for a replica that is made the primary.
 func BenchmarkSwitchRedis(b *testing.B) {
 	p, t := newRedis(b, "1Gi"), newTable(b)
-	p.switches(t, "a replica of Redis is made the primary", p.failOver)
+	p.switches(t, "a replica of Redis is made the primary")
 	p.report(t, true)
 }
 
@@ -121,15 +121,19 @@ func newEtcd(b *testing.B, volume string) *patient {
 		ObjectMeta: metav1.ObjectMeta{Name: "etcd"},
 		Spec:       v1alpha1.EtcdClusterSpec{Size: 3, Version: version(b, "ETCD_3_6"), Storage: &v1alpha1.StorageSpec{Size: resource.MustParse(volume)}},
 	}
-	return newPatient(b, &patient{
+	p := &patient{
 		object: o, component: v1alpha1.ComponentEtcd, container: "etcd", size: 3,
-		ready: func(ctx context.Context) error { return harness.WaitReady(ctx, kind, o, readyTimeout) },
+		condition: func(ctx context.Context, name string, status metav1.ConditionStatus) error {
+			return harness.WaitCondition(ctx, kind, o, name, status, readyTimeout)
+		},
 		leads: func() []lead {
 			i := slices.IndexFunc(o.Status.Members, func(m v1alpha1.EtcdMemberStatus) bool { return m.Role == v1alpha1.EtcdFollower })
 			return []lead{{o.Status.Leader, o.Status.Members[i].Name}}
 		},
 		restamp: func(value string) { o.Spec.Template = stamped(value) },
-	}, "etcd")
+	}
+	p.handOver = p.moveLeader
+	return newPatient(b, p, "etcd")
 }
 
 // newRedis makes a cluster of three shards with a replica each.
@@ -142,9 +146,11 @@ func newRedis(b *testing.B, volume string) *patient {
 			Config: &v1alpha1.RedisConfig{NodeTimeout: &metav1.Duration{Duration: 2 * time.Second}},
 		},
 	}
-	return newPatient(b, &patient{
+	p := &patient{
 		object: o, component: v1alpha1.ComponentRedis, container: "redis", size: 2 * shards,
-		ready: func(ctx context.Context) error { return harness.WaitReady(ctx, kind, o, readyTimeout) },
+		condition: func(ctx context.Context, name string, status metav1.ConditionStatus) error {
+			return harness.WaitCondition(ctx, kind, o, name, status, readyTimeout)
+		},
 		leads: func() (out []lead) {
 			for _, s := range o.Status.Shards {
 				i := slices.IndexFunc(s.Nodes, func(n v1alpha1.RedisNodeStatus) bool { return n.Role == v1alpha1.RedisReplica })
@@ -153,7 +159,9 @@ func newRedis(b *testing.B, volume string) *patient {
 			return out
 		},
 		restamp: func(value string) { o.Spec.Template = stamped(value) },
-	}, "redis")
+	}
+	p.handOver = p.failOver
+	return newPatient(b, p, "redis")
 }
 
 func stamped(value string) *v1alpha1.PodTemplate {

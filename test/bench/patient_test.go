@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/bench/figures"
@@ -45,14 +47,21 @@ type patient struct {
 	load                 *harness.Load
 	// size is how many pods it has.
 	size int
-	// ready waits until the condition Ready is True, leads are the pods that lead, restamp asks for other pods.
-	ready   func(ctx context.Context) error
-	leads   func() []lead
-	restamp func(value string)
+	// condition waits until a condition has a status, leads are the pods that lead, restamp asks for other pods, and handOver has another pod
+	// lead by the data store's own command.
+	condition func(ctx context.Context, name string, status metav1.ConditionStatus) error
+	leads     func() []lead
+	restamp   func(value string)
+	handOver  func(ctx context.Context, from, to string) error
 }
 
 // lead is a pod that leads, and one that can lead instead.
 type lead struct{ leader, heir string }
+
+// ready waits until the cluster is Ready.
+func (p *patient) ready(ctx context.Context) error {
+	return p.condition(ctx, v1alpha1.ConditionReady, metav1.ConditionTrue)
+}
 
 // newPatient makes a cluster and begins to write to it.
 func newPatient(b *testing.B, p *patient, mode string) *patient {
@@ -108,13 +117,13 @@ func operators(b *testing.B, n int32) {
 	}
 }
 
-// well waits until the cluster is Ready in the eyes of an operator, all of its pods are, and writes are acknowledged.
+// well waits until the cluster is Ready in the eyes of an operator that has nothing to do, all of its pods are, and writes are acknowledged.
 func (p *patient) well() {
 	p.b.Helper()
 	ctx := p.b.Context()
 	operators(p.b, 1)
 	time.Sleep(settling / 2) // It has looked at the cluster by then.
-	if err := p.ready(ctx); err != nil {
+	if err := errors.Join(p.ready(ctx), p.condition(ctx, v1alpha1.ConditionReconciling, metav1.ConditionFalse)); err != nil {
 		p.b.Fatal(err)
 	}
 	err := harness.Eventually(ctx, "all pods to be ready", readyTimeout, func(ctx context.Context) (bool, string, error) {
@@ -176,8 +185,9 @@ func (p *patient) stop(ctx context.Context, pod *corev1.Pod) error {
 
 // The sides of a benchmark of waits.
 const (
-	bare = "no operator"
-	ours = "quorate"
+	bare   = "no operator"
+	byHand = "by hand"
+	ours   = "quorate"
 )
 
 // leaderless has something happen to a leader in turns, without an operator and with one.
@@ -212,7 +222,7 @@ func (p *patient) pod(name string) *corev1.Pod {
 }
 
 // switches has another pod lead in turns, by the data store's own command and by that of the plugin.
-func (p *patient) switches(t *table, what string, byHand func(ctx context.Context, from, to string) error) {
+func (p *patient) switches(t *table, what string) {
 	program := filepath.Join(p.b.TempDir(), "kubectl-quorate")
 	build := exec.CommandContext(p.b.Context(), "go", "build", "-trimpath", "-o", program, "github.com/quorate/quorate/cmd/kubectl-quorate")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -236,7 +246,7 @@ func (p *patient) switches(t *table, what string, byHand func(ctx context.Contex
 			one, act := leads[n%len(leads)], promote
 			if side == bare {
 				operators(p.b, 0)
-				act = byHand
+				act = p.handOver
 			}
 			t.add(n, figures.Figure{What: what, Side: side, Unit: "ms", Value: p.gap(func(ctx context.Context) error { return act(ctx, one.leader, one.heir) })})
 			p.well()
@@ -277,7 +287,7 @@ func (p *patient) moveLeader(ctx context.Context, from, to string) error {
 	return err
 }
 
-// failOver is CLUSTER FAILOVER, and waits until the replica leads.
+// failOver is CLUSTER FAILOVER to a replica that is in sync, and waits until it leads.
 func (p *patient) failOver(ctx context.Context, _, to string) error {
 	conn, _, err := kind.Connection(ctx, p.object.GetNamespace(), p.object.GetName())
 	if err != nil {
@@ -293,6 +303,16 @@ func (p *patient) failOver(ctx context.Context, _, to string) error {
 		return err
 	}
 	defer func() { _ = c.Close() }()
+	err = soon(ctx, to+" to be in sync", func(ctx context.Context) error {
+		info, err := c.Info(ctx, "replication").Result()
+		if err == nil && !strings.Contains(info, "master_link_status:up") {
+			err = errors.New(info)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	if err := c.ClusterFailover(ctx).Err(); err != nil {
 		return err
 	}
@@ -311,10 +331,7 @@ func (p *patient) comesBack(t *table, what string) {
 		pod := p.leader(n)
 		ctx := p.b.Context()
 		began := time.Now()
-		if err := kind.Delete(ctx, pod); err != nil {
-			p.b.Fatal(err)
-		}
-		if _, err := kind.WaitReborn(ctx, pod, readyTimeout); err != nil {
+		if err := p.replace(ctx, pod); err != nil {
 			p.b.Fatal(err)
 		}
 		t.add(n, figures.Figure{What: what, Side: "the pod is ready", Unit: "s", Value: time.Since(began).Seconds()})
@@ -340,13 +357,7 @@ func (p *patient) replaces(t *table, what string) {
 					p.b.Fatal(err)
 				}
 			}
-			if err := kind.Delete(ctx, pod); err != nil {
-				p.b.Fatal(err)
-			}
-			if _, err := kind.WaitReborn(ctx, pod, readyTimeout); err != nil {
-				p.b.Fatal(err)
-			}
-			if err := p.whole(ctx); err != nil {
+			if err := errors.Join(p.replace(ctx, pod), p.whole(ctx)); err != nil {
 				p.b.Fatal(err)
 			}
 			t.add(n, figures.Figure{What: what, Side: side, Unit: "s", Value: time.Since(began).Seconds()})
@@ -480,39 +491,83 @@ func (p *patient) afresh(pod *corev1.Pod) {
 		return
 	}
 	operators(p.b, 1)
-	ctx := p.b.Context()
-	if err := kind.Delete(ctx, pod); err != nil {
-		p.b.Fatal(err)
-	}
-	if _, err := kind.WaitReborn(ctx, pod, readyTimeout); err != nil {
+	if err := p.replace(p.b.Context(), pod); err != nil {
 		p.b.Fatal(err)
 	}
 }
 
-// restarts has all pods restarted, one after the other, and tells how long the client had to wait and how long it took.
+// restarts has all pods restarted in turns, one after the other, by hand and by the operator, and tells how long the client had to wait and
+// how long it took.
 func (p *patient) restarts(t *table, what string) {
 	for n := range rounds(p.b) {
-		p.well()
-		var took time.Duration
-		value := fmt.Sprint(n)
-		gap := p.gap(func(ctx context.Context) error {
-			began := time.Now()
-			before := p.object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // It is a copy of one.
-			p.restamp(value)
-			if err := kind.Patch(ctx, p.object, client.MergeFrom(before)); err != nil {
-				return err
+		for _, side := range []string{byHand, ours} {
+			p.well()
+			restart := func(ctx context.Context) error { return p.rollOut(ctx, fmt.Sprint(n)) }
+			if side == byHand {
+				operators(p.b, 0)
+				restart = p.restartByHand
 			}
-			err := harness.Eventually(ctx, "all pods to be restarted", readyTimeout, func(ctx context.Context) (bool, string, error) {
-				pods, err := kind.Pods(ctx, p.object.GetNamespace(), p.object.GetName(), p.component)
-				left := slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Annotations[stamp] == value && harness.IsReady(&p) })
-				return len(left) == 0, fmt.Sprintf("%d are left", len(left)), err
+			var took time.Duration
+			gap := p.gap(func(ctx context.Context) error {
+				began := time.Now()
+				err := restart(ctx)
+				took = time.Since(began)
+				return err
 			})
-			took = time.Since(began)
-			return err
-		})
-		t.add(n, figures.Figure{What: what + ": longest time without an acknowledged write", Side: "quorate", Unit: "ms", Value: gap})
-		t.add(n, figures.Figure{What: what + ": until all pods are new", Side: "quorate", Unit: "s", Value: took.Seconds()})
+			t.add(n, figures.Figure{What: what + ": longest time without an acknowledged write", Side: side, Unit: "ms", Value: gap})
+			t.add(n, figures.Figure{What: what + ": until all pods are new", Side: side, Unit: "s", Value: took.Seconds()})
+		}
 	}
+}
+
+// rollOut asks for other pods, and waits until all are.
+func (p *patient) rollOut(ctx context.Context, value string) error {
+	before := p.object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // It is a copy of one.
+	p.restamp(value)
+	if err := kind.Patch(ctx, p.object, client.MergeFrom(before)); err != nil {
+		return err
+	}
+	return harness.Eventually(ctx, "all pods to be restarted", readyTimeout, func(ctx context.Context) (bool, string, error) {
+		pods, err := kind.Pods(ctx, p.object.GetNamespace(), p.object.GetName(), p.component)
+		left := slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Annotations[stamp] == value && harness.IsReady(&p) })
+		return len(left) == 0, fmt.Sprintf("%d are left", len(left)), err
+	})
+}
+
+// restartByHand does what a careful person does without an operator: a pod at a time, each when the one before is ready, and those that
+// lead at last, when another one has taken over.
+func (p *patient) restartByHand(ctx context.Context) error {
+	pods, err := kind.Pods(ctx, p.object.GetNamespace(), p.object.GetName(), p.component)
+	if err != nil {
+		return err
+	}
+	leads := p.leads()
+	for _, pod := range pods {
+		if slices.ContainsFunc(leads, func(l lead) bool { return l.leader == pod.Name }) {
+			continue
+		}
+		if err := p.replace(ctx, &pod); err != nil {
+			return err
+		}
+	}
+	for _, l := range leads {
+		if err := p.handOver(ctx, l.leader, l.heir); err != nil {
+			return err
+		}
+		if err := p.replace(ctx, p.pod(l.leader)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace deletes a pod, and waits until the next one of its name is ready.
+func (p *patient) replace(ctx context.Context, pod *corev1.Pod) error {
+	if err := kind.Delete(ctx, pod); err != nil {
+		return err
+	}
+	_, err := kind.WaitReborn(ctx, pod, readyTimeout)
+	return err
 }
 
 // report stops the client, insists that nothing is lost that must not be, and prints what was measured.

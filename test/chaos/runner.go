@@ -129,12 +129,16 @@ func (r *runner) round(ctx context.Context, number int, drawn schedule.Round) {
 	began := time.Now()
 	var all sync.WaitGroup
 	for _, o := range drawn.Operations {
+		kind, running := schedule.OperationOf(o.Kind), &all
+		if kind.Slow > 0 {
+			running = &r.lasting
+			if time.Since(r.run.Began)+kind.Bound > r.o.Duration {
+				r.say("change", nil, "round %d: no %s of %s: it may take longer than the run", number, o.Kind, o.Cluster)
+				continue
+			}
+		}
 		change := &report.Change{Round: number, Drawn: o}
 		r.keep(func(run *report.Run) { run.Changes = append(run.Changes, change) })
-		running := &all
-		if schedule.OperationOf(o.Kind).Slow > 0 {
-			running = &r.lasting
-		}
 		running.Go(func() { r.change(ctx, change) })
 	}
 	for _, f := range drawn.Faults {
