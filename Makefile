@@ -146,7 +146,7 @@ test-unit: deps ## Run every test that needs no cluster: rules, simulation, loop
 	@hack/podmonitor-crd.sh >/dev/null
 	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)"; QUORATE_SERVERS="$$($(KIND) servers)"; \
 	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
-	  -race -short -parallel 4 -timeout 60m $(if $(QUORATE_ALL_ENGINES),,-skip '^($(SLOW_RACES))$$') $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench|e2e)(/|$$)')
+	  -race -short -parallel 4 -timeout 60m $(if $(QUORATE_ALL_ENGINES),,-skip '^($(SLOW_RACES))$$') $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench(/|$$)|e2e($$|/chaos|/install))')
 	@$(MAKE) test-sweeps
 
 .PHONY: test-olm
@@ -159,21 +159,22 @@ SWEEPS := ./controllers ./internal/cluster/etcd ./internal/cluster/redis
 test-sweeps: ## Run all simulations and crash sweeps, without the race detector
 	@$(GOTESTSUM) --jsonfile $(REPORTS)/sweeps.json -- -timeout 60m $(TEST_FLAGS) $(SWEEPS)
 
-# End-to-end tests that take minutes each, do what chaos does as well, or are one more variant of another one. test-all has them.
-LONG := TestEtcdSurvivesFaultsUnderLoad|TestRedisSurvivesFaultsUnderLoad|TestEtcdIsScaledUnderLoad|TestEtcdIsUpgradedUnderLoad|TestEtcdOutlivesItsNodes|TestRedisOutlivesItsNodes|TestThePluginShowsAndActs|TestALostShardComesBackWhileTheOthersServe|TestALostQuorumIsRecoveredFromAnyMember|TestTheLostDiskOfAnyMemberIsReplaced|TestAnEtcdUpgradeIsSetBackUnderLoad|TestAClusterHibernatesInTheMiddleOfAScale|TestEveryEtcdVersionBecomesReady|TestEveryRedisAndValkeyVersionBecomesReady|TestAnEtcdClusterIsRestoredToAnyMoment|TestAnEtcdClusterGoesBackToWhatItSetAside|TestAReplicatedRedisComesBackFromAClaim|TestABackupThatCannotBeSaysWhy|TestDataMovesHereFromServersOfSomebodyElse|TestBackupsSurviveFaults|TestBackupsOfRedisSurviveFaults|TestRedisPasswordIsChangedUnderLoad|TestRedisTakesARenewedCertificateUnderLoad|TestCertManagerIssuesCertificates|TestAnUpdateOfTheOperatorRestartsNoPod|TestAScaleOutlivesItsOperators|TestReplicatedRedisUnderLoad|TestAnUpgradeWaitsForItsSnapshot|TestEtcdStorageIsChangedUnderLoad|TestTheStorageOfTheOnlyMember|TestEtcdIsDefragmentedUnderLoad|TestEtcdAuthorityIsReplacedUnderLoad|TestRedisAuthorityIsReplacedUnderLoad|TestCertManagerReplacesItsAuthorityUnderLoad|TestTLSIsSwitchedOffAndOnUnderLoad|TestRedisIsReshardedUnderLoad|TestRedisIsReachedByNodePorts|TestRedisIsReachedByLoadBalancers|TestReplicatedRedisIsReachedByNodePorts|TestRedisReplicasChangeUnderLoad|TestRedisIsUpgradedUnderLoad|TestValkeyIsUpgradedUnderLoad|TestRedisIsRebalancedUnderLoad|TestRedisResourcesChangeUnderLoad|TestRedisWritesAreGuardedThroughARestart|TestAFullRedisIsToldAndIsOver|TestRedisIsAutoscaledUnderLoad|TestMemoryIsAutoscaled|TestEtcdVolumesAreAutoscaled|TestTheCommandsOfThePages
+# The end-to-end tests that every change has to pass, beside chaos: the life of a cluster of each kind under load, data that comes back, and
+# what must never happen. test-all has the others.
+CORE := TestEtcdClusterBecomesReady|TestRedisClusterBecomesReady|TestEtcdIsChangedUnderLoad|TestRedisIsChangedUnderLoad|TestAnEtcdClusterComesBackFromABackup|TestARedisClusterIsRestoredInPlace|TestALostQuorumIsRecovered|TestRetainedClaimsBringTheDataBack|TestDeletedClaimsGoWithTheCluster|TestADeletedChildIsPutBack|TestAForeignObjectIsNotAdopted|TestAPausedClusterIsLeftAlone|TestProtectionStopsPeopleAndNobodyElse|TestEtcdUsers|TestRedisUsers|TestASecretThatIsPlantedIsFound|TestMetricsAreServedToWhoeverMayReadThem|TestANamespacedOperatorKeepsToItsNamespace|TestUnusableFlagsAreRefused|TestAnIdleOperatorWritesNothing|TestTheCommandsOfBriefPages
 # They make a second kind cluster.
 FRESH := TestAnotherKubernetesRestoresFromTheURLAlone|TestHelmInstallsUpgradesAndUninstalls
 E2E = $(KIND_ENV); $(GOTESTSUM) --jsonfile $(REPORTS)/$(@:test-%=%).json -- -count 1 -p 1 -v -timeout 120m
 
 .PHONY: test-e2e
 test-e2e: TEST_FORMAT := standard-verbose
-test-e2e: deps kind-image image-size ## Run the end-to-end tests on the kind cluster, without the long ones
-	@$(E2E) $(or $(TEST_FLAGS),-skip '^($(LONG)|$(FRESH))$$') $$(go list ./test/e2e/... | grep -v /chaos)
+test-e2e: deps kind-image image-size ## Run the core of the end-to-end tests on the kind cluster (others: TEST_FLAGS="-run TestName")
+	@$(E2E) $(or $(TEST_FLAGS),-run '^($(CORE))$$') ./test/e2e
 
 .PHONY: test-e2e-long
 test-e2e-long: TEST_FORMAT := standard-verbose
-test-e2e-long: deps kind-image ## Run the long end-to-end tests on the kind cluster, at the same time
-	@$(E2E) -run '^($(LONG))$$' ./test/e2e
+test-e2e-long: deps kind-image ## Run all other end-to-end tests on the kind cluster, for hours
+	@$(E2E) -timeout 300m -skip '^($(CORE)|$(FRESH))$$' ./test/e2e
 
 .PHONY: test-e2e-fresh
 test-e2e-fresh: TEST_FORMAT := standard-verbose
