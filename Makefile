@@ -139,7 +139,7 @@ deps:
 	@hack/install-deps.sh
 
 # What takes the race detector a minute or so each. test-sweeps has them without it, and test-all with it too.
-SLOW_RACES := TestNoClientOfRedisIsLockedOutByACrashWhileThePasswordChanges|TestAServiceThatCannotBeMadeStopsNothingInside|TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone|TestClientsAreSentNowhereThatTheCertificateIsNotFor
+SLOW_RACES := TestNoClientOfRedisIsLockedOutByACrashWhileThePasswordChanges|TestAServiceThatCannotBeMadeStopsNothingInside|TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone|TestClientsAreSentNowhereThatTheCertificateIsNotFor|TestMetricsOfMembersAreReadSeldomAndCostNoWrites|TestAnIssuerMayChangeItsAuthorityAgainAtAnyTime|TestAUserComesToLifeWhateverWriteTheOperatorCrashesAfter|TestWhatAnIssuerGivesIsChecked|TestABackupOfAnotherHistoryDoesNotCount|TestNobodyIsLockedOutByACrashWhileThePasswordChanges|TestWhomToTrustIsFoundAgain|TestAnOperatorThatCrashesWhileTheIssuerHasAnotherAuthorityGoesOn
 .PHONY: test-unit
 test-unit: deps ## Run every test that needs no cluster: rules, simulation, loop, adapters on real servers, envtest
 	@for tool in age fake-gcs-server helm versitygw; do $(TOOL) $$tool >/dev/null; done
