@@ -26,6 +26,9 @@ import (
 // comes back just then takes no writes for two seconds (CLUSTER_WRITABLE_DELAY in the servers' source), meets a higher epoch, and
 // becomes a replica.
 //
+// Where so many primaries have ended that there is no majority, and nobody would be elected without the operator, it takes nobody's vote. A
+// primary whose data is on its way back is waited for then, as ever (see takeOver), unless it is not to be.
+//
 // A vote that fails costs more than it could have gained: whoever asked for it does not ask again for four node timeouts, and who voted
 // votes for nobody else of the shard for two (clusterHandleSlaveFailover, clusterSendFailoverAuthIfNeeded). So nobody is told to stand
 // while the servers are about to elect by themselves, here or elsewhere, while voters do not know him, or while they know of slots that he
@@ -53,12 +56,15 @@ func electAtOnce(v *view) (cluster.Plan, bool) {
 			continue
 		}
 		out := v.outageOf(g)
-		why := fmt.Sprintf("%s has ended, as Kubernetes says; %s was connected to it, and takes over slots %s at once. What was acknowledged and is not among the %d bytes of the replication stream that it has is lost",
-			out.what, best.Name, g.slots, best.Node.Offset)
+		why := fmt.Sprintf("%s has ended, as Kubernetes says, and %s takes over slots %s at once. It has everything up to byte %d of the replication stream and %s; what was acknowledged later is lost",
+			out.what, best.Name, g.slots, best.Node.Offset, lastLinked(best))
 		living, lost := v.voters(g, ghosts)
 		switch {
 		case 2*(living+v.unheardOf(g, ghosts)) <= living+lost:
-			return cluster.Do(TakeOver{best.Shard, g.id, best.Name}, "%s. Only %d of %d primaries could vote on that", why, living, living+lost)
+			if !v.Spec.ReplaceDead && out.starting {
+				continue // Without the operator nobody would be elected: who waits loses nothing.
+			}
+			return cluster.Do(TakeOver{best.Shard, g.id, best.Name}, "%s. This needs no vote, because only %d of %d primaries can vote on that", why, living, living+lost)
 		case 2*living > living+lost && v.knownToVoters(best):
 			return cluster.Do(Elect{best.Shard, g.id, best.Name}, "%s", why)
 		}

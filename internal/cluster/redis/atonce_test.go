@@ -50,7 +50,7 @@ func TestNextWhenAPrimaryHasEnded(t *testing.T) {
 		},
 		"unless it is not to be": {
 			state: replacing(formed()), spoil: func(f *fixture) { f.end("c-1-0") }, step: elected,
-			message: "the server of pod c-1-0 has ended, as Kubernetes says; c-1-1 was connected to it, and takes over slots 5462-10922 at once. What was acknowledged and is not among the 1000 bytes",
+			message: "the server of pod c-1-0 has ended, as Kubernetes says, and c-1-1 takes over slots 5462-10922 at once. It has everything up to byte 1000 of the replication stream and lost the connection 0s ago; what was acknowledged later is lost",
 		},
 		"also without storage": {state: replacing(formed().ephemeral()), spoil: func(f *fixture) { f.end("c-1-0") }, step: elected},
 		"one that will not be back before the others elect is replaced at once": {
@@ -119,7 +119,7 @@ func TestNextWhenAPrimaryHasEnded(t *testing.T) {
 				f.end("c-0-0")
 				f.pod("c-0-1").Node.LinkUp = true
 			},
-			reason: ReasonUnreachable,
+			reason: ReasonStarting,
 		},
 		"one that lost the connection before lacks more": {
 			state: replacing(formed()), spoil: func(f *fixture) { f.end("c-1-0"); f.pod("c-1-1").Node.LinkDown = 2 * time.Second }, reason: ReasonUnreachable,
@@ -138,7 +138,7 @@ func TestNextWhenAPrimaryHasEnded(t *testing.T) {
 			step: Elect{0, id("c-0-0"), "c-0-2"},
 		},
 		"another one that does not answer may have more": {
-			state: replacing(formed()), spoil: func(f *fixture) { f.second(); f.end("c-0-0"); f.pod("c-0-2").Node = nil }, reason: ReasonUnreachable,
+			state: replacing(formed()), spoil: func(f *fixture) { f.second(); f.end("c-0-0"); f.pod("c-0-2").Node = nil }, reason: ReasonStarting,
 		},
 		"or be back with more": {
 			state: replacing(formed()), spoil: func(f *fixture) {
@@ -147,7 +147,7 @@ func TestNextWhenAPrimaryHasEnded(t *testing.T) {
 				p := f.pod("c-0-2")
 				p.Node, p.Started = nil, time.Time{}
 			},
-			reason: ReasonUnreachable,
+			reason: ReasonStarting,
 		},
 		"nobody is elected while slots are on their way": {
 			state: replacing(formed()), spoil: func(f *fixture) { f.open("c-0-0", Slots{{7, 7}}, "c-1-0", false); f.end("c-1-0") }, reason: ReasonUnreachable,
@@ -207,7 +207,7 @@ func TestNextWhenAPrimaryHasEnded(t *testing.T) {
 		},
 		"of two primaries neither can be outvoted, and the operator decides": {
 			state: replacing(formed()), spoil: func(f *fixture) { f.pair2(); f.end("c-1-0") },
-			step: TakeOver{1, id("c-1-0"), "c-1-1"}, message: "Only 1 of 2 primaries could vote on that",
+			step: TakeOver{1, id("c-1-0"), "c-1-1"}, message: "only 1 of 2 primaries can vote on that",
 		},
 		"not while others that cannot be read may vote": {
 			state: replacing(formed()), spoil: func(f *fixture) { f.end("c-1-0"); f.pod("c-0-0").Node = nil },
@@ -215,11 +215,19 @@ func TestNextWhenAPrimaryHasEnded(t *testing.T) {
 		},
 		"but where they have ended as well": {
 			state: replacing(formed()), spoil: func(f *fixture) { f.end("c-0-0"); f.end("c-1-0") },
-			step: TakeOver{0, id("c-0-0"), "c-0-1"}, message: "Only 1 of 3 primaries could vote on that",
+			step: TakeOver{0, id("c-0-0"), "c-0-1"}, message: "only 1 of 3 primaries can vote on that",
 		},
 		"so it does where there is one": {
 			state: single(), spoil: func(f *fixture) { f.end("c-0-0"); f.held("c-0-0", 10*time.Second) },
-			step: TakeOver{0, id("c-0-0"), "c-0-1"}, message: "Only 0 of 1 primaries could vote on that",
+			step: TakeOver{0, id("c-0-0"), "c-0-1"}, message: "only 0 of 1 primaries can vote on that",
+		},
+		"and waits for one whose pod is made anew": {
+			state: single(), spoil: func(f *fixture) { f.end("c-0-0"); f.pod("c-0-0").HasRun = false; f.missed("c-0-0") },
+			reason: ReasonElection, message: "is being started and may have data that no replica has",
+		},
+		"unless that is not to be": {
+			state: replacing(single()), spoil: func(f *fixture) { f.end("c-0-0"); f.pod("c-0-0").HasRun = false; f.missed("c-0-0") },
+			step: TakeOver{0, id("c-0-0"), "c-0-1"},
 		},
 		"and waits where it may": {
 			state: single(), spoil: func(f *fixture) { f.end("c-0-0") }, reason: ReasonElection,
