@@ -1069,6 +1069,12 @@ func (s *simulation) checkRestart(st redis.Restart) {
 		if p.stuck != "" || !s.isHome(p.shard) {
 			continue // A shard without slots has nothing to lose.
 		}
+		if p.loops { // What it had acknowledged last goes with it where there is no volume, and all that others have stays.
+			if !s.spec.Persistent && !slices.ContainsFunc(s.others(p), func(o *simPod) bool { return o.shard == p.shard && o.server.Up && o.server.HasCopy() }) {
+				s.fail("%s: %s has the only copy of its shard", st, p.name)
+			}
+			continue
+		}
 		if shards[p.shard] {
 			s.fail("%s: two pods of one shard", st)
 		}
