@@ -184,7 +184,8 @@ func redisTried() tried {
 			return s
 		},
 		idle: map[string]string{
-			"spec.recovery.":                                    "no shard is lost",
+			"spec.recovery.lostShard":                           "no shard is lost",
+			"spec.recovery.deadPrimary":                         "no primary dies",
 			"spec.rebalance.mode":                               "there is nothing to move",
 			"spec.rebalance.coolDown":                           "nothing was moved",
 			"spec.tls.rotation.":                                "nothing is due: what is, is an operation of its own",

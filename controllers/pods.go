@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,9 @@ const lastWordsLimit = 300
 
 // reasonOOM is why a container ended that needed more memory than its limit.
 const reasonOOM = "OOMKilled"
+
+// crashLoop is why a container waits that has ended several times.
+const crashLoop = "CrashLoopBackOff"
 
 func podReady(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -68,7 +72,7 @@ func stuck(p *corev1.Pod) string {
 		if w == nil || w.Reason == "" || w.Reason == "PodInitializing" || w.Reason == "ContainerCreating" {
 			continue
 		}
-		if w.Reason == "CrashLoopBackOff" {
+		if w.Reason == crashLoop {
 			return describe(w.Reason, lastWords(c))
 		}
 		return describe(w.Reason, w.Message)
@@ -77,6 +81,29 @@ func stuck(p *corev1.Pod) string {
 		return describe("Failed", p.Status.Reason)
 	}
 	return ""
+}
+
+// leastHeld is how long Kubernetes waits at least, as it is mostly set up, before it starts a container again that has ended several times
+// (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-restarts).
+const leastHeld = 10 * time.Second
+
+// backOff is how the kubelet says for how long it waits, counted from when the container ended.
+var backOff = regexp.MustCompile(`^back-off (\S+) restarting`)
+
+// heldUntil is when a container is started again at the earliest that has ended several times; zero when it is not held.
+func heldUntil(p *corev1.Pod, container string) time.Time {
+	c := containerStatus(p.Status.ContainerStatuses, container)
+	ended := c.LastTerminationState.Terminated
+	if c.State.Waiting == nil || c.State.Waiting.Reason != crashLoop || ended == nil {
+		return time.Time{}
+	}
+	held := leastHeld
+	if m := backOff.FindStringSubmatch(c.State.Waiting.Message); m != nil {
+		if d, err := time.ParseDuration(m[1]); err == nil {
+			held = d
+		}
+	}
+	return ended.FinishedAt.Add(held)
 }
 
 // unpulled is the image that keeps a pod from starting, because nobody can get it; empty for none.

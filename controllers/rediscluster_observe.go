@@ -35,7 +35,8 @@ func baseSpec(o *v1alpha1.RedisCluster) redis.Spec {
 		MinReplicas:   redis.MinReplicas(&o.Spec),
 		DiscardClaims: redis.DiscardsClaims(o.Spec.Storage),
 		AssignEmpty:   o.Spec.Recovery.AssignsEmpty(), Approved: o.Annotations[v1alpha1.AnnotationRecover],
-		Rebalance: rebalanceOf(o),
+		ReplaceDead: o.Spec.Recovery.ReplacesDead(),
+		Rebalance:   rebalanceOf(o),
 	}
 }
 
@@ -341,16 +342,17 @@ func identity(pod *corev1.Pod) (shard, ordinal int, ok bool) {
 func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 	p := redis.Pod{
 		Name: pod.Name, UID: string(pod.UID), Shard: shard, Ordinal: ordinal,
-		NodeName: pod.Spec.NodeName,
-		Deleting: pod.DeletionTimestamp != nil,
-		Ready:    podReady(pod),
-		Stuck:    stuck(pod),
-		Unready:  unreadySince(pod),
-		Started:  startedAt(pod, redis.ContainerServer),
-		HasRun:   hasRun(pod, redis.ContainerServer),
-		Role:     pod.Labels[v1alpha1.LabelRole],
-		Gate:     gateRemark(pod),
-		Since:    readySince(pod),
+		NodeName:  pod.Spec.NodeName,
+		Deleting:  pod.DeletionTimestamp != nil,
+		Ready:     podReady(pod),
+		Stuck:     stuck(pod),
+		Unready:   unreadySince(pod),
+		HeldUntil: heldUntil(pod, redis.ContainerServer),
+		Started:   startedAt(pod, redis.ContainerServer),
+		HasRun:    hasRun(pod, redis.ContainerServer),
+		Role:      pod.Labels[v1alpha1.LabelRole],
+		Gate:      gateRemark(pod),
+		Since:     readySince(pod),
 	}
 	if pod.Status.PodIP != "" {
 		p.Addr = redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}

@@ -162,6 +162,11 @@ func (r *RedisRecoverySpec) AssignsEmpty() bool {
 	return r != nil && value(r.LostShard, LostShardHold) == LostShardAssignEmpty
 }
 
+// ReplacesDead reports whether a dead primary is replaced also when it is about to be started again in place.
+func (r *RedisRecoverySpec) ReplacesDead() bool {
+	return r != nil && value(r.DeadPrimary, DeadPrimaryWait) == DeadPrimaryReplace
+}
+
 // GetConditions returns status.conditions.
 func (b *Backup) GetConditions() []metav1.Condition { return b.Status.Conditions }
 

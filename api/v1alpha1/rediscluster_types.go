@@ -142,8 +142,9 @@ type RedisClusterSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`!has(self.restore) || !has(self.restore.revision)`,fieldPath=".restore.revision",message="spec.bootstrap.restore.revision is for an EtcdCluster: name a backup or a time"
 	Bootstrap *BootstrapSpec `json:"bootstrap,omitempty"`
-	// recovery of a shard whose data is lost for good. Default: its slots are held
-	// until somebody says that they may be served empty.
+	// recovery of a shard whose data is lost, or whose primary is dead. Default:
+	// slots without data are held until somebody says that they may be served
+	// empty, and a primary that is about to be started again is waited for.
 	// +optional
 	Recovery *RedisRecoverySpec `json:"recovery,omitempty"`
 	// monitoring has the metrics of the servers offered and read, whether it has
@@ -222,7 +223,17 @@ const (
 	LostShardAssignEmpty LostShardPolicy = "AssignEmpty"
 )
 
-// RedisRecoverySpec says what may be done by itself about data that is lost for good.
+// DeadPrimaryPolicy says what becomes of a primary whose process has ended, as far as that is about to be started again.
+// +kubebuilder:validation:Enum=Wait;Replace
+type DeadPrimaryPolicy string
+
+// Policies for dead primaries.
+const (
+	DeadPrimaryWait    DeadPrimaryPolicy = "Wait"
+	DeadPrimaryReplace DeadPrimaryPolicy = "Replace"
+)
+
+// RedisRecoverySpec says what may be done by itself about data that is lost, or may be.
 type RedisRecoverySpec struct {
 	// lostShard is what happens when the last copy of a shard is gone. Hold: its
 	// slots are out of service, and the others serve on, until a volume is back or
@@ -231,6 +242,17 @@ type RedisRecoverySpec struct {
 	// cache wants. Default: Hold.
 	// +optional
 	LostShard *LostShardPolicy `json:"lostShard,omitempty"`
+	// deadPrimary is what happens with mode Sharded when the process of a primary
+	// has ended and Kubernetes is about to start it again in its pod. Wait: it
+	// comes back with all that it has acknowledged, and takes writes again two
+	// seconds after its start, unless the others have elected a replica by then
+	// (see config.nodeTimeout). Replace: a replica is elected at once, and what
+	// the primary had acknowledged and not yet sent to it is lost: mostly less
+	// than a millisecond of writes, and nothing that its replicas had confirmed
+	// (WAIT). One that does not come back in a moment is replaced at once in either
+	// case, and with mode Replicated always. Default: Wait.
+	// +optional
+	DeadPrimary *DeadPrimaryPolicy `json:"deadPrimary,omitempty"`
 }
 
 // RedisConfig is the configuration of the server: typed known parameters, and any other by its own name in extra.

@@ -17,28 +17,29 @@ import (
 // BenchmarkKillEtcd measures how long no write is acknowledged when the leader of three members is killed.
 func BenchmarkKillEtcd(b *testing.B) {
 	p, t := newEtcd(b, "1Gi"), newTable(b)
-	p.leaderless(t, "the leader of etcd is killed", p.kill)
+	p.leaderless(t, "the leader of etcd is killed", p.kill, sides...)
 	p.report(t, true)
 }
 
-// BenchmarkKillRedis measures the same for a primary of three shards with a replica each, and a node timeout of two seconds.
+// BenchmarkKillRedis measures the same for a primary of three shards with a replica each, and a node timeout of two seconds: also where a
+// replica takes over while Kubernetes is about to start the primary again.
 func BenchmarkKillRedis(b *testing.B) {
 	p, t := newRedis(b, "1Gi"), newTable(b)
-	p.leaderless(t, "a primary of Redis is killed, node timeout 2 s", p.kill)
+	p.leaderless(t, "a primary of Redis is killed, node timeout 2 s", p.kill, append(sides, replacing)...)
 	p.report(t, false)
 }
 
 // BenchmarkStopEtcd measures how long no write is acknowledged when the leader hangs.
 func BenchmarkStopEtcd(b *testing.B) {
 	p, t := newEtcd(b, "1Gi"), newTable(b)
-	p.leaderless(t, "the leader of etcd stands still for 10 s", p.stop)
+	p.leaderless(t, "the leader of etcd stands still for 10 s", p.stop, sides...)
 	p.report(t, true)
 }
 
 // BenchmarkStopRedis measures the same for a primary.
 func BenchmarkStopRedis(b *testing.B) {
 	p, t := newRedis(b, "1Gi"), newTable(b)
-	p.leaderless(t, "a primary of Redis stands still for 10 s, node timeout 2 s", p.stop)
+	p.leaderless(t, "a primary of Redis stands still for 10 s, node timeout 2 s", p.stop, sides...)
 	p.report(t, false)
 }
 
@@ -159,6 +160,12 @@ func newRedis(b *testing.B, volume string) *patient {
 			return out
 		},
 		restamp: func(value string) { o.Spec.Template = stamped(value) },
+		choose: func(side string) {
+			o.Spec.Recovery = nil
+			if side == replacing {
+				o.Spec.Recovery = &v1alpha1.RedisRecoverySpec{DeadPrimary: ptr.To(v1alpha1.DeadPrimaryReplace)}
+			}
+		},
 	}
 	p.handOver = p.failOver
 	return newPatient(b, p, "redis")

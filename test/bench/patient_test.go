@@ -47,12 +47,13 @@ type patient struct {
 	load                 *harness.Load
 	// size is how many pods it has.
 	size int
-	// condition waits until a condition has a status, leads are the pods that lead, restamp asks for other pods, and handOver has another pod
-	// lead by the data store's own command.
+	// condition waits until a condition has a status, leads are the pods that lead, restamp asks for other pods, handOver has another pod lead by
+	// the data store's own command, and choose for what a side stands for; nil: there is nothing to choose.
 	condition func(ctx context.Context, name string, status metav1.ConditionStatus) error
 	leads     func() []lead
 	restamp   func(value string)
 	handOver  func(ctx context.Context, from, to string) error
+	choose    func(side string)
 }
 
 // lead is a pod that leads, and one that can lead instead.
@@ -188,12 +189,17 @@ const (
 	bare   = "no operator"
 	byHand = "by hand"
 	ours   = "quorate"
+	// replacing is an operator that does not wait for a dead primary of Redis.
+	replacing = "quorate, deadPrimary: Replace"
 )
 
+var sides = []string{bare, ours}
+
 // leaderless has something happen to a leader in turns, without an operator and with one.
-func (p *patient) leaderless(t *table, what string, happens func(ctx context.Context, pod *corev1.Pod) error) {
+func (p *patient) leaderless(t *table, what string, happens func(ctx context.Context, pod *corev1.Pod) error, sides ...string) {
 	for n := range rounds(p.b) {
-		for _, side := range []string{bare, ours} {
+		for _, side := range sides {
+			p.take(side)
 			pod := p.leader(n)
 			if side == bare {
 				operators(p.b, 0)
@@ -201,6 +207,20 @@ func (p *patient) leaderless(t *table, what string, happens func(ctx context.Con
 			t.add(n, figures.Figure{What: what, Side: side, Unit: "ms", Value: p.gap(func(ctx context.Context) error { return happens(ctx, pod) })})
 			p.afresh(pod)
 		}
+	}
+}
+
+// take has the cluster be what a side stands for. An operator has to hear of it, which leader waits for.
+func (p *patient) take(side string) {
+	p.b.Helper()
+	if p.choose == nil {
+		return
+	}
+	p.well()
+	before := p.object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // It is a copy of one.
+	p.choose(side)
+	if err := kind.Patch(p.b.Context(), p.object, client.MergeFrom(before)); err != nil {
+		p.b.Fatal(err)
 	}
 }
 

@@ -82,6 +82,7 @@ var redisChanges = map[string]change{
 	"fewer shards":              {from: `shards: 6`, to: `shards: 3`},
 	"one shard":                 {to: `shards: 1`},
 	"a lost shard served empty": {to: `recovery: {lostShard: AssignEmpty}`},
+	"a dead primary replaced":   {to: `recovery: {deadPrimary: Replace}`},
 	"too few shards":            {to: `shards: 0`, field: "spec.shards", words: "somebody has to own the slots"},
 	"more replicas":             {to: `replicasPerShard: 5`},
 	"no replicas":               {to: `replicasPerShard: 0`},

@@ -158,6 +158,7 @@ var invalidRedis = map[string]bad{
 	"no shard at all":                    {spec: `shards: 0`, field: "spec.shards", words: "at least 1"},
 	"negative shards":                    {spec: `shards: -3`, field: "spec.shards", words: "at least 1"},
 	"unknown end of a lost shard":        {spec: `recovery: {lostShard: Restore}`, field: "spec.recovery.lostShard", words: "supported values"},
+	"unknown end of a dead primary":      {spec: `recovery: {deadPrimary: Kill}`, field: "spec.recovery.deadPrimary", words: "supported values"},
 	"501 shards":                         {spec: `shards: 501`, field: "spec.shards", words: "at most 500"},
 	"shards beyond 32 bits":              {spec: `shards: 4294967299`, field: "spec.shards", words: "at most 500"},
 	"too many servers":                   {spec: `{shards: 500, replicasPerShard: 2}`, field: "spec.shards", words: "at most 1000"},

@@ -64,7 +64,7 @@ var validRedis = map[string]string{
 	"five replicas":               `replicasPerShard: 5`,
 	"one shard":                   `shards: 1`,
 	"two shards, held when lost":  `{shards: 2, recovery: {lostShard: Hold}}`,
-	"a cache":                     `{storage: <removed>, recovery: {lostShard: AssignEmpty}}`,
+	"a cache":                     `{storage: <removed>, recovery: {lostShard: AssignEmpty, deadPrimary: Replace}}`,
 	"no wish for a recovery":      `recovery: {}`,
 	"no wish for a balance":       `rebalance: {}`,
 	"balanced by memory":          `rebalance: {by: Memory, mode: Automatic, threshold: 5, coolDown: 1m}`,

@@ -73,6 +73,7 @@ func Next(s State) cluster.Plan {
 	v := look(s)
 	plan := cluster.Decide(v,
 		setUsers, setReplicationPasswords,
+		electAtOnce,
 		replaceStuck,
 		refuseIslands,
 		reintroduce,

@@ -65,9 +65,7 @@ func (s TakeOver) String() string {
 }
 
 // Calls sends CLUSTER FAILOVER TAKEOVER and waits until it has happened.
-func (s TakeOver) Calls() []Call {
-	return []Call{{s.To, func(ctx context.Context, c Client) error { return c.Failover(ctx, FailoverTakeover) }}}
-}
+func (s TakeOver) Calls() []Call { return []Call{{s.To, instead(s.PrimaryID, FailoverTakeover)}} }
 
 // Adopt makes a server the owner of slots that its predecessor had been given, which is gone.
 type Adopt struct {

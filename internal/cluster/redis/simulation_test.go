@@ -72,10 +72,11 @@ type simulation struct {
 	resharded bool
 	// bereft says that a fault took more than the cluster can be expected to get over without a human.
 	bereft bool
-	// takeovers counts those, and voids the lost shards that were served empty.
-	takeovers, voids int
-	ips              int
-	uids             int
+	// takeovers counts those, voids the lost shards that were served empty, and hastened the primaries that were replaced before any server
+	// had noticed.
+	takeovers, voids, hastened int
+	ips                        int
+	uids                       int
 	// freed are addresses of pods that are gone; another pod may get them.
 	freed []redis.Address
 	// external says that clients outside are to reach the servers, and services are those that lead to pods for that, by name.
@@ -114,9 +115,10 @@ type simPod struct {
 	ends time.Time
 	// homeless says that its volume cannot come back.
 	homeless bool
-	// restart says that only the process is down, so that it comes back at the same address.
-	restart bool
-	cutTill time.Time
+	// restart says that only the process is down, so that it comes back at the same address, and loops that it has been often enough for
+	// Kubernetes to wait before it starts it again.
+	restart, loops bool
+	cutTill        time.Time
 	// linkSeen says that the server was in sync when it was observed last.
 	linkSeen bool
 	// nodeLost says that the node of the pod does not report, and killed is when its process was last killed.
@@ -166,6 +168,7 @@ func newSimulation(seed uint64, faults bool) *simulation {
 	}
 	s.spec.DiscardClaims = faults && rnd.IntN(2) == 0
 	s.spec.AssignEmpty = faults && rnd.IntN(2) == 0
+	s.spec.ReplaceDead = faults && seed%3 > 0
 	s.net.Promoted = s.promoted
 	if rnd.IntN(4) == 0 { // Hashes take more time than all the rest.
 		s.spec.Access = &redis.Access{Passwords: simPasswords}
@@ -383,7 +386,7 @@ func (s *simulation) revive(p *simPod) {
 	p.backAt, p.nodeLost = time.Time{}, false
 	p.started = now
 	if p.restart {
-		p.restart = false
+		p.restart, p.loops = false, false
 		p.server.Restart()
 		p.server.Config, p.server.Announces = p.config, p.announces
 		return
@@ -502,7 +505,7 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 			}
 		}
 	}
-	p.exists, p.restart, p.stuck, p.ends, p.backAt = false, false, "", time.Time{}, s.soon(ticks)
+	p.exists, p.restart, p.loops, p.stuck, p.ends, p.backAt = false, false, false, "", time.Time{}, s.soon(ticks)
 }
 
 // unhoused says why a pod whose volume cannot come back does not start. A human gives it another one where nobody owns the slots of
@@ -720,6 +723,10 @@ func (s *simulation) kill(p *simPod, ticks int) {
 	p.server.Stop()
 	s.crashed(p)
 	p.restart, p.backAt, p.killed = true, s.soon(ticks), s.net.Now()
+	if p.loops = ticks < 100 && s.rnd.IntN(3) == 0; p.loops {
+		p.backAt = s.net.Now().Add(10 * time.Second)
+		s.log("fault: and will not be back for 10 s")
+	}
 	if p.server.StartedEmpty() && s.rnd.IntN(4) == 0 {
 		s.log("fault: so is its data")
 		s.mourn(p)
@@ -837,6 +844,13 @@ func (s *simulation) observe() redis.State {
 		if !p.server.Up {
 			pod.Unready = p.killed
 		}
+		if p.loops {
+			pod.Stuck, pod.HeldUntil = "CrashLoopBackOff", p.backAt
+		}
+		// What Kubernetes says of a container that has been started again is late now and then.
+		if s.net.Now().Sub(p.started) < time.Second && !p.killed.IsZero() && s.rnd.IntN(2) == 0 {
+			pod.Started = time.Time{}
+		}
 		pod.Announce = s.announcement(p).Parameters(p.server.Host, p.server.Addr.IP)
 		pod.Node, _ = p.server.Read(context.Background())
 		p.linkSeen = pod.Node != nil && pod.Node.LinkUp
@@ -898,9 +912,11 @@ func (s *simulation) check(step cluster.Step) {
 		}
 	case redis.Elect:
 		s.checkElect(st)
+		s.checkEnded(st)
 	case redis.TakeOver:
 		s.takeovers++
 		s.checkElect(redis.Elect(st))
+		s.checkEnded(redis.Elect(st))
 		s.checkFence(st)
 	case redis.AssignEmpty:
 		s.voids++
@@ -986,6 +1002,30 @@ func (s *simulation) checkElect(st redis.Elect) {
 	}
 }
 
+// checkEnded insists that a primary which the servers do not miss is replaced only when it has ended, by a replica that has all that was
+// copied to any other one which runs or is about to.
+func (s *simulation) checkEnded(st redis.Elect) {
+	i := slices.IndexFunc(s.pods, func(p *simPod) bool { return p.server != nil && p.server.ID == st.PrimaryID })
+	if i < 0 || s.pods[i].emptied || s.pod(st.To).server.Misses(st.PrimaryID) {
+		return
+	}
+	dead := s.pods[i]
+	s.hastened++
+	s.log("%s has ended, and is replaced before it is missed", dead.name)
+	if dead.server.Up && dead.server.StateOK() {
+		s.fail("%s: %s runs", st, dead.name)
+	}
+	if dead.restart && !dead.loops && !s.spec.ReplaceDead && !dead.nodeLost {
+		s.fail("%s: %s is about to be back", st, dead.name)
+	}
+	for _, o := range s.others(dead) {
+		returns := o.server.Up || (o.restart && !o.loops && !o.nodeLost)
+		if o.shard == st.Shard && o.exists && returns && o.server.Primary() == st.PrimaryID && newer(o.server, s.pod(st.To).server) {
+			s.fail("%s: %s has what %s has not", st, o.name, st.To)
+		}
+	}
+}
+
 // checkVoid insists that nothing is given to a server without it that anybody has, or may have.
 func (s *simulation) checkVoid(st redis.AssignEmpty) {
 	to := s.pod(st.Pod).server
@@ -1028,6 +1068,12 @@ func (s *simulation) checkRestart(st redis.Restart) {
 		p := s.pod(ref.Name)
 		if p.stuck != "" || !s.isHome(p.shard) {
 			continue // A shard without slots has nothing to lose.
+		}
+		if p.loops { // What it had acknowledged last goes with it where there is no volume, and all that others have stays.
+			if !s.spec.Persistent && !slices.ContainsFunc(s.others(p), func(o *simPod) bool { return o.shard == p.shard && o.server.Up && o.server.HasCopy() }) {
+				s.fail("%s: %s has the only copy of its shard", st, p.name)
+			}
+			continue
 		}
 		if shards[p.shard] {
 			s.fail("%s: two pods of one shard", st)
@@ -1406,7 +1452,7 @@ func TestSimulation(t *testing.T) {
 	}
 	n := sample(*seeds)
 	t.Logf("seeds %d to %d", from, from+uint64(n))
-	bereft, takeovers, voids := 0, 0, 0
+	bereft, takeovers, voids, hastened := 0, 0, 0, 0
 	for seed := from; seed < from+uint64(n); seed++ {
 		s := newSimulation(seed, true)
 		s.run(6)
@@ -1418,9 +1464,13 @@ func TestSimulation(t *testing.T) {
 		}
 		takeovers += s.takeovers
 		voids += s.voids
+		hastened += s.hastened
 	}
-	t.Logf("%d runs; in %d of them more was lost than a cluster can get over; %d replicas took over without a vote, and %d lost shards are served empty",
-		n, bereft, takeovers, voids)
+	t.Logf("%d runs; in %d of them more was lost than a cluster can get over; %d replicas took over without a vote, and %d lost shards are served empty; %d primaries were replaced before they were missed",
+		n, bereft, takeovers, voids, hastened)
+	if hastened == 0 {
+		t.Error("no primary was replaced before it was missed")
+	}
 }
 
 // TestSimulationOfCrashes lets the operator die after each command of a bootstrap in turn.

@@ -99,6 +99,8 @@ type Spec struct {
 	// which that was allowed.
 	AssignEmpty bool
 	Approved    string
+	// ReplaceDead says that a primary whose process has ended is replaced also when it is about to be started again in place.
+	ReplaceDead bool
 	// Rebalance says by what slots are divided.
 	Rebalance Rebalance
 	// StorageChanged says that the wanted storage is not what the StatefulSets were made with.
@@ -161,6 +163,9 @@ type Pod struct {
 	Resize Resizing
 	// Stuck says why the pod cannot start, as Kubernetes puts it (ImagePullBackOff: ...); empty when nothing is wrong.
 	Stuck string
+	// HeldUntil is when Kubernetes starts the server's container again at the earliest, because that has ended several times; zero: it is
+	// not held.
+	HeldUntil time.Time
 	// Unready is since when the pod is not ready; zero: it is.
 	Unready time.Time
 	// Started is when the server's container was started; zero: it does not run.

@@ -230,9 +230,7 @@ func (s Forget) Calls() []Call {
 }
 
 // Calls sends CLUSTER FAILOVER FORCE and waits until it has happened.
-func (s Elect) Calls() []Call {
-	return []Call{{s.To, func(ctx context.Context, c Client) error { return c.Failover(ctx, FailoverForce) }}}
-}
+func (s Elect) Calls() []Call { return []Call{{s.To, instead(s.PrimaryID, FailoverForce)}} }
 
 func calls[T any](items []T, call func(T) Call) []Call {
 	out := make([]Call, len(items))

@@ -508,6 +508,8 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.ConfigValue
   scalar: string
+- name: com.github.quorate.quorate.api.v1alpha1.DeadPrimaryPolicy
+  scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.DefragmentationMode
   scalar: string
 - name: com.github.quorate.quorate.api.v1alpha1.DefragmentationSpec
@@ -1424,6 +1426,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.quorate.quorate.api.v1alpha1.RedisRecoverySpec
   map:
     fields:
+    - name: deadPrimary
+      type:
+        namedType: com.github.quorate.quorate.api.v1alpha1.DeadPrimaryPolicy
     - name: lostShard
       type:
         namedType: com.github.quorate.quorate.api.v1alpha1.LostShardPolicy

@@ -449,7 +449,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 	}
 	s := redis.State{Now: time.Now(), Accounts: w.accounts, Spec: redis.Spec{
 		Name: "carts", Shards: spec.ShardCount(), Replicated: spec.IsReplicated(), Replicas: spec.Replicas(), Version: spec.Version, Persistent: !w.ephemeral, AssignEmpty: w.assignEmpty,
-		NodeTimeout: 1500 * time.Millisecond, Access: w.access(), HandedOut: true, Hold: hold,
+		NodeTimeout: redis.NodeTimeout(spec.Config), ReplaceDead: spec.Recovery.ReplacesDead(), Access: w.access(), HandedOut: true, Hold: hold,
 		MemoryLimit: redis.MemoryLimit(spec.Resources), MinReplicas: redis.MinReplicas(&spec),
 		Certificate: certificate, Rebalance: w.rebalance,
 	}}

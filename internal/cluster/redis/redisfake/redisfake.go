@@ -87,9 +87,13 @@ type Server struct {
 	epoch     uint64
 	current   uint64
 	voted     uint64
-	peers     map[string]*peer
-	order     []string // the keys of peers, sorted; nil when it has to be made again
-	slots     slotMap  // the owners
+	// votedOn is when the node last voted on who replaces a primary, by the id of that one.
+	votedOn map[string]time.Time
+	// asked is when the node last asked for votes; zero: it has not, or has won.
+	asked time.Time
+	peers map[string]*peer
+	order []string // the keys of peers, sorted; nil when it has to be made again
+	slots slotMap  // the owners
 	// importing and migrating are the open slots, with the ids of the nodes that they come from or go to.
 	importing, migrating slotMap
 	// unclaimed are the slots whose owner, in the eyes of this node, does not say so itself any more. Whoever claims them is believed.
@@ -148,7 +152,7 @@ func (n *Network) Add(a redis.Address, shard int, host string) *Server {
 		Shard: shard, Host: host, Version: "8.0.2",
 		ID: fmt.Sprintf("%08x", n.Rand.Uint32()) + fmt.Sprintf("%032d", n.ids), net: n, Addr: a,
 		Data: map[Key]int{}, peers: map[string]*peer{},
-		greeting: map[redis.Address]time.Time{}, banned: map[string]time.Time{}, reports: map[string]map[string]time.Time{},
+		greeting: map[redis.Address]time.Time{}, banned: map[string]time.Time{}, reports: map[string]map[string]time.Time{}, votedOn: map[string]time.Time{},
 	}
 	n.servers = append(n.servers, s)
 	s.Start(a)
@@ -188,6 +192,8 @@ func (s *Server) Restart() {
 	s.starts++
 	s.Up, s.linkUp, s.startedAt, s.electAt = true, false, s.net.now, time.Time{}
 	s.syncFrom, s.synced, s.admits = time.Time{}, false, s.rendered
+	s.asked = time.Time{}
+	clear(s.votedOn) // Unlike the last epoch that it voted in, this is in memory alone.
 	s.Users = s.users
 	s.mount()
 	for _, p := range s.peers {
@@ -599,6 +605,10 @@ func (s *Server) elect(force bool) bool {
 		return false
 	}
 	s.electAt = time.Time{}
+	if !s.asked.IsZero() && s.net.now.Sub(s.asked) <= 4*s.net.Timeout {
+		return false // The last attempt has failed, and counts until then, also when the node is told to stand.
+	}
+	s.asked = s.net.now
 	s.current++
 	votes, voters := 0, s.voters()
 	for _, o := range s.net.servers {
@@ -614,9 +624,11 @@ func (s *Server) elect(force bool) bool {
 }
 
 // votesFor is a primary's answer to a replica that stands for election: once per epoch, and only if it knows both the
-// replica and its primary, which it has to hold for failed unless the replica was told to stand.
+// replica and its primary, which it has to hold for failed unless the replica was told to stand. It does not vote in an epoch that
+// is over, twice on the same primary within twice the node timeout, or for somebody who claims slots under an epoch that is
+// older than that of their owner (clusterSendFailoverAuthIfNeeded in the servers' source).
 func (s *Server) votesFor(candidate *Server, force bool) bool {
-	if !s.Up || s == candidate || !s.votes() || s.voted >= candidate.current || s.peers[candidate.ID] == nil {
+	if !s.Up || s == candidate || !s.votes() || s.voted >= candidate.current || candidate.current < s.current || s.peers[candidate.ID] == nil {
 		return false
 	}
 	primary := s.peers[candidate.replicaOf]
@@ -625,14 +637,35 @@ func (s *Server) votesFor(candidate *Server, force bool) bool {
 	case primary == nil, !primary.failed && !force:
 		return false
 	}
+	if at, ok := s.votedOn[candidate.replicaOf]; ok && s.net.now.Sub(at) < 2*s.net.Timeout {
+		return false
+	}
+	if s.ownsNewer(candidate.claims(candidate.replicaOf), candidate.epochOf(candidate.replicaOf)) {
+		return false
+	}
 	s.current, s.voted = max(s.current, candidate.current), candidate.current
+	s.votedOn[candidate.replicaOf] = s.net.now
 	return true
+}
+
+// ownsNewer tells whether some of the slots have an owner, in the eyes of this node, with a later epoch than the one given.
+func (s *Server) ownsNewer(slots redis.Slots, epoch uint64) bool {
+	for _, r := range slots {
+		for _, part := range s.slots.within(r) {
+			id := part.value
+			if id != "" && s.epochOf(id) > epoch && len(redis.Slots{part.of}.Minus(s.unclaimed.with(id))) > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // promote makes the replica the owner of its primary's slots, under the highest epoch.
 func (s *Server) promote(planned bool) {
 	slots := s.claims(s.replicaOf)
 	s.epoch, s.replicaOf, s.linkUp = s.current, "", false
+	s.asked = time.Time{}
 	for _, r := range slots {
 		s.slots.set(r, s.ID)
 	}
@@ -726,6 +759,12 @@ func (s *Server) Voters() int { return len(s.voters()) }
 
 // Knows is the number of other nodes that the node knows.
 func (s *Server) Knows() int { return len(s.peers) }
+
+// Misses tells whether the node has found that another one does not answer, or has been told so.
+func (s *Server) Misses(id string) bool {
+	p := s.peers[id]
+	return p == nil || p.failing || p.failed || p.noAddr
+}
 
 // HasCopy says that the node has had all data of a primary at some time.
 func (s *Server) HasCopy() bool { return s.synced || len(s.Data) > 0 }

@@ -71,8 +71,9 @@ type RedisClusterSpecApplyConfiguration struct {
 	Rebalance *RedisRebalanceSpecApplyConfiguration `json:"rebalance,omitempty"`
 	// bootstrap says what the cluster begins with. Default: it begins empty.
 	Bootstrap *BootstrapSpecApplyConfiguration `json:"bootstrap,omitempty"`
-	// recovery of a shard whose data is lost for good. Default: its slots are held
-	// until somebody says that they may be served empty.
+	// recovery of a shard whose data is lost, or whose primary is dead. Default:
+	// slots without data are held until somebody says that they may be served
+	// empty, and a primary that is about to be started again is waited for.
 	Recovery *RedisRecoverySpecApplyConfiguration `json:"recovery,omitempty"`
 	// monitoring has the metrics of the servers offered and read, whether it has
 	// fields or not (monitoring: {}): an exporter tells them, and a PodMonitor has

@@ -12,7 +12,7 @@ import (
 // RedisRecoverySpecApplyConfiguration represents a declarative configuration of the RedisRecoverySpec type for use
 // with apply.
 //
-// RedisRecoverySpec says what may be done by itself about data that is lost for good.
+// RedisRecoverySpec says what may be done by itself about data that is lost, or may be.
 type RedisRecoverySpecApplyConfiguration struct {
 	// lostShard is what happens when the last copy of a shard is gone. Hold: its
 	// slots are out of service, and the others serve on, until a volume is back or
@@ -20,6 +20,16 @@ type RedisRecoverySpecApplyConfiguration struct {
 	// incident. AssignEmpty: its slots are served empty at once, which is what a
 	// cache wants. Default: Hold.
 	LostShard *apiv1alpha1.LostShardPolicy `json:"lostShard,omitempty"`
+	// deadPrimary is what happens with mode Sharded when the process of a primary
+	// has ended and Kubernetes is about to start it again in its pod. Wait: it
+	// comes back with all that it has acknowledged, and takes writes again two
+	// seconds after its start, unless the others have elected a replica by then
+	// (see config.nodeTimeout). Replace: a replica is elected at once, and what
+	// the primary had acknowledged and not yet sent to it is lost: mostly less
+	// than a millisecond of writes, and nothing that its replicas had confirmed
+	// (WAIT). One that does not come back in a moment is replaced at once in either
+	// case, and with mode Replicated always. Default: Wait.
+	DeadPrimary *apiv1alpha1.DeadPrimaryPolicy `json:"deadPrimary,omitempty"`
 }
 
 // RedisRecoverySpecApplyConfiguration constructs a declarative configuration of the RedisRecoverySpec type for use with
@@ -33,5 +43,13 @@ func RedisRecoverySpec() *RedisRecoverySpecApplyConfiguration {
 // If called multiple times, the LostShard field is set to the value of the last call.
 func (b *RedisRecoverySpecApplyConfiguration) WithLostShard(value apiv1alpha1.LostShardPolicy) *RedisRecoverySpecApplyConfiguration {
 	b.LostShard = &value
+	return b
+}
+
+// WithDeadPrimary sets the DeadPrimary field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DeadPrimary field is set to the value of the last call.
+func (b *RedisRecoverySpecApplyConfiguration) WithDeadPrimary(value apiv1alpha1.DeadPrimaryPolicy) *RedisRecoverySpecApplyConfiguration {
+	b.DeadPrimary = &value
 	return b
 }

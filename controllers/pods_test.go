@@ -1,0 +1,48 @@
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// TestWhenAContainerIsStartedAgain reads it from what the kubelet says, as that words it (doBackOff in its source).
+func TestWhenAContainerIsStartedAgain(t *testing.T) {
+	ended := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	crashed := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, FinishedAt: metav1.NewTime(ended)}}
+	waiting := func(reason, message string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+	}
+	const said = " restarting failed container=redis pod=carts-0-0_shop(0a1b2c)"
+	for name, tc := range map[string]struct {
+		container   string
+		state, last corev1.ContainerState
+		want        time.Time
+	}{
+		"it runs":                   {state: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, last: crashed},
+		"it has just ended":         {state: crashed},
+		"it is held":                {state: waiting("CrashLoopBackOff", "back-off 10s"+said), last: crashed, want: ended.Add(10 * time.Second)},
+		"it is held for long":       {state: waiting("CrashLoopBackOff", "back-off 2m40s"+said), last: crashed, want: ended.Add(160 * time.Second)},
+		"nobody says for how long":  {state: waiting("CrashLoopBackOff", "restarting failed container"), last: crashed, want: ended.Add(leastHeld)},
+		"nor in words that we know": {state: waiting("CrashLoopBackOff", "back-off soon"+said), last: crashed, want: ended.Add(leastHeld)},
+		"nobody says when it ended": {state: waiting("CrashLoopBackOff", "back-off 10s"+said)},
+		"it has no image":           {state: waiting("ImagePullBackOff", "back-off 10s"+said), last: crashed},
+		"another one is held":       {container: "exporter", state: waiting("CrashLoopBackOff", "back-off 10s"+said), last: crashed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+				Name: "redis", State: tc.state, LastTerminationState: tc.last,
+			}}}}
+			if tc.container != "" {
+				pod.Status.ContainerStatuses[0].Name = tc.container
+			}
+			if got := podOf(pod, 0, 0).HeldUntil; !got.Equal(tc.want) {
+				t.Errorf("it is held until %s, want %s (%s)", got, tc.want, redis.ContainerServer)
+			}
+		})
+	}
+}
