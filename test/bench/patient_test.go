@@ -561,9 +561,10 @@ func (p *patient) restartByHand(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	leads := p.leads()
+	leads, leaders := p.leads(), map[string]*corev1.Pod{}
 	for _, pod := range pods {
 		if slices.ContainsFunc(leads, func(l lead) bool { return l.leader == pod.Name }) {
+			leaders[pod.Name] = &pod
 			continue
 		}
 		if err := p.replace(ctx, &pod); err != nil {
@@ -574,7 +575,7 @@ func (p *patient) restartByHand(ctx context.Context) error {
 		if err := p.handOver(ctx, l.leader, l.heir); err != nil {
 			return err
 		}
-		if err := p.replace(ctx, p.pod(l.leader)); err != nil {
+		if err := p.replace(ctx, leaders[l.leader]); err != nil {
 			return err
 		}
 	}

@@ -49,10 +49,7 @@ func electAtOnce(v *view) (cluster.Plan, bool) {
 	ghosts := v.ghosts()
 	for _, g := range ghosts {
 		best := v.successor(g)
-		if best == nil || !v.hasEnded(g) || !v.mayReplace(g) || !v.followedToTheEnd(g, best) || !v.othersTold(g, best) {
-			continue
-		}
-		if len(v.stillOwned(g)) == 0 || !v.votersAgreeWith(best) || v.election(ghosts) {
+		if best == nil || !v.canBeReplaced(g, best) || v.election(ghosts) {
 			continue
 		}
 		out := v.outageOf(g)
@@ -70,6 +67,12 @@ func electAtOnce(v *view) (cluster.Plan, bool) {
 		}
 	}
 	return cluster.Pass()
+}
+
+// canBeReplaced tells whether a ghost has ended and is not waited for, and whether a replica is known to be the one to take over its slots.
+func (v *view) canBeReplaced(g ghost, best *Pod) bool {
+	return v.hasEnded(g) && v.mayReplace(g) && len(v.stillOwned(g)) > 0 &&
+		v.followedToTheEnd(g, best) && v.othersTold(g, best) && v.votersAgreeWith(best)
 }
 
 // hasEnded tells whether Kubernetes proves that the process of a ghost is no more.

@@ -608,6 +608,11 @@ func (s *Server) elect(force bool) bool {
 	if !s.asked.IsZero() && s.net.now.Sub(s.asked) <= 4*s.net.Timeout {
 		return false // The last attempt has failed, and counts until then, also when the node is told to stand.
 	}
+	return s.poll(force)
+}
+
+// poll asks for votes, and takes over when there are enough of them.
+func (s *Server) poll(force bool) bool {
 	s.asked = s.net.now
 	s.current++
 	votes, voters := 0, s.voters()
