@@ -47,6 +47,8 @@ type patient struct {
 	load                 *harness.Load
 	// size is how many pods it has.
 	size int
+	// struck is when something happened to it that may cost writes that were acknowledged just then.
+	struck []time.Time
 	// condition waits until a condition has a status, leads are the pods that lead, restamp asks for other pods, handOver has another pod lead by
 	// the data store's own command, and choose for what a side stands for; nil: there is nothing to choose.
 	condition func(ctx context.Context, name string, status metav1.ConditionStatus) error
@@ -92,7 +94,7 @@ func newPatient(b *testing.B, p *patient, mode string) *patient {
 		b.Fatal(err)
 	}
 	p.load, err = kind.StartLoad(ctx, harness.LoadOptions{
-		Image: image, Namespace: ns, Mode: mode, Cluster: p.object.GetName(), Rate: writes, Node: harness.ControlPlane,
+		Image: image, Namespace: ns, Mode: mode, Cluster: p.object.GetName(), Rate: writes, Node: harness.ControlPlane, Flags: []string{"-look-back"},
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -148,6 +150,7 @@ func (p *patient) gap(happens func(ctx context.Context) error) float64 {
 		p.b.Fatal(err)
 	}
 	time.Sleep(time.Second)
+	p.struck = append(p.struck, time.Now())
 	if err := happens(ctx); err != nil {
 		p.b.Fatalf("%v\n%s", err, kind.Dump(ctx, p.object.GetNamespace()))
 	}
@@ -591,6 +594,13 @@ func (p *patient) replace(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
+// costs tells whether a write that was acknowledged then may be lost: just before, or while, something happened to who took it.
+func (p *patient) costs(acked time.Time) bool {
+	return slices.ContainsFunc(p.struck, func(t time.Time) bool { return acked.After(t.Add(-time.Second)) && acked.Before(t.Add(settling)) })
+}
+
+func clock(ms int64) string { return time.UnixMilli(ms).UTC().Format("15:04:05.000") }
+
 // report stops the client, insists that nothing is lost that must not be, and prints what was measured.
 func (p *patient) report(t *table, lossless bool) {
 	p.b.Helper()
@@ -601,8 +611,12 @@ func (p *patient) report(t *table, lossless bool) {
 		p.b.Fatal(err)
 	}
 	fmt.Println(s)
-	if lossless && s.Lost+s.Stale > 0 {
-		p.b.Errorf("%d acknowledged writes are lost", s.Lost+s.Stale)
+	unexplained := slices.DeleteFunc(slices.Clone(s.Losses), func(l ledger.Loss) bool { return !lossless && p.costs(time.UnixMilli(l.AckedMs)) })
+	for _, l := range unexplained {
+		fmt.Printf("lost: %s, acknowledged %s, seen %s, missed %s\n", l.Key, clock(l.AckedMs), clock(l.SeenMs), clock(l.MissedMs))
+	}
+	if len(unexplained)+s.Stale > 0 {
+		p.b.Errorf("%d acknowledged writes are lost that must not be\n%s", len(unexplained)+s.Stale, kind.Dump(p.b.Context(), p.object.GetNamespace()))
 	}
 	for _, sum := range figures.Summarize(t.all) {
 		fmt.Printf("FIGURE %s: %s\n", sum.What, sum)

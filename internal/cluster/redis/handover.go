@@ -95,6 +95,9 @@ func (s Failover) yield(ctx context.Context, former Client) error {
 
 // uphold has the former primary stay. Should its heir say later on that it was elected, nobody believes it.
 func (s Failover) uphold(ctx context.Context, former Client, why string) error {
+	if primary, err := former.Leads(ctx); err == nil && !primary {
+		return s.release(ctx, former) // Its heir had told it so before it fell silent.
+	}
 	if former.Uphold(ctx) != nil {
 		return fmt.Errorf("%s does not take over, and %s cannot be told to stay the primary", s.To, s.From)
 	}

@@ -21,7 +21,7 @@ type part struct {
 	failover, hold error
 	// stays is what it answers when it is to stay the primary.
 	stays error
-	// leads is what it is after so long, and silent when it does not answer.
+	// leads tells whether it is the primary after so long (nil: it is), and silent when it does not answer.
 	leads  func(after time.Duration) bool
 	silent func(after time.Duration) bool
 	// refuses says that nobody answers at its address, and busy when it does not let clients write again.
@@ -42,7 +42,7 @@ func (p *part) Leads(ctx context.Context) (bool, error) {
 		return false, ctx.Err()
 	}
 	if after := time.Since(p.began); p.silent == nil || !p.silent(after) {
-		return p.leads(after), nil
+		return p.leads == nil || p.leads(after), nil
 	}
 	if p.refuses {
 		return false, redis.ErrNotRunning
@@ -121,6 +121,10 @@ func TestWritesAreHeldUntilAHandOverIsDecided(t *testing.T) {
 		"it says nothing for long": {
 			heir: part{failover: redis.ErrUndecided, silent: until(time.Hour)},
 			told: []string{"hold for 20s", "uphold", "release after 17s"}, fails: "c-0-0 stays the primary, because it says nothing",
+		},
+		"it says nothing for long, after its primary has heard of it": {
+			heir:   part{failover: redis.ErrUndecided, silent: until(time.Hour)},
+			former: part{leads: until(5 * time.Second)}, told: []string{"hold for 20s", "release after 16s"},
 		},
 		"it does not run any more": {
 			heir: part{failover: redis.ErrUndecided, silent: until(time.Hour), refuses: true},

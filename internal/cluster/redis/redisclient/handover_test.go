@@ -53,8 +53,8 @@ func TestAnHeirThatStandsStillLosesNothing(t *testing.T) {
 				switch now := w.primary(t, 0); {
 				case tc.moment == 1 && tc.still < 15*time.Second && (err != nil || now != to):
 					t.Errorf("%v, and %s is the primary: it was elected", err, now)
-				case tc.still > 15*time.Second && (err == nil || now != from):
-					t.Errorf("%v, and %s is the primary: its heir said nothing for too long", err, now)
+				case tc.still > 15*time.Second && (err == nil) != (now == to): // It may have told its primary before it was stopped.
+					t.Errorf("%v, and %s is the primary", err, now)
 				}
 				if l.failed.Load() > 0 {
 					t.Errorf("%d writes failed: %q", l.failed.Load(), l.why)
