@@ -62,20 +62,20 @@ func (c *wiredRedis) Replicate(ctx context.Context, id string) error {
 	return c.tell(ctx, "Replicate", func() error { return c.Client.Replicate(ctx, id) })
 }
 
-func (c *wiredRedis) AdmitReplicas(ctx context.Context) error {
-	return c.tell(ctx, "AdmitReplicas", func() error { return c.Client.AdmitReplicas(ctx) })
+func (c *wiredRedis) AdmitReplicas(ctx context.Context, how redis.Admission) error {
+	return c.tell(ctx, "AdmitReplicas", func() error { return c.Client.AdmitReplicas(ctx, how) })
 }
 
 func (c *wiredRedis) Configure(ctx context.Context, values map[string]string) error {
 	return c.tell(ctx, "Configure", func() error { return c.Client.Configure(ctx, values) })
 }
 
-func (c *wiredRedis) SetUsers(ctx context.Context, users []redis.User, admitsReplicas bool) error {
-	return c.tell(ctx, "SetUsers", func() error { return c.Client.SetUsers(ctx, users, admitsReplicas) })
+func (c *wiredRedis) SetUsers(ctx context.Context, users []redis.User, admits redis.Admission) error {
+	return c.tell(ctx, "SetUsers", func() error { return c.Client.SetUsers(ctx, users, admits) })
 }
 
-func (c *wiredRedis) DeleteUsers(ctx context.Context, names []string, admitsReplicas bool) error {
-	return c.tell(ctx, "DeleteUsers", func() error { return c.Client.DeleteUsers(ctx, names, admitsReplicas) })
+func (c *wiredRedis) DeleteUsers(ctx context.Context, names []string, admits redis.Admission) error {
+	return c.tell(ctx, "DeleteUsers", func() error { return c.Client.DeleteUsers(ctx, names, admits) })
 }
 
 func (c *wiredRedis) SetReplicationPassword(ctx context.Context, password string) error {

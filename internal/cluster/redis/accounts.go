@@ -109,7 +109,7 @@ func (s DeleteUsers) Calls() []Call {
 			for _, u := range p.Users {
 				names = append(names, u.Name)
 			}
-			return c.DeleteUsers(ctx, names, p.AdmitsReplicas)
+			return c.DeleteUsers(ctx, names, p.Admits)
 		}}
 	})
 }
@@ -136,10 +136,10 @@ func settleAccounts(v *view) (cluster.Plan, bool) {
 			continue
 		}
 		if lacks := p.Node.lacks(known); len(lacks) > 0 {
-			missing.Pods = append(missing.Pods, PodUsers{p.Name, lacks, p.Node.AdmitsReplicas})
+			missing.Pods = append(missing.Pods, PodUsers{p.Name, lacks, p.Node.Admits})
 		}
 		if u := p.Node.unclaimed(v.Accounts); len(u) > 0 {
-			over.Pods = append(over.Pods, PodUsers{p.Name, u, p.Node.AdmitsReplicas})
+			over.Pods = append(over.Pods, PodUsers{p.Name, u, p.Node.Admits})
 		}
 	}
 	switch {

@@ -6,13 +6,26 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// admitReplicas lets others copy the servers that restarted in place after they had been started with nothing to give,
-// see Decision.Admit: the gate runs once in a pod's life, so that they begin as they did then. AddSlots and Replicate
-// admit them otherwise. It need not wait for all pods, because until it is done their shards have no second copy.
+// Admission says for how long others may copy a server, see Decision.Admit. The gate runs once in a pod's life, so that a server that
+// restarts in place begins as its file of users has it: as it began the first time, or as the operator has left that file since.
+type Admission int
+
+// Admissions of servers.
+const (
+	AdmitsNobody Admission = iota
+	// AdmitsForNow lasts until the server restarts.
+	AdmitsForNow
+	// AdmitsForGood outlasts a restart in place, which brings back what is on the disk. Without it the shard would have no second copy
+	// until an operator comes, however long that takes.
+	AdmitsForGood
+)
+
+// admitReplicas lets others copy the servers that restarted in place after they had been started with nothing to give. AddSlots and
+// Replicate admit them otherwise. It need not wait for all pods, because until it is done their shards have no second copy.
 func admitReplicas(v *view) (cluster.Plan, bool) {
-	var step AdmitReplicas
+	step := AdmitReplicas{How: AdmitsForNow}
 	for _, p := range v.read {
-		if !p.Node.AdmitsReplicas && !p.Node.Loading && v.mayBeCopied(p) {
+		if p.Node.Admits == AdmitsNobody && !p.Node.Loading && v.mayBeCopied(p) {
 			step.Pods = append(step.Pods, p.Name)
 		}
 	}
@@ -20,6 +33,21 @@ func admitReplicas(v *view) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	return cluster.Do(step, "servers that started empty have got their place in the cluster, and may be copied from now on")
+}
+
+// keepAdmitting lets others copy servers also after these have restarted in place, as soon as their disks hold what they do. A replica that
+// crashes before that comes back empty, and it may be the primary by then.
+func keepAdmitting(v *view) (cluster.Plan, bool) {
+	step := AdmitReplicas{How: AdmitsForGood}
+	for _, p := range v.read {
+		if p.Node.Admits == AdmitsForNow && p.Node.OnDisk && (p.Node.LinkUp || p.ownsSlots()) {
+			step.Pods = append(step.Pods, p.Name)
+		}
+	}
+	if len(step.Pods) == 0 {
+		return cluster.Pass()
+	}
+	return cluster.Do(step, "what these servers hold is on their disks, and may be copied when they have restarted in place")
 }
 
 // mayBeCopied tells whether nobody loses anything by copying a server: it is a replica, which is copied only once it has
@@ -64,7 +92,7 @@ func (v *view) shardRead(shard int) bool {
 func deposeEmpty(v *view) (cluster.Plan, bool) {
 	for shard := range v.shards {
 		primary := v.primary(shard)
-		if primary == nil || primary.Node.AdmitsReplicas || primary.Node.Loading || !v.shardRead(shard) {
+		if primary == nil || primary.Node.Admits != AdmitsNobody || primary.Node.Loading || !v.shardRead(shard) {
 			continue
 		}
 		best := furthest(slices.DeleteFunc(v.richer(primary), func(p *Pod) bool { return p.Node.Self().PrimaryID != primary.Node.ID }))

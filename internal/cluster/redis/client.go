@@ -24,15 +24,15 @@ type Client interface {
 	AddSlots(ctx context.Context, slots Slots) error
 	// Replicate makes the server a replica of the node with the id.
 	Replicate(ctx context.Context, id string) error
-	// AdmitReplicas lets other servers copy this one.
-	AdmitReplicas(ctx context.Context) error
+	// AdmitReplicas lets other servers copy this one for so long.
+	AdmitReplicas(ctx context.Context, how Admission) error
 	// Configure sets parameters of the running server. They last until it restarts.
 	Configure(ctx context.Context, values map[string]string) error
 	// SetUsers makes users what they are to be, all at once, and also those of the process that takes the place of this one
-	// when it restarts in place. That one admits no replicas: nobody knows what data it will have.
-	SetUsers(ctx context.Context, users []User, admitsReplicas bool) error
+	// when it restarts in place. Who may copy the server is to stay as it is.
+	SetUsers(ctx context.Context, users []User, admits Admission) error
 	// DeleteUsers deletes users in the same way. Who is connected as one of them is cut off.
-	DeleteUsers(ctx context.Context, names []string, admitsReplicas bool) error
+	DeleteUsers(ctx context.Context, names []string, admits Admission) error
 	// SetReplicationPassword sets the password that the server copies its primary with, until it restarts.
 	SetReplicationPassword(ctx context.Context, password string) error
 	// Migrate makes the server send slots to the node with the id, and returns when that has let it in or refused. A server

@@ -111,6 +111,7 @@ func Next(s State) cluster.Plan {
 		waitForGossip,
 		exceptUpkeep(refuseVersion), exceptUpkeep(refuseUnsynced),
 		waitForReplicas,
+		keepAdmitting,
 		discardClaims,
 		dropShard,
 		exceptUpkeep(refuseLess),

@@ -37,7 +37,7 @@ func formed() *fixture {
 			p.Node.Peers = append(p.Node.Peers, peer)
 		}
 		p.Node.StateOK, p.Node.LinkUp, p.Node.EverLinked = true, p.Ordinal > 0, p.Ordinal > 0
-		p.Node.Keys, p.Node.Offset, p.Node.AdmitsReplicas, p.Node.OnDisk = 10, 1000, true, true
+		p.Node.Keys, p.Node.Offset, p.Node.Admits, p.Node.OnDisk = 10, 1000, AdmitsForGood, true
 	}
 	return f
 }
@@ -144,7 +144,7 @@ func (f *fixture) grow() {
 		f.Pods = append(f.Pods, Pod{
 			Name: name, UID: "uid-" + name, Shard: 3, Ordinal: ordinal, Addr: addr, Ready: true, HasRun: true, Started: now.Add(-time.Hour),
 			Node: &Node{
-				ID: id(name), Version: "8.0.2", OnDisk: true, AdmitsReplicas: true,
+				ID: id(name), Version: "8.0.2", OnDisk: true, Admits: AdmitsForGood,
 				Peers: []Peer{{ID: id(name), Addr: addr, Host: name + ".c-peers", Myself: true}},
 			},
 		})
@@ -420,37 +420,46 @@ func TestNext(t *testing.T) {
 		},
 		"a primary that started empty and restarted in place admits replicas again": {
 			state: formed(), spoil: func(f *fixture) {
-				f.pod("c-1-0").Node.AdmitsReplicas, f.pod("c-1-1").Node.LinkUp = false, false
+				f.pod("c-1-0").Node.Admits, f.pod("c-1-1").Node.LinkUp = AdmitsNobody, false
 			},
-			step: AdmitReplicas{[]string{"c-1-0"}},
+			step: AdmitReplicas{[]string{"c-1-0"}, AdmitsForNow},
 		},
 		"one that holds keys admits replicas while another pod is unknown": {
 			state: formed(), spoil: func(f *fixture) {
-				f.pod("c-1-0").Node.AdmitsReplicas, f.pod("c-1-1").Node = false, nil
+				f.pod("c-1-0").Node.Admits, f.pod("c-1-1").Node = AdmitsNobody, nil
 			},
-			step: AdmitReplicas{[]string{"c-1-0"}},
+			step: AdmitReplicas{[]string{"c-1-0"}, AdmitsForNow},
 		},
 		"a few keys more on the replica do not matter": {
 			state: formed(), spoil: func(f *fixture) {
-				f.pod("c-1-0").Node.AdmitsReplicas, f.pod("c-1-1").Node.Keys = false, 12
+				f.pod("c-1-0").Node.Admits, f.pod("c-1-1").Node.Keys = AdmitsNobody, 12
 			},
-			step: AdmitReplicas{[]string{"c-1-0"}},
+			step: AdmitReplicas{[]string{"c-1-0"}, AdmitsForNow},
 		},
 		"a replica admits replicas": {
-			state: formed(), spoil: func(f *fixture) { f.pod("c-1-1").Node.AdmitsReplicas = false },
-			step: AdmitReplicas{[]string{"c-1-1"}},
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-1").Node.Admits = AdmitsNobody },
+			step: AdmitReplicas{[]string{"c-1-1"}, AdmitsForNow},
+		},
+		"servers are copied for good once their disks hold what they do": {
+			state: formed(), spoil: func(f *fixture) {
+				for _, name := range []string{"c-0-0", "c-1-0", "c-1-1"} {
+					f.pod(name).Node.Admits = AdmitsForNow
+				}
+				f.pod("c-1-1").Node.OnDisk = false
+			},
+			step: AdmitReplicas{[]string{"c-0-0", "c-1-0"}, AdmitsForGood},
 		},
 		"an empty primary of an empty shard admits replicas": {
 			state: formed(), spoil: func(f *fixture) {
 				n := f.pod("c-1-0").Node
-				n.AdmitsReplicas, n.Keys, f.pod("c-1-1").Node.Keys = false, 0, 0
+				n.Admits, n.Keys, f.pod("c-1-1").Node.Keys = AdmitsNobody, 0, 0
 			},
-			step: AdmitReplicas{[]string{"c-1-0"}},
+			step: AdmitReplicas{[]string{"c-1-0"}, AdmitsForNow},
 		},
 		"an empty primary does not admit replicas that may hold more": {
 			state: formed(), spoil: func(f *fixture) {
 				n := f.pod("c-1-0").Node
-				n.AdmitsReplicas, n.Keys, f.pod("c-1-1").Node = false, 0, nil
+				n.Admits, n.Keys, f.pod("c-1-1").Node = AdmitsNobody, 0, nil
 			},
 			reason: ReasonUnreachable,
 		},
@@ -460,7 +469,7 @@ func TestNext(t *testing.T) {
 		"an empty primary does not admit the one before it, which holds more and does not know yet": {
 			state: formed(), spoil: func(f *fixture) {
 				n, old := f.pod("c-1-0").Node, f.pod("c-1-1").Node
-				n.AdmitsReplicas, n.Keys = false, 0
+				n.Admits, n.Keys = AdmitsNobody, 0
 				old.Peers[3].Replica, old.Peers[3].PrimaryID, old.Peers[3].Slots = false, "", Share(1, 3)
 			},
 			reason: ReasonGossip,
@@ -468,14 +477,14 @@ func TestNext(t *testing.T) {
 		"a primary that came back empty in place is deposed": {
 			state: formed(), spoil: func(f *fixture) {
 				n := f.pod("c-1-0").Node
-				n.AdmitsReplicas, n.Keys, f.pod("c-1-1").Node.LinkUp = false, 0, false
+				n.Admits, n.Keys, f.pod("c-1-1").Node.LinkUp = AdmitsNobody, 0, false
 			},
 			step: Elect{1, id("c-1-0"), "c-1-1"},
 		},
 		"so is one when there is no majority to vote on that": {
 			state: formed(), spoil: func(f *fixture) {
 				n := f.pod("c-1-0").Node
-				n.AdmitsReplicas, n.Keys, f.pod("c-1-1").Node.LinkUp = false, 0, false
+				n.Admits, n.Keys, f.pod("c-1-1").Node.LinkUp = AdmitsNobody, 0, false
 				for _, name := range []string{"c-0-0", "c-0-1", "c-2-0", "c-2-1"} {
 					f.pod(name).Node = nil
 				}
@@ -485,7 +494,7 @@ func TestNext(t *testing.T) {
 		"so is one that took writes meanwhile": {
 			state: formed(), spoil: func(f *fixture) {
 				n := f.pod("c-1-0").Node
-				n.AdmitsReplicas, n.Keys, f.pod("c-1-1").Node.LinkUp = false, 2, false
+				n.Admits, n.Keys, f.pod("c-1-1").Node.LinkUp = AdmitsNobody, 2, false
 			},
 			step: Elect{1, id("c-1-0"), "c-1-1"},
 		},
@@ -888,7 +897,7 @@ func TestNext(t *testing.T) {
 				f.views(id("c-0-0"), func(peer *Peer) { peer.Slots = Slots{{5460, 5461}} })
 				f.views(id("c-0-1"), func(peer *Peer) { peer.Replica, peer.PrimaryID, peer.Slots = false, "", Slots{{0, 5459}} })
 				f.views("new-c-0-0", func(peer *Peer) { peer.Replica, peer.PrimaryID = true, id("c-0-1") })
-				f.pod("c-0-0").Node.LinkUp, f.pod("c-0-0").Node.AdmitsReplicas = true, true
+				f.pod("c-0-0").Node.LinkUp, f.pod("c-0-0").Node.Admits = true, AdmitsForGood
 			},
 			step: Adopt{"c-0-1", id("c-0-1"), id("c-0-0"), Slots{{5460, 5461}}}, reason: ReasonMoveSlots,
 		},

@@ -312,8 +312,8 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 func (f *fixture) follow() {
 	f.views(f.pod("c-1-1").Node.ID, func(p *Peer) { p.Replica, p.PrimaryID = true, f.pod("c-1-0").Node.ID })
 	n := f.pod("c-1-1").Node
-	n.LinkUp, n.EverLinked, n.AdmitsReplicas, n.OnDisk = true, true, true, true
-	f.pod("c-1-0").Node.AdmitsReplicas, f.pod("c-1-0").Node.OnDisk = true, true
+	n.LinkUp, n.EverLinked, n.Admits, n.OnDisk = true, true, AdmitsForGood, true
+	f.pod("c-1-0").Node.Admits, f.pod("c-1-0").Node.OnDisk = AdmitsForGood, true
 }
 
 // own gives slots to a node in the eyes of all.

@@ -86,9 +86,9 @@ func (v *view) unguarded(step cluster.Step, leaves func(p *Pod) bool) cluster.St
 
 // admitFollowers lets others copy servers that restarted in place: nobody is told to copy one that is not the primary.
 func admitFollowers(v *view) (cluster.Plan, bool) {
-	var step AdmitReplicas
+	step := AdmitReplicas{How: AdmitsForGood}
 	for _, p := range v.read {
-		if !p.Node.AdmitsReplicas && !p.Node.Loading {
+		if p.Node.Admits == AdmitsNobody && !p.Node.Loading {
 			step.Pods = append(step.Pods, p.Name)
 		}
 	}

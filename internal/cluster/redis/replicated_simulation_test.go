@@ -336,7 +336,7 @@ func (p *repServer) node() *redis.Node {
 		silence = p.sim.now.Sub(p.heard).Truncate(time.Second)
 	}
 	return &redis.Node{
-		ID: p.run, Version: "8.0.2", StateOK: true, OnDisk: true, AdmitsReplicas: true, Keys: int64(len(p.data)), Offset: int64(p.offset),
+		ID: p.run, Version: "8.0.2", StateOK: true, OnDisk: true, Admits: redis.AdmitsForGood, Keys: int64(len(p.data)), Offset: int64(p.offset),
 		LinkUp: p.linked && !p.primary, EverLinked: !p.heard.IsZero(), Asks: p.asks, Config: map[string]string{"min-replicas-to-write": p.guard},
 		Replication: &redis.Replication{Primary: p.primary, ID: p.history, FormerID: p.former, Silence: silence},
 		Peers:       []redis.Peer{{ID: p.run, Myself: true}},
@@ -445,7 +445,7 @@ func (s *repSimulation) command(st redis.ServerStep) error {
 	return nil
 }
 
-func (p *repServer) AdmitReplicas(context.Context) error { return nil }
+func (p *repServer) AdmitReplicas(context.Context, redis.Admission) error { return nil }
 
 func (p *repServer) Configure(_ context.Context, values map[string]string) error {
 	p.guard = values["min-replicas-to-write"]

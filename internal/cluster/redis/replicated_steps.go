@@ -120,7 +120,7 @@ func (s AssignRoles) String() string {
 // Calls sends REPLICAOF NO ONE, after the server may be copied and needs nobody to acknowledge its first writes.
 func (s Promote) Calls() []Call {
 	return []Call{
-		admit(s.Pod),
+		admit(s.Pod, AdmitsForNow),
 		GuardWrites{s.Pod, 0}.Calls()[0],
 		{s.Pod, func(ctx context.Context, c Client) error { return c.Promote(ctx) }},
 	}

@@ -23,7 +23,7 @@ func replicated() *fixture {
 			Name: name, UID: "uid-" + name, Ordinal: ordinal, Addr: Address{IP: fmt.Sprintf("10.0.0.%d", ordinal), Port: ClientPort},
 			Ready: true, HasRun: true, Started: now.Add(-time.Hour), Role: RoleReplica,
 			Node: &Node{
-				ID: id(name), Engine: v1alpha1.EngineRedis, Version: "8.0.2", StateOK: true, AdmitsReplicas: true, OnDisk: true, Keys: 10, Offset: 1000,
+				ID: id(name), Engine: v1alpha1.EngineRedis, Version: "8.0.2", StateOK: true, Admits: AdmitsForGood, OnDisk: true, Keys: 10, Offset: 1000,
 				EverLinked: true, LinkUp: true, Asks: Address{"10.0.0.0", ClientPort}, Config: map[string]string{writeGuard: "0"},
 				Replication: &Replication{ID: history},
 				Peers:       []Peer{{ID: id(name), Host: name + ".c-peers", Myself: true}},
@@ -141,7 +141,7 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			f.pod("c-0-1").Role = ""
 		}, "make c-0-1 copy c-0-0"},
 		"a former primary is back":                  {func(f *fixture) { f.leads("c-0-2"); f.pod("c-0-2").Role = "" }, "make c-0-2 copy c-0-0"},
-		"a server restarted in place admits nobody": {func(f *fixture) { f.pod("c-0-1").Node.AdmitsReplicas = false }, "admit replicas to c-0-1"},
+		"a server restarted in place admits nobody": {func(f *fixture) { f.pod("c-0-1").Node.Admits = AdmitsNobody }, "admit replicas to c-0-1"},
 		"several primaries, and none was appointed": {func(f *fixture) {
 			f.starts("c-0-0", 9)
 			f.leads("c-0-1")

@@ -127,7 +127,7 @@ func (v *view) othersFollow(p *Pod) bool {
 // thrives tells whether a shard has a primary that could do without the others for a while.
 func (v *view) thrives(shard int) bool {
 	p := v.head(shard)
-	return p != nil && p.Ready && p.Node.StateOK && p.Node.OnDisk && p.Node.AdmitsReplicas && !p.Node.Loading
+	return p != nil && p.Ready && p.Node.StateOK && p.Node.OnDisk && p.Node.Admits != AdmitsNobody && !p.Node.Loading
 }
 
 // proven tells whether some pod was made from the current template, and has the resources of it.

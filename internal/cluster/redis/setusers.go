@@ -14,8 +14,8 @@ type SetUsers struct{ Pods []PodUsers }
 type PodUsers struct {
 	Pod   string
 	Users []User
-	// AdmitsReplicas says that the replication user is switched on, and stays so.
-	AdmitsReplicas bool
+	// Admits says who may copy the server, which stays so.
+	Admits Admission
 }
 
 // ReasonSetUsers is the reason of SetUsers.
@@ -36,7 +36,7 @@ func (s SetUsers) String() string {
 // Calls sends ACL SETUSER, and ACL SAVE.
 func (s SetUsers) Calls() []Call {
 	return calls(s.Pods, func(p PodUsers) Call {
-		return Call{p.Pod, func(ctx context.Context, c Client) error { return c.SetUsers(ctx, p.Users, p.AdmitsReplicas) }}
+		return Call{p.Pod, func(ctx context.Context, c Client) error { return c.SetUsers(ctx, p.Users, p.Admits) }}
 	})
 }
 
@@ -54,7 +54,7 @@ func setUsers(v *view) (cluster.Plan, bool) {
 			return cluster.Pass() // The Secret is being written.
 		}
 		if u := p.Node.strayed(want); len(u) > 0 {
-			step.Pods = append(step.Pods, PodUsers{p.Name, u, p.Node.AdmitsReplicas})
+			step.Pods = append(step.Pods, PodUsers{p.Name, u, p.Node.Admits})
 		}
 	}
 	if len(step.Pods) == 0 {

@@ -18,7 +18,7 @@ func (f *fixture) withThird() *Pod {
 	f.Pods = append(f.Pods, Pod{
 		Name: name, UID: "uid-" + name, Shard: 1, Ordinal: 2, Addr: addr, Ready: true, HasRun: true, Started: now.Add(-time.Hour),
 		Node: &Node{
-			ID: id(name), Version: "8.0.2", LinkUp: true, EverLinked: true, Keys: 10, Offset: 1000, AdmitsReplicas: true, OnDisk: true,
+			ID: id(name), Version: "8.0.2", LinkUp: true, EverLinked: true, Keys: 10, Offset: 1000, Admits: AdmitsForGood, OnDisk: true,
 			Peers: []Peer{{ID: id(name), Addr: addr, Host: name + ".c-peers", Myself: true, Replica: true, PrimaryID: id("c-1-0")}},
 		},
 	})

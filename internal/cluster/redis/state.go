@@ -243,8 +243,8 @@ type Node struct {
 	// append-only file of the time before until the rewrite of that file ends: a crash meanwhile brings the old data back.
 	// (Valkey 9 makes the file that it received the new one, and has no such time.)
 	OnDisk bool
-	// AdmitsReplicas says that others may copy this server, see Decision.Admit.
-	AdmitsReplicas bool
+	// Admits says whether others may copy this server.
+	Admits Admission
 	// Commands is how many the server has carried out since it started.
 	Commands int64
 	// Fork is how long the last fork of the server took.

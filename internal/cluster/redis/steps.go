@@ -61,7 +61,10 @@ type Replicate struct{ Replicas []Following }
 type Following struct{ Pod, Primary, PrimaryID string }
 
 // AdmitReplicas lets others copy servers that started with nothing to give.
-type AdmitReplicas struct{ Pods []string }
+type AdmitReplicas struct {
+	Pods []string
+	How  Admission
+}
 
 // Forget removes a node that is gone for good from the tables of all others. All have to hear it within a minute, or
 // they tell each other about it again.
@@ -167,7 +170,7 @@ func (s Replicate) String() string {
 }
 
 func (s AdmitReplicas) String() string {
-	return "admit replicas to " + list(s.Pods, func(p string) string { return p })
+	return "admit replicas to " + list(s.Pods, func(p string) string { return p }) + map[Admission]string{AdmitsForGood: " for good"}[s.How]
 }
 
 func (s Forget) String() string {
@@ -204,7 +207,7 @@ func (s Meet) Calls() []Call {
 func (s AddSlots) Calls() []Call {
 	return slices.Concat(calls(s.Owners, func(o Ownership) Call {
 		return Call{o.Pod, func(ctx context.Context, c Client) error { return c.AddSlots(ctx, o.Slots) }}
-	}), calls(s.Owners, func(o Ownership) Call { return admit(o.Pod) }))
+	}), calls(s.Owners, func(o Ownership) Call { return admit(o.Pod, AdmitsForNow) }))
 }
 
 // Calls sends CLUSTER REPLICATE, and only then lets others in: a replica refuses to be copied until it has copied its
@@ -212,14 +215,16 @@ func (s AddSlots) Calls() []Call {
 func (s Replicate) Calls() []Call {
 	return slices.Concat(calls(s.Replicas, func(f Following) Call {
 		return Call{f.Pod, func(ctx context.Context, c Client) error { return c.Replicate(ctx, f.PrimaryID) }}
-	}), calls(s.Replicas, func(f Following) Call { return admit(f.Pod) }))
+	}), calls(s.Replicas, func(f Following) Call { return admit(f.Pod, AdmitsForNow) }))
 }
 
-// Calls sends ACL SETUSER.
-func (s AdmitReplicas) Calls() []Call { return calls(s.Pods, admit) }
+// Calls sends ACL SETUSER, and ACL SAVE for good.
+func (s AdmitReplicas) Calls() []Call {
+	return calls(s.Pods, func(pod string) Call { return admit(pod, s.How) })
+}
 
-func admit(pod string) Call {
-	return Call{pod, func(ctx context.Context, c Client) error { return c.AdmitReplicas(ctx) }}
+func admit(pod string, how Admission) Call {
+	return Call{pod, func(ctx context.Context, c Client) error { return c.AdmitReplicas(ctx, how) }}
 }
 
 // Calls sends CLUSTER FORGET.

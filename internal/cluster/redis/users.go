@@ -210,16 +210,23 @@ func Hash(password string) string {
 	return "#" + hex.EncodeToString(sum[:])
 }
 
+// AdmitsMark is what the replication user has besides where it is switched on in the file of users as well: servers do not tell what is
+// there. It is a pattern of channels, and the user may use none.
+const AdmitsMark = "&quorate:for-good"
+
 // UsersText renders the file of users that a server starts with. The replication user is switched off where nobody may
 // copy the server yet.
 func UsersText(users []User, admitReplicas bool) string {
 	var b strings.Builder
 	for _, u := range users {
-		state := "on"
-		if !u.On || (u.Name == UserReplication && !admitReplicas) {
+		state, mark := "on", ""
+		switch {
+		case !u.On || (u.Name == UserReplication && !admitReplicas):
 			state = "off"
+		case u.Name == UserReplication:
+			mark = " " + AdmitsMark
 		}
-		b.WriteString("user " + u.Name + " " + state + " " + strings.Join(u.permissions(), " ") + "\n")
+		b.WriteString("user " + u.Name + " " + state + " " + strings.Join(u.permissions(), " ") + mark + "\n")
 	}
 	return b.String()
 }
@@ -250,8 +257,12 @@ func (u User) permissions() []string {
 
 // Is reports whether a server's user is the wanted one. Redis 7.0 tells commands in an order of its own.
 func (u User) Is(want User) bool {
+	channels := u.Channels
+	if u.Name == UserReplication {
+		channels = slices.DeleteFunc(slices.Clone(channels), func(c string) bool { return c == AdmitsMark })
+	}
 	return u.Name == want.Name && (u.On == want.On || u.Name == UserReplication) && u.NoPassword == want.NoPassword &&
-		sameWords(u.Passwords, want.Passwords) && sameWords(u.Keys, want.Keys) && sameWords(u.Channels, want.Channels) &&
+		sameWords(u.Passwords, want.Passwords) && sameWords(u.Keys, want.Keys) && sameWords(channels, want.Channels) &&
 		sameWords(u.Commands, want.Commands) && sameWords(u.Selectors, want.Selectors)
 }
 

@@ -188,22 +188,28 @@ func init() {
 		},
 		"ACL GETUSER": func(c *redisConn, _ []string) {
 			c.about(func(n *redis.Node) {
-				c.say("%%1\r\n+flags\r\n*1\r\n+%s\r\n", map[bool]string{true: "on", false: "off"}[n.AdmitsReplicas])
+				state := map[redis.Admission][2]string{
+					redis.AdmitsNobody: {"off", ""}, redis.AdmitsForNow: {"on", ""}, redis.AdmitsForGood: {"on", redis.AdmitsMark},
+				}[n.Admits]
+				c.say("%%2\r\n+flags\r\n*1\r\n+%s\r\n+channels\r\n+%s\r\n", state[0], state[1])
 			})
 		},
 		"ACL LIST": (*redisConn).users,
 		"ACL SETUSER": func(c *redisConn, args []string) {
-			if args[0] == redis.UserReplication && len(args) == 2 {
-				if args[1] == "on" {
-					c.done(c.server.AdmitReplicas(ctx))
-				} else {
+			if args[0] == redis.UserReplication && len(args) <= 4 {
+				switch {
+				case args[1] == "off":
 					c.say("+OK\r\n") // It is off in the file, as those are that SetUsers writes.
+				case slices.Contains(args, redis.AdmitsMark):
+					c.done(c.server.AdmitReplicas(ctx, redis.AdmitsForGood))
+				default:
+					c.done(c.server.AdmitReplicas(ctx, redis.AdmitsForNow))
 				}
 				return
 			}
 			users, err := redis.ParseUsers([]string{"user " + strings.Join(args, " ")})
 			if err == nil {
-				err = c.server.SetUsers(ctx, users, false)
+				err = c.server.SetUsers(ctx, users, redis.AdmitsNobody)
 			}
 			c.done(err)
 		},

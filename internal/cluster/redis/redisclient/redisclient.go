@@ -167,7 +167,7 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 	}
 	n.Announces = announces.Val()
 	n.Certificate, _ = c.shown.Load().(string)
-	if n.AdmitsReplicas, err = enabled(user); err != nil {
+	if n.Admits, err = admissionOf(user); err != nil {
 		return nil, err
 	}
 	if n.Users, err = listed(users); err != nil {
@@ -214,17 +214,26 @@ func listed(users *goredis.Cmd) ([]redis.User, error) {
 	return redis.ParseUsers(lines)
 }
 
-// enabled reads the flags out of the answer to ACL GETUSER, which also holds "on" or "off".
-func enabled(user *goredis.Cmd) (bool, error) {
+// admissionOf reads the flags, with "on" or "off" among them, and the channels out of the answer to ACL GETUSER.
+func admissionOf(user *goredis.Cmd) (redis.Admission, error) {
 	answer, ok := user.Val().(map[any]any)
 	if !ok {
-		return false, fmt.Errorf("read answer to ACL GETUSER: it is a %T", user.Val())
+		return 0, fmt.Errorf("read answer to ACL GETUSER: it is a %T", user.Val())
 	}
 	flags, ok := answer["flags"].([]any)
 	if !ok {
-		return false, fmt.Errorf("read answer to ACL GETUSER: the flags are a %T", answer["flags"])
+		return 0, fmt.Errorf("read answer to ACL GETUSER: the flags are a %T", answer["flags"])
 	}
-	return slices.Contains(flags, any("on")), nil
+	channels, ok := answer["channels"].(string)
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("read answer to ACL GETUSER: the channels are a %T", answer["channels"])
+	case !slices.Contains(flags, any("on")):
+		return redis.AdmitsNobody, nil
+	case slices.Contains(strings.Fields(channels), redis.AdmitsMark):
+		return redis.AdmitsForGood, nil
+	}
+	return redis.AdmitsForNow, nil
 }
 
 // replicates reads user and password out of the answer to CONFIG GET, which a user of an earlier version of the operator may not ask for.
@@ -265,15 +274,17 @@ func (c *Client) AddSlots(ctx context.Context, slots redis.Slots) error {
 	return c.do(ctx, args...)
 }
 
-// AdmitReplicas switches the replication user on. It lasts until the server restarts.
-func (c *Client) AdmitReplicas(ctx context.Context) error {
+// AdmitReplicas switches the replication user on, and for good with ACL SAVE.
+func (c *Client) AdmitReplicas(ctx context.Context, how redis.Admission) error {
+	if how == redis.AdmitsForGood {
+		return c.save(ctx, nil, how)
+	}
 	return c.do(ctx, "ACL", "SETUSER", redis.UserReplication, "on")
 }
 
 // SetUsers sends ACL SETUSER for each user and ACL SAVE, as one transaction: nobody meets a server between two of them, and
-// what is in memory is in the file. The replication user is off in the file, see redis.Client. The operator's own user
-// comes first: that of an earlier version may not begin a transaction.
-func (c *Client) SetUsers(ctx context.Context, users []redis.User, admitsReplicas bool) error {
+// what is in memory is in the file. The operator's own user comes first: that of an earlier version may not begin a transaction.
+func (c *Client) SetUsers(ctx context.Context, users []redis.User, admits redis.Admission) error {
 	for _, u := range users {
 		if u.Name != redis.UserOperator {
 			continue
@@ -286,29 +297,34 @@ func (c *Client) SetUsers(ctx context.Context, users []redis.User, admitsReplica
 	for _, u := range users {
 		commands = append(commands, setUser(u))
 	}
-	return c.save(ctx, commands, admitsReplicas)
+	return c.save(ctx, commands, admits)
 }
 
 // DeleteUsers sends ACL DELUSER, and ACL SAVE with it.
-func (c *Client) DeleteUsers(ctx context.Context, names []string, admitsReplicas bool) error {
+func (c *Client) DeleteUsers(ctx context.Context, names []string, admits redis.Admission) error {
 	args := []any{"ACL", "DELUSER"}
 	for _, name := range names {
 		args = append(args, name)
 	}
-	return c.save(ctx, [][]any{args}, admitsReplicas)
+	return c.save(ctx, [][]any{args}, admits)
 }
 
-// save changes users and writes them to the file of the server, in one transaction.
-func (c *Client) save(ctx context.Context, commands [][]any, admitsReplicas bool) error {
+// save changes users and writes them to the file of the server, in one transaction. The replication user is off there unless it is on for
+// good.
+func (c *Client) save(ctx context.Context, commands [][]any, admits redis.Admission) error {
 	ctx, cancel := timeout(ctx, "ACL SAVE", callTimeout)
 	defer cancel()
 	_, err := c.rdb.TxPipelined(ctx, func(pipe goredis.Pipeliner) error {
 		for _, args := range commands {
 			pipe.Do(ctx, args...)
 		}
-		pipe.Do(ctx, "ACL", "SETUSER", redis.UserReplication, "off")
+		filed := []any{"off", "resetchannels"}
+		if admits == redis.AdmitsForGood {
+			filed = []any{"on", "resetchannels", redis.AdmitsMark}
+		}
+		pipe.Do(ctx, append([]any{"ACL", "SETUSER", redis.UserReplication}, filed...)...)
 		pipe.Do(ctx, "ACL", "SAVE")
-		if admitsReplicas {
+		if admits == redis.AdmitsForNow {
 			pipe.Do(ctx, "ACL", "SETUSER", redis.UserReplication, "on")
 		}
 		return nil

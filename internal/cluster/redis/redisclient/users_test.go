@@ -191,7 +191,7 @@ func (w *world) servesAccount(t *testing.T) {
 	want := redis.Account(u, "app-secret")
 	w.accounts = map[string]redis.AccountClaim{"carts-app": {Username: "carts-app", Wanted: true}}
 	defer func() { w.accounts = nil }()
-	first := redis.SetUsers{Pods: []redis.PodUsers{{Pod: "carts-0-0", Users: []redis.User{want}, AdmitsReplicas: true}}}
+	first := redis.SetUsers{Pods: []redis.PodUsers{{Pod: "carts-0-0", Users: []redis.User{want}, Admits: redis.AdmitsForNow}}}
 	if err := w.act(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
@@ -266,8 +266,7 @@ func (w *world) rotatesPasswords(t *testing.T) {
 	t.Logf("%s", strings.Join(w.steps, "\n"))
 }
 
-// keepsPasswords restarts all servers in place: the file of users is that of the last change, but for who may copy the
-// server.
+// keepsPasswords restarts all servers in place: the file of users is that of the last change.
 func (w *world) keepsPasswords(t *testing.T) {
 	w.steps = nil
 	for _, p := range w.pods {
@@ -275,8 +274,8 @@ func (w *world) keepsPasswords(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(saved), "user replication off") {
-			t.Errorf("%s would admit replicas after a restart in place:\n%s", p.name, saved)
+		if !strings.Contains(string(saved), "user replication on") || !strings.Contains(string(saved), redis.AdmitsMark) {
+			t.Errorf("%s would admit no replicas after a restart in place:\n%s", p.name, saved)
 		}
 		w.kill(p)
 		w.run(p)

@@ -50,7 +50,7 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 		return nil, err
 	}
 	n := &redis.Node{
-		ID: s.ID, Version: s.Version, Clock: s.net.now, StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, AdmitsReplicas: s.admits, OnDisk: s.OnDisk(),
+		ID: s.ID, Version: s.Version, Clock: s.net.now, StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, Admits: s.admits, OnDisk: s.OnDisk(),
 		Engine: "redis", Process: s.process(), Migrations: s.told(), Pulls: s.net.Migrates && s.net.Pulls, Users: s.Users, ReplicationPassword: s.ReplicationPassword, Certificate: s.Certificate,
 		Memory: s.Memory, Commands: s.Commands,
 	}
@@ -142,34 +142,35 @@ func (s *Server) Replicate(_ context.Context, id string) error {
 	return nil
 }
 
-// AdmitReplicas lasts until the server restarts.
-func (s *Server) AdmitReplicas(context.Context) error {
+// AdmitReplicas lasts until the server restarts, or for good.
+func (s *Server) AdmitReplicas(_ context.Context, how redis.Admission) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}
-	s.admits = true
+	s.admits = max(s.admits, how)
+	s.rendered = s.rendered || how == redis.AdmitsForGood
 	return nil
 }
 
 // SetUsers replaces users, also in the file that the server starts with.
-func (s *Server) SetUsers(_ context.Context, users []redis.User, admitsReplicas bool) error {
+func (s *Server) SetUsers(_ context.Context, users []redis.User, admits redis.Admission) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}
 	for _, u := range users {
 		s.Users = append(slices.DeleteFunc(slices.Clone(s.Users), func(o redis.User) bool { return o.Name == u.Name }), u)
 	}
-	s.users, s.rendered, s.admits = s.Users, false, admitsReplicas
+	s.users, s.rendered, s.admits = s.Users, admits == redis.AdmitsForGood, admits
 	return nil
 }
 
 // DeleteUsers deletes users, also from the file.
-func (s *Server) DeleteUsers(_ context.Context, names []string, admitsReplicas bool) error {
+func (s *Server) DeleteUsers(_ context.Context, names []string, admits redis.Admission) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}
 	s.Users = slices.DeleteFunc(slices.Clone(s.Users), func(u redis.User) bool { return slices.Contains(names, u.Name) })
-	s.users, s.rendered, s.admits = s.Users, false, admitsReplicas
+	s.users, s.rendered, s.admits = s.Users, admits == redis.AdmitsForGood, admits
 	return nil
 }
 

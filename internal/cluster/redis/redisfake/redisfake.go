@@ -111,8 +111,9 @@ type Server struct {
 	transferred time.Duration
 	// master is the address that a replica copies from. It does not ask who answers there.
 	master redis.Address
-	// admits says that others may copy the server; rendered is what the start gate decided about that.
-	admits, rendered bool
+	// admits says that others may copy the server, and rendered that its file of users has them do so.
+	admits   redis.Admission
+	rendered bool
 	// users are those that the start gate wrote.
 	users []redis.User
 	// disk is what the server will find there when it starts again, and savedAt when that is no longer less than what it
@@ -191,7 +192,10 @@ func (s *Server) Start(a redis.Address) {
 func (s *Server) Restart() {
 	s.starts++
 	s.Up, s.linkUp, s.startedAt, s.electAt = true, false, s.net.now, time.Time{}
-	s.syncFrom, s.synced, s.admits = time.Time{}, false, s.rendered
+	s.syncFrom, s.synced, s.admits = time.Time{}, false, redis.AdmitsNobody
+	if s.rendered {
+		s.admits = redis.AdmitsForGood
+	}
 	s.asked = time.Time{}
 	clear(s.votedOn) // Unlike the last epoch that it voted in, this is in memory alone.
 	s.Users = s.users
@@ -588,7 +592,7 @@ func (s *Server) rewrite() {
 
 // serves tells whether a server lets another one copy it. A replica has nothing to give before it is linked itself.
 func (s *Server) serves(o *Server) bool {
-	return s.admits && s.Shard == o.Shard && (s.replicaOf == "" || s.linkUp)
+	return s.admits != redis.AdmitsNobody && s.Shard == o.Shard && (s.replicaOf == "" || s.linkUp)
 }
 
 // elect makes a replica stand for election when its primary has failed, or at once when it is told to.

@@ -188,7 +188,7 @@ func setUser(s State) (cluster.Plan, bool) {
 			continue
 		}
 		if u, ok := s.on(p); !ok || !u.IsAccount(s.Want, p.Node.Software()) {
-			step.Pods = append(step.Pods, redis.PodUsers{Pod: p.Name, Users: []redis.User{s.Want}, AdmitsReplicas: p.Node.AdmitsReplicas})
+			step.Pods = append(step.Pods, redis.PodUsers{Pod: p.Name, Users: []redis.User{s.Want}, Admits: p.Node.Admits})
 		}
 	}
 	if len(step.Pods) == 0 {
@@ -242,7 +242,7 @@ func deleteUser(s State) (cluster.Plan, bool) {
 	var step redis.DeleteUsers
 	for _, p := range s.Cluster.Pods {
 		if u, ok := s.on(p); ok && u.MadeFor() == s.Name {
-			step.Pods = append(step.Pods, redis.PodUsers{Pod: p.Name, Users: []redis.User{{Name: s.Username}}, AdmitsReplicas: p.Node.AdmitsReplicas})
+			step.Pods = append(step.Pods, redis.PodUsers{Pod: p.Name, Users: []redis.User{{Name: s.Username}}, Admits: p.Node.Admits})
 		}
 	}
 	if len(step.Pods) == 0 {
