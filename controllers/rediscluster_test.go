@@ -332,14 +332,29 @@ func (s *redisStage) pass() {
 	s.turn()
 }
 
+// admit tells whether all servers may be copied also after they have restarted in place.
+func (s *redisStage) admit() bool {
+	for _, server := range s.servers {
+		if server.Up && server.StartedEmpty() {
+			return false
+		}
+	}
+	return true
+}
+
+// settle runs the operator until the cluster is Ready and there is nothing left to do.
 func (s *redisStage) settle() {
 	s.t.Helper()
 	for range 300 {
 		s.pass()
-		if o := s.cluster(); o.Status.ObservedGeneration == o.Generation && meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionReady) {
-			if s.first == (ready{}) {
-				s.first = ready{calls: len(s.calls), turns: s.turns}
-			}
+		o := s.cluster()
+		if o.Status.ObservedGeneration != o.Generation || !meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionReady) {
+			continue
+		}
+		if s.first == (ready{}) {
+			s.first = ready{calls: len(s.calls), turns: s.turns}
+		}
+		if meta.IsStatusConditionFalse(o.Status.Conditions, v1alpha1.ConditionReconciling) && s.admit() {
 			return
 		}
 	}

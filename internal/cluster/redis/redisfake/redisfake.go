@@ -215,8 +215,8 @@ func (s *Server) mount() {
 	}
 }
 
-// StartedEmpty says that the gate found nothing worth copying, so that the server begins without admitting replicas
-// each time it restarts in place.
+// StartedEmpty says that the gate found nothing worth copying, and that the operator has not admitted replicas for good since: it begins without
+// admitting replicas when it restarts in place.
 func (s *Server) StartedEmpty() bool { return !s.rendered }
 
 func (n *Network) at(a redis.Address) *Server {
