@@ -43,8 +43,20 @@ const (
 
 const defaultNodeTimeout = 5 * time.Second
 
-// validityFactor times cluster-node-timeout is how old a replica's data may be for it to stand for election by itself.
-const validityFactor = 1000
+const (
+	// validityFactor bounds, in times of cluster-node-timeout, for how long a replica may have lost its primary and still stand for
+	// election by itself. That is to be no shorter than the servers are given for elections, see electing.
+	validityFactor = 7
+	// pingPeriod is what comes on top of it, the default of repl-ping-replica-period.
+	pingPeriod = 10 * time.Second
+)
+
+// Validity is for how long a replica that has lost the connection to its primary stands for election by itself
+// (clusterHandleSlaveFailover in the servers' source). What its primary acknowledges in that time is lost then, although it may be on
+// a disk that is about to come back. A longer one is no help: the operator has those elected that followed a primary until it died.
+func Validity(nodeTimeout time.Duration) time.Duration {
+	return (validityFactor+1)*nodeTimeout + pingPeriod
+}
 
 // NodeTimeout is how long a server may be out of reach before the others suspect it.
 func NodeTimeout(c *v1alpha1.RedisConfig) time.Duration {
@@ -150,8 +162,8 @@ func clustered() []directive {
 		{"cluster-config-file", []string{NodesFile}},
 		{"cluster-allow-replica-migration", []string{"no"}}, // A replica belongs to its shard's StatefulSet.
 		// Not 0: with 0 a replica that never got its first copy may be elected while its primary restarts, and the
-		// primary then throws its data away to copy the emptiness. Any other value keeps those out; this large one
-		// keeps nobody else out, because an old copy beats none.
+		// primary then throws its data away to copy the emptiness. Nor large: where an old copy is better than none, because
+		// nothing else will be back, the operator knows.
 		{"cluster-replica-validity-factor", []string{strconv.Itoa(validityFactor)}},
 		{"cluster-require-full-coverage", []string{"no"}}, // The other shards serve on when one is lost.
 	}

@@ -267,7 +267,12 @@ func (v *view) unelectable(g ghost) bool {
 // stands tells whether a replica stands for election by itself: it has been connected to its primary since it started,
 // and not too long ago.
 func (v *view) stands(p *Pod) bool {
-	return p.Node.EverLinked && p.Node.LinkDown <= validityFactor*v.Spec.NodeTimeout
+	return p.Node.EverLinked && p.Node.LinkDown <= Validity(v.Spec.NodeTimeout)
+}
+
+// followed tells whether a replica stood for election when a ghost died, however long ago that is.
+func (v *view) followed(g ghost, p *Pod) bool {
+	return p.Node.EverLinked && p.Node.LinkDown <= g.silent+Validity(v.Spec.NodeTimeout)
 }
 
 // wiped tells whether a replica copies an empty server that has got the address of its primary, which is gone.

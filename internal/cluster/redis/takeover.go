@@ -42,7 +42,7 @@ func takeOver(v *view) (cluster.Plan, bool) {
 		switch overdue := g.dead && v.isOverdue(g, best); {
 		case 2*living <= living+lost:
 			plan, ok = v.succeed(g, best, ReasonNoMajority, fmt.Sprintf("only %d of %d primaries can vote on that", living, living+lost))
-		case g.dead && g.failed && v.unelectable(g) && v.knownToVoters(best) && (!overdue || !v.outageOf(g).fenced):
+		case g.dead && g.failed && v.unelectable(g) && v.knownToVoters(best) && (!overdue || (!v.followed(g, best) && !v.outageOf(g).fenced)):
 			plan, ok = v.electStale(g, best)
 		case overdue:
 			plan, ok = v.succeed(g, best, ReasonNotElected, fmt.Sprintf("the servers have not elected anybody in %s", v.Spec.electing()))
@@ -56,7 +56,7 @@ func takeOver(v *view) (cluster.Plan, bool) {
 
 // isOverdue tells whether an election has taken longer than it can. One that nobody stands for is not begun.
 func (v *view) isOverdue(g ghost, best *Pod) bool {
-	return g.silent >= v.Spec.electing() && (v.stands(best) || !v.outageOf(g).returns)
+	return g.silent >= v.Spec.electing() && (v.followed(g, best) || !v.outageOf(g).returns)
 }
 
 // succeed makes a replica primary in the place of a dead one without a vote, or says what is in the way.
@@ -74,7 +74,7 @@ func (v *view) succeed(g ghost, best *Pod, reason, why string) (cluster.Plan, bo
 	case out.starting && g.silent < patience:
 		return cluster.Wait(ReasonElection, later, "%s is being started and may have data that no replica has: %s takes over when it has been silent for %s; %s",
 			out.what, best.Name, patience, why)
-	case out.returns && !v.stands(best):
+	case out.returns && !v.followed(g, best):
 		return v.mourn(g, best, reason, why, out.what+" does not run, and no replica has been connected to it lately")
 	}
 	if plan, held := settleClaims(v); held {

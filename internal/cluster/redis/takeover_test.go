@@ -142,6 +142,16 @@ func TestNextWithoutAMajority(t *testing.T) {
 			},
 			reason: ReasonNoMajority, stalled: true, message: "no replica has been connected to it lately",
 		},
+		"nor does one that had lost it before it died": {
+			state: single(), spoil: func(f *fixture) {
+				f.silence("c-0-0", time.Minute, false)
+				f.pod("c-0-1").Node.LinkDown = time.Minute + Validity(5*time.Second) + time.Second
+			},
+			reason: ReasonNoMajority, stalled: true, message: "no replica has been connected to it lately",
+		},
+		"one that followed it to the end does, however long ago that is": {
+			state: single(), spoil: func(f *fixture) { f.silence("c-0-0", time.Hour, false) }, step: succeeds,
+		},
 		"it does replace one that cannot": {
 			state: single().ephemeral(), spoil: func(f *fixture) {
 				f.silence("c-0-0", 6*time.Second, false)

@@ -117,3 +117,35 @@ func TestAPrimaryThatIsBackIsNotReplaced(t *testing.T) {
 		})
 	}
 }
+
+// TestAnOldCopyIsNotElected has a primary die whose replica has been kept from copying it for so long that it lacks too much. The primary
+// comes back with everything.
+func TestAnOldCopyIsNotElected(t *testing.T) {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, engine, 3, 1, true)
+			w.cluster.Spec.Config.NodeTimeout = &metav1.Duration{Duration: time.Second}
+			w.startAll()
+			w.settle()
+			primary := w.pods[w.primary(t, 0)]
+			for _, args := range [][]any{{"ACL", "SETUSER", redis.UserReplication, "off"}, {"CLIENT", "KILL", "TYPE", "replica"}} {
+				if err := w.do(primary, args...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.write(w.clients())
+			pause(t.Context(), redis.Validity(time.Second)+2*time.Second)
+			w.kill(primary)
+			pause(t.Context(), 8*time.Second) // An election takes three or four.
+			w.run(primary)
+			w.answers(primary)
+			w.settle()
+			if got := w.primary(t, 0); got != primary.name {
+				t.Errorf("%s is the primary, want %s", got, primary.name)
+			}
+			w.expect(w.clients())
+		})
+	}
+}

@@ -598,7 +598,7 @@ func (s *Server) serves(o *Server) bool {
 // elect makes a replica stand for election when its primary has failed, or at once when it is told to.
 func (s *Server) elect(force bool) bool {
 	p := s.peers[s.replicaOf]
-	if s.replicaOf == "" || p == nil || !s.hasSlots(s.replicaOf) || (!force && (!s.synced || !p.failed)) {
+	if s.replicaOf == "" || p == nil || !s.hasSlots(s.replicaOf) || (!force && (!s.synced || !p.failed || s.net.now.Sub(s.linkedAt) > redis.Validity(s.net.Timeout))) {
 		s.electAt = time.Time{}
 		return false
 	}
