@@ -270,9 +270,21 @@ func (v *view) stands(p *Pod) bool {
 	return p.Node.EverLinked && p.Node.LinkDown <= Validity(v.Spec.NodeTimeout)
 }
 
-// followed tells whether a replica stood for election when a ghost died, however long ago that is.
+// unreported is how long it takes Kubernetes at most to find that a node does not report, and that its pods are not ready.
+const unreported = time.Minute
+
+// followed tells whether a replica stood for election when a ghost died, however long ago that is. A primary that other servers could not
+// reach may have lived on, and taken writes: what Kubernetes had for ready was not dead.
 func (v *view) followed(g ghost, p *Pod) bool {
-	return p.Node.EverLinked && p.Node.LinkDown <= g.silent+Validity(v.Spec.NodeTimeout)
+	dead := g.silent
+	if former := v.podNamed(g.pod); former != nil && !former.Unready.IsZero() {
+		unready := v.Now.Sub(former.Unready)
+		if former.NodeLost {
+			unready += unreported
+		}
+		dead = min(dead, unready)
+	}
+	return p.Node.EverLinked && p.Node.LinkDown <= dead+Validity(v.Spec.NodeTimeout)
 }
 
 // wiped tells whether a replica copies an empty server that has got the address of its primary, which is gone.

@@ -152,6 +152,34 @@ func TestNextWithoutAMajority(t *testing.T) {
 		"one that followed it to the end does, however long ago that is": {
 			state: single(), spoil: func(f *fixture) { f.silence("c-0-0", time.Hour, false) }, step: succeeds,
 		},
+		"nor does one that could not reach it while it lived": {
+			state: single(), spoil: func(f *fixture) {
+				f.silence("c-0-0", 2*time.Hour, false)
+				f.pod("c-0-0").Unready = now.Add(-time.Minute)
+			},
+			reason: ReasonNoMajority, stalled: true, message: "no replica has been connected to it lately",
+		},
+		"Kubernetes takes a while to miss a node": {
+			state: single(), spoil: func(f *fixture) {
+				f.silence("c-0-0", 2*time.Minute, false)
+				p := f.pod("c-0-0")
+				p.Started, p.NodeLost, p.Unready = now.Add(-time.Hour), true, now.Add(-70*time.Second)
+			},
+			step: succeeds,
+		},
+		"who has been started since knows nothing of when it died": {
+			state: formed(), spoil: func(f *fixture) {
+				f.silence("c-1-0", 30*time.Minute, true)
+				p := f.pod("c-2-1")
+				p.Started = now.Add(-time.Minute)
+				for i := range p.Node.Peers {
+					if p.Node.Peers[i].ID == id("c-1-0") {
+						p.Node.Peers[i].Answered = p.Started.Add(time.Second)
+					}
+				}
+			},
+			step: TakeOver{1, id("c-1-0"), "c-1-1"}, message: "lost the connection 30m0s ago",
+		},
 		"it does replace one that cannot": {
 			state: single().ephemeral(), spoil: func(f *fixture) {
 				f.silence("c-0-0", 6*time.Second, false)

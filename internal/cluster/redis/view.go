@@ -218,13 +218,26 @@ type ghost struct {
 	failed bool
 	// pod is the one that it was the server of; empty: unknown.
 	pod string
-	// silent is for how long no server has heard from it.
+	// silent is for how long no server has heard from it, and heard says that some server has since it was started.
 	silent time.Duration
+	heard  bool
 	// noAddr says that some server found another one at its address. Such a node is never voted to have failed: the
 	// servers do not call on it any more (clusterCron skips nodes without an address).
 	noAddr bool
 	// knownBy are the pods that have it in their table.
 	knownBy []string
+}
+
+// sinceStart is how long after the start of its container a server has read its table at the latest.
+const sinceStart = 3 * time.Second
+
+// hear takes note of when a server last heard from a ghost. One that has been started since says that this was when it read its table
+// (clusterLoadConfig in the servers' source), and is believed only where nobody knows better.
+func (g *ghost) hear(p *Pod, peer Peer) {
+	silent, heard := p.Node.Clock.Sub(peer.Answered), peer.Answered.After(p.Started.Add(sinceStart))
+	if len(g.knownBy) == 1 || (heard && !g.heard) || (heard == g.heard && silent < g.silent) {
+		g.silent, g.heard = silent, heard
+	}
 }
 
 // ghosts lists the nodes that no pod has. What it says is final only when the view is complete.
@@ -237,7 +250,7 @@ func (v *view) ghosts() []ghost {
 			}
 			g := found[peer.ID]
 			if g == nil {
-				g = &ghost{id: peer.ID, dead: true, silent: p.Node.Clock.Sub(peer.Answered)}
+				g = &ghost{id: peer.ID, dead: true}
 				found[peer.ID] = g
 			}
 			g.knownBy = append(g.knownBy, p.Name)
@@ -245,7 +258,7 @@ func (v *view) ghosts() []ghost {
 			g.noAddr = g.noAddr || peer.NoAddr
 			g.failed = g.failed || peer.Failed
 			g.pod = cmp.Or(g.pod, v.podBehind(peer))
-			g.silent = min(g.silent, p.Node.Clock.Sub(peer.Answered))
+			g.hear(p, peer)
 			g.dead = g.dead && (peer.Failing || peer.Failed || peer.NoAddr)
 		}
 	}

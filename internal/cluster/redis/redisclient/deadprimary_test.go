@@ -106,7 +106,7 @@ func TestAPrimaryThatIsBackIsNotReplaced(t *testing.T) {
 			w.kill(former)
 			_, elect := w.untilElected(t)
 			w.run(former)
-			w.settle() // Who has started with an empty volume is copied again when the operator says so.
+			w.settle()
 			if err := w.act(t.Context(), elect); err == nil || !strings.Contains(err.Error(), "is back") {
 				t.Errorf("%s: %v", elect, err)
 			}

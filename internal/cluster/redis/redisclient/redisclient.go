@@ -330,6 +330,9 @@ func (c *Client) save(ctx context.Context, commands [][]any, admits redis.Admiss
 		return nil
 	})
 	if err != nil {
+		if admits == redis.AdmitsForGood { // Nothing that fails in a transaction undoes the rest of it, and the file may not say so.
+			_ = c.rdb.Do(ctx, "ACL", "SETUSER", redis.UserReplication, "resetchannels").Err()
+		}
 		return fmt.Errorf("set users: %w", err)
 	}
 	return nil
