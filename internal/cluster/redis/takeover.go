@@ -42,7 +42,7 @@ func takeOver(v *view) (cluster.Plan, bool) {
 		switch overdue := g.dead && v.isOverdue(g, best); {
 		case 2*living <= living+lost:
 			plan, ok = v.succeed(g, best, ReasonNoMajority, fmt.Sprintf("only %d of %d primaries can vote on that", living, living+lost))
-		case g.dead && g.failed && v.unelectable(g) && v.knownToVoters(best) && (!overdue || (!v.followed(g, best) && !v.outageOf(g).fenced)):
+		case v.lacksCandidate(g, best) && (!overdue || (!v.followed(g, best) && !v.outageOf(g).fenced)):
 			plan, ok = v.electStale(g, best)
 		case overdue:
 			plan, ok = v.succeed(g, best, ReasonNotElected, fmt.Sprintf("the servers have not elected anybody in %s", v.Spec.electing()))
@@ -52,6 +52,11 @@ func takeOver(v *view) (cluster.Plan, bool) {
 		}
 	}
 	return cluster.Pass()
+}
+
+// lacksCandidate tells whether a dead primary would be replaced by a vote if somebody stood.
+func (v *view) lacksCandidate(g ghost, best *Pod) bool {
+	return g.dead && g.failed && v.unelectable(g) && v.knownToVoters(best)
 }
 
 // isOverdue tells whether an election has taken longer than it can. One that nobody stands for is not begun.
