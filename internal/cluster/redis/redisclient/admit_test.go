@@ -17,7 +17,12 @@ func TestAPrimaryThatRestartedInPlaceIsCopiedWithoutAnOperator(t *testing.T) {
 			t.Parallel()
 			w := newUnhurried(t, engine)
 			for _, p := range w.pods {
-				if err := w.connect(p).SetUsers(t.Context(), nil, redis.AdmitsForGood); err != nil {
+				c := w.connect(p)
+				n, err := c.Read(t.Context())
+				if err == nil {
+					err = c.SetUsers(t.Context(), nil, n.Admits) // As a change of users does.
+				}
+				if err != nil {
 					t.Fatal(err)
 				}
 			}
