@@ -325,7 +325,7 @@ uninstall: no-clusters ## Delete the CRDs (refuses while there are clusters, unl
 
 .PHONY: deploy
 deploy: manifests ## Install the CRDs and the operator (image IMG)
-	$(KUBECTL) kustomize $(CONFIG) | $(SET_IMAGE) | $(KUBECTL) apply --server-side -f -
+	$(KUBECTL) kustomize $(CONFIG) | $(SET_IMAGE) | $(KUBECTL) apply --server-side $(APPLY_FLAGS) -f -
 
 .PHONY: undeploy
 undeploy: no-clusters ## Delete the operator and the CRDs (refuses while there are clusters, unless FORCE=1)

@@ -51,8 +51,8 @@ func (c *Cluster) Deploy(ctx context.Context) error {
 
 // apply installs the operator with an image.
 func (c *Cluster) apply(ctx context.Context, image string) error {
-	// What is generated is committed: no need to build the generator first.
-	_, err := output(c.command(ctx, "make", "-s", "-o", "manifests", "deploy", "IMG="+image, "KUBECTL="+c.Kubectl))
+	// What is generated is committed: no need to build the generator first. A run that was cut short may have left a field changed.
+	_, err := output(c.command(ctx, "make", "-s", "-o", "manifests", "deploy", "APPLY_FLAGS=--force-conflicts", "IMG="+image, "KUBECTL="+c.Kubectl))
 	return err
 }
 
