@@ -52,7 +52,7 @@ func run(args []string) error {
 	if err != nil {
 		return fmt.Errorf("find a Kubernetes cluster: %w", err)
 	}
-	cfg.QPS, cfg.Burst = 100, 200
+	cfg.QPS = -1 // The API server shares out what it can bear, see its priority and fairness.
 	dial, err := o.dialFunc(cfg)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,7 +39,8 @@ func NewMover(o Options) *Client {
 
 // SetSlots sends CLUSTER SETSLOT for every slot.
 func (c *Client) SetSlots(ctx context.Context, slots redis.Slots, state redis.SlotState, id string) error {
-	each := (slots.Count() + lanes - 1) / lanes
+	count := slots.Count()
+	each := (count + lanes - 1) / lanes
 	errs := make([]error, lanes)
 	var wg sync.WaitGroup
 	for lane := 0; len(slots) > 0; lane++ {
@@ -47,7 +49,22 @@ func (c *Client) SetSlots(ctx context.Context, slots redis.Slots, state redis.Sl
 		wg.Go(func() { errs[lane] = c.setSlots(ctx, part, state, id) })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	if err := distinct(errs); err != nil {
+		return fmt.Errorf("CLUSTER SETSLOT %s of %d slots: %w", state, count, err)
+	}
+	return nil
+}
+
+// distinct joins errors, those that say the same once.
+func distinct(errs []error) error {
+	said := map[string]bool{}
+	return errors.Join(slices.DeleteFunc(errs, func(err error) bool {
+		if err == nil || said[err.Error()] {
+			return true
+		}
+		said[err.Error()] = true
+		return false
+	})...)
 }
 
 func (c *Client) setSlots(ctx context.Context, slots redis.Slots, state redis.SlotState, id string) error {
@@ -59,10 +76,8 @@ func (c *Client) setSlots(ctx context.Context, slots redis.Slots, state redis.Sl
 		}
 		pipe.Do(ctx, args...)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("CLUSTER SETSLOT %s %s: %w", slots, state, err)
-	}
-	return nil
+	_, err := pipe.Exec(ctx)
+	return err
 }
 
 // Keys sends CLUSTER GETKEYSINSLOT for every slot, and MEMORY USAGE for every key.

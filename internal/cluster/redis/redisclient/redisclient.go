@@ -33,6 +33,8 @@ const (
 	plannedTimeout = 2 * time.Second
 	// failoverPoll is how often the role is asked for meanwhile; a failover takes about 50 ms.
 	failoverPoll = 20 * time.Millisecond
+	// bufferSize of a connection, each way, in bytes. A connection lives for one pass, in which some KiB are said.
+	bufferSize = 8 << 10
 )
 
 // Options say how to reach a server.
@@ -96,7 +98,10 @@ func New(o Options) *Client {
 		ContextTimeoutEnabled: true,
 		// Whether to try again is for the next pass to decide.
 		MaxRetries: -1, DialerRetries: 1,
-		PoolSize:                 max(1, o.connections),
+		PoolSize: max(1, o.connections),
+		// Commands that are sent in a row need no connection of their own.
+		PipelinePoolSize: -1,
+		ReadBufferSize:   bufferSize, WriteBufferSize: bufferSize,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
