@@ -45,15 +45,17 @@ func BenchmarkStopRedis(b *testing.B) {
 
 // BenchmarkSwitchEtcd measures how long no write is acknowledged when another member is made the leader.
 func BenchmarkSwitchEtcd(b *testing.B) {
+	program := plugin(b)
 	p, t := newEtcd(b, "1Gi"), newTable(b)
-	p.switches(t, "another member of etcd is made the leader")
+	p.switches(t, "another member of etcd is made the leader", program)
 	p.report(t, true)
 }
 
 // BenchmarkSwitchRedis measures the same for a replica that is made the primary.
 func BenchmarkSwitchRedis(b *testing.B) {
+	program := plugin(b)
 	p, t := newRedis(b, "1Gi"), newTable(b)
-	p.switches(t, "a replica of Redis is made the primary")
+	p.switches(t, "a replica of Redis is made the primary", program)
 	p.report(t, true)
 }
 
