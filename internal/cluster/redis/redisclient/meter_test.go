@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -44,7 +45,9 @@ func TestCallsAreTold(t *testing.T) {
 	w.answers(only)
 	l := &ledger{calls: map[string]bool{}, failed: map[string]bool{}}
 	var gone error
+	dials := 0
 	dial := func(ctx context.Context) (net.Conn, error) {
+		dials++
 		if gone != nil {
 			return nil, gone
 		}
@@ -65,6 +68,13 @@ func TestCallsAreTold(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]bool{"config": true}, l.failed); diff != "" {
 		t.Errorf("failures (-want +got):\n%s", diff)
+	}
+	if dials != 1 {
+		t.Errorf("the server was connected to %d times", dials)
+	}
+	err := c.SetSlots(t.Context(), redis.Slots{{From: 0, To: 63}}, redis.SlotOwner, strings.Repeat("0", 40))
+	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "64 slots") {
+		t.Errorf("what fails for all slots alike is said as %q", err)
 	}
 	_ = c.Close()
 	gone = errors.New("nobody is there")

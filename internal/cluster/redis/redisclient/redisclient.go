@@ -33,7 +33,7 @@ const (
 	plannedTimeout = 2 * time.Second
 	// failoverPoll is how often the role is asked for meanwhile; a failover takes about 50 ms.
 	failoverPoll = 20 * time.Millisecond
-	// bufferSize of a connection, each way, in bytes. A connection lives for one pass, in which some KiB are said.
+	// bufferSize of a connection, each way, in bytes. Most connections live for one pass, in which some KiB are said.
 	bufferSize = 8 << 10
 )
 
