@@ -333,7 +333,7 @@ func (x *puller) try(p *process, process string, source *process, dest *task, at
 	}
 	if err == nil {
 		x.moving.Add(1)
-		err = hand(ctx, from, to, dest, redis.Address{IP: p.ip, Port: redis.ClientPort})
+		err = hand(ctx, from, to, dest, x.w.address(p))
 		x.moving.Add(-1)
 	}
 	if err != nil {
@@ -406,6 +406,10 @@ func (x *puller) hold() (release func()) {
 	return sync.OnceFunc(func() { close(held) })
 }
 
+// handed is how many slots change hands in a row. The target tells all servers of each of them, one by one, and those of a whole task
+// keep servers that share two cores silent for longer than the node timeout.
+const handed = 64
+
 // hand moves the slots of a task with all of their keys.
 func hand(ctx context.Context, from, to redis.Mover, t *task, addr redis.Address) error {
 	if err := errors.Join(to.SetSlots(ctx, t.slots, redis.SlotImporting, t.source), from.SetSlots(ctx, t.slots, redis.SlotMigrating, t.dest)); err != nil {
@@ -425,8 +429,15 @@ func hand(ctx context.Context, from, to redis.Mover, t *task, addr redis.Address
 			}
 		}
 	}
-	if err := to.SetSlots(ctx, t.slots, redis.SlotOwner, t.dest); err != nil {
-		return err
+	for left := t.slots; len(left) > 0; pause(ctx, 20*time.Millisecond) {
+		part := left.First(handed)
+		left = left.Minus(part)
+		if err := to.SetSlots(ctx, part, redis.SlotOwner, t.dest); err != nil {
+			return err
+		}
+		if err := from.SetSlots(ctx, part, redis.SlotOwner, t.dest); err != nil {
+			return err
+		}
 	}
-	return from.SetSlots(ctx, t.slots, redis.SlotOwner, t.dest)
+	return nil
 }

@@ -397,14 +397,13 @@ func (w *world) tlsFor(pod string) *tls.Config {
 }
 
 func (w *world) connect(p *process) *redisclient.Client {
-	addr := p.ip + ":6379" // A client may go on connecting when the pod has another address.
+	dial := w.dial(p)
 	return redisclient.New(redisclient.Options{
 		Replicated: w.cluster.Spec.IsReplicated(),
 		Logins:     append([]redisclient.Login{{Username: redis.UserOperator, Password: w.passwords[redis.PasswordOperator]}}, w.others...),
 		TLS:        w.tlsFor(p.name),
 		Dial: func(ctx context.Context) (net.Conn, error) {
-			var d net.Dialer
-			conn, err := d.DialContext(ctx, "tcp", addr)
+			conn, err := dial(ctx)
 			if err == nil && w.front != nil {
 				conn = w.front(p, conn)
 			}
@@ -417,11 +416,21 @@ func (w *world) connect(p *process) *redisclient.Client {
 func (w *world) mover(p *process) *redisclient.Client {
 	return redisclient.NewMover(redisclient.Options{
 		Logins: []redisclient.Login{{Username: redis.UserMigration, Password: w.passwords[redis.PasswordMigration]}}, TLS: w.tlsFor(p.name),
-		Dial: func(ctx context.Context) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "tcp", p.ip+":6379")
-		},
+		Dial: w.dial(p),
 	})
+}
+
+// address is where a server listens now.
+func (w *world) address(p *process) redis.Address {
+	w.change.RLock()
+	defer w.change.RUnlock()
+	return redis.Address{IP: p.ip, Port: redis.ClientPort}
+}
+
+// dial connects to where a server listens now. A client may go on connecting when the pod has another address.
+func (w *world) dial(p *process) func(context.Context) (net.Conn, error) {
+	addr := w.address(p).String()
+	return func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", addr) }
 }
 
 // drop ends the servers of a shard, as the deletion of its StatefulSet does.
