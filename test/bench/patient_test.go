@@ -255,7 +255,8 @@ func plugin(b *testing.B) (program string) {
 	return program
 }
 
-// switches has another pod lead in turns, by the data store's own command and by that of the plugin.
+// switches has another pod lead in turns, by the data store's own command and by that of the plugin. Either waits until it does; that primaries
+// are spread over the nodes once more after that is part of the gap, where there is an operator.
 func (p *patient) switches(t *table, what, program string) {
 	promote := func(ctx context.Context, _, to string) error {
 		gvk, err := kind.GroupVersionKindFor(p.object)
@@ -279,10 +280,6 @@ func (p *patient) switches(t *table, what, program string) {
 			}
 			t.add(n, figures.Figure{What: what, Side: side, Unit: "ms", Value: p.gap(func(ctx context.Context) error { return act(ctx, one.leader, one.heir) })})
 			p.well()
-			// An operator that comes back to what was done without it may spread primaries over nodes once more.
-			if side == ours && slices.ContainsFunc(p.leads(), func(l lead) bool { return l.leader == one.leader }) {
-				p.b.Fatalf("%s still leads", one.leader)
-			}
 		}
 	}
 }
