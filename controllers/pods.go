@@ -119,6 +119,10 @@ func unpulled(p *corev1.Pod) string {
 
 func describe(reason, message string) string { return strings.TrimSuffix(reason+": "+message, ": ") }
 
+// knocks are the lines that Redis and Valkey log of whoever connects without a word, as the probes of the kubelet do where TLS is on. The
+// first one may be cut off.
+var knocks = regexp.MustCompile(`(?m)^.*(?:Error accepting a client connection: |SSL routines::unexpected eof while reading).*$\n?`)
+
 // lastWords is what a container said at its end, this time or the last, or how it ended when it said nothing.
 func lastWords(c corev1.ContainerStatus) string {
 	t := c.State.Terminated
@@ -131,7 +135,7 @@ func lastWords(c corev1.ContainerStatus) string {
 	if t.Reason == reasonOOM {
 		return "container " + c.Name + " needs more memory than its limit"
 	}
-	if text := strings.TrimSpace(t.Message); text != "" {
+	if text := strings.TrimSpace(knocks.ReplaceAllString(t.Message, "")); text != "" {
 		return strings.ToValidUTF8(text[max(0, len(text)-lastWordsLimit):], "")
 	}
 	return fmt.Sprintf("container %s ended with exit code %d", c.Name, t.ExitCode)

@@ -46,3 +46,21 @@ func TestWhenAContainerIsStartedAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestTheLastWordsOfAServerAreItsOwn has what a server of Redis 7.0 logs of probes.
+func TestTheLastWordsOfAServerAreItsOwn(t *testing.T) {
+	const knock = "1:S 24 Nov 2026 20:38:27.287 # Error accepting a client connection: error:0A000126:SSL routines::unexpected eof while reading (conn: fd=24)\n"
+	for name, tc := range map[string]struct{ message, want string }{
+		"it says nothing":       {"", "container redis ended with exit code 137"},
+		"it was knocked at":     {"26:SSL routines::unexpected eof while reading\n" + knock + knock, "container redis ended with exit code 137"},
+		"it says why it ends":   {knock + "1:M 24 Nov 2026 20:39:16.000 # Can't save in background: fork: Cannot allocate memory\n" + knock, "1:M 24 Nov 2026 20:39:16.000 # Can't save in background: fork: Cannot allocate memory"},
+		"it has something else": {"Bad file format reading the append only file", "Bad file format reading the append only file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Message: tc.message}}
+			if got := lastWords(corev1.ContainerStatus{Name: "redis", LastTerminationState: ended}); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
