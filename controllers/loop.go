@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -98,10 +99,16 @@ func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 		l.announceFindings(o, figures.Anomalies)
 		l.Metrics.Pass(l.Name, o.GetUID(), figures, o.GetConditions())
 	}
-	if err := l.writeStatus(ctx, before, o); err != nil {
+	err := l.writeStatus(ctx, before, o)
+	if err != nil && !apierrors.IsConflict(err) {
 		return ctrl.Result{}, errors.Join(out.err, err)
 	}
-	return result(out.plan, out.err)
+	next, failed := result(out.plan, out.err)
+	if err != nil && failed == nil {
+		log.FromContext(ctx).Info("the resource has changed since it was read: its status is written at the next look", "conflict", err.Error())
+		next.RequeueAfter = min(next.RequeueAfter, afterHold)
+	}
+	return next, failed
 }
 
 func (l *Loop[O, S]) pass(ctx context.Context, o O) (out outcome[S]) {
@@ -188,11 +195,13 @@ func both(first, second error) error {
 	return errors.Join(first, second)
 }
 
+// writeStatus writes what has changed in a status. It is refused as a conflict where it was made from a resource that is not the newest one:
+// parts of two of them would make a status that nobody has seen, and that the API server may not even take.
 func (l *Loop[O, S]) writeStatus(ctx context.Context, before, o O) error {
 	if equality.Semantic.DeepEqual(before, o) {
 		return nil
 	}
-	err := l.Client.Status().Patch(ctx, o, client.MergeFrom(before))
+	err := l.Client.Status().Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write status: %w", err)
 	}

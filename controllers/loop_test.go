@@ -7,9 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -310,6 +312,35 @@ func TestWhatAStepDoesIsToldOnceThoughTheCacheIsBehind(t *testing.T) {
 	pass(fetch(t, w), step)
 	pass(stale, wait)
 	checkEvents(t, recorder, []string{"Normal Settled fine", "Normal Knock nobody knows that we are here"}, false)
+}
+
+// A part of one status in another is a status that nobody has made: the API server refused it once, for a move of slots without its number.
+func TestAStatusIsWrittenWholeOrNotAtAll(t *testing.T) {
+	w := newWorld(t, etcdCluster())
+	s := &script{ready: true}
+	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: s, Client: w, Events: events.NewFakeRecorder(20)}
+	pass := func(o *v1alpha1.EtcdCluster, message string) ctrl.Result {
+		s.plan = cluster.Plan{Message: message}
+		next, err := loop.Reconcile(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return next
+	}
+	pass(fetch(t, w), "first")
+	stale := fetch(t, w)
+	pass(fetch(t, w), "second")
+	want := fetch(t, w)
+	if next := pass(stale, "third"); next.RequeueAfter != afterHold {
+		t.Errorf("it is looked at again after %s", next.RequeueAfter)
+	}
+	if diff := cmp.Diff(want, fetch(t, w)); diff != "" {
+		t.Errorf("a resource that had changed was written to (-want +got):\n%s", diff)
+	}
+	pass(fetch(t, w), "third")
+	if got := fetch(t, w); got.ResourceVersion == want.ResourceVersion {
+		t.Error("the newest one was not written to")
+	}
 }
 
 // finder is a kind that has found something.

@@ -119,7 +119,7 @@ func TestCertManagerReplacesItsAuthorityUnderLoad(t *testing.T) {
 			summary := stopLoad(ctx, t, l, "authority of the issuer replaced in %.0f s: ", time.Since(began).Seconds())
 			nothingLost(t, summary)
 			if summary.Failed > 0 {
-				t.Errorf("%d writes failed, because of: %s", summary.Failed, summary.Why())
+				t.Errorf("%d writes failed, because of: %s", summary.Failed, summary.Misses)
 			}
 			connection := s.secretOf(ctx, t, cluster.ConnectionSecret("orders"))
 			if bytes.Equal(connection[certKey], old) || !bytes.Equal(connection[caKey], player.CA()) {

@@ -73,6 +73,6 @@ const maxUnknown = 20
 func noErrors(t *testing.T, summary ledger.Summary) {
 	t.Helper()
 	if summary.Failed > 0 || summary.Unknown > maxUnknown {
-		t.Errorf("%d writes failed and %d had an unknown outcome, because of: %s", summary.Failed, summary.Unknown, summary.Why())
+		t.Errorf("%d writes failed and %d had an unknown outcome, because of: %s", summary.Failed, summary.Unknown, summary.Misses)
 	}
 }

@@ -91,7 +91,7 @@ func untouched(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdClus
 	})
 	nothingLost(t, summary)
 	if summary.Failed > 0 || summary.Unknown > 0 {
-		t.Errorf("%d writes failed and %d got no answer: %s", summary.Failed, summary.Unknown, summary.Why())
+		t.Errorf("%d writes failed and %d got no answer: %s", summary.Failed, summary.Unknown, summary.Misses)
 	}
 	waitReady(ctx, t, s, r)
 	after := incarnations(s.pods(ctx, t, c), s.pods(ctx, t, r))

@@ -54,7 +54,7 @@ func TestRedisTakesARenewedCertificateUnderLoad(t *testing.T) {
 			summary := stopLoad(ctx, t, l, "certificate renewed: ")
 			nothingLost(t, summary)
 			if summary.Failed > 0 {
-				t.Errorf("%d writes failed, because of: %s", summary.Failed, summary.Why())
+				t.Errorf("%d writes failed, because of: %s", summary.Failed, summary.Misses)
 			}
 			for i, p := range s.pods(ctx, t, c) {
 				if p.UID != pods[i].UID || p.Status.ContainerStatuses[0].RestartCount > 0 {

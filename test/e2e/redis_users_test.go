@@ -74,7 +74,7 @@ func TestRedisPasswordIsChangedUnderLoad(t *testing.T) {
 			summary := stopLoad(ctx, t, l, "password changed: ")
 			nothingLost(t, summary)
 			if summary.Failed > 0 {
-				t.Errorf("%d writes failed, because of: %s", summary.Failed, summary.Why())
+				t.Errorf("%d writes failed, because of: %s", summary.Failed, summary.Misses)
 			}
 		})).
 		Assess("no server was restarted", step(func(ctx context.Context, t *testing.T, s *scope) {

@@ -67,7 +67,7 @@ func authorityIsReplaced[O target](t *testing.T, fresh func(*testing.T, *scope) 
 			summary := stopLoad(ctx, t, l, "authority replaced in %.0f s: ", time.Since(began).Seconds())
 			nothingLost(t, summary)
 			if summary.Failed > 0 {
-				t.Errorf("%d writes failed, because of: %s", summary.Failed, summary.Why())
+				t.Errorf("%d writes failed, because of: %s", summary.Failed, summary.Misses)
 			}
 		})).
 		Assess("nothing of the old authority is left", step(func(ctx context.Context, t *testing.T, s *scope) {

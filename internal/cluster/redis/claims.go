@@ -79,7 +79,7 @@ func (v *view) leaves(shard, ordinal int) bool {
 	return slices.ContainsFunc(v.leavers, func(p Pod) bool { return p.Shard == shard && p.Ordinal == ordinal })
 }
 
-// ReplaceDisk deletes the claim of a volume that cannot come back, and the pod that waits for it: another pod gets a new volume.
+// ReplaceDisk deletes the claim of a volume that cannot come back or is in the way, and its pod: another pod gets a new volume.
 type ReplaceDisk struct {
 	Claim DeleteClaim
 	Pod   PodRef
@@ -116,9 +116,45 @@ func replaceDisks(v *view) (cluster.Plan, bool) {
 		}
 		p, head := v.shards[c.Shard][i], v.head(c.Shard)
 		if going := c.Leaving && p.Deleting && !p.Gone; head != nil && !going {
-			return cluster.Do(ReplaceDisk{DeleteClaim{c.Name, c.UID, c.ResourceVersion}, p.ref(), p.Gone},
-				"pod %s has lost its disk (%s); %s has the data of its shard", p.Name, c.Lost, head.Name)
+			return cluster.Do(c.replace(p), "pod %s has lost its disk (%s); %s has the data of its shard", p.Name, c.Lost, head.Name)
 		}
 	}
 	return cluster.Pass()
+}
+
+func (c Claim) replace(p *Pod) ReplaceDisk {
+	return ReplaceDisk{DeleteClaim{c.Name, c.UID, c.ResourceVersion}, p.ref(), p.Gone}
+}
+
+// replaceStrayed has servers begin with nothing that hold a copy of what the primary of their shard has, and have forgotten whom they
+// follow. Redis and Valkey follow nobody while they hold keys, and keep them over a restart.
+func replaceStrayed(v *view) (cluster.Plan, bool) {
+	for shard, pods := range v.shards {
+		if !v.thrives(shard) {
+			continue
+		}
+		head := v.head(shard)
+		for _, p := range pods {
+			if !strayed(p, head) {
+				continue
+			}
+			why := fmt.Sprintf("%s is a primary without slots, and what it holds is a copy of %s, which has all of it: it begins anew as a replica", p.Name, head.Name)
+			i := slices.IndexFunc(v.Claims, func(c Claim) bool { return c.Shard == p.Shard && c.Ordinal == p.Ordinal })
+			if i >= 0 {
+				return cluster.Do(v.Claims[i].replace(p), "%s", why)
+			}
+			if !v.Spec.Persistent {
+				return cluster.Do(Restart{Pods: []PodRef{p.ref()}, Cause: ReasonRestart}, "%s", why)
+			}
+		}
+	}
+	return cluster.Pass()
+}
+
+// strayed tells whether a server takes itself for a primary though it is a copy of the one of its shard. One whose slots were taken over
+// while it was gone becomes a replica, and an old message about what it owned before makes it a primary again (clusterProcessPacket of
+// Redis and Valkey, message UPDATE), up to Valkey 9.0 without an end to its replication. Both halves are of one answer, INFO being the first.
+func strayed(p, primary *Pod) bool {
+	return p != primary && p.Node != nil && !p.Deleting && !p.ownsSlots() && !p.Node.Self().Replica && p.Node.Keys > 0 &&
+		p.Node.Stream != "" && p.Node.Stream == primary.Node.Stream && (p.Node.LinkUp || p.Node.Offset <= primary.Node.Offset)
 }

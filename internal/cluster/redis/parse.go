@@ -190,7 +190,7 @@ func (n *Node) readInfo(info map[string]string) {
 	if v, ok := info["valkey_version"]; ok {
 		n.Engine, n.Version = v1alpha1.EngineValkey, v
 	}
-	n.Process = info["run_id"]
+	n.Process, n.Stream = info["run_id"], streamOf(info)
 	if clock := number(info["server_time_usec"]); clock > 0 {
 		n.Clock = time.UnixMicro(clock)
 	}
@@ -214,6 +214,15 @@ func (n *Node) readInfo(info map[string]string) {
 		n.Asks = Address{info["master_host"], int(number(info["master_port"]))}
 	}
 	n.countRows(info)
+}
+
+// streamOf is Node.Stream.
+func streamOf(info map[string]string) string {
+	offset := number(info["master_repl_offset"])
+	if info["role"] == "master" && offset > 0 && offset == number(info["second_repl_offset"])-1 {
+		return info["master_replid2"]
+	}
+	return info["master_replid"]
 }
 
 // countRows reads what INFO has a row for each of.

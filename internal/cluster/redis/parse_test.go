@@ -77,6 +77,19 @@ func TestParseNode(t *testing.T) {
 			"role:slave\r\nmaster_link_status:down\r\nmaster_link_down_since_seconds:12\r\nslave_repl_offset:9\r\n",
 			Node{Offset: 9, EverLinked: true, LinkDown: 12 * time.Second},
 		},
+		"a primary that was a replica, and has been written to": {
+			"role:master\r\nmaster_replid:new\r\nmaster_replid2:old\r\nmaster_repl_offset:9\r\nsecond_repl_offset:9\r\n", Node{Offset: 9, Stream: "new"},
+		},
+		"one that has not": {
+			"role:master\r\nmaster_replid:new\r\nmaster_replid2:old\r\nmaster_repl_offset:9\r\nsecond_repl_offset:10\r\n", Node{Offset: 9, Stream: "old"},
+		},
+		"a primary that has always been one": {
+			"role:master\r\nmaster_replid:own\r\nmaster_replid2:0000\r\nmaster_repl_offset:0\r\nsecond_repl_offset:-1\r\n", Node{Stream: "own"},
+		},
+		"a replica that copies": {
+			"role:slave\r\nmaster_link_status:up\r\nmaster_replid:its\r\nmaster_replid2:0000\r\nslave_repl_offset:9\r\nmaster_repl_offset:9\r\nsecond_repl_offset:10\r\n",
+			Node{Offset: 9, LinkUp: true, EverLinked: true, Stream: "its"},
+		},
 		"valkey, while it loads": {
 			"redis_version:7.2.4\r\nserver_time_usec:1426238317239000\r\nvalkey_version:9.1.2\r\nloading:1\r\nrole:slave\r\nmaster_link_down_since_seconds:-1\r\ndb0:keys=3\r\ndb12:keys=4,expires=1\r\ndbx:keys=9\r\n",
 			Node{Engine: v1alpha1.EngineValkey, Version: "9.1.2", Clock: time.UnixMilli(1426238317239), Loading: true, Keys: 7},

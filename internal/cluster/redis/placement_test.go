@@ -156,6 +156,47 @@ func TestReplaceDisks(t *testing.T) {
 	}
 }
 
+// A primary that was replaced while it was away copies its heir, and is taken for a primary all the same (seen in Valkey 8.1.1).
+func TestReplaceStrayed(t *testing.T) {
+	stray := func(f *fixture) {
+		f.views(id("c-1-1"), func(p *Peer) { p.Replica, p.PrimaryID = false, "" })
+		f.pod("c-1-0").Node.Stream, f.pod("c-1-1").Node.Stream = "stream", "stream"
+		f.Claims = append(f.Claims, Claim{Name: "data-c-1-1", UID: "claim", ResourceVersion: "7", Shard: 1, Ordinal: 1})
+		f.Sets[1].Guarded = true
+	}
+	but := func(spoil func(*fixture)) func(*fixture) { return func(f *fixture) { stray(f); spoil(f) } }
+	tests := map[string]row{
+		"it begins anew with another disk": {
+			state: formed(), spoil: stray, step: ReplaceDisk{DeleteClaim{"data-c-1-1", "claim", "7"}, PodRef{"c-1-1", "uid-c-1-1"}, false},
+			message: "c-1-1 is a primary without slots, and what it holds is a copy of c-1-0, which has all of it: it begins anew as a replica",
+		},
+		"or with the empty one of its next pod": {
+			state: formed(), spoil: but(func(f *fixture) { f.Spec.Persistent, f.Claims = false, nil }),
+			step: Restart{Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}, Cause: ReasonRestart},
+		},
+		"one without keys is told whom to follow": {
+			state: formed(), spoil: but(func(f *fixture) { f.pod("c-1-1").Node.Keys = 0 }),
+			step: Replicate{[]Following{{"c-1-1", "c-1-0", id("c-1-0")}}},
+		},
+		"so does one that has stopped copying": {
+			state: formed(), spoil: but(func(f *fixture) { f.pod("c-1-1").Node.LinkUp = false }),
+			step: ReplaceDisk{DeleteClaim{"data-c-1-1", "claim", "7"}, PodRef{"c-1-1", "uid-c-1-1"}, false},
+		},
+		"one that has more than its primary keeps it": {
+			state: formed(), spoil: but(func(f *fixture) { f.pod("c-1-1").Node.LinkUp, f.pod("c-1-1").Node.Offset = false, 1001 }), reason: ReasonKeysNoSlots, stalled: true,
+		},
+		"so does one that has copied somebody else": {
+			state: formed(), spoil: but(func(f *fixture) { f.pod("c-1-1").Node.Stream = "another" }), reason: ReasonKeysNoSlots, stalled: true,
+		},
+		"it waits while the primary has not written all to its disk": {
+			state: formed(), spoil: but(func(f *fixture) { f.pod("c-1-0").Node.OnDisk = false }), reason: ReasonSync,
+		},
+	}
+	for name, r := range tests {
+		t.Run(name, r.check)
+	}
+}
+
 func TestWhatAPodWaitsForBeforeItsServerEnds(t *testing.T) {
 	const (
 		primary   = "aa 10.0.0.1:6379@16379,c-0-0.c-peers,,tls-port=0 myself,master - 0 0 1 connected 0-5460\n"

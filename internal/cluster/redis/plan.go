@@ -89,7 +89,7 @@ func Next(s State) cluster.Plan {
 		announce,
 		resizePods,
 		shrink,
-		replaceDisks,
+		replaceDisks, replaceStrayed,
 		refuseCanary,
 		waitForAll,
 		handOutPasswords,

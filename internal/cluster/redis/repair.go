@@ -454,6 +454,8 @@ func waitForReplicas(v *view) (cluster.Plan, bool) {
 			case p.Node.Loading:
 				return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", p.Name)
 			case p == primary:
+			case strayed(p, primary):
+				return cluster.Wait(ReasonSync, v.pace(soon, slowly), "%s holds a copy of %s, and has yet to begin anew as its replica", p.Name, primary.Name)
 			case !self.Replica && p.Node.Keys > 0:
 				return cluster.Refuse(ReasonKeysNoSlots,
 					"%s holds %d keys but owns no slots: save what is needed from it, then delete its claim and pod", p.Name, p.Node.Keys)

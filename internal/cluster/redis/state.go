@@ -227,6 +227,9 @@ type Node struct {
 	Keys int64
 	// LinkUp says that a replica is connected to its primary and has all of its data.
 	LinkUp bool
+	// Stream is the id of the replication stream that the data is from: a replica in sync has that of its primary, and one that has left
+	// its primary, too, until something is written to it.
+	Stream string
 	// Copies are the replicas that report to a primary, as it says itself: these are the ones that count for min-replicas-to-write.
 	Copies int
 	// EverLinked says that a replica has been connected to its primary since it started. One that has not never stands for

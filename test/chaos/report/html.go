@@ -196,7 +196,8 @@ func (r *Run) gapRows(l Load) []Row {
 			lane = lanes[0]
 		}
 		from, to := time.UnixMilli(s.FromMs), time.UnixMilli(s.ToMs)
-		byLane[lane] = append(byLane[lane], r.bar(from, to, "gap", fmt.Sprintf("%s: no write for %.1f s", from.UTC().Format(time.TimeOnly), to.Sub(from).Seconds())))
+		title := fmt.Sprintf("%s: no write for %.1f s: %s", from.UTC().Format(time.TimeOnly), to.Sub(from).Seconds(), s.Why)
+		byLane[lane] = append(byLane[lane], r.bar(from, to, "gap", strings.TrimSuffix(title, ": ")))
 	}
 	var rows []Row
 	for _, lane := range lanes {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -311,7 +312,8 @@ func (r *Run) conditionsSaid() Verdict {
 		for _, s := range l.Summary.Stalls {
 			from, to := time.UnixMilli(s.FromMs), time.UnixMilli(s.ToMs)
 			if to.Sub(from) >= silent && !r.mute(from, to) && !slices.ContainsFunc(during(r.Ready[l.Cluster], from, to.Add(around)), func(h Health) bool { return !h.OK || !h.Available }) {
-				wrong = append(wrong, fmt.Sprintf("%s took no write of %s from %s for %.0f s, and said that it was Ready", l.Cluster, s.Lane, from.UTC().Format(time.TimeOnly), to.Sub(from).Seconds()))
+				wrong = append(wrong, fmt.Sprintf("%s took no write of %s from %s for %.0f s, and said that it was Ready (a client saw: %s)",
+					l.Cluster, s.Lane, from.UTC().Format(time.TimeOnly), to.Sub(from).Seconds(), cmp.Or(s.Why, "nothing")))
 			}
 		}
 	}

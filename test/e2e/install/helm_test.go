@@ -286,7 +286,7 @@ func (s *site) stop(ctx context.Context, t *testing.T) {
 		must(t, err)
 		fmt.Printf("FIGURE %s: %s: %s\n", t.Name(), mode, summary)
 		if !summary.Checked || summary.Lost > 0 || summary.Failed > 0 {
-			t.Errorf("%s: %d lost, %d failed, because of: %s", mode, summary.Lost, summary.Failed, summary.Why())
+			t.Errorf("%s: %d lost, %d failed, because of: %s", mode, summary.Lost, summary.Failed, summary.Misses)
 		}
 	}
 }

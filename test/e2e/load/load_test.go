@@ -133,7 +133,7 @@ func TestWritesThatNoReplicaHasAreNotAcknowledged(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
 		t.Fatal(err)
 	}
-	if s.Acked != 0 || s.UnknownPresent == 0 || !strings.Contains(s.Why(), errNotReplicated.Error()) || !s.Checked {
+	if s.Acked != 0 || s.UnknownPresent == 0 || !strings.Contains(s.Misses.String(), errNotReplicated.Error()) || !s.Checked {
 		t.Errorf("summary %+v", s)
 	}
 }

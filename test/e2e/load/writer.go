@@ -93,7 +93,7 @@ func write(ctx context.Context, s store, l lane, key string, book *ledger.Ledger
 	floor := book.Begin()
 	receipt, err := s.write(ctx, key, valueOf(key))
 	if err != nil {
-		book.Miss(key, s.outcome(err), err)
+		book.Miss(l.name, key, s.outcome(err), err)
 		return
 	}
 	book.Ack(l.name, key, receipt, floor)

@@ -493,6 +493,9 @@ func (w *world) observe(ctx context.Context) redis.State {
 			_ = c.Close()
 		}
 		s.Pods = append(s.Pods, pod)
+		if !w.ephemeral {
+			s.Claims = append(s.Claims, redis.Claim{Name: "data-" + p.name, UID: p.dir, Shard: p.shard, Ordinal: p.ordinal})
+		}
 	}
 	w.weigh(ctx, &s)
 	w.idle.Watch(&s)
@@ -547,6 +550,10 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 		return w.scale(s) //nolint:contextcheck // Servers outlive the step.
 	case redis.Restart:
 		w.restart(s) //nolint:contextcheck // Servers outlive the step.
+	case redis.ReplaceDisk:
+		w.terminate(w.pods[s.Pod.Name])
+		w.recreate(w.pods[s.Pod.Name], true) //nolint:contextcheck // Servers outlive the step.
+		return nil
 	case redis.Failover:
 		former, heir := w.connect(w.pods[s.From]), w.connect(w.pods[s.To])
 		defer func() { _, _ = former.Close(), heir.Close() }()

@@ -14,7 +14,7 @@ func (w *world) restart(step redis.Restart) {
 	for _, ref := range step.Pods {
 		p := w.pods[ref.Name]
 		w.terminate(p)
-		w.recreate(p, false)
+		w.recreate(p, w.ephemeral)
 	}
 }
 

@@ -4,7 +4,6 @@ package ledger
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -54,12 +53,13 @@ type acked struct {
 	at, seen, missed time.Time
 }
 
-// clock measures the longest time without an acknowledged write, and notes every long one.
+// clock measures the longest time without an acknowledged write, and notes every long one with the reasons that came up in it.
 type clock struct {
 	lane    string
 	last    time.Time
 	longest time.Duration
 	stalls  []Stall
+	reasons Reasons
 }
 
 // stallFrom is the shortest silence that is noted by itself, maxStalls how many of them for each lane.
@@ -72,9 +72,9 @@ func (c *clock) tick(now time.Time) {
 	silence := now.Sub(c.last)
 	c.longest = max(c.longest, silence)
 	if silence >= stallFrom && len(c.stalls) < maxStalls {
-		c.stalls = append(c.stalls, Stall{c.lane, c.last.UnixMilli(), now.UnixMilli()})
+		c.stalls = append(c.stalls, Stall{c.lane, c.last.UnixMilli(), now.UnixMilli(), c.reasons.String()})
 	}
-	c.last = now
+	c.last, c.reasons = now, nil
 }
 
 // New opens a ledger. The clocks of all lanes start at once.
@@ -129,35 +129,18 @@ func (l *Ledger) Ack(lane, key string, r Receipt, floor int64) {
 }
 
 // Miss notes a write that was not acknowledged, and why.
-func (l *Ledger) Miss(key string, o Outcome, err error) {
+func (l *Ledger) Miss(lane, key string, o Outcome, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.because(err)
+	at := l.now().Sub(l.began).Milliseconds()
+	l.s.Misses.add(err, at)
+	l.lanes[lane].reasons.add(err, at)
 	if o == Failed {
 		l.s.Failed++
 		return
 	}
 	l.s.Unknown++
 	l.unknown = append(l.unknown, key)
-}
-
-// maxMisses is how many reasons are told apart.
-const maxMisses = 8
-
-// ownAddress is the changing part of an error of the network.
-var ownAddress = regexp.MustCompile(`[0-9.]+:[0-9]+->`)
-
-func (l *Ledger) because(err error) {
-	what, at := ownAddress.ReplaceAllString(err.Error(), ""), l.now().Sub(l.began).Milliseconds()
-	i := slices.IndexFunc(l.s.Misses, func(m Miss) bool { return m.Error == what })
-	if i < 0 && len(l.s.Misses) == maxMisses {
-		return
-	}
-	if i < 0 {
-		i = len(l.s.Misses)
-		l.s.Misses = append(l.s.Misses, Miss{Error: what, FirstMs: at})
-	}
-	l.s.Misses[i].Count, l.s.Misses[i].LastMs = l.s.Misses[i].Count+1, at
 }
 
 // Recent returns the keys that were acknowledged within a time that ends now, in that order.

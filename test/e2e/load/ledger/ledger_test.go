@@ -61,9 +61,9 @@ func TestCheckFindsWhatIsMissingChangedOrTooOld(t *testing.T) {
 			l := New("etcd", []string{""}, time.Now)
 			l.Ack("", "k", receipt, l.Begin())
 			l.Begin()
-			l.Miss("u", Unknown, errors.New("timed out"))
+			l.Miss("", "u", Unknown, errors.New("timed out"))
 			l.Begin()
-			l.Miss("f", Failed, errors.New("refused"))
+			l.Miss("", "f", Failed, errors.New("refused"))
 			s := l.Check(tc.found, value, tc.last)
 			if s.Lost != tc.lost || s.Stale != tc.stale || s.UnknownPresent != tc.turned || len(s.LostKeys) != tc.lost {
 				t.Errorf("got %+v", s)
@@ -80,13 +80,13 @@ func TestReasonsAreCounted(t *testing.T) {
 	l := New("redis", []string{""}, func() time.Time { return now })
 	for i := range 2 {
 		now = now.Add(time.Second)
-		l.Miss("k", Unknown, fmt.Errorf("read tcp 10.0.0.1:%d->10.0.0.2:6379: i/o timeout", 4000+i))
+		l.Miss("", "k", Unknown, fmt.Errorf("read tcp 10.0.0.1:%d->10.0.0.2:6379: i/o timeout", 4000+i))
 	}
-	for i := range 2 * maxMisses {
-		l.Miss("k", Failed, fmt.Errorf("reason %d", i))
+	for i := range 2 * maxReasons {
+		l.Miss("", "k", Failed, fmt.Errorf("reason %d", i))
 	}
 	got := l.Progress()
-	if want := (Miss{"read tcp 10.0.0.2:6379: i/o timeout", 2, 1000, 2000}); len(got.Misses) != maxMisses || got.Misses[0] != want {
+	if want := (Miss{"read tcp 10.0.0.2:6379: i/o timeout", 2, 1000, 2000}); len(got.Misses) != maxReasons || got.Misses[0] != want {
 		t.Errorf("%+v", got.Misses)
 	}
 	if want := `2 x "read tcp 10.0.0.2:6379: i/o timeout" (1000 to 2000 ms), 1 x "reason 0" (2000 to 2000 ms)`; !strings.Contains(got.String(), want) {

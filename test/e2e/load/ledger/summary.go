@@ -41,17 +41,8 @@ type Summary struct {
 	// LastRevision is the highest acknowledged revision; ClusterIDs are the ids that acknowledgements carried.
 	LastRevision int64    `json:"lastRevision,omitempty"`
 	ClusterIDs   []string `json:"clusterIDs,omitempty"`
-	// Misses are why writes were not acknowledged, in the order in which the reasons came up; the first few of them.
-	Misses []Miss `json:"misses,omitempty"`
-}
-
-// Miss is one reason why writes were not acknowledged.
-type Miss struct {
-	Error string `json:"error"`
-	Count int    `json:"count"`
-	// FirstMs and LastMs are when that was noticed, since the load began.
-	FirstMs int64 `json:"firstMs"`
-	LastMs  int64 `json:"lastMs"`
+	// Misses are why writes were not acknowledged.
+	Misses Reasons `json:"misses,omitempty"`
 }
 
 // Loss is an acknowledged write that is gone. AckedMs is when it was acknowledged, SeenMs when it was there for the last time as far as
@@ -63,11 +54,12 @@ type Loss struct {
 	MissedMs int64  `json:"missedMs"`
 }
 
-// Stall is a time without an acknowledged write, in Unix milliseconds.
+// Stall is a time without an acknowledged write, in Unix milliseconds, and why writes were not acknowledged in it, as far as a client is told.
 type Stall struct {
 	Lane   string `json:"lane"`
 	FromMs int64  `json:"fromMs"`
 	ToMs   int64  `json:"toMs"`
+	Why    string `json:"why,omitempty"`
 }
 
 // RegisterSummary is what became of keys that several clients read, write, and compare and swap.
@@ -78,15 +70,6 @@ type RegisterSummary struct {
 	Unseen     int `json:"unseen"`
 	// Result is Ok when the history is linearizable, Illegal when it is not, and Unknown when that took too long to find out.
 	Result string `json:"result"`
-}
-
-// Why is what kept writes from being acknowledged, and when.
-func (s Summary) Why() string {
-	why := make([]string, len(s.Misses))
-	for i, m := range s.Misses {
-		why[i] = fmt.Sprintf("%d x %q (%d to %d ms)", m.Count, m.Error, m.FirstMs, m.LastMs)
-	}
-	return strings.Join(why, ", ")
 }
 
 // String is the summary in words.
@@ -100,7 +83,7 @@ func (s Summary) String() string {
 	if len(lanes) > 0 {
 		text += " (by shard: " + strings.Join(lanes, ", ") + ")"
 	}
-	if why := s.Why(); why != "" {
+	if why := s.Misses.String(); why != "" {
 		text += "; not acknowledged: " + why
 	}
 	return text

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -55,10 +56,11 @@ func TestLongStallsAndLossesHaveTheirTimes(t *testing.T) {
 	for i, pause := range []time.Duration{100, 700, 300} {
 		clock.forward(pause * time.Millisecond)
 		l.Ack("a", string(rune('a'+i)), Receipt{}, l.Begin())
+		l.Miss("b", "z", Failed, errors.New("refused"))
 	}
 	l.Close()
 	s := l.Check(nil, value, 0)
-	want := []Stall{{"a", 1100, 1800}, {"b", 1000, 2100}}
+	want := []Stall{{"a", 1100, 1800, ""}, {"b", 1000, 2100, `3 x "refused" (100 to 1100 ms)`}}
 	if diff := cmp.Diff(want, s.Stalls); diff != "" {
 		t.Errorf("stalls (-want +got):\n%s", diff)
 	}
