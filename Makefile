@@ -127,12 +127,13 @@ test: ## Run what every change has to pass: generated code, lint, unit, adapters
 	@$(MAKE) lint
 	@$(MAKE) test-unit
 	@$(MAKE) test-e2e
-	@$(MAKE) chaos
+	@$(MAKE) chaos DURATION=5m KINDS=etcd,redis
+	@$(MAKE) chaos DURATION=5m KINDS=etcd,valkey SEED=8
 
 .PHONY: test-all
 test-all: export QUORATE_SWEEP_STRIDE = 1
 test-all: export QUORATE_ALL_ENGINES = 1
-test-all: test test-olm test-e2e-long test-e2e-fresh govulncheck bench-ready ## Run everything, the long end-to-end tests, those of a second cluster, govulncheck and the benchmarks too
+test-all: test test-olm test-e2e-long test-e2e-fresh chaos govulncheck bench-ready ## Run everything, the long end-to-end tests, those of a second cluster, govulncheck and the benchmarks too
 
 .PHONY: deps
 deps:

@@ -42,6 +42,7 @@ func (r *runner) change(ctx context.Context, c *report.Change) {
 	if err == nil {
 		r.say("change", c, "round %d: %s: %s", c.Round, t.Name, c.What)
 		err = harness.Eventually(ctx, c.What, bound, func(ctx context.Context) (bool, string, error) {
+			sleep(ctx, lookEvery)
 			ctx, cancel := context.WithTimeout(ctx, glance)
 			defer cancel()
 			o := t.object.DeepCopyObject().(client.Object)

@@ -65,8 +65,8 @@ func TestThePageNamesEveryFault(t *testing.T) {
 }
 
 func TestAClusterIsWellWhenNothingIsWrong(t *testing.T) {
-	pod := func(ready corev1.ConditionStatus) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-0"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
+	pod := func(ready corev1.ConditionStatus) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-0"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
 	}
 	up, down := pod(corev1.ConditionTrue), pod(corev1.ConditionFalse)
 	leaving := pod(corev1.ConditionTrue)
@@ -75,18 +75,18 @@ func TestAClusterIsWellWhenNothingIsWrong(t *testing.T) {
 	writes, silent := []*writer{{grew: time.Now()}}, []*writer{{grew: time.Now()}, {grew: time.Now().Add(-2 * silence)}}
 	tests := map[string]struct {
 		ready metav1.Condition
-		pods  []corev1.Pod
+		pods  []*corev1.Pod
 		loads []*writer
 		well  bool
 	}{
-		"all is well":             {yes, []corev1.Pod{up, up, up}, writes, true},
-		"it is not Ready":         {metav1.Condition{Status: metav1.ConditionFalse, ObservedGeneration: 2}, []corev1.Pod{up, up, up}, writes, false},
-		"it was Ready before":     {metav1.Condition{Status: metav1.ConditionTrue, ObservedGeneration: 1}, []corev1.Pod{up, up, up}, writes, false},
-		"a pod is not ready":      {yes, []corev1.Pod{up, down, up}, writes, false},
-		"a pod is leaving":        {yes, []corev1.Pod{up, up, leaving}, writes, false},
-		"a pod is missing":        {yes, []corev1.Pod{up, up}, writes, false},
-		"a pod is too many":       {yes, []corev1.Pod{up, up, up, up}, writes, false},
-		"a writer has no success": {yes, []corev1.Pod{up, up, up}, silent, false},
+		"all is well":             {yes, []*corev1.Pod{up, up, up}, writes, true},
+		"it is not Ready":         {metav1.Condition{Status: metav1.ConditionFalse, ObservedGeneration: 2}, []*corev1.Pod{up, up, up}, writes, false},
+		"it was Ready before":     {metav1.Condition{Status: metav1.ConditionTrue, ObservedGeneration: 1}, []*corev1.Pod{up, up, up}, writes, false},
+		"a pod is not ready":      {yes, []*corev1.Pod{up, down, up}, writes, false},
+		"a pod is leaving":        {yes, []*corev1.Pod{up, up, leaving}, writes, false},
+		"a pod is missing":        {yes, []*corev1.Pod{up, up}, writes, false},
+		"a pod is too many":       {yes, []*corev1.Pod{up, up, up, up}, writes, false},
+		"a writer has no success": {yes, []*corev1.Pod{up, up, up}, silent, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -116,11 +116,11 @@ func TestBeingWellTakesAWhile(t *testing.T) {
 func TestHealthIsNotedWhenItChanges(t *testing.T) {
 	r := testRunner(t)
 	t0 := &target{Cluster: schedule.Cluster{Name: "orders"}}
-	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-0"}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-0"}}
 	ready := metav1.Condition{Status: metav1.ConditionTrue, Reason: "Settled"}
 	gone := metav1.Condition{Status: metav1.ConditionFalse, Reason: "Starting", Message: "a pod is missing"}
 	for range 2 {
-		r.healthOf(t0, ready, ready, []corev1.Pod{pod})
+		r.healthOf(t0, ready, ready, []*corev1.Pod{pod})
 	}
 	r.healthOf(t0, gone, ready, nil)
 	if got := r.run.Ready["orders"]; len(got) != 2 || !got[0].OK || got[1].OK || got[1].Text != "a pod is missing" || !got[1].Available {

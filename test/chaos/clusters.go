@@ -328,13 +328,14 @@ func podsWanted(o client.Object) int {
 }
 
 // unready names the pods that are not ready, or how many there are when that is not what is wanted.
-func unready(pods []corev1.Pod, wanted int) string {
+func unready(pods []*corev1.Pod, wanted int) string {
 	var out []string
-	for i := range pods {
-		if !harness.IsReady(&pods[i]) || pods[i].DeletionTimestamp != nil {
-			out = append(out, pods[i].Name)
+	for _, p := range pods {
+		if !harness.IsReady(p) || p.DeletionTimestamp != nil {
+			out = append(out, p.Name)
 		}
 	}
+	slices.Sort(out)
 	if len(pods) != wanted {
 		out = append(out, fmt.Sprintf("%d pods instead of %d", len(pods), wanted))
 	}

@@ -11,9 +11,14 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/test/chaos/report"
 	"github.com/quorate/quorate/test/harness"
 )
@@ -26,17 +31,32 @@ const (
 	silence = 10 * time.Second
 )
 
-// look follows the clusters, their pods and events, the writers and the operator until the context ends.
+// look follows the clusters, their pods and events, the writers and the operator until the context ends. Pods and events are watched: to
+// list them every second would be most of what the API server has to do.
 func (r *runner) look(ctx context.Context) {
+	watched := informers.NewSharedInformerFactoryWithOptions(r.Clients, 0, informers.WithNamespace(r.ns))
+	pods := watched.Core().V1().Pods().Lister()
+	noted := func(o any) {
+		if e, ok := o.(*eventsv1.Event); ok {
+			r.noteStep(e)
+		}
+	}
+	if _, err := watched.Events().V1().Events().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: noted, UpdateFunc: func(_, o any) { noted(o) },
+	}); err != nil {
+		r.broken("watch events: %v", err)
+	}
+	watched.Start(ctx.Done())
+	defer watched.Shutdown()
+	watched.WaitForCacheSync(ctx.Done())
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		var all sync.WaitGroup
 		once, cancel := context.WithTimeout(ctx, glance)
 		for _, t := range r.targets {
-			all.Go(func() { r.lookAt(once, t) })
+			all.Go(func() { r.lookAt(once, t, pods) })
 		}
-		all.Go(func() { r.lookAtEvents(once) })
 		all.Go(func() { r.lookAtOperator(once) })
 		all.Wait()
 		cancel()
@@ -49,13 +69,13 @@ func (r *runner) look(ctx context.Context) {
 }
 
 // lookAt finds out whether a cluster is well: Ready as it was asked for, every pod ready, and writes acknowledged.
-func (r *runner) lookAt(ctx context.Context, t *target) {
+func (r *runner) lookAt(ctx context.Context, t *target, all corelisters.PodLister) {
 	object := t.object.DeepCopyObject().(client.Object)
 	if err := r.Get(ctx, client.ObjectKeyFromObject(t.object), object); err != nil {
 		t.found("it cannot be read: " + err.Error())
 		return
 	}
-	pods, err := r.Pods(ctx, r.ns, t.Name, t.component)
+	pods, err := all.Pods(r.ns).List(labels.SelectorFromSet(cluster.Selector(t.Name, t.component)))
 	if err != nil {
 		t.found(err.Error())
 		return
@@ -72,7 +92,7 @@ func (r *runner) lookAt(ctx context.Context, t *target) {
 }
 
 // wrong says what is wrong with a cluster, empty when nothing is.
-func wrong(o client.Object, ready metav1.Condition, pods []corev1.Pod, loads []*writer) string {
+func wrong(o client.Object, ready metav1.Condition, pods []*corev1.Pod, loads []*writer) string {
 	if ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != o.GetGeneration() {
 		return fmt.Sprintf("%s, %s: %s", ready.Status, ready.Reason, ready.Message)
 	}
@@ -112,7 +132,7 @@ func conditionOf(o client.Object, name string) metav1.Condition {
 }
 
 // healthOf notes what has changed about a cluster and its pods.
-func (r *runner) healthOf(t *target, ready, available metav1.Condition, pods []corev1.Pod) {
+func (r *runner) healthOf(t *target, ready, available metav1.Condition, pods []*corev1.Pod) {
 	now := time.Now()
 	r.keep(func(run *report.Run) {
 		h := report.Health{From: now, OK: ready.Status == metav1.ConditionTrue, Reason: ready.Reason, Text: ready.Message, Available: available.Status == metav1.ConditionTrue}
@@ -121,9 +141,9 @@ func (r *runner) healthOf(t *target, ready, available metav1.Condition, pods []c
 			r.note("ready "+t.Name, h)
 		}
 		there := map[string]bool{}
-		for i := range pods {
-			there[pods[i].Name] = true
-			r.podIs(run, pods[i].Name, report.Health{From: now, OK: harness.IsReady(&pods[i]), Text: pods[i].Spec.NodeName})
+		for _, p := range pods {
+			there[p.Name] = true
+			r.podIs(run, p.Name, report.Health{From: now, OK: harness.IsReady(p), Text: p.Spec.NodeName})
 		}
 		for name := range run.Pods {
 			if strings.HasPrefix(name, t.Name+"-") && !there[name] {
@@ -141,30 +161,24 @@ func (r *runner) podIs(run *report.Run, name string, h report.Health) {
 	}
 }
 
-// lookAtEvents notes the steps that the operator tells of.
-func (r *runner) lookAtEvents(ctx context.Context) {
-	var events eventsv1.EventList
-	if r.List(ctx, &events, client.InNamespace(r.ns)) != nil {
+// noteStep notes a step that the operator tells of.
+func (r *runner) noteStep(e *eventsv1.Event) {
+	if e.Regarding.Kind != "EtcdCluster" && e.Regarding.Kind != "RedisCluster" {
 		return
 	}
+	at := e.EventTime.Time
+	if e.Series != nil {
+		at = e.Series.LastObservedTime.Time
+	}
+	if at.IsZero() {
+		at = e.CreationTimestamp.Time
+	}
 	r.keep(func(run *report.Run) {
-		for _, e := range events.Items {
-			if e.Regarding.Kind != "EtcdCluster" && e.Regarding.Kind != "RedisCluster" {
-				continue
-			}
-			at := e.EventTime.Time
-			if e.Series != nil {
-				at = e.Series.LastObservedTime.Time
-			}
-			if at.IsZero() {
-				at = e.CreationTimestamp.Time
-			}
-			if id := fmt.Sprint(e.UID, at); !r.noted[id] && at.After(run.Began.Add(-time.Second)) {
-				r.noted[id] = true
-				s := report.Step{At: at, Cluster: e.Regarding.Name, Reason: e.Reason, Text: e.Note}
-				run.Steps = append(run.Steps, s)
-				r.note("step", s)
-			}
+		if id := fmt.Sprint(e.UID, at); !r.noted[id] && at.After(run.Began.Add(-time.Second)) {
+			r.noted[id] = true
+			s := report.Step{At: at, Cluster: e.Regarding.Name, Reason: e.Reason, Text: e.Note}
+			run.Steps = append(run.Steps, s)
+			r.note("step", s)
 		}
 	})
 }
