@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/test/chaos/schedule"
 	"github.com/quorate/quorate/test/harness"
 )
@@ -51,8 +54,16 @@ if [ -z "$wal" ]; then kill -CONT "$pid"; echo "no write-ahead log is found" >&2
 dd if=/dev/urandom of="$wal" bs=512 seek=1 count=8 conv=notrunc status=none
 kill -KILL "$pid"`
 
-// corrupt spoils the data of a member, so that it cannot start from it.
+// corrupt spoils the data of a member, so that it cannot start from it. A member whose disk is not its first one is not given another one
+// before ten minutes have passed, which is not what is to be seen here.
 func corrupt(ctx context.Context, r *runner, t *target, pods []corev1.Pod, _ schedule.Fault) (undo, error) {
+	var claim corev1.PersistentVolumeClaim
+	if err := r.Get(ctx, client.ObjectKey{Namespace: r.ns, Name: cluster.VolumeData + "-" + pods[0].Name}, &claim); err != nil {
+		return nil, fmt.Errorf("read the claim of %s: %w", pods[0].Name, err)
+	}
+	if made := claim.CreationTimestamp.Time; made.Sub(r.run.Began) > 0 && time.Since(made) < 10*time.Minute {
+		return nil, fmt.Errorf("%w: the volume of %s is a new one, and not replaced within ten minutes", errSkip, pods[0].Name)
+	}
 	return nil, r.inContainer(ctx, t, &pods[0], corruption)
 }
 

@@ -23,6 +23,9 @@ import (
 // minute is not cured by another one.
 const between = 10 * time.Minute
 
+// founding is how much younger than the StatefulSet a claim may be that it was made with.
+const founding = 2 * time.Minute
+
 // refuseStrangers stops when the quorum lists members that cannot be ours.
 func refuseStrangers(s State) (cluster.Plan, bool) {
 	made := s.Want.members(len(s.Record.Members))
@@ -73,7 +76,7 @@ func replaceLost(s State) (cluster.Plan, bool) {
 			return cluster.Wait(ReasonMemberLost, whileWaiting, "%s %s; it is replaced once enough others are healthy%s", name, why, troubles(s))
 		}
 		c := s.claim(s.Ordinal(m))
-		if loses && c != nil && c.Age < between {
+		if loses && c != nil && c.Age < between && c.Age+founding < s.Set.Age {
 			return cluster.Wait(ReasonMemberLost, between-c.Age, "%s %s; its volume is only %s old, so it is not replaced again before %s have passed",
 				name, why, c.Age.Round(time.Second), between)
 		}

@@ -292,9 +292,16 @@ func TestReplacement(t *testing.T) {
 		"data that breaks again and again is not replaced again and again": {
 			state: of(3, func(s *etcd.State) {
 				down(s, 0).Fatal = "wal: crc mismatch"
-				s.Claims[0].Age = time.Minute
+				s.Set.Age, s.Claims[0].Age = time.Hour, time.Minute
 			}),
 			reason: etcd.ReasonMemberLost, says: "only 1m0s old",
+		},
+		"the first disk is replaced however young it is": {
+			state: of(3, func(s *etcd.State) {
+				down(s, 0).Fatal = "wal: crc mismatch"
+				s.Set.Age, s.Claims[0].Age = 2*time.Minute, time.Minute
+			}),
+			step: removed,
 		},
 		"its claim goes next": {
 			state: left(nil), step: etcd.DeleteClaim{Name: "data-orders-2", UID: "claim-2"},

@@ -274,10 +274,10 @@ func (v *view) stands(p *Pod) bool {
 const unreported = time.Minute
 
 // followed tells whether a replica stood for election when a ghost died, however long ago that is. A primary that other servers could not
-// reach may have lived on, and taken writes: what Kubernetes had for ready was not dead.
+// reach may have lived on, and taken writes, if it had a majority: what Kubernetes had for ready was not dead.
 func (v *view) followed(g ghost, p *Pod) bool {
 	dead := g.silent
-	if former := v.podNamed(g.pod); former != nil && !former.Unready.IsZero() {
+	if former := v.podNamed(g.pod); former != nil && !former.Unready.IsZero() && v.mayHaveHadMajority() {
 		unready := v.Now.Sub(former.Unready)
 		if former.NodeLost {
 			unready += unreported
@@ -285,6 +285,24 @@ func (v *view) followed(g ghost, p *Pod) bool {
 		dead = min(dead, unready)
 	}
 	return p.Node.EverLinked && p.Node.LinkDown <= dead+Validity(v.Spec.NodeTimeout)
+}
+
+// mayHaveHadMajority tells whether the primaries that cannot be read may have been a majority by themselves. Who reaches none refuses writes
+// after a node timeout (clusterUpdateState in the servers' source). Those whose slots were taken over since were with them.
+func (v *view) mayHaveHadMajority() bool {
+	apart, owners := 0, 0
+	for _, g := range v.ghosts() {
+		if g.primary {
+			apart++
+		}
+		if len(v.stillOwned(g)) > 0 {
+			owners++
+		}
+	}
+	for shard := range v.shards {
+		owners += len(v.owners(shard))
+	}
+	return 2*apart > owners
 }
 
 // wiped tells whether a replica copies an empty server that has got the address of its primary, which is gone.

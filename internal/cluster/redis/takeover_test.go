@@ -159,6 +159,23 @@ func TestNextWithoutAMajority(t *testing.T) {
 			},
 			reason: ReasonNoMajority, stalled: true, message: "no replica has been connected to it lately",
 		},
+		"one that reached no majority took no writes, however late its pod was made anew": {
+			state: formed(), spoil: func(f *fixture) {
+				f.silence("c-1-0", 90*time.Second, true)
+				f.pod("c-1-0").Unready = now.Add(-30 * time.Second)
+			},
+			step: TakeOver{1, id("c-1-0"), "c-1-1"},
+		},
+		"two of three may have gone on for a while": {
+			state: formed(), spoil: func(f *fixture) {
+				f.silence("c-1-0", 90*time.Second, true)
+				f.silence("c-2-0", 90*time.Second, true)
+				f.pod("c-1-0").Unready = now.Add(-30 * time.Second)
+				f.views(id("c-2-0"), func(p *Peer) { p.Slots = nil })
+				f.views(id("c-2-1"), func(p *Peer) { p.Replica, p.PrimaryID, p.Slots, p.Epoch = false, "", Share(2, 3), 9 })
+			},
+			reason: ReasonNotElected, stalled: true,
+		},
 		"Kubernetes takes a while to miss a node": {
 			state: single(), spoil: func(f *fixture) {
 				f.silence("c-0-0", 2*time.Minute, false)

@@ -210,6 +210,8 @@ type ghost struct {
 	id string
 	// slots that it owns in the eyes of some server.
 	slots Slots
+	// primary says that some server takes it for one, with slots or without.
+	primary bool
 	// replicas are the pods that still call it their primary.
 	replicas []*Pod
 	// dead says that every server that knows it has found that it does not answer.
@@ -255,7 +257,7 @@ func (v *view) ghosts() []ghost {
 			}
 			g.knownBy = append(g.knownBy, p.Name)
 			g.slots = Union(g.slots, peer.Slots)
-			g.noAddr = g.noAddr || peer.NoAddr
+			g.primary, g.noAddr = g.primary || !peer.Replica, g.noAddr || peer.NoAddr
 			g.failed = g.failed || peer.Failed
 			g.pod = cmp.Or(g.pod, v.podBehind(peer))
 			g.hear(p, peer)
