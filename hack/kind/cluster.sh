@@ -314,7 +314,8 @@ load() {
   work=$(scratch load)
   # shellcheck disable=SC2064 # the value of now is the one to remove
   trap "rm -rf '$work'" EXIT
-  docker save -o "$work/images.tar" "$@"
+  # The engine (20.10) has been seen to say of an image that it had just built that it does not exist.
+  docker save -o "$work/images.tar" "$@" || { sleep 2; docker save -o "$work/images.tar" "$@"; }
   for node in $(cluster_containers --filter status=running); do
     docker exec -i "$node" ctr -n k8s.io images import --all-platforms --digests --snapshotter overlayfs - \
       <"$work/images.tar" >"$work/$node.log" 2>&1 &
