@@ -31,37 +31,57 @@ var edits = map[string]func(ctx context.Context, r *runner, o client.Object) (wh
 	"rotate":  editAuthority,
 }
 
+// wellAgain is how long a cluster may take at least to be well when an operation has come to its end.
+const wellAgain = time.Minute
+
 // change makes a planned operation and waits for its end.
 func (r *runner) change(ctx context.Context, c *report.Change) {
 	if !sleep(ctx, c.Drawn.After) {
 		return
 	}
-	t, bound := r.target(c.Drawn.Cluster), schedule.OperationOf(c.Drawn.Kind).Bound
+	t, kind := r.target(c.Drawn.Cluster), schedule.OperationOf(c.Drawn.Kind)
 	c.Began = time.Now()
 	done, err := r.edit(ctx, t, c)
 	if err == nil {
 		r.say("change", c, "round %d: %s: %s", c.Round, t.Name, c.What)
-		err = harness.Eventually(ctx, c.What, bound, func(ctx context.Context) (bool, string, error) {
-			sleep(ctx, lookEvery)
-			ctx, cancel := context.WithTimeout(ctx, glance)
-			defer cancel()
-			o := t.object.DeepCopyObject().(client.Object)
-			if err := r.Get(ctx, client.ObjectKeyFromObject(t.object), o); err != nil {
-				return false, "it cannot be read", err
-			}
-			return done(ctx, o)
-		})
+		err = r.completed(ctx, t, c, kind, done)
 	}
 	if err == nil {
-		_, err = t.wait(ctx, time.Now(), bound-time.Since(c.Began))
+		_, err = t.wait(ctx, time.Now(), max(kind.Bound-time.Since(c.Began), wellAgain))
 	}
-	c.Ended = time.Now()
+	r.keep(func(*report.Run) { c.Ended = time.Now() })
 	if err != nil {
 		c.Error = err.Error()
 		r.broken("round %d: %s of %s: %v", c.Round, c.Drawn.Kind, t.Name, err)
 		return
 	}
 	r.say("changed", c, "round %d: %s: %s: done after %.0f s", c.Round, t.Name, c.What, c.Ended.Sub(c.Began).Seconds())
+}
+
+// completed waits for the end of an operation. Who gives clients and servers time to follow begins anew when a server was away: such an
+// operation may take longer than its bound while faults keep coming.
+func (r *runner) completed(ctx context.Context, t *target, c *report.Change, kind schedule.OperationKind, done changed) error {
+	look := func() (bool, string, error) {
+		ctx, cancel := context.WithTimeout(ctx, glance)
+		defer cancel()
+		o := t.object.DeepCopyObject().(client.Object)
+		if err := r.Get(ctx, client.ObjectKeyFromObject(t.object), o); err != nil {
+			return false, "it cannot be read", err
+		}
+		return done(ctx, o)
+	}
+	for {
+		ok, is, err := look()
+		if ok && err == nil {
+			return nil
+		}
+		if time.Since(c.Began) > kind.Bound && time.Since(t.disturbed()) > kind.Calm {
+			return fmt.Errorf("not within %s, nor %s after the last disturbance: %s (%v)", kind.Bound, kind.Calm, is, err)
+		}
+		if !sleep(ctx, lookEvery) {
+			return fmt.Errorf("interrupted: %s", is)
+		}
+	}
 }
 
 // edit changes the resource. The API server may stand still meanwhile.

@@ -120,6 +120,16 @@ func (t *target) found(why string) {
 	}
 }
 
+// disturbed is when a cluster was not well for the last time.
+func (t *target) disturbed() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.since.IsZero() {
+		return time.Now()
+	}
+	return t.since
+}
+
 func conditionOf(o client.Object, name string) metav1.Condition {
 	c, ok := o.(harness.Conditioned)
 	if !ok {

@@ -136,6 +136,10 @@ func (r *runner) round(ctx context.Context, number int, drawn schedule.Round) {
 				r.say("change", nil, "round %d: no %s of %s: it may take longer than the run", number, o.Kind, o.Cluster)
 				continue
 			}
+			if r.goesOn(o) {
+				r.say("change", nil, "round %d: no %s of %s: one goes on", number, o.Kind, o.Cluster)
+				continue
+			}
 		}
 		change := &report.Change{Round: number, Drawn: o}
 		r.keep(func(run *report.Run) { run.Changes = append(run.Changes, change) })
@@ -147,6 +151,16 @@ func (r *runner) round(ctx context.Context, number int, drawn schedule.Round) {
 		all.Go(func() { r.fault(ctx, began, fault) })
 	}
 	all.Wait()
+}
+
+// goesOn tells whether an operation of the same kind on the same cluster has not come to its end.
+func (r *runner) goesOn(o schedule.Operation) (found bool) {
+	r.keep(func(run *report.Run) {
+		found = slices.ContainsFunc(run.Changes, func(c *report.Change) bool {
+			return c.Drawn.Kind == o.Kind && c.Drawn.Cluster == o.Cluster && c.Ended.IsZero()
+		})
+	})
+	return found
 }
 
 // fault makes a fault, ends it, and waits until the clusters that it touches are well.

@@ -99,8 +99,9 @@ type OperationKind struct {
 	// Once: there is no way back, so it is drawn once for a cluster. Slow: for how many rounds no other one is drawn.
 	Once bool
 	Slow int
-	// Bound is how long it may take, faults included.
-	Bound time.Duration
+	// Bound is how long it may take, faults included. Calm: it may take longer while the cluster is disturbed again and again, and so long
+	// from when it was for the last time.
+	Bound, Calm time.Duration
 }
 
 // OperationKinds are all planned changes. A size goes there and back, so it stands here twice.
@@ -115,7 +116,7 @@ var OperationKinds = []OperationKind{
 	{Name: "upgrade", Title: "to the next major version", Only: Redis, Once: true, Bound: 8 * minute},
 	{Name: "upgrade", Title: "to the next major version", Only: Valkey, Once: true, Bound: 8 * minute},
 	{Name: "restart", Title: "all pods are restarted, one after the other", Bound: 8 * minute},
-	{Name: "rotate", Title: "the certificate authority is replaced", Slow: 4, Bound: 15 * minute},
+	{Name: "rotate", Title: "the certificate authority is replaced", Slow: 4, Bound: 15 * minute, Calm: 7 * minute},
 }
 
 // OperationOf finds a kind of operation by its name.
