@@ -76,7 +76,7 @@ func (r *runner) completed(ctx context.Context, t *target, c *report.Change, kin
 			return nil
 		}
 		if time.Since(c.Began) > kind.Bound && time.Since(t.disturbed()) > kind.Calm {
-			return fmt.Errorf("not within %s, nor %s after the last disturbance: %s (%v)", kind.Bound, kind.Calm, is, err)
+			return errors.Join(fmt.Errorf("not within %s, nor %s after the last disturbance: %s", kind.Bound, kind.Calm, is), err)
 		}
 		if !sleep(ctx, lookEvery) {
 			return fmt.Errorf("interrupted: %s", is)

@@ -113,6 +113,27 @@ func TestBeingWellTakesAWhile(t *testing.T) {
 	}
 }
 
+// Who gives clients time to follow begins anew when a server was away.
+func TestADisturbanceIsRememberedAndAnOperationIsNotDoubled(t *testing.T) {
+	o := &target{}
+	if ago := time.Since(o.disturbed()); ago > time.Minute {
+		t.Errorf("a cluster that is not well was disturbed %s ago", ago)
+	}
+	o.since = time.Now().Add(-time.Hour)
+	if ago := time.Since(o.disturbed()); ago < time.Hour {
+		t.Errorf("one that has been well for an hour was disturbed %s ago", ago)
+	}
+	r, rotate := testRunner(t), schedule.Operation{Kind: "rotate", Cluster: "orders"}
+	first := &report.Change{Drawn: rotate}
+	r.run.Changes = []*report.Change{first}
+	if !r.goesOn(rotate) || r.goesOn(schedule.Operation{Kind: "rotate", Cluster: "carts"}) {
+		t.Error("what goes on is not known")
+	}
+	if first.Ended = time.Now(); r.goesOn(rotate) {
+		t.Error("what has ended goes on")
+	}
+}
+
 func TestHealthIsNotedWhenItChanges(t *testing.T) {
 	r := testRunner(t)
 	t0 := &target{Cluster: schedule.Cluster{Name: "orders"}}
