@@ -63,9 +63,10 @@ func (k *RedisKind) changePods(ctx context.Context, o *v1alpha1.RedisCluster, st
 	return fmt.Errorf("there is no way to carry out a %T", step)
 }
 
+// replaceDisk ends the pod only when its claim is gone, or about to be: on its old disk it would come back as it was.
 func (k *RedisKind) replaceDisk(ctx context.Context, o *v1alpha1.RedisCluster, s redis.ReplaceDisk) error {
-	if err := k.deleteClaim(ctx, o, s.Claim); err != nil {
-		return err
+	if err := k.tryDeleteClaim(ctx, o, s.Claim); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete claim %s: %w", s.Claim.Name, err)
 	}
 	var how []client.DeleteOption
 	if s.Gone {

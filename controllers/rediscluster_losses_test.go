@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -155,5 +156,35 @@ func TestALostShardIsHeldUntilItsIncidentIsApproved(t *testing.T) {
 	s.settle()
 	if told := s.told(); !strings.Contains(told, "Its data is lost, and its slots are served empty from now on (this was approved)") {
 		t.Errorf("events:\n%s", told)
+	}
+}
+
+// A server comes back as it was from a disk that it still has.
+func TestAPodIsNotEndedForADiskThatStays(t *testing.T) {
+	t.Parallel()
+	o := redisCluster()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: "carts-0-1", UID: "pod"}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: "data-carts-0-1", UID: "claim"}}
+	w := newWorld(t, o, pod, claim)
+	kind := NewRedisKind(newChildren(w))
+	there := func(o client.Object) bool { return w.Get(t.Context(), client.ObjectKeyFromObject(o), o) == nil }
+	if !there(claim) {
+		t.Fatal("no claim")
+	}
+	step := redis.ReplaceDisk{
+		Claim: redis.DeleteClaim{Name: claim.Name, UID: "claim", ResourceVersion: claim.ResourceVersion}, Pod: redis.PodRef{Name: pod.Name, UID: "pod"},
+	}
+	claim.Annotations = map[string]string{"backup": "taken"}
+	if err := w.Update(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	if err := kind.Act(t.Context(), o, step); !apierrors.IsConflict(err) || !there(claim) || !there(pod) {
+		t.Errorf("the claim is there: %t, the pod is there: %t, %v", there(claim), there(pod), err)
+	}
+	step.Claim.ResourceVersion = claim.ResourceVersion
+	for range 2 { // The second time after a crash in between.
+		if err := kind.Act(t.Context(), o, step); err != nil || there(claim) || there(pod) {
+			t.Errorf("the claim is there: %t, the pod is there: %t, %v", there(claim), there(pod), err)
+		}
 	}
 }

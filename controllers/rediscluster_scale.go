@@ -72,9 +72,14 @@ func (k *RedisKind) correctSize(o *v1alpha1.RedisCluster, set *appsv1.StatefulSe
 	}
 }
 
-// deleteClaim deletes just this claim, not another that took its name meanwhile.
+// deleteClaim deletes a claim, if it is still what was decided on.
 func (k *RedisKind) deleteClaim(ctx context.Context, o *v1alpha1.RedisCluster, step redis.DeleteClaim) error {
+	return deleted(k.tryDeleteClaim(ctx, o, step), "claim "+step.Name)
+}
+
+// tryDeleteClaim deletes just this claim, not another that took its name meanwhile, and fails when it has changed.
+func (k *RedisKind) tryDeleteClaim(ctx context.Context, o *v1alpha1.RedisCluster, step redis.DeleteClaim) error {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: objectMeta(o, step.Name)}
 	uid := types.UID(step.UID)
-	return deleted(k.Delete(ctx, claim, client.Preconditions{UID: &uid, ResourceVersion: &step.ResourceVersion}), "claim "+step.Name)
+	return k.Delete(ctx, claim, client.Preconditions{UID: &uid, ResourceVersion: &step.ResourceVersion})
 }

@@ -23,8 +23,13 @@ import (
 // minute is not cured by another one.
 const between = 10 * time.Minute
 
-// founding is how much younger than the StatefulSet a claim may be that it was made with.
+// founding is how much younger than its StatefulSet a claim may be that was made with it.
 const founding = 2 * time.Minute
+
+// founded tells whether a claim is the first one of its pod, made with the StatefulSet.
+func (s State) founded(c Claim) bool {
+	return s.Set != nil && c.Age <= s.Set.Age+atOnce && c.Age+founding >= s.Set.Age
+}
 
 // refuseStrangers stops when the quorum lists members that cannot be ours.
 func refuseStrangers(s State) (cluster.Plan, bool) {
@@ -76,7 +81,7 @@ func replaceLost(s State) (cluster.Plan, bool) {
 			return cluster.Wait(ReasonMemberLost, whileWaiting, "%s %s; it is replaced once enough others are healthy%s", name, why, troubles(s))
 		}
 		c := s.claim(s.Ordinal(m))
-		if loses && c != nil && c.Age < between && c.Age+founding < s.Set.Age {
+		if loses && c != nil && c.Age < between && !s.founded(*c) {
 			return cluster.Wait(ReasonMemberLost, between-c.Age, "%s %s; its volume is only %s old, so it is not replaced again before %s have passed",
 				name, why, c.Age.Round(time.Second), between)
 		}

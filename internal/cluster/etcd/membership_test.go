@@ -303,6 +303,20 @@ func TestReplacement(t *testing.T) {
 			}),
 			step: removed,
 		},
+		"a disk that is older than its StatefulSet is not the first": {
+			state: of(3, func(s *etcd.State) {
+				down(s, 0).Fatal = "wal: crc mismatch"
+				s.Set.Age, s.Claims[0].Age = time.Minute, 2*time.Minute
+			}),
+			reason: etcd.ReasonMemberLost, says: "only 2m0s old",
+		},
+		"nor is any while there is no StatefulSet": {
+			state: of(3, func(s *etcd.State) {
+				down(s, 0).Fatal = "wal: crc mismatch"
+				s.Set, s.Claims[0].Age = nil, time.Minute
+			}),
+			reason: etcd.ReasonMemberLost, says: "only 1m0s old",
+		},
 		"its claim goes next": {
 			state: left(nil), step: etcd.DeleteClaim{Name: "data-orders-2", UID: "claim-2"},
 		},

@@ -114,11 +114,15 @@ func (v *view) unheardOf(g ghost, ghosts []ghost) int {
 	return n
 }
 
+// unreadyWithin is how long it takes Kubernetes at most to find that a container has ended.
+const unreadyWithin = 3 * time.Second
+
 // followedToTheEnd tells whether a replica had been connected to a ghost until that ended, and no replica is any more. A replica that had lost
 // it before lacks more than the last moment: whether that one stands is left to the servers.
 func (v *view) followedToTheEnd(g ghost, best *Pod) bool {
 	linked := slices.ContainsFunc(g.replicas, func(p *Pod) bool { return p.Node.LinkUp })
-	return !linked && best.Node.EverLinked && best.Node.LinkDown <= g.silent+time.Second // Servers count whole seconds.
+	ended := min(g.silent+time.Second, v.endedWithin(g)+unreadyWithin) // Servers count whole seconds.
+	return !linked && best.Node.EverLinked && best.Node.LinkDown <= ended
 }
 
 // votersAgreeWith tells whether all primaries think the same as a replica of who owns what, and no slot is on its way: nobody votes for who

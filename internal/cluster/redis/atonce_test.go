@@ -124,6 +124,22 @@ func TestNextWhenAPrimaryHasEnded(t *testing.T) {
 		"one that lost the connection before lacks more": {
 			state: replacing(formed()), spoil: func(f *fixture) { f.end("c-1-0"); f.pod("c-1-1").Node.LinkDown = 2 * time.Second }, reason: ReasonUnreachable,
 		},
+		"one that had lost it while it went on by itself, too": {
+			state: replacing(single()), spoil: func(f *fixture) {
+				f.end("c-0-0")
+				f.views(id("c-0-0"), func(p *Peer) { p.Answered = now.Add(-time.Hour) })
+				f.pod("c-0-1").Node.LinkDown, f.pod("c-0-0").Unready = time.Hour, now.Add(-time.Second)
+			},
+			reason: ReasonElection,
+		},
+		"and Kubernetes takes a moment to notice": {
+			state: replacing(single()), spoil: func(f *fixture) {
+				f.end("c-0-0")
+				f.views(id("c-0-0"), func(p *Peer) { p.Answered = now.Add(-4 * time.Second) })
+				f.pod("c-0-1").Node.LinkDown, f.pod("c-0-0").Unready = 4*time.Second, now.Add(-time.Second)
+			},
+			step: TakeOver{0, id("c-0-0"), "c-0-1"},
+		},
 		"servers count whole seconds": {
 			state: replacing(formed()), spoil: func(f *fixture) { f.end("c-1-0"); f.pod("c-1-1").Node.LinkDown = time.Second }, step: elected,
 		},

@@ -134,17 +134,20 @@ func replaceStrayed(v *view) (cluster.Plan, bool) {
 			continue
 		}
 		head := v.head(shard)
+		if slices.ContainsFunc(pods, func(p *Pod) bool { return p != head && p.comesOrGoes() && !strayed(p, head) }) {
+			continue // One copy less at a time.
+		}
 		for _, p := range pods {
 			if !strayed(p, head) {
 				continue
 			}
 			why := fmt.Sprintf("%s is a primary without slots, and what it holds is a copy of %s, which has all of it: it begins anew as a replica", p.Name, head.Name)
+			if !v.Spec.Persistent {
+				return cluster.Do(Restart{Pods: []PodRef{p.ref()}, Cause: ReasonRestart}, "%s", why)
+			}
 			i := slices.IndexFunc(v.Claims, func(c Claim) bool { return c.Shard == p.Shard && c.Ordinal == p.Ordinal })
 			if i >= 0 {
 				return cluster.Do(v.Claims[i].replace(p), "%s", why)
-			}
-			if !v.Spec.Persistent {
-				return cluster.Do(Restart{Pods: []PodRef{p.ref()}, Cause: ReasonRestart}, "%s", why)
 			}
 		}
 	}
@@ -156,5 +159,6 @@ func replaceStrayed(v *view) (cluster.Plan, bool) {
 // Redis and Valkey, message UPDATE), up to Valkey 9.0 without an end to its replication. Both halves are of one answer, INFO being the first.
 func strayed(p, primary *Pod) bool {
 	return p != primary && p.Node != nil && !p.Deleting && !p.ownsSlots() && !p.Node.Self().Replica && p.Node.Keys > 0 &&
-		p.Node.Stream != "" && p.Node.Stream == primary.Node.Stream && (p.Node.LinkUp || p.Node.Offset <= primary.Node.Offset)
+		p.Node.Stream != "" && p.Node.Stream == primary.Node.Stream &&
+		(p.Node.Offset <= primary.Node.Offset || (p.Node.LinkUp && p.Node.Asks == primary.Addr))
 }

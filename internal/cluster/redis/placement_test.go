@@ -160,7 +160,7 @@ func TestReplaceDisks(t *testing.T) {
 func TestReplaceStrayed(t *testing.T) {
 	stray := func(f *fixture) {
 		f.views(id("c-1-1"), func(p *Peer) { p.Replica, p.PrimaryID = false, "" })
-		f.pod("c-1-0").Node.Stream, f.pod("c-1-1").Node.Stream = "stream", "stream"
+		f.pod("c-1-0").Node.Stream, f.pod("c-1-1").Node.Stream, f.pod("c-1-1").Node.Asks = "stream", "stream", f.pod("c-1-0").Addr
 		f.Claims = append(f.Claims, Claim{Name: "data-c-1-1", UID: "claim", ResourceVersion: "7", Shard: 1, Ordinal: 1})
 		f.Sets[1].Guarded = true
 	}
@@ -174,6 +174,10 @@ func TestReplaceStrayed(t *testing.T) {
 			state: formed(), spoil: but(func(f *fixture) { f.Spec.Persistent, f.Claims = false, nil }),
 			step: Restart{Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}, Cause: ReasonRestart},
 		},
+		"and the disk of an earlier cluster stays": {
+			state: formed(), spoil: but(func(f *fixture) { f.Spec.Persistent = false }),
+			step: Restart{Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}, Cause: ReasonRestart},
+		},
 		"one without keys is told whom to follow": {
 			state: formed(), spoil: but(func(f *fixture) { f.pod("c-1-1").Node.Keys = 0 }),
 			step: Replicate{[]Following{{"c-1-1", "c-1-0", id("c-1-0")}}},
@@ -184,6 +188,14 @@ func TestReplaceStrayed(t *testing.T) {
 		},
 		"one that has more than its primary keeps it": {
 			state: formed(), spoil: but(func(f *fixture) { f.pod("c-1-1").Node.LinkUp, f.pod("c-1-1").Node.Offset = false, 1001 }), reason: ReasonKeysNoSlots, stalled: true,
+		},
+		"but for what it is just getting from it": {
+			state: formed(), spoil: but(func(f *fixture) { f.pod("c-1-1").Node.Offset = 1001 }),
+			step: ReplaceDisk{DeleteClaim{"data-c-1-1", "claim", "7"}, PodRef{"c-1-1", "uid-c-1-1"}, false},
+		},
+		"one that is connected to another primary keeps what it has, too": {
+			state: formed(), spoil: but(func(f *fixture) { f.pod("c-1-1").Node.Offset, f.pod("c-1-1").Node.Asks = 1001, f.pod("c-0-0").Addr }),
+			reason: ReasonKeysNoSlots, stalled: true,
 		},
 		"so does one that has copied somebody else": {
 			state: formed(), spoil: but(func(f *fixture) { f.pod("c-1-1").Node.Stream = "another" }), reason: ReasonKeysNoSlots, stalled: true,

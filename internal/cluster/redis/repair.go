@@ -2,6 +2,7 @@ package redis
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -273,36 +274,47 @@ func (v *view) stands(p *Pod) bool {
 // unreported is how long it takes Kubernetes at most to find that a node does not report, and that its pods are not ready.
 const unreported = time.Minute
 
-// followed tells whether a replica stood for election when a ghost died, however long ago that is. A primary that other servers could not
-// reach may have lived on, and taken writes, if it had a majority: what Kubernetes had for ready was not dead.
+// followed tells whether a replica stood for election when a ghost died, however long ago that is.
 func (v *view) followed(g ghost, p *Pod) bool {
-	dead := g.silent
-	if former := v.podNamed(g.pod); former != nil && !former.Unready.IsZero() && v.mayHaveHadMajority() {
-		unready := v.Now.Sub(former.Unready)
-		if former.NodeLost {
-			unready += unreported
-		}
-		dead = min(dead, unready)
-	}
-	return p.Node.EverLinked && p.Node.LinkDown <= dead+Validity(v.Spec.NodeTimeout)
+	return p.Node.EverLinked && p.Node.LinkDown <= min(g.silent, v.endedWithin(g))+Validity(v.Spec.NodeTimeout)
 }
 
-// mayHaveHadMajority tells whether the primaries that cannot be read may have been a majority by themselves. Who reaches none refuses writes
-// after a node timeout (clusterUpdateState in the servers' source). Those whose slots were taken over since were with them.
-func (v *view) mayHaveHadMajority() bool {
-	apart, owners := 0, 0
+// endedWithin is for how long a ghost may have been dead at most for all that Kubernetes says. A primary that other servers could not reach
+// may have lived on, and taken writes, if it had a majority: what Kubernetes had for ready was not dead.
+func (v *view) endedWithin(g ghost) time.Duration {
+	former := v.podNamed(g.pod)
+	if former == nil || former.Unready.IsZero() || !v.mayHaveHadMajority(g) {
+		return math.MaxInt64 / 2
+	}
+	unready := v.Now.Sub(former.Unready)
+	if former.NodeLost {
+		unready += unreported
+	}
+	return unready
+}
+
+// mayHaveHadMajority tells whether a primary that has died may have been among a majority while others did not hear from it: they are those
+// that cannot be read, and those that say nothing about when they last heard from it because they have been started since. Who reaches no
+// majority refuses writes after a node timeout (clusterUpdateState in the servers' source). Whose slots were taken over since was with it.
+func (v *view) mayHaveHadMajority(dead ghost) bool {
+	with, owners := 0, 0
 	for _, g := range v.ghosts() {
 		if g.primary {
-			apart++
+			with++
 		}
 		if len(v.stillOwned(g)) > 0 {
 			owners++
 		}
 	}
 	for shard := range v.shards {
-		owners += len(v.owners(shard))
+		for _, p := range v.owners(shard) {
+			owners++
+			if peer, known := p.Node.Peer(dead.id); !known || !p.heard(peer) {
+				with++
+			}
+		}
 	}
-	return 2*apart > owners
+	return 2*with > owners
 }
 
 // wiped tells whether a replica copies an empty server that has got the address of its primary, which is gone.

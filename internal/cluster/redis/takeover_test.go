@@ -166,6 +166,17 @@ func TestNextWithoutAMajority(t *testing.T) {
 			},
 			step: TakeOver{1, id("c-1-0"), "c-1-1"},
 		},
+		"those who have been started since may have been with it": {
+			state: formed(), spoil: func(f *fixture) {
+				f.silence("c-1-0", time.Hour, true)
+				f.pod("c-1-0").Unready = now.Add(-30 * time.Second)
+				f.pod("c-1-1").Started = now.Add(-2 * time.Hour)
+				for _, owner := range []string{"c-0-0", "c-2-0"} {
+					f.pod(owner).Started = now.Add(-time.Minute)
+				}
+			},
+			reason: ReasonNotElected, stalled: true,
+		},
 		"two of three may have gone on for a while": {
 			state: formed(), spoil: func(f *fixture) {
 				f.silence("c-1-0", 90*time.Second, true)

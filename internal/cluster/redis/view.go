@@ -236,11 +236,14 @@ const sinceStart = 3 * time.Second
 // hear takes note of when a server last heard from a ghost. One that has been started since says that this was when it read its table
 // (clusterLoadConfig in the servers' source), and is believed only where nobody knows better.
 func (g *ghost) hear(p *Pod, peer Peer) {
-	silent, heard := p.Node.Clock.Sub(peer.Answered), peer.Answered.After(p.Started.Add(sinceStart))
+	silent, heard := p.Node.Clock.Sub(peer.Answered), p.heard(peer)
 	if len(g.knownBy) == 1 || (heard && !g.heard) || (heard == g.heard && silent < g.silent) {
 		g.silent, g.heard = silent, heard
 	}
 }
+
+// heard tells whether a server has heard from another one since it was started.
+func (p *Pod) heard(peer Peer) bool { return peer.Answered.After(p.Started.Add(sinceStart)) }
 
 // ghosts lists the nodes that no pod has. What it says is final only when the view is complete.
 func (v *view) ghosts() []ghost {

@@ -141,16 +141,21 @@ func (v *view) insync(primary *Pod, leaves func(p *Pod) bool) int {
 	return n
 }
 
-// away counts the replicas of a primary that are known to be starting or ending. One whose node does not report is neither.
+// away counts the replicas of a primary that are known to be starting or ending.
 func (v *view) away(primary *Pod) int {
 	n := v.size(primary.Shard) - len(v.shards[primary.Shard])
 	for _, p := range v.shards[primary.Shard] {
-		starting := (p.Node == nil && !p.HasRun) || (p.Node != nil && !p.Node.EverLinked)
-		if p != primary && !p.NodeLost && (p.Deleting || starting) {
+		if p != primary && p.comesOrGoes() {
 			n++
 		}
 	}
 	return n
+}
+
+// comesOrGoes tells whether a replica is known to be starting or ending. One whose node does not report is neither.
+func (p *Pod) comesOrGoes() bool {
+	starting := (p.Node == nil && !p.HasRun) || (p.Node != nil && !p.Node.EverLinked)
+	return !p.NodeLost && (p.Deleting || starting)
 }
 
 // lower has a server ask for at most so many replicas to acknowledge its writes.
@@ -170,6 +175,8 @@ func (v *view) lift(step cluster.Step) cluster.Step {
 	switch s := step.(type) {
 	case Restart:
 		leaves = func(p *Pod) bool { return slices.Contains(s.Pods, p.ref()) }
+	case ReplaceDisk:
+		leaves = func(p *Pod) bool { return p.ref() == s.Pod }
 	case ScaleShards:
 		leaves = func(p *Pod) bool {
 			return slices.ContainsFunc(s.Sets, func(c SetSize) bool { return c.Shard == p.Shard && p.Ordinal >= c.To })

@@ -93,6 +93,15 @@ func TestWritesAreGuarded(t *testing.T) {
 			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-1").Outdated = true },
 			step: Lifted{guards(0, "c-0-0"), Restart{[]PodRef{f.pod("c-0-1").ref()}, ReasonRestart}},
 		},
+		"another disk for the last replica": {
+			state: writesGuarded(), spoil: func(f *fixture) {
+				f.views(id("c-0-1"), func(p *Peer) { p.Replica, p.PrimaryID = false, "" })
+				f.pod("c-0-0").Node.Stream, f.pod("c-0-1").Node.Stream = "stream", "stream"
+				f.Claims = append(f.Claims, Claim{Name: "data-c-0-1", UID: "claim", ResourceVersion: "7", Shard: 0, Ordinal: 1})
+				f.Sets[0].Guarded = true
+			},
+			step: Lifted{guards(0, "c-0-0"), ReplaceDisk{DeleteClaim{"data-c-0-1", "claim", "7"}, f.pod("c-0-1").ref(), false}},
+		},
 		"while it is let off already": {
 			state: writesGuarded(), spoil: func(f *fixture) {
 				f.Spec.MinReplicas = 0
