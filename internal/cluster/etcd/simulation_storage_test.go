@@ -35,7 +35,7 @@ func (s *sim) newClaim(uid int) *simClaim {
 	if t.Class == "" {
 		t.Class = rigid
 	}
-	return &simClaim{uid: uid, request: t.Size, capacity: t.Size, class: t.Class}
+	return &simClaim{uid: uid, born: s.turns, request: t.Size, capacity: t.Size, class: t.Class}
 }
 
 // growVolumes is what a CSI driver does, in its own time.

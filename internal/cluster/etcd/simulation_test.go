@@ -87,6 +87,7 @@ type simSet struct {
 	made    simSettings
 	members int
 	uid     int
+	born    int
 	storage etcd.Storage
 	quota   int64
 	// budget of the disruption budget, which is written along with it.
@@ -119,6 +120,7 @@ func parseSettings(text string) (s simSettings) {
 type simClaim struct {
 	disk *etcdfake.Disk
 	uid  int
+	born int
 
 	request, capacity int64
 	class             string
@@ -397,7 +399,7 @@ func (s *sim) view() *simView {
 	v := &simView{open: s.open}
 	for _, i := range slices.Sorted(maps.Keys(s.claims)) {
 		c := s.claims[i]
-		o := etcd.Claim{Name: cluster.Claim("orders", i), UID: fmt.Sprint(c.uid), Ordinal: i, Leaving: c.leaving, Age: 1000 * time.Hour}
+		o := etcd.Claim{Name: cluster.Claim("orders", i), UID: fmt.Sprint(c.uid), Ordinal: i, Leaving: c.leaving, Age: s.age(c.born)}
 		c.fill(&o)
 		if c.lost {
 			o.Lost = "its node is gone"
@@ -466,17 +468,20 @@ func (s *sim) made(r etcd.Record) simSettings {
 	return simSettings{r.Version, s.target(r).template}
 }
 
+// age of what was made in a turn.
+func (s *sim) age(turn int) time.Duration { return time.Duration(s.turns-turn) * time.Minute }
+
 // ensure applies the StatefulSet.
 func (s *sim) ensure(v *simView) bool {
 	want := simSet{
-		made: s.made(*v.record), members: v.record.Replicas(), budget: v.record.MinAvailable, storage: s.storage, uid: s.writes,
+		made: s.made(*v.record), members: v.record.Replicas(), budget: v.record.MinAvailable, storage: s.storage, uid: s.writes, born: s.turns,
 		reach: v.record.Reach(), closed: v.record.BeginsAnew(),
 	}
 	if v.set != nil {
 		want.storage = v.set.storage
 	}
 	if s.set != nil {
-		want.uid = s.set.uid
+		want.uid, want.born = s.set.uid, s.set.born
 	}
 	want.quota = v.quota(want.storage, len(v.record.Members))
 	if s.record == nil || (s.set != nil && (*s.set == want || s.set.storage != want.storage)) {
@@ -500,7 +505,7 @@ func (s *sim) observe(v *simView) etcd.State {
 	made := s.storage
 	if v.set != nil {
 		made = v.set.storage
-		st.Set = &etcd.Set{UID: fmt.Sprint(v.set.uid), Storage: made, KeepsClaims: true, Replicas: v.set.members, Version: v.set.made.release}
+		st.Set = &etcd.Set{UID: fmt.Sprint(v.set.uid), Age: s.age(v.set.born), Storage: made, KeepsClaims: true, Replicas: v.set.members, Version: v.set.made.release}
 	}
 	if v.record != nil {
 		if s.approves {
@@ -547,7 +552,7 @@ func (s *sim) observePod(p *simPod, record *etcd.Record) etcd.Pod {
 	out := etcd.Pod{
 		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: p.hash(p.quota, p.plain, p.tls),
 		Plain: p.plain, TLS: p.tls,
-		Age: time.Duration(s.turns-p.born) * time.Minute, EverRan: p.everRan,
+		Age: s.age(p.born), EverRan: p.everRan,
 		Stuck: (s.bad[p.template] || s.lostClaim(p)) && p.process == nil, Gate: p.gate, Fatal: p.fatal,
 		Drained: p.drained, Defragmentation: s.upkeep.begun[p.uid],
 	}

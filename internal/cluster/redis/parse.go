@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/quorate/quorate/api/v1alpha1"
 )
 
@@ -225,8 +227,11 @@ func streamOf(info map[string]string) string {
 	return info["master_replid"]
 }
 
-// countRows reads what INFO has a row for each of.
+// countRows reads what INFO has a row for each of, and what it counts itself.
 func (n *Node) countRows(info map[string]string) {
+	if good, told := info["min_slaves_good_slaves"]; told {
+		n.Acknowledging = ptr.To(int(number(good)))
+	}
 	for key, value := range info {
 		switch {
 		case isDatabase(key):

@@ -90,6 +90,10 @@ func TestParseNode(t *testing.T) {
 			"role:slave\r\nmaster_link_status:up\r\nmaster_replid:its\r\nmaster_replid2:0000\r\nslave_repl_offset:9\r\nmaster_repl_offset:9\r\nsecond_repl_offset:10\r\n",
 			Node{Offset: 9, LinkUp: true, EverLinked: true, Stream: "its"},
 		},
+		"a primary whose writes wait for replicas": {
+			"role:master\r\nconnected_slaves:1\r\nmin_slaves_good_slaves:0\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=5,lag=7\r\nmaster_repl_offset:9\r\n",
+			Node{Offset: 9, Acknowledging: new(int)},
+		},
 		"valkey, while it loads": {
 			"redis_version:7.2.4\r\nserver_time_usec:1426238317239000\r\nvalkey_version:9.1.2\r\nloading:1\r\nrole:slave\r\nmaster_link_down_since_seconds:-1\r\ndb0:keys=3\r\ndb12:keys=4,expires=1\r\ndbx:keys=9\r\n",
 			Node{Engine: v1alpha1.EngineValkey, Version: "9.1.2", Clock: time.UnixMilli(1426238317239), Loading: true, Keys: 7},

@@ -232,6 +232,8 @@ type Node struct {
 	Stream string
 	// Copies are the replicas that report to a primary, as it says itself: these are the ones that count for min-replicas-to-write.
 	Copies int
+	// Acknowledging are the replicas that a primary hears from often enough for its writes; nil where it asks for none.
+	Acknowledging *int
 	// EverLinked says that a replica has been connected to its primary since it started. One that has not never stands for
 	// election by itself, see cluster-replica-validity-factor in config.go.
 	EverLinked bool

@@ -101,14 +101,18 @@ func guardShards(v *view) (cluster.Plan, bool) {
 	return cluster.Do(step, "%d replicas are to acknowledge what a primary writes, as far as none of them is starting or ending", v.Spec.MinReplicas)
 }
 
-// waitForGuards waits until primaries are held to what was asked for again.
+// waitForGuards waits until primaries take writes, and are held to what was asked for again.
 func waitForGuards(v *view) (cluster.Plan, bool) {
 	for shard := range v.shards {
 		p := v.head(shard)
 		if p == nil || v.idle(shard) {
 			continue
 		}
-		if have, known := p.acknowledged(); known && have < v.Spec.MinReplicas {
+		have, known := p.acknowledged()
+		if good := p.Node.Acknowledging; known && good != nil && *good < have {
+			return cluster.Wait(ReasonGuardWrites, v.pace(soon*3, later), "%s takes no writes until %d replicas acknowledge them; %d do", p.Name, have, *good)
+		}
+		if known && have < v.Spec.MinReplicas {
 			return cluster.Wait(ReasonGuardWrites, v.pace(soon*3, later), "%s takes writes that fewer than %d replicas acknowledge until it hears of them", p.Name, v.Spec.MinReplicas)
 		}
 	}

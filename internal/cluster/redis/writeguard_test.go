@@ -83,6 +83,10 @@ func TestWritesAreGuarded(t *testing.T) {
 			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-0").Node.Copies = 0; f.letOff("c-0-0") },
 			reason: ReasonGuardWrites, message: "c-0-0 takes writes that fewer than 1 replicas acknowledge until it hears of them",
 		},
+		"a primary that takes no writes says why": {
+			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-0").Node.Acknowledging = new(int) },
+			reason: ReasonGuardWrites, message: "c-0-0 takes no writes until 1 replicas acknowledge them; 0 do",
+		},
 		"but whoever is elected is held to it": {
 			state: writesGuarded(), spoil: func(f *fixture) { f.letOff("c-0-1") }, step: guards(1, "c-0-1"),
 		},

@@ -232,6 +232,12 @@ func (w *world) refusesWithoutReplica(refused *refusals, c *goredis.ClusterClien
 		}
 	}
 	await("refused", func(error) bool { return refused.n.Load() > 0 })
+	primary := w.pods[w.primary(w.t, 0)]
+	for _, p := range w.observe(w.t.Context()).Pods {
+		if p.Name == primary.name && (p.Node == nil || p.Node.Acknowledging == nil || fmt.Sprint(*p.Node.Acknowledging) >= p.Node.Config["min-replicas-to-write"]) {
+			w.t.Errorf("%s is taken for one that takes writes: %+v", p.Name, p.Node)
+		}
+	}
 	if err := replica.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		w.t.Fatal(err)
 	}

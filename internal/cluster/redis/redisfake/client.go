@@ -44,6 +44,19 @@ func (s *Server) reachable() error {
 	return nil
 }
 
+// copies counts the replicas that are connected.
+func (s *Server) copies() int {
+	s.net.mu.Lock()
+	defer s.net.mu.Unlock()
+	n := 0
+	for _, o := range s.net.servers {
+		if o.Up && o.linkUp && o.replicaOf == s.ID {
+			n++
+		}
+	}
+	return n
+}
+
 // Read returns the node's account.
 func (s *Server) Read(context.Context) (*redis.Node, error) {
 	if err := s.reachable(); err != nil {
@@ -54,17 +67,14 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 		Engine: "redis", Process: s.process(), Migrations: s.told(), Pulls: s.net.Migrates && s.net.Pulls, Users: s.Users, ReplicationPassword: s.ReplicationPassword, Certificate: s.Certificate,
 		Memory: s.Memory, Commands: s.Commands,
 	}
-	s.net.mu.Lock()
-	for _, o := range s.net.servers {
-		if o.Up && o.linkUp && o.replicaOf == s.ID {
-			n.Copies++
-		}
-	}
-	s.net.mu.Unlock()
+	n.Copies = s.copies()
 	if s.synced && !s.linkUp {
 		n.LinkDown = s.net.now.Sub(s.linkedAt).Truncate(time.Second)
 	}
 	n.Config = maps.Clone(s.Config)
+	if asks := s.Config["min-replicas-to-write"]; asks != "" && asks != "0" {
+		n.Acknowledging = &n.Copies
+	}
 	for _, count := range s.Data {
 		n.Keys += int64(min(count, 1))
 		n.Offset += int64(count)
