@@ -92,6 +92,9 @@ func (k *EtcdKind) writeBootstrap(ctx context.Context, o *v1alpha1.EtcdCluster, 
 		if err != nil {
 			return err
 		}
+		if found && o.Spec.Storage == nil {
+			return errors.New("a claim of an earlier cluster of this name exists, and spec.storage is not set")
+		}
 		if found {
 			b.Record.Bootstrap = etcd.BootstrapRetained
 		}

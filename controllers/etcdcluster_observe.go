@@ -97,6 +97,9 @@ func (k *EtcdKind) observeObjects(
 	if s.Claims, err = k.claims(ctx, o, set, now); err != nil {
 		return nil, err
 	}
+	if s.Record != nil && o.Spec.Storage == nil {
+		s.Claims = nil // They belong to an earlier cluster, and are nothing to this one.
+	}
 	if err := k.judgeStorage(ctx, o, s); err != nil {
 		return nil, err
 	}

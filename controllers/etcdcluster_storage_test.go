@@ -190,3 +190,38 @@ func TestASetThatTheCacheStillShowsIsMadeAnewOnce(t *testing.T) {
 		t.Errorf("(-up to date +behind):\n%s", diff)
 	}
 }
+
+// A cluster without volumes cannot see what an earlier one of its name has left on them: it is not made over them, and leaves them alone.
+func TestVolumesOfAnEarlierClusterAreNotPassedOver(t *testing.T) {
+	t.Parallel()
+	left := func(labels map[string]string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data-orders-1", UID: "left", Labels: labels}}
+	}
+	for name, labels := range map[string]map[string]string{"as they were left": etcd.Labels("orders"), "restored by hand": nil} {
+		s := newStage(t, etcdCluster(), left(labels))
+		for range 5 {
+			if _, err := s.newOperator().Reconcile(t.Context(), s.cluster()); err != nil && (labels != nil || !strings.Contains(err.Error(), "spec.storage is not set")) {
+				t.Errorf("%s: %v", name, err)
+			}
+			s.kubelet()
+		}
+		if said := s.cluster().Status.Activity; !strings.Contains(said, "spec.storage is not set") {
+			t.Errorf("%s: it says %s", name, said)
+		}
+		if err := s.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "orders"}, &appsv1.StatefulSet{}); !apierrors.IsNotFound(err) {
+			t.Errorf("%s: the cluster is made all the same: %v", name, err)
+		}
+	}
+	o := etcdCluster()
+	o.Spec.Size = 1
+	s := newStage(t, o)
+	s.untilReady()
+	claim := left(etcd.Labels("orders"))
+	if err := s.api.Create(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	s.passes(20)
+	if err := s.api.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil || claim.DeletionTimestamp != nil {
+		t.Errorf("a volume that is not the cluster's own is gone: %v", err)
+	}
+}

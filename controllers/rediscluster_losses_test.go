@@ -188,3 +188,20 @@ func TestAPodIsNotEndedForADiskThatStays(t *testing.T) {
 		}
 	}
 }
+
+// A cluster without volumes has no claims, whatever an earlier one of its name has left.
+func TestAShardTakesNoVolumesOfAnEarlierClusterAlong(t *testing.T) {
+	t.Parallel()
+	for name, storage := range map[string]*v1alpha1.StorageSpec{"without volumes": nil, "with volumes": redisCluster().Spec.Storage} {
+		o := redisCluster()
+		o.Spec.Storage = storage
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: "data-carts-3-0", UID: "claim", Labels: redis.Labels(o)}}
+		w := newWorld(t, o, claim)
+		if err := NewRedisKind(newChildren(w)).Act(t.Context(), o, redis.DropShard{Shard: 3, UID: "set"}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); (err == nil) != (storage == nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

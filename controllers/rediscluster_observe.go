@@ -269,6 +269,9 @@ func (k *RedisKind) observeClaims(ctx context.Context, o *v1alpha1.RedisCluster,
 }
 
 func (k *RedisKind) claims(ctx context.Context, o *v1alpha1.RedisCluster) ([]redis.Claim, error) {
+	if o.Spec.Storage == nil {
+		return nil, nil // What there is belongs to an earlier cluster, and is nothing to this one.
+	}
 	var sets appsv1.StatefulSetList
 	in, ours := client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))
 	if err := k.List(ctx, &sets, in, ours); err != nil {

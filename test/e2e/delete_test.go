@@ -27,9 +27,20 @@ func TestRetainedClaimsBringTheDataBack(t *testing.T) {
 	plain := v1alpha1.TLSDisabled
 	feature := features.New("deletionPolicy Retain").
 		Assess("etcd", step(func(ctx context.Context, t *testing.T, s *scope) {
-			deleteAndRecreate(ctx, t, s, 3, func() *v1alpha1.EtcdCluster {
+			retained := func() *v1alpha1.EtcdCluster {
 				return s.etcdOf(t, "orders", 3, func(e *v1alpha1.EtcdClusterSpec) { e.Storage = volume(v1alpha1.DeletionRetain) })
-			})
+			}
+			deleteAndRecreate(ctx, t, s, 3, retained)
+			waitRemains(ctx, t, s, "orders", 3)
+			forgotten := s.etcdOf(t, "orders", 1, func(e *v1alpha1.EtcdClusterSpec) { e.Storage = nil })
+			must(t, s.Create(ctx, forgotten))
+			waitStalled(ctx, t, s, forgotten, "spec.storage is not set")
+			must(t, s.Delete(ctx, forgotten))
+			waitRemains(ctx, t, s, "orders", 3)
+			third := retained()
+			createReady(ctx, t, s, third)
+			checkMarks(ctx, t, s, third)
+			must(t, s.Delete(ctx, third))
 		})).
 		Assess("etcd, with a password that is all that opens it", step(func(ctx context.Context, t *testing.T, s *scope) {
 			deleteAndRecreate(ctx, t, s, 1, func() *v1alpha1.EtcdCluster {

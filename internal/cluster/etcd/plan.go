@@ -93,6 +93,14 @@ func writeRecord(s State) (cluster.Plan, bool) {
 				"claim %s of an earlier cluster of this name is being deleted", c.Name)
 		}
 	}
+	if len(s.Claims) > 0 && !s.Want.Persistent {
+		var names []string
+		for _, c := range s.Claims {
+			names = append(names, c.Name)
+		}
+		return cluster.Refuse(ReasonStorage, "the claims %s of an earlier cluster of this name may hold its data, and spec.storage is not set: "+
+			"delete this cluster and create it with spec.storage, or with another name, or delete the claims to do without", strings.Join(names, ", "))
+	}
 	size := max(s.Want.Size, s.claimed()) // A smaller cluster comes of it by scaling in.
 	if s.Want.Restore != nil {
 		return beginWithBackup(s, size)

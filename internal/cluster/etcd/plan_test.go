@@ -114,6 +114,12 @@ func TestNext(t *testing.T) {
 			state: fresh(func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-2", Ordinal: 2}} }),
 			step:  etcd.WriteBootstrap{Bootstrap: etcd.BootstrapRetained, Size: 3, Version: v36},
 		},
+		"and a cluster without volumes, which could not see what is in them": {
+			state: fresh(func(s *etcd.State) {
+				s.Want.Persistent, s.Claims = false, []etcd.Claim{{Name: "data-orders-2", Ordinal: 2}}
+			}),
+			reason: etcd.ReasonStorage, stalled: true, says: "the claims data-orders-2 of an earlier cluster of this name may hold its data, and spec.storage is not set",
+		},
 		"claims that are on their way out are waited for": {
 			state:  fresh(func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-0", Leaving: true}} }),
 			reason: etcd.ReasonClaimsLeaving, says: "data-orders-0",
