@@ -181,3 +181,11 @@ func (m *wiredMover) Process(ctx context.Context) (out string, err error) {
 	})
 	return out, err
 }
+
+func (m *wiredMover) Sees(ctx context.Context, id string) (out redis.Peer, err error) {
+	err = m.op.ask(ctx, "Sees", m.pod, func(ctx context.Context) (err error) {
+		out, err = m.Mover.Sees(ctx, id)
+		return err
+	})
+	return out, err
+}

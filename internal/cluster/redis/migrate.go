@@ -38,6 +38,8 @@ type Mover interface {
 	Keys(ctx context.Context, slots Slots, limit int) (map[int][]Key, error)
 	// Process is Node.Process of the server that answers now.
 	Process(ctx context.Context) (string, error)
+	// Sees is what the table of the server says of the node with an id.
+	Sees(ctx context.Context, id string) (Peer, error)
 	// Large returns the largest key of each of the slots that has one of more than so many bytes. It looks at all keys.
 	Large(ctx context.Context, slots Slots, bytes int64) (map[int]Key, error)
 	// Send moves keys to the server at the address, those of one batch by one MIGRATE, which holds up both servers as long as it
@@ -57,8 +59,7 @@ const (
 	// source wait: some milliseconds. A larger key goes alone.
 	batchBytes = 256 << 10
 	sendBytes  = 2 << 20
-	// certain is for how long it is believed that a slot is empty. What was not written to the source by then never is, unless
-	// its slots were taken over by somebody else, which takes longer.
+	// certain is for how long it is believed that a slot is empty, and its server alive: whoever is to take over from it needs longer.
 	certain = 500 * time.Millisecond
 )
 
@@ -123,7 +124,7 @@ func (m SlotMove) Run(ctx context.Context, source, target Mover, more func() boo
 		if err := source.SetSlots(ctx, open, SlotMigrating, m.ToID); err != nil {
 			return done, fmt.Errorf("pod %s: %w", m.From, err)
 		}
-		if err := m.empty(ctx, source, open, keys, &done); err != nil {
+		if err := m.empty(ctx, source, target, open, keys, &done); err != nil {
 			return done, fmt.Errorf("pod %s: %w", m.From, err)
 		}
 		if err := target.SetSlots(ctx, open, SlotOwner, m.ToID); err != nil {
@@ -195,8 +196,9 @@ func (v *view) keyLimit() int64 {
 	return int64(v.Spec.NodeTimeout.Seconds() / 2 * Slowest)
 }
 
-// empty sends keys until the slots have none: first those that were found before the slots were opened.
-func (m SlotMove) empty(ctx context.Context, source Mover, slots Slots, keys map[int][]Key, done *Moved) error {
+// empty sends keys until the slots have none: first those that were found before the slots were opened. It fails when another server may
+// own the slots by now.
+func (m SlotMove) empty(ctx context.Context, source, target Mover, slots Slots, keys map[int][]Key, done *Moved) error {
 	for {
 		if err := m.send(ctx, source, keys, done); err != nil {
 			return err
@@ -206,11 +208,36 @@ func (m SlotMove) empty(ctx context.Context, source Mover, slots Slots, keys map
 		if keys, err = source.Keys(ctx, slots, keysPerSlot); err != nil {
 			return err
 		}
-		if len(keys) > 0 || time.Since(asked) >= certain {
+		if len(keys) > 0 {
 			continue
 		}
-		return same(ctx, source, m.Process)
+		if err := same(ctx, source, m.Process); err != nil {
+			return err
+		}
+		if err := m.alive(ctx, target); err != nil {
+			return err
+		}
+		if time.Since(asked) < certain {
+			return nil
+		}
 	}
+}
+
+// alive fails when the target has heard that the source is dead or leads no more. A source that stood still for a moment does not know yet
+// that a replica has been elected in its place, and has none of what was written to that one. The target does: all hear that the source is
+// dead before anybody votes, and believe it for two node timeouts (clusterSendFail and clearNodeFailureIfNeeded in the servers' source). Of
+// who owns a slot that it imports it believes nobody, so that it is not asked for that.
+func (m SlotMove) alive(ctx context.Context, target Mover) error {
+	peer, err := target.Sees(ctx, m.FromID)
+	switch {
+	case err != nil:
+		return err
+	case peer.Replica:
+		return fmt.Errorf("%s has heard that it is a replica by now", m.To)
+	case peer.Failing || peer.Failed:
+		return fmt.Errorf("%s does not hear from it, and others may have elected a replica in its place", m.To)
+	}
+	return nil
 }
 
 // same fails when another process answers.

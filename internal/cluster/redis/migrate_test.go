@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
@@ -16,6 +17,9 @@ type carrier struct {
 	keys    []redis.Key
 	states  []redis.SlotState
 	sent    func()
+	// sees is what it has heard of the other one, and slow for how long it stands still when it is asked for keys, once for each.
+	sees redis.Peer
+	slow []func()
 }
 
 func (c *carrier) SetSlots(_ context.Context, _ redis.Slots, state redis.SlotState, _ string) error {
@@ -23,7 +27,13 @@ func (c *carrier) SetSlots(_ context.Context, _ redis.Slots, state redis.SlotSta
 	return nil
 }
 
+func (c *carrier) Sees(context.Context, string) (redis.Peer, error) { return c.sees, nil }
+
 func (c *carrier) Keys(context.Context, redis.Slots, int) (map[int][]redis.Key, error) {
+	if len(c.slow) > 0 {
+		c.slow[0]()
+		c.slow = c.slow[1:]
+	}
 	if len(c.keys) == 0 {
 		return nil, nil
 	}
@@ -40,17 +50,24 @@ func (c *carrier) Send(context.Context, redis.Address, [][]redis.Key, bool) ([][
 	return nil, nil
 }
 
-// TestAMoveEndsWithItsServers: a server that started anew may have lost what it had, and is not asked what it owns.
+// TestAMoveEndsWithItsServers: a server that started anew may have lost what it had, and is not asked what it owns. One that stood still may
+// have been replaced.
 func TestAMoveEndsWithItsServers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before func(from, to *carrier)
 		during func(from, to *carrier)
 		keeps  bool // the source keeps its keys
-		fails  bool
+		fails  string
 	}{
 		"nothing happens":               {},
-		"the target was restarted":      {before: func(_, to *carrier) { to.process = "new" }, keeps: true, fails: true},
-		"the source restarts meanwhile": {during: func(from, _ *carrier) { from.process = "new" }, fails: true},
+		"the target was restarted":      {before: func(_, to *carrier) { to.process = "new" }, keeps: true, fails: "was restarted"},
+		"the source restarts meanwhile": {during: func(from, _ *carrier) { from.process = "new" }, fails: "was restarted"},
+		"the source is silent":          {during: func(_, to *carrier) { to.sees.Failing = true }, fails: "others may have elected"},
+		"the source is found dead":      {during: func(_, to *carrier) { to.sees.Failed = true }, fails: "others may have elected"},
+		"the source has been replaced":  {during: func(_, to *carrier) { to.sees.Replica = true }, fails: "is a replica by now"},
+		"the source stands still while it is asked for its keys": {before: func(from, to *carrier) {
+			from.slow = []func(){func() {}, func() { time.Sleep(600 * time.Millisecond) }, func() { to.sees.Failed = true }}
+		}, fails: "others may have elected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, to := &carrier{process: "a", keys: []redis.Key{{Name: "k", Bytes: 1}}}, &carrier{process: "b"}
@@ -62,13 +79,14 @@ func TestAMoveEndsWithItsServers(t *testing.T) {
 			}
 			m := redis.SlotMove{From: "c-0-0", To: "c-1-0", FromID: "f", ToID: "t", Slots: redis.Slots{{From: 0, To: 0}}, Process: "a", ToProcess: "b"}
 			_, err := m.Run(t.Context(), from, to, func() bool { return true })
-			if (err != nil) != tc.fails || (err != nil && !strings.Contains(err.Error(), "was restarted")) {
+			fails := tc.fails != ""
+			if (err != nil) != fails || (err != nil && !strings.Contains(err.Error(), tc.fails)) {
 				t.Errorf("%v", err)
 			}
 			if got := len(from.keys) > 0; got != tc.keeps {
 				t.Errorf("the source keeps its keys: %t", got)
 			}
-			if slices.Contains(from.states, redis.SlotOwner) == tc.fails || slices.Contains(to.states, redis.SlotOwner) == tc.fails {
+			if slices.Contains(from.states, redis.SlotOwner) == fails || slices.Contains(to.states, redis.SlotOwner) == fails {
 				t.Errorf("the slots were handed over or not: %v, %v", from.states, to.states)
 			}
 		})

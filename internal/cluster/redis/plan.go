@@ -74,6 +74,7 @@ func Next(s State) cluster.Plan {
 	plan := cluster.Decide(v,
 		setUsers, setReplicationPasswords,
 		electAtOnce,
+		reopen,
 		replaceStuck,
 		refuseIslands,
 		reintroduce,

@@ -807,12 +807,40 @@ func TestNext(t *testing.T) {
 			reason: ReasonNoRoom, stalled: true,
 		},
 		"also when the primary that sent it has been replaced": {
-			state: formed(), spoil: func(f *fixture) { f.open("c-1-0", Slots{{7, 8}}, "c-0-1", true) },
+			state: formed(), spoil: func(f *fixture) {
+				f.open("c-0-0", Slots{{7, 8}}, "c-1-0", false)
+				f.open("c-1-0", Slots{{7, 8}}, "c-0-1", true)
+			},
 			step:   MoveSlots{For: moveFor, Moves: []SlotMove{formed().moveOf("c-0-0", "c-1-0", Slots{{7, 8}})}},
+			reason: ReasonMoveSlots,
+		},
+		"whoever has replaced it is told of it at once, whoever else is missing": {
+			state: formed(), spoil: func(f *fixture) {
+				f.open("c-0-0", Slots{{7, 7}}, "c-1-0", false)
+				f.open("c-1-0", Slots{{7, 8}}, "c-0-1", true)
+				f.pod("c-0-1").Node, f.pod("c-2-1").Node = nil, nil
+			},
+			step:   OpenSlots{"c-0-0", id("c-0-0"), Slots{{8, 8}}, SlotMigrating, id("c-1-0")},
+			reason: ReasonMoveSlots,
+		},
+		"and who awaits the slots, whose they are": {
+			state: formed(), spoil: func(f *fixture) {
+				f.open("c-1-0", Slots{{5461, 5461}}, "c-0-1", true)
+				node := f.pod("c-1-0").Node
+				node.Peers = slices.Clone(node.Peers)
+				for i := range node.Peers {
+					if node.Peers[i].ID == id("c-0-0") {
+						node.Peers[i].Slots = Slots{{0, 5460}}
+					}
+				}
+				f.pod("c-0-1").Node = nil
+			},
+			step:   OpenSlots{"c-1-0", id("c-1-0"), Slots{{5461, 5461}}, SlotOwner, id("c-0-0")},
 			reason: ReasonMoveSlots,
 		},
 		"and before anything restarts": {
 			state: formed(), spoil: func(f *fixture) {
+				f.open("c-0-0", Slots{{7, 8}}, "c-1-0", false)
 				f.open("c-1-0", Slots{{7, 8}}, "c-0-1", true)
 				f.pod("c-2-1").Outdated = true
 			},
@@ -854,6 +882,7 @@ func TestNext(t *testing.T) {
 				f.grow()
 				f.pair()
 				f.Spec.Shards = 3
+				f.open("c-0-0", Slots{{7, 8}}, "c-3-0", false)
 				f.open("c-3-0", Slots{{7, 8}}, "c-0-0", true)
 			},
 			step: MoveSlots{For: moveFor, Moves: []SlotMove{
@@ -865,6 +894,7 @@ func TestNext(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) {
 				f.grow()
 				f.pair()
+				f.open("c-0-0", Slots{{7, 8}}, "c-3-0", false)
 				f.open("c-3-0", Slots{{7, 8}}, "c-0-0", true)
 				f.pod("c-3-0").Outdated, f.pod("c-3-0").Node.Version = true, "8.4.0"
 			},

@@ -41,6 +41,34 @@ type CloseSlots struct {
 	Slots Slots
 }
 
+// OpenSlots tells one of two servers between which slots are on their way what it does not know of it: with SlotMigrating the owner that
+// the other one awaits them, and with SlotOwner the one that awaits them whose they are.
+type OpenSlots struct {
+	Pod, ID string
+	Slots   Slots
+	State   SlotState
+	// Other is the id of the other one.
+	Other string
+}
+
+// Reason names the step.
+func (OpenSlots) Reason() string { return ReasonMoveSlots }
+
+// Repairs marks the step.
+func (OpenSlots) Repairs() {}
+
+// Server is the one that the step is for.
+func (s OpenSlots) Server() (pod, id string) { return s.Pod, s.ID }
+
+func (s OpenSlots) String() string {
+	return fmt.Sprintf("set slots %s of %s to %s %s", s.Slots, s.Pod, s.State, short(s.Other))
+}
+
+// Run sends CLUSTER SETSLOT.
+func (s OpenSlots) Run(ctx context.Context, m Mover) error {
+	return m.SetSlots(ctx, s.Slots, s.State, s.Other)
+}
+
 // DropShard deletes the StatefulSet of a shard that owns nothing any more, and with it its pods.
 type DropShard struct {
 	Shard int
@@ -169,6 +197,47 @@ func closeSlots(v *view) (cluster.Plan, bool) {
 		}
 	}
 	return cluster.Pass()
+}
+
+// reopen makes two servers between which slots are on their way know of each other after one was elected in the place of the owner: it may
+// not have heard that they are (older servers tell their replicas nothing of open slots), and would answer for keys that have left as if
+// there were none. And who awaits slots believes nobody who claims them: when the former owner has become a replica they are nobody's to it,
+// and it takes no keys of them. This takes the word of the two, and is what finishMoves goes on with, so that it waits for nobody else.
+func reopen(v *view) (cluster.Plan, bool) {
+	for _, to := range v.read {
+		for _, open := range to.Node.Self().Open {
+			if !open.Importing || to.Node.Self().Replica {
+				continue
+			}
+			for shard := range v.shards {
+				from := v.primary(shard)
+				if from == nil || from == to || from.Node.Loading {
+					continue
+				}
+				slots := open.Slots.And(from.Node.Self().Slots)
+				owner, _ := to.Node.Peer(from.Node.ID)
+				if foreign := slots.Minus(owner.Slots); len(foreign) > 0 && owner.ID != "" {
+					return cluster.Do(OpenSlots{to.Name, to.Node.ID, foreign, SlotOwner, from.Node.ID}, "%s awaits slots, and does not know that %s owns them", to.Name, from.Name)
+				}
+				heir, _ := from.Node.Peer(to.Node.ID)
+				if unsaid := slots.Minus(from.Node.sends()); len(unsaid) > 0 && heir.ID != "" && !heir.Replica {
+					return cluster.Do(OpenSlots{from.Name, from.Node.ID, unsaid, SlotMigrating, to.Node.ID}, "%s owns slots that %s awaits, and does not know of it", from.Name, to.Name)
+				}
+			}
+		}
+	}
+	return cluster.Pass()
+}
+
+// sends are the slots that a server is sending to others.
+func (n *Node) sends() Slots {
+	var out Slots
+	for _, open := range n.Self().Open {
+		if !open.Importing {
+			out = Union(out, open.Slots)
+		}
+	}
+	return out
 }
 
 // shardOf is the shard that a node belongs to, or did when it was alive: it announced the name of its pod. It is negative when

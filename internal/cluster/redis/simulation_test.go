@@ -1277,6 +1277,11 @@ func (m *mortal) Process(ctx context.Context) (out string, err error) {
 	return out, err
 }
 
+func (m *mortal) Sees(ctx context.Context, id string) (out redis.Peer, err error) {
+	err = m.around(func() error { out, err = m.Server.Sees(ctx, id); return err }) //nolint:contextcheck // Faults need none.
+	return out, err
+}
+
 func (m *mortal) Large(ctx context.Context, slots redis.Slots, bytes int64) (out map[int]redis.Key, err error) {
 	err = m.around(func() error { out, err = m.Server.Large(ctx, slots, bytes); return err }) //nolint:contextcheck // Faults need none.
 	return out, err

@@ -58,9 +58,9 @@ var operatorCommands = []string{
 var replicationCommands = []string{"ping", "replconf", "psync", "sync", "role"}
 
 // migrationCommands are what it takes to move a slot by hand: on the server that gives it, on the one that MIGRATE sends
-// the keys to, and to find out what became of keys that both have.
+// the keys to, and to find out what became of keys that both have, and of the server that gives it.
 var migrationCommands = []string{
-	"hello", "ping", "select", "asking", "info",
+	"hello", "ping", "select", "asking", "info", "cluster|nodes",
 	"cluster|getkeysinslot", "cluster|countkeysinslot", "cluster|setslot",
 	"migrate", "restore", "restore-asking",
 	"memory|usage", "object", "dump", "del", "unlink",

@@ -123,6 +123,23 @@ func (c *Client) Process(ctx context.Context) (string, error) {
 	return redis.ParseProcess(info), nil
 }
 
+// Sees reads the line of the node out of CLUSTER NODES.
+func (c *Client) Sees(ctx context.Context, id string) (redis.Peer, error) {
+	text, err := c.rdb.ClusterNodes(ctx).Result()
+	if err != nil {
+		return redis.Peer{}, fmt.Errorf("CLUSTER NODES: %w", err)
+	}
+	peers, err := redis.ParseNodes(text)
+	if err != nil {
+		return redis.Peer{}, fmt.Errorf("CLUSTER NODES: %w", err)
+	}
+	i := slices.IndexFunc(peers, func(p redis.Peer) bool { return p.ID == id })
+	if i < 0 {
+		return redis.Peer{}, fmt.Errorf("it does not know node %s", id)
+	}
+	return peers[i], nil
+}
+
 // Large looks at all keys of some of the slots at a time.
 func (c *Client) Large(ctx context.Context, slots redis.Slots, bytes int64) (map[int]redis.Key, error) {
 	out := map[int]redis.Key{}

@@ -86,16 +86,20 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 		Epoch: s.epoch, Slots: s.claims(s.ID), Open: s.open(),
 	})
 	for _, id := range s.known() {
-		p := s.peers[id]
-		n.Peers = append(n.Peers, redis.Peer{
-			ID: id, Addr: p.addr, Host: p.host, Replica: p.replicaOf != "", PrimaryID: p.replicaOf,
-			Answered: p.heard, Epoch: p.epoch, Slots: s.claims(id), Failing: p.failing && !p.failed, Failed: p.failed, NoAddr: p.noAddr,
-		})
+		n.Peers = append(n.Peers, s.peer(id, s.peers[id]))
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(s.greeting), compareAddr) {
 		n.Peers = append(n.Peers, redis.Peer{ID: "handshake-" + a.IP, Addr: a, Handshake: true})
 	}
 	return n, nil
+}
+
+// peer is what the server says of another one.
+func (s *Server) peer(id string, p *peer) redis.Peer {
+	return redis.Peer{
+		ID: id, Addr: p.addr, Host: p.host, Replica: p.replicaOf != "", PrimaryID: p.replicaOf,
+		Answered: p.heard, Epoch: p.epoch, Slots: s.claims(id), Failing: p.failing && !p.failed, Failed: p.failed, NoAddr: p.noAddr,
+	}
 }
 
 // SetConfigEpoch works on a node that is alone and has no epoch.

@@ -145,6 +145,18 @@ func (s *Server) Process(context.Context) (string, error) { return s.process(), 
 
 func (s *Server) process() string { return fmt.Sprintf("%s-%d", s.ID, s.starts) }
 
+// Sees tells what the server has heard of another one.
+func (s *Server) Sees(_ context.Context, id string) (redis.Peer, error) {
+	p, known := s.peers[id]
+	switch {
+	case s.reachable() != nil:
+		return redis.Peer{}, errDown
+	case !known:
+		return redis.Peer{}, errUnknownID
+	}
+	return s.peer(id, p), nil
+}
+
 // Large finds no key that is worth mentioning.
 func (s *Server) Large(context.Context, redis.Slots, int64) (map[int]redis.Key, error) {
 	return nil, s.reachable()
@@ -167,6 +179,8 @@ func (s *Server) Send(_ context.Context, to redis.Address, batches [][]redis.Key
 				return nil, errMoved
 			case target.replicaOf != "" || (target.importing.get(k.Slot) == "" && !target.Owns(k.Slot)):
 				return nil, errNotAllowed
+			case target.slots.get(k.Slot) == "":
+				return nil, errClusterDown
 			}
 			if _, there := target.Data[k]; there && !replace {
 				stays = append(stays, key)

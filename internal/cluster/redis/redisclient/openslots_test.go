@@ -1,0 +1,161 @@
+package redisclient_test
+
+import (
+	"context"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// opened is a cluster with a key of a slot that one server is to give to another one.
+type opened struct {
+	*world
+	from, to *process
+	move     redis.SlotMove
+	key      string
+}
+
+func newOpened(t *testing.T, engine string) *opened {
+	t.Helper()
+	w := newWorld(t, engine, 3, 1, true)
+	w.cluster.Spec.Config.NodeTimeout = &metav1.Duration{Duration: 2 * time.Second}
+	w.startAll()
+	w.settle()
+	o := &opened{world: w, from: w.pods[w.primary(t, 0)], to: w.pods[w.primary(t, 1)]}
+	o.move = redis.SlotMove{From: o.from.name, To: o.to.name, ToAddr: redis.Address{IP: o.to.ip, Port: redis.ClientPort}}
+	for _, p := range w.observe(t.Context()).Pods {
+		switch p.Name {
+		case o.from.name:
+			o.move.FromID, o.move.Process = p.Node.ID, p.Node.Process
+			o.move.Slots = p.Node.Self().Slots.First(1)
+		case o.to.name:
+			o.move.ToID, o.move.ToProcess = p.Node.ID, p.Node.Process
+		}
+	}
+	c := w.clients()
+	o.key = w.keyOf(c, int64(o.move.Slots[0].From))
+	must(t, c.Set(t.Context(), o.key, "before", 0).Err())
+	w.write(c)
+	return o
+}
+
+// expectKey insists on the value of the key.
+func (o *opened) expectKey(want string) {
+	o.t.Helper()
+	if got, err := o.clients().Get(o.t.Context(), o.key).Result(); err != nil || got != want {
+		o.t.Errorf("%s is %q (%v), want %q", o.key, got, err, want)
+	}
+}
+
+// heir is the server that has been elected in the place of the former owner; nil: there is none yet.
+func (o *opened) heir() *process {
+	for _, p := range o.pods {
+		if p.shard != o.from.shard || p == o.from {
+			continue
+		}
+		c := o.connect(p)
+		n, err := c.Read(o.t.Context())
+		_ = c.Close()
+		if err == nil && !n.Self().Replica && n.Self().Slots.Has(o.move.Slots[0].From) {
+			return p
+		}
+	}
+	return nil
+}
+
+// writeAs writes the key as a client does that has found the heir.
+func (o *opened) writeAs(heir *process, value string) {
+	o.t.Helper()
+	err := o.do(heir, "SET", o.key, value)
+	if err != nil && strings.HasPrefix(err.Error(), "ASK") {
+		c := o.client(o.to)
+		_, err = c.Pipelined(o.t.Context(), func(p goredis.Pipeliner) error {
+			p.Do(o.t.Context(), "ASKING")
+			return p.Set(o.t.Context(), o.key, value, 0).Err()
+		})
+		_ = c.Close()
+	}
+	must(o.t, err)
+}
+
+// interrupted has something happen when keys are asked for, once for each time.
+type interrupted struct {
+	redis.Mover
+	before []func()
+}
+
+func (m *interrupted) Keys(ctx context.Context, slots redis.Slots, limit int) (map[int][]redis.Key, error) {
+	if len(m.before) > 0 {
+		m.before[0]()
+		m.before = m.before[1:]
+	}
+	return m.Mover.Keys(ctx, slots, limit)
+}
+
+// TestASlotDoesNotLeaveWhoHasBeenReplaced stops a server that has given its keys away until its replica is elected and has got a write, and lets
+// it go on: it says that the slot is empty, and must not be believed.
+func TestASlotDoesNotLeaveWhoHasBeenReplaced(t *testing.T) {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			o := newOpened(t, engine)
+			source, target := o.mover(o.from), o.mover(o.to)
+			defer func() { _, _ = source.Close(), target.Close() }()
+			_, err := o.move.Run(t.Context(), &interrupted{source, []func(){func() {}, func() {
+				must(t, o.from.cmd.Process.Signal(syscall.SIGSTOP))
+				heir := o.heir()
+				for end := time.Now().Add(30 * time.Second); heir == nil && time.Now().Before(end); heir = o.heir() {
+					pause(t.Context(), 50*time.Millisecond)
+				}
+				o.writeAs(heir, "after")
+				must(t, o.from.cmd.Process.Signal(syscall.SIGCONT))
+			}}}, target, func() bool { return true })
+			if err == nil || !strings.Contains(err.Error(), "a replica") {
+				t.Errorf("the move ended with %v", err)
+			}
+			o.settle()
+			o.expectKey("after")
+			o.expect(o.clients())
+		})
+	}
+}
+
+// TestAnHeirLearnsOfOpenSlots kills a server that has given a key of a slot away, and has it stay away: clients find the key where it is
+// as soon as they find whoever was elected.
+func TestAnHeirLearnsOfOpenSlots(t *testing.T) {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			o := newOpened(t, engine)
+			source, target := o.mover(o.from), o.mover(o.to)
+			must(t, target.SetSlots(t.Context(), o.move.Slots, redis.SlotImporting, o.move.FromID))
+			must(t, source.SetSlots(t.Context(), o.move.Slots, redis.SlotMigrating, o.move.ToID))
+			_, err := source.Send(t.Context(), o.move.ToAddr, [][]redis.Key{{{Name: o.key, Bytes: 100}}}, false)
+			must(t, err)
+			_, _ = source.Close(), target.Close()
+			pause(t.Context(), 300*time.Millisecond) // The replica has heard that the key is gone.
+			o.crash(o.from)
+			o.loopUntil(func() bool { return o.heir() != nil && !o.hasOpen() })
+			o.expectKey("before")
+			o.revive(false, o.from)
+			t.Logf("settled after %s\n%s", o.settle(), last(o.steps, 20))
+			o.expectKey("before")
+			o.expect(o.clients())
+		})
+	}
+}
+
+// hasOpen tells whether somebody awaits the slot from a server that does not know of it.
+func (o *opened) hasOpen() bool {
+	step := redis.Next(o.observe(o.t.Context())).Step
+	_, open := step.(redis.OpenSlots)
+	return open
+}
