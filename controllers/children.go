@@ -68,6 +68,11 @@ type appliedMark struct {
 // name and namespace set; it is filled from the cache. Nothing is sent when neither the wish nor the object changed
 // since the last apply, so a settled cluster costs no write. An object that somebody else controls is refused.
 func (c *Children) Apply(ctx context.Context, owner Object, live client.Object, want runtime.ApplyConfiguration) error {
+	return c.applyIf(ctx, owner, live, want, func() error { return nil })
+}
+
+// applyIf applies an object when it would be written and still may be: allowed is asked right before.
+func (c *Children) applyIf(ctx context.Context, owner Object, live client.Object, want runtime.ApplyConfiguration, allowed func() error) error {
 	gvk, err := apiutil.GVKForObject(live, c.Scheme())
 	if err != nil {
 		return fmt.Errorf("apply %T: %w", live, err)
@@ -84,6 +89,9 @@ func (c *Children) Apply(ctx context.Context, owner Object, live client.Object, 
 	sum := sha256.Sum256(raw)
 	if mark, ok := c.applied.Load(key); ok && mark == (appliedMark{sum, live.GetResourceVersion()}) {
 		return nil
+	}
+	if err := allowed(); err != nil {
+		return err
 	}
 	if err := c.Client.Apply(ctx, want, client.FieldOwner(cluster.ManagedBy), client.ForceOwnership); err != nil {
 		return applyError(what, err)

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -123,7 +124,15 @@ func (k *EtcdKind) ensureMembers(ctx context.Context, o *v1alpha1.EtcdCluster, b
 	if err != nil {
 		return err
 	}
-	if err := k.Apply(ctx, o, &appsv1.StatefulSet{ObjectMeta: objectMeta(o, o.Name)}, set); err != nil {
+	// An old record says how many members there were, and those that came since would lose their pods: it is read past the cache.
+	current := func() error {
+		live, err := k.configMap(ctx, k.Direct, o)
+		if err == nil && !recordIs(live, b.Record) {
+			err = configMoved
+		}
+		return err
+	}
+	if err := k.applyIf(ctx, o, &appsv1.StatefulSet{ObjectMeta: objectMeta(o, o.Name)}, set, current); err != nil {
 		return err
 	}
 	return k.Apply(ctx, o, &policyv1.PodDisruptionBudget{ObjectMeta: objectMeta(o, o.Name)}, b.DisruptionBudget())
@@ -149,11 +158,20 @@ func (k *EtcdKind) ensureConfig(ctx context.Context, o *v1alpha1.EtcdCluster, b 
 	if maps.Equal(cm.Data, data) {
 		return nil
 	}
-	record, err := recordIn(cm)
-	if err != nil || record.ClusterID != b.Record.ClusterID || record.Bootstrap != b.Record.Bootstrap {
+	if !recordIs(cm, b.Record) {
 		return configMoved
 	}
 	return k.patchConfig(ctx, cm, data)
+}
+
+// recordIs reports whether a ConfigMap has a record, but for where its certificates come from, which follows the specification.
+func recordIs(cm *corev1.ConfigMap, r etcd.Record) bool {
+	if cm == nil {
+		return false
+	}
+	live, err := recordIn(cm)
+	live.Transport.TLS = r.Transport.TLS
+	return err == nil && reflect.DeepEqual(live, r)
 }
 
 // configMoved says that the record changed since it was read. Nothing may be made from the old one: a pod with the new

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -614,6 +615,48 @@ func TestPodState(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.gate, got.Gate); diff != "" {
 				t.Errorf("gate (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// An operator that was just started may see a record of long ago: it must neither write it back nor take pods away from members that
+// have come since.
+func TestNothingIsMadeFromAnOldRecord(t *testing.T) {
+	t.Parallel()
+	for _, reads := range []int{1, 2, 3, 4, 1000} {
+		t.Run(fmt.Sprintf("shown %d times", reads), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, etcdCluster())
+			s.served()
+			s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 3 })
+			s.untilReady()
+			key := client.ObjectKey{Namespace: s.name.Namespace, Name: cluster.ConfigName(s.name.Name)}
+			old, now := &corev1.ConfigMap{}, &corev1.ConfigMap{}
+			get := func(key client.ObjectKey, o client.Object) {
+				if err := s.api.Get(t.Context(), key, o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			get(key, old)
+			s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 5 })
+			s.untilReady()
+			get(key, now)
+
+			kind := s.newOperator().Kind.(*EtcdKind)
+			kind.Client = &outdated{Client: kind.Client, old: old, reads: reads}
+			err := kind.Ensure(t.Context(), s.cluster())
+			if reads == 1000 && !errors.Is(err, configMoved) {
+				t.Errorf("it goes on: %v", err)
+			}
+			set, then := &appsv1.StatefulSet{}, &corev1.ConfigMap{}
+			get(s.name, set)
+			get(key, then)
+			if *set.Spec.Replicas != 5 {
+				t.Errorf("%d pods are left of 5", *set.Spec.Replicas)
+			}
+			if diff := cmp.Diff(now.Data, then.Data); diff != "" {
+				t.Errorf("the record has changed (-before +after):\n%s", diff)
 			}
 		})
 	}

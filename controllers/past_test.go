@@ -273,3 +273,21 @@ func (v *view) list(list client.ObjectList, opts ...client.ListOption) error {
 	}
 	return meta.SetList(list, out)
 }
+
+// outdated is a cache that still shows an object as it was, for so many reads.
+type outdated struct {
+	client.Client
+	old   client.Object
+	reads int
+}
+
+func (c *outdated) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if reflect.TypeOf(o) != reflect.TypeOf(c.old) || key != client.ObjectKeyFromObject(c.old) {
+		return c.Client.Get(ctx, key, o, opts...)
+	}
+	if c.reads--; c.reads < 0 {
+		return c.Client.Get(ctx, key, o, opts...)
+	}
+	reflect.ValueOf(o).Elem().Set(reflect.ValueOf(c.old.DeepCopyObject()).Elem())
+	return nil
+}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -219,7 +220,30 @@ func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b
 	if err != nil {
 		return err
 	}
-	return k.Apply(ctx, o, &appsv1.StatefulSet{ObjectMeta: objectMeta(o, *set.Name)}, set)
+	return k.applyIf(ctx, o, &appsv1.StatefulSet{ObjectMeta: objectMeta(o, *set.Name)}, set, func() error {
+		return k.noFewer(ctx, o, *set.Name, *set.Spec.Replicas)
+	})
+}
+
+// noFewer fails when a StatefulSet has more pods than so many: only the planner takes some away, see scaleShard, and the cache may show a set
+// as it was before it had as many.
+func (k *RedisKind) noFewer(ctx context.Context, o *v1alpha1.RedisCluster, name string, pods int32) error {
+	now := &appsv1.StatefulSet{}
+	err := k.Direct.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, now)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read StatefulSet %s: %w", name, err)
+	case ptr.Deref(now.Spec.Replicas, 1) > pods:
+		return setMoved
+	}
+	return nil
+}
+
+// setMoved says that a StatefulSet changed since it was read.
+var setMoved = cluster.Hold{
+	Reason: v1alpha1.ReasonReconcileError, Message: "a StatefulSet of the cluster has changed meanwhile and is read again",
 }
 
 func (k *RedisKind) ensureBudget(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder, shard int, guarded bool) error {

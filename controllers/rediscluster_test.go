@@ -508,6 +508,35 @@ func TestTheReplicasOfARedisClusterChange(t *testing.T) {
 	}
 }
 
+// An operator that was just started may see a StatefulSet and a specification of long ago: it must not take pods away from a shard that got
+// more since.
+func TestNoPodsLeaveForAnOldStatefulSet(t *testing.T) {
+	t.Parallel()
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	old := s.cluster()
+	set := &appsv1.StatefulSet{}
+	key := client.ObjectKey{Namespace: "default", Name: cluster.ShardSet("carts", 0)}
+	if err := s.api.Get(t.Context(), key, set); err != nil {
+		t.Fatal(err)
+	}
+	s.edit(func(spec *v1alpha1.RedisClusterSpec) { spec.ReplicasPerShard = new(int32(2)) })
+	s.pass()
+	s.settle()
+	s.restart()
+	kind, ok := s.loop.Kind.(*RedisKind)
+	if !ok {
+		t.Fatalf("%T", s.loop.Kind)
+	}
+	kind.Client = &outdated{Client: kind.Client, old: set.DeepCopy(), reads: 1000}
+	if err := kind.Ensure(t.Context(), old); !errors.Is(err, setMoved) {
+		t.Errorf("it goes on: %v", err)
+	}
+	if err := s.api.Get(t.Context(), key, set); err != nil || *set.Spec.Replicas != 3 {
+		t.Errorf("%d pods are left of 3 (%v)", *set.Spec.Replicas, err)
+	}
+}
+
 // TestARedisClusterWithoutReplicasIsUpgraded: no primary is restarted, and no pod is left over.
 func TestARedisClusterWithoutReplicasIsUpgraded(t *testing.T) {
 	t.Parallel()

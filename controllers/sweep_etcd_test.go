@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -122,6 +124,12 @@ func (s *stage) quorum() (voters, up, learners int) {
 	pods := map[string]bool{}
 	for _, o := range s.past.state("Pod", s.past.now()) {
 		pods[o.GetName()] = o.GetDeletionTimestamp() == nil
+	}
+	for _, o := range s.past.state("StatefulSet", s.past.now()) {
+		set := o.(*appsv1.StatefulSet)
+		for i := ptr.Deref(set.Spec.Replicas, 1); i < etcd.MaxSize; i++ {
+			delete(pods, cluster.Pod(set.Name, int(i))) // It is about to be deleted.
+		}
 	}
 	for _, m := range s.members() {
 		if m.Learner {
