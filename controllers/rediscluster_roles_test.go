@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -60,7 +61,7 @@ func TestTheServiceOfThePrimaryNeverLeadsToTwo(t *testing.T) {
 	}
 	ref := func(name string) redis.PodRef { return redis.PodRef{Name: name, UID: "u-" + name} }
 	first := redis.AssignRoles{
-		Appointment: redis.Appointment{Pod: "carts-0-0", History: "a", Guarded: true},
+		Appointment: redis.Appointment{Pod: "carts-0-0", History: "a", Guard: 5 * time.Second},
 		Pods:        []redis.PodRole{{Pod: ref("carts-0-0"), Role: redis.RolePrimary}, {Pod: ref("carts-0-1"), Role: redis.RoleReplica}},
 	}
 	second := redis.AssignRoles{
@@ -126,7 +127,7 @@ func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	was := redis.Appointment{Pod: "carts-0-0", History: "a", Guarded: true}
+	was := redis.Appointment{Pod: "carts-0-0", History: "a", Guard: 5 * time.Second}
 	if err := kind.Act(t.Context(), o, redis.AssignRoles{Appointment: was}); err != nil {
 		t.Fatal(err)
 	}

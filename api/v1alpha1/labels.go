@@ -26,7 +26,8 @@ const (
 	// AnnotationHistory is, on the Service of the primary of a cluster in the mode Replicated, the replication id of the server
 	// that it leads to.
 	AnnotationHistory = "quorate.dev/replication-id"
-	// AnnotationGuarded is "true" there while that server takes writes only if a replica acknowledges them.
+	// AnnotationGuarded is there for how long that server takes writes at most that no replica acknowledges, for example
+	// "5s"; without it, for as long as it likes.
 	AnnotationGuarded = "quorate.dev/writes-guarded"
 	// AnnotationVersion is the version of the data store that a pod was made with, and on a Backup before an upgrade the one that it
 	// is taken from.

@@ -169,6 +169,8 @@ func ParseReplicated(host, info string) (*Node, error) {
 	}
 	n.readInfo(fields)
 	n.Replication = parseReplication(fields)
+	// A copy of everything that broke off before it began leaves a replica nothing but its own count, which is that of Replication.ID.
+	n.Offset = max(n.Offset, number(fields["master_repl_offset"]))
 	n.Peers = []Peer{{ID: n.ID, Host: host, Myself: true, Replica: !n.Replication.Primary}}
 	return n, nil
 }

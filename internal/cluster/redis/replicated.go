@@ -29,8 +29,8 @@ type Appointment struct {
 	Pod string
 	// History is the replication id of its server since it became the primary: who was connected to it has the same.
 	History string
-	// Guarded says that it takes writes only while a replica acknowledges them.
-	Guarded bool
+	// Guard is for how long it takes writes at most after the last replica has acknowledged any; 0: for as long as it likes.
+	Guard time.Duration
 }
 
 // Replication is how a server stands to the others.
@@ -69,9 +69,10 @@ func fencing(c *v1alpha1.RedisConfig) []directive {
 	return []directive{{writeGuardLag, []string{strconv.Itoa(int(maxSilence(NodeTimeout(c)).Seconds()))}}}
 }
 
-// maxSilence is how long a primary takes writes without hearing from a replica: the node timeout, in whole seconds.
+// maxSilence is how long a primary takes writes without hearing from a replica: the node timeout, in whole seconds, and no less than replicas
+// need to report.
 func maxSilence(nodeTimeout time.Duration) time.Duration {
-	return (nodeTimeout + time.Second - 1).Truncate(time.Second)
+	return max((nodeTimeout + time.Second - 1).Truncate(time.Second), leastLag)
 }
 
 // nextReplicated decides on the next step in the mode Replicated. Who is the primary comes before everything that needs one.
@@ -190,11 +191,20 @@ func (v *view) leader() *Pod {
 // leaders are all servers that take writes, those of pods that are on their way out included.
 func (v *view) leaders() []*Pod {
 	var out []*Pod
+	for _, p := range v.everyPod() {
+		if p.Node != nil && p.Node.Replication.Primary {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// everyPod lists all pods, those that no StatefulSet has room for any more included.
+func (v *view) everyPod() []*Pod {
+	var out []*Pod
 	for _, pods := range [][]Pod{v.Pods, v.leavers} {
 		for i := range pods {
-			if p := &pods[i]; p.Node != nil && p.Node.Replication.Primary {
-				out = append(out, p)
-			}
+			out = append(out, &pods[i])
 		}
 	}
 	return out

@@ -3,10 +3,10 @@ package redis
 import (
 	"cmp"
 	"maps"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -28,8 +28,8 @@ func (b Builder) Primary(a Appointment, heir string) *corev1ac.ServiceApplyConfi
 		s.WithAnnotations(map[string]string{v1alpha1.AnnotationAppointed: a.Pod})
 	}
 	s.WithAnnotations(map[string]string{v1alpha1.AnnotationHistory: a.History})
-	if a.Guarded {
-		s.WithAnnotations(map[string]string{v1alpha1.AnnotationGuarded: "true"})
+	if a.Guard > 0 {
+		s.WithAnnotations(map[string]string{v1alpha1.AnnotationGuarded: a.Guard.String()})
 	}
 	return s
 }
@@ -51,6 +51,21 @@ func AppointmentOf(live *corev1.Service) Appointment {
 	return Appointment{
 		Pod:     cmp.Or(live.Annotations[v1alpha1.AnnotationAppointed], live.Spec.Selector[appsv1.StatefulSetPodNameLabel]),
 		History: live.Annotations[v1alpha1.AnnotationHistory],
-		Guarded: metav1.HasAnnotation(live.ObjectMeta, v1alpha1.AnnotationGuarded),
+		Guard:   guardIn(live),
 	}
+}
+
+// longestGuard is the longest that any version has told a primary, see config.nodeTimeout.
+const longestGuard = time.Minute
+
+// guardIn reads Appointment.Guard. Versions that did not write down for how long wrote "true".
+func guardIn(live *corev1.Service) time.Duration {
+	text, guarded := live.Annotations[v1alpha1.AnnotationGuarded]
+	if !guarded {
+		return 0
+	}
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		return d
+	}
+	return longestGuard
 }

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,7 +25,10 @@ func assignRoles(v *view) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	copies := v.copies(leader)
-	step := AssignRoles{Appointment: Appointment{leader.Name, leader.Node.Replication.ID, len(copies) > 0 && leader.guardsWrites()}}
+	step := AssignRoles{Appointment: Appointment{Pod: leader.Name, History: leader.Node.Replication.ID}}
+	if len(copies) > 0 {
+		step.Appointment.Guard = v.guardOn(leader)
+	}
 	for i := range v.Pods {
 		if p := &v.Pods[i]; p.Role != v.role(p, leader) {
 			step.Pods = append(step.Pods, PodRole{p.ref(), v.role(p, leader)})
@@ -49,6 +53,16 @@ func (v *view) role(p, leader *Pod) string {
 		return RoleReplica
 	}
 	return ""
+}
+
+// guardOn is for how long a primary takes writes at most that no replica acknowledges, by what it was told and by what it is about to be told;
+// 0: for as long as it likes.
+func (v *view) guardOn(leader *Pod) time.Duration {
+	if !leader.guardsWrites() {
+		return 0
+	}
+	inForce := time.Duration(number(leader.Node.Config[writeGuardLag])) * time.Second
+	return max(inForce, maxSilence(v.Spec.NodeTimeout))
 }
 
 func (p *Pod) guardsWrites() bool {
@@ -80,7 +94,7 @@ func (v *view) unguarded(step cluster.Step, leaves func(p *Pod) bool) cluster.St
 		return step
 	}
 	lone := v.Appointed
-	lone.Guarded = false
+	lone.Guard = 0
 	return Unguarded{AssignRoles{Appointment: lone}, GuardWrites{leader.Name, 0}, step}
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// noticed is how long after its last acknowledgement at the latest a primary has noticed that a replica is silent: servers
-// count in whole seconds, and look once a second.
-const noticed = 3 * time.Second
+// noticed is how much later than a replica at the latest a primary notices that the two do not hear of each other: the replica may have
+// reported once more, which it does every second, both count in whole seconds, and the primary looks once a second.
+const noticed = 4 * time.Second
 
 // found makes the first primary of a cluster. Nobody was ever appointed, so every server has to be asked: over disks of an
 // earlier cluster of this name the one with the most keys goes on.
@@ -28,7 +28,7 @@ func found(v *view) (cluster.Plan, bool) {
 		return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", p.Name)
 	}
 	best := v.richest()
-	return promote(best, "nobody has been primary yet, and %s holds %d keys, as many as any other server", best.Name, best.Node.Keys)
+	return v.promote(best, "nobody has been primary yet, and %s holds %d keys, as many as any other server", best.Name, best.Node.Keys)
 }
 
 // succeed makes another primary in the place of the appointed one, or makes that one primary again. All that clients were
@@ -45,14 +45,14 @@ func succeed(v *view) (cluster.Plan, bool) {
 			return plan, waits
 		}
 	}
-	for i := range v.Pods {
-		if p := &v.Pods[i]; p != was && p.unheard() && (lost || !p.Deleting) {
+	for _, p := range v.everyPod() {
+		if p != was && p.unheard() && (lost || !p.Deleting) {
 			return cluster.Wait(ReasonUnreachable, soon*3,
 				"%s is gone, and %s may have the newest data but does not answer: it is waited for as long as it runs; to do without it, delete the pod", v.Appointed.Pod, p.Name)
 		}
 	}
 	if best := v.furthestHeir(); best != nil {
-		return promote(best, "%s is primary no more, and %s has most of what was copied of it", v.Appointed.Pod, best.Name)
+		return v.promote(best, "%s is primary no more, and %s has most of what was copied of it", v.Appointed.Pod, best.Name)
 	}
 	return v.reinstate(was)
 }
@@ -68,17 +68,17 @@ func waitForEnd(v *view) (cluster.Plan, bool) {
 // waitForFence waits until a primary that nobody can reach has stopped taking writes by itself. A silence that only the
 // operator notices proves nothing: as long as a replica hears from it, it serves.
 func (v *view) waitForFence(was *Pod) (cluster.Plan, bool) {
-	if !v.Appointed.Guarded {
+	if v.Appointed.Guard == 0 {
 		return cluster.Wait(ReasonUnreachable, later,
 			"%s does not answer and had no replica in sync, so that it may still take writes: wait until its container has ended, or delete the pod", was.Name)
 	}
-	if was.Deleting && !slices.ContainsFunc(v.read, func(p *Pod) bool { return p.Node.Asks == was.Addr && p.Node.LinkUp }) {
+	if was.Deleting && !slices.ContainsFunc(v.everyPod(), func(p *Pod) bool { return p.Node != nil && p.Node.Asks == was.Addr && p.Node.LinkUp }) {
 		return cluster.Pass() // It was told to end, and has closed its connections.
 	}
-	for _, p := range v.read {
-		if silence := p.Node.Replication.Silence; p.Node.Asks == was.Addr && silence < maxSilence(v.Spec.NodeTimeout)+noticed {
+	for _, p := range v.everyPod() { // Whoever is on its way out acknowledges until it has ended.
+		if p.Node != nil && p.Node.Asks == was.Addr && p.Node.Replication.Silence < v.Appointed.Guard+noticed {
 			return cluster.Wait(ReasonFence, soon*3,
-				"%s does not answer, and may take writes until its replicas have been silent for %s", was.Name, maxSilence(v.Spec.NodeTimeout)+noticed)
+				"%s does not answer, and may take writes until its replicas have heard nothing of it for %s", was.Name, v.Appointed.Guard+noticed)
 		}
 	}
 	return cluster.Pass()
@@ -112,7 +112,7 @@ func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
 	case was.Node.Loading:
 		return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", was.Name)
 	case was.Node.Keys > 0:
-		return promote(was, "%s is back with its data, and no server that was connected to it has been running since", was.Name)
+		return v.promote(was, "%s is back with its data, and no server that was connected to it has been running since", was.Name)
 	}
 	if plan, waits := waitForAll(v); waits {
 		return plan, waits
@@ -124,23 +124,28 @@ func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
 	if best.Node.Keys == 0 {
 		best = was
 	}
-	return promote(best, "%s came back empty, and %s holds %d keys, as many as any other server", was.Name, best.Name, best.Node.Keys)
+	return v.promote(best, "%s came back empty, and %s holds %d keys, as many as any other server", was.Name, best.Name, best.Node.Keys)
 }
 
-func promote(p *Pod, format string, args ...any) (cluster.Plan, bool) {
-	record := AssignRoles{Appointment: Appointment{Pod: p.Name, History: p.Node.Replication.ID}}
-	plan, ok := cluster.Do(Promote{p.Name, record}, format, args...)
+// promote makes a server the primary. All others turn to it first: one that got in touch with the former primary again would acknowledge
+// what clients write there.
+func (v *view) promote(p *Pod, format string, args ...any) (cluster.Plan, bool) {
+	step := Promote{Pod: p.Name, Addr: p.Addr, Record: AssignRoles{Appointment: Appointment{Pod: p.Name, History: p.Node.Replication.ID}}}
+	for _, o := range v.read {
+		if o != p && !o.Node.Loading && !o.Node.Replication.Primary && o.Node.Asks != p.Addr {
+			step.Others = append(step.Others, o.Name)
+		}
+	}
+	plan, ok := cluster.Do(step, format, args...)
 	plan.After = soon / 2
 	return plan, ok
 }
 
 // named is the pod of a name; nil when there is none.
 func (v *view) named(name string) *Pod {
-	for _, pods := range [][]Pod{v.Pods, v.leavers} {
-		for i := range pods {
-			if pods[i].Name == name {
-				return &pods[i]
-			}
+	for _, p := range v.everyPod() {
+		if p.Name == name {
+			return p
 		}
 	}
 	return nil

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 )
@@ -16,7 +19,7 @@ const history = "history"
 func replicated() *fixture {
 	f := &fixture{State{Now: now, Spec: Spec{
 		Name: "c", Shards: 1, Replicas: 2, Replicated: true, Version: "8.0.2", NodeTimeout: 5 * time.Second, Persistent: true,
-	}, Sets: []Set{{Replicas: 3}}, Appointed: Appointment{"c-0-0", history, true}}}
+	}, Sets: []Set{{Replicas: 3}}, Appointed: Appointment{"c-0-0", history, 5 * time.Second}}}
 	for ordinal := range 3 {
 		name := cluster.Pod("c-0", ordinal)
 		p := Pod{
@@ -123,7 +126,7 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			f.pod("c-0-0").Role = ""
 		}, `name c-0-0 the primary, label c-0-0 "primary"`},
 		"the others follow it": {func(f *fixture) {
-			f.Appointed.Guarded = false
+			f.Appointed.Guard = 0
 			f.pod("c-0-0").Node.Config[writeGuard] = "0"
 			f.starts("c-0-1", 0)
 			f.starts("c-0-2", 0)
@@ -131,10 +134,16 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 		"a replica that got into sync is labelled":  {func(f *fixture) { f.pod("c-0-1").Role = "" }, `name c-0-0 the primary, label c-0-1 "replica"`},
 		"a replica that lost its link is not found": {func(f *fixture) { f.lose(time.Second, "c-0-1") }, `name c-0-0 the primary, label c-0-1 ""`},
 		"a replica that does not answer keeps it":   {func(f *fixture) { f.hang("c-0-1") }, "2 of 3 servers answer"},
-		"writes are guarded":                        {func(f *fixture) { f.pod("c-0-0").Node.Config[writeGuard] = "0"; f.Appointed.Guarded = false }, "have 1 replicas acknowledge the writes of c-0-0"},
-		"and then it is written down":               {func(f *fixture) { f.Appointed.Guarded = false }, "name c-0-0 the primary, label "},
+		"writes are guarded":                        {func(f *fixture) { f.pod("c-0-0").Node.Config[writeGuard] = "0"; f.Appointed.Guard = 0 }, "have 1 replicas acknowledge the writes of c-0-0"},
+		"the longer time is written down first":     {func(f *fixture) { f.Spec.NodeTimeout = 20 * time.Second }, "name c-0-0 the primary, label "},
+		"and stays until the server knows the shorter one": {func(f *fixture) {
+			f.pod("c-0-0").Node.Config[writeGuardLag] = "30"
+			f.Appointed.Guard = 30 * time.Second
+			f.pod("c-0-2").Outdated = true
+		}, "restart c-0-2"},
+		"and then it is written down":               {func(f *fixture) { f.Appointed.Guard = 0 }, "name c-0-0 the primary, label "},
 		"without replicas it is written down first": {func(f *fixture) { f.starts("c-0-1", 1); f.starts("c-0-2", 1) }, "name c-0-0 the primary, label "},
-		"and then writes are let go":                {func(f *fixture) { f.starts("c-0-1", 1); f.starts("c-0-2", 1); f.Appointed.Guarded = false }, "have 0 replicas acknowledge the writes of c-0-0"},
+		"and then writes are let go":                {func(f *fixture) { f.starts("c-0-1", 1); f.starts("c-0-2", 1); f.Appointed.Guard = 0 }, "have 0 replicas acknowledge the writes of c-0-0"},
 		"a replica at a new address of the primary": {func(f *fixture) {
 			f.pod("c-0-1").Node.Asks.IP = "10.9.9.9"
 			f.lose(time.Second, "c-0-1")
@@ -165,12 +174,12 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 		"it was named, and not yet promoted": {func(f *fixture) {
 			f.die("c-0-0")
 			f.lose(0, both...)
-			f.Appointed = Appointment{"c-0-1", history, false}
+			f.Appointed = Appointment{"c-0-1", history, 0}
 		}, "promote c-0-1"},
 		"it was promoted, and not yet written down": {func(f *fixture) {
 			f.die("c-0-0")
 			f.leads("c-0-1")
-			f.Appointed = Appointment{"c-0-1", history, false}
+			f.Appointed = Appointment{"c-0-1", history, 0}
 			f.pod("c-0-1").Node.Replication.ID = "new"
 		}, `name c-0-1 the primary, label c-0-0 "", c-0-1 "primary", c-0-2 ""`},
 		"the primary has died":                {func(f *fixture) { f.die("c-0-0"); f.lose(0, both...); f.pod("c-0-2").Node.Offset = 1001 }, "promote c-0-2"},
@@ -208,11 +217,27 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			f.leads("c-0-1")
 			f.pod("c-0-1").Node.Replication = &Replication{Primary: true, ID: "n", FormerID: history}
 		}, `name c-0-1 the primary`},
-		"it does not answer and replicas hear it": {func(f *fixture) { f.hang("c-0-0") }, "c-0-0 does not answer, and may take writes until its replicas have been silent for 8s"},
-		"it has been silent for a moment":         {func(f *fixture) { f.hang("c-0-0"); f.lose(7*time.Second, both...) }, "c-0-0 does not answer, and may take writes until"},
+		"it does not answer and replicas hear it": {func(f *fixture) { f.hang("c-0-0") }, "c-0-0 does not answer, and may take writes until its replicas have heard nothing of it for 9s"},
+		"it has been silent for a moment":         {func(f *fixture) { f.hang("c-0-0"); f.lose(8*time.Second, both...) }, "c-0-0 does not answer, and may take writes until"},
 		"one replica has heard it since":          {func(f *fixture) { f.hang("c-0-0"); f.lose(time.Minute, "c-0-1"); f.lose(time.Second, "c-0-2") }, "c-0-0 does not answer, and may take writes until"},
-		"it has been silent for long":             {func(f *fixture) { f.hang("c-0-0"); f.lose(8*time.Second, both...) }, "promote c-0-1"},
-		"it is silent, and so is a replica":       {func(f *fixture) { f.hang("c-0-0"); f.lose(time.Hour, "c-0-1"); f.hang("c-0-2") }, "c-0-0 is gone, and c-0-2 may have the newest data but does not answer"},
+		"it has been silent for long":             {func(f *fixture) { f.hang("c-0-0"); f.lose(9*time.Second, both...) }, "promote c-0-1, after telling c-0-2"},
+		"it was told to be content for longer": {func(f *fixture) {
+			f.hang("c-0-0")
+			f.lose(9*time.Second, both...)
+			f.Appointed.Guard = 30 * time.Second
+		}, "c-0-0 does not answer, and may take writes until its replicas have heard nothing of it for 34s"},
+		"a replica on its way out hears it": {func(f *fixture) {
+			f.hang("c-0-0")
+			f.lose(9*time.Second, both...)
+			f.lose(0, "c-0-2")
+			f.pod("c-0-2").Deleting = true
+		}, "c-0-0 does not answer, and may take writes until"},
+		"so does one that is too many": {func(f *fixture) {
+			f.Spec.Replicas, f.Sets[0].Replicas = 1, 2
+			f.hang("c-0-0")
+			f.lose(9*time.Second, "c-0-1")
+		}, "c-0-0 does not answer, and may take writes until"},
+		"it is silent, and so is a replica": {func(f *fixture) { f.hang("c-0-0"); f.lose(time.Hour, "c-0-1"); f.hang("c-0-2") }, "c-0-0 is gone, and c-0-2 may have the newest data but does not answer"},
 		"it is silent, and a replica is being deleted": {
 			func(f *fixture) {
 				f.hang("c-0-0")
@@ -222,13 +247,13 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			},
 			"c-0-0 is gone, and c-0-2 may have the newest data but does not answer",
 		},
-		"it is silent and was not guarded": {func(f *fixture) { f.hang("c-0-0"); f.lose(time.Hour, both...); f.Appointed.Guarded = false }, "c-0-0 does not answer and had no replica in sync"},
+		"it is silent and was not guarded": {func(f *fixture) { f.hang("c-0-0"); f.lose(time.Hour, both...); f.Appointed.Guard = 0 }, "c-0-0 does not answer and had no replica in sync"},
 		"it is being deleted":              {func(f *fixture) { f.pod("c-0-0").Deleting = true }, "hand over from c-0-0 to c-0-1"},
 		"all are being deleted": {func(f *fixture) {
 			for i := range f.Pods {
 				f.Pods[i].Deleting = true
 			}
-			f.pod("c-0-1").Role, f.pod("c-0-2").Role, f.Appointed.Guarded = "", "", false
+			f.pod("c-0-1").Role, f.pod("c-0-2").Role, f.Appointed.Guard = "", "", 0
 		}, "c-0-0, the primary, is being deleted"},
 		"the node of a former one is being emptied": {func(f *fixture) {
 			f.leads("c-0-1")
@@ -313,10 +338,22 @@ func TestThePrimaryIsLetOffItsGuardInTheRecordFirst(t *testing.T) {
 	if !ok {
 		t.Fatalf("the step is %v", Next(f.State).Step)
 	}
-	if want := (Appointment{"c-0-0", history, false}); step.Record.Appointment != want || len(step.Record.Pods) > 0 {
+	if want := (Appointment{"c-0-0", history, 0}); step.Record.Appointment != want || len(step.Record.Pods) > 0 {
 		t.Errorf("%+v is written down, want %+v", step.Record, want)
 	}
 	if want := (GuardWrites{"c-0-0", 0}); step.Guard != want {
 		t.Errorf("%+v is told, want %+v", step.Guard, want)
+	}
+}
+
+func TestTheGuardOfAPrimaryIsReadBack(t *testing.T) {
+	for text, want := range map[string]time.Duration{"5s": 5 * time.Second, "true": time.Minute, "": time.Minute} {
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationGuarded: text}}}
+		if got := AppointmentOf(s).Guard; got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+	if got := AppointmentOf(&corev1.Service{}).Guard; got != 0 {
+		t.Errorf("nothing: %s", got)
 	}
 }

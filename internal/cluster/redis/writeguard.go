@@ -37,11 +37,7 @@ func writeGuards(spec *v1alpha1.RedisClusterSpec) []directive {
 	if n == 0 {
 		return nil
 	}
-	lag := max(maxSilence(NodeTimeout(spec.Config)), leastLag)
-	return []directive{
-		{writeGuard, []string{strconv.Itoa(n)}},
-		{writeGuardLag, []string{strconv.Itoa(int(lag.Seconds()))}},
-	}
+	return append([]directive{{writeGuard, []string{strconv.Itoa(n)}}}, fencing(spec.Config)...)
 }
 
 // GuardShards tells servers how many replicas have to acknowledge what they write.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -54,8 +55,15 @@ func texts(commands ...*goredis.Cmd) ([]string, error) {
 	return out, nil
 }
 
-// Promote sends REPLICAOF NO ONE.
-func (c *Client) Promote(ctx context.Context) error { return c.do(ctx, "REPLICAOF", "NO", "ONE") }
+// Promote sends REPLICAOF NO ONE. A server that hands over to one that is gone goes on trying: it is told to give up, which makes it the primary
+// as well.
+func (c *Client) Promote(ctx context.Context) error {
+	err := c.do(ctx, "REPLICAOF", "NO", "ONE")
+	if err != nil && strings.Contains(err.Error(), "while failing over") {
+		return c.do(ctx, "FAILOVER", "ABORT")
+	}
+	return err
+}
 
 // ReplicaOf sends REPLICAOF.
 func (c *Client) ReplicaOf(ctx context.Context, addr redis.Address) error {

@@ -229,7 +229,7 @@ func TestAReplicatedClusterStartsAndHandsOver(t *testing.T) {
 		w := newReplicatedWorld(t, engine, 2, secure)
 		w.startAll()
 		t.Logf("ready after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-		if w.appointed.Pod != "carts-0-0" || !w.appointed.Guarded || w.roles["carts-0-1"] != redis.RoleReplica || w.roles["carts-0-2"] != redis.RoleReplica {
+		if w.appointed.Pod != "carts-0-0" || w.appointed.Guard == 0 || w.roles["carts-0-1"] != redis.RoleReplica || w.roles["carts-0-2"] != redis.RoleReplica {
 			t.Fatalf("appointed %+v, roles %v", w.appointed, w.roles)
 		}
 		wr, full := w.startPlainWriter(), w.fullCopies()
@@ -385,4 +385,38 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestAPrimaryWhoseHeirIsGoneTakesItsPartBack has the heir vanish in the very moment in which it is to take over: the primary goes on trying to
+// reach it, and refuses to copy anybody else meanwhile.
+func TestAPrimaryWhoseHeirIsGoneTakesItsPartBack(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, engine string, secure bool) {
+		t.Helper()
+		w := newReplicatedWorld(t, engine, 2, secure)
+		w.startAll()
+		w.settle()
+		wr := w.startPlainWriter()
+		wr.waitFor(100)
+		was, heir := w.lead(), w.pods["carts-0-2"]
+		must(t, heir.cmd.Process.Signal(syscall.SIGSTOP))
+		must(t, w.do(was, "FAILOVER", "TO", heir.ip, redis.ClientPort, "FORCE", "TIMEOUT", 200))
+		pause(t.Context(), time.Second)
+		w.crash(heir)
+		w.steps = nil
+		w.loopUntil(func() bool {
+			c := w.connect(was)
+			defer func() { _ = c.Close() }()
+			n, err := c.Read(t.Context())
+			return err == nil && n.Replication.Primary
+		})
+		wr.waitFor(100)
+		w.revive(false, heir)
+		w.settle()
+		if w.lead() != was {
+			t.Errorf("%s leads, not %s", w.lead().name, was.name)
+		}
+		wr.waitFor(100)
+		wr.nothingLost("an heir that is gone")
+	})
 }
