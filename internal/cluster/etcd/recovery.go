@@ -141,12 +141,15 @@ func (s State) assess() (l loss, forGood bool) {
 	voters := 0
 	sum := sha256.New()
 	_, _ = fmt.Fprint(sum, s.Record.Timeline()) // What was approved of an earlier loss, of the same volumes too, is no word on this one.
+	anySilent := s.known() && s.anySilent()
 	for i, m := range s.Record.Members {
 		p := s.podNamed(m.Name)
 		why := s.whyLost(p, s.claim(i))
 		switch {
 		case p != nil && p.Gate != nil && p.Gate.Reason == GateNotMember, p != nil && p.View != nil && p.View.Learner:
 			continue
+		case p != nil && p.Gate != nil && p.Gate.Reason == GateNoPeers && anySilent:
+			l.silent = append(l.silent, m.Name) // It may never have joined: those that could tell do not answer.
 		case why != "":
 			l.lost = append(l.lost, m.Name+" "+why)
 			uid := ""
@@ -163,6 +166,18 @@ func (s State) assess() (l loss, forGood bool) {
 	}
 	l.incident = hex.EncodeToString(sum.Sum(nil))[:6]
 	return l, len(l.lost) > voters-Quorum(voters)
+}
+
+// anySilent tells whether a member does not answer that may have its data.
+func (s State) anySilent() bool {
+	for i, m := range s.Record.Members {
+		p := s.podNamed(m.Name)
+		answers := p != nil && !p.Terminating && (p.View != nil || p.Gate != nil)
+		if !answers && s.whyLost(p, s.claim(i)) == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // whyLost says why the data of a member cannot come back, empty while it can. Unlike evidence, it has no quorum to ask.

@@ -127,6 +127,12 @@ func TestNextWithoutAQuorumForGood(t *testing.T) {
 			state: settled(func(s *etcd.State) { s.Record.Recovery = recovering(etcd.RecoveryReported, nil).Record.Recovery }),
 			step:  etcd.SetRecovery{},
 		},
+		"members that never joined wait for one that does not answer": {
+			state: lostQuorum(func(s *etcd.State) {
+				s.Pods[0].Gate, s.Pods[1].Gate, s.Pods[2].View = held(etcd.GateNoPeers), held(etcd.GateNoPeers), nil
+			}),
+			reason: etcd.ReasonNoQuorum, says: "orders-2 does not answer",
+		},
 		"a member that does not answer may have newer data": {
 			state:  lostQuorum(func(s *etcd.State) { s.Pods[2].View = nil }),
 			reason: etcd.ReasonQuorumLost, says: "What orders-2 has is not known, because it does not answer; if its data cannot come back, delete its claim",

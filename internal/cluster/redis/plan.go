@@ -89,7 +89,7 @@ func Next(s State) cluster.Plan {
 		configure,
 		announce,
 		resizePods,
-		shrink,
+		shrink, dropUnstarted,
 		replaceDisks, replaceStrayed,
 		refuseCanary,
 		waitForAll,

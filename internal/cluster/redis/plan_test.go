@@ -859,6 +859,22 @@ func TestNext(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.Spec.Shards = 3; f.idleFor(3, courtesy) },
 			step: DropShard{3, "set-3"}, reason: ReasonDropShard,
 		},
+		"also when some of its servers could not be started": {
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.Spec.Shards = 3; f.pod("c-3-1").Node, f.pod("c-3-1").HasRun = nil, false },
+			step: DropShard{3, "set-3"}, reason: ReasonDropShard, message: "1 of its 2 servers have not been started",
+		},
+		"not when one that has been does not answer": {
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.Spec.Shards = 3; f.pod("c-3-1").Node = nil },
+			reason: ReasonUnreachable,
+		},
+		"nor while an owner of slots cannot be read": {
+			state: formed(), spoil: func(f *fixture) {
+				f.grow()
+				f.Spec.Shards = 3
+				f.pod("c-3-1").Node, f.pod("c-3-1").HasRun, f.pod("c-1-0").Node = nil, false, nil
+			},
+			reason: ReasonUnreachable,
+		},
 		"but stays for a moment for clients that have not heard of it": {
 			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.Spec.Shards = 3; f.idleFor(3, courtesy-time.Second) },
 			reason: ReasonLeaving, message: "shard 3 owns nothing any more",

@@ -537,6 +537,33 @@ func (v *view) lastIdle() (Set, bool) {
 	return v.Sets[i], true
 }
 
+// dropUnstarted removes a shard that is not wanted any more before all of its servers have been started: it may be for want of room for them.
+// All slots are owned by others that could be read, and of those of its servers that run nobody holds anything.
+func dropUnstarted(v *view) (cluster.Plan, bool) {
+	shard := len(v.shards) - 1
+	i := slices.IndexFunc(v.Sets, func(s Set) bool { return s.Shard == shard })
+	if i < 0 || !v.unwanted(shard) || len(v.migrations()) > 0 || v.believed(shard) || v.mayHaveLost(shard) || v.importer(shard) != nil {
+		return cluster.Pass()
+	}
+	owned := make([]Slots, v.Spec.Shards)
+	for n := range owned {
+		owned[n] = v.owned(n)
+	}
+	unstarted := 0
+	for _, p := range v.shards[shard] {
+		switch {
+		case p.Node == nil && p.HasRun, p.Node != nil && (p.ownsSlots() || p.Node.Loading || p.Node.Keys > 0):
+			return cluster.Pass()
+		case p.Node == nil:
+			unstarted++
+		}
+	}
+	if unstarted == 0 || Union(owned...).Count() < SlotCount {
+		return cluster.Pass()
+	}
+	return cluster.Do(DropShard{shard, v.Sets[i].UID}, "shard %d is not wanted any more, owns nothing, and %d of its %d servers have not been started", shard, unstarted, len(v.shards[shard]))
+}
+
 // dropShard removes a shard that has given everything away, the last one first. Its nodes are forgotten when their pods are gone.
 func dropShard(v *view) (cluster.Plan, bool) {
 	set, ok := v.lastIdle()
