@@ -146,9 +146,9 @@ func (s State) assess() (l loss, forGood bool) {
 		p := s.podNamed(m.Name)
 		why := s.whyLost(p, s.claim(i))
 		switch {
-		case p != nil && p.Gate != nil && p.Gate.Reason == GateNotMember, p != nil && p.View != nil && p.View.Learner:
+		case p.heldFor(GateNotMember), p != nil && p.View != nil && p.View.Learner:
 			continue
-		case p != nil && p.Gate != nil && p.Gate.Reason == GateNoPeers && anySilent:
+		case p.heldFor(GateNoPeers) && anySilent:
 			l.silent = append(l.silent, m.Name) // It may never have joined: those that could tell do not answer.
 		case why != "":
 			l.lost = append(l.lost, m.Name+" "+why)
@@ -167,6 +167,9 @@ func (s State) assess() (l loss, forGood bool) {
 	l.incident = hex.EncodeToString(sum.Sum(nil))[:6]
 	return l, len(l.lost) > voters-Quorum(voters)
 }
+
+// heldFor tells whether the start gate holds a member back for a reason.
+func (p *Pod) heldFor(reason string) bool { return p != nil && p.Gate != nil && p.Gate.Reason == reason }
 
 // anySilent tells whether a member does not answer that may have its data.
 func (s State) anySilent() bool {

@@ -67,8 +67,7 @@ func setVersion(s State) (cluster.Plan, bool) {
 		return cluster.Pass()
 	case to.Minor == from.Minor:
 	case !s.known() && s.Record.BeginWith() == nil && s.Record.Bootstrap != BootstrapRecovered && !slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.View != nil }):
-	case to.Minor == s.ClusterVersion.Minor && to.Minor < from.Minor && (s.runs(to.Minor) || s.goingBack()):
-	case to.Minor < from.Minor && s.neverRan() && s.provenWith(to.Minor):
+	case to.Minor < from.Minor && s.canSetBack(to):
 	default:
 		return cluster.Pass()
 	}
@@ -76,6 +75,12 @@ func setVersion(s State) (cluster.Plan, bool) {
 		return plan, true
 	}
 	return cluster.Do(SetVersion{From: from, To: to}, "spec.version is %s, and the pods are made with %s%s", to, from, s.withoutSnapshot())
+}
+
+// canSetBack reports whether all members can run an earlier minor version.
+func (s State) canSetBack(to Version) bool {
+	agreed := to.Minor == s.ClusterVersion.Minor && (s.runs(to.Minor) || s.goingBack())
+	return agreed || (s.neverRan() && s.provenWith(to.Minor))
 }
 
 // neverRan reports whether no member can run in the pods that there are, and none has: their data is as the former pods left it.

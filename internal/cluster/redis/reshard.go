@@ -538,11 +538,10 @@ func (v *view) lastIdle() (Set, bool) {
 }
 
 // dropUnstarted removes a shard that is not wanted any more before all of its servers have been started: it may be for want of room for them.
-// All slots are owned by others that could be read, and of those of its servers that run nobody holds anything.
 func dropUnstarted(v *view) (cluster.Plan, bool) {
 	shard := len(v.shards) - 1
 	i := slices.IndexFunc(v.Sets, func(s Set) bool { return s.Shard == shard })
-	if i < 0 || !v.unwanted(shard) || len(v.migrations()) > 0 || v.believed(shard) || v.mayHaveLost(shard) || v.importer(shard) != nil {
+	if i < 0 || !v.unwanted(shard) || !v.hasNothing(shard) || len(v.migrations()) > 0 {
 		return cluster.Pass()
 	}
 	owned := make([]Slots, v.Spec.Shards)
@@ -551,10 +550,7 @@ func dropUnstarted(v *view) (cluster.Plan, bool) {
 	}
 	unstarted := 0
 	for _, p := range v.shards[shard] {
-		switch {
-		case p.Node == nil && p.HasRun, p.Node != nil && (p.ownsSlots() || p.Node.Loading || p.Node.Keys > 0):
-			return cluster.Pass()
-		case p.Node == nil:
+		if p.Node == nil {
 			unstarted++
 		}
 	}
@@ -562,6 +558,20 @@ func dropUnstarted(v *view) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	return cluster.Do(DropShard{shard, v.Sets[i].UID}, "shard %d is not wanted any more, owns nothing, and %d of its %d servers have not been started", shard, unstarted, len(v.shards[shard]))
+}
+
+// hasNothing tells whether nobody says that a shard owns slots, none of its servers that run holds or awaits anything, and no other has
+// ever run.
+func (v *view) hasNothing(shard int) bool {
+	if v.believed(shard) || v.mayHaveLost(shard) || v.importer(shard) != nil {
+		return false
+	}
+	return !slices.ContainsFunc(v.shards[shard], func(p *Pod) bool {
+		if p.Node == nil {
+			return p.HasRun
+		}
+		return p.ownsSlots() || p.Node.Loading || p.Node.Keys > 0
+	})
 }
 
 // dropShard removes a shard that has given everything away, the last one first. Its nodes are forgotten when their pods are gone.
