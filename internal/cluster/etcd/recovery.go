@@ -169,7 +169,9 @@ func (s State) assess() (l loss, forGood bool) {
 }
 
 // heldFor tells whether the start gate holds a member back for a reason.
-func (p *Pod) heldFor(reason string) bool { return p != nil && p.Gate != nil && p.Gate.Reason == reason }
+func (p *Pod) heldFor(reason string) bool {
+	return p != nil && p.Gate != nil && p.Gate.Reason == reason
+}
 
 // anySilent tells whether a member does not answer that may have its data.
 func (s State) anySilent() bool {
