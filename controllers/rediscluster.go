@@ -201,8 +201,10 @@ func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b
 	if err := k.ensureBudget(ctx, o, b, shard, guarded); err != nil {
 		return err
 	}
-	live := &appsv1.StatefulSet{}
-	err = k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ShardSet(o.Name, shard)}, live)
+	live, key := &appsv1.StatefulSet{}, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ShardSet(o.Name, shard)}
+	if err = k.Get(ctx, key, live); apierrors.IsNotFound(err) {
+		err = k.Direct.Get(ctx, key, live) // It may be there without the label by which the cache finds it.
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		live = nil

@@ -185,27 +185,39 @@ func promote(s State) (cluster.Plan, bool) {
 const inSync = 0.9
 
 // rejoin brings a member back that the record has and the quorum does not. What the disk of such a member holds is of a
-// member that was removed for good: etcd would not start from it.
+// member that was removed for good: etcd would not start from it. One that cannot run keeps no other from joining.
 func rejoin(s State) (cluster.Plan, bool) {
+	first, waits := cluster.Pass()
 	for i, r := range s.Record.Members[:min(len(s.Record.Members), s.Want.Size)] {
 		if s.member(r.URL) != nil {
 			continue
 		}
-		if p, ok := s.clear(i); ok {
-			return p, true
+		plan, ok := s.join(i, r)
+		if plan.Step != nil {
+			return plan, true
 		}
-		p := s.podNamed(r.Name)
-		switch {
-		case p == nil:
-			return cluster.Wait(ReasonJoining, whileWaiting, "%s joins: it has no pod yet", r.Name)
-		case p.Stuck && p.Gate == nil:
-			return cluster.Wait(ReasonJoining, whileWaiting, "%s does not join yet: it %s", r.Name, p.Problem)
-		case !s.allVote():
-			return cluster.Pass()
+		if ok && !waits {
+			first, waits = plan, true
 		}
-		return cluster.Do(AddLearner{Name: r.Name, URL: r.URL, Via: s.via(Member{})}, "%s joins, without a vote until it has the data", r.Name)
 	}
-	return cluster.Pass()
+	return first, waits
+}
+
+// join is the next thing to do for a member that the quorum does not list.
+func (s State) join(ordinal int, r Peer) (cluster.Plan, bool) {
+	if p, ok := s.clear(ordinal); ok {
+		return p, true
+	}
+	p := s.podNamed(r.Name)
+	switch {
+	case p == nil:
+		return cluster.Wait(ReasonJoining, whileWaiting, "%s joins: it has no pod yet", r.Name)
+	case p.Stuck && p.Gate == nil:
+		return cluster.Wait(ReasonJoining, whileWaiting, "%s does not join yet: it %s", r.Name, p.Problem)
+	case !s.allVote():
+		return cluster.Pass()
+	}
+	return cluster.Do(AddLearner{Name: r.Name, URL: r.URL, Via: s.via(Member{})}, "%s joins, without a vote until it has the data", r.Name)
 }
 
 // clear removes what an earlier member of an ordinal left.

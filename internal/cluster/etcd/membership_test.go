@@ -102,6 +102,14 @@ func TestScale(t *testing.T) {
 			}),
 			reason: etcd.ReasonJoining, says: "orders-2 does not join yet: it cannot run: Unschedulable",
 		},
+		"nor does it keep another one from joining": {
+			state: of(5, func(s *etcd.State) {
+				s.Members = s.Members[:3]
+				s.Pods[3].View, s.Pods[3].Ready, s.Pods[3].EverRan, s.Pods[3].Stuck, s.Pods[3].Problem = nil, false, false, true, "cannot run: Unschedulable"
+				s.Pods[4].View, s.Pods[4].Ready, s.Pods[4].EverRan, s.Pods[4].Gate = nil, false, false, held(etcd.GateNotMember)
+			}),
+			step: etcd.AddLearner{Name: "orders-4", URL: "https://orders-4.orders-peers.default.svc.cluster.local:2380", Via: "orders-1"},
+		},
 		"a gate that waits to be let in is no obstacle": {
 			state: left(func(s *etcd.State) {
 				s.Pods[2].EverRan, s.Pods[2].Stuck, s.Pods[2].Gate = false, true, held(etcd.GateNotMember)

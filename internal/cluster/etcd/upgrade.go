@@ -58,8 +58,7 @@ func Hop(from, to Version) Version {
 
 // setVersion follows spec.version at once where that stays within the minor version that pods are made with, or nothing has come
 // of it: what is not well may need exactly that. A half-done upgrade is set back while a member of the old version runs, because
-// the members cannot agree on the new one as long as it does, and where the new one cannot even be started. Where members begin with a backup
-// something may have come of it that does not show.
+// the members cannot agree on the new one as long as it does. Where members begin with a backup something may have come of it that does not show.
 func setVersion(s State) (cluster.Plan, bool) {
 	from, to := s.Record.Version, s.Want.Version
 	switch {
@@ -67,7 +66,7 @@ func setVersion(s State) (cluster.Plan, bool) {
 		return cluster.Pass()
 	case to.Minor == from.Minor:
 	case !s.known() && s.Record.BeginWith() == nil && s.Record.Bootstrap != BootstrapRecovered && !slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.View != nil }):
-	case to.Minor < from.Minor && s.canSetBack(to):
+	case to.Minor == s.ClusterVersion.Minor && to.Minor < from.Minor && (s.runs(to.Minor) || s.goingBack()):
 	default:
 		return cluster.Pass()
 	}
@@ -75,27 +74,6 @@ func setVersion(s State) (cluster.Plan, bool) {
 		return plan, true
 	}
 	return cluster.Do(SetVersion{From: from, To: to}, "spec.version is %s, and the pods are made with %s%s", to, from, s.withoutSnapshot())
-}
-
-// canSetBack reports whether all members can run an earlier minor version.
-func (s State) canSetBack(to Version) bool {
-	agreed := to.Minor == s.ClusterVersion.Minor && (s.runs(to.Minor) || s.goingBack())
-	return agreed || (s.neverRan() && s.provenWith(to.Minor))
-}
-
-// neverRan reports whether no member can run in the pods that there are, and none has: their data is as the former pods left it.
-func (s State) neverRan() bool {
-	return len(s.Pods) == len(s.Record.Members) && !slices.ContainsFunc(s.Pods, func(p Pod) bool { return !p.Stuck || p.EverRan || p.View != nil || p.Terminating })
-}
-
-// provenWith reports whether a minor version is the last that all members were well with.
-func (s State) provenWith(minor int) bool {
-	proven, err := DecodeSettings(s.Record.Proven)
-	if err != nil {
-		return false
-	}
-	v, err := ParseVersion(proven.Version)
-	return err == nil && v.Minor == minor
 }
 
 // waitForFormat waits until all members write their data in a format that a version can read. One that does not answer while the others go

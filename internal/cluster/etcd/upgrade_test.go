@@ -137,15 +137,6 @@ func TestUpgrade(t *testing.T) {
 			}),
 			step: etcd.SetVersion{From: v36, To: v35},
 		},
-		"an upgrade of the only member that cannot be started is set back": {state: unstarted(nil), step: etcd.SetVersion{From: v37, To: v36}},
-		"not when it has been": {
-			state:  unstarted(func(s *etcd.State) { s.Pods[0].EverRan = true }),
-			reason: etcd.ReasonNoQuorum,
-		},
-		"nor when it was well with the new version before": {
-			state:  unstarted(func(s *etcd.State) { s.Record.Proven = `{"version":"3.7.0"}` }),
-			reason: etcd.ReasonNoQuorum,
-		},
 		"and not when the last one is on its way out": {
 			state: running(v36, v35, func(s *etcd.State) {
 				s.ClusterVersion.Minor = 5
@@ -281,17 +272,4 @@ func TestSettingsAreReadBack(t *testing.T) {
 	if diff := cmp.Diff(text, again); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-}
-
-// unstarted is a cluster of one member whose new version has no image.
-func unstarted(change func(*etcd.State)) etcd.State {
-	return running(v37, v36, func(s *etcd.State) {
-		single(s)
-		s.Members, s.ClusterVersion, s.Record.Proven, s.Record.Rejected = nil, etcd.Version{}, `{"version":"3.6.16"}`, s.Want.Asked
-		p := down(s, 0)
-		p.Version, p.Stuck, p.EverRan, p.Problem = v37, true, false, "cannot run: ImagePullBackOff"
-		if change != nil {
-			change(s)
-		}
-	})
 }

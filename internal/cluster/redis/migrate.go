@@ -214,7 +214,7 @@ func (m SlotMove) empty(ctx context.Context, source, target Mover, slots Slots, 
 		if err := same(ctx, source, m.Process); err != nil {
 			return err
 		}
-		if err := m.alive(ctx, target); err != nil {
+		if err := m.alive(ctx, target, slots); err != nil {
 			return err
 		}
 		if time.Since(asked) < certain {
@@ -223,11 +223,12 @@ func (m SlotMove) empty(ctx context.Context, source, target Mover, slots Slots, 
 	}
 }
 
-// alive fails when the target has heard that the source is dead or leads no more. A source that stood still for a moment does not know yet
-// that a replica has been elected in its place, and has none of what was written to that one. The target does: all hear that the source is
-// dead before anybody votes, and believe it for two node timeouts (clusterSendFail and clearNodeFailureIfNeeded in the servers' source). Of
-// who owns a slot that it imports it believes nobody, so that it is not asked for that.
-func (m SlotMove) alive(ctx context.Context, target Mover) error {
+// alive fails when the target has heard that the source is dead, leads no more or does not own the slots. A source that stood still for a moment
+// does not know yet that a replica has been elected in its place, and has none of what was written to that one. The target does: all hear that
+// the source is dead before anybody votes. Redis believes that for two node timeouts, and of who owns a slot that it imports nobody; Valkey
+// believes who was elected, and then that the other one lives (clusterSendFail, clearNodeFailureIfNeeded and clusterUpdateSlotsConfigWith in
+// the servers' source).
+func (m SlotMove) alive(ctx context.Context, target Mover, slots Slots) error {
 	peer, err := target.Sees(ctx, m.FromID)
 	switch {
 	case err != nil:
@@ -236,6 +237,8 @@ func (m SlotMove) alive(ctx context.Context, target Mover) error {
 		return fmt.Errorf("%s has heard that it is a replica by now", m.To)
 	case peer.Failing || peer.Failed:
 		return fmt.Errorf("%s does not hear from it, and others may have elected a replica in its place", m.To)
+	case len(slots.Minus(peer.Slots)) > 0:
+		return fmt.Errorf("%s has heard that another one, maybe a replica, owns slots of it by now", m.To)
 	}
 	return nil
 }

@@ -65,12 +65,13 @@ func TestAMoveEndsWithItsServers(t *testing.T) {
 		"the source is silent":          {during: func(_, to *carrier) { to.sees.Failing = true }, fails: "others may have elected"},
 		"the source is found dead":      {during: func(_, to *carrier) { to.sees.Failed = true }, fails: "others may have elected"},
 		"the source has been replaced":  {during: func(_, to *carrier) { to.sees.Replica = true }, fails: "is a replica by now"},
+		"the source has lost the slots": {during: func(_, to *carrier) { to.sees.Slots = nil }, fails: "owns slots of it by now"},
 		"the source stands still while it is asked for its keys": {before: func(from, to *carrier) {
 			from.slow = []func(){func() {}, func() { time.Sleep(600 * time.Millisecond) }, func() { to.sees.Failed = true }}
 		}, fails: "others may have elected"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			from, to := &carrier{process: "a", keys: []redis.Key{{Name: "k", Bytes: 1}}}, &carrier{process: "b"}
+			from, to := &carrier{process: "a", keys: []redis.Key{{Name: "k", Bytes: 1}}}, &carrier{process: "b", sees: redis.Peer{Slots: redis.Slots{{From: 0, To: 0}}}}
 			if tc.before != nil {
 				tc.before(from, to)
 			}

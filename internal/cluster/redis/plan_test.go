@@ -169,6 +169,16 @@ func (f *fixture) open(name string, slots Slots, other string, importing bool) {
 	}
 }
 
+// neverRan makes a pod one that nobody has heard of yet.
+func (f *fixture) neverRan(name string) {
+	f.pod(name).Node, f.pod(name).HasRun = nil, false
+	for i := range f.Pods {
+		if n := f.Pods[i].Node; n != nil {
+			n.Peers = slices.DeleteFunc(slices.Clone(n.Peers), func(p Peer) bool { return p.ID == id(name) })
+		}
+	}
+}
+
 // moveOf is what a plan says that moves slots between two pods of the fixture.
 func (f *fixture) moveOf(from, to string, slots Slots) SlotMove {
 	return SlotMove{From: from, To: to, FromID: id(from), ToID: id(to), ToAddr: f.pod(to).Addr, Slots: slots}
@@ -860,8 +870,21 @@ func TestNext(t *testing.T) {
 			step: DropShard{3, "set-3"}, reason: ReasonDropShard,
 		},
 		"also when some of its servers could not be started": {
-			state: formed(), spoil: func(f *fixture) { f.grow(); f.Spec.Shards = 3; f.pod("c-3-1").Node, f.pod("c-3-1").HasRun = nil, false },
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.Spec.Shards = 3; f.neverRan("c-3-1") },
 			step: DropShard{3, "set-3"}, reason: ReasonDropShard, message: "1 of its 2 servers have not been started",
+		},
+		"not when an earlier pod of theirs may have got keys": {
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.Spec.Shards = 3; f.pod("c-3-1").Node, f.pod("c-3-1").HasRun = nil, false },
+			reason: ReasonUnreachable,
+		},
+		"nor while a slot is on its way": {
+			state: formed(), spoil: func(f *fixture) {
+				f.grow()
+				f.Spec.Shards = 3
+				f.neverRan("c-3-1")
+				f.open("c-0-0", Slots{{7, 8}}, "c-1-0", false)
+			},
+			reason: ReasonUnreachable,
 		},
 		"not when one that has been does not answer": {
 			state: formed(), spoil: func(f *fixture) { f.grow(); f.Spec.Shards = 3; f.pod("c-3-1").Node = nil },
@@ -871,7 +894,8 @@ func TestNext(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) {
 				f.grow()
 				f.Spec.Shards = 3
-				f.pod("c-3-1").Node, f.pod("c-3-1").HasRun, f.pod("c-1-0").Node = nil, false, nil
+				f.neverRan("c-3-1")
+				f.pod("c-1-0").Node = nil
 			},
 			reason: ReasonUnreachable,
 		},

@@ -8,11 +8,9 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// Promote names a server the primary, has others turn to it, and then makes it one.
+// Promote names a server the primary, and then makes it one.
 type Promote struct {
 	Pod    string
-	Addr   Address
-	Others []string
 	Record AssignRoles
 }
 
@@ -98,13 +96,7 @@ func (GuardWrites) Reason() string { return ReasonGuardWrites }
 // Reason names the step.
 func (AssignRoles) Reason() string { return ReasonAssignRoles }
 
-func (s Promote) String() string {
-	text := "promote " + s.Pod
-	if len(s.Others) > 0 {
-		text += ", after telling " + list(s.Others, func(p string) string { return p })
-	}
-	return text
-}
+func (s Promote) String() string { return "promote " + s.Pod }
 
 func (s Follow) String() string {
 	return "make " + list(s.Pods, func(p string) string { return p }) + " copy " + s.Primary
@@ -125,13 +117,13 @@ func (s AssignRoles) String() string {
 		list(s.Pods, func(p PodRole) string { return fmt.Sprintf("%s %q", p.Pod.Name, p.Role) }))
 }
 
-// Calls sends REPLICAOF to the others, and REPLICAOF NO ONE to the server after it may be copied and needs nobody to acknowledge its first
-// writes.
+// Calls sends REPLICAOF NO ONE, after the server may be copied and needs nobody to acknowledge its first writes.
 func (s Promote) Calls() []Call {
-	return append(Follow{Pods: s.Others, Addr: s.Addr}.Calls(),
+	return []Call{
 		admit(s.Pod, AdmitsForNow),
 		GuardWrites{s.Pod, 0}.Calls()[0],
-		Call{s.Pod, func(ctx context.Context, c Client) error { return c.Promote(ctx) }})
+		{s.Pod, func(ctx context.Context, c Client) error { return c.Promote(ctx) }},
+	}
 }
 
 // Calls sends REPLICAOF.

@@ -28,7 +28,7 @@ func found(v *view) (cluster.Plan, bool) {
 		return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", p.Name)
 	}
 	best := v.richest()
-	return v.promote(best, "nobody has been primary yet, and %s holds %d keys, as many as any other server", best.Name, best.Node.Keys)
+	return promote(best, "nobody has been primary yet, and %s holds %d keys, as many as any other server", best.Name, best.Node.Keys)
 }
 
 // succeed makes another primary in the place of the appointed one, or makes that one primary again. All that clients were
@@ -39,7 +39,7 @@ func succeed(v *view) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	was := v.named(v.Appointed.Pod)
-	lost := was != nil && was.Node == nil && !was.Started.IsZero()
+	lost := was != nil && was.unheard()
 	if lost {
 		if plan, waits := v.waitForFence(was); waits {
 			return plan, waits
@@ -52,7 +52,10 @@ func succeed(v *view) (cluster.Plan, bool) {
 		}
 	}
 	if best := v.furthestHeir(); best != nil {
-		return v.promote(best, "%s is primary no more, and %s has most of what was copied of it", v.Appointed.Pod, best.Name)
+		if plan, turns := v.turn(was, best); turns {
+			return plan, true
+		}
+		return promote(best, "%s is primary no more, and %s has most of what was copied of it", v.Appointed.Pod, best.Name)
 	}
 	return v.reinstate(was)
 }
@@ -112,7 +115,7 @@ func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
 	case was.Node.Loading:
 		return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", was.Name)
 	case was.Node.Keys > 0:
-		return v.promote(was, "%s is back with its data, and no server that was connected to it has been running since", was.Name)
+		return promote(was, "%s is back with its data, and no server that was connected to it has been running since", was.Name)
 	}
 	if plan, waits := waitForAll(v); waits {
 		return plan, waits
@@ -124,19 +127,32 @@ func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
 	if best.Node.Keys == 0 {
 		best = was
 	}
-	return v.promote(best, "%s came back empty, and %s holds %d keys, as many as any other server", was.Name, best.Name, best.Node.Keys)
+	return promote(best, "%s came back empty, and %s holds %d keys, as many as any other server", was.Name, best.Name, best.Node.Keys)
 }
 
-// promote makes a server the primary. All others turn to it first: one that got in touch with the former primary again would acknowledge
-// what clients write there.
-func (v *view) promote(p *Pod, format string, args ...any) (cluster.Plan, bool) {
-	step := Promote{Pod: p.Name, Addr: p.Addr, Record: AssignRoles{Appointment: Appointment{Pod: p.Name, History: p.Node.Replication.ID}}}
-	for _, o := range v.read {
-		if o != p && !o.Node.Loading && !o.Node.Replication.Primary && o.Node.Asks != p.Addr {
-			step.Others = append(step.Others, o.Name)
+// turn makes all but the heir leave a primary that cannot be reached, before the heir takes over: one that got in touch with it again would
+// acknowledge what clients write there. One that is being deleted has stopped, see waitForFence.
+func (v *view) turn(was, heir *Pod) (cluster.Plan, bool) {
+	if was == nil || !was.unheard() || was.Deleting {
+		return cluster.Pass()
+	}
+	step := Follow{Primary: heir.Name, Addr: heir.Addr}
+	for _, p := range v.everyPod() {
+		if p != heir && p.Node != nil && !p.Node.Loading && p.Node.Asks == was.Addr {
+			step.Pods = append(step.Pods, p.Name)
 		}
 	}
-	plan, ok := cluster.Do(step, format, args...)
+	if len(step.Pods) == 0 {
+		return cluster.Pass()
+	}
+	plan, ok := cluster.Do(step, "%s does not answer, and is to find no replica any more that acknowledges its writes", was.Name)
+	plan.After = soon / 2
+	return plan, ok
+}
+
+func promote(p *Pod, format string, args ...any) (cluster.Plan, bool) {
+	record := AssignRoles{Appointment: Appointment{Pod: p.Name, History: p.Node.Replication.ID}}
+	plan, ok := cluster.Do(Promote{p.Name, record}, format, args...)
 	plan.After = soon / 2
 	return plan, ok
 }

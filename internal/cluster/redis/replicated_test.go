@@ -220,7 +220,12 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 		"it does not answer and replicas hear it": {func(f *fixture) { f.hang("c-0-0") }, "c-0-0 does not answer, and may take writes until its replicas have heard nothing of it for 9s"},
 		"it has been silent for a moment":         {func(f *fixture) { f.hang("c-0-0"); f.lose(8*time.Second, both...) }, "c-0-0 does not answer, and may take writes until"},
 		"one replica has heard it since":          {func(f *fixture) { f.hang("c-0-0"); f.lose(time.Minute, "c-0-1"); f.lose(time.Second, "c-0-2") }, "c-0-0 does not answer, and may take writes until"},
-		"it has been silent for long":             {func(f *fixture) { f.hang("c-0-0"); f.lose(9*time.Second, both...) }, "promote c-0-1, after telling c-0-2"},
+		"it has been silent for long":             {func(f *fixture) { f.hang("c-0-0"); f.lose(9*time.Second, both...) }, "make c-0-2 copy c-0-1"},
+		"and nobody else is in touch with it": {func(f *fixture) {
+			f.hang("c-0-0")
+			f.lose(9*time.Second, both...)
+			f.pod("c-0-2").Node.Asks = f.pod("c-0-1").Addr
+		}, "promote c-0-1"},
 		"it was told to be content for longer": {func(f *fixture) {
 			f.hang("c-0-0")
 			f.lose(9*time.Second, both...)

@@ -64,8 +64,14 @@ func (s OpenSlots) String() string {
 	return fmt.Sprintf("set slots %s of %s to %s %s", s.Slots, s.Pod, s.State, short(s.Other))
 }
 
-// Run sends CLUSTER SETSLOT.
+// Run sends CLUSTER SETSLOT. Who awaits slots is to await them from the owner as well: one that came back without slots could otherwise hand
+// over what it does not own any more.
 func (s OpenSlots) Run(ctx context.Context, m Mover) error {
+	if s.State == SlotOwner {
+		if err := m.SetSlots(ctx, s.Slots, SlotImporting, s.Other); err != nil {
+			return err
+		}
+	}
 	return m.SetSlots(ctx, s.Slots, s.State, s.Other)
 }
 
@@ -205,26 +211,33 @@ func closeSlots(v *view) (cluster.Plan, bool) {
 // and it takes no keys of them. This takes the word of the two, and is what finishMoves goes on with, so that it waits for nobody else.
 func reopen(v *view) (cluster.Plan, bool) {
 	for _, to := range v.read {
+		if to.Node.Self().Replica || to.Node.Loading {
+			continue
+		}
 		for _, open := range to.Node.Self().Open {
-			if !open.Importing || to.Node.Self().Replica {
-				continue
-			}
 			for shard := range v.shards {
 				from := v.primary(shard)
-				if from == nil || from == to || from.Node.Loading {
+				if !open.Importing || shard == to.Shard || from == nil || from.Node.Loading {
 					continue
 				}
-				slots := open.Slots.And(from.Node.Self().Slots)
-				owner, _ := to.Node.Peer(from.Node.ID)
-				if foreign := slots.Minus(owner.Slots); len(foreign) > 0 && owner.ID != "" {
-					return cluster.Do(OpenSlots{to.Name, to.Node.ID, foreign, SlotOwner, from.Node.ID}, "%s awaits slots, and does not know that %s owns them", to.Name, from.Name)
-				}
-				heir, _ := from.Node.Peer(to.Node.ID)
-				if unsaid := slots.Minus(from.Node.sends()); len(unsaid) > 0 && heir.ID != "" && !heir.Replica {
-					return cluster.Do(OpenSlots{from.Name, from.Node.ID, unsaid, SlotMigrating, to.Node.ID}, "%s owns slots that %s awaits, and does not know of it", from.Name, to.Name)
+				if plan, ok := introduceSlots(from, to, open.Slots.And(from.Node.Self().Slots).Minus(to.Node.Self().Slots)); ok {
+					return plan, true
 				}
 			}
 		}
+	}
+	return cluster.Pass()
+}
+
+// introduceSlots tells whoever of the two does not know it that slots are on their way from one to the other.
+func introduceSlots(from, to *Pod, slots Slots) (cluster.Plan, bool) {
+	owner, _ := to.Node.Peer(from.Node.ID)
+	if foreign := slots.Minus(owner.Slots); len(foreign) > 0 && owner.ID != "" && !owner.Replica {
+		return cluster.Do(OpenSlots{to.Name, to.Node.ID, foreign, SlotOwner, from.Node.ID}, "%s awaits slots, and does not know that %s owns them", to.Name, from.Name)
+	}
+	heir, _ := from.Node.Peer(to.Node.ID)
+	if unsaid := slots.Minus(from.Node.sends()); len(unsaid) > 0 && heir.ID != "" && !heir.Replica {
+		return cluster.Do(OpenSlots{from.Name, from.Node.ID, unsaid, SlotMigrating, to.Node.ID}, "%s owns slots that %s awaits, and does not know of it", from.Name, to.Name)
 	}
 	return cluster.Pass()
 }
@@ -560,10 +573,12 @@ func dropUnstarted(v *view) (cluster.Plan, bool) {
 	return cluster.Do(DropShard{shard, v.Sets[i].UID}, "shard %d is not wanted any more, owns nothing, and %d of its %d servers have not been started", shard, unstarted, len(v.shards[shard]))
 }
 
-// hasNothing tells whether nobody says that a shard owns slots, none of its servers that run holds or awaits anything, and no other has
-// ever run.
+// hasNothing tells whether no server has ever been of a shard but those that run, and none of these owns or holds anything. That a pod has not
+// run says nothing of the one before it, which may have got keys of slots that are on their way.
 func (v *view) hasNothing(shard int) bool {
-	if v.believed(shard) || v.mayHaveLost(shard) || v.importer(shard) != nil {
+	opens := func(p *Pod) bool { return len(p.Node.Self().Open) > 0 }
+	may := func(g ghost) bool { of := v.shardOf(g.id); return of == shard || of < 0 }
+	if v.believed(shard) || slices.ContainsFunc(v.read, opens) || slices.ContainsFunc(v.ghosts(), may) {
 		return false
 	}
 	return !slices.ContainsFunc(v.shards[shard], func(p *Pod) bool {

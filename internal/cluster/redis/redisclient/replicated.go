@@ -55,14 +55,26 @@ func texts(commands ...*goredis.Cmd) ([]string, error) {
 	return out, nil
 }
 
+// undecided is for how long a hand-over may go on that nobody waits for any more.
+const undecided = 2 * time.Second
+
 // Promote sends REPLICAOF NO ONE. A server that hands over to one that is gone goes on trying: it is told to give up, which makes it the primary
 // as well.
 func (c *Client) Promote(ctx context.Context) error {
 	err := c.do(ctx, "REPLICAOF", "NO", "ONE")
-	if err != nil && strings.Contains(err.Error(), "while failing over") {
-		return c.do(ctx, "FAILOVER", "ABORT")
+	if err == nil || !strings.Contains(err.Error(), "while failing over") {
+		return err
 	}
-	return err
+	for began := time.Now(); time.Since(began) < undecided; pause(ctx, failoverPoll) {
+		text, err := c.rdb.Info(ctx, "REPLICATION").Result()
+		if err != nil {
+			return fmt.Errorf("INFO: %w", err)
+		}
+		if _, busy := redis.ParseHandOver(text); !busy {
+			return errors.New("the hand-over has ended meanwhile")
+		}
+	}
+	return c.do(ctx, "FAILOVER", "ABORT")
 }
 
 // ReplicaOf sends REPLICAOF.

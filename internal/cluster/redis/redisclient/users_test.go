@@ -344,6 +344,7 @@ func (w *world) movesSlot(t *testing.T) {
 		{source, []any{"OBJECT", "ENCODING", key}},
 		{source, []any{"DUMP", key}},
 		{source, []any{"MIGRATE", to.ip, 6379, "", 0, 2000, "REPLACE", "AUTH2", redis.UserMigration, secret, "KEYS", key}},
+		{target, []any{"CLUSTER", "NODES"}},
 		{target, []any{"CLUSTER", "SETSLOT", slot, "NODE", toID}},
 		{source, []any{"CLUSTER", "SETSLOT", slot, "NODE", toID}},
 		{target, []any{"UNLINK", key}},
@@ -353,7 +354,7 @@ func (w *world) movesSlot(t *testing.T) {
 			t.Fatalf("%v: %v", c.args[:2], err)
 		}
 	}
-	for _, args := range [][]any{{"GET", key}, {"FLUSHALL"}, {"ACL", "LIST"}, {"CLUSTER", "NODES"}, {"CONFIG", "GET", "*"}} {
+	for _, args := range [][]any{{"GET", key}, {"FLUSHALL"}, {"ACL", "LIST"}, {"CLUSTER", "MEET", "127.0.0.1", 1}, {"CONFIG", "GET", "*"}} {
 		if err := source.Do(ctx, args...).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
 			t.Errorf("%v: %v", args, err)
 		}
