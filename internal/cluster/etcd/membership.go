@@ -185,18 +185,20 @@ func promote(s State) (cluster.Plan, bool) {
 const inSync = 0.9
 
 // rejoin brings a member back that the record has and the quorum does not. What the disk of such a member holds is of a
-// member that was removed for good: etcd would not start from it. One that cannot run keeps no other from joining.
+// member that was removed for good: etcd would not start from it. One that cannot run keeps no other from joining that waits for it.
 func rejoin(s State) (cluster.Plan, bool) {
 	first, waits := cluster.Pass()
 	for i, r := range s.Record.Members[:min(len(s.Record.Members), s.Want.Size)] {
-		if s.member(r.URL) != nil {
+		if p := s.podNamed(r.Name); s.member(r.URL) != nil || (waits && (p == nil || p.Gate == nil)) {
 			continue
 		}
 		plan, ok := s.join(i, r)
-		if plan.Step != nil {
+		switch {
+		case plan.Step != nil:
 			return plan, true
-		}
-		if ok && !waits {
+		case !ok:
+			return first, waits
+		case !waits:
 			first, waits = plan, true
 		}
 	}

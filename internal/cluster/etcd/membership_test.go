@@ -110,6 +110,14 @@ func TestScale(t *testing.T) {
 			}),
 			step: etcd.AddLearner{Name: "orders-4", URL: "https://orders-4.orders-peers.default.svc.cluster.local:2380", Via: "orders-1"},
 		},
+		"but none that is only about to start": {
+			state: of(5, func(s *etcd.State) {
+				s.Members = s.Members[:3]
+				s.Pods[3].View, s.Pods[3].Ready, s.Pods[3].EverRan, s.Pods[3].Stuck, s.Pods[3].Problem = nil, false, false, true, "cannot run: Unschedulable"
+				s.Pods[4].View, s.Pods[4].Ready, s.Pods[4].EverRan = nil, false, false
+			}),
+			reason: etcd.ReasonJoining, says: "orders-3 does not join yet",
+		},
 		"a gate that waits to be let in is no obstacle": {
 			state: left(func(s *etcd.State) {
 				s.Pods[2].EverRan, s.Pods[2].Stuck, s.Pods[2].Gate = false, true, held(etcd.GateNotMember)

@@ -877,12 +877,12 @@ func TestNext(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) { f.grow(); f.Spec.Shards = 3; f.pod("c-3-1").Node, f.pod("c-3-1").HasRun = nil, false },
 			reason: ReasonUnreachable,
 		},
-		"nor while a slot is on its way": {
+		"nor while a slot is on its way to it": {
 			state: formed(), spoil: func(f *fixture) {
 				f.grow()
 				f.Spec.Shards = 3
 				f.neverRan("c-3-1")
-				f.open("c-0-0", Slots{{7, 8}}, "c-1-0", false)
+				f.open("c-0-0", Slots{{7, 8}}, "c-3-0", false)
 			},
 			reason: ReasonUnreachable,
 		},

@@ -131,9 +131,9 @@ func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
 }
 
 // turn makes all but the heir leave a primary that cannot be reached, before the heir takes over: one that got in touch with it again would
-// acknowledge what clients write there. One that is being deleted has stopped, see waitForFence.
+// acknowledge what clients write there.
 func (v *view) turn(was, heir *Pod) (cluster.Plan, bool) {
-	if was == nil || !was.unheard() || was.Deleting {
+	if was == nil || !was.unheard() {
 		return cluster.Pass()
 	}
 	step := Follow{Primary: heir.Name, Addr: heir.Addr}

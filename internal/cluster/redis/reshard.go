@@ -231,15 +231,24 @@ func reopen(v *view) (cluster.Plan, bool) {
 
 // introduceSlots tells whoever of the two does not know it that slots are on their way from one to the other.
 func introduceSlots(from, to *Pod, slots Slots) (cluster.Plan, bool) {
-	owner, _ := to.Node.Peer(from.Node.ID)
-	if foreign := slots.Minus(owner.Slots); len(foreign) > 0 && owner.ID != "" && !owner.Replica {
-		return cluster.Do(OpenSlots{to.Name, to.Node.ID, foreign, SlotOwner, from.Node.ID}, "%s awaits slots, and does not know that %s owns them", to.Name, from.Name)
+	if plan, ok := tellOwner(to, from, slots); ok {
+		return plan, true
 	}
 	heir, _ := from.Node.Peer(to.Node.ID)
 	if unsaid := slots.Minus(from.Node.sends()); len(unsaid) > 0 && heir.ID != "" && !heir.Replica {
 		return cluster.Do(OpenSlots{from.Name, from.Node.ID, unsaid, SlotMigrating, to.Node.ID}, "%s owns slots that %s awaits, and does not know of it", from.Name, to.Name)
 	}
 	return cluster.Pass()
+}
+
+// tellOwner tells a server whose slots are that it is to get, where it does not know.
+func tellOwner(to, owner *Pod, slots Slots) (cluster.Plan, bool) {
+	known, _ := to.Node.Peer(owner.Node.ID)
+	foreign := slots.Minus(known.Slots)
+	if len(foreign) == 0 || known.ID == "" || known.Replica {
+		return cluster.Pass()
+	}
+	return cluster.Do(OpenSlots{to.Name, to.Node.ID, foreign, SlotOwner, owner.Node.ID}, "%s is to get slots, and does not know that %s owns them", to.Name, owner.Name)
 }
 
 // sends are the slots that a server is sending to others.
@@ -331,6 +340,9 @@ func mergeOwners(v *view) (cluster.Plan, bool) {
 		to, from := owners[0], owners[1]
 		if to.Node.Self().Slots.Overlaps(from.Node.Self().Slots) {
 			continue
+		}
+		if plan, ok := tellOwner(to, from, from.Node.Self().Slots); ok {
+			return plan, true
 		}
 		return cluster.Do(MoveSlots{For: moveFor, Moves: []SlotMove{moveBetween(from, to, from.Node.Self().Slots)}},
 			"%s and %s each own slots of shard %d", to.Name, from.Name, shard)
@@ -576,9 +588,13 @@ func dropUnstarted(v *view) (cluster.Plan, bool) {
 // hasNothing tells whether no server has ever been of a shard but those that run, and none of these owns or holds anything. That a pod has not
 // run says nothing of the one before it, which may have got keys of slots that are on their way.
 func (v *view) hasNothing(shard int) bool {
-	opens := func(p *Pod) bool { return len(p.Node.Self().Open) > 0 }
-	may := func(g ghost) bool { of := v.shardOf(g.id); return of == shard || of < 0 }
-	if v.believed(shard) || slices.ContainsFunc(v.read, opens) || slices.ContainsFunc(v.ghosts(), may) {
+	itsOwn := func(id string) bool { of := v.shardOf(id); return of == shard || of < 0 }
+	opens := func(p *Pod) bool {
+		return slices.ContainsFunc(p.Node.Self().Open, func(o Open) bool { return p.Shard == shard || itsOwn(o.Other) })
+	}
+	leaves := func(p Pod) bool { return p.Shard == shard }
+	if v.believed(shard) || slices.ContainsFunc(v.read, opens) || slices.ContainsFunc(v.leavers, leaves) ||
+		slices.ContainsFunc(v.ghosts(), func(g ghost) bool { return itsOwn(g.id) }) {
 		return false
 	}
 	return !slices.ContainsFunc(v.shards[shard], func(p *Pod) bool {
