@@ -537,6 +537,30 @@ func TestNoPodsLeaveForAnOldStatefulSet(t *testing.T) {
 	}
 }
 
+// A StatefulSet that has lost the label by which the cache finds it gets that back, and keeps the pods that somebody gave it.
+func TestAStatefulSetWithoutItsLabelsIsFound(t *testing.T) {
+	t.Parallel()
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	set := &appsv1.StatefulSet{}
+	key := client.ObjectKey{Namespace: "default", Name: cluster.ShardSet("carts", 0)}
+	if err := s.api.Get(t.Context(), key, set); err != nil {
+		t.Fatal(err)
+	}
+	want := set.Labels
+	set.Labels, set.Spec.Replicas = nil, new(int32(3))
+	if err := s.api.Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	s.restart()
+	if err := s.loop.Kind.Ensure(t.Context(), s.cluster()); err != nil {
+		t.Error(err)
+	}
+	if err := s.api.Get(t.Context(), key, set); err != nil || *set.Spec.Replicas != 3 || !maps.Equal(set.Labels, want) {
+		t.Errorf("%d pods, labels %v (%v)", *set.Spec.Replicas, set.Labels, err)
+	}
+}
+
 // TestARedisClusterWithoutReplicasIsUpgraded: no primary is restarted, and no pod is left over.
 func TestARedisClusterWithoutReplicasIsUpgraded(t *testing.T) {
 	t.Parallel()

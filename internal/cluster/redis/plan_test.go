@@ -960,6 +960,18 @@ func TestNext(t *testing.T) {
 			step:   MoveSlots{For: moveFor, Moves: []SlotMove{formed().moveOf("c-0-1", "c-0-0", Slots{{5401, 5461}})}},
 			reason: ReasonMoveSlots,
 		},
+		"the one that gets them is told first whose they are": {
+			state: formed(), spoil: func(f *fixture) {
+				f.views(id("c-0-0"), func(peer *Peer) { peer.Slots = Slots{{0, 5400}} })
+				f.views(id("c-0-1"), func(peer *Peer) { peer.Replica, peer.PrimaryID, peer.Slots = false, "", Slots{{5401, 5461}} })
+				node := f.pod("c-0-0").Node
+				node.Peers = slices.Clone(node.Peers)
+				i := slices.IndexFunc(node.Peers, func(p Peer) bool { return p.ID == id("c-0-1") })
+				node.Peers[i].Slots = Slots{{5401, 5460}}
+			},
+			step:   OpenSlots{"c-0-0", id("c-0-0"), Slots{{5461, 5461}}, SlotOwner, id("c-0-1")},
+			reason: ReasonMoveSlots,
+		},
 		"slots that a server was given right before it died go to its successor": {
 			state: formed(), spoil: func(f *fixture) {
 				f.replaceDisk("c-0-0")

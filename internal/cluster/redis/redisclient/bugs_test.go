@@ -208,19 +208,26 @@ func TestAReplicaThatWasAwayFollowsItsShard(t *testing.T) {
 	}
 }
 
-// moveOne moves one slot from a primary to another one.
-func (w *world) moveOne(from, to *process) {
+// oneSlot is the move of the first slot of a primary to another one.
+func (w *world) oneSlot(from, to *process) redis.SlotMove {
 	w.t.Helper()
 	move := redis.SlotMove{From: from.name, To: to.name, ToAddr: redis.Address{IP: to.ip, Port: redis.ClientPort}}
 	for _, p := range w.observe(w.t.Context()).Pods {
 		switch p.Name {
 		case from.name:
 			move.FromID, move.Process = p.Node.ID, p.Node.Process
-			move.Slots = redis.Slots{{From: p.Node.Self().Slots[0].From, To: p.Node.Self().Slots[0].From}}
+			move.Slots = p.Node.Self().Slots.First(1)
 		case to.name:
 			move.ToID, move.ToProcess = p.Node.ID, p.Node.Process
 		}
 	}
+	return move
+}
+
+// moveOne moves one slot from a primary to another one.
+func (w *world) moveOne(from, to *process) {
+	w.t.Helper()
+	move := w.oneSlot(from, to)
 	source, target := w.mover(from), w.mover(to)
 	defer func() { _, _ = source.Close(), target.Close() }()
 	if done, err := move.Run(w.t.Context(), source, target, func() bool { return true }); err != nil || done.Slots != 1 {

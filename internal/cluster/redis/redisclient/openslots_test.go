@@ -28,16 +28,7 @@ func newOpened(t *testing.T, engine string) *opened {
 	w.startAll()
 	w.settle()
 	o := &opened{world: w, from: w.pods[w.primary(t, 0)], to: w.pods[w.primary(t, 1)]}
-	o.move = redis.SlotMove{From: o.from.name, To: o.to.name, ToAddr: redis.Address{IP: o.to.ip, Port: redis.ClientPort}}
-	for _, p := range w.observe(t.Context()).Pods {
-		switch p.Name {
-		case o.from.name:
-			o.move.FromID, o.move.Process = p.Node.ID, p.Node.Process
-			o.move.Slots = p.Node.Self().Slots.First(1)
-		case o.to.name:
-			o.move.ToID, o.move.ToProcess = p.Node.ID, p.Node.Process
-		}
-	}
+	o.move = w.oneSlot(o.from, o.to)
 	c := w.clients()
 	o.key = w.keyOf(c, int64(o.move.Slots[0].From))
 	must(t, c.Set(t.Context(), o.key, "before", 0).Err())
@@ -113,6 +104,9 @@ func TestASlotDoesNotLeaveWhoHasBeenReplaced(t *testing.T) {
 				heir := o.heir()
 				for end := time.Now().Add(30 * time.Second); heir == nil && time.Now().Before(end); heir = o.heir() {
 					pause(t.Context(), 50*time.Millisecond)
+				}
+				if heir == nil {
+					t.Fatal("nobody was elected")
 				}
 				o.writeAs(heir, "after")
 				must(t, o.from.cmd.Process.Signal(syscall.SIGCONT))
