@@ -110,6 +110,15 @@ func TestScale(t *testing.T) {
 			}),
 			step: etcd.AddLearner{Name: "orders-4", URL: "https://orders-4.orders-peers.default.svc.cluster.local:2380", Via: "orders-1"},
 		},
+		"and is not waited for while another is to get well first": {
+			state: of(5, func(s *etcd.State) {
+				s.Members = s.Members[:3]
+				down(s, 0)
+				s.Pods[3].View, s.Pods[3].Ready, s.Pods[3].EverRan, s.Pods[3].Gate = nil, false, false, held(etcd.GateNotMember)
+				s.Pods[4].View, s.Pods[4].Ready, s.Pods[4].EverRan, s.Pods[4].Stuck, s.Pods[4].Problem = nil, false, false, true, "cannot run: Unschedulable"
+			}),
+			reason: etcd.ReasonMembersNotReady, says: "orders-0 does not answer",
+		},
 		"but none that is only about to start": {
 			state: of(5, func(s *etcd.State) {
 				s.Members = s.Members[:3]

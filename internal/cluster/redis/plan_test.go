@@ -169,6 +169,13 @@ func (f *fixture) open(name string, slots Slots, other string, importing bool) {
 	}
 }
 
+// tableOf changes what the table of one server alone says of another one.
+func (f *fixture) tableOf(name, of string, change func(*Peer)) {
+	n := f.pod(name).Node
+	n.Peers = slices.Clone(n.Peers)
+	change(&n.Peers[slices.IndexFunc(n.Peers, func(p Peer) bool { return p.ID == id(of) })])
+}
+
 // neverRan makes a pod one that nobody has heard of yet.
 func (f *fixture) neverRan(name string) {
 	f.pod(name).Node, f.pod(name).HasRun = nil, false
@@ -833,16 +840,27 @@ func TestNext(t *testing.T) {
 			step:   OpenSlots{"c-0-0", id("c-0-0"), Slots{{8, 8}}, SlotMigrating, id("c-1-0")},
 			reason: ReasonMoveSlots,
 		},
+		"who awaits the slots is not told of one that it takes for a replica, which it would refuse": {
+			state: formed(), spoil: func(f *fixture) {
+				f.open("c-1-0", Slots{{7, 8}}, "c-0-1", true)
+				f.tableOf("c-1-0", "c-0-0", func(peer *Peer) { peer.Replica, peer.Slots = true, nil })
+				f.pod("c-0-1").Node = nil
+			},
+			step:   OpenSlots{"c-0-0", id("c-0-0"), Slots{{7, 8}}, SlotMigrating, id("c-1-0")},
+			reason: ReasonMoveSlots,
+		},
+		"slots are not on their way within a shard": {
+			state: formed(), spoil: func(f *fixture) {
+				f.views(id("c-0-1"), func(peer *Peer) { peer.Replica, peer.PrimaryID = false, "" })
+				f.open("c-0-1", Slots{{7, 8}}, "c-0-0", true)
+				f.pod("c-0-1").Node.Keys = 0
+			},
+			step: Replicate{[]Following{{"c-0-1", "c-0-0", id("c-0-0")}}}, reason: ReasonReplicate,
+		},
 		"and who awaits the slots, whose they are": {
 			state: formed(), spoil: func(f *fixture) {
 				f.open("c-1-0", Slots{{5461, 5461}}, "c-0-1", true)
-				node := f.pod("c-1-0").Node
-				node.Peers = slices.Clone(node.Peers)
-				for i := range node.Peers {
-					if node.Peers[i].ID == id("c-0-0") {
-						node.Peers[i].Slots = Slots{{0, 5460}}
-					}
-				}
+				f.tableOf("c-1-0", "c-0-0", func(peer *Peer) { peer.Slots = Slots{{0, 5460}} })
 				f.pod("c-0-1").Node = nil
 			},
 			step:   OpenSlots{"c-1-0", id("c-1-0"), Slots{{5461, 5461}}, SlotOwner, id("c-0-0")},
@@ -875,6 +893,19 @@ func TestNext(t *testing.T) {
 		},
 		"not when an earlier pod of theirs may have got keys": {
 			state: formed(), spoil: func(f *fixture) { f.grow(); f.Spec.Shards = 3; f.pod("c-3-1").Node, f.pod("c-3-1").HasRun = nil, false },
+			reason: ReasonUnreachable,
+		},
+		"nor while a pod that is too many may hold some": {
+			state: formed(), spoil: func(f *fixture) {
+				f.grow()
+				f.Spec.Shards = 3
+				f.neverRan("c-3-1")
+				third := *f.pod("c-3-0")
+				node := *third.Node
+				node.ID = "third"
+				third.Name, third.Ordinal, third.Node = "c-3-2", 2, &node
+				f.Pods = append(f.Pods, third)
+			},
 			reason: ReasonUnreachable,
 		},
 		"nor while a slot is on its way to it": {
@@ -964,10 +995,7 @@ func TestNext(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) {
 				f.views(id("c-0-0"), func(peer *Peer) { peer.Slots = Slots{{0, 5400}} })
 				f.views(id("c-0-1"), func(peer *Peer) { peer.Replica, peer.PrimaryID, peer.Slots = false, "", Slots{{5401, 5461}} })
-				node := f.pod("c-0-0").Node
-				node.Peers = slices.Clone(node.Peers)
-				i := slices.IndexFunc(node.Peers, func(p Peer) bool { return p.ID == id("c-0-1") })
-				node.Peers[i].Slots = Slots{{5401, 5460}}
+				f.tableOf("c-0-0", "c-0-1", func(peer *Peer) { peer.Slots = Slots{{5401, 5460}} })
 			},
 			step:   OpenSlots{"c-0-0", id("c-0-0"), Slots{{5461, 5461}}, SlotOwner, id("c-0-1")},
 			reason: ReasonMoveSlots,

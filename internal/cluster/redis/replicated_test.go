@@ -351,6 +351,21 @@ func TestThePrimaryIsLetOffItsGuardInTheRecordFirst(t *testing.T) {
 	}
 }
 
+func TestTheShortestFenceIsWhatReplicasNeedToReport(t *testing.T) {
+	for timeout, want := range map[time.Duration]string{time.Second: "2", 1500 * time.Millisecond: "2", 5 * time.Second: "5"} {
+		if got := fencing(&v1alpha1.RedisConfig{NodeTimeout: &metav1.Duration{Duration: timeout}}); got[0].args[0] != want {
+			t.Errorf("%s: %v, want %s", timeout, got, want)
+		}
+	}
+}
+
+func TestAReplicaWhoseCopyBrokeOffSaysHowFarItHasGot(t *testing.T) {
+	n, err := ParseReplicated("c-0-1", "run_id:aa\nrole:slave\nmaster_replid:bb\nmaster_repl_offset:500\nslave_repl_offset:1\nmaster_link_status:down\n")
+	if err != nil || n.Offset != 500 {
+		t.Errorf("%+v, %v", n, err)
+	}
+}
+
 func TestTheGuardOfAPrimaryIsReadBack(t *testing.T) {
 	for text, want := range map[string]time.Duration{"5s": 5 * time.Second, "true": time.Minute, "": time.Minute} {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationGuarded: text}}}
