@@ -81,6 +81,16 @@ func replicated(engine v1alpha1.RedisEngine, from, to string) features.Feature {
 			nothingLost(t, underLoad(ctx, t, s, c, what, func() { replicate(ctx, t, s, c, n[1]) }))
 			wantRoles(ctx, t, s, c)
 		}))
+		if n[1] < 2 {
+			continue
+		}
+		feature.Assess("the primary hangs", step(func(ctx context.Context, t *testing.T, s *scope) {
+			summary := underLoad(ctx, t, s, c, "primary hangs", func() { hangs(ctx, t, s, c) })
+			if summary.Lost > maxReplicatedLoss {
+				t.Errorf("%d acknowledged writes are lost", summary.Lost)
+			}
+			wantRoles(ctx, t, s, c)
+		}))
 	}
 	return feature.Feature()
 }
@@ -122,6 +132,19 @@ func handsOver(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisClu
 	}))
 	_, err := s.WaitReborn(ctx, was, readyTimeout)
 	must(t, err)
+}
+
+// hangs stops the process of the primary until another one is named in its place, and lets it go on.
+func hangs(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster) {
+	t.Helper()
+	was, began := primaryPod(ctx, t, s, c), time.Now()
+	must(t, s.Signal(ctx, was, redisContainer, "SIGSTOP"))
+	must(t, harness.Eventually(ctx, "another primary", 2*time.Minute, func(ctx context.Context) (bool, string, error) {
+		to := s.endpointsOf(ctx, t, cluster.PrimaryService(c.Name))
+		return len(to) == 1 && to[0] != was.Name, refresh(ctx, t, s, c).Status.Activity, nil
+	}))
+	t.Logf("another one leads in the place of %s after %s", was.Name, time.Since(began).Round(time.Millisecond))
+	must(t, s.Signal(ctx, was, redisContainer, "SIGCONT"))
 }
 
 // primaryPod is the pod that the Service of the primary leads to.
