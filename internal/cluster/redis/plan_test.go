@@ -917,6 +917,10 @@ func TestNext(t *testing.T) {
 			},
 			reason: ReasonUnreachable,
 		},
+		"whichever it is": {
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.Spec.Shards = 3; f.neverRan("c-3-0") },
+			step: DropShard{3, "set-3"}, reason: ReasonDropShard,
+		},
 		"not when one that has been does not answer": {
 			state: formed(), spoil: func(f *fixture) { f.grow(); f.Spec.Shards = 3; f.pod("c-3-1").Node = nil },
 			reason: ReasonUnreachable,
