@@ -57,7 +57,7 @@ func newScaledRedis(t *testing.T, more ...client.Object) *scaledRedis {
 	}
 	start := kind.Now()
 	kind.Now = func() time.Time { return start.Add(s.passed) }
-	s.scalers = &Loop[*v1alpha1.Autoscaler, autoscale.State]{Kind: NewAutoscalerKind(kind.Children, nil, kind), Client: s.api, Events: s.events}
+	s.scalers = &Loop[*v1alpha1.Autoscaler, autoscale.State]{Kind: NewAutoscalerKind(kind.Children, nil, kind), Client: s.api, Direct: s.api, Events: s.events}
 	s.fill()
 	s.settle()
 	return s
@@ -252,7 +252,7 @@ func TestVolumesOfEtcdGrowBeforeTheyAreFull(t *testing.T) {
 	if !ok {
 		t.Fatal("no EtcdKind")
 	}
-	loop := &Loop[*v1alpha1.Autoscaler, autoscale.State]{Kind: NewAutoscalerKind(kind.Children, kind, nil), Client: s.others, Events: events.NewFakeRecorder(100)}
+	loop := &Loop[*v1alpha1.Autoscaler, autoscale.State]{Kind: NewAutoscalerKind(kind.Children, kind, nil), Client: s.others, Direct: s.others, Events: events.NewFakeRecorder(100)}
 	look := func(mib int64) *v1alpha1.Autoscaler {
 		t.Helper()
 		s.net.Unit = mib << 20 / max(1, s.procs["orders-0"].Disk.Size())

@@ -133,8 +133,8 @@ func (s *backupStage) newOperator() {
 	children := newChildren(&world{Client: s.api})
 	children.Direct, children.Now = s.api, func() time.Time { return s.now }
 	k := NewBackupKind(children, map[v1alpha1.ClusterKind]BackupSource{v1alpha1.KindEtcdCluster: s.source})
-	s.backups = &Loop[*v1alpha1.Backup, plan.State]{Kind: k, Client: s.api, Events: events.NewFakeRecorder(1000)}
-	s.plans = &Loop[*v1alpha1.BackupSchedule, plan.Timetable]{Kind: NewScheduleKind(children, k), Client: s.api, Events: events.NewFakeRecorder(1000)}
+	s.backups = &Loop[*v1alpha1.Backup, plan.State]{Kind: k, Client: s.api, Direct: s.api, Events: events.NewFakeRecorder(1000)}
+	s.plans = &Loop[*v1alpha1.BackupSchedule, plan.Timetable]{Kind: NewScheduleKind(children, k), Client: s.api, Direct: s.api, Events: events.NewFakeRecorder(1000)}
 }
 
 func (s *backupStage) must(err error) {

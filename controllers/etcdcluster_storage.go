@@ -46,7 +46,7 @@ func storageState(s *v1alpha1.StorageSpec) etcd.Storage {
 func claimState(c *corev1.PersistentVolumeClaim) etcd.Claim {
 	return etcd.Claim{
 		Name: c.Name, UID: string(c.UID), ResourceVersion: c.ResourceVersion,
-		Pending: c.Status.Phase == corev1.ClaimPending, Class: ptr.Deref(c.Spec.StorageClassName, ""),
+		Pending: c.Status.Phase == corev1.ClaimPending && c.Spec.VolumeName == "", Class: ptr.Deref(c.Spec.StorageClassName, ""),
 		Request: c.Spec.Resources.Requests.Storage().Value(), Capacity: c.Status.Capacity.Storage().Value(),
 		Resizing: etcd.ResizeWords(c.Status.Conditions),
 	}

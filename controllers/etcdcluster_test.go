@@ -87,7 +87,7 @@ func (s *stage) newOperator() *Loop[*v1alpha1.EtcdCluster, etcd.State] {
 		pod, _, _ := strings.Cut(cfg.Host, ".")
 		return &lazyClient{s: s, op: op, pod: pod, tls: cfg.TLS != nil, root: etcdclient.IsRoot(cfg.TLS), password: cfg.Password, former: cfg.Former}
 	}
-	loop := &Loop[*v1alpha1.EtcdCluster, etcd.State]{Kind: kind, Client: op.client(s.cache, false), Events: events.NewFakeRecorder(1000)}
+	loop := &Loop[*v1alpha1.EtcdCluster, etcd.State]{Kind: kind, Client: op.client(s.cache, false), Direct: op.client(s.api, true), Events: events.NewFakeRecorder(1000)}
 	if s.equip != nil {
 		s.equip(loop)
 	}

@@ -156,7 +156,7 @@ func (s *userStage) newOperator() {
 		}{Users: s.etcd}
 	}
 	s.told = events.NewFakeRecorder(1000)
-	s.loop = &Loop[*v1alpha1.EtcdUser, users.State]{Kind: NewEtcdUserKind(children, k), Client: s.api, Events: s.told}
+	s.loop = &Loop[*v1alpha1.EtcdUser, users.State]{Kind: NewEtcdUserKind(children, k), Client: s.api, Direct: s.api, Events: s.told}
 }
 
 func (s *userStage) minuteLater() {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -29,6 +30,8 @@ const (
 	afterRefusal = 10 * time.Second
 	// afterHold is how soon something is looked at again that passes by itself.
 	afterHold = time.Second
+	// statusTries is how often a status is written while somebody else writes to the metadata of its resource.
+	statusTries = 3
 	// healthPoll is how often a settled cluster is looked at.
 	healthPoll = 15 * time.Second
 )
@@ -67,6 +70,8 @@ type measurer[S any] interface {
 type Loop[O Object, S any] struct {
 	Kind   Kind[O, S]
 	Client client.Client
+	// Direct reads past the cache.
+	Direct client.Reader
 	Events events.EventRecorder
 	// Name of the kind, and Metrics that the loop counts in; nil: it counts nothing.
 	Name    string
@@ -195,17 +200,39 @@ func both(first, second error) error {
 	return errors.Join(first, second)
 }
 
-// writeStatus writes what has changed in a status. It is refused as a conflict where it was made from a resource that is not the newest one:
-// parts of two of them would make a status that nobody has seen, and that the API server may not even take.
+// writeStatus writes what has changed in a status. It is refused as a conflict where it was made from a resource whose specification or status is
+// not the newest one: parts of two of them would make a status that nobody has seen, and that the API server may not even take.
 func (l *Loop[O, S]) writeStatus(ctx context.Context, before, o O) error {
 	if equality.Semantic.DeepEqual(before, o) {
 		return nil
 	}
-	err := l.Client.Status().Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write status: %w", err)
+	for try := 1; ; try++ {
+		err := l.Client.Status().Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if !apierrors.IsConflict(err) || try == statusTries {
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("write status: %w", err)
+			}
+			return nil
+		}
+		newest := reflect.New(reflect.TypeOf(before).Elem()).Interface().(O) //nolint:forcetypeassert // Its type is O.
+		if err := l.Direct.Get(ctx, client.ObjectKeyFromObject(before), newest); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read what the status is written to: %w", err)
+		}
+		if !differInMetadataAlone(before, newest) {
+			return fmt.Errorf("write status: %w", err)
+		}
+		before.SetResourceVersion(newest.GetResourceVersion())
 	}
-	return nil
+}
+
+// differInMetadataAlone reports whether nothing but what others write to the metadata tells two versions of a resource apart.
+func differInMetadataAlone[O Object](a, b O) bool {
+	same := b.DeepCopyObject().(O) //nolint:forcetypeassert // It is a copy.
+	same.SetResourceVersion(a.GetResourceVersion())
+	same.SetManagedFields(a.GetManagedFields())
+	same.SetAnnotations(a.GetAnnotations())
+	same.SetLabels(a.GetLabels())
+	return equality.Semantic.DeepEqual(same, a)
 }
 
 func result(p cluster.Plan, err error) (ctrl.Result, error) {

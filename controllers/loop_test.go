@@ -137,7 +137,7 @@ func TestLoopMakesOnePassAndReportsIt(t *testing.T) {
 			o.Spec.Paused = &tc.paused
 			w := newWorld(t, o)
 			recorder := events.NewFakeRecorder(8)
-			loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: &tc.script, Client: w, Events: recorder}
+			loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: &tc.script, Client: w, Direct: w, Events: recorder}
 			for range 2 { // The second pass finds nothing new to write.
 				res, err := loop.Reconcile(t.Context(), fetch(t, w))
 				if (err != nil) != tc.want.err || res.RequeueAfter != tc.want.requeue {
@@ -254,7 +254,7 @@ func TestWhatFailsOnTheSideKeepsNothingElseFromBeingDone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, etcdCluster())
 			kind := &fails{script: script{plan: tc.plan, ensureErr: tc.ensureErr}, steps: tc.fail}
-			loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: kind, Client: w, Events: events.NewFakeRecorder(8)}
+			loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: kind, Client: w, Direct: w, Events: events.NewFakeRecorder(8)}
 			res, err := loop.Reconcile(t.Context(), fetch(t, w))
 			if (err != nil) != tc.err || res.RequeueAfter != tc.requeue {
 				t.Errorf("result %v, %v; want %v, error %v", res.RequeueAfter, err, tc.requeue, tc.err)
@@ -282,7 +282,7 @@ func TestWhatIsWaitedForAgainOnTheWayToReadyIsToldOnce(t *testing.T) {
 	w := newWorld(t, o)
 	recorder := events.NewFakeRecorder(20)
 	s := &script{ready: true}
-	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: s, Client: w, Events: recorder}
+	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: s, Client: w, Direct: w, Events: recorder}
 	for _, p := range []cluster.Plan{wait("A"), wait("B"), wait("A"), {Message: "fine"}, wait("A")} {
 		s.plan = p
 		if _, err := loop.Reconcile(t.Context(), fetch(t, w)); err != nil {
@@ -300,7 +300,7 @@ func TestWhatAStepDoesIsToldOnceThoughTheCacheIsBehind(t *testing.T) {
 	w := newWorld(t, etcdCluster())
 	recorder := events.NewFakeRecorder(20)
 	s := &script{ready: true}
-	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: s, Client: w, Events: recorder}
+	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: s, Client: w, Direct: w, Events: recorder}
 	pass := func(o *v1alpha1.EtcdCluster, p cluster.Plan) {
 		s.plan = p
 		if _, err := loop.Reconcile(t.Context(), o); err != nil {
@@ -318,7 +318,7 @@ func TestWhatAStepDoesIsToldOnceThoughTheCacheIsBehind(t *testing.T) {
 func TestAStatusIsWrittenWholeOrNotAtAll(t *testing.T) {
 	w := newWorld(t, etcdCluster())
 	s := &script{ready: true}
-	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: s, Client: w, Events: events.NewFakeRecorder(20)}
+	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: s, Client: w, Direct: w, Events: events.NewFakeRecorder(20)}
 	pass := func(o *v1alpha1.EtcdCluster, message string) ctrl.Result {
 		s.plan = cluster.Plan{Message: message}
 		next, err := loop.Reconcile(t.Context(), o)
@@ -414,5 +414,48 @@ func TestTheCommonReasonsAreThoseOfTheAPI(t *testing.T) {
 	}
 	if c := cluster.Ready(cluster.Plan{}, nil, "fine"); c.Type != v1alpha1.ConditionReady || c.Status != metav1.ConditionTrue {
 		t.Errorf("%+v", c)
+	}
+}
+
+// Somebody who writes annotations all the time keeps nobody from reading the status.
+func TestAStatusIsWrittenThoughOthersWriteToTheMetadata(t *testing.T) {
+	w := newWorld(t, etcdCluster())
+	s := &script{ready: true, plan: cluster.Plan{Message: "fine"}}
+	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: s, Client: w, Direct: w, Events: events.NewFakeRecorder(20)}
+	stale := fetch(t, w)
+	changed := fetch(t, w)
+	changed.Annotations = map[string]string{"heart/beat": "1"}
+	changed.Labels = map[string]string{"team": "shop"}
+	if err := w.Update(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	next, err := loop.Reconcile(t.Context(), stale)
+	got := fetch(t, w)
+	if err != nil || next.RequeueAfter != healthPoll || got.Status.Activity != "fine" || got.Annotations["heart/beat"] != "1" || got.Labels["team"] != "shop" {
+		t.Errorf("%v, %v: %+v", next, err, got)
+	}
+}
+
+// The specification, whether it is to go, and the status are what a status follows from.
+func TestAStatusOfAnotherSpecificationIsNotWritten(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.EtcdCluster){
+		"specification": func(o *v1alpha1.EtcdCluster) { o.Spec.Size, o.Generation = 5, 2 },
+		"finalizers":    func(o *v1alpha1.EtcdCluster) { o.Finalizers = append(o.Finalizers, "example.com/hold") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, etcdCluster())
+			s := &script{ready: true, plan: cluster.Plan{Message: "fine"}}
+			loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: s, Client: w, Direct: w, Events: events.NewFakeRecorder(20)}
+			stale := fetch(t, w)
+			changed := fetch(t, w)
+			change(changed)
+			if err := w.Update(t.Context(), changed); err != nil {
+				t.Fatal(err)
+			}
+			next, err := loop.Reconcile(t.Context(), stale)
+			if got := fetch(t, w); err != nil || next.RequeueAfter != afterHold || got.Status.Activity != "" {
+				t.Errorf("%v, %v: %+v", next, err, got.Status)
+			}
+		})
 	}
 }

@@ -314,7 +314,7 @@ func newMonitoredRedis(t *testing.T, crd bool, o *v1alpha1.RedisCluster, more ..
 	}
 	kind.Now = func() time.Time { return s.now }
 	s.reads, _ = countReads(kind.Children)
-	s.users = &Loop[*v1alpha1.RedisUser, users.State]{Kind: NewRedisUserKind(kind.Children, kind), Client: s.api, Events: events.NewFakeRecorder(1000)}
+	s.users = &Loop[*v1alpha1.RedisUser, users.State]{Kind: NewRedisUserKind(kind.Children, kind), Client: s.api, Direct: s.api, Events: events.NewFakeRecorder(1000)}
 	s.settle()
 	s.passes(10)
 	return s

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -93,18 +94,22 @@ func (m *meter) read() redis.Progress {
 
 // shards are the wanted ones, and those that exist and are to leave: they are looked after until they go.
 func (k *RedisKind) shards(ctx context.Context, o *v1alpha1.RedisCluster) ([]int, error) {
+	sizes, err := k.shardSizes(ctx, o)
+	return slices.Sorted(maps.Keys(sizes)), err
+}
+
+// shardSizes are how many servers each of the shards has, those included that are to come and those that are to leave.
+func (k *RedisKind) shardSizes(ctx context.Context, o *v1alpha1.RedisCluster) (map[int]int, error) {
 	var s redis.State
 	if err := k.observeSets(ctx, o, &s); err != nil {
 		return nil, err
 	}
-	var out []int
+	out := map[int]int{}
 	for shard := range o.Spec.ShardCount() {
-		out = append(out, shard)
+		out[shard] = 1 + o.Spec.Replicas()
 	}
 	for _, set := range s.Sets {
-		if !slices.Contains(out, set.Shard) {
-			out = append(out, set.Shard)
-		}
+		out[set.Shard] = max(out[set.Shard], set.Replicas)
 	}
 	return out, nil
 }

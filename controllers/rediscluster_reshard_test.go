@@ -1,11 +1,15 @@
 package controllers
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
@@ -46,5 +50,69 @@ func TestWhatServersMoveByThemselvesIsCountedOnce(t *testing.T) {
 	want := redis.Progress{Since: time.Unix(1002, 0), Slots: 50, Keys: 200, Bytes: 500}
 	if diff := cmp.Diff(want, m.read()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A shard that became wanted again when its claims were deleted and its StatefulSet was not: what it got would go with those disks.
+func TestAShardWhoseDisksAreBeingDeletedGetsNoSlots(t *testing.T) {
+	t.Parallel()
+	s := newRedisStage(t, redisCluster())
+	s.served()
+	s.edit(func(spec *v1alpha1.RedisClusterSpec) { spec.Shards = 4 })
+	for !s.exists(&appsv1.StatefulSet{}, "carts-3") {
+		s.pass()
+	}
+	claim := redisClaim(s.cluster(), "data-carts-3-1")
+	claim.Finalizers = []string{"kubernetes.io/pvc-protection"}
+	for _, err := range []error{s.api.Create(t.Context(), claim), s.api.Delete(t.Context(), claim)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 60 {
+		s.pass()
+		for name, server := range s.servers {
+			if strings.HasPrefix(name, "carts-3-") && len(server.Slots()) > 0 {
+				t.Fatalf("%s has got slots %s", name, server.Slots())
+			}
+		}
+	}
+	if s.exists(&appsv1.StatefulSet{}, "carts-3") {
+		t.Errorf("it is not about to start anew: %s", s.cluster().Status.Activity)
+	}
+	if err := s.api.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
+		t.Fatal(err)
+	}
+	claim.Finalizers = nil
+	if err := s.api.Update(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+	s.sound()
+	if n := len(s.uids()); n != 8 {
+		t.Errorf("%d pods", n)
+	}
+}
+
+// Shards that are to leave have slots until these have moved.
+func TestJobsReachShardsThatAreToLeave(t *testing.T) {
+	t.Parallel()
+	o, replicas := redisCluster(), int32(2)
+	o.Spec.Shards, o.Spec.ReplicasPerShard = 4, &replicas
+	s := newRedisStage(t, o)
+	s.settle()
+	s.edit(func(spec *v1alpha1.RedisClusterSpec) { *spec.ReplicasPerShard, spec.Shards = 1, 3 })
+	_, access, err := NewRedisKind(newChildren(s.api)).Source(t.Context(), "default", "carts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var servers []string
+	for _, arg := range access.Stream {
+		server, _, _ := strings.Cut(arg, ".")
+		servers = append(servers, strings.TrimPrefix(server, "--server="))
+	}
+	want := "0/carts-0-0 0/carts-0-1 0/carts-0-2 1/carts-1-0 1/carts-1-1 1/carts-1-2 2/carts-2-0 2/carts-2-1 2/carts-2-2 3/carts-3-0 3/carts-3-1 3/carts-3-2"
+	if got := strings.Join(servers, " "); got != want || access.Streams != 4 {
+		t.Errorf("%s, %d at a time", got, access.Streams)
 	}
 }

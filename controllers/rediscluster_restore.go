@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -284,7 +285,10 @@ func (k *RedisKind) loadBackup(ctx context.Context, o *v1alpha1.RedisCluster, s 
 	if s.Token != "" {
 		field = "spec.from.destination"
 	}
-	access := k.access(o)
+	access, err := k.access(ctx, o)
+	if err != nil {
+		return err
+	}
 	args := append([]string{"restore", "redis", "--directory=" + s.Directory}, access.Stream...)
 	switch {
 	case s.Replaces():
@@ -299,7 +303,7 @@ func (k *RedisKind) loadBackup(ctx context.Context, o *v1alpha1.RedisCluster, s 
 		args = append(args, "--into="+to.Pod+"="+to.Slots.String())
 	}
 	return k.startJob(ctx, o, plan.Work{
-		Name: cluster.LoadJob(o.Name), Args: args, Destination: s.Destination, Limit: loadLimit, Access: &access, Resources: loadResources(), Stays: true,
+		Name: cluster.LoadJob(o.Name), Args: args, Destination: s.Destination, Limit: loadLimit, Access: access, Resources: loadResources(), Stays: true,
 		Labels: restoreLabels(o, cluster.LoadJob(o.Name)),
 	}, field, map[string]string{annotationSum: s.Sum()})
 }
@@ -330,24 +334,29 @@ func (k *RedisKind) ServerImage(ctx context.Context, namespace, name string, of 
 	return redis.CheckImage(o, engine, of.Version, k.Registry), nil
 }
 
-// access is how a Job gets at the servers. It needs to know the authority of their certificates, and the operator's passwords.
-func (k *RedisKind) access(o *v1alpha1.RedisCluster) plan.Access {
-	a := plan.Access{
+// access is how a Job gets at the servers, those that are to leave included: they may have slots. It needs to know the authority of their
+// certificates, and the operator's passwords.
+func (k *RedisKind) access(ctx context.Context, o *v1alpha1.RedisCluster) (*plan.Access, error) {
+	sizes, err := k.shardSizes(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	a := &plan.Access{
 		Template: o.Spec.Template, AuthSecret: cluster.AuthSecret(o.Name),
 		TLSSecret: TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)), TLSKeys: []string{caKey},
-		Streams: o.Spec.ShardCount(),
+		Streams: len(sizes),
 	}
 	if o.Spec.IsReplicated() {
 		a.Stream = append(a.Stream, "--replicated")
 	}
-	for shard := range o.Spec.ShardCount() {
-		for ordinal := range 1 + o.Spec.Replicas() {
+	for _, shard := range slices.Sorted(maps.Keys(sizes)) {
+		for ordinal := range sizes[shard] {
 			host := cluster.PodHost(cluster.Pod(cluster.ShardSet(o.Name, shard), ordinal), o.Name, o.Namespace, k.Domain)
 			a.Stream = append(a.Stream, "--server="+strconv.Itoa(shard)+"/"+host+":"+strconv.Itoa(redis.ClientPort))
 		}
 	}
 	a.Args = append([]string{"--engine=" + string(o.Spec.ServerEngine()), "--version=" + o.Spec.Version}, a.Stream...)
-	return a
+	return a, nil
 }
 
 // Replaced says that a backup is being put into the cluster, or will be as soon as what there is was saved. What is saved for that is not held up,
@@ -400,8 +409,8 @@ func (k *RedisKind) Source(ctx context.Context, namespace, name string) (*plan.S
 	case restore != nil:
 		source.Missing = "it is being restored itself"
 	}
-	access := k.access(o)
-	return source, &access, nil
+	access, err := k.access(ctx, o)
+	return source, access, err
 }
 
 var _ RestoreTarget = (*RedisKind)(nil)

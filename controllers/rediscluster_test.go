@@ -124,7 +124,7 @@ func (s *redisStage) restart() {
 	if s.equip != nil {
 		s.equip(kind)
 	}
-	s.loop = &Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: seen, Events: events.NewFakeRecorder(1000)}
+	s.loop = &Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: seen, Direct: children.Direct, Events: events.NewFakeRecorder(1000)}
 }
 
 // turn lets the operator make a pass, and another one take its place where it crashes. It reports whether all went well.

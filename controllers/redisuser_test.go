@@ -35,7 +35,7 @@ func newAccountStage(t *testing.T) *accountStage {
 	if !ok {
 		t.Fatalf("%T", s.loop.Kind)
 	}
-	s.users = &Loop[*v1alpha1.RedisUser, users.State]{Kind: NewRedisUserKind(kind.Children, kind), Client: s.api, Events: events.NewFakeRecorder(1000)}
+	s.users = &Loop[*v1alpha1.RedisUser, users.State]{Kind: NewRedisUserKind(kind.Children, kind), Client: s.api, Direct: s.api, Events: events.NewFakeRecorder(1000)}
 	s.settle()
 	return s
 }

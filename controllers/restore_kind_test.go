@@ -45,7 +45,7 @@ func (s *stage) undo() *v1alpha1.Restore {
 	children := newChildren(&world{Client: s.cache})
 	children.Direct = s.api
 	kind := NewRestoreKind(children, map[v1alpha1.ClusterKind]RestoreTarget{v1alpha1.KindEtcdCluster: NewEtcdKind(children)})
-	loop := &Loop[*v1alpha1.Restore, plan.Restoration]{Kind: kind, Client: s.others, Events: events.NewFakeRecorder(1000)}
+	loop := &Loop[*v1alpha1.Restore, plan.Restoration]{Kind: kind, Client: s.others, Direct: s.others, Events: events.NewFakeRecorder(1000)}
 	r := &v1alpha1.Restore{}
 	key := types.NamespacedName{Namespace: "default", Name: "undo"}
 	if err := s.others.Get(s.t.Context(), key, r); err != nil {

@@ -163,7 +163,7 @@ func register[O Object, S any](
 		return fmt.Errorf("set up the controller of %s: %w", name, err)
 	}
 	loop := &Loop[O, S]{
-		Kind: kind, Client: mgr.GetClient(), Events: mgr.GetEventRecorder("quorate"), Name: gvk.Kind, Metrics: o.metrics,
+		Kind: kind, Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("quorate"), Name: gvk.Kind, Metrics: o.metrics,
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(name).

@@ -121,7 +121,8 @@ func (s *redisServers) client(addr, user, password string) *goredis.Client {
 	})
 }
 
-// look asks all servers at the same time. It is an error when one does not answer, unless others of its shard do.
+// look asks all servers at the same time. It is an error when one does not answer, unless others of its shard do, or the shard has no slots: it is
+// on its way in or out.
 func (s *redisServers) look(ctx context.Context) ([]redisView, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*askServerTimeout, errors.New("it did not answer in time"))
 	defer cancel()
@@ -135,15 +136,31 @@ func (s *redisServers) look(ctx context.Context) ([]redisView, error) {
 	for i, v := range views {
 		if errs[i] == nil {
 			out = append(out, v)
-			continue
+		} else {
+			fmt.Printf("%s: %v\n", s.servers[i].pod, errs[i])
 		}
-		fmt.Printf("%s: %v\n", s.servers[i].pod, errs[i])
-		answered := func(v redisView) bool { return v.node != nil && v.shard == s.servers[i].shard }
-		if !slices.ContainsFunc(views, answered) {
-			return nil, fmt.Errorf("no server of shard %d answers; %s: %w", s.servers[i].shard, s.servers[i].pod, errs[i])
+	}
+	for i, server := range s.servers {
+		answered := func(v redisView) bool { return v.shard == server.shard }
+		if errs[i] != nil && !slices.ContainsFunc(out, answered) && !haveAllSlots(out) {
+			return nil, fmt.Errorf("no server of shard %d answers; %s: %w", server.shard, server.pod, errs[i])
 		}
 	}
 	return out, nil
+}
+
+// haveAllSlots reports whether the servers have all slots, and none of them knows of another one that has any.
+func haveAllSlots(views []redisView) bool {
+	var owned []redis.Slots
+	for _, v := range views {
+		owned = append(owned, v.node.Self().Slots)
+		for _, p := range v.node.Peers {
+			if len(p.Slots) > 0 && !slices.ContainsFunc(views, func(v redisView) bool { return v.node.ID == p.ID }) {
+				return false
+			}
+		}
+	}
+	return len(redis.Union(owned...).Missing()) == 0
 }
 
 func (s *redisServers) ask(ctx context.Context, server redisServer) (redisView, error) {

@@ -60,3 +60,57 @@ func TestTheUsersOfClientsAreReadWithoutTheirPasswords(t *testing.T) {
 		})
 	}
 }
+
+// A shard that is on its way in or out has no slots. Any other one is missed, whoever else is there.
+func TestAShardWithoutSlotsNeedsNoServerThatAnswers(t *testing.T) {
+	nodes := startShards(t, "valkey-9.1")
+	gone := redisServer{3, "carts-3-0", "localhost:" + strconv.Itoa(freePort(t))}
+	var servers []redisServer
+	for shard, n := range nodes {
+		servers = append(servers, redisServer{shard, "carts-" + strconv.Itoa(shard) + "-0", n.addr})
+	}
+	look := func(of ...redisServer) (int, string) {
+		s := redisServers{servers: of, access: redis.Access{Passwords: serverPasswords}}
+		views, err := s.look(t.Context())
+		if err == nil {
+			return len(views), ""
+		}
+		return len(views), err.Error()
+	}
+	if n, err := look(append(servers, gone)...); n != 3 || err != "" {
+		t.Errorf("%d of the servers that there are, %s", n, err)
+	}
+	if _, err := look(servers[0], servers[1], gone); !strings.Contains(err, "no server of shard 3 answers") {
+		t.Errorf("it may be that one which has slots: %q", err)
+	}
+	if _, err := look(gone); !strings.Contains(err, "no server of shard 3 answers") {
+		t.Errorf("nobody answers: %q", err)
+	}
+	if err := nodes[2].ClusterDelSlotsRange(t.Context(), 16000, 16000).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := look(append(servers, gone)...); !strings.Contains(err, "no server of shard 3 answers") {
+		t.Errorf("nobody that answers has slot 16000: %q", err)
+	}
+}
+
+// A server may have been replaced as the owner of slots by one that does not answer, and not know that yet.
+func TestServersHaveAllSlotsWhenNoneSaysOtherwise(t *testing.T) {
+	all := redis.Slots{{From: 0, To: redis.SlotCount - 1}}
+	self := func(id string, slots redis.Slots, others ...redis.Peer) redisView {
+		return redisView{node: &redis.Node{ID: id, Peers: append(others, redis.Peer{ID: id, Myself: true, Slots: slots})}}
+	}
+	for name, tc := range map[string]struct {
+		views []redisView
+		want  bool
+	}{
+		"one has them all":                    {[]redisView{self("a", all), self("b", nil, redis.Peer{ID: "a", Slots: all}, redis.Peer{ID: "c"})}, true},
+		"another one is said to have some":    {[]redisView{self("a", all), self("b", nil, redis.Peer{ID: "c", Slots: redis.Slots{{From: 1, To: 1}}})}, false},
+		"a slot is nobody's":                  {[]redisView{self("a", redis.Slots{{From: 1, To: redis.SlotCount - 1}})}, false},
+		"there is nobody who could have them": {nil, false},
+	} {
+		if got := haveAllSlots(tc.views); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

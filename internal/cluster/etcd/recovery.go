@@ -159,7 +159,7 @@ func (s State) assess() (l loss, forGood bool) {
 			_, _ = fmt.Fprint(sum, " ", m.Name, "=", uid)
 		case p != nil && p.View != nil && !p.Terminating:
 			l.survivors = append(l.survivors, p)
-		default:
+		case !s.waitsForVolume(i):
 			l.silent = append(l.silent, m.Name)
 		}
 		voters++
@@ -173,12 +173,18 @@ func (p *Pod) heldFor(reason string) bool {
 	return p != nil && p.Gate != nil && p.Gate.Reason == reason
 }
 
+// waitsForVolume tells whether a member has no data, because its claim has no volume yet. Whether it ever had a vote is not known then.
+func (s State) waitsForVolume(ordinal int) bool {
+	c := s.claim(ordinal)
+	return c != nil && c.Pending
+}
+
 // anySilent tells whether a member does not answer that may have its data.
 func (s State) anySilent() bool {
 	for i, m := range s.Record.Members {
 		p := s.podNamed(m.Name)
 		answers := p != nil && !p.Terminating && (p.View != nil || p.Gate != nil)
-		if !answers && s.whyLost(p, s.claim(i)) == "" {
+		if !answers && s.whyLost(p, s.claim(i)) == "" && !s.waitsForVolume(i) {
 			return true
 		}
 	}
@@ -316,14 +322,14 @@ func recoverQuorum(s State) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// hold ends every member and waits until the start gates have told what there is. A member that lost its data has nothing to tell.
+// hold ends every member and waits until the start gates have told what there is. A member that lost its data or got no volume has nothing to tell.
 func (s State) hold(r Recovery) (cluster.Plan, bool) {
 	for i, m := range s.Record.Members {
 		p, c := s.podNamed(m.Name), s.claim(i)
 		switch {
 		case p != nil && p.EverRan && (!p.Terminating || p.Gone):
 			return cluster.Do(p.deletion(), "%s ends, because recovery %s compares what the members have", p.Name, r.Incident)
-		case c != nil && c.Lost != "":
+		case c != nil && c.Lost != "", s.waitsForVolume(i):
 		case p == nil || p.Terminating || p.Gate == nil:
 			return cluster.Wait(ReasonRecovering, whileWaiting, "recovery %s waits for the start gate of %s to say what there is: it %s", r.Incident, m.Name, trouble(p))
 		}

@@ -44,6 +44,16 @@ func reportedAfter(former string) etcd.SetRecovery {
 	return etcd.SetRecovery{To: etcd.Recovery{Incident: sum, Former: former, Phase: etcd.RecoveryReported, Since: simNow, Candidates: []string{"orders-2"}}}
 }
 
+// unequipped is such a cluster with a fourth member whose pod could not be started yet. None of those that lost their disk can ask whether it may join.
+func unequipped(pending bool) etcd.State {
+	return lostQuorum(func(s *etcd.State) {
+		s.Pods[0].Gate, s.Pods[1].Gate = held(etcd.GateNoPeers), held(etcd.GateNoPeers)
+		s.Record.Members = append(s.Record.Members, etcd.Peer{Name: "orders-3"})
+		s.Claims = append(s.Claims, etcd.Claim{Name: "data-orders-3", Ordinal: 3, Pending: pending})
+		s.Pods = append(s.Pods, etcd.Pod{Name: "orders-3", Ordinal: 3, UID: "uid-orders-3"})
+	})
+}
+
 // recovering is such a cluster in a phase of its recovery.
 func recovering(phase etcd.RecoveryPhase, change func(*etcd.State)) etcd.State {
 	return lostQuorum(func(s *etcd.State) {
@@ -70,6 +80,8 @@ func allHeld(ends ...*etcd.LogEnd) etcd.State {
 
 func TestNextWithoutAQuorumForGood(t *testing.T) {
 	reported := etcd.SetRecovery{To: etcd.Recovery{Incident: incident, Phase: etcd.RecoveryReported, Since: simNow, Candidates: []string{"orders-2"}}}
+	unequippedReported := reported
+	unequippedReported.To.Incident = etcd.Next(unequipped(true)).Step.(etcd.SetRecovery).To.Incident
 	heldNow := etcd.SetRecovery{To: recovering(etcd.RecoveryHeld, nil).Record.Recovery}
 	goesOn := func(i int) etcd.SetRecovery {
 		r := allHeld().Record.Recovery
@@ -137,6 +149,10 @@ func TestNextWithoutAQuorumForGood(t *testing.T) {
 			state:  lostQuorum(func(s *etcd.State) { s.Pods[2].View = nil }),
 			reason: etcd.ReasonQuorumLost, says: "What orders-2 has is not known, because it does not answer; if its data cannot come back, delete its claim",
 		},
+		"one that waits for a volume has none": {state: unequipped(true), step: unequippedReported, says: "orders-0 has an empty disk, orders-1 has an empty disk"},
+		"one whose claim has a volume may": {
+			state: unequipped(false), reason: etcd.ReasonNoQuorum, says: "orders-3",
+		},
 		"one that was just started may find the others": {
 			state:  lostQuorum(func(s *etcd.State) { s.Pods[2].Started = simNow.Add(-time.Second) }),
 			reason: etcd.ReasonNoQuorum,
@@ -168,6 +184,14 @@ func TestNextWithoutAQuorumForGood(t *testing.T) {
 			state: func() etcd.State {
 				s := allHeld(nil, nil, &etcd.LogEnd{Term: 2, Index: 9})
 				s.Claims[0].Lost, s.Pods[0].Gate = "its node is gone", nil
+				return s
+			}(),
+			step: goesOn(2),
+		},
+		"one that got no volume has nothing to say": {
+			state: func() etcd.State {
+				s := allHeld(nil, nil, &etcd.LogEnd{Term: 2, Index: 9})
+				s.Claims[0].Pending, s.Pods[0].Gate = true, nil
 				return s
 			}(),
 			step: goesOn(2),

@@ -75,11 +75,8 @@ func (f *fixture) unlink(name string) {
 	f.Sets[p.Shard].Guarded = true
 }
 
-// idleFor has a shard own nothing for some time.
-func (f *fixture) idleFor(shard int, time time.Duration) {
-	i := slices.IndexFunc(f.Sets, func(s Set) bool { return s.Shard == shard })
-	f.Sets[i].IdleSince = f.Now.Add(-time)
-}
+// idleFor has the fourth shard own nothing for some time.
+func (f *fixture) idleFor(time time.Duration) { f.Sets[3].IdleSince = f.Now.Add(-time) }
 
 // mislead makes a replica that lost its primary some time ago ask for it at another address.
 func (f *fixture) mislead(name string, ago time.Duration) {
@@ -774,8 +771,14 @@ func TestNext(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) { f.grow() },
 			step: Replicate{[]Following{{"c-3-1", "c-3-0", id("c-3-0")}}}, reason: ReasonReplicate,
 		},
-		"a new shard gets slots when it has its copies": {
-			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair() },
+		"a new shard gets slots when it has its copies, whatever becomes of disks that are not its own": {
+			state: formed(), spoil: func(f *fixture) {
+				f.grow()
+				f.pair()
+				f.Claims = []Claim{
+					{Name: "data-c-3-2", Shard: 3, Ordinal: 2, Leaving: true}, {Name: "data-c-3-1", Shard: 3, Ordinal: 1}, {Name: "data-c-2-1", Shard: 2, Ordinal: 1, Leaving: true},
+				}
+			},
 			step: MoveSlots{For: moveFor, Moves: []SlotMove{
 				{From: "c-0-0", To: "c-3-0", FromID: id("c-0-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{4096, 5461}}, Limit: 25 << 20},
 				{From: "c-1-0", To: "c-3-0", FromID: id("c-1-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{5462, 6826}}, Limit: 25 << 20},
@@ -884,8 +887,26 @@ func TestNext(t *testing.T) {
 			step: CloseSlots{"c-1-0", Slots{{6000, 6001}}}, reason: ReasonCloseSlots,
 		},
 		"a shard that has given everything away goes": {
-			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.Spec.Shards = 3; f.idleFor(3, courtesy) },
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.Spec.Shards = 3; f.idleFor(courtesy) },
 			step: DropShard{3, "set-3"}, reason: ReasonDropShard,
+		},
+		"and goes all the way when it becomes wanted again too late for its disks": {
+			state: formed(), spoil: func(f *fixture) {
+				f.grow()
+				f.pair()
+				f.Claims = []Claim{{Name: "data-c-3-1", Shard: 3, Ordinal: 1, Leaving: true}}
+			},
+			step: DropShard{3, "set-3"}, reason: ReasonDropShard, message: "starts anew",
+		},
+		"but not for that while it is on its way out for the first time": {
+			state: formed(), spoil: func(f *fixture) {
+				f.grow()
+				f.pair()
+				f.Spec.Shards = 3
+				f.idleFor(courtesy - time.Second)
+				f.Claims = []Claim{{Name: "data-c-3-1", Shard: 3, Ordinal: 1, Leaving: true}}
+			},
+			reason: ReasonLeaving, message: "shard 3 owns nothing any more",
 		},
 		"also when some of its servers could not be started": {
 			state: formed(), spoil: func(f *fixture) { f.grow(); f.Spec.Shards = 3; f.neverRan("c-3-1") },
@@ -935,7 +956,7 @@ func TestNext(t *testing.T) {
 			reason: ReasonUnreachable,
 		},
 		"but stays for a moment for clients that have not heard of it": {
-			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.Spec.Shards = 3; f.idleFor(3, courtesy-time.Second) },
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.Spec.Shards = 3; f.idleFor(courtesy - time.Second) },
 			reason: ReasonLeaving, message: "shard 3 owns nothing any more",
 		},
 		"and as long as it is not known for how long it has done so": {
@@ -947,7 +968,7 @@ func TestNext(t *testing.T) {
 				f.grow()
 				f.pair()
 				f.Spec.Shards = 3
-				f.idleFor(3, courtesy)
+				f.idleFor(courtesy)
 				f.pod("c-3-1").Outdated = true
 			},
 			step: DropShard{3, "set-3"}, reason: ReasonDropShard,
