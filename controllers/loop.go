@@ -227,7 +227,8 @@ func (l *Loop[O, S]) writeStatus(ctx context.Context, before, o O) error {
 
 // differInMetadataAlone reports whether nothing but what others write to the metadata tells two versions of a resource apart.
 func differInMetadataAlone[O Object](a, b O) bool {
-	same := b.DeepCopyObject().(O) //nolint:forcetypeassert // It is a copy.
+	same := b.DeepCopyObject().(O)                                                 //nolint:forcetypeassert // It is a copy.
+	same.GetObjectKind().SetGroupVersionKind(a.GetObjectKind().GroupVersionKind()) // Objects have it that come from the cache.
 	same.SetResourceVersion(a.GetResourceVersion())
 	same.SetManagedFields(a.GetManagedFields())
 	same.SetAnnotations(a.GetAnnotations())

@@ -423,6 +423,7 @@ func TestAStatusIsWrittenThoughOthersWriteToTheMetadata(t *testing.T) {
 	s := &script{ready: true, plan: cluster.Plan{Message: "fine"}}
 	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: s, Client: w, Direct: w, Events: events.NewFakeRecorder(20)}
 	stale := fetch(t, w)
+	stale.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("EtcdCluster")) // As the cache does.
 	changed := fetch(t, w)
 	changed.Annotations = map[string]string{"heart/beat": "1"}
 	changed.Labels = map[string]string{"team": "shop"}

@@ -141,12 +141,12 @@ func (b *redisBackup) observe(ctx context.Context) (topology, error) {
 		}
 	}
 	for _, shard := range shardsOf(views) {
+		if !b.replicated && !anySlots(shard, views) {
+			continue // It is on its way in or out.
+		}
 		s, from, slots, err := b.shard(shard, views)
 		if err != nil {
 			return t, fmt.Errorf("shard %d: %w", shard, err)
-		}
-		if len(slots) == 0 && !b.replicated {
-			continue // It is on its way in or out.
 		}
 		t.shards, t.from, owned = append(t.shards, s), append(t.from, from), append(owned, slots)
 	}
@@ -154,6 +154,14 @@ func (b *redisBackup) observe(ctx context.Context) (topology, error) {
 		return t, fmt.Errorf("slots %s have no owner", missing)
 	}
 	return t, nil
+}
+
+// anySlots tells whether a server of a shard says that it has slots, or gets or gives any.
+func anySlots(shard int, views []redisView) bool {
+	return slices.ContainsFunc(views, func(v redisView) bool {
+		self := v.node.Self()
+		return v.shard == shard && len(self.Slots)+len(self.Open) > 0
+	})
 }
 
 func shardsOf(views []redisView) []int {

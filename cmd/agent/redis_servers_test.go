@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -112,5 +113,29 @@ func TestServersHaveAllSlotsWhenNoneSaysOtherwise(t *testing.T) {
 		if got := haveAllSlots(tc.views); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+// A shard that has given everything away is not copied, and so nobody needs to be fit for that.
+func TestAShardWithoutSlotsIsNotCopied(t *testing.T) {
+	nodes := startShards(t, "valkey-9.1")
+	left, right := startRedis(t, "valkey-9.1", clustered...), startRedis(t, "valkey-9.1", clustered...)
+	meet(t, nodes[0], left, right)
+	healthy(t, 5, append(nodes, left, right)...)
+	until(t, "a replica", func() error { return right.ClusterReplicate(t.Context(), left.ClusterMyID(t.Context()).Val()).Err() })
+	left.kill()
+	until(t, "a replica without its primary", func() error {
+		if info := right.Info(t.Context(), "replication").Val(); !strings.Contains(info, "master_link_status:down") {
+			return errors.New(info)
+		}
+		return nil
+	})
+	b := redisBackup{redisServers: redisServers{access: redis.Access{Passwords: serverPasswords}}}
+	for shard, n := range append(nodes, right) {
+		b.servers = append(b.servers, redisServer{shard, "carts-" + strconv.Itoa(shard) + "-0", n.addr})
+	}
+	topology, err := b.observe(t.Context())
+	if err != nil || len(topology.shards) != 3 || len(topology.from) != 3 {
+		t.Errorf("%+v, %v", topology, err)
 	}
 }

@@ -378,13 +378,13 @@ func (p *patient) replaces(t *table, what string) {
 			pod := p.pod(leads[n%len(leads)].heir)
 			ctx := p.b.Context()
 			began := time.Now()
+			var err error
 			if side == "the disk is lost" {
-				claim := &corev1.PersistentVolumeClaim{ObjectMeta: meta(pod.Namespace, cluster.VolumeData+"-"+pod.Name)}
-				if err := kind.Delete(ctx, claim); err != nil {
-					p.b.Fatal(err)
-				}
+				err = p.replaceDisk(ctx, pod)
+			} else {
+				err = errors.Join(p.replace(ctx, pod), p.whole(ctx))
 			}
-			if err := errors.Join(p.replace(ctx, pod), p.whole(ctx)); err != nil {
+			if err != nil {
 				p.b.Fatal(err)
 			}
 			t.add(n, figures.Figure{What: what, Side: side, Unit: "s", Value: time.Since(began).Seconds()})
@@ -482,27 +482,55 @@ func (p *patient) loses(t *table, what string) {
 			p.b.Fatal(err)
 		}
 		p.well() // The operator may have moved.
-		began := time.Now()
-		if err := kind.StopNode(ctx, node); err != nil {
+		lost, err := p.on(ctx, node)
+		if err != nil {
 			p.b.Fatal(err)
 		}
-		err = p.off(ctx, node)
+		began := time.Now()
+		p.struck = append(p.struck, began)
+		if err = kind.StopNode(ctx, node); err == nil {
+			err = p.off(ctx, node)
+		}
 		took := time.Since(began)
-		if err := errors.Join(err, kind.StartNode(ctx, node)); err != nil {
+		started := kind.StartNode(ctx, node)
+		_, uncordoned := kind.Run(ctx, "uncordon", node)
+		if err := errors.Join(err, started, uncordoned); err != nil {
 			p.b.Fatalf("%v\n%s", err, kind.Dump(ctx, p.object.GetNamespace()))
 		}
-		if _, err := kind.Run(ctx, "uncordon", node); err != nil {
+		t.add(n, figures.Figure{What: what, Side: ours, Unit: "s", Value: took.Seconds()})
+		p.spread(lost)
+	}
+}
+
+// on are the pods on a node.
+func (p *patient) on(ctx context.Context, node string) ([]corev1.Pod, error) {
+	pods, err := kind.Pods(ctx, p.object.GetNamespace(), p.object.GetName(), p.component)
+	return slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName != node }), err
+}
+
+// spread gives new disks to pods that have moved, so that the scheduler puts them on the node that is empty now. Another one would be lost with too
+// many of them.
+func (p *patient) spread(moved []corev1.Pod) {
+	p.b.Helper()
+	for i := range moved {
+		p.well()
+		p.struck = append(p.struck, time.Now())
+		if err := p.replaceDisk(p.b.Context(), p.pod(moved[i].Name)); err != nil {
 			p.b.Fatal(err)
 		}
-		t.add(n, figures.Figure{What: what, Side: ours, Unit: "s", Value: took.Seconds()})
 	}
+}
+
+// replaceDisk has another pod with another disk take the place of one.
+func (p *patient) replaceDisk(ctx context.Context, pod *corev1.Pod) error {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: meta(pod.Namespace, cluster.VolumeData+"-"+pod.Name)}
+	return errors.Join(kind.Delete(ctx, claim), p.replace(ctx, pod), p.whole(ctx))
 }
 
 // off waits until no pod is on a node any more, and all are well elsewhere.
 func (p *patient) off(ctx context.Context, node string) error {
 	err := harness.Eventually(ctx, "all pods to leave "+node, readyTimeout, func(ctx context.Context) (bool, string, error) {
-		pods, err := kind.Pods(ctx, p.object.GetNamespace(), p.object.GetName(), p.component)
-		there := slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName != node })
+		there, err := p.on(ctx, node)
 		return len(there) == 0, fmt.Sprintf("%d pods are there", len(there)), err
 	})
 	if err != nil {

@@ -117,6 +117,42 @@ func pause(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster,
 	must(t, s.Patch(ctx, c, client.MergeFrom(before)))
 }
 
+// Somebody who writes to a resource more often than the operator looks at it keeps its status from nobody.
+func TestOthersMayAnnotateAllTheTime(t *testing.T) {
+	t.Parallel()
+	feature := features.New("somebody annotates all the time").
+		Assess("etcd", step(func(ctx context.Context, t *testing.T, s *scope) {
+			c := s.etcdOf(t, "orders", 1)
+			s.create(ctx, t, c)
+			beating, stop := context.WithCancel(ctx)
+			beats := make(chan int)
+			go func() { beats <- annotate(beating, s, client.ObjectKeyFromObject(c)) }()
+			waitReady(ctx, t, s, c)
+			stop()
+			if n := <-beats; n < 50 {
+				t.Errorf("it was annotated %d times", n)
+			}
+		}))
+	suite.Test(t, feature.Feature())
+}
+
+// annotate annotates a cluster 50 times a second until it may not any more, and tells how often it did.
+func annotate(ctx context.Context, s *scope, name types.NamespacedName) (n int) {
+	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return n
+		case <-tick.C:
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"heart/beat":"%d"}}}`, n)
+			if s.Patch(ctx, c, client.RawPatch(types.MergePatchType, patch)) == nil {
+				n++
+			}
+		}
+	}
+}
+
 func TestADeletedChildIsPutBack(t *testing.T) {
 	t.Parallel()
 	feature := features.New("deleted children").

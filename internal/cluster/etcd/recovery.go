@@ -159,7 +159,9 @@ func (s State) assess() (l loss, forGood bool) {
 			_, _ = fmt.Fprint(sum, " ", m.Name, "=", uid)
 		case p != nil && p.View != nil && !p.Terminating:
 			l.survivors = append(l.survivors, p)
-		case !s.waitsForVolume(i):
+		case s.waitsForVolume(i):
+			_, _ = fmt.Fprint(sum, " ", m.Name, "?") // With a volume it may have data, and what was approved without is no word on that.
+		default:
 			l.silent = append(l.silent, m.Name)
 		}
 		voters++
@@ -173,10 +175,11 @@ func (p *Pod) heldFor(reason string) bool {
 	return p != nil && p.Gate != nil && p.Gate.Reason == reason
 }
 
-// waitsForVolume tells whether a member has no data, because its claim has no volume yet. Whether it ever had a vote is not known then.
+// waitsForVolume tells whether a member of a cluster that exists has no data, because its claim has no volume yet. Whether it ever had a vote is not
+// known then.
 func (s State) waitsForVolume(ordinal int) bool {
 	c := s.claim(ordinal)
-	return c != nil && c.Pending
+	return s.known() && c != nil && c.Pending
 }
 
 // anySilent tells whether a member does not answer that may have its data.

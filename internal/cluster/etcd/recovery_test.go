@@ -82,6 +82,8 @@ func TestNextWithoutAQuorumForGood(t *testing.T) {
 	reported := etcd.SetRecovery{To: etcd.Recovery{Incident: incident, Phase: etcd.RecoveryReported, Since: simNow, Candidates: []string{"orders-2"}}}
 	unequippedReported := reported
 	unequippedReported.To.Incident = etcd.Next(unequipped(true)).Step.(etcd.SetRecovery).To.Incident
+	equippedReported := reported
+	equippedReported.To.Candidates, equippedReported.To.Former = []string{"orders-2", "orders-3"}, unequippedReported.To.Former
 	heldNow := etcd.SetRecovery{To: recovering(etcd.RecoveryHeld, nil).Record.Recovery}
 	goesOn := func(i int) etcd.SetRecovery {
 		r := allHeld().Record.Recovery
@@ -150,6 +152,25 @@ func TestNextWithoutAQuorumForGood(t *testing.T) {
 			reason: etcd.ReasonQuorumLost, says: "What orders-2 has is not known, because it does not answer; if its data cannot come back, delete its claim",
 		},
 		"one that waits for a volume has none": {state: unequipped(true), step: unequippedReported, says: "orders-0 has an empty disk, orders-1 has an empty disk"},
+		"when it gets one, that is another plan": {
+			state: func() etcd.State {
+				s := unequipped(false)
+				s.Record.Recovery = unequippedReported.To
+				s.Want.Approved = s.Record.Recovery.Incident
+				s.Pods[0].Gate, s.Pods[1].Gate = held(etcd.GateLostDisk), held(etcd.GateLostDisk)
+				s.Pods[3].View, s.Pods[3].Started = &etcd.View{Revision: 43}, simNow.Add(-time.Hour)
+				return s
+			}(),
+			step: equippedReported,
+		},
+		"nor is there a plan before the cluster was founded": {
+			state: func() etcd.State {
+				s := unequipped(true)
+				s.Record.ClusterID, s.Pods[2].View, s.Pods[2].Gate = 0, nil, held(etcd.GateNoPeers)
+				return s
+			}(),
+			reason: etcd.ReasonQuorumLost, says: "What orders-3 has is not known",
+		},
 		"one whose claim has a volume may": {
 			state: unequipped(false), reason: etcd.ReasonNoQuorum, says: "orders-3",
 		},
