@@ -2,6 +2,7 @@
 package figures
 
 import (
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -109,7 +110,7 @@ func (s Summary) String() string {
 	return fmt.Sprintf("%s: median %.4g %s, p95 %.4g, max %.4g of %d", s.Side, s.Median, s.Unit, s.P95, s.Max, len(s.Values))
 }
 
-// Summarize puts figures together by what was measured and whose it is, in the order in which these came first.
+// Summarize puts figures together by what was measured and whose it is, in the order in which these came first. All sides of one thing follow each other.
 func Summarize(figures []Figure) []Summary {
 	var out []Summary
 	for _, f := range figures {
@@ -119,6 +120,8 @@ func Summarize(figures []Figure) []Summary {
 		}
 		out[i].Values = append(out[i].Values, f.Value)
 	}
+	first := func(s Summary) int { return slices.IndexFunc(figures, func(f Figure) bool { return f.What == s.What }) }
+	slices.SortStableFunc(out, func(a, b Summary) int { return cmp.Compare(first(a), first(b)) })
 	for i := range out {
 		s := slices.Sorted(slices.Values(out[i].Values))
 		n := len(s)

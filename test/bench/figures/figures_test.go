@@ -79,8 +79,8 @@ func TestWhatIsNoFileOfFiguresIsRefused(t *testing.T) {
 func TestFiguresAreShownAsATable(t *testing.T) {
 	got := Table(Summarize([]Figure{
 		{"a leader is killed", "no operator", "ms", 1000},
-		{"a leader is killed", "quorate", "ms", 1234.5},
 		{"all are restarted", "quorate", "s", 61.23},
+		{"a leader is killed", "quorate", "ms", 1234.5},
 	}))
 	want := `| | | median | p95 | most | of |
 |---|---|---|---|---|---|
