@@ -200,6 +200,9 @@ func both(first, second error) error {
 	return errors.Join(first, second)
 }
 
+// Where a status was refused, it is looked at why.
+// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters;redisclusters;etcdusers;redisusers;autoscalers;backups;backupschedules;restores,verbs=get
+
 // writeStatus writes what has changed in a status. It is refused as a conflict where it was made from a resource whose specification or status is
 // not the newest one: parts of two of them would make a status that nobody has seen, and that the API server may not even take.
 func (l *Loop[O, S]) writeStatus(ctx context.Context, before, o O) error {
@@ -215,10 +218,7 @@ func (l *Loop[O, S]) writeStatus(ctx context.Context, before, o O) error {
 			return nil
 		}
 		newest := reflect.New(reflect.TypeOf(before).Elem()).Interface().(O) //nolint:forcetypeassert // Its type is O.
-		if err := l.Direct.Get(ctx, client.ObjectKeyFromObject(before), newest); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read what the status is written to: %w", err)
-		}
-		if !differInMetadataAlone(before, newest) {
+		if l.Direct.Get(ctx, client.ObjectKeyFromObject(before), newest) != nil || !differInMetadataAlone(before, newest) {
 			return fmt.Errorf("write status: %w", err)
 		}
 		before.SetResourceVersion(newest.GetResourceVersion())
