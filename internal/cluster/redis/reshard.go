@@ -437,9 +437,8 @@ func (v *view) hasNothing(shard int) bool {
 // dropShard removes a shard that has given everything away, the last one first. Its nodes are forgotten when their pods are gone.
 func dropShard(v *view) (cluster.Plan, bool) {
 	for _, set := range v.Sets {
-		if v.halfDropped(set.Shard) {
-			return cluster.Do(DropShard{set.Shard, set.UID}, "shard %d became wanted again while it was on its way out; its disks are being deleted, so that it starts anew before it gets slots",
-				set.Shard)
+		if v.onItsWayOut(set.Shard) {
+			return cluster.Do(DropShard{set.Shard, set.UID}, "shard %d owns nothing, and a disk of it is being deleted: it starts anew before it gets slots", set.Shard)
 		}
 	}
 	set, ok := v.lastIdle()
@@ -449,8 +448,9 @@ func dropShard(v *view) (cluster.Plan, bool) {
 	return cluster.Do(DropShard{set.Shard, set.UID}, "shard %d is not wanted any more, and owns nothing", set.Shard)
 }
 
-// halfDropped tells whether a wanted shard owns nothing and has a disk that is being deleted: what it gets would go with that.
-func (v *view) halfDropped(shard int) bool {
+// onItsWayOut tells whether a wanted shard owns nothing and has a disk that is being deleted: what it gets would go with that. It was to leave until a
+// moment ago, or somebody has deleted the claim.
+func (v *view) onItsWayOut(shard int) bool {
 	return !v.unwanted(shard) && v.unowned(shard) && v.importer(shard) == nil &&
 		slices.ContainsFunc(v.Claims, func(c Claim) bool { return c.Shard == shard && c.Ordinal < v.size(shard) && c.Leaving })
 }
