@@ -58,11 +58,8 @@ type appliedKey struct {
 	kind, namespace, name string
 }
 
-// appliedMark remembers what was applied and which version of the object came of it.
-type appliedMark struct {
-	sum             [sha256.Size]byte
-	resourceVersion string
-}
+// appliedMark remembers what was applied and what came of it, see fingerprint.
+type appliedMark struct{ wish, answer [sha256.Size]byte }
 
 // Apply brings a child into the wanted state by server-side apply. live is an empty object of the child's type with
 // name and namespace set; it is filled from the cache. Nothing is sent when neither the wish nor the object changed
@@ -86,8 +83,8 @@ func (c *Children) applyIf(ctx context.Context, owner Object, live client.Object
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", what, err)
 	}
-	sum := sha256.Sum256(raw)
-	if mark, ok := c.applied.Load(key); ok && mark == (appliedMark{sum, live.GetResourceVersion()}) {
+	wish := sha256.Sum256(raw)
+	if mark, ok := c.applied.Load(key); ok && mark == (appliedMark{wish, fingerprint(live)}) {
 		return nil
 	}
 	if err := allowed(); err != nil {
@@ -96,7 +93,7 @@ func (c *Children) applyIf(ctx context.Context, owner Object, live client.Object
 	if err := c.Client.Apply(ctx, want, client.FieldOwner(cluster.ManagedBy), client.ForceOwnership); err != nil {
 		return applyError(what, err)
 	}
-	c.applied.Store(key, appliedMark{sum, resourceVersion(want)})
+	c.applied.Store(key, appliedMark{wish, answered(want)})
 	return nil
 }
 
@@ -190,17 +187,30 @@ func leftBehind(owner Object, ref *metav1.OwnerReference) bool {
 	return false
 }
 
-// resourceVersion reads the version out of an apply configuration that holds the server's answer.
-func resourceVersion(ac runtime.ApplyConfiguration) string {
+// answered is the fingerprint of what an apply configuration holds after it was applied: the server's answer.
+func answered(ac runtime.ApplyConfiguration) (none [sha256.Size]byte) {
 	raw, err := json.Marshal(ac)
 	if err != nil {
-		return ""
+		return none
 	}
 	var o metav1.PartialObjectMetadata
 	if json.Unmarshal(raw, &o) != nil {
-		return ""
+		return none
 	}
-	return o.ResourceVersion
+	return fingerprint(&o)
+}
+
+// fingerprint tells versions of an object apart by all but the status, as far as the API server counts what is specified.
+func fingerprint(o metav1.Object) [sha256.Size]byte {
+	version := o.GetResourceVersion()
+	if o.GetGeneration() > 0 {
+		version = ""
+	}
+	raw, _ := json.Marshal(metav1.ObjectMeta{ // Of strings and numbers there is always JSON.
+		UID: o.GetUID(), ResourceVersion: version, Generation: o.GetGeneration(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(),
+		OwnerReferences: o.GetOwnerReferences(), Finalizers: o.GetFinalizers(), DeletionTimestamp: o.GetDeletionTimestamp(),
+	})
+	return sha256.Sum256(raw)
 }
 
 // OwnerReference returns the reference that makes an object a child of the owner.

@@ -77,7 +77,8 @@ type Loop[O Object, S any] struct {
 	Name    string
 	Metrics *metrics.Metrics
 
-	told told
+	told       told
+	superseded superseded
 }
 
 // outcome is what one pass over a resource came to.
@@ -87,10 +88,14 @@ type outcome[S any] struct {
 	err   error
 }
 
-// Reconcile makes one pass over a resource. Its status is written on every path, and only when it changed.
+// Reconcile makes one pass over a resource. Its status is written on every path, and only when it changed. No pass is made over what the
+// cache has from before the last one.
 func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 	if o.GetDeletionTimestamp() != nil && !controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer) {
 		return ctrl.Result{}, nil // The children go by owner reference, the claims by the policy of their StatefulSet.
+	}
+	if l.superseded.has(o) {
+		return ctrl.Result{RequeueAfter: catchUp}, nil
 	}
 	before, ok := o.DeepCopyObject().(O)
 	if !ok {
@@ -209,8 +214,12 @@ func (l *Loop[O, S]) writeStatus(ctx context.Context, before, o O) error {
 	if equality.Semantic.DeepEqual(before, o) {
 		return nil
 	}
+	versions := []string{before.GetResourceVersion()}
 	for try := 1; ; try++ {
 		err := l.Client.Status().Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if err == nil && o.GetResourceVersion() != before.GetResourceVersion() {
+			l.superseded.note(o.GetUID(), versions...)
+		}
 		if !apierrors.IsConflict(err) || try == statusTries {
 			if client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("write status: %w", err)
@@ -222,6 +231,7 @@ func (l *Loop[O, S]) writeStatus(ctx context.Context, before, o O) error {
 			return fmt.Errorf("write status: %w", err)
 		}
 		before.SetResourceVersion(newest.GetResourceVersion())
+		versions = append(versions, newest.GetResourceVersion())
 	}
 }
 

@@ -310,7 +310,9 @@ func TestWhatAStepDoesIsToldOnceThoughTheCacheIsBehind(t *testing.T) {
 	pass(fetch(t, w), cluster.Plan{Message: "fine"})
 	stale := fetch(t, w)
 	pass(fetch(t, w), step)
-	pass(stale, wait)
+	for range catchUps + 1 {
+		pass(stale.DeepCopy(), wait)
+	}
 	checkEvents(t, recorder, []string{"Normal Settled fine", "Normal Knock nobody knows that we are here"}, false)
 }
 
@@ -330,8 +332,13 @@ func TestAStatusIsWrittenWholeOrNotAtAll(t *testing.T) {
 	pass(fetch(t, w), "first")
 	stale := fetch(t, w)
 	pass(fetch(t, w), "second")
-	want := fetch(t, w)
-	if next := pass(stale, "third"); next.RequeueAfter != afterHold {
+	want, passes := fetch(t, w), s.ensured
+	for range catchUps {
+		if next := pass(stale.DeepCopy(), "third"); next.RequeueAfter != catchUp || s.ensured != passes {
+			t.Fatalf("it is looked at again after %s, and %d passes were made over what the cache has from before", next.RequeueAfter, s.ensured-passes)
+		}
+	}
+	if next := pass(stale.DeepCopy(), "third"); next.RequeueAfter != afterHold {
 		t.Errorf("it is looked at again after %s", next.RequeueAfter)
 	}
 	if diff := cmp.Diff(want, fetch(t, w)); diff != "" {
@@ -430,10 +437,16 @@ func TestAStatusIsWrittenThoughOthersWriteToTheMetadata(t *testing.T) {
 	if err := w.Update(t.Context(), changed); err != nil {
 		t.Fatal(err)
 	}
+	older := stale.DeepCopy()
 	next, err := loop.Reconcile(t.Context(), stale)
 	got := fetch(t, w)
 	if err != nil || next.RequeueAfter != healthPoll || got.Status.Activity != "fine" || got.Annotations["heart/beat"] != "1" || got.Labels["team"] != "shop" {
 		t.Errorf("%v, %v: %+v", next, err, got)
+	}
+	for _, o := range []*v1alpha1.EtcdCluster{older, changed} {
+		if next, err := loop.Reconcile(t.Context(), o); err != nil || next.RequeueAfter != catchUp {
+			t.Errorf("a version that a status was written over: %v, %v", next, err)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,12 +16,15 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// recallFor is how long a Secret is known for that was read. What somebody else does to a Secret of ours is noticed so late.
-const recallFor = time.Minute
+// How long a Secret is known for that was read: recallFor while its resource is at rest, and recallBriefly while something is done and one look
+// follows the other. What somebody else does to a Secret of ours is noticed so late.
+const (
+	recallFor     = time.Minute
+	recallBriefly = 2 * time.Second
+)
 
 // recall is a client that remembers the Secrets of ours that it has read: they cannot be watched without the right to list all others, and
-// to read them at each look at a cluster in which nothing happens would be most of what is asked of the API server. It remembers for the
-// reader of a resource at rest only. Secrets that somebody else writes are read around it.
+// to read them at each look at a cluster would be most of what is asked of the API server. Secrets that somebody else writes are read around it.
 type recall struct {
 	client.Client
 	now func() time.Time
@@ -42,27 +46,26 @@ func newRecall(c client.Client, now func() time.Time) *recall {
 	return &recall{Client: c, now: now, secrets: map[client.ObjectKey]recalled{}}
 }
 
-// mayRecall is the key of a context in which Secrets may be remembered.
+// mayRecall is the key of how old the Secrets may be that are remembered in a context.
 type mayRecall struct{}
 
-// recalling lets Secrets be remembered while o is looked at, if nothing was to be done when it was looked at last.
+// recalling lets Secrets be remembered while o is looked at, if it was looked at before as it is: not right after it was changed, and not while it goes.
 func recalling(ctx context.Context, o Object) context.Context {
-	if !atRest(o) {
+	all := o.GetConditions()
+	ready := meta.FindStatusCondition(all, v1alpha1.ConditionReady)
+	if ready == nil || ready.ObservedGeneration != o.GetGeneration() || o.GetDeletionTimestamp() != nil {
 		return ctx
 	}
-	return context.WithValue(ctx, mayRecall{}, true)
+	atRest := ready.Status == metav1.ConditionTrue &&
+		!meta.IsStatusConditionTrue(all, v1alpha1.ConditionReconciling) && !meta.IsStatusConditionTrue(all, v1alpha1.ConditionStalled)
+	if atRest {
+		return context.WithValue(ctx, mayRecall{}, recallFor)
+	}
+	return context.WithValue(ctx, mayRecall{}, recallBriefly)
 }
 
 // afresh has Secrets read for what follows.
 func afresh(ctx context.Context) context.Context { return context.WithValue(ctx, mayRecall{}, nil) }
-
-// atRest tells whether a resource was Ready as it is now, with nothing under way and nothing in the way.
-func atRest(o Object) bool {
-	all := o.GetConditions()
-	ready := meta.FindStatusCondition(all, v1alpha1.ConditionReady)
-	return ready != nil && ready.Status == "True" && ready.ObservedGeneration == o.GetGeneration() && o.GetDeletionTimestamp() == nil &&
-		!meta.IsStatusConditionTrue(all, v1alpha1.ConditionReconciling) && !meta.IsStatusConditionTrue(all, v1alpha1.ConditionStalled)
-}
 
 // Get reads a Secret unless it is known, and anything else as ever.
 func (r *recall) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -73,7 +76,7 @@ func (r *recall) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 	r.mu.Lock()
 	known, writes := r.secrets[key], r.writes
 	r.mu.Unlock()
-	if ctx.Value(mayRecall{}) != nil && known.secret != nil && r.now().Sub(known.at) < recallFor {
+	if age, _ := ctx.Value(mayRecall{}).(time.Duration); known.secret != nil && r.now().Sub(known.at) < age {
 		known.secret.DeepCopyInto(s)
 		return nil
 	}

@@ -102,6 +102,32 @@ func TestASecretOfOursIsReadOnceAMinuteForAClusterAtRest(t *testing.T) {
 	}
 }
 
+func TestASecretOfOursIsKnownForMomentsWhileSomethingIsDone(t *testing.T) {
+	sick := restingCluster()
+	sick.Status.Conditions[0].Status = metav1.ConditionFalse
+	for name, o := range map[string]Object{
+		"not Ready": sick, "something is done": with(v1alpha1.ConditionReconciling), "something is in the way": with(v1alpha1.ConditionStalled),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newRecallStage(t)
+			read := func() {
+				if err := s.Get(recalling(t.Context(), o), ours, &corev1.Secret{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			read()
+			s.later = recallBriefly - time.Millisecond
+			if read(); s.reads != 1 {
+				t.Errorf("%d reads within moments", s.reads)
+			}
+			s.later = recallBriefly
+			if read(); s.reads != 2 {
+				t.Errorf("%d reads, moments later", s.reads)
+			}
+		})
+	}
+}
+
 func TestWhatIsRememberedIsNotChangedByItsReaders(t *testing.T) {
 	s := newRecallStage(t)
 	for range 2 {
@@ -120,19 +146,12 @@ func TestASecretIsReadAnew(t *testing.T) {
 	key := ours
 	tests := map[string]func(s *recallStage) Object{
 		"of somebody else": func(*recallStage) Object { key = theirs; return restingCluster() },
-		"for a cluster that is not Ready": func(*recallStage) Object {
-			o := restingCluster()
-			o.Status.Conditions[0].Status = metav1.ConditionFalse
-			return o
-		},
 		"for a cluster that nobody has looked at": func(*recallStage) Object { return etcdCluster() },
 		"for a cluster that was changed": func(*recallStage) Object {
 			o := restingCluster()
 			o.Generation++
 			return o
 		},
-		"for a cluster that something is done to":       func(*recallStage) Object { return with(v1alpha1.ConditionReconciling) },
-		"for a cluster that something is in the way of": func(*recallStage) Object { return with(v1alpha1.ConditionStalled) },
 		"for a cluster that goes": func(*recallStage) Object {
 			o := restingCluster()
 			now := metav1.Now()

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -135,10 +136,10 @@ func setup[O Object, S any](
 	mgr ctrl.Manager, o Options, component string, name v1alpha1.ClusterKind, object O, kind Kind[O, S], more ...func(*builder.Builder),
 ) error {
 	return register(mgr, o, component, object, kind, func(b *builder.Builder) {
-		b.Owns(&appsv1.StatefulSet{}).
+		b.Owns(&appsv1.StatefulSet{}, builder.WithPredicates(predicate.Or(moreThanStatus(), otherRevision()))).
 			Owns(&corev1.ConfigMap{}).
 			Owns(&corev1.Service{}).
-			Owns(&policyv1.PodDisruptionBudget{}).
+			Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(moreThanStatus())).
 			Owns(&batchv1.Job{}).
 			Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component))).
 			Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(clusterOf(component))).
@@ -179,6 +180,27 @@ func register[O Object, S any](
 		return fmt.Errorf("set up the controller of %s: %w", name, err)
 	}
 	return nil
+}
+
+// moreThanStatus lets a resource rest when nothing but the status of what it owns has changed: the status of pods tells the same, and sooner.
+func moreThanStatus() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return fingerprint(e.ObjectOld) != fingerprint(e.ObjectNew) }}
+}
+
+// otherRevision has a resource looked at when its StatefulSet controller has seen the newest template.
+func otherRevision() predicate.Predicate {
+	type seen struct {
+		generation int64
+		revision   string
+	}
+	of := func(o client.Object) seen {
+		set, ok := o.(*appsv1.StatefulSet)
+		if !ok {
+			return seen{}
+		}
+		return seen{set.Status.ObservedGeneration, set.Status.UpdateRevision}
+	}
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return of(e.ObjectOld) != of(e.ObjectNew) }}
 }
 
 // clusterOf maps a pod or a claim to the cluster that its labels name.
