@@ -120,7 +120,7 @@ func (c *Children) ensureTrust(
 	if want.RenewOnly || !complete {
 		return t, nil
 	}
-	facts, err := c.trustFacts(ctx, owner, want, t, issued, used)
+	facts, err := c.trustFacts(ctx, owner, want, t, issued)
 	if err != nil {
 		return t, err
 	}
@@ -142,7 +142,7 @@ func bundles(secrets map[string]*corev1.Secret) []byte {
 
 // trustFacts reads what a change of authorities depends on.
 func (c *Children) trustFacts(
-	ctx context.Context, owner Object, want Certificates, t clustertls.Trust, issued, used map[string]*corev1.Secret,
+	ctx context.Context, owner Object, want Certificates, t clustertls.Trust, issued map[string]*corev1.Secret,
 ) (clustertls.Facts, error) {
 	f := clustertls.Facts{Hold: want.Spec.RotationHold(), Now: c.Now()}
 	if t.Phase() == clustertls.Settled {
@@ -153,6 +153,11 @@ func (c *Children) trustFacts(
 		return f, err
 	}
 	f.InForce, f.Calm = servers.InForce, servers.Calm
+	ctx = afresh(ctx)
+	used, err := c.leafSecrets(ctx, owner, want.Leafs)
+	if err != nil {
+		return f, err
+	}
 	for name := range want.Leafs {
 		if used[name] == nil || !holds(used[name].Data, c.handed(t, issued[name], used[name])) {
 			return f, nil

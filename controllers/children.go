@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -58,8 +59,12 @@ type appliedKey struct {
 	kind, namespace, name string
 }
 
-// appliedMark remembers what was applied and what came of it, see fingerprint.
-type appliedMark struct{ wish, answer [sha256.Size]byte }
+// appliedMark remembers what was applied and what came of it: the version of the answer, and what tells it from others but for their status.
+type appliedMark struct {
+	wish        [sha256.Size]byte
+	version     string
+	fingerprint [sha256.Size]byte
+}
 
 // Apply brings a child into the wanted state by server-side apply. live is an empty object of the child's type with
 // name and namespace set; it is filled from the cache. Nothing is sent when neither the wish nor the object changed
@@ -84,7 +89,7 @@ func (c *Children) applyIf(ctx context.Context, owner Object, live client.Object
 		return fmt.Errorf("encode %s: %w", what, err)
 	}
 	wish := sha256.Sum256(raw)
-	if mark, ok := c.applied.Load(key); ok && mark == (appliedMark{wish, fingerprint(live)}) {
+	if mark, ok := c.applied.Load(key); ok && mark.(appliedMark).stands(wish, live) { //nolint:forcetypeassert // Nothing else is stored.
 		return nil
 	}
 	if err := allowed(); err != nil {
@@ -93,7 +98,7 @@ func (c *Children) applyIf(ctx context.Context, owner Object, live client.Object
 	if err := c.Client.Apply(ctx, want, client.FieldOwner(cluster.ManagedBy), client.ForceOwnership); err != nil {
 		return applyError(what, err)
 	}
-	c.applied.Store(key, appliedMark{wish, answered(want)})
+	c.applied.Store(key, markOf(wish, want))
 	return nil
 }
 
@@ -187,27 +192,34 @@ func leftBehind(owner Object, ref *metav1.OwnerReference) bool {
 	return false
 }
 
-// answered is the fingerprint of what an apply configuration holds after it was applied: the server's answer.
-func answered(ac runtime.ApplyConfiguration) (none [sha256.Size]byte) {
+// markOf remembers a wish, and the answer to it that an apply configuration holds after it was applied.
+func markOf(wish [sha256.Size]byte, ac runtime.ApplyConfiguration) (m appliedMark) {
 	raw, err := json.Marshal(ac)
-	if err != nil {
-		return none
-	}
 	var o metav1.PartialObjectMetadata
-	if json.Unmarshal(raw, &o) != nil {
-		return none
+	if err != nil || json.Unmarshal(raw, &o) != nil {
+		return m
 	}
-	return fingerprint(&o)
+	return appliedMark{wish, o.ResourceVersion, fingerprint(&o)}
 }
 
-// fingerprint tells versions of an object apart by all but the status, as far as the API server counts what is specified.
-func fingerprint(o metav1.Object) [sha256.Size]byte {
-	version := o.GetResourceVersion()
-	if o.GetGeneration() > 0 {
-		version = ""
+// stands tells whether what came of the same wish is still there.
+func (m appliedMark) stands(wish [sha256.Size]byte, live client.Object) bool {
+	return m.wish == wish && (m.version == live.GetResourceVersion() || m.fingerprint == fingerprint(live))
+}
+
+// fingerprint tells versions of an object apart by all but the status, where the API server counts changes of what is specified: it does not for
+// ConfigMaps and Services.
+func fingerprint(o client.Object) [sha256.Size]byte {
+	generation, version := o.GetGeneration(), ""
+	switch o.(type) {
+	case *corev1.ConfigMap, *corev1.Service:
+		generation = 0
+	}
+	if generation == 0 {
+		version = o.GetResourceVersion()
 	}
 	raw, _ := json.Marshal(metav1.ObjectMeta{ // Of strings and numbers there is always JSON.
-		UID: o.GetUID(), ResourceVersion: version, Generation: o.GetGeneration(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(),
+		UID: o.GetUID(), ResourceVersion: version, Generation: generation, Labels: o.GetLabels(), Annotations: o.GetAnnotations(),
 		OwnerReferences: o.GetOwnerReferences(), Finalizers: o.GetFinalizers(), DeletionTimestamp: o.GetDeletionTimestamp(),
 	})
 	return sha256.Sum256(raw)

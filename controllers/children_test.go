@@ -1,12 +1,14 @@
 package controllers
 
 import (
+	"crypto/sha256"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,6 +60,37 @@ func TestApplySendsOnlyWhatChanged(t *testing.T) {
 	}
 	apply("2", 1, "somebody changed the object")
 	apply("2", 0, "nothing changed since")
+}
+
+// What is applied is not always what comes of it, and not all that is specified is counted.
+func TestWhatCameOfAWishStands(t *testing.T) {
+	wish := sha256.Sum256([]byte("wish"))
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "orders", UID: "u", Generation: 1, ResourceVersion: "7", Labels: map[string]string{"a": "b"}}}
+	config := &corev1.ConfigMap{ObjectMeta: *set.ObjectMeta.DeepCopy()}
+	for what, test := range map[string]struct {
+		live   client.Object
+		change func(client.Object)
+		want   bool
+	}{
+		"nothing":                             {set, func(client.Object) {}, true},
+		"status":                              {set, func(o client.Object) { o.SetResourceVersion("8") }, true},
+		"somebody strips labels at once":      {set, func(o client.Object) { o.SetLabels(nil) }, true},
+		"somebody strips labels later":        {set, func(o client.Object) { o.SetLabels(nil); o.SetResourceVersion("8") }, false},
+		"content whose changes nobody counts": {config, func(o client.Object) { o.SetResourceVersion("8") }, false},
+	} {
+		live, ok := test.live.DeepCopyObject().(client.Object)
+		if !ok {
+			t.Fatal("it is no object")
+		}
+		mark := appliedMark{wish, "7", fingerprint(live)}
+		test.change(live)
+		if got := mark.stands(wish, live); got != test.want {
+			t.Errorf("%s: it stands: %t, want %t", what, got, test.want)
+		}
+		if mark.stands(sha256.Sum256([]byte("other")), live) {
+			t.Errorf("%s: another wish is taken for it", what)
+		}
+	}
 }
 
 func TestWhatTheAPIServerCallsInvalidIsARefusalOfTheSpecification(t *testing.T) {

@@ -92,6 +92,7 @@ type outcome[S any] struct {
 // cache has from before the last one.
 func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 	if o.GetDeletionTimestamp() != nil && !controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer) {
+		l.superseded.forget(o.GetUID())
 		return ctrl.Result{}, nil // The children go by owner reference, the claims by the policy of their StatefulSet.
 	}
 	if l.superseded.has(o) {
@@ -114,6 +115,9 @@ func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 		return ctrl.Result{}, errors.Join(out.err, err)
 	}
 	next, failed := result(out.plan, out.err)
+	if failed != nil {
+		l.superseded.forget(o.GetUID()) // To wait for the cache would end the back-off.
+	}
 	if err != nil && failed == nil {
 		log.FromContext(ctx).Info("the resource has changed since it was read: its status is written at the next look", "conflict", err.Error())
 		next.RequeueAfter = min(next.RequeueAfter, afterHold)
@@ -142,6 +146,12 @@ func (l *Loop[O, S]) pass(ctx context.Context, o O) (out outcome[S]) {
 	}
 	if ensureErr != nil {
 		out.plan = repairs(out.plan)
+	}
+	if out.plan.Step != nil {
+		if err := confirm(ctx); err != nil {
+			out.plan, out.err = cluster.Plan{}, both(ensureErr, err)
+			return out
+		}
 	}
 	var err error
 	if out.plan, err = l.carryOut(ctx, o, out.plan); err != nil {

@@ -350,6 +350,22 @@ func TestAStatusIsWrittenWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
+// To wait for the cache ends the back-off of a pass that fails.
+func TestAFailedPassDoesNotWaitForTheCache(t *testing.T) {
+	w := newWorld(t, etcdCluster())
+	s := &script{ready: true, ensureErr: errors.New("no")}
+	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: s, Client: w, Direct: w, Events: events.NewFakeRecorder(20)}
+	stale := fetch(t, w)
+	for _, o := range []*v1alpha1.EtcdCluster{stale.DeepCopy(), stale} {
+		if next, err := loop.Reconcile(t.Context(), o); err == nil || next.RequeueAfter != 0 {
+			t.Errorf("%v, %v", next, err)
+		}
+	}
+	if s.ensured != 2 {
+		t.Errorf("%d passes", s.ensured)
+	}
+}
+
 // finder is a kind that has found something.
 type finder struct {
 	script

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -46,8 +47,19 @@ func newRecall(c client.Client, now func() time.Time) *recall {
 	return &recall{Client: c, now: now, secrets: map[client.ObjectKey]recalled{}}
 }
 
-// mayRecall is the key of how old the Secrets may be that are remembered in a context.
-type mayRecall struct{}
+// mayRecall is the key of the recollection of a context, and recollection what one look at a resource goes by of what was read before it.
+type (
+	mayRecall    struct{}
+	recollection struct {
+		// age is how old Secrets may be.
+		age time.Duration
+
+		mu sync.Mutex
+		// used are the versions of those that were not read anew, and by who knows them.
+		used map[client.ObjectKey]string
+		by   *recall
+	}
+)
 
 // recalling lets Secrets be remembered while o is looked at, if it was looked at before as it is: not right after it was changed, and not while it goes.
 func recalling(ctx context.Context, o Object) context.Context {
@@ -56,16 +68,37 @@ func recalling(ctx context.Context, o Object) context.Context {
 	if ready == nil || ready.ObservedGeneration != o.GetGeneration() || o.GetDeletionTimestamp() != nil {
 		return ctx
 	}
-	atRest := ready.Status == metav1.ConditionTrue &&
-		!meta.IsStatusConditionTrue(all, v1alpha1.ConditionReconciling) && !meta.IsStatusConditionTrue(all, v1alpha1.ConditionStalled)
-	if atRest {
-		return context.WithValue(ctx, mayRecall{}, recallFor)
+	r := &recollection{age: recallBriefly, used: map[client.ObjectKey]string{}}
+	if ready.Status == metav1.ConditionTrue &&
+		!meta.IsStatusConditionTrue(all, v1alpha1.ConditionReconciling) && !meta.IsStatusConditionTrue(all, v1alpha1.ConditionStalled) {
+		r.age = recallFor
 	}
-	return context.WithValue(ctx, mayRecall{}, recallBriefly)
+	return context.WithValue(ctx, mayRecall{}, r)
 }
 
 // afresh has Secrets read for what follows.
 func afresh(ctx context.Context) context.Context { return context.WithValue(ctx, mayRecall{}, nil) }
+
+// confirm reads all Secrets anew that a look went by from memory. What was decided holds only if none has changed: some steps cannot be undone.
+func confirm(ctx context.Context) error {
+	r, _ := ctx.Value(mayRecall{}).(*recollection)
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, version := range r.used {
+		var now corev1.Secret
+		if err := client.IgnoreNotFound(r.by.Get(afresh(ctx), key, &now)); err != nil {
+			return fmt.Errorf("read Secret %s: %w", key.Name, err)
+		}
+		if now.ResourceVersion != version {
+			return cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: "Secret " + key.Name + " has changed, and is read first"}
+		}
+	}
+	clear(r.used)
+	return nil
+}
 
 // Get reads a Secret unless it is known, and anything else as ever.
 func (r *recall) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -76,7 +109,10 @@ func (r *recall) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 	r.mu.Lock()
 	known, writes := r.secrets[key], r.writes
 	r.mu.Unlock()
-	if age, _ := ctx.Value(mayRecall{}).(time.Duration); known.secret != nil && r.now().Sub(known.at) < age {
+	if look, _ := ctx.Value(mayRecall{}).(*recollection); look != nil && known.secret != nil && r.now().Sub(known.at) < look.age {
+		look.mu.Lock()
+		defer look.mu.Unlock()
+		look.used[key], look.by = known.secret.ResourceVersion, r
 		known.secret.DeepCopyInto(s)
 		return nil
 	}

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +13,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
 // recallStage counts how often Secrets are read from an API server that has one of ours and one of a user.
@@ -145,7 +150,7 @@ func TestWhatIsRememberedIsNotChangedByItsReaders(t *testing.T) {
 func TestASecretIsReadAnew(t *testing.T) {
 	key := ours
 	tests := map[string]func(s *recallStage) Object{
-		"of somebody else": func(*recallStage) Object { key = theirs; return restingCluster() },
+		"of somebody else":                        func(*recallStage) Object { key = theirs; return restingCluster() },
 		"for a cluster that nobody has looked at": func(*recallStage) Object { return etcdCluster() },
 		"for a cluster that was changed": func(*recallStage) Object {
 			o := restingCluster()
@@ -281,5 +286,121 @@ func TestAGeneratedPasswordThatIsMissingIsWaitedFor(t *testing.T) {
 	o.DeletionTimestamp = &now
 	if password, err := c.generatedPassword(t.Context(), o, "gone"); password != "" || err != nil {
 		t.Errorf("%q, %v", password, err)
+	}
+}
+
+// Some steps cannot be undone, and are taken on Secrets as they are.
+func TestWhatWasDecidedFromMemoryIsConfirmed(t *testing.T) {
+	tests := map[string]struct {
+		disturb func(s *recallStage)
+		want    string
+	}{
+		"as it was": {func(*recallStage) {}, ""},
+		"changed":   {func(s *recallStage) { s.tamper(t) }, "Secret ours has changed, and is read first"},
+		"gone": {func(s *recallStage) {
+			if err := s.api.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ours.Namespace, Name: ours.Name}}); err != nil {
+				t.Fatal(err)
+			}
+		}, "Secret ours has changed, and is read first"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newRecallStage(t)
+			s.read(t, ours)
+			ctx := recalling(t.Context(), restingCluster())
+			if err := s.Get(ctx, ours, &corev1.Secret{}); err != nil || s.reads != 1 {
+				t.Fatalf("%v after %d reads", err, s.reads)
+			}
+			test.disturb(s)
+			err := confirm(ctx)
+			if got := fmt.Sprint(err); (err == nil) != (test.want == "") || !strings.Contains(got, test.want) || s.reads != 2 {
+				t.Errorf("%v after %d reads", err, s.reads)
+			}
+		})
+	}
+	if err := confirm(recalling(t.Context(), etcdCluster())); err != nil {
+		t.Error(err)
+	}
+}
+
+// forgetful is a kind that looks at a Secret, and then takes a step.
+type forgetful struct {
+	script
+	look func(ctx context.Context) error
+}
+
+func (f *forgetful) Ensure(ctx context.Context, _ *v1alpha1.EtcdCluster) error { return f.look(ctx) }
+
+func TestNoStepIsTakenOnASecretThatHasChanged(t *testing.T) {
+	s := newRecallStage(t)
+	w := newWorld(t, etcdCluster())
+	kind := &forgetful{script: script{ready: true, plan: cluster.Plan{Message: "fine"}}, look: func(ctx context.Context) error { return s.Get(ctx, ours, &corev1.Secret{}) }}
+	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: kind, Client: w, Direct: w, Events: events.NewFakeRecorder(20)}
+	pass := func() ctrl.Result {
+		next, err := loop.Reconcile(t.Context(), fetch(t, w))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return next
+	}
+	pass()
+	pass()
+	s.tamper(t)
+	step, _ := cluster.Do(knock{}, "nobody knows that we are here")
+	kind.plan = step
+	if next := pass(); kind.acted != 0 || next.RequeueAfter != afterHold || !strings.Contains(fetch(t, w).Status.Activity, "Secret ours has changed") {
+		t.Errorf("%d steps were taken, %s: %+v", kind.acted, next.RequeueAfter, fetch(t, w).Status)
+	}
+	if pass(); kind.acted != 1 {
+		t.Errorf("%d steps were taken", kind.acted)
+	}
+}
+
+// A cluster that is made again finds what is left of the former one until Kubernetes has taken it away.
+func TestARememberedSecretOfAnEarlierClusterIsLookedForOnceMore(t *testing.T) {
+	o := restingCluster()
+	former := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: "orders-auth", Labels: map[string]string{cluster.LabelManagedBy: cluster.ManagedBy}}}
+	former.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EtcdCluster", Name: o.Name, UID: "former", Controller: ptr.To(true)}}
+	w := newWorld(t, o, former)
+	c := newChildren(w)
+	ctx := recalling(t.Context(), o)
+	if _, err := c.ownSecret(ctx, o, former.Name); err == nil {
+		t.Error("it was taken for its own")
+	}
+	if err := w.Delete(t.Context(), former); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := c.ownSecret(ctx, o, former.Name); s != nil || err != nil {
+		t.Errorf("%v, %v", s, err)
+	}
+}
+
+// What retires an authority is read anew, however often the cluster is looked at.
+func TestAnAuthorityIsNotRetiredFromMemory(t *testing.T) {
+	s, o := newRecallStage(t), restingCluster()
+	connection := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: o.Namespace, Name: cluster.ConnectionSecret(o.Name), Labels: map[string]string{cluster.LabelManagedBy: cluster.ManagedBy},
+		OwnerReferences: []metav1.OwnerReference{{UID: o.UID, Controller: ptr.To(true)}},
+	}}
+	if err := s.api.Create(t.Context(), connection); err != nil {
+		t.Fatal(err)
+	}
+	c := newChildren(newWorld(t))
+	c.Client = s.recall
+	ctx := recalling(t.Context(), o)
+	want := Certificates{Servers: func(context.Context, string) (Servers, error) { return Servers{}, nil }}
+	for n := range 3 {
+		if _, err := c.ownSecret(ctx, o, connection.Name); err != nil {
+			t.Fatal(err)
+		}
+		if s.reads != n+1 {
+			t.Errorf("%d reads, want %d", s.reads, n+1)
+		}
+		if _, err := c.rotationFacts(ctx, o, want, clustertls.Authority{Retired: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.reads != 4 {
+		t.Errorf("%d reads, want one at first and one for each look", s.reads)
 	}
 }

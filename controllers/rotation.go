@@ -125,7 +125,7 @@ func (c *Children) rotationFacts(
 		return f, err
 	}
 	f.InForce, f.Calm = servers.InForce, servers.Calm
-	f.HandedOut, err = c.handedOut(ctx, owner, want, a)
+	f.HandedOut, err = c.handedOut(afresh(ctx), owner, want, a)
 	return f, err
 }
 

@@ -144,6 +144,19 @@ func lingers(live *corev1.Secret, want map[string][]byte) bool {
 
 // ownSecret reads a Secret of the cluster, nil when there is none, and refuses one of somebody else.
 func (c *Children) ownSecret(ctx context.Context, owner Object, name string) (*corev1.Secret, error) {
+	what := "Secret " + owner.GetNamespace() + "/" + name
+	s, err := c.namedSecret(ctx, owner, name)
+	if s != nil && ownedBy(owner, s, what) != nil { // One that is remembered may be gone, and another one in its place.
+		s, err = c.namedSecret(afresh(ctx), owner, name)
+	}
+	if s == nil || err != nil {
+		return nil, err
+	}
+	return s, ownedBy(owner, s, what)
+}
+
+// namedSecret reads a Secret, nil when there is none.
+func (c *Children) namedSecret(ctx context.Context, owner Object, name string) (*corev1.Secret, error) {
 	var s corev1.Secret
 	err := c.Get(ctx, client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}, &s)
 	if apierrors.IsNotFound(err) {
@@ -152,7 +165,7 @@ func (c *Children) ownSecret(ctx context.Context, owner Object, name string) (*c
 	if err != nil {
 		return nil, fmt.Errorf("read Secret %s: %w", name, err)
 	}
-	return &s, ownedBy(owner, &s, "Secret "+owner.GetNamespace()+"/"+name)
+	return &s, nil
 }
 
 // userSecret reads a Secret that the specification names and checks that it has the wanted keys. It is never remembered.

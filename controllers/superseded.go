@@ -52,3 +52,9 @@ func (s *superseded) has(o Object) bool {
 	delete(s.byUID, o.GetUID())
 	return false
 }
+
+func (s *superseded) forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byUID, uid)
+}

@@ -93,12 +93,14 @@ func TestAStatusIsNoReasonToApply(t *testing.T) {
 	}
 	apply("its status has changed", 0)
 	for what, change := range map[string]func(){
-		"replicas":       func() { set.Spec.Replicas = ptr.To[int32](1) },
-		"template":       func() { set.Spec.Template.Spec.Containers[0].Image = "other" },
-		"label":          func() { set.Labels["a"] = "c" },
-		"annotation":     func() { set.Annotations["a"] = "c" },
-		"finalizer":      func() { set.Finalizers = []string{"example.com/hold"} },
-		"further owners": func() { set.OwnerReferences = append(set.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "x", UID: "y"}) },
+		"replicas":   func() { set.Spec.Replicas = ptr.To[int32](1) },
+		"template":   func() { set.Spec.Template.Spec.Containers[0].Image = "other" },
+		"label":      func() { set.Labels["a"] = "c" },
+		"annotation": func() { set.Annotations["a"] = "c" },
+		"finalizer":  func() { set.Finalizers = []string{"example.com/hold"} },
+		"further owners": func() {
+			set.OwnerReferences = append(set.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "x", UID: "y"})
+		},
 	} {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
 			t.Fatal(err)
