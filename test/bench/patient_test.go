@@ -207,7 +207,11 @@ func (p *patient) leaderless(t *table, what string, happens func(ctx context.Con
 			if side == bare {
 				operators(p.b, 0)
 			}
-			t.add(n, figures.Figure{What: what, Side: side, Unit: "ms", Value: p.gap(func(ctx context.Context) error { return happens(ctx, pod) })})
+			gap := p.gap(func(ctx context.Context) error { return happens(ctx, pod) })
+			t.add(n, figures.Figure{What: what, Side: side, Unit: "ms", Value: gap})
+			if gap >= float64(standing.Milliseconds()) { // Why is in logs that end with the pods.
+				fmt.Printf("nobody has taken over from %s for so long:\n%s\n", pod.Name, kind.Dump(p.b.Context(), p.object.GetNamespace()))
+			}
 			p.afresh(pod)
 		}
 	}
