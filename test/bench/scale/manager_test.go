@@ -51,7 +51,7 @@ func (w *world) startManager(args ...string) *manager {
 		"--metrics-bind-address=127.0.0.1:" + strconv.Itoa(m.metrics), "--pprof-bind-address=127.0.0.1:" + strconv.Itoa(m.pprof),
 	}, args...)
 	m.cmd = exec.CommandContext(w.ctx, w.program, args...)
-	m.cmd.Env = append(os.Environ(), "KUBECONFIG="+w.kubeconfig, "GOGC=50", "GOMEMLIMIT=200MiB")
+	m.cmd.Env = append(os.Environ(), "KUBECONFIG="+w.kubeconfig, "GOGC=50", "GOMEMLIMIT="+w.memoryLimit)
 	log, err := os.OpenFile(w.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		w.tb.Fatal(err)

@@ -47,6 +47,8 @@ type world struct {
 	// out is where figures and profiles go, log where the manager writes to.
 	out, log            string
 	program, kubeconfig string
+	// memoryLimit of the manager, as GOMEMLIMIT takes it.
+	memoryLimit string
 	began               time.Time
 }
 
@@ -61,6 +63,7 @@ func newWorld(tb testing.TB, out string) *world {
 		tb.Fatal(`KUBEBUILDER_ASSETS is not set; run: export KUBEBUILDER_ASSETS="$(hack/kind/kind.sh envtest-assets)"`)
 	}
 	env := &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join(root, "config/crd/bases")}, ErrorIfCRDPathMissing: true}
+	env.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.0.0.0/16") // By default there are addresses for 254 Services.
 	config, err := env.Start()
 	if err != nil {
 		tb.Fatal(err)
