@@ -49,7 +49,7 @@ type world struct {
 	program, kubeconfig string
 	// memoryLimit of the manager, as GOMEMLIMIT takes it.
 	memoryLimit string
-	began               time.Time
+	began       time.Time
 }
 
 func newWorld(tb testing.TB, out string) *world {
