@@ -47,19 +47,19 @@ func newRecall(c client.Client, now func() time.Time) *recall {
 	return &recall{Client: c, now: now, secrets: map[client.ObjectKey]recalled{}}
 }
 
-// mayRecall is the key of the recollection of a context, and recollection what one look at a resource goes by of what was read before it.
-type (
-	mayRecall    struct{}
-	recollection struct {
-		// age is how old Secrets may be.
-		age time.Duration
+// mayRecall is the key of the recollection of a context.
+type mayRecall struct{}
 
-		mu sync.Mutex
-		// used are the versions of those that were not read anew, and by who knows them.
-		used map[client.ObjectKey]string
-		by   *recall
-	}
-)
+// recollection is what one look at a resource goes by of what was read before it.
+type recollection struct {
+	// age is how old Secrets may be.
+	age time.Duration
+
+	mu sync.Mutex
+	// used are the versions of those that were not read anew, and by who knows them.
+	used map[client.ObjectKey]string
+	by   *recall
+}
 
 // recalling lets Secrets be remembered while o is looked at, if it was looked at before as it is: not right after it was changed, and not while it goes.
 func recalling(ctx context.Context, o Object) context.Context {

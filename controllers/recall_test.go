@@ -377,30 +377,50 @@ func TestARememberedSecretOfAnEarlierClusterIsLookedForOnceMore(t *testing.T) {
 
 // What retires an authority is read anew, however often the cluster is looked at.
 func TestAnAuthorityIsNotRetiredFromMemory(t *testing.T) {
-	s, o := newRecallStage(t), restingCluster()
-	connection := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: o.Namespace, Name: cluster.ConnectionSecret(o.Name), Labels: map[string]string{cluster.LabelManagedBy: cluster.ManagedBy},
-		OwnerReferences: []metav1.OwnerReference{{UID: o.UID, Controller: ptr.To(true)}},
-	}}
-	if err := s.api.Create(t.Context(), connection); err != nil {
-		t.Fatal(err)
-	}
-	c := newChildren(newWorld(t))
-	c.Client = s.recall
-	ctx := recalling(t.Context(), o)
+	o := restingCluster()
 	want := Certificates{Servers: func(context.Context, string) (Servers, error) { return Servers{}, nil }}
-	for n := range 3 {
-		if _, err := c.ownSecret(ctx, o, connection.Name); err != nil {
-			t.Fatal(err)
-		}
-		if s.reads != n+1 {
-			t.Errorf("%d reads, want %d", s.reads, n+1)
-		}
-		if _, err := c.rotationFacts(ctx, o, want, clustertls.Authority{Retired: []byte("x")}); err != nil {
-			t.Fatal(err)
-		}
+	tests := map[string]struct {
+		name  string
+		facts func(ctx context.Context, c *Children) error
+	}{
+		"of ours": {cluster.ConnectionSecret(o.Name), func(ctx context.Context, c *Children) error {
+			_, err := c.rotationFacts(ctx, o, want, clustertls.Authority{Retired: []byte("x")})
+			return err
+		}},
+		"of an issuer": {cluster.ClientTLSSecret(o.Name), func(ctx context.Context, c *Children) error {
+			want := want
+			want.Leafs = map[string]clustertls.Leaf{cluster.ClientTLSSecret(o.Name): {}}
+			_, err := c.trustFacts(ctx, o, want, clustertls.Trust{Retired: []byte("x")}, nil)
+			return err
+		}},
 	}
-	if s.reads != 4 {
-		t.Errorf("%d reads, want one at first and one for each look", s.reads)
+	for what, test := range tests {
+		t.Run(what, func(t *testing.T) {
+			s := newRecallStage(t)
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+				Namespace: o.Namespace, Name: test.name, Labels: map[string]string{cluster.LabelManagedBy: cluster.ManagedBy},
+				OwnerReferences: []metav1.OwnerReference{{UID: o.UID, Controller: ptr.To(true)}},
+			}}
+			if err := s.api.Create(t.Context(), secret); err != nil {
+				t.Fatal(err)
+			}
+			c := newChildren(newWorld(t))
+			c.Client = s.recall
+			ctx := recalling(t.Context(), o)
+			for n := range 3 {
+				if _, err := c.ownSecret(ctx, o, test.name); err != nil {
+					t.Fatal(err)
+				}
+				if s.reads != n+1 {
+					t.Errorf("%d reads, want %d", s.reads, n+1)
+				}
+				if err := test.facts(ctx, c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if s.reads != 4 {
+				t.Errorf("%d reads, want one at first and one for each look", s.reads)
+			}
+		})
 	}
 }
