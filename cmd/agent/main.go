@@ -7,15 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/heap"
 )
 
 // version is set by the linker.
@@ -41,14 +40,8 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"backup stream-etcd": runStreamEtcd,
 }
 
-// sparing is how much of the memory limit of the environment the collector may let the heap have, in percent: the rest is for what it
-// does not count.
-const sparing = 80
-
 func main() {
-	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
-		debug.SetMemoryLimit(limit / 100 * sparing)
-	}
+	heap.Spare()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	err := run(ctx, os.Args[1:])
 	stop()

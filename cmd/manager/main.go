@@ -19,6 +19,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers"
+	"github.com/quorate/quorate/internal/heap"
 )
 
 // version is set by the linker.
@@ -31,6 +32,7 @@ const lease = "manager.quorate.dev"
 const patience = 3 * time.Second
 
 func main() {
+	heap.Spare()
 	err := run(os.Args[1:])
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "manager:", err)

@@ -151,7 +151,6 @@ func TestValuesThatCannotBeAreRefusedByName(t *testing.T) {
 		"API servers nowhere":             {Values{"networkPolicy": Values{"egress": Values{"apiServerCIDRs": []any{}}}}, "at '/networkPolicy/egress/apiServerCIDRs'"},
 		"an API server that is no range":  {Values{"networkPolicy": Values{"egress": Values{"apiServerCIDRs": []any{"10.0.0.1"}}}}, "at '/networkPolicy/egress/apiServerCIDRs/0'"},
 		"a pull secret by its name alone": {Values{"imagePullSecrets": []any{"pull"}}, "at '/imagePullSecrets/0'"},
-		"memory in units of Kubernetes":   {Values{"goMemoryLimit": "200Mi"}, "at '/goMemoryLimit'"},
 		"a label that is a number":        {Values{"commonLabels": Values{"tier": 1}}, "at '/commonLabels/tier'"},
 		"a level that is not known":       {Values{"logLevel": "chatty"}, "at '/logLevel'"},
 		"CRDs as text":                    {Values{"crds": Values{"install": "yes"}}, "at '/crds/install'"},

@@ -178,8 +178,7 @@ func (w Work) pod() (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
 	spec := corev1ac.PodSpec().WithRestartPolicy(corev1.RestartPolicyNever).WithContainers(c.WithResources(r))
 	c = &spec.Containers[0]
 	if w.Server == "" {
-		c.WithEnv(corev1ac.EnvVar().WithName("GOMEMLIMIT").WithValueFrom(corev1ac.EnvVarSource().WithResourceFieldRef(
-			corev1ac.ResourceFieldSelector().WithResource("limits.memory"))))
+		c.WithEnv(kube.MemoryLimit())
 	} else {
 		w.runInServer(spec, c)
 	}

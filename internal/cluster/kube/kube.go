@@ -33,6 +33,12 @@ func ContainerSecurity() *corev1ac.SecurityContextApplyConfiguration {
 		WithCapabilities(corev1ac.Capabilities().WithDrop("ALL"))
 }
 
+// MemoryLimit tells a process of ours the memory limit of its container, in bytes, or what its node can give where it has none.
+func MemoryLimit() *corev1ac.EnvVarApplyConfiguration {
+	return corev1ac.EnvVar().WithName("GOMEMLIMIT").WithValueFrom(corev1ac.EnvVarSource().WithResourceFieldRef(
+		corev1ac.ResourceFieldSelector().WithResource("limits.memory")))
+}
+
 // PodSecurity is the security context of every pod: the restricted Pod Security Standard, with what the user set on
 // top. Admission has checked that the user stays within the standard.
 func PodSecurity(user *corev1.PodSecurityContext) (*corev1ac.PodSecurityContextApplyConfiguration, error) {

@@ -71,8 +71,7 @@ func (b Builder) exporterContainer() *corev1ac.ContainerApplyConfiguration {
 	return corev1ac.Container().WithName(containerExporter).WithImage(b.AgentImage).
 		WithCommand("/agent").WithArgs("exporter", "--connection="+connectionDir).
 		WithPorts(corev1ac.ContainerPort().WithName(exporterPortName).WithContainerPort(exporterPort).WithProtocol(corev1.ProtocolTCP)).
-		WithEnv(corev1ac.EnvVar().WithName("GOMEMLIMIT").WithValueFrom(corev1ac.EnvVarSource().WithResourceFieldRef(
-			corev1ac.ResourceFieldSelector().WithResource("limits.memory")))).
+		WithEnv(kube.MemoryLimit()).
 		WithReadinessProbe(healthy).
 		WithResources(exporterResources(b.Cluster.Spec.Monitoring)).
 		WithSecurityContext(kube.ContainerSecurity()).

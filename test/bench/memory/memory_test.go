@@ -123,7 +123,7 @@ func (w *world) run(root string, kubeconfig []byte) {
 	var log bytes.Buffer
 	w.manager = exec.CommandContext(w.ctx, program, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
 		"--agent-image=quay.io/quorate/quorate:v0.1.0")
-	w.manager.Env = append(os.Environ(), "KUBECONFIG="+file, "GOGC=50", "GOMEMLIMIT=200MiB")
+	w.manager.Env = append(os.Environ(), "KUBECONFIG="+file, "GOGC=50", "GOMEMLIMIT=256MiB")
 	w.manager.Stderr = &log
 	if err := w.manager.Start(); err != nil {
 		w.b.Fatal(err)

@@ -70,7 +70,7 @@ type run struct {
 
 func (r *run) all() {
 	r.phases = map[string]figures{}
-	r.memoryLimit = fmt.Sprintf("%dMiB", max(200, r.clusters*2/5)) // That of the Deployment, and more where docs/install.md asks for more.
+	r.memoryLimit = fmt.Sprintf("%dMiB", max(256, r.clusters)) // That of the Deployment, and more where docs/install.md asks for more.
 	r.m = r.startManager("--leader-elect=false")
 	r.untilUp(r.m)
 	r.pause(min(5*time.Second, r.short))

@@ -47,7 +47,7 @@ type world struct {
 	// out is where figures and profiles go, log where the manager writes to.
 	out, log            string
 	program, kubeconfig string
-	// memoryLimit of the manager, as GOMEMLIMIT takes it.
+	// memoryLimit is that of the manager's container.
 	memoryLimit string
 	began       time.Time
 }
