@@ -225,7 +225,7 @@ func waitForMembers(s State) (cluster.Plan, bool) {
 	case s.starting():
 		reason, what = ReasonStarting, "the members are starting"
 	}
-	return cluster.Wait(reason, s.pace(), "%s%s%s", what, troubles(s), s.unheard())
+	return cluster.Wait(reason, s.pace(), "%s%s%s%s", what, troubles(s), s.unheard(), s.inDoubt())
 }
 
 // starting reports whether all pods have just been made, or are about to be: after hibernation, or when they were deleted.

@@ -86,6 +86,8 @@ type planRow struct {
 	reason  string
 	stalled bool
 	says    string
+	// ends is how the message ends.
+	ends string
 }
 
 func (tc planRow) check(t *testing.T) {
@@ -99,6 +101,9 @@ func (tc planRow) check(t *testing.T) {
 	}
 	if !strings.Contains(got.Message, tc.says) {
 		t.Errorf("%q does not say %q", got.Message, tc.says)
+	}
+	if !strings.HasSuffix(got.Message, tc.ends) {
+		t.Errorf("%q does not end with %q", got.Message, tc.ends)
 	}
 	if tc.reason != "" && tc.reason != cluster.ReasonHibernated && !tc.stalled && got.After == 0 {
 		t.Error("it waits without a time limit")

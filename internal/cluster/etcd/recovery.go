@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 )
@@ -128,17 +130,22 @@ func (s SetRecovery) Reason() string {
 // loss is what is left of a cluster when its quorum is lost for good.
 type loss struct {
 	incident string
+	// voters there were at most.
+	voters int
 	// lost says why, one member after the other.
 	lost []string
+	// damaged have data that they cannot start from: it may be all that is left.
+	damaged []string
 	// survivors have their data and answer.
 	survivors []*Pod
 	// silent may have theirs and do not answer, by the names of their pods.
 	silent []string
+	// unsure have empty disks, and only those that are silent could tell whether they ever had a vote.
+	unsure []string
 }
 
 // assess finds out what each member that has a vote has left. A member that its peers do not list, or that is a learner, has none.
 func (s State) assess() (l loss, forGood bool) {
-	voters := 0
 	sum := sha256.New()
 	_, _ = fmt.Fprint(sum, s.Record.Timeline()) // What was approved of an earlier loss, of the same volumes too, is no word on this one.
 	anySilent := s.known() && s.anySilent()
@@ -146,17 +153,17 @@ func (s State) assess() (l loss, forGood bool) {
 		p := s.podNamed(m.Name)
 		why := s.whyLost(p, s.claim(i))
 		switch {
-		case p.heldFor(GateNotMember), p != nil && p.View != nil && p.View.Learner:
+		case !p.mayVote():
 			continue
 		case p.heldFor(GateNoPeers) && anySilent:
-			l.silent = append(l.silent, m.Name) // It may never have joined: those that could tell do not answer.
+			l.unsure = append(l.unsure, m.Name)
 		case why != "":
 			l.lost = append(l.lost, m.Name+" "+why)
-			uid := ""
-			if c := s.claim(i); c != nil {
-				uid = c.UID
+			c := ptr.Deref(s.claim(i), Claim{})
+			if c.Lost == "" && p.Fatal != "" {
+				l.damaged = append(l.damaged, m.Name)
 			}
-			_, _ = fmt.Fprint(sum, " ", m.Name, "=", uid)
+			_, _ = fmt.Fprint(sum, " ", m.Name, "=", c.UID)
 		case p != nil && p.View != nil && !p.Terminating:
 			l.survivors = append(l.survivors, p)
 		case s.waitsForVolume(i):
@@ -164,10 +171,18 @@ func (s State) assess() (l loss, forGood bool) {
 		default:
 			l.silent = append(l.silent, m.Name)
 		}
-		voters++
+		l.voters++
 	}
 	l.incident = hex.EncodeToString(sum.Sum(nil))[:6]
-	return l, len(l.lost) > voters-Quorum(voters)
+	return l, l.forGood(len(l.lost))
+}
+
+// forGood tells whether too few are left for a quorum, when so many have lost their data.
+func (l loss) forGood(lost int) bool { return lost > l.voters-Quorum(l.voters) }
+
+// mayVote tells whether nothing is known by which a member has no vote: that its peers do not list it, or that it is a learner.
+func (p *Pod) mayVote() bool {
+	return !p.heldFor(GateNotMember) && (p == nil || p.View == nil || !p.View.Learner)
 }
 
 // heldFor tells whether the start gate holds a member back for a reason.
@@ -220,12 +235,15 @@ func quorumLost(s State) (cluster.Plan, bool) {
 	}
 	what := fmt.Sprintf("the quorum is lost for good: %s", strings.Join(l.lost, ", "))
 	switch r := s.Record.Recovery; {
+	case len(l.survivors)+len(l.silent) == 0 && len(l.damaged) > 0:
+		return cluster.Refuse(ReasonQuorumLost, "%s, and no member has data that it can start from. What is on the volume of %s may be all that is left: copy it "+
+			"before anything else. Then bring the other volumes back, or restore a backup (create a Restore of this cluster)", what, strings.Join(l.damaged, " and "))
 	case len(l.survivors)+len(l.silent) == 0:
 		return cluster.Refuse(ReasonQuorumLost, "%s, and no member has data. Bring the volumes back, restore a backup (create a Restore of this cluster), or delete the "+
 			"cluster and its claims data-%s-* and create it again", what, s.Want.Name)
 	case len(l.silent) > 0:
-		return cluster.Wait(ReasonQuorumLost, whileWaiting, "%s. What %s has is not known, because it %s; if its data cannot come back, delete its claim",
-			what, l.silent[0], trouble(s.podNamed(l.silent[0])))
+		return cluster.Wait(ReasonQuorumLost, whileWaiting, "%s. What %s has is not known, because it %s%s",
+			what, l.silent[0], trouble(s.podNamed(l.silent[0])), s.cure(l))
 	case slices.ContainsFunc(l.survivors, func(p *Pod) bool { return p.View.Leader != 0 || s.Now.Sub(p.Started) < youth }):
 		return cluster.Pass() // They may be about to find each other.
 	case !s.Want.Persistent:
@@ -239,6 +257,28 @@ func quorumLost(s State) (cluster.Plan, bool) {
 	default:
 		return s.propose(r, l, what)
 	}
+}
+
+// cure says what to do about a member that does not answer. Where no other has data, that one's may be the only copy.
+func (s State) cure(l loss) string {
+	const restore = "restore a backup (create a Restore of this cluster)"
+	switch {
+	case !s.known(), s.Want.Persistent && len(l.survivors) > 0:
+		return "; if its data cannot come back, delete its claim and its pod"
+	case !s.Want.Persistent:
+		return ". Bring its node back, and keep its pod, which has its data; if it cannot come back, " + restore
+	}
+	return ", and no other member has data to start from. Bring its node or its volume back, and keep its claim; if its data cannot come back, " + restore
+}
+
+// inDoubt says what to do where the quorum is lost for good if all members with empty disks had a vote, empty otherwise. Whether they had is known
+// to none that answers.
+func (s State) inDoubt() string {
+	l, _ := s.assess()
+	if len(l.unsure) == 0 || len(l.silent) == 0 || s.starting() || !l.forGood(len(l.lost)+len(l.unsure)) {
+		return ""
+	}
+	return fmt.Sprintf(". Whether %s had data is not known while %s does not answer%s", strings.Join(l.unsure, " and "), l.silent[0], s.cure(l))
 }
 
 // propose says what would be done, and does it when that is approved.

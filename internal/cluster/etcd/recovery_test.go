@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,20 @@ func unequipped(pending bool) etcd.State {
 		s.Record.Members = append(s.Record.Members, etcd.Peer{Name: "orders-3"})
 		s.Claims = append(s.Claims, etcd.Claim{Name: "data-orders-3", Ordinal: 3, Pending: pending})
 		s.Pods = append(s.Pods, etcd.Pod{Name: "orders-3", Ordinal: 3, UID: "uid-orders-3"})
+	})
+}
+
+// undecided is a cluster of so many members of which orders-0 and orders-1 have empty disks, and the others do not answer.
+func undecided(size int, change func(*etcd.State)) etcd.State {
+	return lostQuorum(func(s *etcd.State) {
+		s.Pods[0].Gate, s.Pods[1].Gate, s.Pods[2].View = held(etcd.GateNoPeers), held(etcd.GateNoPeers), nil
+		for i := len(s.Record.Members); i < size; i++ {
+			name := fmt.Sprintf("orders-%d", i)
+			s.Record.Members = append(s.Record.Members, etcd.Peer{Name: name})
+			s.Claims = append(s.Claims, etcd.Claim{Name: "data-" + name, Ordinal: i})
+			s.Pods = append(s.Pods, etcd.Pod{Name: name, Ordinal: i, UID: "uid-" + name, EverRan: true, Age: time.Hour})
+		}
+		change(s)
 	})
 }
 
@@ -145,11 +160,42 @@ func TestNextWithoutAQuorumForGood(t *testing.T) {
 			state: lostQuorum(func(s *etcd.State) {
 				s.Pods[0].Gate, s.Pods[1].Gate, s.Pods[2].View = held(etcd.GateNoPeers), held(etcd.GateNoPeers), nil
 			}),
-			reason: etcd.ReasonNoQuorum, says: "orders-2 does not answer",
+			reason: etcd.ReasonNoQuorum,
+			says: "orders-2 does not answer. Whether orders-0 and orders-1 had data is not known while orders-2 does not answer, and no other member has data " +
+				"to start from. Bring its node or its volume back, and keep its claim",
+		},
+		"who has just been made may answer in a moment": {
+			state: lostQuorum(func(s *etcd.State) {
+				s.Pods[0].Gate, s.Pods[1].Gate, s.Pods[2].View = held(etcd.GateNoPeers), held(etcd.GateNoPeers), nil
+				for i := range s.Pods {
+					s.Pods[i].Age = time.Second
+				}
+			}),
+			reason: etcd.ReasonStarting, ends: "orders-2 does not answer",
+		},
+		"those that never joined are no loss while enough others may have data": {
+			state:  undecided(5, func(s *etcd.State) { s.Pods[4].View = &etcd.View{Revision: 41} }),
+			reason: etcd.ReasonNoQuorum, ends: "orders-4 has no leader",
+		},
+		"whose loss is the quorum's, in doubt, with another that has data": {
+			state:  undecided(4, func(s *etcd.State) { s.Pods[3].View = &etcd.View{Revision: 41} }),
+			reason: etcd.ReasonNoQuorum, says: "while orders-2 does not answer; if its data cannot come back, delete its claim and its pod",
+		},
+		"what is not known is said of who may have data": {
+			state: undecided(4, func(s *etcd.State) {
+				s.Pods[1].Gate, s.Pods[2].Gate, s.Pods[0].Gate = held(etcd.GateLostDisk), held(etcd.GateLostDisk), held(etcd.GateNoPeers)
+			}),
+			reason: etcd.ReasonQuorumLost, says: "What orders-3 has is not known, because it does not answer, and no other member has data to start from",
 		},
 		"a member that does not answer may have newer data": {
 			state:  lostQuorum(func(s *etcd.State) { s.Pods[2].View = nil }),
-			reason: etcd.ReasonQuorumLost, says: "What orders-2 has is not known, because it does not answer; if its data cannot come back, delete its claim",
+			reason: etcd.ReasonQuorumLost,
+			says: "What orders-2 has is not known, because it does not answer, and no other member has data to start from. " +
+				"Bring its node or its volume back, and keep its claim; if its data cannot come back, restore a backup",
+		},
+		"without storage it has it in its pod": {
+			state:  lostQuorum(func(s *etcd.State) { s.Pods[2].View, s.Want.Persistent = nil, false }),
+			reason: etcd.ReasonQuorumLost, says: "Bring its node back, and keep its pod, which has its data",
 		},
 		"one that waits for a volume has none": {state: unequipped(true), step: unequippedReported, says: "orders-0 has an empty disk, orders-1 has an empty disk"},
 		"when it gets one, that is another plan": {
@@ -186,6 +232,30 @@ func TestNextWithoutAQuorumForGood(t *testing.T) {
 				s.Pods[1].Gate, s.Pods[1].EverRan, s.Pods[1].Fatal = nil, true, "wal: crc mismatch"
 			}),
 			step: reported, says: "orders-1 cannot start from its data: wal: crc mismatch",
+		},
+		"what is damaged may be all that is left": {
+			state: lostQuorum(func(s *etcd.State) {
+				s.Pods[2].View, s.Pods[2].Fatal = nil, "wal: crc mismatch"
+			}),
+			reason: etcd.ReasonQuorumLost, stalled: true,
+			says: "What is on the volume of orders-2 may be all that is left: copy it before anything else",
+		},
+		"on a volume that is lost nothing is left": {
+			state: lostQuorum(func(s *etcd.State) {
+				s.Pods[2].View, s.Pods[2].Fatal, s.Claims[2].Lost = nil, "wal: crc mismatch", "its node is gone"
+			}),
+			reason: etcd.ReasonQuorumLost, stalled: true, says: "and no member has data. Bring the volumes back",
+		},
+		"one with an empty disk that is about to end tells nothing": {
+			state: lostQuorum(func(s *etcd.State) {
+				s.Pods[0].Gate, s.Pods[0].Terminating, s.Pods[1].Gate, s.Pods[2].View = held(etcd.GateNoPeers), true, held(etcd.GateNoPeers), nil
+				s.Pods[2].Gate = held(etcd.GateNoPeers)
+			}),
+			reason: etcd.ReasonNoQuorum, ends: "orders-2 is held back: " + held(etcd.GateNoPeers).Message,
+		},
+		"where nothing is left, nothing can be damaged": {
+			state:  lostQuorum(func(s *etcd.State) { s.Pods[2].View, s.Pods[2].Gate = nil, held(etcd.GateLostDisk) }),
+			reason: etcd.ReasonQuorumLost, stalled: true, says: "and no member has data. Bring the volumes back",
 		},
 		"a minority of lost disks is no loss of the quorum": {
 			state:  lostQuorum(func(s *etcd.State) { s.Pods[1].Gate, s.Pods[1].EverRan = nil, true }),
