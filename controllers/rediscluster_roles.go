@@ -3,7 +3,9 @@ package controllers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -112,13 +114,18 @@ func (k *RedisKind) changeRoles(ctx context.Context, o *v1alpha1.RedisCluster, s
 	return fmt.Errorf("%T changes no roles", step)
 }
 
+// handOverTimeout is for how long a hand-over may go on in all: the server itself gives up sooner.
+const handOverTimeout = 20 * time.Second
+
 // rerouted is how long it takes until a changed Service leads elsewhere on all nodes: kube-proxy does it once a second at most.
 const rerouted = time.Second
 
 // handOver has the Service of the primary lead to the heir before that takes over. Clients that are connected notice nothing until the
-// primary stops taking writes, and then find the new one at once. Should something fail midway, the Service is set back before the
-// next decision is made.
+// primary stops taking writes, and then find the new one at once. Should something fail midway, the Service is set back. What is begun
+// is brought to its end also by an operator that is to end itself.
 func (k *RedisKind) handOver(ctx context.Context, o *v1alpha1.RedisCluster, s redis.HandOver) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOverTimeout)
+	defer cancel()
 	b, err := k.builder(ctx, o)
 	if err != nil {
 		return err
@@ -127,16 +134,15 @@ func (k *RedisKind) handOver(ctx context.Context, o *v1alpha1.RedisCluster, s re
 	if err != nil {
 		return err
 	}
+	if err := k.command(ctx, o, s.Guard().Calls()); err != nil {
+		return err
+	}
 	if err := k.ensureRole(ctx, o, b.Primary(was, s.To)); err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(rerouted):
-	}
+	time.Sleep(rerouted)
 	if err := k.command(ctx, o, s.Calls()); err != nil {
-		return err
+		return errors.Join(err, k.ensureRole(ctx, o, b.Primary(was, "")))
 	}
 	return k.assignRoles(ctx, o, s.Record)
 }
@@ -148,8 +154,10 @@ func (k *RedisKind) assignRoles(ctx context.Context, o *v1alpha1.RedisCluster, s
 	if err != nil {
 		return err
 	}
+	// At once, but by the kubelet: with zero, Kubernetes would forget a pod that runs.
+	ends := k.deletePods(ctx, o, step.Ends, client.GracePeriodSeconds(1))
 	for _, p := range step.Pods {
-		if p.Role == redis.RolePrimary {
+		if p.Role == redis.RolePrimary || (ends != nil && slices.Contains(step.Ends, p.Pod)) {
 			continue
 		}
 		if err := k.labelRole(ctx, o, p); err != nil {
@@ -168,7 +176,7 @@ func (k *RedisKind) assignRoles(ctx context.Context, o *v1alpha1.RedisCluster, s
 			return err
 		}
 	}
-	return nil
+	return ends
 }
 
 // labelRole sets or removes the label of a pod, unless it is another pod by now: that one starts without.

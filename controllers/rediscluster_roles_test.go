@@ -95,12 +95,20 @@ func TestTheServiceOfThePrimaryNeverLeadsToTwo(t *testing.T) {
 // replicatedServer is a server of which only that it hands over matters.
 type replicatedServer struct {
 	redis.Client
+	told      func(settings map[string]string)
 	handsOver func() error
+}
+
+func (s replicatedServer) Configure(_ context.Context, settings map[string]string) error {
+	s.told(settings)
+	return nil
 }
 
 func (s replicatedServer) Read(context.Context) (*redis.Node, error) { return &redis.Node{}, nil }
 
-func (s replicatedServer) FailoverTo(context.Context, redis.Address) error { return s.handsOver() }
+func (s replicatedServer) FailoverTo(ctx context.Context, _ redis.Address) error {
+	return errors.Join(s.handsOver(), ctx.Err())
+}
 
 func (s replicatedServer) Close() error { return nil }
 
@@ -123,10 +131,6 @@ func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
 	}
 	w := newWorld(t, objects...)
 	kind := NewRedisKind(newChildren(w))
-	b, err := kind.builder(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
 	was := redis.Appointment{Pod: "carts-0-0", History: "a", Guard: 5 * time.Second}
 	if err := kind.Act(t.Context(), o, redis.AssignRoles{Appointment: was}); err != nil {
 		t.Fatal(err)
@@ -142,8 +146,22 @@ func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
 		}
 	}
 	outcome := errors.New("the primary gave up")
+	var guarded []string
+	ctx, end := context.WithCancel(t.Context())
 	kind.Connect = func(redisclient.Options) redis.Client {
-		return replicatedServer{handsOver: func() error { want("meanwhile", "carts-0-1", was); return outcome }}
+		return replicatedServer{
+			told: func(settings map[string]string) { guarded = append(guarded, settings["min-replicas-to-write"]) },
+			handsOver: func() error {
+				if !slices.Equal(guarded, []string{"1"}) {
+					t.Errorf("the heir was told to need %q replicas before it leads", guarded)
+				}
+				want("meanwhile", "carts-0-1", was)
+				if guarded = nil; outcome == nil {
+					end() // What has been begun is written down all the same.
+				}
+				return outcome
+			},
+		}
 	}
 	ref := func(name string) redis.PodRef { return redis.PodRef{Name: name, UID: "u-" + name} }
 	step := redis.HandOver{From: "carts-0-0", To: "carts-0-1", Record: redis.AssignRoles{
@@ -153,15 +171,72 @@ func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
 	if err := kind.Act(t.Context(), o, step); err == nil || !strings.Contains(err.Error(), outcome.Error()) {
 		t.Fatalf("the error is %v", err)
 	}
-	if err := kind.ensureRoles(t.Context(), o, b); err != nil {
-		t.Fatal(err)
-	}
 	want("after it has failed", "carts-0-0", was)
 	outcome = nil
-	if err := kind.Act(t.Context(), o, step); err != nil {
+	if err := kind.Act(ctx, o, step); err != nil {
 		t.Fatal(err)
 	}
 	want("in the end", "carts-0-1", step.Record.Appointment)
+}
+
+// TestAFormerPrimaryThatHangsIsEnded also where Kubernetes refuses to: clients are sent to the new one all the same, and the label that says who it was
+// stays until its pod is ended.
+func TestAFormerPrimaryThatHangsIsEnded(t *testing.T) {
+	o := redisCluster()
+	o.Spec.Mode, o.Spec.Shards = ptr.To(v1alpha1.RedisReplicated), 0
+	objects := []client.Object{o}
+	for name, role := range map[string]string{"carts-0-0": redis.RolePrimary, "carts-0-1": redis.RoleReplica} {
+		l := redis.Labels(o)
+		l["statefulset.kubernetes.io/pod-name"], l[v1alpha1.LabelRole] = name, role
+		objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID("u-" + name), Labels: l, Finalizers: []string{"test/stays"},
+		}})
+	}
+	w := newWorld(t, objects...)
+	inner, ok := w.Client.(client.WithWatch)
+	if !ok {
+		t.Fatalf("%T cannot be watched", w.Client)
+	}
+	refusal := errors.New("an admission policy says no")
+	var grace []int64
+	w.Client = interceptor.NewClient(inner, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			var how client.DeleteOptions
+			how.ApplyOptions(opts)
+			grace = append(grace, ptr.Deref(how.GracePeriodSeconds, -1))
+			return errors.Join(refusal, c.Delete(ctx, obj, opts...))
+		},
+	})
+	kind := NewRedisKind(newChildren(w))
+	ref := func(name string) redis.PodRef { return redis.PodRef{Name: name, UID: "u-" + name} }
+	step := redis.AssignRoles{
+		Appointment: redis.Appointment{Pod: "carts-0-1", History: "a"},
+		Pods:        []redis.PodRole{{Pod: ref("carts-0-0")}, {Pod: ref("carts-0-1"), Role: redis.RolePrimary}},
+		Ends:        []redis.PodRef{ref("carts-0-0")},
+	}
+	for _, refused := range []bool{true, false} {
+		if !refused {
+			refusal = nil
+		}
+		if err := kind.Act(t.Context(), o, step); refused != (err != nil) {
+			t.Fatalf("refused %t: %v", refused, err)
+		}
+		var was, now corev1.Pod
+		for name, into := range map[string]*corev1.Pod{"carts-0-0": &was, "carts-0-1": &now} {
+			if err := inner.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := led(t, inner, cluster.PrimaryService("carts")); !slices.Contains(got, "carts-0-1") {
+			t.Errorf("refused %t: clients are sent to %v", refused, got)
+		}
+		if role := was.Labels[v1alpha1.LabelRole]; (role == redis.RolePrimary) != refused || now.Labels[v1alpha1.LabelRole] != redis.RolePrimary {
+			t.Errorf("refused %t: the roles are %q and %q", refused, role, now.Labels[v1alpha1.LabelRole])
+		}
+	}
+	if !slices.Equal(grace, []int64{1, 1}) {
+		t.Errorf("the pods got %v seconds to end", grace)
+	}
 }
 
 // TestARefusedExposureStopsNothingElse has the API server refuse what is to lead clients from outside to the roles, for a new cluster and

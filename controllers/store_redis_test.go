@@ -134,8 +134,8 @@ func (c *wiredRedis) Uphold(ctx context.Context) error {
 	return c.tell(ctx, "Uphold", func() error { return c.Client.Uphold(ctx) })
 }
 
-func (c *wiredRedis) Promote(ctx context.Context) error {
-	return c.tell(ctx, "Promote", func() error { return c.Client.Promote(ctx) })
+func (c *wiredRedis) Promote(ctx context.Context, history string) error {
+	return c.tell(ctx, "Promote", func() error { return c.Client.Promote(ctx, history) })
 }
 
 func (c *wiredRedis) ReplicaOf(ctx context.Context, addr redis.Address) error {

@@ -134,17 +134,31 @@ func handsOver(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisClu
 	must(t, err)
 }
 
-// hangs stops the process of the primary until another one is named in its place, and lets it go on.
+// hangs stops the process of the primary for good. A client that has all the time in the world must not be told that what it has sent since is written,
+// when another one leads.
 func hangs(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster) {
 	t.Helper()
 	was, began := primaryPod(ctx, t, s, c), time.Now()
+	conn, _, err := s.Connection(ctx, s.ns, c.Name)
+	must(t, err)
+	patient, err := s.Redis(s.ns, was.Name, conn)
+	must(t, err)
+	defer func() { _ = patient.Close() }() // The pod it led to is gone.
+	patient = patient.WithTimeout(5 * time.Minute)
+	must(t, patient.Ping(ctx).Err())
 	must(t, s.Signal(ctx, was, redisContainer, "SIGSTOP"))
+	answer := make(chan error, 1)
+	go func() { answer <- patient.Set(ctx, "patient", "written", 0).Err() }()
 	must(t, harness.Eventually(ctx, "another primary", 2*time.Minute, func(ctx context.Context) (bool, string, error) {
 		to := s.endpointsOf(ctx, t, cluster.PrimaryService(c.Name))
 		return len(to) == 1 && to[0] != was.Name, refresh(ctx, t, s, c).Status.Activity, nil
 	}))
 	t.Logf("another one leads in the place of %s after %s", was.Name, time.Since(began).Round(time.Millisecond))
-	must(t, s.Signal(ctx, was, redisContainer, "SIGCONT"))
+	_, err = s.WaitReborn(ctx, was, readyTimeout)
+	must(t, err)
+	if err := <-answer; err == nil {
+		t.Errorf("%s told a client that its write is done, after another one had taken its place", was.Name)
+	}
 }
 
 // primaryPod is the pod that the Service of the primary leads to.

@@ -61,8 +61,8 @@ type Client interface {
 	ReleaseWrites(ctx context.Context) error
 	// Uphold gives a primary the newest claim to its slots: one that was elected in its place without its knowledge yields.
 	Uphold(ctx context.Context) error
-	// Promote makes a server of the mode Replicated the primary.
-	Promote(ctx context.Context) error
+	// Promote makes a server of the mode Replicated the primary, if it has that history.
+	Promote(ctx context.Context, history string) error
 	// ReplicaOf makes a server of the mode Replicated a replica of the one at the address.
 	ReplicaOf(ctx context.Context, addr Address) error
 	// FailoverTo makes the server, a primary of the mode Replicated, hand over to its replica at the address, and returns when it

@@ -311,9 +311,16 @@ func ParseAck(text string, addr Address) int64 {
 	return -1
 }
 
+// HandingOver is what a server says of its part in a hand-over.
+type HandingOver struct {
+	Primary, Busy bool
+	// History is the id of what it has.
+	History string
+}
+
 // ParseHandOver reads out of INFO whether a server is a primary, and whether it is handing over.
-func ParseHandOver(text string) (primary, busy bool) {
+func ParseHandOver(text string) HandingOver {
 	info := parseInfo(text)
 	state := info["master_failover_state"]
-	return info["role"] == "master", state != "" && state != "no-failover"
+	return HandingOver{info["role"] == "master", state != "" && state != "no-failover", info["master_replid"]}
 }

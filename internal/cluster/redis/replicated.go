@@ -172,7 +172,7 @@ func inTermsOfShards(s State) State {
 	return s
 }
 
-// leader is the server that takes the writes: the appointed one, or the one that it has handed over to. Who is a primary besides
+// leader is the server that takes the writes: the appointed one, the one that it has handed over to, or the one that it has its data from. Who is a primary besides
 // was replaced, and does not know it yet. While nobody is appointed it is the only one that is a primary. It is nil when there is none.
 func (v *view) leader() *Pod {
 	all := v.leaders()
@@ -184,6 +184,24 @@ func (v *view) leader() *Pod {
 	}
 	if i := slices.IndexFunc(all, func(p *Pod) bool { return p.Node.Replication.FormerID == v.Appointed.History }); i >= 0 {
 		return all[i]
+	}
+	return v.source(v.named(v.Appointed.Pod))
+}
+
+// source is the primary that a server has its data from, by way of others or not; nil when it is not known of any that it has.
+func (v *view) source(of *Pod) *Pod {
+	if of == nil || of.Node == nil || (!of.Node.LinkUp && of.Node.Replication.ID == v.Appointed.History) {
+		return nil
+	}
+	all := v.everyPod()
+	for range all { // They may copy each other.
+		i := slices.IndexFunc(all, of.copied)
+		if i < 0 || all[i].Node == nil {
+			return nil
+		}
+		if of = all[i]; of.Node.Replication.Primary {
+			return of
+		}
 	}
 	return nil
 }

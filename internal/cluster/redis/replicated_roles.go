@@ -30,8 +30,13 @@ func assignRoles(v *view) (cluster.Plan, bool) {
 		step.Appointment.Guard = v.guardOn(leader)
 	}
 	for i := range v.Pods {
-		if p := &v.Pods[i]; p.Role != v.role(p, leader) {
-			step.Pods = append(step.Pods, PodRole{p.ref(), v.role(p, leader)})
+		p := &v.Pods[i]
+		if p.Role == v.role(p, leader) {
+			continue
+		}
+		step.Pods = append(step.Pods, PodRole{p.ref(), v.role(p, leader)})
+		if p.Role == RolePrimary && v.hung(p) {
+			step.Ends = append(step.Ends, p.ref())
 		}
 	}
 	if len(step.Pods) == 0 && step.Appointment == v.Appointed {
@@ -40,6 +45,11 @@ func assignRoles(v *view) (cluster.Plan, bool) {
 	plan, ok := cluster.Do(step, "clients are to find %s as the primary, and %d replicas in sync", leader.Name, len(copies))
 	plan.After = soon
 	return plan, ok
+}
+
+// hung tells whether a server does not answer that has run for as long as it took until another one could take its place.
+func (v *view) hung(p *Pod) bool {
+	return p.unheard() && v.Now.Sub(p.Started) > maxSilence(v.Spec.NodeTimeout)+noticed
 }
 
 // role is the label that a pod is to have. Whoever cannot be read keeps it, unless somebody else is the primary.

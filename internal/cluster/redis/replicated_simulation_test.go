@@ -263,6 +263,12 @@ func (p *repServer) delete() {
 	p.deleting, p.newPod, p.backAt = true, true, p.sim.in(0, time.Second)
 }
 
+// end ends a pod that does not end by itself.
+func (p *repServer) end() {
+	p.deleting, p.newPod = true, true
+	p.up, p.primary, p.linked, p.backAt = false, false, false, p.sim.in(0, time.Second)
+}
+
 // harm is a fault.
 func (s *repSimulation) harm() {
 	p := s.servers[s.rnd.IntN(len(s.servers))]
@@ -394,8 +400,10 @@ func (s *repSimulation) act(step cluster.Step) error {
 		}
 		return s.command(st)
 	case redis.HandOver:
-		if err := s.command(st); err != nil {
-			return err
+		for _, part := range []redis.ServerStep{st.Guard(), st} {
+			if err := s.command(part); err != nil {
+				return err
+			}
 		}
 		return s.assign(st.Record)
 	case redis.ServerStep:
@@ -415,6 +423,11 @@ func (s *repSimulation) assign(st redis.AssignRoles) error {
 					p.role = l.Role
 				}
 			}
+		}
+	}
+	for _, p := range s.servers {
+		if slices.Contains(st.Ends, redis.PodRef{Name: p.name, UID: p.uid}) {
+			p.end()
 		}
 	}
 	label(false)
@@ -461,7 +474,10 @@ func (p *repServer) ReplicaOf(_ context.Context, a redis.Address) error {
 }
 
 // Promote makes it the primary.
-func (p *repServer) Promote(context.Context) error {
+func (p *repServer) Promote(_ context.Context, history string) error {
+	if p.history != history {
+		return errRefused
+	}
 	p.sim.succeeds(p.name)
 	p.lead()
 	return nil

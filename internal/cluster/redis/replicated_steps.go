@@ -45,6 +45,9 @@ type Unguarded struct {
 type AssignRoles struct {
 	Appointment Appointment
 	Pods        []PodRole
+	// Ends are the pods of those that hang and were the primary: going on, they would answer what clients have sent them meanwhile before they
+	// notice that nobody copies them any more.
+	Ends []PodRef
 }
 
 // PodRole is a pod and the label that it gets, empty for none.
@@ -113,8 +116,12 @@ func (s GuardWrites) String() string {
 }
 
 func (s AssignRoles) String() string {
-	return fmt.Sprintf("name %s the primary, label %s", s.Appointment.Pod,
+	text := fmt.Sprintf("name %s the primary, label %s", s.Appointment.Pod,
 		list(s.Pods, func(p PodRole) string { return fmt.Sprintf("%s %q", p.Pod.Name, p.Role) }))
+	if len(s.Ends) > 0 {
+		text += ", end " + list(s.Ends, func(p PodRef) string { return p.Name })
+	}
+	return text
 }
 
 // Calls sends REPLICAOF NO ONE, after the server may be copied and needs nobody to acknowledge its first writes.
@@ -122,7 +129,7 @@ func (s Promote) Calls() []Call {
 	return []Call{
 		admit(s.Pod, AdmitsForNow),
 		GuardWrites{s.Pod, 0}.Calls()[0],
-		{s.Pod, func(ctx context.Context, c Client) error { return c.Promote(ctx) }},
+		{s.Pod, func(ctx context.Context, c Client) error { return c.Promote(ctx, s.Record.Appointment.History) }},
 	}
 }
 
@@ -132,6 +139,9 @@ func (s Follow) Calls() []Call {
 		return Call{pod, func(ctx context.Context, c Client) error { return c.ReplicaOf(ctx, s.Addr) }}
 	})
 }
+
+// Guard has the heir take writes only while a replica acknowledges them, from the first one on: that is the former primary.
+func (s HandOver) Guard() GuardWrites { return GuardWrites{s.To, 1} }
 
 // Calls sends FAILOVER and waits until it has happened.
 func (s HandOver) Calls() []Call {

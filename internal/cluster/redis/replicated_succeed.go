@@ -39,19 +39,19 @@ func succeed(v *view) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	was := v.named(v.Appointed.Pod)
-	lost := was != nil && was.unheard()
-	if lost {
+	if was != nil && was.unheard() {
 		if plan, waits := v.waitForFence(was); waits {
 			return plan, waits
 		}
 	}
-	for _, p := range v.everyPod() {
-		if p != was && p.unheard() && (lost || !p.Deleting) {
-			return cluster.Wait(ReasonUnreachable, soon*3,
-				"%s is gone, and %s may have the newest data but does not answer: it is waited for as long as it runs; to do without it, delete the pod", v.Appointed.Pod, p.Name)
-		}
+	if p := v.unheardHeir(was); p != nil {
+		return cluster.Wait(ReasonUnreachable, soon*3,
+			"%s is gone, and %s may have the newest data but does not answer: it is waited for as long as it runs; to do without it, delete the pod", v.Appointed.Pod, p.Name)
 	}
-	if best := v.furthestHeir(); best != nil {
+	if to := v.handsOver(was); to != nil && was.Node.LinkUp {
+		return cluster.Wait(ReasonFailover, soon, "%s copies %s already, which did not say yet that it leads", was.Name, to.Name)
+	}
+	if best := v.furthestHeir(was); best != nil {
 		if plan, turns := v.turn(was, best); turns {
 			return plan, true
 		}
@@ -90,15 +90,48 @@ func (v *view) waitForFence(was *Pod) (cluster.Plan, bool) {
 // unheard tells whether a server seems to run and could not be read.
 func (p *Pod) unheard() bool { return p.Node == nil && !p.Started.IsZero() }
 
-// furthestHeir is the server that has most of the history of the appointed primary; nil when none has any.
-func (v *view) furthestHeir() *Pod {
+// unheardHeir is a server that may have more than all that answer; nil when there is none. One that is about to end is no use, unless it may lead.
+func (v *view) unheardHeir(was *Pod) *Pod {
+	lost := was != nil && was.unheard()
+	for _, p := range v.everyPod() {
+		if p != was && p.unheard() && (lost || !p.Deleting || v.tookOver(p, was)) {
+			return p
+		}
+	}
+	return nil
+}
+
+// tookOver tells whether a server leads as far as the appointed one knows, which has another history since.
+func (v *view) tookOver(p, was *Pod) bool {
+	return was != nil && was.copied(p) && was.Node.Replication.ID != v.Appointed.History
+}
+
+// copied tells whether a server was last told to copy another one.
+func (p *Pod) copied(from *Pod) bool { return p.Node != nil && p.Node.Asks == from.Addr }
+
+// handsOver is the server that a primary is handing over to: each asks the other. Nil: there is none.
+func (v *view) handsOver(was *Pod) *Pod {
+	for _, p := range v.everyPod() {
+		if was != nil && was.copied(p) && p.copied(was) {
+			return p
+		}
+	}
+	return nil
+}
+
+// furthestHeir is the server that has most of the history of the appointed primary; nil when none has any. Of several with as much it is that one itself:
+// it may be handing over, which nobody else can end.
+func (v *view) furthestHeir(was *Pod) *Pod {
+	if was != nil && was.Deleting {
+		was = v.handsOver(was)
+	}
 	var best *Pod
 	for _, p := range v.read {
 		r := p.Node.Replication
 		if p.Node.Loading || (r.ID != v.Appointed.History && r.FormerID != v.Appointed.History) {
 			continue
 		}
-		if best == nil || p.Node.Offset > best.Node.Offset {
+		if best == nil || p.Node.Offset > best.Node.Offset || (p == was && p.Node.Offset == best.Node.Offset) {
 			best = p
 		}
 	}
@@ -131,9 +164,9 @@ func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
 }
 
 // turn makes all but the heir leave a primary that cannot be reached, before the heir takes over: one that got in touch with it again would
-// acknowledge what clients write there.
+// acknowledge what clients write there. So would one that copies a primary whose heir is made to lead before it has been handed over to.
 func (v *view) turn(was, heir *Pod) (cluster.Plan, bool) {
-	if was == nil || !was.unheard() {
+	if was == nil || (!was.unheard() && (was == heir || v.handsOver(was) == nil)) {
 		return cluster.Pass()
 	}
 	step := Follow{Primary: heir.Name, Addr: heir.Addr}
@@ -145,7 +178,7 @@ func (v *view) turn(was, heir *Pod) (cluster.Plan, bool) {
 	if len(step.Pods) == 0 {
 		return cluster.Pass()
 	}
-	plan, ok := cluster.Do(step, "%s does not answer, and is to find no replica any more that acknowledges its writes", was.Name)
+	plan, ok := cluster.Do(step, "%s is to take the place of %s, which is to find no replica any more that acknowledges its writes", heir.Name, was.Name)
 	plan.After = soon / 2
 	return plan, ok
 }

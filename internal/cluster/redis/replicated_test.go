@@ -144,6 +144,17 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 		"and then it is written down":               {func(f *fixture) { f.Appointed.Guard = 0 }, "name c-0-0 the primary, label "},
 		"without replicas it is written down first": {func(f *fixture) { f.starts("c-0-1", 1); f.starts("c-0-2", 1) }, "name c-0-0 the primary, label "},
 		"and then writes are let go":                {func(f *fixture) { f.starts("c-0-1", 1); f.starts("c-0-2", 1); f.Appointed.Guard = 0 }, "have 0 replicas acknowledge the writes of c-0-0"},
+		"one that was replaced hangs":               {func(f *fixture) { f.replacedAfter(time.Hour) }, `name c-0-1 the primary, label c-0-0 "", c-0-1 "primary", end c-0-0`},
+		"and is to end at its leisure": {func(f *fixture) {
+			f.replacedAfter(time.Hour)
+			f.pod("c-0-0").Deleting = true
+		}, `name c-0-1 the primary, label c-0-0 "", c-0-1 "primary", end c-0-0`},
+		"one that was replaced and started anew": {func(f *fixture) { f.replacedAfter(8 * time.Second) }, `name c-0-1 the primary, label c-0-0 "", c-0-1 "primary"|`},
+		"one that was replaced has died": {func(f *fixture) {
+			f.replacedAfter(time.Hour)
+			f.die("c-0-0")
+		}, `name c-0-1 the primary, label c-0-0 "", c-0-1 "primary"|`},
+		"one was named, not promoted, and the former one is back": {func(f *fixture) { f.Appointed = Appointment{"c-0-1", history, 0} }, "name c-0-0 the primary"},
 		"a replica at a new address of the primary": {func(f *fixture) {
 			f.pod("c-0-1").Node.Asks.IP = "10.9.9.9"
 			f.lose(time.Second, "c-0-1")
@@ -217,6 +228,49 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			f.leads("c-0-1")
 			f.pod("c-0-1").Node.Replication = &Replication{Primary: true, ID: "n", FormerID: history}
 		}, `name c-0-1 the primary`},
+		"it was handed over twice by hand": {func(f *fixture) { f.twice() }, `name c-0-2 the primary`},
+		"and has lost touch for a moment": {func(f *fixture) {
+			f.twice()
+			f.lose(0, "c-0-0")
+		}, `name c-0-2 the primary`},
+		"and is to copy the newest one itself": {func(f *fixture) {
+			f.twice()
+			f.pod("c-0-0").Node.Asks = f.pod("c-0-2").Addr
+		}, `name c-0-2 the primary`},
+		"it looks for one that leads with something else": {func(f *fixture) {
+			f.twice()
+			f.lose(0, "c-0-0")
+			f.pod("c-0-0").Node.Replication.ID = history
+		}, `promote c-0-0`},
+		"two copy each other": {func(f *fixture) {
+			f.twice()
+			f.pod("c-0-2").Node.Replication = &Replication{ID: "n2", FormerID: "n1"}
+			f.pod("c-0-2").Node.Asks = f.pod("c-0-1").Addr
+			f.starts("c-0-0", 9)
+		}, `promote c-0-0`},
+		"it hands over to one that does not take it":  {func(f *fixture) { f.handing(false) }, "promote c-0-1"},
+		"it has handed over since the heir was asked": {func(f *fixture) { f.handing(true) }, "c-0-1 copies c-0-2 already, which did not say yet that it leads"},
+		"it is to end and hands over to one that does not take it": {func(f *fixture) {
+			f.handing(false)
+			f.pod("c-0-1").Deleting = true
+		}, "make c-0-0 copy c-0-2"},
+		"and nobody else copies it": {func(f *fixture) {
+			f.handing(false)
+			f.pod("c-0-1").Deleting = true
+			f.pod("c-0-0").Node.Asks = f.pod("c-0-2").Addr
+		}, "promote c-0-2"},
+		"one was named, not promoted, and the former one hangs and is to end": {func(f *fixture) {
+			f.Appointed = Appointment{"c-0-1", history, 0}
+			f.hang("c-0-0")
+			f.pod("c-0-0").Deleting = true
+			f.lose(0, both...)
+		}, "promote c-0-1"},
+		"it handed over, was not told, and the heir does not answer and is to end": {func(f *fixture) {
+			f.follows("c-0-0", "c-0-1")
+			f.pod("c-0-0").Node.Replication = &Replication{ID: "n", FormerID: history}
+			f.hang("c-0-1")
+			f.pod("c-0-1").Deleting = true
+		}, "c-0-0 is gone, and c-0-1 may have the newest data but does not answer"},
 		"it does not answer and replicas hear it": {func(f *fixture) { f.hang("c-0-0") }, "c-0-0 does not answer, and may take writes until its replicas have heard nothing of it for 9s"},
 		"it has been silent for a moment":         {func(f *fixture) { f.hang("c-0-0"); f.lose(8*time.Second, both...) }, "c-0-0 does not answer, and may take writes until"},
 		"one replica has heard it since":          {func(f *fixture) { f.hang("c-0-0"); f.lose(time.Minute, "c-0-1"); f.lose(time.Second, "c-0-2") }, "c-0-0 does not answer, and may take writes until"},
@@ -300,11 +354,38 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			if p.Step != nil {
 				got = p.Step.String()
 			}
-			if !strings.HasPrefix(got, tc.want) {
+			if !strings.HasPrefix(got+"|", tc.want) { // A bar at the end: there is no more.
 				t.Errorf("%s (%s)\nwant %s", got, p.Message, tc.want)
 			}
 		})
 	}
+}
+
+// replacedAfter is a cluster in which c-0-1 leads in the place of c-0-0, which does not answer and has run for so long.
+func (f *fixture) replacedAfter(running time.Duration) {
+	f.swap("c-0-1")
+	f.hang("c-0-0")
+	f.pod("c-0-0").Started = now.Add(-running)
+	f.pod("c-0-0").Role, f.pod("c-0-1").Role = RolePrimary, RoleReplica
+}
+
+// twice has c-0-0 hand over to c-0-1, and that one to c-0-2.
+func (f *fixture) twice() {
+	f.leads("c-0-2")
+	f.pod("c-0-2").Node.Replication = &Replication{Primary: true, ID: "n2", FormerID: "n1"}
+	f.follows("c-0-1", "c-0-2")
+	f.follows("c-0-0", "c-0-1")
+	f.pod("c-0-0").Node.Replication = &Replication{ID: "n2", FormerID: "n1"}
+}
+
+// handing has c-0-1, the primary, hand over to c-0-2, which it may have done a moment ago.
+func (f *fixture) handing(done bool) {
+	f.swap("c-0-1")
+	for from, to := range map[string]string{"c-0-1": "c-0-2", "c-0-2": "c-0-1"} {
+		n := f.pod(from).Node
+		n.Replication, n.Asks, n.LinkUp = &Replication{ID: history}, f.pod(to).Addr, false
+	}
+	f.pod("c-0-1").Node.LinkUp = done
 }
 
 // swap makes another server the primary, for a while already.

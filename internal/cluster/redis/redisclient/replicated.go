@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -58,21 +57,20 @@ func texts(commands ...*goredis.Cmd) ([]string, error) {
 // undecided is for how long a hand-over may go on that nobody waits for any more.
 const undecided = 2 * time.Second
 
-// Promote sends REPLICAOF NO ONE. A server that hands over to one that is gone goes on trying: it is told to give up, which makes it the primary
-// as well.
-func (c *Client) Promote(ctx context.Context) error {
-	err := c.do(ctx, "REPLICAOF", "NO", "ONE")
-	if err == nil || !strings.Contains(err.Error(), "while failing over") {
-		return err
-	}
+// Promote sends REPLICAOF NO ONE to a server that still has the history it was chosen for: one that has another by now has handed over to who leads
+// with that. A server that hands over to one that is gone goes on trying: it is told to give up, which makes it the primary as well.
+func (c *Client) Promote(ctx context.Context, history string) error {
 	for began := time.Now(); time.Since(began) < undecided; pause(ctx, failoverPoll) {
-		text, err := c.rdb.Info(ctx, "REPLICATION").Result()
-		if err != nil {
-			return fmt.Errorf("INFO: %w", err)
+		now, err := c.handingOver(ctx)
+		switch {
+		case err != nil:
+			return err
+		case now.Busy:
+			continue
+		case now.History != history:
+			return fmt.Errorf("it has the history %s by now, and was chosen for %s", now.History, history)
 		}
-		if _, busy := redis.ParseHandOver(text); !busy {
-			return errors.New("the hand-over has ended meanwhile")
-		}
+		return c.do(ctx, "REPLICAOF", "NO", "ONE")
 	}
 	return c.do(ctx, "FAILOVER", "ABORT")
 }
@@ -150,15 +148,20 @@ func pause(ctx context.Context, d time.Duration) {
 
 // handedOver tells whether a server that hands over has become a replica; an error when it has given up.
 func (c *Client) handedOver(ctx context.Context) (bool, error) {
-	text, err := c.rdb.Info(ctx, "REPLICATION").Result()
-	if err != nil {
-		return false, fmt.Errorf("INFO: %w", err)
-	}
-	switch primary, busy := redis.ParseHandOver(text); {
-	case busy:
-		return false, nil
-	case primary:
+	now, err := c.handingOver(ctx)
+	switch {
+	case err != nil || now.Busy:
+		return false, err
+	case now.Primary:
 		return false, errors.New("the primary gave up handing over, and goes on")
 	}
 	return true, nil
+}
+
+func (c *Client) handingOver(ctx context.Context) (redis.HandingOver, error) {
+	text, err := c.rdb.Info(ctx, "REPLICATION").Result()
+	if err != nil {
+		return redis.HandingOver{}, fmt.Errorf("INFO: %w", err)
+	}
+	return redis.ParseHandOver(text), nil
 }

@@ -48,6 +48,15 @@ func (w *world) assign(s redis.AssignRoles) {
 	w.appointed = s.Appointment
 }
 
+// end kills servers, as the kubelet does with those that do not end by themselves.
+func (w *world) end(pods []redis.PodRef) {
+	w.t.Helper()
+	for _, ref := range pods {
+		w.kill(w.pods[ref.Name])
+		w.recreate(w.pods[ref.Name], w.ephemeral)
+	}
+}
+
 // primaryIP is where the Service of the primary leads to, empty when it leads nowhere.
 func (w *world) primaryIP() string {
 	w.change.RLock()
@@ -350,11 +359,21 @@ func TestAReplicatedClusterSurvivesFaults(t *testing.T) {
 		wr, was, w.steps = w.startPlainWriter(), w.lead(), nil
 		wr.waitFor(200)
 		at = time.Now()
-		must(t, was.cmd.Process.Signal(syscall.SIGSTOP))
+		o := *w.plainClient().Options()
+		o.MaxRetries, o.ReadTimeout = -1, time.Minute
+		patient, stopped := goredis.NewClient(&o), was.cmd.Process
+		defer func() { _ = patient.Close() }()
+		must(t, patient.Ping(t.Context()).Err())
+		must(t, stopped.Signal(syscall.SIGSTOP))
+		answer := make(chan error, 1)
+		go func() { answer <- patient.Set(t.Context(), "patient", "written", 0).Err() }()
 		w.loopUntil(succeeded(was))
 		took := time.Since(at)
 		wr.waitFor(100)
-		must(t, was.cmd.Process.Signal(syscall.SIGCONT))
+		_ = stopped.Signal(syscall.SIGCONT) // It was to be ended by now.
+		if err := <-answer; err == nil {
+			t.Error("a client was told that its write is done by a server that another one had taken the place of")
+		}
 		w.settle()
 		if took < maxSilence {
 			t.Errorf("a primary that may have been alive was replaced after %s", took)
@@ -396,6 +415,10 @@ func TestAPrimaryWhoseHeirIsGoneTakesItsPartBack(t *testing.T) {
 		w := newReplicatedWorld(t, engine, 2, secure)
 		w.startAll()
 		w.settle()
+		// The one that leads is not the first of those that have as much.
+		to := w.pods["carts-0-1"]
+		must(t, w.act(t.Context(), redis.HandOver{From: "carts-0-0", To: to.name, Addr: redis.Address{IP: to.ip, Port: redis.ClientPort}}))
+		w.settle()
 		wr := w.startPlainWriter()
 		wr.waitFor(100)
 		was, heir := w.lead(), w.pods["carts-0-2"]
@@ -418,5 +441,65 @@ func TestAPrimaryWhoseHeirIsGoneTakesItsPartBack(t *testing.T) {
 		}
 		wr.waitFor(100)
 		wr.nothingLost("an heir that is gone")
+	})
+}
+
+// TestWhoHasHandedOverIsNotPromoted has a decision come true late: the server that was to lead again has handed over since.
+func TestWhoHasHandedOverIsNotPromoted(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, engine string, secure bool) {
+		t.Helper()
+		w := newReplicatedWorld(t, engine, 1, secure)
+		w.startAll()
+		w.settle()
+		was, to, history := w.lead(), w.pods["carts-0-1"], w.appointed.History
+		must(t, w.act(t.Context(), redis.HandOver{From: was.name, To: to.name, Addr: redis.Address{IP: to.ip, Port: redis.ClientPort}}))
+		c := w.connect(was)
+		defer func() { _ = c.Close() }()
+		copies := func() bool {
+			n, err := c.Read(t.Context())
+			return err == nil && !n.Replication.Primary && n.LinkUp
+		}
+		for end := time.Now().Add(10 * time.Second); !copies() && time.Now().Before(end); {
+			pause(t.Context(), 10*time.Millisecond)
+		}
+		if err := c.Promote(t.Context(), history); err == nil || !strings.Contains(err.Error(), history) {
+			t.Errorf("it is the primary again beside %s: %v", to.name, err)
+		}
+		if !copies() {
+			t.Errorf("it copies %s no more", to.name)
+		}
+	})
+}
+
+// TestTwoHandOversByHandAreFollowed has the primary hand over, and its heir hand over again, before the operator looks.
+func TestTwoHandOversByHandAreFollowed(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, engine string, secure bool) {
+		t.Helper()
+		w := newReplicatedWorld(t, engine, 2, secure)
+		w.startAll()
+		w.settle()
+		wr := w.startPlainWriter()
+		wr.waitFor(50)
+		for _, by := range [][2]*process{{w.pods["carts-0-0"], w.pods["carts-0-1"]}, {w.pods["carts-0-1"], w.pods["carts-0-2"]}} {
+			from, to := by[0], by[1]
+			must(t, w.do(to, "REPLICAOF", from.ip, redis.ClientPort))
+			c := w.connect(to)
+			for end := time.Now().Add(20 * time.Second); time.Now().Before(end); pause(t.Context(), 20*time.Millisecond) {
+				if n, err := c.Read(t.Context()); err == nil && n.LinkUp {
+					break
+				}
+			}
+			_ = c.Close()
+			must(t, w.act(t.Context(), redis.HandOver{From: from.name, To: to.name, Addr: redis.Address{IP: to.ip, Port: redis.ClientPort}}))
+		}
+		w.steps = nil
+		w.settle()
+		if w.appointed.Pod != "carts-0-2" {
+			t.Errorf("%s leads\n%s", w.appointed.Pod, strings.Join(w.steps, "\n"))
+		}
+		wr.waitFor(50)
+		wr.nothingLost("two hand-overs")
 	})
 }

@@ -514,10 +514,15 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 	}
 	switch s := step.(type) {
 	case redis.AssignRoles:
+		w.end(s.Ends) //nolint:contextcheck // Servers outlive the step.
 		w.assign(s)
 		return nil
 	case redis.Promote:
 		w.assign(s.Record)
+	case redis.HandOver:
+		if err := w.act(ctx, s.Guard()); err != nil {
+			return err
+		}
 	case redis.Lifted:
 		return errors.Join(w.act(ctx, s.Guards), w.act(ctx, s.Then))
 	case redis.ResizePod:

@@ -29,7 +29,7 @@ var (
 var _ redis.Client = (*Server)(nil)
 
 // Promote is not for servers of a cluster.
-func (s *Server) Promote(context.Context) error { return errClustered }
+func (s *Server) Promote(context.Context, string) error { return errClustered }
 
 // ReplicaOf is not for servers of a cluster.
 func (s *Server) ReplicaOf(context.Context, redis.Address) error { return errClustered }
