@@ -89,8 +89,11 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 	if o.metrics, err = measure(mgr, o); err != nil {
 		return err
 	}
+	if err := index(context.Background(), mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	children := &Children{
-		Client: newRecall(mgr.GetClient(), time.Now), Direct: mgr.GetAPIReader(),
+		Client: newRecall(indexed{mgr.GetClient()}, time.Now), Direct: mgr.GetAPIReader(),
 		Domain: o.Domain, AgentImage: o.AgentImage, Registry: o.Registry, Now: time.Now, Dial: o.Dial,
 		CanResize: CanResize(mgr.GetConfig(), mgr.GetHTTPClient()), Metrics: o.metrics,
 	}
