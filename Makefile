@@ -7,8 +7,9 @@ SHELL := bash
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
-# The version that binaries report and images are tagged with.
-VERSION ?= $(shell git describe --tags --always --dirty --match 'v[0-9]*' 2>/dev/null || echo dev)
+# The version that binaries report and images are tagged with. It is asked for once: a file that is changed meanwhile must not have another image
+# deployed than the one that was built.
+VERSION := $(or $(VERSION),$(shell git describe --tags --always --dirty --match 'v[0-9]*' 2>/dev/null || echo dev))
 # Charts want a semantic version: what is none, such as a commit, comes behind 0.0.0.
 CHART_VERSION = $(if $(filter v%,$(VERSION)),$(VERSION:v%=%),0.0.0-$(subst _,-,$(VERSION)))
 IMAGE := quay.io/quorate/quorate

@@ -56,6 +56,8 @@ type scalerPast struct {
 	seen    time.Time
 	history autoscale.History
 	rates   redis.Rates
+	// changed is what was changed last: a status that tells it may not have been written.
+	changed *v1alpha1.AutoscalerChange
 }
 
 var _ Kind[*v1alpha1.Autoscaler, autoscale.State] = (*AutoscalerKind)(nil)
@@ -327,8 +329,12 @@ func (k *AutoscalerKind) Report(o *v1alpha1.Autoscaler, s autoscale.State, p clu
 	st.Shards = reportShards(st.Shards, s.Shards)
 	st.Memory = reportMemory(s.Memory)
 	st.Storage = reportStorage(st.Storage, s.Storage)
+	past := k.past(o.UID)
 	if p.Step != nil && err == nil {
-		st.LastChange = &v1alpha1.AutoscalerChange{Time: metav1.NewTime(s.Now), Change: p.Step.String(), Reason: p.Message}
+		past.changed = &v1alpha1.AutoscalerChange{Time: metav1.NewTime(s.Now.Truncate(time.Second)), Change: p.Step.String(), Reason: p.Message}
+	}
+	if past.changed != nil && (st.LastChange == nil || st.LastChange.Time.Before(&past.changed.Time)) {
+		st.LastChange = past.changed
 	}
 	setConditions(&st.Conditions, o.Generation, autoscale.Conditions(s, p, err)...)
 }

@@ -133,6 +133,15 @@ func TestShardsFollowTheMemoryThatIsUsed(t *testing.T) {
 	if text := s.told(); !strings.Contains(text, "ChangingShards") {
 		t.Errorf("no event tells it: %s", text)
 	}
+	untold := s.scaler("carts")
+	untold.Status.LastChange = nil // As if the status could not be written, because somebody changed the resource at that moment.
+	if err := s.api.Status().Update(t.Context(), untold); err != nil {
+		t.Fatal(err)
+	}
+	s.measure("carts", 15*time.Second)
+	if got := s.scaler("carts").Status.LastChange; got == nil || !got.Time.Equal(&st.LastChange.Time) {
+		t.Errorf("the last change is %+v, not %+v", got, st.LastChange)
+	}
 
 	s.data *= 2
 	s.measure("carts", 5*time.Minute)
