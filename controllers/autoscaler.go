@@ -51,7 +51,7 @@ type AutoscalerKind struct {
 	pasts map[types.UID]*scalerPast
 }
 
-// scalerPast is what the operator remembers of one Autoscaler. With a restart it is lost, which only delays.
+// scalerPast is what the operator remembers of one Autoscaler. With a restart it is lost, which delays, and at worst leaves one change untold.
 type scalerPast struct {
 	seen    time.Time
 	history autoscale.History

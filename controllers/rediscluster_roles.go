@@ -140,7 +140,7 @@ func (k *RedisKind) handOver(ctx context.Context, o *v1alpha1.RedisCluster, s re
 	if err := k.ensureRole(ctx, o, b.Primary(was, s.To)); err != nil {
 		return err
 	}
-	time.Sleep(rerouted)
+	time.Sleep(rerouted) // Also while the operator ends: what is begun is brought to its end.
 	if err := k.command(ctx, o, s.Calls()); err != nil {
 		return errors.Join(err, k.ensureRole(ctx, o, b.Primary(was, "")))
 	}

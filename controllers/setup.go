@@ -89,7 +89,7 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 	if o.metrics, err = measure(mgr, o); err != nil {
 		return err
 	}
-	if err := index(context.Background(), mgr.GetFieldIndexer()); err != nil {
+	if err := index(context.Background(), mgr.GetFieldIndexer()); err != nil { // Nothing is waited for: the cache has not been started.
 		return err
 	}
 	children := &Children{

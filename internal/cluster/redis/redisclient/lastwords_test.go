@@ -84,7 +84,7 @@ func TestAPrimaryWaitsToHandOverAfterItsPasswordWasReplaced(t *testing.T) {
 				t.Fatalf("%s: it does not wait for the hand-over: %v", name, err)
 			case <-time.After(2 * time.Second):
 			}
-			must(t, w.act(t.Context(), redis.HandOver{From: from.name, To: to.name, Addr: redis.Address{IP: to.ip, Port: redis.ClientPort}}))
+			w.handsOver(from, to)
 			select {
 			case err := <-ended:
 				must(t, err)

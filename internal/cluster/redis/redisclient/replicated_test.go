@@ -48,6 +48,25 @@ func (w *world) assign(s redis.AssignRoles) {
 	w.appointed = s.Appointment
 }
 
+// handsOver has a primary hand over to a replica, of which the loop hears later.
+func (w *world) handsOver(from, to *process) {
+	w.t.Helper()
+	must(w.t, w.act(w.t.Context(), redis.HandOver{From: from.name, To: to.name, Addr: redis.Address{IP: to.ip, Port: redis.ClientPort}}))
+}
+
+// untilItCopies waits until a server is a replica that is in touch with what it copies.
+func (w *world) untilItCopies(p *process) {
+	w.t.Helper()
+	c := w.connect(p)
+	defer func() { _ = c.Close() }()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); pause(w.t.Context(), 20*time.Millisecond) {
+		if n, err := c.Read(w.t.Context()); err == nil && !n.Replication.Primary && n.LinkUp {
+			return
+		}
+	}
+	w.t.Fatalf("%s copies nobody", p.name)
+}
+
 // end kills servers, as the kubelet does with those that do not end by themselves.
 func (w *world) end(pods []redis.PodRef) {
 	w.t.Helper()
@@ -244,10 +263,7 @@ func TestAReplicatedClusterStartsAndHandsOver(t *testing.T) {
 		wr, full := w.startPlainWriter(), w.fullCopies()
 		wr.waitFor(200)
 		to := w.pods["carts-0-2"]
-		step := redis.HandOver{From: "carts-0-0", To: to.name, Addr: redis.Address{IP: to.ip, Port: redis.ClientPort}}
-		if err := w.act(t.Context(), step); err != nil {
-			t.Fatal(err)
-		}
+		w.handsOver(w.lead(), to)
 		w.steps = nil
 		w.settle()
 		wr.waitFor(200)
@@ -416,8 +432,7 @@ func TestAPrimaryWhoseHeirIsGoneTakesItsPartBack(t *testing.T) {
 		w.startAll()
 		w.settle()
 		// The one that leads is not the first of those that have as much.
-		to := w.pods["carts-0-1"]
-		must(t, w.act(t.Context(), redis.HandOver{From: "carts-0-0", To: to.name, Addr: redis.Address{IP: to.ip, Port: redis.ClientPort}}))
+		w.handsOver(w.lead(), w.pods["carts-0-1"])
 		w.settle()
 		wr := w.startPlainWriter()
 		wr.waitFor(100)
@@ -453,22 +468,14 @@ func TestWhoHasHandedOverIsNotPromoted(t *testing.T) {
 		w.startAll()
 		w.settle()
 		was, to, history := w.lead(), w.pods["carts-0-1"], w.appointed.History
-		must(t, w.act(t.Context(), redis.HandOver{From: was.name, To: to.name, Addr: redis.Address{IP: to.ip, Port: redis.ClientPort}}))
+		w.handsOver(was, to)
+		w.untilItCopies(was)
 		c := w.connect(was)
 		defer func() { _ = c.Close() }()
-		copies := func() bool {
-			n, err := c.Read(t.Context())
-			return err == nil && !n.Replication.Primary && n.LinkUp
-		}
-		for end := time.Now().Add(10 * time.Second); !copies() && time.Now().Before(end); {
-			pause(t.Context(), 10*time.Millisecond)
-		}
 		if err := c.Promote(t.Context(), history); err == nil || !strings.Contains(err.Error(), history) {
 			t.Errorf("it is the primary again beside %s: %v", to.name, err)
 		}
-		if !copies() {
-			t.Errorf("it copies %s no more", to.name)
-		}
+		w.untilItCopies(was) // It copies the other one as before.
 	})
 }
 
@@ -485,14 +492,8 @@ func TestTwoHandOversByHandAreFollowed(t *testing.T) {
 		for _, by := range [][2]*process{{w.pods["carts-0-0"], w.pods["carts-0-1"]}, {w.pods["carts-0-1"], w.pods["carts-0-2"]}} {
 			from, to := by[0], by[1]
 			must(t, w.do(to, "REPLICAOF", from.ip, redis.ClientPort))
-			c := w.connect(to)
-			for end := time.Now().Add(20 * time.Second); time.Now().Before(end); pause(t.Context(), 20*time.Millisecond) {
-				if n, err := c.Read(t.Context()); err == nil && n.LinkUp {
-					break
-				}
-			}
-			_ = c.Close()
-			must(t, w.act(t.Context(), redis.HandOver{From: from.name, To: to.name, Addr: redis.Address{IP: to.ip, Port: redis.ClientPort}}))
+			w.untilItCopies(to)
+			w.handsOver(from, to)
 		}
 		w.steps = nil
 		w.settle()
