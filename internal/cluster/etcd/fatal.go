@@ -8,6 +8,7 @@ import "strings"
 var fatalWords = []string{
 	"walpb: crc mismatch", "wal: crc mismatch", "wal: slice bounds out of range", "wal: snapshot mismatch", "wal: snapshot not found",
 	"[wal] max entry size limit exceeded", "wal: file not found",
+	"panic: cannot use none as id", // The beginning of the log, which says whose it is, cannot be read.
 	"snap: crc mismatch", "snap: snapshot file doesn't exist",
 	"failed to recover v3 backend from snapshot", "failed to find database snapshot file",
 	"invalid database", "checksum error", "file size too small",
