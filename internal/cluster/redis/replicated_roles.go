@@ -71,7 +71,12 @@ func (v *view) guardOn(leader *Pod) time.Duration {
 	if !leader.guardsWrites() {
 		return 0
 	}
-	inForce := time.Duration(number(leader.Node.Config[writeGuardLag])) * time.Second
+	return v.guardLag(leader)
+}
+
+// guardLag is how long a server that needs a replica takes writes at most without one.
+func (v *view) guardLag(p *Pod) time.Duration {
+	inForce := time.Duration(number(p.Node.Config[writeGuardLag])) * time.Second
 	return max(inForce, maxSilence(v.Spec.NodeTimeout))
 }
 
@@ -165,7 +170,8 @@ func (v *view) led() metav1.Condition {
 func (v *view) handOver(f Failover) cluster.Step {
 	from, to := v.named(f.From), v.named(f.To)
 	record := AssignRoles{
-		Appointment: Appointment{Pod: to.Name, History: from.Node.Replication.ID}, // Its own is known when it is the primary.
+		// Its own history is known when it is the primary. It needs a replica from its first write on, see HandOver.Guard.
+		Appointment: Appointment{Pod: to.Name, History: from.Node.Replication.ID, Guard: v.guardLag(to)},
 		Pods:        []PodRole{{from.ref(), ""}, {to.ref(), RolePrimary}},
 	}
 	return HandOver{from.Name, to.Name, to.Addr, record}

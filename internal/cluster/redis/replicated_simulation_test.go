@@ -35,6 +35,8 @@ type repServer struct {
 	newPod          bool      // it comes back as another pod
 	loses           bool      // and without its disk
 	primary, linked bool
+	// peer is the process that it is, or was last, connected to.
+	peer            string
 	asks            redis.Address
 	copyUntil       time.Time // a full copy is on its way
 	heard, acked    time.Time
@@ -59,6 +61,8 @@ type repSimulation struct {
 	last    *repServer
 	written int
 	acked   []int
+	// times is when a write was acknowledged.
+	times map[int]time.Time
 	// excused are acknowledged writes that a fault took: no server that could be asked had them when another primary was made.
 	excused map[int]bool
 	ids     int
@@ -74,7 +78,7 @@ const repTick = 100 * time.Millisecond
 
 func newRepSimulation(seed uint64, faults bool) *repSimulation {
 	rnd := rand.New(rand.NewPCG(seed, 2))
-	s := &repSimulation{rnd: rnd, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), faulty: faults, faults: faults, excused: map[int]bool{}, spec: redis.Spec{
+	s := &repSimulation{rnd: rnd, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), faulty: faults, faults: faults, excused: map[int]bool{}, times: map[int]time.Time{}, spec: redis.Spec{
 		Name: "c", Shards: 1, Replicated: true, Replicas: rnd.IntN(4), Version: "8.0.2", NodeTimeout: nodeTime, Persistent: rnd.IntN(3) > 0,
 	}}
 	s.ensure()
@@ -155,8 +159,8 @@ func (p *repServer) replicate() {
 	if !p.meets(o) {
 		return // Nothing tells it that the other one is silent but the time.
 	}
+	p.linked = p.linked && o.primary && p.peer == o.run
 	if !o.primary || o == p {
-		p.linked = false
 		return
 	}
 	if !p.linked && !p.begin(o) {
@@ -190,7 +194,7 @@ func (p *repServer) begin(o *repServer) bool {
 	default:
 		p.data, p.offset, p.history, p.former = slices.Clone(o.data), o.offset, o.history, ""
 	}
-	p.linked, p.copyUntil = true, time.Time{}
+	p.linked, p.peer, p.copyUntil = true, o.run, time.Time{}
 	return true
 }
 
@@ -219,6 +223,7 @@ func (s *repSimulation) write(n int) {
 	p.data = append(p.data, s.written)
 	p.offset++
 	s.acked = append(s.acked, s.written)
+	s.times[s.written] = s.now
 	if p != s.last {
 		s.fail("%s acknowledges write %d after %s was made primary", p.name, s.written, s.last.name)
 	}
@@ -503,6 +508,11 @@ func (s *repSimulation) succeeds(name string) {
 		for _, o := range s.servers {
 			if o != p && o.reachable() && !o.deleting && slices.Contains(o.data, w) && o.history == s.record.History {
 				s.fail("%s is made primary without write %d, which %s has", p.name, w, o.name)
+			}
+			// What was written just before was on its way to the replicas.
+			returns := o.name == s.record.Pod && !o.works() && !o.loses && (s.spec.Persistent || !o.newPod)
+			if o != p && returns && (s.record.Guard == 0 || s.now.Sub(s.times[w]) > time.Minute) && slices.Contains(o.data, w) {
+				s.fail("%s is made primary without write %d, which %s comes back with", p.name, w, o.name)
 			}
 		}
 		s.excused[w] = true

@@ -44,6 +44,10 @@ func succeed(v *view) (cluster.Plan, bool) {
 			return plan, waits
 		}
 	}
+	best := v.furthestHeir(was)
+	if v.comesBackWithMore(was, best) {
+		return v.reinstate(was)
+	}
 	if p := v.unheardHeir(was); p != nil {
 		return cluster.Wait(ReasonUnreachable, soon*3,
 			"%s is gone, and %s may have the newest data but does not answer: it is waited for as long as it runs; to do without it, delete the pod", v.Appointed.Pod, p.Name)
@@ -51,13 +55,28 @@ func succeed(v *view) (cluster.Plan, bool) {
 	if to := v.handsOver(was); to != nil && was.Node.LinkUp {
 		return cluster.Wait(ReasonFailover, soon, "%s copies %s already, which did not say yet that it leads", was.Name, to.Name)
 	}
-	if best := v.furthestHeir(was); best != nil {
+	if best != nil {
 		if plan, turns := v.turn(was, best); turns {
 			return plan, true
 		}
 		return promote(best, "%s is primary no more, and %s has most of what was copied of it", v.Appointed.Pod, best.Name)
 	}
 	return v.reinstate(was)
+}
+
+// comesBackWithMore tells whether the appointed server, whose process has ended, has acknowledged writes on a disk that is there or may come back, which the
+// one that got furthest was never sent: nobody had to copy them, as far as is written down, or that one was not in sync when it was last looked at.
+func (v *view) comesBackWithMore(was, best *Pod) bool {
+	switch {
+	case v.Appointed.Guard > 0 && (best == nil || best.Role == RoleReplica):
+		return false
+	case was == nil:
+		return v.Spec.Persistent
+	case was.Node == nil:
+		return v.outageOfPod(was.Name).returns
+	}
+	r := was.Node.Replication
+	return r.ID != v.Appointed.History && r.FormerID != v.Appointed.History && (was.Node.Loading || was.Node.Keys > 0)
 }
 
 // waitForEnd waits for a primary that is on its way out: it holds its clients until its replicas have everything, and ends.
@@ -138,17 +157,17 @@ func (v *view) furthestHeir(was *Pod) *Pod {
 	return best
 }
 
-// reinstate makes the appointed pod primary again: no server that was connected to it has been running since, so that what is
+// reinstate makes the appointed pod primary again: no server that was in sync with it has been running since, so that what is
 // on its disk is the newest. Where that is lost, whoever has the most data goes on.
 func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
 	switch {
 	case was == nil || was.Node == nil || was.Deleting:
 		return cluster.Wait(ReasonUnreachable, later,
-			"%s was the primary and does not run, and no server was connected to it: it is waited for; to go on with what the others have, delete its claim and pod", v.Appointed.Pod)
+			"%s was the primary and does not run, and nobody else is known to have all that it has: it is waited for; to go on with what the others have, delete its claim and pod", v.Appointed.Pod)
 	case was.Node.Loading:
 		return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", was.Name)
 	case was.Node.Keys > 0:
-		return promote(was, "%s is back with its data, and no server that was connected to it has been running since", was.Name)
+		return promote(was, "%s is back with its data, and nobody else is known to have all of it", was.Name)
 	}
 	if plan, waits := waitForAll(v); waits {
 		return plan, waits

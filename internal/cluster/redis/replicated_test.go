@@ -64,6 +64,12 @@ func (f *fixture) lose(silence time.Duration, names ...string) {
 	}
 }
 
+// alone is a primary that has needed no replica for an hour, as none is in sync.
+func (f *fixture) alone() {
+	f.lose(time.Hour, "c-0-1", "c-0-2")
+	f.pod("c-0-1").Role, f.pod("c-0-2").Role, f.Appointed.Guard = "", "", 0
+}
+
 // hang makes a server not answer.
 func (f *fixture) hang(name string) { f.pod(name).Node = nil }
 
@@ -220,9 +226,25 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			f.starts("c-0-1", 10)
 			f.starts("c-0-2", 10)
 		}, "c-0-0 loads its data"},
-		"all were started anew, it is not there":    {func(f *fixture) { f.die("c-0-0"); f.starts("c-0-1", 10); f.starts("c-0-2", 10) }, "c-0-0 was the primary and does not run, and no server was connected to it"},
+		"all were started anew, it is not there":    {func(f *fixture) { f.die("c-0-0"); f.starts("c-0-1", 10); f.starts("c-0-2", 10) }, "c-0-0 was the primary and does not run, and nobody else"},
 		"all were started anew, it is empty":        {func(f *fixture) { f.starts("c-0-0", 0); f.starts("c-0-1", 9); f.starts("c-0-2", 10) }, "promote c-0-2"},
 		"it is empty, and another one does not run": {func(f *fixture) { f.starts("c-0-0", 0); f.starts("c-0-1", 9); f.die("c-0-2") }, "2 of 3 servers answer"},
+		"it needed no replica, and has died":        {func(f *fixture) { f.die("c-0-0"); f.alone() }, "c-0-0 was the primary and does not run"},
+		"it needed no replica, and its pod is gone": {func(f *fixture) { f.alone(); f.Pods = f.Pods[1:] }, "c-0-0 was the primary and does not run"},
+		"it needed no replica, and its pod is gone with its data": {func(f *fixture) {
+			f.alone()
+			f.Pods, f.Spec.Persistent = f.Pods[1:], false
+		}, "promote c-0-1"},
+		"it needed no replica, and is back":             {func(f *fixture) { f.starts("c-0-0", 7); f.alone() }, "promote c-0-0"},
+		"it needed no replica, and is back empty":       {func(f *fixture) { f.starts("c-0-0", 0); f.alone() }, "promote c-0-1"},
+		"it needed no replica, and reads its data":      {func(f *fixture) { f.starts("c-0-0", 0); f.alone(); f.pod("c-0-0").Node.Loading = true }, "c-0-0 loads its data"},
+		"it needed no replica, and one does not answer": {func(f *fixture) { f.starts("c-0-0", 7); f.alone(); f.hang("c-0-2") }, "promote c-0-0"},
+		"who is left was not in sync": {func(f *fixture) {
+			f.die("c-0-0")
+			f.lose(time.Hour, both...)
+			f.die("c-0-2")
+			f.pod("c-0-1").Role = ""
+		}, "c-0-0 was the primary and does not run"},
 		"it handed over and was not told": {func(f *fixture) {
 			f.follows("c-0-0", "c-0-1")
 			f.leads("c-0-1")

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -420,6 +421,45 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestAPrimaryThatWasAloneIsWaitedFor ends the process of a primary that has taken writes alone, as both replicas stood still. They go on just then, and
+// have the beginning of all that it has.
+func TestAPrimaryThatWasAloneIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, engine string, secure bool) {
+		t.Helper()
+		w := newReplicatedWorld(t, engine, 2, !secure)
+		w.startAll()
+		w.settle()
+		wr, was := w.startPlainWriter(), w.lead()
+		wr.waitFor(50)
+		replicas := slices.DeleteFunc(slices.Collect(maps.Values(w.pods)), func(p *process) bool { return p == was })
+		for _, p := range replicas {
+			must(t, p.cmd.Process.Signal(syscall.SIGSTOP))
+		}
+		w.steps = nil
+		w.loopUntil(func() bool {
+			c := w.connect(was)
+			defer func() { _ = c.Close() }()
+			n, err := c.Read(t.Context())
+			return err == nil && n.Config["min-replicas-to-write"] == "0"
+		})
+		wr.waitFor(200)
+		w.kill(was)
+		for _, p := range replicas {
+			must(t, p.cmd.Process.Signal(syscall.SIGCONT))
+		}
+		began := time.Now()
+		w.loopUntil(func() bool { return time.Since(began) > maxSilence })
+		w.run(was)
+		w.settle()
+		if w.lead() != was {
+			t.Errorf("%s leads, not %s, which alone had everything\n%s", w.lead().name, was.name, strings.Join(w.steps, "\n"))
+		}
+		wr.waitFor(50)
+		wr.nothingLost("the primary was alone")
+	})
 }
 
 // TestAPrimaryWhoseHeirIsGoneTakesItsPartBack has the heir vanish in the very moment in which it is to take over: the primary goes on trying to
