@@ -54,13 +54,24 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 func (k *RedisKind) changePods(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
 	case redis.Restart:
-		return k.deletePods(ctx, o, s.Pods)
+		return k.restart(ctx, o, s)
 	case redis.ReplaceDisk:
 		return k.replaceDisk(ctx, o, s)
 	case redis.ResizePod:
 		return k.resize(ctx, o, s)
 	}
 	return fmt.Errorf("there is no way to carry out a %T", step)
+}
+
+// atOnce has a pod ended at once, but by its kubelet: with zero, Kubernetes would forget a pod that runs.
+const atOnce = client.GracePeriodSeconds(1)
+
+// restart deletes pods. What hangs does not end by itself.
+func (k *RedisKind) restart(ctx context.Context, o *v1alpha1.RedisCluster, s redis.Restart) error {
+	if s.Hung {
+		return k.deletePods(ctx, o, s.Pods, atOnce)
+	}
+	return k.deletePods(ctx, o, s.Pods)
 }
 
 // replaceDisk ends the pod only when its claim is gone, or about to be: on its old disk it would come back as it was.

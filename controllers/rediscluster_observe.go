@@ -50,6 +50,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	k.memory(o).watchUnused(&s)
 	k.memory(o).watchHosts(&s)
 	k.memory(o).idle.Watch(&s)
+	k.memory(o).hangs.Watch(&s)
 	m := &k.memory(o).meter
 	m.watch(s.Pods, s.Now)
 	s.Progress = m.read()
@@ -183,11 +184,11 @@ func (k *RedisKind) readServer(ctx context.Context, connect connectFunc, p *redi
 	asked := k.Now()
 	node, err := c.Read(ctx)
 	answered := k.Now()
-	if err == nil || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrHangs) {
 		p.Took = answered.Sub(asked)
 	}
 	if err != nil {
-		p.Error = briefly(err)
+		p.Error, p.Hangs = briefly(err), errors.Is(err, redis.ErrHangs)
 		return
 	}
 	if !node.RunsIn(p.Name) {
@@ -204,6 +205,8 @@ func briefly(err error) string {
 		return text
 	}
 	switch {
+	case errors.Is(err, redis.ErrHangs):
+		return "the server takes connections and does not answer"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "the server does not answer"
 	case errors.As(err, &op):

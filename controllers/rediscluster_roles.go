@@ -154,8 +154,7 @@ func (k *RedisKind) assignRoles(ctx context.Context, o *v1alpha1.RedisCluster, s
 	if err != nil {
 		return err
 	}
-	// At once, but by the kubelet: with zero, Kubernetes would forget a pod that runs.
-	ends := k.deletePods(ctx, o, step.Ends, client.GracePeriodSeconds(1))
+	ends := k.deletePods(ctx, o, step.Ends, atOnce)
 	for _, p := range step.Pods {
 		if p.Role == redis.RolePrimary || (ends != nil && slices.Contains(step.Ends, p.Pod)) {
 			continue

@@ -12,9 +12,12 @@ var ErrUndecided = errors.New("it is not decided yet")
 // ErrNotRunning says that nobody listens at the address of a server.
 var ErrNotRunning = errors.New("it does not run")
 
+// ErrHangs says that a server takes connections and does not answer.
+var ErrHangs = errors.New("it takes connections and does not answer")
+
 // Client is a connection to one server, with the verbs that the planner's steps need. Every call may be repeated.
 type Client interface {
-	// Read returns the server's account of itself and of the others.
+	// Read returns the server's account of itself and of the others, or ErrHangs.
 	Read(ctx context.Context) (*Node, error)
 	// SetConfigEpoch gives a fresh node its first config epoch.
 	SetConfigEpoch(ctx context.Context, epoch uint64) error

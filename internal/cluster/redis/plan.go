@@ -2,6 +2,7 @@ package redis
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -75,6 +76,7 @@ func Next(s State) cluster.Plan {
 		setUsers, setReplicationPasswords,
 		electAtOnce,
 		reopen,
+		endHung,
 		replaceStuck,
 		refuseIslands,
 		reintroduce,
@@ -167,6 +169,9 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 			break
 		} else if p.Node == nil {
 			missing = "; the first that does not is " + strings.TrimSuffix(p.Name+": "+cmp.Or(p.Error, p.Gate), ": ")
+			if v.doomed(p) {
+				missing += fmt.Sprintf("; it is ended when that has lasted for %s", hopeless)
+			}
 			break
 		}
 	}

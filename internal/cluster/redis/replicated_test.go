@@ -235,8 +235,12 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			f.alone()
 			f.Pods, f.Spec.Persistent = f.Pods[1:], false
 		}, "promote c-0-1"},
-		"it needed no replica, and is back":             {func(f *fixture) { f.starts("c-0-0", 7); f.alone() }, "promote c-0-0"},
-		"it needed no replica, and is back empty":       {func(f *fixture) { f.starts("c-0-0", 0); f.alone() }, "promote c-0-1"},
+		"it needed no replica, and is back": {func(f *fixture) { f.starts("c-0-0", 7); f.alone() }, "promote c-0-0"},
+		"it needed no replica, and is back empty": {func(f *fixture) {
+			f.starts("c-0-0", 0)
+			f.alone()
+			f.pod("c-0-2").Node.Offset, f.pod("c-0-2").Node.Keys = 1001, 9
+		}, "promote c-0-2"},
 		"it needed no replica, and reads its data":      {func(f *fixture) { f.starts("c-0-0", 0); f.alone(); f.pod("c-0-0").Node.Loading = true }, "c-0-0 loads its data"},
 		"it needed no replica, and one does not answer": {func(f *fixture) { f.starts("c-0-0", 7); f.alone(); f.hang("c-0-2") }, "promote c-0-0"},
 		"who is left was not in sync": {func(f *fixture) {
@@ -436,6 +440,15 @@ func TestAServerOfTheModeReplicatedStartsUnlessItsDataIsTooNew(t *testing.T) {
 func TestAServerThatHangsIsNoticedInTime(t *testing.T) {
 	if p := Next(replicated().State); !p.Settled() || p.After != 5*time.Second {
 		t.Errorf("a settled cluster is looked at again after %s: %s", p.After, p.Message)
+	}
+}
+
+func TestAnHeirIsKnownToNeedAReplicaFromTheBeginning(t *testing.T) {
+	f := replicated()
+	f.pod("c-0-0").Outdated = true
+	step, ok := Next(f.State).Step.(HandOver)
+	if want := (Appointment{"c-0-1", history, 5 * time.Second}); !ok || step.Record.Appointment != want {
+		t.Errorf("%+v", step)
 	}
 }
 

@@ -102,7 +102,7 @@ func TestPodsAreResized(t *testing.T) {
 					f.Pods[i].Outdated = true
 				}
 			},
-			step: Restart{[]PodRef{f.pod("c-0-1").ref()}, ReasonRestart},
+			step: Restart{Pods: []PodRef{f.pod("c-0-1").ref()}, Cause: ReasonRestart},
 		},
 		"while the others wait for room, only one is restarted": {
 			state: raised(), spoil: func(f *fixture) {
@@ -110,7 +110,7 @@ func TestPodsAreResized(t *testing.T) {
 					f.Pods[i].Resize, f.Pods[i].Outdated = Resizing{Running: true, Deferred: true}, f.Pods[i].Shard < 2
 				}
 			},
-			step: Restart{[]PodRef{f.pod("c-0-1").ref()}, ReasonRestart},
+			step: Restart{Pods: []PodRef{f.pod("c-0-1").ref()}, Cause: ReasonRestart},
 		},
 		"less memory, which all servers keep within": {state: lowered(), step: resizeOf(f, "c-0-1")},
 		"less memory: maxmemory comes first": {

@@ -47,6 +47,8 @@ type simulation struct {
 	sets map[int]redis.Set
 	// idle is what the operator remembers of shards that are to go.
 	idle redis.Idle
+	// hangs are since when servers hang.
+	hangs redis.Hangs
 	// changes counts the changes of the template that are none of the version.
 	changes int
 	// acked is what was last written to each key and acknowledged, and version what is written next: every write is larger than
@@ -72,11 +74,11 @@ type simulation struct {
 	resharded bool
 	// bereft says that a fault took more than the cluster can be expected to get over without a human.
 	bereft bool
-	// takeovers counts those, voids the lost shards that were served empty, and hastened the primaries that were replaced before any server
+	// takeovers counts those, ended the servers that hung, voids the lost shards that were served empty, and hastened the primaries that were replaced before any server
 	// had noticed.
-	takeovers, voids, hastened int
-	ips                        int
-	uids                       int
+	takeovers, ended, voids, hastened int
+	ips                               int
+	uids                              int
 	// freed are addresses of pods that are gone; another pod may get them.
 	freed []redis.Address
 	// external says that clients outside are to reach the servers, and services are those that lead to pods for that, by name.
@@ -119,6 +121,9 @@ type simPod struct {
 	// Kubernetes to wait before it starts it again.
 	restart, loops bool
 	cutTill        time.Time
+	// hangs says that the server's process stands still until then.
+	hangs    bool
+	hangTill time.Time
 	// linkSeen says that the server was in sync when it was observed last.
 	linkSeen bool
 	// nodeLost says that the node of the pod does not report, and killed is when its process was last killed.
@@ -154,7 +159,7 @@ func sampleKeys(yield func(redisfake.Key) bool) {
 func newSimulation(seed uint64, faults bool) *simulation {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	s := &simulation{
-		rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), sets: map[int]redis.Set{}, idle: redis.Idle{}, acked: map[redisfake.Key]int{}, home: map[int]int{},
+		rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), sets: map[int]redis.Set{}, idle: redis.Idle{}, hangs: redis.Hangs{}, acked: map[redisfake.Key]int{}, home: map[int]int{},
 		won: map[int]victory{}, struck: map[int]bool{}, guarded: map[int]bool{}, services: map[string]redis.Announcement{},
 		external: rnd.IntN(4) == 0,
 	}
@@ -373,6 +378,11 @@ func (s *simulation) revive(p *simPod) {
 	if p.server != nil && now.After(p.cutTill) {
 		p.server.Cut = false
 	}
+	if p.hangs && now.After(p.hangTill) {
+		s.log("the server of %s goes on", p.name)
+		p.server.GoOn()
+		p.hangs = false
+	}
 	if !p.ends.IsZero() && (p.server == nil || !p.server.Up || !p.exists || len(p.server.Slots()) == 0 || now.After(p.ends)) {
 		s.strike(p, !s.spec.Persistent, 30)
 	}
@@ -505,7 +515,7 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 			}
 		}
 	}
-	p.exists, p.restart, p.loops, p.stuck, p.ends, p.backAt = false, false, false, "", time.Time{}, s.soon(ticks)
+	p.exists, p.restart, p.loops, p.hangs, p.stuck, p.ends, p.backAt = false, false, false, false, "", time.Time{}, s.soon(ticks)
 }
 
 // unhoused says why a pod whose volume cannot come back does not start. A human gives it another one where nobody owns the slots of
@@ -647,7 +657,9 @@ func (s *simulation) fault() {
 	present := s.present()
 	p := present[s.rnd.IntN(len(present))]
 	ephemeral := !s.spec.Persistent
-	switch s.rnd.IntN(21) {
+	switch s.rnd.IntN(22) {
+	case 21:
+		s.hang(p)
 	case 16:
 		s.wishPasswords()
 	case 17:
@@ -722,6 +734,7 @@ func (s *simulation) kill(p *simPod, ticks int) {
 	s.hit(p)
 	p.server.Stop()
 	s.crashed(p)
+	p.hangs = false
 	p.restart, p.backAt, p.killed = true, s.soon(ticks), s.net.Now()
 	if p.loops = ticks < 100 && s.rnd.IntN(3) == 0; p.loops {
 		p.backAt = s.net.Now().Add(10 * time.Second)
@@ -738,6 +751,17 @@ func (s *simulation) kill(p *simPod, ticks int) {
 			}
 		}
 	}
+}
+
+// hang has a process stand still: nobody hears from it, and all that it has is still there.
+func (s *simulation) hang(p *simPod) {
+	if p.server == nil || !p.exists || p.stuck != "" || !p.server.Up {
+		return
+	}
+	s.log("fault: the server of %s hangs", p.name)
+	s.hit(p)
+	p.server.StandStill()
+	p.hangs, p.hangTill = true, s.soon(2000)
 }
 
 func (s *simulation) cutOff(p *simPod) {
@@ -841,7 +865,10 @@ func (s *simulation) observe() redis.State {
 		if pod.NodeName == s.cordoned {
 			pod.Cordoned = "is on a node that is cordoned"
 		}
-		if !p.server.Up {
+		if p.hangs {
+			pod.Ready, pod.Started, pod.Hangs = true, p.started, true
+		}
+		if !pod.Ready {
 			pod.Unready = p.killed
 		}
 		if p.loops {
@@ -859,6 +886,7 @@ func (s *simulation) observe() redis.State {
 	s.restore.observe(&state)
 	s.weigh(&state)
 	s.idle.Watch(&state)
+	s.hangs.Watch(&state)
 	return state
 }
 
@@ -1062,7 +1090,29 @@ func newer(a, b *redisfake.Server) bool {
 	return last(a) > last(b)
 }
 
+// checkEnd insists that a server which hangs is ended only when its data stays, and never when it may have more than those that would go on without it.
+func (s *simulation) checkEnd(st redis.Restart) {
+	for _, ref := range st.Pods {
+		p := s.pod(ref.Name)
+		owner := slices.ContainsFunc(s.others(p), func(o *simPod) bool { return o.shard == p.shard && o.server.Up && len(o.server.Slots()) > 0 })
+		copied := slices.ContainsFunc(s.others(p), func(o *simPod) bool { return o.shard == p.shard && o.server.Up && o.server.HasCopy() })
+		switch {
+		case p.uid == ref.UID && !p.hangs && p.server != nil && p.server.Up:
+			s.fail("%s: %s does not hang", st, p.name)
+		case !s.isHome(p.shard):
+		case !s.spec.Persistent && !owner && !copied:
+			s.fail("%s: %s has the only copy of its shard", st, p.name)
+		case p.server != nil && p.server.Primary() != "" && !owner:
+			s.fail("%s: %s is a replica, and its shard has no primary", st, p.name)
+		}
+	}
+}
+
 func (s *simulation) checkRestart(st redis.Restart) {
+	if st.Hung {
+		s.checkEnd(st)
+		return
+	}
 	shards := map[int]bool{}
 	for _, ref := range st.Pods {
 		p := s.pod(ref.Name)
@@ -1174,7 +1224,10 @@ func (s *simulation) act(step cluster.Step) {
 			if s.dies() {
 				return
 			}
-			if p := s.pod(ref.Name); p.exists && p.uid == ref.UID {
+			if p := s.pod(ref.Name); p.exists && p.uid == ref.UID && st.Hung {
+				s.ended++
+				s.strike(p, !s.spec.Persistent, 30)
+			} else if p.exists && p.uid == ref.UID {
 				s.delete(p, !s.spec.Persistent, 30)
 			}
 		}
@@ -1302,6 +1355,7 @@ func (s *simulation) dies() (dead bool) {
 	if dead {
 		s.log("the operator dies after command %d", s.calls)
 		clear(s.idle)
+		clear(s.hangs)
 	}
 	return dead
 }
@@ -1342,10 +1396,10 @@ func (s *simulation) converge() {
 			s.log("%s: %s", p.Reason, p.Message)
 		}
 		// A pod that comes back, and a human who is about to give one another volume, may change that.
-		if stalled++; !p.Stalled || slices.ContainsFunc(s.pods, func(p *simPod) bool { return !p.backAt.IsZero() || p.homeless }) {
+		if stalled++; !p.Stalled || slices.ContainsFunc(s.pods, func(p *simPod) bool { return !p.backAt.IsZero() || p.homeless || p.hangs }) {
 			stalled = 0
 		}
-		if slices.ContainsFunc(s.pods, func(p *simPod) bool { return p.backAt.After(s.net.Now()) }) { // Faults happen while slots move, too.
+		if slices.ContainsFunc(s.pods, func(p *simPod) bool { return p.backAt.After(s.net.Now()) || p.hangs }) { // Faults happen while slots move, too.
 			end = s.net.Now().Add(giveUp)
 		}
 		last = p
@@ -1457,7 +1511,7 @@ func TestSimulation(t *testing.T) {
 	}
 	n := sample(*seeds)
 	t.Logf("seeds %d to %d", from, from+uint64(n))
-	bereft, takeovers, voids, hastened := 0, 0, 0, 0
+	bereft, takeovers, ended, voids, hastened := 0, 0, 0, 0, 0
 	for seed := from; seed < from+uint64(n); seed++ {
 		s := newSimulation(seed, true)
 		s.run(6)
@@ -1469,10 +1523,11 @@ func TestSimulation(t *testing.T) {
 		}
 		takeovers += s.takeovers
 		voids += s.voids
+		ended += s.ended
 		hastened += s.hastened
 	}
-	t.Logf("%d runs; in %d of them more was lost than a cluster can get over; %d replicas took over without a vote, and %d lost shards are served empty; %d primaries were replaced before they were missed",
-		n, bereft, takeovers, voids, hastened)
+	t.Logf("%d runs; in %d of them more was lost than a cluster can get over; %d replicas took over without a vote, %d servers that hung were ended, and %d lost shards are served empty; %d primaries were replaced before they were missed",
+		n, bereft, takeovers, ended, voids, hastened)
 	if hastened == 0 {
 		t.Error("no primary was replaced before it was missed")
 	}

@@ -186,6 +186,9 @@ type Pod struct {
 	Clock anomaly.Clock
 	// Error says why Node is nil.
 	Error string
+	// Hangs says that the server took the connection and did not answer, and HungFor for how long that has been so at every look.
+	Hangs   bool
+	HungFor time.Duration
 }
 
 // Address of a server: an IP address and the port for clients.

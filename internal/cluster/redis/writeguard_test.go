@@ -95,7 +95,7 @@ func TestWritesAreGuarded(t *testing.T) {
 		},
 		"the restart of the last replica": {
 			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-1").Outdated = true },
-			step: Lifted{guards(0, "c-0-0"), Restart{[]PodRef{f.pod("c-0-1").ref()}, ReasonRestart}},
+			step: Lifted{guards(0, "c-0-0"), Restart{Pods: []PodRef{f.pod("c-0-1").ref()}, Cause: ReasonRestart}},
 		},
 		"another disk for the last replica": {
 			state: writesGuarded(), spoil: func(f *fixture) {
@@ -112,7 +112,7 @@ func TestWritesAreGuarded(t *testing.T) {
 				f.letOff("c-0-0", "c-0-1", "c-1-0", "c-1-1", "c-2-0", "c-2-1")
 				f.pod("c-0-1").Outdated = true
 			},
-			step: Restart{[]PodRef{f.pod("c-0-1").ref()}, ReasonRestart},
+			step: Restart{Pods: []PodRef{f.pod("c-0-1").ref()}, Cause: ReasonRestart},
 		},
 		"a hand-over": {
 			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-0").Outdated = true },

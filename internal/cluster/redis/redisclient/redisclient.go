@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
@@ -64,8 +66,13 @@ type Login struct{ Username, Password string }
 type Client struct {
 	rdb     *goredis.Client
 	options Options
-	// shown is the fingerprint of the certificate that the server has shown last.
-	shown *atomic.Value
+	seen    *seen
+}
+
+// seen is what was seen of the server on the way to it: the fingerprint of the certificate that it has shown last, and when it took the last connection.
+type seen struct {
+	certificate atomic.Pointer[string]
+	connected   atomic.Pointer[time.Time]
 }
 
 var _ redis.Client = (*Client)(nil)
@@ -88,11 +95,11 @@ func (o Options) login() Login {
 // New returns a client. It connects with the first command.
 func New(o Options) *Client {
 	silence()
-	shown, login := &atomic.Value{}, o.login()
+	seen, login := &seen{}, o.login()
 	wait := cmp.Or(o.timeout, callTimeout)
 	rdb := goredis.NewClient(&goredis.Options{
 		Addr:     "pod", // Only Dial knows where the pod is.
-		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return o.dial(ctx, shown) },
+		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return o.dial(ctx, seen) },
 		Username: login.Username, Password: login.Password,
 		DialTimeout: callTimeout, ReadTimeout: wait, WriteTimeout: wait,
 		ContextTimeoutEnabled: true,
@@ -108,27 +115,48 @@ func New(o Options) *Client {
 	if o.Called != nil {
 		rdb.AddHook(meter(o.Called))
 	}
-	return &Client{rdb, o, shown}
+	return &Client{rdb, o, seen}
 }
 
-func (o Options) dial(ctx context.Context, shown *atomic.Value) (net.Conn, error) {
+func (o Options) dial(ctx context.Context, seen *seen) (net.Conn, error) {
 	conn, err := o.Dial(ctx)
-	if err != nil || o.TLS == nil {
-		return conn, err
+	if err != nil {
+		return nil, err
+	}
+	seen.connected.Store(ptr.To(time.Now()))
+	if o.TLS == nil {
+		return conn, nil
 	}
 	secure := tls.Client(conn, o.TLS)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("TLS handshake: %w", err), conn.Close())
 	}
-	shown.Store(clustertls.FingerprintOf(secure.ConnectionState().PeerCertificates[0].Raw))
+	seen.certificate.Store(ptr.To(clustertls.FingerprintOf(secure.ConnectionState().PeerCertificates[0].Raw)))
 	return secure, nil
 }
 
 // Close ends the connection.
 func (c *Client) Close() error { return c.rdb.Close() }
 
-// Read asks everything in one round trip, as the first user that the server lets in.
+// Read asks everything in one round trip, as the first user that the server lets in. It ends with redis.ErrHangs when the server takes the
+// connection and does not answer in time.
 func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
+	began := time.Now()
+	n, err := c.readAsSomebody(ctx)
+	if err != nil && c.hangs(err, time.Since(began)) {
+		return nil, fmt.Errorf("%w: %w", redis.ErrHangs, err)
+	}
+	return n, err
+}
+
+// hangs tells whether an error is the server's own slowness: it has had the connection for a while, and this process was in time itself.
+func (c *Client) hangs(err error, took time.Duration) bool {
+	connected := c.seen.connected.Load()
+	late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+	return late && connected != nil && time.Since(*connected) >= callTimeout/2 && took < callTimeout*3/2
+}
+
+func (c *Client) readAsSomebody(ctx context.Context) (*redis.Node, error) {
 	n, err := c.read(ctx)
 	for err != nil && strings.Contains(err.Error(), "WRONGPASS") && len(c.options.Logins) > 1 {
 		o := c.options
@@ -171,7 +199,7 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 		n.Config[name] = redis.Normal(name, value)
 	}
 	n.Announces = announces.Val()
-	n.Certificate, _ = c.shown.Load().(string)
+	n.Certificate = ptr.Deref(c.seen.certificate.Load(), "")
 	if n.Admits, err = admissionOf(user); err != nil {
 		return nil, err
 	}

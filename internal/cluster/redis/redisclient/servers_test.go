@@ -106,6 +106,8 @@ type world struct {
 	sets map[int]int
 	// idle is what is remembered of shards that are to go.
 	idle redis.Idle
+	// hungFor is for how long servers that hang have done so.
+	hungFor time.Duration
 	// disks are the volumes of pods that have left, by name.
 	disks map[string]string
 	// ephemeral says that the pods have no volumes, and assignEmpty that a lost shard is served empty.
@@ -488,7 +490,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 			node, err := c.Read(ctx)
 			pod.Node, pod.Ready = node, err == nil
 			if err != nil {
-				pod.Error = err.Error()
+				pod.Error, pod.Hangs, pod.HungFor = err.Error(), errors.Is(err, redis.ErrHangs), w.hungFor
 			}
 			_ = c.Close()
 		}

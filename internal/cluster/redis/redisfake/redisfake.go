@@ -174,6 +174,12 @@ func (s *Server) Stop() {
 	}
 }
 
+// StandStill has the process do nothing any more: to all others it is as if it had ended. Its connections are gone by the time that it goes on.
+func (s *Server) StandStill() { s.Up, s.linkUp = false, false }
+
+// GoOn has it go on with all that it had.
+func (s *Server) GoOn() { s.Up = true }
+
 // OnDisk says that the disk holds what the server does.
 func (s *Server) OnDisk() bool { return s.disk == nil }
 

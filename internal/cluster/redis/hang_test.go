@@ -1,0 +1,215 @@
+package redis
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// standStill has a server take connections and answer none for so long. The others have missed it if it was for long enough.
+func (f *fixture) standStill(name string, d time.Duration) {
+	started := f.pod(name).Started
+	f.silence(name, d, d > 10*time.Second)
+	p := f.pod(name)
+	p.Ready, p.Started, p.Hangs, p.HungFor = true, started, true, d
+	if d <= f.Spec.NodeTimeout {
+		f.views(id(name), func(peer *Peer) { peer.Failing = false })
+	}
+}
+
+// replaced has the second copy of the first shard elected in the place of the first, which hangs.
+func (f *fixture) replaced(d time.Duration) {
+	f.handOver(0)
+	f.standStill("c-0-0", d)
+	f.views(id("c-0-0"), func(p *Peer) { p.Replica, p.PrimaryID, p.Slots = false, "", nil })
+}
+
+func TestNextWhenAServerHangs(t *testing.T) {
+	end := func(name string) Restart { return Restart{[]PodRef{{name, "uid-" + name}}, ReasonEndHung, true} }
+	for name, tc := range map[string]row{
+		"a primary that others have replaced is ended at once": {
+			state: formed(), spoil: func(f *fixture) { f.replaced(11 * time.Second) },
+			step: end("c-0-0"), message: "c-0-0 hangs, and others own its slots by now",
+		},
+		"not before all have missed it": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaced(11 * time.Second)
+				f.tableOf("c-2-1", "c-0-0", func(p *Peer) { p.Failed = false })
+			},
+			reason: ReasonUnreachable,
+		},
+		"nor while it owns some slots": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaced(11 * time.Second)
+				f.views(id("c-0-1"), func(p *Peer) { p.Slots = Slots{{1, 5461}} })
+				f.views(id("c-0-0"), func(p *Peer) { p.Slots = Slots{{0, 0}} })
+			},
+			reason: ReasonUnreachable,
+		},
+		"nor when nobody has heard that the majority has": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaced(11 * time.Second)
+				f.views(id("c-0-0"), func(p *Peer) { p.Failed, p.Failing = false, true })
+			},
+			reason: ReasonUnreachable,
+		},
+		"nor one that cannot be reached": {
+			state: formed(), spoil: func(f *fixture) { f.replaced(time.Hour); f.pod("c-0-0").Hangs = false }, reason: ReasonUnreachable,
+		},
+		"nor one on a node that does not report": {
+			state: formed(), spoil: func(f *fixture) { f.replaced(time.Hour); f.pod("c-0-0").NodeLost = true }, reason: ReasonUnreachable,
+		},
+		"nor one that is ending": {
+			state: formed(), spoil: func(f *fixture) { f.replaced(time.Hour); f.pod("c-0-0").Deleting = true }, reason: ReasonUnreachable,
+		},
+		"a replica is ended after a while": {
+			state: formed(), spoil: func(f *fixture) { f.standStill("c-1-1", hopeless) },
+			step: end("c-1-1"), message: "c-1-1 takes connections and has answered none for 1m30s, and nobody else hears of it",
+		},
+		"not before": {state: formed(), spoil: func(f *fixture) { f.standStill("c-1-1", hopeless-time.Second) }, reason: ReasonUnreachable},
+		"nor while a server hears it": {
+			state: formed(), spoil: func(f *fixture) {
+				f.standStill("c-1-1", hopeless)
+				f.tableOf("c-2-1", "c-1-1", func(p *Peer) { p.Failed = false })
+			},
+			reason: ReasonUnreachable,
+		},
+		"nor when its primary is gone: it may have more": {
+			state: formed(), spoil: func(f *fixture) {
+				f.silence("c-1-0", time.Second, true)
+				f.standStill("c-1-1", time.Hour)
+			},
+			reason: ReasonUnreachable,
+		},
+		"a primary that nobody has replaced is ended after a while": {
+			state: single(), spoil: func(f *fixture) { f.standStill("c-0-0", hopeless) }, step: end("c-0-0"),
+		},
+		"also one that was not copied": {
+			state: single(), spoil: func(f *fixture) {
+				f.standStill("c-0-0", hopeless)
+				f.pod("c-0-1").Node.LinkDown = time.Hour
+			},
+			step: end("c-0-0"),
+		},
+		"and nobody is asked to do so before": {
+			state: single(), spoil: func(f *fixture) { f.standStill("c-0-0", hopeless-time.Second) },
+			reason: ReasonUnreachable, message: "it is ended when that has lasted for 1m30s",
+		},
+		"also without storage, when it was copied": {
+			state: single().ephemeral(), spoil: func(f *fixture) { f.standStill("c-0-0", hopeless) }, step: end("c-0-0"),
+		},
+		"not when it was not": {
+			state: single().ephemeral(), spoil: func(f *fixture) {
+				f.standStill("c-0-0", hopeless)
+				f.pod("c-0-1").Node.LinkDown = time.Hour
+			},
+			reason: ReasonNoMajority, stalled: true,
+		},
+		"nor when nobody answers": {
+			state: single(), spoil: func(f *fixture) { f.standStill("c-0-0", time.Hour); f.standStill("c-0-1", time.Hour) }, reason: ReasonStarting,
+		},
+	} {
+		t.Run(name, tc.check)
+	}
+}
+
+func TestNextWhenAServerOfTheModeReplicatedHangs(t *testing.T) {
+	hangs := func(f *fixture, name string, d time.Duration) {
+		f.hang(name)
+		f.pod(name).Hangs, f.pod(name).HungFor = true, d
+	}
+	for name, tc := range map[string]struct {
+		spoil func(f *fixture)
+		want  string
+	}{
+		"a replica":                             {func(f *fixture) { hangs(f, "c-0-2", hopeless); f.pod("c-0-0").Node.Copies = 1 }, "end c-0-2"},
+		"a replica that its primary hears from": {func(f *fixture) { hangs(f, "c-0-2", hopeless); f.pod("c-0-0").Node.Copies = 2 }, "2 of 3 servers answer"},
+		"a replica, for a moment":               {func(f *fixture) { hangs(f, "c-0-2", hopeless-1) }, "2 of 3 servers answer"},
+		"the primary": {func(f *fixture) {
+			hangs(f, "c-0-0", hopeless)
+			f.lose(hopeless, "c-0-1", "c-0-2")
+		}, "make c-0-2 copy c-0-1"},
+		"the primary, which needed no replica": {func(f *fixture) {
+			f.alone()
+			hangs(f, "c-0-0", hopeless)
+		}, "end c-0-0"},
+		"the primary, which needed no replica, and one hears from it": {func(f *fixture) {
+			f.alone()
+			hangs(f, "c-0-0", hopeless)
+			f.lose(time.Second, "c-0-1")
+		}, "c-0-0 does not answer and had no replica in sync"},
+		"the primary, and all others were started anew": {func(f *fixture) {
+			hangs(f, "c-0-0", hopeless)
+			f.starts("c-0-1", 7)
+			f.starts("c-0-2", 7)
+		}, "end c-0-0"},
+		"the primary, without storage": {func(f *fixture) {
+			f.Spec.Persistent = false
+			f.alone()
+			hangs(f, "c-0-0", hopeless)
+		}, "c-0-0 does not answer and had no replica in sync"},
+		"the primary, and nobody answers": {func(f *fixture) {
+			f.alone()
+			hangs(f, "c-0-0", hopeless)
+			f.hang("c-0-1")
+			f.hang("c-0-2")
+		}, "c-0-0 does not answer and had no replica in sync"},
+		"the primary, and another one that may have the newest data": {func(f *fixture) {
+			hangs(f, "c-0-0", hopeless)
+			f.starts("c-0-1", 7)
+			hangs(f, "c-0-2", hopeless)
+		}, "c-0-0 is gone, and c-0-2 may have the newest data but does not answer"},
+		"a replica of a primary that is waited for": {func(f *fixture) {
+			f.alone()
+			f.die("c-0-0")
+			hangs(f, "c-0-2", hopeless)
+		}, "c-0-0 was the primary and does not run"},
+		"one that may have the newest data": {func(f *fixture) {
+			f.die("c-0-0")
+			f.lose(time.Second, "c-0-1")
+			hangs(f, "c-0-2", time.Hour)
+		}, "c-0-0 is gone, and c-0-2 may have the newest data but does not answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := replicated()
+			tc.spoil(f)
+			plan := Next(f.State)
+			got := plan.Message
+			if plan.Step != nil {
+				got = plan.Step.String()
+			}
+			if !strings.HasPrefix(got, tc.want) {
+				t.Errorf("%s (%s)\nwant %s", got, plan.Message, tc.want)
+			}
+		})
+	}
+}
+
+func TestHangsAreTimed(t *testing.T) {
+	h, s := Hangs{}, formed()
+	p := s.pod("c-1-1")
+	look := func(after time.Duration, hangs bool, want time.Duration) {
+		t.Helper()
+		s.Now = s.Now.Add(after)
+		p.Hangs, p.HungFor = hangs, 0
+		h.Watch(&s.State)
+		if p.HungFor != want {
+			t.Errorf("it has hung for %s, want %s", p.HungFor, want)
+		}
+	}
+	look(0, true, 0)
+	look(3*time.Second, true, 3*time.Second)
+	look(inattention, true, 23*time.Second)
+	look(inattention+1, true, 0) // Nobody has looked for a while.
+	look(3*time.Second, true, 3*time.Second)
+	look(3*time.Second, false, 0)
+	look(3*time.Second, true, 0)
+	p.Started = s.Now // Another process.
+	look(3*time.Second, true, 0)
+	look(3*time.Second, true, 3*time.Second)
+	p.UID = "another"
+	look(3*time.Second, true, 0)
+	if len(h) != 1 {
+		t.Errorf("%d servers are remembered", len(h))
+	}
+}
