@@ -3,6 +3,7 @@ package controllers
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -92,6 +93,40 @@ func TestAPrimaryIsFencedByItsNode(t *testing.T) {
 	}
 	if p := s.servers["carts-0-1"].Primary(); p != "" {
 		t.Errorf("carts-0-1 has not taken over: %s", s.cluster().Status.Activity)
+	}
+}
+
+// TestAServerThatHangsIsEnded: by its kubelet, at once, when others own its slots, and after a while otherwise.
+func TestAServerThatHangsIsEnded(t *testing.T) {
+	t.Parallel()
+	s := newRedisStage(t, redisCluster())
+	s.equip = func(k *RedisKind) {
+		start := k.Now()
+		k.Now = func() time.Time { return start.Add(s.net.Now().Sub(time.Unix(0, 0))) }
+	}
+	s.restart()
+	s.settle()
+	for _, name := range []string{"carts-1-0", "carts-1-0"} { // It is a replica the second time.
+		leads := s.servers[name].Primary() == ""
+		s.servers[name].StandStill()
+		began := s.net.Now()
+		for range 2000 {
+			if s.pass(); s.deleted[name] != "" {
+				break
+			}
+		}
+		if took := s.net.Now().Sub(began); leads != (took < time.Minute) {
+			t.Errorf("a server that leads (%t) was ended after %s", leads, took)
+		}
+		if grace, said := s.graces[name]; grace != 1 || !said {
+			t.Errorf("it was given %d seconds", grace)
+		}
+		delete(s.deleted, name)
+		delete(s.graces, name)
+		s.settle()
+	}
+	if told := s.told(); !strings.Contains(told, "others own its slots by now") || !strings.Contains(told, "has answered none for 1m30s") {
+		t.Errorf("events:\n%s", told)
 	}
 }
 

@@ -48,6 +48,8 @@ type redisStage struct {
 	ips     int
 	// deleted is what the server of each pod was when the operator deleted the pod.
 	deleted map[string]v1alpha1.RedisRole
+	// graces is how many seconds they were given to end in, if the operator said so.
+	graces map[string]int64
 	// wire is between the operators and the rest, and equip what an operator is given beyond what it needs.
 	*wire
 	equip func(*RedisKind)
@@ -72,7 +74,7 @@ func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object
 		t: t, api: w, servers: map[string]*redisfake.Server{}, name: client.ObjectKeyFromObject(o),
 		net: redisfake.NewNetwork(5*time.Second, rand.New(rand.NewPCG(1, 2))), wire: newWire(w.past),
 	}
-	s.deleted = map[string]v1alpha1.RedisRole{}
+	s.deleted, s.graces = map[string]v1alpha1.RedisRole{}, map[string]int64{}
 	inner, ok := w.Client.(client.WithWatch)
 	if !ok {
 		t.Fatalf("%T cannot be watched", w.Client)
@@ -84,6 +86,11 @@ func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object
 				if server.Primary() != "" {
 					s.deleted[o.GetName()] = v1alpha1.RedisReplica
 				}
+			}
+			var how client.DeleteOptions
+			how.ApplyOptions(opts)
+			if how.GracePeriodSeconds != nil {
+				s.graces[o.GetName()] = *how.GracePeriodSeconds
 			}
 			return c.Delete(ctx, o, opts...)
 		},

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -178,13 +179,18 @@ func (p *patient) kill(ctx context.Context, pod *corev1.Pod) error {
 // standing is how long a process stands still that is to be given up by the others.
 const standing = 10 * time.Second
 
-// stop has the process of a pod stand still, as when its node hangs.
+// stop has the process of a pod stand still, as when its node hangs. It may have been ended before it could go on.
 func (p *patient) stop(ctx context.Context, pod *corev1.Pod) error {
 	if err := kind.Signal(ctx, pod, p.container, "SIGSTOP"); err != nil {
 		return err
 	}
 	time.Sleep(standing)
-	return kind.Signal(context.WithoutCancel(ctx), pod, p.container, "SIGCONT")
+	err := kind.Signal(context.WithoutCancel(ctx), pod, p.container, "SIGCONT")
+	now := &corev1.Pod{}
+	if gone := kind.Get(ctx, client.ObjectKeyFromObject(pod), now); apierrors.IsNotFound(gone) || now.UID != pod.UID || now.DeletionTimestamp != nil {
+		return nil
+	}
+	return err
 }
 
 // The sides of a benchmark of waits.

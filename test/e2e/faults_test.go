@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,9 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/redisdump"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // containers of the data stores, by kind.
@@ -89,10 +93,37 @@ func TestRedisSurvivesFaultsUnderLoad(t *testing.T) {
 			})
 			boundedLoss(t, summary.Lost)
 		})).
+		Assess("a primary hangs", step(func(ctx context.Context, t *testing.T, s *scope) {
+			was := primaryOf(ctx, t, s, c, 0)
+			summary := underLoad(ctx, t, s, c, "a primary hangs", func() { hangs(ctx, t, s, c, was, keyOfFirst(c)) })
+			boundedLoss(t, summary.Lost)
+			if is := primaryOf(ctx, t, s, c, 0); is.Name == was.Name {
+				t.Errorf("%s leads again", is.Name)
+			}
+		})).
+		Assess("a replica hangs", step(func(ctx context.Context, t *testing.T, s *scope) {
+			primary := primaryOf(ctx, t, s, c, 2)
+			replica := s.pod(ctx, t, cluster.Pod(cluster.ShardSet(c.Name, 2), 1-podOrdinal(*primary)))
+			nothingLost(t, underLoad(ctx, t, s, c, "a replica hangs", func() {
+				must(t, s.Signal(ctx, replica, redisContainer, "SIGSTOP"))
+				_, err := s.WaitReborn(ctx, replica, readyTimeout)
+				must(t, err)
+			}))
+		})).
 		Assess("all pods are deleted at once and come back with all data", step(func(ctx context.Context, t *testing.T, s *scope) {
 			allRedisPods(ctx, t, s, c)
 		}))
 	suite.Test(t, feature.Feature())
+}
+
+// keyOfFirst is a key of the first shard.
+func keyOfFirst(c *v1alpha1.RedisCluster) string {
+	own := redis.Share(0, c.Spec.ShardCount())
+	for n := 0; ; n++ {
+		if key := fmt.Sprintf("patient-%d", n); own.Has(redisdump.Slot([]byte(key))) {
+			return key
+		}
+	}
 }
 
 func boundedLoss(t *testing.T, lost int) {

@@ -83,11 +83,10 @@ func awaitProposal(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.Redi
 	if len(r.Shards) != 3 || r.Shards[1].Now < 200 || r.Shards[1].After > 120 || c.Status.Resharding != nil {
 		t.Errorf("%+v; %+v", r, c.Status.Resharding)
 	}
-	notes, err := s.notes(ctx, redis.ReasonProposed)
-	must(t, err)
-	if len(notes) == 0 {
-		t.Error("no event tells of the proposal")
-	}
+	must(t, harness.Eventually(ctx, "an event that tells of the proposal", time.Minute, func(ctx context.Context) (bool, string, error) {
+		notes, err := s.notes(ctx, redis.ReasonProposed)
+		return len(notes) > 0, fmt.Sprint(notes), err
+	}))
 	return r.Proposal
 }
 

@@ -70,7 +70,9 @@ func endHung(v *view) (cluster.Plan, bool) {
 }
 
 // hangsAlone tells whether a server hangs, and neither its whole node nor the operator does.
-func (v *view) hangsAlone(p *Pod) bool { return p.Hangs && !p.Deleting && !p.NodeLost && len(v.read) > 0 }
+func (v *view) hangsAlone(p *Pod) bool {
+	return p.Hangs && !p.Deleting && !p.NodeLost && len(v.read) > 0
+}
 
 // doomed tells whether a server is ended if it goes on to hang.
 func (v *view) doomed(p *Pod) bool { return p != nil && v.hangsAlone(p) && v.dispensable(p) }

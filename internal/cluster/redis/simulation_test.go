@@ -866,7 +866,7 @@ func (s *simulation) observe() redis.State {
 			pod.Cordoned = "is on a node that is cordoned"
 		}
 		if p.hangs {
-			pod.Ready, pod.Started, pod.Hangs = true, p.started, true
+			pod.Ready, pod.Started = true, p.started
 		}
 		if !pod.Ready {
 			pod.Unready = p.killed
@@ -879,7 +879,9 @@ func (s *simulation) observe() redis.State {
 			pod.Started = time.Time{}
 		}
 		pod.Announce = s.announcement(p).Parameters(p.server.Host, p.server.Addr.IP)
-		pod.Node, _ = p.server.Read(context.Background())
+		var err error
+		pod.Node, err = p.server.Read(context.Background())
+		pod.Hangs = errors.Is(err, redis.ErrHangs)
 		p.linkSeen = pod.Node != nil && pod.Node.LinkUp
 		state.Pods = append(state.Pods, pod)
 	}

@@ -38,7 +38,10 @@ func (s *Server) ReplicaOf(context.Context, redis.Address) error { return errClu
 func (s *Server) FailoverTo(context.Context, redis.Address) error { return errClustered }
 
 func (s *Server) reachable() error {
-	if !s.Up || s.Cut {
+	switch {
+	case s.hangs && !s.Cut:
+		return redis.ErrHangs
+	case !s.Up || s.Cut:
 		return errDown
 	}
 	return nil

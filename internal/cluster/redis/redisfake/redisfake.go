@@ -62,6 +62,8 @@ type Server struct {
 	Announces map[string]string
 	// Up says that the process runs. Cut says that the operator cannot reach it, while the others can.
 	Up, Cut bool
+	// hangs says that it stands still, see StandStill.
+	hangs bool
 	// Refused keeps the server from copying its primary, as a network might.
 	Refused bool
 	// Version of the server. One cannot copy a primary of a later minor version, and loses what it has over the attempt.
@@ -168,17 +170,17 @@ func (n *Network) Remove(s *Server) {
 
 // Stop ends the process.
 func (s *Server) Stop() {
-	s.Up, s.linkUp = false, false
+	s.Up, s.hangs, s.linkUp = false, false, false
 	if s.disk != nil {
 		s.Data, s.disk = s.disk, nil
 	}
 }
 
-// StandStill has the process do nothing any more: to all others it is as if it had ended. Its connections are gone by the time that it goes on.
-func (s *Server) StandStill() { s.Up, s.linkUp = false, false }
+// StandStill has the process take connections and do nothing: to all others it is as if it had ended. Its own are gone by the time that it goes on.
+func (s *Server) StandStill() { s.Up, s.hangs, s.linkUp = false, true, false }
 
 // GoOn has it go on with all that it had.
-func (s *Server) GoOn() { s.Up = true }
+func (s *Server) GoOn() { s.Up, s.hangs = true, false }
 
 // OnDisk says that the disk holds what the server does.
 func (s *Server) OnDisk() bool { return s.disk == nil }
@@ -197,7 +199,7 @@ func (s *Server) Start(a redis.Address) {
 // Restart runs the process again in the same pod.
 func (s *Server) Restart() {
 	s.starts++
-	s.Up, s.linkUp, s.startedAt, s.electAt = true, false, s.net.now, time.Time{}
+	s.Up, s.hangs, s.linkUp, s.startedAt, s.electAt = true, false, false, s.net.now, time.Time{}
 	s.syncFrom, s.synced, s.admits = time.Time{}, false, redis.AdmitsNobody
 	if s.rendered {
 		s.admits = redis.AdmitsForGood
