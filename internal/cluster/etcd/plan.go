@@ -225,7 +225,26 @@ func waitForMembers(s State) (cluster.Plan, bool) {
 	case s.starting():
 		reason, what = ReasonStarting, "the members are starting"
 	}
-	return cluster.Wait(reason, s.pace(), "%s%s%s%s", what, troubles(s), s.unheard(), s.inDoubt())
+	return cluster.Wait(reason, s.pace(), "%s%s%s%s%s", what, troubles(s), s.unheard(), s.inDoubt(), s.apart())
+}
+
+// apart says what to look at where enough members for a quorum answer the operator, and have had the time to elect a leader; empty otherwise.
+func (s State) apart() string {
+	voters, leaderless := 0, 0
+	for _, m := range s.Record.Members {
+		p := s.podNamed(m.Name)
+		if !p.mayVote() {
+			continue
+		}
+		voters++
+		if p != nil && !p.Terminating && p.View != nil && p.View.Leader == 0 && s.Now.Sub(p.Started) >= youth {
+			leaderless++
+		}
+	}
+	if voters == 0 || leaderless < Quorum(voters) {
+		return ""
+	}
+	return fmt.Sprintf(". If that lasts, look at what keeps them from reaching each other at port %d: network policies, a service mesh, the network between their nodes", PeerPort)
 }
 
 // starting reports whether all pods have just been made, or are about to be: after hibernation, or when they were deleted.

@@ -432,3 +432,33 @@ func TestARecordFromBeforeLossesWereChainedIsRead(t *testing.T) {
 		t.Errorf("%+v %v", back.Recovery, err)
 	}
 }
+
+func TestMembersThatAnswerAndFindNoLeaderSayWhereToLook(t *testing.T) {
+	t.Parallel()
+	leaderless := func(change func(s *etcd.State)) etcd.State {
+		return settled(func(s *etcd.State) {
+			s.Members, s.Auth = nil, nil
+			for i := range s.Pods {
+				s.Pods[i].View.Leader, s.Pods[i].Ready, s.Pods[i].Started = 0, false, simNow.Add(-time.Hour)
+			}
+			change(s)
+		})
+	}
+	for name, tc := range map[string]struct {
+		change func(s *etcd.State)
+		says   bool
+	}{
+		"all of them":                        {func(*etcd.State) {}, true},
+		"one does not answer":                {func(s *etcd.State) { s.Pods[0].View = nil }, true},
+		"two do not answer":                  {func(s *etcd.State) { s.Pods[0].View, s.Pods[1].View = nil, nil }, false},
+		"two have just been started":         {func(s *etcd.State) { s.Pods[0].Started, s.Pods[1].Started = simNow, simNow }, false},
+		"two have a leader":                  {func(s *etcd.State) { s.Pods[0].View.Leader, s.Pods[1].View.Leader = 1, 1 }, false},
+		"two are on their way out":           {func(s *etcd.State) { s.Pods[0].Terminating, s.Pods[1].Terminating = true, true }, false},
+		"one has no vote, another is silent": {func(s *etcd.State) { s.Pods[0].View.Learner, s.Pods[1].View = true, nil }, false},
+	} {
+		plan := etcd.Next(leaderless(tc.change))
+		if says := strings.Contains(plan.Message, "If that lasts, look at what keeps them from reaching each other at port 2380"); says != tc.says || plan.Reason != etcd.ReasonNoQuorum {
+			t.Errorf("%s: %s: %s", name, plan.Reason, plan.Message)
+		}
+	}
+}
