@@ -21,7 +21,7 @@ import (
 // Act carries out one step: commands to servers, the deletion of pods and claims, or a change of budgets, passwords or StatefulSets.
 func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
-	case redis.Restart, redis.ReplaceDisk, redis.ResizePod:
+	case redis.Restart, redis.End, redis.ReplaceDisk, redis.ResizePod:
 		return k.changePods(ctx, o, s)
 	case redis.RotatePasswords:
 		return k.rotatePasswords(ctx, o, s)
@@ -54,7 +54,9 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 func (k *RedisKind) changePods(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
 	case redis.Restart:
-		return k.restart(ctx, o, s)
+		return k.deletePods(ctx, o, s.Pods)
+	case redis.End:
+		return k.deletePods(ctx, o, s.Pods, atOnce)
 	case redis.ReplaceDisk:
 		return k.replaceDisk(ctx, o, s)
 	case redis.ResizePod:
@@ -65,14 +67,6 @@ func (k *RedisKind) changePods(ctx context.Context, o *v1alpha1.RedisCluster, st
 
 // atOnce has a pod ended at once, but by its kubelet: with zero, Kubernetes would forget a pod that runs.
 const atOnce = client.GracePeriodSeconds(1)
-
-// restart deletes pods. What hangs does not end by itself.
-func (k *RedisKind) restart(ctx context.Context, o *v1alpha1.RedisCluster, s redis.Restart) error {
-	if s.Hung {
-		return k.deletePods(ctx, o, s.Pods, atOnce)
-	}
-	return k.deletePods(ctx, o, s.Pods)
-}
 
 // replaceDisk ends the pod only when its claim is gone, or about to be: on its old disk it would come back as it was.
 func (k *RedisKind) replaceDisk(ctx context.Context, o *v1alpha1.RedisCluster, s redis.ReplaceDisk) error {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -188,7 +189,7 @@ func (k *RedisKind) readServer(ctx context.Context, connect connectFunc, p *redi
 		p.Took = answered.Sub(asked)
 	}
 	if err != nil {
-		p.Error, p.Hangs = briefly(err), errors.Is(err, redis.ErrHangs)
+		p.Error, p.Hangs, p.TimedOut = briefly(err), errors.Is(err, redis.ErrHangs), errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 		return
 	}
 	if !node.RunsIn(p.Name) {

@@ -1,66 +1,97 @@
 package redis
 
 import (
-	"maps"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// A process that stands still (its disk does not answer, or it was stopped) ends neither by itself nor by its probes: the kernel takes connections
-// for it. Where others see that as well, its pod is deleted:
+// A process that stands still (its disk does not answer, or it was stopped) does not end by itself, and as long as the kernel takes connections for it
+// its probes pass. Where others see that as well, its pod is deleted:
 //
 //	the server                                     is ended
-//	was a primary whose slots others own by now    at once: going on, it would first answer what clients have sent it meanwhile
+//	was a primary, and others own all its slots    at once: going on, it would first answer what clients have sent it meanwhile
 //	copies a primary that answers                  when it has hung for hopeless
-//	leads, and nobody has replaced it              when it has hung for hopeless, and its data is on a volume or was copied to the end
+//	leads, and nobody has replaced it              when it has hung for hopeless, and its data is on a volume
 //	may have more than those that answer           never: a process that has been started anew does not tell how far it had got
+//	starts, and has not been heard of yet          never: it loads its data, and would begin again
 //
 // Where no server answers, it may be the operator that is cut off, and nothing is done.
+
+// End ends servers that hang, which would not end by themselves.
+type End struct{ Pods []PodRef }
+
+// ReasonEnd is the reason of End.
+const ReasonEnd = "EndingHungServers"
+
+// Repairs marks the step.
+func (End) Repairs() {}
+
+// Reason names the step.
+func (End) Reason() string { return ReasonEnd }
+
+func (s End) String() string { return "end " + list(s.Pods, func(p PodRef) string { return p.Name }) }
 
 // hopeless is how long a server that hangs is waited for: longer than Kubernetes takes to find that it is the whole node.
 const hopeless = unreported + 30*time.Second
 
-// ReasonEndHung is the reason of the step.
-const ReasonEndHung = "EndingHungServers"
-
 // Hangs are since when, and until when, servers were seen to hang at every look, by the UID of the pod.
 type Hangs map[string]hang
 
-type hang struct{ process, first, last time.Time }
+type hang struct {
+	pod                  string
+	process, first, last time.Time
+}
 
 // inattention is the longest time between two looks at a server that hangs in which nobody can say that it went on meanwhile.
-const inattention = 20 * time.Second
+const inattention = time.Minute
 
-// Watch notes it in a state.
+// Watch notes it in a state. Once the queue of a server that hangs is full, the kernel takes no more connections for it.
 func (h Hangs) Watch(s *State) {
-	seen := Hangs{}
+	exists := map[string]bool{}
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		if !p.Hangs {
+		exists[p.UID] = true
+		was, known := h[p.UID]
+		known = known && was.process.Equal(p.Started) && s.Now.Sub(was.last) <= inattention
+		if p.Hangs = p.Hangs || (known && p.TimedOut); !p.Hangs {
+			delete(h, p.UID)
 			continue
 		}
-		was, known := h[p.UID]
-		if !known || !was.process.Equal(p.Started) || s.Now.Sub(was.last) > inattention {
-			was = hang{process: p.Started, first: s.Now}
+		if !known {
+			was = hang{pod: p.Name, process: p.Started, first: s.Now}
 		}
 		was.last = s.Now
-		seen[p.UID] = was
+		h[p.UID] = was
 		p.HungFor = s.Now.Sub(was.first)
 	}
-	clear(h)
-	maps.Copy(h, seen)
+	for uid, was := range h {
+		switch gone := s.Now.Sub(was.last); {
+		case exists[uid]:
+		case gone > inattention:
+			delete(h, uid)
+		default:
+			s.Ended = append(s.Ended, Ending{was.pod, gone})
+		}
+	}
+}
+
+// Ending is a pod that is gone, whose server hung to the last, and for how long it has been gone.
+type Ending struct {
+	Pod string
+	For time.Duration
 }
 
 // endHung ends servers that hang.
 func endHung(v *view) (cluster.Plan, bool) {
 	for i := range v.Pods {
 		p := &v.Pods[i]
-		step := Restart{Pods: []PodRef{p.ref()}, Cause: ReasonEndHung, Hung: true}
+		step := End{[]PodRef{p.ref()}}
 		switch {
 		case !v.hangsAlone(p):
-		case v.displaced(p):
+		case p.HungFor > 0 && v.displaced(p):
 			return cluster.Do(step, "%s hangs, and others own its slots by now: going on, it would answer what clients have sent it meanwhile", p.Name)
 		case p.HungFor >= hopeless && v.dispensable(p):
 			return cluster.Do(step, "%s takes connections and has answered none for %s, and nobody else hears of it", p.Name, hopeless)
@@ -71,21 +102,40 @@ func endHung(v *view) (cluster.Plan, bool) {
 
 // hangsAlone tells whether a server hangs, and neither its whole node nor the operator does.
 func (v *view) hangsAlone(p *Pod) bool {
-	return p.Hangs && !p.Deleting && !p.NodeLost && len(v.read) > 0
+	return p.Hangs && !p.Deleting && !p.NodeLost && len(v.read) > 0 && p.Shard >= 0 && p.Shard < len(v.shards)
 }
 
 // doomed tells whether a server is ended if it goes on to hang.
 func (v *view) doomed(p *Pod) bool { return p != nil && v.hangsAlone(p) && v.dispensable(p) }
 
+// fate says that a server is ended if it goes on to hang, empty when it is not.
+func (v *view) fate(p *Pod) string {
+	if !v.doomed(p) {
+		return ""
+	}
+	return fmt.Sprintf("; it is ended when that has lasted for %s", hopeless)
+}
+
 // displaced tells whether a server was a primary of the mode Sharded, and others own all that it had.
 func (v *view) displaced(p *Pod) bool {
 	all := v.ghostsOf(p)
 	for _, g := range all {
-		if !g.dead || !g.failed || !g.primary || len(v.stillOwned(g)) > 0 {
+		if !v.silenced(g, p) || !g.failed || !g.primary || len(v.unclaimed(g)) > 0 {
 			return false
 		}
 	}
 	return len(all) > 0 && v.primary(p.Shard) != nil
+}
+
+// unclaimed are the slots of a ghost that no living node claims, one by one: stillOwned knows all or nothing.
+func (v *view) unclaimed(g ghost) Slots {
+	left := g.slots
+	for shard := range v.shards {
+		for _, o := range v.owners(shard) {
+			left = left.Minus(o.Node.Self().Slots)
+		}
+	}
+	return left
 }
 
 // dispensable tells whether nobody hears of a server any more, and what is on its disk is all that anybody could want of it.
@@ -93,16 +143,25 @@ func (v *view) dispensable(p *Pod) bool {
 	if v.Spec.Replicated {
 		return v.dispensableReplicated(p)
 	}
-	all := v.ghostsOf(p)
-	remains := func(g ghost) bool {
-		best := v.successor(g)
-		return len(v.stillOwned(g)) > 0 && (v.Spec.Persistent || (best != nil && v.followed(g, best)))
+	owns := false
+	for _, g := range v.ghosts() {
+		switch {
+		case g.pod == "" && !g.dead:
+			return false // It may be this one.
+		case g.pod != p.Name:
+		case !v.silenced(g, p):
+			return false
+		default:
+			owns = owns || len(v.stillOwned(g)) > 0
+		}
 	}
-	return !slices.ContainsFunc(all, lives) && (v.primary(p.Shard) != nil || slices.ContainsFunc(all, remains))
+	return v.primary(p.Shard) != nil || (owns && v.Spec.Persistent)
 }
 
-// lives tells whether some server has not found that a node does not answer.
-func lives(g ghost) bool { return !g.dead }
+// silenced tells whether no server hears of a ghost any more, which was the process that runs in a pod: one that starts is not heard of either.
+func (v *view) silenced(g ghost, p *Pod) bool {
+	return g.dead && g.heard && v.Now.Sub(p.Started) > g.silent
+}
 
 // ghostsOf are the nodes that were the server of a pod that does not answer, as far as others know.
 func (v *view) ghostsOf(p *Pod) []ghost {
@@ -112,10 +171,24 @@ func (v *view) ghostsOf(p *Pod) []ghost {
 // dispensableReplicated is the same in the mode Replicated. The appointed primary is only ended where nobody could take its place.
 func (v *view) dispensableReplicated(p *Pod) bool {
 	if leader := v.leader(); leader != nil {
-		return leader.Node.Copies <= len(v.copies(leader)) // It hears from no more of them than answer.
+		return p.Role == RoleReplica && leader.Node.Connected <= len(v.copies(leader)) // No other than those that answer is connected to it.
 	}
-	if p.Name != v.Appointed.Pod || (v.Appointed.Guard > 0 && (v.furthestHeir(p) != nil || v.unheardHeir(p) != nil)) {
+	best := v.furthestHeir(p)
+	succeeds := best != nil && !v.comesBackWithMore(p, best)
+	if p.Name != v.Appointed.Pod || (v.Appointed.Guard > 0 && (succeeds || v.unheardHeir(p) != nil)) {
 		return false
 	}
 	return v.Spec.Persistent && !slices.ContainsFunc(v.everyPod(), func(o *Pod) bool { return o.copied(p) && o.Node.Replication.Silence < hopeless })
+}
+
+// awaitedFor is for how long a server whose process has ended has been waited for. One that hung before was silent for longer.
+func (v *view) awaitedFor(g ghost) time.Duration {
+	p := v.podNamed(g.pod)
+	if p != nil && !p.Unready.IsZero() {
+		return min(g.silent, v.Now.Sub(p.Unready))
+	}
+	if i := slices.IndexFunc(v.Ended, func(e Ending) bool { return p == nil && e.Pod == g.pod }); i >= 0 {
+		return min(g.silent, v.Ended[i].For)
+	}
+	return g.silent
 }

@@ -25,11 +25,35 @@ func (f *fixture) replaced(d time.Duration) {
 }
 
 func TestNextWhenAServerHangs(t *testing.T) {
-	end := func(name string) Restart { return Restart{[]PodRef{{name, "uid-" + name}}, ReasonEndHung, true} }
+	end := func(name string) End { return End{[]PodRef{{name, "uid-" + name}}} }
 	for name, tc := range map[string]row{
 		"a primary that others have replaced is ended at once": {
 			state: formed(), spoil: func(f *fixture) { f.replaced(11 * time.Second) },
 			step: end("c-0-0"), message: "c-0-0 hangs, and others own its slots by now",
+		},
+		"not at the first look": {
+			state: formed(), spoil: func(f *fixture) { f.replaced(11 * time.Second); f.pod("c-0-0").HungFor = 0 }, reason: ReasonUnreachable,
+		},
+		"nor one that has been started anew and loads its data": {
+			state: formed(), spoil: func(f *fixture) { f.replaced(11 * time.Minute); f.pod("c-0-0").Started = now.Add(-10 * time.Minute) },
+			reason: ReasonUnreachable,
+		},
+		"nor one that nobody has heard since he was started": {
+			state: formed(), spoil: func(f *fixture) {
+				f.replaced(11 * time.Second)
+				for i := range f.Pods {
+					if f.Pods[i].Node != nil {
+						f.Pods[i].Started = now.Add(-11 * time.Second)
+					}
+				}
+			},
+			reason: ReasonUnreachable,
+		},
+		"nor one of a shard that is gone": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Pods = append(f.Pods, Pod{Name: "c-7-0", UID: "uid-c-7-0", Shard: 7, Ready: true, Started: now.Add(-time.Hour), Hangs: true, HungFor: time.Minute})
+			},
+			reason: ReasonUnreachable,
 		},
 		"not before all have missed it": {
 			state: formed(), spoil: func(f *fixture) {
@@ -54,13 +78,13 @@ func TestNextWhenAServerHangs(t *testing.T) {
 			reason: ReasonUnreachable,
 		},
 		"nor one that cannot be reached": {
-			state: formed(), spoil: func(f *fixture) { f.replaced(time.Hour); f.pod("c-0-0").Hangs = false }, reason: ReasonUnreachable,
+			state: formed(), spoil: func(f *fixture) { f.replaced(30 * time.Minute); f.pod("c-0-0").Hangs = false }, reason: ReasonUnreachable,
 		},
 		"nor one on a node that does not report": {
-			state: formed(), spoil: func(f *fixture) { f.replaced(time.Hour); f.pod("c-0-0").NodeLost = true }, reason: ReasonUnreachable,
+			state: formed(), spoil: func(f *fixture) { f.replaced(30 * time.Minute); f.pod("c-0-0").NodeLost = true }, reason: ReasonUnreachable,
 		},
 		"nor one that is ending": {
-			state: formed(), spoil: func(f *fixture) { f.replaced(time.Hour); f.pod("c-0-0").Deleting = true }, reason: ReasonUnreachable,
+			state: formed(), spoil: func(f *fixture) { f.replaced(30 * time.Minute); f.pod("c-0-0").Deleting = true }, reason: ReasonUnreachable,
 		},
 		"a replica is ended after a while": {
 			state: formed(), spoil: func(f *fixture) { f.standStill("c-1-1", hopeless) },
@@ -74,10 +98,17 @@ func TestNextWhenAServerHangs(t *testing.T) {
 			},
 			reason: ReasonUnreachable,
 		},
+		"nor while one is heard that may be it": {
+			state: formed(), spoil: func(f *fixture) {
+				f.standStill("c-1-1", hopeless)
+				f.views(id("c-1-1"), func(p *Peer) { p.Host, p.Failed = "", false })
+			},
+			reason: ReasonUnreachable,
+		},
 		"nor when its primary is gone: it may have more": {
 			state: formed(), spoil: func(f *fixture) {
 				f.silence("c-1-0", time.Second, true)
-				f.standStill("c-1-1", time.Hour)
+				f.standStill("c-1-1", 30*time.Minute)
 			},
 			reason: ReasonUnreachable,
 		},
@@ -95,18 +126,11 @@ func TestNextWhenAServerHangs(t *testing.T) {
 			state: single(), spoil: func(f *fixture) { f.standStill("c-0-0", hopeless-time.Second) },
 			reason: ReasonUnreachable, message: "it is ended when that has lasted for 1m30s",
 		},
-		"also without storage, when it was copied": {
-			state: single().ephemeral(), spoil: func(f *fixture) { f.standStill("c-0-0", hopeless) }, step: end("c-0-0"),
-		},
-		"not when it was not": {
-			state: single().ephemeral(), spoil: func(f *fixture) {
-				f.standStill("c-0-0", hopeless)
-				f.pod("c-0-1").Node.LinkDown = time.Hour
-			},
-			reason: ReasonNoMajority, stalled: true,
+		"not without storage: its data would go with it": {
+			state: single().ephemeral(), spoil: func(f *fixture) { f.standStill("c-0-0", hopeless) }, reason: ReasonNoMajority, stalled: true,
 		},
 		"nor when nobody answers": {
-			state: single(), spoil: func(f *fixture) { f.standStill("c-0-0", time.Hour); f.standStill("c-0-1", time.Hour) }, reason: ReasonStarting,
+			state: single(), spoil: func(f *fixture) { f.standStill("c-0-0", 30*time.Minute); f.standStill("c-0-1", 30*time.Minute) }, reason: ReasonStarting,
 		},
 	} {
 		t.Run(name, tc.check)
@@ -122,8 +146,9 @@ func TestNextWhenAServerOfTheModeReplicatedHangs(t *testing.T) {
 		spoil func(f *fixture)
 		want  string
 	}{
-		"a replica":                             {func(f *fixture) { hangs(f, "c-0-2", hopeless); f.pod("c-0-0").Node.Copies = 1 }, "end c-0-2"},
-		"a replica that its primary hears from": {func(f *fixture) { hangs(f, "c-0-2", hopeless); f.pod("c-0-0").Node.Copies = 2 }, "2 of 3 servers answer"},
+		"a replica":                             {func(f *fixture) { hangs(f, "c-0-2", hopeless); f.pod("c-0-0").Node.Connected = 1 }, "end c-0-2"},
+		"a replica that its primary hears from": {func(f *fixture) { hangs(f, "c-0-2", hopeless); f.pod("c-0-0").Node.Connected = 2 }, "2 of 3 servers answer"},
+		"one that was in sync with nobody yet":  {func(f *fixture) { hangs(f, "c-0-2", hopeless); f.pod("c-0-2").Role = "" }, "2 of 3 servers answer"},
 		"a replica, for a moment":               {func(f *fixture) { hangs(f, "c-0-2", hopeless-1) }, "2 of 3 servers answer"},
 		"the primary": {func(f *fixture) {
 			hangs(f, "c-0-0", hopeless)
@@ -138,6 +163,18 @@ func TestNextWhenAServerOfTheModeReplicatedHangs(t *testing.T) {
 			hangs(f, "c-0-0", hopeless)
 			f.lose(time.Second, "c-0-1")
 		}, "c-0-0 does not answer and had no replica in sync"},
+		"the primary, and who answers was out of sync": {func(f *fixture) {
+			hangs(f, "c-0-0", hopeless)
+			f.lose(time.Hour, "c-0-1")
+			f.pod("c-0-1").Role = ""
+			f.die("c-0-2")
+		}, "end c-0-0"},
+		"the same, before": {func(f *fixture) {
+			hangs(f, "c-0-0", time.Minute)
+			f.lose(time.Hour, "c-0-1")
+			f.pod("c-0-1").Role = ""
+			f.die("c-0-2")
+		}, "c-0-0 does not answer, and nobody else is known to have all that it has: it is waited for as long as it runs; to have it started anew, delete its pod, and keep its claim; it is ended when"},
 		"the primary, and all others were started anew": {func(f *fixture) {
 			hangs(f, "c-0-0", hopeless)
 			f.starts("c-0-1", 7)
@@ -188,28 +225,59 @@ func TestNextWhenAServerOfTheModeReplicatedHangs(t *testing.T) {
 func TestHangsAreTimed(t *testing.T) {
 	h, s := Hangs{}, formed()
 	p := s.pod("c-1-1")
-	look := func(after time.Duration, hangs bool, want time.Duration) {
+	look := func(after time.Duration, hangs, timedOut bool, want time.Duration) {
 		t.Helper()
 		s.Now = s.Now.Add(after)
-		p.Hangs, p.HungFor = hangs, 0
+		p.Hangs, p.TimedOut, p.HungFor, s.Ended = hangs, timedOut, 0, nil
 		h.Watch(&s.State)
-		if p.HungFor != want {
-			t.Errorf("it has hung for %s, want %s", p.HungFor, want)
+		if p.HungFor != want || p.Hangs != (hangs || want > 0) {
+			t.Errorf("it has hung for %s (%t), want %s", p.HungFor, p.Hangs, want)
 		}
 	}
-	look(0, true, 0)
-	look(3*time.Second, true, 3*time.Second)
-	look(inattention, true, 23*time.Second)
-	look(inattention+1, true, 0) // Nobody has looked for a while.
-	look(3*time.Second, true, 3*time.Second)
-	look(3*time.Second, false, 0)
-	look(3*time.Second, true, 0)
+	look(0, true, true, 0)
+	look(3*time.Second, true, true, 3*time.Second)
+	look(inattention, true, true, 63*time.Second)
+	look(time.Second, false, true, 64*time.Second) // Its queue is full.
+	look(inattention+1, true, true, 0)             // Nobody has looked for a while.
+	look(3*time.Second, true, true, 3*time.Second)
+	look(3*time.Second, false, false, 0)
+	look(3*time.Second, false, true, 0) // Nobody could connect.
+	look(3*time.Second, true, true, 0)
 	p.Started = s.Now // Another process.
-	look(3*time.Second, true, 0)
-	look(3*time.Second, true, 3*time.Second)
+	look(3*time.Second, true, true, 0)
+	look(3*time.Second, true, true, 3*time.Second)
 	p.UID = "another"
-	look(3*time.Second, true, 0)
-	if len(h) != 1 {
-		t.Errorf("%d servers are remembered", len(h))
+	look(3*time.Second, true, true, 0)
+	if want := (Ending{"c-1-1", 3 * time.Second}); len(s.Ended) != 1 || s.Ended[0] != want {
+		t.Errorf("ended: %v", s.Ended)
+	}
+	look(inattention, true, true, inattention)
+	if len(s.Ended) != 0 || len(h) != 1 {
+		t.Errorf("ended: %v, %d remembered", s.Ended, len(h))
+	}
+}
+
+// TestAServerThatHungAndEndedIsAwaited: it was silent for long before it ended, and its disk has what no replica has.
+func TestAServerThatHungAndEndedIsAwaited(t *testing.T) {
+	succeeds := TakeOver{0, id("c-0-0"), "c-0-1"}
+	ended := func(f *fixture, ago time.Duration) {
+		f.silence("c-0-0", 92*time.Second, false)
+		f.pod("c-0-0").Unready = now.Add(-ago)
+	}
+	gone := func(f *fixture, ago time.Duration) {
+		f.silence("c-0-0", 92*time.Second, false)
+		f.drop("c-0-0")
+		f.Ended = []Ending{{"c-0-0", ago}}
+	}
+	for name, tc := range map[string]row{
+		"its pod has been made anew": {state: single(), spoil: func(f *fixture) { ended(f, 29*time.Second) }, reason: ReasonElection, message: "c-0-1 takes over when it has been silent for 30s"},
+		"for too long": {
+			state: single(), spoil: func(f *fixture) { ended(f, 30*time.Second); f.pod("c-0-1").Node.LinkDown = time.Minute }, step: succeeds,
+		},
+		"its pod is about to be":  {state: single(), spoil: func(f *fixture) { gone(f, time.Second) }, reason: ReasonElection},
+		"and is not":              {state: single(), spoil: func(f *fixture) { gone(f, 30*time.Second) }, step: succeeds},
+		"a pod that did not hang": {state: single(), spoil: func(f *fixture) { gone(f, time.Second); f.Ended = nil }, step: succeeds},
+	} {
+		t.Run(name, tc.check)
 	}
 }

@@ -238,8 +238,11 @@ func (n *Node) countRows(info map[string]string) {
 		switch {
 		case isDatabase(key):
 			n.Keys += keysOf(value)
-		case isReplica(key) && reports(value):
-			n.Copies++
+		case isReplica(key):
+			n.Connected++
+			if reports(value) {
+				n.Copies++
+			}
 		}
 	}
 }

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -167,10 +166,7 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 			missing = "; " + p.Name + " is being deleted"
 			break
 		} else if p.Node == nil {
-			missing = "; the first that does not is " + strings.TrimSuffix(p.Name+": "+cmp.Or(p.Error, p.Gate), ": ")
-			if v.doomed(p) {
-				missing += fmt.Sprintf("; it is ended when that has lasted for %s", hopeless)
-			}
+			missing = "; the first that does not is " + strings.TrimSuffix(p.Name+": "+cmp.Or(p.Error, p.Gate), ": ") + v.fate(p)
 			break
 		}
 	}

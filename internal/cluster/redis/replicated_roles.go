@@ -172,7 +172,7 @@ func (v *view) handOver(f Failover) cluster.Step {
 	record := AssignRoles{
 		// Its own history is known when it is the primary. It needs a replica from its first write on, see HandOver.Guard.
 		Appointment: Appointment{Pod: to.Name, History: from.Node.Replication.ID, Guard: v.guardLag(to)},
-		Pods:        []PodRole{{from.ref(), ""}, {to.ref(), RolePrimary}},
+		Pods:        []PodRole{{from.ref(), RoleReplica}, {to.ref(), RolePrimary}}, // It copies the other one by the time that this is written.
 	}
 	return HandOver{from.Name, to.Name, to.Addr, record}
 }

@@ -32,6 +32,7 @@ type repServer struct {
 	hangs           time.Time
 	deaf            time.Time // the operator cannot reach it until then
 	alone           time.Time // the other servers cannot
+	started         time.Time // its process
 	newPod          bool      // it comes back as another pod
 	loses           bool      // and without its disk
 	primary, linked bool
@@ -40,7 +41,8 @@ type repServer struct {
 	asks            redis.Address
 	copyUntil       time.Time // a full copy is on its way
 	heard, acked    time.Time
-	data            []int // what was written, in order; it is on the disk as well
+	synced          time.Time // when anything came from a primary last
+	data            []int     // what was written, in order; it is on the disk as well
 	history, former string
 	offset, until   int // until: the offset up to which the former history is its own
 	guard           string
@@ -66,6 +68,9 @@ type repSimulation struct {
 	// excused are acknowledged writes that a fault took: no server that could be asked had them when another primary was made.
 	excused map[int]bool
 	ids     int
+	// hangs are since when servers hang, and ended counts those that were ended for it.
+	hangs redis.Hangs
+	ended int
 	// faulty says that there are faults at all, and faults that there may be one now.
 	faulty, faults bool
 	trace          []string
@@ -78,7 +83,7 @@ const repTick = 100 * time.Millisecond
 
 func newRepSimulation(seed uint64, faults bool) *repSimulation {
 	rnd := rand.New(rand.NewPCG(seed, 2))
-	s := &repSimulation{rnd: rnd, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), faulty: faults, faults: faults, excused: map[int]bool{}, times: map[int]time.Time{}, spec: redis.Spec{
+	s := &repSimulation{rnd: rnd, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), faulty: faults, faults: faults, hangs: redis.Hangs{}, excused: map[int]bool{}, times: map[int]time.Time{}, spec: redis.Spec{
 		Name: "c", Shards: 1, Replicated: true, Replicas: rnd.IntN(4), Version: "8.0.2", NodeTimeout: nodeTime, Persistent: rnd.IntN(3) > 0,
 	}}
 	s.ensure()
@@ -128,7 +133,7 @@ func (p *repServer) start() {
 	}
 	p.up, p.deleting, p.newPod, p.loses, p.run = true, false, false, false, s.id("run")
 	p.primary, p.linked, p.asks, p.history, p.former, p.offset, p.until, p.guard = false, false, redis.Nobody, s.id("history"), "", 0, 0, "0"
-	p.heard, p.hangs = time.Time{}, time.Time{}
+	p.heard, p.hangs, p.started = time.Time{}, time.Time{}, s.now.Add(-time.Minute) // So that it counts as one that has worked.
 }
 
 func (p *repServer) works() bool { return p.up && !p.sim.now.Before(p.hangs) }
@@ -174,7 +179,7 @@ func (p *repServer) replicate() {
 	from := len(o.data) - behind
 	p.data = append(p.data, o.data[from:from+n]...)
 	p.offset += n
-	p.heard, o.acked = s.now, s.now
+	p.heard, p.synced, o.acked = s.now, s.now, s.now
 }
 
 // begin is PSYNC: it goes on where the history is the same, and copies everything otherwise.
@@ -293,6 +298,9 @@ func (s *repSimulation) harm() {
 		p.stop(s.in(time.Second, 10*time.Second))
 	case 4:
 		p.hangs = s.in(time.Second, 20*time.Second)
+		if s.chance(3) {
+			p.hangs = s.in(time.Minute, 5*time.Minute)
+		}
 		s.log("%s hangs", p.name)
 	case 5:
 		p.deaf = s.in(time.Second, 30*time.Second)
@@ -331,13 +339,16 @@ func (s *repSimulation) observe() redis.State {
 			Name: p.name, UID: p.uid, Ordinal: p.ordinal, Addr: p.addr, Ready: p.up, Deleting: p.deleting, Outdated: p.template != s.template, HasRun: true, Role: p.role,
 		}
 		if p.up {
-			pod.Started = s.now.Add(-time.Minute)
+			pod.Started = p.started
 		}
 		if p.reachable() {
 			pod.Node = p.node()
 		}
+		pod.TimedOut = p.up && !p.reachable()
+		pod.Hangs = pod.TimedOut && s.now.Before(p.hangs) && !s.now.Before(p.alone)
 		st.Pods = append(st.Pods, pod)
 	}
+	s.hangs.Watch(&st)
 	return st
 }
 
@@ -348,10 +359,21 @@ func (p *repServer) node() *redis.Node {
 	}
 	return &redis.Node{
 		ID: p.run, Version: "8.0.2", StateOK: true, OnDisk: true, Admits: redis.AdmitsForGood, Keys: int64(len(p.data)), Offset: int64(p.offset),
-		LinkUp: p.linked && !p.primary, EverLinked: !p.heard.IsZero(), Asks: p.asks, Config: map[string]string{"min-replicas-to-write": p.guard},
+		Connected: p.connected(), LinkUp: p.linked && !p.primary, EverLinked: !p.heard.IsZero(), Asks: p.asks, Config: map[string]string{"min-replicas-to-write": p.guard},
 		Replication: &redis.Replication{Primary: p.primary, ID: p.history, FormerID: p.former, Silence: silence},
 		Peers:       []redis.Peer{{ID: p.run, Myself: true}},
 	}
+}
+
+// connected counts the replicas that a primary has not given up yet.
+func (p *repServer) connected() int {
+	n := 0
+	for _, o := range p.sim.servers {
+		if o != p && p.primary && o.linked && o.peer == p.run && p.sim.now.Sub(o.synced) < time.Minute {
+			n++
+		}
+	}
+	return n
 }
 
 // pass is one pass of the operator.
@@ -386,6 +408,13 @@ func (s *repSimulation) act(step cluster.Step) error {
 		}
 	case redis.AssignRoles:
 		return s.assign(st)
+	case redis.End:
+		for _, p := range s.servers {
+			if slices.Contains(st.Pods, redis.PodRef{Name: p.name, UID: p.uid}) {
+				s.ended++
+				p.end()
+			}
+		}
 	case redis.Restart:
 		for _, p := range s.servers {
 			if slices.Contains(st.Pods, redis.PodRef{Name: p.name, UID: p.uid}) && !p.newPod {
@@ -509,9 +538,9 @@ func (s *repSimulation) succeeds(name string) {
 			if o != p && o.reachable() && !o.deleting && slices.Contains(o.data, w) && o.history == s.record.History {
 				s.fail("%s is made primary without write %d, which %s has", p.name, w, o.name)
 			}
-			// What was written just before was on its way to the replicas.
+			// What was written until the two could notice that they had lost touch was on its way.
 			returns := o.name == s.record.Pod && !o.works() && !o.loses && (s.spec.Persistent || !o.newPod)
-			if o != p && returns && (s.record.Guard == 0 || s.now.Sub(s.times[w]) > time.Minute) && slices.Contains(o.data, w) {
+			if o != p && returns && (s.record.Guard == 0 || s.times[w].Sub(p.synced) > nodeTime+6*time.Second) && slices.Contains(o.data, w) {
 				s.fail("%s is made primary without write %d, which %s comes back with", p.name, w, o.name)
 			}
 		}
@@ -598,7 +627,7 @@ func TestReplicatedSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		from, n = *oneSeed, 1
 	}
-	acked, excused, promoted := 0, 0, 0
+	acked, excused, promoted, ended := 0, 0, 0, 0
 	for seed := from; seed < from+uint64(n); seed++ {
 		s := newRepSimulation(seed, seed%4 > 0)
 		s.run()
@@ -609,7 +638,8 @@ func TestReplicatedSimulation(t *testing.T) {
 			t.Fatalf("seed %d: %s", seed, s.broken)
 		}
 		acked, excused = acked+len(s.acked), excused+len(s.excused)
+		ended += s.ended
 		promoted += strings.Count(strings.Join(s.trace, "\n"), " promote ")
 	}
-	t.Logf("%d runs: %d writes acknowledged, %d lost with the server that alone had them, %d promotions", n, acked, excused, promoted)
+	t.Logf("%d runs: %d writes acknowledged, %d lost with the server that alone had them, %d promotions, %d servers that hung were ended", n, acked, excused, promoted, ended)
 }

@@ -45,12 +45,16 @@ func succeed(v *view) (cluster.Plan, bool) {
 		}
 	}
 	best := v.furthestHeir(was)
-	if v.comesBackWithMore(was, best) {
-		return v.reinstate(was)
+	more := v.comesBackWithMore(was, best)
+	if more && v.Appointed.Guard == 0 {
+		return v.reinstate(was) // Nobody else was asked to have all that it has.
 	}
 	if p := v.unheardHeir(was); p != nil {
 		return cluster.Wait(ReasonUnreachable, soon*3,
 			"%s is gone, and %s may have the newest data but does not answer: it is waited for as long as it runs; to do without it, delete the pod", v.Appointed.Pod, p.Name)
+	}
+	if more {
+		return v.reinstate(was)
 	}
 	if to := v.handsOver(was); to != nil && was.Node.LinkUp {
 		return cluster.Wait(ReasonFailover, soon, "%s copies %s already, which did not say yet that it leads", was.Name, to.Name)
@@ -64,19 +68,29 @@ func succeed(v *view) (cluster.Plan, bool) {
 	return v.reinstate(was)
 }
 
-// comesBackWithMore tells whether the appointed server, whose process has ended, has acknowledged writes on a disk that is there or may come back, which the
-// one that got furthest was never sent: nobody had to copy them, as far as is written down, or that one was not in sync when it was last looked at.
+// comesBackWithMore tells whether the appointed server has acknowledged writes, on a disk that is there or may come back, which the one that got furthest
+// was never sent: nobody had to copy them, as far as is written down, or that one was out of sync.
 func (v *view) comesBackWithMore(was, best *Pod) bool {
-	switch {
-	case v.Appointed.Guard > 0 && (best == nil || best.Role == RoleReplica):
+	if v.Appointed.Guard > 0 && (best == nil || v.wasInSync(was, best)) {
 		return false
-	case was == nil:
-		return v.Spec.Persistent
-	case was.Node == nil:
-		return v.outageOfPod(was.Name).returns
 	}
-	r := was.Node.Replication
-	return r.ID != v.Appointed.History && r.FormerID != v.Appointed.History && (was.Node.Loading || was.Node.Keys > 0)
+	if was != nil && was.Node != nil {
+		r := was.Node.Replication
+		return r.ID != v.Appointed.History && r.FormerID != v.Appointed.History && (was.Node.Loading || was.Node.Keys > 0)
+	}
+	lost := func(c Claim) bool {
+		return c.Lost != "" && cluster.Pod(cluster.ShardSet(v.Spec.Name, c.Shard), c.Ordinal) == v.Appointed.Pod
+	}
+	return v.outageOfPod(v.Appointed.Pod).returns && !slices.ContainsFunc(v.Claims, lost)
+}
+
+// wasInSync tells whether an heir copied a primary until that ended, or to within what the two take to notice. Its label is from when it was last looked at, and
+// says nothing of a time in which it could not be read.
+func (v *view) wasInSync(was, heir *Pod) bool {
+	if was == nil || was.Node != nil || was.Unready.IsZero() {
+		return heir.Role == RoleReplica
+	}
+	return heir.Role == RoleReplica && heir.Node.Replication.Silence <= v.Now.Sub(was.Unready)+v.Appointed.Guard+noticed
 }
 
 // waitForEnd waits for a primary that is on its way out: it holds its clients until its replicas have everything, and ends.
@@ -161,6 +175,14 @@ func (v *view) furthestHeir(was *Pod) *Pod {
 // on its disk is the newest. Where that is lost, whoever has the most data goes on.
 func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
 	switch {
+	case was != nil && was.unheard() && !was.Deleting:
+		return cluster.Wait(ReasonUnreachable, later,
+			"%s does not answer, and nobody else is known to have all that it has: it is waited for as long as it runs; to have it started anew, delete its pod, and keep its claim%s",
+			v.Appointed.Pod, v.fate(was))
+	case was != nil && was.Stuck != "":
+		return cluster.Wait(ReasonUnreachable, later,
+			"%s was the primary and cannot start (%s), and nobody else is known to have all that it has: it is waited for; to go on with what the others have, delete its claim and pod",
+			v.Appointed.Pod, was.Stuck)
 	case was == nil || was.Node == nil || was.Deleting:
 		return cluster.Wait(ReasonUnreachable, later,
 			"%s was the primary and does not run, and nobody else is known to have all that it has: it is waited for; to go on with what the others have, delete its claim and pod", v.Appointed.Pod)

@@ -243,6 +243,34 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 		}, "promote c-0-2"},
 		"it needed no replica, and reads its data":      {func(f *fixture) { f.starts("c-0-0", 0); f.alone(); f.pod("c-0-0").Node.Loading = true }, "c-0-0 loads its data"},
 		"it needed no replica, and one does not answer": {func(f *fixture) { f.starts("c-0-0", 7); f.alone(); f.hang("c-0-2") }, "promote c-0-0"},
+		"it needed no replica, and its volume is lost": {func(f *fixture) {
+			f.die("c-0-0")
+			f.alone()
+			f.Claims = []Claim{{Name: "data-c-0-0", Lost: "its node is gone"}}
+		}, "promote c-0-1"},
+		"it needed no replica, and cannot start": {func(f *fixture) {
+			f.die("c-0-0")
+			f.alone()
+			f.pod("c-0-0").Stuck = "CrashLoopBackOff"
+		}, "c-0-0 was the primary and cannot start (CrashLoopBackOff)"},
+		"who is left was cut off for long, and has just come back": {func(f *fixture) {
+			f.die("c-0-0")
+			f.pod("c-0-0").Unready = now.Add(-2 * time.Second)
+			f.lose(12*time.Second, both...)
+			f.die("c-0-2")
+		}, "c-0-0 was the primary and does not run"},
+		"who is left heard it to the end": {func(f *fixture) {
+			f.die("c-0-0")
+			f.pod("c-0-0").Unready = now.Add(-2 * time.Second)
+			f.lose(11*time.Second, both...)
+			f.die("c-0-2")
+		}, "promote c-0-1"},
+		"who is left was not in sync, and who was does not answer": {func(f *fixture) {
+			f.starts("c-0-0", 7)
+			f.lose(time.Hour, "c-0-1")
+			f.pod("c-0-1").Role = ""
+			f.hang("c-0-2")
+		}, "c-0-0 is gone, and c-0-2 may have the newest data but does not answer"},
 		"who is left was not in sync": {func(f *fixture) {
 			f.die("c-0-0")
 			f.lose(time.Hour, both...)

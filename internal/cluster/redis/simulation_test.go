@@ -951,6 +951,8 @@ func (s *simulation) check(step cluster.Step) {
 	case redis.AssignEmpty:
 		s.voids++
 		s.checkVoid(st)
+	case redis.End:
+		s.checkEnd(st)
 	case redis.Restart:
 		s.checkRestart(st)
 		s.checkWritable(st, func(p *simPod) bool {
@@ -1093,7 +1095,7 @@ func newer(a, b *redisfake.Server) bool {
 }
 
 // checkEnd insists that a server which hangs is ended only when its data stays, and never when it may have more than those that would go on without it.
-func (s *simulation) checkEnd(st redis.Restart) {
+func (s *simulation) checkEnd(st redis.End) {
 	for _, ref := range st.Pods {
 		p := s.pod(ref.Name)
 		owner := slices.ContainsFunc(s.others(p), func(o *simPod) bool { return o.shard == p.shard && o.server.Up && len(o.server.Slots()) > 0 })
@@ -1111,10 +1113,6 @@ func (s *simulation) checkEnd(st redis.Restart) {
 }
 
 func (s *simulation) checkRestart(st redis.Restart) {
-	if st.Hung {
-		s.checkEnd(st)
-		return
-	}
 	shards := map[int]bool{}
 	for _, ref := range st.Pods {
 		p := s.pod(ref.Name)
@@ -1226,11 +1224,16 @@ func (s *simulation) act(step cluster.Step) {
 			if s.dies() {
 				return
 			}
-			if p := s.pod(ref.Name); p.exists && p.uid == ref.UID && st.Hung {
+			if p := s.pod(ref.Name); p.exists && p.uid == ref.UID {
+				s.delete(p, !s.spec.Persistent, 30)
+			}
+		}
+		return
+	case redis.End:
+		for _, ref := range st.Pods {
+			if p := s.pod(ref.Name); p.exists && p.uid == ref.UID && !s.dies() {
 				s.ended++
 				s.strike(p, !s.spec.Persistent, 30)
-			} else if p.exists && p.uid == ref.UID {
-				s.delete(p, !s.spec.Persistent, 30)
 			}
 		}
 		return

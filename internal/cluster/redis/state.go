@@ -33,6 +33,8 @@ type State struct {
 	Doors []Door
 	// Exposed are the Services that exist for it.
 	Exposed []Exposure
+	// Ended are pods that are gone and whose servers hung, see Hangs.
+	Ended []Ending
 	// Certificates in use, for the status.
 	Certificates clustertls.Report
 	// Progress of a move of slots, for the status.
@@ -186,9 +188,9 @@ type Pod struct {
 	Clock anomaly.Clock
 	// Error says why Node is nil.
 	Error string
-	// Hangs says that the server took the connection and did not answer, and HungFor for how long that has been so at every look.
-	Hangs   bool
-	HungFor time.Duration
+	// TimedOut says that nothing came in time. Hangs says that the server had taken the connection, and HungFor for how long that has been so at every look.
+	TimedOut, Hangs bool
+	HungFor         time.Duration
 }
 
 // Address of a server: an IP address and the port for clients.
@@ -235,6 +237,8 @@ type Node struct {
 	Stream string
 	// Copies are the replicas that report to a primary, as it says itself: these are the ones that count for min-replicas-to-write.
 	Copies int
+	// Connected are the replicas that are connected to a primary or begin to copy it, however long ago they reported.
+	Connected int
 	// Acknowledging are the replicas that a primary hears from often enough for its writes; nil where it asks for none.
 	Acknowledging *int
 	// EverLinked says that a replica has been connected to its primary since it started. One that has not never stands for

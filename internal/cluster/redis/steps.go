@@ -92,8 +92,6 @@ type Restart struct {
 	Pods []PodRef
 	// Cause is the reason shown to users.
 	Cause string
-	// Hung says that their servers hang, and do not end by themselves.
-	Hung bool
 }
 
 // PodRef is one very pod, not whichever has its name.
@@ -188,11 +186,7 @@ func (s Elect) String() string {
 }
 
 func (r Restart) String() string {
-	verb := "restart "
-	if r.Hung {
-		verb = "end "
-	}
-	return verb + list(r.Pods, func(p PodRef) string { return p.Name })
+	return "restart " + list(r.Pods, func(p PodRef) string { return p.Name })
 }
 
 // Calls sends CLUSTER SET-CONFIG-EPOCH.

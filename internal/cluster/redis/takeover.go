@@ -76,7 +76,7 @@ func (v *view) succeed(g ghost, best *Pod, reason, why string) (cluster.Plan, bo
 		return v.mourn(g, best, reason, why, out.what+" does not answer, and as far as Kubernetes knows its server may still run")
 	case out.returns && v.isOpen(g):
 		return v.mourn(g, best, reason, why, out.what+" does not run, and slots that were on their way to or from it are known in full on its disk alone")
-	case out.starting && g.silent < patience:
+	case out.starting && v.awaitedFor(g) < patience:
 		return cluster.Wait(ReasonElection, later, "%s is being started and may have data that no replica has: %s takes over when it has been silent for %s; %s",
 			out.what, best.Name, patience, why)
 	case out.returns && !v.followed(g, best):
@@ -186,7 +186,7 @@ func (v *view) othersTold(g ghost, best *Pod) bool {
 			continue
 		}
 		out := v.outageOfPod(name)
-		if !out.fenced || (out.starting && g.silent < patience) {
+		if !out.fenced || (out.starting && v.awaitedFor(g) < patience) {
 			return false
 		}
 	}

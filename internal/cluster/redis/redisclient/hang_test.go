@@ -9,6 +9,9 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
+// heardOf is how long after their start servers are known to have heard of each other, and more.
+const heardOf = 5 * time.Second
+
 // TestAPrimaryThatHangsIsEndedOnceItIsReplaced stops the process of a primary until another one has been elected, and lets it go on. A client with all
 // the time in the world must not be told that its write is done.
 func TestAPrimaryThatHangsIsEndedOnceItIsReplaced(t *testing.T) {
@@ -19,6 +22,7 @@ func TestAPrimaryThatHangsIsEndedOnceItIsReplaced(t *testing.T) {
 		w.startAll()
 		w.settle()
 		w.write(w.clients())
+		pause(t.Context(), heardOf)
 		was := w.pods[w.primary(t, 0)]
 		key, stopped := w.keyOf(w.clients(), 0), was.cmd.Process
 
@@ -31,7 +35,7 @@ func TestAPrimaryThatHangsIsEndedOnceItIsReplaced(t *testing.T) {
 		answer := make(chan error, 1)
 		go func() { answer <- patient.Set(t.Context(), key, "written", 0).Err() }()
 		began := time.Now()
-		w.steps = nil
+		w.steps, w.hungFor = nil, 3*time.Second
 		w.loopUntil(func() bool { return was.cmd.Process != stopped })
 		t.Logf("it was ended after %s", time.Since(began).Round(time.Millisecond))
 		_ = stopped.Signal(syscall.SIGCONT) // It was to be ended by now.
@@ -56,6 +60,7 @@ func TestAServerThatHangsForGoodIsEnded(t *testing.T) {
 		w.settle()
 		for _, leads := range []bool{true, false} {
 			w.write(w.clients())
+			pause(t.Context(), heardOf)
 			p := w.pods["carts-0-0"]
 			if (w.primary(t, 0) == p.name) != leads {
 				p = w.pods["carts-0-1"]

@@ -555,6 +555,9 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 		w.drop(s.Shard)
 	case redis.ScaleShards:
 		return w.scale(s) //nolint:contextcheck // Servers outlive the step.
+	case redis.End:
+		w.end(s.Pods) //nolint:contextcheck // Servers outlive the step.
+		return nil
 	case redis.Restart:
 		w.restart(s) //nolint:contextcheck // Servers outlive the step.
 	case redis.ReplaceDisk:

@@ -11,10 +11,6 @@ import (
 // restart does what the StatefulSet controller does: the pods end, and are made anew from the current template.
 func (w *world) restart(step redis.Restart) {
 	w.t.Helper()
-	if step.Hung {
-		w.end(step.Pods)
-		return
-	}
 	for _, ref := range step.Pods {
 		p := w.pods[ref.Name]
 		w.terminate(p)
