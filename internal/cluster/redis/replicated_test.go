@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -475,7 +476,8 @@ func TestAnHeirIsKnownToNeedAReplicaFromTheBeginning(t *testing.T) {
 	f := replicated()
 	f.pod("c-0-0").Outdated = true
 	step, ok := Next(f.State).Step.(HandOver)
-	if want := (Appointment{"c-0-1", history, 5 * time.Second}); !ok || step.Record.Appointment != want {
+	roles := []PodRole{{f.pod("c-0-0").ref(), RoleReplica}, {f.pod("c-0-1").ref(), RolePrimary}}
+	if want := (Appointment{"c-0-1", history, 5 * time.Second}); !ok || step.Record.Appointment != want || !slices.Equal(step.Record.Pods, roles) {
 		t.Errorf("%+v", step)
 	}
 }
