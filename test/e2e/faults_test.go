@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,6 +101,7 @@ func TestRedisSurvivesFaultsUnderLoad(t *testing.T) {
 			if is := primaryOf(ctx, t, s, c, 0); is.Name == was.Name {
 				t.Errorf("%s leads again", is.Name)
 			}
+			wantEnded(ctx, t, s, was.Name+" hangs, and others own its slots by now")
 		})).
 		Assess("a replica hangs", step(func(ctx context.Context, t *testing.T, s *scope) {
 			primary := primaryOf(ctx, t, s, c, 2)
@@ -109,11 +111,22 @@ func TestRedisSurvivesFaultsUnderLoad(t *testing.T) {
 				_, err := s.WaitReborn(ctx, replica, readyTimeout)
 				must(t, err)
 			}))
+			wantEnded(ctx, t, s, replica.Name+" takes connections and has answered none for")
 		})).
 		Assess("all pods are deleted at once and come back with all data", step(func(ctx context.Context, t *testing.T, s *scope) {
 			allRedisPods(ctx, t, s, c)
 		}))
 	suite.Test(t, feature.Feature())
+}
+
+// wantEnded checks that it was the operator that ended a server that hung: the kubelet does so as well, when the queue of the server is full.
+func wantEnded(ctx context.Context, t *testing.T, s *scope, why string) {
+	t.Helper()
+	notes, err := s.notes(ctx, redis.ReasonEnd)
+	must(t, err)
+	if text := strings.Join(notes, "; "); !strings.Contains(text, why) {
+		t.Errorf("%q, want %q", text, why)
+	}
 }
 
 // keyOfFirst is a key of the first shard.

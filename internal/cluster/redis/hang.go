@@ -37,40 +37,44 @@ func (s End) String() string { return "end " + list(s.Pods, func(p PodRef) strin
 // hopeless is how long a server that hangs is waited for: longer than Kubernetes takes to find that it is the whole node.
 const hopeless = unreported + 30*time.Second
 
-// Hangs are since when, and until when, servers were seen to hang at every look, by the UID of the pod.
-type Hangs map[string]hang
+// Hangs are what was seen of the process in each pod: whether it has answered, and since when it has hung at every look. By the UID of the pod.
+type Hangs map[string]process
 
-type hang struct {
+type process struct {
 	pod                  string
-	process, first, last time.Time
+	started, first, last time.Time
+	answered, hangs      bool
 }
 
 // inattention is the longest time between two looks at a server that hangs in which nobody can say that it went on meanwhile.
 const inattention = time.Minute
 
-// Watch notes it in a state. Once the queue of a server that hangs is full, the kernel takes no more connections for it.
+// Watch notes it in a state. Once the queue of a server that hangs is full, the kernel takes no more connections for it, those of the kubelet included,
+// which asks from the same node: that it does not find the pod ready tells a full queue from a network that is cut.
 func (h Hangs) Watch(s *State) {
 	exists := map[string]bool{}
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		exists[p.UID] = true
-		was, known := h[p.UID]
-		known = known && was.process.Equal(p.Started) && s.Now.Sub(was.last) <= inattention
-		if p.Hangs = p.Hangs || (known && p.TimedOut); !p.Hangs {
-			delete(h, p.UID)
-			continue
+		was := h[p.UID]
+		if !was.started.Equal(p.Started) {
+			was = process{}
 		}
-		if !known {
-			was = hang{pod: p.Name, process: p.Started, first: s.Now}
+		known := was.hangs && s.Now.Sub(was.last) <= inattention
+		full := p.TimedOut && !p.Started.IsZero() && !p.Ready
+		p.Hangs = p.Hangs || full || (known && p.TimedOut)
+		p.Answered = was.answered || (p.Node != nil && !p.Node.Loading)
+		is := process{pod: p.Name, started: p.Started, first: s.Now, last: s.Now, answered: p.Answered, hangs: p.Hangs}
+		if known && p.Hangs {
+			is.first = was.first
 		}
-		was.last = s.Now
-		h[p.UID] = was
-		p.HungFor = s.Now.Sub(was.first)
+		h[p.UID] = is
+		p.HungFor = is.last.Sub(is.first)
 	}
 	for uid, was := range h {
 		switch gone := s.Now.Sub(was.last); {
 		case exists[uid]:
-		case gone > inattention:
+		case gone > inattention || !was.hangs:
 			delete(h, uid)
 		default:
 			s.Ended = append(s.Ended, Ending{was.pod, gone})
@@ -170,8 +174,11 @@ func (v *view) ghostsOf(p *Pod) []ghost {
 
 // dispensableReplicated is the same in the mode Replicated. The appointed primary is only ended where nobody could take its place.
 func (v *view) dispensableReplicated(p *Pod) bool {
+	if !p.Answered {
+		return false
+	}
 	if leader := v.leader(); leader != nil {
-		return p.Role == RoleReplica && leader.Node.Connected <= len(v.copies(leader)) // No other than those that answer is connected to it.
+		return leader.Node.Connected <= len(v.copies(leader)) // No other than those that answer is connected to it.
 	}
 	best := v.furthestHeir(p)
 	succeeds := best != nil && !v.comesBackWithMore(p, best)

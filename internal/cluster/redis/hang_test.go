@@ -140,7 +140,7 @@ func TestNextWhenAServerHangs(t *testing.T) {
 func TestNextWhenAServerOfTheModeReplicatedHangs(t *testing.T) {
 	hangs := func(f *fixture, name string, d time.Duration) {
 		f.hang(name)
-		f.pod(name).Hangs, f.pod(name).HungFor = true, d
+		f.pod(name).Hangs, f.pod(name).HungFor, f.pod(name).Answered = true, d, true
 	}
 	for name, tc := range map[string]struct {
 		spoil func(f *fixture)
@@ -148,7 +148,7 @@ func TestNextWhenAServerOfTheModeReplicatedHangs(t *testing.T) {
 	}{
 		"a replica":                             {func(f *fixture) { hangs(f, "c-0-2", hopeless); f.pod("c-0-0").Node.Connected = 1 }, "end c-0-2"},
 		"a replica that its primary hears from": {func(f *fixture) { hangs(f, "c-0-2", hopeless); f.pod("c-0-0").Node.Connected = 2 }, "2 of 3 servers answer"},
-		"one that was in sync with nobody yet":  {func(f *fixture) { hangs(f, "c-0-2", hopeless); f.pod("c-0-2").Role = "" }, "2 of 3 servers answer"},
+		"one that has not answered yet":         {func(f *fixture) { hangs(f, "c-0-2", hopeless); f.pod("c-0-2").Answered = false }, "2 of 3 servers answer"},
 		"a replica, for a moment":               {func(f *fixture) { hangs(f, "c-0-2", hopeless-1) }, "2 of 3 servers answer"},
 		"the primary": {func(f *fixture) {
 			hangs(f, "c-0-0", hopeless)
@@ -230,21 +230,42 @@ func TestHangsAreTimed(t *testing.T) {
 		s.Now = s.Now.Add(after)
 		p.Hangs, p.TimedOut, p.HungFor, s.Ended = hangs, timedOut, 0, nil
 		h.Watch(&s.State)
-		if p.HungFor != want || p.Hangs != (hangs || want > 0) {
+		if p.HungFor != want || p.Hangs != (hangs || want > 0 || (timedOut && !p.Ready)) {
 			t.Errorf("it has hung for %s (%t), want %s", p.HungFor, p.Hangs, want)
 		}
 	}
+	node := p.Node
+	p.Node = nil
+	look(0, true, true, 0)
+	if p.Answered {
+		t.Error("it has answered")
+	}
+	look(3*time.Second, true, true, 3*time.Second)
+	p.Node = node
+	look(0, false, false, 0)
+	p.Node = nil
 	look(0, true, true, 0)
 	look(3*time.Second, true, true, 3*time.Second)
+	if !p.Answered {
+		t.Error("it has not answered")
+	}
 	look(inattention, true, true, 63*time.Second)
 	look(time.Second, false, true, 64*time.Second) // Its queue is full.
 	look(inattention+1, true, true, 0)             // Nobody has looked for a while.
 	look(3*time.Second, true, true, 3*time.Second)
 	look(3*time.Second, false, false, 0)
 	look(3*time.Second, false, true, 0) // Nobody could connect.
+	p.Ready = false
+	look(3*time.Second, false, true, 0) // Nor could the kubelet.
+	look(3*time.Second, false, true, 3*time.Second)
+	p.Ready = true
+	look(3*time.Second, false, false, 0)
 	look(3*time.Second, true, true, 0)
 	p.Started = s.Now // Another process.
 	look(3*time.Second, true, true, 0)
+	if p.Answered {
+		t.Error("it has answered, too")
+	}
 	look(3*time.Second, true, true, 3*time.Second)
 	p.UID = "another"
 	look(3*time.Second, true, true, 0)
@@ -252,7 +273,7 @@ func TestHangsAreTimed(t *testing.T) {
 		t.Errorf("ended: %v", s.Ended)
 	}
 	look(inattention, true, true, inattention)
-	if len(s.Ended) != 0 || len(h) != 1 {
+	if len(s.Ended) != 0 || len(h) != len(s.Pods) {
 		t.Errorf("ended: %v, %d remembered", s.Ended, len(h))
 	}
 }

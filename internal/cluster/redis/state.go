@@ -191,6 +191,8 @@ type Pod struct {
 	// TimedOut says that nothing came in time. Hangs says that the server had taken the connection, and HungFor for how long that has been so at every look.
 	TimedOut, Hangs bool
 	HungFor         time.Duration
+	// Answered says that this very process has answered since the operator runs, with all of its data.
+	Answered bool
 }
 
 // Address of a server: an IP address and the port for clients.
