@@ -56,20 +56,7 @@ func (h Hangs) Watch(s *State) {
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		exists[p.UID] = true
-		was := h[p.UID]
-		if !was.started.Equal(p.Started) {
-			was = process{}
-		}
-		known := was.hangs && s.Now.Sub(was.last) <= inattention
-		full := p.TimedOut && !p.Started.IsZero() && !p.Ready
-		p.Hangs = p.Hangs || full || (known && p.TimedOut)
-		p.Answered = was.answered || (p.Node != nil && !p.Node.Loading)
-		is := process{pod: p.Name, started: p.Started, first: s.Now, last: s.Now, answered: p.Answered, hangs: p.Hangs}
-		if known && p.Hangs {
-			is.first = was.first
-		}
-		h[p.UID] = is
-		p.HungFor = is.last.Sub(is.first)
+		h[p.UID] = p.remember(h[p.UID], s.Now)
 	}
 	for uid, was := range h {
 		switch gone := s.Now.Sub(was.last); {
@@ -80,6 +67,23 @@ func (h Hangs) Watch(s *State) {
 			s.Ended = append(s.Ended, Ending{was.pod, gone})
 		}
 	}
+}
+
+// remember compares a pod with what was seen of it before.
+func (p *Pod) remember(was process, now time.Time) process {
+	if !was.started.Equal(p.Started) {
+		was = process{}
+	}
+	known := was.hangs && now.Sub(was.last) <= inattention
+	full := p.TimedOut && !p.Started.IsZero() && !p.Ready
+	p.Hangs = p.Hangs || full || (known && p.TimedOut)
+	p.Answered = was.answered || (p.Node != nil && !p.Node.Loading)
+	is := process{pod: p.Name, started: p.Started, first: now, last: now, answered: p.Answered, hangs: p.Hangs}
+	if known && p.Hangs {
+		is.first = was.first
+	}
+	p.HungFor = now.Sub(is.first)
+	return is
 }
 
 // Ending is a pod that is gone, whose server hung to the last, and for how long it has been gone.
