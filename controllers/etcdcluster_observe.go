@@ -29,8 +29,10 @@ import (
 )
 
 const (
-	// statusTimeout bounds the question to one member, which answers from memory.
+	// statusTimeout bounds the question to one member, which answers from memory, and loginTimeout the one that is put anew where none was answered in
+	// time: with another password or transport the operator logs in to all of them at once, and each login costs a member a bcrypt.
 	statusTimeout = time.Second
+	loginTimeout  = 4 * time.Second
 	// quorumTimeout bounds a read through the quorum.
 	quorumTimeout = 2 * time.Second
 )
@@ -327,17 +329,14 @@ func (k *EtcdKind) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 		s.Want.NewPassword, s.Want.PasswordSecret = true, cluster.AuthSecret(o.Name)
 	}
 	clients, due := map[string]etcd.Client{}, k.vitalsDue(o, s)
-	var wg sync.WaitGroup
 	for i := range pods {
-		if !running(&pods[i]) {
-			continue
+		if running(&pods[i]) {
+			clients[pods[i].Name] = k.client(o, a, &pods[i])
 		}
-		c := k.client(o, a, &pods[i])
-		clients[pods[i].Name] = c
-		vitals := due[s.Pods[i].UID]
-		wg.Go(func() { k.askStatus(ctx, c, &s.Pods[i], vitals) })
 	}
-	wg.Wait()
+	if k.askAll(ctx, s.Pods, clients, due, statusTimeout); allSlow(s.Pods) {
+		k.askAll(ctx, s.Pods, clients, due, loginTimeout)
+	}
 	k.recall(o, s)
 	defer k.watch(o, s)
 	if wrongPassword(s.Pods) {
@@ -357,9 +356,26 @@ func (k *EtcdKind) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 	return nil
 }
 
+// askAll asks all members about themselves at the same time.
+func (k *EtcdKind) askAll(ctx context.Context, pods []etcd.Pod, clients map[string]etcd.Client, due map[string]bool, timeout time.Duration) {
+	var wg sync.WaitGroup
+	for i := range pods {
+		if c := clients[pods[i].Name]; c != nil {
+			wg.Go(func() { k.askStatus(ctx, c, &pods[i], due[pods[i].UID], timeout) })
+		}
+	}
+	wg.Wait()
+}
+
+// allSlow tells whether no member has answered, and one did not in time that the kubelet finds ready.
+func allSlow(pods []etcd.Pod) bool {
+	return !slices.ContainsFunc(pods, func(p etcd.Pod) bool { return p.View != nil }) &&
+		slices.ContainsFunc(pods, func(p etcd.Pod) bool { return p.Ready && p.Unreachable != nil && p.Took > 0 })
+}
+
 // askStatus asks a member about itself and, if they are wanted, for its metrics. Those may stay unknown.
-func (k *EtcdKind) askStatus(ctx context.Context, c etcd.Client, p *etcd.Pod, vitals bool) {
-	short, cancel := context.WithTimeoutCause(ctx, statusTimeout, errors.New("it did not answer in time"))
+func (k *EtcdKind) askStatus(ctx context.Context, c etcd.Client, p *etcd.Pod, vitals bool, timeout time.Duration) {
+	short, cancel := context.WithTimeoutCause(ctx, timeout, errors.New("it did not answer in time"))
 	defer cancel()
 	began := k.Now()
 	v, err := c.Status(short)
@@ -370,7 +386,7 @@ func (k *EtcdKind) askStatus(ctx context.Context, c etcd.Client, p *etcd.Pod, vi
 		p.Unreachable = err
 		return
 	}
-	p.View = &v
+	p.View, p.Unreachable = &v, nil
 	if vitals {
 		k.askVitals(ctx, c, p)
 	}

@@ -1,0 +1,51 @@
+package controllers
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// busyMember takes its time to let somebody in.
+type busyMember struct {
+	etcd.Client // Nothing else is asked.
+	takes       time.Duration
+}
+
+func (m busyMember) Status(ctx context.Context) (etcd.View, error) {
+	select {
+	case <-ctx.Done():
+		return etcd.View{}, ctx.Err()
+	case <-time.After(m.takes):
+		return etcd.View{MemberID: 1}, nil
+	}
+}
+
+// TestMembersThatAreAllSlowAreAskedOnceMore: nobody is told that a cluster is gone because logging in to its members takes long.
+func TestMembersThatAreAllSlowAreAskedOnceMore(t *testing.T) {
+	t.Parallel()
+	k := &EtcdKind{Children: &Children{Now: time.Now}}
+	clients := map[string]etcd.Client{"a": busyMember{takes: 100 * time.Millisecond}, "b": busyMember{takes: time.Hour}}
+	pods := []etcd.Pod{{Name: "a", Ready: true}, {Name: "b", Ready: true}, {Name: "c", Ready: true}} // The last one does not run.
+	k.askAll(t.Context(), pods, clients, nil, time.Millisecond)
+	if !allSlow(pods) || pods[0].Unreachable == nil || pods[0].Took < time.Millisecond {
+		t.Fatalf("after the first time: %+v", pods)
+	}
+	k.askAll(t.Context(), pods, clients, nil, 2*time.Second)
+	if pods[0].View == nil || pods[0].Unreachable != nil || pods[1].View != nil || pods[2].Unreachable != nil {
+		t.Errorf("after the second time: %+v", pods)
+	}
+	if allSlow(pods) {
+		t.Error("one has answered, and all are asked once more")
+	}
+	pods[0].View, pods[1].Took = nil, 0 // It was refused at once.
+	if pods[0].Took = 0; allSlow(pods) {
+		t.Error("nobody was late")
+	}
+	pods[0].Took, pods[0].Unreachable, pods[0].Ready = time.Second, context.DeadlineExceeded, false
+	if allSlow(pods) {
+		t.Error("nobody is ready, and all are asked once more")
+	}
+}
