@@ -92,7 +92,7 @@ func TestParseNode(t *testing.T) {
 		},
 		"a primary whose writes wait for replicas": {
 			"role:master\r\nconnected_slaves:1\r\nmin_slaves_good_slaves:0\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=5,lag=7\r\nmaster_repl_offset:9\r\n",
-			Node{Offset: 9, Acknowledging: new(int)},
+			Node{Offset: 9, Connected: 1, Acknowledging: new(int)},
 		},
 		"valkey, while it loads": {
 			"redis_version:7.2.4\r\nserver_time_usec:1426238317239000\r\nvalkey_version:9.1.2\r\nloading:1\r\nrole:slave\r\nmaster_link_down_since_seconds:-1\r\ndb0:keys=3\r\ndb12:keys=4,expires=1\r\ndbx:keys=9\r\n",
