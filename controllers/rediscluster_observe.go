@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -185,11 +184,12 @@ func (k *RedisKind) readServer(ctx context.Context, connect connectFunc, p *redi
 	asked := k.Now()
 	node, err := c.Read(ctx)
 	answered := k.Now()
-	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrHangs) {
+	p.TimedOut = redisclient.TimedOut(err)
+	if err == nil || p.TimedOut {
 		p.Took = answered.Sub(asked)
 	}
 	if err != nil {
-		p.Error, p.Hangs, p.TimedOut = briefly(err), errors.Is(err, redis.ErrHangs), errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+		p.Error, p.Hangs = briefly(err), errors.Is(err, redis.ErrHangs)
 		return
 	}
 	if !node.RunsIn(p.Name) {

@@ -187,10 +187,11 @@ func (p *patient) stop(ctx context.Context, pod *corev1.Pod) error {
 	time.Sleep(standing)
 	err := kind.Signal(context.WithoutCancel(ctx), pod, p.container, "SIGCONT")
 	now := &corev1.Pod{}
-	if gone := kind.Get(ctx, client.ObjectKeyFromObject(pod), now); apierrors.IsNotFound(gone) || now.UID != pod.UID || now.DeletionTimestamp != nil {
+	unread := kind.Get(ctx, client.ObjectKeyFromObject(pod), now)
+	if apierrors.IsNotFound(unread) || (unread == nil && (now.UID != pod.UID || now.DeletionTimestamp != nil)) {
 		return nil
 	}
-	return err
+	return errors.Join(err, unread)
 }
 
 // The sides of a benchmark of waits.

@@ -291,7 +291,7 @@ func TestAServerThatHungAndEndedIsAwaited(t *testing.T) {
 		f.Ended = []Ending{{"c-0-0", ago}}
 	}
 	for name, tc := range map[string]row{
-		"its pod has been made anew": {state: single(), spoil: func(f *fixture) { ended(f, 29*time.Second) }, reason: ReasonElection, message: "c-0-1 takes over when it has been silent for 30s"},
+		"its pod has been made anew": {state: single(), spoil: func(f *fixture) { ended(f, 29*time.Second) }, reason: ReasonElection, message: "c-0-1 takes over when that has lasted for 30s"},
 		"for too long": {
 			state: single(), spoil: func(f *fixture) { ended(f, 30*time.Second); f.pod("c-0-1").Node.LinkDown = time.Minute }, step: succeeds,
 		},

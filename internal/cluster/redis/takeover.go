@@ -77,7 +77,7 @@ func (v *view) succeed(g ghost, best *Pod, reason, why string) (cluster.Plan, bo
 	case out.returns && v.isOpen(g):
 		return v.mourn(g, best, reason, why, out.what+" does not run, and slots that were on their way to or from it are known in full on its disk alone")
 	case out.starting && v.awaitedFor(g) < patience:
-		return cluster.Wait(ReasonElection, later, "%s is being started and may have data that no replica has: %s takes over when it has been silent for %s; %s",
+		return cluster.Wait(ReasonElection, later, "%s is being started and may have data that no replica has: %s takes over when that has lasted for %s; %s",
 			out.what, best.Name, patience, why)
 	case out.returns && !v.followed(g, best):
 		return v.mourn(g, best, reason, why, out.what+" does not run, and no replica has been connected to it lately")

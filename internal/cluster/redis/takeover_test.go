@@ -93,7 +93,7 @@ func TestNextWithoutAMajority(t *testing.T) {
 		},
 		"a process that restarts in its pod finds its data again": {
 			state: single().ephemeral(), spoil: func(f *fixture) { f.silence("c-0-0", 6*time.Second, false) },
-			reason: ReasonElection, message: "c-0-1 takes over when it has been silent for 30s",
+			reason: ReasonElection, message: "c-0-1 takes over when that has lasted for 30s",
 		},
 		"but not one whose pod is ending": {
 			state: single().ephemeral(), spoil: func(f *fixture) {

@@ -152,8 +152,12 @@ func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
 // hangs tells whether an error is the server's own slowness: it has had the connection for a while, and this process was in time itself.
 func (c *Client) hangs(err error, took time.Duration) bool {
 	connected := c.seen.connected.Load()
-	late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
-	return late && connected != nil && time.Since(*connected) >= callTimeout/2 && took < callTimeout*3/2
+	return TimedOut(err) && connected != nil && time.Since(*connected) >= callTimeout/2 && took < callTimeout*3/2
+}
+
+// TimedOut tells whether an error is that nothing came in time.
+func TimedOut(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 func (c *Client) readAsSomebody(ctx context.Context) (*redis.Node, error) {
