@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -154,10 +155,10 @@ func eventType(c *metav1.Condition) string {
 	return corev1.EventTypeNormal
 }
 
-// setConditions merges conditions into a list, keeping the time of the last transition where nothing changed.
-func setConditions(list *[]metav1.Condition, generation int64, conditions ...metav1.Condition) {
+// setConditions merges conditions into a list, keeping the time of the last transition where their status is as before.
+func setConditions(list *[]metav1.Condition, now time.Time, generation int64, conditions ...metav1.Condition) {
 	for _, c := range conditions {
-		c.ObservedGeneration = generation
+		c.ObservedGeneration, c.LastTransitionTime = generation, metav1.NewTime(now)
 		meta.SetStatusCondition(list, c)
 	}
 }

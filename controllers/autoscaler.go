@@ -336,7 +336,7 @@ func (k *AutoscalerKind) Report(o *v1alpha1.Autoscaler, s autoscale.State, p clu
 	if past.changed != nil && (st.LastChange == nil || st.LastChange.Time.Before(&past.changed.Time)) {
 		st.LastChange = past.changed
 	}
-	setConditions(&st.Conditions, o.Generation, autoscale.Conditions(s, p, err)...)
+	setConditions(&st.Conditions, k.Now(), o.Generation, autoscale.Conditions(s, p, err)...)
 }
 
 // steady is a figure for the status: the one that was told, as long as the new one is near it, so that an idle cluster costs no write.

@@ -447,7 +447,7 @@ func (k *BackupKind) Report(o *v1alpha1.Backup, s plan.State, p cluster.Plan, er
 			Server: c.Server,
 		}
 	}
-	setConditions(&st.Conditions, o.Generation, plan.Conditions(s, p, err)...)
+	setConditions(&st.Conditions, k.Now(), o.Generation, plan.Conditions(s, p, err)...)
 }
 
 // instant is a time of a status, which has whole seconds; nil for none.

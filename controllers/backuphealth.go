@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -61,12 +62,12 @@ func healthOf(s *v1alpha1.BackupSchedule) metav1.Condition {
 }
 
 // reportBackups puts the health of its backups into the conditions of a cluster, and takes it out where no schedule is for it.
-func reportBackups(list *[]metav1.Condition, generation int64, health *metav1.Condition) {
+func reportBackups(list *[]metav1.Condition, now time.Time, generation int64, health *metav1.Condition) {
 	if health == nil {
 		meta.RemoveStatusCondition(list, v1alpha1.ConditionBackupHealthy)
 		return
 	}
-	setConditions(list, generation, *health)
+	setConditions(list, now, generation, *health)
 }
 
 // watchSchedules lets the controller of a kind of cluster notice when its backups become healthy, or are no longer.

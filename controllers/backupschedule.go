@@ -283,5 +283,5 @@ func (k *ScheduleKind) Report(o *v1alpha1.BackupSchedule, t plan.Timetable, p cl
 	if next, ok := plan.NextDue(t); ok {
 		st.NextTime = instant(next)
 	}
-	setConditions(&st.Conditions, o.Generation, plan.ScheduleConditions(t, p, err)...)
+	setConditions(&st.Conditions, k.Now(), o.Generation, plan.ScheduleConditions(t, p, err)...)
 }

@@ -403,8 +403,8 @@ func (k *EtcdKind) Report(o *v1alpha1.EtcdCluster, s etcd.State, p cluster.Plan,
 	etcd.Status(st, s)
 	if s.Want.Name != "" {
 		st.Certificates = certificateStatus(s.Certificates)
-		reportBackups(&st.Conditions, o.Generation, s.BackupHealth)
-		reportMonitoring(&st.Conditions, o.Generation, s.Monitoring)
+		reportBackups(&st.Conditions, k.Now(), o.Generation, s.BackupHealth)
+		reportMonitoring(&st.Conditions, k.Now(), o.Generation, s.Monitoring)
 	}
-	setConditions(&st.Conditions, o.Generation, append(etcd.Conditions(s, p, err), switching(tlsReady(o.Spec.TLS, s.Certificates, err), s))...)
+	setConditions(&st.Conditions, k.Now(), o.Generation, append(etcd.Conditions(s, p, err), switching(tlsReady(o.Spec.TLS, s.Certificates, err), s))...)
 }

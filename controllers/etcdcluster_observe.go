@@ -300,7 +300,7 @@ func (k *EtcdKind) access(ctx context.Context, o *v1alpha1.EtcdCluster) (access,
 		return a, certificateError{invalid("spec.tls: the certificate authority (ca.crt) of %s cannot be read: replace it",
 			TLSSecret(from, cluster.OperatorTLSSecret(o.Name)))}
 	}
-	a.tls = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}
+	a.tls = &tls.Config{Time: k.Now, MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}
 	return a, nil
 }
 

@@ -163,7 +163,7 @@ func (k *EtcdUserKind) Report(o *v1alpha1.EtcdUser, s users.State, p cluster.Pla
 	if s.Published {
 		st.SecretName = cluster.UserSecret(o.Name)
 	}
-	setConditions(&st.Conditions, o.Generation, users.Conditions(p, err)...)
+	setConditions(&st.Conditions, k.Now(), o.Generation, users.Conditions(p, err)...)
 }
 
 // Upkeep does nothing: a user has no certificates of its own.

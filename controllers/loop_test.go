@@ -58,9 +58,9 @@ func (s *script) Act(context.Context, *v1alpha1.EtcdCluster, cluster.Step) error
 
 func (s *script) Report(o *v1alpha1.EtcdCluster, _ int, p cluster.Plan, err error) {
 	o.Status.Activity = cluster.Activity(p, err)
-	setConditions(&o.Status.Conditions, o.Generation, cluster.Progress(p, err)...)
+	setConditions(&o.Status.Conditions, time.Now(), o.Generation, cluster.Progress(p, err)...)
 	if s.ready {
-		setConditions(&o.Status.Conditions, o.Generation, cluster.Ready(p, err, p.Message))
+		setConditions(&o.Status.Conditions, time.Now(), o.Generation, cluster.Ready(p, err, p.Message))
 	}
 }
 

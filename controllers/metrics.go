@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,7 +33,7 @@ func measure(mgr ctrl.Manager, o Options) (*metrics.Metrics, error) {
 				return false
 			}
 		},
-		Now: time.Now,
+		Now: o.Clock.Now, Ahead: o.Clock.Ahead,
 	})
 	if err := o.Registerer.Register(m); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)

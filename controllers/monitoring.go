@@ -228,10 +228,10 @@ func (c *Children) monitoringReady(owner Object, wanted bool, found error) *meta
 }
 
 // reportMonitoring puts that into the conditions of a cluster, or takes it out.
-func reportMonitoring(list *[]metav1.Condition, generation int64, ready *metav1.Condition) {
+func reportMonitoring(list *[]metav1.Condition, now time.Time, generation int64, ready *metav1.Condition) {
 	if ready == nil {
 		meta.RemoveStatusCondition(list, v1alpha1.ConditionMonitoringReady)
 		return
 	}
-	setConditions(list, generation, *ready)
+	setConditions(list, now, generation, *ready)
 }

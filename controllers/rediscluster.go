@@ -301,14 +301,14 @@ func (k *RedisKind) Report(o *v1alpha1.RedisCluster, s redis.State, p cluster.Pl
 	o.Status.ConnectionSecret = cluster.ConnectionSecret(o.Name)
 	redis.Status(s, &o.Status)
 	o.Status.ExternalEndpoints = redis.Endpoints(s.Doors)
-	setConditions(&o.Status.Conditions, o.Generation, redis.Conditions(s, p, err)...)
+	setConditions(&o.Status.Conditions, k.Now(), o.Generation, redis.Conditions(s, p, err)...)
 	if !s.Spec.Rebalance.On() {
 		meta.RemoveStatusCondition(&o.Status.Conditions, v1alpha1.ConditionBalanced)
 	}
 	if s.Spec.Name != "" {
 		o.Status.Certificates = certificateStatus(s.Certificates)
-		reportBackups(&o.Status.Conditions, o.Generation, s.BackupHealth)
-		reportMonitoring(&o.Status.Conditions, o.Generation, s.Monitoring)
+		reportBackups(&o.Status.Conditions, k.Now(), o.Generation, s.BackupHealth)
+		reportMonitoring(&o.Status.Conditions, k.Now(), o.Generation, s.Monitoring)
 	}
-	setConditions(&o.Status.Conditions, o.Generation, tlsReady(o.Spec.TLS, s.Certificates, err))
+	setConditions(&o.Status.Conditions, k.Now(), o.Generation, tlsReady(o.Spec.TLS, s.Certificates, err))
 }

@@ -452,5 +452,5 @@ func (k *RedisKind) tlsConfig(ctx context.Context, o *v1alpha1.RedisCluster) (*t
 		return nil, certificateError{invalid("spec.tls: the certificate authority (ca.crt) of %s cannot be read: replace it",
 			TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)))}
 	}
-	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
+	return &tls.Config{Time: k.Now, RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }

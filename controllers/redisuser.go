@@ -266,7 +266,7 @@ func (k *RedisUserKind) Report(o *v1alpha1.RedisUser, s users.State, p cluster.P
 	if s.Published {
 		st.SecretName = cluster.RedisUserSecret(o.Name)
 	}
-	setConditions(&st.Conditions, o.Generation, users.Conditions(p, err)...)
+	setConditions(&st.Conditions, k.Now(), o.Generation, users.Conditions(p, err)...)
 }
 
 // Upkeep does nothing: a user has no certificates of its own.

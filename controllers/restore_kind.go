@@ -282,5 +282,5 @@ func (k *RestoreKind) Report(o *v1alpha1.Restore, s plan.Restoration, p cluster.
 	if s.Target != nil && s.Target.Restored != nil {
 		st.Revision, st.Keys, st.CompletionTime = s.Target.Restored.Revision, s.Target.Restored.Keys, instant(s.Now)
 	}
-	setConditions(&st.Conditions, o.Generation, plan.RestoreConditions(s, p, err)...)
+	setConditions(&st.Conditions, k.Now(), o.Generation, plan.RestoreConditions(s, p, err)...)
 }

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/clock"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/metrics"
 )
@@ -75,6 +76,8 @@ type Options struct {
 	WatchNodes bool
 	// Dial connects to the pods.
 	Dial DialFunc
+	// Clock is what time it is; nil: that of this machine.
+	Clock *clock.Clock
 	// Version of the manager, for its metrics.
 	Version string
 	// Registerer that metrics go to; nil: nothing is counted, and nothing remembered for a scrape that never comes.
@@ -85,6 +88,9 @@ type Options struct {
 
 // SetupAll registers the controllers of all kinds with the manager.
 func SetupAll(mgr ctrl.Manager, o Options) error {
+	if o.Clock == nil {
+		o.Clock = clock.New(func(time.Duration) {})
+	}
 	var err error
 	if o.metrics, err = measure(mgr, o); err != nil {
 		return err
@@ -94,7 +100,7 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 	}
 	children := &Children{
 		Client: newRecall(indexed{mgr.GetClient()}, time.Now), Direct: mgr.GetAPIReader(),
-		Domain: o.Domain, AgentImage: o.AgentImage, Registry: o.Registry, Now: time.Now, Dial: o.Dial,
+		Domain: o.Domain, AgentImage: o.AgentImage, Registry: o.Registry, Now: o.Clock.Now, Dial: o.Dial,
 		CanResize: CanResize(mgr.GetConfig(), mgr.GetHTTPClient()), Metrics: o.metrics,
 	}
 	if o.WatchNodes {

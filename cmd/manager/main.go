@@ -19,6 +19,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers"
+	"github.com/quorate/quorate/internal/clock"
 	"github.com/quorate/quorate/internal/heap"
 )
 
@@ -55,6 +56,8 @@ func run(args []string) error {
 		return fmt.Errorf("find a Kubernetes cluster: %w", err)
 	}
 	cfg.QPS = -1 // The API server shares out what it can bear, see its priority and fairness.
+	now := clock.New(sayTime(ctrl.Log.Info))
+	cfg.Wrap(now.Follow)
 	dial, err := o.dialFunc(cfg)
 	if err != nil {
 		return err
@@ -68,7 +71,7 @@ func run(args []string) error {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
 	err = controllers.SetupAll(mgr, controllers.Options{
-		Domain: o.domain, AgentImage: o.agentImage, Registry: o.registry, Concurrency: o.concurrency, Dial: dial,
+		Domain: o.domain, AgentImage: o.agentImage, Registry: o.registry, Concurrency: o.concurrency, Dial: dial, Clock: now,
 		WatchNodes: len(o.watched()) == 0, // Nodes belong to no namespace.
 		Version:    version, Registerer: o.registerer(),
 	})
@@ -83,6 +86,13 @@ func run(args []string) error {
 		go sayWaiting(ctrl.Log.Info, mgr.Elected(), time.After(patience))
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// sayTime tells whose time it is, and how wrong this machine's is.
+func sayTime(say func(string, ...any)) func(ahead time.Duration) {
+	return func(ahead time.Duration) {
+		say("the clock of this machine and that of the API server are apart: the API server's is gone by", "ahead", ahead.Round(time.Second).String())
+	}
 }
 
 // sayWaiting tells why nothing happens while another manager works: this one does nothing until the lease is free.

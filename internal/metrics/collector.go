@@ -38,8 +38,9 @@ type Options struct {
 	List func(context.Context) (Objects, error)
 	// Leads tells whether this manager holds the lease.
 	Leads func() bool
-	// Now is the clock.
-	Now func() time.Time
+	// Now is the time, Ahead how far the clock of this machine is ahead of it.
+	Now   func() time.Time
+	Ahead func() time.Duration
 }
 
 // Metrics of one manager. The methods that note something do nothing on nil.
@@ -101,6 +102,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	s.tell(buildInfo, 1, m.o.Version)
 	leads := m.o.Leads()
 	s.tell(leading, flag(leads))
+	s.tell(clockAhead, m.o.Ahead().Seconds())
 	if leads {
 		m.collectObjects(s)
 	}

@@ -67,6 +67,8 @@ var (
 	buildInfo = define("quorate_build_info", Gauge, "Always 1; the label tells the version of the manager.", "version")
 	leading   = define("quorate_leading", Gauge,
 		"1 while this manager holds the lease and works, 0 while it waits for it. Only the one that leads tells about clusters and backups.")
+	clockAhead = define("quorate_clock_ahead_seconds", Gauge,
+		"How far the clock of the manager's machine is ahead of the time that the manager goes by, in seconds: that of the API server, once they are more than 2 s apart.")
 	readFailures = define("quorate_read_failures_total", Counter,
 		"Scrapes that could not read the objects from the cache, so that they told nothing about clusters and backups.")
 	steps = define("quorate_steps_total", Counter,

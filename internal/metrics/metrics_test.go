@@ -40,6 +40,7 @@ func newStage(t *testing.T) *stage {
 		List:    func(context.Context) (Objects, error) { return s.objects, s.err },
 		Leads:   func() bool { return s.leads },
 		Now:     func() time.Time { return s.now },
+		Ahead:   func() time.Duration { return 90 * time.Second },
 	})
 	if err := s.reg.Register(s.Metrics); err != nil {
 		t.Fatal(err)
@@ -154,6 +155,7 @@ func TestAnEtcdClusterIsToldByItsStatus(t *testing.T) {
 		"quorate_certificate_renewal_overdue{" + id + "}":                                    0,
 		"quorate_build_info{version=v1.2.3}":                                                 1,
 		"quorate_leading{}":                                                                  1,
+		"quorate_clock_ahead_seconds{}":                                                      90,
 		"quorate_read_failures_total{}":                                                      0,
 	}, "quorate_")
 }
@@ -321,7 +323,7 @@ func TestSeriesEndWithTheirObject(t *testing.T) {
 	s.expect(t, map[string]float64{}, "quorate_etcd", "quorate_redis")
 	s.objects = Objects{}
 	s.expect(t, map[string]float64{
-		"quorate_build_info{version=v1.2.3}": 1, "quorate_leading{}": 1, "quorate_read_failures_total{}": 0,
+		"quorate_build_info{version=v1.2.3}": 1, "quorate_leading{}": 1, "quorate_clock_ahead_seconds{}": 90, "quorate_read_failures_total{}": 0,
 	}, "quorate_")
 	if len(s.seen) != 0 {
 		t.Errorf("%d histories of objects that are gone", len(s.seen))

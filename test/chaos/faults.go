@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/test/chaos/report"
 	"github.com/quorate/quorate/test/chaos/schedule"
 	"github.com/quorate/quorate/test/harness"
+	"github.com/quorate/quorate/test/skew"
 )
 
 // errSkip says that a fault would break more than is covered, as things are.
@@ -40,6 +41,9 @@ var onPods = map[string]func(context.Context, *runner, *target, []corev1.Pod, sc
 	"corrupt":   corrupt,
 	"disk-lost": loseDisk,
 	"pod-cut":   cutPod,
+	"clock": func(ctx context.Context, r *runner, t *target, pods []corev1.Pod, f schedule.Fault) (undo, error) {
+		return r.skewClock(ctx, &pods[0], t.container, f.Skew)
+	},
 }
 
 // onNodes are the faults of nodes.
@@ -83,6 +87,14 @@ var onWorld = map[string]func(context.Context, *runner, *report.Fault) (undo, er
 		}
 		f.Target = leader.Name
 		return r.stopProcess(ctx, leader, managerContainer)
+	},
+	"operator-clock": func(ctx context.Context, r *runner, f *report.Fault) (undo, error) {
+		leader, err := r.leader(ctx)
+		if err != nil {
+			return nil, err
+		}
+		f.Target = leader.Name
+		return r.skewClock(ctx, leader, managerContainer, f.Drawn.Skew)
 	},
 	"operator-cut": func(ctx context.Context, r *runner, f *report.Fault) (undo, error) {
 		managers, err := r.ManagerPods(ctx)
@@ -264,6 +276,15 @@ func (r *runner) stopProcess(ctx context.Context, pod *corev1.Pod, container str
 		_, err := r.sh(ctx, pod.Spec.NodeName, processOf+`[ -z "$pid" ] || kill -CONT "$pid"`, id)
 		return err
 	}, r.Signal(ctx, pod, container, "SIGSTOP")
+}
+
+// skewClock gives a process another time of day.
+func (r *runner) skewClock(ctx context.Context, pod *corev1.Pod, container string, by time.Duration) (undo, error) {
+	end, err := r.Skew(ctx, pod, container, by)
+	if errors.Is(err, skew.ErrUnsupported) {
+		err = fmt.Errorf("%w: %w", errSkip, err)
+	}
+	return end, err
 }
 
 // loseDisk deletes a claim with its pod, so that another pod comes with an empty disk.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quorate/quorate/test/harness"
+	"github.com/quorate/quorate/test/skew"
 )
 
 // GuardVariable is set in the environment of a program that is to be a guard, see Guard.
@@ -60,14 +61,16 @@ func watchOver(ctx context.Context) (release func() error, err error) {
 	return func() error { return errors.Join(stdin.Close(), cmd.Wait()) }, nil
 }
 
-// mend puts back what faults change within a node: rules of the packet filter, the queue of its network card, processes that were stopped, and the
-// file that fills the disk.
+// mend puts back what faults change within a node: rules of the packet filter, the queue of its network card, processes that were stopped, their
+// clocks, and the file that fills the disk.
 const mend = `iptables -w -S | grep -- '--comment ` + mark + `' | sed 's/^-A/iptables -w -D/' | sh
 tc qdisc del dev eth0 root 2>/dev/null
 for status in /proc/[0-9]*/status; do
   if grep -q '^State:.T' "$status" 2>/dev/null; then pid=${status#/proc/}; kill -CONT "${pid%/status}"; fi
 done
 rm -f ` + filler + `
+set -- $(ctr -n k8s.io tasks ls | awk 'NR > 1 { print $2 }')
+` + skew.End + `
 true`
 
 // PutBack ends every fault that there may be, of this run or of one before. It does nothing where nothing is broken.

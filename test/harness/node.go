@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate/quorate/test/skew"
 )
 
 // ControlPlane is the node that the API server runs on. Nodes are containers of the same name.
@@ -46,6 +49,26 @@ func (c *Cluster) Signal(ctx context.Context, pod *corev1.Pod, container, signal
 	}
 	_, err = c.OnNode(ctx, pod.Spec.NodeName, "ctr", "-n", "k8s.io", "tasks", "kill", "--signal", signal, id)
 	return err
+}
+
+// Skew gives the process of a pod's container another time of day, see skew.Process, until end is called.
+func (c *Cluster) Skew(ctx context.Context, pod *corev1.Pod, container string, by time.Duration) (end func(context.Context) error, err error) {
+	id, err := ContainerID(pod, container)
+	if err != nil {
+		return nil, err
+	}
+	run := func(ctx context.Context, script string, args ...string) (string, error) {
+		return c.OnNode(ctx, pod.Spec.NodeName, append([]string{"sh", "-c", script, "sh"}, args...)...)
+	}
+	pid, err := run(ctx, `ctr -n k8s.io tasks ls | awk -v id="$1" '$1 == id { print $2 }'`, id)
+	if err != nil {
+		return nil, err
+	}
+	pid = strings.TrimSpace(pid)
+	return func(ctx context.Context) error {
+		_, err := run(ctx, skew.End, pid)
+		return err
+	}, skew.Process(ctx, run, pid, by)
 }
 
 // ContainerID is what the container runtime calls a container of a pod.

@@ -41,6 +41,8 @@ type Kind struct {
 	Only Store
 	// Least and Most bound how long it lasts; 0: it is over at once.
 	Least, Most time.Duration
+	// Skews are the times that a clock is put forward by, or back.
+	Skews []time.Duration
 	// Bound is how long a cluster may take to be Ready again once it is over.
 	Bound time.Duration
 	// Loses says that a data store whose replication is asynchronous may lose what it has acknowledged.
@@ -56,6 +58,9 @@ const (
 	minute = time.Minute
 )
 
+// skews go beyond what certificates allow for, and do not.
+var skews = []time.Duration{-time.Hour, -2 * minute, 2 * minute, time.Hour}
+
 // Kinds are all faults. The bounds are for two busy cores that run three nodes: what takes seconds elsewhere takes its time there, and
 // a container that has crashed several times waits for up to 80 s before Kubernetes starts it again.
 var Kinds = []Kind{
@@ -67,6 +72,7 @@ var Kinds = []Kind{
 	{Name: "disk-lost", Title: "a pod is deleted with its volume", Covers: "T17", Scope: Pod, Bound: 5 * minute, Loses: true, Lasting: true},
 	{Name: "all-pods", Title: "all pods of a cluster are deleted at once", Covers: "T17, T18", Scope: Pod, Bound: 5 * minute, Loses: true},
 	{Name: "pod-cut", Title: "a pod is cut off", Covers: "T18", Scope: Pod, Least: 5 * second, Most: 20 * second, Bound: 4 * minute, Loses: true},
+	{Name: "clock", Title: "the server has another time of day", Covers: "T21", Scope: Pod, Least: 10 * second, Most: 25 * second, Skews: skews, Bound: 4 * minute},
 	{Name: "node-pause", Title: "a node is paused", Covers: "T17", Scope: Node, Least: 10 * second, Most: 25 * second, Bound: 5 * minute, Loses: true},
 	{Name: "node-stop", Title: "a node loses its power and comes back", Covers: "T17", Scope: Node, Least: 10 * second, Most: 25 * second, Bound: 5 * minute, Loses: true},
 	{Name: "node-lost", Title: "a node is lost for good, with the volumes on it, and another one takes its name", Covers: "T17", Scope: Node, Least: 30 * second, Most: 45 * second, Bound: 6 * minute, Loses: true, Lasting: true},
@@ -75,6 +81,7 @@ var Kinds = []Kind{
 	{Name: "disk-full", Title: "the disk of a node is full", Covers: "T17", Scope: Node, Least: 10 * second, Most: 25 * second, Bound: 5 * minute, Loses: true},
 	{Name: "operator-kill", Title: "the leading operator is killed with SIGKILL", Covers: "T11", Scope: World, Bound: 4 * minute, Restarts: true},
 	{Name: "operator-stop", Title: "the leading operator stands still (SIGSTOP) until another one leads, and goes on", Covers: "T11", Scope: World, Least: 20 * second, Most: 25 * second, Bound: 4 * minute, Restarts: true},
+	{Name: "operator-clock", Title: "the leading operator has another time of day", Covers: "T21", Scope: World, Least: 10 * second, Most: 25 * second, Skews: skews, Bound: 4 * minute, Restarts: true},
 	{Name: "operator-cut", Title: "the operator is cut off from all servers", Covers: "T18", Scope: World, Least: 10 * second, Most: 20 * second, Bound: 4 * minute},
 	{Name: "api-stop", Title: "the API server stands still (SIGSTOP)", Covers: "T18", Scope: World, Least: 8 * second, Most: 20 * second, Bound: 4 * minute, Restarts: true},
 	{Name: "dns-loss", Title: "no name is resolved", Covers: "T18", Scope: World, Least: 10 * second, Most: 25 * second, Bound: 4 * minute},

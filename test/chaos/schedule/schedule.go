@@ -39,6 +39,8 @@ type Fault struct {
 	// Pick chooses among several pods or nodes of that role, modulo their number.
 	Pick      int       `json:"pick"`
 	Direction Direction `json:"direction,omitempty"`
+	// Skew is how far a clock is put forward, or back where it is negative.
+	Skew time.Duration `json:"skew,omitempty"`
 	// After is when it begins, since the round began; Hold is how long it lasts.
 	After time.Duration `json:"after"`
 	Hold  time.Duration `json:"hold"`
@@ -56,6 +58,9 @@ func (f Fault) String() string {
 	}
 	if f.Direction != "" {
 		text += " " + string(f.Direction)
+	}
+	if f.Skew != 0 {
+		text += fmt.Sprintf(" by %s", f.Skew)
 	}
 	text += fmt.Sprintf(" after %s", f.After)
 	if f.Hold > 0 {
@@ -226,6 +231,9 @@ func (d *dealer) fault(scope Scope, c Cluster, r Round) []Fault {
 	}
 	if k.Name == "pod-cut" {
 		f.Direction = []Direction{Both, In, Out}[d.rng.IntN(3)]
+	}
+	if len(k.Skews) > 0 {
+		f.Skew = k.Skews[d.rng.IntN(len(k.Skews))]
 	}
 	return append(r.Faults, f)
 }

@@ -37,10 +37,10 @@ func TestASeedStaysWhatItIs(t *testing.T) {
 }
 
 var wantOfSeed1 = []string{
-	"disk-lost orders (follow 10) after 4s; disk-lost carts (follow 1) after 6s; disk-lost sessions (follow 9) after 9s",
-	"shards carts after 0s; kill orders (follow 0) after 8s; stop carts (newest 0) after 7s for 5s; pod-delete sessions (follow 2) after 4s; api-stop after 5s for 18s",
-	"node-slow (worker 5) after 2s for 17s",
-	"scale orders after 4s; upgrade carts after 0s; restart sessions after 3s; operator-cut after 2s for 11s",
+	"clock orders (follow 2) by 2m0s after 10s for 16s; pod-cut carts (lead 2) both after 10s for 19s; pod-cut sessions (lead 2) out after 6s for 18s; dns-loss after 4s for 25s",
+	"restart carts after 4s; upgrade sessions after 4s; pod-cut orders (lead 1) out after 7s for 17s; stop carts (follow 11) after 7s for 11s; clock sessions (follow 0) by -1h0m0s after 11s for 15s; operator-kill after 5s",
+	"node-lost (worker 0) after 3s for 42s",
+	"scale orders after 1s; upgrade carts after 0s; shards sessions after 3s; operator-stop after 6s for 20s",
 }
 
 func TestNoRoundBreaksMoreThanIsCovered(t *testing.T) {

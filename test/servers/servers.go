@@ -1,0 +1,59 @@
+// Package servers finds the data stores' own programs for tests that run real servers.
+package servers
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// Server is an installed version of a data store.
+type Server struct {
+	// Name of the data store: etcd, redis or valkey. Dir is where its programs are.
+	Name, Version, Dir string
+}
+
+// Program is the path of the server's own program.
+func (s Server) Program() string {
+	if s.Name == "etcd" {
+		return s.Tool("etcd")
+	}
+	return s.Tool(s.Name + "-server")
+}
+
+// Tool is the path of another program that comes with it.
+func (s Server) Tool(name string) string { return filepath.Join(s.Dir, name) }
+
+// Newest finds the newest patch of a minor version, such as "etcd-3.6", below $QUORATE_SERVERS, which is where hack/kind keeps them unless it is
+// set. What a test is about is worth nothing untested, so that an absence is a failure: `make test-unit` builds them.
+func Newest(tb testing.TB, minor string) Server {
+	tb.Helper()
+	dir := os.Getenv("QUORATE_SERVERS")
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		dir = filepath.Join(cache, "quorate", "servers")
+	}
+	name, _, _ := strings.Cut(minor, "-")
+	var found []Server
+	dirs, err := filepath.Glob(filepath.Join(dir, minor+".*", "bin"))
+	for _, d := range dirs {
+		found = append(found, Server{name, strings.TrimPrefix(filepath.Base(filepath.Dir(d)), name+"-"), d})
+	}
+	if err != nil || len(found) == 0 {
+		tb.Fatalf("no %s under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds it", minor, dir)
+	}
+	return slices.MaxFunc(found, func(a, b Server) int {
+		order, err := version.MustParseGeneric(a.Version).Compare(b.Version)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return order
+	})
+}
