@@ -22,6 +22,7 @@ import (
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/backup/redisdump"
+	"github.com/quorate/quorate/test/stores"
 )
 
 // shortDir is a directory whose name leaves room for that of a socket, which may have 107 bytes in all.
@@ -111,7 +112,7 @@ func TestACheckStartsAMemberOfEtcd(t *testing.T) {
 					c = enableAuth(t, c)
 				}
 				url, s := aStore(t)
-				dir := serverDir(t, name)
+				dir := stores.Newest(t, name).Dir
 				version := strings.TrimPrefix(filepath.Base(filepath.Dir(dir)), "etcd-")
 				storeEtcd(t, s, version, revision, snapshotOf(t, c))
 				r, err := checkIn(t, url, dir)
@@ -174,7 +175,7 @@ func TestACheckFindsWhatOnlyAMemberOfEtcdFinds(t *testing.T) {
 	if r, err := runJob(t, runBackupCheck, "--url="+url, "--directory=b", "--scratch-dir="+shortDir(t)); err != nil || r.Checked.Server != "" {
 		t.Fatalf("without a server it is found already, and the test tells nothing: %v", err)
 	}
-	r, err := checkIn(t, url, serverDir(t, "etcd-3.6"))
+	r, err := checkIn(t, url, stores.Newest(t, "etcd-3.6").Dir)
 	if !errors.Is(err, errServer) || r.Problem.Reason != "ServerFailed" || !r.Problem.Final || !strings.Contains(r.Problem.Message, "lease") {
 		t.Errorf("%v, %+v", err, r.Problem)
 	}
@@ -184,7 +185,7 @@ func TestACheckFindsWhatOnlyAMemberOfEtcdFinds(t *testing.T) {
 func rdbServer(t *testing.T, name, dir string, args ...string) *goredis.Client {
 	t.Helper()
 	engine, _, _ := strings.Cut(name, "-")
-	cmd := exec.Command(filepath.Join(serverDir(t, name), programs[engine]), //nolint:noctx // It ends with the test.
+	cmd := exec.Command(filepath.Join(stores.Newest(t, name).Dir, programs[engine]), //nolint:noctx // It ends with the test.
 		append([]string{"--port", "0", "--unixsocket", "s", "--dir", dir, "--save", "", "--databases", "20"}, args...)...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -269,7 +270,7 @@ func TestACheckStartsAServerOnEachShard(t *testing.T) {
 	for _, name := range []string{"redis-7.0", "redis-8.0", "valkey-8.1", "valkey-9.1"} {
 		t.Run(name, func(t *testing.T) {
 			engine, _, _ := strings.Cut(name, "-")
-			dir := serverDir(t, name)
+			dir := stores.Newest(t, name).Dir
 			full := filepath.Base(filepath.Dir(dir))
 			url, s := aStore(t)
 			rdb := rdbOf(t, name)
@@ -299,7 +300,7 @@ func TestACheckFindsWhatOnlyAServerFinds(t *testing.T) {
 		if r, err := runJob(t, runBackupCheck, "--url="+url, "--directory=b", "--scratch-dir="+shortDir(t)); err != nil || r.Checked.Server != "" {
 			t.Fatalf("without a server it is found already, and the test tells nothing: %v", err)
 		}
-		r, err := checkIn(t, url, serverDir(t, name))
+		r, err := checkIn(t, url, stores.Newest(t, name).Dir)
 		if !errors.Is(err, errServer) || r.Problem.Reason != "ServerFailed" || !strings.Contains(r.Problem.Message, "library") {
 			t.Errorf("%s: %v, %+v", name, err, r.Problem)
 		}

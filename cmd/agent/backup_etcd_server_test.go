@@ -13,26 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/test/loopback"
+	"github.com/quorate/quorate/test/stores"
 )
-
-// serverDir is where the programs of the newest server of a name such as "etcd-3.6" are. They are what the tests are about, so their
-// absence is a failure: `make test-unit` builds them.
-func serverDir(t *testing.T, name string) string {
-	t.Helper()
-	dir := os.Getenv("QUORATE_SERVERS")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir = filepath.Join(cache, "quorate", "servers")
-	}
-	found, err := filepath.Glob(filepath.Join(dir, name+".*", "bin"))
-	if err != nil || len(found) == 0 {
-		t.Fatalf("no %s under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds it", name, dir)
-	}
-	return found[len(found)-1]
-}
 
 // startEtcd runs one member of etcd 3.6 and returns its client URL and a client.
 func startEtcd(t *testing.T) (string, *clientv3.Client) {
@@ -48,7 +30,7 @@ func startEtcdOf(t *testing.T, name string) (string, *clientv3.Client) {
 // etcdOn runs one member on a data directory.
 func etcdOn(t *testing.T, name, data string) (string, *clientv3.Client) {
 	t.Helper()
-	program := filepath.Join(serverDir(t, name), "etcd")
+	program := filepath.Join(stores.Newest(t, name).Dir, "etcd")
 	urls := []string{"http://" + loopback.Address(t), "http://" + loopback.Address(t)}
 	cmd := exec.Command(program, "--data-dir="+data, "--log-level=error", //nolint:noctx // It ends with the test, see below.
 		"--listen-client-urls="+urls[0], "--advertise-client-urls="+urls[0],

@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/etcdrestore"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/docs"
+	"github.com/quorate/quorate/test/stores"
 )
 
 // migration are the commands of docs/migration.md that this test carries out: what is common, of etcd, and of Redis.
@@ -79,7 +80,7 @@ func foreignEtcd(t *testing.T, script string) {
 		}
 		revision = r.Header.Revision
 	}
-	url, dir := imported(t, serverDir(t, "etcd-3.5"), endpoint, script)
+	url, dir := imported(t, stores.Newest(t, "etcd-3.5").Dir, endpoint, script)
 	for _, arg := range []string{"", "--directory=imported"} {
 		args := []string{"--url=" + url, "--kind=EtcdCluster"}
 		if arg != "" {
@@ -131,7 +132,7 @@ func foreignRedis(t *testing.T, from string, into []string, script string) {
 		}
 	}
 	want := digestOf(t, old)
-	url, _ := imported(t, serverDir(t, from), "redis://default:"+serverPasswords[redis.PasswordDefault]+"@"+old.addr, script)
+	url, _ := imported(t, stores.Newest(t, from).Dir, "redis://default:"+serverPasswords[redis.PasswordDefault]+"@"+old.addr, script)
 	checked, err := runJob(t, runBackupCheck, "--url="+url, "--directory=imported", "--scratch-dir="+t.TempDir())
 	if err != nil || checked.Checked == nil || checked.Checked.Keys != 600 {
 		t.Errorf("%v, %+v", err, checked)

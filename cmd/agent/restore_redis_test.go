@@ -22,6 +22,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	"github.com/quorate/quorate/test/loopback"
+	"github.com/quorate/quorate/test/stores"
 )
 
 // redisEngines are those whose servers are restored.
@@ -42,7 +43,7 @@ type redisProcess struct {
 // startRedis runs a server. Without one there is nothing to test: `make test-unit` provides them.
 func startRedis(t *testing.T, engine string, args ...string) *redisProcess {
 	t.Helper()
-	bin := serverDir(t, engine)
+	bin := stores.Newest(t, engine).Dir
 	name, _, _ := strings.Cut(engine, "-")
 	_, version, _ := strings.Cut(filepath.Base(filepath.Dir(bin)), "-")
 	p := &redisProcess{port: freePort(t)}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/quorate/quorate/internal/connection"
+	"github.com/quorate/quorate/test/stores"
 )
 
 // shellPassword would break a line of a shell.
@@ -81,10 +82,10 @@ func TestEtcdctlIsLoggedIn(t *testing.T) {
 			t.Fatal(err)
 		}
 		args := []string{"--client=etcdctl", "--secret-dir=" + connectionOf(t, where.Host, "root"), "--"}
-		if out := shell(t, serverDir(t, version), "", append(args, "put", "a key", "a value")...); !strings.Contains(out, "OK") {
+		if out := shell(t, stores.Newest(t, version).Dir, "", append(args, "put", "a key", "a value")...); !strings.Contains(out, "OK") {
 			t.Errorf("%s: %s", version, out)
 		}
-		out := shell(t, serverDir(t, version), "get 'a key'\nno-such-command\n\nget \"a key\nexit\nget never\n", args...)
+		out := shell(t, stores.Newest(t, version).Dir, "get 'a key'\nno-such-command\n\nget \"a key\nexit\nget never\n", args...)
 		if strings.Count(out, "a value") != 1 || !strings.Contains(out, "unknown command") || !strings.Contains(out, "close it") || strings.Contains(out, "never") {
 			t.Errorf("%s, line by line: %s", version, out)
 		}
@@ -98,10 +99,10 @@ func TestRedisCliIsLoggedIn(t *testing.T) {
 			t.Fatal(err)
 		}
 		args := []string{"--client=" + client, "--secret-dir=" + connectionOf(t, p.addr, "app"), "--sharded=false", "--"}
-		if out := shell(t, serverDir(t, engine), "PING\nACL WHOAMI\n", args...); out != "PONG\napp\n" {
+		if out := shell(t, stores.Newest(t, engine).Dir, "PING\nACL WHOAMI\n", args...); out != "PONG\napp\n" {
 			t.Errorf("%s: %s", engine, out)
 		}
-		if out := shell(t, serverDir(t, engine), "", append(args, "ACL", "WHOAMI")...); out != "app\n" {
+		if out := shell(t, stores.Newest(t, engine).Dir, "", append(args, "ACL", "WHOAMI")...); out != "app\n" {
 			t.Errorf("%s: %s", engine, out)
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/quorate/quorate/internal/metrics"
 	"github.com/quorate/quorate/internal/redisexporter"
 	"github.com/quorate/quorate/test/loopback"
+	"github.com/quorate/quorate/test/stores"
 )
 
 // Every name that a rule, a dashboard or a choice in one asks for has to be told by somebody, or the alert would never fire.
@@ -99,24 +100,6 @@ func operatorMetrics(t *testing.T) map[string]bool {
 	return out
 }
 
-// server finds a program among the servers that the tests run.
-func server(t *testing.T, pattern string) string {
-	t.Helper()
-	dir := os.Getenv("QUORATE_SERVERS")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir = filepath.Join(cache, "quorate", "servers")
-	}
-	found, err := filepath.Glob(filepath.Join(dir, pattern))
-	if err != nil || len(found) == 0 {
-		t.Fatalf("no %s under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", pattern, dir)
-	}
-	return found[len(found)-1]
-}
-
 // start runs a server until the test ends.
 func start(t *testing.T, program string, args ...string) {
 	t.Helper()
@@ -180,7 +163,7 @@ func exposed(ctx context.Context, url string) (map[string]bool, error) {
 func etcdMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	client, peer, plain := loopback.Address(t), loopback.Address(t), loopback.Address(t)
-	start(t, server(t, "etcd-3.6.*/bin/etcd"), "--data-dir=data", "--listen-client-urls=http://"+client, "--advertise-client-urls=http://"+client,
+	start(t, stores.Newest(t, "etcd-3.6").Program(), "--data-dir=data", "--listen-client-urls=http://"+client, "--advertise-client-urls=http://"+client,
 		"--listen-peer-urls=http://"+peer, "--initial-advertise-peer-urls=http://"+peer, "--initial-cluster=default=http://"+peer,
 		"--listen-metrics-urls=http://"+plain)
 	return scrape(t, "http://"+plain+"/metrics", "grpc_server_started_total")
@@ -195,7 +178,7 @@ func redisMetrics(t *testing.T) map[string]bool {
 	if err := os.WriteFile(acl, []byte(redis.UsersText([]redis.User{{Name: "default"}, account}, true)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	start(t, server(t, "redis-8.0.*/bin/redis-server"), "--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "", "--aclfile", acl)
+	start(t, stores.Newest(t, "redis-8.0").Program(), "--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "", "--aclfile", acl)
 	secret := t.TempDir()
 	for key, value := range map[string]string{"username": account.Name, "password": "secret", "nodes": fmt.Sprintf("127.0.0.1:%d", port)} {
 		if err := os.WriteFile(filepath.Join(secret, key), []byte(value), 0o600); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorate/quorate/test/loopback"
-	"github.com/quorate/quorate/test/servers"
+	"github.com/quorate/quorate/test/stores"
 )
 
 // tellTime makes the test's own program one that tells the time, in nanoseconds, for each line that it is sent.
@@ -109,7 +109,7 @@ func startGo(t *testing.T) (pid string, now func() time.Time) {
 func startRedis(t *testing.T) (pid string, now func() time.Time) {
 	t.Helper()
 	port := strconv.Itoa(loopback.Port(t))
-	cmd := exec.CommandContext(t.Context(), servers.Newest(t, "redis-8.0").Program(), "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
+	cmd := exec.CommandContext(t.Context(), stores.Newest(t, "redis-8.0").Program(), "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -232,7 +232,7 @@ func TestAStoreThatIsDownLosesNothing(t *testing.T) {
 }
 
 func TestAnEtcdThatIsRestartedIsRecordedOn(t *testing.T) {
-	s, dir, at, m := servers(t)[1], filepath.Join(t.TempDir(), "data"), address(t), &memory{}
+	s, dir, at, m := etcds(t)[1], filepath.Join(t.TempDir(), "data"), address(t), &memory{}
 	c, kill := s.start(t, dir, at)
 	r := record(t, c, m, 1)
 	puts(t, c, 100, 100)
@@ -304,7 +304,7 @@ func TestARevisionIsNotDivided(t *testing.T) {
 
 // An etcd that was restored from an older snapshot in place has lower revisions, and would never tell of those that a watch asks for.
 func TestAnEtcdThatWentBackEndsTheRecorder(t *testing.T) {
-	s, dir, at, m := servers(t)[1], filepath.Join(t.TempDir(), "data"), address(t), &memory{}
+	s, dir, at, m := etcds(t)[1], filepath.Join(t.TempDir(), "data"), address(t), &memory{}
 	c, kill := s.start(t, dir, at)
 	older := t.TempDir()
 	puts(t, c, 10, 10)
@@ -323,7 +323,7 @@ func TestAnEtcdThatWentBackEndsTheRecorder(t *testing.T) {
 }
 
 func TestAnotherEtcdEndsTheRecorder(t *testing.T) {
-	s, at, m := servers(t)[1], address(t), &memory{}
+	s, at, m := etcds(t)[1], address(t), &memory{}
 	c, kill := s.start(t, filepath.Join(t.TempDir(), "data"), at)
 	r := record(t, c, m, 1)
 	r.durable(t, puts(t, c, 10, 10))

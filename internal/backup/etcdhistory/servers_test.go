@@ -19,30 +19,17 @@ import (
 
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
 	"github.com/quorate/quorate/test/loopback"
+	"github.com/quorate/quorate/test/stores"
 )
 
 // server is an etcd to run.
-type server struct{ version, binary string }
+type server struct{ stores.Server }
 
-// servers returns the newest etcd of each supported minor version, the oldest first. They are what the tests are about, so their absence
-// is a failure: `make test-unit` builds them.
-func servers(tb testing.TB) (out []server) {
+// etcds returns the newest etcd of each supported minor version, the oldest first.
+func etcds(tb testing.TB) (out []server) {
 	tb.Helper()
-	dir := os.Getenv("QUORATE_SERVERS")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			tb.Fatal(err)
-		}
-		dir = filepath.Join(cache, "quorate", "servers")
-	}
-	for _, minor := range []string{"3.5", "3.6", "3.7"} {
-		found, err := filepath.Glob(filepath.Join(dir, "etcd-"+minor+".*", "bin", "etcd"))
-		if err != nil || len(found) == 0 {
-			tb.Fatalf("no etcd %s under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", minor, dir)
-		}
-		path := found[len(found)-1]
-		out = append(out, server{strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(path))), "etcd-"), path})
+	for _, minor := range stores.Etcds {
+		out = append(out, server{stores.Newest(tb, minor)})
 	}
 	return out
 }
@@ -51,7 +38,7 @@ func servers(tb testing.TB) (out []server) {
 func (s server) start(t *testing.T, dir, client string) (c *clientv3.Client, kill func()) {
 	t.Helper()
 	peer := address(t)
-	cmd := exec.Command(s.binary, "--data-dir="+dir, //nolint:noctx // It ends with the test, see below.
+	cmd := exec.Command(s.Program(), "--data-dir="+dir, //nolint:noctx // It ends with the test, see below.
 		"--listen-client-urls="+client, "--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer)
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -91,7 +78,7 @@ func (s server) start(t *testing.T, dir, client string) (c *clientv3.Client, kil
 // fresh starts an empty etcd of a minor version.
 func fresh(t *testing.T, minor int) *clientv3.Client {
 	t.Helper()
-	c, _ := servers(t)[minor-5].start(t, filepath.Join(t.TempDir(), "data"), address(t))
+	c, _ := etcds(t)[minor-5].start(t, filepath.Join(t.TempDir(), "data"), address(t))
 	return c
 }
 

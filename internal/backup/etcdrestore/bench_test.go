@@ -62,7 +62,7 @@ func fill(b *testing.B, c *clientv3.Client, n int) {
 // prepare makes it.
 func prepare(b *testing.B) *loaded {
 	b.Helper()
-	l := &loaded{server: servers(b)[1], store: &memory{}}
+	l := &loaded{server: etcds(b)[1], store: &memory{}}
 	c := l.server.start(b, members(b, 1))
 	fill(b, c, 3000)
 	dir := b.TempDir()
@@ -194,7 +194,7 @@ func BenchmarkRestore(b *testing.B) {
 	}
 	b.Run("etcdutl", func(b *testing.B) {
 		benchmark(b, l.size, func(m process, _ []process) error {
-			cmd := exec.CommandContext(b.Context(), filepath.Join(filepath.Dir(l.server.binary), "etcdutl"), "snapshot", "restore", l.snapshot,
+			cmd := exec.CommandContext(b.Context(), l.server.Tool("etcdutl"), "snapshot", "restore", l.snapshot,
 				"--data-dir="+m.dir, "--name="+m.name, "--initial-cluster="+m.name+"="+m.peer, "--initial-advertise-peer-urls="+m.peer)
 			var out bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &out

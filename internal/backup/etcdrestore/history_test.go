@@ -236,7 +236,7 @@ func restoredAt(t *testing.T, s server, src *source, target etcdhistory.Target, 
 	t.Helper()
 	m := members(t, 1)
 	o := options(m[0], m, src.snapshot)
-	o.Target, o.Changes, o.Version, o.SnapshotTime = target, src.changes(target), s.version, src.snapshotTime
+	o.Target, o.Changes, o.Version, o.SnapshotTime = target, src.changes(target), s.Version, src.snapshotTime
 	got, err := etcdrestore.Restore(t.Context(), o)
 	if err != nil {
 		t.Fatalf("restore %+v: %v", target, err)
@@ -314,7 +314,7 @@ func eventually(t *testing.T, check func() error) {
 }
 
 func TestATargetThatIsNotThereIsRefused(t *testing.T) {
-	s := servers(t)[1]
+	s := etcds(t)[1]
 	src := grown(t, s.start(t, members(t, 1)))
 	last := src.points[len(src.points)-1].revision
 	for name, target := range map[string]etcdhistory.Target{

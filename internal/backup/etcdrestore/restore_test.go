@@ -50,19 +50,19 @@ func filled(t *testing.T, c *clientv3.Client, n int) (raw []byte, revision int64
 }
 
 func TestMembersOfAnySizeStartInTheSameOrTheNextVersion(t *testing.T) {
-	all := servers(t)
+	all := etcds(t)
 	for i, s := range all {
-		t.Run("from "+s.version, func(t *testing.T) {
+		t.Run("from "+s.Version, func(t *testing.T) {
 			t.Parallel()
 			raw, revision := filled(t, s.start(t, members(t, 1)), 50)
 			for _, to := range all[i:min(i+2, len(all))] {
 				for _, size := range []int{1, 3} {
-					t.Run(fmt.Sprintf("%d of %s", size, to.version), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%d of %s", size, to.Version), func(t *testing.T) {
 						m := members(t, size)
 						ids := map[uint64]bool{}
 						for _, p := range m {
 							o := options(p, m, raw)
-							o.Version, o.SnapshotVersion = to.version, s.version
+							o.Version, o.SnapshotVersion = to.Version, s.Version
 							got, err := etcdrestore.Restore(t.Context(), o)
 							if err != nil {
 								t.Fatal(err)
@@ -143,7 +143,7 @@ func TestOtherVersionsAreRefused(t *testing.T) {
 }
 
 func TestTheVersionOfASnapshotIsFoundInIt(t *testing.T) {
-	all := servers(t)
+	all := etcds(t)
 	for i, want := range []string{"3.6.16", "3.5.35", "3.5.35"} {
 		c := all[i].start(t, members(t, 1))
 		eventually(t, func() error { // etcd writes it a moment after it has started.
@@ -152,7 +152,7 @@ func TestTheVersionOfASnapshotIsFoundInIt(t *testing.T) {
 			o.Version = want
 			_, err := etcdrestore.Restore(t.Context(), o)
 			if fits := i == 0; fits != (err == nil) || err != nil && !errors.Is(err, etcdrestore.ErrIncompatible) {
-				return fmt.Errorf("a snapshot of %s for %s: %w", all[i].version, want, err)
+				return fmt.Errorf("a snapshot of %s for %s: %w", all[i].Version, want, err)
 			}
 			return nil
 		})
@@ -251,7 +251,7 @@ func login(user, password string) func(*clientv3.Config) {
 }
 
 func TestDamageIsFound(t *testing.T) {
-	raw, _ := filled(t, servers(t)[1].start(t, members(t, 1)), 100)
+	raw, _ := filled(t, etcds(t)[1].start(t, members(t, 1)), 100)
 	for name, harm := range map[string]func([]byte) []byte{
 		"nothing":              func([]byte) []byte { return nil },
 		"cut in the middle":    func(b []byte) []byte { return b[:len(b)/2] },
@@ -307,7 +307,7 @@ func put(revision, sub, leaseID int64) etcdhistory.Record {
 }
 
 func TestChangesThatDoNotBelongToASnapshotAreRefused(t *testing.T) {
-	raw, revision := filled(t, servers(t)[1].start(t, members(t, 1)), 10)
+	raw, revision := filled(t, etcds(t)[1].start(t, members(t, 1)), 10)
 	for name, all := range map[string][]etcdhistory.Record{
 		"a hole":            {put(revision+2, 0, 0)},
 		"a hole later":      {put(revision+1, 0, 0), put(revision+3, 0, 0)},
@@ -329,7 +329,7 @@ func TestChangesThatDoNotBelongToASnapshotAreRefused(t *testing.T) {
 }
 
 func TestALeaseThatNobodyKnowsEndsSoon(t *testing.T) {
-	s := servers(t)[1]
+	s := etcds(t)[1]
 	raw, revision := filled(t, s.start(t, members(t, 1)), 10)
 	m := members(t, 1)
 	o := options(m[0], m, raw)
@@ -350,7 +350,7 @@ func TestALeaseThatNobodyKnowsEndsSoon(t *testing.T) {
 }
 
 func TestADirectoryWithSomethingInItIsNotTouched(t *testing.T) {
-	raw, _ := filled(t, servers(t)[1].start(t, members(t, 1)), 10)
+	raw, _ := filled(t, etcds(t)[1].start(t, members(t, 1)), 10)
 	m := members(t, 1)
 	kept := filepath.Join(m[0].dir, "member", "snap", "db")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(kept), 0o700), os.WriteFile(kept, []byte("kept"), 0o600)); err != nil {
@@ -365,7 +365,7 @@ func TestADirectoryWithSomethingInItIsNotTouched(t *testing.T) {
 }
 
 func TestWhatACrashLeftIsRemoved(t *testing.T) {
-	raw, _ := filled(t, servers(t)[1].start(t, members(t, 1)), 10)
+	raw, _ := filled(t, etcds(t)[1].start(t, members(t, 1)), 10)
 	m := members(t, 1)
 	left := filepath.Join(m[0].dir+".restoring", "member", "snap", "db")
 	err := errors.Join(os.MkdirAll(filepath.Dir(left), 0o700), os.WriteFile(left, []byte("half of it"), 0o600), os.Mkdir(m[0].dir, 0o700))
@@ -394,7 +394,7 @@ func TestAVolumeThatIsTooSmallIsNamed(t *testing.T) {
 }
 
 func TestARestoreThatIsStoppedLeavesNothing(t *testing.T) {
-	raw, _ := filled(t, servers(t)[1].start(t, members(t, 1)), 10)
+	raw, _ := filled(t, etcds(t)[1].start(t, members(t, 1)), 10)
 	m := members(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	o := options(m[0], m, raw)
@@ -424,7 +424,7 @@ func TestWrongMembersAreRefused(t *testing.T) {
 }
 
 func TestKeysAreCountedInTheMiddleOfACompaction(t *testing.T) {
-	c := servers(t)[1].start(t, members(t, 1))
+	c := etcds(t)[1].start(t, members(t, 1))
 	_, revision := filled(t, c, 30)
 	for i := range 10 {
 		if _, err := c.Delete(t.Context(), fmt.Sprintf("key-%d", i)); err != nil {

@@ -21,30 +21,17 @@ import (
 	"github.com/quorate/quorate/internal/backup/etcdrestore"
 	"github.com/quorate/quorate/internal/backup/etcdsnapshot"
 	"github.com/quorate/quorate/test/loopback"
+	"github.com/quorate/quorate/test/stores"
 )
 
 // server is an etcd to run.
-type server struct{ version, binary string }
+type server struct{ stores.Server }
 
-// servers returns the newest etcd of each supported minor version, the oldest first. They are what the tests are about, so their absence
-// is a failure: `make test-unit` builds them.
-func servers(tb testing.TB) (out []server) {
+// etcds returns the newest etcd of each supported minor version, the oldest first.
+func etcds(tb testing.TB) (out []server) {
 	tb.Helper()
-	dir := os.Getenv("QUORATE_SERVERS")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			tb.Fatal(err)
-		}
-		dir = filepath.Join(cache, "quorate", "servers")
-	}
-	for _, minor := range []string{"3.5", "3.6", "3.7"} {
-		found, err := filepath.Glob(filepath.Join(dir, "etcd-"+minor+".*", "bin", "etcd"))
-		if err != nil || len(found) == 0 {
-			tb.Fatalf("no etcd %s under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", minor, dir)
-		}
-		path := found[len(found)-1]
-		out = append(out, server{strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(path))), "etcd-"), path})
+	for _, minor := range stores.Etcds {
+		out = append(out, server{stores.Newest(tb, minor)})
 	}
 	return out
 }
@@ -52,8 +39,8 @@ func servers(tb testing.TB) (out []server) {
 // eachServer runs a test with each of them.
 func eachServer(t *testing.T, run func(t *testing.T, s server)) {
 	t.Helper()
-	for _, s := range servers(t) {
-		t.Run(s.version, func(t *testing.T) {
+	for _, s := range etcds(t) {
+		t.Run(s.Version, func(t *testing.T) {
 			t.Parallel()
 			run(t, s)
 		})
@@ -126,7 +113,7 @@ func connect(tb testing.TB, endpoints []string, config ...func(*clientv3.Config)
 
 func (s server) run(tb testing.TB, m process, initial string) {
 	tb.Helper()
-	cmd := exec.Command(s.binary, "--name="+m.name, "--data-dir="+m.dir, //nolint:noctx // It ends with the test, see below.
+	cmd := exec.Command(s.Program(), "--name="+m.name, "--data-dir="+m.dir, //nolint:noctx // It ends with the test, see below.
 		"--listen-client-urls="+m.client, "--advertise-client-urls="+m.client,
 		"--listen-peer-urls="+m.peer, "--initial-advertise-peer-urls="+m.peer,
 		"--initial-cluster="+initial, "--initial-cluster-token="+token)

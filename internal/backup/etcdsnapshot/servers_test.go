@@ -14,28 +14,15 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/test/loopback"
+	"github.com/quorate/quorate/test/stores"
 )
 
-// eachServer runs a test with the newest etcd of each supported minor version. They are what the tests are about, so their absence is
-// a failure: `make test-unit` builds them.
+// eachServer runs a test with the newest etcd of each supported minor version.
 func eachServer(t *testing.T, run func(t *testing.T, s server, c *clientv3.Client)) {
 	t.Helper()
-	dir := os.Getenv("QUORATE_SERVERS")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir = filepath.Join(cache, "quorate", "servers")
-	}
-	for _, minor := range []string{"3.5", "3.6", "3.7"} {
-		found, err := filepath.Glob(filepath.Join(dir, "etcd-"+minor+".*", "bin", "etcd"))
-		if err != nil || len(found) == 0 {
-			t.Fatalf("no etcd %s under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", minor, dir)
-		}
-		path := found[len(found)-1]
-		s := server{binary: path, version: strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(path))), "etcd-")}
-		t.Run(s.version, func(t *testing.T) {
+	for _, minor := range stores.Etcds {
+		s := server{stores.Newest(t, minor)}
+		t.Run(s.Version, func(t *testing.T) {
 			t.Parallel()
 			run(t, s, s.start(t, filepath.Join(t.TempDir(), "data")))
 		})
@@ -43,13 +30,13 @@ func eachServer(t *testing.T, run func(t *testing.T, s server, c *clientv3.Clien
 }
 
 // server is an etcd to run.
-type server struct{ version, binary string }
+type server struct{ stores.Server }
 
 // restore makes a data directory out of a snapshot, with etcd's own tool.
 func (s server) restore(t *testing.T, snapshot string) (data string) {
 	t.Helper()
 	data = filepath.Join(t.TempDir(), "restored")
-	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(s.binary), "etcdutl"), "snapshot", "restore", snapshot, "--data-dir="+data)
+	cmd := exec.CommandContext(t.Context(), s.Tool("etcdutl"), "snapshot", "restore", snapshot, "--data-dir="+data)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("etcdutl: %v\n%s", err, out)
 	}
@@ -60,7 +47,7 @@ func (s server) restore(t *testing.T, snapshot string) (data string) {
 func (s server) start(t *testing.T, data string) *clientv3.Client {
 	t.Helper()
 	client, peer := address(t), address(t)
-	cmd := exec.Command(s.binary, "--data-dir="+data, //nolint:noctx // It ends with the test, see below.
+	cmd := exec.Command(s.Program(), "--data-dir="+data, //nolint:noctx // It ends with the test, see below.
 		"--listen-client-urls="+client, "--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer)
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))

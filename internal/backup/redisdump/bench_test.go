@@ -6,13 +6,13 @@ import (
 	"io"
 	"math/rand/v2"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/quorate/quorate/internal/backup/redisdump"
+	"github.com/quorate/quorate/test/stores"
 )
 
 // payload fills a server with values of so many bytes, half of them random, and returns its RDB.
@@ -66,7 +66,7 @@ func BenchmarkCopy(b *testing.B) {
 	p := start(b, "valkey-9.1", nil, "--rdbcompression", "no", "--repl-diskless-sync", "yes")
 	rdb := payload(b, p, 4*total/1020, 1000)
 	p.must(b, "CONFIG", "SET", "repl-diskless-sync-delay", 0)
-	cli := filepath.Join(filepath.Dir(binary(b, "valkey-9.1")), "valkey-cli")
+	cli := stores.Newest(b, "valkey-9.1").Tool("valkey-cli")
 	for name, run := range map[string]func() error{
 		"counted": func() error {
 			c := redisdump.NewCounter(io.Discard)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/quorate/quorate/internal/backup/redisdump"
+	"github.com/quorate/quorate/test/stores"
 )
 
 // engines are tested all: what they write is what this package is about.
@@ -32,26 +32,6 @@ func eachEngine(t *testing.T, run func(t *testing.T, engine string)) {
 			run(t, engine)
 		})
 	}
-}
-
-// binary finds the newest server of an engine and minor version. `make test-unit` provides them.
-func binary(tb testing.TB, engine string) string {
-	tb.Helper()
-	dir := os.Getenv("QUORATE_SERVERS")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			tb.Fatal(err)
-		}
-		dir = filepath.Join(cache, "quorate", "servers")
-	}
-	name, _, _ := strings.Cut(engine, "-")
-	found, err := filepath.Glob(filepath.Join(dir, engine+".*", "bin", name+"-server"))
-	if err != nil || len(found) == 0 {
-		tb.Fatalf("no %s server under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", engine, dir)
-	}
-	slices.Sort(found)
-	return found[len(found)-1]
 }
 
 // process is a server with a loopback address of its own.
@@ -114,7 +94,7 @@ func (p *process) run(tb testing.TB) {
 		tb.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	p.cmd = exec.Command(binary(tb, p.engine), p.args...) //nolint:noctx // It ends with the test.
+	p.cmd = exec.Command(stores.Newest(tb, p.engine).Program(), p.args...) //nolint:noctx // It ends with the test.
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := p.cmd.Start(); err != nil {
 		tb.Fatal(err)
@@ -316,7 +296,7 @@ func (p *process) save(tb testing.TB) []byte {
 // runUnready starts the server without waiting for it.
 func (p *process) runUnready(tb testing.TB) {
 	tb.Helper()
-	p.cmd = exec.Command(binary(tb, p.engine), p.args...) //nolint:noctx // It ends with the test.
+	p.cmd = exec.Command(stores.Newest(tb, p.engine).Program(), p.args...) //nolint:noctx // It ends with the test.
 	if err := p.cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}

@@ -43,16 +43,6 @@ func keys() int { return *mib << 20 / valueBytes }
 
 func key(i int) string { return fmt.Sprintf("bench/%08d", i) }
 
-// tool finds a program of a data store.
-func tool(b *testing.B, pattern, name string) string {
-	b.Helper()
-	found, err := filepath.Glob(filepath.Join(os.Getenv("QUORATE_SERVERS"), pattern, "bin", name))
-	if err != nil || len(found) == 0 {
-		b.Fatalf("no %s of %s: run `make bench-backup`", name, pattern)
-	}
-	return slices.Max(found)
-}
-
 // agent builds the program under test.
 func agent(b *testing.B) string {
 	b.Helper()

@@ -12,11 +12,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/quorate/quorate/test/stores"
 )
 
 // BenchmarkEtcd stores a snapshot in a directory and in a bucket, and restores it, next to etcdctl and etcdutl.
 func BenchmarkEtcd(b *testing.B) {
-	etcd, ctl, utl := tool(b, "etcd-3.6.*", "etcd"), tool(b, "etcd-3.6.*", "etcdctl"), tool(b, "etcd-3.6.*", "etcdutl")
+	found := stores.Newest(b, "etcd-3.6")
+	etcd, ctl, utl := found.Program(), found.Tool("etcdctl"), found.Tool("etcdutl")
 	program := agent(b)
 	url, client := startEtcd(b, etcd)
 	fillEtcd(b, client)

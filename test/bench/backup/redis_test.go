@@ -15,11 +15,13 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/test/stores"
 )
 
 // BenchmarkRedis stores the data of a replica in a directory and in a bucket, and loads it into an empty server, next to redis-cli --rdb.
 func BenchmarkRedis(b *testing.B) {
-	server, cli := tool(b, "redis-8.0.*", "redis-server"), tool(b, "redis-8.0.*", "redis-cli")
+	found := stores.Newest(b, "redis-8.0")
+	server, cli := found.Program(), found.Tool("redis-cli")
 	program := agent(b)
 	auth := writePasswords(b)
 	primary := startRedis(b, server, "")

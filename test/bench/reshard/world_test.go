@@ -23,6 +23,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/test/stores"
 )
 
 // shards is how many there are at first.
@@ -52,15 +53,10 @@ type server struct {
 
 func newWorld(b *testing.B, engine string) *world {
 	b.Helper()
-	name, _, _ := strings.Cut(engine, "-")
-	found, err := filepath.Glob(filepath.Join(os.Getenv("QUORATE_SERVERS"), engine+".*", "bin", name+"-server"))
-	if err != nil || len(found) == 0 {
-		b.Fatalf("no %s server: run `make bench-reshard`, or set QUORATE_SERVERS to the directory that holds them", engine)
-	}
-	binary := slices.Max(found)
-	e, mode := v1alpha1.RedisEngine(name), v1alpha1.TLSDisabled
-	w := &world{b: b, binary: binary, spec: v1alpha1.RedisClusterSpec{
-		Engine: &e, Version: strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(binary))), name+"-"),
+	server := stores.Newest(b, engine)
+	e, mode := v1alpha1.RedisEngine(server.Name), v1alpha1.TLSDisabled
+	w := &world{b: b, binary: server.Program(), spec: v1alpha1.RedisClusterSpec{
+		Engine: &e, Version: server.Version,
 		Shards: shards, ReplicasPerShard: new(int32), TLS: &v1alpha1.TLSSpec{Mode: &mode},
 	}}
 	subnet := fmt.Sprintf("127.%d.%d", 1+rand.IntN(254), rand.IntN(256))

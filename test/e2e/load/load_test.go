@@ -21,6 +21,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate/quorate/test/e2e/load/ledger"
+	"github.com/quorate/quorate/test/stores"
 )
 
 func TestSlotOfAgreesWithTheSpecification(t *testing.T) {
@@ -153,7 +154,7 @@ func TestALostWriteOfRedisIsFound(t *testing.T) {
 func startEtcd(t *testing.T, port string) string {
 	t.Helper()
 	url := "http://127.0.0.1:" + port
-	start(t, "etcd-3.6.*", "etcd", "--data-dir", t.TempDir(), "--listen-client-urls", url, "--advertise-client-urls", url,
+	start(t, "etcd-3.6", "--data-dir", t.TempDir(), "--listen-client-urls", url, "--advertise-client-urls", url,
 		"--listen-peer-urls", "http://127.0.0.1:"+freePort(t), "--log-level", "error")
 	return url
 }
@@ -161,7 +162,7 @@ func startEtcd(t *testing.T, port string) string {
 // startRedis runs a server that is a cluster by itself.
 func startRedis(t *testing.T, port string) *redis.Client {
 	t.Helper()
-	start(t, "redis-7.0.*", "redis-server", "--port", port, "--cluster-enabled", "yes", "--dir", t.TempDir(), "--save", "")
+	start(t, "redis-7.0", "--port", port, "--cluster-enabled", "yes", "--dir", t.TempDir(), "--save", "")
 	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port})
 	t.Cleanup(func() { _ = c.Close() })
 	if err := c.ClusterAddSlotsRange(t.Context(), 0, slotCount-1).Err(); err != nil {
@@ -251,13 +252,9 @@ func progressOf(ctx context.Context, url string) (s ledger.Summary, err error) {
 }
 
 // start runs a data store's program and waits until it listens.
-func start(t *testing.T, version, name string, args ...string) {
+func start(t *testing.T, version string, args ...string) {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(serversDir(t), version, "bin", name))
-	if err != nil || len(found) == 0 {
-		t.Fatalf("no %s of version %s: hack/kind/kind.sh servers builds it", name, version)
-	}
-	cmd := exec.CommandContext(t.Context(), found[0], args...)
+	cmd := exec.CommandContext(t.Context(), stores.Newest(t, version).Program(), args...)
 	cmd.Dir = t.TempDir()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -306,17 +303,4 @@ func freePort(t *testing.T) string {
 	}
 	defer func() { _ = l.Close() }()
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-}
-
-// serversDir is where the data stores' programs are: $QUORATE_SERVERS, else where hack/kind keeps them.
-func serversDir(t *testing.T) string {
-	t.Helper()
-	if dir := os.Getenv("QUORATE_SERVERS"); dir != "" {
-		return dir
-	}
-	out, err := exec.CommandContext(t.Context(), "../../../hack/kind/kind.sh", "servers").Output()
-	if err != nil {
-		t.Fatalf("hack/kind/kind.sh servers: %v", err)
-	}
-	return strings.TrimSpace(string(out))
 }

@@ -50,7 +50,7 @@ func leader(t *testing.T, c *testCluster, who, password string, members ...*test
 
 func TestAManagedClusterWithRealServers(t *testing.T) {
 	t.Parallel()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged)
@@ -236,7 +236,7 @@ func inPlainText(
 	t *testing.T, config *v1alpha1.EtcdConfig, run func(ctx context.Context, t *testing.T, c *testCluster, only *testMember),
 ) {
 	t.Helper()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			c := newTestCluster(t, version, binary, 1, v1alpha1.TLSDisabled, config)
@@ -360,7 +360,7 @@ func TestAFullDatabaseIsTold(t *testing.T) {
 // Each kind of value is decoded by each version: a wrong type would end etcd at its start.
 func TestEveryKindOfParameterIsUnderstood(t *testing.T) {
 	t.Parallel()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			prefix := ""
@@ -392,7 +392,7 @@ func TestEveryKindOfParameterIsUnderstood(t *testing.T) {
 // A certificate of the user's making carries any name: the password makes the operator root.
 func TestACertificateOfSomebodyNeedsThePassword(t *testing.T) {
 	t.Parallel()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			c := newTestCluster(t, version, binary, 1, v1alpha1.TLSManaged)
@@ -430,7 +430,7 @@ func TestACertificateOfSomebodyNeedsThePassword(t *testing.T) {
 // known to them as started.
 func TestALateMemberJoinsItsPeers(t *testing.T) {
 	t.Parallel()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged)

@@ -15,7 +15,7 @@ var odd = []string{
 // FuzzConfig of internal/cluster/etcd holds the file against what was asked for; that etcd itself starts with it is left to show.
 func TestEtcdStartsWithTextThatYAMLHasOtherMeaningsFor(t *testing.T) {
 	t.Parallel()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		prefix := ""
 		if version < "3.6" {
 			prefix = "experimental-"

@@ -23,7 +23,7 @@ func inThree(
 	t *testing.T, config *v1alpha1.EtcdConfig, run func(ctx context.Context, t *testing.T, c *testCluster, lead *testMember),
 ) {
 	t.Helper()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged, config)

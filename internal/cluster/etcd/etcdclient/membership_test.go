@@ -16,7 +16,7 @@ import (
 // A member's life from learner to voter to none. Every step may be repeated, and may go through any member.
 func TestAMemberJoinsAndLeaves(t *testing.T) {
 	t.Parallel()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged)
@@ -54,7 +54,7 @@ func TestAMemberJoinsAndLeaves(t *testing.T) {
 
 func TestAnUnhealthyClusterAllowsNoChangeForNow(t *testing.T) {
 	t.Parallel()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged)
@@ -88,7 +88,7 @@ func TestAnUnhealthyClusterAllowsNoChangeForNow(t *testing.T) {
 
 func TestTheVersionOfTheClusterIsTold(t *testing.T) {
 	t.Parallel()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		for _, mode := range []v1alpha1.TLSMode{v1alpha1.TLSManaged, v1alpha1.TLSDisabled} {
 			t.Run(version+" "+string(mode), func(t *testing.T) {
 				t.Parallel()

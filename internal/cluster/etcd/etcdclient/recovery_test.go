@@ -17,7 +17,7 @@ import (
 // know that it was committed.
 func TestASurvivorGoesOnAlone(t *testing.T) {
 	t.Parallel()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged)

@@ -102,7 +102,7 @@ func (c *testCluster) well() {
 
 func TestARenewedLeafIsShownWithoutARestart(t *testing.T) {
 	t.Parallel()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged)
@@ -129,7 +129,7 @@ func TestARenewedLeafIsShownWithoutARestart(t *testing.T) {
 // The three phases with real members: at no time is one of them alone.
 func TestAnAuthorityIsReplacedUnderRealMembers(t *testing.T) {
 	t.Parallel()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged)
@@ -194,7 +194,7 @@ func strangers(t *testing.T, c *testCluster, old clustertls.Pair) {
 // Without the first phase a member that comes back would be alone: what the phases are for.
 func TestALeafOfAnUnknownAuthorityIsRejectedByMembersThatRun(t *testing.T) {
 	t.Parallel()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			c := newTestCluster(t, version, binary, 1, v1alpha1.TLSManaged)

@@ -24,6 +24,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 	"github.com/quorate/quorate/test/loopback"
+	"github.com/quorate/quorate/test/stores"
 )
 
 const (
@@ -32,32 +33,19 @@ const (
 	testDomain    = "cluster.local"
 )
 
-// servers returns the newest etcd of each supported minor version; in short runs of one of them, another one from test to test, unless
-// QUORATE_ALL_ENGINES is set, as `make test-all` does. They are what the tests are about, so their absence is a failure: `make test-unit`
-// builds them.
-func servers(t *testing.T) map[string]string {
+// etcds returns the newest etcd of each supported minor version, by version; in short runs of one of them, another one from test to test, unless
+// QUORATE_ALL_ENGINES is set, as `make test-all` does.
+func etcds(t *testing.T) map[string]string {
 	t.Helper()
-	dir := os.Getenv("QUORATE_SERVERS")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir = filepath.Join(cache, "quorate", "servers")
-	}
-	out := map[string]string{}
-	minors := []string{"3.5", "3.6", "3.7"}
+	minors := stores.Etcds
 	if testing.Short() && os.Getenv("QUORATE_ALL_ENGINES") == "" {
 		one := crc32.ChecksumIEEE([]byte(t.Name())) % uint32(len(minors))
 		minors = minors[one : one+1]
 	}
+	out := map[string]string{}
 	for _, minor := range minors {
-		found, err := filepath.Glob(filepath.Join(dir, "etcd-"+minor+".*", "bin", "etcd"))
-		if err != nil || len(found) == 0 {
-			t.Fatalf("no etcd %s under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", minor, dir)
-		}
-		path := found[len(found)-1]
-		out[strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(path))), "etcd-")] = path
+		s := stores.Newest(t, minor)
+		out[s.Version] = s.Program()
 	}
 	return out
 }

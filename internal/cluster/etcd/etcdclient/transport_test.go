@@ -51,7 +51,7 @@ func (f *follower) follow(ctx context.Context, t *testing.T, c *testCluster, pas
 // the configuration that is rendered for each.
 func TestTLSIsSwitchedUnderRealMembers(t *testing.T) {
 	t.Parallel()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged)
@@ -169,7 +169,7 @@ func (c *testCluster) holds(acked int, password string) {
 // What etcd refuses is an error.
 func TestAPeerURLIsThatOfOneMember(t *testing.T) {
 	t.Parallel()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			c := newTestCluster(t, version, binary, 2, v1alpha1.TLSManaged)

@@ -27,7 +27,7 @@ var appPermissions = users.Permissions([]v1alpha1.EtcdPermission{
 
 func TestUsersOfRealServers(t *testing.T) {
 	t.Parallel()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		for _, mode := range []v1alpha1.TLSMode{v1alpha1.TLSManaged, v1alpha1.TLSDisabled} {
 			t.Run(version+" "+string(mode), func(t *testing.T) {
 				t.Parallel()

@@ -13,7 +13,7 @@ import (
 // With TLS the client port serves metrics to who has a certificate, and it does so whether authentication is on or not.
 func TestVitalsOfRealServers(t *testing.T) {
 	t.Parallel()
-	for version, binary := range servers(t) {
+	for version, binary := range etcds(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			c := newTestCluster(t, version, binary, 1, v1alpha1.TLSManaged)

@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/loopback"
+	"github.com/quorate/quorate/test/stores"
 )
 
 // FuzzConfig and FuzzUsers of internal/cluster/redis read the files as the servers do, as far as we know; here the servers do it themselves.
@@ -30,15 +31,15 @@ func TestServersReadBackWhatWasWritten(t *testing.T) {
 	for _, engine := range someEngines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
-			binary, version := serverBinary(t, engine)
+			server := stores.Newest(t, engine)
 			want := redis.Account(userWith(patterns), "secret")
 			for i, password := range passwords {
-				c := startWith(t, binary, version, password, want)
+				c := startWith(t, server.Program(), server.Version, password, want)
 				if got, err := c.ConfigGet(t.Context(), "masterauth").Result(); err != nil || got["masterauth"] != password {
 					t.Errorf("password %d: the server reads %q, written was %q, %v", i, got["masterauth"], password, err)
 				}
 				if i == 0 {
-					tells(t, c, want, version)
+					tells(t, c, want, server.Version)
 				}
 			}
 		})

@@ -29,6 +29,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
+	"github.com/quorate/quorate/test/stores"
 )
 
 // Servers of all of these engines are tested, with what takes long only the latest Redis and Valkey unless QUORATE_ALL_ENGINES is set, as
@@ -57,32 +58,6 @@ func someEngines(t *testing.T) []string {
 // another one with each engine.
 func picked(some []string, engine, variant int) bool {
 	return len(some) == 1 || len(some) == len(allEngines) || engine%2 == variant%2
-}
-
-// serverBinary finds the newest server of an engine and minor version. A missing one fails the test: the adapter is
-// worth nothing untested.
-func serverBinary(t *testing.T, engine string) (path, version string) {
-	t.Helper()
-	dir := os.Getenv("QUORATE_SERVERS")
-	if dir == "" {
-		cache := os.Getenv("QUORATE_CACHE")
-		if cache == "" {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				t.Fatal(err)
-			}
-			cache = filepath.Join(home, ".cache", "quorate")
-		}
-		dir = filepath.Join(cache, "servers")
-	}
-	name, _, _ := strings.Cut(engine, "-")
-	found, err := filepath.Glob(filepath.Join(dir, engine+".*", "bin", name+"-server"))
-	if err != nil || len(found) == 0 {
-		t.Fatalf("no %s server under %s: run `make test-unit`, or set QUORATE_SERVERS to the directory that holds them", engine, dir)
-	}
-	slices.Sort(found)
-	path = found[len(found)-1]
-	return path, strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(path))), name+"-")
 }
 
 // world is a cluster of real servers on loopback: every "pod" has an address of its own in 127.0.0.0/8 and a directory
@@ -153,14 +128,13 @@ const nodeTimeout = 1500 * time.Millisecond
 
 func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) *world {
 	t.Helper()
-	binary, version := serverBinary(t, engine)
-	name, _, _ := strings.Cut(engine, "-")
-	e, mode := v1alpha1.RedisEngine(name), v1alpha1.TLSManaged
+	server := stores.Newest(t, engine)
+	e, mode := v1alpha1.RedisEngine(server.Name), v1alpha1.TLSManaged
 	if !secure {
 		mode = v1alpha1.TLSDisabled
 	}
 	w := &world{
-		t: t, binary: binary,
+		t: t, binary: server.Program(),
 		subnet: fmt.Sprintf("127.%d.%d", 1+rand.IntN(254), rand.IntN(256)),
 		pods:   map[string]*process{}, guarded: map[int]bool{}, sets: map[int]int{}, disks: map[string]string{}, idle: redis.Idle{},
 		passwords: map[string]string{
@@ -168,7 +142,7 @@ func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) 
 			redis.PasswordMigration: "migration-secret",
 		},
 		cluster: &v1alpha1.RedisCluster{Spec: v1alpha1.RedisClusterSpec{
-			Engine: &e, Version: version, Shards: shards, ReplicasPerShard: &replicas, TLS: &v1alpha1.TLSSpec{Mode: &mode},
+			Engine: &e, Version: server.Version, Shards: shards, ReplicasPerShard: &replicas, TLS: &v1alpha1.TLSSpec{Mode: &mode},
 			Config: &v1alpha1.RedisConfig{NodeTimeout: &metav1.Duration{Duration: nodeTimeout}, Extra: map[string]v1alpha1.ConfigValue{
 				"hz": "20", "client-output-buffer-limit": "replica 256mb 64mb 60", "notify-keyspace-events": "KEA",
 			}},

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/test/stores"
 )
 
 // restart does what the StatefulSet controller does: the pods end, and are made anew from the current template.
@@ -21,7 +22,8 @@ func (w *world) restart(step redis.Restart) {
 // become makes an engine the one of the template.
 func (w *world) become(engine string) {
 	w.t.Helper()
-	w.binary, w.cluster.Spec.Version = serverBinary(w.t, engine)
+	server := stores.Newest(w.t, engine)
+	w.binary, w.cluster.Spec.Version = server.Program(), server.Version
 }
 
 var upgrades = []struct{ from, to string }{{"redis-7.0", "redis-8.0"}, {"valkey-8.1", "valkey-9.1"}}

@@ -1,5 +1,5 @@
-// Package servers finds the data stores' own programs for tests that run real servers.
-package servers
+// Package stores finds the data stores' own programs for tests that run real servers.
+package stores
 
 import (
 	"os"
@@ -10,6 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 )
+
+// Etcds are the minor versions of etcd that are supported, the oldest first.
+var Etcds = []string{"etcd-3.5", "etcd-3.6", "etcd-3.7"}
 
 // Server is an installed version of a data store.
 type Server struct {
