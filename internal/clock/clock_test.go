@@ -60,7 +60,7 @@ func TestWhatIsDoneToTheMachineIsNothingToIt(t *testing.T) {
 	if passed := c.Now().Sub(before); passed < 0 || passed > time.Minute {
 		t.Errorf("%s have passed", passed)
 	}
-	if before != before.Round(0) { //nolint:revive // Whether there is such a reading is the question.
+	if before != before.Round(0) {
 		t.Error("a time has a reading of the monotonic clock, which later ones are not compared by")
 	}
 }

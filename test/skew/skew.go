@@ -154,7 +154,7 @@ func redirect(image []byte, by time.Duration) ([]write, error) {
 		at, found := 0, false
 		for _, s := range symbols {
 			if s.Name == f.name {
-				at, found = int(s.Value), true //nolint:gosec // An offset within a page or two.
+				at, found = int(s.Value), true
 			}
 		}
 		if !found || at+5 > base {
@@ -165,7 +165,7 @@ func redirect(image []byte, by time.Duration) ([]write, error) {
 		code = append(relative(code, base+len(code), len(image)-8), f.then...)
 	}
 	code = append(code, make([]byte, room-8-len(code))...)
-	code = binary.LittleEndian.AppendUint64(code, uint64(by/time.Second)) //nolint:gosec // Two's complement is what is added.
+	code = binary.LittleEndian.AppendUint64(code, uint64(by/time.Second))
 	if there := image[base : len(image)-8]; !bytes.Equal(there, code[:room-8]) && len(bytes.Trim(there, "\x00")) > 0 {
 		return nil, fmt.Errorf("%w: the vDSO of this kernel has no room of %d bytes at its end", ErrUnsupported, room)
 	}
@@ -174,5 +174,5 @@ func redirect(image []byte, by time.Duration) ([]write, error) {
 
 // relative appends the address of a target to code, relative to the instruction after the four bytes that stand at an offset.
 func relative(code []byte, at, target int) []byte {
-	return binary.LittleEndian.AppendUint32(code, uint32(int32(target-(at+4)))) //nolint:gosec // Two's complement, within a page or two.
+	return binary.LittleEndian.AppendUint32(code, uint32(int32(target-(at+4))))
 }
