@@ -20,7 +20,7 @@ import (
 func TestTheLoopCountsWhatItDoes(t *testing.T) {
 	s := newStage(t, persistent())
 	m := metrics.New(metrics.Options{
-		Version: "test", Leads: func() bool { return true }, Now: time.Now, Ahead: func() time.Duration { return 0 },
+		Version: "test", Leads: func() bool { return true }, Now: time.Now, Ahead: func() (time.Duration, bool) { return 0, false },
 		List: func(ctx context.Context) (metrics.Objects, error) { return objects(ctx, s.cache) },
 	})
 	reg := prometheus.NewPedanticRegistry()

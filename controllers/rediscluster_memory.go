@@ -32,8 +32,8 @@ type memory struct {
 	unresizable sync.Map
 	// idle is since when shards that are to go have owned nothing.
 	idle redis.Idle
-	// hangs are since when servers hang.
-	hangs redis.Hangs
+	// processes are what was seen of the servers' processes.
+	processes redis.Processes
 	// meter counts what has been moved.
 	meter meter
 	// scales are what slots weighed.
@@ -61,7 +61,7 @@ func (m *memories) of(uid types.UID, now time.Time) *memory {
 		m.clusters = map[types.UID]*memory{}
 	}
 	if m.clusters[uid] == nil {
-		m.clusters[uid] = &memory{idle: redis.Idle{}, hangs: redis.Hangs{}}
+		m.clusters[uid] = &memory{idle: redis.Idle{}, processes: redis.Processes{}}
 	}
 	m.clusters[uid].seen = now
 	return m.clusters[uid]

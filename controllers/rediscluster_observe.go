@@ -50,7 +50,7 @@ func (k *RedisKind) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	k.memory(o).watchUnused(&s)
 	k.memory(o).watchHosts(&s)
 	k.memory(o).idle.Watch(&s)
-	k.memory(o).hangs.Watch(&s)
+	k.memory(o).processes.Watch(&s)
 	m := &k.memory(o).meter
 	m.watch(s.Pods, s.Now)
 	s.Progress = m.read()

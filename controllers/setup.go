@@ -89,7 +89,7 @@ type Options struct {
 // SetupAll registers the controllers of all kinds with the manager.
 func SetupAll(mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
-		o.Clock = clock.New(func(time.Duration) {})
+		o.Clock = clock.New(0, func(time.Duration) {})
 	}
 	var err error
 	if o.metrics, err = measure(mgr, o); err != nil {

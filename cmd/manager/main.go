@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,7 +20,6 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers"
-	"github.com/quorate/quorate/internal/clock"
 	"github.com/quorate/quorate/internal/heap"
 )
 
@@ -56,8 +56,11 @@ func run(args []string) error {
 		return fmt.Errorf("find a Kubernetes cluster: %w", err)
 	}
 	cfg.QPS = -1 // The API server shares out what it can bear, see its priority and fairness.
-	now := clock.New(sayTime(ctrl.Log.Info))
-	cfg.Wrap(now.Follow)
+	ctx, stop := context.WithCancelCause(ctrl.SetupSignalHandler())
+	now := follow(cfg, o.maxClockSkew, stop)
+	if err := agree(ctx, cfg, now, o.maxClockSkew); err != nil {
+		return err
+	}
 	dial, err := o.dialFunc(cfg)
 	if err != nil {
 		return err
@@ -85,14 +88,13 @@ func run(args []string) error {
 	if o.leaderElect {
 		go sayWaiting(ctrl.Log.Info, mgr.Elected(), time.After(patience))
 	}
-	return mgr.Start(ctrl.SetupSignalHandler())
-}
-
-// sayTime tells whose time it is, and how wrong this machine's is.
-func sayTime(say func(string, ...any)) func(ahead time.Duration) {
-	return func(ahead time.Duration) {
-		say("the clock of this machine and that of the API server are apart: the API server's is gone by", "ahead", ahead.Round(time.Second).String())
+	if err := mgr.Start(ctx); err != nil {
+		return err
 	}
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
 }
 
 // sayWaiting tells why nothing happens while another manager works: this one does nothing until the lease is free.

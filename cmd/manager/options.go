@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
@@ -30,6 +31,7 @@ type options struct {
 	version        bool
 	dial           string
 	pprofAddr      string
+	maxClockSkew   time.Duration
 	zap            zap.Options
 }
 
@@ -59,6 +61,8 @@ func parse(args []string) (options, error) {
 		"how to reach pods: direct, or port-forward through the API server when the manager runs outside of the cluster")
 	fs.StringVar(&o.pprofAddr, "pprof-bind-address", "0",
 		"address that serves profiles of the manager to whoever reaches it, which is best 127.0.0.1:<port>; 0: none")
+	fs.DurationVar(&o.maxClockSkew, "max-clock-skew", time.Minute,
+		"how far the clocks of this machine and of the API server may be apart when the manager starts; 0: as far as they like")
 	o.zap.BindFlags(fs)
 	if err := fs.Parse(args); err != nil {
 		return o, err

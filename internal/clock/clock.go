@@ -1,5 +1,10 @@
-// Package clock tells the time of the API server, which is what the times of all objects are from. The clock of the machine that the operator
-// runs on may be wrong, or be put right while it runs; by it, certificates would be issued that are not valid yet, and backups would seem to be old.
+// Package clock tells the time in such a way that nothing is destroyed by a clock that is wrong: certificates would be issued that are not valid yet, holds would
+// be over before they began, and backups would seem to be old.
+//
+// There are three witnesses: what this process has told so far, the clock of its machine, and the API server's, which the times of all objects
+// are from. A process begins with the time of its machine, and only where the API server agrees; from then on it counts seconds, so that it is nothing
+// to it when somebody puts the machine's clock wrong, or right, or the API server's. When both others agree that it is wrong, it
+// is to begin anew: there is no moment at which its time leaps.
 package clock
 
 import (
@@ -8,44 +13,48 @@ import (
 	"time"
 )
 
-// Tolerance is how far two clocks are apart before one of them is taken for wrong. The API server tells whole seconds.
-const Tolerance = 2 * time.Second
+const (
+	// Tolerance is how far clocks are apart that agree. The API server tells whole seconds.
+	Tolerance = 2 * time.Second
+	// outvotedFor is how long the other two have to agree with each other.
+	outvotedFor = 10 * time.Second
+)
 
-// Clock begins with the time of the machine, and goes by that of an API server once it is apart from that. In between it goes like the
-// machine's monotonic clock, so that it is nothing to it when somebody puts the machine's time of day right. It may be used concurrently.
+// Clock is the time of a process. It may be used concurrently.
 type Clock struct {
-	say func(ahead time.Duration)
-
-	mu sync.Mutex
-	// base is what it told at the moment from.
+	limit time.Duration
+	// base is the time at the moment from, by the monotonic clock.
 	base, from time.Time
+
+	mu           sync.Mutex
+	heard        bool
+	ahead        time.Duration
+	outvoted     time.Time
+	onceOutvoted sync.Once
+	told         func(ahead time.Duration)
 }
 
-// New makes a clock. say is called when it begins to go by an API server anew, with how far the machine is ahead of that.
-func New(say func(ahead time.Duration)) *Clock {
+// New makes a clock with the time of the machine. outvoted is called once, when an API server and the machine agree with each other, and are further apart from it
+// than the limit: it is so much ahead of them. A limit of 0 is none.
+func New(limit time.Duration, outvoted func(ahead time.Duration)) *Clock {
 	now := time.Now()
-	return &Clock{say: say, base: now.Round(0), from: now}
+	return &Clock{limit: limit, base: now.Round(0), from: now, told: outvoted}
 }
 
-// Now is the time. It has no monotonic reading.
-func (c *Clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at(time.Now())
-}
+// Now is the time. It has no monotonic reading, and needs none: it does not leap.
+func (c *Clock) Now() time.Time { return c.at(time.Now()) }
 
 // at is the time at a moment that the machine's clocks were read at.
 func (c *Clock) at(moment time.Time) time.Time { return c.base.Add(moment.Sub(c.from)) }
 
-// Ahead is how far the machine's time of day is ahead of it.
-func (c *Clock) Ahead() time.Duration {
-	now := time.Now()
+// Ahead is how far the machine's clock was ahead of the API server's at its last answer, and false before the first one.
+func (c *Clock) Ahead() (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return now.Round(0).Sub(c.at(now))
+	return c.ahead, c.heard
 }
 
-// Follow makes the clock go by the answers of an API server.
+// Follow makes the clock listen to the answers of an API server.
 func (c *Clock) Follow(rt http.RoundTripper) http.RoundTripper { return follower{rt, c} }
 
 type follower struct {
@@ -53,12 +62,14 @@ type follower struct {
 	*Clock
 }
 
+// RoundTrip notes the time that an answer tells. What others than the API server may have written, such as a kubelet that a connection is
+// handed to, or a load balancer that has no API server, is left out.
 func (f follower) RoundTrip(r *http.Request) (*http.Response, error) {
 	asked := time.Now()
 	answer, err := f.RoundTripper.RoundTrip(r)
-	if err == nil {
+	if err == nil && answer.StatusCode >= http.StatusOK && answer.StatusCode < http.StatusInternalServerError {
 		if told, wrong := http.ParseTime(answer.Header.Get("Date")); wrong == nil {
-			f.heard(told, asked, time.Now())
+			f.hear(told, asked, time.Now())
 		}
 	}
 	return answer, err
@@ -67,20 +78,25 @@ func (f follower) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the transport behind.
 func (f follower) WrappedRoundTripper() http.RoundTripper { return f.RoundTripper }
 
-// heard takes note of a time that was told, in whole seconds, between two moments. What took long says little.
-func (c *Clock) heard(told, asked, answered time.Time) {
+// hear takes note of a time that was told, in whole seconds, between two moments.
+func (c *Clock) hear(told, asked, answered time.Time) {
 	took := answered.Sub(asked)
-	if took > Tolerance {
-		return
-	}
+	unsure := Tolerance + took/2
+	told = told.Add(time.Second/2 + took/2)
+	ahead, off := answered.Round(0).Sub(told), c.at(answered).Sub(told)
 	c.mu.Lock()
-	apart := told.Add(time.Second / 2).Sub(c.at(asked.Add(took / 2)))
-	if apart.Abs() <= Tolerance {
-		c.mu.Unlock()
-		return
+	if took <= Tolerance || ahead.Abs() > unsure {
+		c.ahead, c.heard = ahead, true
 	}
-	c.base, c.from = c.at(answered).Add(apart), answered
-	ahead := answered.Round(0).Sub(c.base)
+	switch {
+	case c.limit == 0 || off.Abs() <= c.limit+unsure || ahead.Abs() > unsure:
+		c.outvoted = time.Time{}
+	case c.outvoted.IsZero():
+		c.outvoted = answered
+	}
+	wrong := !c.outvoted.IsZero() && answered.Sub(c.outvoted) >= outvotedFor
 	c.mu.Unlock()
-	c.say(ahead)
+	if wrong {
+		c.onceOutvoted.Do(func() { c.told(off) })
+	}
 }

@@ -7,69 +7,125 @@ import (
 	"time"
 )
 
-func TestItGoesByTheServer(t *testing.T) {
-	var server time.Duration // How far its clock is ahead of ours.
+const limit = time.Minute
+
+// clock makes one that is ahead of the machine's, and what it was told to be ahead when it was outvoted.
+func clock(ahead time.Duration) (*Clock, *[]time.Duration) {
+	var outvoted []time.Duration
+	c := New(limit, func(by time.Duration) { outvoted = append(outvoted, by.Round(Tolerance)) })
+	c.base = c.base.Add(ahead)
+	return c, &outvoted
+}
+
+// hears lets it hear an API server that is ahead of the machine, for so many seconds.
+func (c *Clock) hears(ahead time.Duration, seconds int) {
+	now := time.Now()
+	for i := range seconds + 1 {
+		at := now.Add(time.Duration(i) * time.Second)
+		c.hear(at.Add(ahead).Truncate(time.Second), at.Add(-10*time.Millisecond), at)
+	}
+}
+
+// What somebody does to the machine's clock is nothing to it, and neither is what an API server says alone.
+func TestItGoesOnAsItBegan(t *testing.T) {
+	for _, wrong := range []time.Duration{time.Hour, -time.Hour} {
+		c, outvoted := clock(-wrong) // The machine is ahead.
+		c.hears(-wrong, 100)
+		if off := time.Until(c.Now()).Round(Tolerance); off != -wrong {
+			t.Errorf("it is %s ahead of the machine, that is %s ahead of all others", off, wrong)
+		}
+		if ahead, ok := c.Ahead(); !ok || ahead.Round(Tolerance) != wrong {
+			t.Errorf("the machine is %s ahead, and is told to be %s", wrong, ahead)
+		}
+		if c, alone := clock(0); true {
+			c.hears(wrong, 100)
+			*outvoted = append(*outvoted, *alone...)
+		}
+		if len(*outvoted) > 0 {
+			t.Errorf("it counts as outvoted: %v", *outvoted)
+		}
+	}
+	c, _ := clock(0)
+	if now := c.Now(); now != now.Round(0) {
+		t.Error("a time has a reading of the monotonic clock, which the times of objects have not")
+	}
+}
+
+func TestTheOthersOutvoteIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ahead time.Duration
+		hear  func(*Clock)
+		want  int
+	}{
+		"for a while":      {time.Hour, func(c *Clock) { c.hears(0, 20); c.hears(0, 20) }, 1},
+		"behind":           {-time.Hour, func(c *Clock) { c.hears(0, 20) }, 1},
+		"for a moment":     {time.Hour, func(c *Clock) { c.hears(0, 5) }, 0},
+		"with objections":  {time.Hour, func(c *Clock) { c.hears(0, 5); c.hears(time.Hour, 0); c.hears(0, 5) }, 0},
+		"by a little":      {limit / 2, func(c *Clock) { c.hears(0, 20) }, 0},
+		"without a limit":  {time.Hour, func(c *Clock) { c.limit = 0; c.hears(0, 20) }, 0},
+		"by what is vague": {2 * limit, func(c *Clock) { slowly(c, 4*limit) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, outvoted := clock(tc.ahead)
+			tc.hear(c)
+			if len(*outvoted) != tc.want || (tc.want > 0 && (*outvoted)[0] != tc.ahead) {
+				t.Errorf("it was outvoted: %v", *outvoted)
+			}
+		})
+	}
+}
+
+// slowly lets it hear answers that took so long that they may be as old as that.
+func slowly(c *Clock, took time.Duration) {
+	now := time.Now()
+	for i := range 20 {
+		at := now.Add(time.Duration(i) * time.Second)
+		c.hear(at.Add(-took/2), at.Add(-took), at)
+	}
+}
+
+func TestItListensToAPIServersOnly(t *testing.T) {
+	code, date := http.StatusOK, ""
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Date", time.Now().Add(server).UTC().Format(http.TimeFormat))
+		w.Header().Set("Date", date)
+		w.WriteHeader(code)
 	}))
 	defer api.Close()
-	var said []time.Duration
-	c := New(func(ahead time.Duration) { said = append(said, ahead.Round(Tolerance)) })
-	hc := &http.Client{Transport: c.Follow(http.DefaultTransport)}
-	for i, tc := range []struct {
-		server, want time.Duration
-		says         bool
+	for _, tc := range []struct {
+		code  int
+		date  string
+		heard bool
 	}{
-		{0, 0, false},
-		{time.Second, 0, false}, // Whole seconds tell no better.
-		{time.Hour, time.Hour, true},
-		{time.Hour, time.Hour, false},
-		{-365 * 24 * time.Hour, -365 * 24 * time.Hour, true},
-		{0, 0, true},
+		{http.StatusOK, time.Now().UTC().Add(-time.Hour).Format(http.TimeFormat), true},
+		{http.StatusForbidden, time.Now().UTC().Add(-time.Hour).Format(http.TimeFormat), true},
+		{http.StatusBadGateway, time.Now().UTC().Add(-time.Hour).Format(http.TimeFormat), false},
+		{http.StatusOK, "yesterday", false},
 	} {
-		said, server = nil, tc.server
+		code, date = tc.code, tc.date
+		c, _ := clock(0)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, api.URL, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := hc.Do(req)
+		answer, err := (&http.Client{Transport: c.Follow(http.DefaultTransport)}).Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = answer.Body.Close()
-		if off := time.Until(c.Now()).Round(Tolerance); off != tc.want {
-			t.Errorf("step %d: it is %s ahead, and was to be %s", i, off, tc.want)
-		}
-		if ahead := c.Ahead().Round(Tolerance); ahead != -tc.want {
-			t.Errorf("step %d: the machine is told to be %s ahead", i, ahead)
-		}
-		if says := len(said) == 1 && said[0] == -tc.want; says != tc.says {
-			t.Errorf("step %d: it says %v", i, said)
+		if ahead, heard := c.Ahead(); heard != tc.heard || (heard && ahead.Round(Tolerance) != time.Hour) {
+			t.Errorf("%d %q: heard is %t, and the machine is told to be %s ahead", tc.code, tc.date, heard, ahead)
 		}
 	}
 }
 
-// The machine's time of day is put forward by an hour, and its monotonic clock is not.
-func TestWhatIsDoneToTheMachineIsNothingToIt(t *testing.T) {
-	c := New(func(time.Duration) { t.Error("it says that it goes by a server") })
-	c.base = c.base.Add(-time.Hour)
-	before := c.Now()
-	if got := c.Ahead().Round(Tolerance); got != time.Hour {
-		t.Errorf("the machine is told to be %s ahead", got)
-	}
-	if passed := c.Now().Sub(before); passed < 0 || passed > time.Minute {
-		t.Errorf("%s have passed", passed)
-	}
-	if before != before.Round(0) {
-		t.Error("a time has a reading of the monotonic clock, which later ones are not compared by")
-	}
-}
-
-func TestWhatTookLongSaysNothing(t *testing.T) {
-	c := New(func(time.Duration) { t.Error("it says that it goes by a server") })
-	now := time.Now()
-	c.heard(now.Add(time.Hour), now.Add(-2*Tolerance), now)
-	if off := time.Until(c.Now()).Round(Tolerance); off != 0 {
-		t.Errorf("it is %s ahead", off)
+// What a slow API server says is worth something where an hour is at stake, and nothing where a second is.
+func TestASlowAnswerTellsGreatDifferences(t *testing.T) {
+	now, took := time.Now(), 20*time.Second
+	for skew, heard := range map[time.Duration]bool{0: false, 5 * time.Second: false, time.Hour: true} {
+		c, _ := clock(0)
+		c.hear(now.Add(-took/2-skew), now.Add(-took), now)
+		if ahead, ok := c.Ahead(); ok != heard || (ok && (ahead-skew).Abs() > Tolerance) {
+			t.Errorf("%s: heard is %t, and the machine is told to be %s ahead", skew, ok, ahead)
+		}
 	}
 }

@@ -38,9 +38,9 @@ type Options struct {
 	List func(context.Context) (Objects, error)
 	// Leads tells whether this manager holds the lease.
 	Leads func() bool
-	// Now is the time, Ahead how far the clock of this machine is ahead of it.
+	// Now is the time, Ahead how far the clock of this machine is ahead of the API server's, if that is known.
 	Now   func() time.Time
-	Ahead func() time.Duration
+	Ahead func() (time.Duration, bool)
 }
 
 // Metrics of one manager. The methods that note something do nothing on nil.
@@ -102,7 +102,9 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	s.tell(buildInfo, 1, m.o.Version)
 	leads := m.o.Leads()
 	s.tell(leading, flag(leads))
-	s.tell(clockAhead, m.o.Ahead().Seconds())
+	if ahead, known := m.o.Ahead(); known {
+		s.tell(clockAhead, ahead.Seconds())
+	}
 	if leads {
 		m.collectObjects(s)
 	}

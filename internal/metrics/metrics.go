@@ -68,7 +68,7 @@ var (
 	leading   = define("quorate_leading", Gauge,
 		"1 while this manager holds the lease and works, 0 while it waits for it. Only the one that leads tells about clusters and backups.")
 	clockAhead = define("quorate_clock_ahead_seconds", Gauge,
-		"How far the clock of the manager's machine is ahead of the time that the manager goes by, in seconds: that of the API server, once they are more than 2 s apart.")
+		"How far the clock of the manager's machine was ahead of the API server's at its last answer, in seconds. It is known to within 2 s.")
 	readFailures = define("quorate_read_failures_total", Counter,
 		"Scrapes that could not read the objects from the cache, so that they told nothing about clusters and backups.")
 	steps = define("quorate_steps_total", Counter,

@@ -40,7 +40,7 @@ func newStage(t *testing.T) *stage {
 		List:    func(context.Context) (Objects, error) { return s.objects, s.err },
 		Leads:   func() bool { return s.leads },
 		Now:     func() time.Time { return s.now },
-		Ahead:   func() time.Duration { return 90 * time.Second },
+		Ahead:   func() (time.Duration, bool) { return 90 * time.Second, true },
 	})
 	if err := s.reg.Register(s.Metrics); err != nil {
 		t.Fatal(err)

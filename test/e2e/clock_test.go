@@ -2,19 +2,24 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/clock"
+	"github.com/quorate/quorate/test/harness"
 )
 
-// TestAnOperatorWithAWrongClock makes certificates, and connects by them, while the operator's time of day is wrong. Those that it issued by that would be
+// TestAnOperatorWhoseClockIsPutWrong makes certificates, and connects by them, while the operator's time of day is wrong. Those that it issued by that would be
 // valid an hour later, and those that there are would not be valid yet.
-func TestAnOperatorWithAWrongClock(t *testing.T) {
+func TestAnOperatorWhoseClockIsPutWrong(t *testing.T) {
 	var c *v1alpha1.EtcdCluster
-	feature := features.New("the clock of the operator's machine is wrong").
+	feature := features.New("the clock of the operator's machine is put wrong").
 		Setup(step(func(_ context.Context, t *testing.T, s *scope) { c = s.etcdOf(t, "orders", 1) })).
 		Assess("an hour ahead, a cluster becomes Ready", step(func(ctx context.Context, t *testing.T, s *scope) {
 			defer s.skewManagers(ctx, t, time.Hour)()
@@ -38,21 +43,86 @@ func TestAnOperatorWithAWrongClock(t *testing.T) {
 	suite.Test(t, feature.Feature())
 }
 
-// skewManagers gives all managers another time of day, until what it returns is called.
+// TestAnOperatorDoesNotStartByAWrongClock puts the API server's clock forward, because a program has the time of its machine when it starts.
+func TestAnOperatorDoesNotStartByAWrongClock(t *testing.T) {
+	var c *v1alpha1.EtcdCluster
+	feature := features.New("clocks that are apart").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			c = s.etcdOf(t, "orders", 1)
+			createReady(ctx, t, s, c)
+			writeMarks(ctx, t, s, c)
+			end, err := s.SkewProcess(ctx, harness.ControlPlane, "pgrep -x kube-apiserver", time.Hour)
+			must(t, err)
+			t.Cleanup(func() {
+				must(t, end(context.WithoutCancel(ctx)))
+				endManagers(context.WithoutCancel(ctx), t, s) // They have tokens from the future.
+			})
+		})).
+		Assess("one that runs goes on", step(func(ctx context.Context, t *testing.T, s *scope) {
+			before, err := s.ManagerPods(ctx)
+			must(t, err)
+			rest(ctx, 20*time.Second)
+			after, err := s.ManagerPods(ctx)
+			must(t, err)
+			is := incarnations(after)
+			for name, was := range incarnations(before) {
+				if is[name] != was {
+					t.Errorf("%s has begun another life: %+v, then %+v", name, was, is[name])
+				}
+			}
+		})).
+		Assess("one that starts says why it does not", step(func(ctx context.Context, t *testing.T, s *scope) {
+			endManagers(ctx, t, s)
+			must(t, harness.Eventually(ctx, "a manager to say why it does not start", 2*time.Minute, func(ctx context.Context) (bool, string, error) {
+				pods, err := s.ManagerPods(ctx)
+				said := ""
+				for _, p := range pods {
+					for _, status := range p.Status.ContainerStatuses {
+						for _, ended := range []*corev1.ContainerStateTerminated{status.State.Terminated, status.LastTerminationState.Terminated} {
+							if ended != nil {
+								said += ended.Message
+							}
+						}
+					}
+				}
+				return strings.Contains(said, "the clock of this machine is 1h0m0s behind that of the API server"), said, err
+			}))
+			checkMarks(ctx, t, s, c)
+		}))
+	suite.Test(t, feature.Feature())
+}
+
+// skewManagers gives all managers another time of day, until what it returns is called. They are the same ones then.
 func (s *scope) skewManagers(ctx context.Context, t *testing.T, by time.Duration) (end func()) {
 	t.Helper()
 	pods, err := s.ManagerPods(ctx)
 	must(t, err)
-	var ends []func(context.Context) error
+	ends := func() {}
+	t.Cleanup(func() { ends() })
 	for i := range pods {
 		end, err := s.Skew(ctx, &pods[i], "manager", by)
+		if end != nil {
+			others := ends
+			ends = func() {
+				others()
+				if err := end(context.WithoutCancel(ctx)); err != nil {
+					t.Errorf("put the clock of %s right: %v", pods[i].Name, err)
+				}
+			}
+		}
 		must(t, err)
-		ends = append(ends, end)
 	}
 	return func() {
-		for _, end := range ends {
-			if err := end(context.WithoutCancel(ctx)); err != nil {
-				t.Errorf("put the clock right: %v", err)
+		ends()
+		ends = func() {}
+		after, err := s.ManagerPods(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		is := incarnations(after)
+		for name, was := range incarnations(pods) {
+			if is[name] != was {
+				t.Errorf("%s has begun another life: %+v, then %+v", name, was, is[name])
 			}
 		}
 	}
@@ -61,11 +131,13 @@ func (s *scope) skewManagers(ctx context.Context, t *testing.T, by time.Duration
 // wantAhead asks a manager how far its machine's clock is ahead.
 func wantAhead(ctx context.Context, t *testing.T, s *scope, token string, want time.Duration) {
 	t.Helper()
-	_, text, err := s.metrics(ctx, token)
-	must(t, err)
-	got, err := metricValue(text, "quorate_clock_ahead_seconds")
-	must(t, err)
-	if off := time.Duration(got*float64(time.Second)) - want; off.Abs() > 2*time.Second {
-		t.Errorf("quorate_clock_ahead_seconds is %g, and the clock is %s ahead", got, want)
-	}
+	must(t, harness.Eventually(ctx, "the manager to notice its clock", time.Minute, func(ctx context.Context) (bool, string, error) {
+		_, page, err := s.metrics(ctx, token)
+		if err != nil {
+			return false, "", err
+		}
+		got, err := metricValue(page, "quorate_clock_ahead_seconds")
+		text := fmt.Sprintf("quorate_clock_ahead_seconds is %g, and the clock is %s ahead", got, want)
+		return err == nil && (time.Duration(got*float64(time.Second))-want).Abs() <= clock.Tolerance, text, err
+	}))
 }

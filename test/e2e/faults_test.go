@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,6 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/test/harness"
 )
 
 // containers of the data stores, by kind.
@@ -112,6 +114,21 @@ func TestRedisSurvivesFaultsUnderLoad(t *testing.T) {
 				must(t, err)
 			}))
 			wantEnded(ctx, t, s, replica.Name+" takes connections and has answered none for")
+		})).
+		Assess("a clock is put forward and back", step(func(ctx context.Context, t *testing.T, s *scope) {
+			primary := primaryOf(ctx, t, s, c, 1)
+			nothingLost(t, underLoad(ctx, t, s, c, "a clock is put forward and back", func() {
+				end, err := s.Skew(ctx, primary, redisContainer, time.Hour)
+				must(t, err)
+				rest(ctx, 35*time.Second) // The operator looks every 15 s.
+				must(t, end(ctx))
+				must(t, harness.Eventually(ctx, "the operator to see to the log of "+primary.Name, readyTimeout, func(ctx context.Context) (bool, string, error) {
+					notes, err := s.notes(ctx, redis.ReasonConfigure)
+					text := strings.Join(notes, "; ")
+					return strings.Contains(text, "the clock of "+primary.Name+" was put back"), text, err
+				}))
+			}))
+			waitReady(ctx, t, s, c)
 		})).
 		Assess("all pods are deleted at once and come back with all data", step(func(ctx context.Context, t *testing.T, s *scope) {
 			allRedisPods(ctx, t, s, c)

@@ -39,25 +39,29 @@ const (
 	peek = vdso + `dd if="/proc/$pid/mem" bs=4096 skip=$((from / 4096)) count=$((size / 4096)) status=none | base64 -w 0`
 	// poke takes pairs of an offset and what to write there, in base64. No thread runs meanwhile.
 	poke = vdso + `trap 'kill -CONT "$pid"' EXIT
+stopped=
 kill -STOP "$pid" || exit 1
 for _ in $(seq 100); do
-  grep -h '^State:' "/proc/$pid"/task/*/status | grep -q -v '^State:.T' || break
+  grep -h '^State:' "/proc/$pid"/task/*/status | grep -q -v '^State:.T' || { stopped=yes; break; }
   sleep 0.01
 done
+[ -n "$stopped" ] || { echo "process $pid does not stand still" >&2; exit 1; }
 while [ $# -gt 0 ]; do
   echo "$2" | base64 -d | dd of="/proc/$pid/mem" bs=1 seek=$((from + $1)) conv=notrunc status=none || exit 1
   shift 2
 done`
 )
 
-// End is a script of sh that gives the processes whose ids are its arguments the time of day of the machine. It leaves alone what has it, and what is gone.
+// End is a script of sh that gives the processes whose ids are its arguments the time of day of the machine. It leaves alone what has no such instructions, which it
+// knows by the first eight bytes, and what is gone.
 const End = `for pid; do
   to=$(sed -n 's/^[0-9a-f]*-\([0-9a-f]*\) .*\[vdso\]$/\1/p' "/proc/$pid/maps" 2>/dev/null)
   [ -n "$to" ] || continue
-  at=$((0x$to - 8))
-  [ "$(dd if="/proc/$pid/mem" bs=1 skip=$at count=8 status=none | od -An -tx1 | tr -d ' 0\n')" = "" ] ||
-    dd if=/dev/zero of="/proc/$pid/mem" bs=8 count=1 seek=$((at / 8)) conv=notrunc status=none
-done`
+  at=$((0x$to))
+  [ "$(dd if="/proc/$pid/mem" bs=8 skip=$(((at - 128) / 8)) count=1 status=none | od -An -tx1 | tr -d ' ')" = b8e40000000f0585 ] &&
+    dd if=/dev/zero of="/proc/$pid/mem" bs=8 seek=$(((at - 8) / 8)) count=1 conv=notrunc status=none
+done
+true`
 
 // Process lets a process see a time of day that is ahead of the machine's, or behind it where by is negative, in whole seconds.
 func Process(ctx context.Context, run Run, pid string, by time.Duration) error {
@@ -166,7 +170,7 @@ func redirect(image []byte, by time.Duration) ([]write, error) {
 	}
 	code = append(code, make([]byte, room-8-len(code))...)
 	code = binary.LittleEndian.AppendUint64(code, uint64(by/time.Second))
-	if there := image[base : len(image)-8]; !bytes.Equal(there, code[:room-8]) && len(bytes.Trim(there, "\x00")) > 0 {
+	if there := image[base:]; !bytes.Equal(there[:room-8], code[:room-8]) && len(bytes.Trim(there, "\x00")) > 0 {
 		return nil, fmt.Errorf("%w: the vDSO of this kernel has no room of %d bytes at its end", ErrUnsupported, room)
 	}
 	return append([]write{{base, code}}, jumps...), nil

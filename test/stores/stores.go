@@ -37,11 +37,15 @@ func Newest(tb testing.TB, minor string) Server {
 	tb.Helper()
 	dir := os.Getenv("QUORATE_SERVERS")
 	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			tb.Fatal(err)
+		cache := os.Getenv("QUORATE_CACHE")
+		if cache == "" {
+			user, err := os.UserCacheDir()
+			if err != nil {
+				tb.Fatal(err)
+			}
+			cache = filepath.Join(user, "quorate")
 		}
-		dir = filepath.Join(cache, "quorate", "servers")
+		dir = filepath.Join(cache, "servers")
 	}
 	name, _, _ := strings.Cut(minor, "-")
 	var found []Server

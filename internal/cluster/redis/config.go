@@ -196,7 +196,7 @@ func tunables(c *v1alpha1.RedisConfig) []directive {
 	return []directive{
 		{"cluster-node-timeout", []string{strconv.FormatInt(NodeTimeout(c).Milliseconds(), 10)}},
 		{"maxmemory-policy", []string{ptr.Deref(c.MaxMemoryPolicy, "noeviction")}},
-		{"appendfsync", []string{ptr.Deref(c.AppendFsync, "everysec")}},
+		{appendFsync, []string{ptr.Deref(c.AppendFsync, everySecond)}},
 	}
 }
 

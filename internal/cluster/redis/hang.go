@@ -37,13 +37,16 @@ func (s End) String() string { return "end " + list(s.Pods, func(p PodRef) strin
 // hopeless is how long a server that hangs is waited for: longer than Kubernetes takes to find that it is the whole node.
 const hopeless = unreported + 30*time.Second
 
-// Hangs are what was seen of the process in each pod: whether it has answered, and since when it has hung at every look. By the UID of the pod.
-type Hangs map[string]process
+// Processes are what was seen of the process in each pod, by the UID of the pod.
+type Processes map[string]process
 
 type process struct {
-	pod                  string
-	started, first, last time.Time
-	answered, hangs      bool
+	pod     string
+	started time.Time
+	// answered says that it has answered, hangs that it has hung at every look from first to last.
+	answered, hangs bool
+	first, last     time.Time
+	log             appendLog
 }
 
 // inattention is the longest time between two looks at a server that hangs in which nobody can say that it went on meanwhile.
@@ -51,7 +54,7 @@ const inattention = time.Minute
 
 // Watch notes it in a state. Once the queue of a server that hangs is full, the kernel takes no more connections for it, those of the kubelet included,
 // which asks from the same node: that it does not find the pod ready tells a full queue from a network that is cut.
-func (h Hangs) Watch(s *State) {
+func (h Processes) Watch(s *State) {
 	exists := map[string]bool{}
 	for i := range s.Pods {
 		p := &s.Pods[i]
@@ -78,7 +81,7 @@ func (p *Pod) remember(was process, now time.Time) process {
 	full := p.TimedOut && !p.Started.IsZero() && !p.Ready
 	p.Hangs = p.Hangs || full || (known && p.TimedOut)
 	p.Answered = was.answered || (p.Node != nil && !p.Node.Loading)
-	is := process{pod: p.Name, started: p.Started, first: now, last: now, answered: p.Answered, hangs: p.Hangs}
+	is := process{pod: p.Name, started: p.Started, first: now, last: now, answered: p.Answered, hangs: p.Hangs, log: p.watchLog(was.log)}
 	if known && p.Hangs {
 		is.first = was.first
 	}

@@ -223,7 +223,7 @@ func TestNextWhenAServerOfTheModeReplicatedHangs(t *testing.T) {
 }
 
 func TestHangsAreTimed(t *testing.T) {
-	h, s := Hangs{}, formed()
+	h, s := Processes{}, formed()
 	p := s.pod("c-1-1")
 	look := func(after time.Duration, hangs, timedOut bool, want time.Duration) {
 		t.Helper()

@@ -68,9 +68,9 @@ type repSimulation struct {
 	// excused are acknowledged writes that a fault took: no server that could be asked had them when another primary was made.
 	excused map[int]bool
 	ids     int
-	// hangs are since when servers hang, and ended counts those that were ended for it.
-	hangs redis.Hangs
-	ended int
+	// processes are what was seen of the servers, and ended counts those that were ended for it.
+	processes redis.Processes
+	ended     int
 	// faulty says that there are faults at all, and faults that there may be one now.
 	faulty, faults bool
 	trace          []string
@@ -83,7 +83,7 @@ const repTick = 100 * time.Millisecond
 
 func newRepSimulation(seed uint64, faults bool) *repSimulation {
 	rnd := rand.New(rand.NewPCG(seed, 2))
-	s := &repSimulation{rnd: rnd, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), faulty: faults, faults: faults, hangs: redis.Hangs{}, excused: map[int]bool{}, times: map[int]time.Time{}, spec: redis.Spec{
+	s := &repSimulation{rnd: rnd, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), faulty: faults, faults: faults, processes: redis.Processes{}, excused: map[int]bool{}, times: map[int]time.Time{}, spec: redis.Spec{
 		Name: "c", Shards: 1, Replicated: true, Replicas: rnd.IntN(4), Version: "8.0.2", NodeTimeout: nodeTime, Persistent: rnd.IntN(3) > 0,
 	}}
 	s.ensure()
@@ -348,7 +348,7 @@ func (s *repSimulation) observe() redis.State {
 		pod.Hangs = pod.TimedOut && s.now.Before(p.hangs) && !s.now.Before(p.alone)
 		st.Pods = append(st.Pods, pod)
 	}
-	s.hangs.Watch(&st)
+	s.processes.Watch(&st)
 	return st
 }
 

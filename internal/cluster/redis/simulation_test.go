@@ -48,7 +48,7 @@ type simulation struct {
 	// idle is what the operator remembers of shards that are to go.
 	idle redis.Idle
 	// hangs are since when servers hang.
-	hangs redis.Hangs
+	processes redis.Processes
 	// changes counts the changes of the template that are none of the version.
 	changes int
 	// acked is what was last written to each key and acknowledged, and version what is written next: every write is larger than
@@ -159,7 +159,7 @@ func sampleKeys(yield func(redisfake.Key) bool) {
 func newSimulation(seed uint64, faults bool) *simulation {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	s := &simulation{
-		rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), sets: map[int]redis.Set{}, idle: redis.Idle{}, hangs: redis.Hangs{}, acked: map[redisfake.Key]int{}, home: map[int]int{},
+		rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), sets: map[int]redis.Set{}, idle: redis.Idle{}, processes: redis.Processes{}, acked: map[redisfake.Key]int{}, home: map[int]int{},
 		won: map[int]victory{}, struck: map[int]bool{}, guarded: map[int]bool{}, services: map[string]redis.Announcement{},
 		external: rnd.IntN(4) == 0,
 	}
@@ -888,7 +888,7 @@ func (s *simulation) observe() redis.State {
 	s.restore.observe(&state)
 	s.weigh(&state)
 	s.idle.Watch(&state)
-	s.hangs.Watch(&state)
+	s.processes.Watch(&state)
 	return state
 }
 
@@ -1360,7 +1360,7 @@ func (s *simulation) dies() (dead bool) {
 	if dead {
 		s.log("the operator dies after command %d", s.calls)
 		clear(s.idle)
-		clear(s.hangs)
+		clear(s.processes)
 	}
 	return dead
 }

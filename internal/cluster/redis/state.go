@@ -186,6 +186,8 @@ type Pod struct {
 	// Took is how long the server took to tell it, or not to; zero: unknown. Clock is how far its clock is ahead.
 	Took  time.Duration
 	Clock anomaly.Clock
+	// PutBack says that its clock was put back, and that it does not have its disk keep what it writes, see appendLog.
+	PutBack bool
 	// Error says why Node is nil.
 	Error string
 	// TimedOut says that nothing came in time. Hangs says that the server had taken the connection, and HungFor for how long that has been so at every look.
@@ -230,6 +232,8 @@ type Node struct {
 	Loading bool
 	// StateOK says that the server thinks the cluster works (cluster_state:ok).
 	StateOK bool
+	// Log is the size of the append-only file, in bytes; 0: there is none.
+	Log int64
 	// Keys in the server, of all databases.
 	Keys int64
 	// LinkUp says that a replica is connected to its primary and has all of its data.

@@ -26,6 +26,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/anomaly"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
@@ -83,6 +84,8 @@ type world struct {
 	idle redis.Idle
 	// hungFor is for how long servers that hang have done so.
 	hungFor time.Duration
+	// processes are what was seen of the servers; nil: nothing is remembered.
+	processes redis.Processes
 	// disks are the volumes of pods that have left, by name.
 	disks map[string]string
 	// ephemeral says that the pods have no volumes, and assignEmpty that a lost shard is served empty.
@@ -461,9 +464,12 @@ func (w *world) observe(ctx context.Context) redis.State {
 		if p.cmd != nil {
 			pod.Started = p.started
 			c := w.connect(p)
+			asked := time.Now()
 			node, err := c.Read(ctx)
 			pod.Node, pod.Ready = node, err == nil
-			if err != nil {
+			if err == nil {
+				pod.Clock = anomaly.ClockOf(p.name, node.Clock, time.Microsecond, asked, time.Now())
+			} else {
 				pod.Error, pod.Hangs, pod.HungFor = err.Error(), errors.Is(err, redis.ErrHangs), w.hungFor
 			}
 			_ = c.Close()
@@ -475,6 +481,9 @@ func (w *world) observe(ctx context.Context) redis.State {
 	}
 	w.weigh(ctx, &s)
 	w.idle.Watch(&s)
+	if w.processes != nil {
+		w.processes.Watch(&s)
+	}
 	return s
 }
 

@@ -1,0 +1,70 @@
+package redis
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster/anomaly"
+)
+
+func TestAServerWhoseClockIsPutBackKeepsItsLog(t *testing.T) {
+	s, seen := formed(), Processes{}
+	s.Spec.Live = map[string]string{appendFsync: everySecond}
+	p := s.pod("c-1-1")
+	p.Node.Config = map[string]string{appendFsync: everySecond}
+	p.Node.Clock = s.Now
+	look := func(what string, ahead time.Duration, size int64, want string) {
+		t.Helper()
+		p.Clock, p.Node.Log = anomaly.Clock{Server: p.Name, Least: ahead - 100*time.Millisecond, Most: ahead}, size
+		seen.Watch(&s.State)
+		plan := Next(s.State)
+		got := ""
+		if c, ok := plan.Step.(Configure); ok {
+			got = c.Pods[0].Pod + " " + c.Pods[0].Values[appendFsync]
+			p.Node.Config[appendFsync] = c.Pods[0].Values[appendFsync]
+			if told := strings.Contains(plan.Message, "the clock of c-1-1 was put back"); told != (want == "c-1-1 always") {
+				t.Errorf("%s: %s", what, plan.Message)
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %q is told, and not %q", what, got, want)
+		}
+	}
+	look("at first", time.Hour, 100, "")
+	look("as before", time.Hour, 100, "")
+	look("slowly", time.Hour-time.Second, 100, "")
+	look("put back", 0, 100, "c-1-1 always")
+	look("nothing is written", 0, 100, "")
+	look("and still not", 0, 100, "")
+	look("the log is rewritten", 0, 20, "")
+	look("it has written", 0, 21, "c-1-1 everysec")
+	look("it goes on", 0, 30, "")
+	look("put forward", time.Hour, 40, "")
+
+	look("put back again", 0, 40, "c-1-1 always")
+	p.Node.Config[appendFsync] = everySecond
+	look("somebody tells it otherwise", 0, 50, "c-1-1 always")
+	look("which begins anew", 0, 60, "")
+	look("it has written", 0, 70, "c-1-1 everysec")
+
+	look("put forward", time.Hour, 70, "")
+	p.Started = p.Started.Add(time.Minute)
+	look("another process counts anew", 0, 80, "")
+	look("without a log there is nothing to keep", -time.Hour, 0, "")
+
+	s.Spec.Live[appendFsync], p.Node.Config[appendFsync] = "no", "no"
+	look("put back", -2*time.Hour, 90, "")
+}
+
+func TestAServerThatCannotBeReadIsNotForgotten(t *testing.T) {
+	p := &Pod{Name: "c-0-0", Node: &Node{Clock: time.Now(), Log: 10}, Clock: anomaly.Clock{Server: "c-0-0", Least: time.Hour, Most: time.Hour}}
+	was := p.watchLog(appendLog{})
+	node := p.Node
+	p.Node = nil
+	was = p.watchLog(was)
+	p.Node, p.Clock = node, anomaly.Clock{Server: "c-0-0"}
+	if p.watchLog(was); !p.PutBack {
+		t.Error("a clock that was put back while nobody could read it is not noticed")
+	}
+}
