@@ -118,6 +118,28 @@ func TestItListensToAPIServersOnly(t *testing.T) {
 	}
 }
 
+// A connection is handed to a kubelet, whose answer it is.
+func TestItDoesNotListenToWhomConnectionsAreHandedTo(t *testing.T) {
+	c, _ := clock(0)
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+	answer, err := c.Follow(handsOver{}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if ahead, heard := c.Ahead(); heard {
+		t.Errorf("the machine is told to be %s ahead", ahead)
+	}
+}
+
+type handsOver struct{}
+
+func (handsOver) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusSwitchingProtocols, Body: http.NoBody, Header: http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}},
+	}, nil
+}
+
 // What a slow API server says is worth something where an hour is at stake, and nothing where a second is.
 func TestASlowAnswerTellsGreatDifferences(t *testing.T) {
 	now, took := time.Now(), 20*time.Second

@@ -28,19 +28,21 @@ type stage struct {
 	objects Objects
 	err     error
 	leads   bool
+	ahead   *time.Duration
 	now     time.Time
 	reg     *prometheus.Registry
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{leads: true, now: time.Unix(1_800_000_000, 0), reg: prometheus.NewPedanticRegistry()}
+	ahead := 90 * time.Second
+	s := &stage{leads: true, ahead: &ahead, now: time.Unix(1_800_000_000, 0), reg: prometheus.NewPedanticRegistry()}
 	s.Metrics = New(Options{
 		Version: "v1.2.3",
 		List:    func(context.Context) (Objects, error) { return s.objects, s.err },
 		Leads:   func() bool { return s.leads },
 		Now:     func() time.Time { return s.now },
-		Ahead:   func() (time.Duration, bool) { return 90 * time.Second, true },
+		Ahead:   func() (time.Duration, bool) { return ptr.Deref(s.ahead, 0), s.ahead != nil },
 	})
 	if err := s.reg.Register(s.Metrics); err != nil {
 		t.Fatal(err)
@@ -334,7 +336,8 @@ func TestAManagerThatCannotReadOrDoesNotLeadTellsNothingOfClusters(t *testing.T)
 	s := newStage(t)
 	s.objects.Etcd, s.err = []v1alpha1.EtcdCluster{orders()}, errors.New("the cache is not there")
 	s.expect(t, map[string]float64{"quorate_leading{}": 1, "quorate_read_failures_total{}": 1}, "quorate_leading", "quorate_read", "quorate_members")
-	s.err, s.leads = nil, false
+	s.err, s.leads, s.ahead = nil, false, nil
+	s.expect(t, map[string]float64{}, "quorate_clock") // The API server has not said what time it is.
 	s.expect(t, map[string]float64{"quorate_leading{}": 0, "quorate_read_failures_total{}": 1}, "quorate_leading", "quorate_read", "quorate_members")
 }
 

@@ -46,8 +46,13 @@ func TestAServerWhoseClockIsPutBackKeepsItsLog(t *testing.T) {
 	p.Node.Config[appendFsync] = everySecond
 	look("somebody tells it otherwise", 0, 50, "c-1-1 always")
 	look("which begins anew", 0, 60, "")
-	look("it has written", 0, 70, "c-1-1 everysec")
+	look("put back once more", -time.Hour, 65, "")
+	look("which begins anew as well", -time.Hour, 65, "")
+	look("it has written", -time.Hour, 70, "c-1-1 everysec")
 
+	p.Node.Clock = time.Time{}
+	look("it does not say what time it is", -10*time.Hour, 70, "")
+	p.Node.Clock = s.Now
 	look("put forward", time.Hour, 70, "")
 	p.Started = p.Started.Add(time.Minute)
 	look("another process counts anew", 0, 80, "")
@@ -60,6 +65,9 @@ func TestAServerWhoseClockIsPutBackKeepsItsLog(t *testing.T) {
 func TestAServerThatCannotBeReadIsNotForgotten(t *testing.T) {
 	p := &Pod{Name: "c-0-0", Node: &Node{Clock: time.Now(), Log: 10}, Clock: anomaly.Clock{Server: "c-0-0", Least: time.Hour, Most: time.Hour}}
 	was := p.watchLog(appendLog{})
+	if first := (&Pod{Node: p.Node, Clock: anomaly.Clock{Server: "c-0-0", Least: -time.Hour, Most: -time.Hour}}).watchLog(appendLog{}); first.putBack {
+		t.Error("a clock that was never seen to be elsewhere was put back")
+	}
 	node := p.Node
 	p.Node = nil
 	was = p.watchLog(was)
