@@ -62,7 +62,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.pprofAddr, "pprof-bind-address", "0",
 		"address that serves profiles of the manager to whoever reaches it, which is best 127.0.0.1:<port>; 0: none")
 	fs.DurationVar(&o.maxClockSkew, "max-clock-skew", time.Minute,
-		"how far the clocks of this machine and of the API server may be apart when the manager starts; 0: as far as they like")
+		"how far the clocks of this machine and of the API server may be apart when the manager starts, and while it runs its own from both; 0: as far as they like")
 	o.zap.BindFlags(fs)
 	if err := fs.Parse(args); err != nil {
 		return o, err
@@ -72,6 +72,9 @@ func parse(args []string) (options, error) {
 	}
 	if o.agentImage == "" {
 		return o, fmt.Errorf("--agent-image is empty: set it, or AGENT_IMAGE, to the image that this manager runs from")
+	}
+	if o.maxClockSkew < 0 {
+		return o, fmt.Errorf("--max-clock-skew=%s: choose 0 or more", o.maxClockSkew)
 	}
 	if o.domain == "" {
 		o.domain = clusterDomain("/etc/resolv.conf")

@@ -80,7 +80,7 @@ func operator() board {
 				`sum by (datastore, call) (rate(quorate_datastore_call_errors_total[$__rate_interval])) or on() vector(0)`, "Servers that start are asked in vain as well."),
 			graph("Passes", "ops", "{{controller}} {{result}}", `sum by (controller, result) (rate(controller_runtime_reconcile_total[$__rate_interval]))`, "Over all objects."),
 			graph("Queue", "short", "{{name}}", `sum by (name) (workqueue_depth)`, "Objects that wait for a pass."),
-			graph("Clock ahead of the API server's", "s", "{{pod}}", `quorate_clock_ahead_seconds`, "The manager goes by the API server's."),
+			graph("Clock ahead of the API server's", "s", "{{pod}}", `quorate_clock_ahead_seconds`, "One of the two is wrong when it is not 0."),
 			graph("Memory", "bytes", "{{pod}}", `process_resident_memory_bytes{job=~".*quorate.*"}`, "Of the managers."),
 			graph("Scrapes that read nothing", "short", "", `increase(quorate_read_failures_total[$__rate_interval])`, "They tell nothing of clusters."),
 		},

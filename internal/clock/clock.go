@@ -16,8 +16,9 @@ import (
 const (
 	// Tolerance is how far clocks are apart that agree. The API server tells whole seconds.
 	Tolerance = 2 * time.Second
-	// outvotedFor is how long the other two have to agree with each other.
-	outvotedFor = 10 * time.Second
+	// outvotedFor is how long the other two have to agree with each other. It is long enough for what a process wants to see of a clock that leaps, and to do
+	// about it, before it begins anew and knows nothing of it.
+	outvotedFor = time.Minute
 )
 
 // Clock is the time of a process. It may be used concurrently.
@@ -26,7 +27,7 @@ type Clock struct {
 	// base is the time at the moment from, by the monotonic clock.
 	base, from time.Time
 
-	mu           sync.Mutex
+	mu           sync.Mutex // guards what follows
 	heard        bool
 	ahead        time.Duration
 	outvoted     time.Time
@@ -39,6 +40,12 @@ type Clock struct {
 func New(limit time.Duration, outvoted func(ahead time.Duration)) *Clock {
 	now := time.Now()
 	return &Clock{limit: limit, base: now.Round(0), from: now, told: outvoted}
+}
+
+// Begin makes it the time of the machine once more, which may have been put right since. Nobody may go by the clock yet.
+func (c *Clock) Begin() {
+	now := time.Now()
+	c.base, c.from = now.Round(0), now
 }
 
 // Now is the time. It has no monotonic reading, and needs none: it does not leap.

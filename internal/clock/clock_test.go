@@ -57,12 +57,13 @@ func TestTheOthersOutvoteIt(t *testing.T) {
 		hear  func(*Clock)
 		want  int
 	}{
-		"for a while":      {time.Hour, func(c *Clock) { c.hears(0, 20); c.hears(0, 20) }, 1},
-		"behind":           {-time.Hour, func(c *Clock) { c.hears(0, 20) }, 1},
-		"for a moment":     {time.Hour, func(c *Clock) { c.hears(0, 5) }, 0},
-		"with objections":  {time.Hour, func(c *Clock) { c.hears(0, 5); c.hears(time.Hour, 0); c.hears(0, 5) }, 0},
-		"by a little":      {limit / 2, func(c *Clock) { c.hears(0, 20) }, 0},
-		"without a limit":  {time.Hour, func(c *Clock) { c.limit = 0; c.hears(0, 20) }, 0},
+		"for a while":      {time.Hour, func(c *Clock) { c.hears(0, 70); c.hears(0, 70) }, 1},
+		"behind":           {-time.Hour, func(c *Clock) { c.hears(0, 70) }, 1},
+		"for a moment":     {time.Hour, func(c *Clock) { c.hears(0, 55) }, 0},
+		"with objections":  {time.Hour, func(c *Clock) { c.hears(0, 30); c.hears(time.Hour, 0); c.hears(0, 55) }, 0},
+		"by a little":      {limit / 2, func(c *Clock) { c.hears(0, 70) }, 0},
+		"without a limit":  {time.Hour, func(c *Clock) { c.limit = 0; c.hears(0, 70) }, 0},
+		"but began anew":   {time.Hour, func(c *Clock) { c.Begin(); c.hears(0, 70) }, 0},
 		"by what is vague": {2 * limit, func(c *Clock) { slowly(c, 4*limit) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +79,7 @@ func TestTheOthersOutvoteIt(t *testing.T) {
 // slowly lets it hear answers that took so long that they may be as old as that.
 func slowly(c *Clock, took time.Duration) {
 	now := time.Now()
-	for i := range 20 {
+	for i := range 70 {
 		at := now.Add(time.Duration(i) * time.Second)
 		c.hear(at.Add(-took/2), at.Add(-took), at)
 	}

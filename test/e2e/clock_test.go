@@ -3,11 +3,9 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -39,55 +37,6 @@ func TestAnOperatorWhoseClockIsPutWrong(t *testing.T) {
 			wantAhead(ctx, t, s, reader, 0)
 			defer s.skewManagers(ctx, t, time.Hour)()
 			wantAhead(ctx, t, s, reader, time.Hour)
-		}))
-	suite.Test(t, feature.Feature())
-}
-
-// TestAnOperatorDoesNotStartByAWrongClock puts the API server's clock forward, because a program has the time of its machine when it starts.
-func TestAnOperatorDoesNotStartByAWrongClock(t *testing.T) {
-	var c *v1alpha1.EtcdCluster
-	feature := features.New("clocks that are apart").
-		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
-			c = s.etcdOf(t, "orders", 1)
-			createReady(ctx, t, s, c)
-			writeMarks(ctx, t, s, c)
-			end, err := s.SkewProcess(ctx, harness.ControlPlane, "pgrep -x kube-apiserver", time.Hour)
-			must(t, err)
-			t.Cleanup(func() {
-				must(t, end(context.WithoutCancel(ctx)))
-				endManagers(context.WithoutCancel(ctx), t, s) // They have tokens from the future.
-			})
-		})).
-		Assess("one that runs goes on", step(func(ctx context.Context, t *testing.T, s *scope) {
-			before, err := s.ManagerPods(ctx)
-			must(t, err)
-			rest(ctx, 20*time.Second)
-			after, err := s.ManagerPods(ctx)
-			must(t, err)
-			is := incarnations(after)
-			for name, was := range incarnations(before) {
-				if is[name] != was {
-					t.Errorf("%s has begun another life: %+v, then %+v", name, was, is[name])
-				}
-			}
-		})).
-		Assess("one that starts says why it does not", step(func(ctx context.Context, t *testing.T, s *scope) {
-			endManagers(ctx, t, s)
-			must(t, harness.Eventually(ctx, "a manager to say why it does not start", 2*time.Minute, func(ctx context.Context) (bool, string, error) {
-				pods, err := s.ManagerPods(ctx)
-				said := ""
-				for _, p := range pods {
-					for _, status := range p.Status.ContainerStatuses {
-						for _, ended := range []*corev1.ContainerStateTerminated{status.State.Terminated, status.LastTerminationState.Terminated} {
-							if ended != nil {
-								said += ended.Message
-							}
-						}
-					}
-				}
-				return strings.Contains(said, "the clock of this machine is 1h0m0s behind that of the API server"), said, err
-			}))
-			checkMarks(ctx, t, s, c)
 		}))
 	suite.Test(t, feature.Feature())
 }

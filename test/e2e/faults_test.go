@@ -123,7 +123,7 @@ func TestRedisSurvivesFaultsUnderLoad(t *testing.T) {
 				rest(ctx, 35*time.Second) // The operator looks every 15 s.
 				must(t, end(ctx))
 				must(t, harness.Eventually(ctx, "the operator to see to the log of "+primary.Name, readyTimeout, func(ctx context.Context) (bool, string, error) {
-					notes, err := s.notes(ctx, redis.ReasonConfigure)
+					notes, err := s.notes(ctx, redis.ReasonKeepLogs)
 					text := strings.Join(notes, "; ")
 					return strings.Contains(text, "the clock of "+primary.Name+" was put back"), text, err
 				}))

@@ -1,20 +1,24 @@
 package redis
 
 import (
+	"context"
 	"time"
 
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/anomaly"
 )
 
 // With appendfsync everysec, a server has its disk keep its append-only file when a second has passed since it last did, by the time of day. When that is
 // put back, by somebody or by a time synchronisation that comes late, the disk keeps nothing until it is where it was: all supported
 // servers, see TestAClockThatIsPutBack. With appendfsync always the next write is kept whatever the time is, and what is counted from then on is the
-// new time. So such a server is told that until it has written something, and then to go on as before.
+// new time. So such a server is told that until it has written something, and then to go on as before, see configure.
 
 const (
 	appendFsync = "appendfsync"
 	everySecond = "everysec"
 	fsyncAlways = "always"
+	// noFsyncOnRewrite says that the disk is not to keep the append-only file while a child of the server writes to it as well.
+	noFsyncOnRewrite = "no-appendfsync-on-rewrite"
 )
 
 // leap is how far a clock goes back before that counts: what is less is over within moments, or is the network's doing.
@@ -29,19 +33,23 @@ type appendLog struct {
 	atOnce  int64
 }
 
-// watchLog compares the clock and the append-only file of a server with what was seen of the same process before.
-func (p *Pod) watchLog(was appendLog) appendLog {
+// watchLog compares the clock and the append-only file of a server with what was seen of the same process before. One that is seen for the first time, and has
+// been told that the disk is to keep every write where that is not wanted, was told so by an operator before.
+func (p *Pod) watchLog(was appendLog, wanted string) appendLog {
 	if p.Node == nil || p.Node.Clock.IsZero() {
 		return was
 	}
-	is := was
+	is, told := was, p.Node.Config[appendFsync] == fsyncAlways
 	is.clock = p.Clock
-	if was.clock.Server != "" && was.clock.Least-p.Clock.Most > leap && p.Node.Log > 0 {
+	if first := was.clock.Server == ""; first && told || !first && was.clock.Least-p.Clock.Most > leap {
 		is.putBack, is.atOnce = true, 0
 	}
+	forgoes := p.Node.Forked && p.Node.Config[noFsyncOnRewrite] == "yes"
 	switch {
+	case wanted != everySecond:
+		is.putBack = false
 	case !is.putBack:
-	case p.Node.Config[appendFsync] != fsyncAlways:
+	case !told || forgoes:
 		is.atOnce = 0
 	case is.atOnce == 0, p.Node.Log < is.atOnce: // A log that was rewritten is shorter.
 		is.atOnce = p.Node.Log
@@ -50,4 +58,47 @@ func (p *Pod) watchLog(was appendLog) appendLog {
 	}
 	p.PutBack = is.putBack
 	return is
+}
+
+// keepsAtOnce tells whether the disk is to keep every write of a server. One that cannot write its log would end, where it otherwise refuses writes.
+func (p *Pod) keepsAtOnce() bool { return p.PutBack && p.Node.Log > 0 }
+
+// KeepLogs has the disks of servers keep every write at once, whose clocks were put back.
+type KeepLogs struct{ Pods []string }
+
+// ReasonKeepLogs is the reason of KeepLogs.
+const ReasonKeepLogs = "KeepingLogs"
+
+// Repairs marks the step.
+func (KeepLogs) Repairs() {}
+
+// Reason names the step.
+func (KeepLogs) Reason() string { return ReasonKeepLogs }
+
+func (s KeepLogs) String() string {
+	return "set " + appendFsync + " " + fsyncAlways + " on " + list(s.Pods, func(name string) string { return name })
+}
+
+// Calls sends CONFIG SET.
+func (s KeepLogs) Calls() []Call {
+	return calls(s.Pods, func(name string) Call {
+		return Call{name, func(ctx context.Context, c Client) error {
+			return c.Configure(ctx, map[string]string{appendFsync: fsyncAlways})
+		}}
+	})
+}
+
+// keepLogs has servers whose clocks were put back begin anew with having their disks keep what they write.
+func keepLogs(v *view) (cluster.Plan, bool) {
+	var step KeepLogs
+	for _, p := range v.read {
+		if have, ok := p.Node.Config[appendFsync]; ok && have != fsyncAlways && p.keepsAtOnce() {
+			step.Pods = append(step.Pods, p.Name)
+		}
+	}
+	if len(step.Pods) == 0 {
+		return cluster.Pass()
+	}
+	return cluster.Do(step, "the clock of %s was put back: until it is where it was, the disk would keep nothing of what is written, so that it keeps every write at once "+
+		"until the next one is there", list(step.Pods, func(name string) string { return name }))
 }

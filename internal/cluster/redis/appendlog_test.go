@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/anomaly"
 )
 
@@ -20,11 +21,18 @@ func TestAServerWhoseClockIsPutBackKeepsItsLog(t *testing.T) {
 		seen.Watch(&s.State)
 		plan := Next(s.State)
 		got := ""
-		if c, ok := plan.Step.(Configure); ok {
+		switch c := plan.Step.(type) {
+		case Configure:
 			got = c.Pods[0].Pod + " " + c.Pods[0].Values[appendFsync]
 			p.Node.Config[appendFsync] = c.Pods[0].Values[appendFsync]
-			if told := strings.Contains(plan.Message, "the clock of c-1-1 was put back"); told != (want == "c-1-1 always") {
+		case KeepLogs:
+			got = c.Pods[0] + " " + fsyncAlways
+			p.Node.Config[appendFsync] = fsyncAlways
+			if !strings.Contains(plan.Message, "the clock of c-1-1 was put back") {
 				t.Errorf("%s: %s", what, plan.Message)
+			}
+			if _, repairs := plan.Step.(cluster.Repair); !repairs {
+				t.Errorf("%s: it is no repair", what)
 			}
 		}
 		if got != want {
@@ -56,23 +64,41 @@ func TestAServerWhoseClockIsPutBackKeepsItsLog(t *testing.T) {
 	look("put forward", time.Hour, 70, "")
 	p.Started = p.Started.Add(time.Minute)
 	look("another process counts anew", 0, 80, "")
-	look("without a log there is nothing to keep", -time.Hour, 0, "")
+	look("a log that cannot be written is left alone", -time.Hour, 0, "")
+	look("until it can", -time.Hour, 10, "c-1-1 always")
+	look("as is", -time.Hour, 10, "")
+	look("one that cannot be written any more", -time.Hour, 0, "c-1-1 everysec")
+	look("can be", -time.Hour, 10, "c-1-1 always")
+	p.Node.Config[noFsyncOnRewrite], p.Node.Forked = "yes", true
+	look("a child writes as well", -time.Hour, 20, "")
+	look("and still does", -time.Hour, 30, "")
+	p.Node.Config[noFsyncOnRewrite] = "no"
+	look("which is nothing to it", -time.Hour, 30, "")
+	look("now", -time.Hour, 40, "c-1-1 everysec")
+
+	p.Node.Forked = false
+	look("put back", -2*time.Hour, 40, "c-1-1 always")
+	clear(seen)
+	look("the next operator goes on", -2*time.Hour, 40, "")
+	look("until it has written", -2*time.Hour, 50, "c-1-1 everysec")
 
 	s.Spec.Live[appendFsync], p.Node.Config[appendFsync] = "no", "no"
-	look("put back", -2*time.Hour, 90, "")
+	look("put back", -3*time.Hour, 90, "")
+	s.Spec.Live[appendFsync] = everySecond
+	look("it is not remembered", -3*time.Hour, 90, "c-1-1 everysec")
 }
 
 func TestAServerThatCannotBeReadIsNotForgotten(t *testing.T) {
 	p := &Pod{Name: "c-0-0", Node: &Node{Clock: time.Now(), Log: 10}, Clock: anomaly.Clock{Server: "c-0-0", Least: time.Hour, Most: time.Hour}}
-	was := p.watchLog(appendLog{})
-	if first := (&Pod{Node: p.Node, Clock: anomaly.Clock{Server: "c-0-0", Least: -time.Hour, Most: -time.Hour}}).watchLog(appendLog{}); first.putBack {
+	was := p.watchLog(appendLog{}, everySecond)
+	if first := (&Pod{Node: p.Node, Clock: anomaly.Clock{Server: "c-0-0", Least: -time.Hour, Most: -time.Hour}}).watchLog(appendLog{}, everySecond); first.putBack {
 		t.Error("a clock that was never seen to be elsewhere was put back")
 	}
 	node := p.Node
 	p.Node = nil
-	was = p.watchLog(was)
+	was = p.watchLog(was, everySecond)
 	p.Node, p.Clock = node, anomaly.Clock{Server: "c-0-0"}
-	if p.watchLog(was); !p.PutBack {
+	if p.watchLog(was, everySecond); !p.PutBack {
 		t.Error("a clock that was put back while nobody could read it is not noticed")
 	}
 }

@@ -59,7 +59,7 @@ func (h Processes) Watch(s *State) {
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		exists[p.UID] = true
-		h[p.UID] = p.remember(h[p.UID], s.Now)
+		h[p.UID] = p.remember(h[p.UID], s.Now, s.Spec.Live[appendFsync])
 	}
 	for uid, was := range h {
 		switch gone := s.Now.Sub(was.last); {
@@ -73,7 +73,7 @@ func (h Processes) Watch(s *State) {
 }
 
 // remember compares a pod with what was seen of it before.
-func (p *Pod) remember(was process, now time.Time) process {
+func (p *Pod) remember(was process, now time.Time, fsync string) process {
 	if !was.started.Equal(p.Started) {
 		was = process{}
 	}
@@ -81,7 +81,7 @@ func (p *Pod) remember(was process, now time.Time) process {
 	full := p.TimedOut && !p.Started.IsZero() && !p.Ready
 	p.Hangs = p.Hangs || full || (known && p.TimedOut)
 	p.Answered = was.answered || (p.Node != nil && !p.Node.Loading)
-	is := process{pod: p.Name, started: p.Started, first: now, last: now, answered: p.Answered, hangs: p.Hangs, log: p.watchLog(was.log)}
+	is := process{pod: p.Name, started: p.Started, first: now, last: now, answered: p.Answered, hangs: p.Hangs, log: p.watchLog(was.log, fsync)}
 	if known && p.Hangs {
 		is.first = was.first
 	}

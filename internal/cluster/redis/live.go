@@ -209,18 +209,14 @@ func (s Configure) Calls() []Call {
 // configure brings the settings of all servers that can be read to what is wanted. It waits for nothing: a setting may be
 // just what a server needs to get well. What a server does not know it is not told, nor what would cost it data or writes, see due.
 func configure(v *view) (cluster.Plan, bool) {
-	step, why := Configure{Names: v.Spec.LiveNames}, "spec.config differs from what the servers have: it takes effect without a restart"
+	step := Configure{Names: v.Spec.LiveNames}
 	for _, p := range v.read {
 		if values := v.due(p); len(values) > 0 {
 			step.Pods = append(step.Pods, PodSettings{p.Name, values})
-			if p.PutBack {
-				why = fmt.Sprintf("the clock of %s was put back: until it is where it was, the disk would keep nothing of what the server writes, so that it is told to keep "+
-					"every write at once until it has begun anew", p.Name)
-			}
 		}
 	}
 	if len(step.Pods) == 0 {
 		return cluster.Pass()
 	}
-	return cluster.Do(step, "%s", why)
+	return cluster.Do(step, "spec.config differs from what the servers have: it takes effect without a restart")
 }

@@ -84,11 +84,8 @@ func (v *view) due(p *Pod) map[string]string {
 			values[name] = want
 		}
 	}
-	if p.PutBack && wanted[appendFsync] == everySecond {
+	if p.keepsAtOnce() {
 		delete(values, appendFsync)
-		if p.Node.Config[appendFsync] != fsyncAlways {
-			values[appendFsync] = fsyncAlways
-		}
 	}
 	if _, ok := values[maxMemory]; ok && !v.mayLimit(p, wanted) {
 		delete(values, maxMemory)

@@ -206,7 +206,10 @@ func (n *Node) readInfo(info map[string]string) {
 	}
 	n.OnDisk = info["aof_enabled"] == "1" && info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0" &&
 		info["aof_last_bgrewrite_status"] == "ok"
-	n.Log = number(info["aof_current_size"])
+	if info["aof_last_write_status"] == "ok" {
+		n.Log = number(info["aof_current_size"])
+	}
+	n.Forked = info["aof_rewrite_in_progress"] == "1" || info["rdb_bgsave_in_progress"] == "1"
 	n.Memory = Memory{
 		Used: number(info["used_memory"]), Empty: number(info["used_memory_startup"]), Max: number(info["maxmemory"]), Resident: number(info["used_memory_rss"]),
 		Uncounted: number(info["mem_not_counted_for_evict"]), Evicts: evictsAny(info["maxmemory_policy"]),

@@ -75,7 +75,7 @@ func Next(s State) cluster.Plan {
 		setUsers, setReplicationPasswords,
 		electAtOnce,
 		reopen,
-		endHung, replaceStuck,
+		endHung, keepLogs, replaceStuck,
 		refuseIslands,
 		reintroduce,
 		attachReplicas,

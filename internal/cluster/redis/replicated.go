@@ -80,7 +80,7 @@ func nextReplicated(s State) cluster.Plan {
 	v := look(s)
 	plan := cluster.Decide(v,
 		setUsers, setReplicationPasswords,
-		endHung, replaceStuck,
+		endHung, keepLogs, replaceStuck,
 		refuseRivals,
 		found,
 		succeed,

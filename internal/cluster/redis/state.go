@@ -232,8 +232,9 @@ type Node struct {
 	Loading bool
 	// StateOK says that the server thinks the cluster works (cluster_state:ok).
 	StateOK bool
-	// Log is the size of the append-only file, in bytes; 0: there is none.
-	Log int64
+	// Log is the size of the append-only file, in bytes; 0: there is none, or it cannot be written. Forked says that a child of the server writes to the disk.
+	Log    int64
+	Forked bool
 	// Keys in the server, of all databases.
 	Keys int64
 	// LinkUp says that a replica is connected to its primary and has all of its data.
