@@ -58,8 +58,10 @@ func TestParseNode(t *testing.T) {
 			Node{OnDisk: true},
 		},
 		"a server that rewrites its file": {
-			"aof_enabled:1\r\naof_rewrite_in_progress:1\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\n", Node{},
+			"aof_enabled:1\r\naof_rewrite_in_progress:1\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\n", Node{Forked: true},
 		},
+		"a server that writes its log": {"aof_current_size:123\r\naof_last_write_status:ok\r\nrdb_bgsave_in_progress:1\r\n", Node{Log: 123, Forked: true}},
+		"a server that cannot":         {"aof_current_size:123\r\naof_last_write_status:err\r\nrdb_bgsave_in_progress:0\r\n", Node{}},
 		"a server that is about to": {
 			"aof_enabled:1\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:1\r\naof_last_bgrewrite_status:ok\r\n", Node{},
 		},
