@@ -56,7 +56,7 @@ func agree(ctx context.Context, cfg *rest.Config, c *clock.Clock, most time.Dura
 			case silent != nil:
 				return fmt.Errorf("ask the API server for the time: %w", silent)
 			}
-			ctrl.Log.Info("the API server does not tell the time: that of this machine is taken for right")
+			ctrl.Log.Info("the API server does not tell the time, or is too slow for it to be worth anything: that of this machine is taken for right")
 			return nil
 		}
 		select {

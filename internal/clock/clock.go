@@ -23,23 +23,25 @@ const (
 
 // Clock is the time of a process. It may be used concurrently.
 type Clock struct {
-	limit time.Duration
+	limit    time.Duration
+	outvoted func(ahead time.Duration)
 	// base is the time at the moment from, by the monotonic clock.
 	base, from time.Time
 
-	mu           sync.Mutex // guards what follows
-	heard        bool
-	ahead        time.Duration
-	outvoted     time.Time
-	onceOutvoted sync.Once
-	told         func(ahead time.Duration)
+	mu sync.Mutex // guards what follows
+	// ahead see Ahead; heard says that it is known.
+	ahead time.Duration
+	heard bool
+	// alone is since when the other two have agreed with each other, and not with it; zero: they do not.
+	alone time.Time
 }
 
-// New makes a clock with the time of the machine. outvoted is called once, when an API server and the machine agree with each other, and are further apart from it
-// than the limit: it is so much ahead of them. A limit of 0 is none.
+// New makes a clock with the time of the machine. outvoted is called at every answer of an API server that has agreed with the machine for long, and is further apart
+// from it than the limit: it is so much ahead of them. A limit of 0 is none.
 func New(limit time.Duration, outvoted func(ahead time.Duration)) *Clock {
-	now := time.Now()
-	return &Clock{limit: limit, base: now.Round(0), from: now, told: outvoted}
+	c := &Clock{limit: limit, outvoted: outvoted}
+	c.Begin()
+	return c
 }
 
 // Begin makes it the time of the machine once more, which may have been put right since. Nobody may go by the clock yet.
@@ -66,7 +68,7 @@ func (c *Clock) Follow(rt http.RoundTripper) http.RoundTripper { return follower
 
 type follower struct {
 	http.RoundTripper
-	*Clock
+	clock *Clock
 }
 
 // RoundTrip notes the time that an answer tells. What others than the API server may have written, such as a kubelet that a connection is
@@ -76,7 +78,7 @@ func (f follower) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := f.RoundTripper.RoundTrip(r)
 	if err == nil && answer.StatusCode >= http.StatusOK && answer.StatusCode < http.StatusInternalServerError {
 		if told, wrong := http.ParseTime(answer.Header.Get("Date")); wrong == nil {
-			f.hear(told, asked, time.Now())
+			f.clock.hear(told, asked, time.Now())
 		}
 	}
 	return answer, err
@@ -97,13 +99,13 @@ func (c *Clock) hear(told, asked, answered time.Time) {
 	}
 	switch {
 	case c.limit == 0 || off.Abs() <= c.limit+unsure || ahead.Abs() > unsure:
-		c.outvoted = time.Time{}
-	case c.outvoted.IsZero():
-		c.outvoted = answered
+		c.alone = time.Time{}
+	case c.alone.IsZero():
+		c.alone = answered
 	}
-	wrong := !c.outvoted.IsZero() && answered.Sub(c.outvoted) >= outvotedFor
+	wrong := !c.alone.IsZero() && answered.Sub(c.alone) >= outvotedFor
 	c.mu.Unlock()
 	if wrong {
-		c.onceOutvoted.Do(func() { c.told(off) })
+		c.outvoted(off)
 	}
 }

@@ -273,7 +273,7 @@ func (r *runner) stopProcess(ctx context.Context, pod *corev1.Pod, container str
 		return nil, err
 	}
 	return func(ctx context.Context) error {
-		_, err := r.sh(ctx, pod.Spec.NodeName, processOf+`[ -z "$pid" ] || kill -CONT "$pid"`, id)
+		_, err := r.sh(ctx, pod.Spec.NodeName, harness.ProcessOf+`[ -z "$pid" ] || kill -CONT "$pid"`, id)
 		return err
 	}, r.Signal(ctx, pod, container, "SIGSTOP")
 }

@@ -19,13 +19,9 @@ func (r *runner) sh(ctx context.Context, node, script string, args ...string) (s
 	return r.OnNode(ctx, node, append([]string{"sh", "-c", script, "sh"}, args...)...)
 }
 
-// processOf finds the process of the container that is the first argument, empty when it does not run.
-const processOf = `pid=$(ctr -n k8s.io tasks ls | awk -v id="$1" '$1 == id { print $2 }')
-`
-
 // exhaustion lets a program eat the memory that a container may have. The limit is set to what the server uses, and a little more, and the
 // server is what the kernel is told to end first.
-const exhaustion = processOf + `[ -n "$pid" ] || exit 1
+const exhaustion = harness.ProcessOf + `[ -n "$pid" ] || exit 1
 if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
   group=/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$pid/cgroup"); limit=memory.max; used=memory.current
 else
@@ -47,7 +43,7 @@ func exhaust(ctx context.Context, r *runner, t *target, pods []corev1.Pod, _ sch
 }
 
 // corruption overwrites the beginning of the last file of a member's write-ahead log while it stands still, and kills it.
-const corruption = processOf + `[ -n "$pid" ] || exit 1
+const corruption = harness.ProcessOf + `[ -n "$pid" ] || exit 1
 kill -STOP "$pid"
 wal=$(ls -1 /proc/"$pid"/root/var/lib/etcd/*/wal/*.wal /proc/"$pid"/root/var/lib/etcd/*/*/wal/*.wal 2>/dev/null | grep -v before- | sort | tail -n 1)
 if [ -z "$wal" ]; then kill -CONT "$pid"; echo "no write-ahead log is found" >&2; exit 1; fi

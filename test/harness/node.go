@@ -51,21 +51,20 @@ func (c *Cluster) Signal(ctx context.Context, pod *corev1.Pod, container, signal
 	return err
 }
 
-// Skew gives the process of a pod's container another time of day, until end is called. It ends with the process as well.
+// ProcessOf is a script for a node that finds the process of the container that is its first argument, empty when it does not run.
+const ProcessOf = `pid=$(ctr -n k8s.io tasks ls | awk -v id="$1" '$1 == id { print $2 }')
+`
+
+// Skew gives the process of a pod's container another time of day, see skew.Process, until end is called. It ends with the process as well.
 func (c *Cluster) Skew(ctx context.Context, pod *corev1.Pod, container string, by time.Duration) (end func(context.Context) error, err error) {
 	id, err := ContainerID(pod, container)
 	if err != nil {
 		return nil, err
 	}
-	return c.SkewProcess(ctx, pod.Spec.NodeName, `ctr -n k8s.io tasks ls | awk -v id="$1" '$1 == id { print $2 }'`, by, id)
-}
-
-// SkewProcess gives a process of a node another time of day, see skew.Process, until end is called. find is a script that prints its id.
-func (c *Cluster) SkewProcess(ctx context.Context, node, find string, by time.Duration, args ...string) (end func(context.Context) error, err error) {
 	run := func(ctx context.Context, script string, args ...string) (string, error) {
-		return c.OnNode(ctx, node, append([]string{"sh", "-c", script, "sh"}, args...)...)
+		return c.OnNode(ctx, pod.Spec.NodeName, append([]string{"sh", "-c", script, "sh"}, args...)...)
 	}
-	pid, err := run(ctx, find, args...)
+	pid, err := run(ctx, ProcessOf+`echo "$pid"`, id)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,18 @@ var ErrUnsupported = errors.New("no other time of day for a process")
 
 // Run runs a script of sh where the process is, as somebody who may write to its memory. It returns what the script printed.
 type Run func(ctx context.Context, script string, args ...string) (string, error)
+
+// Here runs a script on this machine, as this user.
+func Here(ctx context.Context, script string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", script, "sh"}, args...)...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, said.String())
+	}
+	return string(out), err
+}
 
 // vdso finds out where the page is in the process that is the first argument, and how large it is, in bytes.
 const vdso = `pid=$1; shift
@@ -66,11 +79,8 @@ true`
 // Process lets a process see a time of day that is ahead of the machine's, or behind it where by is negative, in whole seconds.
 func Process(ctx context.Context, run Run, pid string, by time.Duration) error {
 	out, err := run(ctx, peek, pid)
-	if err != nil {
-		return fmt.Errorf("read the vDSO of process %s: %w", pid, err)
-	}
-	image, err := base64.StdEncoding.DecodeString(strings.TrimSpace(out))
-	if err != nil {
+	image, wrong := base64.StdEncoding.DecodeString(strings.TrimSpace(out))
+	if err := errors.Join(err, wrong); err != nil {
 		return fmt.Errorf("read the vDSO of process %s: %w", pid, err)
 	}
 	writes, err := redirect(image, by)

@@ -42,7 +42,7 @@ func TestAProcessHasAnotherTimeOfDay(t *testing.T) {
 				t.Fatalf("it is off by %s at first", got)
 			}
 			for _, by := range []time.Duration{time.Hour, -time.Hour, 2 * time.Minute} {
-				err := Process(t.Context(), local, pid, by)
+				err := Process(t.Context(), Here, pid, by)
 				if errors.Is(err, ErrUnsupported) {
 					t.Skip(err)
 				}
@@ -54,7 +54,7 @@ func TestAProcessHasAnotherTimeOfDay(t *testing.T) {
 				}
 			}
 			for range 2 { // The second time there is nothing to end. No process has the last id.
-				if _, err := local(t.Context(), End, pid, "4194305"); err != nil {
+				if _, err := Here(t.Context(), End, pid, "4194305"); err != nil {
 					t.Fatal(err)
 				}
 				if got := off(); got != 0 {
@@ -63,13 +63,6 @@ func TestAProcessHasAnotherTimeOfDay(t *testing.T) {
 			}
 		})
 	}
-}
-
-func local(ctx context.Context, script string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", script, "sh"}, args...)...)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	return string(out), err
 }
 
 // startGo runs a static program that asks for monotonic time as well, which has to go on.
@@ -131,10 +124,10 @@ func startRedis(t *testing.T) (pid string, now func() time.Time) {
 }
 
 func TestWhatCannotBeRedirectedIsSaid(t *testing.T) {
-	if err := Process(t.Context(), local, "4194305", time.Hour); err == nil {
+	if err := Process(t.Context(), Here, "4194305", time.Hour); err == nil {
 		t.Error("no process has the last id, and nothing is said")
 	}
-	image, err := local(t.Context(), peek, strconv.Itoa(os.Getpid()))
+	image, err := Here(t.Context(), peek, strconv.Itoa(os.Getpid()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -186,7 +186,7 @@ type Pod struct {
 	// Took is how long the server took to tell it, or not to; zero: unknown. Clock is how far its clock is ahead.
 	Took  time.Duration
 	Clock anomaly.Clock
-	// PutBack says that its clock was put back, and that it does not have its disk keep what it writes, see appendLog.
+	// PutBack says that its clock was put back, and that it has yet to begin anew with having its disk keep what it writes, see appendLog.
 	PutBack bool
 	// Error says why Node is nil.
 	Error string

@@ -1,11 +1,9 @@
 package redisclient_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,14 +13,6 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/skew"
 )
-
-// onThisMachine runs a script as this user.
-func onThisMachine(ctx context.Context, script string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", script, "sh"}, args...)...)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	return string(out), err
-}
 
 // TestAClockThatIsPutBack lets the time of day of a server go an hour ahead and come back. With appendfsync everysec, the disk would keep nothing for that hour.
 func TestAClockThatIsPutBack(t *testing.T) {
@@ -37,13 +27,13 @@ func TestAClockThatIsPutBack(t *testing.T) {
 			p := w.pods[w.primary(t, 0)]
 			pid := strconv.Itoa(p.cmd.Process.Pid)
 			keeps := func() bool { return w.keeps(t, p) }
-			err := skew.Process(t.Context(), onThisMachine, pid, time.Hour)
+			err := skew.Process(t.Context(), skew.Here, pid, time.Hour)
 			if errors.Is(err, skew.ErrUnsupported) {
 				t.Skip(err)
 			}
 			must(t, err)
 			w.loopUntil(keeps) // An hour ahead it does.
-			_, err = onThisMachine(t.Context(), skew.End, pid)
+			_, err = skew.Here(t.Context(), skew.End, pid)
 			must(t, err)
 			pause(t.Context(), 500*time.Millisecond) // It looks at the clock ten times a second.
 			for w.pending(t, p) {                    // What it has begun before.
