@@ -150,9 +150,9 @@ func (m *wiredMover) SetSlots(ctx context.Context, slots redis.Slots, state redi
 	return m.op.tell(ctx, "SetSlots", m.pod, func(ctx context.Context) error { return m.Mover.SetSlots(ctx, slots, state, id) })
 }
 
-func (m *wiredMover) Send(ctx context.Context, to redis.Address, batches [][]redis.Key, replace bool) (busy [][]redis.Key, err error) {
+func (m *wiredMover) Send(ctx context.Context, to redis.Address, batches [][]redis.Key, replace bool, patience time.Duration) (busy [][]redis.Key, err error) {
 	err = m.op.tell(ctx, "Send", m.pod, func(ctx context.Context) (err error) {
-		busy, err = m.Mover.Send(ctx, to, batches, replace)
+		busy, err = m.Mover.Send(ctx, to, batches, replace, patience)
 		return err
 	})
 	return busy, err

@@ -43,9 +43,10 @@ type Mover interface {
 	// Large returns the largest key of each of the slots that has one of more than so many bytes. It looks at all keys.
 	Large(ctx context.Context, slots Slots, bytes int64) (map[int]Key, error)
 	// Send moves keys to the server at the address, those of one batch by one MIGRATE, which holds up both servers as long as it
-	// takes. Every batch is of one slot. With replace, keys that are there already are overwritten; without it they stay where they
-	// are, and Send returns them.
-	Send(ctx context.Context, to Address, batches [][]Key, replace bool) (busy [][]Key, err error)
+	// takes. Where the target says nothing, the source waits for the patience and what the size of the batch needs, up to three times.
+	// Every batch is of one slot. With replace, keys that are there already are overwritten; without it they stay where they are, and
+	// Send returns them.
+	Send(ctx context.Context, to Address, batches [][]Key, replace bool, patience time.Duration) (busy [][]Key, err error)
 	// Close ends the connection.
 	Close() error
 }
@@ -84,6 +85,8 @@ type SlotMove struct {
 	Pull bool
 	// Limit is how large a key may be, in bytes; 0: none. See view.keyLimit.
 	Limit int64
+	// Patience is how long the source waits for a target that says nothing, during which it serves nobody. See view.patience.
+	Patience time.Duration
 }
 
 // Moved counts what a move has achieved.
@@ -196,6 +199,10 @@ func (v *view) keyLimit() int64 {
 	return int64(v.Spec.NodeTimeout.Seconds() / 2 * Slowest)
 }
 
+// patience is how long a source waits for a target that says nothing. It does so three times at most before the others would take it for
+// dead as well: two MIGRATEs are sent at a time, and a server tries one over a connection that it had from before once more over another.
+func (v *view) patience() time.Duration { return min(time.Second, v.Spec.NodeTimeout/5) }
+
 // empty sends keys until the slots have none: first those that were found before the slots were opened. It fails when another server may
 // own the slots by now.
 func (m SlotMove) empty(ctx context.Context, source, target Mover, slots Slots, keys map[int][]Key, done *Moved) error {
@@ -254,12 +261,12 @@ func same(ctx context.Context, server Mover, process string) error {
 
 func (m SlotMove) send(ctx context.Context, source Mover, keys map[int][]Key, done *Moved) error {
 	for _, round := range rounds(keys) {
-		busy, err := source.Send(ctx, m.ToAddr, round, false)
+		busy, err := source.Send(ctx, m.ToAddr, round, false, m.Patience)
 		if err != nil {
 			return err
 		}
 		if len(busy) > 0 {
-			if _, err := source.Send(ctx, m.ToAddr, busy, true); err != nil {
+			if _, err := source.Send(ctx, m.ToAddr, busy, true, m.Patience); err != nil {
 				return err
 			}
 		}

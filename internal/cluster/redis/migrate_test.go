@@ -42,7 +42,7 @@ func (c *carrier) Keys(context.Context, redis.Slots, int) (map[int][]redis.Key, 
 
 func (c *carrier) Process(context.Context) (string, error) { return c.process, nil }
 
-func (c *carrier) Send(context.Context, redis.Address, [][]redis.Key, bool) ([][]redis.Key, error) {
+func (c *carrier) Send(context.Context, redis.Address, [][]redis.Key, bool, time.Duration) ([][]redis.Key, error) {
 	c.keys = nil
 	if c.sent != nil {
 		c.sent()
@@ -78,7 +78,7 @@ func TestAMoveEndsWithItsServers(t *testing.T) {
 			if tc.during != nil {
 				from.sent = func() { tc.during(from, to) }
 			}
-			m := redis.SlotMove{From: "c-0-0", To: "c-1-0", FromID: "f", ToID: "t", Slots: redis.Slots{{From: 0, To: 0}}, Process: "a", ToProcess: "b"}
+			m := redis.SlotMove{From: "c-0-0", To: "c-1-0", FromID: "f", ToID: "t", Slots: redis.Slots{{From: 0, To: 0}}, Process: "a", ToProcess: "b", Patience: time.Second}
 			_, err := m.Run(t.Context(), from, to, func() bool { return true })
 			fails := tc.fails != ""
 			if (err != nil) != fails || (err != nil && !strings.Contains(err.Error(), tc.fails)) {

@@ -173,16 +173,16 @@ func mergeOwners(v *view) (cluster.Plan, bool) {
 		if plan, ok := tellOwner(to, from, from.Node.Self().Slots); ok {
 			return plan, true
 		}
-		return cluster.Do(MoveSlots{For: moveFor, Moves: []SlotMove{moveBetween(from, to, from.Node.Self().Slots)}},
+		return cluster.Do(MoveSlots{For: moveFor, Moves: []SlotMove{v.moveBetween(from, to, from.Node.Self().Slots)}},
 			"%s and %s each own slots of shard %d", to.Name, from.Name, shard)
 	}
 	return cluster.Pass()
 }
 
-func moveBetween(from, to *Pod, slots Slots) SlotMove {
+func (v *view) moveBetween(from, to *Pod, slots Slots) SlotMove {
 	return SlotMove{
 		From: from.Name, To: to.Name, FromID: from.Node.ID, ToID: to.Node.ID, ToAddr: to.Addr, Slots: slots,
-		Process: from.Node.Process, ToProcess: to.Node.Process,
+		Process: from.Node.Process, ToProcess: to.Node.Process, Patience: v.patience(),
 	}
 }
 
@@ -288,7 +288,7 @@ func (v *view) pairs(moves []Move) (out []SlotMove, plan cluster.Plan, stop bool
 			return nil, plan, stop
 		}
 		busy[m.From] = true
-		out = append(out, moveBetween(from, to, m.Slots))
+		out = append(out, v.moveBetween(from, to, m.Slots))
 	}
 	return out, cluster.Plan{}, false
 }

@@ -1345,8 +1345,8 @@ func (m *mortal) Large(ctx context.Context, slots redis.Slots, bytes int64) (out
 	return out, err
 }
 
-func (m *mortal) Send(ctx context.Context, to redis.Address, batches [][]redis.Key, replace bool) (busy [][]redis.Key, err error) {
-	err = m.around(func() error { busy, err = m.Server.Send(ctx, to, batches, replace); return err }) //nolint:contextcheck // Faults need none.
+func (m *mortal) Send(ctx context.Context, to redis.Address, batches [][]redis.Key, replace bool, patience time.Duration) (busy [][]redis.Key, err error) {
+	err = m.around(func() error { busy, err = m.Server.Send(ctx, to, batches, replace, patience); return err }) //nolint:contextcheck // Faults need none.
 	return busy, err
 }
 

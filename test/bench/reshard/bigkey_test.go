@@ -91,7 +91,7 @@ func (w *world) bigMove(ctx context.Context) redis.SlotMove {
 		if from := w.servers[shard]; slots.Has(slot) {
 			return redis.SlotMove{
 				From: from.name, To: to.name, FromID: from.id, ToID: to.id, ToAddr: to.addr, Slots: redis.Slots{{From: slot, To: slot}},
-				Process: from.process(ctx), ToProcess: to.process(ctx),
+				Process: from.process(ctx), ToProcess: to.process(ctx), Patience: time.Second,
 			}
 		}
 	}

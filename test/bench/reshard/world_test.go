@@ -245,7 +245,7 @@ func (w *world) restore(ctx context.Context, before []redis.Slots) {
 	for shard, slots := range before[:shards] {
 		to := w.servers[shard]
 		if back := slots.And(now[shards]); len(back) > 0 {
-			moves = append(moves, redis.SlotMove{From: from.name, To: to.name, FromID: from.id, ToID: to.id, ToAddr: to.addr, Slots: back, Process: from.process(ctx), ToProcess: to.process(ctx)})
+			moves = append(moves, redis.SlotMove{From: from.name, To: to.name, FromID: from.id, ToID: to.id, ToAddr: to.addr, Slots: back, Process: from.process(ctx), ToProcess: to.process(ctx), Patience: time.Second})
 		}
 	}
 	for _, m := range moves { // One after the other: they have one source.

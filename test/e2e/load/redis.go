@@ -19,12 +19,17 @@ import (
 // batch is how many keys are read back in one pipeline.
 const batch = 500
 
-// poolSize is the number of connections to each server: writes to a server that hangs hold theirs until they time out.
-const poolSize = 128
+// poolSize is the number of connections to each server. A moment in which a server is slow makes the client open as many at once, and
+// the handshakes of a hundred hold a server on a busy machine up for longer than a connection is waited for, so that they are made in vain, again and again.
+const poolSize = 32
 
-// connectionLife is how long a connection is used: a client that never connects again would not notice whether its password
-// still works.
-const connectionLife = 30 * time.Second
+const (
+	// connectionLife is how long a connection is used: a client that never connects again would not notice whether its password
+	// still works.
+	connectionLife = 30 * time.Second
+	// connectionSpread keeps connections that were opened at once from ending at once.
+	connectionSpread = 10 * time.Second
+)
 
 // redisStore writes through a client of either kind.
 type redisStore struct {
@@ -37,7 +42,7 @@ type redisStore struct {
 func openRedis(ctx context.Context, conn connection.Connection, addrs []string, o options) (store, error) {
 	c := redis.NewClusterClient(&redis.ClusterOptions{
 		PoolSize: poolSize, Addrs: addrs, TLSConfig: conn.TLS,
-		CredentialsProvider: func() (string, string) { return login(o.secretDir, conn) }, ConnMaxLifetime: connectionLife,
+		CredentialsProvider: func() (string, string) { return login(o.secretDir, conn) }, ConnMaxLifetime: connectionLife, ConnMaxLifetimeJitter: connectionSpread,
 		DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second, ContextTimeoutEnabled: true,
 	})
 	shards, err := c.ClusterShards(ctx).Result()

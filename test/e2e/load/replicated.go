@@ -17,7 +17,7 @@ const replicatedMode = "redis-replicated"
 func openReplicated(ctx context.Context, conn connection.Connection, addr string, o options) (store, error) {
 	c := redis.NewClient(&redis.Options{
 		PoolSize: poolSize, Addr: addr, TLSConfig: conn.TLS,
-		CredentialsProvider: func() (string, string) { return login(o.secretDir, conn) }, ConnMaxLifetime: connectionLife,
+		CredentialsProvider: func() (string, string) { return login(o.secretDir, conn) }, ConnMaxLifetime: connectionLife, ConnMaxLifetimeJitter: connectionSpread,
 		DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second, ContextTimeoutEnabled: true,
 	})
 	if err := c.Ping(ctx).Err(); err != nil {

@@ -211,7 +211,7 @@ func TestAReplicaThatWasAwayFollowsItsShard(t *testing.T) {
 // oneSlot is the move of the first slot of a primary to another one.
 func (w *world) oneSlot(from, to *process) redis.SlotMove {
 	w.t.Helper()
-	move := redis.SlotMove{From: from.name, To: to.name, ToAddr: redis.Address{IP: to.ip, Port: redis.ClientPort}}
+	move := redis.SlotMove{From: from.name, To: to.name, ToAddr: redis.Address{IP: to.ip, Port: redis.ClientPort}, Patience: time.Second}
 	for _, p := range w.observe(w.t.Context()).Pods {
 		switch p.Name {
 		case from.name:

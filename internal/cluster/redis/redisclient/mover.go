@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -16,11 +17,13 @@ import (
 )
 
 const (
-	// moveTimeout bounds one round trip of a Mover, in which a server may have to write out or take in a very large key.
+	// moveTimeout bounds one round trip of a Mover, in which a server may have to write out a very large key.
 	moveTimeout = 2 * time.Minute
-	// targetSilence is how long a source waits for a target that says nothing, during which it serves nobody. A target that takes
-	// in a large key says nothing either, see redis.Slowest.
-	targetSilence = time.Second
+	// askTimeout bounds one in which it has to do nothing of the kind. Valkey may wait for its replicas, for 2 s.
+	askTimeout = 10 * time.Second
+	// sends is how many MIGRATEs are on their way to a source at the same time: with two it need not wait for the operator. More would
+	// all be in its hands when the target hangs, and it would wait for one after the other, for they cannot be taken back.
+	sends = 2
 	// lanes is how many slots are set at the same time. Valkey answers only when the replicas have heard of it, too.
 	lanes = 16
 	// asked is how many commands are sent in a row that only ask for something.
@@ -68,6 +71,8 @@ func distinct(errs []error) error {
 }
 
 func (c *Client) setSlots(ctx context.Context, slots redis.Slots, state redis.SlotState, id string) error {
+	ctx, cancel := timeout(ctx, "CLUSTER SETSLOT", askTimeout)
+	defer cancel()
 	pipe := c.rdb.Pipeline()
 	for slot := range slots.All() {
 		args := []any{"CLUSTER", "SETSLOT", slot, string(state)}
@@ -116,6 +121,8 @@ func (c *Client) Keys(ctx context.Context, slots redis.Slots, limit int) (map[in
 
 // Process reads the run id out of INFO.
 func (c *Client) Process(ctx context.Context) (string, error) {
+	ctx, cancel := timeout(ctx, "INFO", askTimeout)
+	defer cancel()
 	info, err := c.rdb.Info(ctx, "server").Result()
 	if err != nil {
 		return "", fmt.Errorf("INFO: %w", err)
@@ -125,6 +132,8 @@ func (c *Client) Process(ctx context.Context) (string, error) {
 
 // Sees reads the line of the node out of CLUSTER NODES.
 func (c *Client) Sees(ctx context.Context, id string) (redis.Peer, error) {
+	ctx, cancel := timeout(ctx, "CLUSTER NODES", askTimeout)
+	defer cancel()
 	text, err := c.rdb.ClusterNodes(ctx).Result()
 	if err != nil {
 		return redis.Peer{}, fmt.Errorf("CLUSTER NODES: %w", err)
@@ -181,34 +190,46 @@ func (c *Client) measure(ctx context.Context, keys []*redis.Key) error {
 }
 
 // Send sends MIGRATE for every batch. The target is told the same user and password that this connection has.
-func (c *Client) Send(ctx context.Context, to redis.Address, batches [][]redis.Key, replace bool) (busy [][]redis.Key, err error) {
-	pipe := c.rdb.Pipeline()
-	answers := make([]*goredis.Cmd, len(batches))
-	for i, batch := range batches {
-		answers[i] = pipe.Do(ctx, c.migrate(to, batch, replace)...)
+func (c *Client) Send(ctx context.Context, to redis.Address, batches [][]redis.Key, replace bool, patience time.Duration) (busy [][]redis.Key, err error) {
+	errs := make([]error, len(batches))
+	var next atomic.Int64
+	var failed atomic.Bool
+	var wg sync.WaitGroup
+	for range min(sends, len(batches)) {
+		wg.Go(func() {
+			for !failed.Load() {
+				i := int(next.Add(1)) - 1
+				if i >= len(batches) {
+					return
+				}
+				errs[i] = c.rdb.Do(ctx, c.migrate(to, batches[i], replace, patience)...).Err()
+				if errs[i] != nil && (replace || !isBusy(errs[i])) {
+					failed.Store(true)
+				}
+			}
+		})
 	}
-	// The first error of all is returned here, and looked at below.
-	if _, err := pipe.Exec(ctx); err != nil && !isReply(err) {
-		return nil, fmt.Errorf("MIGRATE: %w", err)
-	}
-	for i, answer := range answers {
-		switch err := answer.Err(); {
-		case err == nil:
-		case strings.Contains(err.Error(), "BUSYKEY") && !replace:
-			busy = append(busy, batches[i])
-		default:
-			return busy, fmt.Errorf("MIGRATE: %w", err)
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil && isBusy(err) && !replace {
+			busy, errs[i] = append(busy, batches[i]), nil
 		}
+	}
+	if err := distinct(errs); err != nil {
+		return busy, fmt.Errorf("MIGRATE: %w", err)
 	}
 	return busy, nil
 }
 
-func (c *Client) migrate(to redis.Address, batch []redis.Key, replace bool) []any {
+// isBusy tells whether a target has a key already.
+func isBusy(err error) bool { return strings.Contains(err.Error(), "BUSYKEY") }
+
+func (c *Client) migrate(to redis.Address, batch []redis.Key, replace bool, patience time.Duration) []any {
 	bytes := int64(0)
 	for _, key := range batch {
 		bytes += key.Bytes
 	}
-	wait := targetSilence + time.Duration(bytes)*time.Second/redis.Slowest
+	wait := patience + time.Duration(bytes)*time.Second/redis.Slowest
 	args := []any{"MIGRATE", to.IP, to.Port, "", 0, wait.Milliseconds()}
 	if replace {
 		args = append(args, "REPLACE")
@@ -221,10 +242,4 @@ func (c *Client) migrate(to redis.Address, batch []redis.Key, replace bool) []an
 		args = append(args, key.Name)
 	}
 	return args
-}
-
-// isReply tells whether the server answered, if only with an error.
-func isReply(err error) bool {
-	var reply goredis.Error
-	return errors.As(err, &reply)
 }

@@ -132,7 +132,7 @@ func TestAnHeirLearnsOfOpenSlots(t *testing.T) {
 			source, target := o.mover(o.from), o.mover(o.to)
 			must(t, target.SetSlots(t.Context(), o.move.Slots, redis.SlotImporting, o.move.FromID))
 			must(t, source.SetSlots(t.Context(), o.move.Slots, redis.SlotMigrating, o.move.ToID))
-			_, err := source.Send(t.Context(), o.move.ToAddr, [][]redis.Key{{{Name: o.key, Bytes: 100}}}, false)
+			_, err := source.Send(t.Context(), o.move.ToAddr, [][]redis.Key{{{Name: o.key, Bytes: 100}}}, false, o.move.Patience)
 			must(t, err)
 			_, _ = source.Close(), target.Close()
 			pause(t.Context(), 300*time.Millisecond) // The replica has heard that the key is gone.

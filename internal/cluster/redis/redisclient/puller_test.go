@@ -424,7 +424,7 @@ func hand(ctx context.Context, from, to redis.Mover, t *task, addr redis.Address
 			break
 		}
 		for _, batch := range keys {
-			if _, err := from.Send(ctx, addr, [][]redis.Key{batch}, true); err != nil {
+			if _, err := from.Send(ctx, addr, [][]redis.Key{batch}, true, time.Second); err != nil {
 				return err
 			}
 		}

@@ -129,7 +129,8 @@ func (o Options) dial(ctx context.Context, seen *seen) (net.Conn, error) {
 	}
 	secure := tls.Client(conn, o.TLS)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("TLS handshake: %w", err), conn.Close())
+		_ = conn.Close() // It is closed where the time was up.
+		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
 	seen.certificate.Store(ptr.To(clustertls.FingerprintOf(secure.ConnectionState().PeerCertificates[0].Raw)))
 	return secure, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
@@ -163,7 +164,7 @@ func (s *Server) Large(context.Context, redis.Slots, int64) (map[int]redis.Key, 
 }
 
 // Send moves keys. Now and then the answer of the target is lost, and the key is on both servers then.
-func (s *Server) Send(_ context.Context, to redis.Address, batches [][]redis.Key, replace bool) (busy [][]redis.Key, err error) {
+func (s *Server) Send(_ context.Context, to redis.Address, batches [][]redis.Key, replace bool, _ time.Duration) (busy [][]redis.Key, err error) {
 	if err := s.reachable(); err != nil {
 		return nil, err
 	}
