@@ -56,10 +56,8 @@ const (
 	openSlots = 64
 	// keysPerSlot is how many keys of one slot are looked at at a time.
 	keysPerSlot = 200
-	// batchBytes is how much one MIGRATE moves, and sendBytes how much is sent in a row, during which other clients of the
-	// source wait: some milliseconds. A larger key goes alone.
+	// batchBytes is how much one MIGRATE moves, during which other clients of the source wait: some milliseconds. A larger key goes alone.
 	batchBytes = 256 << 10
-	sendBytes  = 2 << 20
 	// certain is for how long it is believed that a slot is empty, and its server alive: whoever is to take over from it needs longer.
 	certain = 500 * time.Millisecond
 )
@@ -260,55 +258,40 @@ func same(ctx context.Context, server Mover, process string) error {
 }
 
 func (m SlotMove) send(ctx context.Context, source Mover, keys map[int][]Key, done *Moved) error {
-	for _, round := range rounds(keys) {
-		busy, err := source.Send(ctx, m.ToAddr, round, false, m.Patience)
-		if err != nil {
-			return err
+	batches := batches(keys)
+	if len(batches) == 0 {
+		return nil
+	}
+	busy, err := source.Send(ctx, m.ToAddr, batches, false, m.Patience)
+	if err == nil && len(busy) > 0 {
+		_, err = source.Send(ctx, m.ToAddr, busy, true, m.Patience)
+	}
+	if err != nil {
+		return err
+	}
+	for _, batch := range batches {
+		done.Keys += len(batch)
+		for _, key := range batch {
+			done.Bytes += key.Bytes
 		}
-		if len(busy) > 0 {
-			if _, err := source.Send(ctx, m.ToAddr, busy, true, m.Patience); err != nil {
-				return err
-			}
-		}
-		for _, batch := range round {
-			done.Keys += len(batch)
-			for _, key := range batch {
-				done.Bytes += key.Bytes
-			}
-		}
-		for _, batch := range busy {
-			done.Replaced += len(batch)
-		}
+	}
+	for _, batch := range busy {
+		done.Replaced += len(batch)
 	}
 	return nil
 }
 
-// rounds divides keys into batches of one slot each, and those into rounds, by their sizes.
-func rounds(keys map[int][]Key) [][][]Key {
-	var out [][][]Key
-	room := int64(0)
-	add := func(batch []Key, size int64) {
-		if len(batch) == 0 {
-			return
-		}
-		if len(out) == 0 || room < size {
-			out, room = append(out, nil), sendBytes
-		}
-		out[len(out)-1] = append(out[len(out)-1], batch)
-		room -= size
-	}
+// batches divides keys into batches of one slot each, by their sizes.
+func batches(keys map[int][]Key) [][]Key {
+	var out [][]Key
 	for _, slot := range slices.Sorted(maps.Keys(keys)) {
-		var batch []Key
 		size := int64(0)
-		for _, key := range keys[slot] {
-			if len(batch) > 0 && size+key.Bytes > batchBytes {
-				add(batch, size)
-				batch, size = nil, 0
+		for i, key := range keys[slot] {
+			if size += key.Bytes; i == 0 || size > batchBytes {
+				out, size = append(out, nil), key.Bytes
 			}
-			batch = append(batch, key)
-			size += key.Bytes
+			out[len(out)-1] = append(out[len(out)-1], key)
 		}
-		add(batch, size)
 	}
 	return out
 }

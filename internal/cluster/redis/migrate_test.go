@@ -15,6 +15,7 @@ type carrier struct {
 	redis.Mover
 	process string
 	keys    []redis.Key
+	batches [][]redis.Key
 	states  []redis.SlotState
 	sent    func()
 	// sees is what it has heard of the other one, and slow for how long it stands still when it is asked for keys, once for each.
@@ -42,8 +43,8 @@ func (c *carrier) Keys(context.Context, redis.Slots, int) (map[int][]redis.Key, 
 
 func (c *carrier) Process(context.Context) (string, error) { return c.process, nil }
 
-func (c *carrier) Send(context.Context, redis.Address, [][]redis.Key, bool, time.Duration) ([][]redis.Key, error) {
-	c.keys = nil
+func (c *carrier) Send(_ context.Context, _ redis.Address, batches [][]redis.Key, _ bool, _ time.Duration) ([][]redis.Key, error) {
+	c.keys, c.batches = nil, append(c.batches, batches...)
 	if c.sent != nil {
 		c.sent()
 	}
@@ -91,5 +92,26 @@ func TestAMoveEndsWithItsServers(t *testing.T) {
 				t.Errorf("the slots were handed over or not: %v, %v", from.states, to.states)
 			}
 		})
+	}
+}
+
+// TestKeysMoveInBatches of 256 KiB at most, and what is larger alone.
+func TestKeysMoveInBatches(t *testing.T) {
+	sizes := []int64{0, 100 << 10, 156 << 10, 1, 1 << 20, 5, 0, 256 << 10}
+	from, to := &carrier{process: "a"}, &carrier{process: "b", sees: redis.Peer{Slots: redis.Slots{{From: 0, To: 0}}}}
+	for _, bytes := range sizes {
+		from.keys = append(from.keys, redis.Key{Bytes: bytes})
+	}
+	m := redis.SlotMove{Slots: redis.Slots{{From: 0, To: 0}}, Process: "a", ToProcess: "b"}
+	done, err := m.Run(t.Context(), from, to, func() bool { return true })
+	if err != nil || done.Keys != len(sizes) || done.Bytes != 1<<20+512<<10+6 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	var got []int
+	for _, batch := range from.batches {
+		got = append(got, len(batch))
+	}
+	if want := []int{3, 1, 1, 2, 1}; !slices.Equal(got, want) {
+		t.Errorf("batches of %v keys instead of %v", got, want)
 	}
 }
