@@ -130,6 +130,26 @@ func TestRedisSurvivesFaultsUnderLoad(t *testing.T) {
 			}))
 			waitReady(ctx, t, s, c)
 		})).
+		Assess("a server that slots move to hangs", step(func(ctx context.Context, t *testing.T, s *scope) {
+			more, sources := c.Spec.Shards+1, []string{}
+			for shard := range c.Spec.ShardCount() {
+				sources = append(sources, primaryOf(ctx, t, s, c, shard).Name)
+			}
+			summary := underLoad(ctx, t, s, c, "a server that slots move to hangs", func() {
+				reshard(ctx, t, s, c, more)
+				target := primaryOf(ctx, t, s, c, len(sources))
+				must(t, s.Signal(ctx, target, redisContainer, "SIGSTOP"))
+				_, err := s.WaitReborn(ctx, target, readyTimeout)
+				must(t, err)
+			})
+			boundedLoss(t, summary.Lost)
+			wantResharded(ctx, t, s, c, int(more))
+			for shard, name := range sources {
+				if is := primaryOf(ctx, t, s, c, shard); is.Name != name {
+					t.Errorf("%s leads in the place of %s, which did not hang", is.Name, name)
+				}
+			}
+		})).
 		Assess("all pods are deleted at once and come back with all data", step(func(ctx context.Context, t *testing.T, s *scope) {
 			allRedisPods(ctx, t, s, c)
 		}))
