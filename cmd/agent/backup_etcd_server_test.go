@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +33,13 @@ func startEtcdOf(t *testing.T, name string) (string, *clientv3.Client) {
 // etcdOn runs one member on a data directory.
 func etcdOn(t *testing.T, name, data string) (string, *clientv3.Client) {
 	t.Helper()
+	url, c, _ := etcdProcess(t, name, data)
+	return url, c
+}
+
+// etcdProcess is the same, and returns the process too.
+func etcdProcess(t *testing.T, name, data string) (string, *clientv3.Client, *os.Process) {
+	t.Helper()
 	program := filepath.Join(stores.Newest(t, name).Dir, "etcd")
 	urls := []string{"http://" + loopback.Address(t), "http://" + loopback.Address(t)}
 	cmd := exec.Command(program, "--data-dir="+data, "--log-level=error", //nolint:noctx // It ends with the test, see below.
@@ -51,7 +61,7 @@ func etcdOn(t *testing.T, name, data string) (string, *clientv3.Client) {
 	defer cancel()
 	for {
 		if _, err = c.Put(ctx, "a", "b"); err == nil {
-			return urls[0], c
+			return urls[0], c, cmd.Process
 		}
 		if ctx.Err() != nil {
 			t.Fatalf("etcd does not answer: %v", err)
@@ -95,6 +105,37 @@ func TestABackupOfAServerThatAsksForAPassword(t *testing.T) {
 	checked, err := runJob(t, runBackupCheck, "--url="+url, "--directory=first", "--scratch-dir="+dir)
 	if err != nil || checked.Checked == nil || checked.Checked.Keys != 1 || checked.Checked.Revision < taken.Backup.Revision {
 		t.Errorf("%+v, %v", checked, err)
+	}
+}
+
+// TestASnapshotOfAMemberThatHangsFails stops the process of a member in the middle of a snapshot.
+func TestASnapshotOfAMemberThatHangsFails(t *testing.T) {
+	t.Parallel()
+	url, c, process := etcdProcess(t, "etcd-3.6", t.TempDir())
+	for i := range 16 {
+		if _, err := c.Put(t.Context(), fmt.Sprintf("key-%d", i), strings.Repeat("x", 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked, _, err := ask(t.Context(), url, login{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = asked.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	snapshot, err := asked.SnapshotWithVersion(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = snapshot.Snapshot.Close() }()
+	if err := process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	n, err := io.Copy(io.Discard, snapshot.Snapshot)
+	t.Logf("%d bytes, %v", n, err)
+	if err == nil || ctx.Err() != nil {
+		t.Errorf("it waits for %d bytes and more: %v", n, err)
 	}
 }
 

@@ -27,6 +27,9 @@ import (
 // askMemberTimeout bounds the question to one member. One that does not answer in time is not asked for a snapshot.
 const askMemberTimeout = 5 * time.Second
 
+// memberSilence is after which time without a word a member is asked whether it is there, and for how long that is waited for.
+const memberSilence = 10 * time.Second
+
 // streamWindow is how many bytes of a snapshot a member sends ahead.
 const streamWindow = 4 << 20
 
@@ -106,6 +109,7 @@ func leads(s *clientv3.StatusResponse) bool { return s.Leader == s.Header.Member
 func ask(ctx context.Context, url string, with login) (*clientv3.Client, *clientv3.StatusResponse, error) {
 	cfg := clientv3.Config{
 		Context: ctx, Endpoints: []string{url}, TLS: with.secure, DialTimeout: askMemberTimeout, Logger: zap.NewNop(), // Errors are returned.
+		DialKeepAliveTime: memberSilence, DialKeepAliveTimeout: memberSilence,
 		// A member need not wait to be told that there is room.
 		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(streamWindow)},
 	}

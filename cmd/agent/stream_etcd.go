@@ -87,7 +87,7 @@ func (s *etcdStream) stream(ctx context.Context) error {
 	}
 	cfg := clientv3.Config{
 		Context: ctx, Endpoints: s.members, TLS: with.secure, DialTimeout: askMemberTimeout, Logger: zap.NewNop(), // Errors are returned.
-		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
+		DialKeepAliveTime: memberSilence, DialKeepAliveTimeout: memberSilence,
 	}
 	if with.password != "" {
 		cfg.Username, cfg.Password = with.username, with.password

@@ -30,6 +30,9 @@ import (
 // bufferSize of a connection, each way, in bytes. gRPC takes 32 KiB by default.
 const bufferSize = 4 << 10
 
+// silence is after which time without a word a member that is to answer is asked whether it is there. That is waited for half as long.
+const silence = 10 * time.Second
+
 // Config says how to reach one member and as whom.
 type Config struct {
 	// Host is the name in the member's certificate.
@@ -176,7 +179,9 @@ func (c *Client) open(ctx context.Context, password string) (*clientv3.Client, e
 		Endpoints:   []string{etcd.ClientURL(scheme, c.cfg.Host)},
 		TLS:         secure,
 		DialTimeout: timeLeft(ctx),
-		Logger:      zap.NewNop(), // Errors are returned; retries are not worth a line each.
+		// Otherwise a connection is believed in as long after the network has healed as it was broken before: a client is kept between passes.
+		DialKeepAliveTime: silence, DialKeepAliveTimeout: silence / 2,
+		Logger: zap.NewNop(), // Errors are returned; retries are not worth a line each.
 		DialOptions: []grpc.DialOption{
 			grpc.WithContextDialer(c.cfg.dial),
 			grpc.WithChainUnaryInterceptor(c.cfg.unary),
