@@ -176,7 +176,7 @@ func ParseReplicated(host, info string) (*Node, error) {
 }
 
 func parseReplication(info map[string]string) *Replication {
-	r := &Replication{Primary: info["role"] == "master", ID: info["master_replid"], FormerID: info["master_replid2"], Silence: Never}
+	r := &Replication{Primary: info["role"] == "master", ID: info["master_replid"], FormerID: info["master_replid2"], Silence: Never, HandsOver: info[failoverState] == "failover-in-progress"}
 	switch {
 	case r.Primary:
 	case info["master_sync_in_progress"] == "1":
@@ -318,6 +318,9 @@ func ParseAck(text string, addr Address) int64 {
 	return -1
 }
 
+// failoverState is how far a primary has got that hands over.
+const failoverState = "master_failover_state"
+
 // HandingOver is what a server says of its part in a hand-over.
 type HandingOver struct {
 	Primary, Busy bool
@@ -328,6 +331,6 @@ type HandingOver struct {
 // ParseHandOver reads out of INFO whether a server is a primary, and whether it is handing over.
 func ParseHandOver(text string) HandingOver {
 	info := parseInfo(text)
-	state := info["master_failover_state"]
+	state := info[failoverState]
 	return HandingOver{info["role"] == "master", state != "" && state != "no-failover", info["master_replid"]}
 }

@@ -39,6 +39,8 @@ type Replication struct {
 	Primary bool
 	// ID of the history that the server has, and of the one that it went on from. A process that starts has one of its own.
 	ID, FormerID string
+	// HandsOver says that the server, a primary until then, has given the one that it asks all that it has and waits for its word.
+	HandsOver bool
 	// Silence is how long ago a replica last heard from the server that it asks, in whole seconds; Never: it never did.
 	Silence time.Duration
 }

@@ -46,6 +46,7 @@ type repServer struct {
 	history, former string
 	offset, until   int // until: the offset up to which the former history is its own
 	guard           string
+	handsOver       bool // it has given all that it has to the one that it asks, and waits for that one to lead
 }
 
 // repSimulation is such a cluster, the Kubernetes around it, an operator that may crash after every write, and clients that
@@ -132,6 +133,7 @@ func (p *repServer) start() {
 		p.data = nil
 	}
 	p.up, p.deleting, p.newPod, p.loses, p.run = true, false, false, false, s.id("run")
+	p.handsOver = false
 	p.primary, p.linked, p.asks, p.history, p.former, p.offset, p.until, p.guard = false, false, redis.Nobody, s.id("history"), "", 0, 0, "0"
 	p.heard, p.hangs, p.started = time.Time{}, time.Time{}, s.now.Add(-time.Minute) // So that it counts as one that has worked.
 }
@@ -246,7 +248,13 @@ func (s *repSimulation) tick() {
 		}
 	}
 	for _, p := range s.servers {
-		if p.works() && !p.primary {
+		if o := s.at(p.asks); p.works() && p.handsOver && o != nil && o.meets(p) {
+			if !o.primary {
+				o.lead()
+			}
+			p.handsOver = false
+		}
+		if p.works() && !p.primary && !p.handsOver {
 			p.replicate()
 		}
 	}
@@ -360,7 +368,7 @@ func (p *repServer) node() *redis.Node {
 	return &redis.Node{
 		ID: p.run, Version: "8.0.2", StateOK: true, OnDisk: true, Admits: redis.AdmitsForGood, Keys: int64(len(p.data)), Offset: int64(p.offset),
 		Connected: p.connected(), LinkUp: p.linked && !p.primary, EverLinked: !p.heard.IsZero(), Asks: p.asks, Config: map[string]string{"min-replicas-to-write": p.guard},
-		Replication: &redis.Replication{Primary: p.primary, ID: p.history, FormerID: p.former, Silence: silence},
+		Replication: &redis.Replication{Primary: p.primary, ID: p.history, FormerID: p.former, Silence: silence, HandsOver: p.handsOver},
 		Peers:       []redis.Peer{{ID: p.run, Myself: true}},
 	}
 }
@@ -500,6 +508,9 @@ func (p *repServer) Configure(_ context.Context, values map[string]string) error
 }
 
 func (p *repServer) ReplicaOf(_ context.Context, a redis.Address) error {
+	if p.handsOver {
+		return errRefused
+	}
 	if p.primary {
 		p.sim.log("%s gives up its part", p.name)
 	}
@@ -550,7 +561,7 @@ func (s *repSimulation) succeeds(name string) {
 
 func (p *repServer) lead() {
 	p.former, p.until, p.history = p.history, p.offset, p.sim.id("history")
-	p.primary, p.linked, p.sim.last, p.acked = true, false, p, p.sim.now
+	p.primary, p.handsOver, p.linked, p.sim.last, p.acked = true, false, false, p, p.sim.now
 }
 
 // FailoverTo holds the clients until the replica has everything.
@@ -562,8 +573,16 @@ func (p *repServer) FailoverTo(_ context.Context, a redis.Address) error {
 	for o.offset < p.offset {
 		o.replicate()
 	}
-	o.lead()
 	p.primary, p.asks = false, a
+	if p.sim.faults && p.sim.chance(6) { // The heir stands still before it says that it leads.
+		if p.sim.chance(2) {
+			o.lead()
+		}
+		p.handsOver, o.hangs = true, p.sim.in(10*time.Second, 5*time.Minute)
+		p.sim.log("%s hangs when %s hands over to it", o.name, p.name)
+		return errRefused
+	}
+	o.lead()
 	return nil
 }
 

@@ -303,7 +303,21 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			f.pod("c-0-2").Node.Asks = f.pod("c-0-1").Addr
 			f.starts("c-0-0", 9)
 		}, `promote c-0-0`},
-		"it hands over to one that does not take it":  {func(f *fixture) { f.handing(false) }, "promote c-0-1"},
+		"it hands over to one that does not take it": {func(f *fixture) { f.handing(false) }, "promote c-0-1"},
+		"it hands over to one that does not answer": {func(f *fixture) {
+			f.handing(false)
+			f.pod("c-0-1").Node.Replication.HandsOver = true
+			f.hang("c-0-2")
+		}, "promote c-0-1"},
+		"it copies one that does not answer": {func(f *fixture) {
+			f.handing(false)
+			f.hang("c-0-2")
+		}, "c-0-1 is gone, and c-0-2 may have the newest data but does not answer"},
+		"it hands over to one that does not answer, and is to end": {func(f *fixture) {
+			f.handing(false)
+			f.pod("c-0-1").Node.Replication.HandsOver, f.pod("c-0-1").Deleting = true, true
+			f.hang("c-0-2")
+		}, "c-0-1 is gone, and c-0-2 may have the newest data but does not answer"},
 		"it has handed over since the heir was asked": {func(f *fixture) { f.handing(true) }, "c-0-1 copies c-0-2 already, which did not say yet that it leads"},
 		"it is to end and hands over to one that does not take it": {func(f *fixture) {
 			f.handing(false)

@@ -462,8 +462,8 @@ func TestAPrimaryThatWasAloneIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestAPrimaryWhoseHeirIsGoneTakesItsPartBack has the heir vanish in the very moment in which it is to take over: the primary goes on trying to
-// reach it, and refuses to copy anybody else meanwhile.
+// TestAPrimaryWhoseHeirIsGoneTakesItsPartBack has the heir hang or vanish in the very moment in which it is to take over: the primary goes on
+// trying to reach it, and refuses to copy anybody else meanwhile.
 func TestAPrimaryWhoseHeirIsGoneTakesItsPartBack(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine string, secure bool) {
@@ -475,24 +475,33 @@ func TestAPrimaryWhoseHeirIsGoneTakesItsPartBack(t *testing.T) {
 		w.handsOver(w.lead(), w.pods["carts-0-1"])
 		w.settle()
 		wr := w.startPlainWriter()
-		wr.waitFor(100)
-		was, heir := w.lead(), w.pods["carts-0-2"]
-		must(t, heir.cmd.Process.Signal(syscall.SIGSTOP))
-		must(t, w.do(was, "FAILOVER", "TO", heir.ip, redis.ClientPort, "FORCE", "TIMEOUT", 200))
-		pause(t.Context(), time.Second)
-		w.crash(heir)
-		w.steps = nil
-		w.loopUntil(func() bool {
-			c := w.connect(was)
-			defer func() { _ = c.Close() }()
-			n, err := c.Read(t.Context())
-			return err == nil && n.Replication.Primary
-		})
-		wr.waitFor(100)
-		w.revive(false, heir)
-		w.settle()
-		if w.lead() != was {
-			t.Errorf("%s leads, not %s", w.lead().name, was.name)
+		for _, vanishes := range []bool{false, true} {
+			wr.waitFor(100)
+			was, heir := w.lead(), w.pods["carts-0-2"]
+			stopped := heir.cmd.Process
+			must(t, stopped.Signal(syscall.SIGSTOP))
+			must(t, w.do(was, "FAILOVER", "TO", heir.ip, redis.ClientPort, "FORCE", "TIMEOUT", 200))
+			pause(t.Context(), time.Second)
+			if vanishes {
+				w.crash(heir)
+			}
+			w.steps = nil
+			w.loopUntil(func() bool {
+				c := w.connect(was)
+				defer func() { _ = c.Close() }()
+				n, err := c.Read(t.Context())
+				return err == nil && n.Replication.Primary
+			})
+			wr.waitFor(100)
+			if vanishes {
+				w.revive(false, heir)
+			} else {
+				must(t, stopped.Signal(syscall.SIGCONT))
+			}
+			w.settle()
+			if w.lead() != was {
+				t.Errorf("%s leads, not %s", w.lead().name, was.name)
+			}
 		}
 		wr.waitFor(100)
 		wr.nothingLost("an heir that is gone")
