@@ -29,8 +29,8 @@ type Key struct {
 	Bytes int64
 }
 
-// Mover is a connection to one server as the user that moves keys. Every call but Large is one or two round trips, whatever the number
-// of slots and keys.
+// Mover is a connection to one server as the user that moves keys. Every call but Large and Send is one or two round trips, whatever the
+// number of slots and keys.
 type Mover interface {
 	// SetSlots sends CLUSTER SETSLOT for each of the slots. id is that of the other node, or of the owner; empty for SlotStable.
 	SetSlots(ctx context.Context, slots Slots, state SlotState, id string) error
@@ -43,9 +43,9 @@ type Mover interface {
 	// Large returns the largest key of each of the slots that has one of more than so many bytes. It looks at all keys.
 	Large(ctx context.Context, slots Slots, bytes int64) (map[int]Key, error)
 	// Send moves keys to the server at the address, those of one batch by one MIGRATE, which holds up both servers as long as it
-	// takes. Where the target says nothing, the source waits for the patience and what the size of the batch needs, up to three times.
-	// Every batch is of one slot. With replace, keys that are there already are overwritten; without it they stay where they are, and
-	// Send returns them.
+	// takes. Where the target says nothing, the source waits for the patience, up to three times, or up to twice for what the size of
+	// the batch needs where that is more. Every batch is of one slot. With replace, keys that are there already are overwritten; without
+	// it they stay where they are, and Send returns them.
 	Send(ctx context.Context, to Address, batches [][]Key, replace bool, patience time.Duration) (busy [][]Key, err error)
 	// Close ends the connection.
 	Close() error
@@ -91,8 +91,8 @@ type SlotMove struct {
 type Moved struct {
 	Slots, Keys int
 	Bytes       int64
-	// Replaced are keys that were on both servers: what is left of a move that was interrupted by a failover. The source has
-	// served them since.
+	// Replaced are keys of batches of which some were on both servers: what is left of a move that was interrupted by a failover. The
+	// source has served them since.
 	Replaced int
 }
 
@@ -102,6 +102,9 @@ type Moved struct {
 // The order is that of the cluster specification: the target learns first that a slot comes, and first that it has come.
 // https://redis.io/docs/latest/commands/cluster-setslot/
 func (m SlotMove) Run(ctx context.Context, source, target Mover, more func() bool) (done Moved, err error) {
+	if err := m.heard(ctx, source); err != nil {
+		return done, fmt.Errorf("pod %s: %w", m.From, err)
+	}
 	var largest tooLarge
 	for left := m.Slots; len(left) > 0 && more(); {
 		open := left.First(openSlots)
@@ -140,6 +143,15 @@ func (m SlotMove) Run(ctx context.Context, source, target Mover, more func() boo
 		return done, m.refuse(largest)
 	}
 	return done, nil
+}
+
+// heard fails when the source does not hear from the target: it would be held up each time that it is told to send keys.
+func (m SlotMove) heard(ctx context.Context, source Mover) error {
+	peer, err := source.Sees(ctx, m.ToID)
+	if err == nil && (peer.Failing || peer.Failed) {
+		err = fmt.Errorf("it does not hear from %s", m.To)
+	}
+	return err
 }
 
 // tooLarge is a key that is not moved.
@@ -185,16 +197,25 @@ func (m SlotMove) refuse(largest tooLarge) error {
 	return cluster.Refusal{Reason: ReasonKeyTooLarge, Message: fmt.Sprintf(
 		"a key of slot %d on %s takes %d MiB, and to move it would hold up two servers for about %s, so that the others take them for dead: "+
 			"delete or divide it, or set spec.config.nodeTimeout to %s or more until the slots have moved",
-		largest.slot, m.From, largest.Bytes>>20, heldUp(largest.Bytes).Round(time.Second), (2*heldUp(largest.Bytes)).Round(time.Second)+time.Second)}
+		largest.slot, m.From, largest.Bytes>>20, heldUp(largest.Bytes).Round(time.Second), (heldUp(largest.Bytes)*5/2).Round(time.Second)+time.Second)}
 }
 
 // heldUp is for how long a server may do nothing else than move so many bytes.
 func heldUp(bytes int64) time.Duration { return time.Duration(bytes) * time.Second / Slowest }
 
-// keyLimit is how large a key may be for its move to hold up servers for no more than half of the time after which the others take
-// them for dead, in bytes.
+// HeldUp is for how long servers may do nothing else than move some keys.
+func HeldUp(keys []Key) time.Duration {
+	bytes := int64(0)
+	for _, key := range keys {
+		bytes += key.Bytes
+	}
+	return heldUp(bytes)
+}
+
+// keyLimit is how large a key may be for its move to hold up servers for no longer than two fifths of the time after which the others take
+// them for dead, in bytes: a source may try to move it twice, see view.patience.
 func (v *view) keyLimit() int64 {
-	return int64(v.Spec.NodeTimeout.Seconds() / 2 * Slowest)
+	return int64(v.Spec.NodeTimeout.Seconds() * 2 / 5 * Slowest)
 }
 
 // patience is how long a source waits for a target that says nothing. It does so three times at most before the others would take it for

@@ -61,6 +61,7 @@ func TestAMoveEndsWithItsServers(t *testing.T) {
 		fails  string
 	}{
 		"nothing happens":               {},
+		"the source misses the target":  {before: func(from, _ *carrier) { from.sees.Failing = true }, keeps: true, fails: "c-0-0: it does not hear from c-1-0"},
 		"the target was restarted":      {before: func(_, to *carrier) { to.process = "new" }, keeps: true, fails: "was restarted"},
 		"the source restarts meanwhile": {during: func(from, _ *carrier) { from.process = "new" }, fails: "was restarted"},
 		"the source is silent":          {during: func(_, to *carrier) { to.sees.Failing = true }, fails: "others may have elected"},

@@ -31,14 +31,16 @@ func (w *world) asked(p *process) (stop func() (silent time.Duration)) {
 			case <-time.After(time.Millisecond):
 			}
 			began := time.Now()
-			_ = patient.Ping(w.t.Context()).Err()
+			if err := patient.Ping(w.t.Context()).Err(); err != nil {
+				w.t.Errorf("%s does not answer: %v", p.name, err)
+			}
 			longest = max(longest, time.Since(began))
 		}
 	}()
 	return func() time.Duration { close(ended); return <-silent }
 }
 
-// TestKeysForATargetThatHangsHoldUpTheSourceForAMoment sends the keys of many slots to a server that hangs.
+// TestKeysForATargetThatHangsHoldUpTheSourceForAMoment sends the keys of many slots to a server that hangs, and a large one among them.
 func TestKeysForATargetThatHangsHoldUpTheSourceForAMoment(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine string, secure bool) {
@@ -47,28 +49,59 @@ func TestKeysForATargetThatHangsHoldUpTheSourceForAMoment(t *testing.T) {
 		w.startAll()
 		w.settle()
 		c, from, to := w.clients(), w.pods["carts-0-0"], w.pods["carts-1-0"]
-		var batches [][]redis.Key
-		for i := 0; len(batches) < 64; i++ {
+		var small [][]redis.Key
+		for i := 0; len(small) < 65; i++ {
 			if key := fmt.Sprintf("key-%d", i); c.ClusterKeySlot(t.Context(), key).Val() < 16384/3 {
 				must(t, c.Set(t.Context(), key, "value", 0).Err())
-				batches = append(batches, []redis.Key{{Name: key, Bytes: 64}})
+				small = append(small, []redis.Key{{Name: key, Bytes: 64}})
 			}
 		}
-		source := w.mover(from)
-		defer func() { _ = source.Close() }()
-		stop := w.asked(from)
-		must(t, to.cmd.Process.Signal(syscall.SIGSTOP))
-		_, err := source.Send(t.Context(), w.address(to), batches, false, nodeTimeout/5)
-		silent := stop()
-		must(t, to.cmd.Process.Signal(syscall.SIGCONT))
-		t.Logf("the source said nothing for %s: %v", silent.Round(time.Millisecond), err)
-		if err == nil || !strings.Contains(err.Error(), "IOERR") {
-			t.Errorf("keys were sent to a server that hangs: %v", err)
-		}
-		if silent < nodeTimeout/10 || silent > nodeTimeout {
-			t.Errorf("the source answered nobody for %s, and its patience is %s for each of two", silent, nodeTimeout/5)
+		large := small[64]
+		must(t, c.Set(t.Context(), large[0].Name, strings.Repeat("x", 6<<20), 0).Err())
+		large[0].Bytes = 6 << 20 // It may take two fifths of the time after which servers are taken for dead.
+		const patience = nodeTimeout / 5
+		for name, batches := range map[string][][]redis.Key{"small": small[1:64], "large": append([][]redis.Key{large}, small[1:64]...)} {
+			source := w.mover(from)
+			_, err := source.Send(t.Context(), w.address(to), small[:1], true, patience) // The server has a connection from before.
+			if err == nil || !strings.Contains(err.Error(), "MOVED") {
+				t.Fatalf("a key went to a server that does not expect it: %v", err)
+			}
+			stop := w.asked(from)
+			must(t, to.cmd.Process.Signal(syscall.SIGSTOP))
+			_, err = source.Send(t.Context(), w.address(to), batches, false, patience)
+			silent := stop()
+			must(t, to.cmd.Process.Signal(syscall.SIGCONT))
+			_ = source.Close()
+			t.Logf("%s: the source said nothing for %s: %v", name, silent.Round(time.Millisecond), err)
+			if err == nil || !strings.Contains(err.Error(), "IOERR") {
+				t.Errorf("%s: keys were sent to a server that hangs: %v", name, err)
+			}
+			if silent < patience/2 || silent > nodeTimeout {
+				t.Errorf("%s: the source answered nobody for %s, with a patience of %s", name, silent, patience)
+			}
 		}
 	})
+}
+
+// TestASourceThatHangsHoldsUpTheOperatorForAMoment sends keys from a server that hangs.
+func TestASourceThatHangsHoldsUpTheOperatorForAMoment(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, engines[0], 3, 0, true)
+	w.startAll()
+	w.settle()
+	from, to := w.pods["carts-0-0"], w.pods["carts-1-0"]
+	source := w.mover(from)
+	defer func() { _ = source.Close() }()
+	_, err := source.Process(t.Context())
+	must(t, err)
+	must(t, from.cmd.Process.Signal(syscall.SIGSTOP))
+	began := time.Now()
+	_, err = source.Send(t.Context(), w.address(to), [][]redis.Key{{{Name: "a", Bytes: 1}}, {{Name: "b", Bytes: 1}}}, false, nodeTimeout/5)
+	took := time.Since(began)
+	must(t, from.cmd.Process.Signal(syscall.SIGCONT))
+	if err == nil || took > 10*time.Second {
+		t.Errorf("it took %s: %v", took, err)
+	}
 }
 
 // TestATargetThatHangsTakesNoSourceWithIt stops the process of a server that is getting keys from three others, for longer than servers wait
@@ -101,7 +134,7 @@ func TestATargetThatHangsTakesNoSourceWithIt(t *testing.T) {
 				defer close(hung)
 				held := w.client(to)
 				defer func() { _ = held.Close() }()
-				for held.DBSize(t.Context()).Val() < 500 {
+				for held.DBSize(t.Context()).Val() < 500 && t.Context().Err() == nil {
 					time.Sleep(time.Millisecond)
 				}
 				_ = to.cmd.Process.Signal(syscall.SIGSTOP)
@@ -110,17 +143,18 @@ func TestATargetThatHangsTakesNoSourceWithIt(t *testing.T) {
 			}()
 			w.settle()
 			<-hung
+			longest := time.Duration(0)
 			for shard, name := range primaries {
-				if silent := stops[shard](); silent > nodeTimeout {
-					t.Errorf("%s said nothing for %s", name, silent)
-				} else {
-					t.Logf("%s said nothing for %s at most", name, silent.Round(time.Millisecond))
-				}
+				silent := stops[shard]()
+				t.Logf("%s said nothing for %s at most", name, silent.Round(time.Millisecond))
+				longest = max(longest, silent)
 				if now := w.primary(t, shard); now != name {
 					t.Errorf("%s leads in the place of %s", now, name)
 				}
 			}
-			t.Log(last(w.steps, 40))
+			if longest > nodeTimeout {
+				t.Errorf("a source said nothing for %s\n%s", longest, last(w.steps, 40))
+			}
 			w.expect(w.clients())
 		})
 	}

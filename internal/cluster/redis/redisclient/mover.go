@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// moveTimeout bounds one round trip of a Mover, in which a server may have to write out a very large key.
+	// moveTimeout bounds one round trip of a Mover, in which keys may be on their way.
 	moveTimeout = 2 * time.Minute
-	// askTimeout bounds one in which it has to do nothing of the kind. Valkey may wait for its replicas, for 2 s.
+	// askTimeout bounds one in which none are. Valkey may wait for its replicas, for 2 s.
 	askTimeout = 10 * time.Second
 	// sends is how many MIGRATEs are on their way to a source at the same time: with two it need not wait for the operator. More would
 	// all be in its hands when the target hangs, and it would wait for one after the other, for they cannot be taken back.
@@ -88,11 +88,13 @@ func (c *Client) setSlots(ctx context.Context, slots redis.Slots, state redis.Sl
 // Keys sends CLUSTER GETKEYSINSLOT for every slot, and MEMORY USAGE for every key.
 func (c *Client) Keys(ctx context.Context, slots redis.Slots, limit int) (map[int][]redis.Key, error) {
 	pipe := c.rdb.Pipeline()
+	short, cancel := timeout(ctx, "CLUSTER GETKEYSINSLOT", askTimeout)
+	defer cancel()
 	answers := map[int]*goredis.StringSliceCmd{}
 	for slot := range slots.All() {
-		answers[slot] = pipe.ClusterGetKeysInSlot(ctx, slot, limit)
+		answers[slot] = pipe.ClusterGetKeysInSlot(short, slot, limit)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
+	if _, err := pipe.Exec(short); err != nil {
 		return nil, fmt.Errorf("CLUSTER GETKEYSINSLOT: %w", err)
 	}
 	out := map[int][]redis.Key{}
@@ -172,6 +174,8 @@ func (c *Client) Large(ctx context.Context, slots redis.Slots, bytes int64) (map
 
 // measure asks how large keys are. One that has expired meanwhile is not.
 func (c *Client) measure(ctx context.Context, keys []*redis.Key) error {
+	ctx, cancel := timeout(ctx, "MEMORY USAGE", askTimeout)
+	defer cancel()
 	pipe := c.rdb.Pipeline()
 	sizes := make([]*goredis.IntCmd, len(keys))
 	for i, key := range keys {
@@ -194,16 +198,29 @@ func (c *Client) Send(ctx context.Context, to redis.Address, batches [][]redis.K
 	errs := make([]error, len(batches))
 	var next atomic.Int64
 	var failed atomic.Bool
+	var hands sync.RWMutex
+	send := func(batch []redis.Key) error {
+		wait := max(patience, redis.HeldUp(batch))
+		if wait > patience {
+			hands.Lock() // What takes long has the source for itself.
+			defer hands.Unlock()
+		} else {
+			hands.RLock()
+			defer hands.RUnlock()
+		}
+		if failed.Load() {
+			return nil
+		}
+		// The source may try this one twice and the other one as well before it answers, and not much later unless it hangs itself.
+		ctx, cancel := timeout(ctx, "MIGRATE", callTimeout+4*wait)
+		defer cancel()
+		return c.rdb.Do(ctx, c.migrate(to, batch, replace, wait)...).Err()
+	}
 	var wg sync.WaitGroup
 	for range min(sends, len(batches)) {
 		wg.Go(func() {
-			for !failed.Load() {
-				i := int(next.Add(1)) - 1
-				if i >= len(batches) {
-					return
-				}
-				errs[i] = c.rdb.Do(ctx, c.migrate(to, batches[i], replace, patience)...).Err()
-				if errs[i] != nil && (replace || !isBusy(errs[i])) {
+			for i := int(next.Add(1)) - 1; i < len(batches) && !failed.Load(); i = int(next.Add(1)) - 1 {
+				if errs[i] = send(batches[i]); errs[i] != nil && (replace || !isBusy(errs[i])) {
 					failed.Store(true)
 				}
 			}
@@ -224,12 +241,7 @@ func (c *Client) Send(ctx context.Context, to redis.Address, batches [][]redis.K
 // isBusy tells whether a target has a key already.
 func isBusy(err error) bool { return strings.Contains(err.Error(), "BUSYKEY") }
 
-func (c *Client) migrate(to redis.Address, batch []redis.Key, replace bool, patience time.Duration) []any {
-	bytes := int64(0)
-	for _, key := range batch {
-		bytes += key.Bytes
-	}
-	wait := patience + time.Duration(bytes)*time.Second/redis.Slowest
+func (c *Client) migrate(to redis.Address, batch []redis.Key, replace bool, wait time.Duration) []any {
 	args := []any{"MIGRATE", to.IP, to.Port, "", 0, wait.Milliseconds()}
 	if replace {
 		args = append(args, "REPLACE")
