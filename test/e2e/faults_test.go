@@ -138,6 +138,10 @@ func TestRedisSurvivesFaultsUnderLoad(t *testing.T) {
 			summary := underLoad(ctx, t, s, c, "a server that slots move to hangs", func() {
 				reshard(ctx, t, s, c, more)
 				target := primaryOf(ctx, t, s, c, len(sources))
+				must(t, s.Get(ctx, client.ObjectKeyFromObject(c), c))
+				if c.Status.Resharding == nil {
+					t.Error("the slots had moved before the server could hang")
+				}
 				must(t, s.Signal(ctx, target, redisContainer, "SIGSTOP"))
 				_, err := s.WaitReborn(ctx, target, readyTimeout)
 				must(t, err)

@@ -43,9 +43,9 @@ type Mover interface {
 	// Large returns the largest key of each of the slots that has one of more than so many bytes. It looks at all keys.
 	Large(ctx context.Context, slots Slots, bytes int64) (map[int]Key, error)
 	// Send moves keys to the server at the address, those of one batch by one MIGRATE, which holds up both servers as long as it
-	// takes. Where the target says nothing, the source waits for the patience, up to three times, or up to twice for what the size of
-	// the batch needs where that is more. Every batch is of one slot. With replace, keys that are there already are overwritten; without
-	// it they stay where they are, and Send returns them.
+	// takes. Where the target says nothing, the source waits for the patience, up to four times, or up to three times for what the size
+	// of the batch needs where that is more. Every batch is of one slot. With replace, keys that are there already are overwritten;
+	// without it they stay where they are, and Send returns them.
 	Send(ctx context.Context, to Address, batches [][]Key, replace bool, patience time.Duration) (busy [][]Key, err error)
 	// Close ends the connection.
 	Close() error
@@ -197,7 +197,7 @@ func (m SlotMove) refuse(largest tooLarge) error {
 	return cluster.Refusal{Reason: ReasonKeyTooLarge, Message: fmt.Sprintf(
 		"a key of slot %d on %s takes %d MiB, and to move it would hold up two servers for about %s, so that the others take them for dead: "+
 			"delete or divide it, or set spec.config.nodeTimeout to %s or more until the slots have moved",
-		largest.slot, m.From, largest.Bytes>>20, heldUp(largest.Bytes).Round(time.Second), (heldUp(largest.Bytes)*5/2).Round(time.Second)+time.Second)}
+		largest.slot, m.From, largest.Bytes>>20, heldUp(largest.Bytes).Round(time.Second), (4*heldUp(largest.Bytes)).Round(time.Second)+time.Second)}
 }
 
 // heldUp is for how long a server may do nothing else than move so many bytes.
@@ -212,14 +212,15 @@ func HeldUp(keys []Key) time.Duration {
 	return heldUp(bytes)
 }
 
-// keyLimit is how large a key may be for its move to hold up servers for no longer than two fifths of the time after which the others take
-// them for dead, in bytes: a source may try to move it twice, see view.patience.
+// keyLimit is how large a key may be for its move to hold up servers for no longer than a quarter of the time after which the others take
+// them for dead, in bytes: a source may wait three times for a target that hangs, see view.patience.
 func (v *view) keyLimit() int64 {
-	return int64(v.Spec.NodeTimeout.Seconds() * 2 / 5 * Slowest)
+	return int64(v.Spec.NodeTimeout.Seconds() / 4 * Slowest)
 }
 
-// patience is how long a source waits for a target that says nothing. It does so three times at most before the others would take it for
-// dead as well: two MIGRATEs are sent at a time, and a server tries one over a connection that it had from before once more over another.
+// patience is how long a source waits for a target that says nothing. It does so four times at most before the others would take it for
+// dead as well: for one MIGRATE up to three times, where it has a connection with TLS from before, which it may wait for twice before it tries
+// another one, and for the one beside it once.
 func (v *view) patience() time.Duration { return min(time.Second, v.Spec.NodeTimeout/5) }
 
 // empty sends keys until the slots have none: first those that were found before the slots were opened. It fails when another server may

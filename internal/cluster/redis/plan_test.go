@@ -190,7 +190,7 @@ func (f *fixture) moveOf(from, to string, slots Slots) SlotMove {
 
 // limited is a move that spares keys whose move would take longer than the others wait for a server.
 func limited(m SlotMove) SlotMove {
-	m.Limit = 20 << 20
+	m.Limit = 25 << 19
 	return m
 }
 
@@ -763,14 +763,14 @@ func TestNext(t *testing.T) {
 		"slots of a shard that is to leave move to the others": {
 			state: formed(), spoil: func(f *fixture) { f.Spec.Shards = 2 },
 			step: MoveSlots{For: moveFor, Moves: []SlotMove{{
-				From: "c-2-0", To: "c-1-0", FromID: id("c-2-0"), ToID: id("c-1-0"), ToAddr: Address{"10.0.1.0", ClientPort}, Slots: Slots{{10923, 13653}}, Limit: 20 << 20, Patience: time.Second,
+				From: "c-2-0", To: "c-1-0", FromID: id("c-2-0"), ToID: id("c-1-0"), ToAddr: Address{"10.0.1.0", ClientPort}, Slots: Slots{{10923, 13653}}, Limit: 25 << 19, Patience: time.Second,
 			}}},
 			reason: ReasonMoveSlots,
 		},
 		"a source waits less for its target where it is taken for dead sooner": {
 			state: formed(), spoil: func(f *fixture) { f.Spec.Shards, f.Spec.NodeTimeout = 2, 2*time.Second },
 			step: MoveSlots{For: moveFor, Moves: []SlotMove{{
-				From: "c-2-0", To: "c-1-0", FromID: id("c-2-0"), ToID: id("c-1-0"), ToAddr: Address{"10.0.1.0", ClientPort}, Slots: Slots{{10923, 13653}}, Limit: 8 << 20,
+				From: "c-2-0", To: "c-1-0", FromID: id("c-2-0"), ToID: id("c-1-0"), ToAddr: Address{"10.0.1.0", ClientPort}, Slots: Slots{{10923, 13653}}, Limit: 5 << 20,
 				Patience: 400 * time.Millisecond,
 			}}},
 			reason: ReasonMoveSlots,
@@ -788,9 +788,9 @@ func TestNext(t *testing.T) {
 				}
 			},
 			step: MoveSlots{For: moveFor, Moves: []SlotMove{
-				{From: "c-0-0", To: "c-3-0", FromID: id("c-0-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{4096, 5461}}, Limit: 20 << 20, Patience: time.Second},
-				{From: "c-1-0", To: "c-3-0", FromID: id("c-1-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{5462, 6826}}, Limit: 20 << 20, Patience: time.Second},
-				{From: "c-2-0", To: "c-3-0", FromID: id("c-2-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{15019, 16383}}, Limit: 20 << 20, Patience: time.Second},
+				{From: "c-0-0", To: "c-3-0", FromID: id("c-0-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{4096, 5461}}, Limit: 25 << 19, Patience: time.Second},
+				{From: "c-1-0", To: "c-3-0", FromID: id("c-1-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{5462, 6826}}, Limit: 25 << 19, Patience: time.Second},
+				{From: "c-2-0", To: "c-3-0", FromID: id("c-2-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{15019, 16383}}, Limit: 25 << 19, Patience: time.Second},
 			}},
 			reason: ReasonMoveSlots, message: "4096 slots are to move so that 4 shards share them evenly",
 		},

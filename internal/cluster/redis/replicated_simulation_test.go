@@ -578,8 +578,13 @@ func (p *repServer) FailoverTo(_ context.Context, a redis.Address) error {
 		if p.sim.chance(2) {
 			o.lead()
 		}
-		p.handsOver, o.hangs = true, p.sim.in(10*time.Second, 5*time.Minute)
-		p.sim.log("%s hangs when %s hands over to it", o.name, p.name)
+		p.handsOver = true
+		if until := p.sim.in(10*time.Second, 5*time.Minute); p.sim.chance(3) {
+			o.alone, o.deaf = until, until
+		} else {
+			o.hangs = until
+		}
+		p.sim.log("%s hangs or is cut off when %s hands over to it", o.name, p.name)
 		return errRefused
 	}
 	o.lead()

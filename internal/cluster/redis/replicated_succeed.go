@@ -124,12 +124,12 @@ func (v *view) waitForFence(was *Pod) (cluster.Plan, bool) {
 func (p *Pod) unheard() bool { return p.Node == nil && !p.Started.IsZero() }
 
 // unheardHeir is a server that may have more than all that answer; nil when there is none. One that is about to end is no use, unless it may lead.
-// One that the appointed server is handing over to has no more than that one, and acknowledges nothing alone.
+// One that hangs while the appointed server hands over to it has no more than that one.
 func (v *view) unheardHeir(was *Pod) *Pod {
 	lost := was != nil && was.unheard()
-	waits := was != nil && was.Node != nil && was.Node.Replication.HandsOver && !was.Deleting
+	waits := was != nil && was.Node != nil && !was.Deleting && was.Node.Replication.HandsOver && was.Node.Replication.ID == v.Appointed.History
 	for _, p := range v.everyPod() {
-		if p != was && p.unheard() && (!waits || !was.copied(p)) && (lost || !p.Deleting || v.tookOver(p, was)) {
+		if p != was && p.unheard() && (!waits || !was.copied(p) || !p.Hangs) && (lost || !p.Deleting || v.tookOver(p, was)) {
 			return p
 		}
 	}

@@ -308,7 +308,19 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			f.handing(false)
 			f.pod("c-0-1").Node.Replication.HandsOver = true
 			f.hang("c-0-2")
+			f.pod("c-0-2").Hangs = true
 		}, "promote c-0-1"},
+		"it hands over to one that is cut off": {func(f *fixture) {
+			f.handing(false)
+			f.pod("c-0-1").Node.Replication.HandsOver = true
+			f.hang("c-0-2")
+		}, "c-0-1 is gone, and c-0-2 may have the newest data but does not answer"},
+		"it has handed over before, and hands over again to one that does not answer": {func(f *fixture) {
+			f.handing(false)
+			f.pod("c-0-1").Node.Replication = &Replication{ID: "n2", FormerID: "n1", HandsOver: true}
+			f.hang("c-0-2")
+			f.pod("c-0-2").Hangs = true
+		}, "c-0-1 is gone, and c-0-2 may have the newest data but does not answer"},
 		"it copies one that does not answer": {func(f *fixture) {
 			f.handing(false)
 			f.hang("c-0-2")
@@ -317,6 +329,7 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			f.handing(false)
 			f.pod("c-0-1").Node.Replication.HandsOver, f.pod("c-0-1").Deleting = true, true
 			f.hang("c-0-2")
+			f.pod("c-0-2").Hangs = true
 		}, "c-0-1 is gone, and c-0-2 may have the newest data but does not answer"},
 		"it has handed over since the heir was asked": {func(f *fixture) { f.handing(true) }, "c-0-1 copies c-0-2 already, which did not say yet that it leads"},
 		"it is to end and hands over to one that does not take it": {func(f *fixture) {

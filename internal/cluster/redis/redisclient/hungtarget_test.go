@@ -2,6 +2,7 @@ package redisclient_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,7 +32,9 @@ func (w *world) asked(p *process) (stop func() (silent time.Duration)) {
 			case <-time.After(time.Millisecond):
 			}
 			began := time.Now()
-			if err := patient.Ping(w.t.Context()).Err(); err != nil {
+			if err := patient.Ping(w.t.Context()).Err(); w.t.Context().Err() != nil {
+				return // The test has failed.
+			} else if err != nil {
 				w.t.Errorf("%s does not answer: %v", p.name, err)
 			}
 			longest = max(longest, time.Since(began))
@@ -57,14 +60,21 @@ func TestKeysForATargetThatHangsHoldUpTheSourceForAMoment(t *testing.T) {
 			}
 		}
 		large := small[64]
-		must(t, c.Set(t.Context(), large[0].Name, strings.Repeat("x", 6<<20), 0).Err())
-		large[0].Bytes = 6 << 20 // It may take two fifths of the time after which servers are taken for dead.
+		noise := make([]byte, 15<<18) // May take a quarter of the time after which servers are taken for dead.
+		for i := range noise {
+			noise[i] = byte(rand.Uint32()) // It is not sent compressed.
+		}
+		must(t, c.Set(t.Context(), large[0].Name, noise, 0).Err())
+		large[0].Bytes = int64(len(noise))
 		const patience = nodeTimeout / 5
 		for name, batches := range map[string][][]redis.Key{"small": small[1:64], "large": append([][]redis.Key{large}, small[1:64]...)} {
 			source := w.mover(from)
-			_, err := source.Send(t.Context(), w.address(to), small[:1], true, patience) // The server has a connection from before.
-			if err == nil || !strings.Contains(err.Error(), "MOVED") {
-				t.Fatalf("a key went to a server that does not expect it: %v", err)
+			var err error
+			for end := time.Now().Add(30 * time.Second); err == nil || !strings.Contains(err.Error(), "MOVED"); { // The server has a connection from before.
+				if time.Now().After(end) {
+					t.Fatalf("a key went to a server that does not expect it: %v", err)
+				}
+				_, err = source.Send(t.Context(), w.address(to), small[:1], true, time.Second)
 			}
 			stop := w.asked(from)
 			must(t, to.cmd.Process.Signal(syscall.SIGSTOP))
@@ -119,7 +129,7 @@ func TestATargetThatHangsTakesNoSourceWithIt(t *testing.T) {
 			w.settle()
 			c := w.clients()
 			w.write(c)
-			w.fill(c, 50_000)
+			w.fill(c, 20_000)
 			primaries := []string{w.primary(t, 0), w.primary(t, 1), w.primary(t, 2)}
 			var stops []func() time.Duration
 			for _, name := range primaries {
@@ -129,6 +139,7 @@ func TestATargetThatHangsTakesNoSourceWithIt(t *testing.T) {
 			w.cluster.Spec.Shards = 4
 			w.grow()
 			to := w.pods["carts-3-0"]
+			target := to.cmd.Process
 			hung := make(chan struct{})
 			go func() {
 				defer close(hung)
@@ -137,9 +148,9 @@ func TestATargetThatHangsTakesNoSourceWithIt(t *testing.T) {
 				for held.DBSize(t.Context()).Val() < 500 && t.Context().Err() == nil {
 					time.Sleep(time.Millisecond)
 				}
-				_ = to.cmd.Process.Signal(syscall.SIGSTOP)
+				_ = target.Signal(syscall.SIGSTOP)
 				time.Sleep(3 * nodeTimeout)
-				_ = to.cmd.Process.Signal(syscall.SIGCONT)
+				_ = target.Signal(syscall.SIGCONT)
 			}()
 			w.settle()
 			<-hung

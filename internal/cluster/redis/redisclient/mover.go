@@ -19,8 +19,10 @@ import (
 const (
 	// moveTimeout bounds one round trip of a Mover, in which keys may be on their way.
 	moveTimeout = 2 * time.Minute
-	// askTimeout bounds one in which none are. Valkey may wait for its replicas, for 2 s.
+	// askTimeout bounds one in which none are.
 	askTimeout = 10 * time.Second
+	// replicasWait is how long Valkey may wait for its replicas, with every slot.
+	replicasWait = 2 * time.Second
 	// sends is how many MIGRATEs are on their way to a source at the same time: with two it need not wait for the operator. More would
 	// all be in its hands when the target hangs, and it would wait for one after the other, for they cannot be taken back.
 	sends = 2
@@ -71,7 +73,7 @@ func distinct(errs []error) error {
 }
 
 func (c *Client) setSlots(ctx context.Context, slots redis.Slots, state redis.SlotState, id string) error {
-	ctx, cancel := timeout(ctx, "CLUSTER SETSLOT", askTimeout)
+	ctx, cancel := timeout(ctx, "CLUSTER SETSLOT", max(askTimeout, time.Duration(slots.Count())*replicasWait))
 	defer cancel()
 	pipe := c.rdb.Pipeline()
 	for slot := range slots.All() {
@@ -88,7 +90,11 @@ func (c *Client) setSlots(ctx context.Context, slots redis.Slots, state redis.Sl
 // Keys sends CLUSTER GETKEYSINSLOT for every slot, and MEMORY USAGE for every key.
 func (c *Client) Keys(ctx context.Context, slots redis.Slots, limit int) (map[int][]redis.Key, error) {
 	pipe := c.rdb.Pipeline()
-	short, cancel := timeout(ctx, "CLUSTER GETKEYSINSLOT", askTimeout)
+	wait := askTimeout
+	if limit == math.MaxInt32 {
+		wait = moveTimeout
+	}
+	short, cancel := timeout(ctx, "CLUSTER GETKEYSINSLOT", wait)
 	defer cancel()
 	answers := map[int]*goredis.StringSliceCmd{}
 	for slot := range slots.All() {
@@ -211,18 +217,20 @@ func (c *Client) Send(ctx context.Context, to redis.Address, batches [][]redis.K
 		if failed.Load() {
 			return nil
 		}
-		// The source may try this one twice and the other one as well before it answers, and not much later unless it hangs itself.
+		// The source waits no longer than that for its target, and answers then unless it hangs itself.
 		ctx, cancel := timeout(ctx, "MIGRATE", callTimeout+4*wait)
 		defer cancel()
-		return c.rdb.Do(ctx, c.migrate(to, batch, replace, wait)...).Err()
+		err := c.rdb.Do(ctx, c.migrate(to, batch, replace, wait)...).Err()
+		if err != nil && (replace || !isBusy(err)) {
+			failed.Store(true)
+		}
+		return err
 	}
 	var wg sync.WaitGroup
 	for range min(sends, len(batches)) {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(batches) && !failed.Load(); i = int(next.Add(1)) - 1 {
-				if errs[i] = send(batches[i]); errs[i] != nil && (replace || !isBusy(errs[i])) {
-					failed.Store(true)
-				}
+				errs[i] = send(batches[i])
 			}
 		})
 	}
