@@ -43,7 +43,7 @@ type Mover interface {
 	// Large returns the largest key of each of the slots that has one of more than so many bytes. It looks at all keys.
 	Large(ctx context.Context, slots Slots, bytes int64) (map[int]Key, error)
 	// Send moves keys to the server at the address, those of one batch by one MIGRATE, which holds up both servers as long as it
-	// takes. Where the target says nothing, the source waits for the patience, up to four times, or up to three times for what the size
+	// takes. Where the target says nothing, the source waits for the patience, up to five times, or up to four times for what the size
 	// of the batch needs where that is more. Every batch is of one slot. With replace, keys that are there already are overwritten;
 	// without it they stay where they are, and Send returns them.
 	Send(ctx context.Context, to Address, batches [][]Key, replace bool, patience time.Duration) (busy [][]Key, err error)
@@ -197,7 +197,7 @@ func (m SlotMove) refuse(largest tooLarge) error {
 	return cluster.Refusal{Reason: ReasonKeyTooLarge, Message: fmt.Sprintf(
 		"a key of slot %d on %s takes %d MiB, and to move it would hold up two servers for about %s, so that the others take them for dead: "+
 			"delete or divide it, or set spec.config.nodeTimeout to %s or more until the slots have moved",
-		largest.slot, m.From, largest.Bytes>>20, heldUp(largest.Bytes).Round(time.Second), (4*heldUp(largest.Bytes)).Round(time.Second)+time.Second)}
+		largest.slot, m.From, largest.Bytes>>20, heldUp(largest.Bytes).Round(time.Second), (5*heldUp(largest.Bytes)).Round(time.Second)+time.Second)}
 }
 
 // heldUp is for how long a server may do nothing else than move so many bytes.
@@ -212,16 +212,16 @@ func HeldUp(keys []Key) time.Duration {
 	return heldUp(bytes)
 }
 
-// keyLimit is how large a key may be for its move to hold up servers for no longer than a quarter of the time after which the others take
-// them for dead, in bytes: a source may wait three times for a target that hangs, see view.patience.
+// keyLimit is how large a key may be for its move to hold up servers for no longer than a fifth of the time after which the others take
+// them for dead, in bytes: a source may wait four times for a target that hangs, see view.patience.
 func (v *view) keyLimit() int64 {
-	return int64(v.Spec.NodeTimeout.Seconds() / 4 * Slowest)
+	return int64(v.Spec.NodeTimeout.Seconds() / 5 * Slowest)
 }
 
-// patience is how long a source waits for a target that says nothing. It does so four times at most before the others would take it for
-// dead as well: for one MIGRATE up to three times, where it has a connection with TLS from before, which it may wait for twice before it tries
-// another one, and for the one beside it once.
-func (v *view) patience() time.Duration { return min(time.Second, v.Spec.NodeTimeout/5) }
+// patience is how long a source waits for a target that says nothing. It does so five times at most, before the others would take it for
+// dead as well: once for each of the two MIGRATEs that it has in hand, and with TLS for the first of them up to four times, to write the
+// rest of a record, the next one, and the end of that connection, and to be let in over another one.
+func (v *view) patience() time.Duration { return min(time.Second, v.Spec.NodeTimeout/6) }
 
 // empty sends keys until the slots have none: first those that were found before the slots were opened. It fails when another server may
 // own the slots by now.

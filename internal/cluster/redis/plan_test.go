@@ -185,12 +185,12 @@ func (f *fixture) neverRan(name string) {
 
 // moveOf is what a plan says that moves slots between two pods of the fixture.
 func (f *fixture) moveOf(from, to string, slots Slots) SlotMove {
-	return SlotMove{From: from, To: to, FromID: id(from), ToID: id(to), ToAddr: f.pod(to).Addr, Slots: slots, Patience: time.Second}
+	return SlotMove{From: from, To: to, FromID: id(from), ToID: id(to), ToAddr: f.pod(to).Addr, Slots: slots, Patience: 5 * time.Second / 6}
 }
 
 // limited is a move that spares keys whose move would take longer than the others wait for a server.
 func limited(m SlotMove) SlotMove {
-	m.Limit = 25 << 19
+	m.Limit = 10 << 20
 	return m
 }
 
@@ -763,15 +763,15 @@ func TestNext(t *testing.T) {
 		"slots of a shard that is to leave move to the others": {
 			state: formed(), spoil: func(f *fixture) { f.Spec.Shards = 2 },
 			step: MoveSlots{For: moveFor, Moves: []SlotMove{{
-				From: "c-2-0", To: "c-1-0", FromID: id("c-2-0"), ToID: id("c-1-0"), ToAddr: Address{"10.0.1.0", ClientPort}, Slots: Slots{{10923, 13653}}, Limit: 25 << 19, Patience: time.Second,
+				From: "c-2-0", To: "c-1-0", FromID: id("c-2-0"), ToID: id("c-1-0"), ToAddr: Address{"10.0.1.0", ClientPort}, Slots: Slots{{10923, 13653}}, Limit: 10 << 20, Patience: 5 * time.Second / 6,
 			}}},
 			reason: ReasonMoveSlots,
 		},
 		"a source waits less for its target where it is taken for dead sooner": {
 			state: formed(), spoil: func(f *fixture) { f.Spec.Shards, f.Spec.NodeTimeout = 2, 2*time.Second },
 			step: MoveSlots{For: moveFor, Moves: []SlotMove{{
-				From: "c-2-0", To: "c-1-0", FromID: id("c-2-0"), ToID: id("c-1-0"), ToAddr: Address{"10.0.1.0", ClientPort}, Slots: Slots{{10923, 13653}}, Limit: 5 << 20,
-				Patience: 400 * time.Millisecond,
+				From: "c-2-0", To: "c-1-0", FromID: id("c-2-0"), ToID: id("c-1-0"), ToAddr: Address{"10.0.1.0", ClientPort}, Slots: Slots{{10923, 13653}}, Limit: 4 << 20,
+				Patience: time.Second / 3,
 			}}},
 			reason: ReasonMoveSlots,
 		},
@@ -788,9 +788,9 @@ func TestNext(t *testing.T) {
 				}
 			},
 			step: MoveSlots{For: moveFor, Moves: []SlotMove{
-				{From: "c-0-0", To: "c-3-0", FromID: id("c-0-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{4096, 5461}}, Limit: 25 << 19, Patience: time.Second},
-				{From: "c-1-0", To: "c-3-0", FromID: id("c-1-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{5462, 6826}}, Limit: 25 << 19, Patience: time.Second},
-				{From: "c-2-0", To: "c-3-0", FromID: id("c-2-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{15019, 16383}}, Limit: 25 << 19, Patience: time.Second},
+				{From: "c-0-0", To: "c-3-0", FromID: id("c-0-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{4096, 5461}}, Limit: 10 << 20, Patience: 5 * time.Second / 6},
+				{From: "c-1-0", To: "c-3-0", FromID: id("c-1-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{5462, 6826}}, Limit: 10 << 20, Patience: 5 * time.Second / 6},
+				{From: "c-2-0", To: "c-3-0", FromID: id("c-2-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{15019, 16383}}, Limit: 10 << 20, Patience: 5 * time.Second / 6},
 			}},
 			reason: ReasonMoveSlots, message: "4096 slots are to move so that 4 shards share them evenly",
 		},
@@ -990,7 +990,7 @@ func TestNext(t *testing.T) {
 				f.open("c-3-0", Slots{{7, 8}}, "c-0-0", true)
 			},
 			step: MoveSlots{For: moveFor, Moves: []SlotMove{
-				{From: "c-0-0", To: "c-3-0", FromID: id("c-0-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{7, 8}}, Patience: time.Second},
+				{From: "c-0-0", To: "c-3-0", FromID: id("c-0-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{7, 8}}, Patience: 5 * time.Second / 6},
 			}},
 			reason: ReasonMoveSlots,
 		},
@@ -1003,7 +1003,7 @@ func TestNext(t *testing.T) {
 				f.pod("c-3-0").Outdated, f.pod("c-3-0").Node.Version = true, "8.4.0"
 			},
 			step: MoveSlots{For: moveFor, Moves: []SlotMove{
-				{From: "c-0-0", To: "c-3-0", FromID: id("c-0-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{7, 8}}, Patience: time.Second},
+				{From: "c-0-0", To: "c-3-0", FromID: id("c-0-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{7, 8}}, Patience: 5 * time.Second / 6},
 			}},
 			reason: ReasonMoveSlots,
 		},

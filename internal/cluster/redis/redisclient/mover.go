@@ -218,7 +218,7 @@ func (c *Client) Send(ctx context.Context, to redis.Address, batches [][]redis.K
 			return nil
 		}
 		// The source waits no longer than that for its target, and answers then unless it hangs itself.
-		ctx, cancel := timeout(ctx, "MIGRATE", callTimeout+4*wait)
+		ctx, cancel := timeout(ctx, "MIGRATE", callTimeout+5*wait)
 		defer cancel()
 		err := c.rdb.Do(ctx, c.migrate(to, batch, replace, wait)...).Err()
 		if err != nil && (replace || !isBusy(err)) {
