@@ -127,9 +127,9 @@ func (p *Pod) unheard() bool { return p.Node == nil && !p.Started.IsZero() }
 // One that hangs while the appointed server hands over to it has no more than that one.
 func (v *view) unheardHeir(was *Pod) *Pod {
 	lost := was != nil && was.unheard()
-	waits := was != nil && was.Node != nil && !was.Deleting && was.Node.Replication.HandsOver && was.Node.Replication.ID == v.Appointed.History
+	handing := was != nil && was.Node != nil && !was.Deleting && was.Node.Replication.HandsOver && was.Node.Replication.ID == v.Appointed.History
 	for _, p := range v.everyPod() {
-		if p != was && p.unheard() && (!waits || !was.copied(p) || !p.Hangs) && (lost || !p.Deleting || v.tookOver(p, was)) {
+		if p != was && p.unheard() && (!handing || !was.copied(p) || !p.Hangs) && (lost || !p.Deleting || v.tookOver(p, was)) {
 			return p
 		}
 	}

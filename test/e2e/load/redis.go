@@ -19,8 +19,8 @@ import (
 // batch is how many keys are read back in one pipeline.
 const batch = 500
 
-// poolSize is the number of connections to each server. A moment in which a server is slow makes the client open as many at once, and
-// the handshakes of a hundred hold a server on a busy machine up for longer than a connection is waited for, so that they are made in vain, again and again.
+// poolSize is the number of connections to each server. A moment in which a server is slow makes the client open as many at once, and the
+// handshakes of a hundred hold a server on a busy machine up for longer than a connection is waited for: they are made in vain, again and again.
 const poolSize = 32
 
 const (

@@ -150,11 +150,13 @@ func TestATargetThatHangsTakesNoSourceWithIt(t *testing.T) {
 				defer close(hung)
 				held := w.client(to)
 				defer func() { _ = held.Close() }()
-				for held.DBSize(t.Context()).Val() < 500 && t.Context().Err() == nil {
-					time.Sleep(time.Millisecond)
+				for held.DBSize(t.Context()).Val() < 500 {
+					if pause(t.Context(), time.Millisecond); t.Context().Err() != nil {
+						return // The test has failed.
+					}
 				}
 				_ = target.Signal(syscall.SIGSTOP)
-				time.Sleep(2 * hungTimeout)
+				pause(t.Context(), 2*hungTimeout)
 				_ = target.Signal(syscall.SIGCONT)
 			}()
 			w.settle()
