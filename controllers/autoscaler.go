@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -47,13 +46,11 @@ type AutoscalerKind struct {
 	etcd  *EtcdKind
 	redis *RedisKind
 
-	mu    sync.Mutex
-	pasts map[types.UID]*scalerPast
+	pasts lore[scalerPast]
 }
 
 // scalerPast is what the operator remembers of one Autoscaler. With a restart it is lost, which delays, and at worst leaves one change untold.
 type scalerPast struct {
-	seen    time.Time
 	history autoscale.History
 	rates   redis.Rates
 	// changed is what was changed last: a status that tells it may not have been written.
@@ -64,7 +61,7 @@ var _ Kind[*v1alpha1.Autoscaler, autoscale.State] = (*AutoscalerKind)(nil)
 
 // NewAutoscalerKind returns what the loop needs to look after Autoscalers. Members and servers are reached the way their clusters reach them.
 func NewAutoscalerKind(c *Children, e *EtcdKind, r *RedisKind) *AutoscalerKind {
-	return &AutoscalerKind{Children: c, etcd: e, redis: r, pasts: map[types.UID]*scalerPast{}}
+	return &AutoscalerKind{Children: c, etcd: e, redis: r, pasts: lore[scalerPast]{fresh: func() *scalerPast { return &scalerPast{rates: redis.Rates{}} }}}
 }
 
 // setupAutoscalers registers the controller of Autoscalers. It looks again when the specification of a cluster changes, and measures in
@@ -105,22 +102,8 @@ func (k *AutoscalerKind) scalers(ctx context.Context, namespace string, of v1alp
 	return out, nil
 }
 
-// past is what is remembered of an Autoscaler. Those that nobody has looked at for long are gone, and are forgotten.
-func (k *AutoscalerKind) past(uid types.UID) *scalerPast {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := k.Now()
-	for id, p := range k.pasts {
-		if now.Sub(p.seen) > forgetAfter {
-			delete(k.pasts, id)
-		}
-	}
-	if k.pasts[uid] == nil {
-		k.pasts[uid] = &scalerPast{rates: redis.Rates{}}
-	}
-	k.pasts[uid].seen = now
-	return k.pasts[uid]
-}
+// past is what is remembered of an Autoscaler.
+func (k *AutoscalerKind) past(uid types.UID) *scalerPast { return k.pasts.of(uid, k.Now()) }
 
 // Ensure has nothing to make.
 func (k *AutoscalerKind) Ensure(context.Context, *v1alpha1.Autoscaler) error { return nil }

@@ -77,7 +77,7 @@ func (e certificateError) Unwrap() error { return e.error }
 // Ensure applies what is safe at any time: certificates, passwords and the peers' Service at once, the StatefulSet once
 // the record exists, and what clients need once the planner has let them in.
 func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
-	err := k.ensureCluster(ctx, o)
+	err := unlessItStands(ctx, func(ctx context.Context) error { return k.ensureCluster(ctx, o) })
 	k.monitor(o, k.ensureMonitoring(ctx, o))
 	return err
 }

@@ -32,22 +32,19 @@ const (
 	// hashTimeout bounds the hash of a whole database, hashEvery how often one is made of the same data.
 	hashTimeout = time.Minute
 	hashEvery   = 10 * time.Minute
-	// forgetAfter is how long the memory of a cluster is kept that is not looked at any more.
-	forgetAfter = time.Hour
 )
 
 // upkeep is what the operator remembers about the databases of clusters. With a restart it is lost, which costs nothing but
 // time: what has been done is seen in the databases.
 type upkeep struct {
 	mu       sync.Mutex
-	clusters map[types.UID]*clusterUpkeep
+	clusters lore[clusterUpkeep]
 	// drain is how long a defragmentation waits for clients to stay away, spawn runs it in the background.
 	drain time.Duration
 	spawn func(func())
 }
 
 type clusterUpkeep struct {
-	seen  time.Time
 	trend anomaly.Trend
 	vigil etcd.Vigil
 	// metrics is when those of a member were last asked for, by the UID of its pod.
@@ -68,23 +65,18 @@ type memo[T any] struct {
 }
 
 func newUpkeep(drain time.Duration, spawn func(func())) *upkeep {
-	return &upkeep{clusters: map[types.UID]*clusterUpkeep{}, drain: drain, spawn: spawn}
+	return &upkeep{clusters: lore[clusterUpkeep]{fresh: newClusterUpkeep}, drain: drain, spawn: spawn}
 }
 
-// with calls a function on the memory of a cluster, and forgets clusters that are gone.
+func newClusterUpkeep() *clusterUpkeep {
+	return &clusterUpkeep{defragmentations: map[string]etcd.Defragmentation{}, metrics: map[string]time.Time{}}
+}
+
+// with calls a function on the memory of a cluster.
 func (u *upkeep) with(uid types.UID, now time.Time, call func(*clusterUpkeep)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for id, c := range u.clusters {
-		if now.Sub(c.seen) > forgetAfter {
-			delete(u.clusters, id)
-		}
-	}
-	if u.clusters[uid] == nil {
-		u.clusters[uid] = &clusterUpkeep{defragmentations: map[string]etcd.Defragmentation{}, metrics: map[string]time.Time{}}
-	}
-	u.clusters[uid].seen = now
-	call(u.clusters[uid])
+	call(u.clusters.of(uid, now))
 }
 
 // elsewhere counts the other clusters that are being defragmented.
@@ -92,8 +84,8 @@ func (u *upkeep) elsewhere(uid types.UID) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	n := 0
-	for id, c := range u.clusters {
-		if id != uid && c.busy() {
+	for id, c := range u.clusters.byUID { // Nobody else has it: all of it is asked for by with.
+		if id != uid && c.what.busy() {
 			n++
 		}
 	}

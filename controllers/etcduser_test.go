@@ -147,7 +147,7 @@ func (s *userStage) wrote(what string, err error) error {
 
 func (s *userStage) newOperator() {
 	children := newChildren(&world{Client: s.api})
-	children.Direct = s.api
+	children.Direct = children.past(s.api)
 	k := NewEtcdKind(children)
 	k.connect = func(etcdclient.Config) memberClient {
 		return &struct {

@@ -231,19 +231,31 @@ func etcdCluster() *v1alpha1.EtcdCluster {
 
 func newChildren(w *world) *Children {
 	c := &Children{
-		Direct: w, Domain: "cluster.local", AgentImage: "agent:1", Dial: DialDirect,
+		Domain: "cluster.local", AgentImage: "agent:1", Dial: DialDirect,
 		Now: func() time.Time { return time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC) },
 	}
-	c.Client = newRecall(w, func() time.Time { return c.Now() })
+	now := func() time.Time { return c.Now() }
+	c.Client, c.Direct = notingClient{newRecall(w, now), now}, c.past(w)
 	return c
+}
+
+// past is what reads past the cache.
+func (c *Children) past(api client.Reader) client.Reader {
+	return noting{api, true, func() time.Time { return c.Now() }}
 }
 
 // aMinuteLater is when the operator has forgotten the Secrets that it remembered.
 func aMinuteLater(t *testing.T, c *Children) {
 	t.Helper()
-	r, ok := c.Client.(*recall)
+	clear(recallOf(t, c).secrets)
+}
+
+func recallOf(t *testing.T, c *Children) *recall {
+	t.Helper()
+	n, _ := c.Client.(notingClient)
+	r, ok := n.Client.(*recall)
 	if !ok {
 		t.Fatalf("%T remembers nothing", c.Client)
 	}
-	clear(r.secrets)
+	return r
 }

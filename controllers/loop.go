@@ -79,6 +79,7 @@ type Loop[O Object, S any] struct {
 
 	told       told
 	superseded superseded
+	footings   footings
 }
 
 // outcome is what one pass over a resource came to.
@@ -126,6 +127,14 @@ func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 }
 
 func (l *Loop[O, S]) pass(ctx context.Context, o O) (out outcome[S]) {
+	stand := &stance{version: o.GetResourceVersion(), last: l.footings.of(o.GetUID())}
+	ctx = context.WithValue(ctx, standing{}, stand)
+	defer func() {
+		if out.err != nil || !out.plan.Settled() {
+			stand.now = nil
+		}
+		l.footings.keep(o.GetUID(), stand.now)
+	}()
 	var ensureErr error
 	switch {
 	case o.GetDeletionTimestamp() != nil:

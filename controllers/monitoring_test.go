@@ -70,7 +70,10 @@ func (r reading) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 
 func countReads(c *Children) (reads *int, fail *error) {
 	reads, fail = new(int), new(error)
-	c.Client, c.Direct = reading{c.Client, reads, fail}, reading{c.Direct.(client.Client), reads, fail} //nolint:forcetypeassert // In tests it is one.
+	cached, direct := c.Client.(notingClient), c.Direct.(noting)        //nolint:forcetypeassert // In tests they are.
+	cached.Client = reading{cached.Client, reads, fail}                 // What is read to see whether anything has changed counts as well.
+	direct.Reader = reading{direct.Reader.(client.Client), reads, fail} //nolint:forcetypeassert // In tests it is one.
+	c.Client, c.Direct = cached, direct
 	return reads, fail
 }
 

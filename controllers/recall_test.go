@@ -244,10 +244,7 @@ func TestASettledClusterIsLookedAtWithoutAskingForSecrets(t *testing.T) {
 	if !ok {
 		t.Fatalf("%T", s.loop.Kind)
 	}
-	memory, ok := kind.Client.(*recall)
-	if !ok {
-		t.Fatalf("%T", kind.Client)
-	}
+	memory := recallOf(t, kind.Children)
 	s.pass()
 	reads := 0
 	under, ok := s.api.Client.(client.WithWatch)

@@ -34,7 +34,7 @@ type RedisKind struct {
 	// ConnectMover opens one that moves keys. It is redisclient.NewMover outside of tests.
 	ConnectMover func(redisclient.Options) redis.Mover
 	// memories of the clusters.
-	memories memories
+	memories lore[memory]
 }
 
 var _ Kind[*v1alpha1.RedisCluster, redis.State] = (*RedisKind)(nil)
@@ -45,6 +45,7 @@ func NewRedisKind(c *Children) *RedisKind {
 		Children:     c,
 		Connect:      func(o redisclient.Options) redis.Client { return redisclient.New(o) },
 		ConnectMover: func(o redisclient.Options) redis.Mover { return redisclient.NewMover(o) },
+		memories:     lore[memory]{fresh: newMemory},
 	}
 }
 
@@ -53,7 +54,7 @@ func (k *RedisKind) Next(s redis.State) cluster.Plan { return redis.Next(s) }
 
 // Ensure applies the children in the order in which pods need them: what they mount comes before them.
 func (k *RedisKind) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error {
-	err := k.ensureCluster(ctx, o)
+	err := unlessItStands(ctx, func(ctx context.Context) error { return k.ensureCluster(ctx, o) })
 	k.monitor(o, k.ensureMonitoring(ctx, o))
 	return err
 }

@@ -36,7 +36,7 @@ func TestClientsAreSentNowhereThatTheCertificateIsNotFor(t *testing.T) {
 				}
 				for range 25 {
 					if restarts {
-						kind.memories = memories{}
+						kind.memories = lore[memory]{fresh: newMemory}
 					}
 					certificates[clustertls.LeafFingerprint(certificate())] = certificate()
 					s.pass()

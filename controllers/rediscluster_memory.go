@@ -1,20 +1,16 @@
 package controllers
 
 import (
+	"crypto/tls"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
-// memory is what the operator remembers of one cluster. With a restart it is lost, and read or measured anew.
+// memory is what the operator remembers of one cluster.
 type memory struct {
-	// seen is when the cluster was last looked at.
-	seen time.Time
 	// budgets are the shards that were guarded last (number -> whether they were). The cache may not have heard of it yet, and to
 	// apply what it says would undo the step.
 	budgets sync.Map
@@ -40,32 +36,22 @@ type memory struct {
 	scales scales
 	// vigil is how the servers have been lately.
 	vigil redis.Vigil
+	// vouching is how the operator knows its servers; nil: it has not met any.
+	vouching atomic.Pointer[vouching]
 }
 
-// memories are those of all clusters, by UID.
-type memories struct {
-	mu       sync.Mutex
-	clusters map[types.UID]*memory
+// vouching is how the operator connects to servers that an authority vouches for. Every look has connections of its own, and a server that is met
+// again need not prove itself anew: one that was given another certificate has forgotten the session as well.
+type vouching struct {
+	// ca is the authority, PEM.
+	ca     []byte
+	config *tls.Config
 }
 
-// of is what is remembered of a cluster. Those that nobody has looked at for long are gone, and are forgotten.
-func (m *memories) of(uid types.UID, now time.Time) *memory {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id, c := range m.clusters {
-		if now.Sub(c.seen) > forgetAfter {
-			delete(m.clusters, id)
-		}
-	}
-	if m.clusters == nil {
-		m.clusters = map[types.UID]*memory{}
-	}
-	if m.clusters[uid] == nil {
-		m.clusters[uid] = &memory{idle: redis.Idle{}, processes: redis.Processes{}}
-	}
-	m.clusters[uid].seen = now
-	return m.clusters[uid]
-}
+// sessions is how many servers of a cluster are known from before.
+const sessions = 1024
+
+func newMemory() *memory { return &memory{idle: redis.Idle{}, processes: redis.Processes{}} }
 
 // memory is what is remembered of a cluster.
 func (k *RedisKind) memory(o *v1alpha1.RedisCluster) *memory { return k.memories.of(o.UID, k.Now()) }

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -447,10 +448,18 @@ func (k *RedisKind) tlsConfig(ctx context.Context, o *v1alpha1.RedisCluster) (*t
 	if ca == nil {
 		return nil, nil
 	}
+	m := k.memory(o)
+	if last := m.vouching.Load(); last != nil && bytes.Equal(last.ca, ca) {
+		return last.config, nil
+	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca) {
 		return nil, certificateError{invalid("spec.tls: the certificate authority (ca.crt) of %s cannot be read: replace it",
 			TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)))}
 	}
-	return &tls.Config{Time: k.Now, RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
+	now := &vouching{ca, &tls.Config{
+		Time: k.Now, RootCAs: pool, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(sessions),
+	}}
+	m.vouching.Store(now)
+	return now.config, nil
 }

@@ -118,7 +118,7 @@ func (s *redisStage) restart() {
 	op := s.operator()
 	seen := op.client(s.past.client(s.api), false)
 	children := newChildren(&world{Client: seen})
-	children.Direct = op.client(s.api, true)
+	children.Direct = children.past(op.client(s.api, true))
 	kind := NewRedisKind(children)
 	kind.Connect = func(o redisclient.Options) redis.Client {
 		pod, _, _ := strings.Cut(o.TLS.ServerName, ".")

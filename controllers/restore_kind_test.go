@@ -43,7 +43,7 @@ func anUndo(change func(*v1alpha1.Restore)) *v1alpha1.Restore {
 func (s *stage) undo() *v1alpha1.Restore {
 	s.t.Helper()
 	children := newChildren(&world{Client: s.cache})
-	children.Direct = s.api
+	children.Direct = children.past(s.api)
 	kind := NewRestoreKind(children, map[v1alpha1.ClusterKind]RestoreTarget{v1alpha1.KindEtcdCluster: NewEtcdKind(children)})
 	loop := &Loop[*v1alpha1.Restore, plan.Restoration]{Kind: kind, Client: s.others, Direct: s.others, Events: events.NewFakeRecorder(1000)}
 	r := &v1alpha1.Restore{}

@@ -99,12 +99,12 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	children := &Children{
-		Client: newRecall(indexed{mgr.GetClient()}, time.Now), Direct: mgr.GetAPIReader(),
+		Client: notingClient{newRecall(indexed{mgr.GetClient()}, time.Now), time.Now}, Direct: noting{mgr.GetAPIReader(), true, time.Now},
 		Domain: o.Domain, AgentImage: o.AgentImage, Registry: o.Registry, Now: o.Clock.Now, Dial: o.Dial,
 		CanResize: CanResize(mgr.GetConfig(), mgr.GetHTTPClient()), Metrics: o.metrics,
 	}
 	if o.WatchNodes {
-		children.Nodes = mgr.GetClient()
+		children.Nodes = noting{mgr.GetClient(), false, time.Now}
 	}
 	etcd := NewEtcdKind(children)
 	err = setup(mgr, o, v1alpha1.ComponentEtcd, v1alpha1.KindEtcdCluster, &v1alpha1.EtcdCluster{}, etcd, func(b *builder.Builder) {

@@ -38,6 +38,9 @@ func TestRealCertificates(t *testing.T) {
 			c := w.clients()
 			c.Options().ConnMaxLifetime = 20 * time.Millisecond
 			writing := write(t, c)
+			// The operator has connections of its own for every look, in sessions that go on.
+			w.sessions = tls.NewLRUClientSessionCache(0)
+			w.observe(t.Context())
 			for _, phase := range []struct {
 				what    string
 				signing clustertls.Pair
@@ -60,6 +63,9 @@ func TestRealCertificates(t *testing.T) {
 				w.project(phase.bundle)
 				t.Logf("%s: all servers show it after %s", phase.what, w.settle())
 				for name, p := range w.pods {
+					if !w.resumes(p) {
+						t.Errorf("%s has to prove itself anew at every look", name)
+					}
 					if accepts := w.accepts(p, next); accepts != strings.Contains(string(phase.bundle), string(next.Cert)) {
 						t.Errorf("%s: %s accepts a client of the new authority: %t", phase.what, name, accepts)
 					}
@@ -97,6 +103,18 @@ func (w *world) project(bundle []byte) {
 	}
 }
 
+// resumes reports whether a server goes on with the session that the operator had with it.
+func (w *world) resumes(p *process) bool {
+	w.t.Helper()
+	conn, err := (&tls.Dialer{Config: w.tlsFor(p.name)}).DialContext(w.t.Context(), "tcp", p.ip+":6379")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	secure, ok := conn.(*tls.Conn)
+	return ok && secure.ConnectionState().DidResume
+}
+
 // accepts reports whether a server takes the certificate of a client that an authority signed.
 func (w *world) accepts(p *process, ca clustertls.Pair) bool {
 	w.t.Helper()
@@ -109,7 +127,7 @@ func (w *world) accepts(p *process, ca clustertls.Pair) bool {
 		w.t.Fatal(err)
 	}
 	cfg := w.tlsFor(p.name)
-	cfg.Certificates = []tls.Certificate{pair}
+	cfg.Certificates, cfg.ClientSessionCache = []tls.Certificate{pair}, nil
 	conn, err := (&tls.Dialer{Config: cfg}).DialContext(w.t.Context(), "tcp", p.ip+":6379")
 	if err != nil {
 		return false

@@ -75,7 +75,8 @@ type world struct {
 	others    []redisclient.Login // what the operator connects as when its password is refused
 	ca        clustertls.Pair
 	leaf      clustertls.Pair
-	trusted   []byte // the authorities that clients and the operator trust; nil: ca
+	trusted   []byte                 // the authorities that clients and the operator trust; nil: ca
+	sessions  tls.ClientSessionCache // of the operator with the servers; nil: each connection begins one
 	steps     []string
 	guarded   map[int]bool
 	// sets are the numbers of pods of the StatefulSets, by shard.
@@ -372,7 +373,7 @@ func (w *world) tlsFor(pod string) *tls.Config {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(append(slices.Clone(w.trusted), w.ca.Cert...))
-	return &tls.Config{RootCAs: pool, ServerName: w.host(pod), MinVersion: tls.VersionTLS12}
+	return &tls.Config{RootCAs: pool, ServerName: w.host(pod), MinVersion: tls.VersionTLS12, ClientSessionCache: w.sessions}
 }
 
 func (w *world) connect(p *process) *redisclient.Client {
