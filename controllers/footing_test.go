@@ -223,3 +223,28 @@ func TestFootingsOfResourcesThatAreGoneAreForgotten(t *testing.T) {
 		t.Errorf("remembered: %v", all.byUID)
 	}
 }
+
+// A settled cluster of either kind is one whose children are not gone through at each look.
+func TestSettledClustersStand(t *testing.T) {
+	t.Parallel()
+	t.Run("etcd", func(t *testing.T) {
+		s := newStage(t, etcdCluster())
+		s.restart()
+		for range 100 {
+			s.round()
+		}
+		o := s.cluster()
+		if !s.op.footings.of(o.UID).stands(recalling(t.Context(), o), o.ResourceVersion) {
+			t.Errorf("it is ensured at every look: %+v", o.Status)
+		}
+	})
+	t.Run("redis", func(t *testing.T) {
+		s := newRedisStage(t, redisCluster())
+		s.settle()
+		s.pass()
+		o := s.cluster()
+		if !s.loop.footings.of(o.UID).stands(recalling(t.Context(), o), o.ResourceVersion) {
+			t.Errorf("it is ensured at every look: %+v", o.Status)
+		}
+	})
+}
