@@ -59,7 +59,7 @@ func host(peerURL string) string {
 }
 
 // sameHost reports whether two peer URLs are of one member.
-func sameHost(a, b string) bool { return host(a) == host(b) }
+func sameHost(a, b string) bool { return a == b || host(a) == host(b) }
 
 // encode returns the transport as text.
 func (t Transport) encode() string {
