@@ -153,7 +153,7 @@ func (n noting) Get(ctx context.Context, key client.ObjectKey, o client.Object, 
 	f.note(n, noted{n.direct, kind, gvk.Kind + " " + key.String()}, found, failed, func(ctx context.Context) (string, error) {
 		o := reflect.New(kind.Elem()).Interface().(client.Object) //nolint:forcetypeassert // It is of the type of one.
 		o.GetObjectKind().SetGroupVersionKind(gvk)
-		return foundAs(o, n.Reader.Get(ctx, key, o, opts...))
+		return foundAs(o, n.Reader.Get(ctx, key, o, append(slices.Clip(opts), client.UnsafeDisableDeepCopy)...)) // Only its version is looked at.
 	})
 	return err
 }
@@ -179,7 +179,7 @@ func (n noting) List(ctx context.Context, list client.ObjectList, opts ...client
 	f.note(n, noted{n.direct, kind, gvk.Kind + " " + what}, found, failed, func(ctx context.Context) (string, error) {
 		list := reflect.New(kind.Elem()).Interface().(client.ObjectList) //nolint:forcetypeassert // It is of the type of one.
 		list.GetObjectKind().SetGroupVersionKind(gvk)
-		return listedAs(list, n.Reader.List(ctx, list, opts...))
+		return listedAs(list, n.Reader.List(ctx, list, append(slices.Clip(opts), client.UnsafeDisableDeepCopy)...))
 	})
 	return err
 }

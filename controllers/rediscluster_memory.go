@@ -36,6 +36,8 @@ type memory struct {
 	scales scales
 	// vigil is how the servers have been lately.
 	vigil redis.Vigil
+	// hashed are the pod templates; nil: none was hashed.
+	hashed atomic.Pointer[hashed]
 	// vouching is how the operator knows its servers; nil: it has not met any.
 	vouching atomic.Pointer[vouching]
 }

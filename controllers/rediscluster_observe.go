@@ -315,7 +315,7 @@ func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s
 	if err != nil {
 		return err
 	}
-	wanted := templates{Builder: b, tables: map[start]hashes{}}
+	wanted := templates{Builder: b, hashed: k.hashed(o)}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		shard, ordinal, ok := identity(pod)

@@ -59,16 +59,33 @@ type start struct {
 // hashes of the template that a pod is to be made from.
 type hashes struct{ current, amounts string }
 
-// templates hashes each template once.
+// templates hashes each template once for a version of its cluster.
 type templates struct {
 	redis.Builder
-	tables map[start]hashes
+	*hashed
+}
+
+// hashed are the templates of a cluster in one version (start -> hashes).
+type hashed struct {
+	version string
+	table   sync.Map
+}
+
+// hashed are those that were hashed before, as long as the cluster is as it was.
+func (k *RedisKind) hashed(o *v1alpha1.RedisCluster) *hashed {
+	m := k.memory(o)
+	if last := m.hashed.Load(); last != nil && last.version == o.ResourceVersion {
+		return last
+	}
+	now := &hashed{version: o.ResourceVersion}
+	m.hashed.Store(now)
+	return now
 }
 
 func (t templates) hashes(pod *corev1.Pod, shard int) (hashes, error) {
 	as := start{shard, pod.Annotations[redis.AnnotationCertificates]}
-	if h, ok := t.tables[as]; ok {
-		return h, nil
+	if h, ok := t.table.Load(as); ok {
+		return h.(hashes), nil //nolint:forcetypeassert // Nothing else is stored.
 	}
 	b := t.StartedWith(pod.Annotations)
 	tpl, err := b.Template(shard)
@@ -76,7 +93,7 @@ func (t templates) hashes(pod *corev1.Pod, shard int) (hashes, error) {
 		return hashes{}, err
 	}
 	h := hashes{tpl.Annotations[v1alpha1.AnnotationTemplateHash], tpl.Annotations[redis.AnnotationResources]}
-	t.tables[as] = h
+	t.table.Store(as, h)
 	return h, nil
 }
 

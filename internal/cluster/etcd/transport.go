@@ -51,6 +51,11 @@ func secure(u string) bool { return strings.HasPrefix(u, "https://") }
 
 // host is who a peer URL leads to. A member is known by it, whatever the scheme and the port.
 func host(peerURL string) string {
+	if _, rest, ok := strings.Cut(peerURL, "://"); ok && !strings.ContainsAny(rest, "/?#@[]%") {
+		if name, _, _ := strings.Cut(rest, ":"); name != "" {
+			return name // That is what all are that the operator writes.
+		}
+	}
 	u, err := url.Parse(peerURL)
 	if err != nil || u.Hostname() == "" {
 		return peerURL

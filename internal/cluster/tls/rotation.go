@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"k8s.io/utils/lru"
 )
 
 // Phase is how far the replacement of an authority has come.
@@ -162,21 +164,50 @@ type Expiry struct{ CA, Leaf time.Time }
 // due says that less than a fifth of the life of either is left: whoever renews in time, as tools do when a third is
 // left, has not done so.
 func ExpiryOf(bundle, leaf []byte, now time.Time) (e Expiry, due bool) {
+	question := sums{sha256.Sum256(bundle), sha256.Sum256(leaf)}
+	known, ok := lives.Get(question)
+	if !ok {
+		known = livesOf(bundle, leaf)
+		lives.Add(question, known)
+	}
+	of := known.(pairLife) //nolint:forcetypeassert // Nothing else is added.
+	return Expiry{CA: of.ca.end, Leaf: of.leaf.end}, of.leaf.late(now) || of.ca.late(now)
+}
+
+// sums tell a bundle and a leaf apart from others.
+type sums struct{ bundle, leaf [sha256.Size]byte }
+
+// lives are those of the certificates that were asked for last (sums -> pairLife). They are asked for at every look at a cluster, and to
+// read them takes signatures.
+var lives = lru.New(4096)
+
+// pairLife are the lives of a leaf and of the authority that it leads to.
+type pairLife struct{ ca, leaf life }
+
+// life is from when until when a certificate is valid, zero: unknown.
+type life struct{ begin, end time.Time }
+
+func lifeOf(c *x509.Certificate) life { return life{c.NotBefore, c.NotAfter} }
+
+// late reports whether less than a fifth of it is left.
+func (l life) late(now time.Time) bool {
+	return !l.end.IsZero() && now.After(l.end.Add(-l.end.Sub(l.begin)/5))
+}
+
+func livesOf(bundle, leaf []byte) (out pairLife) {
 	ders := certificates(leaf)
 	if len(ders) == 0 {
-		return e, false
+		return out
 	}
 	cert, err := x509.ParseCertificate(ders[0])
 	if err != nil {
-		return e, false
+		return out
 	}
-	e.Leaf = cert.NotAfter
-	root := rootOf(bundle, cert, ders[1:])
-	if root == nil {
-		return e, late(cert, now)
+	out.leaf = lifeOf(cert)
+	if root := rootOf(bundle, cert, ders[1:]); root != nil {
+		out.ca = lifeOf(root)
 	}
-	e.CA = root.NotAfter
-	return e, late(cert, now) || late(root, now)
+	return out
 }
 
 // Report is what is to be told about the certificates of a cluster.
@@ -237,9 +268,4 @@ func rootOf(bundle []byte, leaf *x509.Certificate, chain [][]byte) *x509.Certifi
 		}
 	}
 	return best
-}
-
-// late reports whether less than a fifth of a certificate's life is left.
-func late(c *x509.Certificate, now time.Time) bool {
-	return now.After(c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 5))
 }
