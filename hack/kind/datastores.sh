@@ -134,8 +134,8 @@ write_datastores_env() {
   {
     printf '# Written by hack/kind: the data-store versions that were really built.\n'
     for key in "${datastore_keys[@]}"; do printf '%s=%s\n' "$key" "$(actual_version "$key")"; done
-  } >"$file.tmp"
-  mv "$file.tmp" "$file"
+  } >"$file.$BASHPID"
+  mv "$file.$BASHPID" "$file"
 }
 
 # ensure_servers makes $QUORATE_CACHE/servers/<engine>-<version>/bin for every data store.
@@ -245,6 +245,6 @@ write_public_datastores_env() {
   {
     printf '# Written by hack/kind: the versions of the public images.\n'
     for key in "${datastore_keys[@]}"; do printf '%s=%s\n' "$key" "${!key}"; done
-  } >"$file.tmp"
-  mv "$file.tmp" "$file"
+  } >"$file.$BASHPID"
+  mv "$file.$BASHPID" "$file"
 }

@@ -107,6 +107,9 @@ func meaningOf(err error) error {
 	if meaning := codes[code]; meaning != nil {
 		return meaning
 	}
+	if nameless(err) {
+		return nil
+	}
 	if meaning := statuses[status]; meaning != nil {
 		return meaning
 	}
@@ -114,6 +117,19 @@ func meaningOf(err error) error {
 		return ErrNotFound
 	}
 	return nil
+}
+
+// nameless tells a 404 that S3 or Azure would have given a code, and that has none: somebody else has answered, such as a proxy that does not
+// find its server while that one is restarted. Of what is stored it says nothing.
+func nameless(err error) bool {
+	var aws smithy.APIError
+	var response *smithyhttp.ResponseError
+	if errors.As(err, &aws) && errors.As(err, &response) && response.HTTPStatusCode() == http.StatusNotFound {
+		asked := response.Response.Request
+		return aws.ErrorCode() == "NotFound" && (asked == nil || asked.Method != http.MethodHead) // The answer to HEAD has no room for a code.
+	}
+	var azure *azcore.ResponseError
+	return errors.As(err, &azure) && azure.StatusCode == http.StatusNotFound && azure.ErrorCode == ""
 }
 
 // answer finds the error code and the HTTP status that a store answered with.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -15,6 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -30,6 +34,7 @@ type badRoad struct {
 func (b *badRoad) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if b.refuse != nil {
 		if status := b.refuse(r); status != 0 {
+			_, _ = io.Copy(io.Discard, r.Body) // Or the client may see a connection that breaks instead.
 			w.WriteHeader(status)
 			return
 		}
@@ -63,18 +68,50 @@ func (s *s3Server) through(t *testing.T, b *badRoad) *Store {
 
 func TestAStoreThatFailsNowAndThenIsAskedAgain(t *testing.T) {
 	t.Parallel()
-	server := startS3(t, false)
-	var requests atomic.Int64
-	store := server.through(t, &badRoad{refuse: func(*http.Request) int {
-		if requests.Add(1)%5 == 0 {
-			return http.StatusServiceUnavailable
+	for what, status := range map[string]int{
+		"it is busy": http.StatusServiceUnavailable, "a proxy does not find it": http.StatusNotFound,
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			var requests atomic.Int64
+			store := startS3(t, false).through(t, &badRoad{refuse: func(*http.Request) int {
+				if requests.Add(1)%5 == 0 {
+					return status
+				}
+				return 0
+			}})
+			lifeOfABackup(t, store, Keys{})
+			m := writeBackup(t, store, "large", Keys{}, noise(4, 2*partSize))
+			if err := store.ReadPart(t.Context(), "large", m.Parts[0], Keys{}, func(io.Reader) error { return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A 404 that is not the store's own says nothing of what is stored: nobody may be told that a backup is missing.
+func TestA404OfSomebodyElseIsNotTheStores(t *testing.T) {
+	t.Parallel()
+	s3 := func(call, code string) error {
+		response := &smithyhttp.Response{Response: &http.Response{StatusCode: http.StatusNotFound}}
+		return &smithy.OperationError{ServiceID: "S3", OperationName: call, Err: &smithyhttp.ResponseError{Response: response, Err: &smithy.GenericAPIError{Code: code}}}
+	}
+	azure := func(code string) error {
+		return &azcore.ResponseError{StatusCode: http.StatusNotFound, ErrorCode: code}
+	}
+	for what, c := range map[string]struct{ err, want error }{
+		"S3 knows no such object":         {s3("GetObject", "NoSuchKey"), ErrNotFound},
+		"S3 knows no such bucket":         {s3("PutObject", "NoSuchBucket"), ErrNoBucket},
+		"a proxy in front of S3, reading": {s3("GetObject", "NotFound"), nil},
+		"a proxy in front of S3, writing": {s3("PutObject", "NotFound"), nil},
+		"Azure knows no such object":      {azure("BlobNotFound"), ErrNotFound},
+		"a proxy in front of Azure":       {azure(""), nil},
+	} {
+		// As the library of the stores hands them on.
+		err := classify(t.Context(), fmt.Errorf("blob (key %q): %w", "b/state", c.err))
+		if permanent(err) != (c.want != nil) || (c.want != nil && !errors.Is(err, c.want)) {
+			t.Errorf("%s: %v", what, err)
 		}
-		return 0
-	}})
-	lifeOfABackup(t, store, Keys{})
-	m := writeBackup(t, store, "large", Keys{}, noise(4, 2*partSize))
-	if err := store.ReadPart(t.Context(), "large", m.Parts[0], Keys{}, func(io.Reader) error { return nil }); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -21,9 +21,20 @@ import (
 // anyRegion is what signatures name where a store that is not AWS does not ask for anything else.
 const anyRegion = "us-east-1"
 
+// tenacious has a store asked again as often as it makes sense.
+func tenacious(o *retry.StandardOptions) {
+	o.MaxAttempts = attempts
+	o.Retryables = append(o.Retryables, retry.IsErrorRetryableFunc(func(err error) aws.Ternary {
+		if nameless(err) {
+			return aws.TrueTernary
+		}
+		return aws.UnknownTernary
+	}))
+}
+
 func openS3(ctx context.Context, p place, secret string, transport *http.Transport) (*blob.Bucket, error) {
 	options := []func(*config.LoadOptions) error{
-		config.WithRetryer(func() aws.Retryer { return retry.AddWithMaxAttempts(retry.NewStandard(), attempts) }),
+		config.WithRetryer(func() aws.Retryer { return retry.NewStandard(tenacious) }),
 		config.WithRequestChecksumCalculation(p.checksums()),
 	}
 	if region := p.parameters["region"]; region != "" {
