@@ -15,29 +15,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// footing is what the children of a resource were last ensured by: its own version, and everything that was read meanwhile. As long as all of
-// it is as it was, to ensure them once more would come to the same, and is left out: it is half of what a look at a settled cluster costs. Time
-// may bring something to do as well, and what the operator has in memory: after recallFor all is gone through again.
+// footing is what the children of a resource were last ensured by: its own version, and everything that was read of Kubernetes meanwhile. As
+// long as all of it is as it was, to ensure them once more would come to the same, and is left out: it is half of what a look at a settled
+// cluster costs. What else decides, such as the time, is gone by within recallFor: after that everything is gone through again.
 type footing struct {
 	version string
 
 	mu    sync.Mutex
-	reads map[noted]finding
-	// shaky says that something could not be read or written, whatever came of it.
+	reads map[readKey]sight
+	// shaky says that there is more to it than what was read, or that something failed, whatever came of that.
 	shaky bool
 	now   func() time.Time
 	at    time.Time
 }
 
-// noted tells reads apart: whether the API server itself was asked, for which kind of objects, and for which of them.
-type noted struct {
+// readKey tells reads apart: whether the API server itself was asked, for which kind of objects, and for which of them.
+type readKey struct {
 	direct bool
 	kind   reflect.Type
 	what   string
 }
 
-// finding is what came of a read, and reads the same again.
-type finding struct {
+// sight is what was found, and finds it again.
+type sight struct {
 	found string
 	again func(ctx context.Context) (string, error)
 }
@@ -81,32 +81,10 @@ func (f *footings) keep(uid types.UID, now *footing) {
 
 func (f *footing) old() bool { return f.now().Sub(f.at) >= recallFor }
 
-// stance is what a look at a resource goes by: the footing of the last one, and that of this one; nil: there is none.
-type stance struct {
-	version   string
-	last, now *footing
-}
-
-// standing is the key of the stance of a context.
-type standing struct{}
-
-// unlessItStands ensures children unless that was done, and nothing has changed since.
-func unlessItStands(ctx context.Context, ensure func(ctx context.Context) error) error {
-	s, _ := ctx.Value(standing{}).(*stance)
-	if s == nil {
-		return ensure(ctx)
-	}
-	if s.now = s.last; s.last.stands(ctx, s.version) {
-		return nil
-	}
-	s.now = &footing{version: s.version}
-	return ensure(context.WithValue(ctx, onFooting{}, s.now))
-}
-
-// stands tells whether a resource at rest, and everything that its children were ensured by, are as they were.
+// stands tells whether a resource is at rest, and everything that its children were ensured by is as it was.
 func (f *footing) stands(ctx context.Context, version string) bool {
 	look, _ := ctx.Value(mayRecall{}).(*recollection)
-	if f == nil || look == nil || look.age < recallFor || f.version != version || f.shaky || f.old() {
+	if f == nil || look == nil || !look.atRest || f.version != version || f.shaky || f.old() {
 		return false
 	}
 	for _, r := range f.reads {
@@ -117,23 +95,64 @@ func (f *footing) stands(ctx context.Context, version string) bool {
 	return true
 }
 
-// onFooting is the key of the footing of a context.
-type onFooting struct{}
-
 // note notes a read. The first of several is what was gone by.
-func (f *footing) note(by noting, what noted, found string, err error, again func(ctx context.Context) (string, error)) {
+func (f *footing) note(by noting, key readKey, err error, found sight) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.now == nil {
-		f.reads, f.now, f.at = map[noted]finding{}, by.now, by.now()
+		f.reads, f.now, f.at = map[readKey]sight{}, by.now, by.now()
 	}
-	if _, known := f.reads[what]; !known {
-		f.reads[what] = finding{found, again}
+	if _, known := f.reads[key]; !known {
+		f.reads[key] = found
 	}
 	f.shaky = f.shaky || err != nil
 }
 
-// noting is a reader whose reads are noted in the footing that they are made for.
+// onFooting is the key of a context in which is noted what is read.
+type onFooting struct{}
+
+func footingIn(ctx context.Context) *footing {
+	f, _ := ctx.Value(onFooting{}).(*footing)
+	return f
+}
+
+// goesByMore says that children are ensured by something that is read of no Kubernetes, so that they are ensured at the next look as well.
+func goesByMore(ctx context.Context) {
+	if f := footingIn(ctx); f != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.shaky = true
+	}
+}
+
+// ensuring is the key of what one look at a resource goes by.
+type ensuring struct{}
+
+// ensured is the footing of the last look, and that of this one. Nil: there is none.
+type ensured struct {
+	version   string
+	last, now *footing
+}
+
+// unlessItStands ensures children unless that was done, and nothing has changed since.
+func unlessItStands(ctx context.Context, ensure func(ctx context.Context) error) error {
+	e, _ := ctx.Value(ensuring{}).(*ensured)
+	if e == nil {
+		return ensure(ctx)
+	}
+	if e.last.stands(ctx, e.version) {
+		e.now = e.last
+		return nil
+	}
+	now := &footing{version: e.version}
+	if err := ensure(context.WithValue(ctx, onFooting{}, now)); err != nil {
+		return err
+	}
+	e.now = now
+	return nil
+}
+
+// noting is a reader whose reads are noted.
 type noting struct {
 	client.Reader
 	// direct says that it reads past the cache.
@@ -143,24 +162,24 @@ type noting struct {
 
 // Get reads an object.
 func (n noting) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	f, _ := ctx.Value(onFooting{}).(*footing)
+	f := footingIn(ctx)
 	if f == nil {
 		return n.Reader.Get(ctx, key, o, opts...)
 	}
 	kind, gvk := reflect.TypeOf(o), o.GetObjectKind().GroupVersionKind() // Objects of no type of their own have it.
 	err := n.Reader.Get(ctx, key, o, opts...)
 	found, failed := foundAs(o, err)
-	f.note(n, noted{n.direct, kind, gvk.Kind + " " + key.String()}, found, failed, func(ctx context.Context) (string, error) {
+	f.note(n, readKey{n.direct, kind, gvk.Kind + " " + key.String()}, failed, sight{found, func(ctx context.Context) (string, error) {
 		o := reflect.New(kind.Elem()).Interface().(client.Object) //nolint:forcetypeassert // It is of the type of one.
 		o.GetObjectKind().SetGroupVersionKind(gvk)
 		return foundAs(o, n.Reader.Get(ctx, key, o, append(slices.Clip(opts), client.UnsafeDisableDeepCopy)...)) // Only its version is looked at.
-	})
+	}})
 	return err
 }
 
 // List reads objects.
 func (n noting) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	f, _ := ctx.Value(onFooting{}).(*footing)
+	f := footingIn(ctx)
 	if f == nil {
 		return n.Reader.List(ctx, list, opts...)
 	}
@@ -176,11 +195,11 @@ func (n noting) List(ctx context.Context, list client.ObjectList, opts ...client
 	kind, gvk := reflect.TypeOf(list), list.GetObjectKind().GroupVersionKind()
 	err := n.Reader.List(ctx, list, opts...)
 	found, failed := listedAs(list, err)
-	f.note(n, noted{n.direct, kind, gvk.Kind + " " + what}, found, failed, func(ctx context.Context) (string, error) {
+	f.note(n, readKey{n.direct, kind, gvk.Kind + " " + what}, failed, sight{found, func(ctx context.Context) (string, error) {
 		list := reflect.New(kind.Elem()).Interface().(client.ObjectList) //nolint:forcetypeassert // It is of the type of one.
 		list.GetObjectKind().SetGroupVersionKind(gvk)
 		return listedAs(list, n.Reader.List(ctx, list, append(slices.Clip(opts), client.UnsafeDisableDeepCopy)...))
-	})
+	}})
 	return err
 }
 
@@ -230,10 +249,8 @@ func (c notingClient) List(ctx context.Context, list client.ObjectList, opts ...
 // Apply writes what is wanted of an object.
 func (c notingClient) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	err := c.Client.Apply(ctx, o, opts...)
-	if f, _ := ctx.Value(onFooting{}).(*footing); f != nil && err != nil {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.shaky = true
+	if err != nil {
+		goesByMore(ctx)
 	}
 	return err
 }

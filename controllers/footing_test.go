@@ -198,6 +198,36 @@ func TestWhatAPauseMayHaveChangedIsEnsured(t *testing.T) {
 	}
 }
 
+// What is ensured by more than Kubernetes knows, or was not ensured to the end, is ensured at the next look.
+func TestAHalfFootingDoesNotStand(t *testing.T) {
+	ensures := map[string]func(ctx context.Context, c *Children) error{
+		"by what servers say": func(ctx context.Context, c *Children) error {
+			goesByMore(ctx)
+			return c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "there"}, &corev1.ConfigMap{})
+		},
+		"it panics": func(ctx context.Context, c *Children) error {
+			err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "there"}, &corev1.ConfigMap{})
+			panic(err)
+		},
+		"it fails": func(ctx context.Context, c *Children) error {
+			return errors.Join(c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "there"}, &corev1.ConfigMap{}), errors.New("not now"))
+		},
+	}
+	for name, ensure := range ensures {
+		t.Run(name, func(t *testing.T) {
+			c := newChildren(newWorld(t, aConfigMap("there")))
+			e := &ensured{}
+			func() {
+				defer func() { _ = recover() }()
+				_ = unlessItStands(context.WithValue(t.Context(), ensuring{}, e), func(ctx context.Context) error { return ensure(ctx, c) })
+			}()
+			if e.now.stands(recalling(t.Context(), restingCluster()), "") {
+				t.Error("it stands")
+			}
+		})
+	}
+}
+
 // What failed is tried again, also where that is no failure of the whole.
 func TestChildrenThatCouldNotBeWrittenAreNotTakenForEnsured(t *testing.T) {
 	s := newCarefulStage(t)

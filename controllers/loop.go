@@ -127,13 +127,13 @@ func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 }
 
 func (l *Loop[O, S]) pass(ctx context.Context, o O) (out outcome[S]) {
-	stand := &stance{version: o.GetResourceVersion(), last: l.footings.of(o.GetUID())}
-	ctx = context.WithValue(ctx, standing{}, stand)
+	by := &ensured{version: o.GetResourceVersion(), last: l.footings.of(o.GetUID())}
+	ctx = context.WithValue(ctx, ensuring{}, by)
 	defer func() {
 		if out.err != nil || !out.plan.Settled() {
-			stand.now = nil
+			by.now = nil
 		}
-		l.footings.keep(o.GetUID(), stand.now)
+		l.footings.keep(o.GetUID(), by.now)
 	}()
 	var ensureErr error
 	switch {

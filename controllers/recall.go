@@ -52,13 +52,21 @@ type mayRecall struct{}
 
 // recollection is what one look at a resource goes by of what was read before it.
 type recollection struct {
-	// age is how old Secrets may be.
-	age time.Duration
+	// atRest says that the resource is Ready, and that nothing is done to it.
+	atRest bool
 
 	mu sync.Mutex
 	// used are the versions of those that were not read anew, and by who knows them.
 	used map[client.ObjectKey]string
 	by   *recall
+}
+
+// age is how old Secrets may be.
+func (r *recollection) age() time.Duration {
+	if r.atRest {
+		return recallFor
+	}
+	return recallBriefly
 }
 
 // recalling lets Secrets be remembered while o is looked at, if it was looked at before as it is: not right after it was changed, and not while it goes.
@@ -68,10 +76,10 @@ func recalling(ctx context.Context, o Object) context.Context {
 	if ready == nil || ready.ObservedGeneration != o.GetGeneration() || o.GetDeletionTimestamp() != nil {
 		return ctx
 	}
-	r := &recollection{age: recallBriefly, used: map[client.ObjectKey]string{}}
+	r := &recollection{used: map[client.ObjectKey]string{}}
 	if ready.Status == metav1.ConditionTrue &&
 		!meta.IsStatusConditionTrue(all, v1alpha1.ConditionReconciling) && !meta.IsStatusConditionTrue(all, v1alpha1.ConditionStalled) {
-		r.age = recallFor
+		r.atRest = true
 	}
 	return context.WithValue(ctx, mayRecall{}, r)
 }
@@ -109,7 +117,7 @@ func (r *recall) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 	r.mu.Lock()
 	known, writes := r.secrets[key], r.writes
 	r.mu.Unlock()
-	if look, _ := ctx.Value(mayRecall{}).(*recollection); look != nil && known.secret != nil && r.now().Sub(known.at) < look.age {
+	if look, _ := ctx.Value(mayRecall{}).(*recollection); look != nil && known.secret != nil && r.now().Sub(known.at) < look.age() {
 		look.mu.Lock()
 		defer look.mu.Unlock()
 		look.used[key], look.by = known.secret.ResourceVersion, r

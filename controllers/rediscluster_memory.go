@@ -43,7 +43,8 @@ type memory struct {
 }
 
 // vouching is how the operator connects to servers that an authority vouches for. Every look has connections of its own, and a server that is met
-// again need not prove itself anew: one that was given another certificate has forgotten the session as well.
+// again need not prove itself anew: one that was given another certificate has forgotten the session as well. (The servers keep sessions by
+// default, and tls-session-caching is no setting of the user's.)
 type vouching struct {
 	// ca is the authority, PEM.
 	ca     []byte

@@ -65,7 +65,7 @@ type templates struct {
 	*hashed
 }
 
-// hashed are the templates of a cluster in one version (start -> hashes).
+// hashed are the templates of a cluster in one version (start -> hashes): with the shard and the certificates, it decides on all of them.
 type hashed struct {
 	version string
 	table   sync.Map

@@ -120,13 +120,16 @@ func meaningOf(err error) error {
 }
 
 // nameless tells a 404 that S3 or Azure would have given a code, and that has none: somebody else has answered, such as a proxy that does not
-// find its server while that one is restarted. Of what is stored it says nothing.
+// find its server while that one is restarted. Of what is stored it says nothing. S3 gives none to HEAD. The client of Azure does not ask again.
 func nameless(err error) bool {
-	var aws smithy.APIError
 	var response *smithyhttp.ResponseError
-	if errors.As(err, &aws) && errors.As(err, &response) && response.HTTPStatusCode() == http.StatusNotFound {
-		asked := response.Response.Request
-		return aws.ErrorCode() == "NotFound" && (asked == nil || asked.Method != http.MethodHead) // The answer to HEAD has no room for a code.
+	if errors.As(err, &response) && response.HTTPStatusCode() == http.StatusNotFound {
+		asked, code := response.Response.Request, "NotFound" // That is what the client makes of an empty answer.
+		var aws smithy.APIError
+		if errors.As(err, &aws) {
+			code = aws.ErrorCode()
+		}
+		return code == "NotFound" && (asked == nil || asked.Method != http.MethodHead)
 	}
 	var azure *azcore.ResponseError
 	return errors.As(err, &azure) && azure.StatusCode == http.StatusNotFound && azure.ErrorCode == ""

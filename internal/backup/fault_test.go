@@ -27,6 +27,8 @@ type badRoad struct {
 	proxy *httputil.ReverseProxy
 	// refuse answers in the place of the server where it returns a status.
 	refuse func(*http.Request) int
+	// page is what it says then.
+	page string
 	// body replaces what the server sends or is sent.
 	answer func(*http.Request, io.ReadCloser) io.ReadCloser
 }
@@ -36,6 +38,7 @@ func (b *badRoad) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if status := b.refuse(r); status != 0 {
 			_, _ = io.Copy(io.Discard, r.Body) // Or the client may see a connection that breaks instead.
 			w.WriteHeader(status)
+			_, _ = io.WriteString(w, b.page)
 			return
 		}
 	}
@@ -68,15 +71,20 @@ func (s *s3Server) through(t *testing.T, b *badRoad) *Store {
 
 func TestAStoreThatFailsNowAndThenIsAskedAgain(t *testing.T) {
 	t.Parallel()
-	for what, status := range map[string]int{
-		"it is busy": http.StatusServiceUnavailable, "a proxy does not find it": http.StatusNotFound,
+	for what, how := range map[string]struct {
+		status int
+		page   string
+	}{
+		"it is busy":                    {http.StatusServiceUnavailable, ""},
+		"a proxy does not find it":      {http.StatusNotFound, ""},
+		"a proxy shows its page for it": {http.StatusNotFound, notFoundPage},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			var requests atomic.Int64
-			store := startS3(t, false).through(t, &badRoad{refuse: func(*http.Request) int {
-				if requests.Add(1)%5 == 0 {
-					return status
+			store := startS3(t, false).through(t, &badRoad{page: how.page, refuse: func(r *http.Request) int {
+				if r.Method != http.MethodHead && requests.Add(1)%5 == 0 { // After that, a 404 ends the attempt.
+					return how.status
 				}
 				return 0
 			}})
@@ -89,12 +97,52 @@ func TestAStoreThatFailsNowAndThenIsAskedAgain(t *testing.T) {
 	}
 }
 
+// notFoundPage is that of nginx. It is no XML.
+const notFoundPage = "<html>\r\n<head><title>404 Not Found</title></head>\r\n<body>\r\n<center><h1>404 Not Found</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"
+
+// Nor is anything left of a backup that is to go, when somebody else says that it is gone.
+func TestABackupIsNotTakenForDeletedByA404OfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	server := startS3(t, false)
+	direct := server.open(t, bucketOfTest, rootID, rootKey)
+	writeBackup(t, direct, "b", Keys{}, noise(1, 1000))
+	lost := true
+	store := server.through(t, &badRoad{refuse: func(r *http.Request) int {
+		if lost && r.Method == http.MethodHead {
+			return http.StatusNotFound
+		}
+		return 0
+	}})
+	if err := store.DeleteBackup(t.Context(), "b"); err == nil || permanent(err) {
+		t.Errorf("%v", err)
+	}
+	if dirs, err := direct.Backups(t.Context()); err != nil || len(dirs) != 1 {
+		t.Errorf("there is %v, %v", dirs, err)
+	}
+	if objects, err := direct.List(t.Context(), "b/"); err != nil || len(objects) != 2 {
+		t.Errorf("there is %v, %v", objects, err)
+	}
+	lost = false
+	for range 2 {
+		if err := store.DeleteBackup(t.Context(), "b"); err != nil {
+			t.Error(err)
+		}
+	}
+	if objects, err := direct.List(t.Context(), "b/"); err != nil || len(objects) != 0 {
+		t.Errorf("there is %v, %v", objects, err)
+	}
+}
+
 // A 404 that is not the store's own says nothing of what is stored: nobody may be told that a backup is missing.
 func TestA404OfSomebodyElseIsNotTheStores(t *testing.T) {
 	t.Parallel()
 	s3 := func(call, code string) error {
 		response := &smithyhttp.Response{Response: &http.Response{StatusCode: http.StatusNotFound}}
 		return &smithy.OperationError{ServiceID: "S3", OperationName: call, Err: &smithyhttp.ResponseError{Response: response, Err: &smithy.GenericAPIError{Code: code}}}
+	}
+	page := func(call string) error {
+		response := &smithyhttp.Response{Response: &http.Response{StatusCode: http.StatusNotFound}}
+		return &smithy.OperationError{ServiceID: "S3", OperationName: call, Err: &smithyhttp.ResponseError{Response: response, Err: errors.New("no XML")}}
 	}
 	azure := func(code string) error {
 		return &azcore.ResponseError{StatusCode: http.StatusNotFound, ErrorCode: code}
@@ -104,6 +152,7 @@ func TestA404OfSomebodyElseIsNotTheStores(t *testing.T) {
 		"S3 knows no such bucket":         {s3("PutObject", "NoSuchBucket"), ErrNoBucket},
 		"a proxy in front of S3, reading": {s3("GetObject", "NotFound"), nil},
 		"a proxy in front of S3, writing": {s3("PutObject", "NotFound"), nil},
+		"a proxy that says it at length":  {page("GetObject"), nil},
 		"Azure knows no such object":      {azure("BlobNotFound"), ErrNotFound},
 		"a proxy in front of Azure":       {azure(""), nil},
 	} {

@@ -214,10 +214,26 @@ func (s *Store) remove(ctx context.Context, path string) error {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
 	err := classify(ctx, s.bucket.Delete(ctx, path))
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if errors.Is(err, ErrNotFound) {
+		err = s.confirmMissing(ctx, path)
+	}
+	if err != nil {
 		return fmt.Errorf("delete %s: %w", path, err)
 	}
 	return nil
+}
+
+// confirmMissing reads an object that is said not to be there when it is to be deleted. S3 is asked for it with HEAD then, and what is answered
+// to that does not tell the store from a proxy in front of it: manifests would outlive their parts.
+func (s *Store) confirmMissing(ctx context.Context, path string) error {
+	_, err := s.get(ctx, path, 0)
+	switch err = classify(ctx, err); {
+	case err == nil, errors.Is(err, ErrDamaged):
+		return errors.New("the store said that it is not there, and it is")
+	case errors.Is(err, ErrNotFound):
+		return nil
+	}
+	return err
 }
 
 // WriteManifest makes a backup of what was written to a directory, and is the last write. It checks that the parts are there with their
