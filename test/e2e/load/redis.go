@@ -21,7 +21,8 @@ const batch = 500
 
 // poolSize is the number of connections to each server. A moment in which a server is slow makes the client open as many at once, and the
 // handshakes of a hundred hold a server on a busy machine up for longer than a connection is waited for: they are made in vain, again and again.
-const poolSize = 32
+// Those of 32 did so now and then, where two clusters were tested at a time. A write takes about a millisecond, so that few are enough.
+const poolSize = 8
 
 const (
 	// connectionLife is how long a connection is used: a client that never connects again would not notice whether its password
