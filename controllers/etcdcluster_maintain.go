@@ -84,7 +84,7 @@ func (u *upkeep) elsewhere(uid types.UID) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	n := 0
-	for id, c := range u.clusters.byUID { // Nobody else has it: all of it is asked for by with.
+	for id, c := range u.clusters.byUID { // Under u.mu, as in with.
 		if id != uid && c.what.busy() {
 			n++
 		}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// footing is what the children of a resource were last ensured by: its own version, and everything that was read of Kubernetes meanwhile. As
+// footing is what the children of a resource were last ensured by: its own version, and everything that was read from Kubernetes meanwhile. As
 // long as all of it is as it was, to ensure them once more would come to the same, and is left out: it is half of what a look at a settled
 // cluster costs. What else decides, such as the time, is gone by within recallFor: after that everything is gone through again.
 type footing struct {
@@ -116,8 +116,8 @@ func footingIn(ctx context.Context) *footing {
 	return f
 }
 
-// goesByMore says that children are ensured by something that is read of no Kubernetes, so that they are ensured at the next look as well.
-func goesByMore(ctx context.Context) {
+// ensureAgain has children ensured at the next look as well: they follow from something that is not read from Kubernetes, or could not be written.
+func ensureAgain(ctx context.Context) {
 	if f := footingIn(ctx); f != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -250,7 +250,7 @@ func (c notingClient) List(ctx context.Context, list client.ObjectList, opts ...
 func (c notingClient) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	err := c.Client.Apply(ctx, o, opts...)
 	if err != nil {
-		goesByMore(ctx)
+		ensureAgain(ctx)
 	}
 	return err
 }

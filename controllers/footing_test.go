@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
 // careful is a kind that counts how often it ensures what follows from four ConfigMaps: one that is there and one that is not, one among
@@ -202,7 +203,7 @@ func TestWhatAPauseMayHaveChangedIsEnsured(t *testing.T) {
 func TestAHalfFootingDoesNotStand(t *testing.T) {
 	ensures := map[string]func(ctx context.Context, c *Children) error{
 		"by what servers say": func(ctx context.Context, c *Children) error {
-			goesByMore(ctx)
+			ensureAgain(ctx)
 			return c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "there"}, &corev1.ConfigMap{})
 		},
 		"it panics": func(ctx context.Context, c *Children) error {
@@ -277,4 +278,24 @@ func TestSettledClustersStand(t *testing.T) {
 			t.Errorf("it is ensured at every look: %+v", o.Status)
 		}
 	})
+}
+
+// How far the servers of Redis are with another authority is asked of themselves: no version of an object tells.
+func TestAReplacementOfTheAuthorityIsLookedAtEachTime(t *testing.T) {
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	kind, ok := s.loop.Kind.(*RedisKind)
+	if !ok {
+		t.Fatalf("%T", s.loop.Kind)
+	}
+	o := s.cluster()
+	ca, _, err := kind.Keypair(t.Context(), o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &footing{}
+	servers, err := kind.trusting(context.WithValue(t.Context(), onFooting{}, f), o, clustertls.Fingerprint(ca))
+	if err != nil || !servers.InForce || !f.shaky {
+		t.Errorf("%+v, %v, %t", servers, err, f.shaky)
+	}
 }

@@ -82,7 +82,7 @@ func (k *RedisKind) trusting(ctx context.Context, o *v1alpha1.RedisCluster, fing
 	if err != nil || clustertls.Fingerprint(ca) != fingerprint {
 		return Servers{}, err
 	}
-	goesByMore(ctx)
+	ensureAgain(ctx)
 	s, err := k.Read(ctx, o)
 	if err != nil {
 		return Servers{}, err

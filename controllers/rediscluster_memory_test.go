@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"crypto/tls"
 	"testing"
 	"time"
 
@@ -27,5 +28,33 @@ func TestWhatIsKnownOfAClusterIsForgottenWithIt(t *testing.T) {
 	}
 	if guarded, err := kind.guarded(t.Context(), gone, 1); err != nil || guarded {
 		t.Errorf("it is remembered that a cluster was guarded that is gone: %v, %v", guarded, err)
+	}
+}
+
+// Servers that are met again go on with the session that they had, as long as the same authority vouches for them.
+func TestServersAreRememberedWithTheirAuthority(t *testing.T) {
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	kind, ok := s.loop.Kind.(*RedisKind)
+	if !ok {
+		t.Fatalf("%T", s.loop.Kind)
+	}
+	o := s.cluster()
+	connects := func() *tls.Config {
+		c, err := kind.tlsConfig(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first := connects()
+	if first.ClientSessionCache == nil || connects() != first {
+		t.Error("every look begins sessions of its own")
+	}
+	known := *kind.memory(o).vouching.Load()
+	known.ca = []byte("another one")
+	kind.memory(o).vouching.Store(&known)
+	if next := connects(); next == first || next.ClientSessionCache == first.ClientSessionCache || next.RootCAs == first.RootCAs {
+		t.Error("an authority that is another one does not begin anew")
 	}
 }
