@@ -330,7 +330,7 @@ func (k *BackupKind) Act(ctx context.Context, o *v1alpha1.Backup, step cluster.S
 
 // take starts the Job that takes the backup.
 func (k *BackupKind) take(ctx context.Context, o *v1alpha1.Backup) error {
-	_, access, err := k.source(ctx, o)
+	source, access, err := k.source(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -345,7 +345,7 @@ func (k *BackupKind) take(ctx context.Context, o *v1alpha1.Backup) error {
 	args := append([]string{
 		"backup", k.sources[o.Spec.Cluster.Kind].Engine(), "--namespace=" + o.Namespace, "--cluster=" + o.Spec.Cluster.Name, "--id=" + string(o.UID),
 	}, access.Args...)
-	return k.start(ctx, o, plan.Work{Name: o.Name + jobTake, Args: args, Access: access, Limit: takeLimit, Suspended: true})
+	return k.start(ctx, o, plan.Work{Name: o.Name + jobTake, Args: args, For: source.History, Access: access, Limit: takeLimit, Suspended: true})
 }
 
 // resume lets the Job run that takes the backup, if nobody replaces the data.
@@ -422,7 +422,7 @@ func (k *BackupKind) start(ctx context.Context, o *v1alpha1.Backup, w plan.Work)
 	if o.DeletionTimestamp != nil {
 		field = "" // In a namespace that is being deleted the Secret may be gone, and the answer to the Job tells which.
 	}
-	return k.startJob(ctx, o, w, field, nil)
+	return k.startJob(ctx, o, w, field)
 }
 
 // Report fills in the status.

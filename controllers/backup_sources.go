@@ -31,7 +31,8 @@ func (k *EtcdKind) ServerImage(ctx context.Context, namespace, name string, of p
 	return etcd.CheckImage(o, of.Version, k.Registry), nil
 }
 
-// Replaced says nothing: a snapshot is of one moment of one member, whatever becomes of the others.
+// Replaced says nothing: a snapshot is of one moment of one member, whatever becomes of the others. A Job from before the quorum was recovered is
+// dropped: see plan.Source.
 func (k *EtcdKind) Replaced(context.Context, *v1alpha1.Backup) (string, error) { return "", nil }
 
 // Source says of a cluster whether it can be backed up, and how a Job gets at it; nil when there is none of that name.
@@ -55,8 +56,9 @@ func (k *EtcdKind) Source(ctx context.Context, namespace, name string) (*plan.So
 	case b.Record.Hibernated:
 		source.Missing, source.Asleep = "it is hibernated", true
 	}
+	source.History = b.Record.Timeline()
 	access := &plan.Access{
-		Stream:   append([]string{"--timeline=" + b.Record.Timeline()}, b.MemberArgs()...),
+		Stream:   append([]string{"--timeline=" + source.History}, b.MemberArgs()...),
 		Template: o.Spec.Template,
 	}
 	access.Args = append([]string{"--version=" + b.Record.Version.String()}, access.Stream...)

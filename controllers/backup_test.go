@@ -587,6 +587,35 @@ func TestAScheduleTakesBackupsAndDeletesTheExpired(t *testing.T) {
 	}
 }
 
+// A schedule that is deleted leaves its backups, and another one of the name may be for another cluster.
+func TestAScheduleLeavesAloneWhatOneOfItsNameMadeOfAnotherCluster(t *testing.T) {
+	former := func(name, of string) *v1alpha1.Backup {
+		return aBackup(func(b *v1alpha1.Backup) {
+			b.Name, b.UID, b.Spec.Cluster.Name = "hourly-20260501"+name, types.UID("uid-"+name), of
+			b.Labels = map[string]string{v1alpha1.LabelSchedule: "hourly"}
+			b.CreationTimestamp = metav1.NewTime(stageNow.Add(-time.Hour))
+		})
+	}
+	s := newBackupStage(t, former("a", "carts"), former("b", "carts"), former("c", "orders"), aSchedule(func(o *v1alpha1.BackupSchedule) {
+		o.Spec.Retention = &v1alpha1.BackupRetention{KeepLast: ptr.To(int32(1))}
+	}))
+	for _, name := range []string{"a", "b", "c"} {
+		b := s.backup("hourly-20260501" + name)
+		b.Status.CompletionTime = &metav1.Time{Time: stageNow.Add(-time.Hour)}
+		b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: plan.ReasonComplete}}
+		s.must(s.raw.Status().Update(t.Context(), b))
+	}
+	s.now = s.now.Add(time.Hour)
+	s.takenNow()
+	s.rest()
+	if got := fmt.Sprint(s.names()); got != "[010000 a b]" {
+		t.Errorf("there are %s", got)
+	}
+	if st := s.schedule().Status; st.Backups != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
 // A cluster that waits for a backup is refused one that is being deleted.
 func TestABackupThatAClusterBeginsWithDoesNotExpire(t *testing.T) {
 	c := etcdCluster()

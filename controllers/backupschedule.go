@@ -147,6 +147,9 @@ func (k *ScheduleKind) Observe(ctx context.Context, o *v1alpha1.BackupSchedule) 
 		return t, err
 	}
 	for i := range list.Items {
+		if b := &list.Items[i]; b.Spec.Cluster != o.Spec.Cluster || b.Spec.External != nil {
+			continue // It was made for an earlier schedule of this name, of another cluster.
+		}
 		r, err := k.run(ctx, &list.Items[i])
 		if err != nil {
 			return t, err

@@ -140,6 +140,7 @@ func (k *EtcdKind) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint) (etcd.Want, e
 	}
 	return etcd.Want{
 		Name:            o.Name,
+		Namespace:       o.Namespace,
 		Size:            int(o.Spec.Size),
 		Peers:           b.Peers(),
 		TLS:             b.Reach().WantsTLS(o.Spec.TLS),

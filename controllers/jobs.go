@@ -67,7 +67,7 @@ func podsOf(job *batchv1.Job, pods []corev1.Pod) []corev1.Pod {
 }
 
 func jobState(job *batchv1.Job, pods []corev1.Pod) *plan.Job {
-	out := &plan.Job{Name: job.Name, UID: string(job.UID), Leaving: job.DeletionTimestamp != nil, Since: job.CreationTimestamp.Time}
+	out := &plan.Job{Name: job.Name, UID: string(job.UID), For: job.Annotations[plan.AnnotationFor], Leaving: job.DeletionTimestamp != nil, Since: job.CreationTimestamp.Time}
 	out.Suspended = job.Spec.Suspend != nil && *job.Spec.Suspend
 	for i := range pods {
 		p := &pods[i]

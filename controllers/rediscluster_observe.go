@@ -31,7 +31,7 @@ import (
 // baseSpec is what a specification says by itself.
 func baseSpec(o *v1alpha1.RedisCluster) redis.Spec {
 	return redis.Spec{
-		Name: o.Name, Shards: o.Spec.ShardCount(), Replicated: o.Spec.IsReplicated(), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
+		Name: o.Name, Namespace: o.Namespace, Shards: o.Spec.ShardCount(), Replicated: o.Spec.IsReplicated(), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
 		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: redis.MemoryLimit(o.Spec.Resources),
 		MinReplicas:   redis.MinReplicas(&o.Spec),
 		DiscardClaims: redis.DiscardsClaims(o.Spec.Storage),

@@ -84,13 +84,6 @@ func (k *RedisKind) observeRestore(ctx context.Context, o *v1alpha1.RedisCluster
 	if loading.Job, err = k.job(ctx, o, name, plan.Selector(name)); err != nil {
 		return nil, err
 	}
-	if loading.Job != nil {
-		job := &batchv1.Job{}
-		if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, job); err != nil {
-			return nil, fmt.Errorf("read Job %s: %w", name, err)
-		}
-		loading.For = job.Annotations[annotationSum]
-	}
 	return &redis.Restore{RestoreRecord: *record, Loading: loading}, nil
 }
 
@@ -304,8 +297,8 @@ func (k *RedisKind) loadBackup(ctx context.Context, o *v1alpha1.RedisCluster, s 
 	}
 	return k.startJob(ctx, o, plan.Work{
 		Name: cluster.LoadJob(o.Name), Args: args, Destination: s.Destination, Limit: loadLimit, Access: access, Resources: loadResources(), Stays: true,
-		Labels: restoreLabels(o, cluster.LoadJob(o.Name)),
-	}, field, map[string]string{annotationSum: s.Sum()})
+		Labels: restoreLabels(o, cluster.LoadJob(o.Name)), For: s.Sum(),
+	}, field)
 }
 
 // loadResources are what it takes to load: beside what is on its way to the servers, twice the largest value.

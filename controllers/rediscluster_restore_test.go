@@ -256,7 +256,7 @@ func TestARestoreIsCarriedOutOnceAndTheNextOneAfterIt(t *testing.T) {
 	if err := s.api.Status().Update(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	if load := s.until(cluster.LoadJob("carts")); load.Annotations[annotationSum] != string(second.UID) {
+	if load := s.until(cluster.LoadJob("carts")); load.Annotations[plan.AnnotationFor] != string(second.UID) {
 		t.Errorf("it is for %v", load.Annotations)
 	}
 }

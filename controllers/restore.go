@@ -20,12 +20,8 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-const (
-	// annotationSum tells what a Job was made for.
-	annotationSum = "quorate.dev/sum"
-	// findLimit is how long it may take to look a backup up.
-	findLimit = 10 * time.Minute
-)
+// findLimit is how long it may take to look a backup up.
+const findLimit = 10 * time.Minute
 
 // resolved completes a source with what the Backup that it names says of itself. missing says what there is not.
 func (c *Children) resolved(ctx context.Context, namespace string, from v1alpha1.RestoreSource) (out v1alpha1.RestoreSource, noun, missing string, err error) {
@@ -85,15 +81,8 @@ func (c *Children) wish(ctx context.Context, o Object, r Lookup) (*plan.Wish, er
 	}
 	sum := sha256.Sum256(raw)
 	w := &plan.Wish{Field: r.field, Noun: noun, Source: source, Missing: missing, Sum: hex.EncodeToString(sum[:8]), Token: string(o.GetUID())}
-	if w.Job, err = c.job(ctx, o, r.job, plan.Selector(r.job)); err != nil || w.Job == nil {
-		return w, err
-	}
-	job := &batchv1.Job{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: r.job}, job); err != nil {
-		return w, fmt.Errorf("read Job %s: %w", r.job, err)
-	}
-	w.For = job.Annotations[annotationSum]
-	return w, nil
+	w.Job, err = c.job(ctx, o, r.job, plan.Selector(r.job))
+	return w, err
 }
 
 // findBackup starts the Job that looks a backup up.
@@ -107,9 +96,9 @@ func (c *Children) findBackup(ctx context.Context, o Object, r Lookup) error {
 	}
 	args := append([]string{"backup", "find", "--kind=" + string(r.kind)}, append(r.args, targetArgs(w.Source)...)...)
 	return c.startJob(ctx, o, plan.Work{
-		Name: r.job, Args: args, Destination: *w.Source.Destination, Limit: findLimit,
+		Name: r.job, Args: args, For: w.Sum, Destination: *w.Source.Destination, Limit: findLimit,
 		Access: &plan.Access{Template: r.template}, Labels: restoreLabels(o, r.job),
-	}, r.field+".destination", map[string]string{annotationSum: w.Sum})
+	}, r.field+".destination")
 }
 
 // restoreLabels are those of a Job of a restore.
@@ -117,7 +106,7 @@ func restoreLabels(o Object, job string) map[string]string { return plan.Labels(
 
 // startJob makes a Job of the agent that belongs to the owner. field is that of the specification which names its destination, empty where
 // that is not checked first.
-func (c *Children) startJob(ctx context.Context, o Object, w plan.Work, field string, annotations map[string]string) error {
+func (c *Children) startJob(ctx context.Context, o Object, w plan.Work, field string) error {
 	if field != "" {
 		if err := c.checkDestination(ctx, o, field, w.Destination); err != nil {
 			return err
@@ -132,7 +121,6 @@ func (c *Children) startJob(ctx context.Context, o Object, w plan.Work, field st
 	if err != nil {
 		return err
 	}
-	job.WithAnnotations(annotations)
 	return c.Apply(ctx, o, &batchv1.Job{ObjectMeta: objectMeta(o, w.Name)}, job)
 }
 

@@ -99,18 +99,37 @@ func clusterOfRestore(kind v1alpha1.ClusterKind) handler.MapFunc {
 
 // restoresInto lists the restores of a cluster that are not complete, the oldest first.
 func restoresInto(ctx context.Context, r client.Reader, namespace string, kind v1alpha1.ClusterKind, name string) ([]v1alpha1.Restore, error) {
+	all, err := allRestoresInto(ctx, r, namespace, kind, name)
+	return slices.DeleteFunc(all, func(r v1alpha1.Restore) bool { return complete(&r) }), err
+}
+
+// allRestoresInto lists the restores of a cluster, the oldest first.
+func allRestoresInto(ctx context.Context, r client.Reader, namespace string, kind v1alpha1.ClusterKind, name string) ([]v1alpha1.Restore, error) {
 	var list v1alpha1.RestoreList
 	if err := r.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("list restores: %w", err)
 	}
 	of := v1alpha1.ClusterReference{Kind: kind, Name: name}
-	out := slices.DeleteFunc(list.Items, func(r v1alpha1.Restore) bool {
-		return r.Spec.Cluster != of || r.DeletionTimestamp != nil || meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionComplete)
-	})
+	out := slices.DeleteFunc(list.Items, func(r v1alpha1.Restore) bool { return r.Spec.Cluster != of || r.DeletionTimestamp != nil })
 	slices.SortFunc(out, func(a, b v1alpha1.Restore) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 	return out, nil
+}
+
+func complete(r *v1alpha1.Restore) bool {
+	return meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionComplete)
+}
+
+// overtakenBy is the youngest Restore of the same cluster that has been carried out although it is younger than one that has not, empty when there is
+// none: what it has restored is not replaced by what was asked for before it. all are in order.
+func overtakenBy(all []v1alpha1.Restore, uid types.UID) string {
+	for i := len(all) - 1; i >= 0 && all[i].UID != uid; i-- {
+		if complete(&all[i]) {
+			return all[i].Name
+		}
+	}
+	return ""
 }
 
 // confirmed is a Restore that a cluster is to carry out.
@@ -121,18 +140,20 @@ type confirmed struct {
 }
 
 // confirmedRestore is the oldest Restore of a cluster that was confirmed, nil for none. That it is confirmed is what its own controller has
-// said of the plan that its annotation names.
+// said of the plan that its annotation names. One that says that it cannot be carried out stands back behind younger ones: it may have told people
+// to make another one.
 func (c *Children) confirmedRestore(ctx context.Context, o Object, kind v1alpha1.ClusterKind) (*confirmed, error) {
 	if o.GetDeletionTimestamp() != nil {
 		return nil, nil
 	}
-	list, err := restoresInto(ctx, c, o.GetNamespace(), kind, o.GetName())
+	list, err := allRestoresInto(ctx, c, o.GetNamespace(), kind, o.GetName())
 	if err != nil {
 		return nil, err
 	}
+	var stalled *confirmed
 	for i := range list {
 		r := &list[i]
-		if !approved(r, o) {
+		if complete(r) || !approved(r, o) || overtakenBy(list, r.UID) != "" {
 			continue
 		}
 		source, _, missing, err := c.resolved(ctx, o.GetNamespace(), r.Spec.From)
@@ -142,9 +163,13 @@ func (c *Children) confirmedRestore(ctx context.Context, o Object, kind v1alpha1
 		if missing != "" {
 			continue // Its controller says so.
 		}
-		return &confirmed{r, *source.Destination}, nil
+		c := &confirmed{r, *source.Destination}
+		if !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionStalled) {
+			return c, nil
+		}
+		stalled = cmp.Or(stalled, c)
 	}
-	return nil, nil
+	return stalled, nil
 }
 
 // approved reports whether somebody has confirmed that a Restore is carried out on this very cluster.
@@ -175,7 +200,7 @@ func (k *RestoreKind) Upkeep(context.Context, *v1alpha1.Restore) error { return 
 // Observe reads what was found, the cluster, and the backup of what that had before.
 func (k *RestoreKind) Observe(ctx context.Context, o *v1alpha1.Restore) (plan.Restoration, error) {
 	s := plan.Restoration{
-		Now: k.Now(), Name: o.Name, UID: string(o.UID), Confirmed: o.Annotations[v1alpha1.AnnotationConfirm], Saves: o.SavesCurrent(),
+		Now: k.Now(), Name: o.Name, Namespace: o.Namespace, UID: string(o.UID), Confirmed: o.Annotations[v1alpha1.AnnotationConfirm], Saves: o.SavesCurrent(),
 		Found: foundBefore(o.Status), Complete: completeBefore(o.Status),
 	}
 	if s.Complete != nil {
@@ -194,8 +219,26 @@ func (k *RestoreKind) Observe(ctx context.Context, o *v1alpha1.Restore) (plan.Re
 	if s.Target, _, err = k.target(ctx, o, s.Found); s.Target == nil || err != nil {
 		return s, err
 	}
+	if t := s.Target; s.Found != nil && t.Refused == "" && !t.Begun && t.Restored == nil {
+		if t.Refused, err = k.gone(ctx, o); err != nil {
+			return s, err
+		}
+	}
 	s.Saved, _, err = k.saved(ctx, o, s.Target.Scope)
 	return s, err
+}
+
+// gone says why a backup that was found is not restored any more, empty when it may be: it is not there, or a younger Restore was carried out.
+func (k *RestoreKind) gone(ctx context.Context, o *v1alpha1.Restore) (string, error) {
+	_, _, missing, err := k.resolved(ctx, o.Namespace, o.Spec.From)
+	if missing != "" || err != nil {
+		return missing, err
+	}
+	all, err := allRestoresInto(ctx, k, o.Namespace, o.Spec.Cluster.Kind, o.Spec.Cluster.Name)
+	if by := overtakenBy(all, o.UID); by != "" {
+		return "Restore " + by + " is younger and has been carried out, and what it has restored would be replaced: create another Restore if that is meant", err
+	}
+	return "", err
 }
 
 // target asks the kind of cluster that is restored.
@@ -211,7 +254,7 @@ func (k *RestoreKind) target(ctx context.Context, o *v1alpha1.Restore, found *pl
 
 // foundBy is what a Job has found, nil while it has not, or has found something else than what is asked for now.
 func foundBy(w *plan.Wish) *plan.Found {
-	if w == nil || w.Job == nil || w.For != w.Sum || !w.Job.Ended || w.Job.Failed || w.Job.Report == nil || w.Job.Report.Backup == nil {
+	if w == nil || w.Job == nil || w.Job.For != w.Sum || !w.Job.Ended || w.Job.Failed || w.Job.Report == nil || w.Job.Report.Backup == nil {
 		return nil
 	}
 	return &plan.Found{Stored: *w.Job.Report.Backup, Target: w.Job.Report.Target}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -119,16 +120,137 @@ func TestAnEtcdClusterBeginsAnewAndKeepsWhatItHad(t *testing.T) {
 	}
 }
 
-// An older Restore that is confirmed meanwhile waits until the younger one is known to be complete.
-func TestARestoreThatWasCarriedOutSaysSoBeforeAnotherOneBegins(t *testing.T) {
-	ready := func(name string, uid types.UID) *v1alpha1.Restore {
-		return anUndo(func(r *v1alpha1.Restore) {
-			r.Name, r.UID, r.Status.Plan, r.Status.Scope = name, uid, "abc123", "u-1"
-			r.Annotations = map[string]string{v1alpha1.AnnotationConfirm: "abc123"}
-			r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConfirmed, Status: metav1.ConditionTrue, Reason: "Confirmed"}}
+// approvedUndo is one that was confirmed.
+func approvedUndo(name string, uid types.UID) *v1alpha1.Restore {
+	return anUndo(func(r *v1alpha1.Restore) {
+		r.Name, r.UID, r.Status.Plan, r.Status.Scope = name, uid, "abc123", "u-1"
+		r.Annotations = map[string]string{v1alpha1.AnnotationConfirm: "abc123"}
+		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConfirmed, Status: metav1.ConditionTrue, Reason: "Confirmed"}}
+	})
+}
+
+// One may have told people to make another one.
+func TestARestoreThatCannotBeCarriedOutStandsBack(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stalled, complete []string
+		want              string
+	}{
+		"both can":                    {nil, nil, "a"},
+		"the older one cannot":        {[]string{"a"}, nil, "b"},
+		"the younger cannot":          {[]string{"b"}, nil, "a"},
+		"they say both so":            {[]string{"a", "b"}, nil, "a"},
+		"the older one is done":       {nil, []string{"a"}, "b"},
+		"the younger is done":         {nil, []string{"b"}, ""},
+		"the younger is done already": {[]string{"a"}, []string{"b"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, all := etcdCluster(), []client.Object{}
+			for _, name := range []string{"a", "b"} {
+				r := approvedUndo(name, types.UID("uid-"+name))
+				if slices.Contains(tc.stalled, name) {
+					r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: plan.ReasonSaving})
+				}
+				if slices.Contains(tc.complete, name) {
+					r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: plan.ReasonRestored})
+				}
+				all = append(all, r)
+			}
+			r, err := newChildren(newWorld(t, append(all, o)...)).confirmedRestore(t.Context(), o, v1alpha1.KindEtcdCluster)
+			got := ""
+			if r != nil {
+				got = r.Name
+			}
+			if err != nil || got != tc.want {
+				t.Errorf("%q, %v", got, err)
+			}
 		})
 	}
-	o, older, younger := etcdCluster(), ready("a", "uid-a"), ready("b", "uid-b")
+}
+
+// What a younger one has restored would be replaced.
+func TestARestoreThatWasOvertakenSaysSo(t *testing.T) {
+	s := newStage(t, persistent())
+	s.untilReady()
+	for _, o := range []*v1alpha1.Restore{anUndo(nil), anUndo(func(r *v1alpha1.Restore) {
+		r.Name, r.UID = "younger", "younger-uid"
+		r.CreationTimestamp = metav1.NewTime(stageNow.Add(time.Minute))
+		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: plan.ReasonRestored}}
+	})} {
+		status := o.Status
+		if err := s.others.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		o.Status = status
+		if err := s.others.Status().Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := s.undo()
+	c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionStalled)
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != plan.ReasonRestoreRefused || !strings.Contains(c.Message, "Restore younger is younger") {
+		t.Errorf("%+v", c)
+	}
+	s.confirm(r)
+	if r := s.undo(); meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionConfirmed) {
+		t.Errorf("it is confirmed: %s", r.Status.Activity)
+	}
+}
+
+// The Backup waits for its Restore, which has to say that it does not begin.
+func TestARestoreWhoseBackupHasGoneSaysSo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		backup *v1alpha1.Backup
+		says   string
+	}{
+		"gone": {nil, "there is no Backup first in the namespace"},
+		"going": {aBackup(func(b *v1alpha1.Backup) {
+			b.Finalizers = []string{v1alpha1.Finalizer}
+			b.Status.Directory = "orders-1"
+			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: plan.ReasonComplete}}
+		}), "Backup first is being deleted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, persistent())
+			s.untilReady()
+			undo := anUndo(func(r *v1alpha1.Restore) { r.Spec.From = v1alpha1.RestoreSource{Backup: ptr.To("first")} })
+			objects := []client.Object{undo}
+			if tc.backup != nil {
+				objects = append(objects, tc.backup)
+			}
+			for _, o := range objects {
+				status, ok := o.DeepCopyObject().(client.Object)
+				if !ok {
+					t.Fatal("it is no object")
+				}
+				if err := s.others.Create(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+				status.SetResourceVersion(o.GetResourceVersion())
+				if err := s.others.Status().Update(t.Context(), status); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.backup != nil {
+				if err := s.others.Delete(t.Context(), tc.backup); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := s.undo()
+			c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionStalled)
+			if c == nil || c.Status != metav1.ConditionTrue || c.Reason != plan.ReasonRestoreRefused || !strings.Contains(c.Message, tc.says) {
+				t.Errorf("%+v", c)
+			}
+			s.confirm(r)
+			if r := s.undo(); meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionConfirmed) {
+				t.Errorf("it is confirmed: %s", r.Status.Activity)
+			}
+		})
+	}
+}
+
+// An older Restore that is confirmed meanwhile waits until the younger one is known to be complete.
+func TestARestoreThatWasCarriedOutSaysSoBeforeAnotherOneBegins(t *testing.T) {
+	o, older, younger := etcdCluster(), approvedUndo("a", "uid-a"), approvedUndo("b", "uid-b")
 	k := NewEtcdKind(newChildren(newWorld(t, o, older, younger)))
 	for began, want := range map[string]bool{restoreToken(younger, o): false, "former": true} {
 		a, err := k.anew(t.Context(), o, etcd.Record{ClusterID: 7, Restore: &etcd.Restore{Token: began}})

@@ -129,11 +129,11 @@ func TestTheJobThatLooksABackupUpIsOfTheWish(t *testing.T) {
 		t.Error("it does not go with its cluster")
 	}
 	found, err := k.wish(t.Context(), o, etcdBootstrap(o))
-	if err != nil || found.Job == nil || found.For != found.Sum {
+	if err != nil || found.Job == nil || found.Job.For != found.Sum {
 		t.Errorf("%+v, %v", found, err)
 	}
 	o.Spec.Bootstrap.Restore.Time = nil
-	if later, err := k.wish(t.Context(), o, etcdBootstrap(o)); err != nil || later.For == later.Sum {
+	if later, err := k.wish(t.Context(), o, etcdBootstrap(o)); err != nil || later.Job.For == later.Sum {
 		t.Errorf("another wish takes the answer of the former one: %+v, %v", later, err)
 	}
 	o.Spec.Bootstrap.Restore = &v1alpha1.RestoreSource{Backup: ptr.To("second")}

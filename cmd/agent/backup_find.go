@@ -80,8 +80,10 @@ func (f *findBackup) target(ctx context.Context, m backup.Manifest) (int64, erro
 		return 0, fmt.Errorf("revision %d: %w, which leads from %d to %d", f.revision, etcdrestore.ErrOutOfRange, m.Etcd.Newest, max(latest, m.Etcd.Newest))
 	case f.revision > 0:
 		latest = f.revision
+	case !f.time.IsZero() && f.time.Before(m.Etcd.Taken):
+		return 0, fmt.Errorf("%s: %w, which leads from %s on", f.time.Format(time.RFC3339), etcdrestore.ErrOutOfRange, m.Etcd.Taken.Add(time.Second-1).Format(time.RFC3339))
 	case !f.time.IsZero():
-		if latest, err = f.at(ctx, names, m.Etcd.Revision, latest); err != nil {
+		if latest, err = f.at(ctx, m, names, latest); err != nil {
 			return 0, err
 		}
 	}
@@ -92,22 +94,44 @@ func (f *findBackup) target(ctx context.Context, m backup.Manifest) (int64, erro
 	return latest, nil
 }
 
-// at is the last revision before the time asked for.
-func (f *findBackup) at(ctx context.Context, names []etcdhistory.Name, base, latest int64) (int64, error) {
-	chain, err := etcdhistory.Chain(names, base, latest)
-	if err != nil {
-		return 0, err
-	}
-	last := base
-	for r, err := range etcdhistory.Replay(ctx, f.history(), chain, base, etcdhistory.Target{Time: f.time}) {
+// at is the last revision before the time asked for, of those that lead on from the backup. Where none of them is from after that time, others
+// may be missing: that is refused if it can be told.
+func (f *findBackup) at(ctx context.Context, m backup.Manifest, names []etcdhistory.Name, latest int64) (int64, error) {
+	last := m.Etcd.Revision
+	for r, err := range etcdhistory.Follow(ctx, f.history(), m.Etcd.Timeline, m.Etcd.Revision, latest, etcdhistory.Target{Time: f.time}) {
 		if err != nil {
 			return 0, fmt.Errorf("look for the last change before %s: %w", f.time.Format(time.RFC3339), err)
 		}
-		if r.Kind == etcdhistory.Put || r.Kind == etcdhistory.Delete {
+		switch r.Kind {
+		case etcdhistory.Beyond:
+			return last, nil
+		case etcdhistory.Put, etcdhistory.Delete:
 			last = r.Revision
 		}
 	}
-	return last, nil
+	if _, err := etcdhistory.Chain(names, m.Etcd.Revision, 0); err != nil {
+		return 0, fmt.Errorf("what there was at %s is not known: %w", f.time.Format(time.RFC3339), err)
+	}
+	return last, f.refuteLatest(ctx, m, latest)
+}
+
+// refuteLatest looks for a backup from before the time asked for that has more than what leads on from another one.
+func (f *findBackup) refuteLatest(ctx context.Context, from backup.Manifest, latest int64) error {
+	dirs, err := f.store.Backups(ctx)
+	if err != nil {
+		return fmt.Errorf("list the backups: %w", err)
+	}
+	for _, d := range dirs {
+		m, err := f.store.ReadManifest(ctx, d)
+		if err != nil || m.Etcd == nil || m.Etcd.Timeline != from.Etcd.Timeline || m.Etcd.Taken.After(f.time) {
+			continue // One that cannot be read tells nothing.
+		}
+		if m.Etcd.Revision > latest {
+			return fmt.Errorf("what there was at %s does not follow from this backup, but from %s: %w: from %d to %d",
+				f.time.Format(time.RFC3339), d, etcdhistory.ErrGap, latest+1, m.Etcd.Revision)
+		}
+	}
+	return nil
 }
 
 // choose reads the manifest of the backup that was named, or of the newest one that fits.

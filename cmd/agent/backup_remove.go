@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/quorate/quorate/internal/backup"
@@ -25,52 +24,33 @@ func runBackupRemove(ctx context.Context, args []string) error {
 		return err
 	}
 	return j.run(ctx, func(ctx context.Context) (plan.Report, error) {
-		timeline := ""
-		m, err := j.store.ReadManifest(ctx, j.directory)
-		if err == nil && m.Etcd != nil { // Of what is damaged or half deleted nothing is known, and nothing has to be.
-			timeline = m.Etcd.Timeline
-		}
 		j.say("deleting %s", j.directory)
 		if err := j.store.DeleteBackup(ctx, j.directory); err != nil {
 			return plan.Report{}, fmt.Errorf("delete backup %s: %w", j.directory, err)
 		}
-		if timeline != "" {
-			if err := j.sweepHistory(ctx, timeline, time.Now()); err != nil {
-				return plan.Report{}, fmt.Errorf("delete the recorded changes that nothing leads to: %w", err)
-			}
+		if err := j.sweepHistory(ctx, time.Now()); err != nil {
+			return plan.Report{}, fmt.Errorf("delete the recorded changes that nothing leads to: %w", err)
 		}
 		return plan.Report{Backup: &plan.Stored{Directory: j.directory}}, nil
 	})
 }
 
-// sweepHistory deletes the recorded changes of a timeline that no full backup needs any more. Where a manifest cannot be read, which one
-// needs what is not known, and all stays.
-func (j *backupJob) sweepHistory(ctx context.Context, timeline string, now time.Time) error {
-	dirs, err := j.store.Backups(ctx)
-	if err != nil {
+// sweepHistory deletes the recorded changes that no full backup needs any more, also those that an earlier deletion has left because they were too
+// young. Where a manifest cannot be read, which ones it needs is not known, and all stay.
+func (j *backupJob) sweepHistory(ctx context.Context, now time.Time) error {
+	objects, err := j.store.List(ctx, etcdhistory.Directory)
+	if len(objects) == 0 || err != nil {
 		return err
 	}
-	oldest := int64(math.MaxInt64)
-	for _, dir := range dirs {
-		m, err := j.store.ReadManifest(ctx, dir)
-		if errors.Is(err, backup.ErrNotFound) {
-			continue // It is being deleted.
-		}
-		if err != nil {
-			return fmt.Errorf("backup %s: %w", dir, err)
-		}
-		if m.Etcd != nil && m.Etcd.Timeline == timeline {
-			oldest = min(oldest, m.Etcd.Revision)
-		}
-	}
-	objects, err := j.store.List(ctx, etcdhistory.Prefix(timeline))
+	oldest, err := j.oldestBases(ctx)
 	if err != nil {
 		return err
 	}
 	deleted := 0
 	for _, o := range objects {
 		name, ok := etcdhistory.ParseName(o.Path)
-		if !ok || name.To > oldest || (oldest == math.MaxInt64 && now.Sub(o.Modified) < historyGrace) {
+		least, needed := oldest[name.Timeline]
+		if !ok || (needed && name.To > least) || (!needed && now.Sub(o.Modified) < historyGrace) {
 			continue
 		}
 		if err := j.history().Delete(ctx, o.Path); err != nil {
@@ -82,4 +62,29 @@ func (j *backupJob) sweepHistory(ctx context.Context, timeline string, now time.
 		j.say("deleted %d objects with recorded changes that nothing leads to any more", deleted)
 	}
 	return nil
+}
+
+// oldestBases are the revisions of the oldest full backups, by timeline.
+func (j *backupJob) oldestBases(ctx context.Context) (map[string]int64, error) {
+	dirs, err := j.store.Backups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	oldest := map[string]int64{}
+	for _, dir := range dirs {
+		m, err := j.store.ReadManifest(ctx, dir)
+		if errors.Is(err, backup.ErrNotFound) {
+			continue // It is being deleted.
+		}
+		if err != nil {
+			return nil, fmt.Errorf("backup %s: %w", dir, err)
+		}
+		if m.Etcd == nil {
+			continue
+		}
+		if least, known := oldest[m.Etcd.Timeline]; !known || m.Etcd.Revision < least {
+			oldest[m.Etcd.Timeline] = m.Etcd.Revision
+		}
+	}
+	return oldest, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,6 +100,9 @@ func TestTheBackupThatFitsIsFound(t *testing.T) {
 		"none before a time":                {[]string{"--time=2026-05-01T11:59:59Z"}, "", "BackupMissing"},
 		"one that ends before a revision":   {[]string{"--revision=22"}, "two", ""},
 		"none that surely ends before it":   {[]string{"--revision=9"}, "", "BackupMissing"},
+		"the one that is named, at a time":  {[]string{"--directory=one", "--time=2026-05-01T13:00:00Z"}, "one", ""},
+		"a time before it was taken":        {[]string{"--directory=two", "--time=2026-05-01T13:00:00Z"}, "", "TargetOutOfRange"},
+		"a time after a later one":          {[]string{"--directory=one", "--time=2026-05-01T14:00:00Z"}, "", "ChangesMissing"},
 		"a revision that nothing leads to":  {[]string{"--revision=25"}, "", "TargetOutOfRange"},
 		"one that is not there":             {[]string{"--directory=four"}, "", "BackupMissing"},
 		"one that leads out of the place":   {[]string{"--directory=../one"}, "", plan.ReasonFailed},
@@ -116,6 +120,13 @@ func TestTheBackupThatFitsIsFound(t *testing.T) {
 				t.Errorf("got %v, %+v", err, r.Backup)
 			}
 		})
+	}
+	beyondAHole := etcdhistory.Name{Timeline: "a1", From: 15, To: 18}
+	if err := s.Put(t.Context(), beyondAHole.String(), []byte("changes")); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := runJob(t, runBackupFind, "--url="+url, "--kind=EtcdCluster", "--directory=one", "--time=2026-05-01T13:00:00Z"); err == nil || r.Problem.Reason != "ChangesMissing" {
+		t.Errorf("what was changed until a time may be missing: %v, %+v", err, r)
 	}
 	put(t, s, "of-another", func(m *backup.Manifest) { m.Cluster = "carts" })
 	if r, err := runJob(t, runBackupFind, "--url="+url, "--kind=EtcdCluster"); err == nil || !strings.Contains(r.Problem.Message, "shop/carts, shop/orders") || !r.Problem.Final {
@@ -174,6 +185,14 @@ func TestABackupIsRemovedWithTheChangesThatOnlyItLedTo(t *testing.T) {
 	}
 	if fresh, err := s.List(t.Context(), "log/a1/"); err != nil || len(fresh) != 2 {
 		t.Errorf("changes of today, which a backup that is under way may lead to: %v, %v", fresh, err)
+	}
+	put(t, s, "three", func(m *backup.Manifest) { m.Etcd.Timeline = "c3" })
+	j := &backupJob{store: s}
+	if err := j.sweepHistory(t.Context(), time.Now().Add(historyGrace+time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if old, err := s.List(t.Context(), etcdhistory.Directory); err != nil || len(old) > 0 {
+		t.Errorf("changes of yesterday that nothing leads to, of any history: %v, %v", old, err)
 	}
 }
 
@@ -247,5 +266,32 @@ func TestAJobSaysHowFarItIs(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// A recorder goes on with what it has read once, unless it is told.
+func TestARecorderNoticesWhatItWasBegunWith(t *testing.T) {
+	s := &etcdStream{}
+	s.tlsDir, s.location.Credentials, s.keysDir = t.TempDir(), t.TempDir(), t.TempDir()
+	s.passwordFile = filepath.Join(t.TempDir(), "password")
+	known := map[[sha256.Size]byte]string{s.credentialsSum(): "nothing"}
+	for _, name := range []string{
+		filepath.Join(s.tlsDir, "tls.crt"), filepath.Join(s.tlsDir, "ca.crt"), s.passwordFile,
+		filepath.Join(s.location.Credentials, "AWS_SESSION_TOKEN"), filepath.Join(s.keysDir, "recipient"),
+	} {
+		if err := os.WriteFile(name, []byte("another"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		sum := s.credentialsSum()
+		if same := known[sum]; same != "" {
+			t.Errorf("%s makes no difference to %s", name, same)
+		}
+		known[sum] = name
+	}
+	if err := os.WriteFile(filepath.Join(s.keysDir, "..data_tmp"), []byte("on its way"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if known[s.credentialsSum()] == "" {
+		t.Error("what is on its way counts")
 	}
 }

@@ -82,15 +82,11 @@ func (j *backupJob) segments(ctx context.Context, timeline string) ([]etcdhistor
 
 // changes replays what was recorded after a full backup, up to a revision.
 func (j *backupJob) changes(ctx context.Context, m backup.Manifest, upto int64) (func(int64) iter.Seq2[etcdhistory.Record, error], int64, error) {
-	names, size, err := j.segments(ctx, m.Etcd.Timeline)
+	_, size, err := j.segments(ctx, m.Etcd.Timeline)
 	if err != nil {
 		return nil, 0, err
 	}
 	return func(revision int64) iter.Seq2[etcdhistory.Record, error] {
-		chain, err := etcdhistory.Chain(names, revision, max(revision, upto))
-		if err != nil {
-			return func(yield func(etcdhistory.Record, error) bool) { yield(etcdhistory.Record{}, err) }
-		}
-		return etcdhistory.Replay(ctx, j.history(), chain, revision, etcdhistory.Target{Revision: upto})
+		return etcdhistory.Follow(ctx, j.history(), m.Etcd.Timeline, revision, upto, etcdhistory.Target{Revision: upto})
 	}, size, nil
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 const (
 	// basePoll is how often a full backup is looked for that changes can follow.
 	basePoll = 5 * time.Second
-	// credentialsPoll is how often the certificate and the password are looked at.
+	// credentialsPoll is how often certificates, passwords and keys are looked at.
 	credentialsPoll = 30 * time.Second
 	// mergeEvery is how often what was recorded is merged, and mergeSpan what one merged segment covers.
 	mergeEvery = 15 * time.Minute
@@ -32,7 +33,7 @@ const (
 	mergeSize = 256 << 20
 )
 
-// errCredentials ends a stream whose certificate or password is another one by now: it begins anew with that.
+// errCredentials ends a stream when one of them is another one by now: it begins anew with that.
 var errCredentials = errors.New("the credentials have changed, and are read again")
 
 // etcdStream records the changes of an etcd cluster between full backups.
@@ -41,6 +42,8 @@ type etcdStream struct {
 	etcdMembers
 	timeline string
 	interval time.Duration
+	// begunWith is the sum of the credentials that it was begun with.
+	begunWith [sha256.Size]byte
 
 	mu       sync.Mutex
 	recorder *etcdhistory.Recorder
@@ -59,7 +62,7 @@ func runStreamEtcd(ctx context.Context, args []string) error {
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	s.more = s.state
+	s.more, s.begunWith = s.state, s.credentialsSum()
 	return s.run(ctx, func(ctx context.Context) (plan.Report, error) { return plan.Report{}, s.stream(ctx) })
 }
 
@@ -107,6 +110,10 @@ func (s *etcdStream) stream(ctx context.Context) error {
 		err = s.record(ctx, client, base)
 		if ctx.Err() != nil || err == nil {
 			return contextual(ctx, err)
+		}
+		if missed := new(etcdhistory.CompactedError); errors.As(err, &missed) && missed.Need <= base {
+			s.say("what was changed before the full backup of revision %d is gone: %v", base, err)
+			continue // It has what is missing.
 		}
 		s.set(nil, err.Error())
 		s.say("a full backup is needed to go on: %v", err)
@@ -204,25 +211,37 @@ func (s *etcdStream) mergeAgain(ctx context.Context) {
 	}
 }
 
-// watchCredentials ends the stream when its certificate or password has changed.
+// watchCredentials ends the stream when something has changed that it was begun with.
 func (s *etcdStream) watchCredentials(ctx context.Context, stop context.CancelCauseFunc) {
-	first := s.credentialsSum()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(credentialsPoll):
 		}
-		if s.credentialsSum() != first {
+		if s.credentialsSum() != s.begunWith {
 			stop(errCredentials)
 			return
 		}
 	}
 }
 
+// credentialsSum tells apart what the stream gets into etcd with, what it gets into the store with, and what it encrypts for.
 func (s *etcdStream) credentialsSum() [sha256.Size]byte {
+	names := []string{filepath.Join(s.tlsDir, "tls.crt"), filepath.Join(s.tlsDir, "ca.crt"), s.passwordFile}
+	for _, dir := range []string{s.location.Credentials, s.keysDir} {
+		if dir == "" {
+			continue
+		}
+		entries, _ := os.ReadDir(dir) // In order. One that cannot be read now can be later.
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), "..") { // Where Kubernetes keeps what the others point to.
+				names = append(names, filepath.Join(dir, e.Name()))
+			}
+		}
+	}
 	var all []byte
-	for _, name := range []string{filepath.Join(s.tlsDir, "tls.crt"), filepath.Join(s.tlsDir, "ca.crt"), s.passwordFile} {
+	for _, name := range names {
 		raw, err := os.ReadFile(name) //nolint:gosec // Arguments of ours.
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			continue // While it is being replaced.

@@ -27,7 +27,7 @@ twice: the first run looks the backup up and prints the plan, the second one, wi
 --confirm. A plan is of one Restore, one backup and one cluster: what is confirmed is what was read.`
 
 const restoreExamples = `  kubectl quorate restore etcdcluster/orders --backup orders-20260501-100000
-  kubectl quorate restore rediscluster/carts --destination 's3://backups/carts?region=eu-west-1' --credentials s3 --time 2026-05-01T10:00:00Z
+  kubectl quorate restore rediscluster/carts --destination 's3://backups/carts?region=eu-west-1' --credentials s3 --directory carts-20260501T030000Z-1b9d6bcd
   kubectl quorate restore rediscluster/carts --backup nightly --slots Lost
   kubectl quorate restore etcdcluster/orders --backup nightly --name back && kubectl quorate restore etcdcluster/orders --name back --confirm 1a2b3c`
 
@@ -56,7 +56,7 @@ func newRestore(s *session) *cobra.Command {
 	flags.StringVar(&o.name, "name", "", "name of the Restore; one that exists is gone on with. Default: the cluster's with the time")
 	flags.StringVar(&o.backup, "backup", "", "Backup of the namespace to restore")
 	flags.StringVar(&o.directory, "directory", "", "directory of the backup below the destination; default: the newest that fits")
-	flags.StringVar(&o.at, "time", "", "moment to restore, as 2026-05-01T10:00:00Z (etcd: exactly, with the changes that were recorded)")
+	flags.StringVar(&o.at, "time", "", "moment to restore, as 2026-05-01T10:00:00Z, of an EtcdCluster: exactly, with the changes that were recorded")
 	flags.Int64Var(&o.revision, "revision", 0, "revision of etcd to restore")
 	flags.StringVar(&o.slots, "slots", "", "All or Lost: of a RedisCluster only the slots of shards that are lost")
 	flags.BoolVar(&o.unsaved, "no-save-current", false, "take no Backup of what a RedisCluster has before that is replaced")

@@ -49,6 +49,15 @@ type Plan struct {
 	Otherwise *Plan
 }
 
+// ToAnnotate is the command by which somebody allows what is waited for. It names the group of the kind, because other operators have kinds of that
+// name as well, and the namespace, unless that is not known.
+func ToAnnotate(kind, namespace, name, annotation, value string) string {
+	if namespace != "" {
+		name += " -n " + namespace
+	}
+	return fmt.Sprintf("kubectl annotate %s.quorate.dev %s %s=%s --overwrite", kind, name, annotation, value)
+}
+
 // Refined is a plan to which a function was applied, as to what is planned otherwise.
 func (p Plan) Refined(refine func(Plan) Plan) Plan {
 	if p.Otherwise != nil {

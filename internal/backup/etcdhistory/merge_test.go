@@ -2,7 +2,9 @@ package etcdhistory_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"io"
 	"slices"
 	"testing"
 	"time"
@@ -240,4 +242,46 @@ func decoded(t *testing.T, raw []byte) []etcdhistory.Record {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// merging is a store in which segments are merged while they are read: right before one of them is opened.
+type merging struct {
+	*memory
+	before map[string]func()
+}
+
+func (m *merging) Open(ctx context.Context, name string) (io.ReadCloser, error) {
+	if do := m.before[name]; do != nil {
+		delete(m.before, name)
+		do()
+	}
+	return m.memory.Open(ctx, name)
+}
+
+func TestAReplayGoesOnWhereSegmentsWereMerged(t *testing.T) {
+	m := &merging{memory: stored(t, 1, 10, 10, 20, 20, 35, 35, 36)}
+	want := replayed(t, m.memory, 5, etcdhistory.Target{Revision: 34})
+	m.before = map[string]func(){named(10, 20)[0]: func() {
+		if got, err := etcdhistory.Merge(t.Context(), m.memory, all()); err != nil || len(got) != 1 {
+			t.Fatalf("%v, %v", got, err)
+		}
+	}}
+	var got []etcdhistory.Record
+	for r, err := range etcdhistory.Follow(t.Context(), m, timeline, 5, 36, etcdhistory.Target{Revision: 34}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, r)
+	}
+	if len(m.before) > 0 || !slices.Equal(revisions(got), revisions(want)) {
+		t.Errorf("%v, want %v", revisions(got), revisions(want))
+	}
+	m.before = map[string]func(){named(1, 36)[0]: func() { m.objects = map[string][]byte{} }}
+	var last error
+	for _, err := range etcdhistory.Follow(t.Context(), m, timeline, 5, 36, etcdhistory.Target{}) {
+		last = err
+	}
+	if !errors.Is(last, etcdhistory.ErrGap) {
+		t.Errorf("when everything is gone: %v", last)
+	}
 }

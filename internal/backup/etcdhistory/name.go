@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// directory is where all segments are below.
-const directory = "log/"
+// Directory is where all segments are below.
+const Directory = "log/"
 
 // Name is what a segment is called: log/<timeline>/<from>-<to>, with both revisions in 16 hexadecimal digits.
 type Name struct {
@@ -25,7 +25,7 @@ func (n Name) String() string {
 }
 
 // Prefix is what the names of all segments of a timeline begin with.
-func Prefix(timeline string) string { return directory + timeline + "/" }
+func Prefix(timeline string) string { return Directory + timeline + "/" }
 
 var (
 	timelines = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)

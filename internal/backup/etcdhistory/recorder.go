@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/utils/clock"
 )
@@ -118,7 +119,7 @@ func (r *Recorder) note(change func(*Status)) {
 }
 
 // Run records everything after the revision base, which a full snapshot has to hold, or after what segments in the store already lead to
-// from there. It ends when ctx does, with nil, or with a CompactedError, ErrGap or ErrDiverged, after which recording has to begin anew
+// from there, or to before it. It ends when ctx does, with nil, or with a CompactedError, ErrGap or ErrDiverged, after which recording has to begin anew
 // from another full snapshot; everything else it tries again, and tells in Status. A Recorder runs once.
 func (r *Recorder) Run(ctx context.Context, base int64) error {
 	if !timelines.MatchString(r.Timeline) {
@@ -177,15 +178,43 @@ func (r *Recorder) setDefaults() {
 	r.idle, r.upload = make(chan struct{}, 1), make(chan sealed, 1)
 }
 
-// resume finds the revision after which to begin.
+// resume finds the revision after which to begin: what is stored leads to it from the full snapshot, or it is the newest that is stored and from
+// before the snapshot, if the etcd still has what came after it. Otherwise there would be a hole that no later recording fills.
 func (r *Recorder) resume(ctx context.Context, base int64) (from int64, err error) {
 	err = r.retry(ctx, func(ctx context.Context) error {
 		objects, err := r.Store.List(ctx, Prefix(r.Timeline))
 		r.note(func(s *Status) { s.StoreErr = err })
-		from = Latest(Names(objects, r.Timeline), base)
+		if err != nil {
+			return err
+		}
+		stored := Names(objects, r.Timeline)
+		from = Latest(stored, base)
+		last := newest(stored)
+		if last == 0 || last >= base {
+			return nil
+		}
+		kept, err := r.kept(ctx, last+1)
+		r.note(func(s *Status) { s.AskErr = err })
+		if kept {
+			from = last
+		}
 		return err
 	})
 	return from, err
+}
+
+// kept asks the etcd whether it has a revision and what came after it.
+func (r *Recorder) kept(ctx context.Context, revision int64) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := r.Client.Get(ctx, "\x00", clientv3.WithCountOnly(), clientv3.WithRev(revision))
+	switch {
+	case errors.Is(err, rpctypes.ErrCompacted), errors.Is(err, rpctypes.ErrFutureRev): // It never had the latter: this is another history.
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("ask for revision %d: %w", revision, err)
+	}
+	return true, nil
 }
 
 // retry calls until it succeeds or ctx ends, which alone is an error.

@@ -155,6 +155,38 @@ func TestARecorderGoesOnWhereTheLastOneEnded(t *testing.T) {
 	}
 }
 
+// A recorder that was away while a full backup was taken leaves no hole before that, where the etcd still has what was changed.
+func TestARecorderFillsWhatItMissedBeforeAFullBackup(t *testing.T) {
+	c, m := fresh(t, 6), &memory{}
+	r := record(t, c, m, 1)
+	recorded := puts(t, c, 20, 10)
+	r.durable(t, recorded)
+	r.stop()
+	puts(t, c, 20, 10)
+	base := puts(t, c, 1, 10)
+	r = record(t, c, m, base)
+	last := puts(t, c, 20, 10)
+	r.durable(t, last)
+	r.stop()
+	complete(t, m, 1, last)
+
+	missed := puts(t, c, 20, 10)
+	base = puts(t, c, 1, 10)
+	if _, err := c.Compact(t.Context(), missed); err != nil {
+		t.Fatal(err)
+	}
+	r = record(t, c, m, base)
+	later := puts(t, c, 20, 10)
+	r.durable(t, later)
+	names := etcdhistory.Names(objects(t, m), timeline)
+	if got := etcdhistory.Latest(names, 1); got != last {
+		t.Errorf("it leads to %d, and what came after %d was compacted", got, last)
+	}
+	if got := etcdhistory.Latest(names, base); got < later {
+		t.Errorf("from the full backup at %d it leads to %d, want %d", base, got, later)
+	}
+}
+
 func objects(t *testing.T, m *memory) []etcdhistory.Object {
 	t.Helper()
 	out, err := m.List(t.Context(), "")

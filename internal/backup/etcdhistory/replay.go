@@ -16,17 +16,40 @@ import (
 func Replay(ctx context.Context, store Store, chain []Name, after int64, target Target) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		p := player{reached: after, target: target, yield: yield}
-		for _, name := range chain {
-			if p.ended {
-				return
-			}
-			if err := p.segment(ctx, store, name); err != nil {
-				p.emit(Record{}, fmt.Errorf("replay %s: %w", name, err))
-				return
-			}
+		if err := p.all(ctx, store, chain); err != nil {
+			p.emit(Record{}, err)
 		}
 	}
 }
+
+// Follow replays what leads from a revision to another in a store to which changes are still recorded. A segment that is gone when its turn comes
+// is a part of a larger one by then: the store is asked again, and the replay goes on with that one.
+func Follow(ctx context.Context, store Store, timeline string, after, to int64, target Target) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		p := player{reached: after, target: target, yield: yield}
+		var missed Name
+		for {
+			err := p.follow(ctx, store, timeline, to)
+			var unopened unopenedError
+			if errors.As(err, &unopened) && unopened.name != missed {
+				missed = unopened.name
+				continue
+			}
+			if err != nil {
+				p.emit(Record{}, err)
+			}
+			return
+		}
+	}
+}
+
+// unopenedError is of a segment that could not be opened: nothing of it has been replayed.
+type unopenedError struct {
+	name Name
+	error
+}
+
+func (e unopenedError) Unwrap() error { return e.error }
 
 // player is the state of one Replay.
 type player struct {
@@ -44,10 +67,36 @@ func (p *player) emit(r Record, err error) {
 	p.ended = p.ended || !p.yield(r, err)
 }
 
+// follow replays what the store has now.
+func (p *player) follow(ctx context.Context, store Store, timeline string, to int64) error {
+	objects, err := store.List(ctx, Prefix(timeline))
+	if err != nil {
+		return fmt.Errorf("list segments: %w", err)
+	}
+	chain, err := Chain(Names(objects, timeline), p.reached, max(to, p.reached))
+	if err != nil {
+		return err
+	}
+	return p.all(ctx, store, chain)
+}
+
+// all replays segments one after the other.
+func (p *player) all(ctx context.Context, store Store, chain []Name) error {
+	for _, name := range chain {
+		if p.ended {
+			return nil
+		}
+		if err := p.segment(ctx, store, name); err != nil {
+			return fmt.Errorf("replay %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 func (p *player) segment(ctx context.Context, store Store, name Name) (err error) {
 	object, err := store.Open(ctx, name.String())
 	if err != nil {
-		return fmt.Errorf("open: %w", err)
+		return unopenedError{name, fmt.Errorf("open: %w", err)}
 	}
 	defer func() { err = errors.Join(err, object.Close()) }()
 	r, err := NewReader(object)

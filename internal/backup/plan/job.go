@@ -19,8 +19,12 @@ import (
 	"github.com/quorate/quorate/internal/cluster/kube"
 )
 
-// Container is the name of the container in the pods of the Jobs.
-const Container = "backup"
+const (
+	// Container is the name of the container in the pods of the Jobs.
+	Container = "backup"
+	// AnnotationFor tells what a Job was made for.
+	AnnotationFor = "quorate.dev/sum"
+)
 
 // Where the pod of a Job finds what.
 const (
@@ -80,9 +84,10 @@ type Work struct {
 	Name, Namespace string
 	Labels          map[string]string
 	Owner           *metav1ac.OwnerReferenceApplyConfiguration
-	// Image is the operator's own, Args what its agent is to do there.
+	// Image is the operator's own, Args what its agent is to do there, and For what tells that apart from what Jobs of the name were to do before.
 	Image string
 	Args  []string
+	For   string
 	// Destination of the data.
 	Destination v1alpha1.BackupDestination
 	// Access to the cluster, nil where the Job needs none.
@@ -140,6 +145,9 @@ func (w Work) Job() (*batchv1ac.JobApplyConfiguration, error) {
 					WithOnExitCodes(batchv1ac.PodFailurePolicyOnExitCodesRequirement().
 						WithContainerName(Container).WithOperator(batchv1.PodFailurePolicyOnExitCodesOpIn).WithValues(ExitFinal)))).
 			WithTemplate(tpl))
+	if w.For != "" {
+		job.WithAnnotations(map[string]string{AnnotationFor: w.For})
+	}
 	if w.Suspended {
 		job.Spec.WithSuspend(true)
 	}

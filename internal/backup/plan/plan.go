@@ -82,6 +82,8 @@ func takeOrFail(s State) (cluster.Plan, bool) {
 		return cluster.Refuse(s.Failed.Reason, "no backup was taken, and none will be: %s. Create another Backup", strings.TrimSuffix(s.Failed.Message, "."))
 	case s.Take == nil:
 		return begin(s)
+	case !s.Take.Ended && s.Take.For != "" && s.Source != nil && s.Source.History != s.Take.For:
+		return cluster.Do(DropJob{s.Take.Name, s.Take.UID}, "the data of %s goes back to something else than when the Job was made", s.Source.Noun)
 	case s.Take.Suspended && !s.Take.Ended:
 		return resume(s)
 	case !s.Take.Ended:

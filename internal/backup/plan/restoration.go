@@ -33,7 +33,7 @@ const (
 type Restoration struct {
 	Now time.Time
 	// Name of the resource, UID tells it from others of the name.
-	Name, UID string
+	Name, Namespace, UID string
 	// Target is the cluster, nil when there is none of that name.
 	Target *Target
 	// Wish looks the backup up, nil once it is Found.
@@ -208,8 +208,8 @@ func confirm(s Restoration) (cluster.Plan, bool) {
 	if s.Confirmed != "" {
 		other = fmt.Sprintf(" (plan %s, which is confirmed, is another one)", s.Confirmed)
 	}
-	return cluster.Refuse(ReasonUnconfirmed, "plan %s: %s is restored from %s. %s To do that: kubectl annotate restore %s %s=%s --overwrite%s",
-		s.Plan(), s.Target.Noun, s.Found, s.Target.Replaces, s.Name, v1alpha1.AnnotationConfirm, s.Plan(), other)
+	return cluster.Refuse(ReasonUnconfirmed, "plan %s: %s is restored from %s. %s To do that: %s%s",
+		s.Plan(), s.Target.Noun, s.Found, s.Target.Replaces, cluster.ToAnnotate("restores", s.Namespace, s.Name, v1alpha1.AnnotationConfirm, s.Plan()), other)
 }
 
 // String says in words which backup it is.

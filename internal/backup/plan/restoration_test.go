@@ -58,9 +58,9 @@ func TestNextOfRestore(t *testing.T) {
 	}{
 		"it is looked up first":               {unknown(nil), "look the backup up", "Backup good is to be restored", false},
 		"a Backup that is not there":          {unknown(func(s *Restoration) { s.Wish.Missing = "there is no Backup good" }), ReasonRestoreRefused, "spec.from: there is no Backup good", true},
-		"a claim is not in the way":           {unknown(func(s *Restoration) { s.Wish.Job, s.Wish.For = running("find"), "s1" }), ReasonRestoring, "is being looked up", false},
+		"a claim is not in the way":           {unknown(func(s *Restoration) { s.Wish.Job = running("find"); s.Wish.Job.For = "s1" }), ReasonRestoring, "is being looked up", false},
 		"then there is a plan":                {found(nil), ReasonUnconfirmed, "EtcdCluster orders is restored from orders-1, 3.0 MiB of etcd 3.6.16 from 2026-05-01T12:00:00Z, revision 41. What there is goes.", true},
-		"which says how to confirm it":        {found(nil), ReasonUnconfirmed, "kubectl annotate restore undo quorate.dev/confirm=" + found(nil).Plan(), true},
+		"which says how to confirm it":        {found(nil), ReasonUnconfirmed, "kubectl annotate restores.quorate.dev undo quorate.dev/confirm=" + found(nil).Plan(), true},
 		"another plan is not confirmed":       {found(func(s *Restoration) { s.Confirmed = "abcdef" }), ReasonUnconfirmed, "plan abcdef, which is confirmed, is another one", true},
 		"changes after the snapshot are told": {found(func(s *Restoration) { s.Found.Target = 99 }), ReasonUnconfirmed, "up to revision 99", true},
 		"confirmed":                           {confirmed(nil), ReasonRestoring, "EtcdCluster orders begins as soon as it can: all members are well", false},

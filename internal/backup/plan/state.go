@@ -47,11 +47,15 @@ type Source struct {
 	Missing string
 	// Asleep says that it is hibernated: nobody changes its data, and nothing is due of it.
 	Asleep bool
+	// History tells apart what its data goes back to, where that can change.
+	History string
 }
 
 // Job is what Kubernetes says of a Job.
 type Job struct {
 	Name, UID string
+	// For tells apart what Jobs of the name were made for.
+	For string
 	// Leaving says that it is being deleted.
 	Leaving bool
 	// Suspended says that it does nothing before somebody lets it.

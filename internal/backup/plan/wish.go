@@ -32,9 +32,8 @@ type Wish struct {
 	Sum string
 	// Token for the new cluster.
 	Token string
-	// Job looks the backup up, nil when there is none; For is the sum that it was made for.
+	// Job looks the backup up, nil when there is none.
 	Job *Job
-	For string
 }
 
 // FindBackup starts the Job that looks up which backup it is, and whether it can be read.
@@ -67,7 +66,7 @@ func (w Wish) Find(claim string, now time.Time) (*Report, cluster.Plan) {
 		return decide(cluster.Do(FindBackup{w.Sum}, "%s is to be restored", w.Noun))
 	case j.Leaving:
 		return decide(cluster.Wait(ReasonRestoring, time.Second, "Job %s is being deleted", j.Name))
-	case w.For != w.Sum:
+	case j.For != w.Sum:
 		return decide(cluster.Do(DropRestoreJob{j.Name, j.UID}, "%s has changed", w.Field))
 	}
 	if p, waits := j.await(w.Noun+" is being looked up", w.Noun+" cannot be restored", now); waits {
@@ -99,9 +98,8 @@ func (j *Job) await(doing, failed string, now time.Time) (cluster.Plan, bool) {
 type Loading struct {
 	// Noun is the backup, for people.
 	Noun string
-	// Job loads it, nil when there is none; For is the sum that it was made for.
+	// Job loads it, nil when there is none.
 	Job *Job
-	For string
 }
 
 // Load is a step that starts the Job that loads a backup. Sum tells apart what Jobs are to do.
@@ -124,7 +122,7 @@ func (NoteLoaded) Reason() string { return ReasonRestored }
 
 // Runs reports whether the Job for a load is at work.
 func (l Loading) Runs(load Load) bool {
-	return l.Job != nil && !l.Job.Ended && !l.Job.Leaving && l.For == load.Sum()
+	return l.Job != nil && !l.Job.Ended && !l.Job.Leaving && l.Job.For == load.Sum()
 }
 
 // Next decides how it goes on. Once it is loaded, what came of it comes back instead of a decision.
@@ -136,7 +134,7 @@ func (l Loading) Next(load Load, now time.Time) (*Restored, cluster.Plan) {
 		return decide(cluster.Do(load, "the servers are ready for %s", l.Noun))
 	case j.Leaving:
 		return decide(cluster.Wait(ReasonRestoring, time.Second, "Job %s is being deleted", j.Name))
-	case l.For != load.Sum():
+	case j.For != load.Sum():
 		return decide(cluster.Do(DropRestoreJob{j.Name, j.UID}, "Job %s loaded something else before", j.Name))
 	}
 	if p, waits := j.await(l.Noun+" is being loaded", l.Noun+" could not be loaded", now); waits {
@@ -152,7 +150,7 @@ func (l Loading) Next(load Load, now time.Time) (*Restored, cluster.Plan) {
 // clients may have used the data since.
 func (l Loading) Loaded(load Load) *Restored {
 	switch j := l.Job; {
-	case j == nil || !j.Ended || j.Failed || l.For != load.Sum():
+	case j == nil || !j.Ended || j.Failed || j.For != load.Sum():
 		return nil
 	case j.Report != nil && j.Report.Restored != nil:
 		return j.Report.Restored

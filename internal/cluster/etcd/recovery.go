@@ -326,7 +326,7 @@ func (s State) wouldLose(l loss) string {
 }
 
 func (s State) howToApprove(r Recovery, wait time.Duration) string {
-	how := fmt.Sprintf("To do that: kubectl annotate etcdcluster %s %s=%s --overwrite", s.Want.Name, v1alpha1.AnnotationRecover, r.Incident)
+	how := "To do that: " + cluster.ToAnnotate("etcdclusters", s.Want.Namespace, s.Want.Name, v1alpha1.AnnotationRecover, r.Incident)
 	if wait > 0 {
 		return how + fmt.Sprintf("; it is done by itself at %s (spec.recovery.automaticAfter)", s.Now.Add(wait).UTC().Format(time.TimeOnly))
 	}

@@ -114,7 +114,7 @@ func TestNextWithoutAQuorumForGood(t *testing.T) {
 		},
 		"which says how to approve of it": {
 			state:  recovering(etcd.RecoveryReported, nil),
-			reason: etcd.ReasonQuorumLost, stalled: true, says: "kubectl annotate etcdcluster orders quorate.dev/recover=" + incident,
+			reason: etcd.ReasonQuorumLost, stalled: true, says: "kubectl annotate etcdclusters.quorate.dev orders quorate.dev/recover=" + incident,
 		},
 		"and what would be lost": {
 			state: recovering(etcd.RecoveryReported, func(s *etcd.State) {

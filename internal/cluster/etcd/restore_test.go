@@ -33,10 +33,13 @@ func lookup(version string, change func(*plan.Job)) *plan.Job {
 
 // begins is a new cluster that begins with a backup, which the Job has found.
 func begins(job *plan.Job, change func(*etcd.State)) etcd.State {
+	if job != nil && job.For == "" {
+		job.For = "s-1"
+	}
 	return fresh(func(s *etcd.State) {
 		s.Want.Restore = &etcd.RestoreWish{
 			Field: "spec.bootstrap.restore",
-			Noun:  "Backup first", Source: v1alpha1.RestoreSource{Destination: &theBucket}, Sum: "s-1", Token: "u-1", Job: job, For: "s-1",
+			Noun:  "Backup first", Source: v1alpha1.RestoreSource{Destination: &theBucket}, Sum: "s-1", Token: "u-1", Job: job,
 		}
 		if change != nil {
 			change(s)

@@ -47,7 +47,7 @@ type State struct {
 
 // Want is what the specification asks for.
 type Want struct {
-	Name string
+	Name, Namespace string
 	// Size is the number of members.
 	Size int
 	// Peers are the members of all ordinals that there can be, whatever the size, with the URLs that the record tells.

@@ -70,8 +70,8 @@ func (v *view) lose(lost []loss) (cluster.Plan, bool) {
 		allowed = "spec.recovery.lostShard is AssignEmpty"
 	default:
 		return cluster.Refuse(ReasonShardLost,
-			"%s. %s. Bring its volume back, or its slots from a backup (a Restore with spec.slots: Lost); or give the slots to an empty server: kubectl annotate rediscluster %s %s=%s --overwrite",
-			what, v.others(g), v.Spec.Name, v1alpha1.AnnotationRecover, incident)
+			"%s. %s. Bring its volume back, or its slots from a backup (a Restore with spec.slots: Lost); or give the slots to an empty server: %s",
+			what, v.others(g), v.annotate(v1alpha1.AnnotationRecover, incident))
 	}
 	if p, ok := v.refuseLeftover(slots); ok {
 		return p, true
@@ -117,8 +117,8 @@ func loseUnowned(v *view) (cluster.Plan, bool) {
 	incident := v.incidentOf(missing)
 	if !v.Restore.serves(missing) && !v.Spec.AssignEmpty && v.Spec.Approved != incident {
 		return cluster.Refuse(ReasonSlotsUnassigned,
-			"slots %s have no owner although the cluster was formed before: bring back the pods or claims that held them, or the slots from a backup (a Restore with spec.slots: Lost); or give them to empty servers: kubectl annotate rediscluster %s %s=%s --overwrite",
-			missing, v.Spec.Name, v1alpha1.AnnotationRecover, incident)
+			"slots %s have no owner although the cluster was formed before: bring back the pods or claims that held them, or the slots from a backup (a Restore with spec.slots: Lost); or give them to empty servers: %s",
+			missing, v.annotate(v1alpha1.AnnotationRecover, incident))
 	}
 	if p, ok := v.refuseLeftover(missing); ok {
 		return p, true
@@ -186,4 +186,9 @@ func (v *view) emptyHeir(g ghost, shard int, slots Slots) cluster.Step {
 		return nil
 	}
 	return AssignEmpty{p.Name, p.Node.ID, p.Node.primary(g.id), slots}
+}
+
+// annotate is the command by which somebody allows what is proposed.
+func (v *view) annotate(annotation, value string) string {
+	return cluster.ToAnnotate("redisclusters", v.Spec.Namespace, v.Spec.Name, annotation, value)
 }

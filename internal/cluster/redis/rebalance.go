@@ -292,7 +292,7 @@ func (v *view) balanced() metav1.Condition {
 		c.Reason, c.Message = ReasonProposed, fmt.Sprintf("%s; %s, which begins at %s%s", now, moves, v.begins().UTC().Format(time.RFC3339), hot)
 	case p.ID != "":
 		c.Reason = ReasonProposed
-		c.Message = fmt.Sprintf("%s; %s: kubectl annotate rediscluster %s %s=%s --overwrite%s", now, moves, v.Spec.Name, v1alpha1.AnnotationRebalance, p.ID, hot)
+		c.Message = fmt.Sprintf("%s; %s: %s%s", now, moves, v.annotate(v1alpha1.AnnotationRebalance, p.ID), hot)
 	case hot != "":
 		c.Reason, c.Message = ReasonHotSlot, now+hot
 	default:

@@ -98,7 +98,7 @@ func noteRefilled(v *view) (cluster.Plan, bool) {
 	if !r.fills() || len(v.unfilled()) > 0 {
 		return cluster.Pass()
 	}
-	if j := r.Loading.Job; j != nil && j.Report != nil && j.Report.Restored != nil && r.Loading.For == r.Token {
+	if j := r.Loading.Job; j != nil && j.Report != nil && j.Report.Restored != nil && j.For == r.Token {
 		return r.Loading.Note(*j.Report.Restored)
 	}
 	return cluster.Do(plan.NoteLoaded{}, "slots %s have owners again", r.Slots)

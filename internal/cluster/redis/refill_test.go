@@ -59,7 +59,10 @@ func asked(lost bool) *Confirmed {
 // begun is one that was written down.
 func begun(r RestoreRecord, j *plan.Job) *Restore {
 	r.Directory, r.Token = back, "u-1"
-	return &Restore{RestoreRecord: r, Loading: &plan.Loading{Noun: "backup " + back, Job: j, For: LoadBackup{RestoreRecord: r}.Sum()}}
+	if j != nil {
+		j.For = LoadBackup{RestoreRecord: r}.Sum()
+	}
+	return &Restore{RestoreRecord: r, Loading: &plan.Loading{Noun: "backup " + back, Job: j}}
 }
 
 func loadedInto(into string) *plan.Job {
@@ -353,7 +356,7 @@ func TestEverythingIsReplacedOnceAllServersAreWell(t *testing.T) {
 			step:  LoadBackup{RestoreRecord: RestoreRecord{Directory: back, Token: "u-1"}},
 		},
 		"a Job of another restore is dropped": {
-			spoil: func(f *fixture) { f.Restore = begun(all, loadedInto("")); f.Restore.Loading.For = "" },
+			spoil: func(f *fixture) { f.Restore = begun(all, loadedInto("")); f.Restore.Loading.Job.For = "" },
 			step:  plan.DropRestoreJob{Name: "c-load", UID: "j-1"},
 		},
 		"one that fails is not begun again by who asked for it": {

@@ -18,8 +18,8 @@ import (
 func lookedUp() *plan.Wish {
 	return &plan.Wish{
 		Field: "spec.bootstrap.restore",
-		Noun:  "Backup first", Sum: "s-1", For: "s-1", Source: v1alpha1.RestoreSource{Destination: &v1alpha1.BackupDestination{URL: "s3://bucket"}},
-		Job: &plan.Job{Name: "c-restore", UID: "u-1", Ended: true, Since: now, Report: &plan.Report{Backup: &plan.Stored{
+		Noun:  "Backup first", Sum: "s-1", Source: v1alpha1.RestoreSource{Destination: &v1alpha1.BackupDestination{URL: "s3://bucket"}},
+		Job: &plan.Job{Name: "c-restore", UID: "u-1", For: "s-1", Ended: true, Since: now, Report: &plan.Report{Backup: &plan.Stored{
 			Directory: "c-1", Engine: "redis", Version: "8.0.2", Keys: 7, Shards: 5, Size: 100,
 		}}},
 	}

@@ -53,8 +53,8 @@ func (r *simRestore) observe(state *redis.State) {
 	loading := &plan.Loading{Noun: "backup b"}
 	if r.job != nil {
 		job := r.job.state
-		job.Name, job.UID, job.Since = "c-load", r.job.uid, state.Now.Add(-40_000_000_000)
-		loading.Job, loading.For = &job, r.job.step.Sum()
+		job.Name, job.UID, job.For, job.Since = "c-load", r.job.uid, r.job.step.Sum(), state.Now.Add(-40_000_000_000)
+		loading.Job = &job
 	}
 	state.Restore = &redis.Restore{RestoreRecord: *r.record, Loading: loading}
 }

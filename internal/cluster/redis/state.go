@@ -69,7 +69,7 @@ type Progress struct {
 // Spec is what the user wants.
 type Spec struct {
 	// Name of the cluster; the StatefulSet of a shard is <name>-<shard>.
-	Name string
+	Name, Namespace string
 	// Shards, and Replicas of each.
 	Shards, Replicas int
 	// Replicated says that there is one primary that holds all data, and no cluster protocol.

@@ -399,7 +399,7 @@ func TestNextWithALostShard(t *testing.T) {
 		},
 		"with the words that approve of an empty one": {
 			state: formed(), spoil: lost, reason: ReasonShardLost, stalled: true,
-			message: "kubectl annotate rediscluster c quorate.dev/recover=" + incident,
+			message: "kubectl annotate redisclusters.quorate.dev c quorate.dev/recover=" + incident,
 		},
 		"approved, its slots are served empty": {
 			state: formed(), spoil: func(f *fixture) { lost(f); f.Spec.Approved = incident }, step: assigned, message: "Its data is lost",
