@@ -16,11 +16,11 @@ import (
 	"github.com/quorate/quorate/internal/cluster/anomaly"
 )
 
-// announce emits an event for a step, and for every condition worth telling that changed its status or reason. What
+// announce emits an event for a step that was taken, and for every condition worth telling that changed its status or reason. What
 // stays as it was is not repeated, and neither is what it waits for when it comes back to that on its way to Ready: a
 // repeated event becomes a series, which the recorder closes with a write minutes later, when all should be silent.
-func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
-	if p.Step != nil {
+func (l *Loop[O, S]) announce(before, after O, p cluster.Plan, unmade bool) {
+	if p.Step != nil && !unmade {
 		first := l.told.first(after.GetUID(), p.Reason)
 		if _, piece := p.Step.(cluster.Piece); first || !piece {
 			l.Events.Eventf(after, nil, corev1.EventTypeNormal, p.Reason, p.Reason, "%s", note(p.Message))
@@ -35,7 +35,7 @@ func (l *Loop[O, S]) announce(before, after O, p cluster.Plan) {
 		v1alpha1.ConditionTLSReady, v1alpha1.ConditionBalanced, v1alpha1.ConditionMonitoringReady, v1alpha1.ConditionLimited,
 	} {
 		was, is := meta.FindStatusCondition(before.GetConditions(), typ), meta.FindStatusCondition(after.GetConditions(), typ)
-		if is == nil || (p.Step != nil && (typ == v1alpha1.ConditionReconciling || is.Reason == p.Reason)) || !newsworthy(was, is) {
+		if is == nil || (p.Step != nil && !unmade && (typ == v1alpha1.ConditionReconciling || is.Reason == p.Reason)) || !newsworthy(was, is) {
 			continue
 		}
 		if l.told.known(after.GetUID(), is) {

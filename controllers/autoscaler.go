@@ -146,9 +146,10 @@ func (k *AutoscalerKind) target(ctx context.Context, o *v1alpha1.Autoscaler, s *
 	if err != nil {
 		return false, fmt.Errorf("read %s: %w", s.Target, err)
 	}
+	why := busy(c)
 	s.Cluster = &autoscale.Cluster{
 		ResourceVersion: c.GetResourceVersion(), Leaving: c.GetDeletionTimestamp() != nil, Paused: c.IsPaused(),
-		Busy: busy(c),
+		Busy: why, NoRoom: why == redis.ReasonNoRoom, HoldsMore: why == redis.ReasonHoldsMore,
 	}
 	return s.Rival == "" && !s.Cluster.Leaving, nil
 }
@@ -177,14 +178,32 @@ func (k *AutoscalerKind) observeRedis(ctx context.Context, o *v1alpha1.Autoscale
 		return err
 	}
 	if s.Shards != nil {
+		if current := s.Shards.Current; slices.ContainsFunc(servers.Sets, func(set redis.Set) bool { return set.Shard >= current }) {
+			s.Shards.Former = k.former(o, current) // They are on their way out.
+		}
 		for _, l := range redis.Loads(servers, rates) {
 			s.Shards.Loads = append(s.Shards.Loads, autoscale.Load(l))
 		}
 	}
 	if s.Memory != nil {
-		s.Memory.Fit = redis.MemoryFor(servers, int64(ptr.Deref(o.Spec.Memory.HeadroomPercent, 25)))
+		s.Memory.Fit, s.Memory.Held = redis.MemoryFor(servers, int64(ptr.Deref(o.Spec.Memory.HeadroomPercent, 25)))
 	}
 	return nil
+}
+
+// former is how many shards there were before the last change took some away and left as many as there are to be; 0: it did not.
+func (k *AutoscalerKind) former(o *v1alpha1.Autoscaler, current int) int {
+	last := o.Status.LastChange
+	if own := k.past(o.UID).changed; own != nil && (last == nil || last.Time.Before(&own.Time)) {
+		last = own
+	}
+	if last == nil {
+		return 0
+	}
+	if before, left, ok := autoscale.Removed(last.Change); ok && left == current {
+		return before
+	}
+	return 0
 }
 
 // shardsOf is what is to become of the shards of a cluster, without what is measured; nil: nothing.
@@ -254,7 +273,7 @@ func (k *AutoscalerKind) observeEtcd(ctx context.Context, o *v1alpha1.Autoscaler
 	if err != nil {
 		return err
 	}
-	s.Storage.Size, s.Storage.Quota = c.Spec.Storage.Size.Value(), b.QuotaOn
+	s.Storage.Size, s.Storage.Has, s.Storage.Quota = c.Spec.Storage.Size.Value(), b.Smallest, b.QuotaOn
 	s.Storage.Used, err = k.etcd.largest(ctx, c)
 	return err
 }

@@ -39,8 +39,8 @@ type scaledRedis struct {
 	scalers *Loop[*v1alpha1.Autoscaler, autoscale.State]
 	events  *events.FakeRecorder
 	passed  time.Duration
-	// data of all shards, in bytes.
-	data int64
+	// data of all shards, what each process takes, and the maxmemory that it was told, in bytes.
+	data, resident, most int64
 }
 
 func newScaledRedis(t *testing.T, more ...client.Object) *scaledRedis {
@@ -50,7 +50,7 @@ func newScaledRedis(t *testing.T, more ...client.Object) *scaledRedis {
 		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
 		Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
 	}
-	s := &scaledRedis{redisStage: newRedisStage(t, o, more...), events: events.NewFakeRecorder(1000), data: 900 << 20}
+	s := &scaledRedis{redisStage: newRedisStage(t, o, more...), events: events.NewFakeRecorder(1000), data: 900 << 20, resident: 2 << 20, most: 1 << 29}
 	kind, ok := s.loop.Kind.(*RedisKind)
 	if !ok {
 		t.Fatalf("%T", s.loop.Kind)
@@ -66,7 +66,7 @@ func newScaledRedis(t *testing.T, more ...client.Object) *scaledRedis {
 // fill divides the data among the shards that there are to be.
 func (s *scaledRedis) fill() {
 	for _, server := range s.servers {
-		server.Memory = redis.Memory{Used: 1<<20 + s.data/int64(s.cluster().Spec.Shards), Empty: 1 << 20, Resident: 2 << 20, Max: 1 << 29}
+		server.Memory = redis.Memory{Used: 1<<20 + s.data/int64(s.cluster().Spec.Shards), Empty: 1 << 20, Resident: s.resident, Max: s.most}
 	}
 }
 
@@ -200,6 +200,54 @@ func TestTheLimitOfMemoryFollowsWhatIsUsed(t *testing.T) {
 	r, want := s.cluster().Spec.Resources, st.Memory.Recommended
 	if !r.Limits.Memory().Equal(want) || r.Requests.Memory().Value() != want.Value()/2 {
 		t.Errorf("limit %s, request %s, and %s was recommended: %+v", r.Limits.Memory(), r.Requests.Memory(), &want, s.scaler("carts").Status)
+	}
+}
+
+// A server that was started anew is not told its maxmemory while it holds more than that leaves.
+func TestServersThatAreTooFullToBeLimitedAreMeasured(t *testing.T) {
+	t.Parallel()
+	s := newScaledRedis(t, shardScaler("carts"))
+	s.data, s.most = 3*700<<20, 0
+	s.measure("carts", 4*time.Minute)
+	if n := s.cluster().Spec.Shards; n != 4 {
+		t.Errorf("%d shards: %+v", n, s.scaler("carts").Status)
+	}
+}
+
+// Less memory than the process takes would leave the cluster waiting for it to be given back.
+func TestMemoryIsTakenAwayWhenItWasGivenBack(t *testing.T) {
+	t.Parallel()
+	a := scaler("carts", v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"})
+	a.Spec.Memory = &v1alpha1.AutoscalerMemory{
+		Min: resource.MustParse("128Mi"), Max: resource.MustParse("4Gi"), Apply: ptr.To(true), ShrinkAfter: &metav1.Duration{Duration: 2 * time.Minute},
+	}
+	s := newScaledRedis(t, a)
+	s.data, s.resident = 3*100<<20, 900<<20
+	s.measure("carts", 5*time.Minute)
+	if got := s.cluster().Spec.Resources.Limits.Memory(); got.String() != "1Gi" {
+		t.Errorf("the limit is %s while a process takes 900 MiB: %+v", got, s.scaler("carts").Status)
+	}
+	s.resident = 110 << 20
+	s.measure("carts", 5*time.Minute)
+	if got := s.cluster().Spec.Resources.Limits.Memory(); got.Value() >= 1<<30 {
+		t.Errorf("the limit is %s: %+v", got, s.scaler("carts").Status)
+	}
+}
+
+func TestWhatWasTakenAwayIsKnownAfterARestart(t *testing.T) {
+	k := NewAutoscalerKind(newChildren(newWorld(t)), nil, nil)
+	a := shardScaler("carts")
+	if got := k.former(a, 3); got != 0 {
+		t.Errorf("%d before anything was changed", got)
+	}
+	at := metav1.NewTime(stageNow)
+	a.Status.LastChange = &v1alpha1.AutoscalerChange{Time: at, Change: autoscale.SetShards{Change: autoscale.Change{From: 6, To: 3}}.String()}
+	if three, four := k.former(a, 3), k.former(a, 4); three != 6 || four != 0 {
+		t.Errorf("%d, and %d when somebody has changed it since", three, four)
+	}
+	k.past(a.UID).changed = &v1alpha1.AutoscalerChange{Time: metav1.NewTime(at.Add(time.Minute)), Change: autoscale.SetShards{Change: autoscale.Change{From: 2, To: 3}}.String()}
+	if got := k.former(a, 3); got != 0 {
+		t.Errorf("%d after a change that has not been told yet", got)
 	}
 }
 

@@ -61,6 +61,12 @@ type Kind[O Object, S any] interface {
 	Report(o O, s S, p cluster.Plan, err error)
 }
 
+// renewer is a Kind whose servers have to be told of what was renewed, also while nothing else may be changed.
+type renewer[S any] interface {
+	// Renewal is a plan with the step that does so, or with none.
+	Renewal(s S) cluster.Plan
+}
+
 // measurer is a Kind whose states have figures for metrics and findings for events.
 type measurer[S any] interface {
 	Figures(s S) cluster.Figures
@@ -87,6 +93,8 @@ type outcome[S any] struct {
 	state S
 	plan  cluster.Plan
 	err   error
+	// unmade says that the step of the plan was refused or held back, so that nothing was done.
+	unmade bool
 }
 
 // Reconcile makes one pass over a resource. Its status is written on every path, and only when it changed. No pass is made over what the
@@ -105,7 +113,7 @@ func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 	}
 	out := l.pass(recalling(ctx, o), o)
 	l.Kind.Report(o, out.state, out.plan, out.err)
-	l.announce(before, o, out.plan)
+	l.announce(before, o, out.plan, out.unmade)
 	if k, ok := l.Kind.(measurer[S]); ok {
 		figures := k.Figures(out.state)
 		l.announceFindings(o, figures.Anomalies)
@@ -115,7 +123,7 @@ func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 	if err != nil && !apierrors.IsConflict(err) {
 		return ctrl.Result{}, errors.Join(out.err, err)
 	}
-	next, failed := result(out.plan, out.err)
+	next, failed := result(out.plan, out.err, out.unmade)
 	if failed != nil {
 		l.superseded.forget(o.GetUID()) // To wait for the cache would end the back-off.
 	}
@@ -151,7 +159,7 @@ func (l *Loop[O, S]) pass(ctx context.Context, o O) (out outcome[S]) {
 	out.err = ensureErr
 	out.plan = l.Kind.Next(out.state)
 	if o.IsPaused() {
-		out.plan = cluster.Pause(out.plan)
+		out.plan = l.paused(out.plan, out.state)
 	}
 	if ensureErr != nil {
 		out.plan = repairs(out.plan)
@@ -164,9 +172,29 @@ func (l *Loop[O, S]) pass(ctx context.Context, o O) (out outcome[S]) {
 	}
 	var err error
 	if out.plan, err = l.carryOut(ctx, o, out.plan); err != nil {
-		out.err = both(ensureErr, err)
+		out.err, out.unmade = both(ensureErr, err), declined(err)
 	}
 	return out
+}
+
+// declined reports whether an error says that nothing was done, and not that it is not known.
+func declined(err error) bool {
+	var (
+		refusal cluster.Refusal
+		hold    cluster.Hold
+	)
+	return errors.As(err, &refusal) || errors.As(err, &hold)
+}
+
+// paused is what is left of a plan while spec.paused is true.
+func (l *Loop[O, S]) paused(p cluster.Plan, s S) cluster.Plan {
+	if k, ok := l.Kind.(renewer[S]); ok {
+		if renewal := k.Renewal(s); renewal.Step != nil {
+			renewal.Message += " (spec.paused is true)"
+			return renewal
+		}
+	}
+	return cluster.Pause(p)
 }
 
 // repairs is what is left of a plan while children cannot be brought into place: any other step may build on them.
@@ -216,9 +244,9 @@ func besides(p cluster.Plan, reason string, err error) cluster.Plan {
 	return p
 }
 
-// both joins two errors, of which the first may be nil or say the same as the second.
+// both joins two errors, of which each may be nil, or say the same as the other.
 func both(first, second error) error {
-	if first != nil && first.Error() == second.Error() {
+	if first != nil && (second == nil || first.Error() == second.Error()) {
 		return first
 	}
 	return errors.Join(first, second)
@@ -265,14 +293,14 @@ func differInMetadataAlone[O Object](a, b O) bool {
 	return equality.Semantic.DeepEqual(same, a)
 }
 
-func result(p cluster.Plan, err error) (ctrl.Result, error) {
+func result(p cluster.Plan, err error, unmade bool) (ctrl.Result, error) {
 	var (
 		refusal cluster.Refusal
 		hold    cluster.Hold
 	)
 	switch {
-	case p.Step != nil && (errors.As(err, &refusal) || errors.As(err, &hold)):
-		return ctrl.Result{RequeueAfter: afterHold}, nil // A repair was made, and there may be more to do.
+	case p.Step != nil && !unmade && declined(err):
+		return ctrl.Result{RequeueAfter: max(p.After, afterHold)}, nil // A repair was made, and there may be more to do.
 	case errors.As(err, &refusal), err == nil && p.Stalled:
 		return ctrl.Result{RequeueAfter: max(p.After, afterRefusal)}, nil
 	case errors.As(err, &hold):

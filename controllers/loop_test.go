@@ -99,6 +99,18 @@ func TestLoopMakesOnePassAndReportsIt(t *testing.T) {
 			err: true, acted: 1, ensured: 1, activity: "knock on the door: no answer", stalled: "False",
 			events: []string{"Normal Knock nobody knows that we are here"},
 		}},
+		"a refused step is not told, and not tried at once": {
+			script{plan: step, acts: cluster.Refusal{Reason: "InvalidSpec", Message: "the door is too small: widen it"}}, false, want{
+				requeue: afterRefusal, acted: 1, ensured: 1, activity: "knock on the door: the door is too small: widen it", stalled: "True",
+				events: []string{"Warning InvalidSpec the door is too small: widen it"},
+			},
+		},
+		"a step that is held back is not told": {
+			script{plan: step, acts: cluster.Hold{Reason: "Busy", Message: "somebody else is at the door", After: 4 * time.Second}}, false, want{
+				requeue: 4 * time.Second, acted: 1, ensured: 1, activity: "knock on the door: somebody else is at the door", stalled: "False",
+				events: []string{"Normal Busy somebody else is at the door"},
+			},
+		},
 		"no step is taken when the world could not be read": {script{plan: step, observeErr: errors.New("time-out")}, false, want{
 			err: true, ensured: 1, activity: "time-out", stalled: "False", events: []string{"Normal ReconcileError time-out"},
 		}},
@@ -161,7 +173,7 @@ func TestLoopMakesOnePassAndReportsIt(t *testing.T) {
 			if stalled.Status != tc.want.stalled || stalled.ObservedGeneration != got.Generation {
 				t.Errorf("stalled: %+v", stalled)
 			}
-			checkEvents(t, recorder, tc.want.events, tc.want.acted > 0)
+			checkEvents(t, recorder, tc.want.events, tc.want.acted > 0 && !declined(tc.script.acts))
 		})
 	}
 }

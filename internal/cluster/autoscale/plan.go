@@ -64,6 +64,13 @@ type SetStorage struct{ Change }
 func (s SetShards) String() string {
 	return fmt.Sprintf("change spec.shards from %d to %d", s.From, s.To)
 }
+
+// Removed is how many shards a change has taken away, by its own words: there were former, and are to be left; false: it was another change.
+func Removed(change string) (former, left int, ok bool) {
+	n, err := fmt.Sscanf(change, "change spec.shards from %d to %d", &former, &left)
+	return former, left, n == 2 && err == nil && left < former
+}
+
 func (s SetMemory) String() string  { return change("spec.resources.limits.memory", s.Change) }
 func (s SetStorage) String() string { return change("spec.storage.size", s.Change) }
 
@@ -83,8 +90,8 @@ func (SetStorage) Reason() string { return "GrowingVolumes" }
 // Next decides what to do. Volumes grow whatever else goes on, because a full one may be why the cluster is not well.
 func Next(s State) cluster.Plan {
 	p := cluster.Decide(s,
-		waitForCluster, refuseRival, refuseUnfit, waitWhileAsleep, waitForStorage, growStorage, waitWhileBusy, waitForMeasurements,
-		setShards, setMemory,
+		waitForCluster, refuseRival, refuseUnfit, waitWhileAsleep, waitForStorage, growStorage, waitForVolumes, takeBack, giveBack, waitWhileBusy,
+		waitForMeasurements, setShards, setMemory,
 	)
 	switch {
 	case p.Settled():
@@ -158,11 +165,41 @@ func waitForStorage(s State) (cluster.Plan, bool) {
 
 func growStorage(s State) (cluster.Plan, bool) {
 	v := s.Storage
-	if v == nil || v.grown() <= v.Size || v.Quota(v.grown()) <= v.Quota(v.Size) {
+	if v == nil || v.grown() <= v.Size {
 		return cluster.Pass()
 	}
 	return cluster.Do(SetStorage{s.change(v.Size, v.grown())}, "the largest database of %s takes more than %d %% of its quota of %d MiB, "+
 		"which follows the size of its volume", s.Target, v.FullPercent, v.Quota(v.Size)>>20)
+}
+
+// waitForVolumes tells of volumes that have not become what was asked for: until then the database has no more room than before.
+func waitForVolumes(s State) (cluster.Plan, bool) {
+	v := s.Storage
+	if v == nil || v.has() == v.Size || s.Cluster.Busy == "" {
+		return cluster.Pass()
+	}
+	return cluster.Wait(ReasonBusy, whileWaiting, "a volume of %s has %d MiB of the %d MiB that are asked for, and the database takes %d %% of its quota on that: %s",
+		s.Target, v.has()>>20, v.Size>>20, v.UsedPercent(), s.Cluster.Busy)
+}
+
+// takeBack brings shards back that cannot leave any more: those that stay have got too little room meanwhile, and the cluster does not go on.
+func takeBack(s State) (cluster.Plan, bool) {
+	n := s.Shards
+	if n == nil || !s.Cluster.NoRoom || min(n.Former, n.Max) <= n.Current {
+		return cluster.Pass()
+	}
+	return cluster.Do(SetShards{s.change(int64(n.Current), int64(min(n.Former, n.Max)))},
+		"the shards that were to stay have no room for what the others hold, which stay therefore: %s", s.Cluster.Busy)
+}
+
+// giveBack gives servers memory that need it and have too little for what is asked for, or are to have less than they need: the cluster does not go
+// on by itself.
+func giveBack(s State) (cluster.Plan, bool) {
+	m := s.Memory
+	if m == nil || !m.Apply || (!s.Cluster.NoRoom && !s.Cluster.HoldsMore) || m.Wanted() <= m.Limit {
+		return cluster.Pass()
+	}
+	return m.set(s, m.Wanted(), "a limit of %d MiB is needed by what the fullest server uses, and the cluster does not go on with less: %s", m.Wanted()>>20, s.Cluster.Busy)
 }
 
 func (s State) change(from, to int64) Change {
@@ -222,13 +259,17 @@ func setMemory(s State) (cluster.Plan, bool) {
 	if m == nil || !m.Apply || m.Due == 0 || m.Due == m.Limit {
 		return cluster.Pass()
 	}
-	request := int64(float64(m.Request) / float64(m.Limit) * float64(m.Due))
-	request = min((request+unit-1)/unit*unit, m.Due)
 	after, word := m.GrowAfter, "at least"
 	if m.Due < m.Limit {
 		after, word = m.ShrinkAfter, "no more than"
 	}
-	return cluster.Do(SetMemory{s.change(m.Limit, m.Due), request}, "for %s a limit of %s %d MiB was wanted, by what the fullest server uses", after, word, m.Due>>20)
+	return m.set(s, m.Due, "for %s a limit of %s %d MiB was wanted, by what the fullest server uses", after, word, m.Due>>20)
+}
+
+// set changes the limit, and the request along with it.
+func (m Memory) set(s State, to int64, why string, args ...any) (cluster.Plan, bool) {
+	request := min(rounded(int64(float64(m.Request)/float64(m.Limit)*float64(to))), to)
+	return cluster.Do(SetMemory{s.change(m.Limit, to), request}, why, args...)
 }
 
 // outlook says in words how things are when nothing is to be done.
@@ -300,5 +341,5 @@ func (v Storage) limited() bool {
 	if v.Unfit != "" || v.Used == 0 || !v.full(v.Size) {
 		return false
 	}
-	return v.grown() <= v.Size || v.Quota(v.grown()) <= v.Quota(v.Size)
+	return v.grown() <= v.Size
 }

@@ -148,6 +148,25 @@ func TestNext(t *testing.T) {
 			state: with(redis(), func(s *State) { full(s.Shards, 10); s.Shards.Loads[0].Used = 690 * mib }), after: 3 * time.Hour,
 		},
 
+		"those that stay are too full": {
+			state: with(redis(), func(s *State) {
+				s.Cluster.Busy, s.Cluster.NoRoom, s.Shards.Former, s.Shards.Loads = "NotEnoughMemory", true, 6, nil
+			}),
+			step: "change spec.shards from 3 to 6", says: "NotEnoughMemory",
+		},
+		"as many as may be come back": {
+			state: with(redis(), func(s *State) { s.Cluster.Busy, s.Cluster.NoRoom, s.Shards.Former = "NotEnoughMemory", true, 12 }), step: "change spec.shards from 3 to 8",
+		},
+		"too full, and nobody took any away": {
+			state: with(redis(), func(s *State) { s.Cluster.Busy, s.Cluster.NoRoom = "NotEnoughMemory", true }), after: time.Hour, reason: ReasonBusy,
+		},
+		"on their way out": {
+			state: with(redis(), func(s *State) { s.Cluster.Busy, s.Shards.Former = "MovingSlots", 6 }), reason: ReasonBusy,
+		},
+		"what stays is not filled to the brim": {
+			state: with(redis(), func(s *State) { s.Shards.MemoryPercent = 90; full(s.Shards, 58) }), after: 3 * time.Hour,
+		},
+
 		"a dry run": {
 			state: with(redis(), func(s *State) { s.Mode = DryRun; full(s.Shards, 90) }), after: time.Hour,
 			says: "spec.mode is DryRun: it would change spec.shards from 3 to 4",
@@ -163,8 +182,14 @@ func TestNext(t *testing.T) {
 		"more memory":                    {state: sized(1024, 1400), after: 2 * time.Minute, step: "change spec.resources.limits.memory from 1024 MiB to 1400 MiB"},
 		"much more memory":               {state: sized(1024, 4000), after: 2 * time.Minute, step: "change spec.resources.limits.memory from 1024 MiB to 2048 MiB"},
 		"as much memory as may be":       {state: sized(3000, 5000), after: 2 * time.Minute, step: "change spec.resources.limits.memory from 3000 MiB to 4096 MiB"},
-		"less memory":                    {state: sized(1024, 200), after: 24 * time.Hour, step: "change spec.resources.limits.memory from 1024 MiB to 200 MiB"},
-		"as little memory as may be":     {state: sized(1024, 20), after: 24 * time.Hour, step: "change spec.resources.limits.memory from 1024 MiB to 128 MiB"},
+		"less memory":                    {state: sized(1024, 200), after: 24 * time.Hour, step: "change spec.resources.limits.memory from 1024 MiB to 512 MiB"},
+		"as little memory as may be":     {state: sized(200, 20), after: 24 * time.Hour, step: "change spec.resources.limits.memory from 200 MiB to 128 MiB"},
+		"memory that is not given back":  {state: with(sized(1024, 200), func(s *State) { s.Memory.Held = 700 * mib }), after: 24 * time.Hour, step: "change spec.resources.limits.memory from 1024 MiB to 700 MiB"},
+		"a process that takes more":      {state: with(sized(1024, 200), func(s *State) { s.Memory.Held = 5000 * mib }), after: 48 * time.Hour},
+		"too little memory to go on":     {state: with(sized(1024, 1400), func(s *State) { s.Cluster.Busy, s.Cluster.HoldsMore = "MemoryInUse", true }), step: "change spec.resources.limits.memory from 1024 MiB to 1400 MiB", says: "MemoryInUse"},
+		"less than is used":              {state: with(sized(1024, 1400), func(s *State) { s.Cluster.Busy, s.Cluster.NoRoom = "NotEnoughMemory", true }), step: "change spec.resources.limits.memory from 1024 MiB to 1400 MiB", says: "NotEnoughMemory"},
+		"enough memory, and held":        {state: with(sized(1024, 500), func(s *State) { s.Cluster.Busy, s.Cluster.HoldsMore = "MemoryInUse", true }), after: 48 * time.Hour, reason: ReasonBusy},
+		"a recommendation to go on":      {state: with(sized(1024, 1400), func(s *State) { s.Cluster.Busy, s.Cluster.NoRoom, s.Memory.Apply = "NotEnoughMemory", true, false }), reason: ReasonBusy},
 		"more memory than is allowed":    {state: sized(6000, 5900), after: 48 * time.Hour},
 		"memory that was not measured":   {state: sized(1024, 0), after: time.Hour, reason: ReasonUnmeasured},
 		"a recommendation":               {state: with(sized(1024, 1400), func(s *State) { s.Memory.Apply = false }), after: time.Hour, says: "a limit of memory of 1400 MiB is recommended"},
@@ -176,6 +201,9 @@ func TestNext(t *testing.T) {
 		"room, and not Ready":           {state: with(etcd(1024, 200), func(s *State) { s.Cluster.Busy = "Alarm" })},
 		"a database that grew at once":  {state: etcd(1024, 600), step: "change spec.storage.size from 1024 MiB to 2000 MiB"},
 		"twice as large at most":        {state: etcd(1024, 2000), step: "change spec.storage.size from 1024 MiB to 2048 MiB"},
+		"no larger than it gains":       {state: etcd(4096, 1700), step: "change spec.storage.size from 4096 MiB to 5120 MiB"},
+		"a volume that does not grow":   {state: with(etcd(2048, 260), func(s *State) { s.Storage.Has, s.Cluster.Busy = 1024*mib, "StorageMismatch" }), reason: ReasonBusy, says: "has 1024 MiB of the 2048 MiB that are asked for, and the database takes 81 % of its quota on that: StorageMismatch"},
+		"volumes of other sizes":        {state: with(etcd(2048, 260), func(s *State) { s.Storage.Has = 1024 * mib })},
 		"the largest volume":            {state: with(etcd(1024, 260), func(s *State) { s.Storage.Max = 1100 * mib }), step: "change spec.storage.size from 1024 MiB to 1100 MiB"},
 		"a volume of the largest size":  {state: with(etcd(1024, 320), func(s *State) { s.Storage.Max = 1024 * mib })},
 		"a quota that does not follow":  {state: etcd(5000, 2040)},
@@ -467,5 +495,16 @@ func TestCurves(t *testing.T) {
 				t.Errorf("%d shards after %v, want %d after %d changes", w.shards.Current, w.changes, tc.ends, tc.want)
 			}
 		})
+	}
+}
+
+func TestAChangeTellsWhatItHasTakenAway(t *testing.T) {
+	if former, left, ok := Removed(SetShards{Change{From: 6, To: 3}}.String()); !ok || former != 6 || left != 3 {
+		t.Errorf("%d, %d, %t", former, left, ok)
+	}
+	for _, other := range []string{SetShards{Change{From: 3, To: 6}}.String(), SetMemory{Change: Change{From: 6 << 20, To: 3 << 20}}.String(), ""} {
+		if _, _, ok := Removed(other); ok {
+			t.Errorf("%q takes shards away", other)
+		}
 	}
 }

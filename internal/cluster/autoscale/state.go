@@ -46,6 +46,8 @@ type Cluster struct {
 	Paused, Hibernated bool
 	// Busy says in words why it is not as specified, empty when it is.
 	Busy string
+	// NoRoom says that this is because servers have too little memory for what is asked for, and HoldsMore because one has not given memory back.
+	NoRoom, HoldsMore bool
 }
 
 // Shards of a cluster, and what follows them.
@@ -59,6 +61,8 @@ type Shards struct {
 	OutAfter, InAfter         time.Duration
 	// Loads of all primaries, by the number of the shard; nil: unknown.
 	Loads []Load
+	// Former is how many there were before the last change took some away that are still there; 0: it did not, or they have gone.
+	Former int
 	// Due is what the wishes of the last time come to, see History; 0: not known yet.
 	Due int
 }
@@ -77,8 +81,9 @@ type Memory struct {
 	Unfit string
 	// Limit in bytes that the specification asks for, and Request, 0: none. Between Min and Max the limit may be changed.
 	Limit, Request, Min, Max int64
-	// Fit is the limit in which the fullest server and its headroom fit; 0: unknown.
-	Fit                    int64
+	// Fit is the limit in which the fullest server and its headroom fit; 0: unknown. Held is the least that the largest process fits in, which
+	// may take more than the data in it.
+	Fit, Held              int64
 	GrowAfter, ShrinkAfter time.Duration
 	// Apply says that the limit is changed, and not recommended alone.
 	Apply bool
@@ -90,8 +95,8 @@ type Memory struct {
 type Storage struct {
 	// Unfit says in words why it cannot grow, and what to do; empty when it can.
 	Unfit string
-	// Size of a volume in bytes that the specification asks for, which may become Max.
-	Size, Max int64
+	// Size of a volume in bytes that the specification asks for, which may become Max. Has is what the smallest one has; 0: unknown.
+	Size, Max, Has int64
 	// Used by the largest database in bytes; 0: unknown.
 	Used int64
 	// Quota tells how much a database may take on volumes of a size, in bytes. It is a pure function.
@@ -111,7 +116,12 @@ const (
 	tolerance = 0.1
 	// unit is what sizes are rounded up to.
 	unit = 1 << 20
+	// fullest is how many percent of its room a primary has at most when others have left. A cluster moves no slots to one that is fuller than 90 %.
+	fullest = 85
 )
+
+// rounded is a number of bytes that quantities can be written for.
+func rounded(n int64) int64 { return (n + unit - 1) / unit * unit }
 
 // steps returns how many of n shards a measurement asks for: all of them within the tolerance, and otherwise so many that ratio becomes at
 // most one.
@@ -174,6 +184,7 @@ func (n Shards) needed() (int, bool) {
 // keep is the least number of shards, from a given one on, that no primary gets too full with when the others leave: they divide what
 // those hold that leave, and keep what they hold.
 func (n Shards) keep(least int) int {
+	percent := min(n.MemoryPercent, fullest)
 	for least = max(least, 1); least < n.Current; least++ {
 		var gone int64
 		for _, l := range n.Loads[least:] {
@@ -181,7 +192,7 @@ func (n Shards) keep(least int) int {
 		}
 		fits := true
 		for _, l := range n.Loads[:least] {
-			fits = fits && (l.Room <= 0 || (l.Used+gone/int64(least))*100 <= l.Room*n.MemoryPercent)
+			fits = fits && (l.Room <= 0 || (l.Used+gone/int64(least))*100 <= l.Room*percent)
 		}
 		if fits {
 			break
@@ -210,8 +221,8 @@ func (n Shards) Wanted() int {
 	return n.Current
 }
 
-// wanted is the limit that is wanted within the bounds, at most twice what there is: that stays, as long as it is near enough. A bound that
-// was set too low takes nothing away that is needed.
+// wanted is the limit that is wanted within the bounds, at most twice and at least half what there is: that stays, as long as it is near enough. A
+// bound that was set too low takes nothing away that is needed, and what a process does not give back is not asked for.
 func (m Memory) wanted() (int64, bool) {
 	if m.Fit == 0 || m.Unfit != "" {
 		return 0, false
@@ -220,7 +231,7 @@ func (m Memory) wanted() (int64, bool) {
 	if m.Limit == 0 {
 		return want, true
 	}
-	want = max(want, min(m.Fit, m.Limit))
+	want = max(want, min(max(m.Fit, rounded(m.Held)), m.Limit), rounded(m.Limit/2))
 	if m.Limit >= m.Min && math.Abs(float64(want)/float64(m.Limit)-1) <= tolerance {
 		return m.Limit, true
 	}
@@ -235,23 +246,34 @@ func (m Memory) Wanted() int64 {
 
 // UsedPercent of its quota is what the largest database takes; 0: unknown.
 func (v Storage) UsedPercent() int64 {
-	quota := v.Quota(v.Size)
+	quota := v.Quota(v.has())
 	if v.Used == 0 || quota <= 0 {
 		return 0
 	}
 	return v.Used * 100 / quota
 }
 
+// has is the size of the smallest volume, as far as it may be used.
+func (v Storage) has() int64 {
+	if v.Has == 0 {
+		return v.Size
+	}
+	return min(v.Has, v.Size)
+}
+
 // full reports whether the database takes too much of the quota that it has on volumes of a size.
 func (v Storage) full(size int64) bool { return v.Used*100 >= v.Quota(size)*v.FullPercent }
 
-// grown is the size that volumes are to have: larger by GrowPercent, by more if the database is too large for that, and at most twice as
-// large.
+// grown is the size that volumes are to have: larger by GrowPercent, by more if the database is too large for that, at most twice as large, and no
+// larger than it takes for the largest quota.
 func (v Storage) grown() int64 {
 	size, most := v.Size, min(2*v.Size, v.Max)
 	for size < most && v.full(size) {
-		size += size * v.GrowPercent / 100
-		size = (size + unit - 1) / unit * unit
+		next := min(rounded(size+size*v.GrowPercent/100), most)
+		if v.Quota(next) <= v.Quota(size) {
+			break
+		}
+		size = next
 	}
-	return min(size, most)
+	return size
 }

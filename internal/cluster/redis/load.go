@@ -70,8 +70,8 @@ func Loads(s State, r Rates) []Load {
 		}
 		m := p.Node.Memory
 		l := Load{Used: max(0, m.Used-m.Uncounted-m.Empty), Rate: r.next(v.Now, name, p.Node)}
-		if m.Max > 0 && !m.Evicts {
-			l.Room = max(1, m.Max-m.Empty)
+		if room := v.room(p); room > 0 && !m.Evicts { // Also before it has been told: it is not as long as it is too full.
+			l.Room = max(1, room-m.Empty)
 		}
 		out, names = append(out, l), append(names, name)
 	}
@@ -79,21 +79,21 @@ func Loads(s State, r Rates) []Load {
 	return out
 }
 
-// MemoryFor is the limit of memory in bytes in which the fullest server fits when it uses so many percent more; 0 when a server is missing
-// or could not be read, or is meant to be full.
-func MemoryFor(s State, percent int64) int64 {
+// MemoryFor is the limit of memory in bytes in which the fullest server fits when it uses so many percent more, and the least limit that the largest
+// process keeps within; 0 when a server is missing or could not be read, or is meant to be full.
+func MemoryFor(s State, percent int64) (fit, held int64) {
 	v := look(s)
 	if !v.complete {
-		return 0
+		return 0, 0
 	}
-	most := int64(0)
+	used, resident := int64(0), int64(0)
 	for _, p := range v.read {
 		if p.Node.Memory.Used == 0 || p.Node.Memory.Evicts {
-			return 0
+			return 0, 0
 		}
-		most = max(most, p.Node.Memory.Used-p.Node.Memory.Uncounted)
+		used, resident = max(used, p.Node.Memory.Used-p.Node.Memory.Uncounted), max(resident, p.Node.Memory.Resident)
 	}
-	return limitFor(most / 100 * (100 + percent))
+	return limitFor(used / 100 * (100 + percent)), int64(float64(resident)/headroom) + 1
 }
 
 // Evicts tells whether servers are to throw any key away when there is no more room.
