@@ -3,6 +3,7 @@ package controllers
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -29,6 +30,8 @@ type Certificates struct {
 	InUse bool
 	// Servers tells about the servers that run with the authorities of a fingerprint. Nil: the authority is never replaced.
 	Servers func(ctx context.Context, fingerprint string) (Servers, error)
+	// Followers names the Secrets that users of the cluster connect with. Nil: there are none.
+	Followers func(ctx context.Context) ([]string, error)
 	// PerBundle names the leaf that is issued anew along with another bundle of authorities, so that a server which shows it
 	// proves to have read both. Empty: none.
 	PerBundle string
@@ -53,6 +56,55 @@ func (c *Children) EnsureCertificates(ctx context.Context, owner Object, want Ce
 		return certificateError{err}
 	}
 	return nil
+}
+
+// renewed has certificates renewed although something else is refused, which may stay so for longer than they last.
+func renewed(err error, upkeep func() error) error {
+	var refusal cluster.Refusal
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	return both(err, upkeep())
+}
+
+// renewIn brings the certificates in a Secret of the owner up to date, if it has any of ours: whatever else would be written into it may wait.
+func (c *Children) renewIn(ctx context.Context, owner Object, name string, labels map[string]string, ca []byte, pair clustertls.Pair) error {
+	live, err := c.ownSecret(ctx, owner, name)
+	if live == nil || err != nil || len(ca) == 0 {
+		return err
+	}
+	data, renewed := map[string][]byte{}, leafData(ca, pair)
+	for _, key := range appliedKeys(live) {
+		data[key] = live.Data[key]
+		if value := renewed[key]; len(value) > 0 {
+			data[key] = value
+		}
+	}
+	if len(data[caKey]) == 0 || holds(live.Data, data) {
+		return nil
+	}
+	return c.bringSecret(ctx, owner, live, name, live.Type, labels, data)
+}
+
+// followed reports whether the Secrets that users of a cluster connect with have what clients are to have, as far as they are there.
+func (c *Children) followed(ctx context.Context, owner Object, want Certificates, clients map[string][]byte) (bool, error) {
+	if want.Followers == nil {
+		return true, nil
+	}
+	names, err := want.Followers(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, name := range names {
+		s, err := c.namedSecret(ctx, owner, name)
+		if err != nil {
+			return false, err
+		}
+		if s != nil && s.Labels[cluster.LabelManagedBy] == cluster.ManagedBy && len(s.Data[caKey]) > 0 && !holds(s.Data, clients) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 func (c *Children) checkProvided(ctx context.Context, owner Object, want Certificates) error {

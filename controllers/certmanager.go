@@ -165,7 +165,10 @@ func (c *Children) trustFacts(
 	}
 	clients := used[cluster.ClientTLSSecret(owner.GetName())]
 	s, err := c.ownSecret(ctx, owner, cluster.ConnectionSecret(owner.GetName()))
-	f.HandedOut = s == nil || holds(s.Data, leafData(t.Bundle(), pairOf(clients)))
+	if err != nil || (s != nil && !holds(s.Data, leafData(t.Bundle(), pairOf(clients)))) {
+		return f, err
+	}
+	f.HandedOut, err = c.followed(ctx, owner, want, leafData(t.Bundle(), pairOf(clients)))
 	return f, err
 }
 

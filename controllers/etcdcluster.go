@@ -85,7 +85,7 @@ func (k *EtcdKind) Ensure(ctx context.Context, o *v1alpha1.EtcdCluster) error {
 func (k *EtcdKind) ensureCluster(ctx context.Context, o *v1alpha1.EtcdCluster) error {
 	password, err := k.ensurePassword(ctx, o)
 	if err != nil {
-		return err
+		return renewed(err, func() error { return k.Upkeep(ctx, o) })
 	}
 	b, err := k.blueprint(ctx, o)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -16,11 +17,27 @@ import (
 func (k *EtcdKind) certificates(o *v1alpha1.EtcdCluster, b etcd.Blueprint) Certificates {
 	return Certificates{
 		Spec: b.Cluster.Spec.TLS, Labels: etcd.Labels(o.Name), Leafs: etcd.Leafs(o.Name, o.Namespace, b.Domain), Hosts: b.Hosts(),
-		InUse: b.Record.ClusterID != 0 && b.Reach().UsesTLS(),
+		InUse:     b.Record.ClusterID != 0 && b.Reach().UsesTLS(),
+		Followers: func(ctx context.Context) ([]string, error) { return k.userSecrets(ctx, o) },
 		Servers: func(ctx context.Context, fingerprint string) (Servers, error) {
 			return k.trusting(ctx, o, b.Record, fingerprint)
 		},
 	}
+}
+
+// userSecrets are the names of those that users of a cluster connect with.
+func (k *EtcdKind) userSecrets(ctx context.Context, o *v1alpha1.EtcdCluster) ([]string, error) {
+	var list v1alpha1.EtcdUserList
+	if err := k.List(ctx, &list, client.InNamespace(o.Namespace)); err != nil {
+		return nil, fmt.Errorf("list users: %w", err)
+	}
+	var out []string
+	for i := range list.Items {
+		if u := &list.Items[i]; u.Spec.ClusterName == o.Name && u.DeletionTimestamp == nil {
+			out = append(out, cluster.UserSecret(u.Name))
+		}
+	}
+	return out, nil
 }
 
 // Upkeep renews leafs, also that of the clients.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -74,8 +75,33 @@ func (k *EtcdUserKind) usersOf(ctx context.Context, c client.Object) []reconcile
 	return out
 }
 
-// Ensure makes the Secret with the generated password, unless the user brings one.
+// Ensure makes the Secret with the generated password, unless the user brings one, and has the one that is connected with follow the certificates.
 func (k *EtcdUserKind) Ensure(ctx context.Context, o *v1alpha1.EtcdUser) error {
+	return errors.Join(k.ensurePassword(ctx, o), k.renew(ctx, o))
+}
+
+// renew hands renewed certificates on to whoever connects as the user.
+func (k *EtcdUserKind) renew(ctx context.Context, o *v1alpha1.EtcdUser) error {
+	c, err := k.clusterOf(ctx, o)
+	if c == nil || err != nil {
+		return err
+	}
+	record, err := k.etcd.record(ctx, c)
+	if err != nil {
+		return err
+	}
+	reach, err := k.etcd.reach(ctx, c, record)
+	if err != nil {
+		return err
+	}
+	ca, pair, err := k.etcd.clientKeypair(ctx, c, reach)
+	if err != nil {
+		return err
+	}
+	return k.renewIn(ctx, o, cluster.UserSecret(o.Name), userLabels(o), ca, pair)
+}
+
+func (k *EtcdUserKind) ensurePassword(ctx context.Context, o *v1alpha1.EtcdUser) error {
 	if o.Spec.PasswordSecret != nil {
 		return nil
 	}
@@ -166,5 +192,5 @@ func (k *EtcdUserKind) Report(o *v1alpha1.EtcdUser, s users.State, p cluster.Pla
 	setConditions(&st.Conditions, k.Now(), o.Generation, users.Conditions(p, err)...)
 }
 
-// Upkeep does nothing: a user has no certificates of its own.
+// Upkeep does nothing: users cannot be paused.
 func (k *EtcdUserKind) Upkeep(context.Context, *v1alpha1.EtcdUser) error { return nil }

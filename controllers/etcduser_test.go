@@ -457,9 +457,10 @@ func TestADeletedPasswordIsGeneratedAnew(t *testing.T) {
 	}
 }
 
-func TestTheConnectionSecretFollowsTheCertificates(t *testing.T) {
-	s := newUserStage(t, etcdUser(nil))
-	s.rest("orders-app")
+// reissue makes all certificates of the cluster anew.
+func (s *userStage) reissue() {
+	t := s.t
+	t.Helper()
 	for _, name := range []string{cluster.CASecret("orders"), cluster.ClientTLSSecret("orders")} {
 		if err := s.api.Delete(t.Context(), s.secret(name)); err != nil {
 			t.Fatal(err)
@@ -474,8 +475,47 @@ func TestTheConnectionSecretFollowsTheCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestTheConnectionSecretFollowsTheCertificates(t *testing.T) {
+	s := newUserStage(t, etcdUser(nil))
+	s.rest("orders-app")
+	s.reissue()
 	s.rest("orders-app")
 	s.inPlace()
+}
+
+// Whoever is connected by it goes on while nothing else can be done for the user.
+func TestTheConnectionSecretFollowsTheCertificatesWhateverElseIsAmiss(t *testing.T) {
+	for name, spoil := range map[string]func(*userStage){
+		"the cluster is paused": func(s *userStage) {
+			c := fetch(s.t, s.api)
+			s.update(c, func() { c.Spec.Paused = ptr.To(true) })
+		},
+		"the password is gone": func(s *userStage) {
+			if err := s.api.Delete(s.t.Context(), s.secret("mine")); err != nil {
+				s.t.Fatal(err)
+			}
+		},
+		"etcd is silent": func(s *userStage) { s.etcd.Down = errors.New("timed out") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			mine := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mine"}, Data: map[string][]byte{"password": []byte("one")}}
+			s := newUserStage(t, mine, etcdUser(func(u *v1alpha1.EtcdUser) { u.Spec.PasswordSecret = &v1alpha1.SecretReference{Name: "mine"} }))
+			s.rest("orders-app")
+			spoil(s)
+			s.reissue()
+			before := s.secret("orders-app-etcd-user").Data
+			s.rest("orders-app")
+			now, issued := s.secret("orders-app-etcd-user").Data, s.secret(cluster.ClientTLSSecret("orders")).Data
+			if string(now["tls.crt"]) != string(issued["tls.crt"]) || string(now["tls.key"]) != string(issued["tls.key"]) || string(now["ca.crt"]) == string(before["ca.crt"]) {
+				t.Errorf("the Secret is as it was: %s", s.user("orders-app").Status.Activity)
+			}
+			if string(now["password"]) != "one" || string(now["uri"]) != string(before["uri"]) {
+				t.Errorf("more than the certificates has changed: %q", now)
+			}
+		})
+	}
 }
 
 func TestADeletedUserGoesFromEtcd(t *testing.T) {

@@ -69,7 +69,7 @@ func (k *RedisKind) ensureCluster(ctx context.Context, o *v1alpha1.RedisCluster)
 	}
 	passwords, err := k.ensurePasswords(ctx, o, inUse)
 	if err != nil {
-		return err
+		return renewed(err, func() error { return k.Upkeep(ctx, o) })
 	}
 	doors, err := k.ensureExternal(ctx, o, inUse)
 	if err != nil {

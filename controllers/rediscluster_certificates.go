@@ -15,8 +15,21 @@ func (k *RedisKind) certificates(o *v1alpha1.RedisCluster, inUse bool, doors []r
 	return Certificates{
 		Spec: o.Spec.TLS, Labels: redis.Labels(o), Leafs: k.leafs(o, doors), Hosts: k.hosts(o), InUse: inUse,
 		PerBundle: cluster.ServerTLSSecret(o.Name),
+		Followers: func(ctx context.Context) ([]string, error) { return k.userSecrets(ctx, o) },
 		Servers:   func(ctx context.Context, fingerprint string) (Servers, error) { return k.trusting(ctx, o, fingerprint) },
 	}
+}
+
+// userSecrets are the names of those that users of a cluster connect with.
+func (k *RedisKind) userSecrets(ctx context.Context, o *v1alpha1.RedisCluster) ([]string, error) {
+	list, err := k.users(ctx, o.Namespace, o.Name)
+	var out []string
+	for i := range list {
+		if list[i].DeletionTimestamp == nil {
+			out = append(out, cluster.RedisUserSecret(list[i].Name))
+		}
+	}
+	return out, err
 }
 
 // Upkeep renews leafs, also that of the clients.
@@ -40,6 +53,9 @@ func (k *RedisKind) Upkeep(ctx context.Context, o *v1alpha1.RedisCluster) error 
 	}
 	return k.ensureConnection(ctx, o, map[string]string{redis.PasswordDefault: string(live.Data[PasswordKey])}, doors)
 }
+
+// Renewal has servers read their certificate anew, which they do not do by themselves.
+func (k *RedisKind) Renewal(s redis.State) cluster.Plan { return redis.Renewal(s) }
 
 // certificateSum tells the authorities and the certificate in the Secret that the servers mount, empty without TLS or before
 // there is one. A Secret that was taken from under the servers is no reason to restart them.

@@ -141,6 +141,39 @@ func TestRedisServersTakeARenewedCertificateWithoutARestart(t *testing.T) {
 	}
 }
 
+func TestRedisServersTakeARenewedCertificateWhateverElseMayNotBe(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*v1alpha1.RedisClusterSpec){
+		"paused":               func(spec *v1alpha1.RedisClusterSpec) { spec.Paused = new(true) },
+		"without its password": func(spec *v1alpha1.RedisClusterSpec) { spec.Auth = &v1alpha1.AuthSpec{SecretName: new("gone")} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newTimedRedis(t)
+			s.settle()
+			before := s.content("carts-server-tls")[corev1.TLSCertKey]
+			o := s.cluster()
+			change(&o.Spec)
+			if err := s.api.Update(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			s.pass()
+			s.now = s.now.Add(clustertls.LeafValidity / 100 * 67)
+			for range 15 {
+				s.pass()
+			}
+			now := s.content("carts-server-tls")[corev1.TLSCertKey]
+			if bytes.Equal(before, now) {
+				t.Errorf("the certificate was not renewed: %s", s.cluster().Status.Activity)
+			}
+			for pod, own := range s.running {
+				if !bytes.Equal(own[corev1.TLSCertKey], now) {
+					t.Errorf("%s runs with the old certificate: %s", pod, s.cluster().Status.Activity)
+				}
+			}
+		})
+	}
+}
+
 func TestTheAuthorityOfARedisClusterIsReplacedWhileAllUnderstandEachOther(t *testing.T) {
 	t.Parallel()
 	s := newTimedRedis(t)

@@ -38,8 +38,13 @@ func (k *RedisKind) givenPasswords(ctx context.Context, o *v1alpha1.RedisCluster
 	switch current := have[redis.PasswordDefault]; {
 	case !inUse && users != "":
 		return map[string]string{redis.PasswordDefault: users}, nil
-	case !inUse, redis.Access{Passwords: have}.Replacing():
-		return nil, nil // What was begun is finished first.
+	case !inUse:
+		return nil, nil
+	case redis.Access{Passwords: have}.Replacing(): // What was begun is finished first.
+		if current != "" {
+			return nil, nil
+		}
+		return k.handedPassword(ctx, o)
 	case current == "":
 		return k.deletedPassword(ctx, o, have, users)
 	case users != "" && users != current:
@@ -48,23 +53,27 @@ func (k *RedisKind) givenPasswords(ctx context.Context, o *v1alpha1.RedisCluster
 	return nil, nil
 }
 
+// handedPassword is the one that clients were given, under its key.
+func (k *RedisKind) handedPassword(ctx context.Context, o *v1alpha1.RedisCluster) (map[string]string, error) {
+	live, err := k.ownSecret(ctx, o, cluster.ConnectionSecret(o.Name))
+	if live == nil || err != nil || len(live.Data[PasswordKey]) == 0 {
+		return nil, err
+	}
+	return map[string]string{redis.PasswordDefault: string(live.Data[PasswordKey])}, nil
+}
+
 // deletedPassword is what a Secret of running servers gets without the password of their clients: the one that clients
 // were given, and a successor.
 func (k *RedisKind) deletedPassword(
 	ctx context.Context, o *v1alpha1.RedisCluster, have map[string]string, users string,
 ) (map[string]string, error) {
-	live, err := k.ownSecret(ctx, o, cluster.ConnectionSecret(o.Name))
-	if err != nil {
-		return nil, err
-	}
-	given := ""
-	if live != nil {
-		given = string(live.Data[PasswordKey])
-	}
+	given, err := k.handedPassword(ctx, o)
 	switch {
-	case given != "":
+	case err != nil:
+		return nil, err
+	case given != nil:
 		out := successors(have, users)
-		out[redis.PasswordDefault] = given
+		maps.Copy(out, given)
 		return out, nil
 	case have[redis.PasswordOperator] == "":
 		return nil, invalid("Secret %s with the passwords of the running servers is gone: restore it, or delete the cluster and create it again",

@@ -156,6 +156,50 @@ func TestAGeneratedPasswordOfRedisIsReplacedWhenItIsDeleted(t *testing.T) {
 	}
 }
 
+// Somebody may do it again before what follows from the first time is over.
+func TestAPasswordOfRedisThatIsDeletedAgainLocksNobodyOut(t *testing.T) {
+	t.Parallel()
+	for name, handedOn := range map[string]bool{"while the next one is introduced": false, "while the former one works": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newPasswordStage(t, false)
+			remove := func() {
+				live := s.secret("carts-auth")
+				delete(live.Data, PasswordKey)
+				if err := s.api.Update(t.Context(), live); err != nil {
+					t.Fatal(err)
+				}
+				s.minuteLater()
+			}
+			first := s.given()
+			remove()
+			s.passes(1, time.Second)
+			for range 40 {
+				if (s.given() != first) == handedOn {
+					break
+				}
+				s.passes(1, time.Second)
+			}
+			held := s.given()
+			if (held != first) != handedOn || !(redis.Access{Passwords: passwordsIn(s.secret("carts-auth"))}).Replacing() {
+				t.Fatalf("it is too late: %s", s.cluster().Status.Activity)
+			}
+			remove()
+			for range 4 {
+				s.passes(1, time.Second)
+				for pod := range s.servers {
+					if u := s.userOf(pod, redis.UserDefault); u == nil || !slices.Contains(u.Passwords, redis.Hash(held)) {
+						t.Fatalf("%s does not take the password that clients have", pod)
+					}
+				}
+			}
+			s.passes(60, 15*time.Second)
+			if now := s.given(); now == first || (redis.Access{Passwords: passwordsIn(s.secret("carts-auth"))}).Replacing() {
+				t.Errorf("it is not replaced in the end: %s", s.cluster().Status.Activity)
+			}
+		})
+	}
+}
+
 func TestALostPasswordOfRedisIsAskedFor(t *testing.T) {
 	s := newPasswordStage(t, false)
 	for _, name := range []string{"carts-auth", "carts-connection"} {

@@ -88,8 +88,25 @@ func (k *RedisKind) accounts(ctx context.Context, o *v1alpha1.RedisCluster) (map
 	return out, nil
 }
 
-// Ensure makes the Secret with the generated password, unless the user brings one.
+// Ensure makes the Secret with the generated password, unless the user brings one, and has the one that is connected with follow the certificates.
 func (k *RedisUserKind) Ensure(ctx context.Context, o *v1alpha1.RedisUser) error {
+	return errors.Join(k.ensurePassword(ctx, o), k.renew(ctx, o))
+}
+
+// renew hands renewed certificates on to whoever connects as the user.
+func (k *RedisUserKind) renew(ctx context.Context, o *v1alpha1.RedisUser) error {
+	c, err := k.clusterOf(ctx, o)
+	if c == nil || err != nil {
+		return err
+	}
+	ca, pair, err := k.ClientKeypair(ctx, c, c.Spec.TLS)
+	if err != nil {
+		return certificateError{err}
+	}
+	return k.renewIn(ctx, o, cluster.RedisUserSecret(o.Name), redisUserLabels(o), ca, pair)
+}
+
+func (k *RedisUserKind) ensurePassword(ctx context.Context, o *v1alpha1.RedisUser) error {
 	if o.Spec.PasswordSecret != nil {
 		return nil
 	}
@@ -269,5 +286,5 @@ func (k *RedisUserKind) Report(o *v1alpha1.RedisUser, s users.State, p cluster.P
 	setConditions(&st.Conditions, k.Now(), o.Generation, users.Conditions(p, err)...)
 }
 
-// Upkeep does nothing: a user has no certificates of its own.
+// Upkeep does nothing: users cannot be paused.
 func (k *RedisUserKind) Upkeep(context.Context, *v1alpha1.RedisUser) error { return nil }

@@ -146,7 +146,10 @@ func (c *Children) handedOut(ctx context.Context, owner Object, want Certificate
 		}
 	}
 	s, err := c.ownSecret(ctx, owner, cluster.ConnectionSecret(owner.GetName()))
-	return s == nil || holds(s.Data, clients), err
+	if err != nil || (s != nil && !holds(s.Data, clients)) {
+		return false, err
+	}
+	return c.followed(ctx, owner, want, clients)
 }
 
 // CertificateReport tells about the certificates in the Secrets of the given names, or in that of the user.

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -267,6 +268,75 @@ func TestLeafsAreRenewedWithoutARestart(t *testing.T) {
 				t.Errorf("%d writes after the renewal", s.writes-writes)
 			}
 		})
+	}
+}
+
+// What is refused may be so for longer than a certificate lasts.
+func TestLeafsAreRenewedWhileThePasswordIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newTimed(t, persistent())
+	s.passes(12)
+	s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Auth = &v1alpha1.AuthSpec{SecretName: new("gone")} })
+	s.passes(2)
+	before := map[string][]byte{}
+	for _, name := range append(leafSecrets, "orders-connection") {
+		before[name] = s.secret(name).Data[corev1.TLSCertKey]
+	}
+	s.now = s.now.Add(clustertls.LeafValidity / 100 * 67)
+	s.passes(4)
+	for name, cert := range before {
+		if bytes.Equal(cert, s.secret(name).Data[corev1.TLSCertKey]) {
+			t.Errorf("%s was not renewed", name)
+		}
+	}
+	c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
+	if c == nil || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "spec.auth.secretName") {
+		t.Errorf("%+v", c)
+	}
+}
+
+// An authority that users still go by is not given up.
+func TestARotationWaitsForWhatUsersConnectWith(t *testing.T) {
+	o := etcdCluster()
+	c := newChildren(newWorld(t, o))
+	want := Certificates{
+		Leafs:     map[string]clustertls.Leaf{cluster.ClientTLSSecret(o.Name): {CommonName: "client"}},
+		Followers: func(context.Context) ([]string, error) { return []string{"app-etcd-user"}, nil },
+	}
+	if err := c.EnsureCertificates(t.Context(), o, want); err != nil {
+		t.Fatal(err)
+	}
+	ca, err := c.ownSecret(t.Context(), o, cluster.CASecret(o.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := authorityOf(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, pair, err := c.Keypair(t.Context(), o, nil, cluster.ClientTLSSecret(o.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := &v1alpha1.EtcdUser{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: "app", UID: "user-1"}}
+	for _, tc := range []struct {
+		name string
+		data map[string][]byte
+		want bool
+	}{
+		{"there is none yet", nil, true},
+		{"an earlier authority", map[string][]byte{caKey: []byte("former"), corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key}, false},
+		{"an earlier certificate", map[string][]byte{caKey: a.Bundle(), corev1.TLSCertKey: []byte("former"), corev1.TLSPrivateKeyKey: pair.Key}, false},
+		{"what it is to have", leafData(a.Bundle(), pair), true},
+	} {
+		if tc.data != nil {
+			if err := c.EnsureSecret(t.Context(), user, "app-etcd-user", corev1.SecretTypeOpaque, etcd.Labels(o.Name), tc.data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := c.handedOut(t.Context(), o, want, a); err != nil || got != tc.want {
+			t.Errorf("%s: %t, %v", tc.name, got, err)
+		}
 	}
 }
 

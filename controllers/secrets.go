@@ -119,9 +119,13 @@ func holds(have, want map[string][]byte) bool {
 	return true
 }
 
-// lingers tells whether a Secret has a key that was wanted before, and is not any more. It goes by who applied it: other keys are those
-// of others.
+// lingers tells whether a Secret has a key that was wanted before, and is not any more.
 func lingers(live *corev1.Secret, want map[string][]byte) bool {
+	return slices.ContainsFunc(appliedKeys(live), func(key string) bool { _, wanted := want[key]; return !wanted })
+}
+
+// appliedKeys are the keys of a Secret that are ours, by who applied it: others are those of others.
+func appliedKeys(live *corev1.Secret) (out []string) {
 	for _, m := range live.ManagedFields {
 		if m.Manager != cluster.ManagedBy || m.Operation != metav1.ManagedFieldsOperationApply || m.FieldsV1 == nil {
 			continue
@@ -133,13 +137,12 @@ func lingers(live *corev1.Secret, want map[string][]byte) bool {
 			continue // The API server wrote it.
 		}
 		for field := range ours.Data {
-			key, is := strings.CutPrefix(field, "f:")
-			if _, wanted := want[key]; is && !wanted {
-				return true
+			if key, is := strings.CutPrefix(field, "f:"); is {
+				out = append(out, key)
 			}
 		}
 	}
-	return false
+	return out
 }
 
 // ownSecret reads a Secret of the cluster, nil when there is none, and refuses one of somebody else.

@@ -30,6 +30,12 @@ func (s ReloadCertificates) Calls() []Call {
 	})
 }
 
+// Repairs marks the step: what servers show goes by a Secret that is there.
+func (ReloadCertificates) Repairs() {}
+
+// Pieces marks the step: servers are told until they show it.
+func (ReloadCertificates) Pieces() {}
+
 // reloadCertificates has servers read what their Secret holds when they show another certificate than that. What they show is
 // the proof that they have read it: a server reads all of its files at once, and the kubelet replaces them at once. It takes a
 // minute and a half at most to bring a Secret to its pods, and says nothing then, so that servers are told until they show it.

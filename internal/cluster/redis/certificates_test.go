@@ -14,8 +14,19 @@ func TestServersReadTheirCertificateAnewUntilTheyShowIt(t *testing.T) {
 		"one shows another":               {func(f *fixture) { f.pod("c-1-1").Node.Certificate = "old" }, "reload the certificates of c-1-1"},
 		"nobody knows which is the right": {func(f *fixture) { f.Spec.Certificate = "" }, ""},
 		"while a server is away": {
-			func(f *fixture) { f.pod("c-1-1").Node.Certificate = "old"; f.pod("c-0-1").Node = nil }, "",
+			func(f *fixture) { f.pod("c-1-1").Node.Certificate = "old"; f.pod("c-0-1").Node = nil }, "reload the certificates of c-1-1",
 		},
+		"and a pod is not ready": {
+			func(f *fixture) { f.pod("c-1-1").Node.Certificate = "old"; f.pod("c-2-1").Ready = false }, "reload the certificates of c-1-1",
+		},
+		"and a canary does not start": {
+			func(f *fixture) {
+				f.pod("c-1-1").Node.Certificate = "old"
+				f.upgraded("c-0-1")
+				f.neverAnswers(time.Hour)
+			}, "reload the certificates of c-1-1",
+		},
+		"a canary does not start, and the others show it": {func(f *fixture) { f.upgraded("c-0-1"); f.neverAnswers(time.Hour) }, ""},
 		"and a version is refused": {
 			func(f *fixture) { f.pod("c-1-1").Node.Certificate, f.Spec.Version = "old", "8.2.0" }, "reload the certificates of c-1-1",
 		},

@@ -91,8 +91,8 @@ func Next(s State) cluster.Plan {
 		resizePods,
 		shrink, dropUnstarted,
 		replaceDisks, replaceStrayed,
-		refuseCanary,
-		waitForAll,
+		exceptReload(refuseCanary),
+		exceptReload(waitForAll),
 		handOutPasswords,
 		settleClaims,
 		setConfigEpochs,
@@ -120,7 +120,7 @@ func Next(s State) cluster.Plan {
 		restartReplicas,
 		failOver,
 		surge,
-		waitForReady,
+		exceptReload(waitForReady),
 		loadBackup,
 		spreadPrimaries,
 		reloadCertificates,
@@ -211,6 +211,30 @@ func exceptUpkeep(refuse cluster.Rule[*view]) cluster.Rule[*view] {
 		}
 		return plan, true
 	}
+}
+
+// exceptReload has a rule let through that servers read their certificate anew, which depends on no other server: one that is away, or that nobody
+// gets well, may be so for as long as a certificate lasts.
+func exceptReload(rule cluster.Rule[*view]) cluster.Rule[*view] {
+	return func(v *view) (cluster.Plan, bool) {
+		plan, ok := rule(v)
+		if !ok {
+			return plan, false
+		}
+		if reload, due := reloadCertificates(v); due {
+			if plan.After > 0 {
+				reload.After = min(reload.After, plan.After)
+			}
+			return reload, true
+		}
+		return plan, true
+	}
+}
+
+// Renewal is the step that has servers read their certificate anew, nil: none has to. It is done whatever else may not be.
+func Renewal(s State) cluster.Plan {
+	plan, _ := reloadCertificates(look(s))
+	return plan
 }
 
 // refuseLayout stops at a change that this version of the operator does not carry out. Admission refuses it as well.

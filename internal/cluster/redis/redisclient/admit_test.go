@@ -77,6 +77,13 @@ func TestNobodyCopiesAServerBeforeItIsOnDisk(t *testing.T) {
 				if got := admits(); got != how {
 					t.Errorf("it admits %d, want %d", got, how)
 				}
+				unknown := redis.User{Name: "app", On: true, Commands: []string{"-@all", "+nosuchcommand"}}
+				if err := w.connect(p).SetUsers(t.Context(), []redis.User{unknown}, how); err == nil {
+					t.Error("a server takes a command that it does not know")
+				}
+				if got := admits(); got != how {
+					t.Errorf("it admits %d after a user that it refuses, want %d", got, how)
+				}
 				w.kill(p)
 				w.run(p)
 				w.answers(p)

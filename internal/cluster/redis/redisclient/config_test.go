@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,46 @@ func TestServersReadBackWhatWasWritten(t *testing.T) {
 					tells(t, c, want, server.Version)
 				}
 			}
+		})
+	}
+}
+
+// Rules that overlap are told otherwise than they were written, and an account would be set at each look.
+func TestServersTellAccountsInTheWordsThatAreWanted(t *testing.T) {
+	t.Parallel()
+	for _, engine := range someEngines(t) {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			server := stores.Newest(t, engine)
+			u := &v1alpha1.RedisUser{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Spec: v1alpha1.RedisUserSpec{
+				Keys: []v1alpha1.RedisKeys{
+					{Pattern: "app:*", Access: v1alpha1.RedisRead}, {Pattern: "in:*", Access: v1alpha1.RedisRead}, {Pattern: "app:*", Access: v1alpha1.RedisWrite},
+				},
+				Channels: []v1alpha1.RedisPattern{"app:*", "*"}, Categories: []v1alpha1.RedisCategory{"read", "write"},
+				Commands: []v1alpha1.RedisCommand{"memory|usage", "memory"},
+			}}
+			want := redis.Account(u, "secret")
+			c := startWith(t, server.Program(), server.Version, "", want)
+			tells(t, c, want, server.Version)
+			for command, allowed := range map[string]bool{"SET app:1 x": true, "FUNCTION FLUSH": false, "FUNCTION LIST": false, "SET in:1 x": false} {
+				args := []any{"ACL", "DRYRUN", want.Name}
+				for _, word := range strings.Fields(command) {
+					args = append(args, word)
+				}
+				if got, err := c.Do(t.Context(), args...).Text(); err != nil || (got == "OK") != allowed {
+					t.Errorf("%s: %s, %v", command, got, err)
+				}
+			}
+			u.Spec.Keys, u.Spec.Commands = append(u.Spec.Keys, v1alpha1.RedisKeys{Pattern: "*", Access: v1alpha1.RedisReadWrite}), []v1alpha1.RedisCommand{"function|list"}
+			want = redis.Account(u, "secret")
+			c = startWith(t, server.Program(), server.Version, "", want)
+			tells(t, c, want, server.Version)
+			if got, err := c.Do(t.Context(), "ACL", "DRYRUN", want.Name, "FUNCTION", "LIST").Text(); err != nil || got != "OK" {
+				t.Errorf("what is named alone is not allowed: %s, %v", got, err)
+			}
+			u.Spec.Commands = []v1alpha1.RedisCommand{"function"}
+			want = redis.Account(u, "secret")
+			tells(t, startWith(t, server.Program(), server.Version, "", want), want, server.Version)
 		})
 	}
 }

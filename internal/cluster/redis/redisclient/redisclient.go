@@ -352,6 +352,7 @@ func (c *Client) DeleteUsers(ctx context.Context, names []string, admits redis.A
 func (c *Client) save(ctx context.Context, commands [][]any, admits redis.Admission) error {
 	ctx, cancel := timeout(ctx, "ACL SAVE", callTimeout)
 	defer cancel()
+	var saved *goredis.Cmd
 	_, err := c.rdb.TxPipelined(ctx, func(pipe goredis.Pipeliner) error {
 		for _, args := range commands {
 			pipe.Do(ctx, args...)
@@ -361,14 +362,14 @@ func (c *Client) save(ctx context.Context, commands [][]any, admits redis.Admiss
 			filed = []any{"on", "resetchannels", redis.AdmitsMark}
 		}
 		pipe.Do(ctx, append([]any{"ACL", "SETUSER", redis.UserReplication}, filed...)...)
-		pipe.Do(ctx, "ACL", "SAVE")
+		saved = pipe.Do(ctx, "ACL", "SAVE")
 		if admits == redis.AdmitsForNow {
 			pipe.Do(ctx, "ACL", "SETUSER", redis.UserReplication, "on")
 		}
 		return nil
 	})
 	if err != nil {
-		if admits == redis.AdmitsForGood { // Nothing that fails in a transaction undoes the rest of it, and the file may not say so.
+		if admits == redis.AdmitsForGood && saved.Err() != nil { // Nothing that fails in a transaction undoes the rest of it, and the file may not say so.
 			_ = c.rdb.Do(ctx, "ACL", "SETUSER", redis.UserReplication, "resetchannels").Err()
 		}
 		return fmt.Errorf("set users: %w", err)
