@@ -147,7 +147,7 @@ var (
 		"1 while the recording of changes between backups misses nothing that was acknowledged more than a minute ago, 0 otherwise. Absent without spec.incremental.",
 		ofSchedule...)
 	backups = define("quorate_backups", Gauge,
-		"Backups of a cluster by what became of them: state is Complete, Running or Stalled (needs a human).", "namespace", "cluster_kind", "cluster", "state")
+		"Backups of a cluster by what became of them: state is Complete, Running or Stalled (needs a human). One whose check or deletion does is Complete and Stalled.", "namespace", "cluster_kind", "cluster", "state")
 	backupsVerified = define("quorate_backups_verified", Gauge, "Backups of a cluster that proved to be restorable.", "namespace", "cluster_kind", "cluster")
 	backupsStored   = define("quorate_backups_stored_bytes", Gauge,
 		"What all complete backups of a cluster take where they are kept, in bytes, compressed and encrypted.", "namespace", "cluster_kind", "cluster")

@@ -201,6 +201,7 @@ func TestBackupsAreToldByScheduleAndByCluster(t *testing.T) {
 	for _, conditions := range [][]metav1.Condition{
 		{is("Complete", metav1.ConditionTrue, "Stored"), is("Verified", metav1.ConditionTrue, "Restored")},
 		{is("Complete", metav1.ConditionTrue, "Stored")},
+		{is("Complete", metav1.ConditionTrue, "Stored"), is("Stalled", metav1.ConditionTrue, "VerificationFailed")},
 		{is("Stalled", metav1.ConditionTrue, "Denied")},
 		{is("Reconciling", metav1.ConditionTrue, "Taking")},
 	} {
@@ -214,11 +215,11 @@ func TestBackupsAreToldByScheduleAndByCluster(t *testing.T) {
 		"quorate_backup_last_verified_timestamp_seconds" + id: 400,
 		"quorate_backup_restore_seconds" + id:                 12,
 		"quorate_backup_recording_current" + id:               0,
-		"quorate_backups" + owner + ",state=Complete}":        2,
+		"quorate_backups" + owner + ",state=Complete}":        3,
 		"quorate_backups" + owner + ",state=Running}":         1,
-		"quorate_backups" + owner + ",state=Stalled}":         1,
+		"quorate_backups" + owner + ",state=Stalled}":         2,
 		"quorate_backups_verified" + owner + "}":              1,
-		"quorate_backups_stored_bytes" + owner + "}":          2000,
+		"quorate_backups_stored_bytes" + owner + "}":          3000,
 	}, "quorate_backup")
 }
 

@@ -194,13 +194,16 @@ func (s sink) backups(list []v1alpha1.Backup) {
 		b := &list[i]
 		key := owner{b.Namespace, string(b.Spec.Cluster.Kind), b.Spec.Cluster.Name}
 		n := sums[key]
-		switch {
-		case meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionComplete):
+		complete := meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionComplete)
+		stalled := meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionStalled)
+		if complete {
 			n.complete++
 			n.stored += b.Status.StoredSize
-		case meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionStalled):
+		}
+		if stalled {
 			n.stalled++
-		default:
+		}
+		if !complete && !stalled {
 			n.running++
 		}
 		if meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionVerified) {

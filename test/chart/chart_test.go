@@ -49,6 +49,7 @@ var everything = Values{
 	"priorityClassName":         "system-cluster-critical",
 	"podAnnotations":            Values{"a": "b"},
 	"env":                       []any{Values{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}},
+	"extraArgs":                 []any{"--max-clock-skew=5m"},
 	"serviceAccount":            Values{"annotations": Values{"a": "b"}},
 	"protection":                Values{"enabled": true},
 }
@@ -397,7 +398,7 @@ func TestOneRegistryHoldsAllImages(t *testing.T) {
 	if c.Image != want || !slices.Contains(c.Env, corev1.EnvVar{Name: "AGENT_IMAGE", Value: want}) {
 		t.Errorf("image %s, environment %v", c.Image, c.Env)
 	}
-	if !slices.Contains(c.Args, "--image-registry=registry.example.com/copies") {
+	if !slices.Contains(c.Args, "--image-registry=registry.example.com/copies") || c.Args[len(c.Args)-1] != "--max-clock-skew=5m" {
 		t.Errorf("arguments %v", c.Args)
 	}
 	digest := "sha256:" + strings.Repeat("a", 64)

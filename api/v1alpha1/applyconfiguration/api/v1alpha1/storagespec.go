@@ -27,8 +27,9 @@ type StorageSpecApplyConfiguration struct {
 	ClassName *string `json:"className,omitempty"`
 	// deletionPolicy says what becomes of the volume claims when the resource is
 	// deleted: Retain (default) keeps them, and a cluster created again under
-	// the same name finds its data; Delete removes them. For a RedisCluster it
-	// holds for pods that leave because replicasPerShard is smaller as well.
+	// the same name finds its data; Delete removes them, also when somebody
+	// deletes the StatefulSet. For a RedisCluster it holds for pods that leave
+	// because replicasPerShard is smaller as well.
 	DeletionPolicy *apiv1alpha1.DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
 
