@@ -251,6 +251,33 @@ func TestWhatWasTakenAwayIsKnownAfterARestart(t *testing.T) {
 	}
 }
 
+// That shards have left long ago is no reason to bring them back.
+func TestOnlyShardsThatAreStillThereComeBack(t *testing.T) {
+	t.Parallel()
+	a := shardScaler("carts")
+	s := newScaledRedis(t, a)
+	observed := func(from, to int64, spec int32) int {
+		t.Helper()
+		o := s.cluster()
+		o.Spec.Shards = spec
+		if err := s.api.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		a.Status.LastChange = &v1alpha1.AutoscalerChange{Change: autoscale.SetShards{Change: autoscale.Change{From: from, To: to}}.String()}
+		state, err := s.scalers.Kind.Observe(t.Context(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state.Shards.Former
+	}
+	if got := observed(6, 3, 3); got != 0 {
+		t.Errorf("%d shards are to come back that have left", got)
+	}
+	if got := observed(3, 2, 2); got != 3 {
+		t.Errorf("%d shards may come back while one is on its way out, want 3", got)
+	}
+}
+
 func TestWhatCannotFollowSaysWhy(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

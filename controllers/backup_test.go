@@ -33,6 +33,7 @@ type aCluster struct {
 	asleep  bool
 	// replaced is what is known past the cache.
 	replaced string
+	history  string
 	reads    []reader
 }
 
@@ -58,7 +59,7 @@ func (c *aCluster) Source(_ context.Context, _, name string) (*plan.Source, *pla
 	if c.gone {
 		return nil, nil, nil
 	}
-	return &plan.Source{Noun: "EtcdCluster " + name, Missing: c.missing, Asleep: c.asleep},
+	return &plan.Source{Noun: "EtcdCluster " + name, Missing: c.missing, Asleep: c.asleep, History: c.history},
 		&plan.Access{Args: []string{"--version=3.6.16", "--timeline=c1"}, Stream: []string{"--timeline=c1"}, AuthSecret: "orders-auth", AuthKeys: []string{"password"}}, nil
 }
 
@@ -511,6 +512,25 @@ func TestABackupIsTakenOnceWhateverWriteTheOperatorCrashesAfter(t *testing.T) {
 	}
 	if crashes < 6 {
 		t.Errorf("the operator crashed after %d different writes only", crashes)
+	}
+}
+
+// Its snapshot would be of another history than its name says.
+func TestABackupIsTakenAnewWhenItsClusterGoesOnFromSomethingElse(t *testing.T) {
+	s := newBackupStage(t, aBackup(nil))
+	s.source.history = "t1"
+	s.rest()
+	job := &batchv1.Job{}
+	key := client.ObjectKey{Namespace: "default", Name: "first-take"}
+	s.must(s.api.Get(t.Context(), key, job))
+	if job.Annotations[plan.AnnotationFor] != "t1" || s.jobs["first-take"] != 1 {
+		t.Fatalf("%v, %v", job.Annotations, s.jobs)
+	}
+	s.source.history = "t2"
+	s.rest()
+	s.must(s.api.Get(t.Context(), key, job))
+	if job.Annotations[plan.AnnotationFor] != "t2" || s.jobs["first-take"] != 2 {
+		t.Errorf("%v, %v", job.Annotations, s.jobs)
 	}
 }
 

@@ -177,6 +177,9 @@ func TestAFoundedClusterIsASource(t *testing.T) {
 	if !strings.Contains(stream, "--timeline="+cm.Data[etcd.KeyClusterID]+"-1b9d6bcd ") {
 		t.Errorf("a record that is written anew is no timeline of its own: %s", stream)
 	}
+	if !strings.Contains(stream, "--timeline="+source.History+" ") {
+		t.Errorf("the history of the source is %q, and that of its backups another: %s", source.History, stream)
+	}
 	if access.TLSSecret != cluster.OperatorTLSSecret("orders") || access.AuthSecret != "" || len(access.AuthKeys) > 0 {
 		t.Errorf("its certificate is that of root, so it needs no password: %+v", access)
 	}

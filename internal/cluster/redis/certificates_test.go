@@ -63,6 +63,27 @@ func TestServersReadTheirCertificateAnewUntilTheyShowIt(t *testing.T) {
 	}
 }
 
+func TestReplicatedServersReadTheirCertificateAnewWhoeverIsAway(t *testing.T) {
+	for name, spoil := range map[string]func(*fixture){
+		"a server is away":   func(f *fixture) { f.pod("c-0-2").Node = nil },
+		"a pod is not ready": func(f *fixture) { f.pod("c-0-2").Ready = false },
+	} {
+		f := replicated()
+		f.Spec.Certificate = "new"
+		for i := range f.Pods {
+			f.Pods[i].Node.Certificate = "new"
+		}
+		spoil(f)
+		if p := Next(f.State); p.Step != nil {
+			t.Errorf("%s, and all show it: %s", name, p.Step)
+		}
+		f.pod("c-0-1").Node.Certificate = "old"
+		if p := Next(f.State); p.Step == nil || p.Step.String() != "reload the certificates of c-0-1" {
+			t.Errorf("%s: %v", name, p)
+		}
+	}
+}
+
 func TestAPodIsRestartedForOtherAuthoritiesOnlyWhereNothingProvesThem(t *testing.T) {
 	b := Builder{CertificateSum: "ca2-leaf2"}
 	for name, tc := range map[string]struct {
