@@ -183,3 +183,31 @@ func TestALookAtAUserTakesNothingFromTheMemoryOfItsCluster(t *testing.T) {
 		t.Error("the loop of the cluster remembers nothing")
 	}
 }
+
+// Whoever is connected by it goes on while nothing else can be done for the user.
+func TestTheSecretOfARedisUserFollowsTheCertificates(t *testing.T) {
+	s := newAccountStage(t)
+	s.rest()
+	before := s.secret("carts-app-redis-user").Data
+	for _, server := range s.servers {
+		server.Cut = true
+	}
+	renewed := s.secret("carts-client-tls")
+	renewed.Data[corev1.TLSCertKey] = []byte("renewed")
+	if err := s.api.Update(t.Context(), renewed); err != nil {
+		t.Fatal(err)
+	}
+	s.minuteLater()
+	for range 2 {
+		if _, err := s.users.Reconcile(t.Context(), s.user()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := s.secret("carts-app-redis-user").Data
+	if string(now[corev1.TLSCertKey]) != "renewed" {
+		t.Errorf("the Secret is as it was: %s", s.user().Status.Activity)
+	}
+	if string(now[PasswordKey]) != string(before[PasswordKey]) || len(now) != len(before) {
+		t.Errorf("more than the certificate has changed: %d keys, and %d before", len(now), len(before))
+	}
+}
