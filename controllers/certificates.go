@@ -73,10 +73,10 @@ func (c *Children) renewIn(ctx context.Context, owner Object, name string, label
 	if live == nil || err != nil || len(ca) == 0 {
 		return err
 	}
-	data, renewed := map[string][]byte{}, leafData(ca, pair)
+	data, issued := map[string][]byte{}, leafData(ca, pair)
 	for _, key := range appliedKeys(live) {
 		data[key] = live.Data[key]
-		if value := renewed[key]; len(value) > 0 {
+		if value := issued[key]; len(value) > 0 {
 			data[key] = value
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/users"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
 // What is worked on.
@@ -86,15 +87,7 @@ func (k *EtcdUserKind) renew(ctx context.Context, o *v1alpha1.EtcdUser) error {
 	if c == nil || err != nil {
 		return err
 	}
-	record, err := k.etcd.record(ctx, c)
-	if err != nil {
-		return err
-	}
-	reach, err := k.etcd.reach(ctx, c, record)
-	if err != nil {
-		return err
-	}
-	ca, pair, err := k.etcd.clientKeypair(ctx, c, reach)
+	_, ca, pair, err := k.keypair(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -146,19 +139,24 @@ func (k *EtcdUserKind) clusterOf(ctx context.Context, o *v1alpha1.EtcdUser) (*v1
 	return c, nil
 }
 
+// keypair is what clients of a cluster connect with, and the record that says how; there is none without TLS.
+func (k *EtcdUserKind) keypair(ctx context.Context, c *v1alpha1.EtcdCluster) (record etcd.Record, ca []byte, pair clustertls.Pair, err error) {
+	if record, err = k.etcd.record(ctx, c); err != nil {
+		return record, nil, pair, err
+	}
+	reach, err := k.etcd.reach(ctx, c, record)
+	if err != nil {
+		return record, nil, pair, err
+	}
+	ca, pair, err = k.etcd.clientKeypair(ctx, c, reach)
+	return record, ca, pair, err
+}
+
 // connection is what the Secret of a user says: that of the cluster, but for who connects.
 func (k *EtcdUserKind) connection(
 	ctx context.Context, o *v1alpha1.EtcdUser, c *v1alpha1.EtcdCluster, password string,
 ) (map[string][]byte, error) {
-	record, err := k.etcd.record(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	reach, err := k.etcd.reach(ctx, c, record)
-	if err != nil {
-		return nil, err
-	}
-	ca, pair, err := k.etcd.clientKeypair(ctx, c, reach)
+	record, ca, pair, err := k.keypair(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -220,7 +220,7 @@ func (k *RestoreKind) Observe(ctx context.Context, o *v1alpha1.Restore) (plan.Re
 		return s, err
 	}
 	if t := s.Target; s.Found != nil && t.Refused == "" && !t.Begun && t.Restored == nil {
-		if t.Refused, err = k.gone(ctx, o); err != nil {
+		if t.Refused, err = k.withdrawn(ctx, o); err != nil {
 			return s, err
 		}
 	}
@@ -228,8 +228,8 @@ func (k *RestoreKind) Observe(ctx context.Context, o *v1alpha1.Restore) (plan.Re
 	return s, err
 }
 
-// gone says why a backup that was found is not restored any more, empty when it may be: it is not there, or a younger Restore was carried out.
-func (k *RestoreKind) gone(ctx context.Context, o *v1alpha1.Restore) (string, error) {
+// withdrawn says why a backup that was found is not restored any more, empty when it may be: it is not there, or a younger Restore was carried out.
+func (k *RestoreKind) withdrawn(ctx context.Context, o *v1alpha1.Restore) (string, error) {
 	_, _, missing, err := k.resolved(ctx, o.Namespace, o.Spec.From)
 	if missing != "" || err != nil {
 		return missing, err

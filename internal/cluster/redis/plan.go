@@ -231,7 +231,7 @@ func exceptReload(rule cluster.Rule[*view]) cluster.Rule[*view] {
 	}
 }
 
-// Renewal is the step that has servers read their certificate anew, nil: none has to. It is done whatever else may not be.
+// Renewal is a plan whose step has servers read their certificate anew, without one where none has to. It is carried out whatever else may not be.
 func Renewal(s State) cluster.Plan {
 	plan, _ := reloadCertificates(look(s))
 	return plan
