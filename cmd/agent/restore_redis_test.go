@@ -60,11 +60,9 @@ func startRedis(t *testing.T, engine string, args ...string) *redisProcess {
 	}
 	p.cmd = exec.Command(filepath.Join(bin, name+"-server"), append([]string{ //nolint:noctx // It ends with the test, see below.
 		"--port", strconv.Itoa(p.port), "--bind", "127.0.0.1", "--dir", home, "--save", "", "--aclfile", acl, "--cluster-node-timeout", "1000",
-		"--repl-diskless-sync-delay", "0", "--logfile", filepath.Join(home, "log"),
+		"--repl-diskless-sync-delay", "0",
 	}, args...)...)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stores.Start(t, p.cmd, filepath.Join(home, "log"))
 	p.Client = goredis.NewClient(&goredis.Options{
 		Addr: p.addr, DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})

@@ -2,11 +2,14 @@
 package stores
 
 import (
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/version"
 )
@@ -63,4 +66,20 @@ func Newest(tb testing.TB, minor string) Server {
 		}
 		return order
 	})
+}
+
+// Start starts a server that writes what it says to a file. To wait for the command is to wait, for 10 s at most, for what the server has
+// forked, too: a child of Redis outlives a server that is killed, and writes to the directory that the test is about to remove.
+func Start(tb testing.TB, server *exec.Cmd, file string) {
+	tb.Helper()
+	log, err := os.Create(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	server.Stdout = struct{ io.Writer }{log} // Not a file for exec, which gives it a pipe that children hold open.
+	server.Stderr = server.Stdout
+	server.WaitDelay = 10 * time.Second
+	if err := server.Start(); err != nil {
+		tb.Fatal(err)
+	}
 }

@@ -2,6 +2,7 @@ package stores
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -22,5 +23,26 @@ func TestTheNewestPatchIsFound(t *testing.T) {
 	}
 	if got, want := Newest(t, "valkey-9.1").Program(), filepath.Join(dir, "valkey-9.1.2", "bin", "valkey-server"); got != want {
 		t.Errorf("%s", got)
+	}
+}
+
+func TestWhatAServerHasForkedIsWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	server := exec.CommandContext(t.Context(), "sh", "-c", `(sleep 0.5; echo written >`+dir+`/last; echo said) & echo ready >`+dir+`/ready; wait`)
+	Start(t, server, filepath.Join(dir, "log"))
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "ready")); err == nil {
+			break
+		}
+	}
+	if err := server.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = server.Wait()
+	if _, err := os.Stat(filepath.Join(dir, "last")); err != nil {
+		t.Error(err)
+	}
+	if log, err := os.ReadFile(filepath.Join(dir, "log")); err != nil || string(log) != "said\n" {
+		t.Errorf("the log says %q, %v", log, err)
 	}
 }

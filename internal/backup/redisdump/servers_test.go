@@ -89,16 +89,7 @@ func (p *process) options() *goredis.Options {
 
 func (p *process) run(tb testing.TB) {
 	tb.Helper()
-	log, err := os.Create(filepath.Join(p.dir, "log"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = log.Close() }()
-	p.cmd = exec.Command(stores.Newest(tb, p.engine).Program(), p.args...) //nolint:noctx // It ends with the test.
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	if err := p.cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
+	p.runUnready(tb)
 	eventually(tb, p.engine+" answers", func() error {
 		err := p.Ping(tb.Context()).Err()
 		if err != nil && strings.Contains(err.Error(), "NOAUTH") {
@@ -297,9 +288,7 @@ func (p *process) save(tb testing.TB) []byte {
 func (p *process) runUnready(tb testing.TB) {
 	tb.Helper()
 	p.cmd = exec.Command(stores.Newest(tb, p.engine).Program(), p.args...) //nolint:noctx // It ends with the test.
-	if err := p.cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
+	stores.Start(tb, p.cmd, filepath.Join(p.dir, "log"))
 }
 
 // children signals the processes that a server has forked.

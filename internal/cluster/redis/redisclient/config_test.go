@@ -113,19 +113,11 @@ func startWith(t *testing.T, binary, version, password string, user redis.User) 
 			t.Fatal(err)
 		}
 	}
-	log, err := os.Create(filepath.Join(dir, "server.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	cmd := exec.CommandContext(t.Context(), binary, filepath.Join(dir, "redis.conf"))
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stores.Start(t, cmd, filepath.Join(dir, "server.log"))
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		_ = log.Close()
 	})
 	c := goredis.NewClient(&goredis.Options{
 		Addr: fmt.Sprintf("127.0.0.1:%d", port), MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -135,7 +127,7 @@ func startWith(t *testing.T, binary, version, password string, user redis.User) 
 	defer cancel()
 	for c.Ping(ctx).Err() != nil {
 		if ctx.Err() != nil {
-			said, _ := os.ReadFile(log.Name())
+			said, _ := os.ReadFile(filepath.Join(dir, "server.log"))
 			t.Fatalf("it does not start:\n%s\nwith\n%s", said, users)
 		}
 		pause(ctx, 20*time.Millisecond)

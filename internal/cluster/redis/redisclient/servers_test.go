@@ -315,16 +315,9 @@ func (w *world) writerOf(p *process, manifest string) string {
 // run starts the process alone, as a restart in place does.
 func (w *world) run(p *process) {
 	w.t.Helper()
-	log, err := os.Create(filepath.Join(p.dir, "server.log"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	p.cmd = exec.CommandContext(context.Background(), w.binary, filepath.Join(p.dir, redis.ConfigKey)) //nolint:usetesting // killed in Cleanup
-	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.started = time.Now()
-	if err := p.cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
+	stores.Start(w.t, p.cmd, filepath.Join(p.dir, "server.log"))
 }
 
 func (w *world) writeFiles(p *process, admit bool) {
