@@ -144,6 +144,12 @@ func TestRealCluster(t *testing.T) {
 					pause(t.Context(), 100*time.Millisecond)
 					plan = w.planRestart(t, from)
 				}
+				if admit, ok := plan.Step.(redis.AdmitReplicas); ok { // It may be copied after a restart as well, now that it has everything on disk.
+					if err := w.act(t.Context(), admit); err != nil {
+						t.Fatal(err)
+					}
+					plan = w.planRestart(t, from)
+				}
 				if _, ok := plan.Step.(redis.Failover); !ok {
 					t.Fatalf("planned %s: %s, want a failover", plan.Reason, plan.Message)
 				}
