@@ -257,7 +257,7 @@ func foundBy(w *plan.Wish) *plan.Found {
 	if w == nil || w.Job == nil || w.Job.For != w.Sum || !w.Job.Ended || w.Job.Failed || w.Job.Report == nil || w.Job.Report.Backup == nil {
 		return nil
 	}
-	return &plan.Found{Stored: *w.Job.Report.Backup, Target: w.Job.Report.Target}
+	return &plan.Found{Stored: *w.Job.Report.Backup, Target: w.Job.Report.Target, LastChange: w.Job.Report.LastChange}
 }
 
 // foundBefore reads back what a status says was found.
@@ -267,13 +267,17 @@ func foundBefore(s v1alpha1.RestoreStatus) *plan.Found {
 		return nil
 	}
 	engine, version, _ := strings.Cut(f.Engine, " ")
-	return &plan.Found{
+	found := &plan.Found{
 		Stored: plan.Stored{
 			Directory: f.Directory, Engine: engine, Version: version, Size: f.Size, Revision: f.Revision, Timeline: f.Timeline,
 			Keys: f.Keys, Shards: int(f.Shards), Finished: f.Time.Time,
 		},
 		Target: f.Target,
 	}
+	if f.LastChange != nil {
+		found.LastChange = &f.LastChange.Time
+	}
+	return found
 }
 
 // completeBefore reads back what a status says of a restore that is complete.
@@ -314,6 +318,9 @@ func (k *RestoreKind) Report(o *v1alpha1.Restore, s plan.Restoration, p cluster.
 		st.Found = &v1alpha1.RestoreFound{
 			Directory: f.Directory, Engine: strings.TrimSpace(f.Engine + " " + f.Version), Time: *instant(f.Finished), Size: f.Size,
 			Revision: f.Revision, Target: f.Target, Timeline: f.Timeline, Keys: f.Keys, Shards: int32(f.Shards), //nolint:gosec // Of one cluster.
+		}
+		if f.LastChange != nil {
+			st.Found.LastChange = instant(*f.LastChange)
 		}
 	}
 	if name := s.Plan(); name != "" && s.Target.Missing == "" && !s.Target.Begun && s.Target.Restored == nil {

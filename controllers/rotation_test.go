@@ -302,6 +302,7 @@ func TestARotationWaitsForWhatUsersConnectWith(t *testing.T) {
 	want := Certificates{
 		Leafs:     map[string]clustertls.Leaf{cluster.ClientTLSSecret(o.Name): {CommonName: "client"}},
 		Followers: func(context.Context) ([]string, error) { return []string{"app-etcd-user"}, nil },
+		Servers:   func(context.Context, string) (Servers, error) { return Servers{}, nil },
 	}
 	if err := c.EnsureCertificates(t.Context(), o, want); err != nil {
 		t.Fatal(err)
@@ -336,6 +337,9 @@ func TestARotationWaitsForWhatUsersConnectWith(t *testing.T) {
 		}
 		if got, err := c.handedOut(t.Context(), o, want, a); err != nil || got != tc.want {
 			t.Errorf("%s: %t, %v", tc.name, got, err)
+		}
+		if got, err := c.trustFacts(t.Context(), o, want, clustertls.Trust{Next: a.Bundle()}, nil); err != nil || got.HandedOut != tc.want {
+			t.Errorf("%s: with an issuer %t, %v", tc.name, got.HandedOut, err)
 		}
 	}
 }

@@ -57,6 +57,11 @@ type RestoreFound struct {
 	// restored. Absent where the snapshot holds all.
 	// +optional
 	Target int64 `json:"target,omitempty"`
+	// lastChange is when the target was recorded, where a time was asked for. It
+	// may be long before that time, when nothing was changed or nobody recorded
+	// it.
+	// +optional
+	LastChange *metav1.Time `json:"lastChange,omitempty"`
 	// timeline of etcd that the revision belongs to.
 	// +optional
 	Timeline string `json:"timeline,omitempty"`

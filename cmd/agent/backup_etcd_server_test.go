@@ -15,6 +15,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/quorate/quorate/internal/backup"
+	"github.com/quorate/quorate/internal/backup/etcdhistory"
+	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/test/loopback"
 	"github.com/quorate/quorate/test/stores"
 )
@@ -140,3 +143,49 @@ func TestASnapshotOfAMemberThatHangsFails(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// What is restored may end long before the time that was asked for: when nothing was changed, or when nobody recorded it.
+func TestATimeLeadsToTheLastChangeUntilThen(t *testing.T) {
+	member, c := startEtcd(t)
+	url, s := aStore(t)
+	if r, err := runJob(t, runBackupEtcd, "--url="+url, "--directory=first", "--id=1", "--timeline=a1", "--version=3.6.16", "--member="+member); err != nil {
+		t.Fatal(r.Problem, err)
+	}
+	find := func(at time.Time) plan.Report {
+		t.Helper()
+		r, err := runJob(t, runBackupFind, "--url="+url, "--kind=EtcdCluster", "--time="+at.Format(time.RFC3339Nano))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := find(time.Now().Add(time.Hour)); r.Target != 0 || r.LastChange != nil {
+		t.Errorf("nothing was recorded, and it leads to revision %d of %s", r.Target, r.LastChange)
+	}
+	m, err := s.ReadManifest(t.Context(), "first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	put, err := c.Put(t.Context(), "a", "changed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := &etcdhistory.Recorder{Client: c, Store: backup.Sealed{Store: s}, Timeline: "a1", Interval: 10 * time.Millisecond}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- recorder.Run(ctx, m.Etcd.Revision) }()
+	for recorder.Status().Durable < put.Header.Revision {
+		select {
+		case err := <-ended:
+			t.Fatal(err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	cancel()
+	<-ended
+	r := find(time.Now().Add(time.Hour))
+	if r.Target != put.Header.Revision || r.LastChange == nil || r.LastChange.Before(began.Truncate(time.Millisecond)) || r.LastChange.After(time.Now()) {
+		t.Errorf("it leads to revision %d of %s", r.Target, r.LastChange)
+	}
+}

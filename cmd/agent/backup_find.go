@@ -60,59 +60,62 @@ func (f *findBackup) find(ctx context.Context) (plan.Report, error) {
 		}
 	}
 	f.say("found %s: %s %s/%s, %s %s, finished at %s", dir, m.Kind, m.Namespace, m.Cluster, m.Engine, m.EngineVersion, m.Finished.Format(time.RFC3339))
-	target, err := f.target(ctx, m)
-	return plan.Report{Backup: stored(dir, m), Target: target}, err
+	report := plan.Report{Backup: stored(dir, m)}
+	report.Target, report.LastChange, err = f.target(ctx, m)
+	return report, err
 }
 
 // target is the newest revision that is to be restored: the one asked for, the last one before the time asked for, or the newest that leads on
-// from the backup; 0: the backup holds all there is.
-func (f *findBackup) target(ctx context.Context, m backup.Manifest) (int64, error) {
+// from the backup; 0: the backup holds all there is. Where a time is asked for, changed is when it was recorded.
+func (f *findBackup) target(ctx context.Context, m backup.Manifest) (revision int64, changed *time.Time, err error) {
 	if m.Etcd == nil {
-		return 0, nil
+		return 0, nil, nil
 	}
 	names, _, err := f.segments(ctx, m.Etcd.Timeline)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	latest := etcdhistory.Latest(names, m.Etcd.Revision)
 	switch {
 	case f.revision > max(latest, m.Etcd.Newest), f.revision > 0 && f.revision < m.Etcd.Newest:
-		return 0, fmt.Errorf("revision %d: %w, which leads from %d to %d", f.revision, etcdrestore.ErrOutOfRange, m.Etcd.Newest, max(latest, m.Etcd.Newest))
+		return 0, nil, fmt.Errorf("revision %d: %w, which leads from %d to %d", f.revision, etcdrestore.ErrOutOfRange, m.Etcd.Newest, max(latest, m.Etcd.Newest))
 	case f.revision > 0:
 		latest = f.revision
 	case !f.time.IsZero() && f.time.Before(m.Etcd.Taken):
-		return 0, fmt.Errorf("%s: %w, which leads from %s on", f.time.Format(time.RFC3339), etcdrestore.ErrOutOfRange, m.Etcd.Taken.Add(time.Second-1).Format(time.RFC3339))
+		return 0, nil, fmt.Errorf("%s: %w, which leads from %s on", f.time.Format(time.RFC3339), etcdrestore.ErrOutOfRange, m.Etcd.Taken.Add(time.Second-1).Format(time.RFC3339))
 	case !f.time.IsZero():
-		if latest, err = f.at(ctx, m, names, latest); err != nil {
-			return 0, err
+		if latest, changed, err = f.at(ctx, m, names, latest); err != nil {
+			return 0, nil, err
 		}
 	}
 	if latest <= m.Etcd.Revision {
-		return 0, nil
+		return 0, nil, nil
 	}
 	f.say("changes are recorded up to revision %d, and the target is %d", etcdhistory.Latest(names, m.Etcd.Revision), latest)
-	return latest, nil
+	return latest, changed, nil
 }
 
-// at is the last revision before the time asked for, of those that lead on from the backup. Where none of them is from after that time, others
-// may be missing: that is refused if it can be told.
-func (f *findBackup) at(ctx context.Context, m backup.Manifest, names []etcdhistory.Name, latest int64) (int64, error) {
-	last := m.Etcd.Revision
+// at is the last revision before the time asked for, of those that lead on from the backup, and when it was recorded. Where none of them is from
+// after that time, others may be missing: that is refused if it can be told.
+func (f *findBackup) at(
+	ctx context.Context, m backup.Manifest, names []etcdhistory.Name, latest int64,
+) (last int64, changed *time.Time, err error) {
+	last = m.Etcd.Revision
 	for r, err := range etcdhistory.Follow(ctx, f.history(), m.Etcd.Timeline, m.Etcd.Revision, latest, etcdhistory.Target{Time: f.time}) {
 		if err != nil {
-			return 0, fmt.Errorf("look for the last change before %s: %w", f.time.Format(time.RFC3339), err)
+			return 0, nil, fmt.Errorf("look for the last change before %s: %w", f.time.Format(time.RFC3339), err)
 		}
 		switch r.Kind {
 		case etcdhistory.Beyond:
-			return last, nil
+			return last, changed, nil
 		case etcdhistory.Put, etcdhistory.Delete:
-			last = r.Revision
+			last, changed = r.Revision, &r.Time
 		}
 	}
 	if _, err := etcdhistory.Chain(names, m.Etcd.Revision, 0); err != nil {
-		return 0, fmt.Errorf("what there was at %s is not known: %w", f.time.Format(time.RFC3339), err)
+		return 0, nil, fmt.Errorf("what there was at %s is not known: %w", f.time.Format(time.RFC3339), err)
 	}
-	return last, f.refuteLatest(ctx, m, latest)
+	return last, changed, f.refuteLatest(ctx, m, latest)
 }
 
 // refuteLatest looks for a backup from before the time asked for that has more than what leads on from another one.

@@ -14,6 +14,8 @@ type Report struct {
 	Backup *Stored `json:"backup,omitempty"`
 	// Target is the newest revision of etcd that is to be restored, 0: all that the snapshot holds.
 	Target int64 `json:"target,omitempty"`
+	// LastChange is when the target was recorded, where a time was asked for.
+	LastChange *time.Time `json:"lastChange,omitempty"`
 	// Checked is what the check of a backup found out.
 	Checked *Checked `json:"checked,omitempty"`
 	// Restored is what a restore came to.

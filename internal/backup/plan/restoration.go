@@ -54,6 +54,8 @@ type Found struct {
 	Stored
 	// Target is the newest revision of etcd that is restored, 0: all that the snapshot holds.
 	Target int64
+	// LastChange is when the target was recorded, where a time was asked for.
+	LastChange *time.Time
 }
 
 // Target is a cluster that a backup is put into.
@@ -216,6 +218,8 @@ func confirm(s Restoration) (cluster.Plan, bool) {
 func (f *Found) String() string {
 	text := fmt.Sprintf("%s, %s of %s from %s", f.Directory, Bytes(f.Size), strings.TrimSpace(f.Engine+" "+f.Version), f.Finished.UTC().Format(time.RFC3339))
 	switch {
+	case f.Target > 0 && f.LastChange != nil:
+		return text + fmt.Sprintf(", up to revision %d, the last change until then, of %s", f.Target, f.LastChange.UTC().Format(time.RFC3339))
 	case f.Target > 0:
 		return text + fmt.Sprintf(", up to revision %d", f.Target)
 	case f.Revision > 0:

@@ -63,6 +63,7 @@ func TestNextOfRestore(t *testing.T) {
 		"which says how to confirm it":        {found(nil), ReasonUnconfirmed, "kubectl annotate restores.quorate.dev undo quorate.dev/confirm=" + found(nil).Plan(), true},
 		"another plan is not confirmed":       {found(func(s *Restoration) { s.Confirmed = "abcdef" }), ReasonUnconfirmed, "plan abcdef, which is confirmed, is another one", true},
 		"changes after the snapshot are told": {found(func(s *Restoration) { s.Found.Target = 99 }), ReasonUnconfirmed, "up to revision 99", true},
+		"and of when the last one is":         {found(func(s *Restoration) { s.Found.Target, s.Found.LastChange = 99, &testNow }), ReasonUnconfirmed, "up to revision 99, the last change until then, of 2026-05-01T12:00:00Z.", true},
 		"confirmed":                           {confirmed(nil), ReasonRestoring, "EtcdCluster orders begins as soon as it can: all members are well", false},
 		"what there is is saved first":        {confirmed(func(s *Restoration) { s.Saves = true }), ReasonSaving, "is backed up when all of it is well: all members are well", false},
 		"and waited for":                      {saved(func(*Saved) {}), ReasonSaving, "undo-before: taking it", false},

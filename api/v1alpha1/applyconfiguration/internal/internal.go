@@ -1594,6 +1594,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: keys
       type:
         scalar: numeric
+    - name: lastChange
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: revision
       type:
         scalar: numeric

@@ -28,6 +28,10 @@ type RestoreFoundApplyConfiguration struct {
 	// target is the revision of etcd up to which changes that were recorded are
 	// restored. Absent where the snapshot holds all.
 	Target *int64 `json:"target,omitempty"`
+	// lastChange is when the target was recorded, where a time was asked for. It
+	// may be long before that time, when nothing was changed or nobody recorded
+	// it.
+	LastChange *v1.Time `json:"lastChange,omitempty"`
 	// timeline of etcd that the revision belongs to.
 	Timeline *string `json:"timeline,omitempty"`
 	// keys in the backup of Redis or Valkey.
@@ -87,6 +91,14 @@ func (b *RestoreFoundApplyConfiguration) WithRevision(value int64) *RestoreFound
 // If called multiple times, the Target field is set to the value of the last call.
 func (b *RestoreFoundApplyConfiguration) WithTarget(value int64) *RestoreFoundApplyConfiguration {
 	b.Target = &value
+	return b
+}
+
+// WithLastChange sets the LastChange field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the LastChange field is set to the value of the last call.
+func (b *RestoreFoundApplyConfiguration) WithLastChange(value v1.Time) *RestoreFoundApplyConfiguration {
+	b.LastChange = &value
 	return b
 }
 
