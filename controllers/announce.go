@@ -62,21 +62,19 @@ func (l *Loop[O, S]) announceFindings(o O, r *anomaly.Report) {
 // told remembers what a resource was said to wait for since it was last Ready.
 type told struct {
 	mu      sync.Mutex
-	reasons map[types.UID]map[string]bool
+	reasons lore[types.UID, map[string]bool]
 }
 
 // first reports whether the reason is told for the first time.
 func (t *told) first(uid types.UID, reason string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.reasons == nil {
-		t.reasons = map[types.UID]map[string]bool{}
+	reasons := t.reasons.of(uid, time.Now())
+	if *reasons == nil {
+		*reasons = map[string]bool{}
 	}
-	if t.reasons[uid] == nil {
-		t.reasons[uid] = map[string]bool{}
-	}
-	known := t.reasons[uid][reason]
-	t.reasons[uid][reason] = true
+	known := (*reasons)[reason]
+	(*reasons)[reason] = true
 	return !known
 }
 
@@ -89,7 +87,7 @@ func (t *told) known(uid types.UID, c *metav1.Condition) bool {
 	case c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionFalse:
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		return t.reasons[uid][c.Reason]
+		return (*t.reasons.of(uid, time.Now()))[c.Reason]
 	}
 	return false
 }
@@ -97,19 +95,21 @@ func (t *told) known(uid types.UID, c *metav1.Condition) bool {
 func (t *told) forget(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.reasons, uid)
+	*t.reasons.of(uid, time.Now()) = nil
 }
 
 // maxNote is how long the note of an event may be, in bytes, by the rules of events.k8s.io/v1.
 const maxNote = 1024
 
 // note cuts a message to what an event may hold. The conditions have all of it.
-func note(message string) string {
+func note(message string) string { return cut(message, maxNote) }
+
+func cut(message string, length int) string {
 	const more = " ..."
-	if len(message) <= maxNote {
+	if len(message) <= length {
 		return message
 	}
-	return strings.ToValidUTF8(message[:maxNote-len(more)], "") + more
+	return strings.ToValidUTF8(message[:length-len(more)], "") + more
 }
 
 // newsworthy tells whether a condition says something new: Ready and Stalled when they flip or give another reason,
@@ -155,10 +155,13 @@ func eventType(c *metav1.Condition) string {
 	return corev1.EventTypeNormal
 }
 
+// maxMessage is how long the message of a condition may be, by the schema of metav1.Condition.
+const maxMessage = 32768
+
 // setConditions merges conditions into a list, keeping the time of the last transition where their status is as before.
 func setConditions(list *[]metav1.Condition, now time.Time, generation int64, conditions ...metav1.Condition) {
 	for _, c := range conditions {
-		c.ObservedGeneration, c.LastTransitionTime = generation, metav1.NewTime(now)
+		c.ObservedGeneration, c.LastTransitionTime, c.Message = generation, metav1.NewTime(now), cut(c.Message, maxMessage)
 		meta.SetStatusCondition(list, c)
 	}
 }

@@ -46,7 +46,7 @@ type AutoscalerKind struct {
 	etcd  *EtcdKind
 	redis *RedisKind
 
-	pasts lore[scalerPast]
+	pasts lore[types.UID, scalerPast]
 }
 
 // scalerPast is what the operator remembers of one Autoscaler. With a restart it is lost, which delays, and at worst leaves one change untold.
@@ -61,7 +61,7 @@ var _ Kind[*v1alpha1.Autoscaler, autoscale.State] = (*AutoscalerKind)(nil)
 
 // NewAutoscalerKind returns what the loop needs to look after Autoscalers. Members and servers are reached the way their clusters reach them.
 func NewAutoscalerKind(c *Children, e *EtcdKind, r *RedisKind) *AutoscalerKind {
-	return &AutoscalerKind{Children: c, etcd: e, redis: r, pasts: lore[scalerPast]{fresh: func() *scalerPast { return &scalerPast{rates: redis.Rates{}} }}}
+	return &AutoscalerKind{Children: c, etcd: e, redis: r, pasts: lore[types.UID, scalerPast]{fresh: func() *scalerPast { return &scalerPast{rates: redis.Rates{}} }}}
 }
 
 // setupAutoscalers registers the controller of Autoscalers. It looks again when the specification of a cluster changes, and measures in

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -51,8 +52,26 @@ type Children struct {
 	// Metrics that calls to data stores are counted in; nil: they are not.
 	Metrics *metrics.Metrics
 
-	applied    sync.Map // appliedKey -> appliedMark
+	applied    marks
 	monitoring monitoring
+}
+
+// marks are what was applied last, of all objects that are looked at.
+type marks struct {
+	mu    sync.Mutex
+	byKey lore[appliedKey, appliedMark]
+}
+
+func (m *marks) of(key appliedKey, now time.Time) appliedMark {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return *m.byKey.of(key, now)
+}
+
+func (m *marks) set(key appliedKey, now time.Time, mark appliedMark) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	*m.byKey.of(key, now) = mark
 }
 
 type appliedKey struct {
@@ -89,7 +108,7 @@ func (c *Children) applyIf(ctx context.Context, owner Object, live client.Object
 		return fmt.Errorf("encode %s: %w", what, err)
 	}
 	wish := sha256.Sum256(raw)
-	if mark, ok := c.applied.Load(key); ok && mark.(appliedMark).stands(wish, live) { //nolint:forcetypeassert // Nothing else is stored.
+	if c.applied.of(key, c.Now()).stands(wish, live) {
 		return nil
 	}
 	if err := allowed(); err != nil {
@@ -98,7 +117,7 @@ func (c *Children) applyIf(ctx context.Context, owner Object, live client.Object
 	if err := c.Client.Apply(ctx, want, client.FieldOwner(cluster.ManagedBy), client.ForceOwnership); err != nil {
 		return applyError(what, err)
 	}
-	c.applied.Store(key, markOf(wish, want))
+	c.applied.set(key, c.Now(), markOf(wish, want))
 	return nil
 }
 
@@ -160,6 +179,8 @@ func noun(owner Object) string {
 		return "backup"
 	case *v1alpha1.BackupSchedule:
 		return "schedule"
+	case *v1alpha1.Restore:
+		return "restore"
 	}
 	return "cluster"
 }
@@ -177,19 +198,7 @@ func leftBehind(owner Object, ref *metav1.OwnerReference) bool {
 	if ref == nil || ref.Name != owner.GetName() || ref.UID == owner.GetUID() {
 		return false
 	}
-	switch owner.(type) {
-	case *v1alpha1.EtcdCluster:
-		return ref.Kind == "EtcdCluster"
-	case *v1alpha1.RedisCluster:
-		return ref.Kind == "RedisCluster"
-	case *v1alpha1.EtcdUser:
-		return ref.Kind == "EtcdUser"
-	case *v1alpha1.RedisUser:
-		return ref.Kind == "RedisUser"
-	case *v1alpha1.Backup:
-		return ref.Kind == "Backup"
-	}
-	return false
+	return ref.Kind == reflect.TypeOf(owner).Elem().Name()
 }
 
 // markOf remembers a wish, and the answer to it that an apply configuration holds after it was applied.

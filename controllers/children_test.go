@@ -3,19 +3,25 @@ package controllers
 import (
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -60,6 +66,55 @@ func TestApplySendsOnlyWhatChanged(t *testing.T) {
 	}
 	apply("2", 1, "somebody changed the object")
 	apply("2", 0, "nothing changed since")
+}
+
+// Jobs of backups have another name each time, and a Backup is never Ready.
+func TestNothingIsRememberedOfWhatIsGone(t *testing.T) {
+	var applied marks
+	var said told
+	now := time.Now()
+	for n := range 100 {
+		applied.set(appliedKey{"Job", "shop", fmt.Sprintf("hourly-%d", n)}, now, appliedMark{version: "1"})
+		said.first(types.UID(strconv.Itoa(n)), "Taking")
+	}
+	if said.first("7", "Taking") || applied.of(appliedKey{"Job", "shop", "hourly-7"}, now).version != "1" {
+		t.Error("what is there is forgotten")
+	}
+	now = now.Add(2 * forgetAfter)
+	applied.of(appliedKey{"Job", "shop", "hourly-100"}, now)
+	said.reasons.of("100", now)
+	if jobs, resources := len(applied.byKey.byKey), len(said.reasons.byKey); jobs != 1 || resources != 1 {
+		t.Errorf("%d Jobs and %d resources are remembered", jobs, resources)
+	}
+}
+
+// What an earlier resource of the same name has left is waited for, whatever kind it is of.
+func TestWhatIsLeftBehindIsWaitedFor(t *testing.T) {
+	meta := metav1.ObjectMeta{Namespace: "shop", Name: "undo", UID: "new"}
+	for kind, owner := range map[string]Object{
+		"Restore":        &v1alpha1.Restore{ObjectMeta: meta},
+		"BackupSchedule": &v1alpha1.BackupSchedule{ObjectMeta: meta},
+		"Backup":         &v1alpha1.Backup{ObjectMeta: meta},
+		"EtcdUser":       &v1alpha1.EtcdUser{ObjectMeta: meta},
+	} {
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "undo-find", OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "undo", UID: "old", Controller: ptr.To(true)}}}}
+		if hold := (cluster.Hold{}); !errors.As(ownedBy(owner, job, "Job undo-find"), &hold) || hold.Reason != v1alpha1.ReasonPreviousCluster {
+			t.Errorf("%s: %v", kind, ownedBy(owner, job, "Job undo-find"))
+		}
+		job.OwnerReferences[0].Kind = "Other"
+		if refusal := (cluster.Refusal{}); !errors.As(ownedBy(owner, job, "Job undo-find"), &refusal) {
+			t.Errorf("%s: %v", kind, ownedBy(owner, job, "Job undo-find"))
+		}
+	}
+}
+
+// A status with a condition that is longer than its schema allows would not be written at all.
+func TestAConditionIsNoLongerThanItMayBe(t *testing.T) {
+	var list []metav1.Condition
+	setConditions(&list, time.Now(), 1, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: "Refused", Message: strings.Repeat("ä", 20000)})
+	if m := list[0].Message; len(m) > maxMessage || !utf8.ValidString(m) || !strings.HasSuffix(m, "ä ...") {
+		t.Errorf("%d bytes that end with %q", len(m), m[len(m)-10:])
+	}
 }
 
 // What is applied is not always what comes of it, and not all that is specified is counted.

@@ -38,7 +38,7 @@ const (
 // time: what has been done is seen in the databases.
 type upkeep struct {
 	mu       sync.Mutex
-	clusters lore[clusterUpkeep]
+	clusters lore[types.UID, clusterUpkeep]
 	// drain is how long a defragmentation waits for clients to stay away, spawn runs it in the background.
 	drain time.Duration
 	spawn func(func())
@@ -65,7 +65,7 @@ type memo[T any] struct {
 }
 
 func newUpkeep(drain time.Duration, spawn func(func())) *upkeep {
-	return &upkeep{clusters: lore[clusterUpkeep]{fresh: newClusterUpkeep}, drain: drain, spawn: spawn}
+	return &upkeep{clusters: lore[types.UID, clusterUpkeep]{fresh: newClusterUpkeep}, drain: drain, spawn: spawn}
 }
 
 func newClusterUpkeep() *clusterUpkeep {
@@ -84,7 +84,7 @@ func (u *upkeep) elsewhere(uid types.UID) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	n := 0
-	for id, c := range u.clusters.byUID { // Under u.mu, as in with.
+	for id, c := range u.clusters.byKey { // Under u.mu, as in with.
 		if id != uid && c.what.busy() {
 			n++
 		}

@@ -3,8 +3,6 @@ package controllers
 import (
 	"sync"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -14,12 +12,12 @@ const (
 	forgetEvery = forgetAfter / 4
 )
 
-// lore is what the operator remembers of resources, by UID. With a restart it is lost, and read or measured anew.
-type lore[T any] struct {
+// lore is what the operator remembers of resources, mostly by UID. With a restart it is lost, and read or measured anew.
+type lore[K comparable, T any] struct {
 	mu sync.Mutex
 	// fresh is what is known of a resource at first; nil: the zero T.
 	fresh func() *T
-	byUID map[types.UID]*known[T]
+	byKey map[K]*known[T]
 	swept time.Time
 }
 
@@ -30,27 +28,27 @@ type known[T any] struct {
 }
 
 // of is what is remembered of a resource. Those that nobody has looked at for long are gone, and are forgotten.
-func (l *lore[T]) of(uid types.UID, now time.Time) *T {
+func (l *lore[K, T]) of(key K, now time.Time) *T {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now.Sub(l.swept) >= forgetEvery {
 		l.swept = now
-		for uid, k := range l.byUID {
+		for key, k := range l.byKey {
 			if now.Sub(k.seen) > forgetAfter {
-				delete(l.byUID, uid)
+				delete(l.byKey, key)
 			}
 		}
 	}
-	if l.byUID == nil {
-		l.byUID = map[types.UID]*known[T]{}
+	if l.byKey == nil {
+		l.byKey = map[K]*known[T]{}
 	}
-	k := l.byUID[uid]
+	k := l.byKey[key]
 	if k == nil {
 		k = &known[T]{what: new(T)}
 		if l.fresh != nil {
 			k.what = l.fresh()
 		}
-		l.byUID[uid] = k
+		l.byKey[key] = k
 	}
 	k.seen = now
 	return k.what

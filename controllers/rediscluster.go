@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,7 +35,7 @@ type RedisKind struct {
 	// ConnectMover opens one that moves keys. It is redisclient.NewMover outside of tests.
 	ConnectMover func(redisclient.Options) redis.Mover
 	// memories of the clusters.
-	memories lore[memory]
+	memories lore[types.UID, memory]
 }
 
 var _ Kind[*v1alpha1.RedisCluster, redis.State] = (*RedisKind)(nil)
@@ -45,7 +46,7 @@ func NewRedisKind(c *Children) *RedisKind {
 		Children:     c,
 		Connect:      func(o redisclient.Options) redis.Client { return redisclient.New(o) },
 		ConnectMover: func(o redisclient.Options) redis.Mover { return redisclient.NewMover(o) },
-		memories:     lore[memory]{fresh: newMemory},
+		memories:     lore[types.UID, memory]{fresh: newMemory},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -36,7 +37,7 @@ func TestClientsAreSentNowhereThatTheCertificateIsNotFor(t *testing.T) {
 				}
 				for range 25 {
 					if restarts {
-						kind.memories = lore[memory]{fresh: newMemory}
+						kind.memories = lore[types.UID, memory]{fresh: newMemory}
 					}
 					certificates[clustertls.LeafFingerprint(certificate())] = certificate()
 					s.pass()

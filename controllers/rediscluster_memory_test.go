@@ -23,8 +23,8 @@ func TestWhatIsKnownOfAClusterIsForgottenWithIt(t *testing.T) {
 			t.Fatalf("the other cluster was forgotten: %v, %v", guarded, err)
 		}
 	}
-	if len(kind.memories.byUID) != 1 || kind.memories.byUID[stays.UID] == nil {
-		t.Errorf("remembered: %v", kind.memories.byUID)
+	if len(kind.memories.byKey) != 1 || kind.memories.byKey[stays.UID] == nil {
+		t.Errorf("remembered: %v", kind.memories.byKey)
 	}
 	if guarded, err := kind.guarded(t.Context(), gone, 1); err != nil || guarded {
 		t.Errorf("it is remembered that a cluster was guarded that is gone: %v, %v", guarded, err)

@@ -127,10 +127,16 @@ func created(o client.Object, err error) error {
 	return fmt.Errorf("make %s: %w", o.GetName(), err)
 }
 
-// timedName is a name with a time, short enough for a Backup.
+// maxTimed is how long the name of what is made of a cluster may be: that of a Restore may have 48 letters, and that of a Backup more.
+const maxTimed = 48
+
+// timedName is a name with a time, short enough for whatever is made of a cluster.
 func timedName(name string, at time.Time) string {
-	return name + "-" + at.UTC().Format("20060102-150405")
+	suffix := stamp(at)
+	return strings.TrimRight(name[:min(len(name), maxTimed-len(suffix))], "-") + suffix
 }
+
+func stamp(at time.Time) string { return at.UTC().Format("-20060102-150405") }
 
 // scheduled is where the schedules of a cluster keep its backups, if that is one place.
 func scheduled(ctx context.Context, c client.Reader, ns string, ref v1alpha1.ClusterReference) (*v1alpha1.BackupDestination, error) {

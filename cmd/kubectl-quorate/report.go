@@ -106,7 +106,7 @@ func (s *session) report(ctx context.Context, args []string, o reportOptions) er
 		return err
 	}
 	if o.file == "" {
-		o.file = timedName("quorate-report-"+ns, s.now()) + ".tar.gz"
+		o.file = "quorate-report-" + ns + stamp(s.now()) + ".tar.gz"
 	}
 	file, err := os.OpenFile(o.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -209,6 +209,9 @@ func TestBackupsAreToldByScheduleAndByCluster(t *testing.T) {
 		b.Spec.Cluster, b.Status.Conditions, b.Status.StoredSize = of, conditions, 1000
 		s.objects.Backups = append(s.objects.Backups, b)
 	}
+	foreign := s.objects.Backups[0]
+	foreign.Spec.External = &v1alpha1.ExternalCluster{}
+	s.objects.Backups = append(s.objects.Backups, foreign)
 	const id, owner = "{cluster=orders,cluster_kind=EtcdCluster,namespace=shop,schedule=hourly}", "{cluster=orders,cluster_kind=EtcdCluster,namespace=shop"
 	s.expect(t, map[string]float64{
 		"quorate_backup_last_success_timestamp_seconds" + id:  500,

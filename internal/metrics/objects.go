@@ -182,7 +182,8 @@ func (s sink) schedule(o *v1alpha1.BackupSchedule) {
 	}
 }
 
-// backups tells sums: there may be hundreds of each cluster.
+// backups tells sums: there may be hundreds of each cluster. One of servers that are nobody's counts only while it is not there: it is no backup
+// of the cluster that has its name.
 func (s sink) backups(list []v1alpha1.Backup) {
 	type owner struct{ namespace, kind, name string }
 	type sum struct {
@@ -195,6 +196,9 @@ func (s sink) backups(list []v1alpha1.Backup) {
 		key := owner{b.Namespace, string(b.Spec.Cluster.Kind), b.Spec.Cluster.Name}
 		n := sums[key]
 		complete := meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionComplete)
+		if complete && b.Spec.External != nil {
+			continue
+		}
 		stalled := meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionStalled)
 		if complete {
 			n.complete++
