@@ -47,6 +47,31 @@ func TestWhenAContainerIsStartedAgain(t *testing.T) {
 	}
 }
 
+func TestWhenTheProcessBeforeHadEnded(t *testing.T) {
+	made, ended, started := time.Unix(100, 0), time.Unix(200, 0), time.Unix(300, 0)
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}}
+	over := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(ended)}}
+	unknown := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 255}}
+	for name, tc := range map[string]struct {
+		state, last corev1.ContainerState
+		restarts    int32
+		want        time.Time
+	}{
+		"the first of its pod":                {state: running, want: made},
+		"it is over":                          {state: over, want: ended},
+		"another one runs":                    {state: running, last: over, restarts: 1, want: ended},
+		"another one is held":                 {state: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}, last: over, restarts: 1, want: ended},
+		"another one runs after nobody knows": {state: running, last: unknown, restarts: 1, want: started},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: redis.ContainerServer, State: tc.state, LastTerminationState: tc.last, RestartCount: tc.restarts,
+		}}}}
+		if got := podOf(pod, 0, 0).Ended; !got.Equal(tc.want) {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
 // TestTheLastWordsOfAServerAreItsOwn has what a server of Redis 7.0 logs of probes.
 func TestTheLastWordsOfAServerAreItsOwn(t *testing.T) {
 	const knock = "1:S 24 Nov 2026 20:38:27.287 # Error accepting a client connection: error:0A000126:SSL routines::unexpected eof while reading (conn: fd=24)\n"

@@ -357,6 +357,7 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		Unready:   unreadySince(pod),
 		HeldUntil: heldUntil(pod, redis.ContainerServer),
 		Started:   startedAt(pod, redis.ContainerServer),
+		Ended:     endedBy(pod, redis.ContainerServer),
 		HasRun:    hasRun(pod, redis.ContainerServer),
 		Role:      pod.Labels[v1alpha1.LabelRole],
 		Gate:      gateRemark(pod),
@@ -389,6 +390,21 @@ func startedAt(pod *corev1.Pod, container string) time.Time {
 		return r.StartedAt.Time
 	}
 	return time.Time{}
+}
+
+// endedBy is when the process of a container that ran before had ended at the latest: the one before it, or that of an earlier pod of the name, which was
+// gone when this pod was made.
+func endedBy(pod *corev1.Pod, container string) time.Time {
+	status := containerStatus(pod.Status.ContainerStatuses, container)
+	for _, t := range []*corev1.ContainerStateTerminated{status.State.Terminated, status.LastTerminationState.Terminated} {
+		if t != nil && !t.FinishedAt.IsZero() {
+			return t.FinishedAt.Time
+		}
+	}
+	if started := startedAt(pod, container); status.RestartCount > 0 && !started.IsZero() {
+		return started // The node was started anew, and nobody knows.
+	}
+	return pod.CreationTimestamp.Time
 }
 
 // gateRemark is what the start gate said at its end, this time or the last, empty when it had nothing to remark.

@@ -232,7 +232,13 @@ func (v *view) everyPod() []*Pod {
 
 // copies are the replicas that have all data of the primary.
 func (v *view) copies(leader *Pod) []*Pod {
-	return slices.DeleteFunc(slices.Clone(v.read), func(p *Pod) bool { return p == leader || p.Node.Loading || !p.follows(leader) })
+	return slices.DeleteFunc(slices.Clone(v.read), func(p *Pod) bool { return p == leader || !v.inSync(p, leader) })
+}
+
+// inSync tells whether a replica has all data of the primary. A connection that carries nothing counts for a minute with the replica itself, and the
+// primary does without it long before.
+func (v *view) inSync(p, leader *Pod) bool {
+	return !p.Node.Loading && p.follows(leader) && p.Node.Replication.Silence < v.guardLag(leader)+noticed
 }
 
 // refuseRivals stops where several servers are primaries and nobody was ever appointed: somebody has told them to.

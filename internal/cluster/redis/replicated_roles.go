@@ -59,7 +59,7 @@ func (v *view) role(p, leader *Pod) string {
 		return RolePrimary
 	case p.Node == nil && p.Role != RolePrimary:
 		return p.Role
-	case p.Node != nil && !p.Deleting && !p.Node.Loading && p.follows(leader):
+	case p.Node != nil && !p.Deleting && v.inSync(p, leader):
 		return RoleReplica
 	}
 	return ""

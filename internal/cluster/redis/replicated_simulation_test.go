@@ -32,7 +32,9 @@ type repServer struct {
 	hangs           time.Time
 	deaf            time.Time // the operator cannot reach it until then
 	alone           time.Time // the other servers cannot
+	left            time.Time // all others are restarted then
 	started         time.Time // its process
+	ended           time.Time // the one before it, at the latest
 	newPod          bool      // it comes back as another pod
 	loses           bool      // and without its disk
 	primary, linked bool
@@ -131,6 +133,9 @@ func (p *repServer) start() {
 	}
 	if p.newPod && p.loses {
 		p.data = nil
+	}
+	if p.newPod {
+		p.ended = s.now
 	}
 	p.up, p.deleting, p.newPod, p.loses, p.run = true, false, false, false, s.id("run")
 	p.handsOver = false
@@ -240,6 +245,15 @@ func (s *repSimulation) write(n int) {
 func (s *repSimulation) tick() {
 	s.now = s.now.Add(repTick)
 	for _, p := range s.servers {
+		if !p.left.IsZero() && !s.now.Before(p.left) {
+			p.left = time.Time{}
+			s.log("all but %s are restarted", p.name)
+			for _, o := range s.servers {
+				if o != p && o.up {
+					o.stop(s.in(0, 3*time.Second))
+				}
+			}
+		}
 		switch {
 		case p.up && p.newPod && !s.now.Before(p.backAt): // It was deleted.
 			p.stop(s.in(0, 2*time.Second))
@@ -273,7 +287,7 @@ func (p *repServer) stop(backAt time.Time) {
 			}
 		}
 	}
-	p.up, p.primary, p.linked, p.backAt = false, false, false, backAt
+	p.up, p.primary, p.linked, p.backAt, p.ended = false, false, false, backAt, p.sim.now
 }
 
 // delete is the deletion of a pod, which is told a moment before it happens.
@@ -284,7 +298,7 @@ func (p *repServer) delete() {
 // end ends a pod that does not end by itself.
 func (p *repServer) end() {
 	p.deleting, p.newPod = true, true
-	p.up, p.primary, p.linked, p.backAt = false, false, false, p.sim.in(0, time.Second)
+	p.up, p.primary, p.linked, p.backAt, p.ended = false, false, false, p.sim.in(0, time.Second), p.sim.now
 }
 
 // harm is a fault.
@@ -293,7 +307,7 @@ func (s *repSimulation) harm() {
 	if s.chance(2) && s.last != nil {
 		p = s.last
 	}
-	switch what := s.rnd.IntN(8); what {
+	switch what := s.rnd.IntN(9); what {
 	case 0, 1:
 		s.log("%s is killed", p.name)
 		p.stop(s.in(0, 3*time.Second))
@@ -323,6 +337,10 @@ func (s *repSimulation) harm() {
 			o.newPod = s.chance(2) || o.newPod
 			o.stop(s.in(0, 3*time.Second))
 		}
+	case 8:
+		p.deaf = s.in(10*time.Second, 40*time.Second)
+		p.alone, p.left = p.deaf, p.deaf
+		s.log("%s is cut off, and all others are restarted when it is back", p.name)
 	}
 }
 
@@ -345,6 +363,7 @@ func (s *repSimulation) observe() redis.State {
 		}
 		pod := redis.Pod{
 			Name: p.name, UID: p.uid, Ordinal: p.ordinal, Addr: p.addr, Ready: p.up, Deleting: p.deleting, Outdated: p.template != s.template, HasRun: true, Role: p.role,
+			Ended: p.ended,
 		}
 		if p.up {
 			pod.Started = p.started
@@ -550,7 +569,7 @@ func (s *repSimulation) succeeds(name string) {
 				s.fail("%s is made primary without write %d, which %s has", p.name, w, o.name)
 			}
 			// What was written until the two could notice that they had lost touch was on its way.
-			returns := o.name == s.record.Pod && !o.works() && !o.loses && (s.spec.Persistent || !o.newPod)
+			returns := o.name == s.record.Pod && (o.reachable() || (!o.works() && !o.loses && (s.spec.Persistent || !o.newPod)))
 			if o != p && returns && (s.record.Guard == 0 || s.times[w].Sub(p.synced) > nodeTime+6*time.Second) && slices.Contains(o.data, w) {
 				s.fail("%s is made primary without write %d, which %s comes back with", p.name, w, o.name)
 			}

@@ -87,10 +87,16 @@ func (v *view) comesBackWithMore(was, best *Pod) bool {
 // wasInSync tells whether an heir copied a primary until that ended, or to within what the two take to notice. Its label is from when it was last looked at, and
 // says nothing of a time in which it could not be read.
 func (v *view) wasInSync(was, heir *Pod) bool {
-	if was == nil || was.Node != nil || was.Unready.IsZero() {
-		return heir.Role == RoleReplica
+	end := v.Now // Its pod has just gone.
+	switch {
+	case was != nil && was.unheard() && was.Unready.IsZero():
+		return heir.Role == RoleReplica // When it stopped nobody can tell.
+	case was != nil && was.unheard():
+		end = was.Unready
+	case was != nil:
+		end = was.Ended
 	}
-	return heir.Role == RoleReplica && heir.Node.Replication.Silence <= v.Now.Sub(was.Unready)+v.Appointed.Guard+noticed
+	return heir.Role == RoleReplica && heir.Node.Replication.Silence <= v.Now.Sub(end)+v.Appointed.Guard+noticed
 }
 
 // waitForEnd waits for a primary that is on its way out: it holds its clients until its replicas have everything, and ends.
@@ -155,7 +161,7 @@ func (v *view) handsOver(was *Pod) *Pod {
 }
 
 // furthestHeir is the server that has most of the history of the appointed primary; nil when none has any. Of several with as much it is that one itself:
-// it may be handing over, which nobody else can end.
+// it may be handing over, which nobody else can end; or one that has it on its disk, too.
 func (v *view) furthestHeir(was *Pod) *Pod {
 	if was != nil && was.Deleting {
 		was = v.handsOver(was)
@@ -166,7 +172,8 @@ func (v *view) furthestHeir(was *Pod) *Pod {
 		if p.Node.Loading || (r.ID != v.Appointed.History && r.FormerID != v.Appointed.History) {
 			continue
 		}
-		if best == nil || p.Node.Offset > best.Node.Offset || (p == was && p.Node.Offset == best.Node.Offset) {
+		if best == nil || p.Node.Offset > best.Node.Offset ||
+			(p.Node.Offset == best.Node.Offset && (p == was || (best != was && p.Node.OnDisk && !best.Node.OnDisk))) {
 			best = p
 		}
 	}

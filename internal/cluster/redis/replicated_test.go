@@ -50,7 +50,7 @@ func (f *fixture) leads(name string) {
 // starts makes a server one that has just been started, with what is on its disk.
 func (f *fixture) starts(name string, keys int64) {
 	p := f.pod(name)
-	p.Role = ""
+	p.Role, p.Ended = "", now
 	n := p.Node
 	n.LinkUp, n.EverLinked, n.Asks, n.Keys, n.Offset = false, false, Nobody, keys, 0
 	n.Replication = &Replication{ID: "own-" + name, Silence: Never}
@@ -77,7 +77,7 @@ func (f *fixture) hang(name string) { f.pod(name).Node = nil }
 // die ends a server's container.
 func (f *fixture) die(name string) {
 	f.hang(name)
-	f.pod(name).Started, f.pod(name).Ready = time.Time{}, false
+	f.pod(name).Started, f.pod(name).Ready, f.pod(name).Ended = time.Time{}, false, now
 }
 
 func (f *fixture) follows(name, primary string) {
@@ -256,13 +256,49 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 		}, "c-0-0 was the primary and cannot start (CrashLoopBackOff)"},
 		"who is left was cut off for long, and has just come back": {func(f *fixture) {
 			f.die("c-0-0")
-			f.pod("c-0-0").Unready = now.Add(-2 * time.Second)
+			f.pod("c-0-0").Ended = now.Add(-2 * time.Second)
 			f.lose(12*time.Second, both...)
 			f.die("c-0-2")
 		}, "c-0-0 was the primary and does not run"},
+		"who is left was cut off for long, and the primary is back": {func(f *fixture) {
+			f.starts("c-0-0", 10)
+			f.pod("c-0-0").Ended = now.Add(-2 * time.Second)
+			f.lose(5*time.Minute, both...)
+			f.die("c-0-2")
+		}, "promote c-0-0"},
+		"who is left was cut off for long, and the primary reads its data": {func(f *fixture) {
+			f.starts("c-0-0", 10)
+			f.pod("c-0-0").Ended, f.pod("c-0-0").Node.Loading = now.Add(-2*time.Second), true
+			f.lose(5*time.Minute, both...)
+			f.die("c-0-2")
+		}, "c-0-0 loads its data"},
+		"who is left was cut off for long, and the primary's pod is gone": {func(f *fixture) {
+			f.lose(5*time.Minute, both...)
+			f.die("c-0-2")
+			f.Pods = f.Pods[1:]
+		}, "c-0-0 was the primary and does not run"},
+		"who is left heard it to the end, and it is back": {func(f *fixture) {
+			f.starts("c-0-0", 10)
+			f.pod("c-0-0").Ended = now.Add(-5 * time.Minute)
+			f.lose(5*time.Minute, both...)
+			f.die("c-0-2")
+		}, "promote c-0-1"},
+		"one of two that are equal has it on its disk": {func(f *fixture) {
+			f.die("c-0-0")
+			f.lose(0, both...)
+			f.pod("c-0-1").Node.OnDisk = false
+		}, "promote c-0-2"},
+		"its replicas hear nothing, and their connections have not noticed": {func(f *fixture) {
+			for _, p := range both {
+				f.pod(p).Node.Replication.Silence = 10 * time.Second
+			}
+		}, `name c-0-0 the primary, label c-0-1 "", c-0-2 ""`},
+		"one of its replicas hears nothing": {func(f *fixture) {
+			f.pod("c-0-1").Node.Replication.Silence = 10 * time.Second
+		}, `name c-0-0 the primary, label c-0-1 ""`},
 		"who is left heard it to the end": {func(f *fixture) {
 			f.die("c-0-0")
-			f.pod("c-0-0").Unready = now.Add(-2 * time.Second)
+			f.pod("c-0-0").Ended = now.Add(-2 * time.Second)
 			f.lose(11*time.Second, both...)
 			f.die("c-0-2")
 		}, "promote c-0-1"},

@@ -172,6 +172,8 @@ type Pod struct {
 	Unready time.Time
 	// Started is when the server's container was started; zero: it does not run.
 	Started time.Time
+	// Ended is when the server that ran before this one had ended at the latest, in this pod or in the one before it. Where none runs it is the last one.
+	Ended time.Time
 	// NodeLost says that nothing runs on the pod's node any more, as far as Kubernetes can tell: it was deleted, is out of service,
 	// or does not report.
 	NodeLost bool
