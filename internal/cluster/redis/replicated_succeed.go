@@ -88,15 +88,14 @@ func (v *view) comesBackWithMore(was, best *Pod) bool {
 // says nothing of a time in which it could not be read.
 func (v *view) wasInSync(was, heir *Pod) bool {
 	end := v.Now // Its pod has just gone.
-	switch {
-	case was != nil && was.unheard() && was.Unready.IsZero():
-		return heir.Role == RoleReplica // When it stopped nobody can tell.
-	case was != nil && was.unheard():
-		end = was.Unready
-	case was != nil:
+	if was != nil {
 		end = was.Ended
 	}
-	return heir.Role == RoleReplica && heir.Node.Replication.Silence <= v.Now.Sub(end)+v.Appointed.Guard+noticed
+	if was != nil && was.unheard() && was.Unready.After(end) {
+		end = was.Unready
+	}
+	heard := v.Now.Add(-heir.Node.Replication.Silence)
+	return heir.Role == RoleReplica && !heard.Before(end.Add(-v.Appointed.Guard-noticed))
 }
 
 // waitForEnd waits for a primary that is on its way out: it holds its clients until its replicas have everything, and ends.

@@ -76,7 +76,7 @@ func (w *world) crash(pods ...*process) {
 	defer w.change.Unlock()
 	for _, p := range pods {
 		_ = p.cmd.Wait()
-		p.cmd = nil
+		p.cmd, p.ended = nil, time.Now()
 		delete(w.pods, p.name)
 	}
 }

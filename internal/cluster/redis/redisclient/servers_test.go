@@ -113,7 +113,7 @@ type process struct {
 	shard, ordinal int
 	cmd            *exec.Cmd
 	gate           string
-	started        time.Time
+	started, ended time.Time // the process, and the one before it
 	// version of the template that the pod was made from.
 	version string
 	// stuck says why the pod cannot start.
@@ -223,7 +223,7 @@ func (w *world) kill(p *process) {
 	}
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
-	p.cmd = nil
+	p.cmd, p.ended = nil, time.Now()
 }
 
 // terminate ends a server as the deletion of its pod does.
@@ -236,7 +236,7 @@ func (w *world) terminate(pods ...*process) {
 	}
 	for _, p := range pods {
 		_ = p.cmd.Wait()
-		p.cmd = nil
+		p.cmd, p.ended = nil, time.Now()
 	}
 }
 
@@ -448,7 +448,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 		pod := redis.Pod{
 			Role: w.roles[p.name],
 			Name: p.name, UID: p.name + "/" + p.ip, Shard: p.shard, Ordinal: p.ordinal, Addr: redis.Address{IP: p.ip, Port: redis.ClientPort}, Gate: p.gate,
-			Outdated: p.version != w.cluster.Spec.Version, HasRun: true, Stuck: p.stuck,
+			Outdated: p.version != w.cluster.Spec.Version, HasRun: true, Stuck: p.stuck, Ended: p.ended,
 			MemoryLimit: p.limit, Resize: redis.Resizing{Wanted: p.limit != redis.MemoryLimit(spec.Resources)},
 		}
 		if !spec.IsReplicated() {
