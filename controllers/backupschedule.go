@@ -27,6 +27,8 @@ import (
 // +kubebuilder:rbac:groups=quorate.dev,resources=backupschedules,verbs=list;watch
 // What became of its runs.
 // +kubebuilder:rbac:groups=quorate.dev,resources=backupschedules/status,verbs=patch
+// What records changes goes with it, and blocks its deletion until it has.
+// +kubebuilder:rbac:groups=quorate.dev,resources=backupschedules/finalizers,verbs=update
 // A run is a Backup, and retention removes those that are not kept.
 // +kubebuilder:rbac:groups=quorate.dev,resources=backups,verbs=create;delete
 

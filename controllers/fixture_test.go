@@ -108,6 +108,9 @@ func (w *world) remembered(api client.WithWatch) client.WithWatch {
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			defer w.past.catchUp()
+			if err := mayOwn(o); err != nil {
+				return err
+			}
 			if o.GetUID() == "" {
 				o.SetUID(w.uid())
 			}
@@ -119,6 +122,9 @@ func (w *world) remembered(api client.WithWatch) client.WithWatch {
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			defer w.past.catchUp()
+			if err := mayOwn(o); err != nil {
+				return err
+			}
 			return c.Patch(ctx, o, p, opts...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
@@ -162,7 +168,10 @@ func (w *world) identifyApplied(ctx context.Context, c client.Client, ac runtime
 		return err
 	}
 	o := &unstructured.Unstructured{}
-	if err := o.UnmarshalJSON(raw); err != nil || o.GetUID() != "" {
+	if err := o.UnmarshalJSON(raw); err != nil {
+		return err
+	}
+	if err := mayOwn(o); err != nil || o.GetUID() != "" {
 		return err
 	}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {

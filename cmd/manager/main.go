@@ -65,7 +65,11 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	mgrOptions, err := managerOptions(o)
+	namespaces, err := admitted(ctx, cfg, o, stop)
+	if err != nil {
+		return err
+	}
+	mgrOptions, err := managerOptions(o, namespaces)
 	if err != nil {
 		return err
 	}
@@ -84,7 +88,7 @@ func run(args []string) error {
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
 		return fmt.Errorf("set up health checks: %w", err)
 	}
-	ctrl.Log.Info("starting", "version", version, "namespaces", o.watched(), "domain", o.domain, "agentImage", o.agentImage)
+	ctrl.Log.Info("starting", "version", version, "namespaces", namespaces, "domain", o.domain, "agentImage", o.agentImage)
 	if o.leaderElect {
 		go sayWaiting(ctrl.Log.Info, mgr.Elected(), time.After(patience))
 	}
@@ -106,7 +110,8 @@ func sayWaiting(say func(string, ...any), elected <-chan struct{}, late <-chan t
 	}
 }
 
-func managerOptions(o options) (manager.Options, error) {
+// managerOptions sets up a manager that works in the given namespaces, none for all.
+func managerOptions(o options, namespaces []string) (manager.Options, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return manager.Options{}, fmt.Errorf("build scheme: %w", err)
@@ -117,7 +122,7 @@ func managerOptions(o options) (manager.Options, error) {
 	}
 	return manager.Options{
 		Scheme:                        scheme,
-		Cache:                         controllers.CacheOptions(o.watched()),
+		Cache:                         controllers.CacheOptions(namespaces),
 		Client:                        controllers.ClientOptions(),
 		Metrics:                       serve,
 		HealthProbeBindAddress:        o.healthAddr,

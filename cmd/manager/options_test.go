@@ -36,7 +36,7 @@ func TestManagersOfOneLeaseNamespaceLetOnlyOneWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := managerOptions(o)
+	got, err := managerOptions(o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestMetricsAreForThoseThatTheAPIServerLetsUnlessToldOtherwise(t *testing.T)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := managerOptions(o)
+		got, err := managerOptions(o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

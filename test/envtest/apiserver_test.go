@@ -44,6 +44,8 @@ var start = sync.OnceValues(func() (*server, error) {
 		return nil, errors.New(`KUBEBUILDER_ASSETS is not set; run: export KUBEBUILDER_ASSETS="$(hack/kind/kind.sh envtest-assets)"`)
 	}
 	env := &envtest.Environment{CRDDirectoryPaths: []string{crdDir}, ErrorIfCRDPathMissing: true}
+	// What OpenShift asks of whoever sets an owner.
+	env.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
 	config, err := env.Start()
 	if err != nil {
 		return nil, fmt.Errorf("start the API server from %s: %w", os.Getenv("KUBEBUILDER_ASSETS"), err)

@@ -60,7 +60,7 @@ func Conditions(p cluster.Plan, err error) []metav1.Condition {
 	return append(cluster.Progress(p, err), cluster.Ready(p, err, settled))
 }
 
-// releaseWithCluster lets the resource go with its cluster, so that it never holds up the deletion of a namespace.
+// releaseWithCluster lets the resource go with its cluster, so that it does not hold up the deletion of a namespace in which the operator may still work.
 func releaseWithCluster(s State) (cluster.Plan, bool) {
 	if s.gone() {
 		return cluster.Do(Release{}, "EtcdCluster %s is gone or going, and its users with it", s.Want.ClusterName)
