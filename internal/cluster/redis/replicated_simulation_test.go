@@ -624,7 +624,7 @@ func (s *repSimulation) run() {
 			s.pass()
 		}
 	}
-	end := s.now.Add(giveUp)
+	end := s.now.Add(giveUp + time.Minute) // The last fault may take as long as giveUp.
 	var plan cluster.Plan
 	for s.faults = false; s.now.Before(end) && s.broken == ""; {
 		s.tick()
