@@ -122,7 +122,7 @@ func TestVersionsChange(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) {
 				f.upgraded("c-0-1")
 				f.neverAnswers(5 * time.Minute)
-				f.pod("c-0-1").Stuck = "ImagePullBackOff: no such image"
+				f.pod("c-0-1").Started, f.pod("c-0-1").Stuck = time.Time{}, "ImagePullBackOff: no such image"
 				f.setBack()
 			},
 			step: Restart{Cause: ReasonReplaceStuck, Pods: []PodRef{{"c-0-1", "uid-c-0-1"}}},
