@@ -162,13 +162,16 @@ func localTo(volume *corev1.PersistentVolume) []string {
 func (k *RedisKind) findLostDisks(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		j := slices.IndexFunc(s.Claims, func(c redis.Claim) bool { return c.Shard == p.Shard && c.Ordinal == p.Ordinal })
-		if (p.Ready && !p.Deleting) || j < 0 {
+		if p.Ready && !p.Deleting {
 			continue
 		}
 		var err error
 		if p.Gone, err = k.nodeGone(ctx, p.NodeName); err != nil {
 			return err
+		}
+		j := slices.IndexFunc(s.Claims, func(c redis.Claim) bool { return c.Shard == p.Shard && c.Ordinal == p.Ordinal })
+		if j < 0 {
+			continue
 		}
 		if s.Claims[j].Lost, err = k.volumeLost(ctx, o, s.Claims[j].Name); err != nil {
 			return err
