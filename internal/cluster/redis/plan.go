@@ -112,7 +112,7 @@ func Next(s State) cluster.Plan {
 		waitForGossip,
 		keepAdmitting,
 		exceptUpkeep(refuseVersion), exceptUpkeep(refuseUnsynced),
-		waitForReplicas,
+		exceptReload(waitForReplicas),
 		discardClaims,
 		dropShard,
 		exceptUpkeep(refuseLess),

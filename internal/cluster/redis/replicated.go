@@ -103,7 +103,7 @@ func nextReplicated(s State) cluster.Plan {
 		exceptReload(waitForAll),
 		handOutPasswords,
 		exceptUpkeep(refuseVersion), exceptUpkeep(refuseUnsynced),
-		waitForReplicas,
+		exceptReload(waitForReplicas),
 		discardClaims,
 		exceptUpkeep(refuseLess),
 		holdForLoad,
