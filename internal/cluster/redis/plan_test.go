@@ -783,6 +783,12 @@ func TestNext(t *testing.T) {
 			}}},
 			reason: ReasonMoveSlots,
 		},
+		"a shard that is wanted and not made yet is waited for": {
+			state: formed(), spoil: func(f *fixture) { f.Spec.Shards = 4 }, reason: ReasonStarting, message: "6 of 8 pods exist",
+		},
+		"so is a StatefulSet that somebody deleted without its pods": {
+			state: formed(), spoil: func(f *fixture) { f.Sets = f.Sets[:2] }, reason: ReasonStarting, message: "2 of 3 StatefulSets exist",
+		},
 		"a server of a new shard copies its first": {
 			state: formed(), spoil: func(f *fixture) { f.grow() },
 			step: Replicate{[]Following{{"c-3-1", "c-3-0", id("c-3-0")}}}, reason: ReasonReplicate,
