@@ -885,6 +885,22 @@ func TestAPodThatRanOutOfMemoryIsToldFromOthers(t *testing.T) {
 	}
 }
 
+// A container that somebody puts into every pod keeps no other one from its work.
+func TestAPodThatHasBegunIsNotStuckForTheSakeOfAnother(t *testing.T) {
+	pod := func(own corev1.ContainerState) []corev1.Pod {
+		return []corev1.Pod{{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "mesh", Image: "mesh:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}},
+			{Name: plan.Container, State: own},
+		}}}}
+	}
+	if j := jobState(&batchv1.Job{}, pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})); j.Trouble != "" || j.Unpulled != "" {
+		t.Errorf("it runs: %+v", j)
+	}
+	if j := jobState(&batchv1.Job{}, pod(corev1.ContainerState{})); j.Trouble != "ImagePullBackOff" || j.Unpulled != "mesh:1" {
+		t.Errorf("it has not begun: %+v", j)
+	}
+}
+
 // What has begun reads on when nobody asks for it any more.
 func TestABackupThatAClusterHasBegunWithIsRead(t *testing.T) {
 	b := stored(nil)

@@ -107,7 +107,7 @@ func (k *ScheduleKind) recorder(ctx context.Context, o *v1alpha1.BackupSchedule)
 		return nil, fmt.Errorf("read pod of StatefulSet %s: %w", set.Name, err)
 	}
 	status := containerStatus(pod.Status.ContainerStatuses, plan.Container)
-	r.Trouble = stuck(pod)
+	r.Trouble = cannotRun(pod, plan.Container)
 	if last := status.LastTerminationState.Terminated; last != nil && status.State.Running == nil {
 		if report, ok := plan.ParseReport(last.Message); ok && report.Problem != nil {
 			r.Trouble = report.Problem.Message

@@ -18,7 +18,7 @@ func podState(p *corev1.Pod) etcd.Pod {
 		n, _ = ordinal(p.Name, p.Name[:i])
 	}
 	problem := ""
-	if cause := stuck(p); cause != "" {
+	if cause := cannotRun(p, etcd.ContainerEtcd); cause != "" {
 		problem = "cannot run: " + cause
 	}
 	made, _ := etcd.ParseVersion(p.Annotations[v1alpha1.AnnotationVersion]) // Zero for one that was made by hand.

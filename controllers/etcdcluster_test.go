@@ -598,6 +598,7 @@ func TestPodState(t *testing.T) {
 	}{
 		"starting":                {status: waiting(etcd.ContainerEtcd, "PodInitializing")},
 		"without an image":        {status: waiting(etcd.ContainerEtcd, "ImagePullBackOff"), stuck: true},
+		"beside one without":      {status: waiting("mesh", "ImagePullBackOff")},
 		"crashing":                {status: waiting(etcd.ContainerEtcd, "CrashLoopBackOff"), stuck: true},
 		"held back":               {status: gate(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, report.Encode()), gate: &report},
 		"with a word from others": {status: gate(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, "panic")},

@@ -73,10 +73,14 @@ func jobState(job *batchv1.Job, pods []corev1.Pod) *plan.Job {
 		p := &pods[i]
 		status := containerStatus(p.Status.ContainerStatuses, plan.Container)
 		if status.State.Terminated == nil {
+			out.Unpulled, out.Waiting = "", p.CreationTimestamp.Time
+			if status.State.Running != nil {
+				continue // Whatever somebody has put beside it.
+			}
 			if trouble := stuck(p); trouble != "" {
 				out.Trouble = trouble
 			}
-			out.Unpulled, out.Waiting = unpulled(p), p.CreationTimestamp.Time
+			out.Unpulled = unpulled(p)
 			continue
 		}
 		out.Starved = status.State.Terminated.Reason == reasonOOM

@@ -101,6 +101,15 @@ func (c *Children) volumeOf(ctx context.Context, claim *corev1.PersistentVolumeC
 // hostsOf are the host names that the volume of a claim is bound to: none where it has no volume, where that can be reached from elsewhere, and
 // where the operator may not know.
 func (c *Children) hostsOf(ctx context.Context, namespace, name string) ([]string, error) {
+	volume, err := c.volumeBehind(ctx, namespace, name)
+	if volume == nil {
+		return nil, err
+	}
+	return localTo(volume), nil
+}
+
+// volumeBehind is the volume of a claim; nil where there is none, and where the operator may not know.
+func (c *Children) volumeBehind(ctx context.Context, namespace, name string) (*corev1.PersistentVolume, error) {
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := c.Direct.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, claim); err != nil {
 		return nil, client.IgnoreNotFound(err)
@@ -115,7 +124,7 @@ func (c *Children) hostsOf(ctx context.Context, namespace, name string) ([]strin
 	if err != nil {
 		return nil, err
 	}
-	return localTo(volume), nil
+	return volume, nil
 }
 
 // hostsLost says why a volume that is local to certain nodes is lost with them.
@@ -162,13 +171,16 @@ func localTo(volume *corev1.PersistentVolume) []string {
 func (k *RedisKind) findLostDisks(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		j := slices.IndexFunc(s.Claims, func(c redis.Claim) bool { return c.Shard == p.Shard && c.Ordinal == p.Ordinal })
-		if (p.Ready && !p.Deleting) || j < 0 {
+		if p.Ready && !p.Deleting {
 			continue
 		}
 		var err error
 		if p.Gone, err = k.nodeGone(ctx, p.NodeName); err != nil {
 			return err
+		}
+		j := slices.IndexFunc(s.Claims, func(c redis.Claim) bool { return c.Shard == p.Shard && c.Ordinal == p.Ordinal })
+		if j < 0 {
+			continue
 		}
 		if s.Claims[j].Lost, err = k.volumeLost(ctx, o, s.Claims[j].Name); err != nil {
 			return err

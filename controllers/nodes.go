@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,6 +54,39 @@ func cordoned(logger klog.Logger, node *corev1.Node, tolerations []corev1.Tolera
 		}
 	}
 	return ""
+}
+
+// suits tells whether a pod and its volume may be on a node, as far as names and labels go.
+func suits(pod *corev1.Pod, volume *corev1.PersistentVolume, node *corev1.Node) bool {
+	if volume != nil && volume.Spec.NodeAffinity != nil && !selects(volume.Spec.NodeAffinity.Required, node) {
+		return false
+	}
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && !selects(a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution, node) {
+		return false
+	}
+	return labels.SelectorFromSet(pod.Spec.NodeSelector).Matches(labels.Set(node.Labels))
+}
+
+// selects tells whether one of the terms of a selector matches a node; nil: any node does.
+func selects(s *corev1.NodeSelector, node *corev1.Node) bool {
+	return s == nil || slices.ContainsFunc(s.NodeSelectorTerms, func(t corev1.NodeSelectorTerm) bool {
+		return len(t.MatchExpressions)+len(t.MatchFields) > 0 &&
+			meets(node.Labels, t.MatchExpressions) && meets(labels.Set{metav1.ObjectNameField: node.Name}, t.MatchFields)
+	})
+}
+
+// operators are those of node selectors in the terms of label selectors.
+var operators = map[corev1.NodeSelectorOperator]selection.Operator{
+	corev1.NodeSelectorOpIn: selection.In, corev1.NodeSelectorOpNotIn: selection.NotIn,
+	corev1.NodeSelectorOpExists: selection.Exists, corev1.NodeSelectorOpDoesNotExist: selection.DoesNotExist,
+	corev1.NodeSelectorOpGt: selection.GreaterThan, corev1.NodeSelectorOpLt: selection.LessThan,
+}
+
+func meets(of labels.Set, all []corev1.NodeSelectorRequirement) bool {
+	return !slices.ContainsFunc(all, func(r corev1.NodeSelectorRequirement) bool {
+		q, err := labels.NewRequirement(r.Key, operators[r.Operator], r.Values)
+		return err != nil || !q.Matches(of)
+	})
 }
 
 func repels(t *corev1.Taint) bool {
@@ -103,7 +138,7 @@ func onlyScheduling(o any) (any, error) {
 		return o, nil
 	}
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels},
 		Spec:       corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
 		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses, Allocatable: node.Status.Allocatable},
 	}, nil

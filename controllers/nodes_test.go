@@ -76,16 +76,62 @@ func TestAHeartbeatOfANodeIsNoNews(t *testing.T) {
 	}
 }
 
+func TestWhichNodesSuitAPodAndItsVolume(t *testing.T) {
+	node := nodeWith()
+	node.Labels = map[string]string{corev1.LabelHostname: "host", corev1.LabelTopologyZone: "a", "cores": "8"}
+	terms := func(terms ...corev1.NodeSelectorTerm) *corev1.NodeSelector {
+		return &corev1.NodeSelector{NodeSelectorTerms: terms}
+	}
+	label := func(key string, op corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}}
+	}
+	name := func(values ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: values}}}
+	}
+	for what, tc := range map[string]struct {
+		labels       map[string]string
+		pod, volumes *corev1.NodeSelector
+		want         bool
+	}{
+		"nothing is asked for":          {want: true},
+		"its labels":                    {labels: map[string]string{"cores": "8"}, want: true},
+		"other labels":                  {labels: map[string]string{"cores": "8", "disk": "fast"}},
+		"a volume that is there":        {volumes: terms(label(corev1.LabelHostname, corev1.NodeSelectorOpIn, "host")), want: true},
+		"a volume of another node":      {volumes: terms(label(corev1.LabelHostname, corev1.NodeSelectorOpIn, "other"))},
+		"a volume of its zone":          {volumes: terms(label(corev1.LabelTopologyZone, corev1.NodeSelectorOpIn, "a", "b")), want: true},
+		"a volume of another zone":      {volumes: terms(label(corev1.LabelTopologyZone, corev1.NodeSelectorOpIn, "b"))},
+		"another node or this one":      {pod: terms(name("m"), name("n")), want: true},
+		"another node by name":          {pod: terms(name("m"))},
+		"a term that asks for nothing":  {pod: terms(corev1.NodeSelectorTerm{})},
+		"not this zone":                 {pod: terms(label(corev1.LabelTopologyZone, corev1.NodeSelectorOpNotIn, "a"))},
+		"without a label that it lacks": {pod: terms(label("gpu", corev1.NodeSelectorOpDoesNotExist)), want: true},
+		"a label that it lacks":         {pod: terms(label("gpu", corev1.NodeSelectorOpExists))},
+		"more than it has":              {pod: terms(label("cores", corev1.NodeSelectorOpGt, "8"))},
+		"less than it may have":         {pod: terms(label("cores", corev1.NodeSelectorOpLt, "9")), want: true},
+	} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: tc.labels, Affinity: &corev1.Affinity{
+			NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: tc.pod},
+		}}}
+		volume := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{NodeAffinity: &corev1.VolumeNodeAffinity{Required: tc.volumes}}}
+		if got := suits(pod, volume, node); got != tc.want {
+			t.Errorf("%s: %t", what, got)
+		}
+	}
+	if !suits(&corev1.Pod{}, nil, node) {
+		t.Error("a pod without anything does not suit")
+	}
+}
+
 func TestTheCacheKeepsOfANodeWhatIsUsed(t *testing.T) {
 	full := nodeWith(corev1.Taint{Key: "a"})
-	full.Spec.Unschedulable, full.Labels = true, map[string]string{"a": "b"}
+	full.Spec.Unschedulable, full.Labels, full.Annotations = true, map[string]string{"a": "b"}, map[string]string{"c": "d"}
 	full.Status.Images = []corev1.ContainerImage{{Names: []string{"x"}}}
 	got, err := onlyScheduling(full)
 	if err != nil {
 		t.Fatal(err)
 	}
 	node, ok := got.(*corev1.Node)
-	if !ok || node.Name != "n" || !node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || len(node.Status.Images) > 0 || len(node.Labels) > 0 {
+	if !ok || node.Name != "n" || !node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || len(node.Status.Images) > 0 || len(node.Annotations) > 0 || node.Labels["a"] != "b" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -61,13 +61,26 @@ func containerStatus(list []corev1.ContainerStatus, name string) corev1.Containe
 // stuck says what keeps a pod from running that will not change by itself, empty when nothing does: the kubelet goes on
 // trying, but with the same image and the same settings. It leaves out what differs from one attempt to the next,
 // because it goes into the status.
-func stuck(p *corev1.Pod) string {
+func stuck(p *corev1.Pod) string { return stuckIn(p, p.Status.ContainerStatuses...) }
+
+// cannotRun says what keeps one container of a pod from running, empty when nothing does. Others beside it are in nobody's way, which a webhook
+// may have added; those before it are, and they may be anybody's.
+func cannotRun(p *corev1.Pod, container string) string {
+	c := containerStatus(p.Status.ContainerStatuses, container)
+	if c.State.Running != nil {
+		return ""
+	}
+	return stuckIn(p, c)
+}
+
+// stuckIn looks at all init containers, and at these.
+func stuckIn(p *corev1.Pod, containers ...corev1.ContainerStatus) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
 			return describe(c.Reason, c.Message)
 		}
 	}
-	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, containers) {
 		w := c.State.Waiting
 		if w == nil || w.Reason == "" || w.Reason == "PodInitializing" || w.Reason == "ContainerCreating" {
 			continue

@@ -96,6 +96,31 @@ func TestAPrimaryIsFencedByItsNode(t *testing.T) {
 	}
 }
 
+// TestANodeThatIsGoneIsProofWithoutStorage: nothing of a pod runs where there is no node, before any server has missed it.
+func TestANodeThatIsGoneIsProofWithoutStorage(t *testing.T) {
+	t.Parallel()
+	o := redisCluster()
+	o.Spec.Storage = nil
+	s := newRedisStage(t, o, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	s.settle()
+	s.told()
+	began := s.net.Now()
+	s.breakOff("carts-0-0", "n")
+	s.pass()
+	if told := s.told(); strings.Contains(told, redis.ReasonElect) {
+		t.Fatalf("its node is there:\n%s", told)
+	}
+	if err := s.api.Delete(t.Context(), s.node("n")); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		s.pass()
+	}
+	if told := s.told(); !strings.Contains(told, redis.ReasonElect) || s.net.Now().Sub(began) >= 5*time.Second {
+		t.Errorf("after %s: %s\n%s", s.net.Now().Sub(began), s.cluster().Status.Activity, told)
+	}
+}
+
 // TestAServerThatHangsIsEnded: by its kubelet, at once, when others own its slots, and after a while otherwise.
 func TestAServerThatHangsIsEnded(t *testing.T) {
 	t.Parallel()

@@ -353,7 +353,7 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		NodeName:  pod.Spec.NodeName,
 		Deleting:  pod.DeletionTimestamp != nil,
 		Ready:     podReady(pod),
-		Stuck:     stuck(pod),
+		Stuck:     cannotRun(pod, redis.ContainerServer),
 		Unready:   unreadySince(pod),
 		HeldUntil: heldUntil(pod, redis.ContainerServer),
 		Started:   startedAt(pod, redis.ContainerServer),

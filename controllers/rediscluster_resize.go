@@ -157,15 +157,16 @@ const askAgain = time.Minute
 // moveOrWait has a pod restarted that its node is too small for, if there is a node that is not. Any other refusal would meet a new pod as
 // well, and then there would be none.
 func (k *RedisKind) moveOrWait(ctx context.Context, o *v1alpha1.RedisCluster, pod *corev1.Pod, p *redis.Pod) {
-	elsewhere, err := k.roomElsewhere(ctx, pod, kube.InPlace(o.Spec.Resources).Requests)
+	elsewhere, err := k.roomElsewhere(ctx, pod, cluster.Claim(cluster.ShardSet(o.Name, p.Shard), p.Ordinal), kube.InPlace(o.Spec.Resources).Requests)
 	if err != nil {
 		p.Resize.Refused += "; " + err.Error()
 	}
 	p.Outdated = elsewhere
 }
 
-// roomElsewhere tells whether the node of a pod is too small for what it is to request, whoever else is there, and another one is not.
-func (c *Children) roomElsewhere(ctx context.Context, pod *corev1.Pod, requests corev1.ResourceList) (bool, error) {
+// roomElsewhere tells whether the node of a pod is too small for what it is to request, whoever else is there, and another one is not that the
+// pod and its volume may be on.
+func (c *Children) roomElsewhere(ctx context.Context, pod *corev1.Pod, claim string, requests corev1.ResourceList) (bool, error) {
 	if c.Nodes == nil {
 		return false, nil
 	}
@@ -173,7 +174,7 @@ func (c *Children) roomElsewhere(ctx context.Context, pod *corev1.Pod, requests 
 	if err := c.Nodes.List(ctx, &nodes); err != nil {
 		return false, fmt.Errorf("list nodes: %w", err)
 	}
-	here, elsewhere := false, false
+	here, elsewhere := false, []*corev1.Node{}
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
 		large := true
@@ -185,10 +186,17 @@ func (c *Children) roomElsewhere(ctx context.Context, pod *corev1.Pod, requests 
 		case n.Name == pod.Spec.NodeName:
 			here = large
 		case large && cordoned(log.FromContext(ctx), n, pod.Spec.Tolerations) == "":
-			elsewhere = true
+			elsewhere = append(elsewhere, n)
 		}
 	}
-	return !here && elsewhere, nil
+	if here || len(elsewhere) == 0 {
+		return false, nil
+	}
+	volume, err := c.volumeBehind(ctx, pod.Namespace, claim)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(elsewhere, func(n *corev1.Node) bool { return suits(pod, volume, n) }), nil
 }
 
 // Other amounts of cpu and memory without a restart.

@@ -184,13 +184,52 @@ func (s *redisStage) refuse(err error) {
 func (s *redisStage) nodes(memory string) {
 	s.t.Helper()
 	for name, has := range map[string]string{"open": memory, "cordoned": "1Ti"} {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{Unschedulable: name == "cordoned"}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}, Spec: corev1.NodeSpec{Unschedulable: name == "cordoned"}}
 		n.Status.Allocatable = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(has)}
 		if err := s.api.Create(s.t.Context(), n); err != nil {
 			s.t.Fatal(err)
 		}
 	}
 	s.loop.Kind.(*RedisKind).Nodes = s.api
+}
+
+// TestAPodIsNotRestartedForANodeThatItsVolumeIsNotOn: it would come back where it was, and have been away.
+func TestAPodIsNotRestartedForANodeThatItsVolumeIsNotOn(t *testing.T) {
+	t.Parallel()
+	for name, host := range map[string]string{"on its own": "small", "on the larger one": "open"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newResizeStage(t, true)
+			s.refuse(apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "carts", errors.New("no room")))
+			s.nodes("8Gi")
+			for pod := range s.uids() {
+				volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "of-" + pod}}
+				volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}},
+				}}}}
+				claim := redisClaim(s.cluster(), "data-"+pod)
+				claim.Spec.VolumeName = volume.Name
+				for _, o := range []client.Object{volume, claim} {
+					if err := s.api.Create(t.Context(), o); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			old := s.uids()
+			o := s.cluster()
+			o.Spec.Resources = withMemory("2Gi")
+			if err := s.api.Update(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			for range 20 {
+				s.pass()
+			}
+			activity := s.cluster().Status.Activity
+			if stays := cmp.Diff(old, s.uids()) == ""; stays != (host == "small") || stays != strings.HasPrefix(activity, "Kubernetes does not give carts-0-0 the resources") {
+				t.Errorf("its pods stay: %t, %s", stays, activity)
+			}
+		})
+	}
 }
 
 // TestAPodThatKubernetesRefusesKeepsWhatItHas: a quota would refuse a new pod as well. It is asked again after a while.

@@ -775,21 +775,35 @@ func TestWhyAPodIsStuck(t *testing.T) {
 	}
 	held := waiting(redis.ContainerGate, "CrashLoopBackOff")
 	held[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Message: "the server is held back"}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	beside := func(server corev1.ContainerState, reason string) corev1.PodStatus {
+		return corev1.PodStatus{ContainerStatuses: append(waiting("mesh", reason), corev1.ContainerStatus{Name: redis.ContainerServer, State: server})}
+	}
 	tests := map[string]struct {
 		status corev1.PodStatus
 		want   string
 	}{
-		"running":          {corev1.PodStatus{}, ""},
-		"creating":         {corev1.PodStatus{ContainerStatuses: waiting(redis.ContainerServer, "ContainerCreating")}, ""},
-		"no image":         {corev1.PodStatus{ContainerStatuses: waiting(redis.ContainerServer, "ImagePullBackOff")}, "ImagePullBackOff: why"},
-		"held by the gate": {corev1.PodStatus{InitContainerStatuses: held}, "CrashLoopBackOff: the server is held back"},
+		"running":                                    {corev1.PodStatus{}, ""},
+		"creating":                                   {corev1.PodStatus{ContainerStatuses: waiting(redis.ContainerServer, "ContainerCreating")}, ""},
+		"no image":                                   {corev1.PodStatus{ContainerStatuses: waiting(redis.ContainerServer, "ImagePullBackOff")}, "ImagePullBackOff: why"},
+		"held by the gate":                           {corev1.PodStatus{InitContainerStatuses: held}, "CrashLoopBackOff: the server is held back"},
+		"running beside one that has no image":       {beside(running, "ImagePullBackOff"), ""},
+		"running beside one that ends again":         {beside(running, "CrashLoopBackOff"), ""},
+		"ended, beside one that has no image":        {beside(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}, "ImagePullBackOff"), ""},
+		"without an image, beside one that has none": {beside(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "InvalidImageName"}}, "ImagePullBackOff"), "InvalidImageName"},
+		"held by somebody's container before it": {corev1.PodStatus{
+			InitContainerStatuses: waiting("mesh", "ImagePullBackOff"), ContainerStatuses: waiting(redis.ContainerServer, "PodInitializing"),
+		}, "ImagePullBackOff: why"},
+		"running, with a container before it that ends again": {corev1.PodStatus{
+			InitContainerStatuses: waiting("mesh", "CrashLoopBackOff"), ContainerStatuses: []corev1.ContainerStatus{{Name: redis.ContainerServer, State: running}},
+		}, ""},
 		"no node": {corev1.PodStatus{Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes"},
 		}}, "Unschedulable: 0/3 nodes"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := stuck(&corev1.Pod{Status: tc.status}); got != tc.want {
+			if got := podOf(&corev1.Pod{Status: tc.status}, 0, 0).Stuck; got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
 		})

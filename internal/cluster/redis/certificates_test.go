@@ -32,7 +32,15 @@ func TestServersReadTheirCertificateAnewUntilTheyShowIt(t *testing.T) {
 		},
 		"and a canary does not get into sync": {
 			func(f *fixture) {
-				f.pod("c-1-1").Node.Certificate, f.pod("c-0-0").Outdated = "old", true
+				outdate(f)
+				f.pod("c-1-1").Node.Certificate, f.pod("c-2-1").Outdated = "old", false
+				f.unlink("c-2-1")
+				f.pod("c-2-1").Node.LinkDown = time.Hour
+			}, "reload the certificates of c-1-1",
+		},
+		"and a replica does not get into sync": {
+			func(f *fixture) {
+				f.pod("c-1-1").Node.Certificate = "old"
 				f.unlink("c-2-1")
 				f.pod("c-2-1").Node.LinkDown = time.Hour
 			}, "reload the certificates of c-1-1",

@@ -49,7 +49,6 @@ const (
 	ReasonSlotsUnassigned = "SlotsUnassigned"
 	ReasonForeignSlots    = "SlotsInForeignShard"
 	ReasonKeysNoSlots     = "KeysWithoutSlots"
-	ReasonLayout          = "LayoutChangeUnsupported"
 	ReasonVersion         = "VersionMismatch"
 	ReasonCanary          = "CanaryFailed"
 	ReasonStorage         = "StorageChangeUnsupported"
@@ -112,7 +111,7 @@ func Next(s State) cluster.Plan {
 		waitForGossip,
 		keepAdmitting,
 		exceptUpkeep(refuseVersion), exceptUpkeep(refuseUnsynced),
-		waitForReplicas,
+		exceptReload(waitForReplicas),
 		discardClaims,
 		dropShard,
 		exceptUpkeep(refuseLess),
@@ -155,10 +154,10 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 	}
 	wanted := v.pods()
 	switch {
-	case v.layoutDiffers() && len(v.read) == len(v.Pods) && v.formed:
-		return refuseLayout(v)
 	case len(v.Pods) < wanted:
 		return cluster.Wait(ReasonStarting, later, "%d of %d pods exist", len(v.Pods), wanted)
+	case v.layoutDiffers() && len(v.read) == len(v.Pods):
+		return cluster.Wait(ReasonStarting, later, "%d of %d StatefulSets exist", len(v.Sets), len(v.shards))
 	}
 	missing := ""
 	for i := range v.Pods {
@@ -237,12 +236,7 @@ func Renewal(s State) cluster.Plan {
 	return plan
 }
 
-// refuseLayout stops at a change that this version of the operator does not carry out. Admission refuses it as well.
-func refuseLayout(v *view) (cluster.Plan, bool) {
-	return cluster.Refuse(ReasonLayout,
-		"the cluster does not have the %d shards that the specification asks for: set spec.shards back", v.Spec.Shards)
-}
-
+// refuseStorage stops at a change that this version of the operator does not carry out. Admission refuses it as well.
 func refuseStorage(v *view) (cluster.Plan, bool) {
 	if !v.Spec.StorageChanged {
 		return cluster.Pass()

@@ -741,9 +741,17 @@ func TestNext(t *testing.T) {
 		"a pod that cannot start is replaced when it is outdated": {
 			state: formed(), spoil: func(f *fixture) {
 				p := f.pod("c-1-1")
-				p.Node, p.Outdated, p.Stuck = nil, true, "ImagePullBackOff"
+				p.Node, p.Started, p.Outdated, p.Stuck = nil, time.Time{}, true, "ImagePullBackOff"
 			},
 			step: Restart{Cause: ReasonReplaceStuck, Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}},
+		},
+		"pods whose servers run are not replaced for what else is wrong with them": {
+			state: formed(), spoil: func(f *fixture) {
+				for i := range f.Pods {
+					f.Pods[i].Node, f.Pods[i].Outdated, f.Pods[i].Stuck = nil, true, "ImagePullBackOff"
+				}
+			},
+			reason: ReasonUnreachable,
 		},
 		"a pod that cannot start is left alone when it is current": {
 			state: formed(), spoil: func(f *fixture) {
@@ -756,7 +764,7 @@ func TestNext(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) {
 				f.Spec.Persistent = false
 				p := f.pod("c-1-0")
-				p.Node, p.Outdated, p.Stuck = nil, true, "CrashLoopBackOff"
+				p.Node, p.Started, p.Outdated, p.Stuck = nil, time.Time{}, true, "CrashLoopBackOff"
 			},
 			reason: ReasonUnsafeRestart, stalled: true,
 		},
@@ -774,6 +782,12 @@ func TestNext(t *testing.T) {
 				Patience: time.Second / 3,
 			}}},
 			reason: ReasonMoveSlots,
+		},
+		"a shard that is wanted and not made yet is waited for": {
+			state: formed(), spoil: func(f *fixture) { f.Spec.Shards = 4 }, reason: ReasonStarting, message: "6 of 8 pods exist",
+		},
+		"so is a StatefulSet that somebody deleted without its pods": {
+			state: formed(), spoil: func(f *fixture) { f.Sets = f.Sets[:2] }, reason: ReasonStarting, message: "2 of 3 StatefulSets exist",
 		},
 		"a server of a new shard copies its first": {
 			state: formed(), spoil: func(f *fixture) { f.grow() },

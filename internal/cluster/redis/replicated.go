@@ -98,11 +98,12 @@ func nextReplicated(s State) cluster.Plan {
 		configure,
 		resizePods,
 		shrink,
+		replaceDisks, // The appointed one leads by now, and nobody else takes writes.
 		exceptReload(refuseCanary),
 		exceptReload(waitForAll),
 		handOutPasswords,
 		exceptUpkeep(refuseVersion), exceptUpkeep(refuseUnsynced),
-		waitForReplicas,
+		exceptReload(waitForReplicas),
 		discardClaims,
 		exceptUpkeep(refuseLess),
 		holdForLoad,

@@ -27,16 +27,19 @@ type repServer struct {
 	role           string
 	deleting       bool
 	// up says that the process runs; it comes back at backAt otherwise. While it hangs it does nothing.
-	up              bool
-	backAt          time.Time
-	hangs           time.Time
-	deaf            time.Time // the operator cannot reach it until then
-	alone           time.Time // the other servers cannot
-	left            time.Time // all others are restarted then
-	started         time.Time // its process
-	ended           time.Time // the one before it, at the latest
-	newPod          bool      // it comes back as another pod
-	loses           bool      // and without its disk
+	up      bool
+	backAt  time.Time
+	hangs   time.Time
+	deaf    time.Time // the operator cannot reach it until then
+	alone   time.Time // the other servers cannot
+	left    time.Time // all others are restarted then
+	started time.Time // its process
+	ended   time.Time // the one before it, at the latest
+	newPod  bool      // it comes back as another pod
+	loses   bool      // and without its disk
+	// homeless says that its volume went with its node, and on until when Kubernetes calls its pod running; no other pod like it gets a node.
+	homeless        bool
+	on              time.Time
 	primary, linked bool
 	// peer is the process that it is, or was last, connected to.
 	peer            string
@@ -74,6 +77,7 @@ type repSimulation struct {
 	// processes are what was seen of the servers, and ended counts those that were ended for it.
 	processes redis.Processes
 	ended     int
+	replaced  int
 	// faulty says that there are faults at all, and faults that there may be one now.
 	faulty, faults bool
 	trace          []string
@@ -127,6 +131,10 @@ func (s *repSimulation) ensure() {
 // start is a new process, in the same pod or in another one.
 func (p *repServer) start() {
 	s := p.sim
+	if p.homeless {
+		p.uid, p.role, p.template, p.deleting, p.newPod, p.on, p.backAt = s.id("uid"), "", s.template, false, false, time.Time{}, never(s.now)
+		return
+	}
 	if p.newPod {
 		p.uid, p.addr, p.role, p.template = s.id("uid"), redis.Address{IP: s.id("ip"), Port: redis.ClientPort}, "", s.template
 		p.loses = p.loses || !s.spec.Persistent
@@ -142,6 +150,23 @@ func (p *repServer) start() {
 	p.primary, p.linked, p.asks, p.history, p.former, p.offset, p.until, p.guard = false, false, redis.Nobody, s.id("history"), "", 0, 0, "0"
 	p.heard, p.hangs, p.started = time.Time{}, time.Time{}, s.now.Add(-time.Minute) // So that it counts as one that has worked.
 }
+
+// loseNode ends a server whose node is deleted, together with the volume there.
+func (p *repServer) loseNode() {
+	p.homeless, p.on = true, p.sim.in(0, 10*time.Second)
+	p.stop(p.on)
+}
+
+// newDisk deletes the claim of a pod, and the pod.
+func (p *repServer) newDisk() {
+	if p.homeless {
+		p.homeless, p.loses = false, true
+		p.delete()
+	}
+}
+
+// never is later than a simulation lasts.
+func never(now time.Time) time.Time { return now.Add(24 * time.Hour) }
 
 func (p *repServer) works() bool { return p.up && !p.sim.now.Before(p.hangs) }
 
@@ -249,7 +274,7 @@ func (s *repSimulation) tick() {
 			p.left = time.Time{}
 			s.log("all but %s are restarted", p.name)
 			for _, o := range s.servers {
-				if o != p && o.up {
+				if o != p && o.up && !o.homeless {
 					o.stop(s.in(0, 3*time.Second))
 				}
 			}
@@ -307,7 +332,10 @@ func (s *repSimulation) harm() {
 	if s.chance(2) && s.last != nil {
 		p = s.last
 	}
-	switch what := s.rnd.IntN(9); what {
+	if p.homeless {
+		return
+	}
+	switch what := s.rnd.IntN(10); what {
 	case 0, 1:
 		s.log("%s is killed", p.name)
 		p.stop(s.in(0, 3*time.Second))
@@ -334,10 +362,17 @@ func (s *repSimulation) harm() {
 	case 7:
 		s.log("all pods are restarted")
 		for _, o := range s.servers {
-			o.newPod = s.chance(2) || o.newPod
-			o.stop(s.in(0, 3*time.Second))
+			if !o.homeless {
+				o.newPod = s.chance(2) || o.newPod
+				o.stop(s.in(0, 3*time.Second))
+			}
 		}
 	case 8:
+		if s.spec.Persistent {
+			s.log("the node of %s is lost with its volume", p.name)
+			p.loseNode()
+		}
+	case 9:
 		p.deaf = s.in(10*time.Second, 40*time.Second)
 		p.alone, p.left = p.deaf, p.deaf
 		s.log("%s is cut off, and all others are restarted when it is back", p.name)
@@ -365,8 +400,16 @@ func (s *repSimulation) observe() redis.State {
 			Name: p.name, UID: p.uid, Ordinal: p.ordinal, Addr: p.addr, Ready: p.up, Deleting: p.deleting, Outdated: p.template != s.template, HasRun: true, Role: p.role,
 			Ended: p.ended,
 		}
-		if p.up {
+		if p.homeless {
+			st.Claims = append(st.Claims, redis.Claim{Name: "data-" + p.name, UID: p.uid, Ordinal: p.ordinal, Lost: "its node is gone"})
+			pod.Gone, pod.NodeLost = s.now.Before(p.on), s.now.Before(p.on)
+			pod.HasRun = pod.Gone
+		}
+		if p.up || pod.Gone {
 			pod.Started = p.started
+		}
+		if !p.up {
+			pod.Unready = p.ended
 		}
 		if p.reachable() {
 			pod.Node = p.node()
@@ -440,6 +483,16 @@ func (s *repSimulation) act(step cluster.Step) error {
 			if slices.Contains(st.Pods, redis.PodRef{Name: p.name, UID: p.uid}) {
 				s.ended++
 				p.end()
+			}
+		}
+	case redis.ReplaceDisk:
+		for _, p := range s.servers {
+			if p.name == st.Pod.Name && p.name == s.record.Pod {
+				s.fail("the appointed pod %s gets a new disk", p.name)
+			}
+			if st.Pod == (redis.PodRef{Name: p.name, UID: p.uid}) {
+				s.replaced++
+				p.newDisk()
 			}
 		}
 	case redis.Restart:
@@ -569,7 +622,7 @@ func (s *repSimulation) succeeds(name string) {
 				s.fail("%s is made primary without write %d, which %s has", p.name, w, o.name)
 			}
 			// What was written until the two could notice that they had lost touch was on its way.
-			returns := o.name == s.record.Pod && (o.reachable() || (!o.works() && !o.loses && (s.spec.Persistent || !o.newPod)))
+			returns := o.name == s.record.Pod && !o.homeless && (o.reachable() || (!o.works() && !o.loses && (s.spec.Persistent || !o.newPod)))
 			if o != p && returns && (s.record.Guard == 0 || s.times[w].Sub(p.synced) > nodeTime+6*time.Second) && slices.Contains(o.data, w) {
 				s.fail("%s is made primary without write %d, which %s comes back with", p.name, w, o.name)
 			}
@@ -628,12 +681,28 @@ func (s *repSimulation) run() {
 	var plan cluster.Plan
 	for s.faults = false; s.now.Before(end) && s.broken == ""; {
 		s.tick()
+		if s.now.Sub(quiet) > time.Minute {
+			s.doWithout()
+		}
 		if plan = s.pass(); plan.Settled() && s.now.Sub(quiet) > time.Minute {
 			s.check()
 			return
 		}
 	}
 	s.fail("it does not settle: %s %s", plan.Reason, plan.Message)
+}
+
+// doWithout is a user who does without what was lost, where the appointed one does not lead for that.
+func (s *repSimulation) doWithout() {
+	if slices.ContainsFunc(s.servers, func(p *repServer) bool { return p.primary && p.name == s.record.Pod }) {
+		return
+	}
+	for _, p := range s.servers {
+		if p.homeless {
+			s.log("a user deletes the claim and the pod of %s", p.name)
+			p.newDisk()
+		}
+	}
 }
 
 // check looks at a settled cluster.
@@ -670,7 +739,7 @@ func TestReplicatedSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		from, n = *oneSeed, 1
 	}
-	acked, excused, promoted, ended := 0, 0, 0, 0
+	acked, excused, promoted, ended, replaced := 0, 0, 0, 0, 0
 	for seed := from; seed < from+uint64(n); seed++ {
 		s := newRepSimulation(seed, seed%4 > 0)
 		s.run()
@@ -681,8 +750,9 @@ func TestReplicatedSimulation(t *testing.T) {
 			t.Fatalf("seed %d: %s", seed, s.broken)
 		}
 		acked, excused = acked+len(s.acked), excused+len(s.excused)
-		ended += s.ended
+		ended, replaced = ended+s.ended, replaced+s.replaced
 		promoted += strings.Count(strings.Join(s.trace, "\n"), " promote ")
 	}
-	t.Logf("%d runs: %d writes acknowledged, %d lost with the server that alone had them, %d promotions, %d servers that hung were ended", n, acked, excused, promoted, ended)
+	t.Logf("%d runs: %d writes acknowledged, %d lost with the server that alone had them, %d promotions, %d servers that hung were ended, %d got new disks",
+		n, acked, excused, promoted, ended, replaced)
 }

@@ -140,9 +140,34 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 		}, "make c-0-1, c-0-2 copy c-0-0"},
 		"a replica that got into sync is labelled":  {func(f *fixture) { f.pod("c-0-1").Role = "" }, `name c-0-0 the primary, label c-0-1 "replica"`},
 		"a replica that lost its link is not found": {func(f *fixture) { f.lose(time.Second, "c-0-1") }, `name c-0-0 the primary, label c-0-1 ""`},
-		"a replica that does not answer keeps it":   {func(f *fixture) { f.hang("c-0-1") }, "2 of 3 servers answer"},
-		"writes are guarded":                        {func(f *fixture) { f.pod("c-0-0").Node.Config[writeGuard] = "0"; f.Appointed.Guard = 0 }, "have 1 replicas acknowledge the writes of c-0-0"},
-		"the longer time is written down first":     {func(f *fixture) { f.Spec.NodeTimeout = 20 * time.Second }, "name c-0-0 the primary, label "},
+		"a replica whose volume is lost gets another": {func(f *fixture) {
+			f.die("c-0-2")
+			f.pod("c-0-2").Role = ""
+			f.Claims = []Claim{{Name: "data-c-0-2", UID: "claim", Ordinal: 2, Lost: "its node is gone"}}
+		}, "give pod c-0-2 a new disk"},
+		"a primary whose volume is lost gets none before another one leads": {func(f *fixture) {
+			f.die("c-0-0")
+			f.lose(time.Second, both...)
+			f.Claims = []Claim{{Name: "data-c-0-0", UID: "claim", Lost: "its node is gone"}}
+		}, "promote c-0-1"},
+		"nor before that one is named": {func(f *fixture) {
+			f.die("c-0-0")
+			f.leads("c-0-1")
+			f.pod("c-0-1").Node.Replication = &Replication{Primary: true, ID: "next", FormerID: history}
+			f.follows("c-0-2", "c-0-1")
+			f.Claims = []Claim{{Name: "data-c-0-0", UID: "claim", Lost: "its node is gone"}}
+		}, "name c-0-1 the primary"},
+		"then it does": {func(f *fixture) {
+			f.die("c-0-0")
+			f.leads("c-0-1")
+			f.follows("c-0-2", "c-0-1")
+			f.Appointed.Pod, f.pod("c-0-0").Role, f.pod("c-0-1").Role = "c-0-1", "", RolePrimary
+			f.pod("c-0-1").Node.Config[writeGuard] = "1"
+			f.Claims = []Claim{{Name: "data-c-0-0", UID: "claim", Lost: "its node is gone"}}
+		}, "give pod c-0-0 a new disk"},
+		"a replica that does not answer keeps it": {func(f *fixture) { f.hang("c-0-1") }, "2 of 3 servers answer"},
+		"writes are guarded":                      {func(f *fixture) { f.pod("c-0-0").Node.Config[writeGuard] = "0"; f.Appointed.Guard = 0 }, "have 1 replicas acknowledge the writes of c-0-0"},
+		"the longer time is written down first":   {func(f *fixture) { f.Spec.NodeTimeout = 20 * time.Second }, "name c-0-0 the primary, label "},
 		"and stays until the server knows the shorter one": {func(f *fixture) {
 			f.pod("c-0-0").Node.Config[writeGuardLag] = "30"
 			f.Appointed.Guard = 30 * time.Second

@@ -42,9 +42,10 @@ func refuseStuck(v *view) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// isStuck tells whether a pod of an outdated template cannot start, and one of the current template might.
+// isStuck tells whether a pod of an outdated template cannot start, and one of the current template might. A server that runs has started, whatever
+// else is wrong with its pod.
 func (v *view) isStuck(p *Pod) bool {
-	return p.Outdated && p.Stuck != "" && p.Node == nil && !p.Deleting && (p.Shard >= len(v.shards) || !v.goesBack(p.Shard))
+	return p.Outdated && p.Stuck != "" && p.Node == nil && p.Started.IsZero() && !p.Deleting && (p.Shard >= len(v.shards) || !v.goesBack(p.Shard))
 }
 
 // mayBeDeleted tells whether a pod that cannot start takes nothing with it.

@@ -143,7 +143,7 @@ func (v *view) outageOf(g ghost) outage {
 	return v.outageOfPod(g.pod)
 }
 
-// outageOfPod goes by the pod that a server ran in. What is on a volume outlives a pod; without storage, it outlives the process.
+// outageOfPod goes by the pod that a server ran in. What is on a volume outlives a pod; without storage, it outlives the process, and goes with the node.
 func (v *view) outageOfPod(name string) outage {
 	out := outage{what: "the server of pod " + name, fenced: true, returns: v.Spec.Persistent, starting: v.Spec.Persistent}
 	p := v.podNamed(name)
@@ -153,7 +153,7 @@ func (v *view) outageOfPod(name string) outage {
 		out.returns, out.starting = false, false
 	default:
 		out.fenced = p.Started.IsZero() || p.NodeLost
-		out.returns = v.Spec.Persistent || (p.HasRun && !p.Deleting)
+		out.returns = v.Spec.Persistent || (p.HasRun && !p.Deleting && !p.Gone)
 		out.starting = out.returns && !p.NodeLost && p.Stuck == ""
 	}
 	return out

@@ -95,6 +95,13 @@ func TestNextWithoutAMajority(t *testing.T) {
 			state: single().ephemeral(), spoil: func(f *fixture) { f.silence("c-0-0", 6*time.Second, false) },
 			reason: ReasonElection, message: "c-0-1 takes over when that has lasted for 30s",
 		},
+		"but not one whose node is gone": {
+			state: single().ephemeral(), spoil: func(f *fixture) {
+				f.silence("c-0-0", 6*time.Second, false)
+				f.pod("c-0-0").Gone, f.pod("c-0-0").NodeLost = true, true
+			},
+			step: succeeds,
+		},
 		"but not one whose pod is ending": {
 			state: single().ephemeral(), spoil: func(f *fixture) {
 				f.silence("c-0-0", 6*time.Second, false)

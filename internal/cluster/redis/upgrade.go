@@ -96,11 +96,21 @@ func (v *view) refuseUnwell(unwell func(p *Pod) (why string, is bool)) (cluster.
 	}
 	for i := range v.Pods {
 		p := &v.Pods[i]
-		if why, is := unwell(p); is && !p.Outdated && !p.Deleting && !v.lostDisk(p) {
+		if p.Outdated || p.Deleting || p.NodeLost || v.lostDisk(p) || v.works(p) {
+			continue // It is not for its settings.
+		}
+		if why, is := unwell(p); is {
 			return cluster.Refuse(ReasonCanary, "pod %s has new settings and does not get well (%s); no other pod gets them: %s", p.Name, why, v.cure())
 		}
 	}
 	return cluster.Pass()
+}
+
+// works tells whether another pod shows that what a pod was made from does.
+func (v *view) works(but *Pod) bool {
+	return slices.ContainsFunc(v.read, func(p *Pod) bool {
+		return p != but && !p.Outdated && p.Ready && !p.Node.Loading && (p.Node.LinkUp || !p.Node.Self().Replica)
+	})
 }
 
 // cure is what to set back: to the latest version that runs with the former settings, because there is no way back from that.

@@ -79,6 +79,21 @@ func TestVersionsChange(t *testing.T) {
 		"a pod that dies later is no canary": {
 			state: formed(), spoil: func(f *fixture) { f.neverAnswers(5 * time.Minute) }, reason: ReasonUnreachable,
 		},
+		"nor is one whose node is lost": {
+			state: formed(), spoil: func(f *fixture) { f.upgraded("c-0-1"); f.neverAnswers(5 * time.Minute); f.pod("c-0-1").NodeLost = true },
+			reason: ReasonUnreachable,
+		},
+		"nor one of a template that works elsewhere": {
+			state: formed(), spoil: func(f *fixture) { f.upgraded("c-0-1", "c-1-1"); f.neverAnswers(5 * time.Minute) }, reason: ReasonUnreachable,
+		},
+		"also where it does not get into sync": {
+			state: formed(), spoil: func(f *fixture) {
+				f.upgraded("c-0-1", "c-1-1")
+				f.unlink("c-0-1")
+				f.pod("c-0-1").Node.LinkDown = time.Hour
+			},
+			reason: ReasonSync,
+		},
 		"then all replicas go, one of each shard": {
 			state: formed(), spoil: func(f *fixture) { f.upgraded("c-0-1") }, step: restartOf("c-1-1", "c-2-1"),
 		},
@@ -122,7 +137,7 @@ func TestVersionsChange(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) {
 				f.upgraded("c-0-1")
 				f.neverAnswers(5 * time.Minute)
-				f.pod("c-0-1").Stuck = "ImagePullBackOff: no such image"
+				f.pod("c-0-1").Started, f.pod("c-0-1").Stuck = time.Time{}, "ImagePullBackOff: no such image"
 				f.setBack()
 			},
 			step: Restart{Cause: ReasonReplaceStuck, Pods: []PodRef{{"c-0-1", "uid-c-0-1"}}},
