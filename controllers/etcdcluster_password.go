@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -104,16 +105,28 @@ func (k *EtcdKind) rootByCertificate(ctx context.Context, o *v1alpha1.EtcdCluste
 	return len(record.Members) == 0 || (r.Secure && r.Certificates(o.Spec.TLS) == o.Spec.TLS), nil
 }
 
-// password returns the wanted password of root, and the one that it may still have: empty when that is no other.
-func (k *EtcdKind) password(ctx context.Context, o *v1alpha1.EtcdCluster) (wanted, former string, err error) {
+// rootLogin is what lets the operator in as root where its certificate does not.
+type rootLogin struct {
+	// password is the wanted one, former the one that root may still have: empty when that is no other.
+	password, former string
+	signingKey       string
+}
+
+func (l rootLogin) bytes() []byte {
+	return []byte(strings.Join([]string{l.password, l.former, l.signingKey}, "\x00"))
+}
+
+// rootLogin reads it. It is empty without authentication.
+func (k *EtcdKind) rootLogin(ctx context.Context, o *v1alpha1.EtcdCluster) (rootLogin, error) {
 	if o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
-		return "", "", nil
+		return rootLogin{}, nil
 	}
 	passwords, err := k.Passwords(ctx, o)
+	l := rootLogin{password: passwords[PasswordKey], signingKey: passwords[etcd.SigningKey]}
 	if next := passwords[NextPasswordKey]; next != "" {
-		return next, passwords[PasswordKey], err
+		l.password, l.former = next, passwords[PasswordKey]
 	}
-	return passwords[PasswordKey], "", err
+	return l, err
 }
 
 // recordPassword writes down that root has the next password.

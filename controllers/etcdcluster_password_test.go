@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
 )
 
@@ -106,6 +107,29 @@ func TestNobodyIsLockedOutByACrashWhileThePasswordChanges(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A learner lets nobody log in with a password.
+func TestAClusterGrowsWhoseOperatorHasOnlyThePassword(t *testing.T) {
+	o := withPassword(v1alpha1.TLSDisabled, "")
+	o.Spec.Size = 1
+	s := newTimed(t, o)
+	s.passes(12)
+	s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 3 })
+	s.passes(30)
+	if members := s.cluster().Status.Members; len(members) != 3 || !s.ready() {
+		t.Errorf("%+v: %s", members, s.cluster().Status.Activity)
+	}
+}
+
+func TestAWrongPasswordIsToldWhileALearnerAnswers(t *testing.T) {
+	wrong, learner := etcd.Pod{Unreachable: etcd.ErrPassword}, etcd.Pod{View: &etcd.View{Learner: true}}
+	if !wrongPassword([]etcd.Pod{wrong, learner}) {
+		t.Error("a learner, which takes a token, speaks for the password")
+	}
+	if wrongPassword([]etcd.Pod{wrong, {View: &etcd.View{}}}) {
+		t.Error("a voter answers, and the password is said to be wrong")
 	}
 }
 
