@@ -265,10 +265,10 @@ func (k *EtcdKind) examineSpace(ctx context.Context, o *v1alpha1.EtcdCluster, s 
 func (k *EtcdKind) compareHashes(ctx context.Context, o *v1alpha1.EtcdCluster, s *etcd.State, clients map[string]etcd.Client) {
 	revision, question := int64(0), ""
 	for _, p := range s.Pods {
-		if p.View != nil && (revision == 0 || p.View.Revision < revision) {
+		if tellsHash(p) && (revision == 0 || p.View.Revision < revision) {
 			revision = p.View.Revision
 		}
-		question += fmt.Sprint(p.UID, p.Started, p.View != nil, " ")
+		question += fmt.Sprint(p.UID, p.Started, tellsHash(p), " ")
 	}
 	question += fmt.Sprint(revision)
 	var known memo[map[string]etcd.Hash]
@@ -285,7 +285,10 @@ func (k *EtcdKind) compareHashes(ctx context.Context, o *v1alpha1.EtcdCluster, s
 	etcd.Compare(s)
 }
 
-// hashAll asks all members that answer at once.
+// tellsHash reports whether a member answers and has a vote: a learner tells no hash.
+func tellsHash(p etcd.Pod) bool { return p.View != nil && !p.View.Learner }
+
+// hashAll asks all of them at once.
 func hashAll(ctx context.Context, pods []etcd.Pod, clients map[string]etcd.Client, revision int64) map[string]etcd.Hash {
 	ctx, cancel := context.WithTimeoutCause(ctx, hashTimeout, errors.New("the database could not be read in time"))
 	defer cancel()
@@ -296,7 +299,7 @@ func hashAll(ctx context.Context, pods []etcd.Pod, clients map[string]etcd.Clien
 	)
 	for _, p := range pods {
 		c := clients[p.Name]
-		if p.View == nil || c == nil {
+		if !tellsHash(p) || c == nil {
 			continue
 		}
 		wg.Go(func() {

@@ -338,9 +338,9 @@ func largest(groups []KeyGroup) string {
 }
 
 // judgeCorruption looks at the alarm that members differ: a restart could spread what is wrong. The alarm may name the wrong
-// member (https://github.com/etcd-io/etcd/issues/14849), so what counts are hashes of all members at one revision. A member
+// member (https://github.com/etcd-io/etcd/issues/14849), so what counts are hashes of all voters at one revision. A member
 // that differs from the majority is to be replaced; when all agree, because it has been or never was wrong, the alarm is
-// disarmed.
+// disarmed. A learner has no hash to prove the alarm wrong with, and begins anew.
 func judgeCorruption(s State) (cluster.Plan, bool) {
 	i := slices.IndexFunc(s.alarms(), func(a Alarm) bool { return a.Type != AlarmNoSpace })
 	if i < 0 {
@@ -352,8 +352,12 @@ func judgeCorruption(s State) (cluster.Plan, bool) {
 	case differ >= 0:
 		return cluster.Refuse(ReasonCorrupt, "the data of %s differs from that of the majority (%s): it has to be replaced",
 			s.Pods[differ].Name, s.hashes())
+	case s.agree() && s.learner(a.MemberID) != nil:
+		m := *s.learner(a.MemberID)
+		return cluster.Do(RemoveMember{ID: m.ID, Name: s.name(m.ID), Via: s.via(m)},
+			"etcd has raised the alarm %s for %s, which has no vote yet: it is removed, and added again with an empty disk", a.Type, s.name(m.ID))
 	case s.agree():
-		return cluster.Do(Disarm{s.speaker(s.leader()).Name, a}, "the data of all members is the same (%s), so the alarm %s is over", s.hashes(), a.Type)
+		return cluster.Do(Disarm{s.speaker(s.leader()).Name, a}, "the data of all members with a vote is the same (%s), so the alarm %s is over", s.hashes(), a.Type)
 	case s.compared():
 		return cluster.Refuse(ReasonCorrupt, "etcd has raised the alarm %s, and no majority of the members has the same data (%s): "+
 			"find out which of them is right and create the cluster again from it", a.Type, s.hashes())
@@ -384,20 +388,35 @@ func Compare(s *State) {
 	}
 }
 
-// compared reports whether the hash of every member is known.
-func (s State) compared() bool {
-	return !slices.ContainsFunc(s.Members, func(m Member) bool { p := s.pod(m); return p == nil || p.Hash == nil })
+// voting are the members that have a vote. A learner tells no hash: it gets what the leader has.
+func (s State) voting() []Member {
+	return slices.DeleteFunc(slices.Clone(s.Members), func(m Member) bool { return m.Learner })
 }
 
-// agree reports whether all members are known to have the same data.
+// learner returns the learner of an id, nil when there is none.
+func (s State) learner(id uint64) *Member {
+	for i, m := range s.Members {
+		if m.Learner && m.ID == id {
+			return &s.Members[i]
+		}
+	}
+	return nil
+}
+
+// compared reports whether the hash of every voter is known.
+func (s State) compared() bool {
+	return !slices.ContainsFunc(s.voting(), func(m Member) bool { p := s.pod(m); return p == nil || p.Hash == nil })
+}
+
+// agree reports whether all voters are known to have the same data.
 func (s State) agree() bool {
-	first := s.pod(s.Members[0])
-	return s.compared() && !slices.ContainsFunc(s.Members, func(m Member) bool { return *s.pod(m).Hash != *first.Hash })
+	voters := s.voting()
+	return s.compared() && !slices.ContainsFunc(voters, func(m Member) bool { return *s.pod(m).Hash != *s.pod(voters[0]).Hash })
 }
 
 func (s State) hashes() string {
 	var parts []string
-	for _, m := range s.Members {
+	for _, m := range s.voting() {
 		text := "unknown"
 		if p := s.pod(m); p != nil && p.Hash != nil {
 			text = fmt.Sprintf("%08x at revision %d", p.Hash.Sum, p.Hash.Revision)

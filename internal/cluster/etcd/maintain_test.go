@@ -279,6 +279,27 @@ func TestNextInMaintenance(t *testing.T) {
 			}),
 			step: etcd.Disarm{Pod: "orders-1", Alarm: etcd.Alarm{MemberID: 99, Type: "CORRUPT"}},
 		},
+		"a learner, which tells no hash, does not keep the alarm": {
+			state: joining(func(s *etcd.State) {
+				s.Pods[1].View.Alarms = []etcd.Alarm{{MemberID: 99, Type: "CORRUPT"}}
+				hashed(s, 7, 7)
+			}),
+			step: etcd.Disarm{Pod: "orders-1", Alarm: etcd.Alarm{MemberID: 99, Type: "CORRUPT"}},
+		},
+		"one that the alarm is about begins anew": {
+			state: joining(func(s *etcd.State) {
+				alarm("CORRUPT")(s)
+				hashed(s, 7, 7)
+			}),
+			step: etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1"},
+		},
+		"nor does a learner make a majority of what is none": {
+			state: joining(func(s *etcd.State) {
+				s.Pods[1].View.Alarms = []etcd.Alarm{{MemberID: 99, Type: "CORRUPT"}}
+				hashed(s, 7, 8)
+			}),
+			reason: etcd.ReasonCorrupt, stalled: true, says: "no majority",
+		},
 		"without a majority a human has to act": {
 			state: settled(func(s *etcd.State) {
 				alarm("CORRUPT")(s)

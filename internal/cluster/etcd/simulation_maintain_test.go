@@ -36,7 +36,7 @@ func (s *sim) examine(st *etcd.State, v *simView, c *etcdfake.Client) {
 	}
 	revision := int64(0)
 	for _, p := range st.Pods {
-		if p.View != nil && (revision == 0 || p.View.Revision < revision) {
+		if p.View != nil && !p.View.Learner && (revision == 0 || p.View.Revision < revision) {
 			revision = p.View.Revision
 		}
 	}

@@ -75,6 +75,9 @@ func TestALearnerAnswersWhoHasOnlyThePassword(t *testing.T) {
 				}
 				return err
 			})
+			if err := within(t, func(ctx context.Context) error { _, err := learner.HashKV(ctx, 1); return err }); err == nil {
+				t.Error("a learner tells a hash of its data")
+			}
 			becomesVoter(t, root, id)
 			eventually(t, "a voter that lets log in", func(ctx context.Context) error {
 				if v, err := learner.Status(ctx); err != nil || v.Learner {
