@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,25 @@ import (
 
 // maxPassword is how many bytes of a password bcrypt takes; etcd refuses longer ones.
 const maxPassword = 72
+
+// flawOf says why etcd does not take a password, empty when it does. Its client can send nothing but text.
+func flawOf(password string) string {
+	switch n := len(password); {
+	case n > maxPassword:
+		return fmt.Sprintf("has %d bytes, and etcd takes at most %d: shorten it", n, maxPassword)
+	case !utf8.ValidString(password):
+		return "is not text in UTF-8, and etcd takes no other: replace it"
+	}
+	return ""
+}
+
+// nextPassword is the one that is to take the place of another, empty when there is none that etcd takes.
+func nextPassword(passwords map[string]string) string {
+	if flawOf(passwords[NextPasswordKey]) != "" {
+		return ""
+	}
+	return passwords[NextPasswordKey]
+}
 
 // ensurePassword returns the password that root is known to have, empty without authentication. One that was generated
 // lives as long as the volumes: where the operator's certificate does not make it root, nobody could open a retained
@@ -56,15 +76,16 @@ func (k *EtcdKind) givenPasswords(ctx context.Context, o *v1alpha1.EtcdCluster, 
 	if err != nil {
 		return nil, err
 	}
-	if len(users) > maxPassword {
-		return nil, invalid("spec.auth.secretName: the password in Secret %q has more than %d bytes, which etcd does not take: shorten it",
-			o.Spec.Auth.Secret(), maxPassword)
+	if flaw := flawOf(users); flaw != "" {
+		return nil, invalid("spec.auth.secretName: the password in Secret %q %s", o.Spec.Auth.Secret(), flaw)
 	}
-	switch {
+	switch next := nextPassword(have); {
 	case have[PasswordKey] == "":
-		return k.firstPassword(ctx, o, cmp.Or(have[NextPasswordKey], users))
-	case have[NextPasswordKey] != "":
+		return k.firstPassword(ctx, o, cmp.Or(next, users))
+	case next != "":
 		return nil, nil // What was begun is finished first.
+	case have[NextPasswordKey] != "":
+		return map[string]string{NextPasswordKey: cmp.Or(users, have[PasswordKey])}, nil
 	case users != "" && users != have[PasswordKey]:
 		return map[string]string{NextPasswordKey: users}, nil
 	}
@@ -123,7 +144,7 @@ func (k *EtcdKind) rootLogin(ctx context.Context, o *v1alpha1.EtcdCluster) (root
 	}
 	passwords, err := k.Passwords(ctx, o)
 	l := rootLogin{password: passwords[PasswordKey], signingKey: passwords[etcd.SigningKey]}
-	if next := passwords[NextPasswordKey]; next != "" {
+	if next := nextPassword(passwords); next != "" {
 		l.password, l.former = next, passwords[PasswordKey]
 	}
 	return l, err

@@ -185,17 +185,60 @@ func TestALostPasswordIsAskedFor(t *testing.T) {
 }
 
 func TestAPasswordThatEtcdDoesNotTakeIsRefused(t *testing.T) {
-	s := newTimed(t, withPassword(v1alpha1.TLSManaged, "chosen"), chosen("first"))
-	s.passes(12)
-	s.choose(strings.Repeat("x", maxPassword+1))
-	s.passes(2)
+	for says, password := range map[string]string{
+		"at most 72":           strings.Repeat("x", maxPassword+1),
+		"is not text in UTF-8": "p\xff",
+	} {
+		t.Run(says, func(t *testing.T) {
+			s := newTimed(t, withPassword(v1alpha1.TLSManaged, "chosen"), chosen("first"))
+			s.passes(12)
+			s.choose(password)
+			s.passes(2)
+			c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
+			if c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, says) || s.password() != "first" {
+				t.Errorf("%+v", c)
+			}
+			s.choose(strings.Repeat("x", maxPassword))
+			s.passes(5)
+			if !s.ready() || len(s.password()) != maxPassword {
+				t.Error(s.cluster().Status.Activity)
+			}
+		})
+	}
+}
+
+func TestAPasswordThatEtcdDoesNotTakeIsNotBegunWith(t *testing.T) {
+	s := newTimed(t, withPassword(v1alpha1.TLSManaged, "chosen"), chosen("p\xff"))
+	s.passes(3)
 	c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
-	if c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "72 bytes") || s.password() != "first" {
+	if c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "is not text in UTF-8") {
 		t.Errorf("%+v", c)
 	}
-	s.choose(strings.Repeat("x", maxPassword))
-	s.passes(5)
-	if !s.ready() || len(s.password()) != maxPassword {
+	s.choose("first")
+	s.passes(12)
+	if !s.ready() || s.password() != "first" {
 		t.Error(s.cluster().Status.Activity)
+	}
+}
+
+// One that was taken up before it was refused is given up.
+func TestAPasswordThatEtcdDoesNotTakeIsGivenUp(t *testing.T) {
+	for _, mode := range passwordModes {
+		for _, then := range []string{"first", "second"} {
+			t.Run(fmt.Sprint(mode, ", ", then), func(t *testing.T) {
+				s := newTimed(t, withPassword(mode, "chosen"), chosen("first"))
+				s.passes(12)
+				live := s.secret("orders-auth")
+				live.Data[NextPasswordKey] = []byte("p\xff")
+				if err := s.api.Update(t.Context(), live); err != nil {
+					t.Fatal(err)
+				}
+				s.choose(then)
+				s.passes(6)
+				if got := s.password(); got != then || !s.ready() || s.secret("orders-auth").Data[NextPasswordKey] != nil {
+					t.Errorf("the password is %q: %s", got, s.cluster().Status.Activity)
+				}
+			})
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/quorate/quorate/internal/cluster/anomaly"
 	"github.com/quorate/quorate/internal/cluster/etcd"
@@ -113,6 +114,9 @@ func (c *Client) Auth(ctx context.Context, password string) (etcd.Auth, error) {
 	if _, err := c.Members(ctx); err != nil {
 		return etcd.Auth{}, err
 	}
+	if !utf8.ValidString(password) {
+		return etcd.Auth{}, ErrText
+	}
 	a := c.Process.auth()
 	works := a.on && a.password == password
 	return etcd.Auth{Enabled: a.on, PasswordWorks: works, Root: a.on && !works && c.isRoot(a)}, nil
@@ -122,6 +126,9 @@ func (c *Client) Auth(ctx context.Context, password string) (etcd.Auth, error) {
 func (c *Client) EnableAuth(_ context.Context, password string) error {
 	if err := c.answers(); err != nil {
 		return err
+	}
+	if !utf8.ValidString(password) {
+		return ErrText
 	}
 	for _, e := range []entry{{kind: entryUser, value: password}, {kind: entryAuthOn}} {
 		if !c.isRoot(c.Process.auth()) {
@@ -141,6 +148,9 @@ func (c *Client) EnableAuth(_ context.Context, password string) error {
 func (c *Client) SetRootPassword(_ context.Context, password string) error {
 	if err := c.answers(); err != nil {
 		return err
+	}
+	if !utf8.ValidString(password) {
+		return ErrText
 	}
 	if !c.isRoot(c.Process.auth()) {
 		return ErrDenied

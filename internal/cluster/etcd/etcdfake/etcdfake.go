@@ -23,6 +23,7 @@ var (
 	ErrRemoved      = errors.New("the member has been permanently removed from the cluster")
 	ErrNoQuorum     = errors.New("no leader")
 	ErrNoAnswer     = errors.New("no answer")
+	ErrText         = errors.New("string field contains invalid UTF-8")
 	ErrLearner      = errors.New("rpc not supported for learner")
 	ErrDenied       = errors.New("permission denied")
 	ErrTaken        = errors.New("another member has this peer URL")
