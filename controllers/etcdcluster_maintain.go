@@ -45,6 +45,7 @@ type upkeep struct {
 }
 
 type clusterUpkeep struct {
+	since time.Time
 	trend anomaly.Trend
 	vigil etcd.Vigil
 	// metrics is when those of a member were last asked for, by the UID of its pod.
@@ -199,7 +200,10 @@ func (k *EtcdKind) waitFor(ctx context.Context, c etcd.Client, step etcd.Defragm
 func (k *EtcdKind) recall(o *v1alpha1.EtcdCluster, s *etcd.State) {
 	s.Upkeep.Elsewhere = k.upkeep.elsewhere(o.UID)
 	k.upkeep.with(o.UID, s.Now, func(u *clusterUpkeep) {
-		s.Upkeep.LastCompaction = u.compacted
+		if u.since.IsZero() {
+			u.since = s.Now
+		}
+		s.Upkeep.Since, s.Upkeep.LastCompaction = u.since, u.compacted
 		known := map[string]etcd.Defragmentation{}
 		inUse := int64(0)
 		for i := range s.Pods {

@@ -45,8 +45,10 @@ type Sighting struct {
 	At       time.Time
 }
 
-// Upkeep is what was observed for maintenance beside what the members say. All but Forecast and Newest is of use with an alarm only.
+// Upkeep is what was observed for maintenance beside what the members say. All but Since, Forecast and Newest is of use with an alarm only.
 type Upkeep struct {
+	// Since is from when on the operator remembers what it began, zero: from the beginning.
+	Since time.Time
 	// Elsewhere is how many other clusters are being defragmented.
 	Elsewhere int
 	// Compacted says that there is no history left to throw away, nil when that is unknown.
@@ -218,11 +220,13 @@ func (s State) defragment(due []Pod, drain bool, why string) (cluster.Plan, bool
 	return cluster.Do(Defragment{p.Name, p.View.DBSize}, "%s is defragmented%s: %s", p.Name, why, gain)
 }
 
-// memberPods are the pods of the members. All of them answer once the rules that wait for that have passed.
+// memberPods are the pods of the members that answer and have a vote: all of them, once the rules that wait for that have passed.
 func (s State) memberPods() []Pod {
 	var out []Pod
-	for _, m := range s.Members {
-		out = append(out, *s.pod(m))
+	for _, m := range s.voting() {
+		if s.healthy(m) {
+			out = append(out, *s.pod(m))
+		}
 	}
 	return out
 }
@@ -265,6 +269,36 @@ func healSpace(s State) (cluster.Plan, bool) {
 		return s.defragment(curable, false, ", because its quota is reached")
 	}
 	return s.makeRoom(full[0])
+}
+
+// healSpaceMeanwhile heals those that answer while others are not there, which everything else waits for: no write gets through
+// until it is done. That goes also where they are only just a quorum. A member that is defragmented keeps clients waiting, but it
+// goes on to append and to vote (https://github.com/etcd-io/etcd/issues/15477), and the leader has handed over before. What
+// has to be waited for or told is left to the other rules; and so is all of it while a member has outdated settings, since
+// these may have a smaller quota than the specification, by which nothing can be judged.
+func healSpaceMeanwhile(s State) (cluster.Plan, bool) {
+	_, waits := waitForHealth(s)
+	if whole := !waits && len(s.Members) == len(s.Record.Members); whole || !s.healthy(*s.leader()) {
+		return cluster.Pass()
+	}
+	if slices.ContainsFunc(s.memberPods(), s.outdated) || s.maybeBusy() {
+		return cluster.Pass()
+	}
+	if p, ok := healSpace(s); ok && p.Step != nil {
+		return p, true
+	}
+	return cluster.Pass()
+}
+
+// maybeBusy reports whether a member that does not answer may be one that is still being defragmented: that was begun by an operator before
+// this one, or has been given up as too slow.
+func (s State) maybeBusy() bool {
+	largest := int64(0)
+	for _, p := range s.memberPods() {
+		largest = max(largest, p.View.DBSize)
+	}
+	return s.Now.Sub(s.Upkeep.Since) < DefragmentationLimit(largest) ||
+		slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.View == nil && !s.rested(p, restInNeed) })
 }
 
 // curable reports whether a defragmentation makes a database small enough. After a compaction it is tried whatever the member

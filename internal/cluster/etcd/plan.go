@@ -69,7 +69,7 @@ func Next(s State) cluster.Plan {
 		setVersion, neverBehind, turnBack, reject, restartStuck, remakeSet, dropPending, expand, beginAnew, recoverQuorum,
 		refusePassword, restartLeaderless, recall, openRetained, waitForMembers, keepIdentity,
 		recordIdentity, authenticate, endAnew, letClientsIn,
-		refuseStrangers, keepBudget, adopt, replaceLost, judgeCorruption, promote, rejoin,
+		refuseStrangers, keepBudget, adopt, replaceLost, judgeCorruption, promote, healSpaceMeanwhile, rejoin,
 		reportForeignPeers, refuseStorage,
 		tellDeaf, dropSick, waitForVersion, restartSick, snapshotOfTheSick, waitForHealth,
 		refuseVersion, waitForLag, tellMembers, closeOther, rollOut, prove, tellClients,
