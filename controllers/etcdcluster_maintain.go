@@ -119,6 +119,9 @@ func (k *EtcdKind) maintain(ctx context.Context, o *v1alpha1.EtcdCluster, step c
 	return fmt.Errorf("there is no such step as %T", step)
 }
 
+// Renewal has a member serve again that was left out of the client Service when the cluster was paused.
+func (k *EtcdKind) Renewal(s etcd.State) cluster.Plan { return etcd.Renewal(s) }
+
 func (k *EtcdKind) compact(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.Compact) error {
 	err := k.through(ctx, o, step.Pod, func(ctx context.Context, c etcd.Client) error { return c.Compact(ctx, step.Revision) })
 	if err == nil {

@@ -152,6 +152,10 @@ func keepServing(s State, p cluster.Plan) cluster.Plan {
 	return p
 }
 
+// Renewal is a plan whose step takes a pod back into the client Service, without one where none was left out. It is carried out while the cluster
+// is paused, when no defragmentation begins.
+func Renewal(s State) cluster.Plan { return keepServing(s, cluster.Plan{}) }
+
 // comeBack says why a pod is taken back into the client Service.
 func (p Pod) comeBack(now time.Time) string {
 	d := p.Defragmentation
