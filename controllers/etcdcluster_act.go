@@ -205,12 +205,12 @@ func (k *EtcdKind) recordClusterID(ctx context.Context, o *v1alpha1.EtcdCluster,
 func (k *EtcdKind) withPassword(
 	ctx context.Context, o *v1alpha1.EtcdCluster, pod string, call func(etcd.Client, context.Context, string) error,
 ) error {
-	password, _, err := k.password(ctx, o)
+	login, err := k.rootLogin(ctx, o)
 	if err != nil {
 		return err
 	}
 	k.distrust(o.UID)
-	return k.through(ctx, o, pod, func(ctx context.Context, c etcd.Client) error { return call(c, ctx, password) })
+	return k.through(ctx, o, pod, func(ctx context.Context, c etcd.Client) error { return call(c, ctx, login.password) })
 }
 
 // through runs a call against the member in a pod.

@@ -45,6 +45,7 @@ type upkeep struct {
 }
 
 type clusterUpkeep struct {
+	since time.Time
 	trend anomaly.Trend
 	vigil etcd.Vigil
 	// metrics is when those of a member were last asked for, by the UID of its pod.
@@ -117,6 +118,9 @@ func (k *EtcdKind) maintain(ctx context.Context, o *v1alpha1.EtcdCluster, step c
 	}
 	return fmt.Errorf("there is no such step as %T", step)
 }
+
+// Renewal has a member serve again that was left out of the client Service when the cluster was paused.
+func (k *EtcdKind) Renewal(s etcd.State) cluster.Plan { return etcd.Renewal(s) }
 
 func (k *EtcdKind) compact(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.Compact) error {
 	err := k.through(ctx, o, step.Pod, func(ctx context.Context, c etcd.Client) error { return c.Compact(ctx, step.Revision) })
@@ -199,7 +203,10 @@ func (k *EtcdKind) waitFor(ctx context.Context, c etcd.Client, step etcd.Defragm
 func (k *EtcdKind) recall(o *v1alpha1.EtcdCluster, s *etcd.State) {
 	s.Upkeep.Elsewhere = k.upkeep.elsewhere(o.UID)
 	k.upkeep.with(o.UID, s.Now, func(u *clusterUpkeep) {
-		s.Upkeep.LastCompaction = u.compacted
+		if u.since.IsZero() {
+			u.since = s.Now
+		}
+		s.Upkeep.Since, s.Upkeep.LastCompaction = u.since, u.compacted
 		known := map[string]etcd.Defragmentation{}
 		inUse := int64(0)
 		for i := range s.Pods {
@@ -265,10 +272,10 @@ func (k *EtcdKind) examineSpace(ctx context.Context, o *v1alpha1.EtcdCluster, s 
 func (k *EtcdKind) compareHashes(ctx context.Context, o *v1alpha1.EtcdCluster, s *etcd.State, clients map[string]etcd.Client) {
 	revision, question := int64(0), ""
 	for _, p := range s.Pods {
-		if p.View != nil && (revision == 0 || p.View.Revision < revision) {
+		if tellsHash(p) && (revision == 0 || p.View.Revision < revision) {
 			revision = p.View.Revision
 		}
-		question += fmt.Sprint(p.UID, p.Started, p.View != nil, " ")
+		question += fmt.Sprint(p.UID, p.Started, tellsHash(p), " ")
 	}
 	question += fmt.Sprint(revision)
 	var known memo[map[string]etcd.Hash]
@@ -285,7 +292,10 @@ func (k *EtcdKind) compareHashes(ctx context.Context, o *v1alpha1.EtcdCluster, s
 	etcd.Compare(s)
 }
 
-// hashAll asks all members that answer at once.
+// tellsHash reports whether a member answers and has a vote: a learner tells no hash.
+func tellsHash(p etcd.Pod) bool { return p.View != nil && !p.View.Learner }
+
+// hashAll asks all of them at once.
 func hashAll(ctx context.Context, pods []etcd.Pod, clients map[string]etcd.Client, revision int64) map[string]etcd.Hash {
 	ctx, cancel := context.WithTimeoutCause(ctx, hashTimeout, errors.New("the database could not be read in time"))
 	defer cancel()
@@ -296,7 +306,7 @@ func hashAll(ctx context.Context, pods []etcd.Pod, clients map[string]etcd.Clien
 	)
 	for _, p := range pods {
 		c := clients[p.Name]
-		if p.View == nil || c == nil {
+		if !tellsHash(p) || c == nil {
 			continue
 		}
 		wg.Go(func() {

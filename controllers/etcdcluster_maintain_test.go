@@ -131,6 +131,36 @@ func TestAMemberIsDrainedWhileItIsDefragmented(t *testing.T) {
 	}
 }
 
+func TestADrainedMemberServesAgainWhileTheClusterIsPaused(t *testing.T) {
+	s := newStage(t, persistent())
+	s.untilReady()
+	s.fragment()
+	for range 30 {
+		if s.kinds["patch *v1.Pod"] > 0 {
+			break
+		}
+		s.turn()
+	}
+	s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Paused = new(true) })
+	clear(s.kinds)
+	s.turn()
+	for i := range 3 {
+		pod := &corev1.Pod{}
+		if err := s.api.Get(t.Context(), types.NamespacedName{Namespace: s.name.Namespace, Name: cluster.Pod(s.name.Name, i)}, pod); err != nil {
+			t.Fatal(err)
+		}
+		if pod.Labels[v1alpha1.LabelServing] != "true" {
+			t.Errorf("%s is left out of the client Service: %s", pod.Name, s.cluster().Status.Activity)
+		}
+	}
+	for range 3 {
+		s.turn()
+	}
+	if delete(s.kinds, "status"); s.kinds["patch *v1.Pod"] != 1 || len(s.kinds) != 1 {
+		t.Errorf("beside the label of one pod and the status, written is %v", s.kinds)
+	}
+}
+
 func TestAMemberThatDiffersFromTheMajorityIsReplaced(t *testing.T) {
 	s := newStage(t, persistent())
 	s.untilReady()

@@ -260,16 +260,15 @@ func ordinal(name, prefix string) (int, bool) {
 
 // access is what it takes to talk to the members of a cluster.
 type access struct {
+	rootLogin
 	tls         *tls.Config
-	password    string
-	former      string
 	domain      string
 	fingerprint [sha256.Size]byte
 }
 
 // access reads certificates and password. They are nil and empty while they do not exist.
 func (k *EtcdKind) access(ctx context.Context, o *v1alpha1.EtcdCluster) (access, error) {
-	password, former, err := k.password(ctx, o)
+	login, err := k.rootLogin(ctx, o)
 	if err != nil {
 		return access{}, err
 	}
@@ -277,13 +276,13 @@ func (k *EtcdKind) access(ctx context.Context, o *v1alpha1.EtcdCluster) (access,
 	if err != nil {
 		return access{}, err
 	}
-	a := access{password: password, former: former, domain: k.domain(o, record)}
+	a := access{rootLogin: login, domain: k.domain(o, record)}
 	reach, err := k.reach(ctx, o, record)
 	if err != nil {
 		return a, err
 	}
 	if !reach.Secure {
-		a.fingerprint = sha256.Sum256(slices.Concat([]byte(password), []byte{0}, []byte(former)))
+		a.fingerprint = sha256.Sum256(login.bytes())
 		return a, nil
 	}
 	from := reach.Certificates(o.Spec.TLS)
@@ -291,7 +290,7 @@ func (k *EtcdKind) access(ctx context.Context, o *v1alpha1.EtcdCluster) (access,
 	if err != nil {
 		return a, certificateError{err}
 	}
-	a.fingerprint = sha256.Sum256(slices.Concat(ca, []byte{0}, pair.Cert, []byte{0}, pair.Key, []byte{0}, []byte(password), []byte{0}, []byte(former)))
+	a.fingerprint = sha256.Sum256(slices.Concat(ca, []byte{0}, pair.Cert, []byte{0}, pair.Key, []byte{0}, login.bytes()))
 	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
 		return a, certificateError{fmt.Errorf("the operator's certificate: %w", err)}
@@ -311,7 +310,7 @@ func (k *EtcdKind) client(o *v1alpha1.EtcdCluster, a access, pod *corev1.Pod) me
 	return k.clients.get(key, func() memberClient {
 		name, ip := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.Status.PodIP
 		return k.connect(etcdclient.Config{
-			Host: cluster.PodHost(pod.Name, o.Name, o.Namespace, a.domain), TLS: a.tls, Password: a.password, Former: a.former,
+			Host: cluster.PodHost(pod.Name, o.Name, o.Namespace, a.domain), TLS: a.tls, Password: a.password, Former: a.former, SigningKey: a.signingKey,
 			Dial:   func(ctx context.Context) (net.Conn, error) { return k.Dial(ctx, name, ip, etcd.ClientPort) },
 			Called: k.Metrics.Caller("etcd"),
 		})
@@ -404,11 +403,11 @@ func askVersion(ctx context.Context, c etcd.Client) etcd.Version {
 	return v
 }
 
-// wrongPassword reports whether no member answers, and one because of the password.
+// wrongPassword reports whether no member answers that has a vote, and one does not because of the password.
 func wrongPassword(pods []etcd.Pod) bool {
 	found := false
 	for _, p := range pods {
-		if p.View != nil {
+		if p.View != nil && !p.View.Learner {
 			return false
 		}
 		found = found || errors.Is(p.Unreachable, etcd.ErrPassword)

@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +19,25 @@ import (
 
 // maxPassword is how many bytes of a password bcrypt takes; etcd refuses longer ones.
 const maxPassword = 72
+
+// flawOf says why etcd does not take a password, empty when it does. Its client can send nothing but text.
+func flawOf(password string) string {
+	switch n := len(password); {
+	case n > maxPassword:
+		return fmt.Sprintf("has %d bytes, and etcd takes at most %d: shorten it", n, maxPassword)
+	case !utf8.ValidString(password):
+		return "is not text in UTF-8, and etcd takes no other: replace it"
+	}
+	return ""
+}
+
+// nextPassword is the one that is to take the place of another, empty when there is none that etcd takes.
+func nextPassword(passwords map[string]string) string {
+	if flawOf(passwords[NextPasswordKey]) != "" {
+		return ""
+	}
+	return passwords[NextPasswordKey]
+}
 
 // ensurePassword returns the password that root is known to have, empty without authentication. One that was generated
 // lives as long as the volumes: where the operator's certificate does not make it root, nobody could open a retained
@@ -55,15 +76,16 @@ func (k *EtcdKind) givenPasswords(ctx context.Context, o *v1alpha1.EtcdCluster, 
 	if err != nil {
 		return nil, err
 	}
-	if len(users) > maxPassword {
-		return nil, invalid("spec.auth.secretName: the password in Secret %q has more than %d bytes, which etcd does not take: shorten it",
-			o.Spec.Auth.Secret(), maxPassword)
+	if flaw := flawOf(users); flaw != "" {
+		return nil, invalid("spec.auth.secretName: the password in Secret %q %s", o.Spec.Auth.Secret(), flaw)
 	}
-	switch {
+	switch next := nextPassword(have); {
 	case have[PasswordKey] == "":
-		return k.firstPassword(ctx, o, cmp.Or(have[NextPasswordKey], users))
-	case have[NextPasswordKey] != "":
+		return k.firstPassword(ctx, o, cmp.Or(next, users))
+	case next != "":
 		return nil, nil // What was begun is finished first.
+	case have[NextPasswordKey] != "":
+		return map[string]string{NextPasswordKey: cmp.Or(users, have[PasswordKey])}, nil
 	case users != "" && users != have[PasswordKey]:
 		return map[string]string{NextPasswordKey: users}, nil
 	}
@@ -104,16 +126,28 @@ func (k *EtcdKind) rootByCertificate(ctx context.Context, o *v1alpha1.EtcdCluste
 	return len(record.Members) == 0 || (r.Secure && r.Certificates(o.Spec.TLS) == o.Spec.TLS), nil
 }
 
-// password returns the wanted password of root, and the one that it may still have: empty when that is no other.
-func (k *EtcdKind) password(ctx context.Context, o *v1alpha1.EtcdCluster) (wanted, former string, err error) {
+// rootLogin is what lets the operator in as root where its certificate does not.
+type rootLogin struct {
+	// password is the wanted one, former the one that root may still have: empty when that is no other.
+	password, former string
+	signingKey       string
+}
+
+func (l rootLogin) bytes() []byte {
+	return []byte(strings.Join([]string{l.password, l.former, l.signingKey}, "\x00"))
+}
+
+// rootLogin reads it. It is empty without authentication.
+func (k *EtcdKind) rootLogin(ctx context.Context, o *v1alpha1.EtcdCluster) (rootLogin, error) {
 	if o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
-		return "", "", nil
+		return rootLogin{}, nil
 	}
 	passwords, err := k.Passwords(ctx, o)
-	if next := passwords[NextPasswordKey]; next != "" {
-		return next, passwords[PasswordKey], err
+	l := rootLogin{password: passwords[PasswordKey], signingKey: passwords[etcd.SigningKey]}
+	if next := nextPassword(passwords); next != "" {
+		l.password, l.former = next, passwords[PasswordKey]
 	}
-	return passwords[PasswordKey], "", err
+	return l, err
 }
 
 // recordPassword writes down that root has the next password.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
 )
 
@@ -109,6 +110,29 @@ func TestNobodyIsLockedOutByACrashWhileThePasswordChanges(t *testing.T) {
 	}
 }
 
+// A learner lets nobody log in with a password.
+func TestAClusterGrowsWhoseOperatorHasOnlyThePassword(t *testing.T) {
+	o := withPassword(v1alpha1.TLSDisabled, "")
+	o.Spec.Size = 1
+	s := newTimed(t, o)
+	s.passes(12)
+	s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 3 })
+	s.passes(30)
+	if members := s.cluster().Status.Members; len(members) != 3 || !s.ready() {
+		t.Errorf("%+v: %s", members, s.cluster().Status.Activity)
+	}
+}
+
+func TestAWrongPasswordIsToldWhileALearnerAnswers(t *testing.T) {
+	wrong, learner := etcd.Pod{Unreachable: etcd.ErrPassword}, etcd.Pod{View: &etcd.View{Learner: true}}
+	if !wrongPassword([]etcd.Pod{wrong, learner}) {
+		t.Error("a learner, which takes a token, speaks for the password")
+	}
+	if wrongPassword([]etcd.Pod{wrong, {View: &etcd.View{}}}) {
+		t.Error("a voter answers, and the password is said to be wrong")
+	}
+}
+
 func TestAGeneratedPasswordIsReplacedWhenItIsDeleted(t *testing.T) {
 	t.Parallel()
 	for _, mode := range passwordModes {
@@ -161,17 +185,60 @@ func TestALostPasswordIsAskedFor(t *testing.T) {
 }
 
 func TestAPasswordThatEtcdDoesNotTakeIsRefused(t *testing.T) {
-	s := newTimed(t, withPassword(v1alpha1.TLSManaged, "chosen"), chosen("first"))
-	s.passes(12)
-	s.choose(strings.Repeat("x", maxPassword+1))
-	s.passes(2)
+	for says, password := range map[string]string{
+		"at most 72":           strings.Repeat("x", maxPassword+1),
+		"is not text in UTF-8": "p\xff",
+	} {
+		t.Run(says, func(t *testing.T) {
+			s := newTimed(t, withPassword(v1alpha1.TLSManaged, "chosen"), chosen("first"))
+			s.passes(12)
+			s.choose(password)
+			s.passes(2)
+			c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
+			if c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, says) || s.password() != "first" {
+				t.Errorf("%+v", c)
+			}
+			s.choose(strings.Repeat("x", maxPassword))
+			s.passes(5)
+			if !s.ready() || len(s.password()) != maxPassword {
+				t.Error(s.cluster().Status.Activity)
+			}
+		})
+	}
+}
+
+func TestAPasswordThatEtcdDoesNotTakeIsNotBegunWith(t *testing.T) {
+	s := newTimed(t, withPassword(v1alpha1.TLSManaged, "chosen"), chosen("p\xff"))
+	s.passes(3)
 	c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionStalled)
-	if c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "72 bytes") || s.password() != "first" {
+	if c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "is not text in UTF-8") {
 		t.Errorf("%+v", c)
 	}
-	s.choose(strings.Repeat("x", maxPassword))
-	s.passes(5)
-	if !s.ready() || len(s.password()) != maxPassword {
+	s.choose("first")
+	s.passes(12)
+	if !s.ready() || s.password() != "first" {
 		t.Error(s.cluster().Status.Activity)
+	}
+}
+
+// One that was taken up before it was refused is given up.
+func TestAPasswordThatEtcdDoesNotTakeIsGivenUp(t *testing.T) {
+	for _, mode := range passwordModes {
+		for _, then := range []string{"first", "second"} {
+			t.Run(fmt.Sprint(mode, ", ", then), func(t *testing.T) {
+				s := newTimed(t, withPassword(mode, "chosen"), chosen("first"))
+				s.passes(12)
+				live := s.secret("orders-auth")
+				live.Data[NextPasswordKey] = []byte("p\xff")
+				if err := s.api.Update(t.Context(), live); err != nil {
+					t.Fatal(err)
+				}
+				s.choose(then)
+				s.passes(6)
+				if got := s.password(); got != then || !s.ready() || s.secret("orders-auth").Data[NextPasswordKey] != nil {
+					t.Errorf("the password is %q: %s", got, s.cluster().Status.Activity)
+				}
+			})
+		}
 	}
 }

@@ -85,7 +85,10 @@ func (s *stage) newOperator() *Loop[*v1alpha1.EtcdCluster, etcd.State] {
 	kind.upkeep = newUpkeep(0, func(run func()) { run() }) // The etcd in memory knows no two things at a time.
 	kind.connect = func(cfg etcdclient.Config) memberClient {
 		pod, _, _ := strings.Cut(cfg.Host, ".")
-		return &lazyClient{s: s, op: op, pod: pod, tls: cfg.TLS != nil, root: etcdclient.IsRoot(cfg.TLS), password: cfg.Password, former: cfg.Former}
+		return &lazyClient{
+			s: s, op: op, pod: pod, tls: cfg.TLS != nil, root: etcdclient.IsRoot(cfg.TLS), password: cfg.Password, former: cfg.Former,
+			signs: cfg.SigningKey != "",
+		}
 	}
 	loop := &Loop[*v1alpha1.EtcdCluster, etcd.State]{Kind: kind, Client: op.client(s.cache, false), Direct: op.client(s.api, true), Events: events.NewFakeRecorder(1000)}
 	if s.equip != nil {

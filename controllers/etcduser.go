@@ -118,8 +118,8 @@ func (k *EtcdUserKind) password(ctx context.Context, o *v1alpha1.EtcdUser) (stri
 		if err != nil {
 			return "", err
 		}
-		if n := len(s.Data[PasswordKey]); n > maxPassword {
-			return "", invalid("%s: the password in Secret %q has %d bytes, and etcd takes at most %d: shorten it", field, ref.Name, n, maxPassword)
+		if flaw := flawOf(string(s.Data[PasswordKey])); flaw != "" {
+			return "", invalid("%s: the password in Secret %q %s", field, ref.Name, flaw)
 		}
 		return string(s.Data[PasswordKey]), nil
 	}

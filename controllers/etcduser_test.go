@@ -429,6 +429,7 @@ func TestThePasswordFollowsItsSecret(t *testing.T) {
 	for words, data := range map[string]map[string][]byte{
 		`has no key "password": add it`:           {"other": []byte("x")},
 		"has 73 bytes, and etcd takes at most 72": {"password": []byte(strings.Repeat("p", 73))},
+		"is not text in UTF-8":                    {"password": []byte("p\xff")},
 	} {
 		set(data)
 		if got := s.condition("orders-app", v1alpha1.ConditionStalled); !strings.HasPrefix(got, "True InvalidSpec spec.passwordSecret.name") || !strings.Contains(got, words) {

@@ -61,7 +61,8 @@ type Kind[O Object, S any] interface {
 	Report(o O, s S, p cluster.Plan, err error)
 }
 
-// renewer is a Kind whose servers have to be told of what was renewed, also while nothing else may be changed.
+// renewer is a Kind that owes its servers something also while nothing else may be changed: to be told of what was renewed, or
+// their clients back.
 type renewer[S any] interface {
 	// Renewal is a plan with the step that does so, or with none.
 	Renewal(s S) cluster.Plan

@@ -18,13 +18,14 @@ type lazyClient struct {
 	root     bool
 	password string
 	former   string
+	signs    bool
 }
 
 var _ memberClient = (*lazyClient)(nil)
 
 func (l *lazyClient) c() *etcdfake.Client {
 	return &etcdfake.Client{
-		Network: l.s.net, Process: l.s.procs[l.pod], TLS: l.tls, Root: l.root, Password: l.password, Former: l.former,
+		Network: l.s.net, Process: l.s.procs[l.pod], TLS: l.tls, Root: l.root, Password: l.password, Former: l.former, Signs: l.signs,
 		Crash: func() bool { return l.op.within("part of EnableAuth", l.pod) },
 	}
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
@@ -20,20 +21,7 @@ import (
 
 // TestEtcdIsScaledUnderLoad takes a cluster from one member to five and back while a writer runs.
 func TestEtcdIsScaledUnderLoad(t *testing.T) {
-	var c *v1alpha1.EtcdCluster
-	feature := features.New("scale").Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
-		c = s.etcdOf(t, "orders", 1)
-		createReady(ctx, t, s, c)
-	}))
-	for _, sizes := range [][2]int32{{1, 3}, {3, 5}, {5, 3}, {3, 1}} {
-		feature.Assess(fmt.Sprintf("%d to %d", sizes[0], sizes[1]), step(func(ctx context.Context, t *testing.T, s *scope) {
-			what := fmt.Sprintf("scale %d to %d", sizes[0], sizes[1])
-			summary := underLoad(ctx, t, s, c, what, func() { scale(ctx, t, s, c, sizes[1]) })
-			nothingLost(t, summary)
-			noErrors(t, summary)
-			wantSize(ctx, t, s, c, sizes[1])
-		}))
-	}
+	c, feature := scaledUnderLoad("scale", []int32{1, 3, 5, 3, 1})
 	feature.Assess("a size that is taken back midway", step(func(ctx context.Context, t *testing.T, s *scope) {
 		summary := underLoad(ctx, t, s, c, "scale 1 to 3 to 1 midway", func() {
 			scale(ctx, t, s, c, 3)
@@ -46,6 +34,34 @@ func TestEtcdIsScaledUnderLoad(t *testing.T) {
 		wantSize(ctx, t, s, c, 1)
 	}))
 	suite.Test(t, feature.Feature())
+}
+
+// TestEtcdIsScaledByPasswordAlone does so where the operator has no certificate that makes it root, and a learner lets nobody log in.
+func TestEtcdIsScaledByPasswordAlone(t *testing.T) {
+	_, feature := scaledUnderLoad("scale without TLS", []int32{1, 3, 1}, func(e *v1alpha1.EtcdClusterSpec) {
+		e.TLS = &v1alpha1.TLSSpec{Mode: ptr.To(v1alpha1.TLSDisabled)}
+	})
+	suite.Test(t, feature.Feature())
+}
+
+// scaledUnderLoad makes a cluster of the first size and takes it to the others while a writer runs. The cluster is there once the feature is set up.
+func scaledUnderLoad(name string, sizes []int32, change ...func(*v1alpha1.EtcdClusterSpec)) (*v1alpha1.EtcdCluster, *features.FeatureBuilder) {
+	c := &v1alpha1.EtcdCluster{}
+	feature := features.New(name).Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+		*c = *s.etcdOf(t, "orders", sizes[0], change...)
+		createReady(ctx, t, s, c)
+	}))
+	for i, to := range sizes[1:] {
+		from := sizes[i]
+		feature.Assess(fmt.Sprintf("%d to %d", from, to), step(func(ctx context.Context, t *testing.T, s *scope) {
+			what := fmt.Sprintf("%s %d to %d", name, from, to)
+			summary := underLoad(ctx, t, s, c, what, func() { scale(ctx, t, s, c, to) })
+			nothingLost(t, summary)
+			noErrors(t, summary)
+			wantSize(ctx, t, s, c, to)
+		}))
+	}
+	return c, feature
 }
 
 // scale sets the size through the scale subresource, as kubectl scale does, and waits until the operator is at it.

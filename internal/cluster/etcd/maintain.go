@@ -45,8 +45,10 @@ type Sighting struct {
 	At       time.Time
 }
 
-// Upkeep is what was observed for maintenance beside what the members say. All but Forecast and Newest is of use with an alarm only.
+// Upkeep is what was observed for maintenance beside what the members say. All but Since, Forecast and Newest is of use with an alarm only.
 type Upkeep struct {
+	// Since is from when on the operator remembers what it began, zero: from the beginning.
+	Since time.Time
 	// Elsewhere is how many other clusters are being defragmented.
 	Elsewhere int
 	// Compacted says that there is no history left to throw away, nil when that is unknown.
@@ -150,6 +152,10 @@ func keepServing(s State, p cluster.Plan) cluster.Plan {
 	return p
 }
 
+// Renewal is a plan whose step takes a pod back into the client Service, without one where none was left out. It is carried out while the cluster
+// is paused, when no defragmentation begins.
+func Renewal(s State) cluster.Plan { return keepServing(s, cluster.Plan{}) }
+
 // comeBack says why a pod is taken back into the client Service.
 func (p Pod) comeBack(now time.Time) string {
 	d := p.Defragmentation
@@ -218,11 +224,13 @@ func (s State) defragment(due []Pod, drain bool, why string) (cluster.Plan, bool
 	return cluster.Do(Defragment{p.Name, p.View.DBSize}, "%s is defragmented%s: %s", p.Name, why, gain)
 }
 
-// memberPods are the pods of the members. All of them answer once the rules that wait for that have passed.
+// memberPods are the pods of the members that answer and have a vote: all of them, once the rules that wait for that have passed.
 func (s State) memberPods() []Pod {
 	var out []Pod
-	for _, m := range s.Members {
-		out = append(out, *s.pod(m))
+	for _, m := range s.voting() {
+		if s.healthy(m) {
+			out = append(out, *s.pod(m))
+		}
 	}
 	return out
 }
@@ -265,6 +273,36 @@ func healSpace(s State) (cluster.Plan, bool) {
 		return s.defragment(curable, false, ", because its quota is reached")
 	}
 	return s.makeRoom(full[0])
+}
+
+// healSpaceMeanwhile heals those that answer while others are not there, which everything else waits for: no write gets through
+// until it is done. That goes also where they are only just a quorum. A member that is defragmented keeps clients waiting, but it
+// goes on to append and to vote (https://github.com/etcd-io/etcd/issues/15477), and the leader has handed over before. What
+// has to be waited for or told is left to the other rules; and so is all of it while a member has outdated settings, since
+// these may have a smaller quota than the specification, by which nothing can be judged.
+func healSpaceMeanwhile(s State) (cluster.Plan, bool) {
+	_, waits := waitForHealth(s)
+	if whole := !waits && len(s.Members) == len(s.Record.Members); whole || !s.healthy(*s.leader()) {
+		return cluster.Pass()
+	}
+	if slices.ContainsFunc(s.memberPods(), s.outdated) || s.maybeBusy() {
+		return cluster.Pass()
+	}
+	if p, ok := healSpace(s); ok && p.Step != nil {
+		return p, true
+	}
+	return cluster.Pass()
+}
+
+// maybeBusy reports whether a member that does not answer may be one that is still being defragmented: that was begun by an operator before
+// this one, or has been given up as too slow.
+func (s State) maybeBusy() bool {
+	largest := int64(0)
+	for _, p := range s.memberPods() {
+		largest = max(largest, p.View.DBSize)
+	}
+	return s.Now.Sub(s.Upkeep.Since) < DefragmentationLimit(largest) ||
+		slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.View == nil && !s.rested(p, restInNeed) })
 }
 
 // curable reports whether a defragmentation makes a database small enough. After a compaction it is tried whatever the member
@@ -338,9 +376,9 @@ func largest(groups []KeyGroup) string {
 }
 
 // judgeCorruption looks at the alarm that members differ: a restart could spread what is wrong. The alarm may name the wrong
-// member (https://github.com/etcd-io/etcd/issues/14849), so what counts are hashes of all members at one revision. A member
+// member (https://github.com/etcd-io/etcd/issues/14849), so what counts are hashes of all voters at one revision. A member
 // that differs from the majority is to be replaced; when all agree, because it has been or never was wrong, the alarm is
-// disarmed.
+// disarmed. A learner has no hash to prove the alarm wrong with, and begins anew.
 func judgeCorruption(s State) (cluster.Plan, bool) {
 	i := slices.IndexFunc(s.alarms(), func(a Alarm) bool { return a.Type != AlarmNoSpace })
 	if i < 0 {
@@ -352,8 +390,12 @@ func judgeCorruption(s State) (cluster.Plan, bool) {
 	case differ >= 0:
 		return cluster.Refuse(ReasonCorrupt, "the data of %s differs from that of the majority (%s): it has to be replaced",
 			s.Pods[differ].Name, s.hashes())
+	case s.agree() && s.learner(a.MemberID) != nil:
+		m := *s.learner(a.MemberID)
+		return cluster.Do(RemoveMember{ID: m.ID, Name: s.name(m.ID), Via: s.via(m)},
+			"etcd has raised the alarm %s for %s, which has no vote yet: it is removed, and added again with an empty disk", a.Type, s.name(m.ID))
 	case s.agree():
-		return cluster.Do(Disarm{s.speaker(s.leader()).Name, a}, "the data of all members is the same (%s), so the alarm %s is over", s.hashes(), a.Type)
+		return cluster.Do(Disarm{s.speaker(s.leader()).Name, a}, "the data of all members with a vote is the same (%s), so the alarm %s is over", s.hashes(), a.Type)
 	case s.compared():
 		return cluster.Refuse(ReasonCorrupt, "etcd has raised the alarm %s, and no majority of the members has the same data (%s): "+
 			"find out which of them is right and create the cluster again from it", a.Type, s.hashes())
@@ -384,20 +426,35 @@ func Compare(s *State) {
 	}
 }
 
-// compared reports whether the hash of every member is known.
-func (s State) compared() bool {
-	return !slices.ContainsFunc(s.Members, func(m Member) bool { p := s.pod(m); return p == nil || p.Hash == nil })
+// voting are the members that have a vote. A learner tells no hash: it gets what the leader has.
+func (s State) voting() []Member {
+	return slices.DeleteFunc(slices.Clone(s.Members), func(m Member) bool { return m.Learner })
 }
 
-// agree reports whether all members are known to have the same data.
+// learner returns the learner of an id, nil when there is none.
+func (s State) learner(id uint64) *Member {
+	for i, m := range s.Members {
+		if m.Learner && m.ID == id {
+			return &s.Members[i]
+		}
+	}
+	return nil
+}
+
+// compared reports whether the hash of every voter is known.
+func (s State) compared() bool {
+	return !slices.ContainsFunc(s.voting(), func(m Member) bool { p := s.pod(m); return p == nil || p.Hash == nil })
+}
+
+// agree reports whether all voters are known to have the same data.
 func (s State) agree() bool {
-	first := s.pod(s.Members[0])
-	return s.compared() && !slices.ContainsFunc(s.Members, func(m Member) bool { return *s.pod(m).Hash != *first.Hash })
+	voters := s.voting()
+	return s.compared() && !slices.ContainsFunc(voters, func(m Member) bool { return *s.pod(m).Hash != *s.pod(voters[0]).Hash })
 }
 
 func (s State) hashes() string {
 	var parts []string
-	for _, m := range s.Members {
+	for _, m := range s.voting() {
 		text := "unknown"
 		if p := s.pod(m); p != nil && p.Hash != nil {
 			text = fmt.Sprintf("%08x at revision %d", p.Hash.Sum, p.Hash.Revision)

@@ -198,6 +198,66 @@ func TestNextInMaintenance(t *testing.T) {
 			state: full(1000, func(s *etcd.State) { sized(s, [2]int64{1000, 1000}, [2]int64{2048, 1000}, [2]int64{1000, 1000}) }),
 			step:  etcd.MoveLeader{From: "orders-1", To: 1, Pod: "orders-0"},
 		},
+		"a member that is away does not keep the others from being cured": {
+			state: full(1000, func(s *etcd.State) { down(s, 2) }), step: etcd.Defragment{Pod: "orders-0", Size: 2048 * mib},
+		},
+		"nor does one that cannot join": {
+			state: full(1000, func(s *etcd.State) {
+				s.Members = s.Members[:2]
+				p := down(s, 2)
+				p.EverRan, p.Stuck, p.Problem = false, true, "cannot run: Unschedulable"
+			}),
+			step: etcd.Defragment{Pod: "orders-0", Size: 2048 * mib},
+		},
+		"nor does a learner, which is not asked to": {
+			state: full(1000, func(s *etcd.State) {
+				s.Members[0].Learner = true
+				down(s, 0)
+			}),
+			step: etcd.Defragment{Pod: "orders-2", Size: 2048 * mib},
+		},
+		"their leader hands over as ever": {
+			state: full(1000, func(s *etcd.State) {
+				sized(s, [2]int64{1000, 1000}, [2]int64{2048, 1000})
+				down(s, 2)
+			}),
+			step: etcd.MoveLeader{From: "orders-1", To: 1, Pod: "orders-0"},
+		},
+		"and they are let write": {
+			state: settled(func(s *etcd.State) {
+				alarm("NOSPACE")(s)
+				down(s, 2)
+			}),
+			step: etcd.Disarm{Pod: "orders-1", Alarm: etcd.Alarm{MemberID: 3, Type: "NOSPACE"}},
+		},
+		"an operator that has just begun does not know whether one that is away is being defragmented": {
+			state: full(1000, func(s *etcd.State) {
+				s.Upkeep.Since = simNow.Add(-3 * time.Minute)
+				down(s, 2)
+			}),
+			reason: etcd.ReasonMembersNotReady, says: "orders-2 does not answer",
+		},
+		"nor is it known whether one has ended that was given up": {
+			state: full(1000, func(s *etcd.State) {
+				down(s, 2).Defragmentation = done(time.Minute, errors.New("it did not end within 3m54s"))
+			}),
+			reason: etcd.ReasonMembersNotReady, says: "orders-2 does not answer",
+		},
+		"what cannot be cured does not hide who is away": {
+			state: full(2040, func(s *etcd.State) {
+				s.Upkeep.Compacted = ptr.To(true)
+				down(s, 2)
+			}),
+			reason: etcd.ReasonMembersNotReady, says: "orders-2 does not answer",
+		},
+		"a quota that not all members have is not gone by": {
+			state: settled(func(s *etcd.State) {
+				alarm("NOSPACE")(s)
+				s.Want.TemplateHash = "next"
+				down(s, 2).TemplateHash = "next"
+			}),
+			reason: etcd.ReasonMembersNotReady, says: "orders-2 does not answer",
+		},
 		"one that is full of data loses its history": {
 			state: full(2040, func(s *etcd.State) { s.Upkeep.Compacted = ptr.To(false) }),
 			step:  etcd.Compact{Pod: "orders-1", Revision: 900},
@@ -278,6 +338,27 @@ func TestNextInMaintenance(t *testing.T) {
 				hashed(s, 7, 7, 7)
 			}),
 			step: etcd.Disarm{Pod: "orders-1", Alarm: etcd.Alarm{MemberID: 99, Type: "CORRUPT"}},
+		},
+		"a learner, which tells no hash, does not keep the alarm": {
+			state: joining(func(s *etcd.State) {
+				s.Pods[1].View.Alarms = []etcd.Alarm{{MemberID: 99, Type: "CORRUPT"}}
+				hashed(s, 7, 7)
+			}),
+			step: etcd.Disarm{Pod: "orders-1", Alarm: etcd.Alarm{MemberID: 99, Type: "CORRUPT"}},
+		},
+		"one that the alarm is about begins anew": {
+			state: joining(func(s *etcd.State) {
+				alarm("CORRUPT")(s)
+				hashed(s, 7, 7)
+			}),
+			step: etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1"},
+		},
+		"nor does a learner make a majority of what is none": {
+			state: joining(func(s *etcd.State) {
+				s.Pods[1].View.Alarms = []etcd.Alarm{{MemberID: 99, Type: "CORRUPT"}}
+				hashed(s, 7, 8)
+			}),
+			reason: etcd.ReasonCorrupt, stalled: true, says: "no majority",
 		},
 		"without a majority a human has to act": {
 			state: settled(func(s *etcd.State) {

@@ -1,6 +1,9 @@
 package etcd_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -142,6 +145,18 @@ func TestScale(t *testing.T) {
 		},
 		"a learner that does not run is waited for": {
 			state: joining(nil), reason: etcd.ReasonMembersNotReady, says: "orders-2 does not answer",
+		},
+		"it is told what a member answers instead": {
+			state: joining(func(s *etcd.State) {
+				s.Pods[2].Unreachable = fmt.Errorf("status of orders-2: %w", errors.New("read tcp 10.0.0.1:43210->10.0.0.2:2379: connection reset"))
+			}),
+			reason: etcd.ReasonMembersNotReady, says: "orders-2 does not answer (read tcp 10.0.0.2:2379: connection reset)",
+		},
+		"or nothing where there was no time to": {
+			state: joining(func(s *etcd.State) {
+				s.Pods[2].Unreachable = fmt.Errorf("status of orders-2: %w", context.DeadlineExceeded)
+			}),
+			reason: etcd.ReasonMembersNotReady, ends: "orders-2 does not answer",
 		},
 		"a learner is promoted when it has the log": {
 			state: joining(func(s *etcd.State) {

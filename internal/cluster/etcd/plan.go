@@ -1,7 +1,10 @@
 package etcd
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -66,7 +69,7 @@ func Next(s State) cluster.Plan {
 		setVersion, neverBehind, turnBack, reject, restartStuck, remakeSet, dropPending, expand, beginAnew, recoverQuorum,
 		refusePassword, restartLeaderless, recall, openRetained, waitForMembers, keepIdentity,
 		recordIdentity, authenticate, endAnew, letClientsIn,
-		refuseStrangers, keepBudget, adopt, replaceLost, judgeCorruption, promote, rejoin,
+		refuseStrangers, keepBudget, adopt, replaceLost, judgeCorruption, promote, healSpaceMeanwhile, rejoin,
 		reportForeignPeers, refuseStorage,
 		tellDeaf, dropSick, waitForVersion, restartSick, snapshotOfTheSick, waitForHealth,
 		refuseVersion, waitForLag, tellMembers, closeOther, rollOut, prove, tellClients,
@@ -558,11 +561,25 @@ func trouble(p *Pod) string {
 	case p.Problem != "":
 		return p.Problem
 	case p.View == nil:
-		return "does not answer"
+		return "does not answer" + because(p.Unreachable)
 	case p.View.Leader == 0:
 		return "has no leader"
 	case !p.Ready:
 		return "is not ready yet"
 	}
 	return ""
+}
+
+// ownEnd is our end of a connection in an error, which is another one each time.
+var ownEnd = regexp.MustCompile(`[^ ]+->`)
+
+// because says what lies at the bottom of an error, empty where there was no answer in time.
+func because(err error) string {
+	if err == nil || errors.Is(err, context.DeadlineExceeded) {
+		return ""
+	}
+	for cause := err; cause != nil; cause = errors.Unwrap(cause) {
+		err = cause
+	}
+	return " (" + ownEnd.ReplaceAllString(err.Error(), "") + ")"
 }

@@ -29,14 +29,19 @@ func (s *sim) newUpkeep() simUpkeep {
 	return simUpkeep{policy: p, begun: map[string]*etcd.Defragmentation{}}
 }
 
-// examine asks what is asked for with an alarm.
+// examine asks what is asked for with an alarm. An operator that does not know of a defragmentation has not been there for as long as it takes.
 func (s *sim) examine(st *etcd.State, v *simView, c *etcdfake.Client) {
+	for _, p := range s.pods {
+		if p.process != nil && p.process.Busy && s.upkeep.begun[p.uid] == nil {
+			st.Upkeep.Since = simNow
+		}
+	}
 	if compacted, err := c.Compacted(context.Background()); err == nil {
 		st.Upkeep.Compacted = &compacted
 	}
 	revision := int64(0)
 	for _, p := range st.Pods {
-		if p.View != nil && (revision == 0 || p.View.Revision < revision) {
+		if p.View != nil && !p.View.Learner && (revision == 0 || p.View.Revision < revision) {
 			revision = p.View.Revision
 		}
 	}
@@ -111,9 +116,13 @@ func (s *sim) judgeUpkeep(step cluster.Step) {
 		if _, listed, _ := s.net.Members(p.disk); !p.disk.HasLog || !listed {
 			continue // It has left.
 		}
-		if p.process == nil || !s.net.Voting(p.process) || p.process.Busy {
+		away := p.process == nil || !s.net.Voting(p.process)
+		if (away && !full) || (p.process != nil && p.process.Busy) {
 			s.badPolicy = fmt.Sprintf("%s is defragmented while %s is not well", d.Pod, p.name)
 		}
+	}
+	if !s.net.Voting(victim.process) {
+		s.badPolicy = fmt.Sprintf("%s is defragmented without a quorum", d.Pod)
 	}
 }
 

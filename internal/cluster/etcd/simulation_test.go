@@ -577,7 +577,7 @@ func (s *sim) observePod(p *simPod, record *etcd.Record) etcd.Pod {
 
 func (s *sim) client(p *etcdfake.Process) *etcdfake.Client {
 	tls := s.reach(s.record).Secure
-	return &etcdfake.Client{Network: s.net, Process: p, TLS: tls, Root: tls, Password: s.password, Crash: s.write}
+	return &etcdfake.Client{Network: s.net, Process: p, TLS: tls, Root: tls, Password: s.password, Signs: true, Crash: s.write}
 }
 
 // act carries out a step against the API server or etcd, and reports whether the operator survived it.

@@ -290,7 +290,7 @@ func (s State) speaker(leader *Member) *Pod {
 		return p
 	}
 	for _, m := range s.Members {
-		if s.healthy(m) {
+		if !m.Learner && s.healthy(m) {
 			return s.pod(m)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -33,6 +34,12 @@ const bufferSize = 4 << 10
 // silence is after which time without a word a member that is to answer is asked whether it is there. That is waited for half as long.
 const silence = 10 * time.Second
 
+// tokenLife is how long a token of ours is good for: as long as those of the members.
+const tokenLife = time.Hour
+
+// errLearner is what a learner answers to all but questions for its status and for what it has itself.
+var errLearner = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
+
 // Config says how to reach one member and as whom.
 type Config struct {
 	// Host is the name in the member's certificate.
@@ -44,6 +51,9 @@ type Config struct {
 	Password string
 	// Former password of root, used where Password is refused: etcd may not have got the new one yet. Empty: there is none.
 	Former string
+	// SigningKey is what members sign tokens with. A learner lets nobody log in, and whoever has only the password is let in there
+	// by a token. Empty: there is none.
+	SigningKey string
 	// Dial connects to the client port of the member.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// Called is told of every RPC by its name, and of every connection as dial: how long it took, and with which error it ended.
@@ -82,6 +92,8 @@ type Client struct {
 
 	mu   sync.Mutex
 	conn *clientv3.Client
+	// byToken says that the connection was made with a token.
+	byToken bool
 }
 
 var _ etcd.Client = (*Client)(nil)
@@ -103,15 +115,15 @@ func (c *Client) Close() error {
 		return nil
 	}
 	err := c.conn.Close()
-	c.conn = nil
+	c.conn, c.byToken = nil, false
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
 }
 
-// connect returns the connection, made on first use: as root by certificate, by password, or as nobody when
-// authentication is off.
+// connect returns the connection, made on first use: as root by certificate, by password, by token where nobody can log in, or as
+// nobody when authentication is off.
 func (c *Client) connect(ctx context.Context) (*clientv3.Client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,19 +134,40 @@ func (c *Client) connect(ctx context.Context) (*clientv3.Client, error) {
 	if IsRoot(c.cfg.TLS) {
 		password = ""
 	}
-	conn, err := c.open(ctx, password)
-	if password != "" && c.cfg.Former != "" && errors.Is(err, rpctypes.ErrAuthFailed) {
-		conn, err = c.open(ctx, c.cfg.Former)
-	}
-	if password != "" && errors.Is(err, rpctypes.ErrAuthFailed) {
-		// A wrong password still lets us read the member list, and find out that it is wrong.
-		conn, err = c.open(ctx, "")
+	conn, err := c.logIn(ctx, password)
+	byToken := c.cfg.SigningKey != "" && errors.Is(err, errLearner)
+	if byToken {
+		conn, err = c.openByToken(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	c.conn = conn
+	c.conn, c.byToken = conn, byToken
 	return conn, nil
+}
+
+// logIn opens a connection with a password, empty for none.
+func (c *Client) logIn(ctx context.Context, password string) (*clientv3.Client, error) {
+	conn, err := c.open(ctx, password, "")
+	if password != "" && c.cfg.Former != "" && errors.Is(err, rpctypes.ErrAuthFailed) {
+		conn, err = c.open(ctx, c.cfg.Former, "")
+	}
+	if password != "" && errors.Is(err, rpctypes.ErrAuthFailed) {
+		// A wrong password still lets us read the member list, and find out that it is wrong.
+		conn, err = c.open(ctx, "", "")
+	}
+	return conn, err
+}
+
+// openByToken opens a connection with a token as members give them out (server/auth/jwt.go). The revision of users and roles in it
+// stays 0: it is good for the status, and for no key.
+func (c *Client) openByToken(ctx context.Context) (*clientv3.Client, error) {
+	claims := jwt.MapClaims{"username": etcd.RootUser, "revision": 0, "exp": time.Now().Add(tokenLife).Unix()}
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(c.cfg.SigningKey))
+	if err != nil {
+		return nil, fmt.Errorf("sign a token: %w", err)
+	}
+	return c.open(ctx, "", token)
 }
 
 // asRoot runs a call that only root may make. A connection from before authentication was on has no token, and etcd
@@ -167,7 +200,7 @@ func denied(err error) bool {
 	return false
 }
 
-func (c *Client) open(ctx context.Context, password string) (*clientv3.Client, error) {
+func (c *Client) open(ctx context.Context, password, token string) (*clientv3.Client, error) {
 	scheme := "http"
 	var secure *tls.Config
 	if c.cfg.TLS != nil {
@@ -178,6 +211,7 @@ func (c *Client) open(ctx context.Context, password string) (*clientv3.Client, e
 	cfg := clientv3.Config{
 		Endpoints:   []string{etcd.ClientURL(scheme, c.cfg.Host)},
 		TLS:         secure,
+		Token:       token,
 		DialTimeout: timeLeft(ctx),
 		// Otherwise a connection is believed in as long after the network has healed as it was broken before: a client is kept between passes.
 		DialKeepAliveTime: silence, DialKeepAliveTimeout: silence / 2,
@@ -228,6 +262,7 @@ func (c *Client) Status(ctx context.Context) (etcd.View, error) {
 	if err != nil {
 		return etcd.View{}, fmt.Errorf("status of %s: %w", c.cfg.Host, err)
 	}
+	c.outgrow(r.IsLearner)
 	storage, _ := etcd.ParseVersion(r.StorageVersion) // Before 3.6 there is none.
 	downgrade := ""
 	if r.DowngradeInfo != nil && r.DowngradeInfo.Enabled {
@@ -239,6 +274,16 @@ func (c *Client) Status(ctx context.Context) (etcd.View, error) {
 		Version: r.Version, DBSize: r.DbSize, DBInUse: r.DbSizeInUse,
 		Revision: r.Header.Revision, Applied: r.RaftAppliedIndex, Alarms: alarms(r.Errors),
 	}, nil
+}
+
+// outgrow drops a connection by token once the member has a vote: it lets us log in then.
+func (c *Client) outgrow(learner bool) {
+	c.mu.Lock()
+	byToken := c.byToken
+	c.mu.Unlock()
+	if byToken && !learner {
+		_ = c.Close()
+	}
 }
 
 // alarms reads the alarms out of the errors in a status, which holds them as the text of an AlarmMember. Asking for

@@ -257,6 +257,9 @@ func TestAClusterInPlainTextWithRealServers(t *testing.T) {
 		if a, err := before.Auth(ctx, "first"); err != nil || a.Enabled {
 			t.Fatalf("before: %+v, %v", a, err)
 		}
+		if err := before.EnableAuth(ctx, "p\xff"); err == nil {
+			t.Error("a password is taken that is no text")
+		}
 		if err := before.EnableAuth(ctx, "first"); err != nil {
 			t.Fatal(err)
 		}

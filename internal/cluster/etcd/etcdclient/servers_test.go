@@ -31,6 +31,8 @@ const (
 	testNamespace = "default"
 	testName      = "orders"
 	testDomain    = "cluster.local"
+	// testSigningKey is what all members sign tokens with.
+	testSigningKey = "a key that all members share"
 )
 
 // etcds returns the newest etcd of each supported minor version, by version; in short runs of one of them, another one from test to test, unless
@@ -119,7 +121,7 @@ func (c *testCluster) configure(version string, plain bool, config ...*v1alpha1.
 		}
 		m.config = c.localize(m, text)
 	}
-	c.write(filepath.Join(c.dir, "token", etcd.SigningKey), []byte("a key that all members share"))
+	c.write(filepath.Join(c.dir, "token", etcd.SigningKey), []byte(testSigningKey))
 }
 
 // localize puts the addresses and directories of a test in the place of those in a pod.
@@ -265,7 +267,7 @@ func (c *testCluster) as(who, password string, m *testMember) *etcdclient.Client
 	c.t.Helper()
 	client := etcdclient.New(etcdclient.Config{
 		Host: fmt.Sprintf("%s.%s-peers.%s.svc.%s", m.Name, testName, testNamespace, testDomain),
-		TLS:  c.tls(who), Password: password,
+		TLS:  c.tls(who), Password: password, SigningKey: testSigningKey,
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", m.client))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/quorate/quorate/internal/cluster/anomaly"
 	"github.com/quorate/quorate/internal/cluster/etcd"
@@ -18,6 +19,8 @@ type Client struct {
 	Password string
 	// Former password, used where Password does not work.
 	Former string
+	// Signs says that it can sign a token, with which a learner lets it in.
+	Signs bool
 	// TLS says that it connects so.
 	TLS bool
 	// Crash is asked after each change that EnableAuth makes; true ends the call there.
@@ -31,6 +34,17 @@ func (c *Client) reachable() bool {
 		c.Process.takes(c.TLS)
 }
 
+// answers is what comes of any call but those for the status, the version and the metrics, which a learner answers too.
+func (c *Client) answers() error {
+	switch {
+	case !c.reachable():
+		return ErrNoAnswer
+	case c.Network.learner(c.Process):
+		return ErrLearner
+	}
+	return nil
+}
+
 // isRoot reports whether the client may do what only root may.
 func (c *Client) isRoot(a authState) bool {
 	return !a.on || c.Root || a.password == c.Password || (c.Former != "" && a.password == c.Former)
@@ -42,7 +56,12 @@ func (c *Client) Status(context.Context) (etcd.View, error) {
 		return etcd.View{}, ErrNoAnswer
 	}
 	p := c.Process
-	if !c.isRoot(p.auth()) {
+	switch byPassword := !c.Root && c.Password != ""; {
+	case byPassword && c.Network.learner(p):
+		if !c.Signs {
+			return etcd.View{}, ErrLearner // It lets nobody log in.
+		}
+	case !c.isRoot(p.auth()):
 		return etcd.View{}, etcd.ErrPassword
 	}
 	v := etcd.View{
@@ -74,8 +93,8 @@ func (c *Client) Vitals(context.Context) (etcd.Vitals, error) {
 
 // Members answers through the quorum.
 func (c *Client) Members(context.Context) ([]etcd.Member, error) {
-	if !c.reachable() {
-		return nil, ErrNoAnswer
+	if err := c.answers(); err != nil {
+		return nil, err
 	}
 	if c.Network.leaders[c.Process.Disk.ClusterID] == nil {
 		return nil, ErrNoQuorum
@@ -95,6 +114,9 @@ func (c *Client) Auth(ctx context.Context, password string) (etcd.Auth, error) {
 	if _, err := c.Members(ctx); err != nil {
 		return etcd.Auth{}, err
 	}
+	if !utf8.ValidString(password) {
+		return etcd.Auth{}, ErrText
+	}
 	a := c.Process.auth()
 	works := a.on && a.password == password
 	return etcd.Auth{Enabled: a.on, PasswordWorks: works, Root: a.on && !works && c.isRoot(a)}, nil
@@ -102,8 +124,11 @@ func (c *Client) Auth(ctx context.Context, password string) (etcd.Auth, error) {
 
 // EnableAuth makes three changes, and may be interrupted between any two.
 func (c *Client) EnableAuth(_ context.Context, password string) error {
-	if !c.reachable() {
-		return ErrNoAnswer
+	if err := c.answers(); err != nil {
+		return err
+	}
+	if !utf8.ValidString(password) {
+		return ErrText
 	}
 	for _, e := range []entry{{kind: entryUser, value: password}, {kind: entryAuthOn}} {
 		if !c.isRoot(c.Process.auth()) {
@@ -121,8 +146,11 @@ func (c *Client) EnableAuth(_ context.Context, password string) error {
 
 // SetRootPassword needs the certificate or the password of root.
 func (c *Client) SetRootPassword(_ context.Context, password string) error {
-	if !c.reachable() {
-		return ErrNoAnswer
+	if err := c.answers(); err != nil {
+		return err
+	}
+	if !utf8.ValidString(password) {
+		return ErrText
 	}
 	if !c.isRoot(c.Process.auth()) {
 		return ErrDenied
@@ -225,8 +253,8 @@ func (c *Client) UpdatePeer(_ context.Context, id uint64, peerURL string) error 
 }
 
 func (c *Client) lead() (*Process, error) {
-	if !c.reachable() {
-		return nil, ErrNoAnswer
+	if err := c.answers(); err != nil {
+		return nil, err
 	}
 	lead := c.Network.leaders[c.Process.Disk.ClusterID]
 	if lead == nil || c.Process.Cut {

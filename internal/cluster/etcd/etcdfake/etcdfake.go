@@ -23,6 +23,8 @@ var (
 	ErrRemoved      = errors.New("the member has been permanently removed from the cluster")
 	ErrNoQuorum     = errors.New("no leader")
 	ErrNoAnswer     = errors.New("no answer")
+	ErrText         = errors.New("string field contains invalid UTF-8")
+	ErrLearner      = errors.New("rpc not supported for learner")
 	ErrDenied       = errors.New("permission denied")
 	ErrTaken        = errors.New("another member has this peer URL")
 )
@@ -559,6 +561,15 @@ func (n *Network) Follows(p *Process) bool {
 // Voting reports whether a process follows a leader and has a vote.
 func (n *Network) Voting(p *Process) bool {
 	return n.Follows(p) && n.leaders[p.Disk.ClusterID].Disk.voter(p.Disk.MemberID)
+}
+
+// learner reports whether a process has no vote, by the log of its leader, or by its own without one.
+func (n *Network) learner(p *Process) bool {
+	disk := p.Disk
+	if lead := n.leaders[disk.ClusterID]; lead != nil {
+		disk = lead.Disk
+	}
+	return !disk.voter(p.Disk.MemberID)
 }
 
 type authState struct {

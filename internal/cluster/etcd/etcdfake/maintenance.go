@@ -97,8 +97,8 @@ func (n *Network) RaiseCorrupt(p *Process, differs bool) error {
 
 // Defragment is done at once, and needs no quorum. FinishDefragmentation is for one that takes its time.
 func (c *Client) Defragment(context.Context) error {
-	if !c.reachable() {
-		return ErrNoAnswer
+	if err := c.answers(); err != nil {
+		return err
 	}
 	c.Process.FinishDefragmentation()
 	return nil
@@ -145,8 +145,8 @@ func (c *Client) Disarm(_ context.Context, a etcd.Alarm) error {
 
 // HashKV needs no quorum.
 func (c *Client) HashKV(_ context.Context, revision int64) (etcd.Hash, error) {
-	if !c.reachable() {
-		return etcd.Hash{}, ErrNoAnswer
+	if err := c.answers(); err != nil {
+		return etcd.Hash{}, err
 	}
 	parts, at := []string{fmt.Sprint(c.Process.Disk.Differs)}, int64(1)
 	for _, e := range c.Process.Disk.log {
