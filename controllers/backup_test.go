@@ -381,6 +381,28 @@ func TestWhatCameOfABackupIsKnownWhenItsJobsAreGone(t *testing.T) {
 	}
 }
 
+// Kubernetes keeps an expired Job until its pods are gone.
+func TestABackupThatFailedStaysSoWhileItsJobGoes(t *testing.T) {
+	s := newBackupStage(t, aBackup(nil))
+	s.ends[jobTake] = hasFailed
+	s.rest()
+	job := &batchv1.Job{}
+	s.must(s.raw.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "first" + jobTake}, job))
+	job.Finalizers = []string{metav1.FinalizerDeleteDependents}
+	s.must(s.raw.Update(t.Context(), job))
+	s.must(s.raw.Delete(t.Context(), job))
+	s.rest()
+	s.must(s.raw.Get(t.Context(), client.ObjectKeyFromObject(job), job))
+	job.Finalizers = nil
+	s.must(s.raw.Update(t.Context(), job))
+	s.rest()
+	s.wantCondition(v1alpha1.ConditionComplete, "False NotAllowed the store says no")
+	s.wantCondition(v1alpha1.ConditionStalled, "True NotAllowed")
+	if s.jobs["first-take"] != 1 {
+		t.Errorf("it is taken again: %v", s.jobs)
+	}
+}
+
 func TestABackupThatDidNotPassItsCheckIsNotForgotten(t *testing.T) {
 	s := newBackupStage(t, aBackup(verified))
 	s.ends[jobTake], s.ends[jobCheck] = wasTaken, hasFailed
