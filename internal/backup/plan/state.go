@@ -62,6 +62,9 @@ type Job struct {
 	Suspended bool
 	// Ended says that it will not do any more, Failed that it did not succeed.
 	Ended, Failed bool
+	// Held says that only its agent has ended: another container keeps its pod running. Kubernetes would fail such a Job when its time is up. Again
+	// says that it failed, and would have been tried again if the pod had ended.
+	Held, Again bool
 	// Since is when it ended, or began.
 	Since time.Time
 	// Report is what its last attempt said at its end, nil when it said nothing.
