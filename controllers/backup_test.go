@@ -757,6 +757,15 @@ func TestTheRecorderComesAndGoesWithTheWish(t *testing.T) {
 	if s.schedule().Status.Recording == "" {
 		t.Error("the status does not say how far it is")
 	}
+	kind, ok := s.plans.Kind.(*ScheduleKind)
+	if !ok {
+		t.Fatalf("%T", s.plans.Kind)
+	}
+	got.Status.ObservedGeneration = 1
+	s.must(s.raw.Status().Update(t.Context(), got))
+	if r, err := kind.recorder(t.Context(), s.schedule()); err != nil || !strings.Contains(r.Trouble, "`kubectl -n default describe statefulset hourly-recorder` says why") {
+		t.Errorf("Kubernetes does not make its pod: %+v %v", r, err)
+	}
 	o := s.schedule()
 	o.Spec.Incremental = nil
 	s.must(s.raw.Update(t.Context(), o))
@@ -956,6 +965,43 @@ func TestAJobHasEndedWhenItsAgentHasAndItsPodDoesNot(t *testing.T) {
 				t.Errorf("it ended at %s", j.Since)
 			}
 		})
+	}
+}
+
+func TestAJobWithoutAPodIsToldFromOneWhosePodIsNotSeenYet(t *testing.T) {
+	began := metav1.NewTime(stageNow.Add(time.Hour))
+	for name, tc := range map[string]struct {
+		status  batchv1.JobStatus
+		podless bool
+		since   time.Time
+	}{
+		"made":                   {batchv1.JobStatus{}, true, stageNow},
+		"begun an hour later":    {batchv1.JobStatus{StartTime: &began}, true, began.Time},
+		"its pod is made":        {batchv1.JobStatus{Active: 1}, false, stageNow},
+		"it rests between two":   {batchv1.JobStatus{Failed: 1}, false, stageNow},
+		"its pod is gone by now": {batchv1.JobStatus{Succeeded: 1}, false, stageNow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", CreationTimestamp: metav1.NewTime(stageNow)}, Status: tc.status}
+			if j := jobState(job, nil, stageNow); j.Podless != tc.podless || !j.Since.Equal(tc.since) || j.Namespace != "shop" {
+				t.Errorf("%+v", j)
+			}
+		})
+	}
+}
+
+// The status is written when its text changes.
+func TestABackupWithoutAPodSaysWhoKnowsWhy(t *testing.T) {
+	s := newBackupStage(t, aBackup(nil))
+	s.rest()
+	s.now = s.now.Add(time.Minute)
+	s.rest()
+	s.wantCondition(v1alpha1.ConditionComplete, "False TakingBackup the backup is being taken: Job first-take has no pod: Kubernetes has not made it: if that lasts, `kubectl -n default describe job first-take` says why")
+	writes := s.writes
+	s.now = s.now.Add(time.Hour)
+	s.rest()
+	if s.writes != writes {
+		t.Errorf("written: %v", s.log[writes:])
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/internal/backup/plan"
@@ -69,8 +70,13 @@ func podsOf(job *batchv1.Job, pods []corev1.Pod) []corev1.Pod {
 }
 
 func jobState(job *batchv1.Job, pods []corev1.Pod, now time.Time) *plan.Job {
-	out := &plan.Job{Name: job.Name, UID: string(job.UID), For: job.Annotations[plan.AnnotationFor], Leaving: job.DeletionTimestamp != nil, Since: job.CreationTimestamp.Time}
-	out.Suspended = job.Spec.Suspend != nil && *job.Spec.Suspend
+	out := &plan.Job{
+		Name: job.Name, Namespace: job.Namespace, UID: string(job.UID), For: job.Annotations[plan.AnnotationFor], Leaving: job.DeletionTimestamp != nil,
+		Suspended: ptr.Deref(job.Spec.Suspend, false), Podless: podless(job, pods), Since: job.CreationTimestamp.Time,
+	}
+	if began := job.Status.StartTime; began != nil { // It may have been suspended before.
+		out.Since = began.Time
+	}
 	for i := range pods {
 		p := &pods[i]
 		status := containerStatus(p.Status.ContainerStatuses, plan.Container)
@@ -107,6 +113,12 @@ func jobState(job *batchv1.Job, pods []corev1.Pod, now time.Time) *plan.Job {
 	}
 	endHeld(out, pods, now)
 	return out
+}
+
+// podless reports whether a Job never had a pod.
+func podless(job *batchv1.Job, pods []corev1.Pod) bool {
+	st := job.Status
+	return len(pods) == 0 && st.Active == 0 && st.Failed == 0 && st.Succeeded == 0
 }
 
 // endHeld takes a Job as ended whose agent has, while another container keeps the newest pod running: the proxy of a service mesh that was injected runs

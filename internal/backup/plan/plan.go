@@ -255,11 +255,16 @@ func (j *Job) Advise(cure string) {
 
 // Progress says how far a Job is.
 func (j *Job) Progress(now time.Time) string {
+	age := now.Sub(j.Since)
 	switch {
 	case j.Trouble != "" && j.Flow == nil:
 		return j.Trouble
+	case j.Podless && j.Flow == nil && age >= cluster.MadeWithin:
+		return fmt.Sprintf("Job %s has no pod: %s", j.Name, cluster.Unmade("job", j.Namespace, j.Name))
+	case j.Flow == nil && age >= time.Minute: // Another text every minute is enough for a status.
+		return fmt.Sprintf("Job %s has been there for %s", j.Name, strings.TrimSuffix(age.Truncate(time.Minute).String(), "0s"))
 	case j.Flow == nil:
-		return fmt.Sprintf("Job %s has been there for %s", j.Name, now.Sub(j.Since).Round(time.Second))
+		return fmt.Sprintf("Job %s has been there for %s", j.Name, age.Round(time.Second))
 	}
 	text := j.Flow.String()
 	if j.Trouble != "" {

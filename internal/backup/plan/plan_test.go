@@ -271,7 +271,14 @@ func TestAJobThatNeedsMoreMemoryNamesTheCure(t *testing.T) {
 
 func TestHowFarAJobIs(t *testing.T) {
 	for want, j := range map[string]Job{
-		"Job t has been there for 5s":                      {Name: "t", Since: testNow.Add(-5 * time.Second)},
+		"Job t has been there for 5s":   {Name: "t", Since: testNow.Add(-5 * time.Second)},
+		"Job t has been there for 59s":  {Name: "t", Since: testNow.Add(-59 * time.Second), Podless: true},
+		"Job t has been there for 1m":   {Name: "t", Since: testNow.Add(-time.Minute)},
+		"Job t has been there for 10m":  {Name: "t", Since: testNow.Add(-10*time.Minute - 59*time.Second)},
+		"Job t has been there for 3h2m": {Name: "t", Since: testNow.Add(-3*time.Hour - 2*time.Minute - 14*time.Second)},
+		"Job t has no pod: Kubernetes has not made it: if that lasts, `kubectl -n shop describe job t` says why (a quota, a limit range, an admission policy)": {
+			Name: "t", Namespace: "shop", Since: testNow.Add(-time.Minute), Podless: true,
+		},
 		"no node has room":                                 {Name: "t", Trouble: "no node has room"},
 		"storing, 1.0 MiB of 4.0 MiB at 512.0 KiB/s":       {Flow: &Flow{Doing: "storing", Bytes: 1 << 20, Total: 4 << 20, Seconds: 2}},
 		"beginning, 0 B":                                   {Flow: &Flow{Doing: "beginning"}},

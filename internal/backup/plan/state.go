@@ -53,7 +53,7 @@ type Source struct {
 
 // Job is what Kubernetes says of a Job.
 type Job struct {
-	Name, UID string
+	Name, Namespace, UID string
 	// For tells apart what Jobs of the name were made for.
 	For string
 	// Leaving says that it is being deleted.
@@ -76,6 +76,8 @@ type Job struct {
 	// Unpulled is the image that its pod lacks, empty when it does not lack any, and Waiting since when the pod waits.
 	Unpulled string
 	Waiting  time.Time
+	// Podless says that it never had a pod.
+	Podless bool
 	// Flow is how far it is, nil when that is not known.
 	Flow *Flow
 }
