@@ -155,7 +155,7 @@ func takeOutcome(o *v1alpha1.Backup, take *plan.Job) (*plan.Stored, *plan.Proble
 	case c == nil:
 	case c.Status == metav1.ConditionTrue:
 		return storedBy(o.Status), nil
-	case meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionStalled) && o.Status.CompletionTime != nil:
+	case o.Status.CompletionTime != nil: // Stalled says nothing: it is False while the Job is being deleted, or something cannot be read.
 		return nil, &plan.Problem{Reason: c.Reason, Message: c.Message}
 	}
 	return nil, nil

@@ -75,7 +75,10 @@ type backupStage struct {
 	// ends is how Jobs end, by what follows the name of their backup; none: they run.
 	ends map[string]plan.Report
 	// jobs is how many were made of each name.
-	jobs            map[string]int
+	jobs map[string]int
+	// proxied says that a container which was injected keeps pods running when their agent has ended; over are Jobs that have such a pod.
+	proxied         bool
+	over            map[types.UID]bool
 	made, ended     int
 	writes, crashAt int
 	log             []string
@@ -85,7 +88,7 @@ type backupStage struct {
 
 func newBackupStage(t *testing.T, objects ...client.Object) *backupStage {
 	t.Helper()
-	s := &backupStage{t: t, source: &aCluster{}, now: stageNow, ends: map[string]plan.Report{}, jobs: map[string]int{}}
+	s := &backupStage{t: t, source: &aCluster{}, now: stageNow, ends: map[string]plan.Report{}, jobs: map[string]int{}, over: map[types.UID]bool{}}
 	inner, ok := newWorld(t, objects...).Client.(client.WithWatch)
 	if !ok {
 		t.Fatal("it cannot be watched")
@@ -219,7 +222,7 @@ func (s *backupStage) runJobs() {
 			s.must(s.raw.Update(ctx, job))
 		}
 		for end, report := range s.ends {
-			if strings.HasSuffix(job.Name, end) && !ptr.Deref(job.Spec.Suspend, false) && len(job.Status.Conditions) == 0 {
+			if strings.HasSuffix(job.Name, end) && !ptr.Deref(job.Spec.Suspend, false) && len(job.Status.Conditions) == 0 && !s.over[job.UID] {
 				s.end(job, report)
 			}
 		}
@@ -234,10 +237,21 @@ func (s *backupStage) end(job *batchv1.Job, r plan.Report) {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: job.Name, UID: job.UID, Controller: ptr.To(true)}},
 	}}
 	s.must(s.raw.Create(s.t.Context(), pod))
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: plan.Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: r.Encode()}},
-	}}
+	end := &corev1.ContainerStateTerminated{Message: r.Encode(), FinishedAt: metav1.NewTime(s.now)}
+	switch {
+	case r.Problem != nil && r.Problem.Final:
+		end.ExitCode = plan.ExitFinal
+	case r.Problem != nil:
+		end.ExitCode = 1
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: plan.Container, State: corev1.ContainerState{Terminated: end}}}
+	if s.proxied {
+		pod.Status.Phase, s.over[job.UID] = corev1.PodRunning, true
+	}
 	s.must(s.raw.Status().Update(s.t.Context(), pod))
+	if s.proxied {
+		return
+	}
 	how := batchv1.JobComplete
 	if r.Problem != nil {
 		how = batchv1.JobFailed
@@ -378,6 +392,28 @@ func TestWhatCameOfABackupIsKnownWhenItsJobsAreGone(t *testing.T) {
 				t.Errorf("it is taken again: %v", s.jobs)
 			}
 		})
+	}
+}
+
+// Kubernetes keeps an expired Job until its pods are gone.
+func TestABackupThatFailedStaysSoWhileItsJobGoes(t *testing.T) {
+	s := newBackupStage(t, aBackup(nil))
+	s.ends[jobTake] = hasFailed
+	s.rest()
+	job := &batchv1.Job{}
+	s.must(s.raw.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "first" + jobTake}, job))
+	job.Finalizers = []string{metav1.FinalizerDeleteDependents}
+	s.must(s.raw.Update(t.Context(), job))
+	s.must(s.raw.Delete(t.Context(), job))
+	s.rest()
+	s.must(s.raw.Get(t.Context(), client.ObjectKeyFromObject(job), job))
+	job.Finalizers = nil
+	s.must(s.raw.Update(t.Context(), job))
+	s.rest()
+	s.wantCondition(v1alpha1.ConditionComplete, "False NotAllowed the store says no")
+	s.wantCondition(v1alpha1.ConditionStalled, "True NotAllowed")
+	if s.jobs["first-take"] != 1 {
+		t.Errorf("it is taken again: %v", s.jobs)
 	}
 }
 
@@ -721,6 +757,15 @@ func TestTheRecorderComesAndGoesWithTheWish(t *testing.T) {
 	if s.schedule().Status.Recording == "" {
 		t.Error("the status does not say how far it is")
 	}
+	kind, ok := s.plans.Kind.(*ScheduleKind)
+	if !ok {
+		t.Fatalf("%T", s.plans.Kind)
+	}
+	got.Status.ObservedGeneration = 1
+	s.must(s.raw.Status().Update(t.Context(), got))
+	if r, err := kind.recorder(t.Context(), s.schedule()); err != nil || !strings.Contains(r.Trouble, "`kubectl -n default describe statefulset hourly-recorder` says why") {
+		t.Errorf("Kubernetes does not make its pod: %+v %v", r, err)
+	}
 	o := s.schedule()
 	o.Spec.Incremental = nil
 	s.must(s.raw.Update(t.Context(), o))
@@ -875,11 +920,11 @@ func TestAPodThatRanOutOfMemoryIsToldFromOthers(t *testing.T) {
 		}}}}
 	}
 	job := &batchv1.Job{Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}}}
-	killed := jobState(job, []corev1.Pod{pod("Error", hasFailed.Encode()), pod(reasonOOM, "12:00:00 starting a server")})
+	killed := jobState(job, []corev1.Pod{pod("Error", hasFailed.Encode()), pod(reasonOOM, "12:00:00 starting a server")}, stageNow)
 	if p := killed.Problem(); !killed.Starved || p == nil || p.Reason != plan.ReasonMemory {
 		t.Errorf("%+v", p)
 	}
-	other := jobState(job, []corev1.Pod{pod(reasonOOM, ""), pod("Error", hasFailed.Encode())})
+	other := jobState(job, []corev1.Pod{pod(reasonOOM, ""), pod("Error", hasFailed.Encode())}, stageNow)
 	if p := other.Problem(); other.Starved || p == nil || p.Reason != "NotAllowed" {
 		t.Errorf("what was before the last attempt counts: %+v", p)
 	}
@@ -893,11 +938,134 @@ func TestAPodThatHasBegunIsNotStuckForTheSakeOfAnother(t *testing.T) {
 			{Name: plan.Container, State: own},
 		}}}}
 	}
-	if j := jobState(&batchv1.Job{}, pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})); j.Trouble != "" || j.Unpulled != "" {
+	if j := jobState(&batchv1.Job{}, pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}), stageNow); j.Trouble != "" || j.Unpulled != "" {
 		t.Errorf("it runs: %+v", j)
 	}
-	if j := jobState(&batchv1.Job{}, pod(corev1.ContainerState{})); j.Trouble != "ImagePullBackOff" || j.Unpulled != "mesh:1" {
+	if j := jobState(&batchv1.Job{}, pod(corev1.ContainerState{}), stageNow); j.Trouble != "ImagePullBackOff" || j.Unpulled != "mesh:1" {
 		t.Errorf("it has not begun: %+v", j)
+	}
+}
+
+// Kubernetes ends a Job when its pods have ended, which one with a proxy that was injected never does.
+func TestAJobHasEndedWhenItsAgentHasAndItsPodDoesNot(t *testing.T) {
+	pod := func(phase corev1.PodPhase, code int32, message string, ago time.Duration) corev1.Pod {
+		return corev1.Pod{Status: corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "istio-proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+			{Name: plan.Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: code, Message: message, FinishedAt: metav1.NewTime(stageNow.Add(-ago)),
+			}}},
+		}}}
+	}
+	begun := corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	for name, tc := range map[string]struct {
+		pods                       []corev1.Pod
+		ended, failed, again, told bool
+	}{
+		"it has just ended":          {pods: []corev1.Pod{pod(corev1.PodRunning, 0, wasTaken.Encode(), 29*time.Second)}, told: true},
+		"it did its work":            {pods: []corev1.Pod{pod(corev1.PodRunning, 0, wasTaken.Encode(), 30*time.Second)}, ended: true, told: true},
+		"it left no word":            {pods: []corev1.Pod{pod(corev1.PodRunning, 0, "", time.Minute)}, ended: true},
+		"it failed for good":         {pods: []corev1.Pod{pod(corev1.PodRunning, plan.ExitFinal, hasFailed.Encode(), time.Minute)}, ended: true, failed: true, told: true},
+		"it would be tried again":    {pods: []corev1.Pod{pod(corev1.PodRunning, 1, hasFailed.Encode(), time.Minute)}, ended: true, failed: true, again: true, told: true},
+		"it was killed":              {pods: []corev1.Pod{pod(corev1.PodRunning, 137, "", time.Minute)}, ended: true, failed: true, again: true},
+		"it is tried again":          {pods: []corev1.Pod{pod(corev1.PodFailed, 1, hasFailed.Encode(), time.Hour)}, told: true},
+		"another attempt has begun":  {pods: []corev1.Pod{pod(corev1.PodRunning, 1, hasFailed.Encode(), time.Hour), begun}, told: true},
+		"it has not begun":           {pods: []corev1.Pod{begun}},
+		"another attempt has worked": {pods: []corev1.Pod{pod(corev1.PodFailed, 1, "", time.Hour), pod(corev1.PodRunning, 0, wasTaken.Encode(), time.Minute)}, ended: true, told: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := jobState(&batchv1.Job{}, tc.pods, stageNow)
+			if j.Ended != tc.ended || j.Held != tc.ended || j.Failed != tc.failed || j.Again != tc.again || (j.Report != nil) != tc.told {
+				t.Errorf("%+v", j)
+			}
+			if tc.ended && !j.Since.Equal(stageNow.Add(-time.Minute)) && !j.Since.Equal(stageNow.Add(-30*time.Second)) {
+				t.Errorf("it ended at %s", j.Since)
+			}
+		})
+	}
+}
+
+func TestAJobWithoutAPodIsToldFromOneWhosePodIsNotSeenYet(t *testing.T) {
+	began := metav1.NewTime(stageNow.Add(time.Hour))
+	for name, tc := range map[string]struct {
+		status  batchv1.JobStatus
+		podless bool
+		since   time.Time
+	}{
+		"made":                   {batchv1.JobStatus{}, true, stageNow},
+		"begun an hour later":    {batchv1.JobStatus{StartTime: &began}, true, began.Time},
+		"its pod is made":        {batchv1.JobStatus{Active: 1}, false, stageNow},
+		"it rests between two":   {batchv1.JobStatus{Failed: 1}, false, stageNow},
+		"its pod is gone by now": {batchv1.JobStatus{Succeeded: 1}, false, stageNow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", CreationTimestamp: metav1.NewTime(stageNow)}, Status: tc.status}
+			if j := jobState(job, nil, stageNow); j.Podless != tc.podless || !j.Since.Equal(tc.since) || j.Namespace != "shop" {
+				t.Errorf("%+v", j)
+			}
+		})
+	}
+}
+
+// The status is written when its text changes.
+func TestABackupWithoutAPodSaysWhoKnowsWhy(t *testing.T) {
+	s := newBackupStage(t, aBackup(nil))
+	s.rest()
+	s.now = s.now.Add(time.Minute)
+	s.rest()
+	s.wantCondition(v1alpha1.ConditionComplete, "False TakingBackup the backup is being taken: Job first-take has no pod: Kubernetes has not made it: if that lasts, `kubectl -n default describe job first-take` says why")
+	writes := s.writes
+	s.now = s.now.Add(time.Hour)
+	s.rest()
+	if s.writes != writes {
+		t.Errorf("written: %v", s.log[writes:])
+	}
+}
+
+// The Jobs go at once: Kubernetes would keep them for as long as their pods run, which have volumes mounted.
+func TestABackupIsTakenAndCheckedWhereAProxyKeepsPodsRunning(t *testing.T) {
+	s := newBackupStage(t, aBackup(verified))
+	s.proxied, s.ends[jobTake], s.ends[jobCheck] = true, wasTaken, wasChecked
+	s.rest()
+	s.wantCondition(v1alpha1.ConditionComplete, "False TakingBackup")
+	for _, job := range []string{"first" + jobTake, "first" + jobCheck} {
+		s.now = s.now.Add(31 * time.Second)
+		s.rest()
+		s.wantCondition(v1alpha1.ConditionComplete, "True BackupComplete")
+		if err := s.raw.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: job}, &batchv1.Job{}); !apierrors.IsNotFound(err) {
+			t.Errorf("%s is there: %v", job, err)
+		}
+	}
+	s.wantCondition(v1alpha1.ConditionVerified, "True BackupVerified")
+	s.wantCondition(v1alpha1.ConditionReconciling, "False")
+	if s.jobs["first-take"] != 1 || s.jobs["first-check"] != 1 {
+		t.Errorf("%v", s.jobs)
+	}
+	s.must(s.raw.Delete(t.Context(), s.backup("first")))
+	s.ends[jobRemove] = wasRemoved
+	s.rest()
+	s.now = s.now.Add(31 * time.Second)
+	s.rest()
+	if s.backup("first") != nil {
+		t.Errorf("it is held up: %s", s.backup("first").Status.Activity)
+	}
+}
+
+func TestABackupThatFailsIsTriedAgainWhereAProxyKeepsPodsRunning(t *testing.T) {
+	s := newBackupStage(t, aBackup(nil))
+	s.proxied, s.ends[jobTake] = true, plan.Report{Problem: &plan.Problem{Reason: "DestinationStalled", Message: "no answer"}}
+	s.rest()
+	s.now = s.now.Add(31 * time.Second)
+	s.rest()
+	s.wantCondition(v1alpha1.ConditionComplete, "False TakingBackup the attempt of Job first-take failed, and another one is made within a minute: no answer")
+	s.ends[jobTake] = hasFailed
+	s.now = s.now.Add(30 * time.Second)
+	s.rest()
+	s.now = s.now.Add(31 * time.Second)
+	s.rest()
+	s.wantCondition(v1alpha1.ConditionComplete, "False NotAllowed the store says no")
+	s.wantCondition(v1alpha1.ConditionStalled, "True NotAllowed")
+	if s.jobs["first-take"] != 2 {
+		t.Errorf("%v", s.jobs)
 	}
 }
 

@@ -101,6 +101,9 @@ func (k *ScheduleKind) recorder(ctx context.Context, o *v1alpha1.BackupSchedule)
 	pod := &corev1.Pod{}
 	err = k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.Pod(set.Name, 0)}, pod)
 	if apierrors.IsNotFound(err) {
+		if overdue(set, k.Now()) {
+			r.Trouble = cluster.Unmade("statefulset", o.Namespace, set.Name)
+		}
 		return r, nil
 	}
 	if err != nil {

@@ -89,7 +89,7 @@ func (k *EtcdKind) observeObjects(
 	if set != nil {
 		made, _ := etcd.ParseVersion(set.Spec.Template.Annotations[v1alpha1.AnnotationVersion]) // Or it does not say.
 		s.Set = &etcd.Set{
-			UID: string(set.UID), Age: now.Sub(set.CreationTimestamp.Time), Storage: storageState(storage(o.Spec.Storage, set)),
+			UID: string(set.UID), Age: now.Sub(set.CreationTimestamp.Time), Overdue: overdue(set, now), Storage: storageState(storage(o.Spec.Storage, set)),
 			Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), Version: made, KeepsClaims: keepsClaims(set),
 		}
 	}

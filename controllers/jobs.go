@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/internal/backup/plan"
@@ -30,6 +31,8 @@ const (
 	flowTimeout = time.Second
 	// maxFlow is far more than the answer.
 	maxFlow = 64 << 10
+	// letGo is how long after its agent a pod may end.
+	letGo = 30 * time.Second
 )
 
 // job reads what Kubernetes says of a Job of the agent and of its pods, which the labels select, and how far it is; nil when there is
@@ -47,7 +50,7 @@ func (c *Children) job(ctx context.Context, owner Object, name string, selector 
 	if err := c.List(ctx, &pods, client.InNamespace(owner.GetNamespace()), client.MatchingLabels(selector)); err != nil {
 		return nil, fmt.Errorf("list the pods of Job %s: %w", name, err)
 	}
-	out := jobState(job, podsOf(job, pods.Items))
+	out := jobState(job, podsOf(job, pods.Items), c.Now())
 	if out.Ended {
 		return out, nil
 	}
@@ -66,9 +69,14 @@ func podsOf(job *batchv1.Job, pods []corev1.Pod) []corev1.Pod {
 	return out
 }
 
-func jobState(job *batchv1.Job, pods []corev1.Pod) *plan.Job {
-	out := &plan.Job{Name: job.Name, UID: string(job.UID), For: job.Annotations[plan.AnnotationFor], Leaving: job.DeletionTimestamp != nil, Since: job.CreationTimestamp.Time}
-	out.Suspended = job.Spec.Suspend != nil && *job.Spec.Suspend
+func jobState(job *batchv1.Job, pods []corev1.Pod, now time.Time) *plan.Job {
+	out := &plan.Job{
+		Name: job.Name, Namespace: job.Namespace, UID: string(job.UID), For: job.Annotations[plan.AnnotationFor], Leaving: job.DeletionTimestamp != nil,
+		Suspended: ptr.Deref(job.Spec.Suspend, false), Podless: podless(job, pods), Since: job.CreationTimestamp.Time,
+	}
+	if began := job.Status.StartTime; began != nil { // It may have been suspended before.
+		out.Since = began.Time
+	}
 	for i := range pods {
 		p := &pods[i]
 		status := containerStatus(p.Status.ContainerStatuses, plan.Container)
@@ -107,7 +115,31 @@ func jobState(job *batchv1.Job, pods []corev1.Pod) *plan.Job {
 			}
 		}
 	}
+	endHeld(out, pods, now)
 	return out
+}
+
+// podless reports whether a Job never had a pod.
+func podless(job *batchv1.Job, pods []corev1.Pod) bool {
+	st := job.Status
+	return len(pods) == 0 && st.Active == 0 && st.Failed == 0 && st.Succeeded == 0
+}
+
+// endHeld takes a Job as ended whose agent has, while another container keeps the newest pod running: the proxy of a service mesh that was injected runs
+// for ever, and Kubernetes neither takes the Job as complete nor tries it again before the whole pod ends. An attempt that it would try again has
+// not failed for good, see plan.Job.
+func endHeld(out *plan.Job, pods []corev1.Pod, now time.Time) {
+	if out.Ended || len(pods) == 0 {
+		return
+	}
+	p := &pods[len(pods)-1]
+	end := containerStatus(p.Status.ContainerStatuses, plan.Container).State.Terminated
+	if end == nil || p.Status.Phase != corev1.PodRunning || now.Sub(end.FinishedAt.Time) < letGo {
+		return
+	}
+	out.Ended, out.Held, out.Since = true, true, end.FinishedAt.Time
+	out.Failed = end.ExitCode != 0
+	out.Again = out.Failed && end.ExitCode != plan.ExitFinal
 }
 
 // flow asks a pod how far it is. It may be about to begin or to end: no answer is none.

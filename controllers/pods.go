@@ -7,7 +7,10 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate/quorate/internal/cluster"
 )
 
 // lastWordsLimit keeps what a container said at its end short enough for a status.
@@ -18,6 +21,12 @@ const reasonOOM = "OOMKilled"
 
 // crashLoop is why a container waits that has ended several times.
 const crashLoop = "CrashLoopBackOff"
+
+// overdue reports whether a StatefulSet should have all of its pods: it was made a while ago, and Kubernetes has looked at it since it was changed last.
+func overdue(set *appsv1.StatefulSet, now time.Time) bool {
+	seen := set.Status.ObservedGeneration
+	return seen > 0 && seen >= set.Generation && now.Sub(set.CreationTimestamp.Time) >= cluster.MadeWithin
+}
 
 func podReady(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {

@@ -4,11 +4,34 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
+
+func TestPodsAreOverdueOnceKubernetesHadItsTime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		generation, seen int64
+		age              time.Duration
+		want             bool
+	}{
+		"it was just made":                 {1, 1, 59 * time.Second, false},
+		"it was made a minute ago":         {1, 1, time.Minute, true},
+		"nobody has looked at it":          {1, 0, time.Hour, false},
+		"it was just changed":              {4, 3, time.Hour, false},
+		"it was changed, and that is seen": {4, 4, time.Hour, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Generation: tc.generation, CreationTimestamp: metav1.NewTime(stageNow.Add(-tc.age))}}
+			set.Status.ObservedGeneration = tc.seen
+			if got := overdue(set, stageNow); got != tc.want {
+				t.Error(got)
+			}
+		})
+	}
+}
 
 // TestWhenAContainerIsStartedAgain reads it from what the kubelet says, as that words it (doBackOff in its source).
 func TestWhenAContainerIsStartedAgain(t *testing.T) {

@@ -260,6 +260,7 @@ func (k *RedisKind) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, s
 		}
 		s.Sets = append(s.Sets, redis.Set{
 			Shard: shard, Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), UID: string(set.UID), ResourceVersion: set.ResourceVersion, Guarded: guarded,
+			Overdue: overdue(set, k.Now()),
 		})
 		s.Spec.StorageChanged = s.Spec.StorageChanged || redis.StorageChanged(o.Spec.Storage, set)
 	}

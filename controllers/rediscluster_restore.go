@@ -173,7 +173,7 @@ func (k *RedisKind) takes(ctx context.Context, r client.Reader, namespace, name 
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
 		backup, takes := strings.CutSuffix(job.Name, jobTake)
-		state := jobState(job, nil)
+		state := jobState(job, nil, k.Now())
 		if !takes || state.Ended {
 			continue
 		}

@@ -58,6 +58,15 @@ func ToAnnotate(kind, namespace, name, annotation, value string) string {
 	return fmt.Sprintf("kubectl annotate %s.quorate.dev %s %s=%s --overwrite", kind, name, annotation, value)
 }
 
+// MadeWithin is how soon Kubernetes makes the pods of a StatefulSet or a Job, if nothing keeps it from that.
+const MadeWithin = time.Minute
+
+// Unmade says who knows why Kubernetes has not made a pod: the events of what it belongs to, which the operator has no right to read. It makes one
+// that was deleted within a moment, so that only what lasts needs a look.
+func Unmade(kind, namespace, name string) string {
+	return fmt.Sprintf("Kubernetes has not made it: if that lasts, `kubectl -n %s describe %s %s` says why (a quota, a limit range, an admission policy)", namespace, kind, name)
+}
+
 // Refined is a plan to which a function was applied, as to what is planned otherwise.
 func (p Plan) Refined(refine func(Plan) Plan) Plan {
 	if p.Otherwise != nil {

@@ -29,7 +29,7 @@ func Next(s State) cluster.Plan {
 	case s.Deleting:
 		return cluster.Decide(s, keepData, stopJobs, waitForReaders, removeData, release)
 	}
-	p := cluster.Decide(s, protect, waitWhileLeaving, takeOrFail, check)
+	p := cluster.Decide(s, protect, waitWhileLeaving, dropHeld, takeOrFail, check)
 	if p.Settled() {
 		p.Message = done(s)
 	}
@@ -73,6 +73,27 @@ func (s State) jobs() (out []*Job) {
 	return out
 }
 
+// dropHeld deletes Jobs that are of no use any more and that Kubernetes would keep for as long as their pods run, which have volumes mounted. A check that
+// did not pass stays for as long as others: without it the backup would be checked again.
+func dropHeld(s State) (cluster.Plan, bool) {
+	for _, j := range []*Job{s.Take, s.Check} {
+		if j == nil || !j.Held || j.Again || (j == s.Check && j.Failed && s.Now.Sub(j.Since) < kept*time.Second) {
+			continue
+		}
+		return cluster.Do(DropJob{j.Name, j.UID}, "Job %s has done its work, and another container keeps its pod running", j.Name)
+	}
+	return cluster.Pass()
+}
+
+// retry begins anew, after a rest, what Kubernetes would have tried again.
+func (j *Job) retry(reason string, now time.Time) (cluster.Plan, bool) {
+	why := strings.TrimSuffix(j.problem().Message, ".")
+	if now.Sub(j.Since) < patience {
+		return cluster.Wait(reason, watching, "the attempt of Job %s failed, and another one is made within a minute: %s", j.Name, why)
+	}
+	return cluster.Do(DropJob{j.Name, j.UID}, "the attempt of Job %s failed, and another one is made: %s", j.Name, why)
+}
+
 // takeOrFail sees to it that the backup is taken, once.
 func takeOrFail(s State) (cluster.Plan, bool) {
 	switch {
@@ -88,6 +109,8 @@ func takeOrFail(s State) (cluster.Plan, bool) {
 		return resume(s)
 	case !s.Take.Ended:
 		return cluster.Wait(ReasonTaking, watching, "the backup is being taken: %s", s.Take.Progress(s.Now))
+	case s.Take.Again:
+		return s.Take.retry(ReasonTaking, s.Now)
 	}
 	// It ended, and what it said is lost: the backup may be complete, which the next attempt finds out.
 	return cluster.Do(DropJob{s.Take.Name, s.Take.UID}, "the Job of the backup ended and left no word")
@@ -126,6 +149,8 @@ func check(s State) (cluster.Plan, bool) {
 		return cluster.Refuse(ReasonImage, "the backup is complete, and cannot be checked: %s", s.Check.Unpullable(s.Now))
 	case !s.Check.Ended:
 		return cluster.Wait(ReasonVerifying, watching, "the backup is complete, and is being checked: %s", s.Check.Progress(s.Now))
+	case s.Check.Again:
+		return s.Check.retry(ReasonVerifying, s.Now)
 	case s.Check.Failed:
 		return cluster.Refuse(ReasonVerifyFailed, "the backup did not pass its check: %s", s.Check.problem().Message)
 	case s.Checked == nil:
@@ -154,6 +179,8 @@ func stopJobs(s State) (cluster.Plan, bool) {
 			return cluster.Wait(ReasonStopping, time.Second, "Job %s is being deleted", j.Name)
 		case !j.Ended:
 			return cluster.Do(DropJob{j.Name, j.UID}, "the backup is being deleted, and Job %s still works on it", j.Name)
+		case j.Held:
+			return cluster.Do(DropJob{j.Name, j.UID}, "the backup is being deleted, and the pod of Job %s still runs", j.Name)
 		}
 	}
 	return cluster.Pass()
@@ -201,9 +228,9 @@ func (j *Job) problem() Problem {
 	return Problem{Reason: ReasonFailed, Message: "Job " + j.Name + " failed and left no word"}
 }
 
-// Problem is why a Job that ended has failed, nil when it has not.
+// Problem is why a Job that ended has failed for good, nil when it has not.
 func (j *Job) Problem() *Problem {
-	if j == nil || !j.Ended || !j.Failed {
+	if j == nil || !j.Ended || !j.Failed || j.Again {
 		return nil
 	}
 	p := j.problem()
@@ -228,11 +255,16 @@ func (j *Job) Advise(cure string) {
 
 // Progress says how far a Job is.
 func (j *Job) Progress(now time.Time) string {
+	age := now.Sub(j.Since)
 	switch {
 	case j.Trouble != "" && j.Flow == nil:
 		return j.Trouble
+	case j.Podless && j.Flow == nil && age >= cluster.MadeWithin:
+		return fmt.Sprintf("Job %s has no pod: %s", j.Name, cluster.Unmade("job", j.Namespace, j.Name))
+	case j.Flow == nil && age >= time.Minute: // Another text every minute is enough for a status.
+		return fmt.Sprintf("Job %s has been there for %s", j.Name, strings.TrimSuffix(age.Truncate(time.Minute).String(), "0s"))
 	case j.Flow == nil:
-		return fmt.Sprintf("Job %s has been there for %s", j.Name, now.Sub(j.Since).Round(time.Second))
+		return fmt.Sprintf("Job %s has been there for %s", j.Name, age.Round(time.Second))
 	}
 	text := j.Flow.String()
 	if j.Trouble != "" {

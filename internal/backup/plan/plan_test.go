@@ -61,6 +61,19 @@ func failed(name string, ago time.Duration, p *Problem) *Job {
 	return j
 }
 
+// held is a Job whose agent has ended so long ago, while another container keeps its pod running.
+func held(j *Job, ago time.Duration) *Job {
+	j.Held, j.Since = true, testNow.Add(-ago)
+	return j
+}
+
+// heldBefore is a held Job of which Kubernetes would make another attempt.
+func heldBefore(name string, ago time.Duration) *Job {
+	j := held(failed(name, 0, &Problem{Reason: "DestinationStalled", Message: "no answer."}), ago)
+	j.Again = true
+	return j
+}
+
 var noRight = &Problem{Reason: "NotAllowed", Message: "the store says no.", Final: true}
 
 // unpulledFor is a check whose pod has waited for its image for a while.
@@ -106,6 +119,19 @@ func TestNext(t *testing.T) {
 		"failed, its Job is there":             {asked(func(s *State) { s.Failed, s.Take = noRight, failed("t", 0, noRight) }), "NotAllowed", ""},
 		"ended without a word":                 {asked(func(s *State) { s.Take = ended("t", nil) }), "delete Job t", "left no word"},
 		"a Job that goes":                      {asked(func(s *State) { s.Take = ended("t", nil); s.Take.Leaving = true }), ReasonStopping, "Job t is being deleted"},
+		"taken, and its pod runs on":           {taken(func(s *State) { s.Take = held(ended("t", &Report{Backup: s.Stored}), 0) }), "delete Job t", "another container keeps its pod running"},
+		"taken, its pod ran on, and it goes":   {taken(func(s *State) { s.Take = held(ended("t", &Report{Backup: s.Stored}), 0); s.Take.Leaving = true }), ReasonStopping, ""},
+		"failed for good, its pod runs on":     {asked(func(s *State) { s.Failed, s.Take = noRight, held(failed("t", 0, noRight), 0) }), "delete Job t", ""},
+		"failed once, its pod runs on":         {asked(func(s *State) { s.Take = heldBefore("t", 59*time.Second) }), ReasonTaking, "another one is made within a minute: no answer"},
+		"failed once, its pod has run on":      {asked(func(s *State) { s.Take = heldBefore("t", time.Minute) }), "delete Job t", "another one is made: no answer"},
+		"ended without a word, its pod runs":   {asked(func(s *State) { s.Take = held(ended("t", nil), 0) }), "delete Job t", ""},
+		"checked, and its pod runs on":         {taken(func(s *State) { s.Check, s.Checked = held(ended("c", &Report{}), 0), &Checked{} }), "delete Job c", "another container"},
+		"a check that failed, its pod runs on": {taken(func(s *State) { s.Verifies, s.Check = true, held(failed("c", 0, noRight), 59*time.Minute) }), ReasonVerifyFailed, ""},
+		"a check that failed an hour ago":      {taken(func(s *State) { s.Verifies, s.Check = true, held(failed("c", 0, noRight), time.Hour) }), "delete Job c", ""},
+		"a check that failed once":             {taken(func(s *State) { s.Check = heldBefore("c", 0) }), ReasonVerifying, "no answer"},
+		"a check that failed once, and rested": {taken(func(s *State) { s.Check = heldBefore("c", time.Minute) }), "delete Job c", ""},
+		"deleted, taken, and its pod runs on":  {leaving(func(s *State) { s.Take = held(ended("t", nil), 0) }), "delete Job t", "the pod of Job t still runs"},
+		"data is deleted, its pod runs on":     {leaving(func(s *State) { s.Remove = held(ended("r", nil), 0) }), "remove the finalizer", ""},
 		"a check is asked for":                 {taken(func(s *State) { s.Verifies = true }), "start the Job that checks the backup", ""},
 		"a check was made":                     {taken(func(s *State) { s.Verifies, s.Checked = true, &Checked{} }), "", "verified"},
 		"a check of what is not there yet":     {asked(func(s *State) { s.Verifies = true }), "start the Job that takes the backup", ""},
@@ -245,7 +271,14 @@ func TestAJobThatNeedsMoreMemoryNamesTheCure(t *testing.T) {
 
 func TestHowFarAJobIs(t *testing.T) {
 	for want, j := range map[string]Job{
-		"Job t has been there for 5s":                      {Name: "t", Since: testNow.Add(-5 * time.Second)},
+		"Job t has been there for 5s":   {Name: "t", Since: testNow.Add(-5 * time.Second)},
+		"Job t has been there for 59s":  {Name: "t", Since: testNow.Add(-59 * time.Second), Podless: true},
+		"Job t has been there for 1m":   {Name: "t", Since: testNow.Add(-time.Minute)},
+		"Job t has been there for 10m":  {Name: "t", Since: testNow.Add(-10*time.Minute - 59*time.Second)},
+		"Job t has been there for 3h2m": {Name: "t", Since: testNow.Add(-3*time.Hour - 2*time.Minute - 14*time.Second)},
+		"Job t has no pod: Kubernetes has not made it: if that lasts, `kubectl -n shop describe job t` says why (a quota, a limit range, an admission policy)": {
+			Name: "t", Namespace: "shop", Since: testNow.Add(-time.Minute), Podless: true,
+		},
 		"no node has room":                                 {Name: "t", Trouble: "no node has room"},
 		"storing, 1.0 MiB of 4.0 MiB at 512.0 KiB/s":       {Flow: &Flow{Doing: "storing", Bytes: 1 << 20, Total: 4 << 20, Seconds: 2}},
 		"beginning, 0 B":                                   {Flow: &Flow{Doing: "beginning"}},

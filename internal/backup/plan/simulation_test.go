@@ -175,7 +175,7 @@ func (w *world) turn() error {
 	for _, name := range []string{"take", "check", "remove"} {
 		switch j := w.jobs[name]; {
 		case j == nil:
-		case j.Leaving, j.Ended && !w.calm && w.rng.IntN(20) == 0: // Deleted, or expired.
+		case j.Leaving, j.Ended && !j.Held && !w.calm && w.rng.IntN(20) == 0: // Deleted, or expired.
 			delete(w.jobs, name)
 		case j.Suspended:
 		case name == "remove" && w.vanishing: // Its pod waits for the claim.
@@ -239,6 +239,9 @@ func (w *world) end(name string, j Job) error {
 		w.stored, w.deleted = false, true
 		j.Report = &Report{Backup: &Stored{Directory: "orders-1"}}
 	}
+	if w.rng.IntN(4) == 0 { // A proxy that was injected runs on.
+		j.Held, j.Again = true, j.Failed && w.rng.IntN(2) == 0
+	}
 	if !w.calm && w.rng.IntN(4) == 0 {
 		j.Report = nil
 		w.note("  the word of %s is lost", name)
@@ -267,6 +270,8 @@ func (w *world) settled() error {
 		return fmt.Errorf("it ended neither complete nor failed: %s %s", p.Reason, p.Message)
 	case p.Step != nil:
 		return fmt.Errorf("it does not come to rest: %s", p.Step)
+	case s.Take != nil && s.Take.Held, s.Check != nil && s.Check.Held && !s.Check.Failed:
+		return fmt.Errorf("a Job stays whose pod runs for ever")
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ type Source struct {
 
 // Job is what Kubernetes says of a Job.
 type Job struct {
-	Name, UID string
+	Name, Namespace, UID string
 	// For tells apart what Jobs of the name were made for.
 	For string
 	// Leaving says that it is being deleted.
@@ -62,6 +62,9 @@ type Job struct {
 	Suspended bool
 	// Ended says that it will not do any more, Failed that it did not succeed.
 	Ended, Failed bool
+	// Held says that only its agent has ended: another container keeps its pod running. Kubernetes would fail such a Job when its time is up. Again
+	// says that it failed, and would have been tried again if the pod had ended.
+	Held, Again bool
 	// Since is when it ended, or began.
 	Since time.Time
 	// Report is what its last attempt said at its end, nil when it said nothing.
@@ -73,6 +76,8 @@ type Job struct {
 	// Unpulled is the image that its pod lacks, empty when it does not lack any, and Waiting since when the pod waits.
 	Unpulled string
 	Waiting  time.Time
+	// Podless says that it never had a pod.
+	Podless bool
 	// Flow is how far it is, nil when that is not known.
 	Flow *Flow
 }

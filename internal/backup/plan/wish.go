@@ -81,10 +81,10 @@ func (w Wish) Find(claim string, now time.Time) (*Report, cluster.Plan) {
 // await decides about a Job of a restore that has not succeeded: to wait for it, or to begin anew after a while. doing and failed say in words
 // what it does and what it means that it cannot.
 func (j *Job) await(doing, failed string, now time.Time) (cluster.Plan, bool) {
-	switch p := j.Problem(); {
+	switch p := j.problem(); {
 	case !j.Ended:
 		return cluster.Wait(ReasonRestoring, watching, "%s: %s", doing, j.Progress(now))
-	case p == nil:
+	case !j.Failed:
 		return cluster.Pass()
 	case now.Sub(j.Since) < restorePatience:
 		plan, ok := cluster.Refuse(p.Reason, "%s: %s (it is tried again every half minute)", failed, strings.TrimSuffix(p.Message, "."))

@@ -213,7 +213,7 @@ func (s State) join(ordinal int, r Peer) (cluster.Plan, bool) {
 	p := s.podNamed(r.Name)
 	switch {
 	case p == nil:
-		return cluster.Wait(ReasonJoining, whileWaiting, "%s joins: it has no pod yet", r.Name)
+		return cluster.Wait(ReasonJoining, whileWaiting, "%s joins: it has no pod yet%s", r.Name, s.unmade(ordinal))
 	case p.Stuck && p.Gate == nil:
 		return cluster.Wait(ReasonJoining, whileWaiting, "%s does not join yet: it %s", r.Name, p.Problem)
 	case !s.allVote():

@@ -93,7 +93,13 @@ func TestScale(t *testing.T) {
 		},
 		"a new member joins once it has a pod": {
 			state: left(func(s *etcd.State) { s.Pods, s.Claims = s.Pods[:2], s.Claims[:2] }), reason: etcd.ReasonJoining,
-			says: "orders-2 joins: it has no pod yet",
+			ends: "orders-2 joins: it has no pod yet",
+		},
+		"a new member whose pod Kubernetes does not make": {
+			state: left(func(s *etcd.State) {
+				s.Pods, s.Claims, s.Set.Overdue, s.Want.Namespace = s.Pods[:2], s.Claims[:2], true, "default"
+			}), reason: etcd.ReasonJoining,
+			says: "orders-2 joins: it has no pod yet: Kubernetes has not made it: if that lasts, `kubectl -n default describe statefulset orders` says why (a quota",
 		},
 		"without a vote": {
 			state: left(func(s *etcd.State) { s.Pods[2].EverRan = false }),

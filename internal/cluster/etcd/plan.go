@@ -539,15 +539,31 @@ func readyMembers(s State) int {
 // troubles says in words what is wrong with which pod, empty when nothing is known to be.
 func troubles(s State) string {
 	var parts []string
-	for _, m := range s.Record.Members {
-		if t := trouble(s.podNamed(m.Name)); t != "" {
-			parts = append(parts, m.Name+" "+t)
+	unmade := ""
+	for i, m := range s.Record.Members {
+		p := s.podNamed(m.Name)
+		t := trouble(p)
+		if t == "" {
+			continue
 		}
+		if p == nil && unmade == "" { // The others are not there for the same reason.
+			unmade = s.unmade(i)
+			t += unmade
+		}
+		parts = append(parts, m.Name+" "+t)
 	}
 	if len(parts) == 0 {
 		return ""
 	}
 	return ": " + strings.Join(parts, "; ")
+}
+
+// unmade says how to find out why the pod of an ordinal is not there, empty while the StatefulSet is not to have made it.
+func (s State) unmade(ordinal int) string {
+	if s.Set == nil || !s.Set.Overdue || ordinal >= s.Set.Replicas {
+		return ""
+	}
+	return ": " + cluster.Unmade("statefulset", s.Want.Namespace, s.Want.Name)
 }
 
 func trouble(p *Pod) string {

@@ -110,6 +110,15 @@ func (tc planRow) check(t *testing.T) {
 	}
 }
 
+// unfounded is a cluster that has one pod of three, and may be about to get the others.
+func unfounded(overdue bool) etcd.State {
+	return settled(func(s *etcd.State) {
+		s.Record.ClusterID, s.Members, s.Auth, s.Open = 0, nil, nil, false
+		s.Set.Overdue, s.Want.Namespace, s.Pods = overdue, "default", s.Pods[1:2]
+		s.Pods[0].View = nil
+	})
+}
+
 func TestNext(t *testing.T) {
 	for name, tc := range map[string]planRow{
 		"a new cluster gets its record first": {
@@ -174,6 +183,15 @@ func TestNext(t *testing.T) {
 				}
 			}),
 			reason: etcd.ReasonStarting, says: "orders-0 does not answer",
+		},
+		"pods that have just been asked for are waited for": {
+			state: unfounded(false), reason: etcd.ReasonStarting,
+			ends: "the first quorum of 3 members: orders-0 has no pod yet; orders-1 does not answer; orders-2 has no pod yet",
+		},
+		"pods that Kubernetes does not make are told, with who knows why": {
+			state: unfounded(true), reason: etcd.ReasonStarting,
+			ends: "orders-0 has no pod yet: Kubernetes has not made it: if that lasts, `kubectl -n default describe statefulset orders` says why " +
+				"(a quota, a limit range, an admission policy); orders-1 does not answer; orders-2 has no pod yet",
 		},
 		"the identity is recorded before anything is written": {
 			state: settled(func(s *etcd.State) {

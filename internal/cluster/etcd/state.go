@@ -98,6 +98,8 @@ type Set struct {
 	UID string
 	// Age is how long ago it was made.
 	Age time.Duration
+	// Overdue says that Kubernetes should have made all of its pods by now.
+	Overdue bool
 	// Storage that it makes claims with.
 	Storage Storage
 	// KeepsClaims says that it has no claim deleted when it is.

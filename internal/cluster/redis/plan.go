@@ -2,6 +2,7 @@ package redis
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -155,7 +156,7 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 	wanted := v.pods()
 	switch {
 	case len(v.Pods) < wanted:
-		return cluster.Wait(ReasonStarting, later, "%d of %d pods exist", len(v.Pods), wanted)
+		return cluster.Wait(ReasonStarting, later, "%d of %d pods exist%s", len(v.Pods), wanted, v.unmade())
 	case v.layoutDiffers() && len(v.read) == len(v.Pods):
 		return cluster.Wait(ReasonStarting, later, "%d of %d StatefulSets exist", len(v.Sets), len(v.shards))
 	}
@@ -177,6 +178,20 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 		after = soon
 	}
 	return cluster.Wait(reason, after, "%d of %d servers answer%s", len(v.read), wanted, missing)
+}
+
+// unmade names a pod that its StatefulSet should have made by now, and how to find out why it is not there; empty for none.
+func (v *view) unmade() string {
+	for shard, pods := range v.shards {
+		set := v.sets[shard]
+		for ordinal := range set.Replicas {
+			if set.Overdue && !slices.ContainsFunc(pods, func(p *Pod) bool { return p.Ordinal == ordinal }) {
+				name := cluster.ShardSet(v.Spec.Name, shard)
+				return fmt.Sprintf("; %s does not: %s", cluster.Pod(name, ordinal), cluster.Unmade("statefulset", v.Spec.Namespace, name))
+			}
+		}
+	}
+	return ""
 }
 
 // wakingUp tells whether a server of a cluster that is not formed yet has been started and is about to answer. Until

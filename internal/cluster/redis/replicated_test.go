@@ -105,6 +105,12 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			f.starts("c-0-1", 0)
 			f.hang("c-0-2")
 		}, "2 of 3 servers answer; the first that does not is c-0-2"},
+		"new, and Kubernetes does not make a pod": {func(f *fixture) {
+			f.Appointed, f.Spec.Namespace, f.Sets[0].Overdue = Appointment{}, "shop", true
+			f.starts("c-0-0", 0)
+			f.starts("c-0-1", 0)
+			f.Pods = slices.DeleteFunc(f.Pods, func(p Pod) bool { return p.Name == "c-0-2" })
+		}, "2 of 3 pods exist; c-0-2 does not: Kubernetes has not made it: if that lasts, `kubectl -n shop describe statefulset c-0` says why"},
 		"new over the disks of an earlier cluster": {func(f *fixture) {
 			f.Appointed = Appointment{}
 			f.starts("c-0-0", 0)

@@ -80,6 +80,12 @@ func TestAClusterBeginsWithABackup(t *testing.T) {
 			},
 			step: plan.DropRestoreJob{Name: "c-load", UID: "u-2"}, reason: plan.ReasonRestoring,
 		},
+		"also where its pod runs on": {
+			change: func(f *fixture) {
+				f.Restore = loading(&plan.Job{Name: "c-load", UID: "u-2", Ended: true, Failed: true, Held: true, Again: true, Since: now.Add(-time.Minute)})
+			},
+			step: plan.DropRestoreJob{Name: "c-load", UID: "u-2"}, reason: plan.ReasonRestoring,
+		},
 		"that it is loaded is remembered": {
 			change: func(f *fixture) {
 				f.Restore = loading(&plan.Job{Ended: true, Since: now, Report: &plan.Report{Restored: &restored}})

@@ -58,6 +58,16 @@ func TestTheNumberOfReplicasChanges(t *testing.T) {
 		"more pods are waited for": {
 			state: formed(), spoil: func(f *fixture) { f.Spec.Replicas = 2 }, reason: ReasonStarting, message: "6 of 9 pods exist",
 		},
+		"a pod that Kubernetes does not make is named, and who knows why": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Spec.Namespace, f.Spec.Replicas = "shop", 2
+				for i := range f.Sets {
+					f.Sets[i].Overdue = true
+				}
+				f.Sets[1].Replicas = 3
+			},
+			reason: ReasonStarting, message: "6 of 9 pods exist; c-1-2 does not: Kubernetes has not made it: if that lasts, `kubectl -n shop describe statefulset c-1` says why (a quota",
+		},
 		"a new pod is introduced": {
 			state: formed(), spoil: func(f *fixture) {
 				f.withThird()

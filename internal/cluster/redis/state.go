@@ -114,6 +114,8 @@ type Spec struct {
 // Set is the StatefulSet of a shard.
 type Set struct {
 	Shard, Replicas int
+	// Overdue says that Kubernetes should have made all of its pods by now.
+	Overdue bool
 	// UID and ResourceVersion are those of the object that was read.
 	UID, ResourceVersion string
 	// Guarded says that the shard's budget allows no evictions.
