@@ -523,8 +523,8 @@ func (s *sim) observe(v *simView) etcd.State {
 	if st.Record == nil || st.Record.Hibernated {
 		return st
 	}
-	if i := slices.IndexFunc(st.Pods, func(p etcd.Pod) bool { return p.View != nil && p.View.Leader != 0 }); i >= 0 && st.VersionMoves() {
-		st.ClusterVersion, _ = s.client(v.pods[i].process).ClusterVersion(context.Background())
+	if st.VersionMoves() {
+		st.ClusterVersion = s.agreedVersion(st.Pods, v)
 	}
 	for i := range st.Pods {
 		if st.Pods[i].View == nil || st.Pods[i].View.Leader == 0 {
@@ -546,6 +546,18 @@ func (s *sim) observe(v *simView) etcd.State {
 		st.Auth = &etcd.Auth{Enabled: true}
 	}
 	return st
+}
+
+// agreedVersion is what a member with a leader says, and otherwise any.
+func (s *sim) agreedVersion(pods []etcd.Pod, v *simView) (agreed etcd.Version) {
+	i := slices.IndexFunc(pods, func(p etcd.Pod) bool { return p.View != nil && p.View.Leader != 0 })
+	if i < 0 {
+		i = slices.IndexFunc(pods, func(p etcd.Pod) bool { return p.View != nil })
+	}
+	if i >= 0 {
+		agreed, _ = s.client(v.pods[i].process).ClusterVersion(context.Background())
+	}
+	return agreed
 }
 
 func (s *sim) observePod(p *simPod, record *etcd.Record) etcd.Pod {

@@ -137,6 +137,17 @@ func TestUpgrade(t *testing.T) {
 			}),
 			step: etcd.SetVersion{From: v36, To: v35},
 		},
+		"without a leader too": {
+			state: running(v37, v36, func(s *etcd.State) {
+				s.Members, s.ClusterVersion.Minor = nil, 6
+				s.Pods[0].Version, s.Pods[0].View.Version, s.Pods[0].View.Leader, s.Pods[0].Ready = v36, "3.6.16", 0, false
+				s.Pods[0].View.Storage.Minor = 6
+				down(s, 1).Version = v36
+				p := down(s, 2)
+				p.Stuck, p.Problem = true, "cannot run: ImagePullBackOff"
+			}),
+			step: etcd.SetVersion{From: v37, To: v36},
+		},
 		"and not when the last one is on its way out": {
 			state: running(v36, v35, func(s *etcd.State) {
 				s.ClusterVersion.Minor = 5
