@@ -344,8 +344,8 @@ func (k *EtcdKind) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 		return nil
 	}
 	follow := leaderFirst(s.Pods)
-	if len(follow) > 0 && s.VersionMoves() {
-		s.ClusterVersion = askVersion(ctx, clients[follow[0].Name])
+	if s.VersionMoves() {
+		s.ClusterVersion = agreedVersion(ctx, s.Pods, clients)
 	}
 	for _, p := range follow {
 		if k.askCluster(ctx, o, s, clients[p.Name], a.password) {
@@ -390,6 +390,18 @@ func (k *EtcdKind) askStatus(ctx context.Context, c etcd.Client, p *etcd.Pod, vi
 	if vitals {
 		k.askVitals(ctx, c, p)
 	}
+}
+
+// agreedVersion is the version that the members have agreed on, by the first that tells it: one that follows a leader, or else any, which
+// needs no quorum for it. One without a leader may be behind, and never ahead: what it has applied is settled.
+func agreedVersion(ctx context.Context, pods []etcd.Pod, clients map[string]etcd.Client) (v etcd.Version) {
+	leaderless := slices.DeleteFunc(slices.Clone(pods), func(p etcd.Pod) bool { return p.View == nil || p.View.Leader != 0 })
+	for _, p := range slices.Concat(leaderFirst(pods), leaderless) {
+		if v = askVersion(ctx, clients[p.Name]); v != (etcd.Version{}) {
+			break
+		}
+	}
+	return v
 }
 
 // askVersion asks for the version that the members have agreed on, zero when there is no answer.

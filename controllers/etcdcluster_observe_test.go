@@ -5,6 +5,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
@@ -47,5 +52,36 @@ func TestMembersThatAreAllSlowAreAskedOnceMore(t *testing.T) {
 	pods[0].Took, pods[0].Unreachable, pods[0].Ready = time.Second, context.DeadlineExceeded, false
 	if allSlow(pods) {
 		t.Error("nobody is ready, and all are asked once more")
+	}
+}
+
+// TestAMemberWithoutALeaderTellsTheVersionOfTheCluster: no quorum is needed to know that an upgrade has not come to its end.
+func TestAMemberWithoutALeaderTellsTheVersionOfTheCluster(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, persistent())
+	s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 3 })
+	s.untilReady()
+	was, err := etcd.ParseVersion(s.cluster().Status.CurrentVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"orders-1", "orders-2"} {
+		s.net.Stop(s.procs[name])
+	}
+	config := &corev1.ConfigMap{}
+	s.must(s.api.Get(t.Context(), client.ObjectKey{Namespace: s.name.Namespace, Name: cluster.ConfigName(s.name.Name)}, config))
+	config.Data["version"] = etcd.Version{Major: was.Major, Minor: was.Minor + 1}.String()
+	s.must(s.api.Update(t.Context(), config))
+	state, err := s.newOperator().Kind.Observe(t.Context(), s.cluster())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range state.Pods {
+		if (p.View != nil) != (p.Name == "orders-0") || (p.View != nil && p.View.Leader != 0) {
+			t.Errorf("%s: %+v", p.Name, p.View)
+		}
+	}
+	if state.ClusterVersion.Minor != was.Minor {
+		t.Errorf("the members have agreed on %s, and it is taken for %s", was, state.ClusterVersion)
 	}
 }

@@ -24,6 +24,7 @@ func podState(p *corev1.Pod) etcd.Pod {
 	made, _ := etcd.ParseVersion(p.Annotations[v1alpha1.AnnotationVersion]) // Zero for one that was made by hand.
 	return etcd.Pod{
 		Version: made,
+		Agreed:  agreedBefore(p, made),
 		Name:    p.Name, UID: string(p.UID), ResourceVersion: p.ResourceVersion, Ordinal: n,
 		Ready:        podReady(p),
 		Terminating:  p.DeletionTimestamp != nil,
@@ -79,6 +80,23 @@ func lastDash(name string) int {
 // running reports whether etcd runs in the pod, so that it can be asked.
 func running(p *corev1.Pod) bool {
 	return containerStatus(p.Status.ContainerStatuses, etcd.ContainerEtcd).State.Running != nil && p.Status.PodIP != ""
+}
+
+// agreedBefore is the minor version that the members had agreed on by what the gate found on the disk, or what etcd says why it does not
+// start; 0: unknown.
+func agreedBefore(p *corev1.Pod, made etcd.Version) int {
+	last := containerStatus(p.Status.ContainerStatuses, etcd.ContainerEtcd)
+	for _, t := range []*corev1.ContainerStateTerminated{last.State.Terminated, last.LastTerminationState.Terminated} {
+		if t != nil && t.ExitCode != 0 && etcd.RefusesVersion(t.Message) {
+			return made.Minor + 1 // An upgrade is of one minor version.
+		}
+	}
+	t := containerStatus(p.Status.InitContainerStatuses, etcd.ContainerGate).State.Terminated
+	if t == nil || t.ExitCode != 0 {
+		return 0
+	}
+	r, _ := etcd.ParseGateReport(t.Message) // A gate of old has left none.
+	return r.Agreed
 }
 
 // gateReport is what the start gate said last, unless it has let the member go.

@@ -624,6 +624,38 @@ func TestPodState(t *testing.T) {
 	}
 }
 
+func TestWhatTheMembersOfAPodHaveAgreedOn(t *testing.T) {
+	released := func(exit int32, message string) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{Name: etcd.ContainerGate, State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Message: message},
+		}}}
+	}
+	ended := func(message string) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{Name: etcd.ContainerEtcd, LastTerminationState: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: 2, Message: message},
+		}}}
+	}
+	v36 := etcd.GateReport{Reason: etcd.GateStart, Agreed: 6}.Encode()
+	for name, tc := range map[string]struct {
+		status corev1.PodStatus
+		minor  int
+	}{
+		"the gate has told":         {status: corev1.PodStatus{InitContainerStatuses: released(0, v36)}, minor: 6},
+		"the disk was empty":        {status: corev1.PodStatus{InitContainerStatuses: released(0, etcd.GateReport{Reason: etcd.GateStart}.Encode())}},
+		"a gate of old":             {status: corev1.PodStatus{InitContainerStatuses: released(0, "")}},
+		"the gate holds":            {status: corev1.PodStatus{InitContainerStatuses: released(1, v36)}},
+		"etcd knows better":         {status: corev1.PodStatus{InitContainerStatuses: released(0, v36), ContainerStatuses: ended("invalid downgrade; server version is lower than determined cluster version")}, minor: 7},
+		"etcd ended over something": {status: corev1.PodStatus{InitContainerStatuses: released(0, v36), ContainerStatuses: ended("panic")}, minor: 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := podState(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-0", Annotations: map[string]string{v1alpha1.AnnotationVersion: "3.6.16"}}, Status: tc.status})
+			if got.Agreed != tc.minor {
+				t.Errorf("%d", got.Agreed)
+			}
+		})
+	}
+}
+
 // An operator that was just started may see a record of long ago: it must neither write it back nor take pods away from members that
 // have come since.
 func TestNothingIsMadeFromAnOldRecord(t *testing.T) {

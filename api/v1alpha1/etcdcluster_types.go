@@ -24,7 +24,8 @@ type EtcdClusterSpec struct {
 	// version of etcd, for example 3.6.16. Supported: 3.5 (from 3.5.11), 3.6 and
 	// 3.7. A newer one is reached minor version by minor version, one member at
 	// a time; the first that does not get well is set back. An older one is
-	// reached by one minor version, or by setting back what is not finished.
+	// reached by one minor version, or by setting back what is not finished:
+	// while a member runs the older one, or none has started the newer one.
 	// +required
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^3[.](5[.](1[1-9]|[2-9][0-9])|[67][.](0|[1-9][0-9]?))$')`,message="spec.version must be 3.5.x (x from 11), 3.6.x or 3.7.x: write 3.6.16, without a leading v or a suffix"
 	// +kubebuilder:validation:MaxLength=32

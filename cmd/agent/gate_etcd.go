@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/backup/etcdrestore"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdlog"
 )
@@ -220,8 +221,16 @@ func (g etcdGate) release(ctx context.Context, d etcd.GateDecision, record etcd.
 	if err := os.WriteFile(filepath.Join(g.runDir, "etcd.yaml"), []byte(text), 0o600); err != nil { //nolint:gosec // So is this one.
 		return fmt.Errorf("write the configuration: %w", err)
 	}
-	g.say(etcd.GateReport{Reason: "Start", Message: g.self + " may start, cluster state " + d.State})
+	g.letGo(etcd.GateReport{Reason: etcd.GateStart, Message: g.self + " may start, cluster state " + d.State})
 	return nil
+}
+
+// letGo tells what version the members have agreed on by what is on the disk: as long as etcd cannot be started in this pod, that stays so.
+// Nothing depends on it where etcd can be: what cannot be read says nothing, and etcd itself says what is wrong with it.
+func (g etcdGate) letGo(r etcd.GateReport) {
+	r.Agreed, _ = etcdrestore.Agreed(filepath.Join(g.dataDir, "member", "snap", "db"))
+	g.say(r)
+	_ = os.WriteFile(g.terminationLog, []byte(r.Encode()), 0o600)
 }
 
 // setAside moves away what an interrupted first start left. It never held a vote or a write, but it is not ours to

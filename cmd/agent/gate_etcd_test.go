@@ -87,6 +87,25 @@ func TestTheGateLetsAFounderStart(t *testing.T) {
 	}
 }
 
+// TestTheGateLetsAMemberStartWhoseDatabaseCannotBeRead: what is wrong with it is etcd's to say.
+func TestTheGateLetsAMemberStartWhoseDatabaseCannotBeRead(t *testing.T) {
+	for name, db := range map[string]string{"none": "", "too short": "half a database", "noise": strings.Repeat("noise", 20_000)} {
+		t.Run(name, func(t *testing.T) {
+			g := newGate(t, etcd.Record{Bootstrap: etcd.BootstrapRetained, Members: []etcd.Peer{{Name: "orders-0", URL: "http://127.0.0.1:1"}}})
+			g.write(filepath.Join(g.dataDir, "member", "wal", "0000000000000000-0000000000000000.wal"), "x")
+			if db != "" {
+				g.write(filepath.Join(g.dataDir, "member", "snap", "db"), db)
+			}
+			if err := g.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if r, ok := etcd.ParseGateReport(g.read(g.terminationLog)); !ok || r.Reason != etcd.GateStart || r.Agreed != 0 {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
 func TestTheGateHoldsAMemberThatLostItsDisk(t *testing.T) {
 	self := etcd.Peer{Name: "orders-0", URL: "http://orders-0:2380"}
 	other := etcd.Peer{Name: "orders-1"}

@@ -52,6 +52,43 @@ func TestAnEtcdUpgradeIsSetBackUnderLoad(t *testing.T) {
 	suite.Test(t, feature.Feature())
 }
 
+// TestAnUpgradeOfTheOnlyEtcdMemberIsSetBackUnderLoad asks a cluster of one member for a minor version that cannot be had. While nobody can be
+// asked, what the start gate finds on the disk tells that the former version can go on with it.
+func TestAnUpgradeOfTheOnlyEtcdMemberIsSetBackUnderLoad(t *testing.T) {
+	var c *v1alpha1.EtcdCluster
+	feature := features.New("versions").
+		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
+			c = s.etcdOf(t, "orders", 1, func(e *v1alpha1.EtcdClusterSpec) { e.Version = s.version(t, "ETCD_3_6") })
+			createReady(ctx, t, s, c)
+		})).
+		Assess("by itself", step(func(ctx context.Context, t *testing.T, s *scope) {
+			nothingLost(t, underLoad(ctx, t, s, c, "minor version that cannot be had", func() { rejected(ctx, t, s, c) }))
+			wantCurrent(ctx, t, s, c)
+		})).
+		Assess("by whoever asked for it", step(func(ctx context.Context, t *testing.T, s *scope) {
+			was := c.Spec.Version
+			nothingLost(t, underLoad(ctx, t, s, c, "minor version that is taken back", func() {
+				change(ctx, t, s, c, func() { c.Spec.Version = noVersion })
+				must(t, harness.Until(ctx, s.Cluster, c, "the image to be missed", 5*time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+					text := conditionText(c, v1alpha1.ConditionReady)
+					return strings.Contains(text, "ImagePull"), text
+				}))
+				before := refresh(ctx, t, s, c).DeepCopy()
+				c.Spec.Version = was
+				must(t, s.Patch(ctx, c, client.MergeFrom(before)))
+			}))
+			wantCurrent(ctx, t, s, c)
+		})).
+		Assess("and goes on to one that can be had", step(func(ctx context.Context, t *testing.T, s *scope) {
+			next := s.version(t, "ETCD_3_7")
+			nothingLost(t, underLoad(ctx, t, s, c, "to "+next, func() { change(ctx, t, s, c, func() { c.Spec.Version = next }) }))
+			if refresh(ctx, t, s, c).Status.CurrentVersion != next {
+				t.Errorf("the cluster runs %s instead of %s", c.Status.CurrentVersion, next)
+			}
+		}))
+	suite.Test(t, feature.Feature())
+}
+
 // moves changes the version under load, and expects no client to notice.
 func moves(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster, version string) {
 	t.Helper()

@@ -132,6 +132,28 @@ func Verify(ctx context.Context, path string) (s State, err error) {
 	return s, err
 }
 
+// Agreed tells on which minor version the members have agreed, by the database of one that does not run, or a later one in whose format
+// the database still is, as on the way back from it. It looks at a few pages only.
+func Agreed(path string) (agreed int, err error) {
+	err = readOnly(path, func(tx *bbolt.Tx) error {
+		versions, meta := tx.Bucket(bucketCluster), tx.Bucket(bucketMeta)
+		if versions == nil || meta == nil {
+			return fmt.Errorf("%w: it is no database of etcd: there are no buckets cluster and meta", ErrDamaged)
+		}
+		agreed, err = minor(string(versions.Get(clusterVersion)))
+		if format := meta.Get(metaStorageVersion); err == nil && len(format) > 0 {
+			var m int
+			m, err = minor(string(format))
+			agreed = max(agreed, m)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return agreed, nil
+}
+
 // counter counts keys while it sees all stored changes. After a compaction there is exactly one change up to its revision for each key
 // that there was: so no list of keys is necessary. If the compaction was not finished, that does not hold, and the keys are told apart by
 // hashes of 64 bits.

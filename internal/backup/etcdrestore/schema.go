@@ -25,6 +25,7 @@ var (
 	metaStorageVersion   = []byte("storageVersion")
 
 	clusterDowngrade = []byte("downgrade")
+	clusterVersion   = []byte("clusterVersion")
 	rootUser         = []byte("root")
 )
 

@@ -1,6 +1,9 @@
 package etcd
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // fatalWords are what etcd says when it cannot start from the data that it finds, however often it tries. From 3.5.35, 3.6.16
 // and 3.7.3: server/storage/wal, server/etcdserver/api/snap, server/etcdserver/bootstrap.go and raft.go, bbolt's db.go and
@@ -15,6 +18,17 @@ var fatalWords = []string{
 	"freepages: failed to get all reachable pages", "bbolt.(*freelist)", "bbolt.(*shared)", "assertion failed: Page expected to be",
 	"the member has been permanently removed from the cluster",
 	"has already been bootstrapped", "member count is unequal",
+}
+
+// refusals are what etcd says at its end when the members have agreed on a later minor version than its own. A panic is longer than what
+// is kept of it, so that its trace has to do. From MustDetectDowngrade in 3.6.16 and 3.7.3, mustDetectDowngrade in 3.5.35, and newPlan in
+// server/storage/schema.
+var refusals = []string{"server version is lower than determined cluster version", "(*applierMembership).ClusterVersionSet("}
+
+// RefusesVersion reports whether etcd did not start because the members have agreed on a later minor version, out of what it said at its
+// end.
+func RefusesVersion(lastWords string) bool {
+	return slices.ContainsFunc(refusals, func(w string) bool { return strings.Contains(lastWords, w) })
 }
 
 // FatalStart returns the word for which etcd will never start from its data, out of what it said at its end; empty when there is

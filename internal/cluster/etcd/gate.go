@@ -86,13 +86,18 @@ type GateDecision struct {
 	Report GateReport
 }
 
-// GateReport is what a waiting gate leaves as its termination message: the operator's only way to learn of it.
+// GateReport is what a gate leaves as its termination message: the operator's only way to learn of it.
 type GateReport struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	// Log is how far the log of a member goes that is held back by a recovery, nil when it has none that can be read.
 	Log *LogEnd `json:"log,omitempty"`
+	// Agreed is the minor version that the members have agreed on by the data of one that is let go, 0: unknown. See etcdrestore.Agreed.
+	Agreed int `json:"agreed,omitempty"`
 }
+
+// GateStart is the reason in the report of a member that is let go.
+const GateStart = "Start"
 
 // Reasons to wait. In all but GateHeld and GateNoRoom the disk is empty.
 const (

@@ -228,7 +228,7 @@ func waitForMembers(s State) (cluster.Plan, bool) {
 	case s.starting():
 		reason, what = ReasonStarting, "the members are starting"
 	}
-	return cluster.Wait(reason, s.pace(), "%s%s%s%s%s", what, troubles(s), s.unheard(), s.inDoubt(), s.apart())
+	return cluster.Wait(reason, s.pace(), "%s%s%s%s%s%s", what, troubles(s), s.unheard(), s.inDoubt(), s.apart(), s.stranded())
 }
 
 // apart says what to look at where enough members for a quorum answer the operator, and have had the time to elect a leader; empty otherwise.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
 )
 
 // simSnapshots is what a simulation has for snapshots.
@@ -174,6 +175,9 @@ func (s *sim) judgeUpgrade(step etcd.SetVersion) {
 	}
 	if slices.ContainsFunc(s.seen.pods, func(p simPod) bool { return p.release == step.To }) {
 		return // It has begun already, and cannot go back.
+	}
+	if slices.ContainsFunc(s.disks(), func(d *etcdfake.Disk) bool { return d.Agreed().Minor == step.To.Minor }) {
+		return // It had come to its end.
 	}
 	target := s.target(*s.record).release
 	way, ok := s.snapshots.taken[s.record.Snapshot.UID]

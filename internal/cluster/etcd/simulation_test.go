@@ -147,6 +147,9 @@ type simPod struct {
 	drained    bool
 	fatal      string
 	gate       *etcd.GateReport
+	// agreed is what the gate has told of the disk; refused says that etcd ended over its version.
+	agreed  int
+	refused bool
 	// epoch is the incident that its own volume bears, where no claim outlives it.
 	epoch string
 }
@@ -173,7 +176,7 @@ func newSim(seed uint64) *sim {
 	s.approves = s.rng.IntN(3) > 0
 	s.certs = s.rng.IntN(3) > 0
 	s.uid, s.password = 1, "password-1"
-	s.release = releases[s.rng.IntN(len(releases))]
+	s.release = releases[s.rng.IntN(4)]
 	if s.rng.IntN(6) == 0 {
 		s.bad[0] = true
 	}
@@ -186,7 +189,11 @@ func newSim(seed uint64) *sim {
 	return s
 }
 
-var releases = []etcd.Version{{Major: 3, Minor: 5, Patch: 20}, v35, v36, v37}
+// releases are what is asked for; there is no image of those in absent.
+var (
+	releases = []etcd.Version{{Major: 3, Minor: 5, Patch: 20}, v35, v36, v37, absent[0], absent[1]}
+	absent   = []etcd.Version{{Major: 3, Minor: 6, Patch: 99}, {Major: 3, Minor: 7, Patch: 99}}
+)
 
 func (s *sim) note(format string, args ...any) {
 	s.trace = append(s.trace, fmt.Sprintf(format, args...))
@@ -308,6 +315,10 @@ func (s *sim) runGate(p *simPod) {
 		p.everRan, p.gate, p.fatal = true, nil, "wal: crc mismatch"
 		return
 	}
+	if p.agreed = p.disk.Agreed().Minor; slices.Contains(absent, p.release) {
+		p.gate = nil
+		return
+	}
 	members := record.Members
 	if d.Members != nil {
 		members = d.Members
@@ -321,10 +332,10 @@ func (s *sim) runGate(p *simPod) {
 		p.fatal = err.Error()
 	}
 	if err != nil {
-		p.everRan = true
+		p.everRan, p.refused = true, errors.Is(err, etcdfake.ErrVersion)
 		return // It ends and is started again.
 	}
-	p.process, p.everRan, p.gate, p.fatal = process, true, nil, ""
+	p.process, p.everRan, p.refused, p.gate, p.fatal = process, true, false, nil, ""
 	if _, known := s.net.Acked[p.disk.ClusterID]; d.Restore && !known {
 		s.net.Acked[p.disk.ClusterID] = slices.Clone(restored)
 	}
@@ -523,8 +534,8 @@ func (s *sim) observe(v *simView) etcd.State {
 	if st.Record == nil || st.Record.Hibernated {
 		return st
 	}
-	if i := slices.IndexFunc(st.Pods, func(p etcd.Pod) bool { return p.View != nil && p.View.Leader != 0 }); i >= 0 && st.VersionMoves() {
-		st.ClusterVersion, _ = s.client(v.pods[i].process).ClusterVersion(context.Background())
+	if st.VersionMoves() {
+		st.ClusterVersion = s.agreedVersion(st.Pods, v)
 	}
 	for i := range st.Pods {
 		if st.Pods[i].View == nil || st.Pods[i].View.Leader == 0 {
@@ -548,12 +559,24 @@ func (s *sim) observe(v *simView) etcd.State {
 	return st
 }
 
+// agreedVersion is what a member with a leader says, and otherwise any.
+func (s *sim) agreedVersion(pods []etcd.Pod, v *simView) (agreed etcd.Version) {
+	i := slices.IndexFunc(pods, func(p etcd.Pod) bool { return p.View != nil && p.View.Leader != 0 })
+	if i < 0 {
+		i = slices.IndexFunc(pods, func(p etcd.Pod) bool { return p.View != nil })
+	}
+	if i >= 0 {
+		agreed, _ = s.client(v.pods[i].process).ClusterVersion(context.Background())
+	}
+	return agreed
+}
+
 func (s *sim) observePod(p *simPod, record *etcd.Record) etcd.Pod {
 	out := etcd.Pod{
 		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: p.hash(p.quota, p.plain, p.tls),
 		Plain: p.plain, TLS: p.tls,
 		Age: s.age(p.born), EverRan: p.everRan,
-		Stuck: (s.bad[p.template] || s.lostClaim(p)) && p.process == nil, Gate: p.gate, Fatal: p.fatal,
+		Stuck: s.stuck(p), Gate: p.gate, Fatal: p.fatal, Agreed: p.agreed,
 		Drained: p.drained, Defragmentation: s.upkeep.begun[p.uid],
 	}
 	if out.Stuck {
@@ -573,6 +596,11 @@ func (s *sim) observePod(p *simPod, record *etcd.Record) etcd.Pod {
 	}
 	out.Ready = s.net.Voting(p.process)
 	return out
+}
+
+// stuck reports whether a pod does not run and will not by itself.
+func (s *sim) stuck(p *simPod) bool {
+	return p.process == nil && (s.bad[p.template] || s.lostClaim(p) || p.refused || slices.Contains(absent, p.release))
 }
 
 func (s *sim) client(p *etcdfake.Process) *etcdfake.Client {
@@ -1142,6 +1170,10 @@ func (s *sim) quiet() string {
 	s.note("all faults end")
 	s.budget, s.stale, s.upkeep.calm = -1, nil, true
 	s.template++ // A good template: whatever was bad has been repaired.
+	if slices.Contains(absent, s.release) || (s.record != nil && slices.Contains(absent, s.record.Version)) {
+		s.release = s.remedy()
+		s.note("spec.version changes to %s, which can be had", s.release)
+	}
 	for _, p := range s.pods {
 		if p.process != nil {
 			p.process.Cut, p.process.Deaf = s.weak[p.template], false
@@ -1184,6 +1216,22 @@ func (s *sim) quiet() string {
 	return ""
 }
 
+// remedy is what a user sets spec.version to instead of one that cannot be had: of the minor version that the members have agreed on.
+func (s *sim) remedy() etcd.Version {
+	var agreed etcd.Version
+	for _, d := range s.disks() {
+		if v := d.Agreed(); agreed.Less(v) {
+			agreed = v
+		}
+	}
+	for _, v := range []etcd.Version{v35, v36, v37} {
+		if v.Minor == agreed.Minor || (agreed.Minor == 0 && v.Minor == s.release.Minor) {
+			return v
+		}
+	}
+	return s.release
+}
+
 // moves reports whether the world goes on by itself: a process that the API server has forgotten is in the way of a pod, or a volume
 // grows.
 func (s *sim) moves() bool {
@@ -1200,19 +1248,25 @@ func (s *sim) moves() bool {
 	return false
 }
 
-// hopeless reports whether fewer than a quorum of the voters, by the longest log, have their data.
-func (s *sim) hopeless() bool {
-	var disks []*etcdfake.Disk
+// disks are those that members can start from.
+func (s *sim) disks() []*etcdfake.Disk {
+	var out []*etcdfake.Disk
 	for _, c := range s.claims {
 		if !c.lost && !c.corrupt {
-			disks = append(disks, c.disk)
+			out = append(out, c.disk)
 		}
 	}
 	for _, p := range s.pods {
 		if !s.persistent {
-			disks = append(disks, p.disk)
+			out = append(out, p.disk)
 		}
 	}
+	return out
+}
+
+// hopeless reports whether fewer than a quorum of the voters, by the longest log, have their data.
+func (s *sim) hopeless() bool {
+	disks := s.disks()
 	var best *etcdfake.Disk
 	for _, d := range disks {
 		if d.HasLog && (best == nil || d.Len() > best.Len()) {

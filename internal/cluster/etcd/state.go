@@ -171,6 +171,8 @@ type Pod struct {
 	Stuck bool
 	// Fatal says in words why etcd will never start from the data in this pod, empty while it may.
 	Fatal string
+	// Agreed is the minor version that the members had agreed on by the data on its disk, before etcd was started in it; 0: unknown.
+	Agreed int
 	// Gone says that its node is proven to be gone, so that nothing of the pod runs any more.
 	Gone bool
 	// Cordoned says in words why its node is being emptied, empty when it is not, or nobody can tell.

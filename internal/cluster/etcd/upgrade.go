@@ -58,7 +58,8 @@ func Hop(from, to Version) Version {
 
 // setVersion follows spec.version at once where that stays within the minor version that pods are made with, or nothing has come
 // of it: what is not well may need exactly that. A half-done upgrade is set back while a member of the old version runs, because
-// the members cannot agree on the new one as long as it does. Where members begin with a backup something may have come of it that does not show.
+// the members cannot agree on the new one as long as it does. Where none can run, what is on their disks decides: see onDisk. Where members
+// begin with a backup something may have come of it that does not show.
 func setVersion(s State) (cluster.Plan, bool) {
 	from, to := s.Record.Version, s.Want.Version
 	switch {
@@ -67,6 +68,7 @@ func setVersion(s State) (cluster.Plan, bool) {
 	case to.Minor == from.Minor:
 	case !s.known() && s.Record.BeginWith() == nil && s.Record.Bootstrap != BootstrapRecovered && !slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.View != nil }):
 	case to.Minor == s.ClusterVersion.Minor && to.Minor < from.Minor && (s.runs(to.Minor) || s.goingBack()):
+	case to.Minor == s.onDisk(): // Also forward, where etcd has refused an older version.
 	default:
 		return cluster.Pass()
 	}
@@ -89,6 +91,45 @@ func (s State) waitForFormat(to Version) (cluster.Plan, bool) {
 		}
 	}
 	return cluster.Pass()
+}
+
+// onDisk is the minor version that the members have agreed on where none of them can run, by what is on their disks; 0: unknown. A pod that
+// has never run etcd has not changed its disk, whatever version it is made for, and etcd never agrees on a later version than its own. What
+// an earlier pod did shows on the disk, but for the last moments before it was killed: etcd itself refuses to start from a log in which the
+// members agree on a later version than its own (MustDetectDowngrade in server/etcdserver/version), and changes nothing.
+func (s State) onDisk() (minor int) {
+	if !s.known() {
+		return 0
+	}
+	for _, m := range s.Record.Members {
+		p := s.podNamed(m.Name)
+		if p == nil || p.Terminating || p.View != nil || !p.Stuck || p.Agreed == 0 {
+			return 0
+		}
+		if p.EverRan && (p.Version.Minor > p.Agreed || s.Want.ImageOverridden) {
+			return 0
+		}
+		minor = max(minor, p.Agreed)
+	}
+	return minor
+}
+
+// stranded says why the pods do not get the wanted version where no member answers, and what helps; empty otherwise.
+func (s State) stranded() string {
+	from, to, minor := s.Record.Version, s.Want.Version, s.onDisk()
+	answers := slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.View != nil })
+	if !s.known() || answers || s.starting() || (to.Minor >= from.Minor && minor <= from.Minor) {
+		return ""
+	}
+	why := fmt.Sprintf("The members have agreed on version 3.%d of the cluster", minor)
+	if minor == 0 {
+		minor, why = from.Minor, fmt.Sprintf("A member may have run %s", from)
+	}
+	cure := ""
+	if b := s.Record.Snapshot; b.Backup != "" && b.From.Minor < minor {
+		cure = fmt.Sprintf(", or begin another cluster with Backup %s", b.Backup)
+	}
+	return fmt.Sprintf(". %s, and what it leaves is not for an older one: set spec.version to a 3.%d that can be had%s", why, minor, cure)
 }
 
 // runs reports whether a member of a minor version runs and is not about to end.

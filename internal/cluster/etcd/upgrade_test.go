@@ -137,6 +137,77 @@ func TestUpgrade(t *testing.T) {
 			}),
 			step: etcd.SetVersion{From: v36, To: v35},
 		},
+		"without a leader too": {
+			state: running(v37, v36, func(s *etcd.State) {
+				s.Members, s.ClusterVersion.Minor = nil, 6
+				s.Pods[0].Version, s.Pods[0].View.Version, s.Pods[0].View.Leader, s.Pods[0].Ready = v36, "3.6.16", 0, false
+				s.Pods[0].View.Storage.Minor = 6
+				down(s, 1).Version = v36
+				p := down(s, 2)
+				p.Stuck, p.Problem = true, "cannot run: ImagePullBackOff"
+			}),
+			step: etcd.SetVersion{From: v37, To: v36},
+		},
+		"an upgrade of the only member that cannot be started is set back": {state: unstarted(nil), step: etcd.SetVersion{From: v37, To: v36}},
+		"one of all members as well": {
+			state: unstarted(func(s *etcd.State) { alike(s, 3) }), step: etcd.SetVersion{From: v37, To: v36},
+		},
+		"not when another one may run": {
+			state: unstarted(func(s *etcd.State) {
+				alike(s, 3)
+				s.Pods[2].Stuck, s.Pods[2].Problem = false, ""
+			}),
+			reason: etcd.ReasonNoQuorum, says: "A member may have run 3.7.3",
+		},
+		"nor when one has no pod": {
+			state: unstarted(func(s *etcd.State) {
+				alike(s, 3)
+				s.Pods = s.Pods[:2]
+			}),
+			reason: etcd.ReasonNoQuorum,
+		},
+		"nor when etcd has been started in this pod": {
+			state:  unstarted(func(s *etcd.State) { s.Pods[0].EverRan = true }),
+			reason: etcd.ReasonNoQuorum, says: "A member may have run 3.7.3, and what it leaves is not for an older one: set spec.version to a 3.7 that can be had",
+		},
+		"nor when it was started in an earlier one": {
+			state:  unstarted(func(s *etcd.State) { s.Pods[0].Agreed = 7 }),
+			reason: etcd.ReasonNoQuorum, says: "The members have agreed on version 3.7 of the cluster",
+		},
+		"whatever was proven": {
+			state: unstarted(func(s *etcd.State) {
+				s.Pods[0].Agreed = 0
+				s.Record.Proven, s.Want.Settings = `{"version":"3.6.16"}`, `{"version":"3.6.16"}`
+			}),
+			reason: etcd.ReasonNoQuorum, says: "A member may have run 3.7.3",
+		},
+		"the backup is named": {
+			state: unstarted(func(s *etcd.State) {
+				s.Pods[0].Agreed = 0
+				s.Record.Snapshot = etcd.Snapshot{Backup: "orders-before-3-7-3", From: v36}
+			}),
+			reason: etcd.ReasonNoQuorum, ends: "set spec.version to a 3.7 that can be had, or begin another cluster with Backup orders-before-3-7-3",
+		},
+		"nor to a version that the members have left behind": {
+			state: unstarted(func(s *etcd.State) { s.Want.Version = v35 }), reason: etcd.ReasonNoQuorum, says: "set spec.version to a 3.6",
+		},
+		"nor while the pod is being made anew": {
+			state: unstarted(func(s *etcd.State) { s.Pods[0].Terminating = true }), reason: etcd.ReasonNoQuorum,
+		},
+		"the pod follows": {
+			state: unstarted(func(s *etcd.State) { s.Record.Version, s.Want.TemplateHash = v36, "next" }), step: deletion("orders-0"),
+		},
+		"where etcd refuses that, it is told": {
+			state:  refused(nil),
+			reason: etcd.ReasonNoQuorum, says: "The members have agreed on version 3.7 of the cluster, and what it leaves is not for an older one: set spec.version to a 3.7",
+		},
+		"and the way forward is open again": {
+			state: refused(func(s *etcd.State) { s.Want.Version = v37 }), step: etcd.SetVersion{From: v36, To: v37},
+		},
+		"but not for a member that is down for another reason": {
+			state:  refused(func(s *etcd.State) { s.Want.Version, s.Pods[0].Agreed = v37, 6 }),
+			reason: etcd.ReasonNoQuorum,
+		},
 		"and not when the last one is on its way out": {
 			state: running(v36, v35, func(s *etcd.State) {
 				s.ClusterVersion.Minor = 5
@@ -250,6 +321,42 @@ func TestUpgrade(t *testing.T) {
 		},
 	} {
 		t.Run(name, tc.check)
+	}
+}
+
+// unstarted is a cluster of one member that is to go back from a version without an image.
+func unstarted(change func(*etcd.State)) etcd.State {
+	return running(v37, v36, func(s *etcd.State) {
+		single(s)
+		s.Members, s.ClusterVersion = nil, etcd.Version{}
+		p := down(s, 0)
+		p.Version, p.Agreed, p.EverRan = v37, 6, false
+		p.Stuck, p.Problem = true, "cannot run: ImagePullBackOff"
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+// refused is the same cluster, set back although its only member had run the later version.
+func refused(change func(*etcd.State)) etcd.State {
+	return unstarted(func(s *etcd.State) {
+		s.Record.Version = v36
+		p := &s.Pods[0]
+		p.Version, p.Agreed, p.EverRan, p.Problem = v36, 7, true, "cannot run: CrashLoopBackOff"
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+// alike makes a cluster of one member one of more, all of whose pods are as its only one.
+func alike(s *etcd.State, n int) {
+	s.Record.Members = s.Want.Peers[:n]
+	for i := 1; i < n; i++ {
+		p := s.Pods[0]
+		p.Name, p.UID, p.Ordinal = s.Want.Peers[i].Name, "uid-"+s.Want.Peers[i].Name, i
+		s.Pods = append(s.Pods, p)
 	}
 }
 

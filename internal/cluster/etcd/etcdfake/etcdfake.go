@@ -102,6 +102,12 @@ func (d *Disk) agreed() (version, downgrade etcd.Version) {
 	return version, downgrade
 }
 
+// Agreed is the version that the members have agreed on, by a disk's own log.
+func (d *Disk) Agreed() etcd.Version {
+	version, _ := d.agreed()
+	return version
+}
+
 func parse(text string) etcd.Version {
 	v, _ := etcd.ParseVersion(text) // Zero for none.
 	return v

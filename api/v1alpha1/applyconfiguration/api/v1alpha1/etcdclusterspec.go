@@ -23,7 +23,8 @@ type EtcdClusterSpecApplyConfiguration struct {
 	// version of etcd, for example 3.6.16. Supported: 3.5 (from 3.5.11), 3.6 and
 	// 3.7. A newer one is reached minor version by minor version, one member at
 	// a time; the first that does not get well is set back. An older one is
-	// reached by one minor version, or by setting back what is not finished.
+	// reached by one minor version, or by setting back what is not finished:
+	// while a member runs the older one, or none has started the newer one.
 	Version *string `json:"version,omitempty"`
 	// image overrides the container image. It must hold etcd of the given
 	// version. Default: quay.io/coreos/etcd:v<version>.
