@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -183,7 +184,9 @@ func TestATimeLeadsToTheLastChangeUntilThen(t *testing.T) {
 		}
 	}
 	cancel()
-	<-ended
+	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 	r := find(time.Now().Add(time.Hour))
 	if r.Target != put.Header.Revision || r.LastChange == nil || r.LastChange.Before(began.Truncate(time.Millisecond)) || r.LastChange.After(time.Now()) {
 		t.Errorf("it leads to revision %d of %s", r.Target, r.LastChange)

@@ -80,8 +80,12 @@ func TestALearnerAnswersWhoHasOnlyThePassword(t *testing.T) {
 			}
 			becomesVoter(t, root, id)
 			eventually(t, "a voter that lets log in", func(ctx context.Context) error {
-				if v, err := learner.Status(ctx); err != nil || v.Learner {
-					return fmt.Errorf("it says %+v, %v", v, err)
+				v, err := learner.Status(ctx)
+				if err != nil {
+					return err
+				}
+				if v.Learner {
+					return fmt.Errorf("it says %+v", v)
 				}
 				auth, err := learner.Auth(ctx, "first")
 				if err == nil && !auth.PasswordWorks {
