@@ -56,45 +56,54 @@ func TestAMemberJoinsAndLeaves(t *testing.T) {
 func TestALearnerAnswersWhoHasOnlyThePassword(t *testing.T) {
 	t.Parallel()
 	for version, binary := range etcds(t) {
-		t.Run(version, func(t *testing.T) {
+		t.Run(version+" without TLS", func(t *testing.T) {
 			t.Parallel()
-			c := newTestCluster(t, version, binary, 2, v1alpha1.TLSDisabled)
-			first, second := c.members[0], c.members[1]
-			c.start(etcd.GateDecision{Start: true, State: "new", Members: peersOf(first)}, first)
-			leader(t, c, "", "", first)
-			root := c.as("", "first", first)
-			eventually(t, "authentication to be switched on", func(ctx context.Context) error { return root.EnableAuth(ctx, "first") })
-
-			id := added(t, root, second)
-			c.start(etcd.GateDecision{Start: true, State: "existing", Members: peersOf(first, second)}, second)
-			learner := c.as("", "first", second)
-			eventually(t, "a learner that answers", func(ctx context.Context) error {
-				v, err := learner.Status(ctx)
-				if err == nil && (!v.Learner || v.Leader == 0) {
-					return fmt.Errorf("it says %+v", v)
-				}
-				return err
-			})
-			if err := within(t, func(ctx context.Context) error { _, err := learner.HashKV(ctx, 1); return err }); err == nil {
-				t.Error("a learner tells a hash of its data")
-			}
-			becomesVoter(t, root, id)
-			eventually(t, "a voter that lets log in", func(ctx context.Context) error {
-				v, err := learner.Status(ctx)
-				if err != nil {
-					return err
-				}
-				if v.Learner {
-					return fmt.Errorf("it says %+v", v)
-				}
-				auth, err := learner.Auth(ctx, "first")
-				if err == nil && !auth.PasswordWorks {
-					return fmt.Errorf("it says %+v", auth)
-				}
-				return err
-			})
+			joinsByPassword(t, newTestCluster(t, version, binary, 2, v1alpha1.TLSDisabled), "")
+		})
+		t.Run(version+" with a certificate of somebody else", func(t *testing.T) {
+			t.Parallel()
+			joinsByPassword(t, newTestCluster(t, version, binary, 2, v1alpha1.TLSManaged), "client")
 		})
 	}
+}
+
+// joinsByPassword has a second member join by the hand of an operator that has the password of root and the named certificate.
+func joinsByPassword(t *testing.T, c *testCluster, who string) {
+	t.Helper()
+	first, second := c.members[0], c.members[1]
+	c.start(etcd.GateDecision{Start: true, State: "new", Members: peersOf(first)}, first)
+	leader(t, c, who, "", first)
+	root := c.as(who, "first", first)
+	eventually(t, "authentication to be switched on", func(ctx context.Context) error { return root.EnableAuth(ctx, "first") })
+
+	id := added(t, root, second)
+	c.start(etcd.GateDecision{Start: true, State: "existing", Members: peersOf(first, second)}, second)
+	learner := c.as(who, "first", second)
+	eventually(t, "a learner that answers", func(ctx context.Context) error {
+		v, err := learner.Status(ctx)
+		if err == nil && (!v.Learner || v.Leader == 0) {
+			return fmt.Errorf("it says %+v", v)
+		}
+		return err
+	})
+	if err := within(t, func(ctx context.Context) error { _, err := learner.HashKV(ctx, 1); return err }); err == nil {
+		t.Error("a learner tells a hash of its data")
+	}
+	becomesVoter(t, root, id)
+	eventually(t, "a voter that lets log in", func(ctx context.Context) error {
+		v, err := learner.Status(ctx)
+		if err == nil && v.Learner {
+			return fmt.Errorf("it says %+v", v)
+		}
+		if err != nil {
+			return err
+		}
+		auth, err := learner.Auth(ctx, "first")
+		if err == nil && !auth.PasswordWorks {
+			return fmt.Errorf("it says %+v", auth)
+		}
+		return err
+	})
 }
 
 func TestAnUnhealthyClusterAllowsNoChangeForNow(t *testing.T) {
