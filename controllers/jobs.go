@@ -51,6 +51,7 @@ func (c *Children) job(ctx context.Context, owner Object, name string, selector 
 		return nil, fmt.Errorf("list the pods of Job %s: %w", name, err)
 	}
 	out := jobState(job, podsOf(job, pods.Items), c.Now())
+	out.Again = out.Again && c.Now().Sub(owner.GetCreationTimestamp().Time) < takeLimit // Kubernetes would not try for ever either.
 	if out.Ended {
 		return out, nil
 	}

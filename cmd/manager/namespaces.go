@@ -66,7 +66,7 @@ func choose(ctx context.Context, watched []string, list lister) (open []string, 
 	soon, cancel := context.WithTimeout(ctx, namespacesTimeout)
 	defer cancel()
 	for _, n := range watched {
-		if err := list(soon, n); apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		if err := list(soon, n); apierrors.IsForbidden(err) {
 			shut = append(shut, barred{n, err})
 			continue
 		}

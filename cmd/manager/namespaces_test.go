@@ -37,12 +37,12 @@ func TestNamespacesThatMayNotBeReadAreLeftOut(t *testing.T) {
 		answers    answers
 		open, shut string
 	}{
-		"all may be read":  {nil, "a b c", ""},
-		"one has no Role":  {answers{"b": forbidden}, "a c", "b"},
-		"one is not there": {answers{"c": missing}, "a b", "c"},
-		"none may be read": {answers{"a": forbidden, "b": missing, "c": forbidden}, "", "a b c"},
-		"one does not say": {answers{"a": context.DeadlineExceeded, "b": forbidden}, "a c", "b"},
-		"none says":        {answers{"a": errors.New("a"), "b": errors.New("b"), "c": apierrors.NewInternalError(errors.New("c"))}, "a b c", ""},
+		"all may be read":   {nil, "a b c", ""},
+		"one has no Role":   {answers{"b": forbidden}, "a c", "b"},
+		"there are no CRDs": {answers{"a": missing, "b": missing, "c": missing}, "a b c", ""},
+		"none may be read":  {answers{"a": forbidden, "b": forbidden, "c": forbidden}, "", "a b c"},
+		"one does not say":  {answers{"a": context.DeadlineExceeded, "b": forbidden}, "a c", "b"},
+		"none says":         {answers{"a": errors.New("a"), "b": errors.New("b"), "c": apierrors.NewInternalError(errors.New("c"))}, "a b c", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -73,11 +73,11 @@ func (s State) jobs() (out []*Job) {
 	return out
 }
 
-// dropHeld deletes Jobs that are of no use any more and that Kubernetes would keep for as long as their pods run, which have volumes mounted. A check that
-// did not pass stays for as long as others: without it the backup would be checked again.
+// dropHeld deletes Jobs that are of no use any more and that Kubernetes would keep for as long as their pods run, which have volumes mounted. One that
+// failed for good stays for as long as others: without it, it would be done again.
 func dropHeld(s State) (cluster.Plan, bool) {
 	for _, j := range []*Job{s.Take, s.Check} {
-		if j == nil || !j.Held || j.Again || (j == s.Check && j.Failed && s.Now.Sub(j.Since) < kept*time.Second) {
+		if j == nil || !j.Held || j.Again || (j.Failed && s.Now.Sub(j.Since) < kept*time.Second) {
 			continue
 		}
 		return cluster.Do(DropJob{j.Name, j.UID}, "Job %s has done its work, and another container keeps its pod running", j.Name)

@@ -270,7 +270,7 @@ func (w *world) settled() error {
 		return fmt.Errorf("it ended neither complete nor failed: %s %s", p.Reason, p.Message)
 	case p.Step != nil:
 		return fmt.Errorf("it does not come to rest: %s", p.Step)
-	case s.Take != nil && s.Take.Held, s.Check != nil && s.Check.Held && !s.Check.Failed:
+	case s.Take != nil && s.Take.Held && !s.Take.Failed, s.Check != nil && s.Check.Held && !s.Check.Failed:
 		return fmt.Errorf("a Job stays whose pod runs for ever")
 	}
 	return nil

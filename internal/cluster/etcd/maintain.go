@@ -288,6 +288,9 @@ func healSpaceMeanwhile(s State) (cluster.Plan, bool) {
 	if slices.ContainsFunc(s.memberPods(), s.outdated) || s.maybeBusy() {
 		return cluster.Pass()
 	}
+	if p, _ := rejoin(s); p.Step != nil {
+		return cluster.Pass() // A member more is worth more, and waits for no space.
+	}
 	if p, ok := healSpace(s); ok && p.Step != nil {
 		return p, true
 	}

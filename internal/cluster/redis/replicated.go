@@ -233,13 +233,28 @@ func (v *view) everyPod() []*Pod {
 
 // copies are the replicas that have all data of the primary.
 func (v *view) copies(leader *Pod) []*Pod {
-	return slices.DeleteFunc(slices.Clone(v.read), func(p *Pod) bool { return p == leader || !v.inSync(p, leader) })
+	return slices.DeleteFunc(slices.Clone(v.read), func(p *Pod) bool { return !v.inSync(p, leader) })
 }
 
 // inSync tells whether a replica has all data of the primary. A connection that carries nothing counts for a minute with the replica itself, and the
-// primary does without it long before.
+// primary does without it long before. After a primary has hung only its replicas have heard nothing: it misses none of them.
 func (v *view) inSync(p, leader *Pod) bool {
-	return !p.Node.Loading && p.follows(leader) && p.Node.Replication.Silence < v.guardLag(leader)+noticed
+	return v.linked(p, leader) && (p.Node.Replication.Silence < v.guardLag(leader)+noticed || !v.misses(leader))
+}
+
+func (v *view) linked(p, leader *Pod) bool {
+	return p != leader && !p.Node.Loading && p.follows(leader)
+}
+
+// misses tells whether a primary hears of fewer replicas than take themselves for connected to it, as far as it says so.
+func (v *view) misses(leader *Pod) bool {
+	linked := 0
+	for _, p := range v.read {
+		if v.linked(p, leader) {
+			linked++
+		}
+	}
+	return leader.Node.Acknowledging == nil || *leader.Node.Acknowledging < linked
 }
 
 // refuseRivals stops where several servers are primaries and nobody was ever appointed: somebody has told them to.

@@ -422,6 +422,20 @@ func (s *repSimulation) observe() redis.State {
 	return st
 }
 
+// hears counts the replicas that a primary has heard from of late, where it asks for any.
+func (p *repServer) hears() *int {
+	if !p.primary || p.guard == "0" {
+		return nil
+	}
+	n := 0
+	for _, o := range p.sim.servers {
+		if o != p && o.linked && o.asks == p.addr && p.sim.now.Sub(o.synced) <= nodeTime {
+			n++
+		}
+	}
+	return &n
+}
+
 func (p *repServer) node() *redis.Node {
 	silence := redis.Never
 	if !p.heard.IsZero() {
@@ -429,7 +443,7 @@ func (p *repServer) node() *redis.Node {
 	}
 	return &redis.Node{
 		ID: p.run, Version: "8.0.2", StateOK: true, OnDisk: true, Admits: redis.AdmitsForGood, Keys: int64(len(p.data)), Offset: int64(p.offset),
-		Connected: p.connected(), LinkUp: p.linked && !p.primary, EverLinked: !p.heard.IsZero(), Asks: p.asks, Config: map[string]string{"min-replicas-to-write": p.guard},
+		Connected: p.connected(), Acknowledging: p.hears(), LinkUp: p.linked && !p.primary, EverLinked: !p.heard.IsZero(), Asks: p.asks, Config: map[string]string{"min-replicas-to-write": p.guard},
 		Replication: &redis.Replication{Primary: p.primary, ID: p.history, FormerID: p.former, Silence: silence, HandsOver: p.handsOver},
 		Peers:       []redis.Peer{{ID: p.run, Myself: true}},
 	}

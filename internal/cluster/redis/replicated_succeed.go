@@ -85,8 +85,15 @@ func (v *view) comesBackWithMore(was, best *Pod) bool {
 }
 
 // wasInSync tells whether an heir copied a primary until that ended, or to within what the two take to notice. Its label is from when it was last looked at, and
-// says nothing of a time in which it could not be read.
+// says nothing of a time in which it could not be read. What any of the others has acknowledged the furthest has, if all of them are there; else it has to have heard
+// the primary for as long as that may have led.
 func (v *view) wasInSync(was, heir *Pod) bool {
+	if heir.Role != RoleReplica {
+		return false
+	}
+	if v.allHeirs(was) {
+		return true
+	}
 	end := v.Now // Its pod has just gone.
 	if was != nil {
 		end = was.Ended
@@ -95,7 +102,19 @@ func (v *view) wasInSync(was, heir *Pod) bool {
 		end = was.Unready
 	}
 	heard := v.Now.Add(-heir.Node.Replication.Silence)
-	return heir.Role == RoleReplica && !heard.Before(end.Add(-v.Appointed.Guard-noticed))
+	return !heard.Before(end.Add(-v.Appointed.Guard - noticed))
+}
+
+// allHeirs tells whether all other servers are there, and have the history of the appointed primary.
+func (v *view) allHeirs(was *Pod) bool {
+	others := slices.DeleteFunc(v.everyPod(), func(p *Pod) bool { return p == was })
+	return len(others) >= v.Spec.Replicas && !slices.ContainsFunc(others, func(p *Pod) bool { return p.Node == nil || !v.isHeir(p) })
+}
+
+// isHeir tells whether a server has the history of the appointed primary, or went on from it.
+func (v *view) isHeir(p *Pod) bool {
+	r := p.Node.Replication
+	return !p.Node.Loading && (r.ID == v.Appointed.History || r.FormerID == v.Appointed.History)
 }
 
 // waitForEnd waits for a primary that is on its way out: it holds its clients until its replicas have everything, and ends.
@@ -167,8 +186,7 @@ func (v *view) furthestHeir(was *Pod) *Pod {
 	}
 	var best *Pod
 	for _, p := range v.read {
-		r := p.Node.Replication
-		if p.Node.Loading || (r.ID != v.Appointed.History && r.FormerID != v.Appointed.History) {
+		if !v.isHeir(p) {
 			continue
 		}
 		if best == nil || p.Node.Offset > best.Node.Offset ||

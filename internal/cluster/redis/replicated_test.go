@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -323,10 +324,27 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			for _, p := range both {
 				f.pod(p).Node.Replication.Silence = 10 * time.Second
 			}
+			f.pod("c-0-0").Node.Acknowledging = new(int)
 		}, `name c-0-0 the primary, label c-0-1 "", c-0-2 ""`},
 		"one of its replicas hears nothing": {func(f *fixture) {
 			f.pod("c-0-1").Node.Replication.Silence = 10 * time.Second
+			f.pod("c-0-0").Node.Acknowledging = ptr.To(1)
 		}, `name c-0-0 the primary, label c-0-1 ""`},
+		"it hung for a moment": {func(f *fixture) {
+			for _, p := range both {
+				f.pod(p).Node.Replication.Silence = 10 * time.Second
+			}
+			f.pod("c-0-0").Node.Acknowledging = ptr.To(2)
+		}, "the cluster is as specified"},
+		"it has died again since, and all others are there": {func(f *fixture) {
+			f.die("c-0-0")
+			f.lose(5*time.Minute, both...)
+		}, "promote c-0-1"},
+		"it has died again since, and nobody else is wanted": {func(f *fixture) {
+			f.die("c-0-0")
+			f.lose(5*time.Minute, both...)
+			f.Pods, f.Spec.Replicas = f.Pods[:2], 1
+		}, "promote c-0-1"},
 		"who is left heard it to the end": {func(f *fixture) {
 			f.die("c-0-0")
 			f.pod("c-0-0").Ended = now.Add(-2 * time.Second)
