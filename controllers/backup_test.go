@@ -1069,6 +1069,17 @@ func TestABackupThatFailsIsTriedAgainWhereAProxyKeepsPodsRunning(t *testing.T) {
 	}
 }
 
+// Without a limit the schedule that waits for it would make no other one.
+func TestABackupThatFailsForADayHasFailedWhereAProxyKeepsPodsRunning(t *testing.T) {
+	s := newBackupStage(t, aBackup(func(b *v1alpha1.Backup) { b.CreationTimestamp = metav1.NewTime(stageNow) }))
+	s.proxied, s.ends[jobTake] = true, plan.Report{Problem: &plan.Problem{Reason: "DestinationStalled", Message: "no answer"}}
+	s.rest()
+	s.now = s.now.Add(takeLimit)
+	s.rest()
+	s.wantCondition(v1alpha1.ConditionComplete, "False DestinationStalled no answer")
+	s.wantCondition(v1alpha1.ConditionStalled, "True DestinationStalled")
+}
+
 // What has begun reads on when nobody asks for it any more.
 func TestABackupThatAClusterHasBegunWithIsRead(t *testing.T) {
 	b := stored(nil)
