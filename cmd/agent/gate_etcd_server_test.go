@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/test/loopback"
@@ -45,18 +44,22 @@ func (m onlyMember) stop(server *exec.Cmd, how os.Signal) {
 // agree waits until the members, which is it alone, have agreed on a version.
 func (m onlyMember) agree(version string) {
 	m.t.Helper()
-	said := ""
-	for range 200 {
-		if resp, err := http.Get(m.url + "/version"); err == nil { //nolint:noctx // Of this machine.
-			raw, err := io.ReadAll(resp.Body)
-			_ = resp.Body.Close()
-			if said = string(raw); err == nil && strings.Contains(said, fmt.Sprintf(`"etcdcluster":%q`, version)) {
-				return
-			}
+	until(m.t, "the members agree on "+version, func() error {
+		ask, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, m.url+"/version", nil)
+		if err != nil {
+			return err
 		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	m.t.Fatalf("it does not agree on %s: %s", version, said)
+		answer, err := http.DefaultClient.Do(ask)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = answer.Body.Close() }()
+		said, err := io.ReadAll(answer.Body)
+		if err == nil && !strings.Contains(string(said), fmt.Sprintf(`"etcdcluster":%q`, version)) {
+			err = fmt.Errorf("it says %s", said)
+		}
+		return err
+	})
 }
 
 // TestEtcdItselfDoesNotGoBack: whatever the gate finds on the disk, etcd never starts from what members of a later version have agreed on,

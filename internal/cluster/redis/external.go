@@ -317,7 +317,7 @@ func moveAddress(v *view) (cluster.Plan, bool) {
 	var next *PodSettings
 	for _, p := range v.read {
 		values, moves := v.toAnnounce(p)
-		if moves && (next == nil || (!v.named(next.Pod).Node.Self().Replica && p.Node.Self().Replica)) {
+		if moves && (next == nil || (!v.podNamed(next.Pod).Node.Self().Replica && p.Node.Self().Replica)) {
 			next = &PodSettings{p.Name, values}
 		}
 	}

@@ -188,7 +188,7 @@ func (v *view) leader() *Pod {
 	if i := slices.IndexFunc(all, func(p *Pod) bool { return p.Node.Replication.FormerID == v.Appointed.History }); i >= 0 {
 		return all[i]
 	}
-	return v.source(v.named(v.Appointed.Pod))
+	return v.source(v.podNamed(v.Appointed.Pod))
 }
 
 // source is the primary that a server has its data from, by way of others or not; nil when it is not known of any that it has.
@@ -215,17 +215,6 @@ func (v *view) leaders() []*Pod {
 	for _, p := range v.everyPod() {
 		if p.Node != nil && p.Node.Replication.Primary {
 			out = append(out, p)
-		}
-	}
-	return out
-}
-
-// everyPod lists all pods, those that no StatefulSet has room for any more included.
-func (v *view) everyPod() []*Pod {
-	var out []*Pod
-	for _, pods := range [][]Pod{v.Pods, v.leavers} {
-		for i := range pods {
-			out = append(out, &pods[i])
 		}
 	}
 	return out

@@ -168,7 +168,7 @@ func (v *view) led() metav1.Condition {
 
 // handOver is the same hand-over in the terms of the mode Replicated: the primary begins it.
 func (v *view) handOver(f Failover) cluster.Step {
-	from, to := v.named(f.From), v.named(f.To)
+	from, to := v.podNamed(f.From), v.podNamed(f.To)
 	record := AssignRoles{
 		// Its own history is known when it is the primary. It needs a replica from its first write on, see HandOver.Guard.
 		Appointment: Appointment{Pod: to.Name, History: from.Node.Replication.ID, Guard: v.guardLag(to)},

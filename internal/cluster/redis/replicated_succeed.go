@@ -38,7 +38,7 @@ func succeed(v *view) (cluster.Plan, bool) {
 	if v.Appointed.Pod == "" || v.leader() != nil {
 		return cluster.Pass()
 	}
-	was := v.named(v.Appointed.Pod)
+	was := v.podNamed(v.Appointed.Pod)
 	if was != nil && was.unheard() {
 		if plan, waits := v.waitForFence(was); waits {
 			return plan, waits
@@ -255,16 +255,6 @@ func promote(p *Pod, format string, args ...any) (cluster.Plan, bool) {
 	plan, ok := cluster.Do(Promote{p.Name, record}, format, args...)
 	plan.After = soon / 2
 	return plan, ok
-}
-
-// named is the pod of a name; nil when there is none.
-func (v *view) named(name string) *Pod {
-	for _, p := range v.everyPod() {
-		if p.Name == name {
-			return p
-		}
-	}
-	return nil
 }
 
 // loading is a server that still reads its data; nil when there is none.

@@ -159,18 +159,6 @@ func (v *view) outageOfPod(name string) outage {
 	return out
 }
 
-// podNamed is a pod of the cluster, also one that leaves; nil when there is none.
-func (v *view) podNamed(name string) *Pod {
-	for _, pods := range [][]Pod{v.Pods, v.leavers} {
-		for i := range pods {
-			if pods[i].Name == name {
-				return &pods[i]
-			}
-		}
-	}
-	return nil
-}
-
 // othersTold tells whether all other pods of a ghost's shard could be read to the end, or cannot be in a moment: any of them may have
 // more than the one that is to take over, or be elected.
 func (v *view) othersTold(g ghost, best *Pod) bool {

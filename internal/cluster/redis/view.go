@@ -300,3 +300,24 @@ func names(pods []*Pod) []string {
 	}
 	return out
 }
+
+// everyPod lists all pods, those that no StatefulSet has room for any more included.
+func (v *view) everyPod() []*Pod {
+	var out []*Pod
+	for _, pods := range [][]Pod{v.Pods, v.leavers} {
+		for i := range pods {
+			out = append(out, &pods[i])
+		}
+	}
+	return out
+}
+
+// podNamed is a pod of the cluster, also one that leaves; nil when there is none.
+func (v *view) podNamed(name string) *Pod {
+	for _, p := range v.everyPod() {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
