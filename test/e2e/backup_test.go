@@ -180,8 +180,18 @@ func TestAnEtcdClusterIsRestoredToAnyMoment(t *testing.T) {
 			must(t, writer.Pause(ctx))
 			rest(ctx, recordingPromise)
 		})).
+		Assess("a plan to restore a time says from when the last change is", step(func(ctx context.Context, t *testing.T, s *scope) {
+			r := restoreOf(s, "look", c.Name, "")
+			r.Spec.From = v1alpha1.RestoreSource{Destination: ptr.To(server.Destination("history")), Time: ptr.To(metav1.NewTime(middle))}
+			says := planRestore(ctx, t, s, r)
+			changed := r.Status.Found.LastChange
+			if changed == nil || changed.After(middle) || middle.Sub(changed.Time) > time.Minute || !strings.Contains(says, changed.UTC().Format(time.RFC3339)) {
+				t.Errorf("the last change until %s is of %s: %s", middle.UTC(), changed, says)
+			}
+			must(t, s.Delete(ctx, r))
+		})).
 		Assess("a revision is restored in place, and recording goes on", step(func(ctx context.Context, t *testing.T, s *scope) {
-			r := restoreOf(s, "undo", v1alpha1.KindEtcdCluster, c.Name, "")
+			r := restoreOf(s, "undo", c.Name, "")
 			r.Spec.From = v1alpha1.RestoreSource{Destination: ptr.To(server.Destination("history")), Revision: ptr.To(at[14])}
 			confirmRestore(ctx, t, s, r)
 			waitRestored(ctx, t, s, r)

@@ -22,12 +22,12 @@ import (
 	"github.com/quorate/quorate/test/harness"
 )
 
-// restoreOf puts a Backup into a cluster of the namespace.
-func restoreOf(s *scope, name string, of v1alpha1.ClusterKind, clusterName, backup string) *v1alpha1.Restore {
+// restoreOf puts a Backup into an EtcdCluster of the namespace.
+func restoreOf(s *scope, name, clusterName, backup string) *v1alpha1.Restore {
 	return &v1alpha1.Restore{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: name},
 		Spec: v1alpha1.RestoreSpec{
-			Cluster: v1alpha1.ClusterReference{Kind: of, Name: clusterName}, From: v1alpha1.RestoreSource{Backup: ptr.To(backup)},
+			Cluster: v1alpha1.ClusterReference{Kind: v1alpha1.KindEtcdCluster, Name: clusterName}, From: v1alpha1.RestoreSource{Backup: ptr.To(backup)},
 		},
 	}
 }
@@ -35,16 +35,22 @@ func restoreOf(s *scope, name string, of v1alpha1.ClusterKind, clusterName, back
 // confirmRestore creates a Restore, waits for its plan, and confirms that. It returns what the plan says.
 func confirmRestore(ctx context.Context, t *testing.T, s *scope, r *v1alpha1.Restore) (says string) {
 	t.Helper()
+	says = planRestore(ctx, t, s, r)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationConfirm, r.Status.Plan)
+	must(t, s.Patch(ctx, r, client.RawPatch(types.MergePatchType, patch)))
+	return says
+}
+
+// planRestore makes a Restore, and returns what it would do.
+func planRestore(ctx context.Context, t *testing.T, s *scope, r *v1alpha1.Restore) (says string) {
+	t.Helper()
 	s.create(ctx, t, r)
 	must(t, harness.Until(ctx, s.Cluster, r, "the plan of a restore", time.Minute, func(r *v1alpha1.Restore) (bool, string) {
 		c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionStalled)
 		return c != nil && c.Reason == plan.ReasonUnconfirmed, r.Status.Activity
 	}))
-	says = r.Status.Activity
-	t.Log(says)
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationConfirm, r.Status.Plan)
-	must(t, s.Patch(ctx, r, client.RawPatch(types.MergePatchType, patch)))
-	return says
+	t.Log(r.Status.Activity)
+	return r.Status.Activity
 }
 
 func waitRestored(ctx context.Context, t *testing.T, s *scope, r *v1alpha1.Restore) {
@@ -64,7 +70,7 @@ func TestAnEtcdClusterIsRestoredInPlace(t *testing.T) {
 	)
 	restored := func(ctx context.Context, t *testing.T, s *scope, name string) {
 		t.Helper()
-		r := restoreOf(s, name, v1alpha1.KindEtcdCluster, c.Name, b.Name)
+		r := restoreOf(s, name, c.Name, b.Name)
 		says := confirmRestore(ctx, t, s, r)
 		if !strings.Contains(says, etcd.CopyName(r.Status.Plan)) || !strings.Contains(says, b.Status.Directory) {
 			t.Errorf("the plan is: %s", says)
@@ -144,7 +150,7 @@ func TestAnEtcdClusterGoesBackToWhatItSetAside(t *testing.T) {
 			takeBackup(ctx, t, s, b)
 			writeMarks(ctx, t, s, c)
 			id = refresh(ctx, t, s, c).Status.ClusterID
-			r = restoreOf(s, "wrong", v1alpha1.KindEtcdCluster, c.Name, b.Name)
+			r = restoreOf(s, "wrong", c.Name, b.Name)
 			confirmRestore(ctx, t, s, r)
 			waitRestored(ctx, t, s, r)
 			must(t, harness.WaitReady(ctx, s.Cluster, c, 3*time.Minute))
