@@ -11,7 +11,8 @@ import (
 // everything, is elected and takes over. A replica that stands still meanwhile, because its disk does not answer, does not notice that
 // these 5 s pass. When it goes on it takes over all the same, if it was elected before or asks for votes before it looks at the time, and
 // what the former primary has taken since is lost (CLUSTER_MF_TIMEOUT, clusterFailoverReplaceYourPrimary and manualFailoverCheckTimeout
-// in the servers' source). So whoever began the hand-over sees to it that the primary holds them until the replica has said what it is.
+// in the servers' source). It may even have told the operator that it is the primary, and not yet its own. So whoever began the hand-over
+// sees to it that the primary holds them until the replica has said what it is, and the primary has heard of it.
 //
 // A replica that says nothing for long is given up. Had it been elected, the servers know its epoch, and the former primary gets a
 // newer one, which everybody believes more. One that has not even asked for votes could still do so when it goes on, for the tenth of a
@@ -33,12 +34,17 @@ const (
 func (s Failover) Run(ctx context.Context, former, heir Client) error {
 	began := time.Now()
 	err := heir.Failover(ctx, FailoverPlanned)
-	if !errors.Is(err, ErrUndecided) {
+	if err != nil && !errors.Is(err, ErrUndecided) {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // An operator that is to end does not leave writes held.
-	if former.HoldWrites(ctx, mostHeld+serversHold) != nil {
-		// It may have been told, and only its answer is missing.
+	if err == nil && s.heard(ctx, former, spread) {
+		return nil
+	}
+	if former.HoldWrites(ctx, mostHeld+serversHold) != nil { // It may have been told, and only its answer is missing.
+		if err == nil {
+			return s.yield(ctx, former)
+		}
 		return s.uphold(ctx, former, "cannot be told to hold writes until it has said so")
 	}
 	switch s.await(ctx, heir, began) {
@@ -83,12 +89,20 @@ func (s Failover) await(ctx context.Context, heir Client, began time.Time) answe
 	return saysNothing
 }
 
-// yield waits until the former primary knows that it is none any more, which no write may come before.
-func (s Failover) yield(ctx context.Context, former Client) error {
-	for end := time.Now().Add(serversHold); time.Now().Before(end); time.Sleep(heldPoll) {
+// heard waits until the former primary knows that it is none any more, and tells whether it does.
+func (Failover) heard(ctx context.Context, former Client, limit time.Duration) bool {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(heldPoll) {
 		if primary, err := former.Leads(ctx); err == nil && !primary {
-			return s.release(ctx, former)
+			return true
 		}
+	}
+	return false
+}
+
+// yield waits for the former primary to hear of it, which no write may come before.
+func (s Failover) yield(ctx context.Context, former Client) error {
+	if s.heard(ctx, former, serversHold) {
+		return s.release(ctx, former)
 	}
 	return fmt.Errorf("%s has taken over, and %s has not heard of it", s.To, s.From)
 }

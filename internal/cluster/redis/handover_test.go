@@ -89,8 +89,19 @@ func TestWritesAreHeldUntilAHandOverIsDecided(t *testing.T) {
 		// ends says that the operator is told to end meanwhile.
 		ends bool
 	}{
-		"it takes over": {},
-		"it refuses":    {heir: part{failover: errors.New("ERR Master is down")}, fails: "Master is down"},
+		"it takes over": {former: part{leads: until(0)}},
+		"its primary hears of it a moment after the operator": {former: part{leads: until(2*time.Second + 500*time.Millisecond)}},
+		"its primary hears of it long after the operator": {
+			former: part{leads: until(4 * time.Second)}, told: []string{"hold for 20s", "release after 4s"},
+		},
+		"its primary hears of it long after the operator, and cannot be told to hold": {
+			former: part{leads: until(4 * time.Second), hold: errSilent}, told: []string{"hold for 20s", "release after 4s"},
+		},
+		"it tells the operator, and nobody else": {
+			heir: part{silent: until(time.Hour)},
+			told: []string{"hold for 20s", "uphold", "release after 16s"}, fails: "c-0-0 stays the primary, because it says nothing",
+		},
+		"it refuses": {heir: part{failover: errors.New("ERR Master is down")}, fails: "Master is down"},
 		"it takes over late": {
 			heir: part{failover: redis.ErrUndecided, leads: after(3 * time.Second)}, former: part{leads: until(3 * time.Second)},
 			told: []string{"hold for 20s", "release after 3s"},

@@ -3,6 +3,7 @@ package redisclient_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,6 +62,7 @@ func (w *world) handOverWhile(t *testing.T, moment int, still time.Duration) (to
 		if from == to {
 			to = "carts-0-0"
 		}
+		w.awaitState(func(s redis.State) bool { return everybodyHasForReplica(s, to) })
 		step := redis.Lift(w.observe(t.Context()), redis.Failover{Shard: 0, From: from, To: to})
 		watch, end := context.WithCancel(t.Context())
 		stood := w.pods[to].standStill(watch, t, moment, still)
@@ -71,10 +73,21 @@ func (w *world) handOverWhile(t *testing.T, moment int, still time.Duration) (to
 		if <-stood {
 			return to, err
 		}
-		w.settle()
 	}
 	t.Fatal("it never stood still")
 	return "", nil
+}
+
+// everybodyHasForReplica tells whether all servers know that one is a replica. Until then nobody votes for it, and its primary does not listen.
+func everybodyHasForReplica(s redis.State, name string) bool {
+	i := slices.IndexFunc(s.Pods, func(p redis.Pod) bool { return p.Name == name && p.Node != nil })
+	return i >= 0 && !slices.ContainsFunc(s.Pods, func(p redis.Pod) bool {
+		if p.Node == nil {
+			return true
+		}
+		peer, ok := p.Node.Peer(s.Pods[i].Node.ID)
+		return !ok || !peer.Replica
+	})
 }
 
 // standStill stops a server when it writes down what it knows of the cluster for the n-th time, for so long. What it returns tells whether

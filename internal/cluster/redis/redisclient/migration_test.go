@@ -219,7 +219,7 @@ func TestMigrationsSurviveTheirServers(t *testing.T) {
 // owned none.
 func (w *world) expectSuccessor(dead *process) {
 	w.t.Helper()
-	w.settleUntilSomebody(func(s redis.State) bool {
+	w.awaitState(func(s redis.State) bool {
 		for _, p := range s.Pods {
 			if p.Shard == dead.shard && p.Name != dead.name && p.Node != nil && len(p.Node.Self().Slots) > 0 {
 				return true
@@ -237,7 +237,9 @@ func (w *world) expectSuccessor(dead *process) {
 	})
 }
 
-func (w *world) settleUntilSomebody(says func(redis.State) bool) {
+// awaitState waits, and does nothing, until the cluster is seen in such a state.
+// awaitState waits, and does nothing, until the cluster is seen in such a state.
+func (w *world) awaitState(says func(redis.State) bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
