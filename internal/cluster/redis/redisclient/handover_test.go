@@ -1,7 +1,6 @@
 package redisclient_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,12 +63,12 @@ func (w *world) handOverWhile(t *testing.T, moment int, still time.Duration) (to
 		}
 		w.awaitState(func(s redis.State) bool { return everybodyHasForReplica(s, to) })
 		step := redis.Lift(w.observe(t.Context()), redis.Failover{Shard: 0, From: from, To: to})
-		watch, end := context.WithCancel(t.Context())
-		stood := w.pods[to].standStill(watch, t, moment, still)
+		end := make(chan struct{})
+		stood := w.pods[to].standStill(t, moment, still, end)
 		began := time.Now()
 		err := w.act(t.Context(), step)
 		t.Logf("%s: %v after %s", step, err, time.Since(began).Round(time.Millisecond))
-		end()
+		close(end)
 		if <-stood {
 			return to, err
 		}
@@ -91,8 +90,8 @@ func everybodyHasForReplica(s redis.State, name string) bool {
 }
 
 // standStill stops a server when it writes down what it knows of the cluster for the n-th time, for so long. What it returns tells whether
-// it did, as soon as it goes on or watch ends before.
-func (p *process) standStill(watch context.Context, t *testing.T, n int, d time.Duration) <-chan bool {
+// it did, as soon as it goes on or the end comes before.
+func (p *process) standStill(t *testing.T, n int, d time.Duration, end <-chan struct{}) <-chan bool {
 	t.Helper()
 	files, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -106,7 +105,7 @@ func (p *process) standStill(watch context.Context, t *testing.T, n int, d time.
 		defer func() { _ = files.Close() }()
 		for {
 			select {
-			case <-watch.Done():
+			case <-end:
 				stood <- false
 				return
 			case e := <-files.Events:
