@@ -13,12 +13,12 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
-// findLostNodes looks at the nodes of pods whose servers do not answer: nobody else can tell whether these may still run. An
-// installation that may not read nodes is told by the deletion of the pod alone.
+// findLostNodes looks at the nodes of pods whose servers do not answer: nobody else can tell whether these may still run. What a kubelet that is
+// gone said last, that they are ready, stands for the better part of a minute. An installation that may not read nodes is told by the deletion of the pod alone.
 func (k *RedisKind) findLostNodes(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		if p.Node != nil || p.Ready {
+		if p.Node != nil {
 			continue
 		}
 		var pod corev1.Pod

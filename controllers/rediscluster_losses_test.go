@@ -121,6 +121,58 @@ func TestANodeThatIsGoneIsProofWithoutStorage(t *testing.T) {
 	}
 }
 
+// TestTheNodeOfMostPrimariesIsOutOfService: their pods are ready as its kubelet said last, and wait in vain for it to end them.
+func TestTheNodeOfMostPrimariesIsOutOfService(t *testing.T) {
+	t.Parallel()
+	s := newRedisStage(t, redisCluster(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	s.settle()
+	s.told()
+	began := s.net.Now()
+	for _, name := range []string{"carts-0-0", "carts-1-0"} {
+		s.breakOff(name, "n")
+		s.endless(name)
+	}
+	s.pass()
+	if told := s.told(); strings.Contains(told, redis.ReasonElect) {
+		t.Fatalf("its node is there:\n%s", told)
+	}
+	node := s.node("n")
+	node.Spec.Taints = []corev1.Taint{{Key: taintOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}}
+	if err := s.api.Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		s.pass()
+	}
+	told := s.told()
+	for _, name := range []string{"carts-0-1", "carts-1-1"} {
+		if !strings.Contains(told, name+" takes over slots") || s.net.Now().Sub(began) >= 10*time.Second {
+			t.Errorf("%s, after %s: %s\n%s", name, s.net.Now().Sub(began), s.cluster().Status.Activity, told)
+		}
+	}
+}
+
+// endless has a pod be deleted and stay, ready, because nobody confirms that it has ended.
+func (s *redisStage) endless(name string) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	var p corev1.Pod
+	if err := s.api.Get(ctx, types.NamespacedName{Namespace: "default", Name: name}, &p); err != nil {
+		s.t.Fatal(err)
+	}
+	p.Status.Conditions[0].Status = corev1.ConditionTrue
+	if err := s.api.Status().Update(ctx, &p); err != nil {
+		s.t.Fatal(err)
+	}
+	p.Finalizers = []string{"somebody.else/holds"}
+	if err := s.api.Update(ctx, &p); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.api.Delete(ctx, &p); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // TestAServerThatHangsIsEnded: by its kubelet, at once, when others own its slots, and after a while otherwise.
 func TestAServerThatHangsIsEnded(t *testing.T) {
 	t.Parallel()

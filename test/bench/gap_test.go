@@ -161,7 +161,8 @@ func newRedis(b *testing.B, volume string) *patient {
 			}
 			return out
 		},
-		restamp: func(value string) { o.Spec.Template = stamped(value) },
+		restamp:  func(value string) { o.Spec.Template = stamped(value) },
+		handOver: func(ctx context.Context, _, to string) error { return kind.FailOver(ctx, o, to) },
 		choose: func(side string) {
 			o.Spec.Recovery = nil
 			if side == replacing {
@@ -169,7 +170,6 @@ func newRedis(b *testing.B, volume string) *patient {
 			}
 		},
 	}
-	p.handOver = p.failOver
 	return newPatient(b, p, "redis")
 }
 

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,7 +23,6 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/bench/figures"
 	"github.com/quorate/quorate/test/e2e/load/ledger"
 	"github.com/quorate/quorate/test/harness"
@@ -323,44 +321,6 @@ func (p *patient) moveLeader(ctx context.Context, from, to string) error {
 	}
 	_, err = c.MoveLeader(ctx, members.Members[i].ID)
 	return err
-}
-
-// failOver is CLUSTER FAILOVER to a replica that is in sync, and waits until it leads.
-func (p *patient) failOver(ctx context.Context, _, to string) error {
-	conn, _, err := kind.Connection(ctx, p.object.GetNamespace(), p.object.GetName())
-	if err != nil {
-		return err
-	}
-	secret := &corev1.Secret{}
-	if err := kind.Get(ctx, client.ObjectKey{Namespace: p.object.GetNamespace(), Name: cluster.AuthSecret(p.object.GetName())}, secret); err != nil {
-		return err
-	}
-	conn.Username, conn.Password = redis.UserOperator, string(secret.Data[redis.PasswordOperator])
-	c, err := kind.Redis(p.object.GetNamespace(), to, conn)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close() }()
-	err = soon(ctx, to+" to be in sync", func(ctx context.Context) error {
-		info, err := c.Info(ctx, "replication").Result()
-		if err == nil && !strings.Contains(info, "master_link_status:up") {
-			err = errors.New(info)
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := c.ClusterFailover(ctx).Err(); err != nil {
-		return err
-	}
-	return soon(ctx, to+" to lead", func(ctx context.Context) error {
-		role, err := c.Do(ctx, "ROLE").Slice()
-		if err == nil && role[0] != "master" {
-			err = fmt.Errorf("its role is %v", role[0])
-		}
-		return err
-	})
 }
 
 // comesBack deletes a pod that leads, and tells how long it takes until it is ready, and until all copies of the data are there again.

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -33,13 +34,14 @@ func TestEtcdOutlivesItsNodes(t *testing.T) {
 		Assess("a node is lost for good", step(func(ctx context.Context, t *testing.T, s *scope) {
 			victim := onWorker(ctx, t, s, c)
 			was := memberID(refresh(ctx, t, s, c), podOrdinal(victim))
-			summary := loseNode(ctx, t, s, c, victim, func(c *v1alpha1.EtcdCluster) bool { return memberID(c, podOrdinal(victim)) != was })
+			summary := loseNode(ctx, t, s, c, victim, func() {}, func(c *v1alpha1.EtcdCluster) bool { return memberID(c, podOrdinal(victim)) != was })
 			nothingLost(t, summary)
 		}))
 	suite.Test(t, feature.Feature())
 }
 
-// TestRedisOutlivesItsNodes drains the node of a primary, and then loses a node for good, with the volumes that are local to it.
+// TestRedisOutlivesItsNodes drains the node of a primary, and then loses the node of most primaries for good, with the volumes that are
+// local to it: the others cannot vote.
 func TestRedisOutlivesItsNodes(t *testing.T) {
 	var c *v1alpha1.RedisCluster
 	feature := features.New("nodes").
@@ -56,9 +58,9 @@ func TestRedisOutlivesItsNodes(t *testing.T) {
 				t.Error("no shard was handed over before its primary was asked to go")
 			}
 		})).
-		Assess("a node is lost for good", step(func(ctx context.Context, t *testing.T, s *scope) {
+		Assess("the node of most primaries is lost for good", step(func(ctx context.Context, t *testing.T, s *scope) {
 			victim := onWorker(ctx, t, s, c)
-			summary := loseNode(ctx, t, s, c, victim, func(*v1alpha1.RedisCluster) bool {
+			summary := loseNode(ctx, t, s, c, victim, func() { leadFrom(ctx, t, s, c, victim.Spec.NodeName) }, func(*v1alpha1.RedisCluster) bool {
 				now := &corev1.Pod{}
 				err := s.Get(ctx, client.ObjectKeyFromObject(&victim), now)
 				return err == nil && now.UID != victim.UID && now.Spec.NodeName != "" && now.Spec.NodeName != victim.Spec.NodeName
@@ -77,8 +79,25 @@ func drain[O target](ctx context.Context, t *testing.T, s *scope, o O, node stri
 	must(t, errors.Join(drained, err))
 }
 
-// loseNode stops the node of a pod, which runs nothing that the test or Kubernetes depend on, and sees the pod replaced.
-func loseNode[O target](ctx context.Context, t *testing.T, s *scope, c O, victim corev1.Pod, replaced func(O) bool) ledger.Summary {
+// leadFrom has all shards that have a server on a node be led from there.
+func leadFrom(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster, node string) {
+	t.Helper()
+	leads := 0
+	for _, p := range s.pods(ctx, t, c) {
+		if p.Spec.NodeName != node {
+			continue
+		}
+		if shard, err := strconv.Atoi(p.Labels[v1alpha1.LabelShard]); err != nil || primaryOf(ctx, t, s, c, shard).Name != p.Name {
+			must(t, errors.Join(err, s.FailOver(ctx, c, p.Name)))
+		}
+		leads++
+	}
+	t.Logf("%d of %d shards are led from %s", leads, c.Spec.Shards, node)
+}
+
+// loseNode stops the node of a pod, which runs nothing that the test or Kubernetes depend on, and sees the pod replaced. Something is done
+// just before.
+func loseNode[O target](ctx context.Context, t *testing.T, s *scope, c O, victim corev1.Pod, before func(), replaced func(O) bool) ledger.Summary {
 	t.Helper()
 	defer func() {
 		ctx := context.WithoutCancel(ctx)
@@ -88,6 +107,7 @@ func loseNode[O target](ctx context.Context, t *testing.T, s *scope, c O, victim
 	}()
 	must(t, s.Vacate(ctx, victim.Spec.NodeName))
 	load := startLoad(ctx, t, s, c)
+	before()
 	must(t, s.StopNode(ctx, victim.Spec.NodeName))
 	began := time.Now()
 	must(t, harness.Until(ctx, s.Cluster, c, victim.Name+" elsewhere", 3*time.Minute, func(c O) (bool, string) { return replaced(c), conditionText(c, v1alpha1.ConditionReconciling) }))

@@ -1,10 +1,12 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,9 +16,12 @@ import (
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	quorateredis "github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/connection"
 )
 
@@ -68,4 +73,41 @@ func (c *Cluster) Redis(ns, pod string, conn connection.Connection) (*redis.Clie
 			return tls.Client(plain, cfg), nil
 		},
 	}), nil
+}
+
+// FailOver sends CLUSTER FAILOVER to a replica, as soon as it is in sync, and waits until it leads.
+func (c *Cluster) FailOver(ctx context.Context, o *v1alpha1.RedisCluster, to string) error {
+	conn, _, err := c.Connection(ctx, o.Namespace, o.Name)
+	if err != nil {
+		return err
+	}
+	var secret corev1.Secret
+	if err := c.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.AuthSecret(o.Name)}, &secret); err != nil {
+		return fmt.Errorf("passwords of %s: %w", o.Name, err)
+	}
+	conn.Username, conn.Password = quorateredis.UserOperator, string(secret.Data[quorateredis.PasswordOperator])
+	server, err := c.Redis(o.Namespace, to, conn)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = server.Close() }()
+	says := func(word string) error {
+		var last error
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			role, err := server.Do(ctx, "ROLE").Slice()
+			last = cmp.Or(err, fmt.Errorf("its role is %v", role))
+			return slices.Contains(role, any(word)), nil
+		})
+		if err != nil {
+			return fmt.Errorf("%s is not %s: %w: %w", to, word, err, last)
+		}
+		return nil
+	}
+	if err := says("connected"); err != nil {
+		return err
+	}
+	if err := server.ClusterFailover(ctx).Err(); err != nil {
+		return fmt.Errorf("CLUSTER FAILOVER on %s: %w", to, err)
+	}
+	return says("master")
 }
