@@ -28,6 +28,8 @@ type cast struct {
 	ready func(scene)
 	// takeBack sets the specification to what it was in the beginning.
 	takeBack operation
+	// refused makes passes until it is clear whether what was taken back has gone too far for that, and says that it has. nil: never.
+	refused func(scene) bool
 	// cluster is the object that the user has made.
 	cluster func(scene) client.Object
 }
@@ -117,7 +119,11 @@ func pairs(t *testing.T, c cast) {
 					step := stride(t)
 					for after := len(name) % min(step, passes); after < passes; after += step {
 						ran.Add(1)
-						s := c.meet(t, c.operations[first], b, after)
+						s, want := c.meet(t, c.operations[first], b, after), want
+						if second == "taken back" && c.refused != nil && c.refused(s) {
+							c.operations[first].begin(s) // The user does what he is told.
+							want = c.fresh(t, c.operations[first])
+						}
 						c.ready(s)
 						comeToRest(t, s)
 						s.sound()

@@ -227,13 +227,25 @@ func (s *redisStage) kubelet(ctx context.Context) {
 			name := cluster.Pod(set.Name, ordinal)
 			var pod corev1.Pod
 			err := s.api.Get(ctx, types.NamespacedName{Namespace: set.Namespace, Name: name}, &pod)
-			if apierrors.IsNotFound(err) {
+			switch {
+			case apierrors.IsNotFound(err) && s.mounts(ctx):
 				s.run(ctx, set, name)
-			} else if err != nil {
+			case client.IgnoreNotFound(err) != nil:
 				s.t.Fatal(err)
 			}
 		}
 	}
+}
+
+// mounts tells whether the auth Secret has all keys that a pod mounts. No container of it starts before.
+func (s *redisStage) mounts(ctx context.Context) bool {
+	s.t.Helper()
+	var auth corev1.Secret
+	err := s.api.Get(ctx, types.NamespacedName{Namespace: "default", Name: cluster.AuthSecret("carts")}, &auth)
+	if client.IgnoreNotFound(err) != nil {
+		s.t.Fatal(err)
+	}
+	return !slices.ContainsFunc(redis.PasswordKeys, func(key string) bool { return len(auth.Data[key]) == 0 })
 }
 
 // abandon ends the servers whose StatefulSet is gone. Those that have ended already keep their disk.

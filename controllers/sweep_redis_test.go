@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -280,18 +281,42 @@ func redisCast() cast {
 			"made again":       on((*redisStage).recreate),
 		},
 		takeBack: on(func(s *redisStage) { s.edit(func(spec *v1alpha1.RedisClusterSpec) { *spec = redisCluster().Spec }) }),
+		refused:  func(s scene) bool { return s.(*redisStage).isRefused(redis.ReasonVersion) }, //nolint:forcetypeassert // It was built above.
 	}
 }
 
-// forget deletes the password of clients, so that another one takes its place.
+// forget deletes the password of clients, if there is one, so that another one takes its place.
 func (s *redisStage) forget() {
 	s.t.Helper()
-	live := s.secret(cluster.AuthSecret("carts"))
-	delete(live.Data, PasswordKey)
-	if err := s.api.Update(s.t.Context(), live); err != nil {
+	live := &corev1.Secret{}
+	err := s.api.Get(s.t.Context(), client.ObjectKey{Namespace: "default", Name: cluster.AuthSecret("carts")}, live)
+	if err == nil {
+		delete(live.Data, PasswordKey)
+		err = s.api.Update(s.t.Context(), live)
+	}
+	if client.IgnoreNotFound(err) != nil {
 		s.t.Fatal(err)
 	}
 	s.minuteLater()
+}
+
+// isRefused makes passes until the cluster is as it is to be, or says that it cannot be, for that reason.
+func (s *redisStage) isRefused(reason string) bool {
+	s.t.Helper()
+	for range 300 {
+		s.pass()
+		o := s.cluster()
+		if o.Status.ObservedGeneration != o.Generation {
+			continue
+		}
+		if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue && c.Reason == reason {
+			return true
+		}
+		if meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionReady) && meta.IsStatusConditionFalse(o.Status.Conditions, v1alpha1.ConditionReconciling) {
+			return false
+		}
+	}
+	return false
 }
 
 // kill ends a pod, which another one takes the place of.
