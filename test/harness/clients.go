@@ -91,9 +91,9 @@ func (c *Cluster) FailOver(ctx context.Context, o *v1alpha1.RedisCluster, to str
 		return err
 	}
 	defer func() { _ = server.Close() }()
-	says := func(word string) error {
+	says := func(word string, limit time.Duration) error {
 		var last error
-		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
 			role, err := server.Do(ctx, "ROLE").Slice()
 			last = cmp.Or(err, fmt.Errorf("its role is %v", role))
 			return slices.Contains(role, any(word)), nil
@@ -103,11 +103,16 @@ func (c *Cluster) FailOver(ctx context.Context, o *v1alpha1.RedisCluster, to str
 		}
 		return nil
 	}
-	if err := says("connected"); err != nil {
+	if err := says("connected", time.Minute); err != nil {
 		return err
 	}
-	if err := server.ClusterFailover(ctx).Err(); err != nil {
-		return fmt.Errorf("CLUSTER FAILOVER on %s: %w", to, err)
+	for range 5 { // A primary does not listen to a replica that it does not know as one yet, and the replica gives up after 5 s.
+		if err = server.ClusterFailover(ctx).Err(); err == nil {
+			err = says("master", 6*time.Second)
+		}
+		if err == nil {
+			return nil
+		}
 	}
-	return says("master")
+	return fmt.Errorf("CLUSTER FAILOVER on %s: %w", to, err)
 }
