@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -71,12 +72,21 @@ func shape(p *past) []string {
 			case "Backup", "Restore", "Job", "PersistentVolumeClaim", "Node":
 			case "ConfigMap":
 				out = append(out, kind+" "+o.GetName())
+			case "Pod":
+				out = append(out, likeness(kind, controlled(o)))
 			default:
 				out = append(out, former.ReplaceAllString(likeness(kind, o), ""))
 			}
 		}
 	}
 	return out
+}
+
+// controlled is a pod without the owner that it got beside its StatefulSet while that was made anew, and keeps until it is made anew itself.
+func controlled(pod client.Object) client.Object {
+	pod, _ = pod.DeepCopyObject().(client.Object)
+	pod.SetOwnerReferences(slices.DeleteFunc(pod.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return !ptr.Deref(r.Controller, false) }))
+	return pod
 }
 
 // meet begins one operation, and another one after so many passes.
@@ -186,6 +196,16 @@ func api(s scene) client.Client { return s.line().past.api }
 func vanish(t *testing.T, s scene, o client.Object) {
 	t.Helper()
 	if err := client.IgnoreNotFound(api(s).Delete(t.Context(), o)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remake deletes a cluster with all that goes with it, and makes another one under its name.
+func remake(t *testing.T, s scene, o, again client.Object) {
+	t.Helper()
+	vanish(t, s, o)
+	collect(t, s)
+	if err := api(s).Create(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -5,9 +5,7 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,16 +63,12 @@ func (s *redisStage) edit(change func(*v1alpha1.RedisClusterSpec)) {
 	}
 }
 
-// recreate takes away all that belongs to the cluster but its claims, as Kubernetes does when the resource is deleted.
+// recreate is a user who deletes the cluster, which leaves him the claims and what they need, and makes it again.
 func (s *redisStage) recreate() {
 	s.t.Helper()
-	for _, o := range []client.Object{
-		&corev1.ConfigMap{}, &appsv1.StatefulSet{}, &corev1.Pod{}, &corev1.Service{}, &corev1.Secret{}, &policyv1.PodDisruptionBudget{},
-	} {
-		if err := s.api.DeleteAllOf(s.t.Context(), o, client.InNamespace("default")); err != nil {
-			s.t.Fatal(err)
-		}
-	}
+	o := s.cluster()
+	again := &v1alpha1.RedisCluster{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Generation: 1}, Spec: o.Spec}
+	remake(s.t, s, o, again)
 	for _, server := range s.servers {
 		server.Stop()
 	}

@@ -160,7 +160,9 @@ func likeness(kind string, o client.Object) string {
 	}
 	status, _ := u["status"].(map[string]any)
 	conditions, _ := status["conditions"].([]any)
-	delete(u, "status")
+	for _, field := range []string{"status", "apiVersion", "kind"} {
+		delete(u, field)
+	}
 	lines := []string{fmt.Sprintf("%s %s: %v", kind, o.GetName(), u)}
 	for _, c := range conditions {
 		c, _ := c.(map[string]any)

@@ -383,11 +383,10 @@ func largest(groups []KeyGroup) string {
 // that differs from the majority is to be replaced; when all agree, because it has been or never was wrong, the alarm is
 // disarmed. A learner has no hash to prove the alarm wrong with, and begins anew.
 func judgeCorruption(s State) (cluster.Plan, bool) {
-	i := slices.IndexFunc(s.alarms(), func(a Alarm) bool { return a.Type != AlarmNoSpace })
-	if i < 0 {
+	a := s.corruption()
+	if a == nil {
 		return cluster.Pass()
 	}
-	a := s.alarms()[i]
 	differ := slices.IndexFunc(s.Pods, func(p Pod) bool { return p.Corrupt })
 	switch {
 	case differ >= 0:
@@ -398,13 +397,23 @@ func judgeCorruption(s State) (cluster.Plan, bool) {
 		return cluster.Do(RemoveMember{ID: m.ID, Name: s.name(m.ID), Via: s.via(m)},
 			"etcd has raised the alarm %s for %s, which has no vote yet: it is removed, and added again with an empty disk", a.Type, s.name(m.ID))
 	case s.agree():
-		return cluster.Do(Disarm{s.speaker(s.leader()).Name, a}, "the data of all members with a vote is the same (%s), so the alarm %s is over", s.hashes(), a.Type)
+		return cluster.Do(Disarm{s.speaker(s.leader()).Name, *a}, "the data of all members with a vote is the same (%s), so the alarm %s is over", s.hashes(), a.Type)
 	case s.compared():
 		return cluster.Refuse(ReasonCorrupt, "etcd has raised the alarm %s, and no majority of the members has the same data (%s): "+
 			"find out which of them is right and create the cluster again from it", a.Type, s.hashes())
 	}
 	return cluster.Refuse(ReasonAlarm, "etcd has raised the alarm %s for %s: its data may differ from the others (%s)",
 		a.Type, s.name(a.MemberID), s.hashes())
+}
+
+// corruption is the alarm that members differ, nil when there is none.
+func (s State) corruption() *Alarm {
+	for _, a := range s.alarms() {
+		if a.Type != AlarmNoSpace {
+			return &a
+		}
+	}
+	return nil
 }
 
 // Compare marks the pods whose data differs from that of a majority of the voters.

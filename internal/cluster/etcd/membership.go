@@ -48,7 +48,8 @@ func refuseStrangers(s State) (cluster.Plan, bool) {
 }
 
 // adopt gives every member that the quorum lists a place in the record, and so a pod, unless it is leaving: that one is removed as
-// soon as its pod has ended and let its clients go.
+// soon as its pod has ended and let its clients go. It comes back where the data of members differs meanwhile: without it those that are
+// right may be no majority any more.
 func adopt(s State) (cluster.Plan, bool) {
 	have := len(s.Record.Members)
 	for _, m := range s.Members {
@@ -59,6 +60,9 @@ func adopt(s State) (cluster.Plan, bool) {
 		name := s.Want.Peers[i].Name
 		if i < s.Want.Size {
 			return cluster.Do(Resize{From: have, To: i + 1}, "etcd has a member %s that has no pod", name)
+		}
+		if a := s.corruption(); a != nil {
+			return cluster.Do(Resize{From: have, To: i + 1}, "etcd has raised the alarm %s, and %s, which was leaving, helps to tell whose data is right", a.Type, name)
 		}
 		if p := s.podNamed(name); p != nil && (!p.Terminating || p.View != nil) {
 			return cluster.Wait(ReasonLeaving, whileLeaving, "%s is leaving: its pod hands its clients over and ends", name)

@@ -199,6 +199,13 @@ func TestScale(t *testing.T) {
 			state: of(5, func(s *etcd.State) { s.Want.Size, s.Record.Members, s.Pods = 3, s.Record.Members[:4], s.Pods[:4] }),
 			step:  etcd.RemoveMember{ID: 5, Name: "orders-4", Via: "orders-1"},
 		},
+		"it comes back when the others turn out to differ": {
+			state: of(3, func(s *etcd.State) {
+				s.Want.Size, s.Record.Members, s.Pods = 1, s.Record.Members[:2], s.Pods[:2]
+				alarm("CORRUPT")(s)
+			}),
+			step: etcd.Resize{From: 2, To: 3},
+		},
 		"of two members one is removed first": {
 			state: of(2, func(s *etcd.State) {
 				s.Want.Size = 1

@@ -168,8 +168,12 @@ func (s *sim) setVersion(step etcd.SetVersion) bool {
 	return s.change(func(r *etcd.Record) { *r = r.With(step.To) })
 }
 
-// judgeUpgrade wants no pod to get a newer version before there is a snapshot, unless the user does not, or there is nowhere to put one.
+// judgeUpgrade wants no pod to leave a minor version out, nor to get a newer version before there is a snapshot, unless the user does not,
+// or there is nowhere to put one.
 func (s *sim) judgeUpgrade(step etcd.SetVersion) {
+	if s.record.ClusterID != 0 && step.To.Minor > step.From.Minor+1 {
+		s.badPolicy = fmt.Sprintf("pods get %s right after %s", step.To, step.From)
+	}
 	if s.moved() || !step.From.Less(step.To) || !s.snapshots.required || !s.snapshotPlace() || s.record.ClusterID == 0 {
 		return
 	}

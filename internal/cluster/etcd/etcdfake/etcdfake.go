@@ -212,14 +212,14 @@ func (n *Network) Start(cfg Config, disk *Disk) (*Process, error) {
 	return p, nil
 }
 
-// compatible reports whether a version may take part: no minor version older than what the members have agreed on, and at most one
-// newer (server/etcdserver/api/membership/cluster.go, server/etcdserver/version).
+// compatible reports whether a version may take part: no minor version older than what the members have agreed on. A much newer one may,
+// if it can read their logs (server/etcdserver/api/membership/cluster.go, server/etcdserver/version; 3.7.3 seen where 3.5 was agreed on).
 func (n *Network) compatible(disk *Disk, v etcd.Version) bool {
 	agreed, _ := disk.agreed()
 	if lead := n.leaders[disk.ClusterID]; lead != nil {
 		agreed, _ = lead.Disk.agreed()
 	}
-	return agreed.Minor == 0 || (v.Minor >= agreed.Minor && v.Minor <= agreed.Minor+1)
+	return v.Minor >= agreed.Minor
 }
 
 // agree lets the leader raise or lower the version of the cluster, once it hears from every member.
