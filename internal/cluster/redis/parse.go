@@ -211,7 +211,8 @@ func (n *Node) readInfo(info map[string]string) {
 	}
 	n.Forked = info["aof_rewrite_in_progress"] == "1" || info["rdb_bgsave_in_progress"] == "1"
 	n.Memory = Memory{
-		Used: number(info["used_memory"]), Empty: number(info["used_memory_startup"]), Max: number(info["maxmemory"]), Resident: number(info["used_memory_rss"]),
+		Used: number(info["used_memory"]), Empty: number(info["used_memory_startup"]) + number(info["mem_replication_backlog"]),
+		Max: number(info["maxmemory"]), Resident: number(info["used_memory_rss"]),
 		Uncounted: number(info["mem_not_counted_for_evict"]), Evicts: evictsAny(info["maxmemory_policy"]),
 	}
 	n.Commands = number(info["total_commands_processed"])

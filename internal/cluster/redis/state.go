@@ -288,7 +288,7 @@ type Node struct {
 
 // Memory of a server, in bytes.
 type Memory struct {
-	// Used by all, and by an empty server.
+	// Used by all, and by a server without a key. Its backlog for replicas is part of both.
 	Used, Empty int64
 	// Resident is what of it the kernel counts.
 	Resident int64

@@ -70,7 +70,7 @@ func (w *world) used() []int64 {
 	out := make([]int64, w.cluster.Spec.ShardCount())
 	for _, p := range w.observe(w.t.Context()).Pods {
 		if p.Node != nil && len(p.Node.Self().Slots) > 0 {
-			out[p.Shard] = p.Node.Memory.Used - p.Node.Memory.Empty
+			out[p.Shard] = p.Node.Memory.Used - p.Node.Memory.Uncounted - p.Node.Memory.Empty
 		}
 	}
 	return out
