@@ -123,6 +123,9 @@ func TestShardsAreLevelledByMemory(t *testing.T) {
 			w.steps = nil
 			w.rebalance = redis.Rebalance{By: v1alpha1.RebalanceByMemory, Threshold: 20, CoolDown: time.Hour}
 			before := w.used()
+			if most := int64(len(tags) * 50 * (len(text) + 600)); slices.Max(before) > most {
+				t.Errorf("%d MiB are said to be held, and the values and what goes with them take no more than %d", inMiB(before), most>>20)
+			}
 			p := w.untilProposed()
 			t.Logf("%d MiB; proposed: %v to %v, about %d MiB", inMiB(before), p.Now, p.After, p.Bytes>>20)
 			w.settle()
