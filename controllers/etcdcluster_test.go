@@ -231,9 +231,9 @@ func (s *stage) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 	}, s.disks[name])
 	switch {
 	case errors.Is(err, etcdfake.ErrRemoved):
-		s.createPod(set, name, i, crashed(err.Error()))
+		s.createPod(set, name, i, crashed(s.disks[name], err.Error()))
 	case errors.Is(err, etcdfake.ErrVersion):
-		s.createPod(set, name, i, crashed("server version is lower than determined cluster version"))
+		s.createPod(set, name, i, crashed(s.disks[name], "what it panics with"))
 	default:
 		s.must(err)
 		s.procs[name] = proc
@@ -264,12 +264,18 @@ func held(report etcd.GateReport) *corev1.PodStatus {
 	}}}
 }
 
-// crashed is what the kubelet says of a pod whose etcd has ended for the third time, with these last words.
-func crashed(last string) *corev1.PodStatus {
-	return &corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-		Name: etcd.ContainerEtcd, RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
-		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: last}},
-	}}}
+// crashed is what the kubelet says of a pod whose gate has let etcd go, which has ended for the third time with these last words.
+func crashed(disk *etcdfake.Disk, last string) *corev1.PodStatus {
+	report := etcd.GateReport{Reason: etcd.GateStart, Agreed: disk.Agreed().Minor}
+	return &corev1.PodStatus{
+		InitContainerStatuses: []corev1.ContainerStatus{{
+			Name: etcd.ContainerGate, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: report.Encode()}},
+		}},
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: etcd.ContainerEtcd, RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: last}},
+		}},
+	}
 }
 
 // createPod makes a pod that runs, unless something keeps it from that.
@@ -477,6 +483,27 @@ func TestARetainedClusterComesBackWithItsIdentity(t *testing.T) {
 	if len(s.net.Led) != 1 {
 		t.Errorf("%d clusters have led", len(s.net.Led))
 	}
+}
+
+// etcd 3.7 cannot read the log of 3.5.
+func TestARetainedClusterOfAnEarlierVersionComesBackWhenItIsAskedForThat(t *testing.T) {
+	o := persistent()
+	o.Spec.Version = "3.5.35"
+	s := newStage(t, o)
+	s.served()
+	s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Version = "3.7.3" })
+	s.recreate()
+	for range 10 {
+		s.round()
+	}
+	if says := s.cluster().Status.Activity; !strings.Contains(says, "set spec.version to a 3.5") {
+		t.Fatal(says)
+	}
+	s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Version = "3.5.35" })
+	s.untilReady()
+	s.edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Version = "3.7.3" })
+	s.untilReady()
+	s.sound()
 }
 
 func (s *stage) untilNotReady() {

@@ -145,6 +145,9 @@ func describe(reason, message string) string { return strings.TrimSuffix(reason+
 // first one may be cut off.
 var knocks = regexp.MustCompile(`(?m)^.*(?:Error accepting a client connection: |SSL routines::unexpected eof while reading).*$\n?`)
 
+// whereabouts are the lines of a panic of Go that say where it was. The first one may be cut off.
+var whereabouts = regexp.MustCompile(`(?m)^(?:.*\+0x[0-9a-f]+|goroutine \d+ .*:|created by .*|\S+\(.*\))$\n?`)
+
 // lastWords is what a container said at its end, this time or the last, or how it ended when it said nothing.
 func lastWords(c corev1.ContainerStatus) string {
 	t := c.State.Terminated
@@ -157,7 +160,7 @@ func lastWords(c corev1.ContainerStatus) string {
 	if t.Reason == reasonOOM {
 		return "container " + c.Name + " needs more memory than its limit"
 	}
-	if text := strings.TrimSpace(knocks.ReplaceAllString(t.Message, "")); text != "" {
+	if text := strings.TrimSpace(whereabouts.ReplaceAllString(knocks.ReplaceAllString(t.Message, ""), "")); text != "" {
 		return strings.ToValidUTF8(text[max(0, len(text)-lastWordsLimit):], "")
 	}
 	return fmt.Sprintf("container %s ended with exit code %d", c.Name, t.ExitCode)

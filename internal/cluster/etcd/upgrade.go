@@ -118,7 +118,10 @@ func (s State) onDisk() (minor int) {
 func (s State) stranded() string {
 	from, to, minor := s.Record.Version, s.Want.Version, s.onDisk()
 	answers := slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.View != nil })
-	if !s.known() || answers || s.starting() || (to.Minor >= from.Minor && minor <= from.Minor) {
+	if !s.known() {
+		return s.otherMinor()
+	}
+	if answers || s.starting() || (to.Minor >= from.Minor && minor <= from.Minor) {
 		return ""
 	}
 	why := fmt.Sprintf("The members have agreed on version 3.%d of the cluster", minor)
@@ -130,6 +133,23 @@ func (s State) stranded() string {
 		cure = fmt.Sprintf(", or begin another cluster with Backup %s", b.Backup)
 	}
 	return fmt.Sprintf(". %s, and what it leaves is not for an older one: set spec.version to a 3.%d that can be had%s", why, minor, cure)
+}
+
+// otherMinor says what helps where no member can start from the data of an earlier cluster, which is of another minor version; empty
+// otherwise.
+func (s State) otherMinor() string {
+	minor := 0
+	for _, p := range s.Pods {
+		if p.View != nil || !p.Stuck {
+			return ""
+		}
+		minor = max(minor, p.Agreed)
+	}
+	if minor == 0 || minor == s.Want.Version.Minor || s.Record.Restores() {
+		return ""
+	}
+	return fmt.Sprintf(". By what is on their volumes the members have agreed on version 3.%d of the cluster: set spec.version to a 3.%d, "+
+		"and change it when the cluster is Ready", minor, minor)
 }
 
 // runs reports whether a member of a minor version runs and is not about to end.

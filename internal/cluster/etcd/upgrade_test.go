@@ -201,6 +201,18 @@ func TestUpgrade(t *testing.T) {
 			state:  refused(nil),
 			reason: etcd.ReasonNoQuorum, says: "The members have agreed on version 3.7 of the cluster, and what it leaves is not for an older one: set spec.version to a 3.7",
 		},
+		"where the data of an earlier cluster is of another minor version, it is told": {
+			state:  retained(nil),
+			reason: etcd.ReasonStarting, ends: "the members have agreed on version 3.5 of the cluster: set spec.version to a 3.5, and change it when the cluster is Ready",
+		},
+		"not while a member may start": {
+			state:  retained(func(s *etcd.State) { s.Pods[1].Stuck = false }),
+			reason: etcd.ReasonStarting, ends: "orders-2 CrashLoopBackOff",
+		},
+		"nor where it is of the wanted one": {
+			state:  retained(func(s *etcd.State) { s.Want.Version, s.Record.Version = v35, v35 }),
+			reason: etcd.ReasonStarting, ends: "orders-2 CrashLoopBackOff",
+		},
 		"and the way forward is open again": {
 			state: refused(func(s *etcd.State) { s.Want.Version = v37 }), step: etcd.SetVersion{From: v36, To: v37},
 		},
@@ -322,6 +334,20 @@ func TestUpgrade(t *testing.T) {
 	} {
 		t.Run(name, tc.check)
 	}
+}
+
+// retained is a cluster of three members that cannot start from the data of an earlier one.
+func retained(change func(*etcd.State)) etcd.State {
+	return running(v37, v37, func(s *etcd.State) {
+		s.Record.Bootstrap, s.Record.ClusterID, s.Members = etcd.BootstrapRetained, 0, nil
+		for i := range s.Pods {
+			p := down(s, i)
+			p.Stuck, p.Problem, p.EverRan, p.Agreed = true, "CrashLoopBackOff", true, 5
+		}
+		if change != nil {
+			change(s)
+		}
+	})
 }
 
 // unstarted is a cluster of one member that is to go back from a version without an image.
