@@ -121,9 +121,14 @@ func (c *Children) applyIf(ctx context.Context, owner Object, live client.Object
 	return nil
 }
 
-// applyError refuses what the API server calls invalid: it comes from the specification, and trying again does not help.
+// applyError refuses what the API server calls invalid: it comes from the specification, and trying again does not help. An object that was
+// meant by its UID and is another one by now is looked at again.
 func applyError(what string, err error) error {
-	if apierrors.IsInvalid(err) {
+	cause, _ := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
+	switch {
+	case apierrors.IsConflict(err), cause.Field == "metadata.uid":
+		return cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: what + " has been replaced meanwhile and is read again"}
+	case apierrors.IsInvalid(err):
 		return cluster.Refusal{
 			Reason:  v1alpha1.ReasonInvalidSpec,
 			Message: fmt.Sprintf("%s that the specification asks for is invalid: correct the field that is named here: %v", what, err),

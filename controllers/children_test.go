@@ -150,13 +150,17 @@ func TestWhatCameOfAWishStands(t *testing.T) {
 
 func TestWhatTheAPIServerCallsInvalidIsARefusalOfTheSpecification(t *testing.T) {
 	path := field.NewPath("spec", "template", "spec", "tolerations")
+	invalid := func(path *field.Path) error {
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "orders-config", field.ErrorList{field.Invalid(path, "x", "no such operator")})
+	}
 	tests := map[string]struct {
-		answer  error
-		refused bool
+		answer        error
+		refused, held bool
 	}{
-		"an invalid field": {apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "orders-config", field.ErrorList{field.Invalid(path, "x", "no such operator")}), true},
-		"a conflict":       {apierrors.NewConflict(schema.GroupResource{}, "orders-config", errors.New("changed")), false},
-		"a busy server":    {apierrors.NewTooManyRequestsError("later"), false},
+		"an invalid field": {answer: invalid(path), refused: true},
+		"a conflict":       {answer: apierrors.NewConflict(schema.GroupResource{}, "orders-config", errors.New("changed")), held: true},
+		"another object":   {answer: invalid(field.NewPath("metadata", "uid")), held: true},
+		"a busy server":    {answer: apierrors.NewTooManyRequestsError("later")},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +176,11 @@ func TestWhatTheAPIServerCallsInvalidIsARefusalOfTheSpecification(t *testing.T) 
 				!strings.Contains(err.Error(), "spec.template.spec.tolerations") || !strings.Contains(err.Error(), "no such operator")) {
 				t.Errorf("%s: %v", refusal.Reason, err)
 			}
-			if !tc.refused && !errors.Is(err, tc.answer) {
+			var hold cluster.Hold
+			if errors.As(err, &hold) != tc.held {
+				t.Fatalf("%v: held is not %t", err, tc.held)
+			}
+			if !tc.refused && !tc.held && !errors.Is(err, tc.answer) {
 				t.Errorf("%v, want it to wrap %v", err, tc.answer)
 			}
 		})

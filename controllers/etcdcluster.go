@@ -124,18 +124,30 @@ func (k *EtcdKind) ensureMembers(ctx context.Context, o *v1alpha1.EtcdCluster, b
 	if err != nil {
 		return err
 	}
-	// An old record says how many members there were, and those that came since would lose their pods: it is read past the cache.
+	live := &appsv1.StatefulSet{ObjectMeta: objectMeta(o, o.Name)}
 	current := func() error {
-		live, err := k.configMap(ctx, k.Direct, o)
-		if err == nil && !recordIs(live, b.Record) {
-			err = configMoved
+		if live.UID != "" { // Whoever changes it after this look, or makes it anew, knows better.
+			set.WithUID(live.UID).WithResourceVersion(live.ResourceVersion)
 		}
-		return err
+		return k.current(ctx, o, b.Record)
 	}
-	if err := k.applyIf(ctx, o, &appsv1.StatefulSet{ObjectMeta: objectMeta(o, o.Name)}, set, current); err != nil {
+	if err := k.applyIf(ctx, o, live, set, current); err != nil {
 		return err
 	}
 	return k.Apply(ctx, o, &policyv1.PodDisruptionBudget{ObjectMeta: objectMeta(o, o.Name)}, b.DisruptionBudget())
+}
+
+// current reads the specification and the record past the cache, and holds when either is another one by now. By old ones members that came
+// since would lose their pods.
+func (k *EtcdKind) current(ctx context.Context, o *v1alpha1.EtcdCluster, r etcd.Record) error {
+	if err := k.sameSpec(ctx, o); err != nil {
+		return err
+	}
+	live, err := k.configMap(ctx, k.Direct, o)
+	if err == nil && !recordIs(live, r) {
+		err = configMoved
+	}
+	return err
 }
 
 // ensureConfig brings the configuration in the record's ConfigMap up to date. The write depends on the version that

@@ -239,7 +239,12 @@ func (k *EtcdKind) member(ctx context.Context, o *v1alpha1.EtcdCluster, name str
 	return pod, k.client(o, access, pod), nil
 }
 
+// deletePod deletes a pod, if the record and the specification still are those that it was decided on: members that have begun anew run in
+// it by now, say.
 func (k *EtcdKind) deletePod(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.DeletePod) error {
+	if _, _, err := k.unmoved(ctx, o); err != nil {
+		return err
+	}
 	pod := &corev1.Pod{ObjectMeta: objectMeta(o, step.Name)}
 	uid := types.UID(step.UID)
 	opts := []client.DeleteOption{client.Preconditions{UID: &uid, ResourceVersion: &step.ResourceVersion}}

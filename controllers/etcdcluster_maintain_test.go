@@ -24,6 +24,13 @@ func (s *stage) fragmentedAndFull() {
 	s.fragment()
 	s.untilReady()
 	s.fill()
+	s.restart()
+	for range 60 {
+		if len(s.procs["orders-0"].Alarms()) == 0 {
+			break
+		}
+		s.round()
+	}
 	s.untilReady()
 	s.tidy()
 }

@@ -100,12 +100,8 @@ func (k *EtcdKind) unmoved(ctx context.Context, o *v1alpha1.EtcdCluster) (*corev
 	if err != nil {
 		return nil, seen, err
 	}
-	now := &v1alpha1.EtcdCluster{}
-	if err := k.Direct.Get(ctx, client.ObjectKeyFromObject(o), now); err != nil {
-		return nil, seen, fmt.Errorf("read the specification again: %w", err)
-	}
-	if now.UID != o.UID || now.Generation != o.Generation || now.DeletionTimestamp != nil {
-		return nil, seen, cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: "the specification has changed meanwhile and is read again"}
+	if err := k.sameSpec(ctx, o); err != nil {
+		return nil, seen, err
 	}
 	live, err := k.configMap(ctx, k.Direct, o)
 	if err != nil {
@@ -122,6 +118,18 @@ func (k *EtcdKind) unmoved(ctx context.Context, o *v1alpha1.EtcdCluster) (*corev
 		return nil, record, configMoved
 	}
 	return live, record, nil
+}
+
+// sameSpec reads the specification past the cache, and holds when it is another one by now.
+func (k *EtcdKind) sameSpec(ctx context.Context, o *v1alpha1.EtcdCluster) error {
+	now := &v1alpha1.EtcdCluster{}
+	if err := k.Direct.Get(ctx, client.ObjectKeyFromObject(o), now); err != nil {
+		return fmt.Errorf("read the specification again: %w", err)
+	}
+	if now.UID != o.UID || now.Generation != o.Generation || now.DeletionTimestamp != nil {
+		return cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: "the specification has changed meanwhile and is read again"}
+	}
+	return nil
 }
 
 // reconfigure changes the members of the quorum. What etcd does not allow at the moment is waited for.

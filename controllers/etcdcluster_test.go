@@ -136,6 +136,7 @@ func (s *stage) round() {
 func (s *stage) kubelet() {
 	s.t.Helper()
 	ctx := s.t.Context()
+	collect(s.t, s)
 	set := &appsv1.StatefulSet{}
 	if err := s.api.Get(ctx, s.name, set); err != nil {
 		return

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/anomaly"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
@@ -51,4 +54,8 @@ func (k *EtcdKind) askVitals(ctx context.Context, c etcd.Client, p *etcd.Pod) {
 // watch adds to a state what is unusual about its members.
 func (k *EtcdKind) watch(o *v1alpha1.EtcdCluster, s *etcd.State) {
 	k.upkeep.with(o.UID, s.Now, func(u *clusterUpkeep) { s.Anomalies = u.vigil.Next(*s) })
+	said := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionPerformanceHealthy)
+	if s.Anomalies != nil && said != nil && said.Reason == cluster.ReasonHibernated {
+		s.Anomalies.Begins = false // What was said of members that slept holds no longer.
+	}
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -101,6 +102,9 @@ func (w *world) remembered(api client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(api, interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			defer w.past.catchUp()
+			if err := sameApplied(ctx, c, o); err != nil {
+				return err
+			}
 			if err := c.Apply(ctx, o, opts...); err != nil {
 				return err
 			}
@@ -161,14 +165,39 @@ func scale(ctx context.Context, c client.Client, o client.Object, p client.Patch
 // uid is one that no object has had.
 func (w *world) uid() types.UID { return types.UID(fmt.Sprintf("uid-%d", w.uids.Add(1))) }
 
-// identifyApplied gives an object that apply has made a UID, which the fake does not.
-func (w *world) identifyApplied(ctx context.Context, c client.Client, ac runtime.ApplyConfiguration) error {
+func objectOf(ac runtime.ApplyConfiguration) (*unstructured.Unstructured, error) {
 	raw, err := json.Marshal(ac)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	o := &unstructured.Unstructured{}
-	if err := o.UnmarshalJSON(raw); err != nil {
+	return o, o.UnmarshalJSON(raw)
+}
+
+// sameApplied is what the API server says to a UID and a version in what is applied, which the fake does not.
+func sameApplied(ctx context.Context, c client.Client, ac runtime.ApplyConfiguration) error {
+	o, err := objectOf(ac)
+	if err != nil || o.GetUID() == "" {
+		return err
+	}
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(o.GroupVersionKind())
+	err = c.Get(ctx, client.ObjectKeyFromObject(o), live)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && o.GetResourceVersion() != "" && o.GetResourceVersion() != live.GetResourceVersion():
+		return apierrors.NewConflict(schema.GroupResource{Resource: o.GetKind()}, o.GetName(), errors.New("it has changed"))
+	case err == nil && live.GetUID() != o.GetUID():
+		return apierrors.NewInvalid(o.GroupVersionKind().GroupKind(), o.GetName(), field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "uid"), o.GetUID(), "field is immutable"),
+		})
+	}
+	return err
+}
+
+// identifyApplied gives an object that apply has made a UID, which the fake does not.
+func (w *world) identifyApplied(ctx context.Context, c client.Client, ac runtime.ApplyConfiguration) error {
+	o, err := objectOf(ac)
+	if err != nil {
 		return err
 	}
 	if err := mayOwn(o); err != nil || o.GetUID() != "" {
@@ -181,7 +210,8 @@ func (w *world) identifyApplied(ctx context.Context, c client.Client, ac runtime
 	if err := c.Update(ctx, o); err != nil {
 		return err
 	}
-	if raw, err = json.Marshal(o); err != nil {
+	raw, err := json.Marshal(o)
+	if err != nil {
 		return err
 	}
 	return json.Unmarshal(raw, ac)

@@ -219,7 +219,7 @@ func collect(t *testing.T, s scene) {
 		var orphan client.Object
 		for _, objects := range p.present {
 			for _, o := range objects {
-				if len(o.GetOwnerReferences()) > 0 && !slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return p.has(o, r) }) {
+				if o.GetDeletionTimestamp() == nil && p.orphaned(o) {
 					orphan = o
 				}
 			}

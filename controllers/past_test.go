@@ -15,6 +15,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -110,8 +111,7 @@ func (p *past) happened(kind string, typ watch.EventType, object runtime.Object)
 		panic(fmt.Sprintf("a %T happened to a %s", object, kind))
 	}
 	if n := len(p.events[kind]); n > 0 && typ == watch.Modified {
-		// It was given its UID, which the API server does before anybody hears of it.
-		if last := &p.events[kind][n-1]; last.typ == watch.Added && last.object.GetUID() == "" && last.key == client.ObjectKeyFromObject(o) {
+		if last := &p.events[kind][n-1]; last.typ == watch.Added && unfinished(last.object) && last.key == client.ObjectKeyFromObject(o) {
 			o.SetManagedFields(nil)
 			last.object, p.present[kind][last.key] = o, o
 			return
@@ -132,6 +132,13 @@ func (p *past) happened(kind string, typ watch.EventType, object runtime.Object)
 	p.events[kind] = append(p.events[kind], e)
 }
 
+// unfinished reports whether an object lacks what it gets before anybody hears of it: its UID, which the API server gives it, and as a pod its
+// first status. Pods are a year old on a stage, and one that nobody has said a word about since has failed.
+func unfinished(o client.Object) bool {
+	pod, ok := o.(*corev1.Pod)
+	return o.GetUID() == "" || (ok && reflect.DeepEqual(pod.Status, corev1.PodStatus{}))
+}
+
 // now is the number of the last event.
 func (p *past) now() int {
 	p.mu.Lock()
@@ -139,19 +146,43 @@ func (p *past) now() int {
 	return p.seq
 }
 
-// births are the creations and deletions behind the n-th event.
+// births are the creations and deletions behind the n-th event that make a difference. What is made for an owner that is gone does not, which
+// nobody can rule out and Kubernetes takes away; nor does the end of a pod that has never run.
 func (p *past) births(n int) []occurrence {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var out []occurrence
 	for _, events := range p.events {
 		for i := len(events) - 1; i >= 0 && events[i].at > n; i-- {
-			if events[i].typ != watch.Modified {
-				out = append(out, events[i])
+			switch e := events[i]; {
+			case e.typ == watch.Added && p.orphaned(e.object), e.typ == watch.Deleted && neverRan(before(events[:i], e.key)):
+			case e.typ != watch.Modified:
+				out = append(out, e)
 			}
 		}
 	}
 	return out
+}
+
+// orphaned reports whether an object has owners, and all of them are gone.
+func (p *past) orphaned(o client.Object) bool {
+	refs := o.GetOwnerReferences()
+	return len(refs) > 0 && !slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return p.has(o, r) })
+}
+
+// before is what there was last of an object.
+func before(events []occurrence, key types.NamespacedName) client.Object {
+	for _, e := range slices.Backward(events) {
+		if e.key == key {
+			return e.object
+		}
+	}
+	return nil
+}
+
+func neverRan(o client.Object) bool {
+	pod, ok := o.(*corev1.Pod)
+	return ok && len(pod.Status.ContainerStatuses) == 0
 }
 
 // state is what a cache shows of a kind after the n-th event, in the order of the names.

@@ -154,8 +154,8 @@ func (s *stage) guard(c *call) func(error) {
 		s.guardDeletion(c)
 	}
 	voters, up, _ := s.quorum()
-	// A restore in place ends all members on purpose.
-	safe := s.led == 1 && voters > 1 && up >= etcd.Quorum(voters)
+	// A restore in place ends all members on purpose, and so does hibernation.
+	safe := s.led == 1 && !s.hibernates() && voters > 1 && up >= etcd.Quorum(voters)
 	return func(err error) {
 		s.past.catchUp()
 		voters, up, learners := s.quorum()
@@ -168,6 +168,16 @@ func (s *stage) guard(c *call) func(error) {
 	}
 }
 
+// hibernates reports whether the user wants no member to run.
+func (s *stage) hibernates() bool {
+	for _, o := range s.past.state("EtcdCluster", s.past.now()) {
+		if o.(*v1alpha1.EtcdCluster).IsHibernated() { //nolint:forcetypeassert // There are no others of that kind.
+			return true
+		}
+	}
+	return false
+}
+
 // guardDeletion wants a deletion to be of the very object that was decided on, and a claim not to be that of a member.
 func (s *stage) guardDeletion(c *call) {
 	s.t.Helper()
@@ -175,7 +185,7 @@ func (s *stage) guardDeletion(c *call) {
 		s.t.Errorf("%s deletes whatever has that name", c)
 	}
 	claim, ok := c.object.(*corev1.PersistentVolumeClaim)
-	if !ok {
+	if !ok || s.past.another(claim, c.options) {
 		return
 	}
 	pod := strings.TrimPrefix(claim.Name, cluster.VolumeData+"-")
@@ -186,6 +196,12 @@ func (s *stage) guardDeletion(c *call) {
 	if _, listed, _ := s.net.Members(disk); listed {
 		s.t.Errorf("%s deletes the data of a member", c)
 	}
+}
+
+// another reports whether what has the name of an object is not the one that is to be deleted.
+func (p *past) another(o client.Object, how *client.DeleteOptions) bool {
+	live := p.present[kindOf(o)][client.ObjectKeyFromObject(o)]
+	return live == nil || (how.Preconditions != nil && how.Preconditions.UID != nil && *how.Preconditions.UID != live.GetUID())
 }
 
 // conditional reports whether a deletion names the object by more than its name.
