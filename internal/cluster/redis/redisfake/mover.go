@@ -183,6 +183,9 @@ func (s *Server) Send(_ context.Context, to redis.Address, batches [][]redis.Key
 			case target.slots.get(k.Slot) == "":
 				return nil, errClusterDown
 			}
+			if s.Data[k] == 0 {
+				continue // MIGRATE answers NOKEY: somebody else has moved it meanwhile.
+			}
 			if _, there := target.Data[k]; there && !replace {
 				stays = append(stays, key)
 				continue
