@@ -168,6 +168,7 @@ func likeness(kind string, o client.Object) string {
 		c, _ := c.(map[string]any)
 		lines = append(lines, fmt.Sprintf("  %v is %v: %v", c["type"], c["status"], c["reason"]))
 	}
+	slices.Sort(lines[1:]) // They have no order.
 	text := uids.ReplaceAllString(strings.Join(lines, "\n"), "uid:#")
 	return times.ReplaceAllString(random.ReplaceAllString(text, "#"), "then")
 }
