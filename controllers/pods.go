@@ -146,7 +146,7 @@ func describe(reason, message string) string { return strings.TrimSuffix(reason+
 var knocks = regexp.MustCompile(`(?m)^.*(?:Error accepting a client connection: |SSL routines::unexpected eof while reading).*$\n?`)
 
 // whereabouts are the lines of a panic of Go that say where it was. The first one may be cut off.
-var whereabouts = regexp.MustCompile(`(?m)^(?:.*\+0x[0-9a-f]+|goroutine \d+ .*:|created by .*|\S+\(.*\))$\n?`)
+var whereabouts = regexp.MustCompile(`(?m)^(?:\t.*|.*\+0x[0-9a-f]+|.*0x[0-9a-f]+\}?\)|goroutine \d+ .*:|created by .*|\S+\(.*\))$\n?`)
 
 // lastWords is what a container said at its end, this time or the last, or how it ended when it said nothing.
 func lastWords(c corev1.ContainerStatus) string {

@@ -105,6 +105,7 @@ func TestTheLastWordsOfAServerAreItsOwn(t *testing.T) {
 		"it was knocked at":     {"26:SSL routines::unexpected eof while reading\n" + knock + knock, "container redis ended with exit code 137"},
 		"it says why it ends":   {knock + "1:M 24 Nov 2026 20:39:16.000 # Can't save in background: fork: Cannot allocate memory\n" + knock, "1:M 24 Nov 2026 20:39:16.000 # Can't save in background: fork: Cannot allocate memory"},
 		"it has panicked":       {"panic: not a version\n\n" + trace, "panic: not a version"},
+		"at length":             {", {0x3a9656621d00, 0x2, 0x2})\n\tgo.etcd.io/etcd/pkg/v3@v3.7.3/schedule/schedule.go:41\n" + trace, "container redis ended with exit code 137"},
 		"long ago":              {"v3.7.3/wal.go:206 +0x79\n" + trace, "container redis ended with exit code 137"},
 		"it has something else": {"Bad file format reading the append only file", "Bad file format reading the append only file"},
 	} {
