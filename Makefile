@@ -159,7 +159,7 @@ test-olm: ## Validate the bundle for the Operator Lifecycle Manager (a module of
 SWEEPS := ./controllers ./internal/cluster/etcd ./internal/cluster/redis
 .PHONY: test-sweeps
 test-sweeps: ## Run all simulations and crash sweeps, without the race detector
-	@$(GOTESTSUM) --jsonfile $(REPORTS)/sweeps.json -- -timeout 60m $(TEST_FLAGS) $(SWEEPS)
+	@$(GOTESTSUM) --jsonfile $(REPORTS)/sweeps.json -- -timeout 180m $(TEST_FLAGS) $(SWEEPS)
 
 # The end-to-end tests that every change has to pass, beside chaos: the life of a cluster of each kind under load, data that comes back, and
 # what must never happen. test-all has the others.
