@@ -689,6 +689,59 @@ func TestWhatTheMembersOfAPodHaveAgreedOn(t *testing.T) {
 	}
 }
 
+func TestASetThatSomebodyChangesAfterTheLookIsNotWritten(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, persistent())
+	s.untilReady()
+	s.change()
+	kind := s.newOperator().Kind.(*EtcdKind) //nolint:forcetypeassert // The stage has no other.
+	kind.Client = &meddled{kind.Client, func(o client.Object) {
+		if set, ok := o.(*appsv1.StatefulSet); ok {
+			now := set.DeepCopy()
+			now.Spec.Replicas = new(int32(2))
+			s.must(s.others.Update(t.Context(), now))
+		}
+	}}
+	var hold cluster.Hold
+	if err := kind.Ensure(t.Context(), s.cluster()); !errors.As(err, &hold) || !strings.Contains(hold.Message, "StatefulSet") {
+		t.Errorf("it is not looked at again: %v", err)
+	}
+	set := &appsv1.StatefulSet{}
+	if s.must(s.api.Get(t.Context(), s.name, set)); *set.Spec.Replicas != 2 {
+		t.Errorf("%d pods, and somebody wanted 2 in between", *set.Spec.Replicas)
+	}
+}
+
+func TestNoPodIsDeletedByAnOldSpecificationOrRecord(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*stage){
+		"specification": (*stage).change,
+		"record": func(s *stage) {
+			cm := &corev1.ConfigMap{}
+			s.must(s.api.Get(s.t.Context(), client.ObjectKey{Namespace: s.name.Namespace, Name: cluster.ConfigName(s.name.Name)}, cm))
+			cm.Data["version"] = "3.7.3"
+			s.must(s.others.Update(s.t.Context(), cm))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, persistent())
+			s.untilReady()
+			op := s.newOperator()
+			o, pod, key := s.cluster(), &corev1.Pod{}, client.ObjectKey{Namespace: s.name.Namespace, Name: "orders-0"}
+			s.must(s.api.Get(t.Context(), key, pod))
+			s.line().lag(3, 0)
+			change(s)
+			err := op.Kind.(*EtcdKind).deletePod(t.Context(), o, etcd.DeletePod{Name: pod.Name, UID: string(pod.UID), ResourceVersion: pod.ResourceVersion}) //nolint:forcetypeassert // The stage has no other.
+			var hold cluster.Hold
+			if !errors.As(err, &hold) {
+				t.Errorf("it is not looked at again: %v", err)
+			}
+			s.must(s.api.Get(t.Context(), key, pod))
+		})
+	}
+}
+
 // An operator that was just started may see a record of long ago: it must neither write it back nor take pods away from members that
 // have come since.
 func TestNothingIsMadeFromAnOldRecord(t *testing.T) {

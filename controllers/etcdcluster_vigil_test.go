@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
@@ -61,5 +62,24 @@ func TestMetricsOfMembersAreReadSeldomAndCostNoWrites(t *testing.T) {
 				t.Error("an operator that begins takes back what the one before it said")
 			}
 		})
+	}
+}
+
+func TestWhatWasSaidOfMembersThatSleptDoesNotHold(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, persistent())
+	s.silent = true
+	s.untilReady()
+	for _, reason := range []string{cluster.ReasonNothingFound, cluster.ReasonHibernated} {
+		kind := s.newOperator().Kind.(*EtcdKind) //nolint:forcetypeassert // The stage has no other.
+		o := s.cluster()
+		meta.SetStatusCondition(&o.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionPerformanceHealthy, Status: metav1.ConditionUnknown, Reason: reason})
+		state, err := kind.Observe(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if held := state.Anomalies.Begins; held != (reason != cluster.ReasonHibernated) {
+			t.Errorf("an operator that begins lets %s stand: %t", reason, held)
+		}
 	}
 }

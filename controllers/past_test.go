@@ -182,7 +182,7 @@ func before(events []occurrence, key types.NamespacedName) client.Object {
 
 func neverRan(o client.Object) bool {
 	pod, ok := o.(*corev1.Pod)
-	return ok && len(pod.Status.ContainerStatuses) == 0
+	return ok && pod.Status.PodIP == "" && len(pod.Status.ContainerStatuses) == 0
 }
 
 // state is what a cache shows of a kind after the n-th event, in the order of the names.
@@ -321,4 +321,16 @@ func (c *outdated) Get(ctx context.Context, key client.ObjectKey, o client.Objec
 	}
 	reflect.ValueOf(o).Elem().Set(reflect.ValueOf(c.old.DeepCopyObject()).Elem())
 	return nil
+}
+
+// meddled is a client beside which somebody does something right after each read.
+type meddled struct {
+	client.Client
+	after func(client.Object)
+}
+
+func (m *meddled) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	err := m.Client.Get(ctx, key, o, opts...)
+	m.after(o)
+	return err
 }
