@@ -41,6 +41,19 @@ func (m onlyMember) stop(server *exec.Cmd, how os.Signal) {
 	_ = server.Wait()
 }
 
+// heeds waits until a server that runs heeds signals, which it does a moment after it answers clients: before, SIGTERM ends it at once, and
+// the database lacks what only the log has.
+func (m onlyMember) heeds(log string) {
+	m.t.Helper()
+	until(m.t, "the server heeds signals", func() error {
+		said, err := os.ReadFile(log)
+		if err == nil && !strings.Contains(string(said), "successfully notified init daemon") {
+			err = fmt.Errorf("it says %s", said)
+		}
+		return err
+	})
+}
+
 // agree waits until the members, which is it alone, have agreed on a version.
 func (m onlyMember) agree(version string) {
 	m.t.Helper()
@@ -80,11 +93,13 @@ func TestEtcdItselfDoesNotGoBack(t *testing.T) {
 			t.Run(v.next+" "+name, func(t *testing.T) {
 				t.Parallel()
 				m := onlyMember{t: t, data: filepath.Join(t.TempDir(), "data"), url: "http://" + loopback.Address(t)}
-				server, _ := m.start(v.former)
+				server, log := m.start(v.former)
 				m.agree(v.agreed)
+				m.heeds(log)
 				m.stop(server, syscall.SIGTERM)
-				server, _ = m.start(v.next, how.flags...)
+				server, log = m.start(v.next, how.flags...)
 				m.agree(v.then)
+				m.heeds(log)
 				m.stop(server, how.end)
 
 				gate := newGate(t, etcd.Record{})
@@ -94,7 +109,7 @@ func TestEtcdItselfDoesNotGoBack(t *testing.T) {
 				if err := json.Unmarshal([]byte(gate.read(gate.terminationLog)), &found); err != nil || found.Agreed != how.found {
 					t.Errorf("the database says 3.%d instead of 3.%d: %v", found.Agreed, how.found, err)
 				}
-				server, log := m.start(v.former)
+				server, log = m.start(v.former)
 				if err := server.Wait(); err == nil {
 					t.Error("the former version ended well")
 				}
