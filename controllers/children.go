@@ -153,6 +153,23 @@ func (c *Children) claim(ctx context.Context, owner Object, live client.Object, 
 	return ownedBy(owner, live, what)
 }
 
+// sameSpec reads the specification past the cache, and holds when it is another one by now.
+func (c *Children) sameSpec(ctx context.Context, o Object) error {
+	now := &metav1.PartialObjectMetadata{}
+	gvk, err := apiutil.GVKForObject(o, c.Scheme())
+	if err == nil {
+		now.SetGroupVersionKind(gvk)
+		err = c.Direct.Get(ctx, client.ObjectKeyFromObject(o), now)
+	}
+	if err != nil {
+		return fmt.Errorf("read the specification again: %w", err)
+	}
+	if now.UID != o.GetUID() || now.Generation != o.GetGeneration() || now.DeletionTimestamp != nil {
+		return cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: "the specification has changed meanwhile and is read again"}
+	}
+	return nil
+}
+
 // ownedBy refuses an object that the owner does not control. What an earlier cluster of this name left behind is waited
 // for: Kubernetes deletes it.
 func ownedBy(owner Object, live client.Object, what string) error {

@@ -120,18 +120,6 @@ func (k *EtcdKind) unmoved(ctx context.Context, o *v1alpha1.EtcdCluster) (*corev
 	return live, record, nil
 }
 
-// sameSpec reads the specification past the cache, and holds when it is another one by now.
-func (k *EtcdKind) sameSpec(ctx context.Context, o *v1alpha1.EtcdCluster) error {
-	now := &v1alpha1.EtcdCluster{}
-	if err := k.Direct.Get(ctx, client.ObjectKeyFromObject(o), now); err != nil {
-		return fmt.Errorf("read the specification again: %w", err)
-	}
-	if now.UID != o.UID || now.Generation != o.Generation || now.DeletionTimestamp != nil {
-		return cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: "the specification has changed meanwhile and is read again"}
-	}
-	return nil
-}
-
 // reconfigure changes the members of the quorum. What etcd does not allow at the moment is waited for.
 func (k *EtcdKind) reconfigure(
 	ctx context.Context, o *v1alpha1.EtcdCluster, via string, change func(context.Context, etcd.Client) error,

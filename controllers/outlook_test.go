@@ -97,7 +97,8 @@ func TestWhatAnEditedRedisClusterIsPlannedForIsWhatTheOperatorDoesFirst(t *testi
 			if now := s.api.writes.Load(); now != writes {
 				t.Errorf("the outlook has written %d times", now-writes)
 			}
-			if diff := cmp.Diff(plan(edited, true), outlook); diff != "" {
+			s.edit(change)
+			if diff := cmp.Diff(plan(s.cluster(), true), outlook); diff != "" {
 				t.Errorf("(-what the operator does +what was planned):\n%s", diff)
 			}
 			t.Log(outlook)

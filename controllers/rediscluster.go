@@ -14,7 +14,6 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -225,34 +224,29 @@ func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b
 		return err
 	}
 	return k.applyIf(ctx, o, &appsv1.StatefulSet{ObjectMeta: objectMeta(o, *set.Name)}, set, func() error {
-		return k.noFewer(ctx, o, *set.Name, *set.Spec.Replicas)
+		if live != nil { // The planner may have given it another size since this look, see scaleShard, or dropped it.
+			set.WithUID(live.UID).WithResourceVersion(live.ResourceVersion)
+		}
+		return k.sameSpec(ctx, o)
 	})
 }
 
-// noFewer fails when a StatefulSet has more pods than so many: only the planner takes some away, see scaleShard, and the cache may show a set
-// as it was before it had as many.
-func (k *RedisKind) noFewer(ctx context.Context, o *v1alpha1.RedisCluster, name string, pods int32) error {
-	now := &appsv1.StatefulSet{}
-	err := k.Direct.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, now)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read StatefulSet %s: %w", name, err)
-	case ptr.Deref(now.Spec.Replicas, 1) > pods:
-		return setMoved
-	}
-	return nil
-}
-
-// setMoved says that a StatefulSet changed since it was read.
-var setMoved = cluster.Hold{
-	Reason: v1alpha1.ReasonReconcileError, Message: "a StatefulSet of the cluster has changed meanwhile and is read again",
-}
-
+// ensureBudget applies the budget of a shard. One of a shard that leaves is not made: it goes before its StatefulSet does, see dropShard.
 func (k *RedisKind) ensureBudget(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder, shard int, guarded bool) error {
 	budget := b.Budget(shard, guarded)
-	return k.Apply(ctx, o, &policyv1.PodDisruptionBudget{ObjectMeta: objectMeta(o, *budget.Name)}, budget)
+	live := &policyv1.PodDisruptionBudget{ObjectMeta: objectMeta(o, *budget.Name)}
+	if shard >= o.Spec.ShardCount() {
+		if err := k.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	return k.applyIf(ctx, o, live, budget, func() error {
+		if live.UID == "" {
+			return k.sameSpec(ctx, o)
+		}
+		budget.WithUID(live.UID)
+		return nil
+	})
 }
 
 // guarded tells whether a shard's budget allows no evictions. That is for the planner to change, see redis.Guard.

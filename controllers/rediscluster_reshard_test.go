@@ -1,15 +1,18 @@
 package controllers
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
@@ -91,6 +94,51 @@ func TestAShardWhoseDisksAreBeingDeletedGetsNoSlots(t *testing.T) {
 	s.sound()
 	if n := len(s.uids()); n != 8 {
 		t.Errorf("%d pods", n)
+	}
+}
+
+// A shard leaves with its budget, its StatefulSet after it. Whoever is interrupted between the two, or has not heard of either, makes neither.
+func TestNothingOfAShardThatLeftIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	o := redisCluster()
+	o.Spec.Shards = 4
+	s := newRedisStage(t, o)
+	s.settle()
+	before := s.cluster()
+	set, budget := &appsv1.StatefulSet{}, &policyv1.PodDisruptionBudget{}
+	for _, o := range []client.Object{set, budget} {
+		if err := s.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "carts-3"}, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	budgets, sets := map[string]int{"PodDisruptionBudget": s.past.now()}, map[string]int{"StatefulSet": s.past.now()}
+	s.edit(func(spec *v1alpha1.RedisClusterSpec) { spec.Shards = 3 })
+	ensure := func(what string, o *v1alpha1.RedisCluster, unheard map[string]int, held bool) {
+		t.Helper()
+		s.restart()
+		s.alive.view.behind = unheard
+		err := s.loop.Kind.Ensure(t.Context(), o)
+		if hold := (cluster.Hold{}); errors.As(err, &hold) != held || (!held && err != nil) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if s.exists(&policyv1.PodDisruptionBudget{}, "carts-3") {
+			t.Errorf("%s: there is a budget of the shard that leaves", what)
+		}
+	}
+	s.drop(budget)
+	ensure("interrupted", s.cluster(), nil, false)
+	ensure("an old budget", s.cluster(), budgets, true)
+	s.drop(set)
+	ensure("an old specification", before, nil, true)
+	ensure("an old StatefulSet", s.cluster(), sets, true)
+	if s.exists(&appsv1.StatefulSet{}, "carts-3") {
+		t.Error("there is a StatefulSet of the shard that left")
+	}
+	s.restart()
+	s.edit(func(spec *v1alpha1.RedisClusterSpec) { spec.Shards = 4 })
+	s.settle()
+	if !s.exists(&policyv1.PodDisruptionBudget{}, "carts-3") {
+		t.Error("a shard that came has no budget")
 	}
 }
 

@@ -549,11 +549,14 @@ func TestNoPodsLeaveForAnOldStatefulSet(t *testing.T) {
 		t.Fatalf("%T", s.loop.Kind)
 	}
 	kind.Client = &outdated{Client: kind.Client, old: set.DeepCopy(), reads: 1000}
-	if err := kind.Ensure(t.Context(), old); !errors.Is(err, setMoved) {
-		t.Errorf("it goes on: %v", err)
-	}
-	if err := s.api.Get(t.Context(), key, set); err != nil || *set.Spec.Replicas != 3 {
-		t.Errorf("%d pods are left of 3 (%v)", *set.Spec.Replicas, err)
+	for what, o := range map[string]*v1alpha1.RedisCluster{"specification": old, "StatefulSet": s.cluster()} {
+		var hold cluster.Hold
+		if err := kind.Ensure(t.Context(), o); !errors.As(err, &hold) || !strings.Contains(hold.Message, what) {
+			t.Errorf("it goes on by an old %s: %v", what, err)
+		}
+		if err := s.api.Get(t.Context(), key, set); err != nil || *set.Spec.Replicas != 3 {
+			t.Errorf("%d pods are left of 3 (%v)", *set.Spec.Replicas, err)
+		}
 	}
 }
 
