@@ -121,13 +121,13 @@ func (c *Children) applyIf(ctx context.Context, owner Object, live client.Object
 	return nil
 }
 
-// applyError refuses what the API server calls invalid: it comes from the specification, and trying again does not help. An object that was
-// meant by its UID and is another one by now is looked at again.
+// applyError refuses what the API server calls invalid: it comes from the specification, and trying again does not help. An object that is
+// not any more what was seen is looked at again.
 func applyError(what string, err error) error {
 	cause, _ := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
 	switch {
 	case apierrors.IsConflict(err), cause.Field == "metadata.uid":
-		return cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: what + " has been replaced meanwhile and is read again"}
+		return cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: what + " has changed meanwhile and is read again"}
 	case apierrors.IsInvalid(err):
 		return cluster.Refusal{
 			Reason:  v1alpha1.ReasonInvalidSpec,
