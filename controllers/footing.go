@@ -21,8 +21,9 @@ import (
 type footing struct {
 	version string
 
-	mu    sync.Mutex
-	reads map[readKey]sight
+	mu sync.Mutex
+	// reads are in the order in which they were made, the first of each: the same changes cost the same reads every time.
+	reads []sight
 	// shaky says that there is more to it than what was read, or that something failed, whatever came of that.
 	shaky bool
 	now   func() time.Time
@@ -38,6 +39,7 @@ type readKey struct {
 
 // sight is what was found, and finds it again.
 type sight struct {
+	readKey
 	found string
 	again func(ctx context.Context) (string, error)
 }
@@ -96,14 +98,14 @@ func (f *footing) stands(ctx context.Context, version string) bool {
 }
 
 // note notes a read. The first of several is what was gone by.
-func (f *footing) note(by noting, key readKey, err error, found sight) {
+func (f *footing) note(by noting, err error, found sight) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.now == nil {
-		f.reads, f.now, f.at = map[readKey]sight{}, by.now, by.now()
+		f.now, f.at = by.now, by.now()
 	}
-	if _, known := f.reads[key]; !known {
-		f.reads[key] = found
+	if !slices.ContainsFunc(f.reads, func(r sight) bool { return r.readKey == found.readKey }) {
+		f.reads = append(f.reads, found)
 	}
 	f.shaky = f.shaky || err != nil
 }
@@ -169,7 +171,7 @@ func (n noting) Get(ctx context.Context, key client.ObjectKey, o client.Object, 
 	kind, gvk := reflect.TypeOf(o), o.GetObjectKind().GroupVersionKind() // Objects of no type of their own have it.
 	err := n.Reader.Get(ctx, key, o, opts...)
 	found, failed := foundAs(o, err)
-	f.note(n, readKey{n.direct, kind, gvk.Kind + " " + key.String()}, failed, sight{found, func(ctx context.Context) (string, error) {
+	f.note(n, failed, sight{readKey{n.direct, kind, gvk.Kind + " " + key.String()}, found, func(ctx context.Context) (string, error) {
 		o := reflect.New(kind.Elem()).Interface().(client.Object) //nolint:forcetypeassert // It is of the type of one.
 		o.GetObjectKind().SetGroupVersionKind(gvk)
 		return foundAs(o, n.Reader.Get(ctx, key, o, append(slices.Clip(opts), client.UnsafeDisableDeepCopy)...)) // Only its version is looked at.
@@ -195,7 +197,7 @@ func (n noting) List(ctx context.Context, list client.ObjectList, opts ...client
 	kind, gvk := reflect.TypeOf(list), list.GetObjectKind().GroupVersionKind()
 	err := n.Reader.List(ctx, list, opts...)
 	found, failed := listedAs(list, err)
-	f.note(n, readKey{n.direct, kind, gvk.Kind + " " + what}, failed, sight{found, func(ctx context.Context) (string, error) {
+	f.note(n, failed, sight{readKey{n.direct, kind, gvk.Kind + " " + what}, found, func(ctx context.Context) (string, error) {
 		list := reflect.New(kind.Elem()).Interface().(client.ObjectList) //nolint:forcetypeassert // It is of the type of one.
 		list.GetObjectKind().SetGroupVersionKind(gvk)
 		return listedAs(list, n.Reader.List(ctx, list, append(slices.Clip(opts), client.UnsafeDisableDeepCopy)...))

@@ -246,6 +246,23 @@ func sweep(t *testing.T, l workload, sparse int, points func(reference ending) [
 	t.Logf("points of %s: %d of %d, %d passed", t.Name(), ran.Load(), len(all), good.Load())
 }
 
+// What a fault is to strike in a disturbed run is what there was in the undisturbed one.
+func TestTheSameWorkCostsTheSameCalls(t *testing.T) {
+	t.Parallel()
+	for kind, scenes := range map[string]map[string]workload{"etcd": etcdScenes(), "Redis": redisScenes()} {
+		for name, l := range scenes {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				t.Parallel()
+				_, first := l.run(t, nil)
+				_, second := l.run(t, nil)
+				if diff := cmp.Diff(first.line().named, second.line().named); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+	}
+}
+
 // faulty makes a point of a fault.
 func faulty(f fault) point {
 	struck := &fault{}
