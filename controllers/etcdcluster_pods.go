@@ -34,7 +34,7 @@ func podState(p *corev1.Pod) etcd.Pod {
 		EverRan:      hasRun(p, etcd.ContainerEtcd),
 		Started:      startOf(p, etcd.ContainerEtcd),
 		Stuck:        problem != "",
-		Fatal:        fatalStart(p),
+		Fatal:        fatalStart(p, etcd.ContainerEtcd, etcd.FatalStart),
 		Problem:      problem,
 		Gate:         gateReport(p),
 		Drained:      p.Labels[v1alpha1.LabelServing] != "true",
@@ -46,26 +46,6 @@ func hasPort(p corev1.PodSpec, port int32) bool {
 	return slices.ContainsFunc(p.Containers, func(c corev1.Container) bool {
 		return slices.ContainsFunc(c.Ports, func(o corev1.ContainerPort) bool { return o.ContainerPort == port })
 	})
-}
-
-// fatalTries is how often etcd must have ended over its data before that is believed.
-const fatalTries = 2
-
-// fatalStart says why etcd will never start from the data in a pod, empty while it may.
-func fatalStart(p *corev1.Pod) string {
-	c := containerStatus(p.Status.ContainerStatuses, etcd.ContainerEtcd)
-	if c.RestartCount < fatalTries || c.Ready {
-		return ""
-	}
-	for _, t := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
-		if t == nil || t.ExitCode == 0 {
-			continue
-		}
-		if word := etcd.FatalStart(t.Message); word != "" {
-			return word
-		}
-	}
-	return ""
 }
 
 func lastDash(name string) int {

@@ -139,6 +139,26 @@ func unpulled(p *corev1.Pod) string {
 	return ""
 }
 
+// fatalTries is how often a server must have ended over its data before that is believed.
+const fatalTries = 2
+
+// fatalStart says why a server will never start from the data in a pod, empty while it may. fatal finds that in what it said at its end.
+func fatalStart(p *corev1.Pod, container string, fatal func(lastWords string) string) string {
+	c := containerStatus(p.Status.ContainerStatuses, container)
+	if c.RestartCount < fatalTries || c.Ready {
+		return ""
+	}
+	for _, t := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
+		if t == nil || t.ExitCode == 0 {
+			continue
+		}
+		if words := fatal(t.Message); words != "" {
+			return words
+		}
+	}
+	return ""
+}
+
 func describe(reason, message string) string { return strings.TrimSuffix(reason+": "+message, ": ") }
 
 // knocks are the lines that Redis and Valkey log of whoever connects without a word, as the probes of the kubelet do where TLS is on. The

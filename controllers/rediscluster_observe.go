@@ -260,7 +260,7 @@ func (k *RedisKind) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, s
 		}
 		s.Sets = append(s.Sets, redis.Set{
 			Shard: shard, Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), UID: string(set.UID), ResourceVersion: set.ResourceVersion, Guarded: guarded,
-			Overdue: overdue(set, k.Now()),
+			Overdue: overdue(set, k.Now()), Made: set.CreationTimestamp.Time,
 		})
 		s.Spec.StorageChanged = s.Spec.StorageChanged || redis.StorageChanged(o.Spec.Storage, set)
 	}
@@ -301,7 +301,7 @@ func (k *RedisKind) claims(ctx context.Context, o *v1alpha1.RedisCluster) ([]red
 		orphan := slices.ContainsFunc(c.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == "StatefulSet" && !live[r.UID] })
 		out = append(out, redis.Claim{
 			Name: c.Name, UID: string(c.UID), ResourceVersion: c.ResourceVersion,
-			Shard: shard, Ordinal: ordinal, Leaving: c.DeletionTimestamp != nil || orphan,
+			Shard: shard, Ordinal: ordinal, Leaving: c.DeletionTimestamp != nil || orphan, Made: c.CreationTimestamp.Time,
 		})
 	}
 	return out, nil
@@ -355,6 +355,7 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		Deleting:  pod.DeletionTimestamp != nil,
 		Ready:     podReady(pod),
 		Stuck:     cannotRun(pod, redis.ContainerServer),
+		Fatal:     fatalStart(pod, redis.ContainerServer, redis.FatalStart),
 		Unready:   unreadySince(pod),
 		HeldUntil: heldUntil(pod, redis.ContainerServer),
 		Started:   startedAt(pod, redis.ContainerServer),

@@ -42,16 +42,8 @@ func exhaust(ctx context.Context, r *runner, t *target, pods []corev1.Pod, _ sch
 	return nil, r.inContainer(ctx, t, &pods[0], exhaustion)
 }
 
-// corruption overwrites the beginning of the last file of a member's write-ahead log while it stands still, and kills it.
-const corruption = harness.ProcessOf + `[ -n "$pid" ] || exit 1
-kill -STOP "$pid"
-wal=$(ls -1 /proc/"$pid"/root/var/lib/etcd/*/wal/*.wal /proc/"$pid"/root/var/lib/etcd/*/*/wal/*.wal 2>/dev/null | grep -v before- | sort | tail -n 1)
-if [ -z "$wal" ]; then kill -CONT "$pid"; echo "no write-ahead log is found" >&2; exit 1; fi
-dd if=/dev/urandom of="$wal" bs=512 seek=1 count=8 conv=notrunc status=none
-kill -KILL "$pid"`
-
-// corrupt spoils the data of a member, so that it cannot start from it. A member whose disk is not its first one is not given another one
-// before ten minutes have passed, which is not what is to be seen here.
+// corrupt spoils the data of a server, so that it cannot start from it. One whose disk is not its first one is not given another one before
+// ten minutes have passed, which is not what is to be seen here.
 func corrupt(ctx context.Context, r *runner, t *target, pods []corev1.Pod, _ schedule.Fault) (undo, error) {
 	var claim corev1.PersistentVolumeClaim
 	if err := r.Get(ctx, client.ObjectKey{Namespace: r.ns, Name: cluster.VolumeData + "-" + pods[0].Name}, &claim); err != nil {
@@ -60,7 +52,11 @@ func corrupt(ctx context.Context, r *runner, t *target, pods []corev1.Pod, _ sch
 	if made := claim.CreationTimestamp.Time; made.Sub(r.run.Began) > 0 && time.Since(made) < 10*time.Minute {
 		return nil, fmt.Errorf("%w: the volume of %s is a new one, and not replaced within ten minutes", errSkip, pods[0].Name)
 	}
-	return nil, r.inContainer(ctx, t, &pods[0], corruption)
+	err := r.Corrupt(ctx, &pods[0], t.container)
+	if errors.Is(err, harness.ErrTooShort) {
+		err = fmt.Errorf("%w: %w", errSkip, err)
+	}
+	return nil, err
 }
 
 // inContainer runs a script in the node of a pod, with the id of its server's container.

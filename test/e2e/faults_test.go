@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
@@ -114,6 +115,22 @@ func TestRedisSurvivesFaultsUnderLoad(t *testing.T) {
 				must(t, err)
 			}))
 			wantEnded(ctx, t, s, replica.Name+" takes connections and has answered none for")
+		})).
+		Assess("a primary cannot read what is on its disk", step(func(ctx context.Context, t *testing.T, s *scope) {
+			was := primaryOf(ctx, t, s, c, 2)
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: cluster.VolumeData + "-" + was.Name}}
+			old := refresh(ctx, t, s, claim).UID
+			boundedLoss(t, underLoad(ctx, t, s, c, "a primary cannot read what is on its disk", func() {
+				must(t, s.Corrupt(ctx, was, redisContainer))
+				must(t, harness.Until(ctx, s.Cluster, claim, "another claim", readyTimeout, func(p *corev1.PersistentVolumeClaim) (bool, string) {
+					return p.UID != old, "the old claim is still there"
+				}))
+			}).Lost)
+			notes, err := s.notes(ctx, redis.ReasonReplaceDisk)
+			must(t, err)
+			if text := strings.Join(notes, "; "); !strings.Contains(text, was.Name+" cannot start from its data (Bad file format reading the append only file") {
+				t.Errorf("its disk was replaced for %q", text)
+			}
 		})).
 		Assess("a clock is put forward and back", step(func(ctx context.Context, t *testing.T, s *scope) {
 			primary := primaryOf(ctx, t, s, c, 1)

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/skew"
 )
 
@@ -54,6 +57,37 @@ func (c *Cluster) Signal(ctx context.Context, pod *corev1.Pod, container, signal
 // ProcessOf is a script for a node that finds the process of the container that is its first argument, empty when it does not run.
 const ProcessOf = `pid=$(ctr -n k8s.io tasks ls | awk -v id="$1" '$1 == id { print $2 }')
 `
+
+// corruptions are scripts that overwrite a part of the log of a server while it stands still, and kill it: of etcd the beginning of the last
+// file, of Redis and Valkey the middle.
+var corruptions = map[string]string{
+	etcd.ContainerEtcd: `log=$(ls -1 /proc/"$pid"/root/var/lib/etcd/*/wal/*.wal /proc/"$pid"/root/var/lib/etcd/*/*/wal/*.wal 2>/dev/null | grep -v before- | sort | tail -n 1)
+at=512
+`,
+	redis.ContainerServer: `log=$(ls -1 /proc/"$pid"/root/data/` + redis.AppendDir + `/*.incr.aof 2>/dev/null | sort -V | tail -n 1)
+at=$(($(stat -c %s "$log" || echo 0) / 2))
+`,
+}
+
+// ErrTooShort says that the log of a server is too short to be spoilt, as it is for a moment after it was written anew.
+var ErrTooShort = errors.New("no log is found that is long enough")
+
+// Corrupt spoils what the server in a pod has on its disk, so that it cannot start from it.
+func (c *Cluster) Corrupt(ctx context.Context, pod *corev1.Pod, container string) error {
+	id, err := ContainerID(pod, container)
+	if err != nil {
+		return err
+	}
+	_, err = c.OnNode(ctx, pod.Spec.NodeName, "sh", "-c", ProcessOf+`[ -n "$pid" ] || exit 1
+kill -STOP "$pid"
+`+corruptions[container]+`if [ -z "$log" ] || [ "$at" -lt 512 ]; then kill -CONT "$pid"; echo "`+ErrTooShort.Error()+`" >&2; exit 1; fi
+dd if=/dev/urandom of="$log" bs=1 seek="$at" count=4096 conv=notrunc status=none
+kill -KILL "$pid"`, "sh", id)
+	if err != nil && strings.Contains(err.Error(), ErrTooShort.Error()) {
+		return ErrTooShort
+	}
+	return err
+}
 
 // Skew gives the process of a pod's container another time of day, see skew.Process, until end is called. It ends with the process as well.
 func (c *Cluster) Skew(ctx context.Context, pod *corev1.Pod, container string, by time.Duration) (end func(context.Context) error, err error) {

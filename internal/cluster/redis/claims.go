@@ -141,17 +141,30 @@ func replaceStrayed(v *view) (cluster.Plan, bool) {
 			if !strayed(p, head) {
 				continue
 			}
-			why := fmt.Sprintf("%s is a primary without slots, and what it holds is a copy of %s, which has all of it: it begins anew as a replica", p.Name, head.Name)
-			if !v.Spec.Persistent {
-				return cluster.Do(Restart{Pods: []PodRef{p.ref()}, Cause: ReasonRestart}, "%s", why)
-			}
-			i := slices.IndexFunc(v.Claims, func(c Claim) bool { return c.Shard == p.Shard && c.Ordinal == p.Ordinal })
-			if i >= 0 {
-				return cluster.Do(v.Claims[i].replace(p), "%s", why)
+			if step := v.beginAnew(p); step != nil {
+				return cluster.Do(step, "%s is a primary without slots, and what it holds is a copy of %s, which has all of it: it begins anew as a replica", p.Name, head.Name)
 			}
 		}
 	}
 	return cluster.Pass()
+}
+
+// beginAnew is the step that takes from a pod what it holds; nil: its claim is not known.
+func (v *view) beginAnew(p *Pod) cluster.Step {
+	if !v.Spec.Persistent {
+		return Restart{Pods: []PodRef{p.ref()}, Cause: ReasonRestart}
+	}
+	if c := v.claim(p); c != nil {
+		return c.replace(p)
+	}
+	return nil
+}
+
+func (v *view) claim(p *Pod) *Claim {
+	if i := slices.IndexFunc(v.Claims, func(c Claim) bool { return c.Shard == p.Shard && c.Ordinal == p.Ordinal }); i >= 0 {
+		return &v.Claims[i]
+	}
+	return nil
 }
 
 // strayed tells whether a server takes itself for a primary though it is a copy of the one of its shard. One whose slots were taken over

@@ -156,6 +156,68 @@ func TestReplaceDisks(t *testing.T) {
 	}
 }
 
+func TestReplaceDamaged(t *testing.T) {
+	const words = "Bad file format reading the append only file"
+	damage := func(name string) func(*fixture) {
+		return func(f *fixture) {
+			p := f.pod(name)
+			p.Node, p.Ready, p.Stuck, p.Fatal = nil, false, "CrashLoopBackOff: "+words, words
+			f.Claims = append(f.Claims, Claim{Name: "data-" + name, UID: "claim", ResourceVersion: "7", Shard: p.Shard, Ordinal: p.Ordinal, Made: now.Add(-time.Hour)})
+			for i := range f.Sets {
+				f.Sets[i].Made = now.Add(-time.Hour)
+			}
+		}
+	}
+	and := func(spoils ...func(*fixture)) func(*fixture) {
+		return func(f *fixture) {
+			for _, spoil := range spoils {
+				spoil(f)
+			}
+		}
+	}
+	made := func(ago time.Duration) func(*fixture) {
+		return func(f *fixture) { f.Claims[0].Made = now.Add(-ago) }
+	}
+	takenOver := func(f *fixture) { f.handOver(1) }
+	replaced := func(name string) ReplaceDisk {
+		return ReplaceDisk{DeleteClaim{"data-" + name, "claim", "7"}, PodRef{name, "uid-" + name}, false}
+	}
+	tests := map[string]row{
+		"a replica that cannot read its data begins anew": {
+			state: formed(), spoil: damage("c-1-1"), step: replaced("c-1-1"),
+			message: "c-1-1 cannot start from its data (" + words + "), and c-1-0 has all of it: it begins anew as a replica",
+		},
+		"so does a former primary":                  {state: formed(), spoil: and(takenOver, damage("c-1-0")), step: replaced("c-1-0")},
+		"but not before another one has taken over": {state: formed(), spoil: damage("c-1-0"), reason: ReasonUnreachable},
+		"nor while that one has yet to write it down": {
+			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) { f.pod("c-1-0").Node.OnDisk = false }), reason: ReasonUnreachable,
+		},
+		"one that loads what somebody has repaired is left alone": {
+			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) { f.pod("c-1-1").Stuck = "" }), reason: ReasonUnreachable,
+		},
+		"without a volume of its own its next pod is empty": {
+			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) { f.Spec.Persistent, f.Claims = false, nil }),
+			step: Restart{Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}, Cause: ReasonRestart},
+		},
+		"a volume that has just been replaced is not replaced again": {
+			state: formed(), spoil: and(damage("c-1-1"), made(4*time.Minute)), reason: ReasonDamaged,
+			message: "c-1-1 cannot start from its data (" + words + "); its volume is only 4m0s old, so it is not replaced again before 10m0s have passed",
+		},
+		"ten minutes later it is": {state: formed(), spoil: and(damage("c-1-1"), made(10*time.Minute)), step: replaced("c-1-1")},
+		"and at once where it is the first one": {
+			state: formed(), spoil: and(damage("c-1-1"), made(4*time.Minute), func(f *fixture) { f.Sets[1].Made = now.Add(-5 * time.Minute) }), step: replaced("c-1-1"),
+		},
+		"where nobody can read the data of a shard, a human decides": {
+			state: formed(), spoil: and(damage("c-1-1"), damage("c-1-0")), reason: ReasonDamaged, stalled: true,
+			message: "c-1-0 cannot start from its data (" + words + "), and no other server of shard 1 can: " +
+				"restore a backup into a new cluster, or repair what is on the volume; to go on without that data, delete the claim and the pod",
+		},
+	}
+	for name, r := range tests {
+		t.Run(name, r.check)
+	}
+}
+
 // A primary that was replaced while it was away copies its heir, and is taken for a primary all the same (seen in Valkey 8.1.1).
 func TestReplaceStrayed(t *testing.T) {
 	stray := func(f *fixture) {

@@ -40,6 +40,7 @@ const (
 	ReasonGossip          = "WaitingForGossip"
 	ReasonSync            = "WaitingForReplicas"
 	ReasonDisk            = "WaitingForDisk"
+	ReasonDamaged         = "DataDamaged"
 	ReasonLeaving         = "PodsLeaving"
 	ReasonElection        = "WaitingForElection"
 	ReasonIslands         = "SeparateClusters"
@@ -90,8 +91,9 @@ func Next(s State) cluster.Plan {
 		announce,
 		resizePods,
 		shrink, dropUnstarted,
-		replaceDisks, replaceStrayed,
+		replaceDisks, replaceDamaged, replaceStrayed,
 		exceptReload(refuseCanary),
+		refuseDamaged,
 		exceptReload(waitForAll),
 		handOutPasswords,
 		settleClaims,

@@ -205,6 +205,10 @@ func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
 		return cluster.Wait(ReasonUnreachable, later,
 			"%s does not answer, and nobody else is known to have all that it has: it is waited for as long as it runs; to have it started anew, delete its pod, and keep its claim%s",
 			v.Appointed.Pod, v.fate(was))
+	case was != nil && was.damaged():
+		return cluster.Refuse(ReasonDamaged, "%s was the primary and cannot start from its data (%s), and nobody else is known to have all that it has: "+
+			"repair what is on its volume, or restore a backup into a new cluster; to go on with what the others have, delete its claim and pod",
+			v.Appointed.Pod, was.Fatal)
 	case was != nil && was.Stuck != "":
 		return cluster.Wait(ReasonUnreachable, later,
 			"%s was the primary and cannot start (%s), and nobody else is known to have all that it has: it is waited for; to go on with what the others have, delete its claim and pod",

@@ -286,6 +286,11 @@ func TestAReplicatedClusterIsKeptInOrder(t *testing.T) {
 			f.alone()
 			f.pod("c-0-0").Stuck = "CrashLoopBackOff"
 		}, "c-0-0 was the primary and cannot start (CrashLoopBackOff)"},
+		"it needed no replica, and cannot read its data": {func(f *fixture) {
+			f.die("c-0-0")
+			f.alone()
+			f.pod("c-0-0").Stuck, f.pod("c-0-0").Fatal = "CrashLoopBackOff", "Wrong RDB checksum"
+		}, "c-0-0 was the primary and cannot start from its data (Wrong RDB checksum), and nobody else is known to have all that it has: repair what is on its volume"},
 		"who is left was cut off for long, and has just come back": {func(f *fixture) {
 			f.die("c-0-0")
 			f.pod("c-0-0").Ended = now.Add(-2 * time.Second)

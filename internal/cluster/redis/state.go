@@ -116,8 +116,9 @@ type Set struct {
 	Shard, Replicas int
 	// Overdue says that Kubernetes should have made all of its pods by now.
 	Overdue bool
-	// UID and ResourceVersion are those of the object that was read.
+	// UID and ResourceVersion are those of the object that was read, and Made is when it was made.
 	UID, ResourceVersion string
+	Made                 time.Time
 	// Guarded says that the shard's budget allows no evictions.
 	Guarded bool
 	// IdleSince is since when a shard that is to go was seen to own nothing; zero: it does, or that is not known. See Idle.
@@ -133,6 +134,8 @@ type Claim struct {
 	Leaving bool
 	// Lost says in words why its volume cannot come back, empty while it can.
 	Lost string
+	// Made is when the claim was made.
+	Made time.Time
 }
 
 // Pod is a pod of the cluster and, where it could be read, the server in it.
@@ -167,6 +170,8 @@ type Pod struct {
 	Resize Resizing
 	// Stuck says why the pod cannot start, as Kubernetes puts it (ImagePullBackOff: ...); empty when nothing is wrong.
 	Stuck string
+	// Fatal is what the server says for which it will never start from its data, see FatalStart; empty while it may.
+	Fatal string
 	// HeldUntil is when Kubernetes starts the server's container again at the earliest, because that has ended several times; zero: it is
 	// not held.
 	HeldUntil time.Time

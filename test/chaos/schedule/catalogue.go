@@ -68,7 +68,7 @@ var Kinds = []Kind{
 	{Name: "kill", Title: "the server's process is killed with SIGKILL", Covers: "T17", Scope: Pod, Bound: 4 * minute, Loses: true},
 	{Name: "stop", Title: "the server's process is stopped (SIGSTOP) and goes on", Covers: "T17", Scope: Pod, Least: 4 * second, Most: 15 * second, Bound: 4 * minute, Loses: true},
 	{Name: "oom", Title: "the server's container runs out of memory", Covers: "T17", Scope: Pod, Bound: 4 * minute, Loses: true},
-	{Name: "corrupt", Title: "the write-ahead log of a member is overwritten, and it is killed", Covers: "T17", Scope: Pod, Only: Etcd, Bound: 5 * minute, Lasting: true},
+	{Name: "corrupt", Title: "a part of the log of a server is overwritten, and it is killed", Covers: "T17", Scope: Pod, Bound: 5 * minute, Loses: true, Lasting: true},
 	{Name: "disk-lost", Title: "a pod is deleted with its volume", Covers: "T17", Scope: Pod, Bound: 5 * minute, Loses: true, Lasting: true},
 	{Name: "all-pods", Title: "all pods of a cluster are deleted at once", Covers: "T17, T18", Scope: Pod, Bound: 5 * minute, Loses: true},
 	{Name: "pod-cut", Title: "a pod is cut off", Covers: "T18", Scope: Pod, Least: 5 * second, Most: 20 * second, Bound: 4 * minute, Loses: true},
