@@ -197,6 +197,17 @@ func (v *view) furthestHeir(was *Pod) *Pod {
 	return best
 }
 
+// cannotStart waits for the appointed pod, or stops when it will never start by itself.
+func (v *view) cannotStart(was *Pod) (cluster.Plan, bool) {
+	const why = "and nobody else is known to have all that it has"
+	if was.damaged() {
+		return cluster.Refuse(ReasonDamaged, "%s was the primary and cannot start from its data (%s), %s: "+
+			"repair what is on its volume, or restore a backup into a new cluster; to go on with what the others have, delete its claim and pod", was.Name, was.Fatal, why)
+	}
+	return cluster.Wait(ReasonUnreachable, later,
+		"%s was the primary and cannot start (%s), %s: it is waited for; to go on with what the others have, delete its claim and pod", was.Name, was.Stuck, why)
+}
+
 // reinstate makes the appointed pod primary again: no server that was in sync with it has been running since, so that what is
 // on its disk is the newest. Where that is lost, whoever has the most data goes on.
 func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
@@ -205,14 +216,8 @@ func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
 		return cluster.Wait(ReasonUnreachable, later,
 			"%s does not answer, and nobody else is known to have all that it has: it is waited for as long as it runs; to have it started anew, delete its pod, and keep its claim%s",
 			v.Appointed.Pod, v.fate(was))
-	case was != nil && was.damaged():
-		return cluster.Refuse(ReasonDamaged, "%s was the primary and cannot start from its data (%s), and nobody else is known to have all that it has: "+
-			"repair what is on its volume, or restore a backup into a new cluster; to go on with what the others have, delete its claim and pod",
-			v.Appointed.Pod, was.Fatal)
 	case was != nil && was.Stuck != "":
-		return cluster.Wait(ReasonUnreachable, later,
-			"%s was the primary and cannot start (%s), and nobody else is known to have all that it has: it is waited for; to go on with what the others have, delete its claim and pod",
-			v.Appointed.Pod, was.Stuck)
+		return v.cannotStart(was)
 	case was == nil || was.Node == nil || was.Deleting:
 		return cluster.Wait(ReasonUnreachable, later,
 			"%s was the primary and does not run, and nobody else is known to have all that it has: it is waited for; to go on with what the others have, delete its claim and pod", v.Appointed.Pod)

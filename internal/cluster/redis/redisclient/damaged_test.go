@@ -168,7 +168,9 @@ func TestServersThatCannotReadTheirDataAreToldFromOthers(t *testing.T) {
 					}
 				case <-time.After(3 * time.Second):
 					_ = server.Process.Kill()
-					<-ended
+					if err := <-ended; err == nil {
+						t.Error("it was killed and ended well")
+					}
 					if !damage.runs {
 						t.Fatal("it runs")
 					}
