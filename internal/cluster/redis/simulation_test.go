@@ -117,6 +117,8 @@ type simPod struct {
 	ends time.Time
 	// homeless says that its volume cannot come back.
 	homeless bool
+	// damaged says that its server cannot read what is on its volume.
+	damaged bool
 	// restart says that only the process is down, so that it comes back at the same address, and loops that it has been often enough for
 	// Kubernetes to wait before it starts it again.
 	restart, loops bool
@@ -390,6 +392,12 @@ func (s *simulation) revive(p *simPod) {
 		s.log("a human gives %s another volume", p.name)
 		s.delete(p, true, 30)
 	}
+	if p.damaged && !now.Before(p.backAt) {
+		if p.backAt = now.Add(10 * time.Second); !s.owned(p) && now.Sub(p.killed) > time.Minute {
+			s.log("a human repairs the data of %s", p.name)
+			p.damaged = false
+		}
+	}
 	if p.backAt.IsZero() || now.Before(p.backAt) || (!p.exists && p.ordinal >= s.sets[p.shard].Replicas) {
 		return
 	}
@@ -515,16 +523,20 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 			}
 		}
 	}
-	p.exists, p.restart, p.loops, p.hangs, p.stuck, p.ends, p.backAt = false, false, false, false, "", time.Time{}, s.soon(ticks)
+	p.exists, p.restart, p.loops, p.damaged, p.hangs, p.stuck, p.ends, p.backAt = false, false, false, false, false, "", time.Time{}, s.soon(ticks)
+}
+
+// owned tells whether another pod of the shard owns its slots.
+func (s *simulation) owned(p *simPod) bool {
+	return slices.ContainsFunc(s.present(), func(o *simPod) bool {
+		return o != p && o.shard == p.shard && o.server != nil && len(o.server.Slots()) > 0
+	})
 }
 
 // unhoused says why a pod whose volume cannot come back does not start. A human gives it another one where nobody owns the slots of
 // its shard for long.
 func (s *simulation) unhoused(p *simPod) string {
-	owned := slices.ContainsFunc(s.present(), func(o *simPod) bool {
-		return o != p && o.shard == p.shard && o.server != nil && len(o.server.Slots()) > 0
-	})
-	if p.homeless = p.homeless && (owned || s.net.Now().Sub(p.started) < time.Minute); !p.homeless {
+	if p.homeless = p.homeless && (s.owned(p) || s.net.Now().Sub(p.started) < time.Minute); !p.homeless {
 		return ""
 	}
 	return lostVolume
@@ -739,6 +751,9 @@ func (s *simulation) kill(p *simPod, ticks int) {
 	if p.loops = ticks < 100 && s.rnd.IntN(3) == 0; p.loops {
 		p.backAt = s.net.Now().Add(10 * time.Second)
 		s.log("fault: and will not be back for 10 s")
+		if p.damaged = s.spec.Persistent && s.rnd.IntN(3) == 0; p.damaged {
+			s.log("fault: nor then, because its data cannot be read")
+		}
 	}
 	if p.server.StartedEmpty() && s.rnd.IntN(4) == 0 {
 		s.log("fault: so is its data")
@@ -873,6 +888,9 @@ func (s *simulation) observe() redis.State {
 		}
 		if p.loops {
 			pod.Stuck, pod.HeldUntil = "CrashLoopBackOff", p.backAt
+			if p.damaged {
+				pod.Fatal = "Wrong RDB checksum"
+			}
 		}
 		// What Kubernetes says of a container that has been started again is late now and then.
 		if s.net.Now().Sub(p.started) < time.Second && !p.killed.IsZero() && s.rnd.IntN(2) == 0 {
@@ -1209,7 +1227,10 @@ func (s *simulation) act(step cluster.Step) {
 		return
 	case redis.ReplaceDisk:
 		p := s.pod(st.Pod.Name)
-		if p.server != nil || !p.homeless {
+		switch {
+		case p.damaged && !s.owned(p):
+			s.fail("%s: nobody else has its data", st)
+		case !p.damaged && (p.server != nil || !p.homeless):
 			s.fail("%s: it has one", st)
 		}
 		p.homeless = false
