@@ -110,10 +110,10 @@ const (
 	nodes    = "nodes.conf"
 )
 
-// overwritten has other bytes in the middle.
+// overwritten has other bytes in the middle, more than one value has.
 func overwritten(with byte) func([]byte) []byte {
 	return func(raw []byte) []byte {
-		copy(raw[len(raw)/2:], bytes.Repeat([]byte{with}, 64))
+		copy(raw[len(raw)/2:], bytes.Repeat([]byte{with}, 512))
 		return raw
 	}
 }
@@ -159,6 +159,10 @@ func TestServersThatCannotReadTheirDataAreToldFromOthers(t *testing.T) {
 					damage.do(v)
 				}
 				server, _, log := v.start(cmp.Or(damage.with, engine), damage.flags...)
+				patience := 30 * time.Second
+				if damage.runs {
+					patience = 3 * time.Second
+				}
 				ended := make(chan error, 1)
 				go func() { ended <- server.Wait() }()
 				select {
@@ -166,7 +170,7 @@ func TestServersThatCannotReadTheirDataAreToldFromOthers(t *testing.T) {
 					if err == nil || damage.runs {
 						t.Fatalf("it ended with %v", err)
 					}
-				case <-time.After(3 * time.Second):
+				case <-time.After(patience):
 					_ = server.Process.Kill()
 					if err := <-ended; err == nil {
 						t.Error("it was killed and ended well")
