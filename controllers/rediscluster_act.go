@@ -20,6 +20,12 @@ import (
 
 // Act carries out one step: commands to servers, the deletion of pods and claims, or a change of budgets, passwords or StatefulSets.
 func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
+	switch step.(type) {
+	case redis.Forget, redis.DropShard: // By an old specification it would be one that has just come.
+		if err := k.sameSpec(ctx, o); err != nil {
+			return err
+		}
+	}
 	switch s := step.(type) {
 	case redis.Restart, redis.End, redis.ReplaceDisk, redis.ResizePod:
 		return k.changePods(ctx, o, s)

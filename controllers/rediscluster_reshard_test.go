@@ -142,6 +142,29 @@ func TestNothingOfAShardThatLeftIsMadeAgain(t *testing.T) {
 	}
 }
 
+// By an old specification servers are too many that have come since.
+func TestNobodyLeavesByAnOldSpecification(t *testing.T) {
+	t.Parallel()
+	s := newRedisStage(t, redisCluster())
+	s.served()
+	old := s.cluster()
+	s.edit(func(spec *v1alpha1.RedisClusterSpec) { spec.Shards, spec.ReplicasPerShard = 4, new(int32(2)) })
+	s.settle()
+	set := &appsv1.StatefulSet{}
+	if err := s.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "carts-3"}, set); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []cluster.Step{
+		redis.Forget{ID: s.servers["carts-0-2"].ID, Pods: []string{"carts-0-0"}}, redis.DropShard{Shard: 3, UID: string(set.UID)},
+	} {
+		if hold := (cluster.Hold{}); !errors.As(s.loop.Kind.Act(t.Context(), old, step), &hold) {
+			t.Errorf("%s: it is carried out", step)
+		}
+	}
+	s.settle()
+	s.sound()
+}
+
 // Shards that are to leave have slots until these have moved.
 func TestJobsReachShardsThatAreToLeave(t *testing.T) {
 	t.Parallel()
