@@ -45,7 +45,8 @@ const (
 	founding = 2 * time.Minute
 )
 
-// fresh tells whether a claim has taken the place of an earlier one a short while ago.
+// fresh tells whether a claim was made a short while ago, and not with its StatefulSet: it has taken the place of an earlier one, or is of a
+// replica that has just come.
 func (v *view) fresh(c *Claim) bool {
 	i := slices.IndexFunc(v.Sets, func(s Set) bool { return s.Shard == c.Shard })
 	return v.Now.Sub(c.Made) < between && i >= 0 && c.Made.Sub(v.Sets[i].Made) > founding

@@ -37,8 +37,6 @@ type Kind struct {
 	// Name is short, Title is a sentence for the report, Covers is the part of the fault catalogue it stands for.
 	Name, Title, Covers string
 	Scope               Scope
-	// Only is the store that it is for; empty: all.
-	Only Store
 	// Least and Most bound how long it lasts; 0: it is over at once.
 	Least, Most time.Duration
 	// Skews are the times that a clock is put forward by, or back.
@@ -100,7 +98,8 @@ func KindOf(name string) Kind {
 // OperationKind is a kind of planned change.
 type OperationKind struct {
 	Name, Title string
-	Only        Store
+	// Only is the store that it is for; empty: all.
+	Only Store
 	// Resizes says that the number of members or shards changes.
 	Resizes bool
 	// Once: there is no way back, so it is drawn once for a cluster. Slow: for how many rounds no other one is drawn.

@@ -216,7 +216,7 @@ func (d *dealer) operation(c Cluster) []Operation {
 
 // fault draws one more fault of a scope into a round, if there is one that goes with its operations.
 func (d *dealer) fault(scope Scope, c Cluster, r Round) []Fault {
-	eligible := indexes(Kinds, func(k Kind) bool { return k.Scope == scope && (k.Only == "" || k.Only == c.Store) })
+	eligible := indexes(Kinds, func(k Kind) bool { return k.Scope == scope })
 	i := d.draw(string(scope)+" "+c.Name, eligible, func(i int) bool { return !Kinds[i].Lasting || !r.changes(c) })
 	if i < 0 {
 		return r.Faults

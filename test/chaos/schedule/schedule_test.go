@@ -37,10 +37,10 @@ func TestASeedStaysWhatItIs(t *testing.T) {
 }
 
 var wantOfSeed1 = []string{
-	"clock orders (follow 2) by 2m0s after 10s for 16s; pod-cut carts (lead 2) both after 10s for 19s; pod-cut sessions (lead 2) out after 6s for 18s; dns-loss after 4s for 25s",
-	"restart carts after 4s; upgrade sessions after 4s; pod-cut orders (lead 1) out after 7s for 17s; stop carts (follow 11) after 7s for 11s; clock sessions (follow 0) by -1h0m0s after 11s for 15s; operator-kill after 5s",
-	"node-lost (worker 0) after 3s for 42s",
-	"scale orders after 1s; upgrade carts after 0s; shards sessions after 3s; operator-stop after 6s for 20s",
+	"clock orders (follow 2) by 2m0s after 10s for 16s; disk-lost carts (lead 9) after 4s; all-pods sessions after 6s; operator-stop after 3s for 20s",
+	"restart orders after 2s; pod-cut orders (lead 11) both after 5s for 16s; oom carts (lead 0) after 11s; pod-cut sessions (follow 5) out after 2s for 7s",
+	"node-pause (worker 11) after 4s for 17s",
+	"rotate orders after 2s; shards carts after 3s; shards sessions after 0s; dns-loss after 11s for 14s",
 }
 
 func TestNoRoundBreaksMoreThanIsCovered(t *testing.T) {

@@ -104,10 +104,9 @@ func (v volume) edit(pattern string, change func([]byte) []byte) {
 }
 
 const (
-	base     = "appendonlydir/*.base.rdb"
-	incr     = "appendonlydir/*.incr.aof"
-	manifest = "appendonlydir/*.manifest"
-	nodes    = "nodes.conf"
+	base     = redis.AppendDir + "/*.base.rdb"
+	incr     = redis.AppendDir + "/*.incr.aof"
+	manifest = redis.AppendDir + "/*.manifest"
 )
 
 // overwritten has other bytes in the middle, more than one value has.
@@ -124,16 +123,13 @@ func halved(raw []byte) []byte { return raw[:len(raw)/2] }
 func TestServersThatCannotReadTheirDataAreToldFromOthers(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
-		earlier, former := map[string]string{"redis-8.0": "redis-7.0", "valkey-9.1": "valkey-8.1"}[engine], engine
-		if earlier != "" {
-			former = earlier
-		}
+		former := cmp.Or(map[string]string{"redis-8.0": "redis-7.0", "valkey-9.1": "valkey-8.1"}[engine], engine)
 		for name, damage := range map[string]struct {
 			do func(volume)
 			// with is the engine that is started, empty: the same; and flags are what it gets besides.
 			with  string
 			flags []string
-			// runs says that it starts all the same, and may that it could.
+			// runs says that it starts all the same, and may that what it says leaves open whether it ever could.
 			runs, may bool
 		}{
 			"the log has zeros in the middle":     {do: func(v volume) { v.edit(incr, overwritten(0)) }},
@@ -145,7 +141,7 @@ func TestServersThatCannotReadTheirDataAreToldFromOthers(t *testing.T) {
 			"the log is gone":                     {do: func(v volume) { must(v.t, os.Remove(v.file(incr))) }},
 			"the manifest is nonsense":            {do: func(v volume) { v.edit(manifest, overwritten(0)) }},
 			"nodes.conf is nonsense": {
-				do: func(v volume) { v.edit(nodes, func([]byte) []byte { return []byte("nonsense\n") }) }, may: strings.HasPrefix(engine, "valkey"),
+				do: func(v volume) { v.edit(redis.NodesFile, func([]byte) []byte { return []byte("nonsense\n") }) }, may: strings.HasPrefix(engine, "valkey"),
 			},
 			"the log is cut off":                  {do: func(v volume) { v.edit(incr, func(raw []byte) []byte { return raw[:len(raw)-7] }) }, runs: true},
 			"a later version may have written it": {with: former, runs: former == engine, may: true},
