@@ -65,7 +65,7 @@ func TestTheUsersOfClientsAreReadWithoutTheirPasswords(t *testing.T) {
 // A shard that is on its way in or out has no slots. Any other one is missed, whoever else is there.
 func TestAShardWithoutSlotsNeedsNoServerThatAnswers(t *testing.T) {
 	nodes := startShards(t, "valkey-9.1")
-	gone := redisServer{3, "carts-3-0", "localhost:" + strconv.Itoa(freePort(t))}
+	gone := redisServer{3, "carts-3-0", "localhost:" + strconv.Itoa(loopback.Port(t))}
 	var servers []redisServer
 	for shard, n := range nodes {
 		servers = append(servers, redisServer{shard, "carts-" + strconv.Itoa(shard) + "-0", n.addr})

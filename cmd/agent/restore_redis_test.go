@@ -46,7 +46,7 @@ func startRedis(t *testing.T, engine string, args ...string) *redisProcess {
 	bin := stores.Newest(t, engine).Dir
 	name, _, _ := strings.Cut(engine, "-")
 	_, version, _ := strings.Cut(filepath.Base(filepath.Dir(bin)), "-")
-	p := &redisProcess{port: freePort(t)}
+	p := &redisProcess{port: loopback.ClusterPort(t)}
 	p.addr = "localhost:" + strconv.Itoa(p.port)
 	access := redis.Access{Passwords: serverPasswords, Open: true, Replicated: len(args) == 0}
 	users, err := access.Users(p.addr, redis.Software{Engine: v1alpha1.RedisEngine(name), Version: version})
@@ -80,16 +80,6 @@ func startRedis(t *testing.T, engine string, args ...string) *redisProcess {
 
 // clustered are the arguments of servers of the mode Sharded.
 var clustered = []string{"--cluster-enabled", "yes", "--cluster-require-full-coverage", "no", "--cluster-allow-replica-migration", "no"}
-
-// freePort is one of loopback whose bus port (10000 more) is none of those that Linux gives to clients.
-func freePort(t *testing.T) int {
-	t.Helper()
-	for {
-		if port := loopback.Port(t); port < 22000 {
-			return port
-		}
-	}
-}
 
 func (p *redisProcess) kill() {
 	if p.cmd != nil {

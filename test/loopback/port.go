@@ -5,6 +5,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"testing"
 )
@@ -20,20 +21,55 @@ const keeper = "127.255.255.254"
 // listen at 127.0.0.1, not at all addresses.
 func Port(tb testing.TB) int {
 	tb.Helper()
+	return port(tb, 0)
+}
+
+// bus is how far above the port for its clients a server of Redis Cluster listens for the others.
+const bus = 10000
+
+// ClusterPort is Port for a server of Redis Cluster, with the port of its cluster bus, which is 10000 above.
+func ClusterPort(tb testing.TB) int {
+	tb.Helper()
+	return port(tb, 0, bus)
+}
+
+// port keeps a port with each of those that are so far above it.
+func port(tb testing.TB, above ...int) int {
+	tb.Helper()
 	for range 1000 {
-		port := first + rand.IntN(last-first)
-		kept, err := listen(tb.Context(), keeper, port)
-		if err != nil {
-			continue
-		}
-		if l, err := listen(tb.Context(), "127.0.0.1", port); err == nil && l.Close() == nil {
-			tb.Cleanup(func() { _ = kept.Close() })
+		port := first + rand.IntN(last-first-slices.Max(above))
+		if keep(tb, port, above) {
 			return port
 		}
-		_ = kept.Close()
 	}
 	tb.Fatal("no port is free")
 	return 0
+}
+
+// keep takes all of them or none.
+func keep(tb testing.TB, port int, above []int) bool {
+	tb.Helper()
+	var kept []net.Listener
+	release := func() {
+		for _, l := range kept {
+			_ = l.Close()
+		}
+	}
+	for _, n := range above {
+		l, err := listen(tb.Context(), keeper, port+n)
+		if err != nil {
+			release()
+			return false
+		}
+		kept = append(kept, l)
+		l, err = listen(tb.Context(), "127.0.0.1", port+n)
+		if err != nil || l.Close() != nil {
+			release()
+			return false
+		}
+	}
+	tb.Cleanup(release)
+	return true
 }
 
 // Address is Port as host:port.

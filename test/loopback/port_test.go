@@ -19,6 +19,19 @@ func TestAPortIsGivenToOneTestAlone(t *testing.T) {
 	}
 }
 
+func TestAPortForAClusterComesWithThatOfItsBus(t *testing.T) {
+	for range 200 {
+		port := ClusterPort(t) + bus
+		if port >= last {
+			t.Errorf("port %d may be taken by a client", port)
+		}
+		if l, err := listen(t.Context(), keeper, port); err == nil {
+			_ = l.Close()
+			t.Fatalf("port %d is not kept", port)
+		}
+	}
+}
+
 func TestAPortIsFreeAgainWhenItsTestHasEnded(t *testing.T) {
 	var port int
 	t.Run("first", func(t *testing.T) { port = Port(t) })

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/test/bench/figures"
+	"github.com/quorate/quorate/test/loopback"
 )
 
 var (
@@ -244,11 +245,10 @@ func (c *clients) reset() latencies {
 // startS3 starts a server that keeps its data in a directory, and returns the URL of a bucket and the directory of its credentials.
 func startS3(b *testing.B) (url, credentials string) {
 	b.Helper()
-	data, port := b.TempDir(), freePort(b)
+	data, address := b.TempDir(), loopback.Address(b)
 	if err := os.Mkdir(filepath.Join(data, "bench"), 0o700); err != nil {
 		b.Fatal(err)
 	}
-	address := fmt.Sprintf("127.0.0.1:%d", port)
 	server := exec.CommandContext(b.Context(), os.Getenv("QUORATE_S3"), "--port", address, "posix", "--sidecar", b.TempDir(), data)
 	server.Env = append(os.Environ(), "ROOT_ACCESS_KEY=bench", "ROOT_SECRET_KEY=only-for-benchmarks")
 	if err := server.Start(); err != nil {
@@ -272,16 +272,6 @@ func startS3(b *testing.B) (url, credentials string) {
 		}
 	}
 	return "s3://bench/backups?region=us-east-1&path-style=true&endpoint=http://" + address, credentials
-}
-
-func freePort(b *testing.B) int {
-	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It is closed at once.
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func header(what string) {

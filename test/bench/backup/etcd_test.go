@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/quorate/quorate/test/loopback"
 	"github.com/quorate/quorate/test/stores"
 )
 
@@ -63,8 +64,8 @@ func medianLatency(runs []run) float64 {
 
 func startEtcd(b *testing.B, binary string) (url string, client *clientv3.Client) {
 	b.Helper()
-	url = fmt.Sprintf("http://127.0.0.1:%d", freePort(b))
-	peer := fmt.Sprintf("http://127.0.0.1:%d", freePort(b))
+	url = "http://" + loopback.Address(b)
+	peer := "http://" + loopback.Address(b)
 	server := exec.CommandContext(b.Context(), binary, "--data-dir="+b.TempDir(), "--listen-client-urls="+url, "--advertise-client-urls="+url,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer, "--quota-backend-bytes=17179869184", "--log-level=error")
 	if err := server.Start(); err != nil {

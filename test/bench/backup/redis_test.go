@@ -15,6 +15,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/test/loopback"
 	"github.com/quorate/quorate/test/stores"
 )
 
@@ -82,7 +83,7 @@ func writePasswords(b *testing.B) string {
 // startRedis starts a server with the users that the operator makes, a replica where there is a primary.
 func startRedis(b *testing.B, binary, primary string) string {
 	b.Helper()
-	port := strconv.Itoa(freePort(b))
+	port := strconv.Itoa(loopback.Port(b))
 	args := []string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0", "--dir", b.TempDir()}
 	for name, rules := range map[string]string{
 		redis.UserOperator: "+@all ~*", redis.UserReplication: "+ping +replconf +psync", redis.UserMigration: "+@all ~*",

@@ -21,6 +21,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate/quorate/test/e2e/load/ledger"
+	"github.com/quorate/quorate/test/loopback"
 	"github.com/quorate/quorate/test/stores"
 )
 
@@ -66,7 +67,7 @@ func TestUnusableFlagsAreRefused(t *testing.T) {
 
 // A key that is deleted behind the back of the load stands for a write that the data store lost.
 func TestALostWriteOfEtcdIsFound(t *testing.T) {
-	port := freePort(t)
+	port := strconv.Itoa(loopback.Port(t))
 	url := startEtcd(t, port)
 	summary := loadAndLose(t, "etcd", port, func(ctx context.Context) error {
 		c, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, DialTimeout: 10 * time.Second})
@@ -86,7 +87,7 @@ func TestALostWriteOfEtcdIsFound(t *testing.T) {
 }
 
 func TestAnEtcdThatKeepsItsPromisesIsFoundToDoSo(t *testing.T) {
-	port := freePort(t)
+	port := strconv.Itoa(loopback.Port(t))
 	startEtcd(t, port)
 	summary := loadAndLose(t, "etcd", port, func(ctx context.Context) error {
 		<-time.After(3 * time.Second) // The clients of registers take their time.
@@ -99,7 +100,7 @@ func TestAnEtcdThatKeepsItsPromisesIsFoundToDoSo(t *testing.T) {
 
 // A value that no client wrote stands for a register that went back.
 func TestARegisterThatIsNotLinearizableIsFound(t *testing.T) {
-	port := freePort(t)
+	port := strconv.Itoa(loopback.Port(t))
 	url := startEtcd(t, port)
 	summary := loadAndLose(t, "etcd", port, func(ctx context.Context) error {
 		c, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, DialTimeout: 10 * time.Second})
@@ -122,12 +123,12 @@ func TestARegisterThatIsNotLinearizableIsFound(t *testing.T) {
 }
 
 func TestWritesThatNoReplicaHasAreNotAcknowledged(t *testing.T) {
-	port := freePort(t)
+	port := strconv.Itoa(loopback.ClusterPort(t))
 	startRedis(t, port)
 	dir := t.TempDir()
 	secret(t, dir, port)
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"redis", "-secret-dir", dir, "-listen", "127.0.0.1:" + freePort(t), "-wait=1", "-duration=3s"}, &out); err != nil {
+	if err := run(t.Context(), []string{"redis", "-secret-dir", dir, "-listen", loopback.Address(t), "-wait=1", "-duration=3s"}, &out); err != nil {
 		t.Fatal(err)
 	}
 	var s ledger.Summary
@@ -140,7 +141,7 @@ func TestWritesThatNoReplicaHasAreNotAcknowledged(t *testing.T) {
 }
 
 func TestALostWriteOfRedisIsFound(t *testing.T) {
-	port := freePort(t)
+	port := strconv.Itoa(loopback.ClusterPort(t))
 	c := startRedis(t, port)
 	summary := loadAndLose(t, "redis", port, func(ctx context.Context) error {
 		return c.Del(ctx, "load/run/shard-0/00000000").Err()
@@ -155,14 +156,14 @@ func startEtcd(t *testing.T, port string) string {
 	t.Helper()
 	url := "http://127.0.0.1:" + port
 	start(t, "etcd-3.6", "--data-dir", t.TempDir(), "--listen-client-urls", url, "--advertise-client-urls", url,
-		"--listen-peer-urls", "http://127.0.0.1:"+freePort(t), "--log-level", "error")
+		"--listen-peer-urls", "http://"+loopback.Address(t), "--log-level", "error")
 	return url
 }
 
 // startRedis runs a server that is a cluster by itself.
 func startRedis(t *testing.T, port string) *redis.Client {
 	t.Helper()
-	start(t, "redis-7.0", "--port", port, "--cluster-enabled", "yes", "--dir", t.TempDir(), "--save", "")
+	start(t, "redis-7.0", "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--dir", t.TempDir(), "--save", "")
 	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port})
 	t.Cleanup(func() { _ = c.Close() })
 	if err := c.ClusterAddSlotsRange(t.Context(), 0, slotCount-1).Err(); err != nil {
@@ -200,7 +201,7 @@ func loadAndLose(t *testing.T, mode, port string, lose func(context.Context) err
 	defer stop()
 	lost := make(chan error, 1)
 	var out bytes.Buffer
-	listen := "127.0.0.1:" + freePort(t)
+	listen := loopback.Address(t)
 	go func() {
 		progress := "http://" + listen + "/progress"
 		err := errors.Join(waitForAcks(ctx, progress, 20), lose(ctx))
@@ -292,15 +293,4 @@ func waitForPort(t *testing.T, port string) {
 		<-time.After(20 * time.Millisecond)
 	}
 	t.Fatalf("nothing listens on port %s", port)
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }

@@ -30,7 +30,7 @@ type volume struct {
 // start starts a server with it.
 func (v volume) start(engine string, flags ...string) (server *exec.Cmd, port int, log string) {
 	v.t.Helper()
-	port, log = loopback.Port(v.t), filepath.Join(v.t.TempDir(), "log")
+	port, log = loopback.ClusterPort(v.t), filepath.Join(v.t.TempDir(), "log")
 	server = exec.CommandContext(v.t.Context(), stores.Newest(v.t, engine).Program(), append([]string{
 		"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--dir", v.dir, "--cluster-enabled", "yes", "--appendonly", "yes", "--save", "",
 		"--auto-aof-rewrite-percentage", "0",
