@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/pem"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,15 +181,13 @@ func play(ctx context.Context, t *testing.T, s *scope) *certmanager.Player {
 	return p
 }
 
-// waitStalled waits until a cluster says that it cannot go on, with the words.
-func waitStalled[O target](ctx context.Context, t *testing.T, s *scope, o O, words string) {
+// waitStalled waits until a cluster says that it cannot go on, with the words: parts of "Reason: message".
+func waitStalled[O target](ctx context.Context, t *testing.T, s *scope, o O, words ...string) {
 	t.Helper()
-	must(t, harness.Until(ctx, s.Cluster, o, "Stalled", time.Minute, func(o O) (bool, string) {
-		c := meta.FindStatusCondition(o.GetConditions(), v1alpha1.ConditionStalled)
-		if c == nil {
-			return false, "there is no such condition"
-		}
-		return c.Status == metav1.ConditionTrue && strings.Contains(c.Message, words), c.Message
+	must(t, harness.Until(ctx, s.Cluster, o, "Stalled", readyTimeout, func(o O) (bool, string) {
+		text := conditionText(o, v1alpha1.ConditionStalled)
+		return meta.IsStatusConditionTrue(o.GetConditions(), v1alpha1.ConditionStalled) &&
+			!slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) }), text
 	}))
 }
 

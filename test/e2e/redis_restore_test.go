@@ -104,7 +104,7 @@ func restoreInPlace(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.Red
 	figure(t, "Ready again %.1f s after it was confirmed", time.Since(began).Seconds())
 }
 
-// TestALostShardComesBackWhileTheOthersServe loses a shard with all of its disks. Nobody finds its slots empty.
+// TestALostShardComesBackWhileTheOthersServe loses a shard, none of whose servers can read its disk. Nobody finds its slots empty.
 func TestALostShardComesBackWhileTheOthersServe(t *testing.T) {
 	const lost = 1
 	var (
@@ -132,13 +132,18 @@ func TestALostShardComesBackWhileTheOthersServe(t *testing.T) {
 			b = backupOf(s, "first", v1alpha1.KindRedisCluster, c.Name, server.Destination("redis"))
 			takeBackup(ctx, t, s, b)
 		})).
-		Assess("a shard is lost, and only its slots with it", step(func(ctx context.Context, t *testing.T, s *scope) {
+		Assess("no server of a shard can read its data, and none is thrown away", step(func(ctx context.Context, t *testing.T, s *scope) {
 			others = []*visitor{visit(ctx, t, s, c, 0), visit(ctx, t, s, c, 2)}
+			primary := primaryOf(ctx, t, s, c, lost)
+			replica := s.pod(ctx, t, cluster.Pod(cluster.ShardSet(c.Name, lost), 1-podOrdinal(*primary)))
+			for _, p := range []*corev1.Pod{replica, primary} { // The replica would succeed its primary.
+				must(t, s.Corrupt(ctx, p, redisContainer))
+			}
+			waitStalled(ctx, t, s, c, shardplan.ReasonDamaged, "no server of shard 1 can start", "delete the claims and pods of carts-1-0, carts-1-1")
+		})).
+		Assess("it is lost when a human says so, and only its slots with it", step(func(ctx context.Context, t *testing.T, s *scope) {
 			loseShard(ctx, t, s, c, lost)
-			must(t, harness.Until(ctx, s.Cluster, c, "the loss to be told", 3*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
-				stalled := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionStalled)
-				return stalled != nil && stalled.Reason == shardplan.ReasonShardLost, c.Status.Activity
-			}))
+			waitStalled(ctx, t, s, c, shardplan.ReasonShardLost, "a Restore with spec.slots: Lost")
 			emptyReads = readAll(ctx, t, s, c, lost, marks)
 		})).
 		Assess("it comes back from the backup", step(func(ctx context.Context, t *testing.T, s *scope) {
@@ -157,25 +162,16 @@ func TestALostShardComesBackWhileTheOthersServe(t *testing.T) {
 	suite.Test(t, feature.Feature())
 }
 
-// loseShard ends all pods of a shard at once, and deletes their claims.
+// loseShard deletes the pods of a shard, whose servers have ended, and their claims.
 func loseShard(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster, shard int) {
 	t.Helper()
-	var pods []*corev1.Pod
+	var pods []corev1.Pod
 	for ordinal := range 1 + c.Spec.Replicas() {
 		name := cluster.Pod(cluster.ShardSet(c.Name, shard), ordinal)
-		pods = append(pods, s.pod(ctx, t, name))
-		must(t, s.Delete(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "data-" + name}}))
+		pods = append(pods, *s.pod(ctx, t, name))
+		must(t, s.Delete(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: cluster.VolumeData + "-" + name}}))
 	}
-	for _, p := range pods {
-		must(t, s.KillProcess(ctx, p, redisContainer))
-	}
-	for _, p := range pods {
-		must(t, s.Delete(ctx, p, client.GracePeriodSeconds(0)))
-	}
-	for _, p := range pods {
-		_, err := s.WaitReborn(ctx, p, readyTimeout)
-		must(t, err)
-	}
+	deletePods(ctx, t, s, pods...)
 }
 
 // markShard writes keys of a shard.

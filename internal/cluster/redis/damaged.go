@@ -72,15 +72,15 @@ func replaceDamaged(v *view) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// refuseDamaged stops where a server cannot read its data and nobody else has the data of its shard.
+// refuseDamaged stops where no server of a shard can read its data.
 func refuseDamaged(v *view) (cluster.Plan, bool) {
 	for shard, pods := range v.shards {
-		i := slices.IndexFunc(pods, (*Pod).damaged)
-		if i < 0 || slices.ContainsFunc(pods, func(p *Pod) bool { return !p.damaged() }) {
+		if len(pods) == 0 || slices.ContainsFunc(pods, func(p *Pod) bool { return !p.damaged() }) {
 			continue
 		}
-		return cluster.Refuse(ReasonDamaged, "%s cannot start from its data (%s), and no other server of shard %d can: "+
-			"restore a backup into a new cluster, or repair what is on the volume; to go on without that data, delete the claim and the pod", pods[i].Name, pods[i].Fatal, shard)
+		return cluster.Refuse(ReasonDamaged, "no server of shard %d can start from its data (%s: %s): repair what is on a volume of theirs; "+
+			"or delete the claims and pods of %s, to have the slots back from a backup (a Restore with spec.slots: Lost) or to go on without that data",
+			shard, pods[0].Name, pods[0].Fatal, strings.Join(names(pods), ", "))
 	}
 	return cluster.Pass()
 }

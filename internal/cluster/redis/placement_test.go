@@ -209,8 +209,8 @@ func TestReplaceDamaged(t *testing.T) {
 		},
 		"where nobody can read the data of a shard, a human decides": {
 			state: formed(), spoil: and(damage("c-1-1"), damage("c-1-0")), reason: ReasonDamaged, stalled: true,
-			message: "c-1-0 cannot start from its data (" + words + "), and no other server of shard 1 can: " +
-				"restore a backup into a new cluster, or repair what is on the volume; to go on without that data, delete the claim and the pod",
+			message: "no server of shard 1 can start from its data (c-1-0: " + words + "): repair what is on a volume of theirs; or delete the claims and pods of " +
+				"c-1-0, c-1-1, to have the slots back from a backup (a Restore with spec.slots: Lost) or to go on without that data",
 		},
 	}
 	for name, r := range tests {
