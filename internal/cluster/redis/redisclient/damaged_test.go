@@ -52,7 +52,7 @@ func (v volume) fill() {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	defer func() { _ = c.Close() }()
-	ctx, cancel := context.WithTimeout(v.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(v.t.Context(), time.Minute)
 	defer cancel()
 	must(v.t, c.ClusterAddSlotsRange(ctx, 0, 16383).Err())
 	set := func(from int) {
@@ -155,7 +155,7 @@ func TestServersThatCannotReadTheirDataAreToldFromOthers(t *testing.T) {
 					damage.do(v)
 				}
 				server, _, log := v.start(cmp.Or(damage.with, engine), damage.flags...)
-				patience := 30 * time.Second
+				patience := time.Minute
 				if damage.runs {
 					patience = 3 * time.Second
 				}
