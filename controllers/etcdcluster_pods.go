@@ -34,7 +34,7 @@ func podState(p *corev1.Pod) etcd.Pod {
 		EverRan:      hasRun(p, etcd.ContainerEtcd),
 		Started:      startOf(p, etcd.ContainerEtcd),
 		Stuck:        problem != "",
-		Fatal:        fatalStart(p, etcd.ContainerEtcd, etcd.FatalStart),
+		Fatal:        fatalStart(p, etcd.FatalStart, etcd.ContainerEtcd),
 		Problem:      problem,
 		Gate:         gateReport(p),
 		Drained:      p.Labels[v1alpha1.LabelServing] != "true",

@@ -142,18 +142,20 @@ func unpulled(p *corev1.Pod) string {
 // fatalTries is how often a server must have ended over its data before that is believed.
 const fatalTries = 2
 
-// fatalStart says why a server will never start from the data in a pod, empty while it may. fatal finds that in what it said at its end.
-func fatalStart(p *corev1.Pod, container string, fatal func(lastWords string) string) string {
-	c := containerStatus(p.Status.ContainerStatuses, container)
-	if c.RestartCount < fatalTries || c.Ready {
-		return ""
-	}
-	for _, t := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
-		if t == nil || t.ExitCode == 0 {
+// fatalStart says why a server will never start from the data in a pod, empty while it may. fatal finds that in what the server, or the start
+// gate before it, said at its end.
+func fatalStart(p *corev1.Pod, fatal func(lastWords string) string, containers ...string) string {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if !slices.Contains(containers, c.Name) || c.RestartCount < fatalTries || c.Ready {
 			continue
 		}
-		if words := fatal(t.Message); words != "" {
-			return words
+		for _, t := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
+			if t == nil || t.ExitCode == 0 {
+				continue
+			}
+			if words := fatal(t.Message); words != "" {
+				return words
+			}
 		}
 	}
 	return ""

@@ -95,6 +95,36 @@ func TestWhenTheProcessBeforeHadEnded(t *testing.T) {
 	}
 }
 
+func TestAServerThatWillNeverStart(t *testing.T) {
+	ended := func(container, words string, restarts int32) *corev1.Pod {
+		status := []corev1.ContainerStatus{{
+			Name: container, RestartCount: restarts, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: words}},
+		}}
+		if container == redis.ContainerServer {
+			return &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: status}}
+		}
+		return &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: status}}
+	}
+	held := redis.Gate(redis.Disk{Nodes: "nonsense", Data: true}).Message
+	ready := ended(redis.ContainerGate, held, 3)
+	ready.Status.InitContainerStatuses[0].Ready = true
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"its log is damaged":           {ended(redis.ContainerServer, "Bad file format reading the append only file a.1.incr.aof", 2), "Bad file format reading the append only file a.1.incr.aof"},
+		"once is not enough":           {ended(redis.ContainerServer, "Bad file format reading the append only file a.1.incr.aof", 1), ""},
+		"its gate cannot tell who":     {ended(redis.ContainerGate, held, 2), "nodes.conf cannot be read"},
+		"its gate has been slow":       {ended(redis.ContainerGate, "read password: no such file", 5), ""},
+		"somebody else says the words": {ended("sidecar", held, 5), ""},
+		"its gate has let it go":       {ready, ""},
+	} {
+		if got := podOf(tc.pod, 0, 0).Fatal; got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
 // TestTheLastWordsOfAServerAreItsOwn has what a server of Redis 7.0 logs of probes.
 func TestTheLastWordsOfAServerAreItsOwn(t *testing.T) {
 	const knock = "1:S 24 Nov 2026 20:38:27.287 # Error accepting a client connection: error:0A000126:SSL routines::unexpected eof while reading (conn: fd=24)\n"

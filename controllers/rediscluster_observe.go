@@ -355,7 +355,7 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		Deleting:  pod.DeletionTimestamp != nil,
 		Ready:     podReady(pod),
 		Stuck:     cannotRun(pod, redis.ContainerServer),
-		Fatal:     fatalStart(pod, redis.ContainerServer, redis.FatalStart),
+		Fatal:     fatalStart(pod, redis.FatalStart, redis.ContainerGate, redis.ContainerServer),
 		Unready:   unreadySince(pod),
 		HeldUntil: heldUntil(pod, redis.ContainerServer),
 		Started:   startedAt(pod, redis.ContainerServer),

@@ -25,6 +25,22 @@ const (
 	redisContainer = "redis"
 )
 
+// beginsAnew damages what a server has on its disk, and waits until it gets another one for these words.
+func beginsAnew(ctx context.Context, t *testing.T, s *scope, pod *corev1.Pod, words string, damage func()) {
+	t.Helper()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: cluster.VolumeData + "-" + pod.Name}}
+	old := refresh(ctx, t, s, claim).UID
+	damage()
+	must(t, harness.Until(ctx, s.Cluster, claim, "another claim", readyTimeout, func(p *corev1.PersistentVolumeClaim) (bool, string) {
+		return p.UID != old, "the old claim is still there"
+	}))
+	notes, err := s.notes(ctx, redis.ReasonReplaceDisk)
+	must(t, err)
+	if text := strings.Join(notes, "; "); !strings.Contains(text, pod.Name+" cannot start from its data ("+words) {
+		t.Errorf("its disk was replaced for %q", text)
+	}
+}
+
 // deletePods deletes pods at once and waits until all of them are back.
 func deletePods(ctx context.Context, t *testing.T, s *scope, pods ...corev1.Pod) (back []corev1.Pod) {
 	t.Helper()
@@ -118,19 +134,18 @@ func TestRedisSurvivesFaultsUnderLoad(t *testing.T) {
 		})).
 		Assess("a primary cannot read what is on its disk", step(func(ctx context.Context, t *testing.T, s *scope) {
 			was := primaryOf(ctx, t, s, c, 2)
-			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: cluster.VolumeData + "-" + was.Name}}
-			old := refresh(ctx, t, s, claim).UID
 			boundedLoss(t, underLoad(ctx, t, s, c, "a primary cannot read what is on its disk", func() {
-				must(t, s.Corrupt(ctx, was, redisContainer))
-				must(t, harness.Until(ctx, s.Cluster, claim, "another claim", readyTimeout, func(p *corev1.PersistentVolumeClaim) (bool, string) {
-					return p.UID != old, "the old claim is still there"
-				}))
+				beginsAnew(ctx, t, s, was, "Bad file format reading the append only file", func() { must(t, s.Corrupt(ctx, was, redisContainer)) })
 			}).Lost)
-			notes, err := s.notes(ctx, redis.ReasonReplaceDisk)
-			must(t, err)
-			if text := strings.Join(notes, "; "); !strings.Contains(text, was.Name+" cannot start from its data (Bad file format reading the append only file") {
-				t.Errorf("its disk was replaced for %q", text)
-			}
+		})).
+		Assess("a replica cannot read who it is", step(func(ctx context.Context, t *testing.T, s *scope) {
+			replica := s.pod(ctx, t, cluster.Pod(cluster.ShardSet(c.Name, 0), 1-podOrdinal(*primaryOf(ctx, t, s, c, 0))))
+			nothingLost(t, underLoad(ctx, t, s, c, "a replica cannot read who it is", func() {
+				beginsAnew(ctx, t, s, replica, redis.NodesFile+" cannot be read", func() {
+					must(t, s.CorruptNodes(ctx, replica))
+					must(t, s.Delete(ctx, replica)) // The start gate finds it before a server of Redis does, or of Valkey, which says less of it.
+				})
+			}))
 		})).
 		Assess("a clock is put forward and back", step(func(ctx context.Context, t *testing.T, s *scope) {
 			primary := primaryOf(ctx, t, s, c, 1)

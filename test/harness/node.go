@@ -89,6 +89,19 @@ kill -KILL "$pid"`, "sh", id)
 	return err
 }
 
+// CorruptNodes has a server of Redis Cluster end, and whatever comes after it in its volume not know who it is.
+func (c *Cluster) CorruptNodes(ctx context.Context, pod *corev1.Pod) error {
+	id, err := ContainerID(pod, redis.ContainerServer)
+	if err != nil {
+		return err
+	}
+	_, err = c.OnNode(ctx, pod.Spec.NodeName, "sh", "-c", ProcessOf+`[ -n "$pid" ] || exit 1
+kill -STOP "$pid"
+echo nonsense >/proc/"$pid"/root/data/`+redis.NodesFile+`
+kill -KILL "$pid"`, "sh", id)
+	return err
+}
+
 // Skew gives the process of a pod's container another time of day, see skew.Process, until end is called. It ends with the process as well.
 func (c *Cluster) Skew(ctx context.Context, pod *corev1.Pod, container string, by time.Duration) (end func(context.Context) error, err error) {
 	id, err := ContainerID(pod, container)

@@ -9,10 +9,9 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// fatalWords are what Redis and Valkey say when they cannot read the data that they find, however often they try. From aof.c, rdb.c and
-// the reader of nodes.conf in Redis 7.0.15, 8.0.2 and Valkey 8.1.1, 9.1.2. A full disk, missing memory and data of a later version are not
-// among them: what Valkey 9 has written as the base of a log is a bad format for all before it. Valkey has so much to report of a nodes.conf
-// that it cannot read that nothing is kept of these words.
+// fatalWords are what Redis and Valkey say when they cannot read the data that they find, however often they try, and what the start gate says
+// then. From aof.c, rdb.c and the reader of nodes.conf in Redis 7.0.15, 8.0.2 and Valkey 8.1.1, 9.1.2. A full disk, missing memory and data of a
+// later version are not among them: what Valkey 9 has written as the base of a log is a bad format for all before it.
 var fatalWords = regexp.MustCompile(strings.Join([]string{
 	`Bad file format reading the append only file \S+\.incr\.aof`, `Unexpected end of file reading the append only file \S+\.aof`,
 	`the truncated file is not the last file`, `Unrecoverable error reading the append only file \S+`,
@@ -20,13 +19,14 @@ var fatalWords = regexp.MustCompile(strings.Join([]string{
 	`FATAL AOF MANIFEST FILE ERROR`, `Found an empty AOF manifest`,
 	`Wrong signature trying to load DB`, `Wrong RDB checksum`, `Internal error in RDB reading offset`, `Unexpected EOF reading RDB file`,
 	`Short read or OOM loading DB`, `Unknown type or opcode when loading DB`,
-	`corrupted cluster config file`,
+	`corrupted cluster config file`, regexp.QuoteMeta(noIdentity), regexp.QuoteMeta(badIdentity),
 }, "|"))
 
 // foreignVersion is said of data that a later version has written, before the words above.
 const foreignVersion = "Can't handle RDB format version"
 
-// FatalStart returns the words for which a server will never start from its data, out of what it said at its end; empty when there are none.
+// FatalStart returns the words for which a server will never start from its data, out of what it or its gate said at its end; empty when
+// there are none.
 func FatalStart(lastWords string) string {
 	if strings.Contains(lastWords, foreignVersion) {
 		return ""

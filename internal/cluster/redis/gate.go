@@ -30,6 +30,12 @@ type Decision struct {
 	Message string
 }
 
+// What the gate says of a volume that no server will ever start from, see FatalStart.
+const (
+	noIdentity  = "there is data but no " + NodesFile
+	badIdentity = NodesFile + " cannot be read"
+)
+
 // Gate decides whether and as whom a server may start. Data and identity (nodes.conf) belong together: the server makes
 // both at its first start and neither ever goes away alone unless the volume was damaged or tampered with.
 //
@@ -38,7 +44,7 @@ type Decision struct {
 func Gate(d Disk) Decision {
 	if d.Nodes == "" {
 		if d.Data {
-			return Decision{Message: "there is data but no " + NodesFile + ", and a server without it would claim slots that may belong to others: " +
+			return Decision{Message: noIdentity + ", and a server without it would claim slots that may belong to others: " +
 				"restore the file, or empty the volume to have the data copied from the shard's other servers"}
 		}
 		return Decision{Start: true}
@@ -46,7 +52,7 @@ func Gate(d Disk) Decision {
 	self, err := ownLine(d.Nodes)
 	switch {
 	case err != nil:
-		return Decision{Message: fmt.Sprintf("%s cannot be read (%v): restore the file, or empty the volume to have the data copied from the shard's other servers", NodesFile, err)}
+		return Decision{Message: fmt.Sprintf("%s (%v): restore the file, or empty the volume to have the data copied from the shard's other servers", badIdentity, err)}
 	case d.Data && Older(d.Server, d.Writer):
 		return tooNew(d, self)
 	case d.Data || self.Replica || len(self.Slots) == 0:

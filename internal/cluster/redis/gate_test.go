@@ -36,6 +36,9 @@ func TestGate(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := Gate(tc.disk)
+			if fatal := FatalStart(got.Message); (fatal != "") != (!got.Start && tc.disk.Writer == "") {
+				t.Errorf("%q is said to be damaged for %q", got.Message, fatal)
+			}
 			if !strings.Contains(got.Message, tc.message) || (tc.message == "") != (got.Message == "") {
 				t.Errorf("message %q, want one with %q", got.Message, tc.message)
 			}
