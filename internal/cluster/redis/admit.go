@@ -112,12 +112,16 @@ func deposeEmpty(v *view) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// knownToVoters tells whether a majority of the primaries knows a replica: nobody votes for a stranger.
+// knownToVoters tells whether a majority of the primaries knows a replica as one: nobody votes for a stranger, or for a primary. In the mode
+// Replicated nobody votes.
 func (v *view) knownToVoters(replica *Pod) bool {
+	if v.Spec.Replicated {
+		return true
+	}
 	n := 0
 	for shard := range v.shards {
 		if p := v.primary(shard); p != nil {
-			if _, ok := p.Node.Peer(replica.Node.ID); ok {
+			if known, ok := p.Node.Peer(replica.Node.ID); ok && known.Replica {
 				n++
 			}
 		}

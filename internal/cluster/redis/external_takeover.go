@@ -37,7 +37,7 @@ func waitForOutside(v *view) (cluster.Plan, bool) {
 		if primary == nil || (!primary.Outdated && slices.Contains(v.staying(shard), primary)) {
 			continue
 		}
-		if best := bestReplica(current(pods), primary); best != nil && v.cutsOff(primary, best) {
+		if best := v.bestReplica(current(pods), primary); best != nil && v.cutsOff(primary, best) {
 			return v.waitOutside("%s is to take over from %s as soon as clients outside reach it: %s", best.Name, primary.Name, v.whyCutOff(best))
 		}
 	}

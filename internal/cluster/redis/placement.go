@@ -87,7 +87,7 @@ func (v *view) bestOf(primary *Pod, fits func(*Pod) bool) *Pod {
 			fit = append(fit, p)
 		}
 	}
-	return bestReplica(fit, primary)
+	return v.bestReplica(fit, primary)
 }
 
 // spreadPrimaries divides primaries among the nodes: each hand-over makes the busier one of two nodes less busy, so that it ends.

@@ -104,6 +104,15 @@ func (f *fixture) views(node string, do func(*Peer)) {
 	}
 }
 
+// seenAsPrimary has others know a replica as the primary that it was.
+func (f *fixture) seenAsPrimary(name string, by ...string) {
+	for _, other := range by {
+		n := f.pod(other).Node
+		i := slices.IndexFunc(n.Peers, func(p Peer) bool { return p.ID == id(name) })
+		n.Peers[i].Replica, n.Peers[i].PrimaryID = false, ""
+	}
+}
+
 // replaceDisk makes a pod a new, isolated node, and its old id a ghost that the others know.
 func (f *fixture) replaceDisk(name string) {
 	p := f.pod(name)
@@ -710,6 +719,17 @@ func TestNext(t *testing.T) {
 				f.pod("c-1-0").Node.Offset = 1000 + maxLag + 1
 			},
 			reason: ReasonSync,
+		},
+		"an outdated primary waits for a replica that most primaries do not know as one yet": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-0").Outdated = true
+				f.seenAsPrimary("c-1-1", "c-0-0", "c-2-0")
+			},
+			reason: ReasonSync, message: "no replica of c-1-0 has caught up and is known to the other primaries as one",
+		},
+		"one of three does not matter": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-0").Outdated = true; f.seenAsPrimary("c-1-1", "c-2-0") },
+			step: Failover{1, "c-1-0", "c-1-1"},
 		},
 		"an outdated primary waits for a replica whose copy is not on disk yet": {
 			state: formed(), spoil: func(f *fixture) {

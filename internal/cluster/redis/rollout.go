@@ -197,15 +197,15 @@ func failOver(v *view) (cluster.Plan, bool) {
 		if primary == nil || !primary.Outdated || len(pods) == 1 {
 			continue
 		}
-		best := bestReplica(v.reached(primary, current(pods)), primary)
-		if best == nil && bestReplica(current(pods), primary) != nil {
+		best := v.bestReplica(v.reached(primary, current(pods)), primary)
+		if best == nil && v.bestReplica(current(pods), primary) != nil {
 			continue // See waitForOutside.
 		}
 		if p := v.unsaved(shard); best == nil && p != nil {
 			return waitForDisk(p)
 		}
 		if best == nil {
-			return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "no replica of %s has caught up", primary.Name)
+			return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "no replica of %s has caught up and is known to the other primaries as one", primary.Name)
 		}
 		return cluster.Do(Failover{shard, primary.Name, best.Name}, "%s runs an outdated pod template; %s has all of its data", primary.Name, best.Name)
 	}
@@ -217,12 +217,13 @@ func current(pods []*Pod) []*Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p *Pod) bool { return p.Outdated })
 }
 
-// bestReplica is the replica that is furthest with the data of its primary, nil when none is near enough.
-func bestReplica(pods []*Pod, primary *Pod) *Pod {
+// bestReplica is the replica that is furthest with the data of its primary, nil when none is near enough. One that is not elected would hold
+// up writes for the 5 s that the servers try it.
+func (v *view) bestReplica(pods []*Pod, primary *Pod) *Pod {
 	var best *Pod
 	for _, p := range pods {
 		self, known := primary.Node.Peer(p.Node.ID)
-		if p == primary || !p.Ready || !p.follows(primary) || !p.Node.OnDisk || !known || !self.Replica {
+		if p == primary || !p.Ready || !p.follows(primary) || !p.Node.OnDisk || !known || !self.Replica || !v.knownToVoters(p) {
 			continue
 		}
 		if primary.Node.Offset-p.Node.Offset <= maxLag && (best == nil || p.Node.Offset > best.Node.Offset) {

@@ -56,7 +56,7 @@ func shrink(v *view) (cluster.Plan, bool) {
 			continue // Who takes over must know what it owns.
 		}
 		if primary.Ordinal >= to && !v.slotless(shard) {
-			if best := bestReplica(v.reached(primary, current(v.staying(shard))), primary); best != nil && !v.leavesBehind(best) {
+			if best := v.bestReplica(v.reached(primary, current(v.staying(shard))), primary); best != nil && !v.leavesBehind(best) {
 				return cluster.Do(Failover{shard, primary.Name, best.Name}, "%s is one pod too many and leaves; %s has all of its data", primary.Name, best.Name)
 			}
 			continue
