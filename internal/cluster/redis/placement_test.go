@@ -207,6 +207,47 @@ func TestReplaceDamaged(t *testing.T) {
 		"and at once where it is the first one": {
 			state: formed(), spoil: and(damage("c-1-1"), made(4*time.Minute), func(f *fixture) { f.Sets[1].Made = now.Add(-5 * time.Minute) }), step: replaced("c-1-1"),
 		},
+		"one that comes back and believes that it leads has no data for the one that has led since": {
+			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) {
+				for _, other := range []string{"c-0-0", "c-0-1", "c-2-0", "c-2-1"} {
+					f.tableOf(other, "c-1-0", func(p *Peer) { p.Slots = nil })
+				}
+			}), reason: ReasonUnreachable,
+		},
+		"nor while others know of another owner": {
+			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) {
+				f.tableOf("c-2-1", "c-1-1", func(p *Peer) { p.Replica, p.Slots, p.Epoch = false, Share(1, 3), 4000 })
+			}), reason: ReasonUnreachable,
+		},
+		"nor while too few others can say so": {
+			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) {
+				for _, other := range []string{"c-0-0", "c-0-1"} {
+					f.pod(other).Node = nil
+				}
+			}), reason: ReasonUnreachable,
+		},
+		"where there is no other shard, a human decides": {
+			state: single(), spoil: damage("c-0-1"), reason: ReasonDamaged, stalled: true,
+			message: "c-0-1 cannot start from its data (" + words + "), and no other shard can tell that c-0-0, which says that it is the primary, has been it since: " +
+				"repair what is on its volume; or delete its claim and pod, to go on with what c-0-0 has",
+		},
+		"unless the primary is known to have taken over from it": {
+			state: single(), spoil: and(func(f *fixture) {
+				f.handOver(0)
+				f.views(id("c-0-0"), func(p *Peer) { p.Replica, p.PrimaryID = false, "" })
+			}, damage("c-0-0")), step: replaced("c-0-0"),
+		},
+		"one that has new settings, as the first, has them back first": {
+			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) { f.pod("c-1-1").Unready = now.Add(-time.Hour); f.onlyNew("c-1-1") }),
+			reason: ReasonCanary, stalled: true,
+		},
+		"what one shard waits for does not hold up another": {
+			state: formed(), spoil: and(damage("c-0-1"), made(4*time.Minute), damage("c-1-1")), step: replaced("c-1-1"),
+		},
+		"one of a shard without slots is for a human": {
+			state: formed(), spoil: and((*fixture).grow, (*fixture).pair, damage("c-3-1")), reason: ReasonDamaged, stalled: true,
+			message: "c-3-1 cannot start from its data (" + words + "), and its shard owns no slots: delete its claim and pod, to have it begin anew",
+		},
 		"where nobody can read the data of a shard, a human decides": {
 			state: formed(), spoil: and(damage("c-1-1"), damage("c-1-0")), reason: ReasonDamaged, stalled: true,
 			message: "no server of shard 1 can start from its data (c-1-0: " + words + "): repair what is on a volume of theirs; or delete the claims and pods of " +
@@ -215,6 +256,13 @@ func TestReplaceDamaged(t *testing.T) {
 	}
 	for name, r := range tests {
 		t.Run(name, r.check)
+	}
+}
+
+// onlyNew has all pods but one be of an older template.
+func (f *fixture) onlyNew(name string) {
+	for i := range f.Pods {
+		f.Pods[i].Outdated = f.Pods[i].Name != name
 	}
 }
 

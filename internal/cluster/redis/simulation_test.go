@@ -393,7 +393,8 @@ func (s *simulation) revive(p *simPod) {
 		s.delete(p, true, 30)
 	}
 	if p.damaged && !now.Before(p.backAt) {
-		if p.backAt = now.Add(10 * time.Second); !s.owned(p) && now.Sub(p.killed) > time.Minute {
+		// Of the only shard nobody can tell who has led it last.
+		if p.backAt = now.Add(10 * time.Second); (!s.owned(p) || len(s.sets) == 1) && now.Sub(p.killed) > time.Minute {
 			s.log("a human repairs the data of %s", p.name)
 			p.damaged = false
 		}
@@ -748,10 +749,10 @@ func (s *simulation) kill(p *simPod, ticks int) {
 	s.crashed(p)
 	p.hangs = false
 	p.restart, p.backAt, p.killed = true, s.soon(ticks), s.net.Now()
-	if p.loops = ticks < 100 && s.rnd.IntN(3) == 0; p.loops {
+	if p.loops = ticks < 100 && s.rnd.IntN(2) == 0; p.loops {
 		p.backAt = s.net.Now().Add(10 * time.Second)
 		s.log("fault: and will not be back for 10 s")
-		if p.damaged = s.spec.Persistent && s.rnd.IntN(3) == 0; p.damaged {
+		if p.damaged = s.spec.Persistent && s.rnd.IntN(2) == 0; p.damaged {
 			s.log("fault: nor then, because its data cannot be read")
 		}
 	}
