@@ -7,6 +7,8 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,6 +21,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=delete
 // Before members change, the specification is read anew.
 // +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters,verbs=get
+// Before a member is removed, so are its pod and its claim.
+// +kubebuilder:rbac:groups="",resources=pods;persistentvolumeclaims,verbs=get
 
 // change carries out the steps that change the members or what they run.
 func (k *EtcdKind) change(ctx context.Context, o *v1alpha1.EtcdCluster, step cluster.Step) error {
@@ -30,7 +34,7 @@ func (k *EtcdKind) change(ctx context.Context, o *v1alpha1.EtcdCluster, step clu
 	case etcd.Promote:
 		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.Promote(ctx, step.ID) })
 	case etcd.RemoveMember:
-		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.RemoveMember(ctx, step.ID) })
+		return k.removeMember(ctx, o, step)
 	case etcd.SetTransport:
 		return k.setTransport(ctx, o, step)
 	case etcd.UpdatePeer:
@@ -118,6 +122,34 @@ func (k *EtcdKind) unmoved(ctx context.Context, o *v1alpha1.EtcdCluster) (*corev
 		return nil, record, configMoved
 	}
 	return live, record, nil
+}
+
+// removeMember takes a member out, if its pod and claim still are those that were decided on: what was known of others says nothing of them.
+func (k *EtcdKind) removeMember(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.RemoveMember) error {
+	if err := k.sameObject(ctx, o, corev1.SchemeGroupVersion.WithKind("Pod"), step.Name, step.Pod); err != nil {
+		return err
+	}
+	if err := k.sameObject(ctx, o, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), cluster.VolumeData+"-"+step.Name, step.Claim); err != nil {
+		return err
+	}
+	return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.RemoveMember(ctx, step.ID) })
+}
+
+// sameObject reads past the cache whether an object is the one that was seen, if one was.
+func (k *EtcdKind) sameObject(ctx context.Context, o *v1alpha1.EtcdCluster, kind schema.GroupVersionKind, name, uid string) error {
+	if uid == "" {
+		return nil
+	}
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(kind)
+	err := k.Direct.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read %s %s again: %w", kind.Kind, name, err)
+	}
+	if string(live.UID) != uid {
+		return cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: kind.Kind + " " + name + " is another one by now, and is looked at again"}
+	}
+	return nil
 }
 
 // reconfigure changes the members of the quorum. What etcd does not allow at the moment is waited for.

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -188,6 +189,35 @@ func TestASetThatTheCacheStillShowsIsMadeAnewOnce(t *testing.T) {
 	got, _ := l.run(t, func(s scene) { s.line().at(16, func() { s.line().upset = true; s.line().lag(3, 0, "StatefulSet") }) })
 	if diff := cmp.Diff(want.made, got.made); diff != "" {
 		t.Errorf("(-up to date +behind):\n%s", diff)
+	}
+}
+
+// A cache of another time shows the pod and the claim that a member had before it was replaced, and why.
+func TestNoMemberLeavesForWhatWasKnownOfAnother(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, persistent())
+	s.untilReady()
+	const name = "orders-2"
+	pod, claim := &corev1.Pod{}, &corev1.PersistentVolumeClaim{}
+	for o, name := range map[client.Object]string{pod: name, claim: cluster.Claim("orders", 2)} {
+		if err := s.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	members := s.members()
+	id := members[slices.IndexFunc(members, func(m etcd.Member) bool { return m.Name == name })].ID
+	for _, tc := range []struct {
+		pod, claim string
+		held       bool
+	}{{"former", string(claim.UID), true}, {string(pod.UID), "former", true}, {string(pod.UID), string(claim.UID), false}} {
+		step := etcd.RemoveMember{ID: id, Name: name, Via: "orders-0", Pod: tc.pod, Claim: tc.claim}
+		err := s.op.Kind.Act(t.Context(), s.cluster(), step)
+		if hold := (cluster.Hold{}); errors.As(err, &hold) != tc.held || (err != nil) != tc.held {
+			t.Errorf("%+v: %v", step, err)
+		}
+		if left := len(s.members()) < len(members); left == tc.held {
+			t.Errorf("%+v: of %d members there are %d", step, len(members), len(s.members()))
+		}
 	}
 }
 

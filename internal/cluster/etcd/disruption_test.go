@@ -109,7 +109,7 @@ func TestTheBudgetFollowsTheVoters(t *testing.T) {
 				s.Want.Size, s.Record.Members, s.Record.MinAvailable, s.Set.Replicas = 3, s.Record.Members[:3], 3, 3
 				s.Pods = s.Pods[:3]
 			}),
-			step: etcd.RemoveMember{ID: 4, Name: "orders-3", Via: "orders-1"},
+			step: etcd.RemoveMember{ID: 4, Name: "orders-3", Via: "orders-1", Claim: "claim-of-orders-3"},
 		},
 		"unknown members change nothing": {
 			state: settled(func(s *etcd.State) {

@@ -394,7 +394,7 @@ func judgeCorruption(s State) (cluster.Plan, bool) {
 			s.Pods[differ].Name, s.hashes())
 	case s.agree() && s.learner(a.MemberID) != nil:
 		m := *s.learner(a.MemberID)
-		return cluster.Do(RemoveMember{ID: m.ID, Name: s.name(m.ID), Via: s.via(m)},
+		return cluster.Do(s.removal(m),
 			"etcd has raised the alarm %s for %s, which has no vote yet: it is removed, and added again with an empty disk", a.Type, s.name(m.ID))
 	case s.agree():
 		return cluster.Do(Disarm{s.speaker(s.leader()).Name, *a}, "the data of all members with a vote is the same (%s), so the alarm %s is over", s.hashes(), a.Type)

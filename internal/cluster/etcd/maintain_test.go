@@ -330,7 +330,7 @@ func TestNextInMaintenance(t *testing.T) {
 				alarm("CORRUPT")(s) // It blames orders-2.
 				hashed(s, 1, 7, 7)
 			}),
-			step: etcd.RemoveMember{ID: 1, Name: "orders-0", Via: "orders-1"}, says: "orders-0 has other data than the majority",
+			step: etcd.RemoveMember{ID: 1, Name: "orders-0", Via: "orders-1", Pod: "uid-orders-0", Claim: "claim-0"}, says: "orders-0 has other data than the majority",
 		},
 		"the alarm of a member that is gone is over": {
 			state: settled(func(s *etcd.State) {
@@ -351,7 +351,7 @@ func TestNextInMaintenance(t *testing.T) {
 				alarm("CORRUPT")(s)
 				hashed(s, 7, 7)
 			}),
-			step: etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1"},
+			step: etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1", Pod: "uid-orders-2", Claim: "claim-2"},
 		},
 		"nor does a learner make a majority of what is none": {
 			state: joining(func(s *etcd.State) {

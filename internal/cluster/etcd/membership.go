@@ -67,7 +67,7 @@ func adopt(s State) (cluster.Plan, bool) {
 		if p := s.podNamed(name); p != nil && (!p.Terminating || p.View != nil) {
 			return cluster.Wait(ReasonLeaving, whileLeaving, "%s is leaving: its pod hands its clients over and ends", name)
 		}
-		return cluster.Do(RemoveMember{ID: m.ID, Name: name, Via: s.via(m)}, "spec.size is %d, and %s has ended", s.Want.Size, name)
+		return cluster.Do(s.removal(m), "spec.size is %d, and %s has ended", s.Want.Size, name)
 	}
 	return cluster.Pass()
 }
@@ -92,7 +92,7 @@ func replaceLost(s State) (cluster.Plan, bool) {
 		if p, ok := s.handOver(m, why); ok {
 			return p, true
 		}
-		return cluster.Do(RemoveMember{ID: m.ID, Name: name, Via: s.via(m)},
+		return cluster.Do(s.removal(m),
 			"%s %s: the member is removed, and added again with an empty disk", name, why)
 	}
 	return cluster.Pass()
@@ -267,7 +267,7 @@ func dropSick(s State) (cluster.Plan, bool) {
 	for _, m := range s.Members {
 		if i := s.Ordinal(m); i >= s.Want.Size && (m.Learner || !s.healthy(m)) {
 			name := s.Want.Peers[i].Name
-			return cluster.Do(RemoveMember{ID: m.ID, Name: name, Via: s.via(m)}, "spec.size is %d, and %s has no vote or is not well", s.Want.Size, name)
+			return cluster.Do(s.removal(m), "spec.size is %d, and %s has no vote or is not well", s.Want.Size, name)
 		}
 	}
 	if s.surplus() == nil {
@@ -309,7 +309,7 @@ func shrink(s State) (cluster.Plan, bool) {
 	if len(s.Members) > 2 {
 		return cluster.Do(Resize{From: have, To: have - 1}, "spec.size is %d, and the cluster has %d members: %s ends first", s.Want.Size, have, name)
 	}
-	return cluster.Do(RemoveMember{ID: m.ID, Name: name, Via: s.via(*m)}, "spec.size is %d, and the cluster has %d members", s.Want.Size, have)
+	return cluster.Do(s.removal(*m), "spec.size is %d, and the cluster has %d members", s.Want.Size, have)
 }
 
 // discard deletes the claim of a member that left. It comes before such a claim could be taken for that of a new member.

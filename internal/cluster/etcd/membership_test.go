@@ -179,7 +179,7 @@ func TestScale(t *testing.T) {
 		},
 		"a size that is taken back takes the learner out again": {
 			state: joining(func(s *etcd.State) { s.Want.Size = 1 }),
-			step:  etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1"},
+			step:  etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1", Pod: "uid-orders-2", Claim: "claim-2"},
 		},
 		"and the room that nobody has taken": {
 			state: left(func(s *etcd.State) { s.Want.Size = 1 }),
@@ -197,7 +197,7 @@ func TestScale(t *testing.T) {
 		},
 		"then the member is removed": {
 			state: of(5, func(s *etcd.State) { s.Want.Size, s.Record.Members, s.Pods = 3, s.Record.Members[:4], s.Pods[:4] }),
-			step:  etcd.RemoveMember{ID: 5, Name: "orders-4", Via: "orders-1"},
+			step:  etcd.RemoveMember{ID: 5, Name: "orders-4", Via: "orders-1", Claim: "claim-of-orders-4"},
 		},
 		"it comes back when the others turn out to differ": {
 			state: of(3, func(s *etcd.State) {
@@ -211,7 +211,7 @@ func TestScale(t *testing.T) {
 				s.Want.Size = 1
 				s.Pods[0].View.Leader, s.Pods[1].View.Leader = 1, 1
 			}),
-			step: etcd.RemoveMember{ID: 2, Name: "orders-1", Via: "orders-0"},
+			step: etcd.RemoveMember{ID: 2, Name: "orders-1", Via: "orders-0", Pod: "uid-orders-1", Claim: "claim-1"},
 		},
 		"a leader hands over to one that stays": {
 			state: of(5, func(s *etcd.State) {
@@ -236,7 +236,7 @@ func TestScale(t *testing.T) {
 				s.Want.Size, s.Want.TemplateHash = 1, "next"
 				down(s, 2)
 			}),
-			step: etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1"},
+			step: etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1", Pod: "uid-orders-2", Claim: "claim-2"},
 		},
 		"none of two members is restarted": {
 			state: of(2, func(s *etcd.State) { s.Want.Size, s.Want.TemplateHash = 3, "next" }),
@@ -292,7 +292,7 @@ func TestScale(t *testing.T) {
 }
 
 func TestReplacement(t *testing.T) {
-	removed := etcd.RemoveMember{ID: 1, Name: "orders-0", Via: "orders-1"}
+	removed := etcd.RemoveMember{ID: 1, Name: "orders-0", Via: "orders-1", Pod: "uid-orders-0", Claim: "claim-0"}
 	for name, tc := range map[string]planRow{
 		"a member with an empty disk is removed": {
 			state: of(3, func(s *etcd.State) { down(s, 0).Gate = held(etcd.GateLostDisk) }), step: removed,
@@ -312,7 +312,7 @@ func TestReplacement(t *testing.T) {
 				down(s, 0).Gone = true
 				s.Want.Persistent, s.Claims = false, nil
 			}),
-			step: removed,
+			step: etcd.RemoveMember{ID: 1, Name: "orders-0", Via: "orders-1", Pod: "uid-orders-0"},
 		},
 		"one that only does not answer is left alone": {
 			state: of(3, func(s *etcd.State) { down(s, 0) }), reason: etcd.ReasonMembersNotReady,
@@ -401,7 +401,7 @@ func TestReplacement(t *testing.T) {
 		},
 		"a learner that cannot start is taken out again": {
 			state: joining(func(s *etcd.State) { s.Pods[2].Fatal, s.Claims[2].Age = "member count is unequal", time.Hour }),
-			step:  etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1"},
+			step:  etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1", Pod: "uid-orders-2", Claim: "claim-2"},
 		},
 	} {
 		t.Run(name, tc.check)

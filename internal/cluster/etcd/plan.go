@@ -496,7 +496,7 @@ func (s State) restart(p Pod, format string, args ...any) (cluster.Plan, bool) {
 		return cluster.Do(p.deletion(), format, args...)
 	}
 	m := s.member(s.Want.Peers[p.Ordinal].URL)
-	return cluster.Do(RemoveMember{ID: m.ID, Name: p.Name, Via: s.via(*m)}, format, args...)
+	return cluster.Do(s.removal(*m), format, args...)
 }
 
 // successor is the healthy voter that is furthest with applying the log, the lowest ordinal among equals. One that stays is

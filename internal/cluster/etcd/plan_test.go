@@ -399,7 +399,7 @@ func TestNext(t *testing.T) {
 		},
 		"without a claim a member is replaced instead of restarted": {
 			state: settled(func(s *etcd.State) { s.Want.TemplateHash, s.Want.Persistent = "next", false }),
-			step:  etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1"},
+			step:  etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1", Pod: "uid-orders-2", Claim: "claim-2"},
 		},
 		"without a claim the only member cannot be restarted": {
 			state: settled(func(s *etcd.State) {

@@ -101,10 +101,25 @@ type Promote struct {
 	Name, Via string
 }
 
-// RemoveMember takes the member of a pod out of the cluster, through another pod.
+// RemoveMember takes the member of a pod out of the cluster, through another pod, if the pod and its claim still are those that were decided on.
 type RemoveMember struct {
 	ID        uint64
 	Name, Via string
+	// Pod and Claim are UIDs; empty: there was none.
+	Pod, Claim string
+}
+
+// removal is the step that takes a member out.
+func (s State) removal(m Member) RemoveMember {
+	i := s.Ordinal(m)
+	out := RemoveMember{ID: m.ID, Name: s.Want.Peers[i].Name, Via: s.via(m)}
+	if p := s.pod(m); p != nil {
+		out.Pod = p.UID
+	}
+	if c := s.claim(i); c != nil {
+		out.Claim = c.UID
+	}
+	return out
 }
 
 // DeleteClaim deletes a claim whose data no member needs any more, if it still is the one that was decided on.

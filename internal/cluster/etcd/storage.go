@@ -245,7 +245,7 @@ func replaceVolumes(s State) (cluster.Plan, bool) {
 	if p, ok := s.handOver(*m, "is to get another volume"); ok {
 		return p, true
 	}
-	return cluster.Do(RemoveMember{ID: m.ID, Name: name, Via: s.via(*m)},
+	return cluster.Do(s.removal(*m),
 		"%s %s, and spec.storage asks for %s: %s leaves and joins again with another volume (%d to go)", c.Name, why, s.Want.Storage, name, len(misfits))
 }
 

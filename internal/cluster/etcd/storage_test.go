@@ -1,6 +1,7 @@
 package etcd_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func fast(gigabytes int64) etcd.Storage { return etcd.Storage{Size: gigabytes * 
 func TestStorageIsChanged(t *testing.T) {
 	expand0 := etcd.ExpandClaim{Name: "data-orders-0", UID: "claim-0", ResourceVersion: "3", Size: 2 * gi}
 	remove := func(ordinal int, via string) etcd.RemoveMember {
-		return etcd.RemoveMember{ID: uint64(ordinal + 1), Name: "orders-" + string(rune('0'+ordinal)), Via: via}
+		return etcd.RemoveMember{ID: uint64(ordinal + 1), Name: fmt.Sprintf("orders-%d", ordinal), Via: via, Pod: fmt.Sprintf("uid-orders-%d", ordinal), Claim: fmt.Sprintf("claim-%d", ordinal)}
 	}
 	remake := func(s *etcd.State) { s.Set.Storage = slow(1) }
 	rigid := func(s *etcd.State) {
