@@ -351,6 +351,7 @@ func identity(pod *corev1.Pod) (shard, ordinal int, ok bool) {
 func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 	p := redis.Pod{
 		Name: pod.Name, UID: string(pod.UID), Shard: shard, Ordinal: ordinal,
+		Made:      pod.CreationTimestamp.Time,
 		NodeName:  pod.Spec.NodeName,
 		Deleting:  pod.DeletionTimestamp != nil,
 		Ready:     podReady(pod),

@@ -46,15 +46,15 @@ const (
 	// between is the least time between two replacements of data that a server could not read: what breaks a disk once a minute is not cured
 	// by another one.
 	between = 10 * time.Minute
-	// founding is how much younger than its StatefulSet a claim may be that was made with it.
+	// founding is how much younger than its StatefulSet a volume may be that was made with it.
 	founding = 2 * time.Minute
 )
 
-// fresh tells whether a claim was made a short while ago, and not with its StatefulSet: it has taken the place of an earlier one, or is of a
-// replica that has just come.
-func (v *view) fresh(c *Claim) bool {
-	i := slices.IndexFunc(v.Sets, func(s Set) bool { return s.Shard == c.Shard })
-	return v.Now.Sub(c.Made) < between && i >= 0 && c.Made.Sub(v.Sets[i].Made) > founding
+// fresh tells whether the volume of a shard was made a short while ago, and not with its StatefulSet: it has taken the place of an earlier one,
+// or is of a replica that has just come.
+func (v *view) fresh(shard int, made time.Time) bool {
+	i := slices.IndexFunc(v.Sets, func(s Set) bool { return s.Shard == shard })
+	return v.Now.Sub(made) < between && i >= 0 && made.Sub(v.Sets[i].Made) > founding
 }
 
 // replaceDamaged has servers begin with nothing that cannot read their data, while the primary of their shard has all of it.
@@ -85,15 +85,18 @@ func replaceDamaged(v *view) (cluster.Plan, bool) {
 }
 
 func (v *view) replacement(p, head *Pod) (cluster.Plan, bool) {
-	c := v.claim(p)
+	made := p.Made
+	if c := v.claim(p); c != nil && v.Spec.Persistent {
+		made = c.Made
+	}
 	switch witnesses := v.witnesses(head, p); {
 	case witnesses == cannotKnow:
 		return cluster.Refuse(ReasonDamaged, "%s cannot start from its data (%s), and no other shard can tell that %s, which says that it is the primary, "+
 			"has been it since: repair what is on its volume; or delete its claim and pod, to go on with what %s has", p.Name, p.Fatal, head.Name, head.Name)
 	case witnesses == doNotKnowYet:
 		return cluster.Pass()
-	case c != nil && v.Spec.Persistent && v.fresh(c):
-		age := v.Now.Sub(c.Made)
+	case v.fresh(p.Shard, made):
+		age := v.Now.Sub(made)
 		return cluster.Wait(ReasonDamaged, between-age, "%s cannot start from its data (%s); its volume is only %s old, so it is not replaced again before %s have passed",
 			p.Name, p.Fatal, age.Round(time.Second), between)
 	}

@@ -203,6 +203,12 @@ func TestReplaceDamaged(t *testing.T) {
 			state: formed(), spoil: and(damage("c-1-1"), made(4*time.Minute)), reason: ReasonDamaged,
 			message: "c-1-1 cannot start from its data (" + words + "); its volume is only 4m0s old, so it is not replaced again before 10m0s have passed",
 		},
+		"nor is a pod without one": {
+			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) {
+				f.Spec.Persistent, f.Claims, f.pod("c-1-1").Made = false, nil, now.Add(-4*time.Minute)
+			}),
+			reason: ReasonDamaged,
+		},
 		"ten minutes later it is": {state: formed(), spoil: and(damage("c-1-1"), made(10*time.Minute)), step: replaced("c-1-1")},
 		"and at once where it is the first one": {
 			state: formed(), spoil: and(damage("c-1-1"), made(4*time.Minute), func(f *fixture) { f.Sets[1].Made = now.Add(-5 * time.Minute) }), step: replaced("c-1-1"),

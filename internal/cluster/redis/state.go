@@ -149,6 +149,8 @@ type Pod struct {
 	home Address
 	// Announce is what its server is to have of AnnounceParameters; nil: whatever it has.
 	Announce map[string]string
+	// Made is when the pod was made.
+	Made time.Time
 	// Ready is the pod's own readiness: the server accepts connections.
 	Ready bool
 	// Since is when the pod got ready; zero: it is not.
