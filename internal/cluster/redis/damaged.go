@@ -131,7 +131,7 @@ func (v *view) witnesses(head, silent *Pod) testimony {
 	}
 	others, agree := 0, 0
 	for shard := range v.shards {
-		if shard == head.Shard || v.slotless(shard) {
+		if shard == head.Shard || v.slotless(shard) || v.orphaned(shard) {
 			continue
 		}
 		others++
@@ -146,12 +146,17 @@ func (v *view) witnesses(head, silent *Pod) testimony {
 		agree++
 	}
 	switch {
-	case 2*agree > others, others == 0 && v.succeeded(head, silent):
+	case 2*agree > others, v.succeeded(head, silent):
 		return confirmed
 	case others == 0:
 		return cannotKnow
 	}
 	return doNotKnowYet
+}
+
+// orphaned tells whether the owner of a shard is gone and all of its servers say that they are somebody else.
+func (v *view) orphaned(shard int) bool {
+	return len(v.shards[shard]) > 0 && v.mayHaveLost(shard) && !slices.ContainsFunc(v.shards[shard], func(p *Pod) bool { return p.Node == nil || p.ownsSlots() })
 }
 
 // succeeded tells whether a server has taken over from another one: it knows that one as a primary without slots, and as nothing else.

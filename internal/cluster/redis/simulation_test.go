@@ -92,6 +92,8 @@ type simulation struct {
 	died   bool
 	trace  []string
 	broken string
+	// stalls says that the operator waits for a human.
+	stalls bool
 }
 
 // victory is an epoch, and the id of the server that won under it.
@@ -393,8 +395,8 @@ func (s *simulation) revive(p *simPod) {
 		s.delete(p, true, 30)
 	}
 	if p.damaged && !now.Before(p.backAt) {
-		// Of the only shard nobody can tell who has led it last.
-		if p.backAt = now.Add(10 * time.Second); (!s.owned(p) || len(s.sets) == 1) && now.Sub(p.killed) > time.Minute {
+		// Stalled: nobody can tell who has led the only shard last, or it may be the new settings that cannot read it.
+		if p.backAt = now.Add(10 * time.Second); (!s.owned(p) || s.stalls) && now.Sub(p.killed) > time.Minute {
 			s.log("a human repairs the data of %s", p.name)
 			p.damaged = false
 		}
@@ -1391,6 +1393,7 @@ func (s *simulation) dies() (dead bool) {
 func (s *simulation) turn() cluster.Plan {
 	s.ensure()
 	p := redis.Next(s.observe())
+	s.stalls = p.Stalled
 	if p.Step != nil {
 		s.act(p.Step)
 	}
@@ -1411,11 +1414,11 @@ func (s *simulation) run(faults int) {
 }
 
 func (s *simulation) converge() {
-	end := s.net.Now().Add(giveUp)
+	end, never := s.net.Now().Add(giveUp), s.net.Now().Add(10*giveUp)
 	settled, stalled := 0, 0
 	var last cluster.Plan
 	// Stalled for about 15 s: whatever the cluster can do by itself, it has done.
-	for s.broken == "" && s.net.Now().Before(end) && stalled <= 60 {
+	for s.broken == "" && s.net.Now().Before(end) && s.net.Now().Before(never) && stalled <= 60 {
 		s.pass()
 		p := s.turn()
 		s.correctVersion(p)
