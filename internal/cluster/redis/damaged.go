@@ -84,6 +84,7 @@ func replaceDamaged(v *view) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
+// replacement is what becomes of a server that cannot read its data: another volume, if that is safe and was not just done.
 func (v *view) replacement(p, head *Pod) (cluster.Plan, bool) {
 	made := p.Made
 	if c := v.claim(p); c != nil && v.Spec.Persistent {
@@ -146,7 +147,7 @@ func (v *view) witnesses(head, silent *Pod) testimony {
 		agree++
 	}
 	switch {
-	case 2*agree > others, v.succeeded(head, silent):
+	case 2*agree > others, others == 0 && v.succeeded(head, silent):
 		return confirmed
 	case others == 0:
 		return cannotKnow

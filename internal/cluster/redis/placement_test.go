@@ -246,6 +246,14 @@ func TestReplaceDamaged(t *testing.T) {
 				f.views(id("c-0-0"), func(p *Peer) { p.Replica, p.PrimaryID = false, "" })
 			}, damage("c-0-0")), step: replaced("c-0-0"),
 		},
+		"where there are others, and none can be read, they are asked first": {
+			state: formed(), spoil: and(takenOver, func(f *fixture) {
+				f.views(id("c-1-0"), func(p *Peer) { p.Replica, p.PrimaryID = false, "" })
+				for _, other := range []string{"c-0-0", "c-0-1", "c-2-0", "c-2-1"} {
+					f.pod(other).Node = nil
+				}
+			}, damage("c-1-0")), reason: ReasonUnreachable,
+		},
 		"one that has new settings, as the first, has them back first": {
 			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) { f.pod("c-1-1").Unready = now.Add(-time.Hour); f.onlyNew("c-1-1") }),
 			reason: ReasonCanary, stalled: true,
