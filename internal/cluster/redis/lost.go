@@ -53,7 +53,11 @@ func (v *view) lose(lost []loss) (cluster.Plan, bool) {
 	if p, ok := v.refill(lost); ok {
 		return p, true
 	}
-	g, slots := lost[0].ghost, lost[0].slots
+	l := lost[0]
+	if i := slices.IndexFunc(lost, func(l loss) bool { return v.Restore.serves(l.slots) }); i > 0 {
+		l = lost[i] // Nobody has to be asked for it.
+	}
+	g, slots := l.ghost, l.slots
 	shard, incident := v.homeOf(g), digest(g.id) // A node dies once.
 	what := fmt.Sprintf("slots %s belong to node %s, which is gone with its disk and left no replica with data", slots, short(g.id))
 	if shard < 0 || shard >= len(v.shards) {
@@ -113,6 +117,9 @@ func loseUnowned(v *view) (cluster.Plan, bool) {
 	}
 	if p, ok := v.refill(nil); ok {
 		return p, true
+	}
+	if part := missing.And(v.Restore.served()); len(part) > 0 {
+		missing = part
 	}
 	incident := v.incidentOf(missing)
 	if !v.Restore.serves(missing) && !v.Spec.AssignEmpty && v.Spec.Approved != incident {

@@ -89,8 +89,16 @@ type loss struct {
 // fills reports whether lost slots are being loaded before they are served.
 func (r *Restore) fills() bool { return r != nil && r.Loading != nil && len(r.Slots) > 0 && !r.Served }
 
-// serves reports whether slots are served empty, because they are loaded afterwards.
-func (r *Restore) serves(slots Slots) bool { return r != nil && r.Served && r.Slots.Overlaps(slots) }
+// serves reports whether slots, all of them, are served empty, because they are loaded afterwards.
+func (r *Restore) serves(slots Slots) bool { return len(slots.Minus(r.served())) == 0 }
+
+// served are the slots that are served empty, because they are loaded afterwards.
+func (r *Restore) served() Slots {
+	if r == nil || !r.Served {
+		return nil
+	}
+	return r.Slots
+}
 
 // noteRefilled ends a restore of lost slots when all of them have an owner: one that was loaded, or the one that was believed to be lost.
 func noteRefilled(v *view) (cluster.Plan, bool) {
@@ -169,7 +177,7 @@ func (r *Restore) stopEmptying(why string) (cluster.Plan, bool) {
 // is not looked at: nobody can tell them apart by their number, and it must not lose its volume.
 func (v *view) refuseLeftover(slots Slots) (cluster.Plan, bool) {
 	r := v.Restore
-	if !r.serves(slots) || !r.Emptied {
+	if !r.served().Overlaps(slots) || !r.Emptied {
 		return cluster.Pass()
 	}
 	for p, o := range v.imports(slots) {

@@ -332,6 +332,38 @@ func (f *fixture) own(name string, slots Slots) {
 	}
 }
 
+func TestNoOtherSlotsAreServedEmptyThanThoseOfTheRestore(t *testing.T) {
+	unowned := func(names ...string) *fixture {
+		f := formed()
+		f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Served: true}, nil)
+		for _, name := range names {
+			f.views(id(name), func(p *Peer) { p.Slots = nil })
+		}
+		return f
+	}
+	if p := Next(unowned("c-1-0", "c-2-0").State); !reflect.DeepEqual(p.Step, AddSlots{[]Ownership{{"c-1-0", Share(1, 3)}}}) {
+		t.Errorf("nobody knows of two: %#v, %s: %s", p.Step, p.Reason, p.Message)
+	}
+	if p := Next(unowned("c-2-0").State); p.Step != nil || p.Reason != ReasonSlotsUnassigned || !p.Stalled {
+		t.Errorf("nobody knows of another one: %#v, %s: %s", p.Step, p.Reason, p.Message)
+	}
+	for _, tc := range []struct {
+		lost []string
+		step cluster.Step
+	}{
+		{[]string{"0", "1"}, AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)}},
+		{[]string{"0"}, nil},
+	} {
+		f := unowned()
+		for _, shard := range tc.lost {
+			f.loseShard(shard)
+		}
+		if p := Next(f.State); !reflect.DeepEqual(p.Step, tc.step) || (tc.step == nil && p.Reason != ReasonShardLost) {
+			t.Errorf("shards %s are lost: %#v, %s: %s", tc.lost, p.Step, p.Reason, p.Message)
+		}
+	}
+}
+
 func TestEverythingIsReplacedOnceAllServersAreWell(t *testing.T) {
 	all := RestoreRecord{}
 	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}

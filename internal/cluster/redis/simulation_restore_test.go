@@ -97,6 +97,11 @@ func (r *simRestore) act(s *simulation, step cluster.Step) bool {
 	return true
 }
 
+// serves reports whether it was said that slots are served before they are loaded.
+func (r *simRestore) serves(slots redis.Slots) bool {
+	return r != nil && r.record != nil && r.record.Served && len(slots.Minus(r.record.Slots)) == 0
+}
+
 // checkFilled insists that a server has all that the backup has of slots.
 func (r *simRestore) checkFilled(s *simulation, w *redisfake.Server, slots redis.Slots) {
 	for k, value := range r.backup {

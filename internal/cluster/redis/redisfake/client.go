@@ -261,7 +261,7 @@ func (s *Server) Failover(_ context.Context, how redis.FailoverMode) error {
 		return nil
 	}
 	primary := s.net.at(p.addr)
-	if primary == nil || primary.ID != s.replicaOf || !s.linkUp || s.net.Rand.IntN(10) == 0 {
+	if primary == nil || primary.ID != s.replicaOf || !s.linkUp || s.net.draw(10, s.ID+" fails over") == 0 {
 		return errMasterDown
 	}
 	s.Data = maps.Clone(primary.Data)

@@ -53,9 +53,9 @@ func (s *Server) Migrate(_ context.Context, slots redis.Slots, to, _, _ string) 
 	s.net.ids++
 	m := &migration{
 		Migration: redis.Migration{Name: fmt.Sprint(s.net.ids), Slots: slots, Source: s.ID, Target: to, State: "snapshotting", Updated: s.net.now},
-		net:       s.net, source: s, target: s.net.at(p.addr), sourceStart: s.starts, left: 1 + s.net.Rand.IntN(30),
+		net:       s.net, source: s, target: s.net.at(p.addr), sourceStart: s.starts, left: 1 + s.net.draw(30, slots.String()+" last"),
 	}
-	if m.target == nil || m.target.ID != to || s.net.Rand.IntN(10) == 0 {
+	if m.target == nil || m.target.ID != to || s.net.draw(10, slots.String()+" go") == 0 {
 		m.target = nil
 		m.end(redis.MigrationFailed)
 	} else {
@@ -82,7 +82,7 @@ func (s *Server) Import(_ context.Context, slots redis.Slots) error {
 	s.net.ids++
 	m := &migration{
 		Migration: redis.Migration{Name: fmt.Sprint(s.net.ids), Slots: slots, Target: s.ID},
-		net:       s.net, target: s, targetStart: s.starts, doomed: s.net.Rand.IntN(15) == 0,
+		net:       s.net, target: s, targetStart: s.starts, doomed: s.net.draw(15, slots.String()+" are doomed") == 0,
 	}
 	if !m.begin() {
 		return errNotOwner
@@ -98,9 +98,9 @@ func (m *migration) begin() bool {
 		return false
 	}
 	m.Source = m.net.servers[owner].ID
-	m.source, m.left = m.net.at(m.target.peers[m.Source].addr), 1+m.net.Rand.IntN(30)
+	m.source, m.left = m.net.at(m.target.peers[m.Source].addr), 1+m.net.draw(30, m.Slots.String()+" last")
 	m.State, m.Updated = "accumulate-buffer", m.net.now
-	if m.source == nil || m.source.ID != m.Source || m.doomed || m.net.Rand.IntN(10) == 0 || m.source.sends(m) {
+	if m.source == nil || m.source.ID != m.Source || m.doomed || m.net.draw(10, m.Slots.String()+" come") == 0 || m.source.sends(m) {
 		m.source = nil
 		m.end(redis.MigrationRetrying)
 		return true
@@ -181,8 +181,8 @@ func (m *migration) tick() {
 		m.target.slots.set(r, m.target.ID)
 	}
 	m.target.bump()
-	m.source.hear(m.target) // It takes no write before it has heard.
-	if m.source.net.Rand.IntN(10) > 0 {
+	m.source.hear(m.target, m.net.draw(3, m.target.ID+" tells "+m.source.ID) == 0) // It takes no write before it has heard.
+	if m.net.draw(10, m.target.ID+" owns "+m.Slots.String()) > 0 {
 		m.target.tellAll()
 	}
 	m.end(redis.MigrationSuccess)

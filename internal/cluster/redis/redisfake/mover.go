@@ -50,7 +50,7 @@ func (s *Server) SetSlots(_ context.Context, slots redis.Slots, state redis.Slot
 			}
 		}
 	}
-	if state == redis.SlotOwner && id == s.ID && s.net.Rand.IntN(10) > 0 { // A server may die before it has told anybody.
+	if state == redis.SlotOwner && id == s.ID && s.net.draw(10, s.ID+" owns "+slots.String()) > 0 { // A server may die before it has told anybody.
 		s.tellAll()
 	}
 	return nil
@@ -191,7 +191,7 @@ func (s *Server) Send(_ context.Context, to redis.Address, batches [][]redis.Key
 				continue
 			}
 			target.Data[k] = s.Data[k]
-			if s.net.Rand.IntN(20) == 0 {
+			if s.net.draw(20, "answer to "+key.Name) == 0 {
 				return nil, errIO
 			}
 			delete(s.Data, k)

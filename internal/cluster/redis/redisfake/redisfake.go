@@ -10,6 +10,7 @@ package redisfake
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -50,6 +51,9 @@ type Network struct {
 	servers    []*Server
 	migrations []*migration
 	ids        int
+	// seed and asked are what draw draws from.
+	seed  uint64
+	asked map[string]uint64
 }
 
 // Server is one node with its disk. It keeps both when it is stopped and started.
@@ -142,7 +146,16 @@ type peer struct {
 
 // NewNetwork returns an empty network.
 func NewNetwork(timeout time.Duration, r *rand.Rand) *Network {
-	return &Network{Timeout: timeout, Rand: r, now: time.Unix(0, 0), Services: map[redis.Address]string{}}
+	return &Network{Timeout: timeout, Rand: r, now: time.Unix(0, 0), Services: map[redis.Address]string{}, seed: r.Uint64(), asked: map[string]uint64{}}
+}
+
+// draw is a random number below a bound, for what a command does. Commands that come at the same time, in an order that no run repeats,
+// have each their own luck: it depends on what is done and how often it was, not on what was drawn before for others.
+func (n *Network) draw(bound int, what string) int {
+	n.asked[what]++
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(what))                                              // It never fails.
+	return rand.New(rand.NewPCG(n.seed^h.Sum64(), n.asked[what])).IntN(bound) //nolint:gosec // No secret: it is to be repeated.
 }
 
 // Now is the time in the network.
@@ -317,10 +330,10 @@ func (s *Server) gossip() {
 			continue
 		}
 		if _, ok := o.peers[s.ID]; ok {
-			o.hear(s)
+			o.hear(s, s.net.Rand.IntN(3) == 0)
 		}
 		if s.peers[id] != nil {
-			s.hear(o)
+			s.hear(o, s.net.Rand.IntN(3) == 0)
 		}
 	}
 }
@@ -338,8 +351,8 @@ func (s *Server) hasSlots(id string) bool {
 	return s.slots.has(id)
 }
 
-// hear takes in what another node says of itself and of third ones.
-func (s *Server) hear(o *Server) {
+// hear takes in what another node says of itself and, as not every message does, of third ones.
+func (s *Server) hear(o *Server, others bool) {
 	p := s.peers[o.ID]
 	p.heard, p.failing, p.noAddr = s.net.now, false, false
 	p.addr, p.host = o.announced()
@@ -361,8 +374,8 @@ func (s *Server) hear(o *Server) {
 			s.unclaimed.set(r, "")
 		}
 	}
-	if s.net.Rand.IntN(3) > 0 {
-		return // Not every message speaks of everybody.
+	if !others {
+		return
 	}
 	for _, id := range o.known() {
 		if id != s.ID {
@@ -696,7 +709,7 @@ func (s *Server) promote(planned bool) {
 func (s *Server) tellAll() {
 	for _, id := range s.known() {
 		if o := s.net.at(s.peers[id].addr); o != nil && o.ID == id && o.peers[s.ID] != nil {
-			o.hear(s)
+			o.hear(s, s.net.draw(3, s.ID+" tells "+id) == 0)
 		}
 	}
 }

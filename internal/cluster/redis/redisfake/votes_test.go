@@ -19,7 +19,7 @@ func three(t *testing.T) (net *Network, primaries []*Server, b, c *Server) {
 	for shard := range 3 {
 		for ordinal := range 3 {
 			s := net.Add(redis.Address{IP: fmt.Sprintf("10.0.%d.%d", shard, ordinal), Port: redis.ClientPort}, shard, fmt.Sprintf("c-%d-%d", shard, ordinal))
-			s.epoch, s.admits = uint64(1+len(all)), redis.AdmitsForGood
+			s.epoch, s.current, s.admits = uint64(1+len(all)), 9, redis.AdmitsForGood
 			all = append(all, s)
 			if ordinal == 0 {
 				primaries = append(primaries, s)
