@@ -303,7 +303,7 @@ func TestALostShardOfRedisComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ends(load, plan.Report{Restored: &plan.Restored{Keys: 5, Into: "carts-1-0/" + process}})
+	s.ends(load, plan.Report{Restored: &plan.Restored{Keys: 5, Into: redis.LoadedInto("carts-1-0", process, redis.Share(1, 3))}})
 	s.settle()
 	if owned := heir.Slots(); owned.String() != "5462-10922" {
 		t.Errorf("it owns %s", owned)

@@ -137,7 +137,7 @@ func (r *redisRestore) loadInto(ctx context.Context, m backup.Manifest) (targets
 	return targets, s, err
 }
 
-// processes are those of the servers that are loaded, as pod/process.
+// processes are those of the servers that are loaded, and what with.
 func (r *redisRestore) processes(ctx context.Context) ([]string, error) {
 	views, err := r.look(ctx)
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *redisRestore) processes(ctx context.Context) ([]string, error) {
 	var out []string
 	for _, v := range views {
 		if r.takes(v) {
-			out = append(out, v.pod+"/"+v.node.Process)
+			out = append(out, redis.LoadedInto(v.pod, v.node.Process, r.into[v.pod]))
 		}
 	}
 	slices.Sort(out)

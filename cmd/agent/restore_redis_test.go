@@ -300,7 +300,7 @@ func TestLostSlotsAreLoadedIntoAServerThatImportsThem(t *testing.T) {
 		args := append([]string{"--url=" + url, "--directory=one", "--into=" + fresh.addr + "=" + lost.String()}, servers(t, all...)...)
 		r, err := runJob(t, runRestoreRedis, args...)
 		process, _ := m.Process(t.Context())
-		if err != nil || r.Restored.Into != fresh.addr+"/"+process || r.Restored.Keys == 0 {
+		if err != nil || r.Restored.Into != redis.LoadedInto(fresh.addr, process, lost) || r.Restored.Keys == 0 {
 			t.Fatalf("%v, %+v", err, r)
 		}
 		leave(t, fresh, lost)

@@ -83,7 +83,7 @@ type Restored struct {
 	Took     time.Duration `json:"took"`
 	// Users of the backup that the servers do not have, with commas between them.
 	Users string `json:"users,omitempty"`
-	// Into is which processes in which pods were loaded (pod/process, separated by blanks), where that was asked for.
+	// Into is which processes in which pods were loaded (separated by blanks), where that was asked for.
 	Into string `json:"into,omitempty"`
 }
 

@@ -187,7 +187,7 @@ func refuseDamaged(v *view) (cluster.Plan, bool) {
 			return cluster.Refuse(ReasonDamaged, "no server of shard %d can start from its data (%s: %s): repair what is on a volume of theirs; "+
 				"or delete the claims and pods of %s, to have the slots back from a backup (a Restore with spec.slots: Lost) or to go on without that data",
 				shard, pods[i].Name, pods[i].Fatal, strings.Join(names(pods), ", "))
-		case !v.believed(shard) && !v.mayHaveLost(shard):
+		case !v.believed(shard) && !v.mayHaveLost(shard) && slices.ContainsFunc(v.read, (*Pod).ownsSlots): // Who owns slots knows all that do.
 			return cluster.Refuse(ReasonDamaged, "%s cannot start from its data (%s), and its shard owns no slots: delete its claim and pod, to have it begin anew",
 				pods[i].Name, pods[i].Fatal)
 		}

@@ -54,7 +54,7 @@ func (v *view) lose(lost []loss) (cluster.Plan, bool) {
 		return p, true
 	}
 	l := lost[0]
-	if i := slices.IndexFunc(lost, func(l loss) bool { return v.Restore.serves(l.slots) }); i > 0 {
+	if i := slices.IndexFunc(lost, func(l loss) bool { return v.Restore.serves(l) }); i > 0 {
 		l = lost[i] // Nobody has to be asked for it.
 	}
 	g, slots := l.ghost, l.slots
@@ -66,7 +66,7 @@ func (v *view) lose(lost []loss) (cluster.Plan, bool) {
 	what = fmt.Sprintf("shard %d is lost (pods %s): %s", shard, strings.Join(names(v.shards[shard]), ", "), what)
 	var allowed string
 	switch {
-	case v.Restore.serves(slots):
+	case v.Restore.serves(l):
 		allowed = "backup " + v.Restore.Directory + " is loaded into them afterwards"
 	case v.Spec.Approved == incident:
 		allowed = "this was approved"
@@ -118,11 +118,12 @@ func loseUnowned(v *view) (cluster.Plan, bool) {
 	if p, ok := v.refill(nil); ok {
 		return p, true
 	}
-	if part := missing.And(v.Restore.served()); len(part) > 0 {
+	part := missing.And(v.Restore.served())
+	if len(part) > 0 {
 		missing = part
 	}
 	incident := v.incidentOf(missing)
-	if !v.Restore.serves(missing) && !v.Spec.AssignEmpty && v.Spec.Approved != incident {
+	if len(part) == 0 && !v.Spec.AssignEmpty && v.Spec.Approved != incident {
 		return cluster.Refuse(ReasonSlotsUnassigned,
 			"slots %s have no owner although the cluster was formed before: bring back the pods or claims that held them, or the slots from a backup (a Restore with spec.slots: Lost); or give them to empty servers: %s",
 			missing, v.annotate(v1alpha1.AnnotationRecover, incident))
@@ -188,7 +189,7 @@ func (v *view) emptyHeir(g ghost, shard int, slots Slots) cluster.Step {
 	if len(g.replicas) > 0 {
 		return TakeOver{g.replicas[0].Shard, g.id, g.replicas[0].Name}
 	}
-	p := v.blank(shard, func(p *Pod) bool { return p.Node.Keys == 0 && p.Node.primary(g.id) != "" })
+	p := v.blank(shard, func(p *Pod) bool { return (p.Node.Keys == 0 || p.ownsSlots()) && p.Node.primary(g.id) != "" })
 	if p == nil {
 		return nil
 	}

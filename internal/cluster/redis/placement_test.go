@@ -265,6 +265,9 @@ func TestReplaceDamaged(t *testing.T) {
 			state: formed(), spoil: and((*fixture).grow, (*fixture).pair, damage("c-3-1")), reason: ReasonDamaged, stalled: true,
 			message: "c-3-1 cannot start from its data (" + words + "), and its shard owns no slots: delete its claim and pod, to have it begin anew",
 		},
+		"where nobody answers, nobody knows that": {
+			state: single(), spoil: and(damage("c-0-0"), func(f *fixture) { f.pod("c-0-1").Node = nil }), reason: ReasonUnreachable,
+		},
 		"where nobody can read the data of a shard, a human decides": {
 			state: formed(), spoil: and(damage("c-1-1"), damage("c-1-0")), reason: ReasonDamaged, stalled: true,
 			message: "no server of shard 1 can start from its data (c-1-0: " + words + "): repair what is on a volume of theirs; or delete the claims and pods of " +

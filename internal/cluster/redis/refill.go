@@ -89,8 +89,11 @@ type loss struct {
 // fills reports whether lost slots are being loaded before they are served.
 func (r *Restore) fills() bool { return r != nil && r.Loading != nil && len(r.Slots) > 0 && !r.Served }
 
-// serves reports whether slots, all of them, are served empty, because they are loaded afterwards.
-func (r *Restore) serves(slots Slots) bool { return len(slots.Minus(r.served())) == 0 }
+// serves reports whether the slots that were lost with a node, all of them, are served empty, because they are loaded afterwards. Whoever owns
+// them next may be lost, too: nobody has said that for the writes that it took.
+func (r *Restore) serves(l loss) bool {
+	return len(l.slots.Minus(r.served())) == 0 && r != nil && slices.Contains(r.Lost, l.id)
+}
 
 // served are the slots that are served empty, because they are loaded afterwards.
 func (r *Restore) served() Slots {
@@ -103,9 +106,34 @@ func (r *Restore) served() Slots {
 // noteRefilled ends a restore of lost slots when all of them have an owner: one that was loaded, or the one that was believed to be lost.
 func noteRefilled(v *view) (cluster.Plan, bool) {
 	r := v.Restore
-	if !r.fills() || len(v.unfilled()) > 0 {
-		return cluster.Pass()
+	if r.fills() && len(v.unfilled()) == 0 {
+		return r.noteOwned()
 	}
+	if back := v.cameBack(); len(back) > 0 {
+		record := r.RestoreRecord
+		if record.Slots = record.Slots.Minus(back); len(record.Slots) == 0 {
+			return r.noteOwned()
+		}
+		return cluster.Do(RecordBackup{record}, "slots %s were not lost: who had them is back; %s are loaded from backup %s", back, record.Slots, r.Directory)
+	}
+	return cluster.Pass()
+}
+
+// cameBack are slots that were to be served empty, and that are owned by who was believed to be lost with them.
+func (v *view) cameBack() (back Slots) {
+	if len(v.Restore.served()) == 0 || v.Restore.Loading == nil || v.Restore.Loading.Job != nil {
+		return nil
+	}
+	for _, p := range v.read {
+		if slices.Contains(v.Restore.Lost, p.Node.ID) {
+			back = Union(back, p.Node.Self().Slots.And(v.Restore.Slots))
+		}
+	}
+	return back
+}
+
+// noteOwned ends a restore, all slots of which have an owner.
+func (r *Restore) noteOwned() (cluster.Plan, bool) {
 	if j := r.Loading.Job; j != nil && j.Report != nil && j.Report.Restored != nil && j.For == r.Token {
 		return r.Loading.Note(*j.Report.Restored)
 	}
@@ -133,20 +161,20 @@ func refillUnknown(v *view) (cluster.Plan, bool) {
 func (v *view) refill(lost []loss) (cluster.Plan, bool) {
 	if c := v.Confirmed; v.mayBegin() && c.Lost {
 		record := c.RestoreRecord
-		record.Slots = Union(slotsLost(lost), v.unassigned())
-		if c.Loss != lossOf(lost, record.Slots) {
-			return cluster.Pass() // It was confirmed for another one.
+		record.Slots, record.Lost = Union(slotsLost(lost), v.unassigned()), idsOf(lost)
+		if c.Loss == lossOf(lost, record.Slots) { // Else it was confirmed for another one.
+			why := v.importless(lost, v.unassigned())
+			record.Served, record.Emptied = why != "", v.Restore != nil && v.Restore.Slots.Overlaps(record.Slots)
+			return cluster.Do(RecordBackup{record}, "%s is confirmed: %s", c.Noun, refilled(record, why))
 		}
-		why := v.importless(lost)
-		record.Served, record.Emptied = why != "", v.Restore != nil && len(v.Restore.Slots) > 0
-		return cluster.Do(RecordBackup{record}, "%s is confirmed: %s", c.Noun, refilled(record, why))
 	}
 	r := v.Restore
 	if !r.fills() {
 		return cluster.Pass()
 	}
-	why := v.importless(lost)
-	if slices.ContainsFunc(lost, func(l loss) bool { return v.Spec.Approved == digest(l.id) }) {
+	lost = slices.DeleteFunc(slices.Clone(lost), func(l loss) bool { return !l.slots.Overlaps(r.Slots) })
+	why := v.importless(lost, v.unassigned().And(r.Slots))
+	if len(lost) > 0 && !slices.ContainsFunc(lost, func(l loss) bool { return v.Spec.Approved != digest(l.id) }) {
 		why = "that was approved"
 	}
 	if p, ok := r.stopEmptying(why); ok && why != "" {
@@ -154,7 +182,7 @@ func (v *view) refill(lost []loss) (cluster.Plan, bool) {
 	}
 	if why != "" {
 		record := r.RestoreRecord
-		record.Served = true
+		record.Slots, record.Served = v.unfilled(), true // The others are in use.
 		return cluster.Do(RecordBackup{record}, "%s", refilled(record, why))
 	}
 	return v.load(lost)
@@ -173,7 +201,7 @@ func (r *Restore) stopEmptying(why string) (cluster.Plan, bool) {
 }
 
 // refuseLeftover stops before slots are served into which another backup was loaded in part: the Job empties only what nobody is served from, and
-// leaves keys alone that are there. No command deletes them while the cluster is down. A server that owns slots besides has keys of these, too, and
+// leaves keys alone that are there. No command deletes them while the cluster is down. A server that owns or imports other slots has keys of these, too, and
 // is not looked at: nobody can tell them apart by their number, and it must not lose its volume.
 func (v *view) refuseLeftover(slots Slots) (cluster.Plan, bool) {
 	r := v.Restore
@@ -181,7 +209,7 @@ func (v *view) refuseLeftover(slots Slots) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	for p, o := range v.imports(slots) {
-		if p.Node.Keys == 0 || p.ownsSlots() {
+		if p.Node.Keys == 0 || p.ownsSlots() || slices.ContainsFunc(p.Node.Self().Open, func(o Open) bool { return len(o.Slots.Minus(r.Slots)) > 0 }) {
 			continue
 		}
 		copies := []*Pod{p}
@@ -215,8 +243,8 @@ func (v *view) load(lost []loss) (cluster.Plan, bool) {
 	}
 	loaded := strings.Fields(restored.Into)
 	for _, to := range into {
-		if job := r.Loading.Job; !slices.Contains(loaded, to.Pod+"/"+v.byID[to.ID].Node.Process) {
-			return cluster.Do(plan.DropRestoreJob{Name: job.Name, UID: job.UID}, "%s was restarted since slots %s were loaded into it, and is loaded again", to.Pod, to.Slots)
+		if job := r.Loading.Job; !slices.Contains(loaded, LoadedInto(to.Pod, v.byID[to.ID].Node.Process, to.Slots)) {
+			return cluster.Do(plan.DropRestoreJob{Name: job.Name, UID: job.UID}, "slots %s were loaded into another server or in part, or %s was restarted since: it is loaded again", to.Slots, to.Pod)
 		}
 	}
 	to := into[0]
@@ -255,7 +283,7 @@ func (v *view) refills(left Slots, lost []loss) (into []Refill, missing Slots) {
 	for _, l := range lost {
 		slots, p := l.slots.And(left), v.blank(v.homeOf(l.ghost), func(p *Pod) bool {
 			fills := slices.ContainsFunc(into, func(r Refill) bool { return r.ID == p.Node.ID })
-			return (fills || p.Node.Keys == 0) && p.Node.primary(l.id) == l.id
+			return (fills || p.Node.Keys == 0 || p.ownsSlots()) && p.Node.primary(l.id) == l.id
 		})
 		if len(slots) == 0 || p == nil {
 			continue
@@ -315,8 +343,8 @@ func (n *Node) primary(wanted string) string {
 	return cmp.Or(owner, other)
 }
 
-// importless says why slots cannot be loaded before they are served, empty when they can.
-func (v *view) importless(lost []loss) string {
+// importless says why slots that were lost, or that nobody knows an owner of, cannot be loaded before they are served, empty when they can.
+func (v *view) importless(lost []loss, unowned Slots) string {
 	living, dead := 0, 0
 	for shard := range v.shards {
 		living += len(v.owners(shard))
@@ -327,7 +355,7 @@ func (v *view) importless(lost []loss) string {
 		}
 	}
 	switch {
-	case len(v.unassigned()) > 0:
+	case len(unowned) > 0:
 		return "no server knows who owned them"
 	case 2*living <= living+dead:
 		return "a majority of the primaries is gone"
@@ -373,7 +401,7 @@ func Refilling(s State) (incident, replaces, missing string) {
 			lost = append(lost, loss{g, slots})
 		}
 	}
-	why := v.importless(lost)
+	why := v.importless(lost, v.unassigned())
 	record := RestoreRecord{Slots: Union(slotsLost(lost), v.unassigned()), Served: why != ""}
 	if len(record.Slots) == 0 {
 		return "", "", "no slots of it are lost: leave spec.slots out in another Restore to replace everything"
@@ -384,12 +412,21 @@ func Refilling(s State) (incident, replaces, missing string) {
 
 // lossOf tells losses apart: by the slots, and by the nodes that had them.
 func lossOf(lost []loss, slots Slots) string {
-	var ids []string
+	return digest(slots.String() + " " + strings.Join(idsOf(lost), " "))
+}
+
+// idsOf are those of the nodes that are gone, sorted.
+func idsOf(lost []loss) (ids []string) {
 	for _, l := range lost {
 		ids = append(ids, l.id)
 	}
 	slices.Sort(ids)
-	return digest(slots.String() + " " + strings.Join(ids, " "))
+	return ids
+}
+
+// LoadedInto is how the Job that loads slots into a server says so: with the process, which forgets what it imports when it ends, and the slots.
+func LoadedInto(pod, process string, slots Slots) string {
+	return pod + "/" + process + "/" + digest(slots.String())
 }
 
 // Replacing says what a restore of everything does.

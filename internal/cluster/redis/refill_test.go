@@ -51,6 +51,9 @@ func (f *fixture) imports(from string) {
 
 const back = "backup-of-monday"
 
+// firstOwner is who had the slots of shard 1 before it was lost.
+var firstOwner = []string{id("c-1-0")}
+
 // asked is a Restore that was confirmed.
 func asked(lost bool) *Confirmed {
 	return &Confirmed{Noun: "Restore r", Lost: lost, RestoreRecord: RestoreRecord{Directory: back, Token: "u-1"}}
@@ -70,8 +73,8 @@ func loadedInto(into string) *plan.Job {
 }
 
 func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
-	lost := RestoreRecord{Slots: Share(1, 3)}
-	served := RestoreRecord{Slots: Share(1, 3), Served: true}
+	lost := RestoreRecord{Slots: Share(1, 3), Lost: firstOwner}
+	served := RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Served: true}
 	record := func(r RestoreRecord) RecordBackup {
 		r.Directory, r.Token = back, "u-1"
 		return RecordBackup{r}
@@ -98,7 +101,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		},
 		"without a majority they are served first": {
 			spoil: func(f *fixture) { f.loseShard("2"); f.Confirmed = asked(true) },
-			step:  record(RestoreRecord{Slots: Union(Share(1, 3), Share(2, 3)), Served: true}), words: "because a majority of the primaries is gone",
+			step:  record(RestoreRecord{Slots: Union(Share(1, 3), Share(2, 3)), Lost: []string{id("c-1-0"), id("c-2-0")}, Served: true}), words: "because a majority of the primaries is gone",
 		},
 		"another restore is not for lost slots": {
 			spoil: func(f *fixture) { f.Confirmed = asked(false) }, reason: ReasonShardLost,
@@ -161,7 +164,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		},
 		"a server that was restarted is loaded again": {
 			spoil: func(f *fixture) {
-				f.Restore = begun(lost, loadedInto("c-1-0/another"))
+				f.Restore = begun(lost, loadedInto(LoadedInto("c-1-0", "another", Share(1, 3))))
 				f.imports(id("c-1-0"))
 				f.follow()
 			},
@@ -169,7 +172,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		},
 		"the same one owns them": {
 			spoil: func(f *fixture) {
-				f.Restore = begun(lost, loadedInto("c-1-0/first"))
+				f.Restore = begun(lost, loadedInto(LoadedInto("c-1-0", "first", Share(1, 3))))
 				f.imports(id("c-1-0"))
 				f.follow()
 				f.pod("c-1-0").Node.Keys = 5
@@ -178,7 +181,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		},
 		"when they have owners, it is over": {
 			spoil: func(f *fixture) {
-				f.Restore = begun(lost, loadedInto("c-1-0/first"))
+				f.Restore = begun(lost, loadedInto(LoadedInto("c-1-0", "first", Share(1, 3))))
 				f.own("c-1-0", Share(1, 3))
 				f.follow()
 			},
@@ -218,7 +221,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		},
 		"but not with those that another backup may have left": {
 			spoil: func(f *fixture) {
-				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Served: true, Emptied: true}, nil)
+				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Served: true, Emptied: true}, nil)
 				f.imports(id("c-1-0"))
 				f.follow()
 				f.pod("c-1-0").Node.Keys = 5
@@ -227,7 +230,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		},
 		"nor where nobody knows who owned them": {
 			spoil: func(f *fixture) {
-				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Served: true, Emptied: true}, nil)
+				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Served: true, Emptied: true}, nil)
 				f.imports(id("c-0-0"))
 				f.follow()
 				for i := range f.Pods {
@@ -243,7 +246,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		},
 		"an empty server that was to be emptied gets them": {
 			spoil: func(f *fixture) {
-				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Served: true, Emptied: true}, nil)
+				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Served: true, Emptied: true}, nil)
 				f.imports(id("c-1-0"))
 				f.follow()
 			},
@@ -254,7 +257,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 				f.Restore = begun(served, &plan.Job{Ended: true, Failed: true, Since: now})
 				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
 			},
-			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3), Emptied: true}},
+			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3), Lost: firstOwner, Emptied: true}},
 		},
 		"what was confirmed for another loss is not begun": {
 			spoil: func(f *fixture) { f.Confirmed = asked(true); f.Confirmed.Loss = "that of last week" }, reason: ReasonShardLost,
@@ -264,11 +267,11 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 				f.Restore = begun(lost, &plan.Job{Ended: true, Failed: true, Since: now})
 				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
 			},
-			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3), Emptied: true}},
+			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3), Lost: firstOwner, Emptied: true}},
 		},
 		"what empties slots ends before they are served": {
 			spoil: func(f *fixture) {
-				f.Restore, f.Spec.Approved = begun(RestoreRecord{Slots: Share(1, 3), Emptied: true}, running), digest(id("c-1-0"))
+				f.Restore, f.Spec.Approved = begun(RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Emptied: true}, running), digest(id("c-1-0"))
 			},
 			step: plan.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "must not empty them then",
 		},
@@ -276,9 +279,9 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 			spoil: func(f *fixture) {
 				gone := *running
 				gone.Ended = true
-				f.Restore, f.Spec.Approved = begun(RestoreRecord{Slots: Share(1, 3), Emptied: true}, &gone), digest(id("c-1-0"))
+				f.Restore, f.Spec.Approved = begun(RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Emptied: true}, &gone), digest(id("c-1-0"))
 			},
-			step: record(RestoreRecord{Slots: Share(1, 3), Emptied: true, Served: true}),
+			step: record(RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Emptied: true, Served: true}),
 		},
 		"pods that are too many stay: their claims could be taken for that of the owner": {
 			spoil: func(f *fixture) { f.Spec.Replicas = 0 }, reason: ReasonShardLost,
@@ -332,35 +335,147 @@ func (f *fixture) own(name string, slots Slots) {
 	}
 }
 
-func TestNoOtherSlotsAreServedEmptyThanThoseOfTheRestore(t *testing.T) {
-	unowned := func(names ...string) *fixture {
-		f := formed()
-		f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Served: true}, nil)
-		for _, name := range names {
-			f.views(id(name), func(p *Peer) { p.Slots = nil })
+// What somebody has said of lost slots counts for these, and for the loss that it was said of.
+func TestConsentCountsForNothingElse(t *testing.T) {
+	unowned := func(names ...string) func(*fixture) {
+		return func(f *fixture) {
+			for _, name := range names {
+				f.views(id(name), func(p *Peer) { p.Slots = nil })
+			}
 		}
-		return f
 	}
-	if p := Next(unowned("c-1-0", "c-2-0").State); !reflect.DeepEqual(p.Step, AddSlots{[]Ownership{{"c-1-0", Share(1, 3)}}}) {
-		t.Errorf("nobody knows of two: %#v, %s: %s", p.Step, p.Reason, p.Message)
+	lost := func(shards ...string) func(*fixture) {
+		return func(f *fixture) {
+			for _, shard := range shards {
+				f.loseShard(shard)
+			}
+		}
 	}
-	if p := Next(unowned("c-2-0").State); p.Step != nil || p.Reason != ReasonSlotsUnassigned || !p.Stalled {
-		t.Errorf("nobody knows of another one: %#v, %s: %s", p.Step, p.Reason, p.Message)
+	// served and filled are records of Restores of the slots of shard 1; moved are some of them that were on their way to shard 2.
+	served := RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Served: true}
+	filled := RestoreRecord{Slots: Share(1, 3), Lost: firstOwner}
+	moved := NewSlots(Range{5462, 5470})
+	rest := Share(1, 3).Minus(moved)
+	begins := func(r RestoreRecord, j *plan.Job) func(*fixture) { return func(f *fixture) { f.Restore = begun(r, j) } }
+	imports := func(f *fixture) { f.open("c-2-0", moved, "c-1-0", true) }
+	owns := func(slots Slots) func(*fixture) {
+		return func(f *fixture) {
+			f.own("c-1-0", slots)
+			f.follow()
+			f.pod("c-1-0").Node.Keys = 5
+			f.pod("c-2-0").Node.Process = "a"
+		}
 	}
-	for _, tc := range []struct {
-		lost []string
-		step cluster.Step
+	loaded := loadedInto(LoadedInto("c-1-0", "first", rest) + " " + LoadedInto("c-2-0", "a", moved))
+	five := RestoreRecord{Slots: Union(Share(1, 5), Share(2, 5)), Lost: []string{id("c-1-0"), id("c-2-0")}}
+	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
+	approve := func(f *fixture) { f.Spec.Approved = digest(id("c-2-0")) }
+	record := func(r RestoreRecord) RecordBackup {
+		r.Directory, r.Token = back, "u-1"
+		return RecordBackup{r}
+	}
+	for name, tc := range map[string]struct {
+		spoil  []func(*fixture)
+		step   cluster.Step
+		reason string
 	}{
-		{[]string{"0", "1"}, AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)}},
-		{[]string{"0"}, nil},
+		"of two that nobody knows an owner of, one is served": {
+			spoil: []func(*fixture){unowned("c-1-0", "c-2-0"), begins(RestoreRecord{Slots: Share(1, 3), Served: true}, nil)},
+			step:  AddSlots{[]Ownership{{"c-1-0", Share(1, 3)}}},
+		},
+		"the other is not": {
+			spoil: []func(*fixture){unowned("c-2-0"), begins(RestoreRecord{Slots: Share(1, 3), Served: true}, nil)}, reason: ReasonSlotsUnassigned,
+		},
+		"of two lost shards, one is served": {
+			spoil: []func(*fixture){lost("0", "1"), begins(served, nil)}, step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
+		},
+		"the other is not, nor": {spoil: []func(*fixture){lost("0"), begins(RestoreRecord{Slots: Share(1, 3), Served: true}, nil)}, reason: ReasonShardLost},
+		"is what its next owner had": {
+			spoil: []func(*fixture){lost("1"), begins(RestoreRecord{Slots: Share(1, 3), Lost: []string{"former"}, Served: true}, nil)}, reason: ReasonShardLost,
+		},
+		"an owner that is back is not loaded": {spoil: []func(*fixture){begins(served, nil)}, step: plan.NoteLoaded{}},
+		"nor is it loaded with others": {
+			spoil: []func(*fixture){begins(RestoreRecord{Slots: Union(Share(1, 3), Share(2, 3)), Lost: firstOwner, Served: true}, nil)},
+			step:  record(RestoreRecord{Slots: Share(2, 3), Lost: firstOwner, Served: true}),
+		},
+		"what another server imports is not adopted by the one that has the rest": {
+			spoil: []func(*fixture){lost("1"), owns(rest), imports, begins(filled, loaded)}, step: OwnLoaded{"c-2-0", id("c-2-0"), moved},
+		},
+		"nor when it is to be served empty": {
+			spoil: []func(*fixture){lost("1"), owns(rest), imports, begins(served, nil)}, step: AssignEmpty{"c-2-0", id("c-2-0"), id("c-1-0"), moved},
+		},
+		"nor when nobody imports it any more": {
+			spoil: []func(*fixture){lost("1"), owns(rest), begins(filled, loaded)}, step: ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), moved},
+		},
+		"nor when nobody does, and it is to be served": {
+			spoil: []func(*fixture){lost("1"), owns(rest), begins(served, nil)}, step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), moved},
+		},
+		"what was loaded elsewhere is loaded again": {
+			spoil: []func(*fixture){lost("1"), (*fixture).follow, func(f *fixture) { f.imports(id("c-1-0")) }, begins(filled, loaded)},
+			step:  plan.DropRestoreJob{Name: "c-load", UID: "j-1"},
+		},
+		"who approves of one loss of two waits for both": {
+			spoil: []func(*fixture){(*fixture).five, lost("1", "2"), approve, begins(five, nil)},
+			step:  ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 5)},
+		},
+		"who approves of another one has no say in this one": {
+			spoil: []func(*fixture){(*fixture).five, lost("1", "2"), approve, begins(RestoreRecord{Slots: Share(1, 5), Lost: firstOwner}, nil)},
+			step:  ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 5)},
+		},
+		"what is not heard of another one has none either": {
+			spoil: []func(*fixture){(*fixture).five, lost("1", "2"), begins(RestoreRecord{Slots: Share(1, 5), Lost: firstOwner}, nil), func(f *fixture) {
+				f.unheard("c-2-0", id("c-2-0"))
+				f.unheard("c-2-1", id("c-2-0"))
+			}},
+			step: ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 5)},
+		},
+		"what has been loaded and is in use is not loaded again": {
+			spoil: []func(*fixture){(*fixture).five, lost("1", "2"), owns(Share(1, 5)), approve, begins(five, running)},
+			step:  record(RestoreRecord{Slots: Share(2, 5), Lost: five.Lost, Served: true}),
+		},
+		"a Restore of other slots has left nothing in these": {
+			spoil: []func(*fixture){
+				lost("1"), begins(RestoreRecord{Slots: Share(2, 3), Served: true}, &plan.Job{Name: "c-load", UID: "j-1", Ended: true, Failed: true, Since: now}),
+				func(f *fixture) {
+					f.Confirmed = asked(true)
+					f.Confirmed.Loss, _, _ = Refilling(f.State)
+					f.Confirmed.Token = "u-2"
+				},
+			},
+			step: RecordBackup{RestoreRecord{Directory: back, Token: "u-2", Slots: Share(1, 3), Lost: firstOwner}},
+		},
+		"who imports other slots, too, has keys of these": {
+			spoil: []func(*fixture){
+				lost("1"), (*fixture).follow, func(f *fixture) { f.imports(id("c-1-0")) },
+				func(f *fixture) {
+					f.pod("c-1-0").Node.Keys = 40
+					f.open("c-1-0", NewSlots(Range{0, 5}), "c-0-0", true)
+					f.views(id("c-0-0"), func(p *Peer) { p.Open = []Open{{NewSlots(Range{0, 5}), "new-c-1-0", false}} })
+				},
+				begins(RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Served: true, Emptied: true}, nil),
+			},
+			step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
+		},
+		"another Restore, of another loss, does not keep this one": {
+			spoil: []func(*fixture){
+				lost("1"), (*fixture).follow, func(f *fixture) { f.imports(id("c-1-0")) }, begins(filled, &plan.Job{Name: "c-load", UID: "j-1", Ended: true, Failed: true, Since: now}),
+				func(f *fixture) {
+					f.Spec.AssignEmpty = true
+					f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, Loss: "another", RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
+				},
+			},
+			reason: "BackupFailed",
+		},
 	} {
-		f := unowned()
-		for _, shard := range tc.lost {
-			f.loseShard(shard)
-		}
-		if p := Next(f.State); !reflect.DeepEqual(p.Step, tc.step) || (tc.step == nil && p.Reason != ReasonShardLost) {
-			t.Errorf("shards %s are lost: %#v, %s: %s", tc.lost, p.Step, p.Reason, p.Message)
-		}
+		t.Run(name, func(t *testing.T) {
+			f := formed()
+			for _, spoil := range tc.spoil {
+				spoil(f)
+			}
+			if p := Next(f.State); !reflect.DeepEqual(p.Step, tc.step) || (tc.reason != "" && p.Reason != tc.reason) {
+				t.Errorf("got %#v\nwant %#v\n%s: %s", p.Step, tc.step, p.Reason, p.Message)
+			}
+		})
 	}
 }
 
@@ -438,7 +553,7 @@ func TestOnlyAClusterThatIsReplacedAsAWholeIsNotAvailable(t *testing.T) {
 	if c.Status != "False" || !strings.Contains(c.Message, back) {
 		t.Errorf("%+v", c)
 	}
-	f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Served: true}, nil)
+	f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Served: true}, nil)
 	if c := meta.FindStatusCondition(Conditions(f.State, Next(f.State), nil), v1alpha1.ConditionAvailable); c.Status != "True" {
 		t.Errorf("%+v", c)
 	}

@@ -250,10 +250,11 @@ func (v *view) successor(g ghost) *Pod {
 	return furthest(slices.DeleteFunc(slices.Clone(g.replicas), g.wiped))
 }
 
-// heir is the server that owns the slots of a ghost's shard in its place; nil when there is none.
+// heir is the server that owns the slots of a ghost's shard in its place; nil when there is none. Slots that are brought back from a backup
+// have none: whoever owns others of that shard by then was loaded with these.
 func (v *view) heir(g ghost) *Pod {
 	shard := v.shardOf(g.id)
-	if shard < 0 || shard >= len(v.shards) || len(g.replicas) > 0 {
+	if shard < 0 || shard >= len(v.shards) || len(g.replicas) > 0 || (v.Restore != nil && v.Restore.Slots.Overlaps(v.stillOwned(g))) {
 		return nil
 	}
 	return v.primary(shard)

@@ -32,7 +32,9 @@ type RestoreRecord struct {
 	Token string `json:"token,omitempty"`
 	// Slots that were lost and are brought back; none: everything is replaced.
 	Slots Slots `json:"slots,omitempty"`
-	// Served says that these are served before they are loaded: see importless.
+	// Lost are the ids of the nodes that had them, as far as any server knew.
+	Lost []string `json:"lost,omitempty"`
+	// Served says that the slots are served before they are loaded: see importless.
 	Served bool `json:"served,omitempty"`
 	// Emptied says that the slots are emptied before they are loaded: another backup may have been loaded into them in part.
 	Emptied bool `json:"emptied,omitempty"`

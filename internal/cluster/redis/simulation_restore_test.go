@@ -219,7 +219,7 @@ func (j *simJob) finish(s *simulation, r *simRestore) {
 	}
 	var into []string
 	for _, to := range j.step.Into {
-		into = append(into, to.Pod+"/"+j.processes[to.Pod])
+		into = append(into, redis.LoadedInto(to.Pod, j.processes[to.Pod], to.Slots))
 	}
 	s.log("the Job is done")
 	j.state.Ended, j.state.Report = true, &plan.Report{Restored: &plan.Restored{Keys: 1, Into: strings.Join(into, " ")}}
