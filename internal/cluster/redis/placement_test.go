@@ -235,6 +235,12 @@ func TestReplaceDamaged(t *testing.T) {
 		"a shard whose owner is gone cannot say so": {
 			state: formed(), spoil: and(func(f *fixture) { f.loseShard("0") }, damage("c-1-1")), step: replaced("c-1-1"),
 		},
+		"nor is one whose shard nobody knows any more of one that has an owner": {
+			state: formed(), spoil: and(func(f *fixture) {
+				f.loseShard("0")
+				f.views(id("c-0-0"), func(p *Peer) { p.Host, p.Addr = "", Address{} })
+			}, damage("c-1-1")), step: replaced("c-1-1"),
+		},
 		"where there is no other shard, a human decides": {
 			state: single(), spoil: damage("c-0-1"), reason: ReasonDamaged, stalled: true,
 			message: "c-0-1 cannot start from its data (" + words + "), and no other shard can tell that c-0-0, which says that it is the primary, has been it since: " +

@@ -429,6 +429,12 @@ func TestConsentCountsForNothingElse(t *testing.T) {
 			}},
 			step: ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 5)},
 		},
+		"nor what nobody knows of others": {
+			spoil: []func(*fixture){lost("1"), begins(filled, nil), func(f *fixture) {
+				f.views(id("c-2-0"), func(p *Peer) { p.Slots = p.Slots.Minus(NewSlots(Range{16383, 16383})) })
+			}},
+			step: ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
+		},
 		"what has been loaded and is in use is not loaded again": {
 			spoil: []func(*fixture){(*fixture).five, lost("1", "2"), owns(Share(1, 5)), approve, begins(five, running)},
 			step:  record(RestoreRecord{Slots: Share(2, 5), Lost: five.Lost, Served: true}),

@@ -86,6 +86,11 @@ func (r *simRestore) act(s *simulation, step cluster.Step) bool {
 			return true
 		}
 		r.promise(s, st.Slots)
+	case redis.Adopt:
+		if r != nil && r.record != nil && r.record.Restored == nil && st.Slots.Overlaps(r.record.Slots) {
+			s.fail("%s: they are to be loaded", st)
+		}
+		return false
 	case redis.AssignEmpty:
 		if r != nil && r.record != nil && r.record.Restored == nil && !r.record.Served && st.Slots.Overlaps(r.record.Slots) {
 			s.fail("%s: they are to be loaded before", st)
@@ -197,12 +202,17 @@ func (j *simJob) begin(s *simulation, r *simRestore) bool {
 
 // look is which process of which pod takes keys; nil: not all answer.
 func (j *simJob) look(s *simulation) map[string]string {
-	out := map[string]string{}
+	var servers []*redisfake.Server
+	for _, to := range j.step.Into {
+		servers = append(servers, s.pod(to.Pod).server)
+	}
 	for slot := range sampleSlots {
-		if !j.wants(slot) || (len(j.step.Into) > 0 && !slices.ContainsFunc(j.step.Into, func(to redis.Refill) bool { return to.Slots.Has(slot) })) {
-			continue
+		if len(j.step.Into) == 0 && j.wants(slot) {
+			servers = append(servers, s.owner(slot))
 		}
-		w := j.server(s, slot)
+	}
+	out := map[string]string{}
+	for _, w := range servers {
 		if w == nil || !w.Up || w.Cut || w.Primary() != "" {
 			return nil
 		}
@@ -275,20 +285,36 @@ func simulateRestore(seed uint64) (*simulation, *simRestore) {
 	r := &simRestore{backup: maps.Clone(s.acked)}
 	s.restore = r
 	s.pass()
+	shards, replicas := s.spec.Shards, s.spec.Replicas
+	if shards < 5 && s.rnd.IntN(3) == 0 { // Slots are on their way when it happens.
+		s.spec.Shards, s.resharded = shards+1, true
+		for range s.rnd.IntN(60) {
+			s.pass()
+			s.turn()
+		}
+	}
 	if lost {
 		n := 1 // Of three or more, the others are a majority.
 		if s.rnd.IntN(3) == 0 {
-			n += s.rnd.IntN(s.spec.Shards - 1)
+			n += s.rnd.IntN(shards - 1)
 		}
 		r.loseShards(s, n)
 	}
-	end, faults := s.net.Now().Add(2*giveUp), 0
+	end, never, faults := s.net.Now().Add(2*giveUp), s.net.Now().Add(10*giveUp), 0
 	var p cluster.Plan
-	for s.broken == "" && (r.record == nil || r.record.Restored == nil) && s.net.Now().Before(end) {
+	for s.broken == "" && (r.record == nil || r.record.Restored == nil) && s.net.Now().Before(end) && s.net.Now().Before(never) {
 		s.pass()
+		if s.anyComesBack() {
+			end = s.net.Now().Add(giveUp)
+		}
 		before := p.Message
 		if p = s.turn(); p.Message != before {
 			s.log("%s: %s", p.Reason, p.Message)
+		}
+		s.correctVersion(p)
+		if p.Stalled && p.Reason == redis.ReasonRetained { // The replicas that were taken away may have what their primary had.
+			s.log("a human has %d replicas again", replicas)
+			s.spec.Replicas = replicas
 		}
 		wanted := !lost || (p.Stalled && (p.Reason == redis.ReasonShardLost || p.Reason == redis.ReasonSlotsUnassigned))
 		if wanted && r.confirmed == nil && r.record == nil {
@@ -299,7 +325,7 @@ func simulateRestore(seed uint64) (*simulation, *simRestore) {
 			r.disturb(s)
 		}
 	}
-	if s.broken == "" && (r.record == nil || r.record.Restored == nil) {
+	if s.broken == "" && (r.record == nil || r.record.Restored == nil) && (r.confirmed != nil || !p.Settled()) {
 		s.fail("the restore does not end: %s: %s", p.Reason, p.Message)
 	}
 	s.bereft = false // What was lost is back.
@@ -330,7 +356,7 @@ func TestSimulationOfRestores(t *testing.T) {
 		}
 		return
 	}
-	filled, served, replaced, jobs := 0, 0, 0, 0
+	filled, served, replaced, kept, jobs := 0, 0, 0, 0, 0
 	n := sample(*seeds / 2)
 	for seed := uint64(1); seed <= uint64(n); seed++ {
 		s, r := simulateRestore(seed)
@@ -339,6 +365,8 @@ func TestSimulationOfRestores(t *testing.T) {
 		}
 		jobs += r.jobs
 		switch {
+		case r.record == nil:
+			kept++
 		case len(r.record.Slots) == 0:
 			replaced++
 		case r.record.Served:
@@ -347,7 +375,7 @@ func TestSimulationOfRestores(t *testing.T) {
 			filled++
 		}
 	}
-	t.Logf("%d runs: lost slots were loaded before they were served in %d and afterwards in %d, everything was replaced in %d, by %d Jobs", n, filled, served, replaced, jobs)
+	t.Logf("%d runs: lost slots were loaded before they were served in %d and afterwards in %d, everything was replaced in %d, by %d Jobs, and nothing was lost in %d", n, filled, served, replaced, jobs, kept)
 	if filled == 0 || served == 0 || replaced == 0 {
 		t.Error("not every way was taken")
 	}

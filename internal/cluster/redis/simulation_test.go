@@ -1429,7 +1429,7 @@ func (s *simulation) converge() {
 		if stalled++; !p.Stalled || slices.ContainsFunc(s.pods, func(p *simPod) bool { return !p.backAt.IsZero() || p.homeless || p.hangs }) {
 			stalled = 0
 		}
-		if slices.ContainsFunc(s.pods, func(p *simPod) bool { return p.backAt.After(s.net.Now()) || p.hangs }) { // Faults happen while slots move, too.
+		if s.anyComesBack() { // Faults happen while slots move, too.
 			end = s.net.Now().Add(giveUp)
 		}
 		last = p
@@ -1444,6 +1444,11 @@ func (s *simulation) converge() {
 	if s.broken == "" && !s.mayStall(last) {
 		s.fail("does not converge (stalled %v): %s: %s", last.Stalled, last.Reason, last.Message)
 	}
+}
+
+// anyComesBack tells whether a server is away that will be back.
+func (s *simulation) anyComesBack() bool {
+	return slices.ContainsFunc(s.pods, func(p *simPod) bool { return p.backAt.After(s.net.Now()) || p.hangs })
 }
 
 // mayStall tells whether a cluster has good reason to wait for a human.

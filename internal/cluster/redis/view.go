@@ -170,11 +170,12 @@ func (v *view) importer(shard int) *Pod {
 	return nil
 }
 
-// mayHaveLost tells whether a node that no server answers for owns slots and is of a shard, as far as can be told.
+// mayHaveLost tells whether a node that no server answers for owns slots and is of a shard, as far as can be told. One of a shard that nobody
+// knows is of one without an owner.
 func (v *view) mayHaveLost(shard int) bool {
 	return slices.ContainsFunc(v.ghosts(), func(g ghost) bool {
 		of := v.shardOf(g.id)
-		return len(g.slots) > 0 && (of == shard || of < 0)
+		return len(g.slots) > 0 && (of == shard || (of < 0 && len(v.owners(shard)) == 0))
 	})
 }
 
