@@ -415,8 +415,10 @@ func TestALoadFailsWhenAServerIsAnotherOneAtItsEnd(t *testing.T) {
 	if err != nil || len(before) != 3 {
 		t.Fatalf("%v, %v", before, err)
 	}
-	r.into = map[string]redis.Slots{nodes[1].addr: {{From: 1, To: 2}}}
-	if into, err := r.processes(t.Context()); err != nil || len(into) != 1 || !slices.Contains(before, into[0]) {
+	process, _ := moverOf(t, nodes[1]).Process(t.Context())
+	slots := redis.NewSlots(redis.Range{From: 1, To: 2})
+	r.into = map[string]redis.Slots{nodes[1].addr: slots}
+	if into, err := r.processes(t.Context()); err != nil || !slices.Equal(into, []string{redis.LoadedInto(nodes[1].addr, process, slots)}) {
 		t.Errorf("%v, %v", into, err)
 	}
 }
