@@ -189,7 +189,7 @@ func (v *view) emptyHeir(g ghost, shard int, slots Slots) cluster.Step {
 	if len(g.replicas) > 0 {
 		return TakeOver{g.replicas[0].Shard, g.id, g.replicas[0].Name}
 	}
-	p := v.blank(shard, func(p *Pod) bool { return (p.Node.Keys == 0 || p.ownsSlots()) && p.Node.primary(g.id) != "" })
+	p := v.taker(shard, func(p *Pod) bool { return (p.Node.Keys == 0 || p.ownsSlots()) && p.Node.primary(g.id) != "" })
 	if p == nil {
 		return nil
 	}

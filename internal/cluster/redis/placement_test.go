@@ -235,7 +235,7 @@ func TestReplaceDamaged(t *testing.T) {
 		"a shard whose owner is gone cannot say so": {
 			state: formed(), spoil: and(func(f *fixture) { f.loseShard("0") }, damage("c-1-1")), step: replaced("c-1-1"),
 		},
-		"nor is one whose shard nobody knows any more of one that has an owner": {
+		"a lost node whose shard nobody knows any more is of one without an owner": {
 			state: formed(), spoil: and(func(f *fixture) {
 				f.loseShard("0")
 				f.views(id("c-0-0"), func(p *Peer) { p.Host, p.Addr = "", Address{} })

@@ -92,7 +92,7 @@ func (r *Restore) fills() bool { return r != nil && r.Loading != nil && len(r.Sl
 // serves reports whether the slots that were lost with a node, all of them, are served empty, because they are loaded afterwards. Whoever owns
 // them next may be lost, too: nobody has said that for the writes that it took.
 func (r *Restore) serves(l loss) bool {
-	return len(l.slots.Minus(r.served())) == 0 && r != nil && slices.Contains(r.Lost, l.id)
+	return r != nil && slices.Contains(r.Owners, l.id) && len(l.slots.Minus(r.served())) == 0
 }
 
 // served are the slots that are served empty, because they are loaded afterwards.
@@ -103,7 +103,8 @@ func (r *Restore) served() Slots {
 	return r.Slots
 }
 
-// noteRefilled ends a restore of lost slots when all of them have an owner: one that was loaded, or the one that was believed to be lost.
+// noteRefilled ends a restore of lost slots when all of them have an owner: one that was loaded, or the one that was believed to be lost. Where
+// they are served first, those leave it whose owner has come back.
 func noteRefilled(v *view) (cluster.Plan, bool) {
 	r := v.Restore
 	if r.fills() && len(v.unfilled()) == 0 {
@@ -125,7 +126,7 @@ func (v *view) cameBack() (back Slots) {
 		return nil
 	}
 	for _, p := range v.read {
-		if slices.Contains(v.Restore.Lost, p.Node.ID) {
+		if slices.Contains(v.Restore.Owners, p.Node.ID) {
 			back = Union(back, p.Node.Self().Slots.And(v.Restore.Slots))
 		}
 	}
@@ -161,7 +162,7 @@ func refillUnknown(v *view) (cluster.Plan, bool) {
 func (v *view) refill(lost []loss) (cluster.Plan, bool) {
 	if c := v.Confirmed; v.mayBegin() && c.Lost {
 		record := c.RestoreRecord
-		record.Slots, record.Lost = Union(slotsLost(lost), v.unassigned()), idsOf(lost)
+		record.Slots, record.Owners = Union(slotsLost(lost), v.unassigned()), idsOf(lost)
 		if c.Loss == lossOf(lost, record.Slots) { // Else it was confirmed for another one.
 			why := v.importless(lost, v.unassigned())
 			record.Served, record.Emptied = why != "", v.Restore != nil && v.Restore.Slots.Overlaps(record.Slots)
@@ -281,7 +282,7 @@ func (v *view) refills(left Slots, lost []loss) (into []Refill, missing Slots) {
 		add(p, slots, o.Other)
 	}
 	for _, l := range lost {
-		slots, p := l.slots.And(left), v.blank(v.homeOf(l.ghost), func(p *Pod) bool {
+		slots, p := l.slots.And(left), v.taker(v.homeOf(l.ghost), func(p *Pod) bool {
 			fills := slices.ContainsFunc(into, func(r Refill) bool { return r.ID == p.Node.ID })
 			return (fills || p.Node.Keys == 0 || p.ownsSlots()) && p.Node.primary(l.id) == l.id
 		})
@@ -313,8 +314,9 @@ func (v *view) imports(slots Slots) func(yield func(*Pod, Open) bool) {
 	}
 }
 
-// blank is a server of a shard that copies nobody, and that fits; nil when there is none.
-func (v *view) blank(shard int, fits func(p *Pod) bool) *Pod {
+// taker is a server of a shard that could own lost slots of it, because it copies nobody, and that fits; nil when there is none. Where one owns
+// others of them, the rest have become its replicas before.
+func (v *view) taker(shard int, fits func(p *Pod) bool) *Pod {
 	if shard < 0 || shard >= len(v.shards) {
 		return nil
 	}
@@ -361,7 +363,7 @@ func (v *view) importless(lost []loss, unowned Slots) string {
 		return "a majority of the primaries is gone"
 	}
 	for _, l := range lost {
-		if v.blank(v.homeOf(l.ghost), func(p *Pod) bool { return v.Now.Sub(p.Started) < patience || p.Node.primary(l.id) == l.id }) == nil {
+		if v.taker(v.homeOf(l.ghost), func(p *Pod) bool { return v.Now.Sub(p.Started) < patience || p.Node.primary(l.id) == l.id }) == nil {
 			return "no empty server of their shard has heard of their former owner"
 		}
 	}

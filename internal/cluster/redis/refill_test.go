@@ -73,8 +73,8 @@ func loadedInto(into string) *plan.Job {
 }
 
 func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
-	lost := RestoreRecord{Slots: Share(1, 3), Lost: firstOwner}
-	served := RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Served: true}
+	lost := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner}
+	served := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true}
 	record := func(r RestoreRecord) RecordBackup {
 		r.Directory, r.Token = back, "u-1"
 		return RecordBackup{r}
@@ -101,7 +101,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		},
 		"without a majority they are served first": {
 			spoil: func(f *fixture) { f.loseShard("2"); f.Confirmed = asked(true) },
-			step:  record(RestoreRecord{Slots: Union(Share(1, 3), Share(2, 3)), Lost: []string{id("c-1-0"), id("c-2-0")}, Served: true}), words: "because a majority of the primaries is gone",
+			step:  record(RestoreRecord{Slots: Union(Share(1, 3), Share(2, 3)), Owners: []string{id("c-1-0"), id("c-2-0")}, Served: true}), words: "because a majority of the primaries is gone",
 		},
 		"another restore is not for lost slots": {
 			spoil: func(f *fixture) { f.Confirmed = asked(false) }, reason: ReasonShardLost,
@@ -221,7 +221,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		},
 		"but not with those that another backup may have left": {
 			spoil: func(f *fixture) {
-				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Served: true, Emptied: true}, nil)
+				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true, Emptied: true}, nil)
 				f.imports(id("c-1-0"))
 				f.follow()
 				f.pod("c-1-0").Node.Keys = 5
@@ -230,7 +230,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		},
 		"nor where nobody knows who owned them": {
 			spoil: func(f *fixture) {
-				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Served: true, Emptied: true}, nil)
+				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true, Emptied: true}, nil)
 				f.imports(id("c-0-0"))
 				f.follow()
 				for i := range f.Pods {
@@ -246,7 +246,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		},
 		"an empty server that was to be emptied gets them": {
 			spoil: func(f *fixture) {
-				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Served: true, Emptied: true}, nil)
+				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true, Emptied: true}, nil)
 				f.imports(id("c-1-0"))
 				f.follow()
 			},
@@ -257,7 +257,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 				f.Restore = begun(served, &plan.Job{Ended: true, Failed: true, Since: now})
 				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
 			},
-			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3), Lost: firstOwner, Emptied: true}},
+			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3), Owners: firstOwner, Emptied: true}},
 		},
 		"what was confirmed for another loss is not begun": {
 			spoil: func(f *fixture) { f.Confirmed = asked(true); f.Confirmed.Loss = "that of last week" }, reason: ReasonShardLost,
@@ -267,11 +267,11 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 				f.Restore = begun(lost, &plan.Job{Ended: true, Failed: true, Since: now})
 				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
 			},
-			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3), Lost: firstOwner, Emptied: true}},
+			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3), Owners: firstOwner, Emptied: true}},
 		},
 		"what empties slots ends before they are served": {
 			spoil: func(f *fixture) {
-				f.Restore, f.Spec.Approved = begun(RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Emptied: true}, running), digest(id("c-1-0"))
+				f.Restore, f.Spec.Approved = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Emptied: true}, running), digest(id("c-1-0"))
 			},
 			step: plan.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "must not empty them then",
 		},
@@ -279,9 +279,9 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 			spoil: func(f *fixture) {
 				gone := *running
 				gone.Ended = true
-				f.Restore, f.Spec.Approved = begun(RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Emptied: true}, &gone), digest(id("c-1-0"))
+				f.Restore, f.Spec.Approved = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Emptied: true}, &gone), digest(id("c-1-0"))
 			},
-			step: record(RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Emptied: true, Served: true}),
+			step: record(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Emptied: true, Served: true}),
 		},
 		"pods that are too many stay: their claims could be taken for that of the owner": {
 			spoil: func(f *fixture) { f.Spec.Replicas = 0 }, reason: ReasonShardLost,
@@ -352,8 +352,8 @@ func TestConsentCountsForNothingElse(t *testing.T) {
 		}
 	}
 	// served and filled are records of Restores of the slots of shard 1; moved are some of them that were on their way to shard 2.
-	served := RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Served: true}
-	filled := RestoreRecord{Slots: Share(1, 3), Lost: firstOwner}
+	served := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true}
+	filled := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner}
 	moved := NewSlots(Range{5462, 5470})
 	rest := Share(1, 3).Minus(moved)
 	begins := func(r RestoreRecord, j *plan.Job) func(*fixture) { return func(f *fixture) { f.Restore = begun(r, j) } }
@@ -367,7 +367,7 @@ func TestConsentCountsForNothingElse(t *testing.T) {
 		}
 	}
 	loaded := loadedInto(LoadedInto("c-1-0", "first", rest) + " " + LoadedInto("c-2-0", "a", moved))
-	five := RestoreRecord{Slots: Union(Share(1, 5), Share(2, 5)), Lost: []string{id("c-1-0"), id("c-2-0")}}
+	five := RestoreRecord{Slots: Union(Share(1, 5), Share(2, 5)), Owners: []string{id("c-1-0"), id("c-2-0")}}
 	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
 	approve := func(f *fixture) { f.Spec.Approved = digest(id("c-2-0")) }
 	record := func(r RestoreRecord) RecordBackup {
@@ -379,36 +379,40 @@ func TestConsentCountsForNothingElse(t *testing.T) {
 		step   cluster.Step
 		reason string
 	}{
-		"of two that nobody knows an owner of, one is served": {
+		"slots that nobody knows an owner of are served, and no others with them": {
 			spoil: []func(*fixture){unowned("c-1-0", "c-2-0"), begins(RestoreRecord{Slots: Share(1, 3), Served: true}, nil)},
 			step:  AddSlots{[]Ownership{{"c-1-0", Share(1, 3)}}},
 		},
-		"the other is not": {
+		"others that nobody knows an owner of are not": {
 			spoil: []func(*fixture){unowned("c-2-0"), begins(RestoreRecord{Slots: Share(1, 3), Served: true}, nil)}, reason: ReasonSlotsUnassigned,
 		},
-		"of two lost shards, one is served": {
+		"a lost shard is served, and no other one with it": {
 			spoil: []func(*fixture){lost("0", "1"), begins(served, nil)}, step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
 		},
-		"the other is not, nor": {spoil: []func(*fixture){lost("0"), begins(RestoreRecord{Slots: Share(1, 3), Served: true}, nil)}, reason: ReasonShardLost},
-		"is what its next owner had": {
-			spoil: []func(*fixture){lost("1"), begins(RestoreRecord{Slots: Share(1, 3), Lost: []string{"former"}, Served: true}, nil)}, reason: ReasonShardLost,
+		"another lost shard is not": {spoil: []func(*fixture){lost("0"), begins(RestoreRecord{Slots: Share(1, 3), Served: true}, nil)}, reason: ReasonShardLost},
+		"what the next owner had is not given up": {
+			spoil: []func(*fixture){lost("1"), begins(RestoreRecord{Slots: Share(1, 3), Owners: []string{"former"}, Served: true}, nil)}, reason: ReasonShardLost,
 		},
 		"an owner that is back is not loaded": {spoil: []func(*fixture){begins(served, nil)}, step: plan.NoteLoaded{}},
-		"nor is it loaded with others": {
-			spoil: []func(*fixture){begins(RestoreRecord{Slots: Union(Share(1, 3), Share(2, 3)), Lost: firstOwner, Served: true}, nil)},
-			step:  record(RestoreRecord{Slots: Share(2, 3), Lost: firstOwner, Served: true}),
+		"an owner that is back is not loaded with others": {
+			spoil: []func(*fixture){begins(RestoreRecord{Slots: Union(Share(1, 3), Share(2, 3)), Owners: firstOwner, Served: true}, nil)},
+			step:  record(RestoreRecord{Slots: Share(2, 3), Owners: firstOwner, Served: true}),
 		},
 		"what another server imports is not adopted by the one that has the rest": {
 			spoil: []func(*fixture){lost("1"), owns(rest), imports, begins(filled, loaded)}, step: OwnLoaded{"c-2-0", id("c-2-0"), moved},
 		},
-		"nor when it is to be served empty": {
+		"what another server imports is not adopted when it is to be served empty": {
 			spoil: []func(*fixture){lost("1"), owns(rest), imports, begins(served, nil)}, step: AssignEmpty{"c-2-0", id("c-2-0"), id("c-1-0"), moved},
 		},
-		"nor when nobody imports it any more": {
+		"what nobody imports any more is not adopted": {
 			spoil: []func(*fixture){lost("1"), owns(rest), begins(filled, loaded)}, step: ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), moved},
 		},
-		"nor when nobody does, and it is to be served": {
+		"what nobody imports any more is not adopted when it is to be served": {
 			spoil: []func(*fixture){lost("1"), owns(rest), begins(served, nil)}, step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), moved},
+		},
+		"an empty server does not become a second owner": {
+			spoil: []func(*fixture){lost("1"), func(f *fixture) { f.own("c-1-1", rest) }, begins(filled, nil)},
+			step:  Replicate{[]Following{{"c-1-0", "c-1-1", "new-c-1-1"}}},
 		},
 		"what was loaded elsewhere is loaded again": {
 			spoil: []func(*fixture){lost("1"), (*fixture).follow, func(f *fixture) { f.imports(id("c-1-0")) }, begins(filled, loaded)},
@@ -419,17 +423,17 @@ func TestConsentCountsForNothingElse(t *testing.T) {
 			step:  ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 5)},
 		},
 		"who approves of another one has no say in this one": {
-			spoil: []func(*fixture){(*fixture).five, lost("1", "2"), approve, begins(RestoreRecord{Slots: Share(1, 5), Lost: firstOwner}, nil)},
+			spoil: []func(*fixture){(*fixture).five, lost("1", "2"), approve, begins(RestoreRecord{Slots: Share(1, 5), Owners: firstOwner}, nil)},
 			step:  ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 5)},
 		},
-		"what is not heard of another one has none either": {
-			spoil: []func(*fixture){(*fixture).five, lost("1", "2"), begins(RestoreRecord{Slots: Share(1, 5), Lost: firstOwner}, nil), func(f *fixture) {
+		"what has not been heard of another one has no say either": {
+			spoil: []func(*fixture){(*fixture).five, lost("1", "2"), begins(RestoreRecord{Slots: Share(1, 5), Owners: firstOwner}, nil), func(f *fixture) {
 				f.unheard("c-2-0", id("c-2-0"))
 				f.unheard("c-2-1", id("c-2-0"))
 			}},
 			step: ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 5)},
 		},
-		"nor what nobody knows of others": {
+		"what nobody knows of other slots has no say either": {
 			spoil: []func(*fixture){lost("1"), begins(filled, nil), func(f *fixture) {
 				f.views(id("c-2-0"), func(p *Peer) { p.Slots = p.Slots.Minus(NewSlots(Range{16383, 16383})) })
 			}},
@@ -437,7 +441,7 @@ func TestConsentCountsForNothingElse(t *testing.T) {
 		},
 		"what has been loaded and is in use is not loaded again": {
 			spoil: []func(*fixture){(*fixture).five, lost("1", "2"), owns(Share(1, 5)), approve, begins(five, running)},
-			step:  record(RestoreRecord{Slots: Share(2, 5), Lost: five.Lost, Served: true}),
+			step:  record(RestoreRecord{Slots: Share(2, 5), Owners: five.Owners, Served: true}),
 		},
 		"a Restore of other slots has left nothing in these": {
 			spoil: []func(*fixture){
@@ -448,7 +452,7 @@ func TestConsentCountsForNothingElse(t *testing.T) {
 					f.Confirmed.Token = "u-2"
 				},
 			},
-			step: RecordBackup{RestoreRecord{Directory: back, Token: "u-2", Slots: Share(1, 3), Lost: firstOwner}},
+			step: RecordBackup{RestoreRecord{Directory: back, Token: "u-2", Slots: Share(1, 3), Owners: firstOwner}},
 		},
 		"who imports other slots, too, has keys of these": {
 			spoil: []func(*fixture){
@@ -458,7 +462,7 @@ func TestConsentCountsForNothingElse(t *testing.T) {
 					f.open("c-1-0", NewSlots(Range{0, 5}), "c-0-0", true)
 					f.views(id("c-0-0"), func(p *Peer) { p.Open = []Open{{NewSlots(Range{0, 5}), "new-c-1-0", false}} })
 				},
-				begins(RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Served: true, Emptied: true}, nil),
+				begins(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true, Emptied: true}, nil),
 			},
 			step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
 		},
@@ -559,7 +563,7 @@ func TestOnlyAClusterThatIsReplacedAsAWholeIsNotAvailable(t *testing.T) {
 	if c.Status != "False" || !strings.Contains(c.Message, back) {
 		t.Errorf("%+v", c)
 	}
-	f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Lost: firstOwner, Served: true}, nil)
+	f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true}, nil)
 	if c := meta.FindStatusCondition(Conditions(f.State, Next(f.State), nil), v1alpha1.ConditionAvailable); c.Status != "True" {
 		t.Errorf("%+v", c)
 	}

@@ -32,8 +32,8 @@ type RestoreRecord struct {
 	Token string `json:"token,omitempty"`
 	// Slots that were lost and are brought back; none: everything is replaced.
 	Slots Slots `json:"slots,omitempty"`
-	// Lost are the ids of the nodes that had them, as far as any server knew.
-	Lost []string `json:"lost,omitempty"`
+	// Owners are the ids of the nodes that had these, as far as any server knew.
+	Owners []string `json:"owners,omitempty"`
 	// Served says that the slots are served before they are loaded: see importless.
 	Served bool `json:"served,omitempty"`
 	// Emptied says that the slots are emptied before they are loaded: another backup may have been loaded into them in part.

@@ -131,7 +131,7 @@ func TestWhatWasLoadedIsNotLoadedAgain(t *testing.T) {
 	}{
 		"everything":                    {begun(RestoreRecord{}, done(&plan.Report{Restored: &plan.Restored{Keys: 7}})), plan.NoteLoaded{Restored: plan.Restored{Keys: 7}}},
 		"everything, without a report":  {begun(RestoreRecord{}, done(nil)), plan.NoteLoaded{}},
-		"slots that are served already": {begun(RestoreRecord{Slots: Share(1, 3), Lost: []string{"gone"}, Served: true}, done(nil)), plan.NoteLoaded{}},
+		"slots that are served already": {begun(RestoreRecord{Slots: Share(1, 3), Owners: []string{"gone"}, Served: true}, done(nil)), plan.NoteLoaded{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := formed()

@@ -305,7 +305,7 @@ func simulateRestore(seed uint64) (*simulation, *simRestore) {
 	for s.broken == "" && (r.record == nil || r.record.Restored == nil) && s.net.Now().Before(end) && s.net.Now().Before(never) {
 		s.pass()
 		if s.anyComesBack() {
-			end = s.net.Now().Add(giveUp)
+			end = s.net.Now().Add(2 * giveUp)
 		}
 		before := p.Message
 		if p = s.turn(); p.Message != before {
@@ -325,7 +325,8 @@ func simulateRestore(seed uint64) (*simulation, *simRestore) {
 			r.disturb(s)
 		}
 	}
-	if s.broken == "" && (r.record == nil || r.record.Restored == nil) && (r.confirmed != nil || !p.Settled()) {
+	kept := r.record == nil && r.confirmed == nil && p.Settled() // A replica that was away has brought it back.
+	if s.broken == "" && !kept && (r.record == nil || r.record.Restored == nil) {
 		s.fail("the restore does not end: %s: %s", p.Reason, p.Message)
 	}
 	s.bereft = false // What was lost is back.
