@@ -123,13 +123,12 @@ govulncheck: ## Look for known vulnerabilities in what is called (reports only, 
 ##@ Test
 
 .PHONY: test
-test: ## Run what every change has to pass: generated code, lint, unit, adapters, envtest, e2e on kind, ten minutes of chaos
+test: ## Run what every change has to pass: generated code, lint, unit, adapters, envtest, e2e on kind, six minutes of chaos
 	@$(MAKE) verify-generate
 	@$(MAKE) lint
 	@$(MAKE) test-unit
 	@$(MAKE) test-e2e
-	@$(MAKE) chaos DURATION=5m KINDS=etcd,redis
-	@$(MAKE) chaos DURATION=5m KINDS=etcd,valkey SEED=8
+	@$(MAKE) chaos DURATION=6m
 
 .PHONY: test-all
 test-all: export QUORATE_SWEEP_STRIDE = 1
