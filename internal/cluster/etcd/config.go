@@ -117,9 +117,17 @@ const (
 )
 
 const (
-	// logReserve is what the write-ahead log may take: etcd keeps five files of 64 MB and has a sixth ready
-	// (max-wals and SegmentSizeBytes in server/storage/wal). The rules of the CRD say the same.
+	// logReserve is the room of the write-ahead log in bytes. The rules of the CRD say the same.
 	logReserve = 384 << 20
+	// etcd purges WAL files down to maxWALs, but none with entries since the last snapshot
+	// (ReleaseLockTo in server/storage/wal), so the log is bounded by snapshot-count alone. keptWALs is
+	// what the purged log takes: maxWALs files of SegmentSizeBytes and the preallocated next one.
+	maxWALs  = 2
+	keptWALs = (maxWALs + 1) * 64 << 20
+	// The log is bounded for entries up to meanEntry on average, or this part of max-request-bytes where
+	// that is more. A bound for entries of max-request-bytes would take a snapshot every 128 writes.
+	meanEntry      = 64 << 10
+	requestPerMean = 24
 	// etcdQuota is etcd's own default (DefaultQuotaBytes in server/storage/quota.go).
 	etcdQuota = 2 << 30
 )
@@ -154,11 +162,9 @@ func Common(c *v1alpha1.EtcdConfig, v, wanted Version) (map[string]any, error) {
 func typed(out map[string]any, c *v1alpha1.EtcdConfig) {
 	quantity(out, quotaKey, c.QuotaBackendBytes)
 	quantity(out, "max-request-bytes", c.MaxRequestBytes)
+	out["max-wals"], out["snapshot-count"] = maxWALs, snapshotCount(c)
 	milliseconds(out, "heartbeat-interval", c.HeartbeatInterval)
 	milliseconds(out, "election-timeout", c.ElectionTimeout)
-	if c.SnapshotCount != nil {
-		out["snapshot-count"] = *c.SnapshotCount
-	}
 	if c.LogLevel != nil {
 		out["log-level"] = *c.LogLevel
 	}
@@ -175,6 +181,19 @@ func typed(out map[string]any, c *v1alpha1.EtcdConfig) {
 	}
 	out["auto-compaction-mode"] = strings.ToLower(mode)
 	out["auto-compaction-retention"] = retention // etcd wants a string even for a number.
+}
+
+// snapshotCount returns after how many entries a member takes a snapshot: as many as its log has room
+// for beside what etcd keeps, unless the specification says otherwise. etcd 3.5 would keep 100000.
+func snapshotCount(c *v1alpha1.EtcdConfig) int64 {
+	if c.SnapshotCount != nil {
+		return *c.SnapshotCount
+	}
+	mean := int64(meanEntry)
+	if c.MaxRequestBytes != nil {
+		mean = max(mean, c.MaxRequestBytes.Value()/requestPerMean)
+	}
+	return (logReserve - keptWALs) / mean
 }
 
 func quantity(out map[string]any, key string, q *resource.Quantity) {

@@ -3,6 +3,7 @@ package etcd_test
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -197,8 +198,8 @@ func TestEveryKeyThatIsWrittenIsOwnedOrTyped(t *testing.T) {
 	}
 	for line := range strings.Lines(text) {
 		key, _, ok := strings.Cut(line, ":")
-		if !ok || strings.HasPrefix(line, " ") || strings.HasPrefix(line, "-") || key == "feature-gates" {
-			continue // Gates of the user are added to ours.
+		if !ok || strings.HasPrefix(line, " ") || strings.HasPrefix(line, "-") || key == "feature-gates" || key == "max-wals" {
+			continue // Gates of the user are added to ours, and the number of WAL files is a default.
 		}
 		if _, typed := etcd.TypedConfigKeys[key]; !typed && !slices.Contains(etcd.OwnedConfigKeys, key) {
 			t.Errorf("%s is written, but users may set it too", key)
@@ -218,5 +219,31 @@ func TestVersions(t *testing.T) {
 		if v, err := etcd.ParseVersion(text); err == nil {
 			t.Errorf("%q is read as %v", text, v)
 		}
+	}
+}
+
+func TestTheWriteAheadLogIsBounded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		config    *v1alpha1.EtcdConfig
+		wals      string
+		snapshots int64
+	}{
+		"has room for entries of 64Ki":                         {nil, "2", 3072},
+		"takes smaller requests at their word no further":      {&v1alpha1.EtcdConfig{MaxRequestBytes: ptr.To(resource.MustParse("64Ki"))}, "2", 3072},
+		"takes fewer entries where requests may be larger":     {&v1alpha1.EtcdConfig{MaxRequestBytes: ptr.To(resource.MustParse("10Mi"))}, "2", 460},
+		"keeps the snapshotCount of the specification":         {&v1alpha1.EtcdConfig{SnapshotCount: ptr.To(int64(7))}, "2", 7},
+		"keeps the number of files that the specification has": {&v1alpha1.EtcdConfig{Extra: map[string]v1alpha1.ConfigValue{"max-wals": "9"}}, "9", 3072},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, v := range []string{"3.5.35", "3.6.16", "3.7.3"} {
+				got, err := etcd.Common(tc.config, version(t, v), version(t, v))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if fmt.Sprint(got["max-wals"]) != tc.wals || got["snapshot-count"] != tc.snapshots {
+					t.Errorf("etcd %s: max-wals %v, snapshot-count %v; want %s and %d", v, got["max-wals"], got["snapshot-count"], tc.wals, tc.snapshots)
+				}
+			}
+		})
 	}
 }
