@@ -3,6 +3,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // RedisUserSpec is the desired state of a user of a Redis or Valkey cluster.
+// +kubebuilder:validation:XValidation:rule=`!has(self.commands) || !self.commands.exists(c, c in ['flushall', 'flushdb']) || (has(self.keys) && self.keys.exists(k, k.pattern == '*' && k.access == 'ReadWrite'))`,fieldPath=".commands",message="spec.commands: flushall and flushdb delete all keys, whatever spec.keys allows: remove them, or list the pattern * with access ReadWrite in spec.keys"
 type RedisUserSpec struct {
 	// clusterName is the RedisCluster, in the same namespace, whose user this
 	// is. It cannot change.
@@ -37,7 +38,9 @@ type RedisUserSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Categories []RedisCategory `json:"categories,omitempty"`
 	// commands that the user may use besides, at most 64: get, "memory|usage".
-	// Those that look after servers and their users are refused. Default: none.
+	// Those that look after servers and their users are refused; flushall and
+	// flushdb, which no pattern of keys limits, take access ReadWrite to the
+	// pattern *. Default: none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -85,7 +88,7 @@ type RedisCategory string
 
 // RedisCommand is a command, or a subcommand behind a bar.
 // +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z][a-z0-9._-]*([|][a-z][a-z0-9_-]*)?$')`,message="spec.commands: a command is written in lower case letters, a subcommand behind a bar: get, memory|usage"
-// +kubebuilder:validation:XValidation:rule=`!self.matches('^(acl|bgrewriteaof|bgsave|client|cluster|commandlog|config|debug|failover|latency|migrate|module|monitor|pfdebug|pfselftest|psync|replconf|replicaof|restore|restore-asking|save|shutdown|slaveof|slowlog|swapdb|sync)([|].*)?$')`,message="spec.commands: commands that look after servers, copies and users belong to the operator (acl, client, cluster, config, debug, migrate, module, monitor, replicaof, restore, save, shutdown and the like); what clients need of them every user may do"
+// +kubebuilder:validation:XValidation:rule=`!self.matches('^(acl|bgrewriteaof|bgsave|client|cluster|commandlog|config|debug|failover|latency|migrate|module|monitor|pfdebug|pfselftest|psync|replconf|replicaof|restore|restore-asking|save|shutdown|slaveof|slowlog|swapdb|sync|trimslots|ft[.]config)([|].*)?$')`,message="spec.commands: commands that look after servers, copies and users belong to the operator (acl, client, cluster, config, debug, ft.config, migrate, module, monitor, replicaof, restore, save, shutdown, trimslots and the like); what clients need of them every user may do"
 // +kubebuilder:validation:MaxLength=64
 type RedisCommand string
 

@@ -19,14 +19,15 @@ spec: {clusterName: carts}
 `}
 
 var validRedisUsers = map[string]string{
-	"minimal":              ``,
-	"longest username":     `username: ` + strings.Repeat("u", 64),
-	"username as mail":     `username: First.Last_2@example-1.com`,
-	"one of each":          `{keys: [{pattern: "app:*", access: ReadWrite}, {pattern: "in:?[a-c]", access: Read}, {pattern: out, access: Write}], channels: ["app:*"], categories: [read, pubsub], commands: [keys, "memory|usage", ft.search, flushdb]}`,
-	"every key":            `keys: [{pattern: "*", access: ReadWrite}]`,
-	"nothing":              `{keys: [], channels: [], categories: [], commands: []}`,
-	"nulls":                `{username: null, keys: null, channels: null, categories: null, commands: null, passwordSecret: null}`,
-	"password of the user": `passwordSecret: {name: my.secret}`,
+	"minimal":               ``,
+	"longest username":      `username: ` + strings.Repeat("u", 64),
+	"username as mail":      `username: First.Last_2@example-1.com`,
+	"one of each":           `{keys: [{pattern: "app:*", access: ReadWrite}, {pattern: "in:?[a-c]", access: Read}, {pattern: out, access: Write}], channels: ["app:*"], categories: [read, pubsub], commands: [keys, "memory|usage", ft.search]}`,
+	"may delete everything": `{keys: [{pattern: "app:*", access: Read}, {pattern: "*", access: ReadWrite}], commands: [flushall, flushdb]}`,
+	"every key":             `keys: [{pattern: "*", access: ReadWrite}]`,
+	"nothing":               `{keys: [], channels: [], categories: [], commands: []}`,
+	"nulls":                 `{username: null, keys: null, channels: null, categories: null, commands: null, passwordSecret: null}`,
+	"password of the user":  `passwordSecret: {name: my.secret}`,
 }
 
 var invalidRedisUsers = map[string]bad{
@@ -59,6 +60,9 @@ var invalidRedisUsers = map[string]bad{
 	"acl":                     {spec: `commands: [acl]`, field: "spec.commands[0]", words: "belong to the operator"},
 	"acl setuser":             {spec: `commands: ["acl|setuser"]`, field: "spec.commands[0]", words: "belong to the operator"},
 	"cluster reset":           {spec: `commands: ["cluster|reset"]`, field: "spec.commands[0]", words: "every user may do"},
+	"flushall of some keys":   {spec: `{keys: [{pattern: "app:*", access: ReadWrite}], commands: [flushall]}`, field: "spec.commands", words: "the pattern * with access ReadWrite"},
+	"flushdb without keys":    {spec: `commands: [flushdb]`, field: "spec.commands", words: "whatever spec.keys allows"},
+	"flushall of a reader":    {spec: `{keys: [{pattern: "*", access: Read}], commands: [get, flushall]}`, field: "spec.commands", words: "remove them"},
 	"password in the spec":    {spec: `password: hunter2`, field: "spec.password", words: "unknown field"},
 	"Secret elsewhere":        {spec: `passwordSecret: {name: kube-system/mine}`, field: "spec.passwordSecret.name", words: "a Secret of the same namespace"},
 }
@@ -85,7 +89,7 @@ func TestCommandsThatBelongToTheOperatorAreRefused(t *testing.T) {
 	for _, command := range []string{
 		"acl", "bgrewriteaof", "bgsave", "client|kill", "cluster|failover", "commandlog", "config", "config|set", "debug", "failover", "latency|reset", "migrate",
 		"module|load", "monitor", "pfdebug", "pfselftest", "psync", "replconf", "replicaof", "restore", "restore-asking", "save", "shutdown", "slaveof", "slowlog|reset",
-		"swapdb", "sync",
+		"swapdb", "sync", "trimslots", "ft.config", "ft.config|set",
 	} {
 		u := toUnstructured(t, overlay(parse(t, redisUserKind.base), parse(t, fmt.Sprintf(`spec: {commands: [%q]}`, command))))
 		if err := s.client.Create(testContext(t), u, client.DryRunAll); err == nil {
