@@ -127,7 +127,7 @@ func granted(t *testing.T, all []*unstructured.Unstructured, kind, name string) 
 func TestTheAPIServerTakesEveryOverlay(t *testing.T) {
 	s := apiServer(t)
 	s.ensureNamespace(t, namespace("quorate-system")) // What is in it needs it.
-	for overlay, least := range map[string]int{"default": 15, "namespaced": 15, "ha": 15, "protection": 2} {
+	for overlay, least := range map[string]int{"default": 15, "namespaced": 15, "ha": 15, "protection": 2, "authorization": 2} {
 		t.Run(overlay, func(t *testing.T) {
 			all := s.kustomize(t, "../../config/"+overlay)
 			for _, o := range all {
