@@ -24,6 +24,10 @@ type Certificates struct {
 	Labels map[string]string
 	// Leafs that the operator issues, by the name of their Secret.
 	Leafs map[string]clustertls.Leaf
+	// Clients names the leaf that clients are handed. Empty: they get the authorities alone.
+	Clients string
+	// Authority is the common name of a Managed authority. One of another name is replaced.
+	Authority string
 	// Hosts that a certificate of the user must vouch for.
 	Hosts []string
 	// InUse says that servers may have been started with certificates.
@@ -68,12 +72,12 @@ func renewed(err error, upkeep func() error) error {
 }
 
 // renewIn brings the certificates in a Secret of the owner up to date, if it has any of ours: whatever else would be written into it may wait.
-func (c *Children) renewIn(ctx context.Context, owner Object, name string, labels map[string]string, ca []byte, pair clustertls.Pair) error {
+func (c *Children) renewIn(ctx context.Context, owner Object, name string, labels map[string]string, issued map[string][]byte) error {
 	live, err := c.ownSecret(ctx, owner, name)
-	if live == nil || err != nil || len(ca) == 0 {
+	if live == nil || err != nil || len(issued[caKey]) == 0 {
 		return err
 	}
-	data, issued := map[string][]byte{}, leafData(ca, pair)
+	data := map[string][]byte{}
 	for _, key := range appliedKeys(live) {
 		data[key] = live.Data[key]
 		if value := issued[key]; len(value) > 0 {
@@ -160,7 +164,7 @@ func (c *Children) ensureAuthority(ctx context.Context, owner Object, want Certi
 	if want.RenewOnly {
 		return clustertls.Authority{}, nil
 	}
-	ca, err := clustertls.NewCA(owner.GetNamespace()+"/"+owner.GetName(), c.Now())
+	ca, err := clustertls.NewCA(want.Authority, c.Now())
 	if err != nil {
 		return clustertls.Authority{}, err
 	}
@@ -200,6 +204,15 @@ func (c *Children) ensureLeaf(
 		}
 	}
 	return c.bringSecret(ctx, owner, live, name, corev1.SecretTypeTLS, want.Labels, leafData(a.Bundle(), pair))
+}
+
+// clientData returns what every Secret that clients connect with holds: the authorities of a bundle,
+// and the leaf of clients where there is one.
+func (w Certificates) clientData(bundle []byte, leafs map[string]*corev1.Secret) map[string][]byte {
+	if s := leafs[w.Clients]; s != nil {
+		return leafData(bundle, pairOf(s))
+	}
+	return map[string][]byte{caKey: bundle}
 }
 
 func leafData(bundle []byte, pair clustertls.Pair) map[string][]byte {

@@ -163,12 +163,12 @@ func (c *Children) trustFacts(
 			return f, nil
 		}
 	}
-	clients := used[cluster.ClientTLSSecret(owner.GetName())]
+	clients := want.clientData(t.Bundle(), used)
 	s, err := c.ownSecret(ctx, owner, cluster.ConnectionSecret(owner.GetName()))
-	if err != nil || (s != nil && !holds(s.Data, leafData(t.Bundle(), pairOf(clients)))) {
+	if err != nil || (s != nil && !holds(s.Data, clients)) {
 		return f, err
 	}
-	f.HandedOut, err = c.followed(ctx, owner, want, leafData(t.Bundle(), pairOf(clients)))
+	f.HandedOut, err = c.followed(ctx, owner, want, clients)
 	return f, err
 }
 

@@ -17,6 +17,7 @@ import (
 func (k *EtcdKind) certificates(o *v1alpha1.EtcdCluster, b etcd.Blueprint) Certificates {
 	return Certificates{
 		Spec: b.Cluster.Spec.TLS, Labels: etcd.Labels(o.Name), Leafs: etcd.Leafs(o.Name, o.Namespace, b.Domain), Hosts: b.Hosts(),
+		Clients: cluster.ClientTLSSecret(o.Name), Authority: o.Namespace + "/" + o.Name,
 		InUse:     b.Record.ClusterID != 0 && b.Reach().UsesTLS(),
 		Followers: func(ctx context.Context) ([]string, error) { return k.userSecrets(ctx, o) },
 		Servers: func(ctx context.Context, fingerprint string) (Servers, error) {

@@ -91,7 +91,7 @@ func (k *EtcdUserKind) renew(ctx context.Context, o *v1alpha1.EtcdUser) error {
 	if err != nil {
 		return err
 	}
-	return k.renewIn(ctx, o, cluster.UserSecret(o.Name), userLabels(o), ca, pair)
+	return k.renewIn(ctx, o, cluster.UserSecret(o.Name), userLabels(o), leafData(ca, pair))
 }
 
 func (k *EtcdUserKind) ensurePassword(ctx context.Context, o *v1alpha1.EtcdUser) error {

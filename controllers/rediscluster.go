@@ -142,7 +142,9 @@ func (k *RedisKind) builder(ctx context.Context, o *v1alpha1.RedisCluster) (redi
 	return b, err
 }
 
-// leafs are the certificates of a cluster: one for all servers, whose names inside share a wildcard, and one for clients.
+// leafs returns the one certificate of a cluster, which all servers share. Clients are handed none: whatever
+// the authority signs opens the cluster bus, where a peer takes slots without a password, and servers
+// ask clients for no certificate.
 func (k *RedisKind) leafs(o *v1alpha1.RedisCluster, doors []redis.Door) map[string]clustertls.Leaf {
 	names, addresses := hostsOutside(doors)
 	peers := cluster.ServiceNames(cluster.PeersService(o.Name), o.Namespace, k.Domain)
@@ -155,7 +157,6 @@ func (k *RedisKind) leafs(o *v1alpha1.RedisCluster, doors []redis.Door) map[stri
 			CommonName: o.Name, DNSNames: slices.Concat(service, cluster.Wildcards(peers), []string{"localhost"}, names),
 			IPs: slices.Concat(clustertls.Loopback, addresses),
 		},
-		cluster.ClientTLSSecret(o.Name): {CommonName: o.Name + "-client"},
 	}
 }
 
@@ -281,11 +282,11 @@ func (k *RedisKind) waitForClaims(ctx context.Context, o *v1alpha1.RedisCluster,
 // ensureConnection writes the Secret that clients connect with. It may exist before the cluster does: without slots a
 // server takes no write.
 func (k *RedisKind) ensureConnection(ctx context.Context, o *v1alpha1.RedisCluster, passwords map[string]string, doors []redis.Door) error {
-	ca, pair, err := k.ClientKeypair(ctx, o, o.Spec.TLS)
+	ca, err := k.authorities(ctx, o)
 	if err != nil {
-		return certificateError{err}
+		return err
 	}
-	data := redis.Connection(o, k.Domain, redis.UserDefault, passwords[redis.PasswordDefault], ca, pair.Cert, pair.Key, doors)
+	data := redis.Connection(o, k.Domain, redis.UserDefault, passwords[redis.PasswordDefault], ca, doors)
 	return k.EnsureSecret(ctx, o, cluster.ConnectionSecret(o.Name), typeRedisBinding, redis.Labels(o), data)
 }
 

@@ -15,6 +15,9 @@ func (k *RedisKind) certificates(o *v1alpha1.RedisCluster, inUse bool, doors []r
 	return Certificates{
 		Spec: o.Spec.TLS, Labels: redis.Labels(o), Leafs: k.leafs(o, doors), Hosts: k.hosts(o), InUse: inUse,
 		PerBundle: cluster.ServerTLSSecret(o.Name),
+		// Every certificate of this authority opens the cluster bus. Authorities of the other name, which
+		// builds before the first release made, have signed certificates of clients too.
+		Authority: o.Namespace + "/" + o.Name + " servers",
 		Followers: func(ctx context.Context) ([]string, error) { return k.userSecrets(ctx, o) },
 		Servers:   func(ctx context.Context, fingerprint string) (Servers, error) { return k.trusting(ctx, o, fingerprint) },
 	}
@@ -76,6 +79,15 @@ func (k *RedisKind) certificateSum(ctx context.Context, o *v1alpha1.RedisCluster
 			"Secret %s is gone, and is written anew", TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)))}}
 	}
 	return "", err
+}
+
+// authorities returns the bundle that clients verify servers with, nil without TLS.
+func (k *RedisKind) authorities(ctx context.Context, o *v1alpha1.RedisCluster) ([]byte, error) {
+	ca, _, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
+	if err != nil {
+		return nil, certificateError{err}
+	}
+	return ca, nil
 }
 
 // certificate is the fingerprint of the one that servers are to show, empty without TLS.

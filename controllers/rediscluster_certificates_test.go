@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,8 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
@@ -93,9 +98,6 @@ func (s *timedRedis) pass() {
 		if e, _ := clustertls.ExpiryOf(clients[caKey], own[corev1.TLSCertKey], s.now); e.CA.IsZero() {
 			s.t.Fatalf("a client rejects %s", name)
 		}
-		if e, _ := clustertls.ExpiryOf(own[caKey], clients[corev1.TLSCertKey], s.now); e.CA.IsZero() {
-			s.t.Fatalf("%s rejects a client", name)
-		}
 	}
 	c := meta.FindStatusCondition(s.cluster().Status.Conditions, v1alpha1.ConditionTLSReady)
 	if c != nil && (len(s.phases) == 0 || s.phases[len(s.phases)-1] != c.Reason) {
@@ -115,6 +117,74 @@ func (s *timedRedis) settle() {
 		}
 	}
 	s.t.Fatalf("not ready: %+v", s.cluster().Status)
+}
+
+// Builds before the first release signed certificates of clients with the authority of the servers.
+func TestAnAuthorityThatSignedForRedisClientsIsReplaced(t *testing.T) {
+	s := newTimedRedis(t)
+	s.settle()
+	former, err := clustertls.NewCA("default/carts", s.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, ok := clustertls.LeafOf(clustertls.Pair{Cert: s.content("carts-server-tls")[corev1.TLSCertKey], Key: s.content("carts-server-tls")[corev1.TLSPrivateKeyKey]})
+	if !ok {
+		t.Fatal("no leaf")
+	}
+	server, err := clustertls.Issue(former, leaf, s.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := clustertls.Issue(former, clustertls.Leaf{CommonName: "carts-client"}, s.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.put("carts-ca", authorityData(clustertls.Authority{Signing: former}))
+	s.put("carts-server-tls", leafData(former.Cert, server))
+	s.put("carts-connection", leafData(former.Cert, client))
+	s.mounted = nil
+	for name := range s.running {
+		s.running[name] = s.content("carts-server-tls")
+	}
+	before := s.uids()
+	s.pass()
+	s.settle()
+	if own := s.content("carts-server-tls")[caKey]; bytes.Contains(own, former.Cert) {
+		t.Error("servers still trust the authority that signed for clients")
+	}
+	connection := s.content("carts-connection")
+	for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+		if _, found := connection[key]; found {
+			t.Errorf("the connection Secret has %s", key)
+		}
+	}
+	if diff := cmp.Diff(before, s.uids()); diff != "" {
+		t.Errorf("pods were restarted (-before +after):\n%s", diff)
+	}
+	phases := len(s.phases)
+	s.now = s.now.Add(24 * time.Hour)
+	s.settle()
+	if len(s.phases) != phases {
+		t.Errorf("the authority is replaced again: %v", s.phases)
+	}
+}
+
+// put replaces keys of a Secret, as the operator does.
+func (s *timedRedis) put(name string, data map[string][]byte) {
+	s.t.Helper()
+	live := &corev1.Secret{}
+	if err := s.api.Get(s.t.Context(), types.NamespacedName{Namespace: "default", Name: name}, live); err != nil {
+		s.t.Fatal(err)
+	}
+	maps.Copy(live.Data, data)
+	ac := corev1ac.Secret(name, "default").WithType(live.Type).WithLabels(live.Labels).WithData(live.Data)
+	for _, ref := range live.OwnerReferences {
+		ac = ac.WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion(ref.APIVersion).WithKind(ref.Kind).WithName(ref.Name).
+			WithUID(ref.UID).WithController(*ref.Controller).WithBlockOwnerDeletion(*ref.BlockOwnerDeletion))
+	}
+	if err := s.api.Apply(s.t.Context(), ac, client.FieldOwner(cluster.ManagedBy), client.ForceOwnership); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func TestRedisServersTakeARenewedCertificateWithoutARestart(t *testing.T) {

@@ -93,17 +93,17 @@ func (k *RedisUserKind) Ensure(ctx context.Context, o *v1alpha1.RedisUser) error
 	return errors.Join(k.ensurePassword(ctx, o), k.renew(ctx, o))
 }
 
-// renew hands renewed certificates on to whoever connects as the user.
+// renew brings the authorities of the cluster into the Secret of the user.
 func (k *RedisUserKind) renew(ctx context.Context, o *v1alpha1.RedisUser) error {
 	c, err := k.clusterOf(ctx, o)
 	if c == nil || err != nil {
 		return err
 	}
-	ca, pair, err := k.ClientKeypair(ctx, c, c.Spec.TLS)
+	ca, err := k.redis.authorities(ctx, c)
 	if err != nil {
-		return certificateError{err}
+		return err
 	}
-	return k.renewIn(ctx, o, cluster.RedisUserSecret(o.Name), redisUserLabels(o), ca, pair)
+	return k.renewIn(ctx, o, cluster.RedisUserSecret(o.Name), redisUserLabels(o), map[string][]byte{caKey: ca})
 }
 
 func (k *RedisUserKind) ensurePassword(ctx context.Context, o *v1alpha1.RedisUser) error {
@@ -213,15 +213,15 @@ func olderRedisUser(a, b *v1alpha1.RedisUser) bool {
 func (k *RedisUserKind) connection(
 	ctx context.Context, o *v1alpha1.RedisUser, c *v1alpha1.RedisCluster, password string,
 ) (map[string][]byte, error) {
-	ca, pair, err := k.ClientKeypair(ctx, c, c.Spec.TLS)
+	ca, err := k.redis.authorities(ctx, c)
 	if err != nil {
-		return nil, certificateError{err}
+		return nil, err
 	}
 	doors, err := k.redis.readDoors(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return redis.Connection(c, k.Domain, o.Username(), password, ca, pair.Cert, pair.Key, doors), nil
+	return redis.Connection(c, k.Domain, o.Username(), password, ca, doors), nil
 }
 
 // published reports whether the connection Secret says what it should.

@@ -192,8 +192,8 @@ func TestTheSecretOfARedisUserFollowsTheCertificates(t *testing.T) {
 	for _, server := range s.servers {
 		server.Cut = true
 	}
-	renewed := s.secret("carts-client-tls")
-	renewed.Data[corev1.TLSCertKey] = []byte("renewed")
+	renewed := s.secret("carts-server-tls")
+	renewed.Data[caKey] = []byte("renewed")
 	if err := s.api.Update(t.Context(), renewed); err != nil {
 		t.Fatal(err)
 	}
@@ -204,10 +204,10 @@ func TestTheSecretOfARedisUserFollowsTheCertificates(t *testing.T) {
 		}
 	}
 	now := s.secret("carts-app-redis-user").Data
-	if string(now[corev1.TLSCertKey]) != "renewed" {
+	if string(now[caKey]) != "renewed" {
 		t.Errorf("the Secret is as it was: %s", s.user().Status.Activity)
 	}
 	if string(now[PasswordKey]) != string(before[PasswordKey]) || len(now) != len(before) {
-		t.Errorf("more than the certificate has changed: %d keys, and %d before", len(now), len(before))
+		t.Errorf("more than the authorities has changed: %d keys, and %d before", len(now), len(before))
 	}
 }

@@ -116,7 +116,7 @@ func (c *Children) replaceSecret(
 func (c *Children) rotationFacts(
 	ctx context.Context, owner Object, want Certificates, a clustertls.Authority,
 ) (clustertls.Facts, error) {
-	f := clustertls.Facts{After: want.Spec.RotateAfter(), Hold: want.Spec.RotationHold(), Now: c.Now()}
+	f := clustertls.Facts{Name: want.Authority, After: want.Spec.RotateAfter(), Hold: want.Spec.RotationHold(), Now: c.Now()}
 	if a.Phase() == clustertls.Settled {
 		return f, nil
 	}
@@ -132,7 +132,7 @@ func (c *Children) rotationFacts(
 // handedOut reports whether every Secret holds the bundle and a leaf of the authority that signs. The connection Secret
 // does not exist before clients are let in.
 func (c *Children) handedOut(ctx context.Context, owner Object, want Certificates, a clustertls.Authority) (bool, error) {
-	var clients map[string][]byte
+	leafs := map[string]*corev1.Secret{}
 	for name, leaf := range want.Leafs {
 		s, err := c.ownSecret(ctx, owner, name)
 		if s == nil || err != nil {
@@ -141,10 +141,9 @@ func (c *Children) handedOut(ctx context.Context, owner Object, want Certificate
 		if clustertls.NeedsIssue(a.Signing, pairOf(s), leaf, c.Now()) != "" || !holds(s.Data, leafData(a.Bundle(), pairOf(s))) {
 			return false, nil
 		}
-		if name == cluster.ClientTLSSecret(owner.GetName()) {
-			clients = leafData(a.Bundle(), pairOf(s))
-		}
+		leafs[name] = s
 	}
+	clients := want.clientData(a.Bundle(), leafs)
 	s, err := c.ownSecret(ctx, owner, cluster.ConnectionSecret(owner.GetName()))
 	if err != nil || (s != nil && !holds(s.Data, clients)) {
 		return false, err

@@ -301,6 +301,7 @@ func TestARotationWaitsForWhatUsersConnectWith(t *testing.T) {
 	c := newChildren(newWorld(t, o))
 	want := Certificates{
 		Leafs:     map[string]clustertls.Leaf{cluster.ClientTLSSecret(o.Name): {CommonName: "client"}},
+		Clients:   cluster.ClientTLSSecret(o.Name),
 		Followers: func(context.Context) ([]string, error) { return []string{"app-etcd-user"}, nil },
 		Servers:   func(context.Context, string) (Servers, error) { return Servers{}, nil },
 	}

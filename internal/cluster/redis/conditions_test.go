@@ -151,7 +151,7 @@ func TestConnectionFromOutsideLeadsToThePrimary(t *testing.T) {
 		{Pod: "carts-replicas", Announcement: Announcement{Host: "replicas.example.com"}},
 	}
 	for _, want := range []string{"", "rediss://default:secret@primary.example.com:6379"} {
-		got := Connection(c, "cluster.local", UserDefault, "secret", nil, nil, nil, doors)
+		got := Connection(c, "cluster.local", UserDefault, "secret", nil, doors)
 		if string(got["external-uri"]) != want || len(got["external-nodes"]) == 0 {
 			t.Errorf("external-uri is %q, want %q; external-nodes %q", got["external-uri"], want, got["external-nodes"])
 		}
@@ -161,18 +161,18 @@ func TestConnectionFromOutsideLeadsToThePrimary(t *testing.T) {
 
 func TestConnection(t *testing.T) {
 	c := testCluster(v1alpha1.EngineValkey, "9.1.2")
-	got := Connection(c, "cluster.local", UserDefault, "p@ss:word/", []byte("ca"), []byte("cert"), []byte("key"), nil)
+	got := Connection(c, "cluster.local", UserDefault, "p@ss:word/", []byte("ca"), nil)
 	for key, want := range map[string]string{
 		"type": "redis", "provider": "valkey", "host": "carts-client.shop.svc.cluster.local", "port": "6379", "username": "default",
 		"password": "p@ss:word/", "uri": "rediss://default:p%40ss%3Aword%2F@carts-client.shop.svc.cluster.local:6379",
-		"ca.crt": "ca", "tls.crt": "cert", "tls.key": "key",
+		"ca.crt": "ca", "tls.crt": "", "tls.key": "", // Any certificate of the servers' authority opens the cluster bus.
 	} {
 		if string(got[key]) != want {
 			t.Errorf("%s is %q, want %q", key, got[key], want)
 		}
 	}
 	c.Spec.TLS, c.Spec.Auth = &v1alpha1.TLSSpec{Mode: ptr.To(v1alpha1.TLSDisabled)}, &v1alpha1.AuthSpec{Mode: ptr.To(v1alpha1.AuthDisabled)}
-	got = Connection(c, "cluster.local", UserDefault, "secret", nil, nil, nil, nil)
+	got = Connection(c, "cluster.local", UserDefault, "secret", nil, nil)
 	for _, key := range []string{"username", "password", "ca.crt", "tls.crt", "tls.key"} {
 		if v, ok := got[key]; ok {
 			t.Errorf("%s is %q without authentication and TLS", key, v)

@@ -11,8 +11,8 @@ import (
 
 // Connection is the content of the Secret that clients connect with, in the Service Binding layout
 // (https://servicebinding.io/spec/core/1.1.0/#well-known-secret-entries), with the addresses of all servers besides, and of those
-// that can be reached from outside.
-func Connection(c *v1alpha1.RedisCluster, domain, username, password string, ca, cert, key []byte, doors []Door) map[string][]byte {
+// that can be reached from outside. It holds no certificate: one of the servers' authority would open the cluster bus.
+func Connection(c *v1alpha1.RedisCluster, domain, username, password string, ca []byte, doors []Door) map[string][]byte {
 	host := cluster.ServiceHost(EntryService(c), c.Namespace, domain)
 	port := strconv.Itoa(ClientPort)
 	uri := url.URL{Scheme: "redis", Host: host + ":" + port}
@@ -28,9 +28,6 @@ func Connection(c *v1alpha1.RedisCluster, domain, username, password string, ca,
 	if c.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled {
 		uri.Scheme = "rediss"
 		data["ca.crt"] = ca
-		if len(cert) > 0 {
-			data["tls.crt"], data["tls.key"] = cert, key
-		}
 	}
 	data["uri"] = []byte(uri.String())
 	if outside := Endpoints(doors); len(outside) > 0 {

@@ -246,7 +246,7 @@ func TestEndpointsOutside(t *testing.T) {
 	if diff := cmp.Diff(want, Endpoints(doors)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	got := Connection(testCluster(v1alpha1.EngineValkey, "9.1.2"), "cluster.local", UserDefault, "secret", nil, nil, nil, doors)
+	got := Connection(testCluster(v1alpha1.EngineValkey, "9.1.2"), "cluster.local", UserDefault, "secret", nil, doors)
 	if string(got["external-nodes"]) != "lb.example.com:6379,10.1.1.1:31010" || string(got["external-uri"]) != "rediss://default:secret@lb.example.com:6379" {
 		t.Errorf("external-nodes %s, external-uri %s", got["external-nodes"], got["external-uri"])
 	}

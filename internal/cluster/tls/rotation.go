@@ -2,6 +2,7 @@ package tls
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -48,6 +49,8 @@ type Authority struct {
 
 // Facts are what a replacement depends on beside the authority.
 type Facts struct {
+	// Name is the common name that the authority has to have. Empty: any.
+	Name string
 	// After is the wish for an authority that was not made before this time. Zero: there is none.
 	After time.Time
 	// Hold is how long whoever follows a Secret may take to do so.
@@ -95,17 +98,19 @@ func (a Authority) Advance(f Facts) (Authority, error) {
 	return a, nil
 }
 
-// introduce makes a new authority when one is due: when it is wished for, or a third of the old one's life is left.
+// introduce makes a new authority when one is due: when it is wished for, a third of the old one's life is left, or the old
+// one has another name.
 func (a Authority) introduce(f Facts) (Authority, error) {
 	cert, _, err := Parse(a.Signing)
 	if err != nil {
 		return a, fmt.Errorf("read CA: %w", err)
 	}
 	wished := cert.NotBefore.Add(backdate).Before(f.After) && !f.Now.Before(f.After)
-	if !wished && !f.Now.After(RenewAt(cert)) {
+	name := cmp.Or(f.Name, cert.Subject.CommonName)
+	if !wished && !f.Now.After(RenewAt(cert)) && name == cert.Subject.CommonName {
 		return a, nil
 	}
-	a.Next, err = NewCA(cert.Subject.CommonName, f.Now)
+	a.Next, err = NewCA(name, f.Now)
 	return a, err
 }
 
