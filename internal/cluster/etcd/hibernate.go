@@ -40,7 +40,7 @@ func hibernate(s State) (cluster.Plan, bool) {
 		return cluster.Pass() // The record is written anew first.
 	case !s.Want.Persistent:
 		return cluster.Refuse(ReasonRollout, why+", but without spec.storage the data would end with the pods: set it back")
-	case s.Record != nil && !asleep:
+	case s.Record != nil && !asleep: // Not while claims are being deleted, see keepLastCopy.
 		return cluster.Do(Hibernate{}, why+": all members end, and their data stays")
 	case len(s.Pods) > 0:
 		return cluster.Wait(ReasonHibernating, whileWaiting, why+": %d pods are ending", len(s.Pods))

@@ -63,7 +63,7 @@ const (
 // Next decides what to do. The order is that of the design: unknown, finish what was begun, repair, refuse, roll out,
 // and what later comes: shrink, grow, tune.
 func Next(s State) cluster.Plan {
-	return keepServing(s, cluster.Decide(s,
+	return keepServing(s, cluster.Decide(s, guarded(
 		hibernate,
 		writeRecord, nothingWasRetained,
 		setVersion, neverBehind, turnBack, reject, restartStuck, remakeSet, dropPending, expand, beginAnew, recoverQuorum,
@@ -72,12 +72,21 @@ func Next(s State) cluster.Plan {
 		refuseStrangers, keepBudget, adopt, replaceLost, judgeCorruption, promote, healSpaceMeanwhile, rejoin,
 		reportForeignPeers, refuseStorage,
 		tellDeaf, dropSick, waitForVersion, restartSick, snapshotOfTheSick, waitForHealth,
+		replaceTerminating,
 		refuseVersion, waitForLag, tellMembers, closeOther, rollOut, prove, tellClients,
 		shrink, discard, replaceVolumes,
 		healSpace, leaveNode,
 		stay, awaitAgreement, downgrade, flush, upgrade, grow, beginSwitch, snapshotFirst,
-		reportRejected, defragmentWhereWorthIt, awaitVolumes,
-	))
+		reportRejected, reportTerminating, defragmentWhereWorthIt, awaitVolumes,
+	)...))
+}
+
+// guarded returns rules that end no pod with the last copy of its data.
+func guarded(rules ...cluster.Rule[State]) []cluster.Rule[State] {
+	for i := range rules {
+		rules[i] = keepLastCopy(rules[i])
+	}
+	return rules
 }
 
 // writeRecord writes the record before anything can start. Whether an empty disk may found the cluster is decided

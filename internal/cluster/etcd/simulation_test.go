@@ -851,7 +851,7 @@ func (s *sim) judgeRemoval(step etcd.RemoveMember) {
 	if p == nil || p.process == nil || !s.net.Voting(p.process) || s.moved() {
 		return
 	}
-	if p.ordinal < s.size && s.persistent && !s.misfits(p.ordinal) {
+	if c := s.claims[p.ordinal]; p.ordinal < s.size && s.persistent && !s.misfits(p.ordinal) && !c.leaving {
 		s.badPolicy = fmt.Sprintf("%s is removed although it is well and wanted", step.Name)
 	}
 	if voters := len(p.disk.Voters()); s.voting(p)-1 < etcd.Quorum(voters-1) {

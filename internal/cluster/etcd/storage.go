@@ -233,20 +233,31 @@ func replaceVolumes(s State) (cluster.Plan, bool) {
 	if len(misfits) == 0 || !ready || s.refusedStorage() != "" {
 		return cluster.Pass()
 	}
-	slices.SortFunc(misfits, func(a, b Claim) int { return b.Ordinal - a.Ordinal })
-	leader := s.leader()
-	i := max(0, slices.IndexFunc(misfits, func(c Claim) bool { return c.Ordinal != s.Ordinal(*leader) }))
-	c := misfits[i]
-	m, name, why := s.member(s.Want.Peers[c.Ordinal].URL), s.Want.Peers[c.Ordinal].Name, s.Want.misfit(c)
+	c := s.nextToReplace(misfits)
+	why := s.Want.misfit(c)
 	if c.Age < s.Set.Age && c.Age < between {
 		return cluster.Wait(ReasonVolumes, between-c.Age, "%s %s although it was made for %s: its member is not replaced again before %s have passed",
 			c.Name, why, s.Want.Storage, between)
 	}
-	if p, ok := s.handOver(*m, "is to get another volume"); ok {
+	return s.replaceMember(c, "volume", fmt.Sprintf("%s %s, and spec.storage asks for %s", c.Name, why, s.Want.Storage), len(misfits))
+}
+
+// nextToReplace returns the claim whose member is replaced first: a follower's of the highest ordinal, the leader's last.
+func (s State) nextToReplace(claims []Claim) Claim {
+	slices.SortFunc(claims, func(a, b Claim) int { return b.Ordinal - a.Ordinal })
+	leader := s.leader()
+	return claims[max(0, slices.IndexFunc(claims, func(c Claim) bool { return c.Ordinal != s.Ordinal(*leader) }))]
+}
+
+// replaceMember removes the member of a claim, so that it joins again with another claim or volume, after it has handed
+// leadership over.
+func (s State) replaceMember(c Claim, what, why string, left int) (cluster.Plan, bool) {
+	peer := s.Want.Peers[c.Ordinal]
+	m := s.member(peer.URL)
+	if p, ok := s.handOver(*m, "is to get another "+what); ok {
 		return p, true
 	}
-	return cluster.Do(s.removal(*m),
-		"%s %s, and spec.storage asks for %s: %s leaves and joins again with another volume (%d to go)", c.Name, why, s.Want.Storage, name, len(misfits))
+	return cluster.Do(s.removal(*m), "%s: %s leaves and joins again with another %s (%d to go)", why, peer.Name, what, left)
 }
 
 // awaitVolumes waits for what Kubernetes does by itself, and refuses what cannot be done, last: nothing else has to wait for it, and

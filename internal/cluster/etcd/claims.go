@@ -1,0 +1,112 @@
+package etcd
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// A claim with a deletion timestamp stays until its pod ends (pvc-protection), and takes the volume with
+// it then. A member that runs on one has its data only as long as its pod runs.
+
+// ReasonTerminatingClaims says that members run on claims that are being deleted.
+const ReasonTerminatingClaims = "ClaimsTerminating"
+
+// terminating returns the claims that are being deleted under members.
+func (s State) terminating() []Claim {
+	return slices.DeleteFunc(slices.Clone(s.Claims), func(c Claim) bool {
+		return !c.Leaving || c.Pending || c.Lost != "" || c.Ordinal >= len(s.Want.Peers) || s.leftCluster(c.Ordinal)
+	})
+}
+
+// leftCluster reports whether the quorum lists no member of an ordinal.
+func (s State) leftCluster(ordinal int) bool {
+	return s.Members != nil && s.member(s.Want.Peers[ordinal].URL) == nil
+}
+
+// keepLastCopy lets no rule end a pod whose claim is being deleted, unless the other members hold its data. The rules
+// after it go on, since growing the cluster is the cure; reportTerminating says what waits.
+func keepLastCopy(rule cluster.Rule[State]) cluster.Rule[State] {
+	return func(s State) (cluster.Plan, bool) {
+		p, ok := rule(s)
+		if !ok || p.Step == nil || !s.losesData(p.Step) {
+			return p, ok
+		}
+		if s.Members == nil {
+			return s.refuseTerminating(p.Step.String()) // The rules after it would only wait for the members.
+		}
+		return cluster.Pass()
+	}
+}
+
+// losesData reports whether a step ends pods with the last healthy copy of data.
+func (s State) losesData(step cluster.Step) bool {
+	if !s.known() {
+		return false // Nothing was ever acknowledged.
+	}
+	switch step := step.(type) {
+	case DeletePod:
+		return slices.ContainsFunc(s.terminating(), func(c Claim) bool {
+			return s.Want.Peers[c.Ordinal].Name == step.Name && !s.spares(c.Ordinal)
+		})
+	case Resize:
+		return slices.ContainsFunc(s.terminating(), func(c Claim) bool { return c.Ordinal >= step.To && !s.spares(c.Ordinal) })
+	case SetRecovery:
+		return step.To.Phase == RecoveryHeld && len(s.terminating()) > 0
+	case Hibernate, StartAnew:
+		return len(s.terminating()) > 0
+	}
+	return false
+}
+
+// spares reports whether the data of an ordinal is on a healthy quorum without it, or was gone before.
+func (s State) spares(ordinal int) bool {
+	if p := s.podNamed(s.Want.Peers[ordinal].Name); p != nil && p.Gone {
+		return true
+	}
+	voters, others := 0, 0
+	for _, m := range s.Members {
+		if m.Learner {
+			continue
+		}
+		voters++
+		if s.Ordinal(m) != ordinal && s.healthy(m) {
+			others++
+		}
+	}
+	return voters > 0 && others >= Quorum(voters)
+}
+
+// replaceTerminating gives a member on a claim that is being deleted another one, like one whose disk is lost: it leaves
+// and joins again. It comes before any restart, which would take the volume from a member that still votes.
+func replaceTerminating(s State) (cluster.Plan, bool) {
+	claims := s.terminating()
+	if len(claims) == 0 || len(s.Members) < enough || !s.allVote() || s.moves() || s.goingBack() {
+		return cluster.Pass()
+	}
+	c := s.nextToReplace(claims)
+	return s.replaceMember(c, "claim", c.Name+" is being deleted and goes with its pod", len(claims))
+}
+
+// reportTerminating says what to do about claims whose members cannot be replaced.
+func reportTerminating(s State) (cluster.Plan, bool) {
+	if len(s.terminating()) == 0 {
+		return cluster.Pass()
+	}
+	return s.refuseTerminating("any step that ends their pods")
+}
+
+func (s State) refuseTerminating(what string) (cluster.Plan, bool) {
+	var names []string
+	for _, c := range s.terminating() {
+		names = append(names, c.Name)
+	}
+	cure := "create a Backup of this cluster"
+	if s.Members != nil && s.Want.Size < enough {
+		cure = "set spec.size to 3, which copies the data to members with claims of their own (kubectl scale etcdcluster " + s.Want.Name +
+			" --replicas=3), or " + cure
+	}
+	return cluster.Refuse(ReasonTerminatingClaims, "claims %s are being deleted, and their volumes go when their pods end: %s would lose data. "+
+		"Kubernetes cannot take the deletion back: %s", strings.Join(names, ", "), what, cure)
+}

@@ -1,0 +1,75 @@
+package etcd_test
+
+import (
+	"testing"
+
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+// deleted marks claims as being deleted.
+func deleted(s *etcd.State, ordinals ...int) {
+	for _, i := range ordinals {
+		s.Claims[i].Leaving = true
+	}
+}
+
+func TestDataGoesWithNoPlannedStep(t *testing.T) {
+	remove := func(ordinal int) etcd.RemoveMember {
+		return etcd.RemoveMember{
+			ID: uint64(ordinal + 1), Name: settled(nil).Pods[ordinal].Name, Via: "orders-1",
+			Pod: settled(nil).Pods[ordinal].UID, Claim: settled(nil).Claims[ordinal].UID,
+		}
+	}
+	single := func(s *etcd.State) {
+		s.Want.Size, s.Record.Members, s.Members, s.Pods, s.Claims = 1, s.Record.Members[:1], s.Members[:1], s.Pods[:1], s.Claims[:1]
+		s.Pods[0].View.Leader = 1
+		deleted(s, 0)
+	}
+	for name, tc := range map[string]planRow{
+		"replaces one follower at a time": {
+			state: settled(func(s *etcd.State) { deleted(s, 0, 1, 2) }), step: remove(2), says: "data-orders-2 is being deleted",
+		},
+		"replaces the member before a rollout restarts it": {
+			state: settled(func(s *etcd.State) { deleted(s, 2); s.Want.TemplateHash = "next" }), step: remove(2),
+		},
+		"replaces members before the cluster hibernates": {
+			state: settled(func(s *etcd.State) { deleted(s, 0, 2); s.Want.Hibernated = true }), step: remove(2), says: "(2 to go)",
+		},
+		"replaces nobody while another member is down": {
+			state:  settled(func(s *etcd.State) { deleted(s, 2); s.Pods[0].View, s.Pods[0].Ready = nil, false }),
+			reason: etcd.ReasonMembersNotReady,
+		},
+		"names the claim of the only member and how to save its data": {
+			state: settled(single), reason: etcd.ReasonTerminatingClaims, stalled: true, says: "kubectl scale etcdcluster orders --replicas=3",
+		},
+		"does not restart the only member": {
+			state:  settled(func(s *etcd.State) { single(s); s.Want.TemplateHash = "next" }),
+			reason: etcd.ReasonTerminatingClaims, stalled: true, says: "data-orders-0",
+		},
+		"does not hibernate the only member": {
+			state:  settled(func(s *etcd.State) { single(s); s.Want.Hibernated = true }),
+			reason: etcd.ReasonTerminatingClaims, stalled: true, says: "create a Backup",
+		},
+		"does not hibernate members that cannot be asked": {
+			state:  settled(func(s *etcd.State) { deleted(s, 2); s.Want.Hibernated = true; s.Members = nil }),
+			reason: etcd.ReasonTerminatingClaims, stalled: true, says: "end all pods",
+		},
+		"grows from the only member": {
+			state: settled(func(s *etcd.State) { single(s); s.Want.Size = 3 }), step: etcd.Resize{From: 1, To: 2},
+		},
+		"restarts no member without a quorum whose data would go": {
+			state: settled(func(s *etcd.State) {
+				deleted(s, 2)
+				s.Members, s.Want.TemplateHash = nil, "next"
+				for i := range s.Pods {
+					s.Pods[i].View, s.Pods[i].Ready = nil, false
+				}
+				s.Pods[2].Stuck, s.Pods[2].Problem = true, "cannot start"
+				s.Pods[0].TemplateHash, s.Pods[1].TemplateHash = "next", "next"
+			}),
+			reason: etcd.ReasonTerminatingClaims, stalled: true, says: "data-orders-2",
+		},
+	} {
+		t.Run(name, tc.check)
+	}
+}
