@@ -72,7 +72,7 @@ func Next(s State) cluster.Plan {
 		return nextReplicated(s)
 	}
 	v := look(s)
-	plan := cluster.Decide(v,
+	plan := cluster.Decide(v, guardedRules(
 		setUsers, setReplicationPasswords,
 		electAtOnce,
 		reopen,
@@ -136,8 +136,9 @@ func Next(s State) cluster.Plan {
 		rebalance,
 		waitForLess, waitForResize, refuseMaxMemory,
 		refuseStorage,
+		reportTerminating,
 		waitForExternal,
-	)
+	)...)
 	return plan.Refined(func(p cluster.Plan) cluster.Plan {
 		p.Step = v.lift(p.Step)
 		return p

@@ -818,7 +818,7 @@ func TestNext(t *testing.T) {
 				f.grow()
 				f.pair()
 				f.Claims = []Claim{
-					{Name: "data-c-3-2", Shard: 3, Ordinal: 2, Leaving: true}, {Name: "data-c-3-1", Shard: 3, Ordinal: 1}, {Name: "data-c-2-1", Shard: 2, Ordinal: 1, Leaving: true},
+					{Name: "data-c-3-2", Shard: 3, Ordinal: 2, Leaving: true}, {Name: "data-c-3-1", Shard: 3, Ordinal: 1}, {Name: "data-c-2-2", Shard: 2, Ordinal: 2, Leaving: true},
 				}
 			},
 			step: MoveSlots{For: moveFor, Moves: []SlotMove{

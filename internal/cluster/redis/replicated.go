@@ -80,7 +80,7 @@ func maxSilence(nodeTimeout time.Duration) time.Duration {
 // nextReplicated decides on the next step in the mode Replicated. Who is the primary comes before everything that needs one.
 func nextReplicated(s State) cluster.Plan {
 	v := look(s)
-	plan := cluster.Decide(v,
+	plan := cluster.Decide(v, guardedRules(
 		setUsers, setReplicationPasswords,
 		endHung, keepLogs, replaceStuck,
 		refuseRivals,
@@ -117,8 +117,9 @@ func nextReplicated(s State) cluster.Plan {
 		waitForLeavers,
 		waitForLess, waitForResize, refuseMaxMemory,
 		refuseStorage,
+		reportTerminating,
 		waitForExternal,
-	)
+	)...)
 	return plan.Refined(v.complement)
 }
 

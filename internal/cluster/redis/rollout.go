@@ -49,7 +49,9 @@ func (v *view) isStuck(p *Pod) bool {
 }
 
 // mayBeDeleted tells whether a pod that cannot start takes nothing with it.
-func (v *view) mayBeDeleted(p *Pod) bool { return v.Spec.Persistent || !p.HasRun || v.hasLivingCopy(p) }
+func (v *view) mayBeDeleted(p *Pod) bool {
+	return (v.Spec.Persistent && p.terminating == "") || !p.HasRun || v.hasLivingCopy(p)
+}
 
 func (v *view) firstStuck() string {
 	for _, p := range v.Pods {
@@ -171,7 +173,7 @@ func restartReplicas(v *view) (cluster.Plan, bool) {
 			return cluster.Wait(ReasonStarting, v.pace(soon*3, later), "pod %s is not ready", p.Name)
 		}
 	}
-	return cluster.Do(step, "replicas run an outdated pod template")
+	return cluster.Do(step, "%s", v.outdatedWhy(step.Pods, "replicas run an outdated pod template"))
 }
 
 // unsaved is a pod of the shard whose data is not all on its disk; nil when there is none. Until it is, a crash of this
@@ -207,7 +209,8 @@ func failOver(v *view) (cluster.Plan, bool) {
 		if best == nil {
 			return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "no replica of %s has caught up and is known to the other primaries as one", primary.Name)
 		}
-		return cluster.Do(Failover{shard, primary.Name, best.Name}, "%s runs an outdated pod template; %s has all of its data", primary.Name, best.Name)
+		why := v.outdatedWhy([]PodRef{primary.ref()}, primary.Name+" runs an outdated pod template")
+		return cluster.Do(Failover{shard, primary.Name, best.Name}, "%s; %s has all of its data", why, best.Name)
 	}
 	return cluster.Pass()
 }

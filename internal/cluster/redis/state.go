@@ -163,8 +163,11 @@ type Pod struct {
 	Gone bool
 	// Deleting says that the pod is on its way out.
 	Deleting bool
-	// Outdated says that the pod was made from an older template than the wanted one.
+	// Outdated says that the pod was made from an older template than the wanted one, or runs on a claim that is being deleted:
+	// it is to be restarted.
 	Outdated bool
+	// terminating is the name of its claim where that is being deleted and goes with the pod, see keepLastCopy.
+	terminating string
 	// MemoryLimit that the server's container can count on, in bytes: the one that is in force, or less if that was asked for; 0: none,
 	// or unknown.
 	MemoryLimit int64

@@ -40,6 +40,7 @@ func look(s State) *view {
 	})
 	v.Pods = slices.DeleteFunc(v.Pods, v.setAside)
 	for i := range v.Pods {
+		v.markTerminating(&v.Pods[i])
 		v.Pods[i].Node = v.Pods[i].Node.indexed()
 		v.Pods[i].home = v.Pods[i].Addr
 		if addr, ok := v.Pods[i].Node.Announced(); ok {

@@ -1,0 +1,63 @@
+package redis
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestServersGetOtherClaimsBeforeTheirsGo(t *testing.T) {
+	deleted := func(pods ...string) func(*fixture) {
+		return func(f *fixture) {
+			f.Spec.Persistent = true
+			for _, name := range pods {
+				p := f.pod(name)
+				f.Claims = append(f.Claims, Claim{Name: "data-" + name, Shard: p.Shard, Ordinal: p.Ordinal, Leaving: true})
+			}
+		}
+	}
+	var all []string
+	for shard := range 3 {
+		for ordinal := range 2 {
+			all = append(all, fmt.Sprintf("c-%d-%d", shard, ordinal))
+		}
+	}
+	single := func(f *fixture) {
+		f.Pods = slices.DeleteFunc(f.Pods, func(p Pod) bool { return p.Ordinal > 0 })
+		for i := range f.Pods {
+			f.Pods[i].Node.Peers = slices.DeleteFunc(f.Pods[i].Node.Peers, func(p Peer) bool { return p.Replica })
+		}
+		for i := range f.Sets {
+			f.Sets[i].Replicas = 1
+		}
+		f.Spec.Replicas = 0
+		deleted("c-1-0")(f)
+	}
+	for name, r := range map[string]row{
+		"restarts one replica first": {
+			state: formed(), spoil: deleted(all...), step: Restart{Pods: []PodRef{{"c-0-1", "uid-c-0-1"}}, Cause: ReasonRestart},
+			message: "claims data-c-0-1 are being deleted",
+		},
+		"hands the shard of a primary over before its claim goes": {
+			state: formed(), spoil: deleted("c-1-0"), step: Failover{1, "c-1-0", "c-1-1"}, message: "claims data-c-1-0 are being deleted",
+		},
+		"hands no shard to a replica that has not everything": {
+			state: formed(), spoil: func(f *fixture) { deleted("c-1-0")(f); f.pod("c-1-1").Node.OnDisk = false }, reason: ReasonDisk,
+		},
+		"gives a shard of one copy a second one": {
+			state: formed(), spoil: single, step: ScaleShards{[]SetSize{{Shard: 1, From: 1, To: 2}}},
+		},
+		"deletes no pod that cannot start while its shard has no primary": {
+			state: formed(), spoil: func(f *fixture) {
+				deleted("c-1-0")(f)
+				f.drop("c-1-1")
+				p := f.pod("c-1-0")
+				p.Node, p.Ready, p.Stuck, p.HasRun, p.Started = nil, false, "ImagePullBackOff", true, time.Time{}
+			},
+			reason: ReasonUnsafeRestart,
+		},
+	} {
+		t.Run(name, r.check)
+	}
+}
