@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -229,33 +228,26 @@ func (k *EtcdKind) pods(ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv
 	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(etcd.Selector(o.Name))); err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
-	pods := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !belongs(&p, o, set) })
+	var sets []appsv1.StatefulSet
+	if set != nil {
+		sets = append(sets, *set)
+	}
+	pods, err := k.podsOfSets(ctx, o, list.Items, sets, func(pod *corev1.Pod) string {
+		ref := metav1.GetControllerOf(pod)
+		if _, ok := ordinal(pod.Name, o.Name); !ok || (ref != nil && set != nil && ref.UID != set.UID) {
+			return "" // The pods of an earlier StatefulSet run members of an earlier cluster.
+		}
+		return o.Name
+	})
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return podState(&a).Ordinal - podState(&b).Ordinal })
-	return pods, nil
+	return pods, err
 }
 
-// belongs reports whether a pod is one of the set. While the set is made anew its pods run on without one, and the new one adopts
-// them.
-func belongs(p *corev1.Pod, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet) bool {
-	ref := metav1.GetControllerOf(p)
-	switch {
-	case ref == nil:
-		_, ours := ordinal(p.Name, o.Name)
-		return ours
-	case set == nil:
-		return ref.Kind == "StatefulSet" && ref.Name == o.Name
-	}
-	return ref.UID == set.UID
-}
-
-// ordinal reads the number behind the prefix and a dash.
+// ordinal parses the number behind the prefix and a dash.
 func ordinal(name, prefix string) (int, bool) {
-	rest, ok := strings.CutPrefix(name, prefix+"-")
-	if !ok {
-		return 0, false
-	}
-	n, err := strconv.Atoi(rest)
-	return n, err == nil && n >= 0
+	rest, found := strings.CutPrefix(name, prefix+"-")
+	n, ok := cluster.Number(rest)
+	return n, ok && found
 }
 
 // access is what it takes to talk to the members of a cluster.

@@ -2,21 +2,18 @@ package controllers
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
 // podState is what the API server says of a member's pod.
 func podState(p *corev1.Pod) etcd.Pod {
-	n := -1
-	if set := p.Labels["apps.kubernetes.io/pod-index"]; set != "" {
-		n, _ = ordinal("-"+set, "")
-	} else if i := lastDash(p.Name); i >= 0 {
-		n, _ = ordinal(p.Name, p.Name[:i])
-	}
+	n, _ := cluster.Number(p.Name[strings.LastIndexByte(p.Name, '-')+1:]) // Not by its label, which can be changed.
 	problem := ""
 	if cause := cannotRun(p, etcd.ContainerEtcd); cause != "" {
 		problem = "cannot run: " + cause
@@ -46,15 +43,6 @@ func hasPort(p corev1.PodSpec, port int32) bool {
 	return slices.ContainsFunc(p.Containers, func(c corev1.Container) bool {
 		return slices.ContainsFunc(c.Ports, func(o corev1.ContainerPort) bool { return o.ContainerPort == port })
 	})
-}
-
-func lastDash(name string) int {
-	for i := len(name) - 1; i >= 0; i-- {
-		if name[i] == '-' {
-			return i
-		}
-	}
-	return -1
 }
 
 // running reports whether etcd runs in the pod, so that it can be asked.

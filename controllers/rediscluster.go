@@ -261,7 +261,7 @@ func (k *RedisKind) guarded(ctx context.Context, o *v1alpha1.RedisCluster, shard
 		return false, fmt.Errorf("read budget of shard %d: %w", shard, err)
 	}
 	most := live.Spec.MaxUnavailable
-	return most != nil && most.IntValue() == 0, nil
+	return metav1.IsControlledBy(&live, o) && most != nil && most.IntValue() == 0, nil
 }
 
 // waitForClaims holds a new StatefulSet back while claims of its pods are on their way out: a pod that took one would

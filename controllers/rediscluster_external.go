@@ -120,12 +120,13 @@ type outside struct {
 func (k *RedisKind) readOutside(ctx context.Context, o *v1alpha1.RedisCluster) (outside, error) {
 	out := outside{access: o.Spec.ExternalAccess, tls: o.Spec.TLS}
 	var services corev1.ServiceList
-	var pods corev1.PodList
-	in, ours := client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))
-	if err := errors.Join(k.List(ctx, &services, in, ours), k.List(ctx, &pods, in, ours)); err != nil {
-		return out, fmt.Errorf("list Services and pods: %w", err)
+	if err := k.List(ctx, &services, client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))); err != nil {
+		return out, fmt.Errorf("list Services: %w", err)
 	}
-	out.pods = pods.Items
+	var err error
+	if out.pods, err = k.pods(ctx, o); err != nil {
+		return out, err
+	}
 	out.services = slices.DeleteFunc(services.Items, func(s corev1.Service) bool {
 		return s.DeletionTimestamp != nil || !metav1.IsControlledBy(&s, o)
 	})
@@ -136,11 +137,11 @@ func (k *RedisKind) readOutside(ctx context.Context, o *v1alpha1.RedisCluster) (
 		return out, nil // The rest is for doors, of which there are none.
 	}
 	var config corev1.ConfigMap
-	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ConfigName(o.Name)}, &config)
+	err = k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ConfigName(o.Name)}, &config)
 	if client.IgnoreNotFound(err) != nil {
 		return out, fmt.Errorf("read ConfigMap: %w", err)
 	}
-	if text := config.Data[redis.AnnounceKey]; text != "" {
+	if text := config.Data[redis.AnnounceKey]; text != "" && metav1.IsControlledBy(&config, o) {
 		if out.before, err = redis.ReadAnnouncements([]byte(text)); err != nil {
 			log.FromContext(ctx).Info("what pods were told last cannot be read, and is written anew", "error", err.Error())
 		}

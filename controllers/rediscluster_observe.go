@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -242,24 +240,55 @@ func certificateProblem(err error) string {
 	return ""
 }
 
-func (k *RedisKind) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
-	var sets appsv1.StatefulSetList
-	if err := k.List(ctx, &sets, client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))); err != nil {
-		return fmt.Errorf("list StatefulSets: %w", err)
+// sets returns the StatefulSets of the shards: those that the cluster controls, of which no number is larger than the API allows.
+func (k *RedisKind) sets(ctx context.Context, o *v1alpha1.RedisCluster) ([]appsv1.StatefulSet, error) {
+	var list appsv1.StatefulSetList
+	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))); err != nil {
+		return nil, fmt.Errorf("list StatefulSets: %w", err)
 	}
-	for i := range sets.Items {
-		set := &sets.Items[i]
-		shard, ok := cluster.ShardOf(o.Name, set.Name)
-		if !ok || set.DeletionTimestamp != nil {
+	return slices.DeleteFunc(list.Items, func(set appsv1.StatefulSet) bool {
+		_, ok := cluster.ShardOf(o.Name, set.Name)
+		return !ok || !metav1.IsControlledBy(&set, o)
+	}), nil
+}
+
+// pods returns the pods of these StatefulSets.
+func (k *RedisKind) pods(ctx context.Context, o *v1alpha1.RedisCluster) ([]corev1.Pod, error) {
+	sets, err := k.sets(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.PodList
+	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))); err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	return k.podsOfSets(ctx, o, list.Items, sets, func(pod *corev1.Pod) string {
+		shard, _, ok := redis.ParsePod(o.Name, pod.Name)
+		if !ok {
+			return ""
+		}
+		return cluster.ShardSet(o.Name, shard)
+	})
+}
+
+func (k *RedisKind) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
+	sets, err := k.sets(ctx, o)
+	if err != nil {
+		return err
+	}
+	for i := range sets {
+		set := &sets[i]
+		if set.DeletionTimestamp != nil {
 			continue
 		}
+		shard, _ := cluster.ShardOf(o.Name, set.Name)
 		k.correctSize(o, set)
 		guarded, err := k.guarded(ctx, o, shard)
 		if err != nil {
 			return err
 		}
 		s.Sets = append(s.Sets, redis.Set{
-			Shard: shard, Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), UID: string(set.UID), ResourceVersion: set.ResourceVersion, Guarded: guarded,
+			Shard: shard, Replicas: min(int(ptr.Deref(set.Spec.Replicas, 1)), cluster.MaxServers), UID: string(set.UID), ResourceVersion: set.ResourceVersion, Guarded: guarded,
 			Overdue: overdue(set, k.Now()), Made: set.CreationTimestamp.Time,
 		})
 		s.Spec.StorageChanged = s.Spec.StorageChanged || redis.StorageChanged(o.Spec.Storage, set)
@@ -308,21 +337,18 @@ func (k *RedisKind) claims(ctx context.Context, o *v1alpha1.RedisCluster) ([]red
 }
 
 func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
-	var pods corev1.PodList
-	if err := k.List(ctx, &pods, client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))); err != nil {
-		return fmt.Errorf("list pods: %w", err)
+	pods, err := k.pods(ctx, o)
+	if err != nil {
+		return err
 	}
 	b, err := k.builder(ctx, o)
 	if err != nil {
 		return err
 	}
 	wanted := templates{Builder: b, hashed: k.hashed(o)}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		shard, ordinal, ok := identity(pod)
-		if !ok {
-			continue
-		}
+	for i := range pods {
+		pod := &pods[i]
+		shard, ordinal, _ := redis.ParsePod(o.Name, pod.Name)
 		h, err := wanted.hashes(pod, shard)
 		if err != nil {
 			return err
@@ -336,16 +362,6 @@ func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s
 		s.Pods = append(s.Pods, p)
 	}
 	return nil
-}
-
-// identity reads a pod's shard from its label and its ordinal from its name.
-func identity(pod *corev1.Pod) (shard, ordinal int, ok bool) {
-	shard, err := strconv.Atoi(pod.Labels[v1alpha1.LabelShard])
-	if err != nil {
-		return 0, 0, false
-	}
-	ordinal, err = strconv.Atoi(pod.Name[strings.LastIndexByte(pod.Name, '-')+1:])
-	return shard, ordinal, err == nil
 }
 
 func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {

@@ -91,11 +91,21 @@ func IssuedSecret(secret string) string { return secret + "-issued" }
 // ShardSet is the StatefulSet of one Redis shard.
 func ShardSet(cluster string, shard int) string { return fmt.Sprintf("%s-%d", cluster, shard) }
 
-// ShardOf is the shard that a StatefulSet of a cluster is of, by its name: its labels may have been changed.
+// MaxServers is the largest number of servers that the API allows for one cluster. No shard and no ordinal reaches it.
+const MaxServers = 1000
+
+// Number parses a shard or an ordinal as Kubernetes writes it into names: decimal, without sign or leading zeros, below MaxServers. Memory is
+// allocated by these numbers, and whoever may create an object chooses its name.
+func Number(text string) (n int, ok bool) {
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n >= 0 && n < MaxServers && strconv.Itoa(n) == text
+}
+
+// ShardOf returns the shard of a StatefulSet, parsed from its name: labels can be changed.
 func ShardOf(cluster, set string) (shard int, ok bool) {
-	text, ok := strings.CutPrefix(set, cluster+"-")
-	shard, err := strconv.Atoi(text)
-	return shard, ok && err == nil
+	text, found := strings.CutPrefix(set, cluster+"-")
+	shard, ok = Number(text)
+	return shard, ok && found
 }
 
 // Pod is the name that a StatefulSet gives to the pod of an ordinal.

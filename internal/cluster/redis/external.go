@@ -195,7 +195,7 @@ func (v *view) podBehind(p Peer) string {
 }
 
 func (v *view) isPod(name string) bool {
-	_, _, ok := parsePod(v.Spec.Name, name)
+	_, _, ok := ParsePod(v.Spec.Name, name)
 	return ok
 }
 

@@ -133,7 +133,7 @@ func (v *view) shardOf(id string) int {
 	}
 	for _, p := range v.read {
 		peer, _ := p.Node.Peer(id)
-		if shard, _, ok := parsePod(v.Spec.Name, v.podBehind(peer)); ok {
+		if shard, _, ok := ParsePod(v.Spec.Name, v.podBehind(peer)); ok {
 			return shard
 		}
 	}

@@ -217,17 +217,17 @@ func (b Builder) claim(shard int) *corev1ac.PersistentVolumeClaimApplyConfigurat
 // ParseClaim reads the shard and the ordinal out of the name of a data volume claim, data-<cluster>-<shard>-<ordinal>.
 func ParseClaim(name, claim string) (shard, ordinal int, ok bool) {
 	pod, found := strings.CutPrefix(claim, cluster.VolumeData+"-")
-	shard, ordinal, ok = parsePod(name, pod)
+	shard, ordinal, ok = ParsePod(name, pod)
 	return shard, ordinal, ok && found
 }
 
-// parsePod reads them out of the name of a pod, <cluster>-<shard>-<ordinal>.
-func parsePod(name, pod string) (shard, ordinal int, ok bool) {
+// ParsePod returns the shard and the ordinal in the name of a pod, <cluster>-<shard>-<ordinal>.
+func ParsePod(name, pod string) (shard, ordinal int, ok bool) {
 	rest, found := strings.CutPrefix(pod, name+"-")
 	first, second, cut := strings.Cut(rest, "-")
-	shard, errShard := strconv.Atoi(first)
-	ordinal, errOrdinal := strconv.Atoi(second)
-	return shard, ordinal, found && cut && errShard == nil && errOrdinal == nil && shard >= 0 && ordinal >= 0
+	shard, isShard := cluster.Number(first)
+	ordinal, isOrdinal := cluster.Number(second)
+	return shard, ordinal, found && cut && isShard && isOrdinal
 }
 
 // StorageChanged tells whether a live StatefulSet was made for another storage than the wanted one.

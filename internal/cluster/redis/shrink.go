@@ -161,5 +161,5 @@ func (v *view) isLeaving(g ghost) bool {
 
 // podOfGhost is the shard and the ordinal of the pod that a node was the server of.
 func (v *view) podOfGhost(g ghost) (shard, ordinal int, ok bool) {
-	return parsePod(v.Spec.Name, g.pod)
+	return ParsePod(v.Spec.Name, g.pod)
 }
