@@ -148,7 +148,10 @@ func (c *Children) ensureAuthority(ctx context.Context, owner Object, want Certi
 	}
 	if live != nil {
 		a, err := authorityOf(live)
-		if err != nil || want.RenewOnly || want.Servers == nil {
+		if err != nil || want.RenewOnly {
+			return a, err
+		}
+		if err := c.adopt(ctx, owner, live); err != nil || want.Servers == nil {
 			return a, err
 		}
 		return c.advance(ctx, owner, want, live, a)

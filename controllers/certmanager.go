@@ -120,6 +120,9 @@ func (c *Children) ensureTrust(
 	if want.RenewOnly || !complete {
 		return t, nil
 	}
+	if err := c.adopt(ctx, owner, live); err != nil {
+		return t, err
+	}
 	facts, err := c.trustFacts(ctx, owner, want, t, issued)
 	if err != nil {
 		return t, err
@@ -314,8 +317,7 @@ func (c *Children) issuedSecret(
 	switch {
 	case s.Annotations[clustertls.AnnotationCertificate] != cluster.Certificate(name):
 		return nil, cluster.Refusal{Reason: v1alpha1.ReasonForeignObject, Message: fmt.Sprintf(
-			"cert-manager is to write Secret %s/%s, which belongs to somebody else: delete it, or give the cluster another name",
-			key.Namespace, key.Name)}
+			"cert-manager is to write Secret %s/%s, which belongs to somebody else: give the cluster another name", key.Namespace, key.Name)}
 	case ref == nil && write:
 		return &s, c.bringSecret(ctx, owner, &s, key.Name, s.Type, want.Labels, nil)
 	case ref != nil && ref.Kind != certificateKind.Kind:

@@ -111,6 +111,9 @@ func (c *Children) applyIf(ctx context.Context, owner Object, live client.Object
 	if c.applied.of(key, c.Now()).stands(wish, live) {
 		return nil
 	}
+	if err := c.adopt(ctx, owner, live); err != nil {
+		return err
+	}
 	if err := allowed(); err != nil {
 		return err
 	}
@@ -150,7 +153,7 @@ func (c *Children) claim(ctx context.Context, owner Object, live client.Object, 
 	if err != nil {
 		return fmt.Errorf("read %s: %w", what, err)
 	}
-	return ownedBy(owner, live, what)
+	return c.usable(ctx, owner, live, what)
 }
 
 // sameSpec reads the specification past the cache, and holds when it is another one by now.
@@ -185,10 +188,20 @@ func ownedBy(owner Object, live client.Object, what string) error {
 			Message: fmt.Sprintf("%s of an earlier %s of this name is being deleted", what, noun(owner)),
 		}
 	}
+	return foreignObject(owner, live, what)
+}
+
+// foreignObject refuses an object that the owner needs and may not use. Of an object with keys or data nobody is advised to delete it: it may be the
+// only copy.
+func foreignObject(owner Object, live client.Object, what string) error {
+	advice := "delete it, or give"
+	switch live.(type) {
+	case *corev1.Secret, *corev1.PersistentVolumeClaim:
+		advice = "give"
+	}
 	return cluster.Refusal{
-		Reason: v1alpha1.ReasonForeignObject,
-		Message: fmt.Sprintf("%s is needed by this %s but belongs to somebody else: delete it, or give the %[2]s another name",
-			what, noun(owner)),
+		Reason:  v1alpha1.ReasonForeignObject,
+		Message: fmt.Sprintf("%s is needed by this %s but belongs to somebody else: %s the %[2]s another name", what, noun(owner), advice),
 	}
 }
 
@@ -207,10 +220,12 @@ func noun(owner Object) string {
 	return "cluster"
 }
 
-// keptWithClaims tells whether an object of an earlier cluster of this name was left because of its retained claims.
+// keptWithClaims reports whether an object of an earlier cluster of this name stays because of its retained claims. The reference to the earlier
+// cluster may still be there: of an object that was restored from a backup all owners are gone, and the garbage collector would delete it.
 func keptWithClaims(owner Object, live client.Object) bool {
+	ref := metav1.GetControllerOf(live)
 	return live.GetLabels()[cluster.LabelInstance] == owner.GetName() && live.GetLabels()[cluster.LabelManagedBy] == cluster.ManagedBy &&
-		metav1.GetControllerOf(live) == nil && slices.ContainsFunc(live.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
+		(ref == nil || leftBehind(owner, ref)) && slices.ContainsFunc(live.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
 		return r.Kind == "PersistentVolumeClaim"
 	})
 }

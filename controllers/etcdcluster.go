@@ -13,10 +13,10 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -120,6 +120,9 @@ func (k *EtcdKind) ensureMembers(ctx context.Context, o *v1alpha1.EtcdCluster, b
 	if err := k.ensureConfig(ctx, o, b); err != nil {
 		return err
 	}
+	if err := k.adoptNamed(ctx, o, &batchv1.Job{ObjectMeta: objectMeta(o, cluster.RestoreJob(o.Name))}); err != nil {
+		return err
+	}
 	set, err := b.StatefulSet()
 	if err != nil {
 		return err
@@ -163,6 +166,9 @@ func (k *EtcdKind) ensureConfig(ctx context.Context, o *v1alpha1.EtcdCluster, b 
 	}
 	if cm == nil {
 		return configMoved
+	}
+	if err := k.adopt(ctx, o, cm); err != nil {
+		return err
 	}
 	if err := k.label(ctx, cm, etcd.Labels(o.Name)); err != nil {
 		return err
@@ -217,7 +223,7 @@ func (k *EtcdKind) configMap(ctx context.Context, r client.Reader, o *v1alpha1.E
 	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", name, err)
 	}
-	return cm, ownedBy(o, cm, "ConfigMap "+o.Namespace+"/"+name)
+	return cm, k.usable(ctx, o, cm, "ConfigMap "+o.Namespace+"/"+name)
 }
 
 // open reports whether clients are let in.
@@ -227,7 +233,7 @@ func (k *EtcdKind) open(ctx context.Context, o *v1alpha1.EtcdCluster) (bool, err
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return metav1.IsControlledBy(svc, o), nil
+	return k.owns(ctx, o, svc)
 }
 
 func (k *EtcdKind) applyClientService(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) error {
@@ -370,11 +376,14 @@ func (k *EtcdKind) domain(o *v1alpha1.EtcdCluster, r etcd.Record) string {
 func (k *EtcdKind) statefulSet(ctx context.Context, o *v1alpha1.EtcdCluster) (*appsv1.StatefulSet, error) {
 	set := &appsv1.StatefulSet{}
 	err := k.Get(ctx, client.ObjectKeyFromObject(o), set)
-	if apierrors.IsNotFound(err) || (err == nil && !metav1.IsControlledBy(set, o)) {
+	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read StatefulSet %s: %w", o.Name, err)
+	}
+	if own, err := k.owns(ctx, o, set); !own || err != nil {
+		return nil, err
 	}
 	if uid, ok := k.gone.Load(o.UID); ok && uid == set.UID {
 		return nil, nil

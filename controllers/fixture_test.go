@@ -245,15 +245,16 @@ func (w *world) sameObject(ctx context.Context, c client.Client, o client.Object
 // orphan takes the references to an object off its children.
 func (w *world) orphan(ctx context.Context, c client.Client, owner client.Object) error {
 	w.past.catchUp()
-	for _, kind := range []string{"Pod", "PersistentVolumeClaim"} {
+	for kind := range w.past.watches {
 		for _, child := range w.past.state(kind, w.past.now()) {
 			child, ok := child.DeepCopyObject().(client.Object)
-			refs := slices.DeleteFunc(child.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
+			refs := slices.DeleteFunc(slices.Clone(child.GetOwnerReferences()), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
 			if !ok || len(refs) == len(child.GetOwnerReferences()) {
 				continue
 			}
+			before := child.DeepCopyObject().(client.Object) //nolint:forcetypeassert // It is a copy.
 			child.SetOwnerReferences(refs)
-			if err := c.Update(ctx, child); err != nil {
+			if err := c.Patch(ctx, child, client.MergeFrom(before), client.FieldOwner("kube-controller-manager")); err != nil {
 				return err
 			}
 		}

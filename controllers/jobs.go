@@ -40,11 +40,14 @@ const (
 func (c *Children) job(ctx context.Context, owner Object, name string, selector map[string]string) (*plan.Job, error) {
 	job := &batchv1.Job{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}, job)
-	if apierrors.IsNotFound(err) || (err == nil && !metav1.IsControlledBy(job, owner)) {
+	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read Job %s: %w", name, err)
+	}
+	if own, err := c.owns(ctx, owner, job); !own || err != nil {
+		return nil, err
 	}
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(owner.GetNamespace()), client.MatchingLabels(selector)); err != nil {

@@ -34,7 +34,7 @@ func (c *Children) ownsPod(ctx context.Context, owner Object, pod *corev1.Pod, n
 	if err != nil {
 		return false, fmt.Errorf("read StatefulSet %s: %w", name, err)
 	}
-	return metav1.IsControlledBy(set, owner), nil
+	return c.owns(ctx, owner, set)
 }
 
 // podsOfSets returns the pods that belong to StatefulSets of owner. setOf returns the name of the StatefulSet that a pod's name stands for,

@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -97,6 +97,11 @@ func (k *RedisKind) ensureCluster(ctx context.Context, o *v1alpha1.RedisCluster)
 // ensureServers applies the servers and what clients need. Of a cluster that begins with a backup, servers are started when it is known which
 // one that is, and clients are let in when it has been loaded.
 func (k *RedisKind) ensureServers(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder, passwords map[string]string) error {
+	err := k.adoptNamed(ctx, o, &corev1.ConfigMap{ObjectMeta: objectMeta(o, cluster.RestoreConfig(o.Name))},
+		&batchv1.Job{ObjectMeta: objectMeta(o, cluster.RestoreJob(o.Name))}, &batchv1.Job{ObjectMeta: objectMeta(o, cluster.LoadJob(o.Name))})
+	if err != nil {
+		return err
+	}
 	restore, err := k.observeRestore(ctx, o)
 	if err != nil || (restore != nil && restore.Wish != nil) {
 		return err
@@ -126,7 +131,7 @@ func (k *RedisKind) started(ctx context.Context, o *v1alpha1.RedisCluster) (bool
 	if err != nil {
 		return false, fmt.Errorf("read StatefulSet of shard 0: %w", err)
 	}
-	return metav1.IsControlledBy(set, o), nil
+	return k.owns(ctx, o, set)
 }
 
 func (k *RedisKind) builder(ctx context.Context, o *v1alpha1.RedisCluster) (redis.Builder, error) {
@@ -203,22 +208,9 @@ func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b
 	if err := k.ensureBudget(ctx, o, b, shard, guarded); err != nil {
 		return err
 	}
-	live, key := &appsv1.StatefulSet{}, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ShardSet(o.Name, shard)}
-	if err = k.Get(ctx, key, live); apierrors.IsNotFound(err) {
-		err = k.Direct.Get(ctx, key, live) // It may be there without the label by which the cache finds it.
-	}
-	switch {
-	case apierrors.IsNotFound(err):
-		live = nil
-		if err := k.waitForClaims(ctx, o, shard); err != nil {
-			return err
-		}
-	case err != nil:
-		return fmt.Errorf("read StatefulSet of shard %d: %w", shard, err)
-	case !metav1.IsControlledBy(live, o):
-		live = nil // Apply refuses it.
-	default:
-		k.correctSize(o, live)
+	live, err := k.liveShard(ctx, o, shard)
+	if err != nil {
+		return err
 	}
 	set, err := b.Set(shard, live)
 	if err != nil {
@@ -230,6 +222,30 @@ func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b
 		}
 		return k.sameSpec(ctx, o)
 	})
+}
+
+// liveShard returns the StatefulSet of a shard, adopted if it was an orphan. It is nil if there is none, and if it is another owner's, which apply
+// refuses.
+func (k *RedisKind) liveShard(ctx context.Context, o *v1alpha1.RedisCluster, shard int) (*appsv1.StatefulSet, error) {
+	live, key := &appsv1.StatefulSet{}, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ShardSet(o.Name, shard)}
+	err := k.Get(ctx, key, live)
+	if apierrors.IsNotFound(err) {
+		err = k.Direct.Get(ctx, key, live) // It may be there without the label by which the cache finds it.
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, k.waitForClaims(ctx, o, shard)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read StatefulSet of shard %d: %w", shard, err)
+	}
+	if own, err := k.owns(ctx, o, live); !own || err != nil {
+		return nil, err
+	}
+	if err := k.adopt(ctx, o, live); err != nil {
+		return nil, err
+	}
+	k.correctSize(o, live)
+	return live, nil
 }
 
 // ensureBudget applies the budget of a shard. One of a shard that leaves is not made: it goes before its StatefulSet does, see dropShard.
@@ -261,7 +277,10 @@ func (k *RedisKind) guarded(ctx context.Context, o *v1alpha1.RedisCluster, shard
 		return false, fmt.Errorf("read budget of shard %d: %w", shard, err)
 	}
 	most := live.Spec.MaxUnavailable
-	return metav1.IsControlledBy(&live, o) && most != nil && most.IntValue() == 0, nil
+	if most == nil || most.IntValue() != 0 {
+		return false, nil
+	}
+	return k.owns(ctx, o, &live)
 }
 
 // waitForClaims holds a new StatefulSet back while claims of its pods are on their way out: a pod that took one would

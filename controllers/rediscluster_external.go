@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -127,9 +126,15 @@ func (k *RedisKind) readOutside(ctx context.Context, o *v1alpha1.RedisCluster) (
 	if out.pods, err = k.pods(ctx, o); err != nil {
 		return out, err
 	}
-	out.services = slices.DeleteFunc(services.Items, func(s corev1.Service) bool {
-		return s.DeletionTimestamp != nil || !metav1.IsControlledBy(&s, o)
-	})
+	for i := range services.Items {
+		own, err := k.owns(ctx, o, &services.Items[i])
+		if err != nil {
+			return out, err
+		}
+		if own && services.Items[i].DeletionTimestamp == nil {
+			out.services = append(out.services, services.Items[i])
+		}
+	}
 	// The cache lists them in any order, and what follows from the first one is written down.
 	slices.SortFunc(out.pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(out.services, func(a, b corev1.Service) int { return cmp.Compare(a.Name, b.Name) })
@@ -141,7 +146,11 @@ func (k *RedisKind) readOutside(ctx context.Context, o *v1alpha1.RedisCluster) (
 	if client.IgnoreNotFound(err) != nil {
 		return out, fmt.Errorf("read ConfigMap: %w", err)
 	}
-	if text := config.Data[redis.AnnounceKey]; text != "" && metav1.IsControlledBy(&config, o) {
+	own, err := k.owns(ctx, o, &config)
+	if err != nil {
+		return out, err
+	}
+	if text := config.Data[redis.AnnounceKey]; text != "" && own {
 		if out.before, err = redis.ReadAnnouncements([]byte(text)); err != nil {
 			log.FromContext(ctx).Info("what pods were told last cannot be read, and is written anew", "error", err.Error())
 		}

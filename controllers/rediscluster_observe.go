@@ -240,16 +240,26 @@ func certificateProblem(err error) string {
 	return ""
 }
 
-// sets returns the StatefulSets of the shards: those that the cluster controls, of which no number is larger than the API allows.
+// sets returns the StatefulSets of the shards: those that the cluster owns, of which no number is larger than the API allows.
 func (k *RedisKind) sets(ctx context.Context, o *v1alpha1.RedisCluster) ([]appsv1.StatefulSet, error) {
 	var list appsv1.StatefulSetList
 	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))); err != nil {
 		return nil, fmt.Errorf("list StatefulSets: %w", err)
 	}
-	return slices.DeleteFunc(list.Items, func(set appsv1.StatefulSet) bool {
-		_, ok := cluster.ShardOf(o.Name, set.Name)
-		return !ok || !metav1.IsControlledBy(&set, o)
-	}), nil
+	var out []appsv1.StatefulSet
+	for i := range list.Items {
+		if _, ok := cluster.ShardOf(o.Name, list.Items[i].Name); !ok {
+			continue
+		}
+		own, err := k.owns(ctx, o, &list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		if own {
+			out = append(out, list.Items[i])
+		}
+	}
+	return out, nil
 }
 
 // pods returns the pods of these StatefulSets.

@@ -40,11 +40,14 @@ func (k *RedisKind) readRestoreBy(ctx context.Context, r client.Reader, o *v1alp
 	cm := &corev1.ConfigMap{}
 	name := cluster.RestoreConfig(o.Name)
 	err := r.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, cm)
-	if apierrors.IsNotFound(err) || (err == nil && !metav1.IsControlledBy(cm, o)) {
+	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", name, err)
+	}
+	if own, err := k.owns(ctx, o, cm); !own || err != nil {
+		return nil, err
 	}
 	out := &redis.RestoreRecord{}
 	if err := json.Unmarshal([]byte(cm.Data[keyRestore]), out); err != nil {

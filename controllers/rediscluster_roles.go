@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,8 +73,8 @@ func (k *RedisKind) appointment(ctx context.Context, o *v1alpha1.RedisCluster) (
 	if err := client.IgnoreNotFound(err); err != nil {
 		return redis.Appointment{}, fmt.Errorf("read Service of the primary: %w", err)
 	}
-	if !metav1.IsControlledBy(&live, o) {
-		return redis.Appointment{}, nil // There is none, or it is that of an earlier cluster of this name.
+	if own, err := k.owns(ctx, o, &live); !own || err != nil {
+		return redis.Appointment{}, err // There is none, or it is that of an earlier cluster of this name.
 	}
 	a := redis.AppointmentOf(&live)
 	if a.Pod != "" {

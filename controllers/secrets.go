@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,7 +59,10 @@ func (c *Children) bringSecret(
 	ac := corev1ac.Secret(name, owner.GetNamespace()).
 		WithLabels(labels).WithOwnerReferences(refs...).WithType(typ).WithData(data)
 	if live != nil {
-		ac.WithResourceVersion(live.ResourceVersion) // What somebody else has written meanwhile is not undone.
+		if err := c.adopt(ctx, owner, live); err != nil {
+			return err
+		}
+		ac.WithUID(live.UID).WithResourceVersion(live.ResourceVersion) // Conflict: the Secret changed since it was read.
 	}
 	if err := c.Client.Apply(ctx, ac, client.FieldOwner(cluster.ManagedBy), client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply Secret %s: %w", name, err)
@@ -124,22 +125,11 @@ func lingers(live *corev1.Secret, want map[string][]byte) bool {
 	return slices.ContainsFunc(appliedKeys(live), func(key string) bool { _, wanted := want[key]; return !wanted })
 }
 
-// appliedKeys are the keys of a Secret that are ours, by who applied it: others are those of others.
+// appliedKeys returns the keys of a Secret that were applied by us. Further keys belong to other writers.
 func appliedKeys(live *corev1.Secret) (out []string) {
 	for _, m := range live.ManagedFields {
-		if m.Manager != cluster.ManagedBy || m.Operation != metav1.ManagedFieldsOperationApply || m.FieldsV1 == nil {
-			continue
-		}
-		var ours struct {
-			Data map[string]json.RawMessage `json:"f:data"`
-		}
-		if json.Unmarshal(m.FieldsV1.GetRawBytes(), &ours) != nil {
-			continue // The API server wrote it.
-		}
-		for field := range ours.Data {
-			if key, is := strings.CutPrefix(field, "f:"); is {
-				out = append(out, key)
-			}
+		if m.Manager == cluster.ManagedBy && m.Operation == metav1.ManagedFieldsOperationApply {
+			out = append(out, dataKeys(m)...)
 		}
 	}
 	return out
@@ -149,13 +139,13 @@ func appliedKeys(live *corev1.Secret) (out []string) {
 func (c *Children) ownSecret(ctx context.Context, owner Object, name string) (*corev1.Secret, error) {
 	what := "Secret " + owner.GetNamespace() + "/" + name
 	s, err := c.namedSecret(ctx, owner, name)
-	if s != nil && ownedBy(owner, s, what) != nil { // One that is remembered may be gone, and another one in its place.
+	if s != nil && c.usable(ctx, owner, s, what) != nil { // One that is remembered may be gone, and another one in its place.
 		s, err = c.namedSecret(afresh(ctx), owner, name)
 	}
 	if s == nil || err != nil {
 		return nil, err
 	}
-	return s, ownedBy(owner, s, what)
+	return s, c.usable(ctx, owner, s, what)
 }
 
 // namedSecret reads a Secret, nil when there is none.
