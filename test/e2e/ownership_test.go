@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -65,6 +66,48 @@ func foreign[O target](ctx context.Context, t *testing.T, s *scope, o O, obstacl
 	must(t, s.Delete(ctx, obstacle))
 	waitReady(ctx, t, s, o)
 	must(t, s.Delete(ctx, o))
+}
+
+func TestAClusterThatWasDeletedWithoutItsObjectsAdoptsThem(t *testing.T) {
+	t.Parallel()
+	feature := features.New("kubectl delete --cascade=orphan, and apply").
+		Assess("etcd", step(func(ctx context.Context, t *testing.T, s *scope) {
+			orphanAndRecreate(ctx, t, s, func() *v1alpha1.EtcdCluster {
+				return s.etcdOf(t, "orders", 3, func(e *v1alpha1.EtcdClusterSpec) { e.Storage = volume(v1alpha1.DeletionDelete) })
+			})
+		})).
+		Assess("redis", step(func(ctx context.Context, t *testing.T, s *scope) {
+			orphanAndRecreate(ctx, t, s, func() *v1alpha1.RedisCluster { return s.redisOf(t, "carts", 1) })
+		}))
+	suite.Test(t, feature.Feature())
+}
+
+// orphanAndRecreate checks that a cluster which is created again goes on with the pods, the data and the Secrets of the one that was deleted
+// without them, and that they belong to it.
+func orphanAndRecreate[O target](ctx context.Context, t *testing.T, s *scope, fresh func() O) {
+	t.Helper()
+	first := fresh()
+	createReady(ctx, t, s, first)
+	writeMarks(ctx, t, s, first)
+	before := podUIDs(s.pods(ctx, t, first))
+	auth := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: cluster.AuthSecret(first.GetName())}}
+	passwords := refresh(ctx, t, s, auth).Data
+	must(t, s.Delete(ctx, first, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+	must(t, harness.Eventually(ctx, first.GetName()+" to be gone", time.Minute, func(ctx context.Context) (bool, string, error) {
+		err := s.Get(ctx, client.ObjectKeyFromObject(first), first)
+		return apierrors.IsNotFound(err), "it is there", client.IgnoreNotFound(err)
+	}))
+	second := fresh()
+	createReady(ctx, t, s, second)
+	checkMarks(ctx, t, s, second)
+	if after := podUIDs(s.pods(ctx, t, second)); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("pods were replaced: %v, before %v", after, before)
+	}
+	if after := refresh(ctx, t, s, auth); fmt.Sprint(after.Data) != fmt.Sprint(passwords) || !metav1.IsControlledBy(after, second) {
+		t.Errorf("the passwords are others, or Secret %s was not adopted: owners %v", auth.Name, after.OwnerReferences)
+	}
+	must(t, s.Delete(ctx, second))
+	waitRemains(ctx, t, s, second.GetName(), 0)
 }
 
 func TestAPausedClusterIsLeftAlone(t *testing.T) {
