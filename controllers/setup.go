@@ -248,13 +248,17 @@ func CacheOptions(namespaces []string) cache.Options {
 
 // onlyWhatIsRead leaves out of objects what the operator never reads, before they are kept in memory: who manages their fields, and what it
 // has written into pods and StatefulSets itself, which is most of them. Whether a StatefulSet is as it was applied is told by its version.
+// TestACachedObjectDecidesLikeTheWholeOne fails for a field that a decision reads and the cache does not hold.
 func onlyWhatIsRead(o any) (any, error) {
 	if a, err := meta.Accessor(o); err == nil {
 		a.SetManagedFields(nil)
 	}
 	switch o := o.(type) {
 	case *corev1.Pod:
-		spec := corev1.PodSpec{NodeName: o.Spec.NodeName, Tolerations: o.Spec.Tolerations}
+		spec := corev1.PodSpec{NodeName: o.Spec.NodeName, NodeSelector: o.Spec.NodeSelector, Tolerations: o.Spec.Tolerations}
+		if a := o.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+			spec.Affinity = &corev1.Affinity{NodeAffinity: a.NodeAffinity}
+		}
 		for _, c := range o.Spec.Containers {
 			spec.Containers = append(spec.Containers, corev1.Container{Name: c.Name, Ports: c.Ports, Resources: c.Resources})
 		}
