@@ -114,6 +114,7 @@ func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 	}
 	out := l.pass(recalling(ctx, o), o)
 	l.Kind.Report(o, out.state, out.plan, out.err)
+	boundStatus(o)
 	l.announce(before, o, out.plan, out.unmade)
 	if k, ok := l.Kind.(measurer[S]); ok {
 		figures := k.Figures(out.state)

@@ -71,8 +71,9 @@ func TestWhatIsReadOutsideHasOneOrder(t *testing.T) {
 	for i := range 3 {
 		ours := objectMeta(o, fmt.Sprintf("carts-0-%d", i))
 		ours.Labels = redis.Labels(o)
+		pod := &corev1.Pod{ObjectMeta: *ours.DeepCopy()} // Its StatefulSet is yet to adopt it.
 		ours.OwnerReferences = []metav1.OwnerReference{{UID: o.UID, Controller: &yes}}
-		objects = append(objects, &corev1.Pod{ObjectMeta: ours}, &corev1.Service{ObjectMeta: ours})
+		objects = append(objects, pod, &corev1.Service{ObjectMeta: ours})
 	}
 	w := newWorld(t, objects...)
 	w.Client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
