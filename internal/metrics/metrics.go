@@ -105,6 +105,8 @@ var (
 	membersReady   = about("quorate_members_ready", "Those of them that are ready.", "role")
 	upToDate       = about("quorate_members_up_to_date",
 		"Members that run the version of spec.version. During an upgrade it grows to quorate_members_desired.")
+	outdated = about("quorate_members_outdated",
+		"Members that run another version than spec.version. A member that does not answer is in neither number.")
 	outageLast = about("quorate_outage_last_seconds",
 		"How long the condition Available was False the last time that it became True again, in seconds, as the operator saw it: it looks after each of its steps, when a pod changes, and every 15 s. Absent before the first outage since the manager leads. The first start and hibernation are none.")
 	outageLongest = about("quorate_outage_longest_seconds", "The longest of these times since the manager leads, in seconds.")

@@ -152,6 +152,7 @@ func TestAnEtcdClusterIsToldByItsStatus(t *testing.T) {
 		"quorate_members_ready{" + id + ",role=Unstarted}":                                   0,
 		"quorate_members_ready{" + id + ",role=Unknown}":                                     0,
 		"quorate_members_up_to_date{" + id + "}":                                             2,
+		"quorate_members_outdated{" + id + "}":                                               1,
 		"quorate_certificate_expiry_timestamp_seconds{certificate=ca," + id + "}":            2000,
 		"quorate_certificate_expiry_timestamp_seconds{certificate=leaf," + id + "}":          1000,
 		"quorate_certificate_renewal_overdue{" + id + "}":                                    0,
@@ -185,6 +186,7 @@ func TestARedisClusterIsToldByItsStatus(t *testing.T) {
 		"quorate_members_ready{" + id + ",role=Replica}": 0,
 		"quorate_members_ready{" + id + ",role=Unknown}": 0,
 		"quorate_members_up_to_date{" + id + "}":         1,
+		"quorate_members_outdated{" + id + "}":           0, // Three do not say.
 		"quorate_redis_slots_covered{" + id + "}":        16383,
 		"quorate_redis_slots_to_move{" + id + "}":        7,
 	}, "quorate_cluster", "quorate_paused", "quorate_members", "quorate_redis")

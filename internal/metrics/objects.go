@@ -91,15 +91,13 @@ func (s sink) etcd(o *v1alpha1.EtcdCluster) {
 	} {
 		roles[string(r)] = count{}
 	}
-	current := 0
+	var versions []string
 	for _, m := range o.Status.Members {
 		add(roles, string(m.Role), m.Ready)
-		if m.Version == o.Spec.Version {
-			current++
-		}
+		versions = append(versions, m.Version)
 	}
 	s.members(kind, o, roles)
-	s.tell(upToDate, float64(current), id...)
+	s.versions(id, o.Spec.Version, versions)
 	s.certificates(id, o.Status.Certificates, o.Status.Conditions)
 }
 
@@ -120,19 +118,33 @@ func (s sink) redis(o *v1alpha1.RedisCluster) {
 	s.tell(paused, flag(ptr.Deref(o.Spec.Paused, false)), id...)
 	s.tell(membersDesired, float64(o.Spec.ShardCount()*(1+o.Spec.Replicas())), id...)
 	roles := map[string]count{string(v1alpha1.RedisPrimary): {}, string(v1alpha1.RedisReplica): {}, string(v1alpha1.RedisRoleUnknown): {}}
-	current := 0
+	var versions []string
 	for _, shard := range o.Status.Shards {
 		for _, n := range shard.Nodes {
 			add(roles, string(n.Role), n.Ready)
-			if n.Version == o.Spec.Version {
-				current++
-			}
+			versions = append(versions, n.Version)
 		}
 	}
 	s.members(kind, o, roles)
-	s.tell(upToDate, float64(current), id...)
+	s.versions(id, o.Spec.Version, versions)
 	s.slots(id, o.Status)
 	s.certificates(id, o.Status.Certificates, o.Status.Conditions)
+}
+
+// versions counts the members that run the wanted version, and those that run another one. The version of a member that is down is empty.
+func (s sink) versions(id []string, wanted string, running []string) {
+	current, others := 0, 0
+	for _, v := range running {
+		switch v {
+		case wanted:
+			current++
+		case "":
+		default:
+			others++
+		}
+	}
+	s.tell(upToDate, float64(current), id...)
+	s.tell(outdated, float64(others), id...)
 }
 
 func (s sink) slots(id []string, st v1alpha1.RedisClusterStatus) {
