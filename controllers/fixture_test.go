@@ -129,6 +129,9 @@ func (w *world) remembered(api client.WithWatch) client.WithWatch {
 			if err := mayOwn(o); err != nil {
 				return err
 			}
+			if err := samePatched(ctx, c, o, p); err != nil {
+				return err
+			}
 			return c.Patch(ctx, o, p, opts...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
@@ -192,6 +195,33 @@ func sameApplied(ctx context.Context, c client.Client, ac runtime.ApplyConfigura
 		})
 	}
 	return err
+}
+
+// samePatched is what the API server says to a UID in a patch, which the fake does not.
+func samePatched(ctx context.Context, c client.Client, o client.Object, p client.Patch) error {
+	raw, err := p.Data(o)
+	if err != nil {
+		return err
+	}
+	var patch struct {
+		Metadata struct {
+			UID types.UID `json:"uid"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(raw, &patch) != nil || patch.Metadata.UID == "" {
+		return nil // A JSON patch is a list.
+	}
+	live, ok := o.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("a %T is no object", o)
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(o), live); err != nil {
+		return err
+	}
+	if live.GetUID() != patch.Metadata.UID {
+		return apierrors.NewConflict(schema.GroupResource{Resource: kindOf(o)}, o.GetName(), errors.New("it has another UID"))
+	}
+	return nil
 }
 
 // identifyApplied gives an object that apply has made a UID, which the fake does not.
