@@ -20,7 +20,8 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// owns reports whether an object is the owner's: the owner controls it, or it is an orphan of an earlier resource of the owner's name.
+// owns reports whether an object is the owner's: the owner controls it, or it is an orphan of an
+// earlier resource of the owner's name.
 func (c *Children) owns(ctx context.Context, owner Object, live client.Object) (bool, error) {
 	if metav1.IsControlledBy(live, owner) {
 		return true, nil
@@ -41,12 +42,15 @@ func (c *Children) usable(ctx context.Context, owner Object, live client.Object,
 	return refusal
 }
 
-// orphaned reports whether an object was left by `kubectl delete --cascade=orphan` of an earlier cluster of this name, so that it is adopted. Such
-// an object has no controller, carries the labels of the cluster, is older than the cluster, and was written by our field manager.
+// orphaned reports whether an object was left by `kubectl delete --cascade=orphan` of an earlier
+// cluster of this name, so that it is adopted. Such an object has no controller, carries the labels
+// of the cluster, is older than the cluster, and was written by our field manager.
 //
-// Secrets and ConfigMaps decide who is trusted and which data is whose, and the name of a field manager is chosen by the writer. They are
-// adopted only if our field manager owns all of their data and a StatefulSet of the earlier cluster exists: who could plant that could read
-// every Secret of the namespace anyway. A Secret that is planted in a running cluster is younger than the cluster.
+// Secrets and ConfigMaps decide who is trusted and which data is whose, and the name of a field
+// manager is chosen by the writer. They are adopted only if our field manager owns all of their
+// data and a StatefulSet of the earlier cluster exists: who could plant that could read every
+// Secret of the namespace anyway. A Secret that is planted in a running cluster is younger than the
+// cluster.
 func (c *Children) orphaned(ctx context.Context, owner Object, live client.Object) (bool, error) {
 	if !left(owner, live) {
 		return false, nil
@@ -68,7 +72,8 @@ func (c *Children) orphaned(ctx context.Context, owner Object, live client.Objec
 	return true, nil
 }
 
-// left reports whether an object looks like one that an earlier cluster of the owner's name has left.
+// left reports whether an object looks like one that an earlier cluster of the owner's name has
+// left.
 func left(owner Object, live client.Object) bool {
 	l := live.GetLabels()
 	born, since := live.GetCreationTimestamp(), owner.GetCreationTimestamp()
@@ -76,7 +81,8 @@ func left(owner Object, live client.Object) bool {
 		l[cluster.LabelManagedBy] == cluster.ManagedBy && l[cluster.LabelPartOf] == owner.GetName() && born.Before(&since)
 }
 
-// componentOf returns the component in the labels of a cluster's StatefulSets, empty for what is no cluster.
+// componentOf returns the component in the labels of a cluster's StatefulSets, empty for what is no
+// cluster.
 func componentOf(owner Object) string {
 	switch owner.(type) {
 	case *v1alpha1.EtcdCluster:
@@ -87,7 +93,8 @@ func componentOf(owner Object) string {
 	return ""
 }
 
-// withManagers returns an object with its managed fields, which the cache does not hold; nil when it is gone.
+// withManagers returns an object with its managed fields, which the cache does not hold; nil when
+// it is gone.
 func (c *Children) withManagers(ctx context.Context, live client.Object) (client.Object, error) {
 	if len(live.GetManagedFields()) > 0 {
 		return live, nil
@@ -108,7 +115,8 @@ func (c *Children) withManagers(ctx context.Context, live client.Object) (client
 	return now, nil
 }
 
-// written reports whether our field manager has written an object, and all of its data if it is a Secret or a ConfigMap.
+// written reports whether our field manager has written an object, and all of its data if it is a
+// Secret or a ConfigMap.
 func written(live client.Object) bool {
 	var data []string
 	switch o := live.(type) {
@@ -125,7 +133,8 @@ func written(live client.Object) bool {
 	return any && !slices.ContainsFunc(data, func(key string) bool { return !slices.Contains(ours, key) })
 }
 
-// dataOf returns the keys of the data of an object that our field manager owns, and whether it owns any field.
+// dataOf returns the keys of the data of an object that our field manager owns, and whether it owns
+// any field.
 func dataOf(live client.Object) (keys []string, any bool) {
 	for _, m := range live.GetManagedFields() {
 		if m.Manager != cluster.ManagedBy || m.Subresource != "" || m.FieldsV1 == nil {
@@ -153,7 +162,8 @@ func dataKeys(m metav1.ManagedFieldsEntry) (keys []string) {
 	return keys
 }
 
-// survived reports whether a StatefulSet of an earlier cluster of this name exists: an orphan, or one that was adopted.
+// survived reports whether a StatefulSet of an earlier cluster of this name exists: an orphan, or
+// one that was adopted.
 func (c *Children) survived(ctx context.Context, owner Object) (bool, error) {
 	var list appsv1.StatefulSetList
 	selector := client.MatchingLabels(cluster.Selector(owner.GetName(), componentOf(owner)))
@@ -166,9 +176,11 @@ func (c *Children) survived(ctx context.Context, owner Object) (bool, error) {
 	}), nil
 }
 
-// adopt makes owner the controller of an object that it may use, as a ReplicaSet adopts pods: by a patch with the UID and the resourceVersion as
-// preconditions. References to an earlier resource of the owner's kind and name are replaced: it does not exist, and the garbage collector
-// would delete the object. Apply would do as well, but takes away what it does not name, and some objects are not applied again.
+// adopt makes owner the controller of an object that it may use, as a ReplicaSet adopts pods: by a
+// patch with the UID and the resourceVersion as preconditions. References to an earlier resource of
+// the owner's kind and name are replaced: it does not exist, and the garbage collector would delete
+// the object. Apply would do as well, but takes away what it does not name, and some objects are
+// not applied again.
 func (c *Children) adopt(ctx context.Context, owner Object, live client.Object) error {
 	if live.GetUID() == "" || metav1.IsControlledBy(live, owner) {
 		return nil
@@ -192,7 +204,8 @@ func (c *Children) adopt(ctx context.Context, owner Object, live client.Object) 
 	return nil
 }
 
-// adoptNamed adopts those of the named objects that are orphans. It is for objects that are not applied at each reconcile.
+// adoptNamed adopts those of the named objects that are orphans. It is for objects that are not
+// applied at each reconcile.
 func (c *Children) adoptNamed(ctx context.Context, owner Object, objects ...client.Object) error {
 	for _, live := range objects {
 		err := c.Get(ctx, client.ObjectKeyFromObject(live), live)

@@ -38,7 +38,7 @@ func recreate(t *testing.T, api client.Client, o, again Object) {
 	}
 }
 
-// secretData returns the data of all Secrets, and belongings the objects that owner does not control.
+// secretData returns the data of all Secrets.
 func secretData(t *testing.T, p *past) map[string]string {
 	t.Helper()
 	p.catchUp()
@@ -51,7 +51,8 @@ func secretData(t *testing.T, p *past) map[string]string {
 	return out
 }
 
-// uncontrolled lists the objects of a cluster that owner does not control. Pods and claims belong to their StatefulSet.
+// uncontrolled lists the objects of a cluster that owner does not control. Pods and claims belong
+// to their StatefulSet.
 func uncontrolled(t *testing.T, p *past, owner Object) (out []string) {
 	t.Helper()
 	p.catchUp()
@@ -146,7 +147,8 @@ func TestARedisClusterThatIsCreatedAgainAdoptsItsOrphans(t *testing.T) {
 	}
 }
 
-// TestTheAppointmentOfAnOrphanedServiceHolds: the Service is the only record of which replica was appointed primary.
+// TestTheAppointmentOfAnOrphanedServiceHolds: the Service is the only record of which replica was
+// appointed primary.
 func TestTheAppointmentOfAnOrphanedServiceHolds(t *testing.T) {
 	t.Parallel()
 	o := redisCluster()
@@ -271,8 +273,8 @@ func TestAnObjectThatChangedSinceItWasReadIsNotAdopted(t *testing.T) {
 	}
 }
 
-// TestTheReferenceToAFormerOwnerIsReplaced: a backup tool restores objects with the UIDs of owners that do not exist, and the garbage collector
-// deletes what has no other owner.
+// TestTheReferenceToAFormerOwnerIsReplaced: a backup tool restores objects with the UIDs of owners
+// that do not exist, and the garbage collector deletes what has no other owner.
 func TestTheReferenceToAFormerOwnerIsReplaced(t *testing.T) {
 	t.Parallel()
 	o := etcdCluster()

@@ -155,7 +155,8 @@ func eventType(c *metav1.Condition) string {
 	return corev1.EventTypeNormal
 }
 
-// maxMessage is how long the message of a condition may be. The schema of metav1.Condition allows 32 KiB.
+// maxMessage is how long the message of a condition may be. The schema of metav1.Condition allows
+// 32 KiB.
 const maxMessage = maxText
 
 // setConditions merges conditions into a list, keeping the time of the last transition where their status is as before.

@@ -29,7 +29,8 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
-// The decisions that are made on cached objects, by the function. Each takes the object whole and as the cache holds it.
+// The decisions that are made on cached objects, by the function. Each takes the object whole and
+// as the cache holds it.
 var (
 	decisionsOnPods = map[string]func(*corev1.Pod) any{
 		"podState": func(p *corev1.Pod) any {
@@ -104,7 +105,8 @@ var (
 	decisionsOnBudgets = map[string]func(*policyv1.PodDisruptionBudget) any{
 		"guarded": func(b *policyv1.PodDisruptionBudget) any { return b.Spec.MaxUnavailable },
 	}
-	// decidedBy names the decisions above that a function makes. Others read objects, ask servers, or write.
+	// decidedBy names the decisions above that a function makes. Others read objects, ask servers,
+	// or write.
 	decidedBy = map[string][]string{
 		"agreedBefore": {"podState"}, "hasPort": {"podState"}, "podReady": {"podOf"}, "readySince": {"podOf"}, "hasRun": {"podOf"}, "startOf": {"podState"},
 		"cannotRun": {"podOf"}, "stuckIn": {"podOf"}, "heldUntil": {"podOf"}, "fatalStart": {"podState"}, "unreadySince": {"podOf"}, "startedAt": {"podOf"},
@@ -140,8 +142,8 @@ func shardSet(live *appsv1.StatefulSet) any {
 	return string(raw)
 }
 
-// TestACachedObjectDecidesLikeTheWholeOne sets the fields of an object one by one, and compares every decision on it with that on what the cache
-// holds of it.
+// TestACachedObjectDecidesLikeTheWholeOne sets the fields of an object one by one, and compares
+// every decision on it with that on what the cache holds of it.
 func TestACachedObjectDecidesLikeTheWholeOne(t *testing.T) {
 	t.Parallel()
 	compareDecisions(t, decisionsOnPods)
@@ -274,7 +276,8 @@ func populate(v reflect.Value, path []string, container string) {
 	}
 }
 
-// TestEveryFunctionThatTakesACachedObjectIsCompared: a new one is either a decision above, or made of decisions above.
+// TestEveryFunctionThatTakesACachedObjectIsCompared: a new one is either a decision above, or made
+// of decisions above.
 func TestEveryFunctionThatTakesACachedObjectIsCompared(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{}

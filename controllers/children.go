@@ -191,8 +191,8 @@ func ownedBy(owner Object, live client.Object, what string) error {
 	return foreignObject(owner, live, what)
 }
 
-// foreignObject refuses an object that the owner needs and may not use. Of an object with keys or data nobody is advised to delete it: it may be the
-// only copy.
+// foreignObject refuses an object that the owner needs and may not use. The message never advises to
+// delete a Secret or a claim: it may hold the only copy of keys or data.
 func foreignObject(owner Object, live client.Object, what string) error {
 	advice := "delete it, or give"
 	switch live.(type) {
@@ -220,8 +220,9 @@ func noun(owner Object) string {
 	return "cluster"
 }
 
-// keptWithClaims reports whether an object of an earlier cluster of this name stays because of its retained claims. The reference to the earlier
-// cluster may still be there: of an object that was restored from a backup all owners are gone, and the garbage collector would delete it.
+// keptWithClaims reports whether an object of an earlier cluster of this name stays because of its
+// retained claims. The reference to the earlier cluster may still be there: of an object that was
+// restored from a backup all owners are gone, and the garbage collector would delete it.
 func keptWithClaims(owner Object, live client.Object) bool {
 	ref := metav1.GetControllerOf(live)
 	return live.GetLabels()[cluster.LabelInstance] == owner.GetName() && live.GetLabels()[cluster.LabelManagedBy] == cluster.ManagedBy &&

@@ -12,12 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ownsPod reports whether a pod belongs to the StatefulSet of the given name that owner controls. sets are the StatefulSets of owner in the
-// cache. Labels prove nothing: whoever may create pods can copy them.
+// ownsPod reports whether a pod belongs to the StatefulSet of the given name that owner controls.
+// sets are the StatefulSets of owner in the cache. Labels prove nothing: whoever may create pods
+// can copy them.
 //
 //   - A pod without a controller is adopted by the StatefulSet of its name, so it counts.
-//   - A pod whose StatefulSet is not in the cache is resolved by the API server. After a StatefulSet was deleted, its pods count until the
-//     garbage collector has deleted them: their servers still run.
+//   - A pod whose StatefulSet is not in the cache is resolved by the API server. After a
+//     StatefulSet was deleted, its pods count until the garbage collector has deleted them: their
+//     servers still run.
 func (c *Children) ownsPod(ctx context.Context, owner Object, pod *corev1.Pod, name string, sets []appsv1.StatefulSet) (bool, error) {
 	ref := metav1.GetControllerOf(pod)
 	switch {
@@ -37,8 +39,8 @@ func (c *Children) ownsPod(ctx context.Context, owner Object, pod *corev1.Pod, n
 	return c.owns(ctx, owner, set)
 }
 
-// podsOfSets returns the pods that belong to StatefulSets of owner. setOf returns the name of the StatefulSet that a pod's name stands for,
-// empty for none.
+// podsOfSets returns the pods that belong to StatefulSets of owner. setOf returns the name of the
+// StatefulSet that a pod's name stands for, empty for none.
 func (c *Children) podsOfSets(
 	ctx context.Context, owner Object, pods []corev1.Pod, sets []appsv1.StatefulSet, setOf func(pod *corev1.Pod) string,
 ) ([]corev1.Pod, error) {

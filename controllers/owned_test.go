@@ -17,7 +17,8 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
-// copycat returns a StatefulSet that carries the labels of a RedisCluster and is controlled by another resource, or by none.
+// copycat returns a StatefulSet that carries the labels of a RedisCluster and is controlled by
+// another resource, or by none.
 func copycat(o *v1alpha1.RedisCluster, name string, controller *metav1.OwnerReference) *appsv1.StatefulSet {
 	set := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: name, UID: types.UID("of-" + name), Labels: redis.Labels(o)},

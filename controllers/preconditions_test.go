@@ -16,7 +16,8 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
-// Each write carries the UID or the resourceVersion of what was decided on: a decision about an object that has changed since is a no-op.
+// Each write carries the UID or the resourceVersion of what was decided on: a decision about an
+// object that has changed since is a no-op.
 
 func TestASecretThatChangedSinceItWasReadIsNotWritten(t *testing.T) {
 	t.Parallel()
@@ -58,7 +59,8 @@ func TestASecretThatChangedSinceItWasReadIsNotWritten(t *testing.T) {
 	}
 }
 
-// TestASecretThatIsDeletedSinceItWasReadIsNotWritten: what was decided on the deleted one would come back without the keys of others.
+// TestASecretThatIsDeletedSinceItWasReadIsNotWritten: what was decided on the deleted one would
+// come back without the keys of others.
 func TestASecretThatIsDeletedSinceItWasReadIsNotWritten(t *testing.T) {
 	t.Parallel()
 	o := etcdCluster()

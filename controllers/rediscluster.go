@@ -224,8 +224,8 @@ func (k *RedisKind) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b
 	})
 }
 
-// liveShard returns the StatefulSet of a shard, adopted if it was an orphan. It is nil if there is none, and if it is another owner's, which apply
-// refuses.
+// liveShard returns the StatefulSet of a shard, adopted if it was an orphan. It is nil if there is
+// none, and if it is another owner's, which apply refuses.
 func (k *RedisKind) liveShard(ctx context.Context, o *v1alpha1.RedisCluster, shard int) (*appsv1.StatefulSet, error) {
 	live, key := &appsv1.StatefulSet{}, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ShardSet(o.Name, shard)}
 	err := k.Get(ctx, key, live)

@@ -240,7 +240,8 @@ func certificateProblem(err error) string {
 	return ""
 }
 
-// sets returns the StatefulSets of the shards: those that the cluster owns, of which no number is larger than the API allows.
+// sets returns the StatefulSets of the shards: those that the cluster owns, of which no number is
+// larger than the API allows.
 func (k *RedisKind) sets(ctx context.Context, o *v1alpha1.RedisCluster) ([]appsv1.StatefulSet, error) {
 	var list appsv1.StatefulSetList
 	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))); err != nil {

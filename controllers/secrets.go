@@ -125,7 +125,8 @@ func lingers(live *corev1.Secret, want map[string][]byte) bool {
 	return slices.ContainsFunc(appliedKeys(live), func(key string) bool { _, wanted := want[key]; return !wanted })
 }
 
-// appliedKeys returns the keys of a Secret that were applied by us. Further keys belong to other writers.
+// appliedKeys returns the keys of a Secret that were applied by us. Further keys belong to other
+// writers.
 func appliedKeys(live *corev1.Secret) (out []string) {
 	for _, m := range live.ManagedFields {
 		if m.Manager == cluster.ManagedBy && m.Operation == metav1.ManagedFieldsOperationApply {

@@ -248,7 +248,8 @@ func CacheOptions(namespaces []string) cache.Options {
 
 // onlyWhatIsRead leaves out of objects what the operator never reads, before they are kept in memory: who manages their fields, and what it
 // has written into pods and StatefulSets itself, which is most of them. Whether a StatefulSet is as it was applied is told by its version.
-// TestACachedObjectDecidesLikeTheWholeOne fails for a field that a decision reads and the cache does not hold.
+// TestACachedObjectDecidesLikeTheWholeOne fails for a field that a decision reads and the cache
+// does not hold.
 func onlyWhatIsRead(o any) (any, error) {
 	if a, err := meta.Accessor(o); err == nil {
 		a.SetManagedFields(nil)

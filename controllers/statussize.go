@@ -5,18 +5,20 @@ import (
 	"reflect"
 )
 
-// Sizes of a status in bytes. The API server stores no object of more than 1.5 MiB (etcd's limit of a request), of which the specification and
-// the managed fields need their part. Texts in a status come from servers, containers and other controllers: they have any length.
+// Sizes of a status in bytes. The API server stores no object of more than 1.5 MiB (etcd's limit of
+// a request), of which the specification and the managed fields need their part. Texts in a status
+// come from servers, containers and other controllers: they have any length.
 const (
 	// maxStatus is the size of a status as JSON.
 	maxStatus = 512 << 10
-	// maxText is the length of one text in it, and minText what is left of it at least where maxStatus asks for less. Names, ids and versions
-	// are shorter.
+	// maxText is the length of one text in it, and minText what is left of it at least where
+	// maxStatus asks for less. Names, ids and versions are shorter.
 	maxText = 8 << 10
 	minText = 64
 )
 
-// boundStatus cuts the texts in the status of an object, so that it is written however long they are and however many there are.
+// boundStatus cuts the texts in the status of an object, so that it is written however long they
+// are and however many there are.
 func boundStatus(o any) {
 	status := reflect.ValueOf(o).Elem().FieldByName("Status")
 	if !status.IsValid() {

@@ -52,7 +52,8 @@ func writtenStatus[O Object, S any](t *testing.T, w *world, kind Kind[O, S], o O
 	return object.Status
 }
 
-// TestAStatusIsWrittenWhateverPodsSay: at the largest sizes, and with texts of any length that JSON makes six times as long.
+// TestAStatusIsWrittenWhateverPodsSay: at the largest sizes, and with texts of any length that JSON
+// makes six times as long.
 func TestAStatusIsWrittenWhateverPodsSay(t *testing.T) {
 	t.Parallel()
 	for name, words := range map[string]string{

@@ -91,11 +91,13 @@ func IssuedSecret(secret string) string { return secret + "-issued" }
 // ShardSet is the StatefulSet of one Redis shard.
 func ShardSet(cluster string, shard int) string { return fmt.Sprintf("%s-%d", cluster, shard) }
 
-// MaxServers is the largest number of servers that the API allows for one cluster. No shard and no ordinal reaches it.
+// MaxServers is the largest number of servers that the API allows for one cluster. No shard and no
+// ordinal reaches it.
 const MaxServers = 1000
 
-// Number parses a shard or an ordinal as Kubernetes writes it into names: decimal, without sign or leading zeros, below MaxServers. Memory is
-// allocated by these numbers, and whoever may create an object chooses its name.
+// Number parses a shard or an ordinal as Kubernetes writes it into names: decimal, without sign or
+// leading zeros, below MaxServers. Memory is allocated by these numbers, and whoever may create an
+// object chooses its name.
 func Number(text string) (n int, ok bool) {
 	n, err := strconv.Atoi(text)
 	return n, err == nil && n >= 0 && n < MaxServers && strconv.Itoa(n) == text

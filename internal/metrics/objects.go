@@ -131,7 +131,8 @@ func (s sink) redis(o *v1alpha1.RedisCluster) {
 	s.certificates(id, o.Status.Certificates, o.Status.Conditions)
 }
 
-// versions counts the members that run the wanted version, and those that run another one. The version of a member that is down is empty.
+// versions counts the members that run the wanted version, and those that run another one. The
+// version of a member that is down is empty.
 func (s sink) versions(id []string, wanted string, running []string) {
 	current, others := 0, 0
 	for _, v := range running {

@@ -82,8 +82,8 @@ func TestAClusterThatWasDeletedWithoutItsObjectsAdoptsThem(t *testing.T) {
 	suite.Test(t, feature.Feature())
 }
 
-// orphanAndRecreate checks that a cluster which is created again goes on with the pods, the data and the Secrets of the one that was deleted
-// without them, and that they belong to it.
+// orphanAndRecreate checks that a cluster which is created again goes on with the pods, the data
+// and the Secrets of the one that was deleted without them, and that they belong to it.
 func orphanAndRecreate[O target](ctx context.Context, t *testing.T, s *scope, fresh func() O) {
 	t.Helper()
 	first := fresh()
