@@ -49,7 +49,9 @@ type BackupDestination struct {
 	// encryption names a Secret of the same namespace with keys of age
 	// (age-encryption.org): "recipients" with public keys to encrypt for, and
 	// "identity" with the secret key, which reading back needs. Without the
-	// secret key nobody can restore. Default: none, data is stored as it is.
+	// secret key nobody can restore. "authentication" has keys, one on a line,
+	// that prove who took a backup; "identity" is such a key, too. Default:
+	// none, data is stored as it is, and the store is trusted.
 	// +optional
 	Encryption *SecretReference `json:"encryption,omitempty"`
 	// serviceAccountName that the pods run as which read and write there, for

@@ -152,6 +152,9 @@ var meanings = []struct {
 	{etcdsnapshot.ErrDamaged, "SourceDamaged", "it is tried again", false},
 	{backup.ErrNotFound, "BackupMissing", "correct the directory, or the url", true},
 	{backup.ErrKey, "KeyMissing", "the Secret that destination.encryption names needs the secret key under \"identity\"", true},
+	{backup.ErrNotEncrypted, "NotEncrypted", "name a destination without encryption if the store is trusted, or use another backup", true},
+	{backup.ErrNotAuthentic, "NotAuthentic", "write the key that it was taken with under \"authentication\" into the Secret that destination.encryption names, or " +
+		"the line none if the store is trusted", true},
 	{etcdrestore.ErrDamaged, "BackupDamaged", "use another backup", true},
 	{etcdrestore.ErrOutOfRange, "TargetOutOfRange", "ask for a revision or time in between", true},
 	{etcdrestore.ErrIncompatible, "Incompatible", "set spec.version to the same minor version or the next one", true},

@@ -42,7 +42,7 @@ var checks = map[string]func(c *checkBackup, ctx context.Context, m backup.Manif
 }
 
 func (c *checkBackup) check(ctx context.Context) (plan.Report, error) {
-	m, err := c.store.ReadManifest(ctx, c.directory)
+	m, err := c.store.ReadManifest(ctx, c.directory, c.keys)
 	if err != nil {
 		return plan.Report{}, fmt.Errorf("backup %s: %w", c.directory, err)
 	}

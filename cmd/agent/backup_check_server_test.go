@@ -56,7 +56,7 @@ func storeEtcd(t *testing.T, s *backup.Store, version string, revision int64, sn
 	err = s.WriteManifest(t.Context(), "b", backup.Manifest{
 		Format: backup.Format, ID: "b", Kind: backup.KindEtcd, Namespace: "shop", Cluster: "orders", Engine: "etcd", EngineVersion: version,
 		Started: noon, Finished: noon, Parts: []backup.Part{part}, Etcd: &backup.EtcdContent{Timeline: "a1", Revision: revision, Newest: revision, Taken: noon},
-	})
+	}, backup.Keys{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func storeRedis(t *testing.T, s *backup.Store, engine, version string, rdbs ...[
 		m.Redis.Shards = append(m.Redis.Shards, backup.RedisShard{Index: i, Part: name, Keys: summary.Keys, Expires: summary.Expires, KeysPerSlot: slotCounts(summary.KeysPerSlot)})
 		keys += summary.Keys
 	}
-	if err := s.WriteManifest(t.Context(), "b", m); err != nil {
+	if err := s.WriteManifest(t.Context(), "b", m, backup.Keys{}); err != nil {
 		t.Fatal(err)
 	}
 	return keys

@@ -78,7 +78,7 @@ func (b *etcdBackup) take(ctx context.Context) (plan.Report, error) {
 		return plan.Report{}, fmt.Errorf("snapshot of %s: %w", m.Etcd.Member, err)
 	}
 	m.Parts, m.Finished = []backup.Part{part}, time.Now().UTC()
-	if err := b.store.WriteManifest(ctx, b.directory, m); err != nil {
+	if err := b.store.WriteManifest(ctx, b.directory, m, b.keys); err != nil {
 		return plan.Report{}, fmt.Errorf("complete the backup: %w", err)
 	}
 	b.say("complete: revision %d, %d bytes, %d stored", m.Etcd.Revision, part.Size, part.StoredSize)
@@ -107,7 +107,7 @@ func (s *datedSource) SnapshotWithVersion(ctx context.Context) (*clientv3.Snapsh
 
 // earlier is this very backup, where an earlier attempt completed it and could not leave word.
 func (j *backupJob) earlier(ctx context.Context, id string) (*plan.Stored, error) {
-	m, err := j.store.ReadManifest(ctx, j.directory)
+	m, err := j.store.ReadManifest(ctx, j.directory, j.keys)
 	switch {
 	case errors.Is(err, backup.ErrNotFound):
 		return nil, nil

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -64,7 +65,7 @@ func etcdProcess(t *testing.T, name, data string) (string, *clientv3.Client, *os
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for {
-		if _, err = c.Put(ctx, "a", "b"); err == nil {
+		if _, err = c.Put(ctx, "a", "b"); err == nil || errors.Is(err, rpctypes.ErrUserEmpty) { // With authentication.
 			return urls[0], c, cmd.Process
 		}
 		if ctx.Err() != nil {
@@ -163,7 +164,7 @@ func TestATimeLeadsToTheLastChangeUntilThen(t *testing.T) {
 	if r := find(time.Now().Add(time.Hour)); r.Target != 0 || r.LastChange != nil {
 		t.Errorf("nothing was recorded, and it leads to revision %d of %s", r.Target, r.LastChange)
 	}
-	m, err := s.ReadManifest(t.Context(), "first")
+	m, err := s.ReadManifest(t.Context(), "first", backup.Keys{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func (f *findBackup) refuteLatest(ctx context.Context, from backup.Manifest, lat
 		return fmt.Errorf("list the backups: %w", err)
 	}
 	for _, d := range dirs {
-		m, err := f.store.ReadManifest(ctx, d)
+		m, err := f.store.ReadManifest(ctx, d, f.keys)
 		if err != nil || m.Etcd == nil || m.Etcd.Timeline != from.Etcd.Timeline || m.Etcd.Taken.After(f.time) {
 			continue // One that cannot be read tells nothing.
 		}
@@ -140,7 +140,7 @@ func (f *findBackup) refuteLatest(ctx context.Context, from backup.Manifest, lat
 // choose reads the manifest of the backup that was named, or of the newest one that fits.
 func (f *findBackup) choose(ctx context.Context) (dir string, m backup.Manifest, err error) {
 	if f.directory != "" {
-		m, err = f.store.ReadManifest(ctx, f.directory)
+		m, err = f.store.ReadManifest(ctx, f.directory, f.keys)
 		if err == nil && m.Kind != f.kind {
 			err = finalError{fmt.Errorf("it is of a %s, and a %s is to begin with it", m.Kind, f.kind)}
 		}
@@ -156,7 +156,7 @@ func (f *findBackup) choose(ctx context.Context) (dir string, m backup.Manifest,
 	var flaws []error
 	clusters := map[string]bool{}
 	for _, d := range dirs {
-		found, err := f.store.ReadManifest(ctx, d)
+		found, err := f.store.ReadManifest(ctx, d, f.keys)
 		if err != nil {
 			flaws = append(flaws, fmt.Errorf("%s: %w", d, err))
 			continue

@@ -103,7 +103,7 @@ func (b *redisBackup) take(ctx context.Context) (plan.Report, error) {
 		return plan.Report{}, errTopology
 	}
 	m.Finished = time.Now().UTC()
-	if err := b.store.WriteManifest(ctx, b.directory, m); err != nil {
+	if err := b.store.WriteManifest(ctx, b.directory, m, b.keys); err != nil {
 		return plan.Report{}, fmt.Errorf("complete the backup: %w", err)
 	}
 	done := stored(b.directory, m)

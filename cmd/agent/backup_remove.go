@@ -72,7 +72,7 @@ func (j *backupJob) oldestBases(ctx context.Context) (map[string]int64, error) {
 	}
 	oldest := map[string]int64{}
 	for _, dir := range dirs {
-		m, err := j.store.ReadManifest(ctx, dir)
+		m, err := j.store.ReadManifest(ctx, dir, backup.Keys{})
 		if errors.Is(err, backup.ErrNotFound) {
 			continue // It is being deleted.
 		}

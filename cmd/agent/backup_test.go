@@ -54,7 +54,7 @@ func put(t *testing.T, s *backup.Store, dir string, change func(*backup.Manifest
 	if change != nil {
 		change(&m)
 	}
-	if err := s.WriteManifest(t.Context(), dir, m); err != nil {
+	if err := s.WriteManifest(t.Context(), dir, m, backup.Keys{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 	"github.com/quorate/quorate/test/loopback"
@@ -46,7 +47,7 @@ func moves(t *testing.T, engine, secret string, endpoints []string, into ...*red
 	if r, err := runJob(t, runBackupRedis, args...); err != nil {
 		t.Fatalf("%v, %+v", err, r)
 	}
-	m, err := s.ReadManifest(t.Context(), "one")
+	m, err := s.ReadManifest(t.Context(), "one", backup.Keys{})
 	if err != nil || m.Engine+"-"+strings.Join(strings.Split(m.EngineVersion, ".")[:2], ".") != engine {
 		t.Errorf("it is of %s %s, %v", m.Engine, m.EngineVersion, err)
 	}
@@ -146,7 +147,7 @@ func TestAReplicaOfSomebodyElseIsCopiedInThePlaceOfItsPrimary(t *testing.T) {
 		"--external=redis://"+primary.addr, "--external=redis://"+replica.addr); err != nil {
 		t.Fatalf("%v, %+v", err, r)
 	}
-	m, err := s.ReadManifest(t.Context(), "one")
+	m, err := s.ReadManifest(t.Context(), "one", backup.Keys{})
 	if err != nil || !m.Redis.Replicated || m.Redis.Shards[0].Keys != 100 {
 		t.Fatalf("%+v, %v", m.Redis, err)
 	}
@@ -207,7 +208,7 @@ func TestAMemberOfSomebodyElseIsBackedUp(t *testing.T) {
 		"--password-file="+secret+"/password", "--username-file="+secret+"/username"); err != nil {
 		t.Fatalf("%v, %+v", err, r.Problem)
 	}
-	m, err := s.ReadManifest(t.Context(), "one")
+	m, err := s.ReadManifest(t.Context(), "one", backup.Keys{})
 	if err != nil || !strings.HasPrefix(m.EngineVersion, "3.6.") || m.Etcd.Timeline == "" || !strings.HasPrefix(m.Etcd.Member, "127.0.0.1:") {
 		t.Errorf("%+v, %+v, %v", m, m.Etcd, err)
 	}

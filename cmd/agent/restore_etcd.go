@@ -24,7 +24,7 @@ type etcdTarget struct {
 // restoreEtcd makes a data directory of a backup, and of the changes that were recorded since.
 func (j *backupJob) restoreEtcd(ctx context.Context, target etcdTarget, o etcdrestore.Options) (etcdrestore.Result, error) {
 	var r etcdrestore.Result
-	m, err := j.store.ReadManifest(ctx, target.directory)
+	m, err := j.store.ReadManifest(ctx, target.directory, j.keys)
 	if err != nil {
 		return r, fmt.Errorf("backup %s: %w", target.directory, err)
 	}

@@ -74,7 +74,7 @@ func (r *redisRestore) load(ctx context.Context) (plan.Report, error) {
 	if err := r.prepare(); err != nil {
 		return plan.Report{}, err
 	}
-	m, err := r.store.ReadManifest(ctx, r.directory)
+	m, err := r.store.ReadManifest(ctx, r.directory, r.keys)
 	if err != nil {
 		return plan.Report{}, fmt.Errorf("backup %s: %w", r.directory, err)
 	}

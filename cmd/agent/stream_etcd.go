@@ -168,7 +168,7 @@ func (s *etcdStream) newestBase(ctx context.Context) (newest int64, err error) {
 	}
 	var flaws []error
 	for _, dir := range dirs {
-		m, err := s.store.ReadManifest(ctx, dir)
+		m, err := s.store.ReadManifest(ctx, dir, backup.Keys{})
 		if err != nil {
 			flaws = append(flaws, err)
 			continue

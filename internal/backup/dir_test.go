@@ -71,10 +71,10 @@ func oneManifestWins(t *testing.T, open func(*testing.T) *Store) {
 	for i := range errs {
 		s, m := open(t), exampleManifest(part)
 		m.ID = fmt.Sprint(i)
-		wg.Go(func() { errs[i] = s.WriteManifest(t.Context(), "b", m) })
+		wg.Go(func() { errs[i] = s.WriteManifest(t.Context(), "b", m, Keys{}) })
 	}
 	wg.Wait()
-	m, err := open(t).ReadManifest(t.Context(), "b")
+	m, err := open(t).ReadManifest(t.Context(), "b", Keys{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,10 @@ var (
 	ErrFull = errors.New("the store is full")
 	// ErrKey means that a part is encrypted, and that no identity opens it.
 	ErrKey = errors.New("the part is encrypted, and no identity opens it")
+	// ErrNotEncrypted means that an identity is given, and the backup is not encrypted: whoever may write to the store can have made it.
+	ErrNotEncrypted = errors.New("the backup is not encrypted, and an identity is given")
+	// ErrNotAuthentic means that no authentication key of the Secret has authenticated the backup.
+	ErrNotAuthentic = errors.New("the backup is not authenticated by a key of the Secret")
 	// ErrStalled means that a store moved nothing for a long time.
 	ErrStalled = errors.New("the store does not answer")
 )
@@ -69,7 +73,7 @@ var statuses = map[int]error{
 }
 
 // classified are the errors that classify gives, and so leaves alone.
-var classified = []error{ErrCredentials, ErrNoBucket, ErrNotFound, ErrNotAllowed, ErrFull, ErrExists, ErrDamaged, ErrStalled}
+var classified = []error{ErrCredentials, ErrNoBucket, ErrNotFound, ErrNotAllowed, ErrFull, ErrExists, ErrDamaged, ErrNotEncrypted, ErrNotAuthentic, ErrStalled}
 
 // classify adds to an error of a store what it means for the caller, where that is known. ctx is the one that the call was made with: where
 // it ended, its cause is the reason.

@@ -45,7 +45,7 @@ func TestTheDocumentedCommandsReadABackup(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := s.WriteManifest(t.Context(), "b", m); err != nil {
+			if err := s.WriteManifest(t.Context(), "b", m, k); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(filepath.Join(dir, "b", "identity"), []byte(identity.String()), 0o600); err != nil {

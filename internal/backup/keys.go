@@ -16,8 +16,13 @@ import (
 type Keys struct {
 	// Recipients are whom parts are encrypted to. None: parts are not encrypted.
 	Recipients []age.Recipient
-	// Identities are the secret keys that parts are opened with.
+	// Identities are the secret keys that parts are opened with. With one, data that is not encrypted is rejected.
 	Identities []age.Identity
+	// Authentication are the keys of HMACs that distinguish genuine backups from those that others write to the store. The first one
+	// authenticates, all of them verify. None: nothing is authenticated, and the store is trusted.
+	Authentication [][]byte
+	// AcceptUnauthenticated skips the verification: the store is trusted.
+	AcceptUnauthenticated bool
 }
 
 // maxKeyFile is what a file of a Secret may have, in bytes: the limit of Kubernetes for a whole Secret.
@@ -25,7 +30,8 @@ const maxKeyFile = 1 << 20
 
 // ReadKeys reads the files "identity" (secret keys of age, one on a line) and "recipients" (public ones) of a mounted Secret. One of them is
 // enough: with recipients alone nothing can be read back, which is what a cluster that only takes backups should be given; with an
-// identity alone parts are encrypted to it. An empty dir gives no keys.
+// identity alone parts are encrypted to it. The file "authentication" has keys of HMACs, one on a line; the line "none" accepts backups
+// without a valid HMAC. Each identity is such a key as well. An empty dir gives no keys.
 func ReadKeys(dir string) (Keys, error) {
 	if dir == "" {
 		return Keys{}, nil
@@ -51,6 +57,13 @@ func ReadKeys(dir string) (Keys, error) {
 	}
 	if recipients == nil && identities == nil {
 		return Keys{}, fmt.Errorf("the Secret for encryption has neither the key \"recipients\" nor the key \"identity\": write what age-keygen prints into them")
+	}
+	authentication, err := readSecret(dir, "authentication")
+	if err != nil {
+		return Keys{}, err
+	}
+	if err := k.addAuthentication(authentication); err != nil {
+		return Keys{}, err
 	}
 	if len(k.Recipients) == 0 {
 		return k, k.addOwn()

@@ -11,8 +11,12 @@ import (
 	"time"
 )
 
-// Format is the version of manifests that is written. Any change of what a manifest holds or of how parts are stored is a higher one.
-const Format = 1
+// Versions of manifests. Any change of what a manifest holds or of how parts are stored is a higher one.
+const (
+	Format = 1
+	// FormatAuthenticated has an HMAC. It is written where there is a key for that.
+	FormatAuthenticated = 2
+)
 
 // maxManifest is what a manifest may have in bytes. One of 500 shards with keys in all slots has about 300 KiB.
 const maxManifest = 16 << 20
@@ -27,6 +31,8 @@ const (
 type Manifest struct {
 	// Format is set by Encode.
 	Format int `json:"format"`
+	// HMAC in hexadecimal digits is set by Encode, see verifyManifest. Format and HMAC stay the first fields.
+	HMAC string `json:"hmac,omitempty"`
 	// ID names the backup for users and logs.
 	ID string `json:"id"`
 	// Kind is KindEtcd or KindRedis.
@@ -107,15 +113,23 @@ const (
 	envelopeTail = "}\n"
 )
 
-// Encode gives the stored form. A manifest that could not be read back is refused.
-func (m Manifest) Encode() ([]byte, error) {
-	m.Format = Format
+// Encode returns the stored form of the manifest of dir, authenticated if there is a key for that. A manifest that could not be read back
+// is refused.
+func (m Manifest) Encode(dir string, k Keys) ([]byte, error) {
+	m.Format, m.HMAC = Format, ""
+	mac := k.signer(purposeManifest, boundName(dir))
+	if mac != nil {
+		m.Format, m.HMAC = FormatAuthenticated, noHMAC
+	}
 	if err := m.check(); err != nil {
 		return nil, fmt.Errorf("encode the manifest: %w", err)
 	}
 	content, err := json.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("encode the manifest: %w", err)
+	}
+	if mac != nil {
+		sign(content, mac)
 	}
 	sum := sha256.Sum256(content)
 	stored := bytes.Join([][]byte{[]byte(envelopeHead), []byte(hex.EncodeToString(sum[:])), []byte(envelopeMid), content, []byte(envelopeTail)}, nil)
@@ -125,8 +139,9 @@ func (m Manifest) Encode() ([]byte, error) {
 	return stored, nil
 }
 
-// DecodeManifest reads the stored form: ErrDamaged if it is not what was written, ErrTooNew if a later version wrote it.
-func DecodeManifest(stored []byte) (Manifest, error) {
+// DecodeManifest reads the stored form of the manifest of dir: ErrDamaged if it is not what was written, ErrTooNew if a later version wrote
+// it, ErrNotAuthentic or ErrNotEncrypted if the keys demand more than it has.
+func DecodeManifest(stored []byte, dir string, k Keys) (Manifest, error) {
 	content, err := openEnvelope(stored)
 	if err != nil {
 		return Manifest{}, err
@@ -137,8 +152,13 @@ func DecodeManifest(stored []byte) (Manifest, error) {
 	if err := json.Unmarshal(content, &version); err != nil {
 		return Manifest{}, fmt.Errorf("%w: the manifest is none: %w", ErrDamaged, err)
 	}
-	if version.Format > Format {
-		return Manifest{}, fmt.Errorf("%w: the manifest has format %d, and up to %d is known: use the version of Quorate that wrote it, or a later one", ErrTooNew, version.Format, Format)
+	if version.Format > FormatAuthenticated {
+		return Manifest{}, fmt.Errorf("%w: the manifest has format %d, and up to %d is known: use the version of Quorate that wrote it, or a later one", ErrTooNew, version.Format, FormatAuthenticated)
+	}
+	if k.proves() {
+		if err := verifyManifest(content, dir, k); err != nil {
+			return Manifest{}, err
+		}
 	}
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
@@ -151,6 +171,9 @@ func DecodeManifest(stored []byte) (Manifest, error) {
 	}
 	if err := m.check(); err != nil {
 		return Manifest{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if len(k.Identities) > 0 && !m.Encrypted {
+		return Manifest{}, ErrNotEncrypted
 	}
 	return m, nil
 }
@@ -177,8 +200,11 @@ func openEnvelope(stored []byte) (content []byte, err error) {
 
 // check tells what a manifest must not be. It is asked before one is written, and after one was read, whoever wrote it.
 func (m Manifest) check() error {
-	if m.Format != Format {
-		return fmt.Errorf("the manifest has format %d instead of %d", m.Format, Format)
+	switch {
+	case m.Format != Format && m.Format != FormatAuthenticated:
+		return fmt.Errorf("the manifest has format %d instead of %d or %d", m.Format, Format, FormatAuthenticated)
+	case (m.HMAC != "") != (m.Format == FormatAuthenticated):
+		return fmt.Errorf("a manifest of format %d has the HMAC %.70q", m.Format, m.HMAC)
 	}
 	parts := make(map[string]bool, len(m.Parts))
 	for _, p := range m.Parts {

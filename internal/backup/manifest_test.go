@@ -31,7 +31,7 @@ func redisManifest() Manifest {
 
 func encoded(tb testing.TB, m Manifest) []byte {
 	tb.Helper()
-	stored, err := m.Encode()
+	stored, err := m.Encode("b", Keys{})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestManifestsComeBackAsTheyWere(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]Manifest{"etcd": exampleManifest(), "redis": redisManifest()} {
 		stored := encoded(t, m)
-		got, err := DecodeManifest(stored)
+		got, err := DecodeManifest(stored, "b", Keys{})
 		if err != nil || !cmp.Equal(got, m) {
 			t.Errorf("%s: %v\n%s", name, err, cmp.Diff(m, got))
 		}
@@ -63,7 +63,7 @@ func TestTheFormatOfManifestsStays(t *testing.T) {
 		`"parts":[{"name":"etcd.db","size":10,"sha256":"` + exampleHash + `","storedSize":5,"storedSHA256":"` + exampleHash + `"}],` +
 		`"etcd":{"timeline":"cdf818194e3a8c32","revision":4711,"member":"orders-2","newest":4715,"taken":"2026-01-01T02:30:01Z"}}`
 	want := exampleManifest(Part{Name: "etcd.db", Size: 10, SHA256: exampleHash, StoredSize: 5, StoredSHA256: exampleHash})
-	got, err := DecodeManifest(envelope(content))
+	got, err := DecodeManifest(envelope(content), "b", Keys{})
 	if err != nil || !cmp.Equal(got, want) {
 		t.Errorf("%v\n%s", err, cmp.Diff(want, got))
 	}
@@ -84,17 +84,17 @@ func TestEveryChangedByteOfAManifestIsFound(t *testing.T) {
 		for i := range stored {
 			for _, flip := range []byte{0x01, 0x20, 0x80, 0xff} {
 				stored[i] ^= flip
-				if _, err := DecodeManifest(stored); !errors.Is(err, ErrDamaged) {
+				if _, err := DecodeManifest(stored, "b", Keys{}); !errors.Is(err, ErrDamaged) {
 					t.Errorf("%s: byte %d of %d, %#x: %v", name, i, len(stored), flip, err)
 				}
 				stored[i] ^= flip
 			}
-			if _, err := DecodeManifest(stored[:i]); !errors.Is(err, ErrDamaged) {
+			if _, err := DecodeManifest(stored[:i], "b", Keys{}); !errors.Is(err, ErrDamaged) {
 				t.Errorf("%s: cut to %d bytes: %v", name, i, err)
 			}
 		}
 		for _, more := range []string{" ", "\n", "{}", "\x00"} {
-			if _, err := DecodeManifest(append(bytes.Clone(stored), more...)); !errors.Is(err, ErrDamaged) {
+			if _, err := DecodeManifest(append(bytes.Clone(stored), more...), "b", Keys{}); !errors.Is(err, ErrDamaged) {
 				t.Errorf("%s: %q behind it: %v", name, more, err)
 			}
 		}
@@ -109,29 +109,31 @@ func TestManifestsThatCannotBeMeantAreRefused(t *testing.T) {
 		old, replacement string
 		want             error
 	}{
-		"a later format":          {`"format":1`, `"format":2,"invented":{"later":[1]}`, ErrTooNew},
-		"no format":               {`"format":1,`, ``, ErrDamaged},
-		"a field nobody knows":    {`"format":1`, `"format":1,"invented":1`, ErrDamaged},
-		"a field of a part":       {`"size":1`, `"size":1,"invented":1`, ErrDamaged},
-		"something behind it":     {`"taken":"2026-01-01T02:30:01Z"}}`, `"taken":"2026-01-01T02:30:01Z"}} {}`, ErrDamaged},
-		"another kind":            {`"EtcdCluster"`, `"RedisCluster"`, ErrDamaged},
-		"a negative size":         {`"size":1`, `"size":-1`, ErrDamaged},
-		"a size beyond all":       {`"size":1`, `"size":99999999999999999999`, ErrDamaged},
-		"nothing stored":          {`"storedSize":1`, `"storedSize":0`, ErrDamaged},
-		"a hash in capitals":      {exampleHash, strings.ToUpper(exampleHash), ErrDamaged},
-		"a path that leads away":  {`"name":"p"`, `"name":"../p"`, ErrDamaged},
-		"an absolute path":        {`"name":"p"`, `"name":"/p"`, ErrDamaged},
-		"a time that is none":     {`"2026-01-01T02:30:00Z"`, `"yesterday"`, ErrDamaged},
-		"text in place of number": {`"revision":4711`, `"revision":"4711"`, ErrDamaged},
-		"not an object":           {good, `[]`, ErrDamaged},
-		"nothing at all":          {good, ``, ErrDamaged},
-		"deeper than any":         {good, strings.Repeat(`[`, 1<<20), ErrDamaged},
+		"a later format":             {`"format":1`, `"format":3,"invented":{"later":[1]}`, ErrTooNew},
+		"an HMAC without its format": {`"format":1`, `"format":1,"hmac":"` + noHMAC + `"`, ErrDamaged},
+		"its format without an HMAC": {`"format":1`, `"format":2`, ErrDamaged},
+		"no format":                  {`"format":1,`, ``, ErrDamaged},
+		"a field nobody knows":       {`"format":1`, `"format":1,"invented":1`, ErrDamaged},
+		"a field of a part":          {`"size":1`, `"size":1,"invented":1`, ErrDamaged},
+		"something behind it":        {`"taken":"2026-01-01T02:30:01Z"}}`, `"taken":"2026-01-01T02:30:01Z"}} {}`, ErrDamaged},
+		"another kind":               {`"EtcdCluster"`, `"RedisCluster"`, ErrDamaged},
+		"a negative size":            {`"size":1`, `"size":-1`, ErrDamaged},
+		"a size beyond all":          {`"size":1`, `"size":99999999999999999999`, ErrDamaged},
+		"nothing stored":             {`"storedSize":1`, `"storedSize":0`, ErrDamaged},
+		"a hash in capitals":         {exampleHash, strings.ToUpper(exampleHash), ErrDamaged},
+		"a path that leads away":     {`"name":"p"`, `"name":"../p"`, ErrDamaged},
+		"an absolute path":           {`"name":"p"`, `"name":"/p"`, ErrDamaged},
+		"a time that is none":        {`"2026-01-01T02:30:00Z"`, `"yesterday"`, ErrDamaged},
+		"text in place of number":    {`"revision":4711`, `"revision":"4711"`, ErrDamaged},
+		"not an object":              {good, `[]`, ErrDamaged},
+		"nothing at all":             {good, ``, ErrDamaged},
+		"deeper than any":            {good, strings.Repeat(`[`, 1<<20), ErrDamaged},
 	} {
 		changed := strings.Replace(good, c.old, c.replacement, 1)
 		if changed == good {
 			t.Fatalf("%s: nothing is changed in %s", name, good)
 		}
-		if _, err := DecodeManifest(envelope(changed)); !errors.Is(err, c.want) {
+		if _, err := DecodeManifest(envelope(changed), "b", Keys{}); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", name, err, c.want)
 		}
 	}
@@ -149,7 +151,7 @@ func TestManifestsThatCannotBeMeantAreRefused(t *testing.T) {
 	} {
 		m := redisManifest()
 		change(&m)
-		if _, err := m.Encode(); err == nil {
+		if _, err := m.Encode("b", Keys{}); err == nil {
 			t.Errorf("%s is written", name)
 		}
 	}
@@ -177,18 +179,18 @@ func FuzzDecodeManifest(f *testing.F) {
 		if wrap { // Past the hash, which keeps out nearly everything else.
 			content = envelope(string(content))
 		}
-		m, err := DecodeManifest(content)
+		m, err := DecodeManifest(content, "b", Keys{})
 		if err != nil {
 			if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrTooNew) {
 				t.Errorf("%v is none of the errors that callers know", err)
 			}
 			return
 		}
-		again, err := m.Encode()
+		again, err := m.Encode("b", Keys{})
 		if err != nil {
 			t.Fatalf("what was read cannot be written: %v", err)
 		}
-		got, err := DecodeManifest(again)
+		got, err := DecodeManifest(again, "b", Keys{})
 		if err != nil || len(got.Parts) != len(m.Parts) || got.ID != m.ID {
 			t.Errorf("it is another one the second time: %v", err)
 		}

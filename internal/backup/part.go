@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 
 	"filippo.io/age"
@@ -43,7 +44,7 @@ func (s *Store) WritePart(ctx context.Context, dir, name string, k Keys, fill fu
 	if err := s.refuseComplete(ctx, dir); err != nil {
 		return Part{}, fmt.Errorf("write part %s: %w", name, err)
 	}
-	part, err := s.write(ctx, path, k, fill)
+	part, err := s.write(ctx, path, k, nil, fill)
 	if err != nil {
 		return Part{}, fmt.Errorf("write part %s: %w", name, err)
 	}
@@ -51,8 +52,9 @@ func (s *Store) WritePart(ctx context.Context, dir, name string, k Keys, fill fu
 	return part, nil
 }
 
-// write stores what fill writes, compressed and, if there are recipients, encrypted, as a whole or not at all.
-func (s *Store) write(ctx context.Context, path string, k Keys, fill func(w io.Writer) error) (Part, error) {
+// write stores what fill writes, compressed and, if there are recipients, encrypted, as a whole or not at all. The object ends with the
+// value of the HMAC, unless that is nil.
+func (s *Store) write(ctx context.Context, path string, k Keys, mac hash.Hash, fill func(w io.Writer) error) (Part, error) {
 	up := s.startUpload(ctx, path)
 	complete := false
 	defer func() {
@@ -60,7 +62,7 @@ func (s *Store) write(ctx context.Context, path string, k Keys, fill func(w io.W
 			up.abort(errAborted)
 		}
 	}()
-	plain, stored, err := s.encode(ctx, up, k, fill)
+	plain, stored, err := s.encode(ctx, up, k, mac, fill)
 	if err != nil {
 		return Part{}, classify(ctx, err)
 	}
@@ -72,7 +74,9 @@ func (s *Store) write(ctx context.Context, path string, k Keys, fill func(w io.W
 }
 
 // encode leads what fill writes through hashes, compression and encryption.
-func (s *Store) encode(ctx context.Context, to io.Writer, k Keys, fill func(w io.Writer) error) (plain, stored *digest, err error) {
+func (s *Store) encode(
+	ctx context.Context, to io.Writer, k Keys, mac hash.Hash, fill func(w io.Writer) error,
+) (plain, stored *digest, err error) {
 	out := &sink{digest: newDigest(&s.stored), to: to}
 	var sealed io.WriteCloser = nopCloser{out}
 	if len(k.Recipients) > 0 {
@@ -80,7 +84,8 @@ func (s *Store) encode(ctx context.Context, to io.Writer, k Keys, fill func(w io
 			return nil, nil, fmt.Errorf("encrypt: %w", err)
 		}
 	}
-	packed, err := zstd.NewWriter(sealed, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(window),
+	proven := &provenWriter{to: sealed, mac: mac}
+	packed, err := zstd.NewWriter(proven, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(window),
 		zstd.WithEncoderConcurrency(2), zstd.WithEncoderCRC(false)) // There are hashes. With its lower memory it moves the whole window for every block.
 	if err != nil {
 		return nil, nil, fmt.Errorf("compress: %w", err)
@@ -96,7 +101,7 @@ func (s *Store) encode(ctx context.Context, to io.Writer, k Keys, fill func(w io
 	if err != nil {
 		out.fail(err) // Nothing more goes out.
 	}
-	closed := errors.Join(packed.Close(), sealed.Close()) // In any case: compression has goroutines.
+	closed := errors.Join(packed.Close(), proven.finish(), sealed.Close()) // In any case: compression has goroutines.
 	if first := out.failed(); first != nil {
 		err = first // The store's own word, if it failed: compression and encryption wrap it or hold it back.
 	}

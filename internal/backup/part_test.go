@@ -66,7 +66,7 @@ func mustBeFound(t *testing.T, s *Store, k Keys, path string, damaged, content [
 // readAll restores a backup as a restore does, and complains if it succeeds with other content.
 func readAll(t *testing.T, s *Store, dir string, k Keys, content []byte) error {
 	t.Helper()
-	m, err := s.ReadManifest(t.Context(), dir)
+	m, err := s.ReadManifest(t.Context(), dir, k)
 	if err != nil {
 		return err
 	}
@@ -205,6 +205,9 @@ func TestKeysAreReadFromASecret(t *testing.T) {
 		"identity alone": {map[string]string{"identity": identity}, 1, 1, false},
 		"public alone":   {map[string]string{"recipients": recipient}, 1, 0, false},
 		"neither":        {nil, 0, 0, true},
+		"authentication": {map[string]string{"recipients": recipient, "authentication": "# since 2026\n" + exampleHash + "\n"}, 1, 0, false},
+		"nothing else":   {map[string]string{"authentication": exampleHash}, 0, 0, true},
+		"a short key":    {map[string]string{"recipients": recipient, "authentication": "secret"}, 0, 0, true},
 		"mixed up":       {map[string]string{"recipients": identity}, 0, 0, true},
 		"empty":          {map[string]string{"identity": ""}, 0, 0, true},
 	} {
@@ -240,10 +243,14 @@ func FuzzReadPart(f *testing.F) {
 	f.Add([]byte{}, int64(-1))
 	f.Fuzz(func(t *testing.T, stored []byte, size int64) {
 		s := newStoreOf(t, stored)
-		for _, sum := range [][32]byte{sha256.Sum256(stored), {}} {
+		sums, keys := [][32]byte{sha256.Sum256(stored), {}}, fuzzKeys
+		if !bytes.HasPrefix(stored, []byte(ageIntro)) {
+			keys = Keys{} // An identity rejects it at its beginning.
+		}
+		for _, sum := range sums {
 			p := Part{Name: "p", Size: size, SHA256: exampleHash, StoredSize: int64(len(stored)), StoredSHA256: hex.EncodeToString(sum[:])}
 			var n int64
-			err := s.ReadPart(t.Context(), "b", p, fuzzKeys, func(r io.Reader) (err error) {
+			err := s.ReadPart(t.Context(), "b", p, keys, func(r io.Reader) (err error) {
 				n, err = io.Copy(io.Discard, r)
 				return err
 			})
@@ -252,7 +259,7 @@ func FuzzReadPart(f *testing.F) {
 				t.Errorf("%d bytes come out of a part of %d", n, size)
 			case err == nil && (size != 0 || sum == [32]byte{}):
 				t.Error("a part with another hash is taken for good")
-			case err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrKey):
+			case err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrKey) && !errors.Is(err, ErrNotEncrypted):
 				t.Errorf("%v is none of the errors that callers know", err)
 			}
 		}

@@ -30,7 +30,7 @@ const (
 // nothing, is fine, and the rest is read nevertheless. What is stored is never believed: a part gives at most p.Size bytes, and memory
 // use does not depend on what is in it.
 //
-// ErrDamaged if anything differs from p, ErrNotFound, ErrKey. An error of use comes back as it is; whether the content is to blame for it
+// ErrDamaged if anything differs from p, ErrNotFound, ErrKey, ErrNotEncrypted. An error of use comes back as it is; whether the content is to blame for it
 // is told by another ReadPart whose use reads nothing.
 func (s *Store) ReadPart(ctx context.Context, dir string, p Part, k Keys, use func(r io.Reader) error) error {
 	path, err := partPath(dir, p.Name)
@@ -136,6 +136,8 @@ func (r *partReader) open(k Keys) error {
 		if opened, err = r.decrypt(k); err != nil {
 			return err
 		}
+	} else if len(k.Identities) > 0 {
+		return r.refuse(ErrNotEncrypted)
 	}
 	r.packed, err = zstd.NewReader(opened, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
@@ -152,16 +154,22 @@ func (r *partReader) decrypt(k Keys) (io.Reader, error) {
 	if !errors.As(err, new(*age.NoIdentityMatchError)) {
 		return opened, r.source.because(err)
 	}
-	// A damaged header looks like one for somebody else.
-	if r.part.StoredSize <= smallPart {
-		if _, err := io.Copy(io.Discard, r.buffer); err != nil {
-			return nil, r.source.because(err)
-		}
-		if err := r.checkStored(); err != nil {
-			return nil, err
-		}
+	return nil, r.refuse(fmt.Errorf("%w: %w", ErrKey, err))
+}
+
+// refuse returns the reason why a part is not opened, or ErrDamaged for a small part that is not as it was stored: a damaged header looks
+// like that of another recipient, or of no encryption.
+func (r *partReader) refuse(reason error) error {
+	if r.part.StoredSize > smallPart {
+		return reason
 	}
-	return nil, fmt.Errorf("%w: %w", ErrKey, err)
+	if _, err := io.Copy(io.Discard, r.buffer); err != nil {
+		return r.source.because(err)
+	}
+	if err := r.checkStored(); err != nil {
+		return err
+	}
+	return reason
 }
 
 // because tells a store that failed from content that makes no sense.
@@ -171,7 +179,7 @@ func (r *noted) because(err error) error {
 		return nil
 	case r.err != nil && !errors.Is(r.err, io.EOF):
 		return r.err
-	case errors.Is(err, ErrDamaged):
+	case errors.Is(err, ErrDamaged), errors.Is(err, ErrNotAuthentic):
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrDamaged, err)

@@ -150,7 +150,7 @@ func everyCall(ctx context.Context, s *Store) map[string]error {
 	_, said["Get"] = s.Get(ctx, "b/state", 10)
 	_, said["List"] = s.List(ctx, "")
 	_, said["Backups"] = s.Backups(ctx)
-	_, said["ReadManifest"] = s.ReadManifest(ctx, "b")
+	_, said["ReadManifest"] = s.ReadManifest(ctx, "b", Keys{})
 	said["DeleteBackup"] = s.DeleteBackup(ctx, "b")
 	hash := strings.Repeat("0", 64)
 	said["ReadPart"] = s.ReadPart(ctx, "b", Part{Name: "part", Size: 1, StoredSize: 1, SHA256: hash, StoredSHA256: hash}, Keys{},

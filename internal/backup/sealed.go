@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
 )
 
-// Sealed is a store whose objects are compressed and, if there are recipients, encrypted, and which no manifest names: what they hold proves
-// by itself that it is whole.
+// Sealed is a store whose objects are compressed and, if there are recipients, encrypted, and which no manifest names: their content proves
+// that it is whole, and if there are authentication keys, an HMAC proves that it is genuine.
 type Sealed struct {
 	Store *Store
 	Keys  Keys
@@ -28,7 +28,7 @@ func (s Sealed) Put(ctx context.Context, name string, r io.Reader) error {
 	if err := checkPath(name); err != nil {
 		return fmt.Errorf("write %q: %w", name, err)
 	}
-	_, err := s.Store.write(ctx, name, s.Keys, func(w io.Writer) error {
+	_, err := s.Store.write(ctx, name, s.Keys, s.Keys.signer(purposeObject, name), func(w io.Writer) error {
 		_, err := io.Copy(w, r)
 		return err
 	})
@@ -48,7 +48,7 @@ func (s Sealed) List(ctx context.Context, prefix string) ([]etcdhistory.Object, 
 	return out, nil
 }
 
-// Open reads an object.
+// Open reads an object. What it returns is authentic only once io.EOF has been returned.
 func (s Sealed) Open(ctx context.Context, name string) (io.ReadCloser, error) {
 	if err := checkPath(name); err != nil {
 		return nil, fmt.Errorf("read %q: %w", name, err)
@@ -69,7 +69,7 @@ func (s Sealed) Delete(ctx context.Context, name string) error {
 func (s *Store) unpack(ctx context.Context, path string, k Keys) (io.ReadCloser, error) {
 	u := &unpacked{down: &download{ctx: ctx, store: s, path: path}}
 	u.source = &noted{from: &storedReader{digest: newDigest(&s.stored), from: u.down, limit: math.MaxInt64}}
-	if err := u.open(bufio.NewReaderSize(u.source, aheadSize), k); err != nil {
+	if err := u.open(bufio.NewReaderSize(u.source, aheadSize), path, k); err != nil {
 		u.down.drop()
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
@@ -83,7 +83,7 @@ type unpacked struct {
 	packed *zstd.Decoder
 }
 
-func (u *unpacked) open(buffer *bufio.Reader, k Keys) (err error) {
+func (u *unpacked) open(buffer *bufio.Reader, path string, k Keys) (err error) {
 	intro, err := buffer.Peek(len(ageIntro))
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -100,6 +100,11 @@ func (u *unpacked) open(buffer *bufio.Reader, k Keys) (err error) {
 		if err != nil {
 			return u.source.because(err)
 		}
+	} else if len(k.Identities) > 0 {
+		return ErrNotEncrypted
+	}
+	if k.proves() {
+		opened = newProvenReader(opened, k.verifiers(purposeObject, path))
 	}
 	u.packed, err = zstd.NewReader(opened, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 	return u.source.because(err)

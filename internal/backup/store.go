@@ -237,9 +237,10 @@ func (s *Store) confirmMissing(ctx context.Context, path string) error {
 }
 
 // WriteManifest makes a backup of what was written to a directory, and is the last write. It checks that the parts are there with their
-// sizes: ErrNotFound or ErrDamaged otherwise. ErrExists if the directory holds a manifest already, which stays as it is.
-func (s *Store) WriteManifest(ctx context.Context, dir string, m Manifest) error {
-	content, err := m.Encode()
+// sizes: ErrNotFound or ErrDamaged otherwise. ErrExists if the directory holds a manifest already, which stays as it is. The keys
+// authenticate the manifest, and with it the parts, whose hashes it has.
+func (s *Store) WriteManifest(ctx context.Context, dir string, m Manifest, k Keys) error {
+	content, err := m.Encode(dir, k)
 	if err != nil {
 		return fmt.Errorf("write the manifest of %s: %w", dir, err)
 	}
@@ -294,13 +295,14 @@ func (s *Store) checkParts(ctx context.Context, dir string, parts []Part) error 
 	return nil
 }
 
-// ReadManifest reads the manifest of a backup: ErrNotFound (so there is no backup), ErrDamaged, or ErrTooNew.
-func (s *Store) ReadManifest(ctx context.Context, dir string) (Manifest, error) {
+// ReadManifest reads the manifest of a backup: ErrNotFound (so there is no backup), ErrDamaged, ErrTooNew, ErrNotEncrypted or
+// ErrNotAuthentic. Without keys the store is trusted, which is enough to decide what is deleted there.
+func (s *Store) ReadManifest(ctx context.Context, dir string, k Keys) (Manifest, error) {
 	content, err := s.Get(ctx, dir+"/"+manifestName, maxManifest)
 	if err != nil {
 		return Manifest{}, err
 	}
-	m, err := DecodeManifest(content)
+	m, err := DecodeManifest(content, dir, k)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("read the manifest of %s: %w", dir, err)
 	}

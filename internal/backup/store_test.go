@@ -39,7 +39,7 @@ func writeBackup(t *testing.T, s *Store, dir string, k Keys, fill func(io.Writer
 	}
 	m := exampleManifest(part)
 	m.Encrypted = len(k.Recipients) > 0
-	if err := s.WriteManifest(t.Context(), dir, m); err != nil {
+	if err := s.WriteManifest(t.Context(), dir, m, k); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -67,20 +67,21 @@ func lifeOfABackup(t *testing.T, s *Store, k Keys) {
 		t.Fatal(err)
 	}
 	m := exampleManifest(empty, part)
+	m.Encrypted = len(k.Recipients) > 0
 	if part, err = s.WritePart(ctx, "team/one", "shards/0.rdb", k, fill); err != nil {
 		t.Fatal(err)
 	}
 	if dirs, err := s.Backups(ctx); err != nil || len(dirs) != 0 {
 		t.Errorf("there is a backup without a manifest: %v, %v", dirs, err)
 	}
-	if err := s.WriteManifest(ctx, "team/one", m); !errors.Is(err, ErrDamaged) {
+	if err := s.WriteManifest(ctx, "team/one", m, k); !errors.Is(err, ErrDamaged) {
 		t.Errorf("a manifest for another part than the one that is there: %v", err)
 	}
-	if err := s.WriteManifest(ctx, "team/one", exampleManifest(empty, Part{Name: "missing", StoredSize: 5, SHA256: part.SHA256, StoredSHA256: part.SHA256})); !errors.Is(err, ErrNotFound) {
+	if err := s.WriteManifest(ctx, "team/one", exampleManifest(empty, Part{Name: "missing", StoredSize: 5, SHA256: part.SHA256, StoredSHA256: part.SHA256}), k); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a manifest for a part that is not there: %v", err)
 	}
 	m.Parts[1] = part
-	if err := s.WriteManifest(ctx, "team/one", m); err != nil {
+	if err := s.WriteManifest(ctx, "team/one", m, k); err != nil {
 		t.Fatal(err)
 	}
 	readBack(t, s, m, k, content)
@@ -119,7 +120,7 @@ func readBack(t *testing.T, s *Store, m Manifest, k Keys, content []byte) {
 	if dirs, err := s.Backups(ctx); err != nil || !cmp.Equal(dirs, []string{"team/one"}) {
 		t.Errorf("the backups are %v, %v", dirs, err)
 	}
-	if got, err := s.ReadManifest(ctx, "team/one"); err != nil || !cmp.Equal(got, m) {
+	if got, err := s.ReadManifest(ctx, "team/one", k); err != nil || !cmp.Equal(got, m) {
 		t.Errorf("the manifest comes back otherwise: %v\n%s", err, cmp.Diff(m, got))
 	}
 	for i, want := range [][]byte{nil, content} {
@@ -136,7 +137,7 @@ func readBack(t *testing.T, s *Store, m Manifest, k Keys, content []byte) {
 func refusals(t *testing.T, s *Store, m Manifest, k Keys) {
 	t.Helper()
 	ctx := t.Context()
-	if err := s.WriteManifest(ctx, "team/one", m); !errors.Is(err, ErrExists) {
+	if err := s.WriteManifest(ctx, "team/one", m, k); !errors.Is(err, ErrExists) {
 		t.Errorf("a manifest is replaced: %v", err)
 	}
 	if _, err := s.WritePart(ctx, "team/one", "more", k, noise(1, 1)); !errors.Is(err, ErrExists) {
@@ -145,7 +146,7 @@ func refusals(t *testing.T, s *Store, m Manifest, k Keys) {
 	if err := s.DeleteBackup(ctx, "team"); err == nil {
 		t.Error("a directory with somebody else's backups is deleted")
 	}
-	if _, err := s.ReadManifest(ctx, "team/two"); !errors.Is(err, ErrNotFound) {
+	if _, err := s.ReadManifest(ctx, "team/two", k); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a manifest that is not there: %v", err)
 	}
 	missing := m.Parts[1]
@@ -196,7 +197,7 @@ func TestPathsThatLeadElsewhereAreRefused(t *testing.T) {
 		if err := s.ReadPart(t.Context(), "b", p, Keys{}, func(io.Reader) error { return nil }); !errors.Is(err, ErrDamaged) {
 			t.Errorf("a part %q is read: %v", path, err)
 		}
-		if _, err := exampleManifest(p).Encode(); err == nil {
+		if _, err := exampleManifest(p).Encode("b", Keys{}); err == nil {
 			t.Errorf("a manifest names the part %q", path)
 		}
 		for name, err := range map[string]error{"DeleteBackup": s.DeleteBackup(t.Context(), path), "Put": s.Put(t.Context(), path, nil), "Delete": s.Delete(t.Context(), path)} {
@@ -225,7 +226,7 @@ func TestAManifestWhoseAnswerWasLostIsNotTakenForAnotherOne(t *testing.T) {
 		there Manifest
 		want  error
 	}{"the same": {there: m}, "another": {there: func() Manifest { m := m; m.ID = "other"; return m }(), want: ErrExists}} {
-		content, err := c.there.Encode()
+		content, err := c.there.Encode("b", Keys{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +240,7 @@ func TestAManifestWhoseAnswerWasLostIsNotTakenForAnotherOne(t *testing.T) {
 			}
 			return nil
 		}
-		if err := racing.WriteManifest(t.Context(), "b", m); !errors.Is(err, c.want) {
+		if err := racing.WriteManifest(t.Context(), "b", m, Keys{}); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", name, err, c.want)
 		}
 		if err := s.Delete(t.Context(), "b/manifest.json"); err != nil {

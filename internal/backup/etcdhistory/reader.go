@@ -202,8 +202,11 @@ func (s *Reader) end(content []byte) error {
 		return fmt.Errorf("%w: it has %d changes up to revision %d, and says %d up to %d",
 			ErrDamaged, s.changes, s.current.Revision, changes, last)
 	}
-	if _, err := s.from.ReadByte(); !errors.Is(err, io.EOF) {
+	switch _, err := s.from.ReadByte(); {
+	case err == nil:
 		return fmt.Errorf("%w: something is behind its end", ErrDamaged)
+	case !errors.Is(err, io.EOF):
+		return cut(err)
 	}
 	s.ended = true
 	return io.EOF
