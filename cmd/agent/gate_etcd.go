@@ -43,6 +43,7 @@ type etcdGate struct {
 	configDir, runDir, dataDir, tlsDir string
 	terminationLog                     string
 	flowAddress                        string
+	withoutAuthentication              bool
 	patience                           time.Duration
 	out                                io.Writer
 }
@@ -58,6 +59,7 @@ func runGateEtcd(ctx context.Context, args []string) error {
 	fs.StringVar(&g.tlsDir, "peer-tls-dir", etcd.PeerTLSDir, "directory with ca.crt, tls.crt and tls.key for peers, if there is one")
 	fs.StringVar(&g.terminationLog, "termination-log", "/dev/termination-log", "file that the reason for waiting is written to")
 	fs.StringVar(&g.flowAddress, "progress-address", flowAddress, "address to tell at how far a restore is")
+	fs.BoolVar(&g.withoutAuthentication, etcd.FlagWithoutAuthentication, false, "switch authentication off in restored data")
 	fs.DurationVar(&g.patience, "patience", gatePatience, "time to wait before ending with an error")
 	if err := fs.Parse(args); err != nil {
 		return err

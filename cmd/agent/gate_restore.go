@@ -35,7 +35,7 @@ func (g etcdGate) restore(ctx context.Context, record etcd.Record) error {
 	}
 	err = j.run(ctx, func(ctx context.Context) (plan.Report, error) {
 		_, err := j.restoreEtcd(ctx, etcdTarget{directory: from.Directory, upto: from.Revision, exact: from.Exact}, etcdrestore.Options{
-			Dir: g.dataDir, Version: g.version, Bump: from.Bump, RootPassword: string(password),
+			Dir: g.dataDir, Version: g.version, Bump: from.Bump, RootPassword: string(password), WithoutAuthentication: g.withoutAuthentication,
 			Member: etcdrestore.Member{Name: g.self, Cluster: members, Token: from.Token},
 		})
 		return plan.Report{}, err

@@ -71,9 +71,11 @@ type Options struct {
 	// --bump-revision with --mark-compacted of etcdutl, which go together
 	// (https://etcd.io/docs/v3.6/op-guide/recovery/#restoring-with-revision-bump).
 	Bump int64
-	// RootPassword is what the user root is to log in with, if there is such a user; empty leaves what the snapshot has. Other users,
-	// roles and whether authentication is on stay as they were.
+	// RootPassword is what the user root is to log in with, if there is such a user; empty leaves what the snapshot has. Other users
+	// and roles stay as they were.
 	RootPassword string
+	// WithoutAuthentication switches authentication off. Otherwise it stays as it was.
+	WithoutAuthentication bool
 	// Free tells the free bytes of the file system that a directory is on; nil asks the system.
 	Free func(path string) (int64, error)
 }

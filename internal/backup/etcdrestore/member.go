@@ -94,11 +94,28 @@ func (db *database) finish(o Options, c *cluster, r *Result) error {
 		if r.Alarms, err = empty(tx, bucketAlarm); err != nil {
 			return err
 		}
+		if o.WithoutAuthentication {
+			if err := disableAuthentication(tx); err != nil {
+				return err
+			}
+		}
 		if o.RootPassword == "" {
 			return nil
 		}
 		return setRoot(tx, o.RootPassword)
 	})
+}
+
+// disableAuthentication writes what AuthDisable of etcd writes (UnsafeSaveAuthEnabled in server/storage/schema). Users and roles stay.
+func disableAuthentication(tx *bbolt.Tx) error {
+	auth := tx.Bucket(bucketAuth)
+	if auth == nil {
+		return nil
+	}
+	if err := auth.Put(authEnabled, authDisabled); err != nil {
+		return fmt.Errorf("switch authentication off in the database: %w", err)
+	}
+	return nil
 }
 
 // bump ends history at a revision that nobody has seen: an empty change has it, and everything up to it is to be compacted. etcd does that

@@ -246,6 +246,58 @@ func TestUsersStayAndRootHasTheNewPassword(t *testing.T) {
 	})
 }
 
+// The planner enables authentication where it is off and wanted (see authenticate), and can do nothing where it is on and not wanted.
+func TestAuthenticationOfARestoreIsThatOfTheSpecification(t *testing.T) {
+	eachServer(t, func(t *testing.T, s server) {
+		t.Helper()
+		ctx := t.Context()
+		must := func(_ any, err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := s.start(t, members(t, 1))
+		must(c.Put(ctx, "a", "1"))
+		raws := map[string][]byte{"without users": snapshot(t, c)}
+		must(c.RoleAdd(ctx, "root"))
+		must(c.UserAdd(ctx, "root", "old"))
+		must(c.UserGrantRole(ctx, "root", "root"))
+		raws["with users, off"] = snapshot(t, c)
+		must(c.AuthEnable(ctx))
+		raws["on"] = snapshot(t, connect(t, c.Endpoints(), login("root", "old")))
+		for name, raw := range raws {
+			for mode, want := range map[string]bool{"Disabled": false, "Password": name == "on"} {
+				m := members(t, 1)
+				o := options(m[0], m, raw)
+				var config []func(*clientv3.Config)
+				if mode == "Disabled" {
+					o.WithoutAuthentication = true
+				} else {
+					o.RootPassword = "new"
+				}
+				if want {
+					config = append(config, login("root", "new"))
+				}
+				must(etcdrestore.Restore(ctx, o))
+				after := s.start(t, m, config...)
+				if status, err := after.AuthStatus(ctx); err != nil || status.Enabled != want {
+					t.Errorf("a backup %s with mode %s: %v, %v", name, mode, status, err)
+				}
+				if got, err := after.Get(ctx, "a"); err != nil || len(got.Kvs) != 1 {
+					t.Errorf("a backup %s with mode %s: %v, %v", name, mode, got, err)
+				}
+				if mode == "Disabled" && name != "without users" { // They are of use once authentication is enabled again.
+					users, err := after.UserList(ctx)
+					if err != nil || len(users.Users) != 1 {
+						t.Errorf("a backup %s with mode %s: %v, %v", name, mode, users, err)
+					}
+				}
+			}
+		}
+	})
+}
+
 func login(user, password string) func(*clientv3.Config) {
 	return func(c *clientv3.Config) { c.Username, c.Password = user, password }
 }

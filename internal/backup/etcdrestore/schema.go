@@ -15,6 +15,7 @@ var (
 	bucketCluster        = []byte("cluster")
 	bucketMembers        = []byte("members")
 	bucketMembersRemoved = []byte("members_removed")
+	bucketAuth           = []byte("auth")
 	bucketAuthUsers      = []byte("authUsers")
 
 	metaScheduledCompact = []byte("scheduledCompactRev")
@@ -27,6 +28,8 @@ var (
 	clusterDowngrade = []byte("downgrade")
 	clusterVersion   = []byte("clusterVersion")
 	rootUser         = []byte("root")
+
+	authEnabled, authDisabled = []byte("authEnabled"), []byte{0}
 )
 
 const (

@@ -318,8 +318,8 @@ func authenticate(s State) (cluster.Plan, bool) {
 	via := s.speaker(leader).Name
 	switch {
 	case !s.Want.Auth && s.Auth.Enabled:
-		return cluster.Refuse(ReasonAuth, "etcd asks for a password, but spec.auth.mode is Disabled: "+
-			"set it to Password, or switch authentication off with etcdctl auth disable")
+		return cluster.Refuse(ReasonAuth, "etcd requires a password, but spec.auth.mode is Disabled, and cannot change: "+
+			"switch authentication off as the user root: etcdctl --user root auth disable")
 	case !s.Want.Auth:
 		return cluster.Pass()
 	case !s.Auth.Enabled:

@@ -264,7 +264,7 @@ func TestNext(t *testing.T) {
 		},
 		"authentication is never switched off": {
 			state:  settled(func(s *etcd.State) { s.Want.Auth = false }),
-			reason: etcd.ReasonAuth, stalled: true, says: "spec.auth.mode",
+			reason: etcd.ReasonAuth, stalled: true, says: "etcdctl --user root auth disable",
 		},
 		"nothing is left to do": {state: settled(nil)},
 		"members of two clusters are refused": {

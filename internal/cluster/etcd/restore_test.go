@@ -1,6 +1,7 @@
 package etcd_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -227,6 +228,28 @@ func TestPodsGetAtTheBackupOnlyWhileTheyAreRestored(t *testing.T) {
 	later := restored(func(b *etcd.Blueprint) { b.Record.ClusterID = 7 })
 	if diff := cmp.Diff(statefulSet(t, blueprint(t, func(b *etcd.Blueprint) { b.Record.ClusterID = 7 })).Spec, later.Spec); diff != "" {
 		t.Errorf("once it is founded, something of it stays (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheGateSwitchesAuthenticationOffWhereTheSpecHasNone(t *testing.T) {
+	disabled := func(b *etcd.Blueprint) {
+		b.SigningSum, b.Cluster.Spec.Auth = "", &v1alpha1.AuthSpec{Mode: ptr.To(v1alpha1.AuthDisabled)}
+	}
+	for name, tc := range map[string]struct {
+		change func(*etcd.Blueprint)
+		want   bool
+	}{
+		"a restore with Disabled": {func(b *etcd.Blueprint) { b.Record.Restore = fromBackup(nil).Restore; disabled(b) }, true},
+		"a restore with Password": {func(b *etcd.Blueprint) { b.Record.Restore = fromBackup(nil).Restore }, false},
+		"no restore, Disabled":    {disabled, false},
+		"after a restore, Disabled": {func(b *etcd.Blueprint) {
+			b.SigningSum, b.Record.Restore, b.Record.ClusterID = "", fromBackup(nil).Restore, 7
+		}, false},
+	} {
+		gate := statefulSet(t, blueprint(t, tc.change)).Spec.Template.Spec.InitContainers[0]
+		if got := slices.Contains(gate.Args, "--"+etcd.FlagWithoutAuthentication); got != tc.want {
+			t.Errorf("%s: %v", name, gate.Args)
+		}
 	}
 }
 

@@ -138,12 +138,19 @@ func (b Blueprint) podTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, e
 	return tpl.WithAnnotations(map[string]string{v1alpha1.AnnotationTemplateHash: hash}), nil
 }
 
+// FlagWithoutAuthentication has the start gate switch authentication off in data that it restores: nobody has the password of the former
+// cluster, and spec.auth.mode is Disabled.
+const FlagWithoutAuthentication = "without-authentication"
+
 // mountBackup gives the start gate what it needs to read the backup that the member begins with.
 func (b Blueprint) mountBackup(spec *corev1ac.PodSpecApplyConfiguration, from v1alpha1.BackupDestination) {
 	plan.Mount(spec, &spec.InitContainers[0], from)
 	spec.InitContainers[0].WithPorts(corev1ac.ContainerPort().WithName("progress").WithContainerPort(plan.FlowPort))
 	if b.SigningSum != "" { // In the backup root has the password of the former cluster.
 		plan.MountPassword(spec, &spec.InitContainers[0], cluster.AuthSecret(b.Cluster.Name))
+	}
+	if b.Cluster.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
+		spec.InitContainers[0].WithArgs("--" + FlagWithoutAuthentication)
 	}
 	if from.ServiceAccountName != nil {
 		spec.WithServiceAccountName(*from.ServiceAccountName).WithAutomountServiceAccountToken(true)
