@@ -379,7 +379,11 @@ func (k *BackupKind) startCheck(ctx context.Context, o *v1alpha1.Backup, of plan
 	if err != nil {
 		return err
 	}
-	image, err := from.ServerImage(ctx, o.Namespace, o.Spec.Cluster.Name, of)
+	cluster := o.Spec.Cluster.Name
+	if o.Spec.Destination.ServiceAccountName != nil {
+		cluster = "" // Its spec.image could be any: the container has the token of the account.
+	}
+	image, err := from.ServerImage(ctx, o.Namespace, cluster, of)
 	if err != nil {
 		return err
 	}

@@ -902,6 +902,22 @@ func TestACheckRunsTheServerOfTheBackupAndKnowsNothingOfTheCluster(t *testing.T)
 	}
 }
 
+// The container of a check has the token, and spec.image of a cluster is free.
+func TestACheckWithAServiceAccountDoesNotRunTheImageOfTheCluster(t *testing.T) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "backup", Labels: map[string]string{v1alpha1.LabelBackupAccount: "true"},
+	}}
+	s := newBackupStage(t, account, aBackup(func(b *v1alpha1.Backup) {
+		verified(b)
+		b.Spec.Destination.ServiceAccountName = ptr.To("backup")
+	}))
+	s.ends[jobTake] = wasTaken
+	s.rest()
+	if pod := s.checkPod(); pod.Containers[0].Image != "etcd-of-nobody:3.6.16" || pod.ServiceAccountName != "backup" {
+		t.Errorf("%s runs as %q", pod.Containers[0].Image, pod.ServiceAccountName)
+	}
+}
+
 func TestACheckWithoutAServerIsMadeWhereNoImageIsKnown(t *testing.T) {
 	s := newBackupStage(t, aBackup(verified))
 	unknown := *wasTaken.Backup

@@ -74,6 +74,9 @@ func (k *ScheduleKind) Ensure(ctx context.Context, o *v1alpha1.BackupSchedule) e
 		}, access.Stream...),
 		Destination: o.Spec.Destination, Access: access, Resources: o.Spec.Resources,
 	}
+	if err := k.checkAccount(ctx, o, "spec.destination", o.Spec.Destination); err != nil {
+		return err
+	}
 	if work.Owner, err = k.OwnerReference(o); err != nil {
 		return err
 	}

@@ -111,6 +111,8 @@ func (c *Children) startJob(ctx context.Context, o Object, w plan.Work, field st
 		if err := c.checkDestination(ctx, o, field, w.Destination); err != nil {
 			return err
 		}
+	} else if err := c.checkAccount(ctx, o, "spec.destination", w.Destination); err != nil {
+		return err
 	}
 	w.Namespace, w.Image = o.GetNamespace(), c.AgentImage
 	var err error
@@ -134,6 +136,9 @@ func (c *Children) checkDestination(ctx context.Context, o Object, field string,
 			return err
 		}
 	}
+	if err := c.checkAccount(ctx, o, field, d); err != nil {
+		return err
+	}
 	claim, _ := plan.Claim(d.URL)
 	if claim == "" {
 		return nil
@@ -144,6 +149,31 @@ func (c *Children) checkDestination(ctx context.Context, o Object, field string,
 	}
 	if err != nil {
 		return fmt.Errorf("read claim %s: %w", claim, err)
+	}
+	return nil
+}
+
+// A service account is used only if its owner agreed, see checkAccount.
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get
+
+// checkAccount refuses a service account whose owner has not agreed that pods of backups run as it: otherwise whoever may write a resource
+// of ours could run pods as every account of the namespace.
+func (c *Children) checkAccount(ctx context.Context, o Object, field string, d v1alpha1.BackupDestination) error {
+	if d.ServiceAccountName == nil {
+		return nil
+	}
+	name, namespace := *d.ServiceAccountName, o.GetNamespace()
+	var account corev1.ServiceAccount
+	err := c.Direct.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &account)
+	if apierrors.IsNotFound(err) {
+		return invalid("%s.serviceAccountName: there is no ServiceAccount %q in namespace %s: create it, or correct the name", field, name, namespace)
+	}
+	if err != nil {
+		return fmt.Errorf("read ServiceAccount %s: %w", name, err)
+	}
+	if account.Labels[v1alpha1.LabelBackupAccount] != "true" {
+		return invalid("%s.serviceAccountName: ServiceAccount %q does not allow that pods of backups run as it: "+
+			"kubectl label serviceaccount --namespace %s %s %s=true", field, name, namespace, name, v1alpha1.LabelBackupAccount)
 	}
 	return nil
 }

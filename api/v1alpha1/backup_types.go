@@ -55,7 +55,9 @@ type BackupDestination struct {
 	// +optional
 	Encryption *SecretReference `json:"encryption,omitempty"`
 	// serviceAccountName that the pods run as which read and write there, for
-	// example one that a cloud gives an identity to. Default: default.
+	// example one that a cloud gives an identity to. It has to have the label
+	// quorate.dev/backup-account with the value "true". Default: default,
+	// without a token.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')`,message="destination.serviceAccountName must be the name of a ServiceAccount of the same namespace"
 	// +kubebuilder:validation:MaxLength=253

@@ -13,6 +13,8 @@ const (
 	LabelRole = "quorate.dev/role"
 	// LabelSchedule is on a Backup the BackupSchedule that it was made for.
 	LabelSchedule = "quorate.dev/schedule"
+	// LabelBackupAccount with "true" on a ServiceAccount allows that pods of backups run as it (destination.serviceAccountName).
+	LabelBackupAccount = "quorate.dev/backup-account"
 	// LabelRestore is on a Backup the Restore that it was made before, and AnnotationRestoreUID the UID of that
 	// and what it is for.
 	LabelRestore         = "quorate.dev/restore"

@@ -53,6 +53,22 @@ func Faults(p Pod) []string {
 	return f.found
 }
 
+// WithToken names the containers that have a token of the service account.
+func WithToken(s corev1.PodSpec) (names []string) {
+	tokens := map[string]bool{}
+	for _, v := range s.Volumes {
+		if v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(p corev1.VolumeProjection) bool { return p.ServiceAccountToken != nil }) {
+			tokens[v.Name] = true
+		}
+	}
+	for _, c := range slices.Concat(s.InitContainers, s.Containers) {
+		if ptr.Deref(s.AutomountServiceAccountToken, true) || slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return tokens[m.Name] }) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
 type faults struct{ found []string }
 
 func (f *faults) want(holds bool, format string, args ...any) {

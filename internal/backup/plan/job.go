@@ -200,9 +200,7 @@ func (w Work) pod() (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
 	if err := kube.ApplyTemplate(tpl, kube.PlaceOnly(user), Container, kube.Defaults{}); err != nil {
 		return nil, err
 	}
-	if name := w.Destination.ServiceAccountName; name != nil {
-		spec.WithServiceAccountName(*name).WithAutomountServiceAccountToken(true) // An identity is what it is for.
-	}
+	MountAccount(spec, c, w.Destination)
 	return tpl, nil
 }
 
@@ -250,6 +248,26 @@ func Mount(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.ContainerApplyC
 			corev1ac.PersistentVolumeClaimVolumeSource().WithClaimName(claim)))
 		c.WithVolumeMounts(corev1ac.VolumeMount().WithName(volumeStore).WithMountPath(StoreDir))
 	}
+}
+
+const (
+	volumeToken = "account-token"
+	// tokenDir is where client libraries and configurations of workload identity federation look for the token of a pod.
+	tokenDir = "/var/run/secrets/kubernetes.io/serviceaccount"
+	// tokenLife in seconds: the kubelet renews the token before it ends.
+	tokenLife = 3600
+)
+
+// MountAccount lets a pod run as the service account of a destination, and gives the token of it to one container alone.
+func MountAccount(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.ContainerApplyConfiguration, d v1alpha1.BackupDestination) {
+	if d.ServiceAccountName == nil {
+		return
+	}
+	spec.WithServiceAccountName(*d.ServiceAccountName).WithAutomountServiceAccountToken(false).
+		WithVolumes(corev1ac.Volume().WithName(volumeToken).WithProjected(corev1ac.ProjectedVolumeSource().WithSources(
+			corev1ac.VolumeProjection().WithServiceAccountToken(
+				corev1ac.ServiceAccountTokenProjection().WithPath(corev1.ServiceAccountTokenKey).WithExpirationSeconds(tokenLife)))))
+	c.WithVolumeMounts(corev1ac.VolumeMount().WithName(volumeToken).WithMountPath(tokenDir).WithReadOnly(true))
 }
 
 // MountPassword adds to a pod the password of the administrator of a cluster.

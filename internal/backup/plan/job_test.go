@@ -83,9 +83,12 @@ func TestPodsOfJobsAreLockedDown(t *testing.T) {
 }
 
 func TestTheTokenOfAServiceAccountIsThereWhereItIsAskedFor(t *testing.T) {
-	pod := podOf(t, everything(nil))
-	if pod.Spec.ServiceAccountName != "backup" || !ptr.Deref(pod.Spec.AutomountServiceAccountToken, false) {
+	pod := podOf(t, everything(func(w *Work) { w.Server, w.Memory = "example.com/etcd:v3.6.16", 1<<30 }))
+	if pod.Spec.ServiceAccountName != "backup" || ptr.Deref(pod.Spec.AutomountServiceAccountToken, true) {
 		t.Errorf("%s %v", pod.Spec.ServiceAccountName, pod.Spec.AutomountServiceAccountToken)
+	}
+	if got := lockdown.WithToken(pod.Spec); !slices.Equal(got, []string{Container}) {
+		t.Errorf("the containers %v have a token", got)
 	}
 	pod = podOf(t, everything(func(w *Work) { w.Destination.ServiceAccountName = nil }))
 	if pod.Spec.ServiceAccountName != "" || ptr.Deref(pod.Spec.AutomountServiceAccountToken, true) {

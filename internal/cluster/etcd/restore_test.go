@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/test/lockdown"
 )
 
 var theBucket = v1alpha1.BackupDestination{
@@ -209,8 +210,11 @@ func TestPodsGetAtTheBackupOnlyWhileTheyAreRestored(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("while it restores (-want +got):\n%s", diff)
 	}
-	if during.Spec.Template.Spec.ServiceAccountName != "backup" || !ptr.Deref(during.Spec.Template.Spec.AutomountServiceAccountToken, false) {
-		t.Errorf("it runs as %q", during.Spec.Template.Spec.ServiceAccountName)
+	if got := during.Spec.Template.Spec.ServiceAccountName; got != "backup" {
+		t.Errorf("it runs as %q", got)
+	}
+	if got := lockdown.WithToken(during.Spec.Template.Spec); !slices.Equal(got, []string{etcd.ContainerGate}) {
+		t.Errorf("the containers %v have a token", got)
 	}
 	for _, c := range during.Spec.Template.Spec.Containers {
 		for _, m := range c.VolumeMounts {
@@ -222,8 +226,16 @@ func TestPodsGetAtTheBackupOnlyWhileTheyAreRestored(t *testing.T) {
 	hash := func(set *appsv1.StatefulSet) string {
 		return set.Spec.Template.Annotations[v1alpha1.AnnotationTemplateHash]
 	}
-	if hash(during) != hash(empty) || hash(after) != hash(empty) || hash(empty) == "" {
-		t.Errorf("members would be restarted for it: %s, %s, %s", hash(empty), hash(during), hash(after))
+	if hash(during) == hash(empty) || hash(after) != hash(empty) || hash(empty) == "" {
+		t.Errorf("members keep the account: %s, %s, %s", hash(empty), hash(during), hash(after))
+	}
+	without := restored(func(b *etcd.Blueprint) { b.Record.Restore.Destination.ServiceAccountName = nil })
+	if hash(without) != hash(empty) {
+		t.Errorf("members would be restarted for a backup without an account: %s, %s", hash(empty), hash(without))
+	}
+	alone := func(b *etcd.Blueprint) { b.Storage, b.Record.Members = nil, b.Record.Members[:1] }
+	if single := restored(alone); hash(single) != hash(statefulSet(t, blueprint(t, alone))) || single.Spec.Template.Spec.ServiceAccountName != "backup" {
+		t.Errorf("the only member, without a volume, would be restarted and lose its data, or runs as %q", single.Spec.Template.Spec.ServiceAccountName)
 	}
 	later := restored(func(b *etcd.Blueprint) { b.Record.ClusterID = 7 })
 	if diff := cmp.Diff(statefulSet(t, blueprint(t, func(b *etcd.Blueprint) { b.Record.ClusterID = 7 })).Spec, later.Spec); diff != "" {

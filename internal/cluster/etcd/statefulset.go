@@ -142,7 +142,8 @@ func (b Blueprint) podTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, e
 // cluster, and spec.auth.mode is Disabled.
 const FlagWithoutAuthentication = "without-authentication"
 
-// mountBackup gives the start gate what it needs to read the backup that the member begins with.
+// mountBackup gives the start gate what it needs to read the backup that the member begins with. It is not in the hash: members are not
+// restarted for it.
 func (b Blueprint) mountBackup(spec *corev1ac.PodSpecApplyConfiguration, from v1alpha1.BackupDestination) {
 	plan.Mount(spec, &spec.InitContainers[0], from)
 	spec.InitContainers[0].WithPorts(corev1ac.ContainerPort().WithName("progress").WithContainerPort(plan.FlowPort))
@@ -152,9 +153,15 @@ func (b Blueprint) mountBackup(spec *corev1ac.PodSpecApplyConfiguration, from v1
 	if b.Cluster.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
 		spec.InitContainers[0].WithArgs("--" + FlagWithoutAuthentication)
 	}
-	if from.ServiceAccountName != nil {
-		spec.WithServiceAccountName(*from.ServiceAccountName).WithAutomountServiceAccountToken(true)
+	if !b.restartsWithoutAccount() {
+		plan.MountAccount(spec, &spec.InitContainers[0], from)
 	}
+}
+
+// restartsWithoutAccount reports whether members are restarted after a restore, so that no pod of theirs keeps its service account. An
+// only member without a volume would lose its data with that.
+func (b Blueprint) restartsWithoutAccount() bool {
+	return b.Storage != nil || len(b.Record.Members) > 1
 }
 
 func (b Blueprint) bareTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
@@ -197,6 +204,9 @@ func (b Blueprint) bareTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, 
 	err = kube.ApplyTemplate(tpl, b.Cluster.Spec.Template, ContainerEtcd, kube.Defaults{
 		Selector: Selector(name), AntiAffinity: kube.SoftAntiAffinity(Selector(name)), Spread: b.spread(),
 	})
+	if from := b.Record.BeginWith(); from != nil && b.restartsWithoutAccount() {
+		plan.MountAccount(spec, &spec.InitContainers[0], from.Destination) // In the hash: members with it are outdated once they are founded.
+	}
 	return tpl, err
 }
 

@@ -31,7 +31,9 @@ type BackupDestinationApplyConfiguration struct {
 	// none, data is stored as it is, and the store is trusted.
 	Encryption *SecretReferenceApplyConfiguration `json:"encryption,omitempty"`
 	// serviceAccountName that the pods run as which read and write there, for
-	// example one that a cloud gives an identity to. Default: default.
+	// example one that a cloud gives an identity to. It has to have the label
+	// quorate.dev/backup-account with the value "true". Default: default,
+	// without a token.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 }
 
