@@ -119,6 +119,9 @@ func walk(ctx context.Context, tx *bbolt.Tx) (*counter, error) {
 // Verify reads the database of a member that does not run, or a snapshot without its checksum, to its end, and tells what is in it. The
 // error is ErrDamaged if it cannot be read.
 func Verify(ctx context.Context, path string) (s State, err error) {
+	if err := checkPages(ctx, path); err != nil {
+		return s, err
+	}
 	err = readOnly(path, func(tx *bbolt.Tx) error {
 		revision, _, err := about(tx)
 		if err != nil {

@@ -172,6 +172,9 @@ func (o Options) database(ctx context.Context, path string, cluster *cluster, r 
 
 // inspect reads all of the snapshot before anything is changed: bbolt ends the process when it opens a damaged database for writing.
 func (o Options) inspect(ctx context.Context, path string, r *Result) (count *counter, err error) {
+	if err := checkPages(ctx, path); err != nil {
+		return nil, err
+	}
 	err = readOnly(path, func(tx *bbolt.Tx) error {
 		revision, version, err := about(tx)
 		if err != nil {

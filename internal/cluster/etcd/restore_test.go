@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -261,6 +263,25 @@ func TestTheGateSwitchesAuthenticationOffWhereTheSpecHasNone(t *testing.T) {
 		gate := statefulSet(t, blueprint(t, tc.change)).Spec.Template.Spec.InitContainers[0]
 		if got := slices.Contains(gate.Args, "--"+etcd.FlagWithoutAuthentication); got != tc.want {
 			t.Errorf("%s: %v", name, gate.Args)
+		}
+	}
+}
+
+func TestAGateThatRestoresHasAMemoryLimit(t *testing.T) {
+	for name, tc := range map[string]struct {
+		resources *corev1.ResourceRequirements
+		want      string
+	}{
+		"without spec.resources": {nil, "1Gi"},
+		"with requests only":     {&corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}}, "2Gi"},
+		"with a limit":           {&corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("4Gi")}}, "4Gi"},
+	} {
+		set := statefulSet(t, blueprint(t, func(b *etcd.Blueprint) {
+			b.Record.Restore, b.Cluster.Spec.Resources = fromBackup(nil).Restore, tc.resources
+		}))
+		gate := set.Spec.Template.Spec.InitContainers[0]
+		if got := gate.Resources.Limits.Memory(); got.String() != tc.want || gate.Resources.Requests.Memory().Cmp(*got) > 0 {
+			t.Errorf("%s: %+v", name, gate.Resources)
 		}
 	}
 }

@@ -146,6 +146,7 @@ const FlagWithoutAuthentication = "without-authentication"
 // restarted for it.
 func (b Blueprint) mountBackup(spec *corev1ac.PodSpecApplyConfiguration, from v1alpha1.BackupDestination) {
 	plan.Mount(spec, &spec.InitContainers[0], from)
+	limitMemory(&spec.InitContainers[0])
 	spec.InitContainers[0].WithPorts(corev1ac.ContainerPort().WithName("progress").WithContainerPort(plan.FlowPort))
 	if b.SigningSum != "" { // In the backup root has the password of the former cluster.
 		plan.MountPassword(spec, &spec.InitContainers[0], cluster.AuthSecret(b.Cluster.Name))
@@ -156,6 +157,27 @@ func (b Blueprint) mountBackup(spec *corev1ac.PodSpecApplyConfiguration, from v1
 	if !b.restartsWithoutAccount() {
 		plan.MountAccount(spec, &spec.InitContainers[0], from)
 	}
+}
+
+// restoreMemory is the limit of a gate that restores where spec.resources has none: a damaged backup must not take the memory of the node.
+var restoreMemory = resource.MustParse("1Gi")
+
+// limitMemory gives a container a memory limit, unless it has one, and tells its runtime. The request stays small: the limit is a guess on the
+// safe side.
+func limitMemory(c *corev1ac.ContainerApplyConfiguration) {
+	if c.Resources == nil {
+		c.WithResources(corev1ac.ResourceRequirements())
+	}
+	if limits := c.Resources.Limits; limits == nil || (*limits)[corev1.ResourceMemory] == (resource.Quantity{}) {
+		limit := restoreMemory
+		if requests := c.Resources.Requests; requests == nil || (*requests)[corev1.ResourceMemory] == (resource.Quantity{}) {
+			c.Resources.WithRequests(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")})
+		} else if request := (*requests)[corev1.ResourceMemory]; request.Cmp(limit) > 0 {
+			limit = request
+		}
+		c.Resources.WithLimits(corev1.ResourceList{corev1.ResourceMemory: limit})
+	}
+	c.WithEnv(kube.MemoryLimit())
 }
 
 // restartsWithoutAccount reports whether members are restarted after a restore, so that no pod of theirs keeps its service account. An

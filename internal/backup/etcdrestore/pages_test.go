@@ -1,0 +1,158 @@
+package etcdrestore_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/quorate/quorate/internal/backup/etcdrestore"
+)
+
+const boltPage = 4096
+
+// boltFile is a database with the buckets of etcd and n changes. synced has it store the list of free pages, as etcd does not.
+func boltFile(tb testing.TB, n int, synced bool) []byte {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "db")
+	db, err := bolt.Open(path, 0o600, &bolt.Options{PageSize: boltPage, NoFreelistSync: !synced})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for round := range 2 { // The second transaction frees pages.
+		err := db.Update(func(tx *bolt.Tx) error {
+			var all error
+			for _, name := range []string{"key", "meta", "cluster", "members", "members_removed", "alarm", "lease"} {
+				_, err := tx.CreateBucketIfNotExists([]byte(name))
+				all = errors.Join(all, err)
+			}
+			for i := range n {
+				key := binary.BigEndian.AppendUint64(nil, uint64(2+i+round*n))
+				key = binary.BigEndian.AppendUint64(append(key, '_'), 0)
+				name := fmt.Sprintf("k%d", i)
+				value := append([]byte{0x0a, byte(len(name))}, name...)
+				value = append(value, 0x20, 1) // Version 1.
+				value = append(value, 0x2a, 100)
+				all = errors.Join(all, tx.Bucket([]byte("key")).Put(key, append(value, bytes.Repeat([]byte("v"), 100)...)))
+			}
+			return all
+		})
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return raw
+}
+
+// branches are the offsets of the branch pages in a database that refer to a page each.
+func branches(raw []byte) (at []int) {
+	for i := 2 * boltPage; i+boltPage <= len(raw); i += boltPage {
+		if binary.NativeEndian.Uint16(raw[i+8:]) == 1 && binary.NativeEndian.Uint16(raw[i+10:]) > 1 {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// readBack writes a database to a file and reads it.
+func readBack(tb testing.TB, raw []byte) (etcdrestore.State, error) {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "db")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return etcdrestore.Verify(tb.Context(), path)
+}
+
+func TestADatabaseWithOrWithoutAListOfFreePagesIsRead(t *testing.T) {
+	t.Parallel()
+	for name, raw := range map[string][]byte{"synced": boltFile(t, 500, true), "not synced": boltFile(t, 500, false), "small": boltFile(t, 1, true)} {
+		if s, err := readBack(t, raw); err != nil || s.Records == 0 {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+}
+
+// bbolt follows all of these without end, or ends the process.
+func TestAPageTreeThatIsNoTreeIsDamage(t *testing.T) {
+	t.Parallel()
+	whole := boltFile(t, 500, true)
+	at := branches(whole)
+	if len(at) == 0 {
+		t.Fatal("the database has no branch page")
+	}
+	const firstChild, secondChild = 16 + 8, 16 + 16 + 8
+	number := binary.NativeEndian
+	for name, harm := range map[string]func(page []byte, id uint64){
+		"a page that leads to itself":      func(p []byte, id uint64) { number.PutUint64(p[firstChild:], id) },
+		"a page that is referred to twice": func(p []byte, _ uint64) { number.PutUint64(p[secondChild:], number.Uint64(p[firstChild:])) },
+		"a page beyond the file":           func(p []byte, _ uint64) { number.PutUint64(p[firstChild:], 1<<40) },
+		"a meta page":                      func(p []byte, _ uint64) { number.PutUint64(p[firstChild:], 0) },
+		"a page that says it is another":   func(p []byte, id uint64) { number.PutUint64(p, id+1) },
+		"a page of no kind":                func(p []byte, _ uint64) { number.PutUint16(p[8:], 3) },
+		"more pages than there are":        func(p []byte, _ uint64) { number.PutUint32(p[12:], 1<<30) },
+		"more elements than fit":           func(p []byte, _ uint64) { number.PutUint16(p[10:], 60_000) },
+		"no elements":                      func(p []byte, _ uint64) { number.PutUint16(p[10:], 0) },
+		"a key outside of its page":        func(p []byte, _ uint64) { number.PutUint32(p[16:], 1<<31) },
+		"keys out of order": func(p []byte, _ uint64) {
+			var first [16]byte
+			copy(first[:], p[16:32])
+			copy(p[16:32], p[32:48])
+			copy(p[32:48], first[:])
+		},
+	} {
+		raw := bytes.Clone(whole)
+		for _, i := range at {
+			harm(raw[i:i+boltPage], uint64(i/boltPage))
+		}
+		if s, err := readBack(t, raw); !errors.Is(err, etcdrestore.ErrDamaged) {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+}
+
+func TestTheWalkOverPagesEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "db")
+	if err := os.WriteFile(path, boltFile(t, 50_000, false), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopped := errors.New("stopped")
+	cancel(stopped)
+	if _, err := etcdrestore.Verify(ctx, path); !errors.Is(err, stopped) {
+		t.Errorf("%v", err)
+	}
+}
+
+// FuzzSnapshot reads databases that were not written by bbolt: the answer is ErrDamaged or a State, in bounded time and memory.
+func FuzzSnapshot(f *testing.F) {
+	for _, synced := range []bool{true, false} {
+		raw := boltFile(f, 60, synced)
+		f.Add(raw)
+		for _, i := range branches(raw) {
+			loop := bytes.Clone(raw)
+			binary.NativeEndian.PutUint64(loop[i+24:], uint64(i/boltPage))
+			f.Add(loop)
+		}
+	}
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if _, err := readBack(t, raw); err != nil && !errors.Is(err, etcdrestore.ErrDamaged) {
+			t.Errorf("%v is none of the errors that callers know", err)
+		}
+	})
+}
