@@ -1108,6 +1108,37 @@ func TestABackupThatAClusterHasBegunWithIsRead(t *testing.T) {
 	}
 }
 
+// Its data must not be deleted.
+func TestADeletedBackupKnowsWhoReadsIt(t *testing.T) {
+	b := stored(nil)
+	k := NewBackupKind(newChildren(newWorld(t, b)), map[v1alpha1.ClusterKind]BackupSource{v1alpha1.KindEtcdCluster: &aCluster{reads: []reader{
+		{"EtcdCluster orders", &v1alpha1.RestoreSource{Destination: &b.Spec.Destination, Directory: ptr.To(Directory(b))}},
+	}}})
+	var s plan.State
+	if err := k.observeEnd(t.Context(), b, &s); err != nil || fmt.Sprint(s.Readers) != "[EtcdCluster orders]" {
+		t.Errorf("%v %v", s.Readers, err)
+	}
+}
+
+// A Job of the same name may have taken its place since, which is not to run.
+func TestAJobIsResumedByItsUID(t *testing.T) {
+	inner, ok := newWorld(t).Client.(client.WithWatch)
+	if !ok {
+		t.Fatal("it cannot be watched")
+	}
+	var sent string
+	k := &Children{Client: interceptor.NewClient(inner, interceptor.Funcs{
+		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, p client.Patch, _ ...client.PatchOption) error {
+			raw, err := p.Data(o)
+			sent = string(raw)
+			return err
+		},
+	})}
+	if err := k.resumeJob(t.Context(), aBackup(nil), "first-take", "job-uid"); err != nil || !strings.Contains(sent, `"uid":"job-uid"`) {
+		t.Errorf("%s %v", sent, err)
+	}
+}
+
 func TestABackupIsReadByNameAndByPlace(t *testing.T) {
 	b := stored(nil)
 	bucket := func(url string, directory *string) v1alpha1.RestoreSource {

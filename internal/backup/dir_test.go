@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/driver"
 )
 
 func TestALinkOutOfTheDirectoryIsNotFollowed(t *testing.T) {
@@ -234,5 +237,31 @@ func TestOpenChecksCredentialsWithoutTheNetwork(t *testing.T) {
 	}
 	if got := azureService(place{parameters: map[string]string{"endpoint": "https://name123.blob.core.chinacloudapi.cn"}}, "name123"); !cmp.Equal(got, "https://name123.blob.core.chinacloudapi.cn") {
 		t.Errorf("another cloud is at %s", got)
+	}
+}
+
+// recordingDirectory notes the order in which objects are deleted.
+type recordingDirectory struct {
+	*directory
+	deleted []string
+}
+
+func (d *recordingDirectory) Delete(ctx context.Context, key string, o *driver.DeleteOptions) error {
+	d.deleted = append(d.deleted, key)
+	return d.directory.Delete(ctx, key, o)
+}
+
+// A deletion that is interrupted leaves parts without a manifest, and never a backup without a part.
+func TestABackupIsDeletedWithItsManifestFirst(t *testing.T) {
+	t.Parallel()
+	d := &recordingDirectory{directory: &directory{path: t.TempDir()}}
+	s := newStore(blob.NewBucket(d))
+	t.Cleanup(func() { _ = s.Close() })
+	writeBackup(t, s, "b", Keys{}, noise(1, 100))
+	if err := s.DeleteBackup(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"b/manifest.json", "b/etcd.db"}, d.deleted); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

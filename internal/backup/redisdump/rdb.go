@@ -5,6 +5,7 @@
 package redisdump
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -400,15 +401,26 @@ func (d *decoder) end() error {
 		return fmt.Errorf("%w: its checksum is %016x, and that of what arrived is %016x", ErrDamaged, want, crc)
 	}
 	d.summary.Checked = want != 0
-	rest := d.w - d.r
-	if rest == 0 {
-		var one [1]byte
-		if rest, err = io.ReadFull(d.src, one[:]); err != nil && !errors.Is(err, io.EOF) {
+	return d.nothingFollows()
+}
+
+// markSize is the length of the mark in hexadecimal digits that ends an RDB of diskless replication (CONFIG_RUN_ID_SIZE of Redis).
+const markSize = 40
+
+func (d *decoder) nothingFollows() error {
+	rest := bytes.Clone(d.data[d.r:d.w])
+	if len(rest) <= markSize {
+		more, err := io.ReadAll(io.LimitReader(d.src, int64(markSize+1-len(rest))))
+		if err != nil {
 			return fmt.Errorf("read the dump, behind its end: %w", err)
 		}
+		rest = append(rest, more...)
 	}
-	if rest > 0 {
-		return d.damaged("something follows its end")
+	switch {
+	case len(rest) == 0:
+		return nil
+	case len(rest) == markSize && len(bytes.Trim(rest, "0123456789abcdef")) == 0:
+		return d.damaged("the mark of diskless replication follows its end, %d bytes that are not part of an RDB: remove them with head -c -%d", markSize, markSize)
 	}
-	return nil
+	return d.damaged("something follows its end")
 }

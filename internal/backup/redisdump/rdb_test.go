@@ -154,14 +154,21 @@ func TestWhatIsNotKnownIsNamed(t *testing.T) {
 		rdb, want string
 		is        error
 	}{
-		"version of Redis":  {"REDIS0015", "RDB version 15 of redis", redisdump.ErrUnsupported},
-		"version of Valkey": {"VALKEY099", "RDB version 99 of valkey", redisdump.ErrUnsupported},
-		"magic":             {"MYSQL0011", "does not begin", redisdump.ErrDamaged},
-		"no version":        {"REDIS00x1", "version", redisdump.ErrDamaged},
-		"type":              {"REDIS0013\x1a\x01k", "type 26 (stream of Redis 8.6) in RDB version 13 of redis", redisdump.ErrUnsupported},
-		"part":              {"REDIS0012\xf2", "part 242 of RDB version 12", redisdump.ErrUnsupported},
-		"metadata":          {"REDIS0013\xf3\x01", "metadata", redisdump.ErrUnsupported},
-		"length":            {"REDIS0012\xfa\x85", "a length that begins with 0x85", redisdump.ErrDamaged},
+		"version of Redis":     {"REDIS0015", "RDB version 15 of redis", redisdump.ErrUnsupported},
+		"version of Valkey":    {"VALKEY099", "RDB version 99 of valkey", redisdump.ErrUnsupported},
+		"magic":                {"MYSQL0011", "does not begin", redisdump.ErrDamaged},
+		"no version":           {"REDIS00x1", "version", redisdump.ErrDamaged},
+		"type":                 {"REDIS0013\x1a\x01k", "type 26 (stream of Redis 8.6) in RDB version 13 of redis", redisdump.ErrUnsupported},
+		"part":                 {"REDIS0012\xf2", "part 242 of RDB version 12", redisdump.ErrUnsupported},
+		"metadata":             {"REDIS0013\xf3\x01", "metadata", redisdump.ErrUnsupported},
+		"older than Redis 2.6": {"REDIS0004", "RDB version 4 of redis is not between 5 and", redisdump.ErrUnsupported},
+		"mark of diskless replication": {
+			"REDIS0011\xff\x00\x00\x00\x00\x00\x00\x00\x00" + strings.Repeat("0123456789abcdef", 3)[:40],
+			"mark of diskless replication", redisdump.ErrDamaged,
+		},
+		"something else of 40 bytes": {"REDIS0011\xff\x00\x00\x00\x00\x00\x00\x00\x00" + strings.Repeat("z", 40), "something follows", redisdump.ErrDamaged},
+		"more than a mark":           {"REDIS0011\xff\x00\x00\x00\x00\x00\x00\x00\x00" + strings.Repeat("0", 41), "something follows", redisdump.ErrDamaged},
+		"length":                     {"REDIS0012\xfa\x85", "a length that begins with 0x85", redisdump.ErrDamaged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := redisdump.Count(strings.NewReader(test.rdb))
