@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/cluster"
@@ -14,6 +15,7 @@ import (
 // new time. So such a server is told that until it has written something, and then to go on as before, see configure.
 
 const (
+	appendOnly  = "appendonly"
 	appendFsync = "appendfsync"
 	everySecond = "everysec"
 	fsyncAlways = "always"
@@ -62,6 +64,34 @@ func (p *Pod) watchLog(was appendLog, wanted string) appendLog {
 
 // keepsAtOnce tells whether the disk is to keep every write of a server. One that cannot write its log would end, where it otherwise refuses writes.
 func (p *Pod) keepsAtOnce() bool { return p.PutBack && p.Node.Log > 0 }
+
+// mayEnableLog reports whether a server may be told appendonly yes now. Enabling it forks the server to write a new file (startAppendOnly in the servers'
+// source), so that one server of a shard does so at a time. The primary is first: when it restarts in place before that, it loads the file from before
+// appendonly was switched off, and its replicas copy it. A server that loads its data refuses the parameter (DENY_LOADING_CONFIG).
+func (v *view) mayEnableLog(p *Pod) bool {
+	return !p.Node.Loading && !slices.ContainsFunc(v.read, func(o *Pod) bool {
+		if o == p || o.Shard != p.Shard || o.Node.Loading {
+			return false
+		}
+		if o.Node.Config[appendOnly] != "no" {
+			return o.Node.Forked && !o.Node.OnDisk
+		}
+		if o.ownsSlots() != p.ownsSlots() {
+			return o.ownsSlots()
+		}
+		return o.Ordinal < p.Ordinal
+	})
+}
+
+// waitForLogs waits for servers whose append-only file is off and cannot be switched on yet.
+func waitForLogs(v *view) (cluster.Plan, bool) {
+	for _, p := range v.read {
+		if v.Spec.Live[appendOnly] == "yes" && p.Node.Config[appendOnly] == "no" {
+			return waitForDisk(p)
+		}
+	}
+	return cluster.Pass()
+}
 
 // KeepLogs has the disks of servers keep every write at once, whose clocks were put back.
 type KeepLogs struct{ Pods []string }

@@ -139,7 +139,7 @@ func fixed(spec *v1alpha1.RedisClusterSpec) []directive {
 		{"aclfile", []string{runDir + "/" + UsersFile}},
 		// Data and identity share one fate: both lie on the volume. After a copy of its primary a server has its new data
 		// on disk only when the rewrite of the file has ended, see Node.OnDisk.
-		{"appendonly", []string{"yes"}},
+		{appendOnly, []string{"yes"}},
 		{"appenddirname", []string{AppendDir}},
 		{"save", []string{""}}, // The append-only file holds everything already.
 	}

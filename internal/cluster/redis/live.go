@@ -31,6 +31,15 @@ var startOnly = map[string]bool{
 // fields are the live parameters with fields of their own in spec.config.
 var fields = []string{appendFsync, "cluster-node-timeout", maxMemory, "maxmemory-policy", writeGuard}
 
+// pinned are the parameters without a field in the specification that decide what a server keeps, loads after a restart, or lets clients do. The template's
+// hash covers them, so that a new value restarts the servers; CONFIG SET takes them as well, so that a value that a client changes is set back without a
+// restart. Every other parameter in redis.conf cannot be changed in a running server (immutable or protected in the servers' source: dir, dbfilename,
+// appenddirname, aclfile, cluster-enabled), has a step of its own (masteruser, masterauth, tls-cert-file, AnnounceParameters), or makes the probes fail (port).
+var pinned = []string{
+	appendOnly, "cluster-allow-replica-migration", "cluster-replica-validity-factor", "cluster-require-full-coverage", "protected-mode",
+	"repl-diskless-sync", "repl-diskless-sync-delay", "replica-read-only", "save", "tls-auth-clients", "tls-cluster", "tls-replication",
+}
+
 // aliases are other names of parameters.
 var aliases = map[string]string{"lua-time-limit": "busy-reply-threshold"}
 
@@ -42,7 +51,7 @@ func Live(name string) bool {
 
 // LiveParameters are the names that a server is asked for.
 func LiveParameters() []string {
-	names := slices.Clone(fields)
+	names := slices.Concat(fields, pinned)
 	for name := range FreeParameters {
 		if Live(name) && aliases[name] == "" {
 			names = append(names, name)
@@ -52,7 +61,7 @@ func LiveParameters() []string {
 	return names
 }
 
-// LiveConfig is what all servers are to have set, under the names that they are asked for, in the form that they answer. What
+// LiveConfig returns the values that all servers have to have, pinned ones included, under the names that they are asked for, in the form that they answer. What
 // follows from the limit of a server's memory is not in it, see view.settings, nor what a primary is let off now and then, see guardShards.
 func LiveConfig(spec *v1alpha1.RedisClusterSpec) (map[string]string, error) {
 	lines, err := settings(spec)
@@ -61,7 +70,7 @@ func LiveConfig(spec *v1alpha1.RedisClusterSpec) (map[string]string, error) {
 	}
 	out := map[string]string{}
 	for _, d := range lines {
-		if !Live(d.name) || d.name == writeGuard {
+		if !Live(d.name) && !slices.Contains(pinned, d.name) || d.name == writeGuard {
 			continue
 		}
 		name := d.name
@@ -218,5 +227,5 @@ func configure(v *view) (cluster.Plan, bool) {
 	if len(step.Pods) == 0 {
 		return cluster.Pass()
 	}
-	return cluster.Do(step, "spec.config differs from what the servers have: it takes effect without a restart")
+	return cluster.Do(step, "the servers have other values than their configuration says: they are set without a restart")
 }

@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,6 +40,87 @@ func TestValuesAreComparedInTheFormOfTheServers(t *testing.T) {
 	}
 }
 
+// pinnedAnd adds the values that no field of the specification decides.
+func pinnedAnd(values map[string]string) map[string]string {
+	maps.Copy(values, map[string]string{
+		"appendonly": "yes", "cluster-allow-replica-migration": "no", "cluster-replica-validity-factor": "7", "cluster-require-full-coverage": "no",
+		"protected-mode": "no", "repl-diskless-sync": "yes", "repl-diskless-sync-delay": "0", "replica-read-only": "yes", "save": "",
+		"tls-auth-clients": "optional", "tls-cluster": "yes", "tls-replication": "yes",
+	})
+	return values
+}
+
+// TestEveryParameterOfOursIsComparedOrCannotChange reads redis.conf and lists what a running server's value is not compared with.
+func TestEveryParameterOfOursIsComparedOrCannotChange(t *testing.T) {
+	unchangeable := []string{
+		"dir", "daemonize", "aclfile", "appenddirname", "cluster-enabled", "cluster-config-file", // Immutable, or protected.
+		"masteruser",                                   // setReplicationPasswords.
+		"cluster-preferred-endpoint-type", "replicaof", // announce, and follow in the mode Replicated.
+		"port", "tls-port", // Probes fail, and the container restarts with the configured one.
+		"tls-cert-file", "tls-key-file", "tls-ca-cert-file", // reloadCertificates.
+	}
+	for _, mode := range []v1alpha1.RedisMode{v1alpha1.RedisSharded, v1alpha1.RedisReplicated} {
+		c := testCluster(v1alpha1.EngineValkey, "8.1.1")
+		c.Spec.Mode = ptr.To(mode)
+		lines, err := settings(&c.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		live, err := LiveConfig(&c.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range lines {
+			_, compared := live[d.name]
+			if asked := slices.Contains(LiveParameters(), d.name); compared != asked || compared == slices.Contains(unchangeable, d.name) {
+				t.Errorf("%s, mode %s: compared %v, asked for %v", d.name, mode, compared, asked)
+			}
+		}
+	}
+}
+
+// TestOneServerOfAShardWritesItsLogAgainAtATime has a client switch off the append-only files.
+func TestOneServerOfAShardWritesItsLogAgainAtATime(t *testing.T) {
+	off := func(pods ...string) func(f *fixture) {
+		return func(f *fixture) {
+			f.Spec.Live = map[string]string{appendOnly: "yes"}
+			for i := range f.Pods {
+				f.Pods[i].Node.Config = map[string]string{appendOnly: "yes"}
+			}
+			for _, name := range pods {
+				f.pod(name).Node.Config[appendOnly], f.pod(name).Node.OnDisk = "no", false
+			}
+		}
+	}
+	on := func(pods ...string) Configure {
+		var s Configure
+		for _, name := range pods {
+			s.Pods = append(s.Pods, PodSettings{name, map[string]string{appendOnly: "yes"}})
+		}
+		return s
+	}
+	for name, tc := range map[string]row{
+		"the primaries of two shards come first": {
+			state: formed(), spoil: off("c-0-0", "c-0-1", "c-1-0", "c-1-1"), step: on("c-0-0", "c-1-0"),
+		},
+		"a replica waits for the rewrite of its primary": {
+			state: formed(), spoil: func(f *fixture) {
+				off("c-0-1")(f)
+				f.pod("c-0-0").Node.OnDisk, f.pod("c-0-0").Node.Forked = false, true
+			},
+			reason: ReasonDisk,
+		},
+		"a replica does not wait for a rewrite that has failed": {
+			state: formed(), spoil: func(f *fixture) { off("c-0-1")(f); f.pod("c-0-0").Node.OnDisk = false }, step: on("c-0-1"),
+		},
+		"a server that loads its data is told afterwards, and its replica now": {
+			state: formed(), spoil: func(f *fixture) { off("c-0-0", "c-0-1")(f); f.pod("c-0-0").Node.Loading = true }, step: on("c-0-1"),
+		},
+	} {
+		t.Run(name, tc.check)
+	}
+}
+
 func TestWhatIsSetInRunningServers(t *testing.T) {
 	c := testCluster(v1alpha1.EngineRedis, "8.0.2")
 	hash := hashOf(t, testBuilder(c))
@@ -45,7 +128,7 @@ func TestWhatIsSetInRunningServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"appendfsync": "everysec", "cluster-node-timeout": "5000", "maxmemory": "0", "maxmemory-policy": "noeviction"}
+	want := pinnedAnd(map[string]string{"appendfsync": "everysec", "cluster-node-timeout": "5000", "maxmemory": "0", "maxmemory-policy": "noeviction"})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("without a configuration (-want +got):\n%s", diff)
 	}
@@ -56,10 +139,10 @@ func TestWhatIsSetInRunningServers(t *testing.T) {
 	if got, err = LiveConfig(&c.Spec); err != nil {
 		t.Fatal(err)
 	}
-	want = map[string]string{
+	want = pinnedAnd(map[string]string{
 		"appendfsync": "always", "cluster-node-timeout": "5000", "maxmemory": "536870912", "maxmemory-policy": "noeviction",
 		"hz": "20", "busy-reply-threshold": "100", "timeout": "60",
-	}
+	})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("with one (-want +got):\n%s", diff)
 	}

@@ -87,6 +87,9 @@ func (v *view) due(p *Pod) map[string]string {
 	if p.keepsAtOnce() {
 		delete(values, appendFsync)
 	}
+	if _, ok := values[appendOnly]; ok && !v.mayEnableLog(p) {
+		delete(values, appendOnly)
+	}
 	if _, ok := values[maxMemory]; ok && !v.mayLimit(p, wanted) {
 		delete(values, maxMemory)
 	}

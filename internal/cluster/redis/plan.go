@@ -131,7 +131,7 @@ func Next(s State) cluster.Plan {
 		moveSlots,
 		waitForLeavers,
 		withdraw,
-		waitForGuards,
+		waitForGuards, waitForLogs,
 		countLoad,
 		rebalance,
 		waitForLess, waitForResize, refuseMaxMemory,

@@ -114,7 +114,7 @@ func nextReplicated(s State) cluster.Plan {
 		loadBackup,
 		reloadCertificates,
 		retirePasswords,
-		waitForLeavers,
+		waitForLeavers, waitForLogs,
 		waitForLess, waitForResize, refuseMaxMemory,
 		refuseStorage,
 		reportTerminating,

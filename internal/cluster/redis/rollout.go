@@ -188,6 +188,9 @@ func (v *view) unsaved(shard int) *Pod {
 }
 
 func waitForDisk(p *Pod) (cluster.Plan, bool) {
+	if p.Node.Config[appendOnly] == "no" {
+		return cluster.Wait(ReasonDisk, later, "%s has appendonly no, so that its disk lacks what was written since: it is set back to yes when no other server of its shard writes a new append-only file", p.Name)
+	}
 	return cluster.Wait(ReasonDisk, later, "%s has yet to write the data that it copied to its disk (the rewrite of its append-only file)", p.Name)
 }
 

@@ -171,7 +171,7 @@ func newSimulation(seed uint64, faults bool) *simulation {
 	if !faults {
 		s.spec = redis.Spec{Name: "c", Shards: 3, Replicas: 1, Version: "8.0.2", NodeTimeout: nodeTime, Persistent: true}
 	}
-	s.spec.Live = map[string]string{"hz": "10"}
+	s.spec.Live = simLive("10")
 	if seed%4 == 1 { // It takes steps of its own, which leave less of a run for the others.
 		s.spec.MinReplicas = s.spec.Replicas
 	}
@@ -719,7 +719,7 @@ func (s *simulation) fault() {
 	case 7:
 		s.log("the template changes")
 		s.changes++
-		s.spec.Live = map[string]string{"hz": fmt.Sprint(10 + s.rnd.IntN(3))}
+		s.spec.Live = simLive(fmt.Sprint(10 + s.rnd.IntN(3)))
 	case 8:
 		s.meddle()
 	case 9, 10:
@@ -792,8 +792,12 @@ func (s *simulation) cutOff(p *simPod) {
 
 // meddle is a human who makes all servers forget a node that is gone, slots and all.
 func (s *simulation) meddle() {
-	if s.rnd.IntN(2) == 0 {
+	switch s.rnd.IntN(4) {
+	case 0:
 		s.changeUser()
+		return
+	case 1, 2:
+		s.changeParameter()
 		return
 	}
 	for _, g := range s.gone() {
@@ -808,6 +812,22 @@ func (s *simulation) meddle() {
 }
 
 // changeUser is a human who takes a right from a user of some server, or a user from it.
+// simLive is what servers are to have set.
+func simLive(hz string) map[string]string {
+	return map[string]string{"hz": hz, "appendonly": "yes", "replica-read-only": "yes"}
+}
+
+// changeParameter is a client that sends CONFIG SET. With appendonly no the disk keeps what it has, and a server that crashes comes back with that.
+func (s *simulation) changeParameter() {
+	p := s.pods[s.rnd.IntN(len(s.pods))]
+	if p.server == nil || !p.server.Up || p.stuck != "" {
+		return
+	}
+	values := []map[string]string{{"appendonly": "no"}, {"replica-read-only": "no"}, {"hz": "500"}}[s.rnd.IntN(3)]
+	s.log("fault: a client changes a parameter of %s: %v", p.name, values)
+	_ = p.server.Configure(context.Background(), values) // Cut off is from the operator.
+}
+
 func (s *simulation) changeUser() {
 	p := s.pods[s.rnd.IntN(len(s.pods))]
 	if p.server == nil || len(p.server.Users) == 0 {
@@ -1495,8 +1515,10 @@ func (s *simulation) checkSettled() {
 		if s.outdated(p) || p.server.Version != s.spec.Version {
 			s.fail("settled with %s outdated", p.name)
 		}
-		if p.server.Config["hz"] != s.spec.Live["hz"] {
-			s.fail("settled, but hz of %s is %s instead of %s", p.name, p.server.Config["hz"], s.spec.Live["hz"])
+		for name, want := range s.spec.Live {
+			if have := p.server.Config[name]; have != want {
+				s.fail("settled, but %s of %s is %s instead of %s", name, p.name, have, want)
+			}
 		}
 		if guard(p.server) != s.spec.MinReplicas {
 			s.fail("settled, but %s asks for %d replicas and not for %d", p.name, guard(p.server), s.spec.MinReplicas)

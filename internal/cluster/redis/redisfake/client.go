@@ -214,6 +214,7 @@ func (s *Server) Configure(_ context.Context, values map[string]string) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}
+	logged := s.logs()
 	s.Config, s.Announces = maps.Clone(s.Config), maps.Clone(s.Announces)
 	for name, value := range values {
 		if slices.Contains(redis.AnnounceParameters, name) {
@@ -222,6 +223,7 @@ func (s *Server) Configure(_ context.Context, values map[string]string) error {
 			s.Config[name] = value
 		}
 	}
+	s.switchLog(logged)
 	return nil
 }
 

@@ -198,6 +198,20 @@ func (s *Server) GoOn() { s.Up, s.hangs = true, false }
 // OnDisk says that the disk holds what the server does.
 func (s *Server) OnDisk() bool { return s.disk == nil }
 
+// logs reports whether the server writes its append-only file.
+func (s *Server) logs() bool { return s.Config["appendonly"] != "no" }
+
+// switchLog is CONFIG SET appendonly: no leaves the file as it is (stopAppendOnly in the server's source), and yes writes a new one, without which a
+// restart loads the old one (startAppendOnly).
+func (s *Server) switchLog(logged bool) {
+	switch {
+	case logged && !s.logs() && s.disk == nil:
+		s.disk = maps.Clone(s.Data)
+	case !logged && s.logs():
+		s.rewrite()
+	}
+}
+
 // Start runs the server in a new pod: the gate looks at its disk first.
 func (s *Server) Start(a redis.Address) {
 	s.rendered = s.replicaOf != "" || s.hasSlots(s.ID)
@@ -274,7 +288,7 @@ func (n *Network) Tick() {
 			if s.linkUp {
 				s.linkedAt = n.now
 			}
-			if s.net.now.After(s.savedAt) {
+			if s.logs() && s.net.now.After(s.savedAt) {
 				s.disk = nil
 			}
 			s.elect(false)
