@@ -129,21 +129,21 @@ func written(live client.Object) bool {
 			data = append(data, key)
 		}
 	}
-	ours, any := dataOf(live)
-	return any && !slices.ContainsFunc(data, func(key string) bool { return !slices.Contains(ours, key) })
+	ours, wrote := dataOf(live)
+	return wrote && !slices.ContainsFunc(data, func(key string) bool { return !slices.Contains(ours, key) })
 }
 
 // dataOf returns the keys of the data of an object that our field manager owns, and whether it owns
 // any field.
-func dataOf(live client.Object) (keys []string, any bool) {
+func dataOf(live client.Object) (keys []string, wrote bool) {
 	for _, m := range live.GetManagedFields() {
 		if m.Manager != cluster.ManagedBy || m.Subresource != "" || m.FieldsV1 == nil {
 			continue
 		}
-		any = true
+		wrote = true
 		keys = append(keys, dataKeys(m)...)
 	}
-	return keys, any
+	return keys, wrote
 }
 
 // dataKeys returns the keys of the data in an entry of the managed fields.

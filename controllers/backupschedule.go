@@ -102,8 +102,8 @@ func (k *ScheduleKind) recorder(ctx context.Context, o *v1alpha1.BackupSchedule)
 	}
 	r := &plan.Recorder{Name: set.Name, UID: string(set.UID), Since: set.CreationTimestamp.Time}
 	pod := &corev1.Pod{}
-	err = k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.Pod(set.Name, 0)}, pod)
-	if apierrors.IsNotFound(err) || (err == nil && !metav1.IsControlledBy(pod, set)) {
+	err = unlessControlled(k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.Pod(set.Name, 0)}, pod), pod, set)
+	if apierrors.IsNotFound(err) {
 		if overdue(set, k.Now()) {
 			r.Trouble = cluster.Unmade("statefulset", o.Namespace, set.Name)
 		}

@@ -209,7 +209,7 @@ func samePatched(ctx context.Context, c client.Client, o client.Object, p client
 		} `json:"metadata"`
 	}
 	if json.Unmarshal(raw, &patch) != nil || patch.Metadata.UID == "" {
-		return nil // A JSON patch is a list.
+		return nil //nolint:nilerr // A JSON patch is a list.
 	}
 	live, ok := o.DeepCopyObject().(client.Object)
 	if !ok {

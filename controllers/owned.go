@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -59,4 +60,12 @@ func (c *Children) podsOfSets(
 		}
 	}
 	return out, nil
+}
+
+// unlessControlled returns the error of reading an object, and NotFound if owner does not control it.
+func unlessControlled(err error, live, owner client.Object) error {
+	if err == nil && !metav1.IsControlledBy(live, owner) {
+		return apierrors.NewNotFound(schema.GroupResource{}, live.GetName())
+	}
+	return err
 }
