@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/resp"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
@@ -125,7 +126,7 @@ func (o Options) dial(ctx context.Context, seen *seen) (net.Conn, error) {
 	}
 	seen.connected.Store(ptr.To(time.Now()))
 	if o.TLS == nil {
-		return conn, nil
+		return resp.Bound(conn, resp.Manager()), nil
 	}
 	secure := tls.Client(conn, o.TLS)
 	if err := secure.HandshakeContext(ctx); err != nil {
@@ -133,7 +134,7 @@ func (o Options) dial(ctx context.Context, seen *seen) (net.Conn, error) {
 		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
 	seen.certificate.Store(ptr.To(clustertls.FingerprintOf(secure.ConnectionState().PeerCertificates[0].Raw)))
-	return secure, nil
+	return resp.Bound(secure, resp.Manager()), nil
 }
 
 // Close ends the connection.
