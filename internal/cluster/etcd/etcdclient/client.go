@@ -31,6 +31,10 @@ import (
 // bufferSize of a connection, each way, in bytes. gRPC takes 32 KiB by default.
 const bufferSize = 4 << 10
 
+// maxAnswer bounds one answer of a member in bytes, after decompression. The largest are the lists of
+// users and roles.
+const maxAnswer = 4 << 20
+
 // silence is after which time without a word a member that is to answer is asked whether it is there. That is waited for half as long.
 const silence = 10 * time.Second
 
@@ -213,6 +217,8 @@ func (c *Client) open(ctx context.Context, password, token string) (*clientv3.Cl
 		TLS:         secure,
 		Token:       token,
 		DialTimeout: timeLeft(ctx),
+		// The client's own default is 2 GiB: a small compressed answer expands to that.
+		MaxCallRecvMsgSize: maxAnswer,
 		// Otherwise a connection is believed in as long after the network has healed as it was broken before: a client is kept between passes.
 		DialKeepAliveTime: silence, DialKeepAliveTimeout: silence / 2,
 		Logger: zap.NewNop(), // Errors are returned; retries are not worth a line each.
@@ -261,6 +267,9 @@ func (c *Client) Status(ctx context.Context) (etcd.View, error) {
 	}
 	if err != nil {
 		return etcd.View{}, fmt.Errorf("status of %s: %w", c.cfg.Host, err)
+	}
+	if r.GetHeader() == nil {
+		return etcd.View{}, fmt.Errorf("status of %s: the answer has no header", c.cfg.Host)
 	}
 	c.outgrow(r.IsLearner)
 	storage, _ := etcd.ParseVersion(r.StorageVersion) // Before 3.6 there is none.
