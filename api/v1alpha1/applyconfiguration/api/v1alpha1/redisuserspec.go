@@ -31,7 +31,9 @@ type RedisUserSpecApplyConfiguration struct {
 	// cluster needs to connect and to find its way. Default: none.
 	Categories []apiv1alpha1.RedisCategory `json:"categories,omitempty"`
 	// commands that the user may use besides, at most 64: get, "memory|usage".
-	// Those that look after servers and their users are refused. Default: none.
+	// Those that look after servers and their users are refused; flushall and
+	// flushdb, which no pattern of keys limits, take access ReadWrite to the
+	// pattern *. Default: none.
 	Commands []apiv1alpha1.RedisCommand `json:"commands,omitempty"`
 	// passwordSecret names a Secret of the same namespace whose key "password"
 	// holds the password. When its content changes, so does the password on the
