@@ -307,6 +307,9 @@ func (k *EtcdKind) planned(o *v1alpha1.EtcdCluster, record etcd.Record, first et
 	if err != nil || !target.Supported() {
 		return etcd.Blueprint{}, invalid("spec.version: %q is not a supported version of etcd: use 3.5 (from 3.5.11), 3.6 or 3.7", o.Spec.Version)
 	}
+	if len(record.Members) == 0 && made.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled && !target.RestrictsPeers() {
+		return etcd.Blueprint{}, invalid("%s", unrestrictedPeers(target))
+	}
 	b := etcd.Blueprint{
 		Cluster: made, Target: target, Version: target, Record: record, First: first, AgentImage: k.AgentImage, Registry: k.Registry,
 		Asked: etcd.Sum(asked),

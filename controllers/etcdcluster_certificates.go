@@ -103,5 +103,13 @@ func (k *EtcdKind) observeCertificates(
 	if r, err = k.CertificateReport(ctx, o, b.Cluster.Spec.TLS, etcd.Leafs(o.Name, o.Namespace, b.Domain)); err != nil {
 		return r, certificateError{err}
 	}
+	if b.Reach().UsesTLS() && !b.Version.RestrictsPeers() {
+		r.Exposed = unrestrictedPeers(b.Version)
+	}
 	return r, nil
+}
+
+func unrestrictedPeers(v etcd.Version) string {
+	return fmt.Sprintf("spec.version: with etcd %s, certificates of clients open the peer port, which asks for no password: "+
+		"use 3.5.14 or later", v)
 }

@@ -78,6 +78,9 @@ func (k *RedisKind) ensureCluster(ctx context.Context, o *v1alpha1.RedisCluster)
 	if doors, err = k.withFormer(ctx, o, doors); err != nil {
 		return err
 	}
+	if err := k.refuseExposed(ctx, o, inUse); err != nil {
+		return err
+	}
 	if err := k.EnsureCertificates(ctx, o, k.certificates(o, inUse, doors)); err != nil {
 		return err
 	}

@@ -147,6 +147,9 @@ func (k *RedisKind) observeCertificates(ctx context.Context, o *v1alpha1.RedisCl
 		return certificateError{err}
 	}
 	s.Certificates.Missing = missing
+	if s.Certificates.Exposed, err = k.exposed(ctx, o); err != nil {
+		return err
+	}
 	s.Spec.Certificate, err = k.certificate(ctx, o)
 	return err
 }

@@ -204,6 +204,8 @@ func tlsReady(spec *v1alpha1.TLSSpec, r clustertls.Report, err error) metav1.Con
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, hold.Reason, hold.Message
 	case errors.As(err, &bad):
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonReconcileError, bad.Error()
+	case r.Exposed != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonExposed, r.Exposed
 	case r.Missing != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec, r.Missing
 	case r.Expiring != "":

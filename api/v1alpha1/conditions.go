@@ -69,6 +69,8 @@ const (
 	ReasonReplacingCertificates = "ReplacingCertificates"
 	// ReasonExpiring says that certificates are in place, and that nobody has renewed one which soon expires.
 	ReasonExpiring = "Expiring"
+	// ReasonExposed says that certificates of others act as a server of the cluster; the message names the field.
+	ReasonExposed = "Exposed"
 	// ReasonCertManager says that cert-manager has not issued what it was asked for; the message says what it lacks.
 	ReasonCertManager = "WaitingForCertManager"
 	// ReasonDisabled says that the feature is switched off in the specification.

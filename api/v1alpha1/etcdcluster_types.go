@@ -12,6 +12,7 @@ import (
 // +kubebuilder:validation:XValidation:rule=`!has(self.storage) || !has(self.config) || !has(self.config.quotaBackendBytes) || string(self.storage.size).matches('[-+eE]') || !isQuantity(string(self.storage.size)) || string(self.config.quotaBackendBytes).matches('[-+eE]') || !isQuantity(string(self.config.quotaBackendBytes)) || quantity(string(self.config.quotaBackendBytes)).add(quantity('384Mi')).compareTo(quantity(string(self.storage.size))) <= 0`,fieldPath=".config.quotaBackendBytes",message="spec.config.quotaBackendBytes must leave 384Mi of spec.storage.size to the write-ahead log: else the disk is full before the quota is reached; lower the quota or choose a larger volume"
 // +kubebuilder:validation:XValidation:rule=`self.version.startsWith('3.5.') || !has(self.config) || !has(self.config.extra) || !self.config.extra.exists(k, k.startsWith('experimental-'))`,fieldPath=".config.extra",message="spec.config.extra: parameters named experimental-* end with etcd 3.5; later versions know them without that prefix or as a feature gate"
 // +kubebuilder:validation:XValidation:rule=`!self.version.startsWith('3.5.') || !has(self.config) || !has(self.config.extra) || !self.config.extra.exists(k, k in ['bootstrap-defrag-threshold-megabytes', 'compact-hash-check-time', 'compaction-batch-limit', 'compaction-sleep-interval', 'corrupt-check-time', 'distributed-tracing-address', 'distributed-tracing-instance-id', 'distributed-tracing-sampling-rate', 'distributed-tracing-service-name', 'downgrade-check-time', 'enable-distributed-tracing', 'feature-gates', 'snapshot-catchup-entries', 'warning-apply-duration', 'warning-unary-request-duration', 'watch-progress-notify-interval'])`,fieldPath=".config.extra",message="spec.config.extra: this parameter comes with etcd 3.6; in 3.5 its name may begin with experimental-"
+// +kubebuilder:validation:XValidation:rule=`self.?tls.?mode.orValue('Managed') == 'Disabled' || !self.version.matches('^3[.]5[.]1[1-3]$')`,fieldPath=".version",message="spec.version must be 3.5.14 or later with TLS: earlier ones cannot keep certificates of clients from the peer port; use a later patch of 3.5, or set tls.mode to Disabled"
 type EtcdClusterSpec struct {
 	// size is the number of members: 1, 3, 5 or 7. Half of them (rounded down)
 	// may fail at a time. An even size costs a member more and bears no more
@@ -21,8 +22,8 @@ type EtcdClusterSpec struct {
 	// +required
 	// +kubebuilder:validation:XValidation:rule=`self in [1, 3, 5, 7]`,message="spec.size must be 1, 3, 5 or 7: an even number of members bears no more failures than one member less, and more than 7 slow every write down"
 	Size int32 `json:"size"`
-	// version of etcd, for example 3.6.16. Supported: 3.5 (from 3.5.11), 3.6 and
-	// 3.7. A newer one is reached minor version by minor version, one member at
+	// version of etcd, for example 3.6.16. Supported: 3.5 (from 3.5.14, without
+	// TLS from 3.5.11), 3.6 and 3.7. A newer one is reached minor version by minor version, one member at
 	// a time; the first that does not get well is set back. An older one is
 	// reached by one minor version, or by setting back what is not finished:
 	// while a member runs the older one, or none has started the newer one.

@@ -54,6 +54,7 @@ var invalidEtcd = map[string]bad{
 	"version of a release candidate":  {spec: `version: 3.6.0-rc.1`, field: "spec.version", words: "without a leading v or a suffix"},
 	"version 3.4":                     {spec: `version: 3.4.33`, field: "spec.version", words: "must be 3.5.x (x from 11), 3.6.x or 3.7.x"},
 	"version 3.5 before 11":           {spec: `version: 3.5.10`, field: "spec.version", words: "x from 11"},
+	"clients among peers":             {spec: `version: 3.5.13`, field: "spec.version", words: "must be 3.5.14 or later with TLS"},
 	"version 3.8":                     {spec: `version: 3.8.0`, field: "spec.version", words: "must be 3.5.x (x from 11), 3.6.x or 3.7.x"},
 	"version latest":                  {spec: `version: latest`, field: "spec.version", words: "must be 3.5.x"},
 	"empty version":                   {spec: `version: ""`, field: "spec.version", words: "must be 3.5.x"},

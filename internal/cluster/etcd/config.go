@@ -275,7 +275,7 @@ func MemberConfig(common map[string]any, l Layout, member Peer) (string, error) 
 	stopOnDefrag(out, l.Version)
 	if l.TLS != v1alpha1.TLSDisabled {
 		out["client-transport-security"] = transportSecurity(ServerTLSDir)
-		out["peer-transport-security"] = peerSecurity(l.TLS, l.Version)
+		out["peer-transport-security"] = l.peerSecurity()
 	}
 	if l.Auth {
 		out["auth-token"] = authToken
@@ -355,21 +355,27 @@ func transportSecurity(dir string) map[string]any {
 	}
 }
 
-// peerSecurity demands the peers' common name where the certificates are issued for the cluster. The configuration file can
-// say so since 3.5.14 (one name) and 3.5.15 (a list); before, any certificate of the authority that resolves back to
-// a pod of the cluster passes. Since 3.6 that reverse look-up can be skipped: the name in the certificate is the
+// peerSecurity restricts the peer port to members. Certificates that the operator issues are told apart
+// by their common name. Provided certificates are told apart by the host name of the first member, which
+// every provided certificate must carry (see Hosts) and a client has no use for. A common name would not
+// do there: a renewal may change it, and members that have not restarted would reject the others.
+// The configuration file knows both since 3.5.14 (one value) and 3.5.15 (a list).
+// Since 3.6 the reverse look-up of issued certificates is skipped: the name in the certificate is the
 // proof, and DNS that lags behind a new pod address must not keep a member out.
-func peerSecurity(mode v1alpha1.TLSMode, v Version) map[string]any {
+func (l Layout) peerSecurity() map[string]any {
 	out := transportSecurity(PeerTLSDir)
-	if mode == v1alpha1.TLSProvided || v.Less(Version{3, 5, 14}) {
-		return out
-	}
-	out["allowed-cn"] = []string{PeerCommonName}
-	if v.Less(Version{3, 5, 15}) {
-		out["allowed-cn"] = PeerCommonName
-	}
-	if v.Minor >= 6 {
+	key, name := "allowed-cn", PeerCommonName
+	if l.TLS == v1alpha1.TLSProvided {
+		key, name = "allowed-hostname", cluster.PodHost(l.Name+"-0", l.Name, l.Namespace, l.Domain)
+	} else if l.Version.Minor >= 6 {
 		out["skip-client-san-verification"] = true
+	}
+	switch {
+	case !l.Version.RestrictsPeers(): // Such a cluster exists from before, see EtcdKind.planned.
+	case l.Version.Less(Version{3, 5, 15}):
+		out[key] = name
+	default:
+		out[key] = []string{name}
 	}
 	return out
 }

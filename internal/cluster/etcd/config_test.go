@@ -57,10 +57,11 @@ func TestMemberConfig(t *testing.T) {
 		volume  string
 	}{
 		"3.7.3-small-volume": {version: "3.7.3", tls: v1alpha1.TLSDisabled, volume: "1Gi"},
-		"3.5.11-managed":     {version: "3.5.11", tls: v1alpha1.TLSManaged},
+		"3.5.11-managed":     {version: "3.5.11", tls: v1alpha1.TLSManaged}, // Runs on from before it was refused.
 		"3.5.14-managed":     {version: "3.5.14", tls: v1alpha1.TLSManaged},
 		"3.5.35-full":        {version: "3.5.35", tls: v1alpha1.TLSManaged, config: fullConfig()},
 		"3.6.16-full":        {version: "3.6.16", tls: v1alpha1.TLSManaged, config: fullConfig(), volume: "8Gi"},
+		"3.5.14-provided":    {version: "3.5.14", tls: v1alpha1.TLSProvided},
 		"3.7.3-provided":     {version: "3.7.3", tls: v1alpha1.TLSProvided},
 		"3.7.3-disabled":     {version: "3.7.3", tls: v1alpha1.TLSDisabled},
 		"3.6.16-other-gates": {version: "3.6.16", tls: v1alpha1.TLSDisabled, config: &v1alpha1.EtcdConfig{

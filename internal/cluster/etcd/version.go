@@ -13,6 +13,9 @@ type Version struct{ Major, Minor, Patch int }
 // (https://etcd.io/docs/v3.5/op-guide/monitoring/).
 var firstReadyz = Version{3, 5, 11}
 
+// firstRestricted is the oldest version whose configuration file restricts the certificates of peers.
+var firstRestricted = Version{3, 5, 14}
+
 // lastMinor is the newest minor version whose configuration keys are known.
 const lastMinor = 7
 
@@ -37,6 +40,9 @@ func ParseVersion(s string) (Version, error) {
 func (v Version) Supported() bool {
 	return v.Major == 3 && v.Minor <= lastMinor && !v.Less(firstReadyz)
 }
+
+// RestrictsPeers reports whether the peer port can reject clients' certificates of the same authority.
+func (v Version) RestrictsPeers() bool { return !v.Less(firstRestricted) }
 
 // Less reports whether v is older than o.
 func (v Version) Less(o Version) bool {

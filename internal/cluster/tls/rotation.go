@@ -225,6 +225,8 @@ type Report struct {
 	Expiring string
 	// Missing says what a certificate of the user lacks, empty when it lacks nothing.
 	Missing string
+	// Exposed says why certificates of others act as a server of this cluster, empty if they do not.
+	Exposed string
 	// Pending says what an issuer that is not ours has not done, empty when it has done all.
 	Pending string
 }

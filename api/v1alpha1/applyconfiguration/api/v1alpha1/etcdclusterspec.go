@@ -20,8 +20,8 @@ type EtcdClusterSpecApplyConfiguration struct {
 	// data, and leave one at a time, the highest ordinal first, together with
 	// their volume.
 	Size *int32 `json:"size,omitempty"`
-	// version of etcd, for example 3.6.16. Supported: 3.5 (from 3.5.11), 3.6 and
-	// 3.7. A newer one is reached minor version by minor version, one member at
+	// version of etcd, for example 3.6.16. Supported: 3.5 (from 3.5.14, without
+	// TLS from 3.5.11), 3.6 and 3.7. A newer one is reached minor version by minor version, one member at
 	// a time; the first that does not get well is set back. An older one is
 	// reached by one minor version, or by setting back what is not finished:
 	// while a member runs the older one, or none has started the newer one.
