@@ -30,9 +30,10 @@ import (
 // The tests play cert-manager themselves, see package certmanager: these are the Certificates that an EtcdCluster asks for.
 var etcdCertificates = []string{"orders-server", "orders-peer", "orders-client", "orders-operator"}
 
-func byCertManager() *v1alpha1.TLSSpec {
+// byCertManager asks an issuer of that name, which signs for one cluster only.
+func byCertManager(issuer string) *v1alpha1.TLSSpec {
 	return &v1alpha1.TLSSpec{
-		Mode: ptr.To(v1alpha1.TLSCertManager), IssuerRef: &v1alpha1.IssuerReference{Name: "ours"},
+		Mode: ptr.To(v1alpha1.TLSCertManager), IssuerRef: &v1alpha1.IssuerReference{Name: issuer},
 		Rotation: &v1alpha1.RotationSpec{Hold: &metav1.Duration{Duration: 90 * time.Second}},
 	}
 }
@@ -45,8 +46,8 @@ func TestCertManagerIssuesCertificates(t *testing.T) {
 	var player *certmanager.Player
 	feature := features.New("cert-manager").
 		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
-			orders = s.etcdOf(t, "orders", 3, func(e *v1alpha1.EtcdClusterSpec) { e.TLS = byCertManager() })
-			carts = s.redisOf(t, "carts", 0, func(r *v1alpha1.RedisClusterSpec) { r.TLS = byCertManager() })
+			orders = s.etcdOf(t, "orders", 3, func(e *v1alpha1.EtcdClusterSpec) { e.TLS = byCertManager("ours") })
+			carts = s.redisOf(t, "carts", 0, func(r *v1alpha1.RedisClusterSpec) { r.TLS = byCertManager("theirs") })
 			s.create(ctx, t, orders)
 			s.create(ctx, t, carts)
 		})).
@@ -55,11 +56,12 @@ func TestCertManagerIssuesCertificates(t *testing.T) {
 			waitStalled(ctx, t, s, carts, "cert-manager is not installed")
 			installCRD(ctx, whole, s)
 			waitTLS(ctx, t, s, orders, "waiting for cert-manager: Certificate orders-client: ")
-			waitTLS(ctx, t, s, carts, "waiting for cert-manager: Certificate carts-client: ")
+			waitTLS(ctx, t, s, carts, "waiting for cert-manager: Certificate carts-server: ")
 		})).
 		Assess("with certificates they become Ready", step(func(ctx context.Context, t *testing.T, s *scope) {
 			began := time.Now()
-			player = play(ctx, whole, s)
+			player = play(ctx, whole, s, "ours")
+			play(ctx, whole, s, "theirs")
 			waitReady(ctx, t, s, orders)
 			waitReady(ctx, t, s, carts)
 			figure(t, "both Ready %.1f s after the issuer", time.Since(began).Seconds())
@@ -98,8 +100,8 @@ func TestCertManagerReplacesItsAuthorityUnderLoad(t *testing.T) {
 	feature := features.New("authority of an issuer").
 		Setup(step(func(ctx context.Context, t *testing.T, s *scope) {
 			installCRD(ctx, whole, s)
-			player = play(ctx, whole, s)
-			orders = s.etcdOf(t, "orders", 3, func(e *v1alpha1.EtcdClusterSpec) { e.TLS = byCertManager() })
+			player = play(ctx, whole, s, "ours")
+			orders = s.etcdOf(t, "orders", 3, func(e *v1alpha1.EtcdClusterSpec) { e.TLS = byCertManager("ours") })
 			createReady(ctx, t, s, orders)
 		})).
 		Assess("old and new are trusted until the last certificate of the old one is gone", step(func(ctx context.Context, t *testing.T, s *scope) {
@@ -166,10 +168,10 @@ func installCRD(ctx context.Context, t *testing.T, s *scope) {
 	}))
 }
 
-// play plays cert-manager until the test ends.
-func play(ctx context.Context, t *testing.T, s *scope) *certmanager.Player {
+// play plays cert-manager with one issuer until the test ends.
+func play(ctx context.Context, t *testing.T, s *scope, issuer string) *certmanager.Player {
 	t.Helper()
-	p, err := certmanager.New(s.WithWatch, "ours", time.Now)
+	p, err := certmanager.New(s.WithWatch, issuer, time.Now)
 	must(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
