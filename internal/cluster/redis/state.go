@@ -294,6 +294,8 @@ type Node struct {
 	Peers []Peer
 	// index finds a peer that is known by name; nil: not made yet. Every rule asks every node about every other one.
 	index map[string]int
+	// self is the place of the node's own line in Peers plus one, 0 if unknown.
+	self int
 }
 
 // Memory of a server, in bytes.
@@ -345,6 +347,9 @@ type Open struct {
 
 // Self is the node's line about itself.
 func (n *Node) Self() Peer {
+	if n.self > 0 && n.self <= len(n.Peers) && n.Peers[n.self-1].Myself {
+		return n.Peers[n.self-1]
+	}
 	for _, p := range n.Peers {
 		if p.Myself {
 			return p
@@ -393,6 +398,9 @@ func (n *Node) indexed() *Node {
 	for i := range n.Peers {
 		if _, ok := out.index[n.Peers[i].ID]; !ok && !n.Peers[i].Handshake {
 			out.index[n.Peers[i].ID] = i
+		}
+		if out.self == 0 && n.Peers[i].Myself {
+			out.self = i + 1
 		}
 	}
 	return &out

@@ -24,6 +24,9 @@ type view struct {
 	formed bool
 	// complete says that every wanted pod exists and could be read, and that there is no other.
 	complete bool
+	// departed memoizes ghosts, which compares every peer of every node and which some rules call for each
+	// shard; nil: not computed yet.
+	departed *[]ghost
 }
 
 func look(s State) *view {
@@ -249,6 +252,14 @@ func (p *Pod) heard(peer Peer) bool { return peer.Answered.After(p.Started.Add(s
 
 // ghosts lists the nodes that no pod has. What it says is final only when the view is complete.
 func (v *view) ghosts() []ghost {
+	if v.departed == nil {
+		found := v.findGhosts()
+		v.departed = &found
+	}
+	return slices.Clone(*v.departed) // Callers delete from it in place.
+}
+
+func (v *view) findGhosts() []ghost {
 	found := map[string]*ghost{}
 	for _, p := range v.read {
 		for _, peer := range p.Node.Peers {
