@@ -55,7 +55,7 @@ func TestServersGetOtherClaimsBeforeTheirsGo(t *testing.T) {
 				p := f.pod("c-1-0")
 				p.Node, p.Ready, p.Stuck, p.HasRun, p.Started = nil, false, "ImagePullBackOff", true, time.Time{}
 			},
-			reason: ReasonUnsafeRestart,
+			reason: ReasonUnsafeRestart, stalled: true,
 		},
 	} {
 		t.Run(name, r.check)
