@@ -47,13 +47,15 @@ func TestWhoeverMayWriteTheStoreCannotForgeABackup(t *testing.T) {
 		"the writer has recipients and the key": {map[string]string{"recipients": recipient, "authentication": sharedKey}, map[string]string{"identity": identity, "authentication": sharedKey}, nil},
 		"the key was changed": {
 			map[string]string{"recipients": recipient, "authentication": sharedKey},
-			map[string]string{"identity": identity, "authentication": exampleHash + "\n" + sharedKey}, nil,
+			map[string]string{"identity": identity, "authentication": exampleHash + "\n" + sharedKey},
+			nil,
 		},
 		"the reader has a key since then": {map[string]string{"identity": identity}, map[string]string{"identity": identity, "authentication": sharedKey}, nil},
 		"public keys alone":               {map[string]string{"recipients": recipient}, map[string]string{"identity": identity}, ErrNotAuthentic},
 		"a key of the attacker": {
 			map[string]string{"recipients": recipient, "authentication": exampleHash},
-			map[string]string{"identity": identity, "authentication": sharedKey}, ErrNotAuthentic,
+			map[string]string{"identity": identity, "authentication": sharedKey},
+			ErrNotAuthentic,
 		},
 		"the store is trusted": {map[string]string{"recipients": recipient}, map[string]string{"identity": identity, "authentication": "none"}, nil},
 		"the store is trusted, with another key": {

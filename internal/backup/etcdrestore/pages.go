@@ -44,7 +44,7 @@ func checkPages(ctx context.Context, path string) (err error) {
 	if info.Size() < 2*minPageSize {
 		return fmt.Errorf("%w: a database of %d bytes", ErrDamaged, info.Size())
 	}
-	data, err := syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED) //nolint:gosec // A file descriptor is small.
+	data, err := syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
 	if err != nil {
 		return fmt.Errorf("map the database: %w", err)
 	}
@@ -88,16 +88,7 @@ func newPageWalk(ctx context.Context, data []byte) (*pageWalk, error) {
 // meta finds the valid meta page with the higher transaction, as bbolt does, and with it the size of pages.
 func (w *pageWalk) meta() ([]byte, error) {
 	first := validMeta(w.data, 0)
-	if first != nil {
-		w.size = uint64(binary.NativeEndian.Uint32(first[8:]))
-	} else {
-		for size := uint64(minPageSize); size <= maxPageSize && w.size == 0; size *= 2 {
-			if m := validMeta(w.data, size); m != nil {
-				w.size = uint64(binary.NativeEndian.Uint32(m[8:]))
-			}
-		}
-	}
-	if w.size < minPageSize || w.size > maxPageSize || bits.OnesCount64(w.size) != 1 {
+	if w.size = sizeOfPages(w.data, first); w.size < minPageSize || w.size > maxPageSize || bits.OnesCount64(w.size) != 1 {
 		return nil, fmt.Errorf("%w: no valid meta page, or pages of %d bytes", ErrDamaged, w.size)
 	}
 	second := validMeta(w.data, w.size)
@@ -116,6 +107,22 @@ func (w *pageWalk) meta() ([]byte, error) {
 		return first, nil
 	}
 	return second, nil
+}
+
+// sizeOfPages reads the size of pages from the first meta page, or from a second one where bbolt looks for
+// it; 0: there is none.
+func sizeOfPages(data, first []byte) uint64 {
+	if first != nil {
+		return uint64(binary.NativeEndian.Uint32(first[8:]))
+	}
+	for size := uint64(minPageSize); size <= maxPageSize; size *= 2 {
+		if m := validMeta(data, size); m != nil {
+			if found := uint64(binary.NativeEndian.Uint32(m[8:])); found != 0 {
+				return found
+			}
+		}
+	}
+	return 0
 }
 
 // validMeta returns the meta at the page that begins at an offset, nil if it is not valid.

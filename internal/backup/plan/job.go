@@ -253,7 +253,7 @@ func Mount(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.ContainerApplyC
 const (
 	volumeToken = "account-token"
 	// tokenDir is where client libraries and configurations of workload identity federation look for the token of a pod.
-	tokenDir = "/var/run/secrets/kubernetes.io/serviceaccount"
+	tokenDir = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // A path and no credentials.
 	// tokenLife in seconds: the kubelet renews the token before it ends.
 	tokenLife = 3600
 )

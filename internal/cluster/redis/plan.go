@@ -135,8 +135,7 @@ func Next(s State) cluster.Plan {
 		countLoad,
 		rebalance,
 		waitForLess, waitForResize, refuseMaxMemory,
-		refuseStorage,
-		reportTerminating,
+		refuseStorage, reportTerminating,
 		waitForExternal,
 	)...)
 	return plan.Refined(func(p cluster.Plan) cluster.Plan {

@@ -29,11 +29,11 @@ func (h hostile) MemberList(ctx context.Context, _ *pb.MemberListRequest) (*pb.M
 }
 
 func TestAHostileMemberIsAnErrorOfThatMember(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := hostile{list: &pb.MemberListResponse{Members: []*pb.Member{{Name: strings.Repeat("a", 256<<20)}}}}
+	h := hostile{list: &pb.MemberListResponse{Members: []*pb.Member{{Name: strings.Repeat("a", 32<<20)}}}}
 	s := grpc.NewServer(grpc.MaxSendMsgSize(1 << 30))
 	pb.RegisterMaintenanceServer(s, h)
 	pb.RegisterClusterServer(s, h)
