@@ -115,6 +115,7 @@ func TestNextBeginsAnew(t *testing.T) {
 			step:  etcd.DeleteClaim{Name: "data-orders-0", UID: "claim-0"},
 		},
 		"along with its pod":       {state: allEnded(func(s *etcd.State) { s.Claims[0].Lost, s.Claims[0].Leaving = "its node is gone", true }), step: first},
+		"a deleted claim is let go": {state: allEnded(func(s *etcd.State) { deleted(s, 0); s.Members = nil }), step: first},
 		"then the identity goes":   {state: allEnded(nil), step: etcd.StartAnew{To: started}},
 		"held gates get to know":   {state: allEnded(func(s *etcd.State) { s.Record.Recovery, s.Record.ClusterID = started, 0 }), step: first},
 		"members are being filled": {state: founding(started, func(s *etcd.State) { s.Members = nil }), reason: etcd.ReasonRestoring, says: "3 members are being restored from orders-1"},

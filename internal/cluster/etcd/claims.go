@@ -42,8 +42,8 @@ func keepLastCopy(rule cluster.Rule[State]) cluster.Rule[State] {
 
 // losesData reports whether a step ends pods with the last healthy copy of data.
 func (s State) losesData(step cluster.Step) bool {
-	if !s.known() {
-		return false // Nothing was ever acknowledged.
+	if !s.known() || s.beginsAnew() {
+		return false // Nothing was acknowledged, or a user confirmed that a backup takes the place of the data.
 	}
 	switch step := step.(type) {
 	case DeletePod:
@@ -98,12 +98,15 @@ func reportTerminating(s State) (cluster.Plan, bool) {
 }
 
 func (s State) refuseTerminating(what string) (cluster.Plan, bool) {
-	var names []string
+	var names, pods []string
 	for _, c := range s.terminating() {
-		names = append(names, c.Name)
+		names, pods = append(names, c.Name), append(pods, s.Want.Peers[c.Ordinal].Name)
 	}
 	cure := "create a Backup of this cluster"
-	if s.Members != nil && s.Want.Size < enough {
+	switch {
+	case s.Members == nil:
+		cure = "bring a quorum of members back, or delete pods " + strings.Join(pods, ", ") + " to go on without their data"
+	case s.Want.Size < enough:
 		cure = "set spec.size to 3, which copies the data to members with claims of their own (kubectl scale etcdcluster " + s.Want.Name +
 			" --replicas=3), or " + cure
 	}

@@ -52,7 +52,7 @@ func TestDataGoesWithNoPlannedStep(t *testing.T) {
 		},
 		"does not hibernate members that cannot be asked": {
 			state:  settled(func(s *etcd.State) { deleted(s, 2); s.Want.Hibernated = true; s.Members = nil }),
-			reason: etcd.ReasonTerminatingClaims, stalled: true, says: "end all pods",
+			reason: etcd.ReasonTerminatingClaims, stalled: true, says: "or delete pods orders-2 to go on without their data",
 		},
 		"grows from the only member": {
 			state: settled(func(s *etcd.State) { single(s); s.Want.Size = 3 }), step: etcd.Resize{From: 1, To: 2},
