@@ -236,7 +236,7 @@ func (k *EtcdKind) member(ctx context.Context, o *v1alpha1.EtcdCluster, name str
 	if err != nil {
 		return nil, nil, err
 	}
-	return pod, k.client(o, access, pod), nil
+	return pod, k.client(ctx, o, access, pod), nil
 }
 
 // deletePod deletes a pod, if the record and the specification still are those that it was decided on: members that have begun anew run in

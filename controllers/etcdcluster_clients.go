@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"crypto/sha256"
 	"sync"
 	"time"
@@ -11,8 +12,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd/users"
 )
 
-// clientIdle is how long a client that nobody asks for is kept: several polls of a settled cluster, and far longer than
-// any call.
+// clientIdle is how long a client is kept that no pass uses: several polls of a settled cluster.
 const clientIdle = time.Minute
 
 // memberClient talks to a member about its cluster, and about the users.
@@ -37,7 +37,9 @@ type clientPool struct {
 
 type pooledClient struct {
 	client memberClient
-	// expiry closes the client when nobody has asked for it for long enough.
+	// users are the passes that were given the client and have not ended.
+	users int
+	// expiry closes the client when no pass has used it for long enough.
 	expiry *time.Timer
 }
 
@@ -45,27 +47,40 @@ func newClientPool(idle time.Duration) *clientPool {
 	return &clientPool{idle: idle, open: map[clientKey]*pooledClient{}}
 }
 
-// get returns the client for a key, made by open when there is none.
-func (p *clientPool) get(key clientKey, open func() memberClient) memberClient {
+// get returns the client for a key, made by open when there is none. It stays open while ctx is not
+// done, however long a call takes.
+func (p *clientPool) get(ctx context.Context, key clientKey, open func() memberClient) memberClient {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c, ok := p.open[key]
-	if !ok || !c.expiry.Stop() {
+	if !ok {
 		c = &pooledClient{client: open()}
-		c.expiry = time.AfterFunc(p.idle, func() { p.expire(key, c) })
 		p.open[key] = c
-		return c.client
 	}
-	c.expiry.Reset(p.idle)
+	if c.expiry != nil {
+		c.expiry.Stop()
+	}
+	c.users++
+	context.AfterFunc(ctx, func() { p.release(key, c) })
 	return c.client
 }
 
-// expire closes a client, and forgets it unless another has taken its place.
+// release starts to wait for the next user of a client, when its last one has ended.
+func (p *clientPool) release(key clientKey, c *pooledClient) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.users--; c.users == 0 {
+		c.expiry = time.AfterFunc(p.idle, func() { p.expire(key, c) })
+	}
+}
+
+// expire closes and forgets a client, unless it was given to a pass after all.
 func (p *clientPool) expire(key clientKey, c *pooledClient) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.open[key] == c {
-		delete(p.open, key)
+	if c.users > 0 || p.open[key] != c {
+		return
 	}
+	delete(p.open, key)
 	_ = c.client.Close() // Nothing is lost with a connection that nobody uses.
 }

@@ -297,9 +297,9 @@ func (k *EtcdKind) access(ctx context.Context, o *v1alpha1.EtcdCluster) (access,
 }
 
 // client returns the client of the member in a pod, kept between passes.
-func (k *EtcdKind) client(o *v1alpha1.EtcdCluster, a access, pod *corev1.Pod) memberClient {
+func (k *EtcdKind) client(ctx context.Context, o *v1alpha1.EtcdCluster, a access, pod *corev1.Pod) memberClient {
 	key := clientKey{pod: pod.UID, ip: pod.Status.PodIP, access: a.fingerprint}
-	return k.clients.get(key, func() memberClient {
+	return k.clients.get(ctx, key, func() memberClient {
 		name, ip := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.Status.PodIP
 		return k.connect(etcdclient.Config{
 			Host: cluster.PodHost(pod.Name, o.Name, o.Namespace, a.domain), TLS: a.tls, Password: a.password, Former: a.former, SigningKey: a.signingKey,
@@ -323,7 +323,7 @@ func (k *EtcdKind) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 	clients, due := map[string]etcd.Client{}, k.vitalsDue(o, s)
 	for i := range pods {
 		if running(&pods[i]) {
-			clients[pods[i].Name] = k.client(o, a, &pods[i])
+			clients[pods[i].Name] = k.client(ctx, o, a, &pods[i])
 		}
 	}
 	if k.askAll(ctx, s.Pods, clients, due, statusTimeout); allSlow(s.Pods) {

@@ -27,7 +27,7 @@ func (k *EtcdKind) largest(ctx context.Context, o *v1alpha1.EtcdCluster) (int64,
 	var wg sync.WaitGroup
 	for i := range pods {
 		if running(&pods[i]) {
-			wg.Go(func() { k.askStatus(ctx, k.client(o, a, &pods[i]), &views[i], false, statusTimeout) })
+			wg.Go(func() { k.askStatus(ctx, k.client(ctx, o, a, &pods[i]), &views[i], false, statusTimeout) })
 		}
 	}
 	wg.Wait()

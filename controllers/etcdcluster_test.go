@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -555,18 +556,23 @@ func TestClientsThatNobodyAsksForAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := newClientPool(time.Minute)
 		made := 0
-		get := func() *closing {
+		pass := func(lasts time.Duration) *closing {
 			t.Helper()
-			c, ok := pool.get(clientKey{pod: "p-1"}, func() memberClient { made++; return &closing{} }).(*closing)
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			c, ok := pool.get(ctx, clientKey{pod: "p-1"}, func() memberClient { made++; return &closing{} }).(*closing)
 			if !ok {
 				t.Fatal("it is another client")
 			}
+			if time.Sleep(lasts); c.closed.Load() {
+				t.Fatal("a client was closed under the pass that uses it")
+			}
 			return c
 		}
-		first := get()
-		for range 5 {
+		first := pass(0)
+		for _, lasts := range []time.Duration{0, time.Second, 3 * time.Minute, 0} {
 			time.Sleep(50 * time.Second)
-			if get() != first || first.closed.Load() {
+			if pass(lasts) != first {
 				t.Fatal("a client that is used was closed")
 			}
 		}
@@ -575,7 +581,7 @@ func TestClientsThatNobodyAsksForAreClosed(t *testing.T) {
 		if !first.closed.Load() || pool.len() != 0 {
 			t.Errorf("closed %t, %d are kept", first.closed.Load(), pool.len())
 		}
-		if get() == first || made != 2 {
+		if pass(0) == first || made != 2 {
 			t.Errorf("a closed client is handed out again; %d were made", made)
 		}
 		time.Sleep(2 * time.Minute)

@@ -111,7 +111,7 @@ func (k *EtcdUserKind) ask(ctx context.Context, c *v1alpha1.EtcdCluster, call fu
 		if !running(&pods[i]) || !podReady(&pods[i]) {
 			continue
 		}
-		err := within(ctx, func(ctx context.Context) error { return call(ctx, k.etcd.client(c, access, &pods[i])) })
+		err := within(ctx, func(ctx context.Context) error { return call(ctx, k.etcd.client(ctx, c, access, &pods[i])) })
 		if err == nil {
 			return nil
 		}

@@ -132,6 +132,7 @@ func (k *RedisKind) guard(ctx context.Context, o *v1alpha1.RedisCluster, s redis
 	var errs []error
 	change := func(shards []int, guarded bool) {
 		for _, shard := range shards {
+			k.memory(o).budgets.Delete(shard) // A write that fails may have been done all the same.
 			if err := k.ensureBudget(ctx, o, b, shard, guarded); err != nil {
 				errs = append(errs, err)
 				continue

@@ -116,6 +116,9 @@ func (k *RedisKind) changeRoles(ctx context.Context, o *v1alpha1.RedisCluster, s
 // handOverTimeout is for how long a hand-over may go on in all: the server itself gives up sooner.
 const handOverTimeout = 20 * time.Second
 
+// revertTimeout is for how long the Service of the primary may take to be set back.
+const revertTimeout = 10 * time.Second
+
 // rerouted is how long it takes until a changed Service leads elsewhere on all nodes: kube-proxy does it once a second at most.
 const rerouted = time.Second
 
@@ -141,7 +144,9 @@ func (k *RedisKind) handOver(ctx context.Context, o *v1alpha1.RedisCluster, s re
 	}
 	time.Sleep(rerouted) // Also while the operator ends: what is begun is brought to its end.
 	if err := k.command(ctx, o, s.Calls()); err != nil {
-		return errors.Join(err, k.ensureRole(ctx, o, b.Primary(was, "")))
+		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), revertTimeout) // ctx may be what ended.
+		defer cancel()
+		return errors.Join(err, k.ensureRole(back, o, b.Primary(was, "")))
 	}
 	return k.assignRoles(ctx, o, s.Record)
 }
@@ -162,6 +167,7 @@ func (k *RedisKind) assignRoles(ctx context.Context, o *v1alpha1.RedisCluster, s
 			return err
 		}
 	}
+	k.memory(o).appointment.Store(nil) // A write that fails may have been done all the same.
 	if err := k.ensureRole(ctx, o, b.Primary(step.Appointment, "")); err != nil {
 		return err
 	}

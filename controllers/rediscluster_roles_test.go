@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -112,8 +113,8 @@ func (s replicatedServer) FailoverTo(ctx context.Context, _ redis.Address) error
 
 func (s replicatedServer) Close() error { return nil }
 
-// TestClientsAreSentAheadOfAHandOver looks at where they are sent, and who is on record, when the primary is told to hand over.
-func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
+// replicated is a cluster with two servers in one shard, and the objects of it that a hand-over reads.
+func replicated() (*v1alpha1.RedisCluster, []client.Object) {
 	o := redisCluster()
 	o.Spec.Mode, o.Spec.Shards = ptr.To(v1alpha1.RedisReplicated), 0
 	o.Spec.TLS = &v1alpha1.TLSSpec{Mode: ptr.To(v1alpha1.TLSDisabled)}
@@ -129,6 +130,12 @@ func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
 		l["statefulset.kubernetes.io/pod-name"], l[v1alpha1.LabelRole] = name, role
 		objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("u-" + name), Labels: l}})
 	}
+	return o, objects
+}
+
+// TestClientsAreSentAheadOfAHandOver looks at where they are sent, and who is on record, when the primary is told to hand over.
+func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
+	o, objects := replicated()
 	w := newWorld(t, objects...)
 	kind := NewRedisKind(newChildren(w))
 	was := redis.Appointment{Pod: "carts-0-0", History: "a", Guard: 5 * time.Second}
@@ -177,6 +184,72 @@ func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("in the end", "carts-0-1", step.Record.Appointment)
+}
+
+// TestAHandOverThatTakesTooLongIsTakenBack has a primary that never answers: nothing goes through any more in the time of the
+// hand-over, and the Service is set back all the same.
+func TestAHandOverThatTakesTooLongIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, objects := replicated()
+		w := newWorld(t, objects...)
+		inner, ok := w.Client.(client.WithWatch)
+		if !ok {
+			t.Fatalf("%T cannot be watched", w.Client)
+		}
+		w.Client = interceptor.NewClient(inner, interceptor.Funcs{
+			Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				return c.Apply(ctx, obj, opts...)
+			},
+		})
+		kind := NewRedisKind(newChildren(w))
+		if err := kind.Act(t.Context(), o, redis.AssignRoles{Appointment: redis.Appointment{Pod: "carts-0-0"}}); err != nil {
+			t.Fatal(err)
+		}
+		kind.Connect = func(redisclient.Options) redis.Client {
+			return replicatedServer{
+				told:      func(map[string]string) {},
+				handsOver: func() error { time.Sleep(2 * handOverTimeout); return nil },
+			}
+		}
+		if err := kind.Act(t.Context(), o, redis.HandOver{From: "carts-0-0", To: "carts-0-1"}); err == nil {
+			t.Fatal("a hand-over without an answer succeeded")
+		}
+		if got := led(t, inner, cluster.PrimaryService("carts")); !slices.Equal(got, []string{"carts-0-0"}) {
+			t.Errorf("the Service leads to %v", got)
+		}
+	})
+}
+
+// TestAnAppointmentWhoseAnswerIsLostIsReadAgain has the write arrive and its answer not.
+func TestAnAppointmentWhoseAnswerIsLostIsReadAgain(t *testing.T) {
+	o := redisCluster()
+	o.Spec.Mode, o.Spec.Shards = ptr.To(v1alpha1.RedisReplicated), 0
+	w := newWorld(t, o)
+	inner, ok := w.Client.(client.WithWatch)
+	if !ok {
+		t.Fatalf("%T cannot be watched", w.Client)
+	}
+	var lost error
+	w.Client = interceptor.NewClient(inner, interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return errors.Join(c.Apply(ctx, obj, opts...), lost)
+		},
+	})
+	kind := NewRedisKind(newChildren(w))
+	first, second := redis.Appointment{Pod: "carts-0-0", History: "a"}, redis.Appointment{Pod: "carts-0-1", History: "b"}
+	if err := kind.Act(t.Context(), o, redis.AssignRoles{Appointment: first}); err != nil {
+		t.Fatal(err)
+	}
+	lost = errors.New("the answer is lost")
+	if err := kind.Act(t.Context(), o, redis.AssignRoles{Appointment: second}); !errors.Is(err, lost) {
+		t.Fatalf("the error is %v", err)
+	}
+	if got, err := kind.appointment(t.Context(), o); err != nil || got != second {
+		t.Errorf("the operator takes %+v for the appointment (%v), and the Service says %+v", got, err, second)
+	}
 }
 
 // TestAFormerPrimaryThatHangsIsEnded also where Kubernetes refuses to: clients are sent to the new one all the same, and the label that says who it was
