@@ -167,12 +167,23 @@ func (k *RedisKind) observeObjects(ctx context.Context, o *v1alpha1.RedisCluster
 	return err
 }
 
-// readServers asks all servers at the same time.
+// parallelReads bounds how many servers of one cluster are read at a time: what each answers is held
+// until it is parsed, which is 160 KiB in the largest cluster.
+const parallelReads = 64
+
+// readServers asks servers in parallel.
 func (k *RedisKind) readServers(ctx context.Context, connect connectFunc, s *redis.State) {
 	var wg sync.WaitGroup
+	topology, places := redis.NewTopology(), make(chan struct{}, parallelReads)
 	for i := range s.Pods {
 		if p := &s.Pods[i]; p.Addr.IP != "" && p.Stuck == "" {
-			wg.Go(func() { k.readServer(ctx, connect, p) })
+			wg.Go(func() {
+				places <- struct{}{}
+				defer func() { <-places }()
+				options := connect(redis.UserOperator, p.Name, p.Addr)
+				options.Topology = topology
+				k.readServer(ctx, options, p)
+			})
 		}
 	}
 	wg.Wait()
@@ -180,8 +191,8 @@ func (k *RedisKind) readServers(ctx context.Context, connect connectFunc, s *red
 
 // readServer fills in a server's account of itself, or why there is none. It is not an error of the observation: that
 // a server does not answer is a fact like others.
-func (k *RedisKind) readServer(ctx context.Context, connect connectFunc, p *redis.Pod) {
-	c := k.Connect(connect(redis.UserOperator, p.Name, p.Addr))
+func (k *RedisKind) readServer(ctx context.Context, options redisclient.Options, p *redis.Pod) {
+	c := k.Connect(options)
 	defer func() { _ = c.Close() }() // Nothing was written that closing could lose.
 	asked := k.Now()
 	node, err := c.Read(ctx)

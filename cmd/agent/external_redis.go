@@ -58,7 +58,7 @@ func (s *redisServers) discover(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("%s: %w", u.Host, err))
 		case told.node.Replication == nil:
 			s.replicated = false
-			return s.follow(u.Hostname(), told.node.Peers)
+			return s.follow(u.Hostname(), slices.Collect(told.node.All()))
 		default:
 			s.replicated = true
 			s.servers = append(s.servers, redisServer{pod: u.Host, addr: u.Host})

@@ -154,7 +154,7 @@ func haveAllSlots(views []redisView) bool {
 	var owned []redis.Slots
 	for _, v := range views {
 		owned = append(owned, v.node.Self().Slots)
-		for _, p := range v.node.Peers {
+		for p := range v.node.All() {
 			if len(p.Slots) > 0 && !slices.ContainsFunc(views, func(v redisView) bool { return v.node.ID == p.ID }) {
 				return false
 			}

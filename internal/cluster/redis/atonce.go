@@ -128,9 +128,9 @@ func (v *view) followedToTheEnd(g ghost, best *Pod) bool {
 // votersAgreeWith tells whether all primaries think the same as a replica of who owns what, and no slot is on its way: nobody votes for who
 // claims slots that have just left his shard, and who takes over without a vote would bring them back without their keys.
 func (v *view) votersAgreeWith(replica *Pod) bool {
-	table := tableOf(replica.Node)
+	table := v.ownership(replica.Node)
 	for shard := range v.shards {
-		if slices.ContainsFunc(v.owners(shard), func(p *Pod) bool { return tableOf(p.Node) != table }) {
+		if slices.ContainsFunc(v.owners(shard), func(p *Pod) bool { return v.ownership(p.Node) != table }) {
 			return false
 		}
 	}

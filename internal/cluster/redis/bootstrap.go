@@ -68,8 +68,8 @@ func gossipMessage(shaking bool) string {
 
 // shakesHandsWith tells whether the node is about to get to know the one at the address.
 func (n *Node) shakesHandsWith(a Address) bool {
-	for _, p := range n.Peers {
-		if p.Handshake && p.Addr == a {
+	for _, p := range n.handshakes() {
+		if p.Addr == a {
 			return true
 		}
 	}
@@ -168,10 +168,8 @@ func (v *view) untouched(pods []*Pod) bool {
 // unassigned are the slots that no server knows an owner of.
 func (v *view) unassigned() Slots {
 	var owned []Slots
-	for _, p := range v.read {
-		for _, peer := range p.Node.Peers {
-			owned = append(owned, peer.Slots)
-		}
+	for _, t := range v.tables {
+		owned = append(owned, t.owned())
 	}
 	return Union(owned...).Missing()
 }

@@ -92,9 +92,9 @@ func (v *view) covered() metav1.Condition {
 }
 
 func (v *view) agreed() bool {
-	first := tableOf(v.read[0].Node)
+	first := v.ownership(v.read[0].Node)
 	for _, p := range v.read {
-		if tableOf(p.Node) != first {
+		if v.ownership(p.Node) != first {
 			return false
 		}
 	}
@@ -104,7 +104,7 @@ func (v *view) agreed() bool {
 // agreedSlots are the slots of nodes that nobody found to have failed.
 func (v *view) agreedSlots() Slots {
 	var owned []Slots
-	for _, peer := range v.read[0].Node.Peers {
+	for peer := range v.read[0].Node.All() {
 		if !peer.Failed {
 			owned = append(owned, peer.Slots)
 		}

@@ -298,11 +298,19 @@ func (v *view) astray(p *Pod) bool {
 // Gossip takes a moment to tell all of them, and slots that had been moved by then would be looked for in the wrong place. Ports of nodes may
 // come later than hosts, which several servers share.
 func waitForHosts(v *view) (cluster.Plan, bool) {
+	checked := map[*table]bool{}
 	for _, p := range v.read {
+		if checked[p.Node.report.table] {
+			continue
+		}
+		checked[p.Node.report.table] = true
 		for _, other := range v.read {
 			host := other.Node.Announces[announceHost]
+			if host == "" {
+				continue
+			}
 			peer, ok := p.Node.Peer(other.Node.ID)
-			if ok && host != "" && (peer.Host != host || peer.Addr.Port != other.Addr.Port) {
+			if ok && (peer.Host != host || peer.Addr.Port != other.Addr.Port) {
 				return cluster.Wait(ReasonGossip, v.pace(soon, later), "%s has yet to hear that clients are sent to %s, port %d, for %s",
 					p.Name, host, other.Addr.Port, other.Name)
 			}
@@ -355,7 +363,15 @@ func withdraw(v *view) (cluster.Plan, bool) {
 // leadsTo tells whether some server looks for another one at the address of a Service.
 func (v *view) leadsTo(e Exposure) bool {
 	return e.Inside.IP != "" && slices.ContainsFunc(v.read, func(p *Pod) bool {
-		return p.Node.Asks == e.Inside || slices.ContainsFunc(p.Node.Peers, func(peer Peer) bool { return peer.Addr == e.Inside })
+		if p.Node.Asks == e.Inside {
+			return true
+		}
+		for peer := range p.Node.All() {
+			if peer.Addr == e.Inside {
+				return true
+			}
+		}
+		return false
 	})
 }
 

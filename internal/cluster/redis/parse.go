@@ -2,7 +2,6 @@ package redis
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -144,17 +143,7 @@ func parseHost(text string) string {
 
 // ParseNode puts the answers of one server together: CLUSTER MYID, CLUSTER NODES, CLUSTER INFO and INFO.
 func ParseNode(id, nodes, clusterInfo, info string) (*Node, error) {
-	peers, err := ParseNodes(nodes)
-	if err != nil {
-		return nil, fmt.Errorf("CLUSTER NODES: %w", err)
-	}
-	n := &Node{ID: strings.TrimSpace(id), Peers: peers}
-	if self := n.Self(); !slices.ContainsFunc(peers, func(p Peer) bool { return p.Myself }) || self.ID != n.ID {
-		return nil, fmt.Errorf("CLUSTER NODES has no line of the node %s itself", n.ID)
-	}
-	n.StateOK = parseInfo(clusterInfo)["cluster_state"] == "ok"
-	n.readInfo(parseInfo(info))
-	return n, nil
+	return NewTopology().ParseNode(id, nodes, clusterInfo, info)
 }
 
 // ParseProcess is Node.Process in an answer to INFO.

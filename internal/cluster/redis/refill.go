@@ -260,7 +260,7 @@ func (r Refill) expects(p *Pod) bool {
 			importing = append(importing, o.Slots)
 		}
 	}
-	for _, peer := range p.Node.Peers {
+	for peer := range p.Node.All() {
 		owned = append(owned, peer.Slots)
 	}
 	return len(r.Slots.Minus(Union(importing...))) == 0 && len(r.Slots.Minus(Union(owned...))) == 0
@@ -331,7 +331,7 @@ func (v *view) taker(shard int, fits func(p *Pod) bool) *Pod {
 // does not become a replica while slots are said to come from it. It is empty when there is none.
 func (n *Node) primary(wanted string) string {
 	owner, other := "", ""
-	for _, o := range n.Peers {
+	for o := range n.All() {
 		switch {
 		case o.Myself || o.Replica || o.Handshake:
 		case o.ID == wanted:

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/quorate/quorate/internal/cluster"
@@ -29,6 +28,9 @@ func refuseIslands(v *view) (cluster.Plan, bool) {
 
 // groups divides the servers into those that know of each other, in either direction or through others.
 func (v *view) groups() [][]*Pod {
+	if len(v.read) > 0 && v.meshed() {
+		return [][]*Pod{slices.Clone(v.read)}
+	}
 	var out [][]*Pod
 	seen := map[*Pod]bool{}
 	for _, p := range v.read {
@@ -60,7 +62,7 @@ func knows(a, b *Pod) bool {
 // reintroduce makes the nodes of a formed cluster find each other: those that moved to another address, also when all
 // did at once, and fresh ones that replace a lost disk. It hurts nobody, so that it need not wait for all pods.
 func reintroduce(v *view) (cluster.Plan, bool) {
-	if !v.formed {
+	if !v.formed || v.meshed() {
 		return cluster.Pass()
 	}
 	var step Meet
@@ -91,6 +93,9 @@ func needIntroduction(a, b *Pod) bool {
 // do not listen to a stranger. The ban lasts for a minute, in which the servers drop it again (since Redis 7.2 they tell each
 // other about bans), so that nothing more urgent may wait for this.
 func reacquaint(v *view) (cluster.Plan, bool) {
+	if v.meshed() {
+		return cluster.Pass()
+	}
 	var step Meet
 	for i, p := range v.read {
 		for _, other := range v.read[i+1:] {
@@ -206,9 +211,11 @@ func (v *view) canFollow(p, primary *Pod) bool {
 
 // anyReplica tells whether some server knows of a replica.
 func (v *view) anyReplica() bool {
-	for _, p := range v.read {
-		if slices.ContainsFunc(p.Node.Peers, func(peer Peer) bool { return peer.Replica }) {
-			return true
+	for _, t := range v.tables {
+		for node := range t.nodes() {
+			if t.line(node).Replica {
+				return true
+			}
 		}
 	}
 	return false
@@ -431,17 +438,15 @@ func waitForGossip(v *view) (cluster.Plan, bool) {
 	if plan, waits := v.waitForOwners(); waits {
 		return plan, true
 	}
-	var first string
-	for i, p := range v.read {
-		table := tableOf(p.Node)
-		if i == 0 {
-			first = table
-		}
+	for _, p := range v.read {
 		if !p.Node.StateOK {
 			return cluster.Wait(ReasonGossip, v.pace(soon, later), "%s does not see a working cluster yet", p.Name)
 		}
-		if table != first {
+		if v.ownership(p.Node) != v.ownership(v.read[0].Node) {
 			return cluster.Wait(ReasonGossip, v.pace(soon, later), "%s and %s do not agree on who owns which slots yet", v.read[0].Name, p.Name)
+		}
+		if v.meshed() {
+			continue
 		}
 		for _, other := range v.read {
 			if peer, ok := p.Node.Peer(other.Node.ID); !ok || peer.Failed || peer.Failing {
@@ -454,24 +459,19 @@ func waitForGossip(v *view) (cluster.Plan, bool) {
 
 // believed tells whether some server takes a pod of the shard for the owner of slots.
 func (v *view) believed(shard int) bool {
-	return slices.ContainsFunc(v.read, func(p *Pod) bool {
-		return slices.ContainsFunc(p.Node.Peers, func(peer Peer) bool {
-			owner := v.byID[peer.ID]
-			return owner != nil && owner.Shard == shard && len(peer.Slots) > 0
-		})
-	})
-}
-
-// tableOf is a node's view of who owns which slots, comparable between nodes.
-func tableOf(n *Node) string {
-	var rows []string
-	for _, p := range n.Peers {
-		if len(p.Slots) > 0 {
-			rows = append(rows, p.ID+" "+p.Slots.String())
+	if v.claimed != nil {
+		return v.claimed[shard]
+	}
+	v.claimed = map[int]bool{}
+	for _, t := range v.tables {
+		for node := range t.nodes() {
+			peer := t.line(node)
+			if owner := v.byID[peer.ID]; owner != nil && len(peer.Slots) > 0 {
+				v.claimed[owner.Shard] = true
+			}
 		}
 	}
-	slices.Sort(rows)
-	return strings.Join(rows, "\n")
+	return v.claimed[shard]
 }
 
 // waitForReplicas waits until every replica copies its own shard's primary and has caught up with it.

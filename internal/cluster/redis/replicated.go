@@ -167,7 +167,7 @@ func inTermsOfShards(s State) State {
 			continue
 		}
 		n := *p.Node
-		n.Peers = slices.Clone(peers)
+		n.Peers, n.report = slices.Clone(peers), nil
 		for j := range n.Peers {
 			n.Peers[j].Myself = n.Peers[j].ID == n.ID
 		}

@@ -116,13 +116,13 @@ func (v *view) mayLeave(p, primary *Pod) bool {
 	case !p.HasRun:
 		return true
 	}
-	return !p.Ready && v.stayingAgree(tableOf(primary.Node))
+	return !p.Ready && v.stayingAgree(v.ownership(primary.Node))
 }
 
 // stayingAgree tells whether all pods of the cluster that stay could be read, and think the same of who owns what.
 func (v *view) stayingAgree(table string) bool {
 	for shard := range v.shards {
-		if slices.ContainsFunc(v.staying(shard), func(p *Pod) bool { return p.Node == nil || tableOf(p.Node) != table }) {
+		if slices.ContainsFunc(v.staying(shard), func(p *Pod) bool { return p.Node == nil || v.ownership(p.Node) != table }) {
 			return false
 		}
 	}

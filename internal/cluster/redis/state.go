@@ -6,6 +6,7 @@ package redis
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -290,12 +291,11 @@ type Node struct {
 	Config map[string]string
 	// Offset is how far the replication stream was written (primary) or applied (replica), in bytes.
 	Offset int64
-	// Peers are all nodes that this server knows, itself included.
+	// Peers are all nodes that this server knows, itself included. They are what a test or a fake server gives: what a real server reports is in
+	// report, and Peers is nil. Rules use Self, Peer and All, which read either.
 	Peers []Peer
-	// index finds a peer that is known by name; nil: not made yet. Every rule asks every node about every other one.
-	index map[string]int
-	// self is the place of the node's own line in Peers plus one, 0 if unknown.
-	self int
+	// report is what a server reports in CLUSTER NODES; nil: Peers has it.
+	report *report
 }
 
 // Memory of a server, in bytes.
@@ -347,13 +347,11 @@ type Open struct {
 
 // Self is the node's line about itself.
 func (n *Node) Self() Peer {
-	if n.self > 0 && n.self <= len(n.Peers) && n.Peers[n.self-1].Myself {
-		return n.Peers[n.self-1]
+	if n.report != nil && n.report.own >= 0 {
+		return n.report.self
 	}
-	for _, p := range n.Peers {
-		if p.Myself {
-			return p
-		}
+	if i := slices.IndexFunc(n.Peers, func(p Peer) bool { return p.Myself }); i >= 0 {
+		return n.Peers[i]
 	}
 	return Peer{ID: n.ID, Myself: true}
 }
@@ -373,12 +371,12 @@ func podOfHost(host string) string {
 
 // Peer returns the node's line about another node.
 func (n *Node) Peer(id string) (Peer, bool) {
-	if n.index != nil {
-		i, ok := n.index[id]
-		if !ok {
+	if n.report != nil {
+		node := n.report.number(id)
+		if node < 0 {
 			return Peer{}, false
 		}
-		return n.Peers[i], true
+		return n.report.peer(node), true
 	}
 	for _, p := range n.Peers {
 		if p.ID == id && !p.Handshake {
@@ -388,27 +386,9 @@ func (n *Node) Peer(id string) (Peer, bool) {
 	return Peer{}, false
 }
 
-// indexed is a copy of the node that finds its peers at once.
-func (n *Node) indexed() *Node {
-	if n == nil {
-		return nil
-	}
-	out := *n
-	out.index = make(map[string]int, len(n.Peers))
-	for i := range n.Peers {
-		if _, ok := out.index[n.Peers[i].ID]; !ok && !n.Peers[i].Handshake {
-			out.index[n.Peers[i].ID] = i
-		}
-		if out.self == 0 && n.Peers[i].Myself {
-			out.self = i + 1
-		}
-	}
-	return &out
-}
-
 // Alone reports whether the node knows nobody else.
 func (n *Node) Alone() bool {
-	for _, p := range n.Peers {
+	for p := range n.All() {
 		if !p.Myself {
 			return false
 		}

@@ -24,16 +24,21 @@ type view struct {
 	formed bool
 	// complete says that every wanted pod exists and could be read, and that there is no other.
 	complete bool
-	// departed memoizes ghosts, which compares every peer of every node and which some rules call for each
-	// shard; nil: not computed yet.
-	departed *[]ghost
+	// tables are those of the servers that could be read, each one once.
+	tables []*table
+	// What follows is found out with the first question, because rules ask for it once for each shard or
+	// server; nil: nobody has asked yet.
+	ownerships map[*table]string
+	claimed    map[int]bool
+	departed   *[]ghost
+	mesh       *bool
 }
 
 func look(s State) *view {
 	if s.Spec.Replicated {
 		s = inTermsOfShards(s)
 	}
-	v := &view{State: s, byID: map[string]*Pod{}, sets: map[int]Set{}, shards: make([][]*Pod, s.shards())}
+	v := &view{State: s, byID: map[string]*Pod{}, sets: map[int]Set{}, ownerships: map[*table]string{}, shards: make([][]*Pod, s.shards())}
 	for _, set := range s.Sets {
 		v.sets[set.Shard] = set
 	}
@@ -41,16 +46,20 @@ func look(s State) *view {
 	slices.SortFunc(v.Pods, func(a, b Pod) int {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Ordinal, b.Ordinal))
 	})
+	literal := NewTopology()
+	for i := range v.Pods {
+		v.Pods[i].Node = literal.reported(v.Pods[i].Node)
+	}
 	v.Pods = slices.DeleteFunc(v.Pods, v.setAside)
 	for i := range v.Pods {
 		v.markTerminating(&v.Pods[i])
-		v.Pods[i].Node = v.Pods[i].Node.indexed()
 		v.Pods[i].home = v.Pods[i].Addr
 		if addr, ok := v.Pods[i].Node.Announced(); ok {
 			v.Pods[i].Addr = addr
 		}
 		v.add(&v.Pods[i])
 	}
+	v.formed = slices.ContainsFunc(v.tables, func(t *table) bool { return len(t.owned()) > 0 })
 	v.complete = len(v.read) == v.pods() && len(v.Pods) == v.pods() && !v.layoutDiffers()
 	return v
 }
@@ -91,8 +100,9 @@ func (v *view) add(p *Pod) {
 		return
 	}
 	v.read = append(v.read, p)
-	for _, peer := range p.Node.Peers {
-		v.formed = v.formed || len(peer.Slots) > 0
+	if _, seen := v.ownerships[p.Node.report.table]; !seen {
+		v.ownerships[p.Node.report.table] = ""
+		v.tables = append(v.tables, p.Node.report.table)
 	}
 }
 
@@ -260,12 +270,18 @@ func (v *view) ghosts() []ghost {
 }
 
 func (v *view) findGhosts() []ghost {
+	unknown := map[*table][]int{}
+	for _, t := range v.tables {
+		for node := range t.nodes() {
+			if v.byID[t.line(node).ID] == nil {
+				unknown[t] = append(unknown[t], node)
+			}
+		}
+	}
 	found := map[string]*ghost{}
 	for _, p := range v.read {
-		for _, peer := range p.Node.Peers {
-			if peer.Handshake || v.byID[peer.ID] != nil {
-				continue
-			}
+		for _, node := range unknown[p.Node.report.table] {
+			peer := p.Node.report.peer(node)
 			g := found[peer.ID]
 			if g == nil {
 				g = &ghost{id: peer.ID, dead: true}
@@ -295,14 +311,42 @@ func (v *view) findGhosts() []ghost {
 
 // knowEachOther tells whether every server knows every other one by its id.
 func (v *view) knowEachOther() bool {
-	for _, p := range v.read {
-		for _, other := range v.read {
-			if _, ok := p.Node.Peer(other.Node.ID); !ok {
-				return false
-			}
+	for _, t := range v.tables {
+		if slices.ContainsFunc(v.read, func(p *Pod) bool { return t.number(p.Node.ID) < 0 }) {
+			return false
 		}
 	}
 	return true
+}
+
+// meshed tells whether every server knows every other one, where it is, and as one that has not failed. Rules that compare every server with every
+// other one have nothing to find then.
+func (v *view) meshed() bool {
+	if v.mesh != nil {
+		return *v.mesh
+	}
+	meshed := !slices.ContainsFunc(v.tables, func(t *table) bool {
+		return slices.ContainsFunc(v.read, func(p *Pod) bool {
+			node := t.number(p.Node.ID)
+			return node < 0 || !t.line(node).reaches(p)
+		})
+	})
+	v.mesh = &meshed
+	return meshed
+}
+
+// reaches tells whether a line of a table has a server where it is, and as one that has not failed.
+func (p *Peer) reaches(pod *Pod) bool {
+	return !p.NoAddr && !p.Failing && !p.Failed && p.Addr == pod.Addr
+}
+
+// ownership is who owns which slots as a server reports it, comparable between servers.
+func (v *view) ownership(n *Node) string {
+	t := n.report.table
+	if v.ownerships[t] == "" {
+		v.ownerships[t] = t.ownership()
+	}
+	return v.ownerships[t]
 }
 
 // names lists pods by name.

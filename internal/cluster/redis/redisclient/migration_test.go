@@ -227,7 +227,7 @@ func (w *world) expectSuccessor(dead *process) {
 			if p.Node == nil {
 				continue
 			}
-			for _, peer := range p.Node.Peers {
+			for peer := range p.Node.All() {
 				if strings.HasPrefix(peer.Host, dead.name+".") && peer.Failed && len(peer.Slots) == 0 {
 					return true
 				}

@@ -267,7 +267,7 @@ func (x *puller) ownerOf(p *process, t *task) (*process, error) {
 	if len(n.Self().Open) > 0 {
 		return nil, errors.New("all slot states must be STABLE to start a slot migration task")
 	}
-	for _, peer := range n.Peers {
+	for peer := range n.All() {
 		name, _, _ := strings.Cut(peer.Host, ".")
 		if len(t.slots.Minus(peer.Slots)) == 0 && !peer.Myself {
 			t.source, t.dest = peer.ID, n.ID

@@ -54,6 +54,8 @@ type Options struct {
 	// Called is told of every command by its name, of several in one round trip as pipeline and of every connection as dial: how
 	// long it took, and with which error it ended. Nil: nobody wants to know.
 	Called func(call string, took time.Duration, err error)
+	// Topology is what all servers of one observation are read into; nil: each Read has its own.
+	Topology *redis.Topology
 	// timeout of one command; zero: callTimeout.
 	timeout time.Duration
 	// connections at a time; zero: one.
@@ -178,7 +180,7 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 	ctx, cancel := timeout(ctx, "read", callTimeout)
 	defer cancel()
 	pipe := c.rdb.Pipeline()
-	identity := identify(ctx, pipe, c.options.Replicated)
+	identity := identify(ctx, pipe, c.options.Replicated, cmp.Or(c.options.Topology, redis.NewTopology()))
 	user := pipe.Do(ctx, "ACL", "GETUSER", redis.UserReplication)
 	users := pipe.Do(ctx, "ACL", "LIST")
 	config := goredis.NewMapStringStringCmd(ctx, configGet...)

@@ -16,7 +16,7 @@ import (
 const announcedHost = "cluster-announce-hostname"
 
 // identify asks a server who it is and how it stands to the others. What it returns reads the answers.
-func identify(ctx context.Context, pipe goredis.Pipeliner, replicated bool) func() (*redis.Node, error) {
+func identify(ctx context.Context, pipe goredis.Pipeliner, replicated bool, topology *redis.Topology) func() (*redis.Node, error) {
 	info := pipe.Do(ctx, "INFO", "SERVER", "REPLICATION", "PERSISTENCE", "STATS", "KEYSPACE", "MEMORY")
 	if replicated {
 		host := pipe.ConfigGet(ctx, announcedHost)
@@ -39,7 +39,7 @@ func identify(ctx context.Context, pipe goredis.Pipeliner, replicated bool) func
 		if err != nil {
 			return nil, err
 		}
-		return redis.ParseNode(text[0], text[1], text[2], text[3])
+		return topology.ParseNode(text[0], text[1], text[2], text[3])
 	}
 }
 

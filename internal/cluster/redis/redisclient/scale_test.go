@@ -3,6 +3,7 @@ package redisclient_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -138,8 +139,8 @@ func TestReplicasOfARealClusterChange(t *testing.T) {
 						t.Errorf("%d pods", len(w.pods))
 					}
 					for _, p := range w.observe(t.Context()).Pods {
-						if len(p.Node.Peers) != len(w.pods) {
-							t.Errorf("%s knows %d nodes of %d", p.Name, len(p.Node.Peers), len(w.pods))
+						if len(slices.Collect(p.Node.All())) != len(w.pods) {
+							t.Errorf("%s knows %d nodes of %d", p.Name, len(slices.Collect(p.Node.All())), len(w.pods))
 						}
 					}
 				})
