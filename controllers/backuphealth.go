@@ -26,10 +26,10 @@ import (
 // backupHealth is the worst that the schedules of a cluster say of its backups, nil where there is none.
 func (c *Children) backupHealth(ctx context.Context, o Object, kind v1alpha1.ClusterKind) (*metav1.Condition, error) {
 	var list v1alpha1.BackupScheduleList
-	if err := c.List(ctx, &list, client.InNamespace(o.GetNamespace())); err != nil {
+	of := v1alpha1.ClusterReference{Kind: kind, Name: o.GetName()}
+	if err := c.List(ctx, &list, client.InNamespace(o.GetNamespace()), ofCluster(of)); err != nil {
 		return nil, fmt.Errorf("list backup schedules: %w", err)
 	}
-	of := v1alpha1.ClusterReference{Kind: kind, Name: o.GetName()}
 	ours := slices.DeleteFunc(list.Items, func(s v1alpha1.BackupSchedule) bool { return s.Spec.Cluster != of || s.DeletionTimestamp != nil })
 	slices.SortFunc(ours, func(a, b v1alpha1.BackupSchedule) int { return strings.Compare(a.Name, b.Name) })
 	var all []metav1.Condition

@@ -58,21 +58,27 @@ func (w *world) Watch(context.Context, client.ObjectList, ...client.ListOption) 
 	return nil, errors.New("what happens is in the past")
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
-	t.Helper()
+// schemeOfAll has the kinds that the controllers work with.
+func schemeOfAll(tb testing.TB) *runtime.Scheme {
+	tb.Helper()
 	scheme := runtime.NewScheme()
 	// Not all groups of Kubernetes: the fake goes through all kinds at each write.
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, policyv1.AddToScheme, storagev1.AddToScheme, v1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
+	return scheme
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
 	certificate := &unstructured.Unstructured{}
 	certificate.SetGroupVersionKind(certificateKind)
 	w := &world{}
-	inner := fake.NewClientBuilder().WithReturnManagedFields().WithScheme(scheme).WithObjects(objects...).
+	inner := fake.NewClientBuilder().WithReturnManagedFields().WithScheme(schemeOfAll(t)).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.EtcdCluster{}, &v1alpha1.RedisCluster{}, &v1alpha1.EtcdUser{}, &v1alpha1.RedisUser{},
 			&v1alpha1.Backup{}, &v1alpha1.BackupSchedule{}, &v1alpha1.Restore{}, &v1alpha1.Autoscaler{}, certificate).Build()
 	w.past = newPast(t, inner)

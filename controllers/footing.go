@@ -194,6 +194,9 @@ func (n noting) List(ctx context.Context, list client.ObjectList, opts ...client
 	if which.FieldSelector != nil {
 		what += " " + which.FieldSelector.String()
 	}
+	if of, one := clusterIn(opts); one {
+		what += " " + of.key()
+	}
 	kind, gvk := reflect.TypeOf(list), list.GetObjectKind().GroupVersionKind()
 	err := n.Reader.List(ctx, list, opts...)
 	found, failed := listedAs(list, err)

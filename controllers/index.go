@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -16,20 +17,49 @@ import (
 // cluster would go through the objects of all others in its namespace.
 const byCluster = "quorate.dev/cluster"
 
+// ofCluster narrows a list of users, schedules or restores to those of one cluster, where the client has
+// the index. The API server, which the kubectl plugin reads from, has none and returns the whole
+// namespace: callers filter what they get.
+type ofCluster v1alpha1.ClusterReference
+
+// ApplyToList does nothing: indexed adds the field.
+func (ofCluster) ApplyToList(*client.ListOptions) {}
+
+func (of ofCluster) key() string { return string(of.Kind) + "/" + of.Name }
+
+// clusterNamed returns the value of the index for an object that names its cluster in its specification.
+func clusterNamed(o client.Object) []string {
+	switch o := o.(type) {
+	case *v1alpha1.EtcdUser:
+		return []string{ofCluster{v1alpha1.KindEtcdCluster, o.Spec.ClusterName}.key()}
+	case *v1alpha1.RedisUser:
+		return []string{ofCluster{v1alpha1.KindRedisCluster, o.Spec.ClusterName}.key()}
+	case *v1alpha1.BackupSchedule:
+		return []string{ofCluster(o.Spec.Cluster).key()}
+	case *v1alpha1.Restore:
+		return []string{ofCluster(o.Spec.Cluster).key()}
+	}
+	return nil
+}
+
 // index makes the index of everything that is listed at every look.
 func index(ctx context.Context, in client.FieldIndexer) error {
-	named := func(o client.Object) []string {
+	labelled := func(o client.Object) []string {
 		if name := o.GetLabels()[cluster.LabelInstance]; name != "" {
 			return []string{name}
 		}
 		return nil
 	}
 	var errs []error
-	for _, o := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.Service{}, &appsv1.StatefulSet{}} {
-		if err := in.IndexField(ctx, o, byCluster, named); err != nil {
-			errs = append(errs, fmt.Errorf("index %T: %w", o, err))
+	add := func(named client.IndexerFunc, objects ...client.Object) {
+		for _, o := range objects {
+			if err := in.IndexField(ctx, o, byCluster, named); err != nil {
+				errs = append(errs, fmt.Errorf("index %T: %w", o, err))
+			}
 		}
 	}
+	add(labelled, &corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.Service{}, &appsv1.StatefulSet{})
+	add(clusterNamed, &v1alpha1.EtcdUser{}, &v1alpha1.RedisUser{}, &v1alpha1.BackupSchedule{}, &v1alpha1.Restore{})
 	return errors.Join(errs...)
 }
 
@@ -48,6 +78,20 @@ func (c indexed) List(ctx context.Context, list client.ObjectList, opts ...clien
 		if name, one := o.LabelSelector.RequiresExactMatch(cluster.LabelInstance); one {
 			opts = append(opts, client.MatchingFields{byCluster: name})
 		}
+	case *v1alpha1.EtcdUserList, *v1alpha1.RedisUserList, *v1alpha1.BackupScheduleList, *v1alpha1.RestoreList:
+		if of, one := clusterIn(opts); one {
+			opts = append(opts, client.MatchingFields{byCluster: of.key()})
+		}
 	}
 	return c.Client.List(ctx, list, opts...)
+}
+
+// clusterIn finds the cluster that a list is narrowed to.
+func clusterIn(opts []client.ListOption) (ofCluster, bool) {
+	for _, o := range opts {
+		if of, ok := o.(ofCluster); ok {
+			return of, true
+		}
+	}
+	return ofCluster{}, false
 }

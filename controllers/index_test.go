@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -28,7 +30,7 @@ func TestWhatAClusterHasIsFoundInTheIndex(t *testing.T) {
 	}
 	other := pod("orders-exporter", "orders")
 	other.Labels[cluster.LabelComponent] = "other"
-	b := fake.NewClientBuilder().WithObjects(pod("orders-0", "orders"), pod("orders-1", "orders"), pod("carts-0", "carts"), other)
+	b := fake.NewClientBuilder().WithScheme(schemeOfAll(t)).WithObjects(pod("orders-0", "orders"), pod("orders-1", "orders"), pod("carts-0", "carts"), other)
 	if err := index(t.Context(), indexer{b}); err != nil {
 		t.Fatal(err)
 	}
@@ -71,5 +73,53 @@ func TestWhatAClusterHasIsFoundInTheIndex(t *testing.T) {
 	var maps corev1.ConfigMapList
 	if err := c.List(t.Context(), &maps, client.MatchingLabels(cluster.Selector("orders", "etcd"))); err != nil {
 		t.Error(err)
+	}
+}
+
+// usersOfMany are 1,000 users of 100 clusters, with a client that looks into the index as the manager does.
+func usersOfMany(tb testing.TB, use func(client.ListOptions)) *RedisKind {
+	tb.Helper()
+	b := fake.NewClientBuilder().WithScheme(schemeOfAll(tb))
+	for i := range 1000 {
+		b.WithObjects(&v1alpha1.RedisUser{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("user-%d", i)},
+			Spec:       v1alpha1.RedisUserSpec{ClusterName: fmt.Sprintf("carts-%d", i%100)},
+		})
+	}
+	if err := index(tb.Context(), indexer{b}); err != nil {
+		tb.Fatal(err)
+	}
+	b.WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		var o client.ListOptions
+		o.ApplyOptions(opts)
+		use(o)
+		return c.List(ctx, list, opts...)
+	}})
+	return NewRedisKind(&Children{Client: indexed{b.Build()}})
+}
+
+func TestUsersOfAClusterAreFoundInTheIndex(t *testing.T) {
+	var fields []string
+	k := usersOfMany(t, func(o client.ListOptions) {
+		if o.FieldSelector != nil {
+			fields = append(fields, o.FieldSelector.String())
+		}
+	})
+	users, err := k.users(t.Context(), "default", "carts-7")
+	if err != nil || len(users) != 10 || !slices.Equal(fields, []string{byCluster + "=RedisCluster/carts-7"}) {
+		t.Errorf("%d users were listed with %q, %v", len(users), fields, err)
+	}
+}
+
+func TestEveryKindThatNamesAClusterIsInTheIndex(t *testing.T) {
+	of := v1alpha1.ClusterReference{Kind: v1alpha1.KindEtcdCluster, Name: "orders"}
+	for _, o := range []client.Object{
+		&v1alpha1.EtcdUser{Spec: v1alpha1.EtcdUserSpec{ClusterName: of.Name}},
+		&v1alpha1.BackupSchedule{Spec: v1alpha1.BackupScheduleSpec{Cluster: of}},
+		&v1alpha1.Restore{Spec: v1alpha1.RestoreSpec{Cluster: of}},
+	} {
+		if got := clusterNamed(o); !slices.Equal(got, []string{ofCluster(of).key()}) {
+			t.Errorf("%T is found by %q", o, got)
+		}
 	}
 }

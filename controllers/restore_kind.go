@@ -106,10 +106,10 @@ func restoresInto(ctx context.Context, r client.Reader, namespace string, kind v
 // allRestoresInto lists the restores of a cluster, the oldest first.
 func allRestoresInto(ctx context.Context, r client.Reader, namespace string, kind v1alpha1.ClusterKind, name string) ([]v1alpha1.Restore, error) {
 	var list v1alpha1.RestoreList
-	if err := r.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+	of := v1alpha1.ClusterReference{Kind: kind, Name: name}
+	if err := r.List(ctx, &list, client.InNamespace(namespace), ofCluster(of)); err != nil {
 		return nil, fmt.Errorf("list restores: %w", err)
 	}
-	of := v1alpha1.ClusterReference{Kind: kind, Name: name}
 	out := slices.DeleteFunc(list.Items, func(r v1alpha1.Restore) bool { return r.Spec.Cluster != of || r.DeletionTimestamp != nil })
 	slices.SortFunc(out, func(a, b v1alpha1.Restore) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))

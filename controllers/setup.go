@@ -62,6 +62,10 @@ const (
 	maxBackoff = healthPoll
 )
 
+// DefaultConcurrency is how many resources of a kind are reconciled at the same time. A worker mostly
+// waits for servers; one cluster whose servers hang holds a worker for seconds at each poll.
+const DefaultConcurrency = 64
+
 // Options of the controllers.
 type Options struct {
 	// Domain of the Kubernetes cluster's DNS.
@@ -167,7 +171,6 @@ func setup[O Object, S any](
 func register[O Object, S any](
 	mgr ctrl.Manager, o Options, name string, object O, kind Kind[O, S], watch func(*builder.Builder),
 ) error {
-	warm := true
 	gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
 	if err != nil {
 		return fmt.Errorf("set up the controller of %s: %w", name, err)
@@ -178,17 +181,24 @@ func register[O Object, S any](
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(object, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))). // Some approve.
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: o.Concurrency,
-			ReconciliationTimeout:   reconcileTimeout,
-			EnableWarmup:            &warm,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
-		})
+		WithOptions(o.controller())
 	watch(b)
 	if err := b.Complete(reconcile.AsReconciler(mgr.GetClient(), loop)); err != nil {
 		return fmt.Errorf("set up the controller of %s: %w", name, err)
 	}
 	return nil
+}
+
+// controller returns the options of each controller. Its queue is controller-runtime's priority queue,
+// the default: what is listed at the start waits behind what has changed.
+func (o Options) controller() controller.Options {
+	warm := true
+	return controller.Options{
+		MaxConcurrentReconciles: o.Concurrency,
+		ReconciliationTimeout:   reconcileTimeout,
+		EnableWarmup:            &warm,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
+	}
 }
 
 // moreThanStatus lets a resource rest when nothing but the status of what it owns has changed: the status of pods tells the same, and sooner.

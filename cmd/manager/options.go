@@ -47,7 +47,7 @@ func parse(args []string) (options, error) {
 	fs.BoolVar(&o.leaderElect, "leader-elect", true, "let only one of several managers work at a time")
 	fs.StringVar(&o.leaseNamespace, "leader-election-namespace", "",
 		"namespace of the lease that the working manager holds; empty: the one that the manager's pod runs in")
-	fs.IntVar(&o.concurrency, "max-concurrent-reconciles", 8, "resources of a kind worked on at the same time")
+	fs.IntVar(&o.concurrency, "max-concurrent-reconciles", controllers.DefaultConcurrency, "resources of a kind worked on at the same time")
 	fs.StringVar(&o.domain, "cluster-domain", os.Getenv("CLUSTER_DOMAIN"),
 		"DNS domain of the cluster; empty: read from /etc/resolv.conf, else cluster.local (environment: CLUSTER_DOMAIN)")
 	fs.StringVar(&o.agentImage, "agent-image", os.Getenv("AGENT_IMAGE"),
