@@ -42,8 +42,10 @@ BINARIES := manager agent
 PLUGIN := ./cmd/kubectl-quorate
 # The version is stamped by -ldflags; asking git for it as well fails where the checkout belongs to
 # another user, as in many CI systems.
-export GOFLAGS := $(filter-out -buildvcs%,$(shell go env GOFLAGS 2>/dev/null)) -buildvcs=false
-GO_BUILD = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+# All but tests with the race detector compile in the same way as the image, so that one cache serves them.
+export GOFLAGS := $(filter-out -buildvcs% -trimpath,$(shell go env GOFLAGS 2>/dev/null)) -buildvcs=false -trimpath
+export CGO_ENABLED := 0
+GO_BUILD = go build -ldflags '-s -w -X main.version=$(VERSION)'
 COMMANDS := $(addprefix ./cmd/,$(BINARIES))
 BUILD_LINUX = GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o bin/linux-$(ARCH)/ $(COMMANDS)
 # Test results as JSON lines, one file per level; .ci/run counts them.
@@ -141,13 +143,15 @@ deps:
 
 # What takes the race detector a minute or so each. test-sweeps has them without it, and test-all with it too.
 SLOW_RACES := TestNoClientOfRedisIsLockedOutByACrashWhileThePasswordChanges|TestAServiceThatCannotBeMadeStopsNothingInside|TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone|TestClientsAreSentNowhereThatTheCertificateIsNotFor|TestMetricsOfMembersAreReadSeldomAndCostNoWrites|TestAnIssuerMayChangeItsAuthorityAgainAtAnyTime|TestAUserComesToLifeWhateverWriteTheOperatorCrashesAfter|TestWhatAnIssuerGivesIsChecked|TestABackupOfAnotherHistoryDoesNotCount|TestNobodyIsLockedOutByACrashWhileThePasswordChanges|TestWhomToTrustIsFoundAgain|TestAnOperatorThatCrashesWhileTheIssuerHasAnotherAuthorityGoesOn
+# What runs elsewhere, and the planners, which have no goroutines: test-sweeps runs all of their tests.
+NO_RACES := /test/(bench(/|$$)|e2e($$|/chaos|/install))|/internal/cluster/(etcd|redis)$$
 .PHONY: test-unit
 test-unit: deps ## Run every test that needs no cluster: rules, simulation, loop, adapters on real servers, envtest
 	@for tool in age fake-gcs-server helm versitygw; do $(TOOL) $$tool >/dev/null; done
 	@hack/podmonitor-crd.sh >/dev/null
 	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)"; QUORATE_SERVERS="$$($(KIND) servers)"; \
 	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
-	  -race -short -parallel 4 -timeout 60m $(if $(QUORATE_ALL_ENGINES),,-skip '^($(SLOW_RACES))$$') $(TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(bench(/|$$)|e2e($$|/chaos|/install))')
+	  -race -short -parallel 4 -timeout 60m $(if $(QUORATE_ALL_ENGINES),,-skip '^($(SLOW_RACES))$$') $(TEST_FLAGS) $$(go list ./... | grep -v -E '$(NO_RACES)')
 	@$(MAKE) test-sweeps
 
 .PHONY: test-olm

@@ -1,10 +1,8 @@
 package schema
 
 import (
+	_ "embed"
 	"fmt"
-	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 
 	"sigs.k8s.io/yaml"
@@ -27,21 +25,16 @@ type Outcome struct {
 // Outcomes are those of all leaves, by kind and path.
 type Outcomes map[string]Outcome
 
-// OutcomesFile is where the outcomes are kept: test/envtest writes it, and checks that it is right.
-func OutcomesFile() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "testdata", "outcomes.yaml")
-}
+// outcomes are written by test/envtest, which checks that they are right.
+//
+//go:embed testdata/outcomes.yaml
+var outcomes []byte
 
 // ReadOutcomes returns what an API server says to all values.
 func ReadOutcomes() (Outcomes, error) {
-	raw, err := os.ReadFile(OutcomesFile())
-	if err != nil {
-		return nil, err
-	}
 	var out Outcomes
-	if err := yaml.UnmarshalStrict(raw, &out); err != nil {
-		return nil, fmt.Errorf("read %s: %w", OutcomesFile(), err)
+	if err := yaml.UnmarshalStrict(outcomes, &out); err != nil {
+		return nil, fmt.Errorf("read outcomes: %w", err)
 	}
 	return out, nil
 }
