@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // DialDirect connects to the pod's address: the way of a manager that runs inside the cluster.
@@ -67,14 +69,16 @@ func forward(session httpstream.Connection, port int) (net.Conn, error) {
 		return nil, err
 	}
 	near, far := net.Pipe()
-	go func() {
-		_, _ = io.Copy(far, data) // The end of the stream is the end of the connection, whatever the cause.
+	// The end of the stream is the end of the connection, whatever the cause.
+	goroutine.Go(func() error { return pass(far, data) }, func(error) {
 		_ = far.Close()
 		_ = session.Close()
-	}()
-	go func() {
-		_, _ = io.Copy(data, far)
-		_ = data.Close()
-	}()
+	})
+	goroutine.Go(func() error { return pass(data, far) }, func(error) { _ = data.Close() })
 	return near, nil
+}
+
+func pass(to io.Writer, from io.Reader) error {
+	_, err := io.Copy(to, from)
+	return err
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // typeServiceBinding is the type of a connection Secret.
@@ -65,7 +66,7 @@ func NewEtcdKind(c *Children) *EtcdKind {
 		connect:  func(cfg etcdclient.Config) memberClient { return etcdclient.New(cfg) },
 		clients:  newClientPool(clientIdle),
 		trusted:  map[types.UID]trust{},
-		upkeep:   newUpkeep(drainTime, func(run func()) { go run() }),
+		upkeep:   newUpkeep(drainTime, goroutine.Go),
 	}
 }
 

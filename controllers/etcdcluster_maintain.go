@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/anomaly"
 	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // A member that is defragmented leaves the client Service by a label, and pods whose StatefulSet is made anew are owned by their cluster.
@@ -41,7 +43,7 @@ type upkeep struct {
 	clusters lore[types.UID, clusterUpkeep]
 	// drain is how long a defragmentation waits for clients to stay away, spawn runs it in the background.
 	drain time.Duration
-	spawn func(func())
+	spawn func(f func() error, end func(error))
 }
 
 type clusterUpkeep struct {
@@ -65,7 +67,7 @@ type memo[T any] struct {
 	answer T
 }
 
-func newUpkeep(drain time.Duration, spawn func(func())) *upkeep {
+func newUpkeep(drain time.Duration, spawn func(f func() error, end func(error))) *upkeep {
 	return &upkeep{clusters: lore[types.UID, clusterUpkeep]{fresh: newClusterUpkeep}, drain: drain, spawn: spawn}
 }
 
@@ -165,8 +167,11 @@ func (k *EtcdKind) defragment(ctx context.Context, o *v1alpha1.EtcdCluster, step
 		drain = 0 // It is the only member, and its clients have nowhere to go.
 	}
 	background := context.WithoutCancel(ctx)
-	k.upkeep.spawn(func() {
-		d := k.waitFor(background, c, step, drain)
+	d := etcd.Defragmentation{Before: step.Size}
+	k.upkeep.spawn(func() error { return k.waitFor(background, c, step, drain, &d) }, func(err error) {
+		if d.Err = err; d.End.IsZero() { // It has panicked.
+			d.End = k.Now()
+		}
 		k.upkeep.with(o.UID, d.End, func(u *clusterUpkeep) { u.defragmentations[uid] = d })
 		log.FromContext(background).Info("defragmented", "pod", step.Pod, "seconds", d.End.Sub(d.Begin).Seconds(),
 			"beforeBytes", d.Before, "afterBytes", d.After, "failure", fmt.Sprint(d.Err))
@@ -175,7 +180,7 @@ func (k *EtcdKind) defragment(ctx context.Context, o *v1alpha1.EtcdCluster, step
 }
 
 // waitFor defragments a member and measures how long it takes, from when clients stay away.
-func (k *EtcdKind) waitFor(ctx context.Context, c etcd.Client, step etcd.Defragment, drain time.Duration) etcd.Defragmentation {
+func (k *EtcdKind) waitFor(ctx context.Context, c etcd.Client, step etcd.Defragment, drain time.Duration, d *etcd.Defragmentation) error {
 	limit := etcd.DefragmentationLimit(step.Size)
 	ctx, cancel := context.WithTimeoutCause(ctx, drain+limit, fmt.Errorf("it did not end within %s", limit))
 	defer cancel()
@@ -183,20 +188,17 @@ func (k *EtcdKind) waitFor(ctx context.Context, c etcd.Client, step etcd.Defragm
 	case <-time.After(drain):
 	case <-ctx.Done():
 	}
-	d := etcd.Defragmentation{Begin: k.Now(), Before: step.Size}
-	d.Err = c.Defragment(ctx)
+	d.Begin = k.Now()
+	err := c.Defragment(ctx)
 	d.End = k.Now()
-	if d.Err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			d.Err = cause
-		}
-		return d
+	if err != nil {
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	ctx, cancel = context.WithTimeoutCause(ctx, actTimeout, errors.New("it did not tell its size in time"))
 	defer cancel()
 	v, err := c.Status(ctx)
-	d.After, d.Err = v.DBSize, err
-	return d
+	d.After = v.DBSize
+	return err
 }
 
 // recall adds to a state what is remembered of its databases.
@@ -301,24 +303,22 @@ func hashAll(ctx context.Context, pods []etcd.Pod, clients map[string]etcd.Clien
 	defer cancel()
 	var (
 		mu  sync.Mutex
-		wg  sync.WaitGroup
 		out = map[string]etcd.Hash{}
 	)
-	for _, p := range pods {
+	_ = goroutine.Each(len(pods), func(i int) error { // A hash that is missing is unknown, and said to be.
+		p := pods[i]
 		c := clients[p.Name]
 		if !tellsHash(p) || c == nil {
-			continue
+			return nil
 		}
-		wg.Go(func() {
-			h, err := c.HashKV(ctx, revision)
-			if err != nil {
-				return // Unknown, and said to be.
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			out[p.UID] = h
-		})
-	}
-	wg.Wait()
+		h, err := c.HashKV(ctx, revision)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out[p.UID] = h
+		return nil
+	})
 	return out
 }

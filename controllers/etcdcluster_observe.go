@@ -10,7 +10,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,6 +24,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 const (
@@ -350,13 +350,17 @@ func (k *EtcdKind) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 
 // askAll asks all members about themselves at the same time.
 func (k *EtcdKind) askAll(ctx context.Context, pods []etcd.Pod, clients map[string]etcd.Client, due map[string]bool, timeout time.Duration) {
-	var wg sync.WaitGroup
-	for i := range pods {
+	errs := goroutine.Each(len(pods), func(i int) error {
 		if c := clients[pods[i].Name]; c != nil {
-			wg.Go(func() { k.askStatus(ctx, c, &pods[i], due[pods[i].UID], timeout) })
+			return k.askStatus(ctx, c, &pods[i], due[pods[i].UID], timeout)
+		}
+		return nil
+	})
+	for i, err := range errs {
+		if err != nil {
+			pods[i].View, pods[i].Unreachable = nil, err
 		}
 	}
-	wg.Wait()
 }
 
 // allSlow tells whether no member has answered, and one did not in time that the kubelet finds ready.
@@ -366,7 +370,7 @@ func allSlow(pods []etcd.Pod) bool {
 }
 
 // askStatus asks a member about itself and, if they are wanted, for its metrics. Those may stay unknown.
-func (k *EtcdKind) askStatus(ctx context.Context, c etcd.Client, p *etcd.Pod, vitals bool, timeout time.Duration) {
+func (k *EtcdKind) askStatus(ctx context.Context, c etcd.Client, p *etcd.Pod, vitals bool, timeout time.Duration) error {
 	short, cancel := context.WithTimeoutCause(ctx, timeout, errors.New("it did not answer in time"))
 	defer cancel()
 	began := k.Now()
@@ -375,13 +379,13 @@ func (k *EtcdKind) askStatus(ctx context.Context, c etcd.Client, p *etcd.Pod, vi
 		p.Took = k.Now().Sub(began)
 	}
 	if err != nil {
-		p.Unreachable = err
-		return
+		return err
 	}
 	p.View, p.Unreachable = &v, nil
 	if vitals {
 		k.askVitals(ctx, c, p)
 	}
+	return nil
 }
 
 // agreedVersion is the version that the members have agreed on, by the first that tells it: one that follows a leader, or else any, which

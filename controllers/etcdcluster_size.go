@@ -2,10 +2,10 @@ package controllers
 
 import (
 	"context"
-	"sync"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // largest is the size of the largest database of the members that answer, in bytes; 0: none does. It asks them and nobody else, and
@@ -24,13 +24,12 @@ func (k *EtcdKind) largest(ctx context.Context, o *v1alpha1.EtcdCluster) (int64,
 		return 0, err
 	}
 	views := make([]etcd.Pod, len(pods))
-	var wg sync.WaitGroup
-	for i := range pods {
-		if running(&pods[i]) {
-			wg.Go(func() { k.askStatus(ctx, k.client(ctx, o, a, &pods[i]), &views[i], false, statusTimeout) })
+	_ = goroutine.Each(len(pods), func(i int) error { // The size of a member that does not answer is unknown.
+		if !running(&pods[i]) {
+			return nil
 		}
-	}
-	wg.Wait()
+		return k.askStatus(ctx, k.client(ctx, o, a, &pods[i]), &views[i], false, statusTimeout)
+	})
 	size := int64(0)
 	for _, p := range views {
 		if p.View != nil {

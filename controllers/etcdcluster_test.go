@@ -29,6 +29,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // stage is a Kubernetes without a kubelet and an etcd without a network, and the loop in between. It survives its
@@ -83,7 +84,7 @@ func (s *stage) newOperator() *Loop[*v1alpha1.EtcdCluster, etcd.State] {
 	children := newChildren(&world{Client: op.client(s.cache, false)})
 	children.Direct = children.past(op.client(s.api, true))
 	kind := NewEtcdKind(children)
-	kind.upkeep = newUpkeep(0, func(run func()) { run() }) // The etcd in memory knows no two things at a time.
+	kind.upkeep = newUpkeep(0, func(f func() error, end func(error)) { end(goroutine.Try(f)) }) // The etcd in memory knows no two things at a time.
 	kind.connect = func(cfg etcdclient.Config) memberClient {
 		pod, _, _ := strings.Cut(cfg.Host, ".")
 		return &lazyClient{

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +15,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // Act carries out one step: commands to servers, the deletion of pods and claims, or a change of budgets, passwords or StatefulSets.
@@ -157,13 +157,9 @@ func (k *RedisKind) command(ctx context.Context, o *v1alpha1.RedisCluster, calls
 	}
 	// In the order of the pods: the errors go into the status, which should not change with every attempt.
 	pods := slices.Sorted(maps.Keys(byPod))
-	errs := make([]error, len(pods))
-	var wg sync.WaitGroup
-	for i, pod := range pods {
-		wg.Go(func() { errs[i] = k.commandPod(ctx, o, connect, pod, byPod[pod]) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return errors.Join(goroutine.Each(len(pods), func(i int) error {
+		return k.commandPod(ctx, o, connect, pods[i], byPod[pods[i]])
+	})...)
 }
 
 func (k *RedisKind) commandPod(

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -24,6 +23,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/anomaly"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // baseSpec is what a specification says by itself.
@@ -173,25 +173,29 @@ const parallelReads = 64
 
 // readServers asks servers in parallel.
 func (k *RedisKind) readServers(ctx context.Context, connect connectFunc, s *redis.State) {
-	var wg sync.WaitGroup
 	topology, places := redis.NewTopology(), make(chan struct{}, parallelReads)
-	for i := range s.Pods {
-		if p := &s.Pods[i]; p.Addr.IP != "" && p.Stuck == "" {
-			wg.Go(func() {
-				places <- struct{}{}
-				defer func() { <-places }()
-				options := connect(redis.UserOperator, p.Name, p.Addr)
-				options.Topology = topology
-				k.readServer(ctx, options, p)
-			})
+	errs := goroutine.Each(len(s.Pods), func(i int) error {
+		p := &s.Pods[i]
+		if p.Addr.IP == "" || p.Stuck != "" {
+			return nil
+		}
+		places <- struct{}{}
+		defer func() { <-places }()
+		options := connect(redis.UserOperator, p.Name, p.Addr)
+		options.Topology = topology
+		return k.readServer(ctx, options, p)
+	})
+	for i, err := range errs {
+		if err != nil {
+			p := &s.Pods[i]
+			p.Error, p.Hangs = briefly(err), errors.Is(err, redis.ErrHangs)
 		}
 	}
-	wg.Wait()
 }
 
-// readServer fills in a server's account of itself, or why there is none. It is not an error of the observation: that
-// a server does not answer is a fact like others.
-func (k *RedisKind) readServer(ctx context.Context, options redisclient.Options, p *redis.Pod) {
+// readServer fills in what a server reports of itself. Its error is a fact about that server, not an
+// error of the observation.
+func (k *RedisKind) readServer(ctx context.Context, options redisclient.Options, p *redis.Pod) error {
 	c := k.Connect(options)
 	defer func() { _ = c.Close() }() // Nothing was written that closing could lose.
 	asked := k.Now()
@@ -202,14 +206,13 @@ func (k *RedisKind) readServer(ctx context.Context, options redisclient.Options,
 		p.Took = answered.Sub(asked)
 	}
 	if err != nil {
-		p.Error, p.Hangs = briefly(err), errors.Is(err, redis.ErrHangs)
-		return
+		return err
 	}
 	if !node.RunsIn(p.Name) {
-		p.Error = "another server answers at its address"
-		return
+		return errors.New("another server answers at its address")
 	}
 	p.Node, p.Clock = node, anomaly.ClockOf(p.Name, node.Clock, time.Microsecond, asked, answered)
+	return nil
 }
 
 // briefly is an error without what differs from one attempt to the next, such as local ports: it goes into the status.

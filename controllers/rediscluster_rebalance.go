@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // sampleEvery is how often servers are asked what their slots hold. What they do is asked for at both ends of redis.LoadWindow.
@@ -101,25 +102,22 @@ func (k *RedisKind) sample(ctx context.Context, connect connectFunc, s *redis.St
 	out = redis.Sample{At: s.Now, Servers: map[string]map[int]redis.SlotStat{}}
 	told := 0
 	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for i := range s.Pods {
+	_ = goroutine.Each(len(s.Pods), func(i int) error { // Slots without an answer are missing from told.
 		p := &s.Pods[i]
 		if p.Node == nil || len(p.Node.Self().Slots) == 0 {
-			continue
+			return nil
 		}
-		wg.Go(func() {
-			c := k.Connect(connect(redis.UserOperator, p.Name, p.Addr))
-			defer func() { _ = c.Close() }() // Nothing was written that closing could lose.
-			stats, err := c.SlotStats(ctx, p.Node.Self().Slots)
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			out.Servers[p.Node.Teller()] = stats
-			told += len(stats)
-		})
-	}
-	wg.Wait()
+		c := k.Connect(connect(redis.UserOperator, p.Name, p.Addr))
+		defer func() { _ = c.Close() }() // Nothing was written that closing could lose.
+		stats, err := c.SlotStats(ctx, p.Node.Self().Slots)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out.Servers[p.Node.Teller()] = stats
+		told += len(stats)
+		return nil
+	})
 	return out, told == redis.SlotCount
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // meter counts what has been moved in a cluster since slots were last at rest. It is for the status only.
@@ -151,19 +152,14 @@ func (k *RedisKind) dropShard(ctx context.Context, o *v1alpha1.RedisCluster, s r
 // moveSlots moves slots between pairs of servers, all pairs at once.
 func (k *RedisKind) moveSlots(ctx context.Context, o *v1alpha1.RedisCluster, s redis.MoveSlots) error {
 	end := k.Now().Add(s.For)
-	errs := make([]error, len(s.Moves))
-	var wg sync.WaitGroup
-	for i, m := range s.Moves {
-		wg.Go(func() {
-			errs[i] = k.withMovers(ctx, o, []server{{m.From, m.FromID}, {m.To, m.ToID}}, func(movers []redis.Mover) error {
-				done, err := m.Run(ctx, movers[0], movers[1], func() bool { return k.Now().Before(end) })
-				k.memory(o).meter.add(done, k.Now())
-				return err
-			})
+	return errors.Join(goroutine.Each(len(s.Moves), func(i int) error {
+		m := s.Moves[i]
+		return k.withMovers(ctx, o, []server{{m.From, m.FromID}, {m.To, m.ToID}}, func(movers []redis.Mover) error {
+			done, err := m.Run(ctx, movers[0], movers[1], func() bool { return k.Now().Before(end) })
+			k.memory(o).meter.add(done, k.Now())
+			return err
 		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	})...)
 }
 
 // withMovers connects to servers as the user that moves keys.

@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/etcdsnapshot"
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/backup/redisdump"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // flowAddress is where a pod tells how far it is.
@@ -126,7 +127,7 @@ func (j *backupJob) serveFlow(ctx context.Context) (stop func(), err error) {
 		_ = json.NewEncoder(w).Encode(j.flow()) // Who asked is gone.
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
-	go func() { _ = server.Serve(listener) }() // Until it is closed.
+	goroutine.Go(func() error { return server.Serve(listener) }, func(error) {}) // Until it is closed.
 	return func() { _ = server.Close() }, nil
 }
 

@@ -12,13 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 const (
@@ -213,7 +212,7 @@ func (b *redisBackup) copyAll(ctx context.Context, t topology, m *backup.Manifes
 		names = append(names, from.pod)
 	}
 	b.say("copying %s", strings.Join(names, ", "))
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := goroutine.NewGroup(ctx)
 	versions := make([]int, len(t.shards))
 	for i := range t.shards {
 		group.Go(func() error {

@@ -14,12 +14,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/quorate/quorate/internal/backup/etcdrestore"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdlog"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 const (
@@ -277,11 +277,10 @@ func (g etcdGate) peerClient() (*http.Client, error) {
 // askPeers asks all peers at once for their member list. Who does not answer is left out.
 func askPeers(ctx context.Context, c *http.Client, peers []etcd.Peer) []etcd.PeerAnswer {
 	answers := make([]*etcd.PeerAnswer, len(peers))
-	var wg sync.WaitGroup
-	for i, p := range peers {
-		wg.Go(func() { answers[i] = askPeer(ctx, c, p) })
-	}
-	wg.Wait()
+	_ = goroutine.Each(len(peers), func(i int) error {
+		answers[i] = askPeer(ctx, c, peers[i])
+		return nil
+	})
 	var out []etcd.PeerAnswer
 	for _, a := range answers {
 		if a != nil {

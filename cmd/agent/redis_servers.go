@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -21,6 +20,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 const (
@@ -126,12 +126,11 @@ func (s *redisServers) client(addr, user, password string) *goredis.Client {
 func (s *redisServers) look(ctx context.Context) ([]redisView, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*askServerTimeout, errors.New("it did not answer in time"))
 	defer cancel()
-	views, errs := make([]redisView, len(s.servers)), make([]error, len(s.servers))
-	var wg sync.WaitGroup
-	for i, server := range s.servers {
-		wg.Go(func() { views[i], errs[i] = s.ask(ctx, server) })
-	}
-	wg.Wait()
+	views := make([]redisView, len(s.servers))
+	errs := goroutine.Each(len(s.servers), func(i int) (err error) {
+		views[i], err = s.ask(ctx, s.servers[i])
+		return err
+	})
 	var out []redisView
 	for i, v := range views {
 		if errs[i] == nil {

@@ -13,12 +13,12 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // redisRestore loads a backup into the servers of a cluster, whatever shards it has.
@@ -191,23 +191,28 @@ func (r *redisRestore) missingUsers(ctx context.Context, backedUp []string) (str
 
 // loadParts reads all parts at the same time. What is loaded counts only when every part was read to its end and was whole.
 func (r *redisRestore) loadParts(ctx context.Context, m backup.Manifest, target redisdump.Target) (redisdump.LoadSummary, error) {
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := goroutine.NewGroup(ctx)
 	readers := make([]io.Reader, len(m.Parts))
 	for i, part := range m.Parts {
 		out, in := io.Pipe()
 		readers[i] = out
 		group.Go(func() error {
-			err := r.store.ReadPart(ctx, r.directory, part, r.keys, func(content io.Reader) error {
-				_, err := io.Copy(in, content)
-				return err
+			err := goroutine.Try(func() error {
+				return r.store.ReadPart(ctx, r.directory, part, r.keys, func(content io.Reader) error {
+					_, err := io.Copy(in, content)
+					return err
+				})
 			})
 			_ = in.CloseWithError(err) // Of a pipe.
 			return err
 		})
 	}
 	var summary redisdump.LoadSummary
-	group.Go(func() (err error) {
-		summary, err = redisdump.Load(ctx, readers, target, r.options())
+	group.Go(func() error {
+		err := goroutine.Try(func() (err error) {
+			summary, err = redisdump.Load(ctx, readers, target, r.options())
+			return err
+		})
 		for _, reader := range readers {
 			_ = reader.(*io.PipeReader).CloseWithError(errors.Join(err, io.ErrClosedPipe))
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
 	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 const (
@@ -100,8 +101,13 @@ func (s *etcdStream) stream(ctx context.Context) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer func() { _ = client.Close() }()
-	go s.watchCredentials(ctx, stop)
-	go s.mergeAgain(ctx)
+	ended := func(err error) {
+		if err != nil {
+			stop(err)
+		}
+	}
+	goroutine.Go(func() error { return s.watchCredentials(ctx) }, ended)
+	goroutine.Go(func() error { return s.mergeAgain(ctx) }, ended)
 	for after := int64(0); ; {
 		base, err := s.base(ctx, after)
 		if err != nil {
@@ -121,13 +127,13 @@ func (s *etcdStream) stream(ctx context.Context) error {
 	}
 }
 
-// contextual is why a stream ended: that it was told to is no error.
+// contextual returns why a stream ended. The end of the Job is no error.
 func contextual(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() == nil:
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
 		return err
-	case errors.Is(context.Cause(ctx), errCredentials):
-		return errCredentials
+	case errors.Is(cause, errCredentials), goroutine.Panicked(cause):
+		return cause
 	}
 	return nil
 }
@@ -192,11 +198,11 @@ func (s *etcdStream) record(ctx context.Context, client *clientv3.Client, base i
 }
 
 // mergeAgain merges what was recorded from time to time.
-func (s *etcdStream) mergeAgain(ctx context.Context) {
+func (s *etcdStream) mergeAgain(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-time.After(mergeEvery):
 		}
 		merged, err := etcdhistory.Merge(ctx, s.history(), etcdhistory.Merging{
@@ -211,17 +217,16 @@ func (s *etcdStream) mergeAgain(ctx context.Context) {
 	}
 }
 
-// watchCredentials ends the stream when something has changed that it was begun with.
-func (s *etcdStream) watchCredentials(ctx context.Context, stop context.CancelCauseFunc) {
+// watchCredentials returns errCredentials when something has changed that the stream was begun with.
+func (s *etcdStream) watchCredentials(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-time.After(credentialsPoll):
 		}
 		if s.credentialsSum() != s.begunWith {
-			stop(errCredentials)
-			return
+			return errCredentials
 		}
 	}
 }

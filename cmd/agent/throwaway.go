@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 var (
@@ -58,10 +60,10 @@ func (s throwAway) run(ctx context.Context, serves, look func(context.Context) e
 	}
 	ended := make(chan struct{})
 	var end error
-	go func() {
-		end = cmd.Wait()
+	goroutine.Go(cmd.Wait, func(err error) {
+		end = err
 		close(ended)
-	}()
+	})
 	err = wait(ctx, ended, serves)
 	if err == nil {
 		err = look(ctx)

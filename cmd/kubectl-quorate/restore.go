@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 const restoreHelp = `Put a backup into a cluster that exists: make a Restore resource, show its plan, and ask for confirmation.
@@ -253,23 +254,19 @@ func (s *session) confirm(ctx context.Context, r *v1alpha1.Restore, o restoreOpt
 
 // readLine is what the person types next, without space around it. It is waited for no longer than ctx lasts; what is typed later is lost.
 func (s *session) readLine(ctx context.Context) (string, error) {
-	type answer struct {
-		line string
-		err  error
-	}
-	typed := make(chan answer, 1)
-	go func() { // Nothing ends a read from a terminal but the person, or the end of the plugin.
-		line, err := bufio.NewReader(s.in).ReadString('\n')
-		typed <- answer{line, err}
-	}()
+	line, typed := "", make(chan error, 1)
+	goroutine.Go(func() (err error) { // Nothing ends a read from a terminal but the person, or the end of the plugin.
+		line, err = bufio.NewReader(s.in).ReadString('\n')
+		return err
+	}, func(err error) { typed <- err })
 	select {
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
-	case a := <-typed:
-		if a.line == "" {
-			return "", a.err
+	case err := <-typed:
+		if line == "" {
+			return "", err
 		}
-		return strings.TrimSpace(a.line), nil
+		return strings.TrimSpace(line), nil
 	}
 }
 

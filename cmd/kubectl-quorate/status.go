@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 const statusHelp = `Show clusters as trees of their members or shards, with role, health and version.
@@ -172,7 +173,7 @@ const wipe = "\x1b[H\x1b[J"
 func (s *session) watchClusters(ctx context.Context, c client.WithWatch, ns string, show func(io.Writer) error) error {
 	changed, failed := make(chan struct{}, 1), make(chan error, 2)
 	for _, list := range []client.ObjectList{&v1alpha1.EtcdClusterList{}, &v1alpha1.RedisClusterList{}} {
-		go func() { failed <- tellChanges(ctx, c, list, ns, changed) }()
+		goroutine.Go(func() error { return tellChanges(ctx, c, list, ns, changed) }, func(err error) { failed <- err })
 	}
 	last := ""
 	for ctx.Err() == nil {

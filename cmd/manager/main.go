@@ -20,6 +20,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers"
+	"github.com/quorate/quorate/internal/goroutine"
 	"github.com/quorate/quorate/internal/heap"
 )
 
@@ -90,7 +91,11 @@ func run(args []string) error {
 	}
 	ctrl.Log.Info("starting", "version", version, "namespaces", namespaces, "domain", o.domain, "agentImage", o.agentImage)
 	if o.leaderElect {
-		go sayWaiting(ctrl.Log.Info, mgr.Elected(), time.After(patience))
+		late := time.After(patience)
+		goroutine.Go(func() error {
+			sayWaiting(ctrl.Log.Info, mgr.Elected(), late)
+			return nil
+		}, func(error) {})
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 const (
@@ -56,7 +57,7 @@ func admitted(ctx context.Context, cfg *rest.Config, o options, stop context.Can
 		}
 	}
 	if len(shut) > 0 {
-		go reopen(ctx, shut, list, again, stop)
+		goroutine.Go(func() error { return reopen(ctx, shut, list, again) }, func(err error) { stop(err) })
 	}
 	return open, nil
 }
@@ -94,12 +95,13 @@ func wait(ctx context.Context, healthAddr string, watched []string, list lister,
 	}
 }
 
-// reopen ends the manager as soon as one of the namespaces that it left out may be read. No answer is none of these.
-func reopen(ctx context.Context, shut []barred, list lister, again <-chan time.Time, stop context.CancelCauseFunc) {
+// reopen returns the error that ends the manager when one of the namespaces that it left out may be
+// read, nil when ctx ends first. A failed call changes nothing.
+func reopen(ctx context.Context, shut []barred, list lister, again <-chan time.Time) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-again:
 		}
 		for _, b := range shut {
@@ -107,8 +109,7 @@ func reopen(ctx context.Context, shut []barred, list lister, again <-chan time.T
 			err := list(soon, b.namespace)
 			cancel()
 			if err == nil {
-				stop(fmt.Errorf("namespace %s, which was left out, may be read now: this manager begins anew to work in it as well", b.namespace))
-				return
+				return fmt.Errorf("namespace %s, which was left out, may be read now: this manager begins anew to work in it as well", b.namespace)
 			}
 		}
 	}
@@ -140,6 +141,6 @@ func alive(ctx context.Context, addr string) (hush func(), err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(http.ResponseWriter, *http.Request) {})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: namespacesTimeout}
-	go func() { _ = server.Serve(listener) }() // It ends with an error in any case: it was closed.
+	goroutine.Go(func() error { return server.Serve(listener) }, func(error) {}) // It always ends with an error: it was closed.
 	return func() { _ = server.Close() }, nil
 }

@@ -124,7 +124,6 @@ func TestAManagerEndsWhenANamespaceThatItLeftOutMayBeRead(t *testing.T) {
 	for range cap(again) {
 		again <- time.Time{}
 	}
-	ctx, stop := context.WithCancelCause(t.Context())
 	looks := 0
 	list := func(_ context.Context, namespace string) error {
 		looks++
@@ -136,14 +135,18 @@ func TestAManagerEndsWhenANamespaceThatItLeftOutMayBeRead(t *testing.T) {
 		}
 		return nil
 	}
-	reopen(ctx, []barred{{"a", forbidden}, {"b", forbidden}}, list, again, stop)
-	if err := context.Cause(ctx); err == nil || !strings.Contains(err.Error(), "namespace b, which was left out, may be read now") {
+	err := reopen(t.Context(), []barred{{"a", forbidden}, {"b", forbidden}}, list, again)
+	if err == nil || !strings.Contains(err.Error(), "namespace b, which was left out, may be read now") {
 		t.Errorf("it ends with %v", err)
 	}
 	if looks != 6 {
 		t.Errorf("it looked %d times", looks)
 	}
-	reopen(ctx, []barred{{"a", forbidden}}, answers{}.list, nil, func(err error) { t.Errorf("a manager that is ended is ended again: %v", err) })
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := reopen(ended, []barred{{"a", forbidden}}, answers{}.list, nil); err != nil {
+		t.Errorf("a manager that is ended is ended again: %v", err)
+	}
 }
 
 // namespaces is an API server that lets the manager list the clusters in some namespaces.

@@ -17,6 +17,8 @@ import (
 	"github.com/google/uuid"
 	"gocloud.dev/blob/driver"
 	"gocloud.dev/gcerrors"
+
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // directory is the driver for file://. The one of gocloud.dev does not fit: it neither syncs what it writes nor replaces atomically what must
@@ -214,7 +216,7 @@ func (w *fileWriter) startSync() {
 		return
 	}
 	w.unsynced = 0
-	go func() { w.synced <- w.Sync() }()
+	goroutine.Go(w.Sync, func(err error) { w.synced <- err })
 }
 
 // endSync waits for the sync that is going on.

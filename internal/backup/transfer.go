@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"gocloud.dev/blob"
+
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // watch ends a context when one call on a stream takes too long: the store takes nothing, or gives nothing. Time between the calls is that
@@ -109,11 +111,11 @@ func (s *Store) startUpload(ctx context.Context, path string) *upload {
 	ctx, cancel := context.WithCancelCause(ctx)
 	r, w := io.Pipe()
 	u := &upload{watch: newWatch(s.stall, cancel), cancel: cancel, w: w, done: make(chan struct{})}
-	go func() {
-		defer close(u.done)
-		u.err = classify(ctx, s.bucket.Upload(ctx, path, r, s.options(false)))
+	goroutine.Go(func() error { return s.bucket.Upload(ctx, path, r, s.options(false)) }, func(err error) {
+		u.err = classify(ctx, err)
 		_ = r.CloseWithError(cmp.Or(u.err, io.ErrClosedPipe)) // Always nil.
-	}()
+		close(u.done)
+	})
 	return u
 }
 

@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // timeout bounds what is asked of one server. All are asked at the same time.
@@ -95,10 +97,15 @@ const unbounded = `"redis_exporter_last_scrape_error"`
 // Collect passes everything on except for what is unbounded, which it logs.
 func (t told) Collect(out chan<- prometheus.Metric) {
 	all := make(chan prometheus.Metric)
-	go func() {
-		defer close(all)
+	goroutine.Go(func() error {
 		t.Collector.Collect(all)
-	}()
+		return nil
+	}, func(err error) {
+		if err != nil {
+			all <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
+		}
+		close(all)
+	})
 	for m := range all {
 		if !strings.Contains(m.Desc().String(), unbounded) {
 			out <- m

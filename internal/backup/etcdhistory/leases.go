@@ -2,10 +2,12 @@ package etcdhistory
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 const (
@@ -40,16 +42,16 @@ func (l *leases) resolve(ctx context.Context) []Lease {
 	out := make([]Lease, len(l.fresh))
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
-	var wg sync.WaitGroup
-	turns := make(chan struct{}, asking)
 	for i, id := range l.fresh {
-		turns <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-turns }()
-			out[i] = Lease{ID: id, TTL: l.ttl(ctx, id)}
-		})
+		out[i].ID = id
 	}
-	wg.Wait()
+	var next atomic.Int64
+	_ = goroutine.Each(min(asking, len(out)), func(int) error { // A lease whose question fails has the TTL 0.
+		for i := next.Add(1) - 1; i < int64(len(out)); i = next.Add(1) - 1 {
+			out[i].TTL = l.ttl(ctx, out[i].ID)
+		}
+		return nil
+	})
 	l.fresh = nil
 	return out
 }

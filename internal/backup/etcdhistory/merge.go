@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // Merging says what to merge.
@@ -144,7 +146,9 @@ func join(ctx context.Context, store Store, parts []Name) (Name, error) {
 		return whole, err
 	}
 	r, w := io.Pipe()
-	go func() { _ = w.CloseWithError(copyAll(ctx, store, parts, newWriter(w, header))) }()
+	goroutine.Go(func() error { return copyAll(ctx, store, parts, newWriter(w, header)) }, func(err error) {
+		_ = w.CloseWithError(err) // It never fails.
+	})
 	err = store.Put(ctx, whole.String(), r)
 	_ = r.Close() // So that the writer ends where Put did not read to the end.
 	if err != nil {

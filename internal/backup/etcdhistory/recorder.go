@@ -12,6 +12,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/utils/clock"
+
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // Recorder records the history of one etcd. It holds at most two segments in memory, one that grows and one on its way to the store, and
@@ -137,17 +139,19 @@ func (r *Recorder) Run(ctx context.Context, base int64) error {
 
 	uploading, stopUploading := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopUploading()
-	uploaded := make(chan struct{})
-	go func() {
-		defer close(uploaded)
-		r.uploadAll(uploading)
-	}()
 	running, stop := context.WithCancelCause(ctx)
-	marking := make(chan struct{})
-	go func() {
-		defer close(marking)
-		r.markAll(running, stop)
-	}()
+	uploaded, marking := make(chan struct{}), make(chan struct{})
+	goroutine.Go(func() error {
+		r.uploadAll(uploading)
+		return nil
+	}, func(err error) {
+		stop(err)
+		close(uploaded)
+	})
+	goroutine.Go(func() error { return r.markAll(running) }, func(err error) {
+		stop(err)
+		close(marking)
+	})
 	err = r.record(running)
 	stop(nil)
 	<-marking
@@ -288,24 +292,23 @@ func (r *Recorder) seal() error {
 }
 
 // markAll asks the etcd, time and again, for its newest revision by a linearizable read: what was acknowledged before the question is
-// in it.
-func (r *Recorder) markAll(ctx context.Context, stop context.CancelCauseFunc) {
+// in it. It ends with ErrDiverged, or with nil when ctx does.
+func (r *Recorder) markAll(ctx context.Context) error {
 	for {
 		at, recorded := r.Clock.Now(), r.Status().Recorded
 		revision, err := r.ask(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return
+			return nil
 		case err != nil:
 			r.note(func(s *Status) { s.AskErr = err })
 		case revision < recorded:
-			stop(fmt.Errorf("%w: the etcd is at revision %d, and was at %d before", ErrDiverged, revision, recorded))
-			return
+			return fmt.Errorf("%w: the etcd is at revision %d, and was at %d before", ErrDiverged, revision, recorded)
 		default:
 			r.mark(mark{at, revision})
 		}
 		if r.sleep(ctx, r.Interval/4) != nil {
-			return
+			return nil
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // The watch uses the connection of clientv3, with its balancing and credentials, but not its Watcher: that one puts fragments together
@@ -30,7 +32,7 @@ func (r *Recorder) record(ctx context.Context) error {
 		r.partial = nil // The next watch begins with this revision again.
 		switch {
 		case ctx.Err() != nil:
-			if cause := context.Cause(ctx); errors.Is(cause, ErrDiverged) {
+			if cause := context.Cause(ctx); errors.Is(cause, ErrDiverged) || goroutine.Panicked(cause) {
 				return cause
 			}
 			return nil
@@ -81,10 +83,10 @@ func (r *Recorder) follow(ctx context.Context) error {
 		<-stopped
 	}()
 	from := r.Status().Recorded + 1
-	go func() {
-		defer close(stopped)
-		ended <- r.watch(ctx, from, responses)
-	}()
+	goroutine.Go(func() error { return r.watch(ctx, from, responses) }, func(err error) {
+		ended <- err
+		close(stopped)
+	})
 	heard := r.Clock.Now()
 	alarm := r.Clock.NewTicker(max(r.Interval, time.Second))
 	defer alarm.Stop()

@@ -1,10 +1,13 @@
 package redisdump
 
 import (
+	"cmp"
 	"errors"
 	"io"
 
 	"github.com/klauspost/readahead"
+
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // Counter reads an RDB that flows through it to another writer. Finish has to be called, whatever becomes of the flow.
@@ -21,10 +24,14 @@ type Counter struct {
 func NewCounter(to io.Writer) *Counter {
 	r, w := io.Pipe()
 	c := &Counter{to: to, tee: w, done: make(chan struct{})}
-	go func() {
-		defer close(c.done)
-		c.summary, c.err = countAhead(r)
-	}()
+	goroutine.Go(func() (err error) {
+		c.summary, err = countAhead(r)
+		return err
+	}, func(err error) {
+		c.err = err
+		_ = r.CloseWithError(cmp.Or(err, io.ErrClosedPipe)) // It never fails.
+		close(c.done)
+	})
 	return c
 }
 

@@ -11,8 +11,9 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 var (
@@ -97,7 +98,7 @@ func Load(ctx context.Context, rdbs []io.Reader, to Target, o LoadOptions) (Load
 	if err := l.check(ctx, parts); err != nil {
 		return l.summary, err
 	}
-	l.group, l.ctx = errgroup.WithContext(ctx)
+	l.group, l.ctx = goroutine.NewGroup(ctx)
 	for i, p := range parts {
 		l.group.Go(func() error {
 			if err := p.load(); err != nil {
@@ -115,7 +116,7 @@ type loader struct {
 	options   LoadOptions
 	to        Target
 	databases databases
-	group     *errgroup.Group
+	group     goroutine.Group
 	ctx       context.Context
 
 	// budget is what may be in flight, and oneLarge is held by whoever has a large value in the arena.

@@ -14,6 +14,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/goroutine"
 )
 
 const (
@@ -46,14 +47,13 @@ func NewMover(o Options) *Client {
 func (c *Client) SetSlots(ctx context.Context, slots redis.Slots, state redis.SlotState, id string) error {
 	count := slots.Count()
 	each := (count + lanes - 1) / lanes
-	errs := make([]error, lanes)
-	var wg sync.WaitGroup
-	for lane := 0; len(slots) > 0; lane++ {
+	var parts []redis.Slots
+	for len(slots) > 0 {
 		part := slots.First(each)
 		slots = slots.Minus(part)
-		wg.Go(func() { errs[lane] = c.setSlots(ctx, part, state, id) })
+		parts = append(parts, part)
 	}
-	wg.Wait()
+	errs := goroutine.Each(len(parts), func(i int) error { return c.setSlots(ctx, parts[i], state, id) })
 	if err := distinct(errs); err != nil {
 		return fmt.Errorf("CLUSTER SETSLOT %s of %d slots: %w", state, count, err)
 	}
@@ -226,21 +226,18 @@ func (c *Client) Send(ctx context.Context, to redis.Address, batches [][]redis.K
 		}
 		return err
 	}
-	var wg sync.WaitGroup
-	for range min(sends, len(batches)) {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(batches) && !failed.Load(); i = int(next.Add(1)) - 1 {
-				errs[i] = send(batches[i])
-			}
-		})
-	}
-	wg.Wait()
+	panics := goroutine.Each(min(sends, len(batches)), func(int) error {
+		for i := int(next.Add(1)) - 1; i < len(batches) && !failed.Load(); i = int(next.Add(1)) - 1 {
+			errs[i] = send(batches[i])
+		}
+		return nil
+	})
 	for i, err := range errs {
 		if err != nil && isBusy(err) && !replace {
 			busy, errs[i] = append(busy, batches[i]), nil
 		}
 	}
-	if err := distinct(errs); err != nil {
+	if err := distinct(slices.Concat(errs, panics)); err != nil {
 		return busy, fmt.Errorf("MIGRATE: %w", err)
 	}
 	return busy, nil
