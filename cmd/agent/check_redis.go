@@ -18,6 +18,8 @@ import (
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/backup/redisdump"
+	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/resp"
 )
 
 const (
@@ -138,10 +140,10 @@ func (r *redisCheck) see(e redisdump.Entry) {
 // run starts a server on the RDB and compares what it serves with what was read. It returns the version of the server.
 func (r *redisCheck) run(ctx context.Context, engine string) (server string, err error) {
 	socket := filepath.Join(r.dir, redisSocket)
-	client := goredis.NewClient(&goredis.Options{
+	client := redisclient.NewBounded(goredis.Options{
 		Network: "unix", Addr: socket, ContextTimeoutEnabled: true, DisableIdentity: true, MaxRetries: -1, PoolSize: 1,
 		ReadTimeout: valueTimeout, WriteTimeout: valueTimeout, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+	}, resp.Agent())
 	defer func() { _ = client.Close() }() // It only asked.
 	serves := func(ctx context.Context) error {
 		if _, err := os.Stat(socket); err != nil {

@@ -11,6 +11,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate/quorate/internal/connection"
+	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/resp"
 )
 
 // demoKeys is how many keys the demonstration writes and reads back in each data store.
@@ -64,9 +66,9 @@ func demoRedis(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	c := redis.NewClusterClient(&redis.ClusterOptions{
+	c := redisclient.NewBoundedCluster(redis.ClusterOptions{
 		Addrs: []string{conn.Addr()}, Username: conn.Username, Password: conn.Password, TLSConfig: conn.TLS,
-	})
+	}, resp.Agent())
 	defer func() { _ = c.Close() }()
 	started := time.Now()
 	for i := range demoKeys {

@@ -20,6 +20,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/resp"
 	"github.com/quorate/quorate/internal/goroutine"
 )
 
@@ -113,12 +114,12 @@ func (s *redisServers) dial(ctx context.Context, addr string) (net.Conn, error) 
 
 // client of a server, as one of the operator's users.
 func (s *redisServers) client(addr, user, password string) *goredis.Client {
-	return goredis.NewClient(&goredis.Options{
+	return redisclient.NewBounded(goredis.Options{
 		Addr: addr, Username: user, Password: password, DisableIdentity: true, ContextTimeoutEnabled: true,
 		Dialer:      func(ctx context.Context, _, addr string) (net.Conn, error) { return s.dial(ctx, addr) },
 		DialTimeout: askServerTimeout, ReadTimeout: valueTimeout, WriteTimeout: valueTimeout,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+	}, resp.Agent())
 }
 
 // look asks all servers at the same time. It is an error when one does not answer, unless others of its shard do, or the shard has no slots: it is

@@ -18,6 +18,8 @@ import (
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/resp"
 	"github.com/quorate/quorate/internal/goroutine"
 )
 
@@ -272,12 +274,12 @@ func (r *redisRestore) target(ctx context.Context) (redisdump.Target, func(), er
 	if _, err := r.slots(ctx); err != nil {
 		return nil, nil, err
 	}
-	c := goredis.NewClusterClient(&goredis.ClusterOptions{
+	c := redisclient.NewBoundedCluster(goredis.ClusterOptions{
 		ClusterSlots: r.slots, Username: redis.UserMigration, Password: password, DisableIdentity: true, ContextTimeoutEnabled: true,
 		Dialer:      func(ctx context.Context, _, addr string) (net.Conn, error) { return r.dial(ctx, addr) },
 		DialTimeout: askServerTimeout, ReadTimeout: valueTimeout, WriteTimeout: valueTimeout,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+	}, resp.Agent())
 	return redisdump.IntoCluster(c), func() { _ = c.Close() }, nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 )
 
 // Target is what keys are loaded into: IntoCluster or IntoServer.
@@ -93,12 +95,10 @@ func (d *databases) of(c *goredis.Client, number int) *goredis.Client {
 	if known := d.clients[database{c, number}]; known != nil {
 		return known
 	}
-	options := *c.Options()
-	options.DB = number
 	if d.clients == nil {
 		d.clients = map[database]*goredis.Client{}
 	}
-	made := goredis.NewClient(&options)
+	made := redisclient.ForDatabase(c, number)
 	d.clients[database{c, number}] = made
 	return made
 }

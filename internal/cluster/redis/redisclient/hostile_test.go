@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"testing"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	"github.com/quorate/quorate/internal/cluster/redis/resp"
 )
@@ -41,6 +43,35 @@ func TestAHostileReplyIsAnErrorOfThatServerAndCostsLittle(t *testing.T) {
 			}
 			if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 {
 				t.Errorf("%d bytes were allocated", got)
+			}
+		})
+	}
+}
+
+func TestEveryClientRefusesAHostileReply(t *testing.T) {
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		return answering("%10000000\r\n", ""), nil
+	}
+	one := goredis.Options{Dialer: dial, MaxRetries: -1}
+	for name, connect := range map[string]func() goredis.UniversalClient{
+		"of a server": func() goredis.UniversalClient { return redisclient.NewBounded(one, resp.Agent()) },
+		"of another database": func() goredis.UniversalClient {
+			return redisclient.ForDatabase(redisclient.NewBounded(one, resp.Agent()), 3)
+		},
+		"of a cluster's server": func() goredis.UniversalClient {
+			return redisclient.NewBoundedCluster(goredis.ClusterOptions{
+				Dialer: dial, MaxRedirects: -1,
+				ClusterSlots: func(context.Context) ([]goredis.ClusterSlot, error) {
+					return []goredis.ClusterSlot{{Start: 0, End: 16383, Nodes: []goredis.ClusterNode{{Addr: "a:6379"}}}}, nil
+				},
+			}, resp.Agent())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := connect()
+			defer func() { _ = c.Close() }()
+			if err := c.Get(t.Context(), "a").Err(); !errors.Is(err, resp.ErrRefused) {
+				t.Errorf("error %v, want a refusal", err)
 			}
 		})
 	}

@@ -56,6 +56,8 @@ type Options struct {
 	Called func(call string, took time.Duration, err error)
 	// Topology is what all servers of one observation are read into; nil: each Read has its own.
 	Topology *redis.Topology
+	// Budget of bytes that the server shares with others; nil: each reply is bounded alone.
+	Budget *resp.Budget
 	// timeout of one command; zero: callTimeout.
 	timeout time.Duration
 	// connections at a time; zero: one.
@@ -100,7 +102,9 @@ func New(o Options) *Client {
 	silence()
 	seen, login := &seen{}, o.login()
 	wait := cmp.Or(o.timeout, callTimeout)
-	rdb := goredis.NewClient(&goredis.Options{
+	limits := resp.Manager()
+	limits.Budget = o.Budget
+	rdb := NewBounded(goredis.Options{
 		Addr:     "pod", // Only Dial knows where the pod is.
 		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return o.dial(ctx, seen) },
 		Username: login.Username, Password: login.Password,
@@ -114,7 +118,7 @@ func New(o Options) *Client {
 		ReadBufferSize:   bufferSize, WriteBufferSize: bufferSize,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+	}, limits)
 	if o.Called != nil {
 		rdb.AddHook(meter(o.Called))
 	}
@@ -128,7 +132,7 @@ func (o Options) dial(ctx context.Context, seen *seen) (net.Conn, error) {
 	}
 	seen.connected.Store(ptr.To(time.Now()))
 	if o.TLS == nil {
-		return resp.Bound(conn, resp.Manager()), nil
+		return conn, nil
 	}
 	secure := tls.Client(conn, o.TLS)
 	if err := secure.HandshakeContext(ctx); err != nil {
@@ -136,7 +140,7 @@ func (o Options) dial(ctx context.Context, seen *seen) (net.Conn, error) {
 		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
 	seen.certificate.Store(ptr.To(clustertls.FingerprintOf(secure.ConnectionState().PeerCertificates[0].Raw)))
-	return resp.Bound(secure, resp.Manager()), nil
+	return secure, nil
 }
 
 // Close ends the connection.

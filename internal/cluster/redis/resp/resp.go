@@ -25,11 +25,37 @@ type Limits struct {
 	Elements int64
 	// Depth of nesting.
 	Depth int
+	// Budget that all connections with it share; nil: none.
+	Budget *Budget
 }
+
+// Budget bounds what several connections receive together, in bytes.
+type Budget struct{ left atomic.Int64 }
+
+// NewBudget returns a Budget of that many bytes.
+func NewBudget(bytes int64) *Budget {
+	b := &Budget{}
+	b.left.Store(bytes)
+	return b
+}
+
+// Add adds bytes to the budget.
+func (b *Budget) Add(bytes int64) { b.left.Add(bytes) }
+
+// spend takes bytes from the budget, and reports whether it had them.
+func (b *Budget) spend(bytes int64) bool { return b == nil || b.left.Add(-bytes) >= 0 }
+
+// elementCost is what an announced element takes from a Budget: the client allocates an interface
+// value for it before it arrives.
+const elementCost = 16
 
 // Manager returns the limits of the manager. The largest legitimate reply is CLUSTER SLOT-STATS of
 // all slots with about 250,000 elements; CLUSTER NODES of 1,000 servers has about 170 KiB.
 func Manager() Limits { return Limits{Bytes: 16 << 20, Elements: 512 << 10, Depth: 32} }
+
+// Agent returns the limits of a Job or start gate, which works for one cluster and has a memory
+// limit of its own. Its largest legitimate replies are keys, which have up to 512 MiB in theory.
+func Agent() Limits { return Limits{Bytes: 256 << 20, Elements: 1 << 20, Depth: 32} }
 
 // Bound returns a connection whose Read fails and closes it before a header that breaks a limit is
 // complete for the caller. A client allocates by the length in a header, before the data arrives.
@@ -99,6 +125,9 @@ func (p *parser) part(b []byte) error {
 	if p.bytes > p.limits.Bytes {
 		return p.refuse("more than %d bytes", p.limits.Bytes)
 	}
+	if !p.limits.Budget.spend(int64(len(b))) {
+		return p.overspent()
+	}
 	if len(p.line)+len(b) > maxLine {
 		return p.refuse("a line of more than %d bytes", maxLine)
 	}
@@ -143,6 +172,9 @@ func (p *parser) bulk(n int64) error {
 	if n > p.limits.Bytes-p.bytes {
 		return p.refuse("a string of %d bytes, which makes more than %d", n, p.limits.Bytes)
 	}
+	if !p.limits.Budget.spend(n) {
+		return p.overspent()
+	}
 	p.bytes += n
 	p.skip = n + 2
 	return nil
@@ -158,6 +190,9 @@ func (p *parser) aggregate(kind byte, n int64) error {
 	p.elements += n
 	if p.elements > p.limits.Elements {
 		return p.refuse("more than %d elements", p.limits.Elements)
+	}
+	if !p.limits.Budget.spend(n * elementCost) {
+		return p.overspent()
 	}
 	if kind == '|' {
 		n++ // The value that the attribute describes follows, in the place of both.
@@ -183,6 +218,10 @@ func (p *parser) complete() {
 		}
 		p.open = p.open[:last]
 	}
+}
+
+func (*parser) overspent() error {
+	return fmt.Errorf("%w: the servers of the cluster send more than expected of all of them", ErrRefused)
 }
 
 func (*parser) refuse(format string, args ...any) error {

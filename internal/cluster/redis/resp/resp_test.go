@@ -56,6 +56,29 @@ func TestRepliesBeyondTheLimitsAreRefused(t *testing.T) {
 	}
 }
 
+func TestABudgetIsSharedByAllConnections(t *testing.T) {
+	for name, reply := range map[string]string{
+		"a string that is announced": "$600\r\n",
+		"a string that arrives":      "+" + strings.Repeat("a", 600) + "\r\n",
+		"elements":                   "*40\r\n", // Of 16 bytes each.
+	} {
+		limits := Manager()
+		limits.Budget = NewBudget(700)
+		one, other := parser{limits: limits}, parser{limits: limits}
+		if err := one.feed([]byte(reply)); err != nil {
+			t.Errorf("%s: the first connection: %v", name, err)
+		}
+		if err := other.feed([]byte(reply)); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: the second connection: error %v, want a refusal", name, err)
+		}
+		limits.Budget.Add(10 << 10)
+		more := parser{limits: limits}
+		if err := more.feed([]byte(reply)); err != nil {
+			t.Errorf("%s: a connection that was added to the budget: %v", name, err)
+		}
+	}
+}
+
 func FuzzReplies(f *testing.F) {
 	for _, replies := range []map[string]string{valid, refused} {
 		for _, reply := range replies {
