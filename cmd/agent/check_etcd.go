@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
 	"github.com/quorate/quorate/internal/backup/etcdrestore"
 	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 )
 
 const (
@@ -77,7 +78,7 @@ func (e etcdCheck) run(ctx context.Context, engine string) (server string, err e
 	}
 	endpoint := "unix://" + filepath.Join(dir, etcdSocket)
 	login := func(ctx context.Context) (*clientv3.Client, error) {
-		return clientv3.New(clientv3.Config{
+		return etcdclient.NewBounded(clientv3.Config{
 			Endpoints: []string{endpoint}, Username: "root", Password: e.password, DialTimeout: askLimit, Context: ctx, Logger: zap.NewNop(),
 		})
 	}

@@ -10,9 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/quorate/quorate/internal/connection"
+	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	"github.com/quorate/quorate/internal/cluster/redis/resp"
+	"github.com/quorate/quorate/internal/connection"
 )
 
 // demoKeys is how many keys the demonstration writes and reads back in each data store.
@@ -34,7 +35,7 @@ func demoEtcd(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	c, err := clientv3.New(clientv3.Config{
+	c, err := etcdclient.NewBounded(clientv3.Config{
 		Endpoints: []string{conn.Scheme("https") + "://" + conn.Addr()}, TLS: conn.TLS,
 		Username: conn.Username, Password: conn.Password, DialTimeout: 10 * time.Second, Context: ctx,
 	})

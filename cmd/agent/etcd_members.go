@@ -116,7 +116,7 @@ func ask(ctx context.Context, url string, with login) (*clientv3.Client, *client
 	if with.password != "" {
 		cfg.Username, cfg.Password = with.username, with.password
 	}
-	c, err := clientv3.New(cfg)
+	c, err := etcdclient.NewBounded(cfg)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect: %w", err)
 	}
@@ -134,6 +134,8 @@ func statusOf(ctx context.Context, c *clientv3.Client, url string) (*clientv3.St
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("ask for its status: %w", err)
+	case status.Header == nil:
+		return nil, errors.New("its status has no header")
 	case status.IsLearner:
 		return nil, errors.New("it is a learner")
 	case status.Leader == 0:

@@ -34,6 +34,8 @@ const (
 	finalPatience = time.Second
 	// maxPeerAnswer is far more than the list of seven members.
 	maxPeerAnswer = 1 << 20
+	// maxPeerMembers is far more members than a cluster has: seven, of the API nine.
+	maxPeerMembers = 64
 )
 
 // etcdGate is the start gate of one etcd member: it gathers what etcd.DecideStart decides on, and carries the
@@ -306,9 +308,20 @@ func askPeer(ctx context.Context, c *http.Client, peer etcd.Peer) *etcd.PeerAnsw
 	if err != nil || resp.StatusCode != http.StatusOK {
 		return nil
 	}
-	a := &etcd.PeerAnswer{From: peer.Name, ClusterID: id}
-	if json.NewDecoder(io.LimitReader(resp.Body, maxPeerAnswer)).Decode(&a.Members) != nil {
+	members, err := readMembers(resp.Body)
+	if err != nil {
 		return nil
 	}
-	return a
+	return &etcd.PeerAnswer{From: peer.Name, ClusterID: id, Members: members}
+}
+
+// readMembers reads the answer of a peer.
+func readMembers(answer io.Reader) (members []etcd.PeerMember, err error) {
+	if err := json.NewDecoder(io.LimitReader(answer, maxPeerAnswer)).Decode(&members); err != nil {
+		return nil, err
+	}
+	if len(members) > maxPeerMembers {
+		return nil, fmt.Errorf("it has %d members", len(members))
+	}
+	return members, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
 	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 	"github.com/quorate/quorate/internal/goroutine"
 )
 
@@ -91,12 +92,12 @@ func (s *etcdStream) stream(ctx context.Context) error {
 	}
 	cfg := clientv3.Config{
 		Context: ctx, Endpoints: s.members, TLS: with.secure, DialTimeout: askMemberTimeout, Logger: zap.NewNop(), // Errors are returned.
-		DialKeepAliveTime: memberSilence, DialKeepAliveTimeout: memberSilence,
+		DialKeepAliveTime: memberSilence, DialKeepAliveTimeout: memberSilence, MaxCallRecvMsgSize: etcdclient.MaxWatchAnswer,
 	}
 	if with.password != "" {
 		cfg.Username, cfg.Password = with.username, with.password
 	}
-	client, err := clientv3.New(cfg)
+	client, err := etcdclient.NewBounded(cfg)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}

@@ -2,6 +2,7 @@ package etcdhistory
 
 import (
 	"bytes"
+	"context"
 	"testing"
 )
 
@@ -28,3 +29,6 @@ func Encode(tb testing.TB, h Header, records []Record) []byte {
 	}
 	return out.Bytes()
 }
+
+// Ask asks for the newest revision.
+func (r *Recorder) Ask(ctx context.Context) (int64, error) { return r.ask(ctx) }

@@ -320,6 +320,9 @@ func (r *Recorder) ask(ctx context.Context) (revision int64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("ask for the newest revision: %w", err)
 	}
+	if response.Header == nil { // Revision 0 would look like another history.
+		return 0, errors.New("ask for the newest revision: the answer has no header")
+	}
 	return response.Header.Revision, nil
 }
 

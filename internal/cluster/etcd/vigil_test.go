@@ -246,12 +246,24 @@ func TestVitalsAreReadOutOfMetrics(t *testing.T) {
 		"bounds that fall": strings.Replace(metricsText, "0.002", "0.0001", 1),
 		"no number":        strings.Replace(metricsText, "} 5\n", "} five\n", 1),
 		"less than none":   strings.Replace(metricsText, "} 5\n", "} -5\n", 1),
+		"too many bytes":   metricsText + strings.Repeat("# HELP go_goroutines\n", 8<<20/20),
+		"too many buckets": buckets(1000) + metricsText,
 		"not a number":     strings.Replace(metricsText, "} 5\n", "} NaN\n", 1),
 	} {
 		if v, err := etcd.ParseVitals(strings.NewReader(text)); err == nil {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
+}
+
+// buckets returns a histogram of fsyncs with that many buckets.
+func buckets(n int) string {
+	var out strings.Builder
+	for i := range n {
+		fmt.Fprintf(&out, "etcd_disk_wal_fsync_duration_seconds_bucket{le=\"%d\"} 1\n", i)
+	}
+	out.WriteString("etcd_disk_wal_fsync_duration_seconds_bucket{le=\"+Inf\"} 1\n")
+	return out.String()
 }
 
 func FuzzVitals(f *testing.F) {

@@ -28,12 +28,15 @@ const (
 	commitFamily = "etcd_disk_backend_commit_duration_seconds_bucket"
 	// maxVitals is far more than all metrics of a member.
 	maxVitals = 8 << 20
+	// maxBuckets is far more than a histogram of etcd has: 14.
+	maxBuckets = 100
 )
 
 // ParseVitals reads the two histograms out of all metrics of a member, line by line, and nothing else. It is an error when one is missing.
 func ParseVitals(text io.Reader) (Vitals, error) {
 	var v Vitals
-	lines := bufio.NewScanner(io.LimitReader(text, maxVitals))
+	limited := &io.LimitedReader{R: text, N: maxVitals}
+	lines := bufio.NewScanner(limited)
 	for lines.Scan() {
 		var err error
 		if rest, ok := after(lines.Bytes(), fsyncFamily); ok {
@@ -42,11 +45,14 @@ func ParseVitals(text io.Reader) (Vitals, error) {
 			err = addBucket(&v.Commit, rest)
 		}
 		if err != nil {
-			return Vitals{}, fmt.Errorf("line %q: %w", lines.Text(), err)
+			return Vitals{}, fmt.Errorf("line %.100q: %w", lines.Text(), err)
 		}
 	}
 	if err := lines.Err(); err != nil {
 		return Vitals{}, err
+	}
+	if limited.N == 0 { // The last line may be cut off, and a shorter number is one too.
+		return Vitals{}, fmt.Errorf("the metrics have more than %d bytes", maxVitals)
 	}
 	for _, h := range []anomaly.Histogram{v.Fsync, v.Commit} {
 		if len(h.Bounds) == 0 || len(h.Counts) != len(h.Bounds)+1 {
@@ -77,10 +83,12 @@ func addBucket(h *anomaly.Histogram, rest string) error {
 	}
 	count, err := strconv.ParseFloat(value, 64)
 	if err != nil || !(count >= 0 && count < math.MaxInt64) {
-		return fmt.Errorf("count %q is no number of values", value)
+		return fmt.Errorf("count %.40q is no number of values", value)
 	}
 	last := len(h.Bounds) - 1
 	switch {
+	case len(h.Counts) == maxBuckets:
+		return fmt.Errorf("it is one of more than %d buckets", maxBuckets)
 	case len(h.Counts) > len(h.Bounds), last >= 0 && le <= h.Bounds[last]:
 		return errors.New("the bounds do not grow")
 	case !math.IsInf(le, 1):

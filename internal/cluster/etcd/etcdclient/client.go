@@ -31,9 +31,9 @@ import (
 // bufferSize of a connection, each way, in bytes. gRPC takes 32 KiB by default.
 const bufferSize = 4 << 10
 
-// maxAnswer bounds one answer of a member in bytes, after decompression. The largest are the lists of
-// users and roles.
-const maxAnswer = 4 << 20
+// maxMembers bounds the member list: the planner compares members with each other. etcd recommends
+// seven, and the API allows nine.
+const maxMembers = 64
 
 // silence is after which time without a word a member that is to answer is asked whether it is there. That is waited for half as long.
 const silence = 10 * time.Second
@@ -217,8 +217,6 @@ func (c *Client) open(ctx context.Context, password, token string) (*clientv3.Cl
 		TLS:         secure,
 		Token:       token,
 		DialTimeout: timeLeft(ctx),
-		// The client's own default is 2 GiB: a small compressed answer expands to that.
-		MaxCallRecvMsgSize: maxAnswer,
 		// Otherwise a connection is believed in as long after the network has healed as it was broken before: a client is kept between passes.
 		DialKeepAliveTime: silence, DialKeepAliveTimeout: silence / 2,
 		Logger: zap.NewNop(), // Errors are returned; retries are not worth a line each.
@@ -238,7 +236,7 @@ func (c *Client) open(ctx context.Context, password, token string) (*clientv3.Cl
 	if password != "" {
 		cfg.Username, cfg.Password = etcd.RootUser, password
 	}
-	conn, err := clientv3.New(cfg)
+	conn, err := NewBounded(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", c.cfg.Host, err)
 	}
@@ -326,6 +324,17 @@ func (c *Client) Members(ctx context.Context) ([]etcd.Member, error) {
 	r, err := conn.MemberList(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("member list of %s: %w", c.cfg.Host, err)
+	}
+	out, err := membersOf((*pb.MemberListResponse)(r))
+	if err != nil {
+		return nil, fmt.Errorf("member list of %s: %w", c.cfg.Host, err)
+	}
+	return out, nil
+}
+
+func membersOf(r *pb.MemberListResponse) ([]etcd.Member, error) {
+	if n := len(r.Members); n > maxMembers {
+		return nil, fmt.Errorf("it has %d members", n)
 	}
 	out := make([]etcd.Member, 0, len(r.Members))
 	for _, m := range r.Members {

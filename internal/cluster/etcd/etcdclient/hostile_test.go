@@ -3,50 +3,110 @@ package etcdclient_test
 import (
 	"context"
 	"net"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/gzip" // The hostile member compresses.
+	_ "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 )
 
-// hostile answers a status without header, and a member list that expands to 256 MiB.
+// hostile answers without headers.
 type hostile struct {
 	pb.UnimplementedMaintenanceServer
 	pb.UnimplementedClusterServer
-	list *pb.MemberListResponse
+	pb.UnimplementedAuthServer
 }
 
 func (hostile) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
 	return &pb.StatusResponse{Version: "3.6.1"}, nil
 }
 
-func (h hostile) MemberList(ctx context.Context, _ *pb.MemberListRequest) (*pb.MemberListResponse, error) {
-	return h.list, grpc.SetSendCompressor(ctx, "gzip")
+func (hostile) AuthStatus(context.Context, *pb.AuthStatusRequest) (*pb.AuthStatusResponse, error) {
+	return &pb.AuthStatusResponse{}, nil
 }
 
-func TestAHostileMemberIsAnErrorOfThatMember(t *testing.T) {
+func (hostile) MemberList(ctx context.Context, _ *pb.MemberListRequest) (*pb.MemberListResponse, error) {
+	return &pb.MemberListResponse{}, grpc.SetSendCompressor(ctx, "gzip")
+}
+
+// prepared answers a member list as it was encoded beforehand, so that the server, which is in the
+// same process, allocates next to nothing.
+type prepared struct {
+	encoding.CodecV2
+	members []byte
+}
+
+func (p prepared) Marshal(v any) (mem.BufferSlice, error) {
+	if _, ok := v.(*pb.MemberListResponse); ok {
+		return mem.BufferSlice{mem.SliceBuffer(p.members)}, nil
+	}
+	return p.CodecV2.Marshal(v)
+}
+
+func startHostile(t *testing.T, members []*pb.Member) *etcdclient.Client {
+	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := hostile{list: &pb.MemberListResponse{Members: []*pb.Member{{Name: strings.Repeat("a", 32<<20)}}}}
-	s := grpc.NewServer(grpc.MaxSendMsgSize(1 << 30))
-	pb.RegisterMaintenanceServer(s, h)
-	pb.RegisterClusterServer(s, h)
+	raw, err := proto.Marshal(&pb.MemberListResponse{Members: members})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer(grpc.MaxSendMsgSize(1<<30), grpc.ForceServerCodecV2(prepared{encoding.GetCodecV2("proto"), raw}))
+	pb.RegisterMaintenanceServer(s, hostile{})
+	pb.RegisterClusterServer(s, hostile{})
+	pb.RegisterAuthServer(s, hostile{})
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
 	c := etcdclient.New(etcdclient.Config{Host: "member", Dial: func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", l.Addr().String())
 	}})
 	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestAnAnswerWithoutAHeaderIsAnErrorOfThatMember(t *testing.T) {
+	c := startHostile(t, nil)
 	if _, err := c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "no header") {
-		t.Errorf("a status without header: error %v", err)
+		t.Errorf("status: error %v", err)
 	}
-	if _, err := c.Members(t.Context()); err == nil {
-		t.Error("a member list of 256 MiB is accepted")
+	if _, err := c.Store(t.Context()); err == nil || !strings.Contains(err.Error(), "no header") {
+		t.Errorf("state of the users: error %v", err)
+	}
+}
+
+func TestAMemberListThatExpandsIsRefusedAndCostsLittle(t *testing.T) {
+	c := startHostile(t, []*pb.Member{{Name: strings.Repeat("a", 128<<20)}})
+	if _, err := c.Status(t.Context()); err == nil { // It connects.
+		t.Error("a status without header is accepted")
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := c.Members(t.Context())
+	runtime.ReadMemStats(&after)
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("error %v, want ResourceExhausted", err)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 32<<20 {
+		t.Errorf("%d bytes were allocated", got)
+	}
+}
+
+func TestAListOfTooManyMembersIsRefused(t *testing.T) {
+	c := startHostile(t, slices.Repeat([]*pb.Member{{Name: "a"}}, 1000))
+	if _, err := c.Members(t.Context()); err == nil || !strings.Contains(err.Error(), "1000 members") {
+		t.Errorf("error %v", err)
 	}
 }

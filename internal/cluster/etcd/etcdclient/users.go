@@ -32,10 +32,14 @@ func (c *Client) Store(ctx context.Context) (users.Store, error) {
 	var out users.Store
 	err := c.users(ctx, "state of the users", func(conn *clientv3.Client) error {
 		r, err := conn.AuthStatus(ctx)
-		if err == nil {
-			out = users.Store{ClusterID: r.Header.ClusterId, Revision: r.AuthRevision, Enabled: r.Enabled}
+		if err != nil {
+			return err
 		}
-		return err
+		if r.Header == nil {
+			return errors.New("the answer has no header")
+		}
+		out = users.Store{ClusterID: r.Header.ClusterId, Revision: r.AuthRevision, Enabled: r.Enabled}
+		return nil
 	})
 	return out, err
 }
