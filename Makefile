@@ -135,7 +135,7 @@ test: ## Run what every change has to pass: generated code, lint, unit, adapters
 .PHONY: test-all
 test-all: export QUORATE_SWEEP_STRIDE = 1
 test-all: export QUORATE_ALL_ENGINES = 1
-test-all: test test-olm test-e2e-long test-e2e-fresh chaos govulncheck bench-ready ## Run everything, the long end-to-end tests, those of a second cluster, govulncheck and the benchmarks too
+test-all: test test-olm test-e2e-long test-e2e-fresh chaos fuzz govulncheck bench-ready ## Run everything, the long end-to-end tests, those of a second cluster, fuzz targets, govulncheck and the benchmarks too
 
 .PHONY: deps
 deps:
@@ -153,6 +153,14 @@ test-unit: deps ## Run every test that needs no cluster: rules, simulation, loop
 	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
 	  -race -short -parallel 4 -timeout 60m $(if $(QUORATE_ALL_ENGINES),,-skip '^($(SLOW_RACES))$$') $(TEST_FLAGS) $$(go list ./... | grep -v -E '$(NO_RACES)')
 	@$(MAKE) test-sweeps
+
+FUZZTIME := 60s
+.PHONY: fuzz
+fuzz: deps ## Run every fuzz target for FUZZTIME=60s; what one finds is a file in testdata/fuzz, to be committed with the cure
+	@QUORATE_SERVERS="$$($(KIND) servers)"; export QUORATE_SERVERS; \
+	for target in $$(grep -rE --include='*_test.go' '^func Fuzz' . | sed -E 's,^(.*)/[^/]+:func (Fuzz[A-Za-z0-9_]+).*,\1:\2,' | sort); do \
+	  go test -run '^$$' -fuzz "^$${target#*:}\$$" -fuzztime $(FUZZTIME) "$${target%%:*}" || exit 1; \
+	done
 
 .PHONY: test-olm
 test-olm: ## Validate the bundle for the Operator Lifecycle Manager (a module of its own)

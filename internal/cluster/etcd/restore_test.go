@@ -267,7 +267,7 @@ func TestTheGateSwitchesAuthenticationOffWhereTheSpecHasNone(t *testing.T) {
 	}
 }
 
-func TestAGateThatRestoresHasAMemoryLimit(t *testing.T) {
+func TestTheGateAlwaysHasAMemoryLimit(t *testing.T) {
 	for name, tc := range map[string]struct {
 		resources *corev1.ResourceRequirements
 		want      string
@@ -276,12 +276,17 @@ func TestAGateThatRestoresHasAMemoryLimit(t *testing.T) {
 		"with requests only":     {&corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}}, "2Gi"},
 		"with a limit":           {&corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("4Gi")}}, "4Gi"},
 	} {
-		set := statefulSet(t, blueprint(t, func(b *etcd.Blueprint) {
-			b.Record.Restore, b.Cluster.Spec.Resources = fromBackup(nil).Restore, tc.resources
-		}))
-		gate := set.Spec.Template.Spec.InitContainers[0]
-		if got := gate.Resources.Limits.Memory(); got.String() != tc.want || gate.Resources.Requests.Memory().Cmp(*got) > 0 {
-			t.Errorf("%s: %+v", name, gate.Resources)
+		for what, restore := range map[string]*etcd.Restore{"that restores": fromBackup(nil).Restore, "that restores nothing": nil} {
+			set := statefulSet(t, blueprint(t, func(b *etcd.Blueprint) {
+				b.Record.Restore, b.Cluster.Spec.Resources = restore, tc.resources
+			}))
+			gate := set.Spec.Template.Spec.InitContainers[0]
+			if got := gate.Resources.Limits.Memory(); got.String() != tc.want || gate.Resources.Requests.Memory().Cmp(*got) > 0 {
+				t.Errorf("a gate %s, %s: %+v", what, name, gate.Resources)
+			}
+			if !slices.ContainsFunc(gate.Env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" }) {
+				t.Errorf("the runtime of a gate %s, %s, does not know its limit", what, name)
+			}
 		}
 	}
 }

@@ -146,7 +146,6 @@ const FlagWithoutAuthentication = "without-authentication"
 // restarted for it.
 func (b Blueprint) mountBackup(spec *corev1ac.PodSpecApplyConfiguration, from v1alpha1.BackupDestination) {
 	plan.Mount(spec, &spec.InitContainers[0], from)
-	limitMemory(&spec.InitContainers[0])
 	spec.InitContainers[0].WithPorts(corev1ac.ContainerPort().WithName("progress").WithContainerPort(plan.FlowPort))
 	if b.SigningSum != "" { // In the backup root has the password of the former cluster.
 		plan.MountPassword(spec, &spec.InitContainers[0], cluster.AuthSecret(b.Cluster.Name))
@@ -159,8 +158,9 @@ func (b Blueprint) mountBackup(spec *corev1ac.PodSpecApplyConfiguration, from v1
 	}
 }
 
-// restoreMemory is the limit of a gate that restores where spec.resources has none: a damaged backup must not take the memory of the node.
-var restoreMemory = resource.MustParse("1Gi")
+// gateMemory is the memory limit of a start gate where spec.resources has none: a damaged backup or log, or
+// the answer of a peer, must not take the memory of the node.
+var gateMemory = resource.MustParse("1Gi")
 
 // limitMemory gives a container a memory limit, unless it has one, and tells its runtime. The request stays small: the limit is a guess on the
 // safe side.
@@ -169,7 +169,7 @@ func limitMemory(c *corev1ac.ContainerApplyConfiguration) {
 		c.WithResources(corev1ac.ResourceRequirements())
 	}
 	if limits := c.Resources.Limits; limits == nil || (*limits)[corev1.ResourceMemory] == (resource.Quantity{}) {
-		limit := restoreMemory
+		limit := gateMemory
 		if requests := c.Resources.Requests; requests == nil || (*requests)[corev1.ResourceMemory] == (resource.Quantity{}) {
 			c.Resources.WithRequests(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")})
 		} else if request := (*requests)[corev1.ResourceMemory]; request.Cmp(limit) > 0 {
@@ -195,6 +195,7 @@ func (b Blueprint) bareTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, 
 	if gate.Resources, err = kube.GateResources(b.Cluster.Spec.Resources, nil); err != nil {
 		return nil, err
 	}
+	limitMemory(gate)
 	name := b.Cluster.Name
 	spec := corev1ac.PodSpec().
 		WithTerminationGracePeriodSeconds(gracePeriod).

@@ -3,6 +3,7 @@ package redis
 import (
 	stdcmp "cmp"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,6 +152,47 @@ func FuzzParseNodes(f *testing.F) {
 			}
 		}
 		Gate(Disk{Nodes: text})
+	})
+}
+
+// FuzzInfo reads answers to INFO as both modes do: none may panic, and no number may leave its range.
+func FuzzInfo(f *testing.F) {
+	f.Add("role:master\r\nrun_id:aa\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=1200,lag=0\r\n", nodesText, "cluster_state:ok\r\n")
+	f.Add("role:slave\r\nmaster_host:10.0.0.1\r\nmaster_port:6379\r\nmaster_link_status:up\r\n", "", "cluster_known_nodes:-1\r\n")
+	f.Add("role\r\n:\r\nslave0:=,=\r\nslave99999999999999999999:ip=\r\nused_memory:-9223372036854775808\r\n", "a :@ myself - 0 0 1 connected 99999", ":")
+	f.Fuzz(func(t *testing.T, info, nodes, state string) {
+		ParseProcess(info)
+		ParseHandOver(info)
+		ParseAck(info, Address{IP: "10.0.0.2", Port: ClientPort})
+		if n, err := ParseReplicated("carts-0-0", info); err == nil && n == nil {
+			t.Errorf("neither a server nor an error out of %q", info)
+		}
+		id := ""
+		if peers, err := ParseNodes(nodes); err == nil {
+			for _, p := range peers {
+				if p.Myself {
+					id = p.ID
+				}
+			}
+		}
+		n, err := ParseNode(id, nodes, state, info)
+		if err != nil {
+			return
+		}
+		n.Self()
+		n.RunsIn("carts-0-0")
+	})
+}
+
+// FuzzParseUsers reads answers to ACL LIST.
+func FuzzParseUsers(f *testing.F) {
+	f.Add("user default on nopass sanitize-payload ~* &* +@all")
+	f.Add("user app on #aa resetchannels ~a -@all (~b +get) +config|get")
+	f.Add("user\nuser a (\nuser b ) ()")
+	f.Fuzz(func(_ *testing.T, text string) {
+		lines := strings.Split(text, "\n")
+		_, _ = ParseUsers(lines)
+		UsersWithout(lines, nil)
 	})
 }
 
