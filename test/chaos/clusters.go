@@ -57,6 +57,9 @@ const (
 	shards, largeShards = 3, 4
 )
 
+// updated is how many keys each writer overwrites, deletes and increments.
+const updated = "-updates=12"
+
 // targetsOf are the clusters of a run. etcd begins with the minor version before the newest, the others with the major version before.
 func (r *runner) targetsOf() ([]*target, error) {
 	versions := map[string]string{}
@@ -80,20 +83,20 @@ func (r *runner) targetsOf() ([]*target, error) {
 		{
 			Cluster: schedule.Cluster{Name: "orders", Store: schedule.Etcd}, container: "etcd", component: v1alpha1.ComponentEtcd,
 			object: &v1alpha1.EtcdCluster{ObjectMeta: meta("orders"), Spec: v1alpha1.EtcdClusterSpec{Size: size, Version: versions["ETCD_3_6"], Storage: storage}},
-			loads:  []*writer{{Load: report.Load{Class: "majority"}, options: harness.LoadOptions{Mode: "etcd", Rate: etcdRate, Flags: []string{"-watch", "-registers=4"}}}},
+			loads:  []*writer{{Load: report.Load{Class: "majority"}, options: harness.LoadOptions{Mode: "etcd", Rate: etcdRate, Flags: []string{"-watch", "-registers=4", updated}}}},
 		},
 		{
 			Cluster: schedule.Cluster{Name: "carts", Store: schedule.Redis}, container: "redis", component: v1alpha1.ComponentRedis,
 			object: redis("carts", v1alpha1.EngineRedis, versions["REDIS_7_0"], nil),
 			loads: []*writer{
-				{Load: report.Load{Class: "plain"}, options: harness.LoadOptions{Mode: "redis", Rate: redisRate, Flags: []string{"-look-back"}}},
-				{Load: report.Load{Class: "WAIT 1"}, options: harness.LoadOptions{Mode: "redis", Rate: redisRate / 2, Flags: []string{"-look-back", "-wait=1"}}},
+				{Load: report.Load{Class: "plain"}, options: harness.LoadOptions{Mode: "redis", Rate: redisRate, Flags: []string{"-look-back", updated}}},
+				{Load: report.Load{Class: "WAIT 1"}, options: harness.LoadOptions{Mode: "redis", Rate: redisRate / 2, Flags: []string{"-look-back", "-wait=1", updated}}},
 			},
 		},
 		{
 			Cluster: schedule.Cluster{Name: "sessions", Store: schedule.Valkey}, container: "redis", component: v1alpha1.ComponentRedis,
 			object: redis("sessions", v1alpha1.EngineValkey, versions["VALKEY_8_1"], &v1alpha1.RedisConfig{MinReplicasToWrite: ptr.To[int32](1)}),
-			loads:  []*writer{{Load: report.Load{Class: "min-replicas-to-write 1"}, options: harness.LoadOptions{Mode: "redis", Rate: redisRate, Flags: []string{"-look-back"}}}},
+			loads:  []*writer{{Load: report.Load{Class: "min-replicas-to-write 1"}, options: harness.LoadOptions{Mode: "redis", Rate: redisRate, Flags: []string{"-look-back", updated}}}},
 		},
 	}
 	return slices.DeleteFunc(all, func(t *target) bool {

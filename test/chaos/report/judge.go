@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/test/chaos/schedule"
+	"github.com/quorate/quorate/test/e2e/load/ledger"
+	"github.com/quorate/quorate/test/e2e/load/updates"
 )
 
 // Verdict is whether one promise was kept.
@@ -23,6 +25,9 @@ const (
 	// around is how long before and after a fault a write may have gone that the fault took with it: what a replica had not been sent yet,
 	// and what an old primary took before it heard of the new one. A loss is noticed within a second or so while the data store answers.
 	around = 5 * time.Second
+	// aftermath is how long after the end of a fault its consequences may take a write: a failover that the fault has caused, with some
+	// time for slow machines. What is lost later, although the cluster has not healed, was lost by a planned step.
+	aftermath = 20 * time.Second
 	// silent is how long a cluster may take no write before its conditions have to say that something is wrong.
 	silent = 20 * time.Second
 )
@@ -98,6 +103,8 @@ func (r *Run) checked() Verdict {
 			wrong = append(wrong, l.Name+" has not checked")
 		case l.Summary.Acked == 0:
 			wrong = append(wrong, l.Name+": no write was acknowledged")
+		case l.Summary.Updates == nil || l.Summary.Updates.Acked == 0:
+			wrong = append(wrong, l.Name+": no update was acknowledged")
 		default:
 			acked += l.Summary.Acked
 		}
@@ -116,6 +123,12 @@ func (r *Run) etcdLostNothing() Verdict {
 		acked += s.Acked
 		if s.Lost+s.Stale+s.OutOfOrder > 0 {
 			wrong = append(wrong, fmt.Sprintf("%s: %d lost (%v), %d at a lower revision, %d out of order", l.Name, s.Lost, s.LostKeys, s.Stale, s.OutOfOrder))
+		}
+		if s.Returned > 0 {
+			wrong = append(wrong, fmt.Sprintf("%s: %d gone for a while (%v)", l.Name, s.Returned, s.Returns[:min(len(s.Returns), 5)]))
+		}
+		if u := s.Updates; u != nil && u.Wrong > 0 {
+			wrong = append(wrong, fmt.Sprintf("%s: %d wrong updates (%+v)", l.Name, u.Wrong, u.Faults[:min(len(u.Faults), 5)]))
 		}
 	}
 	return verdict("etcd lost no acknowledged write, and its revision only grew", wrong, "0 of %d", acked)
@@ -207,7 +220,9 @@ func (r *Run) redisLostNothingPlanned() Verdict {
 // losses are the lost writes of a load that no fault explains, and the others in words, by what explains them.
 func (r *Run) losses(l Load) (unexplained []string, explained string) {
 	by := map[string]int{}
-	for _, loss := range l.Summary.Losses {
+	losses, never := allLosses(l.Summary)
+	unexplained = append(unexplained, never...)
+	for _, loss := range losses {
 		seen, missed := time.UnixMilli(loss.SeenMs), time.UnixMilli(loss.MissedMs)
 		kind := r.explains(l.Cluster, seen, missed)
 		if kind == "" {
@@ -217,7 +232,11 @@ func (r *Run) losses(l Load) (unexplained []string, explained string) {
 		}
 		by[kind]++
 	}
-	if more := l.Summary.Lost - len(l.Summary.Losses); more > 0 {
+	more := l.Summary.Lost - len(l.Summary.Losses) + l.Summary.Returned - len(l.Summary.Returns)
+	if u := l.Summary.Updates; u != nil {
+		more += u.Wrong - len(u.Faults)
+	}
+	if more > 0 {
 		unexplained = append(unexplained, fmt.Sprintf("and %d more", more))
 	}
 	var parts []string
@@ -231,15 +250,46 @@ func (r *Run) losses(l Load) (unexplained []string, explained string) {
 	return unexplained, explained
 }
 
+// allLosses are the lost writes, those that were gone for a while, and the lost updates. never are faults that asynchronous replication
+// does not explain: an update that was applied twice, and a value that no writer sent.
+func allLosses(s *ledger.Summary) (losses []ledger.Loss, never []string) {
+	losses = slices.Concat(s.Losses, s.Returns)
+	if s.Updates == nil {
+		return losses, nil
+	}
+	for _, f := range s.Updates.Faults {
+		text := fmt.Sprintf("%s %s: %s instead of %s", f.Key, f.Kind, f.Got, f.Want)
+		if f.Kind == updates.AppliedTwice || f.Kind == updates.Foreign {
+			never = append(never, text)
+			continue
+		}
+		losses = append(losses, ledger.Loss{Key: text, AckedMs: f.AckedMs, SeenMs: f.SeenMs, MissedMs: f.MissedMs})
+	}
+	return losses, never
+}
+
 // explains names the kind of fault that may have lost a write of a cluster that was there at one time and gone at another, empty when
 // there is none.
 func (r *Run) explains(cluster string, seen, missed time.Time) string {
 	for _, f := range r.Faults {
-		if f.Skipped == "" && f.Kind().Loses && f.Touches(cluster) && missed.After(f.Began.Add(-around)) && seen.Before(f.over(r.Ended).Add(around)) {
+		if f.Skipped == "" && f.Kind().Loses && f.Touches(cluster) && missed.After(f.Began.Add(-around)) && seen.Before(f.takesUntil(r.Ended)) {
 			return f.Drawn.Kind
 		}
 	}
 	return ""
+}
+
+// takesUntil is when the last write that a fault may take with it was acknowledged: shortly after its end. A server that was told to end
+// serves for up to its grace period.
+func (f *Fault) takesUntil(end time.Time) time.Time {
+	healed := f.over(end).Add(around)
+	if f.Ended.IsZero() {
+		return healed
+	}
+	if until := f.Ended.Add(f.Kind().Grace + aftermath); until.Before(healed) {
+		return until
+	}
+	return healed
 }
 
 func (r *Run) healed() Verdict {

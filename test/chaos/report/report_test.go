@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/test/chaos/schedule"
 	"github.com/quorate/quorate/test/e2e/load/ledger"
+	"github.com/quorate/quorate/test/e2e/load/updates"
 )
 
 // second n of the run.
@@ -39,10 +40,10 @@ func good() *Run {
 		Loads: []Load{
 			{Name: "orders majority", Cluster: "orders", Class: "majority", Summary: &ledger.Summary{
 				Acked: 1000, Checked: true, ClusterIDs: []string{"a"}, Watch: &ledger.WatchSummary{Events: 1000},
-				Registers: &ledger.RegisterSummary{Operations: 50, Result: "Ok"},
+				Registers: &ledger.RegisterSummary{Operations: 50, Result: "Ok"}, Updates: &updates.Summary{Acked: 100},
 			}},
 			{Name: "carts plain", Cluster: "carts", Class: "plain", Summary: &ledger.Summary{
-				Acked: 2000, Checked: true, Lost: 1, Losses: []ledger.Loss{loss(61, 61, 63)},
+				Acked: 2000, Checked: true, Lost: 1, Losses: []ledger.Loss{loss(61, 61, 63)}, Updates: &updates.Summary{Acked: 100},
 				LaneStallMs: map[string]int64{"shard-0": 4000, "shard-1": 300},
 				Stalls:      []ledger.Stall{{Lane: "shard-0", FromMs: second(60).UnixMilli(), ToMs: second(64).UnixMilli()}},
 			}},
@@ -92,8 +93,27 @@ func TestEachBrokenPromiseIsFound(t *testing.T) {
 		},
 		"a write is lost in a fault of another cluster": {func(r *Run) { r.Faults[0].Clusters = []string{"orders"} }, "planned operations"},
 		"more is lost than is told":                     {func(r *Run) { r.Loads[1].Summary.Lost = 2 }, "planned operations"},
-		"a fault does not heal":                         {func(r *Run) { r.Faults[0].Healed = time.Time{} }, "within its bound"},
-		"a fault heals too late":                        {func(r *Run) { r.Faults[0].Healed = second(60 + 241) }, "within its bound"},
+		"no update was made":                            {func(r *Run) { r.Loads[1].Summary.Updates = nil }, "looked for"},
+		"etcd had a write gone for a while": {
+			func(r *Run) {
+				r.Loads[0].Summary.Returned, r.Loads[0].Summary.Returns = 1, []ledger.Loss{loss(61, 61, 63)}
+			}, "etcd lost no",
+		},
+		"etcd lost an update, whatever was going": {func(r *Run) { wrong(r.Loads[0], updates.RolledBack, 61, 63) }, "etcd lost no"},
+		"a write is gone for a while while nothing is broken": {
+			func(r *Run) {
+				r.Loads[1].Summary.Returned, r.Loads[1].Summary.Returns = 1, []ledger.Loss{loss(120, 120, 130)}
+			}, "planned operations",
+		},
+		"an overwrite is rolled back while nothing is broken":  {func(r *Run) { wrong(r.Loads[1], updates.RolledBack, 120, 130) }, "planned operations"},
+		"a delete is resurrected while nothing is broken":      {func(r *Run) { wrong(r.Loads[1], updates.Resurrected, 120, 130) }, "planned operations"},
+		"an increment is applied twice, whatever was going on": {func(r *Run) { wrong(r.Loads[1], updates.AppliedTwice, 61, 63) }, "planned operations"},
+		"a value of no writer appears, whatever was going on":  {func(r *Run) { wrong(r.Loads[1], updates.Foreign, 61, 63) }, "planned operations"},
+		"a planned operation loses a write while a fault heals": {
+			func(r *Run) { r.Faults[0].Healed, r.Loads[1].Summary.Losses[0] = second(200), loss(120, 120, 130) }, "planned operations",
+		},
+		"a fault does not heal":  {func(r *Run) { r.Faults[0].Healed = time.Time{} }, "within its bound"},
+		"a fault heals too late": {func(r *Run) { r.Faults[0].Healed = second(60 + 241) }, "within its bound"},
 		"a fault heals after what was changed meanwhile": {func(r *Run) {
 			r.Changes[0].Drawn, r.Changes[0].Round, r.Faults[0].Healed = schedule.Operation{Kind: "shards", Cluster: "carts"}, 1, second(60+481)
 		}, "within its bound"},
@@ -127,6 +147,28 @@ func TestEachBrokenPromiseIsFound(t *testing.T) {
 				t.Errorf("found %q", found)
 			}
 		})
+	}
+}
+
+// wrong has an update of a load found wrong; it was as expected until one second, and was not at another.
+func wrong(l Load, kind string, seen, missed int) {
+	l.Summary.Updates.Wrong = 1
+	l.Summary.Updates.Faults = []updates.Fault{{Kind: kind, Key: "u", SeenMs: second(seen).UnixMilli(), MissedMs: second(missed).UnixMilli()}}
+}
+
+func TestAFaultTakesUpdatesThatWereNotReplicated(t *testing.T) {
+	r := good()
+	wrong(r.Loads[1], updates.RolledBack, 61, 63)
+	if v := r.redisLostNothingPlanned(); !v.Kept {
+		t.Error(v.Text)
+	}
+}
+
+func TestAPodThatIsDeletedServesForItsGracePeriod(t *testing.T) {
+	r := good()
+	r.Faults[0].Drawn.Kind, r.Faults[0].Healed, r.Loads[1].Summary.Losses[0] = "pod-delete", second(200), loss(120, 120, 130)
+	if v := r.redisLostNothingPlanned(); !v.Kept {
+		t.Error(v.Text)
 	}
 }
 

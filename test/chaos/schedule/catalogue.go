@@ -45,6 +45,8 @@ type Kind struct {
 	Bound time.Duration
 	// Loses says that a data store whose replication is asynchronous may lose what it has acknowledged.
 	Loses bool
+	// Grace is how long a server that is told to end may still serve.
+	Grace time.Duration
 	// Lasting says that a copy of the data is gone for good: not while the number of copies changes.
 	Lasting bool
 	// Restarts says that the operator may end, or lose its lease and end, because of it.
@@ -62,13 +64,13 @@ var skews = []time.Duration{-time.Hour, -2 * minute, 2 * minute, time.Hour}
 // Kinds are all faults. The bounds are for two busy cores that run three nodes: what takes seconds elsewhere takes its time there, and
 // a container that has crashed several times waits for up to 80 s before Kubernetes starts it again.
 var Kinds = []Kind{
-	{Name: "pod-delete", Title: "a pod is deleted", Covers: "T17", Scope: Pod, Bound: 4 * minute, Loses: true},
+	{Name: "pod-delete", Title: "a pod is deleted", Covers: "T17", Scope: Pod, Bound: 4 * minute, Loses: true, Grace: minute},
 	{Name: "kill", Title: "the server's process is killed with SIGKILL", Covers: "T17", Scope: Pod, Bound: 4 * minute, Loses: true},
 	{Name: "stop", Title: "the server's process is stopped (SIGSTOP) and goes on", Covers: "T17", Scope: Pod, Least: 4 * second, Most: 15 * second, Bound: 4 * minute, Loses: true},
 	{Name: "oom", Title: "the server's container runs out of memory", Covers: "T17", Scope: Pod, Bound: 4 * minute, Loses: true},
 	{Name: "corrupt", Title: "a part of the log of a server is overwritten, and it is killed", Covers: "T17", Scope: Pod, Bound: 5 * minute, Loses: true, Lasting: true},
-	{Name: "disk-lost", Title: "a pod is deleted with its volume", Covers: "T17", Scope: Pod, Bound: 5 * minute, Loses: true, Lasting: true},
-	{Name: "all-pods", Title: "all pods of a cluster are deleted at once", Covers: "T17, T18", Scope: Pod, Bound: 5 * minute, Loses: true},
+	{Name: "disk-lost", Title: "a pod is deleted with its volume", Covers: "T17", Scope: Pod, Bound: 5 * minute, Loses: true, Grace: minute, Lasting: true},
+	{Name: "all-pods", Title: "all pods of a cluster are deleted at once", Covers: "T17, T18", Scope: Pod, Bound: 5 * minute, Loses: true, Grace: minute},
 	{Name: "pod-cut", Title: "a pod is cut off", Covers: "T18", Scope: Pod, Least: 5 * second, Most: 20 * second, Bound: 4 * minute, Loses: true},
 	{Name: "clock", Title: "the server has another time of day", Covers: "T21", Scope: Pod, Least: 10 * second, Most: 25 * second, Skews: skews, Bound: 4 * minute},
 	{Name: "node-pause", Title: "a node is paused", Covers: "T17", Scope: Node, Least: 10 * second, Most: 25 * second, Bound: 5 * minute, Loses: true},

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 
 	"github.com/quorate/quorate/internal/connection"
 	"github.com/quorate/quorate/test/e2e/load/ledger"
+	"github.com/quorate/quorate/test/e2e/load/updates"
 )
 
 // pageSize bounds one answer when everything is read back.
@@ -161,6 +164,42 @@ func (s *etcdStore) swap(ctx context.Context, key, from, to string) (bool, error
 		return false, err
 	}
 	return r.Succeeded, nil
+}
+
+func (s *etcdStore) put(ctx context.Context, key, value string) error {
+	_, err := s.c.Put(ctx, key, value)
+	return err
+}
+
+func (s *etcdStore) remove(ctx context.Context, key string) error {
+	_, err := s.c.Delete(ctx, key)
+	return err
+}
+
+// add compares and swaps. When the counter is not at was, it returns what the counter holds.
+func (s *etcdStore) add(ctx context.Context, key string, was int) (int, error) {
+	from := ""
+	if was > 0 {
+		from = strconv.Itoa(was)
+	}
+	swapped, err := s.swap(ctx, key, from, strconv.Itoa(was+1))
+	if err != nil || swapped {
+		return was + 1, err
+	}
+	got, err := s.look(ctx, key)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(cmp.Or(got.Value, "0"))
+	return n, err
+}
+
+func (s *etcdStore) look(ctx context.Context, key string) (updates.State, error) {
+	r, err := s.c.Get(ctx, key)
+	if err != nil || len(r.Kvs) == 0 {
+		return updates.State{}, err
+	}
+	return updates.State{Value: string(r.Kvs[0].Value), There: true}, nil
 }
 
 // runPrefix is what all keys of a run begin with: load/<run>/.

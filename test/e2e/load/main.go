@@ -22,6 +22,7 @@ import (
 
 	"github.com/quorate/quorate/internal/connection"
 	"github.com/quorate/quorate/test/e2e/load/ledger"
+	"github.com/quorate/quorate/test/e2e/load/updates"
 )
 
 // options are the flags.
@@ -31,7 +32,7 @@ type options struct {
 	inFlight                                int
 	opTimeout, duration, checkTimeout       time.Duration
 	watch, lookBack                         bool
-	registers, replicas                     int
+	registers, replicas, updates            int
 }
 
 // defaultRate of each mode in writes per second.
@@ -56,6 +57,7 @@ func parse(args []string) (options, error) {
 	fs.BoolVar(&o.watch, "watch", false, "etcd: watch everything that is written, and compare")
 	fs.BoolVar(&o.lookBack, "look-back", false, "look again and again, while writing, whether what was acknowledged is there")
 	fs.IntVar(&o.registers, "registers", 0, "etcd: keys that several clients read, write, and compare and swap")
+	fs.IntVar(&o.updates, "updates", 0, "keys that are overwritten, deleted and incremented again and again")
 	fs.IntVar(&o.replicas, "wait", 0, "Redis: a write counts as acknowledged when so many replicas have it (WAIT)")
 	if err := fs.Parse(args[1:]); err != nil {
 		return o, err
@@ -101,7 +103,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		names = append(names, l.name)
 	}
 	book := ledger.New(o.mode, names, time.Now)
-	finish, err := writeUntilTold(ctx, o, s, book)
+	changed := updates.New(time.Now)
+	finish, err := writeUntilTold(ctx, o, s, book, changed)
 	if err != nil {
 		return err
 	}
@@ -113,6 +116,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	summary.Registers = registers
+	if o.updates > 0 {
+		if summary.Updates, err = checkUpdates(checkCtx, s.rewriter, changed); err != nil {
+			return err
+		}
+	}
 	return json.NewEncoder(out).Encode(summary)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/internal/connection"
 	"github.com/quorate/quorate/test/e2e/load/ledger"
+	"github.com/quorate/quorate/test/e2e/load/updates"
 )
 
 // batch is how many keys are read back in one pipeline.
@@ -34,18 +35,23 @@ const (
 
 // redisStore writes through a client of either kind.
 type redisStore struct {
-	c      redis.UniversalClient
+	c redis.UniversalClient
+	// once sends each command one time: an increment that is sent again would be applied twice.
+	once   redis.UniversalClient
 	shards []lane
 	// replicas is how many of them must have a write before it counts as acknowledged.
 	replicas int
 }
 
 func openRedis(ctx context.Context, conn connection.Connection, addrs []string, o options) (store, error) {
-	c := redis.NewClusterClient(&redis.ClusterOptions{
-		PoolSize: poolSize, Addrs: addrs, TLSConfig: conn.TLS,
-		CredentialsProvider: func() (string, string) { return login(o.secretDir, conn) }, ConnMaxLifetime: connectionLife, ConnMaxLifetimeJitter: connectionSpread,
-		DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second, ContextTimeoutEnabled: true,
-	})
+	options := func(redirects int) *redis.ClusterOptions {
+		return &redis.ClusterOptions{
+			PoolSize: poolSize, Addrs: addrs, TLSConfig: conn.TLS, MaxRedirects: redirects,
+			CredentialsProvider: func() (string, string) { return login(o.secretDir, conn) }, ConnMaxLifetime: connectionLife, ConnMaxLifetimeJitter: connectionSpread,
+			DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second, ContextTimeoutEnabled: true,
+		}
+	}
+	c := redis.NewClusterClient(options(0)) // The default.
 	shards, err := c.ClusterShards(ctx).Result()
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -54,7 +60,7 @@ func openRedis(ctx context.Context, conn connection.Connection, addrs []string, 
 	if len(lanes) == 0 {
 		return nil, errors.Join(errors.New("no slot has an owner"), c.Close())
 	}
-	return &redisStore{c: c, shards: lanes, replicas: o.replicas}, nil
+	return &redisStore{c: c, once: redis.NewClusterClient(options(-1)), shards: lanes, replicas: o.replicas}, nil
 }
 
 // lanesOf makes a lane of every shard that has slots, in the order of their slots. A shard keeps its slots when another
@@ -75,21 +81,54 @@ func lanesOf(shards []redis.ClusterShard) []lane {
 	return lanes
 }
 
-func (s *redisStore) close() { _ = s.c.Close() }
+func (s *redisStore) close() {
+	_ = s.c.Close()
+	_ = s.once.Close()
+}
 
 func (s *redisStore) lanes() []lane { return s.shards }
 
 func (s *redisStore) write(ctx context.Context, key, value string) (ledger.Receipt, error) {
+	return ledger.Receipt{}, s.send(ctx, s.c, key, func(c redis.Cmdable) error { return c.Set(ctx, key, value, 0).Err() })
+}
+
+// send sends a command for a key, and waits for replicas where a write needs them.
+func (s *redisStore) send(ctx context.Context, through redis.UniversalClient, key string, command func(redis.Cmdable) error) error {
 	var err error
 	if s.replicas > 0 {
-		err = s.replicated(ctx, key, value)
+		err = s.replicated(ctx, through, key, command)
 	} else {
-		err = s.c.Set(ctx, key, value, 0).Err()
+		err = command(through)
 	}
-	if c, ok := s.c.(*redis.ClusterClient); ok && err != nil {
+	if c, ok := through.(*redis.ClusterClient); ok && err != nil {
 		c.ReloadState(ctx) // By itself it asks every ten seconds only who has taken over from a server that is gone.
 	}
-	return ledger.Receipt{}, err
+	return err
+}
+
+func (s *redisStore) put(ctx context.Context, key, value string) error {
+	return s.send(ctx, s.once, key, func(c redis.Cmdable) error { return c.Set(ctx, key, value, 0).Err() })
+}
+
+func (s *redisStore) remove(ctx context.Context, key string) error {
+	return s.send(ctx, s.once, key, func(c redis.Cmdable) error { return c.Del(ctx, key).Err() })
+}
+
+func (s *redisStore) add(ctx context.Context, key string, _ int) (n int, err error) {
+	err = s.send(ctx, s.once, key, func(c redis.Cmdable) error {
+		got, err := c.Incr(ctx, key).Result()
+		n = int(got)
+		return err
+	})
+	return n, err
+}
+
+func (s *redisStore) look(ctx context.Context, key string) (updates.State, error) {
+	value, err := s.c.Get(ctx, key).Result()
+	if errors.Is(err, redis.Nil) {
+		return updates.State{}, nil
+	}
+	return updates.State{Value: value, There: err == nil}, err
 }
 
 // patienceOfWait is how long WAIT waits for replicas.
@@ -103,10 +142,10 @@ var errNotWritten = errors.New("sent from server to server, until the client gav
 
 // replicated writes a key and waits for replicas. WAIT is about what its own connection has written, which only a transaction keeps.
 // Watch returns nil as well where its last attempt was sent elsewhere, and it has written nothing (go-redis up to 9.23.0, ClusterClient.Watch).
-func (s *redisStore) replicated(ctx context.Context, key, value string) error {
+func (s *redisStore) replicated(ctx context.Context, through redis.UniversalClient, key string, command func(redis.Cmdable) error) error {
 	written := errNotWritten
-	err := s.c.Watch(ctx, func(tx *redis.Tx) error {
-		if written = tx.Set(ctx, key, value, 0).Err(); written != nil {
+	err := through.Watch(ctx, func(tx *redis.Tx) error {
+		if written = command(tx); written != nil {
 			return written
 		}
 		n, err := tx.Wait(ctx, s.replicas, patienceOfWait).Result()

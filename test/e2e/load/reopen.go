@@ -68,6 +68,8 @@ func (r *reopening) now() store {
 	return r.store
 }
 
+func (r *reopening) rewriter() rewriter { return r.now().(rewriter) }
+
 func (r *reopening) write(ctx context.Context, key, value string) (ledger.Receipt, error) {
 	return r.now().write(ctx, key, value)
 }

@@ -15,13 +15,16 @@ import (
 const replicatedMode = "redis-replicated"
 
 func openReplicated(ctx context.Context, conn connection.Connection, addr string, o options) (store, error) {
-	c := redis.NewClient(&redis.Options{
-		PoolSize: poolSize, Addr: addr, TLSConfig: conn.TLS,
-		CredentialsProvider: func() (string, string) { return login(o.secretDir, conn) }, ConnMaxLifetime: connectionLife, ConnMaxLifetimeJitter: connectionSpread,
-		DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second, ContextTimeoutEnabled: true,
-	})
+	open := func(retries int) *redis.Client {
+		return redis.NewClient(&redis.Options{
+			PoolSize: poolSize, Addr: addr, TLSConfig: conn.TLS, MaxRetries: retries,
+			CredentialsProvider: func() (string, string) { return login(o.secretDir, conn) }, ConnMaxLifetime: connectionLife, ConnMaxLifetimeJitter: connectionSpread,
+			DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second, ContextTimeoutEnabled: true,
+		})
+	}
+	c := open(0) // The default.
 	if err := c.Ping(ctx).Err(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &redisStore{c: c, replicas: o.replicas, shards: []lane{{name: "primary", owns: func(string) bool { return true }}}}, nil
+	return &redisStore{c: c, once: open(-1), replicas: o.replicas, shards: []lane{{name: "primary", owns: func(string) bool { return true }}}}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/quorate/quorate/test/e2e/load/ledger"
+	"github.com/quorate/quorate/test/e2e/load/updates"
 )
 
 // progressEvery is how often a line of progress is printed.
@@ -21,7 +22,7 @@ const progressEvery = 10 * time.Second
 
 // writeUntilTold writes until POST /pause, and returns after POST /stop, or when the context or the duration ends. What
 // happens to the data store between the two is not measured, but checked afterwards. finish ends what looks on.
-func writeUntilTold(ctx context.Context, o options, s *reopening, book *ledger.Ledger) (finish func(context.Context) *ledger.RegisterSummary, err error) {
+func writeUntilTold(ctx context.Context, o options, s *reopening, book *ledger.Ledger, changed *updates.Book) (finish func(context.Context) *ledger.RegisterSummary, err error) {
 	ctx, stop := context.WithTimeout(ctx, o.duration)
 	defer stop()
 	writing, pause := context.WithCancel(ctx)
@@ -39,7 +40,10 @@ func writeUntilTold(ctx context.Context, o options, s *reopening, book *ledger.L
 		}
 		finish = w.finish
 	}
+	var rewriters sync.WaitGroup
+	rewriters.Go(func() { rewrite(writing, o, s.rewriter, changed) })
 	writeUntilDone(writing, o, s, book)
+	rewriters.Wait()
 	<-ctx.Done()
 	return finish, nil
 }

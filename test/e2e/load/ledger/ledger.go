@@ -171,11 +171,23 @@ func (l *Ledger) Look(keys []string, found map[string]Found, want func(key strin
 	for _, key := range keys {
 		a := l.acked[key]
 		if got, ok := found[key]; ok && got.Value == want(key) {
+			l.returned(key, a)
 			a.seen, a.missed = l.now(), time.Time{}
 		} else if a.missed.IsZero() {
 			a.missed = l.now()
 		}
 		l.acked[key] = a
+	}
+}
+
+// returned notes that a write is there again that was missed before. The caller holds the lock.
+func (l *Ledger) returned(key string, a acked) {
+	if a.missed.IsZero() {
+		return
+	}
+	l.s.Returned++
+	if len(l.s.Returns) < maxLosses {
+		l.s.Returns = append(l.s.Returns, Loss{key, a.at.UnixMilli(), a.seen.UnixMilli(), a.missed.UnixMilli()})
 	}
 }
 

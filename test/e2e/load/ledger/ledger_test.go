@@ -75,6 +75,22 @@ func TestCheckFindsWhatIsMissingChangedOrTooOld(t *testing.T) {
 	}
 }
 
+func TestAWriteThatIsGoneForAWhileIsReported(t *testing.T) {
+	clock := &fakeClock{time.Unix(100, 0)}
+	l := New("redis", []string{""}, clock.now)
+	l.Ack("", "k", Receipt{}, l.Begin())
+	there := map[string]Found{"k": {Value: value("k")}}
+	for _, found := range []map[string]Found{there, nil, nil, there} {
+		clock.forward(time.Second)
+		l.Look([]string{"k"}, found, value)
+	}
+	s := l.Check(there, value, 0)
+	want := []Loss{{Key: "k", AckedMs: 100_000, SeenMs: 101_000, MissedMs: 102_000}}
+	if diff := cmp.Diff(want, s.Returns); s.Lost != 0 || s.Returned != 1 || diff != "" {
+		t.Errorf("%d lost, %d returned (-want +got):\n%s", s.Lost, s.Returned, diff)
+	}
+}
+
 func TestReasonsAreCounted(t *testing.T) {
 	now := time.Unix(0, 0)
 	l := New("redis", []string{""}, func() time.Time { return now })
