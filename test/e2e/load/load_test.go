@@ -20,7 +20,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/quorate/quorate/internal/connection"
 	"github.com/quorate/quorate/test/e2e/load/ledger"
+	"github.com/quorate/quorate/test/e2e/load/updates"
 	"github.com/quorate/quorate/test/loopback"
 	"github.com/quorate/quorate/test/stores"
 )
@@ -92,7 +94,10 @@ func TestAnEtcdThatKeepsItsPromisesIsFoundToDoSo(t *testing.T) {
 	summary := loadAndLose(t, "etcd", port, func(ctx context.Context) error {
 		<-time.After(3 * time.Second) // The clients of registers take their time.
 		return ctx.Err()
-	}, "-watch", "-registers=2")
+	}, "-watch", "-look-back", "-registers=2", "-updates=3")
+	if u := summary.Updates; u == nil || u.Acked == 0 || u.Wrong > 0 || summary.Returned > 0 {
+		t.Errorf("%d returned, updates %+v", summary.Returned, u)
+	}
 	if r := summary.Registers; summary.Lost > 0 || summary.Watch == nil || summary.Watch.Broken() || r == nil || r.Operations == 0 || r.Result != "Ok" {
 		t.Errorf("%d lost, watcher %+v, registers %+v", summary.Lost, summary.Watch, summary.Registers)
 	}
@@ -124,7 +129,7 @@ func TestARegisterThatIsNotLinearizableIsFound(t *testing.T) {
 
 func TestWritesThatNoReplicaHasAreNotAcknowledged(t *testing.T) {
 	port := strconv.Itoa(loopback.ClusterPort(t))
-	startRedis(t, port)
+	startRedis(t, "redis-7.0", port)
 	dir := t.TempDir()
 	secret(t, dir, port)
 	var out bytes.Buffer
@@ -142,12 +147,67 @@ func TestWritesThatNoReplicaHasAreNotAcknowledged(t *testing.T) {
 
 func TestALostWriteOfRedisIsFound(t *testing.T) {
 	port := strconv.Itoa(loopback.ClusterPort(t))
-	c := startRedis(t, port)
+	c := startRedis(t, "redis-7.0", port)
 	summary := loadAndLose(t, "redis", port, func(ctx context.Context) error {
 		return c.Del(ctx, "load/run/shard-0/00000000").Err()
 	})
 	if summary.Lost != 1 || len(summary.LostKeys) != 1 {
 		t.Errorf("summary %+v", summary)
+	}
+}
+
+func TestEtcdThatLosesUpdatesIsReported(t *testing.T) {
+	port := strconv.Itoa(loopback.Port(t))
+	startEtcd(t, port)
+	s, err := openEtcd(t.Context(), connection.Connection{}, []string{"127.0.0.1:" + port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	reports(t, s.(rewriter))
+}
+
+func TestARedisThatLosesUpdatesIsReported(t *testing.T) {
+	for _, version := range []string{"redis-7.0", "valkey-9.1"} {
+		t.Run(version, func(t *testing.T) {
+			port := strconv.Itoa(loopback.ClusterPort(t))
+			startRedis(t, version, port)
+			s, err := openRedis(t.Context(), connection.Connection{}, []string{"127.0.0.1:" + port}, options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(s.close)
+			reports(t, s.(rewriter))
+		})
+	}
+}
+
+// A client that increments a counter of the load stands for an increment that was applied twice.
+// A key that it removes and writes again stands for data that is gone for a while.
+func TestUpdatesAndReturnsAreReportedByTheLoad(t *testing.T) {
+	port := strconv.Itoa(loopback.ClusterPort(t))
+	c := startRedis(t, "redis-7.0", port)
+	const key = "load/run/shard-0/00000000"
+	summary := loadAndLose(t, "redis", port, func(ctx context.Context) error {
+		if err := c.Incr(ctx, "updates/run/2/0").Err(); err != nil {
+			return err
+		}
+		value, err := c.Get(ctx, key).Result()
+		// The load looks every second.
+		for range 3 {
+			err = errors.Join(err, c.Del(ctx, key).Err())
+			<-time.After(1500 * time.Millisecond)
+			err = errors.Join(err, c.Set(ctx, key, value, 0).Err())
+			<-time.After(1500 * time.Millisecond)
+		}
+		return err
+	}, "-look-back", "-updates=3")
+	if summary.Lost != 0 || summary.Returned == 0 || summary.Returns[0].Key != key {
+		t.Errorf("%d lost, returned: %+v", summary.Lost, summary.Returns)
+	}
+	u := summary.Updates
+	if u == nil || u.Acked == 0 || u.Wrong != 1 || u.Faults[0].Kind != updates.AppliedTwice || u.Faults[0].Key != "updates/run/2/0" {
+		t.Errorf("updates %+v", u)
 	}
 }
 
@@ -161,9 +221,9 @@ func startEtcd(t *testing.T, port string) string {
 }
 
 // startRedis runs a server that is a cluster by itself.
-func startRedis(t *testing.T, port string) *redis.Client {
+func startRedis(t *testing.T, version, port string) *redis.Client {
 	t.Helper()
-	start(t, "redis-7.0", "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--dir", t.TempDir(), "--save", "")
+	start(t, version, "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--dir", t.TempDir(), "--save", "")
 	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port})
 	t.Cleanup(func() { _ = c.Close() })
 	if err := c.ClusterAddSlotsRange(t.Context(), 0, slotCount-1).Err(); err != nil {
