@@ -25,8 +25,9 @@ const (
 	// around is how long before and after a fault a write may have gone that the fault took with it: what a replica had not been sent yet,
 	// and what an old primary took before it heard of the new one. A loss is noticed within a second or so while the data store answers.
 	around = 5 * time.Second
-	// aftermath is how long after the end of a fault its consequences may take a write: a failover that the fault has caused, with some
-	// time for slow machines. What is lost later, although the cluster has not healed, was lost by a planned step.
+	// aftermath is how long after the end of a fault its consequences may take a write: a failover
+	// that the fault has caused, with some time for slow machines. What is lost later, although the
+	// cluster has not healed, was lost by a planned step.
 	aftermath = 20 * time.Second
 	// silent is how long a cluster may take no write before its conditions have to say that something is wrong.
 	silent = 20 * time.Second
@@ -250,8 +251,9 @@ func (r *Run) losses(l Load) (unexplained []string, explained string) {
 	return unexplained, explained
 }
 
-// allLosses are the lost writes, those that were gone for a while, and the lost updates. never are faults that asynchronous replication
-// does not explain: an update that was applied twice, and a value that no writer sent.
+// allLosses are the lost writes, those that were gone for a while, and the lost updates. never are
+// faults that asynchronous replication does not explain: an update that was applied twice, and a
+// value that no writer sent.
 func allLosses(s *ledger.Summary) (losses []ledger.Loss, never []string) {
 	losses = slices.Concat(s.Losses, s.Returns)
 	if s.Updates == nil {
@@ -279,8 +281,8 @@ func (r *Run) explains(cluster string, seen, missed time.Time) string {
 	return ""
 }
 
-// takesUntil is when the last write that a fault may take with it was acknowledged: shortly after its end. A server that was told to end
-// serves for up to its grace period.
+// takesUntil is when the last write that a fault may take with it was acknowledged: shortly after
+// its end. A server that was told to end serves for up to its grace period.
 func (f *Fault) takesUntil(end time.Time) time.Time {
 	healed := f.over(end).Add(around)
 	if f.Ended.IsZero() {

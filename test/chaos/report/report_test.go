@@ -150,7 +150,8 @@ func TestEachBrokenPromiseIsFound(t *testing.T) {
 	}
 }
 
-// wrong has an update of a load found wrong; it was as expected until one second, and was not at another.
+// wrong has an update of a load found wrong; it was as expected until one second, and was not at
+// another.
 func wrong(l Load, kind string, seen, missed int) {
 	l.Summary.Updates.Wrong = 1
 	l.Summary.Updates.Faults = []updates.Fault{{Kind: kind, Key: "u", SeenMs: second(seen).UnixMilli(), MissedMs: second(missed).UnixMilli()}}

@@ -11,8 +11,8 @@ import (
 	"github.com/quorate/quorate/test/e2e/load/updates"
 )
 
-// rewriter is a store whose keys can be updated. Each call is sent once: a client that sends an increment again after a timeout would itself
-// apply it twice.
+// rewriter is a store whose keys can be updated. Each call is sent once: a client that sends an
+// increment again after a timeout would itself apply it twice.
 type rewriter interface {
 	put(ctx context.Context, key, value string) error
 	remove(ctx context.Context, key string) error
@@ -37,8 +37,8 @@ func rewrite(ctx context.Context, o options, now func() rewriter, book *updates.
 	writers.Wait()
 }
 
-// rewriteLane updates one key at each tick, and goes on with another key after an update without an answer, or after a fault. Every third
-// lane has counters.
+// rewriteLane updates one key at each tick, and goes on with another key after an update without an
+// answer, or after a fault. Every third lane has counters.
 func rewriteLane(ctx context.Context, o options, now func() rewriter, book *updates.Book, lane int, tick <-chan time.Time) {
 	for generation := 0; ; generation++ {
 		key := fmt.Sprintf("updates/%s/%d/%d", o.run, lane, generation)
@@ -60,7 +60,8 @@ func rewriteLane(ctx context.Context, o options, now func() rewriter, book *upda
 	}
 }
 
-// update reads a key, makes its update i, and reports whether it may be updated again. A key is deleted at every third update.
+// update reads a key, makes its update i, and reports whether it may be updated again. A key is
+// deleted at every third update.
 func update(ctx context.Context, s rewriter, book *updates.Book, key string, counter bool, i int) bool {
 	if got, err := s.look(ctx, key); err == nil && !book.Look(key, got) {
 		return false

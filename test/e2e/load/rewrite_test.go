@@ -89,7 +89,8 @@ func (s *liar) look(ctx context.Context, key string) (updates.State, error) {
 // lie is what a liar does before a call.
 type lie = func(ctx context.Context, s *liar, call, key string) error
 
-// updatesOf makes n updates of one lane through a liar, then checks. The name of the test is the run.
+// updatesOf makes n updates of one lane through a liar, then checks. The name of the test is the
+// run.
 func updatesOf(t *testing.T, behind rewriter, lane, n int, lie lie) updates.Summary {
 	t.Helper()
 	s := &liar{rewriter: behind, lie: lie}

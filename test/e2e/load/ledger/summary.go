@@ -29,7 +29,8 @@ type Summary struct {
 	Losses []Loss `json:"losses,omitempty"`
 	// Stale counts acknowledged writes found at a revision below the acknowledged one.
 	Stale int `json:"stale"`
-	// Returned counts reads of acknowledged writes that were missed and later there again; Returns are the first few thousand of them.
+	// Returned counts reads of acknowledged writes that were missed and later there again; Returns
+	// are the first few thousand of them.
 	Returned int    `json:"returned,omitempty"`
 	Returns  []Loss `json:"returns,omitempty"`
 	// OutOfOrder counts writes that got a revision at or below that of a write acknowledged before they began.
@@ -43,7 +44,8 @@ type Summary struct {
 	// Watch is what a watcher saw, Registers what readers and writers of the same keys did; nil without them.
 	Watch     *WatchSummary    `json:"watch,omitempty"`
 	Registers *RegisterSummary `json:"registers,omitempty"`
-	// Updates is what became of keys that are overwritten, deleted and incremented; nil without them.
+	// Updates is what became of keys that are overwritten, deleted and incremented; nil without
+	// them.
 	Updates *updates.Summary `json:"updates,omitempty"`
 	// LastRevision is the highest acknowledged revision; ClusterIDs are the ids that acknowledgements carried.
 	LastRevision int64    `json:"lastRevision,omitempty"`

@@ -1,7 +1,9 @@
-// Package updates checks keys that are overwritten, deleted and incremented again and again. It does no I/O.
+// Package updates checks keys that are overwritten, deleted and incremented again and again. It
+// does no I/O.
 //
-// Each key has one writer, which waits for each answer. Two states of a key are allowed: the one that was acknowledged last, and the one
-// that an update without an answer would have left. Such an update is the last one of its key, because it may take effect at any time.
+// Each key has one writer, which waits for each answer. Two states of a key are allowed: the one
+// that was acknowledged last, and the one that an update without an answer would have left. Such an
+// update is the last one of its key, because it may take effect at any time.
 package updates
 
 import (
@@ -39,8 +41,9 @@ const (
 	Foreign = "foreign"
 )
 
-// Fault is a state that is not allowed. The times are in Unix milliseconds: AckedMs is when the expected state was acknowledged, SeenMs when
-// an allowed state was read or acknowledged last, MissedMs when the fault was read.
+// Fault is a state that is not allowed. The times are in Unix milliseconds: AckedMs is when the
+// expected state was acknowledged, SeenMs when an allowed state was read or acknowledged last,
+// MissedMs when the fault was read.
 type Fault struct {
 	Kind     string `json:"kind"`
 	Key      string `json:"key"`
@@ -53,7 +56,8 @@ type Fault struct {
 
 // Summary is the result of all updates.
 type Summary struct {
-	// Keys counts the keys, Acked and Unknown the updates with and without an answer, Reads the states that were compared.
+	// Keys counts the keys, Acked and Unknown the updates with and without an answer, Reads the
+	// states that were compared.
 	Keys    int `json:"keys"`
 	Acked   int `json:"acked"`
 	Unknown int `json:"unknown"`
@@ -107,7 +111,8 @@ func (b *Book) Ack(name string, to State) {
 	b.s.Acked++
 }
 
-// Miss notes that an update got no answer: it may or may not leave the key in this state. The key must not be updated again.
+// Miss notes that an update got no answer: it may or may not leave the key in this state. The key
+// must not be updated again.
 func (b *Book) Miss(name string, to State) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,7 +120,8 @@ func (b *Book) Miss(name string, to State) {
 	b.s.Unknown++
 }
 
-// Look compares what a key holds with what it may hold, and reports whether that is allowed. Each key has one fault at most.
+// Look compares what a key holds with what it may hold, and reports whether that is allowed. Each
+// key has one fault at most.
 func (b *Book) Look(name string, got State) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
