@@ -27,6 +27,8 @@ import (
 // The directory is made by the first write. It may be a volume that several nodes mount.
 type directory struct {
 	path string
+	// fsync replaces the system call in tests; nil: os.File.Sync.
+	fsync func(*os.File) error
 
 	mu   sync.Mutex
 	root *os.Root
@@ -181,6 +183,7 @@ func (d *directory) NewRangeReader(_ context.Context, key string, offset, length
 type fileWriter struct {
 	*os.File
 	ctx             context.Context // Close looks whether the write was given up, and gets none.
+	dir             *directory
 	root            *os.Root
 	name, temporary string
 	exclusive       bool
@@ -216,7 +219,7 @@ func (w *fileWriter) startSync() {
 		return
 	}
 	w.unsynced = 0
-	goroutine.Go(w.Sync, func(err error) { w.synced <- err })
+	goroutine.Go(func() error { return w.dir.sync(w.File) }, func(err error) { w.synced <- err })
 }
 
 // endSync waits for the sync that is going on.
@@ -243,7 +246,7 @@ func (d *directory) NewTypedWriter(ctx context.Context, key, _ string, o *driver
 			return nil, err
 		}
 	}
-	w := &fileWriter{ctx: ctx, root: root, name: key, temporary: dir + "." + base + "." + uuid.NewString()[:8] + temporary, exclusive: o.IfNotExist}
+	w := &fileWriter{ctx: ctx, dir: d, root: root, name: key, temporary: dir + "." + base + "." + uuid.NewString()[:8] + temporary, exclusive: o.IfNotExist}
 	if w.File, err = root.OpenFile(w.temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640); err != nil {
 		return nil, err
 	}
@@ -255,7 +258,7 @@ func (w *fileWriter) Close() error {
 	w.endSync()
 	err := cmp.Or(w.failed, w.ctx.Err())
 	if err == nil {
-		err = w.Sync()
+		err = w.dir.sync(w.File)
 	}
 	err = errors.Join(err, w.File.Close())
 	if err == nil {
@@ -265,7 +268,7 @@ func (w *fileWriter) Close() error {
 		_ = w.root.Remove(w.temporary) // DeleteBackup removes it if this cannot.
 		return err
 	}
-	return syncTree(w.root, path.Dir(w.name))
+	return w.dir.syncTree(w.root, path.Dir(w.name))
 }
 
 func (w *fileWriter) publish() error {
@@ -286,14 +289,21 @@ func (w *fileWriter) publish() error {
 	return w.root.Rename(w.temporary, w.name)
 }
 
+func (d *directory) sync(f *os.File) error {
+	if d.fsync != nil {
+		return d.fsync(f)
+	}
+	return f.Sync()
+}
+
 // syncTree brings the names in a directory to the disk, and those of the directories above, which may be new as well.
-func syncTree(root *os.Root, dir string) error {
+func (d *directory) syncTree(root *os.Root, dir string) error {
 	for {
 		f, err := root.Open(dir)
 		if err != nil {
 			return err
 		}
-		err = f.Sync()
+		err = d.sync(f)
 		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
 			err = nil // A file system that has no such thing.
 		}
@@ -315,10 +325,10 @@ func (d *directory) Delete(_ context.Context, key string, _ *driver.DeleteOption
 	}
 	for dir := path.Dir(key); dir != "."; dir = path.Dir(dir) {
 		if root.Remove(dir) != nil { // Not empty.
-			return syncTree(root, dir)
+			return d.syncTree(root, dir)
 		}
 	}
-	return syncTree(root, ".")
+	return d.syncTree(root, ".")
 }
 
 // Copy implements driver.Bucket.

@@ -265,3 +265,59 @@ func TestABackupIsDeletedWithItsManifestFirst(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// syncedDirectory records what is synced, and which objects had their names at that time.
+func syncedDirectory(t *testing.T, fail func(name string) error) (*Store, *[]string) {
+	t.Helper()
+	dir, synced := t.TempDir(), &[]string{}
+	d := &directory{path: dir, fsync: func(f *os.File) error {
+		rel, err := filepath.Rel(dir, f.Name())
+		if err != nil {
+			return err
+		}
+		if strings.HasSuffix(rel, temporary) {
+			rel = filepath.Dir(rel) + "/temporary file"
+		}
+		_, err = os.Stat(filepath.Join(dir, "b", "manifest.json"))
+		*synced = append(*synced, fmt.Sprintf("%s, named: %t", rel, err == nil))
+		return errors.Join(fail(rel), f.Sync())
+	}}
+	s := newStore(blob.NewBucket(d))
+	t.Cleanup(func() { _ = s.Close() })
+	return s, synced
+}
+
+func TestAnObjectIsOnTheDiskBeforeItHasItsNameAndItsNameBeforeItIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	s, synced := syncedDirectory(t, func(string) error { return nil })
+	if err := s.Put(t.Context(), "b/manifest.json", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"b/temporary file, named: false", "b, named: true", "., named: true"}
+	if diff := cmp.Diff(want, *synced); diff != "" {
+		t.Errorf("synced (-want +got):\n%s", diff)
+	}
+	*synced = nil
+	if err := s.Delete(t.Context(), "b/manifest.json"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"., named: false"}, *synced); diff != "" {
+		t.Errorf("synced after the deletion (-want +got):\n%s", diff)
+	}
+}
+
+func TestAWriteFailsWhoseFileOrDirectoryCannotBeSynced(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"b/temporary file", "b", "."} {
+		lost := errors.New("input/output error")
+		s, _ := syncedDirectory(t, func(synced string) error {
+			if synced == name {
+				return lost
+			}
+			return nil
+		})
+		if err := s.Put(t.Context(), "b/manifest.json", []byte("x")); !errors.Is(err, lost) {
+			t.Errorf("%s is not synced, and the write ends with %v", name, err)
+		}
+	}
+}

@@ -35,6 +35,13 @@ func TestDecideStart(t *testing.T) {
 		a.Members[0].PeerURLs, a.Members[2].PeerURLs = []string{before[0].URL}, []string{before[2].URL}
 		return a
 	}
+	// learner is an answer of a peer that has no vote.
+	learner := func(a etcd.PeerAnswer) etcd.PeerAnswer {
+		for i := range a.Members {
+			a.Members[i].Learner = a.Members[i].Name == a.From
+		}
+		return a
+	}
 	without := func(a etcd.PeerAnswer) etcd.PeerAnswer {
 		a.Members = a.Members[1:]
 		return a
@@ -100,6 +107,15 @@ func TestDecideStart(t *testing.T) {
 		},
 		"a single peer may be behind": {
 			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{answer(1, 7, 0)}, waits: etcd.GateNoPeers,
+		},
+		"a learner may be behind and does not say who has started": {
+			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{learner(answer(1, 7, 0))}, waits: etcd.GateNoPeers,
+		},
+		"a learner does not say who is a member": {
+			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{without(learner(answer(1, 7)))}, waits: etcd.GateNoPeers,
+		},
+		"a member that has not joined does not say who has started": {
+			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{answer(1, 7, 0, 1), answer(2, 7, 0, 2)}, waits: etcd.GateNoPeers,
 		},
 		"a member that the cluster does not list": {
 			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{without(answer(1, 7))}, waits: etcd.GateNotMember,

@@ -335,6 +335,10 @@ func TestReplacement(t *testing.T) {
 			state: of(3, func(s *etcd.State) { s.Pods[1].Corrupt = true }),
 			step:  etcd.MoveLeader{From: "orders-1", To: 1, Pod: "orders-0"},
 		},
+		"a leader that does not answer is not asked to hand over": {
+			state: of(3, func(s *etcd.State) { down(s, 1).Fatal = "wal: crc mismatch" }),
+			step:  etcd.RemoveMember{ID: 2, Name: "orders-1", Via: "orders-0", Pod: "uid-orders-1", Claim: "claim-1"},
+		},
 		"corrupt data stays while the quorum needs it": {
 			state: of(3, func(s *etcd.State) {
 				s.Pods[0].Corrupt = true

@@ -514,6 +514,24 @@ func TestNext(t *testing.T) {
 			},
 			step: TakeOver{1, id("c-1-0"), "c-1-1"},
 		},
+		"a primary that came back empty is deposed without a vote when half of the primaries can vote": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pair2()
+				n := f.pod("c-1-0").Node
+				n.Admits, n.Keys, f.pod("c-1-1").Node.LinkUp = AdmitsNobody, 0, false
+				f.pod("c-0-0").Node, f.pod("c-0-1").Node = nil, nil
+			},
+			step: TakeOver{1, id("c-1-0"), "c-1-1"}, message: "only 1 of 2 primaries can vote on that",
+		},
+		"a replica that half of the primaries know as one is not elected": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pair2()
+				n := f.pod("c-1-0").Node
+				n.Admits, n.Keys, f.pod("c-1-1").Node.LinkUp = AdmitsNobody, 0, false
+				f.seenAsPrimary("c-1-1", "c-0-0")
+			},
+			reason: ReasonSync,
+		},
 		"so is one that took writes meanwhile": {
 			state: formed(), spoil: func(f *fixture) {
 				n := f.pod("c-1-0").Node
@@ -1133,5 +1151,39 @@ func outdate(f *fixture) {
 func ghostOfReplica(f *fixture) {
 	for i := range f.Pods {
 		f.Pods[i].Node.Peers = append(f.Pods[i].Node.Peers, Peer{ID: "ghost", Replica: true, PrimaryID: id("c-1-0"), Failed: true})
+	}
+}
+
+func TestTheReplicaThatGotFurthest(t *testing.T) {
+	replica := func(name string, offset, keys int64, change ...func(*Node)) *Pod {
+		p := &Pod{Name: name, Node: &Node{Offset: offset, Keys: keys, EverLinked: true}}
+		for _, do := range change {
+			do(p.Node)
+		}
+		return p
+	}
+	loading := func(n *Node) { n.Loading = true }
+	neverLinked := func(n *Node) { n.EverLinked = false }
+	for name, tc := range map[string]struct {
+		replicas []*Pod
+		want     string
+	}{
+		"the highest offset":                      {[]*Pod{replica("a", 9, 1), replica("b", 10, 1), replica("c", 8, 1)}, "b"},
+		"the most keys of the same offset":        {[]*Pod{replica("a", 9, 1), replica("b", 9, 2)}, "b"},
+		"the first of equals":                     {[]*Pod{replica("a", 9, 1), replica("b", 9, 1)}, "a"},
+		"not one that loads, whatever its offset": {[]*Pod{replica("a", 9, 1), replica("b", 10, 2, loading)}, "a"},
+		"none where all load":                     {[]*Pod{replica("a", 9, 1, loading)}, ""},
+		"not one that never had a copy":           {[]*Pod{replica("a", 9, 0, neverLinked), replica("b", 0, 0)}, "b"},
+		"what one loaded from its disk is a copy": {[]*Pod{replica("a", 0, 5, neverLinked)}, "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if best := furthest(tc.replicas); best != nil {
+				got = best.Name
+			}
+			if got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
 	}
 }

@@ -173,6 +173,14 @@ func TestNextWithoutAMajority(t *testing.T) {
 			},
 			step: TakeOver{1, id("c-1-0"), "c-1-1"},
 		},
+		"one of two primaries has no majority alone, so it took no writes since": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pair2()
+				f.silence("c-1-0", 30*time.Minute, true)
+				f.pod("c-1-0").Unready = now.Add(-time.Minute)
+			},
+			step: TakeOver{1, id("c-1-0"), "c-1-1"}, message: "only 1 of 2 primaries can vote on that",
+		},
 		"those who have been started since may have been with it": {
 			state: formed(), spoil: func(f *fixture) {
 				f.silence("c-1-0", time.Hour, true)
