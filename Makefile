@@ -115,6 +115,11 @@ vet: ## Run go vet
 lint: ## Run golangci-lint, dependency rules included
 	"$$($(TOOL) golangci-lint)" run ./...
 
+PKG := ./internal/cluster/etcd
+.PHONY: mutate
+mutate: ## Change one condition at a time in PKG=./internal/cluster/redis and list what no fast test notices (MUTATE="-files gate.go -limit 25m")
+	go run ./hack/mutate -skip 'Simulation|PlannedStepsKeepData' $(MUTATE) $(PKG)
+
 .PHONY: govulncheck
 govulncheck: ## Look for known vulnerabilities in what is called (reports only, where its database is unreachable)
 	@rc=0; out=$$("$$($(TOOL) govulncheck)" ./... 2>&1) || rc=$$?; printf '%s\n' "$$out"; \

@@ -826,3 +826,30 @@ func TestWhyAPodIsStuck(t *testing.T) {
 		})
 	}
 }
+
+// The address of a pod may be out of date and that of another pod by now.
+func TestAServerThatAnswersAtTheAddressOfAnotherPodIsNotTakenForIt(t *testing.T) {
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	kind, ok := s.loop.Kind.(*RedisKind)
+	if !ok {
+		t.Fatalf("%T", s.loop.Kind)
+	}
+	for _, answers := range []string{"carts-1-1", "carts-1-0"} {
+		server := s.servers[answers]
+		kind.Connect = func(redisclient.Options) redis.Client { return server }
+		pods := []redis.Pod{{Name: "carts-1-0", Addr: server.Addr}}
+		kind.readServers(t.Context(), func(user, pod string, _ redis.Address) redisclient.Options {
+			if user != redis.UserOperator || pod != "carts-1-0" {
+				t.Errorf("connection as %s to %s", user, pod)
+			}
+			return redisclient.Options{}
+		}, &redis.State{Pods: pods})
+		p := pods[0]
+		if own := answers == p.Name; own != (p.Node != nil) || own != (p.Error == "") {
+			t.Errorf("%s answers: node %v, error %q", answers, p.Node != nil, p.Error)
+		} else if !own && p.Error != "another server answers at its address" {
+			t.Errorf("error %q", p.Error)
+		}
+	}
+}
