@@ -262,7 +262,7 @@ func (s *Server) Failover(_ context.Context, how redis.FailoverMode) error {
 		}
 		return nil
 	}
-	primary := s.net.at(p.addr)
+	primary := s.reach(p.addr)
 	if primary == nil || primary.ID != s.replicaOf || !s.linkUp || s.net.draw(10, s.ID+" fails over") == 0 {
 		return errMasterDown
 	}

@@ -53,7 +53,7 @@ func (s *Server) Migrate(_ context.Context, slots redis.Slots, to, _, _ string) 
 	s.net.ids++
 	m := &migration{
 		Migration: redis.Migration{Name: fmt.Sprint(s.net.ids), Slots: slots, Source: s.ID, Target: to, State: "snapshotting", Updated: s.net.now},
-		net:       s.net, source: s, target: s.net.at(p.addr), sourceStart: s.starts, left: 1 + s.net.draw(30, slots.String()+" last"),
+		net:       s.net, source: s, target: s.reach(p.addr), sourceStart: s.starts, left: 1 + s.net.draw(30, slots.String()+" last"),
 	}
 	if m.target == nil || m.target.ID != to || s.net.draw(10, slots.String()+" go") == 0 {
 		m.target = nil
@@ -98,7 +98,7 @@ func (m *migration) begin() bool {
 		return false
 	}
 	m.Source = m.net.servers[owner].ID
-	m.source, m.left = m.net.at(m.target.peers[m.Source].addr), 1+m.net.draw(30, m.Slots.String()+" last")
+	m.source, m.left = m.target.reach(m.target.peers[m.Source].addr), 1+m.net.draw(30, m.Slots.String()+" last")
 	m.State, m.Updated = "accumulate-buffer", m.net.now
 	if m.source == nil || m.source.ID != m.Source || m.doomed || m.net.draw(10, m.Slots.String()+" come") == 0 || m.source.sends(m) {
 		m.source = nil
@@ -190,7 +190,7 @@ func (m *migration) tick() {
 
 // whole tells whether both servers are what they were when it began.
 func (m *migration) whole() bool {
-	return m.source.Up && m.source.starts == m.sourceStart && len(m.Slots.Minus(m.source.Slots())) == 0 &&
+	return m.source.side == m.target.side && m.source.Up && m.source.starts == m.sourceStart && len(m.Slots.Minus(m.source.Slots())) == 0 &&
 		m.target.Up && m.target.starts == m.targetStart && m.target.replicaOf == ""
 }
 

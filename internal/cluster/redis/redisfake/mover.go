@@ -168,7 +168,7 @@ func (s *Server) Send(_ context.Context, to redis.Address, batches [][]redis.Key
 	if err := s.reachable(); err != nil {
 		return nil, err
 	}
-	target := s.net.at(to)
+	target := s.reach(to)
 	for _, batch := range batches {
 		var stays []redis.Key
 		for _, key := range batch {

@@ -66,6 +66,8 @@ type Server struct {
 	Announces map[string]string
 	// Up says that the process runs. Cut says that the operator cannot reach it, while the others can.
 	Up, Cut bool
+	// side is the part of a divided network that the server is in, see Partition.
+	side int
 	// hangs says that it stands still, see StandStill.
 	hangs bool
 	// Refused keeps the server from copying its primary, as a network might.
@@ -112,6 +114,7 @@ type Server struct {
 	linkedAt    time.Time // when the link was last up
 	electAt     time.Time
 	startedAt   time.Time
+	minorityAt  time.Time // when the node last missed a majority
 	starts      int
 	reports     map[string]map[string]time.Time
 	transferred time.Duration
@@ -263,6 +266,28 @@ func (n *Network) at(a redis.Address) *Server {
 	return nil
 }
 
+// reach returns the server that this one finds at an address.
+func (s *Server) reach(a redis.Address) *Server {
+	if o := s.net.at(a); o != nil && o.side == s.side {
+		return o
+	}
+	return nil
+}
+
+// Partition keeps the given servers and all others from reaching each other. Clients and the operator
+// reach both sides.
+func (n *Network) Partition(apart ...*Server) {
+	for _, s := range n.servers {
+		s.side = 0
+		if slices.Contains(apart, s) {
+			s.side = 1
+		}
+	}
+}
+
+// Heal ends a partition.
+func (n *Network) Heal() { n.Partition() }
+
 // announced is where the server tells others to reach it, and its host.
 func (s *Server) announced() (redis.Address, string) {
 	if s.Announces == nil {
@@ -292,6 +317,9 @@ func (n *Network) Tick() {
 				s.disk = nil
 			}
 			s.elect(false)
+			if len(s.voters()) > 0 && s.misses() {
+				s.minorityAt = n.now
+			}
 		}
 	}
 	for _, m := range n.migrations {
@@ -301,7 +329,7 @@ func (n *Network) Tick() {
 
 func (s *Server) shakeHands() {
 	for _, a := range slices.SortedFunc(maps.Keys(s.greeting), compareAddr) {
-		other := s.net.at(a)
+		other := s.reach(a)
 		switch {
 		case s.net.now.After(s.greeting[a]):
 			delete(s.greeting, a)
@@ -335,7 +363,7 @@ func (s *Server) learn(o *Server) {
 // gossip exchanges a ping and a pong with every known node that answers at its address.
 func (s *Server) gossip() {
 	for _, id := range s.known() {
-		o := s.net.at(s.peers[id].addr)
+		o := s.reach(s.peers[id].addr)
 		if o == nil {
 			continue
 		}
@@ -424,7 +452,7 @@ func (s *Server) hearOfNew(id string, third *peer) {
 		}
 		return
 	}
-	if t := s.net.at(third.addr); t != nil && t.ID == id && s.net.Rand.IntN(2) == 0 {
+	if t := s.reach(third.addr); t != nil && t.ID == id && s.net.Rand.IntN(2) == 0 {
 		s.greeting[third.addr] = s.net.now.Add(handshakeFor)
 	}
 }
@@ -569,7 +597,7 @@ func (s *Server) detectFailures() {
 func (s *Server) spread(id string) {
 	for _, o := range s.net.servers {
 		p, ok := o.peers[id]
-		if _, knows := s.peers[o.ID]; o.Up && ok && (o == s || knows) {
+		if _, knows := s.peers[o.ID]; o.Up && ok && o.side == s.side && (o == s || knows) {
 			p.failed, p.failing, p.failedAt = true, true, s.net.now
 		}
 	}
@@ -585,7 +613,7 @@ func (s *Server) replicate() {
 	if !p.noAddr && p.addr != s.master {
 		s.master, s.linkUp = p.addr, false
 	}
-	source := s.net.at(s.master)
+	source := s.reach(s.master)
 	if source == nil || source == s || s.Refused || (!s.linkUp && !source.serves(s)) {
 		s.linkUp, s.syncFrom = false, time.Time{}
 		return
@@ -656,7 +684,7 @@ func (s *Server) poll(force bool) bool {
 	s.current++
 	votes, voters := 0, s.voters()
 	for _, o := range s.net.servers {
-		if voters[o.ID] && o.votesFor(s, force) {
+		if voters[o.ID] && o.side == s.side && o.votesFor(s, force) {
 			votes++
 		}
 	}
@@ -722,14 +750,24 @@ func (s *Server) promote(planned bool) {
 // tellAll tells everybody what the node owns, without waiting for the next round of gossip.
 func (s *Server) tellAll() {
 	for _, id := range s.known() {
-		if o := s.net.at(s.peers[id].addr); o != nil && o.ID == id && o.peers[s.ID] != nil {
+		if o := s.reach(s.peers[id].addr); o != nil && o.ID == id && o.peers[s.ID] != nil {
 			o.hear(s, s.net.draw(3, s.ID+" tells "+id) == 0)
 		}
 	}
 }
 
-// StateOK is cluster_state: the node sees a majority of the voters, and has run for a moment.
+// StateOK is cluster_state: the node sees a majority of the voters, and has run for a moment. A primary
+// that missed the majority waits for a node timeout, of 0.5 to 5 s, before it takes writes again
+// (clusterUpdateState in the servers' source).
 func (s *Server) StateOK() bool {
+	if s.misses() {
+		return false
+	}
+	return s.replicaOf != "" || s.net.now.Sub(s.startedAt) >= 2*time.Second && s.net.now.Sub(s.minorityAt) >= s.net.rejoinDelay()
+}
+
+// misses reports whether the node does not see a majority of the voters.
+func (s *Server) misses() bool {
 	reached := 0
 	voters := s.voters()
 	for id := range voters {
@@ -737,7 +775,21 @@ func (s *Server) StateOK() bool {
 			reached++
 		}
 	}
-	return len(voters) > 0 && reached >= s.majority() && (s.replicaOf != "" || s.net.now.Sub(s.startedAt) >= 2*time.Second)
+	return len(voters) == 0 || reached < s.majority()
+}
+
+func (n *Network) rejoinDelay() time.Duration {
+	return min(max(n.Timeout, 500*time.Millisecond), 5*time.Second)
+}
+
+// Write adds a key to a slot, as a client does, and reports whether it is acknowledged. A primary in a
+// minority takes writes until it finds, after a node timeout, that it misses the majority.
+func (s *Server) Write(k Key) bool {
+	if !s.Owns(k.Slot) || !s.StateOK() {
+		return false
+	}
+	s.Data[k]++
+	return true
 }
 
 // Owns tells whether the server would take a write to a slot.
