@@ -280,7 +280,7 @@ func (k *EtcdKind) blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd
 		return b, err
 	}
 	b.Storage = storage(o.Spec.Storage, set)
-	claims, err := k.claims(ctx, o, set, k.Now())
+	claims, err := k.claims(ctx, o, set, min(claimable(o, b.Record), len(b.Record.Members)), k.Now())
 	if err != nil {
 		return b, err
 	}

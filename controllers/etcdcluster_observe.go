@@ -95,11 +95,8 @@ func (k *EtcdKind) observeObjects(
 	if s.Open, err = k.open(ctx, o); err != nil {
 		return nil, err
 	}
-	if s.Claims, err = k.claims(ctx, o, set, now); err != nil {
+	if s.Claims, err = k.observeClaims(ctx, o, set, s.Record, now); err != nil {
 		return nil, err
-	}
-	if s.Record != nil && o.Spec.Storage == nil {
-		s.Claims = nil // They belong to an earlier cluster, and are nothing to this one.
 	}
 	if err := k.judgeStorage(ctx, o, s); err != nil {
 		return nil, err
@@ -170,15 +167,38 @@ func oldRevision(p *corev1.Pod, set *appsv1.StatefulSet) bool {
 		p.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision
 }
 
-// claims lists the data volume claims of all ordinals, those of an earlier cluster of this name included.
-func (k *EtcdKind) claims(ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet, now time.Time) ([]etcd.Claim, error) {
-	var list corev1.PersistentVolumeClaimList
-	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(etcd.Selector(o.Name))); err != nil {
-		return nil, fmt.Errorf("list claims: %w", err)
+// observeClaims returns the claims that matter to a cluster. Before the record is written they are
+// those of every ordinal that there can be: the data of an earlier cluster decides how this one begins.
+func (k *EtcdKind) observeClaims(
+	ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet, record *etcd.Record, now time.Time,
+) ([]etcd.Claim, error) {
+	switch {
+	case record == nil:
+		return k.claims(ctx, o, set, etcd.MaxSize, now)
+	case o.Spec.Storage == nil:
+		return nil, nil // Those that there are belong to an earlier cluster.
+	}
+	return k.claims(ctx, o, set, claimable(o, *record), now)
+}
+
+// claimable returns the number of ordinals whose members mount a claim, or are to mount one.
+func claimable(o *v1alpha1.EtcdCluster, record etcd.Record) int {
+	if o.Spec.Storage == nil {
+		return 0
+	}
+	return max(len(record.Members), int(o.Spec.Size))
+}
+
+// claims returns the data volume claims of all ordinals, those of an earlier cluster of this name
+// included. Those of the first n ordinals are found whatever their labels are.
+func (k *EtcdKind) claims(ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet, n int, now time.Time) ([]etcd.Claim, error) {
+	list, err := k.claimsOf(ctx, o.Namespace, etcd.Selector(o.Name), claimNames(o.Name, n))
+	if err != nil {
+		return nil, err
 	}
 	var out []etcd.Claim
-	for i := range list.Items {
-		c := &list.Items[i]
+	for i := range list {
+		c := &list[i]
 		n, ok := ordinal(c.Name, cluster.VolumeData+"-"+o.Name)
 		if !ok {
 			continue
@@ -186,7 +206,7 @@ func (k *EtcdKind) claims(ctx context.Context, o *v1alpha1.EtcdCluster, set *app
 		state := claimState(c)
 		state.Ordinal, state.Leaving = n, c.DeletionTimestamp != nil || condemned(c, set)
 		state.Owned = slices.ContainsFunc(c.OwnerReferences, func(r metav1.OwnerReference) bool { return set != nil && r.UID == set.UID })
-		state.Age = now.Sub(c.CreationTimestamp.Time)
+		state.Age, state.Unlabelled = now.Sub(c.CreationTimestamp.Time), unlabelled(c, etcd.Selector(o.Name))
 		out = append(out, state)
 	}
 	return out, nil
@@ -194,12 +214,16 @@ func (k *EtcdKind) claims(ctx context.Context, o *v1alpha1.EtcdCluster, set *app
 
 // claimRefs refer to the claims of a cluster that its StatefulSet does not take along when it goes.
 func (k *EtcdKind) claimRefs(ctx context.Context, o *v1alpha1.EtcdCluster) ([]*metav1ac.OwnerReferenceApplyConfiguration, error) {
-	var list corev1.PersistentVolumeClaimList
-	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(etcd.Selector(o.Name))); err != nil {
-		return nil, fmt.Errorf("list claims: %w", err)
+	record, err := k.record(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	list, err := k.claimsOf(ctx, o.Namespace, etcd.Selector(o.Name), claimNames(o.Name, claimable(o, record)))
+	if err != nil {
+		return nil, err
 	}
 	var out []*metav1ac.OwnerReferenceApplyConfiguration
-	for _, c := range list.Items {
+	for _, c := range list {
 		if c.DeletionTimestamp == nil {
 			out = append(out, metav1ac.OwnerReference().
 				WithAPIVersion("v1").WithKind("PersistentVolumeClaim").WithName(c.Name).WithUID(c.UID))

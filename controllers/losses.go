@@ -68,9 +68,9 @@ func outOfService(node *corev1.Node) bool {
 
 // volumeLost says why the volume behind a claim cannot come back, empty while it can.
 func (c *Children) volumeLost(ctx context.Context, owner Object, name string) (string, error) {
-	claim := &corev1.PersistentVolumeClaim{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}, claim); err != nil {
-		return "", client.IgnoreNotFound(err)
+	claim, err := c.claimNamed(ctx, owner.GetNamespace(), name)
+	if claim == nil {
+		return "", err
 	}
 	if claim.Status.Phase == corev1.ClaimLost {
 		return "claim " + name + " is lost", nil

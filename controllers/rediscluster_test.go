@@ -286,6 +286,20 @@ func (s *redisStage) evict(ctx context.Context, set *appsv1.StatefulSet) {
 	}
 }
 
+// claim makes the claim of a pod, unless there is one of its name.
+func (s *redisStage) claim(ctx context.Context, set *appsv1.StatefulSet, pod string) {
+	s.t.Helper()
+	if len(set.Spec.VolumeClaimTemplates) == 0 {
+		return
+	}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: set.Namespace, Name: cluster.VolumeData + "-" + pod, Labels: set.Spec.VolumeClaimTemplates[0].Labels,
+	}}
+	if err := s.api.Create(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) {
+		s.t.Fatal(err)
+	}
+}
+
 func (s *redisStage) run(ctx context.Context, set *appsv1.StatefulSet, name string) {
 	s.t.Helper()
 	s.ips++
@@ -299,6 +313,7 @@ func (s *redisStage) run(ctx context.Context, set *appsv1.StatefulSet, name stri
 		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: redis.ContainerServer, Resources: set.Spec.Template.Spec.Containers[0].Resources}}},
 		Status: corev1.PodStatus{PodIP: ip, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
+	s.claim(ctx, set, name)
 	pod.Labels[appsv1.PodIndexLabel] = name[strings.LastIndex(name, "-")+1:]
 	problem := misfit(&set.Spec)
 	if problem != nil {
@@ -502,9 +517,6 @@ func TestTheReplicasOfARedisClusterChange(t *testing.T) {
 	o.Spec.Storage.DeletionPolicy = &policy
 	s := newRedisStage(t, o)
 	s.settle()
-	if err := s.api.Create(t.Context(), redisClaim(o, "data-carts-1-1")); err != nil {
-		t.Fatal(err)
-	}
 	for _, replicas := range []int32{2, 0, 1} {
 		o := s.cluster()
 		o.Spec.ReplicasPerShard = &replicas

@@ -10,8 +10,13 @@ import (
 // A claim with a deletion timestamp stays until its pod ends (pvc-protection), and takes the volume with
 // it then. A member that runs on one has its data only as long as its pod runs.
 
-// ReasonTerminatingClaims says that members run on claims that are being deleted.
-const ReasonTerminatingClaims = "ClaimsTerminating"
+const (
+	// ReasonTerminatingClaims says that members run on claims that are being deleted.
+	ReasonTerminatingClaims = "ClaimsTerminating"
+	// ReasonUnlabelledClaim says that a claim without labels of the cluster has the name of the one that
+	// the next member is to get.
+	ReasonUnlabelledClaim = "ClaimUnlabelled"
+)
 
 // terminating returns the claims that are being deleted under members.
 func (s State) terminating() []Claim {
@@ -112,4 +117,26 @@ func (s State) refuseTerminating(what string) (cluster.Plan, bool) {
 	}
 	return cluster.Refuse(ReasonTerminatingClaims, "claims %s are being deleted, and their volumes go when their pods end: %s would lose data. "+
 		"Kubernetes cannot take the deletion back: %s", strings.Join(names, ", "), what, cure)
+}
+
+// inTheWay returns the claim without labels of the cluster that the next member would mount, nil if there is none.
+func (s State) inTheWay() *Claim {
+	have := len(s.Record.Members)
+	if c := s.claim(have); have < s.Want.Size && c != nil && c.Unlabelled {
+		return c
+	}
+	return nil
+}
+
+// refuseUnlabelled says what to do about a claim that keeps the cluster from growing: etcd does not start from the data
+// of a member that left, and without its labels nothing says that the cluster may delete it.
+func refuseUnlabelled(s State) (cluster.Plan, bool) {
+	c := s.inTheWay()
+	if c == nil {
+		return cluster.Pass()
+	}
+	return cluster.Refuse(ReasonUnlabelledClaim, "claim %s lacks labels of this cluster, and %s, which spec.size %d asks for, would mount it by its name: "+
+		"etcd cannot join with the data of another member, and Quorate does not delete what may not be its own. "+
+		"Keep what you need of it, and delete it: kubectl -n %s delete pvc %s",
+		c.Name, s.Want.Peers[c.Ordinal].Name, s.Want.Size, s.Want.Namespace, c.Name)
 }

@@ -13,6 +13,28 @@ func deleted(s *etcd.State, ordinals ...int) {
 	}
 }
 
+func TestAClaimWithoutLabelsIsNeitherMountedNorDeleted(t *testing.T) {
+	smaller := func(s *etcd.State) {
+		s.Record.Members, s.Members, s.Pods = s.Record.Members[:1], s.Members[:1], s.Pods[:1]
+		s.Pods[0].View.Leader, s.Claims = 1, []etcd.Claim{s.Claims[0], s.Claims[2]}
+		s.Claims[1].Unlabelled = true
+	}
+	for name, tc := range map[string]planRow{
+		"grows up to the member that would mount it": {
+			state: settled(smaller), step: etcd.Resize{From: 1, To: 2},
+		},
+		"does not grow to the member that would mount it, and says how to delete it": {
+			state:  settled(func(s *etcd.State) { smaller(s); s.Claims[1].Name, s.Claims[1].Ordinal = "data-orders-1", 1 }),
+			reason: etcd.ReasonUnlabelledClaim, stalled: true, says: "delete pvc data-orders-1",
+		},
+		"keeps one that no member is to mount": {
+			state: settled(func(s *etcd.State) { smaller(s); s.Want.Size = 1 }),
+		},
+	} {
+		t.Run(name, func(t *testing.T) { tc.check(t) })
+	}
+}
+
 func TestDataGoesWithNoPlannedStep(t *testing.T) {
 	remove := func(ordinal int) etcd.RemoveMember {
 		return etcd.RemoveMember{

@@ -313,9 +313,10 @@ func shrink(s State) (cluster.Plan, bool) {
 }
 
 // discard deletes the claim of a member that left. It comes before such a claim could be taken for that of a new member.
+// One without labels of the cluster stays: whoever took them away may want its data, see refuseUnlabelled.
 func discard(s State) (cluster.Plan, bool) {
 	for _, c := range s.Claims {
-		if c.Ordinal < len(s.Record.Members) || c.Ordinal >= len(s.Want.Peers) {
+		if c.Ordinal < len(s.Record.Members) || c.Ordinal >= len(s.Want.Peers) || c.Unlabelled {
 			continue
 		}
 		name := s.Want.Peers[c.Ordinal].Name
@@ -333,7 +334,7 @@ func discard(s State) (cluster.Plan, bool) {
 // grow makes room for one more member.
 func grow(s State) (cluster.Plan, bool) {
 	have := len(s.Record.Members)
-	if have >= s.Want.Size {
+	if have >= s.Want.Size || s.inTheWay() != nil {
 		return cluster.Pass()
 	}
 	if p := s.podNamed(s.Want.Peers[have].Name); p != nil {

@@ -77,7 +77,7 @@ func Next(s State) cluster.Plan {
 		shrink, discard, replaceVolumes,
 		healSpace, leaveNode,
 		stay, awaitAgreement, downgrade, flush, upgrade, grow, beginSwitch, snapshotFirst,
-		reportRejected, reportTerminating, defragmentWhereWorthIt, awaitVolumes,
+		reportRejected, refuseUnlabelled, reportTerminating, defragmentWhereWorthIt, awaitVolumes,
 	)...))
 }
 

@@ -106,6 +106,25 @@ func (v *view) add(p *Pod) {
 	}
 }
 
+// Formed reports whether the cluster has begun: a slot has an owner, or a primary was appointed. The data
+// of an earlier cluster matters before that only.
+func (s State) Formed() bool {
+	if s.Spec.Replicated {
+		return s.Appointed.Pod != ""
+	}
+	return slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Node != nil && !p.Deleting && p.Node.seesOwners() })
+}
+
+// seesOwners reports whether some slot has an owner by the table of a node.
+func (n *Node) seesOwners() bool {
+	for p := range n.All() {
+		if len(p.Slots) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Copies is the number of pods of a shard.
 func (s Spec) Copies() int { return 1 + s.Replicas }
 
