@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -442,7 +444,7 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		NodeName:  pod.Spec.NodeName,
 		Deleting:  pod.DeletionTimestamp != nil,
 		Ready:     podReady(pod),
-		Stuck:     cannotRun(pod, redis.ContainerServer),
+		Stuck:     cmp.Or(heldBack(pod), cannotRun(pod, redis.ContainerServer)),
 		Fatal:     fatalStart(pod, redis.FatalStart, redis.ContainerGate, redis.ContainerServer),
 		Unready:   unreadySince(pod),
 		HeldUntil: heldUntil(pod, redis.ContainerServer),
@@ -516,6 +518,19 @@ const (
 	readBudget = 64 << 20
 	readShare  = 1 << 20
 )
+
+// heldBack returns why the start gate does not let the server start, empty when it does or has not said so. The gate is
+// started again and again; its last word stands while it runs.
+func heldBack(pod *corev1.Pod) string {
+	gate := containerStatus(pod.Status.InitContainerStatuses, redis.ContainerGate)
+	if t := gate.State.Terminated; t != nil && t.ExitCode == 0 {
+		return ""
+	}
+	if remark := gateRemark(pod); strings.HasPrefix(remark, redis.HeldBack) {
+		return remark
+	}
+	return ""
+}
 
 // connectFunc says how to connect to the server of a pod as one of the operator's users.
 type connectFunc func(user, pod string, a redis.Address) redisclient.Options

@@ -808,10 +808,21 @@ func TestWhyAPodIsStuck(t *testing.T) {
 	beside := func(server corev1.ContainerState, reason string) corev1.PodStatus {
 		return corev1.PodStatus{ContainerStatuses: append(waiting("mesh", reason), corev1.ContainerStatus{Name: redis.ContainerServer, State: server})}
 	}
+	const refusal = redis.HeldBack + "its data was written by valkey 9.1.2"
+	gate := func(now, last corev1.ContainerState) corev1.PodStatus {
+		return corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: redis.ContainerGate, State: now, LastTerminationState: last}}}
+	}
+	ended := func(code int32, message string) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message}}
+	}
 	tests := map[string]struct {
 		status corev1.PodStatus
 		want   string
 	}{
+		"its gate has just refused":                 {gate(ended(1, refusal), corev1.ContainerState{}), refusal},
+		"its gate runs again after a refusal":       {gate(running, ended(1, refusal)), refusal},
+		"its gate has let it go after a refusal":    {gate(ended(0, ""), ended(1, refusal)), ""},
+		"its gate has failed, and may not the next": {gate(running, ended(1, "read password: no such file")), ""},
 		"running":                                    {corev1.PodStatus{}, ""},
 		"creating":                                   {corev1.PodStatus{ContainerStatuses: waiting(redis.ContainerServer, "ContainerCreating")}, ""},
 		"no image":                                   {corev1.PodStatus{ContainerStatuses: waiting(redis.ContainerServer, "ImagePullBackOff")}, "ImagePullBackOff: why"},

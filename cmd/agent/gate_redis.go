@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
@@ -68,18 +69,17 @@ func (g redisGate) run() (message string, err error) {
 	if g.podName == "" || g.podIP == "" {
 		return "", errors.New("POD_NAME and POD_IP must be set")
 	}
-	disk, err := readDisk(g.dataDir)
+	disk, err := readDisk(g.dataDir, g.software())
 	if err != nil {
 		return "", err
 	}
-	disk.Server = g.version
 	decide := redis.Gate
 	if g.replicated {
 		decide = redis.GateReplicated
 	}
 	decision := decide(disk)
 	if !decision.Start {
-		return "", fmt.Errorf("the server is held back: %s", decision.Message)
+		return "", fmt.Errorf("%s%s", redis.HeldBack, decision.Message)
 	}
 	if decision.Retire {
 		aside := filepath.Join(g.dataDir, redis.NodesFile+".retired-"+g.now().UTC().Format("20060102T150405Z"))
@@ -171,57 +171,73 @@ func (g redisGate) software() redis.Software {
 	return redis.Software{Engine: v1alpha1.RedisEngine(g.engine), Version: g.version}
 }
 
-// readDisk looks at what an earlier server left in the data directory.
-func readDisk(dir string) (redis.Disk, error) {
+// readDisk returns what an earlier server left in the data directory of the given one.
+func readDisk(dir string, server redis.Software) (redis.Disk, error) {
 	nodes, err := os.ReadFile(filepath.Join(dir, redis.NodesFile)) //nolint:gosec // a path of our own pod
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return redis.Disk{}, fmt.Errorf("read %s: %w", redis.NodesFile, err)
 	}
-	disk := redis.Disk{Nodes: strings.TrimSpace(string(nodes))}
-	disk.Data, disk.Writer, err = readData(dir)
-	return disk, err
+	found, head, err := readData(dir)
+	if err != nil {
+		return redis.Disk{}, err
+	}
+	disk := redis.Disk{Nodes: strings.TrimSpace(string(nodes)), Data: found, Writer: redis.RDBWriter(head), Server: server}
+	disk.Foreign = disk.Writer.Engine != "" && disk.Writer.Engine != server.Engine && !reads(server, disk.Writer, head)
+	return disk, nil
 }
 
-// readData tells whether there are append-only files that the server would load, and which version wrote them. The manifest
+// reads reports whether a server reads a dump that another engine wrote, as far as the beginning of the dump tells.
+func reads(server, writer redis.Software, head []byte) bool {
+	version, err := redisdump.VersionOf(head)
+	if err != nil {
+		return true // What is damaged is for the server to complain about.
+	}
+	dump := func(s redis.Software) redisdump.Software {
+		return redisdump.Software{Engine: string(s.Engine), Version: s.Version}
+	}
+	return !errors.Is(redisdump.Compatible(dump(writer), version, dump(server)), redisdump.ErrIncompatible)
+}
+
+// readData reports whether there are append-only files that the server would load, and returns the beginning of their base. The manifest
 // lists them; without it the server starts empty, whatever else lies around. A dump is such a thing: replicas leave one
 // behind when they sync.
-func readData(dir string) (found bool, writer string, err error) {
+func readData(dir string) (found bool, head []byte, err error) {
 	manifests, err := filepath.Glob(filepath.Join(dir, redis.AppendDir, "*.manifest"))
 	if err != nil {
-		return false, "", fmt.Errorf("look for append-only files: %w", err)
+		return false, nil, fmt.Errorf("look for append-only files: %w", err)
 	}
 	for _, name := range manifests {
 		manifest, err := os.ReadFile(name) //nolint:gosec // a path of our own pod
 		if err != nil {
-			return false, "", fmt.Errorf("read %s: %w", name, err)
+			return false, nil, fmt.Errorf("read %s: %w", name, err)
 		}
 		if len(manifest) == 0 {
 			continue
 		}
-		writer, err := writerOf(filepath.Join(dir, redis.AppendDir), string(manifest))
-		return true, writer, err
+		head, err := headOfBase(filepath.Join(dir, redis.AppendDir), string(manifest))
+		return true, head, err
 	}
-	return false, "", nil
+	return false, nil, nil
 }
 
-// writerOf reads the version of the server that wrote the base of the append-only files, empty when it does not tell.
-func writerOf(dir, manifest string) (string, error) {
+// headOfBase reads the beginning of the base of the append-only files, nil when there is none.
+func headOfBase(dir, manifest string) ([]byte, error) {
 	base := redis.BaseFile(manifest)
 	if base == "" {
-		return "", nil
+		return nil, nil
 	}
 	f, err := os.Open(filepath.Join(dir, filepath.Base(base))) //nolint:gosec // a path of our own pod
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil // What is missing is for the server to complain about.
+		return nil, nil // What is missing is for the server to complain about.
 	}
 	if err != nil {
-		return "", fmt.Errorf("open %s: %w", base, err)
+		return nil, fmt.Errorf("open %s: %w", base, err)
 	}
 	defer func() { _ = f.Close() }() // Nothing was written.
 	head := make([]byte, 128)
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return "", fmt.Errorf("read %s: %w", base, err)
+		return nil, fmt.Errorf("read %s: %w", base, err)
 	}
-	return redis.RDBWriter(head[:n]), nil
+	return head[:n], nil
 }

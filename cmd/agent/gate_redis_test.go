@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -199,6 +200,38 @@ func TestRedisGateSetsAsideWhatTheServerCannotRead(t *testing.T) {
 		}
 		if _, err := os.Stat(filepath.Join(files+".set-aside", "appendonly.aof.1.base.rdb")); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+func TestRedisGateComparesVersionsWithinOneEngine(t *testing.T) {
+	t.Parallel()
+	const magicValkey9, magic11 = "VALKEY080", "REDIS0011"
+	for name, tc := range map[string]struct {
+		engine, version, base string
+		want                  string
+	}{
+		"Redis over Valkey 9":               {"redis", "8.0.2", magicValkey9 + "\xfa\x0avalkey-ver\x059.1.2\xff", "written by valkey 9.1.2, which redis 8.0.2 cannot read"},
+		"Redis of a high version over it":   {"redis", "9.9.9", magicValkey9 + "\xfa\x0avalkey-ver\x059.1.2\xff", "cannot read"},
+		"Redis over Valkey 8":               {"redis", "8.0.2", magic11 + "\xfa\x0avalkey-ver\x058.1.1\xff", ""},
+		"Valkey over Redis 7.2":             {"valkey", "8.1.1", magic11 + "\xfa\x09redis-ver\x057.2.4\xff", ""},
+		"Valkey 9 over Redis 7.4":           {"valkey", "9.1.2", "REDIS0012\xfa\x09redis-ver\x057.4.1\xff", "written by redis 7.4.1, which valkey 9.1.2 cannot read"},
+		"Valkey over a later Valkey":        {"valkey", "8.1.1", magicValkey9 + "\xfa\x0avalkey-ver\x059.1.2\xff", "set spec.version to 9.1.2 or later"},
+		"a base that does not tell its age": {"valkey", "8.1.1", magicValkey9 + "\xff", ""},
+	} {
+		for _, replicated := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, replicated %t", name, replicated), func(t *testing.T) {
+				t.Parallel()
+				g := redisPod(t)
+				g.engine, g.version, g.replicated = tc.engine, tc.version, replicated
+				write(t, filepath.Join(g.dataDir, redis.NodesFile), ownsSlots)
+				write(t, filepath.Join(g.dataDir, redis.AppendDir, "appendonly.aof.manifest"), "file appendonly.aof.1.base.rdb seq 1 type b\n")
+				write(t, filepath.Join(g.dataDir, redis.AppendDir, "appendonly.aof.1.base.rdb"), tc.base)
+				_, err := g.run()
+				if (err != nil) != (tc.want != "") || (err != nil && !strings.Contains(err.Error(), redis.HeldBack)) || (err != nil && !strings.Contains(err.Error(), tc.want)) {
+					t.Errorf("error %v, want %q", err, tc.want)
+				}
+			})
 		}
 	}
 }

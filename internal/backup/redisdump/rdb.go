@@ -147,30 +147,47 @@ func (d *decoder) run() (Summary, error) {
 	return d.summary, d.body()
 }
 
+// magicLength is that of "REDIS0011" and "VALKEY080".
+const magicLength = 9
+
+// VersionOf returns the version of RDB of a dump, which may be cut off behind its first nine bytes.
+func VersionOf(head []byte) (int, error) {
+	_, version, err := readMagic(head[:min(magicLength, len(head))])
+	return version, err
+}
+
+// readMagic returns the engine and the version of RDB out of the first nine bytes of a dump.
+func readMagic(magic []byte) (engine string, version int, err error) {
+	digits := bytes.TrimPrefix(magic, []byte("REDIS"))
+	engine = EngineRedis
+	if rest, ok := bytes.CutPrefix(magic, []byte("VALKEY")); ok {
+		digits, engine = rest, EngineValkey
+	} else if len(digits) == len(magic) {
+		return "", 0, fmt.Errorf("%w: it does not begin as an RDB", ErrDamaged)
+	}
+	n, err := strconv.ParseUint(string(digits), 10, 16)
+	if err != nil {
+		return "", 0, fmt.Errorf("%w: its version is %q", ErrDamaged, digits)
+	}
+	return engine, int(n), nil
+}
+
 // header reads the magic word and the version, "REDIS0011" or "VALKEY080".
 func (d *decoder) header() error {
-	magic, err := d.next(len("REDIS0011"))
+	magic, err := d.next(magicLength)
 	if err != nil {
 		return err
 	}
-	word, digits, newest := string(magic[:5]), magic[5:], newestRedis
-	d.summary.Engine = EngineRedis
-	if word == "VALKE" && magic[5] == 'Y' {
-		digits, newest, d.summary.Engine = magic[6:], newestValkey, EngineValkey
-	} else if word != "REDIS" {
-		return fmt.Errorf("%w: it does not begin as an RDB", ErrDamaged)
+	if d.summary.Engine, d.summary.Version, err = readMagic(magic); err != nil {
+		return err
 	}
-	version, err := strconv.ParseUint(string(digits), 10, 16)
-	if err != nil {
-		return fmt.Errorf("%w: its version is %q", ErrDamaged, digits)
-	}
-	d.summary.Version = int(version)
+	newest := newestRedis
 	d.values = redisValues
 	if d.summary.Engine == EngineValkey {
-		d.values = valkeyValues
+		newest, d.values = newestValkey, valkeyValues
 	}
 	if d.summary.Version < oldest || d.summary.Version > newest {
-		return fmt.Errorf("%w: RDB version %d of %s is not between %d and %d", ErrUnsupported, version, d.summary.Engine, oldest, newest)
+		return fmt.Errorf("%w: RDB version %d of %s is not between %d and %d", ErrUnsupported, d.summary.Version, d.summary.Engine, oldest, newest)
 	}
 	d.forget()
 	return nil

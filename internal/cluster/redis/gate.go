@@ -3,6 +3,8 @@ package redis
 import (
 	"fmt"
 	"strings"
+
+	"github.com/quorate/quorate/api/v1alpha1"
 )
 
 // Disk is what the start gate finds in the data directory.
@@ -11,8 +13,25 @@ type Disk struct {
 	Nodes string
 	// Data says that there are append-only files.
 	Data bool
-	// Writer is the version of the server that wrote them, empty when it is not known. Server is the version to be started.
-	Writer, Server string
+	// Writer is the server that wrote them, zero when it is not known. Server is the one to be started.
+	Writer, Server Software
+	// Foreign says that Writer is of another engine, in a format that Server does not read.
+	Foreign bool
+}
+
+// HeldBack begins the message of a gate that does not let the server start.
+const HeldBack = "the server is held back: "
+
+// tooNew reports whether a later version of the same engine wrote the data. Versions of two engines do not compare.
+func (d Disk) tooNew() bool {
+	return d.Data && d.Server.Engine == d.Writer.Engine && Older(d.Server.Version, d.Writer.Version)
+}
+
+// foreign decides about data of another engine. It is kept whatever the server is in its shard: no server of this
+// cluster can have it.
+func (d Disk) foreign() Decision {
+	return Decision{Message: fmt.Sprintf("its data was written by %s, which %s cannot read: create the cluster with spec.engine %s and spec.version %s or later, "+
+		"or empty the volume", d.Writer, d.Server, d.Writer.Engine, d.Writer.Version)}
 }
 
 // Decision is what the start gate does about a pod.
@@ -51,9 +70,11 @@ func Gate(d Disk) Decision {
 	}
 	self, err := ownLine(d.Nodes)
 	switch {
+	case d.Data && d.Foreign:
+		return d.foreign()
 	case err != nil:
 		return Decision{Message: fmt.Sprintf("%s (%v): restore the file, or empty the volume to have the data copied from the shard's other servers", badIdentity, err)}
-	case d.Data && Older(d.Server, d.Writer):
+	case d.tooNew():
 		return tooNew(d, self)
 	case d.Data || self.Replica || len(self.Slots) == 0:
 		return Decision{Start: true, Admit: d.Data && (self.Replica || len(self.Slots) > 0)}
@@ -65,9 +86,12 @@ func Gate(d Disk) Decision {
 // GateReplicated decides so in the mode Replicated. A server takes no writes, and nobody copies it, before the operator says
 // so; and it cannot tell whether its copy is the only one, so that one that it cannot read is never set aside.
 func GateReplicated(d Disk) Decision {
-	if d.Data && Older(d.Server, d.Writer) {
+	if d.Data && d.Foreign {
+		return d.foreign()
+	}
+	if d.tooNew() {
 		return Decision{Message: fmt.Sprintf("its data was written by version %s, which %s cannot read: set spec.version to %s or later, or empty the volume to have the data copied from the primary",
-			d.Writer, d.Server, d.Writer)}
+			d.Writer.Version, d.Server.Version, d.Writer.Version)}
 	}
 	return Decision{Start: true, Admit: true}
 }
@@ -77,13 +101,13 @@ func tooNew(d Disk, self Peer) Decision {
 	switch {
 	case !self.Replica && len(self.Slots) > 0:
 		return Decision{Message: fmt.Sprintf("node %s owns slots %s, and its data was written by version %s, which %s cannot read: set spec.version to %s or later",
-			short(self.ID), self.Slots, d.Writer, d.Server, d.Writer)}
+			short(self.ID), self.Slots, d.Writer.Version, d.Server.Version, d.Writer.Version)}
 	case len(self.Open) > 0:
 		return Decision{Message: fmt.Sprintf("node %s has keys of slots that are on their way to it, and they were written by version %s, which %s cannot read: set spec.version to %s or later",
-			short(self.ID), d.Writer, d.Server, d.Writer)}
+			short(self.ID), d.Writer.Version, d.Server.Version, d.Writer.Version)}
 	}
 	return Decision{Start: true, SetAside: true, Message: fmt.Sprintf(
-		"its copy was written by version %s, which %s cannot read: it is set aside, and the primary's data is copied anew", d.Writer, d.Server)}
+		"its copy was written by version %s, which %s cannot read: it is set aside, and the primary's data is copied anew", d.Writer.Version, d.Server.Version)}
 }
 
 func ownLine(text string) (Peer, error) {
@@ -109,19 +133,25 @@ func BaseFile(manifest string) string {
 	return ""
 }
 
-// RDBWriter reads the version of the server that wrote a dump out of the beginning of it: the first of its auxiliary fields
-// (rdbSaveInfoAuxFields in the server's source), after a magic of nine bytes. It is empty where there is none.
-func RDBWriter(head []byte) string {
+// RDBWriter reads which server wrote a dump out of the beginning of it: the first of its auxiliary fields
+// (rdbSaveInfoAuxFields in the server's source), after a magic of nine bytes. It is zero where there is none. Valkey
+// before 8.0 writes what Redis 7.2 does.
+func RDBWriter(head []byte) Software {
 	const magic, auxiliary = 9, 0xfa
 	if len(head) <= magic || head[magic] != auxiliary {
-		return ""
+		return Software{}
 	}
 	name, rest := shortString(head[magic+1:])
 	value, _ := shortString(rest)
-	if name != "redis-ver" && name != "valkey-ver" {
-		return ""
+	switch {
+	case value == "":
+		return Software{}
+	case name == "redis-ver":
+		return Software{v1alpha1.EngineRedis, value}
+	case name == "valkey-ver":
+		return Software{v1alpha1.EngineValkey, value}
 	}
-	return value
+	return Software{}
 }
 
 // shortString reads a string of up to 63 bytes as a dump holds it: its length in one byte, and its bytes.

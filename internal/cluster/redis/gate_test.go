@@ -3,12 +3,16 @@ package redis
 import (
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/api/v1alpha1"
 )
 
 func TestGate(t *testing.T) {
 	line := func(flags, slots string) string {
 		return "0123456789abcdef 10.0.0.1:6379@16379 myself," + flags + " - 0 0 3 connected " + slots + "\nvars currentEpoch 6 lastVoteEpoch 0\n"
 	}
+	redis := func(version string) Software { return Software{v1alpha1.EngineRedis, version} }
+	valkey := func(version string) Software { return Software{v1alpha1.EngineValkey, version} }
 	tests := map[string]struct {
 		disk    Disk
 		want    Decision
@@ -26,17 +30,27 @@ func TestGate(t *testing.T) {
 		"an identity without the node itself is held":             {Disk{Nodes: "vars currentEpoch 6 lastVoteEpoch 0", Data: true}, Decision{}, "cannot be read"},
 		"a primary that was migrating slots keeps them with data": {Disk{Nodes: line("master", "0-5460 [93->-ab]"), Data: true}, Decision{Start: true, Admit: true}, ""},
 		"a replica starts anew over a copy that it cannot read": {
-			Disk{line("slave", ""), true, "8.2.1", "8.0.2"}, Decision{Start: true, SetAside: true}, "written by version 8.2.1, which 8.0.2 cannot read",
+			Disk{Nodes: line("slave", ""), Data: true, Writer: redis("8.2.1"), Server: redis("8.0.2")}, Decision{Start: true, SetAside: true}, "written by version 8.2.1, which 8.0.2 cannot read",
 		},
-		"a primary is held over data that it cannot read": {Disk{line("master", "0-5460"), true, "9.0.1", "8.1.1"}, Decision{}, "set spec.version to 9.0.1 or later"},
-		"so is one that was being given its first slots":  {Disk{line("master", "[93-<-ab]"), true, "9.0.1", "8.1.1"}, Decision{}, "on their way to it"},
-		"a patch is no other version":                     {Disk{line("slave", ""), true, "8.0.3", "8.0.2"}, Decision{Start: true, Admit: true}, ""},
-		"newer servers read older data":                   {Disk{line("slave", ""), true, "7.0.15", "8.0.2"}, Decision{Start: true, Admit: true}, ""},
+		"a primary is held over data that it cannot read": {Disk{Nodes: line("master", "0-5460"), Data: true, Writer: redis("9.0.1"), Server: redis("8.1.1")}, Decision{}, "set spec.version to 9.0.1 or later"},
+		"so is one that was being given its first slots":  {Disk{Nodes: line("master", "[93-<-ab]"), Data: true, Writer: redis("9.0.1"), Server: redis("8.1.1")}, Decision{}, "on their way to it"},
+		"a patch is no other version":                     {Disk{Nodes: line("slave", ""), Data: true, Writer: redis("8.0.3"), Server: redis("8.0.2")}, Decision{Start: true, Admit: true}, ""},
+		"newer servers read older data":                   {Disk{Nodes: line("slave", ""), Data: true, Writer: redis("7.0.15"), Server: redis("8.0.2")}, Decision{Start: true, Admit: true}, ""},
+		"a lower version of the other engine may read the data": {
+			Disk{Nodes: line("slave", ""), Data: true, Writer: valkey("8.1.1"), Server: redis("8.0.2")}, Decision{Start: true, Admit: true}, "",
+		},
+		"a primary is held over data of the other engine": {
+			Disk{Nodes: line("master", "0-5460"), Data: true, Writer: valkey("9.1.2"), Server: redis("8.0.2"), Foreign: true}, Decision{},
+			"written by valkey 9.1.2, which redis 8.0.2 cannot read: create the cluster with spec.engine valkey",
+		},
+		"a replica keeps data of the other engine": {
+			Disk{Nodes: line("slave", ""), Data: true, Writer: redis("7.4.1"), Server: valkey("8.1.1"), Foreign: true}, Decision{}, "spec.engine redis",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := Gate(tc.disk)
-			if fatal := FatalStart(got.Message); (fatal != "") != (!got.Start && tc.disk.Writer == "") {
+			if fatal := FatalStart(got.Message); (fatal != "") != (!got.Start && tc.disk.Writer == Software{}) {
 				t.Errorf("%q is said to be damaged for %q", got.Message, fatal)
 			}
 			if !strings.Contains(got.Message, tc.message) || (tc.message == "") != (got.Message == "") {
@@ -50,19 +64,29 @@ func TestGate(t *testing.T) {
 	}
 }
 
+func TestGateReplicatedKeepsDataOfTheOtherEngine(t *testing.T) {
+	d := GateReplicated(Disk{Data: true, Writer: Software{v1alpha1.EngineValkey, "9.1.2"}, Server: Software{v1alpha1.EngineRedis, "8.0.2"}, Foreign: true})
+	if d.Start || d.SetAside || !strings.Contains(d.Message, "written by valkey 9.1.2, which redis 8.0.2 cannot read") {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestWhoWroteADump(t *testing.T) {
-	for name, tc := range map[string]struct{ head, want string }{
-		"redis":          {"REDIS0012\xfa\x09redis-ver\x058.0.2\xfa\x0aredis-bits", "8.0.2"},
-		"valkey":         {"VALKEY080\xfa\x0avalkey-ver\x059.1.2\xfa\x0aredis-bits", "9.1.2"},
-		"another field":  {"REDIS0012\xfa\x0aredis-bits\x0264", ""},
-		"no field":       {"REDIS0012\xff", ""},
-		"cut short":      {"REDIS0012\xfa\x09redis-ver\x058.0", ""},
-		"commands":       {"*2\r\n$6\r\nSELECT\r\n", ""},
-		"nothing at all": {"", ""},
+	for name, tc := range map[string]struct {
+		head string
+		want Software
+	}{
+		"redis":          {"REDIS0012\xfa\x09redis-ver\x058.0.2\xfa\x0aredis-bits", Software{v1alpha1.EngineRedis, "8.0.2"}},
+		"valkey":         {"VALKEY080\xfa\x0avalkey-ver\x059.1.2\xfa\x0aredis-bits", Software{v1alpha1.EngineValkey, "9.1.2"}},
+		"another field":  {"REDIS0012\xfa\x0aredis-bits\x0264", Software{}},
+		"no field":       {"REDIS0012\xff", Software{}},
+		"cut short":      {"REDIS0012\xfa\x09redis-ver\x058.0", Software{}},
+		"commands":       {"*2\r\n$6\r\nSELECT\r\n", Software{}},
+		"nothing at all": {"", Software{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := RDBWriter([]byte(tc.head)); got != tc.want {
-				t.Errorf("%q, want %q", got, tc.want)
+				t.Errorf("%v, want %v", got, tc.want)
 			}
 		})
 	}

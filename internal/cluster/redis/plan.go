@@ -140,7 +140,7 @@ func Next(s State) cluster.Plan {
 	)...)
 	return plan.Refined(func(p cluster.Plan) cluster.Plan {
 		p.Step = v.lift(p.Step)
-		return p
+		return v.tellHeldBack(p)
 	})
 }
 

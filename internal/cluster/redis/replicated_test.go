@@ -573,12 +573,12 @@ func (f *fixture) swap(to string) {
 }
 
 func TestAServerOfTheModeReplicatedStartsUnlessItsDataIsTooNew(t *testing.T) {
-	for _, d := range []Disk{{}, {Data: true}, {Data: true, Writer: "8.0.2", Server: "8.2.0"}} {
+	for _, d := range []Disk{{}, {Data: true}, {Data: true, Writer: Software{v1alpha1.EngineRedis, "8.0.2"}, Server: Software{v1alpha1.EngineRedis, "8.2.0"}}} {
 		if got := GateReplicated(d); !got.Start || !got.Admit || got.SetAside {
 			t.Errorf("%+v: %+v", d, got)
 		}
 	}
-	if got := GateReplicated(Disk{Data: true, Writer: "8.2.0", Server: "8.0.2"}); got.Start || !strings.Contains(got.Message, "set spec.version to 8.2.0") {
+	if got := GateReplicated(Disk{Data: true, Writer: Software{v1alpha1.EngineRedis, "8.2.0"}, Server: Software{v1alpha1.EngineRedis, "8.0.2"}}); got.Start || !strings.Contains(got.Message, "set spec.version to 8.2.0") {
 		t.Errorf("%+v", got)
 	}
 }

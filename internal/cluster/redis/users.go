@@ -90,6 +90,9 @@ type Software struct {
 	Version string
 }
 
+// String has the engine and the version in it.
+func (s Software) String() string { return string(s.Engine) + " " + s.Version }
+
 // commands are those of the operator and of the user that moves keys.
 func (s Software) commands() (operator, migration []string) {
 	operator, migration = operatorCommands, migrationCommands

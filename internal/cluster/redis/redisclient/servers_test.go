@@ -272,7 +272,7 @@ func (w *world) start(p *process) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	disk := redis.Disk{Nodes: string(nodes), Data: len(manifests) > 0, Server: w.cluster.Spec.Version}
+	disk := redis.Disk{Nodes: string(nodes), Data: len(manifests) > 0, Server: redis.Software{Engine: w.cluster.Spec.ServerEngine(), Version: w.cluster.Spec.Version}}
 	if disk.Data {
 		disk.Writer = w.writerOf(p, manifests[0])
 	}
@@ -296,8 +296,8 @@ func (w *world) start(p *process) {
 	w.run(p)
 }
 
-// writerOf reads which version wrote what lies on the volume of a pod.
-func (w *world) writerOf(p *process, manifest string) string {
+// writerOf reads which server wrote what lies on the volume of a pod.
+func (w *world) writerOf(p *process, manifest string) redis.Software {
 	w.t.Helper()
 	text, err := os.ReadFile(manifest)
 	if err != nil {
@@ -308,7 +308,7 @@ func (w *world) writerOf(p *process, manifest string) string {
 		w.t.Fatal(err)
 	}
 	writer := redis.RDBWriter(head)
-	if writer == "" {
+	if writer.Version == "" {
 		w.t.Errorf("%s does not tell who wrote it: %q", manifest, head[:min(len(head), 64)])
 	}
 	return writer
