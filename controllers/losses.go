@@ -40,6 +40,12 @@ func (k *EtcdKind) findLosses(ctx context.Context, o *v1alpha1.EtcdCluster, s *e
 		if s.Claims[j].Lost, err = k.volumeLost(ctx, o, s.Claims[j].Name); err != nil {
 			return err
 		}
+		if s.Claims[j].Stranded, err = k.stranded(ctx, &pods[i], s.Claims[j].Name, pods); err != nil {
+			return err
+		}
+		if why := s.Claims[j].Stranded; why != "" {
+			s.Pods[i].Problem = addStranded(s.Pods[i].Problem, why)
+		}
 	}
 	return nil
 }

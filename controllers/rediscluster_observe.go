@@ -432,9 +432,25 @@ func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s
 		if p.Cordoned, err = k.cordon(ctx, pod); err != nil {
 			return err
 		}
+		if err := k.observeStranded(ctx, pod, pods, &p, s); err != nil {
+			return err
+		}
 		s.Pods = append(s.Pods, p)
 	}
 	return nil
+}
+
+// observeStranded fills in why a pod will not be scheduled because of its volume.
+func (k *RedisKind) observeStranded(ctx context.Context, pod *corev1.Pod, pods []corev1.Pod, p *redis.Pod, s *redis.State) error {
+	i := slices.IndexFunc(s.Claims, func(c redis.Claim) bool { return c.Shard == p.Shard && c.Ordinal == p.Ordinal })
+	if i < 0 {
+		return nil
+	}
+	why, err := k.stranded(ctx, pod, s.Claims[i].Name, pods)
+	if why != "" {
+		s.Claims[i].Stranded, p.Stuck = why, addStranded(p.Stuck, why)
+	}
+	return err
 }
 
 func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {

@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
@@ -29,6 +30,38 @@ func TestAClaimWithoutLabelsIsNeitherMountedNorDeleted(t *testing.T) {
 		},
 		"keeps one that no member is to mount": {
 			state: settled(func(s *etcd.State) { smaller(s); s.Want.Size = 1 }),
+		},
+	} {
+		t.Run(name, func(t *testing.T) { tc.check(t) })
+	}
+}
+
+func TestAMemberWhoseVolumeIsOutOfReachMovesToAnotherNode(t *testing.T) {
+	const why = "volume v is on node a, where orders-1 runs, and the topology spread asks for another node"
+	strand := func(s *etcd.State) {
+		s.Pods[2].View, s.Pods[2].Ready, s.Pods[2].EverRan, s.Pods[2].Stuck = nil, false, false, true
+		s.Pods[2].Problem, s.Claims[2].Stranded = "cannot run: Unschedulable: 0/3 nodes; "+why, why
+	}
+	left := func(s *etcd.State) { strand(s); s.Members = s.Members[:2] }
+	remove := etcd.RemoveMember{ID: 3, Name: "orders-2", Via: "orders-1", Pod: "uid-orders-2", Claim: "claim-2"}
+	for name, tc := range map[string]planRow{
+		"removes the member, which joins again with another volume": {
+			state: settled(strand), step: remove, says: "orders-2 cannot be scheduled: " + why,
+		},
+		"deletes the claim of the member that was removed": {
+			state: settled(left), step: etcd.DeleteClaim{Name: "data-orders-2", UID: "claim-2"},
+		},
+		"leaves a pod to the scheduler that has just been made": {
+			state:  settled(func(s *etcd.State) { strand(s); s.Pods[2].Age = 59 * time.Second }),
+			reason: etcd.ReasonMembersNotReady, says: why,
+		},
+		"keeps the volume while no quorum is healthy without it": {
+			state:  settled(func(s *etcd.State) { strand(s); s.Pods[0].View, s.Pods[0].Ready = nil, false }),
+			reason: etcd.ReasonNoQuorum, says: why,
+		},
+		"keeps a volume that has just been replaced": {
+			state:  settled(func(s *etcd.State) { strand(s); s.Claims[2].Age, s.Set.Age = 4*time.Minute, time.Hour }),
+			reason: etcd.ReasonMemberLost, says: "only 4m0s old",
 		},
 	} {
 		t.Run(name, func(t *testing.T) { tc.check(t) })

@@ -23,6 +23,9 @@ import (
 // minute is not cured by another one.
 const between = 10 * time.Minute
 
+// stranding is how long a pod is left to the scheduler before its volume is given up for one on another node.
+const stranding = time.Minute
+
 // founding is how much younger than its StatefulSet a claim may be that was made with it.
 const founding = 2 * time.Minute
 
@@ -98,7 +101,7 @@ func replaceLost(s State) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// evidence says why a member's data is proven to be lost, empty when it is not. loses tells whether there is a disk that
+// evidence says why a member's data is proven to be lost, or out of its reach for good, empty when it is not. loses tells whether there is a disk that
 // would be lost with it.
 func (s State) evidence(m Member) (why string, loses bool) {
 	p, c := s.pod(m), s.claim(s.Ordinal(m))
@@ -111,6 +114,8 @@ func (s State) evidence(m Member) (why string, loses bool) {
 		return "", false
 	case c != nil && c.Lost != "":
 		return "has lost its volume: " + c.Lost, false
+	case c != nil && c.Stranded != "" && p.Age >= stranding:
+		return "cannot be scheduled: " + c.Stranded, true
 	case !s.Want.Persistent && p.Gone:
 		return "was on a node that is gone, without spec.storage", false
 	case p.Terminating:
@@ -232,7 +237,7 @@ func (s State) clear(ordinal int) (cluster.Plan, bool) {
 	p, c := s.podNamed(name), s.claim(ordinal)
 	used := p != nil && p.EverRan
 	switch {
-	case c != nil && !c.Leaving && (c.Lost != "" || p.ranOn(c)):
+	case c != nil && !c.Leaving && (c.Lost != "" || c.Stranded != "" || p.ranOn(c)):
 		return cluster.Do(c.deletion(), "%s holds the data of a member that has left the cluster", c.Name)
 	case p != nil && (!p.Terminating || p.Gone) && (used || c.leaving() || p.Gate.lost()):
 		return cluster.Do(p.deletion(), "%s belongs to a member that has left the cluster", p.Name)

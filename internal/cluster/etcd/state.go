@@ -140,6 +140,8 @@ type Claim struct {
 	Age time.Duration
 	// Lost says in words why its volume cannot come back, empty while it can.
 	Lost string
+	// Stranded says in words why its pod cannot be scheduled where its volume is, empty while it can.
+	Stranded string
 	// Unlabelled says that it lacks labels of this cluster: somebody else made it, or took it away.
 	Unlabelled bool
 	// Leaving says that it is being deleted, or will be, together with an earlier cluster of the same name.

@@ -48,6 +48,8 @@ const (
 	between = 10 * time.Minute
 	// founding is how much younger than its StatefulSet a volume may be that was made with it.
 	founding = 2 * time.Minute
+	// stranding is how long a pod is left to the scheduler before its volume is given up for one on another node.
+	stranding = time.Minute
 )
 
 // fresh tells whether the volume of a shard was made a short while ago, and not with its StatefulSet: it has taken the place of an earlier one,

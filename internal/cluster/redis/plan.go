@@ -91,7 +91,7 @@ func Next(s State) cluster.Plan {
 		announce,
 		resizePods,
 		shrink, dropUnstarted,
-		replaceDisks, replaceDamaged, replaceStrayed,
+		replaceDisks, replaceDamaged, replaceStranded, replaceStrayed,
 		exceptReload(refuseCanary), refuseDamaged,
 		exceptReload(waitForAll),
 		handOutPasswords,

@@ -98,7 +98,7 @@ func nextReplicated(s State) cluster.Plan {
 		configure,
 		resizePods,
 		shrink,
-		replaceDisks, replaceDamaged, // The appointed one leads by now, and nobody else takes writes.
+		replaceDisks, replaceDamaged, replaceStranded, // The appointed one leads by now, and nobody else takes writes.
 		exceptReload(refuseCanary),
 		exceptReload(waitForAll),
 		handOutPasswords,

@@ -135,6 +135,8 @@ type Claim struct {
 	Leaving bool
 	// Lost says in words why its volume cannot come back, empty while it can.
 	Lost string
+	// Stranded says in words why its pod cannot be scheduled where its volume is, empty while it can.
+	Stranded string
 	// Made is when the claim was made.
 	Made time.Time
 }
