@@ -193,8 +193,9 @@ func (n *Node) readInfo(info map[string]string) {
 	if n.EverLinked && !n.LinkUp {
 		n.LinkDown = time.Duration(number(info["master_link_down_since_seconds"])) * time.Second
 	}
-	n.OnDisk = info["aof_enabled"] == "1" && info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0" &&
-		info["aof_last_bgrewrite_status"] == "ok"
+	if info["aof_enabled"] == "1" && info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0" {
+		n.OnDisk, n.RewriteFailed = info["aof_last_bgrewrite_status"] == "ok", info["aof_last_bgrewrite_status"] == "err"
+	}
 	if info["aof_last_write_status"] == "ok" {
 		n.Log = number(info["aof_current_size"])
 	}

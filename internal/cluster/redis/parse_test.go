@@ -67,7 +67,10 @@ func TestParseNode(t *testing.T) {
 			"aof_enabled:1\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:1\r\naof_last_bgrewrite_status:ok\r\n", Node{},
 		},
 		"a server that failed to": {
-			"aof_enabled:1\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:err\r\n", Node{},
+			"aof_enabled:1\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:err\r\n", Node{RewriteFailed: true},
+		},
+		"a server that failed to, and tries again": {
+			"aof_enabled:1\r\naof_rewrite_in_progress:1\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:err\r\n", Node{Forked: true},
 		},
 		"a server that copies its primary": {
 			"aof_enabled:0\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\n", Node{},

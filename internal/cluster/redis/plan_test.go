@@ -761,6 +761,12 @@ func TestNext(t *testing.T) {
 			},
 			reason: ReasonDisk,
 		},
+		"a failed rewrite of an append-only file is named, with its cure": {
+			state: formed(), spoil: func(f *fixture) {
+				f.pod("c-1-1").Outdated, f.pod("c-1-0").Node.OnDisk, f.pod("c-1-0").Node.RewriteFailed = true, false, true
+			},
+			reason: ReasonDisk, message: "run BGREWRITEAOF on it",
+		},
 		"a replica is restarted whatever the disks of other shards do": {
 			state: formed(), spoil: func(f *fixture) {
 				f.pod("c-1-1").Outdated, f.pod("c-0-0").Node.OnDisk = true, false

@@ -191,6 +191,10 @@ func waitForDisk(p *Pod) (cluster.Plan, bool) {
 	if p.Node.Config[appendOnly] == "no" {
 		return cluster.Wait(ReasonDisk, later, "%s has appendonly no, so that its disk lacks what was written since: it is set back to yes when no other server of its shard writes a new append-only file", p.Name)
 	}
+	if p.Node.RewriteFailed {
+		return cluster.Wait(ReasonDisk, later, "the last rewrite of the append-only file of %s failed (aof_last_bgrewrite_status:err), so its disk may lack what it copied, and the server "+
+			"may not try again: its log says why, mostly a full disk or too little memory to fork. Make room, and run BGREWRITEAOF on it as the default user", p.Name)
+	}
 	return cluster.Wait(ReasonDisk, later, "%s has yet to write the data that it copied to its disk (the rewrite of its append-only file)", p.Name)
 }
 

@@ -279,6 +279,8 @@ type Node struct {
 	// append-only file of the time before until the rewrite of that file ends: a crash meanwhile brings the old data back.
 	// (Valkey 9 makes the file that it received the new one, and has no such time.)
 	OnDisk bool
+	// RewriteFailed says that the last rewrite of the append-only file failed, and that none runs or is scheduled.
+	RewriteFailed bool
 	// Admits says whether others may copy this server.
 	Admits Admission
 	// Commands is how many the server has carried out since it started.
