@@ -292,14 +292,14 @@ func (r *Recorder) seal() error {
 }
 
 // markAll asks the etcd, time and again, for its newest revision by a linearizable read: what was acknowledged before the question is
-// in it. It ends with ErrDiverged, or with nil when ctx does.
+// in it. It ends with ErrDiverged, or when ctx does.
 func (r *Recorder) markAll(ctx context.Context) error {
 	for {
 		at, recorded := r.Clock.Now(), r.Status().Recorded
 		revision, err := r.ask(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return ctx.Err()
 		case err != nil:
 			r.note(func(s *Status) { s.AskErr = err })
 		case revision < recorded:
@@ -307,8 +307,8 @@ func (r *Recorder) markAll(ctx context.Context) error {
 		default:
 			r.mark(mark{at, revision})
 		}
-		if r.sleep(ctx, r.Interval/4) != nil {
-			return nil
+		if err := r.sleep(ctx, r.Interval/4); err != nil {
+			return err
 		}
 	}
 }
