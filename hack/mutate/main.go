@@ -142,12 +142,12 @@ func instrumentPackage(o options, tmp string) (mutants []mutant, overlay string,
 }
 
 func put(replace map[string]string, dir, base, tmp, source string) error {
-	real, err := filepath.Abs(filepath.Join(dir, base))
+	path, err := filepath.Abs(filepath.Join(dir, base))
 	if err != nil {
 		return err
 	}
-	replace[real] = filepath.Join(tmp, base)
-	return os.WriteFile(replace[real], []byte(source), 0o600)
+	replace[path] = filepath.Join(tmp, base)
+	return os.WriteFile(replace[path], []byte(source), 0o600)
 }
 
 // tester runs the test binary.

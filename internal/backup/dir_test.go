@@ -269,6 +269,7 @@ func TestABackupIsDeletedWithItsManifestFirst(t *testing.T) {
 // syncedDirectory records what is synced, and which objects had their names at that time.
 func syncedDirectory(t *testing.T, fail func(name string) error) (*Store, *[]string) {
 	t.Helper()
+	t.Helper()
 	dir, synced := t.TempDir(), &[]string{}
 	d := &directory{path: dir, fsync: func(f *os.File) error {
 		rel, err := filepath.Rel(dir, f.Name())
