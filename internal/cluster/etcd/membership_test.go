@@ -314,8 +314,22 @@ func TestReplacement(t *testing.T) {
 			}),
 			step: etcd.RemoveMember{ID: 1, Name: "orders-0", Via: "orders-1", Pod: "uid-orders-0"},
 		},
+		"one without storage that only does not answer is left alone": {
+			state: of(3, func(s *etcd.State) {
+				down(s, 0)
+				s.Want.Persistent, s.Claims = false, nil
+			}),
+			reason: etcd.ReasonMembersNotReady,
+		},
 		"one that only does not answer is left alone": {
 			state: of(3, func(s *etcd.State) { down(s, 0) }), reason: etcd.ReasonMembersNotReady,
+		},
+		"a member whose pod is ending is not removed for what the pod said before": {
+			state: of(3, func(s *etcd.State) {
+				p := down(s, 0)
+				p.Terminating, p.Fatal = true, "wal: crc mismatch"
+			}),
+			reason: etcd.ReasonMembersNotReady,
 		},
 		"one that answers is not lost, whatever its gate said once": {
 			state: of(3, func(s *etcd.State) { s.Pods[0].Gate = held(etcd.GateLostDisk) }),

@@ -110,6 +110,17 @@ func (tc planRow) check(t *testing.T) {
 	}
 }
 
+// retainedEmpty is a cluster of retained volumes that all turned out to be empty.
+func retainedEmpty(change func(*etcd.State)) etcd.State {
+	return settled(func(s *etcd.State) {
+		s.Record.Bootstrap, s.Record.ClusterID, s.Members = etcd.BootstrapRetained, 0, nil
+		for i := range s.Pods {
+			s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
+		}
+		change(s)
+	})
+}
+
 // unfounded is a cluster that has one pod of three, and may be about to get the others.
 func unfounded(overdue bool) etcd.State {
 	return settled(func(s *etcd.State) {
@@ -164,6 +175,55 @@ func TestNext(t *testing.T) {
 				s.Pods[1].Gate = &etcd.GateReport{Reason: etcd.GateAside, Message: "orders-1 has it in before-abc"}
 			}),
 			reason: etcd.ReasonAside, stalled: true, says: "no member founds a new one: orders-1 has it in before-abc. Go back to that",
+		},
+		"empty disks found no cluster beside the claim of a member that was not started": {
+			state: retainedEmpty(func(s *etcd.State) {
+				s.Claims = append(s.Claims, etcd.Claim{Name: "data-orders-3", UID: "claim-3", Ordinal: 3})
+			}),
+			reason: etcd.ReasonQuorumLost, stalled: true,
+		},
+		"empty disks found no cluster while a pod is missing": {
+			state: retainedEmpty(func(s *etcd.State) { s.Pods = s.Pods[:2] }), reason: etcd.ReasonQuorumLost,
+		},
+		"empty disks found no cluster while a pod is ending": {
+			state: retainedEmpty(func(s *etcd.State) { s.Pods[1].Terminating = true }), reason: etcd.ReasonQuorumLost,
+		},
+		"empty disks found no cluster beside one whose id is recorded": {
+			state: settled(func(s *etcd.State) {
+				s.Record.Bootstrap, s.Members = etcd.BootstrapRetained, nil
+				for i := range s.Pods {
+					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
+				}
+			}),
+			reason: etcd.ReasonQuorumLost, stalled: true,
+		},
+		"empty disks found no cluster where the record was deleted under a living one": {
+			state: settled(func(s *etcd.State) {
+				s.Record.Bootstrap, s.Record.ClusterID, s.Members = etcd.BootstrapRecovered, 0, nil
+				for i := range s.Pods {
+					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
+				}
+			}),
+			reason: etcd.ReasonQuorumLost, stalled: true,
+		},
+		"keeps outdated members without storage when their quorum is lost": {
+			state: settled(func(s *etcd.State) {
+				s.Want.Persistent, s.Claims, s.Members, s.Want.TemplateHash = false, nil, nil, "next"
+				for i := range s.Pods {
+					s.Pods[i].View, s.Pods[i].Ready = nil, false
+				}
+			}),
+			reason: etcd.ReasonNoQuorum,
+		},
+		"keeps outdated members without storage when the record was deleted": {
+			state: settled(func(s *etcd.State) {
+				s.Record.Bootstrap, s.Record.ClusterID = etcd.BootstrapRecovered, 0
+				s.Want.Persistent, s.Claims, s.Members, s.Want.TemplateHash = false, nil, nil, "next"
+				for i := range s.Pods {
+					s.Pods[i].View, s.Pods[i].Ready = nil, false
+				}
+			}),
+			reason: etcd.ReasonStarting,
 		},
 		"retained volumes of which one may have data do not": {
 			state: settled(func(s *etcd.State) {

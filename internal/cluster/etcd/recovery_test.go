@@ -287,8 +287,10 @@ func TestNextWithoutAQuorumForGood(t *testing.T) {
 			}(),
 			step: goesOn(2),
 		},
-		"the longest log goes on":              {state: allHeld(&etcd.LogEnd{Term: 2, Index: 8}, &etcd.LogEnd{Term: 2, Index: 9}, nil), step: goesOn(1)},
-		"a later term counts more than length": {state: allHeld(&etcd.LogEnd{Term: 3, Index: 8}, &etcd.LogEnd{Term: 2, Index: 9}, nil), step: goesOn(0)},
+		"the longest log goes on":                                       {state: allHeld(&etcd.LogEnd{Term: 2, Index: 8}, &etcd.LogEnd{Term: 2, Index: 9}, nil), step: goesOn(1)},
+		"the longest log goes on, whichever member has it":              {state: allHeld(&etcd.LogEnd{Term: 2, Index: 9}, &etcd.LogEnd{Term: 2, Index: 8}, nil), step: goesOn(0)},
+		"a later term counts more than length, whichever member has it": {state: allHeld(&etcd.LogEnd{Term: 2, Index: 9}, &etcd.LogEnd{Term: 3, Index: 8}, nil), step: goesOn(1)},
+		"a later term counts more than length":                          {state: allHeld(&etcd.LogEnd{Term: 3, Index: 8}, &etcd.LogEnd{Term: 2, Index: 9}, nil), step: goesOn(0)},
 		"without a log there is nothing to go on from": {
 			state: allHeld(nil, nil, nil), reason: etcd.ReasonRecovering, stalled: true, says: "finds no log",
 		},
@@ -354,6 +356,8 @@ func TestGateInARecovery(t *testing.T) {
 	other.Self = other.Record.Members[1]
 	broken := in(etcd.RecoveryHeld, etcd.DiskReady, "")
 	broken.LogError = errors.New("crc mismatch")
+	unnamed := in(etcd.RecoveryOver, etcd.DiskReady, incident)
+	unnamed.Record.Recovery = etcd.Recovery{}
 	for name, tc := range map[string]struct {
 		in   etcd.GateInput
 		want func(etcd.GateDecision) bool
@@ -371,7 +375,8 @@ func TestGateInARecovery(t *testing.T) {
 		"but only once":                      {in(etcd.RecoveryOver, etcd.DiskReady, incident), func(d etcd.GateDecision) bool { return d.Start && !d.Alone }},
 		"nor when the next loss is reported": {nextLoss("abcdef", etcd.DiskReady), func(d etcd.GateDecision) bool { return d.Start && !d.Alone && d.Epoch == "abcdef" }},
 		"which does not let older data in":   {nextLoss("", etcd.DiskReady), func(d etcd.GateDecision) bool { return d.SetAside && !d.Start }},
-		"the others' data is kept":           {other, func(d etcd.GateDecision) bool { return d.SetAside && !d.Start }},
+		"data of an incident that the record does not name is not set aside": {unnamed, func(d etcd.GateDecision) bool { return d.Start && !d.SetAside && !d.Alone }},
+		"the others' data is kept": {other, func(d etcd.GateDecision) bool { return d.SetAside && !d.Start }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if d := etcd.DecideStart(tc.in); !tc.want(d) {
@@ -460,5 +465,25 @@ func TestMembersThatAnswerAndFindNoLeaderSayWhereToLook(t *testing.T) {
 		if says := strings.Contains(plan.Message, "If that lasts, look at what keeps them from reaching each other at port 2380"); says != tc.says || plan.Reason != etcd.ReasonNoQuorum {
 			t.Errorf("%s: %s: %s", name, plan.Reason, plan.Message)
 		}
+	}
+}
+
+// An approval is for one loss: the next volumes of the same members may hold other data.
+func TestALossOfOtherVolumesIsAnotherIncident(t *testing.T) {
+	other := lossOf(func(s *etcd.State) { s.Claims[0].UID = "of the next volume" }).Incident
+	if other == "" || other == incident {
+		t.Errorf("incident %q after %q", other, incident)
+	}
+}
+
+func TestAMemberThatAnswersHasNotLostItsData(t *testing.T) {
+	s := lostQuorum(func(s *etcd.State) {
+		view := *s.Pods[2].View
+		view.MemberID = 1
+		s.Pods[0].View, s.Pods[0].Gate, s.Pods[0].EverRan = &view, nil, true
+		s.Claims[0].Lost = "its node is gone"
+	})
+	if plan := etcd.Next(s); plan.Step != nil {
+		t.Errorf("planned %s (%s), and two of three members answer", plan.Step, plan.Message)
 	}
 }
