@@ -21,7 +21,7 @@ import (
 // Act carries out one step: commands to servers, the deletion of pods and claims, or a change of budgets, passwords or StatefulSets.
 func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch step.(type) {
-	case redis.Forget, redis.DropShard: // By an old specification it would be one that has just come.
+	case redis.Forget, redis.Part, redis.DropShard: // By an old specification it would be one that has just come.
 		if err := k.sameSpec(ctx, o); err != nil {
 			return err
 		}
@@ -50,6 +50,8 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.configure(ctx, o, s)
 	case redis.AssignRoles, redis.Promote, redis.Unguarded, redis.HandOver, redis.Lifted, redis.Failover:
 		return k.changeRoles(ctx, o, s)
+	case redis.Meet:
+		return k.introduce(ctx, o, s)
 	case redis.ServerStep:
 		return k.command(ctx, o, s.Calls())
 	}
@@ -178,6 +180,42 @@ func (k *RedisKind) commandPod(
 	return nil
 }
 
+// introduce sends CLUSTER MEET where the expected server still answers at the address. An address
+// that was reused since the observation would join another cluster to this one.
+func (k *RedisKind) introduce(ctx context.Context, o *v1alpha1.RedisCluster, s redis.Meet) error {
+	connect, err := k.credentials(ctx, o)
+	if err != nil {
+		return err
+	}
+	byPod := map[string]redis.Introduction{}
+	for _, i := range s.Pairs {
+		byPod[i.Other] = i
+	}
+	pods := slices.Sorted(maps.Keys(byPod))
+	errs := make([]error, len(pods))
+	var wg sync.WaitGroup
+	for n, pod := range pods {
+		wg.Go(func() { errs[n] = k.verify(ctx, o, connect, byPod[pod]) })
+	}
+	wg.Wait()
+	refused := map[string]bool{}
+	for n, pod := range pods {
+		refused[pod] = errs[n] != nil
+	}
+	s.Pairs = slices.DeleteFunc(slices.Clone(s.Pairs), func(i redis.Introduction) bool { return refused[i.Other] })
+	return errors.Join(append(errs, k.command(ctx, o, s.Calls()))...)
+}
+
+// verify connects to the server that is to be introduced, and returns an error if another one answers.
+func (k *RedisKind) verify(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, i redis.Introduction) error {
+	c, node, addr, err := k.meet(ctx, o, connect, server{pod: i.Other})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // Nothing was written that closing could lose.
+	return i.Verify(node, addr)
+}
+
 // withServers connects to servers as the operator.
 func (k *RedisKind) withServers(ctx context.Context, o *v1alpha1.RedisCluster, servers []server, do func([]redis.Client) error) error {
 	connect, err := k.credentials(ctx, o)
@@ -215,9 +253,17 @@ type server struct{ pod, id string }
 
 // open connects to a server. A command to the wrong one could make it give up its data, so its identity is asked for once more.
 func (k *RedisKind) open(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, s server) (redis.Client, redis.Address, error) {
+	c, _, addr, err := k.meet(ctx, o, connect, s)
+	return c, addr, err
+}
+
+// meet connects to a server and returns the answer that proves its identity.
+func (k *RedisKind) meet(
+	ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, s server,
+) (redis.Client, *redis.Node, redis.Address, error) {
 	var pod corev1.Pod
 	if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: s.pod}, &pod); err != nil {
-		return nil, redis.Address{}, fmt.Errorf("read pod %s: %w", s.pod, err)
+		return nil, nil, redis.Address{}, fmt.Errorf("read pod %s: %w", s.pod, err)
 	}
 	addr := redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}
 	c := k.Connect(connect(redis.UserOperator, s.pod, addr))
@@ -225,11 +271,11 @@ func (k *RedisKind) open(ctx context.Context, o *v1alpha1.RedisCluster, connect 
 	switch {
 	case err != nil:
 		err = fmt.Errorf("pod %s: %s", s.pod, briefly(err))
-	case !node.RunsIn(s.pod) || (s.id != "" && node.ID != s.id):
+	case !node.RunsIn(s.pod, o.Name, o.Namespace) || (s.id != "" && node.ID != s.id):
 		err = fmt.Errorf("pod %s: another server answers at its address", s.pod)
 	default:
-		return c, addr, nil
+		return c, node, addr, nil
 	}
 	_ = c.Close() // Nothing was written that closing could lose.
-	return nil, addr, err
+	return nil, nil, addr, err
 }

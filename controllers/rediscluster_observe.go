@@ -92,10 +92,36 @@ func (k *RedisKind) read(ctx context.Context, o *v1alpha1.RedisCluster) (redis.S
 		return redis.State{}, nil, err
 	}
 	k.readServers(ctx, connect, &s)
+	if s.Neighbours, err = k.neighbours(ctx, o); err != nil {
+		return redis.State{}, nil, err
+	}
 	if err := errors.Join(k.findRetained(ctx, o, &s), k.findLostNodes(ctx, o, &s)); err != nil {
 		return redis.State{}, nil, err
 	}
 	return s, connect, nil
+}
+
+// neighbours returns the servers of all other clusters by node id, as their status has them.
+func (k *RedisKind) neighbours(ctx context.Context, o *v1alpha1.RedisCluster) (map[string]string, error) {
+	var list v1alpha1.RedisClusterList
+	if err := k.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list Redis clusters: %w", err)
+	}
+	out := map[string]string{}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.Name == o.Name && other.Namespace == o.Namespace {
+			continue
+		}
+		for _, shard := range other.Status.Shards {
+			for _, n := range shard.Nodes {
+				if n.ID != "" {
+					out[n.ID] = redis.ClusterOf(other.Name, other.Namespace)
+				}
+			}
+		}
+	}
+	return out, nil
 }
 
 // readObjects reads all that is known without asking a server.
@@ -186,7 +212,7 @@ func (k *RedisKind) readServers(ctx context.Context, connect connectFunc, s *red
 		defer func() { <-places }()
 		options := connect(redis.UserOperator, p.Name, p.Addr)
 		options.Topology = topology
-		return k.readServer(ctx, options, p)
+		return k.readServer(ctx, options, s.Spec, p)
 	})
 	for i, err := range errs {
 		if err != nil {
@@ -198,7 +224,7 @@ func (k *RedisKind) readServers(ctx context.Context, connect connectFunc, s *red
 
 // readServer fills in what a server reports of itself. Its error is a fact about that server, not an
 // error of the observation.
-func (k *RedisKind) readServer(ctx context.Context, options redisclient.Options, p *redis.Pod) error {
+func (k *RedisKind) readServer(ctx context.Context, options redisclient.Options, of redis.Spec, p *redis.Pod) error {
 	c := k.Connect(options)
 	defer func() { _ = c.Close() }() // Nothing was written that closing could lose.
 	asked := k.Now()
@@ -211,7 +237,7 @@ func (k *RedisKind) readServer(ctx context.Context, options redisclient.Options,
 	if err != nil {
 		return err
 	}
-	if !node.RunsIn(p.Name) {
+	if !node.RunsIn(p.Name, of.Name, of.Namespace) {
 		return errors.New("another server answers at its address")
 	}
 	p.Node, p.Clock = node, anomaly.ClockOf(p.Name, node.Clock, time.Microsecond, asked, answered)

@@ -197,7 +197,8 @@ func tlsReady(spec *v1alpha1.TLSSpec, r clustertls.Report, err error) metav1.Con
 	var hold cluster.Hold
 	switch {
 	case spec.TLSMode() == v1alpha1.TLSDisabled:
-		c.Reason, c.Message = v1alpha1.ReasonDisabled, "spec.tls.mode is Disabled"
+		c.Reason, c.Message = v1alpha1.ReasonDisabled,
+			"spec.tls.mode is Disabled: only a NetworkPolicy keeps other pods from the ports that servers use among themselves"
 	case errors.As(err, &refusal) && errors.As(err, &bad):
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, refusal.Reason, refusal.Message
 	case errors.As(err, &hold) && errors.As(err, &bad):

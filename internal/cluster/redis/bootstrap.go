@@ -48,7 +48,7 @@ func introduce(v *view) (cluster.Plan, bool) {
 				shaking = true
 				continue
 			}
-			step.Pairs = append(step.Pairs, Introduction{p.Name, other.Name, other.Addr, other.Node.Self().Bus})
+			step.Pairs = append(step.Pairs, introduction(p, other))
 		}
 	}
 	if len(step.Pairs) == 0 {

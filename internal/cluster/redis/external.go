@@ -181,7 +181,7 @@ func (n *Node) HostOutside() string {
 
 // podBehind is the pod that a node was the server of, as far as it tells; empty: it does not.
 func (v *view) podBehind(p Peer) string {
-	if pod := podOfHost(p.Host); v.isPod(pod) {
+	if pod := podOfHost(p.Host); v.isPod(pod) && v.foreignHost(p.Host) == "" {
 		return pod
 	}
 	if i := slices.IndexFunc(v.Exposed, func(e Exposure) bool { return e.Inside.IP != "" && e.Inside == p.Addr }); i >= 0 {

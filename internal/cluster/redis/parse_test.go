@@ -205,9 +205,10 @@ func TestAServerIsKnownByTheNameThatItAnnounces(t *testing.T) {
 		aux  string
 		want bool
 	}{
-		"its own name":             {",c-0-1.c-peers.ns.svc.cluster.local", true},
-		"its own name and more":    {",c-0-1.c-peers.ns.svc.cluster.local,shard-id=69bc080733d1355567173199cff4a6a039a2f024", true},
-		"that of another pod":      {",c-0-10.c-peers.ns.svc.cluster.local", false},
+		"its own name":          {",c-0-1.c-peers.ns.svc.cluster.local", true},
+		"its own name and more": {",c-0-1.c-peers.ns.svc.cluster.local,shard-id=69bc080733d1355567173199cff4a6a039a2f024", true},
+		"that of another pod":   {",c-0-10.c-peers.ns.svc.cluster.local", false},
+		"that of the same pod name in another namespace": {",c-0-1.c-peers.other.svc.cluster.local", false},
 		"no name":                  {"", true},
 		"no name but a shard's id": {",,shard-id=69bc080733d1355567173199cff4a6a039a2f024", true},
 	}
@@ -218,7 +219,7 @@ func TestAServerIsKnownByTheNameThatItAnnounces(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := Node{ID: peers[0].ID, Peers: peers}
-			if got := n.RunsIn("c-0-1"); got != tc.want {
+			if got := n.RunsIn("c-0-1", "c", "ns"); got != tc.want {
 				t.Errorf("RunsIn = %v with announced name %q, want %v", got, peers[0].Host, tc.want)
 			}
 		})

@@ -73,8 +73,7 @@ func Next(s State) cluster.Plan {
 	}
 	v := look(s)
 	plan := cluster.Decide(v, guardedRules(
-		setUsers, setReplicationPasswords,
-		electAtOnce,
+		setUsers, setReplicationPasswords, partForeign, electAtOnce,
 		reopen,
 		endHung, keepLogs, replaceStuck,
 		refuseIslands,
@@ -88,8 +87,7 @@ func Next(s State) cluster.Plan {
 		settleAccounts,
 		takeOver, cancelMigrations, refuseStuck,
 		configure,
-		announce,
-		resizePods,
+		announce, resizePods,
 		shrink, dropUnstarted,
 		replaceDisks, replaceDamaged, replaceStranded, replaceStrayed,
 		exceptReload(refuseCanary), refuseDamaged,

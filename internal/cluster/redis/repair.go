@@ -69,7 +69,7 @@ func reintroduce(v *view) (cluster.Plan, bool) {
 	for i, p := range v.read {
 		for _, other := range v.read[i+1:] {
 			if needIntroduction(p, other) && !p.Node.shakesHandsWith(other.Addr) && !other.Node.shakesHandsWith(p.Addr) {
-				step.Pairs = append(step.Pairs, Introduction{p.Name, other.Name, other.Addr, other.Node.Self().Bus})
+				step.Pairs = append(step.Pairs, introduction(p, other))
 			}
 		}
 	}
@@ -102,7 +102,7 @@ func reacquaint(v *view) (cluster.Plan, bool) {
 			_, knows := p.Node.Peer(other.Node.ID)
 			_, known := other.Node.Peer(p.Node.ID)
 			if knows != known && v.settledIn(p) && v.settledIn(other) && !p.Node.shakesHandsWith(other.Addr) && !other.Node.shakesHandsWith(p.Addr) {
-				step.Pairs = append(step.Pairs, Introduction{p.Name, other.Name, other.Addr, other.Node.Self().Bus})
+				step.Pairs = append(step.Pairs, introduction(p, other))
 			}
 		}
 	}
@@ -232,6 +232,8 @@ func waitForElection(v *view) (cluster.Plan, bool) {
 		}
 		best := v.successor(g)
 		switch {
+		case v.foreign(g):
+			return v.refuseForeign(g, slots)
 		case slices.ContainsFunc(g.replicas, func(p *Pod) bool { return p.Node.Loading }):
 			return cluster.Wait(ReasonSync, later, "node %s is gone; one of %v loads its data", short(g.id), names(g.replicas))
 		case v.heir(g) != nil:

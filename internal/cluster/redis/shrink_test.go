@@ -120,7 +120,7 @@ func TestTheNumberOfReplicasChanges(t *testing.T) {
 				n := f.pod("c-2-0").Node
 				n.Peers = slices.DeleteFunc(n.Peers, func(p Peer) bool { return p.ID == id("c-1-1") })
 			},
-			step: Meet{[]Introduction{{"c-1-1", "c-2-0", Address{"10.0.2.0", ClientPort}, 0}}}, message: "back",
+			step: Meet{[]Introduction{{"c-1-1", "c-2-0", Address{"10.0.2.0", ClientPort}, 0, id("c-2-0")}}}, message: "back",
 		},
 		"nor while a pod that stays is gone": {
 			state: formed(), spoil: func(f *fixture) { f.withThird(); f.pod("c-1-1").Deleting = true }, reason: ReasonUnreachable,

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/anomaly"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
@@ -34,6 +35,8 @@ type State struct {
 	Doors []Door
 	// Exposed are the Services that exist for it.
 	Exposed []Exposure
+	// Neighbours are the servers of other clusters by node id, each with what that cluster is called, see ClusterOf.
+	Neighbours map[string]string
 	// Ended are pods that are gone and whose servers hung, see Hangs.
 	Ended []Ending
 	// Certificates in use, for the status.
@@ -360,11 +363,17 @@ func (n *Node) Self() Peer {
 	return Peer{ID: n.ID, Myself: true}
 }
 
-// RunsIn reports whether the server is that of the pod. The address of a pod may be out of date and belong to another
-// pod of the cluster by now, whose password and certificate are as good; the name that a server announces is its own.
-func (n *Node) RunsIn(pod string) bool {
-	name := podOfHost(cmp.Or(n.Announces[announceName], n.Self().Host))
-	return name == "" || name == pod
+// RunsIn reports whether the server is that of a pod of a cluster. The last observed address of a
+// pod may belong to another pod by now, also to one with the same name in another namespace. The
+// announced name is the server's own.
+func (n *Node) RunsIn(pod, name, namespace string) bool {
+	own := []string{pod, cluster.PeersService(name), namespace}
+	for i, label := range strings.Split(cmp.Or(n.Announces[announceName], n.Self().Host, pod), ".") {
+		if i < len(own) && label != own[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // podOfHost is the pod that a DNS name of the peers Service stands for.

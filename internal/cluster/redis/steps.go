@@ -43,6 +43,26 @@ type Introduction struct {
 	Pod, Other string
 	Addr       Address
 	Bus        int
+	// ID is the node id of the server that has to answer, see Verify.
+	ID string
+}
+
+// introduction returns the handshake of two pods.
+func introduction(p, other *Pod) Introduction {
+	return Introduction{p.Name, other.Name, other.Addr, other.Node.Self().Bus, other.Node.ID}
+}
+
+// Verify returns an error unless the server that answers at an address is the one that is to be
+// introduced: one CLUSTER MEET of a server of another cluster makes one cluster of both.
+func (i Introduction) Verify(n *Node, at Address) error {
+	announced, _ := n.Announced()
+	switch {
+	case n.ID != i.ID:
+		return fmt.Errorf("pod %s: node %s answers at %s instead of node %s", i.Other, short(n.ID), at, short(i.ID))
+	case at != i.Addr && announced != i.Addr:
+		return fmt.Errorf("pod %s: its server moved from %s to %s", i.Other, i.Addr, at)
+	}
+	return nil
 }
 
 // AddSlots gives slots that nobody owns to primaries that own none.

@@ -34,7 +34,7 @@ func takeOver(v *view) (cluster.Plan, bool) {
 	ghosts := v.ghosts()
 	for _, g := range ghosts {
 		best := v.successor(g)
-		if best == nil || len(v.stillOwned(g)) == 0 || !v.othersTold(g, best) || v.doomed(v.podNamed(g.pod)) {
+		if best == nil || len(v.stillOwned(g)) == 0 || !v.othersTold(g, best) || v.doomed(v.podNamed(g.pod)) || v.foreign(g) {
 			continue
 		}
 		plan, ok := cluster.Pass()

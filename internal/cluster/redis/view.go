@@ -254,6 +254,9 @@ type ghost struct {
 	failed bool
 	// pod is the one that it was the server of; empty: unknown.
 	pod string
+	// host is the DNS name that it announces, and addr its address, as the first server has them that does.
+	host string
+	addr Address
 	// silent is for how long no server has heard from it, and heard says that some server has since it was started.
 	silent time.Duration
 	heard  bool
@@ -303,14 +306,14 @@ func (v *view) findGhosts() []ghost {
 			peer := p.Node.report.peer(node)
 			g := found[peer.ID]
 			if g == nil {
-				g = &ghost{id: peer.ID, dead: true}
+				g = &ghost{id: peer.ID, dead: true, addr: peer.Addr}
 				found[peer.ID] = g
 			}
 			g.knownBy = append(g.knownBy, p.Name)
 			g.slots = Union(g.slots, peer.Slots)
 			g.primary, g.noAddr = g.primary || !peer.Replica, g.noAddr || peer.NoAddr
 			g.failed = g.failed || peer.Failed
-			g.pod = cmp.Or(g.pod, v.podBehind(peer))
+			g.pod, g.host = cmp.Or(g.pod, v.podBehind(peer)), cmp.Or(g.host, peer.Host)
 			g.hear(p, peer)
 			g.dead = g.dead && (peer.Failing || peer.Failed || peer.NoAddr)
 		}

@@ -106,6 +106,10 @@ type world struct {
 	proposal  *redis.Proposal
 	// front stands between the operator and a server, nil: nothing does.
 	front func(p *process, server net.Conn) net.Conn
+	// neighbour is the other cluster that the operator knows; nil: there is none.
+	neighbour *world
+	// ids are the node ids in the status of the resource.
+	ids []string
 	// leaves are parameters that the loop does not compare, because a test simulates a fault with them.
 	leaves []string
 }
@@ -134,6 +138,12 @@ const nodeTimeout = 1500 * time.Millisecond
 
 func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) *world {
 	t.Helper()
+	return newWorldOf(t, "carts", engine, shards, replicas, secure)
+}
+
+// newWorldOf returns a world whose cluster has a name.
+func newWorldOf(t *testing.T, name, engine string, shards, replicas int32, secure bool) *world {
+	t.Helper()
 	server := stores.Newest(t, engine)
 	e, mode := v1alpha1.RedisEngine(server.Name), v1alpha1.TLSManaged
 	if !secure {
@@ -154,7 +164,7 @@ func newWorld(t *testing.T, engine string, shards, replicas int32, secure bool) 
 			}},
 		}},
 	}
-	w.cluster.Name, w.cluster.Namespace = "carts", "shop"
+	w.cluster.Name, w.cluster.Namespace = name, "shop"
 	w.given.Store(w.passwords[redis.PasswordDefault])
 	w.certify()
 	w.ensure()
@@ -168,7 +178,7 @@ func (w *world) ensure() (fresh []*process) {
 	for shard := range int(w.cluster.Spec.Shards) {
 		w.sets[shard] = max(w.sets[shard], 1+w.cluster.Spec.Replicas())
 		for ordinal := range w.sets[shard] {
-			name := cluster.Pod(cluster.ShardSet("carts", shard), ordinal)
+			name := cluster.Pod(cluster.ShardSet(w.cluster.Name, shard), ordinal)
 			if w.pods[name] != nil {
 				continue
 			}
@@ -190,7 +200,7 @@ func (w *world) certify() {
 		w.t.Fatal(err)
 	}
 	w.leaf, err = clustertls.Issue(w.ca, clustertls.Leaf{
-		CommonName: "carts", DNSNames: []string{"*." + cluster.ServiceHost(cluster.PeersService("carts"), "shop", domain), outsideHost, "*." + outsideHost},
+		CommonName: w.cluster.Name, DNSNames: []string{"*." + cluster.ServiceHost(cluster.PeersService(w.cluster.Name), w.cluster.Namespace, domain), outsideHost, "*." + outsideHost},
 	}, time.Now())
 	if err != nil {
 		w.t.Fatal(err)
@@ -357,7 +367,9 @@ func (w *world) access() *redis.Access {
 	return &redis.Access{Passwords: w.passwords, Replicated: w.cluster.Spec.IsReplicated()}
 }
 
-func (w *world) host(pod string) string { return cluster.PodHost(pod, "carts", "shop", domain) }
+func (w *world) host(pod string) string {
+	return cluster.PodHost(pod, w.cluster.Name, w.cluster.Namespace, domain)
+}
 
 func (w *world) secure() bool { return w.cluster.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled }
 
@@ -432,7 +444,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 		certificate = clustertls.LeafFingerprint(w.leaf.Cert)
 	}
 	s := redis.State{Now: time.Now(), Accounts: w.accounts, Spec: redis.Spec{
-		Name: "carts", Shards: spec.ShardCount(), Replicated: spec.IsReplicated(), Replicas: spec.Replicas(), Version: spec.Version, Persistent: !w.ephemeral, AssignEmpty: w.assignEmpty,
+		Name: w.cluster.Name, Namespace: w.cluster.Namespace, Shards: spec.ShardCount(), Replicated: spec.IsReplicated(), Replicas: spec.Replicas(), Version: spec.Version, Persistent: !w.ephemeral, AssignEmpty: w.assignEmpty,
 		NodeTimeout: redis.NodeTimeout(spec.Config), ReplaceDead: spec.Recovery.ReplacesDead(), Access: w.access(), HandedOut: true, Hold: hold,
 		MemoryLimit: redis.MemoryLimit(spec.Resources), MinReplicas: redis.MinReplicas(&spec),
 		Certificate: certificate, Rebalance: w.rebalance,
@@ -478,6 +490,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 			s.Claims = append(s.Claims, redis.Claim{Name: "data-" + p.name, UID: p.dir, Shard: p.shard, Ordinal: p.ordinal})
 		}
 	}
+	s.Neighbours = w.neighbours()
 	w.weigh(ctx, &s)
 	w.idle.Watch(&s)
 	if w.processes != nil {
