@@ -26,6 +26,7 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 			return err
 		}
 	}
+	k.memory(o).processes.Stand(step, k.Now())
 	switch s := step.(type) {
 	case redis.Restart, redis.End, redis.ReplaceDisk, redis.ResizePod:
 		return k.changePods(ctx, o, s)

@@ -46,7 +46,9 @@ type process struct {
 	// answered says that it has answered, hangs that it has hung at every look from first to last.
 	answered, hangs bool
 	first, last     time.Time
-	log             appendLog
+	// stood is when the operator last had it stand for election; zero: never.
+	stood time.Time
+	log   appendLog
 }
 
 // inattention is the longest time between two looks at a server that hangs in which nobody can say that it went on meanwhile.
@@ -80,8 +82,9 @@ func (p *Pod) remember(was process, now time.Time, fsync string) process {
 	known := was.hangs && now.Sub(was.last) <= inattention
 	full := p.TimedOut && !p.Started.IsZero() && !p.Ready
 	p.Hangs = p.Hangs || full || (known && p.TimedOut)
+	p.Stood = was.stood
 	p.Answered = was.answered || (p.Node != nil && !p.Node.Loading)
-	is := process{pod: p.Name, started: p.Started, first: now, last: now, answered: p.Answered, hangs: p.Hangs, log: p.watchLog(was.log, fsync)}
+	is := process{pod: p.Name, started: p.Started, first: now, last: now, answered: p.Answered, hangs: p.Hangs, stood: was.stood, log: p.watchLog(was.log, fsync)}
 	if known && p.Hangs {
 		is.first = was.first
 	}

@@ -132,7 +132,7 @@ func Next(s State) cluster.Plan {
 		waitForGuards, waitForLogs,
 		countLoad,
 		rebalance,
-		waitForLess, waitForResize, refuseMaxMemory,
+		waitForRetry, waitForLess, waitForResize, refuseMaxMemory,
 		refuseStorage, reportTerminating,
 		waitForExternal,
 	)...)

@@ -213,6 +213,9 @@ func failOver(v *view) (cluster.Plan, bool) {
 		if p := v.unsaved(shard); best == nil && p != nil {
 			return waitForDisk(p)
 		}
+		if best == nil && v.stood != nil {
+			return waitForRetry(v)
+		}
 		if best == nil {
 			return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "no replica of %s has caught up and is known to the other primaries as one", primary.Name)
 		}
@@ -236,7 +239,7 @@ func (v *view) bestReplica(pods []*Pod, primary *Pod) *Pod {
 		if p == primary || !p.Ready || !p.follows(primary) || !p.Node.OnDisk || !known || !self.Replica || !v.knownToVoters(p) {
 			continue
 		}
-		if primary.Node.Offset-p.Node.Offset <= maxLag && (best == nil || p.Node.Offset > best.Node.Offset) {
+		if primary.Node.Offset-p.Node.Offset <= maxLag && (best == nil || p.Node.Offset > best.Node.Offset) && !v.stoodLately(p) {
 			best = p
 		}
 	}

@@ -1225,6 +1225,7 @@ func (s *simulation) act(step cluster.Step) {
 		return
 	}
 	s.check(step)
+	s.processes.Stand(step, s.net.Now())
 	if s.restore.act(s, step) {
 		return
 	}

@@ -26,6 +26,8 @@ type view struct {
 	complete bool
 	// tables are those of the servers that could be read, each one once.
 	tables []*table
+	// stood is a pod that would take its shard over, had it not stood for election lately; nil: there is none.
+	stood *Pod
 	// What follows is found out with the first question, because rules ask for it once for each shard or
 	// server; nil: nobody has asked yet.
 	ownerships map[*table]string

@@ -500,6 +500,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 }
 
 func (w *world) act(ctx context.Context, step cluster.Step) error {
+	w.processes.Stand(step, time.Now())
 	if g, ok := step.(redis.Guard); ok {
 		for _, shard := range g.Protect {
 			w.guarded[shard] = true

@@ -1,0 +1,56 @@
+package redis
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+func TestWhoStoodForElectionIsNotElectedAgainForFourNodeTimeouts(t *testing.T) {
+	stood := func(ago time.Duration) func(*fixture) {
+		return func(f *fixture) {
+			f.pod("c-1-0").Outdated = true
+			f.pod("c-1-1").Stood = now.Add(-ago)
+		}
+	}
+	for name, r := range map[string]row{
+		"a rollout waits for the only replica and says so": {
+			state: formed(), spoil: stood(15 * time.Second), reason: ReasonElection, message: "c-1-1 stood for election less than 21s ago (four node timeouts)",
+		},
+		"a rollout hands over once they have passed": {
+			state: formed(), spoil: stood(21 * time.Second), step: Failover{1, "c-1-0", "c-1-1"},
+		},
+		"a shard whose primary is on a cordoned node waits": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-0").Cordoned = "is drained"; f.pod("c-1-1").Stood = now.Add(-time.Second) },
+			reason: ReasonElection, message: "c-1-1 stood for election",
+		},
+	} {
+		t.Run(name, r.check)
+	}
+}
+
+func TestAHandOverIsRememberedOfTheProcess(t *testing.T) {
+	for name, step := range map[string]cluster.Step{
+		"a planned hand-over": Failover{1, "c-1-0", "c-1-1"},
+		"an election":         Elect{1, id("c-1-0"), "c-1-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, seen := formed(), Processes{}
+			seen.Watch(&f.State)
+			seen.Stand(step, now)
+			seen.Watch(&f.State)
+			got := []time.Time{f.pod("c-1-1").Stood, f.pod("c-1-0").Stood}
+			if diff := cmp.Diff([]time.Time{now, {}}, got); diff != "" {
+				t.Errorf("stood (-want +got):\n%s", diff)
+			}
+			f.pod("c-1-1").Started = now.Add(time.Second)
+			seen.Watch(&f.State)
+			if got := f.pod("c-1-1").Stood; !got.IsZero() {
+				t.Errorf("another process stood at %s", got)
+			}
+		})
+	}
+}
