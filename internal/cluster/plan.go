@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -74,6 +75,17 @@ func (p Plan) Refined(refine func(Plan) Plan) Plan {
 		p.Otherwise = &otherwise
 	}
 	return refine(p)
+}
+
+// WithTerminating returns the plan with the claims that are being deleted under running pods in its
+// message, if it waits for something else: a user who removes that cause could end a pod, and its
+// volume would go with it.
+func (p Plan) WithTerminating(claims []string) Plan {
+	if len(claims) == 0 || p.Step != nil || p.Settled() || strings.Contains(p.Message, claims[0]) {
+		return p
+	}
+	p.Message += fmt.Sprintf(". Claims %s are being deleted, and their volumes go when their pods end: delete no pod before they are replaced", strings.Join(claims, ", "))
+	return p
 }
 
 // Settled reports whether nothing is left to do.

@@ -102,6 +102,14 @@ func reportTerminating(s State) (cluster.Plan, bool) {
 	return s.refuseTerminating("any step that ends their pods")
 }
 
+// terminatingNames returns the names of claims that are being deleted under pods.
+func (s State) terminatingNames() (names []string) {
+	for _, c := range s.terminating() {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
 func (s State) refuseTerminating(what string) (cluster.Plan, bool) {
 	var names, pods []string
 	for _, c := range s.terminating() {

@@ -92,7 +92,7 @@ func TestDataGoesWithNoPlannedStep(t *testing.T) {
 		},
 		"replaces nobody while another member is down": {
 			state:  settled(func(s *etcd.State) { deleted(s, 2); s.Pods[0].View, s.Pods[0].Ready = nil, false }),
-			reason: etcd.ReasonMembersNotReady,
+			reason: etcd.ReasonMembersNotReady, says: "Claims data-orders-2 are being deleted",
 		},
 		"names the claim of the only member and how to save its data": {
 			state: settled(single), reason: etcd.ReasonTerminatingClaims, stalled: true, says: "kubectl scale etcdcluster orders --replicas=3",

@@ -63,7 +63,7 @@ const (
 // Next decides what to do. The order is that of the design: unknown, finish what was begun, repair, refuse, roll out,
 // and what later comes: shrink, grow, tune.
 func Next(s State) cluster.Plan {
-	return keepServing(s, cluster.Decide(s, guarded(
+	plan := keepServing(s, cluster.Decide(s, guarded(
 		hibernate,
 		writeRecord, nothingWasRetained,
 		setVersion, neverBehind, turnBack, reject, restartStuck, remakeSet, dropPending, expand, beginAnew, recoverQuorum,
@@ -79,6 +79,7 @@ func Next(s State) cluster.Plan {
 		stay, awaitAgreement, downgrade, flush, upgrade, grow, beginSwitch, snapshotFirst,
 		reportRejected, refuseUnlabelled, reportTerminating, defragmentWhereWorthIt, awaitVolumes,
 	)...))
+	return plan.WithTerminating(s.terminatingNames())
 }
 
 // guarded returns rules that end no pod with the last copy of its data.

@@ -138,7 +138,7 @@ func Next(s State) cluster.Plan {
 	)...)
 	return plan.Refined(func(p cluster.Plan) cluster.Plan {
 		p.Step = v.lift(p.Step)
-		return v.tellHeldBack(p)
+		return v.tellHeldBack(p).WithTerminating(v.terminatingClaims())
 	})
 }
 

@@ -136,7 +136,7 @@ func (v *view) complement(plan cluster.Plan) cluster.Plan {
 	if plan.Settled() {
 		plan.After = v.Spec.NodeTimeout // Nobody but the operator notices that the primary hangs. That it has ended Kubernetes tells.
 	}
-	return v.tellHeldBack(plan)
+	return v.tellHeldBack(plan).WithTerminating(v.terminatingClaims())
 }
 
 // inTermsOfShards completes what servers say of themselves to what they would say in a cluster of one shard: who is a primary

@@ -27,7 +27,7 @@ func (v *view) markTerminating(p *Pod) {
 func keepLastCopy(rule cluster.Rule[*view]) cluster.Rule[*view] {
 	return func(v *view) (cluster.Plan, bool) {
 		p, ok := rule(v)
-		if ok && slices.ContainsFunc(endedBy(p.Step), v.losesData) {
+		if ok && slices.ContainsFunc(v.endedBy(p.Step), v.losesData) {
 			return cluster.Pass() // The rules after it may bring the copy; reportTerminating says what waits.
 		}
 		return p, ok
@@ -43,14 +43,30 @@ func guardedRules(rules ...cluster.Rule[*view]) []cluster.Rule[*view] {
 }
 
 // endedBy returns the pods that a step ends.
-func endedBy(step cluster.Step) []PodRef {
+func (v *view) endedBy(step cluster.Step) []PodRef {
 	switch step := step.(type) {
 	case Restart:
 		return step.Pods
 	case End:
 		return step.Pods
+	case ReplaceDisk:
+		return []PodRef{step.Pod}
+	case ScaleShards:
+		return v.scaledDown(step)
 	}
 	return nil
+}
+
+// scaledDown returns the pods that StatefulSets have no room for after a step.
+func (v *view) scaledDown(step ScaleShards) (out []PodRef) {
+	for _, set := range step.Sets {
+		for _, p := range v.everyPod() {
+			if p.Shard == set.Shard && p.Ordinal >= set.To {
+				out = append(out, p.ref())
+			}
+		}
+	}
+	return out
 }
 
 // losesData reports whether the data of a shard goes with a pod.
@@ -79,15 +95,20 @@ func (v *view) outdatedWhy(pods []PodRef, otherwise string) string {
 
 // reportTerminating says what to do about claims whose servers are not restarted.
 func reportTerminating(v *view) (cluster.Plan, bool) {
-	var claims []string
-	for _, p := range v.Pods {
-		if p.terminating != "" {
-			claims = append(claims, p.terminating)
-		}
-	}
+	claims := v.terminatingClaims()
 	if len(claims) == 0 {
 		return cluster.Pass()
 	}
 	return cluster.Refuse(ReasonTerminatingClaims, "claims %s are being deleted, and their volumes go when their pods end. Kubernetes cannot take the "+
 		"deletion back: set spec.replicasPerShard higher, so that other servers copy the data, or create a Backup of this cluster", strings.Join(claims, ", "))
+}
+
+// terminatingClaims returns the names of claims that are being deleted under pods.
+func (v *view) terminatingClaims() (claims []string) {
+	for _, p := range v.Pods {
+		if p.terminating != "" {
+			claims = append(claims, p.terminating)
+		}
+	}
+	return claims
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/cluster"
 )
 
 func TestServersGetOtherClaimsBeforeTheirsGo(t *testing.T) {
@@ -57,7 +59,35 @@ func TestServersGetOtherClaimsBeforeTheirsGo(t *testing.T) {
 			},
 			reason: ReasonUnsafeRestart, stalled: true,
 		},
+		"names the claims while it waits for something else": {
+			state: formed(), spoil: func(f *fixture) { deleted("c-1-0")(f); f.pod("c-1-1").Node.OnDisk = false }, reason: ReasonDisk,
+			message: "Claims data-c-1-0 are being deleted, and their volumes go when their pods end",
+		},
 	} {
 		t.Run(name, r.check)
+	}
+}
+
+func TestNoStepEndsTheLastCopyOnAClaimThatIsBeingDeleted(t *testing.T) {
+	f := formed()
+	f.Spec.Persistent = true
+	f.Claims = append(f.Claims, Claim{Name: "data-c-1-0", Shard: 1, Leaving: true})
+	primary, replica := f.pod("c-1-0").ref(), f.pod("c-1-1").ref()
+	for name, tc := range map[string]struct {
+		step  cluster.Step
+		holds bool
+	}{
+		"a new disk for the primary":    {ReplaceDisk{Pod: primary}, true},
+		"a new disk for a replica":      {ReplaceDisk{Pod: replica}, false},
+		"a shard that loses all pods":   {ScaleShards{[]SetSize{{Shard: 1, From: 2, To: 0}}}, true},
+		"a shard that loses a replica":  {ScaleShards{[]SetSize{{Shard: 1, From: 2, To: 1}}}, false},
+		"a shard that gets another pod": {ScaleShards{[]SetSize{{Shard: 1, From: 2, To: 3}}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, ok := keepLastCopy(func(*view) (cluster.Plan, bool) { return cluster.Do(tc.step, "for a test") })(look(f.State))
+			if ok == tc.holds {
+				t.Errorf("the step is taken: %v", ok)
+			}
+		})
 	}
 }
