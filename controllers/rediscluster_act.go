@@ -193,12 +193,7 @@ func (k *RedisKind) introduce(ctx context.Context, o *v1alpha1.RedisCluster, s r
 		byPod[i.Other] = i
 	}
 	pods := slices.Sorted(maps.Keys(byPod))
-	errs := make([]error, len(pods))
-	var wg sync.WaitGroup
-	for n, pod := range pods {
-		wg.Go(func() { errs[n] = k.verify(ctx, o, connect, byPod[pod]) })
-	}
-	wg.Wait()
+	errs := goroutine.Each(len(pods), func(i int) error { return k.verify(ctx, o, connect, byPod[pods[i]]) })
 	refused := map[string]bool{}
 	for n, pod := range pods {
 		refused[pod] = errs[n] != nil

@@ -27,7 +27,7 @@ func TestServersOfAnotherClusterAreParted(t *testing.T) {
 	const theirs = "b-0-0.b-peers.shop.svc.cluster.local"
 	for name, tc := range map[string]row{
 		"all servers forget a node of another cluster in one step": {
-			state: formed(), spoil: func(f *fixture) { f.meet(theirs, nil) }, step: Part{[]string{"foreign"}, all}, message: "another cluster, b in namespace shop, the first at 10.7.0.1:6379",
+			state: formed(), spoil: func(f *fixture) { f.meet(theirs, nil) }, step: Part{[]string{"foreign"}, all}, message: "another cluster, b in namespace shop, the first one at 10.7.0.1:6379",
 		},
 		"the same name in another namespace is another cluster": {
 			state: formed(), spoil: func(f *fixture) { f.meet("c-0-0.c-peers.other.svc.cluster.local", nil) }, step: Part{[]string{"foreign"}, all}, message: "c in namespace other",

@@ -40,7 +40,8 @@ func TestGate(t *testing.T) {
 			Disk{Nodes: line("slave", ""), Data: true, Writer: valkey("8.1.1"), Server: redis("8.0.2")}, Decision{Start: true, Admit: true}, "",
 		},
 		"a primary is held over data of the other engine": {
-			Disk{Nodes: line("master", "0-5460"), Data: true, Writer: valkey("9.1.2"), Server: redis("8.0.2"), Foreign: true}, Decision{},
+			Disk{Nodes: line("master", "0-5460"), Data: true, Writer: valkey("9.1.2"), Server: redis("8.0.2"), Foreign: true},
+			Decision{},
 			"written by valkey 9.1.2, which redis 8.0.2 cannot read: create the cluster with spec.engine valkey",
 		},
 		"a replica keeps data of the other engine": {

@@ -183,7 +183,7 @@ func FuzzInfo(f *testing.F) {
 			return
 		}
 		n.Self()
-		n.RunsIn("carts-0-0")
+		n.RunsIn("carts-0-0", "carts", "shop")
 	})
 }
 

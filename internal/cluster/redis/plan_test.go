@@ -360,9 +360,9 @@ func TestNext(t *testing.T) {
 		"a node that lost its disk is introduced": {
 			state: formed(), spoil: func(f *fixture) { f.replaceDisk("c-1-1") },
 			step: Meet{[]Introduction{
-				{"c-0-0", "c-1-1", Address{"10.9.9.9", ClientPort}, 0, id("c-1-1")},
-				{"c-0-1", "c-1-1", Address{"10.9.9.9", ClientPort}, 0, id("c-1-1")},
-				{"c-1-0", "c-1-1", Address{"10.9.9.9", ClientPort}, 0, id("c-1-1")},
+				{"c-0-0", "c-1-1", Address{"10.9.9.9", ClientPort}, 0, "new-c-1-1"},
+				{"c-0-1", "c-1-1", Address{"10.9.9.9", ClientPort}, 0, "new-c-1-1"},
+				{"c-1-0", "c-1-1", Address{"10.9.9.9", ClientPort}, 0, "new-c-1-1"},
 				{"c-1-1", "c-2-0", Address{"10.0.2.0", ClientPort}, 0, id("c-2-0")},
 				{"c-1-1", "c-2-1", Address{"10.0.2.1", ClientPort}, 0, id("c-2-1")},
 			}},
