@@ -20,13 +20,17 @@ import (
 
 // Act carries out one step: commands to servers, the deletion of pods and claims, or a change of budgets, passwords or StatefulSets.
 func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
-	switch step.(type) {
-	case redis.Forget, redis.Part, redis.DropShard: // By an old specification it would be one that has just come.
-		if err := k.sameSpec(ctx, o); err != nil {
-			return err
-		}
+	if err := k.checkSpec(ctx, o, step); err != nil {
+		return err
 	}
-	k.memory(o).processes.Stand(step, k.Now())
+	err := k.act(ctx, o, step)
+	if err == nil || errors.Is(err, redis.ErrUndecided) { // A server that refuses does not stand for election.
+		k.memory(o).processes.Stand(step, k.Now())
+	}
+	return err
+}
+
+func (k *RedisKind) act(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
 	case redis.Restart, redis.End, redis.ReplaceDisk, redis.ResizePod:
 		return k.changePods(ctx, o, s)
@@ -57,6 +61,16 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return k.command(ctx, o, s.Calls())
 	}
 	return k.actRestore(ctx, o, step)
+}
+
+// checkSpec returns an error if a step removes a server and the specification has changed since: by an old one it could be a server
+// that has just come.
+func (k *RedisKind) checkSpec(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
+	switch step.(type) {
+	case redis.Forget, redis.Part, redis.DropShard:
+		return k.sameSpec(ctx, o)
+	}
+	return nil
 }
 
 // changePods ends pods, or has them changed while they run.

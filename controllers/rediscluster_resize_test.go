@@ -207,12 +207,16 @@ func TestAPodIsNotRestartedForANodeThatItsVolumeIsNotOn(t *testing.T) {
 				volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}},
 				}}}}
-				claim := redisClaim(s.cluster(), "data-"+pod)
+				if err := s.api.Create(t.Context(), volume); err != nil {
+					t.Fatal(err)
+				}
+				claim := &corev1.PersistentVolumeClaim{}
+				if err := s.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "data-" + pod}, claim); err != nil {
+					t.Fatal(err)
+				}
 				claim.Spec.VolumeName = volume.Name
-				for _, o := range []client.Object{volume, claim} {
-					if err := s.api.Create(t.Context(), o); err != nil {
-						t.Fatal(err)
-					}
+				if err := s.api.Update(t.Context(), claim); err != nil {
+					t.Fatal(err)
 				}
 			}
 			old := s.uids()

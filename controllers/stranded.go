@@ -32,23 +32,32 @@ func (c *Children) stranded(ctx context.Context, pod *corev1.Pod, claim string, 
 	if err := c.Nodes.List(ctx, &nodes); err != nil {
 		return "", fmt.Errorf("list nodes: %w", err)
 	}
+	if beside := besideOthers(ctx, pod, hosts, pods, nodes.Items); beside != "" {
+		return fmt.Sprintf("volume %s is on %s, and the topology spread asks for another node", volume.Name, beside), nil
+	}
+	return "", nil
+}
+
+// besideOthers names a node with the volume of a pod, and another pod that runs there, where the pod fits
+// on no node with its volume and on some node without; empty otherwise.
+func besideOthers(ctx context.Context, pod *corev1.Pod, hosts []string, pods []corev1.Pod, nodes []corev1.Node) string {
 	beside, elsewhere := "", false
-	for i := range nodes.Items {
-		n := &nodes.Items[i]
+	for i := range nodes {
+		n := &nodes[i]
 		other := siblingOn(n.Name, pod, pods)
 		if !slices.Contains(hosts, n.Labels[corev1.LabelHostname]) {
 			elsewhere = elsewhere || (other == "" && suits(pod, nil, n) && cordoned(log.FromContext(ctx), n, pod.Spec.Tolerations) == "")
 			continue
 		}
 		if other == "" || cordoned(log.FromContext(ctx), n, pod.Spec.Tolerations) != "" {
-			return "", nil // It may start there, now or when the node is uncordoned.
+			return "" // It may start there, now or when the node is uncordoned.
 		}
-		beside = fmt.Sprintf("volume %s is on node %s, where %s runs", volume.Name, n.Name, other)
+		beside = fmt.Sprintf("node %s, where %s runs", n.Name, other)
 	}
-	if beside == "" || !elsewhere {
-		return "", nil
+	if !elsewhere {
+		return ""
 	}
-	return beside + ", and the topology spread asks for another node", nil
+	return beside
 }
 
 // strandedCure is what lets a pod start beside the others, where its data must not go.

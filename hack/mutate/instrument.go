@@ -85,7 +85,7 @@ func (in *instrumenter) visit(n ast.Node) bool {
 		in.binary(n)
 	case *ast.UnaryExpr:
 		if n.Op == token.NOT && !in.skip[n] {
-			in.wrap(n, "not negated", "((", func(id string) string { return ") != " + id + ")" })
+			in.wrap(n, "not negated", func(id string) string { return ") != " + id + ")" })
 		}
 	case *ast.BlockStmt:
 		in.statements(n.List)
@@ -113,12 +113,12 @@ func (in *instrumenter) binary(n *ast.BinaryExpr) {
 		in.force(n.Y, false, true)
 	case token.EQL, token.NEQ:
 		if !in.skip[n] {
-			in.wrap(n, "the opposite", "((", func(id string) string { return ") != " + id + ")" })
+			in.wrap(n, "the opposite", func(id string) string { return ") != " + id + ")" })
 		}
 	case token.LSS, token.LEQ, token.GTR, token.GEQ:
 		// The two differ where both sides are equal.
 		same := fmt.Sprintf("((%s) == (%s))", in.raw(n.X), in.raw(n.Y))
-		in.wrap(n, "with the other boundary", "((", func(id string) string { return ") != (" + id + " && " + same + "))" })
+		in.wrap(n, "with the other boundary", func(id string) string { return ") != (" + id + " && " + same + "))" })
 	}
 }
 
@@ -130,10 +130,10 @@ func (in *instrumenter) force(e ast.Expr, always, never bool) {
 	}
 	in.skip[e] = always && never
 	if always {
-		in.wrap(e, "always true", "((", func(id string) string { return ") || " + id + ")" })
+		in.wrap(e, "always true", func(id string) string { return ") || " + id + ")" })
 	}
 	if never {
-		in.wrap(e, "never true", "((", func(id string) string { return ") && !" + id + ")" })
+		in.wrap(e, "never true", func(id string) string { return ") && !" + id + ")" })
 	}
 }
 
@@ -158,8 +158,8 @@ func (in *instrumenter) statements(list []ast.Stmt) {
 	}
 }
 
-func (in *instrumenter) wrap(e ast.Expr, what, begin string, end func(id string) string) {
-	in.insert(e, begin, end(in.mutant(e, what)))
+func (in *instrumenter) wrap(e ast.Expr, what string, end func(id string) string) {
+	in.insert(e, "((", end(in.mutant(e, what)))
 }
 
 func (in *instrumenter) insert(n ast.Node, begin, end string) {

@@ -2,6 +2,7 @@ package goroutine
 
 import (
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -35,9 +36,8 @@ func TestAPanicOfAGroupEndsItsContext(t *testing.T) {
 		return nil
 	})
 	g.Go(func() error {
-		var none map[string]int
-		none["a"] = 1
-		return nil
+		var none []int
+		return fmt.Errorf("value %d", none[len(t.Name())])
 	})
 	if p := new(PanicError); !errors.As(g.Wait(), &p) {
 		t.Errorf("error %v, want the panic", g.Wait())

@@ -114,7 +114,7 @@ func (s State) evidence(m Member) (why string, loses bool) {
 		return "", false
 	case c != nil && c.Lost != "":
 		return "has lost its volume: " + c.Lost, false
-	case c != nil && c.Stranded != "" && p.Age >= stranding:
+	case c.stranded(p):
 		return "cannot be scheduled: " + c.Stranded, true
 	case !s.Want.Persistent && p.Gone:
 		return "was on a node that is gone, without spec.storage", false
@@ -237,7 +237,7 @@ func (s State) clear(ordinal int) (cluster.Plan, bool) {
 	p, c := s.podNamed(name), s.claim(ordinal)
 	used := p != nil && p.EverRan
 	switch {
-	case c != nil && !c.Leaving && (c.Lost != "" || c.Stranded != "" || p.ranOn(c)):
+	case c.outlived(p):
 		return cluster.Do(c.deletion(), "%s holds the data of a member that has left the cluster", c.Name)
 	case p != nil && (!p.Terminating || p.Gone) && (used || c.leaving() || p.Gate.lost()):
 		return cluster.Do(p.deletion(), "%s belongs to a member that has left the cluster", p.Name)
@@ -256,6 +256,14 @@ const atOnce = 5 * time.Second
 // ranOn reports whether a pod may have run on a claim. One that was made after the pod is not its own: the pod is gone, and not everybody
 // has heard of it.
 func (p *Pod) ranOn(c *Claim) bool { return p != nil && p.EverRan && c.Age+atOnce >= p.Age }
+
+// stranded reports whether a pod has waited for a node for long enough that it needs another volume.
+func (c *Claim) stranded(p *Pod) bool { return c != nil && c.Stranded != "" && p.Age >= stranding }
+
+// outlived reports whether a claim is to be deleted after the member of its pod has left the cluster.
+func (c *Claim) outlived(p *Pod) bool {
+	return c != nil && !c.Leaving && (c.Lost != "" || c.Stranded != "" || p.ranOn(c))
+}
 
 func (c *Claim) leaving() bool { return c != nil && c.Leaving }
 

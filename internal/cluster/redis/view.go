@@ -293,16 +293,21 @@ func (v *view) ghosts() []ghost {
 	return slices.Clone(*v.departed) // Callers delete from it in place.
 }
 
-func (v *view) findGhosts() []ghost {
-	unknown := map[*table][]int{}
+// unknown returns the nodes in each table that no pod has.
+func (v *view) unknown() map[*table][]int {
+	out := map[*table][]int{}
 	for _, t := range v.tables {
 		for node := range t.nodes() {
 			if v.byID[t.line(node).ID] == nil {
-				unknown[t] = append(unknown[t], node)
+				out[t] = append(out[t], node)
 			}
 		}
 	}
-	found := map[string]*ghost{}
+	return out
+}
+
+func (v *view) findGhosts() []ghost {
+	unknown, found := v.unknown(), map[string]*ghost{}
 	for _, p := range v.read {
 		for _, node := range unknown[p.Node.report.table] {
 			peer := p.Node.report.peer(node)
