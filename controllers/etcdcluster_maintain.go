@@ -149,8 +149,12 @@ func (k *EtcdKind) setServing(ctx context.Context, o *v1alpha1.EtcdCluster, name
 // defragment begins a defragmentation and does not wait for its end, which may take minutes: other clusters must not wait for
 // it. If the operator ends meanwhile, the member goes on, and another operator finds it defragmented.
 func (k *EtcdKind) defragment(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.Defragment) error {
-	pod, c, err := k.member(ctx, o, step.Pod)
+	// The client stays open until the defragmentation ends, not only until the pass does.
+	longest := k.upkeep.drain + etcd.DefragmentationLimit(step.Size) + 2*actTimeout
+	background, release := context.WithTimeout(context.WithoutCancel(ctx), longest)
+	pod, c, err := k.member(background, o, step.Pod)
 	if err != nil {
+		release()
 		return err
 	}
 	uid, begun := string(pod.UID), false
@@ -160,15 +164,16 @@ func (k *EtcdKind) defragment(ctx context.Context, o *v1alpha1.EtcdCluster, step
 		}
 	})
 	if !begun {
+		release()
 		return nil
 	}
 	drain := k.upkeep.drain
 	if pod.Labels[v1alpha1.LabelServing] == "true" {
 		drain = 0 // It is the only member, and its clients have nowhere to go.
 	}
-	background := context.WithoutCancel(ctx)
 	d := etcd.Defragmentation{Before: step.Size}
 	k.upkeep.spawn(func() error { return k.waitFor(background, c, step, drain, &d) }, func(err error) {
+		defer release()
 		if d.Err = err; d.End.IsZero() { // It has panicked.
 			d.End = k.Now()
 		}

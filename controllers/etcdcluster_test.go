@@ -590,6 +590,35 @@ func TestClientsThatNobodyAsksForAreClosed(t *testing.T) {
 	})
 }
 
+func TestADefragmentationThatOutlastsItsPassKeepsItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, persistent())
+		s.untilReady()
+		kind, ok := s.newOperator().Kind.(*EtcdKind)
+		if !ok {
+			t.Fatal("it is no EtcdKind")
+		}
+		var ends func()
+		kind.upkeep.spawn = func(f func() error, end func(error)) { ends = func() { end(f()) } }
+		pass, endPass := context.WithCancel(t.Context())
+		if err := kind.defragment(pass, s.cluster(), etcd.Defragment{Pod: "orders-0", Size: 10 << 30}); err != nil {
+			t.Fatal(err)
+		}
+		endPass()
+		time.Sleep(2 * clientIdle)
+		synctest.Wait()
+		if n := kind.clients.len(); n != 1 {
+			t.Errorf("%d clients are open while a member is defragmented", n)
+		}
+		ends()
+		time.Sleep(2 * clientIdle)
+		synctest.Wait()
+		if n := kind.clients.len(); n != 0 {
+			t.Errorf("%d clients are open afterwards", n)
+		}
+	})
+}
+
 func (p *clientPool) len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
