@@ -42,7 +42,7 @@ BINARIES := manager agent
 PLUGIN := ./cmd/kubectl-quorate
 # The version is stamped by -ldflags; asking git for it as well fails where the checkout belongs to
 # another user, as in many CI systems.
-# All but tests with the race detector compile in the same way as the image, so that one cache serves them.
+# All but tests with the race detector compile as the image does, so that one cache serves them.
 export GOFLAGS := $(filter-out -buildvcs% -trimpath,$(shell go env GOFLAGS 2>/dev/null)) -buildvcs=false -trimpath
 export CGO_ENABLED := 0
 GO_BUILD = go build -ldflags '-s -w -X main.version=$(VERSION)'
@@ -148,7 +148,7 @@ deps:
 
 # What takes the race detector a minute or so each. test-sweeps has them without it, and test-all with it too.
 SLOW_RACES := TestNoClientOfRedisIsLockedOutByACrashWhileThePasswordChanges|TestAServiceThatCannotBeMadeStopsNothingInside|TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone|TestClientsAreSentNowhereThatTheCertificateIsNotFor|TestMetricsOfMembersAreReadSeldomAndCostNoWrites|TestAnIssuerMayChangeItsAuthorityAgainAtAnyTime|TestAUserComesToLifeWhateverWriteTheOperatorCrashesAfter|TestWhatAnIssuerGivesIsChecked|TestABackupOfAnotherHistoryDoesNotCount|TestNobodyIsLockedOutByACrashWhileThePasswordChanges|TestWhomToTrustIsFoundAgain|TestAnOperatorThatCrashesWhileTheIssuerHasAnotherAuthorityGoesOn
-# What runs elsewhere, and the planners, which have no goroutines: test-sweeps runs all of their tests.
+# What runs elsewhere, and the planners, which have no goroutines: test-sweeps runs their tests.
 NO_RACES := /test/(bench(/|$$)|e2e($$|/chaos|/install))|/internal/cluster/(etcd|redis)$$
 .PHONY: test-unit
 test-unit: deps ## Run every test that needs no cluster: rules, simulation, loop, adapters on real servers, envtest

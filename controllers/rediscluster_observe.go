@@ -552,15 +552,6 @@ func gateRemark(pod *corev1.Pod) string {
 	return ""
 }
 
-const (
-	// readBudget is how many bytes the servers of a cluster may send for one observation or step, and
-	// readShare how many more for each connection. The limit of a single reply is one that few servers
-	// need, for slot statistics. CLUSTER NODES has 170 KiB for 1,000 servers, ACL LIST 3 MiB for
-	// 10,000 users.
-	readBudget = 64 << 20
-	readShare  = 1 << 20
-)
-
 // heldBack returns why the start gate does not let the server start, empty when it does or has not said so. The gate is
 // started again and again; its last word stands while it runs.
 func heldBack(pod *corev1.Pod) string {
@@ -573,6 +564,15 @@ func heldBack(pod *corev1.Pod) string {
 	}
 	return ""
 }
+
+const (
+	// readBudget is how many bytes the servers of a cluster may send for one observation or step, and
+	// readShare how many more for each connection. The limit of a single reply is one that few servers
+	// need, for slot statistics. CLUSTER NODES has 170 KiB for 1,000 servers, ACL LIST 3 MiB for
+	// 10,000 users.
+	readBudget = 64 << 20
+	readShare  = 1 << 20
+)
 
 // connectFunc says how to connect to the server of a pod as one of the operator's users.
 type connectFunc func(user, pod string, a redis.Address) redisclient.Options

@@ -326,7 +326,7 @@ func shrink(s State) (cluster.Plan, bool) {
 }
 
 // discard deletes the claim of a member that left. It comes before such a claim could be taken for that of a new member.
-// One without labels of the cluster stays: whoever took them away may want its data, see refuseUnlabelled.
+// One without labels of the cluster stays: a user may have removed them to keep its data, see refuseUnlabelled.
 func discard(s State) (cluster.Plan, bool) {
 	for _, c := range s.Claims {
 		if c.Ordinal < len(s.Record.Members) || c.Ordinal >= len(s.Want.Peers) || c.Unlabelled {

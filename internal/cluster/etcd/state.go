@@ -142,7 +142,7 @@ type Claim struct {
 	Lost string
 	// Stranded says in words why its pod cannot be scheduled where its volume is, empty while it can.
 	Stranded string
-	// Unlabelled says that it lacks labels of this cluster: somebody else made it, or took it away.
+	// Unlabelled says that it lacks labels of this cluster: another tool made the claim, or removed them.
 	Unlabelled bool
 	// Leaving says that it is being deleted, or will be, together with an earlier cluster of the same name.
 	Leaving bool
