@@ -56,6 +56,8 @@ var (
 		"nodeAddress": func(p *corev1.Pod) any { return []string{p.Status.HostIP, p.Spec.NodeName} },
 		"has":         func(p *corev1.Pod) any { return []bool{hashes{current: "x"}.has(p), hashes{}.has(p)} },
 		"left":        func(p *corev1.Pod) any { return left(lateCluster(), p) },
+		"siblingOn":   func(p *corev1.Pod) any { return siblings(p) },
+		"foundNoNode": func(p *corev1.Pod) any { return unscheduled(p) },
 	}
 	decisionsOnNodes = map[string]func(*corev1.Node) any{
 		"cordoned":     func(n *corev1.Node) any { return cordoned(logr.Discard(), n, nil) },
@@ -114,8 +116,32 @@ var (
 		"cordon": {"cordoned"}, "endHeld": {"jobState"}, "versionsInUse": {"podState"}, "claims": {"condemned", "claimState"}, "pods": {"podState"},
 		"askMembers": {"running"}, "findLosses": {"podOf"}, "correctSize": {"scaledKeyOf"}, "ownsPod": {"left"}, "podsOfSets": {"left"},
 		"roomElsewhere": {"suits", "cordoned"}, "client": {"running"}, "flow": {"running"}, "volumeOf": {"claimState"}, "observeCertificates": {"startedWith"},
+		"heldBack": {"podOf"}, "observeClaims": {"condemned", "claimState"}, "besideOthers": {"siblingOn", "suits", "cordoned"},
+		"stranded": {"foundNoNode", "siblingOn", "suits", "cordoned"}, "observeStranded": {"foundNoNode", "siblingOn", "suits", "cordoned"},
 	}
 )
+
+// siblings returns what siblingOn says of a pod, as the pod that looks and as the one that is found.
+func siblings(p *corev1.Pod) []string {
+	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "other", OwnerReferences: []metav1.OwnerReference{{UID: "x", Controller: ptr.To(true)}}}}
+	other.Spec.NodeName = "x"
+	living := p.DeepCopy()
+	living.DeletionTimestamp = nil
+	return []string{siblingOn("x", other, []corev1.Pod{*living}), siblingOn("x", living, []corev1.Pod{*other}), siblingOn("x", other, []corev1.Pod{*p})}
+}
+
+// unscheduled returns what foundNoNode says of a pod when the scheduler found no node for it, and what it reads.
+func unscheduled(p *corev1.Pod) []any {
+	waits := p.DeepCopy()
+	waits.Spec.NodeName, waits.DeletionTimestamp = "", nil
+	for i := range waits.Status.Conditions {
+		c := &waits.Status.Conditions[i]
+		if c.Reason != "" {
+			c.Type, c.Status, c.Reason = corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonUnschedulable
+		}
+	}
+	return []any{foundNoNode(p), foundNoNode(waits), p.Spec.NodeName, len(p.Status.Conditions)}
+}
 
 func taintedNode() *corev1.Node {
 	n := nodeWith(corev1.Taint{Key: "x", Value: "x", Effect: corev1.TaintEffectNoSchedule})

@@ -46,7 +46,7 @@ func startRESP(tb testing.TB, shards, copies int) *respServers {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &respServers{listener: listener}
+	s := &respServers{listener: listener, state: redis.State{Spec: redis.Spec{Name: "c", Namespace: "ns"}}}
 	for i := range shards * copies {
 		shard, ordinal := i/copies, i%copies
 		name, id := cluster.Pod(cluster.ShardSet("c", shard), ordinal), fmt.Sprintf("%032x%08x", shard*0x9e3779b9, ordinal+1)

@@ -867,7 +867,7 @@ func TestAServerThatAnswersAtTheAddressOfAnotherPodIsNotTakenForIt(t *testing.T)
 				t.Errorf("connection as %s to %s", user, pod)
 			}
 			return redisclient.Options{}
-		}, &redis.State{Pods: pods})
+		}, &redis.State{Spec: redis.Spec{Name: "carts", Namespace: s.cluster().Namespace}, Pods: pods})
 		p := pods[0]
 		if own := answers == p.Name; own != (p.Node != nil) || own != (p.Error == "") {
 			t.Errorf("%s answers: node %v, error %q", answers, p.Node != nil, p.Error)
