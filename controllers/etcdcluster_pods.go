@@ -15,7 +15,10 @@ import (
 func podState(p *corev1.Pod) etcd.Pod {
 	n, _ := cluster.Number(p.Name[strings.LastIndexByte(p.Name, '-')+1:]) // Not by its label, which can be changed.
 	problem := ""
-	if cause := cannotRun(p, etcd.ContainerEtcd); cause != "" {
+	full := fatalStart(p, etcd.DiskFull, etcd.ContainerEtcd)
+	if cause := cannotRun(p, etcd.ContainerEtcd); cause != "" && full != "" {
+		problem = "cannot run: " + full + ": set a larger spec.storage.size"
+	} else if cause != "" {
 		problem = "cannot run: " + cause
 	}
 	made, _ := etcd.ParseVersion(p.Annotations[v1alpha1.AnnotationVersion]) // Zero for one that was made by hand.
@@ -32,6 +35,7 @@ func podState(p *corev1.Pod) etcd.Pod {
 		Started:      startOf(p, etcd.ContainerEtcd),
 		Stuck:        problem != "",
 		Fatal:        fatalStart(p, etcd.FatalStart, etcd.ContainerEtcd),
+		Full:         full != "",
 		Problem:      problem,
 		Gate:         gateReport(p),
 		Drained:      p.Labels[v1alpha1.LabelServing] != "true",

@@ -38,6 +38,9 @@ func TestEveryMetricThatIsAskedForExists(t *testing.T) {
 	for name := range redisMetrics(t) {
 		told[name] = true
 	}
+	for _, name := range kubeletMetrics {
+		told[name] = true
+	}
 	asked := map[string]string{}
 	for _, a := range alerts(t) {
 		note(asked, a.Expr, a.Alert)
@@ -75,6 +78,10 @@ func note(asked map[string]string, expr, where string) {
 		}
 	}
 }
+
+// kubeletMetrics are those that the kubelet tells of volumes, from pkg/kubelet/metrics/metrics.go and
+// pkg/kubelet/metrics/collectors/volume_stats.go of Kubernetes 1.36, with the labels namespace and persistentvolumeclaim.
+var kubeletMetrics = []string{"kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes"}
 
 // operatorMetrics are those that the manager registers, by what they describe of themselves.
 func operatorMetrics(t *testing.T) map[string]bool {

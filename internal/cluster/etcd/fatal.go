@@ -3,11 +3,13 @@ package etcd
 import (
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // fatalWords are what etcd says when it cannot start from the data that it finds, however often it tries. From 3.5.35, 3.6.16
 // and 3.7.3: server/storage/wal, server/etcdserver/api/snap, server/etcdserver/bootstrap.go and raft.go, bbolt's db.go and
-// freelist.go, api/v3/membership. A full disk, a wrong configuration and missing memory are not among them.
+// freelist.go, api/v3/membership. A wrong configuration and missing memory are not among them, nor is a full disk,
+// whose data is whole: see DiskFull.
 var fatalWords = []string{
 	"walpb: crc mismatch", "wal: crc mismatch", "wal: slice bounds out of range", "wal: snapshot mismatch", "wal: snapshot not found",
 	"[wal] max entry size limit exceeded", "wal: file not found",
@@ -29,6 +31,16 @@ var refusals = []string{"server version is lower than determined cluster version
 // end.
 func RefusesVersion(lastWords string) bool {
 	return slices.ContainsFunc(refusals, func(w string) bool { return strings.Contains(lastWords, w) })
+}
+
+// DiskFull returns what etcd or bbolt said at its end of a disk that has no room left; empty when it said nothing of the kind.
+func DiskFull(lastWords string) string {
+	for _, err := range []error{syscall.ENOSPC, syscall.EDQUOT} {
+		if strings.Contains(lastWords, err.Error()) {
+			return err.Error()
+		}
+	}
+	return ""
 }
 
 // FatalStart returns the word for which etcd will never start from its data, out of what it said at its end; empty when there is

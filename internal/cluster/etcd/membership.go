@@ -124,6 +124,8 @@ func (s State) evidence(m Member) (why string, loses bool) {
 		return "has an empty disk", false
 	case p.Fatal != "":
 		return "cannot start from its data: " + p.Fatal, s.Want.Persistent
+	case p.Full && c != nil && !c.grows(s.Want):
+		return "has no room left on its disk, and " + c.Name + " is not being expanded", true
 	}
 	return "", false
 }

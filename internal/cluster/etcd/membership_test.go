@@ -307,6 +307,23 @@ func TestReplacement(t *testing.T) {
 		"so is one that cannot start from its data": {
 			state: of(3, func(s *etcd.State) { down(s, 0).Fatal = "wal: crc mismatch" }), step: removed,
 		},
+		"so is one whose disk is full, since its copy of the data has room on another volume": {
+			state: of(3, func(s *etcd.State) { down(s, 0).Full = true }), step: removed,
+		},
+		"a full disk that is being expanded is waited for": {
+			state: of(3, func(s *etcd.State) {
+				down(s, 0).Full = true
+				s.Claims[0].Request = s.Claims[0].Capacity + 1
+			}),
+			reason: etcd.ReasonMembersNotReady,
+		},
+		"a member whose disk is full stays while the quorum needs it": {
+			state: of(3, func(s *etcd.State) {
+				down(s, 0).Full = true
+				down(s, 1)
+			}),
+			reason: etcd.ReasonNoQuorum,
+		},
 		"so is one without storage whose node is gone": {
 			state: of(3, func(s *etcd.State) {
 				down(s, 0).Gone = true

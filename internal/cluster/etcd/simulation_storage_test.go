@@ -42,7 +42,7 @@ func (s *sim) newClaim(uid int) *simClaim {
 func (s *sim) growVolumes() {
 	for _, c := range s.claims {
 		if c.request > c.capacity && s.rng.IntN(3) == 0 {
-			c.capacity = c.request
+			c.capacity, c.full = c.request, false
 		}
 	}
 }

@@ -124,8 +124,9 @@ type simClaim struct {
 
 	request, capacity int64
 	class             string
-	// leaving: it goes when no pod uses it any more; lost: its node is gone; corrupt: etcd cannot start from it.
-	leaving, lost, corrupt bool
+	// leaving: it goes when no pod uses it any more; lost: its node is gone; corrupt: etcd cannot start from it;
+	// full: it has no room, which only another volume or a larger one has.
+	leaving, lost, corrupt, full bool
 	// epoch is the incident that the volume bears.
 	epoch string
 }
@@ -146,6 +147,7 @@ type simPod struct {
 	everRan    bool
 	drained    bool
 	fatal      string
+	full       bool
 	gate       *etcd.GateReport
 	// agreed is what the gate has told of the disk; refused says that etcd ended over its version.
 	agreed  int
@@ -313,6 +315,10 @@ func (s *sim) runGate(p *simPod) {
 	}
 	if !s.prepare(p, d, record.Recovery) {
 		p.everRan, p.gate, p.fatal = true, nil, "wal: crc mismatch"
+		return
+	}
+	if p.full = s.persistent && s.claims[p.ordinal].full; p.full {
+		p.everRan, p.gate, p.fatal = true, nil, ""
 		return
 	}
 	if p.agreed = p.disk.Agreed().Minor; slices.Contains(absent, p.release) {
@@ -576,7 +582,7 @@ func (s *sim) observePod(p *simPod, record *etcd.Record) etcd.Pod {
 		Version: p.release, Name: p.name, UID: p.uid, ResourceVersion: p.version, Ordinal: p.ordinal, TemplateHash: p.hash(p.quota, p.plain, p.tls),
 		Plain: p.plain, TLS: p.tls,
 		Age: s.age(p.born), EverRan: p.everRan,
-		Stuck: s.stuck(p), Gate: p.gate, Fatal: p.fatal, Agreed: p.agreed,
+		Stuck: s.stuck(p), Gate: p.gate, Fatal: p.fatal, Full: p.full, Agreed: p.agreed,
 		Drained: p.drained, Defragmentation: s.upkeep.begun[p.uid],
 	}
 	if out.Stuck {
@@ -992,16 +998,29 @@ func (s *sim) breakDisk(p *simPod) {
 	if !s.persistent || c == nil {
 		return
 	}
-	if s.rng.IntN(2) == 0 {
+	switch s.rng.IntN(3) {
+	case 0:
 		s.note("fault: the node of %s is gone", p.name)
 		s.deletePod(p)
 		c.lost = true
-	} else if c.disk.HasLog {
+	case 1:
+		s.note("fault: the disk of %s is full", p.name)
+		s.stop(p)
+		c.full = true
+		return
+	default:
+		s.breakData(p, c)
+	}
+	s.diskLost = s.diskLost || s.recorded == 0
+}
+
+// breakData makes the data on a disk unreadable.
+func (s *sim) breakData(p *simPod, c *simClaim) {
+	if c.disk.HasLog {
 		s.note("fault: the data of %s is corrupt", p.name)
 		s.stop(p)
 		c.corrupt = true
 	}
-	s.diskLost = s.diskLost || s.recorded == 0
 }
 
 func (s *sim) loseDisk(p *simPod) {
@@ -1183,6 +1202,7 @@ func (s *sim) quiet() string {
 		p.process.Cut, p.process.Deaf = s.weak[p.template], false
 	}
 	s.net.Settle()
+	s.makeRoom()
 	if bad := s.night(); bad != "" {
 		return bad
 	}
@@ -1230,6 +1250,22 @@ func (s *sim) remedy() etcd.Version {
 		}
 	}
 	return s.release
+}
+
+// makeRoom is what a human does for full disks, unless a quorum goes on without them.
+func (s *sim) makeRoom() {
+	voting := 0
+	for _, p := range s.pods {
+		if p.process != nil && s.net.Voting(p.process) {
+			voting++
+		}
+	}
+	for i, c := range s.claims {
+		if c.full && (s.record == nil || voting < etcd.Quorum(len(s.record.Members))) {
+			s.note("somebody makes room on the disk of ordinal %d", i)
+			c.full = false
+		}
+	}
 }
 
 // moves reports whether the world goes on by itself: a process that the API server has forgotten is in the way of a pod, or a volume

@@ -175,6 +175,8 @@ type Pod struct {
 	Stuck bool
 	// Fatal says in words why etcd will never start from the data in this pod, empty while it may.
 	Fatal string
+	// Full says that etcd ends again and again because the disk of the pod has no room left.
+	Full bool
 	// Agreed is the minor version that the members had agreed on by the data on its disk, before etcd was started in it; 0: unknown.
 	Agreed int
 	// Gone says that its node is proven to be gone, so that nothing of the pod runs any more.

@@ -115,6 +115,12 @@ func (w Want) Outgrows(c Claim) bool {
 		!c.Leaving && c.Lost == ""
 }
 
+// expandable reports whether a claim can be made to ask for the larger volume that is wanted.
+func (c Claim) expandable(w Want) bool { return w.Outgrows(c) && !c.Rigid && c.Refused == "" }
+
+// grows reports whether the volume of a claim is being expanded, or is about to be.
+func (c Claim) grows(w Want) bool { return c.Capacity < c.Request || c.expandable(w) }
+
 // misfit says how a volume differs from what is asked for so that only another one can take its place, empty when it does not.
 // Where more was asked for than there is, what there is counts: the expansion was taken back.
 func (w Want) misfit(c Claim) string {
@@ -216,7 +222,7 @@ func dropPending(s State) (cluster.Plan, bool) {
 // disk may be what keeps members from running.
 func expand(s State) (cluster.Plan, bool) {
 	for _, c := range s.staying() {
-		if s.Want.Outgrows(c) && !c.Rigid && c.Refused == "" {
+		if c.expandable(s.Want) {
 			return cluster.Do(ExpandClaim{c.Name, c.UID, c.ResourceVersion, s.Want.Storage.Size}, "spec.storage.size is %s, and %s has %s",
 				bytes(s.Want.Storage.Size), c.Name, bytes(c.Capacity))
 		}
