@@ -159,7 +159,10 @@ type tester struct {
 // passes runs the tests with one mutant, 0 for none, and returns what they print. Without a mutant
 // the tests write down which ones they reach.
 func (t tester) passes(ctx context.Context, mutant int) (string, bool) {
-	args := []string{"-test.short", "-test.failfast", "-test.timeout", t.timeout.String()}
+	args := []string{"-test.short", "-test.timeout", t.timeout.String()}
+	if mutant > 0 {
+		args = append(args, "-test.failfast")
+	}
 	if t.run != "" {
 		args = append(args, "-test.run", t.run)
 	}

@@ -57,6 +57,10 @@ func (s *sim) night() string {
 		if s.plan.Reason != cluster.ReasonHibernated {
 			rest = -1
 		}
+		if s.plan.Stalled && s.plan.Reason == etcd.ReasonTerminatingClaims && !s.hasQuorum() {
+			s.note("somebody lets it stay awake, because a quorum is to come back first")
+			s.hibernated = false
+		}
 		if s.turns > began+60 {
 			return "it does not fall asleep: " + s.plan.Message
 		}

@@ -31,6 +31,7 @@ var simNow = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 // sim is a world: a Kubernetes with one EtcdCluster in it, an etcd in memory, and the operator's loop in between.
 type sim struct {
 	rng   *rand.Rand
+	tails int
 	trace []string
 	net   *etcdfake.Network
 
@@ -369,7 +370,8 @@ func (s *sim) inspectVolume(p *simPod, in *etcd.GateInput) {
 	}
 	c := s.claims[p.ordinal]
 	in.Epoch = c.epoch
-	in.Log = &etcd.LogEnd{Term: 1, Index: uint64(p.disk.Len())}
+	end := p.disk.End()
+	in.Log = &end
 	if c.corrupt {
 		in.LogError = errors.New("wal: crc mismatch")
 	}
@@ -954,6 +956,7 @@ func (s *sim) fault() {
 		s.deletePod(p)
 	case kind <= 9:
 		s.note("fault: %s killed", p.name)
+		s.propose(p)
 		s.stop(p)
 	case p.process == nil:
 	case kind <= 11:
@@ -961,9 +964,31 @@ func (s *sim) fault() {
 		s.note("fault: %s deaf to the operator: %t", p.name, p.process.Deaf)
 	case s.weak[p.template]:
 	default:
+		s.propose(p)
 		p.process.Cut = !p.process.Cut
 		s.note("fault: %s cut off: %t", p.name, p.process.Cut)
 		s.net.Settle()
+	}
+}
+
+// propose has a leader that is about to end write what it does not commit, so that logs diverge.
+func (s *sim) propose(p *simPod) {
+	if p.process == nil || !s.net.Leads(p.process) || s.rng.IntN(2) == 0 {
+		return
+	}
+	var reached []*etcdfake.Process
+	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
+		if q := s.pods[name].process; q != nil && q != p.process && s.net.Voting(q) && s.rng.IntN(3) == 0 {
+			reached = append(reached, q)
+		}
+	}
+	var values []string
+	for range 1 + s.rng.IntN(5) {
+		s.tails++
+		values = append(values, fmt.Sprint("tail-", s.tails))
+	}
+	if s.net.Propose(p.process, reached, values...) == nil {
+		s.note("%s proposes %v to %d others", p.name, values, len(reached))
 	}
 }
 
@@ -1254,18 +1279,26 @@ func (s *sim) remedy() etcd.Version {
 
 // makeRoom is what a human does for full disks, unless a quorum goes on without them.
 func (s *sim) makeRoom() {
-	voting := 0
-	for _, p := range s.pods {
-		if p.process != nil && s.net.Voting(p.process) {
-			voting++
-		}
-	}
 	for i, c := range s.claims {
-		if c.full && (s.record == nil || voting < etcd.Quorum(len(s.record.Members))) {
+		if c.full && !s.hasQuorum() {
 			s.note("somebody makes room on the disk of ordinal %d", i)
 			c.full = false
 		}
 	}
+}
+
+// hasQuorum reports whether a quorum of the recorded members votes.
+func (s *sim) hasQuorum() bool {
+	if s.record == nil {
+		return false
+	}
+	n := 0
+	for _, p := range s.pods {
+		if p.process != nil && s.net.Voting(p.process) {
+			n++
+		}
+	}
+	return n >= etcd.Quorum(len(s.record.Members))
 }
 
 // moves reports whether the world goes on by itself: a process that the API server has forgotten is in the way of a pod, or a volume
@@ -1305,7 +1338,7 @@ func (s *sim) hopeless() bool {
 	disks := s.disks()
 	var best *etcdfake.Disk
 	for _, d := range disks {
-		if d.HasLog && (best == nil || d.Len() > best.Len()) {
+		if d.HasLog && (best == nil || best.Behind(d)) {
 			best = d
 		}
 	}

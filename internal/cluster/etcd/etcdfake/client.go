@@ -76,7 +76,7 @@ func (c *Client) Status(context.Context) (etcd.View, error) {
 			v.Downgrade = downgrade.String()
 		}
 	}
-	if lead := c.Network.leaders[p.Disk.ClusterID]; lead != nil {
+	if lead := c.Network.leaders[p.Disk.ClusterID]; lead != nil && slices.Contains(c.Network.up(p.Disk.ClusterID), p) {
 		v.Leader, v.Learner = lead.Disk.MemberID, !lead.Disk.voter(p.Disk.MemberID)
 	}
 	return v, nil

@@ -4,6 +4,7 @@
 package etcdfake
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -36,6 +37,8 @@ type Disk struct {
 	ClusterID, MemberID uint64
 	founders            []member
 	log                 []entry
+	// term is the latest that the member has seen.
+	term uint64
 	// blank says that it has joined and got nothing yet, not even who may vote.
 	blank bool
 	// legacy says that there are entries of 3.5 behind its last snapshot, which 3.7 cannot read.
@@ -53,11 +56,35 @@ type member struct {
 	learner   bool
 }
 
-// entry is one committed or proposed change. id is the member that it is about.
+// entry is one committed or proposed change. id is the member that it is about, term that of the
+// leader that proposed it.
 type entry struct {
 	kind  entryKind
 	value string
 	id    uint64
+	term  uint64
+}
+
+// append adds an entry of the current term, as the leader.
+func (d *Disk) append(e entry) {
+	e.term = d.term
+	d.log = append(d.log, e)
+}
+
+// End returns the end of the log, committed or not. Founders begin with entries of term 1.
+func (d *Disk) End() etcd.LogEnd {
+	end := etcd.LogEnd{Term: 1, Index: uint64(len(d.log))}
+	if n := len(d.log); n > 0 {
+		end.Term = max(end.Term, d.log[n-1].term)
+	}
+	return end
+}
+
+// Behind reports whether another log is more up to date: its last entry has a later term, or the same
+// and a higher index (section 5.4.1 of the Raft paper).
+func (d *Disk) Behind(o *Disk) bool {
+	mine, other := d.End(), o.End()
+	return cmp.Or(cmp.Compare(mine.Term, other.Term), cmp.Compare(mine.Index, other.Index)) < 0
 }
 
 // members are the founders and what became of them by the log.
@@ -240,7 +267,7 @@ func (n *Network) agree(lead *Process) {
 		}
 	}
 	write := func(kind entryKind, value string) {
-		lead.Disk.log = append(lead.Disk.log, entry{kind: kind, value: value})
+		lead.Disk.append(entry{kind: kind, value: value})
 	}
 	common := etcd.Version{Major: 3, Minor: lowest.Minor}
 	switch {
@@ -285,7 +312,7 @@ func (n *Network) bootstrap(cfg Config, disk *Disk) error {
 }
 
 func found(cfg Config, disk *Disk) {
-	*disk = Disk{HasLog: true}
+	*disk = Disk{HasLog: true, term: 1}
 	all := cfg.Token
 	for _, p := range cfg.Members {
 		m := member{id: hash(p.URL, cfg.Token), name: p.Name, url: p.URL}
@@ -297,7 +324,7 @@ func found(cfg Config, disk *Disk) {
 	}
 	disk.ClusterID = hash(all)
 	for _, v := range cfg.Restored {
-		disk.log = append(disk.log, entry{kind: entryPut, value: v})
+		disk.append(entry{kind: entryPut, value: v})
 	}
 }
 
@@ -335,6 +362,12 @@ func (n *Network) settle(cluster uint64) {
 		delete(n.leaders, cluster)
 		return
 	}
+	if lead != n.leaders[cluster] {
+		for _, p := range n.up(cluster) {
+			lead.Disk.term = max(lead.Disk.term, p.Disk.term)
+		}
+		lead.Disk.term++
+	}
 	n.leaders[cluster] = lead
 	if !slices.Contains(n.Led, cluster) {
 		n.Led = append(n.Led, cluster)
@@ -345,15 +378,19 @@ func (n *Network) settle(cluster uint64) {
 			continue
 		}
 		e := entry{kind: entryPublish, value: p.Name, id: p.Disk.MemberID}
-		if lead.Disk.listed(e.id) && !slices.Contains(lead.Disk.log, e) {
-			lead.Disk.log = append(lead.Disk.log, e)
+		if lead.Disk.listed(e.id) && !slices.ContainsFunc(lead.Disk.log, e.same) {
+			lead.Disk.append(e)
 		}
 	}
 	n.agree(lead)
 	n.replicate(cluster)
 }
 
-// elect returns the leader that is, or the connected voter with the longest log that a quorum can follow.
+// same reports whether two entries say the same, whoever proposed them.
+func (e entry) same(o entry) bool { return e.kind == o.kind && e.value == o.value && e.id == o.id }
+
+// elect returns the leader that is, or the connected voter with the most up-to-date log that a quorum
+// can follow.
 func (n *Network) elect(cluster uint64) *Process {
 	up := n.up(cluster)
 	if lead := n.leaders[cluster]; lead != nil && slices.Contains(up, lead) && electable(lead, up) {
@@ -361,7 +398,7 @@ func (n *Network) elect(cluster uint64) *Process {
 	}
 	var best *Process
 	for _, p := range up {
-		if electable(p, up) && (best == nil || len(p.Disk.log) > len(best.Disk.log)) {
+		if electable(p, up) && (best == nil || best.Disk.Behind(p.Disk)) {
 			best = p
 		}
 	}
@@ -378,7 +415,7 @@ func electable(p *Process, up []*Process) bool {
 		voters++
 		// Nobody votes for a log that is behind its own, or for a member that it knows to be removed.
 		if slices.ContainsFunc(up, func(q *Process) bool {
-			return q.Disk.MemberID == m.id && q.Disk.Len() <= p.Disk.Len() && q.Disk.listed(p.Disk.MemberID)
+			return q.Disk.MemberID == m.id && !p.Disk.Behind(q.Disk) && q.Disk.listed(p.Disk.MemberID)
 		}) {
 			votes++
 		}
@@ -405,11 +442,12 @@ func (p *Process) takes(tls bool) bool {
 	return p.plain
 }
 
-// reached reports whether a process listens for what its peers know it by: those with the longest log.
+// reached reports whether a process listens for what its peers know it by: those with the most
+// up-to-date log.
 func (n *Network) reached(p *Process) bool {
 	var best *Disk
 	for _, q := range n.running {
-		if q.Disk.ClusterID == p.Disk.ClusterID && !q.Disk.blank && !q.Cut && (best == nil || q.Disk.Len() > best.Len()) {
+		if q.Disk.ClusterID == p.Disk.ClusterID && !q.Disk.blank && !q.Cut && (best == nil || best.Behind(q.Disk)) {
 			best = q.Disk
 		}
 	}
@@ -441,7 +479,8 @@ func (n *Network) connected(cluster, id uint64) bool {
 // Running reports whether a process has not ended, by itself or not.
 func (n *Network) Running(p *Process) bool { return slices.Contains(n.running, p) }
 
-// replicate makes every connected log that of the leader. Who is no member any more ends.
+// replicate makes every connected log that of the leader, which cuts off what a former leader proposed
+// and did not commit. Who is no member any more ends.
 func (n *Network) replicate(cluster uint64) {
 	lead := n.leaders[cluster]
 	for _, p := range n.up(cluster) {
@@ -449,6 +488,7 @@ func (n *Network) replicate(cluster uint64) {
 		case !lead.Disk.listed(p.Disk.MemberID):
 			n.running = slices.DeleteFunc(n.running, func(q *Process) bool { return q == p })
 		case p != lead && p.Behind == 0:
+			p.Disk.term = lead.Disk.term
 			p.Disk.legacy = p.Disk.legacy || lead.Disk.legacy
 			p.Disk.log, p.Disk.blank = slices.Clone(lead.Disk.log), false
 			p.Disk.Size()
@@ -471,7 +511,7 @@ func (n *Network) propose(p *Process, e entry) error {
 	if lead == nil || p.Cut {
 		return ErrNoQuorum
 	}
-	lead.Disk.log = append(lead.Disk.log, e)
+	lead.Disk.append(e)
 	lead.Disk.Size()
 	n.replicate(p.Disk.ClusterID)
 	return nil
@@ -492,6 +532,25 @@ func (n *Network) Put(p *Process, password, value string) error {
 		return err
 	}
 	n.Acked[p.Disk.ClusterID] = append(n.Acked[p.Disk.ClusterID], value)
+	return nil
+}
+
+// Propose has the leader write values to its log, and to those of the peers that it reaches. They are
+// too few to commit them, and no client is told that they were written: the leader ends or is cut off
+// next. A later leader commits them, or cuts them off.
+func (n *Network) Propose(p *Process, reached []*Process, values ...string) error {
+	n.settle(p.Disk.ClusterID)
+	if n.leaders[p.Disk.ClusterID] != p || 1+len(reached) >= etcd.Quorum(len(p.Disk.Voters())) {
+		return ErrNoQuorum
+	}
+	for _, v := range values {
+		p.Disk.append(entry{kind: entryPut, value: v})
+	}
+	for _, q := range reached {
+		if n.Follows(q) {
+			q.Disk.log = slices.Clone(p.Disk.log)
+		}
+	}
 	return nil
 }
 
@@ -523,7 +582,7 @@ func (d *Disk) Len() int { return len(d.log) }
 func (d *Disk) GoOnAlone() {
 	for _, m := range d.members() {
 		if m.id != d.MemberID {
-			d.log = append(d.log, entry{kind: entryRemove, id: m.id})
+			d.append(entry{kind: entryRemove, id: m.id})
 		}
 	}
 	d.blank = false
