@@ -121,7 +121,7 @@ type fakePartition struct {
 func newFakePartition(t *testing.T) partitioned {
 	t.Helper()
 	p := &fakePartition{t: t, net: redisfake.NewNetwork(partitionTimeout, rand.New(rand.NewPCG(1, 2))), values: map[string]int{}}
-	for i := range 4 {
+	for i := range partitionServers {
 		p.servers = append(p.servers, p.net.Add(redis.Address{IP: fmt.Sprint("10.0.0.", i), Port: redis.ClientPort}, i%3, fmt.Sprint("c-", i)))
 	}
 	for i, s := range p.servers {
@@ -210,6 +210,9 @@ func (l *link) close() {
 	_ = l.client.Close()
 	_ = l.server.Close()
 }
+
+// partitionServers are three primaries and a replica of the first.
+const partitionServers = 4
 
 // sourceOf is where a server connects from.
 func sourceOf(server int) string { return fmt.Sprint("127.0.0.", 10+server) }
@@ -314,7 +317,7 @@ func (p *serverPartition) carry(conn net.Conn, server, port int) {
 
 // divided reports whether a connection crosses the partition. The caller holds the lock.
 func (p *serverPartition) divided(from net.Conn, to int) bool {
-	for server := range len(p.clients) {
+	for server := range partitionServers {
 		if host, _, _ := net.SplitHostPort(from.RemoteAddr().String()); host == sourceOf(server) {
 			return p.apart[server] != p.apart[to]
 		}

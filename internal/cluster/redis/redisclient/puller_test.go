@@ -318,7 +318,9 @@ func (x *puller) try(p *process, process string, source *process, dest *task, at
 	if err != nil {
 		return fmt.Errorf("Main channel - Failed to connect to source node: %w", err)
 	}
+	x.mu.Lock()
 	own := *dest
+	x.mu.Unlock()
 	own.operation, own.state, own.started = "migrate", "send-bulk-and-stream", time.Now()
 	if err := x.entered(sender, &own); err != nil {
 		return fmt.Errorf("Error reply to CLUSTER SYNCSLOTS SYNC from the source: -ERR %w", err)
