@@ -102,7 +102,7 @@ func tooNew(d Disk, self Peer) Decision {
 	case !self.Replica && len(self.Slots) > 0:
 		return Decision{Message: fmt.Sprintf("node %s owns slots %s, and its data was written by version %s, which %s cannot read: set spec.version to %s or later",
 			short(self.ID), self.Slots, d.Writer.Version, d.Server.Version, d.Writer.Version)}
-	case len(self.Open) > 0:
+	case !self.Replica && len(self.Open) > 0: // A replica with open slots has keys of its primary alone.
 		return Decision{Message: fmt.Sprintf("node %s has keys of slots that are on their way to it, and they were written by version %s, which %s cannot read: set spec.version to %s or later",
 			short(self.ID), d.Writer.Version, d.Server.Version, d.Writer.Version)}
 	}

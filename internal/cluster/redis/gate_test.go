@@ -32,10 +32,11 @@ func TestGate(t *testing.T) {
 		"a replica starts anew over a copy that it cannot read": {
 			Disk{Nodes: line("slave", ""), Data: true, Writer: redis("8.2.1"), Server: redis("8.0.2")}, Decision{Start: true, SetAside: true}, "written by version 8.2.1, which 8.0.2 cannot read",
 		},
-		"a primary is held over data that it cannot read": {Disk{Nodes: line("master", "0-5460"), Data: true, Writer: redis("9.0.1"), Server: redis("8.1.1")}, Decision{}, "set spec.version to 9.0.1 or later"},
-		"so is one that was being given its first slots":  {Disk{Nodes: line("master", "[93-<-ab]"), Data: true, Writer: redis("9.0.1"), Server: redis("8.1.1")}, Decision{}, "on their way to it"},
-		"a patch is no other version":                     {Disk{Nodes: line("slave", ""), Data: true, Writer: redis("8.0.3"), Server: redis("8.0.2")}, Decision{Start: true, Admit: true}, ""},
-		"newer servers read older data":                   {Disk{Nodes: line("slave", ""), Data: true, Writer: redis("7.0.15"), Server: redis("8.0.2")}, Decision{Start: true, Admit: true}, ""},
+		"a primary is held over data that it cannot read":        {Disk{Nodes: line("master", "0-5460"), Data: true, Writer: redis("9.0.1"), Server: redis("8.1.1")}, Decision{}, "set spec.version to 9.0.1 or later"},
+		"a primary that was being given its first slots is held": {Disk{Nodes: line("master", "[93-<-ab]"), Data: true, Writer: redis("9.0.1"), Server: redis("8.1.1")}, Decision{}, "on their way to it"},
+		"a replica with an open slot copies the data again":      {Disk{Nodes: line("slave", "[93-<-ab]"), Data: true, Writer: redis("9.0.1"), Server: redis("8.1.1")}, Decision{Start: true, SetAside: true}, "is set aside"},
+		"a patch is no other version":                            {Disk{Nodes: line("slave", ""), Data: true, Writer: redis("8.0.3"), Server: redis("8.0.2")}, Decision{Start: true, Admit: true}, ""},
+		"newer servers read older data":                          {Disk{Nodes: line("slave", ""), Data: true, Writer: redis("7.0.15"), Server: redis("8.0.2")}, Decision{Start: true, Admit: true}, ""},
 		"a lower version of the other engine may read the data": {
 			Disk{Nodes: line("slave", ""), Data: true, Writer: valkey("8.1.1"), Server: redis("8.0.2")}, Decision{Start: true, Admit: true}, "",
 		},

@@ -64,31 +64,53 @@ func (s CloseSlots) Server() (pod, id string) { return s.Pod, "" }
 
 func (s CloseSlots) String() string { return fmt.Sprintf("close slots %s of %s", s.Slots, s.Pod) }
 
-// closeSlots cleans up after a slot that has got where it was to go: a server that learned of it from the others still says that
-// it sends or awaits it. So does one that sends a slot to a node that nobody knows any more.
+// closeSlots closes slots that are open although their move is over: a server that learned the new owner over the bus keeps the state of the
+// move, as does one whose slot was to go to a node that has left the cluster, and a replica that was away when its primary closed the slot.
 func closeSlots(v *view) (cluster.Plan, bool) {
 	for shard := range v.shards {
 		p := v.head(shard)
 		if p == nil {
 			continue
 		}
-		var stale Slots
-		for _, open := range p.Node.Self().Open {
-			own := p.Node.Self().Slots.And(open.Slots)
-			if open.Importing {
-				stale = Union(stale, own)
-				continue
-			}
-			stale = Union(stale, open.Slots.Minus(own))
-			if to := v.shardOf(open.Other); to < 0 || to >= len(v.shards) {
-				stale = Union(stale, own)
-			}
-		}
-		if len(stale) > 0 {
+		if stale := Union(v.closed(p), v.openOnReplicas(p)); len(stale) > 0 {
 			return cluster.Do(CloseSlots{p.Name, stale}, "slots %s of %s are not on their way any more", stale, p.Name)
 		}
 	}
 	return cluster.Pass()
+}
+
+// closed returns the slots that are open on a primary although their move is over.
+func (v *view) closed(p *Pod) (stale Slots) {
+	for _, open := range p.Node.Self().Open {
+		own := p.Node.Self().Slots.And(open.Slots)
+		if open.Importing {
+			stale = Union(stale, own)
+			continue
+		}
+		stale = Union(stale, open.Slots.Minus(own))
+		if to := v.shardOf(open.Other); to < 0 || to >= len(v.shards) {
+			stale = Union(stale, own)
+		}
+	}
+	return stale
+}
+
+// openOnReplicas returns the slots that are open on replicas of a primary and not on the primary. A replica rejects CLUSTER SETSLOT from
+// clients. Valkey 8.0 and later replicate the command, so that the primary closes the slots of its replicas, whatever its own state is;
+// replicas of other servers never have open slots.
+func (v *view) openOnReplicas(p *Pod) (stale Slots) {
+	for _, replica := range v.shards[p.Shard] {
+		if replica.Node == nil || replica.Node.Self().PrimaryID != p.Node.ID || !replica.Node.LinkUp {
+			continue
+		}
+		for _, open := range replica.Node.Self().Open {
+			stale = Union(stale, open.Slots)
+		}
+	}
+	for _, open := range p.Node.Self().Open {
+		stale = stale.Minus(open.Slots)
+	}
+	return stale
 }
 
 // reopen makes two servers between which slots are on their way know of each other after one was elected in the place of the owner: it may

@@ -952,6 +952,18 @@ func TestNext(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) { f.open("c-1-0", Slots{{6000, 6001}}, "stranger", false) },
 			step: CloseSlots{"c-1-0", Slots{{6000, 6001}}}, reason: ReasonCloseSlots,
 		},
+		"the primary closes a slot that is open on its replica alone": {
+			state: formed(), spoil: func(f *fixture) { f.open("c-0-1", Slots{{7, 8}}, "c-1-0", false) },
+			step: CloseSlots{"c-0-0", Slots{{7, 8}}}, reason: ReasonCloseSlots,
+		},
+		"a slot that is open on a primary and its replica is moved to the end": {
+			state: formed(), spoil: func(f *fixture) {
+				f.open("c-0-0", Slots{{7, 8}}, "c-1-0", false)
+				f.open("c-0-1", Slots{{7, 8}}, "c-1-0", false)
+			},
+			step:   MoveSlots{For: moveFor, Moves: []SlotMove{formed().moveOf("c-0-0", "c-1-0", Slots{{7, 8}})}},
+			reason: ReasonMoveSlots,
+		},
 		"a shard that has given everything away goes": {
 			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.Spec.Shards = 3; f.idleFor(courtesy) },
 			step: DropShard{3, "set-3"}, reason: ReasonDropShard,

@@ -2,6 +2,7 @@ package redisclient_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -152,4 +153,109 @@ func (o *opened) hasOpen() bool {
 	step := redis.Next(o.observe(o.t.Context())).Step
 	_, open := step.(redis.OpenSlots)
 	return open
+}
+
+// open tells both ends of the move of the slot, as a move does that is cut off.
+func (o *opened) open() {
+	o.t.Helper()
+	source, target := o.mover(o.from), o.mover(o.to)
+	defer func() { _, _ = source.Close(), target.Close() }()
+	must(o.t, target.SetSlots(o.t.Context(), o.move.Slots, redis.SlotImporting, o.move.FromID))
+	must(o.t, source.SetSlots(o.t.Context(), o.move.Slots, redis.SlotMigrating, o.move.ToID))
+}
+
+// holdingOpen returns the servers that report a slot as importing or migrating.
+func (o *opened) holdingOpen() (pods []string) {
+	for _, p := range o.observe(o.t.Context()).Pods {
+		if p.Node != nil && len(p.Node.Self().Open) > 0 {
+			pods = append(pods, p.Name)
+		}
+	}
+	return pods
+}
+
+// openOnReplicasAlone opens the slot on both ends, and closes it there while their replicas are away: a move that is cut off and taken back.
+func (o *opened) openOnReplicasAlone() {
+	o.t.Helper()
+	o.open()
+	var replicas []*process
+	for _, p := range o.pods {
+		if (p.shard == o.from.shard || p.shard == o.to.shard) && p != o.from && p != o.to {
+			replicas = append(replicas, p)
+		}
+	}
+	for end := time.Now().Add(time.Minute); len(o.holdingOpen()) < 4; pause(o.t.Context(), 50*time.Millisecond) {
+		if time.Now().After(end) {
+			o.t.Fatalf("only %v have the open slot", o.holdingOpen())
+		}
+	}
+	o.terminate(replicas...)
+	for _, p := range []*process{o.to, o.from} {
+		m := o.mover(p)
+		must(o.t, m.SetSlots(o.t.Context(), o.move.Slots, redis.SlotStable, ""))
+		_ = m.Close()
+	}
+	for _, p := range replicas {
+		o.recreate(p, false)
+	}
+}
+
+// TestASlotThatIsOpenOnReplicasAloneIsClosed has replicas miss that a slot was closed. Valkey has them keep its state on disk: while it
+// is there, no shard is handed over and none of another size is made.
+func TestASlotThatIsOpenOnReplicasAloneIsClosed(t *testing.T) {
+	t.Parallel()
+	for _, engine := range valkeys() {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			o := newOpened(t, engine)
+			o.openOnReplicasAlone()
+			t.Logf("settled after %s\n%s", o.settle(), last(o.steps, 20))
+			if pods := o.holdingOpen(); len(pods) > 0 {
+				t.Errorf("the slot is still open on %v", pods)
+			}
+			o.expectKey("before")
+			o.expect(o.clients())
+		})
+	}
+}
+
+// TestAReplicaThatAloneHasAnOpenSlotTakesOver kills the primary of such a replica, and then the one of the other end.
+func TestAReplicaThatAloneHasAnOpenSlotTakesOver(t *testing.T) {
+	t.Parallel()
+	for _, engine := range valkeys() {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			o := newOpened(t, engine)
+			o.openOnReplicasAlone()
+			o.loopUntil(func() bool { return o.followed(o.from) && o.followed(o.to) })
+			for _, dead := range []*process{o.from, o.to} {
+				o.crash(dead)
+				o.untilAvailable()
+				o.expectKey("before")
+				o.revive(false, dead)
+				o.settle()
+			}
+			t.Log(last(o.steps, 20))
+			if pods := o.holdingOpen(); len(pods) > 0 {
+				t.Errorf("the slot is still open on %v", pods)
+			}
+			o.expectKey("before")
+			o.expect(o.clients())
+		})
+	}
+}
+
+// followed reports whether a replica is connected to a server.
+func (o *opened) followed(primary *process) bool {
+	for _, p := range o.observe(o.t.Context()).Pods {
+		if p.Shard == primary.shard && p.Node != nil && p.Node.LinkUp {
+			return true
+		}
+	}
+	return false
+}
+
+// valkeys are the engines whose replicas learn of open slots.
+func valkeys() []string {
+	return slices.DeleteFunc(slices.Clone(engines), func(engine string) bool { return !strings.HasPrefix(engine, "valkey") })
 }
