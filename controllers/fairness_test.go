@@ -49,7 +49,7 @@ func TestAClusterIsReconciledWhileTheServersOf50OthersHang(t *testing.T) {
 	hung.Add(others)
 	k := NewRedisKind(&Children{Now: time.Now})
 	k.Connect = func(redisclient.Options) redis.Client { return hanging{release: release, asked: hung.Done} }
-	connect := func(string, string, redis.Address) redisclient.Options { return redisclient.Options{} }
+	connect := func(string, endpoint) redisclient.Options { return redisclient.Options{} }
 	options := Options{Concurrency: DefaultConcurrency}.controller()
 	options.SkipNameValidation = new(true)
 	options.Reconciler = reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
@@ -119,7 +119,7 @@ func TestServersOfTheLargestClusterThatAllHangAreReadInBoundedTime(t *testing.T)
 			s.Pods[i] = redis.Pod{Name: fmt.Sprintf("c-%d-0", i), Addr: redis.Address{IP: "10.0.0.1", Port: redis.ClientPort}}
 		}
 		began := time.Now()
-		k.readServers(t.Context(), func(string, string, redis.Address) redisclient.Options { return redisclient.Options{} }, &s)
+		k.readServers(t.Context(), func(string, endpoint) redisclient.Options { return redisclient.Options{} }, &s)
 		const rounds = 1000/parallelReads + 1
 		if took := time.Since(began); took != rounds*timeout || most != parallelReads {
 			t.Errorf("1,000 servers took %s, %d at a time", took, most)

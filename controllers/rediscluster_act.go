@@ -218,12 +218,12 @@ func (k *RedisKind) introduce(ctx context.Context, o *v1alpha1.RedisCluster, s r
 
 // verify connects to the server that is to be introduced, and returns an error if another one answers.
 func (k *RedisKind) verify(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, i redis.Introduction) error {
-	c, node, addr, err := k.meet(ctx, o, connect, server{pod: i.Other})
+	c, node, to, err := k.meet(ctx, o, connect, server{pod: i.Other})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }() // Nothing was written that closing could lose.
-	return i.Verify(node, addr)
+	return i.Verify(node, to.addr)
 }
 
 // withServers connects to servers as the operator.
@@ -262,21 +262,23 @@ func (k *RedisKind) credentials(ctx context.Context, o *v1alpha1.RedisCluster) (
 type server struct{ pod, id string }
 
 // open connects to a server. A command to the wrong one could make it give up its data, so its identity is asked for once more.
-func (k *RedisKind) open(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, s server) (redis.Client, redis.Address, error) {
-	c, _, addr, err := k.meet(ctx, o, connect, s)
-	return c, addr, err
+func (k *RedisKind) open(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, s server) (redis.Client, endpoint, error) {
+	c, _, to, err := k.meet(ctx, o, connect, s)
+	return c, to, err
 }
 
 // meet connects to a server and returns the answer that proves its identity.
 func (k *RedisKind) meet(
 	ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, s server,
-) (redis.Client, *redis.Node, redis.Address, error) {
+) (redis.Client, *redis.Node, endpoint, error) {
 	var pod corev1.Pod
 	if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: s.pod}, &pod); err != nil {
-		return nil, nil, redis.Address{}, fmt.Errorf("read pod %s: %w", s.pod, err)
+		return nil, nil, endpoint{}, fmt.Errorf("read pod %s: %w", s.pod, err)
 	}
-	addr := redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}
-	c := k.Connect(connect(redis.UserOperator, s.pod, addr))
+	to := endpoint{
+		s.pod, processOf(string(pod.UID), startedAt(&pod, redis.ContainerServer)), redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort},
+	}
+	c := k.Connect(connect(redis.UserOperator, to))
 	node, err := c.Read(ctx)
 	switch {
 	case err != nil:
@@ -284,8 +286,8 @@ func (k *RedisKind) meet(
 	case !node.RunsIn(s.pod, o.Name, o.Namespace) || (s.id != "" && node.ID != s.id):
 		err = fmt.Errorf("pod %s: another server answers at its address", s.pod)
 	default:
-		return c, node, addr, nil
+		return c, node, to, nil
 	}
 	_ = c.Close() // Nothing was written that closing could lose.
-	return nil, nil, addr, err
+	return nil, nil, to, err
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/login"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
@@ -40,6 +41,8 @@ type memory struct {
 	hashed atomic.Pointer[hashed]
 	// vouching is how the operator knows its servers; nil: it has not met any.
 	vouching atomic.Pointer[vouching]
+	// refusals are the logins that servers without TLS refused.
+	refusals login.Refusals
 }
 
 // vouching is how the operator connects to servers that an authority vouches for. Every look has connections of its own, and a server that is met

@@ -23,6 +23,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/anomaly"
+	"github.com/quorate/quorate/internal/cluster/login"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	"github.com/quorate/quorate/internal/cluster/redis/resp"
@@ -210,7 +211,7 @@ func (k *RedisKind) readServers(ctx context.Context, connect connectFunc, s *red
 		}
 		places <- struct{}{}
 		defer func() { <-places }()
-		options := connect(redis.UserOperator, p.Name, p.Addr)
+		options := connect(redis.UserOperator, endpointOf(p))
 		options.Topology = topology
 		return k.readServer(ctx, options, s.Spec, p)
 	})
@@ -255,6 +256,8 @@ func briefly(err error) string {
 		return "the server takes connections and does not answer"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "the server does not answer"
+	case errors.Is(err, redisclient.ErrPassword):
+		return "the server refuses the operator's password"
 	case errors.As(err, &op):
 		return "the server cannot be reached: " + op.Err.Error()
 	}
@@ -574,8 +577,19 @@ const (
 	readShare  = 1 << 20
 )
 
-// connectFunc says how to connect to the server of a pod as one of the operator's users.
-type connectFunc func(user, pod string, a redis.Address) redisclient.Options
+// endpoint is a server to connect to: its pod, the process that is expected to answer, and its address.
+type endpoint struct {
+	pod, process string
+	addr         redis.Address
+}
+
+func endpointOf(p *redis.Pod) endpoint { return endpoint{p.Name, processOf(p.UID, p.Started), p.Addr} }
+
+// processOf identifies a process by its pod and by when its container was started.
+func processOf(uid string, started time.Time) string { return uid + started.UTC().Format(time.RFC3339) }
+
+// connectFunc says how to connect to a server as one of the operator's users.
+type connectFunc func(user string, to endpoint) redisclient.Options
 
 // connector returns how to connect to the servers of a cluster; nil while the passwords or certificates do not exist
 // yet.
@@ -595,23 +609,25 @@ func (k *RedisKind) connector(ctx context.Context, o *v1alpha1.RedisCluster, pas
 		return nil, nil
 	}
 	budget := resp.NewBudget(readBudget)
-	return func(user, pod string, a redis.Address) redisclient.Options {
+	return func(user string, to endpoint) redisclient.Options {
 		options := redisclient.Options{
 			Logins:     logins(access, user, secure != nil),
 			Replicated: o.Spec.IsReplicated(),
 			Called:     k.Metrics.Caller("redis"),
 			Dial: func(ctx context.Context) (net.Conn, error) {
-				return k.Dial(ctx, types.NamespacedName{Namespace: o.Namespace, Name: pod}, a.IP, a.Port)
+				return k.Dial(ctx, types.NamespacedName{Namespace: o.Namespace, Name: to.pod}, to.addr.IP, to.addr.Port)
 			},
 		}
 		if user != redis.UserMigration { // A mover reads names of keys for minutes, and each reply is bounded.
 			budget.Add(readShare)
 			options.Budget = budget
 		}
-		if secure != nil {
-			options.TLS = secure.Clone()
-			options.TLS.ServerName = cluster.PodHost(pod, o.Name, o.Namespace, k.Domain)
+		if secure == nil {
+			options.Refusals = login.Server{Refusals: &k.memory(o).refusals, Process: to.process, Now: k.Now}
+			return options
 		}
+		options.TLS = secure.Clone()
+		options.TLS.ServerName = cluster.PodHost(to.pod, o.Name, o.Namespace, k.Domain)
 		return options
 	}, nil
 }

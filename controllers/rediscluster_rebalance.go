@@ -107,7 +107,7 @@ func (k *RedisKind) sample(ctx context.Context, connect connectFunc, s *redis.St
 		if p.Node == nil || len(p.Node.Self().Slots) == 0 {
 			return nil
 		}
-		c := k.Connect(connect(redis.UserOperator, p.Name, p.Addr))
+		c := k.Connect(connect(redis.UserOperator, endpointOf(p)))
 		defer func() { _ = c.Close() }() // Nothing was written that closing could lose.
 		stats, err := c.SlotStats(ctx, p.Node.Self().Slots)
 		if err != nil {

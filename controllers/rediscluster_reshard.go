@@ -170,12 +170,12 @@ func (k *RedisKind) withMovers(ctx context.Context, o *v1alpha1.RedisCluster, se
 	}
 	movers := make([]redis.Mover, len(servers))
 	for i, s := range servers {
-		c, addr, err := k.open(ctx, o, connect, s)
+		c, to, err := k.open(ctx, o, connect, s)
 		if err != nil {
 			return err
 		}
 		_ = c.Close() // Only who answers was in question.
-		movers[i] = k.ConnectMover(connect(redis.UserMigration, s.pod, addr))
+		movers[i] = k.ConnectMover(connect(redis.UserMigration, to))
 		defer func() { _ = movers[i].Close() }() // The commands have been answered by then.
 	}
 	err = do(movers)

@@ -76,12 +76,12 @@ func startRESP(tb testing.TB, shards, copies int) *respServers {
 	return s
 }
 
-func (s *respServers) connect(_, pod string, _ redis.Address) redisclient.Options {
+func (s *respServers) connect(_ string, to endpoint) redisclient.Options {
 	return redisclient.Options{Dial: func(ctx context.Context) (net.Conn, error) {
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, "tcp", s.listener.Addr().String())
 		if err == nil {
-			s.pods.Store(conn.LocalAddr().String(), pod)
+			s.pods.Store(conn.LocalAddr().String(), to.pod)
 		}
 		return conn, err
 	}}

@@ -862,9 +862,9 @@ func TestAServerThatAnswersAtTheAddressOfAnotherPodIsNotTakenForIt(t *testing.T)
 		server := s.servers[answers]
 		kind.Connect = func(redisclient.Options) redis.Client { return server }
 		pods := []redis.Pod{{Name: "carts-1-0", Addr: server.Addr}}
-		kind.readServers(t.Context(), func(user, pod string, _ redis.Address) redisclient.Options {
-			if user != redis.UserOperator || pod != "carts-1-0" {
-				t.Errorf("connection as %s to %s", user, pod)
+		kind.readServers(t.Context(), func(user string, to endpoint) redisclient.Options {
+			if user != redis.UserOperator || to.pod != "carts-1-0" {
+				t.Errorf("connection as %s to %s", user, to.pod)
 			}
 			return redisclient.Options{}
 		}, &redis.State{Spec: redis.Spec{Name: "carts", Namespace: s.cluster().Namespace}, Pods: pods})

@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/login"
 )
 
 // bufferSize of a connection, each way, in bytes. gRPC takes 32 KiB by default.
@@ -93,6 +94,8 @@ func (c Config) unary(
 // Client talks to one member. Connections are made at the first call.
 type Client struct {
 	cfg Config
+	// refusals holds back what the member refused. With TLS it holds nothing: the member proves its identity first.
+	refusals login.Server
 
 	mu   sync.Mutex
 	conn *clientv3.Client
@@ -103,7 +106,13 @@ type Client struct {
 var _ etcd.Client = (*Client)(nil)
 
 // New returns a client. It connects lazily, so it cannot fail.
-func New(cfg Config) *Client { return &Client{cfg: cfg} }
+func New(cfg Config) *Client {
+	c := &Client{cfg: cfg}
+	if cfg.TLS == nil {
+		c.refusals = login.Server{Refusals: &login.Refusals{}, Process: cfg.Host, Now: time.Now}
+	}
+	return c
+}
 
 // IsRoot reports whether the certificate of a TLS configuration makes its holder etcd's root.
 func IsRoot(cfg *tls.Config) bool {
@@ -150,17 +159,27 @@ func (c *Client) connect(ctx context.Context) (*clientv3.Client, error) {
 	return conn, nil
 }
 
-// logIn opens a connection with a password, empty for none.
+// logIn opens a connection with a password, empty for none. A wrong password still lets us read the member list, and find out that
+// it is wrong: the connection is without one then.
 func (c *Client) logIn(ctx context.Context, password string) (*clientv3.Client, error) {
-	conn, err := c.open(ctx, password, "")
-	if password != "" && c.cfg.Former != "" && errors.Is(err, rpctypes.ErrAuthFailed) {
-		conn, err = c.open(ctx, c.cfg.Former, "")
+	passwords := []string{password, c.cfg.Former}
+	if password == "" {
+		passwords = nil
 	}
-	if password != "" && errors.Is(err, rpctypes.ErrAuthFailed) {
-		// A wrong password still lets us read the member list, and find out that it is wrong.
-		conn, err = c.open(ctx, "", "")
+	for _, p := range passwords {
+		if p == "" || c.refusals.Held(etcd.RootUser, p) {
+			continue
+		}
+		conn, err := c.open(ctx, p, "")
+		if err == nil {
+			c.refusals.Accept()
+		}
+		if !errors.Is(err, rpctypes.ErrAuthFailed) {
+			return conn, err
+		}
+		c.refusals.Refuse(etcd.RootUser, p)
 	}
-	return conn, err
+	return c.open(ctx, "", "")
 }
 
 // openByToken opens a connection with a token as members give them out (server/auth/jwt.go). The revision of users and roles in it
@@ -251,7 +270,8 @@ func timeLeft(ctx context.Context) time.Duration {
 	return 2 * time.Second
 }
 
-// Status of this member. A client whose password was wrong tries it again at the next call: it may be right by then.
+// Status of this member. A client whose password was wrong tries it again: it may be right by then. Without TLS it waits before, see
+// login.Refusals.
 func (c *Client) Status(ctx context.Context) (etcd.View, error) {
 	var r *pb.StatusResponse
 	err := c.asRoot(ctx, func(conn *clientv3.Client) (err error) {

@@ -6,9 +6,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
@@ -56,6 +58,11 @@ func (p prepared) Marshal(v any) (mem.BufferSlice, error) {
 
 func startHostile(t *testing.T, members []*pb.Member) *etcdclient.Client {
 	t.Helper()
+	return startHostileWith(t, members, hostile{}, etcdclient.Config{})
+}
+
+func startHostileWith(t *testing.T, members []*pb.Member, auth pb.AuthServer, cfg etcdclient.Config) *etcdclient.Client {
+	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -67,12 +74,14 @@ func startHostile(t *testing.T, members []*pb.Member) *etcdclient.Client {
 	s := grpc.NewServer(grpc.MaxSendMsgSize(1<<30), grpc.ForceServerCodecV2(prepared{encoding.GetCodecV2("proto"), raw}))
 	pb.RegisterMaintenanceServer(s, hostile{})
 	pb.RegisterClusterServer(s, hostile{})
-	pb.RegisterAuthServer(s, hostile{})
+	pb.RegisterAuthServer(s, auth)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
-	c := etcdclient.New(etcdclient.Config{Host: "member", Dial: func(ctx context.Context) (net.Conn, error) {
+	cfg.Host = "member"
+	cfg.Dial = func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", l.Addr().String())
-	}})
+	}
+	c := etcdclient.New(cfg)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -108,5 +117,38 @@ func TestAListOfTooManyMembersIsRefused(t *testing.T) {
 	c := startHostile(t, slices.Repeat([]*pb.Member{{Name: "a"}}, 1000))
 	if _, err := c.Members(t.Context()); err == nil || !strings.Contains(err.Error(), "1000 members") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// collector refuses every password, and keeps it.
+type collector struct {
+	hostile
+	mu        sync.Mutex
+	passwords []string
+}
+
+func (c *collector) Authenticate(_ context.Context, r *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.passwords = append(c.passwords, r.Password)
+	return nil, rpctypes.ErrGRPCAuthFailed
+}
+
+func (c *collector) AuthStatus(context.Context, *pb.AuthStatusRequest) (*pb.AuthStatusResponse, error) {
+	return nil, rpctypes.ErrGRPCUserEmpty
+}
+
+func TestAClearPasswordIsNotSentAgainToAMemberThatRefusedIt(t *testing.T) {
+	m := &collector{}
+	c := startHostileWith(t, nil, m, etcdclient.Config{Password: "next", Former: "former"})
+	for range 3 { // Each call is denied, and makes its connection again.
+		if a, err := c.Auth(t.Context(), ""); err != nil || !a.Enabled {
+			t.Errorf("%+v, error %v", a, err)
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if got := strings.Join(m.passwords, " "); got != "next former" {
+		t.Errorf("sent %q, want each password once", got)
 	}
 }

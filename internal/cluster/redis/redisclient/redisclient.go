@@ -22,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"k8s.io/utils/ptr"
 
+	"github.com/quorate/quorate/internal/cluster/login"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/resp"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
@@ -49,6 +50,8 @@ type Options struct {
 	// Logins are the users to connect as, the first one unless Read finds that the server does not take it: it started in place
 	// with what it knew long ago, or passwords were lost.
 	Logins []Login
+	// Refusals holds back what the server refused. It is not needed with TLS, where the server proves its identity first.
+	Refusals login.Server
 	// Replicated says that the server is one of the mode Replicated, which knows no CLUSTER.
 	Replicated bool
 	// Called is told of every command by its name, of several in one round trip as pipeline and of every connection as dial: how
@@ -100,14 +103,14 @@ func (o Options) login() Login {
 // New returns a client. It connects with the first command.
 func New(o Options) *Client {
 	silence()
-	seen, login := &seen{}, o.login()
+	seen, as := &seen{}, o.login()
 	wait := cmp.Or(o.timeout, callTimeout)
 	limits := resp.Manager()
 	limits.Budget = o.Budget
 	rdb := NewBounded(goredis.Options{
 		Addr:     "pod", // Only Dial knows where the pod is.
 		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return o.dial(ctx, seen) },
-		Username: login.Username, Password: login.Password,
+		Username: as.Username, Password: as.Password,
 		DialTimeout: callTimeout, ReadTimeout: wait, WriteTimeout: wait,
 		ContextTimeoutEnabled: true,
 		// Whether to try again is for the next pass to decide.
@@ -121,6 +124,9 @@ func New(o Options) *Client {
 	}, limits)
 	if o.Called != nil {
 		rdb.AddHook(meter(o.Called))
+	}
+	if as.Password != "" {
+		rdb.AddHook(refusal{o.Refusals, as.Username, as.Password})
 	}
 	return &Client{rdb, o, seen}
 }
@@ -170,7 +176,7 @@ func TimedOut(err error) bool {
 
 func (c *Client) readAsSomebody(ctx context.Context) (*redis.Node, error) {
 	n, err := c.read(ctx)
-	for err != nil && strings.Contains(err.Error(), "WRONGPASS") && len(c.options.Logins) > 1 {
+	for errors.Is(err, ErrPassword) && len(c.options.Logins) > 1 {
 		o := c.options
 		o.Logins = o.Logins[1:]
 		_ = c.rdb.Close() // It has done nothing.
