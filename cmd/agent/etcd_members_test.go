@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 )
 
 func TestASnapshotIsTakenFromAFollowerThatIsAhead(t *testing.T) {
@@ -42,5 +45,28 @@ func TestABackupOfNobodySaysWhy(t *testing.T) {
 func TestThePodInTheURLOfAMember(t *testing.T) {
 	if got := podOf("https://orders-1.orders-peers.shop.svc.cluster.local:2379"); got != "orders-1" {
 		t.Errorf("%q", got)
+	}
+}
+
+// headless answers a request for its status without a header.
+type headless struct {
+	pb.UnimplementedMaintenanceServer
+}
+
+func (headless) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	return &pb.StatusResponse{Leader: 1}, nil
+}
+
+func TestAStatusWithoutAHeaderIsAnErrorOfThatMember(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	pb.RegisterMaintenanceServer(s, headless{})
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	if _, _, err := ask(t.Context(), "http://"+l.Addr().String(), login{}); err == nil || !strings.Contains(err.Error(), "no header") {
+		t.Errorf("error %v", err)
 	}
 }

@@ -192,6 +192,14 @@ func TestAPeerThatTalksNonsenseIsNoInformation(t *testing.T) {
 			w.Header().Set("X-Etcd-Cluster-ID", "c1")
 			_, _ = w.Write([]byte("<html>"))
 		},
+		"more members than a cluster has": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Etcd-Cluster-ID", "c1")
+			_, _ = w.Write([]byte("[" + strings.Repeat(`{"name":"a"},`, maxPeerMembers) + `{"name":"a"}]`))
+		},
+		"a name of 1 MiB": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Etcd-Cluster-ID", "c1")
+			_, _ = w.Write([]byte(`[{"name":"` + strings.Repeat("a", maxPeerAnswer) + `"}]`))
+		},
 	} {
 		srv := httptest.NewServer(handler)
 		if a := askPeer(t.Context(), srv.Client(), etcd.Peer{Name: "p", URL: srv.URL}); a != nil {

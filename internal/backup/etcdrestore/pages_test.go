@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
@@ -99,14 +101,19 @@ func TestAPageTreeThatIsNoTreeIsDamage(t *testing.T) {
 	for name, harm := range map[string]func(page []byte, id uint64){
 		"a page that leads to itself":      func(p []byte, id uint64) { number.PutUint64(p[firstChild:], id) },
 		"a page that is referred to twice": func(p []byte, _ uint64) { number.PutUint64(p[secondChild:], number.Uint64(p[firstChild:])) },
-		"a page beyond the file":           func(p []byte, _ uint64) { number.PutUint64(p[firstChild:], 1<<40) },
-		"a meta page":                      func(p []byte, _ uint64) { number.PutUint64(p[firstChild:], 0) },
-		"a page that says it is another":   func(p []byte, id uint64) { number.PutUint64(p, id+1) },
-		"a page of no kind":                func(p []byte, _ uint64) { number.PutUint16(p[8:], 3) },
-		"more pages than there are":        func(p []byte, _ uint64) { number.PutUint32(p[12:], 1<<30) },
-		"more elements than fit":           func(p []byte, _ uint64) { number.PutUint16(p[10:], 60_000) },
-		"no elements":                      func(p []byte, _ uint64) { number.PutUint16(p[10:], 0) },
-		"a key outside of its page":        func(p []byte, _ uint64) { number.PutUint32(p[16:], 1<<31) },
+		"children in the wrong order": func(p []byte, _ uint64) {
+			first, second := number.Uint64(p[firstChild:]), number.Uint64(p[secondChild:])
+			number.PutUint64(p[firstChild:], second)
+			number.PutUint64(p[secondChild:], first)
+		},
+		"a page beyond the file":         func(p []byte, _ uint64) { number.PutUint64(p[firstChild:], 1<<40) },
+		"a meta page":                    func(p []byte, _ uint64) { number.PutUint64(p[firstChild:], 0) },
+		"a page that says it is another": func(p []byte, id uint64) { number.PutUint64(p, id+1) },
+		"a page of no kind":              func(p []byte, _ uint64) { number.PutUint16(p[8:], 3) },
+		"more pages than there are":      func(p []byte, _ uint64) { number.PutUint32(p[12:], 1<<30) },
+		"more elements than fit":         func(p []byte, _ uint64) { number.PutUint16(p[10:], 60_000) },
+		"no elements":                    func(p []byte, _ uint64) { number.PutUint16(p[10:], 0) },
+		"a key outside of its page":      func(p []byte, _ uint64) { number.PutUint32(p[16:], 1<<31) },
 		"keys out of order": func(p []byte, _ uint64) {
 			var first [16]byte
 			copy(first[:], p[16:32])
@@ -118,6 +125,89 @@ func TestAPageTreeThatIsNoTreeIsDamage(t *testing.T) {
 		for _, i := range at {
 			harm(raw[i:i+boltPage], uint64(i/boltPage))
 		}
+		if s, err := readBack(t, raw); !errors.Is(err, etcdrestore.ErrDamaged) {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+}
+
+// Offsets in a meta page, after its header of 16 bytes.
+const metaRoot, metaFree, metaPages = 16, 32, 40
+
+// withMeta returns a database whose meta pages are changed and have valid checksums.
+func withMeta(raw []byte, change func(meta []byte)) []byte {
+	raw = bytes.Clone(raw)
+	for _, at := range []int{16, boltPage + 16} {
+		meta := raw[at : at+64]
+		change(meta)
+		sum := fnv.New64a()
+		_, _ = sum.Write(meta[:56]) // A hash never fails.
+		binary.NativeEndian.PutUint64(meta[56:], sum.Sum64())
+	}
+	return raw
+}
+
+// newestMeta returns the meta page with the higher transaction.
+func newestMeta(raw []byte) []byte {
+	first, second := raw[16:80], raw[boltPage+16:boltPage+80]
+	if binary.NativeEndian.Uint64(second[48:]) > binary.NativeEndian.Uint64(first[48:]) {
+		return second
+	}
+	return first
+}
+
+// deep returns a database with n branch pages of one child each above its root.
+func deep(raw []byte, n int) []byte {
+	number := binary.NativeEndian
+	root, first := number.Uint64(newestMeta(raw)[metaRoot:]), uint64(len(raw)/boltPage)
+	out := bytes.Clone(raw)
+	for i := range n {
+		page := make([]byte, boltPage)
+		id, child := first+uint64(i), first+uint64(i)+1
+		if i == n-1 {
+			child = root
+		}
+		number.PutUint64(page, id)
+		number.PutUint16(page[8:], 1)  // A branch page
+		number.PutUint16(page[10:], 1) // of one element,
+		number.PutUint32(page[16:], 16)
+		number.PutUint64(page[24:], child) // whose key is empty.
+		out = append(out, page...)
+	}
+	return withMeta(out, func(meta []byte) {
+		number.PutUint64(meta[metaRoot:], first)
+		number.PutUint64(meta[metaFree:], ^uint64(0)) // No list of free pages.
+		number.PutUint64(meta[metaPages:], first+uint64(n))
+	})
+}
+
+func TestMetaPagesAndFreePagesAreChecked(t *testing.T) {
+	t.Parallel()
+	number := binary.NativeEndian
+	whole := boltFile(t, 500, true)
+	free := int(number.Uint64(newestMeta(whole)[metaFree:])) * boltPage
+	if number.Uint16(whole[free+10:]) == 0 {
+		t.Fatal("the database has no free page")
+	}
+	withFree := func(id uint64) []byte {
+		raw := bytes.Clone(whole)
+		number.PutUint64(raw[free+16:], id)
+		return raw
+	}
+	if s, err := readBack(t, deep(whole, 10)); err != nil || s.Records == 0 {
+		t.Fatalf("a tree of a few more levels: %+v, %v", s, err)
+	}
+	// The walk must end on the way down: bbolt needs stack for each level.
+	if _, err := readBack(t, deep(whole, 70)); !errors.Is(err, etcdrestore.ErrDamaged) || !strings.Contains(err.Error(), "deeper than 64") {
+		t.Errorf("a tree that is too deep: %v", err)
+	}
+	for name, raw := range map[string][]byte{
+		"more pages than the file has":   withMeta(whole, func(m []byte) { number.PutUint64(m[metaPages:], 1<<40) }),
+		"a meta page among the free":     withFree(0),
+		"a free page beyond the file":    withFree(1 << 40),
+		"a page in use among the free":   withFree(number.Uint64(newestMeta(whole)[metaRoot:])),
+		"a list of free pages elsewhere": withMeta(whole, func(m []byte) { number.PutUint64(m[metaFree:], number.Uint64(m[metaRoot:])) }),
+	} {
 		if s, err := readBack(t, raw); !errors.Is(err, etcdrestore.ErrDamaged) {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}

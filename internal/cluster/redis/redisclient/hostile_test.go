@@ -76,3 +76,17 @@ func TestEveryClientRefusesAHostileReply(t *testing.T) {
 		})
 	}
 }
+
+func TestAClientSpendsTheBudgetThatItShares(t *testing.T) {
+	const reply = "%1\r\n$5\r\nproto\r\n:3\r\n"
+	for name, budget := range map[string]int64{"none is left": 10, "enough": 1 << 20} {
+		c := redisclient.New(redisclient.Options{
+			Dial:   func(context.Context) (net.Conn, error) { return answering(reply, ""), nil },
+			Budget: resp.NewBudget(budget),
+		})
+		if _, err := c.Read(t.Context()); err == nil || errors.Is(err, resp.ErrRefused) != (budget < 100) {
+			t.Errorf("%s: error %v", name, err)
+		}
+		_ = c.Close()
+	}
+}

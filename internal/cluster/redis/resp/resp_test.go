@@ -2,6 +2,7 @@ package resp
 
 import (
 	"errors"
+	"net"
 	"strings"
 	"testing"
 )
@@ -24,6 +25,7 @@ var refused = map[string]string{
 	"a streamed string":                "$?\r\n",
 	"another protocol":                 "HTTP/1.1 400 Bad Request\r\n",
 	"a bare line feed":                 "+OK\n",
+	"a length that is no number":       "$1a\r\n",
 	"pushes without end":               strings.Repeat(">1\r\n+xxxxxxxx\r\n", 1200000),
 }
 
@@ -51,6 +53,48 @@ func TestRepliesBeyondTheLimitsAreRefused(t *testing.T) {
 			p := parser{limits: Manager()}
 			if err := p.feed([]byte(reply)); !errors.Is(err, ErrRefused) {
 				t.Errorf("error %v, want a refusal", err)
+			}
+		})
+	}
+}
+
+// sends is a connection whose server sends the same text with each Read.
+type sends struct {
+	net.Conn
+	text   string
+	closed bool
+}
+
+func (s *sends) Read(p []byte) (int, error)  { return copy(p, s.text), nil }
+func (s *sends) Write(p []byte) (int, error) { return len(p), nil }
+func (s *sends) Close() error                { s.closed = true; return nil }
+
+func TestALimitIsThatOfTheRepliesToOneWrite(t *testing.T) {
+	server := &sends{text: strings.Repeat("*1\r\n+xxxxxx\r\n", 64)} // 64 times 13 bytes.
+	for name, tc := range map[string]struct {
+		limits  Limits
+		refused bool
+		writes  bool
+	}{
+		"within the limits":          {Limits{Bytes: 9 << 10, Elements: 640, Depth: 2}, false, false},
+		"bytes without a write":      {Limits{Bytes: 8 << 10, Elements: 1 << 20, Depth: 2}, true, false},
+		"elements without a write":   {Limits{Bytes: 1 << 20, Elements: 639, Depth: 2}, true, false},
+		"a write before each answer": {Limits{Bytes: 1 << 10, Elements: 64, Depth: 2}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server.closed = false
+			conn := Bound(server, tc.limits)
+			var err error
+			for range 10 {
+				if tc.writes {
+					_, _ = conn.Write([]byte("*1\r\n$4\r\nPING\r\n"))
+				}
+				if _, err = conn.Read(make([]byte, 4<<10)); err != nil {
+					break
+				}
+			}
+			if errors.Is(err, ErrRefused) != tc.refused || server.closed != tc.refused {
+				t.Errorf("error %v, closed %v", err, server.closed)
 			}
 		})
 	}
