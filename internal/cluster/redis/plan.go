@@ -149,7 +149,7 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 	}
 	for i := range v.Pods {
 		if p := &v.Pods[i]; p.Node == nil && p.Stuck != "" {
-			return cluster.Wait(ReasonUnreachable, later, "pod %s cannot start: %s", p.Name, p.Stuck)
+			return cluster.Wait(ReasonUnreachable, later, "pod %s cannot start: %s%s", p.Name, p.Stuck, p.keepsResources())
 		}
 	}
 	wanted := v.pods()

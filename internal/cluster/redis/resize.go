@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -113,6 +114,17 @@ func waitForLess(v *view) (cluster.Plan, bool) {
 		}
 	}
 	return cluster.Pass()
+}
+
+// keepsResources names why a pod that cannot start does not get the resources that may be all it lacks; empty if nothing keeps them from it.
+func (p *Pod) keepsResources() string {
+	switch {
+	case p.Resize.Refused != "":
+		return fmt.Sprintf("; Kubernetes does not give it the resources of spec.resources (%s): set them to what is allowed and a node has, or make room", p.Resize.Refused)
+	case p.Resize.Deferred:
+		return fmt.Sprintf("; node %s has no room for the resources of spec.resources (%s): make room there", p.NodeName, p.Resize.Problem)
+	}
+	return ""
 }
 
 // waitForResize tells what Kubernetes has yet to carry out.
