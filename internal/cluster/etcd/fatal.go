@@ -1,10 +1,6 @@
 package etcd
 
-import (
-	"slices"
-	"strings"
-	"syscall"
-)
+import "strings"
 
 // fatalWords are what etcd says when it cannot start from the data that it finds, however often it tries. From 3.5.35, 3.6.16
 // and 3.7.3: server/storage/wal, server/etcdserver/api/snap, server/etcdserver/bootstrap.go and raft.go, bbolt's db.go and
@@ -30,24 +26,25 @@ var refusals = []string{"server version is lower than determined cluster version
 // RefusesVersion reports whether etcd did not start because the members have agreed on a later minor version, out of what it said at its
 // end.
 func RefusesVersion(lastWords string) bool {
-	return slices.ContainsFunc(refusals, func(w string) bool { return strings.Contains(lastWords, w) })
+	return said(refusals, lastWords) != ""
 }
+
+// fullWords are the errors of the operating system that there is no room, ENOSPC and EDQUOT.
+var fullWords = []string{"no space left on device", "disk quota exceeded"}
 
 // DiskFull returns what etcd or bbolt said at its end of a disk that has no room left; empty when it said nothing of the kind.
 func DiskFull(lastWords string) string {
-	for _, err := range []error{syscall.ENOSPC, syscall.EDQUOT} {
-		if strings.Contains(lastWords, err.Error()) {
-			return err.Error()
-		}
-	}
-	return ""
+	return said(fullWords, lastWords)
 }
 
 // FatalStart returns the word for which etcd will never start from its data, out of what it said at its end; empty when there is
 // none.
-func FatalStart(lastWords string) string {
-	for _, w := range fatalWords {
-		if strings.Contains(lastWords, w) {
+func FatalStart(lastWords string) string { return said(fatalWords, lastWords) }
+
+// said returns the first of the words that are in a text, empty for none.
+func said(words []string, text string) string {
+	for _, w := range words {
+		if strings.Contains(text, w) {
 			return w
 		}
 	}

@@ -122,6 +122,13 @@ func (s State) evidence(m Member) (why string, loses bool) {
 		return "", false
 	case p.Gate != nil && p.Gate.Reason == GateLostDisk && m.Published:
 		return "has an empty disk", false
+	}
+	return s.unusable(p, c)
+}
+
+// unusable says why etcd cannot start from the disk of a pod, whatever is on it.
+func (s State) unusable(p *Pod, c *Claim) (why string, loses bool) {
+	switch {
 	case p.Fatal != "":
 		return "cannot start from its data: " + p.Fatal, s.Want.Persistent
 	case p.Full && c != nil && !c.grows(s.Want):
