@@ -59,7 +59,7 @@ func startRedis(t *testing.T, engine string, args ...string) *redisProcess {
 		t.Fatal(err)
 	}
 	p.cmd = exec.Command(filepath.Join(bin, name+"-server"), append([]string{ //nolint:noctx // It ends with the test, see below.
-		"--port", strconv.Itoa(p.port), "--bind", "127.0.0.1", "--dir", home, "--save", "", "--aclfile", acl, "--cluster-node-timeout", "1000",
+		"--port", strconv.Itoa(p.port), "--bind", "127.0.0.1", "--dir", home, "--save", "", "--aclfile", acl, "--cluster-node-timeout", "3000",
 		"--repl-diskless-sync-delay", "0",
 	}, args...)...)
 	stores.Start(t, p.cmd, filepath.Join(home, "log"))

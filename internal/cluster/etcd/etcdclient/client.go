@@ -64,6 +64,8 @@ type Config struct {
 	// Called is told of every RPC by its name, and of every connection as dial: how long it took, and with which error it ended.
 	// Nil: nobody wants to know.
 	Called func(call string, took time.Duration, err error)
+	// Now is the clock by which a refused password is held back. Nil: that of the machine.
+	Now func() time.Time
 }
 
 // called is told how a call went that began at a time.
@@ -108,8 +110,11 @@ var _ etcd.Client = (*Client)(nil)
 // New returns a client. It connects lazily, so it cannot fail.
 func New(cfg Config) *Client {
 	c := &Client{cfg: cfg}
+	if cfg.Now == nil {
+		c.cfg.Now = time.Now
+	}
 	if cfg.TLS == nil {
-		c.refusals = login.Server{Refusals: &login.Refusals{}, Process: cfg.Host, Now: time.Now}
+		c.refusals = login.Server{Refusals: &login.Refusals{}, Process: cfg.Host, Now: c.cfg.Now}
 	}
 	return c
 }

@@ -278,6 +278,10 @@ func TestAClusterInPlainTextWithRealServers(t *testing.T) {
 			t.Errorf("with a wrong password: %v", err)
 		}
 		giveRoot(ctx, t, only, "first", "wrong")
+		if _, err := wrong.Status(ctx); !errors.Is(err, etcd.ErrPassword) {
+			t.Errorf("with a password that is held back: %v", err)
+		}
+		c.later = time.Minute
 		if _, err := wrong.Status(ctx); err != nil {
 			t.Errorf("with a password that has become right: %v", err)
 		}

@@ -65,6 +65,8 @@ type testCluster struct {
 	// told says whether clients are to use TLS, guarded by secret.
 	secret sync.Mutex
 	told   bool
+	// later is how far the clock of clients is ahead.
+	later time.Duration
 }
 
 type testMember struct {
@@ -272,6 +274,7 @@ func (c *testCluster) as(who, password string, m *testMember) *etcdclient.Client
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", m.client))
 		},
+		Now: func() time.Time { return time.Now().Add(c.later) },
 	})
 	c.t.Cleanup(func() { _ = client.Close() })
 	return client
