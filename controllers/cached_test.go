@@ -130,7 +130,8 @@ func siblings(p *corev1.Pod) []string {
 	return []string{siblingOn("x", other, []corev1.Pod{*living}), siblingOn("x", living, []corev1.Pod{*other}), siblingOn("x", other, []corev1.Pod{*p})}
 }
 
-// unscheduled returns what foundNoNode says of a pod when the scheduler found no node for it, and what it reads.
+// unscheduled returns what foundNoNode says of a pod when the scheduler found no node for it, and
+// what it reads.
 func unscheduled(p *corev1.Pod) []any {
 	waits := p.DeepCopy()
 	waits.Spec.NodeName, waits.DeletionTimestamp = "", nil

@@ -63,8 +63,8 @@ func (k *RedisKind) act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 	return k.actRestore(ctx, o, step)
 }
 
-// checkSpec returns an error if a step removes a server and the specification has changed since: by an old one it could be a server
-// that has just come.
+// checkSpec returns an error if a step removes a server and the specification has changed since: by
+// an old one it could be a server that was just added.
 func (k *RedisKind) checkSpec(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch step.(type) {
 	case redis.Forget, redis.Part, redis.DropShard:

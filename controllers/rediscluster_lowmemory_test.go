@@ -17,8 +17,8 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
-// killOverLimit ends servers whose container has less memory than their data needs, as the kernel does while they load it, and
-// starts the others again.
+// killOverLimit ends servers whose container has less memory than their data needs, as the kernel
+// does while they load it, and starts the others again.
 func (s *redisStage) killOverLimit(needs resource.Quantity) (killed []string) {
 	s.t.Helper()
 	var pods corev1.PodList
@@ -61,7 +61,7 @@ func (s *redisStage) defaultMaxMemory() {
 	}
 }
 
-// recreatePods has pods deleted by somebody else, as a drained node does.
+// recreatePods deletes pods, as the eviction from a drained node does.
 func (s *redisStage) recreatePods(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
@@ -80,8 +80,9 @@ func (s *redisStage) setMemory(limit string) {
 	s.edit(func(spec *v1alpha1.RedisClusterSpec) { spec.Resources = withMemory(limit) })
 }
 
-// TestAMemoryLimitThatWasTooLowIsSetBack lowers the limit below what servers need, which those that run survive and those that are
-// created later do not. The cluster recovers from it without deletion of pods by a user.
+// TestAMemoryLimitThatWasTooLowIsSetBack lowers the limit below what servers need, which those that
+// run survive and those that are created later do not. The cluster recovers from it without deletion
+// of pods by a user.
 func TestAMemoryLimitThatWasTooLowIsSetBack(t *testing.T) {
 	t.Parallel()
 	needs := resource.MustParse("512Mi")

@@ -577,7 +577,8 @@ const (
 	readShare  = 1 << 20
 )
 
-// endpoint is a server to connect to: its pod, the process that is expected to answer, and its address.
+// endpoint is a server to connect to: its pod, the process that is expected to answer, and its
+// address.
 type endpoint struct {
 	pod, process string
 	addr         redis.Address

@@ -58,7 +58,7 @@ func (s *sim) night() string {
 			rest = -1
 		}
 		if s.plan.Stalled && s.plan.Reason == etcd.ReasonTerminatingClaims && !s.hasQuorum() {
-			s.note("somebody lets it stay awake, because a quorum is to come back first")
+			s.note("spec.hibernated changes to false, until a quorum is restored")
 			s.hibernated = false
 		}
 		if s.turns > began+60 {

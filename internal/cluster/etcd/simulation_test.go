@@ -1277,11 +1277,11 @@ func (s *sim) remedy() etcd.Version {
 	return s.release
 }
 
-// makeRoom is what a human does for full disks, unless a quorum goes on without them.
+// makeRoom frees space on full disks, as an administrator does, unless a quorum goes on without them.
 func (s *sim) makeRoom() {
 	for i, c := range s.claims {
 		if c.full && !s.hasQuorum() {
-			s.note("somebody makes room on the disk of ordinal %d", i)
+			s.note("space on the disk of ordinal %d is freed", i)
 			c.full = false
 		}
 	}

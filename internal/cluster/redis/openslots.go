@@ -64,8 +64,9 @@ func (s CloseSlots) Server() (pod, id string) { return s.Pod, "" }
 
 func (s CloseSlots) String() string { return fmt.Sprintf("close slots %s of %s", s.Slots, s.Pod) }
 
-// closeSlots closes slots that are open although their move is over: a server that learned the new owner over the bus keeps the state of the
-// move, as does one whose slot was to go to a node that has left the cluster, and a replica that was away when its primary closed the slot.
+// closeSlots closes slots that are open although their move is over: a server that learned the new
+// owner over the bus keeps the state of the move, as does one whose slot was to go to a node that has
+// left the cluster, and a replica that was down when its primary closed the slot.
 func closeSlots(v *view) (cluster.Plan, bool) {
 	for shard := range v.shards {
 		p := v.head(shard)
@@ -95,9 +96,10 @@ func (v *view) closed(p *Pod) (stale Slots) {
 	return stale
 }
 
-// openOnReplicas returns the slots that are open on replicas of a primary and not on the primary. A replica rejects CLUSTER SETSLOT from
-// clients. Valkey 8.0 and later replicate the command, so that the primary closes the slots of its replicas, whatever its own state is;
-// replicas of other servers never have open slots.
+// openOnReplicas returns the slots that are open on replicas of a primary and not on the primary. A
+// replica rejects CLUSTER SETSLOT from clients. Valkey 8.0 and later replicate the command, so that
+// the primary closes the slots of its replicas, whatever its own state is; replicas of other servers
+// never have open slots.
 func (v *view) openOnReplicas(p *Pod) (stale Slots) {
 	for _, replica := range v.shards[p.Shard] {
 		if replica.Node == nil || replica.Node.Self().PrimaryID != p.Node.ID || !replica.Node.LinkUp {

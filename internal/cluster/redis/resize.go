@@ -116,7 +116,8 @@ func waitForLess(v *view) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// keepsResources names why a pod that cannot start does not get the resources that may be all it lacks; empty if nothing keeps them from it.
+// keepsResources says why a pod that cannot start does not get the resources of the specification,
+// which may be all it lacks; empty if nothing withholds them.
 func (p *Pod) keepsResources() string {
 	switch {
 	case p.Resize.Refused != "":
