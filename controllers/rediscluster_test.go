@@ -876,3 +876,60 @@ func TestAServerThatAnswersAtTheAddressOfAnotherPodIsNotTakenForIt(t *testing.T)
 		}
 	}
 }
+
+// metRecorder notes whom the server of a pod was told to meet.
+type metRecorder struct {
+	redis.Client
+	met func(redis.Address)
+}
+
+func (m metRecorder) Meet(ctx context.Context, to redis.Address, bus int) error {
+	m.met(to)
+	return m.Client.Meet(ctx, to, bus)
+}
+
+// TestNobodyMeetsAServerThatIsNotTheExpectedOne: the address of a pod may belong to a server of another
+// cluster by now, and one CLUSTER MEET would make one cluster of both.
+func TestNobodyMeetsAServerThatIsNotTheExpectedOne(t *testing.T) {
+	t.Parallel()
+	s := newRedisStage(t, redisCluster())
+	s.settle()
+	own, foreign := s.servers["carts-1-0"], s.servers["carts-2-0"]
+	pair := func(w *redisfake.Server, pod, id string) redis.Introduction {
+		return redis.Introduction{Pod: "carts-0-0", Other: pod, Addr: w.Addr, Bus: 16379, ID: id}
+	}
+	for name, tc := range map[string]struct {
+		pairs []redis.Introduction
+		met   []redis.Address
+		err   string
+	}{
+		"the expected server": {
+			[]redis.Introduction{pair(own, "carts-1-0", own.ID)}, []redis.Address{own.Addr}, "",
+		},
+		"another server, and the expected one beside it": {
+			[]redis.Introduction{pair(foreign, "carts-2-0", strings.Repeat("f", 40)), pair(own, "carts-1-0", own.ID)},
+			[]redis.Address{own.Addr}, "pod carts-2-0: node " + foreign.ID[:8] + " answers at",
+		},
+		"the expected server, elsewhere": {
+			[]redis.Introduction{{Pod: "carts-0-0", Other: "carts-2-0", Addr: own.Addr, Bus: 16379, ID: foreign.ID}},
+			nil, "pod carts-2-0: its server moved from",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var met []redis.Address
+			kind := s.loop.Kind.(*RedisKind)
+			connect := kind.Connect
+			defer func() { kind.Connect = connect }()
+			kind.Connect = func(o redisclient.Options) redis.Client {
+				return metRecorder{s.connect(o), func(to redis.Address) { met = append(met, to) }}
+			}
+			err := kind.Act(t.Context(), s.cluster(), redis.Meet{Pairs: tc.pairs})
+			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
+				t.Errorf("error %v, want %q", err, tc.err)
+			}
+			if diff := cmp.Diff(tc.met, met); diff != "" {
+				t.Errorf("who was met (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
