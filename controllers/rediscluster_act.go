@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,10 +25,39 @@ func (k *RedisKind) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clus
 		return err
 	}
 	err := k.act(ctx, o, step)
-	if err == nil || errors.Is(err, redis.ErrUndecided) { // A server that refuses does not stand for election.
+	if err == nil || errors.Is(err, redis.ErrUndecided) || errors.Is(err, redis.ErrStood) { // A server that refuses does not stand for election.
 		k.memory(o).processes.Stand(step, k.Now())
+		return errors.Join(err, k.noteElection(ctx, o, step))
 	}
 	return err
+}
+
+// noteElection has the pod say when its server stood for election.
+func (k *RedisKind) noteElection(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
+	name := redis.Candidate(step)
+	if name == "" {
+		return nil
+	}
+	return k.annotatePod(ctx, o, name, redis.AnnotationElection, func(string) string { return k.Now().UTC().Format(time.RFC3339Nano) })
+}
+
+// annotatePod changes an annotation of a pod, if what it is to be differs from what it was.
+func (k *RedisKind) annotatePod(ctx context.Context, o *v1alpha1.RedisCluster, name, key string, change func(was string) string) error {
+	var pod corev1.Pod
+	if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, &pod); err != nil {
+		return fmt.Errorf("read pod %s: %w", name, err)
+	}
+	was := pod.Annotations[key]
+	is := change(was)
+	if is == was {
+		return nil
+	}
+	before := pod.DeepCopy()
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, is)
+	if err := k.Patch(ctx, &pod, client.MergeFrom(before), client.FieldOwner(cluster.ManagedBy)); err != nil {
+		return fmt.Errorf("annotate pod %s: %w", name, err)
+	}
+	return nil
 }
 
 func (k *RedisKind) act(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
@@ -123,18 +153,9 @@ func (k *RedisKind) deletePods(ctx context.Context, o *v1alpha1.RedisCluster, po
 // configure takes down on each pod what its server is about to be told, and tells it.
 func (k *RedisKind) configure(ctx context.Context, o *v1alpha1.RedisCluster, s redis.Configure) error {
 	for _, p := range s.Pods {
-		var pod corev1.Pod
-		if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: p.Pod}, &pod); err != nil {
-			return fmt.Errorf("read pod %s: %w", p.Pod, err)
-		}
-		names := redis.JoinNames(pod.Annotations[redis.AnnotationLive], s.Names)
-		if names == pod.Annotations[redis.AnnotationLive] {
-			continue
-		}
-		before := pod.DeepCopy()
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, redis.AnnotationLive, names)
-		if err := k.Patch(ctx, &pod, client.MergeFrom(before), client.FieldOwner(cluster.ManagedBy)); err != nil {
-			return fmt.Errorf("annotate pod %s: %w", p.Pod, err)
+		told := func(was string) string { return redis.JoinNames(was, s.Names) }
+		if err := k.annotatePod(ctx, o, p.Pod, redis.AnnotationLive, told); err != nil {
+			return err
 		}
 	}
 	return k.command(ctx, o, s.Calls())
@@ -189,7 +210,7 @@ func (k *RedisKind) commandPod(
 	defer func() { _ = c.Close() }() // The commands have been answered by then.
 	for _, call := range calls {
 		if err := call.Do(ctx, c); err != nil {
-			return fmt.Errorf("pod %s: %s", name, briefly(err))
+			return fmt.Errorf("pod %s: %w", name, briefError{err})
 		}
 	}
 	return nil
@@ -240,7 +261,7 @@ func (k *RedisKind) withServers(ctx context.Context, o *v1alpha1.RedisCluster, s
 		defer func() { _ = clients[i].Close() }() // The commands have been answered by then.
 	}
 	if err := do(clients); err != nil {
-		return errors.New(briefly(err))
+		return briefError{err}
 	}
 	return nil
 }
@@ -282,7 +303,7 @@ func (k *RedisKind) meet(
 	node, err := c.Read(ctx)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("pod %s: %s", s.pod, briefly(err))
+		err = fmt.Errorf("pod %s: %w", s.pod, briefError{err})
 	case !node.RunsIn(s.pod, o.Name, o.Namespace) || (s.id != "" && node.ID != s.id):
 		err = fmt.Errorf("pod %s: another server answers at its address", s.pod)
 	default:

@@ -245,6 +245,13 @@ func (k *RedisKind) readServer(ctx context.Context, options redisclient.Options,
 	return nil
 }
 
+// briefError reads as briefly says, and is still the error that it was.
+type briefError struct{ error }
+
+func (e briefError) Error() string { return briefly(e.error) }
+
+func (e briefError) Unwrap() error { return e.error }
+
 // briefly is an error without what differs from one attempt to the next, such as local ports: it goes into the status.
 func briefly(err error) string {
 	var op *net.OpError
@@ -456,6 +463,7 @@ func (k *RedisKind) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s
 			return err
 		}
 		p := podOf(pod, shard, ordinal)
+		p.Stood = redis.LastElection(pod.Annotations[redis.AnnotationElection], p.Started, s.Now)
 		p.Outdated = !h.has(pod) || b.Stale(pod.Annotations, proven(o)) || redis.Retired(pod.Annotations[redis.AnnotationLive], s.Spec.LiveNames)
 		k.observeResize(ctx, o, pod, h, &p)
 		if p.Cordoned, err = k.cordon(ctx, pod); err != nil {

@@ -183,5 +183,5 @@ func (k *RedisKind) withMovers(ctx context.Context, o *v1alpha1.RedisCluster, se
 	if err == nil || errors.As(err, &refusal) {
 		return err
 	}
-	return errors.New(briefly(err))
+	return briefError{err}
 }

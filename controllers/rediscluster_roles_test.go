@@ -397,3 +397,48 @@ func led(t *testing.T, c client.Client, service string) []string {
 	}
 	return out
 }
+
+// standing is a server that answers CLUSTER FAILOVER with an error, or takes over.
+type standing struct {
+	redis.Client
+	err error
+}
+
+func (s standing) Failover(ctx context.Context, _ redis.FailoverMode) error {
+	if s.err != nil {
+		return s.err
+	}
+	return s.Client.Failover(ctx, redis.FailoverTakeover)
+}
+
+// TestAnElectionIsKnownToTheNextOperator: the servers do not elect a process again for four node timeouts.
+func TestAnElectionIsKnownToTheNextOperator(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		answer error
+		want   bool
+	}{
+		"it takes over":     {nil, true},
+		"it is not elected": {redis.ErrUndecided, true},
+		"it refuses":        {errors.New("ERR You should send CLUSTER FAILOVER to a replica"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newRedisStage(t, redisCluster())
+			s.settle()
+			s.loop.Kind.(*RedisKind).Connect = func(o redisclient.Options) redis.Client { return standing{s.connect(o), tc.answer} }
+			err := s.loop.Kind.Act(t.Context(), s.cluster(), redis.Failover{Shard: 0, From: "carts-0-0", To: "carts-0-1"})
+			if (err == nil) != (tc.answer == nil) {
+				t.Fatalf("the hand-over ends with %v", err)
+			}
+			s.restart()
+			state, err := s.loop.Kind.Observe(t.Context(), s.cluster())
+			must(t, err)
+			for _, p := range state.Pods {
+				if stood := !p.Stood.IsZero(); stood != (tc.want && p.Name == "carts-0-1") {
+					t.Errorf("%s stood for election: %t", p.Name, stood)
+				}
+			}
+		})
+	}
+}

@@ -13,8 +13,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // ready is how far a run was when the cluster was Ready for the first time.
@@ -157,6 +160,11 @@ func likeness(kind string, o client.Object) string {
 	meta, _ := u["metadata"].(map[string]any)
 	for _, field := range []string{"resourceVersion", "uid", "creationTimestamp", "generation", "managedFields"} {
 		delete(meta, field)
+	}
+	// When a server stood for election is history.
+	unstructured.RemoveNestedField(meta, "annotations", redis.AnnotationElection)
+	if annotations, ok := meta["annotations"].(map[string]any); ok && len(annotations) == 0 {
+		delete(meta, "annotations")
 	}
 	status, _ := u["status"].(map[string]any)
 	conditions, _ := status["conditions"].([]any)

@@ -151,5 +151,8 @@ func promoteReplica(s *redis.State, pod string) (cluster.Step, error) {
 	case from.Shard != to.Shard:
 		return nil, fmt.Errorf("%s copies %s of another shard: wait until the operator has set that right", pod, from.Name)
 	}
+	if err := s.MayStand(&to); err != nil {
+		return nil, err
+	}
 	return redis.Lift(*s, redis.Failover{Shard: to.Shard, From: from.Name, To: to.Name}), nil
 }

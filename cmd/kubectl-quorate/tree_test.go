@@ -198,7 +198,8 @@ func TestAReplicaIsPromotedThatHasEverything(t *testing.T) {
 		{Name: "carts-1-1", Shard: 1, Node: node("d", "gone", true)},
 		{Name: "carts-1-2", Shard: 1, Node: node("e", "a", true)},
 		{Name: "carts-1-3"},
-	}}
+		{Name: "carts-0-4", Node: node("f", "a", true), Stood: time.Now().Add(-time.Second)},
+	}, Spec: redis.Spec{NodeTimeout: 5 * time.Second}, Now: time.Now()}
 	if got, err := promotion(&outlook{redis: s}, "carts-0-1"); err != nil || got != (redis.Failover{From: "carts-0-0", To: "carts-0-1"}) {
 		t.Errorf("a replica: %v, %v", got, err)
 	}
@@ -207,6 +208,7 @@ func TestAReplicaIsPromotedThatHasEverything(t *testing.T) {
 	}
 	for pod, words := range map[string]string{
 		"carts-0-2": "has not all data", "carts-1-1": "does not answer", "carts-1-2": "another shard", "carts-1-3": "no server that answers",
+		"carts-0-4": "stood for election less than 21s ago (four node timeouts), and the servers do not elect it again before that: wait 20s",
 	} {
 		if got, err := promotion(&outlook{redis: s}, pod); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %v, %v", pod, got, err)

@@ -9,6 +9,9 @@ import (
 // ErrUndecided is what a failover ends with that has begun, and may yet come to something.
 var ErrUndecided = errors.New("it is not decided yet")
 
+// ErrStood is what a hand-over ends with that went wrong after the heir had stood for election.
+var ErrStood = errors.New("it stood for election")
+
 // ErrNotRunning says that nobody listens at the address of a server.
 var ErrNotRunning = errors.New("it does not run")
 

@@ -37,12 +37,20 @@ func (s Failover) Run(ctx context.Context, former, heir Client) error {
 	if err != nil && !errors.Is(err, ErrUndecided) {
 		return err
 	}
+	if err := s.finish(ctx, former, heir, began, err == nil); err != nil {
+		return fmt.Errorf("%w: %w", ErrStood, err)
+	}
+	return nil
+}
+
+// finish brings a hand-over to its end that the heir has begun. won says that the heir said that it is the primary.
+func (s Failover) finish(ctx context.Context, former, heir Client, began time.Time, won bool) error {
 	ctx = context.WithoutCancel(ctx) // An operator that is to end does not leave writes held.
-	if err == nil && s.heard(ctx, former, spread) {
+	if won && s.heard(ctx, former, spread) {
 		return nil
 	}
 	if former.HoldWrites(ctx, mostHeld+serversHold) != nil { // It may have been told, and only its answer is missing.
-		if err == nil {
+		if won {
 			return s.yield(ctx, former)
 		}
 		return s.uphold(ctx, former, "cannot be told to hold writes until it has said so")

@@ -176,6 +176,8 @@ func TestWritesAreHeldUntilAHandOverIsDecided(t *testing.T) {
 					t.Errorf("told to its heir: %v", *heir.told)
 				}
 				switch {
+				case err != nil && errors.Is(err, redis.ErrStood) != (name != "it refuses"):
+					t.Errorf("error %v tells wrongly whether it stood for election", err)
 				case tc.fails == "" && err != nil:
 					t.Error(err)
 				case tc.fails != "" && (err == nil || !strings.Contains(err.Error(), tc.fails)):

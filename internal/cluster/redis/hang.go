@@ -82,9 +82,11 @@ func (p *Pod) remember(was process, now time.Time, fsync string) process {
 	known := was.hangs && now.Sub(was.last) <= inattention
 	full := p.TimedOut && !p.Started.IsZero() && !p.Ready
 	p.Hangs = p.Hangs || full || (known && p.TimedOut)
-	p.Stood = was.stood
+	if was.stood.After(p.Stood) {
+		p.Stood = was.stood
+	}
 	p.Answered = was.answered || (p.Node != nil && !p.Node.Loading)
-	is := process{pod: p.Name, started: p.Started, first: now, last: now, answered: p.Answered, hangs: p.Hangs, stood: was.stood, log: p.watchLog(was.log, fsync)}
+	is := process{pod: p.Name, started: p.Started, first: now, last: now, answered: p.Answered, hangs: p.Hangs, stood: p.Stood, log: p.watchLog(was.log, fsync)}
 	if known && p.Hangs {
 		is.first = was.first
 	}

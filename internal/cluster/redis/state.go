@@ -213,7 +213,7 @@ type Pod struct {
 	// TimedOut says that nothing came in time. Hangs says that the server had taken the connection, and HungFor for how long that has been so at every look.
 	TimedOut, Hangs bool
 	HungFor         time.Duration
-	// Stood is when the operator last had this process stand for election; zero: never, or the operator restarted since.
+	// Stood is when this process was last made to stand for election, by the operator or by hand with the plugin; zero: never.
 	Stood time.Time
 	// Answered says that this very process has answered since the operator runs, with all of its data.
 	Answered bool

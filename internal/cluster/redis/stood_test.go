@@ -46,11 +46,36 @@ func TestAHandOverIsRememberedOfTheProcess(t *testing.T) {
 			if diff := cmp.Diff([]time.Time{now, {}}, got); diff != "" {
 				t.Errorf("stood (-want +got):\n%s", diff)
 			}
-			f.pod("c-1-1").Started = now.Add(time.Second)
+			f.pod("c-1-1").Started, f.pod("c-1-1").Stood = now.Add(time.Second), time.Time{}
 			seen.Watch(&f.State)
 			if got := f.pod("c-1-1").Stood; !got.IsZero() {
 				t.Errorf("another process stood at %s", got)
 			}
 		})
+	}
+}
+
+func TestAnElectionIsReadFromThePod(t *testing.T) {
+	started := now.Add(-time.Hour)
+	at := func(d time.Duration) string { return now.Add(d).Format(time.RFC3339Nano) }
+	for name, tc := range map[string]struct {
+		annotation string
+		want       time.Time
+	}{
+		"none":                     {"", time.Time{}},
+		"a moment ago":             {at(-time.Second), now.Add(-time.Second)},
+		"of an earlier process":    {at(-2 * time.Hour), time.Time{}},
+		"by a clock that is ahead": {at(time.Minute), time.Time{}},
+		"what is no time":          {"yesterday", time.Time{}},
+	} {
+		if got := LastElection(tc.annotation, started, now); !got.Equal(tc.want) {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+	f, seen := formed(), Processes{}
+	f.pod("c-1-1").Stood = now.Add(-time.Second)
+	seen.Watch(&f.State)
+	if got := f.pod("c-1-1").Stood; !got.Equal(now.Add(-time.Second)) {
+		t.Errorf("an operator that is started anew takes %s", got)
 	}
 }
