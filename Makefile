@@ -147,7 +147,28 @@ deps:
 	@hack/install-deps.sh
 
 # What takes the race detector a minute or so each. test-sweeps has them without it, and test-all with it too.
-SLOW_RACES := TestACachedObjectDecidesLikeTheWholeOne|TestTheSameWorkCostsTheSameCalls|TestAStatusIsWrittenWhateverPodsSay|TestNoClientOfRedisIsLockedOutByACrashWhileThePasswordChanges|TestAServiceThatCannotBeMadeStopsNothingInside|TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone|TestClientsAreSentNowhereThatTheCertificateIsNotFor|TestMetricsOfMembersAreReadSeldomAndCostNoWrites|TestAnIssuerMayChangeItsAuthorityAgainAtAnyTime|TestAUserComesToLifeWhateverWriteTheOperatorCrashesAfter|TestWhatAnIssuerGivesIsChecked|TestABackupOfAnotherHistoryDoesNotCount|TestNobodyIsLockedOutByACrashWhileThePasswordChanges|TestWhomToTrustIsFoundAgain|TestAnOperatorThatCrashesWhileTheIssuerHasAnotherAuthorityGoesOn
+SLOW_RACES := \
+  TestABackupOfAnotherHistoryDoesNotCount \
+  TestACachedObjectDecidesLikeTheWholeOne \
+  TestAMemoryLimitThatWasTooLowIsSetBack \
+  TestAServiceThatCannotBeMadeStopsNothingInside \
+  TestAStatusIsWrittenWhateverPodsSay \
+  TestAUserComesToLifeWhateverWriteTheOperatorCrashesAfter \
+  TestAnIssuerMayChangeItsAuthorityAgainAtAnyTime \
+  TestAnOperatorThatCrashesWhileTheIssuerHasAnotherAuthorityGoesOn \
+  TestClientsAreSentNowhereThatTheCertificateIsNotFor \
+  TestMetricsOfMembersAreReadSeldomAndCostNoWrites \
+  TestNoClientOfRedisIsLockedOutByACrashWhileThePasswordChanges \
+  TestNobodyIsLockedOutByACrashWhileThePasswordChanges \
+  TestRedisFieldsDoSomethingAndCanBeSetBack \
+  TestRedisIsDeletedInTheMiddle \
+  TestRedisObjectsThatDriftArePutBack \
+  TestTheSameWorkCostsTheSameCalls \
+  TestWhatAnIssuerGivesIsChecked \
+  TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone \
+  TestWhomToTrustIsFoundAgain
+empty :=
+SLOW_RACES := $(subst $(empty) $(empty),|,$(strip $(SLOW_RACES)))
 # What runs elsewhere, and the planners, which have no goroutines: test-sweeps runs their tests.
 NO_RACES := /test/(bench(/|$$)|e2e($$|/chaos|/install))|/internal/cluster/(etcd|redis)$$
 .PHONY: test-unit
