@@ -85,6 +85,12 @@ func (s *session) observe(ctx context.Context, c client.Client, o clusterObject,
 	if err != nil {
 		return nil, fmt.Errorf("look at %s %s: %w", kindOf(o), o.GetName(), err)
 	}
+	if act := out.act; act != nil {
+		out.act = func(ctx context.Context, step cluster.Step) error {
+			k.Client = c // What somebody asked for is no dry run.
+			return act(ctx, step)
+		}
+	}
 	if out.paused = o.IsPaused(); out.paused {
 		out.plan = cluster.Pause(out.plan)
 	}
@@ -177,7 +183,7 @@ func (s *session) askServers(ctx context.Context, c client.Client, o clusterObje
 	return out.lags, nil
 }
 
-// observer is the part of the operator that reads. Its client can change nothing: every write is a dry run.
+// observer is the part of the operator that reads. Its client can change nothing until it is to act: every write is a dry run.
 func (s *session) observer(ctx context.Context, c client.Client, o clusterObject) (*observer, error) {
 	cfg, err := s.config()
 	if err != nil {

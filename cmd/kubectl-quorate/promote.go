@@ -146,13 +146,11 @@ func promoteReplica(s *redis.State, pod string) (cluster.Step, error) {
 	switch {
 	case from == nil:
 		return nil, fmt.Errorf("the primary of %s does not answer: there is nobody who could hand over. Servers elect another one by themselves", pod)
-	case !to.Node.LinkUp || to.Node.Loading:
-		return nil, fmt.Errorf("%s has not all data of %s: wait until it is ready (kubectl quorate status --watch)", pod, from.Name)
 	case from.Shard != to.Shard:
 		return nil, fmt.Errorf("%s copies %s of another shard: wait until the operator has set that right", pod, from.Name)
 	}
-	if err := s.MayStand(&to); err != nil {
-		return nil, err
+	if err := redis.MayTakeOver(*s, from.Name, pod); err != nil {
+		return nil, fmt.Errorf("%w. Wait a moment, and try again", err)
 	}
 	return redis.Lift(*s, redis.Failover{Shard: to.Shard, From: from.Name, To: to.Name}), nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -188,18 +189,33 @@ func TestOnlyWhoMayLeadIsPromoted(t *testing.T) {
 }
 
 func TestAReplicaIsPromotedThatHasEverything(t *testing.T) {
-	node := func(id, primary string, up bool) *redis.Node {
-		return &redis.Node{ID: id, LinkUp: up, Peers: []redis.Peer{{ID: id, Myself: true, Replica: primary != "", PrimaryID: primary}}}
+	slots := redis.NewSlots(redis.Range{To: 16383})
+	peer := func(id, primary string) redis.Peer {
+		p := redis.Peer{ID: id, Replica: primary != "", PrimaryID: primary}
+		if !p.Replica {
+			p.Slots = slots
+		}
+		return p
 	}
-	s := &redis.State{Pods: []redis.Pod{
-		{Name: "carts-0-0", Node: node("a", "", false)},
-		{Name: "carts-0-1", Node: node("b", "a", true)},
-		{Name: "carts-0-2", Node: node("c", "a", false)},
-		{Name: "carts-1-1", Shard: 1, Node: node("d", "gone", true)},
-		{Name: "carts-1-2", Shard: 1, Node: node("e", "a", true)},
-		{Name: "carts-1-3"},
-		{Name: "carts-0-4", Node: node("f", "a", true), Stood: time.Now().Add(-time.Second)},
-	}, Spec: redis.Spec{NodeTimeout: 5 * time.Second}, Now: time.Now()}
+	pod := func(shard, ordinal int, id, primary string) redis.Pod {
+		self := peer(id, primary)
+		self.Myself = true
+		node := &redis.Node{ID: id, LinkUp: true, OnDisk: true, Peers: []redis.Peer{self}}
+		if id == "a" {
+			node.Peers = append(node.Peers, peer("b", "a"), peer("c", "a"), peer("f", "a"), peer("h", "a"))
+		}
+		return redis.Pod{Name: fmt.Sprintf("carts-%d-%d", shard, ordinal), Shard: shard, Ordinal: ordinal, Ready: true, Node: node}
+	}
+	s := &redis.State{
+		Spec: redis.Spec{Shards: 1, Replicas: 6, NodeTimeout: 5 * time.Second}, Now: time.Now(),
+		Pods: []redis.Pod{
+			pod(0, 0, "a", ""), pod(0, 1, "b", "a"), pod(0, 2, "c", "a"), pod(1, 1, "d", "gone"), pod(1, 2, "e", "a"),
+			{Name: "carts-1-3"}, pod(0, 4, "f", "a"), pod(0, 5, "g", "a"), pod(0, 6, "h", "a"),
+		},
+	}
+	s.Pods[2].Node.LinkUp = false
+	s.Pods[6].Stood = s.Now.Add(-time.Second)
+	s.Pods[8].Ready = false
 	if got, err := promotion(&outlook{redis: s}, "carts-0-1"); err != nil || got != (redis.Failover{From: "carts-0-0", To: "carts-0-1"}) {
 		t.Errorf("a replica: %v, %v", got, err)
 	}
@@ -208,7 +224,8 @@ func TestAReplicaIsPromotedThatHasEverything(t *testing.T) {
 	}
 	for pod, words := range map[string]string{
 		"carts-0-2": "has not all data", "carts-1-1": "does not answer", "carts-1-2": "another shard", "carts-1-3": "no server that answers",
-		"carts-0-4": "stood for election less than 21s ago (four node timeouts), and the servers do not elect it again before that: wait 20s",
+		"carts-0-4": "stood for election less than 21s ago (four node timeouts), and the servers do not elect it again before that: 20s are left",
+		"carts-0-5": "the other servers do not know it as a replica yet. Wait a moment, and try again", "carts-0-6": "it is not ready",
 	} {
 		if got, err := promotion(&outlook{redis: s}, pod); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %v, %v", pod, got, err)
@@ -223,11 +240,15 @@ func TestAGuardedPrimaryIsLetOffForItsPromotion(t *testing.T) {
 		if primary == "" {
 			self.Slots = slots
 		}
-		return &redis.Node{ID: id, LinkUp: primary != "", Peers: []redis.Peer{self}, Config: map[string]string{"min-replicas-to-write": "1"}}
+		peers := []redis.Peer{self}
+		if primary == "" {
+			peers = append(peers, redis.Peer{ID: "b", Replica: true, PrimaryID: id})
+		}
+		return &redis.Node{ID: id, LinkUp: primary != "", OnDisk: true, Peers: peers, Config: map[string]string{"min-replicas-to-write": "1"}}
 	}
 	s := &redis.State{
 		Spec: redis.Spec{Shards: 1, Replicas: 1, MinReplicas: 1},
-		Pods: []redis.Pod{{Name: "carts-0-0", Node: node("a", "")}, {Name: "carts-0-1", Ordinal: 1, Node: node("b", "a")}},
+		Pods: []redis.Pod{{Name: "carts-0-0", Node: node("a", "")}, {Name: "carts-0-1", Ordinal: 1, Ready: true, Node: node("b", "a")}},
 	}
 	got, err := promotion(&outlook{redis: s}, "carts-0-1")
 	want := redis.Lifted{

@@ -116,6 +116,11 @@ func TestThePluginShowsAndActs(t *testing.T) {
 			must(t, harness.Until(ctx, s.Cluster, carts, "the operator to see it", time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
 				return len(c.Status.Shards) == 1 && c.Status.Shards[0].Primary == "carts-0-1", c.Status.Activity
 			}))
+			var pod corev1.Pod
+			must(t, s.Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "carts-0-1"}, &pod))
+			if pod.Annotations[redis.AnnotationElection] == "" {
+				t.Error("carts-0-1 does not say when it stood for election")
+			}
 			waitReady(ctx, t, s, carts)
 		})).
 		Assess("a report holds no password", step(func(ctx context.Context, t *testing.T, s *scope) { reportWithoutSecrets(ctx, t, s, p) }))

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -235,13 +236,44 @@ func current(pods []*Pod) []*Pod {
 func (v *view) bestReplica(pods []*Pod, primary *Pod) *Pod {
 	var best *Pod
 	for _, p := range pods {
-		self, known := primary.Node.Peer(p.Node.ID)
-		if p == primary || !p.Ready || !p.follows(primary) || !p.Node.OnDisk || !known || !self.Replica || !v.knownToVoters(p) {
-			continue
-		}
-		if primary.Node.Offset-p.Node.Offset <= maxLag && (best == nil || p.Node.Offset > best.Node.Offset) && !v.stoodLately(p) {
+		if v.obstacle(p, primary) == "" && (best == nil || p.Node.Offset > best.Node.Offset) && !v.stoodLately(p) {
 			best = p
 		}
 	}
 	return best
+}
+
+// obstacle returns why a replica cannot take over from its primary; empty: it can, if it did not stand for election lately.
+func (v *view) obstacle(p, primary *Pod) string {
+	known, ok := primary.Node.Peer(p.Node.ID)
+	switch {
+	case p == primary:
+		return "it is the primary"
+	case !p.Ready:
+		return "it is not ready"
+	case !p.follows(primary), primary.Node.Offset-p.Node.Offset > maxLag:
+		return "it has not all data of " + primary.Name
+	case !p.Node.OnDisk:
+		return "it has yet to write the data that it copied to its disk"
+	case !ok, !known.Replica, !v.knownToVoters(p):
+		return "the other servers do not know it as a replica yet"
+	}
+	return ""
+}
+
+// MayTakeOver returns an error that says why a replica cannot take over from its primary now. Both are pods with a server that answers.
+func MayTakeOver(s State, primary, replica string) error {
+	v := look(s)
+	at := map[string]*Pod{}
+	for _, p := range v.read {
+		at[p.Name] = p
+	}
+	from, to := at[primary], at[replica]
+	if from == nil || to == nil {
+		return fmt.Errorf("%s or %s does not answer", primary, replica)
+	}
+	if why := v.obstacle(to, from); why != "" {
+		return fmt.Errorf("%s cannot take over yet: %s", replica, why)
+	}
+	return s.mayStand(to)
 }

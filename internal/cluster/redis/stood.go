@@ -54,10 +54,10 @@ func (h Processes) Stand(step cluster.Step, now time.Time) {
 	}
 }
 
-// MayStand returns an error that says how long to wait where a pod cannot be elected yet.
-func (s *State) MayStand(p *Pod) error {
+// mayStand returns an error that says how long to wait where a pod cannot be elected yet.
+func (s *State) mayStand(p *Pod) error {
 	if wait := s.Spec.retryAfter() - s.Now.Sub(p.Stood); !p.Stood.IsZero() && wait > 0 {
-		return fmt.Errorf("%s stood for election less than %s ago (four node timeouts), and the servers do not elect it again before that: wait %s, and try again",
+		return fmt.Errorf("%s stood for election less than %s ago (four node timeouts), and the servers do not elect it again before that: %s are left",
 			p.Name, s.Spec.retryAfter(), wait.Round(time.Second))
 	}
 	return nil
@@ -66,7 +66,7 @@ func (s *State) MayStand(p *Pod) error {
 // stoodLately reports whether a pod cannot be elected yet because it stood for election before, and
 // notes it for waitForRetry.
 func (v *view) stoodLately(p *Pod) bool {
-	if v.MayStand(p) == nil {
+	if v.mayStand(p) == nil {
 		return false
 	}
 	v.stood = p
