@@ -2,6 +2,7 @@ package etcdrestore_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -211,6 +212,109 @@ func TestMetaPagesAndFreePagesAreChecked(t *testing.T) {
 		if s, err := readBack(t, raw); !errors.Is(err, etcdrestore.ErrDamaged) {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
+	}
+}
+
+// meta changes one meta page of a database, and gives it a valid checksum.
+func meta(raw []byte, at int, change func(meta []byte)) []byte {
+	raw = bytes.Clone(raw)
+	m := raw[at+16 : at+80]
+	change(m)
+	sum := fnv.New64a()
+	_, _ = sum.Write(m[:56]) // A hash never fails.
+	binary.NativeEndian.PutUint64(m[56:], sum.Sum64())
+	return raw
+}
+
+// check reads a database, and insists on an error with these words; with none, that it is read.
+func check(t *testing.T, name string, raw []byte, words string) {
+	t.Helper()
+	s, err := readBack(t, raw)
+	switch {
+	case words == "" && (err != nil || s.Records == 0):
+		t.Errorf("%s: %+v, %v", name, s, err)
+	case words != "" && (!errors.Is(err, etcdrestore.ErrDamaged) || !strings.Contains(err.Error(), words)):
+		t.Errorf("%s: %v, want %q", name, err, words)
+	}
+}
+
+func TestTheNewestValidMetaPageCounts(t *testing.T) {
+	t.Parallel()
+	number := binary.NativeEndian
+	whole := boltFile(t, 500, true)
+	older, newer := 0, boltPage
+	if number.Uint64(whole[16+48:]) > number.Uint64(whole[boltPage+16+48:]) {
+		older, newer = newer, older
+	}
+	damage := func(raw []byte, at int) []byte {
+		raw = bytes.Clone(raw)
+		raw[at+16+metaRoot]++ // The checksum is wrong now.
+		return raw
+	}
+	astray := func(m []byte) { number.PutUint64(m[metaRoot:], 1<<40) }
+	for name, tc := range map[string]struct {
+		raw   []byte
+		words string // of the error; empty: it is read
+	}{
+		"the older one leads astray":     {meta(whole, older, astray), ""},
+		"the newer one leads astray":     {meta(whole, newer, astray), "page 1099511627776 is referred to"},
+		"the older one is damaged":       {damage(whole, older), ""},
+		"the first one is another size":  {meta(whole, 0, func(m []byte) { number.PutUint32(m[8:], 2*boltPage) }), "says that it is page 0"},
+		"the second one is another size": {meta(whole, boltPage, func(m []byte) { number.PutUint32(m[8:], 2*boltPage) }), "its meta pages differ in the size"},
+		"both are damaged":               {damage(damage(whole, older), newer), "no valid meta page, or pages of 0 bytes"},
+		"no magic number":                {withMeta(whole, func(m []byte) { m[0]++ }), "no valid meta page"},
+		"another version":                {withMeta(whole, func(m []byte) { m[4]++ }), "no valid meta page"},
+		"pages that are too small":       {withMeta(whole, func(m []byte) { number.PutUint32(m[8:], 512) }), "pages of 512 bytes"},
+		"pages that are too large":       {withMeta(whole, func(m []byte) { number.PutUint32(m[8:], 1<<26) }), "pages of 67108864 bytes"},
+		"pages of an odd size":           {withMeta(whole, func(m []byte) { number.PutUint32(m[8:], 5000) }), "pages of 5000 bytes"},
+		"no second page":                 {whole[:boltPage], "has only 4096 bytes"},
+		"no page":                        {whole[:1000], "a database of 1000 bytes"},
+	} {
+		check(t, name, tc.raw, tc.words)
+	}
+}
+
+func TestBucketsAndTheListOfFreePagesAreChecked(t *testing.T) {
+	t.Parallel()
+	number := binary.NativeEndian
+	whole := boltFile(t, 1, true)
+	root, free := int(number.Uint64(newestMeta(whole)[metaRoot:]))*boltPage, int(number.Uint64(newestMeta(whole)[metaFree:]))*boltPage
+	const element, flags, valueSize = 16, 16, 16 + 12 // The first element of the root is an inline bucket.
+	if number.Uint32(whole[root+flags:]) != 1 {
+		t.Fatal("the root does not begin with a bucket")
+	}
+	value := root + element + int(number.Uint32(whole[root+element+4:])) + int(number.Uint32(whole[root+element+8:]))
+	if number.Uint64(whole[value:]) != 0 {
+		t.Fatal("the first bucket is not inline")
+	}
+	harmed := func(harm func(raw []byte)) []byte {
+		raw := bytes.Clone(whole)
+		harm(raw)
+		return raw
+	}
+	overflow := func(count uint64) func(raw []byte) {
+		return func(raw []byte) {
+			n := number.Uint16(raw[free+10:])
+			copy(raw[free+24:], bytes.Clone(raw[free+16:free+16+8*int(n)]))
+			number.PutUint16(raw[free+10:], 0xFFFF)
+			number.PutUint64(raw[free+16:], cmp.Or(count, uint64(n)))
+		}
+	}
+	for name, tc := range map[string]struct {
+		raw   []byte
+		words string // of the error; empty: it is read
+	}{
+		"a bucket without a header":    {harmed(func(raw []byte) { number.PutUint32(raw[root+valueSize:], 15) }), "has 15 bytes"},
+		"a bucket without a page":      {harmed(func(raw []byte) { number.PutUint32(raw[root+valueSize:], 31) }), "has 31 bytes"},
+		"a bucket that is no leaf":     {harmed(func(raw []byte) { number.PutUint16(raw[value+16+8:], 1) }), "is of the kind 0x1"},
+		"a bucket with a number":       {harmed(func(raw []byte) { number.PutUint64(raw[value+16:], 7) }), "is of the kind 0x2"},
+		"a bucket that is a free page": {harmed(func(raw []byte) { number.PutUint64(raw[value:], uint64(free/boltPage)) }), "is of the kind 0x10"},
+		"a list of another kind":       {harmed(func(raw []byte) { number.PutUint16(raw[free+8:], 2) }), "with the free pages is of the kind 0x2"},
+		"a list beyond its page":       {harmed(func(raw []byte) { number.PutUint16(raw[free+10:], 511) }), "has no room for 511 free pages"},
+		"a long list":                  {harmed(overflow(0)), ""},
+		"a long list beyond its page":  {harmed(overflow(510)), "has no room for 510 free pages"},
+	} {
+		check(t, name, tc.raw, tc.words)
 	}
 }
 
