@@ -5,8 +5,9 @@
 #                                                           binaries of `make build-linux`; needs no
 #                                                           registry and no BuildKit, because the
 #                                                           stage comes first and starts from nothing
-ARG BASE=gcr.io/distroless/static:nonroot
-ARG GOLANG=golang:1.26
+# By digest, so that a release is made of what was looked at; the tag says what it was.
+ARG BASE=gcr.io/distroless/static:nonroot@sha256:f7f8f729987ad0fdf6b05eeeae94b26e6a0f613bdf46feea7fc40f7bd72953e6
+ARG GOLANG=golang:1.26.8@sha256:3c3e25a4da13fd0478eed2df1eb35a0e667094a7124d3993a6a1d30f71c17e79
 
 FROM ${BASE} AS prebuilt
 ARG TARGETARCH

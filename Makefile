@@ -16,12 +16,12 @@ IMAGE := quay.io/quorate/quorate
 IMG ?= $(IMAGE):$(VERSION)
 # What deploy, undeploy and build-installer work with; another one is config/namespaced, or an overlay.
 CONFIG := config/default
-# The base of the final image where a registry can be reached.
-BASE ?= gcr.io/distroless/static:nonroot
+# The base of the final image where a registry can be reached, and what compiles it.
+BASE ?= $(shell sed -n 's/^ARG BASE=//p' Dockerfile)
+GOLANG ?= $(shell sed -n 's/^ARG GOLANG=//p' Dockerfile)
 # auto: multi-stage where the engine can pull BASE and GOLANG, else prebuilt.
 # multi-stage: everything inside Docker.  prebuilt: binaries built here, on an empty base.
 IMAGE_BUILD ?= auto
-GOLANG ?= golang:$(shell sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' go.mod)
 DOCKER ?= docker
 ARCH ?= $(shell go env GOARCH)
 PLATFORMS ?= linux/amd64,linux/arm64

@@ -30,3 +30,28 @@ func TestActionsOfWorkflowsArePinnedByCommit(t *testing.T) {
 		}
 	}
 }
+
+// A tag of an image can be moved to another one; a digest cannot.
+var pinnedImage = regexp.MustCompile(`^[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$`)
+
+func TestBaseImagesArePinnedByDigest(t *testing.T) {
+	text, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	images := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if arg, ok := strings.CutPrefix(strings.TrimSpace(line), "ARG "); ok {
+			name, value, _ := strings.Cut(arg, "=")
+			images[name] = value
+		}
+		if from, ok := strings.CutPrefix(line, "FROM "); ok && !strings.Contains(from, "${BASE}") && !strings.Contains(from, "${GOLANG}") {
+			t.Errorf("%s: want an image of an ARG", strings.TrimSpace(line))
+		}
+	}
+	for _, name := range []string{"BASE", "GOLANG"} {
+		if !pinnedImage.MatchString(images[name]) {
+			t.Errorf("ARG %s=%s: want IMAGE:TAG@sha256:DIGEST", name, images[name])
+		}
+	}
+}
