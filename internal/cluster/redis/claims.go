@@ -10,13 +10,14 @@ import (
 // settleClaims stops where the disks that the pods have may not be all that belong to the data: a cluster that is made
 // again with fewer pods over retained claims would go on with an older copy, and one over claims that are about to be
 // deleted with none. A shard whose owner is alive needs nobody else's disk, so that what is left of an accidental scaling
-// of a StatefulSet is in nobody's way.
+// of a StatefulSet is in nobody's way. In a formed cluster a claim that is being deleted under a pod stays with it, and does
+// not hold back the replica that takes over: it may run on that very claim, as the last copy of its shard.
 func settleClaims(v *view) (cluster.Plan, bool) {
 	if !v.Spec.Persistent || (v.formed && !v.anyOwnerMissing()) {
 		return cluster.Pass()
 	}
 	for _, c := range v.Claims {
-		if c.Leaving {
+		if c.Leaving && !v.inUse(c) {
 			return cluster.Wait(ReasonStarting, later, "claim %s is being deleted; a pod that holds it has to be deleted, too", c.Name)
 		}
 	}
@@ -24,6 +25,11 @@ func settleClaims(v *view) (cluster.Plan, bool) {
 		return refuseClaims(over)
 	}
 	return cluster.Pass()
+}
+
+// inUse reports whether the cluster is formed and a claim stays as long as the pod that uses it.
+func (v *view) inUse(c Claim) bool {
+	return v.formed && slices.ContainsFunc(v.Pods, func(p Pod) bool { return p.terminating == c.Name })
 }
 
 // leftClaims are those of pods that no StatefulSet has room for any more.

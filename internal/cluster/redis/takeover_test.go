@@ -55,6 +55,22 @@ func TestNextWithoutAMajority(t *testing.T) {
 			state: single().ephemeral(), spoil: func(f *fixture) { f.silence("c-0-0", 6*time.Second, false); f.drop("c-0-0") },
 			step: succeeds, message: "up to byte 1000 of the replication stream and lost the connection 6s ago; what was acknowledged later is lost",
 		},
+		"a replica on a claim that is being deleted takes over from a dead primary": {
+			state: single(), spoil: func(f *fixture) {
+				f.Spec.Persistent = true
+				f.silence("c-0-0", time.Minute, false)
+				f.Claims = []Claim{{Name: "data-c-0-1", Ordinal: 1, Leaving: true}}
+			},
+			step: succeeds,
+		},
+		"a claim that is being deleted without a pod holds back who takes over": {
+			state: single(), spoil: func(f *fixture) {
+				f.Spec.Persistent = true
+				f.silence("c-0-0", time.Minute, false)
+				f.Claims = []Claim{{Name: "data-c-0-2", Ordinal: 2, Leaving: true}}
+			},
+			reason: ReasonStarting, message: "claim data-c-0-2 is being deleted",
+		},
 		"so is one whose successor in the same pod has nothing": {
 			state: single().ephemeral(), spoil: func(f *fixture) {
 				f.silence("c-0-0", 6*time.Second, false)
