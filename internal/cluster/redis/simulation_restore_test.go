@@ -312,6 +312,7 @@ func simulateRestore(seed uint64) (*simulation, *simRestore) {
 			s.log("%s: %s", p.Reason, p.Message)
 		}
 		s.correctVersion(p)
+		s.releaseClaims(p)
 		if p.Stalled && p.Reason == redis.ReasonRetained { // The replicas that were taken away may have what their primary had.
 			s.log("a human has %d replicas again", replicas)
 			s.spec.Replicas = replicas

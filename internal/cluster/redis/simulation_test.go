@@ -39,7 +39,9 @@ func sample(n int) int {
 // simulation is a cluster, the Kubernetes around it, an operator that may crash after every command, and clients that
 // remember what was acknowledged to them.
 type simulation struct {
-	rnd  *rand.Rand
+	rnd *rand.Rand
+	// more is the source of the faults that came later: the runs in which none of them happens stay as they were.
+	more *rand.Rand
 	net  *redisfake.Network
 	spec redis.Spec
 	pods []*simPod
@@ -94,6 +96,9 @@ type simulation struct {
 	broken string
 	// stalls says that the operator waits for a human.
 	stalls bool
+	// podsStay says that no fault ends a pod, and claimsGone counts the volumes that went with a pod.
+	podsStay   bool
+	claimsGone int
 }
 
 // victory is an epoch, and the id of the server that won under it.
@@ -121,6 +126,8 @@ type simPod struct {
 	homeless bool
 	// damaged says that its server cannot read what is on its volume.
 	damaged bool
+	// claimDeleted says that its claim has a deletion timestamp: the volume goes when the pod ends.
+	claimDeleted bool
 	// restart says that only the process is down, so that it comes back at the same address, and loops that it has been often enough for
 	// Kubernetes to wait before it starts it again.
 	restart, loops bool
@@ -163,7 +170,7 @@ func sampleKeys(yield func(redisfake.Key) bool) {
 func newSimulation(seed uint64, faults bool) *simulation {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	s := &simulation{
-		rnd: rnd, net: redisfake.NewNetwork(nodeTime, rnd), sets: map[int]redis.Set{}, idle: redis.Idle{}, processes: redis.Processes{}, acked: map[redisfake.Key]int{}, home: map[int]int{},
+		rnd: rnd, more: rand.New(rand.NewPCG(seed, 2)), net: redisfake.NewNetwork(nodeTime, rnd), sets: map[int]redis.Set{}, idle: redis.Idle{}, processes: redis.Processes{}, acked: map[redisfake.Key]int{}, home: map[int]int{},
 		won: map[int]victory{}, struck: map[int]bool{}, guarded: map[int]bool{}, services: map[string]redis.Announcement{},
 		external: rnd.IntN(4) == 0,
 	}
@@ -517,7 +524,10 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 		if p.exists && p.stuck == "" {
 			s.freed = append(s.freed, p.server.Addr)
 		}
-		if loseDisk || p.emptied {
+		if p.claimDeleted {
+			s.claimsGone++
+		}
+		if loseDisk || p.emptied || p.claimDeleted {
 			s.mourn(p)
 			s.net.Remove(p.server)
 			p.server = nil
@@ -527,6 +537,7 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 		}
 	}
 	p.exists, p.restart, p.loops, p.damaged, p.hangs, p.stuck, p.ends, p.backAt = false, false, false, false, false, "", time.Time{}, s.soon(ticks)
+	p.claimDeleted = false
 }
 
 // owned tells whether another pod of the shard owns its slots.
@@ -603,6 +614,9 @@ func (s *simulation) bury() {
 
 // mourn judges whether a cluster can get over the loss of a disk, and writes off what nobody else has.
 func (s *simulation) mourn(p *simPod) {
+	if s.podsStay {
+		s.checkNoLoss(p)
+	}
 	copies := 0
 	owned := s.ownsAny(p)
 	for _, o := range s.others(p) {
@@ -672,6 +686,9 @@ func (s *simulation) fault() {
 	present := s.present()
 	p := present[s.rnd.IntN(len(present))]
 	ephemeral := !s.spec.Persistent
+	if s.more.IntN(20) == 0 {
+		s.deleteClaim(present[s.more.IntN(len(present))])
+	}
 	switch s.rnd.IntN(22) {
 	case 21:
 		s.hang(p)
@@ -758,7 +775,7 @@ func (s *simulation) kill(p *simPod, ticks int) {
 			s.log("fault: nor then, because its data cannot be read")
 		}
 	}
-	if p.server.StartedEmpty() && s.rnd.IntN(4) == 0 {
+	if !s.podsStay && p.server.StartedEmpty() && s.rnd.IntN(4) == 0 {
 		s.log("fault: so is its data")
 		s.mourn(p)
 		clear(p.server.Data)
@@ -874,7 +891,7 @@ func (s *simulation) observe() redis.State {
 	}
 	for _, p := range s.pods {
 		if p.server != nil && s.spec.Persistent {
-			state.Claims = append(state.Claims, redis.Claim{Name: "data-" + p.name, UID: p.server.ID, Shard: p.shard, Ordinal: p.ordinal})
+			state.Claims = append(state.Claims, redis.Claim{Name: "data-" + p.name, UID: p.server.ID, Shard: p.shard, Ordinal: p.ordinal, Leaving: p.claimDeleted})
 		}
 		if p.homeless {
 			state.Claims = append(state.Claims, redis.Claim{Name: "data-" + p.name, UID: p.uid, Shard: p.shard, Ordinal: p.ordinal, Lost: lostVolume})
@@ -1052,7 +1069,8 @@ func (s *simulation) checkAssignment(p *simPod, slots redis.Slots) {
 
 // checkDrop insists that a shard which goes has nothing that anybody could miss.
 func (s *simulation) checkDrop(st redis.DropShard) {
-	if st.Shard < s.spec.Shards {
+	onDeletedClaim := func(p *simPod) bool { return p.shard == st.Shard && p.claimDeleted } // It is made again, on another one.
+	if st.Shard < s.spec.Shards && !slices.ContainsFunc(s.pods, onDeletedClaim) {
 		s.fail("%s: it is wanted", st)
 	}
 	for k := range sampleKeys {
@@ -1139,6 +1157,7 @@ func newer(a, b *redisfake.Server) bool {
 func (s *simulation) checkEnd(st redis.End) {
 	for _, ref := range st.Pods {
 		p := s.pod(ref.Name)
+		s.checkEndsPod(st, p)
 		owner := slices.ContainsFunc(s.others(p), func(o *simPod) bool { return o.shard == p.shard && o.server.Up && len(o.server.Slots()) > 0 })
 		copied := slices.ContainsFunc(s.others(p), func(o *simPod) bool { return o.shard == p.shard && o.server.Up && o.server.HasCopy() })
 		switch {
@@ -1157,6 +1176,7 @@ func (s *simulation) checkRestart(st redis.Restart) {
 	shards := map[int]bool{}
 	for _, ref := range st.Pods {
 		p := s.pod(ref.Name)
+		s.checkEndsPod(st, p)
 		if p.stuck != "" || !s.isHome(p.shard) {
 			continue // A shard without slots has nothing to lose.
 		}
@@ -1251,6 +1271,7 @@ func (s *simulation) act(step cluster.Step) {
 		return
 	case redis.ReplaceDisk:
 		p := s.pod(st.Pod.Name)
+		s.checkEndsPod(st, p)
 		switch {
 		case p.damaged && !s.owned(p):
 			s.fail("%s: nobody else has its data", st)
@@ -1357,7 +1378,7 @@ func (m *mortal) around(do func() error) error {
 	if m.s.rnd.IntN(20) == 0 {
 		m.s.pass()
 	}
-	if m.s.rnd.IntN(300) == 0 {
+	if !m.s.podsStay && m.s.rnd.IntN(300) == 0 {
 		m.s.fault()
 	}
 	if m.s.crash == 0 && m.s.rnd.IntN(200) == 0 || m.s.crash != 0 && m.s.dies() {
@@ -1415,6 +1436,9 @@ func (s *simulation) turn() cluster.Plan {
 	s.ensure()
 	p := redis.Next(s.observe())
 	s.stalls = p.Stalled
+	if s.podsStay && p.Step == nil && !s.namesClaim(p) {
+		s.fail("%s: %s: the claims that are being deleted are not named", p.Reason, p.Message)
+	}
 	if p.Step != nil {
 		s.act(p.Step)
 	}
@@ -1434,7 +1458,8 @@ func (s *simulation) run(faults int) {
 	s.converge()
 }
 
-func (s *simulation) converge() {
+// converge runs the cluster without faults until it is settled or waits for a human, and returns its last plan.
+func (s *simulation) converge() cluster.Plan {
 	end, never := s.net.Now().Add(giveUp), s.net.Now().Add(10*giveUp)
 	settled, stalled := 0, 0
 	var last cluster.Plan
@@ -1443,6 +1468,7 @@ func (s *simulation) converge() {
 		s.pass()
 		p := s.turn()
 		s.correctVersion(p)
+		s.releaseClaims(p)
 		if p.Message != last.Message {
 			s.log("%s: %s", p.Reason, p.Message)
 		}
@@ -1459,12 +1485,13 @@ func (s *simulation) converge() {
 		}
 		if settled == 10 {
 			s.checkSettled()
-			return
+			return last
 		}
 	}
 	if s.broken == "" && !s.mayStall(last) {
 		s.fail("does not converge (stalled %v): %s: %s", last.Stalled, last.Reason, last.Message)
 	}
+	return last
 }
 
 // anyComesBack tells whether a server is away that will be back.
@@ -1474,6 +1501,9 @@ func (s *simulation) anyComesBack() bool {
 
 // mayStall tells whether a cluster has good reason to wait for a human.
 func (s *simulation) mayStall(p cluster.Plan) bool {
+	if s.podsStay {
+		return p.Stalled && p.Reason == redis.ReasonTerminatingClaims
+	}
 	ephemeralSingles := s.spec.Replicas == 0 && !s.spec.Persistent
 	leftBehind := slices.ContainsFunc(s.pods, func(p *simPod) bool { return s.left(p) && p.server != nil })
 	return p.Stalled && (s.bereft || (p.Reason == redis.ReasonShardLost && s.unwritten()) || (p.Reason == redis.ReasonRetained && leftBehind) ||
@@ -1512,6 +1542,9 @@ func (s *simulation) checkSettled() {
 	}
 	s.checkSizes()
 	for _, p := range s.present() {
+		if p.claimDeleted {
+			s.fail("settled, but the claim of %s is being deleted", p.name)
+		}
 		s.checkUsers(p)
 		if s.outdated(p) || p.server.Version != s.spec.Version {
 			s.fail("settled with %s outdated", p.name)
