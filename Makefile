@@ -131,11 +131,10 @@ govulncheck: ## Look for known vulnerabilities in what is called (reports only, 
 
 .PHONY: test
 test: ## Run what every change has to pass: generated code, lint, unit, adapters, envtest, e2e on kind, six minutes of chaos
-	@$(MAKE) verify-generate
-	@$(MAKE) lint
-	@$(MAKE) test-unit
-	@$(MAKE) test-e2e
-	@$(MAKE) chaos DURATION=6m
+	@for part in verify-generate lint test-unit test-e2e "chaos DURATION=6m"; do $(call timed,$$part,$(MAKE) $$part); done
+
+# timed runs a command, and notes how long it took under a name.
+timed = began=$$SECONDS; $(2); mkdir -p $(REPORTS); echo "$(1): $$((SECONDS - began)) s" >>$(REPORTS)/times
 
 .PHONY: test-all
 test-all: export QUORATE_SWEEP_STRIDE = 1
@@ -178,7 +177,7 @@ test-unit: deps ## Run every test that needs no cluster: rules, simulation, loop
 	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)"; QUORATE_SERVERS="$$($(KIND) servers)"; \
 	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
 	  -race -short -parallel 4 -timeout 60m $(if $(QUORATE_ALL_ENGINES),,-skip '^($(SLOW_RACES))$$') $(TEST_FLAGS) $$(go list ./... | grep -v -E '$(NO_RACES)')
-	@$(MAKE) test-sweeps
+	@$(call timed,of which test-sweeps,$(MAKE) test-sweeps)
 
 FUZZTIME := 60s
 .PHONY: fuzz
