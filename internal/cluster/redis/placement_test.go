@@ -147,6 +147,13 @@ func TestReplaceDisks(t *testing.T) {
 				lost(f, "c-1-0")
 			}, reason: ReasonUnreachable,
 		},
+		"another pod of the shard that does not answer keeps its own": {
+			state: formed().triple(), spoil: func(f *fixture) {
+				silent := f.pod("c-1-1")
+				silent.Node, silent.Ready = nil, false
+				lost(f, "c-1-2")
+			}, step: replaced("c-1-2"),
+		},
 		"a pod that runs is not asked for its disk": {
 			state: formed(), spoil: func(f *fixture) { f.Claims = []Claim{{Name: "data-c-1-1", Shard: 1, Ordinal: 1, Lost: "?"}} },
 		},
@@ -292,6 +299,26 @@ func (f *fixture) onlyNew(name string) {
 	}
 }
 
+// triple adds another replica to each shard.
+func (f *fixture) triple() *fixture {
+	f.Spec.Replicas = 2
+	for shard := range f.Sets {
+		f.Sets[shard].Replicas = 3
+		name, primary := fmt.Sprintf("c-%d-2", shard), fmt.Sprintf("c-%d-0", shard)
+		addr := Address{IP: fmt.Sprintf("10.0.%d.2", shard), Port: ClientPort}
+		f.Pods = append(f.Pods, Pod{
+			Name: name, UID: "uid-" + name, Shard: shard, Ordinal: 2, Addr: addr, Ready: true, HasRun: true, Started: now.Add(-time.Hour),
+			Node: &Node{
+				ID: id(name), Version: "8.0.2", Clock: now, LinkUp: true, EverLinked: true, Keys: 10, Offset: 1000, Admits: AdmitsForGood, OnDisk: true,
+				Peers: []Peer{{ID: id(name), Addr: addr, Host: name + ".c-peers", Myself: true, Answered: now}},
+			},
+		})
+		f.join(name)
+		f.views(id(name), func(p *Peer) { p.Replica, p.PrimaryID = true, id(primary) })
+	}
+	return f
+}
+
 // A primary that was replaced while it was away copies its heir, and is taken for a primary all the same (seen in Valkey 8.1.1).
 func TestReplaceStrayed(t *testing.T) {
 	stray := func(f *fixture) {
@@ -335,6 +362,12 @@ func TestReplaceStrayed(t *testing.T) {
 		},
 		"so does one that has copied somebody else": {
 			state: formed(), spoil: but(func(f *fixture) { f.pod("c-1-1").Node.Stream = "another" }), reason: ReasonKeysNoSlots, stalled: true,
+		},
+		"and a replica that has the same data does not": {
+			state: formed(), spoil: func(f *fixture) { f.pod("c-1-0").Node.Stream, f.pod("c-1-1").Node.Stream = "stream", "stream" },
+		},
+		"it waits while another copy is on its way": {
+			state: formed().triple(), spoil: but(func(f *fixture) { f.pod("c-1-2").Node.EverLinked = false }), reason: ReasonSync,
 		},
 		"it waits while the primary has not written all to its disk": {
 			state: formed(), spoil: but(func(f *fixture) { f.pod("c-1-0").Node.OnDisk = false }), reason: ReasonSync,
