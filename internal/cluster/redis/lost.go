@@ -87,7 +87,7 @@ func (v *view) lose(lost []loss) (cluster.Plan, bool) {
 	}
 	step := v.emptyHeir(g, shard, slots)
 	if step == nil {
-		return cluster.Wait(ReasonGossip, later, "%s. Its slots are served empty as soon as an empty server of shard %d knows another primary", what, shard)
+		return cluster.Wait(ReasonGossip, later, "%s. Its slots are served empty as soon as an empty server of shard %d knows the other primaries", what, shard)
 	}
 	return cluster.Do(step, "%s. Its data is lost, and its slots are served empty from now on (%s)", what, allowed)
 }
@@ -139,7 +139,7 @@ func loseUnowned(v *view) (cluster.Plan, bool) {
 	}
 	step := v.shares(missing)
 	if len(step.Owners) == 0 {
-		return cluster.Wait(ReasonSlotsUnassigned, later, "slots %s have no owner, and no shard that is to have them has a primary", missing)
+		return cluster.Wait(ReasonSlotsUnassigned, later, "slots %s have no owner, and no shard that is to have them has a primary that knows the others", missing)
 	}
 	return cluster.Do(step, "slots %s have no owner, nor does any server know of one: their data is lost, and they are served empty from now on", missing)
 }
@@ -152,7 +152,7 @@ func (v *view) shares(missing Slots) (step AddSlots) {
 		if i := slices.IndexFunc(v.shards[shard], func(p *Pod) bool { return !p.Node.Self().Replica }); to == nil && i >= 0 {
 			to = v.shards[shard][i]
 		}
-		if len(share) > 0 && to != nil && !to.Node.Loading {
+		if len(share) > 0 && to != nil && !to.Node.Loading && v.meetsOwners(to) {
 			step.Owners = append(step.Owners, Ownership{to.Name, share})
 		}
 	}
@@ -189,11 +189,24 @@ func (v *view) emptyHeir(g ghost, shard int, slots Slots) cluster.Step {
 	if len(g.replicas) > 0 {
 		return TakeOver{g.replicas[0].Shard, g.id, g.replicas[0].Name}
 	}
-	p := v.taker(shard, func(p *Pod) bool { return (p.Node.Keys == 0 || p.ownsSlots()) && p.Node.primary(g.id) != "" })
+	p := v.taker(shard, func(p *Pod) bool {
+		return (p.Node.Keys == 0 || p.ownsSlots()) && p.Node.primary(g.id) != "" && v.meetsOwners(p)
+	})
 	if p == nil {
 		return nil
 	}
 	return AssignEmpty{p.Name, p.Node.ID, p.Node.primary(g.id), slots}
+}
+
+// meetsOwners reports whether a server and every owner of slots know each other, in either direction. Servers that a
+// partition keeps from meeting become separate clusters when both own slots, and nothing but a human ends that.
+func (v *view) meetsOwners(p *Pod) bool {
+	for shard := range v.shards {
+		if slices.ContainsFunc(v.owners(shard), func(o *Pod) bool { return o != p && !knows(o, p) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // annotate is the command by which somebody allows what is proposed.

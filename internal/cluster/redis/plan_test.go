@@ -140,6 +140,14 @@ func (f *fixture) join(name string) {
 	p.Node.StateOK = true
 }
 
+// strangers has two servers, which shake hands, not know each other yet.
+func (f *fixture) strangers(name, other string) {
+	a, b := f.pod(name), f.pod(other)
+	a.Node.Peers = slices.DeleteFunc(a.Node.Peers, func(p Peer) bool { return p.ID == b.Node.ID })
+	b.Node.Peers = slices.DeleteFunc(b.Node.Peers, func(p Peer) bool { return p.ID == a.Node.ID })
+	a.Node.Peers = append(a.Node.Peers, Peer{ID: "handshake", Addr: b.Addr, Handshake: true})
+}
+
 // grow adds a fourth shard, whose two servers have met the others and own nothing.
 func (f *fixture) grow() {
 	f.Spec.Shards = 4
@@ -306,6 +314,14 @@ func TestNext(t *testing.T) {
 				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
 			},
 			step: AddSlots{[]Ownership{{"c-1-0", Share(1, 3)}}},
+		},
+		"slots without an owner wait for a server that has met the other primaries": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Spec.AssignEmpty = true
+				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+				f.strangers("c-1-0", "c-0-0")
+			},
+			reason: ReasonSlotsUnassigned, message: "no shard that is to have them has a primary that knows the others",
 		},
 		"slots without an owner may be on a volume that is not in use": {
 			state: formed(), spoil: func(f *fixture) {

@@ -435,6 +435,16 @@ func TestNextWithALostShard(t *testing.T) {
 		"approved, its slots are served empty": {
 			state: formed(), spoil: func(f *fixture) { lost(f); f.Spec.Approved = incident }, step: assigned, message: "Its data is lost",
 		},
+		"an empty server that the primary of another shard has not met gets no slots": {
+			state: formed(), spoil: func(f *fixture) {
+				lost(f)
+				f.Spec.AssignEmpty = true
+				for _, name := range []string{"c-1-0", "c-1-1"} {
+					f.strangers(name, "c-0-0")
+				}
+			},
+			reason: ReasonGossip, message: "as soon as an empty server of shard 1 knows the other primaries",
+		},
 		"the approval of another incident is none": {
 			state: formed(), spoil: func(f *fixture) { lost(f); f.Spec.Approved = "abcdef" }, reason: ReasonShardLost, stalled: true,
 		},
