@@ -34,6 +34,8 @@ type partitioned interface {
 	holds(server int, value string) bool
 	// leads reports whether a server is a primary with slots, in its own eyes.
 	leads(server int) bool
+	// handOver reports whether a replica was told to take over from its primary. It does not wait for that.
+	handOver(replica int) bool
 	// until waits until something is so, for as long as it may take.
 	until(what string, so func() bool)
 	// pass waits.
@@ -63,6 +65,10 @@ func TestAPartitionOfServers(t *testing.T) {
 			t.Run("a primary that takes its replica into the minority is not replaced", func(t *testing.T) {
 				t.Parallel()
 				waits(t, of(t))
+			})
+			t.Run("a primary in a minority does not hand over", func(t *testing.T) {
+				t.Parallel()
+				keeps(t, of(t))
 			})
 		})
 	}
@@ -107,6 +113,20 @@ func waits(t *testing.T, p partitioned) {
 	p.heal()
 	p.until("the primary has what it took", func() bool { return p.holds(0, taken) })
 	p.until("it takes writes again", func() bool { return p.write(0, "healed") })
+	p.until("its replica follows it", func() bool { return p.holds(3, "healed") && !p.leads(3) })
+}
+
+// keeps has a primary cut off together with its replica, which is told to take over: it gets one vote of three.
+func keeps(t *testing.T, p partitioned) {
+	t.Helper()
+	p.cut(0, 3)
+	p.until("the replica is told to take over", func() bool { return p.handOver(3) }) // Its connection is made again.
+	p.pass(2 * partitionTimeout)
+	if p.leads(3) || !p.leads(0) {
+		t.Error("a replica has taken over without a majority of votes")
+	}
+	p.heal()
+	p.until("the primary takes writes again", func() bool { return p.write(0, "healed") })
 	p.until("its replica follows it", func() bool { return p.holds(3, "healed") && !p.leads(3) })
 }
 
@@ -173,6 +193,11 @@ func (p *fakePartition) holds(server int, value string) bool {
 }
 
 func (p *fakePartition) leads(server int) bool { return len(p.servers[server].Slots()) > 0 }
+
+func (p *fakePartition) handOver(replica int) bool {
+	_ = p.servers[replica].Failover(p.t.Context(), redis.FailoverPlanned) // This is the outcome already.
+	return true
+}
 
 func (p *fakePartition) pass(d time.Duration) {
 	for end := p.net.Now().Add(d); p.net.Now().Before(end); {
@@ -382,6 +407,10 @@ func (p *serverPartition) leads(server int) bool {
 		}
 	}
 	return false
+}
+
+func (p *serverPartition) handOver(replica int) bool {
+	return p.clients[replica].ClusterFailover(p.t.Context()).Err() == nil
 }
 
 func (p *serverPartition) pass(d time.Duration) { pause(p.t.Context(), d) }

@@ -60,6 +60,18 @@ func (s *Server) copies() int {
 	return n
 }
 
+// Acknowledging counts the replicas that a primary has heard from within a time, as min-replicas-to-write
+// does with min-replicas-max-lag.
+func (s *Server) Acknowledging(within time.Duration) int {
+	n := 0
+	for _, o := range s.net.servers {
+		if o.Up && o.replicaOf == s.ID && o.synced && s.net.now.Sub(o.linkedAt) <= within {
+			n++
+		}
+	}
+	return n
+}
+
 // Read returns the node's account.
 func (s *Server) Read(context.Context) (*redis.Node, error) {
 	if err := s.reachable(); err != nil {
@@ -263,13 +275,24 @@ func (s *Server) Failover(_ context.Context, how redis.FailoverMode) error {
 		return nil
 	}
 	primary := s.reach(p.addr)
-	if primary == nil || primary.ID != s.replicaOf || !s.linkUp || s.net.draw(10, s.ID+" fails over") == 0 {
+	if primary == nil || primary.ID != s.replicaOf || !s.linkUp || s.supporters() < s.majority() || s.net.draw(10, s.ID+" fails over") == 0 {
 		return errMasterDown
 	}
 	s.Data = maps.Clone(primary.Data)
 	s.current++
 	s.promote(true)
 	return nil
+}
+
+// supporters counts the primaries that get a request for a vote of this server and know it.
+func (s *Server) supporters() int {
+	n, voters := 0, s.voters()
+	for _, o := range s.net.servers {
+		if voters[o.ID] && o.Up && o.side == s.side && o.peers[s.ID] != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // Leads tells whether the server copies no other.
