@@ -192,7 +192,23 @@ func refuseDamaged(v *view) (cluster.Plan, bool) {
 		case !v.believed(shard) && !v.mayHaveLost(shard) && slices.ContainsFunc(v.read, (*Pod).ownsSlots): // Who owns slots knows all that do.
 			return cluster.Refuse(ReasonDamaged, "%s cannot start from its data (%s), and its shard owns no slots: delete its claim and pod, to have it begin anew",
 				pods[i].Name, pods[i].Fatal)
+		case v.primary(shard) != nil:
+			if only := v.ownedOnlyBy(pods[i]); len(only) > 0 {
+				return cluster.Refuse(ReasonDamaged, "%s cannot start from its data (%s), and slots %s had just been moved to it when it ended, as %s, which was elected in its place, has not heard: "+
+					"repair what is on its volume; or delete its claim and pod, to go on with what %s has of these slots",
+					pods[i].Name, pods[i].Fatal, only, v.primary(shard).Name, v.primary(shard).Name)
+			}
 		}
 	}
 	return cluster.Pass()
+}
+
+// ownedOnlyBy returns the slots of a server that has been silent for long which no server that answers claims.
+func (v *view) ownedOnlyBy(p *Pod) (only Slots) {
+	for _, g := range v.ghostsOf(p) {
+		if g.silent >= mourning {
+			only = Union(only, v.unclaimed(g))
+		}
+	}
+	return only
 }

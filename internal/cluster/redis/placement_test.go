@@ -248,6 +248,16 @@ func TestReplaceDamaged(t *testing.T) {
 				f.views(id("c-0-0"), func(p *Peer) { p.Host, p.Addr = "", Address{} })
 			}, damage("c-1-1")), step: replaced("c-1-1"),
 		},
+		"slots that had just been moved to it are named where its successor has not heard of them": {
+			state: formed(), spoil: and(takenOver, damage("c-1-0"), func(f *fixture) {
+				last := Slots{{From: 5400, To: 5461}}
+				f.tableOf("c-0-0", "c-0-0", func(p *Peer) { p.Slots = Share(0, 3).Minus(last) })
+				f.views(id("c-1-0"), func(p *Peer) { p.Answered = now.Add(-2 * time.Minute) })
+				f.tableOf("c-0-0", "c-1-0", func(p *Peer) { p.Replica, p.PrimaryID, p.Slots, p.Failed = false, "", last, true })
+			}),
+			reason: ReasonDamaged, stalled: true,
+			message: "c-1-0 cannot start from its data (" + words + "), and slots 5400-5461 had just been moved to it when it ended, as c-1-1, which was elected in its place, has not heard",
+		},
 		"where there is no other shard, a human decides": {
 			state: single(), spoil: damage("c-0-1"), reason: ReasonDamaged, stalled: true,
 			message: "c-0-1 cannot start from its data (" + words + "), and no other shard can tell that c-0-0, which says that it is the primary, has been it since: " +
