@@ -58,7 +58,7 @@ func electAtOnce(v *view) (cluster.Plan, bool) {
 		living, lost := v.voters(g, ghosts)
 		switch {
 		case 2*(living+v.unheardOf(g, ghosts)) <= living+lost:
-			if !v.Spec.ReplaceDead && out.starting {
+			if (!v.Spec.ReplaceDead && out.starting) || v.rivalReturns(g, best) != nil {
 				continue // Without the operator nobody would be elected: who waits loses nothing.
 			}
 			return cluster.Do(TakeOver{best.Shard, g.id, best.Name}, "%s. This needs no vote, because only %d of %d primaries can vote on that", why, living, living+lost)

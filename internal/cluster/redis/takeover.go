@@ -79,6 +79,9 @@ func (v *view) succeed(g ghost, best *Pod, reason, why string) (cluster.Plan, bo
 	case out.starting && v.awaitedFor(g) < patience:
 		return cluster.Wait(ReasonElection, later, "%s is being started and may have data that no replica has: %s takes over when that has lasted for %s; %s",
 			out.what, best.Name, patience, why)
+	case v.rivalReturns(g, best) != nil && v.awaitedFor(g) < patience:
+		return cluster.Wait(ReasonElection, later, "%s is started again in a moment and may have taken over from %s, unknown to %s, which takes over when that has lasted for %s; %s",
+			v.rivalReturns(g, best).Name, out.what, best.Name, patience, why)
 	case out.returns && !v.followed(g, best):
 		return v.mourn(g, best, reason, why, out.what+" does not run, and no replica has been connected to it lately")
 	}
@@ -179,6 +182,19 @@ func (v *view) othersTold(g ghost, best *Pod) bool {
 		}
 	}
 	return true
+}
+
+// rivalReturns returns a pod of a ghost's shard that cannot be read, has data, and is started again within the patience; nil
+// for none. It may have taken over before it ended, unknown to a replica that a partition kept from it. Without a vote, that
+// replica would take over under the same epoch, and what either has written since would be lost when they meet.
+func (v *view) rivalReturns(g ghost, best *Pod) *Pod {
+	for _, p := range v.shards[best.Shard] {
+		held := p.HeldUntil.After(v.Now) && p.HeldUntil.Sub(v.Now) < patience
+		if p.Node == nil && p.Name != g.pod && held && v.outageOfPod(p.Name).returns {
+			return p
+		}
+	}
+	return nil
 }
 
 // isOpen tells whether a slot is on its way to or from a ghost, as far as anybody knows.

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -48,7 +49,29 @@ func (f *fixture) drop(name string) {
 	}
 }
 
+// three is a settled cluster of one shard with two replicas.
+func three() *fixture {
+	f := single()
+	f.Spec.Replicas, f.Spec.Persistent, f.Sets[0].Replicas = 2, true, 3
+	third := f.Pods[1]
+	n := *third.Node
+	n.ID, n.Peers = id("c-0-2"), slices.Clone(n.Peers)
+	third.Name, third.UID, third.Ordinal, third.Addr.IP, third.Node = "c-0-2", "uid-c-0-2", 2, "10.0.0.2", &n
+	n.Peers[1].ID, n.Peers[1].Addr = n.ID, third.Addr
+	f.Pods = append(f.Pods, third)
+	return f
+}
+
 func TestNextWithoutAMajority(t *testing.T) {
+	rivals := func(heldUntil time.Time) func(*fixture) {
+		return func(f *fixture) {
+			f.silence("c-0-0", 8*time.Second, false)
+			for _, name := range []string{"c-0-0", "c-0-2"} {
+				p := f.pod(name)
+				p.Ready, p.Node, p.Started, p.Stuck, p.HeldUntil = false, nil, time.Time{}, "CrashLoopBackOff", heldUntil
+			}
+		}
+	}
 	succeeds := TakeOver{0, id("c-0-0"), "c-0-1"}
 	for name, tc := range map[string]row{
 		"a primary that runs no more and left no data is replaced as soon as it is missed": {
@@ -62,6 +85,13 @@ func TestNextWithoutAMajority(t *testing.T) {
 				f.Claims = []Claim{{Name: "data-c-0-1", Ordinal: 1, Leaving: true}}
 			},
 			step: succeeds,
+		},
+		"a replica that is started again in a moment may have taken over before": {
+			state: three(), spoil: rivals(now.Add(10 * time.Second)), reason: ReasonElection,
+			message: "c-0-2 is started again in a moment and may have taken over from the server of pod c-0-0, unknown to c-0-1",
+		},
+		"a replica that is not started again soon is not waited for": {
+			state: three(), spoil: rivals(now.Add(time.Minute)), step: succeeds,
 		},
 		"a claim that is being deleted without a pod holds back who takes over": {
 			state: single(), spoil: func(f *fixture) {
