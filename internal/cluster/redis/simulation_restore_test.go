@@ -313,6 +313,7 @@ func simulateRestore(seed uint64) (*simulation, *simRestore) {
 		}
 		s.correctVersion(p)
 		s.releaseClaims(p)
+		s.dropStray(p)
 		if p.Stalled && p.Reason == redis.ReasonRetained { // The replicas that were taken away may have what their primary had.
 			s.log("a human has %d replicas again", replicas)
 			s.spec.Replicas = replicas

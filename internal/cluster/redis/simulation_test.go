@@ -96,6 +96,10 @@ type simulation struct {
 	broken string
 	// stalls says that the operator waits for a human.
 	stalls bool
+	// partition keeps servers from reaching each other, or did a moment ago; nil: none does. parted counts them, and lapses the
+	// writes that were lost to them.
+	partition      *simPartition
+	parted, lapses int
 	// podsStay says that no fault ends a pod, and claimsGone counts the volumes that went with a pod.
 	podsStay   bool
 	claimsGone int
@@ -303,7 +307,10 @@ func (s *simulation) promoted(w *redisfake.Server, slots redis.Slots, planned bo
 		switch {
 		case lost > 0 && planned:
 			s.fail("a planned failover lost %v", k)
-		case lost > 0 && !s.struck[k.Slot]:
+		case lost > 0 && s.struck[k.Slot]:
+		case lost > 0 && s.partition.mayLose(s.formerOwner(k.Slot, w), w, k, s.visible(k)):
+			s.lapses++
+		case lost > 0:
 			s.fail("%v is lost without a fault", k)
 		}
 		s.acked[k] = s.visible(k)
@@ -369,6 +376,7 @@ func (s *simulation) podOf(w *redisfake.Server) string {
 func (s *simulation) pass() {
 	for range 1 + s.rnd.IntN(4) {
 		s.net.Tick()
+		s.part()
 		for _, p := range s.pods {
 			s.revive(p)
 		}
@@ -457,7 +465,7 @@ func (s *simulation) address() redis.Address {
 // write is a client's: it follows redirections to the owner with the highest epoch, and from there to where the slot goes.
 func (s *simulation) write(k redisfake.Key) {
 	owner := s.owner(k.Slot)
-	if owner == nil || s.emptied(owner) || !owner.Up || !owner.StateOK() {
+	if owner == nil || s.emptied(owner) || !owner.Up || !owner.StateOK() || owner.Acknowledging(nodeTime) < guard(owner) {
 		return // What an emptied one takes is lost when it is deposed.
 	}
 	taker := owner
@@ -688,6 +696,9 @@ func (s *simulation) fault() {
 	ephemeral := !s.spec.Persistent
 	if s.more.IntN(20) == 0 {
 		s.deleteClaim(present[s.more.IntN(len(present))])
+	}
+	if s.more.IntN(8) == 0 {
+		s.divide()
 	}
 	switch s.rnd.IntN(22) {
 	case 21:
@@ -1469,18 +1480,19 @@ func (s *simulation) converge() cluster.Plan {
 		p := s.turn()
 		s.correctVersion(p)
 		s.releaseClaims(p)
+		s.dropStray(p)
 		if p.Message != last.Message {
 			s.log("%s: %s", p.Reason, p.Message)
 		}
 		// A pod that comes back, and a human who is about to give one another volume, may change that.
-		if stalled++; !p.Stalled || slices.ContainsFunc(s.pods, func(p *simPod) bool { return !p.backAt.IsZero() || p.homeless || p.hangs }) {
+		if stalled++; !p.Stalled || s.divided() || slices.ContainsFunc(s.pods, func(p *simPod) bool { return !p.backAt.IsZero() || p.homeless || p.hangs }) {
 			stalled = 0
 		}
 		if s.anyComesBack() { // Faults happen while slots move, too.
 			end = s.net.Now().Add(giveUp)
 		}
 		last = p
-		if settled++; !p.Settled() {
+		if settled++; !p.Settled() || s.partition != nil {
 			settled = 0
 		}
 		if settled == 10 {
@@ -1496,7 +1508,7 @@ func (s *simulation) converge() cluster.Plan {
 
 // anyComesBack tells whether a server is away that will be back.
 func (s *simulation) anyComesBack() bool {
-	return slices.ContainsFunc(s.pods, func(p *simPod) bool { return p.backAt.After(s.net.Now()) || p.hangs })
+	return s.divided() || slices.ContainsFunc(s.pods, func(p *simPod) bool { return p.backAt.After(s.net.Now()) || p.hangs })
 }
 
 // mayStall tells whether a cluster has good reason to wait for a human.
@@ -1602,7 +1614,7 @@ func TestSimulation(t *testing.T) {
 	}
 	n := sample(*seeds)
 	t.Logf("seeds %d to %d", from, from+uint64(n))
-	bereft, takeovers, ended, voids, hastened := 0, 0, 0, 0, 0
+	bereft, takeovers, ended, voids, hastened, parted, lapses := 0, 0, 0, 0, 0, 0, 0
 	for seed := from; seed < from+uint64(n); seed++ {
 		s := newSimulation(seed, true)
 		s.run(6)
@@ -1616,11 +1628,16 @@ func TestSimulation(t *testing.T) {
 		voids += s.voids
 		ended += s.ended
 		hastened += s.hastened
+		parted += s.parted
+		lapses += s.lapses
 	}
-	t.Logf("%d runs; in %d of them more was lost than a cluster can get over; %d replicas took over without a vote, %d servers that hung were ended, and %d lost shards are served empty; %d primaries were replaced before they were missed",
-		n, bereft, takeovers, ended, voids, hastened)
+	t.Logf("%d runs; in %d of them more was lost than a cluster can get over; %d replicas took over without a vote, %d servers that hung were ended, and %d lost shards are served empty; %d primaries were replaced before they were missed; %d partitions cost %d writes",
+		n, bereft, takeovers, ended, voids, hastened, parted, lapses)
 	if hastened == 0 {
 		t.Error("no primary was replaced before it was missed")
+	}
+	if parted > 100 && lapses == 0 {
+		t.Error("no write was lost to a partition")
 	}
 }
 
