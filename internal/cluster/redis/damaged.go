@@ -203,7 +203,8 @@ func refuseDamaged(v *view) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// ownedOnlyBy returns the slots of a server that has been silent for long which no server that answers claims.
+// ownedOnlyBy returns the slots of a server that has been silent for long which no server that
+// answers claims.
 func (v *view) ownedOnlyBy(p *Pod) (only Slots) {
 	for _, g := range v.ghostsOf(p) {
 		if g.silent >= mourning {

@@ -198,8 +198,9 @@ func (v *view) emptyHeir(g ghost, shard int, slots Slots) cluster.Step {
 	return AssignEmpty{p.Name, p.Node.ID, p.Node.primary(g.id), slots}
 }
 
-// meetsOwners reports whether a server and every owner of slots know each other, in either direction. Servers that a
-// partition keeps from meeting become separate clusters when both own slots, and nothing but a human ends that.
+// meetsOwners reports whether of a server and every owner of slots one has the other in its table.
+// Servers that a partition keeps from meeting become separate clusters when both own slots, which
+// only a human can end.
 func (v *view) meetsOwners(p *Pod) bool {
 	for shard := range v.shards {
 		if slices.ContainsFunc(v.owners(shard), func(o *Pod) bool { return o != p && !knows(o, p) }) {

@@ -11,8 +11,8 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
 )
 
-// simPartition is a time in which some servers and all others do not reach each other. Clients and the
-// operator reach both sides.
+// simPartition is a time in which some servers and all others do not reach each other. Clients and
+// the operator reach both sides.
 type simPartition struct {
 	// apart are the servers of one side.
 	apart map[*redisfake.Server]bool
@@ -26,8 +26,8 @@ type simPartition struct {
 	owners map[int]*redisfake.Server
 }
 
-// divide decides on a partition, which begins with the next tick: of one server, of a minority of them,
-// or of all servers of a node.
+// divide decides on a partition, which begins with the next tick: of one server, of a minority of
+// them, or of all servers of a node.
 func (s *simulation) divide() {
 	if s.partition != nil {
 		return
@@ -96,8 +96,8 @@ func (s *simulation) part() {
 // divided reports whether the servers do not all reach each other, or are about not to.
 func (s *simulation) divided() bool { return s.partition != nil && !s.partition.healed }
 
-// meshed reports whether no server that runs misses another one: none is elected because of an earlier
-// partition any more.
+// meshed reports whether no server that runs misses another one: none is elected because of an
+// earlier partition any more.
 func (s *simulation) meshed() bool {
 	for _, p := range s.pods {
 		for _, o := range s.pods {
@@ -109,9 +109,9 @@ func (s *simulation) meshed() bool {
 	return true
 }
 
-// mayLose reports whether a write may be lost because a partition kept its primary from the server that
-// has been elected. A replica that was linked when the partition began has all that was acknowledged
-// before.
+// mayLose reports whether a write may be lost because a partition kept its primary from the server
+// that has been elected. A replica that was linked when the partition began has all that was
+// acknowledged before.
 func (d *simPartition) mayLose(former, winner *redisfake.Server, k redisfake.Key, has int) bool {
 	if d == nil || d.acked == nil || former == nil || d.apart[former] == d.apart[winner] {
 		return false
@@ -119,9 +119,9 @@ func (d *simPartition) mayLose(former, winner *redisfake.Server, k redisfake.Key
 	return !d.linked[winner] || d.owners[k.Slot] != former || has >= d.acked[k]
 }
 
-// dropStray is a user who deletes the claim and the pod of a server that holds keys and owns no slots, as a
-// stalled plan says. A replica that is elected during a partition may hold keys of slots that it has not
-// heard of, and hand its own slots back later.
+// dropStray is a user who deletes the claim and the pod of a server that holds keys and owns no
+// slots, as a stalled plan says. A replica that is elected during a partition may hold keys of
+// slots that it has not heard of, and hand its own slots back later.
 func (s *simulation) dropStray(plan cluster.Plan) {
 	if !plan.Stalled || plan.Reason != redis.ReasonKeysNoSlots || s.parted == 0 {
 		return

@@ -96,8 +96,8 @@ type simulation struct {
 	broken string
 	// stalls says that the operator waits for a human.
 	stalls bool
-	// partition keeps servers from reaching each other, or did a moment ago; nil: none does. parted counts them, and lapses the
-	// writes that were lost to them.
+	// partition keeps servers from reaching each other, or did a moment ago; nil: none does. parted
+	// counts them, and lapses the writes that were lost to them.
 	partition      *simPartition
 	parted, lapses int
 	// podsStay says that no fault ends a pod, and claimsGone counts the volumes that went with a pod.

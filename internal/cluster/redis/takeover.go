@@ -184,9 +184,10 @@ func (v *view) othersTold(g ghost, best *Pod) bool {
 	return true
 }
 
-// rivalReturns returns a pod of a ghost's shard that cannot be read, has data, and is started again within the patience; nil
-// for none. It may have taken over before it ended, unknown to a replica that a partition kept from it. Without a vote, that
-// replica would take over under the same epoch, and what either has written since would be lost when they meet.
+// rivalReturns returns a pod of a ghost's shard that cannot be read, has data, and is started again
+// within the patience; nil for none. It may have taken over before it ended, unknown to a replica
+// that a partition kept from it. Without a vote, that replica would take over under the same epoch,
+// and what either has written since would be lost when they meet.
 func (v *view) rivalReturns(g ghost, best *Pod) *Pod {
 	for _, p := range v.shards[best.Shard] {
 		held := p.HeldUntil.After(v.Now) && p.HeldUntil.Sub(v.Now) < patience

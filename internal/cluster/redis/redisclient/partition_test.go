@@ -34,7 +34,8 @@ type partitioned interface {
 	holds(server int, value string) bool
 	// leads reports whether a server is a primary with slots, in its own eyes.
 	leads(server int) bool
-	// handOver reports whether a replica was told to take over from its primary. It does not wait for that.
+	// handOver reports whether a replica was told to take over from its primary. It does not wait
+	// for that.
 	handOver(replica int) bool
 	// until waits until something is so, for as long as it may take.
 	until(what string, so func() bool)
@@ -116,7 +117,8 @@ func waits(t *testing.T, p partitioned) {
 	p.until("its replica follows it", func() bool { return p.holds(3, "healed") && !p.leads(3) })
 }
 
-// keeps has a primary cut off together with its replica, which is told to take over: it gets one vote of three.
+// keeps has a primary cut off together with its replica, which is told to take over: it gets one
+// vote of three.
 func keeps(t *testing.T, p partitioned) {
 	t.Helper()
 	p.cut(0, 3)

@@ -60,8 +60,8 @@ func (s *Server) copies() int {
 	return n
 }
 
-// Acknowledging counts the replicas that a primary has heard from within a time, as min-replicas-to-write
-// does with min-replicas-max-lag.
+// Acknowledging counts the replicas that a primary has heard from within a time, which is
+// min-replicas-max-lag for min-replicas-to-write.
 func (s *Server) Acknowledging(within time.Duration) int {
 	n := 0
 	for _, o := range s.net.servers {
