@@ -908,7 +908,8 @@ func TestNobodyMeetsAServerThatIsNotTheExpectedOne(t *testing.T) {
 		},
 		"another server, and the expected one beside it": {
 			[]redis.Introduction{pair(foreign, "carts-2-0", strings.Repeat("f", 40)), pair(own, "carts-1-0", own.ID)},
-			[]redis.Address{own.Addr}, "pod carts-2-0: node " + foreign.ID[:8] + " answers at",
+			[]redis.Address{own.Addr},
+			"pod carts-2-0: node " + foreign.ID[:8] + " answers at",
 		},
 		"the expected server, elsewhere": {
 			[]redis.Introduction{{Pod: "carts-0-0", Other: "carts-2-0", Addr: own.Addr, Bus: 16379, ID: foreign.ID}},

@@ -210,7 +210,8 @@ func TestAReplicaIsPromotedThatHasEverything(t *testing.T) {
 		Spec: redis.Spec{Shards: 1, Replicas: 6, NodeTimeout: 5 * time.Second}, Now: time.Now(),
 		Pods: []redis.Pod{
 			pod(0, 0, "a", ""), pod(0, 1, "b", "a"), pod(0, 2, "c", "a"), pod(1, 1, "d", "gone"), pod(1, 2, "e", "a"),
-			{Name: "carts-1-3"}, pod(0, 4, "f", "a"), pod(0, 5, "g", "a"), pod(0, 6, "h", "a"),
+			{Name: "carts-1-3"},
+			pod(0, 4, "f", "a"), pod(0, 5, "g", "a"), pod(0, 6, "h", "a"),
 		},
 	}
 	s.Pods[2].Node.LinkUp = false
