@@ -76,6 +76,11 @@ func closeSlots(v *view) (cluster.Plan, bool) {
 		if stale := Union(v.closed(p), v.openOnReplicas(p)); len(stale) > 0 {
 			return cluster.Do(CloseSlots{p.Name, stale}, "slots %s of %s are not on their way any more", stale, p.Name)
 		}
+		for _, former := range v.shards[shard] {
+			if stale := v.openOnFormer(former, p); len(stale) > 0 {
+				return cluster.Do(CloseSlots{former.Name, stale}, "slots %s are not on their way to or from %s any more, whose shard %s leads", stale, former.Name, p.Name)
+			}
+		}
 	}
 	return cluster.Pass()
 }
@@ -91,6 +96,27 @@ func (v *view) closed(p *Pod) (stale Slots) {
 		stale = Union(stale, open.Slots.Minus(own))
 		if to := v.shardOf(open.Other); to < 0 || to >= len(v.shards) {
 			stale = Union(stale, own)
+		}
+	}
+	return stale
+}
+
+// openOnFormer returns the slots that are open on a former primary and that no server sends to it. It
+// was replaced while they were on their way, during a partition, and holds keys or lost its last slots
+// one by one, so that it does not follow its successor. An importing server rejects what others report
+// of such slots (clusterUpdateSlotsConfigWith in the servers' source).
+func (v *view) openOnFormer(former, primary *Pod) (stale Slots) {
+	if former.Node == nil || former == primary || !primary.ownsSlots() || former.Node.Self().Replica || former.ownsSlots() {
+		return nil
+	}
+	for _, open := range former.Node.Self().Open {
+		stale = Union(stale, open.Slots)
+	}
+	for _, p := range v.read {
+		for _, open := range p.Node.Self().Open {
+			if !open.Importing && open.Other == former.Node.ID && p.ownsSlots() {
+				stale = stale.Minus(open.Slots)
+			}
 		}
 	}
 	return stale

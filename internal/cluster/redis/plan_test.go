@@ -972,6 +972,25 @@ func TestNext(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) { f.open("c-0-1", Slots{{7, 8}}, "c-1-0", false) },
 			step: CloseSlots{"c-0-0", Slots{{7, 8}}}, reason: ReasonCloseSlots,
 		},
+		"a former primary that did not follow its successor awaits no slots": {
+			state: formed(), spoil: func(f *fixture) {
+				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+				f.views(id("c-1-1"), func(p *Peer) { p.Replica, p.PrimaryID, p.Slots, p.Epoch = false, "", Share(1, 3), 3000 })
+				f.open("c-1-0", Slots{{6000, 6001}}, "c-0-0", true)
+				f.Sets[1].Guarded, f.pod("c-1-0").Node.Keys = true, 1
+			},
+			step: CloseSlots{"c-1-0", Slots{{6000, 6001}}}, message: "slots 6000-6001 are not on their way to or from c-1-0 any more, whose shard c-1-1 leads",
+		},
+		"slots that are being sent to it go to its successor first": {
+			state: formed(), spoil: func(f *fixture) {
+				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+				f.views(id("c-1-1"), func(p *Peer) { p.Replica, p.PrimaryID, p.Slots, p.Epoch = false, "", Share(1, 3), 3000 })
+				f.Sets[1].Guarded, f.pod("c-1-0").Node.Keys = true, 1
+				f.open("c-1-0", Slots{{7, 8}}, "c-0-0", true)
+				f.open("c-0-0", Slots{{7, 8}}, "c-1-0", false)
+			},
+			step: MoveSlots{For: moveFor, Moves: []SlotMove{formed().moveOf("c-0-0", "c-1-1", Slots{{7, 8}})}},
+		},
 		"a slot that is open on a primary and its replica is moved to the end": {
 			state: formed(), spoil: func(f *fixture) {
 				f.open("c-0-0", Slots{{7, 8}}, "c-1-0", false)
