@@ -109,11 +109,26 @@ func (s *simulation) meshed() bool {
 	return true
 }
 
+// parts reports whether two servers were on different sides of the partition.
+func (d *simPartition) parts(a, b *redisfake.Server) bool {
+	return d != nil && d.acked != nil && d.apart[a] != d.apart[b]
+}
+
+// collides reports whether another server owns a slot under the same epoch. A server that takes a slot
+// raises its epoch without the votes of others (clusterBumpConfigEpochWithoutConsensus), and a majority
+// that it cannot reach may elect another one under that epoch. What clients write until the two meet is
+// lost with the one that yields, so that they write nothing here.
+func (s *simulation) collides(slot int, owner *redisfake.Server) bool {
+	return slices.ContainsFunc(s.pods, func(p *simPod) bool {
+		return p.server != nil && p.server != owner && p.server.Slots().Has(slot) && p.server.Epoch() == owner.Epoch()
+	})
+}
+
 // mayLose reports whether a write may be lost because a partition kept its primary from the server
 // that has been elected. A replica that was linked when the partition began has all that was
 // acknowledged before.
 func (d *simPartition) mayLose(former, winner *redisfake.Server, k redisfake.Key, has int) bool {
-	if d == nil || d.acked == nil || former == nil || d.apart[former] == d.apart[winner] {
+	if former == nil || !d.parts(former, winner) {
 		return false
 	}
 	return !d.linked[winner] || d.owners[k.Slot] != former || has >= d.acked[k]

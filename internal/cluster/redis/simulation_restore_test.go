@@ -274,6 +274,7 @@ func (r *simRestore) disturb(s *simulation) {
 // simulateRestore loses shards, unless everything is to be replaced, and has a backup put into the cluster.
 func simulateRestore(seed uint64) (*simulation, *simRestore) {
 	s := newSimulation(seed, true)
+	s.claimsStay = true
 	s.spec.Persistent, s.spec.AssignEmpty, s.spec.Shards, s.spec.Rebalance = true, false, 2+s.rnd.IntN(4), redis.Rebalance{}
 	s.spec.Version, s.external = "8.0.2", false
 	s.ensure()

@@ -103,6 +103,8 @@ type simulation struct {
 	// podsStay says that no fault ends a pod, and claimsGone counts the volumes that went with a pod.
 	podsStay   bool
 	claimsGone int
+	// claimsStay says that no fault deletes a claim: a shard is to be lost where the play says so alone.
+	claimsStay bool
 }
 
 // victory is an epoch, and the id of the server that won under it.
@@ -465,7 +467,7 @@ func (s *simulation) address() redis.Address {
 // write is a client's: it follows redirections to the owner with the highest epoch, and from there to where the slot goes.
 func (s *simulation) write(k redisfake.Key) {
 	owner := s.owner(k.Slot)
-	if owner == nil || s.emptied(owner) || !owner.Up || !owner.StateOK() || owner.Acknowledging(nodeTime) < guard(owner) {
+	if owner == nil || s.emptied(owner) || s.collides(k.Slot, owner) || !owner.Up || !owner.StateOK() || owner.Acknowledging(nodeTime) < guard(owner) {
 		return // What an emptied one takes is lost when it is deposed.
 	}
 	taker := owner
@@ -516,10 +518,13 @@ func (s *simulation) owner(slot int) *redisfake.Server {
 		if p.server == nil || !p.server.Slots().Has(slot) || p.server.Epoch() < s.won[slot].epoch {
 			continue
 		}
-		if owner != nil && owner.Epoch() == p.server.Epoch() {
+		switch {
+		case owner == nil || p.server.Epoch() > owner.Epoch():
+			owner = p.server
+		case p.server.Epoch() < owner.Epoch():
+		case !s.partition.parts(owner, p.server):
 			s.fail("%s and %s own slot %d under the same epoch", s.podOf(owner), p.name, slot)
-		}
-		if owner == nil || p.server.Epoch() > owner.Epoch() {
+		case p.server.ID == s.won[slot].id:
 			owner = p.server
 		}
 	}
@@ -694,7 +699,7 @@ func (s *simulation) fault() {
 	present := s.present()
 	p := present[s.rnd.IntN(len(present))]
 	ephemeral := !s.spec.Persistent
-	if s.more.IntN(20) == 0 {
+	if s.more.IntN(20) == 0 && !s.claimsStay {
 		s.deleteClaim(present[s.more.IntN(len(present))])
 	}
 	if s.more.IntN(8) == 0 {
@@ -1137,6 +1142,9 @@ func (s *simulation) checkVoid(st redis.AssignEmpty) {
 		}
 		if o := s.owner(k.Slot); o != nil {
 			s.fail("%s: %s owns slot %d", st, s.podOf(o), k.Slot)
+		}
+		if home, known := s.home[k.Slot]; known && home != to.Shard { // No server tells whose they were, and they move back.
+			s.resharded = true
 		}
 		if to.Data[k] < s.acked[k] {
 			s.fail("%s: %d of %v was acknowledged, and it has %d", st, s.acked[k], k, to.Data[k])
