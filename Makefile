@@ -179,12 +179,13 @@ test-unit: deps ## Run every test that needs no cluster: rules, simulation, loop
 	  -race -short -parallel 4 -timeout 60m $(if $(QUORATE_ALL_ENGINES),,-skip '^($(SLOW_RACES))$$') $(TEST_FLAGS) $$(go list ./... | grep -v -E '$(NO_RACES)')
 	@$(call timed,of which test-sweeps,$(MAKE) test-sweeps)
 
+# By default go spends up to a minute on making one input smaller: of a large one, all the time that there is.
 FUZZTIME := 60s
 .PHONY: fuzz
 fuzz: deps ## Run every fuzz target for FUZZTIME=60s; what one finds is a file in testdata/fuzz, to be committed with the cure
 	@QUORATE_SERVERS="$$($(KIND) servers)"; export QUORATE_SERVERS; \
 	for target in $$(grep -rE --include='*_test.go' '^func Fuzz' . | sed -E 's,^(.*)/[^/]+:func (Fuzz[A-Za-z0-9_]+).*,\1:\2,' | sort); do \
-	  go test -run '^$$' -fuzz "^$${target#*:}\$$" -fuzztime $(FUZZTIME) "$${target%%:*}" || exit 1; \
+	  go test -run '^$$' -fuzz "^$${target#*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "$${target%%:*}" || exit 1; \
 	done
 
 .PHONY: test-olm
