@@ -177,9 +177,9 @@ test-unit: deps ## Run every test that needs no cluster: rules, simulation, loop
 	@KUBEBUILDER_ASSETS="$$($(KIND) envtest-assets)"; QUORATE_SERVERS="$$($(KIND) servers)"; \
 	export KUBEBUILDER_ASSETS QUORATE_SERVERS CGO_ENABLED=1; $(GOTESTSUM) --jsonfile $(REPORTS)/unit.json -- \
 	  -race -short -parallel 4 -timeout 60m $(if $(QUORATE_ALL_ENGINES),,-skip '^($(SLOW_RACES))$$') $(TEST_FLAGS) $$(go list ./... | grep -v -E '$(NO_RACES)')
-	@$(call timed,of which test-sweeps,$(MAKE) test-sweeps)
+	@$(call timed,test-sweeps (a part of test-unit),$(MAKE) test-sweeps)
 
-# By default go spends up to a minute on making one input smaller: of a large one, all the time that there is.
+# Without a limit, go minimizes one large input for all of FUZZTIME.
 FUZZTIME := 60s
 .PHONY: fuzz
 fuzz: deps ## Run every fuzz target for FUZZTIME=60s; what one finds is a file in testdata/fuzz, to be committed with the cure

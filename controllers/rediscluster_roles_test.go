@@ -411,7 +411,8 @@ func (s standing) Failover(ctx context.Context, _ redis.FailoverMode) error {
 	return s.Client.Failover(ctx, redis.FailoverTakeover)
 }
 
-// TestAnElectionIsKnownToTheNextOperator: the servers do not elect a process again for four node timeouts.
+// TestAnElectionIsKnownToTheNextOperator: servers do not elect a process again for four node
+// timeouts.
 func TestAnElectionIsKnownToTheNextOperator(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

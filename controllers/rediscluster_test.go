@@ -877,20 +877,20 @@ func TestAServerThatAnswersAtTheAddressOfAnotherPodIsNotTakenForIt(t *testing.T)
 	}
 }
 
-// metRecorder notes whom the server of a pod was told to meet.
-type metRecorder struct {
+// meetRecorder records the addresses in CLUSTER MEET commands.
+type meetRecorder struct {
 	redis.Client
 	met func(redis.Address)
 }
 
-func (m metRecorder) Meet(ctx context.Context, to redis.Address, bus int) error {
+func (m meetRecorder) Meet(ctx context.Context, to redis.Address, bus int) error {
 	m.met(to)
 	return m.Client.Meet(ctx, to, bus)
 }
 
-// TestNobodyMeetsAServerThatIsNotTheExpectedOne: the address of a pod may belong to a server of another
-// cluster by now, and one CLUSTER MEET would make one cluster of both.
-func TestNobodyMeetsAServerThatIsNotTheExpectedOne(t *testing.T) {
+// TestOnlyTheExpectedServerIsMet: the address of a pod may have been reused by a server of another
+// cluster, and one CLUSTER MEET would merge the two clusters.
+func TestOnlyTheExpectedServerIsMet(t *testing.T) {
 	t.Parallel()
 	s := newRedisStage(t, redisCluster())
 	s.settle()
@@ -922,7 +922,7 @@ func TestNobodyMeetsAServerThatIsNotTheExpectedOne(t *testing.T) {
 			connect := kind.Connect
 			defer func() { kind.Connect = connect }()
 			kind.Connect = func(o redisclient.Options) redis.Client {
-				return metRecorder{s.connect(o), func(to redis.Address) { met = append(met, to) }}
+				return meetRecorder{s.connect(o), func(to redis.Address) { met = append(met, to) }}
 			}
 			err := kind.Act(t.Context(), s.cluster(), redis.Meet{Pairs: tc.pairs})
 			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {

@@ -87,7 +87,7 @@ func (s *session) observe(ctx context.Context, c client.Client, o clusterObject,
 	}
 	if act := out.act; act != nil {
 		out.act = func(ctx context.Context, step cluster.Step) error {
-			k.Client = c // What somebody asked for is no dry run.
+			k.Client = c // A requested step is executed, not dry-run.
 			return act(ctx, step)
 		}
 	}
@@ -183,7 +183,8 @@ func (s *session) askServers(ctx context.Context, c client.Client, o clusterObje
 	return out.lags, nil
 }
 
-// observer is the part of the operator that reads. Its client can change nothing until it is to act: every write is a dry run.
+// observer is the part of the operator that reads. Until it executes a step, every write of its
+// client is a dry run.
 func (s *session) observer(ctx context.Context, c client.Client, o clusterObject) (*observer, error) {
 	cfg, err := s.config()
 	if err != nil {

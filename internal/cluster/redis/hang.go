@@ -82,7 +82,7 @@ func (p *Pod) remember(was process, now time.Time, fsync string) process {
 	known := was.hangs && now.Sub(was.last) <= inattention
 	full := p.TimedOut && !p.Started.IsZero() && !p.Ready
 	p.Hangs = p.Hangs || full || (known && p.TimedOut)
-	if was.stood.After(p.Stood) {
+	if was.stood.After(p.Stood) { // The cached pod may not have the annotation yet.
 		p.Stood = was.stood
 	}
 	p.Answered = was.answered || (p.Node != nil && !p.Node.Loading)

@@ -76,6 +76,6 @@ func TestAnElectionIsReadFromThePod(t *testing.T) {
 	f.pod("c-1-1").Stood = now.Add(-time.Second)
 	seen.Watch(&f.State)
 	if got := f.pod("c-1-1").Stood; !got.Equal(now.Add(-time.Second)) {
-		t.Errorf("an operator that is started anew takes %s", got)
+		t.Errorf("a restarted operator reads %s", got)
 	}
 }

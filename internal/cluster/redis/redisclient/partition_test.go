@@ -117,12 +117,12 @@ func waits(t *testing.T, p partitioned) {
 	p.until("its replica follows it", func() bool { return p.holds(3, "healed") && !p.leads(3) })
 }
 
-// keeps has a primary cut off together with its replica, which is told to take over: it gets one
-// vote of three.
+// keeps cuts off a primary together with its replica and starts a failover there: it gets one vote
+// of three.
 func keeps(t *testing.T, p partitioned) {
 	t.Helper()
 	p.cut(0, 3)
-	p.until("the replica is told to take over", func() bool { return p.handOver(3) }) // Its connection is made again.
+	p.until("the replica accepts CLUSTER FAILOVER", func() bool { return p.handOver(3) }) // The client reconnects first.
 	p.pass(2 * partitionTimeout)
 	if p.leads(3) || !p.leads(0) {
 		t.Error("a replica has taken over without a majority of votes")
