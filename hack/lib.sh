@@ -13,6 +13,8 @@ mkdir -p "$QUORATE_CACHE"
 QUORATE_CACHE=$(cd "$QUORATE_CACHE" && pwd)
 export QUORATE_CACHE
 
+project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
 # step TEXT prints one progress line with the seconds since the script began.
 step() { printf '[%4ds] %s\n' "$SECONDS" "$*" >&2; }
 
@@ -96,3 +98,42 @@ exclusively() {
 
 # digest prints a short key of what it reads.
 digest() { sha256sum | cut -c1-12; }
+
+# go_build OUT PACKAGE... builds static binaries into the directory OUT, in the current module.
+go_build() {
+  local out=$1
+  shift
+  # Flags of the caller's environment must not change what lands in a cache keyed by version.
+  env -u GOOS -u GOARCH CGO_ENABLED=0 GOWORK=off GOFLAGS=-mod=mod \
+    go build -v -trimpath -buildvcs=false -gcflags=all=-dwarf=false -tags "${GO_BUILD_TAGS:-}" \
+    -ldflags "-s -w ${GO_BUILD_LDFLAGS:-}" -o "$out/" "$@"
+}
+
+# in_new_module COMMAND... runs a command inside an empty module in a scratch directory.
+in_new_module() (
+  dir=$(scratch module)
+  trap 'rm -rf "$dir"' EXIT
+  cd "$dir" || exit
+  go mod init quorate.local/build 2>/dev/null
+  "$@"
+)
+
+# in_module_like_ours COMMAND... runs a command inside a module that requires what the project requires: a program
+# that works with our versions of client-go and the like, which are compiled anyway, is built in seconds.
+in_module_like_ours() { in_new_module with_our_versions "$@"; }
+
+with_our_versions() {
+  sed 's|^module .*|module quorate.local/build|' "$project/go.mod" >go.mod
+  cp "$project/go.sum" .
+  "$@"
+}
+
+# go_programs OUT "MODULE@VERSION..." PACKAGE... builds packages at the given module versions.
+go_programs() {
+  local out=$1 modules=$2
+  shift 2
+  mkdir -p "$out"
+  # shellcheck disable=SC2086 # a list of modules
+  env GOWORK=off GOFLAGS=-mod=mod go get $modules
+  go_build "$out" "$@"
+}

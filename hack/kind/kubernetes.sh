@@ -1,6 +1,6 @@
 # Go programs built from their modules: Kubernetes, containerd, CoreDNS, local-path, kind, etcd.
-# Each is built in a small module of its own, generated in the cache, because their dependency
-# graphs do not agree with each other or with the project's.
+# Each is built in a small module of its own, generated in the cache, because the dependency graphs
+# of most do not agree with each other or with the project's.
 # shellcheck shell=bash
 
 kubernetes_dir() { printf '%s\n' "$QUORATE_CACHE/bin/kubernetes-$KUBERNETES_VERSION"; }
@@ -12,35 +12,6 @@ pause_dir() { printf '%s\n' "$QUORATE_CACHE/bin/pause-1"; }
 envtest_dir() { printf '%s\n' "$QUORATE_CACHE/envtest/$KUBERNETES_VERSION-etcd-$ETCD_3_6"; }
 # etcd_dir VERSION
 etcd_dir() { printf '%s\n' "$QUORATE_CACHE/bin/etcd-$1"; }
-
-# go_build OUT PACKAGE... builds static binaries into the directory OUT, in the current module.
-go_build() {
-  local out=$1
-  shift
-  # Flags of the caller's environment must not change what lands in a cache keyed by version.
-  env -u GOOS -u GOARCH CGO_ENABLED=0 GOWORK=off GOFLAGS=-mod=mod \
-    go build -v -trimpath -buildvcs=false -tags "${GO_BUILD_TAGS:-}" \
-    -ldflags "-s -w ${GO_BUILD_LDFLAGS:-}" -o "$out/" "$@"
-}
-
-# in_new_module COMMAND... runs a command inside an empty module in a scratch directory.
-in_new_module() (
-  dir=$(scratch module)
-  trap 'rm -rf "$dir"' EXIT
-  cd "$dir" || exit
-  go mod init quorate.local/build 2>/dev/null
-  "$@"
-)
-
-# go_programs OUT "MODULE@VERSION..." PACKAGE... builds packages at the given module versions.
-go_programs() {
-  local out=$1 modules=$2
-  shift 2
-  mkdir -p "$out"
-  # shellcheck disable=SC2086 # a list of modules
-  env GOWORK=off GOFLAGS=-mod=mod go get $modules
-  go_build "$out" "$@"
-}
 
 # module_dir MODULE@VERSION prints where the sources of a module lie, downloading them if needed.
 module_dir() {
@@ -102,16 +73,32 @@ build_containerd() {
     $module/cmd/containerd $module/cmd/ctr $module/cmd/containerd-shim-runc-v2
 }
 
+# coredns_source prints a main package with the plugins that kubeadm's Corefile names: all of them
+# take a minute more to compile.
+coredns_source() {
+  local plugin
+  printf 'package main\n\nimport (\n\t"github.com/coredns/coredns/coremain"\n'
+  for plugin in cache errors forward health kubernetes loadbalance loop metrics ready reload; do
+    printf '\t_ "github.com/coredns/coredns/plugin/%s"\n' "$plugin"
+  done
+  printf ')\n\nfunc main() { coremain.Run() }\n'
+}
+
+build_coredns_here() {
+  mkdir coredns
+  coredns_source >coredns/main.go
+  go_programs "$1" "github.com/coredns/coredns@$COREDNS_VERSION" ./coredns
+}
+
 build_coredns() {
   step "build CoreDNS $COREDNS_VERSION"
-  logged build-coredns in_new_module go_programs "$1" "github.com/coredns/coredns@$COREDNS_VERSION" \
-    github.com/coredns/coredns
+  logged build-coredns in_module_like_ours build_coredns_here "$1"
 }
 
 build_local_path() {
   local module=github.com/rancher/local-path-provisioner
   step "build local-path-provisioner $LOCAL_PATH_VERSION"
-  logged build-local-path in_new_module go_programs "$1" "$module@$LOCAL_PATH_VERSION" $module
+  logged build-local-path in_module_like_ours go_programs "$1" "$module@$LOCAL_PATH_VERSION" $module
 }
 
 build_kind() {
