@@ -3,6 +3,7 @@
 //
 //	go run ./hack/mutate -skip Simulation ./internal/cluster/etcd
 //	go run ./hack/mutate -files gate.go,plan.go -limit 25m ./internal/cluster/etcd
+//	go run ./hack/mutate -skip Simulation -every 10 ./internal/cluster/redis
 //
 // All mutants are compiled into one test binary, because a build takes longer than the tests of a
 // planner. A mutant is chosen by an environment variable.
@@ -29,6 +30,7 @@ import (
 type options struct {
 	dir, files, run, skip string
 	limit, timeout        time.Duration
+	every                 int
 }
 
 func main() {
@@ -37,9 +39,10 @@ func main() {
 	flag.StringVar(&o.run, "run", "", "run only the tests that match")
 	flag.StringVar(&o.skip, "skip", "", "skip the tests that match")
 	flag.DurationVar(&o.limit, "limit", time.Hour, "start no other mutant after this time")
+	flag.IntVar(&o.every, "every", 1, "run one of so many mutants, evenly spread")
 	flag.DurationVar(&o.timeout, "timeout", time.Minute, "a mutant whose tests take longer is killed")
 	flag.Parse()
-	if flag.NArg() != 1 {
+	if flag.NArg() != 1 || o.every < 1 {
 		fmt.Fprintln(os.Stderr, "usage: mutate [flags] PACKAGE_DIRECTORY")
 		os.Exit(2)
 	}
@@ -84,7 +87,7 @@ func mutate(ctx context.Context, o options, out io.Writer) error {
 		case !reached[i+1]:
 			unreached++
 			_, _ = fmt.Fprintf(out, "%s (not reached)\n", m)
-		case ctx.Err() != nil || time.Since(began) > o.limit:
+		case i%o.every != 0 || ctx.Err() != nil || time.Since(began) > o.limit:
 			left++
 		default:
 			if _, ok := t.passes(ctx, i+1); ok {

@@ -40,16 +40,8 @@ func TestQuorum(t *testing.T) {
 `
 
 func TestSurvivorsAreListed(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{"go.mod": "module sample\n\ngo 1.24\n", "sample.go": sample, "sample_test.go": sampleTest} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var out strings.Builder
-	if err := mutate(t.Context(), options{dir: dir, limit: time.Hour, timeout: time.Minute}, &out); err != nil {
-		t.Fatal(err)
-	}
+	dir := sampleModule(t, sampleTest)
+	got := mutated(t, dir, 1)
 	want := []string{
 		"sample.go:6:2: calls++: left out",
 		"sample.go:10:18: 2*votes > of: with the other boundary",
@@ -57,10 +49,40 @@ func TestSurvivorsAreListed(t *testing.T) {
 		": 7 mutants: 4 killed, 2 survived, 1 not reached by a test, 0 not run",
 		"",
 	}
-	got := strings.Split(strings.ReplaceAll(strings.ReplaceAll(out.String(), dir+"/", ""), dir, ""), "\n")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	want = []string{
+		"sample.go:6:2: calls++: left out",
+		"sample.go:14:9: !a: not negated (not reached)",
+		": 7 mutants: 2 killed, 1 survived, 1 not reached by a test, 3 not run",
+		"",
+	}
+	if diff := cmp.Diff(want, mutated(t, dir, 2)); diff != "" {
+		t.Errorf("one of two: (-want +got):\n%s", diff)
+	}
+}
+
+// mutated is what is printed of a module, line by line.
+func mutated(t *testing.T, dir string, every int) []string {
+	t.Helper()
+	var out strings.Builder
+	if err := mutate(t.Context(), options{dir: dir, limit: time.Hour, timeout: time.Minute, every: every}, &out); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.ReplaceAll(strings.ReplaceAll(out.String(), dir+"/", ""), dir, ""), "\n")
+}
+
+// sampleModule writes the sample with a test.
+func sampleModule(t *testing.T, test string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module sample\n\ngo 1.24\n", "sample.go": sample, "sample_test.go": test} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 func TestMutantsNest(t *testing.T) {
@@ -77,14 +99,8 @@ func TestMutantsNest(t *testing.T) {
 }
 
 func TestTestsThatFailWithoutAMutantAreAnError(t *testing.T) {
-	dir := t.TempDir()
-	failing := strings.Replace(sampleTest, "!Quorum(2", "Quorum(2", 1)
-	for name, text := range map[string]string{"go.mod": "module sample\n\ngo 1.24\n", "sample.go": sample, "sample_test.go": failing} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	err := mutate(t.Context(), options{dir: dir, limit: time.Hour, timeout: time.Minute}, &strings.Builder{})
+	dir := sampleModule(t, strings.Replace(sampleTest, "!Quorum(2", "Quorum(2", 1))
+	err := mutate(t.Context(), options{dir: dir, limit: time.Hour, timeout: time.Minute, every: 1}, &strings.Builder{})
 	if err == nil || !strings.Contains(err.Error(), "the tests fail without a mutant") {
 		t.Errorf("%v", err)
 	}

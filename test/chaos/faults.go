@@ -41,6 +41,7 @@ var onPods = map[string]func(context.Context, *runner, *target, []corev1.Pod, sc
 	"corrupt":   corrupt,
 	"disk-lost": loseDisk,
 	"pod-cut":   cutPod,
+	"peers-cut": cutPeers,
 	"clock": func(ctx context.Context, r *runner, t *target, pods []corev1.Pod, f schedule.Fault) (undo, error) {
 		return r.skewClock(ctx, &pods[0], t.container, f.Skew)
 	},
@@ -301,6 +302,21 @@ func cutPod(ctx context.Context, r *runner, _ *target, pods []corev1.Pod, f sche
 	}
 	if f.Direction != schedule.Out {
 		rules = append(rules, "FORWARD -d "+pods[0].Status.PodIP)
+	}
+	return r.drop(ctx, []string{pods[0].Spec.NodeName}, rules...)
+}
+
+// cutPeers parts a server from the others of its cluster, while clients and the operator reach all of them.
+func cutPeers(ctx context.Context, r *runner, t *target, pods []corev1.Pod, _ schedule.Fault) (undo, error) {
+	all, err := r.Pods(ctx, r.ns, t.Name, t.component)
+	if err != nil {
+		return nil, err
+	}
+	var rules []string
+	for _, peer := range all {
+		if peer.Name != pods[0].Name && peer.Status.PodIP != "" {
+			rules = append(rules, "FORWARD -s "+pods[0].Status.PodIP+" -d "+peer.Status.PodIP, "FORWARD -s "+peer.Status.PodIP+" -d "+pods[0].Status.PodIP)
+		}
 	}
 	return r.drop(ctx, []string{pods[0].Spec.NodeName}, rules...)
 }

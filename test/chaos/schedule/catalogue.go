@@ -72,6 +72,7 @@ var Kinds = []Kind{
 	{Name: "disk-lost", Title: "a pod is deleted with its volume", Covers: "T17", Scope: Pod, Bound: 5 * minute, Loses: true, Grace: minute, Lasting: true},
 	{Name: "all-pods", Title: "all pods of a cluster are deleted at once", Covers: "T17, T18", Scope: Pod, Bound: 5 * minute, Loses: true, Grace: minute},
 	{Name: "pod-cut", Title: "a pod is cut off", Covers: "T18", Scope: Pod, Least: 5 * second, Most: 20 * second, Bound: 4 * minute, Loses: true},
+	{Name: "peers-cut", Title: "a server and the others of its cluster do not reach each other", Covers: "T18", Scope: Pod, Least: 10 * second, Most: 40 * second, Bound: 4 * minute, Loses: true},
 	{Name: "clock", Title: "the server has another time of day", Covers: "T21", Scope: Pod, Least: 10 * second, Most: 25 * second, Skews: skews, Bound: 4 * minute},
 	{Name: "node-pause", Title: "a node is paused", Covers: "T17", Scope: Node, Least: 10 * second, Most: 25 * second, Bound: 5 * minute, Loses: true},
 	{Name: "node-stop", Title: "a node loses its power and comes back", Covers: "T17", Scope: Node, Least: 10 * second, Most: 25 * second, Bound: 5 * minute, Loses: true},

@@ -37,10 +37,10 @@ func TestASeedStaysWhatItIs(t *testing.T) {
 }
 
 var wantOfSeed1 = []string{
-	"clock orders (follow 2) by 2m0s after 10s for 16s; disk-lost carts (lead 9) after 4s; all-pods sessions after 6s; operator-stop after 3s for 20s",
-	"restart orders after 2s; pod-cut orders (lead 11) both after 5s for 16s; oom carts (lead 0) after 11s; pod-cut sessions (follow 5) out after 2s for 7s",
-	"node-pause (worker 11) after 4s for 17s",
-	"rotate orders after 2s; shards carts after 3s; shards sessions after 0s; dns-loss after 11s for 14s",
+	"clock orders (lead 9) by -2m0s after 7s for 20s; oom carts (follow 4) after 3s; pod-delete sessions (lead 2) after 10s",
+	"shards carts after 1s; kill orders (lead 2) after 2s; pod-delete carts (lead 6) after 11s; pod-cut sessions (lead 9) out after 2s for 7s; operator-stop after 9s for 25s",
+	"node-cut (worker 0) after 6s for 24s",
+	"scale orders after 3s; rotate carts after 2s; rotate sessions after 4s; api-stop after 8s for 12s",
 }
 
 func TestNoRoundBreaksMoreThanIsCovered(t *testing.T) {
