@@ -57,7 +57,7 @@ build_kubernetes_here() {
 }
 
 build_kubernetes() {
-  step "build Kubernetes $KUBERNETES_VERSION from its Go modules (about 7 minutes cold on 2 cores)"
+  step "build Kubernetes $KUBERNETES_VERSION from its Go modules (about 5 minutes cold on 2 cores)"
   logged build-kubernetes in_new_module build_kubernetes_here "$1"
   step "built Kubernetes"
 }
