@@ -144,6 +144,7 @@ func TestNext(t *testing.T) {
 		"a check that has its image, at last":  {taken(func(s *State) { s.Check = unpulledFor(time.Hour); s.Check.Unpulled = "" }), ReasonVerifying, ""},
 		"a check that ended without its image": {taken(func(s *State) { s.Check = unpulledFor(time.Hour); s.Check.Ended, s.Check.Failed = true, true }), ReasonVerifyFailed, ""},
 		"a check that failed":                  {taken(func(s *State) { s.Check = failed("c", 0, noRight) }), ReasonVerifyFailed, "the store says no"},
+		"a check that failed, its Job is gone": {taken(func(s *State) { s.Verifies, s.Unverified, s.Checked = true, noRight, &Checked{} }), ReasonVerifyFailed, "did not pass its check: the store says no"},
 		"a check that failed, and had not":     {taken(func(s *State) { s.Check, s.Checked = failed("c", 0, nil), &Checked{} }), ReasonVerifyFailed, "Job c failed and left no word"},
 		"a check that ended without a word":    {taken(func(s *State) { s.Check = ended("c", nil) }), "delete Job c", ""},
 		"a check that is over":                 {taken(func(s *State) { s.Check, s.Checked = ended("c", &Report{}), &Checked{} }), "", "verified"},

@@ -79,6 +79,7 @@ func TestNextOfRestore(t *testing.T) {
 		"the cluster has begun":               {confirmed(func(s *Restoration) { s.Target.Begun, s.Target.Doing = true, "all members end" }), ReasonRestoring, "all members end", false},
 		"there is no way back":                {found(func(s *Restoration) { s.Target.Begun = true }), ReasonRestoring, "is being restored", false},
 		"done":                                {confirmed(func(s *Restoration) { s.Target.Restored = &Restored{Revision: 7} }), "", "restored", false},
+		"done, and the cluster knows no more": {confirmed(func(s *Restoration) { s.Complete = &Restored{} }), "", "restored", false},
 		"done long ago":                       {Restoration{Complete: &Restored{}}, "", "restored", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,6 +126,7 @@ func TestConditionsOfARestore(t *testing.T) {
 		"held up":     {confirmed(func(s *Restoration) { s.Target.Missing = "it is paused" }), false, false},
 		"begun":       {found(func(s *Restoration) { s.Target.Begun = true }), true, false},
 		"done":        {confirmed(func(s *Restoration) { s.Target.Restored = &Restored{Keys: 3, Took: time.Second} }), true, true},
+		"done before": {found(func(s *Restoration) { s.Complete = &Restored{} }), true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conditions := RestoreConditions(tc.state, NextOfRestore(tc.state), nil)

@@ -36,6 +36,7 @@ func FuzzConfig(f *testing.F) {
 		f.Add("notify-keyspace-events", value, value, "host", uint8(i))
 		f.Add("latency-tracking-info-percentiles", value, "secret", value, uint8(i+1))
 		f.Add("hz", value, value, value, uint8(i+1))
+		f.Add("hz", "10", value, "host", uint8(i)) // A password that nothing else refuses.
 		f.Add(strings.Repeat("h", i%2)+"z", value+"10", "secret"+value, "h", uint8(i%4))
 	}
 	for _, key := range []string{
