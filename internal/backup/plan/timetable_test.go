@@ -24,7 +24,7 @@ func hourly(change func(*Timetable)) Timetable {
 		Take: Schedule{Cron: "@hourly", Deadline: time.Hour}, Zone: time.UTC,
 	}
 	for h := 9; h <= 12; h++ {
-		t.Runs = append(t.Runs, Run{Name: backupAt(h), UID: "u", Due: hourOf(h), Finished: hourOf(h, 5), Complete: true})
+		t.Runs = append(t.Runs, Run{Name: backupAt(h), UID: "u-" + backupAt(h), Due: hourOf(h), Finished: hourOf(h, 5), Complete: true})
 	}
 	if change != nil {
 		change(&t)
@@ -145,6 +145,9 @@ func TestNextOf(t *testing.T) {
 			got := p.Reason
 			if p.Step != nil {
 				got = p.Step.String()
+			}
+			if d, ok := p.Step.(DeleteBackup); ok && d.UID != "u-"+d.Name {
+				t.Errorf("%+v is of another Backup", d)
 			}
 			if got != tc.want || !strings.Contains(p.Message, tc.says) {
 				t.Errorf("%q (%s), want %q (...%s...)", got, p.Message, tc.want, tc.says)
