@@ -100,6 +100,11 @@ func TestParseNode(t *testing.T) {
 			"role:master\r\nconnected_slaves:1\r\nmin_slaves_good_slaves:0\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=5,lag=7\r\nmaster_repl_offset:9\r\n",
 			Node{Offset: 9, Connected: 1, Acknowledging: new(int)},
 		},
+		"a primary whose replicas do not all report": {
+			"role:master\r\nconnected_slaves:4\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=5,lag=0\r\nslave1:ip=10.0.0.3,port=6379,state=wait_bgsave,offset=0,lag=0\r\n" +
+				"slave2:ip=10.0.0.4,port=6379,state=online,offset=5,lag=60\r\nslave3:ip=10.0.0.5,port=6379,state=online,offset=5,lag=1\r\nmaster_repl_offset:9\r\n",
+			Node{Offset: 9, Connected: 4, Copies: 2},
+		},
 		"valkey, while it loads": {
 			"redis_version:7.2.4\r\nserver_time_usec:1426238317239000\r\nvalkey_version:9.1.2\r\nloading:1\r\nrole:slave\r\nmaster_link_down_since_seconds:-1\r\ndb0:keys=3\r\ndb12:keys=4,expires=1\r\ndbx:keys=9\r\n",
 			Node{Engine: v1alpha1.EngineValkey, Version: "9.1.2", Clock: time.UnixMilli(1426238317239), Loading: true, Keys: 7},
