@@ -137,6 +137,29 @@ func TestRebalance(t *testing.T) {
 }
 
 // TestALayoutByWeightStays: what was carried out is what the cluster keeps.
+// A layout that is about to change by itself says nothing about weights.
+func TestNothingIsProposedForAClusterThatIsNotWhole(t *testing.T) {
+	for name, spoil := range map[string]func(*fixture){
+		"it is not asked for":          func(f *fixture) { f.Spec.Rebalance = Rebalance{} },
+		"a server does not answer":     func(f *fixture) { f.pod("c-1-1").Node = nil },
+		"a shard has no primary":       func(f *fixture) { f.pod("c-1-0").Node = nil },
+		"a shard is to go":             func(f *fixture) { f.Spec.Shards = 2 },
+		"the weights are not known":    func(f *fixture) { f.Weights = nil },
+		"no slots are assigned as yet": func(f *fixture) { f.State = fresh().State; f.Spec.Rebalance = skewed().Spec.Rebalance },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := skewed()
+			spoil(f)
+			if p, ended := Propose(f.State, nil); p != nil || ended {
+				t.Errorf("%+v is proposed (ended %t)", p, ended)
+			}
+		})
+	}
+	if p, _ := Propose(skewed().State, nil); p == nil {
+		t.Error("nothing is proposed for the cluster when it is whole")
+	}
+}
+
 func TestALayoutByWeightStays(t *testing.T) {
 	f := skewed()
 	f.approve()
