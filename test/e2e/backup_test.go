@@ -88,6 +88,7 @@ func destroy[O target](ctx context.Context, t *testing.T, s *scope, o O) {
 
 // TestAnEtcdClusterComesBackFromABackup destroys a cluster with all of its claims.
 func TestAnEtcdClusterComesBackFromABackup(t *testing.T) {
+	t.Parallel()
 	var (
 		c      *v1alpha1.EtcdCluster
 		server *harness.S3

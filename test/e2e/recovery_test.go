@@ -20,7 +20,10 @@ import (
 
 // TestALostQuorumIsRecovered destroys the volumes of a majority while a writer runs. Whichever ordinal survives, the cluster goes
 // on from its data: when the plan is approved, and the last time by itself.
-func TestALostQuorumIsRecovered(t *testing.T) { losesQuorum(t, 0) }
+func TestALostQuorumIsRecovered(t *testing.T) {
+	t.Parallel()
+	losesQuorum(t, 0)
+}
 
 func TestALostQuorumIsRecoveredFromAnyMember(t *testing.T) { losesQuorum(t, 1, 2) }
 

@@ -29,6 +29,7 @@ const maxServingGap = 3 * time.Second
 
 // TestARedisClusterIsRestoredInPlace replaces what a cluster has by what it had when a backup was taken.
 func TestARedisClusterIsRestoredInPlace(t *testing.T) {
+	t.Parallel()
 	var (
 		c      *v1alpha1.RedisCluster
 		server *harness.S3
