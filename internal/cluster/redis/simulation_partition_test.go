@@ -163,3 +163,15 @@ func (s *simulation) formerOwner(slot int, winner *redisfake.Server) *redisfake.
 	}
 	return former
 }
+
+// yields returns the server on the other side of the partition that owns a slot under the same epoch as
+// the owner, see collides; nil when there is none. It is going to be replaced, and what it took since the
+// partition began is lost.
+func (s *simulation) yields(slot int, owner *redisfake.Server) *redisfake.Server {
+	for _, p := range s.pods {
+		if owner != nil && p.server != nil && s.partition.parts(p.server, owner) && p.server.Slots().Has(slot) && p.server.Epoch() == owner.Epoch() {
+			return p.server
+		}
+	}
+	return nil
+}

@@ -340,9 +340,13 @@ func (s *simulation) visible(k redisfake.Key) int {
 		return owner.Data[k]
 	}
 	best := 0
+	yields := s.yields(k.Slot, owner)
 	for _, p := range s.pods {
-		if p.server == nil || (p.server.Primary() != "" && s.exists(p.server.Primary())) {
-			continue // A replica's word counts when its primary is gone for good.
+		if p.server == nil || p.server == yields {
+			continue
+		}
+		if of := p.server.Primary(); of != "" && s.exists(of) && (yields == nil || of != yields.ID) {
+			continue // A replica's word counts when its primary is gone for good, or about to be replaced.
 		}
 		if len(p.server.Slots()) == 0 || s.ownsAny(p) { // Who has been replaced will throw away what it has.
 			best = max(best, p.server.Data[k])

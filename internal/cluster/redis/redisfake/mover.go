@@ -1,9 +1,11 @@
 package redisfake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
@@ -110,7 +112,8 @@ func (s *Server) holds(slots redis.Slots) bool {
 	return false
 }
 
-// Keys returns the keys of slots, each of which takes one byte for every write.
+// Keys returns the keys of slots, each of which takes one byte for every write. They are in the same
+// order each time.
 func (s *Server) Keys(_ context.Context, slots redis.Slots, _ int) (map[int][]redis.Key, error) {
 	if err := s.reachable(); err != nil {
 		return nil, err
@@ -120,6 +123,9 @@ func (s *Server) Keys(_ context.Context, slots redis.Slots, _ int) (map[int][]re
 		if slots.Has(k.Slot) {
 			out[k.Slot] = append(out[k.Slot], redis.Key{Name: k.name(), Bytes: int64(writes)})
 		}
+	}
+	for _, keys := range out {
+		slices.SortFunc(keys, func(a, b redis.Key) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return out, nil
 }
