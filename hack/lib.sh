@@ -13,6 +13,7 @@ mkdir -p "$QUORATE_CACHE"
 QUORATE_CACHE=$(cd "$QUORATE_CACHE" && pwd)
 export QUORATE_CACHE
 
+# project is the root of the checkout.
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 # step TEXT prints one progress line with the seconds since the script began.
@@ -118,11 +119,12 @@ in_new_module() (
   "$@"
 )
 
-# in_module_like_ours COMMAND... runs a command inside a module that requires what the project requires: a program
-# that works with our versions of client-go and the like, which are compiled anyway, is built in seconds.
-in_module_like_ours() { in_new_module with_our_versions "$@"; }
+# in_project_module COMMAND... runs a command inside a module with the project's requirements. A
+# program that works with these versions of client-go and the like, which are compiled anyway, is
+# built in seconds.
+in_project_module() { in_new_module with_project_requirements "$@"; }
 
-with_our_versions() {
+with_project_requirements() {
   sed 's|^module .*|module quorate.local/build|' "$project/go.mod" >go.mod
   cp "$project/go.sum" .
   "$@"

@@ -37,14 +37,14 @@ build() {
   local dir=$1 package=$2 version=$3
   step "build ${package##*/} $version (once)"
   case $package in
-    # They go with our versions of what they are made of.
-    */helm | */fake-gcs-server | */versitygw) logged "tool-${package##*/}" in_module_like_ours go_programs "$dir" "$package@$version" "$package" ;;
+    # These work with the project's versions of their dependencies.
+    */helm | */fake-gcs-server | */versitygw) logged "tool-${package##*/}" in_project_module go_programs "$dir" "$package@$version" "$package" ;;
     *) logged "tool-${package##*/}" go_install "$dir" "$package@$version" ;;
   esac
 }
 
-# go_install DIR PACKAGE@VERSION builds a program with exactly the versions that its own module asks for. A caller that
-# cross-compiles, or sets flags for its own module, does not affect it.
+# go_install DIR PACKAGE@VERSION builds a program with exactly the versions that its own module
+# requires, whatever the caller's flags and target are.
 go_install() {
   mkdir -p "$1"
   env -u GOOS -u GOARCH -C / CGO_ENABLED=0 GOFLAGS= GOBIN="$1" go install -trimpath -gcflags=all=-dwarf=false -ldflags "-s -w" "$2"

@@ -255,7 +255,7 @@ create_from_source() {
   if [[ $source == public ]]; then
     write_public_datastores_env
   else
-    step "everything is built here, once (about 11 minutes on 2 cores), and kept in $QUORATE_CACHE"
+    step "everything is built here, once (less than 15 minutes on 2 cores), and kept in $QUORATE_CACHE"
     ensure_node_image
   fi
   create_cluster "$source"

@@ -92,13 +92,13 @@ build_coredns_here() {
 
 build_coredns() {
   step "build CoreDNS $COREDNS_VERSION"
-  logged build-coredns in_module_like_ours build_coredns_here "$1"
+  logged build-coredns in_project_module build_coredns_here "$1"
 }
 
 build_local_path() {
   local module=github.com/rancher/local-path-provisioner
   step "build local-path-provisioner $LOCAL_PATH_VERSION"
-  logged build-local-path in_module_like_ours go_programs "$1" "$module@$LOCAL_PATH_VERSION" $module
+  logged build-local-path in_project_module go_programs "$1" "$module@$LOCAL_PATH_VERSION" $module
 }
 
 build_kind() {

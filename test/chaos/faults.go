@@ -306,7 +306,7 @@ func cutPod(ctx context.Context, r *runner, _ *target, pods []corev1.Pod, f sche
 	return r.drop(ctx, []string{pods[0].Spec.NodeName}, rules...)
 }
 
-// cutPeers parts a server from the others of its cluster, while clients and the operator reach all of them.
+// cutPeers isolates a server from the others of its cluster; clients and the operator reach all.
 func cutPeers(ctx context.Context, r *runner, t *target, pods []corev1.Pod, _ schedule.Fault) (undo, error) {
 	all, err := r.Pods(ctx, r.ns, t.Name, t.component)
 	if err != nil {

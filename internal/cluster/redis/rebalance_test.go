@@ -136,8 +136,6 @@ func TestRebalance(t *testing.T) {
 	}
 }
 
-// TestALayoutByWeightStays: what was carried out is what the cluster keeps.
-// A layout that is about to change by itself says nothing about weights.
 func TestNothingIsProposedForAClusterThatIsNotWhole(t *testing.T) {
 	for name, spoil := range map[string]func(*fixture){
 		"it is not asked for":          func(f *fixture) { f.Spec.Rebalance = Rebalance{} },
@@ -160,6 +158,7 @@ func TestNothingIsProposedForAClusterThatIsNotWhole(t *testing.T) {
 	}
 }
 
+// TestALayoutByWeightStays: what was carried out is what the cluster keeps.
 func TestALayoutByWeightStays(t *testing.T) {
 	f := skewed()
 	f.approve()
