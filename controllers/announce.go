@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/ttlmap"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,14 +64,14 @@ func (l *Loop[O, S]) announceFindings(o O, r *anomaly.Report) {
 // told remembers what a resource was said to wait for since it was last Ready.
 type told struct {
 	mu      sync.Mutex
-	reasons lore[types.UID, map[string]bool]
+	reasons ttlmap.Map[types.UID, map[string]bool]
 }
 
 // first reports whether the reason is told for the first time.
 func (t *told) first(uid types.UID, reason string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	reasons := t.reasons.of(uid, time.Now())
+	reasons := t.reasons.Get(uid, time.Now())
 	if *reasons == nil {
 		*reasons = map[string]bool{}
 	}
@@ -87,7 +89,7 @@ func (t *told) known(uid types.UID, c *metav1.Condition) bool {
 	case c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionFalse:
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		return (*t.reasons.of(uid, time.Now()))[c.Reason]
+		return (*t.reasons.Get(uid, time.Now()))[c.Reason]
 	}
 	return false
 }
@@ -95,7 +97,7 @@ func (t *told) known(uid types.UID, c *metav1.Condition) bool {
 func (t *told) forget(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	*t.reasons.of(uid, time.Now()) = nil
+	*t.reasons.Get(uid, time.Now()) = nil
 }
 
 // maxNote is how long the note of an event may be, in bytes, by the rules of events.k8s.io/v1.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorate/quorate/internal/ttlmap"
+
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -46,7 +48,7 @@ type AutoscalerKind struct {
 	etcd  *EtcdKind
 	redis *RedisKind
 
-	pasts lore[types.UID, scalerPast]
+	pasts ttlmap.Map[types.UID, scalerPast]
 }
 
 // scalerPast is what the operator remembers of one Autoscaler. With a restart it is lost, which delays, and at worst leaves one change untold.
@@ -61,7 +63,7 @@ var _ Kind[*v1alpha1.Autoscaler, autoscale.State] = (*AutoscalerKind)(nil)
 
 // NewAutoscalerKind returns what the loop needs to look after Autoscalers. Members and servers are reached the way their clusters reach them.
 func NewAutoscalerKind(c *Children, e *EtcdKind, r *RedisKind) *AutoscalerKind {
-	return &AutoscalerKind{Children: c, etcd: e, redis: r, pasts: lore[types.UID, scalerPast]{fresh: func() *scalerPast { return &scalerPast{rates: redis.Rates{}} }}}
+	return &AutoscalerKind{Children: c, etcd: e, redis: r, pasts: ttlmap.Map[types.UID, scalerPast]{New: func() *scalerPast { return &scalerPast{rates: redis.Rates{}} }}}
 }
 
 // setupAutoscalers registers the controller of Autoscalers. It looks again when the specification of a cluster changes, and measures in
@@ -103,7 +105,7 @@ func (k *AutoscalerKind) scalers(ctx context.Context, namespace string, of v1alp
 }
 
 // past is what is remembered of an Autoscaler.
-func (k *AutoscalerKind) past(uid types.UID) *scalerPast { return k.pasts.of(uid, k.Now()) }
+func (k *AutoscalerKind) past(uid types.UID) *scalerPast { return k.pasts.Get(uid, k.Now()) }
 
 // Ensure has nothing to make.
 func (k *AutoscalerKind) Ensure(context.Context, *v1alpha1.Autoscaler) error { return nil }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/internal/ttlmap"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,22 +58,31 @@ type Children struct {
 	monitoring monitoring
 }
 
+// ForgetSecrets drops the Secrets that were read, so that each is read from the API server the next time.
+func (c *Children) ForgetSecrets() {
+	if cached, ok := c.Client.(notingClient); ok {
+		if r, ok := cached.Client.(*recall); ok {
+			r.forgetAll()
+		}
+	}
+}
+
 // marks are what was applied last, of all objects that are looked at.
 type marks struct {
 	mu    sync.Mutex
-	byKey lore[appliedKey, appliedMark]
+	byKey ttlmap.Map[appliedKey, appliedMark]
 }
 
 func (m *marks) of(key appliedKey, now time.Time) appliedMark {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return *m.byKey.of(key, now)
+	return *m.byKey.Get(key, now)
 }
 
 func (m *marks) set(key appliedKey, now time.Time, mark appliedMark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	*m.byKey.of(key, now) = mark
+	*m.byKey.Get(key, now) = mark
 }
 
 type appliedKey struct {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,10 +81,10 @@ func TestNothingIsRememberedOfWhatIsGone(t *testing.T) {
 	if said.first("7", "Taking") || applied.of(appliedKey{"Job", "shop", "hourly-7"}, now).version != "1" {
 		t.Error("what is there is forgotten")
 	}
-	now = now.Add(2 * forgetAfter)
+	now = now.Add(2 * time.Hour)
 	applied.of(appliedKey{"Job", "shop", "hourly-100"}, now)
-	said.reasons.of("100", now)
-	if jobs, resources := len(applied.byKey.byKey), len(said.reasons.byKey); jobs != 1 || resources != 1 {
+	said.reasons.Get("100", now)
+	if jobs, resources := len(maps.Collect(applied.byKey.All())), len(maps.Collect(said.reasons.All())); jobs != 1 || resources != 1 {
 		t.Errorf("%d Jobs and %d resources are remembered", jobs, resources)
 	}
 }

@@ -233,7 +233,7 @@ func (s *stage) drop(o client.Object) {
 
 func (s *stage) later() {
 	s.t.Helper()
-	aMinuteLater(s.t, s.op.Kind.(*EtcdKind).Children) //nolint:forcetypeassert // It was built so.
+	s.op.Kind.(*EtcdKind).ForgetSecrets() //nolint:forcetypeassert // It was built so.
 }
 
 func (s *redisStage) drop(o client.Object) {

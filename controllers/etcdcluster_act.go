@@ -59,7 +59,7 @@ func (k *EtcdKind) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluste
 		k.distrust(o.UID) // What is restored may ask for another password, or for none.
 		return k.note(ctx, o, step.Edit)
 	case plan.FindBackup:
-		return k.findBackup(ctx, o, etcdBootstrap(o))
+		return findBackup(ctx, k.Children, o, etcdBootstrap(o))
 	case plan.DropRestoreJob:
 		return k.dropJob(ctx, o, step.Name, step.UID)
 	}

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
 	_ "time/tzdata" // The operator's image has no time zone database.
+
+	"github.com/quorate/quorate/internal/ttlmap"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,7 +43,7 @@ const (
 // time: what has been done is seen in the databases.
 type upkeep struct {
 	mu       sync.Mutex
-	clusters lore[types.UID, clusterUpkeep]
+	clusters ttlmap.Map[types.UID, clusterUpkeep]
 	// drain is how long a defragmentation waits for clients to stay away, spawn runs it in the background.
 	drain time.Duration
 	spawn func(f func() error, end func(error))
@@ -68,7 +71,7 @@ type memo[T any] struct {
 }
 
 func newUpkeep(drain time.Duration, spawn func(f func() error, end func(error))) *upkeep {
-	return &upkeep{clusters: lore[types.UID, clusterUpkeep]{fresh: newClusterUpkeep}, drain: drain, spawn: spawn}
+	return &upkeep{clusters: ttlmap.Map[types.UID, clusterUpkeep]{New: newClusterUpkeep}, drain: drain, spawn: spawn}
 }
 
 func newClusterUpkeep() *clusterUpkeep {
@@ -79,7 +82,7 @@ func newClusterUpkeep() *clusterUpkeep {
 func (u *upkeep) with(uid types.UID, now time.Time, call func(*clusterUpkeep)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	call(u.clusters.of(uid, now))
+	call(u.clusters.Get(uid, now))
 }
 
 // elsewhere counts the other clusters that are being defragmented.
@@ -87,8 +90,8 @@ func (u *upkeep) elsewhere(uid types.UID) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	n := 0
-	for id, c := range u.clusters.byKey { // Under u.mu, as in with.
-		if id != uid && c.what.busy() {
+	for id, c := range u.clusters.All() { // Under u.mu, as in with.
+		if id != uid && c.busy() {
 			n++
 		}
 	}

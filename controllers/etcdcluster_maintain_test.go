@@ -3,6 +3,7 @@ package controllers
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -195,7 +196,7 @@ func TestWorkElsewhereIsCounted(t *testing.T) {
 		t.Errorf("%d and %d", a, b)
 	}
 	u.with("2", now.Add(2*time.Hour), func(*clusterUpkeep) {})
-	if n := len(u.clusters.byKey); n != 1 {
+	if n := len(maps.Collect(u.clusters.All())); n != 1 {
 		t.Errorf("%d clusters are remembered", n)
 	}
 }

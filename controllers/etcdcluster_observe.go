@@ -62,7 +62,7 @@ func (k *EtcdKind) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.S
 		s.Record = &b.Record
 		s.Want.Anew, err = k.anew(ctx, o, b.Record)
 	} else {
-		s.Want.Restore, err = k.wish(ctx, o, etcdBootstrap(o))
+		s.Want.Restore, err = restoreRequest(ctx, k.Children, o, etcdBootstrap(o))
 	}
 	if err != nil {
 		return etcd.State{}, err

@@ -25,7 +25,7 @@ func etcdBootstrap(o *v1alpha1.EtcdCluster) Lookup {
 // anew is the backup that a cluster is to begin anew with, nil for none. None is begun while the one that was begun last has yet to be
 // complete and say so: it would be taken for another one. Whoever wants another backup instead deletes that.
 func (k *EtcdKind) anew(ctx context.Context, o *v1alpha1.EtcdCluster, record etcd.Record) (*etcd.Anew, error) {
-	r, err := k.confirmedRestore(ctx, o, v1alpha1.KindEtcdCluster)
+	r, err := confirmedRestore(ctx, k.Children, o, v1alpha1.KindEtcdCluster)
 	if r == nil || err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (k *EtcdKind) Target(ctx context.Context, r *v1alpha1.Restore, found *plan.
 
 // unmountable says why not all members can read the backup, empty when they can: one on a claim of one node would leave the others waiting for it.
 func (k *EtcdKind) unmountable(ctx context.Context, r *v1alpha1.Restore, members int) (string, error) {
-	source, _, missing, err := k.resolved(ctx, r.Namespace, r.Spec.From)
+	source, _, missing, err := resolved(ctx, k.Children, r.Namespace, r.Spec.From)
 	if missing != "" || err != nil {
 		return "", err
 	}
@@ -139,7 +139,7 @@ func revisionOf(f *plan.Found) int64 {
 func (k *EtcdKind) setRecovery(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.SetRecovery) error {
 	if step.To.Anew != nil && step.To.Phase == etcd.RecoveryHeld {
 		is := func(r *v1alpha1.Restore) bool { return restoreToken(r, o) == step.To.Anew.Token }
-		if err := k.stillApproved(ctx, o, v1alpha1.KindEtcdCluster, is); err != nil {
+		if err := stillApproved(ctx, k.Children, o, v1alpha1.KindEtcdCluster, is); err != nil {
 			return err
 		}
 	}

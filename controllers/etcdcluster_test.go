@@ -82,7 +82,7 @@ func newStage(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *sta
 func (s *stage) newOperator() *Loop[*v1alpha1.EtcdCluster, etcd.State] {
 	op := s.operator()
 	children := newChildren(&world{Client: op.client(s.cache, false)})
-	children.Direct = children.past(op.client(s.api, true))
+	children.Direct = PastCache(op.client(s.api, true), clockOf(children))
 	kind := NewEtcdKind(children)
 	kind.upkeep = newUpkeep(0, func(f func() error, end func(error)) { end(goroutine.Try(f)) }) // The etcd in memory knows no two things at a time.
 	kind.connect = func(cfg etcdclient.Config) memberClient {

@@ -147,7 +147,7 @@ func (s *userStage) wrote(what string, err error) error {
 
 func (s *userStage) newOperator() {
 	children := newChildren(&world{Client: s.api})
-	children.Direct = children.past(s.api)
+	children.Direct = PastCache(s.api, clockOf(children))
 	k := NewEtcdKind(children)
 	k.connect = func(etcdclient.Config) memberClient {
 		return &struct {
@@ -165,7 +165,7 @@ func (s *userStage) minuteLater() {
 	if !ok {
 		s.t.Fatalf("%T", s.loop.Kind)
 	}
-	aMinuteLater(s.t, kind.Children)
+	kind.Children.ForgetSecrets()
 }
 
 // user reads a resource, nil when it is gone.

@@ -310,28 +310,10 @@ func newChildren(w *world) *Children {
 		Domain: "cluster.local", AgentImage: "agent:1", Dial: DialDirect,
 		Now: func() time.Time { return time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC) },
 	}
-	now := func() time.Time { return c.Now() }
-	c.Client, c.Direct = notingClient{newRecall(w, now), now}, c.past(w)
+	now := clockOf(c)
+	c.Client, c.Direct = Cached(w, now), PastCache(w, now)
 	return c
 }
 
-// past is what reads past the cache.
-func (c *Children) past(api client.Reader) client.Reader {
-	return noting{api, true, func() time.Time { return c.Now() }}
-}
-
-// aMinuteLater is when the operator has forgotten the Secrets that it remembered.
-func aMinuteLater(t *testing.T, c *Children) {
-	t.Helper()
-	clear(recallOf(t, c).secrets)
-}
-
-func recallOf(t *testing.T, c *Children) *recall {
-	t.Helper()
-	n, _ := c.Client.(notingClient)
-	r, ok := n.Client.(*recall)
-	if !ok {
-		t.Fatalf("%T remembers nothing", c.Client)
-	}
-	return r
-}
+// clockOf returns the clock of c, also after a test has replaced it.
+func clockOf(c *Children) func() time.Time { return func() time.Time { return c.Now() } }

@@ -239,6 +239,18 @@ type notingClient struct {
 	now func() time.Time
 }
 
+// Cached returns a client that reads from the cache of c and takes Secrets from the cache of read
+// Secrets. now is the clock of that cache.
+func Cached(c client.Client, now func() time.Time) client.Client {
+	return notingClient{newRecall(c, now), now}
+}
+
+// PastCache returns a reader that asks the API server itself.
+func PastCache(r client.Reader, now func() time.Time) client.Reader { return noting{r, true, now} }
+
+// FromCache returns a reader of the cache that r reads from.
+func FromCache(r client.Reader, now func() time.Time) client.Reader { return noting{r, false, now} }
+
 func (c notingClient) noting() noting { return noting{c.Client, false, c.now} }
 
 // Get reads an object.

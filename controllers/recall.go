@@ -160,6 +160,13 @@ func (r *recall) forget(key client.ObjectKey) {
 	delete(r.secrets, key)
 }
 
+func (r *recall) forgetAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writes++
+	clear(r.secrets)
+}
+
 // Create makes an object. Nothing of ours may update or delete Secrets.
 func (r *recall) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
 	defer r.written(o)

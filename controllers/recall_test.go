@@ -244,14 +244,13 @@ func TestASettledClusterIsLookedAtWithoutAskingForSecrets(t *testing.T) {
 	if !ok {
 		t.Fatalf("%T", s.loop.Kind)
 	}
-	memory := recallOf(t, kind.Children)
 	s.pass()
 	reads := 0
 	under, ok := s.api.Client.(client.WithWatch)
 	if !ok {
 		t.Fatalf("%T cannot be watched", s.api.Client)
 	}
-	memory.Client = interceptor.NewClient(under, interceptor.Funcs{
+	s.api.Client = interceptor.NewClient(under, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if _, secret := o.(*corev1.Secret); secret {
 				reads++
@@ -265,7 +264,7 @@ func TestASettledClusterIsLookedAtWithoutAskingForSecrets(t *testing.T) {
 	if reads != 0 {
 		t.Errorf("%d reads of Secrets in three passes", reads)
 	}
-	aMinuteLater(t, kind.Children)
+	kind.Children.ForgetSecrets()
 	if s.pass(); reads == 0 {
 		t.Error("Secrets are remembered for ever")
 	}

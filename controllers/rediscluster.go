@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/quorate/quorate/internal/ttlmap"
+
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +36,7 @@ type RedisKind struct {
 	// ConnectMover opens one that moves keys. It is redisclient.NewMover outside of tests.
 	ConnectMover func(redisclient.Options) redis.Mover
 	// memories of the clusters.
-	memories lore[types.UID, memory]
+	memories ttlmap.Map[types.UID, memory]
 }
 
 var _ Kind[*v1alpha1.RedisCluster, redis.State] = (*RedisKind)(nil)
@@ -45,7 +47,7 @@ func NewRedisKind(c *Children) *RedisKind {
 		Children:     c,
 		Connect:      func(o redisclient.Options) redis.Client { return redisclient.New(o) },
 		ConnectMover: func(o redisclient.Options) redis.Mover { return redisclient.NewMover(o) },
-		memories:     lore[types.UID, memory]{fresh: newMemory},
+		memories:     ttlmap.Map[types.UID, memory]{New: newMemory},
 	}
 }
 

@@ -268,11 +268,11 @@ func (w outside) behind(s *corev1.Service) *corev1.Pod {
 }
 
 // nodeAddress is the IPv4 address of the node of a pod, the external one where it has one and nodes may be read; empty: it has none.
-func (c *Children) nodeAddress(ctx context.Context, pod *corev1.Pod) (string, error) {
+func (k *RedisKind) nodeAddress(ctx context.Context, pod *corev1.Pod) (string, error) {
 	addresses := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: pod.Status.HostIP}}
-	if c.Nodes != nil {
+	if k.Nodes != nil {
 		var node corev1.Node
-		if err := c.Nodes.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, &node); client.IgnoreNotFound(err) != nil {
+		if err := k.Nodes.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, &node); client.IgnoreNotFound(err) != nil {
 			return "", fmt.Errorf("read node %s: %w", pod.Spec.NodeName, err)
 		}
 		addresses = append(node.Status.Addresses, addresses...)

@@ -257,10 +257,11 @@ func TestTheAddressOfANode(t *testing.T) {
 			objects = append(objects, tc.node)
 		}
 		c := &Children{}
+		k := NewRedisKind(c)
 		if tc.node != nil {
 			c.Nodes = newWorld(t, objects...)
 		}
-		got, err := c.nodeAddress(t.Context(), pod)
+		got, err := k.nodeAddress(t.Context(), pod)
 		if err != nil || got != tc.want {
 			t.Errorf("%s: %q (%v), want %q", name, got, err, tc.want)
 		}

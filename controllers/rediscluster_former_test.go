@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/ttlmap"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -37,7 +39,7 @@ func TestClientsAreSentNowhereThatTheCertificateIsNotFor(t *testing.T) {
 				}
 				for range 25 {
 					if restarts {
-						kind.memories = lore[types.UID, memory]{fresh: newMemory}
+						kind.memories = ttlmap.Map[types.UID, memory]{New: newMemory}
 					}
 					certificates[clustertls.LeafFingerprint(certificate())] = certificate()
 					s.pass()

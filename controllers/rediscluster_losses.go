@@ -38,12 +38,12 @@ func (k *RedisKind) findLostNodes(ctx context.Context, o *v1alpha1.RedisCluster,
 
 // nodeSilent reports whether nothing is known to run on a node any more: it is gone for good, or its kubelet has stopped to report. A
 // kubelet that reports trouble reports what its containers do, too.
-func (c *Children) nodeSilent(ctx context.Context, name string) (bool, error) {
+func (k *RedisKind) nodeSilent(ctx context.Context, name string) (bool, error) {
 	if name == "" {
 		return false, nil
 	}
 	node := &corev1.Node{}
-	switch err := c.Direct.Get(ctx, client.ObjectKey{Name: name}, node); {
+	switch err := k.Direct.Get(ctx, client.ObjectKey{Name: name}, node); {
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case apierrors.IsForbidden(err):

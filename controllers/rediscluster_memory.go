@@ -60,4 +60,4 @@ const sessions = 1024
 func newMemory() *memory { return &memory{idle: redis.Idle{}, processes: redis.Processes{}} }
 
 // memory is what is remembered of a cluster.
-func (k *RedisKind) memory(o *v1alpha1.RedisCluster) *memory { return k.memories.of(o.UID, k.Now()) }
+func (k *RedisKind) memory(o *v1alpha1.RedisCluster) *memory { return k.memories.Get(o.UID, k.Now()) }

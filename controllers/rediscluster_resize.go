@@ -166,12 +166,12 @@ func (k *RedisKind) moveOrWait(ctx context.Context, o *v1alpha1.RedisCluster, po
 
 // roomElsewhere tells whether the node of a pod is too small for what it is to request, whoever else is there, and another one is not that the
 // pod and its volume may be on.
-func (c *Children) roomElsewhere(ctx context.Context, pod *corev1.Pod, claim string, requests corev1.ResourceList) (bool, error) {
-	if c.Nodes == nil {
+func (k *RedisKind) roomElsewhere(ctx context.Context, pod *corev1.Pod, claim string, requests corev1.ResourceList) (bool, error) {
+	if k.Nodes == nil {
 		return false, nil
 	}
 	var nodes corev1.NodeList
-	if err := c.Nodes.List(ctx, &nodes); err != nil {
+	if err := k.Nodes.List(ctx, &nodes); err != nil {
 		return false, fmt.Errorf("list nodes: %w", err)
 	}
 	here, elsewhere := false, []*corev1.Node{}
@@ -192,7 +192,7 @@ func (c *Children) roomElsewhere(ctx context.Context, pod *corev1.Pod, claim str
 	if here || len(elsewhere) == 0 {
 		return false, nil
 	}
-	volume, err := c.volumeBehind(ctx, pod.Namespace, claim)
+	volume, err := k.volumeBehind(ctx, pod.Namespace, claim)
 	if err != nil {
 		return false, err
 	}

@@ -99,7 +99,7 @@ func (k *RedisKind) observeWish(ctx context.Context, o *v1alpha1.RedisCluster) (
 	if err != nil || started {
 		return nil, err // It began without.
 	}
-	w, err := k.wish(ctx, o, redisBootstrap(o))
+	w, err := restoreRequest(ctx, k.Children, o, redisBootstrap(o))
 	if w == nil || err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (k *RedisKind) observeWish(ctx context.Context, o *v1alpha1.RedisCluster) (
 // observeConfirmed reads which Restore the cluster is to carry out, nil for none. None is begun while the one that was begun last has yet to be
 // complete and say so: it would be taken for another one. Whoever wants another backup instead deletes that.
 func (k *RedisKind) observeConfirmed(ctx context.Context, o *v1alpha1.RedisCluster) (*redis.Confirmed, error) {
-	r, err := k.confirmedRestore(ctx, o, v1alpha1.KindRedisCluster)
+	r, err := confirmedRestore(ctx, k.Children, o, v1alpha1.KindRedisCluster)
 	if r == nil || err != nil {
 		return nil, err
 	}
@@ -127,20 +127,20 @@ func (k *RedisKind) observeConfirmed(ctx context.Context, o *v1alpha1.RedisClust
 	c := &redis.Confirmed{Noun: "Restore " + r.Name, Lost: r.OnlyLost(), Loss: loss, Saves: r.SavesCurrent(), RestoreRecord: redis.RestoreRecord{
 		Destination: r.destination, Directory: r.Status.Found.Directory, Token: string(r.UID),
 	}}
-	c.Saved, c.SaveAs, err = k.saved(ctx, r.Restore, string(o.UID))
+	c.Saved, c.SaveAs, err = saved(ctx, k.Children, r.Restore, string(o.UID))
 	return c, err
 }
 
 // saveConfirmed takes a backup of what the cluster has, for the Restore that replaces it.
 func (k *RedisKind) saveConfirmed(ctx context.Context, o *v1alpha1.RedisCluster, name string) error {
-	r, err := k.confirmedRestore(ctx, o, v1alpha1.KindRedisCluster)
+	r, err := confirmedRestore(ctx, k.Children, o, v1alpha1.KindRedisCluster)
 	if err != nil {
 		return err
 	}
 	if r == nil {
 		return cluster.Hold{Reason: plan.ReasonSaving, Message: "what was confirmed has changed meanwhile, and is looked at again"}
 	}
-	return k.saveCurrent(ctx, r, string(o.UID), name)
+	return saveCurrent(ctx, k.Children, r, string(o.UID), name)
 }
 
 // awaitBackups holds until no backup of the cluster is being taken, before everything is replaced: it would have a part of both. From now on
@@ -209,7 +209,7 @@ func engineArgs(o *v1alpha1.RedisCluster) []string {
 func (k *RedisKind) actRestore(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
 	case plan.FindBackup:
-		return k.findBackup(ctx, o, redisBootstrap(o))
+		return findBackup(ctx, k.Children, o, redisBootstrap(o))
 	case plan.DropRestoreJob:
 		return k.dropJob(ctx, o, s.Name, s.UID)
 	case redis.RecordBackup:
@@ -250,7 +250,7 @@ func (k *RedisKind) recordBackup(ctx context.Context, o *v1alpha1.RedisCluster, 
 	}
 	if begun := live != nil && live.Token == r.Token && live.Restored == nil; !begun && r.Token != "" {
 		is := func(o *v1alpha1.Restore) bool { return string(o.UID) == r.Token }
-		if err := k.stillApproved(ctx, o, v1alpha1.KindRedisCluster, is); err != nil {
+		if err := stillApproved(ctx, k.Children, o, v1alpha1.KindRedisCluster, is); err != nil {
 			return err
 		}
 	}
@@ -369,11 +369,11 @@ func (k *RedisKind) Replaced(ctx context.Context, b *v1alpha1.Backup) (string, e
 	if record != nil && record.Restored == nil {
 		return "it is being restored itself", nil
 	}
-	r, err := k.confirmedRestore(ctx, o, v1alpha1.KindRedisCluster)
+	r, err := confirmedRestore(ctx, k.Children, o, v1alpha1.KindRedisCluster)
 	if r == nil || err != nil || !r.SavesCurrent() || savedFor(b, r.Restore) {
 		return "", err
 	}
-	last, _, err := k.saved(ctx, r.Restore, string(o.UID))
+	last, _, err := saved(ctx, k.Children, r.Restore, string(o.UID))
 	if err != nil || last.Hopeless() {
 		return "", err
 	}

@@ -110,7 +110,7 @@ func (s *redisStage) minuteLater() {
 	if !ok {
 		s.t.Fatalf("%T", s.loop.Kind)
 	}
-	aMinuteLater(s.t, kind.Children)
+	kind.Children.ForgetSecrets()
 }
 
 // restart starts another operator.
@@ -118,7 +118,7 @@ func (s *redisStage) restart() {
 	op := s.operator()
 	seen := op.client(s.past.client(s.api), false)
 	children := newChildren(&world{Client: seen})
-	children.Direct = children.past(op.client(s.api, true))
+	children.Direct = PastCache(op.client(s.api, true), clockOf(children))
 	kind := NewRedisKind(children)
 	kind.Connect = func(o redisclient.Options) redis.Client {
 		pod, _, _ := strings.Cut(o.TLS.ServerName, ".")

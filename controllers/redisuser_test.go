@@ -171,7 +171,7 @@ func TestALookAtAUserTakesNothingFromTheMemoryOfItsCluster(t *testing.T) {
 	}
 	c := s.cluster()
 	untouched := func() bool { return reflect.DeepEqual(&kind.memory(c).vigil, &redis.Vigil{}) }
-	delete(kind.memories.byKey, c.UID)
+	kind.memories.Delete(c.UID)
 	if _, err := s.users.Kind.Observe(t.Context(), s.user()); err != nil {
 		t.Fatal(err)
 	}

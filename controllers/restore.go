@@ -24,7 +24,7 @@ import (
 const findLimit = 10 * time.Minute
 
 // resolved completes a source with what the Backup that it names says of itself. missing says what there is not.
-func (c *Children) resolved(ctx context.Context, namespace string, from v1alpha1.RestoreSource) (out v1alpha1.RestoreSource, noun, missing string, err error) {
+func resolved(ctx context.Context, c *Children, namespace string, from v1alpha1.RestoreSource) (out v1alpha1.RestoreSource, noun, missing string, err error) {
 	if from.Backup == nil {
 		return from, "the backup in " + from.Destination.URL, "", nil
 	}
@@ -66,12 +66,12 @@ func bootstrap(o Object, kind v1alpha1.ClusterKind, from *v1alpha1.BootstrapSpec
 	}
 }
 
-// wish is what there is to know of the backup that something begins with; nil for none.
-func (c *Children) wish(ctx context.Context, o Object, r Lookup) (*plan.Wish, error) {
+// restoreRequest is what there is to know of the backup that something begins with; nil for none.
+func restoreRequest(ctx context.Context, c *Children, o Object, r Lookup) (*plan.Wish, error) {
 	if r.from == nil || o.GetDeletionTimestamp() != nil {
 		return nil, nil
 	}
-	source, noun, missing, err := c.resolved(ctx, o.GetNamespace(), *r.from)
+	source, noun, missing, err := resolved(ctx, c, o.GetNamespace(), *r.from)
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +86,8 @@ func (c *Children) wish(ctx context.Context, o Object, r Lookup) (*plan.Wish, er
 }
 
 // findBackup starts the Job that looks a backup up.
-func (c *Children) findBackup(ctx context.Context, o Object, r Lookup) error {
-	w, err := c.wish(ctx, o, r)
+func findBackup(ctx context.Context, c *Children, o Object, r Lookup) error {
+	w, err := restoreRequest(ctx, c, o, r)
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ type confirmed struct {
 // confirmedRestore is the oldest Restore of a cluster that was confirmed, nil for none. That it is confirmed is what its own controller has
 // said of the plan that its annotation names. One that says that it cannot be carried out stands back behind younger ones: it may have told people
 // to make another one.
-func (c *Children) confirmedRestore(ctx context.Context, o Object, kind v1alpha1.ClusterKind) (*confirmed, error) {
+func confirmedRestore(ctx context.Context, c *Children, o Object, kind v1alpha1.ClusterKind) (*confirmed, error) {
 	if o.GetDeletionTimestamp() != nil {
 		return nil, nil
 	}
@@ -156,7 +156,7 @@ func (c *Children) confirmedRestore(ctx context.Context, o Object, kind v1alpha1
 		if complete(r) || !approved(r, o) || overtakenBy(list, r.UID) != "" {
 			continue
 		}
-		source, _, missing, err := c.resolved(ctx, o.GetNamespace(), r.Spec.From)
+		source, _, missing, err := resolved(ctx, c, o.GetNamespace(), r.Spec.From)
 		if err != nil {
 			return nil, err
 		}
@@ -180,7 +180,7 @@ func approved(r *v1alpha1.Restore, o Object) bool {
 }
 
 // stillApproved looks once more, past the cache, before there is no way back. is tells the Restore.
-func (c *Children) stillApproved(ctx context.Context, o Object, kind v1alpha1.ClusterKind, is func(r *v1alpha1.Restore) bool) error {
+func stillApproved(ctx context.Context, c *Children, o Object, kind v1alpha1.ClusterKind, is func(r *v1alpha1.Restore) bool) error {
 	open, err := restoresInto(ctx, c.Direct, o.GetNamespace(), kind, o.GetName())
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func (k *RestoreKind) Observe(ctx context.Context, o *v1alpha1.Restore) (plan.Re
 		return s, err
 	}
 	if s.Found == nil {
-		if s.Wish, err = k.wish(ctx, o, how); err != nil {
+		if s.Wish, err = restoreRequest(ctx, k.Children, o, how); err != nil {
 			return s, err
 		}
 		s.Found = foundBy(s.Wish)
@@ -224,13 +224,13 @@ func (k *RestoreKind) Observe(ctx context.Context, o *v1alpha1.Restore) (plan.Re
 			return s, err
 		}
 	}
-	s.Saved, _, err = k.saved(ctx, o, s.Target.Scope)
+	s.Saved, _, err = saved(ctx, k.Children, o, s.Target.Scope)
 	return s, err
 }
 
 // withdrawn says why a backup that was found is not restored any more, empty when it may be: it is not there, or a younger Restore was carried out.
 func (k *RestoreKind) withdrawn(ctx context.Context, o *v1alpha1.Restore) (string, error) {
-	_, _, missing, err := k.resolved(ctx, o.Namespace, o.Spec.From)
+	_, _, missing, err := resolved(ctx, k.Children, o.Namespace, o.Spec.From)
 	if missing != "" || err != nil {
 		return missing, err
 	}
@@ -299,7 +299,7 @@ func (k *RestoreKind) Act(ctx context.Context, o *v1alpha1.Restore, step cluster
 		if err != nil {
 			return err
 		}
-		return k.findBackup(ctx, o, how)
+		return findBackup(ctx, k.Children, o, how)
 	case plan.DropRestoreJob:
 		return k.dropJob(ctx, o, s.Name, s.UID)
 	}

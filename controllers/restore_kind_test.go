@@ -44,7 +44,7 @@ func anUndo(change func(*v1alpha1.Restore)) *v1alpha1.Restore {
 func (s *stage) undo() *v1alpha1.Restore {
 	s.t.Helper()
 	children := newChildren(&world{Client: s.cache})
-	children.Direct = children.past(s.api)
+	children.Direct = PastCache(s.api, clockOf(children))
 	kind := NewRestoreKind(children, map[v1alpha1.ClusterKind]RestoreTarget{v1alpha1.KindEtcdCluster: NewEtcdKind(children)})
 	loop := &Loop[*v1alpha1.Restore, plan.Restoration]{Kind: kind, Client: s.others, Direct: s.others, Events: events.NewFakeRecorder(1000)}
 	r := &v1alpha1.Restore{}
@@ -155,7 +155,7 @@ func TestARestoreThatCannotBeCarriedOutStandsBack(t *testing.T) {
 				}
 				all = append(all, r)
 			}
-			r, err := newChildren(newWorld(t, append(all, o)...)).confirmedRestore(t.Context(), o, v1alpha1.KindEtcdCluster)
+			r, err := confirmedRestore(t.Context(), newChildren(newWorld(t, append(all, o)...)), o, v1alpha1.KindEtcdCluster)
 			got := ""
 			if r != nil {
 				got = r.Name

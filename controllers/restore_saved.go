@@ -28,7 +28,7 @@ func savedFor(b *v1alpha1.Backup, r *v1alpha1.Restore) bool {
 // saved reads the last Backup of what a cluster had before a Restore, nil when there is none, and what another one would be called. scope tells
 // the cluster apart. One of these names that was made for something else is Foreign, which is for the Restore to say: the cluster is looked after
 // all the same.
-func (c *Children) saved(ctx context.Context, r *v1alpha1.Restore, scope string) (last *plan.Saved, next string, err error) {
+func saved(ctx context.Context, c *Children, r *v1alpha1.Restore, scope string) (last *plan.Saved, next string, err error) {
 	if !r.SavesCurrent() {
 		return nil, "", nil
 	}
@@ -65,7 +65,7 @@ func savedBy(b *v1alpha1.Backup) *plan.Saved {
 }
 
 // saveCurrent makes the Backup of what a cluster has, where the one is that is restored. It outlives the Restore.
-func (c *Children) saveCurrent(ctx context.Context, r *confirmed, scope, name string) error {
+func saveCurrent(ctx context.Context, c *Children, r *confirmed, scope, name string) error {
 	b := &v1alpha1.Backup{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: r.Namespace, Name: name,

@@ -38,7 +38,7 @@ func beginningWith(from v1alpha1.RestoreSource) *v1alpha1.EtcdCluster {
 
 func wish(t *testing.T, o *v1alpha1.EtcdCluster, objects ...client.Object) *etcd.RestoreWish {
 	t.Helper()
-	w, err := NewEtcdKind(newChildren(newWorld(t, append(objects, o)...))).wish(t.Context(), o, etcdBootstrap(o))
+	w, err := restoreRequest(t.Context(), newChildren(newWorld(t, append(objects, o)...)), o, etcdBootstrap(o))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,12 +128,12 @@ func TestTheJobThatLooksABackupUpIsOfTheWish(t *testing.T) {
 	if !metav1.IsControlledBy(job, o) {
 		t.Error("it does not go with its cluster")
 	}
-	found, err := k.wish(t.Context(), o, etcdBootstrap(o))
+	found, err := restoreRequest(t.Context(), k.Children, o, etcdBootstrap(o))
 	if err != nil || found.Job == nil || found.Job.For != found.Sum {
 		t.Errorf("%+v, %v", found, err)
 	}
 	o.Spec.Bootstrap.Restore.Time = nil
-	if later, err := k.wish(t.Context(), o, etcdBootstrap(o)); err != nil || later.Job.For == later.Sum {
+	if later, err := restoreRequest(t.Context(), k.Children, o, etcdBootstrap(o)); err != nil || later.Job.For == later.Sum {
 		t.Errorf("another wish takes the answer of the former one: %+v, %v", later, err)
 	}
 	o.Spec.Bootstrap.Restore = &v1alpha1.RestoreSource{Backup: ptr.To("second")}

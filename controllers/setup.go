@@ -103,12 +103,12 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	children := &Children{
-		Client: notingClient{newRecall(indexed{mgr.GetClient()}, time.Now), time.Now}, Direct: noting{mgr.GetAPIReader(), true, time.Now},
+		Client: Cached(indexed{mgr.GetClient()}, time.Now), Direct: PastCache(mgr.GetAPIReader(), time.Now),
 		Domain: o.Domain, AgentImage: o.AgentImage, Registry: o.Registry, Now: o.Clock.Now, Dial: o.Dial,
 		CanResize: CanResize(mgr.GetConfig(), mgr.GetHTTPClient()), Metrics: o.metrics,
 	}
 	if o.WatchNodes {
-		children.Nodes = noting{mgr.GetClient(), false, time.Now}
+		children.Nodes = FromCache(mgr.GetClient(), time.Now)
 	}
 	etcd := NewEtcdKind(children)
 	err = setup(mgr, o, v1alpha1.ComponentEtcd, v1alpha1.KindEtcdCluster, &v1alpha1.EtcdCluster{}, etcd, func(b *builder.Builder) {
