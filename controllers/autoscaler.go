@@ -68,7 +68,7 @@ func NewAutoscalerKind(c *Children, e *EtcdKind, r *RedisKind) *AutoscalerKind {
 
 // setupAutoscalers registers the controller of Autoscalers. It looks again when the specification of a cluster changes, and measures in
 // between.
-func setupAutoscalers(mgr ctrl.Manager, o Options, kind *AutoscalerKind) error {
+func setupAutoscalers(mgr ctrl.Manager, o ControllerOptions, kind *AutoscalerKind) error {
 	return register(mgr, o, v1alpha1.ComponentAutoscaler, &v1alpha1.Autoscaler{}, kind, func(b *builder.Builder) {
 		changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 		b.Watches(&v1alpha1.EtcdCluster{}, handler.EnqueueRequestsFromMapFunc(kind.scalersOf(v1alpha1.KindEtcdCluster)), changed)

@@ -77,7 +77,7 @@ func NewBackupKind(c *Children, sources map[v1alpha1.ClusterKind]BackupSource) *
 }
 
 // setupBackups registers the controller of backups. It looks again when anything changes about their Jobs.
-func setupBackups(mgr ctrl.Manager, o Options, kind *BackupKind) error {
+func setupBackups(mgr ctrl.Manager, o ControllerOptions, kind *BackupKind) error {
 	return register(mgr, o, v1alpha1.ComponentBackup, &v1alpha1.Backup{}, kind, func(b *builder.Builder) { b.Owns(&batchv1.Job{}) })
 }
 

@@ -46,7 +46,7 @@ func NewScheduleKind(c *Children, backups *BackupKind) *ScheduleKind {
 }
 
 // setupSchedules registers the controller of schedules. It looks again when anything changes about their backups.
-func setupSchedules(mgr ctrl.Manager, o Options, kind *ScheduleKind) error {
+func setupSchedules(mgr ctrl.Manager, o ControllerOptions, kind *ScheduleKind) error {
 	return register(mgr, o, v1alpha1.ComponentBackupSchedule, &v1alpha1.BackupSchedule{}, kind, func(b *builder.Builder) {
 		b.Owns(&appsv1.StatefulSet{}).Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			name := o.GetLabels()[v1alpha1.LabelSchedule]

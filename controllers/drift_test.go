@@ -233,7 +233,7 @@ func (s *stage) drop(o client.Object) {
 
 func (s *stage) later() {
 	s.t.Helper()
-	s.op.Kind.(*EtcdKind).ForgetSecrets() //nolint:forcetypeassert // It was built so.
+	s.children.ForgetSecrets()
 }
 
 func (s *redisStage) drop(o client.Object) {

@@ -39,8 +39,8 @@ const authTrust = 10 * time.Minute
 // EtcdKind runs etcd clusters.
 type EtcdKind struct {
 	*Children
-	// connect makes a client of a member.
-	connect func(etcdclient.Config) memberClient
+	// Connect makes a client of a member. It is etcdclient.New outside of tests.
+	Connect func(etcdclient.Config) memberClient
 
 	clients *clientPool
 	mu      sync.Mutex
@@ -63,7 +63,7 @@ var _ Kind[*v1alpha1.EtcdCluster, etcd.State] = (*EtcdKind)(nil)
 func NewEtcdKind(c *Children) *EtcdKind {
 	return &EtcdKind{
 		Children: c,
-		connect:  func(cfg etcdclient.Config) memberClient { return etcdclient.New(cfg) },
+		Connect:  func(cfg etcdclient.Config) memberClient { return etcdclient.New(cfg) },
 		clients:  newClientPool(clientIdle),
 		trusted:  map[types.UID]trust{},
 		upkeep:   newUpkeep(drainTime, goroutine.Go),

@@ -74,6 +74,12 @@ func newUpkeep(drain time.Duration, spawn func(f func() error, end func(error)))
 	return &upkeep{clusters: ttlmap.Map[types.UID, clusterUpkeep]{New: newClusterUpkeep}, drain: drain, spawn: spawn}
 }
 
+// SetUpkeep replaces how defragmentations run: how long each waits for clients to leave, and what runs
+// it in the background.
+func (k *EtcdKind) SetUpkeep(drain time.Duration, spawn func(f func() error, end func(error))) {
+	k.upkeep = newUpkeep(drain, spawn)
+}
+
 func newClusterUpkeep() *clusterUpkeep {
 	return &clusterUpkeep{defragmentations: map[string]etcd.Defragmentation{}, metrics: map[string]time.Time{}}
 }

@@ -325,7 +325,7 @@ func (k *EtcdKind) client(ctx context.Context, o *v1alpha1.EtcdCluster, a access
 	key := clientKey{pod: pod.UID, ip: pod.Status.PodIP, access: a.fingerprint}
 	return k.clients.get(ctx, key, func() memberClient {
 		name, ip := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.Status.PodIP
-		return k.connect(etcdclient.Config{
+		return k.Connect(etcdclient.Config{
 			Host: cluster.PodHost(pod.Name, o.Name, o.Namespace, a.domain), TLS: a.tls, Password: a.password, Former: a.former, SigningKey: a.signingKey,
 			Dial:   func(ctx context.Context) (net.Conn, error) { return k.Dial(ctx, name, ip, etcd.ClientPort) },
 			Called: k.Metrics.Caller("etcd"),

@@ -29,7 +29,6 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
-	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // stage is a Kubernetes without a kubelet and an etcd without a network, and the loop in between. It survives its
@@ -51,7 +50,12 @@ type stage struct {
 	*wire
 	// op is the operator that works, and equip what it is given beyond what it needs.
 	op    *Loop[*v1alpha1.EtcdCluster, etcd.State]
-	equip func(*Loop[*v1alpha1.EtcdCluster, etcd.State])
+	equip func(*Children)
+	// newKind makes what is under test, and children is what the last one was given.
+	newKind  newEtcdKind
+	children *Children
+	// events that operators write; nil: each has a recorder of its own.
+	events events.EventRecorder
 	// first is when the cluster was Ready for the first time.
 	first ready
 	// snapshots are how the next Backups end, one after the other; what is beyond them ends well. backups counts them.
@@ -64,12 +68,15 @@ type stage struct {
 	silent bool
 }
 
-func newStage(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *stage {
+// newEtcdKind makes the kind under test. connect makes a client of a member.
+type newEtcdKind func(c *Children, connect func(etcdclient.Config) *lazyClient) Kind[*v1alpha1.EtcdCluster, etcd.State]
+
+func newEtcdStage(t *testing.T, newKind newEtcdKind, o *v1alpha1.EtcdCluster, more ...client.Object) *stage {
 	t.Helper()
 	w := newWorld(t, append(more, o)...)
 	s := &stage{
 		t: t, net: etcdfake.New(), procs: map[string]*etcdfake.Process{}, disks: map[string]*etcdfake.Disk{},
-		epochs: map[string]string{}, led: 1, name: client.ObjectKeyFromObject(o), wire: newWire(w.past),
+		epochs: map[string]string{}, led: 1, newKind: newKind, name: client.ObjectKeyFromObject(o), wire: newWire(w.past),
 	}
 	api, ok := w.Client.(client.WithWatch)
 	if !ok {
@@ -83,20 +90,22 @@ func (s *stage) newOperator() *Loop[*v1alpha1.EtcdCluster, etcd.State] {
 	op := s.operator()
 	children := newChildren(&world{Client: op.client(s.cache, false)})
 	children.Direct = PastCache(op.client(s.api, true), clockOf(children))
-	kind := NewEtcdKind(children)
-	kind.upkeep = newUpkeep(0, func(f func() error, end func(error)) { end(goroutine.Try(f)) }) // The etcd in memory knows no two things at a time.
-	kind.connect = func(cfg etcdclient.Config) memberClient {
+	if s.equip != nil {
+		s.equip(children)
+	}
+	s.children = children
+	kind := s.newKind(children, func(cfg etcdclient.Config) *lazyClient {
 		pod, _, _ := strings.Cut(cfg.Host, ".")
 		return &lazyClient{
 			s: s, op: op, pod: pod, tls: cfg.TLS != nil, root: etcdclient.IsRoot(cfg.TLS), password: cfg.Password, former: cfg.Former,
 			signs: cfg.SigningKey != "",
 		}
+	})
+	recorder := s.events
+	if recorder == nil {
+		recorder = events.NewFakeRecorder(1000)
 	}
-	loop := &Loop[*v1alpha1.EtcdCluster, etcd.State]{Kind: kind, Client: op.client(s.cache, false), Direct: op.client(s.api, true), Events: events.NewFakeRecorder(1000)}
-	if s.equip != nil {
-		s.equip(loop)
-	}
-	return loop
+	return &Loop[*v1alpha1.EtcdCluster, etcd.State]{Kind: kind, Client: op.client(s.cache, false), Direct: op.client(s.api, true), Events: recorder}
 }
 
 // turn lets the operator make a pass, and another one take its place where it crashes. It reports whether all went well.

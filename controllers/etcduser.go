@@ -55,7 +55,7 @@ func NewEtcdUserKind(c *Children, k *EtcdKind) *EtcdUserKind {
 }
 
 // setupEtcdUsers registers the controller of users. It looks again when anything changes about their cluster.
-func setupEtcdUsers(mgr ctrl.Manager, o Options, kind *EtcdUserKind) error {
+func setupEtcdUsers(mgr ctrl.Manager, o ControllerOptions, kind *EtcdUserKind) error {
 	return register(mgr, o, v1alpha1.ComponentEtcdUser, &v1alpha1.EtcdUser{}, kind, func(b *builder.Builder) {
 		b.Watches(&v1alpha1.EtcdCluster{}, handler.EnqueueRequestsFromMapFunc(kind.usersOf))
 	})

@@ -149,7 +149,7 @@ func (s *userStage) newOperator() {
 	children := newChildren(&world{Client: s.api})
 	children.Direct = PastCache(s.api, clockOf(children))
 	k := NewEtcdKind(children)
-	k.connect = func(etcdclient.Config) memberClient {
+	k.Connect = func(etcdclient.Config) memberClient {
 		return &struct {
 			etcdfake.Client
 			*etcdfake.Users

@@ -50,7 +50,7 @@ func TestAClusterIsReconciledWhileTheServersOf50OthersHang(t *testing.T) {
 	k := NewRedisKind(&Children{Now: time.Now})
 	k.Connect = func(redisclient.Options) redis.Client { return hanging{release: release, asked: hung.Done} }
 	connect := func(string, endpoint) redisclient.Options { return redisclient.Options{} }
-	options := Options{Concurrency: DefaultConcurrency}.controller()
+	options := ControllerOptions{Concurrency: DefaultConcurrency}.controller()
 	options.SkipNameValidation = new(true)
 	options.Reconciler = reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
 		if r.Name == "healthy" {

@@ -125,8 +125,8 @@ func etcdTried() tried {
 			o.Spec = decode[v1alpha1.EtcdClusterSpec](t, spec)
 			s := newStage(t, o, around()...)
 			// A pass takes ten seconds: who is patient for some time is so for some passes.
-			s.equip = func(l *Loop[*v1alpha1.EtcdCluster, etcd.State]) {
-				l.Kind.(*EtcdKind).Now = func() time.Time { return stageNow.Add(time.Duration(s.turns) * 10 * time.Second) } //nolint:forcetypeassert // It is of this kind.
+			s.equip = func(c *Children) {
+				c.Now = func() time.Time { return stageNow.Add(time.Duration(s.turns) * 10 * time.Second) }
 			}
 			installPodMonitors(t, s.others)
 			s.restart()
@@ -174,8 +174,8 @@ func redisTried() tried {
 			o := redisCluster()
 			o.Spec = decode[v1alpha1.RedisClusterSpec](t, spec)
 			s := newRedisStage(t, o, around()...)
-			s.equip = func(k *RedisKind) {
-				k.Now = func() time.Time { return stageNow.Add(time.Duration(s.turns) * 5 * time.Second) }
+			s.equip = func(c *Children) {
+				c.Now = func() time.Time { return stageNow.Add(time.Duration(s.turns) * 5 * time.Second) }
 			}
 			installPodMonitors(t, s.api)
 			s.restart()

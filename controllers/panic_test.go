@@ -98,8 +98,8 @@ func TestADefragmentationThatPanicsEndsWithThatError(t *testing.T) {
 	s := newStage(t, persistent())
 	s.untilReady()
 	kind := s.newOperator().Kind.(*EtcdKind)
-	connect := kind.connect
-	kind.connect = func(cfg etcdclient.Config) memberClient {
+	connect := kind.Connect
+	kind.Connect = func(cfg etcdclient.Config) memberClient {
 		return panickingDefragmentation{connect(cfg)}
 	}
 	ended := make(chan struct{})

@@ -37,14 +37,13 @@ type timedRedis struct {
 	phases  []string
 }
 
-func newTimedRedis(t *testing.T) *timedRedis {
-	t.Helper()
+func timedRedisFrom(base *redisStage) *timedRedis {
 	s := &timedRedis{
-		redisStage: newRedisStage(t, redisCluster()), now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC),
+		redisStage: base, now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC),
 		running: map[string]map[string][]byte{},
 	}
 	s.net.Mounted = s.read
-	s.equip = func(k *RedisKind) { k.Now = func() time.Time { return s.now } }
+	s.equip = func(c *Children) { c.Now = func() time.Time { return s.now } }
 	s.restart()
 	return s
 }

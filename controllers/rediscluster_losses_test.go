@@ -177,9 +177,9 @@ func (s *redisStage) endless(name string) {
 func TestAServerThatHangsIsEnded(t *testing.T) {
 	t.Parallel()
 	s := newRedisStage(t, redisCluster())
-	s.equip = func(k *RedisKind) {
-		start := k.Now()
-		k.Now = func() time.Time { return start.Add(s.net.Now().Sub(time.Unix(0, 0))) }
+	s.equip = func(c *Children) {
+		start := c.Now()
+		c.Now = func() time.Time { return start.Add(s.net.Now().Sub(time.Unix(0, 0))) }
 	}
 	s.restart()
 	s.settle()

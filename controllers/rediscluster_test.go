@@ -52,7 +52,10 @@ type redisStage struct {
 	graces map[string]int64
 	// wire is between the operators and the rest, and equip what an operator is given beyond what it needs.
 	*wire
-	equip func(*RedisKind)
+	equip func(*Children)
+	// newKind makes what is under test, and children is what the last one was given.
+	newKind  newRedisKind
+	children *Children
 	// first is when the cluster was Ready for the first time.
 	first ready
 }
@@ -67,11 +70,16 @@ func redisCluster() *v1alpha1.RedisCluster {
 	}
 }
 
-func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object) *redisStage {
+// newRedisKind makes the kind under test. connect makes a client of a server, and connectMover one that moves keys.
+type newRedisKind func(
+	c *Children, connect func(redisclient.Options) redis.Client, connectMover func(redisclient.Options) redis.Mover,
+) Kind[*v1alpha1.RedisCluster, redis.State]
+
+func newRedisStageOf(t *testing.T, newKind newRedisKind, o *v1alpha1.RedisCluster, more ...client.Object) *redisStage {
 	t.Helper()
 	w := newWorld(t, append(more, o)...)
 	s := &redisStage{
-		t: t, api: w, servers: map[string]*redisfake.Server{}, name: client.ObjectKeyFromObject(o),
+		t: t, api: w, newKind: newKind, servers: map[string]*redisfake.Server{}, name: client.ObjectKeyFromObject(o),
 		net: redisfake.NewNetwork(5*time.Second, rand.New(rand.NewPCG(1, 2))), wire: newWire(w.past),
 	}
 	s.deleted, s.graces = map[string]v1alpha1.RedisRole{}, map[string]int64{}
@@ -106,11 +114,7 @@ func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object
 // minuteLater is when the operator has forgotten the Secrets that it remembered.
 func (s *redisStage) minuteLater() {
 	s.t.Helper()
-	kind, ok := s.loop.Kind.(*RedisKind)
-	if !ok {
-		s.t.Fatalf("%T", s.loop.Kind)
-	}
-	kind.Children.ForgetSecrets()
+	s.children.ForgetSecrets()
 }
 
 // restart starts another operator.
@@ -119,18 +123,17 @@ func (s *redisStage) restart() {
 	seen := op.client(s.past.client(s.api), false)
 	children := newChildren(&world{Client: seen})
 	children.Direct = PastCache(op.client(s.api, true), clockOf(children))
-	kind := NewRedisKind(children)
-	kind.Connect = func(o redisclient.Options) redis.Client {
+	if s.equip != nil {
+		s.equip(children)
+	}
+	s.children = children
+	kind := s.newKind(children, func(o redisclient.Options) redis.Client {
 		pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
 		return &wiredRedis{Client: s.connect(o), op: op, pod: pod}
-	}
-	kind.ConnectMover = func(o redisclient.Options) redis.Mover {
+	}, func(o redisclient.Options) redis.Mover {
 		pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
 		return &wiredMover{Mover: s.connectMover(o), op: op, pod: pod}
-	}
-	if s.equip != nil {
-		s.equip(kind)
-	}
+	})
 	s.loop = &Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: seen, Direct: children.Direct, Events: events.NewFakeRecorder(1000)}
 }
 

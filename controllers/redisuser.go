@@ -41,7 +41,7 @@ var _ Kind[*v1alpha1.RedisUser, users.State] = (*RedisUserKind)(nil)
 func NewRedisUserKind(c *Children, k *RedisKind) *RedisUserKind { return &RedisUserKind{c, k} }
 
 // setupRedisUsers registers the controller of users. It looks again when anything changes about their cluster.
-func setupRedisUsers(mgr ctrl.Manager, o Options, kind *RedisUserKind) error {
+func setupRedisUsers(mgr ctrl.Manager, o ControllerOptions, kind *RedisUserKind) error {
 	return register(mgr, o, v1alpha1.ComponentRedisUser, &v1alpha1.RedisUser{}, kind, func(b *builder.Builder) {
 		b.Watches(&v1alpha1.RedisCluster{}, handler.EnqueueRequestsFromMapFunc(kind.usersOf))
 	})

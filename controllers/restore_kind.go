@@ -53,7 +53,7 @@ func NewRestoreKind(c *Children, targets map[v1alpha1.ClusterKind]RestoreTarget)
 
 // setupRestores registers the controller of restores. It looks again when anything changes about their Jobs, about the backups of what
 // there was before, or about a cluster.
-func setupRestores(mgr ctrl.Manager, o Options, kind *RestoreKind) error {
+func setupRestores(mgr ctrl.Manager, o ControllerOptions, kind *RestoreKind) error {
 	return register(mgr, o, v1alpha1.ComponentRestore, &v1alpha1.Restore{}, kind, func(b *builder.Builder) {
 		b.Owns(&batchv1.Job{}).
 			Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(restoreOfBackup)).

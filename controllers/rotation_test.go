@@ -35,17 +35,12 @@ type timed struct {
 	begun int
 }
 
-func newTimed(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *timed {
-	t.Helper()
+func timedFrom(base *stage) *timed {
 	s := &timed{
-		stage: newStage(t, o, more...), now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC), events: events.NewFakeRecorder(1000),
+		stage: base, now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC), events: events.NewFakeRecorder(1000),
 	}
-	s.equip = func(op *Loop[*v1alpha1.EtcdCluster, etcd.State]) {
-		op.Events = s.events
-		if kind, ok := op.Kind.(*EtcdKind); ok {
-			kind.Now = func() time.Time { return s.now }
-		}
-	}
+	s.stage.events = s.events
+	s.equip = func(c *Children) { c.Now = func() time.Time { return s.now } }
 	s.restart()
 	return s
 }

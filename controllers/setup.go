@@ -90,6 +90,18 @@ type Options struct {
 	metrics *metrics.Metrics
 }
 
+// ControllerOptions are what each controller is registered with.
+type ControllerOptions struct {
+	// Concurrency is the number of resources of a kind that are reconciled at the same time.
+	Concurrency int
+	// Metrics that the loops count in; nil: they count nothing.
+	Metrics *metrics.Metrics
+}
+
+func (o Options) controllers() ControllerOptions {
+	return ControllerOptions{Concurrency: o.Concurrency, Metrics: o.metrics}
+}
+
 // SetupAll registers the controllers of all kinds with the manager.
 func SetupAll(mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
@@ -117,7 +129,7 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := setupEtcdUsers(mgr, o, NewEtcdUserKind(children, etcd)); err != nil {
+	if err := setupEtcdUsers(mgr, o.controllers(), NewEtcdUserKind(children, etcd)); err != nil {
 		return err
 	}
 	redis := NewRedisKind(children)
@@ -127,20 +139,20 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := setupRedisUsers(mgr, o, NewRedisUserKind(children, redis)); err != nil {
+	if err := setupRedisUsers(mgr, o.controllers(), NewRedisUserKind(children, redis)); err != nil {
 		return err
 	}
-	if err := setupAutoscalers(mgr, o, NewAutoscalerKind(children, etcd, redis)); err != nil {
+	if err := setupAutoscalers(mgr, o.controllers(), NewAutoscalerKind(children, etcd, redis)); err != nil {
 		return err
 	}
 	backups := NewBackupKind(children, map[v1alpha1.ClusterKind]BackupSource{v1alpha1.KindEtcdCluster: etcd, v1alpha1.KindRedisCluster: redis})
-	if err := setupBackups(mgr, o, backups); err != nil {
+	if err := setupBackups(mgr, o.controllers(), backups); err != nil {
 		return err
 	}
-	if err := setupSchedules(mgr, o, NewScheduleKind(children, backups)); err != nil {
+	if err := setupSchedules(mgr, o.controllers(), NewScheduleKind(children, backups)); err != nil {
 		return err
 	}
-	return setupRestores(mgr, o, NewRestoreKind(children, map[v1alpha1.ClusterKind]RestoreTarget{v1alpha1.KindEtcdCluster: etcd, v1alpha1.KindRedisCluster: redis}))
+	return setupRestores(mgr, o.controllers(), NewRestoreKind(children, map[v1alpha1.ClusterKind]RestoreTarget{v1alpha1.KindEtcdCluster: etcd, v1alpha1.KindRedisCluster: redis}))
 }
 
 // setup registers the controller of one kind of cluster. component tells its pods from those of the other kinds, and more is what only
@@ -148,7 +160,7 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 func setup[O Object, S any](
 	mgr ctrl.Manager, o Options, component string, name v1alpha1.ClusterKind, object O, kind Kind[O, S], more ...func(*builder.Builder),
 ) error {
-	return register(mgr, o, component, object, kind, func(b *builder.Builder) {
+	return register(mgr, o.controllers(), component, object, kind, func(b *builder.Builder) {
 		b.Owns(&appsv1.StatefulSet{}, builder.WithPredicates(predicate.Or(moreThanStatus(), otherRevision()))).
 			Owns(&corev1.ConfigMap{}).
 			Owns(&corev1.Service{}).
@@ -169,14 +181,14 @@ func setup[O Object, S any](
 
 // register registers the controller of one kind of resource. watch adds what else it looks at.
 func register[O Object, S any](
-	mgr ctrl.Manager, o Options, name string, object O, kind Kind[O, S], watch func(*builder.Builder),
+	mgr ctrl.Manager, o ControllerOptions, name string, object O, kind Kind[O, S], watch func(*builder.Builder),
 ) error {
 	gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
 	if err != nil {
 		return fmt.Errorf("set up the controller of %s: %w", name, err)
 	}
 	loop := &Loop[O, S]{
-		Kind: kind, Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("quorate"), Name: gvk.Kind, Metrics: o.metrics,
+		Kind: kind, Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("quorate"), Name: gvk.Kind, Metrics: o.Metrics,
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
@@ -191,7 +203,7 @@ func register[O Object, S any](
 
 // controller returns the options of each controller. Its queue is controller-runtime's priority queue,
 // the default: what is listed at the start waits behind what has changed.
-func (o Options) controller() controller.Options {
+func (o ControllerOptions) controller() controller.Options {
 	warm := true
 	return controller.Options{
 		MaxConcurrentReconciles: o.Concurrency,

@@ -188,8 +188,8 @@ func redisScenes() map[string]workload {
 				t.Helper()
 				s := newRedisStage(t, redisCluster())
 				// A pass takes a second: shards wait for some before they leave.
-				s.equip = func(k *RedisKind) {
-					k.Now = func() time.Time { return stageNow.Add(time.Duration(s.turns) * time.Second) }
+				s.equip = func(c *Children) {
+					c.Now = func() time.Time { return stageNow.Add(time.Duration(s.turns) * time.Second) }
 				}
 				s.restart()
 				s.wire.guard = s.guard
