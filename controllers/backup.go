@@ -38,11 +38,8 @@ const (
 	jobRemove = "-remove"
 )
 
-// How long the Jobs of a backup may take.
-const (
-	takeLimit   = 24 * time.Hour
-	removeLimit = time.Hour
-)
+// removeLimit is how long a Job may take that deletes a backup.
+const removeLimit = time.Hour
 
 // heldPatience is how soon a Backup is looked at again that waits because the data of its cluster is replaced.
 const heldPatience = 5 * time.Second

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -69,23 +67,20 @@ func TestApplySendsOnlyWhatChanged(t *testing.T) {
 	apply("2", 0, "nothing changed since")
 }
 
-// Jobs of backups have another name each time, and a Backup is never Ready.
-func TestNothingIsRememberedOfWhatIsGone(t *testing.T) {
+// Jobs of backups have another name each time.
+func TestNothingIsRememberedOfObjectsThatAreGone(t *testing.T) {
 	var applied marks
-	var said told
 	now := time.Now()
+	key := func(n int) appliedKey { return appliedKey{"Job", "shop", fmt.Sprintf("hourly-%d", n)} }
 	for n := range 100 {
-		applied.set(appliedKey{"Job", "shop", fmt.Sprintf("hourly-%d", n)}, now, appliedMark{version: "1"})
-		said.first(types.UID(strconv.Itoa(n)), "Taking")
+		applied.set(key(n), now, appliedMark{version: "1"})
 	}
-	if said.first("7", "Taking") || applied.of(appliedKey{"Job", "shop", "hourly-7"}, now).version != "1" {
+	if applied.of(key(7), now).version != "1" {
 		t.Error("what is there is forgotten")
 	}
-	now = now.Add(2 * time.Hour)
-	applied.of(appliedKey{"Job", "shop", "hourly-100"}, now)
-	said.reasons.Get("100", now)
-	if jobs, resources := len(maps.Collect(applied.byKey.All())), len(maps.Collect(said.reasons.All())); jobs != 1 || resources != 1 {
-		t.Errorf("%d Jobs and %d resources are remembered", jobs, resources)
+	applied.of(key(100), now.Add(2*time.Hour))
+	if n := len(maps.Collect(applied.byKey.All())); n != 1 {
+		t.Errorf("%d Jobs are remembered", n)
 	}
 }
 

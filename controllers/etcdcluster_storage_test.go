@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -101,10 +102,9 @@ func (s *stage) storedElsewhere() {
 func (s *stage) wantVolumes(size, class string) {
 	s.t.Helper()
 	for _, c := range s.claims() {
-		st := claimState(&c)
-		want := resource.MustParse(size)
-		if st.Capacity != want.Value() || st.Class != class {
-			s.t.Errorf("%s has %d of class %q instead of %s of %q", c.Name, st.Capacity, st.Class, size, class)
+		has, of := c.Status.Capacity[corev1.ResourceStorage], ptr.Deref(c.Spec.StorageClassName, "")
+		if has.Cmp(resource.MustParse(size)) != 0 || of != class {
+			s.t.Errorf("%s has %s of class %q instead of %s of %q", c.Name, &has, of, size, class)
 		}
 	}
 	record := &corev1.ConfigMap{}

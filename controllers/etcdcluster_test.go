@@ -88,8 +88,8 @@ func newEtcdStage(t *testing.T, newKind newEtcdKind, o *v1alpha1.EtcdCluster, mo
 
 func (s *stage) newOperator() *Loop[*v1alpha1.EtcdCluster, etcd.State] {
 	op := s.operator()
-	children := newChildren(&world{Client: op.client(s.cache, false)})
-	children.Direct = PastCache(op.client(s.api, true), clockOf(children))
+	children := newChildren(&world{Client: s.tapped(op.client(s.cache, false))})
+	children.Direct = PastCache(s.tapped(op.client(s.api, true)), clockOf(children))
 	if s.equip != nil {
 		s.equip(children)
 	}
@@ -239,7 +239,7 @@ func (s *stage) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 	proc, err := s.net.Start(etcdfake.Config{
 		Self: record.Members[i], Token: token, State: d.State, Members: record.Members,
 		Version: set.Spec.Template.Annotations[v1alpha1.AnnotationVersion],
-		Plain:   hasPort(set.Spec.Template.Spec, etcd.PlainPeerPort), TLS: hasPort(set.Spec.Template.Spec, etcd.PeerPort),
+		Plain:   listens(set, etcd.PlainPeerPort), TLS: listens(set, etcd.PeerPort),
 	}, s.disks[name])
 	switch {
 	case errors.Is(err, etcdfake.ErrRemoved):
@@ -251,6 +251,13 @@ func (s *stage) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 		s.procs[name] = proc
 		s.createPod(set, name, i, nil)
 	}
+}
+
+// listens reports whether a container of the template has a port.
+func listens(set *appsv1.StatefulSet, port int32) bool {
+	return slices.ContainsFunc(set.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == port })
+	})
 }
 
 // decide is what the gate of a pod decides.

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
 // world is a fake API server that counts writes and fails them on request.
@@ -76,7 +77,7 @@ func schemeOfAll(tb testing.TB) *runtime.Scheme {
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	certificate := &unstructured.Unstructured{}
-	certificate.SetGroupVersionKind(certificateKind)
+	certificate.SetGroupVersionKind(schema.GroupVersionKind{Group: clustertls.CertManagerGroup, Version: "v1", Kind: "Certificate"})
 	w := &world{}
 	inner := fake.NewClientBuilder().WithReturnManagedFields().WithScheme(schemeOfAll(t)).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.EtcdCluster{}, &v1alpha1.RedisCluster{}, &v1alpha1.EtcdUser{}, &v1alpha1.RedisUser{},

@@ -81,6 +81,25 @@ func (f *footings) keep(uid types.UID, now *footing) {
 	}
 }
 
+// Unchanged reports whether nothing that the children of a settled resource follow from has changed
+// since they were ensured.
+func (f *footings) Unchanged(ctx context.Context, o Object) bool {
+	return f.of(o.GetUID()).stands(recalling(ctx, o), o.GetResourceVersion())
+}
+
+// begin starts a reconcile of o: unlessItStands goes by what the last one has read. The returned
+// function ends it; settled says that nothing is left to do, so that the next one may go by what
+// this one has read.
+func (f *footings) begin(ctx context.Context, o Object) (_ context.Context, end func(settled bool)) {
+	by := &ensured{version: o.GetResourceVersion(), last: f.of(o.GetUID())}
+	return context.WithValue(ctx, ensuring{}, by), func(settled bool) {
+		if !settled {
+			by.now = nil
+		}
+		f.keep(o.GetUID(), by.now)
+	}
+}
+
 func (f *footing) old() bool { return f.now().Sub(f.at) >= recallFor }
 
 // stands tells whether a resource is at rest, and everything that its children were ensured by is as it was.

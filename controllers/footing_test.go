@@ -175,11 +175,10 @@ func TestAResourceThatIsNotAtRestIsEnsuredAtEveryLook(t *testing.T) {
 	s := newCarefulStage(t)
 	o := fetch(t, s.w)
 	meta.SetStatusCondition(&o.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "A", ObservedGeneration: o.Generation})
-	last := s.loop.footings.of(o.UID)
-	if last.stands(recalling(t.Context(), o), o.ResourceVersion) {
+	if s.loop.footings.Unchanged(t.Context(), o) {
 		t.Error("one that is not Ready is left as it is")
 	}
-	if o = fetch(t, s.w); !last.stands(recalling(t.Context(), o), o.ResourceVersion) {
+	if o = fetch(t, s.w); !s.loop.footings.Unchanged(t.Context(), o) {
 		t.Error("it was not at rest")
 	}
 }
@@ -231,11 +230,11 @@ func TestAHalfFootingDoesNotStand(t *testing.T) {
 
 // What failed is tried again, also where that is no failure of the whole.
 func TestChildrenThatCouldNotBeWrittenAreNotTakenForEnsured(t *testing.T) {
-	s := newCarefulStage(t)
+	w := newWorld(t, etcdCluster())
 	f := &footing{}
 	ctx := context.WithValue(t.Context(), onFooting{}, f)
-	s.w.fail = errors.New("no room")
-	if err := s.kind.Apply(ctx, etcdCluster(), aConfigMap("new"), corev1ac.ConfigMap("new", "default")); err == nil || !f.shaky {
+	w.fail = errors.New("no room")
+	if err := newChildren(w).Apply(ctx, etcdCluster(), aConfigMap("new"), corev1ac.ConfigMap("new", "default")); err == nil || !f.shaky {
 		t.Errorf("%v, %t", err, f.shaky)
 	}
 }
@@ -265,7 +264,7 @@ func TestSettledClustersStand(t *testing.T) {
 			s.round()
 		}
 		o := s.cluster()
-		if !s.op.footings.of(o.UID).stands(recalling(t.Context(), o), o.ResourceVersion) {
+		if !s.op.footings.Unchanged(t.Context(), o) {
 			t.Errorf("it is ensured at every look: %+v", o.Status)
 		}
 	})
@@ -274,7 +273,7 @@ func TestSettledClustersStand(t *testing.T) {
 		s.settle()
 		s.pass()
 		o := s.cluster()
-		if !s.loop.footings.of(o.UID).stands(recalling(t.Context(), o), o.ResourceVersion) {
+		if !s.loop.footings.Unchanged(t.Context(), o) {
 			t.Errorf("it is ensured at every look: %+v", o.Status)
 		}
 	})
@@ -293,9 +292,15 @@ func TestAReplacementOfTheAuthorityIsLookedAtEachTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &footing{}
-	servers, err := kind.trusting(context.WithValue(t.Context(), onFooting{}, f), o, clustertls.Fingerprint(ca))
-	if err != nil || !servers.InForce || !f.shaky {
-		t.Errorf("%+v, %v, %t", servers, err, f.shaky)
+	var all footings
+	var servers Servers
+	ctx, end := all.begin(t.Context(), o)
+	err = unlessItStands(ctx, func(ctx context.Context) (err error) {
+		servers, err = kind.trusting(ctx, o, clustertls.Fingerprint(ca))
+		return err
+	})
+	end(true)
+	if err != nil || !servers.InForce || all.Unchanged(t.Context(), o) {
+		t.Errorf("%+v, %v, unchanged %t", servers, err, all.Unchanged(t.Context(), o))
 	}
 }

@@ -158,7 +158,7 @@ func (s *stage) onNodes() *Loop[*v1alpha1.EtcdCluster, etcd.State] {
 		}
 	}
 	op := s.newOperator()
-	op.Kind.(*EtcdKind).Nodes = s.api
+	s.children.Nodes = s.api
 	return op
 }
 

@@ -26,6 +26,9 @@ import (
 // Backups, checks and restores run in Jobs, and a Job that is over, or of no use any more, is deleted.
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 
+// takeLimit is how long a Job may take that makes a backup.
+const takeLimit = 24 * time.Hour
+
 const (
 	// flowTimeout bounds the question how far a Job is. It is asked again.
 	flowTimeout = time.Second

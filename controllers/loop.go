@@ -137,14 +137,8 @@ func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 }
 
 func (l *Loop[O, S]) pass(ctx context.Context, o O) (out outcome[S]) {
-	by := &ensured{version: o.GetResourceVersion(), last: l.footings.of(o.GetUID())}
-	ctx = context.WithValue(ctx, ensuring{}, by)
-	defer func() {
-		if out.err != nil || !out.plan.Settled() {
-			by.now = nil
-		}
-		l.footings.keep(o.GetUID(), by.now)
-	}()
+	ctx, end := l.footings.begin(ctx, o)
+	defer func() { end(out.err == nil && out.plan.Settled()) }()
 	var ensureErr error
 	switch {
 	case o.GetDeletionTimestamp() != nil:

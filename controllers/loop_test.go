@@ -3,6 +3,8 @@ package controllers
 import (
 	"context"
 	"errors"
+	"maps"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -499,5 +502,21 @@ func TestAStatusOfAnotherSpecificationIsNotWritten(t *testing.T) {
 				t.Errorf("%v, %v: %+v", next, err, got.Status)
 			}
 		})
+	}
+}
+
+// A Backup is never Ready.
+func TestNothingIsRememberedOfResourcesThatAreGone(t *testing.T) {
+	var said told
+	now := time.Now()
+	for n := range 100 {
+		said.first(types.UID(strconv.Itoa(n)), "Taking")
+	}
+	if said.first("7", "Taking") {
+		t.Error("what is there is forgotten")
+	}
+	said.reasons.Get("100", now.Add(2*time.Hour))
+	if n := len(maps.Collect(said.reasons.All())); n != 1 {
+		t.Errorf("%d resources are remembered", n)
 	}
 }

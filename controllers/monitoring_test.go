@@ -68,12 +68,10 @@ func (r reading) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 	return r.Client.Get(ctx, key, o, opts...)
 }
 
-func countReads(c *Children) (reads *int, fail *error) {
+// countReads counts the reads of the operators from now on.
+func countReads(w *wire) (reads *int, fail *error) {
 	reads, fail = new(int), new(error)
-	cached, direct := c.Client.(notingClient), c.Direct.(noting)        //nolint:forcetypeassert // In tests they are.
-	cached.Client = reading{cached.Client, reads, fail}                 // What is read to see whether anything has changed counts as well.
-	direct.Reader = reading{direct.Reader.(client.Client), reads, fail} //nolint:forcetypeassert // In tests it is one.
-	c.Client, c.Direct = cached, direct
+	w.tap = func(of client.Client) client.Client { return reading{of, reads, fail} }
 	return reads, fail
 }
 
@@ -120,12 +118,8 @@ func newMonitoredEtcd(t *testing.T, spec *v1alpha1.EtcdMonitoringSpec, crd bool,
 // restart starts the operator anew.
 func (s *monitoredEtcd) restart() {
 	s.t.Helper()
+	s.reads, s.fail = countReads(s.wire)
 	s.timed.restart()
-	kind, ok := s.op.Kind.(*EtcdKind)
-	if !ok {
-		s.t.Fatalf("%T", s.op.Kind)
-	}
-	s.reads, s.fail = countReads(kind.Children)
 }
 
 // passes makes passes, 20 s apart.
@@ -308,15 +302,16 @@ type monitoredRedis struct {
 func newMonitoredRedis(t *testing.T, crd bool, o *v1alpha1.RedisCluster, more ...client.Object) *monitoredRedis {
 	t.Helper()
 	s := &monitoredRedis{redisStage: newRedisStage(t, o, more...), now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
+	if crd {
+		installPodMonitors(t, s.api)
+	}
+	s.equip = func(c *Children) { c.Now = func() time.Time { return s.now } }
+	s.reads, _ = countReads(s.wire)
+	s.restart()
 	kind, ok := s.loop.Kind.(*RedisKind)
 	if !ok {
 		t.Fatalf("%T", s.loop.Kind)
 	}
-	if crd {
-		installPodMonitors(t, s.api)
-	}
-	kind.Now = func() time.Time { return s.now }
-	s.reads, _ = countReads(kind.Children)
 	s.users = &Loop[*v1alpha1.RedisUser, users.State]{Kind: NewRedisUserKind(kind.Children, kind), Client: s.api, Direct: s.api, Events: events.NewFakeRecorder(1000)}
 	s.settle()
 	s.passes(10)

@@ -17,11 +17,11 @@ import (
 )
 
 // Clients that panic stand for a client library that a hostile reply makes panic.
-type (
-	panickingServer          struct{ redis.Client }
-	panickingMember          struct{ etcd.Client }
-	panickingDefragmentation struct{ memberClient }
-)
+type panickingServer struct{ redis.Client }
+
+type panickingMember struct{ etcd.Client }
+
+type panickingDefragmentation struct{ memberClient }
 
 func (panickingServer) Read(context.Context) (*redis.Node, error) { panic("hostile reply") }
 

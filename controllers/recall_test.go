@@ -328,9 +328,14 @@ type forgetful struct {
 func (f *forgetful) Ensure(ctx context.Context, _ *v1alpha1.EtcdCluster) error { return f.look(ctx) }
 
 func TestNoStepIsTakenOnASecretThatHasChanged(t *testing.T) {
-	s := newRecallStage(t)
-	w := newWorld(t, etcdCluster())
-	kind := &forgetful{script: script{ready: true, plan: cluster.Plan{Message: "fine"}}, look: func(ctx context.Context) error { return s.Get(ctx, ours, &corev1.Secret{}) }}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "ours", Labels: map[string]string{cluster.LabelManagedBy: cluster.ManagedBy},
+	}}
+	w := newWorld(t, etcdCluster(), secret)
+	cached := Cached(w, time.Now)
+	kind := &forgetful{script: script{ready: true, plan: cluster.Plan{Message: "fine"}}, look: func(ctx context.Context) error {
+		return cached.Get(ctx, client.ObjectKeyFromObject(secret), &corev1.Secret{})
+	}}
 	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: kind, Client: w, Direct: w, Events: events.NewFakeRecorder(20)}
 	pass := func() ctrl.Result {
 		next, err := loop.Reconcile(t.Context(), fetch(t, w))
@@ -341,7 +346,10 @@ func TestNoStepIsTakenOnASecretThatHasChanged(t *testing.T) {
 	}
 	pass()
 	pass()
-	s.tamper(t)
+	secret.Data = map[string][]byte{"k": []byte("2")}
+	if err := w.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
 	step, _ := cluster.Do(knock{}, "nobody knows that we are here")
 	kind.plan = step
 	if next := pass(); kind.acted != 0 || next.RequeueAfter != afterHold || !strings.Contains(fetch(t, w).Status.Activity, "Secret ours has changed") {

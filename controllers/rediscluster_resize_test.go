@@ -190,7 +190,7 @@ func (s *redisStage) nodes(memory string) {
 			s.t.Fatal(err)
 		}
 	}
-	s.loop.Kind.(*RedisKind).Nodes = s.api
+	s.children.Nodes = s.api
 }
 
 // TestAPodIsNotRestartedForANodeThatItsVolumeIsNotOn: it would come back where it was, and have been away.

@@ -209,7 +209,7 @@ func (s *redisStage) confirmed(name string, slots v1alpha1.RestoreSlots, change 
 // target is what the cluster says of a Restore.
 func (s *redisStage) target(r *v1alpha1.Restore) *plan.Target {
 	s.t.Helper()
-	kind, ok := s.loop.Kind.(*RedisKind)
+	kind, ok := s.loop.Kind.(RestoreTarget)
 	if !ok {
 		s.t.Fatalf("the loop is of a %T", s.loop.Kind)
 	}

@@ -121,8 +121,8 @@ func (s *redisStage) minuteLater() {
 func (s *redisStage) restart() {
 	op := s.operator()
 	seen := op.client(s.past.client(s.api), false)
-	children := newChildren(&world{Client: seen})
-	children.Direct = PastCache(op.client(s.api, true), clockOf(children))
+	children := newChildren(&world{Client: s.tapped(seen)})
+	children.Direct = PastCache(s.tapped(op.client(s.api, true)), clockOf(children))
 	if s.equip != nil {
 		s.equip(children)
 	}

@@ -45,7 +45,11 @@ func (s *stage) undo() *v1alpha1.Restore {
 	s.t.Helper()
 	children := newChildren(&world{Client: s.cache})
 	children.Direct = PastCache(s.api, clockOf(children))
-	kind := NewRestoreKind(children, map[v1alpha1.ClusterKind]RestoreTarget{v1alpha1.KindEtcdCluster: NewEtcdKind(children)})
+	target, ok := s.newKind(children, nil).(RestoreTarget)
+	if !ok {
+		s.t.Fatal("nothing can be restored into the kind under test")
+	}
+	kind := NewRestoreKind(children, map[v1alpha1.ClusterKind]RestoreTarget{v1alpha1.KindEtcdCluster: target})
 	loop := &Loop[*v1alpha1.Restore, plan.Restoration]{Kind: kind, Client: s.others, Direct: s.others, Events: events.NewFakeRecorder(1000)}
 	r := &v1alpha1.Restore{}
 	key := types.NamespacedName{Namespace: "default", Name: "undo"}

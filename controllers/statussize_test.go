@@ -52,17 +52,21 @@ func writtenStatus[O Object, S any](t *testing.T, w *world, kind Kind[O, S], o O
 	return object.Status
 }
 
-// TestAStatusIsWrittenWhateverPodsSay: at the largest sizes, and with texts of any length that JSON
-// makes six times as long.
-func TestAStatusIsWrittenWhateverPodsSay(t *testing.T) {
-	t.Parallel()
-	for name, words := range map[string]string{
+// longWords are what pods may report at the largest sizes: texts of any length that JSON makes six
+// times as long.
+func longWords() map[string]string {
+	return map[string]string{
 		"2.5 KB each":                    strings.Repeat("connection refused; ", 125),
 		"64 KiB each":                    strings.Repeat("x", 64<<10),
 		"control characters":             strings.Repeat("\x01", 10000),
 		"characters of more than a byte": strings.Repeat("ä", 10000),
-	} {
-		t.Run("redis, "+name, func(t *testing.T) {
+	}
+}
+
+func TestAStatusIsWrittenWhateverPodsSay(t *testing.T) {
+	t.Parallel()
+	for name, words := range longWords() {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := redisCluster()
 			o.Spec.Shards, o.Spec.ReplicasPerShard = 500, ptr.To(int32(1))
@@ -82,7 +86,13 @@ func TestAStatusIsWrittenWhateverPodsSay(t *testing.T) {
 				t.Errorf("a status of %d bytes, %d shards", len(status), len(got.Shards))
 			}
 		})
-		t.Run("etcd, "+name, func(t *testing.T) {
+	}
+}
+
+func TestAStatusOfEtcdIsWrittenWhateverPodsSay(t *testing.T) {
+	t.Parallel()
+	for name, words := range longWords() {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := etcdCluster()
 			o.Spec.Size = etcd.MaxSize

@@ -21,8 +21,6 @@ type lazyClient struct {
 	signs    bool
 }
 
-var _ memberClient = (*lazyClient)(nil)
-
 func (l *lazyClient) c() *etcdfake.Client {
 	return &etcdfake.Client{
 		Network: l.s.net, Process: l.s.procs[l.pod], TLS: l.tls, Root: l.root, Password: l.password, Former: l.former, Signs: l.signs,

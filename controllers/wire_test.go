@@ -48,11 +48,20 @@ type wire struct {
 	// hooks are what happens before passes, upset says that something has happened that errors may come of.
 	hooks map[int]func()
 	upset bool
+	// tap is put around the clients of operators; nil: nothing is.
+	tap func(client.Client) client.Client
 	// asleep is how many passes are not made, and again how often the next one is made.
 	asleep, again int
 }
 
 func newWire(p *past) *wire { return &wire{past: p, named: map[string]int{}, kinds: map[string]int{}} }
+
+func (w *wire) tapped(c client.Client) client.Client {
+	if w.tap == nil {
+		return c
+	}
+	return w.tap(c)
+}
 
 // operator is one life of an operator.
 type operator struct {
