@@ -58,6 +58,8 @@ type Player struct {
 	Client client.Client
 	// Issuer is the name of the only Issuer that there is.
 	Issuer string
+	// Beside are the issuers that other players of the namespace play: their Certificates are left alone.
+	Beside []string
 	// Now is the clock.
 	Now func() time.Time
 
@@ -138,6 +140,9 @@ func (p *Player) look(ctx context.Context, u *unstructured.Unstructured) error {
 	}
 	if err != nil {
 		return err
+	}
+	if slices.Contains(p.Beside, spec.IssuerRef.Name) {
+		return nil
 	}
 	if spec.IssuerRef != (clustertls.Issuer{Name: p.Issuer, Kind: "Issuer", Group: Kind.Group}) {
 		return p.say(ctx, u, metav1.ConditionFalse, fmt.Sprintf("Referenced %q not found: %q", spec.IssuerRef.Kind, spec.IssuerRef.Name))

@@ -60,8 +60,8 @@ func TestCertManagerIssuesCertificates(t *testing.T) {
 		})).
 		Assess("with certificates they become Ready", step(func(ctx context.Context, t *testing.T, s *scope) {
 			began := time.Now()
-			player = play(ctx, whole, s, "ours")
-			play(ctx, whole, s, "theirs")
+			player = play(ctx, whole, s, "ours", "theirs")
+			play(ctx, whole, s, "theirs", "ours")
 			waitReady(ctx, t, s, orders)
 			waitReady(ctx, t, s, carts)
 			figure(t, "both Ready %.1f s after the issuer", time.Since(began).Seconds())
@@ -169,10 +169,11 @@ func installCRD(ctx context.Context, t *testing.T, s *scope) {
 }
 
 // play plays cert-manager with one issuer until the test ends.
-func play(ctx context.Context, t *testing.T, s *scope, issuer string) *certmanager.Player {
+func play(ctx context.Context, t *testing.T, s *scope, issuer string, beside ...string) *certmanager.Player {
 	t.Helper()
 	p, err := certmanager.New(s.WithWatch, issuer, time.Now)
 	must(t, err)
+	p.Beside = beside
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
