@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -78,14 +77,14 @@ func setupAutoscalers(mgr ctrl.Manager, o ControllerOptions, kind *AutoscalerKin
 
 // scalersOf maps a cluster of a kind to its Autoscalers.
 func (k *AutoscalerKind) scalersOf(kind v1alpha1.ClusterKind) handler.MapFunc {
-	return func(ctx context.Context, c client.Object) []reconcile.Request {
+	return func(ctx context.Context, c client.Object) []ctrl.Request {
 		list, err := k.scalers(ctx, c.GetNamespace(), v1alpha1.ClusterReference{Kind: kind, Name: c.GetName()})
 		if err != nil {
 			return nil // The cache has no errors but the end of the manager; and every Autoscaler is looked at from time to time.
 		}
-		var out []reconcile.Request
+		var out []ctrl.Request
 		for i := range list {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list[i])})
+			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list[i])})
 		}
 		return out
 	}

@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/plan"
@@ -76,12 +76,12 @@ func watchSchedules(b *builder.Builder, kind v1alpha1.ClusterKind) {
 }
 
 func clusterOfSchedule(kind v1alpha1.ClusterKind) handler.MapFunc {
-	return func(_ context.Context, o client.Object) []reconcile.Request {
+	return func(_ context.Context, o client.Object) []ctrl.Request {
 		s, ok := o.(*v1alpha1.BackupSchedule)
 		if !ok || s.Spec.Cluster.Kind != kind {
 			return nil
 		}
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.Cluster.Name}}}
+		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.Cluster.Name}}}
 	}
 }
 

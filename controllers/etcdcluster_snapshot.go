@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/plan"
@@ -26,12 +26,12 @@ import (
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=create;patch
 
 // upgradeOf maps a Backup that was made before an upgrade to its cluster.
-func upgradeOf(_ context.Context, o client.Object) []reconcile.Request {
+func upgradeOf(_ context.Context, o client.Object) []ctrl.Request {
 	l := o.GetLabels()
 	if l[cluster.LabelComponent] != v1alpha1.ComponentEtcdSnapshot || l[cluster.LabelPartOf] == "" {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: l[cluster.LabelPartOf]}}}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: l[cluster.LabelPartOf]}}}
 }
 
 // observeBackups looks for the Backups before upgrades while another version is wanted.

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -62,15 +61,15 @@ func setupEtcdUsers(mgr ctrl.Manager, o ControllerOptions, kind *EtcdUserKind) e
 }
 
 // usersOf maps a cluster to the resources of its users.
-func (k *EtcdUserKind) usersOf(ctx context.Context, c client.Object) []reconcile.Request {
+func (k *EtcdUserKind) usersOf(ctx context.Context, c client.Object) []ctrl.Request {
 	var list v1alpha1.EtcdUserList
 	if err := k.List(ctx, &list, client.InNamespace(c.GetNamespace()), ofCluster{v1alpha1.KindEtcdCluster, c.GetName()}); err != nil {
 		return nil // The cache has no errors but the end of the manager; and every user is looked at from time to time.
 	}
-	var out []reconcile.Request
+	var out []ctrl.Request
 	for i := range list.Items {
 		if list.Items[i].Spec.ClusterName == c.GetName() {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
 	return out

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -36,8 +37,8 @@ func (h hanging) Read(ctx context.Context) (*redis.Node, error) {
 
 func (hanging) Close() error { return nil }
 
-func request(name string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: name}}
+func request(name string) ctrl.Request {
+	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: name}}
 }
 
 // Servers of 50 clusters hang until the test ends. The reconcile of another cluster, which is queued
@@ -52,7 +53,7 @@ func TestAClusterIsReconciledWhileTheServersOf50OthersHang(t *testing.T) {
 	connect := func(string, endpoint) redisclient.Options { return redisclient.Options{} }
 	options := ControllerOptions{Concurrency: DefaultConcurrency}.controller()
 	options.SkipNameValidation = new(true)
-	options.Reconciler = reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+	options.Reconciler = reconcile.Func(func(ctx context.Context, r ctrl.Request) (reconcile.Result, error) {
 		if r.Name == "healthy" {
 			close(healed)
 			return reconcile.Result{}, nil
@@ -65,7 +66,7 @@ func TestAClusterIsReconciledWhileTheServersOf50OthersHang(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	add := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	add := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		for i := range others {
 			queue.Add(request(fmt.Sprintf("hung-%d", i)))
 		}
@@ -78,7 +79,7 @@ func TestAClusterIsReconciledWhileTheServersOf50OthersHang(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Start(ctx) }()
 	hung.Wait() // All of them hold a worker.
-	err = c.Watch(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	err = c.Watch(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		queue.Add(request("healthy"))
 		return nil
 	}))

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // Nodes are watched for what says that they are being emptied, which an installation in namespaces has no right to.
@@ -114,13 +114,13 @@ func watchNodes(b *builder.Builder, pods client.Reader, component string) {
 // clustersOn maps a node to the clusters that have pods there.
 func clustersOn(pods client.Reader, component string) handler.MapFunc {
 	owner := clusterOf(component)
-	return func(ctx context.Context, node client.Object) []reconcile.Request {
+	return func(ctx context.Context, node client.Object) []ctrl.Request {
 		var list corev1.PodList
 		if err := pods.List(ctx, &list); err != nil {
 			log.FromContext(ctx).Error(err, "list the pods of a node", "node", node.GetName())
 			return nil // The next health poll finds it.
 		}
-		var out []reconcile.Request
+		var out []ctrl.Request
 		for i := range list.Items {
 			if list.Items[i].Spec.NodeName == node.GetName() {
 				out = append(out, owner(ctx, &list.Items[i])...)

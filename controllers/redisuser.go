@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
@@ -48,14 +47,14 @@ func setupRedisUsers(mgr ctrl.Manager, o ControllerOptions, kind *RedisUserKind)
 }
 
 // usersOf maps a cluster to the resources of its users.
-func (k *RedisUserKind) usersOf(ctx context.Context, c client.Object) []reconcile.Request {
+func (k *RedisUserKind) usersOf(ctx context.Context, c client.Object) []ctrl.Request {
 	list, err := k.redis.users(ctx, c.GetNamespace(), c.GetName())
 	if err != nil {
 		return nil // The cache has no errors but the end of the manager; and every user is looked at from time to time.
 	}
-	var out []reconcile.Request
+	var out []ctrl.Request
 	for i := range list {
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list[i])})
+		out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list[i])})
 	}
 	return out
 }

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/plan"
@@ -63,24 +62,24 @@ func setupRestores(mgr ctrl.Manager, o ControllerOptions, kind *RestoreKind) err
 }
 
 // restoreOfBackup maps a Backup of what a cluster had before to the Restore that it was made for.
-func restoreOfBackup(_ context.Context, o client.Object) []reconcile.Request {
+func restoreOfBackup(_ context.Context, o client.Object) []ctrl.Request {
 	name := o.GetLabels()[v1alpha1.LabelRestore]
 	if name == "" {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
 }
 
 // restoresOf maps a cluster to the restores that are to change it, or do.
 func restoresOf(r client.Reader, kind v1alpha1.ClusterKind) handler.MapFunc {
-	return func(ctx context.Context, o client.Object) []reconcile.Request {
+	return func(ctx context.Context, o client.Object) []ctrl.Request {
 		list, err := restoresInto(ctx, r, o.GetNamespace(), kind, o.GetName())
 		if err != nil {
 			return nil // It is looked at again soon anyway.
 		}
-		var out []reconcile.Request
+		var out []ctrl.Request
 		for i := range list {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list[i])})
+			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list[i])})
 		}
 		return out
 	}
@@ -88,12 +87,12 @@ func restoresOf(r client.Reader, kind v1alpha1.ClusterKind) handler.MapFunc {
 
 // clusterOfRestore maps a Restore to its cluster, for the controller of that kind.
 func clusterOfRestore(kind v1alpha1.ClusterKind) handler.MapFunc {
-	return func(_ context.Context, o client.Object) []reconcile.Request {
+	return func(_ context.Context, o client.Object) []ctrl.Request {
 		r, ok := o.(*v1alpha1.Restore)
 		if !ok || r.Spec.Cluster.Kind != kind {
 			return nil
 		}
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: r.Spec.Cluster.Name}}}
+		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: r.Spec.Cluster.Name}}}
 	}
 }
 

@@ -209,7 +209,7 @@ func (o ControllerOptions) controller() controller.Options {
 		MaxConcurrentReconciles: o.Concurrency,
 		ReconciliationTimeout:   reconcileTimeout,
 		EnableWarmup:            &warm,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](minBackoff, maxBackoff),
 	}
 }
 
@@ -236,12 +236,12 @@ func otherRevision() predicate.Predicate {
 
 // clusterOf maps a pod or a claim to the cluster that its labels name.
 func clusterOf(component string) handler.MapFunc {
-	return func(_ context.Context, o client.Object) []reconcile.Request {
+	return func(_ context.Context, o client.Object) []ctrl.Request {
 		l := o.GetLabels()
 		if l[cluster.LabelComponent] != component || l[cluster.LabelInstance] == "" {
 			return nil
 		}
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{
+		return []ctrl.Request{{NamespacedName: types.NamespacedName{
 			Namespace: o.GetNamespace(), Name: l[cluster.LabelInstance],
 		}}}
 	}
