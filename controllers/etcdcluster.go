@@ -71,9 +71,11 @@ func NewEtcdKind(c *Children) *EtcdKind {
 }
 
 // certificateError marks an error that keeps the certificates from being ready.
-type certificateError struct{ error }
+type certificateError struct{ Err error }
 
-func (e certificateError) Unwrap() error { return e.error }
+func (e certificateError) Error() string { return e.Err.Error() }
+
+func (e certificateError) Unwrap() error { return e.Err }
 
 // Ensure applies what is safe at any time: certificates, passwords and the peers' Service at once, the StatefulSet once
 // the record exists, and what clients need once the planner has let them in.

@@ -140,7 +140,7 @@ func (k *EtcdKind) makeSnapshotClaim(ctx context.Context, o *v1alpha1.EtcdCluste
 	name := cluster.Snapshot(o.Name)
 	err := k.Direct.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, claim)
 	if apierrors.IsNotFound(err) {
-		err = k.Client.Apply(ctx, b.SnapshotClaim(), client.FieldOwner(cluster.ManagedBy), client.ForceOwnership)
+		err = k.Children.Client.Apply(ctx, b.SnapshotClaim(), client.FieldOwner(cluster.ManagedBy), client.ForceOwnership)
 		if err != nil {
 			return applyError("PersistentVolumeClaim "+o.Namespace+"/"+name, err)
 		}
