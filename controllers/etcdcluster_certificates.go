@@ -29,7 +29,7 @@ func (k *EtcdKind) certificates(o *v1alpha1.EtcdCluster, b etcd.Blueprint) Certi
 // userSecrets are the names of those that users of a cluster connect with.
 func (k *EtcdKind) userSecrets(ctx context.Context, o *v1alpha1.EtcdCluster) ([]string, error) {
 	var list v1alpha1.EtcdUserList
-	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), ofCluster{v1alpha1.KindEtcdCluster, o.Name}); err != nil {
+	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), ofCluster{Kind: v1alpha1.KindEtcdCluster, Name: o.Name}); err != nil {
 		return nil, fmt.Errorf("list users: %w", err)
 	}
 	var out []string

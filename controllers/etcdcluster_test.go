@@ -747,7 +747,7 @@ func TestASetThatSomebodyChangesAfterTheLookIsNotWritten(t *testing.T) {
 	s.untilReady()
 	s.change()
 	kind := s.newOperator().Kind.(*EtcdKind) //nolint:forcetypeassert // The stage has no other.
-	kind.Client = &meddled{kind.Client, func(o client.Object) {
+	kind.Children.Client = &meddled{kind.Children.Client, func(o client.Object) {
 		if set, ok := o.(*appsv1.StatefulSet); ok {
 			now := set.DeepCopy()
 			now.Spec.Replicas = new(int32(2))
@@ -818,7 +818,7 @@ func TestNothingIsMadeFromAnOldRecord(t *testing.T) {
 			get(key, now)
 
 			kind := s.newOperator().Kind.(*EtcdKind)
-			kind.Client = &outdated{Client: kind.Client, old: old, reads: reads}
+			kind.Children.Client = &outdated{Client: kind.Children.Client, old: old, reads: reads}
 			err := kind.Ensure(t.Context(), s.cluster())
 			if reads == 1000 && !errors.Is(err, configMoved) {
 				t.Errorf("it goes on: %v", err)

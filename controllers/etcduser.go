@@ -63,7 +63,7 @@ func setupEtcdUsers(mgr ctrl.Manager, o ControllerOptions, kind *EtcdUserKind) e
 // usersOf maps a cluster to the resources of its users.
 func (k *EtcdUserKind) usersOf(ctx context.Context, c client.Object) []ctrl.Request {
 	var list v1alpha1.EtcdUserList
-	if err := k.List(ctx, &list, client.InNamespace(c.GetNamespace()), ofCluster{v1alpha1.KindEtcdCluster, c.GetName()}); err != nil {
+	if err := k.List(ctx, &list, client.InNamespace(c.GetNamespace()), ofCluster{Kind: v1alpha1.KindEtcdCluster, Name: c.GetName()}); err != nil {
 		return nil // The cache has no errors but the end of the manager; and every user is looked at from time to time.
 	}
 	var out []ctrl.Request

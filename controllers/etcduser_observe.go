@@ -68,7 +68,7 @@ func wantUser(o *v1alpha1.EtcdUser) users.Want {
 // rival finds the oldest resource for the same user that is older than this one.
 func (k *EtcdUserKind) rival(ctx context.Context, o *v1alpha1.EtcdUser) (*users.Rival, error) {
 	var list v1alpha1.EtcdUserList
-	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), ofCluster{v1alpha1.KindEtcdCluster, o.Spec.ClusterName}); err != nil {
+	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), ofCluster{Kind: v1alpha1.KindEtcdCluster, Name: o.Spec.ClusterName}); err != nil {
 		return nil, fmt.Errorf("list users: %w", err)
 	}
 	eldest := o

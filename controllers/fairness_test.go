@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/quorate/quorate/internal/cluster/redis"
@@ -53,14 +53,14 @@ func TestAClusterIsReconciledWhileTheServersOf50OthersHang(t *testing.T) {
 	connect := func(string, endpoint) redisclient.Options { return redisclient.Options{} }
 	options := ControllerOptions{Concurrency: DefaultConcurrency}.controller()
 	options.SkipNameValidation = new(true)
-	options.Reconciler = reconcile.Func(func(ctx context.Context, r ctrl.Request) (reconcile.Result, error) {
+	options.Reconciler = ctrlreconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
 		if r.Name == "healthy" {
 			close(healed)
-			return reconcile.Result{}, nil
+			return ctrl.Result{}, nil
 		}
 		s := redis.State{Pods: []redis.Pod{{Name: r.Name + "-0-0", Addr: redis.Address{IP: "10.0.0.1", Port: redis.ClientPort}}}}
 		k.readServers(ctx, connect, &s)
-		return reconcile.Result{}, nil
+		return ctrl.Result{}, nil
 	})
 	c, err := controller.NewUnmanaged("fairness", options)
 	if err != nil {

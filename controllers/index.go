@@ -31,9 +31,9 @@ func (of ofCluster) key() string { return string(of.Kind) + "/" + of.Name }
 func clusterNamed(o client.Object) []string {
 	switch o := o.(type) {
 	case *v1alpha1.EtcdUser:
-		return []string{ofCluster{v1alpha1.KindEtcdCluster, o.Spec.ClusterName}.key()}
+		return []string{ofCluster{Kind: v1alpha1.KindEtcdCluster, Name: o.Spec.ClusterName}.key()}
 	case *v1alpha1.RedisUser:
-		return []string{ofCluster{v1alpha1.KindRedisCluster, o.Spec.ClusterName}.key()}
+		return []string{ofCluster{Kind: v1alpha1.KindRedisCluster, Name: o.Spec.ClusterName}.key()}
 	case *v1alpha1.BackupSchedule:
 		return []string{ofCluster(o.Spec.Cluster).key()}
 	case *v1alpha1.Restore:

@@ -31,7 +31,7 @@ func TestWhatAClusterHasIsFoundInTheIndex(t *testing.T) {
 	other := pod("orders-exporter", "orders")
 	other.Labels[cluster.LabelComponent] = "other"
 	b := fake.NewClientBuilder().WithScheme(schemeOfAll(t)).WithObjects(pod("orders-0", "orders"), pod("orders-1", "orders"), pod("carts-0", "carts"), other)
-	if err := index(t.Context(), indexer{b}); err != nil {
+	if err := index(t.Context(), indexer{ClientBuilder: b}); err != nil {
 		t.Fatal(err)
 	}
 	var asked []string
@@ -45,7 +45,7 @@ func TestWhatAClusterHasIsFoundInTheIndex(t *testing.T) {
 		asked = append(asked, field)
 		return c.List(ctx, list, opts...)
 	}})
-	c := indexed{b.Build()}
+	c := indexed{Client: b.Build()}
 	for name, tc := range map[string]struct {
 		opts  []client.ListOption
 		field string
@@ -86,7 +86,7 @@ func usersOfMany(tb testing.TB, use func(client.ListOptions)) *RedisKind {
 			Spec:       v1alpha1.RedisUserSpec{ClusterName: fmt.Sprintf("carts-%d", i%100)},
 		})
 	}
-	if err := index(tb.Context(), indexer{b}); err != nil {
+	if err := index(tb.Context(), indexer{ClientBuilder: b}); err != nil {
 		tb.Fatal(err)
 	}
 	b.WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -95,7 +95,7 @@ func usersOfMany(tb testing.TB, use func(client.ListOptions)) *RedisKind {
 		use(o)
 		return c.List(ctx, list, opts...)
 	}})
-	return NewRedisKind(&Children{Client: indexed{b.Build()}})
+	return NewRedisKind(&Children{Client: indexed{Client: b.Build()}})
 }
 
 func TestUsersOfAClusterAreFoundInTheIndex(t *testing.T) {

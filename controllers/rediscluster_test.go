@@ -563,7 +563,7 @@ func TestNoPodsLeaveForAnOldStatefulSet(t *testing.T) {
 	if !ok {
 		t.Fatalf("%T", s.loop.Kind)
 	}
-	kind.Client = &outdated{Client: kind.Client, old: set.DeepCopy(), reads: 1000}
+	kind.Children.Client = &outdated{Client: kind.Children.Client, old: set.DeepCopy(), reads: 1000}
 	for what, o := range map[string]*v1alpha1.RedisCluster{"specification": old, "StatefulSet": s.cluster()} {
 		var hold cluster.Hold
 		if err := kind.Ensure(t.Context(), o); !errors.As(err, &hold) || !strings.Contains(hold.Message, what) {

@@ -62,7 +62,7 @@ func (k *RedisUserKind) usersOf(ctx context.Context, c client.Object) []ctrl.Req
 // users lists the resources of the users of a cluster.
 func (k *RedisKind) users(ctx context.Context, namespace, name string) ([]v1alpha1.RedisUser, error) {
 	var list v1alpha1.RedisUserList
-	if err := k.List(ctx, &list, client.InNamespace(namespace), ofCluster{v1alpha1.KindRedisCluster, name}); err != nil {
+	if err := k.List(ctx, &list, client.InNamespace(namespace), ofCluster{Kind: v1alpha1.KindRedisCluster, Name: name}); err != nil {
 		return nil, fmt.Errorf("list users: %w", err)
 	}
 	var out []v1alpha1.RedisUser

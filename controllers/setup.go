@@ -115,7 +115,7 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	children := &Children{
-		Client: Cached(indexed{mgr.GetClient()}, time.Now), Direct: PastCache(mgr.GetAPIReader(), time.Now),
+		Client: Cached(indexed{Client: mgr.GetClient()}, time.Now), Direct: PastCache(mgr.GetAPIReader(), time.Now),
 		Domain: o.Domain, AgentImage: o.AgentImage, Registry: o.Registry, Now: o.Clock.Now, Dial: o.Dial,
 		CanResize: CanResize(mgr.GetConfig(), mgr.GetHTTPClient()), Metrics: o.metrics,
 	}

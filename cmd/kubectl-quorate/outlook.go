@@ -87,7 +87,7 @@ func (s *session) observe(ctx context.Context, c client.Client, o clusterObject,
 	}
 	if act := out.act; act != nil {
 		out.act = func(ctx context.Context, step cluster.Step) error {
-			k.Client = c // A requested step is executed, not dry-run.
+			k.Children.Client = c // A requested step is executed, not dry-run.
 			return act(ctx, step)
 		}
 	}
