@@ -83,7 +83,7 @@ func (k *EtcdKind) reading(ctx context.Context, namespace string) (out []reader,
 			return nil, err
 		}
 		if from := record.BeginWith(); from != nil {
-			out = append(out, reader{"EtcdCluster " + o.Name, &v1alpha1.RestoreSource{Destination: &from.Destination, Directory: &from.Directory}})
+			out = append(out, reader{noun: "EtcdCluster " + o.Name, from: &v1alpha1.RestoreSource{Destination: &from.Destination, Directory: &from.Directory}})
 		}
 	}
 	return out, nil

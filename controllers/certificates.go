@@ -57,7 +57,7 @@ func (c *Children) EnsureCertificates(ctx context.Context, owner Object, want Ce
 		err = c.ensureManaged(ctx, owner, want)
 	}
 	if err != nil {
-		return certificateError{err}
+		return certificateError{Err: err}
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func (k *EtcdKind) trustSum(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd
 	}
 	ca, _, err := k.Keypair(ctx, o, b.Cluster.Spec.TLS, cluster.PeerTLSSecret(o.Name))
 	if err != nil {
-		return "", certificateError{err}
+		return "", certificateError{Err: err}
 	}
 	return clustertls.Fingerprint(ca), nil
 }
@@ -96,12 +96,12 @@ func (k *EtcdKind) observeCertificates(
 		return r, err
 	}
 	if b.TrustSum == "" && b.PeerSecret != "" && set != nil {
-		return r, certificateError{cluster.Hold{
+		return r, certificateError{Err: cluster.Hold{
 			Reason: v1alpha1.ReasonReconcileError, Message: fmt.Sprintf("Secret %s is gone, and is written anew", b.PeerSecret),
 		}}
 	}
 	if r, err = k.CertificateReport(ctx, o, b.Cluster.Spec.TLS, etcd.Leafs(o.Name, o.Namespace, b.Domain)); err != nil {
-		return r, certificateError{err}
+		return r, certificateError{Err: err}
 	}
 	if b.Reach().UsesTLS() && !b.Version.RestrictsPeers() {
 		r.Exposed = unrestrictedPeers(b.Version)

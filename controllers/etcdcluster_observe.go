@@ -304,16 +304,16 @@ func (k *EtcdKind) access(ctx context.Context, o *v1alpha1.EtcdCluster) (access,
 	from := reach.Certificates(o.Spec.TLS)
 	ca, pair, err := k.Keypair(ctx, o, from, cluster.OperatorTLSSecret(o.Name))
 	if err != nil {
-		return a, certificateError{err}
+		return a, certificateError{Err: err}
 	}
 	a.fingerprint = sha256.Sum256(slices.Concat(ca, []byte{0}, pair.Cert, []byte{0}, pair.Key, []byte{0}, login.bytes()))
 	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
-		return a, certificateError{fmt.Errorf("the operator's certificate: %w", err)}
+		return a, certificateError{Err: fmt.Errorf("the operator's certificate: %w", err)}
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
-		return a, certificateError{invalid("spec.tls: the certificate authority (ca.crt) of %s cannot be read: replace it",
+		return a, certificateError{Err: invalid("spec.tls: the certificate authority (ca.crt) of %s cannot be read: replace it",
 			TLSSecret(from, cluster.OperatorTLSSecret(o.Name)))}
 	}
 	a.tls = &tls.Config{Time: k.Now, MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}

@@ -62,7 +62,7 @@ func (k *EtcdKind) clientKeypair(ctx context.Context, o *v1alpha1.EtcdCluster, r
 		return nil, pair, nil
 	}
 	if ca, pair, err = k.ClientKeypair(ctx, o, r.Certificates(o.Spec.TLS)); err != nil {
-		return nil, pair, certificateError{err}
+		return nil, pair, certificateError{Err: err}
 	}
 	return ca, pair, nil
 }

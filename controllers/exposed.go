@@ -20,7 +20,7 @@ func (k *RedisKind) refuseExposed(ctx context.Context, o *v1alpha1.RedisCluster,
 		err = invalid("%s", why)
 	}
 	if err != nil {
-		return certificateError{err}
+		return certificateError{Err: err}
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func (k *RedisKind) Renewal(s redis.State) cluster.Plan { return redis.Renewal(s
 func (k *RedisKind) certificateSum(ctx context.Context, o *v1alpha1.RedisCluster) (string, error) {
 	ca, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
 	if err != nil {
-		return "", certificateError{err}
+		return "", certificateError{Err: err}
 	}
 	if len(pair.Cert) > 0 {
 		return clustertls.Fingerprint(ca) + "-" + clustertls.Fingerprint(pair.Cert), nil
@@ -75,7 +75,7 @@ func (k *RedisKind) certificateSum(ctx context.Context, o *v1alpha1.RedisCluster
 	}
 	started, err := k.started(ctx, o)
 	if err == nil && started {
-		err = certificateError{cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: fmt.Sprintf(
+		err = certificateError{Err: cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: fmt.Sprintf(
 			"Secret %s is gone, and is written anew", TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)))}}
 	}
 	return "", err
@@ -85,7 +85,7 @@ func (k *RedisKind) certificateSum(ctx context.Context, o *v1alpha1.RedisCluster
 func (k *RedisKind) authorities(ctx context.Context, o *v1alpha1.RedisCluster) ([]byte, error) {
 	ca, _, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
 	if err != nil {
-		return nil, certificateError{err}
+		return nil, certificateError{Err: err}
 	}
 	return ca, nil
 }
@@ -94,7 +94,7 @@ func (k *RedisKind) authorities(ctx context.Context, o *v1alpha1.RedisCluster) (
 func (k *RedisKind) certificate(ctx context.Context, o *v1alpha1.RedisCluster) (string, error) {
 	_, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
 	if err != nil {
-		return "", certificateError{err}
+		return "", certificateError{Err: err}
 	}
 	return clustertls.LeafFingerprint(pair.Cert), nil
 }

@@ -157,7 +157,7 @@ func (k *RedisKind) readOutside(ctx context.Context, o *v1alpha1.RedisCluster) (
 	}
 	_, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
 	if err != nil {
-		return out, certificateError{err}
+		return out, certificateError{Err: err}
 	}
 	out.certificate = pair.Cert
 	return out, nil
@@ -400,7 +400,7 @@ func (k *RedisKind) withFormer(ctx context.Context, o *v1alpha1.RedisCluster, do
 	}
 	_, pair, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
 	if err != nil {
-		return nil, certificateError{err}
+		return nil, certificateError{Err: err}
 	}
 	doors = slices.Clone(doors)
 	has, _ := clustertls.LeafOf(pair) // What cannot be read is issued anew.

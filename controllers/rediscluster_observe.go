@@ -174,7 +174,7 @@ func (k *RedisKind) observeCertificates(ctx context.Context, o *v1alpha1.RedisCl
 		return err
 	}
 	if s.Certificates, err = k.CertificateReport(ctx, o, o.Spec.TLS, k.leafs(o, vouched)); err != nil {
-		return certificateError{err}
+		return certificateError{Err: err}
 	}
 	s.Certificates.Missing = missing
 	if s.Certificates.Exposed, err = k.exposed(ctx, o); err != nil {
@@ -645,7 +645,7 @@ func (k *RedisKind) connector(ctx context.Context, o *v1alpha1.RedisCluster, pas
 func (k *RedisKind) tlsConfig(ctx context.Context, o *v1alpha1.RedisCluster) (*tls.Config, error) {
 	ca, _, err := k.Keypair(ctx, o, o.Spec.TLS, cluster.ServerTLSSecret(o.Name))
 	if err != nil {
-		return nil, certificateError{err}
+		return nil, certificateError{Err: err}
 	}
 	if ca == nil {
 		return nil, nil
@@ -656,7 +656,7 @@ func (k *RedisKind) tlsConfig(ctx context.Context, o *v1alpha1.RedisCluster) (*t
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca) {
-		return nil, certificateError{invalid("spec.tls: the certificate authority (ca.crt) of %s cannot be read: replace it",
+		return nil, certificateError{Err: invalid("spec.tls: the certificate authority (ca.crt) of %s cannot be read: replace it",
 			TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)))}
 	}
 	now := &vouching{ca, &tls.Config{

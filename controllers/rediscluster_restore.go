@@ -514,7 +514,7 @@ func (k *RedisKind) reading(ctx context.Context, namespace string) (out []reader
 			return nil, err
 		}
 		if from != nil && from.Restored == nil {
-			out = append(out, reader{"RedisCluster " + o.Name, &v1alpha1.RestoreSource{Destination: &from.Destination, Directory: &from.Directory}})
+			out = append(out, reader{noun: "RedisCluster " + o.Name, from: &v1alpha1.RestoreSource{Destination: &from.Destination, Directory: &from.Directory}})
 		}
 	}
 	return out, nil

@@ -488,7 +488,7 @@ func TestNoBackupIsTakenOfAClusterThatIsBeingReplaced(t *testing.T) {
 
 // A Backup that is being taken would find a part of the data: what is to be confirmed waits for it, but not for the one of what there is before.
 func TestARestoreOfEverythingWaitsForABackupThatIsBeingTaken(t *testing.T) {
-	backup := func(name string, change func(*v1alpha1.Backup)) *v1alpha1.Backup {
+	newBackup := func(name string, change func(*v1alpha1.Backup)) *v1alpha1.Backup {
 		return aBackup(func(b *v1alpha1.Backup) {
 			b.Name, b.UID, b.Spec.Cluster = name, types.UID("uid-"+name), v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"}
 			if change != nil {
@@ -522,15 +522,15 @@ func TestARestoreOfEverythingWaitsForABackupThatIsBeingTaken(t *testing.T) {
 		waits   bool
 	}{
 		"nothing":                    {nil, false},
-		"it is being taken":          {[]client.Object{backup("other", nil), job("other", false)}, true},
-		"it is of another kind":      {[]client.Object{backup("other", func(b *v1alpha1.Backup) { b.Spec.Cluster.Kind = v1alpha1.KindEtcdCluster }), job("other", false)}, false},
-		"it has not begun":           {[]client.Object{backup("other", nil), suspended("other")}, false},
+		"it is being taken":          {[]client.Object{newBackup("other", nil), job("other", false)}, true},
+		"it is of another kind":      {[]client.Object{newBackup("other", func(b *v1alpha1.Backup) { b.Spec.Cluster.Kind = v1alpha1.KindEtcdCluster }), job("other", false)}, false},
+		"it has not begun":           {[]client.Object{newBackup("other", nil), suspended("other")}, false},
 		"its Backup is gone":         {[]client.Object{job("other", false)}, true},
-		"it is of a former Backup":   {[]client.Object{backup("other", func(b *v1alpha1.Backup) { b.UID = "uid-later" }), job("other", false)}, true},
-		"it has been taken":          {[]client.Object{backup("other", nil), job("other", true)}, false},
-		"it waits for its turn":      {[]client.Object{backup("other", nil)}, false},
-		"it is of another cluster":   {[]client.Object{backup("other", func(b *v1alpha1.Backup) { b.Spec.Cluster.Name = "orders" }), job("other", false)}, false},
-		"it is of what there is now": {[]client.Object{backup("back-before", own), job("back-before", false)}, false},
+		"it is of a former Backup":   {[]client.Object{newBackup("other", func(b *v1alpha1.Backup) { b.UID = "uid-later" }), job("other", false)}, true},
+		"it has been taken":          {[]client.Object{newBackup("other", nil), job("other", true)}, false},
+		"it waits for its turn":      {[]client.Object{newBackup("other", nil)}, false},
+		"it is of another cluster":   {[]client.Object{newBackup("other", func(b *v1alpha1.Backup) { b.Spec.Cluster.Name = "orders" }), job("other", false)}, false},
+		"it is of what there is now": {[]client.Object{newBackup("back-before", own), job("back-before", false)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			why, err := NewRedisKind(newChildren(newWorld(t, tc.objects...))).beingBackedUp(t.Context(), r)
@@ -539,7 +539,7 @@ func TestARestoreOfEverythingWaitsForABackupThatIsBeingTaken(t *testing.T) {
 			}
 		})
 	}
-	s := newRedisStage(t, redisCluster(), backup("other", nil), job("other", false))
+	s := newRedisStage(t, redisCluster(), newBackup("other", nil), job("other", false))
 	s.settle()
 	if target := s.target(r); !strings.Contains(target.Missing, "Backup other of it is being taken: wait until it is complete, or delete it") {
 		t.Errorf("%+v", target)
