@@ -28,7 +28,7 @@ func TestOwnersAreSetWithTheRightsOfTheOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, k := range append(slices.Clone(allKinds), redisUserKind) {
-		child := owned("ConfigMap", k.name+"-child", object{"apiVersion": "quorate.dev/v1alpha1", "kind": k.name, "name": "orders", "uid": "u-1", "controller": true, "blockOwnerDeletion": true})
+		child := childOf("ConfigMap", k.name+"-child", object{"apiVersion": "quorate.dev/v1alpha1", "kind": k.name, "name": "orders", "uid": "u-1", "controller": true, "blockOwnerDeletion": true})
 		if k.name == "Autoscaler" { // It owns nothing.
 			err := mine.Create(testContext(t), child, client.DryRunAll)
 			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot set blockOwnerDeletion") {
@@ -39,7 +39,7 @@ func TestOwnersAreSetWithTheRightsOfTheOperator(t *testing.T) {
 		eventually(t, k.name+" to own something", func() bool { return mine.Create(testContext(t), child, client.DryRunAll) == nil })
 	}
 
-	secret := owned("Secret", "orders-auth")
+	secret := childOf("Secret", "orders-auth")
 	s.ensure(t, secret)
 	further := func() error {
 		claim := `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"PersistentVolumeClaim","name":"data-orders-0","uid":"u-2"}]}}`
@@ -72,7 +72,7 @@ func furtherRights(t *testing.T) []*unstructured.Unstructured {
 	return nil
 }
 
-func owned(kind, name string, owners ...any) *unstructured.Unstructured {
+func childOf(kind, name string, owners ...any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: object{
 		"apiVersion": "v1", "kind": kind, "metadata": object{"namespace": "default", "name": strings.ToLower(name), "ownerReferences": owners},
 	}}
