@@ -430,7 +430,7 @@ func (k drifted) putBack(was *unstructured.Unstructured) {
 // watched is a cluster that is read by Prometheus, at rest.
 func (k tried) watched(t *testing.T) drifted {
 	t.Helper()
-	leaves, err := schema.Leaves(crdDir)
+	leaves, err := schema.Leaves(crds(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,10 +26,11 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/kube"
+	"github.com/quorate/quorate/test/repository"
 	"github.com/quorate/quorate/test/schema"
 )
 
-const crdDir = "../config/crd/bases"
+const crdDir = "config/crd/bases"
 
 // nowhere is what names something that there is not: an image, a node, a class, a Secret; or more memory than any node has.
 var nowhere = regexp.MustCompile(`no-such-|"(100Ti|9000000Ti)"`)
@@ -484,7 +485,7 @@ func everyField(t *testing.T, k tried) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaves, err := schema.Leaves(crdDir)
+	leaves, err := schema.Leaves(crds(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -564,4 +565,13 @@ func TestEtcdFieldsDoSomethingAndCanBeSetBack(t *testing.T) {
 func TestRedisFieldsDoSomethingAndCanBeSetBack(t *testing.T) {
 	t.Parallel()
 	everyField(t, redisTried())
+}
+
+func crds(t *testing.T) string {
+	t.Helper()
+	dir, err := repository.File(crdDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }

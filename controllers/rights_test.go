@@ -18,11 +18,16 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/test/repository"
 )
 
 // rules are what the operator may do.
 var rules = sync.OnceValues(func() ([]rbacv1.PolicyRule, error) {
-	raw, err := os.ReadFile("../config/rbac/role.yaml")
+	file, err := repository.File("config/rbac/role.yaml")
+	if err != nil {
+		return nil, err
+	}
+	raw, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/quorate/quorate/test/repository"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
@@ -27,22 +28,8 @@ const (
 // Values of the chart, as in values.yaml.
 type Values = map[string]any
 
-// Root of the repository.
-var Root = sync.OnceValues(func() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find the repository: %w", err)
-	}
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-	}
-	return "", errors.New("find the repository: no go.mod above the working directory")
-})
-
 var program = sync.OnceValues(func() (string, error) {
-	root, err := Root()
+	root, err := repository.Root()
 	if err != nil {
 		return "", err
 	}
@@ -57,7 +44,7 @@ func Helm(ctx context.Context, args ...string) (string, error) {
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, helm, args...)
-	if cmd.Dir, err = Root(); err != nil {
+	if cmd.Dir, err = repository.Root(); err != nil {
 		return "", err
 	}
 	return output(cmd)

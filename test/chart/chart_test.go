@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/quorate/quorate/test/repository"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -96,7 +97,7 @@ func ofKind(all []*unstructured.Unstructured, kind string) []*unstructured.Unstr
 
 func inTree(t *testing.T, path string) []*unstructured.Unstructured {
 	t.Helper()
-	root, err := Root()
+	root, err := repository.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func TestValuesThatCannotBeAreRefusedByName(t *testing.T) {
 }
 
 func TestAChartThatLostItsLinksIsRefused(t *testing.T) {
-	root, err := Root()
+	root, err := repository.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +303,7 @@ func TestForSomeNamespacesNothingIsClusterWideButTheCRDs(t *testing.T) {
 }
 
 func TestTheCRDsAreThoseOfConfigAndStay(t *testing.T) {
-	root, err := Root()
+	root, err := repository.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -433,7 +434,7 @@ func TestReleasesForSomeNamespacesDoNotMeet(t *testing.T) {
 }
 
 func TestTheAlertsAreThoseOfConfig(t *testing.T) {
-	root, err := Root()
+	root, err := repository.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -461,7 +462,7 @@ func TestTheDashboardsOfTheChartAreThoseOfConfig(t *testing.T) {
 	if board.Labels["grafana_dashboard"] != "1" || board.Annotations["grafana_folder"] != "Quorate" {
 		t.Errorf("labels %v, annotations %v", board.Labels, board.Annotations)
 	}
-	root, err := Root()
+	root, err := repository.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -521,7 +522,7 @@ func TestProtectionIsThatOfConfigForThisRelease(t *testing.T) {
 }
 
 func TestTheCommandsOfTheDocumentsRender(t *testing.T) {
-	root, err := Root()
+	root, err := repository.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

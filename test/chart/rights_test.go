@@ -9,12 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/test/repository"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
 // TestEveryRightHasItsReason looks at the line above each marker that a right of the operator comes from.
 func TestEveryRightHasItsReason(t *testing.T) {
-	root, err := Root()
+	root, err := repository.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

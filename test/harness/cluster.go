@@ -22,6 +22,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers"
+	"github.com/quorate/quorate/test/repository"
 )
 
 // kindName is the kind cluster that everything runs in. Beside it only those are touched that Fresh makes.
@@ -49,7 +50,7 @@ type Cluster struct {
 func Connect(ctx context.Context) (*Cluster, error) {
 	c := &Cluster{Kubeconfig: os.Getenv("KUBECONFIG"), Kubectl: os.Getenv("KUBECTL"), name: kindName}
 	var err error
-	if c.Root, err = repositoryRoot(); err != nil {
+	if c.Root, err = repository.Root(); err != nil {
 		return nil, err
 	}
 	if c.Kubeconfig == "" {
@@ -136,19 +137,6 @@ func (c *Cluster) connect() error {
 	c.Dial, err = controllers.DialThroughAPI(c.Config)
 	return err
 }
-
-var repositoryRoot = sync.OnceValues(func() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find the repository: %w", err)
-	}
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-	}
-	return "", errors.New("find the repository: no go.mod above the working directory")
-})
 
 // Kind runs hack/kind/kind.sh and returns what it prints.
 func (c *Cluster) Kind(ctx context.Context, args ...string) (string, error) {

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/quorate/quorate/test/repository"
 )
 
 // TestEveryTestThatTheMakefileNamesIsThere keeps a test that gets another name from leaving the core, or what it is left out of, unnoticed.
 func TestEveryTestThatTheMakefileNamesIsThere(t *testing.T) {
-	root, err := repositoryRoot()
+	root, err := repository.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

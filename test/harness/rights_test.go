@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/quorate/quorate/test/repository"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
@@ -50,7 +51,7 @@ func TestRequestsThatWereDeniedAreNamed(t *testing.T) {
 }
 
 func TestTheRightsOfTheTreeAreRead(t *testing.T) {
-	root, err := repositoryRoot()
+	root, err := repository.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/test/chart"
 	"github.com/quorate/quorate/test/harness"
+	"github.com/quorate/quorate/test/repository"
 )
 
 const (
@@ -308,7 +309,7 @@ func pack(ctx context.Context, t *testing.T, tree, version, image string) packed
 // had no chart yet gets this one.
 func packPrevious(ctx context.Context, t *testing.T) packed {
 	t.Helper()
-	root, err := chart.Root()
+	root, err := repository.Root()
 	must(t, err)
 	tree, image := t.TempDir(), "quay.io/quorate/quorate:previous"
 	run(ctx, t, root, "bash", "-c", `set -o pipefail; git archive HEAD^ | tar -x -C "$0"`, tree)
