@@ -9,9 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
-	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/metrics"
 )
 
@@ -65,9 +62,3 @@ func objects(ctx context.Context, cache client.Reader) (metrics.Objects, error) 
 		Backups: backups.Items, Schedules: schedules.Items, Restores: restores.Items, Autoscalers: scalers.Items,
 	}, nil
 }
-
-// Figures of a state, for metrics.
-func (*EtcdKind) Figures(s etcd.State) cluster.Figures { return etcd.Figures(s) }
-
-// Figures of a state, for metrics.
-func (*RedisKind) Figures(s redis.State) cluster.Figures { return redis.Figures(s) }

@@ -14,26 +14,27 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/metrics"
+	"github.com/quorate/quorate/test/controllersim"
 )
 
 // A cluster that was brought up from nothing has left its traces in the metrics, and a scrape reads what the cache has.
 func TestTheLoopCountsWhatItDoes(t *testing.T) {
-	s := newStage(t, persistent())
+	s := newStage(t, controllersim.Persistent())
 	m := metrics.New(metrics.Options{
 		Version: "test", Leads: func() bool { return true }, Now: time.Now, Ahead: func() (time.Duration, bool) { return 0, false },
-		List: func(ctx context.Context) (metrics.Objects, error) { return objects(ctx, s.cache) },
+		List: func(ctx context.Context) (metrics.Objects, error) { return objects(ctx, s.Cache) },
 	})
 	reg := prometheus.NewPedanticRegistry()
 	if err := reg.Register(m); err != nil {
 		t.Fatal(err)
 	}
-	op := s.newOperator()
+	op := s.NewOperator()
 	op.Name, op.Metrics = string(v1alpha1.KindEtcdCluster), m
-	for passes := 0; !meta.IsStatusConditionTrue(s.cluster().Status.Conditions, v1alpha1.ConditionReady); passes++ {
-		if _, err := op.Reconcile(t.Context(), s.cluster()); err != nil || passes > 60 {
+	for passes := 0; !meta.IsStatusConditionTrue(s.Cluster().Status.Conditions, v1alpha1.ConditionReady); passes++ {
+		if _, err := op.Reconcile(t.Context(), s.Cluster()); err != nil || passes > 60 {
 			t.Fatalf("not ready after %d passes: %v", passes, err)
 		}
-		s.kubelet()
+		s.Kubelet()
 	}
 	families, err := reg.Gather()
 	if err != nil {

@@ -9,15 +9,20 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/quorate/quorate/controllers/etcdcluster"
+	"github.com/quorate/quorate/controllers/owned"
+	"github.com/quorate/quorate/controllers/rediscluster"
+
 	authorizationv1 "k8s.io/api/authorization/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/controllers"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/redis"
@@ -44,7 +49,7 @@ type outlook struct {
 
 // observer is the part of the operator that reads, and what it could not see.
 type observer struct {
-	*controllers.Children
+	*owned.Client
 	mu     sync.Mutex
 	unseen []string
 }
@@ -59,7 +64,7 @@ func (k *observer) miss(format string, args ...any) {
 }
 
 // noting tells apart that a server does not answer, which is a fact about it, and that no port could be forwarded to it, which is none.
-func (k *observer) noting(dial controllers.DialFunc) controllers.DialFunc {
+func (k *observer) noting(dial owned.DialFunc) owned.DialFunc {
 	return func(ctx context.Context, pod types.NamespacedName, ip string, port int) (net.Conn, error) {
 		conn, err := dial(ctx, pod, ip, port)
 		if err != nil {
@@ -78,16 +83,16 @@ func (s *session) observe(ctx context.Context, c client.Client, o clusterObject,
 	out := &outlook{lags: map[string]string{}}
 	switch o := o.(type) {
 	case *v1alpha1.EtcdCluster:
-		err = out.ofEtcd(ctx, controllers.NewEtcdKind(k.Children), o)
+		err = out.ofEtcd(ctx, etcdcluster.New(k.Client), o)
 	case *v1alpha1.RedisCluster:
-		err = out.ofRedis(ctx, controllers.NewRedisKind(k.Children), o, applied)
+		err = out.ofRedis(ctx, rediscluster.New(k.Client), o, applied)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look at %s %s: %w", kindOf(o), o.GetName(), err)
 	}
 	if act := out.act; act != nil {
 		out.act = func(ctx context.Context, step cluster.Step) error {
-			k.Children.Client = c // A requested step is executed, not dry-run.
+			k.Client.Client = c // A requested step is executed, not dry-run.
 			return act(ctx, step)
 		}
 	}
@@ -100,7 +105,7 @@ func (s *session) observe(ctx context.Context, c client.Client, o clusterObject,
 	return out, nil
 }
 
-func (out *outlook) ofEtcd(ctx context.Context, k *controllers.EtcdKind, o *v1alpha1.EtcdCluster) error {
+func (out *outlook) ofEtcd(ctx context.Context, k *etcdcluster.Reconciler, o *v1alpha1.EtcdCluster) error {
 	s, err := k.Observe(ctx, o)
 	if err := out.decided(err); err != nil || out.err != nil {
 		return err
@@ -124,7 +129,7 @@ func (out *outlook) ofEtcd(ctx context.Context, k *controllers.EtcdKind, o *v1al
 	return nil
 }
 
-func (out *outlook) ofRedis(ctx context.Context, k *controllers.RedisKind, o *v1alpha1.RedisCluster, applied bool) error {
+func (out *outlook) ofRedis(ctx context.Context, k *rediscluster.Reconciler, o *v1alpha1.RedisCluster, applied bool) error {
 	observe := k.Outlook
 	if applied {
 		observe = k.Observe
@@ -190,7 +195,7 @@ func (s *session) observer(ctx context.Context, c client.Client, o clusterObject
 	if err != nil {
 		return nil, err
 	}
-	dial, err := controllers.DialThroughAPI(cfg)
+	dial, err := owned.DialThroughAPI(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -210,8 +215,8 @@ func (s *session) observer(ctx context.Context, c client.Client, o clusterObject
 		return nil, err
 	}
 	dry := client.NewDryRunClient(c)
-	k := &observer{Children: &controllers.Children{
-		Client: dry, Direct: dry, Domain: domain, Registry: registry, Now: s.now, CanResize: controllers.CanResize(cfg, hc),
+	k := &observer{Client: &owned.Client{
+		Client: dry, Direct: dry, Domain: domain, Registry: registry, Now: s.now, CanResize: rediscluster.CanResize(cfg, hc),
 		AgentImage: "quorate", // No plan depends on it: an update of the operator restarts nothing.
 	}}
 	k.Dial = k.noting(dial)

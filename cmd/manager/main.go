@@ -10,12 +10,17 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/quorate/quorate/controllers/kubecache"
+
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -127,8 +132,8 @@ func managerOptions(o options, namespaces []string) (manager.Options, error) {
 	}
 	return manager.Options{
 		Scheme:                        scheme,
-		Cache:                         controllers.CacheOptions(namespaces),
-		Client:                        controllers.ClientOptions(),
+		Cache:                         kubecache.Options(namespaces),
+		Client:                        kubecache.ClientOptions(),
 		Metrics:                       serve,
 		HealthProbeBindAddress:        o.healthAddr,
 		PprofBindAddress:              o.pprofAddr,

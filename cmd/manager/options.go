@@ -11,9 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/quorate/quorate/controllers"
+	"github.com/quorate/quorate/controllers/owned"
+	"github.com/quorate/quorate/controllers/reconcile"
+
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 // options are the flags of the manager.
@@ -47,7 +49,7 @@ func parse(args []string) (options, error) {
 	fs.BoolVar(&o.leaderElect, "leader-elect", true, "let only one of several managers work at a time")
 	fs.StringVar(&o.leaseNamespace, "leader-election-namespace", "",
 		"namespace of the lease that the working manager holds; empty: the one that the manager's pod runs in")
-	fs.IntVar(&o.concurrency, "max-concurrent-reconciles", controllers.DefaultConcurrency, "resources of a kind worked on at the same time")
+	fs.IntVar(&o.concurrency, "max-concurrent-reconciles", reconcile.DefaultConcurrency, "resources of a kind worked on at the same time")
 	fs.StringVar(&o.domain, "cluster-domain", os.Getenv("CLUSTER_DOMAIN"),
 		"DNS domain of the cluster; empty: read from /etc/resolv.conf, else cluster.local (environment: CLUSTER_DOMAIN)")
 	fs.StringVar(&o.agentImage, "agent-image", os.Getenv("AGENT_IMAGE"),
@@ -87,12 +89,12 @@ func (o options) watched() []string {
 	return strings.FieldsFunc(o.namespaces, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-func (o options) dialFunc(cfg *rest.Config) (controllers.DialFunc, error) {
+func (o options) dialFunc(cfg *rest.Config) (owned.DialFunc, error) {
 	switch o.dial {
 	case "direct":
-		return controllers.DialDirect, nil
+		return owned.DialDirect, nil
 	case "port-forward":
-		return controllers.DialThroughAPI(cfg)
+		return owned.DialThroughAPI(cfg)
 	}
 	return nil, fmt.Errorf("--dial=%s: choose direct or port-forward", o.dial)
 }

@@ -14,9 +14,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/quorate/quorate/test/repository"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/quorate/quorate/test/repository"
 )
 
 // Release and Namespace are what Render installs the chart as.

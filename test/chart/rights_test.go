@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/test/repository"
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/quorate/quorate/test/repository"
 )
 
 // TestEveryRightHasItsReason looks at the line above each marker that a right of the operator comes from.

@@ -20,9 +20,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/controllers/owned"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,7 +34,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/controllers"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/kube"
@@ -111,7 +113,7 @@ func (s *scope) podMonitors(ctx context.Context, t *testing.T) {
 }
 
 // waitMonitored waits until everything is in place that spec.monitoring asks for, a PodMonitor among it.
-func (s *scope) waitMonitored(ctx context.Context, t *testing.T, o controllers.Object) {
+func (s *scope) waitMonitored(ctx context.Context, t *testing.T, o owned.Owner) {
 	t.Helper()
 	must(t, harness.Eventually(ctx, o.GetName()+" to be monitored", 3*time.Minute, func(ctx context.Context) (bool, string, error) {
 		if err := s.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {

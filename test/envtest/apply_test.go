@@ -6,19 +6,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/controllers/owned"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/controllers"
 )
 
 // While pods come and go the status of their StatefulSet changes all the time. What somebody else changes otherwise is undone by the next apply.
@@ -44,7 +50,7 @@ func TestAStatusIsNoReasonToApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Delete(ctx, o) //nolint:errcheck // The server goes away with the tests.
-	children := &controllers.Children{Client: c, Direct: c, Now: time.Now}
+	children := &owned.Client{Client: c, Direct: c, Now: time.Now}
 	ref, err := children.OwnerReference(o)
 	if err != nil {
 		t.Fatal(err)

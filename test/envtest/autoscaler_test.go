@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/controllers"
+	"github.com/quorate/quorate/controllers/autoscaler"
+	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/autoscale"
 )
@@ -105,7 +106,7 @@ func TestAnyAdmittedAutoscalerCanBeReadByATypedClient(t *testing.T) {
 func TestAnAutoscalerChangesOneFieldOfTheClusterThatItSaw(t *testing.T) {
 	s, ctx := apiServer(t), testContext(t)
 	typed := typedClient(t)
-	act := controllers.NewAutoscalerKind(&controllers.Children{Client: typed, Direct: typed}, nil, nil).Act
+	act := autoscaler.New(&owned.Client{Client: typed, Direct: typed}, nil, nil).Act
 	for name, tc := range map[string]struct {
 		kind
 		spec, field string
@@ -178,7 +179,7 @@ func TestARefusedChangeIsTold(t *testing.T) {
 	defer s.client.Delete(context.WithoutCancel(ctx), u) //nolint:errcheck // The server goes away with the tests.
 	o := &v1alpha1.Autoscaler{Spec: v1alpha1.AutoscalerSpec{Cluster: v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "refusing"}}}
 	o.Namespace = "default"
-	err := controllers.NewAutoscalerKind(&controllers.Children{Client: typed, Direct: typed}, nil, nil).Act(ctx, o, autoscale.SetShards{
+	err := autoscaler.New(&owned.Client{Client: typed, Direct: typed}, nil, nil).Act(ctx, o, autoscale.SetShards{
 		Change: autoscale.Change{ResourceVersion: u.GetResourceVersion(), From: 3, To: 501},
 	})
 	if _, ok := err.(cluster.Refusal); !ok || !strings.Contains(err.Error(), "spec.shards must be at most 500") { //nolint:errorlint // It is not wrapped.

@@ -8,15 +8,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/controllers/owned"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/controllers"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/test/certmanager"
@@ -45,8 +48,8 @@ func TestCertificatesOfCertManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Delete(ctx, o) //nolint:errcheck // The server goes away with the tests.
-	children := &controllers.Children{Client: c, Direct: c, Domain: "cluster.local", Now: time.Now}
-	want := controllers.Certificates{Spec: o.Spec.TLS, Labels: etcd.Labels(o.Name), Leafs: etcd.Leafs(o.Name, o.Namespace, "cluster.local")}
+	children := &owned.Client{Client: c, Direct: c, Domain: "cluster.local", Now: time.Now}
+	want := owned.Certificates{Spec: o.Spec.TLS, Labels: etcd.Labels(o.Name), Leafs: etcd.Leafs(o.Name, o.Namespace, "cluster.local")}
 	ensure := func() error { return children.EnsureCertificates(ctx, o, want) }
 
 	wantError(t, ensure(), "cert-manager is not installed: its CRD certificates.cert-manager.io is missing")
@@ -113,7 +116,7 @@ func secretOf(t *testing.T, c client.Client, name string) *corev1.Secret {
 }
 
 // versions are those of all objects that certificates are made of.
-func versions(t *testing.T, c client.Client, want controllers.Certificates) map[string]string {
+func versions(t *testing.T, c client.Client, want owned.Certificates) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for name := range want.Leafs {

@@ -7,17 +7,23 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/quorate/quorate/controllers/owned"
+	"github.com/quorate/quorate/controllers/reconcile"
+	"github.com/quorate/quorate/controllers/rediscluster"
+
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/controllers"
 	"github.com/quorate/quorate/internal/cluster/kube"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/podmonitor"
@@ -28,7 +34,7 @@ import (
 type monitoredCluster struct {
 	t      *testing.T
 	client client.Client
-	loop   *controllers.Loop[*v1alpha1.RedisCluster, redis.State]
+	loop   *reconcile.Loop[*v1alpha1.RedisCluster, redis.State]
 	name   client.ObjectKey
 	now    time.Time
 }
@@ -54,10 +60,10 @@ func newMonitoredCluster(t *testing.T) *monitoredCluster {
 		t.Fatal(err)
 	}
 	s := &monitoredCluster{t: t, client: c, name: client.ObjectKeyFromObject(o), now: time.Now()}
-	kind := controllers.NewRedisKind(&controllers.Children{
-		Client: c, Direct: c, Domain: "cluster.local", AgentImage: "agent:1", Dial: controllers.DialDirect, Now: func() time.Time { return s.now },
+	kind := rediscluster.New(&owned.Client{
+		Client: c, Direct: c, Domain: "cluster.local", AgentImage: "agent:1", Dial: owned.DialDirect, Now: func() time.Time { return s.now },
 	})
-	s.loop = &controllers.Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: c, Events: events.NewFakeRecorder(10000)}
+	s.loop = &reconcile.Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: c, Events: events.NewFakeRecorder(10000)}
 	t.Cleanup(func() { _ = c.Delete(testContext(t), o) }) // The server goes away with the tests.
 	return s
 }

@@ -15,13 +15,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/quorate/quorate/controllers/owned"
+
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/controllers"
 	"github.com/quorate/quorate/test/repository"
 )
 
@@ -35,7 +37,7 @@ type Cluster struct {
 	Clients kubernetes.Interface
 	Config  *rest.Config
 	// Dial connects to a port of a pod through the API server.
-	Dial controllers.DialFunc
+	Dial owned.DialFunc
 	// Kubeconfig is the file, Kubectl the program, Root the repository.
 	Kubeconfig, Kubectl, Root string
 	// name of the kind cluster.
@@ -134,7 +136,7 @@ func (c *Cluster) connect() error {
 	if c.Clients, err = kubernetes.NewForConfig(c.Config); err != nil {
 		return fmt.Errorf("client: %w", err)
 	}
-	c.Dial, err = controllers.DialThroughAPI(c.Config)
+	c.Dial, err = owned.DialThroughAPI(c.Config)
 	return err
 }
 

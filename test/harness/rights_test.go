@@ -5,8 +5,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/quorate/quorate/test/repository"
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/quorate/quorate/test/repository"
 )
 
 func TestRightsWithoutUseAreNamed(t *testing.T) {

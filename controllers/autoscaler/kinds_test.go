@@ -1,0 +1,45 @@
+package autoscaler
+
+import (
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/controllers/etcdcluster"
+	"github.com/quorate/quorate/controllers/owned"
+	"github.com/quorate/quorate/controllers/reconcile"
+	"github.com/quorate/quorate/controllers/rediscluster"
+	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
+	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/goroutine"
+	"github.com/quorate/quorate/test/controllersim"
+)
+
+func newStage(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *controllersim.Etcd {
+	t.Helper()
+	return controllersim.NewEtcd(t, etcdUnderTest, o, more...)
+}
+
+// etcdUnderTest runs defragmentations in the foreground: the etcd in memory takes one call at a time.
+func etcdUnderTest(c *owned.Client, connect func(etcdclient.Config) *controllersim.EtcdClient) reconcile.Kind[*v1alpha1.EtcdCluster, etcd.State] {
+	kind := etcdcluster.New(c)
+	kind.SetMaintenance(0, func(f func() error, end func(error)) { end(goroutine.Try(f)) })
+	kind.Connect = func(cfg etcdclient.Config) etcdcluster.MemberClient { return connect(cfg) }
+	return kind
+}
+
+func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object) *controllersim.Redis {
+	t.Helper()
+	return controllersim.NewRedis(t, redisUnderTest, o, more...)
+}
+
+func redisUnderTest(
+	c *owned.Client, connect func(redisclient.Options) redis.Client, connectMover func(redisclient.Options) redis.Mover,
+) reconcile.Kind[*v1alpha1.RedisCluster, redis.State] {
+	kind := rediscluster.New(c)
+	kind.Connect, kind.ConnectMover = connect, connectMover
+	return kind
+}

@@ -1,0 +1,447 @@
+package backup
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/controllers/conditions"
+	"github.com/quorate/quorate/controllers/owned"
+	"github.com/quorate/quorate/controllers/reconcile"
+	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/cluster"
+)
+
+// What is worked on; patched for the finalizer that has its data removed first.
+// +kubebuilder:rbac:groups=quorate.dev,resources=backups,verbs=list;watch;patch
+// What became of it.
+// +kubebuilder:rbac:groups=quorate.dev,resources=backups/status,verbs=patch
+// Its Jobs go with it, and block its deletion until they have.
+// +kubebuilder:rbac:groups=quorate.dev,resources=backups/finalizers,verbs=update
+
+// The Jobs of a backup, by what follows its name.
+const (
+	TakeSuffix   = "-take"
+	checkSuffix  = "-check"
+	removeSuffix = "-remove"
+)
+
+// removeLimit is how long a Job may take that deletes a backup.
+const removeLimit = time.Hour
+
+// heldPatience is how soon a Backup is looked at again that waits because the data of its cluster is replaced.
+const heldPatience = 5 * time.Second
+
+// SourceKind is a kind of cluster that backups are taken of.
+type SourceKind interface {
+	// Source says of a cluster whether it can be backed up, and how a Job gets at it; nil when there is none of that name.
+	Source(ctx context.Context, namespace, name string) (*plan.Source, *plan.Access, error)
+	// ServerImage is the image of the data store in which a check of a backup of that cluster, which may be gone or have no name, starts
+	// servers; empty where none is known.
+	ServerImage(ctx context.Context, namespace, name string, of plan.Stored) (string, error)
+	// Replaced says why a Backup of the cluster must not be begun now: its data is being replaced, which is looked at past the cache, or about to be.
+	// It is empty when nothing is in the way.
+	Replaced(ctx context.Context, o *v1alpha1.Backup) (string, error)
+	// Engine is the word of the agent for what it backs up.
+	Engine() string
+	// Readers are the clusters of a namespace that have begun with a backup and are not done, whatever became of who asked for that.
+	Readers(ctx context.Context, namespace string) ([]Reader, error)
+}
+
+// Reconciler looks after backups.
+type Reconciler struct {
+	*owned.Client
+	sources map[v1alpha1.ClusterKind]SourceKind
+}
+
+var _ reconcile.Kind[*v1alpha1.Backup, plan.State] = (*Reconciler)(nil)
+
+// New returns what the loop needs to look after backups.
+func New(c *owned.Client, sources map[v1alpha1.ClusterKind]SourceKind) *Reconciler {
+	return &Reconciler{Client: c, sources: sources}
+}
+
+// Setup registers the controller of backups. It looks again when anything changes about their Jobs.
+func Setup(mgr ctrl.Manager, o reconcile.Options, kind *Reconciler) error {
+	return reconcile.Register(mgr, o, v1alpha1.ComponentBackup, &v1alpha1.Backup{}, kind, func(b *builder.Builder) { b.Owns(&batchv1.Job{}) })
+}
+
+// Directory is where a backup is kept below the URL of its destination: the cluster, the time and the resource tell it apart.
+func Directory(o *v1alpha1.Backup) string {
+	uid, _, _ := strings.Cut(string(o.UID), "-")
+	return fmt.Sprintf("%s-%s-%s", o.Spec.Cluster.Name, o.CreationTimestamp.UTC().Format("20060102T150405Z"), uid)
+}
+
+// Ensure has nothing to apply: Jobs are steps.
+func (k *Reconciler) Ensure(context.Context, *v1alpha1.Backup) error { return nil }
+
+// RenewWhilePaused has nothing to renew.
+func (k *Reconciler) RenewWhilePaused(context.Context, *v1alpha1.Backup) error { return nil }
+
+// Observe reads a backup's Jobs and its cluster. That it is complete is for good: its status says so once its Job is gone. Were that
+// lost, the Job would find the backup in the store.
+func (k *Reconciler) Observe(ctx context.Context, o *v1alpha1.Backup) (plan.State, error) {
+	s := plan.State{
+		Now: k.Now(), Name: o.Name, Deleting: o.DeletionTimestamp != nil, Protected: controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer),
+		Deletes: o.Deletes(), Verifies: o.Verifies(),
+	}
+	s.Stored, s.Failed = takeOutcome(o, nil) // Reported even where the rest cannot be read: what is not reported is forgotten.
+	s.Checked, s.Unverified = checkOutcome(o, nil)
+	for name, to := range map[string]**plan.Job{TakeSuffix: &s.Take, checkSuffix: &s.Check, removeSuffix: &s.Remove} {
+		var err error
+		if *to, err = k.Job(ctx, o, o.Name+name, plan.Selector(o.Name)); err != nil {
+			return s, err
+		}
+		(*to).Advise(plan.MemoryCure)
+	}
+	s.Stored, s.Failed = takeOutcome(o, s.Take)
+	s.Checked, s.Unverified = checkOutcome(o, s.Check)
+	if s.Deleting {
+		return s, k.observeEnd(ctx, o, &s)
+	}
+	if s.Stored != nil || s.Failed != nil {
+		return s, nil
+	}
+	var err error
+	s.Source, _, err = k.source(ctx, o)
+	return s, err
+}
+
+// observeEnd reads what decides about the data of a backup that is being deleted.
+func (k *Reconciler) observeEnd(ctx context.Context, o *v1alpha1.Backup, s *plan.State) error {
+	readers, err := k.readers(ctx, o.Namespace)
+	if err != nil {
+		return err
+	}
+	s.Readers = readers[o.Name]
+	name, _ := plan.Claim(o.Spec.Destination.URL)
+	if name == "" {
+		return nil
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	err = k.Direct.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, claim)
+	s.Vanishing = apierrors.IsNotFound(err) || claim.DeletionTimestamp != nil
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read claim %s: %w", name, err)
+	}
+	return nil
+}
+
+// takeOutcome is what came of a backup, by its Job or, where that is gone, by what was reported of it.
+func takeOutcome(o *v1alpha1.Backup, take *plan.Job) (*plan.Stored, *plan.Problem) {
+	if take != nil && take.Ended && !take.Failed && take.Report != nil && take.Report.Backup != nil {
+		return take.Report.Backup, nil
+	}
+	if p := take.Problem(); p != nil {
+		return nil, p
+	}
+	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionComplete)
+	switch {
+	case c == nil:
+	case c.Status == metav1.ConditionTrue:
+		return storedBy(o.Status), nil
+	case o.Status.CompletionTime != nil: // Stalled says nothing: it is False while the Job is being deleted, or something cannot be read.
+		return nil, &plan.Problem{Reason: c.Reason, Message: c.Message}
+	}
+	return nil, nil
+}
+
+// storedBy reads back what a status says of a complete backup.
+func storedBy(s v1alpha1.BackupStatus) *plan.Stored {
+	engine, version, _ := strings.Cut(s.Engine, " ")
+	out := &plan.Stored{
+		Directory: s.Directory, Engine: engine, Version: version, Size: s.Size, StoredSize: s.StoredSize, Revision: s.Revision, Keys: s.Keys,
+		Memory: s.ServerMemory,
+	}
+	if s.StartTime != nil {
+		out.Started = s.StartTime.Time
+	}
+	if s.CompletionTime != nil {
+		out.Finished = s.CompletionTime.Time
+	}
+	return out
+}
+
+// checkOutcome is what the last check that succeeded found out, and why the last one failed if it did: by its Job or, where that is gone
+// or has not ended, by what was reported.
+func checkOutcome(o *v1alpha1.Backup, check *plan.Job) (*plan.Checked, *plan.Problem) {
+	if check != nil && check.Ended && !check.Failed && check.Report != nil && check.Report.Checked != nil {
+		return check.Report.Checked, nil
+	}
+	var checked *plan.Checked
+	if v := o.Status.Verification; v != nil {
+		checked = &plan.Checked{Time: v.Time.Time, Took: time.Duration(v.Seconds) * time.Second, Keys: v.Keys, Revision: v.Revision, Server: v.Server}
+	}
+	if p := check.Problem(); p != nil {
+		return checked, p
+	}
+	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionVerified)
+	if c == nil || c.Status == metav1.ConditionTrue || c.Reason == plan.ReasonNotVerified || c.Reason == plan.ReasonVerifying {
+		return checked, nil
+	}
+	return checked, &plan.Problem{Reason: c.Reason, Message: c.Message}
+}
+
+// Reader is a cluster or a Restore that has yet to be restored, and from what.
+type Reader struct {
+	Name string
+	From *v1alpha1.RestoreSource
+}
+
+// reads reports whether that may be a backup: one that is named, or one at the place that is named.
+func (r Reader) reads(b *v1alpha1.Backup) bool {
+	if r.From.Backup != nil {
+		return *r.From.Backup == b.Name
+	}
+	return r.From.Destination.URL == b.Spec.Destination.URL && (r.From.Directory == nil || *r.From.Directory == Directory(b))
+}
+
+// readers are the clusters and restores of a namespace that are not done, by the Backup that they may begin with.
+func (k *Reconciler) readers(ctx context.Context, namespace string) (map[string][]string, error) {
+	all, err := k.allReaders(ctx, namespace)
+	if len(all) == 0 || err != nil {
+		return nil, err
+	}
+	var list v1alpha1.BackupList
+	if err := k.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list backups: %w", err)
+	}
+	out := map[string][]string{}
+	for i := range list.Items {
+		for _, r := range all {
+			if b := &list.Items[i]; r.reads(b) {
+				out[b.Name] = append(out[b.Name], r.Name)
+			}
+		}
+	}
+	return out, nil
+}
+
+func (k *Reconciler) allReaders(ctx context.Context, namespace string) (out []Reader, err error) {
+	add := func(noun string, o client.Object, from *v1alpha1.RestoreSource, done bool) {
+		if from != nil && !done && o.GetDeletionTimestamp() == nil {
+			out = append(out, Reader{noun + " " + o.GetName(), from})
+		}
+	}
+	var etcds v1alpha1.EtcdClusterList
+	if err := k.List(ctx, &etcds, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list etcd clusters: %w", err)
+	}
+	for i := range etcds.Items {
+		c := &etcds.Items[i]
+		add("EtcdCluster", c, c.Spec.Bootstrap.RestoreSource(), c.Status.ClusterID != "")
+	}
+	var servers v1alpha1.RedisClusterList
+	if err := k.List(ctx, &servers, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list Redis clusters: %w", err)
+	}
+	for i := range servers.Items {
+		c := &servers.Items[i]
+		add("RedisCluster", c, c.Spec.Bootstrap.RestoreSource(), meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionAvailable))
+	}
+	var restores v1alpha1.RestoreList
+	if err := k.List(ctx, &restores, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list restores: %w", err)
+	}
+	for i := range restores.Items {
+		r := &restores.Items[i]
+		add("Restore", r, &r.Spec.From, meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionComplete))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(k.sources)) {
+		reading, err := k.sources[kind].Readers(ctx, namespace)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, reading...)
+	}
+	return out, nil
+}
+
+// of is what a Backup is taken of: a cluster of ours, or an external one.
+func (k *Reconciler) of(o *v1alpha1.Backup) (SourceKind, error) {
+	from, ok := k.sources[o.Spec.Cluster.Kind]
+	switch {
+	case !ok:
+		return nil, owned.InvalidSpec("spec.cluster.kind: backups of a %s cannot be taken", o.Spec.Cluster.Kind)
+	case o.Spec.External != nil:
+		return external{from, o.Spec}, nil
+	}
+	return from, nil
+}
+
+func (k *Reconciler) source(ctx context.Context, o *v1alpha1.Backup) (*plan.Source, *plan.Access, error) {
+	from, err := k.of(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return from.Source(ctx, o.Namespace, o.Spec.Cluster.Name)
+}
+
+func (k *Reconciler) sourceOf(ctx context.Context, namespace string, of v1alpha1.ClusterReference) (*plan.Source, *plan.Access, error) {
+	from, ok := k.sources[of.Kind]
+	if !ok {
+		return nil, nil, owned.InvalidSpec("spec.cluster.kind: backups of a %s cannot be taken", of.Kind)
+	}
+	return from.Source(ctx, namespace, of.Name)
+}
+
+// Next decides what to do.
+func (k *Reconciler) Next(s plan.State) cluster.Plan { return plan.Next(s) }
+
+// Act carries out one step of the planner.
+func (k *Reconciler) Act(ctx context.Context, o *v1alpha1.Backup, step cluster.Step) error {
+	switch s := step.(type) {
+	case plan.Protect:
+		return k.PatchFinalizer(ctx, o, controllerutil.AddFinalizer)
+	case plan.Release:
+		return k.PatchFinalizer(ctx, o, controllerutil.RemoveFinalizer)
+	case plan.DropJob:
+		return k.DeleteJob(ctx, o, s.Name, s.UID)
+	case plan.Take:
+		return k.take(ctx, o)
+	case plan.Resume:
+		return k.resume(ctx, o, s)
+	case plan.Check:
+		return k.startCheck(ctx, o, s.Stored)
+	case plan.Remove:
+		err := k.start(ctx, o, plan.Work{Name: o.Name + removeSuffix, Args: []string{"backup", "remove"}, Limit: removeLimit})
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return k.PatchFinalizer(ctx, o, controllerutil.RemoveFinalizer) // Nothing can be started there any more; the data stays.
+		}
+		return err
+	}
+	return fmt.Errorf("there is no way to carry out a %T", step)
+}
+
+// take starts the Job that takes the backup.
+func (k *Reconciler) take(ctx context.Context, o *v1alpha1.Backup) error {
+	source, access, err := k.source(ctx, o)
+	if err != nil {
+		return err
+	}
+	if access == nil {
+		return cluster.Hold{Reason: plan.ReasonWaiting, Message: "the cluster has changed meanwhile, and is looked at again"}
+	}
+	if e := o.Spec.External; e != nil && e.Credentials != nil {
+		if _, err := k.UserSecret(ctx, o, "spec.external.credentials.name", e.Credentials.Name); err != nil {
+			return err
+		}
+	}
+	args := append([]string{
+		"backup", k.sources[o.Spec.Cluster.Kind].Engine(), "--namespace=" + o.Namespace, "--cluster=" + o.Spec.Cluster.Name, "--id=" + string(o.UID),
+	}, access.Args...)
+	return k.start(ctx, o, plan.Work{Name: o.Name + TakeSuffix, Args: args, For: source.History, Access: access, Limit: owned.TakeLimit, Suspended: true})
+}
+
+// resume lets the Job run that takes the backup, if nobody replaces the data.
+func (k *Reconciler) resume(ctx context.Context, o *v1alpha1.Backup, s plan.Resume) error {
+	from, err := k.of(o)
+	if err != nil {
+		return err
+	}
+	why, err := from.Replaced(ctx, o)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		return cluster.Hold{Reason: plan.ReasonWaiting, Message: "the cluster cannot be backed up yet: " + why, After: heldPatience}
+	}
+	return k.ResumeJob(ctx, o, s.Name, s.UID)
+}
+
+// startCheck starts the Job that restores the backup into a throw-away server. It has nothing of the cluster but the places where its pods
+// may run.
+func (k *Reconciler) startCheck(ctx context.Context, o *v1alpha1.Backup, of plan.Stored) error {
+	_, access, err := k.source(ctx, o)
+	if err != nil {
+		return err
+	}
+	work := plan.Work{Name: o.Name + checkSuffix, Args: []string{"backup", "check"}, Scratch: true, Limit: owned.TakeLimit}
+	if access != nil {
+		work.Access = &plan.Access{Template: access.Template}
+	}
+	from, err := k.of(o)
+	if err != nil {
+		return err
+	}
+	cluster := o.Spec.Cluster.Name
+	if o.Spec.Destination.ServiceAccountName != nil {
+		cluster = "" // Its spec.image could be any: the container has the token of the account.
+	}
+	image, err := from.ServerImage(ctx, o.Namespace, cluster, of)
+	if err != nil {
+		return err
+	}
+	return k.start(ctx, o, work.InServer(image, of))
+}
+
+// checkAgain starts another check, in the place of one that has ended.
+func (k *Reconciler) checkAgain(ctx context.Context, o *v1alpha1.Backup) error {
+	job, err := k.Job(ctx, o, o.Name+checkSuffix, plan.Selector(o.Name))
+	if err != nil {
+		return err
+	}
+	stored, _ := takeOutcome(o, nil)
+	if job == nil && stored != nil {
+		return k.startCheck(ctx, o, *stored)
+	}
+	if job == nil {
+		return cluster.Hold{Reason: plan.ReasonVerifying, Message: "the backup is not complete any more, and is looked at again"}
+	}
+	if job.Ended && !job.Leaving {
+		if err := k.DeleteJob(ctx, o, job.Name, job.UID); err != nil {
+			return err
+		}
+	}
+	return cluster.Hold{Reason: plan.ReasonVerifying, Message: "the check before is being removed"}
+}
+
+// start makes a Job that belongs to a backup.
+func (k *Reconciler) start(ctx context.Context, o *v1alpha1.Backup, w plan.Work) error {
+	w.Labels, w.Destination, w.Resources = plan.Labels(o.Name, o.Spec.Cluster.Name), o.Spec.Destination, o.Spec.Resources
+	w.Args = append(w.Args, "--directory="+Directory(o))
+	field := "spec.destination"
+	if o.DeletionTimestamp != nil {
+		field = "" // In a namespace that is being deleted the Secret may be gone, and the answer to the Job tells which.
+	}
+	return k.StartJob(ctx, o, w, field)
+}
+
+// Report fills in the status.
+func (k *Reconciler) Report(o *v1alpha1.Backup, s plan.State, p cluster.Plan, err error) {
+	st := &o.Status
+	st.ObservedGeneration = o.Generation
+	st.Activity = cluster.Activity(p, err)
+	st.Type, st.Directory = "Full", Directory(o)
+	switch {
+	case s.Stored != nil:
+		st.Size, st.StoredSize, st.Stored = s.Stored.Size, s.Stored.StoredSize, plan.Bytes(s.Stored.StoredSize)
+		st.Engine, st.Revision, st.Keys = strings.TrimSpace(s.Stored.Engine+" "+s.Stored.Version), s.Stored.Revision, s.Stored.Keys
+		st.StartTime, st.CompletionTime, st.ServerMemory = conditions.Time(s.Stored.Started), conditions.Time(s.Stored.Finished), s.Stored.Memory
+	case s.Failed != nil && s.Take != nil:
+		st.CompletionTime = conditions.Time(s.Take.Since)
+	case s.Take != nil && s.Take.Flow != nil:
+		st.Size, st.StoredSize, st.Stored = s.Take.Flow.Bytes, s.Take.Flow.Stored, plan.Bytes(s.Take.Flow.Stored)
+	}
+	if c := s.Checked; c != nil {
+		st.Verification = &v1alpha1.BackupVerification{
+			Time: *conditions.Time(c.Time), Seconds: int64(c.Took.Round(time.Second).Seconds()), Keys: c.Keys, Revision: c.Revision,
+			Server: c.Server,
+		}
+	}
+	conditions.Set(&st.Conditions, k.Now(), o.Generation, plan.Conditions(s, p, err)...)
+}

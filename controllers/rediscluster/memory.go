@@ -1,0 +1,63 @@
+package rediscluster
+
+import (
+	"crypto/tls"
+	"sync"
+	"sync/atomic"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/login"
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// memory is what the operator remembers of one cluster.
+type memory struct {
+	// budgets are the shards that were guarded last (number -> whether they were). The cache may not have heard of it yet, and to
+	// apply what it says would undo the step.
+	budgets sync.Map
+	// scaled is how many pods each StatefulSet was given last, for the same reason (scaledKey -> scaledSet).
+	scaled sync.Map
+	// appointment is who was made primary last, for the same reason; nil: unknown.
+	appointment atomic.Pointer[redis.Appointment]
+	// unused is since when Services are not announced any more (UID -> time.Time), so that they stay for a moment longer.
+	unused sync.Map
+	// unexposed says why pods are not to be reached from outside, as their Services could not be made; nil: they could.
+	unexposed atomic.Pointer[string]
+	// announced are the hosts outside that servers sent clients to when they were last asked; nil: unknown.
+	announced atomic.Pointer[[]string]
+	// unresizable are the pods that the API server does not resize (UID -> resizeRefusal). It says so again when it is asked again.
+	unresizable sync.Map
+	// idle is since when shards that are to go have owned nothing.
+	idle redis.Idle
+	// processes are what was seen of the servers' processes.
+	processes redis.Processes
+	// meter counts what has been moved.
+	meter meter
+	// scales are what slots weighed.
+	scales scales
+	// Vigil is how the servers have been lately.
+	Vigil redis.Vigil
+	// hashed are the pod templates; nil: none was hashed.
+	hashed atomic.Pointer[hashed]
+	// vouching is how the operator knows its servers; nil: it has not met any.
+	vouching atomic.Pointer[vouching]
+	// refusals are the logins that servers without TLS refused.
+	refusals login.Refusals
+}
+
+// vouching is how the operator connects to servers that an authority vouches for. Every look has connections of its own, and a server that is met
+// again need not prove itself anew: one that was given another certificate has forgotten the session as well. (The servers keep sessions by
+// default, and tls-session-caching is no setting of the user's.)
+type vouching struct {
+	// ca is the authority, PEM.
+	ca     []byte
+	config *tls.Config
+}
+
+// sessions is how many servers of a cluster are known from before.
+const sessions = 1024
+
+func newMemory() *memory { return &memory{idle: redis.Idle{}, processes: redis.Processes{}} }
+
+// Memory is what is remembered of a cluster.
+func (k *Reconciler) Memory(o *v1alpha1.RedisCluster) *memory { return k.Memories.Get(o.UID, k.Now()) }

@@ -1,0 +1,65 @@
+package rediscluster
+
+import (
+	"crypto/tls"
+	"maps"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/test/fakeapi"
+)
+
+func TestWhatIsKnownOfAClusterIsForgottenWithIt(t *testing.T) {
+	kind := New(newChildren(fakeapi.New(t)))
+	now := kind.Now()
+	kind.Now = func() time.Time { return now }
+	gone, stays := fakeapi.RedisCluster(), fakeapi.RedisCluster()
+	stays.UID = "u-2"
+	for _, o := range []*v1alpha1.RedisCluster{gone, stays} {
+		kind.Memory(o).budgets.Store(1, true)
+	}
+	remembered := func() map[types.UID]*memory { return maps.Collect(kind.Memories.All()) }
+	for range 3 {
+		now = now.Add(time.Hour / 2)
+		if guarded, err := kind.guarded(t.Context(), stays, 1); err != nil || !guarded {
+			t.Fatalf("the other cluster was forgotten: %v, %v", guarded, err)
+		}
+	}
+	if len(remembered()) != 1 || remembered()[stays.UID] == nil {
+		t.Errorf("remembered: %v", remembered())
+	}
+	if guarded, err := kind.guarded(t.Context(), gone, 1); err != nil || guarded {
+		t.Errorf("it is remembered that a cluster was guarded that is gone: %v, %v", guarded, err)
+	}
+}
+
+// Servers that are met again go on with the session that they had, as long as the same authority vouches for them.
+func TestServersAreRememberedWithTheirAuthority(t *testing.T) {
+	s := newRedisStage(t, fakeapi.RedisCluster())
+	s.Settle()
+	kind, ok := s.Loop.Kind.(*Reconciler)
+	if !ok {
+		t.Fatalf("%T", s.Loop.Kind)
+	}
+	o := s.Cluster()
+	connects := func() *tls.Config {
+		c, err := kind.tlsConfig(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first := connects()
+	if first.ClientSessionCache == nil || connects() != first {
+		t.Error("every look begins sessions of its own")
+	}
+	known := *kind.Memory(o).vouching.Load()
+	known.ca = []byte("another one")
+	kind.Memory(o).vouching.Store(&known)
+	if next := connects(); next == first || next.ClientSessionCache == first.ClientSessionCache || next.RootCAs == first.RootCAs {
+		t.Error("an authority that is another one does not begin anew")
+	}
+}

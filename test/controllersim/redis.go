@@ -1,0 +1,407 @@
+package controllersim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/controllers/owned"
+	"github.com/quorate/quorate/controllers/reconcile"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
+	"github.com/quorate/quorate/test/fakeapi"
+)
+
+// Redis is a fake API server, servers in memory, a kubelet that connects the two, and the loop.
+type Redis struct {
+	T       *testing.T
+	API     *fakeapi.API
+	Net     *redisfake.Network
+	Servers map[string]*redisfake.Server
+	Loop    *reconcile.Loop[*v1alpha1.RedisCluster, redis.State]
+	name    types.NamespacedName
+	ips     int
+	// Deleted is what the server of each pod was when the operator deleted the pod.
+	Deleted map[string]v1alpha1.RedisRole
+	// Graces is how many seconds they were given to end in, if the operator said so.
+	Graces map[string]int64
+	// wire is between the operators and the rest, and equip what an operator is given beyond what it needs.
+	*Wire
+	Equip func(*owned.Client)
+	// newKind makes what is under test, and children is what the last one was given.
+	newKind  RedisFactory
+	children *owned.Client
+	// first is when the cluster was Ready for the first time.
+	first ready
+}
+
+// RedisFactory makes the kind under test. connect makes a client of a server, and ConnectMover one that moves keys.
+type RedisFactory func(
+	c *owned.Client, connect func(redisclient.Options) redis.Client, connectMover func(redisclient.Options) redis.Mover,
+) reconcile.Kind[*v1alpha1.RedisCluster, redis.State]
+
+func NewRedis(t *testing.T, newKind RedisFactory, o *v1alpha1.RedisCluster, more ...client.Object) *Redis {
+	t.Helper()
+	w := fakeapi.New(t, append(more, o)...)
+	s := &Redis{
+		T: t, API: w, newKind: newKind, Servers: map[string]*redisfake.Server{}, name: client.ObjectKeyFromObject(o),
+		Net: redisfake.NewNetwork(5*time.Second, rand.New(rand.NewPCG(1, 2))), Wire: newWire(w.Past),
+	}
+	s.Deleted, s.Graces = map[string]v1alpha1.RedisRole{}, map[string]int64{}
+	inner, ok := w.Client.(client.WithWatch)
+	if !ok {
+		t.Fatalf("%T cannot be watched", w.Client)
+	}
+	w.Client = interceptor.NewClient(inner, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if server := s.Servers[o.GetName()]; server != nil {
+				s.Deleted[o.GetName()] = v1alpha1.RedisPrimary
+				if server.Primary() != "" {
+					s.Deleted[o.GetName()] = v1alpha1.RedisReplica
+				}
+			}
+			var how client.DeleteOptions
+			how.ApplyOptions(opts)
+			if how.GracePeriodSeconds != nil {
+				s.Graces[o.GetName()] = *how.GracePeriodSeconds
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+	s.Net.Gate = s.users
+	s.Net.Mounted = func(*redisfake.Server) string {
+		return clustertls.LeafFingerprint(s.Secret(cluster.ServerTLSSecret("carts")).Data[corev1.TLSCertKey])
+	}
+	s.Restart()
+	return s
+}
+
+// MinuteLater is when the operator has forgotten the Secrets that it remembered.
+func (s *Redis) MinuteLater() {
+	s.T.Helper()
+	s.children.ForgetSecrets()
+}
+
+// Restart starts another operator.
+func (s *Redis) Restart() {
+	op := s.operator()
+	seen := op.client(s.Past.Client(s.API), false)
+	children := newChildren(&fakeapi.API{Client: s.tapped(seen)})
+	children.Direct = owned.PastCache(s.tapped(op.client(s.API, true)), clockOf(children))
+	if s.Equip != nil {
+		s.Equip(children)
+	}
+	s.children = children
+	kind := s.newKind(children, func(o redisclient.Options) redis.Client {
+		pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
+		return &wiredRedis{Client: s.Connect(o), op: op, pod: pod}
+	}, func(o redisclient.Options) redis.Mover {
+		pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
+		return &wiredMover{Mover: s.ConnectMover(o), op: op, pod: pod}
+	})
+	s.Loop = &reconcile.Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: seen, Direct: children.Direct, Events: events.NewFakeRecorder(1000)}
+}
+
+// turn lets the operator make a pass, and another one take its place where it crashes. It reports whether all went well.
+func (s *Redis) turn() bool {
+	s.T.Helper()
+	if !s.Wire.turn() {
+		return false
+	}
+	well := false
+	for range max(1, s.again) {
+		o, life := &v1alpha1.RedisCluster{}, s.Alive
+		if err := life.shown(s.API, s.name, o); err != nil {
+			return false
+		}
+		_, err := s.Loop.Reconcile(s.T.Context(), o)
+		if well = err == nil && !life.dead; life.dead {
+			s.Restart()
+		} else if err != nil {
+			s.T.Logf("reconcile: %v", err)
+		}
+	}
+	s.again = 0
+	return well
+}
+
+// Connect finds the server by the name that the operator wants to see in its certificate.
+func (s *Redis) Connect(o redisclient.Options) redis.Client {
+	if l := o.Logins[0]; l.Username != redis.UserOperator || l.Password == "" || o.TLS == nil {
+		s.T.Errorf("connection as %q, TLS %v", l.Username, o.TLS != nil)
+	}
+	pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
+	if server := s.Servers[pod]; server != nil && slices.ContainsFunc(o.Logins, func(l redisclient.Login) bool { return lets(server, l) }) {
+		return server
+	}
+	return &redisfake.Server{}
+}
+
+func (s *Redis) ConnectMover(o redisclient.Options) redis.Mover {
+	if l := o.Logins[0]; l.Username != redis.UserMigration || l.Password == "" {
+		s.T.Errorf("keys are moved as %q", l.Username)
+	}
+	pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
+	return s.Servers[pod]
+}
+
+// lets tells whether a server takes a user and a password; one without a list of users takes any.
+func lets(server *redisfake.Server, l redisclient.Login) bool {
+	return len(server.Users) == 0 || slices.ContainsFunc(server.Users, func(u redis.User) bool {
+		return u.Name == l.Username && (u.NoPassword || slices.Contains(u.Passwords, redis.Hash(l.Password)))
+	})
+}
+
+// users are what the start gate makes of the auth Secret.
+func (s *Redis) users(w *redisfake.Server) []redis.User {
+	s.T.Helper()
+	passwords := map[string]string{}
+	for key, value := range s.Secret(cluster.AuthSecret("carts")).Data {
+		passwords[key] = string(value)
+	}
+	name, _, _ := strings.Cut(w.Host, ".")
+	w.ReplicationPassword = redis.Hash(redis.ShardPassword(passwords[redis.PasswordReplication], name))
+	users, err := redis.Access{Passwords: passwords}.Users(name, redis.Software{Engine: v1alpha1.EngineRedis, Version: "8.0.2"})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return users
+}
+
+func (s *Redis) Cluster() *v1alpha1.RedisCluster {
+	s.T.Helper()
+	var o v1alpha1.RedisCluster
+	if err := s.API.Get(s.T.Context(), s.name, &o); err != nil {
+		s.T.Fatal(err)
+	}
+	return &o
+}
+
+// Kubelet creates the pods that the StatefulSets ask for and keeps a server in each.
+func (s *Redis) Kubelet(ctx context.Context) {
+	s.T.Helper()
+	var sets appsv1.StatefulSetList
+	if err := s.API.List(ctx, &sets); err != nil {
+		s.T.Fatal(err)
+	}
+	s.abandon(ctx, sets.Items)
+	for i := range sets.Items {
+		set := &sets.Items[i]
+		if set.Spec.Replicas == nil {
+			set.Spec.Replicas = new(int32(1)) // As the API server does.
+		}
+		s.evict(ctx, set)
+		for ordinal := range int(*set.Spec.Replicas) {
+			name := cluster.Pod(set.Name, ordinal)
+			var pod corev1.Pod
+			err := s.API.Get(ctx, types.NamespacedName{Namespace: set.Namespace, Name: name}, &pod)
+			switch {
+			case apierrors.IsNotFound(err) && s.mounts(ctx):
+				s.run(ctx, set, name)
+			case client.IgnoreNotFound(err) != nil:
+				s.T.Fatal(err)
+			}
+		}
+	}
+}
+
+// mounts tells whether the auth Secret has all keys that a pod mounts. No container of it starts before.
+func (s *Redis) mounts(ctx context.Context) bool {
+	s.T.Helper()
+	var auth corev1.Secret
+	err := s.API.Get(ctx, types.NamespacedName{Namespace: "default", Name: cluster.AuthSecret("carts")}, &auth)
+	if client.IgnoreNotFound(err) != nil {
+		s.T.Fatal(err)
+	}
+	return !slices.ContainsFunc(redis.PasswordKeys, func(key string) bool { return len(auth.Data[key]) == 0 })
+}
+
+// abandon ends the servers whose StatefulSet is gone. Those that have ended already keep their disk.
+func (s *Redis) abandon(ctx context.Context, sets []appsv1.StatefulSet) {
+	s.T.Helper()
+	for name, server := range s.Servers {
+		of := name[:strings.LastIndex(name, "-")]
+		if !server.Up || slices.ContainsFunc(sets, func(set appsv1.StatefulSet) bool { return set.Name == of }) {
+			continue
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		if err := client.IgnoreNotFound(s.API.Delete(ctx, pod)); err != nil {
+			s.T.Fatal(err)
+		}
+		s.Net.Remove(server)
+		delete(s.Servers, name)
+	}
+}
+
+// evict deletes the pods that a StatefulSet has no room for.
+func (s *Redis) evict(ctx context.Context, set *appsv1.StatefulSet) {
+	s.T.Helper()
+	for ordinal := int(*set.Spec.Replicas); ; ordinal++ {
+		name := cluster.Pod(set.Name, ordinal)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: name}}
+		server := s.Servers[name]
+		err := s.API.Delete(ctx, pod)
+		if client.IgnoreNotFound(err) != nil {
+			s.T.Fatal(err)
+		}
+		if err != nil && server == nil {
+			return
+		}
+		if server != nil {
+			s.Net.Remove(server)
+			delete(s.Servers, name)
+		}
+	}
+}
+
+// claim makes the claim of a pod, unless there is one of its name.
+func (s *Redis) claim(ctx context.Context, set *appsv1.StatefulSet, pod string) {
+	s.T.Helper()
+	if len(set.Spec.VolumeClaimTemplates) == 0 {
+		return
+	}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: set.Namespace, Name: cluster.VolumeData + "-" + pod, Labels: set.Spec.VolumeClaimTemplates[0].Labels,
+	}}
+	if err := s.API.Create(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) {
+		s.T.Fatal(err)
+	}
+}
+
+func (s *Redis) run(ctx context.Context, set *appsv1.StatefulSet, name string) {
+	s.T.Helper()
+	s.ips++
+	ip := fmt.Sprintf("10.0.0.%d", s.ips)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: name, UID: types.UID(fmt.Sprintf("uid-%d", s.ips)),
+			Labels: maps.Clone(set.Spec.Template.Labels), Annotations: set.Spec.Template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))},
+		},
+		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: redis.ContainerServer, Resources: set.Spec.Template.Spec.Containers[0].Resources}}},
+		Status: corev1.PodStatus{PodIP: ip, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+	s.claim(ctx, set, name)
+	pod.Labels[appsv1.PodIndexLabel] = name[strings.LastIndex(name, "-")+1:]
+	problem := misfit(&set.Spec)
+	if problem != nil {
+		pod.Status = *problem
+	}
+	if err := s.API.Create(ctx, pod); err != nil {
+		s.T.Fatal(err)
+	}
+	if problem != nil {
+		if server := s.Servers[name]; server != nil { // It ended with its pod.
+			server.Stop()
+		}
+		return
+	}
+	addr := redis.Address{IP: ip, Port: redis.ClientPort}
+	if server := s.Servers[name]; server != nil {
+		server.Stop()
+		server.Start(addr)
+		server.Version = versionOf(set)
+		s.announce(ctx, server, ip)
+		return
+	}
+	shard, err := strconv.Atoi(set.Labels[v1alpha1.LabelShard])
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.Servers[name] = s.Net.Add(addr, shard, name+".carts-peers")
+	s.Servers[name].Version = versionOf(set)
+	s.announce(ctx, s.Servers[name], ip)
+}
+
+// versionOf is the version that the template of a StatefulSet is for.
+func versionOf(set *appsv1.StatefulSet) string {
+	for _, arg := range set.Spec.Template.Spec.InitContainers[0].Args {
+		if version, ok := strings.CutPrefix(arg, "--version="); ok {
+			return version
+		}
+	}
+	return ""
+}
+
+func (s *Redis) Pass() {
+	s.T.Helper()
+	collect(s.T, s)
+	ctx := s.T.Context()
+	s.Kubelet(ctx)
+	s.allocate(ctx)
+	for range 2 {
+		s.Net.Tick()
+	}
+	s.turn()
+}
+
+// admit tells whether all servers may be copied also after they have restarted in place.
+func (s *Redis) admit() bool {
+	for _, server := range s.Servers {
+		if server.Up && server.StartedEmpty() {
+			return false
+		}
+	}
+	return true
+}
+
+// Settle runs the operator until the cluster is Ready and there is nothing left to do.
+func (s *Redis) Settle() {
+	s.T.Helper()
+	for range 300 {
+		s.Pass()
+		o := s.Cluster()
+		if o.Status.ObservedGeneration != o.Generation || !meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionReady) {
+			continue
+		}
+		if s.first == (ready{}) {
+			s.first = ready{calls: len(s.Calls), turns: s.turns}
+		}
+		if meta.IsStatusConditionFalse(o.Status.Conditions, v1alpha1.ConditionReconciling) && s.admit() {
+			return
+		}
+	}
+	s.T.Fatalf("not ready: %+v", s.Cluster().Status)
+}
+
+func (s *Redis) Uids() map[string]types.UID {
+	s.T.Helper()
+	var pods corev1.PodList
+	if err := s.API.List(s.T.Context(), &pods); err != nil {
+		s.T.Fatal(err)
+	}
+	out := map[string]types.UID{}
+	for _, p := range pods.Items {
+		out[p.Name] = p.UID
+	}
+	return out
+}
+
+func (s *Redis) FirstSet() *appsv1.StatefulSet {
+	s.T.Helper()
+	var set appsv1.StatefulSet
+	if err := s.API.Get(s.T.Context(), types.NamespacedName{Namespace: "default", Name: "carts-0"}, &set); err != nil {
+		s.T.Fatal(err)
+	}
+	return &set
+}

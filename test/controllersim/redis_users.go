@@ -1,0 +1,29 @@
+package controllersim
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+// UserOf finds a user of a server; nil when there is none.
+func (s *Redis) UserOf(pod, name string) *redis.User {
+	users := s.Servers[pod].Users
+	i := slices.IndexFunc(users, func(u redis.User) bool { return u.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &users[i]
+}
+
+func (s *Redis) Secret(name string) *corev1.Secret {
+	s.T.Helper()
+	var out corev1.Secret
+	if err := s.API.Get(s.T.Context(), types.NamespacedName{Namespace: "default", Name: name}, &out); err != nil {
+		s.T.Fatal(err)
+	}
+	return &out
+}
