@@ -194,7 +194,7 @@ test-olm: ## Validate the bundle for the Operator Lifecycle Manager (a module of
 	cd test/olm && go test -count 1 ./...
 
 # What the race detector saw a sample of.
-SWEEPS := ./controllers ./internal/cluster/etcd ./internal/cluster/redis
+SWEEPS := ./controllers/... ./test/controllersim ./internal/cluster/etcd ./internal/cluster/redis
 .PHONY: test-sweeps
 test-sweeps: ## Run all simulations and crash sweeps, without the race detector
 	@$(GOTESTSUM) --jsonfile $(REPORTS)/sweeps.json -- -timeout 180m $(TEST_FLAGS) $(SWEEPS)

@@ -1,5 +1,3 @@
-// Package controllers carries out what the planners decide: it reads the world, takes one step, and reports. It holds
-// no knowledge of quorums or slots.
 package reconcile
 
 import (
