@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Cut shortens a message to a length in bytes.
 func Cut(message string, length int) string {
 	const more = " ..."
 	if len(message) <= length {

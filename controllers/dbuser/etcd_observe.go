@@ -104,7 +104,7 @@ func (k *EtcdReconciler) ask(ctx context.Context, c *v1alpha1.EtcdCluster, call 
 	if err != nil {
 		return err
 	}
-	access, err := k.etcd.Access(ctx, c)
+	access, err := k.etcd.Credentials(ctx, c)
 	if err != nil {
 		return err
 	}

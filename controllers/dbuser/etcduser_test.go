@@ -161,7 +161,7 @@ func (s *userStage) minuteLater() {
 	if !ok {
 		s.t.Fatalf("%T", s.loop.Kind)
 	}
-	kind.Client.ForgetSecrets()
+	kind.ForgetSecrets()
 }
 
 // user reads a resource, nil when it is gone.

@@ -1,7 +1,6 @@
 package dbuser
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -162,30 +161,6 @@ func TestAPasswordOfARedisUserFollowsItsSecret(t *testing.T) {
 	second := s.Secret("carts-app-redis-user").Data[owned.PasswordKey]
 	if string(first) == string(second) || s.UserOf("carts-2-0", "app").Passwords[0] != redis.Hash(string(second)) {
 		t.Errorf("%q became %q", first, second)
-	}
-}
-
-// What is remembered of a cluster belongs to its own loop, which runs at the same time as that of its users: nobody locks it, and what
-// is found is told once.
-func TestALookAtAUserTakesNothingFromTheMemoryOfItsCluster(t *testing.T) {
-	s := newAccountStage(t)
-	s.rest()
-	kind, ok := s.Loop.Kind.(*rediscluster.Reconciler)
-	if !ok {
-		t.Fatalf("%T", s.Loop.Kind)
-	}
-	c := s.Cluster()
-	untouched := func() bool { return reflect.DeepEqual(&kind.Memory(c).Vigil, &redis.Vigil{}) }
-	kind.Memories.Delete(c.UID)
-	if _, err := s.users.Kind.Observe(t.Context(), s.user()); err != nil {
-		t.Fatal(err)
-	}
-	if !untouched() {
-		t.Error("a look at a user counts as one at its cluster")
-	}
-	s.Pass()
-	if untouched() {
-		t.Error("the loop of the cluster remembers nothing")
 	}
 }
 

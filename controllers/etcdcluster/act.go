@@ -234,7 +234,7 @@ func (k *Reconciler) member(ctx context.Context, o *v1alpha1.EtcdCluster, name s
 	if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, pod); err != nil {
 		return nil, nil, fmt.Errorf("read pod %s: %w", name, err)
 	}
-	access, err := k.Access(ctx, o)
+	access, err := k.Credentials(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -73,6 +73,7 @@ func (k *Reconciler) Source(ctx context.Context, namespace, name string) (*plan.
 	return source, access, nil
 }
 
+// Readers returns the clusters of a namespace that have yet to be restored, and from what.
 func (k *Reconciler) Readers(ctx context.Context, namespace string) (out []backup.Reader, err error) {
 	var list v1alpha1.EtcdClusterList
 	if err := k.List(ctx, &list, client.InNamespace(namespace)); err != nil {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"time"
-	_ "time/tzdata"
+	_ "time/tzdata" // The operator's image has no time zone database.
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"

@@ -249,6 +249,7 @@ func condemned(c *corev1.PersistentVolumeClaim, set *appsv1.StatefulSet) bool {
 	})
 }
 
+// Pods returns the pods of the StatefulSet of o, all that carry its labels if set is nil.
 func (k *Reconciler) Pods(ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(etcd.Selector(o.Name))); err != nil {
@@ -276,25 +277,25 @@ func ordinal(name, prefix string) (int, bool) {
 	return n, ok && found
 }
 
-// access is what it takes to talk to the members of a cluster.
-type access struct {
+// Credentials are what it takes to talk to the members of a cluster.
+type Credentials struct {
 	rootLogin
 	tls         *tls.Config
 	domain      string
 	fingerprint [sha256.Size]byte
 }
 
-// Access reads certificates and password. They are nil and empty while they do not exist.
-func (k *Reconciler) Access(ctx context.Context, o *v1alpha1.EtcdCluster) (access, error) {
+// Credentials reads certificates and password. They are nil and empty while they do not exist.
+func (k *Reconciler) Credentials(ctx context.Context, o *v1alpha1.EtcdCluster) (Credentials, error) {
 	login, err := k.rootLogin(ctx, o)
 	if err != nil {
-		return access{}, err
+		return Credentials{}, err
 	}
 	record, err := k.Record(ctx, o)
 	if err != nil {
-		return access{}, err
+		return Credentials{}, err
 	}
-	a := access{rootLogin: login, domain: k.DNSDomain(o, record)}
+	a := Credentials{rootLogin: login, domain: k.DNSDomain(o, record)}
 	reach, err := k.Transport(ctx, o, record)
 	if err != nil {
 		return a, err
@@ -323,7 +324,7 @@ func (k *Reconciler) Access(ctx context.Context, o *v1alpha1.EtcdCluster) (acces
 }
 
 // MemberClientOf returns the client of the member in a pod, kept between passes.
-func (k *Reconciler) MemberClientOf(ctx context.Context, o *v1alpha1.EtcdCluster, a access, pod *corev1.Pod) MemberClient {
+func (k *Reconciler) MemberClientOf(ctx context.Context, o *v1alpha1.EtcdCluster, a Credentials, pod *corev1.Pod) MemberClient {
 	key := clientKey{pod: pod.UID, ip: pod.Status.PodIP, access: a.fingerprint}
 	return k.clients.get(ctx, key, func() MemberClient {
 		name, ip := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.Status.PodIP
@@ -338,7 +339,7 @@ func (k *Reconciler) MemberClientOf(ctx context.Context, o *v1alpha1.EtcdCluster
 // askMembers asks every running member about itself, and one that has a leader about the cluster. What does not
 // answer stays unknown.
 func (k *Reconciler) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *etcd.State, pods []corev1.Pod) error {
-	a, err := k.Access(ctx, o)
+	a, err := k.Credentials(ctx, o)
 	if err != nil {
 		return err
 	}

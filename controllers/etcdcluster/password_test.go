@@ -147,7 +147,7 @@ func TestALostPasswordIsAskedFor(t *testing.T) {
 	if !ok {
 		t.Fatalf("%T", s.Op.Kind)
 	}
-	kind.Client.ForgetSecrets()
+	kind.ForgetSecrets()
 	s.Passes(1)
 	c := meta.FindStatusCondition(s.Cluster().Status.Conditions, v1alpha1.ConditionStalled)
 	if c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, cluster.AuthSecret("orders")) {

@@ -19,7 +19,7 @@ func (k *Reconciler) Largest(ctx context.Context, o *v1alpha1.EtcdCluster) (int6
 	if err != nil {
 		return 0, err
 	}
-	a, err := k.Access(ctx, o)
+	a, err := k.Credentials(ctx, o)
 	if err != nil {
 		return 0, err
 	}

@@ -14,8 +14,8 @@ import (
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
-// Keys of a certificate Secret. The authority's own Secret holds its key under corev1.TLSPrivateKeyKey too, and is
-// mounted nowhere.
+// CAKey is the key of the authority's certificate in a Secret. The authority's own Secret holds its
+// private key under corev1.TLSPrivateKeyKey too, and is mounted nowhere.
 const CAKey = "ca.crt"
 
 // Certificates are what a cluster needs.
@@ -218,6 +218,7 @@ func (w Certificates) clientData(bundle []byte, leafs map[string]*corev1.Secret)
 	return map[string][]byte{CAKey: bundle}
 }
 
+// LeafData returns the data of a Secret with a leaf certificate.
 func LeafData(bundle []byte, pair clustertls.Pair) map[string][]byte {
 	return map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key, CAKey: bundle}
 }

@@ -33,6 +33,7 @@ const afterCertManager = 5 * time.Second
 // provenKey is the key of the authorities in the Secret that says whom a cluster trusts, see clustertls.Trust.
 const provenKey = "proven.crt"
 
+// CertificateKind is the kind of the resource that cert-manager issues by.
 var CertificateKind = schema.GroupVersionKind{Group: clustertls.CertManagerGroup, Version: "v1", Kind: "Certificate"}
 
 // ensureIssued has cert-manager issue the leafs, and copies them into the Secrets that are in use as soon as everybody
@@ -175,6 +176,7 @@ func (c *Client) trustFacts(
 	return f, err
 }
 
+// TrustOf reads which authorities are trusted, and which is to be.
 func TrustOf(s *corev1.Secret) clustertls.Trust {
 	t := clustertls.Trust{Proven: s.Data[provenKey], Next: s.Data[nextCertKey], Retired: s.Data[retiredKey]}
 	// One that cannot be read costs no more than another wait.
@@ -267,6 +269,7 @@ func (c *Client) verdict(live *unstructured.Unstructured, s *corev1.Secret, want
 	return nil
 }
 
+// IssuerOf returns the issuer that a specification names.
 func IssuerOf(spec *v1alpha1.TLSSpec) clustertls.Issuer {
 	i := clustertls.Issuer{Name: spec.IssuerRef.Name, Kind: "Issuer", Group: clustertls.CertManagerGroup}
 	if spec.IssuerRef.Kind != nil {

@@ -77,6 +77,7 @@ func podsOf(job *batchv1.Job, pods []corev1.Pod) []corev1.Pod {
 	return out
 }
 
+// JobState returns the facts that planners decide on. now is the time of the operator.
 func JobState(job *batchv1.Job, pods []corev1.Pod, now time.Time) *plan.Job {
 	out := &plan.Job{
 		Name: job.Name, Namespace: job.Namespace, UID: string(job.UID), For: job.Annotations[plan.AnnotationFor], Leaving: job.DeletionTimestamp != nil,

@@ -28,6 +28,7 @@ func Overdue(set *appsv1.StatefulSet, now time.Time) bool {
 	return seen > 0 && seen >= set.Generation && now.Sub(set.CreationTimestamp.Time) >= cluster.MadeWithin
 }
 
+// PodReady reports whether the Ready condition of a pod is True.
 func PodReady(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
@@ -58,6 +59,7 @@ func StartedAt(p *corev1.Pod, container string) time.Time {
 	return time.Time{}
 }
 
+// ContainerStatus returns the status of the named container, the zero value if there is none.
 func ContainerStatus(list []corev1.ContainerStatus, name string) corev1.ContainerStatus {
 	for _, c := range list {
 		if c.Name == name {

@@ -66,6 +66,7 @@ func AuthorityOf(s *corev1.Secret) (clustertls.Authority, error) {
 	return a, nil
 }
 
+// AuthorityData returns the data of the Secret that keeps an authority.
 func AuthorityData(a clustertls.Authority) map[string][]byte {
 	data := map[string][]byte{corev1.TLSCertKey: a.Signing.Cert, corev1.TLSPrivateKeyKey: a.Signing.Key}
 	if a.Phase() == clustertls.Introduced {

@@ -184,6 +184,7 @@ func (c *Client) UserSecret(ctx context.Context, owner Owner, field, name string
 	return &s, nil
 }
 
+// InvalidSpec returns the refusal of a specification. The message names the field and the cure.
 func InvalidSpec(format string, args ...any) error {
 	return cluster.Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(format, args...)}
 }
@@ -266,6 +267,7 @@ func (c *Client) GeneratedPassword(ctx context.Context, o Owner, name string) (s
 	return password, nil
 }
 
+// ObjectMeta returns the name of a child in the namespace of its owner.
 func ObjectMeta(owner Owner, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: owner.GetNamespace(), Name: name}
 }

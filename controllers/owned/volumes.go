@@ -36,6 +36,7 @@ func (c *Client) NodeGone(ctx context.Context, name string) (bool, error) {
 	return OutOfService(node), nil
 }
 
+// OutOfService reports whether an administrator has declared a node shut down for good.
 func OutOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == TaintOutOfService })
 }

@@ -27,7 +27,7 @@ func (k *Reconciler) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clu
 	}
 	err := k.act(ctx, o, step)
 	if err == nil || errors.Is(err, redis.ErrUndecided) || errors.Is(err, redis.ErrStood) { // A server that refuses does not stand for election.
-		k.Memory(o).processes.Stand(step, k.Now())
+		k.memory(o).processes.Stand(step, k.Now())
 		return errors.Join(err, k.noteElection(ctx, o, step))
 	}
 	return err
@@ -171,12 +171,12 @@ func (k *Reconciler) guard(ctx context.Context, o *v1alpha1.RedisCluster, s redi
 	var errs []error
 	change := func(shards []int, guarded bool) {
 		for _, shard := range shards {
-			k.Memory(o).budgets.Delete(shard) // A write that fails may have been done all the same.
+			k.memory(o).budgets.Delete(shard) // A write that fails may have been done all the same.
 			if err := k.ensureBudget(ctx, o, b, shard, guarded); err != nil {
 				errs = append(errs, err)
 				continue
 			}
-			k.Memory(o).budgets.Store(shard, guarded)
+			k.memory(o).budgets.Store(shard, guarded)
 		}
 	}
 	change(s.Protect, true)

@@ -54,7 +54,7 @@ func TestRefusedPasswordsAreHeldBackWithoutTLSPerProcess(t *testing.T) {
 		"the server shows who it is": {o, endpoint{pod: "carts-0-0", process: "a"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k.Memory(o).refusals = login.Refusals{}
+			k.memory(o).refusals = login.Refusals{}
 			connect, err := k.connector(t.Context(), tt.cluster, map[string]string{redis.PasswordOperator: "secret"})
 			if err != nil {
 				t.Fatal(err)

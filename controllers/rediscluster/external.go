@@ -26,7 +26,7 @@ import (
 // the first pods, which are told where they are reached when they start. Those of the mode Replicated are there anyway. A Service
 // that cannot be made is told by observeOutside: nothing inside depends on it.
 func (k *Reconciler) ensureExternal(ctx context.Context, o *v1alpha1.RedisCluster, inUse bool) ([]redis.Door, error) {
-	k.Memory(o).unexposed.Store(nil)
+	k.memory(o).unexposed.Store(nil)
 	if o.Spec.ExternalAccess == nil || o.Spec.IsReplicated() {
 		return k.ExternalEndpoints(ctx, o)
 	}
@@ -42,7 +42,7 @@ func (k *Reconciler) ensureExternal(ctx context.Context, o *v1alpha1.RedisCluste
 	for _, pod := range pods {
 		if err := k.exposePod(ctx, o, b, pod); err != nil {
 			why := err.Error()
-			k.Memory(o).unexposed.CompareAndSwap(nil, &why)
+			k.memory(o).unexposed.CompareAndSwap(nil, &why)
 			made = false
 		}
 	}
@@ -329,7 +329,7 @@ func (k *Reconciler) observeOutside(ctx context.Context, o *v1alpha1.RedisCluste
 	}
 	s.Exposed = w.exposed(wanted)
 	s.Doors = k.doors(ctx, o, w)
-	if why := k.Memory(o).unexposed.Load(); why != nil {
+	if why := k.memory(o).unexposed.Load(); why != nil {
 		s.Spec.Unannounced = *why
 	}
 	said := map[string]redis.Announcement{}
@@ -395,7 +395,7 @@ func (k *Reconciler) withFormer(ctx context.Context, o *v1alpha1.RedisCluster, d
 	}
 	leaf := k.leafs(o, doors)[cluster.ServerTLSSecret(o.Name)]
 	wanted := leaf.Hosts()
-	announced := k.Memory(o).announced.Load()
+	announced := k.memory(o).announced.Load()
 	if announced != nil && !slices.ContainsFunc(*announced, func(host string) bool { return !slices.Contains(wanted, host) }) {
 		return doors, nil
 	}
@@ -435,7 +435,7 @@ func (k *Reconciler) withdraw(ctx context.Context, o *v1alpha1.RedisCluster, ste
 	var errs []error
 	for _, e := range step.Services {
 		uid := types.UID(e.UID)
-		k.Memory(o).unused.Delete(e.UID)
+		k.memory(o).unused.Delete(e.UID)
 		errs = append(errs, owned.IgnoreDeleted(k.Delete(ctx, &corev1.Service{ObjectMeta: owned.ObjectMeta(o, e.Name)}, client.Preconditions{UID: &uid}), "Service "+e.Name))
 	}
 	return errors.Join(errs...)

@@ -39,7 +39,7 @@ func TestClientsAreSentNowhereThatTheCertificateIsNotFor(t *testing.T) {
 				}
 				for range 25 {
 					if restarts {
-						kind.Memories = ttlmap.Map[types.UID, memory]{New: newMemory}
+						kind.memories = ttlmap.Map[types.UID, memory]{New: newMemory}
 					}
 					certificates[clustertls.LeafFingerprint(certificate())] = certificate()
 					s.Pass()

@@ -35,8 +35,8 @@ type memory struct {
 	meter meter
 	// scales are what slots weighed.
 	scales scales
-	// Vigil is how the servers have been lately.
-	Vigil redis.Vigil
+	// vigil is how the servers have been lately.
+	vigil redis.Vigil
 	// hashed are the pod templates; nil: none was hashed.
 	hashed atomic.Pointer[hashed]
 	// vouching is how the operator knows its servers; nil: it has not met any.
@@ -59,5 +59,5 @@ const sessions = 1024
 
 func newMemory() *memory { return &memory{idle: redis.Idle{}, processes: redis.Processes{}} }
 
-// Memory is what is remembered of a cluster.
-func (k *Reconciler) Memory(o *v1alpha1.RedisCluster) *memory { return k.Memories.Get(o.UID, k.Now()) }
+// memory is what is remembered of a cluster.
+func (k *Reconciler) memory(o *v1alpha1.RedisCluster) *memory { return k.memories.Get(o.UID, k.Now()) }

@@ -3,12 +3,14 @@ package rediscluster
 import (
 	"crypto/tls"
 	"maps"
+	"reflect"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/fakeapi"
 )
 
@@ -19,9 +21,9 @@ func TestWhatIsKnownOfAClusterIsForgottenWithIt(t *testing.T) {
 	gone, stays := fakeapi.RedisCluster(), fakeapi.RedisCluster()
 	stays.UID = "u-2"
 	for _, o := range []*v1alpha1.RedisCluster{gone, stays} {
-		kind.Memory(o).budgets.Store(1, true)
+		kind.memory(o).budgets.Store(1, true)
 	}
-	remembered := func() map[types.UID]*memory { return maps.Collect(kind.Memories.All()) }
+	remembered := func() map[types.UID]*memory { return maps.Collect(kind.memories.All()) }
 	for range 3 {
 		now = now.Add(time.Hour / 2)
 		if guarded, err := kind.guarded(t.Context(), stays, 1); err != nil || !guarded {
@@ -33,6 +35,29 @@ func TestWhatIsKnownOfAClusterIsForgottenWithIt(t *testing.T) {
 	}
 	if guarded, err := kind.guarded(t.Context(), gone, 1); err != nil || guarded {
 		t.Errorf("it is remembered that a cluster was guarded that is gone: %v, %v", guarded, err)
+	}
+}
+
+// Users and autoscalers read the servers of a cluster as well, at the same time as its own loop.
+func TestAReadForAnotherResourceChangesNoMemory(t *testing.T) {
+	s := newRedisStage(t, fakeapi.RedisCluster())
+	s.Settle()
+	kind, ok := s.Loop.Kind.(*Reconciler)
+	if !ok {
+		t.Fatalf("%T", s.Loop.Kind)
+	}
+	c := s.Cluster()
+	untouched := func() bool { return reflect.DeepEqual(&kind.memory(c).vigil, &redis.Vigil{}) }
+	kind.memories.Delete(c.UID)
+	if _, err := kind.Read(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if !untouched() {
+		t.Error("a read for a user counts as an observation of the cluster")
+	}
+	s.Pass()
+	if untouched() {
+		t.Error("the loop of the cluster remembers nothing")
 	}
 }
 
@@ -56,9 +81,9 @@ func TestServersAreRememberedWithTheirAuthority(t *testing.T) {
 	if first.ClientSessionCache == nil || connects() != first {
 		t.Error("every look begins sessions of its own")
 	}
-	known := *kind.Memory(o).vouching.Load()
+	known := *kind.memory(o).vouching.Load()
 	known.ca = []byte("another one")
-	kind.Memory(o).vouching.Store(&known)
+	kind.memory(o).vouching.Store(&known)
 	if next := connects(); next == first || next.ClientSessionCache == first.ClientSessionCache || next.RootCAs == first.RootCAs {
 		t.Error("an authority that is another one does not begin anew")
 	}

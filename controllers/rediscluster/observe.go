@@ -51,15 +51,15 @@ func (k *Reconciler) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (red
 	if err != nil || connect == nil {
 		return s, err
 	}
-	k.Memory(o).watchUnused(&s)
-	k.Memory(o).watchHosts(&s)
-	k.Memory(o).idle.Watch(&s)
-	k.Memory(o).processes.Watch(&s)
-	m := &k.Memory(o).meter
+	k.memory(o).watchUnused(&s)
+	k.memory(o).watchHosts(&s)
+	k.memory(o).idle.Watch(&s)
+	k.memory(o).processes.Watch(&s)
+	m := &k.memory(o).meter
 	m.watch(s.Pods, s.Now)
 	s.Progress = m.read()
 	k.weigh(ctx, o, connect, &s)
-	s.Anomalies = k.Memory(o).Vigil.Next(s)
+	s.Anomalies = k.memory(o).vigil.Next(s)
 	return s, nil
 }
 
@@ -633,7 +633,7 @@ func (k *Reconciler) connector(ctx context.Context, o *v1alpha1.RedisCluster, pa
 			options.Budget = budget
 		}
 		if secure == nil {
-			options.Refusals = login.Server{Refusals: &k.Memory(o).refusals, Process: to.process, Now: k.Now}
+			options.Refusals = login.Server{Refusals: &k.memory(o).refusals, Process: to.process, Now: k.Now}
 			return options
 		}
 		options.TLS = secure.Clone()
@@ -651,7 +651,7 @@ func (k *Reconciler) tlsConfig(ctx context.Context, o *v1alpha1.RedisCluster) (*
 	if ca == nil {
 		return nil, nil
 	}
-	m := k.Memory(o)
+	m := k.memory(o)
 	if last := m.vouching.Load(); last != nil && bytes.Equal(last.ca, ca) {
 		return last.config, nil
 	}

@@ -161,7 +161,7 @@ func TestHostsOutsideLeaveTheCertificateAtOnce(t *testing.T) {
 		"nobody has said yet":            {nil, 2},
 		"no server announces any":        {&[]string{}, 0},
 	} {
-		kind.Memory(o).announced.Store(tc.announced)
+		kind.memory(o).announced.Store(tc.announced)
 		if got, err := kind.withFormer(t.Context(), o, nil); err != nil || len(got) != tc.wants {
 			t.Errorf("%s: the certificate is for %v besides, %v; want %d", name, got, err, tc.wants)
 		}

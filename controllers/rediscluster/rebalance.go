@@ -39,7 +39,7 @@ func rebalanceOf(o *v1alpha1.RedisCluster) redis.Rebalance {
 
 // weigh fills in what slots weigh and what is proposed because of it.
 func (k *Reconciler) weigh(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, s *redis.State) {
-	w := &k.Memory(o).scales
+	w := &k.memory(o).scales
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !s.Spec.Rebalance.On() {

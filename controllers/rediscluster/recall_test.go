@@ -39,7 +39,7 @@ func TestASettledClusterIsLookedAtWithoutAskingForSecrets(t *testing.T) {
 	if reads != 0 {
 		t.Errorf("%d reads of Secrets in three passes", reads)
 	}
-	kind.Client.ForgetSecrets()
+	kind.ForgetSecrets()
 	if s.Pass(); reads == 0 {
 		t.Error("Secrets are remembered for ever")
 	}

@@ -37,8 +37,8 @@ type Reconciler struct {
 	Connect func(redisclient.Options) redis.Client
 	// ConnectMover opens one that moves keys. It is redisclient.NewMover outside of tests.
 	ConnectMover func(redisclient.Options) redis.Mover
-	// Memories of the clusters.
-	Memories ttlmap.Map[types.UID, memory]
+	// memories of the clusters.
+	memories ttlmap.Map[types.UID, memory]
 }
 
 var _ reconcile.Kind[*v1alpha1.RedisCluster, redis.State] = (*Reconciler)(nil)
@@ -49,7 +49,7 @@ func New(c *owned.Client) *Reconciler {
 		Client:       c,
 		Connect:      func(o redisclient.Options) redis.Client { return redisclient.New(o) },
 		ConnectMover: func(o redisclient.Options) redis.Mover { return redisclient.NewMover(o) },
-		Memories:     ttlmap.Map[types.UID, memory]{New: newMemory},
+		memories:     ttlmap.Map[types.UID, memory]{New: newMemory},
 	}
 }
 
@@ -275,7 +275,7 @@ func (k *Reconciler) ensureBudget(ctx context.Context, o *v1alpha1.RedisCluster,
 
 // guarded tells whether a shard's budget allows no evictions. That is for the planner to change, see redis.Guard.
 func (k *Reconciler) guarded(ctx context.Context, o *v1alpha1.RedisCluster, shard int) (bool, error) {
-	if last, ok := k.Memory(o).budgets.Load(shard); ok {
+	if last, ok := k.memory(o).budgets.Load(shard); ok {
 		return last == true, nil
 	}
 	var live policyv1.PodDisruptionBudget

@@ -142,7 +142,7 @@ func (k *Reconciler) dropShard(ctx context.Context, o *v1alpha1.RedisCluster, s 
 	if err := k.DeleteOwned(ctx, o, &policyv1.PodDisruptionBudget{ObjectMeta: owned.ObjectMeta(o, name)}); err != nil {
 		return err
 	}
-	k.Memory(o).budgets.Delete(s.Shard)
+	k.memory(o).budgets.Delete(s.Shard)
 	set := &appsv1.StatefulSet{ObjectMeta: owned.ObjectMeta(o, name)}
 	if err := k.Delete(ctx, set, client.Preconditions{UID: &uid}, client.PropagationPolicy("Background")); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete StatefulSet of shard %d: %w", s.Shard, err)
@@ -157,7 +157,7 @@ func (k *Reconciler) moveSlots(ctx context.Context, o *v1alpha1.RedisCluster, s 
 		m := s.Moves[i]
 		return k.withMovers(ctx, o, []server{{m.From, m.FromID}, {m.To, m.ToID}}, func(movers []redis.Mover) error {
 			done, err := m.Run(ctx, movers[0], movers[1], func() bool { return k.Now().Before(end) })
-			k.Memory(o).meter.add(done, k.Now())
+			k.memory(o).meter.add(done, k.Now())
 			return err
 		})
 	})...)

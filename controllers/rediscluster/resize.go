@@ -74,7 +74,7 @@ type hashed struct {
 
 // hashed are those that were hashed before, as long as the cluster is as it was.
 func (k *Reconciler) hashed(o *v1alpha1.RedisCluster) *hashed {
-	m := k.Memory(o)
+	m := k.memory(o)
 	if last := m.hashed.Load(); last != nil && last.version == o.ResourceVersion {
 		return last
 	}
@@ -129,7 +129,7 @@ func (k *Reconciler) observeResize(ctx context.Context, o *v1alpha1.RedisCluster
 			return
 		}
 	}
-	refusal, _ := k.Memory(o).unresizable.Load(pod.UID)
+	refusal, _ := k.memory(o).unresizable.Load(pod.UID)
 	r, _ := refusal.(resizeRefusal)
 	switch {
 	case !can || !now.Known:
@@ -217,7 +217,7 @@ func (k *Reconciler) resize(ctx context.Context, o *v1alpha1.RedisCluster, s red
 	err = k.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
 		log.FromContext(ctx).Info("the API server does not resize a pod", "pod", s.Pod.Name, "why", err.Error())
-		k.Memory(o).unresizable.Store(types.UID(s.Pod.UID), resizeRefusal{amounts, err.Error(), k.Now(), apierrors.IsInvalid(err)})
+		k.memory(o).unresizable.Store(types.UID(s.Pod.UID), resizeRefusal{amounts, err.Error(), k.Now(), apierrors.IsInvalid(err)})
 		return nil // The next pass decides what follows from it.
 	}
 	if err != nil {

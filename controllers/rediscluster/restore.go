@@ -505,6 +505,7 @@ func (k *Reconciler) refilling(ctx context.Context, o *v1alpha1.RedisCluster) (l
 	return loss, replaces, missing, nil
 }
 
+// Readers returns the clusters of a namespace that have yet to be restored, and from what.
 func (k *Reconciler) Readers(ctx context.Context, namespace string) (out []backup.Reader, err error) {
 	var list v1alpha1.RedisClusterList
 	if err := k.List(ctx, &list, client.InNamespace(namespace)); err != nil {

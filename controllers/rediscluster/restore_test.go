@@ -34,7 +34,7 @@ func beginsWithFirst() *v1alpha1.RedisCluster {
 // says nothing of it any more.
 func TestARedisClusterBeginsWithABackup(t *testing.T) {
 	t.Parallel()
-	s := newRedisStage(t, beginsWithFirst(), stored(nil))
+	s := newRedisStage(t, beginsWithFirst(), stored())
 	find := s.Until(cluster.RestoreJob("carts"))
 	for range 5 {
 		s.Pass()
@@ -71,7 +71,7 @@ func TestARedisClusterBeginsWithABackup(t *testing.T) {
 }
 
 func TestARedisClusterThatRunsIsNotRestored(t *testing.T) {
-	s := newRedisStage(t, fakeapi.RedisCluster(), stored(nil))
+	s := newRedisStage(t, fakeapi.RedisCluster(), stored())
 	s.Settle()
 	o := s.Cluster()
 	o.Spec.Bootstrap = beginsWithFirst().Spec.Bootstrap
@@ -92,7 +92,7 @@ func argsOf(job *batchv1.Job) string {
 
 // What was begun is carried out, whatever becomes of who asked for it, and once.
 func TestARedisClusterThatRunsIsReplacedByABackup(t *testing.T) {
-	s := newRedisStage(t, fakeapi.RedisCluster(), stored(nil))
+	s := newRedisStage(t, fakeapi.RedisCluster(), stored())
 	s.Settle()
 	r := s.Confirm("back", v1alpha1.RestoreAll)
 	if target := s.Target(r); target.Begun || target.Missing != "" || !strings.Contains(target.Replaces, "All keys and functions are deleted") {
@@ -127,7 +127,7 @@ func TestARedisClusterThatRunsIsReplacedByABackup(t *testing.T) {
 
 // Who has not heard that a restore is complete does not begin it again, nor does another one take its place.
 func TestARestoreIsCarriedOutOnceAndTheNextOneAfterIt(t *testing.T) {
-	s := newRedisStage(t, fakeapi.RedisCluster(), stored(nil))
+	s := newRedisStage(t, fakeapi.RedisCluster(), stored())
 	s.Settle()
 	first := s.Confirm("one", v1alpha1.RestoreAll)
 	load := s.Until(cluster.LoadJob("carts"))
@@ -153,7 +153,7 @@ func TestARestoreIsCarriedOutOnceAndTheNextOneAfterIt(t *testing.T) {
 }
 
 func TestALostShardOfRedisComesBack(t *testing.T) {
-	s := newRedisStage(t, fakeapi.RedisCluster(), stored(nil))
+	s := newRedisStage(t, fakeapi.RedisCluster(), stored())
 	s.Settle()
 	lost := &v1alpha1.Restore{Spec: v1alpha1.RestoreSpec{Slots: ptr.To(v1alpha1.RestoreLost), Cluster: v1alpha1.ClusterReference{Name: "carts"}}}
 	lost.Namespace = "default"
@@ -205,7 +205,7 @@ func TestALostShardOfRedisComesBack(t *testing.T) {
 }
 
 func TestAClusterThatIsNotReadyForARestoreSaysWhy(t *testing.T) {
-	s := newRedisStage(t, fakeapi.RedisCluster(), stored(nil))
+	s := newRedisStage(t, fakeapi.RedisCluster(), stored())
 	r := &v1alpha1.Restore{Spec: v1alpha1.RestoreSpec{Cluster: v1alpha1.ClusterReference{Name: "carts"}}}
 	r.Namespace = "default"
 	if target := s.Target(r); !strings.Contains(target.Missing, "spec.bootstrap.restore") {
@@ -228,7 +228,7 @@ func TestAClusterThatIsNotReadyForARestoreSaysWhy(t *testing.T) {
 
 // What was written while the cluster had to get well is in the Backup of what there is, too.
 func TestWhatARedisClusterHasIsSavedRightBeforeItIsReplaced(t *testing.T) {
-	s := newRedisStage(t, fakeapi.RedisCluster(), stored(nil))
+	s := newRedisStage(t, fakeapi.RedisCluster(), stored())
 	s.Settle()
 	s.Confirmed("back", v1alpha1.RestoreAll, func(r *v1alpha1.Restore) { r.Spec.SaveCurrent = nil })
 	now := s.Loop.Kind.(*Reconciler).Now() //nolint:forcetypeassert // It is what the stage has made.
@@ -253,7 +253,7 @@ func TestABackupOfSomebodyElseStopsTheRestoreAndNotTheCluster(t *testing.T) {
 		b.Labels = map[string]string{v1alpha1.LabelRestore: "back"}
 		b.Annotations = map[string]string{v1alpha1.AnnotationRestoreUID: "uid-of-the-former u-1"}
 	})
-	s := newRedisStage(t, fakeapi.RedisCluster(), stored(nil), foreign)
+	s := newRedisStage(t, fakeapi.RedisCluster(), stored(), foreign)
 	s.Settle()
 	s.Confirmed("back", v1alpha1.RestoreAll, func(r *v1alpha1.Restore) { r.Spec.SaveCurrent = nil })
 	kind := s.Loop.Kind.(*Reconciler) //nolint:forcetypeassert // It is what the stage has made.
@@ -290,7 +290,7 @@ func TestNoBackupIsTakenOfAClusterThatIsBeingReplaced(t *testing.T) {
 	other := fakeapi.Backup(func(b *v1alpha1.Backup) {
 		b.Name, b.UID, b.Spec.Cluster = "other", "uid-other", v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"}
 	})
-	s := newRedisStage(t, fakeapi.RedisCluster(), stored(nil), other)
+	s := newRedisStage(t, fakeapi.RedisCluster(), stored(), other)
 	s.Settle()
 	kind := s.Loop.Kind.(*Reconciler) //nolint:forcetypeassert // It is what the stage has made.
 	backups := backup.New(kind.Client, map[v1alpha1.ClusterKind]backup.SourceKind{v1alpha1.KindRedisCluster: kind})
@@ -400,7 +400,7 @@ func TestARestoreOfEverythingWaitsForABackupThatIsBeingTaken(t *testing.T) {
 func TestOtherBackupsWaitFromTheConfirmationOn(t *testing.T) {
 	of := v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "carts"}
 	other := fakeapi.Backup(func(b *v1alpha1.Backup) { b.Name, b.UID, b.Spec.Cluster = "nightly", "uid-nightly", of })
-	s := newRedisStage(t, fakeapi.RedisCluster(), stored(nil), other)
+	s := newRedisStage(t, fakeapi.RedisCluster(), stored(), other)
 	s.Settle()
 	kind := s.Loop.Kind.(*Reconciler) //nolint:forcetypeassert // It is what the stage has made.
 	backups := backup.New(kind.Client, map[v1alpha1.ClusterKind]backup.SourceKind{v1alpha1.KindRedisCluster: kind})
@@ -441,12 +441,9 @@ func TestOtherBackupsWaitFromTheConfirmationOn(t *testing.T) {
 }
 
 // stored is a Backup that is complete.
-func stored(change func(*v1alpha1.Backup)) *v1alpha1.Backup {
+func stored() *v1alpha1.Backup {
 	return fakeapi.Backup(func(b *v1alpha1.Backup) {
 		b.Status.Directory = backup.Directory(b)
 		b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: "BackupComplete"}}
-		if change != nil {
-			change(b)
-		}
 	})
 }

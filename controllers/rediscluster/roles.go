@@ -57,7 +57,7 @@ func (k *Reconciler) ensureRole(ctx context.Context, o *v1alpha1.RedisCluster, s
 		return err
 	}
 	why := refused.Error()
-	k.Memory(o).unexposed.CompareAndSwap(nil, &why)
+	k.memory(o).unexposed.CompareAndSwap(nil, &why)
 	return nil
 }
 
@@ -66,7 +66,7 @@ func (k *Reconciler) appointment(ctx context.Context, o *v1alpha1.RedisCluster) 
 	if !o.Spec.IsReplicated() {
 		return redis.Appointment{}, nil
 	}
-	if last := k.Memory(o).appointment.Load(); last != nil {
+	if last := k.memory(o).appointment.Load(); last != nil {
 		return *last, nil
 	}
 	var live corev1.Service
@@ -79,7 +79,7 @@ func (k *Reconciler) appointment(ctx context.Context, o *v1alpha1.RedisCluster) 
 	}
 	a := redis.AppointmentOf(&live)
 	if a.Pod != "" {
-		k.Memory(o).appointment.Store(&a)
+		k.memory(o).appointment.Store(&a)
 	}
 	return a, nil
 }
@@ -168,11 +168,11 @@ func (k *Reconciler) assignRoles(ctx context.Context, o *v1alpha1.RedisCluster, 
 			return err
 		}
 	}
-	k.Memory(o).appointment.Store(nil) // A write that fails may have been done all the same.
+	k.memory(o).appointment.Store(nil) // A write that fails may have been done all the same.
 	if err := k.ensureRole(ctx, o, b.Primary(step.Appointment, "")); err != nil {
 		return err
 	}
-	k.Memory(o).appointment.Store(&step.Appointment)
+	k.memory(o).appointment.Store(&step.Appointment)
 	for _, p := range step.Pods {
 		if p.Role != redis.RolePrimary {
 			continue

@@ -61,14 +61,14 @@ func (k *Reconciler) scaleShard(ctx context.Context, o *v1alpha1.RedisCluster, s
 	case err != nil:
 		return fmt.Errorf("scale StatefulSet %s: %w", set.Name, err)
 	}
-	k.Memory(o).scaled.Store(scaledKeyOf(before), scaledSet{before.ResourceVersion, *set.Spec.Replicas})
+	k.memory(o).scaled.Store(scaledKeyOf(before), scaledSet{before.ResourceVersion, *set.Spec.Replicas})
 	return nil
 }
 
 // correctSize gives a StatefulSet out of the cache the number of pods that it was scaled to, where the cache has not heard of
 // it yet: to apply what the cache says would undo the step.
 func (k *Reconciler) correctSize(o *v1alpha1.RedisCluster, set *appsv1.StatefulSet) {
-	if last, ok := k.Memory(o).scaled.Load(scaledKeyOf(set)); ok && last.(scaledSet).before == set.ResourceVersion {
+	if last, ok := k.memory(o).scaled.Load(scaledKeyOf(set)); ok && last.(scaledSet).before == set.ResourceVersion {
 		set.Spec.Replicas = ptr.To(last.(scaledSet).pods)
 	}
 }

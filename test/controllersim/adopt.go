@@ -59,6 +59,7 @@ func Uncontrolled(t *testing.T, p *fakeapi.History, owner owned.Owner) (out []st
 	return out
 }
 
+// PodUIDs returns the UIDs of all pods by name.
 func PodUIDs(t *testing.T, api client.Client) map[string]types.UID {
 	t.Helper()
 	var pods corev1.PodList

@@ -21,6 +21,7 @@ func (s *Etcd) Unlabel(ordinal int, labels ...string) {
 	must(s.T, s.API.Update(s.T.Context(), claim))
 }
 
+// ClaimKey returns the name of the claim of member i.
 func (s *Etcd) ClaimKey(ordinal int) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Name.Namespace, Name: cluster.Claim(s.Name.Name, ordinal)}
 }

@@ -5,6 +5,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// Drop deletes all objects that the operator has applied.
 func (s *Etcd) Drop(o client.Object) {
 	s.T.Helper()
 	vanish(s.T, s, o)
@@ -17,6 +18,7 @@ func (s *Etcd) later() {
 	s.children.ForgetSecrets()
 }
 
+// Drop deletes all objects that the operator has applied.
 func (s *Redis) Drop(o client.Object) {
 	s.T.Helper()
 	vanish(s.T, s, o)

@@ -69,8 +69,9 @@ type Etcd struct {
 }
 
 // EtcdFactory makes the kind under test. connect makes a client of a member.
-type EtcdFactory func(c *owned.Client, connect func(etcdclient.Config) *EtcdClient) reconcile.Kind[*v1alpha1.EtcdCluster, etcd.State]
+type EtcdFactory func(c *owned.Client, connect func(etcdclient.Config) MemberClient) reconcile.Kind[*v1alpha1.EtcdCluster, etcd.State]
 
+// NewEtcd returns a simulated cluster with o and more objects in it, and no operator yet.
 func NewEtcd(t *testing.T, newKind EtcdFactory, o *v1alpha1.EtcdCluster, more ...client.Object) *Etcd {
 	t.Helper()
 	w := fakeapi.New(t, append(more, o)...)
@@ -86,6 +87,7 @@ func NewEtcd(t *testing.T, newKind EtcdFactory, o *v1alpha1.EtcdCluster, more ..
 	return s
 }
 
+// NewOperator starts another operator.
 func (s *Etcd) NewOperator() *reconcile.Loop[*v1alpha1.EtcdCluster, etcd.State] {
 	op := s.operator()
 	children := newChildren(&fakeapi.API{Client: s.tapped(op.client(s.Cache, false))})
@@ -94,9 +96,9 @@ func (s *Etcd) NewOperator() *reconcile.Loop[*v1alpha1.EtcdCluster, etcd.State] 
 		s.equip(children)
 	}
 	s.children = children
-	kind := s.newKind(children, func(cfg etcdclient.Config) *EtcdClient {
+	kind := s.newKind(children, func(cfg etcdclient.Config) MemberClient {
 		pod, _, _ := strings.Cut(cfg.Host, ".")
-		return &EtcdClient{
+		return &etcdClient{
 			s: s, op: op, pod: pod, tls: cfg.TLS != nil, root: etcdclient.IsRoot(cfg.TLS), password: cfg.Password, former: cfg.Former,
 			signs: cfg.SigningKey != "",
 		}
@@ -111,7 +113,7 @@ func (s *Etcd) NewOperator() *reconcile.Loop[*v1alpha1.EtcdCluster, etcd.State] 
 // Turn lets the operator make a pass, and another one take its place where it crashes. It reports whether all went well.
 func (s *Etcd) Turn() bool {
 	s.T.Helper()
-	if !s.Wire.turn() {
+	if !s.turn() {
 		return false
 	}
 	well := false
@@ -135,8 +137,10 @@ func (s *Etcd) Turn() bool {
 // Restart starts another operator.
 func (s *Etcd) Restart() { s.Op = s.NewOperator() }
 
+// Line returns the wire.
 func (s *Etcd) Line() *Wire { return s.Wire }
 
+// Round makes one pass of the operator and one of the kubelet.
 func (s *Etcd) Round() {
 	s.T.Helper()
 	s.Turn()
@@ -232,6 +236,13 @@ func (s *Etcd) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 	if d.Epoch != "" {
 		s.epochs[name] = d.Epoch
 	}
+	s.start(set, record, i, d)
+}
+
+// start starts the server of a pod whose gate lets it.
+func (s *Etcd) start(set *appsv1.StatefulSet, record etcd.Record, i int, d etcd.GateDecision) {
+	s.T.Helper()
+	name := record.Members[i].Name
 	token := string(set.UID)
 	if record.Restore != nil {
 		token = record.Restore.Token
@@ -332,6 +343,7 @@ func (s *Etcd) createPod(set *appsv1.StatefulSet, name string, i int, problem *c
 	}
 }
 
+// Cluster reads the resource.
 func (s *Etcd) Cluster() *v1alpha1.EtcdCluster {
 	s.T.Helper()
 	o := &v1alpha1.EtcdCluster{}
@@ -388,6 +400,7 @@ func (s *Etcd) Objects() []string {
 	return out
 }
 
+// Persistent returns a cluster of three members with volumes.
 func Persistent() *v1alpha1.EtcdCluster {
 	o := fakeapi.EtcdCluster()
 	o.Spec.Storage = &v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")}
@@ -402,6 +415,7 @@ func (s *Etcd) Change() {
 	})
 }
 
+// Edit changes the specification.
 func (s *Etcd) Edit(change func(*v1alpha1.EtcdClusterSpec)) {
 	s.T.Helper()
 	o := s.Cluster()
@@ -423,6 +437,7 @@ func (s *Etcd) Recreate() {
 	}
 }
 
+// Missing returns the members that do not run.
 func (s *Etcd) Missing() []string {
 	s.T.Helper()
 	var out []string
@@ -435,6 +450,7 @@ func (s *Etcd) Missing() []string {
 	return out
 }
 
+// UntilNotReady makes passes until the cluster is not Ready.
 func (s *Etcd) UntilNotReady() {
 	s.T.Helper()
 	if _, err := s.NewOperator().Reconcile(s.T.Context(), s.Cluster()); err != nil {

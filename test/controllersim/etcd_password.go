@@ -9,6 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
 )
 
+// Chosen returns a Secret with a password that the user has chosen.
 func Chosen(password string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "chosen"}, Data: map[string][]byte{owned.PasswordKey: []byte(password)},

@@ -72,6 +72,7 @@ func endBackup(b *v1alpha1.Backup, how string) {
 	set(v1alpha1.ConditionStalled, true, "DestinationFull", "no backup was taken", since)
 }
 
+// Must fails the test on an error.
 func (s *Etcd) Must(err error) {
 	s.T.Helper()
 	if err != nil {
@@ -79,6 +80,7 @@ func (s *Etcd) Must(err error) {
 	}
 }
 
+// Pass makes a pass with a new operator.
 func (s *Etcd) Pass() {
 	s.T.Helper()
 	if _, err := s.NewOperator().Reconcile(s.T.Context(), s.Cluster()); err != nil {
@@ -87,6 +89,7 @@ func (s *Etcd) Pass() {
 	s.Kubelet()
 }
 
+// Claim reads a claim.
 func (s *Etcd) Claim() *corev1.PersistentVolumeClaim {
 	s.T.Helper()
 	claim := &corev1.PersistentVolumeClaim{}

@@ -95,6 +95,7 @@ func (s *Etcd) storedElsewhere() {
 	s.WantVolumes("1Gi", "fast")
 }
 
+// WantVolumes checks the size and the class of all volumes.
 func (s *Etcd) WantVolumes(size, class string) {
 	s.T.Helper()
 	for _, c := range s.claims() {
@@ -115,6 +116,7 @@ func (s *Etcd) WantVolumes(size, class string) {
 	}
 }
 
+// Stalled makes passes and returns why the cluster cannot go on.
 func (s *Etcd) Stalled() string {
 	s.T.Helper()
 	op := s.NewOperator()

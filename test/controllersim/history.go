@@ -14,6 +14,7 @@ type Outdated struct {
 	Reads int
 }
 
+// Get returns the old object for the first reads.
 func (c *Outdated) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	if reflect.TypeOf(o) != reflect.TypeOf(c.Old) || key != client.ObjectKeyFromObject(c.Old) {
 		return c.Client.Get(ctx, key, o, opts...)

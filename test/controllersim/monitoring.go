@@ -65,6 +65,7 @@ func CountReads(w *Wire) (reads *int, fail *error) {
 	return reads, fail
 }
 
+// WantMonitoring checks the condition MonitoringReady.
 func WantMonitoring(t *testing.T, conditions []metav1.Condition, reason, words string) {
 	t.Helper()
 	c := meta.FindStatusCondition(conditions, v1alpha1.ConditionMonitoringReady)

@@ -16,6 +16,7 @@ func (s *Etcd) Rerecord() {
 	must(s.T, s.API.Update(s.T.Context(), config))
 }
 
+// TouchClaim changes a claim, so that it has another version.
 func (s *Etcd) TouchClaim() {
 	s.T.Helper()
 	claim := &corev1.PersistentVolumeClaim{}

@@ -60,6 +60,7 @@ type RedisFactory func(
 	c *owned.Client, connect func(redisclient.Options) redis.Client, connectMover func(redisclient.Options) redis.Mover,
 ) reconcile.Kind[*v1alpha1.RedisCluster, redis.State]
 
+// NewRedis returns a simulated cluster with o and more objects in it, and its first operator.
 func NewRedis(t *testing.T, newKind RedisFactory, o *v1alpha1.RedisCluster, more ...client.Object) *Redis {
 	t.Helper()
 	w := fakeapi.New(t, append(more, o)...)
@@ -157,6 +158,7 @@ func (s *Redis) Connect(o redisclient.Options) redis.Client {
 	return &redisfake.Server{}
 }
 
+// ConnectMover finds a server to move keys from.
 func (s *Redis) ConnectMover(o redisclient.Options) redis.Mover {
 	if l := o.Logins[0]; l.Username != redis.UserMigration || l.Password == "" {
 		s.T.Errorf("keys are moved as %q", l.Username)
@@ -188,6 +190,7 @@ func (s *Redis) users(w *redisfake.Server) []redis.User {
 	return users
 }
 
+// Cluster reads the resource.
 func (s *Redis) Cluster() *v1alpha1.RedisCluster {
 	s.T.Helper()
 	var o v1alpha1.RedisCluster
@@ -343,6 +346,7 @@ func versionOf(set *appsv1.StatefulSet) string {
 	return ""
 }
 
+// Pass makes one pass of the kubelet, of the servers and of the operator.
 func (s *Redis) Pass() {
 	s.T.Helper()
 	collect(s.T, s)
@@ -384,6 +388,7 @@ func (s *Redis) Settle() {
 	s.T.Fatalf("not ready: %+v", s.Cluster().Status)
 }
 
+// Uids returns the UIDs of all pods by name.
 func (s *Redis) Uids() map[string]types.UID {
 	s.T.Helper()
 	var pods corev1.PodList
@@ -397,6 +402,7 @@ func (s *Redis) Uids() map[string]types.UID {
 	return out
 }
 
+// FirstSet reads the StatefulSet of the first shard.
 func (s *Redis) FirstSet() *appsv1.StatefulSet {
 	s.T.Helper()
 	var set appsv1.StatefulSet

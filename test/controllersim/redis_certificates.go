@@ -34,6 +34,7 @@ type TimedRedis struct {
 	Phases  []string
 }
 
+// NewTimedRedis moves the clock of a simulated cluster.
 func NewTimedRedis(base *Redis) *TimedRedis {
 	s := &TimedRedis{
 		Redis: base, Now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC),
@@ -45,6 +46,7 @@ func NewTimedRedis(base *Redis) *TimedRedis {
 	return s
 }
 
+// Content returns the data of a Secret.
 func (s *TimedRedis) Content(name string) map[string][]byte {
 	s.T.Helper()
 	out := &corev1.Secret{}

@@ -60,6 +60,7 @@ func (s *Redis) allocate(ctx context.Context) {
 	}
 }
 
+// Services lists the Services that lead to single pods.
 func (s *Redis) Services(ctx context.Context) []corev1.Service {
 	s.T.Helper()
 	var list corev1.ServiceList
@@ -81,6 +82,7 @@ func (s *Redis) Exposed() []string {
 	return out
 }
 
+// Open makes the servers reachable from outside.
 func (s *Redis) Open(access *v1alpha1.RedisExternalAccess) {
 	s.T.Helper()
 	o := s.Cluster()

@@ -80,6 +80,7 @@ func (s *Redis) BreakOff(pod, node string) {
 	s.Servers[pod].Stop()
 }
 
+// Node puts a pod on a node.
 func (s *Redis) Node(name string) *corev1.Node {
 	s.T.Helper()
 	node := &corev1.Node{}

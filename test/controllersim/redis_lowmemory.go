@@ -68,6 +68,7 @@ func (s *Redis) RecreatePods(names ...string) {
 	}
 }
 
+// SetMemory changes the memory limit in the specification.
 func (s *Redis) SetMemory(limit string) {
 	s.T.Helper()
 	s.Edit(func(spec *v1alpha1.RedisClusterSpec) { spec.Resources = WithMemory(limit) })

@@ -23,6 +23,7 @@ func (s *Redis) Level() bool {
 	return true
 }
 
+// Balanced returns the condition Balanced.
 func (s *Redis) Balanced() *metav1.Condition {
 	s.T.Helper()
 	return meta.FindStatusCondition(s.Cluster().Status.Conditions, v1alpha1.ConditionBalanced)

@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
+// WithMemory returns a cluster whose servers have a limit of memory.
 func WithMemory(limit string) *corev1.ResourceRequirements {
 	return &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(limit)}}
 }
@@ -47,6 +48,7 @@ func (s *Redis) Give(limit string) {
 	s.Settle()
 }
 
+// Limits returns the memory limits of all pods.
 func (s *Redis) Limits() map[string]int {
 	s.T.Helper()
 	var pods corev1.PodList

@@ -58,6 +58,7 @@ func (s *Redis) Ends(job *batchv1.Job, r plan.Report) {
 	}
 }
 
+// Exists reads an object, and reports whether it is there.
 func (s *Redis) Exists(o client.Object, name string) bool {
 	s.T.Helper()
 	err := s.API.Get(s.T.Context(), types.NamespacedName{Namespace: "default", Name: name}, o)
@@ -73,6 +74,7 @@ func (s *Redis) Confirm(name string, slots v1alpha1.RestoreSlots) *v1alpha1.Rest
 	return s.Confirmed(name, slots, nil)
 }
 
+// Confirmed creates a Restore and confirms its plan.
 func (s *Redis) Confirmed(name string, slots v1alpha1.RestoreSlots, change func(*v1alpha1.Restore)) *v1alpha1.Restore {
 	s.T.Helper()
 	r := &v1alpha1.Restore{

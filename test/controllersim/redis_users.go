@@ -19,6 +19,7 @@ func (s *Redis) UserOf(pod, name string) *redis.User {
 	return &users[i]
 }
 
+// Secret reads a Secret.
 func (s *Redis) Secret(name string) *corev1.Secret {
 	s.T.Helper()
 	var out corev1.Secret

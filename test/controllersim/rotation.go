@@ -30,6 +30,7 @@ type TimedEtcd struct {
 	Begun int
 }
 
+// NewTimedEtcd moves the clock of a simulated cluster.
 func NewTimedEtcd(base *Etcd) *TimedEtcd {
 	s := &TimedEtcd{
 		Etcd: base, Now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC), events: events.NewFakeRecorder(1000),
@@ -54,6 +55,7 @@ func (s *TimedEtcd) Pass() {
 	s.Now = s.Now.Add(20 * time.Second)
 }
 
+// Passes makes n passes.
 func (s *TimedEtcd) Passes(n int) {
 	s.T.Helper()
 	for range n {
@@ -61,11 +63,13 @@ func (s *TimedEtcd) Passes(n int) {
 	}
 }
 
+// TLSReady returns the condition of that type.
 func (s *TimedEtcd) TLSReady() *metav1.Condition {
 	s.T.Helper()
 	return meta.FindStatusCondition(s.Cluster().Status.Conditions, v1alpha1.ConditionTLSReady)
 }
 
+// Secret reads a Secret.
 func (s *TimedEtcd) Secret(name string) *corev1.Secret {
 	s.T.Helper()
 	out := &corev1.Secret{}
@@ -75,6 +79,7 @@ func (s *TimedEtcd) Secret(name string) *corev1.Secret {
 	return out
 }
 
+// Ready reports whether the cluster is Ready.
 func (s *TimedEtcd) Ready() bool {
 	s.T.Helper()
 	return meta.IsStatusConditionTrue(s.Cluster().Status.Conditions, v1alpha1.ConditionReady)
@@ -94,6 +99,7 @@ func (s *TimedEtcd) Pods() map[types.UID]string {
 	return out
 }
 
+// LeafSecrets are the Secrets with the leaf certificates of the cluster orders.
 var LeafSecrets = []string{"orders-client-tls", "orders-operator-tls", "orders-peer-tls", "orders-server-tls"}
 
 // WellFounded fails when a leaf is out before every member trusts its authority, or an authority is gone before its leafs.

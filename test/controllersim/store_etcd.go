@@ -8,8 +8,14 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd/users"
 )
 
-// EtcdClient finds the process of its pod at each call.
-type EtcdClient struct {
+// MemberClient talks to a simulated member about its cluster and its users.
+type MemberClient interface {
+	etcd.Client
+	users.Client
+}
+
+// etcdClient finds the process of its pod at each call.
+type etcdClient struct {
 	users.Client
 	s        *Etcd
 	op       *operator
@@ -21,7 +27,7 @@ type EtcdClient struct {
 	signs    bool
 }
 
-func (l *EtcdClient) c() *etcdfake.Client {
+func (l *etcdClient) c() *etcdfake.Client {
 	return &etcdfake.Client{
 		Network: l.s.Net, Process: l.s.Procs[l.pod], TLS: l.tls, Root: l.root, Password: l.password, Former: l.former, Signs: l.signs,
 		Crash: func() bool { return l.op.within("part of EnableAuth", l.pod) },
@@ -29,7 +35,7 @@ func (l *EtcdClient) c() *etcdfake.Client {
 }
 
 // asked is what a call returned that changes nothing.
-func asked[T any](ctx context.Context, l *EtcdClient, what string, ask func(*etcdfake.Client, context.Context) (T, error)) (out T, err error) {
+func asked[T any](ctx context.Context, l *etcdClient, what string, ask func(*etcdfake.Client, context.Context) (T, error)) (out T, err error) {
 	err = l.op.ask(ctx, what, l.pod, func(ctx context.Context) (err error) {
 		out, err = ask(l.c(), ctx)
 		return err
@@ -37,39 +43,39 @@ func asked[T any](ctx context.Context, l *EtcdClient, what string, ask func(*etc
 	return out, err
 }
 
-func (l *EtcdClient) tell(ctx context.Context, what string, tell func(c *etcdfake.Client) error) error {
+func (l *etcdClient) tell(ctx context.Context, what string, tell func(c *etcdfake.Client) error) error {
 	return l.op.tell(ctx, what, l.pod, func(context.Context) error { return tell(l.c()) })
 }
 
-func (l *EtcdClient) Status(ctx context.Context) (etcd.View, error) {
+func (l *etcdClient) Status(ctx context.Context) (etcd.View, error) {
 	return asked(ctx, l, "Status", (*etcdfake.Client).Status)
 }
 
-func (l *EtcdClient) Members(ctx context.Context) ([]etcd.Member, error) {
+func (l *etcdClient) Members(ctx context.Context) ([]etcd.Member, error) {
 	return asked(ctx, l, "Members", (*etcdfake.Client).Members)
 }
 
-func (l *EtcdClient) ClusterVersion(ctx context.Context) (etcd.Version, error) {
+func (l *etcdClient) ClusterVersion(ctx context.Context) (etcd.Version, error) {
 	return asked(ctx, l, "ClusterVersion", (*etcdfake.Client).ClusterVersion)
 }
 
-func (l *EtcdClient) Compacted(ctx context.Context) (bool, error) {
+func (l *etcdClient) Compacted(ctx context.Context) (bool, error) {
 	return asked(ctx, l, "Compacted", (*etcdfake.Client).Compacted)
 }
 
-func (l *EtcdClient) Largest(ctx context.Context) ([]etcd.KeyGroup, error) {
+func (l *etcdClient) Largest(ctx context.Context) ([]etcd.KeyGroup, error) {
 	return asked(ctx, l, "Largest", (*etcdfake.Client).Largest)
 }
 
-func (l *EtcdClient) Auth(ctx context.Context, p string) (etcd.Auth, error) {
+func (l *etcdClient) Auth(ctx context.Context, p string) (etcd.Auth, error) {
 	return asked(ctx, l, "Auth", func(c *etcdfake.Client, ctx context.Context) (etcd.Auth, error) { return c.Auth(ctx, p) })
 }
 
-func (l *EtcdClient) HashKV(ctx context.Context, revision int64) (etcd.Hash, error) {
+func (l *etcdClient) HashKV(ctx context.Context, revision int64) (etcd.Hash, error) {
 	return asked(ctx, l, "HashKV", func(c *etcdfake.Client, ctx context.Context) (etcd.Hash, error) { return c.HashKV(ctx, revision) })
 }
 
-func (l *EtcdClient) Vitals(ctx context.Context) (etcd.Vitals, error) {
+func (l *etcdClient) Vitals(ctx context.Context) (etcd.Vitals, error) {
 	return asked(ctx, l, "Vitals", func(c *etcdfake.Client, ctx context.Context) (etcd.Vitals, error) {
 		l.s.Vitals.Add(1)
 		if l.s.Silent {
@@ -79,52 +85,52 @@ func (l *EtcdClient) Vitals(ctx context.Context) (etcd.Vitals, error) {
 	})
 }
 
-func (l *EtcdClient) EnableAuth(ctx context.Context, p string) error {
+func (l *etcdClient) EnableAuth(ctx context.Context, p string) error {
 	return l.tell(ctx, "EnableAuth", func(c *etcdfake.Client) error { return c.EnableAuth(ctx, p) })
 }
 
-func (l *EtcdClient) SetRootPassword(ctx context.Context, p string) error {
+func (l *etcdClient) SetRootPassword(ctx context.Context, p string) error {
 	return l.tell(ctx, "SetRootPassword", func(c *etcdfake.Client) error { return c.SetRootPassword(ctx, p) })
 }
 
-func (l *EtcdClient) MoveLeader(ctx context.Context, to uint64) error {
+func (l *etcdClient) MoveLeader(ctx context.Context, to uint64) error {
 	return l.tell(ctx, "MoveLeader", func(c *etcdfake.Client) error { return c.MoveLeader(ctx, to) })
 }
 
-func (l *EtcdClient) AddLearner(ctx context.Context, url string) error {
+func (l *etcdClient) AddLearner(ctx context.Context, url string) error {
 	return l.tell(ctx, "AddLearner", func(c *etcdfake.Client) error { return c.AddLearner(ctx, url) })
 }
 
-func (l *EtcdClient) Promote(ctx context.Context, id uint64) error {
+func (l *etcdClient) Promote(ctx context.Context, id uint64) error {
 	return l.tell(ctx, "Promote", func(c *etcdfake.Client) error { return c.Promote(ctx, id) })
 }
 
-func (l *EtcdClient) UpdatePeer(ctx context.Context, id uint64, url string) error {
+func (l *etcdClient) UpdatePeer(ctx context.Context, id uint64, url string) error {
 	return l.tell(ctx, "UpdatePeer", func(c *etcdfake.Client) error { return c.UpdatePeer(ctx, id, url) })
 }
 
-func (l *EtcdClient) RemoveMember(ctx context.Context, id uint64) error {
+func (l *etcdClient) RemoveMember(ctx context.Context, id uint64) error {
 	return l.tell(ctx, "RemoveMember", func(c *etcdfake.Client) error { return c.RemoveMember(ctx, id) })
 }
 
-func (l *EtcdClient) Downgrade(ctx context.Context, v etcd.Version) error {
+func (l *etcdClient) Downgrade(ctx context.Context, v etcd.Version) error {
 	return l.tell(ctx, "Downgrade", func(c *etcdfake.Client) error { return c.Downgrade(ctx, v) })
 }
 
-func (l *EtcdClient) CancelDowngrade(ctx context.Context) error {
+func (l *etcdClient) CancelDowngrade(ctx context.Context) error {
 	return l.tell(ctx, "CancelDowngrade", func(c *etcdfake.Client) error { return c.CancelDowngrade(ctx) })
 }
 
-func (l *EtcdClient) Defragment(ctx context.Context) error {
+func (l *etcdClient) Defragment(ctx context.Context) error {
 	return l.tell(ctx, "Defragment", func(c *etcdfake.Client) error { return c.Defragment(ctx) })
 }
 
-func (l *EtcdClient) Compact(ctx context.Context, revision int64) error {
+func (l *etcdClient) Compact(ctx context.Context, revision int64) error {
 	return l.tell(ctx, "Compact", func(c *etcdfake.Client) error { return c.Compact(ctx, revision) })
 }
 
-func (l *EtcdClient) Disarm(ctx context.Context, a etcd.Alarm) error {
+func (l *etcdClient) Disarm(ctx context.Context, a etcd.Alarm) error {
 	return l.tell(ctx, "Disarm", func(c *etcdfake.Client) error { return c.Disarm(ctx, a) })
 }
 
-func (l *EtcdClient) Close() error { return nil }
+func (l *etcdClient) Close() error { return nil }

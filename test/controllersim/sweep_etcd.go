@@ -167,6 +167,7 @@ func conditional(c *call) bool {
 	return p != nil && (p.UID != nil || p.ResourceVersion != nil)
 }
 
+// Round makes a pass, after which the clock has moved.
 func (s *TimedEtcd) Round() { s.Pass() }
 
 // spoil gives a member other data than the others have, where those are the majority that knows what is right.

@@ -101,8 +101,10 @@ func (s *Redis) Sound() {
 	}
 }
 
+// Line returns the wire.
 func (s *Redis) Line() *Wire { return s.Wire }
 
+// Round makes a pass.
 func (s *Redis) Round() { s.Pass() }
 
 func (s *Redis) parts() ready {
@@ -143,6 +145,7 @@ func (s *Redis) guardDeletion(c *call) {
 	}
 }
 
+// Round makes a pass, after which the clock has moved.
 func (s *TimedRedis) Round() { s.Pass() }
 
 // rotate asks for another authority, and runs until it is in place.

@@ -73,6 +73,7 @@ func Scheme(tb testing.TB) *runtime.Scheme {
 	return scheme
 }
 
+// New returns an API server that has the objects.
 func New(t *testing.T, objects ...client.Object) *API {
 	t.Helper()
 	certificate := &unstructured.Unstructured{}
@@ -298,6 +299,7 @@ func (w *API) orphan(ctx context.Context, c client.Client, owner client.Object) 
 	return nil
 }
 
+// EtcdCluster returns the cluster orders: three members without volumes.
 func EtcdCluster() *v1alpha1.EtcdCluster {
 	return &v1alpha1.EtcdCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders", UID: "u-1", Generation: 1},

@@ -4,7 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -91,25 +91,37 @@ func CheckCompared(t *testing.T, madeOf map[string][]string, tables ...any) {
 			}
 		}
 	}
-	files, err := os.ReadDir(".")
+	for name, file := range functionsOnCached(t) {
+		if !known[name] && madeOf[name] == nil {
+			t.Errorf("%s: %s takes an object of the cache and is not compared: add it to the decisions", file, name)
+		}
+	}
+}
+
+// functionsOnCached returns the functions of the package in the working directory that take an
+// object of the cache, with the file of each.
+func functionsOnCached(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range files {
-		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
+	out := map[string]string{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), f.Name(), nil, 0)
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, d := range parsed.Decls {
-			fn, ok := d.(*ast.FuncDecl)
-			if ok && takesCached(fn) && !known[fn.Name.Name] && madeOf[fn.Name.Name] == nil {
-				t.Errorf("%s: %s takes an object of the cache and is not compared: add it to the decisions", f.Name(), fn.Name.Name)
+			if fn, ok := d.(*ast.FuncDecl); ok && takesCached(fn) {
+				out[fn.Name.Name] = file
 			}
 		}
 	}
+	return out
 }
 
 // whole are types that are set as one value.
@@ -169,13 +181,7 @@ func populate(v reflect.Value, path []string, container string) {
 		populate(element, path, container)
 		v.SetMapIndex(key, element)
 	case kind == reflect.Struct:
-		if len(path) == 0 {
-			return
-		}
-		if name := v.FieldByName("Name"); v.Type() == reflect.TypeFor[corev1.ContainerStatus]() || v.Type() == reflect.TypeFor[corev1.Container]() {
-			name.SetString(container)
-		}
-		populate(v.FieldByName(path[0]), path[1:], container)
+		populateStruct(v, path, container)
 	case kind == reflect.String:
 		v.SetString("x")
 	case kind == reflect.Bool:
@@ -183,6 +189,16 @@ func populate(v reflect.Value, path []string, container string) {
 	case v.CanInt():
 		v.SetInt(1)
 	}
+}
+
+func populateStruct(v reflect.Value, path []string, container string) {
+	if len(path) == 0 {
+		return
+	}
+	if name := v.FieldByName("Name"); v.Type() == reflect.TypeFor[corev1.ContainerStatus]() || v.Type() == reflect.TypeFor[corev1.Container]() {
+		name.SetString(container)
+	}
+	populate(v.FieldByName(path[0]), path[1:], container)
 }
 
 func takesCached(fn *ast.FuncDecl) (takes bool) {

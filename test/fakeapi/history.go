@@ -222,6 +222,7 @@ func (p *History) State(kind string, n int) []client.Object {
 	return out
 }
 
+// CompareNames orders objects by name.
 func CompareNames(a, b client.Object) int {
 	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
@@ -289,6 +290,7 @@ func (v *View) state(kind string) []client.Object {
 	return v.Past.State(kind, n)
 }
 
+// Get reads an object as the cache shows it.
 func (v *View) Get(key client.ObjectKey, o client.Object) error {
 	kind := KindOf(o)
 	for _, have := range v.state(kind) {
@@ -300,6 +302,7 @@ func (v *View) Get(key client.ObjectKey, o client.Object) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: kind}, key.Name)
 }
 
+// List reads objects as the cache shows them.
 func (v *View) List(list client.ObjectList, opts ...client.ListOption) error {
 	how := client.ListOptions{}
 	how.ApplyOptions(opts)

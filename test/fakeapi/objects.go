@@ -22,6 +22,7 @@ import (
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
+// Backup returns a Backup of EtcdCluster orders, changed by the function if it is not nil.
 func Backup(change func(*v1alpha1.Backup)) *v1alpha1.Backup {
 	b := &v1alpha1.Backup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "first", UID: "1b9d6bcd-0000", Generation: 1, CreationTimestamp: metav1.NewTime(Now)},
@@ -36,6 +37,7 @@ func Backup(change func(*v1alpha1.Backup)) *v1alpha1.Backup {
 	return b
 }
 
+// What Jobs report of a backup.
 var (
 	WasTaken = plan.Report{Backup: &plan.Stored{
 		Directory: "orders-20260501T000000Z-1b9d6bcd", Kind: "EtcdCluster", Engine: "etcd", Version: "3.6.16", Size: 4 << 20, StoredSize: 1 << 20, Revision: 7,
@@ -47,6 +49,7 @@ var (
 	HasFailed  = plan.Report{Problem: &plan.Problem{Reason: "NotAllowed", Message: "the store says no", Final: true}}
 )
 
+// Schedule returns a BackupSchedule of EtcdCluster orders, changed by the function if it is not nil.
 func Schedule(change func(*v1alpha1.BackupSchedule)) *v1alpha1.BackupSchedule {
 	o := &v1alpha1.BackupSchedule{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hourly", UID: "s-1", Generation: 1, CreationTimestamp: metav1.NewTime(Now)},
@@ -85,11 +88,13 @@ func NameOf(ac runtime.ApplyConfiguration) string {
 // Indexer makes indexes of a fake API server.
 type Indexer struct{ *fake.ClientBuilder }
 
+// IndexField adds an index to the API server.
 func (i Indexer) IndexField(_ context.Context, o client.Object, field string, of client.IndexerFunc) error {
 	i.WithIndex(o, field, of)
 	return nil
 }
 
+// Fetch reads the EtcdCluster orders.
 func Fetch(t *testing.T, c client.Client) *v1alpha1.EtcdCluster {
 	t.Helper()
 	o := &v1alpha1.EtcdCluster{}
@@ -99,6 +104,7 @@ func Fetch(t *testing.T, c client.Client) *v1alpha1.EtcdCluster {
 	return o
 }
 
+// RedisCluster returns the cluster carts: three shards with a replica each, and volumes.
 func RedisCluster() *v1alpha1.RedisCluster {
 	replicas := int32(1)
 	return &v1alpha1.RedisCluster{
@@ -136,6 +142,7 @@ func ApprovedRestore(name string, uid types.UID) *v1alpha1.Restore {
 	})
 }
 
+// NewCA returns an authority that is valid from a time on.
 func NewCA(t *testing.T, at time.Time) clustertls.Pair {
 	t.Helper()
 	ca, err := clustertls.NewCA("a user's authority", at)
@@ -154,6 +161,7 @@ func Foreign(t *testing.T, w *API, name, key string) {
 	}
 }
 
+// ErrCrash is what calls of an operator return that has crashed.
 var ErrCrash = errors.New("the operator crashed")
 
 // KindOf is the kind of an object, a list or an apply configuration, without its package: "Pod".
