@@ -22,6 +22,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 func scaler(name string, of v1alpha1.ClusterReference) *v1alpha1.Autoscaler {
@@ -239,7 +240,7 @@ func TestMemoryIsTakenAwayWhenItWasGivenBack(t *testing.T) {
 }
 
 func TestWhatWasTakenAwayIsKnownAfterARestart(t *testing.T) {
-	k := New(newChildren(fakeapi.New(t)), nil, nil)
+	k := New(ownedtest.New(fakeapi.New(t)), nil, nil)
 	a := shardScaler("carts")
 	if got := k.former(a, 3); got != 0 {
 		t.Errorf("%d before anything was changed", got)

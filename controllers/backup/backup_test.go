@@ -27,6 +27,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 // aCluster is a cluster that can be backed up, unless missing says why not.
@@ -137,7 +138,7 @@ func (s *backupStage) wrote(what string, err error) error {
 }
 
 func (s *backupStage) newOperator() {
-	children := newChildren(&fakeapi.API{Client: s.api})
+	children := ownedtest.New(&fakeapi.API{Client: s.api})
 	children.Direct, children.Now = s.api, func() time.Time { return s.now }
 	k := New(children, map[v1alpha1.ClusterKind]SourceKind{v1alpha1.KindEtcdCluster: s.source})
 	s.backups = &reconcile.Loop[*v1alpha1.Backup, plan.State]{Kind: k, Client: s.api, Direct: s.api, Events: events.NewFakeRecorder(1000)}
@@ -970,7 +971,7 @@ func TestABackupThatFailsForADayHasFailedWhereAProxyKeepsPodsRunning(t *testing.
 // What has begun reads on when nobody asks for it any more.
 func TestABackupThatAClusterHasBegunWithIsRead(t *testing.T) {
 	b := stored(nil)
-	k := New(newChildren(fakeapi.New(t, b)), map[v1alpha1.ClusterKind]SourceKind{v1alpha1.KindEtcdCluster: &aCluster{reads: []Reader{
+	k := New(ownedtest.New(fakeapi.New(t, b)), map[v1alpha1.ClusterKind]SourceKind{v1alpha1.KindEtcdCluster: &aCluster{reads: []Reader{
 		{"EtcdCluster orders", &v1alpha1.RestoreSource{Destination: &b.Spec.Destination, Directory: ptr.To(Directory(b))}},
 	}}})
 	readers, err := k.readers(t.Context(), "default")
@@ -982,7 +983,7 @@ func TestABackupThatAClusterHasBegunWithIsRead(t *testing.T) {
 // Its data must not be deleted.
 func TestADeletedBackupKnowsWhoReadsIt(t *testing.T) {
 	b := stored(nil)
-	k := New(newChildren(fakeapi.New(t, b)), map[v1alpha1.ClusterKind]SourceKind{v1alpha1.KindEtcdCluster: &aCluster{reads: []Reader{
+	k := New(ownedtest.New(fakeapi.New(t, b)), map[v1alpha1.ClusterKind]SourceKind{v1alpha1.KindEtcdCluster: &aCluster{reads: []Reader{
 		{"EtcdCluster orders", &v1alpha1.RestoreSource{Destination: &b.Spec.Destination, Directory: ptr.To(Directory(b))}},
 	}}})
 	var s plan.State
@@ -1010,7 +1011,7 @@ func TestABackupIsReadByNameAndByPlace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := fakeapi.Restore(func(r *v1alpha1.Restore) { r.Spec.From = tc.from })
-			readers, err := New(newChildren(fakeapi.New(t, b, r)), nil).readers(t.Context(), "default")
+			readers, err := New(ownedtest.New(fakeapi.New(t, b, r)), nil).readers(t.Context(), "default")
 			if err != nil || (fmt.Sprint(readers[b.Name]) == "[Restore undo]") != tc.want {
 				t.Errorf("%v %v", readers, err)
 			}

@@ -32,6 +32,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
 	"github.com/quorate/quorate/internal/cluster/etcd/users"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 // userStage is a Kubernetes with one open cluster, an etcd that knows users and roles, and the loop in between. It survives
@@ -94,7 +95,7 @@ func newUserStage(t *testing.T, objects ...client.Object) *userStage {
 func (s *userStage) openCluster(c *v1alpha1.EtcdCluster) {
 	s.t.Helper()
 	ctx := s.t.Context()
-	children := newChildren(&fakeapi.API{Client: s.api})
+	children := ownedtest.New(&fakeapi.API{Client: s.api})
 	if _, err := children.EnsurePasswords(ctx, c, nil, nil, nil, nil, owned.PasswordKey); err != nil {
 		s.t.Fatal(err)
 	}
@@ -142,8 +143,8 @@ func (s *userStage) wrote(what string, err error) error {
 }
 
 func (s *userStage) newOperator() {
-	children := newChildren(&fakeapi.API{Client: s.api})
-	children.Direct = owned.PastCache(s.api, clockOf(children))
+	children := ownedtest.New(&fakeapi.API{Client: s.api})
+	children.Direct = owned.PastCache(s.api, ownedtest.ClockOf(children))
 	k := etcdcluster.New(children)
 	k.Connect = func(etcdclient.Config) etcdcluster.MemberClient {
 		return &struct {
@@ -466,7 +467,7 @@ func (s *userStage) reissue() {
 	for name := range etcd.Leafs("orders", "default", "cluster.local") {
 		_ = s.api.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
 	}
-	err := newChildren(&fakeapi.API{Client: s.api}).EnsureCertificates(t.Context(), fakeapi.EtcdCluster(), owned.Certificates{
+	err := ownedtest.New(&fakeapi.API{Client: s.api}).EnsureCertificates(t.Context(), fakeapi.EtcdCluster(), owned.Certificates{
 		Leafs: etcd.Leafs("orders", "default", "cluster.local"),
 	})
 	if err != nil {

@@ -30,10 +30,3 @@ func TestAnEtcdClusterThatIsCreatedAgainAdoptsItsOrphans(t *testing.T) {
 		t.Errorf("orphans that were not adopted: %v", left)
 	}
 }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

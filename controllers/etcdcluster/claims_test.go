@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/test/controllersim"
+	"github.com/quorate/quorate/test/fakeapi"
 )
 
 func TestEtcdGrowsAgainAfterAClaimLostItsLabels(t *testing.T) {
@@ -25,13 +26,13 @@ func TestEtcdGrowsAgainAfterAClaimLostItsLabels(t *testing.T) {
 			s.Unlabel(2, label)
 			s.Edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 1 })
 			s.UntilReady()
-			must(t, s.API.Get(t.Context(), s.ClaimKey(2), &corev1.PersistentVolumeClaim{}))
+			fakeapi.Must(t, s.API.Get(t.Context(), s.ClaimKey(2), &corev1.PersistentVolumeClaim{}))
 			s.Edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 3 })
 			c := s.UntilStalled()
 			if c.Reason != etcd.ReasonUnlabelledClaim || !strings.Contains(c.Message, "kubectl -n default delete pvc data-orders-2") {
 				t.Errorf("it says %s: %s", c.Reason, c.Message)
 			}
-			must(t, s.API.Delete(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: owned.ObjectMeta(s.Cluster(), cluster.Claim("orders", 2))}))
+			fakeapi.Must(t, s.API.Delete(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: owned.ObjectMeta(s.Cluster(), cluster.Claim("orders", 2))}))
 			s.UntilReady()
 			if got := s.Cluster().Status.Ready; got != "3/3" {
 				t.Errorf("%s members are ready", got)
@@ -46,13 +47,13 @@ func TestTheClaimOfAMemberIsObservedWithoutItsLabels(t *testing.T) {
 	s.UntilReady()
 	s.Unlabel(1, cluster.LabelManagedBy, cluster.LabelInstance, cluster.LabelComponent)
 	claim := &corev1.PersistentVolumeClaim{}
-	must(t, s.API.Get(t.Context(), s.ClaimKey(1), claim))
+	fakeapi.Must(t, s.API.Get(t.Context(), s.ClaimKey(1), claim))
 	claim.Finalizers = []string{"kubernetes.io/pvc-protection"}
-	must(t, s.API.Update(t.Context(), claim))
-	must(t, s.API.Delete(t.Context(), claim))
+	fakeapi.Must(t, s.API.Update(t.Context(), claim))
+	fakeapi.Must(t, s.API.Delete(t.Context(), claim))
 	s.Restart()
 	state, err := s.Op.Kind.Observe(t.Context(), s.Cluster())
-	must(t, err)
+	fakeapi.Must(t, err)
 	i := slices.IndexFunc(state.Claims, func(c etcd.Claim) bool { return c.Ordinal == 1 })
 	if len(state.Claims) != 3 || i < 0 || !state.Claims[i].Unlabelled || !state.Claims[i].Leaving {
 		t.Errorf("observed %+v", state.Claims)
@@ -106,14 +107,14 @@ func TestTheRecordOfANewClusterTellsOfAClaimWithoutLabels(t *testing.T) {
 			o := controllersim.Persistent()
 			s := newStage(t, o)
 			for _, i := range tc.claims {
-				must(t, s.API.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: owned.ObjectMeta(o, cluster.Claim(o.Name, i))}))
+				fakeapi.Must(t, s.API.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: owned.ObjectMeta(o, cluster.Claim(o.Name, i))}))
 			}
 			s.Restart()
-			must(t, s.Op.Kind.Act(t.Context(), s.Cluster(), etcd.WriteBootstrap{Bootstrap: etcd.BootstrapNew, Size: 3, Version: etcd.Version{Major: 3, Minor: 6, Patch: 16}}))
+			fakeapi.Must(t, s.Op.Kind.Act(t.Context(), s.Cluster(), etcd.WriteBootstrap{Bootstrap: etcd.BootstrapNew, Size: 3, Version: etcd.Version{Major: 3, Minor: 6, Patch: 16}}))
 			config := &corev1.ConfigMap{}
-			must(t, s.API.Get(t.Context(), types.NamespacedName{Namespace: s.Name.Namespace, Name: cluster.ConfigName(s.Name.Name)}, config))
+			fakeapi.Must(t, s.API.Get(t.Context(), types.NamespacedName{Namespace: s.Name.Namespace, Name: cluster.ConfigName(s.Name.Name)}, config))
 			record, err := etcd.ParseRecord(config.Data)
-			must(t, err)
+			fakeapi.Must(t, err)
 			if record.Bootstrap != tc.want {
 				t.Errorf("the record says %s, want %s", record.Bootstrap, tc.want)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 func TestAClusterHibernatesAndIsTheSameAfterwards(t *testing.T) {
@@ -102,7 +103,7 @@ func TestCertificatesAreRenewedInItsSleep(t *testing.T) {
 			}
 		}
 		if renewed == len(names) {
-			t.Logf("all are renewed after %d days", int(now.Sub(newChildren(&fakeapi.API{}).Now()).Hours()/24))
+			t.Logf("all are renewed after %d days", int(now.Sub(ownedtest.New(&fakeapi.API{}).Now()).Hours()/24))
 			return
 		}
 	}

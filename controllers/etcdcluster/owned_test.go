@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 func TestAPodBelongsToTheStatefulSetThatControlsIt(t *testing.T) {
@@ -48,7 +49,7 @@ func TestAPodBelongsToTheStatefulSetThatControlsIt(t *testing.T) {
 			if tc.set != nil {
 				objects = append(objects, tc.set.DeepCopy())
 			}
-			k := New(newChildren(fakeapi.New(t, objects...)))
+			k := New(ownedtest.New(fakeapi.New(t, objects...)))
 			set, err := k.StatefulSet(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 func TestAPodThatChangedSinceItWasObservedIsNotDeleted(t *testing.T) {
@@ -19,16 +20,16 @@ func TestAPodThatChangedSinceItWasObservedIsNotDeleted(t *testing.T) {
 	s.UntilReady()
 	pod := &corev1.Pod{}
 	key := types.NamespacedName{Namespace: s.Name.Namespace, Name: "orders-2"}
-	must(t, s.API.Get(t.Context(), key, pod))
+	fakeapi.Must(t, s.API.Get(t.Context(), key, pod))
 	step := etcd.DeletePod{Name: pod.Name, UID: string(pod.UID), ResourceVersion: pod.ResourceVersion}
 	pod.Annotations = map[string]string{"changed": "since"}
-	must(t, s.API.Update(t.Context(), pod))
-	must(t, s.NewOperator().Kind.Act(t.Context(), s.Cluster(), step))
+	fakeapi.Must(t, s.API.Update(t.Context(), pod))
+	fakeapi.Must(t, s.NewOperator().Kind.Act(t.Context(), s.Cluster(), step))
 	if err := s.API.Get(t.Context(), key, pod); err != nil {
 		t.Errorf("the pod: %v", err)
 	}
 	step.ResourceVersion = pod.ResourceVersion
-	must(t, s.NewOperator().Kind.Act(t.Context(), s.Cluster(), step))
+	fakeapi.Must(t, s.NewOperator().Kind.Act(t.Context(), s.Cluster(), step))
 	if err := s.API.Get(t.Context(), key, pod); err == nil {
 		t.Error("the pod that was decided on is still there")
 	}
@@ -51,11 +52,11 @@ func TestAClaimIsDeletedOnlyByTheNewestRecordAndSpecification(t *testing.T) {
 			s.UntilReady()
 			o, config, claim := s.Cluster(), &corev1.ConfigMap{}, &corev1.PersistentVolumeClaim{}
 			key := types.NamespacedName{Namespace: s.Name.Namespace, Name: cluster.Claim(o.Name, 2)}
-			must(t, s.API.Get(t.Context(), key, claim))
-			must(t, s.API.Get(t.Context(), types.NamespacedName{Namespace: s.Name.Namespace, Name: cluster.ConfigName(o.Name)}, config))
+			fakeapi.Must(t, s.API.Get(t.Context(), key, claim))
+			fakeapi.Must(t, s.API.Get(t.Context(), types.NamespacedName{Namespace: s.Name.Namespace, Name: cluster.ConfigName(o.Name)}, config))
 			step := etcd.DeleteClaim{Name: claim.Name, UID: string(claim.UID), ResourceVersion: claim.ResourceVersion}
 			tc.change(s)
-			children := newChildren(&fakeapi.API{Client: &controllersim.Outdated{Client: s.API, Old: config, Reads: 1000}}) // The cache is behind.
+			children := ownedtest.New(&fakeapi.API{Client: &controllersim.Outdated{Client: s.API, Old: config, Reads: 1000}}) // The cache is behind.
 			children.Direct = s.API
 			err := New(children).Act(t.Context(), o, step)
 			if gone := s.API.Get(t.Context(), key, claim) != nil; gone != tc.IgnoreDeleted {

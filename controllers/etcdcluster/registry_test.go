@@ -6,11 +6,12 @@ import (
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 func TestMembersAndChecksOfBackupsComeFromTheRegistryOfTheInstallation(t *testing.T) {
 	o := fakeapi.EtcdCluster()
-	children := newChildren(fakeapi.New(t, o))
+	children := ownedtest.New(fakeapi.New(t, o))
 	children.Registry = "registry.example.com"
 	kind := New(children)
 	blueprint, err := kind.planned(o, etcd.Record{}, etcd.Reach{})

@@ -22,6 +22,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 func TestAnEtcdClusterBeginsAnewAndKeepsWhatItHad(t *testing.T) {
@@ -34,7 +35,7 @@ func TestAnEtcdClusterBeginsAnewAndKeepsWhatItHad(t *testing.T) {
 	if !strings.Contains(r.Status.Activity, "restored") || r.Status.Revision != 41+etcd.RestoreBump || r.Status.CompletionTime == nil {
 		t.Errorf("%+v", r.Status)
 	}
-	b, err := New(newChildren(&fakeapi.API{Client: s.Others})).Blueprint(t.Context(), s.Cluster())
+	b, err := New(ownedtest.New(&fakeapi.API{Client: s.Others})).Blueprint(t.Context(), s.Cluster())
 	if err != nil || b.Record.Restore == nil || b.Record.Restore.Directory != "orders-1" || !strings.HasPrefix(b.Record.Recovery.Incident, r.Status.Plan) {
 		t.Errorf("%+v, %v", b.Record, err)
 	}
@@ -124,7 +125,7 @@ func TestARestoreWhoseBackupHasGoneSaysSo(t *testing.T) {
 // An older Restore that is confirmed meanwhile waits until the younger one is known to be complete.
 func TestARestoreThatWasCarriedOutSaysSoBeforeAnotherOneBegins(t *testing.T) {
 	o, older, younger := fakeapi.EtcdCluster(), fakeapi.ApprovedRestore("a", "uid-a"), fakeapi.ApprovedRestore("b", "uid-b")
-	k := New(newChildren(fakeapi.New(t, o, older, younger)))
+	k := New(ownedtest.New(fakeapi.New(t, o, older, younger)))
 	for began, want := range map[string]bool{restoreToken(younger, o): false, "former": true} {
 		a, err := k.anew(t.Context(), o, etcd.Record{ClusterID: 7, Restore: &etcd.Restore{Token: began}})
 		if err != nil || (a != nil) != want || (want && a.Restore.Token != restoreToken(older, o)) {
@@ -165,7 +166,7 @@ func TestOnlyAConfirmedRestoreIsCarriedOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := fakeapi.EtcdCluster()
-			a, err := New(newChildren(fakeapi.New(t, o, fakeapi.Restore(tc.change)))).anew(t.Context(), o, etcd.Record{})
+			a, err := New(ownedtest.New(fakeapi.New(t, o, fakeapi.Restore(tc.change)))).anew(t.Context(), o, etcd.Record{})
 			if err != nil || (a != nil) != tc.want {
 				t.Fatalf("%+v, %v", a, err)
 			}
@@ -197,7 +198,7 @@ func TestABackupThatNotAllMembersCanReadIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := fakeapi.New(t, claim(tc.mode))
-			children := newChildren(w)
+			children := ownedtest.New(w)
 			children.Direct = w.Client
 			r := fakeapi.Restore(func(r *v1alpha1.Restore) { r.Spec.From.Destination.URL = tc.url })
 			why, err := New(children).unmountable(t.Context(), r, tc.members)
@@ -236,7 +237,7 @@ func TestABackupOnADiskOfAnotherNodeIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := fakeapi.New(t, tc.objects...)
-			children := newChildren(w)
+			children := ownedtest.New(w)
 			children.Direct = w.Client
 			r := fakeapi.Restore(func(r *v1alpha1.Restore) { r.Spec.From.Destination.URL = "pvc://backups/orders" })
 			why, err := New(children).unmountable(t.Context(), r, 1)
@@ -278,8 +279,8 @@ func TestWhatWasConfirmedIsLookedAtPastTheCacheBeforeItBegins(t *testing.T) {
 			"of another cluster of the name": func(r *v1alpha1.Restore) { tc.of(r); r.Status.Scope = "u-0" },
 		} {
 			t.Run(name+" "+state, func(t *testing.T) {
-				children := newChildren(fakeapi.New(t, tc.object.DeepCopyObject().(client.Object), fakeapi.Restore(tc.of))) //nolint:forcetypeassert // A copy.
-				children.Direct = fakeapi.New(t, tc.object.DeepCopyObject().(client.Object), fakeapi.Restore(live))         //nolint:forcetypeassert // A copy.
+				children := ownedtest.New(fakeapi.New(t, tc.object.DeepCopyObject().(client.Object), fakeapi.Restore(tc.of))) //nolint:forcetypeassert // A copy.
+				children.Direct = fakeapi.New(t, tc.object.DeepCopyObject().(client.Object), fakeapi.Restore(live))           //nolint:forcetypeassert // A copy.
 				err := tc.begin(children)
 				var hold cluster.Hold
 				if held := errors.As(err, &hold) && strings.Contains(hold.Message, "what was confirmed"); held == (state == "still confirmed") {

@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 // stored is a Backup that is complete.
@@ -42,7 +43,7 @@ func beginningWith(from v1alpha1.RestoreSource) *v1alpha1.EtcdCluster {
 
 func wish(t *testing.T, o *v1alpha1.EtcdCluster, objects ...client.Object) *etcd.RestoreWish {
 	t.Helper()
-	w, err := restore.Request(t.Context(), newChildren(fakeapi.New(t, append(objects, o)...)), o, etcdBootstrap(o))
+	w, err := restore.Request(t.Context(), ownedtest.New(fakeapi.New(t, append(objects, o)...)), o, etcdBootstrap(o))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestTheJobThatLooksABackupUpIsOfTheWish(t *testing.T) {
 	at := metav1.NewTime(fakeapi.Now.In(time.FixedZone("", 7200)))
 	o := beginningWith(v1alpha1.RestoreSource{Backup: ptr.To("first"), Time: &at})
 	w := fakeapi.New(t, o, stored(nil))
-	k := New(newChildren(w))
+	k := New(ownedtest.New(w))
 	if err := k.Act(t.Context(), o, plan.FindBackup{}); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func TestTheJobThatLooksABackupUpIsOfTheWish(t *testing.T) {
 }
 
 func TestAClusterThatHasNotBeenFoundedIsNoSource(t *testing.T) {
-	k := New(newChildren(fakeapi.New(t, fakeapi.EtcdCluster())))
+	k := New(ownedtest.New(fakeapi.New(t, fakeapi.EtcdCluster())))
 	source, access, err := k.Source(t.Context(), "default", "orders")
 	if err != nil || source == nil || access == nil || source.Missing == "" || source.Noun != "EtcdCluster orders" {
 		t.Errorf("%+v, %+v, %v", source, access, err)
@@ -160,7 +161,7 @@ func TestAClusterThatHasNotBeenFoundedIsNoSource(t *testing.T) {
 func TestAFoundedClusterIsASource(t *testing.T) {
 	s := newStage(t, controllersim.Persistent())
 	s.UntilReady()
-	k := New(newChildren(&fakeapi.API{Client: s.API}))
+	k := New(ownedtest.New(&fakeapi.API{Client: s.API}))
 	cm := &corev1.ConfigMap{}
 	name := types.NamespacedName{Namespace: "default", Name: cluster.ConfigName("orders")}
 	if err := s.API.Get(t.Context(), name, cm); err != nil {

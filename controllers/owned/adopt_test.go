@@ -67,9 +67,9 @@ func TestOnlyOrphansOfThisClusterAreAdopted(t *testing.T) {
 			if manager == "" {
 				manager = cluster.ManagedBy
 			}
-			must(t, w.Create(t.Context(), planted, client.FieldOwner(manager)))
+			fakeapi.Must(t, w.Create(t.Context(), planted, client.FieldOwner(manager)))
 			if tc.further != nil {
-				must(t, w.Apply(t.Context(), corev1ac.Secret("orders-auth", "default").WithData(bytesOf(tc.further)), client.FieldOwner("kubectl")))
+				fakeapi.Must(t, w.Apply(t.Context(), corev1ac.Secret("orders-auth", "default").WithData(bytesOf(tc.further)), client.FieldOwner("kubectl")))
 			}
 			live, err := newChildren(w).OwnSecret(t.Context(), o, "orders-auth")
 			if (err == nil && live != nil) != tc.want {
@@ -90,27 +90,20 @@ func bytesOf(in map[string]string) map[string][]byte {
 	return out
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestAnObjectThatChangedSinceItWasReadIsNotAdopted(t *testing.T) {
 	t.Parallel()
 	o := fakeapi.EtcdCluster()
 	w := fakeapi.New(t, o)
 	c := newChildren(w)
 	live := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders-config"}}
-	must(t, w.Create(t.Context(), live))
+	fakeapi.Must(t, w.Create(t.Context(), live))
 	changed := live.DeepCopy()
 	changed.Data = map[string]string{"k": "v"}
-	must(t, w.Update(t.Context(), changed))
+	fakeapi.Must(t, w.Update(t.Context(), changed))
 	if err := c.Adopt(t.Context(), o, live.DeepCopy()); err == nil {
 		t.Error("an object was adopted that has changed")
 	}
-	must(t, c.Adopt(t.Context(), o, changed))
+	fakeapi.Must(t, c.Adopt(t.Context(), o, changed))
 	if !metav1.IsControlledBy(changed, o) {
 		t.Errorf("owners: %v", changed.OwnerReferences)
 	}
@@ -130,11 +123,11 @@ func TestTheReferenceToAFormerOwnerIsReplaced(t *testing.T) {
 		}},
 		Data: map[string][]byte{"password": []byte("of root")},
 	}
-	must(t, w.Create(context.Background(), restored, client.FieldOwner(cluster.ManagedBy)))
+	fakeapi.Must(t, w.Create(context.Background(), restored, client.FieldOwner(cluster.ManagedBy)))
 	live, err := c.OwnSecret(t.Context(), o, "orders-auth")
-	must(t, err)
-	must(t, c.bringSecret(t.Context(), o, live, "orders-auth", corev1.SecretTypeOpaque, etcd.Labels("orders"), maps.Clone(live.Data)))
-	must(t, w.Get(t.Context(), client.ObjectKeyFromObject(restored), restored))
+	fakeapi.Must(t, err)
+	fakeapi.Must(t, c.bringSecret(t.Context(), o, live, "orders-auth", corev1.SecretTypeOpaque, etcd.Labels("orders"), maps.Clone(live.Data)))
+	fakeapi.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(restored), restored))
 	if string(restored.Data["password"]) != "of root" || !metav1.IsControlledBy(restored, o) ||
 		slices.ContainsFunc(restored.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == "former" }) {
 		t.Errorf("data %v, owners %v", restored.Data, restored.OwnerReferences)

@@ -24,14 +24,14 @@ func TestASecretThatChangedSinceItWasReadIsNotWritten(t *testing.T) {
 		"another writer": func(t *testing.T, w *fakeapi.API, live *corev1.Secret) {
 			t.Helper()
 			live.Data["password"] = []byte("of the other writer")
-			must(t, w.Update(t.Context(), live))
+			fakeapi.Must(t, w.Update(t.Context(), live))
 		},
 		"another Secret of the name": func(t *testing.T, w *fakeapi.API, live *corev1.Secret) {
 			t.Helper()
-			must(t, w.Delete(t.Context(), live))
+			fakeapi.Must(t, w.Delete(t.Context(), live))
 			again := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: live.Namespace, Name: live.Name, OwnerReferences: live.OwnerReferences}}
 			again.Data = map[string][]byte{"password": []byte("of the other writer")}
-			must(t, w.Create(t.Context(), again))
+			fakeapi.Must(t, w.Create(t.Context(), again))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,15 +42,15 @@ func TestASecretThatChangedSinceItWasReadIsNotWritten(t *testing.T) {
 			write := func(live *corev1.Secret, password string) error {
 				return c.bringSecret(t.Context(), o, live, "orders-auth", corev1.SecretTypeOpaque, etcd.Labels("orders"), map[string][]byte{"password": []byte(password)})
 			}
-			must(t, write(nil, "first"))
+			fakeapi.Must(t, write(nil, "first"))
 			live, err := c.OwnSecret(t.Context(), o, "orders-auth")
-			must(t, err)
+			fakeapi.Must(t, err)
 			change(t, w, live.DeepCopy())
 			if err := write(live, "second"); err == nil {
 				t.Error("the Secret was written")
 			}
 			var now corev1.Secret
-			must(t, w.Get(t.Context(), client.ObjectKeyFromObject(live), &now))
+			fakeapi.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(live), &now))
 			if got := string(now.Data["password"]); got != "of the other writer" {
 				t.Errorf("the password is %q", got)
 			}
@@ -65,10 +65,10 @@ func TestASecretThatIsDeletedSinceItWasReadIsNotWritten(t *testing.T) {
 	o := fakeapi.EtcdCluster()
 	w := fakeapi.New(t, o)
 	c := newChildren(w)
-	must(t, c.EnsureSecret(t.Context(), o, "orders-auth", corev1.SecretTypeOpaque, etcd.Labels("orders"), map[string][]byte{"password": []byte("first")}))
+	fakeapi.Must(t, c.EnsureSecret(t.Context(), o, "orders-auth", corev1.SecretTypeOpaque, etcd.Labels("orders"), map[string][]byte{"password": []byte("first")}))
 	live, err := c.OwnSecret(t.Context(), o, "orders-auth")
-	must(t, err)
-	must(t, w.Delete(t.Context(), live.DeepCopy()))
+	fakeapi.Must(t, err)
+	fakeapi.Must(t, w.Delete(t.Context(), live.DeepCopy()))
 	if c.bringSecret(t.Context(), o, live, live.Name, live.Type, etcd.Labels("orders"), map[string][]byte{"password": []byte("second")}) == nil {
 		t.Error("the Secret was written")
 	}
@@ -80,13 +80,13 @@ func TestAPasswordIsNotMadeBesideOneThatAnotherOperatorMade(t *testing.T) {
 	w := fakeapi.New(t, o)
 	c := newChildren(w)
 	other := &corev1.Secret{ObjectMeta: ObjectMeta(o, cluster.AuthSecret(o.Name)), Data: map[string][]byte{PasswordKey: []byte("in use")}}
-	must(t, w.Create(t.Context(), other)) // After this one was found to be missing.
+	fakeapi.Must(t, w.Create(t.Context(), other)) // After this one was found to be missing.
 	passwords, err := c.EnsurePasswords(t.Context(), o, nil, nil, etcd.Labels(o.Name), nil, PasswordKey)
 	var hold cluster.Hold
 	if !errors.As(err, &hold) || passwords != nil {
 		t.Errorf("%v with %d passwords, want it to wait and read what there is", err, len(passwords))
 	}
-	must(t, w.Get(t.Context(), client.ObjectKeyFromObject(other), other))
+	fakeapi.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(other), other))
 	if string(other.Data[PasswordKey]) != "in use" {
 		t.Error("the password was replaced")
 	}
@@ -99,14 +99,14 @@ func TestOnlyTheJobThatWasObservedIsResumed(t *testing.T) {
 	c := newChildren(w)
 	job := &batchv1.Job{ObjectMeta: ObjectMeta(o, "orders-take"), Spec: batchv1.JobSpec{Suspend: ptr.To(true)}}
 	job.UID = "the next one"
-	must(t, w.Create(t.Context(), job))
+	fakeapi.Must(t, w.Create(t.Context(), job))
 	for uid, suspended := range map[string]bool{"the one before": true, "the next one": false} {
 		err := c.ResumeJob(t.Context(), o, job.Name, uid)
-		must(t, w.Get(t.Context(), client.ObjectKeyFromObject(job), job))
+		fakeapi.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(job), job))
 		if *job.Spec.Suspend != suspended || (err != nil) != suspended {
 			t.Errorf("%s: the Job is suspended: %t, %v", uid, *job.Spec.Suspend, err)
 		}
 		job.Spec.Suspend = ptr.To(true)
-		must(t, w.Update(t.Context(), job))
+		fakeapi.Must(t, w.Update(t.Context(), job))
 	}
 }

@@ -73,7 +73,7 @@ func TestAPodIsStrandedWhereItsVolumeIsBesideAnotherCopy(t *testing.T) {
 			c := newChildren(w)
 			c.Nodes = w
 			got, err := c.StrandedReason(t.Context(), s.pending, "data-carts-0-1", s.pods)
-			must(t, err)
+			fakeapi.Must(t, err)
 			if !strings.Contains(got, tc.want) || (got == "") != (tc.want == "") {
 				t.Errorf("%q, want %q", got, tc.want)
 			}

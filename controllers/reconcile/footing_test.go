@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 // careful is a kind that counts how often it ensures what follows from four ConfigMaps: one that is there and one that is not, one among
@@ -76,7 +77,7 @@ func newCarefulStage(t *testing.T) *carefulStage {
 			return c.Get(ctx, key, o, opts...)
 		},
 	})
-	children := newChildren(s.w)
+	children := ownedtest.New(s.w)
 	began := children.Now()
 	children.Now = func() time.Time { return began.Add(s.later) }
 	s.kind = &careful{script: script{ready: true, plan: cluster.Plan{Message: "fine"}}, Client: children}

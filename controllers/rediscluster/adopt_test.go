@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 func TestARedisClusterThatIsCreatedAgainAdoptsItsOrphans(t *testing.T) {
@@ -50,13 +51,13 @@ func TestTheAppointmentOfAnOrphanedServiceHolds(t *testing.T) {
 	o.Spec.Mode, o.Spec.Shards = ptr.To(v1alpha1.RedisReplicated), 0
 	o.CreationTimestamp = metav1.NewTime(fakeapi.Now)
 	w := fakeapi.New(t, o)
-	k := New(newChildren(w))
+	k := New(ownedtest.New(w))
 	b, err := k.builder(t.Context(), o)
-	must(t, err)
+	fakeapi.Must(t, err)
 	want := redis.Appointment{Pod: "carts-0-1", History: "id"}
 	service := b.Primary(want, "")
 	service.OwnerReferences = nil
-	must(t, w.Apply(t.Context(), service, client.FieldOwner(cluster.ManagedBy)))
+	fakeapi.Must(t, w.Apply(t.Context(), service, client.FieldOwner(cluster.ManagedBy)))
 	got, err := k.appointment(t.Context(), o)
 	if err != nil || got.Pod != want.Pod {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
@@ -70,11 +71,4 @@ func ids(s *controllersim.Redis) map[string]string {
 		out[name] = server.Primary()
 	}
 	return out
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

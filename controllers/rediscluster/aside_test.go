@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 // deaf is a server that cannot be told anything.
@@ -85,7 +86,7 @@ func TestANodeThatCannotBeReadMovesNobody(t *testing.T) {
 	if !ok {
 		t.Fatalf("%T cannot be watched", api.Client)
 	}
-	kind := New(newChildren(api))
+	kind := New(ownedtest.New(api))
 	kind.Nodes = interceptor.NewClient(inner, interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return errors.New("nodes may not be read")

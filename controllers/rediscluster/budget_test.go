@@ -9,12 +9,13 @@ import (
 	"github.com/quorate/quorate/internal/cluster/login"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 func TestTheServersOfAClusterShareOneBudgetForEachObservation(t *testing.T) {
 	s := newRedisStage(t, fakeapi.RedisCluster())
 	s.Settle()
-	kind := New(newChildren(s.API))
+	kind := New(ownedtest.New(s.API))
 	connect, err := kind.credentials(t.Context(), s.Cluster())
 	if err != nil {
 		t.Fatal(err)

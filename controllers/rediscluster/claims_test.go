@@ -27,7 +27,7 @@ func TestRedisIsNotFormedBesideARetainedClaimWithoutLabels(t *testing.T) {
 	if c == nil || c.Reason != redis.ReasonRetained || !strings.Contains(c.Message, "data-carts-0-2") {
 		t.Fatalf("stalled: %+v", c)
 	}
-	must(t, s.API.Delete(t.Context(), left))
+	fakeapi.Must(t, s.API.Delete(t.Context(), left))
 	s.Settle()
 }
 
@@ -43,12 +43,12 @@ func TestTheClaimOfARedisServerIsObservedWithoutItsLabels(t *testing.T) {
 		}
 	}
 	claim := &corev1.PersistentVolumeClaim{}
-	must(t, s.API.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "data-carts-1-0"}, claim))
+	fakeapi.Must(t, s.API.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "data-carts-1-0"}, claim))
 	claim.Labels, claim.Finalizers = nil, []string{"kubernetes.io/pvc-protection"}
-	must(t, s.API.Update(t.Context(), claim))
-	must(t, s.API.Delete(t.Context(), claim))
+	fakeapi.Must(t, s.API.Update(t.Context(), claim))
+	fakeapi.Must(t, s.API.Delete(t.Context(), claim))
 	state, err := s.Loop.Kind.Observe(t.Context(), s.Cluster())
-	must(t, err)
+	fakeapi.Must(t, err)
 	i := slices.IndexFunc(state.Claims, func(c redis.Claim) bool { return c.Shard == 1 && c.Ordinal == 0 })
 	if len(state.Claims) != 6 || i < 0 || !state.Claims[i].Leaving {
 		t.Errorf("observed %+v", state.Claims)

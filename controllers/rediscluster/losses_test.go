@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 // oneShard is a cluster of one shard without storage.
@@ -201,7 +202,7 @@ func TestAPodIsNotEndedForADiskThatStays(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: "carts-0-1", UID: "pod"}}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: "data-carts-0-1", UID: "claim"}}
 	w := fakeapi.New(t, o, pod, claim)
-	kind := New(newChildren(w))
+	kind := New(ownedtest.New(w))
 	there := func(o client.Object) bool { return w.Get(t.Context(), client.ObjectKeyFromObject(o), o) == nil }
 	if !there(claim) {
 		t.Fatal("no claim")
@@ -232,7 +233,7 @@ func TestAShardTakesNoVolumesOfAnEarlierClusterAlong(t *testing.T) {
 		o.Spec.Storage = storage
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: "data-carts-3-0", UID: "claim", Labels: redis.Labels(o)}}
 		w := fakeapi.New(t, o, claim)
-		if err := New(newChildren(w)).Act(t.Context(), o, redis.DropShard{Shard: 3, UID: "set"}); err != nil {
+		if err := New(ownedtest.New(w)).Act(t.Context(), o, redis.DropShard{Shard: 3, UID: "set"}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); (err == nil) != (storage == nil) {

@@ -12,10 +12,11 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 func TestWhatIsKnownOfAClusterIsForgottenWithIt(t *testing.T) {
-	kind := New(newChildren(fakeapi.New(t)))
+	kind := New(ownedtest.New(fakeapi.New(t)))
 	now := kind.Now()
 	kind.Now = func() time.Time { return now }
 	gone, stays := fakeapi.RedisCluster(), fakeapi.RedisCluster()

@@ -8,6 +8,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 func TestWhatAnEditedRedisClusterIsPlannedForIsWhatTheOperatorDoesFirst(t *testing.T) {
@@ -28,7 +29,7 @@ func TestWhatAnEditedRedisClusterIsPlannedForIsWhatTheOperatorDoesFirst(t *testi
 			s.Settle()
 			plan := func(o *v1alpha1.RedisCluster, ensure bool) string {
 				t.Helper()
-				kind := New(newChildren(s.API))
+				kind := New(ownedtest.New(s.API))
 				kind.Connect, kind.ConnectMover = s.Connect, s.ConnectMover
 				if ensure {
 					if err := kind.Ensure(t.Context(), o); err != nil {

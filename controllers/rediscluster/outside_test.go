@@ -23,6 +23,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 // TestAServiceThatCannotBeMadeStopsNothingInside: a quota of load balancers or node ports is no reason to have no cluster.
@@ -90,7 +91,7 @@ func TestWhatIsReadOutsideHasOneOrder(t *testing.T) {
 			return err
 		},
 	})
-	out, err := New(newChildren(w)).readOutside(t.Context(), o)
+	out, err := New(ownedtest.New(w)).readOutside(t.Context(), o)
 	if err != nil || len(out.pods) != 3 || len(out.services) != 3 {
 		t.Fatalf("%d pods and %d Services: %v", len(out.pods), len(out.services), err)
 	}
@@ -104,7 +105,7 @@ func TestWhatIsReadOutsideHasOneOrder(t *testing.T) {
 // TestWhatIsOnlyRenewedKeepsItsNames: while spec.paused is set, a certificate that would expire is issued anew for what it was for.
 func TestWhatIsOnlyRenewedKeepsItsNames(t *testing.T) {
 	o := fakeapi.RedisCluster()
-	c := newChildren(fakeapi.New(t, o))
+	c := ownedtest.New(fakeapi.New(t, o))
 	now := c.Now()
 	c.Now = func() time.Time { return now }
 	doors := []redis.Door{{Announcement: redis.Announcement{Host: "redis.example.com"}}, {Announcement: redis.Announcement{Host: "198.51.100.7"}}}
@@ -145,7 +146,7 @@ func TestWhatIsOnlyRenewedKeepsItsNames(t *testing.T) {
 // several nodes and give them up one after the other.
 func TestHostsOutsideLeaveTheCertificateAtOnce(t *testing.T) {
 	o := fakeapi.RedisCluster()
-	c := newChildren(fakeapi.New(t, o))
+	c := ownedtest.New(fakeapi.New(t, o))
 	kind := New(c)
 	doors := []redis.Door{{Announcement: redis.Announcement{Host: "198.51.100.7"}}, {Announcement: redis.Announcement{Host: "198.51.100.8"}}}
 	want := kind.certificates(o, false, doors)

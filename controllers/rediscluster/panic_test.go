@@ -8,6 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 // Clients that panic stand for a client library that a hostile reply makes panic.
@@ -24,7 +25,7 @@ func (panickingServer) SlotStats(context.Context, redis.Slots) (map[int]redis.Sl
 func TestAPanicOverARedisServerIsTheErrorOfThatServerAlone(t *testing.T) {
 	s := newRedisStage(t, fakeapi.RedisCluster())
 	s.Settle()
-	kind := New(newChildren(s.API))
+	kind := New(ownedtest.New(s.API))
 	kind.Connect = func(o redisclient.Options) redis.Client {
 		if strings.HasPrefix(o.TLS.ServerName, "carts-0-0.") {
 			return panickingServer{s.Connect(o)}

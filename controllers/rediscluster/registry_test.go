@@ -6,11 +6,12 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 func TestServersAndChecksOfBackupsComeFromTheRegistryOfTheInstallation(t *testing.T) {
 	o := fakeapi.RedisCluster()
-	children := newChildren(fakeapi.New(t, o))
+	children := ownedtest.New(fakeapi.New(t, o))
 	children.Registry = "registry.example.com"
 	kind := New(children)
 	builder, err := kind.builder(t.Context(), o)

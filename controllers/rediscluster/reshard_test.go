@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 func TestWhatServersMoveByThemselvesIsCountedOnce(t *testing.T) {
@@ -174,7 +175,7 @@ func TestJobsReachShardsThatAreToLeave(t *testing.T) {
 	s := newRedisStage(t, o)
 	s.Settle()
 	s.Edit(func(spec *v1alpha1.RedisClusterSpec) { *spec.ReplicasPerShard, spec.Shards = 1, 3 })
-	_, access, err := New(newChildren(s.API)).Source(t.Context(), "default", "carts")
+	_, access, err := New(ownedtest.New(s.API)).Source(t.Context(), "default", "carts")
 	if err != nil {
 		t.Fatal(err)
 	}

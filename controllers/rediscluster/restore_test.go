@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 // beginsWithFirst is a cluster that begins with a Backup.
@@ -383,7 +384,7 @@ func TestARestoreOfEverythingWaitsForABackupThatIsBeingTaken(t *testing.T) {
 		"it is of what there is now": {[]client.Object{newBackup("back-before", own), job("back-before", false)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			why, err := New(newChildren(fakeapi.New(t, tc.objects...))).beingBackedUp(t.Context(), r)
+			why, err := New(ownedtest.New(fakeapi.New(t, tc.objects...))).beingBackedUp(t.Context(), r)
 			if err != nil || (why != "") != tc.WaitsForIssuer {
 				t.Errorf("%q, %v", why, err)
 			}

@@ -27,6 +27,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 // TestTheServiceOfThePrimaryNeverLeadsToTwo hands the part of the primary from one pod to another, and looks after every write.
@@ -56,7 +57,7 @@ func TestTheServiceOfThePrimaryNeverLeadsToTwo(t *testing.T) {
 			return c.Apply(ctx, obj, opts...)
 		},
 	})
-	kind := New(newChildren(w))
+	kind := New(ownedtest.New(w))
 	b, err := kind.builder(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +85,7 @@ func TestTheServiceOfThePrimaryNeverLeadsToTwo(t *testing.T) {
 		if got := seen[len(seen)-1]; !slices.Equal(got, []string{step.Appointment.Pod}) {
 			t.Errorf("at last the Service leads to %v instead of %s", got, step.Appointment.Pod)
 		}
-		restarted, err := New(newChildren(w)).appointment(t.Context(), o)
+		restarted, err := New(ownedtest.New(w)).appointment(t.Context(), o)
 		if diff := cmp.Diff(step.Appointment, restarted); diff != "" || err != nil {
 			t.Errorf("another operator reads something else: %s %v", diff, err)
 		}
@@ -138,7 +139,7 @@ func replicated() (*v1alpha1.RedisCluster, []client.Object) {
 func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
 	o, objects := replicated()
 	w := fakeapi.New(t, objects...)
-	kind := New(newChildren(w))
+	kind := New(ownedtest.New(w))
 	was := redis.Appointment{Pod: "carts-0-0", History: "a", Guard: 5 * time.Second}
 	if err := kind.Act(t.Context(), o, redis.AssignRoles{Appointment: was}); err != nil {
 		t.Fatal(err)
@@ -148,7 +149,7 @@ func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
 		if got := led(t, w.Client, cluster.PrimaryService("carts")); !slices.Equal(got, []string{to}) {
 			t.Errorf("%s: the Service leads to %v instead of %s", when, got, to)
 		}
-		restarted, err := New(newChildren(w)).appointment(t.Context(), o)
+		restarted, err := New(ownedtest.New(w)).appointment(t.Context(), o)
 		if diff := cmp.Diff(record, restarted); diff != "" || err != nil {
 			t.Errorf("%s: another operator reads something else: %s %v", when, diff, err)
 		}
@@ -205,7 +206,7 @@ func TestAHandOverThatTakesTooLongIsTakenBack(t *testing.T) {
 				return c.Apply(ctx, obj, opts...)
 			},
 		})
-		kind := New(newChildren(w))
+		kind := New(ownedtest.New(w))
 		if err := kind.Act(t.Context(), o, redis.AssignRoles{Appointment: redis.Appointment{Pod: "carts-0-0"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +240,7 @@ func TestAnAppointmentWhoseAnswerIsLostIsReadAgain(t *testing.T) {
 			return errors.Join(c.Apply(ctx, obj, opts...), lost)
 		},
 	})
-	kind := New(newChildren(w))
+	kind := New(ownedtest.New(w))
 	first, second := redis.Appointment{Pod: "carts-0-0", History: "a"}, redis.Appointment{Pod: "carts-0-1", History: "b"}
 	if err := kind.Act(t.Context(), o, redis.AssignRoles{Appointment: first}); err != nil {
 		t.Fatal(err)
@@ -281,7 +282,7 @@ func TestAFormerPrimaryThatHangsIsEnded(t *testing.T) {
 			return errors.Join(refusal, c.Delete(ctx, obj, opts...))
 		},
 	})
-	kind := New(newChildren(w))
+	kind := New(ownedtest.New(w))
 	ref := func(name string) redis.PodRef { return redis.PodRef{Name: name, UID: "u-" + name} }
 	step := redis.AssignRoles{
 		Appointment: redis.Appointment{Pod: "carts-0-1", History: "a"},
@@ -336,7 +337,7 @@ func TestARefusedExposureStopsNothingElse(t *testing.T) {
 					return c.Apply(ctx, obj, opts...)
 				},
 			})
-			kind := New(newChildren(w))
+			kind := New(ownedtest.New(w))
 			want := corev1.ServiceType("")
 			if before != nil {
 				o.Spec.ExternalAccess, want = before, corev1.ServiceType(before.Type)
@@ -435,7 +436,7 @@ func TestAnElectionIsKnownToTheNextOperator(t *testing.T) {
 			}
 			s.Restart()
 			state, err := s.Loop.Kind.Observe(t.Context(), s.Cluster())
-			must(t, err)
+			fakeapi.Must(t, err)
 			for _, p := range state.Pods {
 				if stood := !p.Stood.IsZero(); stood != (tc.want && p.Name == "carts-0-1") {
 					t.Errorf("%s stood for election: %t", p.Name, stood)

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 func TestAStatusIsWrittenWhateverPodsSay(t *testing.T) {
@@ -29,9 +30,9 @@ func TestAStatusIsWrittenWhateverPodsSay(t *testing.T) {
 				}
 			}
 			w := fakeapi.New(t, o)
-			status := controllersim.WrittenStatus(t, w, New(newChildren(w)), o, s, words)
+			status := controllersim.WrittenStatus(t, w, New(ownedtest.New(w)), o, s, words)
 			var got v1alpha1.RedisClusterStatus
-			must(t, json.Unmarshal(status, &got))
+			fakeapi.Must(t, json.Unmarshal(status, &got))
 			if len(status) > controllersim.LargestStatus || len(got.Shards) != 500 || len(got.Shards[499].Nodes) != 2 || got.Shards[499].Nodes[1].Message == "" {
 				t.Errorf("a status of %d bytes, %d shards", len(status), len(got.Shards))
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 // One may have told people to make another one.
@@ -39,7 +40,7 @@ func TestARestoreThatCannotBeCarriedOutStandsBack(t *testing.T) {
 				}
 				all = append(all, r)
 			}
-			r, err := Approved(t.Context(), newChildren(fakeapi.New(t, append(all, o)...)), o, v1alpha1.KindEtcdCluster)
+			r, err := Approved(t.Context(), ownedtest.New(fakeapi.New(t, append(all, o)...)), o, v1alpha1.KindEtcdCluster)
 			got := ""
 			if r != nil {
 				got = r.Name

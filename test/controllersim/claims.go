@@ -8,17 +8,18 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/test/fakeapi"
 )
 
 // Unlabel takes labels off the claim of an ordinal, as a policy or a restore does.
 func (s *Etcd) Unlabel(ordinal int, labels ...string) {
 	s.T.Helper()
 	claim := &corev1.PersistentVolumeClaim{}
-	must(s.T, s.API.Get(s.T.Context(), s.ClaimKey(ordinal), claim))
+	fakeapi.Must(s.T, s.API.Get(s.T.Context(), s.ClaimKey(ordinal), claim))
 	for _, label := range labels {
 		delete(claim.Labels, label)
 	}
-	must(s.T, s.API.Update(s.T.Context(), claim))
+	fakeapi.Must(s.T, s.API.Update(s.T.Context(), claim))
 }
 
 // ClaimKey returns the name of the claim of member i.

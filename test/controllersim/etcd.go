@@ -29,6 +29,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 // Etcd is a Kubernetes without a kubelet and an etcd without a network, and the loop in between. It survives its
@@ -90,8 +91,8 @@ func NewEtcd(t *testing.T, newKind EtcdFactory, o *v1alpha1.EtcdCluster, more ..
 // NewOperator starts another operator.
 func (s *Etcd) NewOperator() *reconcile.Loop[*v1alpha1.EtcdCluster, etcd.State] {
 	op := s.operator()
-	children := newChildren(&fakeapi.API{Client: s.tapped(op.client(s.Cache, false))})
-	children.Direct = owned.PastCache(s.tapped(op.client(s.API, true)), clockOf(children))
+	children := ownedtest.New(&fakeapi.API{Client: s.tapped(op.client(s.Cache, false))})
+	children.Direct = owned.PastCache(s.tapped(op.client(s.API, true)), ownedtest.ClockOf(children))
 	if s.equip != nil {
 		s.equip(children)
 	}

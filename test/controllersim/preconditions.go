@@ -5,22 +5,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/test/fakeapi"
 )
 
 // Rerecord changes the record as another operator does.
 func (s *Etcd) Rerecord() {
 	s.T.Helper()
 	config := &corev1.ConfigMap{}
-	must(s.T, s.API.Get(s.T.Context(), types.NamespacedName{Namespace: s.Name.Namespace, Name: cluster.ConfigName(s.Name.Name)}, config))
+	fakeapi.Must(s.T, s.API.Get(s.T.Context(), types.NamespacedName{Namespace: s.Name.Namespace, Name: cluster.ConfigName(s.Name.Name)}, config))
 	config.Data["min-available"] = "1"
-	must(s.T, s.API.Update(s.T.Context(), config))
+	fakeapi.Must(s.T, s.API.Update(s.T.Context(), config))
 }
 
 // TouchClaim changes a claim, so that it has another version.
 func (s *Etcd) TouchClaim() {
 	s.T.Helper()
 	claim := &corev1.PersistentVolumeClaim{}
-	must(s.T, s.API.Get(s.T.Context(), types.NamespacedName{Namespace: s.Name.Namespace, Name: cluster.Claim(s.Name.Name, 2)}, claim))
+	fakeapi.Must(s.T, s.API.Get(s.T.Context(), types.NamespacedName{Namespace: s.Name.Namespace, Name: cluster.Claim(s.Name.Name, 2)}, claim))
 	claim.Annotations = map[string]string{"changed": "since"}
-	must(s.T, s.API.Update(s.T.Context(), claim))
+	fakeapi.Must(s.T, s.API.Update(s.T.Context(), claim))
 }

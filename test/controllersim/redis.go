@@ -30,6 +30,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 // Redis is a fake API server, servers in memory, a kubelet that connects the two, and the loop.
@@ -107,8 +108,8 @@ func (s *Redis) MinuteLater() {
 func (s *Redis) Restart() {
 	op := s.operator()
 	seen := op.client(s.Past.Client(s.API), false)
-	children := newChildren(&fakeapi.API{Client: s.tapped(seen)})
-	children.Direct = owned.PastCache(s.tapped(op.client(s.API, true)), clockOf(children))
+	children := ownedtest.New(&fakeapi.API{Client: s.tapped(seen)})
+	children.Direct = owned.PastCache(s.tapped(op.client(s.API, true)), ownedtest.ClockOf(children))
 	if s.Equip != nil {
 		s.Equip(children)
 	}

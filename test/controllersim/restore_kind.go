@@ -13,13 +13,14 @@ import (
 	"github.com/quorate/quorate/controllers/restore"
 	"github.com/quorate/quorate/internal/backup/plan"
 	"github.com/quorate/quorate/test/fakeapi"
+	"github.com/quorate/quorate/test/ownedtest"
 )
 
 // Undo makes one pass over the Restore, and returns what it has become.
 func (s *Etcd) Undo() *v1alpha1.Restore {
 	s.T.Helper()
-	children := newChildren(&fakeapi.API{Client: s.Cache})
-	children.Direct = owned.PastCache(s.API, clockOf(children))
+	children := ownedtest.New(&fakeapi.API{Client: s.Cache})
+	children.Direct = owned.PastCache(s.API, ownedtest.ClockOf(children))
 	target, ok := s.newKind(children, nil).(restore.Target)
 	if !ok {
 		s.T.Fatal("nothing can be restored into the kind under test")

@@ -34,18 +34,18 @@ func (k observedKind[O, S]) Next(S) cluster.Plan {
 // WrittenStatus returns the status that is written of a state, as JSON.
 func WrittenStatus[O owned.Owner, S any](t *testing.T, w *fakeapi.API, kind reconcile.Kind[O, S], o O, state S, words string) []byte {
 	t.Helper()
-	must(t, w.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+	fakeapi.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 	loop := &reconcile.Loop[O, S]{Kind: observedKind[O, S]{kind, state, words}, Client: w, Direct: w, Events: events.NewFakeRecorder(10000)}
 	if _, err := loop.Reconcile(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	must(t, w.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+	fakeapi.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 	raw, err := json.Marshal(o)
-	must(t, err)
+	fakeapi.Must(t, err)
 	var object struct {
 		Status json.RawMessage `json:"status"`
 	}
-	must(t, json.Unmarshal(raw, &object))
+	fakeapi.Must(t, json.Unmarshal(raw, &object))
 	return object.Status
 }
 

@@ -173,3 +173,11 @@ func KindOf(o any) string {
 	text = text[strings.LastIndex(text, ".")+1:]
 	return strings.TrimSuffix(strings.TrimSuffix(text, "ApplyConfiguration"), "List")
 }
+
+// Must fails the test on an error.
+func Must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
