@@ -3,16 +3,12 @@ package backup
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -139,136 +135,6 @@ func (k *Reconciler) observeEnd(ctx context.Context, o *v1alpha1.Backup, s *plan
 		return fmt.Errorf("read claim %s: %w", name, err)
 	}
 	return nil
-}
-
-// takeOutcome is what came of a backup, by its Job or, where that is gone, by what was reported of it.
-func takeOutcome(o *v1alpha1.Backup, take *plan.Job) (*plan.Stored, *plan.Problem) {
-	if take != nil && take.Ended && !take.Failed && take.Report != nil && take.Report.Backup != nil {
-		return take.Report.Backup, nil
-	}
-	if p := take.Problem(); p != nil {
-		return nil, p
-	}
-	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionComplete)
-	switch {
-	case c == nil:
-	case c.Status == metav1.ConditionTrue:
-		return storedBy(o.Status), nil
-	case o.Status.CompletionTime != nil: // Stalled says nothing: it is False while the Job is being deleted, or something cannot be read.
-		return nil, &plan.Problem{Reason: c.Reason, Message: c.Message}
-	}
-	return nil, nil
-}
-
-// storedBy reads back what a status says of a complete backup.
-func storedBy(s v1alpha1.BackupStatus) *plan.Stored {
-	engine, version, _ := strings.Cut(s.Engine, " ")
-	out := &plan.Stored{
-		Directory: s.Directory, Engine: engine, Version: version, Size: s.Size, StoredSize: s.StoredSize, Revision: s.Revision, Keys: s.Keys,
-		Memory: s.ServerMemory,
-	}
-	if s.StartTime != nil {
-		out.Started = s.StartTime.Time
-	}
-	if s.CompletionTime != nil {
-		out.Finished = s.CompletionTime.Time
-	}
-	return out
-}
-
-// checkOutcome is what the last check that succeeded found out, and why the last one failed if it did: by its Job or, where that is gone
-// or has not ended, by what was reported.
-func checkOutcome(o *v1alpha1.Backup, check *plan.Job) (*plan.Checked, *plan.Problem) {
-	if check != nil && check.Ended && !check.Failed && check.Report != nil && check.Report.Checked != nil {
-		return check.Report.Checked, nil
-	}
-	var checked *plan.Checked
-	if v := o.Status.Verification; v != nil {
-		checked = &plan.Checked{Time: v.Time.Time, Took: time.Duration(v.Seconds) * time.Second, Keys: v.Keys, Revision: v.Revision, Server: v.Server}
-	}
-	if p := check.Problem(); p != nil {
-		return checked, p
-	}
-	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionVerified)
-	if c == nil || c.Status == metav1.ConditionTrue || c.Reason == plan.ReasonNotVerified || c.Reason == plan.ReasonVerifying {
-		return checked, nil
-	}
-	return checked, &plan.Problem{Reason: c.Reason, Message: c.Message}
-}
-
-// Reader is a cluster or a Restore that has yet to be restored, and from what.
-type Reader struct {
-	Name string
-	From *v1alpha1.RestoreSource
-}
-
-// reads reports whether that may be a backup: one that is named, or one at the place that is named.
-func (r Reader) reads(b *v1alpha1.Backup) bool {
-	if r.From.Backup != nil {
-		return *r.From.Backup == b.Name
-	}
-	return r.From.Destination.URL == b.Spec.Destination.URL && (r.From.Directory == nil || *r.From.Directory == Directory(b))
-}
-
-// readers are the clusters and restores of a namespace that are not done, by the Backup that they may begin with.
-func (k *Reconciler) readers(ctx context.Context, namespace string) (map[string][]string, error) {
-	all, err := k.allReaders(ctx, namespace)
-	if len(all) == 0 || err != nil {
-		return nil, err
-	}
-	var list v1alpha1.BackupList
-	if err := k.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list backups: %w", err)
-	}
-	out := map[string][]string{}
-	for i := range list.Items {
-		for _, r := range all {
-			if b := &list.Items[i]; r.reads(b) {
-				out[b.Name] = append(out[b.Name], r.Name)
-			}
-		}
-	}
-	return out, nil
-}
-
-func (k *Reconciler) allReaders(ctx context.Context, namespace string) (out []Reader, err error) {
-	add := func(noun string, o client.Object, from *v1alpha1.RestoreSource, done bool) {
-		if from != nil && !done && o.GetDeletionTimestamp() == nil {
-			out = append(out, Reader{noun + " " + o.GetName(), from})
-		}
-	}
-	var etcds v1alpha1.EtcdClusterList
-	if err := k.List(ctx, &etcds, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list etcd clusters: %w", err)
-	}
-	for i := range etcds.Items {
-		c := &etcds.Items[i]
-		add("EtcdCluster", c, c.Spec.Bootstrap.RestoreSource(), c.Status.ClusterID != "")
-	}
-	var servers v1alpha1.RedisClusterList
-	if err := k.List(ctx, &servers, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list Redis clusters: %w", err)
-	}
-	for i := range servers.Items {
-		c := &servers.Items[i]
-		add("RedisCluster", c, c.Spec.Bootstrap.RestoreSource(), meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionAvailable))
-	}
-	var restores v1alpha1.RestoreList
-	if err := k.List(ctx, &restores, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list restores: %w", err)
-	}
-	for i := range restores.Items {
-		r := &restores.Items[i]
-		add("Restore", r, &r.Spec.From, meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionComplete))
-	}
-	for _, kind := range slices.Sorted(maps.Keys(k.sources)) {
-		reading, err := k.sources[kind].Readers(ctx, namespace)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, reading...)
-	}
-	return out, nil
 }
 
 // of is what a Backup is taken of: a cluster of ours, or an external one.
