@@ -46,6 +46,8 @@ PLUGIN := ./cmd/kubectl-quorate
 # The linker strips debug information here; not generating it saves a tenth of a cold compile.
 export GOFLAGS := $(filter-out -buildvcs% -trimpath -gcflags%,$(shell go env GOFLAGS 2>/dev/null)) -buildvcs=false -trimpath -gcflags=all=-dwarf=false
 export CGO_ENABLED := 0
+# Tests that lack something skip with `go test`, and fail here.
+export QUORATE_NEED_ALL := 1
 GO_BUILD = go build -ldflags '-s -w -X main.version=$(VERSION)'
 COMMANDS := $(addprefix ./cmd/,$(BINARIES))
 BUILD_LINUX = GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o bin/linux-$(ARCH)/ $(COMMANDS)
@@ -141,6 +143,13 @@ timed = began=$$SECONDS; $(2); mkdir -p $(REPORTS); echo "$(1): $$((SECONDS - be
 test-all: export QUORATE_SWEEP_STRIDE = 1
 test-all: export QUORATE_ALL_ENGINES = 1
 test-all: test test-olm test-e2e-long test-e2e-fresh chaos fuzz govulncheck bench-ready ## Run everything, the long end-to-end tests, those of a second cluster, fuzz targets, govulncheck and the benchmarks too
+
+# What is fast and needs Go alone: planners, builders, the objects we own, the loop, and a core of the controllers.
+FAST_CORE := BecomesReady|CostsNoWrite|IsScaled|Changes|ARedisCluster|AnEtcdCluster|CachedObject
+.PHONY: test-fast
+test-fast: ## Run what answers within a minute and needs Go alone
+	@go test -short ./api/... ./internal/... ./controllers ./controllers/{conditions,kubecache,owned,reconcile,backup,restore} ./hack/... ./test/need ./test/schema
+	@go test -short -run '$(FAST_CORE)' ./controllers/{etcdcluster,rediscluster}
 
 .PHONY: deps
 deps:

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/test/loopback"
+	"github.com/quorate/quorate/test/need"
 )
 
 // serviceAccount is a key of Google whose tokens come from a server of the test.
@@ -57,7 +58,7 @@ func TestABackupLivesInABucketOfGoogle(t *testing.T) {
 		t.Fatal(err)
 	}
 	host, port, _ := strings.Cut(address, ":")
-	startProcess(t, tool(t, "fake-gcs-server"), "-scheme", "http", "-host", host, "-port", port, "-backend", "filesystem", "-filesystem-root", dir,
+	startProcess(t, need.Tool(t, "fake-gcs-server"), "-scheme", "http", "-host", host, "-port", port, "-backend", "filesystem", "-filesystem-root", dir,
 		"-public-host", address, "-external-url", "http://"+address)
 	account := serviceAccount(t, serve(t, giveToken))
 	s := openStore(t, "gs://"+bucketOfTest+"/some/prefix?endpoint=http://"+address, account)

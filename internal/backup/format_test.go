@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"filippo.io/age"
+	"github.com/quorate/quorate/test/need"
 )
 
 // The commands of docs/backup-format.md are what is left when Quorate is not there, so they are run as they stand there.
@@ -92,6 +93,6 @@ func runScript(t *testing.T, dir, script string) ([]byte, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), fmt.Sprintf("PATH=%s:%s", filepath.Dir(tool(t, "age")), os.Getenv("PATH")))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("PATH=%s:%s", filepath.Dir(need.Tool(t, "age")), os.Getenv("PATH")))
 	return cmd.CombinedOutput()
 }

@@ -27,26 +27,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/quorate/quorate/test/loopback"
+	"github.com/quorate/quorate/test/need"
 )
-
-// tool finds the newest build of a program that hack/tools.sh makes. A missing one fails the test: the adapter is worth nothing untested.
-func tool(t *testing.T, name string) string {
-	t.Helper()
-	cache := os.Getenv("QUORATE_CACHE")
-	if cache == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cache = filepath.Join(home, ".cache", "quorate")
-	}
-	found, err := filepath.Glob(filepath.Join(cache, "tools", name+"-v*", name))
-	if err != nil || len(found) == 0 {
-		t.Fatalf("no %s under %s: run `hack/tools.sh %s`, as `make test-unit` does", name, cache, name)
-	}
-	slices.Sort(found)
-	return found[len(found)-1]
-}
 
 const (
 	rootID, rootKey = "root-of-the-test", "secret-of-the-root"
@@ -66,7 +48,7 @@ type s3Server struct {
 func startS3(t *testing.T, withTLS bool, before ...string) *s3Server {
 	t.Helper()
 	dir := t.TempDir()
-	s := &s3Server{binary: tool(t, "versitygw"), data: filepath.Join(dir, "data")}
+	s := &s3Server{binary: need.Tool(t, "versitygw"), data: filepath.Join(dir, "data")}
 	address := loopback.Address(t)
 	s.endpoint = "http://" + address
 	args := []string{"--port", address, "--access", rootID, "--secret", rootKey, "--iam-dir", filepath.Join(dir, "iam"), "--quiet", "--health", "/healthz"}

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/test/bench/figures"
 	"github.com/quorate/quorate/test/harness"
+	"github.com/quorate/quorate/test/need"
 )
 
 // readyTimeout is how long anything measured here may take.
@@ -30,6 +31,9 @@ const goal = 1.3
 var kind *harness.Cluster
 
 func TestMain(m *testing.M) {
+	if err := harness.NoCluster(); err != nil {
+		os.Exit(need.Exit(err))
+	}
 	ctx := context.Background()
 	var err error
 	if kind, err = harness.Connect(ctx); err == nil {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/quorate/quorate/test/need"
 	"github.com/quorate/quorate/test/repository"
 )
 
@@ -56,8 +57,10 @@ var everything = Values{
 	"protection":                Values{"enabled": true},
 }
 
+// testContext bounds a call of Helm.
 func testContext(t *testing.T) context.Context {
 	t.Helper()
+	need.Tool(t, "helm")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx

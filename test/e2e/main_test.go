@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/test/harness"
+	"github.com/quorate/quorate/test/need"
 )
 
 var (
@@ -28,6 +29,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if err := harness.NoCluster(); err != nil {
+		os.Exit(need.Exit(err))
+	}
 	suite = env.NewWithConfig(envconf.NewWithKubeConfig(os.Getenv("KUBECONFIG")))
 	suite.Setup(
 		stage("find the cluster", func(ctx context.Context) (err error) {

@@ -48,6 +48,14 @@ type Cluster struct {
 	secrets sync.Map
 }
 
+// NoCluster says how to get a cluster if none was named; nil: one was.
+func NoCluster() error {
+	if os.Getenv("KUBECONFIG") != "" {
+		return nil
+	}
+	return errors.New(`KUBECONFIG is not set: run "make test-e2e", or export KUBECONFIG="$(hack/kind/kind.sh kubeconfig)"`)
+}
+
 // Connect finds the cluster through KUBECONFIG, and refuses any that was not made by hack/kind.
 func Connect(ctx context.Context) (*Cluster, error) {
 	c := &Cluster{Kubeconfig: os.Getenv("KUBECONFIG"), Kubectl: os.Getenv("KUBECTL"), name: kindName}
@@ -55,8 +63,8 @@ func Connect(ctx context.Context) (*Cluster, error) {
 	if c.Root, err = repository.Root(); err != nil {
 		return nil, err
 	}
-	if c.Kubeconfig == "" {
-		return nil, errors.New(`KUBECONFIG is not set: run "make test-e2e", or export KUBECONFIG="$(hack/kind/kind.sh kubeconfig)"`)
+	if err := NoCluster(); err != nil {
+		return nil, err
 	}
 	if c.Kubectl == "" {
 		if c.Kubectl, err = c.Kind(ctx, "bin", "kubectl"); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/test/need"
 	"sigs.k8s.io/yaml"
 )
 
@@ -57,10 +58,10 @@ func alerts(t *testing.T) []rule {
 // promtool runs the program that make test-unit installs.
 func promtool(t *testing.T, dir string, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "promtool", args...)
+	cmd := exec.CommandContext(t.Context(), need.Program(t, "promtool", "`make deps` installs it"), args...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("promtool %s: %v (`make test-unit` installs it)\n%s", strings.Join(args, " "), err, out)
+		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/test/need"
 )
 
 const (
@@ -60,7 +61,7 @@ func newWorld(tb testing.TB, out string) *world {
 		tb.Fatal(err)
 	}
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		tb.Fatal(`KUBEBUILDER_ASSETS is not set; run: export KUBEBUILDER_ASSETS="$(hack/kind/kind.sh envtest-assets)"`)
+		need.Missing(tb, `KUBEBUILDER_ASSETS is not set: export KUBEBUILDER_ASSETS="$(hack/kind/kind.sh envtest-assets)"`)
 	}
 	env := &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join(root, "config/crd/bases")}, ErrorIfCRDPathMissing: true}
 	env.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.0.0.0/16") // By default there are addresses for 254 Services.

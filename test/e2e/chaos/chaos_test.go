@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/test/chaos/report"
 	"github.com/quorate/quorate/test/chaos/schedule"
 	"github.com/quorate/quorate/test/harness"
+	"github.com/quorate/quorate/test/need"
 )
 
 // The defaults of DURATION and SEED.
@@ -33,6 +34,9 @@ func TestMain(m *testing.M) {
 
 // TestEveryPromiseIsKeptInChaos takes DURATION, SEED and KINDS (etcd, redis, valkey; by default all) from the environment.
 func TestEveryPromiseIsKeptInChaos(t *testing.T) {
+	if err := harness.NoCluster(); err != nil {
+		need.Missing(t, "%v", err)
+	}
 	o := options(t)
 	// A signal ends the run as its time would, and puts back what is broken.
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)

@@ -25,6 +25,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/test/chart"
 	"github.com/quorate/quorate/test/harness"
+	"github.com/quorate/quorate/test/need"
 	"github.com/quorate/quorate/test/repository"
 )
 
@@ -55,7 +56,7 @@ func TestHelmInstallsUpgradesAndUninstalls(t *testing.T) {
 	ctx := t.Context()
 	image := os.Getenv("IMG")
 	if image == "" {
-		t.Fatal(`IMG is not set: run "make test-e2e-fresh"`)
+		need.Missing(t, `IMG is not set: run "make test-e2e-fresh"`)
 	}
 	was := packPrevious(ctx, t)
 	is := pack(ctx, t, ".", "0.0.2", image)
