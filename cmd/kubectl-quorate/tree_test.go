@@ -135,7 +135,7 @@ func TestPlansAreTold(t *testing.T) {
 		"besides": {plan: cluster.Plan{Step: step{"defragment orders-2", "Defragmenting"}, Reason: "Defragmenting", Message: "half of it is free", Otherwise: &then}},
 		"wait":    {plan: cluster.Plan{Reason: "WaitingForLearner", Message: "orders-3 is yet to catch up", After: 2 * time.Second}},
 		"stalled": {plan: cluster.Plan{Reason: "QuorumLost", Message: "two of three members are lost", Stalled: true}},
-		"settled": {plan: cluster.Decide(0)},
+		"settled": {plan: cluster.Decide[int](0, nil, nil)},
 		"paused":  {plan: cluster.Pause(then)},
 		"hold":    {err: cluster.Hold{Reason: "PreviousCluster", Message: "Secret orders-ca is being deleted"}},
 		"refusal": {err: cluster.Refusal{Reason: "InvalidSpec", Message: "spec.version: use 3.6"}},

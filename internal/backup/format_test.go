@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"filippo.io/age"
+
 	"github.com/quorate/quorate/test/need"
 )
 

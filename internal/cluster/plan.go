@@ -91,23 +91,81 @@ func (p Plan) WithTerminating(claims []string) Plan {
 // Settled reports whether nothing is left to do.
 func (p Plan) Settled() bool { return p.Step == nil && p.Reason == "" }
 
-// Rule looks at a state and either decides (true) or leaves the decision to the rules after it (false).
-type Rule[S any] func(S) (Plan, bool)
+// Rule looks at a state and either decides (true) or leaves the decision to the rules after it
+// (false).
+type Rule[S any] struct {
+	// Name is that of the function.
+	Name string
+	// Why says in a sentence why the rule stands where it does.
+	Why    string
+	Decide func(S) (Plan, bool)
+}
 
-// Decide returns the plan of the first rule that decides, and a settled plan when none does.
-func Decide[S any](s S, rules ...Rule[S]) Plan {
-	for i, rule := range rules {
-		p, ok := rule(s)
-		if !ok {
-			continue
+// Phase is a part of the order in which rules are asked.
+type Phase[S any] struct {
+	// Name is one or two words; Why says why the phase stands where it does.
+	Name, Why string
+	Rules     []Rule[S]
+}
+
+// NewRule returns a rule with the name of its function, and why it stands where it does.
+func NewRule[S any](name, why string, decide func(S) (Plan, bool)) Rule[S] {
+	return Rule[S]{Name: name, Why: why, Decide: decide}
+}
+
+// NewPhase returns a phase with its name, and why it stands where it does.
+func NewPhase[S any](name, why string, rules ...Rule[S]) Phase[S] {
+	return Phase[S]{Name: name, Why: why, Rules: rules}
+}
+
+// Check looks at what a rule has decided before it counts: it may replace the plan, or leave the
+// decision to the rules after it (false).
+type Check[S any] func(S, Plan) (Plan, bool)
+
+// Decide returns the plan of the first rule that decides, and a settled plan if none does. The list
+// is the whole order. check may be nil.
+func Decide[S any](s S, phases []Phase[S], check Check[S]) Plan {
+	p, _ := decideAfter(s, phases, check, 0)
+	return p
+}
+
+// Explain returns the plan like Decide, and the phase and the rule that made it; both are empty if
+// no rule decides.
+func Explain[S any](s S, phases []Phase[S], check Check[S]) (p Plan, phase, rule string) {
+	p, n := decideAfter(s, phases, check, 0)
+	for _, ph := range phases {
+		if n > 0 && n <= len(ph.Rules) {
+			return p, ph.Name, ph.Rules[n-1].Name
 		}
-		if _, aside := p.Step.(Aside); aside {
-			otherwise := Decide(s, rules[i+1:]...)
-			p.Otherwise = &otherwise
-		}
-		return p
+		n -= len(ph.Rules)
 	}
-	return Plan{Message: "the cluster is as specified"}
+	return p, "", ""
+}
+
+// decideAfter asks the rules after the first n, and returns the number of the one that decides; 0 for
+// none.
+func decideAfter[S any](s S, phases []Phase[S], check Check[S], n int) (Plan, int) {
+	number := 0
+	for _, phase := range phases {
+		for _, rule := range phase.Rules {
+			if number++; number <= n {
+				continue
+			}
+			p, ok := rule.Decide(s)
+			if ok && check != nil {
+				p, ok = check(s, p)
+			}
+			if !ok {
+				continue
+			}
+			if _, aside := p.Step.(Aside); aside {
+				otherwise, _ := decideAfter(s, phases, check, number)
+				p.Otherwise = &otherwise
+			}
+			return p, number
+		}
+	}
+	return Plan{Message: "the cluster is as specified"}, 0
 }
 
 // Do decides on a step; format and args say why in one sentence.

@@ -46,7 +46,7 @@ func TestDecideTakesTheFirstRuleThatDecides(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := Decide(tc.state, unknown, tooHigh, move)
+			got := Decide(tc.state, inPhases(unknown, tooHigh, move), nil)
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(jump{})); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
@@ -54,6 +54,38 @@ func TestDecideTakesTheFirstRuleThatDecides(t *testing.T) {
 				t.Errorf("Settled() = %v, want %v", got.Settled(), tc.settled)
 			}
 		})
+	}
+}
+
+// inPhases puts each rule into a phase of its own.
+func inPhases(rules ...func(int) (Plan, bool)) (out []Phase[int]) {
+	for i, r := range rules {
+		out = append(out, Phase[int]{Name: fmt.Sprintf("phase %d", i), Rules: []Rule[int]{{Name: fmt.Sprintf("rule %d", i), Decide: r}}})
+	}
+	return out
+}
+
+func TestExplainNamesTheRuleThatDecides(t *testing.T) {
+	pass := func(int) (Plan, bool) { return Pass() }
+	move := func(s int) (Plan, bool) {
+		if s == 0 {
+			return Pass()
+		}
+		return Do(jump{s}, "why not")
+	}
+	phases := []Phase[int]{
+		{Name: "first", Rules: []Rule[int]{{Name: "pass", Decide: pass}, {Name: "pass again", Decide: pass}}},
+		{Name: "second", Rules: []Rule[int]{{Name: "pass once more", Decide: pass}, {Name: "move", Decide: move}}},
+	}
+	if p, phase, rule := Explain(1, phases, nil); phase != "second" || rule != "move" || p.Step == nil {
+		t.Errorf("decided by %s in %s: %+v", rule, phase, p)
+	}
+	if p, phase, rule := Explain(0, phases, nil); phase != "" || rule != "" || !p.Settled() {
+		t.Errorf("settled by %s in %s: %+v", rule, phase, p)
+	}
+	veto := func(_ int, p Plan) (Plan, bool) { return p, p.Step != jump{1} }
+	if p := Decide(1, phases, veto); !p.Settled() {
+		t.Errorf("a plan that the check refused: %+v", p)
 	}
 }
 
@@ -67,7 +99,7 @@ func TestWhatComesAfterAStepThatStandsAsideIsDecidedAsWell(t *testing.T) {
 	last := &Plan{Step: jump{2}, Reason: "Jump", Message: "it has to be"}
 	second := &Plan{Step: aside{jump{1}}, Reason: "Jump", Message: "for fun", Otherwise: last}
 	want := Plan{Step: aside{jump{1}}, Reason: "Jump", Message: "for fun", Otherwise: second}
-	got := Decide(0, side, side, move, side)
+	got := Decide(0, inPhases(side, side, move, side), nil)
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(jump{}, aside{})); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
@@ -92,10 +124,10 @@ func TestProgressTellsWhetherTheOperatorWorksWaitsOrIsStuck(t *testing.T) {
 		err  error
 		want want
 	}{
-		"settled":           {Decide(0), nil, want{"False", "False", "Settled"}},
+		"settled":           {Decide[int](0, nil, nil), nil, want{"False", "False", "Settled"}},
 		"waiting":           {waiting, nil, want{"True", "False", "Waiting"}},
 		"refused":           {refused, nil, want{"False", "True", "Unsafe"}},
-		"paused at rest":    {Pause(Decide(0)), nil, want{"False", "False", "Settled"}},
+		"paused at rest":    {Pause(Decide[int](0, nil, nil)), nil, want{"False", "False", "Settled"}},
 		"paused in work":    {Pause(waiting), nil, want{"False", "False", "Paused"}},
 		"on hold":           {Plan{}, fmt.Errorf("x: %w", Hold{Reason: "Leaving", Message: "it leaves"}), want{"True", "False", "Leaving"}},
 		"passing error":     {Plan{}, errors.New("timed out"), want{"True", "False", "ReconcileError"}},

@@ -27,9 +27,9 @@ func Next(s State) cluster.Plan {
 	case s.Deleting && !s.Protected: // Somebody else still holds the resource. It is too late to bring it back under protection.
 		return cluster.Plan{Message: "the stored data stays"}
 	case s.Deleting:
-		return cluster.Decide(s, keepData, stopJobs, waitForReaders, removeData, release)
+		return cluster.Decide(s, deletion, nil)
 	}
-	p := cluster.Decide(s, protect, waitWhileLeaving, dropHeld, takeOrFail, check)
+	p := cluster.Decide(s, backup, nil)
 	if p.Settled() {
 		p.Message = done(s)
 	}

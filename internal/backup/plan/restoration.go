@@ -160,7 +160,7 @@ func NextOfRestore(s Restoration) cluster.Plan {
 	if s.done() != nil {
 		return cluster.Plan{Message: "the backup is restored"}
 	}
-	return cluster.Decide(s, watchTarget, lookUp, fits, confirm, awaitCopy, begins)
+	return cluster.Decide(s, restoration, nil)
 }
 
 // watchTarget stops where there is no cluster, and does not interfere once that has begun.

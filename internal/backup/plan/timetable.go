@@ -161,7 +161,7 @@ func NextOf(t Timetable) cluster.Plan {
 	if t.Deleting {
 		return cluster.Plan{Message: "the schedule is being deleted; its backups stay"}
 	}
-	p := cluster.Decide(t, refuseSchedule, stopRecorder, takeDue, takeForRecorder, checkDue, expire)
+	p := cluster.Decide(t, timetable, nil)
 	if p.Settled() {
 		next, _ := NextDue(t) // A schedule without a next time was refused.
 		p.Message = fmt.Sprintf("the next backup of %s is due at %s", t.Noun, next.UTC().Format(time.RFC3339))

@@ -87,12 +87,9 @@ func (SetMemory) Reason() string { return "ChangingMemory" }
 // Reason names the step in events and conditions.
 func (SetStorage) Reason() string { return "GrowingVolumes" }
 
-// Next decides what to do. Volumes grow whatever else goes on, because a full one may be why the cluster is not well.
+// Next decides what to do: see phases for the order.
 func Next(s State) cluster.Plan {
-	p := cluster.Decide(s,
-		waitForCluster, refuseRival, refuseUnfit, waitWhileAsleep, waitForStorage, growStorage, waitForVolumes, takeBack, giveBack, waitWhileBusy,
-		waitForMeasurements, setShards, setMemory,
-	)
+	p := cluster.Decide(s, phases, nil)
 	switch {
 	case p.Settled():
 		p.Message = outlook(s)

@@ -30,19 +30,17 @@ func (s State) leftCluster(ordinal int) bool {
 	return s.Members != nil && s.member(s.Want.Peers[ordinal].URL) == nil
 }
 
-// keepLastCopy lets no rule end a pod whose claim is being deleted, unless the other members hold its data. The rules
-// after it go on, since growing the cluster is the cure; reportTerminating says what waits.
-func keepLastCopy(rule cluster.Rule[State]) cluster.Rule[State] {
-	return func(s State) (cluster.Plan, bool) {
-		p, ok := rule(s)
-		if !ok || p.Step == nil || !s.losesData(p.Step) {
-			return p, ok
-		}
-		if s.Members == nil {
-			return s.refuseTerminating(p.Step.String()) // The rules after it would only wait for the members.
-		}
-		return cluster.Pass()
+// keepLastCopy lets no rule end a pod whose claim is being deleted, unless the other members hold its
+// data. The rules after it go on, since growing the cluster is the cure; reportTerminating says what
+// waits.
+func keepLastCopy(s State, p cluster.Plan) (cluster.Plan, bool) {
+	if p.Step == nil || !s.losesData(p.Step) {
+		return p, true
 	}
+	if s.Members == nil {
+		return s.refuseTerminating(p.Step.String()) // The rules after it would only wait for the members.
+	}
+	return cluster.Pass()
 }
 
 // losesData reports whether a step ends pods with the last healthy copy of data.

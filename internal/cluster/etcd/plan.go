@@ -60,34 +60,10 @@ const (
 	youth = 30 * time.Second
 )
 
-// Next decides what to do. The order is that of the design: unknown, finish what was begun, repair, refuse, roll out,
-// and what later comes: shrink, grow, tune.
+// Next decides what to do: see phases for the order.
 func Next(s State) cluster.Plan {
-	plan := keepServing(s, cluster.Decide(s, guarded(
-		hibernate,
-		writeRecord, nothingWasRetained,
-		setVersion, neverBehind, turnBack, reject, restartStuck, remakeSet, dropPending, expand, beginAnew, recoverQuorum,
-		refusePassword, restartLeaderless, recall, openRetained, waitForMembers, keepIdentity,
-		recordIdentity, authenticate, endAnew, letClientsIn,
-		refuseStrangers, keepBudget, adopt, replaceLost, judgeCorruption, promote, healSpaceMeanwhile, rejoin,
-		reportForeignPeers, refuseStorage,
-		tellDeaf, dropSick, waitForVersion, restartSick, snapshotOfTheSick, waitForHealth,
-		replaceTerminating,
-		refuseVersion, waitForLag, tellMembers, closeOther, rollOut, prove, tellClients,
-		shrink, discard, replaceVolumes,
-		healSpace, leaveNode,
-		stay, awaitAgreement, downgrade, flush, upgrade, grow, beginSwitch, snapshotFirst,
-		reportRejected, refuseUnlabelled, reportTerminating, defragmentWhereWorthIt, awaitVolumes,
-	)...))
+	plan := keepServing(s, cluster.Decide(s, phases(), keepLastCopy))
 	return plan.WithTerminating(s.terminatingNames())
-}
-
-// guarded returns rules that end no pod with the last copy of its data.
-func guarded(rules ...cluster.Rule[State]) []cluster.Rule[State] {
-	for i := range rules {
-		rules[i] = keepLastCopy(rules[i])
-	}
-	return rules
 }
 
 // writeRecord writes the record before anything can start. Whether an empty disk may found the cluster is decided

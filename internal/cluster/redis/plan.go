@@ -57,10 +57,9 @@ const (
 	ReasonUnsafeRestart   = "RestartWouldLoseData"
 )
 
-// Next decides on the one step to take now, if any. It is pure: the same state always gives the same plan.
-//
-// The order of the rules is the order of urgency. What only makes servers find each other may be done while others
-// cannot be read; everything after waitForAll may rely on every server's own word.
+// Next decides on the one step to take now, if any. It is pure: the same state always gives the same
+// plan. See shardedPhases and replicatedPhases for the order of the rules: the order of urgency. Rules before
+// waitForAll may act while servers cannot be read; those after it rely on the report of each.
 func Next(s State) cluster.Plan {
 	if s.awaitsBackup() {
 		return beginWithBackup(s)
@@ -72,70 +71,7 @@ func Next(s State) cluster.Plan {
 		return nextReplicated(s)
 	}
 	v := look(s)
-	plan := cluster.Decide(v, guardedRules(
-		setUsers, setReplicationPasswords, partForeign, electAtOnce,
-		reopen,
-		endHung, keepLogs, replaceStuck,
-		refuseIslands,
-		reintroduce,
-		attachReplicas,
-		admitReplicas,
-		deposeEmpty,
-		restartBroken, restartMisled,
-		guard, guardShards,
-		leavePod,
-		settleAccounts,
-		takeOver, cancelMigrations, refuseStuck,
-		configure,
-		announce, resizePods,
-		shrink, dropUnstarted,
-		replaceDisks, replaceDamaged, replaceStranded, replaceStrayed,
-		exceptReload(refuseCanary), refuseDamaged,
-		exceptReload(waitForAll),
-		handOutPasswords,
-		settleClaims,
-		setConfigEpochs,
-		introduce,
-		reacquaint,
-		noteRefilled,
-		waitForElection,
-		refillUnknown,
-		awaitMigrations,
-		promoteHeir,
-		mergeOwners,
-		closeSlots,
-		finishMoves,
-		forgetGhosts,
-		addSlots,
-		loseUnowned,
-		waitForGossip,
-		keepAdmitting,
-		exceptUpkeep(refuseVersion), exceptUpkeep(refuseUnsynced),
-		exceptReload(waitForReplicas),
-		discardClaims,
-		dropShard,
-		exceptUpkeep(refuseLess),
-		holdForLoad,
-		restartReplicas,
-		failOver,
-		surge,
-		exceptReload(waitForReady),
-		loadBackup,
-		spreadPrimaries,
-		reloadCertificates,
-		waitForHosts, moveAddress,
-		waitForOutside,
-		retirePasswords,
-		moveSlots,
-		waitForLeavers,
-		withdraw,
-		waitForGuards, waitForLogs,
-		countLoad,
-		rebalance,
-		waitForRetry, waitForLess, waitForResize, refuseMaxMemory,
-		refuseStorage, reportTerminating,
-		waitForExternal,
-	)...)
+	plan := cluster.Decide(v, shardedPhases(), keepLastCopy)
 	return plan.Refined(func(p cluster.Plan) cluster.Plan {
 		p.Step = v.lift(p.Step)
 		return v.tellHeldBack(p).WithTerminating(v.terminatingClaims())
@@ -211,15 +147,23 @@ func waitForReady(v *view) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
+// expiring are the rules for what a cluster would stop working without one day.
+var expiring = []phase{cluster.NewPhase("expiring", "certificates and passwords end while a field is refused",
+	cluster.NewRule("reloadCertificates", "a certificate ends first", reloadCertificates),
+	cluster.NewRule("waitForReplicas", "passwords change when all replicas are in sync", waitForReplicas),
+	cluster.NewRule("waitForReady", "and when all pods are ready", waitForReady),
+	cluster.NewRule("retirePasswords", "a former password ends", retirePasswords),
+)}
+
 // exceptUpkeep has a rule that refuses a field of the specification let through what a cluster would stop working without one day: that
 // field may stay as it is for as long as a certificate lasts.
-func exceptUpkeep(refuse cluster.Rule[*view]) cluster.Rule[*view] {
+func exceptUpkeep(refuse func(*view) (cluster.Plan, bool)) func(*view) (cluster.Plan, bool) {
 	return func(v *view) (cluster.Plan, bool) {
 		plan, refused := refuse(v)
 		if !refused {
 			return plan, false
 		}
-		if upkeep := cluster.Decide(v, reloadCertificates, waitForReplicas, waitForReady, retirePasswords); upkeep.Step != nil {
+		if upkeep := cluster.Decide(v, expiring, nil); upkeep.Step != nil {
 			return upkeep, true
 		}
 		return plan, true
@@ -228,7 +172,7 @@ func exceptUpkeep(refuse cluster.Rule[*view]) cluster.Rule[*view] {
 
 // exceptReload has a rule let through that servers read their certificate anew, which depends on no other server: one that is away, or that nobody
 // gets well, may be so for as long as a certificate lasts.
-func exceptReload(rule cluster.Rule[*view]) cluster.Rule[*view] {
+func exceptReload(rule func(*view) (cluster.Plan, bool)) func(*view) (cluster.Plan, bool) {
 	return func(v *view) (cluster.Plan, bool) {
 		plan, ok := rule(v)
 		if !ok {

@@ -80,46 +80,7 @@ func maxSilence(nodeTimeout time.Duration) time.Duration {
 // nextReplicated decides on the next step in the mode Replicated. Who is the primary comes before everything that needs one.
 func nextReplicated(s State) cluster.Plan {
 	v := look(s)
-	plan := cluster.Decide(v, guardedRules(
-		setUsers, setReplicationPasswords,
-		endHung, keepLogs, replaceStuck,
-		refuseRivals,
-		found,
-		succeed,
-		assignRoles,
-		leavePod,
-		waitForEnd,
-		admitFollowers,
-		guardWrites,
-		follow,
-		restartBroken,
-		guard,
-		settleAccounts,
-		configure,
-		resizePods,
-		shrink,
-		replaceDisks, replaceDamaged, replaceStranded, // The appointed one leads by now, and nobody else takes writes.
-		exceptReload(refuseCanary),
-		exceptReload(waitForAll),
-		handOutPasswords,
-		exceptUpkeep(refuseVersion), exceptUpkeep(refuseUnsynced),
-		exceptReload(waitForReplicas),
-		discardClaims,
-		exceptUpkeep(refuseLess),
-		holdForLoad,
-		restartReplicas,
-		failOver,
-		surge,
-		exceptReload(waitForReady),
-		loadBackup,
-		reloadCertificates,
-		retirePasswords,
-		waitForLeavers, waitForLogs,
-		waitForLess, waitForResize, refuseMaxMemory,
-		refuseStorage,
-		reportTerminating,
-		waitForExternal,
-	)...)
+	plan := cluster.Decide(v, replicatedPhases(), keepLastCopy)
 	return plan.Refined(v.complement)
 }
 

@@ -23,23 +23,10 @@ func (v *view) markTerminating(p *Pod) {
 	p.terminating, p.Outdated = c.Name, true
 }
 
-// keepLastCopy lets no rule end a server whose claim is being deleted, unless another one leads its shard.
-func keepLastCopy(rule cluster.Rule[*view]) cluster.Rule[*view] {
-	return func(v *view) (cluster.Plan, bool) {
-		p, ok := rule(v)
-		if ok && slices.ContainsFunc(v.endedBy(p.Step), v.losesData) {
-			return cluster.Pass() // The rules after it may bring the copy; reportTerminating says what waits.
-		}
-		return p, ok
-	}
-}
-
-// guardedRules returns rules that end no server with the last copy of its data.
-func guardedRules(rules ...cluster.Rule[*view]) []cluster.Rule[*view] {
-	for i := range rules {
-		rules[i] = keepLastCopy(rules[i])
-	}
-	return rules
+// keepLastCopy lets no rule end a server whose claim is being deleted, unless another one leads its
+// shard. The rules after it may bring the copy; reportTerminating says what waits.
+func keepLastCopy(v *view, p cluster.Plan) (cluster.Plan, bool) {
+	return p, !slices.ContainsFunc(v.endedBy(p.Step), v.losesData)
 }
 
 // endedBy returns the pods that a step ends.

@@ -37,18 +37,12 @@ const (
 
 const settled = "the user is as specified"
 
-// Next decides what to do. Who may not be touched comes first, then the role, and the user only when the role is as it
-// should be: nobody ever has more rights than specified.
+// Next decides what to do: see creation and deletion for the order.
 func Next(s State) cluster.Plan {
 	if s.Deleting {
-		return cluster.Decide(s, releaseWithCluster, waitWhilePaused, waitWhileHibernated, waitForEtcd, deleteUser, deleteRole, release)
+		return cluster.Decide(s, deletion, nil)
 	}
-	p := cluster.Decide(s,
-		waitForCluster, refuseWithoutAuth, refuseRival, waitWhilePaused, waitWhileHibernated, waitUntilOpen, waitForEtcd, waitForAuth,
-		refuseForeign,
-		protect, addRole, setPermissions, addUser, setPassword, setRoles,
-		publish,
-	)
+	p := cluster.Decide(s, creation, nil)
 	if p.Settled() {
 		p.Message, p.After = settled, Poll
 	}

@@ -95,15 +95,12 @@ func (Publish) Reason() string { return "PublishingUser" }
 // Reason names the step in events and conditions.
 func (Release) Reason() string { return "Releasing" }
 
-// Next decides what to do. Servers that answer get the user at once; the Secret comes when all have it.
+// Next decides what to do: see creation and deletion for the order.
 func Next(s State) cluster.Plan {
 	if s.Deleting {
-		return cluster.Decide(s, releaseWithCluster, waitWhilePaused, deleteUser, waitForServers, release)
+		return cluster.Decide(s, deletion, nil)
 	}
-	p := cluster.Decide(s,
-		waitForCluster, refuseWithoutAuth, refuseRival, waitWhilePaused, refuseForeign,
-		protect, setUser, waitForServers, publish,
-	)
+	p := cluster.Decide(s, creation, nil)
 	if p.Settled() {
 		p.Message, p.After = settled, Poll
 	}
