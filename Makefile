@@ -77,11 +77,12 @@ clean: ## Remove what was built in the tree (not the cache, not the kind cluster
 ##@ Development
 
 .PHONY: manifests
-manifests: ## Generate CRDs (config/crd/bases), RBAC (config/rbac/role.yaml) and the pages docs/reference.md and docs/performance.md
+manifests: ## Generate CRDs (config/crd/bases), RBAC (config/rbac/role.yaml) and the pages reference.md, planner.md and performance.md of docs/
 	@$(TOOL) controller-gen >/dev/null # before anything is removed
 	@rm -rf config/crd/bases
 	"$$($(TOOL) controller-gen)" crd paths=./api/... output:crd:artifacts:config=config/crd/bases
 	go run ./hack/reference
+	go run ./hack/planner
 	go run ./hack/performance
 	"$$($(TOOL) controller-gen)" rbac:roleName=quorate-manager \
 	  $(foreach dir,$(wildcard cmd controllers internal),paths=./$(dir)/...) output:rbac:artifacts:config=config/rbac

@@ -255,6 +255,7 @@ func TestAPlanIsMadeOfWhatThereIsAndOfAManifest(t *testing.T) {
 	w := newWorld(t)
 	w.orders()
 	t.Log(w.want([]string{"plan", "ec/orders"}, "EtcdCluster orders", "next", "why"))
+	w.want([]string{"plan", "ec/orders", "--explain"}, "rule", `(phase "`)
 	edited := filepath.Join(t.TempDir(), "edited.yaml")
 	write := func(text string) {
 		t.Helper()

@@ -32,6 +32,8 @@ import (
 // the rights of the person, through the API server: nothing is written, and no rule of the operator is told again here.
 type outlook struct {
 	plan cluster.Plan
+	// explanation is the rule that made the plan.
+	explanation cluster.Explanation
 	// paused says that the operator takes no step.
 	paused bool
 	// err is why the state could not be read in full, where that itself decides what the operator does.
@@ -110,7 +112,7 @@ func (out *outlook) ofEtcd(ctx context.Context, k *etcdcluster.Reconciler, o *v1
 	if err := out.decided(err); err != nil || out.err != nil {
 		return err
 	}
-	out.etcd, out.plan = &s, k.Next(s)
+	out.etcd, out.plan, out.explanation = &s, k.Next(s), etcd.Explain(s)
 	out.act = func(ctx context.Context, step cluster.Step) error { return k.Act(ctx, o, step) }
 	var latest uint64
 	for _, p := range s.Pods {
@@ -138,7 +140,7 @@ func (out *outlook) ofRedis(ctx context.Context, k *rediscluster.Reconciler, o *
 	if err := out.decided(err); err != nil || out.err != nil {
 		return err
 	}
-	out.redis, out.plan = &s, k.Next(s)
+	out.redis, out.plan, out.explanation = &s, k.Next(s), redis.Explain(s)
 	out.act = func(ctx context.Context, step cluster.Step) error { return k.Act(ctx, o, step) }
 	for _, p := range s.Pods {
 		if p.Node == nil {

@@ -33,6 +33,7 @@ What the operator has watched for a while, such as for how long a server has bee
 say that something is waited for which the operator has done waiting for.`
 
 const planExamples = `  kubectl quorate plan etcdcluster/orders
+  kubectl quorate plan etcdcluster/orders --explain
   kubectl quorate plan -f edited.yaml
   kubectl quorate plan rediscluster/carts -f - -o json < edited.yaml`
 
@@ -46,8 +47,17 @@ type planView struct {
 	decision
 	// Activity is what the operator said last of what it does.
 	Activity string `json:"activity,omitempty"`
+	// Explanation is the rule that decides, with --explain.
+	Explanation *explanation `json:"explanation,omitempty"`
 	// Unseen is what the operator sees and this plan does not take into account.
 	Unseen []string `json:"unseen,omitempty"`
+}
+
+// explanation is a rule of a planner and why it stands where it does in the order of all rules.
+type explanation struct {
+	Phase string `json:"phase"`
+	Rule  string `json:"rule"`
+	Why   string `json:"why"`
 }
 
 // decision is one of a planner.
@@ -67,6 +77,7 @@ type decision struct {
 
 func newPlan(s *session) *cobra.Command {
 	var file, output string
+	var explain bool
 	cmd := &cobra.Command{
 		Use: "plan [kind/name] [-f manifest]", Short: "Say what the operator would do next, also for a manifest that is not applied yet",
 		Long: planHelp, Example: planExamples, ValidArgsFunction: s.completeCluster,
@@ -76,14 +87,15 @@ func newPlan(s *session) *cobra.Command {
 			}
 			return oneCluster(cmd, args)
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return s.planOf(cmd.Context(), args, file, output) },
+		RunE: func(cmd *cobra.Command, args []string) error { return s.planOf(cmd.Context(), args, file, output, explain) },
 	}
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "manifest that is not applied yet; -: read it from the standard input")
+	cmd.Flags().BoolVar(&explain, "explain", false, "name the rule that decides, and why it comes before the others")
 	addOutput(cmd, &output)
 	return cmd
 }
 
-func (s *session) planOf(ctx context.Context, args []string, file, output string) error {
+func (s *session) planOf(ctx context.Context, args []string, file, output string, explain bool) error {
 	c, ns, err := s.client()
 	if err != nil {
 		return err
@@ -106,6 +118,9 @@ func (s *session) planOf(ctx context.Context, args []string, file, output string
 	}
 	v := planOutput(o, seen)
 	v.DryRun = file != ""
+	if e := seen.explanation; explain && seen.err == nil && e.Rule != "" {
+		v.Explanation = &explanation{Phase: e.Phase, Rule: e.Rule, Why: e.Why}
+	}
 	if done, err := s.write(output, v); done {
 		return err
 	}
@@ -242,6 +257,9 @@ func planRows(v planView) []row {
 		title += "  if the manifest were applied (nothing has been changed)"
 	}
 	rows := append([]row{{text: cell{title, bold}}}, decisionRows(v.decision, "next")...)
+	if e := v.Explanation; e != nil {
+		rows = append(rows, row{branch: "  rule      ", text: cell{fmt.Sprintf("%s (phase %q): %s", e.Rule, e.Phase, e.Why), faint}})
+	}
 	if !v.DryRun && v.Activity != "" {
 		rows = append(rows, row{branch: "  operator  ", text: cell{v.Activity, faint}})
 	}

@@ -129,17 +129,39 @@ func Decide[S any](s S, phases []Phase[S], check Check[S]) Plan {
 	return p
 }
 
-// Explain returns the plan like Decide, and the phase and the rule that made it; both are empty if
-// no rule decides.
-func Explain[S any](s S, phases []Phase[S], check Check[S]) (p Plan, phase, rule string) {
-	p, n := decideAfter(s, phases, check, 0)
-	for _, ph := range phases {
-		if n > 0 && n <= len(ph.Rules) {
-			return p, ph.Name, ph.Rules[n-1].Name
+// Explanation names the rule that made a plan: all are empty if no rule decides.
+type Explanation struct{ Phase, Rule, Why string }
+
+// Explain names the rule that decides.
+func Explain[S any](s S, phases []Phase[S], check Check[S]) Explanation {
+	_, n := decideAfter(s, phases, check, 0)
+	for _, phase := range phases {
+		if n > 0 && n <= len(phase.Rules) {
+			rule := phase.Rules[n-1]
+			return Explanation{phase.Name, rule.Name, rule.Why}
 		}
-		n -= len(ph.Rules)
+		n -= len(phase.Rules)
 	}
-	return p, "", ""
+	return Explanation{}
+}
+
+// Outline lists the rules of phases in their order.
+func Outline[S any](phases []Phase[S]) []Section {
+	var out []Section
+	for _, phase := range phases {
+		section := Section{Name: phase.Name, Why: phase.Why}
+		for _, rule := range phase.Rules {
+			section.Rules = append(section.Rules, Explanation{phase.Name, rule.Name, rule.Why})
+		}
+		out = append(out, section)
+	}
+	return out
+}
+
+// Section is a phase without its functions.
+type Section struct {
+	Name, Why string
+	Rules     []Explanation
 }
 
 // decideAfter asks the rules after the first n, and returns the number of the one that decides; 0 for

@@ -75,13 +75,17 @@ func TestExplainNamesTheRuleThatDecides(t *testing.T) {
 	}
 	phases := []Phase[int]{
 		{Name: "first", Rules: []Rule[int]{{Name: "pass", Decide: pass}, {Name: "pass again", Decide: pass}}},
-		{Name: "second", Rules: []Rule[int]{{Name: "pass once more", Decide: pass}, {Name: "move", Decide: move}}},
+		{Name: "second", Rules: []Rule[int]{{Name: "pass once more", Decide: pass}, {Name: "move", Why: "it moves", Decide: move}}},
 	}
-	if p, phase, rule := Explain(1, phases, nil); phase != "second" || rule != "move" || p.Step == nil {
-		t.Errorf("decided by %s in %s: %+v", rule, phase, p)
+	if got := Explain(1, phases, nil); got != (Explanation{"second", "move", "it moves"}) {
+		t.Errorf("decided by %+v", got)
 	}
-	if p, phase, rule := Explain(0, phases, nil); phase != "" || rule != "" || !p.Settled() {
-		t.Errorf("settled by %s in %s: %+v", rule, phase, p)
+	if got := Explain(0, phases, nil); got != (Explanation{}) {
+		t.Errorf("settled by %+v", got)
+	}
+	outline := Outline(phases)
+	if len(outline) != 2 || len(outline[0].Rules) != 2 || outline[1].Rules[1] != (Explanation{"second", "move", "it moves"}) {
+		t.Errorf("outline %+v", outline)
 	}
 	veto := func(_ int, p Plan) (Plan, bool) { return p, p.Step != jump{1} }
 	if p := Decide(1, phases, veto); !p.Settled() {

@@ -132,11 +132,11 @@ func DefragmentationLimit(size int64) time.Duration {
 // keepServing looks after what the other rules know nothing of. While the operator waits for a defragmentation, nothing else
 // is done: the member does not answer, and that must not be taken for a fault. And a member that is not about to be
 // defragmented, for whatever reason, belongs into the client Service, unless the cluster is being founded anew.
-func keepServing(s State, p cluster.Plan) cluster.Plan {
+func keepServing(s State, p cluster.Plan) (_ cluster.Plan, replaced bool) {
 	for _, pod := range s.Pods {
 		if d := pod.Defragmentation; d != nil && d.End.IsZero() {
 			wait, _ := cluster.Wait(ReasonDefragmenting, whileStarting, "%s is being defragmented: %s", pod.Name, bytes(d.Before))
-			return wait
+			return wait, true
 		}
 	}
 	for _, pod := range s.Pods {
@@ -147,14 +147,17 @@ func keepServing(s State, p cluster.Plan) cluster.Plan {
 			continue
 		}
 		again, _ := cluster.Do(ServeAgain{pod.Name, pod.UID}, "%s", pod.comeBack(s.Now))
-		return again
+		return again, true
 	}
-	return p
+	return p, false
 }
 
 // Renewal is a plan whose step takes a pod back into the client Service, without one where none was left out. It is carried out while the cluster
 // is paused, when no defragmentation begins.
-func Renewal(s State) cluster.Plan { return keepServing(s, cluster.Plan{}) }
+func Renewal(s State) cluster.Plan {
+	p, _ := keepServing(s, cluster.Plan{})
+	return p
+}
 
 // comeBack says why a pod is taken back into the client Service.
 func (p Pod) comeBack(now time.Time) string {

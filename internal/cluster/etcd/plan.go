@@ -62,9 +62,20 @@ const (
 
 // Next decides what to do: see phases for the order.
 func Next(s State) cluster.Plan {
-	plan := keepServing(s, cluster.Decide(s, phases(), keepLastCopy))
+	plan, _ := keepServing(s, cluster.Decide(s, phases(), keepLastCopy))
 	return plan.WithTerminating(s.terminatingNames())
 }
+
+// Explain names the rule that Next decides by.
+func Explain(s State) cluster.Explanation {
+	if _, replaced := keepServing(s, cluster.Decide(s, phases(), keepLastCopy)); replaced {
+		return cluster.Explanation{Phase: "serve", Rule: "keepServing", Why: "a member that was taken out of the client Service for maintenance comes back first"}
+	}
+	return cluster.Explain(s, phases(), keepLastCopy)
+}
+
+// Outline lists the rules of Next in their order.
+func Outline() []cluster.Section { return cluster.Outline(phases()) }
 
 // writeRecord writes the record before anything can start. Whether an empty disk may found the cluster is decided
 // here, once, from the claims that are there before the first pod.

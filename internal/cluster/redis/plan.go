@@ -78,6 +78,28 @@ func Next(s State) cluster.Plan {
 	})
 }
 
+// Explain names the rule that Next decides by.
+func Explain(s State) cluster.Explanation {
+	if s.awaitsBackup() {
+		return cluster.Explanation{Phase: "begin", Rule: "beginWithBackup", Why: "a cluster that begins with a backup has no servers before it is known which one"}
+	}
+	if _, ok := noteLoaded(s.Restore); ok {
+		return cluster.Explanation{Phase: "begin", Rule: "noteLoaded", Why: "what a Job has loaded is recorded before anything else, so that it is not loaded again"}
+	}
+	if s.Spec.Replicated {
+		return cluster.Explain(look(s), replicatedPhases(), keepLastCopy)
+	}
+	return cluster.Explain(look(s), shardedPhases(), keepLastCopy)
+}
+
+// Outline lists the rules of Next in their order, for the mode Sharded or Replicated.
+func Outline(replicated bool) []cluster.Section {
+	if replicated {
+		return cluster.Outline(replicatedPhases())
+	}
+	return cluster.Outline(shardedPhases())
+}
+
 // waitForAll waits until every wanted pod exists and answers: from here on no rule meets the unknown.
 func waitForAll(v *view) (cluster.Plan, bool) {
 	if v.complete {

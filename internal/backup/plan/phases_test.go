@@ -1,0 +1,14 @@
+package plan
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/quorate/quorate/test/phasetest"
+)
+
+func TestMain(m *testing.M) {
+	watched := slices.Concat(phasetest.Watch(deletion, backup), phasetest.Watch(restoration), phasetest.Watch(timetable))
+	os.Exit(watched.Main(m))
+}

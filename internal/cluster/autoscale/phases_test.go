@@ -1,0 +1,10 @@
+package autoscale
+
+import (
+	"os"
+	"testing"
+
+	"github.com/quorate/quorate/test/phasetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(phasetest.Watch(phases).Main(m)) }

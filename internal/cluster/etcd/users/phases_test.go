@@ -1,0 +1,10 @@
+package users
+
+import (
+	"os"
+	"testing"
+
+	"github.com/quorate/quorate/test/phasetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(phasetest.Watch(deletion, creation).Main(m)) }
