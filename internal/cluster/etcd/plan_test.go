@@ -564,3 +564,15 @@ func TestTheOnlyMemberIsRestartedWithoutASuccessor(t *testing.T) {
 		t.Errorf("%v: %s", got.Step, got.Message)
 	}
 }
+
+func TestAMemberThatFindsAnotherClusterIsNamed(t *testing.T) {
+	planRow{state: settled(func(s *etcd.State) {
+		s.Pods[2].View, s.Pods[2].Ready, s.Pods[2].Gate = nil, false, held(etcd.GateForeignPeers)
+	}), reason: etcd.ReasonIdentity, stalled: true, says: "the gate says ForeignPeers"}.check(t)
+}
+
+func TestNoMemberGoesBackBeforeTheVersionOfTheClusterIsKnown(t *testing.T) {
+	planRow{state: settled(func(s *etcd.State) {
+		s.Record.Version, s.Want.Version = v35, v35
+	}), reason: etcd.ReasonUpgrade, says: "waiting for a member to tell the version of the cluster"}.check(t)
+}
