@@ -92,8 +92,8 @@ func (s StartAnew) Edit(r *Record) {
 	r.Bootstrap, r.ClusterID, r.Flushed, r.Snapshot = BootstrapNew, 0, false, Snapshot{}
 }
 
-// beginAnew writes down that the cluster begins anew with a backup, once that was confirmed.
-func beginAnew(s State) (cluster.Plan, bool) {
+// restoreInPlace writes down that the cluster begins anew with a backup, once that was confirmed.
+func restoreInPlace(s State) (cluster.Plan, bool) {
 	a := s.Want.Anew
 	if a == nil || s.Record.BeginsWith(a.Restore.Token) || (!s.known() && !s.restoreFails()) || (s.known() && s.beginsAnew()) {
 		return cluster.Pass()
@@ -156,8 +156,8 @@ func (r Record) BeginWith() *Restore {
 	return nil
 }
 
-// endAnew lets clients come back, last.
-func endAnew(s State) (cluster.Plan, bool) {
+// finishRestoreInPlace lets clients come back, last.
+func finishRestoreInPlace(s State) (cluster.Plan, bool) {
 	if !s.Record.BeginsAnew() {
 		return cluster.Pass()
 	}

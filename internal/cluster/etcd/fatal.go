@@ -1,6 +1,8 @@
 package etcd
 
-import "strings"
+import (
+	"strings"
+)
 
 // fatalWords are what etcd says when it cannot start from the data that it finds, however often it tries. From 3.5.35, 3.6.16
 // and 3.7.3: server/storage/wal, server/etcdserver/api/snap, server/etcdserver/bootstrap.go and raft.go, bbolt's db.go and

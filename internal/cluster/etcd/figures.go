@@ -1,6 +1,8 @@
 package etcd
 
-import "github.com/quorate/quorate/internal/cluster"
+import (
+	"github.com/quorate/quorate/internal/cluster"
+)
 
 // Figures are what metrics tell of a cluster beside its status: how many voters may still fail, and how many entries of the log each
 // member has yet to apply. What could not be read is left out.

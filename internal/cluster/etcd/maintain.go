@@ -278,12 +278,12 @@ func healSpace(s State) (cluster.Plan, bool) {
 	return s.makeRoom(full[0])
 }
 
-// healSpaceMeanwhile heals those that answer while others are not there, which everything else waits for: no write gets through
+// healSpaceOfUnhealthy heals those that answer while others are not there, which everything else waits for: no write gets through
 // until it is done. That goes also where they are only just a quorum. A member that is defragmented keeps clients waiting, but it
 // goes on to append and to vote (https://github.com/etcd-io/etcd/issues/15477), and the leader has handed over before. What
 // has to be waited for or told is left to the other rules; and so is all of it while a member has outdated settings, since
 // these may have a smaller quota than the specification, by which nothing can be judged.
-func healSpaceMeanwhile(s State) (cluster.Plan, bool) {
+func healSpaceOfUnhealthy(s State) (cluster.Plan, bool) {
 	_, waits := waitForHealth(s)
 	if whole := !waits && len(s.Members) == len(s.Record.Members); whole || !s.healthy(*s.leader()) {
 		return cluster.Pass()
@@ -381,11 +381,11 @@ func largest(groups []KeyGroup) string {
 	return ". Most space is taken by " + strings.Join(parts, "; ")
 }
 
-// judgeCorruption looks at the alarm that members differ: a restart could spread what is wrong. The alarm may name the wrong
+// checkCorruption looks at the alarm that members differ: a restart could spread what is wrong. The alarm may name the wrong
 // member (https://github.com/etcd-io/etcd/issues/14849), so what counts are hashes of all voters at one revision. A member
 // that differs from the majority is to be replaced; when all agree, because it has been or never was wrong, the alarm is
 // disarmed. A learner has no hash to prove the alarm wrong with, and begins anew.
-func judgeCorruption(s State) (cluster.Plan, bool) {
+func checkCorruption(s State) (cluster.Plan, bool) {
 	a := s.corruption()
 	if a == nil {
 		return cluster.Pass()

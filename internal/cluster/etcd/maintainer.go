@@ -1,6 +1,8 @@
 package etcd
 
-import "context"
+import (
+	"context"
+)
 
 // Maintainer are the verbs of a Client that look after the database of a member.
 type Maintainer interface {

@@ -34,8 +34,8 @@ func (s State) founded(c Claim) bool {
 	return s.Set != nil && c.Age <= s.Set.Age+atOnce && c.Age+founding >= s.Set.Age
 }
 
-// refuseStrangers stops when the quorum lists members that cannot be ours.
-func refuseStrangers(s State) (cluster.Plan, bool) {
+// refuseUnknownMembers stops when the quorum lists members that cannot be ours.
+func refuseUnknownMembers(s State) (cluster.Plan, bool) {
 	made := s.Want.members(len(s.Record.Members))
 	if !slices.Equal(s.Record.Members, made) {
 		return cluster.Refuse(ReasonMembership, "the cluster was made of %s, and the specification asks for %s: "+
@@ -50,10 +50,10 @@ func refuseStrangers(s State) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// adopt gives every member that the quorum lists a place in the record, and so a pod, unless it is leaving: that one is removed as
+// recordListedMembers gives every member that the quorum lists a place in the record, and so a pod, unless it is leaving: that one is removed as
 // soon as its pod has ended and let its clients go. It comes back where the data of members differs meanwhile: without it those that are
 // right may be no majority any more.
-func adopt(s State) (cluster.Plan, bool) {
+func recordListedMembers(s State) (cluster.Plan, bool) {
 	have := len(s.Record.Members)
 	for _, m := range s.Members {
 		i := s.Ordinal(m)
@@ -283,9 +283,9 @@ func (s State) allVote() bool {
 	return !slices.ContainsFunc(s.Members, func(m Member) bool { return m.Learner || !s.healthy(m) })
 }
 
-// dropSick takes the members out that spec.size does not ask for and that the cluster does not miss, before anything waits for
+// removeUnhealthySurplus takes the members out that spec.size does not ask for and that the cluster does not miss, before anything waits for
 // them.
-func dropSick(s State) (cluster.Plan, bool) {
+func removeUnhealthySurplus(s State) (cluster.Plan, bool) {
 	for _, m := range s.Members {
 		if i := s.Ordinal(m); i >= s.Want.Size && (m.Learner || !s.healthy(m)) {
 			name := s.Want.Peers[i].Name
@@ -298,9 +298,9 @@ func dropSick(s State) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// recall brings the pod of a leaving member back when the others lost their quorum before it was removed: it has its data and its
+// bringBackLeaving brings the pod of a leaving member back when the others lost their quorum before it was removed: it has its data and its
 // vote still.
-func recall(s State) (cluster.Plan, bool) {
+func bringBackLeaving(s State) (cluster.Plan, bool) {
 	have := len(s.Record.Members)
 	c := s.claim(have)
 	if s.Members != nil || !s.known() || s.readyPods() >= Quorum(have) || c == nil || c.Leaving || s.anyYoung() || s.starting() {
@@ -334,9 +334,9 @@ func shrink(s State) (cluster.Plan, bool) {
 	return cluster.Do(s.removal(*m), "spec.size is %d, and the cluster has %d members", s.Want.Size, have)
 }
 
-// discard deletes the claim of a member that left. It comes before such a claim could be taken for that of a new member.
+// deleteLeftClaims deletes the claim of a member that left. It comes before such a claim could be taken for that of a new member.
 // One without labels of the cluster stays: a user may have removed them to keep its data, see refuseUnlabelled.
-func discard(s State) (cluster.Plan, bool) {
+func deleteLeftClaims(s State) (cluster.Plan, bool) {
 	for _, c := range s.Claims {
 		if c.Ordinal < len(s.Record.Members) || c.Ordinal >= len(s.Want.Peers) || c.Unlabelled {
 			continue

@@ -129,9 +129,9 @@ func (s State) claimed() int {
 	return n
 }
 
-// nothingWasRetained lets the members found a cluster when every claim that was found turned out to be empty: the
+// bootstrapOverEmptyClaims lets the members found a cluster when every claim that was found turned out to be empty: the
 // earlier cluster had never started.
-func nothingWasRetained(s State) (cluster.Plan, bool) {
+func bootstrapOverEmptyClaims(s State) (cluster.Plan, bool) {
 	if s.Record.Bootstrap != BootstrapRetained || s.Record.ClusterID != 0 || len(s.Claims) > len(s.Record.Members) {
 		return cluster.Pass()
 	}
@@ -155,7 +155,7 @@ func restartStuck(s State) (cluster.Plan, bool) {
 		}
 		if p.EverRan && !s.Want.Persistent && s.known() && s.Want.Anew == nil && !s.beginsAnew() {
 			if s.Members != nil {
-				continue // Its data would go with it: see restartSick.
+				continue // Its data would go with it: see restartUnhealthy.
 			}
 			return cluster.Refuse(ReasonRollout, "%s %s, and the change that may cure it needs a restart, which would "+
 				"delete the data of a member without spec.storage: delete the pod yourself to accept that", p.Name, p.Problem)
@@ -341,7 +341,7 @@ func recordIdentity(s State) (cluster.Plan, bool) {
 	if s.known() {
 		return cluster.Pass()
 	}
-	if p, ok := refuseStrangers(s); ok {
+	if p, ok := refuseUnknownMembers(s); ok {
 		return p, true
 	}
 	id, _ := s.clusterID()
@@ -352,9 +352,9 @@ func recordIdentity(s State) (cluster.Plan, bool) {
 	return cluster.Do(RecordClusterID{id}, "%d of %d members have formed cluster %s", healthy, all, FormatID(id))
 }
 
-// letClientsIn opens the cluster, last: nobody gets a write acknowledged before its identity is safe, and nobody gets
+// openToClients opens the cluster, last: nobody gets a write acknowledged before its identity is safe, and nobody gets
 // in without a password.
-func letClientsIn(s State) (cluster.Plan, bool) {
+func openToClients(s State) (cluster.Plan, bool) {
 	if s.Open {
 		return cluster.Pass()
 	}
@@ -396,10 +396,10 @@ func refuseStorage(s State) (cluster.Plan, bool) {
 	return cluster.Refuse(ReasonStorage, "spec.storage was added or removed, and the data of a running cluster stays where it is: set it back")
 }
 
-// restartSick restarts a member that runs with outdated settings and is not well: they may be what makes it so, and a
+// restartUnhealthy restarts a member that runs with outdated settings and is not well: they may be what makes it so, and a
 // rollout waits for every member. It does no harm, because those that are well are a quorum without it. While a member
 // with the wanted settings is not well, these are not proved yet.
-func restartSick(s State) (cluster.Plan, bool) {
+func restartUnhealthy(s State) (cluster.Plan, bool) {
 	voters, well := 0, 0
 	var sick []Pod
 	for _, m := range s.Members {

@@ -124,8 +124,8 @@ func snapshotFirst(s State) (cluster.Plan, bool) {
 	return s.snapshot()
 }
 
-// snapshotOfTheSick does the same for a newer patch while a member is not well: that may be what cures it.
-func snapshotOfTheSick(s State) (cluster.Plan, bool) {
+// snapshotForUnhealthy does the same for a newer patch while a member is not well: that may be what cures it.
+func snapshotForUnhealthy(s State) (cluster.Plan, bool) {
 	if s.Want.Version.Minor != s.Record.Version.Minor || !s.unsaved() {
 		return cluster.Pass()
 	}

@@ -185,11 +185,11 @@ func (s State) largest() (size int64) {
 	return size
 }
 
-// remakeSet gives the StatefulSet the claim template that is asked for. It restarts nobody and needs no quorum: a volume that
+// recreateStatefulSet gives the StatefulSet the claim template that is asked for. It restarts nobody and needs no quorum: a volume that
 // cannot be made, or that is too small, may be what keeps members from running. Smaller volumes mean a smaller quota, so these
 // wait until every database is known to be below it. With spec.storage.deletionPolicy Delete the claims refer to the set as their
 // owner; it lets go of them first, or Kubernetes would delete them with it.
-func remakeSet(s State) (cluster.Plan, bool) {
+func recreateStatefulSet(s State) (cluster.Plan, bool) {
 	if s.Set == nil || s.Want.Storage.madeBy(s.Set.Storage) || s.Want.StorageChanged || s.refusedStorage() != "" {
 		return cluster.Pass()
 	}
@@ -203,9 +203,9 @@ func remakeSet(s State) (cluster.Plan, bool) {
 		"its pods, which run on", s.Want.Storage, s.Set.Storage)
 }
 
-// dropPending deletes a claim that has no volume yet, and so no data, and asks for another one than is wanted: its pod would wait
+// deletePendingClaims deletes a claim that has no volume yet, and so no data, and asks for another one than is wanted: its pod would wait
 // for what cannot be had. One that is younger than the set was made as wanted, whatever became of it.
-func dropPending(s State) (cluster.Plan, bool) {
+func deletePendingClaims(s State) (cluster.Plan, bool) {
 	if s.Set == nil || !s.Want.Storage.madeBy(s.Set.Storage) {
 		return cluster.Pass()
 	}
@@ -218,9 +218,9 @@ func dropPending(s State) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// expand makes the claims of the members ask for larger volumes. It takes nothing away from anybody and needs no quorum: a full
+// expandVolumes makes the claims of the members ask for larger volumes. It takes nothing away from anybody and needs no quorum: a full
 // disk may be what keeps members from running.
-func expand(s State) (cluster.Plan, bool) {
+func expandVolumes(s State) (cluster.Plan, bool) {
 	for _, c := range s.staying() {
 		if c.expandable(s.Want) {
 			return cluster.Do(ExpandClaim{c.Name, c.UID, c.ResourceVersion, s.Want.Storage.Size}, "spec.storage.size is %s, and %s has %s",
@@ -266,9 +266,9 @@ func (s State) replaceMember(c Claim, what, why string, left int) (cluster.Plan,
 	return cluster.Do(s.removal(*m), "%s: %s leaves and joins again with another %s (%d to go)", why, peer.Name, what, left)
 }
 
-// awaitVolumes waits for what Kubernetes does by itself, and refuses what cannot be done, last: nothing else has to wait for it, and
+// waitForVolumes waits for what Kubernetes does by itself, and refuses what cannot be done, last: nothing else has to wait for it, and
 // what else is asked for may be the cure.
-func awaitVolumes(s State) (cluster.Plan, bool) {
+func waitForVolumes(s State) (cluster.Plan, bool) {
 	if why := s.refusedStorage(); why != "" {
 		return cluster.Refuse(ReasonStorage, "%s", why)
 	}

@@ -90,9 +90,9 @@ func (p Pod) listens(tls bool) bool {
 	return p.Plain
 }
 
-// turnBack follows a change of mind as long as nothing but listeners has changed: before anybody was told of other URLs, or after
+// revertTransport follows a change of mind as long as nothing but listeners has changed: before anybody was told of other URLs, or after
 // everybody has followed. It comes before anything waits for members, because what is not well may be so for the change.
-func turnBack(s State) (cluster.Plan, bool) {
+func revertTransport(s State) (cluster.Plan, bool) {
 	r := s.Record
 	mixed := slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Plain && p.TLS })
 	switch wanted := r.Secure() == s.Want.TLS; {
@@ -112,18 +112,18 @@ func openBoth(s State) (cluster.Plan, bool) {
 	return cluster.Do(SetTransport{Secure: s.Record.Secure(), Both: true}, "%s: members are made to listen for plain text and TLS", s.switching())
 }
 
-// beginSwitch begins a change when everything else is done.
-func beginSwitch(s State) (cluster.Plan, bool) {
+// switchTransport begins a change when everything else is done.
+func switchTransport(s State) (cluster.Plan, bool) {
 	if s.anyOutdated() || len(s.Members) != len(s.Record.Members) {
 		return cluster.Pass()
 	}
 	return openBoth(s)
 }
 
-// openRetained lets members find each other that an earlier cluster of this name has left, or that lost their record while TLS was
+// listenForRetained lets members find each other that an earlier cluster of this name has left, or that lost their record while TLS was
 // being switched: what their disks say of their peers may be what nobody listens for. Once the identity of the cluster is
 // recorded, they have found each other.
-func openRetained(s State) (cluster.Plan, bool) {
+func listenForRetained(s State) (cluster.Plan, bool) {
 	r, lonely := s.Record, 0
 	for _, p := range s.Pods {
 		if p.View != nil && p.View.Leader == 0 {
@@ -141,8 +141,8 @@ func openRetained(s State) (cluster.Plan, bool) {
 		"the members do not find each other: they are made to listen for plain text and TLS, because their volumes may know either")
 }
 
-// tellDeaf brings the URL of a member into line that does not listen for what its peers use any more.
-func tellDeaf(s State) (cluster.Plan, bool) {
+// correctPeerURL brings the URL of a member into line that does not listen for what its peers use any more.
+func correctPeerURL(s State) (cluster.Plan, bool) {
 	for _, m := range s.Members {
 		if p := s.pod(m); p != nil && !p.Terminating && p.View != nil && !m.Learner && !p.listens(secure(m.PeerURL)) && p.listens(s.Record.Secure()) {
 			return s.tell(m)
@@ -158,9 +158,9 @@ func (s State) tell(m Member) (cluster.Plan, bool) {
 		"%s: %s listens for %s, and its peers are told to use that", s.switching(), p.Name, wordFor(secure(peer.URL)))
 }
 
-// tellMembers brings the URLs in the member list into line with the record, one at a time. It waits for a learner: an update of
+// updatePeerURLs brings the URLs in the member list into line with the record, one at a time. It waits for a learner: an update of
 // one would give it a vote before it has the data (etcd issue 21694).
-func tellMembers(s State) (cluster.Plan, bool) {
+func updatePeerURLs(s State) (cluster.Plan, bool) {
 	for _, m := range s.Members {
 		p, peer := s.pod(m), s.Want.Peers[s.Ordinal(m)]
 		tls := secure(peer.URL)
@@ -177,8 +177,8 @@ func tellMembers(s State) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// closeOther ends a change: what nobody is told to use any more is not listened for any more.
-func closeOther(s State) (cluster.Plan, bool) {
+// closeOldListeners ends a change: what nobody is told to use any more is not listened for any more.
+func closeOldListeners(s State) (cluster.Plan, bool) {
 	r := s.Record
 	if !r.Transport.Both || r.Secure() != s.Want.TLS || s.grace() > 0 {
 		return cluster.Pass()
@@ -187,9 +187,9 @@ func closeOther(s State) (cluster.Plan, bool) {
 		s.switching(), wordFor(r.Secure()))
 }
 
-// tellClients makes members and clients use other URLs, once every member listens for both, and lets clients follow. The rules
+// switchClients makes members and clients use other URLs, once every member listens for both, and lets clients follow. The rules
 // below it wait until the change is over, because members listen for plain text as long as it takes.
-func tellClients(s State) (cluster.Plan, bool) {
+func switchClients(s State) (cluster.Plan, bool) {
 	r := s.Record
 	switch {
 	case !r.Transport.Both:

@@ -1,6 +1,8 @@
 package etcd
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestAMemberIsKnownByItsHost(t *testing.T) {
 	for url, want := range map[string]string{

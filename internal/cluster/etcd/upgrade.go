@@ -178,9 +178,9 @@ func (p Pod) running() Version {
 	return v
 }
 
-// neverBehind keeps the version of the pods at what the members have agreed on: an older one cannot start any more. That they
+// keepAgreedVersion keeps the version of the pods at what the members have agreed on: an older one cannot start any more. That they
 // agree can come between the decision to go back and the first pod that does.
-func neverBehind(s State) (cluster.Plan, bool) {
+func keepAgreedVersion(s State) (cluster.Plan, bool) {
 	from, latest := s.Record.Version, s.latest()
 	if latest.Minor <= from.Minor || s.Want.ImageOverridden || s.ClusterVersion.Minor <= from.Minor {
 		return cluster.Pass() // For an image of another version, see refuseVersion.
@@ -209,8 +209,8 @@ func (s State) latest() (v Version) {
 // moves reports whether another version is to be reached, from one that all members run.
 func (s State) moves() bool { return s.Record.Version != s.Want.Version && !s.anyOutdated() }
 
-// awaitAgreement waits until the members have agreed on the version that all of them run.
-func awaitAgreement(s State) (cluster.Plan, bool) {
+// waitForAgreement waits until the members have agreed on the version that all of them run.
+func waitForAgreement(s State) (cluster.Plan, bool) {
 	from, agreed := s.Record.Version, s.ClusterVersion
 	switch {
 	case !s.moves():
@@ -258,10 +258,10 @@ func (s State) mustFlush() bool {
 	return s.Record.Version.Minor == beforeTheLogEnds && s.Want.Version.Minor > beforeTheLogEnds && !s.Record.Flushed && !s.Want.ImageOverridden
 }
 
-// flush makes the members write a snapshot, before they are upgraded to a version that cannot read older entries of their log. They
+// flushLog makes the members write a snapshot, before they are upgraded to a version that cannot read older entries of their log. They
 // do so when they agree on an older version of the cluster (applierMembership in server/etcdserver/apply), which is taken
 // back at once.
-func flush(s State) (cluster.Plan, bool) {
+func flushLog(s State) (cluster.Plan, bool) {
 	switch {
 	case !s.moves() || !s.mustFlush():
 		return cluster.Pass()
@@ -306,8 +306,8 @@ func downgrade(s State) (cluster.Plan, bool) {
 	return cluster.Do(Downgrade{To: to, Via: via}, "spec.version is %s, and the members have agreed on %s", to, s.ClusterVersion)
 }
 
-// stay ends a downgrade that is not wanted any more.
-func stay(s State) (cluster.Plan, bool) {
+// cancelDowngrade ends a downgrade that is not wanted any more.
+func cancelDowngrade(s State) (cluster.Plan, bool) {
 	if s.Want.Version.Minor < s.Record.Version.Minor || s.mustFlush() {
 		return cluster.Pass()
 	}
@@ -323,9 +323,9 @@ func stay(s State) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// reject sets new settings back when the first member that got them does not get well. The others still run with those that are
+// revertRejected sets new settings back when the first member that got them does not get well. The others still run with those that are
 // proven.
-func reject(s State) (cluster.Plan, bool) {
+func revertRejected(s State) (cluster.Plan, bool) {
 	if s.Record.Proven == "" || s.Record.Proven == s.Want.Settings || s.Record.Rejected == s.Want.Asked {
 		return cluster.Pass()
 	}
@@ -368,9 +368,9 @@ func (s State) canary() *Pod {
 	return first
 }
 
-// prove remembers the settings with which all members are well, to be able to go back to them. What was rejected before is forgotten then:
+// recordProven remembers the settings with which all members are well, to be able to go back to them. What was rejected before is forgotten then:
 // whoever asks for it again has mended what was wrong.
-func prove(s State) (cluster.Plan, bool) {
+func recordProven(s State) (cluster.Plan, bool) {
 	forget := s.Record.Rejected != "" && s.Record.Rejected != s.Want.Asked
 	if (s.Record.Proven == s.Want.Settings && !forget) || s.anyOutdated() {
 		return cluster.Pass()

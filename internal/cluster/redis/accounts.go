@@ -159,10 +159,10 @@ func (s DeleteUsers) Calls() []Call {
 	})
 }
 
-// settleAccounts gives a server that lacks an account, as a new one does, that of the others, so that it need not wait until the
+// syncAccounts gives a server that lacks an account, as a new one does, that of the others, so that it need not wait until the
 // RedisUser is looked at; and takes those away that no RedisUser asks for: an operator that did not know yet of a deletion may
 // have made one anew. What an account may do is not decided here.
-func settleAccounts(v *view) (cluster.Plan, bool) {
+func syncAccounts(v *view) (cluster.Plan, bool) {
 	if v.Accounts == nil {
 		return cluster.Pass()
 	}

@@ -20,9 +20,9 @@ const (
 	AdmitsForGood
 )
 
-// admitReplicas lets others copy the servers that restarted in place after they had been started with nothing to give. AddSlots and
+// allowReplication lets others copy the servers that restarted in place after they had been started with nothing to give. AddSlots and
 // Replicate admit them otherwise. It need not wait for all pods, because until it is done their shards have no second copy.
-func admitReplicas(v *view) (cluster.Plan, bool) {
+func allowReplication(v *view) (cluster.Plan, bool) {
 	step := AdmitReplicas{How: AdmitsForNow}
 	for _, p := range v.read {
 		if p.Node.Admits == AdmitsNobody && !p.Node.Loading && v.mayBeCopied(p) {
@@ -35,9 +35,9 @@ func admitReplicas(v *view) (cluster.Plan, bool) {
 	return cluster.Do(step, "servers that started empty have got their place in the cluster, and may be copied from now on")
 }
 
-// keepAdmitting lets others copy servers also after these have restarted in place, as soon as their disks hold what they do. A replica that
+// keepReplicationAllowed lets others copy servers also after these have restarted in place, as soon as their disks hold what they do. A replica that
 // crashes before that comes back empty, and it may be the primary by then.
-func keepAdmitting(v *view) (cluster.Plan, bool) {
+func keepReplicationAllowed(v *view) (cluster.Plan, bool) {
 	step := AdmitReplicas{How: AdmitsForGood}
 	for _, p := range v.read {
 		if p.Node.Admits == AdmitsForNow && p.Node.OnDisk && (p.Node.LinkUp || p.ownsSlots()) {
@@ -86,10 +86,10 @@ func (v *view) shardRead(shard int) bool {
 	return len(v.shards[shard]) >= v.size(shard)
 }
 
-// deposeEmpty hands a shard whose primary came back empty in place to the replica that has most of its data. An ordinary
+// handOverFromEmpty hands a shard whose primary came back empty in place to the replica that has most of its data. An ordinary
 // failover would have it copy the empty one first. Where the primaries that can be read are no majority, it takes over without a vote:
 // nobody stands for election against it, because the empty one lives.
-func deposeEmpty(v *view) (cluster.Plan, bool) {
+func handOverFromEmpty(v *view) (cluster.Plan, bool) {
 	for shard := range v.shards {
 		primary := v.primary(shard)
 		if primary == nil || primary.Node.Admits != AdmitsNobody || primary.Node.Loading || !v.shardRead(shard) {

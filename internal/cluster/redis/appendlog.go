@@ -83,8 +83,8 @@ func (v *view) mayEnableLog(p *Pod) bool {
 	})
 }
 
-// waitForLogs waits for servers whose append-only file is off and cannot be switched on yet.
-func waitForLogs(v *view) (cluster.Plan, bool) {
+// waitForAppendOnlyFile waits for servers whose append-only file is off and cannot be switched on yet.
+func waitForAppendOnlyFile(v *view) (cluster.Plan, bool) {
 	for _, p := range v.read {
 		if v.Spec.Live[appendOnly] == "yes" && p.Node.Config[appendOnly] == "no" {
 			return waitForDisk(p)
@@ -118,8 +118,8 @@ func (s KeepLogs) Calls() []Call {
 	})
 }
 
-// keepLogs has servers whose clocks were put back begin anew with having their disks keep what they write.
-func keepLogs(v *view) (cluster.Plan, bool) {
+// keepAppendOnlyFile has servers whose clocks were put back begin anew with having their disks keep what they write.
+func keepAppendOnlyFile(v *view) (cluster.Plan, bool) {
 	var step KeepLogs
 	for _, p := range v.read {
 		if have, ok := p.Node.Config[appendFsync]; ok && have != fsyncAlways && p.keepsAtOnce() {

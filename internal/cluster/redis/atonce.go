@@ -40,9 +40,9 @@ const beginning = time.Second
 // electedBy is when the servers will have elected somebody in the place of a primary that has just ended, at the latest.
 func (v *view) electedBy() time.Time { return v.Now.Add(v.Spec.NodeTimeout*3/2 + beginning) }
 
-// electAtOnce replaces a primary that Kubernetes says has ended before the servers notice, unless it is about to be back with everything
+// failOverImmediately replaces a primary that Kubernetes says has ended before the servers notice, unless it is about to be back with everything
 // and that is to be waited for.
-func electAtOnce(v *view) (cluster.Plan, bool) {
+func failOverImmediately(v *view) (cluster.Plan, bool) {
 	if !v.formed || len(v.read) == v.pods() {
 		return cluster.Pass() // Nobody is missing.
 	}

@@ -29,8 +29,8 @@ func setConfigEpochs(v *view) (cluster.Plan, bool) {
 	return plan, ok
 }
 
-// introduce makes the nodes of a fresh cluster meet.
-func introduce(v *view) (cluster.Plan, bool) {
+// meetNodes makes the nodes of a fresh cluster meet.
+func meetNodes(v *view) (cluster.Plan, bool) {
 	if v.formed || v.knowEachOther() {
 		return cluster.Pass()
 	}

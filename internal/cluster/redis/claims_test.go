@@ -1,6 +1,8 @@
 package redis
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestFormed(t *testing.T) {
 	t.Parallel()

@@ -344,9 +344,9 @@ func moveAddress(v *view) (cluster.Plan, bool) {
 	return plan, ok
 }
 
-// withdraw deletes the Services that are not asked for any more. All servers announce what they are to announce by now; those of a
+// deleteUnannouncedServices deletes the Services that are not asked for any more. All servers announce what they are to announce by now; those of a
 // pod that there is stay for a while, and one inside for as long as somebody would look for a server there.
-func withdraw(v *view) (cluster.Plan, bool) {
+func deleteUnannouncedServices(v *view) (cluster.Plan, bool) {
 	var step Withdraw
 	for _, e := range v.Exposed {
 		used := v.podNamed(e.Pod) != nil && (e.Unused.IsZero() || v.Now.Sub(e.Unused) < farewell)

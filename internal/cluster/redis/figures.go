@@ -1,6 +1,8 @@
 package redis
 
-import "github.com/quorate/quorate/internal/cluster"
+import (
+	"github.com/quorate/quorate/internal/cluster"
+)
 
 // Figures are what metrics tell of a cluster beside its status: how many bytes of its primary's replication stream each replica has
 // yet to apply. The servers are asked one after another within a moment, so that a busy primary is told to be ahead by what it wrote

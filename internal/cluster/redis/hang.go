@@ -100,8 +100,8 @@ type Ending struct {
 	For time.Duration
 }
 
-// endHung ends servers that hang.
-func endHung(v *view) (cluster.Plan, bool) {
+// endUnresponsive ends servers that hang.
+func endUnresponsive(v *view) (cluster.Plan, bool) {
 	for i := range v.Pods {
 		p := &v.Pods[i]
 		step := End{[]PodRef{p.ref()}}

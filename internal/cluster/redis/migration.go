@@ -164,8 +164,8 @@ func cancelMigrations(v *view) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// awaitMigrations waits for what servers carry out by themselves: nothing else may touch slots meanwhile, and a failover would break it.
-func awaitMigrations(v *view) (cluster.Plan, bool) {
+// waitForMigrations waits for what servers carry out by themselves: nothing else may touch slots meanwhile, and a failover would break it.
+func waitForMigrations(v *view) (cluster.Plan, bool) {
 	running := v.migrations()
 	if len(running) == 0 {
 		return cluster.Pass()

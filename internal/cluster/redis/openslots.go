@@ -141,11 +141,11 @@ func (v *view) openOnReplicas(p *Pod) (stale Slots) {
 	return stale
 }
 
-// reopen makes two servers between which slots are on their way know of each other after one was elected in the place of the owner: it may
+// reopenSlots makes two servers between which slots are on their way know of each other after one was elected in the place of the owner: it may
 // not have heard that they are (older servers tell their replicas nothing of open slots), and would answer for keys that have left as if
 // there were none. And who awaits slots believes nobody who claims them: when the former owner has become a replica they are nobody's to it,
 // and it takes no keys of them. This takes the word of the two, and is what finishMoves goes on with, so that it waits for nobody else.
-func reopen(v *view) (cluster.Plan, bool) {
+func reopenSlots(v *view) (cluster.Plan, bool) {
 	for _, to := range v.read {
 		if to.Node.Self().Replica || to.Node.Loading {
 			continue

@@ -43,7 +43,7 @@ func TestAReplicatedClusterIsCaredForLikeAShardedOne(t *testing.T) {
 			for _, name := range []string{"c-0-0", "c-0-1"} {
 				f.pod(name).Node.Users = append(f.pod(name).Node.Users, app)
 			}
-		}, "settleAccounts", "set users app of c-0-2"},
+		}, "syncAccounts", "set users app of c-0-2"},
 		"a parameter differs": {func(f *fixture) {
 			f.Spec.Live = map[string]string{"maxmemory-policy": "allkeys-lru"}
 			for i := range f.Pods {
@@ -65,7 +65,7 @@ func TestAReplicatedClusterIsCaredForLikeAShardedOne(t *testing.T) {
 		"a surplus pod is on its way": {func(f *fixture) {
 			f.Spec.Replicas, f.Sets[0].Replicas = 1, 2
 			f.pod("c-0-2").Deleting = true
-		}, "waitForLeavers", "c-0-2"},
+		}, "waitForLeavingPods", "c-0-2"},
 		"an append-only file is off while the disk rewrites": {func(f *fixture) {
 			f.Spec.Live = map[string]string{appendOnly: "yes"}
 			for i := range f.Pods {
@@ -73,7 +73,7 @@ func TestAReplicatedClusterIsCaredForLikeAShardedOne(t *testing.T) {
 			}
 			f.pod("c-0-1").Node.Config[appendOnly], f.pod("c-0-0").Node.OnDisk = "no", false
 			f.pod("c-0-0").Node.Forked = true
-		}, "waitForLogs", ""},
+		}, "waitForAppendOnlyFile", ""},
 		"the resources of a pod change": {func(f *fixture) {
 			f.Spec.MemoryLimit = 4 << 30
 			for i := range f.Pods {

@@ -103,9 +103,9 @@ func (r *Restore) served() Slots {
 	return r.Slots
 }
 
-// noteRefilled ends a restore of lost slots when all of them have an owner: one that was loaded, or the one that was believed to be lost. Where
+// recordRefilled ends a restore of lost slots when all of them have an owner: one that was loaded, or the one that was believed to be lost. Where
 // they are served first, those leave it whose owner has come back.
-func noteRefilled(v *view) (cluster.Plan, bool) {
+func recordRefilled(v *view) (cluster.Plan, bool) {
 	r := v.Restore
 	if r.fills() && len(v.unfilled()) == 0 {
 		return r.noteOwned()

@@ -9,9 +9,9 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// refuseIslands stops when there are groups of nodes that do not know of each other and hold slots or keys each: to let
+// refuseDisjointClusters stops when there are groups of nodes that do not know of each other and hold slots or keys each: to let
 // them meet would throw one side's data away.
-func refuseIslands(v *view) (cluster.Plan, bool) {
+func refuseDisjointClusters(v *view) (cluster.Plan, bool) {
 	var islands [][]*Pod
 	for _, group := range v.groups() {
 		if slices.ContainsFunc(group, func(p *Pod) bool { return len(p.Node.Self().Slots) > 0 || p.Node.Keys > 0 }) {
@@ -89,10 +89,10 @@ func needIntroduction(a, b *Pod) bool {
 	return !canFind(a.Node, b) && !canFind(b.Node, a)
 }
 
-// reacquaint introduces a node that was told to be forgotten and is back with its old disk: it calls on the others, and they
+// reintroduceForgotten introduces a node that was told to be forgotten and is back with its old disk: it calls on the others, and they
 // do not listen to a stranger. The ban lasts for a minute, in which the servers drop it again (since Redis 7.2 they tell each
 // other about bans), so that nothing more urgent may wait for this.
-func reacquaint(v *view) (cluster.Plan, bool) {
+func reintroduceForgotten(v *view) (cluster.Plan, bool) {
 	if v.meshed() {
 		return cluster.Pass()
 	}
@@ -173,8 +173,8 @@ func (v *view) unlinked(p *Pod) time.Duration {
 	return v.Now.Sub(p.Started)
 }
 
-// restartMisled restarts a replica that does not find its primary by itself: it reads the right address at its start.
-func restartMisled(v *view) (cluster.Plan, bool) {
+// restartMisdirectedReplica restarts a replica that does not find its primary by itself: it reads the right address at its start.
+func restartMisdirectedReplica(v *view) (cluster.Plan, bool) {
 	for shard, pods := range v.shards {
 		if !v.thrives(shard) {
 			continue
@@ -377,9 +377,9 @@ func (v *view) voters(g ghost, ghosts []ghost) (can, cannot int) {
 	return can, cannot
 }
 
-// forgetGhosts removes nodes from all tables that no pod has, that own nothing, that nobody copies, and that are found
+// forgetDepartedNodes removes nodes from all tables that no pod has, that own nothing, that nobody copies, and that are found
 // dead or whose pod has left for good. All other pods are known here, so that the id cannot come back at another address.
-func forgetGhosts(v *view) (cluster.Plan, bool) {
+func forgetDepartedNodes(v *view) (cluster.Plan, bool) {
 	ghosts := slices.DeleteFunc(v.ghosts(), func(g ghost) bool { return v.awaited(g) || v.isLeaving(g) })
 	if len(ghosts) == 0 {
 		return cluster.Pass()

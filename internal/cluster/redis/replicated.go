@@ -66,7 +66,7 @@ func replicatedStart() []directive {
 	}
 }
 
-// fencing is when a primary counts a replica as lost. How many it needs is told to the running server, see guardWrites.
+// fencing is when a primary counts a replica as lost. How many it needs is told to the running server, see setMinReplicasOfPrimary.
 func fencing(c *v1alpha1.RedisConfig) []directive {
 	return []directive{{writeGuardLag, []string{strconv.Itoa(int(maxSilence(NodeTimeout(c)).Seconds()))}}}
 }
@@ -208,8 +208,8 @@ func (v *view) misses(leader *Pod) bool {
 	return leader.Node.Acknowledging == nil || *leader.Node.Acknowledging < linked
 }
 
-// refuseRivals stops where several servers are primaries and nobody was ever appointed: somebody has told them to.
-func refuseRivals(v *view) (cluster.Plan, bool) {
+// refuseTwoPrimaries stops where several servers are primaries and nobody was ever appointed: somebody has told them to.
+func refuseTwoPrimaries(v *view) (cluster.Plan, bool) {
 	if all := v.leaders(); len(all) > 1 && v.Appointed.Pod == "" {
 		return cluster.Refuse(ReasonRivals,
 			"the pods %v are all primaries, and clients were sent to none of them: run REPLICAOF on all but the one whose data is to stay", names(all))

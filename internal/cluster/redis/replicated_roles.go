@@ -85,9 +85,9 @@ func (p *Pod) guardsWrites() bool {
 	return known && n != "0"
 }
 
-// guardWrites lets the primary take writes only while a replica acknowledges them, as long as there is one, see waitForFence. That
+// setMinReplicasOfPrimary lets the primary take writes only while a replica acknowledges them, as long as there is one, see waitForFence. That
 // it does not need one any more is written down before it is told, and that it does afterwards.
-func guardWrites(v *view) (cluster.Plan, bool) {
+func setMinReplicasOfPrimary(v *view) (cluster.Plan, bool) {
 	leader := v.leader()
 	if leader == nil || leader.Node.Config == nil {
 		return cluster.Pass()
@@ -113,8 +113,8 @@ func (v *view) unguarded(step cluster.Step, leaves func(p *Pod) bool) cluster.St
 	return Unguarded{AssignRoles{Appointment: lone}, GuardWrites{leader.Name, 0}, step}
 }
 
-// admitFollowers lets others copy servers that restarted in place: nobody is told to copy one that is not the primary.
-func admitFollowers(v *view) (cluster.Plan, bool) {
+// allowFollowers lets others copy servers that restarted in place: nobody is told to copy one that is not the primary.
+func allowFollowers(v *view) (cluster.Plan, bool) {
 	step := AdmitReplicas{How: AdmitsForGood}
 	for _, p := range v.read {
 		if p.Node.Admits == AdmitsNobody && !p.Node.Loading {
@@ -127,9 +127,9 @@ func admitFollowers(v *view) (cluster.Plan, bool) {
 	return cluster.Do(step, "servers that restarted in place may be copied as soon as one of them is the primary")
 }
 
-// follow makes all others copy the primary: those that start, those that copied another one, and one that takes itself for the
+// followPrimary makes all others copy the primary: those that start, those that copied another one, and one that takes itself for the
 // primary after it was replaced. What that one has and the primary has not was never copied, and is given up.
-func follow(v *view) (cluster.Plan, bool) {
+func followPrimary(v *view) (cluster.Plan, bool) {
 	leader := v.leader()
 	if leader == nil || leader.Deleting {
 		return cluster.Pass()

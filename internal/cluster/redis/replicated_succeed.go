@@ -12,9 +12,9 @@ import (
 // reported once more, which it does every second, both count in whole seconds, and the primary looks once a second.
 const noticed = 4 * time.Second
 
-// found makes the first primary of a cluster. Nobody was ever appointed, so every server has to be asked: over disks of an
+// appointFirstPrimary makes the first primary of a cluster. Nobody was ever appointed, so every server has to be asked: over disks of an
 // earlier cluster of this name the one with the most keys goes on.
-func found(v *view) (cluster.Plan, bool) {
+func appointFirstPrimary(v *view) (cluster.Plan, bool) {
 	if v.Appointed.Pod != "" || v.leader() != nil {
 		return cluster.Pass()
 	}
@@ -31,10 +31,10 @@ func found(v *view) (cluster.Plan, bool) {
 	return promote(best, "nobody has been primary yet, and %s holds %d keys, as many as any other server", best.Name, best.Node.Keys)
 }
 
-// succeed makes another primary in the place of the appointed one, or makes that one primary again. All that clients were
+// appointCandidate makes another primary in the place of the appointed one, or makes that one primary again. All that clients were
 // told is written is on the appointed one, and what was copied of it is on every server that was connected to it: the one
 // that got furthest takes over.
-func succeed(v *view) (cluster.Plan, bool) {
+func appointCandidate(v *view) (cluster.Plan, bool) {
 	if v.Appointed.Pod == "" || v.leader() != nil {
 		return cluster.Pass()
 	}
@@ -117,8 +117,8 @@ func (v *view) isHeir(p *Pod) bool {
 	return !p.Node.Loading && (r.ID == v.Appointed.History || r.FormerID == v.Appointed.History)
 }
 
-// waitForEnd waits for a primary that is on its way out: it holds its clients until its replicas have everything, and ends.
-func waitForEnd(v *view) (cluster.Plan, bool) {
+// waitForFormerPrimary waits for a primary that is on its way out: it holds its clients until its replicas have everything, and ends.
+func waitForFormerPrimary(v *view) (cluster.Plan, bool) {
 	if leader := v.leader(); leader != nil && leader.Deleting && leader.Name == v.Appointed.Pod {
 		return cluster.Wait(ReasonLeaving, soon, "%s, the primary, is being deleted", leader.Name)
 	}

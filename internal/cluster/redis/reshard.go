@@ -109,9 +109,9 @@ func describe(moves []SlotMove) string {
 
 func (s DropShard) String() string { return fmt.Sprintf("delete the StatefulSet of shard %d", s.Shard) }
 
-// promoteHeir replaces the primary of a shard without slots that is gone with its disk. It may have held keys of a slot that was on
+// promoteCandidate replaces the primary of a shard without slots that is gone with its disk. It may have held keys of a slot that was on
 // its way to it, and its replicas do.
-func promoteHeir(v *view) (cluster.Plan, bool) {
+func promoteCandidate(v *view) (cluster.Plan, bool) {
 	for _, g := range v.ghosts() {
 		best := furthest(g.replicas)
 		if best == nil && len(g.replicas) > 0 {
@@ -443,7 +443,7 @@ func dropShard(v *view) (cluster.Plan, bool) {
 	}
 	set, ok := v.lastIdle()
 	if !ok || v.parting(set) > 0 {
-		return cluster.Pass() // See waitForLeavers.
+		return cluster.Pass() // See waitForLeavingPods.
 	}
 	return cluster.Do(DropShard{set.Shard, set.UID}, "shard %d is not wanted any more, and owns nothing", set.Shard)
 }

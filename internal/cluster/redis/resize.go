@@ -91,8 +91,8 @@ func (v *view) holdsMore(p *Pod) bool {
 	return p.Node.Memory.Resident > int64(float64(v.Spec.MemoryLimit)*headroom)
 }
 
-// refuseLess stops before servers get less memory than they use, with or without a restart.
-func refuseLess(v *view) (cluster.Plan, bool) {
+// refuseLessMemory stops before servers get less memory than they use, with or without a restart.
+func refuseLessMemory(v *view) (cluster.Plan, bool) {
 	full := v.overfull()
 	for _, p := range v.read {
 		if v.lowers(p) && slices.Contains(full, p) {
@@ -104,8 +104,8 @@ func refuseLess(v *view) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// waitForLess tells of a server whose data would fit into less memory, and whose process does not.
-func waitForLess(v *view) (cluster.Plan, bool) {
+// waitForLessMemory tells of a server whose data would fit into less memory, and whose process does not.
+func waitForLessMemory(v *view) (cluster.Plan, bool) {
 	for _, p := range v.read {
 		if p.Resize.Wanted && !p.Outdated && v.lowers(p) && v.holdsMore(p) {
 			return cluster.Wait(ReasonHoldsMore, slowly,

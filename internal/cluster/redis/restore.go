@@ -163,8 +163,8 @@ func noteLoaded(r *Restore) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// holdForLoad lets nothing begin while servers are loaded that could wait: a load is begun anew when it is disturbed.
-func holdForLoad(v *view) (cluster.Plan, bool) {
+// waitForLoad lets nothing begin while servers are loaded that could wait: a load is begun anew when it is disturbed.
+func waitForLoad(v *view) (cluster.Plan, bool) {
 	r := v.Restore
 	if r == nil || r.Loading == nil {
 		return cluster.Pass()

@@ -129,8 +129,8 @@ func (v *view) stayingAgree(table string) bool {
 	return true
 }
 
-// waitForLeavers waits until the pods that are too many are gone.
-func waitForLeavers(v *view) (cluster.Plan, bool) {
+// waitForLeavingPods waits until the pods that are too many are gone.
+func waitForLeavingPods(v *view) (cluster.Plan, bool) {
 	for shard := range v.shards {
 		if leaving := v.leaving(shard); len(leaving) > 0 {
 			return cluster.Wait(ReasonLeaving, later, "%s leave as soon as the others of shard %d have everything on their disks",

@@ -1,6 +1,8 @@
 package redis
 
-import "github.com/quorate/quorate/internal/cluster"
+import (
+	"github.com/quorate/quorate/internal/cluster"
+)
 
 // replaceStranded gives another volume to a pod that cannot be scheduled where its own is, while the primary of its shard
 // has all of its data. Where nobody can tell that it has, the pod keeps its volume, and what is said of it names the cure.

@@ -14,7 +14,7 @@ import (
 //
 // A replica that starts or ends is not cut off, and it is mostly Quorate that lets it. So a primary is let off, as far as it has to be,
 // before a step takes replicas away, and while some are known to be on their way. It is held to it again by the number of those that are
-// in sync. In the mode Replicated one is always asked for, see guardWrites.
+// in sync. In the mode Replicated one is always asked for, see setMinReplicasOfPrimary.
 
 // MinReplicas is how many replicas have to acknowledge what a primary of the mode Sharded writes. Clusters from before there was a field
 // for it may say so in extra.
@@ -70,8 +70,8 @@ func (s GuardShards) Calls() []Call {
 	return calls(s.Guards, func(g GuardWrites) Call { return g.Calls()[0] })
 }
 
-// guardShards keeps primaries from taking writes that too few replicas acknowledge, as far as the replicas are not on their way.
-func guardShards(v *view) (cluster.Plan, bool) {
+// setMinReplicas keeps primaries from taking writes that too few replicas acknowledge, as far as the replicas are not on their way.
+func setMinReplicas(v *view) (cluster.Plan, bool) {
 	var step GuardShards
 	for shard := range v.shards {
 		head := v.head(shard)
@@ -97,8 +97,8 @@ func guardShards(v *view) (cluster.Plan, bool) {
 	return cluster.Do(step, "%d replicas are to acknowledge what a primary writes, as far as none of them is starting or ending", v.Spec.MinReplicas)
 }
 
-// waitForGuards waits until primaries take writes, and are held to what was asked for again.
-func waitForGuards(v *view) (cluster.Plan, bool) {
+// waitForMinReplicas waits until primaries take writes, and are held to what was asked for again.
+func waitForMinReplicas(v *view) (cluster.Plan, bool) {
 	for shard := range v.shards {
 		p := v.head(shard)
 		if p == nil || v.idle(shard) {
