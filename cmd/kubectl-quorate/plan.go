@@ -87,7 +87,9 @@ func newPlan(s *session) *cobra.Command {
 			}
 			return oneCluster(cmd, args)
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return s.planOf(cmd.Context(), args, file, output, explain) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.planOf(cmd.Context(), args, file, output, explain)
+		},
 	}
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "manifest that is not applied yet; -: read it from the standard input")
 	cmd.Flags().BoolVar(&explain, "explain", false, "name the rule that decides, and why it comes before the others")

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test/need"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/quorate/quorate/test/need"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")

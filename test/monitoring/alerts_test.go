@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/test/need"
 	"sigs.k8s.io/yaml"
+
+	"github.com/quorate/quorate/test/need"
 )
 
 const (

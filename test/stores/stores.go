@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test/need"
 	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/quorate/quorate/test/need"
 )
 
 // Etcds are the minor versions of etcd that are supported, the oldest first.
