@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/quorate/quorate/test/need"
 )
 
 // onSmallDisk are the beginning of a command that runs with 24 MiB of disk in a directory, which nobody else sees.
@@ -28,6 +30,9 @@ func TestAFullDiskIsSaidToBeFull(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), onSmallDisk(dir)[0], append(onSmallDisk(dir)[1:], "true")...).CombinedOutput(); err != nil {
+		need.Missing(t, "no file system can be mounted here (as root with unshare and mount it can): %v %s", err, out)
+	}
 	command := append(onSmallDisk(dir), os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.count", "1")
 	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), variable+"="+dir)
