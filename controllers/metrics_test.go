@@ -15,11 +15,12 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/metrics"
 	"github.com/quorate/quorate/test/controllersim"
+	"github.com/quorate/quorate/test/controllersim/kinds"
 )
 
 // A cluster that was brought up from nothing has left its traces in the metrics, and a scrape reads what the cache has.
 func TestTheLoopCountsWhatItDoes(t *testing.T) {
-	s := newStage(t, controllersim.Persistent())
+	s := kinds.NewEtcd(t, controllersim.Persistent())
 	m := metrics.New(metrics.Options{
 		Version: "test", Leads: func() bool { return true }, Now: time.Now, Ahead: func() (time.Duration, bool) { return 0, false },
 		List: func(ctx context.Context) (metrics.Objects, error) { return objects(ctx, s.Cache) },

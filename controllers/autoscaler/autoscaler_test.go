@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/autoscale"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/controllersim"
+	"github.com/quorate/quorate/test/controllersim/kinds"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
 )
@@ -55,7 +56,7 @@ func newScaledRedis(t *testing.T, more ...client.Object) *scaledRedis {
 		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
 		Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
 	}
-	s := &scaledRedis{Redis: newRedisStage(t, o, more...), events: events.NewFakeRecorder(1000), data: 900 << 20, resident: 2 << 20, most: 1 << 29}
+	s := &scaledRedis{Redis: kinds.NewRedis(t, o, more...), events: events.NewFakeRecorder(1000), data: 900 << 20, resident: 2 << 20, most: 1 << 29}
 	kind, ok := s.Loop.Kind.(*rediscluster.Reconciler)
 	if !ok {
 		t.Fatalf("%T", s.Loop.Kind)
@@ -333,7 +334,7 @@ func TestVolumesOfEtcdGrowBeforeTheyAreFull(t *testing.T) {
 	o.Spec.Storage = &v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")}
 	a := scaler("orders", v1alpha1.ClusterReference{Kind: v1alpha1.KindEtcdCluster, Name: "orders"})
 	a.Spec.Storage = &v1alpha1.AutoscalerStorage{Max: resource.MustParse("2Gi")}
-	s := newStage(t, o, a)
+	s := kinds.NewEtcd(t, o, a)
 	s.UntilReady()
 	s.Put(4)
 	s.Net.Quota = 0

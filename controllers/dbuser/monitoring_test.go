@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/controllers/rediscluster"
 	"github.com/quorate/quorate/internal/cluster/redis/users"
 	"github.com/quorate/quorate/test/controllersim"
+	"github.com/quorate/quorate/test/controllersim/kinds"
 	"github.com/quorate/quorate/test/fakeapi"
 )
 
@@ -31,7 +32,7 @@ type monitoredRedis struct {
 
 func newMonitoredRedis(t *testing.T, crd bool, o *v1alpha1.RedisCluster, more ...client.Object) *monitoredRedis {
 	t.Helper()
-	s := &monitoredRedis{Redis: newRedisStage(t, o, more...), now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
+	s := &monitoredRedis{Redis: kinds.NewRedis(t, o, more...), now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
 	if crd {
 		controllersim.InstallPodMonitors(t, s.API)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/users"
 	"github.com/quorate/quorate/test/controllersim"
+	"github.com/quorate/quorate/test/controllersim/kinds"
 	"github.com/quorate/quorate/test/fakeapi"
 )
 
@@ -31,7 +32,7 @@ type accountStage struct {
 func newAccountStage(t *testing.T) *accountStage {
 	t.Helper()
 	name := "app"
-	s := &accountStage{Redis: newRedisStage(t, fakeapi.RedisCluster(), &v1alpha1.RedisUser{
+	s := &accountStage{Redis: kinds.NewRedis(t, fakeapi.RedisCluster(), &v1alpha1.RedisUser{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "carts-app", UID: "ru-1", Generation: 1},
 		Spec:       v1alpha1.RedisUserSpec{ClusterName: "carts", Username: &name, Categories: []v1alpha1.RedisCategory{"read"}},
 	})}

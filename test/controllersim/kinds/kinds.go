@@ -1,4 +1,6 @@
-package autoscaler
+// Package kinds simulates clusters with their own reconcilers, for tests of what builds on those. The
+// packages of the reconcilers themselves pass their constructors to package controllersim.
+package kinds
 
 import (
 	"testing"
@@ -18,25 +20,27 @@ import (
 	"github.com/quorate/quorate/test/controllersim"
 )
 
-func newStage(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *controllersim.Etcd {
+// NewEtcd returns a simulated Kubernetes with o and more objects in it.
+func NewEtcd(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *controllersim.Etcd {
 	t.Helper()
-	return controllersim.NewEtcd(t, etcdUnderTest, o, more...)
+	return controllersim.NewEtcd(t, etcdKind, o, more...)
 }
 
-// etcdUnderTest runs defragmentations in the foreground: the etcd in memory takes one call at a time.
-func etcdUnderTest(c *owned.Client, connect func(etcdclient.Config) controllersim.MemberClient) reconcile.Kind[*v1alpha1.EtcdCluster, etcd.State] {
+// etcdKind runs defragmentations in the foreground: the etcd in memory takes one call at a time.
+func etcdKind(c *owned.Client, connect func(etcdclient.Config) controllersim.MemberClient) reconcile.Kind[*v1alpha1.EtcdCluster, etcd.State] {
 	kind := etcdcluster.New(c)
 	kind.SetMaintenance(0, func(f func() error, end func(error)) { end(goroutine.Try(f)) })
 	kind.Connect = func(cfg etcdclient.Config) etcdcluster.MemberClient { return connect(cfg) }
 	return kind
 }
 
-func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object) *controllersim.Redis {
+// NewRedis returns a simulated Kubernetes with o and more objects in it.
+func NewRedis(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object) *controllersim.Redis {
 	t.Helper()
-	return controllersim.NewRedis(t, redisUnderTest, o, more...)
+	return controllersim.NewRedis(t, redisKind, o, more...)
 }
 
-func redisUnderTest(
+func redisKind(
 	c *owned.Client, connect func(redisclient.Options) redis.Client, connectMover func(redisclient.Options) redis.Mover,
 ) reconcile.Kind[*v1alpha1.RedisCluster, redis.State] {
 	kind := rediscluster.New(c)
