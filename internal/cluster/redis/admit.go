@@ -86,10 +86,10 @@ func (v *view) shardRead(shard int) bool {
 	return len(v.shards[shard]) >= v.size(shard)
 }
 
-// handOverFromEmpty hands a shard whose primary came back empty in place to the replica that has most of its data. An ordinary
+// failOverFromEmpty hands a shard whose primary came back empty in place to the replica that has most of its data. An ordinary
 // failover would have it copy the empty one first. Where the primaries that can be read are no majority, it takes over without a vote:
 // nobody stands for election against it, because the empty one lives.
-func handOverFromEmpty(v *view) (cluster.Plan, bool) {
+func failOverFromEmpty(v *view) (cluster.Plan, bool) {
 	for shard := range v.shards {
 		primary := v.primary(shard)
 		if primary == nil || primary.Node.Admits != AdmitsNobody || primary.Node.Loading || !v.shardRead(shard) {

@@ -118,8 +118,8 @@ func (s KeepLogs) Calls() []Call {
 	})
 }
 
-// keepAppendOnlyFile has servers whose clocks were put back begin anew with having their disks keep what they write.
-func keepAppendOnlyFile(v *view) (cluster.Plan, bool) {
+// setFsyncAlways has servers whose clocks were put back begin anew with having their disks keep what they write.
+func setFsyncAlways(v *view) (cluster.Plan, bool) {
 	var step KeepLogs
 	for _, p := range v.read {
 		if have, ok := p.Node.Config[appendFsync]; ok && have != fsyncAlways && p.keepsAtOnce() {

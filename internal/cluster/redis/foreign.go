@@ -96,10 +96,10 @@ func (v *view) foreign(g ghost) bool {
 	return v.complete && v.answers(g) && g.pod == ""
 }
 
-// partForeignCluster parts the cluster from another one whose nodes are in its tables. All pods have to be
+// forgetForeignNodes parts the cluster from another one whose nodes are in its tables. All pods have to be
 // read first: a node that no pod has is not the node of a pod that does not answer. While a pod
 // follows a foreign node, refuseForeign decides.
-func partForeignCluster(v *view) (cluster.Plan, bool) {
+func forgetForeignNodes(v *view) (cluster.Plan, bool) {
 	if !v.complete || !v.formed {
 		return cluster.Pass()
 	}

@@ -86,7 +86,7 @@ func TestADepartedNodeIsNotForeign(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := formed()
 			spoil(f)
-			if plan, ok := partForeignCluster(look(f.State)); ok {
+			if plan, ok := forgetForeignNodes(look(f.State)); ok {
 				t.Errorf("it is foreign: %v", plan)
 			}
 		})

@@ -29,9 +29,9 @@ func (g Guard) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// blockEvictions keeps voluntary evictions away from the only copy of a shard. A budget counts ready pods, and a pod is ready long
+// guardEvictions keeps voluntary evictions away from the only copy of a shard. A budget counts ready pods, and a pod is ready long
 // before it has all data; one that is not ready counts by itself. What is unknown changes nothing.
-func blockEvictions(v *view) (cluster.Plan, bool) {
+func guardEvictions(v *view) (cluster.Plan, bool) {
 	var step Guard
 	for _, set := range v.Sets {
 		if set.Shard < 0 || set.Shard >= len(v.shards) {

@@ -62,7 +62,7 @@ func LiveParameters() []string {
 }
 
 // LiveConfig returns the values that all servers have to have, pinned ones included, under the names that they are asked for, in the form that they answer. What
-// follows from the limit of a server's memory is not in it, see view.settings, nor what a primary is let off now and then, see setMinReplicas.
+// follows from the limit of a server's memory is not in it, see view.settings, nor what a primary is let off now and then, see setMinReplicasToWrite.
 func LiveConfig(spec *v1alpha1.RedisClusterSpec) (map[string]string, error) {
 	lines, err := settings(spec)
 	if err != nil {

@@ -105,8 +105,8 @@ func (s RotatePasswords) Apply(data map[string]string, now time.Time) map[string
 	return out
 }
 
-// replacePasswords gives new passwords out. Every server was read, and the rule about users found that it takes them.
-func replacePasswords(v *view) (cluster.Plan, bool) {
+// handOutPasswords gives new passwords out. Every server was read, and the rule about users found that it takes them.
+func handOutPasswords(v *view) (cluster.Plan, bool) {
 	if v.Spec.Access == nil || !v.Spec.Access.has(nextPrefix) {
 		return cluster.Pass()
 	}

@@ -48,9 +48,9 @@ func (b Builder) lastWords() string {
 	return fmt.Sprintf(lastWords, fmt.Sprintf(leadsAlone, secure))
 }
 
-// leavePod hands shards over whose primary is about to end, or is on a node that is being emptied. It comes early: others may be
+// handOverFromLeavingPod hands shards over whose primary is about to end, or is on a node that is being emptied. It comes early: others may be
 // about to end as well.
-func leavePod(v *view) (cluster.Plan, bool) {
+func handOverFromLeavingPod(v *view) (cluster.Plan, bool) {
 	for shard, pods := range v.shards {
 		i := slices.IndexFunc(pods, func(p *Pod) bool {
 			return p.Node != nil && p.ownsSlots() && p.Node.StateOK && (p.Deleting || p.Cordoned != "") && (!v.Spec.Replicated || p == v.leader())

@@ -86,10 +86,18 @@ func Explain(s State) cluster.Explanation {
 	if _, ok := noteLoaded(s.Restore); ok {
 		return cluster.Explanation{Phase: "begin", Rule: "noteLoaded", Why: "what a Job has loaded is recorded before anything else, so that it is not loaded again"}
 	}
+	phases := shardedPhases()
 	if s.Spec.Replicated {
-		return cluster.Explain(look(s), replicatedPhases(), keepLastCopy)
+		phases = replicatedPhases()
 	}
-	return cluster.Explain(look(s), shardedPhases(), keepLastCopy)
+	v := look(s)
+	e := cluster.Explain(v, phases, keepLastCopy)
+	if _, reload := cluster.Decide(v, phases, keepLastCopy).Step.(ReloadCertificates); reload && e.Rule != "reloadCertificates" {
+		return cluster.Explanation{
+			Phase: e.Phase, Rule: "reloadCertificates", Why: "it depends on no other server, so that it does not wait for what " + e.Rule + " waits for",
+		}
+	}
+	return e
 }
 
 // Outline lists the rules of Next in their order, for the mode Sharded or Replicated.
@@ -170,11 +178,11 @@ func waitForReady(v *view) (cluster.Plan, bool) {
 }
 
 // expiring are the rules for what a cluster would stop working without one day.
-var expiring = []phase{cluster.NewPhase("expiring", "certificates and passwords end while a field is refused",
-	cluster.NewRule("reloadCertificates", "a certificate ends first", reloadCertificates),
+var expiring = []phase{cluster.NewPhase("expiring", "certificates expire and former passwords stay valid while a field is refused",
+	cluster.NewRule("reloadCertificates", "reloading a certificate depends on no other server", reloadCertificates),
 	cluster.NewRule("waitForReplicas", "passwords change when all replicas are in sync", waitForReplicas),
-	cluster.NewRule("waitForReady", "and when all pods are ready", waitForReady),
-	cluster.NewRule("retirePasswords", "a former password ends", retirePasswords),
+	cluster.NewRule("waitForReady", "passwords change when all pods are ready", waitForReady),
+	cluster.NewRule("retirePasswords", "a former password ends when no client has a reason to use it", retirePasswords),
 )}
 
 // exceptUpkeep has a rule that refuses a field of the specification let through what a cluster would stop working without one day: that

@@ -235,7 +235,7 @@ func (v *view) approved() bool {
 	return r.Approved == v.Proposal.ID || (r.Automatic && !v.Now.Before(v.begins()))
 }
 
-// rebalance moves slots because of what they weigh. It is the last rule: it begins when there is nothing else to do.
+// rebalance moves slots because of what they weigh. It begins when there is nothing else to do.
 func rebalance(v *view) (cluster.Plan, bool) {
 	if v.Untold != "" {
 		return cluster.Refuse(ReasonLoadUntold,

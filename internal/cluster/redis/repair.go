@@ -221,9 +221,9 @@ func (v *view) anyReplica() bool {
 	return false
 }
 
-// waitForElection deals with slots whose owner no pod has any more: a replica is elected by itself, if one may be. See takeOver for
+// recoverSlotsWithoutOwner deals with slots whose owner no pod has any more: a replica is elected by itself, if one may be. See takeOver for
 // what is done where it cannot be.
-func waitForElection(v *view) (cluster.Plan, bool) {
+func recoverSlotsWithoutOwner(v *view) (cluster.Plan, bool) {
 	var lost []loss
 	for _, g := range v.ghosts() {
 		slots := v.stillOwned(g)

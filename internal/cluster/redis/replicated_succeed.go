@@ -31,10 +31,10 @@ func appointFirstPrimary(v *view) (cluster.Plan, bool) {
 	return promote(best, "nobody has been primary yet, and %s holds %d keys, as many as any other server", best.Name, best.Node.Keys)
 }
 
-// appointCandidate makes another primary in the place of the appointed one, or makes that one primary again. All that clients were
+// appointNextPrimary makes another primary in the place of the appointed one, or makes that one primary again. All that clients were
 // told is written is on the appointed one, and what was copied of it is on every server that was connected to it: the one
 // that got furthest takes over.
-func appointCandidate(v *view) (cluster.Plan, bool) {
+func appointNextPrimary(v *view) (cluster.Plan, bool) {
 	if v.Appointed.Pod == "" || v.leader() != nil {
 		return cluster.Pass()
 	}
@@ -117,8 +117,8 @@ func (v *view) isHeir(p *Pod) bool {
 	return !p.Node.Loading && (r.ID == v.Appointed.History || r.FormerID == v.Appointed.History)
 }
 
-// waitForFormerPrimary waits for a primary that is on its way out: it holds its clients until its replicas have everything, and ends.
-func waitForFormerPrimary(v *view) (cluster.Plan, bool) {
+// waitForLeavingPrimary waits for a primary that is on its way out: it holds its clients until its replicas have everything, and ends.
+func waitForLeavingPrimary(v *view) (cluster.Plan, bool) {
 	if leader := v.leader(); leader != nil && leader.Deleting && leader.Name == v.Appointed.Pod {
 		return cluster.Wait(ReasonLeaving, soon, "%s, the primary, is being deleted", leader.Name)
 	}

@@ -109,9 +109,9 @@ func describe(moves []SlotMove) string {
 
 func (s DropShard) String() string { return fmt.Sprintf("delete the StatefulSet of shard %d", s.Shard) }
 
-// promoteCandidate replaces the primary of a shard without slots that is gone with its disk. It may have held keys of a slot that was on
+// promoteWithoutSlots replaces the primary of a shard without slots that is gone with its disk. It may have held keys of a slot that was on
 // its way to it, and its replicas do.
-func promoteCandidate(v *view) (cluster.Plan, bool) {
+func promoteWithoutSlots(v *view) (cluster.Plan, bool) {
 	for _, g := range v.ghosts() {
 		best := furthest(g.replicas)
 		if best == nil && len(g.replicas) > 0 {

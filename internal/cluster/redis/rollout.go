@@ -199,9 +199,9 @@ func waitForDisk(p *Pod) (cluster.Plan, bool) {
 	return cluster.Wait(ReasonDisk, later, "%s has yet to write the data that it copied to its disk (the rewrite of its append-only file)", p.Name)
 }
 
-// failOver hands a shard whose primary is outdated to a replica that is current. One shard at a time: the others are
+// failOverOutdated hands a shard whose primary is outdated to a replica that is current. One shard at a time: the others are
 // the voters.
-func failOver(v *view) (cluster.Plan, bool) {
+func failOverOutdated(v *view) (cluster.Plan, bool) {
 	for shard, pods := range v.shards {
 		primary := v.primary(shard)
 		if primary == nil || !primary.Outdated || len(pods) == 1 {

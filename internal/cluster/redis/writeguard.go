@@ -70,8 +70,8 @@ func (s GuardShards) Calls() []Call {
 	return calls(s.Guards, func(g GuardWrites) Call { return g.Calls()[0] })
 }
 
-// setMinReplicas keeps primaries from taking writes that too few replicas acknowledge, as far as the replicas are not on their way.
-func setMinReplicas(v *view) (cluster.Plan, bool) {
+// setMinReplicasToWrite keeps primaries from taking writes that too few replicas acknowledge, as far as the replicas are not on their way.
+func setMinReplicasToWrite(v *view) (cluster.Plan, bool) {
 	var step GuardShards
 	for shard := range v.shards {
 		head := v.head(shard)

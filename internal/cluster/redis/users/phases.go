@@ -6,7 +6,7 @@ type phase = cluster.Phase[State]
 
 // deletion is the order of the rules for a user that is being deleted.
 var deletion = []phase{
-	cluster.NewPhase("delete", "what cannot be deleted now must not hold up the deletion of its namespace",
+	cluster.NewPhase("delete", "the user leaves all servers before the finalizer goes, unless the cluster goes too",
 		cluster.NewRule("releaseWithCluster", "with the cluster, its users are gone", releaseWithCluster),
 		cluster.NewRule("waitWhilePaused", "a paused cluster is not changed", waitWhilePaused),
 		cluster.NewRule("deleteUser", "servers that answer lose the user now", deleteUser),
@@ -22,7 +22,7 @@ var creation = []phase{
 		cluster.NewRule("refuseWithoutAuth", "without authentication everybody has all rights", refuseWithoutAuth),
 		cluster.NewRule("refuseRival", "of two resources for one user name, the older one counts", refuseRival),
 		cluster.NewRule("waitWhilePaused", "a paused cluster is not changed", waitWhilePaused),
-		cluster.NewRule("refuseForeign", "a user of the same name that the operator did not make stays as it is", refuseForeign),
+		cluster.NewRule("refuseForeign", "a user of the same name that was not made for this resource stays as it is", refuseForeign),
 	),
 	cluster.NewPhase("create", "servers that answer get the user now; the Secret comes when all have it",
 		cluster.NewRule("protect", "the finalizer comes first, or a deletion would leave the user on servers", protect),
