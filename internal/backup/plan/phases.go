@@ -5,7 +5,7 @@ import "github.com/quorate/quorate/internal/cluster"
 // deletion is the order of the rules for a Backup that is being deleted.
 var deletion = []cluster.Phase[State]{
 	cluster.NewPhase("delete", "nothing may read or write the data while it is deleted",
-		cluster.NewRule("keepData", "without data to delete, the resource goes now", keepData),
+		cluster.NewRule("keepData", "data that is retained or goes with its claim needs no deletion", keepData),
 		cluster.NewRule("stopJobs", "a Job that still writes would leave a part behind", stopJobs),
 		cluster.NewRule("waitForReaders", "a restore that reads the data would fail half-way", waitForReaders),
 		cluster.NewRule("removeData", "the store loses the data", removeData),
@@ -15,7 +15,7 @@ var deletion = []cluster.Phase[State]{
 
 // backup is the order of the rules for any other Backup.
 var backup = []cluster.Phase[State]{
-	cluster.NewPhase("prepare", "a Job of the same name, or none to protect, would be in the way of what follows",
+	cluster.NewPhase("prepare", "the finalizer is in place and leftover Jobs are gone before a Job is created",
 		cluster.NewRule("protect", "the finalizer comes before the first byte, or a deletion would leave the data in the store", protect),
 		cluster.NewRule("waitWhileLeaving", "a Job that is being deleted keeps its name", waitWhileLeaving),
 		cluster.NewRule("dropHeld", "a pod that keeps running after its Job has ended holds volumes", dropHeld),
@@ -28,7 +28,7 @@ var backup = []cluster.Phase[State]{
 
 // restoration is the order of the rules for a Restore.
 var restoration = []cluster.Phase[Restoration]{
-	cluster.NewPhase("look up", "what would be restored, and into what, is known before anybody is asked",
+	cluster.NewPhase("look up", "the backup and its target are known before confirmation",
 		cluster.NewRule("watchTarget", "once the cluster has begun, the Restore only watches", watchTarget),
 		cluster.NewRule("lookUp", "the backup is read before the plan names it", lookUp),
 		cluster.NewRule("fits", "a backup that the cluster cannot load is refused before it is confirmed", fits),
@@ -42,7 +42,7 @@ var restoration = []cluster.Phase[Restoration]{
 
 // timetable is the order of the rules for a BackupSchedule.
 var timetable = []cluster.Phase[Timetable]{
-	cluster.NewPhase("recorder", "a schedule that is never due, or a recorder that nobody wants, is seen to first",
+	cluster.NewPhase("recorder", "an invalid schedule is refused and an unneeded recorder deleted before backups are taken",
 		cluster.NewRule("refuseSchedule", "without a valid schedule nothing is ever due", refuseSchedule),
 		cluster.NewRule("stopRecorder", "a recorder that is not wanted any more must not ask for backups", stopRecorder),
 	),
@@ -51,7 +51,7 @@ var timetable = []cluster.Phase[Timetable]{
 		cluster.NewRule("takeForRecorder", "recorded changes need a backup to start from", takeForRecorder),
 	),
 	cluster.NewPhase("keep", "backups are checked and deleted when none has to be taken",
-		cluster.NewRule("checkDue", "the newest backup is checked before an older one may go", checkDue),
+		cluster.NewRule("checkDue", "a due check of the newest backup starts before retention deletes others", checkDue),
 		cluster.NewRule("expire", "retention deletes the oldest backup that it does not keep", expire),
 	),
 }

@@ -38,9 +38,9 @@ func keepBudget(s State) (cluster.Plan, bool) {
 	return cluster.Do(SetBudget{need}, "etcd has %d voters and %d learners that run: a drain of nodes has to leave %d pods", voters, learners, need)
 }
 
-// leaveNode moves leadership off a node that is being emptied, before the pod is asked to go. Where the leader would be asked to
+// moveLeadershipOffNode moves leadership off a node that is being emptied, before the pod is asked to go. Where the leader would be asked to
 // go again, it stays: on another such node, or in a member that spec.size does not ask for.
-func leaveNode(s State) (cluster.Plan, bool) {
+func moveLeadershipOffNode(s State) (cluster.Plan, bool) {
 	leader := s.leader()
 	from := s.pod(*leader)
 	to := successor(s, leader.ID)

@@ -173,7 +173,7 @@ func (p Pod) comeBack(now time.Time) string {
 
 func took(d *Defragmentation) time.Duration { return d.End.Sub(d.Begin).Round(time.Millisecond) }
 
-// defragmentWhereWorthIt is the last rule of all.
+// defragmentWhereWorthIt defragments the member that gains most, when no change is due.
 func defragmentWhereWorthIt(s State) (cluster.Plan, bool) {
 	policy := s.Want.Maintenance
 	if !policy.Defragment || (policy.Window == nil && len(s.Members) == 1) || (policy.Window != nil && !policy.Window.Open(s.Now)) {
@@ -278,12 +278,12 @@ func healSpace(s State) (cluster.Plan, bool) {
 	return s.makeRoom(full[0])
 }
 
-// healSpaceOfUnhealthy heals those that answer while others are not there, which everything else waits for: no write gets through
+// healSpaceWhileUnhealthy heals those that answer while others are not there, which everything else waits for: no write gets through
 // until it is done. That goes also where they are only just a quorum. A member that is defragmented keeps clients waiting, but it
 // goes on to append and to vote (https://github.com/etcd-io/etcd/issues/15477), and the leader has handed over before. What
 // has to be waited for or told is left to the other rules; and so is all of it while a member has outdated settings, since
 // these may have a smaller quota than the specification, by which nothing can be judged.
-func healSpaceOfUnhealthy(s State) (cluster.Plan, bool) {
+func healSpaceWhileUnhealthy(s State) (cluster.Plan, bool) {
 	_, waits := waitForHealth(s)
 	if whole := !waits && len(s.Members) == len(s.Record.Members); whole || !s.healthy(*s.leader()) {
 		return cluster.Pass()

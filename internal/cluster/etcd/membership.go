@@ -50,10 +50,10 @@ func refuseUnknownMembers(s State) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// recordListedMembers gives every member that the quorum lists a place in the record, and so a pod, unless it is leaving: that one is removed as
+// settleUnrecordedMembers gives every member that the quorum lists a place in the record, and so a pod, unless it is leaving: that one is removed as
 // soon as its pod has ended and let its clients go. It comes back where the data of members differs meanwhile: without it those that are
 // right may be no majority any more.
-func recordListedMembers(s State) (cluster.Plan, bool) {
+func settleUnrecordedMembers(s State) (cluster.Plan, bool) {
 	have := len(s.Record.Members)
 	for _, m := range s.Members {
 		i := s.Ordinal(m)
@@ -283,9 +283,9 @@ func (s State) allVote() bool {
 	return !slices.ContainsFunc(s.Members, func(m Member) bool { return m.Learner || !s.healthy(m) })
 }
 
-// removeUnhealthySurplus takes the members out that spec.size does not ask for and that the cluster does not miss, before anything waits for
+// removeDispensableSurplus takes the members out that spec.size does not ask for and that the cluster does not miss, before anything waits for
 // them.
-func removeUnhealthySurplus(s State) (cluster.Plan, bool) {
+func removeDispensableSurplus(s State) (cluster.Plan, bool) {
 	for _, m := range s.Members {
 		if i := s.Ordinal(m); i >= s.Want.Size && (m.Learner || !s.healthy(m)) {
 			name := s.Want.Peers[i].Name

@@ -69,7 +69,7 @@ func Next(s State) cluster.Plan {
 // Explain names the rule that Next decides by.
 func Explain(s State) cluster.Explanation {
 	if _, replaced := keepServing(s, cluster.Decide(s, phases(), keepLastCopy)); replaced {
-		return cluster.Explanation{Phase: "serve", Rule: "keepServing", Why: "a member that was taken out of the client Service for maintenance comes back first"}
+		return cluster.Explanation{Phase: "serve", Rule: "keepServing", Why: "a running defragmentation is waited for; afterwards its member returns to the client Service first"}
 	}
 	return cluster.Explain(s, phases(), keepLastCopy)
 }
@@ -146,7 +146,7 @@ func bootstrapOverEmptyClaims(s State) (cluster.Plan, bool) {
 }
 
 // restartStuck deletes a pod that cannot run and was made from an outdated template: the StatefulSet controller would
-// never do it, and the change that cures the pod would never reach it (Kubernetes issue 67250). Such a pod serves
+// never do it (OnDelete), and the change that cures the pod would never reach it. Such a pod serves
 // nobody, so this is safe whatever else is known, unless its data would go with it.
 func restartStuck(s State) (cluster.Plan, bool) {
 	for _, p := range s.Pods {
@@ -270,8 +270,8 @@ func (s State) pace() time.Duration {
 	return whileWaiting
 }
 
-// keepIdentity refuses to touch anything when a member belongs to another cluster.
-func keepIdentity(s State) (cluster.Plan, bool) {
+// refuseOtherIdentity refuses to touch anything when a member belongs to another cluster.
+func refuseOtherIdentity(s State) (cluster.Plan, bool) {
 	id, agree := s.clusterID()
 	if !agree {
 		return cluster.Refuse(ReasonIdentity, "the members belong to different etcd clusters%s: "+
@@ -361,8 +361,8 @@ func openToClients(s State) (cluster.Plan, bool) {
 	return cluster.Do(LetClientsIn{}, "the identity of the cluster is recorded and authentication is as specified")
 }
 
-// reportForeignPeers stops at a member without data whose peers are those of another cluster.
-func reportForeignPeers(s State) (cluster.Plan, bool) {
+// refuseForeignPeers stops at a member without data whose peers are those of another cluster.
+func refuseForeignPeers(s State) (cluster.Plan, bool) {
 	for _, p := range s.Pods {
 		if !p.Terminating && p.Gate != nil && p.Gate.Reason == GateForeignPeers {
 			return cluster.Refuse(ReasonIdentity, "%s", p.Gate.Message)

@@ -115,9 +115,9 @@ func (RecordSnapshot) Reason() string { return "SnapshotTaken" }
 // Reason names the step in events and conditions.
 func (DropBackup) Reason() string { return "DroppingBackup" }
 
-// snapshotFirst takes the snapshot that an upgrade waits for, when nothing else is left to be done. Until then upgrade, flush and
+// backUpBeforeUpgrade takes the snapshot that an upgrade waits for, when nothing else is left to be done. Until then upgrade, flush and
 // setVersion leave the version alone, and everything else goes on.
-func snapshotFirst(s State) (cluster.Plan, bool) {
+func backUpBeforeUpgrade(s State) (cluster.Plan, bool) {
 	if !s.moves() || !s.unsaved() {
 		return cluster.Pass()
 	}

@@ -120,10 +120,10 @@ func switchTransport(s State) (cluster.Plan, bool) {
 	return openBoth(s)
 }
 
-// listenForRetained lets members find each other that an earlier cluster of this name has left, or that lost their record while TLS was
+// listenForBothTransports lets members find each other that an earlier cluster of this name has left, or that lost their record while TLS was
 // being switched: what their disks say of their peers may be what nobody listens for. Once the identity of the cluster is
 // recorded, they have found each other.
-func listenForRetained(s State) (cluster.Plan, bool) {
+func listenForBothTransports(s State) (cluster.Plan, bool) {
 	r, lonely := s.Record, 0
 	for _, p := range s.Pods {
 		if p.View != nil && p.View.Leader == 0 {

@@ -63,7 +63,7 @@ func Hop(from, to Version) Version {
 func setVersion(s State) (cluster.Plan, bool) {
 	from, to := s.Record.Version, s.Want.Version
 	switch {
-	case from == to, to.Minor == from.Minor && s.unsaved(): // See snapshotFirst.
+	case from == to, to.Minor == from.Minor && s.unsaved(): // See backUpBeforeUpgrade.
 		return cluster.Pass()
 	case to.Minor == from.Minor:
 	case !s.known() && s.Record.BeginWith() == nil && s.Record.Bootstrap != BootstrapRecovered && !slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.View != nil }):
@@ -243,7 +243,7 @@ func upgrade(s State) (cluster.Plan, bool) {
 		}
 	}
 	if s.unsaved() {
-		return cluster.Pass() // See snapshotFirst.
+		return cluster.Pass() // See backUpBeforeUpgrade.
 	}
 	return cluster.Do(SetVersion{From: from, To: next}, "all members run %s and are well: %s is next%s%s",
 		from, next, onTheWay(next, to), s.withoutSnapshot())
@@ -266,7 +266,7 @@ func flushLog(s State) (cluster.Plan, bool) {
 	case !s.moves() || !s.mustFlush():
 		return cluster.Pass()
 	case !s.goingBack() && s.unsaved():
-		return cluster.Pass() // See snapshotFirst.
+		return cluster.Pass() // See backUpBeforeUpgrade.
 	case !s.goingBack():
 		return cluster.Do(Downgrade{To: Version{3, beforeTheLogEnds - 1, 0}, Via: s.via(Member{})},
 			"%s cannot read what 3.5 wrote into the log: the members are made to write a snapshot, by a downgrade that is taken back", s.Want.Version)

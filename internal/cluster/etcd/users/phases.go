@@ -6,16 +6,16 @@ type phase = cluster.Phase[State]
 
 // deletion is the order of the rules for a user that is being deleted.
 var deletion = []phase{
-	cluster.NewPhase("wait", "what cannot be deleted now must not hold up the deletion of its namespace",
-		cluster.NewRule("releaseWithCluster", "with the cluster, its users are gone", releaseWithCluster),
+	cluster.NewPhase("wait", "a user is deleted through etcd, which must exist, be active and answer",
+		cluster.NewRule("releaseWithCluster", "without the cluster, etcd cannot be asked, and the finalizer would block namespace deletion", releaseWithCluster),
 		cluster.NewRule("waitWhilePaused", "a paused cluster is not changed", waitWhilePaused),
 		cluster.NewRule("waitWhileHibernated", "a hibernated cluster has no members to ask", waitWhileHibernated),
 		cluster.NewRule("waitForEtcd", "the deletion goes through the quorum", waitForEtcd),
 	),
-	cluster.NewPhase("delete", "the user goes before the role, so that it never has fewer rights than the role says",
-		cluster.NewRule("deleteUser", "connections of the user end first", deleteUser),
+	cluster.NewPhase("delete", "the role identifies the operator's user, so the user is deleted before its role",
+		cluster.NewRule("deleteUser", "the user is recognised by its role, so it is deleted first", deleteUser),
 		cluster.NewRule("deleteRole", "the role is of this user alone", deleteRole),
-		cluster.NewRule("release", "the finalizer goes when etcd has neither", release),
+		cluster.NewRule("release", "the finalizer goes when etcd has no user or role of this resource", release),
 	),
 }
 
@@ -30,9 +30,9 @@ var creation = []phase{
 		cluster.NewRule("waitUntilOpen", "users come after root's password is in place", waitUntilOpen),
 		cluster.NewRule("waitForEtcd", "users are read through the quorum", waitForEtcd),
 		cluster.NewRule("waitForAuth", "a password that is set while authentication is off does not protect", waitForAuth),
-		cluster.NewRule("refuseForeign", "a user or role of the same name that the operator did not make stays as it is", refuseForeign),
+		cluster.NewRule("refuseForeign", "an etcd user of this name that this resource did not create stays as it is", refuseForeign),
 	),
-	cluster.NewPhase("create", "the role is complete before the user has it: a user never has more rights than specified",
+	cluster.NewPhase("create", "a role gets its specified permissions before a new user gets the role",
 		cluster.NewRule("protect", "the finalizer comes first, or a deletion would leave the user in etcd", protect),
 		cluster.NewRule("addRole", "permissions need a role", addRole),
 		cluster.NewRule("setPermissions", "the role has its final rights before a user gets it", setPermissions),
