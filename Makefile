@@ -148,12 +148,16 @@ test-all: test test-olm test-e2e-long test-e2e-fresh chaos fuzz govulncheck benc
 # Everything that needs Go alone, but for what takes longer: of those packages a few tests stand for all.
 NOT_FAST := /test/(bench|chart|controllersim|e2e|envtest|monitoring|recorded|skew)|/(autoscaler|dbuser|etcdcluster|rediscluster)$$
 NOT_FAST := $(NOT_FAST)|/(etcdclient|redisclient|redisdump|etcdhistory|etcdrestore|etcdsnapshot)$$|/internal/backup$$|/cmd/|/hack/
-FAST_CORE := TestAnEtcdClusterBecomesReadyAndThenCostsNoWrite|TestARedisClusterBecomesReadyAndIsThenLeftAlone|TestARedisRolloutRestartsEveryPodAndNoPrimary
-FAST_CORE := $(FAST_CORE)|TestACachedObjectDecidesLikeTheWholeOne|TestAChangeIsRolledOutOneMemberAtATime
+FAST_CORE := \
+  TestACachedObjectDecidesLikeTheWholeOne \
+  TestAChangeIsRolledOutOneMemberAtATime \
+  TestAnEtcdClusterBecomesReadyAndThenCostsNoWrite \
+  TestARedisClusterBecomesReadyAndIsThenLeftAlone \
+  TestARedisRolloutRestartsEveryPodAndNoPrimary
 .PHONY: test-fast
 test-fast: ## Run what answers within a minute and needs Go alone
 	@go test -short $$(go list ./... | grep -vE '$(NOT_FAST)')
-	@go test -short -run '^($(FAST_CORE))$$' ./controllers/etcdcluster ./controllers/rediscluster
+	@go test -short -run '^($(subst $(empty) $(empty),|,$(strip $(FAST_CORE))))$$' ./controllers/etcdcluster ./controllers/rediscluster
 
 .PHONY: deps
 deps:
@@ -207,7 +211,8 @@ test-olm: ## Validate the bundle for the Operator Lifecycle Manager (a module of
 	cd test/olm && go test -count 1 ./...
 
 # What the race detector saw a sample of.
-SWEEPS := ./controllers/... ./test/controllersim ./internal/cluster/etcd ./internal/cluster/redis
+SWEEPS := ./controllers/... ./test/controllersim ./internal/backup/plan ./internal/cluster/autoscale ./internal/cluster/etcd \
+  ./internal/cluster/etcd/users ./internal/cluster/redis ./internal/cluster/redis/users
 .PHONY: test-sweeps
 test-sweeps: ## Run all simulations and crash sweeps, without the race detector
 	@$(GOTESTSUM) --jsonfile $(REPORTS)/sweeps.json -- -timeout 180m $(TEST_FLAGS) $(SWEEPS)

@@ -50,7 +50,7 @@ func (k *EtcdReconciler) publish(ctx context.Context, o *v1alpha1.EtcdUser, c *v
 	return k.EnsureSecret(ctx, o, cluster.UserSecret(o.Name), etcdcluster.BindingType, userLabels(o), data)
 }
 
-// CarryOut makes the calls of a step to a member. A call that an earlier attempt has made already is no error.
+// carryOut makes the calls of a step to a member. A call that an earlier attempt has made already is no error.
 func carryOut(ctx context.Context, m users.Client, step cluster.Step, password string) error {
 	switch step := step.(type) {
 	case users.AddRole:

@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// TransformNode leaves of a node what cordon, nodeAddress and roomElsewhere need, so that the memory of the manager does not grow with the images on the
-// nodes.
+// TransformNode leaves of a node what decisions need: labels and taints (owned.CordonReason), addresses
+// and what it can hold (package rediscluster). The images on the nodes would be most of its memory.
 func TransformNode(o any) (any, error) {
 	node, ok := o.(*corev1.Node)
 	if !ok {

@@ -88,7 +88,7 @@ func WaitsForIssuer(err error) bool {
 	return errors.As(err, &hold) || errors.As(err, &refusal)
 }
 
-// LeafSecrets reads the Secrets of the leafs, as far as they exist.
+// leafSecrets reads the Secrets of the leafs, as far as they exist.
 func (c *Client) leafSecrets(ctx context.Context, owner Owner, leafs map[string]clustertls.Leaf) (map[string]*corev1.Secret, error) {
 	out := map[string]*corev1.Secret{}
 	for name := range leafs {

@@ -51,14 +51,14 @@ type Snapshots struct {
 	swept time.Time
 }
 
-// of is the footing of a resource, nil: there is none.
+// of is the snapshot of a resource, nil: there is none.
 func (f *Snapshots) of(uid types.UID) *snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.byUID[uid]
 }
 
-// keep has the next look at a resource go by a footing; nil: by none. Those that are too old are forgotten, with the resources that are gone.
+// keep has the next look at a resource go by a snapshot; nil: by none. Those that are too old are forgotten, with the resources that are gone.
 func (f *Snapshots) keep(uid types.UID, now *snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -149,7 +149,7 @@ func EnsureAgain(ctx context.Context) {
 // ensureKey is the key of what one look at a resource goes by.
 type ensureKey struct{}
 
-// ensureState is the footing of the last look, and that of this one. Nil: there is none.
+// ensureState is the snapshot of the last look, and that of this one. Nil: there is none.
 type ensureState struct {
 	version   string
 	last, now *snapshot

@@ -50,7 +50,7 @@ func newSecretCache(c client.Client, now func() time.Time) *secretCache {
 	return &secretCache{Client: c, now: now, secrets: map[client.ObjectKey]cachedSecret{}}
 }
 
-// cacheScopeKey is the key of the recollection of a context.
+// cacheScopeKey is the key of the cacheScope of a context.
 type cacheScopeKey struct{}
 
 // cacheScope is what one look at a resource goes by of what was read before it.

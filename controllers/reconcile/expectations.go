@@ -11,7 +11,7 @@ import (
 )
 
 // The watch tells of a status moments after it was written. Until then the cache has the resource as it was, and what follows from that would
-// be refused as a conflict: catchUp is how soon the resource is looked at again, and maxPending how often, before it is taken as it is.
+// be refused as a conflict: requeuePending is how soon the resource is looked at again, and maxPending how often, before it is taken as it is.
 const (
 	requeuePending = 20 * time.Millisecond
 	maxPending     = 10

@@ -196,7 +196,7 @@ func repairs(p cluster.Plan) cluster.Plan {
 	return p
 }
 
-// CarryOut takes the step of a plan. When one fails that stands aside, what is planned otherwise is carried out, and told along with
+// carryOut takes the step of a plan. When one fails that stands aside, what is planned otherwise is carried out, and told along with
 // what is wrong. It is no error of the pass then: what waits for nothing shall not wait for the next attempt either.
 func (l *Loop[O, S]) carryOut(ctx context.Context, o O, p cluster.Plan) (cluster.Plan, error) {
 	if p.Step == nil {

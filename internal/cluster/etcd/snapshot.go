@@ -115,8 +115,8 @@ func (RecordSnapshot) Reason() string { return "SnapshotTaken" }
 // Reason names the step in events and conditions.
 func (DropBackup) Reason() string { return "DroppingBackup" }
 
-// backUpBeforeUpgrade takes the snapshot that an upgrade waits for, when nothing else is left to be done. Until then upgrade, flush and
-// setVersion leave the version alone, and everything else goes on.
+// backUpBeforeUpgrade takes the Backup that an upgrade waits for, when nothing else is left to be done.
+// Until then upgrade, flushLog and setVersion leave the version alone, and everything else goes on.
 func backUpBeforeUpgrade(s State) (cluster.Plan, bool) {
 	if !s.moves() || !s.unsaved() {
 		return cluster.Pass()

@@ -134,3 +134,25 @@ func TestAShardIsRestoredThoughNoServerKnowsItsOwner(t *testing.T) {
 		t.Errorf("%s decides: %v, %s", e.Rule, p.Step, p.Message)
 	}
 }
+
+// TestExplainNamesTheRuleThatIsLetThrough has what would expire while a version is refused.
+func TestExplainNamesTheRuleThatIsLetThrough(t *testing.T) {
+	for rule, due := range map[string]func(f *fixture){
+		"refuseVersion":      func(*fixture) {},
+		"reloadCertificates": func(f *fixture) { f.Spec.Certificate = "new" },
+		"retirePasswords": func(f *fixture) {
+			f.Spec.HandedOut, f.Spec.Access.Passwords[formerPrefix+"password"] = true, "before"
+			f.Spec.Access.Passwords[handedOutKey] = now.Add(-time.Hour).Format(time.RFC3339)
+			f.takeUsers()
+		},
+	} {
+		f := replicated()
+		f.Spec.Access = &Access{Passwords: testPasswords()}
+		f.takeUsers()
+		f.Spec.Version = "7.0.0"
+		due(f)
+		if e := Explain(f.State); e.Rule != rule || e.Why == "" {
+			t.Errorf("%+v, want %s: %s", e, rule, Next(f.State).Message)
+		}
+	}
+}

@@ -92,10 +92,17 @@ func Explain(s State) cluster.Explanation {
 	}
 	v := look(s)
 	e := cluster.Explain(v, phases, keepLastCopy)
-	if _, reload := cluster.Decide(v, phases, keepLastCopy).Step.(ReloadCertificates); reload && e.Rule != "reloadCertificates" {
-		return cluster.Explanation{
-			Phase: e.Phase, Rule: "reloadCertificates", Why: "it depends on no other server, so that it does not wait for what " + e.Rule + " waits for",
+	let := ""
+	switch step := cluster.Decide(v, phases, keepLastCopy).Step.(type) {
+	case ReloadCertificates:
+		let = "reloadCertificates"
+	case RotatePasswords:
+		if step.Cause == ReasonRetire || step.Cause == ReasonHold {
+			let = "retirePasswords"
 		}
+	}
+	if let != "" && e.Rule != let {
+		return cluster.Explanation{Phase: e.Phase, Rule: let, Why: "it does not wait for what " + e.Rule + " waits for"}
 	}
 	return e
 }

@@ -1,0 +1,11 @@
+package reconcile
+
+import (
+	"testing"
+
+	"github.com/quorate/quorate/test/fakeapi"
+)
+
+func TestNoDecisionOnACachedObjectIsMadeHere(t *testing.T) {
+	fakeapi.CheckCompared(t, nil)
+}
