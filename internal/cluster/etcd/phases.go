@@ -38,7 +38,9 @@ var withoutQuorum = cluster.NewPhase("without a quorum", "these rules need no qu
 )
 
 var identity = cluster.NewPhase("identity and access", "from here on the members answer; nothing is written to etcd before its identity is recorded",
-	cluster.NewRule("waitForMembers", "all rules below decide by what a quorum reports; too many lost members begin a recovery here", waitForMembers),
+	cluster.NewRule("refuseQuarantinedData", "members with quarantined data of an earlier cluster must not found a new one", refuseQuarantinedData),
+	cluster.NewRule("reportLostQuorum", "only too many lost members justify a recovery; otherwise the next rule waits for a quorum", reportLostQuorum),
+	cluster.NewRule("waitForMembers", "all rules below decide by what a quorum reports", waitForMembers),
 	cluster.NewRule("refuseOtherIdentity", "members of another cluster must not be touched by any rule below", refuseOtherIdentity),
 	cluster.NewRule("recordIdentity", "once recorded, no member with an empty disk can found the cluster again", recordIdentity),
 	cluster.NewRule("authenticate", "clients are let in only after authentication is as specified", authenticate),

@@ -209,12 +209,6 @@ func waitForMembers(s State) (cluster.Plan, bool) {
 	if s.Members != nil {
 		return cluster.Pass()
 	}
-	if p, ok := tellAside(s); ok {
-		return p, true
-	}
-	if p, ok := quorumLost(s); ok {
-		return p, true
-	}
 	reason, what := ReasonNoQuorum, "no quorum of members answers"
 	switch {
 	case !s.known():

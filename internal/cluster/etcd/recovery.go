@@ -226,9 +226,12 @@ func (s State) whyLost(p *Pod, c *Claim) string {
 	return ""
 }
 
-// quorumLost stops where too many members have lost their data for the others to be a quorum: that does not heal by itself.
+// reportLostQuorum stops where too many members have lost their data for the others to be a quorum: that does not heal by itself.
 // What it would take to go on is said in full, and done only when somebody has read it, or has said beforehand that it may be.
-func quorumLost(s State) (cluster.Plan, bool) {
+func reportLostQuorum(s State) (cluster.Plan, bool) {
+	if s.Members != nil {
+		return cluster.Pass()
+	}
 	l, forGood := s.assess()
 	if !forGood || s.Record.Restores() { // Nothing was there to lose.
 		return cluster.Pass()
@@ -420,9 +423,13 @@ func (s State) awaitSurvivor(r Recovery) (cluster.Plan, bool) {
 	return cluster.Wait(ReasonRecovering, whileStarting, "%s starts as the only member; for now it %s", r.Survivor, trouble(survivor))
 }
 
-// tellAside stops where members of an earlier cluster of this name have set aside what they had, and have nothing else: it was deleted while
-// it began anew. Their disks are empty, and that cluster was not.
-func tellAside(s State) (cluster.Plan, bool) {
+// refuseQuarantinedData stops where members of an earlier cluster of this name have quarantined their
+// data, and have nothing else: it was deleted during an in-place restore. Their disks are empty, and
+// that cluster was not.
+func refuseQuarantinedData(s State) (cluster.Plan, bool) {
+	if s.Members != nil {
+		return cluster.Pass()
+	}
 	var held []string
 	for _, p := range s.Pods {
 		if !p.Terminating && p.Gate != nil && p.Gate.Reason == GateAside {
