@@ -145,7 +145,7 @@ test-all: export QUORATE_SWEEP_STRIDE = 1
 test-all: export QUORATE_ALL_ENGINES = 1
 test-all: test test-olm test-e2e-long test-e2e-fresh chaos fuzz govulncheck bench-ready ## Run everything, the long end-to-end tests, those of a second cluster, fuzz targets, govulncheck and the benchmarks too
 
-# Everything that needs Go alone, but for what takes longer: of those packages a few tests stand for all.
+# Packages that need Go alone and are fast; of slow ones, the few tests of FAST_CORE.
 NOT_FAST := /test/(bench|chart|controllersim|e2e|envtest|monitoring|recorded|skew)|/(autoscaler|dbuser|etcdcluster|rediscluster)$$
 NOT_FAST := $(NOT_FAST)|/(etcdclient|redisclient|redisdump|etcdhistory|etcdrestore|etcdsnapshot)$$|/internal/backup$$|/cmd/|/hack/
 FAST_CORE := \

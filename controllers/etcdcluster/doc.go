@@ -1,3 +1,4 @@
-// Package etcdcluster reconciles EtcdClusters: it applies their objects, observes Kubernetes and the
-// members, and carries out one step of the planner. What to do is decided in internal/cluster/etcd.
+// Package etcdcluster reconciles EtcdClusters: it applies their objects, observes Kubernetes and
+// the members, and carries out one step of the planner. What to do is decided in
+// internal/cluster/etcd.
 package etcdcluster

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/ttlmap"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
 )
@@ -49,7 +50,7 @@ func TestAReadForAnotherResourceChangesNoMemory(t *testing.T) {
 	}
 	c := s.Cluster()
 	untouched := func() bool { return reflect.DeepEqual(&kind.memory(c).vigil, &redis.Vigil{}) }
-	kind.memories.Delete(c.UID)
+	kind.memories = ttlmap.Map[types.UID, memory]{New: newMemory}
 	if _, err := kind.Read(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}

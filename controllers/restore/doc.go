@@ -1,3 +1,3 @@
-// Package restore reconciles Restores, and finds the backup that a cluster begins with or is restored
-// from. The kinds of clusters carry a restore out themselves: they implement Target.
+// Package restore reconciles Restores, and finds the backup that a cluster begins with or is
+// restored from. The kinds of clusters carry a restore out themselves: they implement Target.
 package restore

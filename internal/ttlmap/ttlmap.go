@@ -55,13 +55,6 @@ func (m *Map[K, T]) Get(key K, now time.Time) *T {
 	return e.value
 }
 
-// Delete removes an entry.
-func (m *Map[K, T]) Delete(key K) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.entries, key)
-}
-
 // All iterates over a copy of the entries. It marks none as used.
 func (m *Map[K, T]) All() iter.Seq2[K, *T] {
 	m.mu.Lock()

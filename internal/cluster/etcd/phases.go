@@ -28,7 +28,7 @@ var withoutQuorum = cluster.NewPhase("without a quorum", "these rules need no qu
 	cluster.NewRule("restartStuck", "with OnDelete only the operator replaces outdated pods; one that cannot start is replaced before any rule waits for it", restartStuck),
 	cluster.NewRule("recreateStatefulSet", "a volume that cannot be provisioned may keep members from running, and needs another claim template", recreateStatefulSet),
 	cluster.NewRule("deletePendingClaims", "a claim of the old template without a volume blocks its pod, and follows once the template is right", deletePendingClaims),
-	cluster.NewRule("expandVolumes", "a full disk may keep members from running, and a larger claim takes nothing from anybody", expandVolumes),
+	cluster.NewRule("expandVolumes", "a full disk may keep members from running, and a larger claim takes nothing away", expandVolumes),
 	cluster.NewRule("restoreInPlace", "a confirmed restore replaces the data, so it is recorded before a recovery or a wait for members", restoreInPlace),
 	cluster.NewRule("recoverQuorum", "until a recovery has its survivor, no rule below may act; a restored cluster is founded by the rules below", recoverQuorum),
 	cluster.NewRule("refusePassword", "with a wrong password the member list is unreadable, which the rules below would take for a lost quorum", refusePassword),

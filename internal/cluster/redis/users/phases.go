@@ -19,7 +19,7 @@ var deletion = []phase{
 var creation = []phase{
 	cluster.NewPhase("wait", "nothing is written before it is known whose user it is, and that it may be",
 		cluster.NewRule("waitForCluster", "without a cluster there is nothing to ask", waitForCluster),
-		cluster.NewRule("refuseWithoutAuth", "without authentication everybody has all rights", refuseWithoutAuth),
+		cluster.NewRule("refuseWithoutAuth", "without authentication every client has all rights", refuseWithoutAuth),
 		cluster.NewRule("refuseRival", "of two resources for one user name, the older one counts", refuseRival),
 		cluster.NewRule("waitWhilePaused", "a paused cluster is not changed", waitWhilePaused),
 		cluster.NewRule("refuseForeign", "a user of the same name that was not made for this resource stays as it is", refuseForeign),
