@@ -1,7 +1,6 @@
 package owned
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -123,7 +122,7 @@ func TestTheReferenceToAFormerOwnerIsReplaced(t *testing.T) {
 		}},
 		Data: map[string][]byte{"password": []byte("of root")},
 	}
-	fakeapi.Must(t, w.Create(context.Background(), restored, client.FieldOwner(cluster.ManagedBy)))
+	fakeapi.Must(t, w.Create(t.Context(), restored, client.FieldOwner(cluster.ManagedBy)))
 	live, err := c.OwnSecret(t.Context(), o, "orders-auth")
 	fakeapi.Must(t, err)
 	fakeapi.Must(t, c.bringSecret(t.Context(), o, live, "orders-auth", corev1.SecretTypeOpaque, etcd.Labels("orders"), maps.Clone(live.Data)))
