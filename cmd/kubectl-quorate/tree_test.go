@@ -124,8 +124,8 @@ func TestTheBarShowsWhereSlotsAre(t *testing.T) {
 // step is one that a planner could have decided on.
 type step struct{ text, reason string }
 
-func (s step) String() string { return s.text }
-func (s step) Reason() string { return s.reason }
+func (s step) String() string     { return s.text }
+func (s step) Meta() cluster.Meta { return cluster.Meta{Reason: s.reason} }
 
 func TestPlansAreTold(t *testing.T) {
 	orders := fixture(t, "testdata/etcd-scaling.yaml")

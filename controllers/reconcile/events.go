@@ -23,7 +23,7 @@ import (
 func (l *Loop[O, S]) emit(before, after O, p cluster.Plan, unmade bool) {
 	if p.Step != nil && !unmade {
 		first := l.events.first(after.GetUID(), p.Reason)
-		if _, piece := p.Step.(cluster.Piece); first || !piece {
+		if first || !p.Step.Meta().Incremental {
 			l.Events.Eventf(after, nil, corev1.EventTypeNormal, p.Reason, p.Reason, "%s", note(p.Message))
 		}
 	}

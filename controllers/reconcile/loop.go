@@ -190,14 +190,14 @@ func repairs(p cluster.Plan) cluster.Plan {
 	for p.Otherwise != nil {
 		p = *p.Otherwise
 	}
-	if _, repair := p.Step.(cluster.Repair); !repair {
+	if p.Step != nil && !p.Step.Meta().Repair {
 		p.Step = nil
 	}
 	return p
 }
 
-// carryOut takes the step of a plan. When one fails that stands aside, what is planned otherwise is carried out, and told along with
-// what is wrong. It is no error of the pass then: what waits for nothing shall not wait for the next attempt either.
+// carryOut takes the step of a plan. If a NonBlocking step fails, it carries out the fallback and adds the failure to its message. It
+// returns no error then: the fallback does not depend on the step, and a backoff would delay it.
 func (l *Loop[O, S]) carryOut(ctx context.Context, o O, p cluster.Plan) (cluster.Plan, error) {
 	if p.Step == nil {
 		return p, nil
@@ -218,7 +218,7 @@ func (l *Loop[O, S]) carryOut(ctx context.Context, o O, p cluster.Plan) (cluster
 	if restErr != nil {
 		return rest, errors.Join(restErr, err)
 	}
-	return withSideError(rest, p.Step.Reason(), err), nil
+	return withSideError(rest, p.Step.Meta().Reason, err), nil
 }
 
 // withSideError is a plan, and what went wrong on the side and is tried again.

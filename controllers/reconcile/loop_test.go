@@ -25,13 +25,13 @@ import (
 
 type knock struct{}
 
-func (knock) String() string { return "knock on the door" }
-func (knock) Reason() string { return "Knock" }
+func (knock) String() string     { return "knock on the door" }
+func (knock) Meta() cluster.Meta { return cluster.Meta{Reason: "Knock"} }
 
 // mend is a repair.
 type mend struct{ knock }
 
-func (mend) Repairs() {}
+func (mend) Meta() cluster.Meta { return cluster.Meta{Reason: "Knock", Repair: true} }
 
 // script is a kind whose every answer is given by the test.
 type script struct {
@@ -207,8 +207,8 @@ type fails struct {
 }
 
 func (f *fails) Act(_ context.Context, _ *v1alpha1.EtcdCluster, step cluster.Step) error {
-	f.took = append(f.took, step.Reason())
-	if f.steps[step.Reason()] {
+	f.took = append(f.took, step.Meta().Reason)
+	if f.steps[step.Meta().Reason] {
 		return errors.New("no answer")
 	}
 	return nil
@@ -217,8 +217,7 @@ func (f *fails) Act(_ context.Context, _ *v1alpha1.EtcdCluster, step cluster.Ste
 // ring is a step that nothing waits for.
 type ring struct{ knock }
 
-func (ring) Reason() string { return "Ring" }
-func (ring) Asides()        {}
+func (ring) Meta() cluster.Meta { return cluster.Meta{Reason: "Ring", NonBlocking: true} }
 
 func TestWhatFailsOnTheSideKeepsNothingElseFromBeingDone(t *testing.T) {
 	side, _ := cluster.Do(ring{}, "somebody may hear it")

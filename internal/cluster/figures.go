@@ -20,10 +20,3 @@ type Lag struct {
 	// Behind in bytes of the replication stream (Redis and Valkey) or entries of the log (etcd).
 	Behind float64
 }
-
-// Handover is a step that may make another member lead, and then returns when that does: how long it takes is what clients may notice.
-type Handover interface {
-	Step
-	// HandsOver reports whether it does.
-	HandsOver() bool
-}

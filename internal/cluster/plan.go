@@ -11,27 +11,27 @@ import (
 // Step is one change to the world, as plain data. Carrying a step out twice has the same effect as once.
 type Step interface {
 	fmt.Stringer
-	// Reason is the CamelCase word that names the step in events and conditions.
-	Reason() string
+	// Meta describes the step to the code that takes and reports it.
+	Meta() Meta
 }
 
-// Piece marks a step that carries out a part of something, and is followed by others of its kind: one event is enough.
-type Piece interface {
-	Step
-	Pieces()
-}
-
-// Repair is a step that heals what runs already. It does not depend on the objects that the specification asks for, and
-// is taken even while those cannot be brought into place.
-type Repair interface {
-	Step
-	Repairs()
-}
-
-// Aside is a step that nothing has to wait for which comes after it: when it fails, the rest goes on.
-type Aside interface {
-	Step
-	Asides()
+// Meta describes a step to the reconcile loop, events and metrics. The file step_meta.go of each
+// planner lists that of all its steps.
+type Meta struct {
+	// Reason is the CamelCase word that names the step in events, conditions and metrics.
+	Reason string
+	// Repair marks a step that restores running servers and depends on none of the objects that the
+	// specification asks for: the reconcile loop takes it even if it could not apply those.
+	Repair bool
+	// Incremental marks a step that does one part of an operation and is followed by more of its
+	// type: until the resource is Ready, only the first with its Reason emits an event.
+	Incremental bool
+	// NonBlocking marks a step whose failure does not block the rules after it: Plan.Otherwise holds
+	// what they decide.
+	NonBlocking bool
+	// HandsOver marks a step that moves leadership (etcd) or the role of a primary (Redis, Valkey)
+	// and returns when that has moved: metrics record how long it takes, which clients may notice.
+	HandsOver bool
 }
 
 // Plan is the decision of a planner: at most one step, and why.
@@ -46,7 +46,8 @@ type Plan struct {
 	After time.Duration
 	// Stalled says that only a human can change the outcome.
 	Stalled bool
-	// Otherwise is what the rules decide that come after that of Step; nil: Step is none that stands aside.
+	// Otherwise is the decision of the rules after that of Step, for when Step fails; nil unless Step
+	// is NonBlocking.
 	Otherwise *Plan
 }
 
@@ -68,11 +69,11 @@ func Unmade(kind, namespace, name string) string {
 	return fmt.Sprintf("Kubernetes has not made it: if that lasts, `kubectl -n %s describe %s %s` says why (a quota, a limit range, an admission policy)", namespace, kind, name)
 }
 
-// Refined is a plan to which a function was applied, as to what is planned otherwise.
+// Refined returns the plan with a function applied to it and to its fallback.
 func (p Plan) Refined(refine func(Plan) Plan) Plan {
 	if p.Otherwise != nil {
-		otherwise := p.Otherwise.Refined(refine)
-		p.Otherwise = &otherwise
+		fallback := p.Otherwise.Refined(refine)
+		p.Otherwise = &fallback
 	}
 	return refine(p)
 }
@@ -180,9 +181,9 @@ func decideAfter[S any](s S, phases []Phase[S], check Check[S], n int) (Plan, in
 			if !ok {
 				continue
 			}
-			if _, aside := p.Step.(Aside); aside {
-				otherwise, _ := decideAfter(s, phases, check, number)
-				p.Otherwise = &otherwise
+			if p.Step != nil && p.Step.Meta().NonBlocking {
+				fallback, _ := decideAfter(s, phases, check, number)
+				p.Otherwise = &fallback
 			}
 			return p, number
 		}
@@ -192,7 +193,7 @@ func decideAfter[S any](s S, phases []Phase[S], check Check[S], n int) (Plan, in
 
 // Do decides on a step; format and args say why in one sentence.
 func Do(step Step, format string, args ...any) (Plan, bool) {
-	return Plan{Step: step, Reason: step.Reason(), Message: fmt.Sprintf(format, args...)}, true
+	return Plan{Step: step, Reason: step.Meta().Reason, Message: fmt.Sprintf(format, args...)}, true
 }
 
 // Wait decides to wait and to look again after the given time.

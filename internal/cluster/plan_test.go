@@ -13,7 +13,7 @@ import (
 type jump struct{ high int }
 
 func (j jump) String() string { return fmt.Sprintf("jump %d high", j.high) }
-func (jump) Reason() string   { return "Jump" }
+func (jump) Meta() Meta       { return Meta{Reason: "Jump"} }
 
 func TestDecideTakesTheFirstRuleThatDecides(t *testing.T) {
 	unknown := func(s int) (Plan, bool) {
@@ -95,7 +95,7 @@ func TestExplainNamesTheRuleThatDecides(t *testing.T) {
 
 type aside struct{ jump }
 
-func (aside) Asides() {}
+func (aside) Meta() Meta { return Meta{Reason: "Jump", NonBlocking: true} }
 
 func TestWhatComesAfterAStepThatStandsAsideIsDecidedAsWell(t *testing.T) {
 	side := func(int) (Plan, bool) { return Do(aside{jump{1}}, "for fun") }

@@ -133,9 +133,10 @@ func (m *Metrics) Begin(kind string, uid types.UID, step cluster.Step) func(erro
 	began := m.o.Now()
 	return func(err error) {
 		took := m.o.Now().Sub(began)
-		m.steps.WithLabelValues(kind, step.Reason(), result(err)).Inc()
-		m.stepSeconds.WithLabelValues(kind, step.Reason()).Observe(took.Seconds())
-		if h, ok := step.(cluster.Handover); ok && h.HandsOver() && err == nil {
+		meta := step.Meta()
+		m.steps.WithLabelValues(kind, meta.Reason, result(err)).Inc()
+		m.stepSeconds.WithLabelValues(kind, meta.Reason).Observe(took.Seconds())
+		if meta.HandsOver && err == nil {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.history(kind, uid).handover.note(took)

@@ -254,9 +254,10 @@ func TestOutagesAreMeasuredBetweenPasses(t *testing.T) {
 // lead makes another member lead, unless it is a mere restart.
 type lead struct{ restart bool }
 
-func (lead) String() string    { return "make another member lead" }
-func (lead) Reason() string    { return "MovingLeader" }
-func (l lead) HandsOver() bool { return !l.restart }
+func (lead) String() string { return "make another member lead" }
+func (l lead) Meta() cluster.Meta {
+	return cluster.Meta{Reason: "MovingLeader", HandsOver: !l.restart}
+}
 
 func TestStepsAreCountedByWhatBecameOfThem(t *testing.T) {
 	s := newStage(t)

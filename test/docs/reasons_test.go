@@ -23,7 +23,7 @@ var (
 	constant = regexp.MustCompile(`^(r|.*R)eason`)
 )
 
-// words are the literals of a package that are reasons: constants that are named so, what methods Reason return, and what the field Reason
+// words are the literals of a package that are reasons: constants that are named so, what functions reason return, and what the field Reason
 // of a value or the function Wait, Refuse or Stall is given.
 func words(t *testing.T, dir string) map[string]token.Position {
 	t.Helper()

@@ -1,11 +1,14 @@
-// Package phasetest holds the rules of planners to what their lists promise: each has a name, a
-// reason, and decides in some test.
+// Package phasetest holds planners to what their lists promise: each rule has a name, a reason, and
+// decides in some test, and each step has a reason.
 package phasetest
 
 import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -93,4 +96,55 @@ func Check(t *testing.T, sections []cluster.Section) {
 			}
 		}
 	}
+}
+
+var (
+	metaMethod = regexp.MustCompile(`(?m)^func \((?:\w+ )?(\w+)\) Meta\(\) cluster\.Meta `)
+	camelCase  = regexp.MustCompile(`^[A-Z][a-z]+([A-Z][A-Za-z]*)?$`)
+)
+
+// CheckSteps checks that the steps are one of each type of the tested package, that step_meta.go
+// lists all of them, and that each has a CamelCase reason.
+func CheckSteps(t *testing.T, steps ...cluster.Step) {
+	t.Helper()
+	missing := declaredSteps(t)
+	for _, step := range steps {
+		name := reflect.TypeOf(step).Name()
+		if !missing[name] {
+			t.Errorf("step %s is checked twice, or is not declared in this package", name)
+		}
+		delete(missing, name)
+		if reason := step.Meta().Reason; !camelCase.MatchString(reason) {
+			t.Errorf("step %s has the reason %q, which is not CamelCase", name, reason)
+		}
+	}
+	for name := range missing {
+		t.Errorf("step %s is not checked: add one to the test", name)
+	}
+}
+
+// declaredSteps returns the types of the package in the current directory that have a method Meta.
+func declaredSteps(t *testing.T) map[string]bool {
+	t.Helper()
+	paths, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]bool{}
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range metaMethod.FindAllStringSubmatch(string(source), -1) {
+			out[m[1]] = true
+			if path != "step_meta.go" {
+				t.Errorf("%s: method Meta of step %s belongs into step_meta.go", path, m[1])
+			}
+		}
+	}
+	return out
 }

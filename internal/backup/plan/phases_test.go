@@ -12,3 +12,12 @@ func TestMain(m *testing.M) {
 	watched := slices.Concat(phasetest.Watch(deletion, backup), phasetest.Watch(restoration), phasetest.Watch(timetable))
 	os.Exit(watched.Main(m))
 }
+
+func TestEveryStepHasAReason(t *testing.T) {
+	phasetest.CheckSteps(
+		t,
+		Protect{}, Take{}, Resume{}, Check{}, DropJob{}, Remove{}, Release{}, CreateBackup{},
+		CheckBackup{}, DeleteBackup{}, StopRecorder{}, SaveCurrent{}, FindBackup{}, DropRestoreJob{},
+		NoteLoaded{},
+	)
+}

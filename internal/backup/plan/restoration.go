@@ -99,9 +99,6 @@ type SaveCurrent struct{ Name string }
 
 func (s SaveCurrent) String() string { return "save what the cluster has as Backup " + s.Name }
 
-// Reason names the step in events and conditions.
-func (SaveCurrent) Reason() string { return ReasonSaving }
-
 // SavedTrust is how old a Backup of what there is may be when that is replaced: what was written since is not in it.
 const SavedTrust = 2 * time.Minute
 

@@ -131,25 +131,4 @@ func (s DropJob) String() string { return fmt.Sprintf("delete Job %s", s.Name) }
 func (Protect) String() string   { return "add the finalizer" }
 func (Release) String() string   { return "remove the finalizer" }
 
-// Reason names the step in events and conditions.
-func (Take) Reason() string { return ReasonTaking }
-
-// Reason names the step in events and conditions.
-func (Resume) Reason() string { return ReasonTaking }
-
-// Reason names the step in events and conditions.
-func (Check) Reason() string { return ReasonVerifying }
-
-// Reason names the step in events and conditions.
-func (Remove) Reason() string { return ReasonDeleting }
-
-// Reason names the step in events and conditions.
-func (DropJob) Reason() string { return ReasonStopping }
-
-// Reason names the step in events and conditions.
-func (Protect) Reason() string { return "AddingFinalizer" }
-
-// Reason names the step in events and conditions.
-func (Release) Reason() string { return "Releasing" }
-
 var _ = []cluster.Step{Take{}, Resume{}, Check{}, Remove{}, DropJob{}, Protect{}, Release{}}

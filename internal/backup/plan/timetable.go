@@ -144,15 +144,6 @@ func (s CreateBackup) String() string { return "create Backup " + s.Name }
 func (s CheckBackup) String() string  { return "check Backup " + s.Name }
 func (s DeleteBackup) String() string { return "delete Backup " + s.Name }
 
-// Reason names the step in events and conditions.
-func (CreateBackup) Reason() string { return ReasonScheduling }
-
-// Reason names the step in events and conditions.
-func (CheckBackup) Reason() string { return ReasonVerifying }
-
-// Reason names the step in events and conditions.
-func (DeleteBackup) Reason() string { return ReasonExpiring }
-
 // recordingPoll is how often the pod that records changes is asked how far it is.
 const recordingPoll = 10 * time.Second
 
@@ -231,9 +222,6 @@ func takeDue(t Timetable) (cluster.Plan, bool) {
 type StopRecorder struct{ Name, UID string }
 
 func (s StopRecorder) String() string { return "delete StatefulSet " + s.Name }
-
-// Reason names the step in events and conditions.
-func (StopRecorder) Reason() string { return "StoppingRecorder" }
 
 func stopRecorder(t Timetable) (cluster.Plan, bool) {
 	if t.Records || t.Recorder == nil {

@@ -45,12 +45,6 @@ type DropRestoreJob struct{ Name, UID string }
 func (FindBackup) String() string       { return "look the backup up" }
 func (s DropRestoreJob) String() string { return "delete Job " + s.Name }
 
-// Reason names the step in events and conditions.
-func (FindBackup) Reason() string { return ReasonRestoring }
-
-// Reason names the step in events and conditions.
-func (DropRestoreJob) Reason() string { return ReasonRestoring }
-
 // Find decides how the backup is looked up. claim is one of an earlier cluster of the name, empty when there is none. Once the backup is
 // found, what was found comes back instead of a decision.
 func (w Wish) Find(claim string, now time.Time) (*Report, cluster.Plan) {
@@ -116,9 +110,6 @@ type NoteLoaded struct{ Restored Restored }
 func (s NoteLoaded) String() string {
 	return fmt.Sprintf("note that %d keys are restored", s.Restored.Keys)
 }
-
-// Reason names the step in events and conditions.
-func (NoteLoaded) Reason() string { return ReasonRestored }
 
 // Runs reports whether the Job for a load is at work.
 func (l Loading) Runs(load Load) bool {

@@ -8,3 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(phasetest.Watch(phases).Main(m)) }
+
+func TestEveryStepHasAReason(t *testing.T) {
+	phasetest.CheckSteps(t, SetShards{}, SetMemory{}, SetStorage{})
+}

@@ -78,15 +78,6 @@ func change(field string, c Change) string {
 	return fmt.Sprintf("change %s from %d MiB to %d MiB", field, c.From>>20, c.To>>20)
 }
 
-// Reason names the step in events and conditions.
-func (SetShards) Reason() string { return "ChangingShards" }
-
-// Reason names the step in events and conditions.
-func (SetMemory) Reason() string { return "ChangingMemory" }
-
-// Reason names the step in events and conditions.
-func (SetStorage) Reason() string { return "GrowingVolumes" }
-
 // Next decides what to do: see phases for the order.
 func Next(s State) cluster.Plan {
 	p := cluster.Decide(s, phases, nil)

@@ -214,7 +214,7 @@ func TestNext(t *testing.T) {
 			p := lasting(tc.state, tc.after)
 			step := ""
 			if p.Step != nil {
-				step, tc.reason = p.Step.String(), p.Step.Reason()
+				step, tc.reason = p.Step.String(), p.Step.Meta().Reason
 			}
 			if step != tc.step || p.Reason != tc.reason || p.Stalled != tc.stalled || !strings.Contains(p.Message, tc.says) {
 				t.Errorf("got %q %s stalled=%v %q, want %q %s %q", step, p.Reason, p.Stalled, p.Message, tc.step, tc.reason, tc.says)

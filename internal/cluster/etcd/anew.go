@@ -83,9 +83,6 @@ type StartAnew struct{ To Recovery }
 
 func (s StartAnew) String() string { return "begin anew with " + s.To.Anew.Directory }
 
-// Reason names the step in events and conditions.
-func (StartAnew) Reason() string { return ReasonRestoring }
-
 // Edit makes members with an empty disk found the cluster.
 func (s StartAnew) Edit(r *Record) {
 	r.Recovery, r.Restore = s.To, s.To.Anew

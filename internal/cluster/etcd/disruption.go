@@ -15,9 +15,6 @@ func (s SetBudget) String() string {
 	return fmt.Sprintf("keep %d pods through disruptions", s.MinAvailable)
 }
 
-// Reason names the step in events and conditions.
-func (SetBudget) Reason() string { return "SettingBudget" }
-
 // keepBudget makes the disruption budget keep the quorum of the voters that etcd lists. The record says something else while
 // members come and go: one that is leaving votes until it is removed. A learner that runs is kept in addition: before 3.5.18
 // etcd calls it ready, which must not stand in for a voter, and its vote must not come before the budget that it needs.

@@ -30,6 +30,3 @@ func Figures(s State) cluster.Figures {
 	}
 	return out
 }
-
-// HandsOver marks the step as one after which another member leads.
-func (MoveLeader) HandsOver() bool { return true }

@@ -21,12 +21,6 @@ type Wake struct{}
 func (Hibernate) String() string { return "end all pods" }
 func (Wake) String() string      { return "make the pods again" }
 
-// Reason names the step in events and conditions.
-func (Hibernate) Reason() string { return ReasonHibernating }
-
-// Reason names the step in events and conditions.
-func (Wake) Reason() string { return "WakingUp" }
-
 // hibernate comes first: without members there is nothing for the other rules to look at.
 func hibernate(s State) (cluster.Plan, bool) {
 	const why = "spec.hibernated is true"

@@ -105,24 +105,6 @@ func (s Disarm) String() string {
 	return fmt.Sprintf("disarm %s of member %s", s.Alarm.Type, FormatID(s.Alarm.MemberID))
 }
 
-// Reason names the step in events and conditions.
-func (Defragment) Reason() string { return ReasonDefragmenting }
-
-// Reason names the step in events and conditions.
-func (DrainMember) Reason() string { return "DrainingMember" }
-
-// Reason names the step in events and conditions.
-func (ServeAgain) Reason() string { return "ServingAgain" }
-
-// Repairs marks what is done even while the objects of the specification cannot be brought into place.
-func (ServeAgain) Repairs() {}
-
-// Reason names the step in events and conditions.
-func (Compact) Reason() string { return "Compacting" }
-
-// Reason names the step in events and conditions.
-func (Disarm) Reason() string { return "DisarmingAlarm" }
-
 // DefragmentationLimit is how long the operator waits for the defragmentation of a database: half a minute, and a second for
 // each 10 MiB. An ordinary disk does 200 MiB in that second. etcd goes on behind the limit.
 func DefragmentationLimit(size int64) time.Duration {

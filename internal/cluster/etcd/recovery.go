@@ -112,8 +112,8 @@ func (s SetRecovery) String() string {
 	return fmt.Sprintf("recovery %s: %s %s", s.To.Incident, s.To.Phase, s.To.Survivor)
 }
 
-// Reason names the step in events and conditions.
-func (s SetRecovery) Reason() string {
+// reason returns the reason of the phase that the recovery reaches.
+func (s SetRecovery) reason() string {
 	if s.To.Anew != nil {
 		return ReasonRestoring
 	}

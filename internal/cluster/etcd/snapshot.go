@@ -106,15 +106,6 @@ func (s TakeSnapshot) String() string {
 func (s RecordSnapshot) String() string { return "record Backup " + s.Snapshot.Backup }
 func (s DropBackup) String() string     { return "delete Backup " + s.Name }
 
-// Reason names the step in events and conditions.
-func (TakeSnapshot) Reason() string { return ReasonSnapshot }
-
-// Reason names the step in events and conditions.
-func (RecordSnapshot) Reason() string { return "SnapshotTaken" }
-
-// Reason names the step in events and conditions.
-func (DropBackup) Reason() string { return "DroppingBackup" }
-
 // backUpBeforeUpgrade takes the Backup that an upgrade waits for, when nothing else is left to be done.
 // Until then upgrade, flushLog and setVersion leave the version alone, and everything else goes on.
 func backUpBeforeUpgrade(s State) (cluster.Plan, bool) {

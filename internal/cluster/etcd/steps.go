@@ -192,75 +192,18 @@ func (s MoveLeader) String() string {
 }
 func (s DeletePod) String() string { return "delete pod " + s.Name }
 
-// Reason names the step in events and conditions.
-func (WriteBootstrap) Reason() string { return "Bootstrapping" }
-
-// Reason names the step in events and conditions.
-func (s Resize) Reason() string {
+// reason tells scaling out from scaling in.
+func (s Resize) reason() string {
 	if s.To > s.From {
 		return "ScalingOut"
 	}
 	return "ScalingIn"
 }
 
-// Reason names the step in events and conditions.
-func (s SetVersion) Reason() string {
+// reason tells an upgrade from a return to an older version.
+func (s SetVersion) reason() string {
 	if s.To.Less(s.From) {
 		return "SettingVersionBack"
 	}
 	return "Upgrading"
 }
-
-// Reason names the step in events and conditions.
-func (SetTransport) Reason() string { return ReasonTransport }
-
-// Reason names the step in events and conditions.
-func (UpdatePeer) Reason() string { return ReasonTransport }
-
-// Reason names the step in events and conditions.
-func (Reject) Reason() string { return ReasonCanary }
-
-// Reason names the step in events and conditions.
-func (Prove) Reason() string { return "SettingsProven" }
-
-// Reason names the step in events and conditions.
-func (NoteFlushed) Reason() string { return "SnapshotsWritten" }
-
-// Reason names the step in events and conditions.
-func (Downgrade) Reason() string { return "Downgrading" }
-
-// Reason names the step in events and conditions.
-func (CancelDowngrade) Reason() string { return "CancellingDowngrade" }
-
-// Reason names the step in events and conditions.
-func (AddLearner) Reason() string { return "AddingLearner" }
-
-// Reason names the step in events and conditions.
-func (Promote) Reason() string { return "PromotingLearner" }
-
-// Reason names the step in events and conditions.
-func (RemoveMember) Reason() string { return "RemovingMember" }
-
-// Reason names the step in events and conditions.
-func (DeleteClaim) Reason() string { return "DeletingClaim" }
-
-// Reason names the step in events and conditions.
-func (RecordClusterID) Reason() string { return "RecordingClusterID" }
-
-// Reason names the step in events and conditions.
-func (EnableAuth) Reason() string { return "EnablingAuth" }
-
-// Reason names the step in events and conditions.
-func (SetRootPassword) Reason() string { return "SettingRootPassword" }
-
-// Reason names the step in events and conditions.
-func (RecordPassword) Reason() string { return "RecordingRootPassword" }
-
-// Reason names the step in events and conditions.
-func (LetClientsIn) Reason() string { return "LettingClientsIn" }
-
-// Reason names the step in events and conditions.
-func (MoveLeader) Reason() string { return "MovingLeader" }
-
-// Reason names the step in events and conditions.
-func (DeletePod) Reason() string { return "RestartingMember" }

@@ -63,12 +63,6 @@ type ExpandClaim struct {
 func (RemakeSet) String() string     { return "make the StatefulSet anew around its pods" }
 func (s ExpandClaim) String() string { return "expand claim " + s.Name + " to " + bytes(s.Size) }
 
-// Reason names the step in events and conditions.
-func (RemakeSet) Reason() string { return "RemakingStatefulSet" }
-
-// Reason names the step in events and conditions.
-func (ExpandClaim) Reason() string { return "ExpandingVolume" }
-
 // ResizeWords says what the conditions of a claim tell of its expansion, empty when they tell nothing.
 func ResizeWords(conditions []corev1.PersistentVolumeClaimCondition) string {
 	said := map[corev1.PersistentVolumeClaimConditionType]string{}

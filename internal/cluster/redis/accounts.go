@@ -137,9 +137,6 @@ type DeleteUsers struct{ Pods []PodUsers }
 // ReasonDeleteUsers is the reason of DeleteUsers.
 const ReasonDeleteUsers = "DeletingUsers"
 
-// Reason names the step.
-func (DeleteUsers) Reason() string { return ReasonDeleteUsers }
-
 func (s DeleteUsers) String() string {
 	return "delete users " + list(s.Pods, func(p PodUsers) string {
 		return list(p.Users, func(u User) string { return u.Name }) + " of " + p.Pod

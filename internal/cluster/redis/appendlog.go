@@ -99,12 +99,6 @@ type KeepLogs struct{ Pods []string }
 // ReasonKeepLogs is the reason of KeepLogs.
 const ReasonKeepLogs = "KeepingLogs"
 
-// Repairs marks the step.
-func (KeepLogs) Repairs() {}
-
-// Reason names the step.
-func (KeepLogs) Reason() string { return ReasonKeepLogs }
-
 func (s KeepLogs) String() string {
 	return "set " + appendFsync + " " + fsyncAlways + " on " + list(s.Pods, func(name string) string { return name })
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/anomaly"
 )
 
@@ -31,7 +30,7 @@ func TestAServerWhoseClockIsPutBackKeepsItsLog(t *testing.T) {
 			if !strings.Contains(plan.Message, "the clock of c-1-1 was put back") {
 				t.Errorf("%s: %s", what, plan.Message)
 			}
-			if _, repairs := plan.Step.(cluster.Repair); !repairs {
+			if !plan.Step.Meta().Repair {
 				t.Errorf("%s: it is no repair", what)
 			}
 		}

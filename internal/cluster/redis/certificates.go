@@ -16,9 +16,6 @@ const ReasonReloadCertificates = "ReloadingCertificates"
 // projection is how soon to tell servers again to read what the kubelet may not have brought yet.
 const projection = 5 * time.Second
 
-// Reason names the step.
-func (ReloadCertificates) Reason() string { return ReasonReloadCertificates }
-
 func (s ReloadCertificates) String() string {
 	return "reload the certificates of " + list(s.Pods, func(pod string) string { return pod })
 }
@@ -29,12 +26,6 @@ func (s ReloadCertificates) Calls() []Call {
 		return Call{pod, func(ctx context.Context, c Client) error { return c.ReloadCertificates(ctx) }}
 	})
 }
-
-// Repairs marks the step: what servers show goes by a Secret that is there.
-func (ReloadCertificates) Repairs() {}
-
-// Pieces marks the step: servers are told until they show it.
-func (ReloadCertificates) Pieces() {}
 
 // reloadCertificates has servers read what their Secret holds when they show another certificate than that. What they show is
 // the proof that they have read it: a server reads all of its files at once, and the kubelet replaces them at once. It takes a

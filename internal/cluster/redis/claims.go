@@ -60,9 +60,6 @@ type DeleteClaim struct{ Name, UID, ResourceVersion string }
 // ReasonDeleteClaim is the reason of DeleteClaim.
 const ReasonDeleteClaim = "DeletingClaim"
 
-// Reason names the step.
-func (DeleteClaim) Reason() string { return ReasonDeleteClaim }
-
 func (s DeleteClaim) String() string { return "delete claim " + s.Name }
 
 // discardClaims deletes the claims of pods that have left, where the data is to go with its pods. All servers are well here,
@@ -96,12 +93,6 @@ type ReplaceDisk struct {
 
 // ReasonReplaceDisk is the reason of ReplaceDisk.
 const ReasonReplaceDisk = "ReplacingDisk"
-
-// Reason names the step.
-func (ReplaceDisk) Reason() string { return ReasonReplaceDisk }
-
-// Repairs marks the step.
-func (ReplaceDisk) Repairs() {}
 
 func (s ReplaceDisk) String() string { return fmt.Sprintf("give pod %s a new disk", s.Pod.Name) }
 

@@ -209,12 +209,6 @@ const (
 	ReasonWithdraw = "WithdrawingServices"
 )
 
-// Asides marks the step.
-func (Announce) Asides() {}
-
-// Reason names the step.
-func (Announce) Reason() string { return ReasonAnnounce }
-
 func (s Announce) String() string {
 	return "announce " + list(s.Pods, func(p PodSettings) string {
 		parts := make([]string, 0, len(p.Values))
@@ -234,12 +228,6 @@ func (s Announce) Calls() []Call {
 
 // Withdraw deletes Services that nobody is sent to any more.
 type Withdraw struct{ Services []Exposure }
-
-// Asides marks the step.
-func (Withdraw) Asides() {}
-
-// Reason names the step.
-func (Withdraw) Reason() string { return ReasonWithdraw }
 
 func (s Withdraw) String() string {
 	return "delete Services " + list(s.Services, func(e Exposure) string { return e.Name })

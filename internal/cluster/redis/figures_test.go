@@ -32,8 +32,7 @@ func TestAHandOverIsOneWhateverItTakes(t *testing.T) {
 		"one for which the write guard is lifted": {Lifted{guards(0, "c-0-0"), Failover{0, "c-0-0", "c-0-1"}}, true},
 		"a restart for which it is lifted":        {Lifted{guards(0, "c-0-0"), Restart{}}, false},
 	} {
-		h, ok := tc.step.(cluster.Handover)
-		if got := ok && h.HandsOver(); got != tc.want {
+		if got := tc.step.Meta().HandsOver; got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

@@ -26,12 +26,6 @@ const ReasonForeign = "ForeignServers"
 // Part makes servers forget all nodes of another cluster.
 type Part struct{ IDs, Pods []string }
 
-// Repairs marks the step.
-func (Part) Repairs() {}
-
-// Reason names the step.
-func (Part) Reason() string { return ReasonForeign }
-
 func (s Part) String() string {
 	return fmt.Sprintf("forget the foreign nodes %s on %s", list(s.IDs, short), list(s.Pods, func(name string) string { return name }))
 }

@@ -14,9 +14,6 @@ type Guard struct{ Protect, Release []int }
 // ReasonGuard is the reason of Guard.
 const ReasonGuard = "GuardingShards"
 
-// Reason names the step.
-func (Guard) Reason() string { return ReasonGuard }
-
 func (g Guard) String() string {
 	var parts []string
 	number := func(shard int) string { return fmt.Sprint(shard) }

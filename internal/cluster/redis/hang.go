@@ -26,12 +26,6 @@ type End struct{ Pods []PodRef }
 // ReasonEnd is the reason of End.
 const ReasonEnd = "EndingHungServers"
 
-// Repairs marks the step.
-func (End) Repairs() {}
-
-// Reason names the step.
-func (End) Reason() string { return ReasonEnd }
-
 func (s End) String() string { return "end " + list(s.Pods, func(p PodRef) string { return p.Name }) }
 
 // hopeless is how long a server that hangs is waited for: longer than Kubernetes takes to find that it is the whole node.

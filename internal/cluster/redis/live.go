@@ -194,9 +194,6 @@ type PodSettings struct {
 // ReasonConfigure is the reason of Configure.
 const ReasonConfigure = "ConfiguringServers"
 
-// Reason names the step.
-func (Configure) Reason() string { return ReasonConfigure }
-
 func (s Configure) String() string {
 	names := map[string]bool{}
 	for _, p := range s.Pods {

@@ -23,12 +23,6 @@ type AssignEmpty struct {
 	Slots Slots
 }
 
-// Reason names the step.
-func (AssignEmpty) Reason() string { return ReasonAssignEmpty }
-
-// Repairs marks the step.
-func (AssignEmpty) Repairs() {}
-
 // Server is the one that the step is for.
 func (s AssignEmpty) Server() (pod, id string) { return s.Pod, s.ID }
 

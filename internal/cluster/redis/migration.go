@@ -83,9 +83,6 @@ type CancelMigration struct {
 	Pods []string
 }
 
-// Reason names the step.
-func (CancelMigration) Reason() string { return ReasonMigrationBroken }
-
 func (s CancelMigration) String() string {
 	return fmt.Sprintf("cancel migration %s of %s", short(s.Name), list(s.Pods, func(p string) string { return p }))
 }
@@ -102,12 +99,6 @@ type MigrateSlots struct {
 	Moves  []SlotMove
 	access *Access
 }
-
-// Pieces marks the step.
-func (MigrateSlots) Pieces() {}
-
-// Reason names the step.
-func (MigrateSlots) Reason() string { return ReasonMoveSlots }
 
 func (s MigrateSlots) String() string { return describe(s.Moves) }
 

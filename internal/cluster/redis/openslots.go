@@ -27,12 +27,6 @@ type OpenSlots struct {
 	Other string
 }
 
-// Reason names the step.
-func (OpenSlots) Reason() string { return ReasonMoveSlots }
-
-// Repairs marks the step.
-func (OpenSlots) Repairs() {}
-
 // Server is the one that the step is for.
 func (s OpenSlots) Server() (pod, id string) { return s.Pod, s.ID }
 
@@ -50,9 +44,6 @@ func (s OpenSlots) Run(ctx context.Context, m Mover) error {
 	}
 	return m.SetSlots(ctx, s.Slots, s.State, s.Other)
 }
-
-// Reason names the step.
-func (CloseSlots) Reason() string { return ReasonCloseSlots }
 
 // Run sends CLUSTER SETSLOT STABLE.
 func (s CloseSlots) Run(ctx context.Context, m Mover) error {

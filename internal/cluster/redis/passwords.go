@@ -68,9 +68,6 @@ const (
 	ReasonRetire = "RetiringPasswords"
 )
 
-// Reason names the step.
-func (s RotatePasswords) Reason() string { return s.Cause }
-
 func (s RotatePasswords) String() string {
 	switch s.Cause {
 	case ReasonHandOut:
@@ -121,12 +118,6 @@ type SetReplicationPassword struct {
 
 // ReasonReplicationPassword is the reason of SetReplicationPassword.
 const ReasonReplicationPassword = "SettingReplicationPassword"
-
-// Repairs marks the step: a replica with a password that was retired does not find back to its primary.
-func (SetReplicationPassword) Repairs() {}
-
-// Reason names the step.
-func (SetReplicationPassword) Reason() string { return ReasonReplicationPassword }
 
 func (s SetReplicationPassword) String() string {
 	return "set the replication password of " + list(s.Pods, func(pod string) string { return pod })

@@ -19,6 +19,21 @@ func TestEveryRuleSaysWhyItStandsWhereItDoes(t *testing.T) {
 	phasetest.Check(t, Outline(true))
 }
 
+func TestEveryStepHasAReason(t *testing.T) {
+	phasetest.CheckSteps(
+		t,
+		SetConfigEpochs{}, Meet{}, AddSlots{}, Replicate{}, Forget{}, Part{}, AdmitReplicas{},
+		Failover{}, End{}, Elect{}, TakeOver{}, HandOver{}, Follow{}, Promote{}, AssignRoles{},
+		GuardWrites{}, Unguarded{Then: Failover{}}, GuardShards{}, Lifted{Then: Failover{}}, Adopt{},
+		AssignEmpty{}, ImportLost{}, OwnLoaded{}, OpenSlots{}, CloseSlots{}, MoveSlots{},
+		CancelMigration{}, CountLoad{}, DropShard{}, ScaleShards{}, MigrateSlots{},
+		Restart{Cause: ReasonRestart}, Guard{}, DeleteClaim{}, ReplaceDisk{}, Announce{}, Withdraw{},
+		ResizePod{}, Configure{}, KeepLogs{}, SetUsers{}, DeleteUsers{},
+		RotatePasswords{Cause: ReasonHandOut}, ReloadCertificates{}, SetReplicationPassword{},
+		RecordBackup{}, LoadBackup{},
+	)
+}
+
 // takeUsers gives the servers the users that they are to have.
 func (f *fixture) takeUsers() {
 	for i := range f.Pods {

@@ -334,9 +334,6 @@ type CountLoad struct {
 	On   bool
 }
 
-// Reason names the step.
-func (CountLoad) Reason() string { return ReasonCountLoad }
-
 func (s CountLoad) String() string {
 	verb := "stop counting"
 	if s.On {

@@ -45,18 +45,6 @@ type OwnLoaded struct {
 	Slots   Slots
 }
 
-// Reason names the step.
-func (ImportLost) Reason() string { return ReasonRefill }
-
-// Reason names the step.
-func (OwnLoaded) Reason() string { return ReasonRefill }
-
-// Repairs marks the step.
-func (ImportLost) Repairs() {}
-
-// Repairs marks the step.
-func (OwnLoaded) Repairs() {}
-
 // Server is the one that the step is for.
 func (s ImportLost) Server() (pod, id string) { return s.Pod, s.ID }
 

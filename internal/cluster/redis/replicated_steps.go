@@ -66,39 +66,6 @@ const (
 	ReasonFence       = "WaitingForFence"
 )
 
-// Repairs marks the step.
-func (Promote) Repairs() {}
-
-// Repairs marks the step.
-func (Follow) Repairs() {}
-
-// Repairs marks the step.
-func (GuardWrites) Repairs() {}
-
-// Repairs marks the step.
-func (AssignRoles) Repairs() {}
-
-// Pieces marks the step: it is repeated until the cache has heard of it.
-func (AssignRoles) Pieces() {}
-
-// Reason names the step.
-func (Promote) Reason() string { return ReasonPromote }
-
-// Reason names the step.
-func (Follow) Reason() string { return ReasonFollow }
-
-// Reason names the step.
-func (HandOver) Reason() string { return ReasonFailover }
-
-// Reason names the step.
-func (s Unguarded) Reason() string { return s.Then.Reason() }
-
-// Reason names the step.
-func (GuardWrites) Reason() string { return ReasonGuardWrites }
-
-// Reason names the step.
-func (AssignRoles) Reason() string { return ReasonAssignRoles }
-
 func (s Promote) String() string { return "promote " + s.Pod }
 
 func (s Follow) String() string {

@@ -48,12 +48,6 @@ type TakeOver struct {
 	To        string
 }
 
-// Reason names the step.
-func (TakeOver) Reason() string { return ReasonElect }
-
-// Repairs marks the step.
-func (TakeOver) Repairs() {}
-
 func (s TakeOver) String() string {
 	return fmt.Sprintf("make %s primary of shard %d in the place of node %s, without a vote", s.To, s.Shard, short(s.PrimaryID))
 }
@@ -69,12 +63,6 @@ type Adopt struct {
 	Slots Slots
 }
 
-// Reason names the step.
-func (Adopt) Reason() string { return ReasonMoveSlots }
-
-// Repairs marks the step.
-func (Adopt) Repairs() {}
-
 // Server is the one that the step is for.
 func (s Adopt) Server() (pod, id string) { return s.Pod, s.ID }
 
@@ -89,15 +77,6 @@ func (s Adopt) Run(ctx context.Context, m Mover) error {
 	}
 	return m.SetSlots(ctx, s.Slots, SlotOwner, s.ID)
 }
-
-// Pieces marks the step.
-func (MoveSlots) Pieces() {}
-
-// Reason names the step.
-func (MoveSlots) Reason() string { return ReasonMoveSlots }
-
-// Reason names the step.
-func (DropShard) Reason() string { return ReasonDropShard }
 
 func (s MoveSlots) String() string {
 	return describe(s.Moves)

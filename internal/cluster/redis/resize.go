@@ -38,15 +38,6 @@ const (
 	ReasonResizeRefused = "ResizeRefused"
 )
 
-// Pieces marks the step.
-func (ResizePod) Pieces() {}
-
-// Asides marks the step.
-func (ResizePod) Asides() {}
-
-// Reason names the step.
-func (ResizePod) Reason() string { return ReasonResize }
-
 func (s ResizePod) String() string { return "resize " + s.Pod.Name }
 
 // resizePods gives servers the resources that they are to have, one at a time. It waits for nothing else: more memory may be just what a

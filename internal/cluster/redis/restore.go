@@ -66,9 +66,6 @@ func (c *Confirmed) uncopied(goesOn bool) bool {
 // RecordBackup remembers which backup is put into the cluster. Nothing is done about that before.
 type RecordBackup struct{ Record RestoreRecord }
 
-// Reason names the step.
-func (RecordBackup) Reason() string { return plan.ReasonRestoring }
-
 func (s RecordBackup) String() string { return fmt.Sprintf("begin with backup %s", s.Record.Directory) }
 
 // LoadBackup starts the Job that loads the backup of the record.
@@ -79,9 +76,6 @@ type LoadBackup struct {
 }
 
 var _ plan.Load = LoadBackup{}
-
-// Reason names the step.
-func (LoadBackup) Reason() string { return plan.ReasonRestoring }
 
 func (LoadBackup) String() string { return "load the backup" }
 

@@ -21,12 +21,6 @@ type PodUsers struct {
 // ReasonSetUsers is the reason of SetUsers.
 const ReasonSetUsers = "SettingUsers"
 
-// Repairs marks the step: other steps may need what the operator's user may not do yet.
-func (SetUsers) Repairs() {}
-
-// Reason names the step.
-func (SetUsers) Reason() string { return ReasonSetUsers }
-
 func (s SetUsers) String() string {
 	return "set users " + list(s.Pods, func(p PodUsers) string {
 		return list(p.Users, func(u User) string { return u.Name }) + " of " + p.Pod

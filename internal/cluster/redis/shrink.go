@@ -30,9 +30,6 @@ type SetSize struct {
 // ReasonScaleShards is the reason of ScaleShards.
 const ReasonScaleShards = "ScalingShards"
 
-// Reason names the step.
-func (ScaleShards) Reason() string { return ReasonScaleShards }
-
 func (s ScaleShards) String() string {
 	return "scale " + list(s.Sets, func(c SetSize) string { return fmt.Sprintf("shard %d from %d pods to %d", c.Shard, c.From, c.To) })
 }

@@ -5,20 +5,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/quorate/quorate/internal/cluster"
 )
 
 // ServerStep is a step that consists of commands to servers.
 type ServerStep interface {
-	fmt.Stringer
-	Reason() string
+	cluster.Step
 	// Calls are the commands. Those to different pods may run at the same time.
 	Calls() []Call
 }
 
 // MoverStep is a step that one server carries out for the user that moves keys.
 type MoverStep interface {
-	fmt.Stringer
-	Reason() string
+	cluster.Step
 	// Server is the pod, and the id that its server has to have; empty: any.
 	Server() (pod, id string)
 	// Run sends the commands.
@@ -130,48 +130,6 @@ const (
 	ReasonRestart         = "RestartingPods"
 	ReasonReplaceStuck    = "ReplacingStuckPods"
 )
-
-// Repairs marks the step.
-func (Meet) Repairs() {}
-
-// Repairs marks the step.
-func (Replicate) Repairs() {}
-
-// Repairs marks the step.
-func (AdmitReplicas) Repairs() {}
-
-// Repairs marks the step.
-func (Forget) Repairs() {}
-
-// Repairs marks the step.
-func (Elect) Repairs() {}
-
-// Reason names the step.
-func (SetConfigEpochs) Reason() string { return ReasonSetConfigEpochs }
-
-// Reason names the step.
-func (Meet) Reason() string { return ReasonMeet }
-
-// Reason names the step.
-func (AddSlots) Reason() string { return ReasonAddSlots }
-
-// Reason names the step.
-func (Replicate) Reason() string { return ReasonReplicate }
-
-// Reason names the step.
-func (AdmitReplicas) Reason() string { return ReasonAdmitReplicas }
-
-// Reason names the step.
-func (Forget) Reason() string { return ReasonForget }
-
-// Reason names the step.
-func (Failover) Reason() string { return ReasonFailover }
-
-// Reason names the step.
-func (Elect) Reason() string { return ReasonElect }
-
-// Reason names the step.
-func (r Restart) Reason() string { return r.Cause }
 
 func (s SetConfigEpochs) String() string {
 	return "set config epochs of " + list(s.Nodes, func(n NodeEpoch) string { return fmt.Sprintf("%s (%d)", n.Pod, n.Epoch) })

@@ -49,18 +49,6 @@ type Lifted struct {
 	Then   cluster.Step
 }
 
-// Repairs marks the step.
-func (GuardShards) Repairs() {}
-
-// Pieces marks the step.
-func (GuardShards) Pieces() {}
-
-// Reason names the step.
-func (GuardShards) Reason() string { return ReasonGuardWrites }
-
-// Reason names the step.
-func (s Lifted) Reason() string { return s.Then.Reason() }
-
 func (s GuardShards) String() string { return list(s.Guards, GuardWrites.String) }
 
 func (s Lifted) String() string { return s.Then.String() + ", after: " + s.Guards.String() }

@@ -8,7 +8,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster"
 )
 
 // writesGuarded is a settled cluster whose primaries ask for one replica.
@@ -154,11 +153,13 @@ func TestTheWriteGuardIsNoSettingLikeOthers(t *testing.T) {
 	if hashOf(t, testBuilder(c)) != hash {
 		t.Error("it changes the hash")
 	}
-	if got := (Lifted{guards(0, "c-0-0"), Failover{0, "c-0-0", "c-0-1"}}); got.Reason() != ReasonFailover ||
+	if got := (Lifted{guards(0, "c-0-0"), Failover{0, "c-0-0", "c-0-1"}}); got.Meta().Reason != ReasonFailover ||
 		cmp.Diff("hand shard 0 from c-0-0 to c-0-1, after: have 0 replicas acknowledge the writes of c-0-0", got.String()) != "" {
-		t.Errorf("%s: %s", got.Reason(), got)
+		t.Errorf("%s: %s", got.Meta().Reason, got)
 	}
-	var _ cluster.Repair = GuardShards{}
+	if !(GuardShards{}).Meta().Repair {
+		t.Error("it is no repair")
+	}
 	if MinReplicas(&v1alpha1.RedisClusterSpec{Mode: ptr.To(v1alpha1.RedisReplicated), Config: c.Spec.Config}) != 0 {
 		t.Error("the mode Replicated has a guard of its own")
 	}

@@ -145,7 +145,7 @@ func (c *testCluster) cure(ctx context.Context, t *testing.T, quota int64) map[s
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
-		steps[p.Step.Reason()]++
+		steps[p.Step.Meta().Reason]++
 	}
 }
 

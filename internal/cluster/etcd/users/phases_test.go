@@ -8,3 +8,11 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(phasetest.Watch(deletion, creation).Main(m)) }
+
+func TestEveryStepHasAReason(t *testing.T) {
+	phasetest.CheckSteps(
+		t,
+		Protect{}, AddRole{}, SetPermissions{}, AddUser{}, SetPassword{}, GrantRole{}, RevokeRoles{},
+		DeleteUser{}, DeleteRole{}, Publish{}, Release{},
+	)
+}

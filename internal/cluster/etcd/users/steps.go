@@ -59,36 +59,3 @@ func (s DeleteUser) String() string { return "delete user " + s.User }
 func (s DeleteRole) String() string { return "delete role " + s.Role }
 func (Publish) String() string      { return "write the connection Secret" }
 func (Release) String() string      { return "remove the finalizer" }
-
-// Reason names the step in events and conditions.
-func (Protect) Reason() string { return "AddingFinalizer" }
-
-// Reason names the step in events and conditions.
-func (AddRole) Reason() string { return "AddingRole" }
-
-// Reason names the step in events and conditions.
-func (SetPermissions) Reason() string { return "SettingPermissions" }
-
-// Reason names the step in events and conditions.
-func (AddUser) Reason() string { return "AddingUser" }
-
-// Reason names the step in events and conditions.
-func (SetPassword) Reason() string { return "SettingPassword" }
-
-// Reason names the step in events and conditions.
-func (GrantRole) Reason() string { return "GrantingRole" }
-
-// Reason names the step in events and conditions.
-func (RevokeRoles) Reason() string { return "RevokingRoles" }
-
-// Reason names the step in events and conditions.
-func (DeleteUser) Reason() string { return "DeletingUser" }
-
-// Reason names the step in events and conditions.
-func (DeleteRole) Reason() string { return "DeletingRole" }
-
-// Reason names the step in events and conditions.
-func (Publish) Reason() string { return "WritingConnection" }
-
-// Reason names the step in events and conditions.
-func (Release) Reason() string { return "RemovingFinalizer" }

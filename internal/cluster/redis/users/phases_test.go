@@ -8,3 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(phasetest.Watch(deletion, creation).Main(m)) }
+
+func TestEveryStepHasAReason(t *testing.T) {
+	phasetest.CheckSteps(t, Protect{}, Publish{}, Release{})
+}

@@ -86,15 +86,6 @@ func (Protect) String() string { return "add the finalizer" }
 func (Publish) String() string { return "write the connection Secret" }
 func (Release) String() string { return "remove the finalizer" }
 
-// Reason names the step in events and conditions.
-func (Protect) Reason() string { return "AddingFinalizer" }
-
-// Reason names the step in events and conditions.
-func (Publish) Reason() string { return "PublishingUser" }
-
-// Reason names the step in events and conditions.
-func (Release) Reason() string { return "Releasing" }
-
 // Next decides what to do: see creation and deletion for the order.
 func Next(s State) cluster.Plan {
 	if s.Deleting {
