@@ -245,8 +245,8 @@ func decided(p cluster.Plan) decision {
 	if p.After > 0 {
 		d.After = p.After.String()
 	}
-	if p.Otherwise != nil {
-		otherwise := decided(*p.Otherwise)
+	if p.Fallback != nil {
+		otherwise := decided(*p.Fallback)
 		d.Otherwise = &otherwise
 	}
 	return d

@@ -132,7 +132,7 @@ func TestPlansAreTold(t *testing.T) {
 	then := cluster.Plan{Step: step{"move leadership from orders-0 to orders-1", "MovingLeader"}, Reason: "MovingLeader", Message: "orders-0 leaves"}
 	for name, seen := range map[string]*outlook{
 		"step":    {plan: then, unseen: []string{"nodes: you may not read them"}},
-		"besides": {plan: cluster.Plan{Step: step{"defragment orders-2", "Defragmenting"}, Reason: "Defragmenting", Message: "half of it is free", Otherwise: &then}},
+		"besides": {plan: cluster.Plan{Step: step{"defragment orders-2", "Defragmenting"}, Reason: "Defragmenting", Message: "half of it is free", Fallback: &then}},
 		"wait":    {plan: cluster.Plan{Reason: "WaitingForLearner", Message: "orders-3 is yet to catch up", After: 2 * time.Second}},
 		"stalled": {plan: cluster.Plan{Reason: "QuorumLost", Message: "two of three members are lost", Stalled: true}},
 		"settled": {plan: cluster.Decide[int](0, nil, nil)},

@@ -187,8 +187,8 @@ func (l *Loop[O, S]) paused(p cluster.Plan, s S) cluster.Plan {
 
 // repairs is what is left of a plan while children cannot be brought into place: any other step may build on them.
 func repairs(p cluster.Plan) cluster.Plan {
-	for p.Otherwise != nil {
-		p = *p.Otherwise
+	for p.Fallback != nil {
+		p = *p.Fallback
 	}
 	if p.Step != nil && !p.Step.Meta().Repair {
 		p.Step = nil
@@ -210,11 +210,11 @@ func (l *Loop[O, S]) carryOut(ctx context.Context, o O, p cluster.Plan) (cluster
 		return p, nil
 	}
 	err = fmt.Errorf("%s: %w", p.Step, err)
-	if p.Otherwise == nil {
+	if p.Fallback == nil {
 		return p, err
 	}
 	log.FromContext(ctx).Error(err, "a step that nothing waits for")
-	rest, restErr := l.carryOut(ctx, o, *p.Otherwise)
+	rest, restErr := l.carryOut(ctx, o, *p.Fallback)
 	if restErr != nil {
 		return rest, errors.Join(restErr, err)
 	}

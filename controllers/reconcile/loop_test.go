@@ -227,7 +227,7 @@ func TestWhatFailsOnTheSideKeepsNothingElseFromBeingDone(t *testing.T) {
 	refuse, _ := cluster.Refuse("Unsafe", "the door is locked: unlock it")
 	before := func(p cluster.Plan) cluster.Plan {
 		out := side
-		out.Otherwise = &p
+		out.Fallback = &p
 		return out
 	}
 	for name, tc := range map[string]struct {

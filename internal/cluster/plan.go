@@ -26,7 +26,7 @@ type Meta struct {
 	// Incremental marks a step that does one part of an operation and is followed by more of its
 	// type: until the resource is Ready, only the first with its Reason emits an event.
 	Incremental bool
-	// NonBlocking marks a step whose failure does not block the rules after it: Plan.Otherwise holds
+	// NonBlocking marks a step whose failure does not block the rules after it: Plan.Fallback holds
 	// what they decide.
 	NonBlocking bool
 	// HandsOver marks a step that moves leadership (etcd) or the role of a primary (Redis, Valkey)
@@ -46,9 +46,9 @@ type Plan struct {
 	After time.Duration
 	// Stalled says that only a human can change the outcome.
 	Stalled bool
-	// Otherwise is the decision of the rules after that of Step, for when Step fails; nil unless Step
+	// Fallback is the decision of the rules after that of Step, for when Step fails; nil unless Step
 	// is NonBlocking.
-	Otherwise *Plan
+	Fallback *Plan
 }
 
 // ToAnnotate is the command by which somebody allows what is waited for. It names the group of the kind, because other operators have kinds of that
@@ -71,9 +71,9 @@ func Unmade(kind, namespace, name string) string {
 
 // Refined returns the plan with a function applied to it and to its fallback.
 func (p Plan) Refined(refine func(Plan) Plan) Plan {
-	if p.Otherwise != nil {
-		fallback := p.Otherwise.Refined(refine)
-		p.Otherwise = &fallback
+	if p.Fallback != nil {
+		fallback := p.Fallback.Refined(refine)
+		p.Fallback = &fallback
 	}
 	return refine(p)
 }
@@ -183,7 +183,7 @@ func decideAfter[S any](s S, phases []Phase[S], check Check[S], n int) (Plan, in
 			}
 			if p.Step != nil && p.Step.Meta().NonBlocking {
 				fallback, _ := decideAfter(s, phases, check, number)
-				p.Otherwise = &fallback
+				p.Fallback = &fallback
 			}
 			return p, number
 		}

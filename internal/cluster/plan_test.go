@@ -101,8 +101,8 @@ func TestWhatComesAfterAStepThatStandsAsideIsDecidedAsWell(t *testing.T) {
 	side := func(int) (Plan, bool) { return Do(aside{jump{1}}, "for fun") }
 	move := func(int) (Plan, bool) { return Do(jump{2}, "it has to be") }
 	last := &Plan{Step: jump{2}, Reason: "Jump", Message: "it has to be"}
-	second := &Plan{Step: aside{jump{1}}, Reason: "Jump", Message: "for fun", Otherwise: last}
-	want := Plan{Step: aside{jump{1}}, Reason: "Jump", Message: "for fun", Otherwise: second}
+	second := &Plan{Step: aside{jump{1}}, Reason: "Jump", Message: "for fun", Fallback: last}
+	want := Plan{Step: aside{jump{1}}, Reason: "Jump", Message: "for fun", Fallback: second}
 	got := Decide(0, inPhases(side, side, move, side), nil)
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(jump{}, aside{})); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
@@ -111,7 +111,7 @@ func TestWhatComesAfterAStepThatStandsAsideIsDecidedAsWell(t *testing.T) {
 		p.Message = ""
 		return p
 	})
-	if got.Message+got.Otherwise.Message+got.Otherwise.Otherwise.Message != "" || second.Message == "" {
+	if got.Message+got.Fallback.Message+got.Fallback.Fallback.Message != "" || second.Message == "" {
 		t.Errorf("refined: %+v", got)
 	}
 }
