@@ -12,3 +12,5 @@ func TestMain(m *testing.M) {
 	watched := slices.Concat(phasetest.Watch(deletion, backup), phasetest.Watch(restoration), phasetest.Watch(timetable))
 	os.Exit(watched.Main(m))
 }
+
+func TestNoRuleUsesAnotherOne(t *testing.T) { phasetest.CheckCalls(t) }

@@ -11,6 +11,8 @@ func TestMain(m *testing.M) { os.Exit(phasetest.Watch(phases()).Main(m)) }
 
 func TestEveryRuleSaysWhyItStandsWhereItDoes(t *testing.T) { phasetest.Check(t, Outline()) }
 
+func TestNoRuleUsesAnotherOne(t *testing.T) { phasetest.CheckCalls(t) }
+
 func TestExplainNamesTheRuleOfThePlan(t *testing.T) {
 	if e := Explain(State{Want: Want{Size: 3}}); e.Rule != "writeRecord" || e.Phase != "begin" || e.Why == "" {
 		t.Errorf("a cluster without a record: %+v", e)

@@ -19,6 +19,8 @@ func TestEveryRuleSaysWhyItStandsWhereItDoes(t *testing.T) {
 	phasetest.Check(t, Outline(true))
 }
 
+func TestNoRuleUsesAnotherOne(t *testing.T) { phasetest.CheckCalls(t) }
+
 // takeUsers gives the servers the users that they are to have.
 func (f *fixture) takeUsers() {
 	for i := range f.Pods {

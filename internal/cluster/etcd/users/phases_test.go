@@ -8,3 +8,5 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(phasetest.Watch(deletion, creation).Main(m)) }
+
+func TestNoRuleUsesAnotherOne(t *testing.T) { phasetest.CheckCalls(t) }
