@@ -21,3 +21,5 @@ func TestEveryStepHasAReason(t *testing.T) {
 		NoteLoaded{},
 	)
 }
+
+func TestNoRuleUsesAnotherOne(t *testing.T) { phasetest.CheckCalls(t) }

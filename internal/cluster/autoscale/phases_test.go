@@ -12,3 +12,5 @@ func TestMain(m *testing.M) { os.Exit(phasetest.Watch(phases).Main(m)) }
 func TestEveryStepHasAReason(t *testing.T) {
 	phasetest.CheckSteps(t, SetShards{}, SetMemory{}, SetStorage{})
 }
+
+func TestNoRuleUsesAnotherOne(t *testing.T) { phasetest.CheckCalls(t) }

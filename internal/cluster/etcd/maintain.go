@@ -232,7 +232,10 @@ func (s State) raised(typ string) *Alarm {
 
 // healSpace lets a cluster write again whose database was full. It comes after the rollout, which may bring a larger quota.
 // A sweep that was interrupted is taken up where it ended: each step depends on the sizes alone.
-func healSpace(s State) (cluster.Plan, bool) {
+func healSpace(s State) (cluster.Plan, bool) { return s.freeSpace() }
+
+// freeSpace returns the next step, wait or refusal on the way to a database below its quota.
+func (s State) freeSpace() (cluster.Plan, bool) {
 	a := s.raised(AlarmNoSpace)
 	if a == nil {
 		return cluster.Pass()
@@ -266,20 +269,14 @@ func healSpace(s State) (cluster.Plan, bool) {
 // has to be waited for or told is left to the other rules; and so is all of it while a member has outdated settings, since
 // these may have a smaller quota than the specification, by which nothing can be judged.
 func healSpaceWhileUnhealthy(s State) (cluster.Plan, bool) {
-	_, waits := waitForHealth(s)
-	if whole := !waits && len(s.Members) == len(s.Record.Members); whole || !s.healthy(*s.leader()) {
+	if whole := s.allHealthy() && len(s.Members) == len(s.Record.Members); whole || !s.healthy(*s.leader()) {
 		return cluster.Pass()
 	}
 	if slices.ContainsFunc(s.memberPods(), s.outdated) || s.maybeBusy() {
 		return cluster.Pass()
 	}
-	if p, _ := rejoin(s); p.Step != nil {
-		return cluster.Pass() // A member more is worth more, and waits for no space.
-	}
-	if p, ok := healSpace(s); ok && p.Step != nil {
-		return p, true
-	}
-	return cluster.Pass()
+	p, _ := s.freeSpace()
+	return p, p.Step != nil
 }
 
 // maybeBusy reports whether a member that does not answer may be one that is still being defragmented: that was begun by an operator before

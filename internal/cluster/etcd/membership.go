@@ -34,8 +34,21 @@ func (s State) founded(c Claim) bool {
 	return s.Set != nil && c.Age <= s.Set.Age+atOnce && c.Age+founding >= s.Set.Age
 }
 
-// refuseUnknownMembers stops when the quorum lists members that cannot be ours.
-func refuseUnknownMembers(s State) (cluster.Plan, bool) {
+// refuseUnknownFounders refuses listed members outside the specification before the identity of the
+// cluster is recorded.
+func refuseUnknownFounders(s State) (cluster.Plan, bool) {
+	if s.known() {
+		return cluster.Pass()
+	}
+	return s.refuseMismatch()
+}
+
+// refuseUnknownMembers refuses listed members outside the specification.
+func refuseUnknownMembers(s State) (cluster.Plan, bool) { return s.refuseMismatch() }
+
+// refuseMismatch returns the refusal of members that are not those of the specification, if there
+// are any.
+func (s State) refuseMismatch() (cluster.Plan, bool) {
 	made := s.Want.members(len(s.Record.Members))
 	if !slices.Equal(s.Record.Members, made) {
 		return cluster.Refuse(ReasonMembership, "the cluster was made of %s, and the specification asks for %s: "+
@@ -202,9 +215,22 @@ func promote(s State) (cluster.Plan, bool) {
 // inSync is the part of the leader's log that etcd demands of a learner before it is promoted.
 const inSync = 0.9
 
-// rejoin brings a member back that the record has and the quorum does not. What the disk of such a member holds is of a
-// member that was removed for good: etcd would not start from it. One that cannot run keeps no other from joining that waits for it.
+// rejoin takes the next step that brings a member back that the record has and the quorum does not.
 func rejoin(s State) (cluster.Plan, bool) {
+	p, _ := s.nextJoin()
+	return p, p.Step != nil
+}
+
+// waitForRejoin waits for what keeps such a member from joining.
+func waitForRejoin(s State) (cluster.Plan, bool) {
+	p, ok := s.nextJoin()
+	return p, ok && p.Step == nil
+}
+
+// nextJoin returns the next step for the members that the record has and the quorum does not, else
+// what they wait for. The disk of such a member has the data of a member that was removed for good,
+// from which etcd would not start. A member that cannot run does not keep the others from joining.
+func (s State) nextJoin() (cluster.Plan, bool) {
 	first, waits := cluster.Pass()
 	for i, r := range s.Record.Members[:min(len(s.Record.Members), s.Want.Size)] {
 		if p := s.podNamed(r.Name); s.member(r.URL) != nil || (waits && (p == nil || p.Gate == nil)) {
@@ -292,10 +318,17 @@ func removeDispensableSurplus(s State) (cluster.Plan, bool) {
 			return cluster.Do(s.removal(m), "spec.size is %d, and %s has no vote or is not well", s.Want.Size, name)
 		}
 	}
-	if s.surplus() == nil {
-		return shrink(s)
-	}
 	return cluster.Pass()
+}
+
+// recordRemoval removes the surplus member of the highest ordinal from the record, and so its pod,
+// after etcd has removed it from the member list.
+func recordRemoval(s State) (cluster.Plan, bool) {
+	have := len(s.Record.Members)
+	if have <= s.Want.Size || s.surplus() != nil {
+		return cluster.Pass()
+	}
+	return cluster.Do(Resize{From: have, To: have - 1}, "spec.size is %d: %s has left the cluster", s.Want.Size, s.Want.Peers[have-1].Name)
 }
 
 // bringBackLeaving brings the pod of a leaving member back when the others lost their quorum before it was removed: it has its data and its
@@ -317,14 +350,11 @@ func (s State) surplus() *Member { return s.member(s.Record.Members[len(s.Record
 // pod ends first, because a member that is removed drops its clients. Of two members none can be spared: there it is removed
 // first.
 func shrink(s State) (cluster.Plan, bool) {
-	have := len(s.Record.Members)
-	if have <= s.Want.Size {
+	have, m := len(s.Record.Members), s.surplus()
+	if have <= s.Want.Size || m == nil {
 		return cluster.Pass()
 	}
-	m, name := s.surplus(), s.Want.Peers[have-1].Name
-	if m == nil {
-		return cluster.Do(Resize{From: have, To: have - 1}, "spec.size is %d: %s has left the cluster", s.Want.Size, name)
-	}
+	name := s.Want.Peers[have-1].Name
 	if p, ok := s.handOver(*m, "is to leave"); ok {
 		return p, true
 	}

@@ -23,6 +23,8 @@ func TestEveryStepHasAReason(t *testing.T) {
 	)
 }
 
+func TestNoRuleUsesAnotherOne(t *testing.T) { phasetest.CheckCalls(t) }
+
 func TestExplainNamesTheRuleOfThePlan(t *testing.T) {
 	if e := Explain(State{Want: Want{Size: 3}}); e.Rule != "writeRecord" || e.Phase != "begin" || e.Why == "" {
 		t.Errorf("a cluster without a record: %+v", e)

@@ -335,9 +335,6 @@ func recordIdentity(s State) (cluster.Plan, bool) {
 	if s.known() {
 		return cluster.Pass()
 	}
-	if p, ok := refuseUnknownMembers(s); ok {
-		return p, true
-	}
 	id, _ := s.clusterID()
 	all, healthy := s.voters()
 	if id == 0 || s.leader() == nil {
@@ -423,15 +420,19 @@ func restartUnhealthy(s State) (cluster.Plan, bool) {
 // waitForHealth waits until every member is well. A rollout goes on only from there.
 func waitForHealth(s State) (cluster.Plan, bool) {
 	all, healthy := s.voters()
-	if healthy < Quorum(all) {
+	switch {
+	case s.allHealthy():
+		return cluster.Pass()
+	case healthy < Quorum(all):
 		return cluster.Wait(ReasonNoQuorum, whileWaiting, "%d of %d members are healthy%s", healthy, all, troubles(s))
 	}
-	for _, m := range s.Members {
-		if p := s.pod(m); !s.healthy(m) || !p.Ready {
-			return cluster.Wait(ReasonMembersNotReady, whileWaiting, "%d of %d members are ready%s", readyMembers(s), all, troubles(s))
-		}
-	}
-	return cluster.Pass()
+	return cluster.Wait(ReasonMembersNotReady, whileWaiting, "%d of %d members are ready%s", readyMembers(s), all, troubles(s))
+}
+
+// allHealthy reports whether there is a quorum and every member is healthy and ready.
+func (s State) allHealthy() bool {
+	all, healthy := s.voters()
+	return healthy >= Quorum(all) && readyMembers(s) == len(s.Members)
 }
 
 // refuseVersion stops a rollout whose first member turns out to run another minor version, as spec.image can make it:

@@ -117,10 +117,7 @@ func backUpBeforeUpgrade(s State) (cluster.Plan, bool) {
 
 // snapshotForUnhealthy does the same for a newer patch while a member is not well: that may be what cures it.
 func snapshotForUnhealthy(s State) (cluster.Plan, bool) {
-	if s.Want.Version.Minor != s.Record.Version.Minor || !s.unsaved() {
-		return cluster.Pass()
-	}
-	if _, waits := waitForHealth(s); !waits {
+	if s.Want.Version.Minor != s.Record.Version.Minor || !s.unsaved() || s.allHealthy() {
 		return cluster.Pass()
 	}
 	return s.snapshot()

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -27,10 +28,68 @@ func (s ReloadCertificates) Calls() []Call {
 	})
 }
 
-// reloadCertificates has servers read what their Secret holds when they show another certificate than that. What they show is
-// the proof that they have read it: a server reads all of its files at once, and the kubelet replaces them at once. It takes a
-// minute and a half at most to bring a Secret to its pods, and says nothing then, so that servers are told until they show it.
-func reloadCertificates(v *view) (cluster.Plan, bool) {
+// reloadCertificates has servers read a renewed certificate.
+func reloadCertificates(v *view) (cluster.Plan, bool) { return v.reload(projection) }
+
+// A reload depends on no other server, and a server that is away or unhealthy may stay so for as
+// long as a certificate is valid. So a due reload goes ahead before each rule that waits for
+// servers, or refuses a field of the specification, for that long.
+
+// reloadWhileCanaryFails reloads certificates while a pod with new settings does not answer.
+func reloadWhileCanaryFails(v *view) (cluster.Plan, bool) {
+	if v.silentCanary() == "" {
+		return cluster.Pass()
+	}
+	return v.reload(projection)
+}
+
+// reloadWhileIncomplete reloads certificates while a pod is missing or a server does not answer.
+func reloadWhileIncomplete(v *view) (cluster.Plan, bool) {
+	if v.complete {
+		return cluster.Pass()
+	}
+	return v.reload(v.untilAnswered())
+}
+
+// reloadWhileRefused reloads certificates while spec.version or a pod with new settings is refused.
+func reloadWhileRefused(v *view) (cluster.Plan, bool) {
+	if !v.refusesRollout() {
+		return cluster.Pass()
+	}
+	return v.reload(projection)
+}
+
+// reloadWhileUnsynced reloads certificates while a replica is not in sync.
+func reloadWhileUnsynced(v *view) (cluster.Plan, bool) {
+	p := v.firstUnsynced()
+	if p == nil {
+		return cluster.Pass()
+	}
+	return v.reload(cmp.Or(p.after, projection))
+}
+
+// reloadWhileMemoryRefused reloads certificates while less memory is refused.
+func reloadWhileMemoryRefused(v *view) (cluster.Plan, bool) {
+	if v.tooLittleMemory() == "" {
+		return cluster.Pass()
+	}
+	return v.reload(projection)
+}
+
+// reloadWhileUnready reloads certificates while a pod is not ready.
+func reloadWhileUnready(v *view) (cluster.Plan, bool) {
+	if v.firstUnready() == nil {
+		return cluster.Pass()
+	}
+	return v.reload(later)
+}
+
+// reload returns the step that has servers read what their Secret holds when they show another
+// certificate than that. What they show is the proof that they have read it: a server reads all of
+// its files together, and the kubelet replaces them together. It takes a minute and a half at most
+// to bring a Secret to its pods, and reports nothing then, so the step is repeated until servers
+// show the certificate: after projection, or within a shorter time.
+func (v *view) reload(within time.Duration) (cluster.Plan, bool) {
 	if v.Spec.Certificate == "" {
 		return cluster.Pass()
 	}
@@ -44,6 +103,6 @@ func reloadCertificates(v *view) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	plan, ok := cluster.Do(step, "servers show another certificate than their Secret holds, which the kubelet may take a minute and a half to bring to them")
-	plan.After = projection
+	plan.After = min(projection, within)
 	return plan, ok
 }

@@ -7,13 +7,17 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// settleClaims stops where the disks that the pods have may not be all that belong to the data: a cluster that is made
-// again with fewer pods over retained claims would go on with an older copy, and one over claims that are about to be
-// deleted with none. A shard whose owner is alive needs nobody else's disk, so that what is left of an accidental scaling
-// of a StatefulSet holds nothing back. In a formed cluster a terminating claim stays bound to its
-// running pod and does not hold back the replica that takes over, which may run on that very claim
-// as the last copy of its shard.
-func settleClaims(v *view) (cluster.Plan, bool) {
+// settleClaims waits for claims that are being deleted, and refuses claims that may hold newer
+// data.
+func settleClaims(v *view) (cluster.Plan, bool) { return v.awaitClaims() }
+
+// awaitClaims stops where the disks that the pods have may not be all that belong to the data: a
+// cluster that is made again with fewer pods over retained claims would go on with an older copy,
+// and one over claims that are about to be deleted with none. A shard whose owner is alive needs
+// nobody else's disk, so that what is left of an accidental scaling of a StatefulSet holds nothing
+// back. In a formed cluster a terminating claim stays bound to its running pod and does not hold
+// back the replica that takes over, which may run on that very claim as the last copy of its shard.
+func (v *view) awaitClaims() (cluster.Plan, bool) {
 	if !v.Spec.Persistent || (v.formed && !v.anyOwnerMissing()) {
 		return cluster.Pass()
 	}

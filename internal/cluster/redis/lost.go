@@ -40,12 +40,14 @@ func (s AssignEmpty) Run(ctx context.Context, m Mover) error {
 	return m.SetSlots(ctx, s.Slots, SlotOwner, s.ID)
 }
 
-// lose deals with slots whose owner is gone for good and left no copy. All servers could be read, and no other claim may hold one. That
-// a shard is empty from now on is for its owner to say: once for all (spec.recovery.lostShard), or for this incident. What was confirmed
-// to come back from a backup does so first.
-func (v *view) lose(lost []loss) (cluster.Plan, bool) {
-	if p, ok := v.refill(lost); ok {
-		return p, true
+// assignLostSlots deals with slots whose owner is gone for good and left no copy. All servers could
+// be read, and no other claim may hold one. That a shard is empty from now on is for a user to
+// allow: always (spec.recovery.lostShard), or for this incident. See refill for slots of a
+// confirmed backup.
+func assignLostSlots(v *view) (cluster.Plan, bool) {
+	lost := v.losses()
+	if len(lost) == 0 {
+		return cluster.Pass()
 	}
 	l := lost[0]
 	if i := slices.IndexFunc(lost, func(l loss) bool { return v.Restore.serves(l) }); i > 0 {
@@ -108,9 +110,6 @@ func loseUnowned(v *view) (cluster.Plan, bool) {
 	missing := v.unassigned()
 	if len(missing) == 0 {
 		return cluster.Pass()
-	}
-	if p, ok := v.refill(nil); ok {
-		return p, true
 	}
 	part := missing.And(v.Restore.served())
 	if len(part) > 0 {

@@ -156,7 +156,30 @@ func setReplicationPasswords(v *view) (cluster.Plan, bool) {
 
 // retirePasswords ends the former passwords, when nobody has a reason to use them any more: every server is well and uses
 // the new ones, and clients had the time to follow their Secret. It holds up nothing meanwhile.
-func retirePasswords(v *view) (cluster.Plan, bool) {
+func retirePasswords(v *view) (cluster.Plan, bool) { return v.retire() }
+
+// A refused field may stay as it is for longer than former passwords may stay valid. So they are
+// retired before it is corrected, once all replicas are in sync and all pods are ready.
+
+// retireWhileRefused retires former passwords while spec.version or a pod with new settings is
+// refused.
+func retireWhileRefused(v *view) (cluster.Plan, bool) {
+	if !v.refusesRollout() || v.firstUnsynced() != nil || v.firstUnready() != nil {
+		return cluster.Pass()
+	}
+	return v.retire()
+}
+
+// retireWhileMemoryRefused retires former passwords while less memory is refused.
+func retireWhileMemoryRefused(v *view) (cluster.Plan, bool) {
+	if v.tooLittleMemory() == "" || v.firstUnready() != nil {
+		return cluster.Pass()
+	}
+	return v.retire()
+}
+
+// retire returns the next step that ends the former passwords, if one is due.
+func (v *view) retire() (cluster.Plan, bool) {
 	a := v.Spec.Access
 	switch {
 	case a == nil || !a.has(formerPrefix) || !v.Spec.HandedOut:

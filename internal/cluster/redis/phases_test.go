@@ -34,6 +34,8 @@ func TestEveryStepHasAReason(t *testing.T) {
 	)
 }
 
+func TestNoRuleUsesAnotherOne(t *testing.T) { phasetest.CheckCalls(t) }
+
 // takeUsers gives the servers the users that they are to have.
 func (f *fixture) takeUsers() {
 	for i := range f.Pods {
@@ -144,18 +146,18 @@ func TestAShardIsRestoredThoughNoServerKnowsItsOwner(t *testing.T) {
 	}
 	f.follow()
 	f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner}, &plan.Job{Name: "c-load", UID: "j-1", Since: now})
-	if e := Explain(f.State); e.Rule != "refillUnknown" {
+	if e := Explain(f.State); e.Rule != "refill" {
 		p := Next(f.State)
 		t.Errorf("%s decides: %v, %s", e.Rule, p.Step, p.Message)
 	}
 }
 
-// TestExplainNamesTheRuleThatIsLetThrough has what would expire while a version is refused.
-func TestExplainNamesTheRuleThatIsLetThrough(t *testing.T) {
+// TestExplainNamesTheRuleThatGoesAhead has what would expire while a version is refused.
+func TestExplainNamesTheRuleThatGoesAhead(t *testing.T) {
 	for rule, due := range map[string]func(f *fixture){
 		"refuseVersion":      func(*fixture) {},
-		"reloadCertificates": func(f *fixture) { f.Spec.Certificate = "new" },
-		"retirePasswords": func(f *fixture) {
+		"reloadWhileRefused": func(f *fixture) { f.Spec.Certificate = "new" },
+		"retireWhileRefused": func(f *fixture) {
 			f.Spec.HandedOut, f.Spec.Access.Passwords[formerPrefix+"password"] = true, "before"
 			f.Spec.Access.Passwords[handedOutKey] = now.Add(-time.Hour).Format(time.RFC3339)
 			f.takeUsers()

@@ -90,21 +90,7 @@ func Explain(s State) cluster.Explanation {
 	if s.Spec.Replicated {
 		phases = replicatedPhases()
 	}
-	v := look(s)
-	e := cluster.Explain(v, phases, keepLastCopy)
-	let := ""
-	switch step := cluster.Decide(v, phases, keepLastCopy).Step.(type) {
-	case ReloadCertificates:
-		let = "reloadCertificates"
-	case RotatePasswords:
-		if step.Cause == ReasonRetire || step.Cause == ReasonHold {
-			let = "retirePasswords"
-		}
-	}
-	if let != "" && e.Rule != let {
-		return cluster.Explanation{Phase: e.Phase, Rule: let, Why: "it does not wait for what " + e.Rule + " waits for"}
-	}
-	return e
+	return cluster.Explain(look(s), phases, keepLastCopy)
 }
 
 // Outline lists the rules of Next in their order, for the mode Sharded or Replicated.
@@ -120,6 +106,11 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 	if v.complete {
 		return cluster.Pass()
 	}
+	return v.awaitServers()
+}
+
+// awaitServers returns the wait for the pods and servers of a cluster that is not complete.
+func (v *view) awaitServers() (cluster.Plan, bool) {
 	for i := range v.Pods {
 		if p := &v.Pods[i]; p.Node == nil && p.Stuck != "" {
 			return cluster.Wait(ReasonUnreachable, later, "pod %s cannot start: %s%s", p.Name, p.Stuck, p.keepsResources())
@@ -142,14 +133,19 @@ func waitForAll(v *view) (cluster.Plan, bool) {
 			break
 		}
 	}
-	reason, after := ReasonUnreachable, later
+	reason := ReasonUnreachable
 	if !v.formed {
 		reason = ReasonStarting
 	}
+	return cluster.Wait(reason, v.untilAnswered(), "%d of %d servers answer%s", len(v.read), wanted, missing)
+}
+
+// untilAnswered is how soon the servers that do not answer may do so.
+func (v *view) untilAnswered() time.Duration {
 	if v.wakingUp() {
-		after = soon
+		return soon
 	}
-	return cluster.Wait(reason, after, "%d of %d servers answer%s", len(v.read), wanted, missing)
+	return later
 }
 
 // unmade names a pod that its StatefulSet should have made by now, and how to find out why it is not there; empty for none.
@@ -176,58 +172,23 @@ func (v *view) wakingUp() bool {
 
 // waitForReady waits until Kubernetes, too, has noticed that the servers accept connections.
 func waitForReady(v *view) (cluster.Plan, bool) {
-	for i := range v.Pods {
-		if p := &v.Pods[i]; !p.Ready {
-			return cluster.Wait(ReasonStarting, later, "pod %s is not ready", p.Name)
-		}
+	if p := v.firstUnready(); p != nil {
+		return cluster.Wait(ReasonStarting, later, "pod %s is not ready", p.Name)
 	}
 	return cluster.Pass()
 }
 
-// expiring are the rules for what a cluster would stop working without one day.
-var expiring = []phase{cluster.NewPhase("expiring", "certificates expire and former passwords stay valid while a field is refused",
-	cluster.NewRule("reloadCertificates", "reloading a certificate depends on no other server", reloadCertificates),
-	cluster.NewRule("waitForReplicas", "passwords change when all replicas are in sync", waitForReplicas),
-	cluster.NewRule("waitForReady", "passwords change when all pods are ready", waitForReady),
-	cluster.NewRule("retirePasswords", "a former password ends when no client has a reason to use it", retirePasswords),
-)}
-
-// exceptUpkeep has a rule that refuses a field of the specification let through what a cluster would stop working without one day: that
-// field may stay as it is for as long as a certificate lasts.
-func exceptUpkeep(refuse func(*view) (cluster.Plan, bool)) func(*view) (cluster.Plan, bool) {
-	return func(v *view) (cluster.Plan, bool) {
-		plan, refused := refuse(v)
-		if !refused {
-			return plan, false
-		}
-		if upkeep := cluster.Decide(v, expiring, nil); upkeep.Step != nil {
-			return upkeep, true
-		}
-		return plan, true
+// firstUnready returns the first pod that is not ready; nil for none.
+func (v *view) firstUnready() *Pod {
+	if i := slices.IndexFunc(v.Pods, func(p Pod) bool { return !p.Ready }); i >= 0 {
+		return &v.Pods[i]
 	}
-}
-
-// exceptReload has a rule let through that servers read their certificate anew, which depends on no other server: one that is away, or that nobody
-// gets well, may be so for as long as a certificate lasts.
-func exceptReload(rule func(*view) (cluster.Plan, bool)) func(*view) (cluster.Plan, bool) {
-	return func(v *view) (cluster.Plan, bool) {
-		plan, ok := rule(v)
-		if !ok {
-			return plan, false
-		}
-		if reload, due := reloadCertificates(v); due {
-			if plan.After > 0 {
-				reload.After = min(reload.After, plan.After)
-			}
-			return reload, true
-		}
-		return plan, true
-	}
+	return nil
 }
 
 // Renewal is a plan whose step has servers read their certificate anew, without one where none has to. It is carried out whatever else may not be.
 func Renewal(s State) cluster.Plan {
-	plan, _ := reloadCertificates(look(s))
+	plan, _ := look(s).reload(projection)
 	return plan
 }
 

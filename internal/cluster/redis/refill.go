@@ -138,30 +138,58 @@ func (v *view) unfilled() Slots {
 	return left
 }
 
-// refillUnknown goes on where whoever knew of the dead owner is lost, too.
-func refillUnknown(v *view) (cluster.Plan, bool) {
-	if !v.Restore.fills() {
-		return cluster.Pass()
-	}
-	return v.refill(nil)
-}
-
-// refill deals with lost slots that are to be brought back. It leaves to others what nobody has confirmed.
-func (v *view) refill(lost []loss) (cluster.Plan, bool) {
-	if c := v.Confirmed; v.mayBegin() && c.Lost {
-		record := c.RestoreRecord
-		record.Slots, record.Owners = Union(slotsLost(lost), v.unassigned()), idsOf(lost)
-		if c.Loss == lossOf(lost, record.Slots) { // Else it was confirmed for another one.
-			why := v.importless(lost, v.unassigned())
-			record.Served, record.Emptied = why != "", v.Restore != nil && v.Restore.Slots.Overlaps(record.Slots)
-			return cluster.Do(RecordBackup{record}, "%s is confirmed: %s", c.Noun, refilled(record, why))
+// losses are the slots whose owner is gone and left neither a copy nor an heir.
+func (v *view) losses() (lost []loss) {
+	for _, g := range v.ghosts() {
+		if slots := v.stillOwned(g); len(slots) > 0 && v.successor(g) == nil && v.heir(g) == nil {
+			lost = append(lost, loss{g, slots})
 		}
 	}
+	return lost
+}
+
+// beginRefill records a confirmed restore of slots whose owner is gone, or in place of one that
+// goes on.
+func beginRefill(v *view) (cluster.Plan, bool) {
+	lost := v.losses()
+	if len(lost) == 0 && !v.Restore.fills() {
+		return cluster.Pass()
+	}
+	return v.recordRefill(lost)
+}
+
+// beginUnownedRefill records a confirmed restore of slots that no server knows an owner of.
+func beginUnownedRefill(v *view) (cluster.Plan, bool) {
+	if len(v.unassigned()) == 0 {
+		return cluster.Pass()
+	}
+	return v.recordRefill(nil)
+}
+
+// recordRefill returns the step that records the restore that was confirmed for a loss; none for
+// another loss.
+func (v *view) recordRefill(lost []loss) (cluster.Plan, bool) {
+	c := v.Confirmed
+	if !v.mayBegin() || !c.Lost {
+		return cluster.Pass()
+	}
+	record := c.RestoreRecord
+	record.Slots, record.Owners = Union(slotsLost(lost), v.unassigned()), idsOf(lost)
+	if c.Loss != lossOf(lost, record.Slots) {
+		return cluster.Pass()
+	}
+	why := v.importless(lost, v.unassigned())
+	record.Served, record.Emptied = why != "", v.Restore != nil && v.Restore.Slots.Overlaps(record.Slots)
+	return cluster.Do(RecordBackup{record}, "%s is confirmed: %s", c.Noun, refilled(record, why))
+}
+
+// refill continues the restore of lost slots, also if no server knows their former owner.
+func refill(v *view) (cluster.Plan, bool) {
 	r := v.Restore
 	if !r.fills() {
 		return cluster.Pass()
 	}
-	lost = slices.DeleteFunc(slices.Clone(lost), func(l loss) bool { return !l.slots.Overlaps(r.Slots) })
+	lost := slices.DeleteFunc(v.losses(), func(l loss) bool { return !l.slots.Overlaps(r.Slots) })
 	why := v.importless(lost, v.unassigned().And(r.Slots))
 	if len(lost) > 0 && !slices.ContainsFunc(lost, func(l loss) bool { return v.Spec.Approved != digest(l.id) }) {
 		why = "that was approved"
@@ -381,16 +409,11 @@ func Refilling(s State) (incident, replaces, missing string) {
 	if s.Spec.Replicated {
 		return "", "", "a cluster of the mode Replicated has no slots: leave spec.slots out in another Restore to replace everything"
 	}
-	if p, waits := waitForAll(v); waits {
+	if !v.complete {
+		p, _ := v.awaitServers()
 		return "", "", "nobody can tell what is lost before all servers answer (" + p.Message + ")"
 	}
-	var lost []loss
-	for _, g := range v.ghosts() {
-		slots := v.stillOwned(g)
-		if len(slots) > 0 && v.successor(g) == nil && v.heir(g) == nil {
-			lost = append(lost, loss{g, slots})
-		}
-	}
+	lost := v.losses()
 	why := v.importless(lost, v.unassigned())
 	record := RestoreRecord{Slots: Union(slotsLost(lost), v.unassigned()), Served: why != ""}
 	if len(record.Slots) == 0 {

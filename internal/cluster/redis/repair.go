@@ -2,6 +2,7 @@ package redis
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -222,9 +223,8 @@ func (v *view) anyReplica() bool {
 }
 
 // recoverSlotsWithoutOwner deals with slots whose owner no pod has any more: a replica is elected by itself, if one may be. See takeOver for
-// what is done where it cannot be.
+// what is done where it cannot be, and assignLostSlots where there is none.
 func recoverSlotsWithoutOwner(v *view) (cluster.Plan, bool) {
-	var lost []loss
 	for _, g := range v.ghosts() {
 		slots := v.stillOwned(g)
 		if len(slots) == 0 {
@@ -240,16 +240,12 @@ func recoverSlotsWithoutOwner(v *view) (cluster.Plan, bool) {
 			return cluster.Do(Adopt{v.heir(g).Name, v.heir(g).Node.ID, g.id, slots},
 				"slots %s had just been moved to node %s when it died, and %s, which was elected in its place, has not heard of that", slots, short(g.id), v.heir(g).Name)
 		case best == nil:
-			lost = append(lost, loss{g, slots})
 			continue
 		case g.dead && v.unelectable(g):
 			return cluster.Do(Elect{best.Shard, g.id, best.Name},
 				"node %s is gone and no replica stands for election by itself; %s has most of its data", short(g.id), best.Name)
 		}
 		return cluster.Wait(ReasonElection, v.pace(soon*3, later), "node %s is gone; a replica among %v takes over its slots", short(g.id), names(g.replicas))
-	}
-	if len(lost) > 0 {
-		return v.lose(lost)
 	}
 	return cluster.Pass()
 }
@@ -478,6 +474,29 @@ func (v *view) believed(shard int) bool {
 
 // waitForReplicas waits until every replica copies its own shard's primary and has caught up with it.
 func waitForReplicas(v *view) (cluster.Plan, bool) {
+	switch p := v.firstUnsynced(); {
+	case p == nil:
+		return cluster.Pass()
+	case p.after == 0:
+		return cluster.Refuse(ReasonKeysNoSlots, "%s", p.why)
+	default:
+		return cluster.Wait(ReasonSync, p.after, "%s", p.why)
+	}
+}
+
+// unsynced is why a server is not in sync with its primary, and how soon it may be; 0: only a user
+// can bring it into sync.
+type unsynced struct {
+	why   string
+	after time.Duration
+}
+
+// firstUnsynced returns the first server that is not in sync with the primary of its own shard; nil
+// for none.
+func (v *view) firstUnsynced() *unsynced {
+	because := func(after time.Duration, format string, args ...any) *unsynced {
+		return &unsynced{fmt.Sprintf(format, args...), after}
+	}
 	for shard, pods := range v.shards {
 		primary := v.head(shard)
 		for _, p := range pods {
@@ -485,21 +504,20 @@ func waitForReplicas(v *view) (cluster.Plan, bool) {
 			switch {
 			case v.idle(shard):
 			case p.Node.Loading:
-				return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", p.Name)
+				return because(v.pace(soon*3, slowly), "%s loads its data", p.Name)
 			case p == primary:
 			case strayed(p, primary):
-				return cluster.Wait(ReasonSync, v.pace(soon, slowly), "%s holds a copy of %s, and has yet to begin anew as its replica", p.Name, primary.Name)
+				return because(v.pace(soon, slowly), "%s holds a copy of %s, and has yet to begin anew as its replica", p.Name, primary.Name)
 			case !self.Replica && p.Node.Keys > 0:
-				return cluster.Refuse(ReasonKeysNoSlots,
-					"%s holds %d keys but owns no slots: save what is needed from it, then delete its claim and pod", p.Name, p.Node.Keys)
+				return because(0, "%s holds %d keys but owns no slots: save what is needed from it, then delete its claim and pod", p.Name, p.Node.Keys)
 			case self.PrimaryID != primary.Node.ID:
-				return cluster.Wait(ReasonSync, v.pace(soon, slowly), "%s is about to become a replica of %s", p.Name, primary.Name)
+				return because(v.pace(soon, slowly), "%s is about to become a replica of %s", p.Name, primary.Name)
 			case !p.Node.LinkUp:
-				return cluster.Wait(ReasonSync, v.pace(soon, slowly), "%s receives the data of %s", p.Name, primary.Name)
+				return because(v.pace(soon, slowly), "%s receives the data of %s", p.Name, primary.Name)
 			case primary.Node.Offset-p.Node.Offset > farBehind:
-				return cluster.Wait(ReasonSync, v.pace(soon, slowly), "%s is far behind %s, by more than %d MiB", p.Name, primary.Name, farBehind>>20)
+				return because(v.pace(soon, slowly), "%s is far behind %s, by more than %d MiB", p.Name, primary.Name, farBehind>>20)
 			}
 		}
 	}
-	return cluster.Pass()
+	return nil
 }

@@ -12,17 +12,31 @@ import (
 // reported once more, which it does every second, both count in whole seconds, and the primary looks once a second.
 const noticed = 4 * time.Second
 
-// appointFirstPrimary makes the first primary of a cluster. Nobody was ever appointed, so every server has to be asked: over disks of an
-// earlier cluster of this name the one with the most keys goes on.
-func appointFirstPrimary(v *view) (cluster.Plan, bool) {
-	if v.Appointed.Pod != "" || v.leader() != nil {
+// lacksFirstPrimary reports whether no primary was ever appointed and no server is a primary.
+func (v *view) lacksFirstPrimary() bool { return v.Appointed.Pod == "" && v.leader() == nil }
+
+// waitForFirstServers waits for all servers of a cluster without a first primary: any of them may
+// have the most keys.
+func waitForFirstServers(v *view) (cluster.Plan, bool) {
+	if !v.lacksFirstPrimary() || v.complete {
 		return cluster.Pass()
 	}
-	if plan, waits := waitForAll(v); waits {
-		return plan, waits
+	return v.awaitServers()
+}
+
+// settleFirstClaims settles the retained claims of a cluster without a first primary.
+func settleFirstClaims(v *view) (cluster.Plan, bool) {
+	if !v.lacksFirstPrimary() {
+		return cluster.Pass()
 	}
-	if plan, waits := settleClaims(v); waits {
-		return plan, waits
+	return v.awaitClaims()
+}
+
+// appointFirstPrimary makes the first primary of a cluster: over disks of an earlier cluster of
+// this name the server with the most keys goes on.
+func appointFirstPrimary(v *view) (cluster.Plan, bool) {
+	if !v.lacksFirstPrimary() {
+		return cluster.Pass()
 	}
 	if p := v.loading(); p != nil {
 		return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", p.Name)
@@ -31,41 +45,62 @@ func appointFirstPrimary(v *view) (cluster.Plan, bool) {
 	return promote(best, "nobody has been primary yet, and %s holds %d keys, as many as any other server", best.Name, best.Node.Keys)
 }
 
-// appointNextPrimary makes another primary in the place of the appointed one, or makes that one primary again. All that clients were
-// told is written is on the appointed one, and what was copied of it is on every server that was connected to it: the one
-// that got furthest takes over.
-func appointNextPrimary(v *view) (cluster.Plan, bool) {
-	if v.Appointed.Pod == "" || v.leader() != nil {
+// When the appointed server is a primary no more, another one is appointed, or that one again. All
+// acknowledged writes are on the appointed one, and what was copied of it is on every server that
+// was connected to it: the one that got furthest is promoted.
+
+// lostPrimary reports whether a primary was appointed and no server is one.
+func (v *view) lostPrimary() bool { return v.Appointed.Pod != "" && v.leader() == nil }
+
+// waitForUnreachableCandidate waits for a server that does not answer and may have the newest data.
+func waitForUnreachableCandidate(v *view) (cluster.Plan, bool) {
+	if !v.lostPrimary() {
 		return cluster.Pass()
 	}
 	was := v.podNamed(v.Appointed.Pod)
-	if was != nil && was.unheard() {
-		if plan, waits := v.waitForFence(was); waits {
-			return plan, waits
-		}
-	}
-	best := v.furthestHeir(was)
-	more := v.comesBackWithMore(was, best)
-	if more && v.Appointed.Guard == 0 {
-		return v.reinstate(was) // Nobody else was asked to have all that it has.
+	if v.Appointed.Guard == 0 && v.comesBackWithMore(was, v.furthestHeir(was)) {
+		return cluster.Pass() // No other server was asked to have all that it has.
 	}
 	if p := v.unheardHeir(was); p != nil {
 		return cluster.Wait(ReasonUnreachable, soon*3,
 			"%s is gone, and %s may have the newest data but does not answer: it is waited for as long as it runs; to do without it, delete the pod", v.Appointed.Pod, p.Name)
 	}
-	if more {
-		return v.reinstate(was)
+	return cluster.Pass()
+}
+
+// reinstateWithMore makes the appointed server primary again that has acknowledged writes which no
+// other server was sent.
+func reinstateWithMore(v *view) (cluster.Plan, bool) {
+	if was := v.podNamed(v.Appointed.Pod); v.lostPrimary() && v.comesBackWithMore(was, v.furthestHeir(was)) {
+		return v.reinstatement(was)
 	}
-	if to := v.handsOver(was); to != nil && was.Node.LinkUp {
+	return cluster.Pass()
+}
+
+// waitForHandOver waits for the server that the appointed one has handed over to.
+func waitForHandOver(v *view) (cluster.Plan, bool) {
+	was := v.podNamed(v.Appointed.Pod)
+	if to := v.handsOver(was); v.lostPrimary() && to != nil && was.Node.LinkUp {
 		return cluster.Wait(ReasonFailover, soon, "%s copies %s already, which did not say yet that it leads", was.Name, to.Name)
 	}
-	if best != nil {
-		if plan, turns := v.turn(was, best); turns {
-			return plan, true
-		}
-		return promote(best, "%s is primary no more, and %s has most of what was copied of it", v.Appointed.Pod, best.Name)
+	return cluster.Pass()
+}
+
+// promoteFurthest makes the server primary that has most of what was copied of the appointed one.
+func promoteFurthest(v *view) (cluster.Plan, bool) {
+	best := v.furthestHeir(v.podNamed(v.Appointed.Pod))
+	if !v.lostPrimary() || best == nil {
+		return cluster.Pass()
 	}
-	return v.reinstate(was)
+	return promote(best, "%s is primary no more, and %s has most of what was copied of it", v.Appointed.Pod, best.Name)
+}
+
+// reinstate makes the appointed server primary again where no other server has any of its data.
+func reinstate(v *view) (cluster.Plan, bool) {
+	if !v.lostPrimary() {
+		return cluster.Pass()
+	}
+	return v.reinstatement(v.podNamed(v.Appointed.Pod))
 }
 
 // comesBackWithMore tells whether the appointed server has acknowledged writes, on a disk that is there or may come back, which the one that got furthest
@@ -127,7 +162,11 @@ func waitForLeavingPrimary(v *view) (cluster.Plan, bool) {
 
 // waitForFence waits until a primary that nobody can reach has stopped taking writes by itself. A silence that only the
 // operator notices proves nothing: as long as a replica hears from it, it serves.
-func (v *view) waitForFence(was *Pod) (cluster.Plan, bool) {
+func waitForFence(v *view) (cluster.Plan, bool) {
+	was := v.podNamed(v.Appointed.Pod)
+	if !v.lostPrimary() || was == nil || !was.unheard() {
+		return cluster.Pass()
+	}
 	if v.Appointed.Guard == 0 {
 		return cluster.Wait(ReasonUnreachable, later,
 			"%s does not answer and had no replica in sync, so that it may still take writes: wait until its container has ended, or delete the pod", was.Name)
@@ -208,9 +247,10 @@ func (v *view) cannotStart(was *Pod) (cluster.Plan, bool) {
 		"%s was the primary and cannot start (%s), %s: it is waited for; to go on with what the others have, delete its claim and pod", was.Name, was.Stuck, why)
 }
 
-// reinstate makes the appointed pod primary again: no server that was in sync with it has been running since, so that what is
-// on its disk is the newest. Where that is lost, whoever has the most data goes on.
-func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
+// reinstatement returns the way to make the appointed pod primary again: no server that was in sync
+// with it has been running since, so that what is on its disk is the newest. Where that is lost,
+// whoever has the most data goes on.
+func (v *view) reinstatement(was *Pod) (cluster.Plan, bool) {
 	switch {
 	case was != nil && was.unheard() && !was.Deleting:
 		return cluster.Wait(ReasonUnreachable, later,
@@ -226,8 +266,8 @@ func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
 	case was.Node.Keys > 0:
 		return promote(was, "%s is back with its data, and nobody else is known to have all of it", was.Name)
 	}
-	if plan, waits := waitForAll(v); waits {
-		return plan, waits
+	if !v.complete {
+		return v.awaitServers()
 	}
 	if p := v.loading(); p != nil {
 		return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s came back empty, and %s loads its data", was.Name, p.Name)
@@ -239,10 +279,16 @@ func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
 	return promote(best, "%s came back empty, and %s holds %d keys, as many as any other server", was.Name, best.Name, best.Node.Keys)
 }
 
-// turn makes all but the heir leave a primary that cannot be reached, before the heir takes over: one that got in touch with it again would
-// acknowledge what clients write there. So would one that copies a primary whose heir is made to lead before it has been handed over to.
-func (v *view) turn(was, heir *Pod) (cluster.Plan, bool) {
-	if was == nil || (!was.unheard() && (was == heir || v.handsOver(was) == nil)) {
+// redirectReplicas makes all replicas follow the server that takes over from a primary that cannot
+// be reached, before it is promoted: a replica that reconnects to the former primary would
+// acknowledge its writes. So would one that copies a primary whose hand-over is not complete.
+func redirectReplicas(v *view) (cluster.Plan, bool) {
+	was := v.podNamed(v.Appointed.Pod)
+	if !v.lostPrimary() || was == nil {
+		return cluster.Pass()
+	}
+	heir := v.furthestHeir(was)
+	if heir == nil || (!was.unheard() && (was == heir || v.handsOver(was) == nil)) {
 		return cluster.Pass()
 	}
 	step := Follow{Primary: heir.Name, Addr: heir.Addr}

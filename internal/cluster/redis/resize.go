@@ -84,15 +84,20 @@ func (v *view) holdsMore(p *Pod) bool {
 
 // refuseLessMemory stops before servers get less memory than they use, with or without a restart.
 func refuseLessMemory(v *view) (cluster.Plan, bool) {
+	return refuseIf(ReasonNoRoom, v.tooLittleMemory())
+}
+
+// tooLittleMemory returns which server uses more memory than it is to get; empty for none.
+func (v *view) tooLittleMemory() string {
 	full := v.overfull()
 	for _, p := range v.read {
 		if v.lowers(p) && slices.Contains(full, p) {
-			return cluster.Refuse(ReasonNoRoom,
+			return fmt.Sprintf(
 				"spec.resources.limits.memory is %d MiB, which leaves %d MiB for data, and %s uses about %d MiB; it keeps the memory that it has: raise it to %d MiB, or delete keys",
 				v.Spec.MemoryLimit>>20, number(v.settings(p)[maxMemory])>>20, p.Name, about(p.Node.Memory.Used)>>20, limitFor(p.Node.Memory.Used)>>20)
 		}
 	}
-	return cluster.Pass()
+	return ""
 }
 
 // waitForLessMemory tells of a server whose data would fit into less memory, and whose process does not.

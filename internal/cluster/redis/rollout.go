@@ -215,7 +215,7 @@ func failOverOutdated(v *view) (cluster.Plan, bool) {
 			return waitForDisk(p)
 		}
 		if best == nil && v.stood != nil {
-			return waitForRetry(v)
+			return v.awaitRetry(v.stood)
 		}
 		if best == nil {
 			return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "no replica of %s has caught up and is known to the other primaries as one", primary.Name)

@@ -78,6 +78,11 @@ func waitForRetry(v *view) (cluster.Plan, bool) {
 	if v.stood == nil {
 		return cluster.Pass()
 	}
+	return v.awaitRetry(v.stood)
+}
+
+// awaitRetry returns the wait until a replica can be elected again.
+func (v *view) awaitRetry(p *Pod) (cluster.Plan, bool) {
 	return cluster.Wait(ReasonElection, later, "%s stood for election less than %s ago (four node timeouts), and the servers do not elect it again before that: then it takes its shard over",
-		v.stood.Name, v.Spec.retryAfter())
+		p.Name, v.Spec.retryAfter())
 }

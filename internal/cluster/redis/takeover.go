@@ -30,7 +30,22 @@ const mourning = time.Minute
 func (s Spec) electing() time.Duration { return 8*s.NodeTimeout + 5*time.Second }
 
 // takeOver replaces primaries that are dead and that the servers do not replace.
-func takeOver(v *view) (cluster.Plan, bool) {
+func takeOver(v *view) (cluster.Plan, bool) { return v.nextTakeOver() }
+
+// settleClaimsBeforeTakeOver settles retained claims when the next step is a take-over.
+func settleClaimsBeforeTakeOver(v *view) (cluster.Plan, bool) {
+	plan, held := v.awaitClaims()
+	if !held {
+		return cluster.Pass()
+	}
+	next, _ := v.nextTakeOver()
+	_, takesOver := next.Step.(TakeOver)
+	return plan, takesOver
+}
+
+// nextTakeOver returns how the next dead primary that the servers do not replace is replaced, or
+// why not.
+func (v *view) nextTakeOver() (cluster.Plan, bool) {
 	ghosts := v.ghosts()
 	for _, g := range ghosts {
 		best := v.successor(g)
@@ -84,9 +99,6 @@ func (v *view) succeed(g ghost, best *Pod, reason, why string) (cluster.Plan, bo
 			v.rivalReturns(g, best).Name, out.what, best.Name, patience, why)
 	case out.returns && !v.followed(g, best):
 		return v.mourn(g, best, reason, why, out.what+" does not run, and no replica has been connected to it lately")
-	}
-	if plan, held := settleClaims(v); held {
-		return plan, true
 	}
 	return cluster.Do(TakeOver{best.Shard, g.id, best.Name},
 		"%s is dead, and %s: %s takes over slots %s. It has everything up to byte %d of the replication stream and %s; what was acknowledged later is lost",

@@ -60,39 +60,64 @@ func (v *view) leftBehind(p *Pod) bool {
 
 // refuseVersion stops where the version cannot be reached.
 func refuseVersion(v *view) (cluster.Plan, bool) {
+	return refuseIf(ReasonVersion, v.unreachableVersion())
+}
+
+// unreachableVersion returns why servers cannot run spec.version, or do not; empty if they can.
+func (v *view) unreachableVersion() string {
 	for shard := range v.shards {
 		if p := v.primary(shard); v.goesBack(shard) {
-			return cluster.Refuse(ReasonVersion,
+			return fmt.Sprintf(
 				"spec.version is %s, and %s, the primary of shard %d, runs %s already: an older server cannot read its data; set spec.version to %s or later",
 				v.Spec.Version, p.Name, shard, p.Node.Version, p.Node.Version)
 		}
 	}
 	for _, p := range v.read {
 		if !p.Outdated && !samePatchLine(p.Node.Version, v.Spec.Version) {
-			return cluster.Refuse(ReasonVersion, "pod %s runs version %s and spec.version is %s: set spec.version or spec.image so that they agree",
+			return fmt.Sprintf("pod %s runs version %s and spec.version is %s: set spec.version or spec.image so that they agree",
 				p.Name, p.Node.Version, v.Spec.Version)
 		}
 	}
-	return cluster.Pass()
+	return ""
+}
+
+// refusesRollout reports whether spec.version or a pod with new settings stops the rollout.
+func (v *view) refusesRollout() bool { return v.unreachableVersion() != "" || v.unsyncedCanary() != "" }
+
+// refuseIf returns a refusal with a message; none if that is empty.
+func refuseIf(reason, message string) (cluster.Plan, bool) {
+	if message == "" {
+		return cluster.Pass()
+	}
+	return cluster.Refuse(reason, "%s", message)
 }
 
 // refuseCanary tells when a pod with new settings does not answer. The others wait for it, and keep the old ones.
-func refuseCanary(v *view) (cluster.Plan, bool) {
-	return v.refuseUnwell(func(p *Pod) (string, bool) {
+func refuseCanary(v *view) (cluster.Plan, bool) { return refuseIf(ReasonCanary, v.silentCanary()) }
+
+// silentCanary returns which pod with new settings does not answer, and why; empty for none.
+func (v *view) silentCanary() string {
+	return v.unwellCanary(func(p *Pod) (string, bool) {
 		return cmp.Or(p.Stuck, p.Error, p.Gate, "it does not answer"), p.Node == nil && !p.Unready.IsZero() && v.Now.Sub(p.Unready) >= canaryStarts
 	})
 }
 
 // refuseUnsynced tells when it answers and does not get into sync.
-func refuseUnsynced(v *view) (cluster.Plan, bool) {
-	return v.refuseUnwell(func(p *Pod) (string, bool) {
+func refuseUnsynced(v *view) (cluster.Plan, bool) { return refuseIf(ReasonCanary, v.unsyncedCanary()) }
+
+// unsyncedCanary returns which pod with new settings does not get into sync, and why; empty for
+// none.
+func (v *view) unsyncedCanary() string {
+	return v.unwellCanary(func(p *Pod) (string, bool) {
 		return "it is not in sync with its primary", p.Node != nil && p.Node.Self().Replica && !p.Node.LinkUp && !p.Started.IsZero() && v.unlinked(p) >= canarySyncs
 	})
 }
 
-func (v *view) refuseUnwell(unwell func(p *Pod) (why string, is bool)) (cluster.Plan, bool) {
+// unwellCanary returns which pod with new settings is unwell while others keep their settings, and
+// why; empty for none.
+func (v *view) unwellCanary(unwell func(p *Pod) (why string, is bool)) string {
 	if !slices.ContainsFunc(v.Pods, func(p Pod) bool { return p.Outdated }) {
-		return cluster.Pass()
+		return ""
 	}
 	for i := range v.Pods {
 		p := &v.Pods[i]
@@ -100,10 +125,10 @@ func (v *view) refuseUnwell(unwell func(p *Pod) (why string, is bool)) (cluster.
 			continue // It is not for its settings.
 		}
 		if why, is := unwell(p); is {
-			return cluster.Refuse(ReasonCanary, "pod %s has new settings and does not get well (%s); no other pod gets them: %s", p.Name, why, v.cure())
+			return fmt.Sprintf("pod %s has new settings and does not get well (%s); no other pod gets them: %s", p.Name, why, v.cure())
 		}
 	}
-	return cluster.Pass()
+	return ""
 }
 
 // works tells whether another pod shows that what a pod was made from does.

@@ -16,3 +16,5 @@ func TestEveryStepHasAReason(t *testing.T) {
 		DeleteUser{}, DeleteRole{}, Publish{}, Release{},
 	)
 }
+
+func TestNoRuleUsesAnotherOne(t *testing.T) { phasetest.CheckCalls(t) }

@@ -12,3 +12,5 @@ func TestMain(m *testing.M) { os.Exit(phasetest.Watch(deletion, creation).Main(m
 func TestEveryStepHasAReason(t *testing.T) {
 	phasetest.CheckSteps(t, Protect{}, Publish{}, Release{})
 }
+
+func TestNoRuleUsesAnotherOne(t *testing.T) { phasetest.CheckCalls(t) }
