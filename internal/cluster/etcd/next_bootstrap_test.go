@@ -57,20 +57,11 @@ func TestNextBootstrapsACluster(t *testing.T) {
 func TestNextFoundsNoClusterBesideData(t *testing.T) {
 	runRows(t, map[string]planRow{
 		"retained volumes that are all empty found a cluster": {
-			state: settled(func(s *etcd.State) {
-				s.Record.Bootstrap, s.Record.ClusterID, s.Members = etcd.BootstrapRetained, 0, nil
-				for i := range s.Pods {
-					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
-				}
-			}),
-			step: etcd.WriteBootstrap{Bootstrap: etcd.BootstrapNew, Size: 3, Version: v36},
+			state: retainedEmpty(nil),
+			step:  etcd.WriteBootstrap{Bootstrap: etcd.BootstrapNew, Size: 3, Version: v36},
 		},
 		"retained volumes with data that was set aside found no cluster": {
-			state: settled(func(s *etcd.State) {
-				s.Record.Bootstrap, s.Record.ClusterID, s.Members = etcd.BootstrapRetained, 0, nil
-				for i := range s.Pods {
-					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
-				}
+			state: retainedEmpty(func(s *etcd.State) {
 				s.Pods[1].Gate = &etcd.GateReport{Reason: etcd.GateAside, Message: "orders-1 has it in before-abc"}
 			}),
 			reason: etcd.ReasonAside, stalled: true, says: "no member founds a new one: orders-1 has it in before-abc. Go back to that",
@@ -90,18 +81,14 @@ func TestNextFoundsNoClusterBesideData(t *testing.T) {
 		"empty disks found no cluster beside one whose id is recorded": {
 			state: settled(func(s *etcd.State) {
 				s.Record.Bootstrap, s.Members = etcd.BootstrapRetained, nil
-				for i := range s.Pods {
-					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
-				}
+				emptyDisks(s)
 			}),
 			reason: etcd.ReasonQuorumLost, stalled: true,
 		},
 		"empty disks found no cluster where the record was deleted under a living one": {
 			state: settled(func(s *etcd.State) {
 				s.Record.Bootstrap, s.Record.ClusterID, s.Members = etcd.BootstrapRecovered, 0, nil
-				for i := range s.Pods {
-					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
-				}
+				emptyDisks(s)
 			}),
 			reason: etcd.ReasonQuorumLost, stalled: true,
 		},

@@ -18,9 +18,7 @@ func TestNextRefusesWhatIsNotItsCluster(t *testing.T) {
 		"a loss of all disks is reported": {
 			state: settled(func(s *etcd.State) {
 				s.Members = nil
-				for i := range s.Pods {
-					s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
-				}
+				emptyDisks(s)
 			}),
 			reason: etcd.ReasonQuorumLost, stalled: true, says: "no member has data",
 		},

@@ -12,9 +12,7 @@ func TestNextRestartsOutdatedMembers(t *testing.T) {
 		"outdated members without storage are kept when their quorum is lost": {
 			state: settled(func(s *etcd.State) {
 				s.Want.Persistent, s.Claims, s.Members, s.Want.TemplateHash = false, nil, nil, "next"
-				for i := range s.Pods {
-					s.Pods[i].View, s.Pods[i].Ready = nil, false
-				}
+				unready(s)
 			}),
 			reason: etcd.ReasonNoQuorum,
 		},
@@ -22,9 +20,7 @@ func TestNextRestartsOutdatedMembers(t *testing.T) {
 			state: settled(func(s *etcd.State) {
 				s.Record.Bootstrap, s.Record.ClusterID = etcd.BootstrapRecovered, 0
 				s.Want.Persistent, s.Claims, s.Members, s.Want.TemplateHash = false, nil, nil, "next"
-				for i := range s.Pods {
-					s.Pods[i].View, s.Pods[i].Ready = nil, false
-				}
+				unready(s)
 			}),
 			reason: etcd.ReasonStarting,
 		},

@@ -121,14 +121,28 @@ func runRows[R checker](t *testing.T, rows map[string]R) {
 	}
 }
 
+// emptyDisks has the gates of all members find an empty disk and no peer.
+func emptyDisks(s *etcd.State) {
+	for i := range s.Pods {
+		s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
+	}
+}
+
+// unready has no member answer or be ready.
+func unready(s *etcd.State) {
+	for i := range s.Pods {
+		s.Pods[i].View, s.Pods[i].Ready = nil, false
+	}
+}
+
 // retainedEmpty is a cluster of retained volumes that all turned out to be empty.
 func retainedEmpty(change func(*etcd.State)) etcd.State {
 	return settled(func(s *etcd.State) {
 		s.Record.Bootstrap, s.Record.ClusterID, s.Members = etcd.BootstrapRetained, 0, nil
-		for i := range s.Pods {
-			s.Pods[i].View, s.Pods[i].Ready, s.Pods[i].Gate = nil, false, held(etcd.GateNoPeers)
+		emptyDisks(s)
+		if change != nil {
+			change(s)
 		}
-		change(s)
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 func TestNextDropsShardsWithoutSlots(t *testing.T) {
 	runRows(t, map[string]row{
 		"a shard that has given everything away goes": {
-			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.Spec.Shards = 3; f.idleFor(courtesy) },
+			state: formed(), spoil: func(f *fixture) { f.shardToDrop(); f.idleFor(courtesy) },
 			step: DropShard{3, "set-3"}, reason: ReasonDropShard,
 		},
 		"a shard that has begun to leave goes all the way when it becomes wanted again too late for its disks": {
@@ -21,9 +21,7 @@ func TestNextDropsShardsWithoutSlots(t *testing.T) {
 		},
 		"a shard stays in its time of grace although its disks are already being deleted": {
 			state: formed(), spoil: func(f *fixture) {
-				f.grow()
-				f.pair()
-				f.Spec.Shards = 3
+				f.shardToDrop()
 				f.idleFor(courtesy - time.Second)
 				f.Claims = []Claim{{Name: "data-c-3-1", Shard: 3, Ordinal: 1, Leaving: true}}
 			},
@@ -77,18 +75,16 @@ func TestNextDropsShardsWithoutSlots(t *testing.T) {
 			reason: ReasonUnreachable,
 		},
 		"a shard stays for a moment for clients that have not heard of its end": {
-			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.Spec.Shards = 3; f.idleFor(courtesy - time.Second) },
+			state: formed(), spoil: func(f *fixture) { f.shardToDrop(); f.idleFor(courtesy - time.Second) },
 			reason: ReasonLeaving, message: "shard 3 owns nothing any more",
 		},
 		"a shard stays as long as it is not known for how long it has owned nothing": {
-			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.Spec.Shards = 3 },
+			state: formed(), spoil: func(f *fixture) { f.shardToDrop() },
 			reason: ReasonLeaving, message: "shard 3 owns nothing any more",
 		},
 		"a shard that goes does not restart before": {
 			state: formed(), spoil: func(f *fixture) {
-				f.grow()
-				f.pair()
-				f.Spec.Shards = 3
+				f.shardToDrop()
 				f.idleFor(courtesy)
 				f.pod("c-3-1").Outdated = true
 			},

@@ -8,7 +8,7 @@ import (
 func TestNextElectsTheReplicaOfALostPrimary(t *testing.T) {
 	runRows(t, map[string]row{
 		"an empty node does not get in the way of an election": {
-			state: formed(), spoil: func(f *fixture) { f.replaceDisk("c-1-0"); f.join("c-1-0") },
+			state: formed(), spoil: func(f *fixture) { f.loseDisk("c-1-0") },
 			reason: ReasonElection,
 		},
 		"a shard without a copy is reported and left alone": {
@@ -23,8 +23,7 @@ func TestNextElectsTheReplicaOfALostPrimary(t *testing.T) {
 		},
 		"a replica that never had a copy is not elected": {
 			state: formed(), spoil: func(f *fixture) {
-				f.replaceDisk("c-1-0")
-				f.join("c-1-0")
+				f.loseDisk("c-1-0")
 				n := f.pod("c-1-1").Node
 				n.EverLinked, n.LinkUp, n.Keys = false, false, 0
 			},
@@ -32,8 +31,7 @@ func TestNextElectsTheReplicaOfALostPrimary(t *testing.T) {
 		},
 		"a replica with an old copy is elected when it does not stand by itself": {
 			state: formed(), spoil: func(f *fixture) {
-				f.replaceDisk("c-1-0")
-				f.join("c-1-0")
+				f.loseDisk("c-1-0")
 				n := f.pod("c-1-1").Node
 				n.EverLinked, n.LinkUp = false, false
 			},
@@ -41,8 +39,7 @@ func TestNextElectsTheReplicaOfALostPrimary(t *testing.T) {
 		},
 		"a replica is elected when another server has its primary's address": {
 			state: formed(), spoil: func(f *fixture) {
-				f.replaceDisk("c-1-0")
-				f.join("c-1-0")
+				f.loseDisk("c-1-0")
 				f.views(id("c-1-0"), func(p *Peer) { p.Failed, p.NoAddr = false, true })
 				f.pod("c-1-1").Node.LinkUp = false
 			},
@@ -50,8 +47,7 @@ func TestNextElectsTheReplicaOfALostPrimary(t *testing.T) {
 		},
 		"a replica that copied an empty server at its primary's address is not elected": {
 			state: formed(), spoil: func(f *fixture) {
-				f.replaceDisk("c-1-0")
-				f.join("c-1-0")
+				f.loseDisk("c-1-0")
 				f.views(id("c-1-0"), func(p *Peer) { p.Failed, p.NoAddr = false, true })
 				f.pod("c-1-1").Node.Keys = 0
 			},
@@ -59,8 +55,7 @@ func TestNextElectsTheReplicaOfALostPrimary(t *testing.T) {
 		},
 		"a replica with a very old copy is elected when it does not stand by itself": {
 			state: formed(), spoil: func(f *fixture) {
-				f.replaceDisk("c-1-0")
-				f.join("c-1-0")
+				f.loseDisk("c-1-0")
 				f.unlink("c-1-1")
 				f.pod("c-1-1").Node.LinkDown = 2 * time.Hour
 			},
@@ -68,8 +63,7 @@ func TestNextElectsTheReplicaOfALostPrimary(t *testing.T) {
 		},
 		"a replica that loads its data is waited for": {
 			state: formed(), spoil: func(f *fixture) {
-				f.replaceDisk("c-1-0")
-				f.join("c-1-0")
+				f.loseDisk("c-1-0")
 				n := f.pod("c-1-1").Node
 				n.Loading, n.EverLinked, n.LinkUp, n.Keys = true, false, false, 0
 			},
@@ -82,15 +76,13 @@ func TestNextReplacesAPrimaryThatCameBackEmpty(t *testing.T) {
 	runRows(t, map[string]row{
 		"a primary that came back empty in place is deposed": {
 			state: formed(), spoil: func(f *fixture) {
-				n := f.pod("c-1-0").Node
-				n.Admits, n.Keys, f.pod("c-1-1").Node.LinkUp = AdmitsNobody, 0, false
+				f.emptyInPlace()
 			},
 			step: Elect{1, id("c-1-0"), "c-1-1"},
 		},
 		"a primary that came back empty in place is deposed without a vote when there is no majority to vote": {
 			state: formed(), spoil: func(f *fixture) {
-				n := f.pod("c-1-0").Node
-				n.Admits, n.Keys, f.pod("c-1-1").Node.LinkUp = AdmitsNobody, 0, false
+				f.emptyInPlace()
 				for _, name := range []string{"c-0-0", "c-0-1", "c-2-0", "c-2-1"} {
 					f.pod(name).Node = nil
 				}
@@ -100,8 +92,7 @@ func TestNextReplacesAPrimaryThatCameBackEmpty(t *testing.T) {
 		"a primary that came back empty is deposed without a vote when half of the primaries can vote": {
 			state: formed(), spoil: func(f *fixture) {
 				f.pair2()
-				n := f.pod("c-1-0").Node
-				n.Admits, n.Keys, f.pod("c-1-1").Node.LinkUp = AdmitsNobody, 0, false
+				f.emptyInPlace()
 				f.pod("c-0-0").Node, f.pod("c-0-1").Node = nil, nil
 			},
 			step: TakeOver{1, id("c-1-0"), "c-1-1"}, message: "only 1 of 2 primaries can vote on that",
@@ -109,8 +100,7 @@ func TestNextReplacesAPrimaryThatCameBackEmpty(t *testing.T) {
 		"a replica that half of the primaries know as one is not elected": {
 			state: formed(), spoil: func(f *fixture) {
 				f.pair2()
-				n := f.pod("c-1-0").Node
-				n.Admits, n.Keys, f.pod("c-1-1").Node.LinkUp = AdmitsNobody, 0, false
+				f.emptyInPlace()
 				f.seenAsPrimary("c-1-1", "c-0-0")
 			},
 			reason: ReasonSync,

@@ -30,7 +30,7 @@ func TestNextFormsANewCluster(t *testing.T) {
 		"slots that are missing after an interrupted assignment are assigned": {
 			state: formed(), spoil: func(f *fixture) {
 				unreplicate(f)
-				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+				f.disown("c-1-0")
 			},
 			step: AddSlots{[]Ownership{{"c-1-0", Share(1, 3)}}},
 		},
@@ -53,8 +53,7 @@ func TestNextKeepsClaimsThatMayHoldData(t *testing.T) {
 		},
 		"no replica is elected while the claim of a pod that is not wanted may have more": {
 			state: formed(), spoil: func(f *fixture) {
-				f.replaceDisk("c-1-0")
-				f.join("c-1-0")
+				f.loseDisk("c-1-0")
 				f.Claims = []Claim{{Name: "data-c-1-2", Shard: 1, Ordinal: 2}}
 			},
 			reason: ReasonRetained, stalled: true,
@@ -76,8 +75,7 @@ func TestNextKeepsClaimsThatMayHoldData(t *testing.T) {
 		},
 		"the claims of wanted pods hold nothing up": {
 			state: formed(), spoil: func(f *fixture) {
-				f.replaceDisk("c-1-0")
-				f.join("c-1-0")
+				f.loseDisk("c-1-0")
 				f.Claims = []Claim{{Name: "data-c-1-0", Shard: 1}, {Name: "data-c-1-1", Shard: 1, Ordinal: 1}}
 			},
 			reason: ReasonElection,
@@ -88,20 +86,20 @@ func TestNextKeepsClaimsThatMayHoldData(t *testing.T) {
 func TestNextServesSlotsWithoutAnOwner(t *testing.T) {
 	runRows(t, map[string]row{
 		"slots without an owner are not assigned once there are replicas": {
-			state: formed(), spoil: func(f *fixture) { f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil }) },
+			state: formed(), spoil: func(f *fixture) { f.disown("c-1-0") },
 			reason: ReasonSlotsUnassigned, stalled: true,
 		},
 		"slots without an owner are served empty where that is allowed": {
 			state: formed(), spoil: func(f *fixture) {
 				f.Spec.AssignEmpty = true
-				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+				f.disown("c-1-0")
 			},
 			step: AddSlots{[]Ownership{{"c-1-0", Share(1, 3)}}},
 		},
 		"slots without an owner wait for a server that has met the other primaries": {
 			state: formed(), spoil: func(f *fixture) {
 				f.Spec.AssignEmpty = true
-				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+				f.disown("c-1-0")
 				f.strangers("c-1-0", "c-0-0")
 			},
 			reason: ReasonSlotsUnassigned, message: "no shard that is to have them has a primary that knows the others",
@@ -110,14 +108,14 @@ func TestNextServesSlotsWithoutAnOwner(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) {
 				f.Spec.AssignEmpty, f.Spec.Persistent = true, true
 				f.Claims = []Claim{{Name: "data-c-1-5", Shard: 1, Ordinal: 5}}
-				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+				f.disown("c-1-0")
 			},
 			reason: ReasonRetained, stalled: true,
 		},
 		"slots without an owner go to the shards that are to have them": {
 			state: formed(), spoil: func(f *fixture) {
 				f.Spec.AssignEmpty = true
-				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+				f.disown("c-1-0")
 				f.views(id("c-2-0"), func(p *Peer) { p.Slots = Slots{{From: 16000, To: 16383}} })
 			},
 			step: AddSlots{[]Ownership{{"c-1-0", Share(1, 3)}, {"c-2-0", Slots{{From: 10923, To: 15999}}}}},
@@ -132,7 +130,7 @@ func TestNextServesSlotsWithoutAnOwner(t *testing.T) {
 		"slots without an owner are not assigned to a node that holds keys": {
 			state: formed(), spoil: func(f *fixture) {
 				unreplicate(f)
-				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+				f.disown("c-1-0")
 				f.pod("c-1-0").Node.Keys = 5
 			},
 			reason: ReasonSlotsUnassigned, stalled: true,
@@ -166,7 +164,7 @@ func TestNextIntroducesServers(t *testing.T) {
 			}},
 		},
 		"a replica that lost its disk is attached again": {
-			state: formed(), spoil: func(f *fixture) { f.replaceDisk("c-1-1"); f.join("c-1-1") },
+			state: formed(), spoil: func(f *fixture) { f.loseDisk("c-1-1") },
 			step: Replicate{[]Following{{"c-1-1", "c-1-0", id("c-1-0")}}},
 		},
 		"a replica that asks for its primary at an address that this has left is told the new one": {

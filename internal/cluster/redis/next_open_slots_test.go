@@ -34,7 +34,7 @@ func TestNextCompletesMovesOfSlots(t *testing.T) {
 		},
 		"slots that are being sent to a former primary go to its successor first": {
 			state: formed(), spoil: func(f *fixture) {
-				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+				f.disown("c-1-0")
 				f.views(id("c-1-1"), func(p *Peer) { p.Replica, p.PrimaryID, p.Slots, p.Epoch = false, "", Share(1, 3), 3000 })
 				f.Sets[1].Guarded, f.pod("c-1-0").Node.Keys = true, 1
 				f.open("c-1-0", Slots{{7, 8}}, "c-0-0", true)
@@ -52,9 +52,7 @@ func TestNextCompletesMovesOfSlots(t *testing.T) {
 		},
 		"a shard that awaits a slot stays until it has passed that on": {
 			state: formed(), spoil: func(f *fixture) {
-				f.grow()
-				f.pair()
-				f.Spec.Shards = 3
+				f.shardToDrop()
 				f.open("c-0-0", Slots{{7, 8}}, "c-3-0", false)
 				f.open("c-3-0", Slots{{7, 8}}, "c-0-0", true)
 			},
@@ -135,7 +133,7 @@ func TestNextClosesSlotsThatDoNotMove(t *testing.T) {
 		},
 		"a former primary that did not follow its successor awaits no slots": {
 			state: formed(), spoil: func(f *fixture) {
-				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+				f.disown("c-1-0")
 				f.views(id("c-1-1"), func(p *Peer) { p.Replica, p.PrimaryID, p.Slots, p.Epoch = false, "", Share(1, 3), 3000 })
 				f.open("c-1-0", Slots{{6000, 6001}}, "c-0-0", true)
 				f.Sets[1].Guarded, f.pod("c-1-0").Node.Keys = true, 1
@@ -151,8 +149,7 @@ func TestNextGivesAShardOneOwner(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) {
 				f.grow()
 				f.pair()
-				f.replaceDisk("c-3-0")
-				f.join("c-3-0")
+				f.loseDisk("c-3-0")
 			},
 			step: TakeOver{3, id("c-3-0"), "c-3-1"}, reason: ReasonElect,
 		},
@@ -175,8 +172,7 @@ func TestNextGivesAShardOneOwner(t *testing.T) {
 		},
 		"slots that a server was given right before it died go to its successor": {
 			state: formed(), spoil: func(f *fixture) {
-				f.replaceDisk("c-0-0")
-				f.join("c-0-0")
+				f.loseDisk("c-0-0")
 				f.views(id("c-0-0"), func(peer *Peer) { peer.Slots = Slots{{5460, 5461}} })
 				f.views(id("c-0-1"), func(peer *Peer) { peer.Replica, peer.PrimaryID, peer.Slots = false, "", Slots{{0, 5459}} })
 				f.views("new-c-0-0", func(peer *Peer) { peer.Replica, peer.PrimaryID = true, id("c-0-1") })

@@ -140,6 +140,23 @@ func (f *fixture) join(name string) {
 	p.Node.StateOK = true
 }
 
+// loseDisk gives a pod a new disk. All know the new node, and the former one as failed.
+func (f *fixture) loseDisk(name string) {
+	f.replaceDisk(name)
+	f.join(name)
+}
+
+// disown takes the slots of a node away, in the tables of all.
+func (f *fixture) disown(name string) {
+	f.views(id(name), func(p *Peer) { p.Slots = nil })
+}
+
+// emptyInPlace has the primary of shard 1 restart under its id without data. Its replica has lost the link.
+func (f *fixture) emptyInPlace() {
+	n := f.pod("c-1-0").Node
+	n.Admits, n.Keys, f.pod("c-1-1").Node.LinkUp = AdmitsNobody, 0, false
+}
+
 // strangers has two servers, which shake hands, not know each other yet.
 func (f *fixture) strangers(name, other string) {
 	a, b := f.pod(name), f.pod(other)
@@ -171,6 +188,13 @@ func (f *fixture) pair() {
 	f.views(id("c-3-1"), func(peer *Peer) { peer.Replica, peer.PrimaryID = true, id("c-3-0") })
 	n := f.pod("c-3-1").Node
 	n.LinkUp, n.EverLinked = true, true
+}
+
+// shardToDrop adds a fourth shard that owns nothing and is not wanted.
+func (f *fixture) shardToDrop() {
+	f.grow()
+	f.pair()
+	f.Spec.Shards = 3
 }
 
 // open says that slots are on their way from one server to another, as either sees it.

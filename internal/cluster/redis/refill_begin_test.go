@@ -53,8 +53,7 @@ func TestARestoreOfLostSlotsIsWrittenDownFirst(t *testing.T) {
 		"what was confirmed instead does not take the place of a restore that goes on": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, running)
-				f.imports(id("c-1-0"))
-				f.follow()
+				f.importFromOwner()
 				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
 			},
 			reason: plan.ReasonRestoring,
@@ -107,8 +106,7 @@ func TestLostSlotsAreImportedFromTheirFormerOwner(t *testing.T) {
 		"the backup is loaded into the server that imports the slots": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, nil)
-				f.imports(id("c-1-0"))
-				f.follow()
+				f.importFromOwner()
 			},
 			step: LoadBackup{record(lost).Record, into("c-1-0")},
 		},

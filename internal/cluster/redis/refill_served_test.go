@@ -14,8 +14,7 @@ func TestLostSlotsAreOwnedAfterTheyAreLoaded(t *testing.T) {
 		"no server owns the lost slots while they are loaded": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, running)
-				f.imports(id("c-1-0"))
-				f.follow()
+				f.importFromOwner()
 				f.pod("c-1-0").Node.Keys = 5
 				f.Spec.Shards = 2
 			},
@@ -24,16 +23,14 @@ func TestLostSlotsAreOwnedAfterTheyAreLoaded(t *testing.T) {
 		"a server that was restarted is loaded again": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, loadedInto(LoadedInto("c-1-0", "another", Share(1, 3))))
-				f.imports(id("c-1-0"))
-				f.follow()
+				f.importFromOwner()
 			},
 			step: plan.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "was restarted",
 		},
 		"the server that was loaded owns the slots": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, loadedInto(LoadedInto("c-1-0", "first", Share(1, 3))))
-				f.imports(id("c-1-0"))
-				f.follow()
+				f.importFromOwner()
 				f.pod("c-1-0").Node.Keys = 5
 			},
 			step: OwnLoaded{"c-1-0", "new-c-1-0", Share(1, 3)},
@@ -53,8 +50,7 @@ func TestLostSlotsAreOwnedAfterTheyAreLoaded(t *testing.T) {
 		"slots are served with the keys that were loaded before": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(served, nil)
-				f.imports(id("c-1-0"))
-				f.follow()
+				f.importFromOwner()
 				f.pod("c-1-0").Node.Keys = 5
 			},
 			step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
@@ -68,8 +64,7 @@ func TestLostSlotsAreNotServedWithKeysOfAnotherBackup(t *testing.T) {
 		"slots are not served with keys that another backup may have left": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true, Emptied: true}, nil)
-				f.imports(id("c-1-0"))
-				f.follow()
+				f.importFromOwner()
 				f.pod("c-1-0").Node.Keys = 5
 			},
 			reason: ReasonKeysNoSlots, words: "c-1-0 holds 5 keys that a load before has left there, perhaps of another backup, and both would mix: delete the claims and pods of c-1-0, c-1-1,",
@@ -93,8 +88,7 @@ func TestLostSlotsAreNotServedWithKeysOfAnotherBackup(t *testing.T) {
 		"an empty server that was to be emptied gets them": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true, Emptied: true}, nil)
-				f.imports(id("c-1-0"))
-				f.follow()
+				f.importFromOwner()
 			},
 			step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
 		},

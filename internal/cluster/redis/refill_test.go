@@ -81,7 +81,7 @@ func loadedInto(into string) *plan.Job {
 func unowned(names ...string) func(*fixture) {
 	return func(f *fixture) {
 		for _, name := range names {
-			f.views(id(name), func(p *Peer) { p.Slots = nil })
+			f.disown(name)
 		}
 	}
 }
@@ -156,6 +156,12 @@ func (f *fixture) follow() {
 	n := f.pod("c-1-1").Node
 	n.LinkUp, n.EverLinked, n.Admits, n.OnDisk = true, true, AdmitsForGood, true
 	f.pod("c-1-0").Node.Admits, f.pod("c-1-0").Node.OnDisk = AdmitsForGood, true
+}
+
+// importFromOwner makes the first server of shard 1 import its slots from their dead owner, and the second its replica.
+func (f *fixture) importFromOwner() {
+	f.imports(id("c-1-0"))
+	f.follow()
 }
 
 // own gives slots to a node in the eyes of all.

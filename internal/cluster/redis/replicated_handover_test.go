@@ -36,7 +36,6 @@ func TestReplicatedNextFollowsAHandOver(t *testing.T) {
 }
 
 func TestReplicatedNextCompletesAHandOver(t *testing.T) {
-	both := []string{"c-0-1", "c-0-2"}
 	runRows(t, map[string]replicatedRow{
 		"the primary hands over to a replica that does not take over": {func(f *fixture) { f.handing(false) }, "promote c-0-1"},
 		"the primary hands over to a replica that does not answer": {func(f *fixture) {
@@ -92,7 +91,6 @@ func TestReplicatedNextCompletesAHandOver(t *testing.T) {
 }
 
 func TestReplicatedNextHandsOverAPrimaryThatLeaves(t *testing.T) {
-	both := []string{"c-0-1", "c-0-2"}
 	runRows(t, map[string]replicatedRow{
 		"the primary is being deleted": {func(f *fixture) { f.pod("c-0-0").Deleting = true }, "hand over from c-0-0 to c-0-1"},
 		"all are being deleted": {func(f *fixture) {
@@ -119,25 +117,21 @@ func TestReplicatedNextHandsOverAPrimaryThatLeaves(t *testing.T) {
 }
 
 func TestReplicatedNextReplacesASilentPrimary(t *testing.T) {
-	both := []string{"c-0-1", "c-0-2"}
 	runRows(t, map[string]replicatedRow{
 		"the primary does not answer and replicas hear it":          {func(f *fixture) { f.hang("c-0-0") }, "c-0-0 does not answer, and may take writes until its replicas have heard nothing of it for 9s"},
 		"the primary has been silent for a moment":                  {func(f *fixture) { f.hang("c-0-0"); f.lose(8*time.Second, both...) }, "c-0-0 does not answer, and may take writes until"},
 		"the primary is silent, and one replica has heard it since": {func(f *fixture) { f.hang("c-0-0"); f.lose(time.Minute, "c-0-1"); f.lose(time.Second, "c-0-2") }, "c-0-0 does not answer, and may take writes until"},
-		"the primary has been silent for long":                      {func(f *fixture) { f.hang("c-0-0"); f.lose(9*time.Second, both...) }, "make c-0-2 copy c-0-1"},
+		"the primary has been silent for long":                      {func(f *fixture) { f.primarySilent() }, "make c-0-2 copy c-0-1"},
 		"the primary has been silent for long, and no other replica copies it": {func(f *fixture) {
-			f.hang("c-0-0")
-			f.lose(9*time.Second, both...)
+			f.primarySilent()
 			f.pod("c-0-2").Node.Asks = f.pod("c-0-1").Addr
 		}, "promote c-0-1"},
 		"the primary is silent, and was told to need no replica for longer": {func(f *fixture) {
-			f.hang("c-0-0")
-			f.lose(9*time.Second, both...)
+			f.primarySilent()
 			f.Appointed.Guard = 30 * time.Second
 		}, "c-0-0 does not answer, and may take writes until its replicas have heard nothing of it for 34s"},
 		"a replica that is being deleted hears the silent primary": {func(f *fixture) {
-			f.hang("c-0-0")
-			f.lose(9*time.Second, both...)
+			f.primarySilent()
 			f.lose(0, "c-0-2")
 			f.pod("c-0-2").Deleting = true
 		}, "c-0-0 does not answer, and may take writes until"},

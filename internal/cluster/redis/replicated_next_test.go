@@ -73,7 +73,6 @@ func TestReplicatedNextFormsACluster(t *testing.T) {
 }
 
 func TestReplicatedNextLabelsAndAttachesReplicas(t *testing.T) {
-	both := []string{"c-0-1", "c-0-2"}
 	runRows(t, map[string]replicatedRow{
 		"a replica that got into sync is labelled":       {func(f *fixture) { f.pod("c-0-1").Role = "" }, `name c-0-0 the primary, label c-0-1 "replica"`},
 		"a replica that lost its link is not found":      {func(f *fixture) { f.lose(time.Second, "c-0-1") }, `name c-0-0 the primary, label c-0-1 ""`},
@@ -86,8 +85,7 @@ func TestReplicatedNextLabelsAndAttachesReplicas(t *testing.T) {
 		"a former primary is back":                       {func(f *fixture) { f.leads("c-0-2"); f.pod("c-0-2").Role = "" }, "make c-0-2 copy c-0-0"},
 		"a server restarted in place admits no replicas": {func(f *fixture) { f.pod("c-0-1").Node.Admits = AdmitsNobody }, "admit replicas to c-0-1"},
 		"a replica was named, and not yet promoted": {func(f *fixture) {
-			f.die("c-0-0")
-			f.lose(0, both...)
+			f.primaryDies()
 			f.Appointed = Appointment{"c-0-1", history, 0}
 		}, "promote c-0-1"},
 		"a replica was promoted, and not yet written down": {func(f *fixture) {
@@ -100,7 +98,6 @@ func TestReplicatedNextLabelsAndAttachesReplicas(t *testing.T) {
 }
 
 func TestReplicatedNextReplacesLostVolumes(t *testing.T) {
-	both := []string{"c-0-1", "c-0-2"}
 	runRows(t, map[string]replicatedRow{
 		"a replica whose volume is lost gets another": {func(f *fixture) {
 			f.die("c-0-2")
@@ -131,7 +128,6 @@ func TestReplicatedNextReplacesLostVolumes(t *testing.T) {
 }
 
 func TestReplicatedNextGuardsWrites(t *testing.T) {
-	both := []string{"c-0-1", "c-0-2"}
 	runRows(t, map[string]replicatedRow{
 		"writes are guarded":                    {func(f *fixture) { f.pod("c-0-0").Node.Config[writeGuard] = "0"; f.Appointed.Guard = 0 }, "have 1 replicas acknowledge the writes of c-0-0"},
 		"the longer time is written down first": {func(f *fixture) { f.Spec.NodeTimeout = 20 * time.Second }, "name c-0-0 the primary, label "},

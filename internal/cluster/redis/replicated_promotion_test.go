@@ -6,31 +6,27 @@ import (
 )
 
 func TestReplicatedNextPromotesTheBestReplica(t *testing.T) {
-	both := []string{"c-0-1", "c-0-2"}
 	runRows(t, map[string]replicatedRow{
-		"the primary has died":                            {func(f *fixture) { f.die("c-0-0"); f.lose(0, both...); f.pod("c-0-2").Node.Offset = 1001 }, "promote c-0-2"},
+		"the primary has died":                            {func(f *fixture) { f.primaryDies(); f.pod("c-0-2").Node.Offset = 1001 }, "promote c-0-2"},
 		"the pod of the primary is gone":                  {func(f *fixture) { f.Pods = f.Pods[1:]; f.lose(0, both...) }, "promote c-0-1"},
 		"the container of the primary has been restarted": {func(f *fixture) { f.starts("c-0-0", 10); f.lose(0, both...) }, "promote c-0-1"},
 		"the primary came back empty":                     {func(f *fixture) { f.starts("c-0-0", 0); f.lose(0, both...) }, "promote c-0-1"},
 		"a replica that is ahead has another history": {func(f *fixture) {
-			f.die("c-0-0")
-			f.lose(0, both...)
+			f.primaryDies()
 			f.pod("c-0-2").Node.Offset = 9999
 			f.pod("c-0-2").Node.Replication.ID = "older"
 		}, "promote c-0-1"},
 		"a replica went on from that history": {func(f *fixture) {
-			f.die("c-0-0")
-			f.lose(0, both...)
+			f.primaryDies()
 			f.pod("c-0-2").Node.Offset = 9999
 			f.pod("c-0-2").Node.Replication = &Replication{ID: "n", FormerID: history}
 		}, "promote c-0-2"},
-		"a replica reads its data":   {func(f *fixture) { f.die("c-0-0"); f.lose(0, both...); f.pod("c-0-1").Node.Loading = true }, "promote c-0-2"},
-		"a replica does not answer":  {func(f *fixture) { f.die("c-0-0"); f.lose(0, both...); f.hang("c-0-2") }, "c-0-0 is gone, and c-0-2 may have the newest data but does not answer"},
-		"a replica has died, too":    {func(f *fixture) { f.die("c-0-0"); f.lose(0, both...); f.die("c-0-2") }, "promote c-0-1"},
-		"a replica is being deleted": {func(f *fixture) { f.die("c-0-0"); f.lose(0, both...); f.hang("c-0-2"); f.pod("c-0-2").Deleting = true }, "promote c-0-1"},
+		"a replica reads its data":   {func(f *fixture) { f.primaryDies(); f.pod("c-0-1").Node.Loading = true }, "promote c-0-2"},
+		"a replica does not answer":  {func(f *fixture) { f.primaryDies(); f.hang("c-0-2") }, "c-0-0 is gone, and c-0-2 may have the newest data but does not answer"},
+		"a replica has died, too":    {func(f *fixture) { f.primaryDies(); f.die("c-0-2") }, "promote c-0-1"},
+		"a replica is being deleted": {func(f *fixture) { f.primaryDies(); f.hang("c-0-2"); f.pod("c-0-2").Deleting = true }, "promote c-0-1"},
 		"one of two equal replicas has its data on its disk": {func(f *fixture) {
-			f.die("c-0-0")
-			f.lose(0, both...)
+			f.primaryDies()
 			f.pod("c-0-1").Node.OnDisk = false
 		}, "promote c-0-2"},
 	})
@@ -86,7 +82,6 @@ func TestReplicatedNextReplacesAPrimaryThatNeededNoReplica(t *testing.T) {
 }
 
 func TestReplicatedNextPromotesOnlyWhoHeardThePrimaryToTheEnd(t *testing.T) {
-	both := []string{"c-0-1", "c-0-2"}
 	runRows(t, map[string]replicatedRow{
 		"the replica that is left was cut off for long, and has just come back": {func(f *fixture) {
 			f.die("c-0-0")

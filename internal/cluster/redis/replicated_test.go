@@ -80,10 +80,25 @@ func (f *fixture) die(name string) {
 	f.pod(name).Started, f.pod(name).Ready, f.pod(name).Ended = time.Time{}, false, now
 }
 
+// primaryDies ends the container of the primary just now, which both replicas have noticed.
+func (f *fixture) primaryDies() {
+	f.die("c-0-0")
+	f.lose(0, "c-0-1", "c-0-2")
+}
+
+// primarySilent has the primary not answer for longer than its guard lasts.
+func (f *fixture) primarySilent() {
+	f.hang("c-0-0")
+	f.lose(9*time.Second, "c-0-1", "c-0-2")
+}
+
 func (f *fixture) follows(name, primary string) {
 	n := f.pod(name).Node
 	n.LinkUp, n.Asks, n.Replication = true, f.pod(primary).Addr, &Replication{ID: f.pod(primary).Node.Replication.ID}
 }
+
+// both are the replicas of a replicated cluster.
+var both = []string{"c-0-1", "c-0-2"}
 
 // replicatedRow is what is planned for a replicated cluster.
 type replicatedRow struct {

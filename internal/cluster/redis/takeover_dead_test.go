@@ -9,7 +9,7 @@ func TestNextWithoutAMajorityReplacesADeadPrimary(t *testing.T) {
 	succeeds := TakeOver{0, id("c-0-0"), "c-0-1"}
 	runRows(t, map[string]row{
 		"a primary that runs no more and left no data is replaced as soon as it is missed": {
-			state: single().ephemeral(), spoil: func(f *fixture) { f.silence("c-0-0", 6*time.Second, false); f.drop("c-0-0") },
+			state: single().ephemeral(), spoil: func(f *fixture) { f.vanish("c-0-0") },
 			step: succeeds, message: "up to byte 1000 of the replication stream and lost the connection 6s ago; what was acknowledged later is lost",
 		},
 		"a replica on a claim that is being deleted takes over from a dead primary": {
@@ -133,7 +133,7 @@ func TestNextWithoutAMajorityWaitsForAPrimaryThatMayComeBack(t *testing.T) {
 			step: succeeds,
 		},
 		"a primary whose disk is another's is not waited for": {
-			state: single(), spoil: func(f *fixture) { f.replaceDisk("c-0-0"); f.join("c-0-0"); f.pod("c-0-1").Node.LinkUp = false }, step: succeeds,
+			state: single(), spoil: func(f *fixture) { f.loseDisk("c-0-0"); f.pod("c-0-1").Node.LinkUp = false }, step: succeeds,
 		},
 		"Kubernetes takes a while to miss a node": {
 			state: single(), spoil: func(f *fixture) {
@@ -151,8 +151,7 @@ func TestNextWithHalfOfThePrimaries(t *testing.T) {
 		"of two primaries neither can replace the other": {
 			state: formed().ephemeral(), spoil: func(f *fixture) {
 				f.pair2()
-				f.silence("c-1-0", 6*time.Second, false)
-				f.drop("c-1-0")
+				f.vanish("c-1-0")
 			},
 			step: TakeOver{1, id("c-1-0"), "c-1-1"}, message: "only 1 of 2 primaries can vote on that",
 		},
@@ -171,7 +170,7 @@ func TestNextWithHalfOfThePrimaries(t *testing.T) {
 				f.silence("c-2-0", 6*time.Second, true)
 				f.drop("c-1-0")
 				f.drop("c-2-0")
-				f.views(id("c-1-0"), func(p *Peer) { p.Slots = nil })
+				f.disown("c-1-0")
 				f.views(id("c-1-1"), func(p *Peer) { p.Replica, p.PrimaryID, p.Slots, p.Epoch = false, "", Share(1, 3), 9 })
 			},
 			reason: ReasonStarting,
@@ -198,8 +197,7 @@ func TestNextWithHalfOfThePrimaries(t *testing.T) {
 			state: formed().ephemeral(), spoil: func(f *fixture) {
 				f.pair2()
 				f.open("c-0-0", Slots{{7, 7}}, "c-1-0", false)
-				f.silence("c-1-0", 6*time.Second, false)
-				f.drop("c-1-0")
+				f.vanish("c-1-0")
 			},
 			step: TakeOver{1, id("c-1-0"), "c-1-1"},
 		},

@@ -83,16 +83,14 @@ func TestNextWithoutAMajorityTakesNoOldCopy(t *testing.T) {
 		},
 		"a replica that was not connected lately replaces a primary that cannot come back": {
 			state: single().ephemeral(), spoil: func(f *fixture) {
-				f.silence("c-0-0", 6*time.Second, false)
-				f.drop("c-0-0")
+				f.vanish("c-0-0")
 				f.pod("c-0-1").Node.EverLinked = false
 			},
 			step: succeeds, message: "has not been connected since it started",
 		},
 		"a replica without a copy never replaces its primary": {
 			state: single().ephemeral(), spoil: func(f *fixture) {
-				f.silence("c-0-0", 6*time.Second, false)
-				f.drop("c-0-0")
+				f.vanish("c-0-0")
 				f.pod("c-0-1").Node.EverLinked, f.pod("c-0-1").Node.Keys = false, 0
 			},
 			reason: ReasonStarting,
@@ -121,8 +119,7 @@ func TestNextWithoutAMajorityComparesReplicas(t *testing.T) {
 		},
 		"the claims of an earlier cluster may hold newer data": {
 			state: single(), spoil: func(f *fixture) {
-				f.replaceDisk("c-0-0")
-				f.join("c-0-0")
+				f.loseDisk("c-0-0")
 				f.pod("c-0-1").Node.LinkUp = false
 				f.Claims = []Claim{{Name: "data-c-0-2", Shard: 0, Ordinal: 2}}
 			},
@@ -131,8 +128,7 @@ func TestNextWithoutAMajorityComparesReplicas(t *testing.T) {
 		"another replica that does not answer may have more": {
 			state: single().ephemeral(), spoil: func(f *fixture) {
 				f.second()
-				f.silence("c-0-0", 6*time.Second, false)
-				f.drop("c-0-0")
+				f.vanish("c-0-0")
 				f.pod("c-0-2").Node = nil
 			},
 			reason: ReasonStarting, message: "2 of 3 pods exist",
@@ -149,8 +145,7 @@ func TestNextWithoutAMajorityComparesReplicas(t *testing.T) {
 		"another replica that is gone has nothing": {
 			state: single().ephemeral(), spoil: func(f *fixture) {
 				f.second()
-				f.silence("c-0-0", 6*time.Second, false)
-				f.drop("c-0-0")
+				f.vanish("c-0-0")
 				f.drop("c-0-2")
 			},
 			step: succeeds,
@@ -158,8 +153,7 @@ func TestNextWithoutAMajorityComparesReplicas(t *testing.T) {
 		"the replica that has most takes over": {
 			state: single().ephemeral(), spoil: func(f *fixture) {
 				f.second()
-				f.silence("c-0-0", 6*time.Second, false)
-				f.drop("c-0-0")
+				f.vanish("c-0-0")
 				f.pod("c-0-2").Node.Offset = 1001
 			},
 			step: TakeOver{0, id("c-0-0"), "c-0-2"},

@@ -49,6 +49,12 @@ func (f *fixture) drop(name string) {
 	}
 }
 
+// vanish ends the server of a pod six seconds ago, and takes the pod away.
+func (f *fixture) vanish(name string) {
+	f.silence(name, 6*time.Second, false)
+	f.drop(name)
+}
+
 // three is a settled cluster of one shard with two replicas.
 func three() *fixture {
 	f := single()
