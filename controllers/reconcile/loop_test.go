@@ -68,117 +68,124 @@ func (s *script) Report(o *v1alpha1.EtcdCluster, _ int, p cluster.Plan, err erro
 	}
 }
 
+// loopRow is what a kind answers, and what comes of two equal passes.
+type loopRow struct {
+	script script
+	paused bool
+	want   loopResult
+}
+
+// loopResult is what each of the passes returns, does and tells.
+type loopResult struct {
+	requeue        time.Duration
+	err            bool
+	acted, ensured int
+	activity       string
+	stalled        metav1.ConditionStatus
+	events         []string
+}
+
+func (r loopRow) check(t *testing.T) {
+	t.Helper()
+	o := fakeapi.EtcdCluster()
+	o.Spec.Paused = &r.paused
+	w := fakeapi.New(t, o)
+	recorder := events.NewFakeRecorder(8)
+	loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: &r.script, Client: w, Direct: w, Events: recorder}
+	for range 2 { // The second pass finds nothing new to write.
+		res, err := loop.Reconcile(t.Context(), fakeapi.Fetch(t, w))
+		if (err != nil) != r.want.err || res.RequeueAfter != r.want.requeue {
+			t.Fatalf("result %v, %v; want %v, error %v", res.RequeueAfter, err, r.want.requeue, r.want.err)
+		}
+	}
+	if r.script.acted != 2*r.want.acted || r.script.ensured != 2*r.want.ensured {
+		t.Errorf("acted %d times, ensured %d times", r.script.acted, r.script.ensured)
+	}
+	if kept := r.script.kept == 2; kept != r.paused {
+		t.Errorf("kept up %d times", r.script.kept)
+	}
+	if w.Writes.Load() != 1 {
+		t.Errorf("the status was written %d times in two equal passes, want once", w.Writes.Load())
+	}
+	got := fakeapi.Fetch(t, w)
+	if got.Status.Activity != r.want.activity {
+		t.Errorf("activity %q, want %q", got.Status.Activity, r.want.activity)
+	}
+	stalled := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionStalled)
+	if stalled.Status != r.want.stalled || stalled.ObservedGeneration != got.Generation {
+		t.Errorf("stalled: %+v", stalled)
+	}
+	checkEvents(t, recorder, r.want.events, r.want.acted > 0 && !declined(r.script.acts))
+}
+
 func TestLoopMakesOnePassAndReportsIt(t *testing.T) {
 	step, _ := cluster.Do(knock{}, "nobody knows that we are here")
 	repair, _ := cluster.Do(mend{}, "the door is broken")
 	wait, _ := cluster.Wait("Waiting", 3*time.Second, "waiting for an answer")
 	refuse, _ := cluster.Refuse("Unsafe", "the door is locked: unlock it")
-	type want struct {
-		requeue        time.Duration
-		err            bool
-		acted, ensured int
-		activity       string
-		stalled        metav1.ConditionStatus
-		events         []string
-	}
-	tests := map[string]struct {
-		script script
-		paused bool
-		want   want
-	}{
-		"a step is taken and told": {script{plan: step}, false, want{
+	for name, r := range map[string]loopRow{
+		"a step is taken and told": {script{plan: step}, false, loopResult{
 			requeue: afterStep, acted: 1, ensured: 1, activity: "nobody knows that we are here", stalled: "False",
 			events: []string{"Normal Knock nobody knows that we are here"},
 		}},
-		"a wait is told once": {script{plan: wait}, false, want{
+		"a wait is told once": {script{plan: wait}, false, loopResult{
 			requeue: 3 * time.Second, ensured: 1, activity: "waiting for an answer", stalled: "False",
 			events: []string{"Normal Waiting waiting for an answer"},
 		}},
-		"a refusal stalls": {script{plan: refuse}, false, want{
+		"a refusal stalls": {script{plan: refuse}, false, loopResult{
 			requeue: afterRefusal, ensured: 1, activity: "the door is locked: unlock it", stalled: "True",
 			events: []string{"Warning Unsafe the door is locked: unlock it"},
 		}},
-		"nothing to do": {script{}, false, want{requeue: healthPoll, ensured: 1, stalled: "False"}},
-		"a failed step is told and tried again": {script{plan: step, acts: errors.New("no answer")}, false, want{
+		"nothing to do": {script{}, false, loopResult{requeue: healthPoll, ensured: 1, stalled: "False"}},
+		"a failed step is told and tried again": {script{plan: step, acts: errors.New("no answer")}, false, loopResult{
 			err: true, acted: 1, ensured: 1, activity: "knock on the door: no answer", stalled: "False",
 			events: []string{"Normal Knock nobody knows that we are here"},
 		}},
 		"a refused step is not told, and not tried at once": {
-			script{plan: step, acts: cluster.Refusal{Reason: "InvalidSpec", Message: "the door is too small: widen it"}}, false, want{
+			script{plan: step, acts: cluster.Refusal{Reason: "InvalidSpec", Message: "the door is too small: widen it"}}, false, loopResult{
 				requeue: afterRefusal, acted: 1, ensured: 1, activity: "knock on the door: the door is too small: widen it", stalled: "True",
 				events: []string{"Warning InvalidSpec the door is too small: widen it"},
 			},
 		},
 		"a step that is held back is not told": {
-			script{plan: step, acts: cluster.Hold{Reason: "Busy", Message: "somebody else is at the door", After: 4 * time.Second}}, false, want{
+			script{plan: step, acts: cluster.Hold{Reason: "Busy", Message: "somebody else is at the door", After: 4 * time.Second}}, false, loopResult{
 				requeue: 4 * time.Second, acted: 1, ensured: 1, activity: "knock on the door: somebody else is at the door", stalled: "False",
 				events: []string{"Normal Busy somebody else is at the door"},
 			},
 		},
-		"no step is taken when the world could not be read": {script{plan: step, observeErr: errors.New("time-out")}, false, want{
+		"no step is taken when the world could not be read": {script{plan: step, observeErr: errors.New("time-out")}, false, loopResult{
 			err: true, ensured: 1, activity: "time-out", stalled: "False", events: []string{"Normal ReconcileError time-out"},
 		}},
-		"no step is taken when the children are not in place": {script{plan: step, ensureErr: errors.New("quota")}, false, want{
+		"no step is taken when the children are not in place": {script{plan: step, ensureErr: errors.New("quota")}, false, loopResult{
 			err: true, ensured: 1, activity: "quota", stalled: "False", events: []string{"Normal ReconcileError quota"},
 		}},
 		"what runs is repaired all the same": {
-			script{plan: repair, ensureErr: cluster.Refusal{Reason: "InvalidSpec", Message: "no Secret: create it"}}, false, want{
+			script{plan: repair, ensureErr: cluster.Refusal{Reason: "InvalidSpec", Message: "no Secret: create it"}}, false, loopResult{
 				requeue: afterHold, acted: 1, ensured: 1, activity: "no Secret: create it", stalled: "True",
 				events: []string{"Normal Knock the door is broken", "Warning InvalidSpec no Secret: create it"},
 			},
 		},
-		"paused: what needs a human is told": {script{plan: refuse}, true, want{
+		"paused: what needs a human is told": {script{plan: refuse}, true, loopResult{
 			requeue: afterRefusal, activity: "the door is locked: unlock it (spec.paused is true)", stalled: "True",
 			events: []string{"Warning Unsafe the door is locked: unlock it (spec.paused is true)"},
 		}},
 		"a refusal among the children stalls and is no error": {
-			script{plan: step, ensureErr: cluster.Refusal{Reason: "InvalidSpec", Message: "no Secret: create it"}}, false, want{
+			script{plan: step, ensureErr: cluster.Refusal{Reason: "InvalidSpec", Message: "no Secret: create it"}}, false, loopResult{
 				requeue: afterRefusal, ensured: 1, activity: "no Secret: create it", stalled: "True",
 				events: []string{"Warning InvalidSpec no Secret: create it"},
 			},
 		},
-		"paused: nothing is changed": {script{plan: step}, true, want{
+		"paused: nothing is changed": {script{plan: step}, true, loopResult{
 			requeue: healthPoll, activity: "spec.paused is true, so nothing is changed; pending: nobody knows that we are here", stalled: "False",
 		}},
 		"something is in the way that goes by itself": {
-			script{plan: step, ensureErr: cluster.Hold{Reason: "PreviousCluster", Message: "an old Secret is being deleted"}}, false, want{
+			script{plan: step, ensureErr: cluster.Hold{Reason: "PreviousCluster", Message: "an old Secret is being deleted"}}, false, loopResult{
 				requeue: afterHold, ensured: 1, activity: "an old Secret is being deleted", stalled: "False",
 				events: []string{"Normal PreviousCluster an old Secret is being deleted"},
 			},
 		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			o := fakeapi.EtcdCluster()
-			o.Spec.Paused = &tc.paused
-			w := fakeapi.New(t, o)
-			recorder := events.NewFakeRecorder(8)
-			loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: &tc.script, Client: w, Direct: w, Events: recorder}
-			for range 2 { // The second pass finds nothing new to write.
-				res, err := loop.Reconcile(t.Context(), fakeapi.Fetch(t, w))
-				if (err != nil) != tc.want.err || res.RequeueAfter != tc.want.requeue {
-					t.Fatalf("result %v, %v; want %v, error %v", res.RequeueAfter, err, tc.want.requeue, tc.want.err)
-				}
-			}
-			if tc.script.acted != 2*tc.want.acted || tc.script.ensured != 2*tc.want.ensured {
-				t.Errorf("acted %d times, ensured %d times", tc.script.acted, tc.script.ensured)
-			}
-			if kept := tc.script.kept == 2; kept != tc.paused {
-				t.Errorf("kept up %d times", tc.script.kept)
-			}
-			if w.Writes.Load() != 1 {
-				t.Errorf("the status was written %d times in two equal passes, want once", w.Writes.Load())
-			}
-			got := fakeapi.Fetch(t, w)
-			if got.Status.Activity != tc.want.activity {
-				t.Errorf("activity %q, want %q", got.Status.Activity, tc.want.activity)
-			}
-			stalled := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionStalled)
-			if stalled.Status != tc.want.stalled || stalled.ObservedGeneration != got.Generation {
-				t.Errorf("stalled: %+v", stalled)
-			}
-			checkEvents(t, recorder, tc.want.events, tc.want.acted > 0 && !declined(tc.script.acts))
-		})
+	} {
+		t.Run(name, r.check)
 	}
 }
 

@@ -74,152 +74,33 @@ func with(s State, change func(s *State)) State {
 
 func full(n *Shards, percent float64) { n.Loads = loads(n.Current, percent, 0) }
 
-func TestNext(t *testing.T) {
-	for name, tc := range map[string]struct {
-		state State
-		// after so long looks at the same; 0: one look.
-		after time.Duration
-		// step as it is told, empty for none; says is part of the message.
-		step, reason, says string
-		stalled            bool
-	}{
-		"all is well": {state: redis(), after: 3 * time.Hour, says: "has what it needs"},
-		"no cluster":  {state: with(redis(), func(s *State) { s.Cluster = nil }), reason: ReasonNoCluster, says: "create it"},
-		"a cluster that goes": {
-			state: with(redis(), func(s *State) { s.Cluster.Leaving = true }), reason: ReasonNoCluster, says: "is being deleted",
-		},
-		"a rival": {
-			state: with(redis(), func(s *State) { s.Rival = "older"; full(s.Shards, 95) }), after: time.Hour,
-			reason: ReasonRival, says: "Autoscaler older is older", stalled: true,
-		},
-		"nothing to go by": {
-			state: with(redis(), func(s *State) { s.Shards.Unfit = "it evicts keys" }), after: time.Hour, reason: ReasonUnfit, says: "it evicts keys", stalled: true,
-		},
-		"a paused cluster": {
-			state: with(redis(), func(s *State) { s.Cluster.Paused = true; full(s.Shards, 95) }), after: time.Hour, reason: cluster.ReasonPaused,
-		},
-		"a hibernated cluster": {
-			state: with(etcd(1024, 300), func(s *State) { s.Cluster.Hibernated = true }), reason: cluster.ReasonHibernated,
-		},
-		"a busy cluster": {
-			state: with(redis(), func(s *State) { s.Cluster.Busy = "MovingSlots"; full(s.Shards, 95) }), after: time.Hour, reason: ReasonBusy, says: "MovingSlots",
-		},
-		"a primary that was not measured": {
-			state: with(redis(), func(s *State) { full(s.Shards, 95); s.Shards.Loads = s.Shards.Loads[:2] }), after: time.Hour, reason: ReasonUnmeasured,
-		},
-		"no primary that was measured": {
-			state: with(redis(), func(s *State) { s.Shards.Loads = nil }), after: 2 * time.Hour, reason: ReasonUnmeasured,
-		},
-		"a rate that is not known": {
-			state: with(redis(), func(s *State) { s.Shards.Operations, s.Shards.Loads = 1000, loads(3, 10, -1) }), after: 2 * time.Hour, reason: ReasonUnmeasured,
-		},
+// row is what a cluster looks like for some time, and what is planned then.
+type row struct {
+	state State
+	// after so long looks at the same; 0: one look.
+	after time.Duration
+	// step as it is told, empty for none; says is part of the message.
+	step, reason, says string
+	stalled            bool
+}
 
-		"more, for a moment":    {state: with(redis(), func(s *State) { full(s.Shards, 90) }), after: time.Minute, says: "4 shards are wanted"},
-		"more, for long enough": {state: with(redis(), func(s *State) { full(s.Shards, 90) }), after: 2 * time.Minute, step: "change spec.shards from 3 to 4", says: "about 90 %"},
-		"within the tolerance":  {state: with(redis(), func(s *State) { full(s.Shards, 76) }), after: 3 * time.Hour},
-		"twice as many at most": {state: with(redis(), func(s *State) { s.Shards.MemoryPercent = 10; full(s.Shards, 95) }), after: time.Hour, step: "change spec.shards from 3 to 6"},
-		"the largest number":    {state: with(redis(), func(s *State) { s.Shards.Max = 4; full(s.Shards, 140) }), after: time.Hour, step: "change spec.shards from 3 to 4"},
-		"no more than that":     {state: with(redis(), func(s *State) { s.Shards.Max = 3; full(s.Shards, 140) }), after: time.Hour},
-		"the least number":      {state: with(redis(), func(s *State) { s.Shards.Min = 5 }), after: time.Hour, step: "change spec.shards from 3 to 5"},
-		"many commands": {
-			state: with(redis(), func(s *State) { s.Shards.Operations, s.Shards.Loads = 1000, loads(3, 10, 1234) }), after: time.Hour,
-			step: "change spec.shards from 3 to 4", says: "about 1200 commands a second",
-		},
-		"many commands to a cache": {
-			state: with(redis(), func(s *State) {
-				s.Shards.Operations, s.Shards.Loads = 1000, loads(3, 100, 1500)
-				for i := range s.Shards.Loads {
-					s.Shards.Loads[i].Room = 0
-				}
-			}), after: time.Hour, step: "change spec.shards from 3 to 5",
-		},
-		"few commands and much memory": {
-			state: with(redis(), func(s *State) { s.Shards.Operations, s.Shards.Loads = 1000, loads(3, 60, 1) }), after: 3 * time.Hour,
-		},
+func (r row) check(t *testing.T) {
+	t.Helper()
+	p := lasting(r.state, r.after)
+	step := ""
+	if p.Step != nil {
+		step, r.reason = p.Step.String(), p.Step.Reason()
+	}
+	if step != r.step || p.Reason != r.reason || p.Stalled != r.stalled || !strings.Contains(p.Message, r.says) {
+		t.Errorf("got %q %s stalled=%v %q, want %q %s %q", step, p.Reason, p.Stalled, p.Message, r.step, r.reason, r.says)
+	}
+}
 
-		"fewer, for a while":       {state: with(redis(), func(s *State) { full(s.Shards, 20) }), after: 50 * time.Minute, says: "2 shards would be enough"},
-		"fewer, for long enough":   {state: with(redis(), func(s *State) { full(s.Shards, 20) }), after: time.Hour, step: "change spec.shards from 3 to 2", says: "no more than 2 shards"},
-		"fewer would be too full":  {state: with(redis(), func(s *State) { full(s.Shards, 47) }), after: 3 * time.Hour},
-		"no fewer than the least":  {state: with(redis(), func(s *State) { s.Shards.Min = 3; full(s.Shards, 1) }), after: 3 * time.Hour},
-		"half as many at least":    {state: with(redis(), func(s *State) { s.Shards.Current, s.Shards.Min = 8, 1; full(s.Shards, 1) }), after: time.Hour, step: "change spec.shards from 8 to 4"},
-		"more than allowed, empty": {state: with(redis(), func(s *State) { s.Shards.Max = 2; full(s.Shards, 20) }), after: time.Hour, step: "change spec.shards from 3 to 2"},
-		"more than allowed, full":  {state: with(redis(), func(s *State) { s.Shards.Max = 2; full(s.Shards, 69) }), after: 3 * time.Hour},
-		"one shard is full": {
-			state: with(redis(), func(s *State) { full(s.Shards, 10); s.Shards.Loads[0].Used = 690 * mib }), after: 3 * time.Hour,
-		},
-
-		"those that stay are too full": {
-			state: with(redis(), func(s *State) {
-				s.Cluster.Busy, s.Cluster.NoRoom, s.Shards.Former, s.Shards.Loads = "NotEnoughMemory", true, 6, nil
-			}),
-			step: "change spec.shards from 3 to 6", says: "NotEnoughMemory",
-		},
-		"as many as may be come back": {
-			state: with(redis(), func(s *State) { s.Cluster.Busy, s.Cluster.NoRoom, s.Shards.Former = "NotEnoughMemory", true, 12 }), step: "change spec.shards from 3 to 8",
-		},
-		"too full, and nobody took any away": {
-			state: with(redis(), func(s *State) { s.Cluster.Busy, s.Cluster.NoRoom = "NotEnoughMemory", true }), after: time.Hour, reason: ReasonBusy,
-		},
-		"on their way out": {
-			state: with(redis(), func(s *State) { s.Cluster.Busy, s.Shards.Former = "MovingSlots", 6 }), reason: ReasonBusy,
-		},
-		"what stays is not filled to the brim": {
-			state: with(redis(), func(s *State) { s.Shards.MemoryPercent = 90; full(s.Shards, 58) }), after: 3 * time.Hour,
-		},
-
-		"a dry run": {
-			state: with(redis(), func(s *State) { s.Mode = DryRun; full(s.Shards, 90) }), after: time.Hour,
-			says: "spec.mode is DryRun: it would change spec.shards from 3 to 4",
-		},
-		"a dry run of nothing": {state: with(redis(), func(s *State) { s.Mode = DryRun }), after: time.Hour, says: "spec.mode is DryRun; RedisCluster carts has what it needs"},
-		"frozen": {
-			state: with(redis(), func(s *State) { s.Mode = Frozen; full(s.Shards, 90) }), after: time.Hour,
-			says: "spec.mode is Frozen, so nothing is changed; otherwise it would change spec.shards from 3 to 4",
-		},
-
-		"enough memory":                  {state: sized(1024, 1000), after: 48 * time.Hour},
-		"more memory, for a moment":      {state: sized(1024, 1400), after: time.Minute, says: "1400 MiB is wanted"},
-		"more memory":                    {state: sized(1024, 1400), after: 2 * time.Minute, step: "change spec.resources.limits.memory from 1024 MiB to 1400 MiB"},
-		"much more memory":               {state: sized(1024, 4000), after: 2 * time.Minute, step: "change spec.resources.limits.memory from 1024 MiB to 2048 MiB"},
-		"as much memory as may be":       {state: sized(3000, 5000), after: 2 * time.Minute, step: "change spec.resources.limits.memory from 3000 MiB to 4096 MiB"},
-		"less memory":                    {state: sized(1024, 200), after: 24 * time.Hour, step: "change spec.resources.limits.memory from 1024 MiB to 512 MiB"},
-		"as little memory as may be":     {state: sized(200, 20), after: 24 * time.Hour, step: "change spec.resources.limits.memory from 200 MiB to 128 MiB"},
-		"memory that is not given back":  {state: with(sized(1024, 200), func(s *State) { s.Memory.Held = 700 * mib }), after: 24 * time.Hour, step: "change spec.resources.limits.memory from 1024 MiB to 700 MiB"},
-		"a process that takes more":      {state: with(sized(1024, 200), func(s *State) { s.Memory.Held = 5000 * mib }), after: 48 * time.Hour},
-		"too little memory to go on":     {state: with(sized(1024, 1400), func(s *State) { s.Cluster.Busy, s.Cluster.HoldsMore = "MemoryInUse", true }), step: "change spec.resources.limits.memory from 1024 MiB to 1400 MiB", says: "MemoryInUse"},
-		"less than is used":              {state: with(sized(1024, 1400), func(s *State) { s.Cluster.Busy, s.Cluster.NoRoom = "NotEnoughMemory", true }), step: "change spec.resources.limits.memory from 1024 MiB to 1400 MiB", says: "NotEnoughMemory"},
-		"enough memory, and held":        {state: with(sized(1024, 500), func(s *State) { s.Cluster.Busy, s.Cluster.HoldsMore = "MemoryInUse", true }), after: 48 * time.Hour, reason: ReasonBusy},
-		"a recommendation to go on":      {state: with(sized(1024, 1400), func(s *State) { s.Cluster.Busy, s.Cluster.NoRoom, s.Memory.Apply = "NotEnoughMemory", true, false }), reason: ReasonBusy},
-		"more memory than is allowed":    {state: sized(6000, 5900), after: 48 * time.Hour},
-		"memory that was not measured":   {state: sized(1024, 0), after: time.Hour, reason: ReasonUnmeasured},
-		"a recommendation":               {state: with(sized(1024, 1400), func(s *State) { s.Memory.Apply = false }), after: time.Hour, says: "a limit of memory of 1400 MiB is recommended"},
-		"a recommendation without limit": {state: with(sized(0, 1400), func(s *State) { s.Memory.Apply = false }), after: time.Hour, says: "a limit of memory of 1400 MiB is recommended"},
-
-		"room on the volume":            {state: etcd(1024, 200)},
-		"a volume that fills":           {state: etcd(1024, 260), step: "change spec.storage.size from 1024 MiB to 1280 MiB", says: "quota of 320 MiB"},
-		"a volume that is full":         {state: with(etcd(1024, 320), func(s *State) { s.Cluster.Busy = "Alarm" }), step: "change spec.storage.size from 1024 MiB to 1280 MiB"},
-		"room, and not Ready":           {state: with(etcd(1024, 200), func(s *State) { s.Cluster.Busy = "Alarm" })},
-		"a database that grew at once":  {state: etcd(1024, 600), step: "change spec.storage.size from 1024 MiB to 2000 MiB"},
-		"twice as large at most":        {state: etcd(1024, 2000), step: "change spec.storage.size from 1024 MiB to 2048 MiB"},
-		"no larger than it gains":       {state: etcd(4096, 1700), step: "change spec.storage.size from 4096 MiB to 5120 MiB"},
-		"a volume that does not grow":   {state: with(etcd(2048, 260), func(s *State) { s.Storage.Has, s.Cluster.Busy = 1024*mib, "StorageMismatch" }), reason: ReasonBusy, says: "has 1024 MiB of the 2048 MiB that are asked for, and the database takes 81 % of its quota on that: StorageMismatch"},
-		"volumes of other sizes":        {state: with(etcd(2048, 260), func(s *State) { s.Storage.Has = 1024 * mib })},
-		"the largest volume":            {state: with(etcd(1024, 260), func(s *State) { s.Storage.Max = 1100 * mib }), step: "change spec.storage.size from 1024 MiB to 1100 MiB"},
-		"a volume of the largest size":  {state: with(etcd(1024, 320), func(s *State) { s.Storage.Max = 1024 * mib })},
-		"a quota that does not follow":  {state: etcd(5000, 2040)},
-		"a database that nobody tells":  {state: etcd(1024, 0), reason: ReasonUnmeasured},
-		"a volume that fills, in words": {state: with(etcd(1024, 260), func(s *State) { s.Mode = DryRun }), says: "it would change spec.storage.size from 1024 MiB to 1280 MiB"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := lasting(tc.state, tc.after)
-			step := ""
-			if p.Step != nil {
-				step, tc.reason = p.Step.String(), p.Step.Meta().Reason
-			}
-			if step != tc.step || p.Reason != tc.reason || p.Stalled != tc.stalled || !strings.Contains(p.Message, tc.says) {
-				t.Errorf("got %q %s stalled=%v %q, want %q %s %q", step, p.Reason, p.Stalled, p.Message, tc.step, tc.reason, tc.says)
-			}
-		})
+// runRows checks every row in a subtest of its name.
+func runRows(t *testing.T, rows map[string]row) {
+	t.Helper()
+	for name, r := range rows {
+		t.Run(name, r.check)
 	}
 }
 

@@ -12,12 +12,33 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
-func TestConditions(t *testing.T) {
-	for name, tc := range map[string]struct {
-		state etcd.State
-		err   error
-		want  map[string]string
-	}{
+// conditionsRow is a state, or an error, and the conditions that tell it.
+type conditionsRow struct {
+	state etcd.State
+	err   error
+	want  map[string]string
+}
+
+func (r conditionsRow) check(t *testing.T) {
+	t.Helper()
+	var p cluster.Plan
+	if r.err == nil {
+		p = etcd.Next(r.state)
+	}
+	got := map[string]string{}
+	for _, c := range etcd.Conditions(r.state, p, r.err) {
+		got[c.Type] = string(c.Status) + " " + c.Reason
+		if c.Message == "" {
+			t.Errorf("%s says nothing", c.Type)
+		}
+	}
+	if diff := cmp.Diff(r.want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestConditionsOfRunningMembers(t *testing.T) {
+	runRows(t, map[string]conditionsRow{
 		"settled": {
 			state: settled(nil),
 			want: map[string]string{
@@ -69,22 +90,6 @@ func TestConditions(t *testing.T) {
 				"PerformanceHealthy": "Unknown Unknown",
 			},
 		},
-		"starting": {
-			state: fresh(nil),
-			want: map[string]string{
-				"Ready": "False Bootstrapping", "Available": "False MembersStarting", "QuorumHealthy": "False MembersStarting",
-				"Reconciling": "True Bootstrapping", "SpaceHealthy": "Unknown Unknown", "Stalled": "False NotStalled",
-				"PerformanceHealthy": "Unknown Unknown",
-			},
-		},
-		"before clients are let in": {
-			state: settled(func(s *etcd.State) { s.Open = false }),
-			want: map[string]string{
-				"Ready": "False LettingClientsIn", "Available": "False MembersStarting", "QuorumHealthy": "True Quorum",
-				"Reconciling": "True LettingClientsIn", "SpaceHealthy": "True SpaceLeft", "Stalled": "False NotStalled",
-				"PerformanceHealthy": "Unknown Unknown",
-			},
-		},
 		"out of space": {
 			state: settled(func(s *etcd.State) { s.Pods[0].View.Alarms = []etcd.Alarm{{MemberID: 1, Type: "NOSPACE"}} }),
 			want: map[string]string{
@@ -100,6 +105,27 @@ func TestConditions(t *testing.T) {
 			want: map[string]string{
 				"Ready": "False RemovingMember", "Available": "True Serving", "QuorumHealthy": "True Quorum",
 				"Reconciling": "True RemovingMember", "SpaceHealthy": "True SpaceLeft", "Stalled": "False NotStalled",
+				"PerformanceHealthy": "Unknown Unknown",
+			},
+		},
+	})
+}
+
+func TestConditionsOfAClusterThatIsNotOpen(t *testing.T) {
+	runRows(t, map[string]conditionsRow{
+		"starting": {
+			state: fresh(nil),
+			want: map[string]string{
+				"Ready": "False Bootstrapping", "Available": "False MembersStarting", "QuorumHealthy": "False MembersStarting",
+				"Reconciling": "True Bootstrapping", "SpaceHealthy": "Unknown Unknown", "Stalled": "False NotStalled",
+				"PerformanceHealthy": "Unknown Unknown",
+			},
+		},
+		"before clients are let in": {
+			state: settled(func(s *etcd.State) { s.Open = false }),
+			want: map[string]string{
+				"Ready": "False LettingClientsIn", "Available": "False MembersStarting", "QuorumHealthy": "True Quorum",
+				"Reconciling": "True LettingClientsIn", "SpaceHealthy": "True SpaceLeft", "Stalled": "False NotStalled",
 				"PerformanceHealthy": "Unknown Unknown",
 			},
 		},
@@ -119,24 +145,7 @@ func TestConditions(t *testing.T) {
 				"PerformanceHealthy": "Unknown Unknown",
 			},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var p cluster.Plan
-			if tc.err == nil {
-				p = etcd.Next(tc.state)
-			}
-			got := map[string]string{}
-			for _, c := range etcd.Conditions(tc.state, p, tc.err) {
-				got[c.Type] = string(c.Status) + " " + c.Reason
-				if c.Message == "" {
-					t.Errorf("%s says nothing", c.Type)
-				}
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
+	})
 }
 
 func TestStatus(t *testing.T) {

@@ -9,159 +9,85 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
-func TestDecideStart(t *testing.T) {
-	peers := etcd.Peers("orders", "default", "cluster.local", 3, true)
-	// answer is a member list in which the given members have not started.
-	answer := func(from int, id uint64, unstarted ...int) etcd.PeerAnswer {
-		a := etcd.PeerAnswer{From: peers[from].Name, ClusterID: id}
-		for i, p := range peers {
-			m := etcd.PeerMember{Name: p.Name, PeerURLs: []string{p.URL}, ClientURLs: []string{"https://" + p.Name}}
-			for _, u := range unstarted {
-				if u == i {
-					m.ClientURLs = nil
-				}
+// gatePeers are the members of a cluster with TLS, and plainPeers the same without.
+var (
+	gatePeers  = etcd.Peers("orders", "default", "cluster.local", 3, true)
+	plainPeers = etcd.Peers("orders", "default", "cluster.local", 3, false)
+)
+
+// answer is a member list in which the given members have not started.
+func answer(from int, id uint64, unstarted ...int) etcd.PeerAnswer {
+	a := etcd.PeerAnswer{From: gatePeers[from].Name, ClusterID: id}
+	for i, p := range gatePeers {
+		m := etcd.PeerMember{Name: p.Name, PeerURLs: []string{p.URL}, ClientURLs: []string{"https://" + p.Name}}
+		for _, u := range unstarted {
+			if u == i {
+				m.ClientURLs = nil
 			}
-			a.Members = append(a.Members, m)
 		}
-		return a
+		a.Members = append(a.Members, m)
 	}
-	added := func(a etcd.PeerAnswer) etcd.PeerAnswer {
-		a.Members[0].Name = ""
-		return a
+	return a
+}
+
+// added is an answer in which the first member has no name yet.
+func added(a etcd.PeerAnswer) etcd.PeerAnswer {
+	a.Members[0].Name = ""
+	return a
+}
+
+// toldOtherwise is an answer of a peer that has not been told yet of other URLs of the first and the last member.
+func toldOtherwise(a etcd.PeerAnswer) etcd.PeerAnswer {
+	a.Members[0].PeerURLs, a.Members[2].PeerURLs = []string{plainPeers[0].URL}, []string{plainPeers[2].URL}
+	return a
+}
+
+// learner is an answer of a peer that has no vote.
+func learner(a etcd.PeerAnswer) etcd.PeerAnswer {
+	for i := range a.Members {
+		a.Members[i].Learner = a.Members[i].Name == a.From
 	}
-	// toldOtherwise is an answer of a peer that has not been told yet of other URLs of the first and the last member.
-	before := etcd.Peers("orders", "default", "cluster.local", 3, false)
-	toldOtherwise := func(a etcd.PeerAnswer) etcd.PeerAnswer {
-		a.Members[0].PeerURLs, a.Members[2].PeerURLs = []string{before[0].URL}, []string{before[2].URL}
-		return a
+	return a
+}
+
+// without is an answer that does not list the first member.
+func without(a etcd.PeerAnswer) etcd.PeerAnswer {
+	a.Members = a.Members[1:]
+	return a
+}
+
+// startRow is what the gate of the first member finds, and what it decides.
+type startRow struct {
+	bootstrap etcd.Bootstrap
+	id        uint64
+	disk      etcd.Disk
+	answers   []etcd.PeerAnswer
+	aside     []string
+	restores  bool
+	state     string
+	members   []etcd.Peer
+	discard   bool
+	waits     string
+}
+
+func (r startRow) check(t *testing.T) {
+	t.Helper()
+	in := etcd.GateInput{
+		Self: gatePeers[0], Disk: r.disk, Answers: r.answers, Aside: r.aside,
+		Record: etcd.Record{Bootstrap: r.bootstrap, ClusterID: r.id, Members: gatePeers},
 	}
-	// learner is an answer of a peer that has no vote.
-	learner := func(a etcd.PeerAnswer) etcd.PeerAnswer {
-		for i := range a.Members {
-			a.Members[i].Learner = a.Members[i].Name == a.From
-		}
-		return a
+	if r.restores {
+		in.Record.Restore = &etcd.Restore{Directory: "orders-1"}
 	}
-	without := func(a etcd.PeerAnswer) etcd.PeerAnswer {
-		a.Members = a.Members[1:]
-		return a
+	got := etcd.DecideStart(in)
+	if got.Start != (r.waits == "") || got.State != r.state || got.Discard != r.discard || got.Report.Reason != r.waits {
+		t.Errorf("%+v", got)
 	}
-	for name, tc := range map[string]struct {
-		bootstrap etcd.Bootstrap
-		id        uint64
-		disk      etcd.Disk
-		answers   []etcd.PeerAnswer
-		aside     []string
-		restores  bool
-		state     string
-		members   []etcd.Peer
-		discard   bool
-		waits     string
-	}{
-		"a log decides by itself": {
-			bootstrap: etcd.BootstrapNew, id: 7, disk: etcd.DiskReady, state: "existing",
-		},
-		"a log decides by itself in a retained cluster": {
-			bootstrap: etcd.BootstrapRetained, disk: etcd.DiskReady, state: "existing",
-		},
-		"an empty disk founds a new cluster": {
-			bootstrap: etcd.BootstrapNew, state: "new",
-		},
-		"an empty disk founds a new cluster together with peers": {
-			bootstrap: etcd.BootstrapNew, state: "new", answers: []etcd.PeerAnswer{answer(1, 7, 0, 1, 2)},
-		},
-		"an interrupted first start is set aside": {
-			bootstrap: etcd.BootstrapNew, disk: etcd.DiskPartial, state: "new", discard: true,
-		},
-		"a disk lost before the id was recorded": {
-			bootstrap: etcd.BootstrapNew, answers: []etcd.PeerAnswer{answer(1, 7), answer(2, 7, 0)}, waits: etcd.GateLostDisk,
-		},
-		"a disk lost afterwards": {
-			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{answer(1, 7)}, waits: etcd.GateLostDisk,
-		},
-		"an empty disk with nobody to ask": {
-			bootstrap: etcd.BootstrapNew, id: 7, waits: etcd.GateNoPeers,
-		},
-		"an empty disk in a retained cluster": {
-			bootstrap: etcd.BootstrapRetained, waits: etcd.GateNoPeers,
-		},
-		"an empty disk in a recovered cluster": {
-			bootstrap: etcd.BootstrapRecovered, waits: etcd.GateNoPeers,
-		},
-		"a late member that all expect": {
-			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{answer(1, 7, 0), answer(2, 7, 0)},
-			state: "existing", members: peers,
-		},
-		"a member that was added and has no name yet": {
-			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{added(answer(1, 7, 0)), added(answer(2, 7, 0))},
-			state: "existing", members: peers,
-		},
-		"a disk lost while TLS is being switched": {
-			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{toldOtherwise(answer(1, 7)), toldOtherwise(answer(2, 7))},
-			waits: etcd.GateLostDisk,
-		},
-		"a member that was added while TLS is being switched takes its peers at their word": {
-			bootstrap: etcd.BootstrapNew, id: 7,
-			answers: []etcd.PeerAnswer{toldOtherwise(added(answer(1, 7, 0))), toldOtherwise(added(answer(2, 7, 0)))},
-			state:   "existing", members: []etcd.Peer{before[0], peers[1], before[2]},
-		},
-		"a single peer may be behind": {
-			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{answer(1, 7, 0)}, waits: etcd.GateNoPeers,
-		},
-		"a learner may be behind and does not say who has started": {
-			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{learner(answer(1, 7, 0))}, waits: etcd.GateNoPeers,
-		},
-		"a learner does not say who is a member": {
-			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{without(learner(answer(1, 7)))}, waits: etcd.GateNoPeers,
-		},
-		"a member that has not joined does not say who has started": {
-			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{answer(1, 7, 0, 1), answer(2, 7, 0, 2)}, waits: etcd.GateNoPeers,
-		},
-		"a member that the cluster does not list": {
-			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{without(answer(1, 7))}, waits: etcd.GateNotMember,
-		},
-		"what was set aside is not taken for nothing": {
-			bootstrap: etcd.BootstrapRetained, aside: []string{"before-abc"}, waits: etcd.GateAside,
-		},
-		"also where claims were not known of": {
-			bootstrap: etcd.BootstrapNew, aside: []string{"before-abc"}, waits: etcd.GateAside,
-		},
-		"unless the cluster begins with a backup": {
-			bootstrap: etcd.BootstrapNew, aside: []string{"before-abc"}, restores: true, state: "new",
-		},
-		"or its peers expect it": {
-			bootstrap: etcd.BootstrapRetained, aside: []string{"before-abc"}, answers: []etcd.PeerAnswer{answer(1, 7, 0), answer(2, 7, 0)},
-			state: "existing", members: peers,
-		},
-		"or a cluster is there": {
-			bootstrap: etcd.BootstrapNew, id: 7, aside: []string{"before-abc"}, waits: etcd.GateNoPeers,
-		},
-		"peers of another cluster": {
-			bootstrap: etcd.BootstrapNew, id: 7, answers: []etcd.PeerAnswer{answer(1, 8, 0)}, waits: etcd.GateForeignPeers,
-		},
-		"peers of different clusters": {
-			bootstrap: etcd.BootstrapNew, answers: []etcd.PeerAnswer{answer(1, 8, 0), answer(2, 9, 0)}, waits: etcd.GateForeignPeers,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			in := etcd.GateInput{
-				Self: peers[0], Disk: tc.disk, Answers: tc.answers, Aside: tc.aside,
-				Record: etcd.Record{Bootstrap: tc.bootstrap, ClusterID: tc.id, Members: peers},
-			}
-			if tc.restores {
-				in.Record.Restore = &etcd.Restore{Directory: "orders-1"}
-			}
-			got := etcd.DecideStart(in)
-			if got.Start != (tc.waits == "") || got.State != tc.state || got.Discard != tc.discard || got.Report.Reason != tc.waits {
-				t.Errorf("%+v", got)
-			}
-			if diff := cmp.Diff(tc.members, got.Members); diff != "" {
-				t.Errorf("members (-want +got):\n%s", diff)
-			}
-			if back, ok := etcd.ParseGateReport(got.Report.Encode()); ok != (tc.waits != "") || back != got.Report {
-				t.Errorf("the report does not survive its encoding: %+v", back)
-			}
-		})
+	if diff := cmp.Diff(r.members, got.Members); diff != "" {
+		t.Errorf("members (-want +got):\n%s", diff)
+	}
+	if back, ok := etcd.ParseGateReport(got.Report.Encode()); ok != (r.waits != "") || back != got.Report {
+		t.Errorf("the report does not survive its encoding: %+v", back)
 	}
 }
 

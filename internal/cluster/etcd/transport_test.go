@@ -35,9 +35,9 @@ func toldAgo(d time.Duration) func(*etcd.State) {
 	return func(s *etcd.State) { s.Record.Transport.Told = s.Now.Add(-d) }
 }
 
-func TestTLSIsSwitched(t *testing.T) {
+func TestTLSIsSwitchedInOrder(t *testing.T) {
 	plain0 := etcd.Peers("orders", "default", "cluster.local", 1, false)[0].URL
-	for name, tc := range map[string]planRow{
+	runRows(t, map[string]planRow{
 		"plain text as asked for is settled": {state: transported(false, false, false, nil)},
 		"TLS is asked for: members listen for both first": {
 			state: transported(false, false, true, nil), step: etcd.SetTransport{Both: true},
@@ -85,7 +85,7 @@ func TestTLSIsSwitched(t *testing.T) {
 		"every member listens for both: clients are told": {
 			state: transported(true, true, false, nil), step: etcd.SetTransport{Both: true, Told: simNow}, says: "told to use plain text",
 		},
-		"then the member list follows, one at a time": {
+		"after clients are told the member list follows, one at a time": {
 			state: transported(false, true, false, func(s *etcd.State) { toldAgo(time.Second)(s); other(s, 0); other(s, 2) }),
 			step:  etcd.UpdatePeer{ID: 1, Name: "orders-0", URL: plain0, Via: "orders-1"},
 		},
@@ -102,14 +102,19 @@ func TestTLSIsSwitched(t *testing.T) {
 			state:  transported(false, true, false, toldAgo(20*time.Second)),
 			reason: etcd.ReasonTransport, says: "clients have 40s more to follow the connection Secret to plain text",
 		},
-		"then nothing else is listened for": {
+		"one listener is left when clients have had the time to follow": {
 			state: transported(false, true, false, toldAgo(time.Minute)), step: etcd.SetTransport{},
 		},
-		"not before the last URL has changed": {
+		"one listener is not left before the last URL has changed": {
 			state: transported(false, true, false, func(s *etcd.State) { toldAgo(time.Minute)(s); other(s, 0) }),
 			step:  etcd.UpdatePeer{ID: 1, Name: "orders-0", URL: plain0, Via: "orders-1"},
 		},
-		"a change of mind before anybody was told ends at once, whoever is not well": {
+	})
+}
+
+func TestTLSIsSwitchedBack(t *testing.T) {
+	runRows(t, map[string]planRow{
+		"a change of mind before clients were told ends immediately, whichever members are down": {
 			state: transported(true, true, true, func(s *etcd.State) { s.Pods[2].View, s.Pods[2].Ready = nil, false }),
 			step:  etcd.SetTransport{Secure: true}, says: "spec.tls.mode was set back",
 		},
@@ -128,18 +133,21 @@ func TestTLSIsSwitched(t *testing.T) {
 			}),
 			step: etcd.UpdatePeer{ID: 3, Name: "orders-2", URL: "https://orders-2.orders-peers.default.svc.cluster.local:2380", Via: "orders-1"},
 		},
+	})
+}
+
+func TestMembersOfRetainedVolumesFindEachOther(t *testing.T) {
+	runRows(t, map[string]planRow{
 		"members of retained volumes that do not find each other listen for both": {
 			state: transported(true, false, true, lonely), step: etcd.SetTransport{Secure: true, Both: true, Told: simNow},
 		},
-		"without certificates that cannot be": {
+		"members of retained volumes that do not find each other cannot listen for both without certificates": {
 			state: transported(false, false, false, lonely), reason: etcd.ReasonNoQuorum, says: "set spec.tls.mode to Managed until it is Ready",
 		},
-		"members that are known to have found each other do not": {
+		"members that are known to have found each other do not listen for both": {
 			state: transported(true, false, true, func(s *etcd.State) { lonely(s); s.Record.ClusterID = clusterID }), reason: etcd.ReasonNoQuorum,
 		},
-	} {
-		t.Run(name, func(t *testing.T) { tc.check(t) })
-	}
+	})
 }
 
 // lonely members run with the data of an earlier cluster, and have no leader.

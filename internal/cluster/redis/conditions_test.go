@@ -11,14 +11,36 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-func TestConditions(t *testing.T) {
-	type result map[string]string
-	tests := map[string]struct {
-		state *fixture
-		spoil func(f *fixture)
-		err   error
-		want  result
-	}{
+// conditionsRow is a state, or an error, and the conditions that tell it.
+type conditionsRow struct {
+	state *fixture
+	spoil func(f *fixture)
+	err   error
+	want  result
+}
+
+// result has the status and the reason of each condition.
+type result map[string]string
+
+func (r conditionsRow) check(t *testing.T) {
+	t.Helper()
+	if r.spoil != nil {
+		r.spoil(r.state)
+	}
+	got := result{}
+	for _, c := range Conditions(r.state.State, Next(r.state.State), r.err) {
+		got[c.Type] = string(c.Status) + "/" + c.Reason
+		if c.Message == "" {
+			t.Errorf("%s has no message", c.Type)
+		}
+	}
+	if diff := cmp.Diff(r.want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestConditionsOfRunningServers(t *testing.T) {
+	runRows(t, map[string]conditionsRow{
 		"settled": {
 			state: formed(),
 			want: result{
@@ -59,6 +81,11 @@ func TestConditions(t *testing.T) {
 				"PerformanceHealthy": "Unknown/Unknown",
 			},
 		},
+	})
+}
+
+func TestConditionsOfAPlan(t *testing.T) {
+	runRows(t, map[string]conditionsRow{
 		"not formed yet": {
 			state: fresh(),
 			want: result{
@@ -95,24 +122,7 @@ func TestConditions(t *testing.T) {
 				"PerformanceHealthy": "Unknown/Unknown",
 			},
 		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if tc.spoil != nil {
-				tc.spoil(tc.state)
-			}
-			got := result{}
-			for _, c := range Conditions(tc.state.State, Next(tc.state.State), tc.err) {
-				got[c.Type] = string(c.Status) + "/" + c.Reason
-				if c.Message == "" {
-					t.Errorf("%s has no message", c.Type)
-				}
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
+	})
 }
 
 // TestStatusHoldsNothingThatMoves pins that traffic alone never changes the status.

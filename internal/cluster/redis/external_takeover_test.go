@@ -58,35 +58,27 @@ func enlarged() *fixture {
 	return f
 }
 
-func TestWhatClientsOutsideReachStaysInTheirReach(t *testing.T) {
+func TestNextHandsOverToReplicasInReachOfClients(t *testing.T) {
 	outdate := func(f *fixture) { f.pod("c-0-0").Outdated = true }
 	over := Failover{0, "c-0-0", "c-0-1"}
-	share := Balance([]Slots{Share(0, 3), Share(1, 3), Share(2, 3), nil}, 4)
-	moves := func(f *fixture) MoveSlots {
-		step := MoveSlots{For: moveFor}
-		for _, m := range share {
-			step.Moves = append(step.Moves, limited(f.moveOf(fmt.Sprintf("c-%d-0", m.From), fmt.Sprintf("c-%d-0", m.To), m.Slots)))
-		}
-		return step
-	}
-	tests := map[string]row{
+	runRows(t, map[string]row{
 		"a cluster behind load balancers is left alone": {state: balancers()},
 		"a replica that is reached from outside takes over": {
 			state: balancers(), spoil: outdate, step: over,
 		},
-		"one without a load balancer is waited for": {
+		"a replica without a load balancer is waited for": {
 			state: balancers(), spoil: func(f *fixture) { outdate(f); f.noBalancer("c-0-1") }, reason: ReasonExternal,
 			message: "c-0-1 is to take over from c-0-0 as soon as clients outside reach it: Service c-0-1-external has no load balancer yet",
 		},
-		"one whose server was not told is told": {
+		"a replica whose server was not told where it is reached is told": {
 			state: balancers(), spoil: func(f *fixture) { outdate(f); f.untold("c-0-1") },
 			step: Announce{[]PodSettings{{"c-0-1", map[string]string{announceHost: "198.51.100.1"}}}},
 		},
-		"as is one that has to move for it": {
+		"a replica that has to move to be reached is told": {
 			state: entered(), spoil: func(f *fixture) { outdate(f); f.untold("c-0-1") },
 			step: Announce{[]PodSettings{{"c-0-1", map[string]string{announceHost: "outside.example.com", announceIP: "10.96.0.1", announceTLSPort: "31001"}}}},
 		},
-		"one whose certificate is not for it yet reads that": {
+		"a replica whose certificate is not for its address yet reloads it": {
 			state: balancers(), spoil: func(f *fixture) {
 				outdate(f)
 				f.untold("c-0-1")
@@ -97,16 +89,21 @@ func TestWhatClientsOutsideReachStaysInTheirReach(t *testing.T) {
 				f.pod("c-0-1").Node.Certificate = "old"
 			}, step: ReloadCertificates{[]string{"c-0-1"}},
 		},
-		"nobody waits while the primary is not reached from outside either": {
+		"a replica is not waited for while the primary is not reached from outside either": {
 			state: balancers(), spoil: func(f *fixture) { outdate(f); f.noBalancer("c-0-1"); f.noBalancer("c-0-0") }, step: over,
 		},
-		"nor when nobody is to be reached from outside any more": {
+		"a replica is not waited for when no server is to be reached from outside any more": {
 			state: balancers(), spoil: func(f *fixture) {
 				outdate(f)
 				f.noBalancer("c-0-1")
 				f.Doors, f.Spec.Unannounced = nil, ""
 			}, step: over,
 		},
+	})
+}
+
+func TestNextMovesPrimariesWithinReachOfClients(t *testing.T) {
+	runRows(t, map[string]row{
 		"a primary that leaves waits": {
 			state: balancers(), spoil: func(f *fixture) {
 				p := f.withThird()
@@ -136,7 +133,7 @@ func TestWhatClientsOutsideReachStaysInTheirReach(t *testing.T) {
 			state: balancers(), spoil: func(f *fixture) { f.cordon("b"); f.noBalancer("c-1-1") },
 			reason: ReasonExternal, message: "Service c-1-1-external has no load balancer yet",
 		},
-		"but not a pod that ends": {
+		"a pod that ends does not wait for clients outside": {
 			state: balancers(), spoil: func(f *fixture) { f.pod("c-1-0").Deleting = true; f.noBalancer("c-1-1") },
 			step: Failover{1, "c-1-0", "c-1-1"},
 		},
@@ -150,22 +147,32 @@ func TestWhatClientsOutsideReachStaysInTheirReach(t *testing.T) {
 				}
 			}, reason: ReasonExternal, message: "has no load balancer yet",
 		},
+	})
+}
+
+func TestNextMovesSlotsToShardsInReachOfClients(t *testing.T) {
+	share := Balance([]Slots{Share(0, 3), Share(1, 3), Share(2, 3), nil}, 4)
+	moves := func(f *fixture) MoveSlots {
+		step := MoveSlots{For: moveFor}
+		for _, m := range share {
+			step.Moves = append(step.Moves, limited(f.moveOf(fmt.Sprintf("c-%d-0", m.From), fmt.Sprintf("c-%d-0", m.To), m.Slots)))
+		}
+		return step
+	}
+	runRows(t, map[string]row{
 		"a new shard gets slots": {state: enlarged(), step: moves(enlarged())},
-		"but not before it is reached from outside": {
+		"a new shard gets no slots before it is reached from outside": {
 			state: enlarged(), spoil: func(f *fixture) { f.noBalancer("c-3-0") }, reason: ReasonExternal,
 			message: "c-3-0 is to get slots as soon as clients outside reach it: Service c-3-0-external has no load balancer yet",
 		},
-		"and keeps what it was given": {
+		"a new shard keeps the slots that it was given": {
 			state: enlarged(), spoil: func(f *fixture) {
 				f.noBalancer("c-3-0")
 				f.open("c-0-0", Slots{{0, 0}}, "c-3-0", false)
 				f.open("c-3-0", Slots{{0, 0}}, "c-0-0", true)
 			}, step: MoveSlots{For: moveFor, Moves: []SlotMove{enlarged().moveOf("c-0-0", "c-3-0", Slots{{0, 0}})}},
 		},
-	}
-	for name, tc := range tests {
-		t.Run(name, tc.check)
-	}
+	})
 }
 
 // TestTheDeadAreReplacedByWhoeverIsThere: that clients outside do not reach the only replica is no reason to have no primary.

@@ -74,6 +74,46 @@ func (p *part) Uphold(context.Context) error {
 	return p.stays
 }
 
+// handOverRow is what a hand-over meets, and what it tells the former primary.
+type handOverRow struct {
+	heir, former part
+	told         []string
+	fails        string
+	// refused says that the heir did not stand for election.
+	refused bool
+	// ends says that the operator is told to end meanwhile.
+	ends bool
+}
+
+func (r handOverRow) check(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		heir, former := r.heir, r.former
+		heir.told, former.told, heir.began, former.began = &[]string{}, &told, time.Now(), time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if r.ends {
+			cancel()
+		}
+		err := redis.Failover{Shard: 0, From: "c-0-0", To: "c-0-1"}.Run(ctx, &former, &heir)
+		if diff := cmp.Diff(r.told, told); diff != "" {
+			t.Errorf("told to the former primary (-want +got):\n%s", diff)
+		}
+		if len(*heir.told) > 0 {
+			t.Errorf("told to its heir: %v", *heir.told)
+		}
+		switch {
+		case err != nil && errors.Is(err, redis.ErrStood) != !r.refused:
+			t.Errorf("error %v tells wrongly whether it stood for election", err)
+		case r.fails == "" && err != nil:
+			t.Error(err)
+		case r.fails != "" && (err == nil || !strings.Contains(err.Error(), r.fails)):
+			t.Errorf("error %v does not tell %q", err, r.fails)
+		}
+	})
+}
+
 // A hand-over that is not decided soon holds the writes of the former primary until its heir has said what it is.
 func TestWritesAreHeldUntilAHandOverIsDecided(t *testing.T) {
 	t.Parallel()
@@ -82,108 +122,88 @@ func TestWritesAreHeldUntilAHandOverIsDecided(t *testing.T) {
 	}
 	until := func(d time.Duration) func(time.Duration) bool { return func(now time.Duration) bool { return now < d } }
 	never := func(time.Duration) bool { return false }
-	for name, tc := range map[string]struct {
-		heir, former part
-		told         []string
-		fails        string
-		// ends says that the operator is told to end meanwhile.
-		ends bool
-	}{
-		"it takes over": {former: part{leads: until(0)}},
-		"its primary hears of it a moment after the operator": {former: part{leads: until(2*time.Second + 500*time.Millisecond)}},
-		"its primary hears of it long after the operator": {
+	for name, r := range map[string]handOverRow{
+		"the replica takes over": {former: part{leads: until(0)}},
+		"the primary hears of its successor a moment after the operator": {former: part{leads: until(2*time.Second + 500*time.Millisecond)}},
+		"the primary hears of its successor long after the operator": {
 			former: part{leads: until(4 * time.Second)}, told: []string{"hold for 20s", "release after 4s"},
 		},
-		"its primary hears of it long after the operator, and cannot be told to hold": {
+		"the primary hears of its successor long after the operator, and cannot be told to hold": {
 			former: part{leads: until(4 * time.Second), hold: errSilent}, told: []string{"hold for 20s", "release after 4s"},
 		},
-		"it tells the operator, and nobody else": {
+		"the new primary reports to the operator, and to no server": {
 			heir: part{silent: until(time.Hour)},
 			told: []string{"hold for 20s", "uphold", "release after 16s"}, fails: "c-0-0 stays the primary, because it says nothing",
 		},
-		"it refuses": {heir: part{failover: errors.New("ERR Master is down")}, fails: "Master is down"},
-		"it takes over late": {
+		"the replica refuses": {refused: true, heir: part{failover: errors.New("ERR Master is down")}, fails: "Master is down"},
+		"the replica takes over late": {
 			heir: part{failover: redis.ErrUndecided, leads: after(3 * time.Second)}, former: part{leads: until(3 * time.Second)},
 			told: []string{"hold for 20s", "release after 3s"},
 		},
-		"it takes over late, when the operator is to end": {
+		"the replica takes over late, when the operator is to end": {
 			heir: part{failover: redis.ErrUndecided, leads: after(3 * time.Second)}, former: part{leads: until(3 * time.Second)},
 			told: []string{"hold for 20s", "release after 3s"}, ends: true,
 		},
-		"its primary hears of it later": {
+		"the primary hears of its successor later": {
 			heir: part{failover: redis.ErrUndecided, leads: after(3 * time.Second)}, former: part{leads: until(5 * time.Second)},
 			told: []string{"hold for 20s", "release after 5s"},
 		},
-		"its primary does not hear of it": {
+		"the primary does not hear of its successor": {
 			heir: part{failover: redis.ErrUndecided, leads: after(3 * time.Second)}, former: part{leads: until(time.Hour)},
 			told: []string{"hold for 20s"}, fails: "has not heard of it",
 		},
-		"it gives up": {
+		"the replica gives up": {
 			heir: part{failover: redis.ErrUndecided, leads: never}, told: []string{"hold for 20s", "release after 5s"}, fails: "c-0-0 stays the primary",
 		},
-		"it stands still, and was elected": {
+	} {
+		t.Run(name, r.check)
+	}
+}
+
+func TestWritesAreReleasedWhenAServerHangs(t *testing.T) {
+	t.Parallel()
+	after := func(d time.Duration) func(time.Duration) bool {
+		return func(now time.Duration) bool { return now >= d }
+	}
+	until := func(d time.Duration) func(time.Duration) bool { return func(now time.Duration) bool { return now < d } }
+	never := func(time.Duration) bool { return false }
+	for name, r := range map[string]handOverRow{
+		"the replica hangs, and was elected": {
 			heir:   part{failover: redis.ErrUndecided, leads: after(0), silent: until(9 * time.Second)},
 			former: part{leads: until(10 * time.Second)}, told: []string{"hold for 20s", "release after 10s"},
 		},
-		"it stands still, and asks for votes when it goes on": {
+		"the replica hangs, and asks for votes when it goes on": {
 			heir:   part{failover: redis.ErrUndecided, leads: after(9*time.Second + 300*time.Millisecond), silent: until(9 * time.Second)},
 			former: part{leads: until(10 * time.Second)}, told: []string{"hold for 20s", "release after 10s"},
 		},
-		"it says nothing for long": {
+		"the replica does not answer for long": {
 			heir: part{failover: redis.ErrUndecided, silent: until(time.Hour)},
 			told: []string{"hold for 20s", "uphold", "release after 17s"}, fails: "c-0-0 stays the primary, because it says nothing",
 		},
-		"it says nothing for long, after its primary has heard of it": {
+		"the replica does not answer for long, after its primary has heard of it": {
 			heir:   part{failover: redis.ErrUndecided, silent: until(time.Hour)},
 			former: part{leads: until(5 * time.Second)}, told: []string{"hold for 20s", "release after 16s"},
 		},
-		"it does not run any more": {
+		"the replica does not run any more": {
 			heir: part{failover: redis.ErrUndecided, silent: until(time.Hour), refuses: true},
 			told: []string{"hold for 20s", "uphold", "release after 6s"}, fails: "c-0-0 stays the primary, because it says nothing",
 		},
-		"its primary answers late": {
+		"the primary answers late": {
 			heir:   part{failover: redis.ErrUndecided, leads: never},
 			former: part{busy: until(7 * time.Second)}, told: []string{"hold for 20s", "release after 7s"}, fails: "c-0-0 stays the primary",
 		},
-		"its primary answers no more": {
+		"the primary answers no more": {
 			heir:   part{failover: redis.ErrUndecided, leads: never},
 			former: part{busy: until(time.Hour)}, told: []string{"hold for 20s"}, fails: "c-0-0 does not answer, and holds writes for up to 20s",
 		},
-		"its primary cannot be told to stay": {
+		"the primary cannot be told to stay": {
 			heir:   part{failover: redis.ErrUndecided, silent: until(time.Hour)},
 			former: part{stays: errSilent}, told: []string{"hold for 20s", "uphold"}, fails: "c-0-0 cannot be told to stay",
 		},
-		"its primary cannot be told": {
+		"the primary cannot be told to hold": {
 			heir: part{failover: redis.ErrUndecided}, former: part{hold: errSilent}, told: []string{"hold for 20s", "uphold", "release after 3s"}, fails: "cannot be told to hold",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var told []string
-				heir, former := tc.heir, tc.former
-				heir.told, former.told, heir.began, former.began = &[]string{}, &told, time.Now(), time.Now()
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				if tc.ends {
-					cancel()
-				}
-				err := redis.Failover{Shard: 0, From: "c-0-0", To: "c-0-1"}.Run(ctx, &former, &heir)
-				if diff := cmp.Diff(tc.told, told); diff != "" {
-					t.Errorf("told to the former primary (-want +got):\n%s", diff)
-				}
-				if len(*heir.told) > 0 {
-					t.Errorf("told to its heir: %v", *heir.told)
-				}
-				switch {
-				case err != nil && errors.Is(err, redis.ErrStood) != (name != "it refuses"):
-					t.Errorf("error %v tells wrongly whether it stood for election", err)
-				case tc.fails == "" && err != nil:
-					t.Error(err)
-				case tc.fails != "" && (err == nil || !strings.Contains(err.Error(), tc.fails)):
-					t.Errorf("error %v does not tell %q", err, tc.fails)
-				}
-			})
-		})
+		t.Run(name, r.check)
 	}
 }

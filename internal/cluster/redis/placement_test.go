@@ -163,143 +163,39 @@ func TestReplaceDisks(t *testing.T) {
 	}
 }
 
-func TestReplaceDamaged(t *testing.T) {
-	const words = "Bad file format reading the append only file"
-	damage := func(name string) func(*fixture) {
-		return func(f *fixture) {
-			p := f.pod(name)
-			p.Node, p.Ready, p.Stuck, p.Fatal = nil, false, "CrashLoopBackOff: "+words, words
-			f.Claims = append(f.Claims, Claim{Name: "data-" + name, UID: "claim", ResourceVersion: "7", Shard: p.Shard, Ordinal: p.Ordinal, Made: now.Add(-time.Hour)})
-			for i := range f.Sets {
-				f.Sets[i].Made = now.Add(-time.Hour)
-			}
+const damageWords = "Bad file format reading the append only file"
+
+// damage makes a pod one that cannot start from its data.
+func damage(name string) func(*fixture) {
+	return func(f *fixture) {
+		p := f.pod(name)
+		p.Node, p.Ready, p.Stuck, p.Fatal = nil, false, "CrashLoopBackOff: "+damageWords, damageWords
+		f.Claims = append(f.Claims, Claim{Name: "data-" + name, UID: "claim", ResourceVersion: "7", Shard: p.Shard, Ordinal: p.Ordinal, Made: now.Add(-time.Hour)})
+		for i := range f.Sets {
+			f.Sets[i].Made = now.Add(-time.Hour)
 		}
 	}
-	and := func(spoils ...func(*fixture)) func(*fixture) {
-		return func(f *fixture) {
-			for _, spoil := range spoils {
-				spoil(f)
-			}
+}
+
+// and makes several changes.
+func and(spoils ...func(*fixture)) func(*fixture) {
+	return func(f *fixture) {
+		for _, spoil := range spoils {
+			spoil(f)
 		}
 	}
-	made := func(ago time.Duration) func(*fixture) {
-		return func(f *fixture) { f.Claims[0].Made = now.Add(-ago) }
-	}
-	takenOver := func(f *fixture) { f.handOver(1) }
-	replaced := func(name string) ReplaceDisk {
-		return ReplaceDisk{DeleteClaim{"data-" + name, "claim", "7"}, PodRef{name, "uid-" + name}, false}
-	}
-	tests := map[string]row{
-		"a replica that cannot read its data begins anew": {
-			state: formed(), spoil: damage("c-1-1"), step: replaced("c-1-1"),
-			message: "c-1-1 cannot start from its data (" + words + "), and c-1-0 has all of it: it begins anew as a replica",
-		},
-		"so does a former primary":                  {state: formed(), spoil: and(takenOver, damage("c-1-0")), step: replaced("c-1-0")},
-		"but not before another one has taken over": {state: formed(), spoil: damage("c-1-0"), reason: ReasonUnreachable},
-		"nor while that one has yet to write it down": {
-			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) { f.pod("c-1-0").Node.OnDisk = false }), reason: ReasonUnreachable,
-		},
-		"one that loads what somebody has repaired is left alone": {
-			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) { f.pod("c-1-1").Stuck = "" }), reason: ReasonUnreachable,
-		},
-		"without a volume of its own its next pod is empty": {
-			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) { f.Spec.Persistent, f.Claims = false, nil }),
-			step: Restart{Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}, Cause: ReasonRestart},
-		},
-		"a volume that has just been replaced is not replaced again": {
-			state: formed(), spoil: and(damage("c-1-1"), made(4*time.Minute)), reason: ReasonDamaged,
-			message: "c-1-1 cannot start from its data (" + words + "); its volume is only 4m0s old, so it is not replaced again before 10m0s have passed",
-		},
-		"nor is a pod without one": {
-			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) {
-				f.Spec.Persistent, f.Claims, f.pod("c-1-1").Made = false, nil, now.Add(-4*time.Minute)
-			}),
-			reason: ReasonDamaged,
-		},
-		"ten minutes later it is": {state: formed(), spoil: and(damage("c-1-1"), made(10*time.Minute)), step: replaced("c-1-1")},
-		"and at once where it is the first one": {
-			state: formed(), spoil: and(damage("c-1-1"), made(4*time.Minute), func(f *fixture) { f.Sets[1].Made = now.Add(-5 * time.Minute) }), step: replaced("c-1-1"),
-		},
-		"one that comes back and believes that it leads has no data for the one that has led since": {
-			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) {
-				for _, other := range []string{"c-0-0", "c-0-1", "c-2-0", "c-2-1"} {
-					f.tableOf(other, "c-1-0", func(p *Peer) { p.Slots = nil })
-				}
-			}), reason: ReasonUnreachable,
-		},
-		"nor while others know of another owner": {
-			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) {
-				f.tableOf("c-2-1", "c-1-1", func(p *Peer) { p.Replica, p.Slots, p.Epoch = false, Share(1, 3), 4000 })
-			}), reason: ReasonUnreachable,
-		},
-		"nor while too few others can say so": {
-			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) {
-				for _, other := range []string{"c-0-0", "c-0-1"} {
-					f.pod(other).Node = nil
-				}
-			}), reason: ReasonUnreachable,
-		},
-		"a shard whose owner is gone cannot say so": {
-			state: formed(), spoil: and(func(f *fixture) { f.loseShard("0") }, damage("c-1-1")), step: replaced("c-1-1"),
-		},
-		"a lost node whose shard nobody knows any more is of one without an owner": {
-			state: formed(), spoil: and(func(f *fixture) {
-				f.loseShard("0")
-				f.views(id("c-0-0"), func(p *Peer) { p.Host, p.Addr = "", Address{} })
-			}, damage("c-1-1")), step: replaced("c-1-1"),
-		},
-		"slots that had just been moved to it are named where its successor has not heard of them": {
-			state: formed(), spoil: and(takenOver, damage("c-1-0"), func(f *fixture) {
-				last := Slots{{From: 5400, To: 5461}}
-				f.tableOf("c-0-0", "c-0-0", func(p *Peer) { p.Slots = Share(0, 3).Minus(last) })
-				f.views(id("c-1-0"), func(p *Peer) { p.Answered = now.Add(-2 * time.Minute) })
-				f.tableOf("c-0-0", "c-1-0", func(p *Peer) { p.Replica, p.PrimaryID, p.Slots, p.Failed = false, "", last, true })
-			}),
-			reason: ReasonDamaged, stalled: true,
-			message: "c-1-0 cannot start from its data (" + words + "), and slots 5400-5461 had just been moved to it when it ended, as c-1-1, which was elected in its place, has not heard",
-		},
-		"where there is no other shard, a human decides": {
-			state: single(), spoil: damage("c-0-1"), reason: ReasonDamaged, stalled: true,
-			message: "c-0-1 cannot start from its data (" + words + "), and no other shard can tell that c-0-0, which says that it is the primary, has been it since: " +
-				"repair what is on its volume; or delete its claim and pod, to go on with what c-0-0 has",
-		},
-		"unless the primary is known to have taken over from it": {
-			state: single(), spoil: and(func(f *fixture) {
-				f.handOver(0)
-				f.views(id("c-0-0"), func(p *Peer) { p.Replica, p.PrimaryID = false, "" })
-			}, damage("c-0-0")), step: replaced("c-0-0"),
-		},
-		"where there are others, and none can be read, they are asked first": {
-			state: formed(), spoil: and(takenOver, func(f *fixture) {
-				f.views(id("c-1-0"), func(p *Peer) { p.Replica, p.PrimaryID = false, "" })
-				for _, other := range []string{"c-0-0", "c-0-1", "c-2-0", "c-2-1"} {
-					f.pod(other).Node = nil
-				}
-			}, damage("c-1-0")), reason: ReasonUnreachable,
-		},
-		"one that has new settings, as the first, has them back first": {
-			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) { f.pod("c-1-1").Unready = now.Add(-time.Hour); f.onlyNew("c-1-1") }),
-			reason: ReasonCanary, stalled: true,
-		},
-		"what one shard waits for does not hold up another": {
-			state: formed(), spoil: and(damage("c-0-1"), made(4*time.Minute), damage("c-1-1")), step: replaced("c-1-1"),
-		},
-		"one of a shard without slots is for a human": {
-			state: formed(), spoil: and((*fixture).grow, (*fixture).pair, damage("c-3-1")), reason: ReasonDamaged, stalled: true,
-			message: "c-3-1 cannot start from its data (" + words + "), and its shard owns no slots: delete its claim and pod, to have it begin anew",
-		},
-		"where nobody answers, nobody knows that": {
-			state: single(), spoil: and(damage("c-0-0"), func(f *fixture) { f.pod("c-0-1").Node = nil }), reason: ReasonUnreachable,
-		},
-		"where nobody can read the data of a shard, a human decides": {
-			state: formed(), spoil: and(damage("c-1-1"), damage("c-1-0")), reason: ReasonDamaged, stalled: true,
-			message: "no server of shard 1 can start from its data (c-1-0: " + words + "): repair what is on a volume of theirs; or delete the claims and pods of " +
-				"c-1-0, c-1-1, to have the slots back from a backup (a Restore with spec.slots: Lost) or to go on without that data",
-		},
-	}
-	for name, r := range tests {
-		t.Run(name, r.check)
-	}
+}
+
+// made is when the first claim was created.
+func made(ago time.Duration) func(*fixture) {
+	return func(f *fixture) { f.Claims[0].Made = now.Add(-ago) }
+}
+
+func takenOver(f *fixture) { f.handOver(1) }
+
+// replaced is the step that gives a pod another disk.
+func replaced(name string) ReplaceDisk {
+	return ReplaceDisk{DeleteClaim{"data-" + name, "claim", "7"}, PodRef{name, "uid-" + name}, false}
 }
 
 // onlyNew has all pods but one be of an older template.

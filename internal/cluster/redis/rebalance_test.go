@@ -29,21 +29,51 @@ func (f *fixture) approve() {
 	f.Spec.Rebalance.Approved = f.Proposal.ID
 }
 
-func TestRebalance(t *testing.T) {
-	for name, tc := range map[string]struct {
-		prepare func(*fixture)
-		// want is the step, the reason for waiting or refusing, or nothing.
-		want string
-		// balanced is the reason of the condition.
-		balanced string
-	}{
+// rebalanceRow is what is planned for a cluster that is divided by memory.
+type rebalanceRow struct {
+	prepare func(*fixture)
+	// want is the step, the reason for waiting or refusing, or nothing.
+	want string
+	// balanced is the reason of the condition.
+	balanced string
+}
+
+func (r rebalanceRow) check(t *testing.T) {
+	t.Helper()
+	f := skewed()
+	r.prepare(f)
+	p := Next(f.State)
+	got := p.Reason
+	switch step := p.Step.(type) {
+	case MoveSlots:
+		got = "*MoveSlots: " + step.String()
+	case CountLoad:
+		got = "*CountLoad: " + step.String()
+	}
+	if (r.want == "") != (got == "") || !strings.HasPrefix(got, r.want) {
+		t.Errorf("%s: %s: %s, want %s", p.Reason, p.Message, got, r.want)
+	}
+	reason := ""
+	for _, c := range Conditions(f.State, p, nil) {
+		if c.Type == v1alpha1.ConditionBalanced {
+			reason = c.Reason
+			t.Log(c.Message)
+		}
+	}
+	if reason != r.balanced {
+		t.Errorf("Balanced is %s, want %s", reason, r.balanced)
+	}
+}
+
+func TestSlotsAreProposedByWeight(t *testing.T) {
+	runRows(t, map[string]rebalanceRow{
 		"nothing is known yet":                {func(f *fixture) { f.Weights = nil; f.propose() }, "", ReasonWeighing},
 		"shards weigh alike":                  {func(f *fixture) { f.Weights = flat(nil); f.propose() }, "", ReasonBalanced},
 		"one is too heavy by next to nothing": {func(f *fixture) { f.Weights = flat(map[Range]int64{{0, 999}: 100}); f.propose() }, "", ReasonBalanced},
 		"a proposal waits for approval":       {func(f *fixture) { f.propose() }, "", ReasonProposed},
 		"another proposal was approved":       {func(f *fixture) { f.propose(); f.Spec.Rebalance.Approved = "000000" }, "", ReasonProposed},
-		"it is approved":                      {func(f *fixture) { f.approve() }, "*MoveSlots: move ", ReasonRebalance},
-		"it is approved, and the weights are not known any more": {
+		"a proposal is approved":              {func(f *fixture) { f.approve() }, "*MoveSlots: move ", ReasonRebalance},
+		"a proposal is approved, and the weights are not known any more": {
 			func(f *fixture) { f.approve(); f.Weights = nil; f.propose() }, "*MoveSlots: move ", ReasonRebalance,
 		},
 		"automatic: it has just been proposed": {
@@ -59,6 +89,14 @@ func TestRebalance(t *testing.T) {
 				f.Proposal.Found, f.Rebalanced = now.Add(-notice), now.Add(-59*time.Minute)
 			}, "", ReasonProposed,
 		},
+		"one slot weighs all": {
+			func(f *fixture) { f.Weights = flat(map[Range]int64{{7, 7}: 1 << 30}); f.propose() }, "", ReasonHotSlot,
+		},
+	})
+}
+
+func TestSlotsMoveByWeight(t *testing.T) {
+	runRows(t, map[string]rebalanceRow{
 		"a replica is out of sync": {
 			func(f *fixture) { f.approve(); f.pod("c-1-1").Node.LinkUp = false }, ReasonGuard, ReasonRebalance,
 		},
@@ -83,9 +121,6 @@ func TestRebalance(t *testing.T) {
 				f.propose()
 			}, "", ReasonNoRoom,
 		},
-		"one slot weighs all": {
-			func(f *fixture) { f.Weights = flat(map[Range]int64{{7, 7}: 1 << 30}); f.propose() }, "", ReasonHotSlot,
-		},
 		"servers do not tell the load": {
 			func(f *fixture) { f.Spec.Rebalance.By, f.Weights, f.Untold = v1alpha1.RebalanceByLoad, nil, "c-0-0" }, ReasonLoadUntold, ReasonWeighing,
 		},
@@ -96,44 +131,16 @@ func TestRebalance(t *testing.T) {
 				f.pod("c-1-1").Node.Config = map[string]string{SlotStatsParameter: "cpu"}
 			}, "*CountLoad: count the load of each slot on c-1-0", ReasonWeighing,
 		},
-		"servers count the load, and nobody wants to know": {
+		"servers count the load, and it is not asked for": {
 			func(f *fixture) {
 				f.pod("c-1-0").Node.Config = map[string]string{SlotStatsParameter: "yes"}
+				f.Weights = nil
 			}, "*CountLoad: stop counting the load of each slot on c-1-0", ReasonWeighing,
 		},
 		"slots are divided by number again": {
 			func(f *fixture) { f.approve(); f.carry(f.Proposal); f.Spec.Rebalance = Rebalance{} }, "*MoveSlots: move ", "",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := skewed()
-			tc.prepare(f)
-			if name == "servers count the load, and nobody wants to know" {
-				f.Weights = nil
-			}
-			p := Next(f.State)
-			got := p.Reason
-			switch step := p.Step.(type) {
-			case MoveSlots:
-				got = "*MoveSlots: " + step.String()
-			case CountLoad:
-				got = "*CountLoad: " + step.String()
-			}
-			if (tc.want == "") != (got == "") || !strings.HasPrefix(got, tc.want) {
-				t.Errorf("%s: %s: %s, want %s", p.Reason, p.Message, got, tc.want)
-			}
-			reason := ""
-			for _, c := range Conditions(f.State, p, nil) {
-				if c.Type == v1alpha1.ConditionBalanced {
-					reason = c.Reason
-					t.Log(c.Message)
-				}
-			}
-			if reason != tc.balanced {
-				t.Errorf("Balanced is %s, want %s", reason, tc.balanced)
-			}
-		})
-	}
+	})
 }
 
 func TestNothingIsProposedForAClusterThatIsNotWhole(t *testing.T) {

@@ -46,11 +46,11 @@ func (f *fixture) starve() {
 
 func resizeOf(f *fixture, pod string) ResizePod { return ResizePod{f.pod(pod).ref()} }
 
-func TestPodsAreResized(t *testing.T) {
+func TestPodsAreResizedOneByOne(t *testing.T) {
 	f := formed()
-	for name, tc := range map[string]row{
+	runRows(t, map[string]row{
 		"a replica is first": {state: raised(), step: resizeOf(f, "c-0-1")},
-		"one at a time": {
+		"pods are resized one at a time": {
 			state: raised(), spoil: func(f *fixture) { f.pod("c-0-1").Resize = Resizing{Running: true} },
 			reason: ReasonResize, message: "c-0-1 is about to have its new resources",
 		},
@@ -79,7 +79,7 @@ func TestPodsAreResized(t *testing.T) {
 		"a node without room holds up its pod alone": {
 			state: raised(), spoil: func(f *fixture) { f.pod("c-0-1").Resize = Resizing{Running: true, Deferred: true} }, step: resizeOf(f, "c-1-1"),
 		},
-		"and is named when nothing else is left": {
+		"a node without room is named when nothing else is left": {
 			state: limited1Gi(), spoil: func(f *fixture) {
 				f.pod("c-0-1").Resize, f.pod("c-0-1").NodeName = Resizing{Running: true, Deferred: true, Problem: "not enough memory"}, "n1"
 			},
@@ -112,6 +112,12 @@ func TestPodsAreResized(t *testing.T) {
 			},
 			step: Restart{Pods: []PodRef{f.pod("c-0-1").ref()}, Cause: ReasonRestart},
 		},
+	})
+}
+
+func TestPodsGetLessMemory(t *testing.T) {
+	f := formed()
+	runRows(t, map[string]row{
 		"less memory, which all servers keep within": {state: lowered(), step: resizeOf(f, "c-0-1")},
 		"less memory: maxmemory comes first": {
 			state: lowered(), spoil: func(f *fixture) { f.has("c-1-0", "3189013218", "42949672") },
@@ -166,9 +172,7 @@ func TestPodsAreResized(t *testing.T) {
 			},
 			reason: ReasonUnreachable,
 		},
-	} {
-		t.Run(name, tc.check)
-	}
+	})
 }
 
 // The amounts of cpu and memory are no part of the hash, and which of them there are is: that decides on the class of the pod.

@@ -61,151 +61,38 @@ func byHand(s *users.State) {
 func grant(p users.Permission) users.Change  { return users.Change{Permission: p} }
 func revoke(p users.Permission) users.Change { return users.Change{Permission: p, Revoke: true} }
 
-func TestNext(t *testing.T) {
-	for name, tc := range map[string]struct {
-		state users.State
-		step  cluster.Step
-		// reason of a plan without a step; empty: settled.
-		reason  string
-		stalled bool
-		says    string
-	}{
-		"the resource is held before anything is written": {state: fresh(nil), step: users.Protect{}},
-		"the role comes first": {
-			state: fresh(func(s *users.State) { s.Protected = true }), step: users.AddRole{Role: role},
-		},
-		"then its permissions": {
-			state: fresh(func(s *users.State) { s.Protected, s.Etcd.Role = true, &users.Role{} }),
-			step:  users.SetPermissions{Role: role, Changes: []users.Change{grant(appPrefix), grant(oneKey)}},
-			says:  `grant ReadWrite on prefix "/app/", grant Read on key "/flag"`,
-		},
-		"then the user": {
-			state: inPlace(func(s *users.State) { s.Etcd.User, s.Published = nil, false }), step: users.AddUser{User: "app"},
-		},
-		"then the user gets the role": {
-			state: inPlace(func(s *users.State) { s.Etcd.User.Roles, s.Published = nil, false }), step: users.GrantRole{User: "app", Role: role},
-		},
-		"the Secret comes last":       {state: inPlace(func(s *users.State) { s.Published = false }), step: users.Publish{}},
-		"what is right is left alone": {state: inPlace(nil), says: "the user is as specified"},
-		"a user without permissions is in place": {
-			state: inPlace(func(s *users.State) { s.Want.Permissions, s.Etcd.Role.Permissions = nil, nil }),
-		},
+// row is a state and what is decided on it.
+type row struct {
+	state users.State
+	step  cluster.Step
+	// reason of a plan without a step; empty: settled.
+	reason  string
+	stalled bool
+	says    string
+}
 
-		"a revoked permission is granted again": {
-			state: inPlace(func(s *users.State) { s.Etcd.Role.Permissions = []users.Permission{oneKey} }),
-			step:  users.SetPermissions{Role: role, Changes: []users.Change{grant(appPrefix)}}, says: `grant ReadWrite on prefix "/app/"`,
-		},
-		"an added permission is revoked": {
-			state: inPlace(func(s *users.State) {
-				s.Want.Permissions = []users.Permission{oneKey}
-			}),
-			step: users.SetPermissions{Role: role, Changes: []users.Change{revoke(appPrefix)}}, says: `revoke ReadWrite on prefix "/app/"`,
-		},
-		"a deleted user is made anew": {state: inPlace(func(s *users.State) { s.Etcd.User = nil }), step: users.AddUser{User: "app"}},
-		"a changed password is set back": {
-			state: inPlace(func(s *users.State) { s.Etcd.User.Password = users.PasswordWrong }), step: users.SetPassword{User: "app"},
-		},
-		"a further role is revoked": {
-			state: inPlace(func(s *users.State) { s.Etcd.User.Roles = []string{"admin", role, "root"} }),
-			step:  users.RevokeRoles{User: "app", Roles: []string{"admin", "root"}}, says: "admin, root",
-		},
-		"a deleted role of a user with the operator's own password is made anew": {
-			state: inPlace(func(s *users.State) { s.Etcd.Role, s.Etcd.User.Roles = nil, nil }), step: users.AddRole{Role: role},
-		},
-		"a user without a password is made anew": {
-			state: inPlace(func(s *users.State) { s.Etcd.User.Password = users.PasswordNone }), step: users.DeleteUser{User: "app"},
-		},
+func (r row) check(t *testing.T) {
+	t.Helper()
+	p := users.Next(r.state)
+	if diff := cmp.Diff(r.step, p.Step); diff != "" {
+		t.Errorf("step (-want +got):\n%s\nplan: %+v", diff, p)
+	}
+	if r.step == nil && (p.Reason != r.reason || p.Stalled != r.stalled) {
+		t.Errorf("plan %+v, want reason %q, stalled %v", p, r.reason, r.stalled)
+	}
+	if !strings.Contains(p.Message, r.says) || p.Message == "" {
+		t.Errorf("it says %q, want %q in it", p.Message, r.says)
+	}
+	if p.Settled() && p.After != users.Poll {
+		t.Errorf("a user in place is looked at again after %s", p.After)
+	}
+}
 
-		"a user of somebody else is left alone": {
-			state: fresh(byHand), reason: users.ReasonForeign, stalled: true, says: "etcdctl user delete app",
-		},
-		"one that happens to have the same given password as well": {
-			state: fresh(func(s *users.State) {
-				byHand(s)
-				s.Want.Generated, s.Etcd.User.Password = false, users.PasswordRight
-			}), reason: users.ReasonForeign, stalled: true,
-		},
-		"one made by hand after ours was deleted as well": {
-			state:  inPlace(func(s *users.State) { s.Etcd.User = &users.User{Password: users.PasswordWrong} }),
-			reason: users.ReasonForeign, stalled: true,
-		},
-		"a crash between adding the user and granting its role is no riddle": {
-			state: inPlace(func(s *users.State) { s.Want.Generated, s.Etcd.User.Roles = false, nil }),
-			step:  users.GrantRole{User: "app", Role: role},
-		},
-
-		"no cluster": {
-			state: fresh(func(s *users.State) { s.Cluster, s.Etcd = nil, nil }), reason: users.ReasonNoCluster, says: "there is no EtcdCluster orders",
-		},
-		"a cluster that goes": {
-			state: fresh(func(s *users.State) { s.Cluster.Leaving, s.Etcd = true, nil }), reason: users.ReasonNoCluster, says: "being deleted",
-		},
-		"a cluster without authentication": {
-			state:  fresh(func(s *users.State) { s.Cluster.Auth, s.Etcd = false, nil }),
-			reason: users.ReasonAuthOff, stalled: true, says: "mode Password",
-		},
-		"authentication switched off by hand": {
-			state: inPlace(func(s *users.State) { s.Etcd.Enabled = false }), reason: users.ReasonAuthOff,
-		},
-		"a paused cluster": {
-			state: fresh(func(s *users.State) { s.Cluster.Paused = true }), reason: v1alpha1.ReasonPaused, says: "spec.paused of EtcdCluster orders",
-		},
-		"a cluster that hibernates": {
-			state:  fresh(func(s *users.State) { s.Cluster.Hibernated, s.Etcd = true, nil }),
-			reason: v1alpha1.ReasonHibernated, says: "spec.hibernated of EtcdCluster orders is true",
-		},
-		"a cluster that is not open": {
-			state: fresh(func(s *users.State) { s.Cluster.Open, s.Etcd = false, nil }), reason: users.ReasonNotOpen,
-		},
-		"a cluster that does not answer": {
-			state: fresh(func(s *users.State) { s.Etcd, s.Unreachable = nil, errors.New("timed out") }), reason: users.ReasonUnreachable, says: "EtcdCluster orders does not answer: timed out",
-		},
-		"the older of two has the user": {
-			state:  fresh(func(s *users.State) { s.Rival = &users.Rival{Name: "elder"} }),
-			reason: users.ReasonRival, stalled: true, says: "EtcdUser elder is older",
-		},
-		"the older of two goes": {
-			state: fresh(func(s *users.State) { s.Rival = &users.Rival{Name: "elder", Leaving: true} }), reason: users.ReasonRival,
-		},
-
-		"deleted: first the user":        {state: leaving(inPlace(nil)), step: users.DeleteUser{User: "app"}},
-		"deleted: then the role":         {state: leaving(inPlace(func(s *users.State) { s.Etcd.User = nil })), step: users.DeleteRole{Role: role}},
-		"deleted: then the resource":     {state: leaving(fresh(nil)), step: users.Release{}},
-		"deleted: with its cluster":      {state: leaving(inPlace(func(s *users.State) { s.Cluster, s.Etcd = nil, nil })), step: users.Release{}},
-		"deleted: with a cluster going":  {state: leaving(inPlace(func(s *users.State) { s.Cluster.Leaving, s.Etcd = true, nil })), step: users.Release{}},
-		"deleted: others' users stay":    {state: leaving(fresh(byHand)), step: users.Release{}},
-		"deleted: rivals do not matter":  {state: leaving(inPlace(func(s *users.State) { s.Rival = &users.Rival{Name: "elder"} })), step: users.DeleteUser{User: "app"}},
-		"deleted: nor does the switch":   {state: leaving(inPlace(func(s *users.State) { s.Cluster.Auth, s.Etcd.Enabled = false, false })), step: users.DeleteUser{User: "app"}},
-		"deleted: a pause is waited out": {state: leaving(inPlace(func(s *users.State) { s.Cluster.Paused = true })), reason: v1alpha1.ReasonPaused},
-		"deleted: so is a night": {
-			state: leaving(inPlace(func(s *users.State) { s.Cluster.Hibernated, s.Etcd = true, nil })), reason: v1alpha1.ReasonHibernated,
-		},
-		"deleted: so is a silence": {
-			state:  leaving(inPlace(func(s *users.State) { s.Etcd, s.Unreachable = nil, errors.New("timed out") })),
-			reason: users.ReasonUnreachable, says: "EtcdCluster orders does not answer: timed out",
-		},
-		"deleted: a user just added goes too": {
-			state: leaving(inPlace(func(s *users.State) { s.Want.Generated, s.Etcd.User.Roles = false, nil })), step: users.DeleteUser{User: "app"},
-		},
-		"deleted: a user whose password cannot be tried stays": {
-			state: leaving(inPlace(func(s *users.State) { s.Etcd.User = &users.User{} })), step: users.DeleteRole{Role: role},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := users.Next(tc.state)
-			if diff := cmp.Diff(tc.step, p.Step); diff != "" {
-				t.Errorf("step (-want +got):\n%s\nplan: %+v", diff, p)
-			}
-			if tc.step == nil && (p.Reason != tc.reason || p.Stalled != tc.stalled) {
-				t.Errorf("plan %+v, want reason %q, stalled %v", p, tc.reason, tc.stalled)
-			}
-			if !strings.Contains(p.Message, tc.says) || p.Message == "" {
-				t.Errorf("it says %q, want %q in it", p.Message, tc.says)
-			}
-			if p.Settled() && p.After != users.Poll {
-				t.Errorf("a user in place is looked at again after %s", p.After)
-			}
-		})
+// runRows checks every row in a subtest of its name.
+func runRows(t *testing.T, rows map[string]row) {
+	t.Helper()
+	for name, r := range rows {
+		t.Run(name, r.check)
 	}
 }
 

@@ -26,160 +26,178 @@ func TestRealCluster(t *testing.T) {
 			w.write(c)
 			w.expect(c)
 
-			t.Run("all pods come back at once with other addresses", func(t *testing.T) {
-				w.steps = nil
-				w.terminate(slices.Collect(maps.Values(w.pods))...)
-				for _, p := range w.pods {
-					w.recreate(p, false)
-				}
-				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-				w.expect(w.clients())
-			})
-			t.Run("a primary is killed and restarted in place", func(t *testing.T) {
-				w.steps = nil
-				p := w.pods[w.primary(t, 0)]
-				w.kill(p)
-				w.start(p)
-				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-				w.expect(w.clients())
-			})
-			t.Run("a primary loses its disk", func(t *testing.T) {
-				w.steps = nil
-				p := w.pods[w.primary(t, 1)]
-				w.kill(p)
-				w.recreate(p, true)
-				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-				w.expect(w.clients())
-			})
-			t.Run("a primary restarts empty under its old identity", func(t *testing.T) {
-				w.steps = nil
-				p := w.pods[w.primary(t, 2)]
-				w.kill(p)
-				if err := os.RemoveAll(filepath.Join(p.dir, redis.AppendDir)); err != nil {
-					t.Fatal(err)
-				}
-				w.recreate(p, false)
-				if p.gate == "" {
-					t.Fatal("the gate let an empty primary start under its old identity")
-				}
-				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-				w.expect(w.clients())
-			})
-			t.Run("a primary that was started empty restarts in place", func(t *testing.T) {
-				w.steps = nil
-				p := w.pods[w.primary(t, 2)]
-				w.kill(p)
-				w.writeFiles(p, false)
-				w.run(p)
-				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-				w.expect(w.clients())
-			})
-			t.Run("a primary comes back empty in place", func(t *testing.T) {
-				w.steps = nil
-				p := w.pods[w.primary(t, 2)]
-				w.kill(p)
-				if err := os.RemoveAll(filepath.Join(p.dir, redis.AppendDir)); err != nil {
-					t.Fatal(err)
-				}
-				w.writeFiles(p, false)
-				w.run(p)
-				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-				w.expect(w.clients())
-			})
-			t.Run("an empty server gets the address of the primary that it replaces", func(t *testing.T) {
-				w.steps = nil
-				p := w.pods[w.primary(t, 1)]
-				w.kill(p)
-				w.recreateAt(p, p.ip, true)
-				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-				w.expect(w.clients())
-			})
-			t.Run("a server of another shard gets the address of a dead primary", func(t *testing.T) {
-				w.steps = nil
-				p, other := w.pods[w.primary(t, 1)], w.pods[w.primary(t, 0)]
-				w.kill(p)
-				w.kill(other)
-				w.recreateAt(other, p.ip, false)
-				w.recreate(p, true)
-				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-				w.expect(w.clients())
-			})
-			t.Run("a replica without a copy is not elected while its primary restarts", func(t *testing.T) {
-				w.steps = nil
-				primary := w.pods[w.primary(t, 0)]
-				replica := w.pods["carts-0-0"]
-				if primary == replica {
-					replica = w.pods["carts-0-1"]
-				}
-				w.refuseReplicas(primary)
-				w.kill(replica)
-				w.recreate(replica, true)
-				w.settleUntil(redis.ReasonSync)
-				id := w.nodeID(primary)
-				w.kill(primary)
-				w.expectNoSuccessor(primary, id)
-				w.start(primary)
-				t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-				w.expect(w.clients())
-			})
-			t.Run("a shard is handed to a copy only when that is on disk", func(t *testing.T) {
-				w.steps = nil
-				from := w.primary(t, 0)
-				replica := w.pods["carts-0-0"]
-				if replica.name == from {
-					replica = w.pods["carts-0-1"]
-				}
-				w.kill(replica)
-				w.recreate(replica, true)
-				for w.do(replica, "CONFIG", "SET", "rdb-key-save-delay", 100000) != nil { // 100 ms for each key: 10 s, longer than it takes to settle.
-					pause(t.Context(), 50*time.Millisecond)
-				}
-				w.settle()
-				plan := w.planRestart(t, from)
-				// Valkey 9 keeps the file that it received, and has everything on disk at once.
-				if plan.Reason != redis.ReasonDisk && !strings.HasPrefix(engine, "valkey-9") {
-					t.Fatalf("planned %s: %s, want to wait for the disk", plan.Reason, plan.Message)
-				}
-				for end := time.Now().Add(time.Minute); plan.Reason == redis.ReasonDisk && time.Now().Before(end); {
-					pause(t.Context(), 100*time.Millisecond)
-					plan = w.planRestart(t, from)
-				}
-				if admit, ok := plan.Step.(redis.AdmitReplicas); ok { // It may be copied after a restart as well, now that it has everything on disk.
-					if err := w.act(t.Context(), admit); err != nil {
-						t.Fatal(err)
-					}
-					plan = w.planRestart(t, from)
-				}
-				if _, ok := plan.Step.(redis.Failover); !ok {
-					t.Fatalf("planned %s: %s, want a failover", plan.Reason, plan.Message)
-				}
-				if err := w.act(t.Context(), plan.Step); err != nil {
-					t.Fatal(err)
-				}
-				w.kill(replica)
-				w.run(replica)
-				w.settle()
-				w.expect(w.clients())
-			})
-			t.Run("a shard is handed over", func(t *testing.T) {
-				w.steps = nil
-				from := w.primary(t, 0)
-				plan := w.planRestart(t, from)
-				if _, ok := plan.Step.(redis.Failover); !ok {
-					t.Fatalf("planned %s (%s), want a failover", plan.Step, plan.Message)
-				}
-				started := time.Now()
-				if err := w.act(t.Context(), plan.Step); err != nil {
-					t.Fatal(err)
-				}
-				t.Logf("%s took %s; settled after %s", plan.Step, time.Since(started), w.settle())
-				if w.primary(t, 0) == from {
-					t.Fatalf("%s is still the primary", from)
-				}
-				w.expect(w.clients())
-			})
+			comeBack(t, w)
+			changeAddresses(t, w)
+			handOver(t, w, engine)
 		})
 	}
+}
+
+// comeBack has servers start again in place or in another pod, with their data or without it.
+func comeBack(t *testing.T, w *world) {
+	t.Helper()
+	t.Run("all pods come back at once with other addresses", func(t *testing.T) {
+		w.steps = nil
+		w.terminate(slices.Collect(maps.Values(w.pods))...)
+		for _, p := range w.pods {
+			w.recreate(p, false)
+		}
+		t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+		w.expect(w.clients())
+	})
+	t.Run("a primary is killed and restarted in place", func(t *testing.T) {
+		w.steps = nil
+		p := w.pods[w.primary(t, 0)]
+		w.kill(p)
+		w.start(p)
+		t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+		w.expect(w.clients())
+	})
+	t.Run("a primary loses its disk", func(t *testing.T) {
+		w.steps = nil
+		p := w.pods[w.primary(t, 1)]
+		w.kill(p)
+		w.recreate(p, true)
+		t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+		w.expect(w.clients())
+	})
+	t.Run("a primary restarts empty under its old identity", func(t *testing.T) {
+		w.steps = nil
+		p := w.pods[w.primary(t, 2)]
+		w.kill(p)
+		if err := os.RemoveAll(filepath.Join(p.dir, redis.AppendDir)); err != nil {
+			t.Fatal(err)
+		}
+		w.recreate(p, false)
+		if p.gate == "" {
+			t.Fatal("the gate let an empty primary start under its old identity")
+		}
+		t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+		w.expect(w.clients())
+	})
+	t.Run("a primary that was started empty restarts in place", func(t *testing.T) {
+		w.steps = nil
+		p := w.pods[w.primary(t, 2)]
+		w.kill(p)
+		w.writeFiles(p, false)
+		w.run(p)
+		t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+		w.expect(w.clients())
+	})
+	t.Run("a primary comes back empty in place", func(t *testing.T) {
+		w.steps = nil
+		p := w.pods[w.primary(t, 2)]
+		w.kill(p)
+		if err := os.RemoveAll(filepath.Join(p.dir, redis.AppendDir)); err != nil {
+			t.Fatal(err)
+		}
+		w.writeFiles(p, false)
+		w.run(p)
+		t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+		w.expect(w.clients())
+	})
+}
+
+// changeAddresses has servers start at the address of a primary that is gone.
+func changeAddresses(t *testing.T, w *world) {
+	t.Helper()
+	t.Run("an empty server gets the address of the primary that it replaces", func(t *testing.T) {
+		w.steps = nil
+		p := w.pods[w.primary(t, 1)]
+		w.kill(p)
+		w.recreateAt(p, p.ip, true)
+		t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+		w.expect(w.clients())
+	})
+	t.Run("a server of another shard gets the address of a dead primary", func(t *testing.T) {
+		w.steps = nil
+		p, other := w.pods[w.primary(t, 1)], w.pods[w.primary(t, 0)]
+		w.kill(p)
+		w.kill(other)
+		w.recreateAt(other, p.ip, false)
+		w.recreate(p, true)
+		t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+		w.expect(w.clients())
+	})
+}
+
+// handOver has replicas take over, and keeps those from it that lack data or have none on disk.
+func handOver(t *testing.T, w *world, engine string) {
+	t.Helper()
+	t.Run("a replica without a copy is not elected while its primary restarts", func(t *testing.T) {
+		w.steps = nil
+		primary := w.pods[w.primary(t, 0)]
+		replica := w.pods["carts-0-0"]
+		if primary == replica {
+			replica = w.pods["carts-0-1"]
+		}
+		w.refuseReplicas(primary)
+		w.kill(replica)
+		w.recreate(replica, true)
+		w.settleUntil(redis.ReasonSync)
+		id := w.nodeID(primary)
+		w.kill(primary)
+		w.expectNoSuccessor(primary, id)
+		w.start(primary)
+		t.Logf("after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
+		w.expect(w.clients())
+	})
+	t.Run("a shard is handed to a copy only when that is on disk", func(t *testing.T) {
+		w.steps = nil
+		from := w.primary(t, 0)
+		replica := w.pods["carts-0-0"]
+		if replica.name == from {
+			replica = w.pods["carts-0-1"]
+		}
+		w.kill(replica)
+		w.recreate(replica, true)
+		for w.do(replica, "CONFIG", "SET", "rdb-key-save-delay", 100000) != nil { // 100 ms for each key: 10 s, longer than it takes to settle.
+			pause(t.Context(), 50*time.Millisecond)
+		}
+		w.settle()
+		plan := w.planRestart(t, from)
+		// Valkey 9 keeps the file that it received, and has everything on disk at once.
+		if plan.Reason != redis.ReasonDisk && !strings.HasPrefix(engine, "valkey-9") {
+			t.Fatalf("planned %s: %s, want to wait for the disk", plan.Reason, plan.Message)
+		}
+		for end := time.Now().Add(time.Minute); plan.Reason == redis.ReasonDisk && time.Now().Before(end); {
+			pause(t.Context(), 100*time.Millisecond)
+			plan = w.planRestart(t, from)
+		}
+		if admit, ok := plan.Step.(redis.AdmitReplicas); ok { // It may be copied after a restart as well, now that it has everything on disk.
+			if err := w.act(t.Context(), admit); err != nil {
+				t.Fatal(err)
+			}
+			plan = w.planRestart(t, from)
+		}
+		if _, ok := plan.Step.(redis.Failover); !ok {
+			t.Fatalf("planned %s: %s, want a failover", plan.Reason, plan.Message)
+		}
+		if err := w.act(t.Context(), plan.Step); err != nil {
+			t.Fatal(err)
+		}
+		w.kill(replica)
+		w.run(replica)
+		w.settle()
+		w.expect(w.clients())
+	})
+	t.Run("a shard is handed over", func(t *testing.T) {
+		w.steps = nil
+		from := w.primary(t, 0)
+		plan := w.planRestart(t, from)
+		if _, ok := plan.Step.(redis.Failover); !ok {
+			t.Fatalf("planned %s (%s), want a failover", plan.Step, plan.Message)
+		}
+		started := time.Now()
+		if err := w.act(t.Context(), plan.Step); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s took %s; settled after %s", plan.Step, time.Since(started), w.settle())
+		if w.primary(t, 0) == from {
+			t.Fatalf("%s is still the primary", from)
+		}
+		w.expect(w.clients())
+	})
 }
 
 // TestRealClusterInPlainText covers what certificates would prevent, and a cluster without passwords for clients.

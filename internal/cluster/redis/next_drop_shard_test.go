@@ -1,0 +1,94 @@
+package redis
+
+import (
+	"testing"
+	"time"
+)
+
+func TestNextDropsShardsWithoutSlots(t *testing.T) {
+	runRows(t, map[string]row{
+		"a shard that has given everything away goes": {
+			state: formed(), spoil: func(f *fixture) { f.shardToDrop(); f.idleFor(courtesy) },
+			step: DropShard{3, "set-3"}, reason: ReasonDropShard,
+		},
+		"a shard that has begun to leave goes all the way when it becomes wanted again too late for its disks": {
+			state: formed(), spoil: func(f *fixture) {
+				f.grow()
+				f.pair()
+				f.Claims = []Claim{{Name: "data-c-3-1", Shard: 3, Ordinal: 1, Leaving: true}}
+			},
+			step: DropShard{3, "set-3"}, reason: ReasonDropShard, message: "starts anew",
+		},
+		"a shard stays in its time of grace although its disks are already being deleted": {
+			state: formed(), spoil: func(f *fixture) {
+				f.shardToDrop()
+				f.idleFor(courtesy - time.Second)
+				f.Claims = []Claim{{Name: "data-c-3-1", Shard: 3, Ordinal: 1, Leaving: true}}
+			},
+			reason: ReasonLeaving, message: "shard 3 owns nothing any more",
+		},
+		"a shard that has given everything away goes when some of its servers could not be started": {
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.Spec.Shards = 3; f.neverRan("c-3-1") },
+			step: DropShard{3, "set-3"}, reason: ReasonDropShard, message: "1 of its 2 servers have not been started",
+		},
+		"a shard stays when an earlier pod of a server that was not started may have got keys": {
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.Spec.Shards = 3; f.pod("c-3-1").Node, f.pod("c-3-1").HasRun = nil, false },
+			reason: ReasonUnreachable,
+		},
+		"a shard stays while a pod that is too many may hold some keys": {
+			state: formed(), spoil: func(f *fixture) {
+				f.grow()
+				f.Spec.Shards = 3
+				f.neverRan("c-3-1")
+				third := *f.pod("c-3-0")
+				node := *third.Node
+				node.ID = "third"
+				third.Name, third.Ordinal, third.Node = "c-3-2", 2, &node
+				f.Pods = append(f.Pods, third)
+			},
+			reason: ReasonUnreachable,
+		},
+		"a shard stays while a slot is on its way to it": {
+			state: formed(), spoil: func(f *fixture) {
+				f.grow()
+				f.Spec.Shards = 3
+				f.neverRan("c-3-1")
+				f.open("c-0-0", Slots{{7, 8}}, "c-3-0", false)
+			},
+			reason: ReasonUnreachable,
+		},
+		"a shard that has given everything away goes when its first server could not be started": {
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.Spec.Shards = 3; f.neverRan("c-3-0") },
+			step: DropShard{3, "set-3"}, reason: ReasonDropShard,
+		},
+		"a shard stays when a server that has run does not answer": {
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.Spec.Shards = 3; f.pod("c-3-1").Node = nil },
+			reason: ReasonUnreachable,
+		},
+		"a shard stays while an owner of slots cannot be read": {
+			state: formed(), spoil: func(f *fixture) {
+				f.grow()
+				f.Spec.Shards = 3
+				f.neverRan("c-3-1")
+				f.pod("c-1-0").Node = nil
+			},
+			reason: ReasonUnreachable,
+		},
+		"a shard stays for a moment for clients that have not heard of its end": {
+			state: formed(), spoil: func(f *fixture) { f.shardToDrop(); f.idleFor(courtesy - time.Second) },
+			reason: ReasonLeaving, message: "shard 3 owns nothing any more",
+		},
+		"a shard stays as long as it is not known for how long it has owned nothing": {
+			state: formed(), spoil: func(f *fixture) { f.shardToDrop() },
+			reason: ReasonLeaving, message: "shard 3 owns nothing any more",
+		},
+		"a shard that goes does not restart before": {
+			state: formed(), spoil: func(f *fixture) {
+				f.shardToDrop()
+				f.idleFor(courtesy)
+				f.pod("c-3-1").Outdated = true
+			},
+			step: DropShard{3, "set-3"}, reason: ReasonDropShard,
+		},
+	})
+}

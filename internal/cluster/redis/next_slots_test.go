@@ -1,0 +1,77 @@
+package redis
+
+import (
+	"testing"
+	"time"
+)
+
+func TestNextMovesSlotsBetweenShards(t *testing.T) {
+	runRows(t, map[string]row{
+		"slots of a shard that is to leave move to the others": {
+			state: formed(), spoil: func(f *fixture) { f.Spec.Shards = 2 },
+			step: MoveSlots{For: moveFor, Moves: []SlotMove{{
+				From: "c-2-0", To: "c-1-0", FromID: id("c-2-0"), ToID: id("c-1-0"), ToAddr: Address{"10.0.1.0", ClientPort}, Slots: Slots{{10923, 13653}}, Limit: 10 << 20, Patience: 5 * time.Second / 6,
+			}}},
+			reason: ReasonMoveSlots,
+		},
+		"a source waits less for its target where it is taken for dead sooner": {
+			state: formed(), spoil: func(f *fixture) { f.Spec.Shards, f.Spec.NodeTimeout = 2, 2*time.Second },
+			step: MoveSlots{For: moveFor, Moves: []SlotMove{{
+				From: "c-2-0", To: "c-1-0", FromID: id("c-2-0"), ToID: id("c-1-0"), ToAddr: Address{"10.0.1.0", ClientPort}, Slots: Slots{{10923, 13653}}, Limit: 4 << 20,
+				Patience: time.Second / 3,
+			}}},
+			reason: ReasonMoveSlots,
+		},
+		"a server of a new shard copies its first": {
+			state: formed(), spoil: func(f *fixture) { f.grow() },
+			step: Replicate{[]Following{{"c-3-1", "c-3-0", id("c-3-0")}}}, reason: ReasonReplicate,
+		},
+		"a new shard gets slots when it has its copies, whatever becomes of disks that are not its own": {
+			state: formed(), spoil: func(f *fixture) {
+				f.grow()
+				f.pair()
+				f.Claims = []Claim{
+					{Name: "data-c-3-2", Shard: 3, Ordinal: 2, Leaving: true}, {Name: "data-c-3-1", Shard: 3, Ordinal: 1}, {Name: "data-c-2-2", Shard: 2, Ordinal: 2, Leaving: true},
+				}
+			},
+			step: MoveSlots{For: moveFor, Moves: []SlotMove{
+				{From: "c-0-0", To: "c-3-0", FromID: id("c-0-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{4096, 5461}}, Limit: 10 << 20, Patience: 5 * time.Second / 6},
+				{From: "c-1-0", To: "c-3-0", FromID: id("c-1-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{5462, 6826}}, Limit: 10 << 20, Patience: 5 * time.Second / 6},
+				{From: "c-2-0", To: "c-3-0", FromID: id("c-2-0"), ToID: id("c-3-0"), ToAddr: Address{"10.0.3.0", ClientPort}, Slots: Slots{{15019, 16383}}, Limit: 10 << 20, Patience: 5 * time.Second / 6},
+			}},
+			reason: ReasonMoveSlots, message: "4096 slots are to move so that 4 shards share them evenly",
+		},
+		"a new shard gets no slots before it has its copies": {
+			state: formed(), spoil: func(f *fixture) { f.grow(); f.pair(); f.unlink("c-3-1"); f.Sets[3].Guarded = false },
+			reason: ReasonSync, message: "c-3-1 receives the data of c-3-0",
+		},
+		"slots do not move to where there is no room for their keys": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Spec.Shards = 2
+				for i := range f.Pods {
+					f.Pods[i].Node.Memory = Memory{Used: 601 << 20, Empty: 1 << 20, Max: 800 << 20}
+				}
+			},
+			reason: ReasonNoRoom, stalled: true,
+			message: "2 shards would need about 900 MiB of memory on c-0-0, which may use 800 MiB: raise spec.config.maxMemory",
+		},
+		"slots move to a cache that evicts keys, where there is no room for them": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Spec.Shards, f.Spec.MemoryLimit = 2, 800<<20
+				for i := range f.Pods {
+					f.Pods[i].Node.Memory = Memory{Used: 601 << 20, Empty: 1 << 20, Evicts: true}
+				}
+			},
+			step: MoveSlots{For: moveFor, Moves: []SlotMove{limited(formed().moveOf("c-2-0", "c-1-0", Slots{{10923, 13653}}))}}, reason: ReasonMoveSlots,
+		},
+		"slots do not move beyond the limit of the container where there is no other": {
+			state: formed(), spoil: func(f *fixture) {
+				f.Spec.Shards, f.Spec.MemoryLimit = 2, 800<<20
+				for i := range f.Pods {
+					f.Pods[i].Node.Memory = Memory{Used: 601 << 20, Empty: 1 << 20}
+				}
+			},
+			reason: ReasonNoRoom, stalled: true,
+		},
+	})
+}

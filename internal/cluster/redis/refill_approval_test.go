@@ -1,0 +1,130 @@
+package redis
+
+import (
+	"testing"
+
+	"github.com/quorate/quorate/internal/backup/plan"
+)
+
+// What was approved or confirmed of lost slots counts for these, and for the loss that it was given for.
+func TestAnApprovalCountsForItsSlotsOnly(t *testing.T) {
+	// served and filled are records of Restores of the slots of shard 1.
+	served := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true}
+	filled := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner}
+	five := RestoreRecord{Slots: Union(Share(1, 5), Share(2, 5)), Owners: []string{id("c-1-0"), id("c-2-0")}}
+	approve := func(f *fixture) { f.Spec.Approved = digest(id("c-2-0")) }
+	runRows(t, map[string]approvalRow{
+		"slots that no server knows an owner of are served, and no others with them": {
+			spoil: []func(*fixture){unowned("c-1-0", "c-2-0"), begins(RestoreRecord{Slots: Share(1, 3), Served: true}, nil)},
+			step:  AddSlots{[]Ownership{{"c-1-0", Share(1, 3)}}},
+		},
+		"slots that no server knows an owner of are not served with others that were approved": {
+			spoil: []func(*fixture){unowned("c-2-0"), begins(RestoreRecord{Slots: Share(1, 3), Served: true}, nil)}, reason: ReasonSlotsUnassigned,
+		},
+		"a lost shard is served, and no other one with it": {
+			spoil: []func(*fixture){lostShards("0", "1"), begins(served, nil)}, step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
+		},
+		"another lost shard is not served": {spoil: []func(*fixture){lostShards("0"), begins(RestoreRecord{Slots: Share(1, 3), Served: true}, nil)}, reason: ReasonShardLost},
+		"what the next owner had is not given up": {
+			spoil: []func(*fixture){lostShards("1"), begins(RestoreRecord{Slots: Share(1, 3), Owners: []string{"former"}, Served: true}, nil)}, reason: ReasonShardLost,
+		},
+		"an owner that is back is not loaded": {spoil: []func(*fixture){begins(served, nil)}, step: plan.NoteLoaded{}},
+		"an owner that is back is not loaded with others": {
+			spoil: []func(*fixture){begins(RestoreRecord{Slots: Union(Share(1, 3), Share(2, 3)), Owners: firstOwner, Served: true}, nil)},
+			step:  record(RestoreRecord{Slots: Share(2, 3), Owners: firstOwner, Served: true}),
+		},
+		"an approval of one loss of two waits for both": {
+			spoil: []func(*fixture){(*fixture).five, lostShards("1", "2"), approve, begins(five, nil)},
+			step:  ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 5)},
+		},
+		"an approval of another loss does not count for this one": {
+			spoil: []func(*fixture){(*fixture).five, lostShards("1", "2"), approve, begins(RestoreRecord{Slots: Share(1, 5), Owners: firstOwner}, nil)},
+			step:  ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 5)},
+		},
+		"another loss that no server has heard of does not count for this one": {
+			spoil: []func(*fixture){(*fixture).five, lostShards("1", "2"), begins(RestoreRecord{Slots: Share(1, 5), Owners: firstOwner}, nil), func(f *fixture) {
+				f.unheard("c-2-0", id("c-2-0"))
+				f.unheard("c-2-1", id("c-2-0"))
+			}},
+			step: ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 5)},
+		},
+		"other slots that no server knows of do not count for these": {
+			spoil: []func(*fixture){lostShards("1"), begins(filled, nil), func(f *fixture) {
+				f.views(id("c-2-0"), func(p *Peer) { p.Slots = p.Slots.Minus(NewSlots(Range{16383, 16383})) })
+			}},
+			step: ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
+		},
+		"a Restore of other slots has left nothing in these": {
+			spoil: []func(*fixture){
+				lostShards("1"), begins(RestoreRecord{Slots: Share(2, 3), Served: true}, &plan.Job{Name: "c-load", UID: "j-1", Ended: true, Failed: true, Since: now}),
+				func(f *fixture) {
+					f.Confirmed = asked(true)
+					f.Confirmed.Loss, _, _ = Refilling(f.State)
+					f.Confirmed.Token = "u-2"
+				},
+			},
+			step: RecordBackup{RestoreRecord{Directory: back, Token: "u-2", Slots: Share(1, 3), Owners: firstOwner}},
+		},
+	})
+}
+
+func TestSlotsThatAreLoadedGetOneOwner(t *testing.T) {
+	// served and filled are records of Restores of the slots of shard 1; moved are some of them that were on their way to shard 2.
+	served := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true}
+	filled := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner}
+	moved := NewSlots(Range{5462, 5470})
+	rest := Share(1, 3).Minus(moved)
+	imports := func(f *fixture) { f.open("c-2-0", moved, "c-1-0", true) }
+	loaded := loadedInto(LoadedInto("c-1-0", "first", rest) + " " + LoadedInto("c-2-0", "a", moved))
+	five := RestoreRecord{Slots: Union(Share(1, 5), Share(2, 5)), Owners: []string{id("c-1-0"), id("c-2-0")}}
+	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
+	approve := func(f *fixture) { f.Spec.Approved = digest(id("c-2-0")) }
+	runRows(t, map[string]approvalRow{
+		"what another server imports is not adopted by the one that has the rest": {
+			spoil: []func(*fixture){lostShards("1"), owns(rest), imports, begins(filled, loaded)}, step: OwnLoaded{"c-2-0", id("c-2-0"), moved},
+		},
+		"what another server imports is not adopted when it is to be served empty": {
+			spoil: []func(*fixture){lostShards("1"), owns(rest), imports, begins(served, nil)}, step: AssignEmpty{"c-2-0", id("c-2-0"), id("c-1-0"), moved},
+		},
+		"what no server imports any more is not adopted": {
+			spoil: []func(*fixture){lostShards("1"), owns(rest), begins(filled, loaded)}, step: ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), moved},
+		},
+		"what no server imports any more is not adopted when it is to be served": {
+			spoil: []func(*fixture){lostShards("1"), owns(rest), begins(served, nil)}, step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), moved},
+		},
+		"an empty server does not become a second owner": {
+			spoil: []func(*fixture){lostShards("1"), func(f *fixture) { f.own("c-1-1", rest) }, begins(filled, nil)},
+			step:  Replicate{[]Following{{"c-1-0", "c-1-1", "new-c-1-1"}}},
+		},
+		"what was loaded elsewhere is loaded again": {
+			spoil: []func(*fixture){lostShards("1"), (*fixture).follow, func(f *fixture) { f.imports(id("c-1-0")) }, begins(filled, loaded)},
+			step:  plan.DropRestoreJob{Name: "c-load", UID: "j-1"},
+		},
+		"what has been loaded and is in use is not loaded again": {
+			spoil: []func(*fixture){(*fixture).five, lostShards("1", "2"), owns(Share(1, 5)), approve, begins(five, running)},
+			step:  record(RestoreRecord{Slots: Share(2, 5), Owners: five.Owners, Served: true}),
+		},
+		"a server that imports other slots too has keys of these": {
+			spoil: []func(*fixture){
+				lostShards("1"), (*fixture).follow, func(f *fixture) { f.imports(id("c-1-0")) },
+				func(f *fixture) {
+					f.pod("c-1-0").Node.Keys = 40
+					f.open("c-1-0", NewSlots(Range{0, 5}), "c-0-0", true)
+					f.views(id("c-0-0"), func(p *Peer) { p.Open = []Open{{NewSlots(Range{0, 5}), "new-c-1-0", false}} })
+				},
+				begins(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true, Emptied: true}, nil),
+			},
+			step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
+		},
+		"another Restore, of another loss, does not keep this one": {
+			spoil: []func(*fixture){
+				lostShards("1"), (*fixture).follow, func(f *fixture) { f.imports(id("c-1-0")) }, begins(filled, &plan.Job{Name: "c-load", UID: "j-1", Ended: true, Failed: true, Since: now}),
+				func(f *fixture) {
+					f.Spec.AssignEmpty = true
+					f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, Loss: "another", RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
+				},
+			},
+			reason: "BackupFailed",
+		},
+	})
+}

@@ -1,0 +1,110 @@
+package redis
+
+import (
+	"testing"
+
+	"github.com/quorate/quorate/internal/backup/plan"
+)
+
+func TestLostSlotsAreOwnedAfterTheyAreLoaded(t *testing.T) {
+	lost := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner}
+	served := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true}
+	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
+	runRows(t, map[string]refillRow{
+		"no server owns the lost slots while they are loaded": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, running)
+				f.importFromOwner()
+				f.pod("c-1-0").Node.Keys = 5
+				f.Spec.Shards = 2
+			},
+			reason: plan.ReasonRestoring, words: "is being loaded",
+		},
+		"a server that was restarted is loaded again": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, loadedInto(LoadedInto("c-1-0", "another", Share(1, 3))))
+				f.importFromOwner()
+			},
+			step: plan.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "was restarted",
+		},
+		"the server that was loaded owns the slots": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, loadedInto(LoadedInto("c-1-0", "first", Share(1, 3))))
+				f.importFromOwner()
+				f.pod("c-1-0").Node.Keys = 5
+			},
+			step: OwnLoaded{"c-1-0", "new-c-1-0", Share(1, 3)},
+		},
+		"a restore is over when all slots have owners": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(lost, loadedInto(LoadedInto("c-1-0", "first", Share(1, 3))))
+				f.own("c-1-0", Share(1, 3))
+				f.follow()
+			},
+			step: plan.NoteLoaded{Restored: plan.Restored{Keys: 7}}, reason: plan.ReasonRestored,
+		},
+		"slots that are loaded afterwards are served empty": {
+			spoil: func(f *fixture) { f.Restore = begun(served, nil) },
+			step:  AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)}, words: "is loaded into them afterwards",
+		},
+		"slots are served with the keys that were loaded before": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(served, nil)
+				f.importFromOwner()
+				f.pod("c-1-0").Node.Keys = 5
+			},
+			step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
+		},
+	})
+}
+
+func TestLostSlotsAreNotServedWithKeysOfAnotherBackup(t *testing.T) {
+	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
+	runRows(t, map[string]refillRow{
+		"slots are not served with keys that another backup may have left": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true, Emptied: true}, nil)
+				f.importFromOwner()
+				f.pod("c-1-0").Node.Keys = 5
+			},
+			reason: ReasonKeysNoSlots, words: "c-1-0 holds 5 keys that a load before has left there, perhaps of another backup, and both would mix: delete the claims and pods of c-1-0, c-1-1,",
+		},
+		"slots whose former owner is unknown are not served with keys that another backup may have left": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true, Emptied: true}, nil)
+				f.imports(id("c-0-0"))
+				f.follow()
+				for i := range f.Pods {
+					f.unheard(f.Pods[i].Name, id("c-1-0"))
+					f.unheard(f.Pods[i].Name, id("c-1-1"))
+					for j := range f.Pods[i].Node.Peers {
+						f.Pods[i].Node.Peers[j].Slots = f.Pods[i].Node.Peers[j].Slots.Minus(Share(1, 3))
+					}
+				}
+				f.pod("c-1-0").Node.Keys = 5
+			},
+			reason: ReasonKeysNoSlots, words: "delete the claims and pods of c-1-0, c-1-1,",
+		},
+		"an empty server that was to be emptied gets them": {
+			spoil: func(f *fixture) {
+				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true, Emptied: true}, nil)
+				f.importFromOwner()
+			},
+			step: AssignEmpty{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},
+		},
+		"what empties slots ends before they are served": {
+			spoil: func(f *fixture) {
+				f.Restore, f.Spec.Approved = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Emptied: true}, running), digest(id("c-1-0"))
+			},
+			step: plan.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "must not empty them then",
+		},
+		"what empties slots is gone before they are served": {
+			spoil: func(f *fixture) {
+				gone := *running
+				gone.Ended = true
+				f.Restore, f.Spec.Approved = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Emptied: true}, &gone), digest(id("c-1-0"))
+			},
+			step: record(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Emptied: true, Served: true}),
+		},
+	})
+}

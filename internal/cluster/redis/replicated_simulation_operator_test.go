@@ -1,0 +1,200 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis"
+)
+
+func (s *repSimulation) observe() redis.State {
+	st := redis.State{Now: s.now, Spec: s.spec, Appointed: s.record, Sets: []redis.Set{{Replicas: s.size}}}
+	for _, p := range s.servers {
+		if p.uid == "" || (!p.up && p.newPod && s.chance(2)) {
+			continue // Not made yet, or already gone.
+		}
+		pod := redis.Pod{
+			Name: p.name, UID: p.uid, Ordinal: p.ordinal, Addr: p.addr, Ready: p.up, Deleting: p.deleting, Outdated: p.template != s.template, HasRun: true, Role: p.role,
+			Ended: p.ended,
+		}
+		if p.homeless {
+			st.Claims = append(st.Claims, redis.Claim{Name: "data-" + p.name, UID: p.uid, Ordinal: p.ordinal, Lost: "its node is gone"})
+			pod.Gone, pod.NodeLost = s.now.Before(p.on), s.now.Before(p.on)
+			pod.HasRun = pod.Gone
+		}
+		if p.up || pod.Gone {
+			pod.Started = p.started
+		}
+		if !p.up {
+			pod.Unready = p.ended
+		}
+		if p.reachable() {
+			pod.Node = p.node()
+		}
+		pod.TimedOut = p.up && !p.reachable()
+		pod.Hangs = pod.TimedOut && s.now.Before(p.hangs) && !s.now.Before(p.alone)
+		st.Pods = append(st.Pods, pod)
+	}
+	s.processes.Watch(&st)
+	return st
+}
+
+// pass is one pass of the operator.
+func (s *repSimulation) pass() cluster.Plan {
+	s.ensure()
+	plan := redis.Next(s.observe())
+	if plan.Step == nil {
+		return plan
+	}
+	s.log("%s: %s", plan.Step, plan.Message)
+	if err := s.act(plan.Step); err != nil {
+		s.log("%v", err)
+	}
+	return plan
+}
+
+func (s *repSimulation) dies() error {
+	if s.faults && s.chance(20) {
+		return errCrash
+	}
+	return nil
+}
+
+func (s *repSimulation) act(step cluster.Step) error {
+	switch st := step.(type) {
+	case redis.Guard:
+	case redis.Unguarded:
+		for _, part := range []cluster.Step{st.Record, st.Guard, st.Then} {
+			if err := s.act(part); err != nil {
+				return err
+			}
+		}
+	case redis.AssignRoles:
+		return s.assign(st)
+	case redis.End:
+		for _, p := range s.servers {
+			if slices.Contains(st.Pods, redis.PodRef{Name: p.name, UID: p.uid}) {
+				s.ended++
+				p.end()
+			}
+		}
+	case redis.ReplaceDisk:
+		for _, p := range s.servers {
+			if p.name == st.Pod.Name && p.name == s.record.Pod {
+				s.fail("the appointed pod %s gets a new disk", p.name)
+			}
+			if st.Pod == (redis.PodRef{Name: p.name, UID: p.uid}) {
+				s.replaced++
+				p.newDisk()
+			}
+		}
+	case redis.Restart:
+		for _, p := range s.servers {
+			if slices.Contains(st.Pods, redis.PodRef{Name: p.name, UID: p.uid}) && !p.newPod {
+				p.delete()
+			}
+		}
+	case redis.ScaleShards:
+		s.size = st.Sets[0].To
+		for _, p := range s.servers[min(s.size, len(s.servers)):] {
+			p.deleting = true
+			p.stop(s.now)
+		}
+		s.servers = s.servers[:min(s.size, len(s.servers))]
+	case redis.Promote:
+		if err := s.assign(st.Record); err != nil {
+			return err
+		}
+		return s.command(st)
+	case redis.HandOver:
+		for _, part := range []redis.ServerStep{st.Guard(), st} {
+			if err := s.command(part); err != nil {
+				return err
+			}
+		}
+		return s.assign(st.Record)
+	case redis.ServerStep:
+		return s.command(st)
+	default:
+		s.fail("unexpected step %T", step)
+	}
+	return nil
+}
+
+// assign does what the controller does: nobody finds two primaries.
+func (s *repSimulation) assign(st redis.AssignRoles) error {
+	label := func(primary bool) {
+		for _, l := range st.Pods {
+			for _, p := range s.servers {
+				if p.name == l.Pod.Name && p.uid == l.Pod.UID && (l.Role == redis.RolePrimary) == primary {
+					p.role = l.Role
+				}
+			}
+		}
+	}
+	for _, p := range s.servers {
+		if slices.Contains(st.Ends, redis.PodRef{Name: p.name, UID: p.uid}) {
+			p.end()
+		}
+	}
+	label(false)
+	if err := s.dies(); err != nil {
+		return err
+	}
+	if s.record.Pod != st.Appointment.Pod {
+		s.succeeds(st.Appointment.Pod)
+	}
+	s.record = st.Appointment
+	if err := s.dies(); err != nil {
+		return err
+	}
+	label(true)
+	return nil
+}
+
+func (s *repSimulation) command(st redis.ServerStep) error {
+	for _, call := range st.Calls() {
+		i := slices.IndexFunc(s.servers, func(p *repServer) bool { return p.name == call.Pod })
+		if i < 0 || !s.servers[i].reachable() {
+			return errRefused
+		}
+		if err := errors.Join(call.Do(context.Background(), s.servers[i]), s.dies()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// succeeds checks that nobody who could be asked has more of what clients were told is written than the one that is named.
+func (s *repSimulation) succeeds(name string) {
+	p := s.servers[slices.IndexFunc(s.servers, func(o *repServer) bool { return o.name == name })]
+	if p.primary {
+		s.last = p
+	}
+	has := map[int]bool{}
+	for _, w := range p.data {
+		has[w] = true
+	}
+	for _, w := range s.acked {
+		if has[w] || s.excused[w] {
+			continue
+		}
+		if !s.faulty {
+			s.fail("%s is made primary without write %d", p.name, w)
+		}
+		for _, o := range s.servers {
+			if o != p && o.reachable() && !o.deleting && slices.Contains(o.data, w) && o.history == s.record.History {
+				s.fail("%s is made primary without write %d, which %s has", p.name, w, o.name)
+			}
+			// What was written until the two could notice that they had lost touch was on its way.
+			returns := o.name == s.record.Pod && !o.homeless && (o.reachable() || (!o.works() && !o.loses && (s.spec.Persistent || !o.newPod)))
+			if o != p && returns && (s.record.Guard == 0 || s.times[w].Sub(p.synced) > nodeTime+6*time.Second) && slices.Contains(o.data, w) {
+				s.fail("%s is made primary without write %d, which %s comes back with", p.name, w, o.name)
+			}
+		}
+		s.excused[w] = true
+	}
+}
