@@ -194,12 +194,4 @@ func TestVersions(t *testing.T) {
 			t.Errorf("%q was read as %v", text, v)
 		}
 	}
-	for _, tc := range []struct {
-		engine, version string
-		want            bool
-	}{{"redis", "7.0.15", false}, {"redis", "7.2.0", true}, {"redis", "8.0.2", true}, {"valkey", "8.1.1", true}} {
-		if got, err := announcesName(tc.engine, tc.version); err != nil || got != tc.want {
-			t.Errorf("%s %s: %v, %v", tc.engine, tc.version, got, err)
-		}
-	}
 }
