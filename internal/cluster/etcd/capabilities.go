@@ -62,7 +62,7 @@ var lines = []line{
 }
 
 // at is a version of the line.
-func (l line) at(patch int) Version { return Version{3, l.minor, patch} }
+func (l line) at(patch int) Version { return Version{Major: 3, Minor: l.minor, Patch: patch} }
 
 // CapabilitiesOf returns the capabilities of a version.
 func CapabilitiesOf(v Version) Capabilities {
@@ -90,6 +90,9 @@ func CapabilitiesOf(v Version) Capabilities {
 func RunsDataOf(v, wrote Version) bool {
 	return v.Major == wrote.Major && (v.Minor == wrote.Minor || v.Minor == wrote.Minor+1)
 }
+
+// Minors returns the first and the last minor version of etcd 3 that has a line.
+func Minors() (first, last int) { return lines[0].minor, lines[len(lines)-1].minor }
 
 // Supported names the supported versions: "3.5 (from 3.5.11), 3.6 or 3.7".
 func Supported() string {

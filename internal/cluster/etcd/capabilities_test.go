@@ -47,6 +47,9 @@ func TestCapabilitiesOfEachMinorVersion(t *testing.T) {
 	if diff := cmp.Diff(etcd.Capabilities{WritesLegacyLog: true, ReadsLegacyLog: true}, etcd.CapabilitiesOf(etcd.Version{})); diff != "" {
 		t.Errorf("no version (-want +got):\n%s", diff)
 	}
+	if first, last := etcd.Minors(); first != 5 || last != 7 {
+		t.Errorf("the minor versions are %d to %d", first, last)
+	}
 	if got := etcd.Supported(); got != "3.5 (from 3.5.11), 3.6 or 3.7" {
 		t.Errorf("the supported versions are %q", got)
 	}

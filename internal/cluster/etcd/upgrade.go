@@ -46,7 +46,7 @@ func Hop(from, to Version) Version {
 	case from.Minor+1 == to.Minor:
 		return to
 	}
-	return CapabilitiesOf(Version{from.Major, from.Minor + 1, 0}).Newest
+	return CapabilitiesOf(Version{Major: from.Major, Minor: from.Minor + 1}).Newest
 }
 
 // setVersion follows spec.version at once where that stays within the minor version that pods are made with, or nothing has come
@@ -260,7 +260,7 @@ func flushLog(s State) (cluster.Plan, bool) {
 	case !s.goingBack() && s.unsaved():
 		return cluster.Pass() // See backUpBeforeUpgrade.
 	case !s.goingBack():
-		return cluster.Do(Downgrade{To: Version{3, s.Record.Version.Minor - 1, 0}, Via: s.via(Member{})},
+		return cluster.Do(Downgrade{To: Version{Major: 3, Minor: s.Record.Version.Minor - 1}, Via: s.via(Member{})},
 			"%s cannot read what 3.5 wrote into the log: the members are made to write a snapshot, by a downgrade that is taken back", s.Want.Version)
 	}
 	for _, p := range s.Pods {

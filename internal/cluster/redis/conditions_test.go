@@ -184,7 +184,7 @@ func TestConnection(t *testing.T) {
 }
 
 func TestVersions(t *testing.T) {
-	for text, want := range map[string]Version{"8.0.2": {8, 0, 2}, "7.2": {7, 2, 0}, "8.0.2-bookworm": {8, 0, 2}} {
+	for text, want := range map[string]Version{"8.0.2": {Major: 8, Patch: 2}, "7.2": {Major: 7, Minor: 2}, "8.0.2-bookworm": {Major: 8, Patch: 2}} {
 		if got, err := ParseVersion(text); err != nil || got != want {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
