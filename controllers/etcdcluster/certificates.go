@@ -104,7 +104,7 @@ func (k *Reconciler) observeCertificates(
 	if r, err = k.CertificateReport(ctx, o, b.Cluster.Spec.TLS, etcd.Leafs(o.Name, o.Namespace, b.Domain)); err != nil {
 		return r, owned.CertificateError{Err: err}
 	}
-	if b.Reach().UsesTLS() && !b.Version.RestrictsPeers() {
+	if b.Reach().UsesTLS() && !etcd.CapabilitiesOf(b.Version).RestrictsPeers {
 		r.Exposed = unrestrictedPeers(b.Version)
 	}
 	return r, nil

@@ -215,10 +215,10 @@ func (k *Reconciler) planned(o *v1alpha1.EtcdCluster, record etcd.Record, first 
 		proven.Into(&made.Spec)
 	}
 	target, err := etcd.ParseVersion(made.Spec.Version)
-	if err != nil || !target.Supported() {
-		return etcd.Blueprint{}, owned.InvalidSpec("spec.version: %q is not a supported version of etcd: use 3.5 (from 3.5.11), 3.6 or 3.7", o.Spec.Version)
+	if err != nil || !etcd.CapabilitiesOf(target).Supported {
+		return etcd.Blueprint{}, owned.InvalidSpec("spec.version: %q is not a supported version of etcd: use %s", o.Spec.Version, etcd.Supported())
 	}
-	if len(record.Members) == 0 && made.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled && !target.RestrictsPeers() {
+	if len(record.Members) == 0 && made.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled && !etcd.CapabilitiesOf(target).RestrictsPeers {
 		return etcd.Blueprint{}, owned.InvalidSpec("%s", unrestrictedPeers(target))
 	}
 	b := etcd.Blueprint{

@@ -207,8 +207,7 @@ func TestAdmissionAndRendererAgreeOnParametersOfRedis(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			since, later := p.Since[v1alpha1.RedisEngine(server["engine"].(string))]
-			want := !later || v.AtLeast(since.Major, since.Minor)
+			want := p.In(v1alpha1.RedisEngine(server["engine"].(string)), v)
 			if err := admitted(t, redisKind, overlay(withExtra(key, p.Value.Good[0]), server)); (err == nil) != want {
 				t.Errorf("%s with %v: %v, want it accepted: %t", key, server, err, want)
 			}

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // ErrIncompatible is returned for a dump that a server does not take.
@@ -20,23 +23,6 @@ type Software struct {
 
 // String has the engine and the version in it.
 func (s Software) String() string { return strings.TrimSpace(s.Engine + " " + s.Version) }
-
-// written tells the versions of RDB that engines write, by the first version of the engine that does. A server reads what it writes, and
-// all before it. (RDB_VERSION in src/rdb.h; Redis 8.6 and 8.8: https://github.com/redis/librdb/pull/93 and /101.)
-var written = []struct {
-	engine       string
-	major, minor int
-	rdb          int
-}{
-	{EngineRedis, 7, 0, 10},
-	{EngineRedis, 7, 2, 11},
-	{EngineRedis, 7, 4, 12},
-	{EngineRedis, 8, 6, 13},
-	{EngineRedis, 8, 8, 14},
-	{EngineValkey, 7, 2, 11},
-	{EngineValkey, 9, 0, 80},
-	{EngineValkey, 9, 2, 81},
-}
 
 // Versions of RDB between these are Redis's alone, and Valkey refuses them unless its rdb-version-check is relaxed
 // (RDB_FOREIGN_VERSION in src/rdb.h of Valkey).
@@ -72,11 +58,11 @@ func upTo(engine string, newest int) string {
 func takers(rdbVersion int) string {
 	var names []string
 	for _, engine := range []string{EngineRedis, EngineValkey} {
-		for _, w := range written {
+		for _, l := range redis.Lines() {
 			foreign := engine == EngineValkey && rdbVersion >= firstForeign && rdbVersion <= lastForeign
 			native := engine == EngineRedis && rdbVersion > lastForeign
-			if w.engine == engine && w.rdb >= rdbVersion && !foreign && !native {
-				names = append(names, fmt.Sprintf("%s %d.%d or later", engine, w.major, w.minor))
+			if string(l.Engine) == engine && l.RDB >= rdbVersion && !foreign && !native {
+				names = append(names, l.String()+" or later")
 				break
 			}
 		}
@@ -87,27 +73,14 @@ func takers(rdbVersion int) string {
 	return strings.Join(names, ", or ")
 }
 
-// rdb is the version of RDB that the software writes.
+// rdb is the version of RDB that the software writes. It reads that one and all earlier ones.
 func (s Software) rdb() (int, error) {
-	parts := strings.SplitN(s.Version, ".", 3)
-	numbers := make([]int, 2)
-	for i := range numbers {
-		if i < len(parts) {
-			n, err := strconv.Atoi(parts[i])
-			if err != nil {
-				return 0, fmt.Errorf("the version %q cannot be read: %w", s.Version, err)
-			}
-			numbers[i] = n
-		}
+	can, err := redis.Software{Engine: v1alpha1.RedisEngine(s.Engine), Version: s.Version}.Capabilities()
+	if err != nil {
+		return 0, fmt.Errorf("the version %q cannot be read: %w", s.Version, err)
 	}
-	rdb := 0
-	for _, w := range written {
-		if w.engine == s.Engine && (numbers[0] > w.major || numbers[0] == w.major && numbers[1] >= w.minor) {
-			rdb = w.rdb
-		}
-	}
-	if rdb == 0 {
+	if can.RDB == 0 {
 		return 0, fmt.Errorf("%w: %s is not supported", ErrIncompatible, s)
 	}
-	return rdb, nil
+	return can.RDB, nil
 }

@@ -37,7 +37,7 @@ func (r Record) BeginsWith(token string) bool {
 // Unsuited says why a backup of one version cannot be restored into pods of another, empty when it can.
 func Unsuited(backup string, pods Version) string {
 	from, err := ParseVersion(backup)
-	if err == nil && (from.Minor == pods.Minor || from.Minor+1 == pods.Minor) {
+	if err == nil && RunsDataOf(pods, from) {
 		return ""
 	}
 	return fmt.Sprintf("it is of etcd %s, which can be restored into the same minor version or the next one, and the pods are of %s", backup, pods)

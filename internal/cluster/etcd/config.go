@@ -213,7 +213,7 @@ func milliseconds(out map[string]any, key string, d *metav1.Duration) {
 // is left off: it asks the peers before the member serves anybody, so that members that start together wait for each
 // other, 7 s for each peer.
 func corruptionChecks(out map[string]any, v Version) {
-	if v.Minor < 6 {
+	if !CapabilitiesOf(v).FeatureGates {
 		out["experimental-compact-hash-check-enabled"] = true
 		return
 	}
@@ -230,10 +230,11 @@ func corruptionChecks(out map[string]any, v Version) {
 func stopOnDefrag(out map[string]any, v Version) {
 	const flag, gate = "experimental-stop-grpc-service-on-defrag", "StopGRPCServiceOnDefrag"
 	gates, _ := out[gatesKey].(string)
+	gated := CapabilitiesOf(v).FeatureGates
 	switch {
-	case v.Minor < 6 && out[flag] == nil:
+	case !gated && out[flag] == nil:
 		out[flag] = true
-	case v.Minor >= 6 && !strings.Contains(gates, gate):
+	case gated && !strings.Contains(gates, gate):
 		out[gatesKey] = gates + "," + gate + "=true"
 	}
 }
@@ -359,20 +360,19 @@ func transportSecurity(dir string) map[string]any {
 // by their common name. Provided certificates are told apart by the host name of the first member, which
 // every provided certificate must carry (see Hosts) and a client has no use for. A common name would not
 // do there: a renewal may change it, and members that have not restarted would reject the others.
-// The configuration file knows both since 3.5.14 (one value) and 3.5.15 (a list).
-// Since 3.6 the reverse look-up of issued certificates is skipped: the name in the certificate is the
+// Where the version has it, the reverse look-up of issued certificates is skipped: the name in the certificate is the
 // proof, and DNS that lags behind a new pod address must not keep a member out.
 func (l Layout) peerSecurity() map[string]any {
-	out := transportSecurity(PeerTLSDir)
+	out, can := transportSecurity(PeerTLSDir), CapabilitiesOf(l.Version)
 	key, name := "allowed-cn", PeerCommonName
 	if l.TLS == v1alpha1.TLSProvided {
 		key, name = "allowed-hostname", cluster.PodHost(l.Name+"-0", l.Name, l.Namespace, l.Domain)
-	} else if l.Version.Minor >= 6 {
+	} else if can.SkipsClientSAN {
 		out["skip-client-san-verification"] = true
 	}
 	switch {
-	case !l.Version.RestrictsPeers(): // Such a cluster exists from before, see EtcdKind.planned.
-	case l.Version.Less(Version{3, 5, 15}):
+	case !can.RestrictsPeers: // Such a cluster exists from before, see EtcdKind.planned.
+	case !can.PeerNameLists:
 		out[key] = name
 	default:
 		out[key] = []string{name}
@@ -429,7 +429,7 @@ func extra(key, text string, v Version) (any, error) {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return nil, fmt.Errorf("the value holds characters other than printable ASCII: remove them")
 	}
-	if v.Minor < p.since || (p.until != 0 && v.Minor > p.until) {
+	if !p.in(v) {
 		return nil, fmt.Errorf("etcd %d.%d has no such parameter%s: remove or rename it", v.Major, v.Minor, renamed(key))
 	}
 	if key == gatesKey && ownedGate.MatchString(text) {
@@ -466,7 +466,7 @@ func otherName(key string) string {
 // nameIn is the name of a parameter in a version, empty when that has no such parameter.
 func nameIn(key string, v Version) string {
 	for _, name := range []string{key, otherName(key)} {
-		if p, ok := freeParameters[name]; ok && v.Minor >= p.since && (p.until == 0 || v.Minor <= p.until) {
+		if p, ok := freeParameters[name]; ok && p.in(v) {
 			return name
 		}
 	}

@@ -212,7 +212,7 @@ func TestVersions(t *testing.T) {
 	for text, supported := range map[string]bool{
 		"3.5.10": false, "3.5.11": true, "v3.6.0": true, "3.7.3": true, "3.8.0": false, "4.0.0": false, "3.4.30": false,
 	} {
-		if got := version(t, text).Supported(); got != supported {
+		if got := etcd.CapabilitiesOf(version(t, text)).Supported; got != supported {
 			t.Errorf("%s: %t", text, got)
 		}
 	}

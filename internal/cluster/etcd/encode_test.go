@@ -20,7 +20,7 @@ func TestTheConfigurationIsWrittenAsBefore(t *testing.T) {
 	level := "warn"
 	config := map[string]any{
 		"string": level, "count": uint64(1)<<62 + 1, "quota": int64(8) << 30, "none": 0, "on": true, "off": false, "list": odd, "empty": []string{},
-		"peer-transport-security": Layout{TLS: v1alpha1.TLSManaged, Version: Version{3, 5, 14}}.peerSecurity(), "client-transport-security": Layout{TLS: v1alpha1.TLSManaged, Version: Version{3, 6, 1}}.peerSecurity(),
+		"peer-transport-security": Layout{TLS: v1alpha1.TLSManaged, Version: Version{Major: 3, Minor: 5, Patch: 14}}.peerSecurity(), "client-transport-security": Layout{TLS: v1alpha1.TLSManaged, Version: Version{Major: 3, Minor: 6, Patch: 1}}.peerSecurity(),
 	}
 	for i, text := range odd {
 		config["text-"+string(rune('a'+i/8))+string(rune('a'+i%8))] = text

@@ -7,6 +7,11 @@ type parameter struct {
 	since, until int
 }
 
+// in tells whether a version has the parameter.
+func (p parameter) in(v Version) bool {
+	return v.Minor >= p.since && (p.until == 0 || v.Minor <= p.until)
+}
+
 // freeParameters are the keys that spec.config.extra may set, from the JSON tags in server/embed/config.go of 3.5.35,
 // 3.6.16 and 3.7.3. etcd silently ignores a key that it does not know, so the operator must not. 3.6 still takes the
 // experimental names, but 3.7 does not: here they end with 3.5, so that no cluster gets stuck on its way to 3.7.

@@ -87,7 +87,7 @@ func (r Record) Replicas() int {
 
 // With returns the record for pods of another version.
 func (r Record) With(v Version) Record {
-	r.Version, r.Flushed, r.Snapshot = v, r.Flushed && v.Minor >= beforeTheLogEnds, r.Snapshot.arrived(v)
+	r.Version, r.Flushed, r.Snapshot = v, r.Flushed && !CapabilitiesOf(v).WritesLegacyLog, r.Snapshot.arrived(v)
 	return r
 }
 

@@ -72,7 +72,7 @@ func CheckImage(o *v1alpha1.EtcdCluster, wrote, registry string) string {
 	}
 	if o != nil && (o.Spec.Image != nil || o.Status.CurrentVersion == o.Spec.Version) {
 		now, err := ParseVersion(o.Spec.Version)
-		if err == nil && now.Major == v.Major && (now.Minor == v.Minor || now.Minor == v.Minor+1) { // See etcdrestore.Compatible.
+		if err == nil && RunsDataOf(now, v) {
 			return Image(o.Spec, now, registry)
 		}
 	}

@@ -35,25 +35,18 @@ const (
 	sickPatience = 10 * time.Minute
 )
 
-// firstTo36 is the oldest 3.5 whose members survive the upgrade to 3.6: before, voters may come up as learners and removed
-// members may come back (etcd issues 19557, 20793 and 20967).
-var firstTo36 = Version{3, 5, 26}
-
-// newest are the releases that an upgrade over several minor versions passes through. They are tested with every release of the
-// operator.
-var newest = map[int]Version{5: {3, 5, 35}, 6: {3, 6, 16}, 7: {3, 7, 3}}
-
 // Hop returns the next version on the way from one version to another, later one.
 func Hop(from, to Version) Version {
+	can := CapabilitiesOf(from)
 	switch {
 	case from.Minor == to.Minor:
 		return to
-	case from.Minor == firstTo36.Minor && from.Less(firstTo36):
-		return newest[from.Minor]
+	case from.Less(can.UpgradesFrom):
+		return can.Newest
 	case from.Minor+1 == to.Minor:
 		return to
 	}
-	return newest[from.Minor+1]
+	return CapabilitiesOf(Version{Major: from.Major, Minor: from.Minor + 1}).Newest
 }
 
 // setVersion follows spec.version at once where that stays within the minor version that pods are made with, or nothing has come
@@ -237,9 +230,10 @@ func upgrade(s State) (cluster.Plan, bool) {
 	}
 	for _, m := range s.Members {
 		p := s.pod(m)
-		if v := p.running(); next.Minor > v.Minor && v.Minor == firstTo36.Minor && v.Less(firstTo36) {
-			return cluster.Refuse(ReasonVersion, "%s runs etcd %s, and 3.6 can only follow %s or later: set spec.image to such a version",
-				p.Name, v, firstTo36)
+		v := p.running()
+		if first := CapabilitiesOf(v).UpgradesFrom; next.Minor > v.Minor && v.Less(first) {
+			return cluster.Refuse(ReasonVersion, "%s runs etcd %s, and 3.%d can only follow %s or later: set spec.image to such a version",
+				p.Name, v, v.Minor+1, first)
 		}
 	}
 	if s.unsaved() {
@@ -249,13 +243,11 @@ func upgrade(s State) (cluster.Plan, bool) {
 		from, next, onTheWay(next, to), s.withoutSnapshot())
 }
 
-// beforeTheLogEnds is the last minor version that can read what 3.5 wrote into the log: 3.7 ends with a panic when it finds such
-// an entry behind the last snapshot on the disk (seen with 3.5.35, 3.6.16 and 3.7.3), and 3.6 writes one snapshot in ten
-// thousand entries only.
-const beforeTheLogEnds = 6
-
+// mustFlush reports whether the next version cannot read entries that an earlier version may have left in the log: 3.6 writes one
+// snapshot in ten thousand entries only.
 func (s State) mustFlush() bool {
-	return s.Record.Version.Minor == beforeTheLogEnds && s.Want.Version.Minor > beforeTheLogEnds && !s.Record.Flushed && !s.Want.ImageOverridden
+	from, to := CapabilitiesOf(s.Record.Version), CapabilitiesOf(s.Want.Version)
+	return from.ReadsLegacyLog && !from.WritesLegacyLog && !to.ReadsLegacyLog && !s.Record.Flushed && !s.Want.ImageOverridden
 }
 
 // flushLog makes the members write a snapshot, before they are upgraded to a version that cannot read older entries of their log. They
@@ -268,11 +260,11 @@ func flushLog(s State) (cluster.Plan, bool) {
 	case !s.goingBack() && s.unsaved():
 		return cluster.Pass() // See backUpBeforeUpgrade.
 	case !s.goingBack():
-		return cluster.Do(Downgrade{To: Version{3, beforeTheLogEnds - 1, 0}, Via: s.via(Member{})},
+		return cluster.Do(Downgrade{To: Version{Major: 3, Minor: s.Record.Version.Minor - 1}, Via: s.via(Member{})},
 			"%s cannot read what 3.5 wrote into the log: the members are made to write a snapshot, by a downgrade that is taken back", s.Want.Version)
 	}
 	for _, p := range s.Pods {
-		if p.View != nil && p.View.Storage.Minor >= beforeTheLogEnds {
+		if p.View != nil && !CapabilitiesOf(p.View.Storage).WritesLegacyLog {
 			return cluster.Wait(ReasonUpgrade, whileWaiting, "waiting for %s to write a snapshot", p.Name)
 		}
 	}

@@ -120,15 +120,10 @@ func (u User) MadeFor() string {
 // IsAccount reports whether a server's user is the wanted account. What a server that tells commands in its own words says of
 // them proves nothing, so that there the mark speaks for them.
 func (u User) IsAccount(want User, s Software) bool {
-	if !s.tellsLiterally() {
+	if can, _ := s.Capabilities(); !can.LiteralACL { // Zero for a version that cannot be read.
 		u.Commands = want.Commands
 	}
 	return u.Is(want)
-}
-
-func (s Software) tellsLiterally() bool {
-	v, err := ParseVersion(s.Version)
-	return err == nil && v.AtLeast(8, 0)
 }
 
 // DeleteUsers deletes users of servers.

@@ -330,11 +330,11 @@ func PodConfig(common string, p PodFacts) (string, error) {
 	for _, name := range slices.Sorted(maps.Keys(announced)) {
 		lines = append(lines, directive{name, []string{announced[name]}})
 	}
-	named, err := announcesName(p.Engine, p.Version)
+	can, err := Software{Engine: v1alpha1.RedisEngine(p.Engine), Version: p.Version}.Capabilities()
 	if err != nil {
 		return "", err
 	}
-	if named {
+	if can.AnnouncesName {
 		lines = append(lines, directive{"cluster-announce-human-nodename", []string{p.Name}})
 	}
 	own, err := render(lines)
@@ -342,14 +342,4 @@ func PodConfig(common string, p PodFacts) (string, error) {
 		return "", err
 	}
 	return common + own, nil
-}
-
-// announcesName tells whether the server knows cluster-announce-human-nodename: Redis since 7.2, Valkey always. An
-// unknown directive would keep it from starting.
-func announcesName(engine, version string) (bool, error) {
-	if engine == string(v1alpha1.EngineValkey) {
-		return true, nil
-	}
-	v, err := ParseVersion(version)
-	return err == nil && v.AtLeast(7, 2), err
 }

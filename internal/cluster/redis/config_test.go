@@ -138,12 +138,12 @@ func TestParametersAreCheckedForTheirVersionAndKind(t *testing.T) {
 			t.Errorf("%s is free and owned at once", name)
 		}
 		for _, value := range p.Value.Good {
-			if err := checkParameter(name, value, v1alpha1.EngineRedis, Version{8, 0, 2}); err != nil {
+			if err := checkParameter(name, value, v1alpha1.EngineRedis, Version{Major: 8, Patch: 2}); err != nil {
 				t.Errorf("%s %q: %v", name, value, err)
 			}
 		}
 		for _, value := range p.Value.Bad {
-			if checkParameter(name, value, v1alpha1.EngineRedis, Version{8, 0, 2}) == nil {
+			if checkParameter(name, value, v1alpha1.EngineRedis, Version{Major: 8, Patch: 2}) == nil {
 				t.Errorf("%s %q is let in", name, value)
 			}
 		}
@@ -153,7 +153,7 @@ func TestParametersAreCheckedForTheirVersionAndKind(t *testing.T) {
 		version Version
 		known   bool
 	}{
-		{v1alpha1.EngineRedis, Version{7, 0, 15}, false}, {v1alpha1.EngineRedis, Version{7, 2, 0}, true}, {v1alpha1.EngineValkey, Version{8, 0, 0}, true},
+		{v1alpha1.EngineRedis, Version{Major: 7, Patch: 15}, false}, {v1alpha1.EngineRedis, Version{Major: 7, Minor: 2}, true}, {v1alpha1.EngineValkey, Version{Major: 8}, true},
 	} {
 		if err := checkParameter("set-max-listpack-entries", "1", tc.engine, tc.version); (err == nil) != tc.known {
 			t.Errorf("%s %v: %v", tc.engine, tc.version, err)

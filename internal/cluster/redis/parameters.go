@@ -117,11 +117,16 @@ var (
 	}
 )
 
-// Parameter is a directive of redis.conf that users may set. Since holds the first version of each engine that has it,
-// for an engine that has it always nothing.
+// Parameter is a directive of redis.conf that users may set.
 type Parameter struct {
 	Value *Value
-	Since map[v1alpha1.RedisEngine]Version
+	// Has tells whether a release line has the directive; nil: all have it.
+	Has func(Capabilities) bool
+}
+
+// In tells whether a version of an engine has the parameter.
+func (p Parameter) In(engine v1alpha1.RedisEngine, v Version) bool {
+	return p.Has == nil || p.Has(CapabilitiesOf(engine, v))
 }
 
 // always makes parameters that every supported version has.
@@ -135,7 +140,7 @@ func always(v *Value, names ...string) map[string]Parameter {
 
 // FreeParameters are the directives that spec.config.extra may set. A server does not start with one that it does not
 // know, nor with a value that it cannot read; so neither is let in. The names are those that all supported versions of
-// Redis and Valkey have, see redis.conf of each, but for those that since names. The rules of the CRD list the same.
+// Redis and Valkey have, see redis.conf of each, except for those with Has. The rules of the CRD list the same.
 var FreeParameters = func() map[string]Parameter {
 	out := map[string]Parameter{}
 	for _, table := range []map[string]Parameter{
@@ -172,7 +177,7 @@ var FreeParameters = func() map[string]Parameter {
 		}
 	}
 	for _, name := range []string{"set-max-listpack-entries", "set-max-listpack-value"} {
-		out[name] = Parameter{whole, map[v1alpha1.RedisEngine]Version{v1alpha1.EngineRedis: {7, 2, 0}}}
+		out[name] = Parameter{whole, func(c Capabilities) bool { return c.SetListpacks }}
 	}
 	return out
 }()
@@ -183,8 +188,8 @@ func checkParameter(key, value string, engine v1alpha1.RedisEngine, v Version) e
 	if !ok {
 		return fmt.Errorf("there is no such parameter that may be set: check the name")
 	}
-	if since, ok := p.Since[engine]; ok && !v.AtLeast(since.Major, since.Minor) {
-		return fmt.Errorf("it comes with %s %d.%d: remove it", engine, since.Major, since.Minor)
+	if !p.In(engine, v) {
+		return fmt.Errorf("it comes with %s: remove it", firstWith(engine, p.Has))
 	}
 	return p.Value.Check(value)
 }

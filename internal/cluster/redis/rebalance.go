@@ -323,11 +323,6 @@ func (v *view) rebalancing() *v1alpha1.RedisRebalancingStatus {
 // configuration file: a server that does not know it would not start, and one that has restarted is told anew.
 const SlotStatsParameter = "cluster-slot-stats-enabled"
 
-// tellsSlotStats reports whether a version has CLUSTER SLOT-STATS.
-func tellsSlotStats(engine v1alpha1.RedisEngine, version Version) bool {
-	return engine == v1alpha1.EngineValkey || version.AtLeast(8, 2)
-}
-
 // CountLoad makes servers count what commands for each slot take, or stop that.
 type CountLoad struct {
 	Pods []string

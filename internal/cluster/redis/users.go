@@ -96,16 +96,16 @@ func (s Software) String() string { return string(s.Engine) + " " + s.Version }
 // commands are those of the operator and of the user that moves keys.
 func (s Software) commands() (operator, migration []string) {
 	operator, migration = operatorCommands, migrationCommands
-	version, err := ParseVersion(s.Version)
-	if err == nil && tellsSlotStats(s.Engine, version) {
+	can, _ := s.Capabilities() // Zero for a version that cannot be read.
+	if can.SlotStats {
 		operator = slices.Concat(operator, slotStatsCommands)
 	}
-	switch {
-	case err != nil:
-	case s.Engine == v1alpha1.EngineValkey && version.AtLeast(9, 0):
+	switch can.SlotMigration {
+	case SlotMigrationPush:
 		operator, migration = slices.Concat(operator, valkeyOperatorCommands), slices.Concat(migration, valkeyMigrationCommands)
-	case s.Engine == v1alpha1.EngineRedis && version.AtLeast(8, 4):
+	case SlotMigrationPull:
 		operator = slices.Concat(operator, redisOperatorCommands)
+	case SlotMigrationNone:
 	}
 	return operator, slices.Concat(migration, loadCommands)
 }

@@ -2,36 +2,15 @@ package redis
 
 import (
 	"cmp"
-	"fmt"
-	"strconv"
-	"strings"
+
+	"github.com/quorate/quorate/internal/version"
 )
 
 // Version of a server.
-type Version struct{ Major, Minor, Patch int }
+type Version = version.Version
 
 // ParseVersion reads "8.0.2", also with a suffix as in "8.0.2-bookworm".
-func ParseVersion(text string) (Version, error) {
-	var v Version
-	core, _, _ := strings.Cut(text, "-")
-	parts := strings.Split(core, ".")
-	if len(parts) < 2 || len(parts) > 3 {
-		return v, fmt.Errorf("version %q is not of the form major.minor.patch", text)
-	}
-	for i, field := range []*int{&v.Major, &v.Minor, &v.Patch}[:len(parts)] {
-		n, err := strconv.Atoi(parts[i])
-		if err != nil || n < 0 {
-			return v, fmt.Errorf("version %q is not of the form major.minor.patch", text)
-		}
-		*field = n
-	}
-	return v, nil
-}
-
-// AtLeast reports whether a version is the given one or later.
-func (v Version) AtLeast(major, minor int) bool {
-	return v.Major > major || (v.Major == major && v.Minor >= minor)
-}
+func ParseVersion(text string) (Version, error) { return version.Parse(text) }
 
 // samePatchLine tells whether two versions differ in the patch level at most. A server may report a version that
 // cannot be read, which proves nothing.
@@ -48,5 +27,5 @@ func compareVersions(a, b string) int {
 	if errX != nil || errY != nil {
 		return cmp.Compare(a, b)
 	}
-	return cmp.Or(cmp.Compare(x.Major, y.Major), cmp.Compare(x.Minor, y.Minor), cmp.Compare(x.Patch, y.Patch))
+	return x.Compare(y)
 }

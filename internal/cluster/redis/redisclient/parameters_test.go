@@ -40,7 +40,7 @@ func everyParameter(t *testing.T, spec v1alpha1.RedisClusterSpec, round int) map
 	}
 	out := map[string]v1alpha1.ConfigValue{}
 	for name, p := range redis.FreeParameters {
-		if since, ok := p.Since[spec.ServerEngine()]; !ok || version.AtLeast(since.Major, since.Minor) {
+		if p.In(spec.ServerEngine(), version) {
 			out[name] = v1alpha1.ConfigValue(p.Value.Good[round%len(p.Value.Good)])
 		}
 	}

@@ -1,0 +1,91 @@
+package etcd_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/quorate/quorate/internal/cluster/etcd"
+)
+
+func TestCapabilitiesOfEachMinorVersion(t *testing.T) {
+	first36 := version(t, "3.5.26")
+	early := etcd.Capabilities{WritesLegacyLog: true, ReadsLegacyLog: true, UpgradesFrom: first36, Newest: v35}
+	later := func(change func(*etcd.Capabilities)) etcd.Capabilities {
+		out := early
+		out.Supported = true
+		change(&out)
+		return out
+	}
+	on36 := etcd.Capabilities{
+		Supported: true, RestrictsPeers: true, PeerNameLists: true, SkipsClientSAN: true, FeatureGates: true, ReadsLegacyLog: true,
+		UpgradesFrom: version(t, "3.6.0"), Newest: v36,
+	}
+	on37 := on36
+	on37.ReadsLegacyLog, on37.UpgradesFrom, on37.Newest = false, version(t, "3.7.0"), v37
+	after := etcd.Capabilities{RestrictsPeers: true, PeerNameLists: true, SkipsClientSAN: true, FeatureGates: true}
+	for text, want := range map[string]etcd.Capabilities{
+		"3.4.30": {WritesLegacyLog: true, ReadsLegacyLog: true},
+		"3.5.10": early,
+		"3.5.11": later(func(*etcd.Capabilities) {}),
+		"3.5.14": later(func(c *etcd.Capabilities) { c.RestrictsPeers = true }),
+		"3.5.15": later(func(c *etcd.Capabilities) { c.RestrictsPeers, c.PeerNameLists = true, true }),
+		"3.5.35": later(func(c *etcd.Capabilities) { c.RestrictsPeers, c.PeerNameLists = true, true }),
+		"3.6.0":  on36,
+		"3.6.16": on36,
+		"3.7.0":  on37,
+		"3.7.3":  on37,
+		"3.8.0":  after,
+		"4.0.0":  after,
+	} {
+		if diff := cmp.Diff(want, etcd.CapabilitiesOf(version(t, text))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+	if diff := cmp.Diff(etcd.Capabilities{WritesLegacyLog: true, ReadsLegacyLog: true}, etcd.CapabilitiesOf(etcd.Version{})); diff != "" {
+		t.Errorf("no version (-want +got):\n%s", diff)
+	}
+	if first, last := etcd.Minors(); first != 5 || last != 7 {
+		t.Errorf("the minor versions are %d to %d", first, last)
+	}
+	if got := etcd.Supported(); got != "3.5 (from 3.5.11), 3.6 or 3.7" {
+		t.Errorf("the supported versions are %q", got)
+	}
+}
+
+// An upgrade passes through releases that the tests run.
+func TestTheNewestReleasesAreThoseUnderTest(t *testing.T) {
+	raw, err := os.ReadFile("../../../hack/versions.env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested := map[string]string{}
+	for line := range strings.Lines(string(raw)) {
+		if key, text, ok := strings.Cut(strings.TrimSpace(line), "="); ok && strings.HasPrefix(key, "ETCD_3_") {
+			tested[key] = text
+		}
+	}
+	if len(tested) < 3 {
+		t.Fatalf("the versions are %v", tested)
+	}
+	for key, text := range tested {
+		if v := version(t, text); etcd.CapabilitiesOf(v).Newest != v {
+			t.Errorf("%s is %s, and upgrades pass through %s", key, v, etcd.CapabilitiesOf(v).Newest)
+		}
+	}
+}
+
+func TestDataOfTheSameMinorVersionOrTheOneBeforeRuns(t *testing.T) {
+	for _, tc := range []struct {
+		runs, wrote string
+		want        bool
+	}{
+		{"3.5.35", "3.5.9", true}, {"3.6.16", "3.5.35", true}, {"3.5.35", "3.6.16", false}, {"3.7.3", "3.5.35", false}, {"3.7.0", "3.7.3", true}, {"4.6.0", "3.6.0", false},
+	} {
+		if got := etcd.RunsDataOf(version(t, tc.runs), version(t, tc.wrote)); got != tc.want {
+			t.Errorf("etcd %s runs data of %s: %t", tc.runs, tc.wrote, got)
+		}
+	}
+}
