@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/heap"
 )
 
@@ -50,7 +50,7 @@ func main() {
 	}
 	fmt.Fprintln(os.Stderr, "agent:", err)
 	if errors.As(err, new(finalError)) {
-		os.Exit(plan.ExitFinal)
+		os.Exit(job.ExitFinal)
 	}
 	os.Exit(1)
 }

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -269,7 +269,7 @@ func (g *siege[O]) strike(ctx context.Context, t *testing.T, s *scope) string {
 	case what == hitMemberDeleted, what == hitBackup && g.dice.IntN(2) == 0:
 		must(t, client.IgnoreNotFound(s.Delete(ctx, victim)))
 	default:
-		container := map[string]string{hitBackup: plan.Container, hitStore: "s3", hitMemberKilled: g.container}[what]
+		container := map[string]string{hitBackup: job.Container, hitStore: "s3", hitMemberKilled: g.container}[what]
 		if err := s.KillProcess(ctx, victim, container); err != nil {
 			return "nothing, the process had ended or was starting"
 		}

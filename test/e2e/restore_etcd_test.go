@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/test/harness"
@@ -47,7 +47,7 @@ func planRestore(ctx context.Context, t *testing.T, s *scope, r *v1alpha1.Restor
 	s.create(ctx, t, r)
 	must(t, harness.Until(ctx, s.Cluster, r, "the plan of a restore", time.Minute, func(r *v1alpha1.Restore) (bool, string) {
 		c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionStalled)
-		return c != nil && c.Reason == plan.ReasonUnconfirmed, r.Status.Activity
+		return c != nil && c.Reason == planner.ReasonUnconfirmed, r.Status.Activity
 	}))
 	t.Log(r.Status.Activity)
 	return r.Status.Activity

@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -60,16 +61,16 @@ func asked(lost bool) *Confirmed {
 }
 
 // begun is one that was written down.
-func begun(r RestoreRecord, j *plan.Job) *Restore {
+func begun(r RestoreRecord, j *planner.Job) *Restore {
 	r.Directory, r.Token = back, "u-1"
 	if j != nil {
 		j.For = LoadBackup{RestoreRecord: r}.Sum()
 	}
-	return &Restore{RestoreRecord: r, Loading: &plan.Loading{Noun: "backup " + back, Job: j}}
+	return &Restore{RestoreRecord: r, Loading: &planner.Loading{Noun: "backup " + back, Job: j}}
 }
 
-func loadedInto(into string) *plan.Job {
-	return &plan.Job{Name: "c-load", UID: "j-1", Ended: true, Since: now, Report: &plan.Report{Restored: &plan.Restored{Keys: 7, Into: into}}}
+func loadedInto(into string) *planner.Job {
+	return &planner.Job{Name: "c-load", UID: "j-1", Ended: true, Since: now, Report: &job.Report{Restored: &job.Restored{Keys: 7, Into: into}}}
 }
 
 func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
@@ -79,7 +80,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		r.Directory, r.Token = back, "u-1"
 		return RecordBackup{r}
 	}
-	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
+	running := &planner.Job{Name: "c-load", UID: "j-1", Since: now}
 	into := func(name string) []Refill {
 		return []Refill{{Pod: name, ID: "new-" + name, Slots: Share(1, 3), other: id("c-1-0")}}
 	}
@@ -160,7 +161,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 				f.pod("c-1-0").Node.Keys = 5
 				f.Spec.Shards = 2
 			},
-			reason: plan.ReasonRestoring, words: "is being loaded",
+			reason: planner.ReasonRestoring, words: "is being loaded",
 		},
 		"a server that was restarted is loaded again": {
 			spoil: func(f *fixture) {
@@ -168,7 +169,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 				f.imports(id("c-1-0"))
 				f.follow()
 			},
-			step: plan.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "was restarted",
+			step: planner.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "was restarted",
 		},
 		"the same one owns them": {
 			spoil: func(f *fixture) {
@@ -185,7 +186,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 				f.own("c-1-0", Share(1, 3))
 				f.follow()
 			},
-			step: plan.NoteLoaded{Restored: plan.Restored{Keys: 7}}, reason: plan.ReasonRestored,
+			step: planner.NoteLoaded{Restored: job.Restored{Keys: 7}}, reason: planner.ReasonRestored,
 		},
 		"a server that is no copy waits until it knows a primary": {
 			spoil: func(f *fixture) {
@@ -254,7 +255,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		},
 		"what was loaded before is to be emptied also when it was to be served": {
 			spoil: func(f *fixture) {
-				f.Restore = begun(served, &plan.Job{Ended: true, Failed: true, Since: now})
+				f.Restore = begun(served, &planner.Job{Ended: true, Failed: true, Since: now})
 				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
 			},
 			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3), Owners: firstOwner, Emptied: true}},
@@ -264,7 +265,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 		},
 		"what was confirmed instead takes the place of one that fails": {
 			spoil: func(f *fixture) {
-				f.Restore = begun(lost, &plan.Job{Ended: true, Failed: true, Since: now})
+				f.Restore = begun(lost, &planner.Job{Ended: true, Failed: true, Since: now})
 				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
 			},
 			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3), Owners: firstOwner, Emptied: true}},
@@ -273,7 +274,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 			spoil: func(f *fixture) {
 				f.Restore, f.Spec.Approved = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Emptied: true}, running), digest(id("c-1-0"))
 			},
-			step: plan.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "must not empty them then",
+			step: planner.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "must not empty them then",
 		},
 		"and is gone by then": {
 			spoil: func(f *fixture) {
@@ -293,7 +294,7 @@ func TestLostSlotsAreFilledBeforeTheyAreServed(t *testing.T) {
 				f.follow()
 				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
 			},
-			reason: plan.ReasonRestoring,
+			reason: planner.ReasonRestoring,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -356,7 +357,9 @@ func TestConsentCountsForNothingElse(t *testing.T) {
 	filled := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner}
 	moved := NewSlots(Range{5462, 5470})
 	rest := Share(1, 3).Minus(moved)
-	begins := func(r RestoreRecord, j *plan.Job) func(*fixture) { return func(f *fixture) { f.Restore = begun(r, j) } }
+	begins := func(r RestoreRecord, j *planner.Job) func(*fixture) {
+		return func(f *fixture) { f.Restore = begun(r, j) }
+	}
 	imports := func(f *fixture) { f.open("c-2-0", moved, "c-1-0", true) }
 	owns := func(slots Slots) func(*fixture) {
 		return func(f *fixture) {
@@ -368,7 +371,7 @@ func TestConsentCountsForNothingElse(t *testing.T) {
 	}
 	loaded := loadedInto(LoadedInto("c-1-0", "first", rest) + " " + LoadedInto("c-2-0", "a", moved))
 	five := RestoreRecord{Slots: Union(Share(1, 5), Share(2, 5)), Owners: []string{id("c-1-0"), id("c-2-0")}}
-	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
+	running := &planner.Job{Name: "c-load", UID: "j-1", Since: now}
 	approve := func(f *fixture) { f.Spec.Approved = digest(id("c-2-0")) }
 	record := func(r RestoreRecord) RecordBackup {
 		r.Directory, r.Token = back, "u-1"
@@ -393,7 +396,7 @@ func TestConsentCountsForNothingElse(t *testing.T) {
 		"what the next owner had is not given up": {
 			spoil: []func(*fixture){lost("1"), begins(RestoreRecord{Slots: Share(1, 3), Owners: []string{"former"}, Served: true}, nil)}, reason: ReasonShardLost,
 		},
-		"an owner that is back is not loaded": {spoil: []func(*fixture){begins(served, nil)}, step: plan.NoteLoaded{}},
+		"an owner that is back is not loaded": {spoil: []func(*fixture){begins(served, nil)}, step: planner.NoteLoaded{}},
 		"an owner that is back is not loaded with others": {
 			spoil: []func(*fixture){begins(RestoreRecord{Slots: Union(Share(1, 3), Share(2, 3)), Owners: firstOwner, Served: true}, nil)},
 			step:  record(RestoreRecord{Slots: Share(2, 3), Owners: firstOwner, Served: true}),
@@ -416,7 +419,7 @@ func TestConsentCountsForNothingElse(t *testing.T) {
 		},
 		"what was loaded elsewhere is loaded again": {
 			spoil: []func(*fixture){lost("1"), (*fixture).follow, func(f *fixture) { f.imports(id("c-1-0")) }, begins(filled, loaded)},
-			step:  plan.DropRestoreJob{Name: "c-load", UID: "j-1"},
+			step:  planner.DropRestoreJob{Name: "c-load", UID: "j-1"},
 		},
 		"who approves of one loss of two waits for both": {
 			spoil: []func(*fixture){(*fixture).five, lost("1", "2"), approve, begins(five, nil)},
@@ -445,7 +448,7 @@ func TestConsentCountsForNothingElse(t *testing.T) {
 		},
 		"a Restore of other slots has left nothing in these": {
 			spoil: []func(*fixture){
-				lost("1"), begins(RestoreRecord{Slots: Share(2, 3), Served: true}, &plan.Job{Name: "c-load", UID: "j-1", Ended: true, Failed: true, Since: now}),
+				lost("1"), begins(RestoreRecord{Slots: Share(2, 3), Served: true}, &planner.Job{Name: "c-load", UID: "j-1", Ended: true, Failed: true, Since: now}),
 				func(f *fixture) {
 					f.Confirmed = asked(true)
 					f.Confirmed.Loss, _, _ = Refilling(f.State)
@@ -468,7 +471,7 @@ func TestConsentCountsForNothingElse(t *testing.T) {
 		},
 		"another Restore, of another loss, does not keep this one": {
 			spoil: []func(*fixture){
-				lost("1"), (*fixture).follow, func(f *fixture) { f.imports(id("c-1-0")) }, begins(filled, &plan.Job{Name: "c-load", UID: "j-1", Ended: true, Failed: true, Since: now}),
+				lost("1"), (*fixture).follow, func(f *fixture) { f.imports(id("c-1-0")) }, begins(filled, &planner.Job{Name: "c-load", UID: "j-1", Ended: true, Failed: true, Since: now}),
 				func(f *fixture) {
 					f.Spec.AssignEmpty = true
 					f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, Loss: "another", RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
@@ -491,7 +494,7 @@ func TestConsentCountsForNothingElse(t *testing.T) {
 
 func TestEverythingIsReplacedOnceAllServersAreWell(t *testing.T) {
 	all := RestoreRecord{}
-	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
+	running := &planner.Job{Name: "c-load", UID: "j-1", Since: now}
 	outdated := func(f *fixture) { f.pod("c-1-1").Outdated = true }
 	for name, tc := range map[string]struct {
 		spoil  func(*fixture)
@@ -514,20 +517,20 @@ func TestEverythingIsReplacedOnceAllServersAreWell(t *testing.T) {
 		},
 		"a Job of another restore is dropped": {
 			spoil: func(f *fixture) { f.Restore = begun(all, loadedInto("")); f.Restore.Loading.Job.For = "" },
-			step:  plan.DropRestoreJob{Name: "c-load", UID: "j-1"},
+			step:  planner.DropRestoreJob{Name: "c-load", UID: "j-1"},
 		},
 		"one that fails is not begun again by who asked for it": {
 			spoil: func(f *fixture) {
-				f.Restore, f.Confirmed = begun(all, &plan.Job{Ended: true, Failed: true, Since: now, Trouble: "no"}), asked(false)
+				f.Restore, f.Confirmed = begun(all, &planner.Job{Ended: true, Failed: true, Since: now, Trouble: "no"}), asked(false)
 			},
 			reason: "BackupFailed",
 		},
 		"nothing is rolled out meanwhile": {
-			spoil: func(f *fixture) { f.Restore = begun(all, running); outdated(f) }, reason: plan.ReasonRestoring,
+			spoil: func(f *fixture) { f.Restore = begun(all, running); outdated(f) }, reason: planner.ReasonRestoring,
 		},
 		"what was changed because it fails is": {
 			spoil: func(f *fixture) {
-				f.Restore = begun(all, &plan.Job{Ended: true, Failed: true, Since: now})
+				f.Restore = begun(all, &planner.Job{Ended: true, Failed: true, Since: now})
 				outdated(f)
 			},
 			step: Restart{Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}, Cause: ReasonRestart},
@@ -542,7 +545,7 @@ func TestEverythingIsReplacedOnceAllServersAreWell(t *testing.T) {
 		},
 		"that it is loaded is remembered": {
 			spoil: func(f *fixture) { f.Restore = begun(all, loadedInto("")); outdated(f) },
-			step:  plan.NoteLoaded{Restored: plan.Restored{Keys: 7}},
+			step:  planner.NoteLoaded{Restored: job.Restored{Keys: 7}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package plan
+package planner
 
 import (
 	"crypto/sha256"
@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -29,16 +30,16 @@ const (
 	ReasonRestored    = "Restored"
 )
 
-// Restoration is what was observed of a Restore.
-type Restoration struct {
+// RestoreState is what was observed of a Restore.
+type RestoreState struct {
 	Now time.Time
 	// Name of the resource, UID tells it from others of the name.
 	Name, Namespace, UID string
 	// Target is the cluster, nil when there is none of that name.
 	Target *Target
-	// Wish looks the backup up, nil once it is Found.
-	Wish  *Wish
-	Found *Found
+	// Request looks the backup up, nil once it is Found.
+	Request *RestoreRequest
+	Found   *Found
 	// Confirmed is the plan that somebody has confirmed, empty for none.
 	Confirmed string
 	// Saves says that what the cluster has is backed up before, by the planner of the cluster. Saved is the last of these backups, nil while
@@ -46,12 +47,12 @@ type Restoration struct {
 	Saves bool
 	Saved *Saved
 	// Complete is what came of it, by what was reported before; nil while it has not been carried out.
-	Complete *Restored
+	Complete *job.Restored
 }
 
 // Found is the backup that is restored.
 type Found struct {
-	Stored
+	job.Stored
 	// Target is the newest revision of etcd that is restored, 0: all that the snapshot holds.
 	Target int64
 	// LastChange is when the target was recorded, where a time was asked for.
@@ -76,7 +77,7 @@ type Target struct {
 	Begun bool
 	Doing string
 	// Restored is what came of it, nil while it goes on.
-	Restored *Restored
+	Restored *job.Restored
 }
 
 // Saved is the Backup of what a cluster had before.
@@ -131,7 +132,7 @@ func (s *Saved) Save(noun, next string, now time.Time) (cluster.Plan, bool) {
 }
 
 // Plan tells apart what may be confirmed: this resource, with this backup, for this cluster. It is empty until all of that is known.
-func (s Restoration) Plan() string {
+func (s RestoreState) Plan() string {
 	if s.Found == nil || s.Target == nil {
 		return ""
 	}
@@ -140,7 +141,7 @@ func (s Restoration) Plan() string {
 }
 
 // Ready reports whether the cluster may begin.
-func (s Restoration) Ready() bool {
+func (s RestoreState) Ready() bool {
 	if t := s.Target; t == nil || t.Leaving || t.Missing != "" || t.Refused != "" {
 		return false
 	}
@@ -148,7 +149,7 @@ func (s Restoration) Ready() bool {
 }
 
 // done is what came of it, nil while it has not been carried out.
-func (s Restoration) done() *Restored {
+func (s RestoreState) done() *job.Restored {
 	if s.Complete != nil || s.Target == nil {
 		return s.Complete
 	}
@@ -156,15 +157,15 @@ func (s Restoration) done() *Restored {
 }
 
 // NextOfRestore decides what to do about a Restore.
-func NextOfRestore(s Restoration) cluster.Plan {
+func NextOfRestore(s RestoreState) cluster.Plan {
 	if s.done() != nil {
 		return cluster.Plan{Message: "the backup is restored"}
 	}
-	return cluster.Decide(s, restoration, nil)
+	return cluster.Decide(s, restore, nil)
 }
 
 // watchTarget stops where there is no cluster, and does not interfere once that has begun.
-func watchTarget(s Restoration) (cluster.Plan, bool) {
+func watchTarget(s RestoreState) (cluster.Plan, bool) {
 	switch t := s.Target; {
 	case t == nil:
 		return cluster.Refuse(ReasonClusterMissing, "there is no cluster of the name that spec.cluster says in this namespace: correct the name in another Restore, "+
@@ -180,18 +181,18 @@ func watchTarget(s Restoration) (cluster.Plan, bool) {
 }
 
 // lookUp finds out which backup it is.
-func lookUp(s Restoration) (cluster.Plan, bool) {
+func lookUp(s RestoreState) (cluster.Plan, bool) {
 	if s.Found != nil {
 		return cluster.Pass()
 	}
-	report, p := s.Wish.Find("", s.Now)
+	report, p := s.Request.Find("", s.Now)
 	if report != nil {
-		return cluster.Wait(ReasonRestoring, time.Second, "%s is found", s.Wish.Noun) // The next look has it.
+		return cluster.Wait(ReasonRestoring, time.Second, "%s is found", s.Request.Noun) // The next look has it.
 	}
 	return p, true
 }
 
-func fits(s Restoration) (cluster.Plan, bool) {
+func fits(s RestoreState) (cluster.Plan, bool) {
 	switch b := s.Saved; {
 	case s.Target.Refused != "":
 		return cluster.Refuse(ReasonRestoreRefused, "%s cannot be restored from %s: %s", s.Target.Noun, s.Found.Directory, s.Target.Refused)
@@ -202,7 +203,7 @@ func fits(s Restoration) (cluster.Plan, bool) {
 }
 
 // confirm says in full what would be done, and waits for somebody to say that it may.
-func confirm(s Restoration) (cluster.Plan, bool) {
+func confirm(s RestoreState) (cluster.Plan, bool) {
 	if s.Confirmed == s.Plan() {
 		return cluster.Pass()
 	}
@@ -216,7 +217,7 @@ func confirm(s Restoration) (cluster.Plan, bool) {
 
 // String says in words which backup it is.
 func (f *Found) String() string {
-	text := fmt.Sprintf("%s, %s of %s from %s", f.Directory, Bytes(f.Size), strings.TrimSpace(f.Engine+" "+f.Version), f.Finished.UTC().Format(time.RFC3339))
+	text := fmt.Sprintf("%s, %s of %s from %s", f.Directory, job.Bytes(f.Size), strings.TrimSpace(f.Engine+" "+f.Version), f.Finished.UTC().Format(time.RFC3339))
 	switch {
 	case f.Target > 0 && f.LastChange != nil:
 		return text + fmt.Sprintf(", up to revision %d, the last change until then, of %s", f.Target, f.LastChange.UTC().Format(time.RFC3339))
@@ -231,7 +232,7 @@ func (f *Found) String() string {
 }
 
 // awaitCopy tells of the backup of what is about to be replaced.
-func awaitCopy(s Restoration) (cluster.Plan, bool) {
+func awaitCopy(s RestoreState) (cluster.Plan, bool) {
 	switch b := s.Saved; {
 	case !s.Saves:
 		return cluster.Pass()
@@ -251,12 +252,12 @@ func awaitCopy(s Restoration) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-func begins(s Restoration) (cluster.Plan, bool) {
+func begins(s RestoreState) (cluster.Plan, bool) {
 	return cluster.Wait(ReasonRestoring, watching, "plan %s is confirmed, and %s begins as soon as it can: %s", s.Plan(), s.Target.Noun, s.Target.Doing)
 }
 
 // RestoreConditions returns Confirmed, Complete, Reconciling and Stalled for the outcome of one pass.
-func RestoreConditions(s Restoration, p cluster.Plan, err error) []metav1.Condition {
+func RestoreConditions(s RestoreState, p cluster.Plan, err error) []metav1.Condition {
 	progress := cluster.Progress(p, err)
 	confirmed := metav1.Condition{Type: v1alpha1.ConditionConfirmed, Status: metav1.ConditionFalse, Reason: progress[0].Reason, Message: progress[0].Message}
 	complete := metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: progress[0].Reason, Message: progress[0].Message}
@@ -270,25 +271,4 @@ func RestoreConditions(s Restoration, p cluster.Plan, err error) []metav1.Condit
 		confirmed.Message = "the plan was confirmed"
 	}
 	return append(progress, confirmed, complete)
-}
-
-// String says in words what came of a restore.
-func (r Restored) String() string {
-	var parts []string
-	if r.Revision > 0 {
-		parts = append(parts, fmt.Sprintf("the data is at revision %d", r.Revision))
-	}
-	if r.Keys > 0 {
-		parts = append(parts, fmt.Sprintf("%d keys are restored", r.Keys))
-	}
-	if r.Present > 0 {
-		parts = append(parts, fmt.Sprintf("%d were there already", r.Present))
-	}
-	if r.Took > 0 {
-		parts = append(parts, fmt.Sprintf("it took %s", r.Took.Round(time.Millisecond)))
-	}
-	if len(parts) == 0 {
-		return "the backup is restored"
-	}
-	return strings.Join(parts, ", ")
 }

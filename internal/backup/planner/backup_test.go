@@ -1,4 +1,4 @@
-package plan
+package planner
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/job"
 )
 
 var testNow = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -19,7 +20,7 @@ func taken(change func(*State)) State {
 	s := State{
 		Now: testNow, Name: "nightly", Protected: true, Deletes: true,
 		Source: &Source{Noun: "EtcdCluster orders"},
-		Stored: &Stored{Directory: "orders-1", Size: 3 << 20, StoredSize: 1 << 20},
+		Stored: &job.Stored{Directory: "orders-1", Size: 3 << 20, StoredSize: 1 << 20},
 	}
 	if change != nil {
 		change(&s)
@@ -49,14 +50,14 @@ func leaving(change func(*State)) State {
 
 func running(name string) *Job { return &Job{Name: name, UID: "uid-" + name, Since: testNow} }
 
-func ended(name string, r *Report) *Job {
+func ended(name string, r *job.Report) *Job {
 	j := running(name)
 	j.Ended, j.Report = true, r
 	return j
 }
 
-func failed(name string, ago time.Duration, p *Problem) *Job {
-	j := ended(name, &Report{Problem: p})
+func failed(name string, ago time.Duration, p *job.Problem) *Job {
+	j := ended(name, &job.Report{Problem: p})
 	j.Failed, j.Since = true, testNow.Add(-ago)
 	return j
 }
@@ -69,12 +70,12 @@ func held(j *Job, ago time.Duration) *Job {
 
 // heldBefore is a held Job of which Kubernetes would make another attempt.
 func heldBefore(name string, ago time.Duration) *Job {
-	j := held(failed(name, 0, &Problem{Reason: "DestinationStalled", Message: "no answer."}), ago)
+	j := held(failed(name, 0, &job.Problem{Reason: "DestinationStalled", Message: "no answer."}), ago)
 	j.Again = true
 	return j
 }
 
-var noRight = &Problem{Reason: "NotAllowed", Message: "the store says no.", Final: true}
+var noRight = &job.Problem{Reason: "NotAllowed", Message: "the store says no.", Final: true}
 
 // unpulledFor is a check whose pod has waited for its image for a while.
 func unpulledFor(d time.Duration) *Job {
@@ -97,7 +98,7 @@ func TestNext(t *testing.T) {
 		says  string
 	}{
 		"complete":                      {taken(nil), "", "complete: 3.0 MiB of data, 1.0 MiB stored in orders-1"},
-		"complete and verified":         {taken(func(s *State) { s.Checked = &Checked{Took: 1500 * time.Millisecond} }), "", "restored within 1.5s"},
+		"complete and verified":         {taken(func(s *State) { s.Checked = &job.Checked{Took: 1500 * time.Millisecond} }), "", "restored within 1.5s"},
 		"not protected yet":             {asked(func(s *State) { s.Protected = false }), "add the finalizer", "goes with the resource"},
 		"data stays":                    {asked(func(s *State) { s.Deletes = false }), "remove the finalizer", "stays when the resource goes"},
 		"no finalizer where data stays": {asked(func(s *State) { s.Deletes, s.Protected = false, false }), Take{}.String(), ""},
@@ -119,14 +120,14 @@ func TestNext(t *testing.T) {
 		"failed, its Job is there":             {asked(func(s *State) { s.Failed, s.Take = noRight, failed("t", 0, noRight) }), "NotAllowed", ""},
 		"ended without a word":                 {asked(func(s *State) { s.Take = ended("t", nil) }), "delete Job t", "left no word"},
 		"a Job that goes":                      {asked(func(s *State) { s.Take = ended("t", nil); s.Take.Leaving = true }), ReasonStopping, "Job t is being deleted"},
-		"taken, and its pod runs on":           {taken(func(s *State) { s.Take = held(ended("t", &Report{Backup: s.Stored}), 0) }), "delete Job t", "another container keeps its pod running"},
-		"taken, its pod ran on, and it goes":   {taken(func(s *State) { s.Take = held(ended("t", &Report{Backup: s.Stored}), 0); s.Take.Leaving = true }), ReasonStopping, ""},
+		"taken, and its pod runs on":           {taken(func(s *State) { s.Take = held(ended("t", &job.Report{Backup: s.Stored}), 0) }), "delete Job t", "another container keeps its pod running"},
+		"taken, its pod ran on, and it goes":   {taken(func(s *State) { s.Take = held(ended("t", &job.Report{Backup: s.Stored}), 0); s.Take.Leaving = true }), ReasonStopping, ""},
 		"failed for good, its pod runs on":     {asked(func(s *State) { s.Failed, s.Take = noRight, held(failed("t", 0, noRight), 59*time.Minute) }), "NotAllowed", ""},
 		"and an hour later":                    {asked(func(s *State) { s.Failed, s.Take = noRight, held(failed("t", 0, noRight), time.Hour) }), "delete Job t", ""},
 		"failed once, its pod runs on":         {asked(func(s *State) { s.Take = heldBefore("t", 59*time.Second) }), ReasonTaking, "another one is made within a minute: no answer"},
 		"failed once, its pod has run on":      {asked(func(s *State) { s.Take = heldBefore("t", time.Minute) }), "delete Job t", "another one is made: no answer"},
 		"ended without a word, its pod runs":   {asked(func(s *State) { s.Take = held(ended("t", nil), 0) }), "delete Job t", ""},
-		"checked, and its pod runs on":         {taken(func(s *State) { s.Check, s.Checked = held(ended("c", &Report{}), 0), &Checked{} }), "delete Job c", "another container"},
+		"checked, and its pod runs on":         {taken(func(s *State) { s.Check, s.Checked = held(ended("c", &job.Report{}), 0), &job.Checked{} }), "delete Job c", "another container"},
 		"a check that failed, its pod runs on": {taken(func(s *State) { s.Verifies, s.Check = true, held(failed("c", 0, noRight), 59*time.Minute) }), ReasonVerifyFailed, ""},
 		"a check that failed an hour ago":      {taken(func(s *State) { s.Verifies, s.Check = true, held(failed("c", 0, noRight), time.Hour) }), "delete Job c", ""},
 		"a check that failed once":             {taken(func(s *State) { s.Check = heldBefore("c", 0) }), ReasonVerifying, "no answer"},
@@ -134,20 +135,20 @@ func TestNext(t *testing.T) {
 		"deleted, taken, and its pod runs on":  {leaving(func(s *State) { s.Take = held(ended("t", nil), 0) }), "delete Job t", "the pod of Job t still runs"},
 		"data is deleted, its pod runs on":     {leaving(func(s *State) { s.Remove = held(ended("r", nil), 0) }), "remove the finalizer", ""},
 		"a check is asked for":                 {taken(func(s *State) { s.Verifies = true }), "start the Job that checks the backup", ""},
-		"a check was made":                     {taken(func(s *State) { s.Verifies, s.Checked = true, &Checked{} }), "", "verified"},
+		"a check was made":                     {taken(func(s *State) { s.Verifies, s.Checked = true, &job.Checked{} }), "", "verified"},
 		"a check of what is not there yet":     {asked(func(s *State) { s.Verifies = true }), "start the Job that takes the backup", ""},
 		"being checked":                        {taken(func(s *State) { s.Check = running("c") }), ReasonVerifying, "is being checked"},
-		"being checked again":                  {taken(func(s *State) { s.Check, s.Checked = running("c"), &Checked{} }), ReasonVerifying, ""},
+		"being checked again":                  {taken(func(s *State) { s.Check, s.Checked = running("c"), &job.Checked{} }), ReasonVerifying, ""},
 		"a check that waits for its image":     {taken(func(s *State) { s.Check = unpulledFor(time.Minute) }), ReasonVerifying, "is being checked"},
 		"a check that waits for it in vain":    {taken(func(s *State) { s.Check = unpulledFor(3 * time.Minute) }), ReasonImage, "image etcd:3.6.16 cannot be pulled, in which a server would be started. Make it available"},
 		"a check that has waited for too long": {taken(func(s *State) { s.Check = unpulledFor(time.Hour) }), "delete Job c", "image etcd:3.6.16 cannot be pulled"},
 		"a check that has its image, at last":  {taken(func(s *State) { s.Check = unpulledFor(time.Hour); s.Check.Unpulled = "" }), ReasonVerifying, ""},
 		"a check that ended without its image": {taken(func(s *State) { s.Check = unpulledFor(time.Hour); s.Check.Ended, s.Check.Failed = true, true }), ReasonVerifyFailed, ""},
 		"a check that failed":                  {taken(func(s *State) { s.Check = failed("c", 0, noRight) }), ReasonVerifyFailed, "the store says no"},
-		"a check that failed, its Job is gone": {taken(func(s *State) { s.Verifies, s.Unverified, s.Checked = true, noRight, &Checked{} }), ReasonVerifyFailed, "did not pass its check: the store says no"},
-		"a check that failed, and had not":     {taken(func(s *State) { s.Check, s.Checked = failed("c", 0, nil), &Checked{} }), ReasonVerifyFailed, "Job c failed and left no word"},
+		"a check that failed, its Job is gone": {taken(func(s *State) { s.Verifies, s.Unverified, s.Checked = true, noRight, &job.Checked{} }), ReasonVerifyFailed, "did not pass its check: the store says no"},
+		"a check that failed, and had not":     {taken(func(s *State) { s.Check, s.Checked = failed("c", 0, nil), &job.Checked{} }), ReasonVerifyFailed, "Job c failed and left no word"},
 		"a check that ended without a word":    {taken(func(s *State) { s.Check = ended("c", nil) }), "delete Job c", ""},
-		"a check that is over":                 {taken(func(s *State) { s.Check, s.Checked = ended("c", &Report{}), &Checked{} }), "", "verified"},
+		"a check that is over":                 {taken(func(s *State) { s.Check, s.Checked = ended("c", &job.Report{}), &job.Checked{} }), "", "verified"},
 		"deleted, data stays":                  {leaving(func(s *State) { s.Deletes = false }), "remove the finalizer", "the stored data stays"},
 		"deleted, data stays, a Job runs":      {leaving(func(s *State) { s.Deletes = false; s.Take = running("t") }), "remove the finalizer", ""},
 		"deleted, held by somebody else":       {leaving(func(s *State) { s.Deletes, s.Protected = false, false }), "", "the stored data stays"},
@@ -199,12 +200,12 @@ func TestConditions(t *testing.T) {
 		"an error":           {asked(nil), errors.New("broken"), "False ReconcileError", "False NotVerified", "broken"},
 		"an error afterward": {taken(nil), errors.New("broken"), "True BackupComplete", "False NotVerified", ""},
 		"being checked":      {taken(func(s *State) { s.Check = running("c") }), nil, "True BackupComplete", "False VerifyingBackup", ""},
-		"verified":           {taken(func(s *State) { s.Checked = &Checked{Keys: 7, Took: 2 * time.Second} }), nil, "True BackupComplete", "True BackupVerified", ""},
+		"verified":           {taken(func(s *State) { s.Checked = &job.Checked{Keys: 7, Took: 2 * time.Second} }), nil, "True BackupComplete", "True BackupVerified", ""},
 		"verified before, damaged by now": {
-			taken(func(s *State) { s.Checked, s.Check = &Checked{}, failed("c", 0, noRight) }), nil, "True BackupComplete", "False NotAllowed", "",
+			taken(func(s *State) { s.Checked, s.Check = &job.Checked{}, failed("c", 0, noRight) }), nil, "True BackupComplete", "False NotAllowed", "",
 		},
 		"verified, and checked again": {
-			taken(func(s *State) { s.Checked, s.Check = &Checked{}, running("c") }), nil, "True BackupComplete", "True BackupVerified", "",
+			taken(func(s *State) { s.Checked, s.Check = &job.Checked{}, running("c") }), nil, "True BackupComplete", "True BackupVerified", "",
 		},
 		"damaged, and the Job is gone": {
 			taken(func(s *State) { s.Unverified = noRight }), nil, "True BackupComplete", "False NotAllowed", "",
@@ -240,7 +241,7 @@ func TestConditions(t *testing.T) {
 }
 
 func TestACheckSaysWhatItDid(t *testing.T) {
-	c := Checked{Keys: 7, Took: 2 * time.Second, Server: "etcd 3.6.16"}
+	c := job.Checked{Keys: 7, Took: 2 * time.Second, Server: "etcd 3.6.16"}
 	s := taken(func(s *State) { s.Checked = &c })
 	message := func() string { return verified(s).Message }
 	if got := message(); got != "7 keys were restored within 2s, and a throw-away etcd 3.6.16 served them" {
@@ -255,20 +256,20 @@ func TestACheckSaysWhatItDid(t *testing.T) {
 func TestAJobThatNeedsMoreMemoryNamesTheCure(t *testing.T) {
 	j := failed("c", 0, nil)
 	j.Starved, j.Trouble = true, "container backup needs more memory than its limit"
-	j.Advise(MemoryCure)
+	j.Advise(job.MemoryCure)
 	s := taken(func(s *State) { s.Check = j })
-	if c := verified(s); c.Reason != ReasonMemory || !strings.Contains(c.Message, "memory than its limit: raise spec.resources.limits.memory of the Backup") {
+	if c := verified(s); c.Reason != job.ReasonMemory || !strings.Contains(c.Message, "memory than its limit: raise spec.resources.limits.memory of the Backup") {
 		t.Errorf("%+v", c)
 	}
 	if p := Next(s); p.Reason != ReasonVerifyFailed || !strings.Contains(p.Message, "spec.resources") {
 		t.Errorf("%+v", p)
 	}
 	j = failed("c", 0, noRight)
-	j.Advise(MemoryCure)
+	j.Advise(job.MemoryCure)
 	if got := j.problem(); got != *noRight {
 		t.Errorf("%+v", got)
 	}
-	(*Job)(nil).Advise(MemoryCure)
+	(*Job)(nil).Advise(job.MemoryCure)
 }
 
 func TestHowFarAJobIs(t *testing.T) {
@@ -282,22 +283,12 @@ func TestHowFarAJobIs(t *testing.T) {
 			Name: "t", Namespace: "shop", Since: testNow.Add(-time.Minute), Podless: true,
 		},
 		"no node has room":                                 {Name: "t", Trouble: "no node has room"},
-		"storing, 1.0 MiB of 4.0 MiB at 512.0 KiB/s":       {Flow: &Flow{Doing: "storing", Bytes: 1 << 20, Total: 4 << 20, Seconds: 2}},
-		"beginning, 0 B":                                   {Flow: &Flow{Doing: "beginning"}},
-		"storing, 9 B (the attempt before: store is away)": {Flow: &Flow{Doing: "storing", Bytes: 9}, Trouble: "store is away"},
+		"storing, 1.0 MiB of 4.0 MiB at 512.0 KiB/s":       {Flow: &job.Flow{Doing: "storing", Bytes: 1 << 20, Total: 4 << 20, Seconds: 2}},
+		"beginning, 0 B":                                   {Flow: &job.Flow{Doing: "beginning"}},
+		"storing, 9 B (the attempt before: store is away)": {Flow: &job.Flow{Doing: "storing", Bytes: 9}, Trouble: "store is away"},
 	} {
 		if got := j.Progress(testNow); got != want {
 			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
-func TestBytes(t *testing.T) {
-	for n, want := range map[int64]string{
-		0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 1 << 30: "1.0 GiB", 1 << 50: "1.0 PiB", 1<<63 - 1: "8192.0 PiB", -1: "-1 B",
-	} {
-		if got := Bytes(n); got != want {
-			t.Errorf("%d is %q, want %q", n, got, want)
 		}
 	}
 }

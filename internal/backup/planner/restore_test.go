@@ -1,4 +1,4 @@
-package plan
+package planner
 
 import (
 	"strings"
@@ -8,14 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/job"
 )
 
 // found is a Restore whose backup is known.
-func found(change func(*Restoration)) Restoration {
-	s := Restoration{
+func found(change func(*RestoreState)) RestoreState {
+	s := RestoreState{
 		Now: testNow, Name: "undo", UID: "u-1",
 		Target: &Target{Noun: "EtcdCluster orders", Replaces: "What there is goes.", Doing: "all members are well"},
-		Found:  &Found{Stored: Stored{Directory: "orders-1", Engine: "etcd", Version: "3.6.16", Size: 3 << 20, Revision: 41, Finished: testNow}},
+		Found:  &Found{Stored: job.Stored{Directory: "orders-1", Engine: "etcd", Version: "3.6.16", Size: 3 << 20, Revision: 41, Finished: testNow}},
 	}
 	if change != nil {
 		change(&s)
@@ -24,8 +25,8 @@ func found(change func(*Restoration)) Restoration {
 }
 
 // confirmed is one that may be carried out.
-func confirmed(change func(*Restoration)) Restoration {
-	return found(func(s *Restoration) {
+func confirmed(change func(*RestoreState)) RestoreState {
+	return found(func(s *RestoreState) {
 		s.Confirmed = s.Plan()
 		if change != nil {
 			change(s)
@@ -34,9 +35,9 @@ func confirmed(change func(*Restoration)) Restoration {
 }
 
 // unknown is one whose backup has yet to be looked up.
-func unknown(change func(*Restoration)) Restoration {
-	return found(func(s *Restoration) {
-		s.Found, s.Wish = nil, &Wish{Field: "spec.from", Noun: "Backup good", Sum: "s1"}
+func unknown(change func(*RestoreState)) RestoreState {
+	return found(func(s *RestoreState) {
+		s.Found, s.Request = nil, &RestoreRequest{Field: "spec.from", Noun: "Backup good", Sum: "s1"}
 		if change != nil {
 			change(s)
 		}
@@ -44,43 +45,43 @@ func unknown(change func(*Restoration)) Restoration {
 }
 
 func TestNextOfRestore(t *testing.T) {
-	saved := func(change func(*Saved)) Restoration {
-		return confirmed(func(s *Restoration) {
+	saved := func(change func(*Saved)) RestoreState {
+		return confirmed(func(s *RestoreState) {
 			s.Saves, s.Saved = true, &Saved{Name: "undo-before", Activity: "taking it"}
 			change(s.Saved)
 		})
 	}
 	for name, tc := range map[string]struct {
-		state   Restoration
+		state   RestoreState
 		want    string // the step, or the reason
 		says    string
 		stalled bool
 	}{
 		"it is looked up first":               {unknown(nil), "look the backup up", "Backup good is to be restored", false},
-		"a Backup that is not there":          {unknown(func(s *Restoration) { s.Wish.Missing = "there is no Backup good" }), ReasonRestoreRefused, "spec.from: there is no Backup good", true},
-		"a claim is not in the way":           {unknown(func(s *Restoration) { s.Wish.Job = running("find"); s.Wish.Job.For = "s1" }), ReasonRestoring, "is being looked up", false},
+		"a Backup that is not there":          {unknown(func(s *RestoreState) { s.Request.Missing = "there is no Backup good" }), ReasonRestoreRefused, "spec.from: there is no Backup good", true},
+		"a claim is not in the way":           {unknown(func(s *RestoreState) { s.Request.Job = running("find"); s.Request.Job.For = "s1" }), ReasonRestoring, "is being looked up", false},
 		"then there is a plan":                {found(nil), ReasonUnconfirmed, "EtcdCluster orders is restored from orders-1, 3.0 MiB of etcd 3.6.16 from 2026-05-01T12:00:00Z, revision 41. What there is goes.", true},
 		"which says how to confirm it":        {found(nil), ReasonUnconfirmed, "kubectl annotate restores.quorate.dev undo quorate.dev/confirm=" + found(nil).Plan(), true},
-		"another plan is not confirmed":       {found(func(s *Restoration) { s.Confirmed = "abcdef" }), ReasonUnconfirmed, "plan abcdef, which is confirmed, is another one", true},
-		"changes after the snapshot are told": {found(func(s *Restoration) { s.Found.Target = 99 }), ReasonUnconfirmed, "up to revision 99", true},
-		"and of when the last one is":         {found(func(s *Restoration) { s.Found.Target, s.Found.LastChange = 99, &testNow }), ReasonUnconfirmed, "up to revision 99, the last change until then, of 2026-05-01T12:00:00Z.", true},
+		"another plan is not confirmed":       {found(func(s *RestoreState) { s.Confirmed = "abcdef" }), ReasonUnconfirmed, "plan abcdef, which is confirmed, is another one", true},
+		"changes after the snapshot are told": {found(func(s *RestoreState) { s.Found.Target = 99 }), ReasonUnconfirmed, "up to revision 99", true},
+		"and of when the last one is":         {found(func(s *RestoreState) { s.Found.Target, s.Found.LastChange = 99, &testNow }), ReasonUnconfirmed, "up to revision 99, the last change until then, of 2026-05-01T12:00:00Z.", true},
 		"confirmed":                           {confirmed(nil), ReasonRestoring, "EtcdCluster orders begins as soon as it can: all members are well", false},
-		"what there is is saved first":        {confirmed(func(s *Restoration) { s.Saves = true }), ReasonSaving, "is backed up when all of it is well: all members are well", false},
+		"what there is is saved first":        {confirmed(func(s *RestoreState) { s.Saves = true }), ReasonSaving, "is backed up when all of it is well: all members are well", false},
 		"and waited for":                      {saved(func(*Saved) {}), ReasonSaving, "undo-before: taking it", false},
 		"without it nothing is replaced":      {saved(func(b *Saved) { b.Failed = "the store is full." }), ReasonSaving, "the store is full. Remove the cause and delete Backup undo-before, or create another Restore with spec.saveCurrent: false", true},
 		"what waits for somebody":             {saved(func(b *Saved) { b.Stalled = true }), ReasonSaving, "cannot be backed up as undo-before, and is not replaced before: taking it. Remove the cause, or create", true},
 		"a Backup of somebody else":           {saved(func(b *Saved) { b.Foreign = true }), v1alpha1.ReasonForeignObject, "Backup undo-before was not made for this Restore of this cluster: delete it", true},
-		"what cannot be saved is said":        {confirmed(func(s *Restoration) { s.Saves, s.Target.Unsaved = true, "it is being restored" }), ReasonSaving, "it is being restored. Create another Restore with spec.saveCurrent: false", true},
+		"what cannot be saved is said":        {confirmed(func(s *RestoreState) { s.Saves, s.Target.Unsaved = true, "it is being restored" }), ReasonSaving, "it is being restored. Create another Restore with spec.saveCurrent: false", true},
 		"saved":                               {saved(func(b *Saved) { b.Complete = true }), ReasonRestoring, "begins as soon as it can", false},
-		"no cluster":                          {found(func(s *Restoration) { s.Target = nil }), ReasonClusterMissing, "spec.bootstrap.restore", true},
-		"a cluster that goes":                 {confirmed(func(s *Restoration) { s.Target.Leaving = true }), ReasonClusterMissing, "is being deleted", true},
-		"a cluster that hibernates":           {confirmed(func(s *Restoration) { s.Target.Missing = "it is hibernated" }), ReasonRestoreRefused, "it is hibernated", true},
-		"a backup that does not fit":          {confirmed(func(s *Restoration) { s.Target.Refused = "it is of etcd 3.4" }), ReasonRestoreRefused, "cannot be restored from orders-1: it is of etcd 3.4", true},
-		"the cluster has begun":               {confirmed(func(s *Restoration) { s.Target.Begun, s.Target.Doing = true, "all members end" }), ReasonRestoring, "all members end", false},
-		"there is no way back":                {found(func(s *Restoration) { s.Target.Begun = true }), ReasonRestoring, "is being restored", false},
-		"done":                                {confirmed(func(s *Restoration) { s.Target.Restored = &Restored{Revision: 7} }), "", "restored", false},
-		"done, and the cluster knows no more": {confirmed(func(s *Restoration) { s.Complete = &Restored{} }), "", "restored", false},
-		"done long ago":                       {Restoration{Complete: &Restored{}}, "", "restored", false},
+		"no cluster":                          {found(func(s *RestoreState) { s.Target = nil }), ReasonClusterMissing, "spec.bootstrap.restore", true},
+		"a cluster that goes":                 {confirmed(func(s *RestoreState) { s.Target.Leaving = true }), ReasonClusterMissing, "is being deleted", true},
+		"a cluster that hibernates":           {confirmed(func(s *RestoreState) { s.Target.Missing = "it is hibernated" }), ReasonRestoreRefused, "it is hibernated", true},
+		"a backup that does not fit":          {confirmed(func(s *RestoreState) { s.Target.Refused = "it is of etcd 3.4" }), ReasonRestoreRefused, "cannot be restored from orders-1: it is of etcd 3.4", true},
+		"the cluster has begun":               {confirmed(func(s *RestoreState) { s.Target.Begun, s.Target.Doing = true, "all members end" }), ReasonRestoring, "all members end", false},
+		"there is no way back":                {found(func(s *RestoreState) { s.Target.Begun = true }), ReasonRestoring, "is being restored", false},
+		"done":                                {confirmed(func(s *RestoreState) { s.Target.Restored = &job.Restored{Revision: 7} }), "", "restored", false},
+		"done, and the cluster knows no more": {confirmed(func(s *RestoreState) { s.Complete = &job.Restored{} }), "", "restored", false},
+		"done long ago":                       {RestoreState{Complete: &job.Restored{}}, "", "restored", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := NextOfRestore(tc.state)
@@ -97,12 +98,12 @@ func TestNextOfRestore(t *testing.T) {
 
 func TestAPlanIsOfOneRestoreOfOneBackup(t *testing.T) {
 	plans := map[string]bool{}
-	for _, change := range []func(*Restoration){
+	for _, change := range []func(*RestoreState){
 		nil,
-		func(s *Restoration) { s.UID = "u-2" },
-		func(s *Restoration) { s.Found.Directory = "orders-2" },
-		func(s *Restoration) { s.Found.Target = 42 },
-		func(s *Restoration) { s.Target.Scope = "another cluster of the name" },
+		func(s *RestoreState) { s.UID = "u-2" },
+		func(s *RestoreState) { s.Found.Directory = "orders-2" },
+		func(s *RestoreState) { s.Found.Target = 42 },
+		func(s *RestoreState) { s.Target.Scope = "another cluster of the name" },
 	} {
 		plans[found(change).Plan()] = true
 	}
@@ -113,20 +114,20 @@ func TestAPlanIsOfOneRestoreOfOneBackup(t *testing.T) {
 
 func TestConditionsOfARestore(t *testing.T) {
 	for name, tc := range map[string]struct {
-		state               Restoration
+		state               RestoreState
 		confirmed, complete bool
 	}{
 		"unknown":     {unknown(nil), false, false},
 		"unconfirmed": {found(nil), false, false},
 		"confirmed":   {confirmed(nil), true, false},
-		"unsaved":     {confirmed(func(s *Restoration) { s.Saves, s.Saved = true, &Saved{} }), true, false},
-		"stalled":     {confirmed(func(s *Restoration) { s.Saves, s.Saved = true, &Saved{Stalled: true} }), true, false},
-		"foreign":     {confirmed(func(s *Restoration) { s.Saves, s.Saved = true, &Saved{Foreign: true} }), false, false},
-		"misfit":      {confirmed(func(s *Restoration) { s.Target.Refused = "too old" }), false, false},
-		"held up":     {confirmed(func(s *Restoration) { s.Target.Missing = "it is paused" }), false, false},
-		"begun":       {found(func(s *Restoration) { s.Target.Begun = true }), true, false},
-		"done":        {confirmed(func(s *Restoration) { s.Target.Restored = &Restored{Keys: 3, Took: time.Second} }), true, true},
-		"done before": {found(func(s *Restoration) { s.Complete = &Restored{} }), true, true},
+		"unsaved":     {confirmed(func(s *RestoreState) { s.Saves, s.Saved = true, &Saved{} }), true, false},
+		"stalled":     {confirmed(func(s *RestoreState) { s.Saves, s.Saved = true, &Saved{Stalled: true} }), true, false},
+		"foreign":     {confirmed(func(s *RestoreState) { s.Saves, s.Saved = true, &Saved{Foreign: true} }), false, false},
+		"misfit":      {confirmed(func(s *RestoreState) { s.Target.Refused = "too old" }), false, false},
+		"held up":     {confirmed(func(s *RestoreState) { s.Target.Missing = "it is paused" }), false, false},
+		"begun":       {found(func(s *RestoreState) { s.Target.Begun = true }), true, false},
+		"done":        {confirmed(func(s *RestoreState) { s.Target.Restored = &job.Restored{Keys: 3, Took: time.Second} }), true, true},
+		"done before": {found(func(s *RestoreState) { s.Complete = &job.Restored{} }), true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conditions := RestoreConditions(tc.state, NextOfRestore(tc.state), nil)

@@ -1,4 +1,4 @@
-package plan
+package job
 
 import (
 	"encoding/json"
@@ -187,7 +187,7 @@ func TestAJobEndsOnceAndForAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := job.Spec
-	if *s.ActiveDeadlineSeconds != 3600 || *s.TTLSecondsAfterFinished != kept || *s.BackoffLimit != tries || *s.PodReplacementPolicy != "Failed" {
+	if *s.ActiveDeadlineSeconds != 3600 || *s.TTLSecondsAfterFinished != 3600 || *s.BackoffLimit != tries || *s.PodReplacementPolicy != "Failed" {
 		t.Errorf("%+v", s)
 	}
 	rules := s.PodFailurePolicy.Rules

@@ -1,4 +1,4 @@
-package plan
+package planner
 
 import (
 	"os"
@@ -9,6 +9,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	watched := slices.Concat(phasetest.Watch(deletion, backup), phasetest.Watch(restoration), phasetest.Watch(timetable))
+	watched := slices.Concat(phasetest.Watch(deletion, backup), phasetest.Watch(restore), phasetest.Watch(schedule))
 	os.Exit(watched.Main(m))
 }

@@ -1,11 +1,10 @@
-// Package plan decides what happens to a backup, and builds the Jobs that do it. It takes values and returns values: it knows neither
-// Kubernetes' API server nor any store.
-package plan
+package planner
 
 import (
 	"fmt"
 	"time"
 
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -24,13 +23,13 @@ type State struct {
 	// Source is the cluster, nil when there is none of that name.
 	Source *Source
 	// Stored is the complete backup, nil while there is none.
-	Stored *Stored
+	Stored *job.Stored
 	// Checked is what the last successful check found out, nil when there was none.
-	Checked *Checked
+	Checked *job.Checked
 	// Unverified says why the last check did not pass, nil when it did or there was none. The Job of that check may be gone.
-	Unverified *Problem
+	Unverified *job.Problem
 	// Failed says why there never will be one, nil when there may.
-	Failed *Problem
+	Failed *job.Problem
 	// Readers are the clusters that are being restored from it.
 	Readers []string
 	// Take, Check and Remove are the Jobs, nil where there is none.
@@ -68,7 +67,7 @@ type Job struct {
 	// Since is when it ended, or began.
 	Since time.Time
 	// Report is what its last attempt said at its end, nil when it said nothing.
-	Report *Report
+	Report *job.Report
 	// Starved says that its last attempt was killed because it needed more memory than its limit.
 	Starved bool
 	// Trouble is what keeps its pod from running, or what the attempt before said.
@@ -79,7 +78,7 @@ type Job struct {
 	// Podless says that it never had a pod.
 	Podless bool
 	// Flow is how far it is, nil when that is not known.
-	Flow *Flow
+	Flow *job.Flow
 }
 
 // Reasons of conditions and events.
@@ -88,7 +87,6 @@ const (
 	ReasonWaiting        = "WaitingForCluster"
 	ReasonTaking         = "TakingBackup"
 	ReasonComplete       = "BackupComplete"
-	ReasonFailed         = "BackupFailed"
 	ReasonVerifying      = "VerifyingBackup"
 	ReasonVerified       = "BackupVerified"
 	ReasonNotVerified    = "NotVerified"
@@ -97,7 +95,6 @@ const (
 	ReasonNotDeleted     = "BackupNotDeleted"
 	ReasonInUse          = "BackupInUse"
 	ReasonStopping       = "StoppingJob"
-	ReasonMemory         = "OutOfMemory"
 	ReasonImage          = "ImageNotPulled"
 )
 
@@ -109,7 +106,7 @@ type Take struct{}
 type Resume struct{ Name, UID string }
 
 // Check starts the Job that checks it.
-type Check struct{ Stored Stored }
+type Check struct{ Stored job.Stored }
 
 // Remove starts the Job that deletes the stored data.
 type Remove struct{}

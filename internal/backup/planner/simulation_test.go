@@ -1,4 +1,4 @@
-package plan
+package planner
 
 import (
 	"flag"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -41,10 +42,10 @@ type world struct {
 	uid  int
 	// status is what was reported last: it survives the Jobs.
 	status struct {
-		stored     *Stored
-		checked    *Checked
-		unverified *Problem
-		failed     *Problem
+		stored     *job.Stored
+		checked    *job.Checked
+		unverified *job.Problem
+		failed     *job.Problem
 	}
 }
 
@@ -214,7 +215,7 @@ func (w *world) turn() error {
 // end ends a Job. Its word may be lost, and so may be the whole Job after its work was done.
 func (w *world) end(name string, j Job) error {
 	j.Ended, j.Since = true, w.now
-	problem := &Report{Problem: &Problem{Reason: "NotAllowed", Message: "the store says no"}}
+	problem := &job.Report{Problem: &job.Problem{Reason: "NotAllowed", Message: "the store says no"}}
 	fails := !w.calm && w.rng.IntN(4) == 0
 	switch {
 	case name == "remove" && w.refuses > 0:
@@ -226,18 +227,18 @@ func (w *world) end(name string, j Job) error {
 		if !w.stored { // Otherwise it finds it.
 			w.stored, w.writes = true, w.writes+1
 		}
-		j.Report = &Report{Backup: &Stored{Directory: "orders-1"}}
+		j.Report = &job.Report{Backup: &job.Stored{Directory: "orders-1"}}
 	case name == "check":
 		if !w.stored {
 			return fmt.Errorf("what is not stored is checked")
 		}
-		j.Report = &Report{Checked: &Checked{Keys: 1}}
+		j.Report = &job.Report{Checked: &job.Checked{Keys: 1}}
 	case name == "remove":
 		if w.readers > 0 || !w.deleting {
 			return fmt.Errorf("data goes that is in use")
 		}
 		w.stored, w.deleted = false, true
-		j.Report = &Report{Backup: &Stored{Directory: "orders-1"}}
+		j.Report = &job.Report{Backup: &job.Stored{Directory: "orders-1"}}
 	}
 	if w.rng.IntN(4) == 0 { // A proxy that was injected runs on.
 		j.Held, j.Again = true, j.Failed && w.rng.IntN(2) == 0

@@ -1,4 +1,4 @@
-package plan
+package planner
 
 import "github.com/quorate/quorate/internal/cluster"
 
@@ -26,8 +26,8 @@ var backup = []cluster.Phase[State]{
 	),
 }
 
-// restoration is the order of the rules for a Restore.
-var restoration = []cluster.Phase[Restoration]{
+// restore is the order of the rules for a Restore.
+var restore = []cluster.Phase[RestoreState]{
 	cluster.NewPhase("look up", "the backup and its target are known before confirmation",
 		cluster.NewRule("watchTarget", "once the cluster has begun, the Restore only watches", watchTarget),
 		cluster.NewRule("lookUp", "the backup is read before the plan names it", lookUp),
@@ -40,8 +40,8 @@ var restoration = []cluster.Phase[Restoration]{
 	),
 }
 
-// timetable is the order of the rules for a BackupSchedule.
-var timetable = []cluster.Phase[Timetable]{
+// schedule is the order of the rules for a BackupSchedule.
+var schedule = []cluster.Phase[ScheduleState]{
 	cluster.NewPhase("recorder", "an invalid schedule is refused and an unneeded recorder deleted before backups are taken",
 		cluster.NewRule("refuseSchedule", "without a valid schedule nothing is ever due", refuseSchedule),
 		cluster.NewRule("stopRecorder", "a recorder that is not wanted any more must not ask for backups", stopRecorder),

@@ -1,8 +1,16 @@
-package plan
+package job
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
+)
+
+// Reasons of problems that more than one Job can have.
+const (
+	ReasonFailed = "BackupFailed"
+	ReasonMemory = "OutOfMemory"
 )
 
 // Report is what a Job says at its end, in the termination message of its pod: 4096 bytes at most, and the operator's only way to
@@ -137,3 +145,58 @@ const (
 	FlowPort = 8080
 	FlowPath = "/progress"
 )
+
+// String says in words how far a Job is, and how fast.
+func (f Flow) String() string {
+	text := fmt.Sprintf("%s, %s", f.Doing, Bytes(f.Bytes))
+	if f.Total > 0 {
+		text += fmt.Sprintf(" of %s", Bytes(f.Total))
+	}
+	if f.Seconds > 0 {
+		text += fmt.Sprintf(" at %s/s", Bytes(int64(float64(f.Bytes)/f.Seconds)))
+	}
+	return text
+}
+
+// String says in words what a check did.
+func (c Checked) String() string {
+	text := fmt.Sprintf("%d keys were restored within %s", c.Keys, c.Took.Round(time.Millisecond))
+	if c.Server == "" {
+		return text + " and read; no server was started on them, because no image of the version is known"
+	}
+	return text + ", and a throw-away " + c.Server + " served them"
+}
+
+// String says in words what came of a restore.
+func (r Restored) String() string {
+	var parts []string
+	if r.Revision > 0 {
+		parts = append(parts, fmt.Sprintf("the data is at revision %d", r.Revision))
+	}
+	if r.Keys > 0 {
+		parts = append(parts, fmt.Sprintf("%d keys are restored", r.Keys))
+	}
+	if r.Present > 0 {
+		parts = append(parts, fmt.Sprintf("%d were there already", r.Present))
+	}
+	if r.Took > 0 {
+		parts = append(parts, fmt.Sprintf("it took %s", r.Took.Round(time.Millisecond)))
+	}
+	if len(parts) == 0 {
+		return "the backup is restored"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Bytes writes a number of bytes for people.
+func Bytes(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, i := float64(n)/unit, 0
+	for ; value >= unit && i < 4; i++ {
+		value /= unit
+	}
+	return fmt.Sprintf("%.1f %ciB", value, "KMGTP"[i])
+}

@@ -1,4 +1,4 @@
-package plan
+package job
 
 import (
 	"net/url"
@@ -61,8 +61,8 @@ const (
 
 	// tries of a Job beside the first, each after twice as long a rest as the one before, from ten seconds on.
 	tries = 4
-	// kept in seconds is how long a Job stays after its end, unless its owner goes before.
-	kept = 3600
+	// FinishedTTL is how long a Job is kept after its end, unless its owner is deleted before.
+	FinishedTTL = time.Hour
 )
 
 // Access is how the pod of a Job gets at a cluster.
@@ -152,7 +152,7 @@ func (w Work) Job() (*batchv1ac.JobApplyConfiguration, error) {
 		job.Spec.WithSuspend(true)
 	}
 	if !w.Stays {
-		job.Spec.WithTTLSecondsAfterFinished(kept)
+		job.Spec.WithTTLSecondsAfterFinished(int32(FinishedTTL.Seconds()))
 	}
 	return job, nil
 }

@@ -1,4 +1,4 @@
-package plan
+package job
 
 import (
 	"strings"
@@ -63,4 +63,14 @@ func FuzzAReportIsReadOrRefused(f *testing.F) {
 			t.Errorf("%q (-read +read again):\n%s", text, diff)
 		}
 	})
+}
+
+func TestBytes(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 1 << 30: "1.0 GiB", 1 << 50: "1.0 PiB", 1<<63 - 1: "8192.0 PiB", -1: "-1 B",
+	} {
+		if got := Bytes(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
 }

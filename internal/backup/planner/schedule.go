@@ -1,19 +1,16 @@
-package plan
+package planner
 
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
-// Timetable is what was observed of a schedule and of the backups that were made for it.
-type Timetable struct {
+// ScheduleState is what was observed of a schedule and of the backups that were made for it.
+type ScheduleState struct {
 	Now  time.Time
 	Name string
 	// Noun is the cluster, for people.
@@ -45,7 +42,7 @@ type Recorder struct {
 	// Trouble is what keeps its pod from running, empty when nothing does.
 	Trouble string
 	// Stream is how far it is, nil when it does not answer.
-	Stream *Stream
+	Stream *job.Stream
 }
 
 // States of a recording, for people.
@@ -59,7 +56,7 @@ const (
 const recordingGrace = time.Minute
 
 // Recording says how far the recording of changes is, and why; empty when there is to be none.
-func (t Timetable) Recording() (state, why string) {
+func (t ScheduleState) Recording() (state, why string) {
 	r := t.Recorder
 	switch {
 	case !t.Records:
@@ -141,7 +138,9 @@ type CheckBackup struct{ Name string }
 type DeleteBackup struct{ Name, UID string }
 
 func (s CreateBackup) String() string { return "create Backup " + s.Name }
-func (s CheckBackup) String() string  { return "check Backup " + s.Name }
+
+func (s CheckBackup) String() string { return "check Backup " + s.Name }
+
 func (s DeleteBackup) String() string { return "delete Backup " + s.Name }
 
 // Reason names the step in events and conditions.
@@ -156,12 +155,12 @@ func (DeleteBackup) Reason() string { return ReasonExpiring }
 // recordingPoll is how often the pod that records changes is asked how far it is.
 const recordingPoll = 10 * time.Second
 
-// NextOf decides what to do about a schedule. It is pure.
-func NextOf(t Timetable) cluster.Plan {
+// NextOfSchedule decides what to do about a schedule. It is pure.
+func NextOfSchedule(t ScheduleState) cluster.Plan {
 	if t.Deleting {
 		return cluster.Plan{Message: "the schedule is being deleted; its backups stay"}
 	}
-	p := cluster.Decide(t, timetable, nil)
+	p := cluster.Decide(t, schedule, nil)
 	if p.Settled() {
 		next, _ := NextDue(t) // A schedule without a next time was refused.
 		p.Message = fmt.Sprintf("the next backup of %s is due at %s", t.Noun, next.UTC().Format(time.RFC3339))
@@ -180,7 +179,7 @@ func NextOf(t Timetable) cluster.Plan {
 }
 
 // NextDue is when the next backup is due, or the one that is due now; false where a schedule has no such time, or its cluster sleeps.
-func NextDue(t Timetable) (time.Time, bool) {
+func NextDue(t ScheduleState) (time.Time, bool) {
 	due, _, next, err := t.Take.Due(t.lastDue(), t.Created, t.Now)
 	if due != nil {
 		next = *due
@@ -188,7 +187,7 @@ func NextDue(t Timetable) (time.Time, bool) {
 	return next, err == nil && !next.IsZero() && !t.Suspended && !t.Asleep
 }
 
-func refuseSchedule(t Timetable) (cluster.Plan, bool) {
+func refuseSchedule(t ScheduleState) (cluster.Plan, bool) {
 	if err := t.Take.Check(); err != nil {
 		return cluster.Refuse(ReasonSchedule, "spec.schedule: %v", err)
 	}
@@ -201,7 +200,7 @@ func refuseSchedule(t Timetable) (cluster.Plan, bool) {
 }
 
 // lastDue is when the newest backup was due, zero when there was none.
-func (t Timetable) lastDue() (last time.Time) {
+func (t ScheduleState) lastDue() (last time.Time) {
 	for _, r := range t.Runs {
 		if r.Due.After(last) && r.Unplanned == "" {
 			last = r.Due
@@ -211,7 +210,7 @@ func (t Timetable) lastDue() (last time.Time) {
 }
 
 // takeDue makes the backup that is due.
-func takeDue(t Timetable) (cluster.Plan, bool) {
+func takeDue(t ScheduleState) (cluster.Plan, bool) {
 	due, missed, _, err := t.Take.Due(t.lastDue(), t.Created, t.Now)
 	if err != nil {
 		return cluster.Refuse(ReasonSchedule, "spec.schedule: %v", err)
@@ -235,7 +234,7 @@ func (s StopRecorder) String() string { return "delete StatefulSet " + s.Name }
 // Reason names the step in events and conditions.
 func (StopRecorder) Reason() string { return "StoppingRecorder" }
 
-func stopRecorder(t Timetable) (cluster.Plan, bool) {
+func stopRecorder(t ScheduleState) (cluster.Plan, bool) {
 	if t.Records || t.Recorder == nil {
 		return cluster.Pass()
 	}
@@ -244,7 +243,7 @@ func stopRecorder(t Timetable) (cluster.Plan, bool) {
 
 // takeForRecorder makes a backup out of turn when changes cannot be recorded without one: otherwise nothing could be restored to the time until
 // the next one. Where the last one did not help to record this history, it waits for its turn.
-func takeForRecorder(t Timetable) (cluster.Plan, bool) {
+func takeForRecorder(t ScheduleState) (cluster.Plan, bool) {
 	r := t.Recorder
 	if r == nil || r.Stream == nil || r.Stream.Needs == "" || t.Suspended || slices.ContainsFunc(t.Runs, Run.running) {
 		return cluster.Pass()
@@ -264,7 +263,7 @@ func takeForRecorder(t Timetable) (cluster.Plan, bool) {
 }
 
 // checkDue starts the check of the newest backup when one is due.
-func checkDue(t Timetable) (cluster.Plan, bool) {
+func checkDue(t ScheduleState) (cluster.Plan, bool) {
 	newest := t.newest()
 	if t.Check == nil || newest == nil || slices.ContainsFunc(t.Runs, func(r Run) bool { return r.Checking }) {
 		return cluster.Pass()
@@ -279,7 +278,7 @@ func checkDue(t Timetable) (cluster.Plan, bool) {
 	return cluster.Do(CheckBackup{newest.Name}, "a check of the newest backup is due")
 }
 
-func (t Timetable) lastChecked() (last time.Time) {
+func (t ScheduleState) lastChecked() (last time.Time) {
 	for _, r := range t.Runs {
 		if r.Checked.After(last) {
 			last = r.Checked
@@ -289,7 +288,7 @@ func (t Timetable) lastChecked() (last time.Time) {
 }
 
 // newest is the newest complete backup, nil when there is none.
-func (t Timetable) newest() (newest *Run) {
+func (t ScheduleState) newest() (newest *Run) {
 	for i := range t.Runs {
 		if r := &t.Runs[i]; r.Complete && !r.Leaving && (newest == nil || r.Finished.After(newest.Finished)) {
 			newest = r
@@ -299,7 +298,7 @@ func (t Timetable) newest() (newest *Run) {
 }
 
 // expire deletes a backup that is not to be kept, the oldest first.
-func expire(t Timetable) (cluster.Plan, bool) {
+func expire(t ScheduleState) (cluster.Plan, bool) {
 	uids := map[string]string{}
 	var kept []Kept
 	for _, r := range t.Runs {
@@ -315,118 +314,4 @@ func expire(t Timetable) (cluster.Plan, bool) {
 	}
 	first := slices.MinFunc(expired, func(a, b Kept) int { return a.Taken.Compare(b.Taken) })
 	return cluster.Do(DeleteBackup{first.ID, uids[first.ID]}, "spec.retention does not keep %s", first.ID)
-}
-
-// Health tells whether the backups of a schedule are what it promises. Of a cluster that is hibernated nothing is late.
-func Health(t Timetable) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionBackupHealthy, Status: metav1.ConditionFalse}
-	newest, wrong := t.newest(), t.late()
-	state, why := t.Recording()
-	switch {
-	case t.Asleep && t.lastCheckFailure() == "":
-		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonHibernated
-		c.Message = "no backup is taken of a cluster that is hibernated: the next one begins when it wakes up"
-	case t.lastFailure() != "":
-		c.Reason, c.Message = ReasonLastFailed, "the last backup failed: "+t.lastFailure()
-	case newest == nil && wrong == "":
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, ReasonNoBackup, "no backup has been due yet"
-	case wrong != "":
-		c.Reason, c.Message = ReasonLate, wrong
-	case t.lastCheckFailure() != "":
-		c.Reason, c.Message = ReasonCheckFailed, "the last check failed: "+t.lastCheckFailure()
-	case t.unchecked() != "":
-		c.Reason, c.Message = ReasonUnverified, t.unchecked()
-	case state == RecordingBehind:
-		c.Reason, c.Message = ReasonBehind, why
-	default:
-		c.Status, c.Reason = metav1.ConditionTrue, ReasonHealthy
-		c.Message = fmt.Sprintf("the newest backup is %s", newest.Name)
-	}
-	return c
-}
-
-// missing is the newest time of a schedule whose deadline has passed and after which nothing was done, nil when there is none. That it is
-// too late to begin makes it no better.
-func (t Timetable) missing(s Schedule, last, created time.Time) *time.Time {
-	then := t.Now.Add(-s.Deadline)
-	if last.After(then) && last.Before(t.Now.Add(wrongClock)) {
-		return nil
-	}
-	s.Deadline = 0
-	due, _, _, err := s.Due(last, created, then)
-	if err != nil {
-		return nil // It is refused, which is told elsewhere.
-	}
-	return due
-}
-
-// late says which backup should be there and is not.
-func (t Timetable) late() string {
-	var last time.Time
-	if n := t.newest(); n != nil {
-		last = n.Due
-		if n.Began.After(last) {
-			last = n.Began // It has waited for its cluster, and holds what the times between asked for.
-		}
-	}
-	deadline := t.Take.Deadline
-	due := t.missing(t.Take, last, t.Created)
-	if due == nil {
-		return ""
-	}
-	text := fmt.Sprintf("the backup that was due at %s is not complete %s later", due.UTC().Format(time.RFC3339), deadline)
-	if t.Suspended {
-		text += " (spec.suspend is true)"
-	}
-	return text
-}
-
-// lastFailure is why the newest backup failed that ended, empty when it did not.
-func (t Timetable) lastFailure() string {
-	var last *Run
-	for i := range t.Runs {
-		if r := &t.Runs[i]; !r.running() && !r.Leaving && (last == nil || r.Due.After(last.Due)) {
-			last = r
-		}
-	}
-	if last == nil {
-		return ""
-	}
-	return last.Failed
-}
-
-func (t Timetable) lastCheckFailure() string {
-	var last *Run
-	for i := range t.Runs {
-		if r := &t.Runs[i]; !r.Checked.IsZero() && (last == nil || r.Checked.After(last.Checked)) {
-			last = r
-		}
-	}
-	if last == nil || last.Verified {
-		return ""
-	}
-	return strings.TrimSpace(last.Name + ": " + last.Unverified)
-}
-
-// unchecked says which check should have been made and was not.
-func (t Timetable) unchecked() string {
-	if t.Check == nil || slices.ContainsFunc(t.Runs, func(r Run) bool { return r.Checking && !r.Stuck }) {
-		return ""
-	}
-	since := t.Now // Before the first backup there was nothing to check.
-	for _, r := range t.Runs {
-		if r.Complete && r.Finished.Before(since) {
-			since = r.Finished
-		}
-	}
-	due := t.missing(*t.Check, t.lastChecked(), since)
-	if due == nil {
-		return ""
-	}
-	return fmt.Sprintf("the check that was due at %s has not been made", due.UTC().Format(time.RFC3339))
-}
-
-// ScheduleConditions returns Ready, BackupHealthy, Reconciling and Stalled for the outcome of one pass.
-func ScheduleConditions(t Timetable, p cluster.Plan, err error) []metav1.Condition {
-	return append(cluster.Progress(p, err), cluster.Ready(p, err, "backups are taken as specified"), Health(t))
 }

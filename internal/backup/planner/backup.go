@@ -1,4 +1,4 @@
-package plan
+package planner
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -37,7 +38,7 @@ func Next(s State) cluster.Plan {
 }
 
 func done(s State) string {
-	text := fmt.Sprintf("complete: %s of data, %s stored in %s", Bytes(s.Stored.Size), Bytes(s.Stored.StoredSize), s.Stored.Directory)
+	text := fmt.Sprintf("complete: %s of data, %s stored in %s", job.Bytes(s.Stored.Size), job.Bytes(s.Stored.StoredSize), s.Stored.Directory)
 	if s.Checked != nil {
 		text += "; verified: " + s.Checked.String()
 	}
@@ -77,7 +78,7 @@ func (s State) jobs() (out []*Job) {
 // failed for good stays for as long as others: without it, it would be done again.
 func dropHeld(s State) (cluster.Plan, bool) {
 	for _, j := range []*Job{s.Take, s.Check} {
-		if j == nil || !j.Held || j.Again || (j.Failed && s.Now.Sub(j.Since) < kept*time.Second) {
+		if j == nil || !j.Held || j.Again || (j.Failed && s.Now.Sub(j.Since) < job.FinishedTTL) {
 			continue
 		}
 		return cluster.Do(DropJob{j.Name, j.UID}, "Job %s has done its work, and another container keeps its pod running", j.Name)
@@ -215,21 +216,21 @@ func release(State) (cluster.Plan, bool) {
 }
 
 // problem says why a Job failed.
-func (j *Job) problem() Problem {
+func (j *Job) problem() job.Problem {
 	if j.Report != nil && j.Report.Problem != nil {
 		return *j.Report.Problem
 	}
 	if j.Starved {
-		return Problem{Reason: ReasonMemory, Message: j.Trouble}
+		return job.Problem{Reason: job.ReasonMemory, Message: j.Trouble}
 	}
 	if j.Trouble != "" {
-		return Problem{Reason: ReasonFailed, Message: j.Trouble}
+		return job.Problem{Reason: job.ReasonFailed, Message: j.Trouble}
 	}
-	return Problem{Reason: ReasonFailed, Message: "Job " + j.Name + " failed and left no word"}
+	return job.Problem{Reason: job.ReasonFailed, Message: "Job " + j.Name + " failed and left no word"}
 }
 
 // Problem is why a Job that ended has failed for good, nil when it has not.
-func (j *Job) Problem() *Problem {
+func (j *Job) Problem() *job.Problem {
 	if j == nil || !j.Ended || !j.Failed || j.Again {
 		return nil
 	}
@@ -273,40 +274,6 @@ func (j *Job) Progress(now time.Time) string {
 	return text
 }
 
-// String says in words how far a Job is, and how fast.
-func (f Flow) String() string {
-	text := fmt.Sprintf("%s, %s", f.Doing, Bytes(f.Bytes))
-	if f.Total > 0 {
-		text += fmt.Sprintf(" of %s", Bytes(f.Total))
-	}
-	if f.Seconds > 0 {
-		text += fmt.Sprintf(" at %s/s", Bytes(int64(float64(f.Bytes)/f.Seconds)))
-	}
-	return text
-}
-
-// String says in words what a check did.
-func (c Checked) String() string {
-	text := fmt.Sprintf("%d keys were restored within %s", c.Keys, c.Took.Round(time.Millisecond))
-	if c.Server == "" {
-		return text + " and read; no server was started on them, because no image of the version is known"
-	}
-	return text + ", and a throw-away " + c.Server + " served them"
-}
-
-// Bytes writes a number of bytes for people.
-func Bytes(n int64) string {
-	const unit = 1024
-	if n < unit {
-		return fmt.Sprintf("%d B", n)
-	}
-	value, i := float64(n)/unit, 0
-	for ; value >= unit && i < 4; i++ {
-		value /= unit
-	}
-	return fmt.Sprintf("%.1f %ciB", value, "KMGTP"[i])
-}
-
 // Conditions returns Complete, Verified, Reconciling and Stalled for the outcome of one pass.
 func Conditions(s State, p cluster.Plan, err error) []metav1.Condition {
 	return append(cluster.Progress(p, err), complete(s, p, err), verified(s))
@@ -317,7 +284,7 @@ func complete(s State, p cluster.Plan, err error) metav1.Condition {
 	switch {
 	case s.Stored != nil:
 		c.Status, c.Reason = metav1.ConditionTrue, ReasonComplete
-		c.Message = fmt.Sprintf("%s of data, %s stored", Bytes(s.Stored.Size), Bytes(s.Stored.StoredSize))
+		c.Message = fmt.Sprintf("%s of data, %s stored", job.Bytes(s.Stored.Size), job.Bytes(s.Stored.StoredSize))
 	case s.Failed != nil:
 		c.Reason, c.Message = s.Failed.Reason, s.Failed.Message
 	default:
