@@ -106,7 +106,9 @@ func (k *EtcdReconciler) ensurePassword(ctx context.Context, o *v1alpha1.EtcdUse
 	if err != nil || (live != nil && len(live.Data[owned.PasswordKey]) > 0) {
 		return err
 	}
-	return k.EnsureSecret(ctx, o, name, corev1.SecretTypeOpaque, userLabels(o), map[string][]byte{owned.PasswordKey: []byte(rand.Text())})
+	return k.EnsureSecret(ctx, o, owned.Secret{
+		Name: name, Type: corev1.SecretTypeOpaque, Labels: userLabels(o), Data: map[string][]byte{owned.PasswordKey: []byte(rand.Text())},
+	})
 }
 
 func userLabels(o *v1alpha1.EtcdUser) map[string]string {
