@@ -74,7 +74,7 @@ func New(c *owned.Client, sources map[v1alpha1.ClusterKind]SourceKind) *Reconcil
 
 // Setup registers the controller of backups. It looks again when anything changes about their Jobs.
 func Setup(mgr ctrl.Manager, o reconcile.Options, kind *Reconciler) error {
-	return reconcile.Register(mgr, o, v1alpha1.ComponentBackup, &v1alpha1.Backup{}, kind, func(b *builder.Builder) { b.Owns(&batchv1.Job{}) })
+	return reconcile.Register(mgr, o.For(v1alpha1.ComponentBackup, func(b *builder.Builder) { b.Owns(&batchv1.Job{}) }), &v1alpha1.Backup{}, kind)
 }
 
 // Directory is where a backup is kept below the URL of its destination: the cluster, the time and the resource tell it apart.

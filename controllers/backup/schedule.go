@@ -50,7 +50,7 @@ func NewSchedule(c *owned.Client, backups *Reconciler) *ScheduleReconciler {
 
 // SetupSchedules registers the controller of schedules. It looks again when anything changes about their backups.
 func SetupSchedules(mgr ctrl.Manager, o reconcile.Options, kind *ScheduleReconciler) error {
-	return reconcile.Register(mgr, o, v1alpha1.ComponentBackupSchedule, &v1alpha1.BackupSchedule{}, kind, func(b *builder.Builder) {
+	return reconcile.Register(mgr, o.For(v1alpha1.ComponentBackupSchedule, func(b *builder.Builder) {
 		b.Owns(&appsv1.StatefulSet{}).Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
 			name := o.GetLabels()[v1alpha1.LabelSchedule]
 			if name == "" {
@@ -58,7 +58,7 @@ func SetupSchedules(mgr ctrl.Manager, o reconcile.Options, kind *ScheduleReconci
 			}
 			return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
 		}))
-	})
+	}), &v1alpha1.BackupSchedule{}, kind)
 }
 
 // Ensure applies what records changes, if they are to be. Backups are steps.

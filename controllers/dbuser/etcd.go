@@ -59,9 +59,9 @@ func NewEtcd(c *owned.Client, k *etcdcluster.Reconciler) *EtcdReconciler {
 
 // SetupEtcd registers the controller of users. It looks again when anything changes about their cluster.
 func SetupEtcd(mgr ctrl.Manager, o reconcile.Options, kind *EtcdReconciler) error {
-	return reconcile.Register(mgr, o, v1alpha1.ComponentEtcdUser, &v1alpha1.EtcdUser{}, kind, func(b *builder.Builder) {
+	return reconcile.Register(mgr, o.For(v1alpha1.ComponentEtcdUser, func(b *builder.Builder) {
 		b.Watches(&v1alpha1.EtcdCluster{}, handler.EnqueueRequestsFromMapFunc(kind.usersOf))
-	})
+	}), &v1alpha1.EtcdUser{}, kind)
 }
 
 // usersOf maps a cluster to the resources of its users.

@@ -47,9 +47,9 @@ func NewRedis(c *owned.Client, k *rediscluster.Reconciler) *RedisReconciler {
 
 // SetupRedis registers the controller of users. It looks again when anything changes about their cluster.
 func SetupRedis(mgr ctrl.Manager, o reconcile.Options, kind *RedisReconciler) error {
-	return reconcile.Register(mgr, o, v1alpha1.ComponentRedisUser, &v1alpha1.RedisUser{}, kind, func(b *builder.Builder) {
+	return reconcile.Register(mgr, o.For(v1alpha1.ComponentRedisUser, func(b *builder.Builder) {
 		b.Watches(&v1alpha1.RedisCluster{}, handler.EnqueueRequestsFromMapFunc(kind.usersOf))
-	})
+	}), &v1alpha1.RedisUser{}, kind)
 }
 
 // usersOf maps a cluster to the resources of its users.

@@ -57,12 +57,12 @@ func New(c *owned.Client, targets map[v1alpha1.ClusterKind]Target) *Reconciler {
 // Setup registers the controller of restores. It looks again when anything changes about their Jobs, about the backups of what
 // there was before, or about a cluster.
 func Setup(mgr ctrl.Manager, o reconcile.Options, kind *Reconciler) error {
-	return reconcile.Register(mgr, o, v1alpha1.ComponentRestore, &v1alpha1.Restore{}, kind, func(b *builder.Builder) {
+	return reconcile.Register(mgr, o.For(v1alpha1.ComponentRestore, func(b *builder.Builder) {
 		b.Owns(&batchv1.Job{}).
 			Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(restoreOfBackup)).
 			Watches(&v1alpha1.EtcdCluster{}, handler.EnqueueRequestsFromMapFunc(restoresOf(mgr.GetClient(), v1alpha1.KindEtcdCluster))).
 			Watches(&v1alpha1.RedisCluster{}, handler.EnqueueRequestsFromMapFunc(restoresOf(mgr.GetClient(), v1alpha1.KindRedisCluster)))
-	})
+	}), &v1alpha1.Restore{}, kind)
 }
 
 // restoreOfBackup maps a Backup of what a cluster had before to the Restore that it was made for.
