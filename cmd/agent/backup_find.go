@@ -101,7 +101,8 @@ func (f *findBackup) at(
 	ctx context.Context, m backup.Manifest, names []etcdhistory.Name, latest int64,
 ) (last int64, changed *time.Time, err error) {
 	last = m.Etcd.Revision
-	for r, err := range etcdhistory.Follow(ctx, f.history(), m.Etcd.Timeline, m.Etcd.Revision, latest, etcdhistory.Target{Time: f.time}) {
+	span := etcdhistory.Span{Timeline: m.Etcd.Timeline, After: m.Etcd.Revision, To: latest}
+	for r, err := range etcdhistory.Follow(ctx, f.history(), span, etcdhistory.Target{Time: f.time}) {
 		if err != nil {
 			return 0, nil, fmt.Errorf("look for the last change before %s: %w", f.time.Format(time.RFC3339), err)
 		}

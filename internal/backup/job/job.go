@@ -228,20 +228,20 @@ func (w Work) mountRest(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.Co
 		return
 	}
 	if w.Access.TLSSecret != "" {
-		mountSecret(spec, c, volumeTLS, w.Access.TLSSecret, AccessTLSDir, w.Access.TLSKeys...)
+		secretMount{volumeTLS, w.Access.TLSSecret, AccessTLSDir, w.Access.TLSKeys}.add(spec, c)
 	}
 	if w.Access.AuthSecret != "" {
-		mountSecret(spec, c, volumeAuth, w.Access.AuthSecret, AccessAuthDir, w.Access.AuthKeys...)
+		secretMount{volumeAuth, w.Access.AuthSecret, AccessAuthDir, w.Access.AuthKeys}.add(spec, c)
 	}
 }
 
 // Mount adds to a pod what its agent needs to read and write at a destination.
 func Mount(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.ContainerApplyConfiguration, d v1alpha1.BackupDestination) {
 	if d.Credentials != nil {
-		mountSecret(spec, c, volumeCredentials, d.Credentials.Name, CredentialsDir)
+		secretMount{volume: volumeCredentials, secret: d.Credentials.Name, dir: CredentialsDir}.add(spec, c)
 	}
 	if d.Encryption != nil {
-		mountSecret(spec, c, volumeKeys, d.Encryption.Name, KeysDir)
+		secretMount{volume: volumeKeys, secret: d.Encryption.Name, dir: KeysDir}.add(spec, c)
 	}
 	if claim, _ := Claim(d.URL); claim != "" {
 		spec.WithVolumes(corev1ac.Volume().WithName(volumeStore).WithPersistentVolumeClaim(
@@ -272,7 +272,7 @@ func MountAccount(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.Containe
 
 // MountPassword adds to a pod the password of the administrator of a cluster.
 func MountPassword(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.ContainerApplyConfiguration, secret string) {
-	mountSecret(spec, c, volumeAuth, secret, AccessAuthDir, "password")
+	secretMount{volumeAuth, secret, AccessAuthDir, []string{"password"}}.add(spec, c)
 }
 
 // StoreArgs tell the agent where a destination is, and what was mounted for it.
@@ -305,15 +305,22 @@ func AgentURL(raw string) string {
 	return strings.TrimSuffix("file://"+StoreDir+"/"+dir, "/")
 }
 
-func mountSecret(
-	spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.ContainerApplyConfiguration, volume, secret, dir string, keys ...string,
-) {
-	source := corev1ac.SecretVolumeSource().WithSecretName(secret)
-	for _, k := range keys {
+// secretMount says where a Secret is mounted in a container.
+type secretMount struct {
+	// volume is the name of the volume, secret that of the Secret, and dir the mount path.
+	volume, secret, dir string
+	// keys are mounted; none: all.
+	keys []string
+}
+
+// add adds the volume to a pod and mounts it in one container, read-only.
+func (m secretMount) add(spec *corev1ac.PodSpecApplyConfiguration, c *corev1ac.ContainerApplyConfiguration) {
+	source := corev1ac.SecretVolumeSource().WithSecretName(m.secret)
+	for _, k := range m.keys {
 		source.WithItems(corev1ac.KeyToPath().WithKey(k).WithPath(k))
 	}
-	spec.WithVolumes(corev1ac.Volume().WithName(volume).WithSecret(source))
-	c.WithVolumeMounts(corev1ac.VolumeMount().WithName(volume).WithMountPath(dir).WithReadOnly(true))
+	spec.WithVolumes(corev1ac.Volume().WithName(m.volume).WithSecret(source))
+	c.WithVolumeMounts(corev1ac.VolumeMount().WithName(m.volume).WithMountPath(m.dir).WithReadOnly(true))
 }
 
 // resources are what the user asks for, or what the work needs.
