@@ -1,5 +1,7 @@
-// Command agent runs inside the pods of the clusters, from the operator's own image: as the start gate in front of a
-// data store, to take snapshots and backups, to tell metrics of Redis servers, and as a small client in the demonstration.
+// Command agent runs inside the pods of the clusters, from the operator's own image: as the start
+// gate in front of a data store, to take snapshots and backups, to tell metrics of Redis servers,
+// and as a small client in the demonstration. It must not decide what a cluster needs, and must not
+// call the Kubernetes API.
 package main
 
 import (

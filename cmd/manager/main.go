@@ -1,4 +1,5 @@
-// Command manager is the operator: it watches EtcdCluster, EtcdUser, RedisCluster, RedisUser and Autoscaler resources and makes them true.
+// Command manager is the operator: it runs the controllers of all kinds of resources. It only
+// wires: it must not decide anything about a resource.
 package main
 
 import (
