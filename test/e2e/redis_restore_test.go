@@ -89,7 +89,7 @@ func restoreInPlace(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.Red
 		},
 	}
 	s.create(ctx, t, r)
-	must(t, harness.Until(ctx, s.Cluster, r, "the plan", 3*time.Minute, func(r *v1alpha1.Restore) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, r, harness.Deadline{What: "the plan", Within: 3 * time.Minute}, func(r *v1alpha1.Restore) (bool, string) {
 		c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionConfirmed)
 		return c != nil && c.Reason == planner.ReasonUnconfirmed, r.Status.Activity
 	}))
@@ -97,7 +97,7 @@ func restoreInPlace(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.Red
 	began := time.Now()
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationConfirm, r.Status.Plan)
 	must(t, s.Patch(ctx, r, client.RawPatch("application/merge-patch+json", patch)))
-	must(t, harness.Until(ctx, s.Cluster, r, "the restore to be complete", 4*time.Minute, func(r *v1alpha1.Restore) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, r, harness.Deadline{What: "the restore to be complete", Within: 4 * time.Minute}, func(r *v1alpha1.Restore) (bool, string) {
 		return meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionComplete), r.Status.Activity
 	}))
 	figure(t, "slots %s: restored %.1f s after it was confirmed: %s", slots, time.Since(began).Seconds(), meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionComplete).Message)
