@@ -211,7 +211,7 @@ test-olm: ## Validate the bundle for the Operator Lifecycle Manager (a module of
 	cd test/olm && go test -count 1 ./...
 
 # What the race detector saw a sample of.
-SWEEPS := ./controllers/... ./test/controllersim ./internal/backup/plan ./internal/cluster/autoscale ./internal/cluster/etcd \
+SWEEPS := ./controllers/... ./test/controllersim ./internal/backup/planner ./internal/cluster/autoscale ./internal/cluster/etcd \
   ./internal/cluster/etcd/users ./internal/cluster/redis ./internal/cluster/redis/users
 .PHONY: test-sweeps
 test-sweeps: ## Run all simulations and crash sweeps, without the race detector

@@ -76,9 +76,9 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 		children.Nodes = owned.FromCache(mgr.GetClient(), time.Now)
 	}
 	etcd := etcdcluster.New(children)
-	err = setup(mgr, o, v1alpha1.ComponentEtcd, v1alpha1.KindEtcdCluster, &v1alpha1.EtcdCluster{}, etcd, func(b *builder.Builder) {
+	err = setup(mgr, o, clusterWatch{component: v1alpha1.ComponentEtcd, kind: v1alpha1.KindEtcdCluster, more: func(b *builder.Builder) {
 		b.Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(etcdcluster.UpgradeOf))
-	})
+	}}, &v1alpha1.EtcdCluster{}, etcd)
 	if err != nil {
 		return err
 	}
@@ -86,9 +86,9 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	redis := rediscluster.New(children)
-	err = setup(mgr, o, v1alpha1.ComponentRedis, v1alpha1.KindRedisCluster, &v1alpha1.RedisCluster{}, redis, func(b *builder.Builder) {
+	err = setup(mgr, o, clusterWatch{component: v1alpha1.ComponentRedis, kind: v1alpha1.KindRedisCluster, more: func(b *builder.Builder) {
 		b.Owns(&appsv1.Deployment{}).Owns(&v1alpha1.RedisUser{})
-	})
+	}}, &v1alpha1.RedisCluster{}, redis)
 	if err != nil {
 		return err
 	}
@@ -108,26 +108,30 @@ func SetupAll(mgr ctrl.Manager, o Options) error {
 	return restore.Setup(mgr, o.controllers(), restore.New(children, map[v1alpha1.ClusterKind]restore.Target{v1alpha1.KindEtcdCluster: etcd, v1alpha1.KindRedisCluster: redis}))
 }
 
-// setup registers the controller of one kind of cluster. component tells its pods from those of the other kinds, and more is what only
-// this kind looks at.
-func setup[O owned.Owner, S any](
-	mgr ctrl.Manager, o Options, component string, name v1alpha1.ClusterKind, object O, kind reconcile.Kind[O, S], more ...func(*builder.Builder),
-) error {
-	return reconcile.Register(mgr, o.controllers(), component, object, kind, func(b *builder.Builder) {
+// clusterWatch says what the controller of one kind of cluster watches.
+type clusterWatch struct {
+	// component is the label that tells pods of this kind from those of the other kinds.
+	component string
+	kind      v1alpha1.ClusterKind
+	// more adds the resources that only this kind watches.
+	more func(*builder.Builder)
+}
+
+// setup registers the controller of one kind of cluster.
+func setup[O owned.Owner, S any](mgr ctrl.Manager, o Options, w clusterWatch, object O, kind reconcile.Kind[O, S]) error {
+	return reconcile.Register(mgr, o.controllers().For(w.component, func(b *builder.Builder) {
 		b.Owns(&appsv1.StatefulSet{}, builder.WithPredicates(predicate.Or(owned.SpecChanged(), owned.RevisionChanged()))).
 			Owns(&corev1.ConfigMap{}).
 			Owns(&corev1.Service{}).
 			Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(owned.SpecChanged())).
 			Owns(&batchv1.Job{}).
-			Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(owned.RequestForCluster(component))).
-			Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(owned.RequestForCluster(component))).
-			Watches(&v1alpha1.Restore{}, handler.EnqueueRequestsFromMapFunc(restore.RequestForCluster(name)))
-		owned.WatchSchedules(b, name)
+			Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(owned.RequestForCluster(w.component))).
+			Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(owned.RequestForCluster(w.component))).
+			Watches(&v1alpha1.Restore{}, handler.EnqueueRequestsFromMapFunc(restore.RequestForCluster(w.kind)))
+		owned.WatchSchedules(b, w.kind)
 		if o.WatchNodes {
-			owned.WatchNodes(b, mgr.GetClient(), component)
+			owned.WatchNodes(b, mgr.GetClient(), w.component)
 		}
-		for _, watch := range more {
-			watch(b)
-		}
-	})
+		w.more(b)
+	}), object, kind)
 }

@@ -19,13 +19,13 @@ import (
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
 	"github.com/quorate/quorate/internal/backup/etcdrestore"
 	"github.com/quorate/quorate/internal/backup/etcdsnapshot"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // flowAddress is where a pod tells how far it is.
-var flowAddress = net.JoinHostPort("", strconv.Itoa(plan.FlowPort))
+var flowAddress = net.JoinHostPort("", strconv.Itoa(job.FlowPort))
 
 // backupJob is what the Jobs of backups have in common: a place where backups are kept, one of them, and how to tell how far they are.
 type backupJob struct {
@@ -41,7 +41,7 @@ type backupJob struct {
 	doing atomic.Value // string
 	total atomic.Int64
 	// more adds to what is told to whoever asks, nil: nothing.
-	more func(*plan.Flow)
+	more func(*job.Flow)
 }
 
 // flags of every Job.
@@ -55,12 +55,12 @@ func (j *backupJob) flags(fs *flag.FlagSet) {
 }
 
 // run opens the store, does the work, and leaves word of what came of it.
-func (j *backupJob) run(ctx context.Context, work func(ctx context.Context) (plan.Report, error)) error {
+func (j *backupJob) run(ctx context.Context, work func(ctx context.Context) (job.Report, error)) error {
 	j.began = time.Now()
 	j.say("beginning")
 	report, err := j.do(ctx, work)
 	if err != nil {
-		report = plan.Report{Problem: problemOf(err)}
+		report = job.Report{Problem: problemOf(err)}
 	}
 	if writeErr := os.WriteFile(j.terminationLog, []byte(report.Encode()), 0o600); writeErr != nil {
 		return errors.Join(err, fmt.Errorf("write the termination message: %w", writeErr))
@@ -71,7 +71,7 @@ func (j *backupJob) run(ctx context.Context, work func(ctx context.Context) (pla
 	return err
 }
 
-func (j *backupJob) do(ctx context.Context, work func(ctx context.Context) (plan.Report, error)) (report plan.Report, err error) {
+func (j *backupJob) do(ctx context.Context, work func(ctx context.Context) (job.Report, error)) (report job.Report, err error) {
 	if j.keys, err = backup.ReadKeys(j.keysDir); err != nil {
 		return report, finalError{err}
 	}
@@ -103,8 +103,8 @@ func (j *backupJob) say(format string, args ...any) {
 }
 
 // flow is how far the Job is.
-func (j *backupJob) flow() plan.Flow {
-	f := plan.Flow{Total: j.total.Load(), Seconds: time.Since(j.began).Seconds()}
+func (j *backupJob) flow() job.Flow {
+	f := job.Flow{Total: j.total.Load(), Seconds: time.Since(j.began).Seconds()}
 	f.Doing, _ = j.doing.Load().(string)
 	f.Bytes, f.Stored = j.store.Progress()
 	if j.more != nil {
@@ -122,7 +122,7 @@ func (j *backupJob) serveFlow(ctx context.Context) (stop func(), err error) {
 	}
 	j.flowAddress = listener.Addr().String()
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+plan.FlowPath, func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET "+job.FlowPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(j.flow()) // Who asked is gone.
 	})
@@ -167,13 +167,13 @@ var meanings = []struct {
 	{redisdump.ErrNoPermission, "NotAllowed", "it is tried again", false},
 	{errTopology, "TopologyChanged", "it is tried again", false},
 	{etcdhistory.ErrGap, "ChangesMissing", "restore an earlier revision, or only the full backup", true},
-	{errMemory, plan.ReasonMemory, plan.MemoryCure, false},
+	{errMemory, job.ReasonMemory, job.MemoryCure, false},
 	{errServer, "ServerFailed", "use another backup, and find out by what the server said at last what is wrong with this one", true},
 	{syscall.ENOSPC, "NoRoom", "make room on the volume, for a check on that of the node", true},
 	{backup.ErrStalled, "DestinationStalled", "it is tried again", false},
 }
 
-func problemOf(err error) *plan.Problem {
+func problemOf(err error) *job.Problem {
 	const limit = 2000 // A termination message has 4096 bytes, and JSON makes it longer.
 	cut := func(s string) string {
 		if len(s) > limit {
@@ -183,8 +183,8 @@ func problemOf(err error) *plan.Problem {
 	}
 	for _, m := range meanings {
 		if errors.Is(err, m.is) {
-			return &plan.Problem{Reason: m.reason, Message: fmt.Sprintf("%v: %s. In detail: %s", m.is, m.cure, cut(err.Error())), Final: m.final}
+			return &job.Problem{Reason: m.reason, Message: fmt.Sprintf("%v: %s. In detail: %s", m.is, m.cure, cut(err.Error())), Final: m.final}
 		}
 	}
-	return &plan.Problem{Reason: plan.ReasonFailed, Message: cut(err.Error()), Final: errors.As(err, new(finalError))}
+	return &job.Problem{Reason: job.ReasonFailed, Message: cut(err.Error()), Final: errors.As(err, new(finalError))}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/redisdump"
 )
 
@@ -27,7 +27,7 @@ func runBackupCheck(ctx context.Context, args []string) error {
 	c := &checkBackup{}
 	fs := flag.NewFlagSet("backup check", flag.ContinueOnError)
 	c.flags(fs)
-	fs.StringVar(&c.scratch, "scratch-dir", plan.ScratchDir, "directory with room for the data")
+	fs.StringVar(&c.scratch, "scratch-dir", job.ScratchDir, "directory with room for the data")
 	fs.BoolVar(&c.withServer, "with-server", false, "start the server of the data on what was restored, a program of this image")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -36,26 +36,26 @@ func runBackupCheck(ctx context.Context, args []string) error {
 }
 
 // checks restore a backup, by what it is of.
-var checks = map[string]func(c *checkBackup, ctx context.Context, m backup.Manifest) (plan.Checked, error){
+var checks = map[string]func(c *checkBackup, ctx context.Context, m backup.Manifest) (job.Checked, error){
 	string(v1alpha1.KindEtcdCluster):  (*checkBackup).etcd,
 	string(v1alpha1.KindRedisCluster): (*checkBackup).redis,
 }
 
-func (c *checkBackup) check(ctx context.Context) (plan.Report, error) {
+func (c *checkBackup) check(ctx context.Context) (job.Report, error) {
 	m, err := c.store.ReadManifest(ctx, c.directory, c.keys)
 	if err != nil {
-		return plan.Report{}, fmt.Errorf("backup %s: %w", c.directory, err)
+		return job.Report{}, fmt.Errorf("backup %s: %w", c.directory, err)
 	}
 	check, ok := checks[m.Kind]
 	if !ok {
-		return plan.Report{}, finalError{fmt.Errorf("backup %s is of a %s, which cannot be checked", c.directory, m.Kind)}
+		return job.Report{}, finalError{fmt.Errorf("backup %s is of a %s, which cannot be checked", c.directory, m.Kind)}
 	}
 	began := time.Now()
 	checked, err := check(c, ctx, m)
 	if err != nil {
-		return plan.Report{}, err
+		return job.Report{}, err
 	}
 	checked.Time, checked.Took = time.Now().UTC(), time.Since(began)
 	c.say("restored %d keys within %s", checked.Keys, checked.Took.Round(time.Millisecond))
-	return plan.Report{Backup: stored(c.directory, m), Checked: &checked}, nil
+	return job.Report{Backup: stored(c.directory, m), Checked: &checked}, nil
 }

@@ -20,7 +20,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate/quorate/internal/backup"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/test/stores"
 )
@@ -37,7 +37,7 @@ func shortDir(t *testing.T) string {
 }
 
 // checkIn checks a backup with the servers of a directory.
-func checkIn(t *testing.T, url, programs string) (plan.Report, error) {
+func checkIn(t *testing.T, url, programs string) (job.Report, error) {
 	t.Helper()
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
 	return runJob(t, runBackupCheck, "--url="+url, "--directory=b", "--scratch-dir="+shortDir(t), "--with-server")
@@ -418,11 +418,11 @@ func TestTheAgentIsInstalledWithTheAuthorities(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	info, err := os.Stat(filepath.Join(to, plan.AgentFile))
+	info, err := os.Stat(filepath.Join(to, job.AgentFile))
 	if err != nil || info.Mode().Perm()&0o111 == 0 {
 		t.Errorf("it cannot be run: %v, %v", info, err)
 	}
-	if raw, err := os.ReadFile(filepath.Join(to, plan.AuthoritiesFile)); err != nil || string(raw) != "ca.crt" {
+	if raw, err := os.ReadFile(filepath.Join(to, job.AuthoritiesFile)); err != nil || string(raw) != "ca.crt" {
 		t.Errorf("%q, %v", raw, err)
 	}
 	if err := install(program, nil, t.TempDir()); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/etcdsnapshot"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 )
 
 // partSnapshot is the part of a backup that holds the database of an etcd member, as it sends it.
@@ -53,13 +53,13 @@ func runBackupEtcd(ctx context.Context, args []string) error {
 	return b.run(ctx, b.take)
 }
 
-func (b *etcdBackup) take(ctx context.Context) (plan.Report, error) {
+func (b *etcdBackup) take(ctx context.Context) (job.Report, error) {
 	if done, err := b.earlier(ctx, b.id); done != nil || err != nil {
-		return plan.Report{Backup: done}, err
+		return job.Report{Backup: done}, err
 	}
 	member, status, err := b.choose(ctx)
 	if err != nil {
-		return plan.Report{}, err
+		return job.Report{}, err
 	}
 	defer func() { _ = member.Close() }()
 	m := backup.Manifest{
@@ -75,14 +75,14 @@ func (b *etcdBackup) take(ctx context.Context) (plan.Report, error) {
 		return err
 	})
 	if err != nil {
-		return plan.Report{}, fmt.Errorf("snapshot of %s: %w", m.Etcd.Member, err)
+		return job.Report{}, fmt.Errorf("snapshot of %s: %w", m.Etcd.Member, err)
 	}
 	m.Parts, m.Finished = []backup.Part{part}, time.Now().UTC()
 	if err := b.store.WriteManifest(ctx, b.directory, m, b.keys); err != nil {
-		return plan.Report{}, fmt.Errorf("complete the backup: %w", err)
+		return job.Report{}, fmt.Errorf("complete the backup: %w", err)
 	}
 	b.say("complete: revision %d, %d bytes, %d stored", m.Etcd.Revision, part.Size, part.StoredSize)
-	return plan.Report{Backup: stored(b.directory, m)}, nil
+	return job.Report{Backup: stored(b.directory, m)}, nil
 }
 
 // datedSource notes up to where a snapshot can go at most: what the member was at right after it had begun to send one.
@@ -106,7 +106,7 @@ func (s *datedSource) SnapshotWithVersion(ctx context.Context) (*clientv3.Snapsh
 }
 
 // earlier is this very backup, where an earlier attempt completed it and could not leave word.
-func (j *backupJob) earlier(ctx context.Context, id string) (*plan.Stored, error) {
+func (j *backupJob) earlier(ctx context.Context, id string) (*job.Stored, error) {
 	m, err := j.store.ReadManifest(ctx, j.directory, j.keys)
 	switch {
 	case errors.Is(err, backup.ErrNotFound):
@@ -121,8 +121,8 @@ func (j *backupJob) earlier(ctx context.Context, id string) (*plan.Stored, error
 }
 
 // stored is what a manifest says, in short.
-func stored(directory string, m backup.Manifest) *plan.Stored {
-	out := &plan.Stored{
+func stored(directory string, m backup.Manifest) *job.Stored {
+	out := &job.Stored{
 		Directory: directory, Kind: m.Kind, Cluster: m.Cluster, Engine: m.Engine, Version: m.EngineVersion, Started: m.Started, Finished: m.Finished,
 	}
 	sizes := map[string]int64{}
@@ -133,13 +133,13 @@ func stored(directory string, m backup.Manifest) *plan.Stored {
 	}
 	if m.Etcd != nil {
 		out.Revision, out.Timeline = m.Etcd.Revision, m.Etcd.Timeline
-		out.Memory = plan.ServerMemory(out.Size, 0)
+		out.Memory = job.ServerMemory(out.Size, 0)
 	}
 	if m.Redis != nil {
 		out.Shards, out.Skew = len(m.Redis.Shards), m.Redis.Skew
 		for _, s := range m.Redis.Shards {
 			out.Keys += s.Keys
-			out.Memory = max(out.Memory, plan.ServerMemory(sizes[s.Part], s.Keys))
+			out.Memory = max(out.Memory, job.ServerMemory(sizes[s.Part], s.Keys))
 		}
 	}
 	return out

@@ -19,7 +19,7 @@ import (
 
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/test/loopback"
 	"github.com/quorate/quorate/test/stores"
 )
@@ -153,7 +153,7 @@ func TestATimeLeadsToTheLastChangeUntilThen(t *testing.T) {
 	if r, err := runJob(t, runBackupEtcd, "--url="+url, "--directory=first", "--id=1", "--timeline=a1", "--version=3.6.16", "--member="+member); err != nil {
 		t.Fatal(r.Problem, err)
 	}
-	find := func(at time.Time) plan.Report {
+	find := func(at time.Time) job.Report {
 		t.Helper()
 		r, err := runJob(t, runBackupFind, "--url="+url, "--kind=EtcdCluster", "--time="+at.Format(time.RFC3339Nano))
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
 	"github.com/quorate/quorate/internal/backup/etcdrestore"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/redisdump"
 )
 
@@ -44,23 +44,23 @@ func runBackupFind(ctx context.Context, args []string) error {
 	return f.run(ctx, f.find)
 }
 
-func (f *findBackup) find(ctx context.Context) (plan.Report, error) {
+func (f *findBackup) find(ctx context.Context) (job.Report, error) {
 	f.say("looking for a backup")
 	dir, m, err := f.choose(ctx)
 	if err != nil {
-		return plan.Report{}, err
+		return job.Report{}, err
 	}
 	if m.Encrypted && len(f.keys.Identities) == 0 {
-		return plan.Report{}, fmt.Errorf("backup %s: %w", dir, backup.ErrKey)
+		return job.Report{}, fmt.Errorf("backup %s: %w", dir, backup.ErrKey)
 	}
 	if m.Redis != nil {
 		from := redisdump.Software{Engine: m.Engine, Version: m.EngineVersion}
 		if err := redisdump.Compatible(from, m.Redis.RDBVersion, f.software); err != nil {
-			return plan.Report{}, fmt.Errorf("backup %s: %w", dir, err)
+			return job.Report{}, fmt.Errorf("backup %s: %w", dir, err)
 		}
 	}
 	f.say("found %s: %s %s/%s, %s %s, finished at %s", dir, m.Kind, m.Namespace, m.Cluster, m.Engine, m.EngineVersion, m.Finished.Format(time.RFC3339))
-	report := plan.Report{Backup: stored(dir, m)}
+	report := job.Report{Backup: stored(dir, m)}
 	report.Target, report.LastChange, err = f.target(ctx, m)
 	return report, err
 }
@@ -101,7 +101,8 @@ func (f *findBackup) at(
 	ctx context.Context, m backup.Manifest, names []etcdhistory.Name, latest int64,
 ) (last int64, changed *time.Time, err error) {
 	last = m.Etcd.Revision
-	for r, err := range etcdhistory.Follow(ctx, f.history(), m.Etcd.Timeline, m.Etcd.Revision, latest, etcdhistory.Target{Time: f.time}) {
+	span := etcdhistory.Span{Timeline: m.Etcd.Timeline, After: m.Etcd.Revision, To: latest}
+	for r, err := range etcdhistory.Follow(ctx, f.history(), span, etcdhistory.Target{Time: f.time}) {
 		if err != nil {
 			return 0, nil, fmt.Errorf("look for the last change before %s: %w", f.time.Format(time.RFC3339), err)
 		}

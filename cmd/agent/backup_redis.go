@@ -14,7 +14,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/goroutine"
@@ -70,21 +70,21 @@ func (t topology) same(o topology) bool {
 	})
 }
 
-func (b *redisBackup) take(ctx context.Context) (plan.Report, error) {
+func (b *redisBackup) take(ctx context.Context) (job.Report, error) {
 	if err := b.prepare(); err != nil {
-		return plan.Report{}, err
+		return job.Report{}, err
 	}
 	if done, err := b.earlier(ctx, b.id); done != nil || err != nil {
-		return plan.Report{Backup: done}, err
+		return job.Report{Backup: done}, err
 	}
 	if len(b.external) > 0 {
 		if err := b.discover(ctx); err != nil {
-			return plan.Report{}, err
+			return job.Report{}, err
 		}
 	}
 	before, err := b.settled(ctx)
 	if err != nil {
-		return plan.Report{}, err
+		return job.Report{}, err
 	}
 	m := backup.Manifest{
 		Format: backup.Format, ID: b.id, Kind: string(v1alpha1.KindRedisCluster), Namespace: b.namespace, Cluster: b.cluster,
@@ -92,22 +92,22 @@ func (b *redisBackup) take(ctx context.Context) (plan.Report, error) {
 		Redis: &backup.RedisContent{Replicated: b.replicated, Shards: before.shards, Users: before.users},
 	}
 	if err := b.copyAll(ctx, before, &m); err != nil {
-		return plan.Report{}, err
+		return job.Report{}, err
 	}
 	after, err := b.observe(ctx)
 	if err != nil {
-		return plan.Report{}, fmt.Errorf("look at the servers once more: %w", err)
+		return job.Report{}, fmt.Errorf("look at the servers once more: %w", err)
 	}
 	if !before.same(after) {
-		return plan.Report{}, errTopology
+		return job.Report{}, errTopology
 	}
 	m.Finished = time.Now().UTC()
 	if err := b.store.WriteManifest(ctx, b.directory, m, b.keys); err != nil {
-		return plan.Report{}, fmt.Errorf("complete the backup: %w", err)
+		return job.Report{}, fmt.Errorf("complete the backup: %w", err)
 	}
 	done := stored(b.directory, m)
 	b.say("complete: %d keys of %d shards, %d bytes, %d stored; frozen within %s of each other", done.Keys, done.Shards, done.Size, done.StoredSize, done.Skew)
-	return plan.Report{Backup: done}, nil
+	return job.Report{Backup: done}, nil
 }
 
 // settled waits until every slot has an owner and none is on its way.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 )
 
 // historyGrace is how old recorded changes are at least that are deleted when no full backup leads to them: one may be under way.
@@ -23,15 +23,15 @@ func runBackupRemove(ctx context.Context, args []string) error {
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	return j.run(ctx, func(ctx context.Context) (plan.Report, error) {
+	return j.run(ctx, func(ctx context.Context) (job.Report, error) {
 		j.say("deleting %s", j.directory)
 		if err := j.store.DeleteBackup(ctx, j.directory); err != nil {
-			return plan.Report{}, fmt.Errorf("delete backup %s: %w", j.directory, err)
+			return job.Report{}, fmt.Errorf("delete backup %s: %w", j.directory, err)
 		}
 		if err := j.sweepHistory(ctx, time.Now()); err != nil {
-			return plan.Report{}, fmt.Errorf("delete the recorded changes that nothing leads to: %w", err)
+			return job.Report{}, fmt.Errorf("delete the recorded changes that nothing leads to: %w", err)
 		}
-		return plan.Report{Backup: &plan.Stored{Directory: j.directory}}, nil
+		return job.Report{Backup: &job.Stored{Directory: j.directory}}, nil
 	})
 }
 

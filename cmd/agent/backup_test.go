@@ -18,7 +18,7 @@ import (
 
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
@@ -60,7 +60,7 @@ func put(t *testing.T, s *backup.Store, dir string, change func(*backup.Manifest
 }
 
 // runJob runs a command of the agent, and returns what it leaves as its last words.
-func runJob(t *testing.T, run func(context.Context, []string) error, args ...string) (plan.Report, error) {
+func runJob(t *testing.T, run func(context.Context, []string) error, args ...string) (job.Report, error) {
 	t.Helper()
 	word := filepath.Join(t.TempDir(), "word")
 	err := run(t.Context(), append(args, "--termination-log="+word, "--progress-address=127.0.0.1:0"))
@@ -71,7 +71,7 @@ func runJob(t *testing.T, run func(context.Context, []string) error, args ...str
 	if len(raw) > 4096 {
 		t.Errorf("the last words have %d bytes, and Kubernetes takes 4096", len(raw))
 	}
-	r, ok := plan.ParseReport(string(raw))
+	r, ok := job.ParseReport(string(raw))
 	if !ok {
 		t.Errorf("the last words are %q", raw)
 	}
@@ -105,9 +105,9 @@ func TestTheBackupThatFitsIsFound(t *testing.T) {
 		"a time after a later one":          {[]string{"--directory=one", "--time=2026-05-01T14:00:00Z"}, "", "ChangesMissing"},
 		"a revision that nothing leads to":  {[]string{"--revision=25"}, "", "TargetOutOfRange"},
 		"one that is not there":             {[]string{"--directory=four"}, "", "BackupMissing"},
-		"one that leads out of the place":   {[]string{"--directory=../one"}, "", plan.ReasonFailed},
+		"one that leads out of the place":   {[]string{"--directory=../one"}, "", job.ReasonFailed},
 		"another kind":                      {[]string{"--kind=RedisCluster"}, "", "BackupMissing"},
-		"another kind of one that is named": {[]string{"--kind=RedisCluster", "--directory=one"}, "", plan.ReasonFailed},
+		"another kind of one that is named": {[]string{"--kind=RedisCluster", "--directory=one"}, "", job.ReasonFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := runJob(t, runBackupFind, append([]string{"--url=" + url, "--kind=EtcdCluster"}, tc.args...)...)
@@ -232,8 +232,8 @@ func TestProblemsNameTheCure(t *testing.T) {
 			t.Errorf("%v is told as %+v", m.is, p)
 		}
 	}
-	if p := problemOf(errors.New(strings.Repeat("long ", 10_000))); p.Final || len((plan.Report{Problem: p}).Encode()) > 4096 {
-		t.Errorf("a long story has %d bytes, final %t", len((plan.Report{Problem: p}).Encode()), p.Final)
+	if p := problemOf(errors.New(strings.Repeat("long ", 10_000))); p.Final || len((job.Report{Problem: p}).Encode()) > 4096 {
+		t.Errorf("a long story has %d bytes, final %t", len((job.Report{Problem: p}).Encode()), p.Final)
 	}
 	if r, err := runJob(t, runBackupFind, "--url=ftp://somewhere", "--kind=EtcdCluster"); !errors.As(err, new(finalError)) || !r.Problem.Final || !strings.Contains(r.Problem.Message, "destination.url") {
 		t.Errorf("a URL that nobody knows: %v, %+v", err, r.Problem)
@@ -243,26 +243,26 @@ func TestProblemsNameTheCure(t *testing.T) {
 func TestAJobSaysHowFarItIs(t *testing.T) {
 	url, _ := aStore(t)
 	j := &backupJob{location: backup.Location{URL: url}, terminationLog: filepath.Join(t.TempDir(), "word"), flowAddress: "127.0.0.1:0"}
-	err := j.run(t.Context(), func(ctx context.Context) (plan.Report, error) {
+	err := j.run(t.Context(), func(ctx context.Context) (job.Report, error) {
 		j.total.Store(100)
 		j.say("working on %s", "it")
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+j.flowAddress+plan.FlowPath, nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+j.flowAddress+job.FlowPath, nil)
 		if err != nil {
-			return plan.Report{}, err
+			return job.Report{}, err
 		}
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
-			return plan.Report{}, err
+			return job.Report{}, err
 		}
 		defer func() { _ = resp.Body.Close() }()
-		var f plan.Flow
+		var f job.Flow
 		if err := json.NewDecoder(resp.Body).Decode(&f); err != nil {
-			return plan.Report{}, err
+			return job.Report{}, err
 		}
 		if f.Doing != "working on it" || f.Total != 100 || f.Stream != nil {
 			t.Errorf("it says %+v", f)
 		}
-		return plan.Report{Backup: &plan.Stored{Directory: "d"}}, nil
+		return job.Report{Backup: &job.Stored{Directory: "d"}}, nil
 	})
 	if err != nil {
 		t.Error(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
 	"github.com/quorate/quorate/internal/backup/etcdrestore"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 )
 
@@ -29,10 +29,10 @@ const (
 
 // etcd makes the data directory of a member, with what was recorded since. Every page and every key of it is read; then a server is
 // started on it.
-func (c *checkBackup) etcd(ctx context.Context, m backup.Manifest) (plan.Checked, error) {
+func (c *checkBackup) etcd(ctx context.Context, m backup.Manifest) (job.Checked, error) {
 	names, _, err := c.segments(ctx, m.Etcd.Timeline)
 	if err != nil {
-		return plan.Checked{}, err
+		return job.Checked{}, err
 	}
 	upto := etcdhistory.Latest(names, m.Etcd.Revision)
 	if upto <= m.Etcd.Revision {
@@ -44,13 +44,13 @@ func (c *checkBackup) etcd(ctx context.Context, m backup.Manifest) (plan.Checked
 		Member: etcdrestore.Member{Name: checkMember, Cluster: map[string][]string{checkMember: {checkPeer}}, Token: checkMember},
 	})
 	if err != nil {
-		return plan.Checked{}, err
+		return job.Checked{}, err
 	}
 	r := member.restored
 	if r.Revision < m.Etcd.Revision {
-		return plan.Checked{}, fmt.Errorf("%w: it ends at revision %d, and its manifest promises %d", backup.ErrDamaged, r.Revision, m.Etcd.Revision)
+		return job.Checked{}, fmt.Errorf("%w: it ends at revision %d, and its manifest promises %d", backup.ErrDamaged, r.Revision, m.Etcd.Revision)
 	}
-	checked := plan.Checked{Keys: r.State.Keys, Revision: r.Revision}
+	checked := job.Checked{Keys: r.State.Keys, Revision: r.Revision}
 	if !c.withServer {
 		return checked, nil
 	}

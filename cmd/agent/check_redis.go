@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/quorate/quorate/internal/backup"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	"github.com/quorate/quorate/internal/cluster/redis/resp"
@@ -35,8 +35,8 @@ const (
 )
 
 // redis reads every key and value of every shard, and counts the keys of each slot; then a server is started on each shard in turn.
-func (c *checkBackup) redis(ctx context.Context, m backup.Manifest) (plan.Checked, error) {
-	var checked plan.Checked
+func (c *checkBackup) redis(ctx context.Context, m backup.Manifest) (job.Checked, error) {
+	var checked job.Checked
 	for i, shard := range m.Redis.Shards {
 		found, err := c.readShard(ctx, m, i)
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 )
@@ -46,9 +46,9 @@ func (s *etcdMembers) flags(fs *flag.FlagSet) {
 		s.members = append(s.members, url)
 		return nil
 	})
-	fs.StringVar(&s.tlsDir, "tls-dir", plan.AccessTLSDir, "directory with ca.crt, tls.crt and tls.key, if there is one")
-	fs.StringVar(&s.passwordFile, "password-file", plan.AccessAuthDir+"/password", "file with the password, if there is one")
-	fs.StringVar(&s.usernameFile, "username-file", plan.AccessAuthDir+"/username", "file with the name of the user, if it is not root")
+	fs.StringVar(&s.tlsDir, "tls-dir", job.AccessTLSDir, "directory with ca.crt, tls.crt and tls.key, if there is one")
+	fs.StringVar(&s.passwordFile, "password-file", job.AccessAuthDir+"/password", "file with the password, if there is one")
+	fs.StringVar(&s.usernameFile, "username-file", job.AccessAuthDir+"/username", "file with the name of the user, if it is not root")
 }
 
 // podOf is the pod in the URL of a member, or whatever else tells a member of others.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/etcdrestore"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
@@ -17,15 +17,15 @@ import (
 func (g etcdGate) restore(ctx context.Context, record etcd.Record) error {
 	from := record.Restore
 	j := &backupJob{
-		location: backup.Location{URL: plan.AgentURL(from.Destination.URL)}, terminationLog: os.DevNull, flowAddress: g.flowAddress,
+		location: backup.Location{URL: job.AgentURL(from.Destination.URL)}, terminationLog: os.DevNull, flowAddress: g.flowAddress,
 	}
 	if from.Destination.Credentials != nil {
-		j.location.Credentials = plan.CredentialsDir
+		j.location.Credentials = job.CredentialsDir
 	}
 	if from.Destination.Encryption != nil {
-		j.keysDir = plan.KeysDir
+		j.keysDir = job.KeysDir
 	}
-	password, err := os.ReadFile(plan.AccessAuthDir + "/password")
+	password, err := os.ReadFile(job.AccessAuthDir + "/password")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read the password of root: %w", err)
 	}
@@ -33,12 +33,12 @@ func (g etcdGate) restore(ctx context.Context, record etcd.Record) error {
 	for _, p := range record.Members {
 		members[p.Name] = []string{p.URL}
 	}
-	err = j.run(ctx, func(ctx context.Context) (plan.Report, error) {
+	err = j.run(ctx, func(ctx context.Context) (job.Report, error) {
 		_, err := j.restoreEtcd(ctx, etcdTarget{directory: from.Directory, upto: from.Revision, exact: from.Exact}, etcdrestore.Options{
 			Dir: g.dataDir, Version: g.version, Bump: from.Bump, RootPassword: string(password), WithoutAuthentication: g.withoutAuthentication,
 			Member: etcdrestore.Member{Name: g.self, Cluster: members, Token: from.Token},
 		})
-		return plan.Report{}, err
+		return job.Report{}, err
 	})
 	if err != nil {
 		return g.giveUp(etcd.GateReport{Reason: etcd.GateRestore, Message: problemOf(err).Message})

@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 )
 
 // authorities are the files in which systems keep the certificate authorities that they trust.
@@ -20,7 +20,7 @@ var authorities = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/c
 // it: images of data stores often have none, and the store of backups has to be told from others all the same.
 func runInstall(_ context.Context, args []string) error {
 	fs := flag.NewFlagSet("install", flag.ContinueOnError)
-	dir := fs.String("dir", plan.ToolsDir, "directory to copy to")
+	dir := fs.String("dir", job.ToolsDir, "directory to copy to")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -32,11 +32,11 @@ func runInstall(_ context.Context, args []string) error {
 }
 
 func install(program string, authorities []string, dir string) error {
-	if err := copyFile(program, filepath.Join(dir, plan.AgentFile), 0o755); err != nil {
+	if err := copyFile(program, filepath.Join(dir, job.AgentFile), 0o755); err != nil {
 		return err
 	}
 	for _, path := range authorities {
-		err := copyFile(path, filepath.Join(dir, plan.AuthoritiesFile), 0o644)
+		err := copyFile(path, filepath.Join(dir, job.AuthoritiesFile), 0o644)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -1,5 +1,7 @@
-// Command agent runs inside the pods of the clusters, from the operator's own image: as the start gate in front of a
-// data store, to take snapshots and backups, to tell metrics of Redis servers, and as a small client in the demonstration.
+// Command agent runs inside the pods of the clusters, from the operator's own image: as the start
+// gate in front of a data store, to take snapshots and backups, to tell metrics of Redis servers,
+// and as a small client in the demonstration. It must not decide what a cluster needs, and must not
+// call the Kubernetes API.
 package main
 
 import (
@@ -13,7 +15,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/heap"
 )
 
@@ -50,7 +52,7 @@ func main() {
 	}
 	fmt.Fprintln(os.Stderr, "agent:", err)
 	if errors.As(err, new(finalError)) {
-		os.Exit(plan.ExitFinal)
+		os.Exit(job.ExitFinal)
 	}
 	os.Exit(1)
 }

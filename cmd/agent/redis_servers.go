@@ -16,7 +16,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
@@ -80,8 +80,8 @@ func (s *redisServers) flags(fs *flag.FlagSet) {
 		s.external = append(s.external, u)
 		return nil
 	})
-	fs.StringVar(&s.tlsDir, "tls-dir", plan.AccessTLSDir, "directory with ca.crt, and tls.crt and tls.key of a client, if there are any")
-	fs.StringVar(&s.authDir, "auth-dir", plan.AccessAuthDir, "directory with the passwords, and the name of the user of an external cluster")
+	fs.StringVar(&s.tlsDir, "tls-dir", job.AccessTLSDir, "directory with ca.crt, and tls.crt and tls.key of a client, if there are any")
+	fs.StringVar(&s.authDir, "auth-dir", job.AccessAuthDir, "directory with the passwords, and the name of the user of an external cluster")
 }
 
 // prepare reads the passwords and the certificate authority.

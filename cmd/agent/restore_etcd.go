@@ -87,6 +87,6 @@ func (j *backupJob) changes(ctx context.Context, m backup.Manifest, upto int64) 
 		return nil, 0, err
 	}
 	return func(revision int64) iter.Seq2[etcdhistory.Record, error] {
-		return etcdhistory.Follow(ctx, j.history(), m.Etcd.Timeline, revision, upto, etcdhistory.Target{Revision: upto})
+		return etcdhistory.Follow(ctx, j.history(), etcdhistory.Span{Timeline: m.Etcd.Timeline, After: revision, To: upto}, etcdhistory.Target{Revision: upto})
 	}, size, nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/quorate/quorate/internal/backup"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
@@ -66,22 +66,22 @@ func (r *redisRestore) flags(fs *flag.FlagSet) {
 	})
 }
 
-func (r *redisRestore) load(ctx context.Context) (plan.Report, error) {
+func (r *redisRestore) load(ctx context.Context) (job.Report, error) {
 	if r.replace && len(r.wanted) > 0 {
-		return plan.Report{}, finalError{errors.New("--replace is for all slots")}
+		return job.Report{}, finalError{errors.New("--replace is for all slots")}
 	}
 	if r.empty && len(r.into) == 0 {
-		return plan.Report{}, finalError{errors.New("--empty is for slots that servers import: clients use all others")}
+		return job.Report{}, finalError{errors.New("--empty is for slots that servers import: clients use all others")}
 	}
 	if err := r.prepare(); err != nil {
-		return plan.Report{}, err
+		return job.Report{}, err
 	}
 	m, err := r.store.ReadManifest(ctx, r.directory, r.keys)
 	if err != nil {
-		return plan.Report{}, fmt.Errorf("backup %s: %w", r.directory, err)
+		return job.Report{}, fmt.Errorf("backup %s: %w", r.directory, err)
 	}
 	if m.Redis == nil {
-		return plan.Report{}, finalError{fmt.Errorf("backup %s is none of Redis or Valkey", r.directory)}
+		return job.Report{}, finalError{fmt.Errorf("backup %s is none of Redis or Valkey", r.directory)}
 	}
 	for _, p := range m.Parts {
 		r.total.Add(p.Size)
@@ -89,17 +89,17 @@ func (r *redisRestore) load(ctx context.Context) (plan.Report, error) {
 	began := time.Now()
 	targets, summary, err := r.loadInto(ctx, m)
 	if err != nil {
-		return plan.Report{}, err
+		return job.Report{}, err
 	}
 	r.say("%d keys are restored, %d were there already, %d had expired; %d libraries of functions", summary.Restored, summary.Present, summary.Expired, summary.Functions)
-	restored := &plan.Restored{Keys: summary.Restored, Present: summary.Present, Expired: summary.Expired, Took: time.Since(began)}
+	restored := &job.Restored{Keys: summary.Restored, Present: summary.Present, Expired: summary.Expired, Took: time.Since(began)}
 	if restored.Users, err = r.missingUsers(ctx, m.Redis.Users); err != nil {
-		return plan.Report{}, err
+		return job.Report{}, err
 	}
 	if len(r.into) > 0 {
 		restored.Into = strings.Join(targets, " ")
 	}
-	return plan.Report{Backup: stored(r.directory, m), Restored: restored}, nil
+	return job.Report{Backup: stored(r.directory, m), Restored: restored}, nil
 }
 
 // loadInto empties the servers if that is asked for, and loads them. It fails when one of them was restarted or replaced meanwhile, and

@@ -18,7 +18,7 @@ import (
 
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 	"github.com/quorate/quorate/internal/goroutine"
 )
@@ -65,14 +65,14 @@ func runStreamEtcd(ctx context.Context, args []string) error {
 		return err
 	}
 	s.more, s.begunWith = s.state, s.credentialsSum()
-	return s.run(ctx, func(ctx context.Context) (plan.Report, error) { return plan.Report{}, s.stream(ctx) })
+	return s.run(ctx, func(ctx context.Context) (job.Report, error) { return job.Report{}, s.stream(ctx) })
 }
 
 // state adds to the answer how far the recording is.
-func (s *etcdStream) state(f *plan.Flow) {
+func (s *etcdStream) state(f *job.Flow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f.Stream = &plan.Stream{Timeline: s.timeline, Needs: s.needs}
+	f.Stream = &job.Stream{Timeline: s.timeline, Needs: s.needs}
 	if s.recorder == nil {
 		return
 	}

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/redis"
@@ -381,13 +381,13 @@ func restores(w *world) {
 		case r.Status.Plan == "":
 			r.Status.Plan, r.Status.Activity = "1a2b3c", "plan 1a2b3c: all data of orders is replaced"
 			r.Status.Found = &v1alpha1.RestoreFound{Directory: "orders-1", Engine: "etcd 3.6.16", Time: metav1.Now(), Size: 1 << 20, Revision: 42}
-			set(condition(r, v1alpha1.ConditionReconciling, metav1.ConditionFalse, plan.ReasonUnconfirmed, r.Status.Activity))
-			set(condition(r, v1alpha1.ConditionStalled, metav1.ConditionTrue, plan.ReasonUnconfirmed, r.Status.Activity))
+			set(condition(r, v1alpha1.ConditionReconciling, metav1.ConditionFalse, planner.ReasonUnconfirmed, r.Status.Activity))
+			set(condition(r, v1alpha1.ConditionStalled, metav1.ConditionTrue, planner.ReasonUnconfirmed, r.Status.Activity))
 		case r.Annotations[v1alpha1.AnnotationConfirm] == r.Status.Plan && r.Status.Revision == 0:
 			r.Status.Revision, r.Status.Activity = 43, "the backup is restored"
 			set(condition(r, v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSettled, r.Status.Activity))
 			set(condition(r, v1alpha1.ConditionStalled, metav1.ConditionFalse, v1alpha1.ReasonNotStalled, "no"))
-			set(condition(r, v1alpha1.ConditionComplete, metav1.ConditionTrue, plan.ReasonRestored, "done"))
+			set(condition(r, v1alpha1.ConditionComplete, metav1.ConditionTrue, planner.ReasonRestored, "done"))
 		default:
 			return false
 		}

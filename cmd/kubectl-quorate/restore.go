@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/goroutine"
 )
 
@@ -192,7 +192,7 @@ func (s *session) followRestore(ctx context.Context, c client.WithWatch, r *v1al
 		if done() {
 			return "", true, nil
 		}
-		if reasonOf(now) == plan.ReasonUnconfirmed {
+		if reasonOf(now) == planner.ReasonUnconfirmed {
 			return "", false, nil // It has not seen the confirmation yet.
 		}
 		return now.Status.Activity, false, stalled(now, now.Status.Conditions)
@@ -214,7 +214,7 @@ func reasonOf(r *v1alpha1.Restore) string {
 
 // asks reports whether a Restore waits for a confirmation that it has not been given.
 func asks(r *v1alpha1.Restore) bool {
-	return reasonOf(r) == plan.ReasonUnconfirmed && r.Status.Plan != "" && r.Annotations[v1alpha1.AnnotationConfirm] != r.Status.Plan
+	return reasonOf(r) == planner.ReasonUnconfirmed && r.Status.Plan != "" && r.Annotations[v1alpha1.AnnotationConfirm] != r.Status.Plan
 }
 
 // under reports whether a Restore is confirmed, or done.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/redis"
@@ -49,9 +49,9 @@ func shellPod(o clusterObject, servers *corev1.PodSpec, options shellOptions, tt
 		return nil, err
 	}
 	interactive := len(options.args) == 0
-	tools := corev1.VolumeMount{Name: "tools", MountPath: plan.ToolsDir}
-	install := shellContainer("install", agent, []string{"/agent", "install", "--dir=" + plan.ToolsDir}, tools)
-	shell := shellContainer(containerShell, image, slices.Concat([]string{plan.ToolsDir + "/" + plan.AgentFile}, args, []string{"--"}, options.args),
+	tools := corev1.VolumeMount{Name: "tools", MountPath: job.ToolsDir}
+	install := shellContainer("install", agent, []string{"/agent", "install", "--dir=" + job.ToolsDir}, tools)
+	shell := shellContainer(containerShell, image, slices.Concat([]string{job.ToolsDir + "/" + job.AgentFile}, args, []string{"--"}, options.args),
 		tools, corev1.VolumeMount{Name: "connection", MountPath: connectionDir, ReadOnly: true})
 	shell.Env = []corev1.EnvVar{{Name: "HOME", Value: "/nonexistent"}} // No history is kept: it holds keys, and may hold passwords.
 	shell.Stdin, shell.StdinOnce, shell.TTY = interactive, interactive, tty

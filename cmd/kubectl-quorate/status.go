@@ -92,33 +92,40 @@ func (s *session) status(ctx context.Context, o statusOptions, args []string) er
 	if o.all {
 		ns = ""
 	}
-	show := func(w io.Writer) error { return s.statusOnce(ctx, c, o, ns, args, w) }
+	show := func(w io.Writer) error {
+		found, err := wanted(ctx, c, ns, args)
+		if err != nil {
+			return err
+		}
+		views, err := s.viewsOf(ctx, c, found, o.live)
+		if err != nil {
+			return err
+		}
+		if done, err := s.write(o.output, map[string]any{"clusters": views}); done {
+			return err
+		}
+		return s.draw(w, views, ns)
+	}
 	if o.watch {
 		return s.watchClusters(ctx, c, ns, show)
 	}
 	return show(s.out)
 }
 
-// statusOnce reads the clusters and shows them.
-func (s *session) statusOnce(ctx context.Context, c client.WithWatch, o statusOptions, ns string, args []string, w io.Writer) error {
-	found, err := wanted(ctx, c, ns, args)
-	if err != nil {
-		return err
-	}
+// viewsOf returns the views of clusters. With live, it asks their servers for replication lags.
+func (s *session) viewsOf(ctx context.Context, c client.WithWatch, found []clusterObject, live bool) ([]clusterView, error) {
 	views := make([]clusterView, 0, len(found))
 	for _, cluster := range found {
 		var lags map[string]string
-		if o.live {
+		if live {
+			var err error
 			if lags, err = s.askServers(ctx, c, cluster); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		views = append(views, viewOf(cluster, lags))
 	}
-	if done, err := s.write(o.output, map[string]any{"clusters": views}); done {
-		return err
-	}
-	return s.draw(w, views, ns)
+	return views, nil
 }
 
 // wanted are the clusters that are named, or all.

@@ -1,4 +1,5 @@
-// Command manager is the operator: it watches EtcdCluster, EtcdUser, RedisCluster, RedisUser and Autoscaler resources and makes them true.
+// Command manager is the operator: it runs the controllers of all kinds of resources. It only
+// wires: it must not decide anything about a resource.
 package main
 
 import (
@@ -14,6 +15,7 @@ import (
 	"github.com/quorate/quorate/controllers/kubecache"
 
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -75,13 +77,9 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	mgrOptions, err := managerOptions(o, namespaces)
+	mgr, err := newManager(cfg, o, namespaces)
 	if err != nil {
 		return err
-	}
-	mgr, err := ctrl.NewManager(cfg, mgrOptions)
-	if err != nil {
-		return fmt.Errorf("set up the manager: %w", err)
 	}
 	err = controllers.SetupAll(mgr, controllers.Options{
 		Domain: o.domain, AgentImage: o.agentImage, Registry: o.registry, Concurrency: o.concurrency, Dial: dial, Clock: now,
@@ -90,9 +88,6 @@ func run(args []string) error {
 	})
 	if err != nil {
 		return err
-	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
-		return fmt.Errorf("set up health checks: %w", err)
 	}
 	ctrl.Log.Info("starting", "version", version, "namespaces", namespaces, "domain", o.domain, "agentImage", o.agentImage)
 	if o.leaderElect {
@@ -118,6 +113,22 @@ func sayWaiting(say func(string, ...any), elected <-chan struct{}, late <-chan t
 	case <-late:
 		say("waiting for another manager to stop: only the one that holds the lease works", "lease", lease)
 	}
+}
+
+// newManager returns a manager with health checks and without controllers, which is not started yet.
+func newManager(cfg *rest.Config, o options, namespaces []string) (manager.Manager, error) {
+	mgrOptions, err := managerOptions(o, namespaces)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(cfg, mgrOptions)
+	if err != nil {
+		return nil, fmt.Errorf("set up the manager: %w", err)
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return nil, fmt.Errorf("set up health checks: %w", err)
+	}
+	return mgr, nil
 }
 
 // managerOptions sets up a manager that works in the given namespaces, none for all.

@@ -72,11 +72,11 @@ func New(c *owned.Client, e *etcdcluster.Reconciler, r *rediscluster.Reconciler)
 // Setup registers the controller of Autoscalers. It looks again when the specification of a cluster changes, and measures in
 // between.
 func Setup(mgr ctrl.Manager, o reconcile.Options, kind *Reconciler) error {
-	return reconcile.Register(mgr, o, v1alpha1.ComponentAutoscaler, &v1alpha1.Autoscaler{}, kind, func(b *builder.Builder) {
+	return reconcile.Register(mgr, o.For(v1alpha1.ComponentAutoscaler, func(b *builder.Builder) {
 		changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 		b.Watches(&v1alpha1.EtcdCluster{}, handler.EnqueueRequestsFromMapFunc(kind.scalersOf(v1alpha1.KindEtcdCluster)), changed)
 		b.Watches(&v1alpha1.RedisCluster{}, handler.EnqueueRequestsFromMapFunc(kind.scalersOf(v1alpha1.KindRedisCluster)), changed)
-	})
+	}), &v1alpha1.Autoscaler{}, kind)
 }
 
 // scalersOf maps a cluster of a kind to its Autoscalers.

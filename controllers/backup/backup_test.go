@@ -24,7 +24,8 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/reconcile"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
@@ -41,7 +42,7 @@ type aCluster struct {
 	reads    []Reader
 }
 
-func (c *aCluster) ServerImage(_ context.Context, _, name string, of plan.Stored) (string, error) {
+func (c *aCluster) ServerImage(_ context.Context, _, name string, of job.Stored) (string, error) {
 	if name == "" {
 		return "etcd-of-nobody:" + of.Version, nil
 	}
@@ -59,12 +60,12 @@ func (c *aCluster) Engine() string { return "etcd" }
 
 func (c *aCluster) Readers(context.Context, string) ([]Reader, error) { return c.reads, nil }
 
-func (c *aCluster) Source(_ context.Context, _, name string) (*plan.Source, *plan.Access, error) {
+func (c *aCluster) Source(_ context.Context, _, name string) (*planner.Source, *job.Access, error) {
 	if c.gone {
 		return nil, nil, nil
 	}
-	return &plan.Source{Noun: "EtcdCluster " + name, Missing: c.missing, Asleep: c.asleep, History: c.history},
-		&plan.Access{Args: []string{"--version=3.6.16", "--timeline=c1"}, Stream: []string{"--timeline=c1"}, AuthSecret: "orders-auth", AuthKeys: []string{"password"}}, nil
+	return &planner.Source{Noun: "EtcdCluster " + name, Missing: c.missing, Asleep: c.asleep, History: c.history},
+		&job.Access{Args: []string{"--version=3.6.16", "--timeline=c1"}, Stream: []string{"--timeline=c1"}, AuthSecret: "orders-auth", AuthKeys: []string{"password"}}, nil
 }
 
 // backupStage is a Kubernetes whose Jobs end as the test says, and the loops of backups and schedules.
@@ -74,10 +75,10 @@ type backupStage struct {
 	api, raw client.WithWatch
 	source   *aCluster
 	now      time.Time
-	backups  *reconcile.Loop[*v1alpha1.Backup, plan.State]
-	plans    *reconcile.Loop[*v1alpha1.BackupSchedule, plan.Timetable]
+	backups  *reconcile.Loop[*v1alpha1.Backup, planner.State]
+	plans    *reconcile.Loop[*v1alpha1.BackupSchedule, planner.ScheduleState]
 	// ends is how Jobs end, by what follows the name of their backup; none: they run.
-	ends map[string]plan.Report
+	ends map[string]job.Report
 	// jobs is how many were made of each name.
 	jobs map[string]int
 	// proxied says that a container which was injected keeps pods running when their agent has ended; over are Jobs that have such a pod.
@@ -92,7 +93,7 @@ type backupStage struct {
 
 func newBackupStage(t *testing.T, objects ...client.Object) *backupStage {
 	t.Helper()
-	s := &backupStage{t: t, source: &aCluster{}, now: fakeapi.Now, ends: map[string]plan.Report{}, jobs: map[string]int{}, over: map[types.UID]bool{}}
+	s := &backupStage{t: t, source: &aCluster{}, now: fakeapi.Now, ends: map[string]job.Report{}, jobs: map[string]int{}, over: map[types.UID]bool{}}
 	inner, ok := fakeapi.New(t, objects...).Client.(client.WithWatch)
 	if !ok {
 		t.Fatal("it cannot be watched")
@@ -141,8 +142,8 @@ func (s *backupStage) newOperator() {
 	children := ownedtest.New(&fakeapi.API{Client: s.api})
 	children.Direct, children.Now = s.api, func() time.Time { return s.now }
 	k := New(children, map[v1alpha1.ClusterKind]SourceKind{v1alpha1.KindEtcdCluster: s.source})
-	s.backups = &reconcile.Loop[*v1alpha1.Backup, plan.State]{Kind: k, Client: s.api, Direct: s.api, Events: events.NewFakeRecorder(1000)}
-	s.plans = &reconcile.Loop[*v1alpha1.BackupSchedule, plan.Timetable]{Kind: NewSchedule(children, k), Client: s.api, Direct: s.api, Events: events.NewFakeRecorder(1000)}
+	s.backups = &reconcile.Loop[*v1alpha1.Backup, planner.State]{Kind: k, Client: s.api, Direct: s.api, Events: events.NewFakeRecorder(1000)}
+	s.plans = &reconcile.Loop[*v1alpha1.BackupSchedule, planner.ScheduleState]{Kind: NewSchedule(children, k), Client: s.api, Direct: s.api, Events: events.NewFakeRecorder(1000)}
 }
 
 func (s *backupStage) must(err error) {
@@ -233,24 +234,24 @@ func (s *backupStage) runJobs() {
 	}
 }
 
-func (s *backupStage) end(job *batchv1.Job, r plan.Report) {
+func (s *backupStage) end(j *batchv1.Job, r job.Report) {
 	s.t.Helper()
 	s.ended++
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: job.Namespace, Name: job.Name + "-" + string(job.UID), Labels: job.Spec.Template.Labels,
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: job.Name, UID: job.UID, Controller: ptr.To(true)}},
+		Namespace: j.Namespace, Name: j.Name + "-" + string(j.UID), Labels: j.Spec.Template.Labels,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: j.Name, UID: j.UID, Controller: ptr.To(true)}},
 	}}
 	s.must(s.raw.Create(s.t.Context(), pod))
 	end := &corev1.ContainerStateTerminated{Message: r.Encode(), FinishedAt: metav1.NewTime(s.now)}
 	switch {
 	case r.Problem != nil && r.Problem.Final:
-		end.ExitCode = plan.ExitFinal
+		end.ExitCode = job.ExitFinal
 	case r.Problem != nil:
 		end.ExitCode = 1
 	}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: plan.Container, State: corev1.ContainerState{Terminated: end}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: job.Container, State: corev1.ContainerState{Terminated: end}}}
 	if s.proxied {
-		pod.Status.Phase, s.over[job.UID] = corev1.PodRunning, true
+		pod.Status.Phase, s.over[j.UID] = corev1.PodRunning, true
 	}
 	s.must(s.raw.Status().Update(s.t.Context(), pod))
 	if s.proxied {
@@ -260,8 +261,8 @@ func (s *backupStage) end(job *batchv1.Job, r plan.Report) {
 	if r.Problem != nil {
 		how = batchv1.JobFailed
 	}
-	job.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(s.now)}}
-	s.must(s.raw.Status().Update(s.t.Context(), job))
+	j.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(s.now)}}
+	s.must(s.raw.Status().Update(s.t.Context(), j))
 }
 
 // expireJobs is what happens an hour after their end.
@@ -351,7 +352,7 @@ func TestTheJobsOfABackupAreToldWhereItIs(t *testing.T) {
 
 func TestWhatCameOfABackupIsKnownWhenItsJobsAreGone(t *testing.T) {
 	for name, tc := range map[string]struct {
-		take, check        plan.Report
+		take, check        job.Report
 		complete, verified string
 	}{
 		"complete": {fakeapi.WasTaken, fakeapi.WasChecked, "True BackupComplete", "True BackupVerified"},
@@ -535,17 +536,17 @@ func TestABackupIsTakenAnewWhenItsClusterGoesOnFromSomethingElse(t *testing.T) {
 	s := newBackupStage(t, fakeapi.Backup(nil))
 	s.source.history = "t1"
 	s.rest()
-	job := &batchv1.Job{}
+	j := &batchv1.Job{}
 	key := client.ObjectKey{Namespace: "default", Name: "first-take"}
-	s.must(s.api.Get(t.Context(), key, job))
-	if job.Annotations[plan.AnnotationFor] != "t1" || s.jobs["first-take"] != 1 {
-		t.Fatalf("%v, %v", job.Annotations, s.jobs)
+	s.must(s.api.Get(t.Context(), key, j))
+	if j.Annotations[job.AnnotationFor] != "t1" || s.jobs["first-take"] != 1 {
+		t.Fatalf("%v, %v", j.Annotations, s.jobs)
 	}
 	s.source.history = "t2"
 	s.rest()
-	s.must(s.api.Get(t.Context(), key, job))
-	if job.Annotations[plan.AnnotationFor] != "t2" || s.jobs["first-take"] != 2 {
-		t.Errorf("%v, %v", job.Annotations, s.jobs)
+	s.must(s.api.Get(t.Context(), key, j))
+	if j.Annotations[job.AnnotationFor] != "t2" || s.jobs["first-take"] != 2 {
+		t.Errorf("%v, %v", j.Annotations, s.jobs)
 	}
 }
 
@@ -570,7 +571,7 @@ func (s *backupStage) names() (out []string) {
 func (s *backupStage) takenNow() {
 	r := *fakeapi.WasTaken.Backup
 	r.Started, r.Finished = s.now, s.now.Add(time.Second)
-	s.ends[TakeSuffix], s.ends[removeSuffix] = plan.Report{Backup: &r}, fakeapi.WasRemoved
+	s.ends[TakeSuffix], s.ends[removeSuffix] = job.Report{Backup: &r}, fakeapi.WasRemoved
 }
 
 func TestAScheduleTakesBackupsAndDeletesTheExpired(t *testing.T) {
@@ -623,7 +624,7 @@ func TestAScheduleLeavesAloneWhatOneOfItsNameMadeOfAnotherCluster(t *testing.T) 
 	for _, name := range []string{"a", "b", "c"} {
 		b := s.backup("hourly-20260501" + name)
 		b.Status.CompletionTime = &metav1.Time{Time: fakeapi.Now.Add(-time.Hour)}
-		b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: plan.ReasonComplete}}
+		b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: planner.ReasonComplete}}
 		s.must(s.raw.Status().Update(t.Context(), b))
 	}
 	s.now = s.now.Add(time.Hour)
@@ -684,7 +685,7 @@ func TestAScheduleChecksTheNewestBackup(t *testing.T) {
 	s.now = s.now.Add(31 * time.Minute)
 	good := *fakeapi.WasChecked.Checked
 	good.Time = s.now.Add(time.Second)
-	s.ends[checkSuffix] = plan.Report{Checked: &good}
+	s.ends[checkSuffix] = job.Report{Checked: &good}
 	s.rest()
 	if got := healthy(); got != "True BackupsInTime" || s.jobs["hourly-20260501020000-check"] != 1 {
 		t.Errorf("%s, %v", got, s.jobs)
@@ -755,7 +756,7 @@ func TestASuspendedScheduleSaysSo(t *testing.T) {
 		t.Errorf("%+v, %v", st, s.names())
 	}
 	c := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionBackupHealthy)
-	if c.Reason != plan.ReasonLate || !strings.Contains(c.Message, "spec.suspend") {
+	if c.Reason != planner.ReasonLate || !strings.Contains(c.Message, "spec.suspend") {
 		t.Errorf("%+v", c)
 	}
 }
@@ -887,7 +888,7 @@ func TestACheckWithoutAServerIsMadeWhereNoImageIsKnown(t *testing.T) {
 	s := newBackupStage(t, fakeapi.Backup(verified))
 	unknown := *fakeapi.WasTaken.Backup
 	unknown.Version = ""
-	s.ends[TakeSuffix] = plan.Report{Backup: &unknown}
+	s.ends[TakeSuffix] = job.Report{Backup: &unknown}
 	s.rest()
 	if c := s.checkPod().Containers[0]; slices.Contains(c.Args, "--with-server") || !slices.Equal(c.Command, []string{"/agent"}) {
 		t.Errorf("%v %v", c.Command, c.Args)
@@ -940,7 +941,7 @@ func TestABackupIsTakenAndCheckedWhereAProxyKeepsPodsRunning(t *testing.T) {
 
 func TestABackupThatFailsIsTriedAgainWhereAProxyKeepsPodsRunning(t *testing.T) {
 	s := newBackupStage(t, fakeapi.Backup(nil))
-	s.proxied, s.ends[TakeSuffix] = true, plan.Report{Problem: &plan.Problem{Reason: "DestinationStalled", Message: "no answer"}}
+	s.proxied, s.ends[TakeSuffix] = true, job.Report{Problem: &job.Problem{Reason: "DestinationStalled", Message: "no answer"}}
 	s.rest()
 	s.now = s.now.Add(31 * time.Second)
 	s.rest()
@@ -960,7 +961,7 @@ func TestABackupThatFailsIsTriedAgainWhereAProxyKeepsPodsRunning(t *testing.T) {
 // Without a limit the schedule that waits for it would make no other one.
 func TestABackupThatFailsForADayHasFailedWhereAProxyKeepsPodsRunning(t *testing.T) {
 	s := newBackupStage(t, fakeapi.Backup(func(b *v1alpha1.Backup) { b.CreationTimestamp = metav1.NewTime(fakeapi.Now) }))
-	s.proxied, s.ends[TakeSuffix] = true, plan.Report{Problem: &plan.Problem{Reason: "DestinationStalled", Message: "no answer"}}
+	s.proxied, s.ends[TakeSuffix] = true, job.Report{Problem: &job.Problem{Reason: "DestinationStalled", Message: "no answer"}}
 	s.rest()
 	s.now = s.now.Add(owned.TakeLimit)
 	s.rest()
@@ -986,7 +987,7 @@ func TestADeletedBackupKnowsWhoReadsIt(t *testing.T) {
 	k := New(ownedtest.New(fakeapi.New(t, b)), map[v1alpha1.ClusterKind]SourceKind{v1alpha1.KindEtcdCluster: &aCluster{reads: []Reader{
 		{"EtcdCluster orders", &v1alpha1.RestoreSource{Destination: &b.Spec.Destination, Directory: ptr.To(Directory(b))}},
 	}}})
-	var s plan.State
+	var s planner.State
 	if err := k.observeEnd(t.Context(), b, &s); err != nil || fmt.Sprint(s.Readers) != "[EtcdCluster orders]" {
 		t.Errorf("%v %v", s.Readers, err)
 	}
@@ -1024,15 +1025,15 @@ func TestACheckWithoutItsImageIsGivenUp(t *testing.T) {
 	s := newBackupStage(t, fakeapi.Backup(verified))
 	s.ends[TakeSuffix] = fakeapi.WasTaken
 	s.rest()
-	job := &batchv1.Job{}
-	s.must(s.raw.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "first" + checkSuffix}, job))
-	uid := job.UID
+	j := &batchv1.Job{}
+	s.must(s.raw.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "first" + checkSuffix}, j))
+	uid := j.UID
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "default", Name: "check-pod", Labels: job.Spec.Template.Labels, CreationTimestamp: metav1.NewTime(s.now),
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: job.Name, UID: uid, Controller: ptr.To(true)}},
+		Namespace: "default", Name: "check-pod", Labels: j.Spec.Template.Labels, CreationTimestamp: metav1.NewTime(s.now),
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: j.Name, UID: uid, Controller: ptr.To(true)}},
 	}}
 	s.must(s.raw.Create(t.Context(), pod))
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: plan.Container, Image: "etcd:3.6.16", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: job.Container, Image: "etcd:3.6.16", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
 	s.must(s.raw.Status().Update(t.Context(), pod))
 	s.rest()
 	s.wantCondition(v1alpha1.ConditionVerified, "False VerifyingBackup")
@@ -1042,7 +1043,7 @@ func TestACheckWithoutItsImageIsGivenUp(t *testing.T) {
 	s.wantCondition(v1alpha1.ConditionStalled, "True ImageNotPulled")
 	s.now = s.now.Add(30 * time.Minute)
 	s.pass()
-	if err := s.raw.Get(t.Context(), client.ObjectKeyFromObject(job), job); err == nil && job.UID == uid {
+	if err := s.raw.Get(t.Context(), client.ObjectKeyFromObject(j), j); err == nil && j.UID == uid {
 		t.Error("it still waits")
 	}
 }

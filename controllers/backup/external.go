@@ -4,7 +4,8 @@ import (
 	"context"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 )
 
 // external is a cluster that the operator does not run, as what one Backup is taken of. One of ours that is called the same has nothing to do
@@ -15,8 +16,8 @@ type external struct {
 }
 
 // Source says how a Job gets at it: whether it does, only the Job finds out.
-func (e external) Source(context.Context, string, string) (*plan.Source, *plan.Access, error) {
-	access := &plan.Access{Streams: len(e.spec.External.Endpoints)}
+func (e external) Source(context.Context, string, string) (*planner.Source, *job.Access, error) {
+	access := &job.Access{Streams: len(e.spec.External.Endpoints)}
 	flag := "--member="
 	if e.spec.Cluster.Kind == v1alpha1.KindRedisCluster {
 		flag = "--external="
@@ -27,11 +28,11 @@ func (e external) Source(context.Context, string, string) (*plan.Source, *plan.A
 	if c := e.spec.External.Credentials; c != nil {
 		access.TLSSecret, access.AuthSecret = c.Name, c.Name
 	}
-	return &plan.Source{Noun: "the external cluster " + e.spec.Cluster.Name}, access, nil
+	return &planner.Source{Noun: "the external cluster " + e.spec.Cluster.Name}, access, nil
 }
 
 // ServerImage is that of the version which wrote the data.
-func (e external) ServerImage(ctx context.Context, namespace, _ string, of plan.Stored) (string, error) {
+func (e external) ServerImage(ctx context.Context, namespace, _ string, of job.Stored) (string, error) {
 	return e.SourceKind.ServerImage(ctx, namespace, "", of)
 }
 

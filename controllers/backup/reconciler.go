@@ -18,7 +18,8 @@ import (
 	"github.com/quorate/quorate/controllers/conditions"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/reconcile"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -45,10 +46,10 @@ const heldPatience = 5 * time.Second
 // SourceKind is a kind of cluster that backups are taken of.
 type SourceKind interface {
 	// Source says of a cluster whether it can be backed up, and how a Job gets at it; nil when there is none of that name.
-	Source(ctx context.Context, namespace, name string) (*plan.Source, *plan.Access, error)
+	Source(ctx context.Context, namespace, name string) (*planner.Source, *job.Access, error)
 	// ServerImage is the image of the data store in which a check of a backup of that cluster, which may be gone or have no name, starts
 	// servers; empty where none is known.
-	ServerImage(ctx context.Context, namespace, name string, of plan.Stored) (string, error)
+	ServerImage(ctx context.Context, namespace, name string, of job.Stored) (string, error)
 	// Replaced says why a Backup of the cluster must not be begun now: its data is being replaced, which is looked at past the cache, or about to be.
 	// It is empty when nothing is in the way.
 	Replaced(ctx context.Context, o *v1alpha1.Backup) (string, error)
@@ -64,7 +65,7 @@ type Reconciler struct {
 	sources map[v1alpha1.ClusterKind]SourceKind
 }
 
-var _ reconcile.Kind[*v1alpha1.Backup, plan.State] = (*Reconciler)(nil)
+var _ reconcile.Kind[*v1alpha1.Backup, planner.State] = (*Reconciler)(nil)
 
 // New returns what the loop needs to look after backups.
 func New(c *owned.Client, sources map[v1alpha1.ClusterKind]SourceKind) *Reconciler {
@@ -73,7 +74,7 @@ func New(c *owned.Client, sources map[v1alpha1.ClusterKind]SourceKind) *Reconcil
 
 // Setup registers the controller of backups. It looks again when anything changes about their Jobs.
 func Setup(mgr ctrl.Manager, o reconcile.Options, kind *Reconciler) error {
-	return reconcile.Register(mgr, o, v1alpha1.ComponentBackup, &v1alpha1.Backup{}, kind, func(b *builder.Builder) { b.Owns(&batchv1.Job{}) })
+	return reconcile.Register(mgr, o.For(v1alpha1.ComponentBackup, func(b *builder.Builder) { b.Owns(&batchv1.Job{}) }), &v1alpha1.Backup{}, kind)
 }
 
 // Directory is where a backup is kept below the URL of its destination: the cluster, the time and the resource tell it apart.
@@ -90,19 +91,19 @@ func (k *Reconciler) RenewWhilePaused(context.Context, *v1alpha1.Backup) error {
 
 // Observe reads a backup's Jobs and its cluster. That it is complete is for good: its status says so once its Job is gone. Were that
 // lost, the Job would find the backup in the store.
-func (k *Reconciler) Observe(ctx context.Context, o *v1alpha1.Backup) (plan.State, error) {
-	s := plan.State{
+func (k *Reconciler) Observe(ctx context.Context, o *v1alpha1.Backup) (planner.State, error) {
+	s := planner.State{
 		Now: k.Now(), Name: o.Name, Deleting: o.DeletionTimestamp != nil, Protected: controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer),
 		Deletes: o.Deletes(), Verifies: o.Verifies(),
 	}
 	s.Stored, s.Failed = takeOutcome(o, nil) // Reported even where the rest cannot be read: what is not reported is forgotten.
 	s.Checked, s.Unverified = checkOutcome(o, nil)
-	for name, to := range map[string]**plan.Job{TakeSuffix: &s.Take, checkSuffix: &s.Check, removeSuffix: &s.Remove} {
+	for name, to := range map[string]**planner.Job{TakeSuffix: &s.Take, checkSuffix: &s.Check, removeSuffix: &s.Remove} {
 		var err error
-		if *to, err = k.Job(ctx, o, o.Name+name, plan.Selector(o.Name)); err != nil {
+		if *to, err = k.Job(ctx, o, o.Name+name, job.Selector(o.Name)); err != nil {
 			return s, err
 		}
-		(*to).Advise(plan.MemoryCure)
+		(*to).Advise(job.MemoryCure)
 	}
 	s.Stored, s.Failed = takeOutcome(o, s.Take)
 	s.Checked, s.Unverified = checkOutcome(o, s.Check)
@@ -118,13 +119,13 @@ func (k *Reconciler) Observe(ctx context.Context, o *v1alpha1.Backup) (plan.Stat
 }
 
 // observeEnd reads what decides about the data of a backup that is being deleted.
-func (k *Reconciler) observeEnd(ctx context.Context, o *v1alpha1.Backup, s *plan.State) error {
+func (k *Reconciler) observeEnd(ctx context.Context, o *v1alpha1.Backup, s *planner.State) error {
 	readers, err := k.readers(ctx, o.Namespace)
 	if err != nil {
 		return err
 	}
 	s.Readers = readers[o.Name]
-	name, _ := plan.Claim(o.Spec.Destination.URL)
+	name, _ := job.Claim(o.Spec.Destination.URL)
 	if name == "" {
 		return nil
 	}
@@ -149,7 +150,7 @@ func (k *Reconciler) of(o *v1alpha1.Backup) (SourceKind, error) {
 	return from, nil
 }
 
-func (k *Reconciler) source(ctx context.Context, o *v1alpha1.Backup) (*plan.Source, *plan.Access, error) {
+func (k *Reconciler) source(ctx context.Context, o *v1alpha1.Backup) (*planner.Source, *job.Access, error) {
 	from, err := k.of(o)
 	if err != nil {
 		return nil, nil, err
@@ -157,7 +158,7 @@ func (k *Reconciler) source(ctx context.Context, o *v1alpha1.Backup) (*plan.Sour
 	return from.Source(ctx, o.Namespace, o.Spec.Cluster.Name)
 }
 
-func (k *Reconciler) sourceOf(ctx context.Context, namespace string, of v1alpha1.ClusterReference) (*plan.Source, *plan.Access, error) {
+func (k *Reconciler) sourceOf(ctx context.Context, namespace string, of v1alpha1.ClusterReference) (*planner.Source, *job.Access, error) {
 	from, ok := k.sources[of.Kind]
 	if !ok {
 		return nil, nil, owned.InvalidSpec("spec.cluster.kind: backups of a %s cannot be taken", of.Kind)
@@ -166,25 +167,25 @@ func (k *Reconciler) sourceOf(ctx context.Context, namespace string, of v1alpha1
 }
 
 // Next decides what to do.
-func (k *Reconciler) Next(s plan.State) cluster.Plan { return plan.Next(s) }
+func (k *Reconciler) Next(s planner.State) cluster.Plan { return planner.Next(s) }
 
 // Act carries out one step of the planner.
 func (k *Reconciler) Act(ctx context.Context, o *v1alpha1.Backup, step cluster.Step) error {
 	switch s := step.(type) {
-	case plan.Protect:
+	case planner.Protect:
 		return k.PatchFinalizer(ctx, o, controllerutil.AddFinalizer)
-	case plan.Release:
+	case planner.Release:
 		return k.PatchFinalizer(ctx, o, controllerutil.RemoveFinalizer)
-	case plan.DropJob:
+	case planner.DropJob:
 		return k.DeleteJob(ctx, o, s.Name, s.UID)
-	case plan.Take:
+	case planner.Take:
 		return k.take(ctx, o)
-	case plan.Resume:
+	case planner.Resume:
 		return k.resume(ctx, o, s)
-	case plan.Check:
+	case planner.Check:
 		return k.startCheck(ctx, o, s.Stored)
-	case plan.Remove:
-		err := k.start(ctx, o, plan.Work{Name: o.Name + removeSuffix, Args: []string{"backup", "remove"}, Limit: removeLimit})
+	case planner.Remove:
+		err := k.start(ctx, o, job.Work{Name: o.Name + removeSuffix, Args: []string{"backup", "remove"}, Limit: removeLimit})
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return k.PatchFinalizer(ctx, o, controllerutil.RemoveFinalizer) // Nothing can be started there any more; the data stays.
 		}
@@ -200,7 +201,7 @@ func (k *Reconciler) take(ctx context.Context, o *v1alpha1.Backup) error {
 		return err
 	}
 	if access == nil {
-		return cluster.Hold{Reason: plan.ReasonWaiting, Message: "the cluster has changed meanwhile, and is looked at again"}
+		return cluster.Hold{Reason: planner.ReasonWaiting, Message: "the cluster has changed meanwhile, and is looked at again"}
 	}
 	if e := o.Spec.External; e != nil && e.Credentials != nil {
 		if _, err := k.UserSecret(ctx, o, "spec.external.credentials.name", e.Credentials.Name); err != nil {
@@ -210,11 +211,11 @@ func (k *Reconciler) take(ctx context.Context, o *v1alpha1.Backup) error {
 	args := append([]string{
 		"backup", k.sources[o.Spec.Cluster.Kind].Engine(), "--namespace=" + o.Namespace, "--cluster=" + o.Spec.Cluster.Name, "--id=" + string(o.UID),
 	}, access.Args...)
-	return k.start(ctx, o, plan.Work{Name: o.Name + TakeSuffix, Args: args, For: source.History, Access: access, Limit: owned.TakeLimit, Suspended: true})
+	return k.start(ctx, o, job.Work{Name: o.Name + TakeSuffix, Args: args, For: source.History, Access: access, Limit: owned.TakeLimit, Suspended: true})
 }
 
 // resume lets the Job run that takes the backup, if nobody replaces the data.
-func (k *Reconciler) resume(ctx context.Context, o *v1alpha1.Backup, s plan.Resume) error {
+func (k *Reconciler) resume(ctx context.Context, o *v1alpha1.Backup, s planner.Resume) error {
 	from, err := k.of(o)
 	if err != nil {
 		return err
@@ -224,21 +225,21 @@ func (k *Reconciler) resume(ctx context.Context, o *v1alpha1.Backup, s plan.Resu
 		return err
 	}
 	if why != "" {
-		return cluster.Hold{Reason: plan.ReasonWaiting, Message: "the cluster cannot be backed up yet: " + why, After: heldPatience}
+		return cluster.Hold{Reason: planner.ReasonWaiting, Message: "the cluster cannot be backed up yet: " + why, After: heldPatience}
 	}
 	return k.ResumeJob(ctx, o, s.Name, s.UID)
 }
 
 // startCheck starts the Job that restores the backup into a throw-away server. It has nothing of the cluster but the places where its pods
 // may run.
-func (k *Reconciler) startCheck(ctx context.Context, o *v1alpha1.Backup, of plan.Stored) error {
+func (k *Reconciler) startCheck(ctx context.Context, o *v1alpha1.Backup, of job.Stored) error {
 	_, access, err := k.source(ctx, o)
 	if err != nil {
 		return err
 	}
-	work := plan.Work{Name: o.Name + checkSuffix, Args: []string{"backup", "check"}, Scratch: true, Limit: owned.TakeLimit}
+	work := job.Work{Name: o.Name + checkSuffix, Args: []string{"backup", "check"}, Scratch: true, Limit: owned.TakeLimit}
 	if access != nil {
-		work.Access = &plan.Access{Template: access.Template}
+		work.Access = &job.Access{Template: access.Template}
 	}
 	from, err := k.of(o)
 	if err != nil {
@@ -257,7 +258,7 @@ func (k *Reconciler) startCheck(ctx context.Context, o *v1alpha1.Backup, of plan
 
 // checkAgain starts another check, in the place of one that has ended.
 func (k *Reconciler) checkAgain(ctx context.Context, o *v1alpha1.Backup) error {
-	job, err := k.Job(ctx, o, o.Name+checkSuffix, plan.Selector(o.Name))
+	job, err := k.Job(ctx, o, o.Name+checkSuffix, job.Selector(o.Name))
 	if err != nil {
 		return err
 	}
@@ -266,19 +267,19 @@ func (k *Reconciler) checkAgain(ctx context.Context, o *v1alpha1.Backup) error {
 		return k.startCheck(ctx, o, *stored)
 	}
 	if job == nil {
-		return cluster.Hold{Reason: plan.ReasonVerifying, Message: "the backup is not complete any more, and is looked at again"}
+		return cluster.Hold{Reason: planner.ReasonVerifying, Message: "the backup is not complete any more, and is looked at again"}
 	}
 	if job.Ended && !job.Leaving {
 		if err := k.DeleteJob(ctx, o, job.Name, job.UID); err != nil {
 			return err
 		}
 	}
-	return cluster.Hold{Reason: plan.ReasonVerifying, Message: "the check before is being removed"}
+	return cluster.Hold{Reason: planner.ReasonVerifying, Message: "the check before is being removed"}
 }
 
 // start makes a Job that belongs to a backup.
-func (k *Reconciler) start(ctx context.Context, o *v1alpha1.Backup, w plan.Work) error {
-	w.Labels, w.Destination, w.Resources = plan.Labels(o.Name, o.Spec.Cluster.Name), o.Spec.Destination, o.Spec.Resources
+func (k *Reconciler) start(ctx context.Context, o *v1alpha1.Backup, w job.Work) error {
+	w.Labels, w.Destination, w.Resources = job.Labels(o.Name, o.Spec.Cluster.Name), o.Spec.Destination, o.Spec.Resources
 	w.Args = append(w.Args, "--directory="+Directory(o))
 	field := "spec.destination"
 	if o.DeletionTimestamp != nil {
@@ -288,20 +289,20 @@ func (k *Reconciler) start(ctx context.Context, o *v1alpha1.Backup, w plan.Work)
 }
 
 // Report fills in the status.
-func (k *Reconciler) Report(o *v1alpha1.Backup, s plan.State, p cluster.Plan, err error) {
+func (k *Reconciler) Report(o *v1alpha1.Backup, s planner.State, p cluster.Plan, err error) {
 	st := &o.Status
 	st.ObservedGeneration = o.Generation
 	st.Activity = cluster.Activity(p, err)
 	st.Type, st.Directory = "Full", Directory(o)
 	switch {
 	case s.Stored != nil:
-		st.Size, st.StoredSize, st.Stored = s.Stored.Size, s.Stored.StoredSize, plan.Bytes(s.Stored.StoredSize)
+		st.Size, st.StoredSize, st.Stored = s.Stored.Size, s.Stored.StoredSize, job.Bytes(s.Stored.StoredSize)
 		st.Engine, st.Revision, st.Keys = strings.TrimSpace(s.Stored.Engine+" "+s.Stored.Version), s.Stored.Revision, s.Stored.Keys
 		st.StartTime, st.CompletionTime, st.ServerMemory = conditions.Time(s.Stored.Started), conditions.Time(s.Stored.Finished), s.Stored.Memory
 	case s.Failed != nil && s.Take != nil:
 		st.CompletionTime = conditions.Time(s.Take.Since)
 	case s.Take != nil && s.Take.Flow != nil:
-		st.Size, st.StoredSize, st.Stored = s.Take.Flow.Bytes, s.Take.Flow.Stored, plan.Bytes(s.Take.Flow.Stored)
+		st.Size, st.StoredSize, st.Stored = s.Take.Flow.Bytes, s.Take.Flow.Stored, job.Bytes(s.Take.Flow.Stored)
 	}
 	if c := s.Checked; c != nil {
 		st.Verification = &v1alpha1.BackupVerification{
@@ -309,5 +310,5 @@ func (k *Reconciler) Report(o *v1alpha1.Backup, s plan.State, p cluster.Plan, er
 			Server: c.Server,
 		}
 	}
-	conditions.Set(&st.Conditions, k.Now(), o.Generation, plan.Conditions(s, p, err)...)
+	conditions.Set(&st.Conditions, k.Now(), o.Generation, planner.Conditions(s, p, err)...)
 }

@@ -21,7 +21,8 @@ import (
 	"github.com/quorate/quorate/controllers/conditions"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/reconcile"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -40,7 +41,7 @@ type ScheduleReconciler struct {
 	backups *Reconciler
 }
 
-var _ reconcile.Kind[*v1alpha1.BackupSchedule, plan.Timetable] = (*ScheduleReconciler)(nil)
+var _ reconcile.Kind[*v1alpha1.BackupSchedule, planner.ScheduleState] = (*ScheduleReconciler)(nil)
 
 // NewSchedule returns what the loop needs to look after schedules.
 func NewSchedule(c *owned.Client, backups *Reconciler) *ScheduleReconciler {
@@ -49,7 +50,7 @@ func NewSchedule(c *owned.Client, backups *Reconciler) *ScheduleReconciler {
 
 // SetupSchedules registers the controller of schedules. It looks again when anything changes about their backups.
 func SetupSchedules(mgr ctrl.Manager, o reconcile.Options, kind *ScheduleReconciler) error {
-	return reconcile.Register(mgr, o, v1alpha1.ComponentBackupSchedule, &v1alpha1.BackupSchedule{}, kind, func(b *builder.Builder) {
+	return reconcile.Register(mgr, o.For(v1alpha1.ComponentBackupSchedule, func(b *builder.Builder) {
 		b.Owns(&appsv1.StatefulSet{}).Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
 			name := o.GetLabels()[v1alpha1.LabelSchedule]
 			if name == "" {
@@ -57,7 +58,7 @@ func SetupSchedules(mgr ctrl.Manager, o reconcile.Options, kind *ScheduleReconci
 			}
 			return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
 		}))
-	})
+	}), &v1alpha1.BackupSchedule{}, kind)
 }
 
 // Ensure applies what records changes, if they are to be. Backups are steps.
@@ -69,8 +70,8 @@ func (k *ScheduleReconciler) Ensure(ctx context.Context, o *v1alpha1.BackupSched
 	if err != nil || access == nil || source.Missing != "" || source.Leaving {
 		return err // There is nothing to record, or it goes on as it is.
 	}
-	work := plan.Work{
-		Name: recorderName(o), Namespace: o.Namespace, Labels: plan.ScheduleLabels(o.Name, o.Spec.Cluster.Name), Image: k.AgentImage,
+	work := job.Work{
+		Name: recorderName(o), Namespace: o.Namespace, Labels: job.ScheduleLabels(o.Name, o.Spec.Cluster.Name), Image: k.AgentImage,
 		Args: append([]string{
 			"backup", "stream-" + k.backups.sources[o.Spec.Cluster.Kind].Engine(), "--interval=" + o.Spec.Incremental.After().String(),
 		}, access.Stream...),
@@ -93,7 +94,7 @@ func (k *ScheduleReconciler) Ensure(ctx context.Context, o *v1alpha1.BackupSched
 func recorderName(o *v1alpha1.BackupSchedule) string { return o.Name + "-recorder" }
 
 // recorder reads how far the recording of changes is, nil when there is none.
-func (k *ScheduleReconciler) recorder(ctx context.Context, o *v1alpha1.BackupSchedule) (*plan.Recorder, error) {
+func (k *ScheduleReconciler) recorder(ctx context.Context, o *v1alpha1.BackupSchedule) (*planner.Recorder, error) {
 	set := &appsv1.StatefulSet{}
 	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: recorderName(o)}, set)
 	if apierrors.IsNotFound(err) || (err == nil && (!metav1.IsControlledBy(set, o) || set.DeletionTimestamp != nil)) {
@@ -102,7 +103,7 @@ func (k *ScheduleReconciler) recorder(ctx context.Context, o *v1alpha1.BackupSch
 	if err != nil {
 		return nil, fmt.Errorf("read StatefulSet %s: %w", recorderName(o), err)
 	}
-	r := &plan.Recorder{Name: set.Name, UID: string(set.UID), Since: set.CreationTimestamp.Time}
+	r := &planner.Recorder{Name: set.Name, UID: string(set.UID), Since: set.CreationTimestamp.Time}
 	pod := &corev1.Pod{}
 	err = owned.NotFoundUnlessControlled(k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.Pod(set.Name, 0)}, pod), pod, set)
 	if apierrors.IsNotFound(err) {
@@ -114,10 +115,10 @@ func (k *ScheduleReconciler) recorder(ctx context.Context, o *v1alpha1.BackupSch
 	if err != nil {
 		return nil, fmt.Errorf("read pod of StatefulSet %s: %w", set.Name, err)
 	}
-	status := owned.ContainerStatus(pod.Status.ContainerStatuses, plan.Container)
-	r.Trouble = owned.CannotRunReason(pod, plan.Container)
+	status := owned.ContainerStatus(pod.Status.ContainerStatuses, job.Container)
+	r.Trouble = owned.CannotRunReason(pod, job.Container)
 	if last := status.LastTerminationState.Terminated; last != nil && status.State.Running == nil {
-		if report, ok := plan.ParseReport(last.Message); ok && report.Problem != nil {
+		if report, ok := job.ParseReport(last.Message); ok && report.Problem != nil {
 			r.Trouble = report.Problem.Message
 		}
 	}
@@ -136,15 +137,15 @@ func (k *ScheduleReconciler) RenewWhilePaused(context.Context, *v1alpha1.BackupS
 }
 
 // Observe reads the backups that were made for a schedule.
-func (k *ScheduleReconciler) Observe(ctx context.Context, o *v1alpha1.BackupSchedule) (plan.Timetable, error) {
-	t := plan.Timetable{
+func (k *ScheduleReconciler) Observe(ctx context.Context, o *v1alpha1.BackupSchedule) (planner.ScheduleState, error) {
+	t := planner.ScheduleState{
 		Now: k.Now(), Name: o.Name, Noun: string(o.Spec.Cluster.Kind) + " " + o.Spec.Cluster.Name, Created: o.CreationTimestamp.Time,
 		Deleting: o.DeletionTimestamp != nil, Suspended: o.IsSuspended(), Forbid: o.Forbids(),
-		Take:      plan.Schedule{Cron: o.Spec.Schedule, Zone: o.Zone(), Jitter: o.Jitter(), Deadline: o.Deadline(), UID: string(o.UID)},
+		Take:      planner.Schedule{Cron: o.Spec.Schedule, Zone: o.Zone(), Jitter: o.Jitter(), Deadline: o.Deadline(), UID: string(o.UID)},
 		Retention: retentionOf(o.Spec.Retention),
 	}
 	if v := o.Spec.Verify; v != nil {
-		t.Check = &plan.Schedule{Cron: v.Schedule, Zone: o.Zone(), Deadline: o.Deadline(), UID: string(o.UID)}
+		t.Check = &planner.Schedule{Cron: v.Schedule, Zone: o.Zone(), Deadline: o.Deadline(), UID: string(o.UID)}
 	}
 	var err error
 	if t.Zone, err = time.LoadLocation(o.Zone()); err != nil {
@@ -179,23 +180,23 @@ func (k *ScheduleReconciler) Observe(ctx context.Context, o *v1alpha1.BackupSche
 	return t, err
 }
 
-func retentionOf(r *v1alpha1.BackupRetention) plan.Retention {
+func retentionOf(r *v1alpha1.BackupRetention) planner.Retention {
 	if r == nil {
-		return plan.Retention{}
+		return planner.Retention{}
 	}
 	n := func(p *int32) int { return int(ptr.Deref(p, 0)) }
-	return plan.Retention{
+	return planner.Retention{
 		Last: n(r.KeepLast), Hourly: n(r.KeepHourly), Daily: n(r.KeepDaily), Weekly: n(r.KeepWeekly), Monthly: n(r.KeepMonthly),
 	}
 }
 
 // run is what a Backup says of itself.
-func (k *ScheduleReconciler) run(ctx context.Context, b *v1alpha1.Backup) (plan.Run, error) {
+func (k *ScheduleReconciler) run(ctx context.Context, b *v1alpha1.Backup) (planner.Run, error) {
 	s, err := k.backups.Observe(ctx, b)
 	if err != nil {
-		return plan.Run{}, err
+		return planner.Run{}, err
 	}
-	r := plan.Run{
+	r := planner.Run{
 		Name: b.Name, UID: string(b.UID), Due: b.CreationTimestamp.Time, Leaving: b.DeletionTimestamp != nil,
 		Complete: s.Stored != nil, Checking: s.Check != nil && !s.Check.Ended, Stuck: s.Check.Unpullable(s.Now) != "",
 	}
@@ -225,24 +226,26 @@ func (k *ScheduleReconciler) run(ctx context.Context, b *v1alpha1.Backup) (plan.
 }
 
 // Next decides what to do.
-func (k *ScheduleReconciler) Next(t plan.Timetable) cluster.Plan { return plan.NextOf(t) }
+func (k *ScheduleReconciler) Next(t planner.ScheduleState) cluster.Plan {
+	return planner.NextOfSchedule(t)
+}
 
 // Act carries out one step of the planner.
 func (k *ScheduleReconciler) Act(ctx context.Context, o *v1alpha1.BackupSchedule, step cluster.Step) error {
 	switch s := step.(type) {
-	case plan.CreateBackup:
+	case planner.CreateBackup:
 		err := k.Create(ctx, scheduled(o, s), client.FieldOwner(cluster.ManagedBy))
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create Backup %s: %w", s.Name, err)
 		}
 		return nil
-	case plan.StopRecorder:
+	case planner.StopRecorder:
 		uid := types.UID(s.UID)
 		set := &appsv1.StatefulSet{ObjectMeta: owned.ObjectMeta(o, s.Name)}
 		return owned.IgnoreDeleted(k.Delete(ctx, set, client.Preconditions{UID: &uid}), "StatefulSet "+s.Name)
-	case plan.DeleteBackup:
+	case planner.DeleteBackup:
 		return k.DeleteBackup(ctx, o, s.Name, s.UID)
-	case plan.CheckBackup:
+	case planner.CheckBackup:
 		b := &v1alpha1.Backup{}
 		if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: s.Name}, b); err != nil {
 			return fmt.Errorf("read Backup %s: %w", s.Name, err)
@@ -253,7 +256,7 @@ func (k *ScheduleReconciler) Act(ctx context.Context, o *v1alpha1.BackupSchedule
 }
 
 // scheduled is the Backup that is made for a schedule. It outlives the schedule.
-func scheduled(o *v1alpha1.BackupSchedule, s plan.CreateBackup) *v1alpha1.Backup {
+func scheduled(o *v1alpha1.BackupSchedule, s planner.CreateBackup) *v1alpha1.Backup {
 	notes := map[string]string{v1alpha1.AnnotationDue: s.Due.UTC().Format(time.RFC3339)}
 	if s.Unplanned != "" {
 		notes[v1alpha1.AnnotationUnplanned] = s.Unplanned
@@ -274,7 +277,7 @@ func scheduled(o *v1alpha1.BackupSchedule, s plan.CreateBackup) *v1alpha1.Backup
 }
 
 // Report fills in the status.
-func (k *ScheduleReconciler) Report(o *v1alpha1.BackupSchedule, t plan.Timetable, p cluster.Plan, err error) {
+func (k *ScheduleReconciler) Report(o *v1alpha1.BackupSchedule, t planner.ScheduleState, p cluster.Plan, err error) {
 	st := &o.Status
 	st.ObservedGeneration = o.Generation
 	st.Activity = cluster.Activity(p, err)
@@ -295,8 +298,8 @@ func (k *ScheduleReconciler) Report(o *v1alpha1.BackupSchedule, t plan.Timetable
 		}
 	}
 	st.NextTime = nil
-	if next, ok := plan.NextDue(t); ok {
+	if next, ok := planner.NextDue(t); ok {
 		st.NextTime = conditions.Time(next)
 	}
-	conditions.Set(&st.Conditions, k.Now(), o.Generation, plan.ScheduleConditions(t, p, err)...)
+	conditions.Set(&st.Conditions, k.Now(), o.Generation, planner.ScheduleConditions(t, p, err)...)
 }

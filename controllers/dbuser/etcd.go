@@ -59,9 +59,9 @@ func NewEtcd(c *owned.Client, k *etcdcluster.Reconciler) *EtcdReconciler {
 
 // SetupEtcd registers the controller of users. It looks again when anything changes about their cluster.
 func SetupEtcd(mgr ctrl.Manager, o reconcile.Options, kind *EtcdReconciler) error {
-	return reconcile.Register(mgr, o, v1alpha1.ComponentEtcdUser, &v1alpha1.EtcdUser{}, kind, func(b *builder.Builder) {
+	return reconcile.Register(mgr, o.For(v1alpha1.ComponentEtcdUser, func(b *builder.Builder) {
 		b.Watches(&v1alpha1.EtcdCluster{}, handler.EnqueueRequestsFromMapFunc(kind.usersOf))
-	})
+	}), &v1alpha1.EtcdUser{}, kind)
 }
 
 // usersOf maps a cluster to the resources of its users.
@@ -106,7 +106,9 @@ func (k *EtcdReconciler) ensurePassword(ctx context.Context, o *v1alpha1.EtcdUse
 	if err != nil || (live != nil && len(live.Data[owned.PasswordKey]) > 0) {
 		return err
 	}
-	return k.EnsureSecret(ctx, o, name, corev1.SecretTypeOpaque, userLabels(o), map[string][]byte{owned.PasswordKey: []byte(rand.Text())})
+	return k.EnsureSecret(ctx, o, owned.Secret{
+		Name: name, Type: corev1.SecretTypeOpaque, Labels: userLabels(o), Data: map[string][]byte{owned.PasswordKey: []byte(rand.Text())},
+	})
 }
 
 func userLabels(o *v1alpha1.EtcdUser) map[string]string {

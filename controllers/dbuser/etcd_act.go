@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/etcdcluster"
+	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd/users"
 )
@@ -47,7 +48,7 @@ func (k *EtcdReconciler) publish(ctx context.Context, o *v1alpha1.EtcdUser, c *v
 	if err != nil {
 		return err
 	}
-	return k.EnsureSecret(ctx, o, cluster.UserSecret(o.Name), etcdcluster.BindingType, userLabels(o), data)
+	return k.EnsureSecret(ctx, o, owned.Secret{Name: cluster.UserSecret(o.Name), Type: etcdcluster.BindingType, Labels: userLabels(o), Data: data})
 }
 
 // carryOut makes the calls of a step to a member. A call that an earlier attempt has made already is no error.

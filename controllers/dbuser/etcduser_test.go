@@ -96,7 +96,7 @@ func (s *userStage) openCluster(c *v1alpha1.EtcdCluster) {
 	s.t.Helper()
 	ctx := s.t.Context()
 	children := ownedtest.New(&fakeapi.API{Client: s.api})
-	if _, err := children.EnsurePasswords(ctx, c, nil, nil, nil, nil, owned.PasswordKey); err != nil {
+	if _, err := children.EnsurePasswords(ctx, c, nil, owned.PasswordSecret{Keys: []string{owned.PasswordKey}}); err != nil {
 		s.t.Fatal(err)
 	}
 	if err := children.EnsureCertificates(ctx, c, owned.Certificates{Leafs: etcd.Leafs(c.Name, c.Namespace, "cluster.local")}); err != nil {

@@ -47,9 +47,9 @@ func NewRedis(c *owned.Client, k *rediscluster.Reconciler) *RedisReconciler {
 
 // SetupRedis registers the controller of users. It looks again when anything changes about their cluster.
 func SetupRedis(mgr ctrl.Manager, o reconcile.Options, kind *RedisReconciler) error {
-	return reconcile.Register(mgr, o, v1alpha1.ComponentRedisUser, &v1alpha1.RedisUser{}, kind, func(b *builder.Builder) {
+	return reconcile.Register(mgr, o.For(v1alpha1.ComponentRedisUser, func(b *builder.Builder) {
 		b.Watches(&v1alpha1.RedisCluster{}, handler.EnqueueRequestsFromMapFunc(kind.usersOf))
-	})
+	}), &v1alpha1.RedisUser{}, kind)
 }
 
 // usersOf maps a cluster to the resources of its users.
@@ -92,7 +92,9 @@ func (k *RedisReconciler) ensurePassword(ctx context.Context, o *v1alpha1.RedisU
 	if err != nil || (live != nil && len(live.Data[owned.PasswordKey]) > 0) {
 		return err
 	}
-	return k.EnsureSecret(ctx, o, name, corev1.SecretTypeOpaque, redisUserLabels(o), map[string][]byte{owned.PasswordKey: []byte(rand.Text())})
+	return k.EnsureSecret(ctx, o, owned.Secret{
+		Name: name, Type: corev1.SecretTypeOpaque, Labels: redisUserLabels(o), Data: map[string][]byte{owned.PasswordKey: []byte(rand.Text())},
+	})
 }
 
 func redisUserLabels(o *v1alpha1.RedisUser) map[string]string {
@@ -240,7 +242,7 @@ func (k *RedisReconciler) Act(ctx context.Context, o *v1alpha1.RedisUser, step c
 	if err != nil {
 		return err
 	}
-	return k.EnsureSecret(ctx, o, cluster.RedisUserSecret(o.Name), rediscluster.BindingType, redisUserLabels(o), data)
+	return k.EnsureSecret(ctx, o, owned.Secret{Name: cluster.RedisUserSecret(o.Name), Type: rediscluster.BindingType, Labels: redisUserLabels(o), Data: data})
 }
 
 // unknownCommand tells of a command that servers do not know, which only a human can correct.

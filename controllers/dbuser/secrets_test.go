@@ -32,7 +32,8 @@ func TestAKeyThatIsNotWantedAnyMoreLeavesTheSecretOfAUser(t *testing.T) {
 	u, name := s.user(), cluster.RedisUserSecret("carts-app")
 	data := s.Secret(name).Data
 	data["external-nodes"] = []byte("redis.example.com:31000")
-	if err := s.Loop.Kind.(*rediscluster.Reconciler).EnsureSecret(t.Context(), u, name, rediscluster.BindingType, redisUserLabels(u), data); err != nil {
+	want := owned.Secret{Name: name, Type: rediscluster.BindingType, Labels: redisUserLabels(u), Data: data}
+	if err := s.Loop.Kind.(*rediscluster.Reconciler).EnsureSecret(t.Context(), u, want); err != nil {
 		t.Fatal(err)
 	}
 	s.rest()

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/restore"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
@@ -60,9 +60,9 @@ func (k *Reconciler) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step clus
 	case etcd.StartAnew:
 		k.distrust(o.UID) // What is restored may ask for another password, or for none.
 		return k.note(ctx, o, step.Edit)
-	case plan.FindBackup:
+	case planner.FindBackup:
 		return restore.FindBackup(ctx, k.Client, o, etcdBootstrap(o))
-	case plan.DropRestoreJob:
+	case planner.DropRestoreJob:
 		return k.DeleteJob(ctx, o, step.Name, step.UID)
 	}
 	return k.change(ctx, o, step)

@@ -10,7 +10,8 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/backup"
 	"github.com/quorate/quorate/controllers/owned"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
@@ -21,7 +22,7 @@ var _ backup.SourceKind = (*Reconciler)(nil)
 func (k *Reconciler) Engine() string { return v1alpha1.ComponentEtcd }
 
 // ServerImage is what a check of a backup runs in.
-func (k *Reconciler) ServerImage(ctx context.Context, namespace, name string, of plan.Stored) (string, error) {
+func (k *Reconciler) ServerImage(ctx context.Context, namespace, name string, of job.Stored) (string, error) {
 	o := &v1alpha1.EtcdCluster{}
 	err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
 	if apierrors.IsNotFound(err) {
@@ -38,7 +39,7 @@ func (k *Reconciler) ServerImage(ctx context.Context, namespace, name string, of
 func (k *Reconciler) Replaced(context.Context, *v1alpha1.Backup) (string, error) { return "", nil }
 
 // Source says of a cluster whether it can be backed up, and how a Job gets at it; nil when there is none of that name.
-func (k *Reconciler) Source(ctx context.Context, namespace, name string) (*plan.Source, *plan.Access, error) {
+func (k *Reconciler) Source(ctx context.Context, namespace, name string) (*planner.Source, *job.Access, error) {
 	o := &v1alpha1.EtcdCluster{}
 	err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
 	if apierrors.IsNotFound(err) {
@@ -47,7 +48,7 @@ func (k *Reconciler) Source(ctx context.Context, namespace, name string) (*plan.
 	if err != nil {
 		return nil, nil, fmt.Errorf("read EtcdCluster %s: %w", name, err)
 	}
-	source := &plan.Source{Noun: "EtcdCluster " + name, Leaving: o.DeletionTimestamp != nil}
+	source := &planner.Source{Noun: "EtcdCluster " + name, Leaving: o.DeletionTimestamp != nil}
 	b, err := k.Blueprint(ctx, o)
 	if err != nil {
 		return nil, nil, err
@@ -59,7 +60,7 @@ func (k *Reconciler) Source(ctx context.Context, namespace, name string) (*plan.
 		source.Missing, source.Asleep = "it is hibernated", true
 	}
 	source.History = b.Record.Timeline()
-	access := &plan.Access{
+	access := &job.Access{
 		Stream:   append([]string{"--timeline=" + source.History}, b.MemberArgs()...),
 		Template: o.Spec.Template,
 	}

@@ -65,7 +65,9 @@ func (k *Reconciler) ensurePassword(ctx context.Context, o *v1alpha1.EtcdCluster
 			return "", err
 		}
 	}
-	passwords, err := k.EnsurePasswords(ctx, o, live, given, etcd.Labels(o.Name), claims, owned.PasswordKey, etcd.SigningKey)
+	passwords, err := k.EnsurePasswords(ctx, o, live, owned.PasswordSecret{
+		Keys: []string{owned.PasswordKey, etcd.SigningKey}, Given: given, Labels: etcd.Labels(o.Name), Owners: claims,
+	})
 	return passwords[owned.PasswordKey], err
 }
 

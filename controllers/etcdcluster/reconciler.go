@@ -164,8 +164,9 @@ func (k *Reconciler) ensureConnection(ctx context.Context, o *v1alpha1.EtcdClust
 	if err != nil {
 		return err
 	}
-	return k.EnsureSecret(ctx, o, cluster.ConnectionSecret(o.Name), BindingType, etcd.Labels(o.Name),
-		b.Connection(password, ca, pair))
+	return k.EnsureSecret(ctx, o, owned.Secret{
+		Name: cluster.ConnectionSecret(o.Name), Type: BindingType, Labels: etcd.Labels(o.Name), Data: b.Connection(password, ca, pair),
+	})
 }
 
 // Blueprint gathers what the objects of a cluster are built from. Its record is empty while there is none.

@@ -3,7 +3,7 @@ package etcdcluster
 import (
 	"testing"
 
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
@@ -22,7 +22,7 @@ func TestMembersAndChecksOfBackupsComeFromTheRegistryOfTheInstallation(t *testin
 		"registry.example.com/coreos/etcd:v3.6.16": {o.Name, "3.6.16"},
 		"registry.example.com/coreos/etcd:v3.5.35": {"gone", "3.5.35"},
 	} {
-		if got, err := kind.ServerImage(t.Context(), o.Namespace, of[0], plan.Stored{Version: of[1]}); err != nil || got != want {
+		if got, err := kind.ServerImage(t.Context(), o.Namespace, of[0], job.Stored{Version: of[1]}); err != nil || got != want {
 			t.Errorf("%q, %v, want %q", got, err, want)
 		}
 	}

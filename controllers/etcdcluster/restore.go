@@ -11,7 +11,8 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/restore"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
@@ -45,7 +46,7 @@ func (k *Reconciler) anew(ctx context.Context, o *v1alpha1.EtcdCluster, record e
 }
 
 // Target says of a cluster whether a backup can be put into it.
-func (k *Reconciler) Target(ctx context.Context, r *v1alpha1.Restore, found *plan.Found) (*plan.Target, restore.Lookup, error) {
+func (k *Reconciler) Target(ctx context.Context, r *v1alpha1.Restore, found *planner.Found) (*planner.Target, restore.Lookup, error) {
 	o := &v1alpha1.EtcdCluster{}
 	err := k.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Cluster.Name}, o)
 	if apierrors.IsNotFound(err) {
@@ -58,10 +59,10 @@ func (k *Reconciler) Target(ctx context.Context, r *v1alpha1.Restore, found *pla
 	if err != nil {
 		return nil, restore.Lookup{}, err
 	}
-	t := &plan.Target{Noun: "EtcdCluster " + o.Name, Scope: string(o.UID), Leaving: o.DeletionTimestamp != nil, Doing: o.Status.Activity}
+	t := &planner.Target{Noun: "EtcdCluster " + o.Name, Scope: string(o.UID), Leaving: o.DeletionTimestamp != nil, Doing: o.Status.Activity}
 	switch {
 	case record.BeganWith(restoreToken(r, o)):
-		t.Restored = &plan.Restored{Revision: max(record.Restore.Revision, revisionOf(found)) + record.Restore.Bump}
+		t.Restored = &job.Restored{Revision: max(record.Restore.Revision, revisionOf(found)) + record.Restore.Bump}
 	case record.BeginsWith(restoreToken(r, o)):
 		t.Begun = true
 	case len(record.Members) == 0 || (record.ClusterID == 0 && record.Recovery.Anew == nil):
@@ -73,7 +74,7 @@ func (k *Reconciler) Target(ctx context.Context, r *v1alpha1.Restore, found *pla
 	}
 	if found != nil {
 		t.Refused = etcd.Unsuited(found.Version, record.Version)
-		name := plan.Restoration{UID: string(r.UID), Found: found, Target: t}.Plan()
+		name := planner.RestoreState{UID: string(r.UID), Found: found, Target: t}.Plan()
 		t.Replaces = etcd.Replaces(len(record.Members), o.Spec.Storage != nil, name)
 		if t.Refused == "" {
 			t.Refused, err = k.unmountable(ctx, r, len(record.Members))
@@ -91,7 +92,7 @@ func (k *Reconciler) unmountable(ctx context.Context, r *v1alpha1.Restore, membe
 	if err := k.CheckDestination(ctx, r, "spec.from.destination", *source.Destination); err != nil {
 		return "", err
 	}
-	name, _ := plan.Claim(source.Destination.URL)
+	name, _ := job.Claim(source.Destination.URL)
 	switch {
 	case name == "":
 		return "", nil
@@ -129,7 +130,7 @@ func restoreToken(r *v1alpha1.Restore, o *v1alpha1.EtcdCluster) string {
 	return string(r.UID) + "-" + string(o.UID)
 }
 
-func revisionOf(f *plan.Found) int64 {
+func revisionOf(f *planner.Found) int64 {
 	if f == nil {
 		return 0
 	}

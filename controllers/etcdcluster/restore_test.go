@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/backup"
 	"github.com/quorate/quorate/controllers/restore"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/test/controllersim"
@@ -115,7 +115,7 @@ func TestTheJobThatLooksABackupUpIsOfTheWish(t *testing.T) {
 	o := beginningWith(v1alpha1.RestoreSource{Backup: ptr.To("first"), Time: &at})
 	w := fakeapi.New(t, o, stored(nil))
 	k := New(ownedtest.New(w))
-	if err := k.Act(t.Context(), o, plan.FindBackup{}); err != nil {
+	if err := k.Act(t.Context(), o, planner.FindBackup{}); err != nil {
 		t.Fatal(err)
 	}
 	job := &batchv1.Job{}
@@ -142,7 +142,7 @@ func TestTheJobThatLooksABackupUpIsOfTheWish(t *testing.T) {
 		t.Errorf("another wish takes the answer of the former one: %+v, %v", later, err)
 	}
 	o.Spec.Bootstrap.Restore = &v1alpha1.RestoreSource{Backup: ptr.To("second")}
-	if err := k.Act(t.Context(), o, plan.FindBackup{}); err == nil {
+	if err := k.Act(t.Context(), o, planner.FindBackup{}); err == nil {
 		t.Error("a Job is made for what is not there")
 	}
 }

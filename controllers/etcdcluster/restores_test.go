@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/rediscluster"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/redis"
@@ -48,7 +48,7 @@ func TestARestoreThatWasOvertakenSaysSo(t *testing.T) {
 	for _, o := range []*v1alpha1.Restore{fakeapi.Restore(nil), fakeapi.Restore(func(r *v1alpha1.Restore) {
 		r.Name, r.UID = "younger", "younger-uid"
 		r.CreationTimestamp = metav1.NewTime(fakeapi.Now.Add(time.Minute))
-		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: plan.ReasonRestored}}
+		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: planner.ReasonRestored}}
 	})} {
 		status := o.Status
 		if err := s.Others.Create(t.Context(), o); err != nil {
@@ -61,7 +61,7 @@ func TestARestoreThatWasOvertakenSaysSo(t *testing.T) {
 	}
 	r := s.Undo()
 	c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionStalled)
-	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != plan.ReasonRestoreRefused || !strings.Contains(c.Message, "Restore younger is younger") {
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != planner.ReasonRestoreRefused || !strings.Contains(c.Message, "Restore younger is younger") {
 		t.Errorf("%+v", c)
 	}
 	s.Confirm(r)
@@ -80,7 +80,7 @@ func TestARestoreWhoseBackupHasGoneSaysSo(t *testing.T) {
 		"going": {fakeapi.Backup(func(b *v1alpha1.Backup) {
 			b.Finalizers = []string{v1alpha1.Finalizer}
 			b.Status.Directory = "orders-1"
-			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: plan.ReasonComplete}}
+			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: planner.ReasonComplete}}
 		}), "Backup first is being deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestARestoreWhoseBackupHasGoneSaysSo(t *testing.T) {
 			}
 			r := s.Undo()
 			c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionStalled)
-			if c == nil || c.Status != metav1.ConditionTrue || c.Reason != plan.ReasonRestoreRefused || !strings.Contains(c.Message, tc.says) {
+			if c == nil || c.Status != metav1.ConditionTrue || c.Reason != planner.ReasonRestoreRefused || !strings.Contains(c.Message, tc.says) {
 				t.Errorf("%+v", c)
 			}
 			s.Confirm(r)

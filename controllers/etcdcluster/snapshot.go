@@ -18,7 +18,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 )
@@ -76,14 +76,14 @@ func backupState(b *v1alpha1.Backup) etcd.Backup {
 		return out
 	}
 	doing := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReconciling)
-	out.Checking = out.Complete && doing != nil && doing.Status == metav1.ConditionTrue && doing.Reason == plan.ReasonVerifying
+	out.Checking = out.Complete && doing != nil && doing.Status == metav1.ConditionTrue && doing.Reason == planner.ReasonVerifying
 	stalled := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionStalled)
 	if stalled == nil || stalled.Status != metav1.ConditionTrue {
 		return out
 	}
 	out.Stalled, out.Since = stalled.Message, stalled.LastTransitionTime.Time
 	switch {
-	case stalled.Reason == plan.ReasonVerifyFailed:
+	case stalled.Reason == planner.ReasonVerifyFailed:
 		out.Failed = stalled.Message
 	case !out.Complete && st.CompletionTime != nil:
 		out.Failed = conditionMessage(st.Conditions, v1alpha1.ConditionComplete)

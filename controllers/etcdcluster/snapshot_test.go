@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
@@ -259,7 +259,7 @@ func TestWhatABackupSaysOfItself(t *testing.T) {
 	}{
 		"nothing yet": {},
 		"is being taken": {
-			v1alpha1.BackupStatus{Activity: "5 MiB", Conditions: []metav1.Condition{condition(complete, no, plan.ReasonTaking, ""), condition(stalled, no, "Progressing", "")}},
+			v1alpha1.BackupStatus{Activity: "5 MiB", Conditions: []metav1.Condition{condition(complete, no, planner.ReasonTaking, ""), condition(stalled, no, "Progressing", "")}},
 			etcd.Backup{Activity: "5 MiB"},
 		},
 		"waits for a human": {
@@ -274,27 +274,27 @@ func TestWhatABackupSaysOfItself(t *testing.T) {
 		},
 		"is being checked": {
 			v1alpha1.BackupStatus{CompletionTime: &at, Conditions: []metav1.Condition{
-				condition(complete, yes, plan.ReasonComplete, ""), condition(verified, no, plan.ReasonVerifying, ""), condition(stalled, no, "Progressing", ""),
+				condition(complete, yes, planner.ReasonComplete, ""), condition(verified, no, planner.ReasonVerifying, ""), condition(stalled, no, "Progressing", ""),
 			}},
 			etcd.Backup{Complete: true},
 		},
 		"did not pass its check": {
 			v1alpha1.BackupStatus{CompletionTime: &at, Conditions: []metav1.Condition{
-				condition(complete, yes, plan.ReasonComplete, ""), condition(verified, no, "BackupDamaged", "torn"),
-				condition(stalled, yes, plan.ReasonVerifyFailed, "it did not pass: torn"),
+				condition(complete, yes, planner.ReasonComplete, ""), condition(verified, no, "BackupDamaged", "torn"),
+				condition(stalled, yes, planner.ReasonVerifyFailed, "it did not pass: torn"),
 			}},
 			etcd.Backup{Complete: true, Stalled: "it did not pass: torn", Failed: "it did not pass: torn", Since: fakeapi.Now},
 		},
 		"is verified": {
 			v1alpha1.BackupStatus{CompletionTime: &at, Verification: checked, Conditions: []metav1.Condition{
-				condition(complete, yes, plan.ReasonComplete, ""), condition(verified, yes, plan.ReasonVerified, ""), condition(stalled, no, "Settled", ""),
+				condition(complete, yes, planner.ReasonComplete, ""), condition(verified, yes, planner.ReasonVerified, ""), condition(stalled, no, "Settled", ""),
 			}},
 			etcd.Backup{Complete: true, Verified: fakeapi.Now},
 		},
 		"was verified once": {
 			v1alpha1.BackupStatus{CompletionTime: &at, Verification: checked, Conditions: []metav1.Condition{
-				condition(complete, yes, plan.ReasonComplete, ""), condition(verified, no, "BackupDamaged", "torn"),
-				condition(stalled, yes, plan.ReasonVerifyFailed, "torn"),
+				condition(complete, yes, planner.ReasonComplete, ""), condition(verified, no, "BackupDamaged", "torn"),
+				condition(stalled, yes, planner.ReasonVerifyFailed, "torn"),
 			}},
 			etcd.Backup{Complete: true, Stalled: "torn", Failed: "torn", Since: fakeapi.Now},
 		},
@@ -358,10 +358,10 @@ func TestABackupThatIsBeingCheckedAgainSaysSo(t *testing.T) {
 		})
 	}
 	complete := metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue}
-	if !backupState(conditions(plan.ReasonVerifying, complete)).Checking {
+	if !backupState(conditions(planner.ReasonVerifying, complete)).Checking {
 		t.Error("it is being checked")
 	}
-	for _, b := range []*v1alpha1.Backup{conditions(plan.ReasonTaking), conditions(plan.ReasonStopping, complete)} {
+	for _, b := range []*v1alpha1.Backup{conditions(planner.ReasonTaking), conditions(planner.ReasonStopping, complete)} {
 		if backupState(b).Checking {
 			t.Errorf("%+v is not being checked", b.Status.Conditions)
 		}

@@ -24,7 +24,7 @@ func TestAStatusOfEtcdIsWrittenWhateverPodsSay(t *testing.T) {
 				s.Pods = append(s.Pods, etcd.Pod{Name: cluster.Pod(o.Name, i), Ordinal: i, Problem: words, Stuck: true, Unreachable: errors.New(words)})
 			}
 			w := fakeapi.New(t, o)
-			status := controllersim.WrittenStatus(t, w, New(ownedtest.New(w)), o, s, words)
+			status := controllersim.WrittenStatus(t, w, controllersim.Observing(New(ownedtest.New(w)), s, words), o)
 			if len(status) > controllersim.LargestStatus {
 				t.Errorf("a status of %d bytes", len(status))
 			}

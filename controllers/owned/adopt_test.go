@@ -125,7 +125,8 @@ func TestTheReferenceToAFormerOwnerIsReplaced(t *testing.T) {
 	fakeapi.Must(t, w.Create(t.Context(), restored, client.FieldOwner(cluster.ManagedBy)))
 	live, err := c.OwnSecret(t.Context(), o, "orders-auth")
 	fakeapi.Must(t, err)
-	fakeapi.Must(t, c.bringSecret(t.Context(), o, live, "orders-auth", corev1.SecretTypeOpaque, etcd.Labels("orders"), maps.Clone(live.Data)))
+	want := Secret{Name: "orders-auth", Type: corev1.SecretTypeOpaque, Labels: etcd.Labels("orders"), Data: maps.Clone(live.Data)}
+	fakeapi.Must(t, c.bringSecret(t.Context(), o, live, want))
 	fakeapi.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(restored), restored))
 	if string(restored.Data["password"]) != "of root" || !metav1.IsControlledBy(restored, o) ||
 		slices.ContainsFunc(restored.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == "former" }) {

@@ -21,7 +21,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/conditions"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 )
 
 // BackupHealth is the worst that the schedules of a cluster say of its backups, nil where there is none.
@@ -55,7 +55,7 @@ func healthOf(s *v1alpha1.BackupSchedule) metav1.Condition {
 	switch {
 	case c == nil:
 	case c.Status == metav1.ConditionTrue:
-		out.Status, out.Reason, out.Message = c.Status, plan.ReasonHealthy, "the backups that schedules of this cluster ask for are there"
+		out.Status, out.Reason, out.Message = c.Status, planner.ReasonHealthy, "the backups that schedules of this cluster ask for are there"
 	default:
 		out.Status, out.Reason, out.Message = c.Status, c.Reason, "BackupSchedule "+s.Name+": "+c.Message
 	}

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/test/fakeapi"
 )
 
@@ -28,7 +28,7 @@ func TestAClusterSaysTheWorstOfItsSchedules(t *testing.T) {
 		"none":               {nil, ""},
 		"of another cluster": {[]client.Object{fakeapi.ScheduleThatSays("e", v1alpha1.ClusterReference{Kind: v1alpha1.KindRedisCluster, Name: "orders"}, metav1.ConditionFalse, "no")}, ""},
 		"that is leaving":    {[]client.Object{leaving}, ""},
-		"healthy":            {[]client.Object{good}, "True " + plan.ReasonHealthy + " the backups that schedules"},
+		"healthy":            {[]client.Object{good}, "True " + planner.ReasonHealthy + " the backups that schedules"},
 		"one is not":         {[]client.Object{good, silent, bad}, "False Word BackupSchedule b: the store is full"},
 		"one is silent":      {[]client.Object{good, silent}, "Unknown Unknown BackupSchedule c has not been looked at yet"},
 	} {

@@ -11,20 +11,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/test/fakeapi"
 )
 
 var decisionsOnPods = fakeapi.Decisions[*corev1.Pod]{
 	"PodReady":        func(p *corev1.Pod) any { return PodReady(p) },
 	"ReadySince":      func(p *corev1.Pod) any { return ReadySince(p) },
-	"HasRun":          func(p *corev1.Pod) any { return HasRun(p, plan.Container) },
-	"StartedAt":       func(p *corev1.Pod) any { return StartedAt(p, plan.Container) },
+	"HasRun":          func(p *corev1.Pod) any { return HasRun(p, job.Container) },
+	"StartedAt":       func(p *corev1.Pod) any { return StartedAt(p, job.Container) },
 	"StuckReason":     func(p *corev1.Pod) any { return StuckReason(p) },
-	"CannotRunReason": func(p *corev1.Pod) any { return CannotRunReason(p, plan.Container) },
-	"BackOffUntil":    func(p *corev1.Pod) any { return BackOffUntil(p, plan.Container) },
+	"CannotRunReason": func(p *corev1.Pod) any { return CannotRunReason(p, job.Container) },
+	"BackOffUntil":    func(p *corev1.Pod) any { return BackOffUntil(p, job.Container) },
 	"unpulled":        func(p *corev1.Pod) any { return unpulled(p) },
-	"FatalStart":      func(p *corev1.Pod) any { return FatalStart(p, func(s string) string { return s }, plan.Container) },
+	"FatalStart":      func(p *corev1.Pod) any { return FatalStart(p, func(s string) string { return s }, job.Container) },
 	"StartedWith":     func(p *corev1.Pod) any { return StartedWith([]corev1.Pod{*p}, 1, "x", "x") },
 	"JobState":        func(p *corev1.Pod) any { return JobState(&batchv1.Job{}, []corev1.Pod{*p}, time.Unix(1<<30, 0)) },
 	"podsOf": func(p *corev1.Pod) any {
@@ -74,7 +74,7 @@ var decidedBy = map[string][]string{
 
 func TestACachedObjectDecidesLikeTheWholeOne(t *testing.T) {
 	t.Parallel()
-	decisionsOnPods.Compare(t, plan.Container)
+	decisionsOnPods.Compare(t, job.Container)
 	decisionsOnNodes.Compare(t, "")
 	decisionsOnSets.Compare(t, "")
 	decisionsOnJobs.Compare(t, "")

@@ -87,7 +87,7 @@ func (c *Client) RenewSecret(ctx context.Context, owner Owner, name string, labe
 	if len(data[CAKey]) == 0 || DataHolds(live.Data, data) {
 		return nil
 	}
-	return c.bringSecret(ctx, owner, live, name, live.Type, labels, data)
+	return c.bringSecret(ctx, owner, live, Secret{Name: name, Type: live.Type, Labels: labels, Data: data})
 }
 
 // followed reports whether the Secrets that users of a cluster connect with have what clients are to have, as far as they are there.
@@ -129,8 +129,8 @@ func (c *Client) ensureManaged(ctx context.Context, owner Owner, want Certificat
 	if err != nil || len(a.Signing.Cert) == 0 {
 		return err
 	}
-	for name, leaf := range want.Leafs {
-		if err := c.ensureLeaf(ctx, owner, want, a, name, leaf); err != nil {
+	for name := range want.Leafs {
+		if err := c.ensureLeaf(ctx, owner, want, a, name); err != nil {
 			return err
 		}
 	}
@@ -172,7 +172,7 @@ func (c *Client) ensureAuthority(ctx context.Context, owner Owner, want Certific
 		return clustertls.Authority{}, err
 	}
 	a := clustertls.Authority{Signing: ca}
-	return a, c.makeSecret(ctx, owner, name, corev1.SecretTypeTLS, want.Labels, AuthorityData(a))
+	return a, c.makeSecret(ctx, owner, Secret{Name: name, Type: corev1.SecretTypeTLS, Labels: want.Labels, Data: AuthorityData(a)})
 }
 
 // anySecret reports whether the cluster has a Secret of any of the names.
@@ -186,13 +186,13 @@ func (c *Client) anySecret(ctx context.Context, owner Owner, names []string) (bo
 	return false, nil
 }
 
-func (c *Client) ensureLeaf(
-	ctx context.Context, owner Owner, want Certificates, a clustertls.Authority, name string, leaf clustertls.Leaf,
-) error {
+// ensureLeaf keeps the Secret of one of the wanted leafs up to date, signed by an authority.
+func (c *Client) ensureLeaf(ctx context.Context, owner Owner, want Certificates, a clustertls.Authority, name string) error {
 	live, err := c.OwnSecret(ctx, owner, name)
 	if err != nil || (live == nil && want.RenewOnly) {
 		return err
 	}
+	leaf := want.Leafs[name]
 	var pair clustertls.Pair
 	if live != nil {
 		pair = pairOf(live)
@@ -206,7 +206,9 @@ func (c *Client) ensureLeaf(
 			return err
 		}
 	}
-	return c.bringSecret(ctx, owner, live, name, corev1.SecretTypeTLS, want.Labels, LeafData(a.Bundle(), pair))
+	return c.bringSecret(ctx, owner, live, Secret{
+		Name: name, Type: corev1.SecretTypeTLS, Labels: want.Labels, Data: LeafData(a.Bundle(), pair),
+	})
 }
 
 // clientData returns what every Secret that clients connect with holds: the authorities of a bundle,

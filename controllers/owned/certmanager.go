@@ -55,13 +55,13 @@ func (c *Client) ensureIssued(ctx context.Context, owner Owner, want Certificate
 	if pending != nil && len(used) < len(want.Leafs) {
 		return pending
 	}
-	trust, err := c.ensureTrust(ctx, owner, want, issued, used, pending == nil)
+	trust, err := c.ensureTrust(ctx, owner, want, issuedLeafs{issued: issued, used: used, complete: pending == nil})
 	if err != nil || len(trust.Bundle()) == 0 {
 		return err
 	}
 	for name := range want.Leafs {
-		if err := c.bringSecret(ctx, owner, used[name], name, corev1.SecretTypeTLS, want.Labels,
-			c.handed(trust, issued[name], used[name])); err != nil {
+		s := Secret{Name: name, Type: corev1.SecretTypeTLS, Labels: want.Labels, Data: c.handed(trust, issued[name], used[name])}
+		if err := c.bringSecret(ctx, owner, used[name], s); err != nil {
 			return err
 		}
 	}
@@ -103,32 +103,38 @@ func (c *Client) leafSecrets(ctx context.Context, owner Owner, leafs map[string]
 	return out, nil
 }
 
+// issuedLeafs are the Secrets of the leafs, by the names of those in use.
+type issuedLeafs struct {
+	// issued are those that cert-manager wrote, used those that servers and clients use.
+	issued, used map[string]*corev1.Secret
+	// complete means that cert-manager has issued every leaf.
+	complete bool
+}
+
 // ensureTrust reads whom the cluster trusts, and lets that go on as far as the facts allow. What cert-manager has not
 // issued leaves it as it is: an authority that the missing leaf needs would pass for one that nobody needs any more.
-func (c *Client) ensureTrust(
-	ctx context.Context, owner Owner, want Certificates, issued, used map[string]*corev1.Secret, complete bool,
-) (clustertls.Trust, error) {
+func (c *Client) ensureTrust(ctx context.Context, owner Owner, want Certificates, leafs issuedLeafs) (clustertls.Trust, error) {
 	name := cluster.CASecret(owner.GetName())
 	live, err := c.OwnSecret(ctx, owner, name)
 	if err != nil || (live == nil && want.RenewOnly) {
 		return clustertls.Trust{}, err
 	}
 	if live == nil {
-		t := clustertls.NewTrust(bundles(issued), bundles(used))
-		return t, c.bringSecret(ctx, owner, nil, name, corev1.SecretTypeOpaque, want.Labels, trustData(t))
+		t := clustertls.NewTrust(bundles(leafs.issued), bundles(leafs.used))
+		return t, c.bringSecret(ctx, owner, nil, Secret{Name: name, Type: corev1.SecretTypeOpaque, Labels: want.Labels, Data: trustData(t)})
 	}
 	t := TrustOf(live)
-	if want.RenewOnly || !complete {
+	if want.RenewOnly || !leafs.complete {
 		return t, nil
 	}
 	if err := c.Adopt(ctx, owner, live); err != nil {
 		return t, err
 	}
-	facts, err := c.trustFacts(ctx, owner, want, t, issued)
+	facts, err := c.trustFacts(ctx, owner, want, t, leafs.issued)
 	if err != nil {
 		return t, err
 	}
-	next := t.Advance(bundles(issued), facts)
+	next := t.Advance(bundles(leafs.issued), facts)
 	if reflect.DeepEqual(trustData(t), trustData(next)) && labelled(live, want.Labels) {
 		return next, nil
 	}
@@ -322,7 +328,7 @@ func (c *Client) issuedSecret(
 		return nil, cluster.Refusal{Reason: v1alpha1.ReasonForeignObject, Message: fmt.Sprintf(
 			"cert-manager is to write Secret %s/%s, which belongs to somebody else: give the cluster another name", key.Namespace, key.Name)}
 	case ref == nil && write:
-		return &s, c.bringSecret(ctx, owner, &s, key.Name, s.Type, want.Labels, nil)
+		return &s, c.bringSecret(ctx, owner, &s, Secret{Name: key.Name, Type: s.Type, Labels: want.Labels})
 	case ref != nil && ref.Kind != CertificateKind.Kind:
 		return &s, CheckOwned(owner, &s, "Secret "+key.String())
 	}

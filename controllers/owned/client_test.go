@@ -249,8 +249,9 @@ func TestWhatWasKeptWithItsClaimsIsAdopted(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return c.EnsurePasswords(t.Context(), o, live, nil, cluster.Labels("orders", "etcd", "etcd"),
-			[]*metav1ac.OwnerReferenceApplyConfiguration{claim}, PasswordKey)
+		return c.EnsurePasswords(t.Context(), o, live, PasswordSecret{
+			Keys: []string{PasswordKey}, Labels: cluster.Labels("orders", "etcd", "etcd"), Owners: []*metav1ac.OwnerReferenceApplyConfiguration{claim},
+		})
 	}
 	first, err := ensure()
 	if err != nil {
@@ -292,7 +293,7 @@ func TestPasswordsAreMadeOnceAndTakenFromTheUserWhereNamed(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return c.EnsurePasswords(t.Context(), o, live, given, nil, nil, "password", "operator")
+		return c.EnsurePasswords(t.Context(), o, live, PasswordSecret{Keys: []string{"password", "operator"}, Given: given})
 	}
 	first, err := ensure(nil)
 	if err != nil {

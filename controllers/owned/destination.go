@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 )
 
 // CheckDestination refuses what a pod would wait for without a word: Secrets and a claim that are not there.
@@ -25,7 +25,7 @@ func (c *Client) CheckDestination(ctx context.Context, o Owner, field string, d 
 	if err := c.CheckAccount(ctx, o, field, d); err != nil {
 		return err
 	}
-	claim, _ := plan.Claim(d.URL)
+	claim, _ := job.Claim(d.URL)
 	if claim == "" {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/test/fakeapi"
 )
 
@@ -41,8 +41,8 @@ func TestPodsRunAsAServiceAccountOnlyWhereItsOwnerAgreed(t *testing.T) {
 	} {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "admin", Labels: tc.labels}}
 		k := newChildren(fakeapi.New(t, account))
-		w := plan.Work{
-			Name: "first-take", Labels: plan.Labels("first", "orders"), Limit: time.Minute,
+		w := job.Work{
+			Name: "first-take", Labels: job.Labels("first", "orders"), Limit: time.Minute,
 			Destination: v1alpha1.BackupDestination{URL: "s3://bucket", ServiceAccountName: ptr.To("admin")},
 		}
 		for _, field := range []string{"spec.destination", ""} { // Empty while the Backup is deleted.

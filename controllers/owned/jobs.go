@@ -20,7 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -41,7 +42,7 @@ const (
 
 // Job reads what Kubernetes says of a Job of the agent and of its pods, which the labels select, and how far it is; nil when there is
 // none that belongs to the owner.
-func (c *Client) Job(ctx context.Context, owner Owner, name string, selector map[string]string) (*plan.Job, error) {
+func (c *Client) Job(ctx context.Context, owner Owner, name string, selector map[string]string) (*planner.Job, error) {
 	job := &batchv1.Job{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}, job)
 	if apierrors.IsNotFound(err) {
@@ -78,17 +79,17 @@ func podsOf(job *batchv1.Job, pods []corev1.Pod) []corev1.Pod {
 }
 
 // JobState returns the facts that planners decide on. now is the time of the operator.
-func JobState(job *batchv1.Job, pods []corev1.Pod, now time.Time) *plan.Job {
-	out := &plan.Job{
-		Name: job.Name, Namespace: job.Namespace, UID: string(job.UID), For: job.Annotations[plan.AnnotationFor], Leaving: job.DeletionTimestamp != nil,
-		Suspended: ptr.Deref(job.Spec.Suspend, false), Podless: podless(job, pods), Since: job.CreationTimestamp.Time,
+func JobState(j *batchv1.Job, pods []corev1.Pod, now time.Time) *planner.Job {
+	out := &planner.Job{
+		Name: j.Name, Namespace: j.Namespace, UID: string(j.UID), For: j.Annotations[job.AnnotationFor], Leaving: j.DeletionTimestamp != nil,
+		Suspended: ptr.Deref(j.Spec.Suspend, false), Podless: podless(j, pods), Since: j.CreationTimestamp.Time,
 	}
-	if began := job.Status.StartTime; began != nil { // It may have been suspended before.
+	if began := j.Status.StartTime; began != nil { // It may have been suspended before.
 		out.Since = began.Time
 	}
 	for i := range pods {
 		p := &pods[i]
-		status := ContainerStatus(p.Status.ContainerStatuses, plan.Container)
+		status := ContainerStatus(p.Status.ContainerStatuses, job.Container)
 		if status.State.Terminated == nil {
 			out.Unpulled, out.Waiting = "", p.CreationTimestamp.Time
 			if status.State.Running != nil {
@@ -101,7 +102,7 @@ func JobState(job *batchv1.Job, pods []corev1.Pod, now time.Time) *plan.Job {
 			continue
 		}
 		out.Starved = status.State.Terminated.Reason == reasonOOM
-		if r, ok := plan.ParseReport(status.State.Terminated.Message); ok && !out.Starved {
+		if r, ok := job.ParseReport(status.State.Terminated.Message); ok && !out.Starved {
 			out.Report, out.Trouble = &r, ""
 			if r.Problem != nil {
 				out.Trouble = r.Problem.Message
@@ -110,7 +111,7 @@ func JobState(job *batchv1.Job, pods []corev1.Pod, now time.Time) *plan.Job {
 		}
 		out.Report, out.Trouble = nil, terminationMessage(status)
 	}
-	for _, c := range job.Status.Conditions {
+	for _, c := range j.Status.Conditions {
 		if c.Status != corev1.ConditionTrue {
 			continue
 		}
@@ -137,32 +138,32 @@ func podless(job *batchv1.Job, pods []corev1.Pod) bool {
 // endHeld takes a Job as ended whose agent has, while another container keeps the newest pod running: the proxy of a service mesh that was injected runs
 // for ever, and Kubernetes neither takes the Job as complete nor tries it again before the whole pod ends. An attempt that it would try again has
 // not failed for good, see plan.Job.
-func endHeld(out *plan.Job, pods []corev1.Pod, now time.Time) {
+func endHeld(out *planner.Job, pods []corev1.Pod, now time.Time) {
 	if out.Ended || len(pods) == 0 {
 		return
 	}
 	p := &pods[len(pods)-1]
-	end := ContainerStatus(p.Status.ContainerStatuses, plan.Container).State.Terminated
+	end := ContainerStatus(p.Status.ContainerStatuses, job.Container).State.Terminated
 	if end == nil || p.Status.Phase != corev1.PodRunning || now.Sub(end.FinishedAt.Time) < letGo {
 		return
 	}
 	out.Ended, out.Held, out.Since = true, true, end.FinishedAt.Time
 	out.Failed = end.ExitCode != 0
-	out.Again = out.Failed && end.ExitCode != plan.ExitFinal
+	out.Again = out.Failed && end.ExitCode != job.ExitFinal
 }
 
 // Flow asks a pod how far it is. It may be about to begin or to end: no answer is none.
-func (c *Client) Flow(ctx context.Context, p *corev1.Pod) *plan.Flow {
+func (c *Client) Flow(ctx context.Context, p *corev1.Pod) *job.Flow {
 	ctx, cancel := context.WithTimeout(ctx, flowTimeout)
 	defer cancel()
 	name, ip := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, p.Status.PodIP
 	transport := &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return c.Dial(ctx, name, ip, plan.FlowPort)
+			return c.Dial(ctx, name, ip, job.FlowPort)
 		},
 	}
-	url := "http://" + net.JoinHostPort(ip, strconv.Itoa(plan.FlowPort)) + plan.FlowPath
+	url := "http://" + net.JoinHostPort(ip, strconv.Itoa(job.FlowPort)) + job.FlowPath
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil
@@ -172,7 +173,7 @@ func (c *Client) Flow(ctx context.Context, p *corev1.Pod) *plan.Flow {
 		return nil
 	}
 	defer func() { _ = resp.Body.Close() }()
-	out := &plan.Flow{}
+	out := &job.Flow{}
 	if resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, maxFlow)).Decode(out) != nil {
 		return nil
 	}
@@ -205,7 +206,7 @@ func (c *Client) DeleteBackup(ctx context.Context, owner Owner, name, uid string
 
 // StartJob makes a Job of the agent that belongs to the owner. field is that of the specification which names its destination, empty where
 // that is not checked first.
-func (c *Client) StartJob(ctx context.Context, o Owner, w plan.Work, field string) error {
+func (c *Client) StartJob(ctx context.Context, o Owner, w job.Work, field string) error {
 	if field != "" {
 		if err := c.CheckDestination(ctx, o, field, w.Destination); err != nil {
 			return err

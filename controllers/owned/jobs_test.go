@@ -12,22 +12,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/test/fakeapi"
 )
 
 func TestAPodThatRanOutOfMemoryIsToldFromOthers(t *testing.T) {
 	pod := func(reason, message string) corev1.Pod {
 		return corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-			Name: plan.Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: reason, Message: message}},
+			Name: job.Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: reason, Message: message}},
 		}}}}
 	}
-	job := &batchv1.Job{Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}}}
-	killed := JobState(job, []corev1.Pod{pod("Error", fakeapi.HasFailed.Encode()), pod(reasonOOM, "12:00:00 starting a server")}, fakeapi.Now)
-	if p := killed.Problem(); !killed.Starved || p == nil || p.Reason != plan.ReasonMemory {
+	j := &batchv1.Job{Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}}}
+	killed := JobState(j, []corev1.Pod{pod("Error", fakeapi.HasFailed.Encode()), pod(reasonOOM, "12:00:00 starting a server")}, fakeapi.Now)
+	if p := killed.Problem(); !killed.Starved || p == nil || p.Reason != job.ReasonMemory {
 		t.Errorf("%+v", p)
 	}
-	other := JobState(job, []corev1.Pod{pod(reasonOOM, ""), pod("Error", fakeapi.HasFailed.Encode())}, fakeapi.Now)
+	other := JobState(j, []corev1.Pod{pod(reasonOOM, ""), pod("Error", fakeapi.HasFailed.Encode())}, fakeapi.Now)
 	if p := other.Problem(); other.Starved || p == nil || p.Reason != "NotAllowed" {
 		t.Errorf("what was before the last attempt counts: %+v", p)
 	}
@@ -38,7 +38,7 @@ func TestAPodThatHasBegunIsNotStuckForTheSakeOfAnother(t *testing.T) {
 	pod := func(own corev1.ContainerState) []corev1.Pod {
 		return []corev1.Pod{{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
 			{Name: "mesh", Image: "mesh:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}},
-			{Name: plan.Container, State: own},
+			{Name: job.Container, State: own},
 		}}}}
 	}
 	if j := JobState(&batchv1.Job{}, pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}), fakeapi.Now); j.Trouble != "" || j.Unpulled != "" {
@@ -54,7 +54,7 @@ func TestAJobHasEndedWhenItsAgentHasAndItsPodDoesNot(t *testing.T) {
 	pod := func(phase corev1.PodPhase, code int32, message string, ago time.Duration) corev1.Pod {
 		return corev1.Pod{Status: corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{
 			{Name: "istio-proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
-			{Name: plan.Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			{Name: job.Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 				ExitCode: code, Message: message, FinishedAt: metav1.NewTime(fakeapi.Now.Add(-ago)),
 			}}},
 		}}}
@@ -67,7 +67,7 @@ func TestAJobHasEndedWhenItsAgentHasAndItsPodDoesNot(t *testing.T) {
 		"it has just ended":          {pods: []corev1.Pod{pod(corev1.PodRunning, 0, fakeapi.WasTaken.Encode(), 29*time.Second)}, eventDeduper: true},
 		"it did its work":            {pods: []corev1.Pod{pod(corev1.PodRunning, 0, fakeapi.WasTaken.Encode(), 30*time.Second)}, ended: true, eventDeduper: true},
 		"it left no word":            {pods: []corev1.Pod{pod(corev1.PodRunning, 0, "", time.Minute)}, ended: true},
-		"it failed for good":         {pods: []corev1.Pod{pod(corev1.PodRunning, plan.ExitFinal, fakeapi.HasFailed.Encode(), time.Minute)}, ended: true, failed: true, eventDeduper: true},
+		"it failed for good":         {pods: []corev1.Pod{pod(corev1.PodRunning, job.ExitFinal, fakeapi.HasFailed.Encode(), time.Minute)}, ended: true, failed: true, eventDeduper: true},
 		"it would be tried again":    {pods: []corev1.Pod{pod(corev1.PodRunning, 1, fakeapi.HasFailed.Encode(), time.Minute)}, ended: true, failed: true, again: true, eventDeduper: true},
 		"it was killed":              {pods: []corev1.Pod{pod(corev1.PodRunning, 137, "", time.Minute)}, ended: true, failed: true, again: true},
 		"it is tried again":          {pods: []corev1.Pod{pod(corev1.PodFailed, 1, fakeapi.HasFailed.Encode(), time.Hour)}, eventDeduper: true},

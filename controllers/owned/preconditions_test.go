@@ -40,7 +40,7 @@ func TestASecretThatChangedSinceItWasReadIsNotWritten(t *testing.T) {
 			w := fakeapi.New(t, o)
 			c := newChildren(w)
 			write := func(live *corev1.Secret, password string) error {
-				return c.bringSecret(t.Context(), o, live, "orders-auth", corev1.SecretTypeOpaque, etcd.Labels("orders"), map[string][]byte{"password": []byte(password)})
+				return c.bringSecret(t.Context(), o, live, authSecret(password))
 			}
 			fakeapi.Must(t, write(nil, "first"))
 			live, err := c.OwnSecret(t.Context(), o, "orders-auth")
@@ -58,6 +58,13 @@ func TestASecretThatChangedSinceItWasReadIsNotWritten(t *testing.T) {
 	}
 }
 
+// authSecret is the Secret of cluster orders with a password.
+func authSecret(password string) Secret {
+	return Secret{
+		Name: "orders-auth", Type: corev1.SecretTypeOpaque, Labels: etcd.Labels("orders"), Data: map[string][]byte{"password": []byte(password)},
+	}
+}
+
 // TestASecretThatIsDeletedSinceItWasReadIsNotWritten: what was decided on the deleted one would
 // come back without the keys of others.
 func TestASecretThatIsDeletedSinceItWasReadIsNotWritten(t *testing.T) {
@@ -65,11 +72,11 @@ func TestASecretThatIsDeletedSinceItWasReadIsNotWritten(t *testing.T) {
 	o := fakeapi.EtcdCluster()
 	w := fakeapi.New(t, o)
 	c := newChildren(w)
-	fakeapi.Must(t, c.EnsureSecret(t.Context(), o, "orders-auth", corev1.SecretTypeOpaque, etcd.Labels("orders"), map[string][]byte{"password": []byte("first")}))
+	fakeapi.Must(t, c.EnsureSecret(t.Context(), o, authSecret("first")))
 	live, err := c.OwnSecret(t.Context(), o, "orders-auth")
 	fakeapi.Must(t, err)
 	fakeapi.Must(t, w.Delete(t.Context(), live.DeepCopy()))
-	if c.bringSecret(t.Context(), o, live, live.Name, live.Type, etcd.Labels("orders"), map[string][]byte{"password": []byte("second")}) == nil {
+	if c.bringSecret(t.Context(), o, live, authSecret("second")) == nil {
 		t.Error("the Secret was written")
 	}
 }
@@ -81,7 +88,7 @@ func TestAPasswordIsNotMadeBesideOneThatAnotherOperatorMade(t *testing.T) {
 	c := newChildren(w)
 	other := &corev1.Secret{ObjectMeta: ObjectMeta(o, cluster.AuthSecret(o.Name)), Data: map[string][]byte{PasswordKey: []byte("in use")}}
 	fakeapi.Must(t, w.Create(t.Context(), other)) // After this one was found to be missing.
-	passwords, err := c.EnsurePasswords(t.Context(), o, nil, nil, etcd.Labels(o.Name), nil, PasswordKey)
+	passwords, err := c.EnsurePasswords(t.Context(), o, nil, PasswordSecret{Keys: []string{PasswordKey}, Labels: etcd.Labels(o.Name)})
 	var hold cluster.Hold
 	if !errors.As(err, &hold) || passwords != nil {
 		t.Errorf("%v with %d passwords, want it to wait and read what there is", err, len(passwords))

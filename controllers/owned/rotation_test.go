@@ -54,7 +54,8 @@ func TestARotationWaitsForWhatUsersConnectWith(t *testing.T) {
 		{"what it is to have", LeafData(a.Bundle(), pair), true},
 	} {
 		if tc.data != nil {
-			if err := c.EnsureSecret(t.Context(), user, "app-etcd-user", corev1.SecretTypeOpaque, etcd.Labels(o.Name), tc.data); err != nil {
+			want := Secret{Name: "app-etcd-user", Type: corev1.SecretTypeOpaque, Labels: etcd.Labels(o.Name), Data: tc.data}
+			if err := c.EnsureSecret(t.Context(), user, want); err != nil {
 				t.Fatal(err)
 			}
 		}

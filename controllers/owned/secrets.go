@@ -30,34 +30,37 @@ const (
 	NextPasswordKey = "next-password"
 )
 
-// EnsureSecret brings a Secret into the wanted state. Keys that others added to it stay. With further owners it stays
-// when the cluster goes, until they are gone as well.
-func (c *Client) EnsureSecret(
-	ctx context.Context, owner Owner, name string, typ corev1.SecretType, labels map[string]string, data map[string][]byte,
-	further ...*metav1ac.OwnerReferenceApplyConfiguration,
-) error {
-	live, err := c.OwnSecret(ctx, owner, name)
+// Secret is the wanted state of a Secret in the namespace of its owner.
+type Secret struct {
+	Name   string
+	Type   corev1.SecretType
+	Labels map[string]string
+	Data   map[string][]byte
+	// Owners are owners beside the cluster: the Secret outlives the cluster until they are deleted as well.
+	Owners []*metav1ac.OwnerReferenceApplyConfiguration
+}
+
+// EnsureSecret brings a Secret into the wanted state. Keys that others added to it stay.
+func (c *Client) EnsureSecret(ctx context.Context, owner Owner, want Secret) error {
+	live, err := c.OwnSecret(ctx, owner, want.Name)
 	if err != nil {
 		return err
 	}
-	return c.bringSecret(ctx, owner, live, name, typ, labels, data, further...)
+	return c.bringSecret(ctx, owner, live, want)
 }
 
 // bringSecret does the same to a Secret that was read already, nil when there is none.
-func (c *Client) bringSecret(
-	ctx context.Context, owner Owner, live *corev1.Secret, name string, typ corev1.SecretType, labels map[string]string,
-	data map[string][]byte, further ...*metav1ac.OwnerReferenceApplyConfiguration,
-) error {
+func (c *Client) bringSecret(ctx context.Context, owner Owner, live *corev1.Secret, want Secret) error {
 	ref, err := c.OwnerReference(owner)
 	if err != nil {
 		return err
 	}
-	refs := append(further, ref)
-	if live != nil && DataHolds(live.Data, data) && !HasStaleKeys(live, data) && ownedByAll(live, refs) && labelled(live, labels) {
+	refs := append(slices.Clip(want.Owners), ref)
+	if live != nil && DataHolds(live.Data, want.Data) && !HasStaleKeys(live, want.Data) && ownedByAll(live, refs) && labelled(live, want.Labels) {
 		return nil
 	}
-	ac := corev1ac.Secret(name, owner.GetNamespace()).
-		WithLabels(labels).WithOwnerReferences(refs...).WithType(typ).WithData(data)
+	ac := corev1ac.Secret(want.Name, owner.GetNamespace()).
+		WithLabels(want.Labels).WithOwnerReferences(refs...).WithType(want.Type).WithData(want.Data)
 	if live != nil {
 		if err := c.Adopt(ctx, owner, live); err != nil {
 			return err
@@ -65,31 +68,28 @@ func (c *Client) bringSecret(
 		ac.WithUID(live.UID).WithResourceVersion(live.ResourceVersion) // Conflict: the Secret changed since it was read.
 	}
 	if err := c.Client.Apply(ctx, ac, client.FieldOwner(cluster.ManagedBy), client.ForceOwnership); err != nil {
-		return fmt.Errorf("apply Secret %s: %w", name, err)
+		return fmt.Errorf("apply Secret %s: %w", want.Name, err)
 	}
 	return nil
 }
 
 // makeSecret makes a Secret with what was generated for it. One that another operator has made meanwhile stays, and is read first: what it
 // holds may be in use already. Its first keys are there for good: they could not be taken out by apply.
-func (c *Client) makeSecret(
-	ctx context.Context, owner Owner, name string, typ corev1.SecretType, labels map[string]string, data map[string][]byte,
-	further ...*metav1ac.OwnerReferenceApplyConfiguration,
-) error {
-	s := &corev1.Secret{ObjectMeta: ObjectMeta(owner, name), Type: typ, Data: data}
-	s.Labels = labels
-	for _, r := range further {
+func (c *Client) makeSecret(ctx context.Context, owner Owner, want Secret) error {
+	s := &corev1.Secret{ObjectMeta: ObjectMeta(owner, want.Name), Type: want.Type, Data: want.Data}
+	s.Labels = want.Labels
+	for _, r := range want.Owners {
 		s.OwnerReferences = append(s.OwnerReferences, metav1.OwnerReference{APIVersion: *r.APIVersion, Kind: *r.Kind, Name: *r.Name, UID: *r.UID})
 	}
 	if err := controllerutil.SetControllerReference(owner, s, c.Scheme()); err != nil {
-		return fmt.Errorf("own Secret %s: %w", name, err)
+		return fmt.Errorf("own Secret %s: %w", want.Name, err)
 	}
 	err := c.Create(ctx, s, client.FieldOwner(cluster.ManagedBy))
 	if apierrors.IsAlreadyExists(err) {
-		return cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: "Secret " + name + " was made meanwhile, and is read first"}
+		return cluster.Hold{Reason: v1alpha1.ReasonReconcileError, Message: "Secret " + want.Name + " was made meanwhile, and is read first"}
 	}
 	if err != nil {
-		return fmt.Errorf("create Secret %s: %w", name, err)
+		return fmt.Errorf("create Secret %s: %w", want.Name, err)
 	}
 	return nil
 }
@@ -189,36 +189,46 @@ func InvalidSpec(format string, args ...any) error {
 	return cluster.Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(format, args...)}
 }
 
+// PasswordSecret is the wanted state of the auth Secret of a cluster.
+type PasswordSecret struct {
+	// Keys are the keys that hold a password each.
+	Keys []string
+	// Given are the passwords by key that replace the stored ones; the others are kept, or generated when missing.
+	Given  map[string]string
+	Labels map[string]string
+	// Owners are as in Secret.
+	Owners []*metav1ac.OwnerReferenceApplyConfiguration
+}
+
 // EnsurePasswords returns a password for each key, storing in the cluster's auth Secret what is given and generating what
-// is missing. live is that Secret, nil when there is none: what is given was decided on it. It lives as long as any of its further owners.
-func (c *Client) EnsurePasswords(
-	ctx context.Context, owner Owner, live *corev1.Secret, given map[string]string, labels map[string]string,
-	further []*metav1ac.OwnerReferenceApplyConfiguration, keys ...string,
-) (map[string]string, error) {
-	name := cluster.AuthSecret(owner.GetName())
+// is missing. live is that Secret, nil when there is none: what is given was decided on it.
+func (c *Client) EnsurePasswords(ctx context.Context, owner Owner, live *corev1.Secret, want PasswordSecret) (map[string]string, error) {
 	data := map[string][]byte{}
 	if live != nil {
 		maps.Copy(data, live.Data)
 	}
-	for k, password := range given {
+	for k, password := range want.Given {
 		data[k] = []byte(password)
 	}
-	for _, k := range keys {
+	for _, k := range want.Keys {
 		if len(data[k]) == 0 {
 			data[k] = []byte(rand.Text())
 		}
 	}
+	s := Secret{
+		Name: cluster.AuthSecret(owner.GetName()), Type: corev1.SecretTypeOpaque, Labels: want.Labels, Data: data, Owners: want.Owners,
+	}
 	var err error
 	if live == nil {
-		err = c.makeSecret(ctx, owner, name, corev1.SecretTypeOpaque, labels, data, further...)
+		err = c.makeSecret(ctx, owner, s)
 	} else {
-		err = c.bringSecret(ctx, owner, live, name, corev1.SecretTypeOpaque, labels, data, further...)
+		err = c.bringSecret(ctx, owner, live, s)
 	}
 	if err != nil {
 		return nil, err
 	}
 	passwords := map[string]string{}
-	for _, k := range keys {
+	for _, k := range want.Keys {
 		passwords[k] = string(data[k])
 	}
 	return passwords, nil

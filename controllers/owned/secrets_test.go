@@ -21,7 +21,7 @@ func TestASecretHasWhatIsWantedAndWhatOthersAdd(t *testing.T) {
 			raw[k] = []byte(v)
 		}
 		before := w.Writes.Load()
-		if err := c.EnsureSecret(t.Context(), o, "mine", corev1.SecretTypeOpaque, nil, raw); err != nil {
+		if err := c.EnsureSecret(t.Context(), o, Secret{Name: "mine", Type: corev1.SecretTypeOpaque, Data: raw}); err != nil {
 			t.Fatal(err)
 		}
 		if n := w.Writes.Load() - before; n != writes {

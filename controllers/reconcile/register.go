@@ -57,26 +57,33 @@ type Options struct {
 	Concurrency int
 	// Metrics that the loops count in; nil: they count nothing.
 	Metrics *metrics.Metrics
+
+	name  string
+	watch func(*builder.Builder)
 }
 
-// Register registers the controller of one kind of resource. watch adds what else it looks at.
-func Register[O owned.Owner, S any](
-	mgr ctrl.Manager, o Options, name string, object O, kind Kind[O, S], watch func(*builder.Builder),
-) error {
+// For returns the options of the controller with a name. watch adds the resources that it watches beside its own.
+func (o Options) For(name string, watch func(*builder.Builder)) Options {
+	o.name, o.watch = name, watch
+	return o
+}
+
+// Register registers the controller of one kind of resource. Its options come from Options.For.
+func Register[O owned.Owner, S any](mgr ctrl.Manager, o Options, object O, kind Kind[O, S]) error {
 	gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
 	if err != nil {
-		return fmt.Errorf("set up the controller of %s: %w", name, err)
+		return fmt.Errorf("set up the controller of %s: %w", o.name, err)
 	}
 	loop := &Loop[O, S]{
 		Kind: kind, Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("quorate"), Name: gvk.Kind, Metrics: o.Metrics,
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
-		Named(name).
+		Named(o.name).
 		For(object, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))). // Some approve.
 		WithOptions(o.Controller())
-	watch(b)
+	o.watch(b)
 	if err := b.Complete(reconcile.AsReconciler(mgr.GetClient(), loop)); err != nil {
-		return fmt.Errorf("set up the controller of %s: %w", name, err)
+		return fmt.Errorf("set up the controller of %s: %w", o.name, err)
 	}
 	return nil
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/quorate/quorate/controllers/backup"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/restore"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
@@ -32,7 +33,7 @@ func (k *Reconciler) awaitBackups(ctx context.Context, o *v1alpha1.RedisCluster,
 	if err != nil || len(takes) == 0 {
 		return err
 	}
-	return cluster.Hold{Reason: plan.ReasonRestoring, Message: "Backup " + takes[0].backup.Name + " is being taken, and would find a part of the data: wait until it is complete, or delete it"}
+	return cluster.Hold{Reason: planner.ReasonRestoring, Message: "Backup " + takes[0].backup.Name + " is being taken, and would find a part of the data: wait until it is complete, or delete it"}
 }
 
 // take is a Job that takes a backup and has not ended. Of a Backup that is gone there is the name.
@@ -78,7 +79,7 @@ func (k *Reconciler) takes(ctx context.Context, r client.Reader, namespace, name
 func (k *Reconciler) Engine() string { return v1alpha1.ComponentRedis }
 
 // ServerImage is what a check of a backup runs in.
-func (k *Reconciler) ServerImage(ctx context.Context, namespace, name string, of plan.Stored) (string, error) {
+func (k *Reconciler) ServerImage(ctx context.Context, namespace, name string, of job.Stored) (string, error) {
 	o, engine := &v1alpha1.RedisCluster{}, v1alpha1.RedisEngine(of.Engine)
 	err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
 	if apierrors.IsNotFound(err) {
@@ -92,12 +93,12 @@ func (k *Reconciler) ServerImage(ctx context.Context, namespace, name string, of
 
 // access is how a Job gets at the servers, those that are to leave included: they may have slots. It needs to know the authority of their
 // certificates, and the operator's passwords.
-func (k *Reconciler) access(ctx context.Context, o *v1alpha1.RedisCluster) (*plan.Access, error) {
+func (k *Reconciler) access(ctx context.Context, o *v1alpha1.RedisCluster) (*job.Access, error) {
 	sizes, err := k.shardSizes(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	a := &plan.Access{
+	a := &job.Access{
 		Template: o.Spec.Template, AuthSecret: cluster.AuthSecret(o.Name),
 		TLSSecret: owned.TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)), TLSKeys: []string{owned.CAKey},
 		Streams: len(sizes),
@@ -141,7 +142,7 @@ func (k *Reconciler) Replaced(ctx context.Context, b *v1alpha1.Backup) (string, 
 }
 
 // Source says of a cluster whether it can be backed up, and how a Job gets at it; nil when there is none of that name.
-func (k *Reconciler) Source(ctx context.Context, namespace, name string) (*plan.Source, *plan.Access, error) {
+func (k *Reconciler) Source(ctx context.Context, namespace, name string) (*planner.Source, *job.Access, error) {
 	o := &v1alpha1.RedisCluster{}
 	err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
 	if apierrors.IsNotFound(err) {
@@ -150,7 +151,7 @@ func (k *Reconciler) Source(ctx context.Context, namespace, name string) (*plan.
 	if err != nil {
 		return nil, nil, fmt.Errorf("read RedisCluster %s: %w", name, err)
 	}
-	source := &plan.Source{Noun: "RedisCluster " + name, Leaving: o.DeletionTimestamp != nil}
+	source := &planner.Source{Noun: "RedisCluster " + name, Leaving: o.DeletionTimestamp != nil}
 	started, err := k.started(ctx, o)
 	if err != nil {
 		return nil, nil, err

@@ -27,7 +27,7 @@ func (k *Reconciler) ensurePasswords(ctx context.Context, o *v1alpha1.RedisClust
 	if err != nil {
 		return nil, err
 	}
-	return k.EnsurePasswords(ctx, o, live, given, redis.Labels(o), nil, redis.PasswordKeys...)
+	return k.EnsurePasswords(ctx, o, live, owned.PasswordSecret{Keys: redis.PasswordKeys, Given: given, Labels: redis.Labels(o)})
 }
 
 // givenPasswords are the passwords that are not to be generated.

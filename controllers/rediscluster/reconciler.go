@@ -313,7 +313,7 @@ func (k *Reconciler) ensureConnection(ctx context.Context, o *v1alpha1.RedisClus
 		return err
 	}
 	data := redis.Connection(o, k.Domain, redis.UserDefault, passwords[redis.PasswordDefault], ca, doors)
-	return k.EnsureSecret(ctx, o, cluster.ConnectionSecret(o.Name), BindingType, redis.Labels(o), data)
+	return k.EnsureSecret(ctx, o, owned.Secret{Name: cluster.ConnectionSecret(o.Name), Type: BindingType, Labels: redis.Labels(o), Data: data})
 }
 
 // Report fills in the status.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
 )
@@ -20,10 +20,10 @@ func TestServersAndChecksOfBackupsComeFromTheRegistryOfTheInstallation(t *testin
 	}
 	for want, of := range map[string]struct {
 		cluster string
-		backup  plan.Stored
+		backup  job.Stored
 	}{
-		"registry.example.com/library/redis:8.0.2": {o.Name, plan.Stored{Engine: string(v1alpha1.EngineRedis), Version: "8.0.2"}},
-		"registry.example.com/valkey/valkey:8.1.1": {"gone", plan.Stored{Engine: string(v1alpha1.EngineValkey), Version: "8.1.1"}},
+		"registry.example.com/library/redis:8.0.2": {o.Name, job.Stored{Engine: string(v1alpha1.EngineRedis), Version: "8.0.2"}},
+		"registry.example.com/valkey/valkey:8.1.1": {"gone", job.Stored{Engine: string(v1alpha1.EngineValkey), Version: "8.1.1"}},
 	} {
 		if got, err := kind.ServerImage(t.Context(), o.Namespace, of.cluster, of.backup); err != nil || got != want {
 			t.Errorf("%q, %v, want %q", got, err, want)

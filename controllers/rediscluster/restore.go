@@ -19,7 +19,8 @@ import (
 	"github.com/quorate/quorate/controllers/backup"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/restore"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
@@ -82,8 +83,8 @@ func (k *Reconciler) observeRestore(ctx context.Context, o *v1alpha1.RedisCluste
 		return nil, nil
 	}
 	name := cluster.LoadJob(o.Name)
-	loading := &plan.Loading{Noun: "backup " + record.Directory}
-	if loading.Job, err = k.Job(ctx, o, name, plan.Selector(name)); err != nil {
+	loading := &planner.Loading{Noun: "backup " + record.Directory}
+	if loading.Job, err = k.Job(ctx, o, name, job.Selector(name)); err != nil {
 		return nil, err
 	}
 	return &redis.Restore{RestoreRecord: *record, Loading: loading}, nil
@@ -137,7 +138,7 @@ func (k *Reconciler) saveConfirmed(ctx context.Context, o *v1alpha1.RedisCluster
 		return err
 	}
 	if r == nil {
-		return cluster.Hold{Reason: plan.ReasonSaving, Message: "what was confirmed has changed meanwhile, and is looked at again"}
+		return cluster.Hold{Reason: planner.ReasonSaving, Message: "what was confirmed has changed meanwhile, and is looked at again"}
 	}
 	return restore.SaveCurrent(ctx, k.Client, r, string(o.UID), name)
 }
@@ -155,9 +156,9 @@ func engineArgs(o *v1alpha1.RedisCluster) []string {
 // actRestore carries out a step of a restore.
 func (k *Reconciler) actRestore(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
-	case plan.FindBackup:
+	case planner.FindBackup:
 		return restore.FindBackup(ctx, k.Client, o, redisBootstrap(o))
-	case plan.DropRestoreJob:
+	case planner.DropRestoreJob:
 		return k.DeleteJob(ctx, o, s.Name, s.UID)
 	case redis.RecordBackup:
 		return k.recordBackup(ctx, o, s.Record)
@@ -169,9 +170,9 @@ func (k *Reconciler) actRestore(ctx context.Context, o *v1alpha1.RedisCluster, s
 			return err
 		}
 		return k.loadBackup(ctx, o, s)
-	case plan.SaveCurrent:
+	case planner.SaveCurrent:
 		return k.saveConfirmed(ctx, o, s.Name)
-	case plan.NoteLoaded:
+	case planner.NoteLoaded:
 		return k.noteLoaded(ctx, o, s.Restored)
 	}
 	return fmt.Errorf("there is no way to carry out a %T", step)
@@ -184,7 +185,7 @@ func (k *Reconciler) openRestore(ctx context.Context, o *v1alpha1.RedisCluster, 
 		return nil, err
 	}
 	if record == nil || record.Restored != nil || (token != "" && record.Token != token) {
-		return nil, cluster.Hold{Reason: plan.ReasonRestoring, Message: "what is restored has changed meanwhile, and is looked at again"}
+		return nil, cluster.Hold{Reason: planner.ReasonRestoring, Message: "what is restored has changed meanwhile, and is looked at again"}
 	}
 	return record, nil
 }
@@ -205,7 +206,7 @@ func (k *Reconciler) recordBackup(ctx context.Context, o *v1alpha1.RedisCluster,
 }
 
 // noteLoaded writes down what came of a load. Its Job goes after that, not before.
-func (k *Reconciler) noteLoaded(ctx context.Context, o *v1alpha1.RedisCluster, restored plan.Restored) error {
+func (k *Reconciler) noteLoaded(ctx context.Context, o *v1alpha1.RedisCluster, restored job.Restored) error {
 	record, err := k.openRestore(ctx, o, "")
 	if err != nil {
 		return err
@@ -215,7 +216,7 @@ func (k *Reconciler) noteLoaded(ctx context.Context, o *v1alpha1.RedisCluster, r
 		return err
 	}
 	name := cluster.LoadJob(o.Name)
-	job, err := k.Job(ctx, o, name, plan.Selector(name))
+	job, err := k.Job(ctx, o, name, job.Selector(name))
 	if job == nil || err != nil {
 		return err
 	}
@@ -245,7 +246,7 @@ func (k *Reconciler) loadBackup(ctx context.Context, o *v1alpha1.RedisCluster, s
 	for _, to := range s.Into {
 		args = append(args, "--into="+to.Pod+"="+to.Slots.String())
 	}
-	return k.StartJob(ctx, o, plan.Work{
+	return k.StartJob(ctx, o, job.Work{
 		Name: cluster.LoadJob(o.Name), Args: args, Destination: s.Destination, Limit: loadLimit, Access: access, Resources: loadResources(), Stays: true,
 		Labels: restore.JobLabels(o, cluster.LoadJob(o.Name)), For: s.Sum(),
 	}, field)
@@ -264,7 +265,7 @@ var _ backup.SourceKind = (*Reconciler)(nil)
 var _ restore.Target = (*Reconciler)(nil)
 
 // Target says of a cluster whether a backup can be put into it.
-func (k *Reconciler) Target(ctx context.Context, r *v1alpha1.Restore, found *plan.Found) (*plan.Target, restore.Lookup, error) {
+func (k *Reconciler) Target(ctx context.Context, r *v1alpha1.Restore, found *planner.Found) (*planner.Target, restore.Lookup, error) {
 	o := &v1alpha1.RedisCluster{}
 	err := k.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.Cluster.Name}, o)
 	if apierrors.IsNotFound(err) {
@@ -278,7 +279,7 @@ func (k *Reconciler) Target(ctx context.Context, r *v1alpha1.Restore, found *pla
 	if err != nil {
 		return nil, how, err
 	}
-	t := &plan.Target{Noun: "RedisCluster " + o.Name, Scope: string(o.UID), Leaving: o.DeletionTimestamp != nil, Doing: o.Status.Activity}
+	t := &planner.Target{Noun: "RedisCluster " + o.Name, Scope: string(o.UID), Leaving: o.DeletionTimestamp != nil, Doing: o.Status.Activity}
 	if record != nil && record.Token == string(r.UID) {
 		t.Begun, t.Restored = true, record.Restored
 		return t, how, nil
@@ -296,7 +297,7 @@ func (k *Reconciler) Target(ctx context.Context, r *v1alpha1.Restore, found *pla
 }
 
 // replacing says what a restore of everything does, or why it cannot be.
-func (k *Reconciler) replacing(ctx context.Context, o *v1alpha1.RedisCluster, r *v1alpha1.Restore, record *redis.RestoreRecord, t *plan.Target) (err error) {
+func (k *Reconciler) replacing(ctx context.Context, o *v1alpha1.RedisCluster, r *v1alpha1.Restore, record *redis.RestoreRecord, t *planner.Target) (err error) {
 	t.Replaces = redis.Replacing()
 	goesOn := record != nil && record.Restored == nil
 	if goesOn {

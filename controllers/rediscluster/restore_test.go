@@ -17,7 +17,8 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/backup"
 	"github.com/quorate/quorate/controllers/restore"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/fakeapi"
@@ -47,7 +48,7 @@ func TestARedisClusterBeginsWithABackup(t *testing.T) {
 	if !strings.Contains(args, "--kind=RedisCluster --engine=redis --version=8.0.2") {
 		t.Errorf("the backup is looked up by %s", args)
 	}
-	s.Ends(find, plan.Report{Backup: &plan.Stored{Directory: "carts-1", Kind: "RedisCluster", Engine: "redis", Version: "8.0.2", Keys: 5, Shards: 5}})
+	s.Ends(find, job.Report{Backup: &job.Stored{Directory: "carts-1", Kind: "RedisCluster", Engine: "redis", Version: "8.0.2", Keys: 5, Shards: 5}})
 	load := s.Until(cluster.LoadJob("carts"))
 	if args := strings.Join(load.Spec.Template.Spec.Containers[0].Args, " "); !strings.Contains(args, "--directory=carts-1") || !strings.Contains(args, "--server=2/carts-2-1.carts-peers.default.svc.cluster.local:6379") {
 		t.Errorf("it is loaded by %s", args)
@@ -64,7 +65,7 @@ func TestARedisClusterBeginsWithABackup(t *testing.T) {
 	if s.Exists(&corev1.Secret{}, cluster.ConnectionSecret("carts")) || meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionAvailable) {
 		t.Errorf("clients are let in before the data is there: %s", status.Activity)
 	}
-	s.Ends(load, plan.Report{Restored: &plan.Restored{Keys: 5}})
+	s.Ends(load, job.Report{Restored: &job.Restored{Keys: 5}})
 	s.Settle()
 	if !s.Exists(&corev1.Secret{}, cluster.ConnectionSecret("carts")) {
 		t.Error("clients are not let in")
@@ -116,10 +117,10 @@ func TestARedisClusterThatRunsIsReplacedByABackup(t *testing.T) {
 		t.Errorf("while it goes on: %v, %+v, %+v", err, source, target)
 	}
 	available := meta.FindStatusCondition(s.Cluster().Status.Conditions, v1alpha1.ConditionAvailable)
-	if available.Reason != plan.ReasonRestoring || !s.Exists(&corev1.Secret{}, cluster.ConnectionSecret("carts")) {
+	if available.Reason != planner.ReasonRestoring || !s.Exists(&corev1.Secret{}, cluster.ConnectionSecret("carts")) {
 		t.Errorf("while it goes on: %+v", available)
 	}
-	s.Ends(load, plan.Report{Restored: &plan.Restored{Keys: 5}})
+	s.Ends(load, job.Report{Restored: &job.Restored{Keys: 5}})
 	s.Settle()
 	if target := s.Target(r); target.Restored == nil || target.Restored.Keys != 5 {
 		t.Errorf("afterwards: %+v", target)
@@ -132,7 +133,7 @@ func TestARestoreIsCarriedOutOnceAndTheNextOneAfterIt(t *testing.T) {
 	s.Settle()
 	first := s.Confirm("one", v1alpha1.RestoreAll)
 	load := s.Until(cluster.LoadJob("carts"))
-	s.Ends(load, plan.Report{Restored: &plan.Restored{Keys: 5}})
+	s.Ends(load, job.Report{Restored: &job.Restored{Keys: 5}})
 	s.Settle()
 	if s.Exists(&batchv1.Job{}, load.Name) {
 		t.Error("the Job of a load that was noted is still there")
@@ -144,11 +145,11 @@ func TestARestoreIsCarriedOutOnceAndTheNextOneAfterIt(t *testing.T) {
 	if s.Exists(&batchv1.Job{}, cluster.LoadJob("carts")) {
 		t.Error("a Job is made although nobody has said that the first one is complete")
 	}
-	first.Status.Conditions = append(first.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: plan.ReasonRestored})
+	first.Status.Conditions = append(first.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: planner.ReasonRestored})
 	if err := s.API.Status().Update(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	if load := s.Until(cluster.LoadJob("carts")); load.Annotations[plan.AnnotationFor] != string(second.UID) {
+	if load := s.Until(cluster.LoadJob("carts")); load.Annotations[job.AnnotationFor] != string(second.UID) {
 		t.Errorf("it is for %v", load.Annotations)
 	}
 }
@@ -195,7 +196,7 @@ func TestALostShardOfRedisComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Ends(load, plan.Report{Restored: &plan.Restored{Keys: 5, Into: redis.LoadedInto("carts-1-0", process, redis.Share(1, 3))}})
+	s.Ends(load, job.Report{Restored: &job.Restored{Keys: 5, Into: redis.LoadedInto("carts-1-0", process, redis.Share(1, 3))}})
 	s.Settle()
 	if owned := heir.Slots(); owned.String() != "5462-10922" {
 		t.Errorf("it owns %s", owned)
@@ -295,7 +296,7 @@ func TestNoBackupIsTakenOfAClusterThatIsBeingReplaced(t *testing.T) {
 	s.Settle()
 	kind := s.Loop.Kind.(*Reconciler) //nolint:forcetypeassert // It is what the stage has made.
 	backups := backup.New(kind.Client, map[v1alpha1.ClusterKind]backup.SourceKind{v1alpha1.KindRedisCluster: kind})
-	if err := backups.Act(t.Context(), other, plan.Take{}); err != nil {
+	if err := backups.Act(t.Context(), other, planner.Take{}); err != nil {
 		t.Fatal(err)
 	}
 	take := &batchv1.Job{}
@@ -309,7 +310,7 @@ func TestNoBackupIsTakenOfAClusterThatIsBeingReplaced(t *testing.T) {
 	if target := s.Target(r); !target.Begun || s.Exists(&batchv1.Job{}, cluster.LoadJob("carts")) || !strings.Contains(s.Cluster().Status.Activity, "Backup other is being taken") {
 		t.Errorf("%+v, %s", target, s.Cluster().Status.Activity)
 	}
-	if err := backups.Act(t.Context(), other, plan.Resume{Name: take.Name, UID: string(take.UID)}); err == nil {
+	if err := backups.Act(t.Context(), other, planner.Resume{Name: take.Name, UID: string(take.UID)}); err == nil {
 		t.Error("the Job runs while the data is replaced")
 	}
 	state, err := backups.Observe(t.Context(), other)
@@ -317,22 +318,22 @@ func TestNoBackupIsTakenOfAClusterThatIsBeingReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	state.Protected = true
-	drop, ok := backups.Next(state).Step.(plan.DropJob) // The other side does not wait for this one.
+	drop, ok := backups.Next(state).Step.(planner.DropJob) // The other side does not wait for this one.
 	if !ok {
 		t.Fatalf("the Backup waits for the restore, and that for the Backup: %+v", backups.Next(state))
 	}
 	if err := backups.Act(t.Context(), other, drop); err != nil {
 		t.Fatal(err)
 	}
-	s.Ends(s.Until(cluster.LoadJob("carts")), plan.Report{Restored: &plan.Restored{Keys: 5}})
+	s.Ends(s.Until(cluster.LoadJob("carts")), job.Report{Restored: &job.Restored{Keys: 5}})
 	s.Settle()
-	if err := backups.Act(t.Context(), other, plan.Take{}); err != nil {
+	if err := backups.Act(t.Context(), other, planner.Take{}); err != nil {
 		t.Fatal(err)
 	}
 	if !s.Exists(take, "other"+backup.TakeSuffix) {
 		t.Fatal("there is no Job")
 	}
-	if err := backups.Act(t.Context(), other, plan.Resume{Name: take.Name, UID: string(take.UID)}); err != nil || !s.Exists(take, take.Name) || ptr.Deref(take.Spec.Suspend, true) {
+	if err := backups.Act(t.Context(), other, planner.Resume{Name: take.Name, UID: string(take.UID)}); err != nil || !s.Exists(take, take.Name) || ptr.Deref(take.Spec.Suspend, true) {
 		t.Errorf("afterwards: %v, %v", err, take.Spec.Suspend)
 	}
 }
@@ -349,7 +350,7 @@ func TestARestoreOfEverythingWaitsForABackupThatIsBeingTaken(t *testing.T) {
 	}
 	job := func(name string, ended bool) *batchv1.Job {
 		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name + backup.TakeSuffix, Labels: plan.Labels(name, "carts"),
+			Namespace: "default", Name: name + backup.TakeSuffix, Labels: job.Labels(name, "carts"),
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "quorate.dev/v1alpha1", Kind: "Backup", Name: name, UID: types.UID("uid-" + name), Controller: ptr.To(true)}},
 		}}
 		if ended {
@@ -413,14 +414,14 @@ func TestOtherBackupsWaitFromTheConfirmationOn(t *testing.T) {
 		}
 	}
 	begin := func(b *v1alpha1.Backup) error {
-		if err := backups.Act(t.Context(), b, plan.Take{}); err != nil {
+		if err := backups.Act(t.Context(), b, planner.Take{}); err != nil {
 			t.Fatal(err)
 		}
 		job := &batchv1.Job{}
 		if !s.Exists(job, b.Name+backup.TakeSuffix) {
 			t.Fatalf("there is no Job of %s", b.Name)
 		}
-		return backups.Act(t.Context(), b, plan.Resume{Name: job.Name, UID: string(job.UID)})
+		return backups.Act(t.Context(), b, planner.Resume{Name: job.Name, UID: string(job.UID)})
 	}
 	if err := begin(own); err != nil {
 		t.Errorf("what there is is not saved: %v", err)
@@ -432,7 +433,7 @@ func TestOtherBackupsWaitFromTheConfirmationOn(t *testing.T) {
 		t.Errorf("the restore waits for who waits for it: %s", target.Missing)
 	}
 	own.Status.CompletionTime = ptr.To(metav1.NewTime(fakeapi.Now))
-	own.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: plan.ReasonFailed, Message: "no room"}}
+	own.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: job.ReasonFailed, Message: "no room"}}
 	if err := s.API.Status().Update(t.Context(), own); err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func TestAStatusIsWrittenWhateverPodsSay(t *testing.T) {
 				}
 			}
 			w := fakeapi.New(t, o)
-			status := controllersim.WrittenStatus(t, w, New(ownedtest.New(w)), o, s, words)
+			status := controllersim.WrittenStatus(t, w, controllersim.Observing(New(ownedtest.New(w)), s, words), o)
 			var got v1alpha1.RedisClusterStatus
 			fakeapi.Must(t, json.Unmarshal(status, &got))
 			if len(status) > controllersim.LargestStatus || len(got.Shards) != 500 || len(got.Shards[499].Nodes) != 2 || got.Shards[499].Nodes[1].Message == "" {

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
 )
@@ -33,10 +33,10 @@ func TestARestoreThatCannotBeCarriedOutStandsBack(t *testing.T) {
 			for _, name := range []string{"a", "b"} {
 				r := fakeapi.ApprovedRestore(name, types.UID("uid-"+name))
 				if slices.Contains(tc.stalled, name) {
-					r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: plan.ReasonSaving})
+					r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: planner.ReasonSaving})
 				}
 				if slices.Contains(tc.complete, name) {
-					r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: plan.ReasonRestored})
+					r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: planner.ReasonRestored})
 				}
 				all = append(all, r)
 			}

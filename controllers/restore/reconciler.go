@@ -19,7 +19,8 @@ import (
 	"github.com/quorate/quorate/controllers/conditions"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/reconcile"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -37,7 +38,7 @@ const jobFind = "-find"
 type Target interface {
 	// Target says of a cluster whether a backup can be put into it, how far that is, and how the backup is looked up; nil when there is
 	// none of that name. found is nil while the backup is not known.
-	Target(ctx context.Context, o *v1alpha1.Restore, found *plan.Found) (*plan.Target, Lookup, error)
+	Target(ctx context.Context, o *v1alpha1.Restore, found *planner.Found) (*planner.Target, Lookup, error)
 }
 
 // Reconciler looks after restores.
@@ -46,7 +47,7 @@ type Reconciler struct {
 	targets map[v1alpha1.ClusterKind]Target
 }
 
-var _ reconcile.Kind[*v1alpha1.Restore, plan.Restoration] = (*Reconciler)(nil)
+var _ reconcile.Kind[*v1alpha1.Restore, planner.RestoreState] = (*Reconciler)(nil)
 
 // New returns what the loop needs to look after restores.
 func New(c *owned.Client, targets map[v1alpha1.ClusterKind]Target) *Reconciler {
@@ -56,12 +57,12 @@ func New(c *owned.Client, targets map[v1alpha1.ClusterKind]Target) *Reconciler {
 // Setup registers the controller of restores. It looks again when anything changes about their Jobs, about the backups of what
 // there was before, or about a cluster.
 func Setup(mgr ctrl.Manager, o reconcile.Options, kind *Reconciler) error {
-	return reconcile.Register(mgr, o, v1alpha1.ComponentRestore, &v1alpha1.Restore{}, kind, func(b *builder.Builder) {
+	return reconcile.Register(mgr, o.For(v1alpha1.ComponentRestore, func(b *builder.Builder) {
 		b.Owns(&batchv1.Job{}).
 			Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(restoreOfBackup)).
 			Watches(&v1alpha1.EtcdCluster{}, handler.EnqueueRequestsFromMapFunc(restoresOf(mgr.GetClient(), v1alpha1.KindEtcdCluster))).
 			Watches(&v1alpha1.RedisCluster{}, handler.EnqueueRequestsFromMapFunc(restoresOf(mgr.GetClient(), v1alpha1.KindRedisCluster)))
-	})
+	}), &v1alpha1.Restore{}, kind)
 }
 
 // restoreOfBackup maps a Backup of what a cluster had before to the Restore that it was made for.
@@ -188,7 +189,7 @@ func CheckApproved(ctx context.Context, c *owned.Client, o owned.Owner, kind v1a
 		return err
 	}
 	if !slices.ContainsFunc(open, func(r v1alpha1.Restore) bool { return is(&r) && approved(&r, o) }) {
-		return cluster.Hold{Reason: plan.ReasonRestoring, Message: "what was confirmed has changed meanwhile, and is looked at again"}
+		return cluster.Hold{Reason: planner.ReasonRestoring, Message: "what was confirmed has changed meanwhile, and is looked at again"}
 	}
 	return nil
 }
@@ -200,8 +201,8 @@ func (k *Reconciler) Ensure(context.Context, *v1alpha1.Restore) error { return n
 func (k *Reconciler) RenewWhilePaused(context.Context, *v1alpha1.Restore) error { return nil }
 
 // Observe reads what was found, the cluster, and the backup of what that had before.
-func (k *Reconciler) Observe(ctx context.Context, o *v1alpha1.Restore) (plan.Restoration, error) {
-	s := plan.Restoration{
+func (k *Reconciler) Observe(ctx context.Context, o *v1alpha1.Restore) (planner.RestoreState, error) {
+	s := planner.RestoreState{
 		Now: k.Now(), Name: o.Name, Namespace: o.Namespace, UID: string(o.UID), Confirmed: o.Annotations[v1alpha1.AnnotationConfirm], Saves: o.SavesCurrent(),
 		Found: foundBefore(o.Status), Complete: completeBefore(o.Status),
 	}
@@ -213,10 +214,10 @@ func (k *Reconciler) Observe(ctx context.Context, o *v1alpha1.Restore) (plan.Res
 		return s, err
 	}
 	if s.Found == nil {
-		if s.Wish, err = Request(ctx, k.Client, o, how); err != nil {
+		if s.Request, err = Request(ctx, k.Client, o, how); err != nil {
 			return s, err
 		}
-		s.Found = foundBy(s.Wish)
+		s.Found = foundBy(s.Request)
 	}
 	if s.Target, _, err = k.target(ctx, o, s.Found); s.Target == nil || err != nil {
 		return s, err
@@ -244,7 +245,7 @@ func (k *Reconciler) withdrawn(ctx context.Context, o *v1alpha1.Restore) (string
 }
 
 // target asks the kind of cluster that is restored.
-func (k *Reconciler) target(ctx context.Context, o *v1alpha1.Restore, found *plan.Found) (*plan.Target, Lookup, error) {
+func (k *Reconciler) target(ctx context.Context, o *v1alpha1.Restore, found *planner.Found) (*planner.Target, Lookup, error) {
 	kind, ok := k.targets[o.Spec.Cluster.Kind]
 	if !ok {
 		return nil, Lookup{}, owned.InvalidSpec("spec.cluster.kind: a %s cannot be restored", o.Spec.Cluster.Kind)
@@ -255,22 +256,22 @@ func (k *Reconciler) target(ctx context.Context, o *v1alpha1.Restore, found *pla
 }
 
 // foundBy is what a Job has found, nil while it has not, or has found something else than what is asked for now.
-func foundBy(w *plan.Wish) *plan.Found {
+func foundBy(w *planner.RestoreRequest) *planner.Found {
 	if w == nil || w.Job == nil || w.Job.For != w.Sum || !w.Job.Ended || w.Job.Failed || w.Job.Report == nil || w.Job.Report.Backup == nil {
 		return nil
 	}
-	return &plan.Found{Stored: *w.Job.Report.Backup, Target: w.Job.Report.Target, LastChange: w.Job.Report.LastChange}
+	return &planner.Found{Stored: *w.Job.Report.Backup, Target: w.Job.Report.Target, LastChange: w.Job.Report.LastChange}
 }
 
 // foundBefore reads back what a status says was found.
-func foundBefore(s v1alpha1.RestoreStatus) *plan.Found {
+func foundBefore(s v1alpha1.RestoreStatus) *planner.Found {
 	f := s.Found
 	if f == nil {
 		return nil
 	}
 	engine, version, _ := strings.Cut(f.Engine, " ")
-	found := &plan.Found{
-		Stored: plan.Stored{
+	found := &planner.Found{
+		Stored: job.Stored{
 			Directory: f.Directory, Engine: engine, Version: version, Size: f.Size, Revision: f.Revision, Timeline: f.Timeline,
 			Keys: f.Keys, Shards: int(f.Shards), Finished: f.Time.Time,
 		},
@@ -283,33 +284,33 @@ func foundBefore(s v1alpha1.RestoreStatus) *plan.Found {
 }
 
 // completeBefore reads back what a status says of a restore that is complete.
-func completeBefore(s v1alpha1.RestoreStatus) *plan.Restored {
+func completeBefore(s v1alpha1.RestoreStatus) *job.Restored {
 	if !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionComplete) {
 		return nil
 	}
-	return &plan.Restored{Revision: s.Revision, Keys: s.Keys}
+	return &job.Restored{Revision: s.Revision, Keys: s.Keys}
 }
 
 // Next decides what to do.
-func (k *Reconciler) Next(s plan.Restoration) cluster.Plan { return plan.NextOfRestore(s) }
+func (k *Reconciler) Next(s planner.RestoreState) cluster.Plan { return planner.NextOfRestore(s) }
 
 // Act carries out one step of the planner.
 func (k *Reconciler) Act(ctx context.Context, o *v1alpha1.Restore, step cluster.Step) error {
 	switch s := step.(type) {
-	case plan.FindBackup:
+	case planner.FindBackup:
 		_, how, err := k.target(ctx, o, nil)
 		if err != nil {
 			return err
 		}
 		return FindBackup(ctx, k.Client, o, how)
-	case plan.DropRestoreJob:
+	case planner.DropRestoreJob:
 		return k.DeleteJob(ctx, o, s.Name, s.UID)
 	}
 	return fmt.Errorf("there is no way to carry out a %T", step)
 }
 
 // Report fills in the status.
-func (k *Reconciler) Report(o *v1alpha1.Restore, s plan.Restoration, p cluster.Plan, err error) {
+func (k *Reconciler) Report(o *v1alpha1.Restore, s planner.RestoreState, p cluster.Plan, err error) {
 	st := &o.Status
 	st.ObservedGeneration = o.Generation
 	st.Activity = cluster.Activity(p, err)
@@ -334,5 +335,5 @@ func (k *Reconciler) Report(o *v1alpha1.Restore, s plan.Restoration, p cluster.P
 	if s.Target != nil && s.Target.Restored != nil {
 		st.Revision, st.Keys, st.CompletionTime = s.Target.Restored.Revision, s.Target.Restored.Keys, conditions.Time(s.Now)
 	}
-	conditions.Set(&st.Conditions, k.Now(), o.Generation, plan.RestoreConditions(s, p, err)...)
+	conditions.Set(&st.Conditions, k.Now(), o.Generation, planner.RestoreConditions(s, p, err)...)
 }

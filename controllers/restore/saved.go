@@ -13,7 +13,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -29,13 +29,13 @@ func SavedFor(b *v1alpha1.Backup, r *v1alpha1.Restore) bool {
 // Saved reads the last Backup of what a cluster had before a Restore, nil when there is none, and what another one would be called. scope tells
 // the cluster apart. One of these names that was made for something else is Foreign, which is for the Restore to say: the cluster is looked after
 // all the same.
-func Saved(ctx context.Context, c *owned.Client, r *v1alpha1.Restore, scope string) (last *plan.Saved, next string, err error) {
+func Saved(ctx context.Context, c *owned.Client, r *v1alpha1.Restore, scope string) (last *planner.Saved, next string, err error) {
 	if !r.SavesCurrent() {
 		return nil, "", nil
 	}
 	for n := 1; ; n++ {
 		b := &v1alpha1.Backup{}
-		name := plan.SavedName(r.Name, n)
+		name := planner.SavedName(r.Name, n)
 		err := c.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, b)
 		switch {
 		case apierrors.IsNotFound(err):
@@ -43,15 +43,15 @@ func Saved(ctx context.Context, c *owned.Client, r *v1alpha1.Restore, scope stri
 		case err != nil:
 			return nil, "", fmt.Errorf("read Backup %s: %w", name, err)
 		case b.Labels[v1alpha1.LabelRestore] != r.Name || b.Annotations[v1alpha1.AnnotationRestoreUID] != string(r.UID)+" "+scope:
-			return &plan.Saved{Name: name, Foreign: true}, "", nil
+			return &planner.Saved{Name: name, Foreign: true}, "", nil
 		}
 		last = savedBy(b)
 	}
 }
 
 // savedBy is what a Backup says of itself.
-func savedBy(b *v1alpha1.Backup) *plan.Saved {
-	out := &plan.Saved{Name: b.Name, Activity: b.Status.Activity}
+func savedBy(b *v1alpha1.Backup) *planner.Saved {
+	out := &planner.Saved{Name: b.Name, Activity: b.Status.Activity}
 	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionComplete)
 	switch {
 	case c == nil:

@@ -15,7 +15,8 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -66,7 +67,7 @@ func Bootstrap(o owned.Owner, kind v1alpha1.ClusterKind, from *v1alpha1.Bootstra
 }
 
 // Request is what there is to know of the backup that something begins with; nil for none.
-func Request(ctx context.Context, c *owned.Client, o owned.Owner, r Lookup) (*plan.Wish, error) {
+func Request(ctx context.Context, c *owned.Client, o owned.Owner, r Lookup) (*planner.RestoreRequest, error) {
 	if r.from == nil || o.GetDeletionTimestamp() != nil {
 		return nil, nil
 	}
@@ -79,8 +80,8 @@ func Request(ctx context.Context, c *owned.Client, o owned.Owner, r Lookup) (*pl
 		return nil, fmt.Errorf("encode the source of a restore: %w", err)
 	}
 	sum := sha256.Sum256(raw)
-	w := &plan.Wish{Field: r.field, Noun: noun, Source: source, Missing: missing, Sum: hex.EncodeToString(sum[:8]), Token: string(o.GetUID())}
-	w.Job, err = c.Job(ctx, o, r.job, plan.Selector(r.job))
+	w := &planner.RestoreRequest{Field: r.field, Noun: noun, Source: source, Missing: missing, Sum: hex.EncodeToString(sum[:8]), Token: string(o.GetUID())}
+	w.Job, err = c.Job(ctx, o, r.job, job.Selector(r.job))
 	return w, err
 }
 
@@ -91,17 +92,17 @@ func FindBackup(ctx context.Context, c *owned.Client, o owned.Owner, r Lookup) e
 		return err
 	}
 	if w == nil || w.Missing != "" {
-		return cluster.Hold{Reason: plan.ReasonRestoring, Message: "what the cluster begins with has changed meanwhile, and is looked at again"}
+		return cluster.Hold{Reason: planner.ReasonRestoring, Message: "what the cluster begins with has changed meanwhile, and is looked at again"}
 	}
 	args := append([]string{"backup", "find", "--kind=" + string(r.kind)}, append(r.Args, targetArgs(w.Source)...)...)
-	return c.StartJob(ctx, o, plan.Work{
+	return c.StartJob(ctx, o, job.Work{
 		Name: r.job, Args: args, For: w.Sum, Destination: *w.Source.Destination, Limit: findLimit,
-		Access: &plan.Access{Template: r.Template}, Labels: JobLabels(o, r.job),
+		Access: &job.Access{Template: r.Template}, Labels: JobLabels(o, r.job),
 	}, r.field+".destination")
 }
 
 // JobLabels are those of a Job of a restore.
-func JobLabels(o owned.Owner, job string) map[string]string { return plan.Labels(job, o.GetName()) }
+func JobLabels(o owned.Owner, name string) map[string]string { return job.Labels(name, o.GetName()) }
 
 // targetArgs name to the agent the backup, and what of it is wanted.
 func targetArgs(from v1alpha1.RestoreSource) []string {

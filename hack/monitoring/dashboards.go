@@ -22,17 +22,17 @@ type panel struct {
 
 type query struct{ legend, expr string }
 
-func one(kind, title, unit, legend, expr, help string) panel {
-	return panel{title: title, help: help, unit: unit, kind: kind, queries: []query{{legend, expr}}}
-}
-
 func graph(title, unit, legend, expr, help string) panel {
-	return one("timeseries", title, unit, legend, expr, help)
+	return panel{title: title, help: help, unit: unit, kind: "timeseries", queries: []query{{legend, expr}}}
 }
 
-func stat(title, expr, help string) panel { return one("stat", title, "short", "", expr, help) }
+func stat(title, expr, help string) panel {
+	return panel{title: title, help: help, unit: "short", kind: "stat", queries: []query{{expr: expr}}}
+}
 
-func table(title, expr, help string) panel { return one("table", title, "short", "", expr, help) }
+func table(title, expr, help string) panel {
+	return panel{title: title, help: help, unit: "short", kind: "table", queries: []query{{expr: expr}}}
+}
 
 func boards() []board { return []board{fleet(), operator(), etcd(), redis(), backups()} }
 

@@ -1,6 +1,7 @@
-// Command monitoring writes what follows from other files: docs/metrics.md from the definitions of the metrics, the object for the
-// operator of Prometheus from config/monitoring/rules.yaml, and the dashboards of Grafana. It is run by make generate, in the root of
-// the repository.
+// Command monitoring writes what follows from other files: docs/metrics.md from the definitions of
+// the metrics, the object for the operator of Prometheus from config/monitoring/rules.yaml, and the
+// dashboards of Grafana. It is run by make generate, in the root of the repository. It must not
+// need a cluster or a running Prometheus.
 package main
 
 import (

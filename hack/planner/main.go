@@ -1,5 +1,6 @@
 // Command planner writes docs/planner.md: the rules of the planners in their order, and why each
-// stands where it does. It is run by make manifests, in the root of the repository.
+// stands where it does. It is run by make manifests, in the root of the repository. It must not
+// word a rule itself: names and reasons are those in the code.
 package main
 
 import (

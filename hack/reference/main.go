@@ -1,5 +1,6 @@
-// Command reference writes docs/reference.md: every field of every kind, out of the CRDs in config/crd/bases. It is run by make manifests, in
-// the root of the repository.
+// Command reference writes docs/reference.md: every field of every kind, out of the CRDs in
+// config/crd/bases. It is run by make manifests, in the root of the repository. It must not
+// describe a field in other words than its CRD.
 package main
 
 import (

@@ -1,6 +1,7 @@
-// Package backup keeps backups where users want them: an S3 bucket, a bucket of Google or Azure, a directory. It knows what is stored and
-// how it is proven whole, and the pure rules of when a backup is taken and which ones go. It knows nothing of Kubernetes, and nothing of
-// how a data store is read or filled: that is the business of the packages below it.
+// Package backup keeps backups where users want them: an S3 bucket, a bucket of Google or Azure, a
+// directory. It defines what is stored and how it is proven whole. It must not know Kubernetes, nor
+// when a backup is taken or deleted (package planner), nor how a data store is read or filled
+// (packages etcdsnapshot, etcdhistory, etcdrestore and redisdump).
 //
 // A backup is a directory of parts, and of a manifest that is written last. What has no manifest is no backup:
 //

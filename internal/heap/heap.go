@@ -1,4 +1,5 @@
-// Package heap keeps a process below the memory limit of its container.
+// Package heap keeps a process below the memory limit of its container. It sets the memory limit of
+// the Go runtime only: it must not free or cache anything itself.
 package heap
 
 import (

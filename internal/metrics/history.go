@@ -77,18 +77,19 @@ func (m *Metrics) remembered(s sink, o Objects) {
 	left := make(map[object]*history, len(m.seen))
 	for i := range o.Etcd {
 		c := &o.Etcd[i]
-		keep(s, m.seen, left, string(v1alpha1.KindEtcdCluster), c, appliedLag)
+		m.keep(s, left, string(v1alpha1.KindEtcdCluster), c, appliedLag)
 	}
 	for i := range o.Redis {
 		c := &o.Redis[i]
-		keep(s, m.seen, left, string(v1alpha1.KindRedisCluster), c, replicaLag)
+		m.keep(s, left, string(v1alpha1.KindRedisCluster), c, replicaLag)
 	}
 	m.seen = left
 }
 
-func keep(s sink, seen, left map[object]*history, kind string, o metav1.Object, lag *Definition) {
+// keep reports the history of an object, and carries it over into left. The caller holds the lock.
+func (m *Metrics) keep(s sink, left map[object]*history, kind string, o metav1.Object, lag *Definition) {
 	key := object{kind, o.GetUID()}
-	h := seen[key]
+	h := m.seen[key]
 	if h == nil {
 		return
 	}

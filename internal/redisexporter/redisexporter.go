@@ -1,6 +1,7 @@
-// Package redisexporter tells what the servers of one Redis or Valkey cluster say of themselves, through
-// github.com/oliver006/redis_exporter. It goes by a connection Secret, which names the servers and says how to reach them, and reads it
-// anew at every scrape: what changes there needs no restart.
+// Package redisexporter tells what the servers of one Redis or Valkey cluster say of themselves,
+// through github.com/oliver006/redis_exporter. It goes by a connection Secret, which names the
+// servers and says how to reach them, and reads it anew at every scrape: what changes there needs
+// no restart. It must not write to a server.
 package redisexporter
 
 import (

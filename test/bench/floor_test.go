@@ -96,7 +96,7 @@ func apply(ctx context.Context, objects ...client.Object) error {
 		if !ok {
 			continue
 		}
-		err := harness.Until(ctx, kind, set, "StatefulSet "+set.Name, readyTimeout, func(s *appsv1.StatefulSet) (bool, string) {
+		err := harness.Until(ctx, kind, set, harness.Deadline{What: "StatefulSet " + set.Name, Within: readyTimeout}, func(s *appsv1.StatefulSet) (bool, string) {
 			return s.Status.ReadyReplicas == *s.Spec.Replicas, fmt.Sprintf("%d of %d are ready", s.Status.ReadyReplicas, *s.Spec.Replicas)
 		})
 		if err != nil {

@@ -127,7 +127,7 @@ func newEtcd(b *testing.B, volume string) *patient {
 	p := &patient{
 		object: o, component: v1alpha1.ComponentEtcd, container: "etcd", size: 3,
 		condition: func(ctx context.Context, name string, status metav1.ConditionStatus) error {
-			return harness.WaitCondition(ctx, kind, o, name, status, readyTimeout)
+			return harness.WaitCondition(ctx, kind, o, metav1.Condition{Type: name, Status: status}, readyTimeout)
 		},
 		leads: func() []lead {
 			i := slices.IndexFunc(o.Status.Members, func(m v1alpha1.EtcdMemberStatus) bool { return m.Role == v1alpha1.EtcdFollower })
@@ -152,7 +152,7 @@ func newRedis(b *testing.B, volume string) *patient {
 	p := &patient{
 		object: o, component: v1alpha1.ComponentRedis, container: "redis", size: 2 * shards,
 		condition: func(ctx context.Context, name string, status metav1.ConditionStatus) error {
-			return harness.WaitCondition(ctx, kind, o, name, status, readyTimeout)
+			return harness.WaitCondition(ctx, kind, o, metav1.Condition{Type: name, Status: status}, readyTimeout)
 		},
 		leads: func() (out []lead) {
 			for _, s := range o.Status.Shards {

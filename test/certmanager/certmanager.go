@@ -157,7 +157,7 @@ func (p *Player) look(ctx context.Context, u *unstructured.Unstructured) error {
 		return err
 	}
 	if err != nil || s.Annotations[asked] != string(request) || p.due[u.GetName()] {
-		if err := p.sign(ctx, u, spec, s, string(request), err == nil); err != nil {
+		if err := p.sign(ctx, u.GetName(), spec, s, string(request)); err != nil {
 			return err
 		}
 		delete(p.due, u.GetName())
@@ -165,13 +165,11 @@ func (p *Player) look(ctx context.Context, u *unstructured.Unstructured) error {
 	return p.say(ctx, u, metav1.ConditionTrue, "Certificate is up to date and has not expired")
 }
 
-// sign issues a certificate into its Secret.
-func (p *Player) sign(
-	ctx context.Context, u *unstructured.Unstructured, spec clustertls.CertificateSpec, s *corev1.Secret, request string, exists bool,
-) error {
+// sign issues a certificate into its Secret, which has no resourceVersion while it does not exist.
+func (p *Player) sign(ctx context.Context, name string, spec clustertls.CertificateSpec, s *corev1.Secret, request string) error {
 	want := clustertls.PrivateKey{Algorithm: "ECDSA", Size: 256, Encoding: "PKCS8", RotationPolicy: "Always"}
 	if !slices.Contains(spec.Usages, "server auth") || !slices.Contains(spec.Usages, "client auth") || spec.PrivateKey != want {
-		return fmt.Errorf("keys and usages like those in %s are not played: %+v", u.GetName(), spec)
+		return fmt.Errorf("keys and usages like those in %s are not played: %+v", name, spec)
 	}
 	leaf := clustertls.Leaf{CommonName: spec.CommonName, DNSNames: spec.DNSNames}
 	for _, text := range spec.IPAddresses {
@@ -193,8 +191,8 @@ func (p *Player) sign(
 	if s.Annotations == nil {
 		s.Annotations = map[string]string{}
 	}
-	s.Annotations[clustertls.AnnotationCertificate], s.Annotations[asked] = u.GetName(), request
-	if exists {
+	s.Annotations[clustertls.AnnotationCertificate], s.Annotations[asked] = name, request
+	if s.ResourceVersion != "" {
 		return p.Client.Update(ctx, s)
 	}
 	return p.Client.Create(ctx, s)

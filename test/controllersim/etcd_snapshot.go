@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/test/fakeapi"
 )
 
@@ -56,12 +57,12 @@ func endBackup(b *v1alpha1.Backup, how string) {
 	case "":
 		b.Status.Directory, b.Status.Revision, b.Status.Size, b.Status.CompletionTime = "orders-1", 7, 20, &at
 		b.Status.Verification = &v1alpha1.BackupVerification{Time: at}
-		set(v1alpha1.ConditionComplete, true, plan.ReasonComplete, "20 B of data", fakeapi.Now)
-		set(v1alpha1.ConditionVerified, true, plan.ReasonVerified, "1 keys", fakeapi.Now)
+		set(v1alpha1.ConditionComplete, true, planner.ReasonComplete, "20 B of data", fakeapi.Now)
+		set(v1alpha1.ConditionVerified, true, planner.ReasonVerified, "1 keys", fakeapi.Now)
 		set(v1alpha1.ConditionStalled, false, "Settled", "", fakeapi.Now)
 		return
 	case "waits":
-		set(v1alpha1.ConditionComplete, false, plan.ReasonFailed, "there is no Secret", since)
+		set(v1alpha1.ConditionComplete, false, job.ReasonFailed, "there is no Secret", since)
 		set(v1alpha1.ConditionStalled, true, "InvalidSpec", "there is no Secret", since)
 		return
 	case "now":

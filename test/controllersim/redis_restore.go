@@ -13,7 +13,8 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/restore"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 )
 
 // Until makes passes until a Job is there, and returns it.
@@ -31,23 +32,23 @@ func (s *Redis) Until(job string) *batchv1.Job {
 }
 
 // Ends is the end of a Job.
-func (s *Redis) Ends(job *batchv1.Job, r plan.Report) {
+func (s *Redis) Ends(j *batchv1.Job, r job.Report) {
 	s.T.Helper()
-	job.UID = types.UID("of-" + job.Name)
+	j.UID = types.UID("of-" + j.Name)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: job.Namespace, Name: job.Name + "-pod", Labels: job.Spec.Template.Labels,
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: job.Name, UID: job.UID, Controller: ptr.To(true)}},
+		Namespace: j.Namespace, Name: j.Name + "-pod", Labels: j.Spec.Template.Labels,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: j.Name, UID: j.UID, Controller: ptr.To(true)}},
 	}}
 	for _, write := range []func() error{
-		func() error { return s.API.Update(s.T.Context(), job) },
+		func() error { return s.API.Update(s.T.Context(), j) },
 		func() error {
-			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
-			return s.API.Status().Update(s.T.Context(), job)
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+			return s.API.Status().Update(s.T.Context(), j)
 		},
 		func() error { return s.API.Create(s.T.Context(), pod) },
 		func() error {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-				Name: plan.Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: r.Encode()}},
+				Name: job.Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: r.Encode()}},
 			}}
 			return s.API.Status().Update(s.T.Context(), pod)
 		},
@@ -87,7 +88,7 @@ func (s *Redis) Confirmed(name string, slots v1alpha1.RestoreSlots, change func(
 		},
 		Status: v1alpha1.RestoreStatus{
 			Plan: "abc", Found: &v1alpha1.RestoreFound{Directory: "carts-1", Engine: "redis 8.0.2"},
-			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionConfirmed, Status: metav1.ConditionTrue, Reason: plan.ReasonConfirmed}},
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionConfirmed, Status: metav1.ConditionTrue, Reason: planner.ReasonConfirmed}},
 		},
 	}
 	if change != nil {
@@ -101,13 +102,13 @@ func (s *Redis) Confirmed(name string, slots v1alpha1.RestoreSlots, change func(
 }
 
 // Target is what the cluster says of a Restore.
-func (s *Redis) Target(r *v1alpha1.Restore) *plan.Target {
+func (s *Redis) Target(r *v1alpha1.Restore) *planner.Target {
 	s.T.Helper()
 	kind, ok := s.Loop.Kind.(restore.Target)
 	if !ok {
 		s.T.Fatalf("the loop is of a %T", s.Loop.Kind)
 	}
-	target, _, err := kind.Target(s.T.Context(), r, &plan.Found{Stored: plan.Stored{Directory: "carts-1"}})
+	target, _, err := kind.Target(s.T.Context(), r, &planner.Found{Stored: job.Stored{Directory: "carts-1"}})
 	if err != nil {
 		s.T.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/reconcile"
 	"github.com/quorate/quorate/controllers/restore"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
 )
@@ -26,7 +26,7 @@ func (s *Etcd) Undo() *v1alpha1.Restore {
 		s.T.Fatal("nothing can be restored into the kind under test")
 	}
 	kind := restore.New(children, map[v1alpha1.ClusterKind]restore.Target{v1alpha1.KindEtcdCluster: target})
-	loop := &reconcile.Loop[*v1alpha1.Restore, plan.Restoration]{Kind: kind, Client: s.Others, Direct: s.Others, Events: events.NewFakeRecorder(1000)}
+	loop := &reconcile.Loop[*v1alpha1.Restore, planner.RestoreState]{Kind: kind, Client: s.Others, Direct: s.Others, Events: events.NewFakeRecorder(1000)}
 	r := &v1alpha1.Restore{}
 	key := types.NamespacedName{Namespace: "default", Name: "undo"}
 	if err := s.Others.Get(s.T.Context(), key, r); err != nil {

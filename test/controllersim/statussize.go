@@ -31,11 +31,16 @@ func (k observedKind[O, S]) Next(S) cluster.Plan {
 	return cluster.Plan{Reason: "Waiting", Message: k.words}
 }
 
-// WrittenStatus returns the status that is written of a state, as JSON.
-func WrittenStatus[O owned.Owner, S any](t *testing.T, w *fakeapi.API, kind reconcile.Kind[O, S], o O, state S, words string) []byte {
+// Observing returns a kind that observes a given state, and whose planner waits with a given message.
+func Observing[O owned.Owner, S any](kind reconcile.Kind[O, S], state S, words string) reconcile.Kind[O, S] {
+	return observedKind[O, S]{kind, state, words}
+}
+
+// WrittenStatus returns the status that a kind writes to an object, as JSON.
+func WrittenStatus[O owned.Owner, S any](t *testing.T, w *fakeapi.API, kind reconcile.Kind[O, S], o O) []byte {
 	t.Helper()
 	fakeapi.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(o), o))
-	loop := &reconcile.Loop[O, S]{Kind: observedKind[O, S]{kind, state, words}, Client: w, Direct: w, Events: events.NewFakeRecorder(10000)}
+	loop := &reconcile.Loop[O, S]{Kind: kind, Client: w, Direct: w, Events: events.NewFakeRecorder(10000)}
 	if _, err := loop.Reconcile(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}

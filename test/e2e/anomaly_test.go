@@ -27,7 +27,7 @@ func TestAFullRedisIsToldAndIsOver(t *testing.T) {
 	wait := func(ctx context.Context, t *testing.T, s *scope, want metav1.ConditionStatus) time.Duration {
 		t.Helper()
 		began := time.Now()
-		must(t, harness.WaitCondition(ctx, s.Cluster, c, v1alpha1.ConditionPerformanceHealthy, want, 6*time.Minute))
+		must(t, harness.WaitCondition(ctx, s.Cluster, c, metav1.Condition{Type: v1alpha1.ConditionPerformanceHealthy, Status: want}, 6*time.Minute))
 		t.Log(conditionText(c, v1alpha1.ConditionPerformanceHealthy))
 		return time.Since(began).Round(time.Second)
 	}

@@ -52,7 +52,7 @@ func TestRedisIsAutoscaledUnderLoad(t *testing.T) {
 				fillTo(ctx, t, s, c, shard, 27)
 			}
 			began := time.Now()
-			must(t, harness.Until(ctx, s.Cluster, a, "the outcome of the dry run", 3*time.Minute, func(a *v1alpha1.Autoscaler) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, a, harness.Deadline{What: "the outcome of the dry run", Within: 3 * time.Minute}, func(a *v1alpha1.Autoscaler) (bool, string) {
 				return strings.Contains(a.Status.Activity, "it would change spec.shards from 3 to 4"), a.Status.Activity
 			}))
 			figure(t, "a dry run told of a fourth shard after %.0f s: %s", time.Since(began).Seconds(), a.Status.Activity)
@@ -65,7 +65,7 @@ func TestRedisIsAutoscaledUnderLoad(t *testing.T) {
 				before := refresh(ctx, t, s, a).DeepCopy()
 				a.Spec.Mode = nil
 				must(t, s.Patch(ctx, a, client.MergeFrom(before)))
-				must(t, harness.Until(ctx, s.Cluster, c, "a fourth shard", 3*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+				must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "a fourth shard", Within: 3 * time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 					return c.Spec.Shards == 4, c.Status.Activity
 				}))
 			})
@@ -117,7 +117,7 @@ func TestMemoryIsAutoscaled(t *testing.T) {
 			processes := processesOf(ctx, t, s, c)
 			fillTo(ctx, t, s, c, 1, 60)
 			began := time.Now()
-			must(t, harness.Until(ctx, s.Cluster, c, "a larger limit", 3*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "a larger limit", Within: 3 * time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 				limit := c.Spec.Resources.Limits.Memory().Value()
 				return limit > 96<<20 && limit <= 192<<20 && inForce(ctx, t, s, c, c.Spec.Resources) == "", c.Status.Activity
 			}))
@@ -161,7 +161,7 @@ func TestEtcdVolumesAreAutoscaled(t *testing.T) {
 					_, err := bulk.Put(ctx, fmt.Sprintf("bulk-%d", i), strings.Repeat("x", 1<<20))
 					must(t, err)
 				}
-				must(t, harness.Until(ctx, s.Cluster, c, "a larger volume", 3*time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+				must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "a larger volume", Within: 3 * time.Minute}, func(c *v1alpha1.EtcdCluster) (bool, string) {
 					return c.Spec.Storage.Size.String() == "1280Mi", c.Spec.Storage.Size.String()
 				}))
 			})
@@ -195,10 +195,10 @@ func TestAHorizontalPodAutoscalerScalesBothKinds(t *testing.T) {
 		Assess("it has the members and shards that it asks for", step(func(ctx context.Context, t *testing.T, s *scope) {
 			s.create(ctx, t, s.podAutoscaler("EtcdCluster", "orders", 3))
 			s.create(ctx, t, s.podAutoscaler("RedisCluster", "carts", 4))
-			must(t, harness.Until(ctx, s.Cluster, orders, "three members", 3*time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, orders, harness.Deadline{What: "three members", Within: 3 * time.Minute}, func(c *v1alpha1.EtcdCluster) (bool, string) {
 				return c.Spec.Size == 3 && c.Status.Size == 3, c.Status.Activity
 			}))
-			must(t, harness.Until(ctx, s.Cluster, carts, "four shards", 3*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, carts, harness.Deadline{What: "four shards", Within: 3 * time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 				return c.Spec.Shards == 4 && c.Status.ShardCount == 4, c.Status.Activity
 			}))
 			waitReady(ctx, t, s, orders)
@@ -207,7 +207,7 @@ func TestAHorizontalPodAutoscalerScalesBothKinds(t *testing.T) {
 		Assess("it sees as many as there are", step(func(ctx context.Context, t *testing.T, s *scope) {
 			for name, want := range map[string]int32{"orders": 3, "carts": 4} {
 				h := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: name}}
-				must(t, harness.Until(ctx, s.Cluster, h, "its look at the scale", 2*time.Minute, func(h *autoscalingv2.HorizontalPodAutoscaler) (bool, string) {
+				must(t, harness.Until(ctx, s.Cluster, h, harness.Deadline{What: "its look at the scale", Within: 2 * time.Minute}, func(h *autoscalingv2.HorizontalPodAutoscaler) (bool, string) {
 					able := slices.ContainsFunc(h.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
 						return c.Type == autoscalingv2.AbleToScale && c.Status == corev1.ConditionTrue
 					})

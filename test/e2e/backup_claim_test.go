@@ -64,7 +64,7 @@ func TestAReplicatedRedisComesBackFromAClaim(t *testing.T) {
 			b = backupOf(s, "first", v1alpha1.KindRedisCluster, c.Name, to)
 			b.Spec.Verify = ptr.To(true)
 			takeBackup(ctx, t, s, b)
-			must(t, harness.Until(ctx, s.Cluster, b, "the backup to be verified", 2*time.Minute, func(b *v1alpha1.Backup) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, b, harness.Deadline{What: "the backup to be verified", Within: 2 * time.Minute}, func(b *v1alpha1.Backup) (bool, string) {
 				return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionVerified), conditionText(b, v1alpha1.ConditionVerified)
 			}))
 			must(t, s.Delete(ctx, b))
@@ -93,7 +93,7 @@ func TestAReplicatedRedisComesBackFromAClaim(t *testing.T) {
 			})
 			late.Name = "late"
 			s.create(ctx, t, late)
-			must(t, harness.Until(ctx, s.Cluster, late, "it to be told that there is none", 2*time.Minute, func(r *v1alpha1.RedisCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, late, harness.Deadline{What: "it to be told that there is none", Within: 2 * time.Minute}, func(r *v1alpha1.RedisCluster) (bool, string) {
 				text := conditionText(r, v1alpha1.ConditionStalled)
 				return strings.Contains(text, "BackupMissing"), text
 			}))

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -59,7 +59,7 @@ func TestABackupThatCannotBeSaysWhy(t *testing.T) {
 				tc.change(&to)
 				b := backupOf(s, "bad-"+name, v1alpha1.KindEtcdCluster, c.Name, to)
 				s.create(ctx, t, b)
-				must(t, harness.Until(ctx, s.Cluster, b, "backup "+b.Name+" to say why", time.Minute, func(b *v1alpha1.Backup) (bool, string) {
+				must(t, harness.Until(ctx, s.Cluster, b, harness.Deadline{What: "backup " + b.Name + " to say why", Within: time.Minute}, func(b *v1alpha1.Backup) (bool, string) {
 					text := conditionText(b, v1alpha1.ConditionStalled)
 					return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionStalled) && strings.Contains(text, tc.words), text
 				}))
@@ -78,7 +78,7 @@ func TestABackupThatCannotBeSaysWhy(t *testing.T) {
 			takeBackup(ctx, t, s, damaged)
 			spoil(ctx, t, server, "etcd/"+damaged.Status.Directory+"/snapshot.db")
 			amend(ctx, t, s, damaged, func() { damaged.Spec.Verify = ptr.To(true) })
-			must(t, harness.Until(ctx, s.Cluster, damaged, "the check to fail", time.Minute, func(b *v1alpha1.Backup) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, damaged, harness.Deadline{What: "the check to fail", Within: time.Minute}, func(b *v1alpha1.Backup) (bool, string) {
 				text := conditionText(b, v1alpha1.ConditionVerified)
 				return strings.Contains(text, "BackupDamaged"), text
 			}))
@@ -88,7 +88,7 @@ func TestABackupThatCannotBeSaysWhy(t *testing.T) {
 				e.Bootstrap = &v1alpha1.BootstrapSpec{Restore: &v1alpha1.RestoreSource{Backup: ptr.To("nobodys")}}
 			})
 			s.create(ctx, t, again)
-			must(t, harness.Until(ctx, s.Cluster, again, "it to be refused", time.Minute, func(e *v1alpha1.EtcdCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, again, harness.Deadline{What: "it to be refused", Within: time.Minute}, func(e *v1alpha1.EtcdCluster) (bool, string) {
 				text := conditionText(e, v1alpha1.ConditionStalled)
 				return strings.Contains(text, "there is no Backup nobodys"), text
 			}))
@@ -105,7 +105,7 @@ func TestABackupThatCannotBeSaysWhy(t *testing.T) {
 			must(t, s.WaitGone(ctx, c, time.Minute))
 			c = occupied
 			s.create(ctx, t, c)
-			must(t, harness.Until(ctx, s.Cluster, c, "data that is there to be respected", time.Minute, func(e *v1alpha1.EtcdCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "data that is there to be respected", Within: time.Minute}, func(e *v1alpha1.EtcdCluster) (bool, string) {
 				text := conditionText(e, v1alpha1.ConditionStalled)
 				return strings.Contains(text, "claim data-orders-0"), text
 			}))
@@ -222,7 +222,7 @@ func (g *siege[O]) verify(ctx context.Context, t *testing.T, s *scope) int {
 	t.Helper()
 	var complete []*v1alpha1.Backup
 	for _, b := range g.all {
-		must(t, harness.Until(ctx, s.Cluster, b, "backup "+b.Name+" to end", 5*time.Minute, func(b *v1alpha1.Backup) (bool, string) {
+		must(t, harness.Until(ctx, s.Cluster, b, harness.Deadline{What: "backup " + b.Name + " to end", Within: 5 * time.Minute}, func(b *v1alpha1.Backup) (bool, string) {
 			return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionComplete) ||
 				meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionStalled), b.Status.Activity
 		}))
@@ -234,7 +234,7 @@ func (g *siege[O]) verify(ctx context.Context, t *testing.T, s *scope) int {
 		amend(ctx, t, s, b, func() { b.Spec.Verify = ptr.To(true) })
 	}
 	for _, b := range complete {
-		must(t, harness.Until(ctx, s.Cluster, b, "backup "+b.Name+" to be verified", 3*time.Minute, func(b *v1alpha1.Backup) (bool, string) {
+		must(t, harness.Until(ctx, s.Cluster, b, harness.Deadline{What: "backup " + b.Name + " to be verified", Within: 3 * time.Minute}, func(b *v1alpha1.Backup) (bool, string) {
 			return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionVerified), conditionText(b, v1alpha1.ConditionVerified)
 		}))
 	}
@@ -269,7 +269,7 @@ func (g *siege[O]) strike(ctx context.Context, t *testing.T, s *scope) string {
 	case what == hitMemberDeleted, what == hitBackup && g.dice.IntN(2) == 0:
 		must(t, client.IgnoreNotFound(s.Delete(ctx, victim)))
 	default:
-		container := map[string]string{hitBackup: plan.Container, hitStore: "s3", hitMemberKilled: g.container}[what]
+		container := map[string]string{hitBackup: job.Container, hitStore: "s3", hitMemberKilled: g.container}[what]
 		if err := s.KillProcess(ctx, victim, container); err != nil {
 			return "nothing, the process had ended or was starting"
 		}

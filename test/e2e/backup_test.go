@@ -55,7 +55,7 @@ func takeBackup(ctx context.Context, t *testing.T, s *scope, b *v1alpha1.Backup)
 
 func waitComplete(ctx context.Context, t *testing.T, s *scope, b *v1alpha1.Backup) {
 	t.Helper()
-	must(t, harness.Until(ctx, s.Cluster, b, "the backup to be complete", 2*time.Minute, func(b *v1alpha1.Backup) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, b, harness.Deadline{What: "the backup to be complete", Within: 2 * time.Minute}, func(b *v1alpha1.Backup) (bool, string) {
 		return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionComplete), b.Status.Activity
 	}))
 }
@@ -63,7 +63,7 @@ func waitComplete(ctx context.Context, t *testing.T, s *scope, b *v1alpha1.Backu
 // waitVerified waits until a backup is verified, by a server of the version that wrote it.
 func waitVerified(ctx context.Context, t *testing.T, s *scope, b *v1alpha1.Backup) {
 	t.Helper()
-	must(t, harness.Until(ctx, s.Cluster, b, "the backup to be verified", 3*time.Minute, func(b *v1alpha1.Backup) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, b, harness.Deadline{What: "the backup to be verified", Within: 3 * time.Minute}, func(b *v1alpha1.Backup) (bool, string) {
 		return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionVerified), b.Status.Activity
 	}))
 	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionVerified)
@@ -198,7 +198,7 @@ func TestAnEtcdClusterIsRestoredToAnyMoment(t *testing.T) {
 			waitRestored(ctx, t, s, r)
 			wantNumbered(ctx, t, s, c, 15, at)
 			backups := refresh(ctx, t, s, schedule).Status.Backups
-			must(t, harness.Until(ctx, s.Cluster, schedule, "the new history to be recorded", 2*time.Minute, func(b *v1alpha1.BackupSchedule) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, schedule, harness.Deadline{What: "the new history to be recorded", Within: 2 * time.Minute}, func(b *v1alpha1.BackupSchedule) (bool, string) {
 				return b.Status.Recording == "Current" && b.Status.Backups > backups, b.Status.Recording + ": " + b.Status.Activity
 			}))
 		})).
@@ -233,7 +233,7 @@ func record(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster
 	}
 	began := time.Now()
 	s.create(ctx, t, schedule)
-	must(t, harness.Until(ctx, s.Cluster, schedule, "changes to be recorded", 2*time.Minute, func(b *v1alpha1.BackupSchedule) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, schedule, harness.Deadline{What: "changes to be recorded", Within: 2 * time.Minute}, func(b *v1alpha1.BackupSchedule) (bool, string) {
 		return b.Status.Recording == "Current", b.Status.Recording + ": " + b.Status.Activity
 	}))
 	figure(t, "changes are recorded after %.1f s", time.Since(began).Seconds())

@@ -187,7 +187,7 @@ func play(ctx context.Context, t *testing.T, s *scope, issuer string, beside ...
 // waitStalled waits until a cluster says that it cannot go on, with the words: parts of "Reason: message".
 func waitStalled[O target](ctx context.Context, t *testing.T, s *scope, o O, words ...string) {
 	t.Helper()
-	must(t, harness.Until(ctx, s.Cluster, o, "Stalled", readyTimeout, func(o O) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, o, harness.Deadline{What: "Stalled", Within: readyTimeout}, func(o O) (bool, string) {
 		text := conditionText(o, v1alpha1.ConditionStalled)
 		return meta.IsStatusConditionTrue(o.GetConditions(), v1alpha1.ConditionStalled) &&
 			!slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) }), text
@@ -197,7 +197,7 @@ func waitStalled[O target](ctx context.Context, t *testing.T, s *scope, o O, wor
 // waitTLS waits until TLSReady is False with the words.
 func waitTLS[O target](ctx context.Context, t *testing.T, s *scope, o O, words string) {
 	t.Helper()
-	must(t, harness.Until(ctx, s.Cluster, o, "TLSReady", time.Minute, func(o O) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, o, harness.Deadline{What: "TLSReady", Within: time.Minute}, func(o O) (bool, string) {
 		c := tlsCondition(o)
 		return c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonCertManager && strings.Contains(c.Message, words), c.Message
 	}))

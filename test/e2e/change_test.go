@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/e2e-framework/pkg/features"
@@ -69,14 +70,14 @@ func change[O target](ctx context.Context, t *testing.T, s *scope, o O, edit fun
 	before := refresh(ctx, t, s, o).DeepCopyObject().(O)
 	edit()
 	must(t, s.Patch(ctx, o, client.MergeFrom(before)))
-	must(t, harness.WaitCondition(ctx, s.Cluster, o, v1alpha1.ConditionReady, "False", time.Minute))
+	must(t, harness.WaitCondition(ctx, s.Cluster, o, metav1.Condition{Type: v1alpha1.ConditionReady, Status: "False"}, time.Minute))
 }
 
 // setBack asks for an image that cannot be had, waits until the status says so, and takes it back.
 func setBack[O target](ctx context.Context, t *testing.T, s *scope, o O, set func(*string)) {
 	t.Helper()
 	change(ctx, t, s, o, func() { set(ptr.To(noImage)) })
-	must(t, harness.Until(ctx, s.Cluster, o, "the image to be missed", 2*time.Minute, func(o O) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, o, harness.Deadline{What: "the image to be missed", Within: 2 * time.Minute}, func(o O) (bool, string) {
 		text := conditionText(o, v1alpha1.ConditionReady)
 		return strings.Contains(text, "ImagePull"), text
 	}))

@@ -28,7 +28,7 @@ func TestTheLeaderLeavesACordonedNode(t *testing.T) {
 			was := leaderOf(ctx, t, s, c)
 			began := time.Now()
 			s.cordon(ctx, t, was.Spec.NodeName)
-			must(t, harness.Until(ctx, s.Cluster, c, "another leader", time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "another leader", Within: time.Minute}, func(c *v1alpha1.EtcdCluster) (bool, string) {
 				return c.Status.Leader != was.Name && c.Status.Leader != "", c.Status.Activity
 			}))
 			moved := time.Since(began)

@@ -31,7 +31,7 @@ func beginsAnew(ctx context.Context, t *testing.T, s *scope, pod *corev1.Pod, wo
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: cluster.VolumeData + "-" + pod.Name}}
 	old := refresh(ctx, t, s, claim).UID
 	damage()
-	must(t, harness.Until(ctx, s.Cluster, claim, "another claim", readyTimeout, func(p *corev1.PersistentVolumeClaim) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, claim, harness.Deadline{What: "another claim", Within: readyTimeout}, func(p *corev1.PersistentVolumeClaim) (bool, string) {
 		return p.UID != old, "the old claim is still there"
 	}))
 	notes, err := s.notes(ctx, redis.ReasonReplaceDisk)

@@ -56,7 +56,7 @@ func TestAClusterHibernatesInTheMiddleOfAScale(t *testing.T) {
 		Assess("in the middle of a scale", step(func(ctx context.Context, t *testing.T, s *scope) {
 			load := startLoad(ctx, t, s, c)
 			scale(ctx, t, s, c, 5)
-			must(t, harness.Until(ctx, s.Cluster, c, "a fourth member", time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "a fourth member", Within: time.Minute}, func(c *v1alpha1.EtcdCluster) (bool, string) {
 				return len(c.Status.Members) > 3, c.Status.Activity
 			}))
 			must(t, load.Pause(ctx))
@@ -112,7 +112,7 @@ func hibernate(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdClus
 		waitReady(ctx, t, s, c)
 		return time.Since(began)
 	}
-	must(t, harness.Until(ctx, s.Cluster, c, "the cluster to hibernate", 2*time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "the cluster to hibernate", Within: 2 * time.Minute}, func(c *v1alpha1.EtcdCluster) (bool, string) {
 		ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady)
 		return ready != nil && ready.Reason == v1alpha1.ReasonHibernated, c.Status.Activity
 	}))

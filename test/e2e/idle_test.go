@@ -44,8 +44,8 @@ func TestAnIdleOperatorWritesNothing(t *testing.T) {
 			waitReady(ctx, t, s, redis)
 			// Of clusters that have just started enough is known at once, or after some looks where one was slow to answer: nothing is left
 			// to be written later.
-			must(t, harness.WaitCondition(ctx, s.Cluster, etcd, v1alpha1.ConditionPerformanceHealthy, metav1.ConditionTrue, 10*settleTime))
-			must(t, harness.WaitCondition(ctx, s.Cluster, redis, v1alpha1.ConditionPerformanceHealthy, metav1.ConditionTrue, 10*settleTime))
+			must(t, harness.WaitCondition(ctx, s.Cluster, etcd, metav1.Condition{Type: v1alpha1.ConditionPerformanceHealthy, Status: metav1.ConditionTrue}, 10*settleTime))
+			must(t, harness.WaitCondition(ctx, s.Cluster, redis, metav1.Condition{Type: v1alpha1.ConditionPerformanceHealthy, Status: metav1.ConditionTrue}, 10*settleTime))
 			rest(ctx, settleTime)
 		})).
 		Assess("no write but the lease", step(func(ctx context.Context, t *testing.T, s *scope) {

@@ -112,7 +112,7 @@ func plantInPod(ctx context.Context, t *testing.T, s *scope, password string) *c
 		},
 	}
 	s.create(ctx, t, pod)
-	must(t, harness.Until(ctx, s.Cluster, pod, "the pod to end", time.Minute, func(p *corev1.Pod) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, pod, harness.Deadline{What: "the pod to end", Within: time.Minute}, func(p *corev1.Pod) (bool, string) {
 		return p.Status.Phase == corev1.PodFailed, string(p.Status.Phase)
 	}))
 	return pod

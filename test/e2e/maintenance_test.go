@@ -108,7 +108,7 @@ func TestAFullEtcdIsCured(t *testing.T) {
 			_, err := load.WaitAcked(ctx, 100, time.Minute)
 			must(t, err)
 			nothingLost(t, stopLoad(ctx, t, load, "full, and Ready again after %.1f s; ", healed.Seconds()))
-			must(t, harness.WaitCondition(ctx, s.Cluster, c, v1alpha1.ConditionSpaceHealthy, metav1.ConditionTrue, time.Minute))
+			must(t, harness.WaitCondition(ctx, s.Cluster, c, metav1.Condition{Type: v1alpha1.ConditionSpaceHealthy, Status: metav1.ConditionTrue}, time.Minute))
 		}))
 	suite.Test(t, feature.Feature())
 }

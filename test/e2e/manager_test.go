@@ -124,7 +124,7 @@ func TestAnotherManagerTakesOver(t *testing.T) {
 			pod, _, _ := strings.Cut(old, "_")
 			began := time.Now()
 			must(t, s.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: harness.SystemNamespace, Name: pod}}))
-			must(t, harness.Until(ctx, s.Cluster, lease, "another manager to lead", time.Minute, func(l *coordinationv1.Lease) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, lease, harness.Deadline{What: "another manager to lead", Within: time.Minute}, func(l *coordinationv1.Lease) (bool, string) {
 				return holder(l) != "" && holder(l) != old, "the leader is " + holder(l)
 			}))
 			figure(t, "another manager leads %.1f s after the leader's pod was deleted", time.Since(began).Seconds())
@@ -157,7 +157,7 @@ func scaleManager(ctx context.Context, t *testing.T, s *scope, replicas int32) {
 	before := refresh(ctx, t, s, d).DeepCopy()
 	d.Spec.Replicas = ptr.To(replicas)
 	must(t, s.Patch(ctx, d, client.MergeFrom(before)))
-	must(t, harness.Until(ctx, s.Cluster, d, "the managers to run", 2*time.Minute, func(d *appsv1.Deployment) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, d, harness.Deadline{What: "the managers to run", Within: 2 * time.Minute}, func(d *appsv1.Deployment) (bool, string) {
 		st := d.Status
 		return st.ObservedGeneration == d.Generation && st.Replicas == replicas && st.ReadyReplicas == replicas,
 			fmt.Sprintf("%d of %d are ready", st.ReadyReplicas, st.Replicas)

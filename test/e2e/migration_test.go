@@ -92,7 +92,7 @@ func TestDataMovesHereFromServersOfSomebodyElse(t *testing.T) {
 			b := backupOf(s, "of-nobody", v1alpha1.KindEtcdCluster, "legacy", to)
 			b.Spec.External = &v1alpha1.ExternalCluster{Endpoints: []string{"http://127.0.0.1:1"}, Credentials: &v1alpha1.SecretReference{Name: "missing"}}
 			s.create(ctx, t, b)
-			must(t, harness.Until(ctx, s.Cluster, b, "a word about the Secret", time.Minute, func(b *v1alpha1.Backup) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, b, harness.Deadline{What: "a word about the Secret", Within: time.Minute}, func(b *v1alpha1.Backup) (bool, string) {
 				text := conditionText(b, v1alpha1.ConditionStalled)
 				return strings.Contains(text, "spec.external.credentials.name") && strings.Contains(text, `"missing"`), text
 			}))

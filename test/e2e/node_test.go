@@ -112,7 +112,7 @@ func loseNode[O target](ctx context.Context, t *testing.T, s *scope, c O, victim
 	before()
 	must(t, s.StopNode(ctx, victim.Spec.NodeName))
 	began := time.Now()
-	must(t, harness.Until(ctx, s.Cluster, c, victim.Name+" elsewhere", 3*time.Minute, func(c O) (bool, string) { return replaced(c), conditionText(c, v1alpha1.ConditionReconciling) }))
+	must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: victim.Name + " elsewhere", Within: 3 * time.Minute}, func(c O) (bool, string) { return replaced(c), conditionText(c, v1alpha1.ConditionReconciling) }))
 	waitReady(ctx, t, s, c)
 	whole := time.Since(began)
 	_, err := load.WaitAcked(ctx, 50, time.Minute)

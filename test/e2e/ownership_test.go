@@ -55,7 +55,7 @@ func foreign[O target](ctx context.Context, t *testing.T, s *scope, o O, obstacl
 	s.create(ctx, t, obstacle)
 	version := obstacle.GetResourceVersion()
 	s.create(ctx, t, o)
-	must(t, harness.WaitCondition(ctx, s.Cluster, o, v1alpha1.ConditionStalled, metav1.ConditionTrue, time.Minute))
+	must(t, harness.WaitCondition(ctx, s.Cluster, o, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue}, time.Minute))
 	text := conditionText(o, v1alpha1.ConditionStalled)
 	if !strings.Contains(text, obstacle.GetName()) || !strings.Contains(text, v1alpha1.ReasonForeignObject) {
 		t.Errorf("the condition does not name the obstacle: %s", text)
@@ -119,7 +119,7 @@ func TestAPausedClusterIsLeftAlone(t *testing.T) {
 			s.create(ctx, t, c)
 		})).
 		Assess("nothing is made", step(func(ctx context.Context, t *testing.T, s *scope) {
-			must(t, harness.WaitCondition(ctx, s.Cluster, c, v1alpha1.ConditionReady, metav1.ConditionFalse, time.Minute))
+			must(t, harness.WaitCondition(ctx, s.Cluster, c, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}, time.Minute))
 			must(t, harness.Throughout(ctx, 5*time.Second, func(ctx context.Context) error {
 				found, err := s.remains(ctx, c.Name, &corev1.ServiceList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}, &appsv1.StatefulSetList{})
 				if err == nil && len(found) > 0 {
@@ -137,7 +137,7 @@ func TestAPausedClusterIsLeftAlone(t *testing.T) {
 		})).
 		Assess("a deleted child of a paused cluster stays away", step(func(ctx context.Context, t *testing.T, s *scope) {
 			pause(ctx, t, s, c, true)
-			must(t, harness.Until(ctx, s.Cluster, c, "the pause to be seen", time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "the pause to be seen", Within: time.Minute}, func(c *v1alpha1.EtcdCluster) (bool, string) {
 				return c.Status.ObservedGeneration == c.Generation, c.Status.Activity
 			}))
 			budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: c.Name}}

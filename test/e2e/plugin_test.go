@@ -113,7 +113,7 @@ func TestThePluginShowsAndActs(t *testing.T) {
 		})).
 		Assess("a replica is promoted", step(func(ctx context.Context, t *testing.T, s *scope) {
 			p.says(ctx, t, []string{"promote", "rediscluster/carts", "carts-0-1"}, "done: hand shard 0 from carts-0-0 to carts-0-1")
-			must(t, harness.Until(ctx, s.Cluster, carts, "the operator to see it", time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, carts, harness.Deadline{What: "the operator to see it", Within: time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 				return len(c.Status.Shards) == 1 && c.Status.Shards[0].Primary == "carts-0-1", c.Status.Activity
 			}))
 			var pod corev1.Pod

@@ -92,7 +92,7 @@ func protect(ctx context.Context, t *testing.T, s *scope, witness client.Object,
 	for _, o := range []client.Object{&policy, &binding} {
 		s.create(ctx, t, o)
 	}
-	must(t, harness.Until(ctx, s.Cluster, &policy, "Kubernetes to check the types of the policy", time.Minute, func(p *admissionv1.ValidatingAdmissionPolicy) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, &policy, harness.Deadline{What: "Kubernetes to check the types of the policy", Within: time.Minute}, func(p *admissionv1.ValidatingAdmissionPolicy) (bool, string) {
 		if p.Status.TypeChecking != nil && len(p.Status.TypeChecking.ExpressionWarnings) > 0 {
 			t.Errorf("it warns: %+v", p.Status.TypeChecking.ExpressionWarnings)
 		}

@@ -59,7 +59,7 @@ func loseQuorum(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdClu
 	loseDisksBut(ctx, t, s, c, survivor)
 	began := time.Now()
 	incident, plan := "", ""
-	must(t, harness.Until(ctx, s.Cluster, c, "a plan", 2*time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "a plan", Within: 2 * time.Minute}, func(c *v1alpha1.EtcdCluster) (bool, string) {
 		plan = conditionText(c, v1alpha1.ConditionStalled)
 		if found := planned.FindStringSubmatch(plan); found != nil {
 			incident = found[1]
@@ -105,7 +105,7 @@ func loseDisksBut(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdC
 	}
 	for name, uid := range old {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: name}}
-		must(t, harness.Until(ctx, s.Cluster, claim, "another claim", 2*time.Minute, func(p *corev1.PersistentVolumeClaim) (bool, string) {
+		must(t, harness.Until(ctx, s.Cluster, claim, harness.Deadline{What: "another claim", Within: 2 * time.Minute}, func(p *corev1.PersistentVolumeClaim) (bool, string) {
 			return p.UID != uid, "the old claim is still there"
 		}))
 	}

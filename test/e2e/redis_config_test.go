@@ -34,7 +34,7 @@ func TestRedisSettingsTakeEffectUnderLoad(t *testing.T) {
 					MaxMemory: ptr.To(resource.MustParse("256Mi")), Extra: map[string]v1alpha1.ConfigValue{"hz": "50", "repl-backlog-size": "64mb"},
 				}
 				must(t, s.Patch(ctx, c, client.MergeFrom(before)))
-				must(t, harness.Until(ctx, s.Cluster, c, "the settings", time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+				must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "the settings", Within: time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 					return configured(ctx, t, s, c, map[string]string{"maxmemory": "268435456", "hz": "50", "repl-backlog-size": "67108864"}), c.Status.Activity
 				}))
 			}))

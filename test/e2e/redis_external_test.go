@@ -194,15 +194,15 @@ func TestRedisIsReachedByLoadBalancers(t *testing.T) {
 			s.create(ctx, t, c)
 		})).
 		Assess("the cluster serves while it waits for them", step(func(ctx context.Context, t *testing.T, s *scope) {
-			must(t, harness.WaitCondition(ctx, s.Cluster, c, v1alpha1.ConditionAvailable, metav1.ConditionTrue, readyTimeout))
-			must(t, harness.Until(ctx, s.Cluster, c, "a word about the load balancers", readyTimeout, func(c *v1alpha1.RedisCluster) (bool, string) {
+			must(t, harness.WaitCondition(ctx, s.Cluster, c, metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionTrue}, readyTimeout))
+			must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "a word about the load balancers", Within: readyTimeout}, func(c *v1alpha1.RedisCluster) (bool, string) {
 				return strings.Contains(c.Status.Activity, "has no load balancer yet"), c.Status.Activity
 			}))
 			writeMarks(ctx, t, s, c)
 		})).
 		Assess("clients outside come through them", step(func(ctx context.Context, t *testing.T, s *scope) {
 			s.provide(ctx, t, c)
-			must(t, harness.Until(ctx, s.Cluster, c, "all endpoints", 4*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "all endpoints", Within: 4 * time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 				return len(c.Status.ExternalEndpoints) == 6, c.Status.Activity
 			}))
 			waitReady(ctx, t, s, c)
@@ -233,7 +233,7 @@ func TestReplicatedRedisIsReachedByNodePorts(t *testing.T) {
 			createReady(ctx, t, s, c)
 		})).
 		Assess("it is reached by what the connection Secret says", step(func(ctx context.Context, t *testing.T, s *scope) {
-			must(t, harness.Until(ctx, s.Cluster, c, "all endpoints", 4*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "all endpoints", Within: 4 * time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 				return len(c.Status.ExternalEndpoints) == 2, c.Status.Activity
 			}))
 			waitReady(ctx, t, s, c)
@@ -258,7 +258,7 @@ func TestReplicatedRedisIsReachedByNodePorts(t *testing.T) {
 func openTo(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster, access *v1alpha1.RedisExternalAccess, endpoints int) {
 	t.Helper()
 	change(ctx, t, s, c, func() { c.Spec.ExternalAccess = access })
-	must(t, harness.Until(ctx, s.Cluster, c, "all endpoints", 4*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "all endpoints", Within: 4 * time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 		return c.Status.ObservedGeneration == c.Generation && len(c.Status.ExternalEndpoints) == endpoints, c.Status.Activity
 	}))
 	waitReady(ctx, t, s, c)

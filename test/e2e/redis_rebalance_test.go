@@ -36,7 +36,7 @@ func TestRedisIsRebalancedUnderLoad(t *testing.T) {
 			summary := underLoad(ctx, t, s, c, "rebalanced", func() {
 				patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationRebalance, proposal)
 				must(t, s.Patch(ctx, c, client.RawPatch(types.MergePatchType, patch)))
-				must(t, harness.Until(ctx, s.Cluster, c, "balanced shards", 2*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+				must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "balanced shards", Within: 2 * time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 					return meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionBalanced), c.Status.Activity
 				}))
 			})
@@ -72,7 +72,7 @@ func fillShard(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisClu
 func awaitProposal(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster) string {
 	t.Helper()
 	began := time.Now()
-	must(t, harness.Until(ctx, s.Cluster, c, "a proposal", 3*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "a proposal", Within: 3 * time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 		return c.Status.Rebalancing != nil && c.Status.Rebalancing.Proposal != "", conditionText(c, v1alpha1.ConditionBalanced)
 	}))
 	r := c.Status.Rebalancing

@@ -34,7 +34,7 @@ func TestRedisReplicasChangeUnderLoad(t *testing.T) {
 	feature.Assess("a number that is taken back midway", step(func(ctx context.Context, t *testing.T, s *scope) {
 		nothingLost(t, underLoad(ctx, t, s, c, "replicas 1 to 2 to 1 midway", func() {
 			replicate(ctx, t, s, c, 2)
-			must(t, harness.Until(ctx, s.Cluster, c, "a third pod", time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "a third pod", Within: time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 				return len(c.Status.Shards) > 0 && len(c.Status.Shards[0].Nodes) > 2, c.Status.Activity
 			}))
 			replicate(ctx, t, s, c, 1)
@@ -50,7 +50,7 @@ func replicate(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisClu
 	before := refresh(ctx, t, s, c).DeepCopy()
 	c.Spec.ReplicasPerShard = ptr.To(n)
 	must(t, s.Patch(ctx, c, client.MergeFrom(before)))
-	must(t, harness.Until(ctx, s.Cluster, c, "the operator to notice", time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "the operator to notice", Within: time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 		return c.Status.ObservedGeneration == c.Generation, c.Status.Activity
 	}))
 }

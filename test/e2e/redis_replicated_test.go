@@ -188,7 +188,7 @@ func wantRoles(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisClu
 	if len(replicas) != c.Spec.Replicas() {
 		t.Errorf("there are %d replicas instead of %d", len(replicas), c.Spec.Replicas())
 	}
-	must(t, harness.Until(ctx, s.Cluster, c, "the Services to lead there", 10*time.Second, func(*v1alpha1.RedisCluster) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "the Services to lead there", Within: 10 * time.Second}, func(*v1alpha1.RedisCluster) (bool, string) {
 		to, from := s.endpointsOf(ctx, t, cluster.PrimaryService(c.Name)), s.endpointsOf(ctx, t, cluster.ReplicasService(c.Name))
 		return slices.Equal(to, []string{primary}) && slices.Equal(from, replicas), fmt.Sprintf("they lead to %v and %v", to, from)
 	}))

@@ -34,7 +34,7 @@ func TestRedisResourcesChangeUnderLoad(t *testing.T) {
 				before := refresh(ctx, t, s, c).DeepCopy()
 				c.Spec.Resources = to
 				must(t, s.Patch(ctx, c, client.MergeFrom(before)))
-				must(t, harness.Until(ctx, s.Cluster, c, what, 3*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+				must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: what, Within: 3 * time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 					has := inForce(ctx, t, s, c, to)
 					return has == "" && configured(ctx, t, s, c, settings), has + "; " + c.Status.Activity
 				}))
@@ -65,12 +65,12 @@ func TestRedisResourcesChangeUnderLoad(t *testing.T) {
 			}
 			summary := underLoad(ctx, t, s, c, "more memory than any node has, and back", func() {
 				set(withResources("50m", "900Gi", "500m", "900Gi"))
-				must(t, harness.Until(ctx, s.Cluster, c, "a refusal", time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+				must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "a refusal", Within: time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 					return strings.HasPrefix(c.Status.Activity, "Kubernetes does not give"), c.Status.Activity
 				}))
 				t.Log(c.Status.Activity)
 				set(small)
-				must(t, harness.Until(ctx, s.Cluster, c, "the way back", 3*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+				must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "the way back", Within: 3 * time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 					has := inForce(ctx, t, s, c, small)
 					return has == "" && c.Status.Ready == "6/6" && configured(ctx, t, s, c, least), has + "; " + c.Status.Activity
 				}))
@@ -146,7 +146,7 @@ func TestRedisWritesAreGuardedThroughARestart(t *testing.T) {
 				was := refresh(ctx, t, s, c).DeepCopy()
 				c.Spec.Template = &v1alpha1.PodTemplate{Labels: map[string]v1alpha1.TemplateValue{"team": "a"}}
 				must(t, s.Patch(ctx, c, client.MergeFrom(was)))
-				must(t, harness.Until(ctx, s.Cluster, c, "the restart of all servers", 5*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+				must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "the restart of all servers", Within: 5 * time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 					for pod, uid := range uidsOf(ctx, t, s, c) {
 						if before[pod] == uid {
 							return false, c.Status.Activity

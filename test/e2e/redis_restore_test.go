@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster"
 	shardplan "github.com/quorate/quorate/internal/cluster/redis"
@@ -70,7 +70,7 @@ func TestARedisClusterIsRestoredInPlace(t *testing.T) {
 				t.Errorf("the servers hold %s, and the backup was of %s", got, want)
 			}
 			nothingLost(t, stopLoad(ctx, t, before, "a restore in place; "))
-			saved := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: plan.SavedName("back", 1)}}
+			saved := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: planner.SavedName("back", 1)}}
 			waitComplete(ctx, t, s, saved)
 			if saved.Status.Keys != changed.Keys {
 				t.Errorf("what there was is kept with %d keys of %d", saved.Status.Keys, changed.Keys)
@@ -89,15 +89,15 @@ func restoreInPlace(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.Red
 		},
 	}
 	s.create(ctx, t, r)
-	must(t, harness.Until(ctx, s.Cluster, r, "the plan", 3*time.Minute, func(r *v1alpha1.Restore) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, r, harness.Deadline{What: "the plan", Within: 3 * time.Minute}, func(r *v1alpha1.Restore) (bool, string) {
 		c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionConfirmed)
-		return c != nil && c.Reason == plan.ReasonUnconfirmed, r.Status.Activity
+		return c != nil && c.Reason == planner.ReasonUnconfirmed, r.Status.Activity
 	}))
 	figure(t, "%s", r.Status.Activity)
 	began := time.Now()
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationConfirm, r.Status.Plan)
 	must(t, s.Patch(ctx, r, client.RawPatch("application/merge-patch+json", patch)))
-	must(t, harness.Until(ctx, s.Cluster, r, "the restore to be complete", 4*time.Minute, func(r *v1alpha1.Restore) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, r, harness.Deadline{What: "the restore to be complete", Within: 4 * time.Minute}, func(r *v1alpha1.Restore) (bool, string) {
 		return meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionComplete), r.Status.Activity
 	}))
 	figure(t, "slots %s: restored %.1f s after it was confirmed: %s", slots, time.Since(began).Seconds(), meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionComplete).Message)

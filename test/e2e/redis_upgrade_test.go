@@ -37,7 +37,7 @@ func TestRedisIsUpgradedUnderLoad(t *testing.T) {
 			before := refresh(ctx, t, s, c).DeepCopy()
 			c.Spec.Version = s.version(t, "REDIS_7_0")
 			must(t, s.Patch(ctx, c, client.MergeFrom(before)))
-			must(t, harness.Until(ctx, s.Cluster, c, "the way back to be refused", time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "the way back to be refused", Within: time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 				text := conditionText(c, v1alpha1.ConditionStalled)
 				return strings.Contains(text, "VersionMismatch") && strings.Contains(text, "set spec.version to"), text
 			}))
@@ -83,7 +83,7 @@ func missed(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluste
 	t.Helper()
 	was := c.Spec.Version
 	change(ctx, t, s, c, func() { c.Spec.Version = noRedisVersion })
-	must(t, harness.Until(ctx, s.Cluster, c, "the image to be missed", 2*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "the image to be missed", Within: 2 * time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 		text := conditionText(c, v1alpha1.ConditionReady)
 		return strings.Contains(text, "ImagePull"), text
 	}))

@@ -115,7 +115,7 @@ func TestRedisUsers(t *testing.T) {
 				},
 			}
 			s.create(ctx, t, app)
-			must(t, harness.WaitCondition(ctx, s.Cluster, app, v1alpha1.ConditionReady, metav1.ConditionFalse, time.Minute))
+			must(t, harness.WaitCondition(ctx, s.Cluster, app, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}, time.Minute))
 			createReady(ctx, t, s, c)
 		})).
 		Assess("it is Ready soon after its cluster, and its Secret opens what it asks for and nothing else", step(func(ctx context.Context, t *testing.T, s *scope) {

@@ -52,7 +52,7 @@ func loseMember(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdClu
 	go func() { watched <- neverTwo(watch, s, c.DeepCopy(), lost, conn) }()
 	loseDisk(ctx, t, s, cluster.Pod(c.Name, lost))
 	began := time.Now()
-	must(t, harness.Until(ctx, s.Cluster, c, "another member", 2*time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "another member", Within: 2 * time.Minute}, func(c *v1alpha1.EtcdCluster) (bool, string) {
 		return memberID(c, lost) != was, c.Status.Activity
 	}))
 	waitReady(ctx, t, s, c)
@@ -95,7 +95,7 @@ func loseDisk(ctx context.Context, t *testing.T, s *scope, pod string) {
 	old := claim.UID
 	must(t, s.Delete(ctx, claim))
 	must(t, s.Delete(ctx, s.pod(ctx, t, pod)))
-	must(t, harness.Until(ctx, s.Cluster, claim, "another claim", time.Minute, func(p *corev1.PersistentVolumeClaim) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, claim, harness.Deadline{What: "another claim", Within: time.Minute}, func(p *corev1.PersistentVolumeClaim) (bool, string) {
 		return p.UID != old, "the old claim is still there"
 	}))
 }

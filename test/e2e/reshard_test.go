@@ -51,7 +51,7 @@ func reshard(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisClust
 	t.Helper()
 	_, err := s.Run(ctx, "--namespace", s.ns, "scale", "rediscluster", c.Name, fmt.Sprintf("--replicas=%d", shards))
 	must(t, err)
-	must(t, harness.Until(ctx, s.Cluster, c, "slots on their way", 2*time.Minute, func(c *v1alpha1.RedisCluster) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "slots on their way", Within: 2 * time.Minute}, func(c *v1alpha1.RedisCluster) (bool, string) {
 		moving := c.Status.Resharding != nil && c.Status.Resharding.SlotsMoved > 0
 		return c.Spec.Shards == shards && (moving || c.Status.ShardCount == shards), c.Status.Activity
 	}))

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/test/harness"
@@ -45,9 +45,9 @@ func confirmRestore(ctx context.Context, t *testing.T, s *scope, r *v1alpha1.Res
 func planRestore(ctx context.Context, t *testing.T, s *scope, r *v1alpha1.Restore) (says string) {
 	t.Helper()
 	s.create(ctx, t, r)
-	must(t, harness.Until(ctx, s.Cluster, r, "the plan of a restore", time.Minute, func(r *v1alpha1.Restore) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, r, harness.Deadline{What: "the plan of a restore", Within: time.Minute}, func(r *v1alpha1.Restore) (bool, string) {
 		c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionStalled)
-		return c != nil && c.Reason == plan.ReasonUnconfirmed, r.Status.Activity
+		return c != nil && c.Reason == planner.ReasonUnconfirmed, r.Status.Activity
 	}))
 	t.Log(r.Status.Activity)
 	return r.Status.Activity
@@ -55,7 +55,7 @@ func planRestore(ctx context.Context, t *testing.T, s *scope, r *v1alpha1.Restor
 
 func waitRestored(ctx context.Context, t *testing.T, s *scope, r *v1alpha1.Restore) {
 	t.Helper()
-	must(t, harness.Until(ctx, s.Cluster, r, "the restore to be complete", 3*time.Minute, func(r *v1alpha1.Restore) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, r, harness.Deadline{What: "the restore to be complete", Within: 3 * time.Minute}, func(r *v1alpha1.Restore) (bool, string) {
 		return meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionComplete), r.Status.Activity
 	}))
 }
@@ -119,7 +119,7 @@ func TestAnEtcdClusterIsRestoredInPlace(t *testing.T) {
 		})).
 		Assess("a cluster without any data comes back", step(func(ctx context.Context, t *testing.T, s *scope) {
 			loseDisksBut(ctx, t, s, c, -1)
-			must(t, harness.Until(ctx, s.Cluster, c, "the loss to be noticed", 2*time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "the loss to be noticed", Within: 2 * time.Minute}, func(c *v1alpha1.EtcdCluster) (bool, string) {
 				stalled := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionStalled)
 				return stalled != nil && stalled.Reason == etcd.ReasonQuorumLost && strings.Contains(stalled.Message, "create a Restore"), c.Status.Activity
 			}))
@@ -166,7 +166,7 @@ func TestAnEtcdClusterGoesBackToWhatItSetAside(t *testing.T) {
 			}
 			for i := range 3 {
 				pod := backPod(s, cluster.Claim(c.Name, i), image, r.Status.Plan)
-				must(t, harness.Until(ctx, s.Cluster, pod, "the volume to have it", 2*time.Minute, func(p *corev1.Pod) (bool, string) {
+				must(t, harness.Until(ctx, s.Cluster, pod, harness.Deadline{What: "the volume to have it", Within: 2 * time.Minute}, func(p *corev1.Pod) (bool, string) {
 					return p.Status.Phase == corev1.PodSucceeded, string(p.Status.Phase)
 				}))
 				must(t, s.Delete(ctx, pod))

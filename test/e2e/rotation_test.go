@@ -90,7 +90,7 @@ func authorityIsReplaced[O target](t *testing.T, fresh func(*testing.T, *scope) 
 // waitCertificates waits until TLSReady gives a reason. On the way no more than one etcd member is ever missing.
 func waitCertificates[O target](ctx context.Context, t *testing.T, s *scope, c O, reason string) {
 	t.Helper()
-	must(t, harness.Until(ctx, s.Cluster, c, "TLSReady with reason "+reason, 10*time.Minute, func(c O) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "TLSReady with reason " + reason, Within: 10 * time.Minute}, func(c O) (bool, string) {
 		if e, ok := any(c).(*v1alpha1.EtcdCluster); ok && e.Status.Ready != "2/3" && e.Status.Ready != "3/3" {
 			t.Errorf("%s members are ready: %s", e.Status.Ready, e.Status.Activity)
 		}

@@ -25,7 +25,7 @@ func TestEtcdIsScaledUnderLoad(t *testing.T) {
 	feature.Assess("a size that is taken back midway", step(func(ctx context.Context, t *testing.T, s *scope) {
 		summary := underLoad(ctx, t, s, c, "scale 1 to 3 to 1 midway", func() {
 			scale(ctx, t, s, c, 3)
-			must(t, harness.Until(ctx, s.Cluster, c, "a second member", time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "a second member", Within: time.Minute}, func(c *v1alpha1.EtcdCluster) (bool, string) {
 				return len(c.Status.Members) > 1, c.Status.Activity
 			}))
 			scale(ctx, t, s, c, 1)
@@ -69,7 +69,7 @@ func scale(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdCluster,
 	t.Helper()
 	_, err := s.Run(ctx, "--namespace", s.ns, "scale", "etcdcluster", c.Name, fmt.Sprintf("--replicas=%d", size))
 	must(t, err)
-	must(t, harness.Until(ctx, s.Cluster, c, "the operator to notice", time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "the operator to notice", Within: time.Minute}, func(c *v1alpha1.EtcdCluster) (bool, string) {
 		return c.Spec.Size == size && c.Status.ObservedGeneration == c.Generation, c.Status.Activity
 	}))
 }

@@ -101,7 +101,7 @@ func TestAnUpgradeWaitsForItsSnapshot(t *testing.T) {
 			quota.ObjectMeta = metav1.ObjectMeta{Namespace: s.ns, Name: "no-more-claims"}
 			quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse("3")}
 			s.create(ctx, t, quota)
-			must(t, harness.Until(ctx, s.Cluster, quota, "the quota to be in force", time.Minute, func(q *corev1.ResourceQuota) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, quota, harness.Deadline{What: "the quota to be in force", Within: time.Minute}, func(q *corev1.ResourceQuota) (bool, string) {
 				used := q.Status.Used[corev1.ResourcePersistentVolumeClaims]
 				return used.Value() == 3, used.String()
 			}))
@@ -110,7 +110,7 @@ func TestAnUpgradeWaitsForItsSnapshot(t *testing.T) {
 			before := uids(s.pods(ctx, t, c))
 			l := startLoad(ctx, t, s, c)
 			change(ctx, t, s, c, func() { c.Spec.Version = s.version(t, "ETCD_3_7") })
-			must(t, harness.Until(ctx, s.Cluster, c, "the upgrade to be held", time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+			must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "the upgrade to be held", Within: time.Minute}, func(c *v1alpha1.EtcdCluster) (bool, string) {
 				text := conditionText(c, v1alpha1.ConditionStalled)
 				return strings.Contains(text, "SnapshotFailed") && strings.Contains(text, "exceeded quota") &&
 					strings.Contains(text, "spec.upgrade.snapshot to Skip"), text

@@ -88,7 +88,7 @@ func TestTheStorageOfTheOnlyMember(t *testing.T) {
 		Assess("it does not move", step(func(ctx context.Context, t *testing.T, s *scope) {
 			before := s.incarnations(ctx, t, c)
 			change(ctx, t, s, c, func() { c.Spec.Storage.ClassName = ptr.To(other) })
-			must(t, harness.WaitCondition(ctx, s.Cluster, c, v1alpha1.ConditionStalled, "True", time.Minute))
+			must(t, harness.WaitCondition(ctx, s.Cluster, c, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: "True"}, time.Minute))
 			text := conditionText(c, v1alpha1.ConditionStalled)
 			figure(t, "refused: %s", text)
 			if !strings.Contains(text, "set spec.size to 3") {

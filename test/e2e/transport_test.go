@@ -57,7 +57,7 @@ func switchTLS(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdClus
 	must(t, s.Patch(ctx, c, client.MergeFrom(old)))
 	generation := c.Generation
 	said := false
-	must(t, harness.Until(ctx, s.Cluster, c, "TLS mode "+string(tls.TLSMode()), 10*time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "TLS mode " + string(tls.TLSMode()), Within: 10 * time.Minute}, func(c *v1alpha1.EtcdCluster) (bool, string) {
 		if c.Status.Ready != "2/3" && c.Status.Ready != "3/3" {
 			t.Errorf("%s members are ready: %s", c.Status.Ready, c.Status.Activity)
 		}

@@ -69,7 +69,7 @@ func TestAnUpgradeOfTheOnlyEtcdMemberIsSetBackUnderLoad(t *testing.T) {
 			was := c.Spec.Version
 			nothingLost(t, underLoad(ctx, t, s, c, "minor version that is taken back", func() {
 				change(ctx, t, s, c, func() { c.Spec.Version = noVersion })
-				must(t, harness.Until(ctx, s.Cluster, c, "the image to be missed", 5*time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+				must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "the image to be missed", Within: 5 * time.Minute}, func(c *v1alpha1.EtcdCluster) (bool, string) {
 					text := conditionText(c, v1alpha1.ConditionReady)
 					return strings.Contains(text, "ImagePull"), text
 				}))
@@ -110,7 +110,7 @@ func rejected(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdClust
 	was := c.Spec.Version
 	began := time.Now()
 	change(ctx, t, s, c, func() { c.Spec.Version = noVersion })
-	must(t, harness.Until(ctx, s.Cluster, c, "the version to be set back", 5*time.Minute, func(c *v1alpha1.EtcdCluster) (bool, string) {
+	must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "the version to be set back", Within: 5 * time.Minute}, func(c *v1alpha1.EtcdCluster) (bool, string) {
 		text := conditionText(c, v1alpha1.ConditionStalled)
 		return strings.Contains(text, "CanaryFailed"), text
 	}))

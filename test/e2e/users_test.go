@@ -37,7 +37,7 @@ func TestEtcdUsers(t *testing.T) {
 			app = s.userOf("orders-app", ptr.To("app"), v1alpha1.EtcdPermission{Prefix: ptr.To("/app/"), Access: v1alpha1.EtcdReadWrite},
 				v1alpha1.EtcdPermission{Key: ptr.To("/shared/flag"), Access: v1alpha1.EtcdRead})
 			s.create(ctx, t, app)
-			must(t, harness.WaitCondition(ctx, s.Cluster, app, v1alpha1.ConditionReady, metav1.ConditionFalse, time.Minute))
+			must(t, harness.WaitCondition(ctx, s.Cluster, app, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}, time.Minute))
 			if text := conditionText(app, v1alpha1.ConditionReady); !strings.Contains(text, "there is no EtcdCluster orders") {
 				t.Errorf("before there is a cluster, it says: %s", text)
 			}
@@ -234,7 +234,7 @@ func wantNewPassword(ctx context.Context, t *testing.T, s *scope, u *v1alpha1.Et
 
 func wantStalled(ctx context.Context, t *testing.T, s *scope, u *v1alpha1.EtcdUser, reason, words string) {
 	t.Helper()
-	must(t, harness.WaitCondition(ctx, s.Cluster, u, v1alpha1.ConditionStalled, metav1.ConditionTrue, time.Minute))
+	must(t, harness.WaitCondition(ctx, s.Cluster, u, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue}, time.Minute))
 	if text := conditionText(u, v1alpha1.ConditionStalled); !strings.Contains(text, reason) || !strings.Contains(text, words) {
 		t.Errorf("it says %q, want %s and %q", text, reason, words)
 	}

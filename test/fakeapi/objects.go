@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
@@ -39,14 +39,14 @@ func Backup(change func(*v1alpha1.Backup)) *v1alpha1.Backup {
 
 // What Jobs report of a backup.
 var (
-	WasTaken = plan.Report{Backup: &plan.Stored{
+	WasTaken = job.Report{Backup: &job.Stored{
 		Directory: "orders-20260501T000000Z-1b9d6bcd", Kind: "EtcdCluster", Engine: "etcd", Version: "3.6.16", Size: 4 << 20, StoredSize: 1 << 20, Revision: 7,
 		Memory:  12 << 20,
 		Started: Now, Finished: Now.Add(time.Second),
 	}}
-	WasChecked = plan.Report{Backup: WasTaken.Backup, Checked: &plan.Checked{Time: Now.Add(time.Minute), Took: 3 * time.Second, Keys: 9, Revision: 7, Server: "etcd 3.6.16"}}
-	WasRemoved = plan.Report{Backup: &plan.Stored{Directory: "orders-20260501T000000Z-1b9d6bcd"}}
-	HasFailed  = plan.Report{Problem: &plan.Problem{Reason: "NotAllowed", Message: "the store says no", Final: true}}
+	WasChecked = job.Report{Backup: WasTaken.Backup, Checked: &job.Checked{Time: Now.Add(time.Minute), Took: 3 * time.Second, Keys: 9, Revision: 7, Server: "etcd 3.6.16"}}
+	WasRemoved = job.Report{Backup: &job.Stored{Directory: "orders-20260501T000000Z-1b9d6bcd"}}
+	HasFailed  = job.Report{Problem: &job.Problem{Reason: "NotAllowed", Message: "the store says no", Final: true}}
 )
 
 // Schedule returns a BackupSchedule of EtcdCluster orders, changed by the function if it is not nil.

@@ -153,7 +153,7 @@ func (l *Load) Stop(ctx context.Context) (s ledger.Summary, err error) {
 	}
 	// A load that ends at once may not get to answer.
 	_, unanswered := l.command(ctx, http.MethodPost, "stop")
-	err = Until(ctx, l.c, l.pod, "the load to finish its check", 12*time.Minute, func(p *corev1.Pod) (bool, string) {
+	err = Until(ctx, l.c, l.pod, Deadline{What: "the load to finish its check", Within: 12 * time.Minute}, func(p *corev1.Pod) (bool, string) {
 		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed, string(p.Status.Phase)
 	})
 	if err != nil {

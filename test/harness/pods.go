@@ -46,7 +46,7 @@ func IncarnationOf(p *corev1.Pod) Incarnation {
 func (c *Cluster) WaitReborn(ctx context.Context, before *corev1.Pod, timeout time.Duration) (*corev1.Pod, error) {
 	old := IncarnationOf(before)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: before.Namespace, Name: before.Name}}
-	err := Until(ctx, c, pod, "pod "+before.Name+" to come back", timeout, func(p *corev1.Pod) (bool, string) {
+	err := Until(ctx, c, pod, Deadline{What: "pod " + before.Name + " to come back", Within: timeout}, func(p *corev1.Pod) (bool, string) {
 		return IncarnationOf(p) != old && p.DeletionTimestamp == nil && IsReady(p), podState(p)
 	})
 	return pod, err

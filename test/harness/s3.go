@@ -110,7 +110,7 @@ func (c *Cluster) StartS3(ctx context.Context, ns, image string) (*S3, error) {
 	if err := errors.Join(c.Create(ctx, S3Secret(ns)), c.Create(ctx, service), c.Create(ctx, pod)); err != nil {
 		return nil, fmt.Errorf("start the S3 server: %w", err)
 	}
-	err := Until(ctx, c, pod, "the S3 server to be ready", time.Minute, func(p *corev1.Pod) (bool, string) {
+	err := Until(ctx, c, pod, Deadline{What: "the S3 server to be ready", Within: time.Minute}, func(p *corev1.Pod) (bool, string) {
 		return IsReady(p), string(p.Status.Phase)
 	})
 	if err != nil {

@@ -60,9 +60,15 @@ func Throughout(ctx context.Context, window time.Duration, check func(context.Co
 	}
 }
 
+// Deadline says what a test waits for, and for how long.
+type Deadline struct {
+	What   string
+	Within time.Duration
+}
+
 // Until watches one object until ok says yes, and leaves its last state in o. An object that does not exist is waited for.
-func Until[O client.Object](ctx context.Context, c *Cluster, o O, what string, timeout time.Duration, ok func(O) (bool, string)) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func Until[O client.Object](ctx context.Context, c *Cluster, o O, d Deadline, ok func(O) (bool, string)) error {
+	ctx, cancel := context.WithTimeout(ctx, d.Within)
 	defer cancel()
 	state := "it does not exist"
 	for {
@@ -75,9 +81,9 @@ func Until[O client.Object](ctx context.Context, c *Cluster, o O, what string, t
 		case done:
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("%s: not within %s: %s", what, timeout, state)
+			return fmt.Errorf("%s: not within %s: %s", d.What, d.Within, state)
 		case err != nil:
-			return fmt.Errorf("%s: %w", what, err)
+			return fmt.Errorf("%s: %w", d.What, err)
 		}
 	}
 }
@@ -144,20 +150,19 @@ type Conditioned interface {
 
 // WaitReady waits until the condition Ready is True for the current generation.
 func WaitReady[O Conditioned](ctx context.Context, c *Cluster, o O, timeout time.Duration) error {
-	return WaitCondition(ctx, c, o, v1alpha1.ConditionReady, metav1.ConditionTrue, timeout)
+	return WaitCondition(ctx, c, o, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}, timeout)
 }
 
-// WaitCondition waits until a condition has the given status for the current generation.
-func WaitCondition[O Conditioned](
-	ctx context.Context, c *Cluster, o O, condition string, status metav1.ConditionStatus, timeout time.Duration,
-) error {
-	what := fmt.Sprintf("%s %s/%s: condition %s to become %s", kindOf(c, o), o.GetNamespace(), o.GetName(), condition, status)
-	return Until(ctx, c, o, what, timeout, func(seen O) (bool, string) {
-		found := meta.FindStatusCondition(seen.GetConditions(), condition)
+// WaitCondition waits until the condition of a type has a status for the current generation. It takes
+// the type and the status out of want.
+func WaitCondition[O Conditioned](ctx context.Context, c *Cluster, o O, want metav1.Condition, timeout time.Duration) error {
+	what := fmt.Sprintf("%s %s/%s: condition %s to become %s", kindOf(c, o), o.GetNamespace(), o.GetName(), want.Type, want.Status)
+	return Until(ctx, c, o, Deadline{What: what, Within: timeout}, func(seen O) (bool, string) {
+		found := meta.FindStatusCondition(seen.GetConditions(), want.Type)
 		if found == nil {
 			return false, "it has no such condition"
 		}
-		yes := found.Status == status && found.ObservedGeneration == seen.GetGeneration()
+		yes := found.Status == want.Status && found.ObservedGeneration == seen.GetGeneration()
 		return yes, fmt.Sprintf("%s, %s: %s", found.Status, found.Reason, found.Message)
 	})
 }

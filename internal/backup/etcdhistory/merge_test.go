@@ -267,7 +267,7 @@ func TestAReplayGoesOnWhereSegmentsWereMerged(t *testing.T) {
 		}
 	}}
 	var got []etcdhistory.Record
-	for r, err := range etcdhistory.Follow(t.Context(), m, timeline, 5, 36, etcdhistory.Target{Revision: 34}) {
+	for r, err := range etcdhistory.Follow(t.Context(), m, etcdhistory.Span{Timeline: timeline, After: 5, To: 36}, etcdhistory.Target{Revision: 34}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +278,7 @@ func TestAReplayGoesOnWhereSegmentsWereMerged(t *testing.T) {
 	}
 	m.before = map[string]func(){named(1, 36)[0]: func() { m.objects = map[string][]byte{} }}
 	var last error
-	for _, err := range etcdhistory.Follow(t.Context(), m, timeline, 5, 36, etcdhistory.Target{}) {
+	for _, err := range etcdhistory.Follow(t.Context(), m, etcdhistory.Span{Timeline: timeline, After: 5, To: 36}, etcdhistory.Target{}) {
 		last = err
 	}
 	if !errors.Is(last, etcdhistory.ErrGap) {

@@ -22,14 +22,20 @@ func Replay(ctx context.Context, store Store, chain []Name, after int64, target 
 	}
 }
 
+// Span is a range of revisions of one history: the changes after one revision up to another.
+type Span struct {
+	Timeline  string
+	After, To int64
+}
+
 // Follow replays what leads from a revision to another in a store to which changes are still recorded. A segment that is gone when its turn comes
 // is a part of a larger one by then: the store is asked again, and the replay goes on with that one.
-func Follow(ctx context.Context, store Store, timeline string, after, to int64, target Target) iter.Seq2[Record, error] {
+func Follow(ctx context.Context, store Store, span Span, target Target) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		p := player{reached: after, target: target, yield: yield}
+		p := player{reached: span.After, target: target, yield: yield}
 		var missed Name
 		for {
-			err := p.follow(ctx, store, timeline, to)
+			err := p.follow(ctx, store, span.Timeline, span.To)
 			var unopened unopenedError
 			if errors.As(err, &unopened) && unopened.name != missed {
 				missed = unopened.name

@@ -1,6 +1,7 @@
-// Package autoscale decides when a cluster is to have more or fewer shards, more or less memory, or larger volumes. It takes values and
-// returns values: what it decides is a change of one field of the cluster's specification, which the cluster's own planner carries out under
-// rules of its own.
+// Package autoscale decides when a cluster is to have more or fewer shards, more or less memory, or
+// larger volumes. It takes values and returns values: what it decides is a change of one field of
+// the cluster's specification, which the cluster's own planner carries out under rules of its own.
+// It must not read a metric or write a specification itself.
 package autoscale
 
 import (

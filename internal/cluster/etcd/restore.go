@@ -5,12 +5,13 @@ import (
 	"fmt"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
 // ReasonRestoring says that a new cluster is being made from a backup.
-const ReasonRestoring = plan.ReasonRestoring
+const ReasonRestoring = planner.ReasonRestoring
 
 // RestoreBump is by how much the revision of a restored cluster is above that of its backup, so that it is above all that watchers and caches
 // of the former cluster have seen: a week at some 1,600 writes a second.
@@ -56,7 +57,7 @@ func parseRestore(text string) (*Restore, error) {
 }
 
 // RestoreWish is what the specification says of the backup that a new cluster is to begin with.
-type RestoreWish = plan.Wish
+type RestoreWish = planner.RestoreRequest
 
 // beginWithBackup writes the record of a cluster that begins with a backup, once it is known that this one can be read. Nothing else has been
 // made by then.
@@ -73,17 +74,17 @@ func beginWithBackup(s State, size int) (cluster.Plan, bool) {
 }
 
 // found writes the record for a backup that was found.
-func found(s State, size int, r *plan.Report) (cluster.Plan, bool) {
+func found(s State, size int, r *job.Report) (cluster.Plan, bool) {
 	b, w := r.Backup, s.Want.Restore
 	if why := Unsuited(b.Version, s.Want.Version); why != "" {
-		return cluster.Refuse(plan.ReasonRestoreRefused, "%s cannot be restored: %s: set spec.version, and upgrade afterwards", w.Noun, why)
+		return cluster.Refuse(planner.ReasonRestoreRefused, "%s cannot be restored: %s: set spec.version, and upgrade afterwards", w.Noun, why)
 	}
 	restore := Restore{Directory: b.Directory, Timeline: b.Timeline, Revision: r.Target, Exact: w.Source.Revision != nil || w.Source.Time != nil, Bump: RestoreBump, Token: w.Token}
 	if w.Source.Destination != nil {
 		restore.Destination = *w.Source.Destination
 	}
 	return cluster.Do(WriteBootstrap{BootstrapNew, size, s.Want.Version, &restore}, "%d members begin with %s, which is %s of etcd %s in %s",
-		size, w.Noun, plan.Bytes(b.Size), b.Version, b.Directory)
+		size, w.Noun, job.Bytes(b.Size), b.Version, b.Directory)
 }
 
 // Restores reports whether members with an empty disk are to begin with a backup.

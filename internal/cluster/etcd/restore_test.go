@@ -14,7 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/test/lockdown"
@@ -25,9 +26,9 @@ var theBucket = v1alpha1.BackupDestination{
 	ServiceAccountName: ptr.To("backup"),
 }
 
-func lookup(version string, change func(*plan.Job)) *plan.Job {
-	j := &plan.Job{Name: "orders-restore", UID: "j", Ended: true, Since: simNow, Report: &plan.Report{
-		Backup: &plan.Stored{Directory: "orders-1", Version: version, Timeline: "c1", Size: 1 << 20}, Target: 70,
+func lookup(version string, change func(*planner.Job)) *planner.Job {
+	j := &planner.Job{Name: "orders-restore", UID: "j", Ended: true, Since: simNow, Report: &job.Report{
+		Backup: &job.Stored{Directory: "orders-1", Version: version, Timeline: "c1", Size: 1 << 20}, Target: 70,
 	}}
 	if change != nil {
 		change(j)
@@ -36,7 +37,7 @@ func lookup(version string, change func(*plan.Job)) *plan.Job {
 }
 
 // begins is a new cluster that begins with a backup, which the Job has found.
-func begins(job *plan.Job, change func(*etcd.State)) etcd.State {
+func begins(job *planner.Job, change func(*etcd.State)) etcd.State {
 	if job != nil && job.For == "" {
 		job.For = "s-1"
 	}
@@ -60,24 +61,24 @@ func fromBackup(change func(*etcd.Restore)) etcd.WriteBootstrap {
 }
 
 func TestNextBeginsWithABackup(t *testing.T) {
-	failed := func(ago time.Duration) *plan.Job {
-		return lookup("", func(j *plan.Job) {
-			j.Failed, j.Since, j.Report = true, simNow.Add(-ago), &plan.Report{Problem: &plan.Problem{Reason: "BackupDamaged", Message: "a part is short."}}
+	failed := func(ago time.Duration) *planner.Job {
+		return lookup("", func(j *planner.Job) {
+			j.Failed, j.Since, j.Report = true, simNow.Add(-ago), &job.Report{Problem: &job.Problem{Reason: "BackupDamaged", Message: "a part is short."}}
 		})
 	}
-	drop := plan.DropRestoreJob{Name: "orders-restore", UID: "j"}
+	drop := planner.DropRestoreJob{Name: "orders-restore", UID: "j"}
 	for name, tc := range map[string]planRow{
-		"it is looked up first": {state: begins(nil, nil), step: plan.FindBackup{Sum: "s-1"}, says: "Backup first"},
-		"it is being looked up": {state: begins(lookup("", func(j *plan.Job) { j.Ended = false }), nil), reason: etcd.ReasonRestoring, says: "is being looked up"},
+		"it is looked up first": {state: begins(nil, nil), step: planner.FindBackup{Sum: "s-1"}, says: "Backup first"},
+		"it is being looked up": {state: begins(lookup("", func(j *planner.Job) { j.Ended = false }), nil), reason: etcd.ReasonRestoring, says: "is being looked up"},
 		"the Job is on its way out": {
-			state: begins(lookup("3.6.16", func(j *plan.Job) { j.Leaving = true }), nil), reason: etcd.ReasonRestoring, says: "being deleted",
+			state: begins(lookup("3.6.16", func(j *planner.Job) { j.Leaving = true }), nil), reason: etcd.ReasonRestoring, says: "being deleted",
 		},
 		"it was found":                    {state: begins(lookup("3.6.16", nil), nil), step: fromBackup(nil), says: "1.0 MiB of etcd 3.6.16 in orders-1"},
 		"it is of another patch version":  {state: begins(lookup("3.6.99", nil), nil), step: fromBackup(nil)},
 		"it is of the minor before":       {state: begins(lookup("3.5.35", nil), nil), step: fromBackup(nil)},
-		"it is of two minors before":      {state: begins(lookup("3.5.35", nil), func(s *etcd.State) { s.Want.Version = v37 }), reason: plan.ReasonRestoreRefused, stalled: true, says: "set spec.version"},
-		"it is of a later minor":          {state: begins(lookup("3.7.0", nil), nil), reason: plan.ReasonRestoreRefused, stalled: true, says: "etcd 3.7.0"},
-		"it says no version":              {state: begins(lookup("", nil), nil), reason: plan.ReasonRestoreRefused, stalled: true},
+		"it is of two minors before":      {state: begins(lookup("3.5.35", nil), func(s *etcd.State) { s.Want.Version = v37 }), reason: planner.ReasonRestoreRefused, stalled: true, says: "set spec.version"},
+		"it is of a later minor":          {state: begins(lookup("3.7.0", nil), nil), reason: planner.ReasonRestoreRefused, stalled: true, says: "etcd 3.7.0"},
+		"it says no version":              {state: begins(lookup("", nil), nil), reason: planner.ReasonRestoreRefused, stalled: true},
 		"a revision was asked for":        {state: begins(lookup("3.6.16", nil), func(s *etcd.State) { s.Want.Restore.Source.Revision = ptr.To(int64(70)) }), step: fromBackup(func(r *etcd.Restore) { r.Exact = true })},
 		"a time was asked for":            {state: begins(lookup("3.6.16", nil), func(s *etcd.State) { s.Want.Restore.Source.Time = &metav1.Time{Time: simNow} }), step: fromBackup(func(r *etcd.Restore) { r.Exact = true })},
 		"another one is asked for by now": {state: begins(lookup("3.6.16", nil), func(s *etcd.State) { s.Want.Restore.Sum = "s-2" }), step: drop, says: "has changed"},
@@ -85,12 +86,12 @@ func TestNextBeginsWithABackup(t *testing.T) {
 		"it could not be read a while ago": {
 			state: begins(failed(time.Minute), nil), step: drop, says: "which is tried again",
 		},
-		"the Job left no word":    {state: begins(lookup("", func(j *plan.Job) { j.Report = nil }), nil), step: drop},
-		"the Job found nothing":   {state: begins(lookup("", func(j *plan.Job) { j.Report = &plan.Report{Target: 7} }), nil), step: drop},
-		"there is no such backup": {state: begins(nil, func(s *etcd.State) { s.Want.Restore.Missing = "there is no Backup first" }), reason: plan.ReasonRestoreRefused, stalled: true, says: "spec.bootstrap.restore: there is no Backup first"},
+		"the Job left no word":    {state: begins(lookup("", func(j *planner.Job) { j.Report = nil }), nil), step: drop},
+		"the Job found nothing":   {state: begins(lookup("", func(j *planner.Job) { j.Report = &job.Report{Target: 7} }), nil), step: drop},
+		"there is no such backup": {state: begins(nil, func(s *etcd.State) { s.Want.Restore.Missing = "there is no Backup first" }), reason: planner.ReasonRestoreRefused, stalled: true, says: "spec.bootstrap.restore: there is no Backup first"},
 		"data of an earlier cluster is not overwritten": {
 			state:  begins(lookup("3.6.16", nil), func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-2", Ordinal: 2}} }),
-			reason: plan.ReasonRestoreRefused, stalled: true, says: "data-orders-2",
+			reason: planner.ReasonRestoreRefused, stalled: true, says: "data-orders-2",
 		},
 		"claims that are on their way out are waited for": {
 			state:  begins(lookup("3.6.16", nil), func(s *etcd.State) { s.Claims = []etcd.Claim{{Name: "data-orders-0", Leaving: true}} }),
@@ -208,7 +209,7 @@ func TestPodsGetAtTheBackupOnlyWhileTheyAreRestored(t *testing.T) {
 	}
 	during, after := restored(nil), restored(func(b *etcd.Blueprint) { b.Record.ClusterID = 7 })
 	got, want := gateMounts(during), gateMounts(empty)
-	want[plan.CredentialsDir], want[plan.KeysDir], want[plan.AccessAuthDir] = "s3", "age", cluster.AuthSecret("orders")
+	want[job.CredentialsDir], want[job.KeysDir], want[job.AccessAuthDir] = "s3", "age", cluster.AuthSecret("orders")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("while it restores (-want +got):\n%s", diff)
 	}
@@ -220,7 +221,7 @@ func TestPodsGetAtTheBackupOnlyWhileTheyAreRestored(t *testing.T) {
 	}
 	for _, c := range during.Spec.Template.Spec.Containers {
 		for _, m := range c.VolumeMounts {
-			if m.MountPath == plan.CredentialsDir || m.MountPath == plan.KeysDir {
+			if m.MountPath == job.CredentialsDir || m.MountPath == job.KeysDir {
 				t.Errorf("%s gets at %s", c.Name, m.MountPath)
 			}
 		}

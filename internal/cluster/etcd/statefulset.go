@@ -12,7 +12,7 @@ import (
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/kube"
 )
@@ -145,16 +145,16 @@ const FlagWithoutAuthentication = "without-authentication"
 // mountBackup gives the start gate what it needs to read the backup that the member begins with. It is not in the hash: members are not
 // restarted for it.
 func (b Blueprint) mountBackup(spec *corev1ac.PodSpecApplyConfiguration, from v1alpha1.BackupDestination) {
-	plan.Mount(spec, &spec.InitContainers[0], from)
-	spec.InitContainers[0].WithPorts(corev1ac.ContainerPort().WithName("progress").WithContainerPort(plan.FlowPort))
+	job.Mount(spec, &spec.InitContainers[0], from)
+	spec.InitContainers[0].WithPorts(corev1ac.ContainerPort().WithName("progress").WithContainerPort(job.FlowPort))
 	if b.SigningSum != "" { // In the backup root has the password of the former cluster.
-		plan.MountPassword(spec, &spec.InitContainers[0], cluster.AuthSecret(b.Cluster.Name))
+		job.MountPassword(spec, &spec.InitContainers[0], cluster.AuthSecret(b.Cluster.Name))
 	}
 	if b.Cluster.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled {
 		spec.InitContainers[0].WithArgs("--" + FlagWithoutAuthentication)
 	}
 	if !b.restartsWithoutAccount() {
-		plan.MountAccount(spec, &spec.InitContainers[0], from)
+		job.MountAccount(spec, &spec.InitContainers[0], from)
 	}
 }
 
@@ -228,7 +228,7 @@ func (b Blueprint) bareTemplate() (*corev1ac.PodTemplateSpecApplyConfiguration, 
 		Selector: Selector(name), AntiAffinity: kube.SoftAntiAffinity(Selector(name)), Spread: b.spread(),
 	})
 	if from := b.Record.BeginWith(); from != nil && b.restartsWithoutAccount() {
-		plan.MountAccount(spec, &spec.InitContainers[0], from.Destination) // In the hash: members with it are outdated once they are founded.
+		job.MountAccount(spec, &spec.InitContainers[0], from.Destination) // In the hash: members with it are outdated once they are founded.
 	}
 	return tpl, err
 }

@@ -1,5 +1,6 @@
-// Package kube builds the parts of Kubernetes objects that all data stores share, as apply configurations. It builds
-// data and talks to nobody.
+// Package kube builds the parts of Kubernetes objects that all data stores share, as apply
+// configurations. It takes values and returns values. It must not call the Kubernetes API, and must
+// not contain anything that only one data store needs.
 package kube
 
 import (

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -51,7 +51,7 @@ func (v *view) available() metav1.Condition {
 		return c
 	}
 	if unfit := v.Restore.unfit(); unfit != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, plan.ReasonRestoring, unfit
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, planner.ReasonRestoring, unfit
 		return c
 	}
 	var served []Slots

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/test/phasetest"
 )
 
@@ -145,7 +145,7 @@ func TestAShardIsRestoredThoughNoServerKnowsItsOwner(t *testing.T) {
 		f.unheard(f.Pods[i].Name, id("c-1-1"))
 	}
 	f.follow()
-	f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner}, &plan.Job{Name: "c-load", UID: "j-1", Since: now})
+	f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner}, &planner.Job{Name: "c-load", UID: "j-1", Since: now})
 	if e := Explain(f.State); e.Rule != "refill" {
 		p := Next(f.State)
 		t.Errorf("%s decides: %v, %s", e.Rule, p.Step, p.Message)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -126,7 +126,7 @@ func (r *Restore) noteOwned() (cluster.Plan, bool) {
 	if j := r.Loading.Job; j != nil && j.Report != nil && j.Report.Restored != nil && j.For == r.Token {
 		return r.Loading.Note(*j.Report.Restored)
 	}
-	return cluster.Do(plan.NoteLoaded{}, "slots %s have owners again", r.Slots)
+	return cluster.Do(planner.NoteLoaded{}, "slots %s have owners again", r.Slots)
 }
 
 // unfilled are the slots that are brought back and that no server says it owns.
@@ -211,9 +211,9 @@ func (r *Restore) stopEmptying(why string) (cluster.Plan, bool) {
 	case !r.Emptied || j == nil || j.Ended:
 		return cluster.Pass()
 	case j.Leaving:
-		return cluster.Wait(plan.ReasonRestoring, soon, "Job %s is being deleted", j.Name)
+		return cluster.Wait(planner.ReasonRestoring, soon, "Job %s is being deleted", j.Name)
 	default:
-		return cluster.Do(plan.DropRestoreJob{Name: j.Name, UID: j.UID}, "slots %s are served before they are loaded, because %s, and Job %s must not empty them then", r.Slots, why, j.Name)
+		return cluster.Do(planner.DropRestoreJob{Name: j.Name, UID: j.UID}, "slots %s are served before they are loaded, because %s, and Job %s must not empty them then", r.Slots, why, j.Name)
 	}
 }
 
@@ -261,7 +261,7 @@ func (v *view) load(lost []loss) (cluster.Plan, bool) {
 	loaded := strings.Fields(restored.Into)
 	for _, to := range into {
 		if job := r.Loading.Job; !slices.Contains(loaded, LoadedInto(to.Pod, v.byID[to.ID].Node.Process, to.Slots)) {
-			return cluster.Do(plan.DropRestoreJob{Name: job.Name, UID: job.UID}, "slots %s were loaded into another server or in part, or %s was restarted since: it is loaded again", to.Slots, to.Pod)
+			return cluster.Do(planner.DropRestoreJob{Name: job.Name, UID: job.UID}, "slots %s were loaded into another server or in part, or %s was restarted since: it is loaded again", to.Slots, to.Pod)
 		}
 	}
 	to := into[0]

@@ -3,7 +3,7 @@ package redis
 import (
 	"testing"
 
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 )
 
 // What was approved or confirmed of lost slots counts for these, and for the loss that it was given for.
@@ -28,7 +28,7 @@ func TestAnApprovalCountsForItsSlotsOnly(t *testing.T) {
 		"what the next owner had is not given up": {
 			spoil: []func(*fixture){lostShards("1"), begins(RestoreRecord{Slots: Share(1, 3), Owners: []string{"former"}, Served: true}, nil)}, reason: ReasonShardLost,
 		},
-		"an owner that is back is not loaded": {spoil: []func(*fixture){begins(served, nil)}, step: plan.NoteLoaded{}},
+		"an owner that is back is not loaded": {spoil: []func(*fixture){begins(served, nil)}, step: planner.NoteLoaded{}},
 		"an owner that is back is not loaded with others": {
 			spoil: []func(*fixture){begins(RestoreRecord{Slots: Union(Share(1, 3), Share(2, 3)), Owners: firstOwner, Served: true}, nil)},
 			step:  record(RestoreRecord{Slots: Share(2, 3), Owners: firstOwner, Served: true}),
@@ -56,7 +56,7 @@ func TestAnApprovalCountsForItsSlotsOnly(t *testing.T) {
 		},
 		"a Restore of other slots has left nothing in these": {
 			spoil: []func(*fixture){
-				lostShards("1"), begins(RestoreRecord{Slots: Share(2, 3), Served: true}, &plan.Job{Name: "c-load", UID: "j-1", Ended: true, Failed: true, Since: now}),
+				lostShards("1"), begins(RestoreRecord{Slots: Share(2, 3), Served: true}, &planner.Job{Name: "c-load", UID: "j-1", Ended: true, Failed: true, Since: now}),
 				func(f *fixture) {
 					f.Confirmed = asked(true)
 					f.Confirmed.Loss, _, _ = Refilling(f.State)
@@ -77,7 +77,7 @@ func TestSlotsThatAreLoadedGetOneOwner(t *testing.T) {
 	imports := func(f *fixture) { f.open("c-2-0", moved, "c-1-0", true) }
 	loaded := loadedInto(LoadedInto("c-1-0", "first", rest) + " " + LoadedInto("c-2-0", "a", moved))
 	five := RestoreRecord{Slots: Union(Share(1, 5), Share(2, 5)), Owners: []string{id("c-1-0"), id("c-2-0")}}
-	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
+	running := &planner.Job{Name: "c-load", UID: "j-1", Since: now}
 	approve := func(f *fixture) { f.Spec.Approved = digest(id("c-2-0")) }
 	runRows(t, map[string]approvalRow{
 		"what another server imports is not adopted by the one that has the rest": {
@@ -98,7 +98,7 @@ func TestSlotsThatAreLoadedGetOneOwner(t *testing.T) {
 		},
 		"what was loaded elsewhere is loaded again": {
 			spoil: []func(*fixture){lostShards("1"), (*fixture).follow, func(f *fixture) { f.imports(id("c-1-0")) }, begins(filled, loaded)},
-			step:  plan.DropRestoreJob{Name: "c-load", UID: "j-1"},
+			step:  planner.DropRestoreJob{Name: "c-load", UID: "j-1"},
 		},
 		"what has been loaded and is in use is not loaded again": {
 			spoil: []func(*fixture){(*fixture).five, lostShards("1", "2"), owns(Share(1, 5)), approve, begins(five, running)},
@@ -118,7 +118,7 @@ func TestSlotsThatAreLoadedGetOneOwner(t *testing.T) {
 		},
 		"another Restore, of another loss, does not keep this one": {
 			spoil: []func(*fixture){
-				lostShards("1"), (*fixture).follow, func(f *fixture) { f.imports(id("c-1-0")) }, begins(filled, &plan.Job{Name: "c-load", UID: "j-1", Ended: true, Failed: true, Since: now}),
+				lostShards("1"), (*fixture).follow, func(f *fixture) { f.imports(id("c-1-0")) }, begins(filled, &planner.Job{Name: "c-load", UID: "j-1", Ended: true, Failed: true, Since: now}),
 				func(f *fixture) {
 					f.Spec.AssignEmpty = true
 					f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, Loss: "another", RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}

@@ -4,13 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 )
 
 func TestARestoreOfLostSlotsIsWrittenDownFirst(t *testing.T) {
 	lost := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner}
 	served := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true}
-	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
+	running := &planner.Job{Name: "c-load", UID: "j-1", Since: now}
 	runRows(t, map[string]refillRow{
 		"nothing is begun that was not confirmed": {
 			spoil: func(*fixture) {}, reason: ReasonShardLost, words: "spec.slots: Lost",
@@ -32,7 +32,7 @@ func TestARestoreOfLostSlotsIsWrittenDownFirst(t *testing.T) {
 		},
 		"what was loaded before is to be emptied also when it was to be served": {
 			spoil: func(f *fixture) {
-				f.Restore = begun(served, &plan.Job{Ended: true, Failed: true, Since: now})
+				f.Restore = begun(served, &planner.Job{Ended: true, Failed: true, Since: now})
 				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
 			},
 			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3), Owners: firstOwner, Emptied: true}},
@@ -42,7 +42,7 @@ func TestARestoreOfLostSlotsIsWrittenDownFirst(t *testing.T) {
 		},
 		"what was confirmed instead takes the place of a restore that fails": {
 			spoil: func(f *fixture) {
-				f.Restore = begun(lost, &plan.Job{Ended: true, Failed: true, Since: now})
+				f.Restore = begun(lost, &planner.Job{Ended: true, Failed: true, Since: now})
 				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
 			},
 			step: RecordBackup{RestoreRecord{Directory: "other", Token: "u-2", Slots: Share(1, 3), Owners: firstOwner, Emptied: true}},
@@ -56,7 +56,7 @@ func TestARestoreOfLostSlotsIsWrittenDownFirst(t *testing.T) {
 				f.importFromOwner()
 				f.Confirmed = &Confirmed{Noun: "Restore s", Lost: true, RestoreRecord: RestoreRecord{Directory: "other", Token: "u-2"}}
 			},
-			reason: plan.ReasonRestoring,
+			reason: planner.ReasonRestoring,
 		},
 	})
 }
@@ -64,7 +64,7 @@ func TestARestoreOfLostSlotsIsWrittenDownFirst(t *testing.T) {
 func TestLostSlotsAreImportedFromTheirFormerOwner(t *testing.T) {
 	lost := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner}
 	served := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true}
-	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
+	running := &planner.Job{Name: "c-load", UID: "j-1", Since: now}
 	into := func(name string) []Refill {
 		return []Refill{{Pod: name, ID: "new-" + name, Slots: Share(1, 3), other: id("c-1-0")}}
 	}

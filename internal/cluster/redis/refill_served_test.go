@@ -3,13 +3,14 @@ package redis
 import (
 	"testing"
 
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 )
 
 func TestLostSlotsAreOwnedAfterTheyAreLoaded(t *testing.T) {
 	lost := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner}
 	served := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true}
-	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
+	running := &planner.Job{Name: "c-load", UID: "j-1", Since: now}
 	runRows(t, map[string]refillRow{
 		"no server owns the lost slots while they are loaded": {
 			spoil: func(f *fixture) {
@@ -18,14 +19,14 @@ func TestLostSlotsAreOwnedAfterTheyAreLoaded(t *testing.T) {
 				f.pod("c-1-0").Node.Keys = 5
 				f.Spec.Shards = 2
 			},
-			reason: plan.ReasonRestoring, words: "is being loaded",
+			reason: planner.ReasonRestoring, words: "is being loaded",
 		},
 		"a server that was restarted is loaded again": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, loadedInto(LoadedInto("c-1-0", "another", Share(1, 3))))
 				f.importFromOwner()
 			},
-			step: plan.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "was restarted",
+			step: planner.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "was restarted",
 		},
 		"the server that was loaded owns the slots": {
 			spoil: func(f *fixture) {
@@ -41,7 +42,7 @@ func TestLostSlotsAreOwnedAfterTheyAreLoaded(t *testing.T) {
 				f.own("c-1-0", Share(1, 3))
 				f.follow()
 			},
-			step: plan.NoteLoaded{Restored: plan.Restored{Keys: 7}}, reason: plan.ReasonRestored,
+			step: planner.NoteLoaded{Restored: job.Restored{Keys: 7}}, reason: planner.ReasonRestored,
 		},
 		"slots that are loaded afterwards are served empty": {
 			spoil: func(f *fixture) { f.Restore = begun(served, nil) },
@@ -59,7 +60,7 @@ func TestLostSlotsAreOwnedAfterTheyAreLoaded(t *testing.T) {
 }
 
 func TestLostSlotsAreNotServedWithKeysOfAnotherBackup(t *testing.T) {
-	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
+	running := &planner.Job{Name: "c-load", UID: "j-1", Since: now}
 	runRows(t, map[string]refillRow{
 		"slots are not served with keys that another backup may have left": {
 			spoil: func(f *fixture) {
@@ -96,7 +97,7 @@ func TestLostSlotsAreNotServedWithKeysOfAnotherBackup(t *testing.T) {
 			spoil: func(f *fixture) {
 				f.Restore, f.Spec.Approved = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Emptied: true}, running), digest(id("c-1-0"))
 			},
-			step: plan.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "must not empty them then",
+			step: planner.DropRestoreJob{Name: "c-load", UID: "j-1"}, words: "must not empty them then",
 		},
 		"what empties slots is gone before they are served": {
 			spoil: func(f *fixture) {

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -59,12 +60,12 @@ func asked(lost bool) *Confirmed {
 }
 
 // begun is one that was written down.
-func begun(r RestoreRecord, j *plan.Job) *Restore {
+func begun(r RestoreRecord, j *planner.Job) *Restore {
 	r.Directory, r.Token = back, "u-1"
 	if j != nil {
 		j.For = LoadBackup{RestoreRecord: r}.Sum()
 	}
-	return &Restore{RestoreRecord: r, Loading: &plan.Loading{Noun: "backup " + back, Job: j}}
+	return &Restore{RestoreRecord: r, Loading: &planner.Loading{Noun: "backup " + back, Job: j}}
 }
 
 // record is the step that writes such a Restore down.
@@ -73,8 +74,8 @@ func record(r RestoreRecord) RecordBackup {
 	return RecordBackup{r}
 }
 
-func loadedInto(into string) *plan.Job {
-	return &plan.Job{Name: "c-load", UID: "j-1", Ended: true, Since: now, Report: &plan.Report{Restored: &plan.Restored{Keys: 7, Into: into}}}
+func loadedInto(into string) *planner.Job {
+	return &planner.Job{Name: "c-load", UID: "j-1", Ended: true, Since: now, Report: &job.Report{Restored: &job.Restored{Keys: 7, Into: into}}}
 }
 
 // unowned takes the slots of nodes away, in the tables of all.
@@ -94,7 +95,7 @@ func lostShards(shards ...string) func(*fixture) {
 	}
 }
 
-func begins(r RestoreRecord, j *plan.Job) func(*fixture) {
+func begins(r RestoreRecord, j *planner.Job) func(*fixture) {
 	return func(f *fixture) { f.Restore = begun(r, j) }
 }
 
@@ -179,7 +180,7 @@ func (f *fixture) own(name string, slots Slots) {
 
 func TestEverythingIsReplacedOnceAllServersAreWell(t *testing.T) {
 	all := RestoreRecord{}
-	running := &plan.Job{Name: "c-load", UID: "j-1", Since: now}
+	running := &planner.Job{Name: "c-load", UID: "j-1", Since: now}
 	outdated := func(f *fixture) { f.pod("c-1-1").Outdated = true }
 	for name, tc := range map[string]struct {
 		spoil  func(*fixture)
@@ -202,20 +203,20 @@ func TestEverythingIsReplacedOnceAllServersAreWell(t *testing.T) {
 		},
 		"a Job of another restore is dropped": {
 			spoil: func(f *fixture) { f.Restore = begun(all, loadedInto("")); f.Restore.Loading.Job.For = "" },
-			step:  plan.DropRestoreJob{Name: "c-load", UID: "j-1"},
+			step:  planner.DropRestoreJob{Name: "c-load", UID: "j-1"},
 		},
 		"one that fails is not begun again by who asked for it": {
 			spoil: func(f *fixture) {
-				f.Restore, f.Confirmed = begun(all, &plan.Job{Ended: true, Failed: true, Since: now, Trouble: "no"}), asked(false)
+				f.Restore, f.Confirmed = begun(all, &planner.Job{Ended: true, Failed: true, Since: now, Trouble: "no"}), asked(false)
 			},
 			reason: "BackupFailed",
 		},
 		"nothing is rolled out meanwhile": {
-			spoil: func(f *fixture) { f.Restore = begun(all, running); outdated(f) }, reason: plan.ReasonRestoring,
+			spoil: func(f *fixture) { f.Restore = begun(all, running); outdated(f) }, reason: planner.ReasonRestoring,
 		},
 		"what was changed because it fails is": {
 			spoil: func(f *fixture) {
-				f.Restore = begun(all, &plan.Job{Ended: true, Failed: true, Since: now})
+				f.Restore = begun(all, &planner.Job{Ended: true, Failed: true, Since: now})
 				outdated(f)
 			},
 			step: Restart{Pods: []PodRef{{"c-1-1", "uid-c-1-1"}}, Cause: ReasonRestart},
@@ -230,7 +231,7 @@ func TestEverythingIsReplacedOnceAllServersAreWell(t *testing.T) {
 		},
 		"that it is loaded is remembered": {
 			spoil: func(f *fixture) { f.Restore = begun(all, loadedInto("")); outdated(f) },
-			step:  plan.NoteLoaded{Restored: plan.Restored{Keys: 7}},
+			step:  planner.NoteLoaded{Restored: job.Restored{Keys: 7}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -157,7 +157,7 @@ func (v *view) led() metav1.Condition {
 	case v.Spec.Name == "":
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonUnknown, "the state could not be read"
 	case v.Restore.unfit() != "":
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, plan.ReasonRestoring, v.Restore.unfit()
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, planner.ReasonRestoring, v.Restore.unfit()
 	case leader == nil || leader.Name != v.Appointed.Pod:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonNotServing, "there is no primary that answers and that clients are sent to"
 	default:

@@ -4,7 +4,8 @@ import (
 	"fmt"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -18,10 +19,10 @@ import (
 // Restore is a backup that is being put into a cluster.
 type Restore struct {
 	// Wish is set until it is known which backup a new cluster begins with. No server is started before.
-	Wish *plan.Wish
+	Wish *planner.RestoreRequest
 	// RestoreRecord was written down, and Loading is how far that is; nil with a Wish.
 	RestoreRecord
-	Loading *plan.Loading
+	Loading *planner.Loading
 }
 
 // RestoreRecord says which backup is put into a cluster, and how. It is written before anything is changed.
@@ -39,7 +40,7 @@ type RestoreRecord struct {
 	// Emptied says that the slots are emptied before they are loaded: another backup may have been loaded into them in part.
 	Emptied bool `json:"emptied,omitempty"`
 	// Restored is what came of it, nil while it has not been loaded.
-	Restored *plan.Restored `json:"restored,omitempty"`
+	Restored *job.Restored `json:"restored,omitempty"`
 }
 
 // Confirmed is a backup that somebody has confirmed is to be put into the cluster.
@@ -52,7 +53,7 @@ type Confirmed struct {
 	// Saves says that what the cluster has is backed up before that is replaced. Saved is the last such backup, nil for none, and SaveAs what
 	// another one is called.
 	Saves  bool
-	Saved  *plan.Saved
+	Saved  *planner.Saved
 	SaveAs string
 	// RestoreRecord is what is to be written down, but for the slots.
 	RestoreRecord
@@ -75,7 +76,7 @@ type LoadBackup struct {
 	Into []Refill
 }
 
-var _ plan.Load = LoadBackup{}
+var _ planner.Load = LoadBackup{}
 
 func (LoadBackup) String() string { return "load the backup" }
 
@@ -129,7 +130,7 @@ func beginWithBackup(s State) cluster.Plan {
 		step.Record.Destination = *w.Source.Destination
 	}
 	p, _ = cluster.Do(step, "%d shards begin with %s, which is %s with %d keys of %d shards of %s %s in %s",
-		s.Spec.Shards, w.Noun, plan.Bytes(b.Size), b.Keys, b.Shards, b.Engine, b.Version, b.Directory)
+		s.Spec.Shards, w.Noun, job.Bytes(b.Size), b.Keys, b.Shards, b.Engine, b.Version, b.Directory)
 	return p
 }
 

@@ -10,27 +10,28 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
 // lookedUp is a wish whose backup was looked up.
-func lookedUp() *plan.Wish {
-	return &plan.Wish{
+func lookedUp() *planner.RestoreRequest {
+	return &planner.RestoreRequest{
 		Field: "spec.bootstrap.restore",
 		Noun:  "Backup first", Sum: "s-1", Source: v1alpha1.RestoreSource{Destination: &v1alpha1.BackupDestination{URL: "s3://bucket"}},
-		Job: &plan.Job{Name: "c-restore", UID: "u-1", For: "s-1", Ended: true, Since: now, Report: &plan.Report{Backup: &plan.Stored{
+		Job: &planner.Job{Name: "c-restore", UID: "u-1", For: "s-1", Ended: true, Since: now, Report: &job.Report{Backup: &job.Stored{
 			Directory: "c-1", Engine: "redis", Version: "8.0.2", Keys: 7, Shards: 5, Size: 100,
 		}}},
 	}
 }
 
-func loading(j *plan.Job) *Restore {
-	return &Restore{Loading: &plan.Loading{Noun: "backup c-1", Job: j}}
+func loading(j *planner.Job) *Restore {
+	return &Restore{Loading: &planner.Loading{Noun: "backup c-1", Job: j}}
 }
 
 func TestAClusterBeginsWithABackup(t *testing.T) {
-	restored := plan.Restored{Keys: 6, Present: 1}
+	restored := job.Restored{Keys: 6, Present: 1}
 	for name, tc := range map[string]struct {
 		change        func(*fixture)
 		step          cluster.Step
@@ -42,21 +43,21 @@ func TestAClusterBeginsWithABackup(t *testing.T) {
 				w.Job = nil
 				*f = fixture{State{Now: now, Spec: f.Spec, Restore: &Restore{Wish: w}}}
 			},
-			step: plan.FindBackup{Sum: "s-1"}, reason: plan.ReasonRestoring,
+			step: planner.FindBackup{Sum: "s-1"}, reason: planner.ReasonRestoring,
 		},
 		"what was found is recorded": {
 			change: func(f *fixture) { *f = fixture{State{Now: now, Spec: f.Spec, Restore: &Restore{Wish: lookedUp()}}} },
-			step:   RecordBackup{RestoreRecord{Destination: v1alpha1.BackupDestination{URL: "s3://bucket"}, Directory: "c-1"}}, reason: plan.ReasonRestoring, words: "7 keys of 5 shards",
+			step:   RecordBackup{RestoreRecord{Destination: v1alpha1.BackupDestination{URL: "s3://bucket"}, Directory: "c-1"}}, reason: planner.ReasonRestoring, words: "7 keys of 5 shards",
 		},
 		"data of an earlier cluster is not overwritten": {
 			change: func(f *fixture) {
 				*f = fixture{State{Now: now, Spec: f.Spec, Restore: &Restore{Wish: lookedUp()}, Claims: []Claim{{Name: "data-c-0-0"}}}}
 			},
-			reason: plan.ReasonRestoreRefused, words: "data-c-0-0",
+			reason: planner.ReasonRestoreRefused, words: "data-c-0-0",
 		},
 		"servers that all serve are loaded": {
 			change: func(f *fixture) { f.Restore = loading(nil) },
-			step:   LoadBackup{}, reason: plan.ReasonRestoring,
+			step:   LoadBackup{}, reason: planner.ReasonRestoring,
 		},
 		"not before": {
 			change: func(f *fixture) { f.Restore, f.Pods[3].Node = loading(nil), nil },
@@ -64,33 +65,33 @@ func TestAClusterBeginsWithABackup(t *testing.T) {
 		},
 		"loading takes its time": {
 			change: func(f *fixture) {
-				f.Restore = loading(&plan.Job{Since: now, Flow: &plan.Flow{Doing: "loading c-1", Bytes: 1 << 20, Total: 1 << 21, Seconds: 2}})
+				f.Restore = loading(&planner.Job{Since: now, Flow: &job.Flow{Doing: "loading c-1", Bytes: 1 << 20, Total: 1 << 21, Seconds: 2}})
 			},
-			reason: plan.ReasonRestoring, words: "1.0 MiB of 2.0 MiB at 512.0 KiB/s",
+			reason: planner.ReasonRestoring, words: "1.0 MiB of 2.0 MiB at 512.0 KiB/s",
 		},
 		"a load that failed is told": {
 			change: func(f *fixture) {
-				f.Restore = loading(&plan.Job{Ended: true, Failed: true, Since: now, Report: &plan.Report{Problem: &plan.Problem{Reason: "NoRoom", Message: "no memory"}}})
+				f.Restore = loading(&planner.Job{Ended: true, Failed: true, Since: now, Report: &job.Report{Problem: &job.Problem{Reason: "NoRoom", Message: "no memory"}}})
 			},
 			reason: "NoRoom", words: "no memory",
 		},
 		"and is tried again": {
 			change: func(f *fixture) {
-				f.Restore = loading(&plan.Job{Name: "c-load", UID: "u-2", Ended: true, Failed: true, Since: now.Add(-time.Minute)})
+				f.Restore = loading(&planner.Job{Name: "c-load", UID: "u-2", Ended: true, Failed: true, Since: now.Add(-time.Minute)})
 			},
-			step: plan.DropRestoreJob{Name: "c-load", UID: "u-2"}, reason: plan.ReasonRestoring,
+			step: planner.DropRestoreJob{Name: "c-load", UID: "u-2"}, reason: planner.ReasonRestoring,
 		},
 		"also where its pod runs on": {
 			change: func(f *fixture) {
-				f.Restore = loading(&plan.Job{Name: "c-load", UID: "u-2", Ended: true, Failed: true, Held: true, Again: true, Since: now.Add(-time.Minute)})
+				f.Restore = loading(&planner.Job{Name: "c-load", UID: "u-2", Ended: true, Failed: true, Held: true, Again: true, Since: now.Add(-time.Minute)})
 			},
-			step: plan.DropRestoreJob{Name: "c-load", UID: "u-2"}, reason: plan.ReasonRestoring,
+			step: planner.DropRestoreJob{Name: "c-load", UID: "u-2"}, reason: planner.ReasonRestoring,
 		},
 		"that it is loaded is remembered": {
 			change: func(f *fixture) {
-				f.Restore = loading(&plan.Job{Ended: true, Since: now, Report: &plan.Report{Restored: &restored}})
+				f.Restore = loading(&planner.Job{Ended: true, Since: now, Report: &job.Report{Restored: &restored}})
 			},
-			step: plan.NoteLoaded{Restored: restored}, reason: "Restored", words: "6 keys",
+			step: planner.NoteLoaded{Restored: restored}, reason: "Restored", words: "6 keys",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +115,7 @@ func TestAClusterIsNotAvailableBeforeItIsLoaded(t *testing.T) {
 	f.Restore = loading(nil)
 	for _, err := range []error{nil, errors.New("spoilt")} {
 		conditions = Conditions(f.State, Next(f.State), err)
-		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionAvailable); c == nil || c.Status != "False" || c.Reason != plan.ReasonRestoring {
+		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionAvailable); c == nil || c.Status != "False" || c.Reason != planner.ReasonRestoring {
 			t.Errorf("it is %+v", c)
 		}
 	}
@@ -122,16 +123,16 @@ func TestAClusterIsNotAvailableBeforeItIsLoaded(t *testing.T) {
 
 // That a load is complete is written down before servers are asked for anything: done again it would take away what was written since.
 func TestWhatWasLoadedIsNotLoadedAgain(t *testing.T) {
-	done := func(r *plan.Report) *plan.Job {
-		return &plan.Job{Name: "c-load", UID: "u-2", Ended: true, Since: now, Report: r}
+	done := func(r *job.Report) *planner.Job {
+		return &planner.Job{Name: "c-load", UID: "u-2", Ended: true, Since: now, Report: r}
 	}
 	for name, tc := range map[string]struct {
 		restore *Restore
 		want    cluster.Step
 	}{
-		"everything":                    {begun(RestoreRecord{}, done(&plan.Report{Restored: &plan.Restored{Keys: 7}})), plan.NoteLoaded{Restored: plan.Restored{Keys: 7}}},
-		"everything, without a report":  {begun(RestoreRecord{}, done(nil)), plan.NoteLoaded{}},
-		"slots that are served already": {begun(RestoreRecord{Slots: Share(1, 3), Owners: []string{"gone"}, Served: true}, done(nil)), plan.NoteLoaded{}},
+		"everything":                    {begun(RestoreRecord{}, done(&job.Report{Restored: &job.Restored{Keys: 7}})), planner.NoteLoaded{Restored: job.Restored{Keys: 7}}},
+		"everything, without a report":  {begun(RestoreRecord{}, done(nil)), planner.NoteLoaded{}},
+		"slots that are served already": {begun(RestoreRecord{Slots: Share(1, 3), Owners: []string{"gone"}, Served: true}, done(nil)), planner.NoteLoaded{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := formed()
@@ -145,32 +146,32 @@ func TestWhatWasLoadedIsNotLoadedAgain(t *testing.T) {
 	f := formed()
 	f.loseShard("1")
 	f.Restore = begun(RestoreRecord{Slots: Share(1, 3)}, done(nil))
-	if p := Next(f.State); p.Reason == plan.ReasonRestored {
+	if p := Next(f.State); p.Reason == planner.ReasonRestored {
 		t.Errorf("slots that nobody has served count as loaded without a report: %s", p.Message)
 	}
 }
 
 // What there is is backed up when all servers are well, and again when they had to get well since: what was written by then is in it.
 func TestEverythingIsReplacedRightAfterItWasSaved(t *testing.T) {
-	saved := func(ago time.Duration) *plan.Saved {
-		return &plan.Saved{Name: "back-before", Complete: true, Since: now.Add(-ago)}
+	saved := func(ago time.Duration) *planner.Saved {
+		return &planner.Saved{Name: "back-before", Complete: true, Since: now.Add(-ago)}
 	}
 	record := RestoreRecord{Directory: "c-1", Token: "u-2"}
-	save, replace := cluster.Step(plan.SaveCurrent{Name: "back-before-2"}), cluster.Step(RecordBackup{record})
+	save, replace := cluster.Step(planner.SaveCurrent{Name: "back-before-2"}), cluster.Step(RecordBackup{record})
 	for name, tc := range map[string]struct {
-		saved  *plan.Saved
+		saved  *planner.Saved
 		change func(*fixture)
 		step   cluster.Step
 		reason string
 	}{
-		"nothing is saved yet":           {nil, nil, save, plan.ReasonSaving},
+		"nothing is saved yet":           {nil, nil, save, planner.ReasonSaving},
 		"nor while a server is not well": {nil, func(f *fixture) { f.pod("c-0-1").Node = nil }, nil, ReasonUnreachable},
-		"it is being saved":              {&plan.Saved{Name: "back-before"}, nil, nil, plan.ReasonSaving},
-		"it was saved just now":          {saved(time.Minute), nil, replace, plan.ReasonRestoring},
-		"it was saved too long ago":      {saved(time.Hour), nil, save, plan.ReasonSaving},
+		"it is being saved":              {&planner.Saved{Name: "back-before"}, nil, nil, planner.ReasonSaving},
+		"it was saved just now":          {saved(time.Minute), nil, replace, planner.ReasonRestoring},
+		"it was saved too long ago":      {saved(time.Hour), nil, save, planner.ReasonSaving},
 		"too long ago for one that is being replaced by another backup already": {saved(time.Hour), func(f *fixture) {
 			f.Restore = begun(RestoreRecord{Token: "former"}, nil)
-		}, replace, plan.ReasonRestoring},
+		}, replace, planner.ReasonRestoring},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := formed()
@@ -185,11 +186,11 @@ func TestEverythingIsReplacedRightAfterItWasSaved(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		restore *Restore
-		saved   *plan.Saved
+		saved   *planner.Saved
 	}{
-		"what could not be saved":                  {nil, &plan.Saved{Name: "back-before", Failed: "the store is full"}},
-		"what waits for somebody":                  {nil, &plan.Saved{Name: "back-before", Stalled: true}},
-		"what has the name of its Backup":          {nil, &plan.Saved{Name: "back-before", Foreign: true}},
+		"what could not be saved":                  {nil, &planner.Saved{Name: "back-before", Failed: "the store is full"}},
+		"what waits for somebody":                  {nil, &planner.Saved{Name: "back-before", Stalled: true}},
+		"what has the name of its Backup":          {nil, &planner.Saved{Name: "back-before", Foreign: true}},
 		"what is being replaced and was not saved": {begun(RestoreRecord{Token: "former"}, nil), nil},
 	} {
 		f := formed()
@@ -199,7 +200,7 @@ func TestEverythingIsReplacedRightAfterItWasSaved(t *testing.T) {
 		if reflect.DeepEqual(p.Step, replace) || reflect.DeepEqual(p.Step, save) {
 			t.Errorf("%s: %#v", name, p.Step)
 		}
-		if tc.restore == nil && p.Reason == plan.ReasonSaving {
+		if tc.restore == nil && p.Reason == planner.ReasonSaving {
 			t.Errorf("%s: the cluster waits for it: %s", name, p.Message)
 		}
 	}

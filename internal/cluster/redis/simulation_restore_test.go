@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/job"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
@@ -28,7 +29,7 @@ type simRestore struct {
 type simJob struct {
 	uid   string
 	step  redis.LoadBackup
-	state plan.Job
+	state planner.Job
 	// processes that the attempt loads, nil before it begins; left are the keys that they do not have yet, and misses the answers of
 	// servers that did not take one.
 	processes    map[string]string
@@ -50,7 +51,7 @@ func (r *simRestore) observe(state *redis.State) {
 	if r.record == nil || r.record.Restored != nil {
 		return
 	}
-	loading := &plan.Loading{Noun: "backup b"}
+	loading := &planner.Loading{Noun: "backup b"}
 	if r.job != nil {
 		job := r.job.state
 		job.Name, job.UID, job.For, job.Since = "c-load", r.job.uid, r.job.step.Sum(), state.Now.Add(-40_000_000_000)
@@ -71,11 +72,11 @@ func (r *simRestore) act(s *simulation, step cluster.Step) bool {
 			r.jobs++
 			r.job = &simJob{uid: fmt.Sprint(r.jobs), step: st}
 		}
-	case plan.DropRestoreJob:
+	case planner.DropRestoreJob:
 		if !s.dies() && r.job != nil && r.job.uid == st.UID {
 			r.job = nil
 		}
-	case plan.NoteLoaded:
+	case planner.NoteLoaded:
 		if !s.dies() {
 			r.record.Restored = &st.Restored
 		}
@@ -232,7 +233,7 @@ func (j *simJob) finish(s *simulation, r *simRestore) {
 		into = append(into, redis.LoadedInto(to.Pod, j.processes[to.Pod], to.Slots))
 	}
 	s.log("the Job is done")
-	j.state.Ended, j.state.Report = true, &plan.Report{Restored: &plan.Restored{Keys: 1, Into: strings.Join(into, " ")}}
+	j.state.Ended, j.state.Report = true, &job.Report{Restored: &job.Restored{Keys: 1, Into: strings.Join(into, " ")}}
 	if len(j.step.Into) > 0 {
 		return // Nobody is served from there yet.
 	}

@@ -1,7 +1,7 @@
 package redis
 
 import (
-	"github.com/quorate/quorate/internal/backup/plan"
+	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 )
 
@@ -118,5 +118,5 @@ func (SetReplicationPassword) Meta() cluster.Meta {
 
 // Restores.
 
-func (RecordBackup) Meta() cluster.Meta { return cluster.Meta{Reason: plan.ReasonRestoring} }
-func (LoadBackup) Meta() cluster.Meta   { return cluster.Meta{Reason: plan.ReasonRestoring} }
+func (RecordBackup) Meta() cluster.Meta { return cluster.Meta{Reason: planner.ReasonRestoring} }
+func (LoadBackup) Meta() cluster.Meta   { return cluster.Meta{Reason: planner.ReasonRestoring} }

@@ -26,32 +26,41 @@ const rewritePace = 250 * time.Millisecond
 
 // rewrite updates so many keys at a time until the context ends.
 func rewrite(ctx context.Context, o options, now func() rewriter, book *updates.Book) {
+	l := rewriteLoad{o, now, book}
 	var writers sync.WaitGroup
 	for n := range o.updates {
 		writers.Go(func() {
 			tick := time.NewTicker(rewritePace)
 			defer tick.Stop()
-			rewriteLane(ctx, o, now, book, n, tick.C)
+			l.lane(ctx, n, tick.C)
 		})
 	}
 	writers.Wait()
 }
 
-// rewriteLane updates one key at each tick, and goes on with another key after an update without an
+// rewriteLoad updates keys and writes down the answers.
+type rewriteLoad struct {
+	options
+	// now returns the connection to use.
+	now  func() rewriter
+	book *updates.Book
+}
+
+// lane updates one key at each tick, and goes on with another key after an update without an
 // answer, or after a fault. Every third lane has counters.
-func rewriteLane(ctx context.Context, o options, now func() rewriter, book *updates.Book, lane int, tick <-chan time.Time) {
+func (l rewriteLoad) lane(ctx context.Context, lane int, tick <-chan time.Time) {
 	for generation := 0; ; generation++ {
-		key := fmt.Sprintf("updates/%s/%d/%d", o.run, lane, generation)
+		key := fmt.Sprintf("updates/%s/%d/%d", l.run, lane, generation)
 		counter := lane%3 == 2
-		book.Open(key, counter)
+		l.book.Open(key, counter)
 		for i := 1; ; i++ {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick:
 			}
-			opCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.opTimeout)
-			goesOn := update(opCtx, now(), book, key, counter, i)
+			opCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opTimeout)
+			goesOn := l.update(opCtx, key, counter, i)
 			cancel()
 			if !goesOn {
 				break
@@ -62,7 +71,8 @@ func rewriteLane(ctx context.Context, o options, now func() rewriter, book *upda
 
 // update reads a key, makes its update i, and reports whether it may be updated again. A key is
 // deleted at every third update.
-func update(ctx context.Context, s rewriter, book *updates.Book, key string, counter bool, i int) bool {
+func (l rewriteLoad) update(ctx context.Context, key string, counter bool, i int) bool {
+	s, book := l.now(), l.book
 	if got, err := s.look(ctx, key); err == nil && !book.Look(key, got) {
 		return false
 	}

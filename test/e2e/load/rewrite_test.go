@@ -100,7 +100,7 @@ func updatesOf(t *testing.T, behind rewriter, lane, n int, lie lie) updates.Summ
 	book, ticks, ended := updates.New(time.Now), make(chan time.Time), make(chan struct{})
 	go func() {
 		defer close(ended)
-		rewriteLane(ctx, options{run: t.Name(), opTimeout: time.Minute}, now, book, lane, ticks)
+		rewriteLoad{options{run: t.Name(), opTimeout: time.Minute}, now, book}.lane(ctx, lane, ticks)
 	}()
 	for range n {
 		ticks <- time.Time{}

@@ -1,5 +1,6 @@
-// Package etcdlog reads and ends the write-ahead log of an etcd member that does not run. It is for one purpose: the quorum is
-// lost for good, and one member is to go on alone.
+// Package etcdlog reads and ends the write-ahead log of an etcd member that does not run. It is for
+// one purpose: the quorum is lost for good, and one member is to go on alone. It must not open the
+// log of a member that runs, and must not decide which member goes on.
 package etcdlog
 
 import (

@@ -1,5 +1,6 @@
-// Package users decides how a user of a Redis or Valkey cluster gets onto all of its servers, and off them. It takes values
-// and returns values. What the user is made of is for redis.Account to say.
+// Package users decides how a user of a Redis or Valkey cluster gets onto all of its servers, and
+// off them. It takes values and returns values: it must not talk to a server or to Kubernetes. The
+// ACL rules of a user come from redis.Account.
 package users
 
 import (
