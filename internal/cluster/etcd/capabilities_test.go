@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -86,6 +87,33 @@ func TestDataOfTheSameMinorVersionOrTheOneBeforeRuns(t *testing.T) {
 	} {
 		if got := etcd.RunsDataOf(version(t, tc.runs), version(t, tc.wrote)); got != tc.want {
 			t.Errorf("etcd %s runs data of %s: %t", tc.runs, tc.wrote, got)
+		}
+	}
+}
+
+// CEL cannot ask the table.
+func TestTheRulesOfTheAPIAgreeWithTheTable(t *testing.T) {
+	raw, err := os.ReadFile("../../../api/v1alpha1/etcdcluster_types.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := func(before string) *regexp.Regexp {
+		_, rest, found := strings.Cut(string(raw), before)
+		text, _, ended := strings.Cut(rest, "')")
+		if !found || !ended {
+			t.Fatalf("no rule of the API has %s", before)
+		}
+		return regexp.MustCompile(text)
+	}
+	accepted := rule("`self.matches('")
+	exposed := rule("`self.?tls.?mode.orValue('Managed') == 'Disabled' || !self.version.matches('")
+	for _, text := range []string{"3.4.30", "3.5.10", "3.5.11", "3.5.13", "3.5.14", "3.5.35", "3.6.0", "3.6.16", "3.7.0", "3.7.3", "3.8.0", "4.0.0"} {
+		can := etcd.CapabilitiesOf(version(t, text))
+		if accepted.MatchString(text) != can.Supported {
+			t.Errorf("%s is supported: %t, and the API accepts it: %t", text, can.Supported, !can.Supported)
+		}
+		if can.Supported && exposed.MatchString(text) == can.RestrictsPeers {
+			t.Errorf("%s restricts peers: %t, and the API accepts it with TLS: %t", text, can.RestrictsPeers, !can.RestrictsPeers)
 		}
 	}
 }

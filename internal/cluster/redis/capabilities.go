@@ -31,7 +31,7 @@ type Capabilities struct {
 type SlotMigration string
 
 const (
-	// SlotMigrationNone: there is none, and the operator moves keys with MIGRATE.
+	// SlotMigrationNone says that there is none: the operator moves keys with MIGRATE.
 	SlotMigrationNone SlotMigration = ""
 	// SlotMigrationPush is called on the source.
 	SlotMigrationPush SlotMigration = "CLUSTER MIGRATESLOTS"

@@ -2,7 +2,11 @@ package redis
 
 import (
 	"cmp"
+	"fmt"
+	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -22,7 +26,10 @@ func can(t *testing.T, engine v1alpha1.RedisEngine, version string) []string {
 		name string
 		is   bool
 	}{
-		{"name", c.AnnouncesName}, {"listpacks", c.SetListpacks}, {"literal ACL", c.LiteralACL}, {"slot stats", c.SlotStats},
+		{"name", c.AnnouncesName},
+		{"listpacks", c.SetListpacks},
+		{"literal ACL", c.LiteralACL},
+		{"slot stats", c.SlotStats},
 		{string(c.SlotMigration), c.SlotMigration != SlotMigrationNone},
 	} {
 		if fact.is {
@@ -95,5 +102,47 @@ func TestTheLinesOfAnEngineAscend(t *testing.T) {
 	}
 	if l := firstWith(v1alpha1.EngineValkey, func(c Capabilities) bool { return c.SlotMigration == SlotMigrationPull }); l != nil {
 		t.Errorf("%s has a command of Redis", l)
+	}
+}
+
+// rule returns the pattern or prefix between two parts of a CEL rule of the API.
+func rule(t *testing.T, before, after string) string {
+	t.Helper()
+	raw, err := os.ReadFile("../../../api/v1alpha1/rediscluster_types.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(raw), before)
+	text, _, ended := strings.Cut(rest, after)
+	if !found || !ended {
+		t.Fatalf("no rule of the API has %s", before)
+	}
+	return text
+}
+
+// CEL cannot ask the table.
+func TestTheRulesOfTheAPIAgreeWithTheTable(t *testing.T) {
+	accepted := map[v1alpha1.RedisEngine]*regexp.Regexp{}
+	for _, engine := range []v1alpha1.RedisEngine{v1alpha1.EngineRedis, v1alpha1.EngineValkey} {
+		accepted[engine] = regexp.MustCompile(rule(t, "`self.engine != '"+string(engine)+"' || self.version.matches('", "')"))
+	}
+	noLoad := regexp.MustCompile(rule(t, "self.rebalance.by != 'Load' || self.engine != 'redis' || !self.version.matches('", "')"))
+	noListpacks := rule(t, "`self.engine != 'redis' || !self.version.startsWith('", "')")
+	lines := 0
+	for _, l := range Lines() {
+		version := fmt.Sprintf("%d.%d.0", l.Major, l.Minor)
+		if !accepted[l.Engine].MatchString(version) {
+			continue
+		}
+		lines++
+		if load := l.Engine != v1alpha1.EngineRedis || !noLoad.MatchString(version); load != l.SlotStats {
+			t.Errorf("%s: the API accepts spec.rebalance.by Load: %t, and there is CLUSTER SLOT-STATS: %t", l, load, l.SlotStats)
+		}
+		if listpacks := l.Engine != v1alpha1.EngineRedis || !strings.HasPrefix(version, noListpacks); listpacks != l.SetListpacks {
+			t.Errorf("%s: the API accepts set-max-listpack-entries: %t, and the server: %t", l, listpacks, l.SetListpacks)
+		}
+	}
+	if want := len(Lines()) - 1; lines != want { // Valkey 7.2 wrote backups, and is not run.
+		t.Errorf("the API accepts %d lines of the table, want %d", lines, want)
 	}
 }
