@@ -31,6 +31,9 @@ const (
 	afterHold = time.Second
 	// statusTries is how often a status is written while somebody else writes to the metadata of its resource.
 	statusTries = 3
+	// requeuePending is how soon a resource is reconciled again whose last status write the cache does
+	// not show yet: what follows from the stale one would be refused as a conflict.
+	requeuePending = 20 * time.Millisecond
 	// healthPoll is how often a settled cluster is looked at.
 	healthPoll = 15 * time.Second
 )
@@ -77,7 +80,7 @@ type Loop[O owned.Owner, S any] struct {
 	Metrics *metrics.Metrics
 
 	events       eventDeduper
-	expectations expectations
+	expectations owned.Expectations
 	Snapshots    owned.Snapshots
 }
 
@@ -94,10 +97,10 @@ type outcome[S any] struct {
 // cache has from before the last one.
 func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 	if o.GetDeletionTimestamp() != nil && !controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer) {
-		l.expectations.forget(o.GetUID())
+		l.expectations.Forget(o)
 		return ctrl.Result{}, nil // The children go by owner reference, the claims by the policy of their StatefulSet.
 	}
-	if l.expectations.pending(o) {
+	if l.expectations.Pending(o) {
 		return ctrl.Result{RequeueAfter: requeuePending}, nil
 	}
 	before, ok := o.DeepCopyObject().(O)
@@ -119,7 +122,7 @@ func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 	}
 	next, failed := result(out.plan, out.err, out.unmade)
 	if failed != nil {
-		l.expectations.forget(o.GetUID()) // To wait for the cache would end the back-off.
+		l.expectations.Forget(o) // To wait for the cache would end the back-off.
 	}
 	if err != nil && failed == nil {
 		log.FromContext(ctx).Info("the resource has changed since it was read: its status is written at the next look", "conflict", err.Error())
@@ -241,11 +244,10 @@ func (l *Loop[O, S]) writeStatus(ctx context.Context, before, o O) error {
 	if equality.Semantic.DeepEqual(before, o) {
 		return nil
 	}
-	versions := []string{before.GetResourceVersion()}
 	for try := 1; ; try++ {
 		err := l.Client.Status().Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 		if err == nil && o.GetResourceVersion() != before.GetResourceVersion() {
-			l.expectations.expect(o.GetUID(), versions...)
+			l.expectations.Wrote(o)
 		}
 		if !apierrors.IsConflict(err) || try == statusTries {
 			if client.IgnoreNotFound(err) != nil {
@@ -258,7 +260,6 @@ func (l *Loop[O, S]) writeStatus(ctx context.Context, before, o O) error {
 			return fmt.Errorf("write status: %w", err)
 		}
 		before.SetResourceVersion(newest.GetResourceVersion())
-		versions = append(versions, newest.GetResourceVersion())
 	}
 }
 
