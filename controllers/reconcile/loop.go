@@ -105,17 +105,17 @@ func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 	}
 	out := l.reconcile(owned.WithCache(ctx, o), o)
 	l.report(before, o, out)
-	conflict := l.writeStatus(ctx, before, o)
-	if conflict != nil && !apierrors.IsConflict(conflict) {
-		return ctrl.Result{}, errors.Join(out.err, conflict)
+	writeErr := l.writeStatus(ctx, before, o)
+	if writeErr != nil && !apierrors.IsConflict(writeErr) {
+		return ctrl.Result{}, errors.Join(out.err, writeErr)
 	}
 	next, err := result(out.plan, out.err, out.unmade)
 	if err != nil {
 		l.expectations.Forget(o) // To wait for the cache would end the back-off.
 		return next, err
 	}
-	if conflict != nil {
-		log.FromContext(ctx).Info("the resource has changed since it was read: its status is written by the next reconcile", "conflict", conflict.Error())
+	if writeErr != nil {
+		log.FromContext(ctx).Info("the resource has changed since it was read: its status is written by the next reconcile", "conflict", writeErr.Error())
 		next.RequeueAfter = min(next.RequeueAfter, afterHold)
 	}
 	return next, nil
