@@ -20,14 +20,13 @@ type eventPolicy struct {
 	coveredByStep bool
 }
 
-// repeats is what becomes of an event whose reason had one since the resource was last Ready.
+// repeats is what becomes of an event whose reason had one since the resource was last Ready. Zero
+// emits it.
 type repeats int
 
 const (
-	// emitRepeats emits it.
-	emitRepeats repeats = iota
 	// oncePerReason suppresses it, and counts its own events and those of steps.
-	oncePerReason
+	oncePerReason repeats = iota + 1
 	// falseUnlessEmitted suppresses it while the condition is False, and counts only the events of
 	// others: with a stale cache a step's reason would be repeated as the reason why it is not Ready.
 	falseUnlessEmitted
