@@ -42,7 +42,8 @@ import (
 // Memory and volumes likewise.
 // +kubebuilder:rbac:groups=quorate.dev,resources=redisclusters;etcdclusters,verbs=patch
 
-// autoscalerOwner is who owns the fields that an Autoscaler changes, so that everybody sees that it was no human.
+// autoscalerOwner is the field manager of the fields that an Autoscaler changes: it tells them from
+// those that the user wrote.
 const autoscalerOwner = client.FieldOwner("quorate-autoscaler")
 
 // Reconciler changes the specification of clusters as they need it. To them it is a user like any other.

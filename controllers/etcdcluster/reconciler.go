@@ -47,9 +47,6 @@ type Reconciler struct {
 	mu          sync.Mutex
 	trusted     map[types.UID]trust
 	maintenance *maintenance
-	// gone are the StatefulSets that were deleted to be made anew, by the UID of their cluster. The cache may show one for a while,
-	// and what it was made with would be applied again.
-	gone sync.Map
 }
 
 // trust remembers with which password, or without any, authentication was found as wanted.
@@ -280,7 +277,7 @@ func (k *Reconciler) StatefulSet(ctx context.Context, o *v1alpha1.EtcdCluster) (
 	if own, err := k.Owns(ctx, o, set); !own || err != nil {
 		return nil, err
 	}
-	if uid, ok := k.gone.Load(o.UID); ok && uid == set.UID {
+	if k.Expectations.IsDeleted(set) { // What it was made with would be applied to the next one.
 		return nil, nil
 	}
 	return set, nil

@@ -148,7 +148,8 @@ func (k *Reconciler) remakeSet(ctx context.Context, o *v1alpha1.EtcdCluster, ste
 	uid := types.UID(step.UID)
 	err := k.Delete(ctx, set, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationOrphan))
 	if err == nil || apierrors.IsNotFound(err) {
-		k.gone.Store(o.UID, uid)
+		set.UID = uid
+		k.Expectations.Deleted(set)
 	}
 	return owned.IgnoreDeleted(err, "StatefulSet "+o.Name)
 }

@@ -53,6 +53,9 @@ type Client struct {
 	// Metrics that calls to data stores are counted in; nil: they are not.
 	Metrics *metrics.Metrics
 
+	// Expectations are our writes of children that the cache may not show yet.
+	Expectations Expectations
+
 	applied    appliedMarks
 	monitoring monitoring
 }
@@ -128,9 +131,14 @@ func (c *Client) ApplyIf(ctx context.Context, owner Owner, live client.Object, w
 		return err
 	}
 	if err := c.Client.Apply(ctx, want, client.FieldOwner(cluster.ManagedBy), client.ForceOwnership); err != nil {
+		c.Expectations.lost(live, client.ObjectKey{Namespace: key.namespace, Name: key.name})
 		return ApplyError(what, err)
 	}
-	c.applied.set(key, c.Now(), markOf(wish, want))
+	mark := markOf(wish, want)
+	c.applied.set(key, c.Now(), mark)
+	if mark.version != live.GetResourceVersion() {
+		c.Expectations.wrote(live, client.ObjectKey{Namespace: key.namespace, Name: key.name}, mark.version)
+	}
 	return nil
 }
 

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -23,15 +21,16 @@ import (
 )
 
 const (
-	// afterStep is how soon the world is looked at again after a step, unless a watch reports something sooner.
+	// afterStep is how soon a resource is reconciled again after a step, unless a watch reports something sooner.
 	afterStep = 100 * time.Millisecond
-	// afterRefusal is how soon a refusal is examined again: its cure may be something that is not watched.
+	// afterRefusal is how soon it is after a refusal: its cure may be something that is not watched.
 	afterRefusal = 10 * time.Second
-	// afterHold is how soon something is looked at again that passes by itself.
+	// afterHold is how soon it is after a Hold, whose cause is temporary.
 	afterHold = time.Second
-	// statusTries is how often a status is written while somebody else writes to the metadata of its resource.
-	statusTries = 3
-	// healthPoll is how often a settled cluster is looked at.
+	// requeuePending is how soon a resource is reconciled again whose last status write the cache does
+	// not show yet: what follows from the stale one would be refused as a conflict.
+	requeuePending = 20 * time.Millisecond
+	// healthPoll is how often a settled resource is reconciled.
 	healthPoll = 15 * time.Second
 )
 
@@ -43,7 +42,7 @@ type Kind[O owned.Owner, S any] interface {
 	// RenewWhilePaused takes the place of Ensure while the resource is paused: it renews what is there and would expire, and changes
 	// nothing else.
 	RenewWhilePaused(ctx context.Context, o O) error
-	// Observe reads the state of the world. It writes nothing.
+	// Observe reads the actual state. It writes nothing.
 	Observe(ctx context.Context, o O) (S, error)
 	// Next decides what to do. It is pure.
 	Next(s S) cluster.Plan
@@ -77,11 +76,11 @@ type Loop[O owned.Owner, S any] struct {
 	Metrics *metrics.Metrics
 
 	events       eventDeduper
-	expectations expectations
+	expectations owned.Expectations
 	Snapshots    owned.Snapshots
 }
 
-// outcome is what one pass over a resource came to.
+// outcome is the result of one reconcile.
 type outcome[S any] struct {
 	state S
 	plan  cluster.Plan
@@ -90,21 +89,85 @@ type outcome[S any] struct {
 	unmade bool
 }
 
-// Reconcile makes one pass over a resource. Its status is written on every path, and only when it changed. No pass is made over what the
-// cache has from before the last one.
+// Reconcile reconciles a resource once. Its status is written on every path, and only when it
+// changed. A resource that the cache has from before the last status write is left for a moment.
 func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 	if o.GetDeletionTimestamp() != nil && !controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer) {
-		l.expectations.forget(o.GetUID())
+		l.expectations.Forget(o)
 		return ctrl.Result{}, nil // The children go by owner reference, the claims by the policy of their StatefulSet.
 	}
-	if l.expectations.pending(o) {
+	if l.expectations.Pending(o) {
 		return ctrl.Result{RequeueAfter: requeuePending}, nil
 	}
 	before, ok := o.DeepCopyObject().(O)
 	if !ok {
 		return ctrl.Result{}, fmt.Errorf("copy of %T has another type", o)
 	}
-	out := l.pass(owned.WithCache(ctx, o), o)
+	out := l.reconcile(owned.WithCache(ctx, o), o)
+	l.report(before, o, out)
+	writeErr := l.writeStatus(ctx, before, o)
+	if writeErr != nil && !apierrors.IsConflict(writeErr) {
+		return ctrl.Result{}, errors.Join(out.err, writeErr)
+	}
+	next, err := result(out.plan, out.err, out.unmade)
+	if err != nil {
+		l.expectations.Forget(o) // To wait for the cache would end the back-off.
+		return next, err
+	}
+	if writeErr != nil {
+		log.FromContext(ctx).Info("the resource has changed since it was read: its status is written by the next reconcile", "conflict", writeErr.Error())
+		next.RequeueAfter = min(next.RequeueAfter, afterHold)
+	}
+	return next, nil
+}
+
+// reconcile ensures the children, observes, plans, and acts one step.
+func (l *Loop[O, S]) reconcile(ctx context.Context, o O) (out outcome[S]) {
+	ctx, end := l.Snapshots.Begin(ctx, o)
+	defer func() { end(out.err == nil && out.plan.Settled()) }()
+	ensureErr := l.ensure(ctx, o)
+	if out.state, out.err = l.Kind.Observe(ctx, o); out.err != nil {
+		out.err = owned.JoinDistinct(ensureErr, out.err)
+		return out
+	}
+	out.plan = l.plan(o, out.state, ensureErr)
+	if out.plan.Step != nil {
+		if err := owned.ConfirmCached(ctx); err != nil {
+			out.plan, out.err = cluster.Plan{}, owned.JoinDistinct(ensureErr, err)
+			return out
+		}
+	}
+	var err error
+	out.plan, err = l.act(ctx, o, out.plan)
+	out.err, out.unmade = owned.JoinDistinct(ensureErr, err), declined(err)
+	return out
+}
+
+// ensure applies the children, as far as the resource allows it.
+func (l *Loop[O, S]) ensure(ctx context.Context, o O) error {
+	switch {
+	case o.GetDeletionTimestamp() != nil:
+		return nil
+	case o.IsPaused():
+		return l.Kind.RenewWhilePaused(ctx, o)
+	}
+	return l.Kind.Ensure(ctx, o)
+}
+
+// plan returns what is to be done, as far as a pause and children that could not be ensured allow it.
+func (l *Loop[O, S]) plan(o O, s S, ensureErr error) cluster.Plan {
+	p := l.Kind.Next(s)
+	if o.IsPaused() {
+		p = l.paused(p, s)
+	}
+	if ensureErr != nil {
+		p = repairs(p)
+	}
+	return p
+}
+
+// report fills in the status of o and emits its events and metrics.
+func (l *Loop[O, S]) report(before, o O, out outcome[S]) {
 	l.Kind.Report(o, out.state, out.plan, out.err)
 	conditions.BoundStatus(o)
 	l.emit(before, o, out.plan, out.unmade)
@@ -113,59 +176,9 @@ func (l *Loop[O, S]) Reconcile(ctx context.Context, o O) (ctrl.Result, error) {
 		l.emitAnomalies(o, figures.Anomalies)
 		l.Metrics.Pass(l.Name, o.GetUID(), figures, o.GetConditions())
 	}
-	err := l.writeStatus(ctx, before, o)
-	if err != nil && !apierrors.IsConflict(err) {
-		return ctrl.Result{}, errors.Join(out.err, err)
-	}
-	next, failed := result(out.plan, out.err, out.unmade)
-	if failed != nil {
-		l.expectations.forget(o.GetUID()) // To wait for the cache would end the back-off.
-	}
-	if err != nil && failed == nil {
-		log.FromContext(ctx).Info("the resource has changed since it was read: its status is written at the next look", "conflict", err.Error())
-		next.RequeueAfter = min(next.RequeueAfter, afterHold)
-	}
-	return next, failed
 }
 
-func (l *Loop[O, S]) pass(ctx context.Context, o O) (out outcome[S]) {
-	ctx, end := l.Snapshots.Begin(ctx, o)
-	defer func() { end(out.err == nil && out.plan.Settled()) }()
-	var ensureErr error
-	switch {
-	case o.GetDeletionTimestamp() != nil:
-	case o.IsPaused():
-		ensureErr = l.Kind.RenewWhilePaused(ctx, o)
-	default:
-		ensureErr = l.Kind.Ensure(ctx, o)
-	}
-	out.state, out.err = l.Kind.Observe(ctx, o)
-	if out.err != nil {
-		out.err = owned.JoinDistinct(ensureErr, out.err)
-		return out
-	}
-	out.err = ensureErr
-	out.plan = l.Kind.Next(out.state)
-	if o.IsPaused() {
-		out.plan = l.paused(out.plan, out.state)
-	}
-	if ensureErr != nil {
-		out.plan = repairs(out.plan)
-	}
-	if out.plan.Step != nil {
-		if err := owned.ConfirmCached(ctx); err != nil {
-			out.plan, out.err = cluster.Plan{}, owned.JoinDistinct(ensureErr, err)
-			return out
-		}
-	}
-	var err error
-	if out.plan, err = l.carryOut(ctx, o, out.plan); err != nil {
-		out.err, out.unmade = owned.JoinDistinct(ensureErr, err), declined(err)
-	}
-	return out
-}
-
-// declined reports whether an error says that nothing was done, and not that it is not known.
+// declined reports whether an error is a Refusal or a Hold: nothing was done.
 func declined(err error) bool {
 	var (
 		refusal cluster.Refusal
@@ -196,83 +209,7 @@ func repairs(p cluster.Plan) cluster.Plan {
 	return p
 }
 
-// carryOut takes the step of a plan. If a NonBlocking step fails, it carries out the fallback and adds the failure to its message. It
-// returns no error then: the fallback does not depend on the step, and a backoff would delay it.
-func (l *Loop[O, S]) carryOut(ctx context.Context, o O, p cluster.Plan) (cluster.Plan, error) {
-	if p.Step == nil {
-		return p, nil
-	}
-	log.FromContext(ctx).Info("step", "step", p.Step.String(), "reason", p.Reason, "why", p.Message)
-	done := l.Metrics.Begin(l.Name, o.GetUID(), p.Step)
-	err := l.Kind.Act(ctx, o, p.Step)
-	done(err)
-	if err == nil {
-		return p, nil
-	}
-	err = fmt.Errorf("%s: %w", p.Step, err)
-	if p.Fallback == nil {
-		return p, err
-	}
-	log.FromContext(ctx).Error(err, "a step that nothing waits for")
-	rest, restErr := l.carryOut(ctx, o, *p.Fallback)
-	if restErr != nil {
-		return rest, errors.Join(restErr, err)
-	}
-	return withSideError(rest, p.Step.Meta().Reason, err), nil
-}
-
-// withSideError is a plan, and what went wrong on the side and is tried again.
-func withSideError(p cluster.Plan, reason string, err error) cluster.Plan {
-	if p.Settled() {
-		p.Reason, p.Message = reason, err.Error()
-	} else {
-		p.Message += "; besides, " + err.Error()
-	}
-	p.After = max(p.After, afterHold)
-	return p
-}
-
-// Where a status was refused, it is looked at why.
-// +kubebuilder:rbac:groups=quorate.dev,resources=etcdclusters;redisclusters;etcdusers;redisusers;autoscalers;backups;backupschedules;restores,verbs=get
-
-// writeStatus writes what has changed in a status. It is refused as a conflict where it was made from a resource whose specification or status is
-// not the newest one: parts of two of them would make a status that nobody has seen, and that the API server may not even take.
-func (l *Loop[O, S]) writeStatus(ctx context.Context, before, o O) error {
-	if equality.Semantic.DeepEqual(before, o) {
-		return nil
-	}
-	versions := []string{before.GetResourceVersion()}
-	for try := 1; ; try++ {
-		err := l.Client.Status().Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		if err == nil && o.GetResourceVersion() != before.GetResourceVersion() {
-			l.expectations.expect(o.GetUID(), versions...)
-		}
-		if !apierrors.IsConflict(err) || try == statusTries {
-			if client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("write status: %w", err)
-			}
-			return nil
-		}
-		newest := reflect.New(reflect.TypeOf(before).Elem()).Interface().(O) //nolint:forcetypeassert // Its type is O.
-		if l.Direct.Get(ctx, client.ObjectKeyFromObject(before), newest) != nil || !differInMetadataAlone(before, newest) {
-			return fmt.Errorf("write status: %w", err)
-		}
-		before.SetResourceVersion(newest.GetResourceVersion())
-		versions = append(versions, newest.GetResourceVersion())
-	}
-}
-
-// differInMetadataAlone reports whether nothing but what others write to the metadata tells two versions of a resource apart.
-func differInMetadataAlone[O owned.Owner](a, b O) bool {
-	same := b.DeepCopyObject().(O)                                                 //nolint:forcetypeassert // It is a copy.
-	same.GetObjectKind().SetGroupVersionKind(a.GetObjectKind().GroupVersionKind()) // Objects have it that come from the cache.
-	same.SetResourceVersion(a.GetResourceVersion())
-	same.SetManagedFields(a.GetManagedFields())
-	same.SetAnnotations(a.GetAnnotations())
-	same.SetLabels(a.GetLabels())
-	return equality.Semantic.DeepEqual(same, a)
-}
-
+// result returns when the resource is reconciled again, or the error by which the queue backs off.
 func result(p cluster.Plan, err error, unmade bool) (ctrl.Result, error) {
 	var (
 		refusal cluster.Refusal

@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/conditions"
+	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/anomaly"
 	"github.com/quorate/quorate/test/fakeapi"
@@ -332,7 +333,7 @@ func TestWhatAStepDoesIsToldOnceThoughTheCacheIsBehind(t *testing.T) {
 	pass(fakeapi.Fetch(t, w), cluster.Plan{Message: "fine"})
 	stale := fakeapi.Fetch(t, w)
 	pass(fakeapi.Fetch(t, w), step)
-	for range maxPending + 1 {
+	for range owned.MaxPending + 1 {
 		pass(stale.DeepCopy(), wait)
 	}
 	checkEvents(t, recorder, []string{"Normal Settled fine", "Normal Knock nobody knows that we are here"}, false)
@@ -355,7 +356,7 @@ func TestAStatusIsWrittenWholeOrNotAtAll(t *testing.T) {
 	stale := fakeapi.Fetch(t, w)
 	pass(fakeapi.Fetch(t, w), "second")
 	want, passes := fakeapi.Fetch(t, w), s.ensured
-	for range maxPending {
+	for range owned.MaxPending {
 		if next := pass(stale.DeepCopy(), "third"); next.RequeueAfter != requeuePending || s.ensured != passes {
 			t.Fatalf("it is looked at again after %s, and %d passes were made over what the cache has from before", next.RequeueAfter, s.ensured-passes)
 		}

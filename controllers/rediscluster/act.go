@@ -171,12 +171,9 @@ func (k *Reconciler) guard(ctx context.Context, o *v1alpha1.RedisCluster, s redi
 	var errs []error
 	change := func(shards []int, guarded bool) {
 		for _, shard := range shards {
-			k.memory(o).budgets.Delete(shard) // A write that fails may have been done all the same.
 			if err := k.ensureBudget(ctx, o, b, shard, guarded); err != nil {
 				errs = append(errs, err)
-				continue
 			}
-			k.memory(o).budgets.Store(shard, guarded)
 		}
 	}
 	change(s.Protect, true)

@@ -26,7 +26,6 @@ var decisionsOnNodes = fakeapi.Decisions[*corev1.Node]{
 }
 
 var decisionsOnSets = fakeapi.Decisions[*appsv1.StatefulSet]{
-	"scaledKeyOf":    func(s *appsv1.StatefulSet) any { return scaledKeyOf(s) },
 	"StorageChanged": func(s *appsv1.StatefulSet) any { return redis.StorageChanged(fakeapi.RedisCluster().Spec.Storage, s) },
 	"Set":            func(s *appsv1.StatefulSet) any { return shardSet(s) },
 }
@@ -39,7 +38,7 @@ var decisionsOnBudgets = fakeapi.Decisions[*policyv1.PodDisruptionBudget]{
 // write.
 var decidedBy = map[string][]string{
 	"unreadySince": {"podOf"}, "startedAt": {"podOf"}, "endedBy": {"podOf"}, "gateRemark": {"podOf"}, "hashes": {"has"},
-	"observeResize": {"ResizeOf", "has"}, "moveOrWait": {"podOf", "roomElsewhere"}, "correctSize": {"scaledKeyOf"}, "roomElsewhere": {"podOf"},
+	"observeResize": {"ResizeOf", "has"}, "moveOrWait": {"podOf", "roomElsewhere"}, "roomElsewhere": {"podOf"},
 	"observeCertificates": {"podOf"}, "heldBack": {"podOf"}, "observeClaims": {"podOf"}, "observeStranded": {"podOf"},
 }
 

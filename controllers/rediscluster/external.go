@@ -65,17 +65,14 @@ func (k *Reconciler) exposePod(ctx context.Context, o *v1alpha1.RedisCluster, b 
 	return k.ensureService(ctx, o, b.Inside(pod, port))
 }
 
-// nodePort is the port of the nodes that leads to a Service that was just applied. The cache may not have heard of it yet.
+// nodePort is the port of the nodes that leads to a Service that was just applied.
 func (k *Reconciler) nodePort(ctx context.Context, o *v1alpha1.RedisCluster, service string) (int32, error) {
-	key := client.ObjectKey{Namespace: o.Namespace, Name: service}
-	for _, reader := range []client.Reader{k, k.Direct} {
-		var live corev1.Service
-		if err := reader.Get(ctx, key, &live); client.IgnoreNotFound(err) != nil {
-			return 0, fmt.Errorf("read Service %s: %w", service, err)
-		}
-		if port := redis.NodePort(&live); port != 0 {
-			return port, nil
-		}
+	var live corev1.Service
+	if err := k.GetCurrent(ctx, client.ObjectKey{Namespace: o.Namespace, Name: service}, &live); client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("read Service %s: %w", service, err)
+	}
+	if port := redis.NodePort(&live); port != 0 {
+		return port, nil
 	}
 	return 0, cluster.Hold{Reason: redis.ReasonExternal, Message: fmt.Sprintf("Service %s has no port of the nodes yet", service)}
 }

@@ -12,12 +12,8 @@ import (
 
 // memory is what the operator remembers of one cluster.
 type memory struct {
-	// budgets are the shards that were guarded last (number -> whether they were). The cache may not have heard of it yet, and to
-	// apply what it says would undo the step.
-	budgets sync.Map
-	// scaled is how many pods each StatefulSet was given last, for the same reason (scaledKey -> scaledSet).
-	scaled sync.Map
-	// appointment is who was made primary last, for the same reason; nil: unknown.
+	// appointment is the primary that was appointed last; nil: unknown. It is no expectation: it outlives
+	// the stale cache, so that Ensure reverts external edits of the Service that it is written to.
 	appointment atomic.Pointer[redis.Appointment]
 	// unused is since when Services are not announced any more (UID -> time.Time), so that they stay for a moment longer.
 	unused sync.Map

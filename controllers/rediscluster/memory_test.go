@@ -23,20 +23,20 @@ func TestWhatIsKnownOfAClusterIsForgottenWithIt(t *testing.T) {
 	gone, stays := fakeapi.RedisCluster(), fakeapi.RedisCluster()
 	stays.UID = "u-2"
 	for _, o := range []*v1alpha1.RedisCluster{gone, stays} {
-		kind.memory(o).budgets.Store(1, true)
+		kind.memory(o).unused.Store("s-1", now)
 	}
 	remembered := func() map[types.UID]*memory { return maps.Collect(kind.memories.All()) }
 	for range 3 {
 		now = now.Add(time.Hour / 2)
-		if guarded, err := kind.guarded(t.Context(), stays, 1); err != nil || !guarded {
-			t.Fatalf("the other cluster was forgotten: %v, %v", guarded, err)
+		if _, known := kind.memory(stays).unused.Load("s-1"); !known {
+			t.Fatal("the other cluster was forgotten")
 		}
 	}
 	if len(remembered()) != 1 || remembered()[stays.UID] == nil {
 		t.Errorf("remembered: %v", remembered())
 	}
-	if guarded, err := kind.guarded(t.Context(), gone, 1); err != nil || guarded {
-		t.Errorf("it is remembered that a cluster was guarded that is gone: %v, %v", guarded, err)
+	if _, known := kind.memory(gone).unused.Load("s-1"); known {
+		t.Error("a cluster is remembered that is gone")
 	}
 }
 

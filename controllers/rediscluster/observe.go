@@ -212,11 +212,12 @@ func (k *Reconciler) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, 
 	}
 	for i := range sets {
 		set := &sets[i]
-		if set.DeletionTimestamp != nil {
+		if err := k.Refresh(ctx, set); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read StatefulSet %s: %w", set.Name, err)
+		} else if err != nil || set.DeletionTimestamp != nil {
 			continue
 		}
 		shard, _ := cluster.ShardOf(o.Name, set.Name)
-		k.correctSize(o, set)
 		guarded, err := k.guarded(ctx, o, shard)
 		if err != nil {
 			return err

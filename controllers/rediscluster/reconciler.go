@@ -235,7 +235,7 @@ func (k *Reconciler) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, 
 // none, and if it is another owner's, which apply refuses.
 func (k *Reconciler) liveShard(ctx context.Context, o *v1alpha1.RedisCluster, shard int) (*appsv1.StatefulSet, error) {
 	live, key := &appsv1.StatefulSet{}, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ShardSet(o.Name, shard)}
-	err := k.Get(ctx, key, live)
+	err := k.GetCurrent(ctx, key, live) // To apply the size of a stale one would undo scaleShard.
 	if apierrors.IsNotFound(err) {
 		err = k.Direct.Get(ctx, key, live) // It may be there without the label by which the cache finds it.
 	}
@@ -251,7 +251,6 @@ func (k *Reconciler) liveShard(ctx context.Context, o *v1alpha1.RedisCluster, sh
 	if err := k.Adopt(ctx, o, live); err != nil {
 		return nil, err
 	}
-	k.correctSize(o, live)
 	return live, nil
 }
 
@@ -273,13 +272,11 @@ func (k *Reconciler) ensureBudget(ctx context.Context, o *v1alpha1.RedisCluster,
 	})
 }
 
-// guarded tells whether a shard's budget allows no evictions. That is for the planner to change, see redis.Guard.
+// guarded tells whether a shard's budget allows no evictions. That is for the planner to change, see redis.Guard:
+// to apply what a stale one says would undo the step.
 func (k *Reconciler) guarded(ctx context.Context, o *v1alpha1.RedisCluster, shard int) (bool, error) {
-	if last, ok := k.memory(o).budgets.Load(shard); ok {
-		return last == true, nil
-	}
 	var live policyv1.PodDisruptionBudget
-	err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ShardSet(o.Name, shard)}, &live)
+	err := k.GetCurrent(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.ShardSet(o.Name, shard)}, &live)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read budget of shard %d: %w", shard, err)
 	}

@@ -297,19 +297,33 @@ func TestSettingsTakeEffectWithoutARestart(t *testing.T) {
 	}
 }
 
-// TestAStatefulSetOfTheCacheHasTheSizeThatItWasGiven: to apply what an old one says would undo the step.
-func TestAStatefulSetOfTheCacheHasTheSizeThatItWasGiven(t *testing.T) {
+// What a stale StatefulSet or budget says would undo the last step.
+func TestAStaleCacheUndoesNeitherTheSizeNorTheBudgetOfAShard(t *testing.T) {
 	s := newRedisStage(t, fakeapi.RedisCluster())
 	s.Settle()
 	old := s.FirstSet()
 	kind := s.Loop.Kind.(*Reconciler)
+	s.Alive.View.Behind = map[string]int{"StatefulSet": s.Past.Now(), "PodDisruptionBudget": s.Past.Now()}
+	if err := kind.Act(t.Context(), s.Cluster(), redis.Guard{Protect: []int{0}}); err != nil {
+		t.Fatal(err)
+	}
 	err := kind.scaleShard(t.Context(), s.Cluster(), redis.SetSize{Shard: 0, From: 2, To: 1, UID: string(old.UID), ResourceVersion: old.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
-	kind.correctSize(fakeapi.RedisCluster(), old)
-	if *old.Spec.Replicas != 1 || *s.FirstSet().Spec.Replicas != 1 {
-		t.Errorf("the set of the cache has %d pods, the real one %d; want 1", *old.Spec.Replicas, *s.FirstSet().Spec.Replicas)
+	if err := kind.Ensure(t.Context(), s.Cluster()); err != nil {
+		t.Fatal(err)
+	}
+	var state redis.State
+	if err := kind.observeSets(t.Context(), s.Cluster(), &state); err != nil {
+		t.Fatal(err)
+	}
+	if set := state.Sets[0]; set.Replicas != 1 || !set.Guarded || state.Sets[1].Guarded || *s.FirstSet().Spec.Replicas != 1 {
+		t.Errorf("observed %+v and %+v; there are %d pods, want 1", set, state.Sets[1], *s.FirstSet().Spec.Replicas)
+	}
+	var budget policyv1.PodDisruptionBudget
+	if err := s.API.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "carts-0"}, &budget); err != nil || budget.Spec.MaxUnavailable.IntValue() != 0 {
+		t.Errorf("the budget is %v (%v)", budget.Spec.MaxUnavailable, err)
 	}
 	// What was decided on an old set is not done to a newer one.
 	err = kind.scaleShard(t.Context(), s.Cluster(), redis.SetSize{Shard: 0, From: 2, To: 3, UID: string(old.UID), ResourceVersion: old.ResourceVersion})

@@ -142,7 +142,6 @@ func (k *Reconciler) dropShard(ctx context.Context, o *v1alpha1.RedisCluster, s 
 	if err := k.DeleteOwned(ctx, o, &policyv1.PodDisruptionBudget{ObjectMeta: owned.ObjectMeta(o, name)}); err != nil {
 		return err
 	}
-	k.memory(o).budgets.Delete(s.Shard)
 	set := &appsv1.StatefulSet{ObjectMeta: owned.ObjectMeta(o, name)}
 	if err := k.Delete(ctx, set, client.Preconditions{UID: &uid}, client.PropagationPolicy("Background")); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete StatefulSet of shard %d: %w", s.Shard, err)

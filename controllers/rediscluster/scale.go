@@ -18,21 +18,6 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
-type scaledKey struct {
-	name types.NamespacedName
-	uid  types.UID
-}
-
-func scaledKeyOf(set *appsv1.StatefulSet) scaledKey {
-	return scaledKey{client.ObjectKeyFromObject(set), set.UID}
-}
-
-// scaledSet is a StatefulSet as it was before it was scaled, and the number of pods that it was given.
-type scaledSet struct {
-	before string // its resourceVersion
-	pods   int32
-}
-
 // scaleShards changes the number of pods of StatefulSets.
 func (k *Reconciler) scaleShards(ctx context.Context, o *v1alpha1.RedisCluster, step redis.ScaleShards) error {
 	var errs []error
@@ -61,16 +46,8 @@ func (k *Reconciler) scaleShard(ctx context.Context, o *v1alpha1.RedisCluster, s
 	case err != nil:
 		return fmt.Errorf("scale StatefulSet %s: %w", set.Name, err)
 	}
-	k.memory(o).scaled.Store(scaledKeyOf(before), scaledSet{before.ResourceVersion, *set.Spec.Replicas})
+	k.Expectations.Wrote(set)
 	return nil
-}
-
-// correctSize gives a StatefulSet out of the cache the number of pods that it was scaled to, where the cache has not heard of
-// it yet: to apply what the cache says would undo the step.
-func (k *Reconciler) correctSize(o *v1alpha1.RedisCluster, set *appsv1.StatefulSet) {
-	if last, ok := k.memory(o).scaled.Load(scaledKeyOf(set)); ok && last.(scaledSet).before == set.ResourceVersion {
-		set.Spec.Replicas = ptr.To(last.(scaledSet).pods)
-	}
 }
 
 // deleteClaim deletes a claim, if it is still what was decided on.

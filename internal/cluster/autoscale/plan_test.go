@@ -89,7 +89,7 @@ func (r row) check(t *testing.T) {
 	p := lasting(r.state, r.after)
 	step := ""
 	if p.Step != nil {
-		step, r.reason = p.Step.String(), p.Step.Reason()
+		step, r.reason = p.Step.String(), p.Step.Meta().Reason
 	}
 	if step != r.step || p.Reason != r.reason || p.Stalled != r.stalled || !strings.Contains(p.Message, r.says) {
 		t.Errorf("got %q %s stalled=%v %q, want %q %s %q", step, p.Reason, p.Stalled, p.Message, r.step, r.reason, r.says)
