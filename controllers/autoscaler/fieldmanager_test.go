@@ -27,15 +27,18 @@ func TestASpecificationIsWrittenUnderTheNameOfTheAutoscaler(t *testing.T) {
 		want write
 	}{
 		"shards by the scale subresource": {
-			autoscale.SetShards{Change: change}, redisCluster,
+			autoscale.SetShards{Change: change},
+			redisCluster,
 			write{"carts", "scale", "quorate-autoscaler", `{"metadata":{"resourceVersion":"999"},"spec":{"replicas":4}}`},
 		},
 		"the limit of memory": {
-			autoscale.SetMemory{Change: change}, redisCluster,
+			autoscale.SetMemory{Change: change},
+			redisCluster,
 			write{"carts", "", "quorate-autoscaler", `{"metadata":{"resourceVersion":"999"},"spec":{"resources":{"limits":{"memory":"4"}}}}`},
 		},
 		"the size of volumes": {
-			autoscale.SetStorage{Change: change}, etcdCluster,
+			autoscale.SetStorage{Change: change},
+			etcdCluster,
 			write{"orders", "", "quorate-autoscaler", `{"metadata":{"resourceVersion":"999"},"spec":{"storage":{"size":"4"}}}`},
 		},
 	} {
