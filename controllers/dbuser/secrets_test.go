@@ -3,6 +3,7 @@ package dbuser
 import (
 	"testing"
 
+	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/rediscluster"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/test/fakeapi"
